@@ -1,0 +1,38 @@
+#include "sotto/core/parallel.h"
+
+#include <algorithm>
+#include <exception>
+
+#include <omp.h>
+
+#include "sotto/core/error.h"
+
+namespace sotto {
+
+void parallel_for(std::int64_t count, std::int64_t grain,
+                  const std::function<void(std::int64_t, std::int64_t)>& body) {
+  if (count <= 0) return;
+  const std::int64_t most = (count + grain - 1) / std::max<std::int64_t>(grain, 1);
+  const std::int64_t parts = std::min<std::int64_t>(omp_in_parallel() ? 1 : thread_count(), most);
+  if (parts <= 1) return body(0, count);
+  std::exception_ptr failure;
+#pragma omp parallel for num_threads(static_cast<int>(parts)) schedule(static, 1)
+  for (std::int64_t part = 0; part < parts; ++part) {
+    try {
+      body(count * part / parts, count * (part + 1) / parts);
+    } catch (...) {
+#pragma omp critical
+      failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+int thread_count() { return omp_get_max_threads(); }
+
+void set_thread_count(int count) {
+  check(count >= 1, "set_thread_count: {} threads", count);
+  omp_set_num_threads(count);
+}
+
+}  // namespace sotto
