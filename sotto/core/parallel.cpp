@@ -12,7 +12,7 @@ namespace sotto {
 void parallel_for(std::int64_t count, std::int64_t grain,
                   const std::function<void(std::int64_t, std::int64_t)>& body) {
   if (count <= 0) return;
-  const std::int64_t most = (count + grain - 1) / std::max<std::int64_t>(grain, 1);
+  const std::int64_t most = count / std::max<std::int64_t>(grain, 1);
   const std::int64_t parts = std::min<std::int64_t>(omp_in_parallel() ? 1 : thread_count(), most);
   if (parts <= 1) return body(0, count);
   std::exception_ptr failure;

@@ -63,6 +63,14 @@ Shape contiguous_strides(const Shape& shape) {
   return strides;
 }
 
+std::optional<std::int64_t> checked_bytes(const Shape& shape, std::size_t width) {
+  auto product = static_cast<std::int64_t>(width);
+  for (const std::int64_t size : shape) {
+    if (__builtin_mul_overflow(product, size == 0 ? 1 : size, &product)) return std::nullopt;
+  }
+  return shape.numel() == 0 ? 0 : product;
+}
+
 std::string to_string(const Shape& shape) {
   return fmt::format("({})", fmt::join(shape.begin(), shape.end(), ", "));
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -51,6 +52,10 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
 
 // Row-major strides, in elements.
 Shape contiguous_strides(const Shape& shape);
+
+// The bytes of elements of `width` bytes, or nothing when the product, with zero sizes left out,
+// passes 2^63 - 1: then strides could overflow too. Sizes must not be negative.
+std::optional<std::int64_t> checked_bytes(const Shape& shape, std::size_t width);
 
 // "(4, 3)"
 std::string to_string(const Shape& shape);

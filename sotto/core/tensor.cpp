@@ -14,11 +14,13 @@ Storage::~Storage() { allocator(device_).release(data_, bytes_); }
 
 Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device) {
   for (const std::int64_t size : shape) check(size >= 0, "tensor: negative size in {}", shape);
+  const auto bytes = checked_bytes(shape, size_of(dtype));
+  check(bytes.has_value(), "tensor: too many elements in {}", shape);
   Tensor y;
   y.shape_ = shape;
   y.strides_ = contiguous_strides(shape);
   y.dtype_ = dtype;
-  y.storage_ = std::make_shared<Storage>(static_cast<std::size_t>(shape.numel()) * size_of(dtype), device);
+  y.storage_ = std::make_shared<Storage>(static_cast<std::size_t>(*bytes), device);
   return y;
 }
 

@@ -1,0 +1,265 @@
+#include "samples/charts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdlib>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sotto/core/error.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr double width = 960;
+constexpr double left = 64;    // room for the labels of the y axis
+constexpr double right = 868;  // and, beyond it, for the last value
+constexpr double top = 12;
+constexpr const char* nothing = "<p class=\"empty\">Nothing was recorded.</p>\n";
+
+struct Scale {
+  double low, high;  // values
+  double from, to;   // pixels
+
+  double operator()(double value) const {
+    return from + (value - low) / (high - low) * (to - from);
+  }
+};
+
+// About `wanted` round numbers, 1, 2 or 5 times a power of ten apart, that cover [low, high].
+std::vector<double> round_ticks(double low, double high, int wanted) {
+  const double rough = (high - low) / wanted;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double factor : {5, 2, 1}) {
+    if (factor * power >= rough * (1 - 1e-9)) step = factor * power;
+  }
+  std::vector<double> ticks;
+  const double first = std::floor(low / step + 1e-9);
+  const double last = std::ceil(high / step - 1e-9);
+  for (double k = first; k <= last; ++k) ticks.push_back(k * step);
+  return ticks;
+}
+
+// A single value gets room on both sides.
+std::pair<double, double> widened(double low, double high) {
+  const double least = 1e-3 * std::max({std::abs(low), std::abs(high), 1e-3});
+  return high - low >= least ? std::pair(low, high) : std::pair(low - least, high + least);
+}
+
+std::string open_svg(double height, const std::string& what) {
+  return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", width, height,
+                     escape(what));
+}
+
+std::string text_at(double x, double y, const char* anchor, const std::string& text) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
+                     escape(text));
+}
+
+std::string rule(const char* style, double x1, double y1, double x2, double y2) {
+  return fmt::format(
+      "<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", style, x1,
+      y1, x2, y2);
+}
+
+std::string y_axis(const Scale& y, const std::vector<double>& ticks, const Label& label) {
+  std::string svg;
+  for (const double tick : ticks) {
+    svg += rule("grid", left, y(tick), right, y(tick));
+    svg += text_at(left - 8, y(tick) + 4, "end", label(tick));
+  }
+  return svg;
+}
+
+std::string x_axis(const Scale& x, double bottom, const std::string& name) {
+  std::string svg;
+  for (const double tick : round_ticks(x.low, x.high, 8)) {
+    if (tick < x.low || tick > x.high) continue;
+    svg += rule("grid", x(tick), bottom, x(tick), bottom + 4);
+    svg += text_at(x(tick), bottom + 18, "middle",
+                   tick == std::floor(tick) && std::abs(tick) < 1e15
+                       ? grouped(static_cast<std::int64_t>(tick))
+                       : number(tick));
+  }
+  return svg + text_at(width, bottom + 18, "end", name);
+}
+
+struct Dot {
+  double x, y;
+};
+
+// Every point answers the pointer over a column as wide as its surroundings.
+std::string hover_columns(const LineChart& chart, const std::vector<Dot>& dots, const Scale& x,
+                          double bottom) {
+  std::string svg;
+  for (std::size_t k = 0; k < dots.size(); ++k) {
+    const double begin = k == 0 ? left : x((dots[k - 1].x + dots[k].x) / 2);
+    const double end = k + 1 == dots.size() ? right : x((dots[k].x + dots[k + 1].x) / 2);
+    svg += fmt::format(
+        "<rect class=\"hover\" x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\">"
+        "<title>step {}: {} {}</title></rect>\n",
+        begin, top, std::max(end - begin, 0.0), bottom - top,
+        grouped(static_cast<std::int64_t>(dots[k].x)), escape(chart.name),
+        escape(chart.label(dots[k].y)));
+  }
+  return svg;
+}
+
+// An exponent in small raised digits.
+std::string raised(int exponent) {
+  constexpr const char* digits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+  std::string text = exponent < 0 ? "⁻" : "";
+  for (const char digit : fmt::format("{}", std::abs(exponent))) text += digits[digit - '0'];
+  return text;
+}
+
+std::vector<Dot> measured(const LineChart& chart) {
+  std::vector<Dot> dots;
+  for (std::size_t k = 0; k < std::min(chart.x.size(), chart.y.size()); ++k) {
+    if (std::isfinite(chart.y[k])) dots.push_back({chart.x[k], chart.y[k]});
+  }
+  return dots;
+}
+
+}  // namespace
+
+std::string escape(std::string_view text) {
+  std::string safe;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    switch (c) {
+      case '&': safe += "&amp;"; break;
+      case '<': safe += "&lt;"; break;
+      case '>': safe += "&gt;"; break;
+      case '"': safe += "&quot;"; break;
+      case '\'': safe += "&#39;"; break;
+      case '\t':
+      case '\n':
+      case '\r': safe += c; break;
+      default:
+        if (code < 0x20 || code == 0x7f)
+          safe += "\xef\xbf\xbd";
+        else
+          safe += c;
+    }
+  }
+  return safe;
+}
+
+std::string grouped(std::int64_t value) {
+  std::string digits = fmt::format("{}", value);
+  const std::ptrdiff_t first = value < 0 ? 1 : 0;
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > first; at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  }
+  return digits;
+}
+
+std::string number(double value) {
+  if (std::isnan(value)) return "–";
+  if (std::isinf(value)) return value > 0 ? "∞" : "−∞";
+  const std::string text = fmt::format("{:.4g}", value == 0 ? 0.0 : value);
+  const std::size_t e = text.find('e');
+  if (e == std::string::npos) return text;
+  const std::string factor = text.substr(0, e);
+  return (factor == "1" ? "" : factor + " · ") + "10" + raised(std::stoi(text.substr(e + 1)));
+}
+
+std::string percent(double fraction) {
+  return std::isfinite(fraction) ? fmt::format("{:.4g} %", 100 * fraction) : "–";
+}
+
+std::string line_chart(const LineChart& chart) {
+  const std::vector<Dot> dots = measured(chart);
+  if (dots.empty()) return nothing;
+  constexpr double bottom = 132;
+  const auto [least, most] = std::minmax_element(
+      dots.begin(), dots.end(), [](const Dot& a, const Dot& b) { return a.y < b.y; });
+  const auto [low, high] = widened(least->y, most->y);
+  const std::vector<double> ticks = round_ticks(low, high, 3);
+  const auto [first_x, last_x] = widened(chart.first_x, chart.last_x);
+  const Scale x{first_x, last_x, left, right};
+  const Scale y{ticks.front(), ticks.back(), bottom, top};
+  std::string svg = open_svg(chart.x_name.empty() ? bottom + 8 : bottom + 26, chart.name);
+  svg += y_axis(y, ticks, chart.label);
+  if (!chart.x_name.empty()) svg += x_axis(x, bottom, chart.x_name);
+  svg += fmt::format("<polyline class=\"line-{}\" points=\"", chart.colour);
+  for (const Dot& dot : dots) svg += fmt::format("{:.1f},{:.1f} ", x(dot.x), y(dot.y));
+  svg += "\"/>\n";
+  svg += fmt::format("<circle class=\"fill-{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"/>\n",
+                     chart.colour, x(dots.back().x), y(dots.back().y));
+  svg +=
+      fmt::format("<text class=\"last\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+                  x(dots.back().x) + 10, y(dots.back().y) + 4, escape(chart.label(dots.back().y)));
+  return svg + hover_columns(chart, dots, x, bottom) + "</svg>\n";
+}
+
+namespace {
+
+void check_histogram(const HistogramChart& chart) {
+  const std::vector<double>& edges = chart.edges;
+  check(edges.size() == chart.counts.size() + 1, "histogram_chart: {} edges for {} counts",
+        edges.size(), chart.counts.size());
+  for (std::size_t k = 0; k + 1 < edges.size(); ++k) {
+    check(std::isfinite(edges[k]) && std::isfinite(edges[k + 1]) && edges[k] < edges[k + 1],
+          "histogram_chart: edges {} and {} do not rise", edges[k], edges[k + 1]);
+  }
+}
+
+std::string bar(const HistogramChart& chart, std::size_t k, const Scale& x, const Scale& y) {
+  const double begin = x(chart.edges[k]);
+  const double end = x(chart.edges[k + 1]);
+  const double height = y(0) - y(static_cast<double>(chart.counts[k]));
+  const bool beyond = chart.edges[k] >= chart.bound;
+  return fmt::format(
+      "<rect class=\"fill-{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\">"
+      "<title>{} to {}: {}</title></rect>\n",
+      beyond ? 1 : 0, begin, y(0) - height, std::max(end - begin - 1, 0.5), height,
+      number(chart.edges[k]), number(chart.edges[k + 1]), grouped(chart.counts[k]));
+}
+
+}  // namespace
+
+std::string histogram_chart(const HistogramChart& chart) {
+  if (chart.counts.empty()) return nothing;
+  check_histogram(chart);
+  const std::int64_t most = *std::max_element(chart.counts.begin(), chart.counts.end());
+  if (most <= 0) return nothing;
+  constexpr double bottom = 190;
+  const std::vector<double> ticks = round_ticks(0, static_cast<double>(most), 4);
+  const Scale x{chart.edges.front(), chart.edges.back(), left, right};
+  const Scale y{0, ticks.back(), bottom, top + 14};
+  std::string svg = open_svg(bottom + 26, chart.x_name);
+  svg += y_axis(y, ticks, [](double v) { return number(v); }) + x_axis(x, bottom, chart.x_name);
+  for (std::size_t k = 0; k < chart.counts.size(); ++k) svg += bar(chart, k, x, y);
+  if (chart.bound >= x.low && chart.bound <= x.high) {
+    svg += rule("bound", x(chart.bound), top, x(chart.bound), bottom);
+    svg += text_at(x(chart.bound) + 6, top + 8, "start", chart.bound_name);
+  }
+  return svg + "</svg>\n";
+}
+
+std::string stacked_bar(const std::vector<Share>& shares) {
+  double total = 0;
+  for (const Share& share : shares) total += share.value;
+  if (!(total > 0) || !std::isfinite(total)) return nothing;
+  constexpr double height = 30;
+  std::string svg = open_svg(height, "shares of the time");
+  double at = 0;
+  for (std::size_t k = 0; k < shares.size(); ++k) {
+    const double wide = shares[k].value / total * width;
+    svg += fmt::format(
+        "<rect class=\"fill-{}\" x=\"{:.1f}\" y=\"0\" width=\"{:.1f}\" height=\"{}\">"
+        "<title>{}: {}, {}</title></rect>\n",
+        k % chart_colours, at, std::max(wide - 2, 0.5), height, escape(shares[k].name),
+        escape(shares[k].text), percent(shares[k].value / total));
+    at += wide;
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace sotto

@@ -1,0 +1,230 @@
+#include "sotto/autograd/per_sample.h"
+
+#include <algorithm>
+
+#include "sotto/kernels/compute.h"
+
+namespace sotto {
+
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+// [n, 1, 1, ...] of x's rank and dtype, to multiply x's samples by.
+Tensor along_samples(const Tensor& weights, const Tensor& x) {
+  Shape shape = Shape::filled(x.rank(), 1);
+  shape[0] = weights.numel();
+  return reshape(to_dtype(weights, x.dtype()), shape);
+}
+
+// [n, t, k] -> [n t, k]
+Tensor flat(const Tensor& x) { return reshape(x, {x.size(0) * x.size(1), x.size(2)}); }
+
+Shape with_samples(std::int64_t n, const Shape& shape) {
+  Shape y = shape;
+  y.insert(0, n);
+  return y;
+}
+
+// The weight's shape with three spatial axes.
+Shape weight_shape(const Tensor& dy, const Tensor& x, const Window& w) {
+  return {dy.size(1), x.size(1) / w.groups, w.kernel[0], w.kernel[1], w.kernel[2]};
+}
+
+// The samples with a weight, or nothing when all have one.
+std::optional<Tensor> chosen(const Tensor& weights) {
+  std::vector<std::int64_t> ids;
+  const std::vector<double> w = to_dtype(weights, Dtype::f64).to_vector<double>();
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    if (w[i] != 0) ids.push_back(static_cast<std::int64_t>(i));
+  }
+  if (ids.size() == w.size()) return std::nullopt;
+  return Tensor::from(ids, {static_cast<std::int64_t>(ids.size())});
+}
+
+}  // namespace
+
+PerSample PerSample::outer(const Tensor& b, const Tensor& a, const Shape& shape) {
+  check(b.rank() == 3 && a.rank() == 3 && b.size(0) == a.size(0) && b.size(1) == a.size(1) &&
+            b.size(2) * a.size(2) == shape.numel(),
+        "PerSample::outer: factors {} and {} for the shape {}", b.shape(), a.shape(), shape);
+  return {Outer{contiguous(b), contiguous(a)}, shape};
+}
+
+PerSample PerSample::patches(const Tensor& dy, const Tensor& x, const Window& window,
+                             const Shape& shape) {
+  check(dy.rank() == 5 && x.rank() == 5 && dy.size(0) == x.size(0) &&
+            weight_shape(dy, x, window).numel() == shape.numel(),
+        "PerSample::patches: output gradient {} and input {} for the shape {}", dy.shape(), x.shape(),
+        shape);
+  return {Patches{dy, x, window}, shape};
+}
+
+PerSample PerSample::onehot(const Tensor& ids, const Tensor& b, const Shape& shape) {
+  check(ids.rank() == 2 && b.rank() == 3 && ids.size(0) == b.size(0) && ids.size(1) == b.size(1) &&
+            shape.rank() == 2 && b.size(2) == shape[1],
+        "PerSample::onehot: ids {} and rows {} for the shape {}", ids.shape(), b.shape(), shape);
+  return {OneHot{contiguous(ids), contiguous(b)}, shape};
+}
+
+PerSample PerSample::dense(const Tensor& rows) {
+  check(rows.rank() >= 1, "PerSample::dense: no sample axis in {}", rows.shape());
+  Shape shape = rows.shape();
+  shape.erase(0);
+  return {Dense{contiguous(rows)}, shape};
+}
+
+const Tensor& PerSample::leading() const {
+  return std::visit(Overloaded{[](const Outer& f) -> const Tensor& { return f.b; },
+                               [](const Patches& f) -> const Tensor& { return f.dy; },
+                               [](const OneHot& f) -> const Tensor& { return f.b; },
+                               [](const Dense& f) -> const Tensor& { return f.rows; }},
+                    form_);
+}
+
+std::int64_t PerSample::samples() const { return leading().size(0); }
+
+Dtype PerSample::dtype() const { return leading().dtype(); }
+
+const char* PerSample::form() const {
+  constexpr const char* names[] = {"outer", "patches", "onehot", "dense"};
+  return names[form_.index()];
+}
+
+std::size_t PerSample::row_bytes() const {
+  return static_cast<std::size_t>(samples() * shape_.numel()) * size_of(dtype());
+}
+
+Tensor PerSample::materialize() const {
+  const Shape full_shape = with_samples(samples(), shape_);
+  return std::visit(
+      Overloaded{[&](const Outer& f) { return reshape(gemm(f.b.transpose(1, 2), f.a), full_shape); },
+                 [&](const Patches& f) {
+                   return reshape(conv_weight_rows(f.dy, f.x, f.window, weight_shape(f.dy, f.x, f.window)),
+                                  full_shape);
+                 },
+                 [&](const OneHot& f) {
+                   Tensor rows = zeros(full_shape, f.b.dtype(), f.b.device());
+                   for (std::int64_t n = 0; n < f.b.size(0); ++n) {
+                     backend(f.b.device()).scatter_add(f.b.select(0, n).view(), f.ids.select(0, n).view(), 0,
+                                                       rows.select(0, n).view());
+                   }
+                   return rows;
+                 },
+                 [](const Dense& f) { return f.rows; }},
+      form_);
+}
+
+Tensor PerSample::sum() const {
+  return std::visit(
+      Overloaded{[&](const Outer& f) { return reshape(gemm(flat(f.b).transpose(0, 1), flat(f.a)), shape_); },
+                 [&](const Patches& f) {
+                   return reshape(conv_weight(f.dy, f.x, f.window, weight_shape(f.dy, f.x, f.window)), shape_);
+                 },
+                 [&](const OneHot& f) {
+                   return scatter_add(flat(f.b), reshape(f.ids, {-1}), 0, shape_[0]);
+                 },
+                 [](const Dense& f) { return sotto::sum(f.rows, {0}); }},
+      form_);
+}
+
+Tensor PerSample::sum(const Tensor& weights) const {
+  check(weights.rank() == 1 && weights.size(0) == samples(), "PerSample::sum: weights {} for {} samples",
+        weights.shape(), samples());
+  if (const auto* f = std::get_if<Dense>(&form_)) {
+    Tensor y = Tensor::empty(shape_, f->rows.dtype(), f->rows.device());
+    backend(y.device())
+        .weighted_sum(reshape(f->rows, {samples(), shape_.numel()}).view(), weights.view(), 0,
+                      reshape(y, {shape_.numel()}).view());
+    return y;
+  }
+  if (const auto ids = chosen(weights)) {
+    return selected(*ids).scaled(gather(weights, *ids, 0)).sum();
+  }
+  return scaled(weights).sum();
+}
+
+PerSample PerSample::slice(std::int64_t begin, std::int64_t end) const {
+  const auto part = [&](const Tensor& x) { return x.slice(0, begin, end); };
+  return std::visit(
+      Overloaded{[&](const Outer& f) { return PerSample(Outer{part(f.b), part(f.a)}, shape_); },
+                 [&](const Patches& f) { return PerSample(Patches{part(f.dy), part(f.x), f.window}, shape_); },
+                 [&](const OneHot& f) { return PerSample(OneHot{part(f.ids), part(f.b)}, shape_); },
+                 [&](const Dense& f) { return PerSample(Dense{part(f.rows)}, shape_); }},
+      form_);
+}
+
+PerSample PerSample::selected(const Tensor& ids) const {
+  const auto part = [&](const Tensor& x) { return gather(x, ids, 0); };
+  return std::visit(
+      Overloaded{[&](const Outer& f) { return PerSample(Outer{part(f.b), part(f.a)}, shape_); },
+                 [&](const Patches& f) {
+                   return PerSample(Patches{part(channels_last(f.dy)), part(channels_last(f.x)), f.window}, shape_);
+                 },
+                 [&](const OneHot& f) { return PerSample(OneHot{part(f.ids), part(f.b)}, shape_); },
+                 [&](const Dense& f) { return PerSample(Dense{part(f.rows)}, shape_); }},
+      form_);
+}
+
+PerSample PerSample::scaled(const Tensor& weights) const {
+  const auto times = [&](const Tensor& x) { return mul(x, along_samples(weights, x)); };
+  return std::visit(
+      Overloaded{[&](const Outer& f) { return PerSample(Outer{times(f.b), f.a}, shape_); },
+                 [&](const Patches& f) { return PerSample(Patches{times(f.dy), f.x, f.window}, shape_); },
+                 [&](const OneHot& f) { return PerSample(OneHot{f.ids, times(f.b)}, shape_); },
+                 [&](const Dense& f) { return PerSample(Dense{times(f.rows)}, shape_); }},
+      form_);
+}
+
+PerSample PerSample::group(const Grouping& grouping) const {
+  check(static_cast<std::int64_t>(grouping.unit_of_row.size()) == samples(),
+        "PerSample::group: {} rows in the grouping, {} in the batch", grouping.unit_of_row.size(), samples());
+  std::vector<std::vector<std::int64_t>> rows_of(static_cast<std::size_t>(grouping.units));
+  for (std::size_t row = 0; row < grouping.unit_of_row.size(); ++row) {
+    const std::int64_t unit = grouping.unit_of_row[row];
+    check(unit < grouping.units, "PerSample::group: unit {} of {}", unit, grouping.units);
+    if (unit >= 0) rows_of[static_cast<std::size_t>(unit)].push_back(static_cast<std::int64_t>(row));
+  }
+  std::size_t most = 1;
+  for (const auto& rows : rows_of) most = std::max(most, rows.size());
+  // Units of the same number of rows: what is missing is a row of zeros, which adds nothing.
+  std::vector<std::int64_t> ids;
+  std::vector<double> share;
+  for (const auto& rows : rows_of) {
+    for (std::size_t k = 0; k < most; ++k) {
+      ids.push_back(k < rows.size() ? rows[k] : -1);
+      share.push_back(grouping.mean && !rows.empty() ? 1.0 / static_cast<double>(rows.size()) : 1.0);
+    }
+  }
+  const auto count = static_cast<std::int64_t>(ids.size());
+  const auto width = static_cast<std::int64_t>(most);
+  const Tensor order = Tensor::from(ids, {count});
+  const Tensor shares = Tensor::from(share, {count});
+  const auto joined = [&](const Tensor& x) {
+    return reshape(x, {grouping.units, width * x.size(1), x.size(2)});
+  };
+  if (const auto* f = std::get_if<Patches>(&form_); f && f->window.groups == 1) {
+    return factors(*this, 0).group(grouping);
+  } else if (f) {
+    return dense(materialize()).group(grouping);
+  }
+  const PerSample rows = selected(order).scaled(shares);
+  return std::visit(
+      Overloaded{[&](const Outer& f) { return outer(joined(f.b), joined(f.a), shape_); },
+                 [&](const Patches&) { return rows; },
+                 [&](const OneHot& f) {
+                   return onehot(reshape(f.ids, {grouping.units, width * f.ids.size(1)}), joined(f.b), shape_);
+                 },
+                 [&](const Dense& f) {
+                   const Tensor units = reshape(f.rows, {grouping.units, width, shape_.numel()});
+                   return dense(reshape(sotto::sum(units, {1}), with_samples(grouping.units, shape_)));
+                 }},
+      rows.form_);
+}
+
+}  // namespace sotto

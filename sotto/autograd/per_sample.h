@@ -1,0 +1,101 @@
+// The gradient of a shared value, one summand for each sample, kept in the form it arose in.
+//
+// For every op the gradient of a parameter is a sum over samples, and each summand G[n] has
+// structure: an outer product summed over positions, a weight gradient of one image, a few rows of
+// a table. PerSample keeps that structure; the ordinary gradient is sum(), norms are dot(f, f), and
+// a clipped gradient is sum(weights). docs/per_sample_gradients.md derives the forms and costs.
+#pragma once
+
+#include <variant>
+
+#include "sotto/core/tensor.h"
+#include "sotto/kernels/geometry.h"
+
+namespace sotto {
+
+// How dot() computes: through Gram products of the factors, through rows, or whichever a model of
+// operations and bytes says is cheaper.
+enum class Route { automatic, gram, rows };
+
+// Rows that belong together: what is clipped is the unit (a user, a sample's augmentations), whose
+// gradient is the sum or the mean of its rows'.
+struct Grouping {
+  std::vector<std::int64_t> unit_of_row;  // -1: the row takes part in nothing
+  std::int64_t units = 0;
+  bool mean = false;
+};
+
+class PerSample {
+ public:
+  // G[n] = sum_t b[n,t] (x) a[n,t], with b [n, t, o] and a [n, t, i]; `shape` holds o * i elements.
+  static PerSample outer(const Tensor& b, const Tensor& a, const Shape& shape);
+  // The same with a = patches of x [n, c, d, h, w], and b = dy [n, o, d', h', w']; `shape` is that of
+  // the weight, [o, c / groups, kd, kh, kw] up to axes of size 1.
+  static PerSample patches(const Tensor& dy, const Tensor& x, const Window& window, const Shape& shape);
+  // G[n] = sum_t e(ids[n,t]) (x) b[n,t], with ids [n, t] i64 and b [n, t, d]; a negative id adds
+  // nothing; `shape` is [rows, d].
+  static PerSample onehot(const Tensor& ids, const Tensor& b, const Shape& shape);
+  // G itself, [n, ...shape].
+  static PerSample dense(const Tensor& rows);
+
+  std::int64_t samples() const;
+  // The shape of the parameter.
+  const Shape& shape() const { return shape_; }
+  Dtype dtype() const;
+  // "outer", "patches", "onehot" or "dense".
+  const char* form() const;
+
+  // [n, ...shape]
+  Tensor materialize() const;
+  // sum_n G[n], of the parameter's shape.
+  Tensor sum() const;
+  // sum_n w[n] G[n] over the samples with w[n] != 0; w [n], f32 or f64. Weights select: a sample of
+  // weight 0 adds exactly nothing, whatever its gradient holds.
+  Tensor sum(const Tensor& weights) const;
+  // [n] f64: <f[n], g[n]>. Throws when samples or shapes differ.
+  friend Tensor dot(const PerSample& f, const PerSample& g, Route route);
+
+  // Samples begin .. end - 1.
+  PerSample slice(std::int64_t begin, std::int64_t end) const;
+  // One summand for each unit instead of each row.
+  PerSample group(const Grouping& grouping) const;
+  // Rows, if they are the cheaper way to a norm and a weighted sum and take at most `budget` bytes;
+  // otherwise itself.
+  PerSample prepared(Route route, std::size_t budget) const;
+  std::size_t row_bytes() const;  // of materialize()
+
+ private:
+  struct Outer {
+    Tensor b, a;
+  };
+  struct Patches {
+    Tensor dy, x;
+    Window window;
+  };
+  struct OneHot {
+    Tensor ids, b;
+  };
+  struct Dense {
+    Tensor rows;
+  };
+
+  PerSample(std::variant<Outer, Patches, OneHot, Dense> form, Shape shape)
+      : form_(std::move(form)), shape_(std::move(shape)) {}
+  const Tensor& leading() const;
+  PerSample selected(const Tensor& ids) const;
+  PerSample scaled(const Tensor& weights) const;
+  bool rows_are_cheaper() const;
+  static Tensor gram(const PerSample& f, const PerSample& g);
+  static Tensor by_rows(const PerSample& f, const PerSample& g);
+  static PerSample factors(const PerSample& f, std::int64_t group);
+
+  std::variant<Outer, Patches, OneHot, Dense> form_;
+  Shape shape_;
+};
+
+Tensor dot(const PerSample& f, const PerSample& g, Route route = Route::automatic);
+
+// The squared norm of a parameter's whole gradient, [n] f64: all its uses, with their cross terms.
+Tensor squared_norm(const std::vector<PerSample>& uses, Route route = Route::automatic);
+
+}  // namespace sotto

@@ -1,0 +1,141 @@
+// Inner products of per-sample gradients, and the choice between Gram products and rows.
+#include <algorithm>
+#include <cmath>
+
+#include "sotto/autograd/per_sample.h"
+#include "sotto/kernels/compute.h"
+
+namespace sotto {
+
+namespace {
+
+// What a chunk of samples may take where rows or patches are only passed through.
+constexpr std::size_t chunk_bytes = std::size_t{16} << 20;
+
+std::int64_t chunk_samples(std::size_t bytes_per_sample) {
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(chunk_bytes / std::max<std::size_t>(bytes_per_sample, 1)));
+}
+
+}  // namespace
+
+// The factors of one group of a convolution, with its patches written out; an outer form as it is.
+PerSample PerSample::factors(const PerSample& f, std::int64_t group) {
+  const auto* p = std::get_if<Patches>(&f.form_);
+  if (!p) return f;
+  const std::int64_t groups = p->window.groups;
+  const std::int64_t o = p->dy.size(1) / groups;
+  const std::int64_t n = p->dy.size(0);
+  const Tensor dy = p->dy.slice(1, group * o, (group + 1) * o);
+  const std::int64_t c = p->x.size(1) / groups;
+  const Tensor a = unfold(p->x.slice(1, group * c, (group + 1) * c), p->window);
+  const Tensor b = reshape(dy.permute({0, 2, 3, 4, 1}), {n, a.size(1), o});
+  return outer(b, a, groups == 1 ? f.shape_ : Shape{o, a.size(2)});
+}
+
+// Sample-wise Gram products of outer and patches forms, or of two onehot forms.
+Tensor PerSample::gram(const PerSample& f, const PerSample& g) {
+  const std::int64_t n = f.samples();
+  Tensor y = zeros({n}, Dtype::f64, f.leading().device());
+  Backend& device = backend(y.device());
+  if (const auto* u = std::get_if<OneHot>(&f.form_)) {
+    const auto& v = std::get<OneHot>(g.form_);
+    device.onehot_dot(u->ids.view(), u->b.view(), v.ids.view(), v.b.view(), y.view());
+    return y;
+  }
+  const auto* p = std::get_if<Patches>(&f.form_);
+  const std::int64_t groups = p ? p->window.groups : 1;
+  const std::int64_t step =
+      p ? chunk_samples(static_cast<std::size_t>(p->dy.numel() / std::max<std::int64_t>(n * p->dy.size(1), 1) *
+                                                 p->x.size(1) * p->window.positions()) * size_of(f.dtype()))
+        : std::max<std::int64_t>(n, 1);
+  for (std::int64_t group = 0; group < groups; ++group) {
+    for (std::int64_t at = 0; at < n; at += step) {
+      const std::int64_t end = std::min(n, at + step);
+      const PerSample left = factors(f.slice(at, end), group);
+      const PerSample right = &f == &g ? left : factors(g.slice(at, end), group);
+      const auto& u = std::get<Outer>(left.form_);
+      const auto& v = std::get<Outer>(right.form_);
+      Tensor part = Tensor::empty({end - at}, Dtype::f64, y.device());
+      device.gram_dot(u.a.view(), u.b.view(), v.a.view(), v.b.view(), part.view());
+      axpby(1, part, 1, y.slice(0, at, end));
+    }
+  }
+  return y;
+}
+
+Tensor PerSample::by_rows(const PerSample& f, const PerSample& g) {
+  const std::int64_t n = f.samples();
+  const std::int64_t width = f.shape_.numel();
+  Tensor y = Tensor::empty({n}, Dtype::f64, f.leading().device());
+  const std::int64_t step = chunk_samples(static_cast<std::size_t>(width) * size_of(f.dtype()));
+  for (std::int64_t at = 0; at < n; at += step) {
+    const std::int64_t end = std::min(n, at + step);
+    const Tensor u = reshape(f.slice(at, end).materialize(), {end - at, width});
+    const Tensor v = &f == &g ? u : reshape(g.slice(at, end).materialize(), {end - at, width});
+    backend(y.device()).row_dot(u.view(), v.view(), y.slice(0, at, end).view());
+  }
+  return y;
+}
+
+bool PerSample::rows_are_cheaper() const {
+  const Costs costs = backend(leading().device()).costs();
+  const double width = static_cast<double>(shape_.numel());
+  const double element = static_cast<double>(size_of(dtype()));
+  // Rows: made once, read for the norm, read for the weighted sum. Factors: a Gram product for the
+  // norm, and one product over the whole batch for the sum. Seconds for one sample.
+  const auto compare = [&](double positions, double inner, double outer_width, double extra_bytes) {
+    if (positions == 1) return false;
+    const double rows = 2 * positions * width / costs.rows_flops + 3 * width * element / costs.bytes;
+    const double gram = 2 * positions * positions * (inner + outer_width) / costs.gram_flops +
+                        extra_bytes / costs.bytes + 2 * positions * width / costs.sum_flops;
+    return rows < gram;
+  };
+  if (const auto* f = std::get_if<Outer>(&form_)) {
+    return compare(static_cast<double>(f->b.size(1)), static_cast<double>(f->a.size(2)),
+                   static_cast<double>(f->b.size(2)), 0);
+  }
+  if (const auto* f = std::get_if<Patches>(&form_)) {
+    const double positions = static_cast<double>(f->dy.size(2) * f->dy.size(3) * f->dy.size(4));
+    const double inner = static_cast<double>(f->x.size(1) * f->window.positions());
+    // Writing the patches out and reading them is what factors cost beyond the products. With one
+    // position they still differ from rows by the patches alone, which a linear layer has at hand.
+    return compare(std::max(positions, 2.0), inner, static_cast<double>(f->dy.size(1)),
+                   2 * positions * inner * element);
+  }
+  return false;
+}
+
+PerSample PerSample::prepared(Route route, std::size_t budget) const {
+  if (std::holds_alternative<Dense>(form_) || row_bytes() > budget) return *this;
+  const bool rows = route == Route::rows || (route == Route::automatic && rows_are_cheaper());
+  return rows ? dense(materialize()) : *this;
+}
+
+Tensor dot(const PerSample& f, const PerSample& g, Route route) {
+  check(f.samples() == g.samples() && f.shape() == g.shape() && f.dtype() == g.dtype(),
+        "dot: {} samples of {} and {} of {}", f.samples(), f.shape(), g.samples(), g.shape());
+  const auto factored = [](const PerSample& p) {
+    return std::holds_alternative<PerSample::Outer>(p.form_) || std::holds_alternative<PerSample::Patches>(p.form_);
+  };
+  const auto groups = [](const PerSample& p) {
+    const auto* patches = std::get_if<PerSample::Patches>(&p.form_);
+    return patches ? patches->window.groups : 1;
+  };
+  const bool onehot = std::holds_alternative<PerSample::OneHot>(f.form_) &&
+                      std::holds_alternative<PerSample::OneHot>(g.form_);
+  const bool possible = onehot || (factored(f) && factored(g) && groups(f) == groups(g));
+  const bool wanted = route == Route::gram || (route == Route::automatic && !f.rows_are_cheaper());
+  return possible && wanted ? PerSample::gram(f, g) : PerSample::by_rows(f, g);
+}
+
+Tensor squared_norm(const std::vector<PerSample>& uses, Route route) {
+  check(!uses.empty(), "squared_norm: a parameter without a use");
+  Tensor total = zeros({uses[0].samples()}, Dtype::f64);
+  for (std::size_t u = 0; u < uses.size(); ++u) {
+    axpby(1, dot(uses[u], uses[u], route), 1, total);
+    for (std::size_t v = 0; v < u; ++v) axpby(2, dot(uses[u], uses[v], route), 1, total);
+  }
+  return total;
+}
+
+}  // namespace sotto

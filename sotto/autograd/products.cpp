@@ -1,0 +1,151 @@
+#include "sotto/autograd/products.h"
+
+#include <algorithm>
+
+#include "sotto/autograd/samples.h"
+#include "sotto/autograd/shape_ops.h"
+#include "sotto/kernels/compute.h"
+
+namespace sotto {
+
+namespace {
+
+const Op linear_op("linear");
+const Op matmul_op("matmul");
+const Op embedding_op("embedding");
+
+// [.., k] -> [rows, k]
+Tensor rows_of(const Tensor& x) {
+  return reshape(x, {x.shape().back() == 0 ? x.numel() : x.numel() / x.shape().back(), x.shape().back()});
+}
+
+// x w^T + b
+Tensor affine_rows(const Tensor& x, const Tensor& w, const Tensor* b) {
+  const Tensor rows = rows_of(x);
+  if (!b) return gemm(rows, w.transpose(0, 1));
+  Tensor y = Tensor::empty({rows.size(0), w.size(0)}, x.dtype(), x.device());
+  copy_into(*b, y);
+  gemm_add(rows, w.transpose(0, 1), y);
+  return y;
+}
+
+Shape with_last(Shape shape, std::int64_t last) {
+  shape[shape.rank() - 1] = last;
+  return shape;
+}
+
+void check_linear(const Var& x, const Var& w, const std::optional<Var>& b) {
+  check(w.rank() == 2 && x.rank() >= 1 && x.shape().back() == w.shape()[1], "linear: input {} with weight {}",
+        x.shape(), w.shape());
+  check(!b || b->shape() == Shape{w.shape()[0]}, "linear: bias {} with weight {}", b ? b->shape() : Shape{}, w.shape());
+  check(w.samples().is_shared() && (!b || b->samples().is_shared()),
+        "linear: weight and bias are shared by all samples; a weight of each sample's own is a matmul");
+  check(x.dtype() == w.dtype(), "linear: input is {}, weight {}", name(x.dtype()), name(w.dtype()));
+}
+
+// Collapses the leading axes of a product's operand, broadcast to `lead`, into one batch axis.
+Tensor batch_of(const Tensor& x, const Shape& lead) {
+  Shape full = lead;
+  full.push_back(x.size(-2));
+  full.push_back(x.size(-1));
+  return reshape(x.expand(full), {lead.numel(), x.size(-2), x.size(-1)});
+}
+
+Shape leading_axes(const Shape& shape) {
+  return Shape(std::span(shape.begin(), static_cast<std::size_t>(shape.rank() - 2)));
+}
+
+// Where the sample axis of a product lies: a leading axis of either operand, the rows of a, or the
+// columns of b.
+SampleAxis product_samples(const Var& a, const Var& b, const Shape& y) {
+  for (const auto& [x, inner] : {std::pair(&a, a.rank() - 1), std::pair(&b, b.rank() - 2)}) {
+    if (x->samples().batched() && x->samples().axis() == inner) return x->tape().mix(matmul_op, *x);
+  }
+  // With the summed axis dropped to size 1, what is left broadcasts as an elementwise op would.
+  Tape& tape = a.samples().batched() ? a.tape() : b.tape();
+  if (a.samples().is_mixed() || b.samples().is_mixed()) return SampleAxis::mixed();
+  int axis = -1;
+  for (const Var* x : {&a, &b}) {
+    if (!x->samples().batched()) continue;
+    const int aligned = x->samples().axis() + y.rank() - x->rank();
+    if (axis >= 0 && aligned != axis) return tape.mix(matmul_op, *x);
+    axis = aligned;
+  }
+  if (axis < 0) return SampleAxis::shared();
+  for (const Var* x : {&a, &b}) {
+    const int own = axis - (y.rank() - x->rank());
+    const int inner = x == &a ? x->rank() - 1 : x->rank() - 2;
+    if (x->samples().is_shared() && own >= 0 && own != inner && x->shape()[own] != 1) return tape.mix(matmul_op, *x);
+  }
+  return axis;
+}
+
+Var product(const Var& a, const Var& b) {
+  check(a.shape().back() == b.shape()[b.rank() - 2], "matmul: inner sizes differ: {} x {}", a.shape(), b.shape());
+  const Shape lead = broadcast_shapes("matmul", leading_axes(a.shape()), leading_axes(b.shape()));
+  Shape shape = lead;
+  shape.push_back(a.shape()[a.rank() - 2]);
+  shape.push_back(b.shape().back());
+  const SampleAxis samples = product_samples(a, b, shape);
+  const Tensor y = reshape(gemm(batch_of(a.value(), lead), batch_of(b.value(), lead)), shape);
+  return a.tape().record(matmul_op, {a, b}, y, samples, [a = a.value(), b = b.value(), lead](const Tensor& dy, Adjoint& adjoint) {
+    const Tensor d = batch_of(dy, lead);
+    const auto full = [&](const Tensor& batch) {
+      Shape to = lead;
+      to.push_back(batch.size(1));
+      to.push_back(batch.size(2));
+      return reshape(batch, to);
+    };
+    if (adjoint.wants(0)) adjoint.broadcast(0, full(gemm(d, batch_of(b, lead).transpose(1, 2))));
+    if (adjoint.wants(1)) adjoint.broadcast(1, full(gemm(batch_of(a, lead).transpose(1, 2), d)));
+  });
+}
+
+}  // namespace
+
+Var linear(const Var& x, const Var& w, const std::optional<Var>& b) {
+  check_linear(x, w, b);
+  const SampleAxis samples = kept_samples(linear_op, x, {-1});
+  const Tensor y = reshape(affine_rows(x.value(), w.value(), b ? &b->value() : nullptr),
+                           with_last(x.shape(), w.shape()[0]));
+  std::vector<Var> inputs{x, w};
+  if (b) inputs.push_back(*b);
+  return x.tape().record(linear_op, inputs, y, samples,
+                         [x = x.value(), w = w.value(), samples, biased = b.has_value()](const Tensor& dy, Adjoint& adjoint) {
+                           if (adjoint.wants(0)) adjoint.input(0, reshape(gemm(rows_of(dy), w), x.shape()));
+                           const Tensor rows = by_sample(dy, samples, 1);
+                           if (adjoint.wants(1)) adjoint.shared(1, PerSample::outer(rows, by_sample(x, samples, 1), w.shape()));
+                           if (biased && adjoint.wants(2)) adjoint.shared(2, PerSample::dense(sum(rows, {1})));
+                         });
+}
+
+Var matmul(const Var& a, const Var& b) {
+  check(a.rank() >= 1 && b.rank() >= 1, "matmul: {} x {}", a.shape(), b.shape());
+  if (a.rank() == 1) return squeeze(matmul(unsqueeze(a, 0), b), b.rank() == 1 ? 0 : -2);
+  if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
+  // A shared matrix on the right is a linear layer's weight: its gradient stays factored.
+  if (b.rank() == 2 && b.samples().is_shared()) return linear(a, transpose(b, 0, 1));
+  return product(a, b);
+}
+
+Var embedding(const Var& table, const Var& ids, std::optional<std::int64_t> padding) {
+  check(table.rank() == 2 && table.samples().is_shared(), "embedding: table {} is not a shared matrix", table.shape());
+  check(ids.dtype() == Dtype::i64, "embedding: ids are {} where i64 is needed", name(ids.dtype()));
+  std::vector<std::int64_t> flat = ids.value().to_vector<std::int64_t>();
+  for (const std::int64_t id : flat) {
+    check(id >= 0 && id < table.shape()[0], "embedding: id {} in a table of {} rows", id, table.shape()[0]);
+  }
+  Shape shape = ids.shape();
+  shape.push_back(table.shape()[1]);
+  const Tensor y = reshape(gather(table.value(), reshape(ids.value(), {-1}), 0), shape);
+  // Padding learns nothing.
+  if (padding) std::replace(flat.begin(), flat.end(), *padding, std::int64_t{-1});
+  const Tensor learned = by_sample(Tensor::from(flat, ids.shape()), ids.samples(), 0);
+  return table.tape().record(embedding_op, {table, ids}, y, ids.samples(),
+                             [learned = learned.squeeze(2), samples = ids.samples(), shape = table.shape()](
+                                 const Tensor& dy, Adjoint& adjoint) {
+                               adjoint.shared(0, PerSample::onehot(learned, by_sample(dy, samples, 1), shape));
+                             });
+}
+
+}  // namespace sotto

@@ -1,0 +1,184 @@
+#include "sotto/autograd/reductions.h"
+
+#include "sotto/autograd/elementwise.h"
+#include "sotto/autograd/samples.h"
+#include "sotto/autograd/shape_ops.h"
+#include "sotto/kernels/compute.h"
+
+namespace sotto {
+
+namespace {
+
+const Op sum_op("sum");
+const Op norm_op("norm");
+const Op softmax_op("softmax");
+const Op log_softmax_op("log_softmax");
+const Op normalize_op("normalize");
+const Op map_axis_op("map_axis");
+
+// Axes as given, or all of them.
+Shape axes_of(const char* op, const Var& x, const Shape& axes) {
+  Shape all;
+  for (int i = 0; axes.empty() && i < x.rank(); ++i) all.push_back(i);
+  for (const std::int64_t axis : axes) all.push_back(normalize_axis(op, static_cast<int>(axis), x.rank()));
+  return all;
+}
+
+bool contains(const Shape& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+
+SampleAxis reduced_samples(const Op& op, const Var& x, const Shape& axes, bool keepdim) {
+  const SampleAxis samples = kept_samples(op, x, axes);
+  if (!samples.batched() || keepdim) return samples;
+  int axis = samples.axis();
+  for (const std::int64_t gone : axes) axis -= gone < samples.axis();
+  return axis;
+}
+
+// y with size 1 in the places of `axes`.
+Shape kept_shape(const Shape& x, const Shape& axes) {
+  Shape shape = x;
+  for (const std::int64_t axis : axes) shape[static_cast<int>(axis)] = 1;
+  return shape;
+}
+
+double count(const Var& x, const Shape& axes) {
+  double product = 1;
+  for (const std::int64_t axis : axes) product *= static_cast<double>(x.shape()[static_cast<int>(axis)]);
+  return product;
+}
+
+Shape all_but_samples(const Var& x) {
+  Shape axes;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i != x.samples().axis()) axes.push_back(i);
+  }
+  return axes;
+}
+
+Var softmax_rows(const Op& op, const Var& x, int axis, bool logarithm) {
+  axis = normalize_axis(op.name, axis, x.rank());
+  const SampleAxis samples = kept_samples(op, x, {axis});
+  const auto last = [axis](const Tensor& t) { return contiguous(t.transpose(axis, -1)); };
+  const Tensor rows = last(x.value());
+  Tensor y = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
+  backend(y.device()).softmax(rows.view(), logarithm, y.view());
+  return x.tape().record(op, {x}, y.transpose(axis, -1), samples,
+                         [y, last, axis, logarithm](const Tensor& dy, Adjoint& adjoint) {
+                           Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
+                           backend(y.device()).softmax_grad(y.view(), last(dy).view(), logarithm, dx.view());
+                           adjoint.input(0, dx.transpose(axis, -1));
+                         });
+}
+
+}  // namespace
+
+Var sum(const Var& x, const Shape& wanted, bool keepdim) {
+  const Shape axes = axes_of("sum", x, wanted);
+  const Tensor y = axes.empty() ? x.value() : sum(x.value(), axes, keepdim);
+  return x.tape().record(sum_op, {x}, y, reduced_samples(sum_op, x, axes, keepdim),
+                         [shape = x.shape(), axes](const Tensor& dy, Adjoint& adjoint) {
+                           const Tensor kept = reshape(dy, kept_shape(shape, axes));
+                           adjoint.input(0, kept.expand(shape));
+                         });
+}
+
+Var mean(const Var& x, const Shape& wanted, bool keepdim) {
+  const Shape axes = axes_of("mean", x, wanted);
+  return affine(sum(x, axes, keepdim), 1 / count(x, axes), 0);
+}
+
+Var variance(const Var& x, const Shape& wanted, bool keepdim, double correction) {
+  const Shape axes = axes_of("variance", x, wanted);
+  const Var deviation = sub(x, mean(x, axes, true));
+  return affine(sum(square(deviation), axes, keepdim), 1 / (count(x, axes) - correction), 0);
+}
+
+Var standard_deviation(const Var& x, const Shape& axes, bool keepdim, double correction) {
+  return sqrt(variance(x, axes, keepdim, correction));
+}
+
+Var norm(const Var& x, const Shape& wanted, bool keepdim) {
+  const Shape axes = axes_of("norm", x, wanted);
+  const Tensor y = unary(unary_index<Sqrt>, sum(mul(x.value(), x.value()), axes, true));
+  const Tensor value = keepdim ? y : reshape(y, sum(x.value(), axes, false).shape());
+  return x.tape().record(norm_op, {x}, value, reduced_samples(norm_op, x, axes, keepdim),
+                         [x = x.value(), y](const Tensor& dy, Adjoint& adjoint) {
+                           // Where the norm is zero so is x: any divisor will do.
+                           const Tensor divisor = where(y, y, full({}, 1, y.dtype(), y.device()));
+                           const Tensor slope = binary(binary_index<Div>, reshape(dy, y.shape()), divisor);
+                           adjoint.input(0, mul(x, slope));
+                         });
+}
+
+Var logsumexp(const Var& x, const Shape& wanted, bool keepdim) {
+  const Shape axes = axes_of("logsumexp", x, wanted);
+  kept_samples(sum_op, x, axes);
+  // The shift cancels, so it needs no gradient.
+  const Tensor top = reduce(Reduction::max, x.value(), axes, true);
+  const bool batched = x.samples().batched() && !contains(axes, x.samples().axis());
+  Tape& tape = x.tape();
+  const Var shift = batched ? tape.input(top, x.samples().axis())
+                            : tape.constant(top, x.samples().is_shared() ? SampleAxis::shared() : SampleAxis::mixed());
+  const Var y = add(log(sum(exp(sub(x, shift)), axes, true)), shift);
+  if (keepdim) return y;
+  Shape shape;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (!contains(axes, i)) shape.push_back(x.shape()[i]);
+  }
+  return reshape(y, shape);
+}
+
+Var sum_per_sample(const Var& x) {
+  const Shape axes = all_but_samples(x);
+  return axes.empty() ? x : sum(x, axes);
+}
+
+Var mean_per_sample(const Var& x) {
+  const Shape axes = all_but_samples(x);
+  return axes.empty() ? x : mean(x, axes);
+}
+
+Var softmax(const Var& x, int axis) { return softmax_rows(softmax_op, x, axis, false); }
+
+Var log_softmax(const Var& x, int axis) { return softmax_rows(log_softmax_op, x, axis, true); }
+
+Var normalize(const Var& x, int features, double eps, bool centered) {
+  check(features >= 1 && features <= x.rank(), "normalize: {} axes of {}", features, x.shape());
+  Shape touched;
+  std::int64_t width = 1;
+  for (int i = 1; i <= features; ++i) {
+    touched.push_back(-i);
+    width *= x.value().size(-i);
+  }
+  check(width > 0, "normalize: over no elements of {}", x.shape());
+  const SampleAxis samples = kept_samples(normalize_op, x, touched);
+  const Tensor rows = reshape(contiguous(x.value()), {x.value().numel() / width, width});
+  Tensor y = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
+  Tensor rstd = Tensor::empty({rows.size(0), 1}, rows.dtype(), rows.device());
+  backend(y.device()).normalize(rows.view(), eps, centered, y.view(), rstd.view());
+  return x.tape().record(normalize_op, {x}, reshape(y, x.shape()), samples,
+                         [y, rstd, centered](const Tensor& dy, Adjoint& adjoint) {
+                           Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
+                           const Tensor d = reshape(contiguous(dy), y.shape());
+                           backend(y.device()).normalize_grad(y.view(), rstd.view(), d.view(), centered, dx.view());
+                           adjoint.input(0, reshape(dx, dy.shape()));
+                         });
+}
+
+Var map_axis(const Var& x, int axis, const Tensor& matrix) {
+  axis = normalize_axis("map_axis", axis, x.rank());
+  check(matrix.rank() == 2 && matrix.size(1) == x.shape()[axis], "map_axis: matrix {} on axis {} of {}", matrix.shape(),
+        axis, x.shape());
+  const auto along = [axis](const Tensor& t, const Tensor& m) {
+    const Tensor last = contiguous(t.transpose(axis, -1));
+    Shape shape = last.shape();
+    shape[shape.rank() - 1] = m.size(1);
+    const Tensor flat = reshape(last, {m.size(0) == 0 ? 0 : last.numel() / m.size(0), m.size(0)});
+    return reshape(gemm(flat, m), shape).transpose(axis, -1);
+  };
+  const Tensor m = to_dtype(matrix, x.dtype());
+  return x.tape().record(map_axis_op, {x}, along(x.value(), m.transpose(0, 1)), kept_samples(map_axis_op, x, {axis}),
+                         [m, along](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, along(dy, m)); });
+}
+
+}  // namespace sotto

@@ -1,0 +1,32 @@
+// Sums and their kin over axes, softmax and normalisation. An empty list of axes means all. An op
+// over the sample axis mixes samples.
+#pragma once
+
+#include "sotto/autograd/tape.h"
+
+namespace sotto {
+
+Var sum(const Var& x, const Shape& axes = {}, bool keepdim = false);
+Var mean(const Var& x, const Shape& axes = {}, bool keepdim = false);
+// Squared deviations divided by count - correction.
+Var variance(const Var& x, const Shape& axes = {}, bool keepdim = false, double correction = 1);
+Var standard_deviation(const Var& x, const Shape& axes = {}, bool keepdim = false, double correction = 1);
+// The Euclidean norm; its derivative at zero is zero.
+Var norm(const Var& x, const Shape& axes = {}, bool keepdim = false);
+Var logsumexp(const Var& x, const Shape& axes = {}, bool keepdim = false);
+
+// A sum over every axis but the samples': [n]. What makes a private loss of anything.
+Var sum_per_sample(const Var& x);
+Var mean_per_sample(const Var& x);
+
+Var softmax(const Var& x, int axis = -1);
+Var log_softmax(const Var& x, int axis = -1);
+
+// (x - mean) / sqrt(variance + eps) over the last `features` axes together, with the biased
+// variance; without the mean when not `centered`.
+Var normalize(const Var& x, int features, double eps, bool centered = true);
+
+// y[.., i, ..] = sum_j matrix[i, j] x[.., j, ..] along one axis, with a constant [i, j].
+Var map_axis(const Var& x, int axis, const Tensor& matrix);
+
+}  // namespace sotto

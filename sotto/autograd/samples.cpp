@@ -1,0 +1,66 @@
+#include "sotto/autograd/samples.h"
+
+#include "sotto/kernels/compute.h"
+
+namespace sotto {
+
+SampleAxis broadcast_samples(const Op& op, const std::vector<Var>& inputs, const Shape& y) {
+  int axis = -1;
+  for (const Var& x : inputs) {
+    if (x.samples().is_mixed()) return SampleAxis::mixed();
+    if (!x.samples().batched()) continue;
+    const int aligned = x.samples().axis() + y.rank() - x.rank();
+    if (axis >= 0 && aligned != axis) return x.tape().mix(op, x);
+    axis = aligned;
+  }
+  if (axis < 0) return SampleAxis::shared();
+  for (const Var& x : inputs) {
+    const int own = axis - (y.rank() - x.rank());
+    if (x.samples().is_shared() && own >= 0 && x.shape()[own] != 1) return x.tape().mix(op, x);
+  }
+  return axis;
+}
+
+SampleAxis kept_samples(const Op& op, const Var& x, const Shape& touched) {
+  if (!x.samples().batched()) return x.samples();
+  for (const std::int64_t axis : touched) {
+    if (normalize_axis(op.name, static_cast<int>(axis), x.rank()) == x.samples().axis()) {
+      return x.tape().mix(op, x);
+    }
+  }
+  return x.samples();
+}
+
+SampleAxis reshaped_samples(const Op& op, const Var& x, const Shape& shape) {
+  if (!x.samples().batched()) return x.samples();
+  const int axis = x.samples().axis();
+  std::int64_t before = 1;
+  for (int i = 0; i < axis; ++i) before *= x.shape()[i];
+  int best = -1;
+  std::int64_t passed = 1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    const bool fits = passed == before && shape[i] == x.shape()[axis];
+    // Axes of size 1 can make several fit; the nearest to the old place is meant.
+    if (fits && (best < 0 || std::abs(i - axis) < std::abs(best - axis))) best = i;
+    passed *= shape[i];
+  }
+  return best < 0 ? x.tape().mix(op, x) : SampleAxis(best);
+}
+
+Tensor by_sample(const Tensor& x, SampleAxis samples, int features) {
+  std::int64_t width = 1;
+  for (int i = 1; i <= features; ++i) width *= x.size(-i);
+  if (!samples.batched()) return reshape(x, {1, width == 0 ? 0 : x.numel() / width, width});
+  Shape order{samples.axis()};
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i != samples.axis()) order.push_back(i);
+  }
+  const std::int64_t n = x.size(samples.axis());
+  std::int64_t positions = 1;
+  for (int i = 0; i < x.rank() - features; ++i) {
+    if (i != samples.axis()) positions *= x.size(i);
+  }
+  return reshape(x.permute(order), {n, positions, width});
+}
+
+}  // namespace sotto

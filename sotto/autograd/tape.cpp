@@ -1,0 +1,244 @@
+#include "sotto/autograd/tape.h"
+
+#include <algorithm>
+
+#include "sotto/kernels/compute.h"
+
+namespace sotto {
+
+namespace {
+
+std::vector<const char*>& op_names() {
+  static std::vector<const char*> names;
+  return names;
+}
+
+void add_to(Tensor& total, const Tensor& part) {
+  if (!total.defined()) {
+    total = part;
+  } else {
+    // Out of place: the first part may be somebody else's tensor.
+    total = add(total, part);
+  }
+}
+
+}  // namespace
+
+Op::Op(const char* name) : name(name) { op_names().push_back(name); }
+
+std::span<const char* const> registered_ops() { return op_names(); }
+
+Tape& Var::tape() const {
+  check(tape_ != nullptr, "Var: not on a tape");
+  return *tape_;
+}
+
+const Var& Adjoint::input_var(int i) const {
+  return tape_.nodes_[static_cast<std::size_t>(node_)].inputs[static_cast<std::size_t>(i)];
+}
+
+bool Adjoint::wants(int i) const { return input_var(i).needs_grad(); }
+
+void Adjoint::input(int i, const Tensor& dx) {
+  if (!wants(i)) return;
+  const Var& x = input_var(i);
+  check(dx.shape() == x.shape(), "{}: gradient {} for input {} of shape {}",
+        tape_.nodes_[static_cast<std::size_t>(node_)].name, dx.shape(), i, x.shape());
+  add_to(tape_.cotangents_[static_cast<std::size_t>(x.index_)].value, dx);
+}
+
+void Adjoint::shared(int i, const PerSample& gradient) {
+  if (!wants(i)) return;
+  const Var& x = input_var(i);
+  if (tape_.nodes_[static_cast<std::size_t>(node_)].samples.is_shared()) {
+    return input(i, reshape(gradient.sum(), x.shape()));
+  }
+  tape_.cotangents_[static_cast<std::size_t>(x.index_)].rows.push_back(gradient);
+}
+
+void Adjoint::broadcast(int i, const Tensor& full) {
+  if (!wants(i)) return;
+  const Var& x = input_var(i);
+  const SampleAxis samples = tape_.nodes_[static_cast<std::size_t>(node_)].samples;
+  if (!x.samples().is_shared() || samples.is_shared()) return input(i, sum_to(full, x.shape()));
+  if (samples.is_mixed()) return shared(i, PerSample::dense(sum_to(full, x.shape()).unsqueeze(0)));
+  // Sums over all axes but the samples', which comes to the front.
+  Shape kept = x.shape();
+  while (kept.rank() < full.rank()) kept.insert(0, 1);
+  const int axis = samples.axis();
+  kept[axis] = full.size(axis);
+  Tensor rows = sum_to(full, kept);
+  Shape order{axis};
+  for (int k = 0; k < full.rank(); ++k) {
+    if (k != axis) order.push_back(k);
+  }
+  Shape shape = x.shape();
+  shape.insert(0, full.size(axis));
+  shared(i, PerSample::dense(reshape(rows.permute(order), shape)));
+}
+
+Var Tape::append(Node node, const Tensor& value, bool needs_grad) {
+  Var y;
+  y.value_ = value;
+  y.samples_ = node.samples;
+  y.tape_ = this;
+  y.needs_grad_ = needs_grad;
+  if (needs_grad) {
+    y.index_ = static_cast<int>(nodes_.size());
+    node.shape = value.shape();
+    node.dtype = value.dtype();
+    nodes_.push_back(std::move(node));
+  }
+  return y;
+}
+
+Var Tape::input(const Tensor& value, int axis, bool wants_grad) {
+  axis = normalize_axis("input", axis, value.rank());
+  check(sample_count_ < 0 || value.size(axis) == sample_count_, "input: {} samples along axis {} of {}, {} before",
+        value.size(axis), axis, value.shape(), sample_count_);
+  sample_count_ = value.size(axis);
+  return append({.name = "input", .samples = axis, .wants_grad = wants_grad}, value, wants_grad);
+}
+
+Var Tape::constant(const Tensor& value, SampleAxis samples, bool wants_grad) {
+  check(!samples.batched(), "constant: a value with a sample axis is an input");
+  check(!samples.is_mixed() || !options_.private_data, "constant: mixed samples of shape {} on a private tape",
+        value.shape());
+  return append({.name = "constant", .samples = samples, .wants_grad = wants_grad}, value, wants_grad);
+}
+
+Var Tape::use(Parameter& parameter) {
+  if (!parameter.trainable) return constant(parameter.value);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].parameter != &parameter) continue;
+    Var y;
+    y.value_ = parameter.value;
+    y.tape_ = this;
+    y.index_ = static_cast<int>(i);
+    y.needs_grad_ = true;
+    return y;
+  }
+  return append({.name = "parameter", .parameter = &parameter}, parameter.value, true);
+}
+
+Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples, Backward backward) {
+  bool needs_grad = false;
+  for (const Var& x : inputs) {
+    check(x.tape_ == this, "{}: an input is on another tape", op.name);
+    needs_grad = needs_grad || x.needs_grad();
+  }
+  check(!samples.batched() || value.size(samples.axis()) == sample_count_,
+        "{}: result {} has {} samples along axis {}, the tape {}", op.name, value.shape(),
+        samples.batched() ? value.size(samples.axis()) : 0, samples.batched() ? samples.axis() : 0, sample_count_);
+  if (!needs_grad) {
+    inputs.clear();
+    backward = nullptr;
+  }
+  return append({.name = op.name, .inputs = std::move(inputs), .samples = samples, .backward = std::move(backward)},
+                value, needs_grad);
+}
+
+SampleAxis Tape::mix(const Op& op, const Var& x) const {
+  check(!options_.private_data,
+        "{}: combines samples, which a private tape refuses: shape {}, sample axis {}", op.name, x.shape(),
+        x.samples().batched() ? std::to_string(x.samples().axis()) : "none");
+  return SampleAxis::mixed();
+}
+
+PhiloxKey Tape::next_key() const {
+  constexpr int node_bits = 24;
+  return {options_.seed, (options_.step << node_bits) + nodes_.size()};
+}
+
+void Tape::check_backward(const Var& loss, const GradSink& sink) const {
+  check(loss.tape_ == this, "backward: the loss is on another tape");
+  check(loss.index_ < 0 || static_cast<std::size_t>(loss.index_) < nodes_.size(),
+        "backward: the tape was emptied by an earlier backward");
+  if (!options_.private_data) return;
+  check(loss.samples().batched() && loss.rank() == 1,
+        "backward: a private tape needs one loss for each sample: shape {}{}", loss.shape(),
+        loss.samples().is_shared() ? ", shared by all samples" : "");
+  check(sink.bounds_influence(), "backward: a private tape delivers only to sinks that bound each sample's influence");
+}
+
+void Tape::backward(const Var& loss, GradSink& sink, double seed, Keep keep) {
+  check_backward(loss, sink);
+  grads_.clear();
+  cotangents_.assign(nodes_.size(), {});
+  if (loss.index_ >= 0) {
+    const Tensor ones = full(loss.shape(), seed, loss.dtype(), loss.value().device());
+    auto& start = cotangents_[static_cast<std::size_t>(loss.index_)];
+    if (loss.samples().is_shared()) {
+      start.rows.push_back(PerSample::dense(ones.unsqueeze(0)));
+    } else {
+      start.value = ones;
+    }
+  }
+  for (int index = static_cast<int>(nodes_.size()) - 1; index >= 0; --index) {
+    visit(index, sink);
+    cotangents_.pop_back();
+    if (keep == Keep::nothing) nodes_.pop_back();
+  }
+}
+
+void Tape::visit(int index, GradSink& sink) {
+  Node& node = nodes_[static_cast<std::size_t>(index)];
+  Cotangent& cotangent = cotangents_[static_cast<std::size_t>(index)];
+  if (node.parameter) {
+    if (!cotangent.rows.empty()) sink.receive(*node.parameter, std::move(cotangent.rows));
+    return;
+  }
+  if (node.wants_grad) {
+    for (const PerSample& rows : cotangent.rows) add_to(cotangent.value, rows.sum());
+    if (cotangent.value.defined()) grads_.emplace_back(index, cotangent.value);
+    return;
+  }
+  if (node.samples.is_shared()) return pull_back(index, sink.sums_only());
+  if (!cotangent.value.defined()) return;
+  Adjoint adjoint(*this, index);
+  node.backward(cotangent.value, adjoint);
+}
+
+// A shared value computed from parameters: its per-sample gradient goes through the op row by row,
+// or as one sum where only sums are wanted (the pull-back is linear).
+void Tape::pull_back(int index, bool sums_only) {
+  const std::vector<PerSample> uses = std::move(cotangents_[static_cast<std::size_t>(index)].rows);
+  if (uses.empty()) return;
+  Tensor rows;
+  for (const PerSample& use : uses) {
+    add_to(rows, sums_only ? use.sum().unsqueeze(0) : use.materialize());
+  }
+  const Node& node = nodes_[static_cast<std::size_t>(index)];
+  const std::size_t inputs = node.inputs.size();
+  std::vector<std::vector<Tensor>> parts(inputs);
+  for (std::int64_t n = 0; n < rows.size(0); ++n) {
+    Adjoint adjoint(*this, index);
+    node.backward(rows.select(0, n), adjoint);
+    for (std::size_t i = 0; i < inputs; ++i) {
+      if (node.inputs[i].index_ < 0) continue;
+      Tensor& value = cotangents_[static_cast<std::size_t>(node.inputs[i].index_)].value;
+      if (value.defined()) parts[i].push_back(std::exchange(value, Tensor()).unsqueeze(0));
+    }
+  }
+  for (std::size_t i = 0; i < inputs; ++i) {
+    if (node.inputs[i].index_ < 0) continue;
+    auto& target = cotangents_[static_cast<std::size_t>(node.inputs[i].index_)].rows;
+    if (!parts[i].empty()) {
+      target.push_back(PerSample::dense(concat(parts[i], 0)));
+    } else if (rows.size(0) == 0) {
+      Shape shape = node.inputs[i].shape();
+      shape.insert(0, 0);
+      target.push_back(PerSample::dense(zeros(shape, node.dtype)));
+    }
+  }
+}
+
+Tensor Tape::grad(const Var& input) const {
+  check(input.tape_ == this, "grad: the value is on another tape");
+  for (const auto& [index, value] : grads_) {
+    if (index == input.index_) return value;
+  }
+  return zeros(input.shape(), input.dtype(), input.value().device());
+}
+
+}  // namespace sotto

@@ -1,0 +1,152 @@
+// The tape: a list of what was computed, in order, and backward over it. Execution order is
+// topological order, so backward walks the list from its end.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "sotto/autograd/sample_axis.h"
+#include "sotto/autograd/sink.h"
+#include "sotto/core/philox.h"
+
+namespace sotto {
+
+class Tape;
+class Adjoint;
+
+// The name of an operation. Making one registers it, and only registered operations can be
+// recorded, so that tests can ask for a check of each.
+struct Op {
+  explicit Op(const char* name);
+  const char* name;
+};
+std::span<const char* const> registered_ops();
+
+// A value on a tape (or a constant, which is on none).
+class Var {
+ public:
+  Var() = default;
+  const Tensor& value() const { return value_; }
+  const Shape& shape() const { return value_.shape(); }
+  int rank() const { return value_.rank(); }
+  Dtype dtype() const { return value_.dtype(); }
+  SampleAxis samples() const { return samples_; }
+  // The tape it was recorded on. Throws for a default-constructed Var.
+  Tape& tape() const;
+  // Whether a gradient flows into it.
+  bool needs_grad() const { return needs_grad_; }
+
+ private:
+  friend class Tape;
+  friend class Adjoint;
+  Tensor value_;
+  SampleAxis samples_ = SampleAxis::shared();
+  Tape* tape_ = nullptr;
+  int index_ = -1;
+  bool needs_grad_ = false;
+};
+
+// What a node's backward hands on. Inputs are numbered as they were recorded.
+class Adjoint {
+ public:
+  // Whether input i wants a gradient; work for others can be left out.
+  bool wants(int i) const;
+  // The gradient of an input that is batched as the node is (or of any input of a shared node), in
+  // the input's shape.
+  void input(int i, const Tensor& dx);
+  // The gradient of a shared input of a batched node.
+  void shared(int i, const PerSample& gradient);
+  // For elementwise ops: a gradient in the node's shape, summed here over what was broadcast.
+  void broadcast(int i, const Tensor& full);
+
+ private:
+  friend class Tape;
+  Adjoint(Tape& tape, int node) : tape_(tape), node_(node) {}
+  const Var& input_var(int i) const;
+
+  Tape& tape_;
+  int node_;
+};
+
+struct TapeOptions {
+  // Refuse ops that mix samples, and deliver gradients only to sinks that bound each sample's
+  // influence.
+  bool private_data = false;
+  // Dropout and the like are active.
+  bool training = true;
+  // Key of the public randomness: the same key, step and row give the same draw, whatever the split
+  // into physical batches.
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::int64_t first_row = 0;
+};
+
+class Tape {
+ public:
+  using Backward = std::function<void(const Tensor& dy, Adjoint& adjoint)>;
+
+  explicit Tape(const TapeOptions& options = {}) : options_(options) {}
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  // A value with one slice for each sample along `axis`. Throws when the number of samples differs
+  // from that of an earlier input. With `wants_grad` its gradient is kept for grad().
+  Var input(const Tensor& value, int axis = 0, bool wants_grad = false);
+  // A value that is the same for all samples and not learned. On an ordinary tape `axis` may be
+  // SampleAxis::mixed().
+  Var constant(const Tensor& value, SampleAxis samples = SampleAxis::shared(), bool wants_grad = false);
+  // A parameter; its leaf is made at the first use.
+  Var use(Parameter& parameter);
+
+  // Puts an op's result on the tape: the value, where its sample axis lies, and how its inputs'
+  // gradients follow from its own.
+  Var record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples, Backward backward);
+  // An op that combines samples: throws on a private tape, naming op and shape; otherwise mixed.
+  SampleAxis mix(const Op& op, const Var& x) const;
+
+  enum class Keep { nothing, graph };
+  // Delivers the gradient of seed * sum(loss) to the sink. On a private tape the loss is one number
+  // for each sample, [n], and the sink bounds influence. Afterwards the tape is empty, unless the
+  // graph is kept for another backward.
+  void backward(const Var& loss, GradSink& sink, double seed = 1, Keep keep = Keep::nothing);
+  // The gradient of an input made with wants_grad, after backward; zeros when nothing reached it.
+  Tensor grad(const Var& input) const;
+
+  // The number of samples; -1 before the first batched input.
+  std::int64_t sample_count() const { return sample_count_; }
+  const TapeOptions& options() const { return options_; }
+  // A key of public randomness for the op that is recorded next.
+  PhiloxKey next_key() const;
+
+ private:
+  friend class Adjoint;
+  struct Node {
+    const char* name = "";
+    std::vector<Var> inputs;
+    Shape shape;
+    Dtype dtype = Dtype::f32;
+    SampleAxis samples = SampleAxis::shared();
+    Parameter* parameter = nullptr;
+    bool wants_grad = false;
+    Backward backward;
+  };
+  struct Cotangent {
+    Tensor value;                 // of batched and mixed values, and of shared ones during pull-back
+    std::vector<PerSample> rows;  // of shared values
+  };
+
+  Var append(Node node, const Tensor& value, bool needs_grad);
+  void check_backward(const Var& loss, const GradSink& sink) const;
+  void visit(int index, GradSink& sink);
+  void pull_back(int index, bool sums_only);
+
+  TapeOptions options_;
+  std::vector<Node> nodes_;
+  std::vector<Cotangent> cotangents_;
+  std::vector<std::pair<int, Tensor>> grads_;
+  std::int64_t sample_count_ = -1;
+};
+
+}  // namespace sotto

@@ -1,0 +1,32 @@
+// Tensors in files: the safetensors format, read and written by Python's libraries too. Eight bytes
+// of header length, a JSON header with each tensor's type, shape and place, and the elements,
+// row-major and little-endian.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+
+#include "sotto/core/tensor.h"
+
+namespace sotto {
+
+struct TensorFile {
+  std::map<std::string, Tensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// The tensors of a file, row-major on the CPU. F64, F32, F16, BF16, I64, I32, U8 and BOOL are
+// supported. Throws SystemFailure when the file cannot be read, and std::invalid_argument, naming
+// the file and the tensor, when anything in it is not as the format says.
+TensorFile load_safetensors(const std::string& path);
+// The same for bytes in memory; `name` is what messages call them.
+TensorFile parse_safetensors(std::span<const std::byte> bytes, const std::string& name);
+
+// Writes all tensors, of any strides, atomically (atomic_file.h), each at a multiple of its element
+// size. Throws std::invalid_argument for a tensor that is undefined or not on the CPU, or a name
+// that is not UTF-8 or is "__metadata__"; SystemFailure when the file cannot be written.
+void save_safetensors(const std::string& path, const TensorFile& file);
+
+}  // namespace sotto

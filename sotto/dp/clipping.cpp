@@ -1,0 +1,274 @@
+#include "sotto/dp/clipping.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sotto/kernels/compute.h"
+#include "sotto/kernels/functors.h"
+
+namespace sotto {
+
+namespace {
+
+// What rounding may add to a clipped gradient's norm, relative (docs/privacy.md).
+double rounding_margin(Dtype dtype) { return dtype == Dtype::f64 ? 0x1p-40 : 0x1p-16; }
+
+bool all_finite(const Tensor& x) {
+  // A finite sum of magnitudes in double is one pass; an f32 tensor cannot overflow it.
+  const double total = sum(to_dtype(unary(unary_index<Abs>, x), Dtype::f64)).item();
+  return std::isfinite(total);
+}
+
+Tensor as_tensor(const std::vector<double>& values) {
+  return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+}
+
+std::vector<PerSample> grouped(std::vector<PerSample> uses, const Grouping* grouping) {
+  if (!grouping) return uses;
+  for (PerSample& use : uses) use = use.group(*grouping);
+  return uses;
+}
+
+}  // namespace
+
+double ClipRule::factor(double norm, double bound, double margin) const {
+  constexpr double opacus_eps = 1e-6;
+  constexpr double smallest = 0x1p-100;
+  if (!std::isfinite(norm)) return 0;
+  double wanted = 1;
+  switch (kind) {
+    case Kind::minimum: break;
+    case Kind::opacus: wanted = std::min(1.0, bound / (norm + opacus_eps)); break;
+    case Kind::automatic: wanted = bound / (norm + gamma); break;
+    case Kind::normalise: wanted = norm > 0 ? bound / norm : 0; break;
+  }
+  const double most = bound * (1 - margin) / norm;  // infinite for norm 0
+  const double factor = std::min(wanted, most);
+  return factor < smallest ? 0 : factor;
+}
+
+// Backward's sink for one pass: a group's factors wait until its last parameter has come.
+class Clipper::OnePass final : public GradSink {
+ public:
+  OnePass(Clipper& clipper, const Grouping* grouping) : clipper_(clipper), grouping_(grouping), pending_(clipper.groups_.size()) {
+    budget_ = clipper.options_.row_budget;
+  }
+  bool bounds_influence() const override { return true; }
+
+  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+    const std::size_t group = clipper_.group_of(parameter);
+    uses = grouped(std::move(uses), grouping_);
+    for (PerSample& use : uses) {
+      const PerSample kept = use.prepared(clipper_.options_.route, budget_);
+      if (std::string_view(kept.form()) == "dense" && std::string_view(use.form()) != "dense") budget_ -= kept.row_bytes();
+      use = kept;
+    }
+    pending_[group].emplace_back(&parameter, std::move(uses));
+    if (pending_[group].size() == clipper_.groups_[group].parameters.size()) flush(group);
+  }
+
+  void flush_all(std::int64_t units) {
+    for (std::size_t group = 0; group < pending_.size(); ++group) {
+      if (!pending_[group].empty()) {
+        flush(group);
+      } else if (!done(group)) {
+        // No parameter of the group was used: every unit's gradient is zero.
+        clipper_.factors_for(group, zeros({units}, Dtype::f64));
+      }
+    }
+  }
+
+ private:
+  bool done(std::size_t group) const { return std::find(done_.begin(), done_.end(), group) != done_.end(); }
+
+  void flush(std::size_t group) {
+    Tensor squares;
+    for (const auto& [parameter, uses] : pending_[group]) {
+      const Tensor part = squared_norm(uses, clipper_.options_.route);
+      squares = squares.defined() ? sotto::add(squares, part) : part;
+    }
+    const std::vector<double> factors = clipper_.factors_for(group, squares);
+    for (const auto& [parameter, uses] : pending_[group]) clipper_.add_weighted(*parameter, uses, factors);
+    pending_[group].clear();
+    done_.push_back(group);
+  }
+
+  Clipper& clipper_;
+  const Grouping* grouping_;
+  std::vector<std::vector<std::pair<Parameter*, std::vector<PerSample>>>> pending_;
+  std::vector<std::size_t> done_;
+  std::size_t budget_ = 0;
+};
+
+// First of two passes: squared norms only.
+class Clipper::Norms final : public GradSink {
+ public:
+  Norms(Clipper& clipper, const Grouping* grouping, std::int64_t units) : clipper_(clipper), grouping_(grouping) {
+    for (std::size_t group = 0; group < clipper.groups_.size(); ++group) squares_.push_back(zeros({units}, Dtype::f64));
+  }
+  bool bounds_influence() const override { return true; }  // nothing leaves but factors
+  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+    Tensor& squares = squares_[clipper_.group_of(parameter)];
+    axpby(1, squared_norm(grouped(std::move(uses), grouping_), clipper_.options_.route), 1, squares);
+  }
+  std::vector<std::vector<double>> factors() {
+    std::vector<std::vector<double>> factors;
+    for (std::size_t group = 0; group < squares_.size(); ++group) factors.push_back(clipper_.factors_for(group, squares_[group]));
+    return factors;
+  }
+
+ private:
+  Clipper& clipper_;
+  const Grouping* grouping_;
+  std::vector<Tensor> squares_;
+};
+
+// Second of two passes: sums with the factors that the first one found.
+class Clipper::Weighted final : public GradSink {
+ public:
+  Weighted(Clipper& clipper, const Grouping* grouping, std::vector<std::vector<double>> factors)
+      : clipper_(clipper), grouping_(grouping), factors_(std::move(factors)) {}
+  bool bounds_influence() const override { return true; }
+  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+    clipper_.add_weighted(parameter, grouped(std::move(uses), grouping_), factors_[clipper_.group_of(parameter)]);
+  }
+
+ private:
+  Clipper& clipper_;
+  const Grouping* grouping_;
+  std::vector<std::vector<double>> factors_;
+};
+
+Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, ClipPasses passes)
+    : groups_(std::move(groups)), options_(options), passes_(passes) {
+  std::vector<const Parameter*> seen;
+  for (const ClipGroup& group : groups_) {
+    check(group.bound > 0 && std::isfinite(group.bound), "Clipper: a clip bound of {}", group.bound);
+    for (const Parameter* parameter : group.parameters) {
+      check(parameter->trainable, "Clipper: a frozen parameter of shape {}", parameter->value.shape());
+      check(std::find(seen.begin(), seen.end(), parameter) == seen.end(), "Clipper: a parameter of shape {} in two groups",
+            parameter->value.shape());
+      seen.push_back(parameter);
+    }
+  }
+  check(!seen.empty(), "Clipper: no trainable parameter");
+  check(options.rule.kind != ClipRule::Kind::automatic || options.rule.gamma > 0, "Clipper: automatic clipping with gamma {}",
+        options.rule.gamma);
+  discard();
+}
+
+Clipper::~Clipper() = default;
+
+double Clipper::sensitivity() const {
+  double squares = 0;
+  for (const ClipGroup& group : groups_) squares += group.bound * group.bound;
+  return std::sqrt(squares);
+}
+
+std::size_t Clipper::group_of(const Parameter& parameter) const {
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    const auto& members = groups_[group].parameters;
+    if (std::find(members.begin(), members.end(), &parameter) != members.end()) return group;
+  }
+  fail(fmt::format("Clipper: the loss depends on a trainable parameter of shape {} that is in no clip group",
+                   parameter.value.shape()));
+}
+
+std::vector<double> Clipper::factors_for(std::size_t group, const Tensor& squared_norms) {
+  const double margin = rounding_margin(groups_[group].parameters[0]->value.dtype());
+  std::vector<double> factors;
+  for (const double square : squared_norms.to_vector<double>()) {
+    // A Gram product may round a norm of zero to just below it.
+    const double norm = std::isnan(square) ? square : std::sqrt(std::max(square, 0.0));
+    factors.push_back(options_.rule.factor(norm, groups_[group].bound, margin));
+    const bool dropped = factors.back() == 0 && norm != 0;
+    if (dropped) ++statistics_.not_finite;
+    statistics_.norms[group].push_back(norm);
+    statistics_.factors[group].push_back(factors.back());
+  }
+  return factors;
+}
+
+// Adds sum_n factor[n] G[n]. Should that overflow although every norm is finite (terms of one
+// sample cancelling), the samples are added one by one and those that overflow are left out, so
+// that none of them can spoil the others.
+void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& uses, const std::vector<double>& factors) {
+  const auto weighted = [&](const std::vector<double>& weights) {
+    Tensor total;
+    for (const PerSample& use : uses) {
+      const Tensor part = use.sum(as_tensor(weights));
+      total = total.defined() ? sotto::add(total, part) : part;
+    }
+    return total;
+  };
+  const Tensor all = weighted(factors);
+  if (all_finite(all)) return accumulate(sums_, parameter, all);
+  for (std::size_t n = 0; n < factors.size(); ++n) {
+    if (factors[n] == 0) continue;
+    std::vector<double> one(factors.size(), 0.0);
+    one[n] = factors[n];
+    const Tensor alone = weighted(one);
+    if (all_finite(alone)) {
+      accumulate(sums_, parameter, alone);
+    } else {
+      ++statistics_.not_finite;
+    }
+  }
+}
+
+void Clipper::start_batch() {
+  if (finished_) discard();
+  finished_ = false;
+}
+
+void Clipper::discard() {
+  sums_.clear();
+  // Rows that no sample touched get their noise too.
+  for (const ClipGroup& group : groups_) {
+    for (Parameter* parameter : group.parameters) {
+      sums_.emplace_back(parameter, zeros(parameter->value.shape(), parameter->value.dtype(), parameter->value.device()));
+    }
+  }
+  statistics_ = {};
+  statistics_.norms.resize(groups_.size());
+  statistics_.factors.resize(groups_.size());
+  finished_ = false;
+}
+
+void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
+  check(tape.options().private_data, "Clipper: the tape is not private");
+  start_batch();
+  const std::int64_t units = grouping ? grouping->units : loss.shape().numel();
+  for (const double value : to_dtype(loss.value(), Dtype::f64).to_vector<double>()) {
+    if (std::isfinite(value)) statistics_.loss_sum += value;
+  }
+  if (passes_ == ClipPasses::one) {
+    OnePass sink(*this, grouping);
+    tape.backward(loss, sink);
+    sink.flush_all(units);
+  } else {
+    Norms norms(*this, grouping, units);
+    tape.backward(loss, norms, 1, Tape::Keep::graph);
+    Weighted weighted(*this, grouping, norms.factors());
+    tape.backward(loss, weighted);
+  }
+  statistics_.units += units;
+}
+
+ClippedSum Clipper::finish(Draw draw) {
+  start_batch();
+  const auto drawn = static_cast<std::int64_t>(draw.units().size());
+  check(statistics_.units == drawn, "Clipper: {} units were drawn and {} clipped", drawn, statistics_.units);
+  finished_ = true;
+  return {std::exchange(sums_, {}), sensitivity(), std::move(draw)};
+}
+
+std::vector<ClipGroup> flat_group(const std::vector<Parameter*>& parameters, double bound) {
+  ClipGroup group{{}, bound};
+  for (Parameter* parameter : parameters) {
+    if (parameter->trainable) group.parameters.push_back(parameter);
+  }
+  return {group};
+}
+
+}  // namespace sotto

@@ -1,0 +1,125 @@
+// Clipping: from per-sample gradients to a sum with a known sensitivity.
+//
+// A clipper is handed one physical batch after the other and adds each unit's gradient, scaled so
+// that its norm stays within the bound. What it gives out at the end, a ClippedSum, is the only
+// thing a mechanism accepts.
+#pragma once
+
+#include <memory>
+
+#include "sotto/autograd/tape.h"
+#include "sotto/dp/sampler.h"
+
+namespace sotto {
+
+// How a norm n becomes a factor, for a bound C. Whatever the rule, factor * n <= C.
+struct ClipRule {
+  enum class Kind {
+    minimum,    // min(1, C / n)                      (Abadi et al. 2016)
+    opacus,     // min(1, C / (n + 1e-6))             (for comparison with that library)
+    automatic,  // C / (n + gamma)                    (Bu et al. 2023, AUTO-S)
+    normalise,  // C / n; 0 for n = 0
+  };
+  Kind kind = Kind::minimum;
+  double gamma = 0.01;  // automatic
+
+  // 0 for a norm that is not finite, or so large that the factor would fall out of single precision
+  // (below 2^-100). `margin` is a relative slack for rounding: factor * n <= C (1 - margin).
+  double factor(double norm, double bound, double margin) const;
+};
+
+// Parameters that are clipped together. The sensitivity of several groups is the root of the sum of
+// their bounds' squares.
+struct ClipGroup {
+  std::vector<Parameter*> parameters;
+  double bound = 1;
+};
+
+struct ClipOptions {
+  ClipRule rule;
+  Route route = Route::automatic;
+  // Bytes of materialised rows that may be kept until norms are known.
+  std::size_t row_budget = std::size_t{512} << 20;
+};
+
+// One pass keeps factors or rows until a group's norms are known (book-keeping, Bu et al. 2022).
+// Two passes keep nothing: norms first, then backward again with weights (ghost clipping, Li et al.
+// 2022). The result is the same up to rounding.
+enum class ClipPasses { one, two };
+
+// A sum over units of gradients whose norms were bounded. Not private until a mechanism has
+// released it, so its values cannot be read. Moved and used up, never copied.
+class ClippedSum {
+ public:
+  ClippedSum(ClippedSum&&) = default;
+  ClippedSum& operator=(ClippedSum&&) = default;
+  // The most that one unit can change the sum by, in the L2 norm over all parameters.
+  double sensitivity() const { return sensitivity_; }
+  const Draw& draw() const { return draw_; }
+
+ private:
+  friend class Clipper;
+  friend class Mechanism;
+  ClippedSum(Gradients sums, double sensitivity, Draw draw)
+      : sums_(std::move(sums)), sensitivity_(sensitivity), draw_(std::move(draw)) {}
+  Gradients sums_;
+  double sensitivity_;
+  Draw draw_;
+};
+
+// Facts about one logical batch, for people and tests. NOT private: they are exact functions of the
+// data and must not be published.
+struct ClipStatistics {
+  std::vector<std::vector<double>> norms;    // [group][unit], before clipping
+  std::vector<std::vector<double>> factors;  // [group][unit]
+  std::int64_t not_finite = 0;               // units that contributed nothing because of NaN, Inf or overflow
+  double loss_sum = 0;                       // over the units whose loss is finite
+  std::int64_t units = 0;
+};
+
+class Clipper {
+ public:
+  // Throws std::invalid_argument unless bounds are positive and finite, there is a parameter, and no
+  // parameter is in two groups or frozen.
+  Clipper(std::vector<ClipGroup> groups, const ClipOptions& options = {}, ClipPasses passes = ClipPasses::one);
+  ~Clipper();
+
+  // Adds one physical batch: backward from a loss [n] on a private tape, which is empty afterwards.
+  // Throws when the loss reaches a trainable parameter that is in no group. With a grouping the
+  // units are its own, else each sample is one.
+  void add(Tape& tape, const Var& loss, const Grouping* grouping = nullptr);
+  // The sum of everything added since the last finish, for the draw that the units came from. Throws
+  // when another number of units was added than drawn.
+  ClippedSum finish(Draw draw);
+  // Forgets what was added: after an exception in mid-batch.
+  void discard();
+
+  // Of the batch that is being added, or was finished last. NOT private.
+  const ClipStatistics& statistics() const { return statistics_; }
+  double sensitivity() const;
+  const std::vector<ClipGroup>& groups() const { return groups_; }
+  // Not private either: the sum before noise, for tests.
+  const Gradients& sums_for_tests() const { return sums_; }
+
+ private:
+  class OnePass;
+  class Norms;
+  class Weighted;
+
+  std::size_t group_of(const Parameter& parameter) const;
+  std::vector<double> factors_for(std::size_t group, const Tensor& squared_norms);
+  void add_weighted(Parameter& parameter, const std::vector<PerSample>& uses, const std::vector<double>& factors);
+  void start_batch();
+
+  std::vector<ClipGroup> groups_;
+  ClipOptions options_;
+  ClipPasses passes_;
+  Gradients sums_;
+  ClipStatistics statistics_;
+  bool finished_ = true;
+};
+
+// One group of all trainable parameters.
+std::vector<ClipGroup> flat_group(const std::vector<Parameter*>& parameters, double bound);
+
+}  // namespace sotto

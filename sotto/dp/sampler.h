@@ -1,0 +1,101 @@
+// Drawing the batches of private training. The rate that a batch was drawn with travels with it, so
+// that the accountant cannot be told another.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "sotto/core/secret_random.h"
+#include "sotto/dp/event.h"
+
+namespace sotto {
+
+// One logical batch, as a sampler drew it. Only samplers make draws, and a draw can be moved and
+// used up but not copied.
+class Draw {
+ public:
+  Draw(Draw&&) = default;
+  Draw& operator=(Draw&&) = default;
+
+  // The units of privacy that take part, in rising order; may be empty.
+  std::span<const std::int64_t> units() const { return units_; }
+  Sampling sampling() const { return sampling_; }
+  double rate() const { return rate_; }
+  // The mean number of units in a draw: rate times population, not rounded. Public.
+  double expected_size() const { return expected_size_; }
+  std::uint64_t number() const { return number_; }
+  // Drawn with randomness that nobody can predict.
+  bool secure() const { return secure_; }
+  // Consecutive parts of at most `limit` units; one empty part when there are none.
+  std::vector<std::span<const std::int64_t>> parts(std::int64_t limit) const;
+
+ private:
+  friend class Sampler;
+  Draw() = default;
+  std::vector<std::int64_t> units_;
+  Sampling sampling_ = Sampling::poisson;
+  double rate_ = 1;
+  double expected_size_ = 0;
+  std::uint64_t number_ = 0;
+  bool secure_ = false;
+};
+
+class Sampler {
+ public:
+  // Throws std::invalid_argument unless population >= 1.
+  Sampler(std::int64_t population, Sampling sampling, double rate);
+  virtual ~Sampler() = default;
+
+  Draw draw();
+  Sampling sampling() const { return sampling_; }
+  // Exactly the probability with which a unit takes part.
+  double rate() const { return rate_; }
+  std::int64_t population() const { return population_; }
+  double expected_size() const { return rate_ * static_cast<double>(population_); }
+  // The next draw's number: a resumed run goes on where its ledger stopped.
+  void number_from(std::uint64_t number) { number_ = number; }
+
+ protected:
+  virtual std::vector<std::int64_t> choose() = 0;
+  virtual bool secure() const = 0;
+
+ private:
+  std::int64_t population_;
+  Sampling sampling_;
+  double rate_;
+  std::uint64_t number_ = 0;
+};
+
+// Every unit takes part with the same probability, independently of all others and of other draws:
+// a 64-bit coin against a threshold, so that the probability is a multiple of 2^-64 and is known
+// exactly. rate() is that multiple, rounded up to a double.
+class PoissonSampler final : public Sampler {
+ public:
+  // Throws std::invalid_argument unless 0 < rate <= 1.
+  PoissonSampler(std::int64_t population, double rate, SecretRandom random = SecretRandom());
+
+ protected:
+  std::vector<std::int64_t> choose() override;
+  bool secure() const override { return random_.secure(); }
+
+ private:
+  bool heads(std::uint16_t first_bits);
+
+  std::uint64_t threshold_;  // 0 stands for 2^64: everybody
+  SecretRandom random_;
+  std::vector<std::uint64_t> words_;
+};
+
+// Everybody, each time.
+class FullBatchSampler final : public Sampler {
+ public:
+  explicit FullBatchSampler(std::int64_t population) : Sampler(population, Sampling::full_batch, 1) {}
+
+ protected:
+  std::vector<std::int64_t> choose() override;
+  bool secure() const override { return true; }  // nothing is drawn
+};
+
+}  // namespace sotto

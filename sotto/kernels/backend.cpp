@@ -1,0 +1,52 @@
+#include "sotto/kernels/backend.h"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "sotto/core/error.h"
+#include "sotto/kernels/cpu/cpu_backend.h"
+
+namespace sotto {
+
+namespace {
+
+Backend* engine_backend(CpuEngine engine) {
+  static CpuBackend eigen;
+  return engine == CpuEngine::eigen ? &eigen : onednn_backend();
+}
+
+CpuEngine first_choice() {
+  const char* asked = std::getenv("SOTTO_CPU_ENGINE");
+  const std::string_view wanted = asked ? asked : "";
+  check(wanted.empty() || wanted == "eigen" || wanted == "onednn",
+        "SOTTO_CPU_ENGINE: {} where eigen or onednn is known", wanted);
+  if (wanted == "eigen" || (wanted.empty() && !has_cpu_engine(CpuEngine::onednn))) {
+    return CpuEngine::eigen;
+  }
+  return CpuEngine::onednn;
+}
+
+Backend*& current() {
+  static Backend* chosen = [] {
+    Backend* first = engine_backend(first_choice());
+    check(first != nullptr, "SOTTO_CPU_ENGINE: onednn was not built in");
+    return first;
+  }();
+  return chosen;
+}
+
+}  // namespace
+
+Backend& backend(Device device) {
+  check(device == cpu, "backend: no CUDA backend in this build; the only device is the CPU");
+  return *current();
+}
+
+bool has_cpu_engine(CpuEngine engine) { return engine_backend(engine) != nullptr; }
+
+void set_cpu_engine(CpuEngine engine) {
+  check(has_cpu_engine(engine), "set_cpu_engine: oneDNN was not built in");
+  current() = engine_backend(engine);
+}
+
+}  // namespace sotto

@@ -1,0 +1,129 @@
+// The primitives a device supplies. One class for each device; the CPU's is in cpu/, a GPU's
+// implements the same list.
+//
+// Contract: views in, views out. A primitive never allocates device memory, never checks and never
+// differentiates: callers (compute.h) have checked shapes and dtypes. Inputs come first, outputs
+// last; an output never overlaps an input unless it is the same view and the primitive is
+// elementwise. Storage may be narrow; arithmetic and reductions are float or wider (double for
+// f64). Sums have a fixed order: same inputs, same device, same bits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "sotto/core/device.h"
+#include "sotto/core/philox.h"
+#include "sotto/core/view.h"
+#include "sotto/kernels/geometry.h"
+
+namespace sotto {
+
+enum class Reduction { sum, max, min, product };
+
+// Up to two numbers that an elementwise operation is configured by (a slope, limits, an exponent).
+struct Constants {
+  double a = 0;
+  double b = 0;
+};
+
+// Machine figures behind the choice between Gram and rows (docs/per_sample_gradients.md): constants
+// and not measurements at run time, so that the same run takes the same route.
+struct Costs {
+  double gram_flops;   // per second, in the small batched products of a Gram norm
+  double rows_flops;   // per second, in per-sample weight gradients
+  double sum_flops;    // per second, in one large product over the whole batch
+  double bytes;        // per second, streaming memory
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;
+  virtual Costs costs() const = 0;
+
+  // Movement.
+  virtual void fill(double value, View y) = 0;
+  virtual void copy(View x, View y) = 0;  // same sizes; converts the dtype
+  // y[.., k, ..] = x[.., ids[k], ..] along `axis`; a negative id gives zeros. ids: i64, one axis.
+  virtual void gather(View x, View ids, int axis, View y) = 0;
+  // y[.., ids[k], ..] += x[.., k, ..]; negative ids are skipped.
+  virtual void scatter_add(View x, View ids, int axis, View y) = 0;
+
+  // Elementwise; `op` indexes the lists of functors.h. All views have the sizes of the output
+  // (stride 0 repeats).
+  virtual void unary(int op, Constants c, View x, View y) = 0;
+  // dx = dy f'(x), given y = f(x)
+  virtual void unary_grad(int op, Constants c, View x, View y, View dy, View dx) = 0;
+  virtual void binary(int op, View a, View b, View y) = 0;
+  // d = dy times the derivative with respect to operand `which` (0: a, 1: b)
+  virtual void binary_grad(int op, int which, View a, View b, View dy, View d) = 0;
+  virtual void where(View condition, View a, View b, View y) = 0;  // condition != 0 ? a : b
+  // y = alpha x + beta y; beta 0 does not read y. y may be wider than x.
+  virtual void axpby(double alpha, View x, double beta, View y) = 0;
+
+  // Reductions. y has the rank of x, with size 1 at the reduced axes.
+  virtual void reduce(Reduction op, View x, View y) = 0;
+  // Along the last axis, row-major x: i64 index of the first largest value; y [.., 1].
+  virtual void argmax(View x, View y) = 0;
+
+  // Row by row, row-major [rows, k].
+  virtual void softmax(View x, bool logarithm, View y) = 0;
+  virtual void softmax_grad(View y, View dy, bool logarithm, View dx) = 0;
+  // y = (x - mean) rstd with rstd [rows, 1] = 1 / sqrt(variance + eps); `centered` false leaves the
+  // mean out (root mean square).
+  virtual void normalize(View x, double eps, bool centered, View y, View rstd) = 0;
+  virtual void normalize_grad(View y, View rstd, View dy, bool centered, View dx) = 0;
+
+  // Products. Views of rank 2 or 3 (a batch first; stride 0 repeats an operand over the batch):
+  // c = a b + beta c, beta 0 or 1. Any strides in a and b; c row-major in its last two axes.
+  virtual void gemm(View a, View b, double beta, View c) = 0;
+
+  // Per-sample gradients (docs/per_sample_gradients.md). All sums are taken in double.
+  // y[n] = sum_k a[n,k] b[n,k]; a and b row-major [n, k]; y f64.
+  virtual void row_dot(View a, View b, View y) = 0;
+  // y[n] = sum_{s,t} <a1[n,s], a2[n,t]> <b1[n,s], b2[n,t]>, the inner product of sum_t b a^T for two
+  // factors; row-major [n, s, *], [n, t, *]; y f64. Where the terms cancel so far that the
+  // products' rounding could show in the fifth digit, the sample is computed again in double.
+  virtual void gram_dot(View a1, View b1, View a2, View b2, View y) = 0;
+  // y[n] = sum_{s,t, ids1[n,s] = ids2[n,t] >= 0} <b1[n,s], b2[n,t]>; y f64.
+  virtual void onehot_dot(View ids1, View b1, View ids2, View b2, View y) = 0;
+  // y[k] = sum_n w[n] x[n,k] + beta y[k] over the rows with w[n] != 0 alone; x row-major [n, k],
+  // w f32 or f64.
+  virtual void weighted_sum(View x, View w, double beta, View y) = 0;
+
+  // Images: x [n, c, d, h, w], weights [o, c / groups, kd, kh, kw], y [n, o, d', h', w'], any
+  // strides (channels-last is fastest). Weight gradients and patches are row-major.
+  // y = conv(x, w) + bias; bias may have no data.
+  virtual void conv(View x, View w, View bias, const Window& window, View y) = 0;
+  virtual void conv_data(View dy, View w, const Window& window, View dx) = 0;
+  // dw = sum over samples + beta dw
+  virtual void conv_weight(View dy, View x, const Window& window, double beta, View dw) = 0;
+  // One weight gradient for each sample: dw [n, o, c / groups, kd, kh, kw].
+  virtual void conv_weight_rows(View dy, View x, const Window& window, View dw) = 0;
+  // Column (c, kd, kh, kw) of row (position): patches [n, positions, c kd kh kw] of all channels.
+  virtual void unfold(View x, const Window& window, View patches) = 0;
+
+  // Pooling over [n, c, d, h, w]. `chosen` (u8 or i32) is the index in the window of the first
+  // maximum; NaN counts as largest. Padding is never chosen.
+  virtual void max_pool(View x, const Window& window, View y, View chosen) = 0;
+  virtual void max_pool_grad(View dy, View chosen, const Window& window, View dx) = 0;
+  // Padding counts as zero; the divisor is the window's part inside the padded input, or inside
+  // the input when `count_padding` is false.
+  virtual void avg_pool(View x, const Window& window, bool count_padding, View y) = 0;
+  virtual void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) = 0;
+
+  // Public randomness: y[i] = 1 with probability `keep`, else 0, at counter first + i; row-major.
+  virtual void bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) = 0;
+};
+
+// The backend of a device. Throws std::invalid_argument, with the reason, when there is none.
+Backend& backend(Device device);
+
+// The CPU has two engines for products and convolutions; oneDNN is taken where it was built in,
+// unless the environment variable SOTTO_CPU_ENGINE says "eigen" at the first use or this is called.
+enum class CpuEngine { eigen, onednn };
+// Throws std::invalid_argument when the engine was not built in.
+void set_cpu_engine(CpuEngine engine);
+bool has_cpu_engine(CpuEngine engine);
+
+}  // namespace sotto

@@ -1,0 +1,307 @@
+#include "sotto/kernels/compute.h"
+
+#include <algorithm>
+
+#include "sotto/kernels/functors.h"
+
+namespace sotto {
+
+namespace {
+
+Backend& on(const Tensor& x) { return backend(x.device()); }
+
+// The sizes of `shape`, ones where x is shorter or has size 1 repeated by stride 0.
+View spread(const Tensor& x, const Shape& shape) {
+  return x.shape() == shape ? x.view() : x.expand(shape).view();
+}
+
+void check_same_type(const char* op, const Tensor& a, const Tensor& b) {
+  check(a.dtype() == b.dtype(), "{}: dtypes differ: {} and {}", op, name(a.dtype()), name(b.dtype()));
+}
+
+// An uninitialised result of `shape`, in the memory order of an operand that has it.
+Tensor result_like(const Shape& shape, const Tensor& a, const Tensor& b) {
+  if (a.shape() == shape && a.dense()) return empty_like(a);
+  if (b.shape() == shape && b.dense()) {
+    return Tensor::empty_ordered(shape, b.memory_order(), a.dtype(), a.device());
+  }
+  return Tensor::empty(shape, a.dtype(), a.device());
+}
+
+void check_ids(const Tensor& ids, std::int64_t size) {
+  check(ids.dtype() == Dtype::i64 && ids.rank() == 1, "gather: ids are {} of shape {} where i64 of one axis is needed",
+        name(ids.dtype()), ids.shape());
+  if (ids.device() != cpu) return;
+  for (const std::int64_t id : ids.to_vector<std::int64_t>()) {
+    check(id < size, "gather: id {} in an axis of size {}", id, size);
+  }
+}
+
+const Shape channels_last_order{0, 2, 3, 4, 1};
+
+}  // namespace
+
+Tensor full(const Shape& shape, double value, Dtype dtype, Device device) {
+  Tensor y = Tensor::empty(shape, dtype, device);
+  backend(device).fill(value, y.view());
+  return y;
+}
+
+Tensor zeros(const Shape& shape, Dtype dtype, Device device) { return full(shape, 0, dtype, device); }
+
+Tensor empty_like(const Tensor& x) {
+  if (!x.dense()) return Tensor::empty(x.shape(), x.dtype(), x.device());
+  return Tensor::empty_ordered(x.shape(), x.memory_order(), x.dtype(), x.device());
+}
+
+Tensor zeros_like(const Tensor& x) {
+  Tensor y = empty_like(x);
+  on(x).fill(0, y.view());
+  return y;
+}
+
+Tensor contiguous(const Tensor& x) {
+  if (x.contiguous()) return x;
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  on(x).copy(x.view(), y.view());
+  return y;
+}
+
+Tensor clone(const Tensor& x) {
+  Tensor y = empty_like(x);
+  on(x).copy(x.view(), y.view());
+  return y;
+}
+
+Tensor to_dtype(const Tensor& x, Dtype dtype) {
+  if (x.dtype() == dtype) return x;
+  Tensor y = x.dense() ? Tensor::empty_ordered(x.shape(), x.memory_order(), dtype, x.device())
+                       : Tensor::empty(x.shape(), dtype, x.device());
+  on(x).copy(x.view(), y.view());
+  return y;
+}
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  if (auto y = x.view_as(shape)) return *y;
+  return *contiguous(x).view_as(shape);
+}
+
+void copy_into(const Tensor& x, const Tensor& y) { on(y).copy(spread(x, y.shape()), y.view()); }
+
+Tensor concat(const std::vector<Tensor>& parts, int axis) {
+  check(!parts.empty(), "concat: no tensors");
+  Shape shape = parts[0].shape();
+  axis = normalize_axis("concat", axis, shape.rank());
+  shape[axis] = 0;
+  for (const Tensor& part : parts) {
+    check_same_type("concat", parts[0], part);
+    Shape rest = part.shape();
+    check(rest.rank() == shape.rank(), "concat: {} beside {}", part.shape(), parts[0].shape());
+    shape[axis] += rest[axis];
+    rest[axis] = shape[axis];
+    check(rest == shape, "concat: {} beside {} along axis {}", part.shape(), parts[0].shape(), axis);
+  }
+  Tensor y = Tensor::empty(shape, parts[0].dtype(), parts[0].device());
+  std::int64_t at = 0;
+  for (const Tensor& part : parts) {
+    copy_into(part, y.slice(axis, at, at + part.size(axis)));
+    at += part.size(axis);
+  }
+  return y;
+}
+
+Tensor gather(const Tensor& x, const Tensor& ids, int axis) {
+  axis = normalize_axis("gather", axis, x.rank());
+  check_ids(ids, x.size(axis));
+  Shape shape = x.shape();
+  shape[axis] = ids.numel();
+  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  on(x).gather(x.view(), ids.view(), axis, y.view());
+  return y;
+}
+
+Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t size) {
+  axis = normalize_axis("scatter_add", axis, x.rank());
+  check_ids(ids, size);
+  Shape shape = x.shape();
+  check(shape[axis] == ids.numel(), "scatter_add: {} ids for axis {} of {}", ids.numel(), axis, shape);
+  shape[axis] = size;
+  Tensor y = zeros(shape, x.dtype(), x.device());
+  on(x).scatter_add(x.view(), ids.view(), axis, y.view());
+  return y;
+}
+
+Tensor unary(int op, const Tensor& x, Constants constants) {
+  Tensor y = empty_like(x);
+  on(x).unary(op, constants, x.view(), y.view());
+  return y;
+}
+
+Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants) {
+  Tensor dx = empty_like(x);
+  on(x).unary_grad(op, constants, x.view(), y.view(), dy.view(), dx.view());
+  return dx;
+}
+
+Tensor binary(int op, const Tensor& a, const Tensor& b) {
+  check_same_type("binary", a, b);
+  const Shape shape = broadcast_shapes("binary", a.shape(), b.shape());
+  Tensor y = result_like(shape, a, b);
+  on(a).binary(op, spread(a, shape), spread(b, shape), y.view());
+  return y;
+}
+
+Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Tensor& dy) {
+  Tensor d = empty_like(dy);
+  on(a).binary_grad(op, which, spread(a, dy.shape()), spread(b, dy.shape()), dy.view(), d.view());
+  return d;
+}
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  check_same_type("where", a, b);
+  const Shape pair = broadcast_shapes("where", a.shape(), b.shape());
+  const Shape shape = broadcast_shapes("where", condition.shape(), pair);
+  Tensor y = result_like(shape, a, b);
+  on(a).where(spread(condition, shape), spread(a, shape), spread(b, shape), y.view());
+  return y;
+}
+
+Tensor add(const Tensor& a, const Tensor& b) { return binary(binary_index<Add>, a, b); }
+Tensor sub(const Tensor& a, const Tensor& b) { return binary(binary_index<Sub>, a, b); }
+Tensor mul(const Tensor& a, const Tensor& b) { return binary(binary_index<Mul>, a, b); }
+
+Tensor scale(const Tensor& x, double factor) {
+  Tensor y = empty_like(x);
+  axpby(factor, x, 0, y);
+  return y;
+}
+
+void axpby(double alpha, const Tensor& x, double beta, const Tensor& y) {
+  on(y).axpby(alpha, spread(x, y.shape()), beta, y.view());
+}
+
+Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim) {
+  Shape shape = x.shape();
+  bool gone[max_rank] = {};
+  for (int i = 0; i < x.rank(); ++i) gone[i] = axes.empty();
+  for (const std::int64_t axis : axes) gone[normalize_axis("reduce", static_cast<int>(axis), x.rank())] = true;
+  for (int i = 0; i < x.rank(); ++i) {
+    check(op == Reduction::sum || op == Reduction::product || !gone[i] || shape[i] > 0,
+          "reduce: extreme value over axis {} of {}", i, shape);
+    if (gone[i]) shape[i] = 1;
+  }
+  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  on(x).reduce(op, x.view(), y.view());
+  if (!keepdim) {
+    for (int i = x.rank() - 1; i >= 0; --i) {
+      if (gone[i]) y = y.squeeze(i);
+    }
+  }
+  return y;
+}
+
+Tensor sum(const Tensor& x, const Shape& axes, bool keepdim) {
+  return reduce(Reduction::sum, x, axes, keepdim);
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  Shape axes;
+  const int lead = x.rank() - shape.rank();
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i < lead || (shape[i - lead] == 1 && x.size(i) != 1)) axes.push_back(i);
+  }
+  Tensor y = axes.empty() ? x : sum(x, axes, true);
+  for (int i = 0; i < lead; ++i) y = y.squeeze(0);
+  return y;
+}
+
+Tensor argmax(const Tensor& x) {
+  check(x.rank() > 0 && x.shape().back() > 0, "argmax: over the last axis of {}", x.shape());
+  Shape shape = x.shape();
+  shape.erase(x.rank() - 1);
+  Tensor y = Tensor::empty(shape, Dtype::i64, x.device());
+  on(x).argmax(contiguous(x).view(), y.view());
+  return y;
+}
+
+namespace {
+
+Shape product_shape(const Tensor& a, const Tensor& b) {
+  check((a.rank() == 2 || a.rank() == 3) && (b.rank() == 2 || b.rank() == 3),
+        "gemm: ranks {} and {}", a.rank(), b.rank());
+  check_same_type("gemm", a, b);
+  check(a.size(-1) == b.size(-2), "gemm: inner sizes differ: {} x {}", a.shape(), b.shape());
+  Shape shape{a.size(-2), b.size(-1)};
+  if (a.rank() == 3 || b.rank() == 3) {
+    const std::int64_t batch = a.rank() == 3 ? a.size(0) : b.size(0);
+    check(a.rank() == 2 || b.rank() == 2 || b.size(0) == batch, "gemm: batches differ: {} x {}", a.shape(), b.shape());
+    shape.insert(0, batch);
+  }
+  return shape;
+}
+
+View with_batch(const Tensor& x, const Shape& product) {
+  if (x.rank() == product.rank()) return x.view();
+  return x.expand({product[0], x.size(0), x.size(1)}).view();
+}
+
+}  // namespace
+
+Tensor gemm(const Tensor& a, const Tensor& b) {
+  const Shape shape = product_shape(a, b);
+  Tensor c = Tensor::empty(shape, a.dtype(), a.device());
+  on(a).gemm(with_batch(a, shape), with_batch(b, shape), 0, c.view());
+  return c;
+}
+
+void gemm_add(const Tensor& a, const Tensor& b, const Tensor& c) {
+  const Shape shape = product_shape(a, b);
+  check(c.shape() == shape && c.dtype() == a.dtype(), "gemm: result {} for the product {}", c.shape(), shape);
+  on(a).gemm(with_batch(a, shape), with_batch(b, shape), 1, c.view());
+}
+
+Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window) {
+  Shape shape{x.size(0), w.size(0), 0, 0, 0};
+  for (int i = 0; i < 3; ++i) shape[2 + i] = window.output_size(i, x.size(2 + i));
+  Tensor y = Tensor::empty_ordered(shape, channels_last_order, x.dtype(), x.device());
+  on(x).conv(x.view(), w.view(), bias.view(), window, y.view());
+  return y;
+}
+
+Tensor conv_data(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape) {
+  Tensor dx = Tensor::empty_ordered(x_shape, channels_last_order, dy.dtype(), dy.device());
+  on(dy).conv_data(dy.view(), w.view(), window, dx.view());
+  return dx;
+}
+
+Tensor conv_weight(const Tensor& dy, const Tensor& x, const Window& window, const Shape& w_shape) {
+  Tensor dw = Tensor::empty(w_shape, dy.dtype(), dy.device());
+  on(dy).conv_weight(dy.view(), x.view(), window, 0, dw.view());
+  return dw;
+}
+
+Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window, const Shape& w_shape) {
+  Shape shape = w_shape;
+  shape.insert(0, dy.size(0));
+  Tensor dw = Tensor::empty(shape, dy.dtype(), dy.device());
+  on(dy).conv_weight_rows(dy.view(), x.view(), window, dw.view());
+  return dw;
+}
+
+Tensor unfold(const Tensor& x, const Window& window) {
+  std::int64_t positions = 1;
+  for (int i = 0; i < 3; ++i) positions *= window.output_size(i, x.size(2 + i));
+  Tensor patches = Tensor::empty({x.size(0), positions, x.size(1) * window.positions()}, x.dtype(), x.device());
+  on(x).unfold(x.view(), window, patches.view());
+  return patches;
+}
+
+Tensor channels_last(const Tensor& x) {
+  if (x.permute(channels_last_order).contiguous()) return x;
+  Tensor y = Tensor::empty_ordered(x.shape(), channels_last_order, x.dtype(), x.device());
+  on(x).copy(x.view(), y.view());
+  return y;
+}
+
+}  // namespace sotto

@@ -1,0 +1,65 @@
+// Arithmetic on tensors without derivatives: checks the arguments, allocates the result and calls
+// the device's backend. Results keep the memory order of their (first) operand where they can, so
+// that channels-last images stay so.
+#pragma once
+
+#include "sotto/core/tensor.h"
+#include "sotto/kernels/backend.h"
+
+namespace sotto {
+
+// Creation.
+Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = cpu);
+Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = cpu);
+Tensor empty_like(const Tensor& x);  // same shape, dtype, device and memory order
+Tensor zeros_like(const Tensor& x);
+
+// Movement.
+Tensor contiguous(const Tensor& x);              // x itself when row-major
+Tensor clone(const Tensor& x);                   // same memory order
+Tensor to_dtype(const Tensor& x, Dtype dtype);   // x itself when it has that dtype
+Tensor reshape(const Tensor& x, const Shape& shape);  // a view where possible; one entry may be -1
+void copy_into(const Tensor& x, const Tensor& y);     // broadcasts x to y's shape
+Tensor concat(const std::vector<Tensor>& parts, int axis);
+// y[.., k, ..] = x[.., ids[k], ..]; negative ids give zeros. Throws for ids past the end.
+Tensor gather(const Tensor& x, const Tensor& ids, int axis);
+// The transpose of gather: an axis of `size`, into which rows with the same id are added.
+Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t size);
+
+// Elementwise; `op` is a functor of functors.h by its index (unary_index<Tanh>).
+Tensor unary(int op, const Tensor& x, Constants constants = {});
+Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants);
+Tensor binary(int op, const Tensor& a, const Tensor& b);
+Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Tensor& dy);
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor sub(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor scale(const Tensor& x, double factor);
+// y = alpha x + beta y, in place; beta 0 does not read y.
+void axpby(double alpha, const Tensor& x, double beta, const Tensor& y);
+
+// Reductions over `axes` (all when empty), which keep size 1 or go.
+Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim);
+Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
+// Sums x over what broadcasting added to reach x's shape from `shape`.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+Tensor argmax(const Tensor& x);  // over the last axis, dropped; i64
+
+// a [.., m, k] b [.., k, n]; both of rank 2, or a batch axis in front of either or both.
+Tensor gemm(const Tensor& a, const Tensor& b);
+// c += a b
+void gemm_add(const Tensor& a, const Tensor& b, const Tensor& c);
+
+// Convolution of [n, c, d, h, w]; the result is channels-last. `bias` may be undefined.
+Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window);
+Tensor conv_data(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape);
+Tensor conv_weight(const Tensor& dy, const Tensor& x, const Window& window, const Shape& w_shape);
+Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
+                        const Shape& w_shape);
+Tensor unfold(const Tensor& x, const Window& window);
+
+// [n, c, d, h, w] with the bytes in the order n d h w c; x itself when it lies so.
+Tensor channels_last(const Tensor& x);
+
+}  // namespace sotto

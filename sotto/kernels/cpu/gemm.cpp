@@ -1,0 +1,86 @@
+#include <algorithm>
+
+#include "sotto/core/parallel.h"
+#include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/product.h"
+
+namespace sotto {
+namespace {
+
+// Multiply-adds that are worth a thread: some microseconds against half a one to start it.
+constexpr std::int64_t grain_work = 1 << 17;
+// Rows or columns are dealt out in multiples of this, a multiple of common register tiles.
+constexpr std::int64_t unit = 48;
+
+// [first, last)
+struct Range {
+  std::int64_t first;
+  std::int64_t last;
+};
+
+struct Product {
+  View a;
+  View b;
+  View c;
+  bool add;
+  std::int64_t batch() const { return c.rank == 3 ? c.size[0] : 1; }
+};
+
+// The first item of a batch.
+View first_item(View v) {
+  if (v.rank == 2) return v;
+  v.rank = 2;
+  for (int axis = 0; axis < 2; ++axis) {
+    v.size[axis] = v.size[axis + 1];
+    v.stride[axis] = v.stride[axis + 1];
+  }
+  return v;
+}
+
+// Seen as one product over all items when they share b and the rows of a and c follow on.
+Product fold_batch(const Product& p) {
+  const auto follows = [](const View& v) {
+    return v.rank == 3 && v.stride[0] == v.size[1] * v.stride[1];
+  };
+  const bool shared = p.b.rank == 2 || p.b.stride[0] == 0;
+  if (!shared || !follows(p.a) || !follows(p.c)) return p;
+  Product folded{first_item(p.a), first_item(p.b), first_item(p.c), p.add};
+  folded.a.size[0] *= p.a.size[0];
+  folded.c.size[0] *= p.c.size[0];
+  return folded;
+}
+
+// Some rows of one item's c, or columns where these are more.
+void part(ProductFunction product, const Product& p, std::int64_t item, Range cut) {
+  const Matrix a = matrix(p.a, item), b = matrix(p.b, item), c = matrix(p.c, item);
+  const std::int64_t count = std::min(cut.last, std::max(c.rows, c.cols)) - cut.first;
+  if (c.rows >= c.cols) {
+    product(a.row_block(cut.first, count), b, p.add, c.row_block(cut.first, count));
+  } else {
+    product(a, b.transposed().row_block(cut.first, count).transposed(), p.add,
+            c.transposed().row_block(cut.first, count).transposed());
+  }
+}
+
+}  // namespace
+
+void gemm_by(ProductFunction product, const View& a, const View& b, bool add, const View& c) {
+  if (c.numel() == 0) return;
+  const Product p = fold_batch({a, b, c, add});
+  const Matrix y = matrix(p.c, 0);
+  const std::int64_t longer = std::max(y.rows, y.cols), shorter = std::min(y.rows, y.cols);
+  const std::int64_t units = (longer + unit - 1) / unit;
+  const std::int64_t unit_work = shorter * std::min(unit, longer) * matrix(p.a, 0).cols;
+  const std::int64_t grain = 1 + grain_work / std::max<std::int64_t>(1, unit_work);
+  parallel_for(p.batch() * units, grain, [&](std::int64_t begin, std::int64_t end) {
+    while (begin < end) {
+      const std::int64_t first = begin % units, last = std::min(units, first + end - begin);
+      part(product, p, begin / units, {first * unit, last * unit});
+      begin += last - first;
+    }
+  });
+}
+
+void CpuBackend::gemm(View a, View b, double beta, View c) { gemm_by(product, a, b, beta != 0, c); }
+
+}  // namespace sotto

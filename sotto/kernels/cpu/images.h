@@ -1,0 +1,66 @@
+// Images as the portable convolutions work on them: channels-last, in the type of the arithmetic;
+// and the two moves between images and patches (the inputs under a window, as a row).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "sotto/core/tensor.h"
+#include "sotto/kernels/geometry.h"
+
+namespace sotto {
+
+// Sizes of one convolution or pooling: x [samples, channels, in], y [samples, outputs, out].
+struct Geometry {
+  Geometry(const View& x, const View& y, const Window& window);
+
+  Window window;
+  std::int64_t samples;
+  std::int64_t channels;
+  std::int64_t outputs;
+  std::int64_t in[3];
+  std::int64_t out[3];
+
+  std::int64_t pixels() const { return in[0] * in[1] * in[2]; }
+  std::int64_t positions() const { return out[0] * out[1] * out[2]; }
+  std::int64_t group_channels() const { return channels / window.groups; }
+  std::int64_t group_outputs() const { return outputs / window.groups; }
+  // Inputs under a window, in one group.
+  std::int64_t taps() const { return window.positions() * group_channels(); }
+};
+
+// [first, last)
+struct Range {
+  std::int64_t first;
+  std::int64_t last;
+  std::int64_t count() const { return last - first; }
+};
+
+// Whether samples lie one after the other, each d h w c without gaps.
+bool lies_channels_last(const View& images);
+
+// Some samples of [n, c, d, h, w] as T, channels-last: the tensor's own bytes where it lies so,
+// otherwise a copy, which load() fills and store() writes back.
+template <class T>
+class Images {
+ public:
+  Images(const View& view, Range samples);
+  void load();
+  void store() const;
+  T* data() const { return data_; }
+
+ private:
+  View view_;  // of these samples alone
+  std::optional<Storage> copy_;
+  T* data_;
+};
+
+// patches[r, k, c] = what position r sees of the group's channel c at tap k, zero in the padding.
+// `rows` counts positions over the samples that x holds.
+template <class T>
+void gather_patches(const T* x, const Geometry& g, Range rows, std::int64_t group, T* patches);
+// The transpose: adds every patch to the pixels it came from.
+template <class T>
+void scatter_patches(const T* patches, const Geometry& g, Range rows, std::int64_t group, T* x);
+
+}  // namespace sotto

@@ -1,0 +1,124 @@
+// Movement: fill, copy with conversion, gather and scatter along an axis, random masks.
+#include <cstring>
+#include <utility>
+
+#include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/strided_loop.h"
+
+namespace sotto {
+
+namespace {
+
+template <class X, class Y>
+Y converted(X x) {
+  if constexpr (std::is_same_v<X, Y>) return x;
+  else return static_cast<Y>(static_cast<acc_t<Y>>(static_cast<acc_t<X>>(x)));
+}
+
+// One slice along an axis, which keeps size 1.
+View at_index(View x, int axis, std::int64_t index) {
+  x.data = static_cast<char*>(x.data) +
+           index * x.stride[axis] * static_cast<std::int64_t>(size_of(x.dtype));
+  x.size[axis] = 1;
+  return x;
+}
+
+std::int64_t id_at(View ids, std::int64_t k) { return ids.as<std::int64_t>()[k * ids.stride[0]]; }
+
+// Both row-major, so that a slice along axis 0 is one run of bytes.
+bool rows_are_runs(View x, View y, int axis) { return axis == 0 && x.contiguous() && y.contiguous(); }
+
+std::int64_t row_elements(View x) { return x.size[0] == 0 ? 0 : x.numel() / x.size[0]; }
+
+void gather_runs(View x, View ids, View y) {
+  const auto bytes = static_cast<std::size_t>(row_elements(y)) * size_of(x.dtype);
+  if (bytes == 0) return;
+  const char* from = static_cast<const char*>(x.data);
+  char* to = static_cast<char*>(y.data);
+  const std::int64_t grain = elementwise_grain * 4 / static_cast<std::int64_t>(bytes) + 1;
+  parallel_for(ids.size[0], grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t k = begin; k < end; ++k) {
+      char* row = to + static_cast<std::size_t>(k) * bytes;
+      const std::int64_t id = id_at(ids, k);
+      if (id < 0) {
+        std::memset(row, 0, bytes);
+      } else {
+        std::memcpy(row, from + static_cast<std::size_t>(id) * bytes, bytes);
+      }
+    }
+  });
+}
+
+void scatter_runs(View x, View ids, View y) {
+  const std::int64_t width = row_elements(x);
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    for (std::int64_t k = 0; k < ids.size[0]; ++k) {
+      const std::int64_t id = id_at(ids, k);
+      if (id < 0) continue;
+      const T* from = x.as<T>() + k * width;
+      T* to = y.as<T>() + id * width;
+      for (std::int64_t i = 0; i < width; ++i) to[i] = T(acc_t<T>(to[i]) + acc_t<T>(from[i]));
+    }
+  });
+}
+
+}  // namespace
+
+void CpuBackend::fill(double value, View y) {
+  dispatch(y.dtype, [&]<class T>(std::type_identity<T>) {
+    const T v = static_cast<T>(static_cast<acc_t<T>>(value));
+    strided_loop(std::array{y}, [&](const auto& offset, const auto& step, std::int64_t count) {
+      T* p = y.as<T>() + offset[0];
+      for (std::int64_t i = 0; i < count; ++i) p[i * step[0]] = v;
+    });
+  });
+}
+
+void CpuBackend::copy(View x, View y) {
+  dispatch(x.dtype, [&]<class X>(std::type_identity<X>) {
+    dispatch(y.dtype, [&]<class Y>(std::type_identity<Y>) {
+      strided_loop(std::array{x, y}, [&](const auto& offset, const auto& step, std::int64_t count) {
+        const X* p = x.as<X>() + offset[0];
+        Y* q = y.as<Y>() + offset[1];
+        if (step[0] == 1 && step[1] == 1) {
+          for (std::int64_t i = 0; i < count; ++i) q[i] = converted<X, Y>(p[i]);
+        } else {
+          for (std::int64_t i = 0; i < count; ++i) q[i * step[1]] = converted<X, Y>(p[i * step[0]]);
+        }
+      });
+    });
+  });
+}
+
+void CpuBackend::gather(View x, View ids, int axis, View y) {
+  if (rows_are_runs(x, y, axis)) return gather_runs(x, ids, y);
+  for (std::int64_t k = 0; k < ids.size[0]; ++k) {
+    const std::int64_t id = id_at(ids, k);
+    if (id < 0) {
+      fill(0, at_index(y, axis, k));
+    } else {
+      copy(at_index(x, axis, id), at_index(y, axis, k));
+    }
+  }
+}
+
+void CpuBackend::scatter_add(View x, View ids, int axis, View y) {
+  if (rows_are_runs(x, y, axis) && x.dtype == y.dtype) return scatter_runs(x, ids, y);
+  for (std::int64_t k = 0; k < ids.size[0]; ++k) {
+    const std::int64_t id = id_at(ids, k);
+    if (id >= 0) axpby(1, at_index(x, axis, k), 1, at_index(y, axis, id));
+  }
+}
+
+void CpuBackend::bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) {
+  dispatch_float(y.dtype, [&]<class T>(std::type_identity<T>) {
+    parallel_for(y.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const bool kept = uniform(key, first + static_cast<std::uint64_t>(i)) < keep;
+        y.as<T>()[i] = T(acc_t<T>(kept ? 1 : 0));
+      }
+    });
+  });
+}
+
+}  // namespace sotto

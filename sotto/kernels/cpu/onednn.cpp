@@ -1,0 +1,253 @@
+// Products and convolutions in f32 by oneDNN; whatever it has nothing good for goes to Eigen.
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "sotto/core/parallel.h"
+#include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/onednn_conv.h"
+#include "sotto/kernels/cpu/product.h"
+
+namespace sotto {
+namespace {
+
+// Multiply-adds that are worth a thread.
+constexpr std::int64_t grain_work = 1 << 17;
+
+// A matrix in the words of sgemm: row-major ('N') or transposed ('T'), rows or columns a step
+// apart.
+struct Layout {
+  float* data;
+  char letter;
+  std::int64_t step;
+  bool lies;  // whether it is f32 and lies so
+};
+
+Layout as_onednn(const Matrix& x) {
+  const bool by_rows = x.col_stride == 1 || x.cols == 1,
+             by_columns = x.row_stride == 1 || x.rows == 1;
+  const std::int64_t length = by_rows ? x.cols : x.rows, lines = by_rows ? x.rows : x.cols;
+  const std::int64_t step = by_rows ? x.row_stride : x.col_stride;
+  const bool lies =
+      x.dtype == Dtype::f32 && (by_rows || by_columns) && (lines == 1 || step >= length);
+  return {static_cast<float*>(x.data), by_rows ? 'N' : 'T', std::max(step, length), lies};
+}
+
+// One matrix product on the calling thread; where the strides or the sizes suit Eigen better, its.
+void onednn_product(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
+  // Multiply-adds below which the call costs more than the product.
+  constexpr std::int64_t least_work = 1 << 12;
+  const bool suits = as_onednn(a).lies && as_onednn(b).lies && as_onednn(c).letter == 'N' &&
+                     as_onednn(c).lies && a.rows * a.cols * b.cols >= least_work;
+  if (!suits) return product(a, b, add, c);
+  const Layout x = as_onednn(a), y = as_onednn(b), z = as_onednn(c);
+  const auto status = dnnl_sgemm(x.letter, y.letter, c.rows, c.cols, a.cols, 1.0F, x.data, x.step,
+                                 y.data, y.step, add ? 1.0F : 0.0F, z.data, z.step);
+  if (status != dnnl_success) product(a, b, add, c);
+}
+
+// Samples that a thread hands to oneDNN together; the rest of its share goes one by one. Making a
+// primitive takes 0.1 to 0.5 ms, and Poisson batches are of another size at every step.
+constexpr std::int64_t together[] = {8, 1};
+constexpr std::int64_t alone[] = {1};
+
+// A convolution's primitives for pieces of each size, and the cutting of a batch into them.
+class Pieces {
+ public:
+  Pieces(Pass pass, const Geometry& g, bool bias, std::span<const std::int64_t> sizes);
+  // Whether oneDNN can do all of it.
+  bool usable() const { return !primitives_.empty() && primitives_.back(); }
+  std::size_t kinds() const { return primitives_.size(); }
+  const ConvPrimitive& operator[](std::size_t kind) const { return *primitives_[kind]; }
+
+  // Calls f(samples) in parallel, with oneDNN set to one thread.
+  template <class F>
+  void for_each_share(F&& f) const {
+    const std::int64_t work = g_.positions() * g_.outputs * g_.taps();
+    parallel_for(g_.samples, 1 + grain_work / work, [&](std::int64_t begin, std::int64_t end) {
+      const OneThread one;
+      f(Range{begin, end});
+    });
+  }
+
+  // Calls f(run, samples) for the pieces of one kind in a share: as many of the first size as fit,
+  // then of the next.
+  template <class F>
+  void for_each_piece(std::size_t kind, Range share, F&& f) const {
+    for (std::size_t k = 0; k < kind; ++k) share.first += share.count() / sizes_[k] * sizes_[k];
+    const std::int64_t size = sizes_[kind];
+    if (share.count() < size) return;
+    ConvRun run(*primitives_[kind]);
+    for (; share.count() >= size; share.first += size) f(run, {share.first, share.first + size});
+  }
+
+ private:
+  Geometry g_;
+  std::span<const std::int64_t> sizes_;
+  std::vector<std::shared_ptr<const ConvPrimitive>> primitives_;
+};
+
+Pieces::Pieces(Pass pass, const Geometry& g, bool bias, std::span<const std::int64_t> sizes)
+    : g_(g), sizes_(sizes) {
+  for (const std::int64_t size : sizes) {
+    Geometry piece = g;
+    piece.samples = size;
+    primitives_.push_back(conv_primitive(pass, piece, bias));
+    if (!primitives_.back()) return;
+  }
+}
+
+float* floats(const Storage& storage) { return static_cast<float*>(storage.data()); }
+
+std::size_t float_bytes(std::int64_t count) {
+  return static_cast<std::size_t>(count) * sizeof(float);
+}
+
+// Weights in the order of each primitive.
+class OrderedWeights {
+ public:
+  OrderedWeights(const Pieces& pieces, Backend& backend, const View& w)
+      : row_major_(float_bytes(w.numel()), cpu) {
+    View copy = w;
+    copy.data = row_major_.data();
+    copy.stride[w.rank - 1] = 1;
+    for (int axis = w.rank - 1; axis > 0; --axis) {
+      copy.stride[axis - 1] = copy.stride[axis] * w.size[axis];
+    }
+    backend.copy(w, copy);
+    const OneThread one;
+    for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
+      ordered_.push_back(std::make_unique<Storage>(pieces[kind].weights.get_size(), cpu));
+      reorder_weights(pieces[kind], floats(row_major_), floats(*ordered_.back()));
+    }
+  }
+  float* operator[](std::size_t kind) const { return floats(*ordered_[kind]); }
+
+ private:
+  Storage row_major_;
+  std::vector<std::unique_ptr<Storage>> ordered_;
+};
+
+// y from x in the forward pass, x from y in the data pass.
+void transform(const Pieces& pieces, const OrderedWeights& weights, const View& bias, const View& x,
+               const View& y) {
+  const bool forward = pieces[0].pass == Pass::forward;
+  pieces.for_each_share([&](Range share) {
+    for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
+      pieces.for_each_piece(kind, share, [&](ConvRun& run, Range samples) {
+        Images<float> xs(x, samples), ys(y, samples);
+        (forward ? xs : ys).load();
+        run(xs.data(), ys.data(), weights[kind], bias.as<float>());
+        (forward ? ys : xs).store();
+      });
+    }
+  });
+}
+
+void add(const float* x, std::size_t bytes, float* y) {
+  for (std::size_t i = 0; i < bytes / sizeof(float); ++i) y[i] += x[i];
+}
+
+// sum += the weight gradients of a share, row-major.
+void add_share(const Pieces& pieces, const View& dy, const View& x, Range share, float* sum) {
+  for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
+    const ConvPrimitive& p = pieces[kind];
+    const Storage total(p.weights.get_size(), cpu), one(p.weights.get_size(), cpu);
+    bool first = true;
+    pieces.for_each_piece(kind, share, [&](ConvRun& run, Range samples) {
+      Images<float> xs(x, samples), ys(dy, samples);
+      xs.load();
+      ys.load();
+      run(xs.data(), ys.data(), floats(first ? total : one), nullptr);
+      if (!first) add(floats(one), one.bytes(), floats(total));
+      first = false;
+    });
+    if (first) continue;
+    const Storage plain(p.plain.get_size(), cpu);
+    reorder_weights(p, floats(total), floats(plain));
+    add(floats(plain), plain.bytes(), sum);
+  }
+}
+
+// Whether all are f32 and none is empty.
+bool suits(std::initializer_list<View> views) {
+  return std::all_of(views.begin(), views.end(),
+                     [](const View& v) { return v.dtype == Dtype::f32 && v.numel() > 0; });
+}
+
+}  // namespace
+
+Backend* onednn_backend() {
+  static OnednnBackend backend;
+  return &backend;
+}
+
+void OnednnBackend::gemm(View a, View b, double beta, View c) {
+  gemm_by(onednn_product, a, b, beta != 0, c);
+}
+
+void OnednnBackend::conv(View x, View w, View bias, const Window& window, View y) {
+  const bool plain_bias = !bias.data || (bias.dtype == Dtype::f32 && bias.contiguous());
+  const Geometry g(x, y, window);
+  if (suits({x, w, y}) && plain_bias) {
+    const Pieces pieces(Pass::forward, g, bias.data != nullptr, together);
+    if (pieces.usable()) return transform(pieces, {pieces, *this, w}, bias, x, y);
+  }
+  CpuBackend::conv(x, w, bias, window, y);
+}
+
+void OnednnBackend::conv_data(View dy, View w, const Window& window, View dx) {
+  const Geometry g(dx, dy, window);
+  if (suits({dy, w, dx})) {
+    const Pieces pieces(Pass::data, g, false, together);
+    if (pieces.usable()) return transform(pieces, {pieces, *this, w}, {}, dx, dy);
+  }
+  CpuBackend::conv_data(dy, w, window, dx);
+}
+
+// One sum for each thread, and these in order.
+void OnednnBackend::conv_weight(View dy, View x, const Window& window, double beta, View dw) {
+  const Geometry g(x, dy, window);
+  if (!suits({dy, x, dw}) || !dw.contiguous()) {
+    return CpuBackend::conv_weight(dy, x, window, beta, dw);
+  }
+  const Pieces pieces(Pass::weight, g, false, together);
+  if (!pieces.usable()) return CpuBackend::conv_weight(dy, x, window, beta, dw);
+  const std::int64_t parts = std::min<std::int64_t>(g.samples, thread_count()), size = dw.numel();
+  const Storage sums(float_bytes(parts * size), cpu);
+  std::fill_n(floats(sums), parts * size, 0.0F);
+  parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    const OneThread one;
+    for (std::int64_t part = begin; part < end; ++part) {
+      const Range share{g.samples * part / parts, g.samples * (part + 1) / parts};
+      add_share(pieces, dy, x, share, floats(sums) + part * size);
+    }
+  });
+  if (beta == 0) std::fill_n(dw.as<float>(), size, 0.0F);
+  for (std::int64_t part = 0; part < parts; ++part) {
+    add(floats(sums) + part * size, float_bytes(size), dw.as<float>());
+  }
+}
+
+void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View dw) {
+  const Geometry g(x, dy, window);
+  if (!suits({dy, x, dw}) || !dw.contiguous()) {
+    return CpuBackend::conv_weight_rows(dy, x, window, dw);
+  }
+  const Pieces pieces(Pass::weight, g, false, alone);
+  if (!pieces.usable()) return CpuBackend::conv_weight_rows(dy, x, window, dw);
+  const ConvPrimitive& p = pieces[0];
+  pieces.for_each_share([&](Range share) {
+    const Storage row(p.weights.get_size(), cpu);
+    pieces.for_each_piece(0, share, [&](ConvRun& run, Range sample) {
+      Images<float> xs(x, sample), ys(dy, sample);
+      xs.load();
+      ys.load();
+      run(xs.data(), ys.data(), floats(row), nullptr);
+      reorder_weights(p, floats(row), dw.as<float>() + sample.first * dw.stride[0]);
+    });
+  });
+}
+
+}  // namespace sotto

@@ -1,0 +1,193 @@
+#include "sotto/kernels/cpu/onednn_conv.h"
+
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "sotto/core/parallel.h"
+
+namespace sotto {
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+constexpr auto f32 = memory::data_type::f32;
+
+// Primitives kept. A network has some tens of shapes; more than these means shapes that do not
+// come back.
+constexpr std::size_t kept = 1024;
+
+const dnnl::engine& cpu_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+// The convolution in oneDNN's words. Images are 2-D where the depth is 1 throughout.
+struct Words {
+  explicit Words(const Geometry& g);
+
+  bool flat;
+  memory::dims x, y, w;
+  memory::dims stride, dilation, before, after;
+  memory::desc images(const memory::dims& dims) const {
+    return {dims, f32, flat ? Tag::nhwc : Tag::ndhwc};
+  }
+  memory::desc plain() const {
+    constexpr Tag tags[] = {Tag::abcd, Tag::abcde, Tag::abcdef};
+    return {w, f32, tags[w.size() - 4]};
+  }
+  memory::desc any_weights() const { return {w, f32, Tag::any}; }
+};
+
+Words::Words(const Geometry& g) : x{g.samples, g.channels}, y{g.samples, g.outputs} {
+  const Window& window = g.window;
+  flat = g.in[0] == 1 && g.out[0] == 1 && window.kernel[0] == 1 && window.before[0] == 0;
+  if (window.groups > 1) w.push_back(window.groups);
+  w.push_back(g.group_outputs());
+  w.push_back(g.group_channels());
+  for (int axis = flat ? 1 : 0; axis < 3; ++axis) {
+    x.push_back(g.in[axis]);
+    y.push_back(g.out[axis]);
+    w.push_back(window.kernel[axis]);
+    stride.push_back(window.stride[axis]);
+    dilation.push_back(window.dilation[axis] - 1);
+    before.push_back(window.before[axis]);
+    after.push_back(window.after[axis]);
+  }
+}
+
+using Forward = dnnl::convolution_forward;
+using BackwardData = dnnl::convolution_backward_data;
+using BackwardWeights = dnnl::convolution_backward_weights;
+constexpr auto direct = dnnl::algorithm::convolution_direct;
+
+Forward::primitive_desc describe_forward(const Words& c, const memory::desc& bias) {
+  dnnl::primitive_attr own_scratchpad;
+  own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const Forward::desc wanted(dnnl::prop_kind::forward_training, direct, c.images(c.x),
+                             c.any_weights(), bias, c.images(c.y), c.stride, c.dilation, c.before,
+                             c.after);
+  return {wanted, own_scratchpad, cpu_engine()};
+}
+
+BackwardData::primitive_desc describe_data(const Words& c) {
+  dnnl::primitive_attr own_scratchpad;
+  own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const BackwardData::desc wanted(direct, c.images(c.x), c.any_weights(), c.images(c.y), c.stride,
+                                  c.dilation, c.before, c.after);
+  return {wanted, own_scratchpad, cpu_engine(), describe_forward(c, {})};
+}
+
+BackwardWeights::primitive_desc describe_weight(const Words& c) {
+  dnnl::primitive_attr own_scratchpad;
+  own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const BackwardWeights::desc wanted(direct, c.images(c.x), c.any_weights(), c.images(c.y),
+                                     c.stride, c.dilation, c.before, c.after);
+  return {wanted, own_scratchpad, cpu_engine(), describe_forward(c, {})};
+}
+
+// oneDNN's last resort is a plain loop, slower than patches by orders of magnitude.
+bool worth_having(const dnnl::primitive_desc_base& p) {
+  return std::string_view(p.impl_info_str()).find("ref") == std::string_view::npos;
+}
+
+std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool with_bias) {
+  const Words c(g);
+  ConvPrimitive p;
+  p.pass = pass;
+  p.x = c.images(c.x);
+  p.y = c.images(c.y);
+  p.plain = c.plain();
+  const auto take = [&](const auto& described, const memory::desc& weights, auto primitive) {
+    p.weights = weights;
+    p.scratchpad = described.scratchpad_desc();
+    p.primitive = primitive;
+    return worth_having(described);
+  };
+  bool good = false;
+  if (pass == Pass::forward) {
+    if (with_bias) p.bias = memory::desc({g.outputs}, f32, Tag::a);
+    const auto described = describe_forward(c, p.bias);
+    good = take(described, described.weights_desc(), Forward(described));
+  } else if (pass == Pass::data) {
+    const auto described = describe_data(c);
+    good = take(described, described.weights_desc(), BackwardData(described));
+  } else {
+    const auto described = describe_weight(c);
+    good = take(described, described.diff_weights_desc(), BackwardWeights(described));
+  }
+  if (!good) return nullptr;
+  const bool to_plain = pass == Pass::weight;
+  p.reorder = dnnl::reorder(
+      {cpu_engine(), to_plain ? p.weights : p.plain, cpu_engine(), to_plain ? p.plain : p.weights});
+  return std::make_shared<const ConvPrimitive>(std::move(p));
+}
+
+std::vector<std::int64_t> key_of(Pass pass, const Geometry& g, bool bias) {
+  std::vector<std::int64_t> key{
+      static_cast<std::int64_t>(pass), bias, g.samples, g.channels, g.outputs, g.window.groups};
+  for (int axis = 0; axis < 3; ++axis) {
+    key.insert(key.end(), {g.in[axis], g.out[axis], g.window.kernel[axis], g.window.stride[axis],
+                           g.window.before[axis], g.window.after[axis], g.window.dilation[axis]});
+  }
+  return key;
+}
+
+}  // namespace
+
+std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g, bool bias) {
+  static std::mutex mutex;
+  static std::map<std::vector<std::int64_t>, std::shared_ptr<const ConvPrimitive>> primitives;
+  const std::vector<std::int64_t> key = key_of(pass, g, bias);
+  const std::lock_guard lock(mutex);
+  if (const auto found = primitives.find(key); found != primitives.end()) return found->second;
+  std::shared_ptr<const ConvPrimitive> made;
+  try {
+    const OneThread one;
+    made = make(pass, g, bias);
+  } catch (const dnnl::error&) {
+    // Not a shape for oneDNN; remembered as nullptr.
+  }
+  if (primitives.size() >= kept) primitives.clear();
+  return primitives[key] = made;
+}
+
+ConvRun::ConvRun(const ConvPrimitive& p)
+    : p_(p),
+      stream_(cpu_engine()),
+      scratch_(p.scratchpad.get_size(), cpu),
+      x_(p.x, cpu_engine(), nullptr),
+      y_(p.y, cpu_engine(), nullptr),
+      weights_(p.weights, cpu_engine(), nullptr) {
+  const bool forward = p.pass == Pass::forward;
+  arguments_ = {{p.pass == Pass::data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, x_},
+                {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y_},
+                {p.pass == Pass::weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, weights_},
+                {DNNL_ARG_SCRATCHPAD, memory(p.scratchpad, cpu_engine(), scratch_.data())}};
+  if (forward && p.bias.get_size() > 0) {
+    bias_ = memory(p.bias, cpu_engine(), nullptr);
+    arguments_.insert({DNNL_ARG_BIAS, bias_});
+  }
+}
+
+void ConvRun::operator()(float* x, float* y, float* weights, const float* bias) {
+  x_.set_data_handle(x);
+  y_.set_data_handle(y);
+  weights_.set_data_handle(weights);
+  if (bias) bias_.set_data_handle(const_cast<float*>(bias));
+  p_.primitive.execute(stream_, arguments_);
+}
+
+void reorder_weights(const ConvPrimitive& p, float* from, float* to) {
+  const bool to_plain = p.pass == Pass::weight;
+  dnnl::stream stream(cpu_engine());
+  p.reorder.execute(stream,
+                    {{DNNL_ARG_FROM, memory(to_plain ? p.weights : p.plain, cpu_engine(), from)},
+                     {DNNL_ARG_TO, memory(to_plain ? p.plain : p.weights, cpu_engine(), to)}});
+}
+
+OneThread::OneThread() : before_(thread_count()) { set_thread_count(1); }
+OneThread::~OneThread() { set_thread_count(before_); }
+
+}  // namespace sotto

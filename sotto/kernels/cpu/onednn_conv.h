@@ -1,0 +1,62 @@
+// oneDNN's convolutions for one thread, kept by shape. The threads are ours: each works on samples
+// of its own, in pieces of few sizes, so that a batch of another size needs no new primitive.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "sotto/core/tensor.h"
+#include "sotto/kernels/cpu/images.h"
+
+namespace sotto {
+
+enum class Pass { forward, data, weight };
+
+struct ConvPrimitive {
+  Pass pass;
+  dnnl::memory::desc x, y, bias;
+  dnnl::memory::desc plain;    // weights [o, c, kernel], row-major
+  dnnl::memory::desc weights;  // in the order that the primitive wants
+  dnnl::memory::desc scratchpad;
+  dnnl::primitive primitive;
+  dnnl::primitive reorder;  // from plain weights; to plain in the weight pass
+};
+
+// A convolution of g.samples samples. nullptr when oneDNN has none that is worth having.
+std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g, bool bias);
+
+// Runs a primitive on the calling thread, again and again.
+class ConvRun {
+ public:
+  explicit ConvRun(const ConvPrimitive& p);
+  // Channels-last x and y, `weights` in the primitive's order; bias may be nullptr.
+  void operator()(float* x, float* y, float* weights, const float* bias);
+
+ private:
+  const ConvPrimitive& p_;
+  dnnl::stream stream_;
+  Storage scratch_;
+  dnnl::memory x_, y_, weights_, bias_;
+  std::unordered_map<int, dnnl::memory> arguments_;
+};
+
+// From row-major weights to the primitive's order; in the weight pass the other way.
+void reorder_weights(const ConvPrimitive& p, float* from, float* to);
+
+// oneDNN takes the number of threads from the OpenMP setting, when a primitive is made and when
+// it runs: one, for as long as this lives.
+class OneThread {
+ public:
+  OneThread();
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
+}  // namespace sotto

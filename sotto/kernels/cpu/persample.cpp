@@ -1,0 +1,183 @@
+// Inner products of per-sample gradients, and their weighted sum, without writing rows.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <Eigen/Core>
+
+#include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/strided_loop.h"
+
+namespace sotto {
+
+namespace {
+
+template <class T>
+using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T>
+using Rows = Eigen::Map<const Matrix<T>>;
+
+template <class T>
+double dot(const T* a, const T* b, std::int64_t k) {
+  constexpr int lanes = 8;
+  double partial[lanes] = {};
+  std::int64_t i = 0;
+  for (; i + lanes <= k; i += lanes) {
+    for (int lane = 0; lane < lanes; ++lane) {
+      partial[lane] += static_cast<double>(acc_t<T>(a[i + lane])) * static_cast<double>(acc_t<T>(b[i + lane]));
+    }
+  }
+  for (; i < k; ++i) partial[0] += static_cast<double>(acc_t<T>(a[i])) * static_cast<double>(acc_t<T>(b[i]));
+  return ((partial[0] + partial[1]) + (partial[2] + partial[3])) +
+         ((partial[4] + partial[5]) + (partial[6] + partial[7]));
+}
+
+// One sample's slice [positions, width] of a factor, as a matrix of type A.
+template <class A, class T>
+Matrix<A> slice(View x, std::int64_t sample) {
+  const std::int64_t size = x.size[1] * x.size[2];
+  const T* first = x.as<T>() + sample * size;
+  Matrix<A> m(x.size[1], x.size[2]);
+  for (std::int64_t i = 0; i < size; ++i) m.data()[i] = static_cast<A>(acc_t<T>(first[i]));
+  return m;
+}
+
+struct GramSum {
+  double value = 0;
+  double magnitude = 0;  // the sum of the terms' absolute values
+};
+
+template <class M>
+GramSum gram(const M& a1, const M& b1, const M& a2, const M& b2, Matrix<typename M::Scalar>& ga,
+             Matrix<typename M::Scalar>& gb) {
+  ga.noalias() = a1 * a2.transpose();
+  gb.noalias() = b1 * b2.transpose();
+  GramSum sum;
+  for (Eigen::Index i = 0; i < ga.size(); ++i) {
+    const double term = static_cast<double>(ga.data()[i]) * static_cast<double>(gb.data()[i]);
+    sum.value += term;
+    sum.magnitude += std::abs(term);
+  }
+  return sum;
+}
+
+// The same by the definition: the two weight gradients, in double, and their inner product. This
+// form cancels linearly where the Gram form cancels quadratically.
+template <class T>
+double dot_of_rows(View a1, View b1, View a2, View b2, std::int64_t n) {
+  const Matrix<double> g1 = slice<double, T>(b1, n).transpose() * slice<double, T>(a1, n);
+  const Matrix<double> g2 = slice<double, T>(b2, n).transpose() * slice<double, T>(a2, n);
+  return g1.cwiseProduct(g2).sum();
+}
+
+// A product's rounding is about 2^-24 sqrt(k) of its terms in float. Below this share of the sum of
+// magnitudes it could show in the fifth digit of the result.
+constexpr double cancellation_share = 0.02;
+
+template <class T>
+double gram_sample(View a1, View b1, View a2, View b2, std::int64_t n) {
+  using A = acc_t<T>;
+  thread_local Matrix<A> ga, gb;
+  GramSum sum;
+  if constexpr (std::is_same_v<A, T>) {
+    const auto rows = [n](View x) {
+      return Rows<T>(x.as<T>() + n * x.size[1] * x.size[2], x.size[1], x.size[2]);
+    };
+    sum = gram(rows(a1), rows(b1), rows(a2), rows(b2), ga, gb);
+  } else {
+    sum = gram(slice<A, T>(a1, n), slice<A, T>(b1, n), slice<A, T>(a2, n), slice<A, T>(b2, n), ga, gb);
+  }
+  const bool sound = std::abs(sum.value) >= cancellation_share * sum.magnitude;
+  // Written so that NaN, which compares false, stays NaN without the detour.
+  const bool finite = sum.magnitude < HUGE_VAL;
+  return sound || !finite || sum.magnitude == 0 ? sum.value : dot_of_rows<T>(a1, b1, a2, b2, n);
+}
+
+}  // namespace
+
+// Seconds on one core of a recent server processor, as docs/per_sample_gradients.md measures them;
+// only their ratios matter.
+Costs CpuBackend::costs() const {
+  return {.gram_flops = 40e9, .rows_flops = 60e9, .sum_flops = 100e9, .bytes = 15e9};
+}
+
+void CpuBackend::row_dot(View a, View b, View y) {
+  const std::int64_t k = a.size[1];
+  dispatch_float(a.dtype, [&]<class T>(std::type_identity<T>) {
+    parallel_for(a.size[0], elementwise_grain / std::max<std::int64_t>(k, 1) + 1,
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t n = begin; n < end; ++n) {
+                     y.as<double>()[n] = dot(a.as<T>() + n * k, b.as<T>() + n * k, k);
+                   }
+                 });
+  });
+}
+
+void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
+  const bool single = a1.size[1] == 1 && a2.size[1] == 1;
+  dispatch_float(a1.dtype, [&]<class T>(std::type_identity<T>) {
+    parallel_for(a1.size[0], single ? 64 : 2, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) {
+        const std::int64_t i = a1.size[2];
+        const std::int64_t o = b1.size[2];
+        y.as<double>()[n] = single ? dot(a1.as<T>() + n * i, a2.as<T>() + n * i, i) *
+                                         dot(b1.as<T>() + n * o, b2.as<T>() + n * o, o)
+                                   : gram_sample<T>(a1, b1, a2, b2, n);
+      }
+    });
+  });
+}
+
+void CpuBackend::onehot_dot(View ids1, View b1, View ids2, View b2, View y) {
+  const std::int64_t s_count = ids1.size[1];
+  const std::int64_t t_count = ids2.size[1];
+  const std::int64_t width = b1.size[2];
+  dispatch_float(b1.dtype, [&]<class T>(std::type_identity<T>) {
+    parallel_for(ids1.size[0], 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) {
+        double sum = 0;
+        for (std::int64_t s = 0; s < s_count; ++s) {
+          const std::int64_t id = ids1.as<std::int64_t>()[n * s_count + s];
+          for (std::int64_t t = 0; t < t_count && id >= 0; ++t) {
+            if (ids2.as<std::int64_t>()[n * t_count + t] != id) continue;
+            sum += dot(b1.as<T>() + (n * s_count + s) * width, b2.as<T>() + (n * t_count + t) * width, width);
+          }
+        }
+        y.as<double>()[n] = sum;
+      }
+    });
+  });
+}
+
+void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
+  constexpr std::int64_t block = 512;  // columns whose double sums stay in the first-level cache
+  const std::int64_t n = x.size[0];
+  const std::int64_t width = x.size[1];
+  std::vector<double> weights(static_cast<std::size_t>(n));
+  dispatch_float(w.dtype, [&]<class W>(std::type_identity<W>) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      weights[static_cast<std::size_t>(i)] = static_cast<double>(acc_t<W>(w.as<W>()[i * w.stride[0]]));
+    }
+  });
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    parallel_for((width + block - 1) / block, elementwise_grain / (block * std::max<std::int64_t>(n, 1)) + 1,
+                 [&](std::int64_t begin, std::int64_t end) {
+      double sums[block];
+      for (std::int64_t part = begin; part < end; ++part) {
+        const std::int64_t first = part * block;
+        const std::int64_t count = std::min(block, width - first);
+        T* out = y.as<T>() + first;
+        for (std::int64_t k = 0; k < count; ++k) sums[k] = beta == 0 ? 0 : beta * static_cast<double>(acc_t<T>(out[k]));
+        for (std::int64_t i = 0; i < n; ++i) {
+          const double weight = weights[static_cast<std::size_t>(i)];
+          if (weight == 0) continue;
+          const T* row = x.as<T>() + i * width + first;
+          for (std::int64_t k = 0; k < count; ++k) sums[k] += weight * static_cast<double>(acc_t<T>(row[k]));
+        }
+        for (std::int64_t k = 0; k < count; ++k) out[k] = T(static_cast<acc_t<T>>(sums[k]));
+      }
+    });
+  });
+}
+
+}  // namespace sotto

@@ -1,0 +1,223 @@
+// Pooling: for each pixel a strip of channels, over which the loops are vectorised when the images
+// are channels-last. The gradients gather, so that every pixel is written once.
+#include <algorithm>
+#include <limits>
+
+#include "sotto/core/parallel.h"
+#include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/images.h"
+
+namespace sotto {
+namespace {
+
+// Channels whose sums are kept on the stack together.
+constexpr std::int64_t strip = 64;
+
+// A pixel or a position of a window, per axis.
+struct Place {
+  std::int64_t at[3];
+};
+
+Place place(std::int64_t index, const std::int64_t* size) {
+  return {{index / (size[1] * size[2]), index / size[2] % size[1], index % size[2]}};
+}
+
+// The channels [first, first + count) at one place of one sample.
+template <class T>
+struct Strip {
+  T* data;
+  std::int64_t stride;
+  std::int64_t count;
+};
+
+template <class T>
+Strip<T> strip_at(const View& v, std::int64_t n, const Place& p, Range channels) {
+  T* data = v.as<T>() + n * v.stride[0] + channels.first * v.stride[1];
+  for (int axis = 0; axis < 3; ++axis) data += p.at[axis] * v.stride[axis + 2];
+  return {data, v.stride[1], channels.count()};
+}
+
+// Calls f(i, element) along a strip; a loop of its own for stride 1, which vectorises.
+template <class T, class F>
+void along(const Strip<T>& s, F&& f) {
+  if (s.stride == 1) {
+    for (std::int64_t i = 0; i < s.count; ++i) f(i, s.data[i]);
+  } else {
+    for (std::int64_t i = 0; i < s.count; ++i) f(i, s.data[i * s.stride]);
+  }
+}
+
+// Calls f(tap, pixel) for the taps of the window at `position` that lie in the input.
+template <class F>
+void for_each_pixel(const Geometry& g, const Place& position, F&& f) {
+  const Window& w = g.window;
+  for (std::int64_t tap = 0; tap < w.positions(); ++tap) {
+    const Place k = place(tap, w.kernel);
+    Place pixel;
+    bool inside = true;
+    for (int axis = 0; axis < 3; ++axis) {
+      pixel.at[axis] =
+          position.at[axis] * w.stride[axis] - w.before[axis] + k.at[axis] * w.dilation[axis];
+      inside = inside && pixel.at[axis] >= 0 && pixel.at[axis] < g.in[axis];
+    }
+    if (inside) f(tap, pixel);
+  }
+}
+
+// Calls f(tap, position) for the windows that see `pixel`, and the tap at which they do.
+template <class F>
+void for_each_position(const Geometry& g, const Place& pixel, F&& f) {
+  const Window& w = g.window;
+  for (std::int64_t tap = 0; tap < w.positions(); ++tap) {
+    const Place k = place(tap, w.kernel);
+    Place position;
+    bool inside = true;
+    for (int axis = 0; axis < 3; ++axis) {
+      const std::int64_t from = pixel.at[axis] + w.before[axis] - k.at[axis] * w.dilation[axis];
+      position.at[axis] = from / w.stride[axis];
+      inside = inside && from >= 0 && from % w.stride[axis] == 0 && position.at[axis] < g.out[axis];
+    }
+    if (inside) f(tap, position);
+  }
+}
+
+// The inverse of the number of pixels that a window's average is taken over. With `count_padding`
+// these are the places up to `before` past either end: `before` is the nominal padding, and an
+// `after` beyond it (a last window that only rounding up made room for) does not count.
+double weight(const Geometry& g, const Place& position, bool count_padding) {
+  const Window& w = g.window;
+  double count = 1;
+  for (int axis = 0; axis < 3; ++axis) {
+    const std::int64_t margin = count_padding ? w.before[axis] : 0;
+    const std::int64_t start = position.at[axis] * w.stride[axis] - w.before[axis];
+    std::int64_t inside = 0;
+    for (std::int64_t k = 0; k < w.kernel[axis]; ++k) {
+      const std::int64_t at = start + k * w.dilation[axis];
+      inside += at >= -margin && at < g.in[axis] + margin;
+    }
+    count *= static_cast<double>(inside);
+  }
+  return count == 0 ? 0 : 1 / count;
+}
+
+// Calls f(sample, place, channels) in parallel for all strips of [samples, channels, size].
+template <class F>
+void for_each_strip(const Geometry& g, const std::int64_t* size, F&& f) {
+  const std::int64_t places = size[0] * size[1] * size[2];
+  const std::int64_t work = std::max<std::int64_t>(1, g.channels * g.window.positions());
+  const std::int64_t grain = std::max<std::int64_t>(1, (1 << 14) / work);
+  parallel_for(g.samples * places, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin; at < end; ++at) {
+      const Place p = place(at % places, size);
+      for (std::int64_t c = 0; c < g.channels; c += strip) {
+        f(at / places, p, Range{c, std::min(g.channels, c + strip)});
+      }
+    }
+  });
+}
+
+template <class F>
+void with_index(Dtype dtype, F&& f) {
+  if (dtype == Dtype::u8) {
+    f(std::type_identity<std::uint8_t>{});
+  } else {
+    f(std::type_identity<std::int32_t>{});
+  }
+}
+
+// The running maximum of one strip.
+template <class T>
+struct Maximum {
+  acc_t<T> best[strip];
+  std::int32_t tap[strip];
+  bool empty = true;
+
+  void take(std::int64_t k, const Strip<T>& x) {
+    const auto index = static_cast<std::int32_t>(k);
+    along(x, [&](std::int64_t i, T element) {
+      const auto v = static_cast<acc_t<T>>(element);
+      const bool larger = empty || v > best[i] || (v != v && best[i] == best[i]);
+      best[i] = larger ? v : best[i];
+      tap[i] = larger ? index : tap[i];
+    });
+    empty = false;
+  }
+};
+
+}  // namespace
+
+void CpuBackend::max_pool(View x, const Window& window, View y, View chosen) {
+  const Geometry g(x, y, window);
+  const auto run = [&]<class T, class I>(std::type_identity<T>, std::type_identity<I>) {
+    for_each_strip(g, g.out, [&](std::int64_t n, const Place& p, Range channels) {
+      Maximum<T> maximum;
+      for_each_pixel(g, p, [&](std::int64_t k, const Place& pixel) {
+        maximum.take(k, strip_at<T>(x, n, pixel, channels));
+      });
+      // A window that lies in the padding altogether gives zero; tap 0 is in the padding too.
+      const bool none = maximum.empty;
+      along(strip_at<T>(y, n, p, channels), [&](std::int64_t i, T& to) {
+        to = static_cast<T>(none ? acc_t<T>{0} : maximum.best[i]);
+      });
+      along(strip_at<I>(chosen, n, p, channels),
+            [&](std::int64_t i, I& to) { to = static_cast<I>(none ? 0 : maximum.tap[i]); });
+    });
+  };
+  dispatch_float(
+      x.dtype, [&](auto type) { with_index(chosen.dtype, [&](auto index) { run(type, index); }); });
+}
+
+void CpuBackend::max_pool_grad(View dy, View chosen, const Window& window, View dx) {
+  const Geometry g(dx, dy, window);
+  const auto run = [&]<class T, class I>(std::type_identity<T>, std::type_identity<I>) {
+    for_each_strip(g, g.in, [&](std::int64_t n, const Place& pixel, Range channels) {
+      acc_t<T> sum[strip] = {};
+      for_each_position(g, pixel, [&](std::int64_t k, const Place& p) {
+        const Strip<I> index = strip_at<I>(chosen, n, p, channels);
+        along(strip_at<T>(dy, n, p, channels), [&](std::int64_t i, T slope) {
+          const bool mine = index.data[i * index.stride] == static_cast<I>(k);
+          sum[i] += mine ? static_cast<acc_t<T>>(slope) : acc_t<T>{0};
+        });
+      });
+      along(strip_at<T>(dx, n, pixel, channels),
+            [&](std::int64_t i, T& to) { to = static_cast<T>(sum[i]); });
+    });
+  };
+  dispatch_float(dy.dtype, [&](auto type) {
+    with_index(chosen.dtype, [&](auto index) { run(type, index); });
+  });
+}
+
+void CpuBackend::avg_pool(View x, const Window& window, bool count_padding, View y) {
+  const Geometry g(x, y, window);
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    for_each_strip(g, g.out, [&](std::int64_t n, const Place& p, Range channels) {
+      acc_t<T> sum[strip] = {};
+      for_each_pixel(g, p, [&](std::int64_t, const Place& pixel) {
+        along(strip_at<T>(x, n, pixel, channels),
+              [&](std::int64_t i, T v) { sum[i] += static_cast<acc_t<T>>(v); });
+      });
+      const auto factor = static_cast<acc_t<T>>(weight(g, p, count_padding));
+      along(strip_at<T>(y, n, p, channels),
+            [&](std::int64_t i, T& to) { to = static_cast<T>(sum[i] * factor); });
+    });
+  });
+}
+
+void CpuBackend::avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) {
+  const Geometry g(dx, dy, window);
+  dispatch_float(dy.dtype, [&]<class T>(std::type_identity<T>) {
+    for_each_strip(g, g.in, [&](std::int64_t n, const Place& pixel, Range channels) {
+      acc_t<T> sum[strip] = {};
+      for_each_position(g, pixel, [&](std::int64_t, const Place& p) {
+        const auto factor = static_cast<acc_t<T>>(weight(g, p, count_padding));
+        along(strip_at<T>(dy, n, p, channels),
+              [&](std::int64_t i, T slope) { sum[i] += static_cast<acc_t<T>>(slope) * factor; });
+      });
+      along(strip_at<T>(dx, n, pixel, channels),
+            [&](std::int64_t i, T& to) { to = static_cast<T>(sum[i]); });
+    });
+  });
+}
+
+}  // namespace sotto

@@ -1,0 +1,36 @@
+// One matrix product on the calling thread: what the portable engine's products and convolutions
+// are made of.
+#pragma once
+
+#include <cstdint>
+
+#include "sotto/core/view.h"
+
+namespace sotto {
+
+// Element (i, j) lies at data + i row_stride + j col_stride, counted in elements.
+struct Matrix {
+  void* data = nullptr;
+  Dtype dtype = Dtype::f32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t col_stride = 1;
+
+  Matrix row_block(std::int64_t first, std::int64_t count) const;
+  Matrix transposed() const { return {data, dtype, cols, rows, col_stride, row_stride}; }
+};
+
+// The last two axes of a view of rank 2, or of item `index` of a batch.
+Matrix matrix(const View& view, std::int64_t index);
+
+// c = a b, or c += a b when `add`: in double if any of the three is f64, in float otherwise. c may
+// be row-major or its transpose, with gaps. A row of c depends on that row of a and on b alone.
+void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c);
+
+using ProductFunction = void (*)(const Matrix& a, const Matrix& b, bool add, const Matrix& c);
+
+// Backend::gemm, cut into products for the threads.
+void gemm_by(ProductFunction product, const View& a, const View& b, bool add, const View& c);
+
+}  // namespace sotto

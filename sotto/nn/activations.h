@@ -1,0 +1,51 @@
+// Elementwise nonlinearities as modules. The formulas are in kernels/functors.h.
+#pragma once
+
+#include "sotto/autograd/elementwise.h"
+#include "sotto/nn/module.h"
+
+namespace sotto::nn {
+
+template <class F>
+class Activation : public Module {
+ public:
+  explicit Activation(Constants constants = {}) : constants_(constants) {}
+  Var forward(const Var& x) override { return apply<F>(x, constants_); }
+
+ private:
+  Constants constants_;
+};
+
+using Relu = Activation<sotto::Relu>;
+using Selu = Activation<sotto::Selu>;
+using Gelu = Activation<sotto::Gelu>;
+using GeluTanh = Activation<sotto::GeluTanh>;
+using Sigmoid = Activation<sotto::Sigmoid>;
+using Silu = Activation<sotto::Silu>;
+using Tanh = Activation<sotto::Tanh>;
+using Mish = Activation<sotto::Mish>;
+using LogSigmoid = Activation<sotto::LogSigmoid>;
+using Softsign = Activation<sotto::Softsign>;
+using Hardswish = Activation<sotto::Hardswish>;
+using Hardsigmoid = Activation<sotto::Hardsigmoid>;
+
+struct LeakyRelu final : Activation<sotto::LeakyRelu> {
+  explicit LeakyRelu(double slope = 0.01) : Activation({slope}) {}
+};
+struct Elu final : Activation<sotto::Elu> {
+  explicit Elu(double alpha = 1) : Activation({alpha}) {}
+};
+struct Celu final : Activation<sotto::Celu> {
+  explicit Celu(double alpha = 1) : Activation({alpha}) {}
+};
+struct Softplus final : Activation<sotto::Softplus> {
+  explicit Softplus(double beta = 1, double threshold = 20) : Activation({beta, threshold}) {}
+};
+struct Hardtanh final : Activation<sotto::Clamp> {
+  explicit Hardtanh(double low = -1, double high = 1) : Activation({low, high}) {}
+};
+struct Relu6 final : Activation<sotto::Clamp> {
+  Relu6() : Activation({0, 6}) {}
+};
+
+}  // namespace sotto::nn

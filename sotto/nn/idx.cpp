@@ -1,0 +1,162 @@
+#include "sotto/nn/idx.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "sotto/core/error.h"
+#include "sotto/core/parallel.h"
+#include "sotto/nn/gzip.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr std::uint8_t unsigned_byte = 0x08;  // IDX's code for the element type u8
+constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
+constexpr std::int64_t mnist_side = 28;
+constexpr std::int64_t mnist_classes = 10;
+
+// Throws SystemFailure, formatted like fmt::format, unless `ok`.
+template <class... Args>
+void expect(bool ok, fmt::format_string<Args...> text, Args&&... args) {
+  if (!ok) throw SystemFailure(fmt::format(text, std::forward<Args>(args)...));
+}
+
+std::string hex(std::span<const std::uint8_t> bytes) {
+  return fmt::format("{:02x}", fmt::join(bytes, " "));
+}
+
+std::int64_t read_size(GzipReader& in, int axis, int rank) {
+  std::array<std::uint8_t, 4> bytes{};
+  const std::size_t got = in.read(bytes);
+  expect(got == bytes.size(), "idx: {}: the file ends in the size of axis {} of {}", in.name(),
+         axis, rank);
+  std::int64_t size = 0;
+  for (const std::uint8_t byte : bytes) size = size << 8 | byte;
+  return size;
+}
+
+// Two zero bytes, the element type, the rank; then each axis as a big-endian u32.
+Shape read_header(GzipReader& in) {
+  std::array<std::uint8_t, 4> magic{};
+  const std::size_t got = in.read(magic);
+  expect(got == magic.size(), "idx: {}: the file has {} bytes and no header", in.name(), got);
+  expect(magic[0] == 0 && magic[1] == 0, "idx: {}: begins with {}, not with 00 00", in.name(),
+         hex(magic));
+  expect(magic[2] == unsigned_byte, "idx: {}: element type 0x{:02x}, expected 0x08 (u8)", in.name(),
+         magic[2]);
+  const int rank = magic[3];
+  expect(rank >= 1 && rank <= max_rank, "idx: {}: rank {} is not in 1 to {}", in.name(), rank,
+         max_rank);
+  Shape shape;
+  for (int axis = 0; axis < rank; ++axis) shape.push_back(read_size(in, axis, rank));
+  return shape;
+}
+
+// The number of elements, whose product may not fit 64 bits in a file that lies. An axis of size
+// 0 does not excuse the others.
+std::int64_t counted(const GzipReader& in, const Shape& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) {
+    expect(size == 0 || count <= std::numeric_limits<std::int64_t>::max() / size,
+           "idx: {}: the shape {} is absurd", in.name(), shape);
+    count *= std::max<std::int64_t>(size, 1);
+  }
+  return shape.numel();
+}
+
+// Exactly `count` bytes and then the end. Memory grows with the bytes that are there, not with
+// the bytes that the header promises.
+std::vector<std::uint8_t> read_body(GzipReader& in, const Shape& shape) {
+  const auto count = static_cast<std::size_t>(counted(in, shape));
+  std::vector<std::uint8_t> bytes;
+  while (bytes.size() < count) {
+    const std::size_t begin = bytes.size();
+    bytes.resize(begin + std::min(chunk_bytes, count - begin));
+    const std::size_t got = in.read(std::span(bytes).subspan(begin));
+    expect(begin + got == bytes.size(), "idx: {}: {} bytes of data, expected {} for the shape {}",
+           in.name(), begin + got, count, shape);
+  }
+  std::array<std::uint8_t, 1> beyond{};
+  const std::size_t extra = in.read(beyond);  // also makes gzip's checksum be compared
+  expect(extra == 0, "idx: {}: more bytes of data than the {} for the shape {}", in.name(), count,
+         shape);
+  return bytes;
+}
+
+// The first of the four spellings of a file's name that is there.
+std::string find_file(const std::string& folder, const std::string& what, int rank) {
+  expect(std::filesystem::is_directory(folder), "mnist: {}: no such folder", folder);
+  for (const char* separator : {"-", "."}) {
+    for (const char* ending : {"", ".gz"}) {
+      const auto path = std::filesystem::path(folder) /
+                        fmt::format("{}{}idx{}-ubyte{}", what, separator, rank, ending);
+      if (std::filesystem::exists(path)) return path.string();
+    }
+  }
+  throw SystemFailure(
+      fmt::format("mnist: {}: neither {}-idx{}-ubyte nor {}.idx{}-ubyte, plain or .gz", folder,
+                  what, rank, what, rank));
+}
+
+// f32 in [0, 1] with an axis for the one channel.
+Tensor scaled_images(const Tensor& bytes) {
+  Tensor images = Tensor::empty({bytes.size(0), 1, bytes.size(1), bytes.size(2)}, Dtype::f32, cpu);
+  const std::uint8_t* from = bytes.data<std::uint8_t>();
+  float* to = images.data<float>();
+  parallel_for(bytes.numel(), chunk_bytes, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t k = begin; k < end; ++k) to[k] = static_cast<float>(from[k]) / 255.0f;
+  });
+  return images;
+}
+
+Tensor widened_labels(const Tensor& bytes, const std::string& path) {
+  Tensor labels = Tensor::empty(bytes.shape(), Dtype::i64);
+  const std::uint8_t* from = bytes.data<std::uint8_t>();
+  std::int64_t* to = labels.data<std::int64_t>();
+  for (std::int64_t k = 0; k < bytes.numel(); ++k) {
+    expect(from[k] < mnist_classes, "mnist: {}: label {} of sample {} is above 9", path, from[k],
+           k);
+    to[k] = from[k];
+  }
+  return labels;
+}
+
+}  // namespace
+
+Tensor read_idx(std::istream& in, const std::string& name) {
+  GzipReader reader(in, name);
+  const Shape shape = read_header(reader);
+  return Tensor::from(read_body(reader, shape), shape);
+}
+
+Tensor read_idx(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  expect(in.is_open(), "idx: {}: cannot open: {}", path, std::strerror(errno));
+  return read_idx(in, path);
+}
+
+Dataset read_mnist(const std::string& folder, bool train) {
+  const std::string part = train ? "train" : "t10k";
+  const std::string image_path = find_file(folder, part + "-images", 3);
+  const std::string label_path = find_file(folder, part + "-labels", 1);
+  const Tensor images = read_idx(image_path);
+  const Tensor labels = read_idx(label_path);
+  expect(images.rank() == 3 && images.size(1) == mnist_side && images.size(2) == mnist_side,
+         "mnist: {}: shape {}, expected (n, {}, {})", image_path, images.shape(), mnist_side,
+         mnist_side);
+  expect(labels.rank() == 1, "mnist: {}: shape {}, expected (n)", label_path, labels.shape());
+  expect(images.size(0) == labels.size(0), "mnist: {} images in {}, {} labels in {}",
+         images.size(0), image_path, labels.size(0), label_path);
+  return {scaled_images(images), widened_labels(labels, label_path)};
+}
+
+}  // namespace sotto

@@ -1,0 +1,27 @@
+// MNIST's file format IDX, and MNIST itself. A file is read whole and proven sound, or refused.
+#pragma once
+
+#include <istream>
+#include <string>
+
+#include "sotto/core/tensor.h"
+#include "sotto/nn/dataset.h"
+
+namespace sotto {
+
+// The unsigned bytes of an IDX file, plain or gzip-compressed, in the file's own shape: u8, rank 1
+// to max_rank. Throws SystemFailure, naming the file and the values, where it is missing, no IDX
+// file, of another element type, too short, too long or damaged. The format is described by
+// LeCun, Cortes and Burges, "The MNIST database of handwritten digits".
+Tensor read_idx(const std::string& path);
+// The same from a stream; `name` is what messages call it.
+Tensor read_idx(std::istream& in, const std::string& name);
+
+// MNIST's training samples, or its test samples, from a folder: images [n, 1, 28, 28] f32 in
+// [0, 1], labels [n] i64. Finds files named as in train-images-idx3-ubyte or
+// train-images.idx3-ubyte, with or without .gz. Throws SystemFailure, naming the file, where one
+// is missing or refused by read_idx, where images are not 28 x 28, a label is above 9, or the
+// numbers of images and labels differ.
+Dataset read_mnist(const std::string& folder, bool train);
+
+}  // namespace sotto

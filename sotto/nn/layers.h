@@ -1,0 +1,7 @@
+// Every layer.
+#pragma once
+
+#include "sotto/nn/activations.h"
+#include "sotto/nn/dense_layers.h"
+#include "sotto/nn/image_layers.h"
+#include "sotto/nn/norm_layers.h"

@@ -1,0 +1,98 @@
+// Models: a module is a function of one value with named parameters, and may hold other modules.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sotto/autograd/tape.h"
+
+namespace sotto::nn {
+
+class Module;
+
+using NamedParameters = std::vector<std::pair<std::string, Parameter*>>;
+
+// What a module shows its parts to. Names must not hold a dot.
+class Visitor {
+ public:
+  using OnParameter = std::function<void(const std::string& name, Parameter& parameter)>;
+  using OnChild = std::function<void(const std::string& name, Module& child)>;
+  Visitor(OnParameter on_parameter, OnChild on_child)
+      : on_parameter_(std::move(on_parameter)), on_child_(std::move(on_child)) {}
+
+  // A parameter the module does not have (a layer without bias) is passed over.
+  void operator()(const std::string& name, const std::unique_ptr<Parameter>& parameter) const {
+    if (parameter) on_parameter_(name, *parameter);
+  }
+  void operator()(const std::string& name, Module& child) const { on_child_(name, child); }
+
+ private:
+  OnParameter on_parameter_;
+  OnChild on_child_;
+};
+
+// A module owns its parameters through std::unique_ptr and its children by value: it can be moved,
+// and its parameters stay where they are.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(Module&&) = default;
+  Module& operator=(Module&&) = default;
+
+  virtual Var forward(const Var& x) = 0;
+  // Shows every parameter and child, always in the same order: visitor("weight", weight).
+  virtual void visit(const Visitor&) {}
+
+  Var operator()(const Var& x) { return forward(x); }
+
+  // All parameters, children's included, in the order of visit(), called by the path to them:
+  // "conv1.weight", "0.bias". A parameter met twice has its first name.
+  NamedParameters named_parameters();
+  std::vector<Parameter*> parameters();
+  // The number of elements of all parameters, frozen ones included.
+  std::int64_t parameter_count();
+
+  // Frozen parameters get no gradient; optimizers made afterwards leave them out.
+  void freeze() { set_trainable(false); }
+  void unfreeze() { set_trainable(true); }
+  // Converts the parameters' values. Throws std::invalid_argument for a type that is not
+  // floating-point.
+  void to(Dtype dtype);
+
+ private:
+  void set_trainable(bool trainable);
+};
+
+// Modules one after another; children are called "0", "1" and so on. Give them in braces,
+// Sequential{Linear(2, 3), Tanh()}: C++ evaluates these from left to right, and so the initial
+// values depend on the seed alone and not on the compiler.
+class Sequential final : public Module {
+ public:
+  Sequential() = default;
+  template <std::derived_from<Module>... M>
+  explicit Sequential(M... modules) {
+    (add(std::move(modules)), ...);
+  }
+
+  template <std::derived_from<Module> M>
+  void add(M module) {
+    modules_.push_back(std::make_unique<M>(std::move(module)));
+  }
+  int size() const { return static_cast<int>(modules_.size()); }
+  // Throws std::invalid_argument unless 0 <= index < size().
+  Module& operator[](int index);
+
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override;
+
+ private:
+  std::vector<std::unique_ptr<Module>> modules_;
+};
+
+}  // namespace sotto::nn

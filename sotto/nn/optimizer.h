@@ -1,0 +1,122 @@
+// Optimizers: an update rule applied to groups of parameters, each with options of its own, and
+// the state the rule keeps between steps.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include "sotto/nn/module.h"
+#include "sotto/nn/rules.h"
+#include "sotto/nn/schedule.h"
+
+namespace sotto::nn {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  // Updates, in place, the parameters that have a gradient; the others and their state stay.
+  // Throws std::invalid_argument, and updates nothing, for a parameter that is not the optimizer's,
+  // comes twice or is frozen, a gradient of another shape or not floating-point, and a gradient
+  // that holds NaN or infinity.
+  void step(const Gradients& gradients);
+
+  int groups() const { return static_cast<int>(rates_.size()); }
+  double learning_rate(int group = 0) const;
+  void set_learning_rate(double rate);  // of every group
+  void set_learning_rate(int group, double rate);
+  // SGD's and RMSprop's momentum, Adam's beta1. Throws std::invalid_argument for other rules.
+  virtual void set_momentum(double momentum) = 0;
+  // Sets each group's rate, from the rate it was made with, and the momentum if the schedule moves
+  // it, to what they are at a step.
+  void follow(const Schedule& schedule, std::int64_t step);
+
+  // Everything that steps have built up, for a checkpoint: "conv1.weight.steps" (i64 of rank 0) and
+  // a tensor for each buffer, "conv1.weight.momentum". Options and rates are not part of it. `names`
+  // must name every parameter of the optimizer; the tensors are copies.
+  std::map<std::string, Tensor> state(const NamedParameters& names) const;
+  // Continues from a state. Throws std::invalid_argument, naming the entry, when one is missing,
+  // unexpected, or of another shape or dtype; then nothing has changed.
+  void load_state(const std::map<std::string, Tensor>& state, const NamedParameters& names);
+
+ protected:
+  Optimizer() = default;
+  // The next group. Throws std::invalid_argument for a parameter that is there already or is
+  // neither f32 nor f64: narrower weights would lose small updates.
+  void add_group(const std::vector<Parameter*>& parameters, double rate);
+  // The parameters of a module that are not frozen.
+  static std::vector<Parameter*> trainable(Module& module);
+
+ private:
+  struct Slot {
+    Parameter* parameter;
+    int group;
+    std::int64_t steps = 0;
+    std::vector<Tensor> buffers{};
+  };
+
+  virtual std::vector<const char*> buffers(int group) const = 0;
+  virtual void apply(int group, const Update& update) const = 0;
+  void check_gradients(const Gradients& gradients) const;
+  std::vector<std::string> names_of_slots(const NamedParameters& names) const;
+  Slot loaded(const Slot& slot, const std::string& name,
+              const std::map<std::string, Tensor>& state) const;
+
+  std::vector<Slot> slots_;
+  std::unordered_map<const Parameter*, std::size_t> places_;
+  std::vector<double> rates_;
+  std::vector<double> base_rates_;
+};
+
+template <class Rule>
+class RuleOptimizer final : public Optimizer {
+ public:
+  struct Group {
+    std::vector<Parameter*> parameters;
+    Rule rule;
+  };
+
+  // Over all parameters of a module that are not frozen now. The module must outlive it.
+  explicit RuleOptimizer(Module& module, const Rule& rule = {})
+      : RuleOptimizer(std::vector<Group>{{trainable(module), rule}}) {}
+  explicit RuleOptimizer(const std::vector<Group>& groups) {
+    for (const Group& group : groups) {
+      group.rule.validate();
+      add_group(group.parameters, group.rule.learning_rate);
+      rules_.push_back(group.rule);
+    }
+  }
+
+  void set_momentum(double momentum) override {
+    for (Rule rule : std::vector<Rule>(rules_)) {
+      momentum_of(rule) = momentum;
+      rule.validate();
+    }
+    for (Rule& rule : rules_) momentum_of(rule) = momentum;
+  }
+
+ private:
+  static double& momentum_of(Rule& rule) {
+    if constexpr (requires { rule.momentum; }) return rule.momentum;
+    else if constexpr (requires { rule.beta1; }) return rule.beta1;
+    else fail("set_momentum: the rule has none");
+  }
+  std::vector<const char*> buffers(int group) const override { return rule(group).buffers(); }
+  void apply(int group, const Update& update) const override { rule(group).apply(update); }
+  const Rule& rule(int group) const { return rules_[static_cast<std::size_t>(group)]; }
+
+  std::vector<Rule> rules_;
+};
+
+using Sgd = RuleOptimizer<SgdRule>;
+using Adam = RuleOptimizer<AdamRule<false>>;
+using AdamW = RuleOptimizer<AdamRule<true>>;
+using RmsProp = RuleOptimizer<RmsPropRule>;
+using Adagrad = RuleOptimizer<AdagradRule>;
+using Adamax = RuleOptimizer<AdamaxRule>;
+using Adadelta = RuleOptimizer<AdadeltaRule>;
+
+}  // namespace sotto::nn

@@ -1,0 +1,72 @@
+// Learning rates, and for one_cycle the momentum, as functions of the step index k = 0, 1, ... that
+// the rate is used at. A schedule has no state: a step index is all that resuming needs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace sotto::nn {
+
+struct OneCycle {
+  double max_rate = 0;
+  std::int64_t total_steps = 0;
+  double rise = 0.3;  // the part of all steps that the rate rises in
+  bool cosine = true;  // otherwise linear
+  double start_divisor = 25;   // the first rate is max_rate / start_divisor
+  double final_divisor = 1e4;  // the last is the first / final_divisor
+  // Falls to the first rate in as many steps as it rose, and to the last in the rest.
+  bool three_phase = false;
+  bool cycle_momentum = true;
+  double base_momentum = 0.85;  // while the rate is highest
+  double max_momentum = 0.95;   // at both ends
+};
+
+// Every factory throws std::invalid_argument for lengths below 1 and negative rates or factors.
+class Schedule {
+ public:
+  // Any function of the step and the base rate.
+  using Rate = std::function<double(std::int64_t step, double base)>;
+  explicit Schedule(Rate rate) : rate_(std::move(rate)) {}
+
+  // The learning rate at a step. Throws std::invalid_argument for a negative step.
+  double rate(std::int64_t step, double base) const;
+  // The momentum (beta1 of Adam) at a step, of schedules that move it.
+  std::optional<double> momentum(std::int64_t step) const;
+
+  // base gamma^floor(k / length)
+  static Schedule step(std::int64_t length, double gamma);
+  // base gamma^(number of milestones <= k)
+  static Schedule multistep(std::vector<std::int64_t> milestones, double gamma);
+  // base gamma^k
+  static Schedule exponential(double gamma);
+  // low + (base - low) (1 + cos(pi k / length)) / 2, which rises again after `length` steps
+  // (Loshchilov and Hutter 2017, equation 5)
+  static Schedule cosine(std::int64_t length, double low = 0);
+  // The same starting again at the end of each cycle, the next one `growth` times as long.
+  static Schedule cosine_restarts(std::int64_t length, std::int64_t growth = 1, double low = 0);
+  // base times what goes from `start` to `end` in `length` steps and stays there
+  static Schedule linear(double start, double end, std::int64_t length);
+  // base factor for the first `length` steps, then base
+  static Schedule constant(double factor, std::int64_t length);
+  // base (1 - min(k, length) / length)^power
+  static Schedule polynomial(std::int64_t length, double power = 1);
+  // Ignores the base rate (Smith and Topin 2019). Steps past the last keep its rate.
+  static Schedule one_cycle(const OneCycle& cycle);
+
+  // base min(1, (k + 1) / warmup)
+  static Schedule warmup_linear(std::int64_t warmup);
+  // Warms up so, then falls along a half cosine to base `end` at step `total`.
+  static Schedule warmup_cosine(std::int64_t warmup, std::int64_t total, double end = 0);
+  // Warms up so, then falls linearly to zero at step `total`.
+  static Schedule warmup_linear_decay(std::int64_t warmup, std::int64_t total);
+  // base min((k + 1) / warmup, sqrt(warmup / (k + 1)))
+  static Schedule inverse_sqrt(std::int64_t warmup);
+
+ private:
+  Rate rate_;
+  std::function<double(std::int64_t)> momentum_;
+};
+
+}  // namespace sotto::nn

@@ -1,0 +1,10 @@
+// Everything that a program needs to train a model privately.
+#pragma once
+
+#include "sotto/autograd/ops.h"
+#include "sotto/dp/engine.h"
+#include "sotto/nn/dataset.h"
+#include "sotto/nn/digits.h"
+#include "sotto/nn/layers.h"
+#include "sotto/nn/module.h"
+#include "sotto/nn/optimizer.h"

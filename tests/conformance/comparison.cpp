@@ -1,0 +1,67 @@
+#include "tests/conformance/comparison.h"
+
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "sotto/kernels/compute.h"
+
+namespace sotto::conformance {
+
+namespace {
+
+constexpr double beyond = std::numeric_limits<double>::infinity();
+
+struct Worst {
+  double severity = 0;  // error / tolerance
+  std::size_t at = 0;
+};
+
+// NaN means "not defined here" in `expected`, and is wrong in `got`.
+Worst worst_of(const std::vector<double>& got, const std::vector<double>& expected,
+               const Tolerance& tolerance) {
+  Worst worst;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(expected[i]) || got[i] == expected[i]) continue;
+    const double error = std::abs(got[i] - expected[i]);
+    const double allowed = tolerance.absolute + tolerance.relative * std::abs(expected[i]);
+    const double severity = std::isfinite(error) ? error / allowed : beyond;
+    if (severity > worst.severity) worst = {severity, i};
+  }
+  return worst;
+}
+
+}  // namespace
+
+void Comparison::expect(const std::string& name, const Tensor& got, const std::string& how) {
+  if (!expects(name)) return;
+  compared_.insert("expect." + name);
+  const Described& described = case_.tensor("expect." + name);
+  const std::string label = how.empty() ? name : fmt::format("{} ({})", name, how);
+  if (got.shape() != described.value.shape()) {
+    return fail(fmt::format("{}: shape {}, expected {}", label, got.shape(), described.value.shape()));
+  }
+  const auto values = to_dtype(got, Dtype::f64).to_vector<double>();
+  const auto expected = described.value.to_vector<double>();
+  const Tolerance& tolerance = dtype_ == Dtype::f64 ? described.f64 : described.f32;
+  const Worst worst = worst_of(values, expected, tolerance);
+  if (worst.severity <= 1) return;
+  const double wanted = expected[worst.at];
+  deviations_.push_back(
+      {fmt::format("{}: error {:.3g} where {:.3g} is allowed: got {:.9g}, expected {:.9g}, element {} of {}",
+                   label, std::abs(values[worst.at] - wanted),
+                   tolerance.absolute + tolerance.relative * std::abs(wanted), values[worst.at],
+                   wanted, worst.at, got.shape()),
+       worst.severity});
+}
+
+void Comparison::fail(const std::string& text) { deviations_.push_back({text, beyond}); }
+
+void Comparison::finish() {
+  for (const std::string& name : case_.names_after("expect.")) {
+    if (!compared_.count("expect." + name)) fail(name + ": expected and not computed");
+  }
+}
+
+}  // namespace sotto::conformance

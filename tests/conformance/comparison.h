@@ -1,0 +1,40 @@
+// What a case's computed tensors are compared with.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/case.h"
+
+namespace sotto::conformance {
+
+// One value outside its tolerance: the worst of a tensor.
+struct Deviation {
+  std::string text;      // "grad_sample.weight (gram): error 3.1e-02 at 4 of (2, 3), ..."
+  double severity = 0;   // error / tolerance; infinite for NaN and wrong shapes
+};
+
+class Comparison {
+ public:
+  // Computed in `dtype`, which chooses the tolerance.
+  Comparison(const Case& c, Dtype dtype) : case_(c), dtype_(dtype) {}
+
+  bool expects(const std::string& name) const { return case_.has("expect." + name); }
+  // Compares with expect.<name>, if the case has it. `how` names the way it was computed, where
+  // there are several.
+  void expect(const std::string& name, const Tensor& got, const std::string& how = "");
+  // A fact that is wrong whatever the tolerance.
+  void fail(const std::string& text);
+  // Adds a deviation for every expected tensor that nothing was compared with.
+  void finish();
+  const std::vector<Deviation>& deviations() const { return deviations_; }
+
+ private:
+  const Case& case_;
+  Dtype dtype_;
+  std::set<std::string> compared_;
+  std::vector<Deviation> deviations_;
+};
+
+}  // namespace sotto::conformance

@@ -1,0 +1,70 @@
+#include "tests/conformance/vocabulary.h"
+
+namespace sotto::conformance {
+
+namespace {
+
+PoolOptions pool_options(const Call& call) {
+  return {.kernel = call.shape("kernel_size"),
+          .stride = call.shape("stride"),
+          .padding = call.shape("padding"),
+          .ceil_mode = call.arg<bool>("ceil_mode")};
+}
+
+Var pooled_max(const Call& call) {
+  PoolOptions options = pool_options(call);
+  options.dilation = call.shape("dilation");
+  return max_pool(call["x"], options);
+}
+
+Var pooled_avg(const Call& call) {
+  PoolOptions options = pool_options(call);
+  options.count_padding = call.arg<bool>("count_include_pad");
+  return avg_pool(call["x"], options);
+}
+
+Var adaptive_avg(const Call& call) {
+  return adaptive_avg_pool(call["x"], call.shape("output_size"));
+}
+
+PadMode padding_mode(const std::string& name) {
+  if (name == "zeros") return PadMode::zeros;
+  if (name == "reflect") return PadMode::reflect;
+  if (name == "replicate") return PadMode::replicate;
+  if (name == "circular") return PadMode::circular;
+  throw Malformed("padding_mode is " + name);
+}
+
+Var convolved(const Call& call) {
+  ConvOptions options{.stride = call.shape("stride"),
+                      .dilation = call.shape("dilation"),
+                      .groups = call.arg<std::int64_t>("groups"),
+                      .mode = padding_mode(call.arg<std::string>("padding_mode"))};
+  const Json padding = call.arg<Json>("padding");
+  if (padding == "same") {
+    options.same = true;
+  } else if (padding.is_array()) {
+    options.padding = call.shape("padding");
+  } else if (padding != "valid") {
+    throw Malformed("padding is " + padding.dump());
+  }
+  return conv(call["x"], call["weight"], call.maybe("bias"), options);
+}
+
+}  // namespace
+
+void add_images(Vocabulary& vocabulary) {
+  for (const char* axes : {"1d", "2d", "3d"}) {
+    vocabulary[std::string("max_pool") + axes] = single(pooled_max);
+    vocabulary[std::string("avg_pool") + axes] = single(pooled_avg);
+    vocabulary[std::string("Conv") + axes] = single(convolved);
+    vocabulary[std::string("ConvTranspose") + axes] = missing("transposed convolution");
+  }
+  for (const char* axes : {"1d", "2d"}) {
+    vocabulary[std::string("adaptive_avg_pool") + axes] = single(adaptive_avg);
+    vocabulary[std::string("adaptive_max_pool") + axes] = missing("adaptive maximum pooling");
+  }
+  vocabulary["upsample"] = missing("upsampling");
+}
+
+}  // namespace sotto::conformance

@@ -1,0 +1,266 @@
+#include "tests/kernel_cases.h"
+
+using namespace sotto;
+
+namespace {
+
+struct Case {
+  Window window;
+  Shape x, w, y;
+};
+
+// Up to three spatial axes, groups, dilation and padding that differs at the two ends.
+Case random_case(Random& random, std::int64_t samples) {
+  Case c;
+  const std::int64_t axes = between(random, 1, 3);
+  const std::int64_t groups = between(random, 1, 3);
+  c.window.groups = groups;
+  c.x = {samples, groups * between(random, 1, 9)};
+  c.w = {groups * between(random, 1, 9), c.x[1] / groups};
+  c.y = {samples, c.w[0]};
+  for (int axis = 0; axis < 3; ++axis) {
+    std::int64_t in = 1;
+    if (axis >= 3 - axes) {
+      c.window.kernel[axis] = between(random, 1, 4);
+      c.window.stride[axis] = between(random, 1, 3);
+      c.window.dilation[axis] = between(random, 1, 2);
+      c.window.before[axis] = between(random, 0, 3);
+      c.window.after[axis] = between(random, 0, 3);
+      in = between(random, c.window.dilation[axis] * (c.window.kernel[axis] - 1) + 1, 9);
+    }
+    c.x.push_back(in);
+    c.w.push_back(c.window.kernel[axis]);
+    c.y.push_back(c.window.output_size(axis, in));
+  }
+  return c;
+}
+
+std::size_t flat(const Shape& shape, std::initializer_list<std::int64_t> at) {
+  std::int64_t index = 0;
+  int axis = 0;
+  for (const std::int64_t i : at) index = index * shape[axis++] + i;
+  return static_cast<std::size_t>(index);
+}
+
+// Calls f(x index, w index, y index, sample) for every product of the convolution.
+template <class F>
+void for_each_product(const Case& c, F&& f) {
+  const Window& w = c.window;
+  const Shape outer{c.y[0], c.y[1], c.w[1]};
+  const Shape inner{c.y[2], c.y[3], c.y[4], c.w[2], c.w[3], c.w[4]};
+  for_each_offset(outer, contiguous_strides(outer), [&](std::int64_t i) {
+    const std::int64_t n = i / (c.y[1] * c.w[1]), o = i / c.w[1] % c.y[1], part = i % c.w[1];
+    const std::int64_t channel = o / (c.y[1] / w.groups) * c.w[1] + part;
+    std::int64_t at[6] = {};
+    for (std::int64_t left = inner.numel(); left > 0; --left) {
+      std::int64_t p[3];
+      bool inside = true;
+      for (int a = 0; a < 3; ++a) {
+        p[a] = at[a] * w.stride[a] - w.before[a] + at[a + 3] * w.dilation[a];
+        inside = inside && p[a] >= 0 && p[a] < c.x[a + 2];
+      }
+      if (inside) {
+        f(flat(c.x, {n, channel, p[0], p[1], p[2]}), flat(c.w, {o, part, at[3], at[4], at[5]}),
+          flat(c.y, {n, o, at[0], at[1], at[2]}), static_cast<std::size_t>(n));
+      }
+      for (int a = 5; a >= 0 && ++at[a] == inner[a]; --a) at[a] = 0;
+    }
+  });
+}
+
+std::vector<double> zeros_of(const Shape& shape) {
+  return std::vector<double>(static_cast<std::size_t>(shape.numel()), 0.0);
+}
+
+Shape rows_shape(const Case& c) {
+  Shape shape = c.w;
+  shape.insert(0, c.x[0]);
+  return shape;
+}
+
+const Shape channels_last_order{0, 2, 3, 4, 1};
+
+// Half of the images lie channels-last, the others in any order.
+Tensor image(Random& random, const Shape& shape, Dtype dtype) {
+  return random() % 2 ? random_tensor(random, shape, channels_last_order, dtype)
+                      : random_tensor(random, shape, dtype);
+}
+Tensor unwritten_image(Random& random, const Shape& shape, Dtype dtype) {
+  return unwritten(shape, random() % 2 ? channels_last_order : random_order(random, 5), dtype);
+}
+
+void check_conv(Backend& engine, Random& random, const Case& c, Dtype dtype) {
+  const Tensor x = image(random, c.x, dtype), w = random_tensor(random, c.w, dtype);
+  const Tensor bias = random_tensor(random, {c.w[0]}, dtype);
+  const Tensor y = unwritten_image(random, c.y, dtype);
+  const std::vector<double> xs = values(x), ws = values(w), bs = values(bias);
+  std::vector<double> expected = zeros_of(c.y);
+  for_each_product(c, [&](auto i, auto j, auto k, auto) { expected[k] += xs[i] * ws[j]; });
+  engine.conv(x.view(), w.view(), View{}, c.window, y.view());
+  check_close(y, expected);
+  const auto positions = static_cast<std::size_t>(c.y[2] * c.y[3] * c.y[4]);
+  const auto outputs = static_cast<std::size_t>(c.y[1]);
+  for (std::size_t k = 0; k < expected.size(); ++k) expected[k] += bs[k / positions % outputs];
+  engine.conv(x.view(), w.view(), bias.view(), c.window, y.view());
+  check_close(y, expected);
+}
+
+void check_conv_data(Backend& engine, Random& random, const Case& c, Dtype dtype) {
+  const Tensor dy = image(random, c.y, dtype), w = random_tensor(random, c.w, dtype);
+  const Tensor dx = unwritten_image(random, c.x, dtype);
+  const std::vector<double> dys = values(dy), ws = values(w);
+  std::vector<double> expected = zeros_of(c.x);
+  for_each_product(c, [&](auto i, auto j, auto k, auto) { expected[i] += dys[k] * ws[j]; });
+  engine.conv_data(dy.view(), w.view(), c.window, dx.view());
+  check_close(dx, expected);
+}
+
+void check_conv_weight(Backend& engine, Random& random, const Case& c, Dtype dtype) {
+  const Tensor dy = image(random, c.y, dtype), x = image(random, c.x, dtype);
+  const std::vector<double> dys = values(dy), xs = values(x);
+  std::vector<double> rows = zeros_of(rows_shape(c)), sum = zeros_of(c.w);
+  for_each_product(c, [&](auto i, auto j, auto k, auto n) {
+    rows[n * sum.size() + j] += dys[k] * xs[i];
+    sum[j] += dys[k] * xs[i];
+  });
+  const Tensor dw = unwritten(c.w, dtype), dw_rows = unwritten(rows_shape(c), dtype);
+  engine.conv_weight(dy.view(), x.view(), c.window, 0, dw.view());
+  check_close(dw, sum);
+  engine.conv_weight_rows(dy.view(), x.view(), c.window, dw_rows.view());
+  check_close(dw_rows, rows);
+  const Tensor more = random_tensor(random, c.w, {0, 1, 2, 3, 4}, dtype);
+  const std::vector<double> before = values(more);
+  for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += before[j];
+  engine.conv_weight(dy.view(), x.view(), c.window, 1, more.view());
+  check_close(more, sum);
+}
+
+void check_all(Backend& engine, Random& random, const Case& c, Dtype dtype) {
+  INFO(name(dtype) << " x " << to_string(c.x) << " w " << to_string(c.w) << " y "
+                   << to_string(c.y));
+  check_conv(engine, random, c, dtype);
+  check_conv_data(engine, random, c, dtype);
+  check_conv_weight(engine, random, c, dtype);
+}
+
+Case image_case(std::int64_t samples, const Shape& channels, std::int64_t side, Window window) {
+  const std::int64_t out = window.output_size(2, side);
+  return {window,
+          {samples, channels[0], 1, side, side},
+          {channels[1], channels[0] / window.groups, 1, window.kernel[1], window.kernel[2]},
+          {samples, channels[1], 1, out, out}};
+}
+
+Window square(std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
+  Window w;
+  for (int axis = 1; axis < 3; ++axis) {
+    w.kernel[axis] = kernel;
+    w.stride[axis] = stride;
+    w.before[axis] = w.after[axis] = padding;
+  }
+  return w;
+}
+
+}  // namespace
+
+TEST_CASE("convolutions and their gradients are the sums of products that define them") {
+  for_each_engine([](Backend& engine) {
+    Random random(1);
+    for (int round = 0; round < 40; ++round) {
+      const Case c = random_case(random, between(random, 1, 4));
+      for (const Dtype dtype : float_dtypes) check_all(engine, random, c, dtype);
+    }
+  });
+}
+
+TEST_CASE("convolutions of the sizes that networks have") {
+  for_each_engine([](Backend& engine) {
+    Random random(2);
+    Window depthwise = square(3, 1, 1);
+    depthwise.groups = 24;
+    for (const Case& c :
+         {image_case(9, {1, 16}, 28, square(8, 2, 3)), image_case(5, {16, 32}, 13, square(4, 2, 0)),
+          image_case(70, {3, 8}, 8, square(3, 1, 1)), image_case(3, {24, 24}, 10, depthwise),
+          image_case(3, {40, 48}, 7, square(1, 1, 0))}) {
+      check_all(engine, random, c, Dtype::f32);
+    }
+  });
+}
+
+TEST_CASE("a batch of no samples has no outputs and a weight gradient of zero") {
+  for_each_engine([](Backend& engine) {
+    Random random(3);
+    for (const Dtype dtype : float_dtypes) check_all(engine, random, random_case(random, 0), dtype);
+  });
+}
+
+TEST_CASE("unfold gives the inputs under each window, channels first") {
+  for_each_engine([](Backend& engine) {
+    Random random(4);
+    for (int round = 0; round < 30; ++round) {
+      Case c = random_case(random, between(random, 0, 3));
+      c.window.groups = 1;
+      c.w = {1, c.x[1], c.w[2], c.w[3], c.w[4]};
+      c.y[1] = 1;
+      for (const Dtype dtype : float_dtypes) {
+        const Tensor x = image(random, c.x, dtype);
+        const std::int64_t positions = c.y[2] * c.y[3] * c.y[4], taps = c.w.numel();
+        const Tensor patches = unwritten({c.x[0], positions, taps}, dtype);
+        engine.unfold(x.view(), c.window, patches.view());
+        std::vector<double> expected = zeros_of(patches.shape());
+        const std::vector<double> xs = values(x);
+        for_each_product(c, [&](auto i, auto j, auto k, auto) {
+          expected[k * static_cast<std::size_t>(taps) + j] = xs[i];
+        });
+        CHECK(values(patches) == expected);
+      }
+    }
+  });
+}
+
+TEST_CASE("a NaN in one sample leaves the bits of the other samples") {
+  for_each_engine([](Backend& engine) {
+    Random random(5);
+    for (const Case& c : {image_case(7, {5, 6}, 6, square(3, 1, 1)),
+                          image_case(40, {1, 16}, 28, square(8, 2, 3)), random_case(random, 5)}) {
+      const Tensor x = random_tensor(random, c.x, channels_last_order, Dtype::f32);
+      const Tensor dy = random_tensor(random, c.y, channels_last_order, Dtype::f32);
+      const Tensor w = random_tensor(random, c.w, {0, 1, 2, 3, 4}, Dtype::f32);
+      const auto run = [&] {
+        std::vector<Tensor> results{unwritten(c.y, channels_last_order, Dtype::f32),
+                                    unwritten(c.x, channels_last_order, Dtype::f32),
+                                    unwritten(rows_shape(c), Dtype::f32)};
+        engine.conv(x.view(), w.view(), View{}, c.window, results[0].view());
+        engine.conv_data(dy.view(), w.view(), c.window, results[1].view());
+        engine.conv_weight_rows(dy.view(), x.view(), c.window, results[2].view());
+        return results;
+      };
+      const std::vector<Tensor> before = run();
+      constexpr std::int64_t bad = 3;
+      for (const Tensor& t : {x, dy}) fill(t.select(0, bad), [] { return std::nan(""); });
+      const std::vector<Tensor> after = run();
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        const Tensor &a = before[i], &b = after[i];
+        CHECK(same_bits(a.slice(0, 0, bad), b.slice(0, 0, bad)));
+        CHECK(same_bits(a.slice(0, bad + 1, c.x[0]), b.slice(0, bad + 1, c.x[0])));
+        CHECK_FALSE(same_bits(a.select(0, bad), b.select(0, bad)));
+      }
+    }
+  });
+}
+
+TEST_CASE("the same inputs give the same bits") {
+  for_each_engine([](Backend& engine) {
+    Random random(6);
+    const Case c = image_case(37, {4, 12}, 12, square(3, 2, 1));
+    const Tensor x = random_tensor(random, c.x, channels_last_order, Dtype::f32);
+    const Tensor dy = random_tensor(random, c.y, channels_last_order, Dtype::f32);
+    const Tensor first = unwritten(c.w, Dtype::f32);
+    engine.conv_weight(dy.view(), x.view(), c.window, 0, first.view());
+    for (int round = 0; round < 10; ++round) {
+      const Tensor again = unwritten(c.w, Dtype::f32);
+      engine.conv_weight(dy.view(), x.view(), c.window, 0, again.view());
+      CHECK(same_bits(first, again));
+    }
+  });
+}

@@ -1,0 +1,145 @@
+#include "tests/kernel_cases.h"
+
+using namespace sotto;
+
+namespace {
+
+struct Sizes {
+  std::int64_t batch, m, k, n;
+};
+
+std::vector<double> naive_product(const Tensor& a, const Tensor& b, std::vector<double> c) {
+  const std::vector<double> x = values(a), y = values(b);
+  const std::int64_t batch = a.size(0), m = a.size(1), k = a.size(2), n = b.size(2);
+  if (c.empty()) c.assign(static_cast<std::size_t>(batch * m * n), 0);
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  for (std::int64_t item = 0; item < batch; ++item) {
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        for (std::int64_t t = 0; t < k; ++t) {
+          c[at((item * m + i) * n + j)] +=
+              x[at((item * m + i) * k + t)] * y[at((item * k + t) * n + j)];
+        }
+      }
+    }
+  }
+  return c;
+}
+
+// A batch in random memory order, at times one item repeated or every second column of a wider one.
+Tensor operand(Random& random, const Shape& shape, Dtype dtype) {
+  switch (between(random, 0, 3)) {
+    case 0: return random_tensor(random, {1, shape[1], shape[2]}, dtype).expand(shape);
+    case 1:
+      return random_tensor(random, {shape[0], shape[1], 2 * shape[2]}, dtype)
+          .slice(2, 0, 2 * shape[2], 2);
+    default: return random_tensor(random, shape, dtype);
+  }
+}
+
+void check_product(Backend& engine, Random& random, const Sizes& s, Dtype dtype) {
+  const Tensor a = operand(random, {s.batch, s.m, s.k}, dtype);
+  const Tensor b = operand(random, {s.batch, s.k, s.n}, dtype);
+  INFO(name(dtype) << ' ' << s.batch << ' ' << s.m << ' ' << s.k << ' ' << s.n << ' '
+                   << to_string(a.strides()) << to_string(b.strides()));
+  const Tensor c = unwritten({s.batch, s.m, s.n}, dtype);
+  engine.gemm(a.view(), b.view(), 0, c.view());
+  check_close(c, naive_product(a, b, {}));
+  const Tensor sum = random_tensor(random, {s.batch, s.m, s.n}, {0, 1, 2}, dtype);
+  const std::vector<double> expected = naive_product(a, b, values(sum));
+  engine.gemm(a.view(), b.view(), 1, sum.view());
+  check_close(sum, expected);
+}
+
+}  // namespace
+
+TEST_CASE("gemm is the sum of products, for any strides, sizes and types") {
+  for_each_engine([](Backend& engine) {
+    Random random(1);
+    for (int round = 0; round < 60; ++round) {
+      const Sizes sizes{between(random, 1, 5), between(random, 1, 70), between(random, 1, 70),
+                        between(random, 1, 70)};
+      for (const Dtype dtype : float_dtypes) check_product(engine, random, sizes, dtype);
+    }
+    for (const Sizes& sizes :
+         {Sizes{1, 300, 200, 130}, Sizes{1, 1, 500, 400}, Sizes{1, 400, 500, 1},
+          Sizes{3, 33, 129, 257}, Sizes{200, 5, 6, 7}}) {
+      for (const Dtype dtype : float_dtypes) check_product(engine, random, sizes, dtype);
+    }
+  });
+}
+
+TEST_CASE("gemm over nothing is zero, or leaves c as it is") {
+  for_each_engine([](Backend& engine) {
+    Random random(2);
+    for (const Dtype dtype : float_dtypes) {
+      for (const Sizes& sizes : {Sizes{0, 3, 4, 5}, Sizes{2, 0, 4, 5}, Sizes{2, 3, 0, 5},
+                                 Sizes{2, 3, 4, 0}, Sizes{1, 1, 0, 1}}) {
+        check_product(engine, random, sizes, dtype);
+      }
+    }
+  });
+}
+
+TEST_CASE("gemm takes matrices without a batch, and one b for a batch of a") {
+  for_each_engine([](Backend& engine) {
+    Random random(3);
+    const Tensor a = random_tensor(random, {4, 20, 30}, {0, 1, 2}, Dtype::f32);
+    const Tensor b = random_tensor(random, {30, 40}, Dtype::f32);
+    const Tensor whole = unwritten({4, 20, 40}, Dtype::f32);
+    engine.gemm(a.view(), b.view(), 0, whole.view());
+    check_close(whole, naive_product(a, b.expand({4, 30, 40}), {}));
+    const Tensor one = unwritten({20, 40}, Dtype::f32);
+    engine.gemm(a.select(0, 2).view(), b.view(), 0, one.view());
+    check_close(one.unsqueeze(0), naive_product(a.slice(0, 2, 3), b.unsqueeze(0), {}));
+  });
+}
+
+TEST_CASE("gemm writes rows that lie apart") {
+  for_each_engine([](Backend& engine) {
+    Random random(4);
+    for (const Dtype dtype : float_dtypes) {
+      const Tensor a = random_tensor(random, {2, 9, 30}, dtype);
+      const Tensor b = random_tensor(random, {2, 30, 11}, dtype);
+      const Tensor wide = unwritten({2, 9, 16}, dtype);
+      const Tensor c = wide.slice(2, 3, 14);
+      engine.gemm(a.view(), b.view(), 0, c.view());
+      check_close(c, naive_product(a, b, {}));
+      for (const double gap : values(wide.slice(2, 14, 16))) CHECK(std::isnan(gap));
+    }
+  });
+}
+
+TEST_CASE("gemm sums halves in float and can give wider results") {
+  for_each_engine([](Backend& engine) {
+    for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+      const Tensor ones = fill(Tensor::empty({1, 1, 5000}, dtype), [] { return 1.0; });
+      const Tensor c = unwritten({1, 1, 1}, Dtype::f32);
+      engine.gemm(ones.view(), ones.transpose(1, 2).view(), 0, c.view());
+      CHECK(c.item() == 5000);
+    }
+  });
+}
+
+TEST_CASE("a NaN in one row of a leaves the bits of the other rows") {
+  for_each_engine([](Backend& engine) {
+    Random random(5);
+    for (const Dtype dtype : float_dtypes) {
+      for (const Sizes& s : {Sizes{3, 17, 40, 23}, Sizes{1, 64, 300, 10}, Sizes{1, 7, 9, 200}}) {
+        const Tensor a = random_tensor(random, {s.batch, s.m, s.k}, {0, 1, 2}, dtype);
+        const Tensor b =
+            random_tensor(random, {1, s.k, s.n}, {0, 1, 2}, dtype).expand({s.batch, s.k, s.n});
+        const Tensor before = unwritten({s.batch, s.m, s.n}, dtype),
+                     after = unwritten({s.batch, s.m, s.n}, dtype);
+        engine.gemm(a.view(), b.view(), 0, before.view());
+        const std::int64_t row = s.m / 2;
+        fill(a.select(0, 0).select(0, row), [] { return std::nan(""); });
+        engine.gemm(a.view(), b.view(), 0, after.view());
+        CHECK(same_bits(before.slice(1, 0, row), after.slice(1, 0, row)));
+        CHECK(same_bits(before.slice(1, row + 1, s.m), after.slice(1, row + 1, s.m)));
+        CHECK(same_bits(before.slice(0, 1, s.batch), after.slice(0, 1, s.batch)));
+        CHECK(std::isnan(after.select(0, 0).select(0, row).select(0, 0).item()));
+      }
+    }
+  });
+}

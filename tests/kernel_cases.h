@@ -1,0 +1,111 @@
+// What the tests of the primitives share: random tensors in any memory order, their values as
+// doubles, and comparison within what a type can hold.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "catch.h"
+#include "sotto/core/tensor.h"
+#include "sotto/kernels/backend.h"
+
+namespace sotto {
+
+using Random = std::mt19937_64;
+
+inline constexpr Dtype float_dtypes[] = {Dtype::f64, Dtype::f32, Dtype::f16, Dtype::bf16};
+
+inline std::int64_t between(Random& random, std::int64_t low, std::int64_t high) {
+  return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
+}
+
+// The axes of a tensor in random memory order.
+inline Shape random_order(Random& random, int rank) {
+  Shape order;
+  for (int i = 0; i < rank; ++i) order.push_back(i);
+  std::shuffle(&order[0], &order[0] + rank, random);
+  return order;
+}
+
+inline void set_value(const Tensor& x, std::int64_t offset, double value) {
+  dispatch(x.dtype(), [&]<class T>(std::type_identity<T>) {
+    x.view().as<T>()[offset] = static_cast<T>(static_cast<acc_t<T>>(value));
+  });
+}
+
+inline Tensor fill(const Tensor& x, const std::function<double()>& value) {
+  for_each_offset(x.shape(), x.strides(), [&](std::int64_t at) { set_value(x, at, value()); });
+  return x;
+}
+
+// Uniform in [-1, 1], laid out in the given order.
+inline Tensor random_tensor(Random& random, const Shape& shape, const Shape& order, Dtype dtype) {
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  return fill(Tensor::empty_ordered(shape, order, dtype, cpu), [&] { return uniform(random); });
+}
+inline Tensor random_tensor(Random& random, const Shape& shape, Dtype dtype) {
+  return random_tensor(random, shape, random_order(random, shape.rank()), dtype);
+}
+
+// An output before it is written: all NaN, so that what is not written shows.
+inline Tensor unwritten(const Shape& shape, const Shape& order, Dtype dtype) {
+  return fill(Tensor::empty_ordered(shape, order, dtype, cpu), [] { return std::nan(""); });
+}
+inline Tensor unwritten(const Shape& shape, Dtype dtype) {
+  return fill(Tensor::empty(shape, dtype), [] { return std::nan(""); });
+}
+
+// In row-major order.
+inline std::vector<double> values(const Tensor& x) {
+  std::vector<double> y;
+  dispatch(x.dtype(), [&]<class T>(std::type_identity<T>) {
+    for (const T v : x.to_vector<T>()) y.push_back(static_cast<double>(static_cast<acc_t<T>>(v)));
+  });
+  return y;
+}
+
+// Relative to the largest value: the rounding of the stored result, and that of sums in the type
+// of the arithmetic.
+inline double tolerance(Dtype dtype) {
+  constexpr double sums = 32;
+  switch (dtype) {
+    case Dtype::f64: return sums * 0x1p-52;
+    case Dtype::f32: return sums * 0x1p-23;
+    case Dtype::f16: return 0x1p-10;
+    default: return 0x1p-7;
+  }
+}
+
+inline void check_close(const Tensor& y, const std::vector<double>& expected) {
+  const std::vector<double> got = values(y);
+  REQUIRE(got.size() == expected.size());
+  double largest = 1, difference = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    largest = std::max(largest, std::abs(expected[i]));
+    const double here = std::abs(got[i] - expected[i]);
+    difference = here <= difference ? difference : here;  // a NaN stays
+  }
+  CHECK(difference <= tolerance(y.dtype()) * largest);
+}
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  const std::vector<double> x = values(a), y = values(b);
+  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0;
+}
+
+// Calls f(backend) for every engine of the CPU.
+template <class F>
+void for_each_engine(F&& f) {
+  for (const CpuEngine engine : {CpuEngine::eigen, CpuEngine::onednn}) {
+    if (!has_cpu_engine(engine)) continue;
+    set_cpu_engine(engine);
+    INFO(backend(cpu).name());
+    f(backend(cpu));
+  }
+}
+
+}  // namespace sotto

@@ -1,0 +1,334 @@
+#include "sotto/dp/ledger.h"
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <random>
+#include <sstream>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "catch.h"
+#include "sotto/core/error.h"
+#include "sotto/dp/rdp_accountant.h"
+
+using namespace sotto;
+
+namespace {
+
+using Runs = std::vector<std::pair<Event, std::int64_t>>;
+
+const Event sampled{1.1, Sampling::poisson, 0.01};
+const Event full{4, Sampling::full_batch, 1};
+
+// A path in a folder of its own, which goes away with it.
+class Place {
+ public:
+  Place() {
+    std::string folder = (std::filesystem::temp_directory_path() / "ledger_test_XXXXXX").string();
+    if (::mkdtemp(folder.data()) == nullptr) throw SystemFailure("mkdtemp: " + folder);
+    folder_ = folder;
+  }
+  ~Place() { std::filesystem::remove_all(folder_); }
+  std::string path() const { return (folder_ / "ledger.jsonl").string(); }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+std::string read(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+void record(Ledger& ledger, const Event& event, int times) {
+  for (int i = 0; i < times; ++i) ledger.record(event, ledger.next_draw());
+}
+
+// The text of the SystemFailure; empty when the file opens.
+std::string failure_to_open(const std::string& path) {
+  try {
+    Ledger::open(path);
+    return "";
+  } catch (const SystemFailure& failure) {
+    return failure.what();
+  }
+}
+
+// Acts as a crash would: the file as it is now, without the destructor's settlement.
+std::string crashed(const Ledger&, const std::string& path) { return read(path); }
+
+const std::string header =
+    R"({"sotto_ledger":1,"unit":"one training example","relation":"add or remove one"})"
+    "\n";
+const std::string event_text = to_json(sampled);
+
+std::string reserve(int count, int first_draw) {
+  return fmt::format("{{\"reserve\":{},\"first_draw\":{},\"event\":{}}}\n", count, first_draw,
+                     event_text);
+}
+
+std::string settle(int used, int next_draw) {
+  return fmt::format("{{\"settle\":{},\"next_draw\":{}}}\n", used, next_draw);
+}
+
+}  // namespace
+
+TEST_CASE("a ledger in memory counts equal neighbours together") {
+  Ledger ledger;
+  CHECK(ledger.releases() == 0);
+  record(ledger, sampled, 20);
+  record(ledger, full, 1);
+  record(ledger, sampled, 3);
+  ledger.settle();
+  record(ledger, sampled, 1);
+  CHECK(ledger.events() == Runs{{sampled, 20}, {full, 1}, {sampled, 4}});
+  CHECK(ledger.releases() == 25);
+  CHECK(ledger.next_draw() == 25);
+}
+
+TEST_CASE("epsilon of a ledger is that of its events, and infinite without secrecy") {
+  Ledger ledger;
+  CHECK(epsilon(ledger, 1e-5) == 0);
+  record(ledger, sampled, 500);
+  record(ledger, full, 2);
+  RdpAccountant accountant;
+  accountant.compose(sampled, 500);
+  accountant.compose(full, 2);
+  CHECK(epsilon(ledger, 1e-5) == accountant.epsilon(1e-5));
+  ledger.mark_not_private("seeded noise");
+  CHECK(epsilon(ledger, 1e-5) == std::numeric_limits<double>::infinity());
+}
+
+TEST_CASE("a draw cannot be released twice") {
+  const Place place;
+  Ledger ledger = Ledger::create(place.path(), {}, 4);
+  ledger.record(sampled, 7);
+  CHECK_THROWS_WITH(ledger.record(sampled, 7),
+                    "record: draw released twice: draw 7, the next unused one is 8");
+  CHECK_THROWS_AS(ledger.record(full, 3), std::invalid_argument);
+  CHECK_THROWS_AS(ledger.record(sampled, ~std::uint64_t{0}), std::invalid_argument);
+  CHECK(ledger.releases() == 1);
+  ledger.record(sampled, 8);
+  ledger.record(sampled, 1000000);  // far beyond the reserved draws
+  CHECK(ledger.releases() == 3);
+}
+
+TEST_CASE("a settled ledger reopens with exact counts") {
+  const Place place;
+  {
+    Ledger ledger = Ledger::create(place.path(), {"one user", "add or remove one"});
+    record(ledger, sampled, 37);
+    record(ledger, full, 2);
+    ledger.settle();
+    record(ledger, full, 1);
+    ledger.record(sampled, 100);
+  }
+  const std::string text = read(place.path());
+  for (int life = 0; life < 3; ++life) {
+    const Ledger ledger = Ledger::open(place.path());
+    CHECK(ledger.events() == Runs{{sampled, 37}, {full, 3}, {sampled, 1}});
+    CHECK(ledger.next_draw() == 101);
+    CHECK(ledger.header() == LedgerHeader{"one user", "add or remove one"});
+    CHECK(ledger.private_noise());
+  }
+  CHECK(read(place.path()) == text);
+}
+
+TEST_CASE("an unsettled reservation counts whole, and its draws are used up") {
+  const Place place;
+  std::string text;
+  {
+    Ledger ledger = Ledger::create(place.path(), {}, 10);
+    record(ledger, sampled, 13);
+    text = crashed(ledger, place.path());
+  }
+  write(place.path(), text);
+  Ledger ledger = Ledger::open(place.path(), 10);
+  CHECK(ledger.events() == Runs{{sampled, 20}});
+  CHECK(ledger.next_draw() == 20);
+  CHECK_THROWS_AS(ledger.record(sampled, 13), std::invalid_argument);
+  record(ledger, sampled, 1);
+  CHECK(ledger.releases() == 21);
+}
+
+TEST_CASE("the file is touched once in a block") {
+  const Place place;
+  Ledger ledger = Ledger::create(place.path(), {}, 16);
+  record(ledger, sampled, 1);
+  const std::string text = read(place.path());
+  record(ledger, sampled, 15);
+  CHECK(read(place.path()) == text);
+  record(ledger, sampled, 1);
+  CHECK(read(place.path()).size() > text.size());
+}
+
+TEST_CASE("what is not private stays so") {
+  const Place place;
+  {
+    Ledger ledger = Ledger::create(place.path());
+    record(ledger, sampled, 2);
+    ledger.mark_not_private("seeded \"noise\"\n");
+    ledger.mark_not_private("seeded \"noise\"\n");
+    ledger.mark_not_private("seeded batches \xff");
+    record(ledger, sampled, 1);
+  }
+  const Ledger ledger = Ledger::open(place.path());
+  CHECK_FALSE(ledger.private_noise());
+  REQUIRE(ledger.reasons().size() == 2);
+  CHECK(ledger.reasons()[0] == "seeded \"noise\"\n");
+  CHECK(ledger.events() == Runs{{sampled, 3}});
+}
+
+TEST_CASE("a moved-from ledger records nothing") {
+  const Place place;
+  Ledger first = Ledger::create(place.path());
+  record(first, sampled, 2);
+  Ledger second = std::move(first);
+  CHECK_THROWS_AS(first.record(sampled, 50), SystemFailure);
+  record(second, sampled, 1);
+  CHECK(second.releases() == 3);
+}
+
+TEST_CASE("only one ledger holds a file") {
+  const Place place;
+  const Ledger ledger = Ledger::create(place.path());
+  CHECK(failure_to_open(place.path()).find("held by another ledger") != std::string::npos);
+  CHECK_THROWS_AS(Ledger::create(place.path()), SystemFailure);
+}
+
+TEST_CASE("a file that cannot be a ledger is refused") {
+  const Place place;
+  CHECK_THROWS_AS(Ledger::open(place.path()), SystemFailure);
+  CHECK_THROWS_AS(Ledger::open("/dev/full"), SystemFailure);
+  CHECK_THROWS_AS(Ledger::create("/nowhere/ledger"), SystemFailure);
+  CHECK_THROWS_AS(Ledger::create(place.path(), {}, 0), std::invalid_argument);
+}
+
+// The crash may come in the middle of any append, so the file may end anywhere.
+TEST_CASE("a file cut at any byte counts every acknowledged release") {
+  const Place place;
+  struct Moment {
+    std::size_t size;
+    std::int64_t acknowledged;
+  };
+  std::vector<Moment> moments;
+  std::string text;
+  {
+    Ledger ledger = Ledger::create(place.path(), {}, 3);
+    for (int i = 0; i < 40; ++i) {
+      record(ledger, i % 11 < 7 ? sampled : full, 1);
+      if (i % 9 == 8) ledger.settle();
+      if (i == 20) ledger.mark_not_private("\xc3\xa9t\xc3\xa9");
+      moments.push_back({read(place.path()).size(), ledger.releases()});
+    }
+    text = crashed(ledger, place.path());
+  }
+  for (std::size_t size = 0; size <= text.size(); ++size) {
+    std::int64_t acknowledged = 0;
+    for (const Moment& moment : moments) {
+      if (moment.size <= size) acknowledged = moment.acknowledged;
+    }
+    for (const std::string& rest : {std::string(), std::string(7, '\0')}) {
+      CAPTURE(size, rest.size());
+      const std::string cut = text.substr(0, size) + rest;
+      if (size < header.size() - 1) {
+        CHECK_THROWS_AS(parse_ledger(cut, "f"), SystemFailure);
+        continue;
+      }
+      std::int64_t counted = 0;
+      for (const auto& [event, count] : parse_ledger(cut, "f").contents.events) counted += count;
+      CHECK(counted >= acknowledged);
+      CHECK(counted <= acknowledged + 3);
+    }
+  }
+}
+
+TEST_CASE("a file that was cut goes on") {
+  const Place place;
+  const std::string text = header + reserve(16, 0) + settle(5, 5) + reserve(8, 5);
+  for (std::size_t size = header.size() - 1; size <= text.size(); size += 11) {
+    CAPTURE(size);
+    write(place.path(), text.substr(0, size) + std::string(size % 2, '\0'));
+    std::int64_t counted = 0;
+    {
+      Ledger ledger = Ledger::open(place.path(), 3);
+      counted = ledger.releases();
+      record(ledger, full, 1);
+    }
+    CHECK(Ledger::open(place.path()).releases() == counted + 1);
+  }
+}
+
+TEST_CASE("a whole last line without its end counts") {
+  const Place place;
+  const std::string text = header + reserve(16, 0);
+  write(place.path(), text.substr(0, text.size() - 1));
+  CHECK(Ledger::open(place.path()).releases() == 16);
+  CHECK(read(place.path()) == text);
+}
+
+TEST_CASE("when the disk is full nothing counts as released, now or later") {
+  const Place place;
+  Ledger ledger = Ledger::create(place.path(), {}, 2);
+  record(ledger, sampled, 2);
+  struct rlimit before {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit limit { read(place.path()).size() + 20, before.rlim_max };
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  CHECK_THROWS_AS(ledger.record(sampled, 2), SystemFailure);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK(ledger.releases() == 2);
+  CHECK_THROWS_AS(ledger.record(sampled, 2), SystemFailure);
+  CHECK_THROWS_AS(ledger.settle(), SystemFailure);
+  CHECK_THROWS_AS(ledger.mark_not_private("reason"), SystemFailure);
+  Ledger moved = std::move(ledger);
+  { const Ledger gone = std::move(moved); }
+  CHECK(Ledger::open(place.path()).releases() == 2);
+}
+
+// The child tells each release through a pipe after recording it, and dies at some moment.
+TEST_CASE("after kill -9 the file counts at least what was released") {
+  constexpr int block = 5;
+  std::mt19937 random(6);
+  for (int round = 0; round < 15; ++round) {
+    const Place place;
+    { Ledger::create(place.path(), {}, block); }
+    int pipe_ends[2];
+    REQUIRE(::pipe(pipe_ends) == 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      Ledger ledger = Ledger::open(place.path(), block);
+      for (int i = 0;; ++i) {
+        record(ledger, i % 13 < 9 ? sampled : full, 1);
+        if (::write(pipe_ends[1], "r", 1) != 1) ::_exit(1);
+        if (i % 7 == 6) ledger.settle();
+      }
+    }
+    ::close(pipe_ends[1]);
+    std::int64_t released = 0;
+    char byte = 0;
+    for (auto wait = random() % 40; wait > 0 && ::read(pipe_ends[0], &byte, 1) == 1; --wait) {
+      ++released;
+    }
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    while (::read(pipe_ends[0], &byte, 1) == 1) ++released;
+    ::close(pipe_ends[0]);
+    const std::int64_t counted = Ledger::open(place.path()).releases();
+    CHECK(counted >= released);
+    CHECK(counted <= released + block);
+  }
+}
