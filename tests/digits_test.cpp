@@ -141,7 +141,7 @@ TEST_CASE("no two of two thousand digits are equal") {
   CHECK(distinct.size() == 2000);
 }
 
-// The nearest class mean finds about 78 % of MNIST-like digits: far above chance, far from all.
+// The nearest class mean finds about 75 % of them: far above chance, far from all.
 TEST_CASE("digits can be told apart, but not by their class means alone") {
   const ClassMeans means = class_means(make_digits(5000, 7));
   const Dataset test = make_digits(2000, 7, 5000);

@@ -44,6 +44,16 @@ TEST_CASE("the largest words stay below one") {
   CHECK(unit_interval(std::uint64_t{0}) == 0.0);
 }
 
+TEST_CASE("normal numbers are the cosine and the sine of one pair of uniforms") {
+  const PhiloxKey key{5, 8};
+  for (std::uint64_t i = 0; i < 100; i += 2) {
+    const double radius = std::sqrt(-2 * std::log1p(-uniform(key, i)));
+    const double angle = 2 * std::acos(-1.0) * uniform(key, i + 1);
+    CHECK(normal(key, i) == Approx(radius * std::cos(angle)).epsilon(1e-12));
+    CHECK(normal(key, i + 1) == Approx(radius * std::sin(angle)).epsilon(1e-12));
+  }
+}
+
 // Each bound is five standard errors: a fair generator with another seed fails one in 300,000.
 TEST_CASE("normal numbers have the moments of the standard normal") {
   const PhiloxKey key{11, 3};

@@ -224,6 +224,11 @@ TEST_CASE("text from outside is escaped wherever it stands") {
   CHECK(Page(to_html(report)).count("script") == 0);
 }
 
+TEST_CASE("markup characters become entities, and control characters do not pass") {
+  CHECK(escape("<a b=\"c\">'&\t\x01") == "&lt;a b=&quot;c&quot;&gt;&#39;&amp;\t\xef\xbf\xbd");
+  CHECK(escape("ε < ∞") == "ε &lt; ∞");
+}
+
 TEST_CASE("an empty report is a page that says that nothing was recorded") {
   const std::string html = to_html(TrainingReport{});
   CHECK(Page(html).count("svg") == 0);

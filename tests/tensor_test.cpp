@@ -293,7 +293,7 @@ TEST_CASE("errors name the call and the values") {
   CHECK(throws([] { Shape{1, 1, 1, 1, 1, 1, 1}; }, "shape: 7 axes where at most 6 are supported"));
 }
 
-TEST_CASE("a shape whose bytes or strides pass 2^63 is refused, and one that is too large fails") {
+TEST_CASE("a shape whose bytes or strides pass 2^63 is refused") {
   constexpr std::int64_t huge = std::int64_t{1} << 40;
   CHECK(throws(
       [] {
@@ -304,7 +304,6 @@ TEST_CASE("a shape whose bytes or strides pass 2^63 is refused, and one that is 
   CHECK(throws([] { Tensor::empty({std::int64_t{1} << 60}, Dtype::f64); }, "too many elements"));
   CHECK(checked_bytes({3, 0, 5}, 4) == 0);
   CHECK(checked_bytes({3, 5}, 4) == 60);
-  CHECK(throws<SystemFailure>([] { Tensor::empty({huge, 1024 * 1024}, Dtype::u8); }, "allocate:"));
 }
 
 TEST_CASE("shapes broadcast as aligned at the right") {

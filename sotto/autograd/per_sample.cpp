@@ -181,6 +181,17 @@ PerSample PerSample::scaled(const Tensor& weights) const {
       form_);
 }
 
+// The same with factors in double.
+PerSample PerSample::wide() const {
+  const auto f64 = [](const Tensor& x) { return to_dtype(x, Dtype::f64); };
+  return std::visit(
+      Overloaded{[&](const Outer& f) { return PerSample(Outer{f64(f.b), f64(f.a)}, shape_); },
+                 [&](const Patches& f) { return PerSample(Patches{f64(f.dy), f64(f.x), f.window}, shape_); },
+                 [&](const OneHot& f) { return PerSample(OneHot{f.ids, f64(f.b)}, shape_); },
+                 [&](const Dense& f) { return PerSample(Dense{f64(f.rows)}, shape_); }},
+      form_);
+}
+
 PerSample PerSample::group(const Grouping& grouping) const {
   check(static_cast<std::int64_t>(grouping.unit_of_row.size()) == samples(),
         "PerSample::group: {} rows in the grouping, {} in the batch", grouping.unit_of_row.size(), samples());

@@ -84,6 +84,8 @@ class PerSample {
   const Tensor& leading() const;
   PerSample selected(const Tensor& ids) const;
   PerSample scaled(const Tensor& weights) const;
+  PerSample wide() const;
+  std::vector<std::int64_t> cancelled(const Tensor& rows) const;
   bool rows_are_cheaper() const;
   static Tensor gram(const PerSample& f, const PerSample& g);
   static Tensor by_rows(const PerSample& f, const PerSample& g);

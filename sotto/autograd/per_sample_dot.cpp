@@ -12,6 +12,19 @@ namespace {
 // What a chunk of samples may take where rows or patches are only passed through.
 constexpr std::size_t chunk_bytes = std::size_t{16} << 20;
 
+// A row's rounding in float is about 2^-24 of the product of its factors' norms. Below this share of
+// that product it could show in the fifth digit of the row's norm.
+constexpr double cancellation_share = 0.005;
+
+// [n], the squared norm of each sample of x.
+std::vector<double> squared_norms(const Tensor& x) {
+  const std::int64_t n = x.size(0);
+  Tensor y = Tensor::empty({n}, Dtype::f64, x.device());
+  const Tensor rows = reshape(contiguous(x), {n, n == 0 ? 0 : x.numel() / n});
+  backend(x.device()).row_dot(rows.view(), rows.view(), y.view());
+  return y.to_vector<double>();
+}
+
 std::int64_t chunk_samples(std::size_t bytes_per_sample) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(chunk_bytes / std::max<std::size_t>(bytes_per_sample, 1)));
 }
@@ -63,6 +76,35 @@ Tensor PerSample::gram(const PerSample& f, const PerSample& g) {
   return y;
 }
 
+// The samples whose row is so much smaller than its factors that the rounding of `rows` shows.
+std::vector<std::int64_t> PerSample::cancelled(const Tensor& rows) const {
+  if (dtype() == Dtype::f64 || std::holds_alternative<Dense>(form_)) return {};
+  const auto last = [](const Tensor& x) { return x.permute({0, 2, 3, 4, 1}); };
+  std::vector<double> b, a;
+  double repeats = 1;  // in how many patches a pixel lies at most
+  if (const auto* f = std::get_if<Patches>(&form_)) {
+    b = squared_norms(last(f->dy));
+    a = squared_norms(last(f->x));
+    for (int i = 0; i < 3; ++i) {
+      repeats *= std::ceil(static_cast<double>(f->window.kernel[i]) / static_cast<double>(f->window.stride[i]));
+    }
+  } else if (const auto* f = std::get_if<Outer>(&form_)) {
+    b = squared_norms(f->b);
+    a = squared_norms(f->a);
+  } else {
+    b = squared_norms(leading());
+    a.assign(b.size(), 1);
+  }
+  const std::vector<double> row = squared_norms(rows);
+  std::vector<std::int64_t> ids;
+  for (std::size_t n = 0; n < row.size(); ++n) {
+    if (row[n] < cancellation_share * cancellation_share * repeats * b[n] * a[n]) {
+      ids.push_back(static_cast<std::int64_t>(n));
+    }
+  }
+  return ids;
+}
+
 Tensor PerSample::by_rows(const PerSample& f, const PerSample& g) {
   const std::int64_t n = f.samples();
   const std::int64_t width = f.shape_.numel();
@@ -70,9 +112,20 @@ Tensor PerSample::by_rows(const PerSample& f, const PerSample& g) {
   const std::int64_t step = chunk_samples(static_cast<std::size_t>(width) * size_of(f.dtype()));
   for (std::int64_t at = 0; at < n; at += step) {
     const std::int64_t end = std::min(n, at + step);
-    const Tensor u = reshape(f.slice(at, end).materialize(), {end - at, width});
-    const Tensor v = &f == &g ? u : reshape(g.slice(at, end).materialize(), {end - at, width});
+    const PerSample left = f.slice(at, end), right = g.slice(at, end);
+    const Tensor u = reshape(left.materialize(), {end - at, width});
+    const Tensor v = &f == &g ? u : reshape(right.materialize(), {end - at, width});
     backend(y.device()).row_dot(u.view(), v.view(), y.slice(0, at, end).view());
+    std::vector<std::int64_t> again = left.cancelled(u);
+    if (&f != &g) {
+      for (const std::int64_t id : right.cancelled(v)) again.push_back(id);
+    }
+    // One sample at a time, so that none depends on which others are computed again.
+    for (const std::int64_t id : again) {
+      const PerSample p = left.slice(id, id + 1).wide();
+      copy_into(&f == &g ? by_rows(p, p) : by_rows(p, right.slice(id, id + 1).wide()),
+                y.slice(0, at + id, at + id + 1));
+    }
   }
   return y;
 }
@@ -121,9 +174,14 @@ Tensor dot(const PerSample& f, const PerSample& g, Route route) {
     const auto* patches = std::get_if<PerSample::Patches>(&p.form_);
     return patches ? patches->window.groups : 1;
   };
+  const auto columns = [](const PerSample& p) {
+    const auto* outer = std::get_if<PerSample::Outer>(&p.form_);
+    return outer ? outer->a.size(2) : p.shape_.numel() / std::max<std::int64_t>(p.leading().size(1), 1);
+  };
   const bool onehot = std::holds_alternative<PerSample::OneHot>(f.form_) &&
                       std::holds_alternative<PerSample::OneHot>(g.form_);
-  const bool possible = onehot || (factored(f) && factored(g) && groups(f) == groups(g));
+  const bool possible =
+      onehot || (factored(f) && factored(g) && groups(f) == groups(g) && columns(f) == columns(g));
   const bool wanted = route == Route::gram || (route == Route::automatic && !f.rows_are_cheaper());
   return possible && wanted ? PerSample::gram(f, g) : PerSample::by_rows(f, g);
 }

@@ -16,7 +16,9 @@ const Op embedding_op("embedding");
 
 // [.., k] -> [rows, k]
 Tensor rows_of(const Tensor& x) {
-  return reshape(x, {x.shape().back() == 0 ? x.numel() : x.numel() / x.shape().back(), x.shape().back()});
+  std::int64_t rows = 1;
+  for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.size(i);
+  return reshape(x, {rows, x.shape().back()});
 }
 
 // x w^T + b
@@ -80,8 +82,40 @@ SampleAxis product_samples(const Var& a, const Var& b, const Shape& y) {
   return axis;
 }
 
+// y[.., o] = sum_i x[.., i] w[o, i] + b[o]; where `flipped`, w is [i, o].
+Var weighted(const Op& op, const Var& x, const Var& w, const std::optional<Var>& b, bool flipped) {
+  const SampleAxis samples = kept_samples(op, x, {-1});
+  const Tensor weight = flipped ? w.value().transpose(0, 1) : w.value();
+  const Tensor y =
+      reshape(affine_rows(x.value(), weight, b ? &b->value() : nullptr), with_last(x.shape(), weight.size(0)));
+  std::vector<Var> inputs{x, w};
+  if (b) inputs.push_back(*b);
+  return x.tape().record(
+      op, inputs, y, samples,
+      [x = x.value(), weight, samples, flipped, shape = w.shape(), biased = b.has_value()](const Tensor& dy,
+                                                                                          Adjoint& adjoint) {
+        if (adjoint.wants(0)) adjoint.input(0, reshape(gemm(rows_of(dy), weight), x.shape()));
+        const Tensor out = by_sample(dy, samples, 1);
+        if (adjoint.wants(1)) {
+          const Tensor in = by_sample(x, samples, 1);
+          adjoint.shared(1, flipped ? PerSample::outer(in, out, shape) : PerSample::outer(out, in, shape));
+        }
+        if (biased && adjoint.wants(2)) adjoint.shared(2, PerSample::dense(sum(out, {1})));
+      });
+}
+
 Var product(const Var& a, const Var& b) {
-  check(a.shape().back() == b.shape()[b.rank() - 2], "matmul: inner sizes differ: {} x {}", a.shape(), b.shape());
+  const auto batched_along = [](const Var& x, int axis) {
+    return x.samples().batched() && x.samples().axis() == x.rank() + axis;
+  };
+  // Samples along an axis that the product for a shared operand's gradient would sum over become a
+  // leading axis first.
+  if (batched_along(a, -2) && b.samples().is_shared()) {
+    return squeeze(product(unsqueeze(a, -2), unsqueeze(b, -3)), -2);
+  }
+  if (batched_along(b, -1) && a.samples().is_shared()) {
+    return transpose(product(transpose(b, -1, -2), transpose(a, -1, -2)), -1, -2);
+  }
   const Shape lead = broadcast_shapes("matmul", leading_axes(a.shape()), leading_axes(b.shape()));
   Shape shape = lead;
   shape.push_back(a.shape()[a.rank() - 2]);
@@ -105,26 +139,20 @@ Var product(const Var& a, const Var& b) {
 
 Var linear(const Var& x, const Var& w, const std::optional<Var>& b) {
   check_linear(x, w, b);
-  const SampleAxis samples = kept_samples(linear_op, x, {-1});
-  const Tensor y = reshape(affine_rows(x.value(), w.value(), b ? &b->value() : nullptr),
-                           with_last(x.shape(), w.shape()[0]));
-  std::vector<Var> inputs{x, w};
-  if (b) inputs.push_back(*b);
-  return x.tape().record(linear_op, inputs, y, samples,
-                         [x = x.value(), w = w.value(), samples, biased = b.has_value()](const Tensor& dy, Adjoint& adjoint) {
-                           if (adjoint.wants(0)) adjoint.input(0, reshape(gemm(rows_of(dy), w), x.shape()));
-                           const Tensor rows = by_sample(dy, samples, 1);
-                           if (adjoint.wants(1)) adjoint.shared(1, PerSample::outer(rows, by_sample(x, samples, 1), w.shape()));
-                           if (biased && adjoint.wants(2)) adjoint.shared(2, PerSample::dense(sum(rows, {1})));
-                         });
+  return weighted(linear_op, x, w, b, false);
 }
 
 Var matmul(const Var& a, const Var& b) {
   check(a.rank() >= 1 && b.rank() >= 1, "matmul: {} x {}", a.shape(), b.shape());
   if (a.rank() == 1) return squeeze(matmul(unsqueeze(a, 0), b), b.rank() == 1 ? 0 : -2);
   if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
-  // A shared matrix on the right is a linear layer's weight: its gradient stays factored.
-  if (b.rank() == 2 && b.samples().is_shared()) return linear(a, transpose(b, 0, 1));
+  check(a.shape().back() == b.shape()[b.rank() - 2], "matmul: inner sizes differ: {} x {}", a.shape(), b.shape());
+  check(a.dtype() == b.dtype(), "matmul: dtypes differ: {} x {}", name(a.dtype()), name(b.dtype()));
+  // A shared matrix is a linear layer's weight: its gradient stays factored.
+  if (b.rank() == 2 && b.samples().is_shared()) return weighted(matmul_op, a, b, std::nullopt, true);
+  if (a.rank() == 2 && a.samples().is_shared()) {
+    return transpose(weighted(matmul_op, transpose(b, -1, -2), a, std::nullopt, false), -1, -2);
+  }
   return product(a, b);
 }
 

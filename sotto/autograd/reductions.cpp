@@ -1,5 +1,7 @@
 #include "sotto/autograd/reductions.h"
 
+#include <algorithm>
+
 #include "sotto/autograd/elementwise.h"
 #include "sotto/autograd/samples.h"
 #include "sotto/autograd/shape_ops.h"
@@ -16,15 +18,19 @@ const Op log_softmax_op("log_softmax");
 const Op normalize_op("normalize");
 const Op map_axis_op("map_axis");
 
+bool contains(const Shape& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+
 // Axes as given, or all of them.
 Shape axes_of(const char* op, const Var& x, const Shape& axes) {
   Shape all;
   for (int i = 0; axes.empty() && i < x.rank(); ++i) all.push_back(i);
-  for (const std::int64_t axis : axes) all.push_back(normalize_axis(op, static_cast<int>(axis), x.rank()));
+  for (const std::int64_t axis : axes) {
+    const int at = normalize_axis(op, static_cast<int>(axis), x.rank());
+    check(!contains(all, at), "{}: axis {} twice in {}", op, at, axes);
+    all.push_back(at);
+  }
   return all;
 }
-
-bool contains(const Shape& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
 SampleAxis reduced_samples(const Op& op, const Var& x, const Shape& axes, bool keepdim) {
   const SampleAxis samples = kept_samples(op, x, axes);
@@ -119,13 +125,11 @@ Var logsumexp(const Var& x, const Shape& wanted, bool keepdim) {
   Tape& tape = x.tape();
   const Var shift = batched ? tape.input(top, x.samples().axis())
                             : tape.constant(top, x.samples().is_shared() ? SampleAxis::shared() : SampleAxis::mixed());
-  const Var y = add(log(sum(exp(sub(x, shift)), axes, true)), shift);
-  if (keepdim) return y;
-  Shape shape;
-  for (int i = 0; i < x.rank(); ++i) {
-    if (!contains(axes, i)) shape.push_back(x.shape()[i]);
+  Var y = add(log(sum(exp(sub(x, shift)), axes, true)), shift);
+  for (int i = x.rank() - 1; i >= 0 && !keepdim; --i) {
+    if (contains(axes, i)) y = squeeze(y, i);
   }
-  return reshape(y, shape);
+  return y;
 }
 
 Var sum_per_sample(const Var& x) {

@@ -50,17 +50,17 @@ SampleAxis reshaped_samples(const Op& op, const Var& x, const Shape& shape) {
 Tensor by_sample(const Tensor& x, SampleAxis samples, int features) {
   std::int64_t width = 1;
   for (int i = 1; i <= features; ++i) width *= x.size(-i);
-  if (!samples.batched()) return reshape(x, {1, width == 0 ? 0 : x.numel() / width, width});
-  Shape order{samples.axis()};
-  for (int i = 0; i < x.rank(); ++i) {
-    if (i != samples.axis()) order.push_back(i);
-  }
-  const std::int64_t n = x.size(samples.axis());
+  const int axis = samples.batched() ? samples.axis() : -1;
   std::int64_t positions = 1;
   for (int i = 0; i < x.rank() - features; ++i) {
-    if (i != samples.axis()) positions *= x.size(i);
+    if (i != axis) positions *= x.size(i);
   }
-  return reshape(x.permute(order), {n, positions, width});
+  if (axis < 0) return reshape(x, {1, positions, width});
+  Shape order{axis};
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i != axis) order.push_back(i);
+  }
+  return reshape(x.permute(order), {x.size(axis), positions, width});
 }
 
 }  // namespace sotto

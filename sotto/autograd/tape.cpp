@@ -50,8 +50,10 @@ void Adjoint::input(int i, const Tensor& dx) {
 void Adjoint::shared(int i, const PerSample& gradient) {
   if (!wants(i)) return;
   const Var& x = input_var(i);
+  check(gradient.shape() == x.shape(), "{}: gradient {} for shared input {} of shape {}",
+        tape_.nodes_[static_cast<std::size_t>(node_)].name, gradient.shape(), i, x.shape());
   if (tape_.nodes_[static_cast<std::size_t>(node_)].samples.is_shared()) {
-    return input(i, reshape(gradient.sum(), x.shape()));
+    return input(i, gradient.sum());
   }
   tape_.cotangents_[static_cast<std::size_t>(x.index_)].rows.push_back(gradient);
 }
@@ -206,7 +208,11 @@ void Tape::pull_back(int index, bool sums_only) {
   if (uses.empty()) return;
   Tensor rows;
   for (const PerSample& use : uses) {
-    add_to(rows, sums_only ? use.sum().unsqueeze(0) : use.materialize());
+    const Tensor part = sums_only ? use.sum().unsqueeze(0) : use.materialize();
+    check(!rows.defined() || rows.size(0) == part.size(0),
+          "backward: a shared value meets {} samples in one use and {} in another", rows.defined() ? rows.size(0) : 0,
+          part.size(0));
+    add_to(rows, part);
   }
   const Node& node = nodes_[static_cast<std::size_t>(index)];
   const std::size_t inputs = node.inputs.size();

@@ -25,8 +25,8 @@ Fans fans(const Shape& weight);
 
 enum class Fan { in, out };
 enum class Nonlinearity { linear, sigmoid, tanh, relu, leaky_relu, selu };
-// The factor by which weights in front of a nonlinearity are wider than 1 / sqrt(fan), as customary:
-// 1, 1, 5/3, sqrt(2), sqrt(2 / (1 + slope^2)) and 3/4. `slope` is leaky_relu's.
+// The factor by which weights in front of a nonlinearity are wider than 1 / sqrt(fan), as
+// customary: 1, 1, 5/3, sqrt(2), sqrt(2 / (1 + slope^2)) and 3/4. `slope` is leaky_relu's.
 double gain(Nonlinearity nonlinearity, double slope = 0.01);
 
 // All draws are f32 on the CPU, in row-major order.

@@ -17,7 +17,7 @@ class Module;
 
 using NamedParameters = std::vector<std::pair<std::string, Parameter*>>;
 
-// What a module shows its parts to. Names must not hold a dot.
+// What a module shows its parts to.
 class Visitor {
  public:
   using OnParameter = std::function<void(const std::string& name, Parameter& parameter)>;

@@ -35,9 +35,11 @@ class MovingAverage {
     MovingAverage& average_;
   };
 
-  // The averages by parameter, and "updates", i64 of rank 0; copies.
+  // "average.conv1.weight" for each parameter, once there has been an update, and "updates", i64 of
+  // rank 0; copies.
   std::map<std::string, Tensor> state() const;
-  // Throws std::invalid_argument, naming the entry, for what does not fit; then nothing has changed.
+  // Throws std::invalid_argument, naming the entry, for what does not fit; then nothing has
+  // changed.
   void load_state(const std::map<std::string, Tensor>& state);
 
  private:

@@ -27,11 +27,16 @@ class GroupNorm final : public Module {
   double eps_;
 };
 
-// x [n, c, spatial...]; without weight and bias unless options ask for them.
+struct InstanceNormOptions {
+  double eps = 1e-5;
+  bool affine = false;  // weight and bias
+};
+
+// x [n, c, spatial...].
 template <int axes>
 class InstanceNorm final : public Module {
  public:
-  explicit InstanceNorm(std::int64_t channels, const NormOptions& options = {.affine = false});
+  explicit InstanceNorm(std::int64_t channels, const InstanceNormOptions& options = {});
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 

@@ -20,8 +20,8 @@ class Optimizer {
 
   // Updates, in place, the parameters that have a gradient; the others and their state stay.
   // Throws std::invalid_argument, and updates nothing, for a parameter that is not the optimizer's,
-  // comes twice or is frozen, a gradient of another shape or not floating-point, and a gradient
-  // that holds NaN or infinity.
+  // comes twice, is frozen or has changed its type, a gradient of another shape or not
+  // floating-point, and a gradient that holds NaN or infinity.
   void step(const Gradients& gradients);
 
   int groups() const { return static_cast<int>(rates_.size()); }
@@ -35,8 +35,8 @@ class Optimizer {
   void follow(const Schedule& schedule, std::int64_t step);
 
   // Everything that steps have built up, for a checkpoint: "conv1.weight.steps" (i64 of rank 0) and
-  // a tensor for each buffer, "conv1.weight.momentum". Options and rates are not part of it. `names`
-  // must name every parameter of the optimizer; the tensors are copies.
+  // a tensor for each buffer, "conv1.weight.momentum". Options and rates are not part of it.
+  // `names` must name every parameter of the optimizer; the tensors are copies.
   std::map<std::string, Tensor> state(const NamedParameters& names) const;
   // Continues from a state. Throws std::invalid_argument, naming the entry, when one is missing,
   // unexpected, or of another shape or dtype; then nothing has changed.
@@ -53,6 +53,7 @@ class Optimizer {
  private:
   struct Slot {
     Parameter* parameter;
+    Dtype dtype;
     int group;
     std::int64_t steps = 0;
     std::vector<Tensor> buffers{};
@@ -91,18 +92,22 @@ class RuleOptimizer final : public Optimizer {
   }
 
   void set_momentum(double momentum) override {
-    for (Rule rule : std::vector<Rule>(rules_)) {
+    std::vector<Rule> rules = rules_;
+    for (Rule& rule : rules) {
       momentum_of(rule) = momentum;
       rule.validate();
     }
-    for (Rule& rule : rules_) momentum_of(rule) = momentum;
+    rules_ = std::move(rules);
   }
 
  private:
   static double& momentum_of(Rule& rule) {
-    if constexpr (requires { rule.momentum; }) return rule.momentum;
-    else if constexpr (requires { rule.beta1; }) return rule.beta1;
-    else fail("set_momentum: the rule has none");
+    if constexpr (requires { rule.momentum; })
+      return rule.momentum;
+    else if constexpr (requires { rule.beta1; })
+      return rule.beta1;
+    else
+      fail("set_momentum: the rule has none");
   }
   std::vector<const char*> buffers(int group) const override { return rule(group).buffers(); }
   void apply(int group, const Update& update) const override { rule(group).apply(update); }

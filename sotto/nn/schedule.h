@@ -12,8 +12,8 @@ namespace sotto::nn {
 struct OneCycle {
   double max_rate = 0;
   std::int64_t total_steps = 0;
-  double rise = 0.3;  // the part of all steps that the rate rises in
-  bool cosine = true;  // otherwise linear
+  double rise = 0.3;           // the part of all steps that the rate rises in
+  bool cosine = true;          // otherwise linear
   double start_divisor = 25;   // the first rate is max_rate / start_divisor
   double final_divisor = 1e4;  // the last is the first / final_divisor
   // Falls to the first rate in as many steps as it rose, and to the last in the rest.

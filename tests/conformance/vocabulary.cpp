@@ -47,7 +47,7 @@ std::optional<Var> Call::maybe(const std::string& operand) const {
 
 std::vector<Var> Call::listed(const std::string& prefix) const {
   std::vector<Var> vars;
-  while (const auto x = maybe(prefix + std::to_string(vars.size()))) vars.push_back(*x);
+  while (const auto x = maybe(fmt::format("{}{}", prefix, vars.size()))) vars.push_back(*x);
   return vars;
 }
 

@@ -47,7 +47,7 @@ Var kl_elements(const Call& call) {
   if (call.arg<bool>("log_target")) return mul(exp(t), sub(t, x));
   // The logarithm of 1 where t = 0.
   const Var one = call.tape.constant(full({}, 1, t.dtype()));
-  return sub(mul(t, log(where(call.tape.constant(t.value(), t.samples().batched() ? SampleAxis::shared() : t.samples()), t, one))), mul(t, x));
+  return sub(mul(t, log(where(t, t, one))), mul(t, x));
 }
 
 Var kl_div(const Call& call) {

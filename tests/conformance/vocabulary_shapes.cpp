@@ -9,7 +9,7 @@ Values split(const Call& call) {
   Values parts;
   std::int64_t start = 0;
   for (const std::int64_t size : call.arg<std::vector<std::int64_t>>("sizes")) {
-    parts.emplace("y" + std::to_string(parts.size()),
+    parts.emplace(fmt::format("y{}", parts.size()),
                   slice(call["x"], call.dim(), start, start + size));
     start += size;
   }

@@ -1,5 +1,7 @@
 // Elementwise primitives: one loop for each functor and element type.
-#include <type_traits>
+#include <algorithm>
+#include <array>
+#include <utility>
 
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/strided_loop.h"
@@ -9,40 +11,76 @@ namespace sotto {
 
 namespace {
 
-// y = f(x...) over views of one element type; y is the last view.
-template <class T, std::size_t N, class F>
-void map(const std::array<View, N>& views, F f) {
-  using A = acc_t<T>;
-  strided_loop(views, [&](const auto& offset, const auto& step, std::int64_t count) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      const std::array<const T*, N - 1> x{(views[I].template as<T>() + offset[I])...};
-      T* y = views[N - 1].template as<T>() + offset[N - 1];
-      if (step[N - 1] == 1 && ((step[I] == 1) && ...)) {
-        for (std::int64_t i = 0; i < count; ++i) y[i] = T(f(A(x[I][i])...));
-      } else {
-        for (std::int64_t i = 0; i < count; ++i) {
-          y[i * step[N - 1]] = T(f(A(x[I][i * step[I]])...));
-        }
-      }
-    }(std::make_index_sequence<N - 1>{});
+// Operands pass through the functors in blocks of this many values of type float or double, so
+// that each functor is compiled twice and its loop is always contiguous.
+constexpr std::int64_t block = 256;
+
+// `count` values of x from `offset` on, `step` apart: in place when they are what is wanted, else
+// converted into the buffer.
+template <class A>
+const A* load(View x, std::int64_t offset, std::int64_t step, std::int64_t count, A* buffer) {
+  if (x.dtype == dtype_of<A>() && step == 1) return x.as<A>() + offset;
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    const T* from = x.as<T>() + offset;
+    if (step == 0) {
+      std::fill(buffer, buffer + count, static_cast<A>(acc_t<T>(*from)));
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) buffer[i] = static_cast<A>(acc_t<T>(from[i * step]));
+    }
   });
+  return buffer;
+}
+
+template <class A>
+void store(const A* from, View y, std::int64_t offset, std::int64_t step, std::int64_t count) {
+  dispatch_float(y.dtype, [&]<class T>(std::type_identity<T>) {
+    T* to = y.as<T>() + offset;
+    for (std::int64_t i = 0; i < count; ++i) to[i * step] = T(static_cast<acc_t<T>>(from[i]));
+  });
+}
+
+// y = f(x...), computed in A; y is the last view.
+template <class A, std::size_t N, class F>
+void map(const std::array<View, N>& views, F f) {
+  const View y = views[N - 1];
+  strided_loop(views, [&](const auto& offset, const auto& step, std::int64_t count) {
+    A buffers[N][block];
+    for (std::int64_t at = 0; at < count; at += block) {
+      const std::int64_t part = std::min(block, count - at);
+      [&]<std::size_t... I>(std::index_sequence<I...>) {
+        const std::array<const A*, N - 1> x{
+            load(views[I], offset[I] + at * step[I], step[I], part, buffers[I])...};
+        const std::int64_t start = offset[N - 1] + at * step[N - 1];
+        const bool direct = y.dtype == dtype_of<A>() && step[N - 1] == 1;
+        A* to = direct ? y.as<A>() + start : buffers[N - 1];
+        for (std::int64_t i = 0; i < part; ++i) to[i] = f(x[I][i]...);
+        if (!direct) store(to, y, start, step[N - 1], part);
+      }(std::make_index_sequence<N - 1>{});
+    }
+  });
+}
+
+// Calls call(A{}) with double for f64 and float for the narrower types.
+template <class F>
+void in_arithmetic_type(Dtype dtype, F&& call) {
+  if (dtype == Dtype::f64) {
+    call(double{});
+  } else {
+    call(float{});
+  }
 }
 
 template <class F>
 void dispatch_unary(int op, Constants c, Dtype dtype, F&& call) {
   UnaryFunctors::at(op, [&]<class Functor>(std::type_identity<Functor>) {
-    dispatch_float(dtype, [&]<class T>(std::type_identity<T>) {
-      call(configured<Functor>(c), std::type_identity<T>{});
-    });
+    in_arithmetic_type(dtype, [&](auto a) { call(configured<Functor>(c), a); });
   });
 }
 
 template <class F>
 void dispatch_binary(int op, Dtype dtype, F&& call) {
   BinaryFunctors::at(op, [&]<class Functor>(std::type_identity<Functor>) {
-    dispatch_float(dtype, [&]<class T>(std::type_identity<T>) {
-      call(Functor{}, std::type_identity<T>{});
-    });
+    in_arithmetic_type(dtype, [&](auto a) { call(Functor{}, a); });
   });
 }
 
@@ -65,32 +103,32 @@ void scaled_sum(double alpha, View x, double beta, View y) {
 }  // namespace
 
 void CpuBackend::unary(int op, Constants c, View x, View y) {
-  dispatch_unary(op, c, x.dtype, [&]<class T>(auto f, std::type_identity<T>) {
-    map<T>(std::array{x, y}, [f](auto v) { return f(v); });
+  dispatch_unary(op, c, x.dtype, [&]<class A>(auto f, A) {
+    map<A>(std::array{x, y}, [f](A v) { return f(v); });
   });
 }
 
 void CpuBackend::unary_grad(int op, Constants c, View x, View y, View dy, View dx) {
-  dispatch_unary(op, c, x.dtype, [&]<class T>(auto f, std::type_identity<T>) {
-    map<T>(std::array{x, y, dy, dx},
-           [f](auto v, auto value, auto d) { return d * f.grad(v, value); });
+  dispatch_unary(op, c, x.dtype, [&]<class A>(auto f, A) {
+    map<A>(std::array{x, y, dy, dx},
+           [f](A v, A value, A d) { return d * f.grad(v, value); });
   });
 }
 
 void CpuBackend::binary(int op, View a, View b, View y) {
-  dispatch_binary(op, a.dtype, [&]<class T>(auto f, std::type_identity<T>) {
-    map<T>(std::array{a, b, y}, [f](auto u, auto v) { return f(u, v); });
+  dispatch_binary(op, a.dtype, [&]<class A>(auto f, A) {
+    map<A>(std::array{a, b, y}, [f](A u, A v) { return f(u, v); });
   });
 }
 
 void CpuBackend::binary_grad(int op, int which, View a, View b, View dy, View d) {
-  dispatch_binary(op, a.dtype, [&]<class T>(auto f, std::type_identity<T>) {
+  dispatch_binary(op, a.dtype, [&]<class A>(auto f, A) {
     if (which == 0) {
-      map<T>(std::array{a, b, dy, d},
-             [f](auto u, auto v, auto g) { return g * f.grad_a(u, v); });
+      map<A>(std::array{a, b, dy, d},
+             [f](A u, A v, A g) { return g * f.grad_a(u, v); });
     } else {
-      map<T>(std::array{a, b, dy, d},
-             [f](auto u, auto v, auto g) { return g * f.grad_b(u, v); });
+      map<A>(std::array{a, b, dy, d},
+             [f](A u, A v, A g) { return g * f.grad_b(u, v); });
     }
   });
 }

@@ -87,10 +87,10 @@ double gram_sample(View a1, View b1, View a2, View b2, std::int64_t n) {
   } else {
     sum = gram(slice<A, T>(a1, n), slice<A, T>(b1, n), slice<A, T>(a2, n), slice<A, T>(b2, n), ga, gb);
   }
-  const bool sound = std::abs(sum.value) >= cancellation_share * sum.magnitude;
-  // Written so that NaN, which compares false, stays NaN without the detour.
+  // Products of finite factors may overflow in float though the gradient does not.
   const bool finite = sum.magnitude < HUGE_VAL;
-  return sound || !finite || sum.magnitude == 0 ? sum.value : dot_of_rows<T>(a1, b1, a2, b2, n);
+  const bool sound = finite && std::abs(sum.value) >= cancellation_share * sum.magnitude;
+  return sound || sum.magnitude == 0 ? sum.value : dot_of_rows<T>(a1, b1, a2, b2, n);
 }
 
 }  // namespace

@@ -39,10 +39,11 @@ void CpuBackend::softmax(View x, bool logarithm, View y) {
           sum += static_cast<double>(e);
           if (!logarithm) b[i] = T(e);
         }
-        const A shift = top + static_cast<A>(std::log(sum));
+        // Taken off after the maximum: added to a large one first, it would be rounded away.
+        const A log_sum = static_cast<A>(std::log(sum));
         const A factor = static_cast<A>(1 / sum);
         for (std::int64_t i = 0; i < k; ++i) {
-          b[i] = logarithm ? T(A(a[i]) - shift) : T(A(b[i]) * factor);
+          b[i] = logarithm ? T(A(a[i]) - top - log_sum) : T(A(b[i]) * factor);
         }
       },
       x, y);

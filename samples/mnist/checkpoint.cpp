@@ -1,0 +1,171 @@
+#include "samples/mnist/checkpoint.h"
+
+#include <filesystem>
+
+#include "sotto/core/atomic_file.h"
+#include "sotto/core/error.h"
+#include "sotto/core/safetensors.h"
+
+namespace sotto::mnist {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* settings_key = "sotto.mnist.settings";
+constexpr const char* progress_key = "sotto.mnist.progress";
+constexpr std::size_t most_statistics_bytes = std::size_t{1} << 28;
+
+struct Part {
+  const char* prefix;
+  std::map<std::string, Tensor> Checkpoint::*tensors;
+};
+constexpr Part parts[] = {{"model.", &Checkpoint::model},
+                          {"optimizer.", &Checkpoint::optimizer},
+                          {"average.", &Checkpoint::average}};
+
+template <class T>
+json or_null(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+std::optional<double> number_or_nothing(const json& value) {
+  if (value.is_null()) return std::nullopt;
+  return value.get<double>();
+}
+
+json progress_json(const Checkpoint& checkpoint) {
+  json history = json::array();
+  for (const auto& [step, accuracy, epsilon] : checkpoint.history) {
+    history.push_back({step, accuracy, or_null(epsilon)});
+  }
+  return {{"step", checkpoint.step},
+          {"releases", checkpoint.releases},
+          {"noise_multiplier", checkpoint.noise_multiplier},
+          {"epoch", checkpoint.position.epoch},
+          {"row", checkpoint.position.row},
+          {"history", history}};
+}
+
+void read_progress(const json& progress, Checkpoint& checkpoint) {
+  progress.at("step").get_to(checkpoint.step);
+  progress.at("releases").get_to(checkpoint.releases);
+  progress.at("noise_multiplier").get_to(checkpoint.noise_multiplier);
+  progress.at("epoch").get_to(checkpoint.position.epoch);
+  progress.at("row").get_to(checkpoint.position.row);
+  for (const json& entry : progress.at("history")) {
+    checkpoint.history.push_back({entry.at(0).get<std::int64_t>(), entry.at(1).get<double>(),
+                                  number_or_nothing(entry.at(2))});
+  }
+  check(checkpoint.step >= 0 && checkpoint.releases >= 0, "step {} with {} releases",
+        checkpoint.step, checkpoint.releases);
+}
+
+void place(const std::string& name, const Tensor& tensor, Checkpoint& checkpoint) {
+  for (const auto& [prefix, tensors] : parts) {
+    if (name.starts_with(prefix)) {
+      (checkpoint.*tensors)[name.substr(std::string_view(prefix).size())] = tensor;
+      return;
+    }
+  }
+  fail("unknown tensor " + name);
+}
+
+Checkpoint parse_checkpoint(const TensorFile& file) {
+  for (const char* key : {settings_key, progress_key}) {
+    check(file.metadata.contains(key), "the metadata has no {}", key);
+  }
+  Checkpoint checkpoint;
+  checkpoint.settings = settings_from_json(json::parse(file.metadata.at(settings_key)));
+  validate(checkpoint.settings);
+  read_progress(json::parse(file.metadata.at(progress_key)), checkpoint);
+  for (const auto& [name, tensor] : file.tensors) place(name, tensor, checkpoint);
+  return checkpoint;
+}
+
+// Runs `parse`, and turns what it finds wrong with the file's contents into a SystemFailure.
+template <class Parse>
+auto parse_file(const std::string& path, const char* what, Parse&& parse) {
+  try {
+    return parse();
+  } catch (const std::invalid_argument& error) {
+    throw SystemFailure(fmt::format("{}: not {}: {}", path, what, error.what()));
+  } catch (const json::exception& error) {
+    throw SystemFailure(fmt::format("{}: not {}: {}", path, what, error.what()));
+  }
+}
+
+json norms_json(const TrainingReport::NormHistogram& norms) {
+  return {{"step", norms.step},
+          {"edges", norms.edges},
+          {"counts", norms.counts},
+          {"clip_bound", norms.clip_bound},
+          {"clipped_fraction", norms.clipped_fraction}};
+}
+
+TrainingReport::NormHistogram norms_from_json(const json& object) {
+  return {.step = object.at("step").get<std::int64_t>(),
+          .edges = object.at("edges").get<std::vector<double>>(),
+          .counts = object.at("counts").get<std::vector<std::int64_t>>(),
+          .clip_bound = object.at("clip_bound").get<double>(),
+          .clipped_fraction = object.at("clipped_fraction").get<double>()};
+}
+
+Statistics parse_statistics(const json& object, std::int64_t last_step) {
+  Statistics statistics;
+  object.at("seconds").get_to(statistics.seconds);
+  for (const json& entry : object.at("points")) {
+    Statistics::Point point{.step = entry.at(0).get<std::int64_t>(),
+                            .loss = entry.at(1).get<double>(),
+                            .clipped_fraction = number_or_nothing(entry.at(2))};
+    if (point.step <= last_step) statistics.points.push_back(point);
+  }
+  for (const json& entry : object.at("norms")) {
+    auto norms = norms_from_json(entry);
+    if (norms.step <= last_step) statistics.norms.push_back(std::move(norms));
+  }
+  return statistics;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
+  TensorFile file;
+  file.metadata[settings_key] = to_json(checkpoint.settings).dump();
+  file.metadata[progress_key] = progress_json(checkpoint).dump();
+  for (const auto& [prefix, tensors] : parts) {
+    for (const auto& [name, tensor] : checkpoint.*tensors) file.tensors[prefix + name] = tensor;
+  }
+  save_safetensors(path, file);
+}
+
+Checkpoint load_checkpoint(const std::string& path) {
+  return parse_file(path, "a checkpoint of this program",
+                    [&] { return parse_checkpoint(load_safetensors(path)); });
+}
+
+std::string ledger_path(const std::string& checkpoint_path) { return checkpoint_path + ".ledger"; }
+std::string statistics_path(const std::string& checkpoint_path) {
+  return checkpoint_path + ".statistics.json";
+}
+
+void save_statistics(const std::string& path, const Statistics& statistics) {
+  json points = json::array(), norms = json::array();
+  for (const auto& [step, loss, clipped] : statistics.points) {
+    points.push_back({step, loss, or_null(clipped)});
+  }
+  for (const auto& histogram : statistics.norms) norms.push_back(norms_json(histogram));
+  const json object = {{"private", false},
+                       {"seconds", statistics.seconds},
+                       {"points", points},
+                       {"norms", norms}};
+  write_file_atomically(path, [&](FileWriter& writer) { writer.write(object.dump() + "\n"); });
+}
+
+Statistics load_statistics(const std::string& path, std::int64_t step) {
+  if (!std::filesystem::exists(path)) return {};
+  return parse_file(path, "a statistics file of this program", [&] {
+    return parse_statistics(json::parse(read_file(path, most_statistics_bytes)), step);
+  });
+}
+
+}  // namespace sotto::mnist

@@ -1,0 +1,63 @@
+// What a run can be continued from. Of a private run everything in a checkpoint may be published:
+// weights, optimizer state and the settings, but no losses, norms or times, and no generator's
+// state. Those numbers are in a file of their own, which is not private.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "samples/mnist/settings.h"
+#include "samples/report.h"
+#include "sotto/nn/dataset.h"
+
+namespace sotto::mnist {
+
+struct Checkpoint {
+  // What was measured on the test data after a step; no epsilon without privacy.
+  struct Evaluation {
+    std::int64_t step = 0;
+    double accuracy = 0;
+    std::optional<double> epsilon;
+  };
+
+  Settings settings;
+  std::int64_t step = 0;
+  // Of private runs: releases in the ledger when this was written, and the noise in use.
+  std::int64_t releases = 0;
+  double noise_multiplier = 0;
+  // Of ordinary ones: where the next batch begins.
+  ShuffledBatches::Position position;
+  std::vector<Evaluation> history;
+  std::map<std::string, Tensor> model, optimizer, average;
+};
+
+// Written atomically as safetensors: "model.conv1.weight", "optimizer.conv1.weight.momentum",
+// "average.conv1.weight", and metadata in JSON. Throws SystemFailure.
+void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
+// Throws SystemFailure when the file cannot be read or is not such a checkpoint.
+Checkpoint load_checkpoint(const std::string& path);
+
+std::string ledger_path(const std::string& checkpoint_path);
+std::string statistics_path(const std::string& checkpoint_path);
+
+// Facts for the report that are NOT private: exact functions of the training data.
+struct Statistics {
+  struct Point {
+    std::int64_t step = 0;
+    double loss = 0;
+    std::optional<double> clipped_fraction;
+  };
+
+  double seconds = 0;  // of training, over all runs
+  std::vector<Point> points;
+  std::vector<TrainingReport::NormHistogram> norms;
+};
+
+void save_statistics(const std::string& path, const Statistics& statistics);
+// What the file holds up to `step`; nothing when there is no file. Throws SystemFailure when it is
+// damaged.
+Statistics load_statistics(const std::string& path, std::int64_t step);
+
+}  // namespace sotto::mnist

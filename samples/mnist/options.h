@@ -1,0 +1,31 @@
+// The command line.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "samples/mnist/checkpoint.h"
+#include "samples/mnist/settings.h"
+
+namespace sotto::mnist {
+
+struct Options {
+  Settings settings;
+  std::optional<Checkpoint> resumed;  // where the run goes on
+
+  std::string save;  // empty: nothing is saved
+  std::string report, json;
+  std::int64_t save_every = 0;  // steps; 0: once an epoch
+  std::int64_t eval_every = 0;
+  std::int64_t write_ahead = 16;
+  int threads = 0;  // 0: all
+  bool quiet = false;
+};
+
+// Nothing when the program has already answered (--help). Values come from, in rising order of
+// precedence, the defaults, a preset or the checkpoint to resume, and the command line. Throws
+// std::invalid_argument, in one line, for what is wrong, and SystemFailure for a checkpoint that
+// cannot be read.
+std::optional<Options> parse_options(int argc, const char* const* argv);
+
+}  // namespace sotto::mnist

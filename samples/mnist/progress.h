@@ -1,0 +1,54 @@
+// What is seen while a run goes on: a bar on a terminal, a line for each evaluation elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace sotto::mnist {
+
+// "2.94" for 2.9312: never below the value. "∞" when it is infinite.
+std::string rounded_up(double epsilon);
+// "98.12 %" for 0.98123.
+std::string accuracy_text(double accuracy);
+// "60", "12.3", "0.25"
+std::string epochs_text(double epochs);
+// "212 s"
+std::string seconds_text(double seconds);
+
+class Progress {
+ public:
+  struct Plan {
+    std::int64_t first_step = 0;  // already made when this run began
+    std::int64_t steps = 1;
+    double epochs = 1;
+    double batch = 1;  // expected samples in a step: a public number
+    bool quiet = false;
+  };
+  struct State {
+    std::int64_t step = 0;
+    std::optional<double> accuracy;
+    std::optional<double> epsilon;
+  };
+
+  explicit Progress(const Plan& plan);
+  // After every step: draws the bar again, a few times a second.
+  void stepped(const State& state);
+  // After an evaluation: prints a line where there is no terminal.
+  void evaluated(const State& state);
+  // Takes the bar away.
+  void clear();
+
+ private:
+  std::string line(const State& state) const;
+  std::string bar(const State& state, int width) const;
+  double steps_per_second(std::int64_t step) const;
+  void draw(const State& state);
+
+  Plan plan_;
+  bool terminal_;
+  std::chrono::steady_clock::time_point start_, drawn_;
+};
+
+}  // namespace sotto::mnist

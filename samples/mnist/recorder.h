@@ -1,0 +1,34 @@
+// Gathers what the report shows about the training data. NOT private.
+#pragma once
+
+#include <vector>
+
+#include "samples/mnist/checkpoint.h"
+#include "samples/mnist/training.h"
+
+namespace sotto::mnist {
+
+class Recorder {
+ public:
+  // Goes on from what an earlier run left.
+  Recorder(Statistics earlier, double clip_bound)
+      : statistics_(std::move(earlier)), clip_bound_(clip_bound) {}
+
+  void add(const StepFacts& facts);
+  // Closes the interval that ends at `step`: one point and one histogram.
+  void close(std::int64_t step);
+  Statistics& statistics() { return statistics_; }
+  const Statistics& statistics() const { return statistics_; }
+
+ private:
+  void close_norms(std::int64_t step, double clipped_fraction);
+
+  Statistics statistics_;
+  double clip_bound_;
+  double loss_sum_ = 0;
+  std::int64_t samples_ = 0;
+  std::vector<double> norms_;  // finite ones
+  bool clipping_ = false;
+};
+
+}  // namespace sotto::mnist

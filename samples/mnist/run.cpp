@@ -1,0 +1,207 @@
+#include "samples/mnist/run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+
+#include "samples/mnist/progress.h"
+#include "samples/mnist/recorder.h"
+#include "samples/mnist/summary.h"
+#include "sotto/core/atomic_file.h"
+#include "sotto/core/parallel.h"
+
+namespace sotto::mnist {
+
+namespace {
+
+volatile std::sig_atomic_t caught_signal = 0;
+
+extern "C" void note_signal(int signal) { caught_signal = signal; }
+
+// Steps in an epoch, or what was asked for.
+std::int64_t interval(std::int64_t asked, const Settings& settings) {
+  if (asked > 0) return asked;
+  return std::max<std::int64_t>(1, std::llround(1 / epochs_of(settings, 1)));
+}
+
+Ledger make_ledger(const Options& options) {
+  if (options.save.empty() || !options.settings.privacy) return Ledger();
+  const std::string path = ledger_path(options.save);
+  return options.resumed ? Ledger::open(path, options.write_ahead)
+                         : Ledger::create(path, {}, options.write_ahead);
+}
+
+Statistics earlier_statistics(const Options& options) {
+  if (!options.resumed) return {};
+  return load_statistics(statistics_path(options.save), options.resumed->step);
+}
+
+// A page or a file that is replaced whole.
+void write_text(const std::string& path, const std::string& text) {
+  write_file_atomically(path, [&](FileWriter& writer) { writer.write(text); });
+}
+
+class Session {
+ public:
+  Session(const Options& options, const Data& data)
+      : options_(options),
+        statistics_(earlier_statistics(options_), options_.settings.clip_bound),
+        ledger_(make_ledger(options_)),
+        trainer_(options_.settings, data, ledger_, options_.resumed),
+        progress_(plan()),
+        start_(std::chrono::steady_clock::now()) {
+    if (!options_.resumed) return;
+    history_ = options_.resumed->history;
+    lost_releases_ = ledger_.releases() - options_.resumed->releases;
+  }
+
+  int run() {
+    introduce();
+    if (!options_.resumed) save();
+    while (caught_signal == 0 && trainer_.can_step()) step();
+    finish();
+    return caught_signal == 0 ? 0 : 128 + caught_signal;
+  }
+
+ private:
+  Progress::Plan plan() const {
+    const Settings& s = options_.settings;
+    const std::int64_t steps = planned_steps(s);
+    return {.first_step = trainer_.steps_made(),
+            .steps = steps,
+            .epochs = epochs_of(s, steps),
+            .batch = s.batch,
+            .quiet = options_.quiet};
+  }
+  Progress::State state() const {
+    Progress::State state{.step = trainer_.steps_made(), .epsilon = trainer_.epsilon()};
+    if (!history_.empty()) state.accuracy = history_.back().accuracy;
+    return state;
+  }
+  double seconds() const {
+    const std::chrono::duration<double> here = std::chrono::steady_clock::now() - start_;
+    return statistics_.statistics().seconds + here.count();
+  }
+
+  void introduce() const;
+  void step();
+  void evaluate();
+  void save();
+  void finish();
+  void write_reports(const Outcome& outcome);
+
+  Options options_;
+  Recorder statistics_;
+  Ledger ledger_;
+  Trainer trainer_;
+  Progress progress_;
+  std::chrono::steady_clock::time_point start_;
+  std::vector<Checkpoint::Evaluation> history_;
+  std::int64_t lost_releases_ = 0;
+};
+
+void Session::introduce() const {
+  if (options_.quiet) return;
+  const Settings& s = trainer_.settings();
+  fmt::print("{} training and {} test samples, {}\n", s.train_size, s.test_size,
+             s.data.empty() ? "drawn by the program" : "from " + s.data);
+  if (const Engine* const engine = trainer_.engine()) {
+    fmt::print("private training: noise multiplier {:.4g}, clip bound {:g}, sampling rate {:.4g}, "
+               "{} steps\n",
+               engine->noise_multiplier(), s.clip_bound, engine->sampler().rate(),
+               planned_steps(s));
+  } else {
+    fmt::print("NO PRIVACY: ordinary training of {} steps; the model may reveal training samples\n",
+               planned_steps(s));
+  }
+  if (options_.resumed) fmt::print("resumed at step {}\n", trainer_.steps_made());
+  if (lost_releases_ > 0) {
+    fmt::print("the ledger holds {} releases more than the checkpoint: their model was lost, they "
+               "stay charged\n",
+               lost_releases_);
+  }
+  std::fflush(stdout);
+}
+
+void Session::step() {
+  statistics_.add(trainer_.step());
+  const std::int64_t made = trainer_.steps_made();
+  if (made % interval(options_.eval_every, options_.settings) == 0) {
+    evaluate();
+  } else {
+    progress_.stepped(state());
+  }
+  if (made % interval(options_.save_every, options_.settings) == 0) save();
+}
+
+void Session::evaluate() {
+  history_.push_back({trainer_.steps_made(), trainer_.test_accuracy(), trainer_.epsilon()});
+  statistics_.close(trainer_.steps_made());
+  progress_.evaluated(state());
+}
+
+// The statistics first: they may know of steps that the checkpoint does not, never the reverse.
+void Session::save() {
+  if (options_.save.empty()) return;
+  Statistics statistics = statistics_.statistics();
+  statistics.seconds = seconds();
+  save_statistics(statistics_path(options_.save), statistics);
+  ledger_.settle();
+  Checkpoint checkpoint = trainer_.checkpoint();
+  checkpoint.history = history_;
+  save_checkpoint(options_.save, checkpoint);
+}
+
+void Session::finish() {
+  const std::int64_t made = trainer_.steps_made();
+  save();  // before anything else that takes time
+  if (history_.empty() || history_.back().step != made) {
+    evaluate();
+    save();
+  }
+  const Outcome outcome{.accuracy = history_.back().accuracy,
+                        .epochs = epochs_of(options_.settings, made),
+                        .seconds = seconds(),
+                        .history = history_,
+                        .lost_releases = lost_releases_};
+  progress_.clear();
+  write_reports(outcome);
+  if (caught_signal != 0) {
+    fmt::print("stopped by a signal after step {} of {}{}\n", made,
+               planned_steps(options_.settings),
+               options_.save.empty() ? "" : "; continue with --resume " + options_.save);
+  }
+  fmt::print("{}\n", closing_line(outcome, trainer_));
+  std::fflush(stdout);
+}
+
+void Session::write_reports(const Outcome& outcome) {
+  if (options_.report.empty() && options_.json.empty()) return;
+  const TrainingReport report =
+      make_report(outcome, trainer_, ledger_, statistics_.statistics());
+  if (!options_.report.empty()) write_text(options_.report, to_html(report));
+  if (!options_.json.empty()) write_text(options_.json, to_json(report).dump(2) + "\n");
+}
+
+}  // namespace
+
+void watch_for_signals() {
+  struct sigaction action = {};
+  action.sa_handler = note_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+Data prepare(Options& options) {
+  if (options.threads > 0) set_thread_count(options.threads);
+  Data data = load_data(options.settings);
+  validate(options.settings);
+  if (options.settings.privacy) noise_multiplier(options.settings);
+  return data;
+}
+
+int run(const Options& options, const Data& data) { return Session(options, data).run(); }
+
+}  // namespace sotto::mnist

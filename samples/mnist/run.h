@@ -1,0 +1,21 @@
+// One run of the program, from its options to its closing line.
+#pragma once
+
+#include "samples/mnist/options.h"
+#include "samples/mnist/training.h"
+
+namespace sotto::mnist {
+
+// From now on SIGINT and SIGTERM ask a run to stop at the end of its step; a second one ends the
+// program.
+void watch_for_signals();
+
+// The data that the options name. Throws SystemFailure when it cannot be read, and
+// std::invalid_argument for settings that it rules out; no file has been touched then.
+Data prepare(Options& options);
+
+// Trains, and returns the exit status: 0, or 128 + the signal that stopped it. Throws SystemFailure
+// or another exception for failures on the way.
+int run(const Options& options, const Data& data);
+
+}  // namespace sotto::mnist

@@ -1,0 +1,170 @@
+#include "samples/mnist/settings.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "samples/models.h"
+#include "sotto/core/error.h"
+#include "sotto/dp/calibration.h"
+
+namespace sotto::mnist {
+
+namespace {
+
+using nlohmann::json;
+
+template <class T>
+json value_to_json(const T& value) {
+  return value;
+}
+template <class T>
+json value_to_json(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+template <class T>
+void value_from_json(const json& from, T& value) {
+  value = from.get<T>();
+}
+template <class T>
+void value_from_json(const json& from, std::optional<T>& value) {
+  value.reset();
+  if (!from.is_null()) value = from.get<T>();
+}
+
+struct NamedRule {
+  const char* name;
+  ClipRule::Kind kind;
+};
+constexpr NamedRule clip_rules[] = {
+    {"minimum", ClipRule::Kind::minimum},
+    {"automatic", ClipRule::Kind::automatic},
+    {"normalise", ClipRule::Kind::normalise},
+};
+
+// Counts that are larger are mistakes, and sums of them could overflow.
+constexpr std::int64_t most_samples = std::int64_t{1} << 40;
+constexpr std::int64_t most_steps = std::int64_t{1} << 40;
+
+void require(bool ok, const char* option, const std::string& value, const char* range) {
+  check(ok, "{}: {} is not {}", option, value, range);
+}
+
+bool positive(double value) { return std::isfinite(value) && value > 0; }
+
+void validate_privacy(const Settings& s) {
+  check(s.epsilon.has_value() != s.noise_multiplier.has_value(),
+        "--epsilon, --noise-multiplier: give one of the two");
+  if (s.epsilon) {
+    require(positive(*s.epsilon), "--epsilon", fmt::to_string(*s.epsilon), "a positive number");
+  } else {
+    require(positive(*s.noise_multiplier), "--noise-multiplier",
+            fmt::to_string(*s.noise_multiplier),
+            "a positive number (--no-privacy trains without noise)");
+  }
+  require(s.delta > 0 && s.delta < 1, "--delta", fmt::to_string(s.delta), "between 0 and 1");
+  require(positive(s.clip_bound), "--clip", fmt::to_string(s.clip_bound), "a positive number");
+}
+
+void validate_optimizer(const Settings& s) {
+  require(positive(s.learning_rate), "--lr", fmt::to_string(s.learning_rate), "a positive number");
+  require(s.momentum >= 0 && s.momentum < 1, "--momentum", fmt::to_string(s.momentum),
+          "at least 0 and below 1");
+  if (s.average) {
+    require(*s.average > 0 && *s.average < 1, "--ema", fmt::to_string(*s.average),
+            "between 0 and 1");
+  }
+}
+
+}  // namespace
+
+json to_json(const Settings& settings) {
+  json object = json::object();
+  visit_settings(settings, [&](const char* name, const auto& value, OnResume) {
+    object[name] = value_to_json(value);
+  });
+  return object;
+}
+
+Settings settings_from_json(const json& object) {
+  Settings settings;
+  visit_settings(settings, [&](const char* name, auto& value, OnResume) {
+    value_from_json(object.at(name), value);
+  });
+  return settings;
+}
+
+std::string differences(const Settings& here, const Settings& there) {
+  const json ours = to_json(here), theirs = to_json(there);
+  std::string text;
+  visit_settings(here, [&](const char* name, const auto&, OnResume on_resume) {
+    if (on_resume == OnResume::may_change || ours[name] == theirs[name]) return;
+    text += fmt::format("{}{} is {} here and {} in the checkpoint", text.empty() ? "" : "; ", name,
+                        ours[name].dump(), theirs[name].dump());
+  });
+  return text;
+}
+
+void validate(const Settings& s) {
+  require(s.train_size >= 1 && s.train_size <= most_samples, "--train-size",
+          fmt::to_string(s.train_size), "a number of samples");
+  require(s.test_size >= 1 && s.test_size <= most_samples, "--test-size",
+          fmt::to_string(s.test_size), "a number of samples");
+  require(s.batch > 0 && s.batch <= static_cast<double>(s.train_size), "--batch",
+          fmt::to_string(s.batch),
+          fmt::format("above 0 and at most the {} training samples", s.train_size).c_str());
+  require(s.physical_batch >= 1 && s.physical_batch <= most_samples, "--physical-batch",
+          fmt::to_string(s.physical_batch), "a number of samples");
+  require(positive(s.epochs), "--epochs", fmt::to_string(s.epochs), "a positive number");
+  if (s.steps) require(*s.steps >= 1, "--steps", fmt::to_string(*s.steps), "at least 1");
+  require(s.steps || s.epochs * static_cast<double>(s.train_size) / s.batch <= most_steps,
+          "--epochs", fmt::to_string(s.epochs), "a number of epochs that can be trained");
+  require(planned_steps(s) <= most_steps, "--steps", fmt::to_string(planned_steps(s)),
+          "a number of steps that can be trained");
+  validate_optimizer(s);
+  if (s.privacy) {
+    validate_privacy(s);
+  } else {
+    require(s.batch == std::floor(s.batch), "--batch", fmt::to_string(s.batch),
+            "a whole number, as it has to be with --no-privacy");
+  }
+}
+
+double noise_multiplier(const Settings& s) {
+  if (s.noise_multiplier) return *s.noise_multiplier;
+  // The engine samples at this rate rounded up to a multiple of 2^-64; a double shows no difference.
+  return calibrate_noise_multiplier({.epsilon = s.epsilon.value(),
+                                     .delta = s.delta,
+                                     .sampling_rate = s.batch / static_cast<double>(s.train_size),
+                                     .steps = planned_steps(s)});
+}
+
+std::int64_t planned_steps(const Settings& s) {
+  if (s.steps) return *s.steps;
+  if (!s.privacy) {  // every epoch's last batch may be short
+    const double steps_per_epoch = std::ceil(static_cast<double>(s.train_size) / s.batch);
+    return std::max<std::int64_t>(1, std::llround(s.epochs * steps_per_epoch));
+  }
+  return std::max<std::int64_t>(
+      1, std::llround(s.epochs * static_cast<double>(s.train_size) / s.batch));
+}
+
+double epochs_of(const Settings& s, std::int64_t steps) {
+  const double per_epoch = static_cast<double>(s.train_size) / s.batch;
+  return static_cast<double>(steps) / (s.privacy ? per_epoch : std::ceil(per_epoch));
+}
+
+std::vector<std::string> clip_rule_names() {
+  std::vector<std::string> names;
+  for (const NamedRule& rule : clip_rules) names.emplace_back(rule.name);
+  return names;
+}
+
+ClipRule clip_rule(const std::string& wanted) {
+  for (const auto& [name, kind] : clip_rules) {
+    if (wanted == name) return {.kind = kind};
+  }
+  fail(fmt::format("--clip-rule: no rule is called {}", wanted));
+}
+
+}  // namespace sotto::mnist

@@ -1,0 +1,102 @@
+// Everything that decides what a run computes, in one place: the command line and presets fill it,
+// checkpoints and reports show it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "sotto/dp/clipping.h"
+
+namespace sotto::mnist {
+
+struct Settings {
+  bool privacy = true;
+  // One of the two, in private training.
+  std::optional<double> epsilon = 3;
+  std::optional<double> noise_multiplier;
+  double delta = 1e-5;
+  double clip_bound = 0.1;
+  std::string clip_rule = "minimum";
+  std::string passes = "one";
+
+  double epochs = 20;
+  std::optional<std::int64_t> steps;  // instead of epochs
+  double batch = 1024;                // logical: the expected number of samples of a step
+  std::int64_t physical_batch = 512;  // the most that are computed at once
+  std::string activation = "tanh";
+  std::string optimizer = "sgd";
+  double learning_rate = 0.5;
+  double momentum = 0.9;
+  std::string schedule = "constant";
+  std::optional<double> average;  // decay of the moving average of the weights
+  std::uint64_t seed = 0;         // public randomness: initial weights, drawn digits, shuffling
+
+  std::string data;  // a folder of MNIST files; empty: digits drawn here
+  bool data_from_files = false;
+  std::int64_t train_size = 60'000;
+  std::int64_t test_size = 10'000;
+  bool normalize = false;
+};
+
+// The rate that --no-privacy starts from, where gradients are not clipped to a small bound.
+inline constexpr double ordinary_learning_rate = 0.05;
+
+// Whether a run that is resumed may have another value than its checkpoint.
+enum class OnResume { must_agree, may_change };
+
+// Calls visit(name, member, on_resume) for everything that a checkpoint keeps. The folder of the
+// data is not among it: a model file says nothing about the machine it was made on.
+template <class S, class Visit>
+void visit_settings(S& settings, Visit&& visit) {
+  using enum OnResume;
+  visit("privacy", settings.privacy, must_agree);
+  visit("epsilon", settings.epsilon, must_agree);
+  visit("noise multiplier", settings.noise_multiplier, must_agree);
+  visit("delta", settings.delta, must_agree);
+  visit("clip bound", settings.clip_bound, must_agree);
+  visit("clip rule", settings.clip_rule, must_agree);
+  visit("passes", settings.passes, may_change);
+  visit("epochs", settings.epochs, may_change);
+  visit("steps", settings.steps, may_change);
+  visit("batch", settings.batch, must_agree);
+  visit("physical batch", settings.physical_batch, may_change);
+  visit("activation", settings.activation, must_agree);
+  visit("optimizer", settings.optimizer, must_agree);
+  visit("learning rate", settings.learning_rate, may_change);
+  visit("momentum", settings.momentum, may_change);
+  visit("schedule", settings.schedule, may_change);
+  visit("average", settings.average, must_agree);
+  visit("seed", settings.seed, must_agree);
+  visit("data from files", settings.data_from_files, must_agree);
+  visit("train size", settings.train_size, must_agree);
+  visit("test size", settings.test_size, may_change);
+  visit("normalize", settings.normalize, must_agree);
+}
+
+// A JSON object by the names above, null for nothing. Reading throws nlohmann::json::exception when
+// an entry is missing or of the wrong type.
+nlohmann::json to_json(const Settings& settings);
+Settings settings_from_json(const nlohmann::json& json);
+
+// "batch is 512 here and 1024 in the checkpoint; ..."; empty when `here` can resume `there`.
+std::string differences(const Settings& here, const Settings& there);
+
+// Throws std::invalid_argument for the first value that is out of range, in one line.
+void validate(const Settings& settings);
+
+// The noise multiplier that is given, or that meets the target epsilon after the planned steps.
+// Throws std::invalid_argument when none does.
+double noise_multiplier(const Settings& settings);
+// The number of steps that the settings plan.
+std::int64_t planned_steps(const Settings& settings);
+// Passes over the data that so many steps amount to.
+double epochs_of(const Settings& settings, std::int64_t steps);
+
+std::vector<std::string> clip_rule_names();
+ClipRule clip_rule(const std::string& name);
+
+}  // namespace sotto::mnist

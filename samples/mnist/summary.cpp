@@ -1,0 +1,119 @@
+#include "samples/mnist/summary.h"
+
+#include <map>
+
+#include "samples/mnist/progress.h"
+#include "sotto/core/parallel.h"
+
+namespace sotto::mnist {
+
+namespace {
+
+std::vector<TrainingReport::Point> points(const Outcome& outcome, const Statistics& statistics) {
+  std::map<std::int64_t, TrainingReport::Point> by_step;
+  for (const auto& [step, accuracy, epsilon] : outcome.history) {
+    by_step[step].accuracy = accuracy;
+    if (epsilon) by_step[step].epsilon = *epsilon;
+  }
+  for (const auto& [step, loss, clipped] : statistics.points) {
+    by_step[step].loss = loss;
+    if (clipped) by_step[step].clipped_fraction = *clipped;
+  }
+  std::vector<TrainingReport::Point> all;
+  for (auto& [step, point] : by_step) {
+    point.step = step;
+    all.push_back(point);
+  }
+  return all;
+}
+
+std::string shown(const nlohmann::json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::vector<TrainingReport::Setting> setting_rows(const Trainer& trainer) {
+  std::vector<TrainingReport::Setting> rows;
+  const Settings& settings = trainer.settings();
+  rows.push_back({"data", settings.data.empty() ? "digits drawn by the program" : settings.data});
+  const nlohmann::json values = to_json(settings);
+  visit_settings(settings, [&](const char* name, const auto&, OnResume) {
+    if (!values[name].is_null()) rows.push_back({name, shown(values[name])});
+  });
+  rows.push_back({"planned steps", fmt::to_string(planned_steps(settings))});
+  rows.push_back({"threads", fmt::to_string(thread_count())});
+  return rows;
+}
+
+std::vector<TrainingReport::Phase> phase_rows(const Trainer& trainer) {
+  std::vector<TrainingReport::Phase> rows;
+  for (const PhaseTotal& total : trainer.phases()) {
+    rows.push_back({total.name, total.seconds, total.peak_bytes});
+  }
+  return rows;
+}
+
+std::string accountant_text(const std::vector<double>& orders) {
+  return fmt::format("Rényi divergences of the ledger's releases, {} orders from {:.4g} to {:.4g}",
+                     orders.size(), orders.front(), orders.back());
+}
+
+TrainingReport::Statement statement(const Outcome& outcome, const Engine& engine,
+                                    const Ledger& ledger) {
+  TrainingReport::Statement privacy{
+      .unit = ledger.header().unit,
+      .relation = ledger.header().relation,
+      .sampling = fmt::format("Poisson: in each step every example takes part with probability "
+                              "{:.6g}, independently; {:.6g} of {} on average",
+                              engine.sampler().rate(), engine.sampler().expected_size(),
+                              engine.sampler().population()),
+      .mechanism = fmt::format("{}; per-example gradients clipped, sensitivity {:.6g}",
+                               engine.mechanism().description(), engine.clipper().sensitivity()),
+      .accountant = accountant_text(default_orders()),
+      .epsilon = engine.epsilon(),
+      .delta = engine.delta(),
+      .releases = ledger.releases(),
+      .covered = {"The weights after every step, their moving average, and the optimizer's state",
+                  "Whatever is computed from these and from other data, predictions included"},
+      .not_covered = {"The test images: accuracy on them may be published only if they may",
+                      "The choice of settings, when it was made by looking at results on this data",
+                      "Time, memory and other things that can be observed while the program runs"}};
+  if (outcome.lost_releases > 0) {
+    privacy.notes.push_back(
+        fmt::format("Up to {} releases were made after a checkpoint and lost in a crash. They are "
+                    "charged.",
+                    outcome.lost_releases));
+  }
+  return privacy;
+}
+
+}  // namespace
+
+std::string closing_line(const Outcome& outcome, const Trainer& trainer) {
+  const std::optional<double> epsilon = trainer.epsilon();
+  const std::string privacy = epsilon ? fmt::format("(ε = {}, δ = {:g})", rounded_up(*epsilon),
+                                                    trainer.settings().delta)
+                                      : "(no privacy)";
+  return fmt::format("test accuracy {}   {}   {} epochs in {}", accuracy_text(outcome.accuracy),
+                     privacy, epochs_text(outcome.epochs), seconds_text(outcome.seconds));
+}
+
+TrainingReport make_report(const Outcome& outcome, const Trainer& trainer, const Ledger& ledger,
+                           const Statistics& statistics) {
+  TrainingReport report;
+  report.title = "Digits, learned by 26,010 weights";
+  report.settings = setting_rows(trainer);
+  report.points = points(outcome, statistics);
+  report.norms = statistics.norms;
+  report.phases = phase_rows(trainer);
+  if (const Engine* const engine = trainer.engine()) {
+    report.privacy = statement(outcome, *engine, ledger);
+  } else {
+    report.no_privacy_reason = "It was asked for with --no-privacy.";
+  }
+  report.test_accuracy = outcome.accuracy;
+  report.epochs = outcome.epochs;
+  report.seconds = outcome.seconds;
+  return report;
+}
+
+}  // namespace sotto::mnist

@@ -1,0 +1,27 @@
+// What a run says at its end: one line, and the report.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "samples/mnist/training.h"
+#include "samples/report.h"
+
+namespace sotto::mnist {
+
+struct Outcome {
+  double accuracy = 0;
+  double epochs = 0;
+  double seconds = 0;
+  std::vector<Checkpoint::Evaluation> history;
+  // Releases that are charged and whose model was lost in a crash.
+  std::int64_t lost_releases = 0;
+};
+
+// "test accuracy 98.12 %   (ε = 2.93, δ = 1e-05)   60 epochs in 212 s"; epsilon is rounded up.
+std::string closing_line(const Outcome& outcome, const Trainer& trainer);
+
+TrainingReport make_report(const Outcome& outcome, const Trainer& trainer, const Ledger& ledger,
+                           const Statistics& statistics);
+
+}  // namespace sotto::mnist

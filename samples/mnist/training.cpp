@@ -1,0 +1,228 @@
+#include "samples/mnist/training.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "sotto/autograd/ops.h"
+#include "sotto/core/parallel.h"
+#include "sotto/kernels/compute.h"
+#include "sotto/nn/digits.h"
+#include "sotto/nn/idx.h"
+#include "sotto/nn/init.h"
+#include "sotto/nn/optimizer.h"
+#include "sotto/nn/state.h"
+
+namespace sotto::mnist {
+
+namespace {
+
+// Mean and deviation of all training pixels of MNIST, as the field has published them.
+constexpr float pixel_mean = 0.1307F;
+constexpr float pixel_deviation = 0.3081F;
+constexpr std::int64_t evaluation_batch = 500;
+constexpr std::int64_t pixel_grain = 1 << 16;
+
+void normalize(const Tensor& images) {
+  auto* const pixels = images.data<float>();
+  parallel_for(images.numel(), pixel_grain, [pixels](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t k = begin; k < end; ++k) pixels[k] = (pixels[k] - pixel_mean) / pixel_deviation;
+  });
+}
+
+Dataset at_most(const Dataset& data, std::int64_t size) {
+  return data.slice(0, std::min(size, data.size()));
+}
+
+models::MnistNetwork make_network(const Settings& settings) {
+  nn::manual_seed(settings.seed);
+  return models::MnistNetwork(settings.activation);
+}
+
+}  // namespace
+
+Data load_data(Settings& settings) {
+  Data data;
+  if (settings.data.empty()) {
+    // Samples of one seed with different numbers: the test set is the first part, so that it does
+    // not change with the size of the training set.
+    data.test = make_digits(settings.test_size, settings.seed);
+    data.train = make_digits(settings.train_size, settings.seed, settings.test_size);
+  } else {
+    data.train = at_most(read_mnist(settings.data, true), settings.train_size);
+    data.test = at_most(read_mnist(settings.data, false), settings.test_size);
+    settings.train_size = data.train.size();
+    settings.test_size = data.test.size();
+  }
+  if (settings.normalize) {
+    normalize(data.train.inputs);
+    normalize(data.test.inputs);
+  }
+  return data;
+}
+
+Trainer::Trainer(const Settings& settings, const Data& data, Ledger& ledger,
+                 const std::optional<Checkpoint>& resumed)
+    : settings_(settings),
+      data_(data),
+      ledger_(ledger),
+      model_(make_network(settings)),
+      batches_(data.train.size(), std::max<std::int64_t>(1, std::llround(settings.batch)),
+               settings.seed) {
+  make_optimizer();
+  if (settings.privacy) make_engine();
+  if (!resumed) return;
+  try {
+    load(*resumed);
+  } catch (const std::invalid_argument& error) {
+    throw SystemFailure(std::string("the checkpoint does not fit: ") + error.what());
+  }
+}
+
+void Trainer::make_optimizer() {
+  const Settings& s = settings_;
+  if (s.optimizer == "adam") {
+    optimizer_ = std::make_unique<nn::Adam>(
+        model_, nn::AdamRule<false>{.learning_rate = s.learning_rate, .beta1 = s.momentum});
+  } else {
+    optimizer_ = std::make_unique<nn::Sgd>(
+        model_, nn::SgdRule{.learning_rate = s.learning_rate, .momentum = s.momentum});
+  }
+  const std::int64_t steps = planned_steps(s);
+  if (s.schedule == "linear") schedule_ = nn::Schedule::linear(1, 0, steps);
+  if (s.schedule == "cosine") schedule_ = nn::Schedule::cosine(steps);
+  if (s.average) average_ = std::make_unique<nn::MovingAverage>(model_, *s.average);
+}
+
+void Trainer::make_engine() {
+  const Settings& s = settings_;
+  engine_ = std::make_unique<Engine>(
+      model_, *optimizer_, data_.train.size(), ledger_,
+      EngineOptions{.noise_multiplier = s.noise_multiplier,
+                    .target_epsilon = s.epsilon,
+                    .delta = s.delta,
+                    .steps = planned_steps(s),
+                    .logical_batch = s.batch,
+                    .physical_batch = s.physical_batch,
+                    .clip_bound = s.clip_bound,
+                    .clipping = {.rule = clip_rule(s.clip_rule)},
+                    .passes = s.passes == "two" ? ClipPasses::two : ClipPasses::one,
+                    .seed = s.seed});
+}
+
+void Trainer::load(const Checkpoint& checkpoint) {
+  nn::set_parameters(model_, checkpoint.model, "the checkpoint");
+  optimizer_->load_state(checkpoint.optimizer, model_.named_parameters());
+  if (average_) average_->load_state(checkpoint.average);
+  step_ = checkpoint.step;
+  if (engine_) {
+    check(ledger_.releases() >= checkpoint.releases,
+          "the ledger holds {} releases, and held {} when the checkpoint was written",
+          ledger_.releases(), checkpoint.releases);
+    engine_->resume_at(step_);
+  } else {
+    batches_.seek(checkpoint.position);
+  }
+}
+
+bool Trainer::can_step() const {
+  return engine_ ? engine_->can_step() : step_ < planned_steps(settings_);
+}
+
+StepFacts Trainer::step() {
+  if (schedule_) optimizer_->follow(*schedule_, step_);
+  const StepFacts facts = engine_ ? private_step() : ordinary_step();
+  ++step_;
+  if (average_) average_->update();
+  return facts;
+}
+
+StepFacts Trainer::private_step() {
+  const StepReport report = engine_->step([&](Tape& tape, std::span<const std::int64_t> rows) {
+    const Dataset batch = data_.train.batch(rows);
+    return cross_entropy(model_(tape.input(batch.inputs)), batch.targets);
+  });
+  return {report.statistics->loss_sum, report.statistics->units, report.statistics};
+}
+
+StepFacts Trainer::ordinary_step() {
+  clock_.enter("sample");
+  const std::vector<std::int64_t> rows = batches_.next();
+  const auto count = static_cast<std::int64_t>(rows.size());
+  SumSink sink;
+  double loss_sum = 0;
+  for (std::int64_t first = 0; first < count; first += settings_.physical_batch) {
+    loss_sum += add_ordinary_part(rows, first, sink);
+  }
+  clock_.enter("update");
+  optimizer_->step(sink.gradients());
+  clock_.stop();
+  return {loss_sum, count};
+}
+
+// Adds the part of the mean gradient over `rows` that starts at `first`; returns its losses' sum.
+double Trainer::add_ordinary_part(std::span<const std::int64_t> rows, std::int64_t first,
+                                  SumSink& sink) {
+  const auto part = rows.subspan(static_cast<std::size_t>(first));
+  const auto size = std::min(part.size(), static_cast<std::size_t>(settings_.physical_batch));
+  clock_.enter("forward");
+  const Dataset batch = data_.train.batch(part.first(size));
+  Tape tape({.seed = settings_.seed,
+             .step = static_cast<std::uint64_t>(step_),
+             .first_row = first});
+  const Var losses = cross_entropy(model_(tape.input(batch.inputs)), batch.targets);
+  clock_.enter("backward");
+  tape.backward(losses, sink, 1 / static_cast<double>(rows.size()));
+  const std::vector<float> values = losses.value().to_vector<float>();
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+double Trainer::test_accuracy() {
+  clock_.enter("evaluation");
+  std::optional<nn::MovingAverage::Scope> scope;
+  if (average_ && average_->updates() > 0) scope.emplace(*average_);
+  const double accuracy = correct() / static_cast<double>(data_.test.size());
+  clock_.stop();
+  return accuracy;
+}
+
+double Trainer::correct() {
+  const std::int64_t size = data_.test.size();
+  std::int64_t count = 0;
+  for (std::int64_t begin = 0; begin < size; begin += evaluation_batch) {
+    const Dataset batch = data_.test.slice(begin, std::min(begin + evaluation_batch, size));
+    Tape tape({.training = false});
+    const Tensor found = argmax(model_(tape.input(batch.inputs)).value());
+    const auto ours = found.to_vector<std::int64_t>();
+    const auto theirs = batch.targets.to_vector<std::int64_t>();
+    for (std::size_t k = 0; k < ours.size(); ++k) count += ours[k] == theirs[k] ? 1 : 0;
+  }
+  return static_cast<double>(count);
+}
+
+std::optional<double> Trainer::epsilon() const {
+  if (!engine_) return std::nullopt;
+  return engine_->epsilon();
+}
+
+Checkpoint Trainer::checkpoint() {
+  Checkpoint checkpoint{.settings = settings_, .step = step_, .position = batches_.position()};
+  if (engine_) {
+    checkpoint.releases = ledger_.releases();
+    checkpoint.noise_multiplier = engine_->noise_multiplier();
+  }
+  checkpoint.model = nn::parameter_tensors(model_);
+  checkpoint.optimizer = optimizer_->state(model_.named_parameters());
+  if (average_) checkpoint.average = average_->state();
+  return checkpoint;
+}
+
+std::vector<PhaseTotal> Trainer::phases() const {
+  std::vector<PhaseTotal> all;
+  if (engine_) all = engine_->phases().totals();
+  const auto& own = clock_.totals();
+  all.insert(all.end(), own.begin(), own.end());
+  return all;
+}
+
+}  // namespace sotto::mnist

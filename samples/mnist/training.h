@@ -1,0 +1,76 @@
+// One model in training, with or without privacy, step by step.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "samples/mnist/checkpoint.h"
+#include "samples/mnist/settings.h"
+#include "samples/models.h"
+#include "sotto/dp/engine.h"
+#include "sotto/nn/dataset.h"
+#include "sotto/nn/moving_average.h"
+
+namespace sotto::mnist {
+
+struct Data {
+  Dataset train, test;
+};
+
+// Read from the folder or drawn, and normalised; the settings' sizes become the true ones. Throws
+// SystemFailure when files are missing or damaged.
+Data load_data(Settings& settings);
+
+// What happened in a step. NOT private: exact functions of the training data.
+struct StepFacts {
+  double loss_sum = 0;
+  std::int64_t samples = 0;
+  const ClipStatistics* clipping = nullptr;  // in private training
+};
+
+class Trainer {
+ public:
+  // Private training releases into the ledger, ordinary training needs none. The data and the
+  // ledger must outlive the trainer. Continues from a checkpoint if there is one; throws
+  // SystemFailure when it does not fit the network or the ledger.
+  Trainer(const Settings& settings, const Data& data, Ledger& ledger,
+          const std::optional<Checkpoint>& resumed);
+
+  bool can_step() const;
+  StepFacts step();
+  std::int64_t steps_made() const { return step_; }
+  // The part of the test data that is labelled correctly, by the averaged weights if there are.
+  double test_accuracy();
+  // Spent so far; nothing without privacy.
+  std::optional<double> epsilon() const;
+  // Everything but the history of evaluations.
+  Checkpoint checkpoint();
+
+  const Settings& settings() const { return settings_; }
+  const Engine* engine() const { return engine_.get(); }  // none without privacy
+  std::vector<PhaseTotal> phases() const;
+
+ private:
+  void make_optimizer();
+  void make_engine();
+  void load(const Checkpoint& checkpoint);
+  StepFacts private_step();
+  StepFacts ordinary_step();
+  double add_ordinary_part(std::span<const std::int64_t> rows, std::int64_t first, SumSink& sink);
+  double correct();
+
+  Settings settings_;
+  const Data& data_;
+  Ledger& ledger_;
+  models::MnistNetwork model_;
+  std::unique_ptr<nn::Optimizer> optimizer_;
+  std::optional<nn::Schedule> schedule_;
+  std::unique_ptr<nn::MovingAverage> average_;
+  std::unique_ptr<Engine> engine_;
+  ShuffledBatches batches_;
+  PhaseClock clock_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace sotto::mnist

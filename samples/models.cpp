@@ -1,0 +1,62 @@
+#include "samples/models.h"
+
+#include "sotto/autograd/ops.h"
+
+namespace sotto::models {
+
+namespace {
+
+struct NamedActivation {
+  const char* name;
+  Var (*function)(const Var&);
+};
+
+constexpr NamedActivation activations[] = {
+    {"tanh", [](const Var& x) { return tanh(x); }},
+    {"relu", [](const Var& x) { return relu(x); }},
+    {"elu", [](const Var& x) { return elu(x); }},
+    {"selu", [](const Var& x) { return selu(x); }},
+    {"gelu", [](const Var& x) { return gelu(x); }},
+    {"silu", [](const Var& x) { return silu(x); }},
+    {"mish", [](const Var& x) { return mish(x); }},
+    {"sigmoid", [](const Var& x) { return sigmoid(x); }},
+    {"softsign", [](const Var& x) { return softsign(x); }},
+};
+
+std::function<Var(const Var&)> activation_called(const std::string& wanted) {
+  for (const auto& [name, function] : activations) {
+    if (wanted == name) return function;
+  }
+  fail(fmt::format("MnistNetwork: no activation is called {}", wanted));
+}
+
+}  // namespace
+
+std::vector<std::string> activation_names() {
+  std::vector<std::string> names;
+  for (const NamedActivation& activation : activations) names.emplace_back(activation.name);
+  return names;
+}
+
+MnistNetwork::MnistNetwork(const std::string& activation)
+    : conv1_(1, 16, 8, {.stride = {2}, .padding = {3}}),
+      conv2_(16, 32, 4, {.stride = {2}}),
+      dense1_(32 * 4 * 4, 32),
+      dense2_(32, 10),
+      activation_(activation_called(activation)) {}
+
+Var MnistNetwork::forward(const Var& x) {
+  const PoolOptions overlapping{.kernel = {2}, .stride = {1}};
+  Var y = max_pool(activation_(conv1_(x)), overlapping);  // [n, 16, 13, 13]
+  y = max_pool(activation_(conv2_(y)), overlapping);      // [n, 32, 4, 4]
+  return dense2_(activation_(dense1_(flatten(y, 1, -1))));
+}
+
+void MnistNetwork::visit(const nn::Visitor& visitor) {
+  visitor("conv1", conv1_);
+  visitor("conv2", conv2_);
+  visitor("dense1", dense1_);
+  visitor("dense2", dense2_);
+}
+
+}  // namespace sotto::models

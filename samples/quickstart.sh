@@ -1,0 +1,19 @@
+#!/bin/sh
+# From a fresh clone to a privately trained network: installs what is missing, builds the sample
+# `mnist` and trains it on digits that the program draws itself. Arguments are passed on to it.
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+build=$root/build-quickstart
+report=$build/mnist.html
+# shellcheck source=tests/packages.sh
+. "$root/tests/packages.sh"
+
+install_missing "$build_packages"
+echo "Building in $build"
+configure "$build" "$root" -Dbuildtype=release -Dnative=true -Dtests=disabled -Dsamples=enabled
+ninja -C "$build" samples/mnist
+
+echo "Training"
+"$build/samples/mnist" --preset quick --report "$report" "$@"
+echo "The report is in $report"

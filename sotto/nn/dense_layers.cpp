@@ -1,0 +1,56 @@
+#include "sotto/nn/dense_layers.h"
+
+#include <cmath>
+
+#include "sotto/autograd/elementwise.h"
+#include "sotto/autograd/products.h"
+#include "sotto/autograd/shape_ops.h"
+#include "sotto/kernels/compute.h"
+#include "sotto/nn/init.h"
+
+namespace sotto::nn {
+
+Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options) {
+  check(in >= 1 && out >= 1, "Linear: {} inputs and {} outputs", in, out);
+  const double bound = 1 / std::sqrt(static_cast<double>(in));
+  weight = std::make_unique<Parameter>(random_uniform({out, in}, -bound, bound));
+  if (options.bias) bias = std::make_unique<Parameter>(random_uniform({out}, -bound, bound));
+}
+
+Var Linear::forward(const Var& x) {
+  Tape& tape = x.tape();
+  if (!bias) return linear(x, tape.use(*weight));
+  const Var w = tape.use(*weight);
+  return linear(x, w, tape.use(*bias));
+}
+
+void Linear::visit(const Visitor& visitor) {
+  visitor("weight", weight);
+  visitor("bias", bias);
+}
+
+Embedding::Embedding(std::int64_t rows, std::int64_t features, const EmbeddingOptions& options)
+    : options_(options) {
+  check(rows >= 1 && features >= 1, "Embedding: {} rows of {}", rows, features);
+  weight = std::make_unique<Parameter>(random_normal({rows, features}));
+  if (!options.padding) return;
+  const std::int64_t row = *options.padding;
+  check(row >= 0 && row < rows, "Embedding: padding row {} of {}", row, rows);
+  copy_into(zeros({}), weight->value.select(0, row));
+}
+
+Var Embedding::forward(const Var& ids) {
+  return embedding(ids.tape().use(*weight), ids, options_.padding);
+}
+
+void Embedding::visit(const Visitor& visitor) { visitor("weight", weight); }
+
+Var Flatten::forward(const Var& x) { return flatten(x, start_, end_); }
+
+Dropout::Dropout(double rate) : rate_(rate) {
+  check(rate >= 0 && rate < 1, "Dropout: rate {} outside [0, 1)", rate);
+}
+
+Var Dropout::forward(const Var& x) { return dropout(x, rate_); }
+
+}  // namespace sotto::nn

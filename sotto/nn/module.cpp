@@ -1,0 +1,71 @@
+#include "sotto/nn/module.h"
+
+#include <unordered_set>
+
+#include "sotto/kernels/compute.h"
+
+namespace sotto::nn {
+
+namespace {
+
+class Collector {
+ public:
+  NamedParameters collect(Module& module) {
+    descend("", module);
+    return std::move(found_);
+  }
+
+ private:
+  void descend(const std::string& path, Module& module) {
+    module.visit(Visitor(
+        [&](const std::string& name, Parameter& parameter) {
+          if (seen_.insert(&parameter).second) found_.emplace_back(path + name, &parameter);
+        },
+        [&](const std::string& name, Module& child) { descend(path + name + ".", child); }));
+  }
+
+  NamedParameters found_;
+  std::unordered_set<const Parameter*> seen_;
+};
+
+}  // namespace
+
+NamedParameters Module::named_parameters() { return Collector().collect(*this); }
+
+std::vector<Parameter*> Module::parameters() {
+  std::vector<Parameter*> all;
+  for (const auto& [name, parameter] : named_parameters()) all.push_back(parameter);
+  return all;
+}
+
+std::int64_t Module::parameter_count() {
+  std::int64_t count = 0;
+  for (const Parameter* parameter : parameters()) count += parameter->value.numel();
+  return count;
+}
+
+void Module::to(Dtype dtype) {
+  check(is_float(dtype), "module: parameters as {}", name(dtype));
+  for (Parameter* parameter : parameters()) parameter->value = to_dtype(parameter->value, dtype);
+}
+
+void Module::set_trainable(bool trainable) {
+  for (Parameter* parameter : parameters()) parameter->trainable = trainable;
+}
+
+Module& Sequential::operator[](int index) {
+  check(index >= 0 && index < size(), "sequential: module {} of {}", index, size());
+  return *modules_[static_cast<std::size_t>(index)];
+}
+
+Var Sequential::forward(const Var& x) {
+  Var y = x;
+  for (const auto& module : modules_) y = module->forward(y);
+  return y;
+}
+
+void Sequential::visit(const Visitor& visitor) {
+  for (int i = 0; i < size(); ++i) visitor(std::to_string(i), (*this)[i]);
+}
+
+}  // namespace sotto::nn

@@ -1,0 +1,179 @@
+#include "sotto/nn/optimizer.h"
+
+#include <cmath>
+#include <unordered_set>
+
+#include "sotto/kernels/compute.h"
+
+namespace sotto::nn {
+
+namespace {
+
+// x - x is zero unless x is NaN or infinite, and then NaN.
+bool all_finite(const Tensor& x) { return sum(sub(x, x)).item() == 0; }
+
+const Tensor& entry(const std::map<std::string, Tensor>& state, const std::string& name) {
+  const auto at = state.find(name);
+  check(at != state.end(), "optimizer: the state has no {}", name);
+  return at->second;
+}
+
+std::int64_t saved_steps(const std::map<std::string, Tensor>& state, const std::string& name) {
+  const Tensor& steps = entry(state, name);
+  check(steps.dtype() == Dtype::i64 && steps.rank() == 0,
+        "optimizer: {} is {} {} where a single i64 is needed", name, sotto::name(steps.dtype()),
+        steps.shape());
+  const std::int64_t value = steps.to_vector<std::int64_t>()[0];
+  check(value >= 0, "optimizer: {} is {}", name, value);
+  return value;
+}
+
+// A copy of the entry, laid out as `like`.
+Tensor saved_buffer(const std::map<std::string, Tensor>& state, const std::string& name,
+                    const Tensor& like) {
+  const Tensor& saved = entry(state, name);
+  check(saved.shape() == like.shape() && saved.dtype() == like.dtype(),
+        "optimizer: {} is {} {} where {} {} is needed", name, sotto::name(saved.dtype()),
+        saved.shape(), sotto::name(like.dtype()), like.shape());
+  Tensor buffer = empty_like(like);
+  copy_into(saved, buffer);
+  return buffer;
+}
+
+}  // namespace
+
+void Optimizer::add_group(const std::vector<Parameter*>& parameters, double rate) {
+  const int group = groups();
+  check(!parameters.empty(), "optimizer: no parameters in group {}", group);
+  for (Parameter* parameter : parameters) {
+    const Tensor& value = parameter->value;
+    check(value.dtype() == Dtype::f32 || value.dtype() == Dtype::f64,
+          "optimizer: a parameter of shape {} is {}, not f32 or f64", value.shape(),
+          name(value.dtype()));
+    check(places_.emplace(parameter, slots_.size()).second,
+          "optimizer: a parameter of shape {} of group {} is there already", value.shape(), group);
+    slots_.push_back({.parameter = parameter, .dtype = value.dtype(), .group = group});
+  }
+  rates_.push_back(rate);
+  base_rates_.push_back(rate);
+}
+
+std::vector<Parameter*> Optimizer::trainable(Module& module) {
+  std::vector<Parameter*> parameters;
+  for (Parameter* parameter : module.parameters()) {
+    if (parameter->trainable) parameters.push_back(parameter);
+  }
+  return parameters;
+}
+
+void Optimizer::check_gradients(const Gradients& gradients) const {
+  std::unordered_set<const Parameter*> seen;
+  for (const auto& [parameter, grad] : gradients) {
+    check(grad.defined() && is_float(grad.dtype()), "step: a gradient is {}",
+          grad.defined() ? name(grad.dtype()) : "undefined");
+    const auto place = places_.find(parameter);
+    check(place != places_.end(),
+          "step: a gradient of shape {} is of a parameter not in the optimizer", grad.shape());
+    const Tensor& value = parameter->value;
+    check(grad.shape() == value.shape(), "step: gradient {} for a parameter {}", grad.shape(),
+          value.shape());
+    check(seen.insert(parameter).second, "step: two gradients for one parameter {}", value.shape());
+    check(value.dtype() == slots_[place->second].dtype, "step: a parameter {} was {} and is now {}",
+          value.shape(), name(slots_[place->second].dtype), name(value.dtype()));
+    check(parameter->trainable, "step: a gradient for a frozen parameter {}", value.shape());
+    check(all_finite(grad), "step: the gradient of a parameter {} is not finite", value.shape());
+  }
+}
+
+void Optimizer::step(const Gradients& gradients) {
+  check_gradients(gradients);
+  for (const auto& [parameter, grad] : gradients) {
+    Slot& slot = slots_[places_.at(parameter)];
+    slot.buffers.resize(buffers(slot.group).size());
+    apply(slot.group, {.value = parameter->value,
+                       .grad = to_dtype(grad, parameter->value.dtype()),
+                       .learning_rate = learning_rate(slot.group),
+                       .t = ++slot.steps,
+                       .buffers = slot.buffers});
+  }
+}
+
+double Optimizer::learning_rate(int group) const {
+  check(group >= 0 && group < groups(), "learning_rate: group {} of {}", group, groups());
+  return rates_[static_cast<std::size_t>(group)];
+}
+
+void Optimizer::set_learning_rate(double rate) {
+  for (int group = 0; group < groups(); ++group) set_learning_rate(group, rate);
+}
+
+void Optimizer::set_learning_rate(int group, double rate) {
+  check(group >= 0 && group < groups(), "set_learning_rate: group {} of {}", group, groups());
+  check(rate >= 0 && std::isfinite(rate), "set_learning_rate: {}", rate);
+  rates_[static_cast<std::size_t>(group)] = rate;
+}
+
+void Optimizer::follow(const Schedule& schedule, std::int64_t step) {
+  for (int group = 0; group < groups(); ++group) {
+    set_learning_rate(group, schedule.rate(step, base_rates_[static_cast<std::size_t>(group)]));
+  }
+  if (const auto momentum = schedule.momentum(step)) set_momentum(*momentum);
+}
+
+std::vector<std::string> Optimizer::names_of_slots(const NamedParameters& names) const {
+  std::vector<std::string> found(slots_.size());
+  for (const auto& [name, parameter] : names) {
+    if (const auto at = places_.find(parameter); at != places_.end()) found[at->second] = name;
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    check(!found[i].empty(), "optimizer: no name for a parameter {}",
+          slots_[i].parameter->value.shape());
+  }
+  return found;
+}
+
+std::map<std::string, Tensor> Optimizer::state(const NamedParameters& names) const {
+  const std::vector<std::string> own = names_of_slots(names);
+  std::map<std::string, Tensor> state;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
+    state[own[i] + ".steps"] = Tensor::from(std::vector<std::int64_t>{slot.steps}, {});
+    if (slot.steps == 0) continue;
+    const std::vector<const char*> kinds = buffers(slot.group);
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+      state[own[i] + "." + kinds[k]] = clone(slot.buffers[k]);
+    }
+  }
+  return state;
+}
+
+Optimizer::Slot Optimizer::loaded(const Slot& slot, const std::string& name,
+                                  const std::map<std::string, Tensor>& state) const {
+  Slot read{.parameter = slot.parameter, .dtype = slot.dtype, .group = slot.group};
+  read.steps = saved_steps(state, name + ".steps");
+  if (read.steps == 0) return read;
+  for (const char* kind : buffers(slot.group)) {
+    read.buffers.push_back(saved_buffer(state, name + "." + kind, slot.parameter->value));
+  }
+  return read;
+}
+
+void Optimizer::load_state(const std::map<std::string, Tensor>& state,
+                           const NamedParameters& names) {
+  const std::vector<std::string> own = names_of_slots(names);
+  std::vector<Slot> slots;
+  std::unordered_set<std::string> known;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    slots.push_back(loaded(slots_[i], own[i], state));
+    known.insert(own[i] + ".steps");
+    if (slots.back().steps == 0) continue;
+    for (const char* kind : buffers(slots_[i].group)) known.insert(own[i] + "." + kind);
+  }
+  for (const auto& [name, tensor] : state) {
+    check(known.contains(name), "optimizer: the state has {}, which this optimizer does not keep",
+          name);
+  }
+  slots_ = std::move(slots);
+}
+
+}  // namespace sotto::nn

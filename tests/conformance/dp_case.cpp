@@ -1,0 +1,143 @@
+#include "tests/conformance/dp_case.h"
+
+#include <numeric>
+
+#include "sotto/kernels/compute.h"
+
+namespace sotto::conformance {
+
+namespace {
+
+ClipRule read_rule(const Json& dp) {
+  const auto name = field<std::string>(dp, "rule");
+  if (name == "min") return {.kind = ClipRule::Kind::minimum};
+  if (name == "opacus") return {.kind = ClipRule::Kind::opacus};
+  if (name == "normalise") return {.kind = ClipRule::Kind::normalise};
+  if (name != "automatic") throw Malformed("rule is " + name);
+  return {.kind = ClipRule::Kind::automatic, .gamma = field<double>(dp, "gamma")};
+}
+
+bool is_mean(const std::string& reduce) {
+  if (reduce != "mean" && reduce != "sum") throw Malformed("reduce is " + reduce);
+  return reduce == "mean";
+}
+
+}  // namespace
+
+DpCase::DpCase(const Case& c, Dtype dtype)
+    : c(c), dtype(dtype), dp(field<Json>(c.body, "dp")), rule(read_rule(dp)) {
+  make_parameters(c, dtype, parameters);
+  for (const Json& entry : field<std::vector<Json>>(field<Json>(c.body, "model"), "params")) {
+    const auto found = parameters.find(field<std::string>(entry, "name"));
+    if (found == parameters.end()) throw Malformed("no tensor for a parameter of the model");
+    found->second.trainable = field<bool>(entry, "trainable");
+  }
+  read_groups();
+  read_units();
+}
+
+void DpCase::read_groups() {
+  for (const Json& entry : field<std::vector<Json>>(dp, "groups")) {
+    ClipGroup group{{}, field<double>(entry, "max_norm")};
+    for (const auto& name : field<std::vector<std::string>>(entry, "params")) {
+      const auto found = parameters.find(name);
+      if (found == parameters.end()) throw Malformed("no parameter " + name);
+      group.parameters.push_back(&found->second);
+    }
+    groups.push_back(std::move(group));
+  }
+}
+
+void DpCase::read_units() {
+  rows = field<std::int64_t>(dp, "rows");
+  units = field<std::int64_t>(dp, "units");
+  mean = is_mean(field<std::string>(dp, "unit_reduce"));
+  unit_of_row.resize(static_cast<std::size_t>(rows));
+  std::iota(unit_of_row.begin(), unit_of_row.end(), 0);
+  const auto augmentations = field<std::int64_t>(dp, "augmentations");
+  if (augmentations < 1) throw Malformed("augmentations below 1");
+  for (std::int64_t& unit : unit_of_row) unit /= augmentations;
+  const bool user_level = field<bool>(dp, "user_level");
+  if (user_level) unit_of_row = c.tensor("in.unit_ids").value.to_vector<std::int64_t>();
+  plain = augmentations == 1 && !user_level;
+  for (const std::int64_t unit : unit_of_row) {
+    if (unit < 0 || unit >= units) throw Malformed("a row's unit is out of range");
+  }
+  if (static_cast<std::int64_t>(unit_of_row.size()) != rows) throw Malformed("unit_ids do not fit");
+  if (!c.has("in.row_weight")) return;
+  const auto weights = c.tensor("in.row_weight").value.to_vector<float>();
+  if (weights.size() != unit_of_row.size()) throw Malformed("row_weight does not fit");
+  for (std::size_t row = 0; row < weights.size(); ++row) {
+    if (weights[row] != 0 && weights[row] != 1) throw Malformed("a row weight is neither 0 nor 1");
+    if (weights[row] == 0) unit_of_row[row] = -1;
+    plain = plain && weights[row] == 1;
+  }
+}
+
+std::vector<Part> DpCase::parts() const {
+  std::vector<Part> parts;
+  std::vector<int> part_of_unit(static_cast<std::size_t>(units), -1);
+  std::int64_t begin = 0;
+  for (const auto size : field<std::vector<std::int64_t>>(dp, "physical_batches")) {
+    Part part{.begin = begin, .end = begin + size};
+    begin = part.end;
+    if (size < 0 || begin > rows) throw Malformed("physical_batches do not add up to rows");
+    const auto index = static_cast<int>(parts.size());
+    for (std::int64_t row = part.begin; row < part.end; ++row) {
+      const std::int64_t unit = unit_of_row[static_cast<std::size_t>(row)];
+      if (unit < 0) continue;
+      int& owner = part_of_unit[static_cast<std::size_t>(unit)];
+      if (owner >= 0 && owner != index) {
+        throw Skip("the library cannot clip a unit whose rows are in several physical batches");
+      }
+      owner = index;
+    }
+    parts.push_back(std::move(part));
+  }
+  if (begin != rows) throw Malformed("physical_batches do not add up to rows");
+  // Units without rows go with the last part.
+  std::vector<std::int64_t> place(static_cast<std::size_t>(units));
+  for (std::size_t unit = 0; unit < part_of_unit.size(); ++unit) {
+    if (parts.empty()) break;
+    Part& part = part_of_unit[unit] < 0 ? parts.back()
+                                        : parts[static_cast<std::size_t>(part_of_unit[unit])];
+    place[unit] = static_cast<std::int64_t>(part.units.size());
+    part.units.push_back(static_cast<std::int64_t>(unit));
+  }
+  for (Part& part : parts) {
+    part.grouping = {.units = static_cast<std::int64_t>(part.units.size()), .mean = mean};
+    for (std::int64_t row = part.begin; row < part.end; ++row) {
+      const std::int64_t unit = unit_of_row[static_cast<std::size_t>(row)];
+      part.grouping.unit_of_row.push_back(unit < 0 ? -1 : place[static_cast<std::size_t>(unit)]);
+    }
+  }
+  return parts;
+}
+
+Var DpCase::loss(Tape& tape, std::int64_t begin, std::int64_t end) {
+  Values values;
+  for (const std::string& name : c.names_after("in.")) {
+    if (name == "target" || name == "row_weight" || name == "unit_ids") continue;
+    const Described& operand = c.tensor("in." + name);
+    const Tensor value = in_dtype(operand.value, dtype);
+    values.emplace(name, operand.batch_dim ? tape.input(value.slice(*operand.batch_dim, begin, end), *operand.batch_dim)
+                                           : tape.constant(value));
+  }
+  for (auto& [name, parameter] : parameters) values.emplace(name, tape.use(parameter));
+  const Json model = field<Json>(c.body, "model");
+  values = run_program(field<Json>(model, "program"), std::move(values), tape);
+  const auto output = field<std::string>(model, "output");
+  if (!values.count(output)) throw Malformed("the program has no value " + output);
+  const Var& logits = values.at(output);
+  const Tensor targets = c.tensor("in.target").value.slice(0, begin, end);
+  const Json loss = field<Json>(c.body, "loss");
+  if (field<std::string>(loss, "type") != "cross_entropy") throw Malformed("loss is not cross_entropy");
+  const CrossEntropyOptions options{.class_axis = -1,
+                                    .label_smoothing = field<double>(loss, "label_smoothing"),
+                                    .ignore_index = field<std::int64_t>(loss, "ignore_index")};
+  return is_mean(field<std::string>(loss, "token_reduce"))
+             ? cross_entropy(logits, targets, options)
+             : sum_per_sample(cross_entropy_elements(logits, targets, options));
+}
+
+}  // namespace sotto::conformance

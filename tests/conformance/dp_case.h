@@ -1,0 +1,45 @@
+// A dp_step case, read: what the model is, which rows are run together, and what is clipped.
+#pragma once
+
+#include "sotto/dp/clipping.h"
+#include "tests/conformance/kinds.h"
+
+namespace sotto::conformance {
+
+// Rows [begin, end) of the logical batch, run together.
+struct Part {
+  std::int64_t begin = 0, end = 0;
+  // Rows of the part to places in `units`.
+  Grouping grouping;
+  // The case's units that the part holds, in the order the clipper sees them.
+  std::vector<std::int64_t> units;
+};
+
+struct DpCase {
+  DpCase(const Case& c, Dtype dtype);
+
+  // The logits' cross entropy for each of the rows [begin, end).
+  Var loss(Tape& tape, std::int64_t begin, std::int64_t end);
+
+  const Case& c;
+  Dtype dtype;
+  Json dp;
+  Parameters parameters;
+  std::vector<ClipGroup> groups;
+  ClipRule rule;
+  std::int64_t rows = 0, units = 0;
+  // -1 for rows that take no part.
+  std::vector<std::int64_t> unit_of_row;
+  bool mean = false;
+  // One row for each unit, in order, none left out.
+  bool plain = true;
+
+  // The physical batches. Throws Skip when a unit's rows are in more than one.
+  std::vector<Part> parts() const;
+
+ private:
+  void read_groups();
+  void read_units();
+};
+
+}  // namespace sotto::conformance

@@ -1,0 +1,40 @@
+#include "sotto/kernels/compute.h"
+#include "tests/conformance/kinds.h"
+
+namespace sotto::conformance {
+
+Tensor in_dtype(const Tensor& value, Dtype dtype) {
+  return value.dtype() == Dtype::i64 ? value : to_dtype(value, dtype);
+}
+
+void make_parameters(const Case& c, Dtype dtype, Parameters& parameters) {
+  for (const std::string& name : c.names_after("param.")) {
+    parameters.try_emplace(name, clone(in_dtype(c.tensor("param." + name).value, dtype)));
+  }
+}
+
+void run_op(const Case& c, Dtype dtype, Comparison& comparison) {
+  Tape tape;
+  Values in;
+  for (const std::string& name : c.names_after("in.")) {
+    const Described& operand = c.tensor("in." + name);
+    // An operand as a whole is one sample.
+    in.emplace(name, tape.constant(in_dtype(operand.value, dtype), SampleAxis::mixed(),
+                                   operand.role == "input"));
+  }
+  const Values out = evaluate(c.type, {field<Json>(c.body, "args"), in, tape});
+  Var loss;
+  for (const auto& output : field<std::vector<std::string>>(c.body, "outputs")) {
+    if (!out.count(output)) throw Malformed("no output " + output);
+    comparison.expect("out." + output, out.at(output).value());
+    const Tensor weights = in_dtype(c.tensor("grad_out." + output).value, dtype);
+    const Var part = sum(mul(out.at(output), tape.constant(weights, SampleAxis::mixed())));
+    loss = loss.value().defined() ? add(loss, part) : part;
+  }
+  if (!loss.value().defined()) throw Malformed("no outputs");
+  SumSink sink;
+  tape.backward(loss, sink);
+  for (const auto& [name, var] : in) comparison.expect("grad_in." + name, tape.grad(var));
+}
+
+}  // namespace sotto::conformance

@@ -1,0 +1,38 @@
+// Running a folder of cases and reporting on them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "sotto/core/dtype.h"
+
+namespace sotto::conformance {
+
+struct Selection {
+  std::filesystem::path folder;
+  std::vector<Dtype> dtypes{Dtype::f32, Dtype::f64};
+  std::string kind;  // all when empty
+  std::string name;  // all when empty
+  bool verbose = false;  // every deviation, not only the worst of a case
+};
+
+enum class Outcome { passed, failed, skipped };
+
+struct Result {
+  std::string kind, type, name;
+  Outcome outcome = Outcome::passed;
+  bool malformed = false;
+  std::string reason;                    // of a skipped case
+  std::vector<std::string> lines;  // what is wrong with a failed one, the worst first
+};
+
+// Runs every case under the folder that is selected, in the order of their paths. Throws
+// SystemFailure when the folder cannot be read.
+std::vector<Result> run_all(const Selection& selection);
+
+// Prints a line for each failing case, reasons of skipping, a table by kind and type, and the
+// closing line "N passed, N failed, N skipped".
+void print_report(const std::vector<Result>& results, bool verbose);
+
+}  // namespace sotto::conformance

@@ -1,0 +1,12 @@
+// Schedules of the optim cases.
+#pragma once
+
+#include "sotto/nn/schedule.h"
+#include "tests/conformance/case.h"
+
+namespace sotto::conformance {
+
+// Throws Malformed for a type or formula that is not in the vocabulary.
+nn::Schedule read_schedule(const Json& scheduler);
+
+}  // namespace sotto::conformance

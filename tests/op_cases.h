@@ -1,0 +1,57 @@
+// Random cases of every operation on the tape: what the laws of ops_test.cpp are checked on.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "sotto/autograd/tape.h"
+
+namespace sotto {
+
+// An argument in f64 (or i64): batched along an axis, or shared. A shared one that wants a gradient
+// is a parameter, one that does not is a constant.
+struct OpInput {
+  Tensor value;
+  SampleAxis samples = SampleAxis::shared();
+  bool wants_grad = true;
+};
+
+// One set of arguments of an operation, and the operation as a function of tape values.
+struct Instance {
+  std::vector<OpInput> inputs;
+  std::function<Var(const std::vector<Var>&)> run;
+};
+
+struct OpCase {
+  std::string op;    // as registered
+  std::string what;  // which of its uses
+  std::function<Instance(PublicRandom&)> make;
+};
+
+// At least one for each registered operation.
+std::vector<OpCase> op_cases();
+
+// The parts op_cases() is made of.
+void add_elementwise_cases(std::vector<OpCase>& cases);
+void add_shape_cases(std::vector<OpCase>& cases);
+void add_reduction_cases(std::vector<OpCase>& cases);
+void add_product_cases(std::vector<OpCase>& cases);
+void add_image_cases(std::vector<OpCase>& cases);
+
+// What generators are made of.
+inline std::int64_t draw(PublicRandom& random, std::int64_t low, std::int64_t high) {
+  return low + random.below(high - low + 1);
+}
+inline bool one_in(PublicRandom& random, std::int64_t n) { return random.below(n) == 0; }
+// Uniform in [low, high), f64.
+Tensor uniform_values(PublicRandom& random, const Shape& shape, double low = -2, double high = 2);
+// Uniform in 0 .. below - 1.
+Tensor random_ids(PublicRandom& random, const Shape& shape, std::int64_t below);
+// `rank` sizes in 1 .. most.
+Shape random_shape(PublicRandom& random, int rank, std::int64_t most = 4);
+// Of the given shape, batched along a random axis among the first `axes`, or (one in four) shared.
+OpInput random_input(PublicRandom& random, const Shape& shape, int axes, double low = -2, double high = 2);
+inline OpInput parameter(PublicRandom& random, const Shape& shape) { return {uniform_values(random, shape)}; }
+
+}  // namespace sotto

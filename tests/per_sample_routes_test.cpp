@@ -1,0 +1,122 @@
+// How per-sample norms are computed: which route is taken, and that none loses digits.
+#include "tests/per_sample_cases.h"
+
+using namespace sotto;
+
+namespace {
+
+constexpr std::size_t plenty = std::size_t{1} << 30;
+
+PerSample linear_use(std::int64_t n, std::int64_t t, std::int64_t i, std::int64_t o) {
+  return PerSample::outer(zeros({n, t, o}), zeros({n, t, i}), {o, i});
+}
+
+PerSample conv_use(std::int64_t n, std::int64_t c, std::int64_t o, std::int64_t side, std::int64_t kernel) {
+  Window window;
+  for (const int axis : {1, 2}) {
+    window.kernel[axis] = kernel;
+    window.before[axis] = window.after[axis] = kernel / 2;
+  }
+  return PerSample::patches(zeros({n, o, 1, side, side}), zeros({n, c, 1, side, side}), window, {o, c, kernel, kernel});
+}
+
+// Factors whose sums cancel: activations that vary little around an offset, and output gradients
+// that sum to almost nothing over the positions.
+struct Cancelling {
+  Tensor b, a;
+};
+
+Cancelling cancelling(PublicRandom& random, const Shape& activations, const Shape& gradients, double offset) {
+  Tensor a = add(uniform_values(random, activations, -1, 1), full({}, offset, Dtype::f64));
+  Tensor b = uniform_values(random, gradients, -1, 1);
+  Shape positions;
+  for (int i = 1; i + 1 < b.rank(); ++i) positions.push_back(i);
+  const Tensor total = sum(b, positions, true);
+  b = sub(b, scale(total, static_cast<double>(total.numel()) / static_cast<double>(b.numel())));
+  // What single precision holds is the truth that both computations start from.
+  return {to_dtype(b, Dtype::f32), to_dtype(a, Dtype::f32)};
+}
+
+// The largest relative error of the norms by any route, against double precision.
+template <class Make>
+double norm_error(const Cancelling& factors, Make&& make) {
+  const PerSample wide = make(to_dtype(factors.b, Dtype::f64), to_dtype(factors.a, Dtype::f64));
+  const std::vector<double> expected = values(dot(wide, wide, Route::rows));
+  const PerSample f = make(factors.b, factors.a);
+  double worst = 0;
+  for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
+    const std::vector<double> found = values(dot(f, f, route));
+    for (std::size_t n = 0; n < found.size(); ++n) {
+      const double error = std::abs(std::sqrt(found[n] / expected[n]) - 1);
+      worst = error <= worst ? worst : error;
+    }
+  }
+  return worst;
+}
+
+constexpr double offsets[] = {1, 10, 100, 1000};
+constexpr double norm_accuracy = 1e-4;
+
+}  // namespace
+
+TEST_CASE("a linear layer of one position never makes rows") {
+  for (const std::int64_t width : {1, 8, 512, 4096}) {
+    CHECK(linear_use(2, 1, width, width).prepared(Route::automatic, plenty).form() == std::string("outer"));
+  }
+}
+
+TEST_CASE("many positions of a small weight make rows, few of a large one keep factors") {
+  CHECK(conv_use(2, 3, 16, 32, 3).prepared(Route::automatic, plenty).form() == std::string("dense"));
+  CHECK(linear_use(2, 1024, 16, 16).prepared(Route::automatic, plenty).form() == std::string("dense"));
+  CHECK(linear_use(2, 8, 1024, 1024).prepared(Route::automatic, plenty).form() == std::string("outer"));
+  CHECK(conv_use(2, 256, 256, 2, 3).prepared(Route::automatic, plenty).form() == std::string("patches"));
+}
+
+TEST_CASE("rows stay within the budget and the route is obeyed") {
+  const PerSample f = conv_use(2, 3, 16, 32, 3);
+  CHECK(f.row_bytes() == 2 * 16 * 3 * 3 * 3 * sizeof(float));
+  CHECK(f.prepared(Route::automatic, f.row_bytes() - 1).form() == std::string("patches"));
+  CHECK(f.prepared(Route::rows, f.row_bytes() - 1).form() == std::string("patches"));
+  CHECK(f.prepared(Route::gram, plenty).form() == std::string("patches"));
+  CHECK(linear_use(2, 1, 64, 64).prepared(Route::rows, plenty).form() == std::string("dense"));
+}
+
+TEST_CASE("norms keep four digits where the sums of a linear layer cancel") {
+  for (const double offset : offsets) {
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      PublicRandom random(seed, 1);
+      const Cancelling factors = cancelling(random, {2, 64, 8}, {2, 64, 4}, offset);
+      INFO("offset " << offset << ", seed " << seed);
+      CHECK(norm_error(factors, [](const Tensor& b, const Tensor& a) { return PerSample::outer(b, a, {4, 8}); }) <
+            norm_accuracy);
+    }
+  }
+}
+
+TEST_CASE("norms keep four digits where the sums of a convolution cancel") {
+  Window window;
+  window.kernel[1] = window.kernel[2] = 2;
+  for_each_engine([&](Backend&) {
+    for (const double offset : offsets) {
+      for (std::uint64_t seed = 0; seed < 50; ++seed) {
+        PublicRandom random(seed, 2);
+        Cancelling factors = cancelling(random, {2, 1, 9, 9, 2}, {2, 1, 8, 8, 4}, offset);
+        const Shape order{0, 4, 1, 2, 3};
+        factors = {factors.b.permute(order), factors.a.permute(order)};
+        INFO("offset " << offset << ", seed " << seed);
+        CHECK(norm_error(factors, [&](const Tensor& b, const Tensor& a) {
+                return PerSample::patches(b, a, window, {4, 2, 2, 2});
+              }) < norm_accuracy);
+      }
+    }
+  });
+}
+
+TEST_CASE("a finite gradient of factors whose products overflow has a finite norm") {
+  const Tensor b = Tensor::from({1e-25, 2e-25}, {1, 2, 1}, Dtype::f32);
+  const Tensor a = Tensor::from({1e25, 1e25}, {1, 2, 1}, Dtype::f32);
+  const PerSample f = PerSample::outer(b, a, {1, 1});
+  for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
+    CHECK(dot(f, f, route).item() == Approx(9).epsilon(1e-5));
+  }
+}

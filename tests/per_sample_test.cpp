@@ -1,0 +1,202 @@
+// The arithmetic of per-sample gradients against materialised rows and loops.
+#include "tests/per_sample_cases.h"
+#include "tests/throws.h"
+
+using namespace sotto;
+
+namespace {
+
+constexpr int cases = 60;
+constexpr Route routes[] = {Route::automatic, Route::gram, Route::rows};
+
+// Rows as [n][element].
+std::vector<std::vector<double>> rows_of(const PerSample& f) {
+  const std::vector<double> flat = values(f.materialize());
+  const auto width = static_cast<std::size_t>(f.shape().numel());
+  std::vector<std::vector<double>> rows;
+  for (std::int64_t n = 0; n < f.samples(); ++n) {
+    const auto first = flat.begin() + n * static_cast<std::ptrdiff_t>(width);
+    rows.emplace_back(first, first + static_cast<std::ptrdiff_t>(width));
+  }
+  return rows;
+}
+
+std::vector<double> products(const std::vector<std::vector<double>>& f, const std::vector<std::vector<double>>& g) {
+  std::vector<double> y;
+  for (std::size_t n = 0; n < f.size(); ++n) {
+    double sum = 0;
+    for (std::size_t k = 0; k < f[n].size(); ++k) sum += f[n][k] * g[n][k];
+    y.push_back(sum);
+  }
+  return y;
+}
+
+std::vector<double> weighted(const std::vector<std::vector<double>>& rows, const std::vector<double>& w,
+                             std::int64_t width) {
+  std::vector<double> y(static_cast<std::size_t>(width), 0.0);
+  for (std::size_t n = 0; n < rows.size(); ++n) {
+    for (std::size_t k = 0; k < y.size(); ++k) y[k] += w[n] == 0 ? 0 : w[n] * rows[n][k];
+  }
+  return y;
+}
+
+// Every use, of every form, in random sizes.
+template <class F>
+void for_each_use(F&& f) {
+  for_each_engine([&](Backend&) {
+    PublicRandom random(31);
+    for (int i = 0; i < cases; ++i) {
+      const auto [u, v] = random_pair(random);
+      for (const PerSample& use : {u, v}) {
+        INFO(use.form() << ", " << use.samples() << " samples of " << to_string(use.shape()));
+        f(use, random);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+TEST_CASE("materialised rows are the sums that the forms stand for") {
+  PublicRandom random(3);
+  const Tensor b = uniform_values(random, {2, 3, 4}), a = uniform_values(random, {2, 3, 5});
+  const std::vector<double> bs = values(b), as = values(a);
+  std::vector<double> outer(2 * 4 * 5, 0.0), onehot(2 * 2 * 4, 0.0);
+  const std::vector<std::int64_t> ids{1, 1, -1, 0, 1, 0};
+  for (std::size_t n = 0; n < 2; ++n) {
+    for (std::size_t t = 0; t < 3; ++t) {
+      for (std::size_t o = 0; o < 4; ++o) {
+        const double value = bs[(n * 3 + t) * 4 + o];
+        for (std::size_t i = 0; i < 5; ++i) outer[(n * 4 + o) * 5 + i] += value * as[(n * 3 + t) * 5 + i];
+        const std::int64_t id = ids[n * 3 + t];
+        if (id >= 0) onehot[(n * 2 + static_cast<std::size_t>(id)) * 4 + o] += value;
+      }
+    }
+  }
+  check_close(PerSample::outer(b, a, {4, 5}).materialize(), outer);
+  check_close(PerSample::outer(b, a, {2, 2, 5}).materialize(), outer);
+  check_close(PerSample::onehot(Tensor::from(ids, {2, 3}), b, {2, 4}).materialize(), onehot);
+}
+
+TEST_CASE("inner products by every route are those of the rows") {
+  for_each_engine([&](Backend&) {
+    PublicRandom random(32);
+    for (int i = 0; i < 4 * cases; ++i) {
+      const auto [f, g] = random_pair(random);
+      INFO(f.form() << " and " << g.form() << ", " << f.samples() << " samples of " << to_string(f.shape()));
+      for (const Route route : routes) {
+        check_close(dot(f, g, route), products(rows_of(f), rows_of(g)));
+        check_close(dot(g, f, route), products(rows_of(f), rows_of(g)));
+        check_close(dot(f, f, route), products(rows_of(f), rows_of(f)));
+        const PerSample both = PerSample::dense(add(f.materialize(), g.materialize()));
+        check_close(squared_norm({f, g}, route), products(rows_of(both), rows_of(both)));
+      }
+    }
+  });
+}
+
+TEST_CASE("sums are those of the rows, weighted and not") {
+  for_each_use([](const PerSample& f, PublicRandom& random) {
+    const std::int64_t width = f.shape().numel();
+    std::vector<double> w;
+    for (std::int64_t n = 0; n < f.samples(); ++n) w.push_back(one_in(random, 3) ? 0 : random.uniform() - 0.5);
+    const Tensor weights = Tensor::from(w, {f.samples()});
+    CHECK(f.sum().shape() == f.shape());
+    CHECK(f.sum(weights).shape() == f.shape());
+    check_close(f.sum(), weighted(rows_of(f), std::vector<double>(w.size(), 1.0), width));
+    check_close(f.sum(weights), weighted(rows_of(f), w, width));
+    check_close(f.prepared(Route::rows, std::size_t{1} << 30).sum(weights), weighted(rows_of(f), w, width));
+    CHECK_THROWS_AS(f.sum(Tensor::from(std::vector<double>(w.size() + 1), {f.samples() + 1})), std::invalid_argument);
+  });
+}
+
+TEST_CASE("a slice holds its samples alone") {
+  for_each_use([](const PerSample& f, PublicRandom& random) {
+    const std::int64_t begin = draw(random, 0, f.samples()), end = draw(random, begin, f.samples());
+    const PerSample part = f.slice(begin, end);
+    CHECK(part.samples() == end - begin);
+    check_close(part.materialize(), values(f.materialize().slice(0, begin, end)));
+    check_close(dot(part, part, Route::gram), values(dot(f, f, Route::gram).slice(0, begin, end)));
+  });
+}
+
+TEST_CASE("a sample of weight zero adds exactly nothing, whatever it holds") {
+  for (const auto make : {random_outer, random_onehot, random_dense, random_patches}) {
+    for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
+      const auto with = [&](double mark) {
+        PublicRandom random(8);
+        return make(random, {.n = 4, .o = 3, .i = 2, .groups = 2, .dtype = dtype, .marked = 2, .mark = mark});
+      };
+      const Tensor weights = Tensor::from({0.5, -1, 0, 2}, {4}, Dtype::f64);
+      const Grouping grouping{.unit_of_row = {1, 0, -1, 1}, .units = 2};
+      const PerSample clean = with(1);
+      for (const double mark : {std::nan(""), HUGE_VAL, 1e30}) {
+        const PerSample f = with(mark);
+        INFO(f.form() << " holding " << mark);
+        CHECK(same_bits(f.sum(weights), clean.sum(weights)));
+        const PerSample rows = f.prepared(Route::rows, std::size_t{1} << 20);
+        CHECK(same_bits(rows.sum(weights), clean.prepared(Route::rows, std::size_t{1} << 20).sum(weights)));
+        CHECK(same_bits(f.group(grouping).materialize(), clean.group(grouping).materialize()));
+        for (const Route route : routes) {
+          const std::vector<double> norms = values(dot(f, f, route)), expected = values(dot(clean, clean, route));
+          CHECK(norms[0] == expected[0]);
+          CHECK(norms[1] == expected[1]);
+          CHECK(norms[3] == expected[3]);
+          CHECK((std::isfinite(mark) || !std::isfinite(norms[2])));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a unit's gradient is the sum or the mean of its rows") {
+  for_each_use([](const PerSample& f, PublicRandom& random) {
+    Grouping grouping{.unit_of_row = {}, .units = draw(random, 1, 4), .mean = one_in(random, 2)};
+    for (std::int64_t n = 0; n < f.samples(); ++n) grouping.unit_of_row.push_back(draw(random, -1, grouping.units - 1));
+    const auto rows = rows_of(f);
+    std::vector<std::vector<double>> units(static_cast<std::size_t>(grouping.units),
+                                           std::vector<double>(static_cast<std::size_t>(f.shape().numel()), 0.0));
+    std::vector<double> count(units.size(), 0.0);
+    for (std::size_t n = 0; n < rows.size(); ++n) {
+      if (grouping.unit_of_row[n] < 0) continue;
+      const auto unit = static_cast<std::size_t>(grouping.unit_of_row[n]);
+      ++count[unit];
+      for (std::size_t k = 0; k < rows[n].size(); ++k) units[unit][k] += rows[n][k];
+    }
+    std::vector<double> flat, weights;
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      for (double& value : units[u]) flat.push_back(value /= grouping.mean && count[u] > 0 ? count[u] : 1);
+      weights.push_back(one_in(random, 3) ? 0 : random.uniform());
+    }
+    const PerSample grouped = f.group(grouping);
+    REQUIRE(grouped.samples() == grouping.units);
+    CHECK(grouped.shape() == f.shape());
+    check_close(grouped.materialize(), flat);
+    check_close(grouped.sum(Tensor::from(weights, {grouping.units})), weighted(units, weights, f.shape().numel()));
+    for (const Route route : routes) check_close(dot(grouped, grouped, route), products(units, units));
+  });
+}
+
+TEST_CASE("a grouping names every row and no unit past the last") {
+  PublicRandom random(1);
+  const PerSample f = random_dense(random, {.n = 3, .o = 2, .i = 2});
+  CHECK(throws([&] { f.group({.unit_of_row = {0, 0}, .units = 1}); }, "2 rows in the grouping, 3 in the batch"));
+  CHECK(throws([&] { f.group({.unit_of_row = {0, 0, 1}, .units = 1}); }, "unit 1 of 1"));
+}
+
+TEST_CASE("factors that do not fit their shape are refused") {
+  const Tensor b = zeros({2, 3, 4}), a = zeros({2, 3, 5});
+  CHECK(throws([&] { PerSample::outer(b, a, {4, 4}); }, "PerSample::outer: factors (2, 3, 4) and (2, 3, 5)"));
+  CHECK(throws([&] { PerSample::outer(b, zeros({2, 2, 5}), {4, 5}); }, "PerSample::outer"));
+  CHECK(throws([&] { PerSample::dense(zeros({})); }, "no sample axis"));
+  const PerSample f = PerSample::outer(b, a, {4, 5});
+  CHECK(throws([&] { dot(f, f.slice(0, 1)); }, "dot: 2 samples"));
+  CHECK(throws([&] { squared_norm({}); }, "without a use"));
+}
+
+TEST_CASE("outer products of different factors of one shape meet as rows") {
+  PublicRandom random(4);
+  const PerSample f = PerSample::outer(uniform_values(random, {3, 2, 2}), uniform_values(random, {3, 2, 6}), {2, 2, 3});
+  const PerSample g = PerSample::outer(uniform_values(random, {3, 4, 4}), uniform_values(random, {3, 4, 3}), {2, 2, 3});
+  for (const Route route : routes) check_close(dot(f, g, route), products(rows_of(f), rows_of(g)));
+}
