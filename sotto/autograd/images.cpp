@@ -108,6 +108,14 @@ Window pool_window(const char* op, const Var& x, const PoolOptions& options) {
   return window;
 }
 
+// dy in the memory order of the images it is the gradient of.
+Tensor like_images(const Tensor& dy, const Shape& order) {
+  if (dy.permute(order).contiguous()) return dy;
+  Tensor y = Tensor::empty_ordered(dy.shape(), order, dy.dtype(), dy.device());
+  copy_into(dy, y);
+  return y;
+}
+
 Tensor pooled(const Tensor& x, const Window& window, Dtype dtype) {
   Shape shape = x.shape();
   for (int i = 0; i < 3; ++i) shape[2 + i] = window.output_size(i, x.size(2 + i));
@@ -153,7 +161,7 @@ Var max_pool(const Var& x, const PoolOptions& options) {
   return x.tape().record(max_pool_op, {x}, lowered(y, rank), kept_samples(max_pool_op, x, touched),
                          [chosen, window, rank, shape = input.shape(), order = input.memory_order()](const Tensor& dy, Adjoint& adjoint) {
                            Tensor dx = Tensor::empty_ordered(shape, order, dy.dtype(), dy.device());
-                           backend(dy.device()).max_pool_grad(raised(dy).view(), chosen.view(), window, dx.view());
+                           backend(dy.device()).max_pool_grad(like_images(raised(dy), order).view(), chosen.view(), window, dx.view());
                            adjoint.input(0, lowered(dx, rank));
                          });
 }
@@ -171,7 +179,7 @@ Var avg_pool(const Var& x, const PoolOptions& options) {
   return x.tape().record(avg_pool_op, {x}, lowered(y, rank), kept_samples(avg_pool_op, x, touched),
                          [window, counted, rank, shape = input.shape(), order = input.memory_order()](const Tensor& dy, Adjoint& adjoint) {
                            Tensor dx = Tensor::empty_ordered(shape, order, dy.dtype(), dy.device());
-                           backend(dy.device()).avg_pool_grad(raised(dy).view(), window, counted, dx.view());
+                           backend(dy.device()).avg_pool_grad(like_images(raised(dy), order).view(), window, counted, dx.view());
                            adjoint.input(0, lowered(dx, rank));
                          });
 }

@@ -87,6 +87,7 @@ Var Tape::append(Node node, const Tensor& value, bool needs_grad) {
   y.needs_grad_ = needs_grad;
   if (needs_grad) {
     y.index_ = static_cast<int>(nodes_.size());
+    y.generation_ = generation_;
     node.shape = value.shape();
     node.dtype = value.dtype();
     nodes_.push_back(std::move(node));
@@ -117,6 +118,7 @@ Var Tape::use(Parameter& parameter) {
     y.value_ = parameter.value;
     y.tape_ = this;
     y.index_ = static_cast<int>(i);
+    y.generation_ = generation_;
     y.needs_grad_ = true;
     return y;
   }
@@ -127,6 +129,7 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
   bool needs_grad = false;
   for (const Var& x : inputs) {
     check(x.tape_ == this, "{}: an input is on another tape", op.name);
+    check(holds(x), "{}: an input's tape was emptied by an earlier backward", op.name);
     needs_grad = needs_grad || x.needs_grad();
   }
   check(!samples.batched() || value.size(samples.axis()) == sample_count_,
@@ -147,15 +150,14 @@ SampleAxis Tape::mix(const Op& op, const Var& x) const {
   return SampleAxis::mixed();
 }
 
-PhiloxKey Tape::next_key() const {
-  constexpr int node_bits = 24;
-  return {options_.seed, (options_.step << node_bits) + nodes_.size()};
+PhiloxKey Tape::next_key() {
+  constexpr int draw_bits = 24;
+  return {options_.seed, (options_.step << draw_bits) + draws_++};
 }
 
 void Tape::check_backward(const Var& loss, const GradSink& sink) const {
   check(loss.tape_ == this, "backward: the loss is on another tape");
-  check(loss.index_ < 0 || static_cast<std::size_t>(loss.index_) < nodes_.size(),
-        "backward: the tape was emptied by an earlier backward");
+  check(holds(loss), "backward: the tape was emptied by an earlier backward");
   if (!options_.private_data) return;
   check(loss.samples().batched() && loss.rank() == 1,
         "backward: a private tape needs one loss for each sample: shape {}{}", loss.shape(),
@@ -166,6 +168,7 @@ void Tape::check_backward(const Var& loss, const GradSink& sink) const {
 void Tape::backward(const Var& loss, GradSink& sink, double seed, Keep keep) {
   check_backward(loss, sink);
   grads_.clear();
+  grads_generation_ = generation_;
   cotangents_.assign(nodes_.size(), {});
   if (loss.index_ >= 0) {
     const Tensor ones = full(loss.shape(), seed, loss.dtype(), loss.value().device());
@@ -181,6 +184,7 @@ void Tape::backward(const Var& loss, GradSink& sink, double seed, Keep keep) {
     cotangents_.pop_back();
     if (keep == Keep::nothing) nodes_.pop_back();
   }
+  if (keep == Keep::nothing) ++generation_;
 }
 
 void Tape::visit(int index, GradSink& sink) {
@@ -241,6 +245,7 @@ void Tape::pull_back(int index, bool sums_only) {
 
 Tensor Tape::grad(const Var& input) const {
   check(input.tape_ == this, "grad: the value is on another tape");
+  check(input.generation_ == grads_generation_, "grad: no backward has passed the value since it was recorded");
   for (const auto& [index, value] : grads_) {
     if (index == input.index_) return value;
   }

@@ -45,6 +45,7 @@ class Var {
   SampleAxis samples_ = SampleAxis::shared();
   Tape* tape_ = nullptr;
   int index_ = -1;
+  int generation_ = 0;  // how often the tape had been emptied before
   bool needs_grad_ = false;
 };
 
@@ -117,8 +118,8 @@ class Tape {
   // The number of samples; -1 before the first batched input.
   std::int64_t sample_count() const { return sample_count_; }
   const TapeOptions& options() const { return options_; }
-  // A key of public randomness for the op that is recorded next.
-  PhiloxKey next_key() const;
+  // A key of public randomness, another one at each call.
+  PhiloxKey next_key();
 
  private:
   friend class Adjoint;
@@ -138,6 +139,7 @@ class Tape {
   };
 
   Var append(Node node, const Tensor& value, bool needs_grad);
+  bool holds(const Var& x) const { return x.index_ < 0 || x.generation_ == generation_; }
   void check_backward(const Var& loss, const GradSink& sink) const;
   void visit(int index, GradSink& sink);
   void pull_back(int index, bool sums_only);
@@ -147,6 +149,9 @@ class Tape {
   std::vector<Cotangent> cotangents_;
   std::vector<std::pair<int, Tensor>> grads_;
   std::int64_t sample_count_ = -1;
+  int generation_ = 0;
+  int grads_generation_ = 0;  // of the last backward
+  std::uint64_t draws_ = 0;
 };
 
 }  // namespace sotto

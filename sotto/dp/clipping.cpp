@@ -11,7 +11,7 @@ namespace sotto {
 namespace {
 
 // What rounding may add to a clipped gradient's norm, relative (docs/privacy.md).
-double rounding_margin(Dtype dtype) { return dtype == Dtype::f64 ? 0x1p-40 : 0x1p-16; }
+double rounding_margin(Dtype dtype) { return dtype == Dtype::f64 ? 0x1p-44 : 0x1p-20; }
 
 bool all_finite(const Tensor& x) {
   // A finite sum of magnitudes in double is one pass; an f32 tensor cannot overflow it.

@@ -1,5 +1,6 @@
 #include "tests/conformance/dp_case.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "sotto/kernels/compute.h"
@@ -74,44 +75,45 @@ void DpCase::read_units() {
   }
 }
 
+// A unit's rows stay together: parts that would share one are run as one.
 std::vector<Part> DpCase::parts() const {
-  std::vector<Part> parts;
-  std::vector<int> part_of_unit(static_cast<std::size_t>(units), -1);
-  std::int64_t begin = 0;
-  for (const auto size : field<std::vector<std::int64_t>>(dp, "physical_batches")) {
-    Part part{.begin = begin, .end = begin + size};
-    begin = part.end;
-    if (size < 0 || begin > rows) throw Malformed("physical_batches do not add up to rows");
-    const auto index = static_cast<int>(parts.size());
-    for (std::int64_t row = part.begin; row < part.end; ++row) {
-      const std::int64_t unit = unit_of_row[static_cast<std::size_t>(row)];
-      if (unit < 0) continue;
-      int& owner = part_of_unit[static_cast<std::size_t>(unit)];
-      if (owner >= 0 && owner != index) {
-        throw Skip("the library cannot clip a unit whose rows are in several physical batches");
-      }
-      owner = index;
-    }
-    parts.push_back(std::move(part));
+  std::vector<std::int64_t> last(static_cast<std::size_t>(units), -1);  // row of each unit
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t unit = unit_of_row[static_cast<std::size_t>(row)];
+    if (unit >= 0) last[static_cast<std::size_t>(unit)] = row;
   }
-  if (begin != rows) throw Malformed("physical_batches do not add up to rows");
-  // Units without rows go with the last part.
-  std::vector<std::int64_t> place(static_cast<std::size_t>(units));
-  for (std::size_t unit = 0; unit < part_of_unit.size(); ++unit) {
-    if (parts.empty()) break;
-    Part& part = part_of_unit[unit] < 0 ? parts.back()
-                                        : parts[static_cast<std::size_t>(part_of_unit[unit])];
+  std::vector<Part> parts;
+  std::int64_t begin = 0, end = 0, reach = 0;
+  for (const auto size : field<std::vector<std::int64_t>>(dp, "physical_batches")) {
+    if (size < 0 || end + size > rows) throw Malformed("physical_batches do not add up to rows");
+    for (const std::int64_t stop = end + size; end < stop; ++end) {
+      const std::int64_t unit = unit_of_row[static_cast<std::size_t>(end)];
+      if (unit >= 0) reach = std::max(reach, last[static_cast<std::size_t>(unit)] + 1);
+    }
+    if (reach > end) continue;
+    parts.push_back({.begin = begin, .end = end});
+    begin = end;
+  }
+  if (end != rows) throw Malformed("physical_batches do not add up to rows");
+  if (parts.empty()) throw Malformed("no physical batch");
+  for (Part& part : parts) assign_units(part, last, &part == &parts.back());
+  return parts;
+}
+
+void DpCase::assign_units(Part& part, const std::vector<std::int64_t>& last, bool final) const {
+  std::vector<std::int64_t> place(last.size());
+  for (std::size_t unit = 0; unit < last.size(); ++unit) {
+    // Units without rows go with the last part.
+    const bool here = last[unit] < 0 ? final : last[unit] >= part.begin && last[unit] < part.end;
+    if (!here) continue;
     place[unit] = static_cast<std::int64_t>(part.units.size());
     part.units.push_back(static_cast<std::int64_t>(unit));
   }
-  for (Part& part : parts) {
-    part.grouping = {.units = static_cast<std::int64_t>(part.units.size()), .mean = mean};
-    for (std::int64_t row = part.begin; row < part.end; ++row) {
-      const std::int64_t unit = unit_of_row[static_cast<std::size_t>(row)];
-      part.grouping.unit_of_row.push_back(unit < 0 ? -1 : place[static_cast<std::size_t>(unit)]);
-    }
+  part.grouping = {.units = static_cast<std::int64_t>(part.units.size()), .mean = mean};
+  for (std::int64_t row = part.begin; row < part.end; ++row) {
+    const std::int64_t unit = unit_of_row[static_cast<std::size_t>(row)];
+    part.grouping.unit_of_row.push_back(unit < 0 ? -1 : place[static_cast<std::size_t>(unit)]);
   }
-  return parts;
 }
 
 Var DpCase::loss(Tape& tape, std::int64_t begin, std::int64_t end) {

@@ -34,12 +34,15 @@ struct DpCase {
   // One row for each unit, in order, none left out.
   bool plain = true;
 
-  // The physical batches. Throws Skip when a unit's rows are in more than one.
+  // The physical batches, joined where they would cut a unit in two: the library splits a logical
+  // batch between units only.
   std::vector<Part> parts() const;
 
  private:
   void read_groups();
   void read_units();
+  // `last` is the last row of each unit, -1 for none.
+  void assign_units(Part& part, const std::vector<std::int64_t>& last, bool final) const;
 };
 
 }  // namespace sotto::conformance

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 STEP = 1e-30
+IGNORED = -100  # a target that counts as nothing
 TOLERANCE = {"f32": [3e-5, 1e-5], "f64": [3e-11, 1e-10]}
 
 
@@ -106,6 +107,16 @@ def tied_linear(v):
     return Numbers([n, i], y)
 
 
+def hardsigmoid(v):
+    return Numbers(v["x"].shape, [min(max(complex(x).real + 3, 0), 6) / 6 + (
+        1j * complex(x).imag / 6 if abs(complex(x).real) < 3 else 0) for x in v["x"].values])
+
+
+def celu(v, alpha=0.7):
+    return Numbers(v["x"].shape, [x if complex(x).real > 0 else alpha * (cmath.exp(x / alpha) - 1)
+                                  for x in v["x"].values])
+
+
 def mul(v):
     a, b = v["a"], v["b"]
     return Numbers([a.shape[0], a.shape[1], b.shape[2]],
@@ -117,6 +128,9 @@ def row_losses(logits, targets, smoothing):
     n, c = logits.shape
     losses = []
     for s in range(n):
+        if targets[s] == IGNORED:
+            losses.append(0.0)
+            continue
         row = [logits[s, k] for k in range(c)]
         top = max(complex(z).real for z in row)
         normaliser = top + cmath.log(sum(cmath.exp(z - top) for z in row))
@@ -152,9 +166,9 @@ class CaseFile:
     def write(self, folder):
         folder = folder / self.body["kind"]
         folder.mkdir(parents=True, exist_ok=True)
-        stem = folder / self.body["name"]
-        self.body["tensor_file"] = stem.name + ".safetensors"
-        stem.with_suffix(".json").write_text(json.dumps(self.body, indent=1) + "\n")
+        self.body["tensor_file"] = self.body["name"] + ".safetensors"
+        path = folder / (self.body["name"] + ".json")
+        path.write_text(json.dumps(self.body, indent=1) + "\n")
         header, data = {}, b""
         for name, dtype, numbers in sorted(self.data, key=lambda entry: entry[1] == "F32"):
             letter = {"I64": "q", "F64": "d", "F32": "f"}[dtype]
@@ -165,7 +179,8 @@ class CaseFile:
                             "data_offsets": [begin, len(data)]}
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
-        stem.with_suffix(".safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+        path = folder / self.body["tensor_file"]
+        path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 def write_op(folder, name, type_, function, operands, args, rng, index=()):
@@ -218,57 +233,94 @@ def write_layer(folder, name, type_, function, inputs, parameters, args, rng, in
     case.write(folder)
 
 
-def write_dp_step(folder, rng):
-    """Five rows of three users, one of them padding; two physical batches of whole users."""
-    rows, users, sizes = 5, [1, 0, 1, 2, 2], [3, 2]
-    padding, smoothing, expected_size = [1, 1, 1, 1, 0], 0.1, 3.5
+def factor(rule, gamma, bound, norm):
+    return {"min": lambda: min(1.0, bound / norm) if norm > 0 else 1.0,
+            "opacus": lambda: min(1.0, bound / (norm + 1e-6)),
+            "automatic": lambda: bound / (norm + gamma)}[rule]()
+
+
+def write_dp_step(folder, rng, name, positions, targets, dp):
+    """A network with one hidden layer on rows of `positions` tokens each (none: one vector a row).
+
+    dp also holds what the case has in tensors: unit_of_row, and row_weight or None.
+    """
+    smoothing, rows, units = 0.1, dp["rows"], dp["units"]
+    unit_of_row, keep = dp.pop("unit_of_row"), dp.pop("row_weight") or [1] * rows
     parameters = {"fc1.weight": draw(rng, [4, 3]), "fc1.bias": draw(rng, [4]),
                   "fc2.weight": draw(rng, [3, 4]), "fc2.bias": draw(rng, [3])}
-    groups = [{"params": ["fc1.weight", "fc1.bias"], "max_norm": 0.4},
-              {"params": ["fc2.weight", "fc2.bias"], "max_norm": 0.6}]
-    values = {"x": draw(rng, [rows, 3]), **parameters}
-    targets = [0, 2, 1, 1, 0]
-    layer = lambda n, x, y: {"op": "Linear", "in": {"x": x, "weight": f"fc{n}.weight", "bias": f"fc{n}.bias"},
-                             "args": {"in_features": 3 + n - 1, "out_features": 5 - n}, "out": {"y": y}}
+    x = draw(rng, [rows] + positions + [3])
+    token_reduce = "sum" if positions else "mean"
+    layer = lambda n, source, y: {
+        "op": "Linear", "in": {"x": source, "weight": f"fc{n}.weight", "bias": f"fc{n}.bias"},
+        "args": {"in_features": n + 2, "out_features": 5 - n}, "out": {"y": y}}
     case = CaseFile(
-        "dp_step", "own_mlp_users", "dp_step",
-        model={"program": [layer(1, "x", "a"), {"op": "tanh", "in": {"x": "a"}, "args": {}, "out": {"y": "h"}},
+        "dp_step", name, "dp_step",
+        model={"program": [layer(1, "x", "a"),
+                           {"op": "tanh", "in": {"x": "a"}, "args": {}, "out": {"y": "h"}},
                            layer(2, "h", "logits")], "output": "logits",
                "params": [{"name": n, "shape": p.shape, "trainable": True} for n, p in parameters.items()]},
-        loss={"type": "cross_entropy", "label_smoothing": smoothing, "ignore_index": -100, "token_reduce": "mean"},
-        dp={"rows": rows, "units": 3, "augmentations": 1, "user_level": True, "unit_reduce": "mean",
-            "physical_batches": sizes, "rule": "min", "gamma": None, "groups": groups,
-            "noise_multiplier": 0.0, "expected_batch_size": expected_size,
-            "sensitivity": math.hypot(*(g["max_norm"] for g in groups))})
-    case.add("in.x", "input", values["x"], 0)
-    for name, numbers in (("target", targets), ("unit_ids", users)):
-        case.add(f"in.{name}", "index", Numbers([rows], numbers), 0)
-    case.add("in.row_weight", "constant", Numbers([rows], padding), 0)
-    for name, value in parameters.items():
-        case.add(f"param.{name}", "param", value)
-    loss = lambda v: row_losses(mlp(v), targets, smoothing)
-    losses = [complex(l).real if keep else math.nan for l, keep in zip(loss(values).values, padding)]
+        loss={"type": "cross_entropy", "label_smoothing": smoothing, "ignore_index": IGNORED,
+              "token_reduce": token_reduce},
+        dp={**dp, "noise_multiplier": 0.0, "sensitivity": math.hypot(*(g["max_norm"] for g in dp["groups"]))})
+    case.add("in.x", "input", x, 0)
+    case.add("in.target", "index", Numbers([rows] + positions, targets), 0)
+    if dp["user_level"]:
+        case.add("in.unit_ids", "index", Numbers([rows], unit_of_row), 0)
+    if not all(keep):
+        case.add("in.row_weight", "constant", Numbers([rows], keep), 0)
+    for n, value in parameters.items():
+        case.add(f"param.{n}", "param", value)
+
+    def loss(v):
+        per_row = product(positions)
+        tokens = row_losses(mlp({**v, "x": Numbers([rows * per_row, 3], x.values)}), targets, smoothing).values
+        return Numbers([rows], [sum(tokens[r * per_row:(r + 1) * per_row]) for r in range(rows)])
+
+    losses = [complex(l).real if kept else math.nan for l, kept in zip(loss(parameters).values, keep)]
     case.add("expect.loss", "expect", Numbers([rows], losses))
-    members = [[r for r in range(rows) if users[r] == u and padding[r]] for u in range(3)]
-    units = {}
-    for name in parameters:
-        by_element = derivatives(loss, values, name)
-        units[name] = [[math.fsum(row[r] for r in own) / len(own) for row in by_element] for own in members]
-        case.add(f"expect.grad_unit.{name}", "expect",
-                 Numbers([3] + parameters[name].shape, sum(units[name], [])))
-    norms = [[math.sqrt(sum(dot(units[n][u], units[n][u]) for n in g["params"])) for g in groups] for u in range(3)]
-    factors = [[min(1.0, g["max_norm"] / n) for g, n in zip(groups, row)] for row in norms]
-    loose = {"f32": [1e-4, 5e-5], "f64": [1e-10, 1e-10]}
-    case.add("expect.norm", "expect", Numbers([3, 2], sum(norms, [])), None, loose)
-    case.add("expect.clip_factor", "expect", Numbers([3, 2], sum(factors, [])), None, loose)
-    for j, group in enumerate(groups):
-        for name in group["params"]:
-            total = [math.fsum(factors[u][j] * units[name][u][k] for u in range(3))
-                     for k in range(len(parameters[name].values))]
-            case.add(f"expect.grad_sum.{name}", "expect", Numbers(parameters[name].shape, total), None, loose)
-            case.add(f"expect.grad_mean.{name}", "expect",
-                     Numbers(parameters[name].shape, [t / expected_size for t in total]), None, loose)
+    members = [[r for r in range(rows) if unit_of_row[r] == u and keep[r]] for u in range(units)]
+    gradients = {}
+    for n, value in parameters.items():
+        by_element = derivatives(loss, parameters, n)
+        gradients[n] = [[math.fsum(row[r] for r in own) / (max(len(own), 1) if dp["unit_reduce"] == "mean" else 1)
+                         for row in by_element] for own in members]
+        case.add(f"expect.grad_unit.{n}", "expect", Numbers([units] + value.shape, sum(gradients[n], [])))
+    expect_clipped(case, dp, parameters, gradients)
     case.write(folder)
+
+
+def expect_clipped(case, dp, parameters, gradients):
+    loose = {"f32": [1e-4, 5e-5], "f64": [1e-10, 1e-10]}
+    groups, units = dp["groups"], range(dp["units"])
+    norms = [[math.sqrt(sum(dot(gradients[n][u], gradients[n][u]) for n in g["params"])) for g in groups]
+             for u in units]
+    factors = [[factor(dp["rule"], dp["gamma"], g["max_norm"], n) for g, n in zip(groups, row)] for row in norms]
+    shape = [len(units), len(groups)]
+    case.add("expect.norm", "expect", Numbers(shape, sum(norms, [])), None, loose)
+    case.add("expect.clip_factor", "expect", Numbers(shape, sum(factors, [])), None, loose)
+    for j, group in enumerate(groups):
+        for n in group["params"]:
+            total = [math.fsum(factors[u][j] * gradients[n][u][k] for u in units)
+                     for k in range(len(parameters[n].values))]
+            mean = [t / dp["expected_batch_size"] for t in total]
+            for name, values in (("grad_sum", total), ("grad_mean", mean)):
+                case.add(f"expect.{name}.{n}", "expect", Numbers(parameters[n].shape, values), None, loose)
+
+
+def write_dp_steps(folder, rng):
+    """Users whose rows are not in order, one of them padding; and tokens, two versions of a sample
+    each, in physical batches that would cut a sample in two."""
+    first, second = ["fc1.weight", "fc1.bias"], ["fc2.weight", "fc2.bias"]
+    write_dp_step(folder, rng, "own_mlp_users", [], [0, 2, 1, 1, 0], {
+        "rows": 5, "units": 4, "augmentations": 1, "user_level": True, "unit_reduce": "mean",
+        "physical_batches": [3, 2], "rule": "min", "gamma": None, "expected_batch_size": 3.5,
+        "groups": [{"params": first, "max_norm": 0.4}, {"params": second, "max_norm": 0.6}],
+        "unit_of_row": [1, 0, 1, 3, 3], "row_weight": [1, 1, 1, 1, 0]})
+    write_dp_step(folder, rng, "own_tokens_augmented", [2], [0, IGNORED, 2, 1, IGNORED, IGNORED, 1, 1, 0, 2, 2, 0], {
+        "rows": 6, "units": 3, "augmentations": 2, "user_level": False, "unit_reduce": "sum",
+        "physical_batches": [3, 0, 3], "rule": "automatic", "gamma": 0.05, "expected_batch_size": 3.0,
+        "groups": [{"params": first + second, "max_norm": 0.8}],
+        "unit_of_row": [0, 0, 1, 1, 2, 2], "row_weight": None})
 
 
 def write_sgd(folder, rng):
@@ -322,11 +374,13 @@ def main(folder):
     write_layer(folder, "own_tied_weight", "Program", tied_linear, {"x": draw(rng, [3, 4])}, {"w": draw(rng, [2, 4])},
                 {"program": steps, "outputs": ["y"]}, rng)
     write_op(folder, "own_mul_broadcast", "mul", mul, {"a": draw(rng, [2, 3, 1]), "b": draw(rng, [1, 3, 4])}, {}, rng)
+    for name, function, args in (("hardsigmoid", hardsigmoid, {}), ("celu", celu, {"alpha": 0.7})):
+        write_op(folder, "own_" + name, name, function, {"x": Numbers([5], [-4.0, -1.25, -0.5, 0.75, 3.5])}, args, rng)
     write_op(folder, "own_cross_entropy", "cross_entropy",
              lambda v: row_losses(v["x"], v["target"].values, 0.2),
              {"x": draw(rng, [3, 4]), "target": Numbers([3], [3, 0, 2])},
-             {"reduction": "none", "label_smoothing": 0.2, "ignore_index": -100}, rng, ["target"])
-    write_dp_step(folder, rng)
+             {"reduction": "none", "label_smoothing": 0.2, "ignore_index": IGNORED}, rng, ["target"])
+    write_dp_steps(folder, rng)
     write_sgd(folder, rng)
     write_accountant(folder)
 

@@ -14,6 +14,20 @@ Var embedded(const Call& call) {
                                      : std::optional(call.arg<std::int64_t>("padding_idx")));
 }
 
+// Bags of one size, [n, size], with nothing left out, are an embedding and a reduction.
+Var embedding_bag(const Call& call) {
+  if (call.maybe("offsets")) throw Skip("the library has no bags of different sizes");
+  if (!call.arg<Json>("padding_idx").is_null()) throw Skip("the library has no bags with padding");
+  Var rows = embedding(call["weight"], call["x"]);
+  if (const auto weights = call.maybe("per_sample_weights")) {
+    rows = mul(rows, unsqueeze(*weights, -1));
+  }
+  const auto mode = call.arg<std::string>("mode");
+  if (mode == "sum") return sum(rows, {1});
+  if (mode == "mean") return mean(rows, {1});
+  throw Skip("the library has no bags of maxima");
+}
+
 Var layer_norm(const Call& call) {
   return nn::layer_norm(call["x"], call.shape("normalized_shape"), scale_shift(call),
                         call.arg<double>("eps"));
@@ -57,7 +71,7 @@ void add_layers(Vocabulary& vocabulary) {
   vocabulary["Linear"] = single(
       [](const Call& call) { return linear(call["x"], call["weight"], call.maybe("bias")); });
   vocabulary["Embedding"] = single(embedded);
-  vocabulary["EmbeddingBag"] = missing("embedding of bags");
+  vocabulary["EmbeddingBag"] = single(embedding_bag);
   vocabulary["LayerNorm"] = single(layer_norm);
   vocabulary["RMSNorm"] = single(rms_norm);
   vocabulary["GroupNorm"] = single(group_norm);

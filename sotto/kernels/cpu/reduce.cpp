@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "sotto/kernels/cpu/cpu_backend.h"
@@ -49,13 +50,13 @@ Plan make_plan(View x, View y) {
   return plan;
 }
 
-std::int64_t count(const std::vector<Axis>& axes) {
+std::int64_t count(std::span<const Axis> axes) {
   std::int64_t product = 1;
   for (const Axis& axis : axes) product *= axis.size;
   return product;
 }
 
-std::int64_t offset(const std::vector<Axis>& axes, std::int64_t index) {
+std::int64_t offset(std::span<const Axis> axes, std::int64_t index) {
   std::int64_t sum = 0;
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
     sum += index % axis->size * axis->stride;
@@ -87,9 +88,9 @@ double fold_row(const T* x, const Plan& plan) {
   constexpr int lanes = 8;
   double partial[lanes];
   std::fill(partial, partial + lanes, Fold::start());
-  std::vector<Axis> outer = plan.reduced;
-  const Axis inner = outer.empty() ? Axis{1, 0} : outer.back();
-  if (!outer.empty()) outer.pop_back();
+  const std::span<const Axis> reduced(plan.reduced);
+  const Axis inner = reduced.empty() ? Axis{1, 0} : reduced.back();
+  const auto outer = reduced.first(reduced.empty() ? 0 : reduced.size() - 1);
   const std::int64_t runs = count(outer);
   for (std::int64_t run = 0; run < runs; ++run) {
     const T* p = x + offset(outer, run);
@@ -134,13 +135,13 @@ void reduce_rows(const T* x, T* y, const Plan& plan) {
 }
 
 template <class Fold, class T>
-void reduce_columns(const T* x, T* y, Plan plan) {
+void reduce_columns(const T* x, T* y, const Plan& plan) {
   constexpr std::int64_t most = 64;
   const std::int64_t width = plan.kept_x.back().size;
   const std::int64_t blocks = (width + most - 1) / most;
   const Axis inner_y = plan.kept_y.back();
-  std::vector<Axis> outer_x(plan.kept_x.begin(), plan.kept_x.end() - 1);
-  std::vector<Axis> outer_y(plan.kept_y.begin(), plan.kept_y.end() - 1);
+  const auto outer_x = std::span<const Axis>(plan.kept_x).first(plan.kept_x.size() - 1);
+  const auto outer_y = std::span<const Axis>(plan.kept_y).first(plan.kept_y.size() - 1);
   const std::int64_t work = std::max<std::int64_t>(count(plan.reduced), 1) * std::min(width, most);
   parallel_for(count(outer_x) * blocks, elementwise_grain / work + 1,
                [&](std::int64_t begin, std::int64_t end) {

@@ -1,0 +1,196 @@
+// The bound holds: for every rule, route and number of passes, and for hostile samples.
+#include "sotto/dp/clipping.h"
+
+#include <cmath>
+
+#include "catch.h"
+#include "dp_models.h"
+#include "sotto/autograd/ops.h"
+#include "sotto/nn/init.h"
+
+namespace sotto {
+namespace {
+
+struct Setting {
+  ClipRule rule;
+  Route route;
+  ClipPasses passes;
+};
+
+std::vector<Setting> settings() {
+  std::vector<Setting> all;
+  for (const auto kind : {ClipRule::Kind::minimum, ClipRule::Kind::opacus, ClipRule::Kind::automatic, ClipRule::Kind::normalise}) {
+    for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
+      for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) all.push_back({{.kind = kind}, route, passes});
+    }
+  }
+  return all;
+}
+
+Clipper flat_clipper(nn::Sequential& model, double bound, const Setting& s) {
+  return Clipper(flat_group(model.parameters(), bound), {.rule = s.rule, .route = s.route}, s.passes);
+}
+
+// One group for each module's parameters.
+std::vector<ClipGroup> layer_groups(nn::Sequential& model, double bound) {
+  std::vector<ClipGroup> groups;
+  for (int i = 0; i < model.size(); ++i) {
+    if (!model[i].parameters().empty()) groups.push_back({model[i].parameters(), bound * (i + 1)});
+  }
+  return groups;
+}
+
+void poison(Batch& batch, std::int64_t sample, float value) {
+  for (int i = 0; i < 36; ++i) batch.images.data<float>()[sample * 36 + i] = value;
+}
+
+TEST_CASE("leaving one sample out changes the clipped sum by at most the bound") {
+  nn::manual_seed(1);
+  nn::Sequential model = small_network();
+  PublicRandom random(7);
+  for (const Setting& setting : settings()) {
+    Clipper clipper = flat_clipper(model, 0.3, setting);
+    const Batch batch = random_batch(6, random);
+    const std::vector<double> all = clipped_sum(model, batch, clipper);
+    for (std::int64_t left = 0; left < 6; ++left) {
+      const std::vector<double> rest = clipped_sum(model, without(batch, left), clipper);
+      CHECK(distance(all, rest) <= 0.3);
+      CHECK(distance(all, rest) > 0);
+    }
+  }
+}
+
+TEST_CASE("a hostile sample changes the sum by at most the bound and leaves the others alone") {
+  nn::manual_seed(2);
+  nn::Sequential model = small_network();
+  PublicRandom random(8);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const Setting& setting : settings()) {
+    Clipper clipper = flat_clipper(model, 0.3, setting);
+    for (const float value : {1e30f, -1e30f, nan, inf, 0.0f, 1e-30f, 3e38f, 1e10f}) {
+      Batch batch = random_batch(5, random);
+      poison(batch, 2, value);
+      const std::vector<double> all = clipped_sum(model, batch, clipper);
+      const std::vector<double> rest = clipped_sum(model, without(batch, 2), clipper);
+      CHECK(distance(all, rest) <= 0.3);
+      for (const double v : all) REQUIRE(std::isfinite(v));
+    }
+  }
+}
+
+TEST_CASE("a sample of NaN changes nothing but its own count") {
+  nn::manual_seed(3);
+  nn::Sequential model = small_network();
+  PublicRandom random(9);
+  for (const Setting& setting : settings()) {
+    Clipper clipper = flat_clipper(model, 1, setting);
+    Batch batch = random_batch(4, random);
+    const std::vector<double> rest = clipped_sum(model, without(batch, 1), clipper);
+    CHECK(clipper.statistics().not_finite == 0);
+    poison(batch, 1, std::numeric_limits<float>::quiet_NaN());
+    const std::vector<double> all = clipped_sum(model, batch, clipper);
+    CHECK(clipper.statistics().not_finite == 1);
+    CHECK(distance(all, rest) < 1e-6);
+  }
+}
+
+TEST_CASE("terms that overflow while the norm stays finite are left out alone") {
+  // Two positions whose products are +-1e39: the gradient cancels to zero, single precision does not.
+  Parameter w(Tensor::from(std::vector<float>{1, 1}, {1, 2}));
+  Clipper clipper({{{&w}, 1.0}});
+  const std::vector<float> x{1e20f, 1e20f, 1e20f, 1e20f, 1, 2, 3, 4};
+  const std::vector<float> weights{1e20f, -1e20f, 1, 1};
+  Tape tape({.private_data = true});
+  const Var y = linear(tape.input(Tensor::from(x, {2, 2, 2})), tape.use(w));
+  const Var loss = sum_per_sample(mul(y, tape.input(Tensor::from(weights, {2, 2, 1}))));
+  clipper.add(tape, loss);
+  const std::vector<double> total = flat(clipper.sums_for_tests());
+  const double length = std::hypot(4.0, 6.0);
+  CHECK(total[0] == Approx(4 / length).epsilon(1e-5));
+  CHECK(total[1] == Approx(6 / length).epsilon(1e-5));
+}
+
+TEST_CASE("groups of parameters are bounded each, and together by the root of the sum of squares") {
+  nn::manual_seed(4);
+  nn::Sequential model = small_network();
+  PublicRandom random(10);
+  for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
+    Clipper clipper(layer_groups(model, 0.1), {}, passes);
+    const Batch batch = random_batch(5, random);
+    const std::vector<double> all = clipped_sum(model, batch, clipper);
+    for (std::int64_t left = 0; left < 5; ++left) {
+      CHECK(distance(all, clipped_sum(model, without(batch, left), clipper)) <= clipper.sensitivity());
+    }
+    double squares = 0;
+    for (const ClipGroup& group : clipper.groups()) squares += group.bound * group.bound;
+    CHECK(clipper.sensitivity() == Approx(std::sqrt(squares)));
+  }
+}
+
+TEST_CASE("one pass and two, any route and any split into physical batches give the same sum") {
+  nn::manual_seed(5);
+  nn::Sequential model = small_network();
+  PublicRandom random(11);
+  const Batch batch = random_batch(9, random);
+  Clipper reference = flat_clipper(model, 0.2, settings()[0]);
+  const std::vector<double> expected = clipped_sum(model, batch, reference);
+  for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
+    for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
+      for (const std::int64_t part : {1, 2, 4, 9}) {
+        Clipper clipper = flat_clipper(model, 0.2, {{}, route, passes});
+        for (std::int64_t at = 0; at < 9; at += part) {
+          const std::int64_t end = std::min<std::int64_t>(9, at + part);
+          Tape tape({.private_data = true});
+          clipper.add(tape, cross_entropy(model(tape.input(batch.images.slice(0, at, end))), batch.targets.slice(0, at, end)));
+        }
+        CHECK(distance(flat(clipper.sums_for_tests()), expected) < 1e-5);
+        CHECK(clipper.statistics().units == 9);
+      }
+    }
+  }
+}
+
+TEST_CASE("factors are what the rules say, and never let a norm pass the bound") {
+  using Kind = ClipRule::Kind;
+  CHECK(ClipRule{Kind::minimum}.factor(0.5, 1, 0) == 1);
+  CHECK(ClipRule{Kind::minimum}.factor(0, 1, 0) == 1);
+  CHECK(ClipRule{Kind::minimum}.factor(4, 1, 0) == 0.25);
+  CHECK(ClipRule{Kind::opacus}.factor(1, 1, 0) == Approx(1 / 1.000001).epsilon(1e-12));
+  CHECK(ClipRule{Kind::automatic, 0.1}.factor(3, 2, 0) == Approx(2 / 3.1));
+  CHECK(ClipRule{Kind::normalise}.factor(0.25, 1, 0) == 4);
+  CHECK(ClipRule{Kind::normalise}.factor(0, 1, 0) == 0);
+  for (const Kind kind : {Kind::minimum, Kind::opacus, Kind::automatic, Kind::normalise}) {
+    for (double norm = 1e-30; norm < 1e40; norm *= 7) CHECK(ClipRule{kind}.factor(norm, 0.1, 1e-6) * norm <= 0.1);
+    CHECK(ClipRule{kind}.factor(std::numeric_limits<double>::infinity(), 1, 0) == 0);
+    CHECK(ClipRule{kind}.factor(std::numeric_limits<double>::quiet_NaN(), 1, 0) == 0);
+  }
+}
+
+TEST_CASE("what a clipper cannot bound is refused") {
+  nn::manual_seed(6);
+  nn::Sequential model = small_network();
+  PublicRandom random(12);
+  const Batch batch = random_batch(2, random);
+  CHECK_THROWS_AS(Clipper(flat_group(model.parameters(), 0)), std::invalid_argument);
+  CHECK_THROWS_AS(Clipper(flat_group(model.parameters(), std::nan(""))), std::invalid_argument);
+  CHECK_THROWS_AS(Clipper({}), std::invalid_argument);
+  CHECK_THROWS_AS(Clipper({{model.parameters(), 1}, {model.parameters(), 1}}), std::invalid_argument);
+  // A parameter outside every group, and a tape that is not private.
+  Clipper partial({{model[0].parameters(), 1}});
+  Tape tape({.private_data = true});
+  const Var loss = cross_entropy(model(tape.input(batch.images)), batch.targets);
+  CHECK_THROWS_AS(partial.add(tape, loss), std::invalid_argument);
+  Clipper clipper(flat_group(model.parameters(), 1));
+  Tape open;
+  CHECK_THROWS_AS(clipper.add(open, cross_entropy(model(open.input(batch.images)), batch.targets)), std::invalid_argument);
+  // Another number of units than was drawn.
+  FullBatchSampler sampler(3);
+  Tape again({.private_data = true});
+  clipper.discard();
+  clipper.add(again, cross_entropy(model(again.input(batch.images)), batch.targets));
+  CHECK_THROWS_AS(clipper.finish(sampler.draw()), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace sotto

@@ -1,0 +1,165 @@
+// Private training end to end on small data: accounting, budgets, failures in mid-step.
+#include "sotto/dp/engine.h"
+
+#include <cmath>
+
+#include "catch.h"
+#include "dp_models.h"
+#include "sotto/autograd/ops.h"
+#include "sotto/nn/dataset.h"
+#include "sotto/nn/digits.h"
+#include "sotto/nn/init.h"
+
+namespace sotto {
+namespace {
+
+struct Training {
+  Dataset data = make_digits(400, 1);
+  nn::Sequential model{nn::Flatten(), nn::Linear(784, 10)};
+  nn::Sgd optimizer{model, {.learning_rate = 0.5}};
+  Ledger ledger;
+
+  Engine::Loss loss() {
+    return [this](Tape& tape, std::span<const std::int64_t> rows) {
+      const Dataset batch = data.batch(rows);
+      return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
+    };
+  }
+};
+
+std::vector<float> weights(nn::Sequential& model) { return model.parameters()[0]->value.to_vector<float>(); }
+
+TEST_CASE("training learns, and epsilon is the accountant's for the steps that ran") {
+  nn::manual_seed(1);
+  Training t;
+  Engine engine(t.model, t.optimizer, 400, t.ledger, {.noise_multiplier = 1.0, .logical_batch = 100, .clip_bound = 1});
+  double first = 0;
+  double last = 0;
+  for (int i = 0; i < 60; ++i) {
+    const StepReport report = engine.step(t.loss());
+    const double loss = report.statistics->loss_sum / static_cast<double>(report.statistics->units);
+    if (i == 0) first = loss;
+    last = loss;
+  }
+  CHECK(last < 0.7 * first);
+  RdpAccountant expected;
+  expected.compose({.noise_multiplier = 1.0, .sampling = Sampling::poisson, .sampling_rate = engine.sampler().rate()}, 60);
+  CHECK(engine.epsilon() == Approx(expected.epsilon(1e-5)).epsilon(1e-12));
+  CHECK(epsilon(t.ledger, 1e-5) == Approx(engine.epsilon()).epsilon(1e-12));
+}
+
+TEST_CASE("a target epsilon is met and not passed, and no step goes beyond it") {
+  nn::manual_seed(2);
+  Training t;
+  Engine engine(t.model, t.optimizer, 400, t.ledger, {.target_epsilon = 2.0, .steps = 25, .logical_batch = 40});
+  int steps = 0;
+  while (engine.can_step()) {
+    engine.step(t.loss());
+    ++steps;
+  }
+  CHECK(steps == 25);
+  CHECK(engine.epsilon() <= 2.0);
+  CHECK(engine.epsilon() > 1.99);
+  CHECK_THROWS_AS(engine.step(t.loss()), std::invalid_argument);
+  // Another engine on the same ledger has no budget left.
+  Engine again(t.model, t.optimizer, 400, t.ledger, {.target_epsilon = 2.0, .steps = 25, .logical_batch = 40});
+  CHECK_FALSE(again.can_step());
+}
+
+TEST_CASE("an empty batch is an ordinary step: noise is added and charged") {
+  nn::manual_seed(3);
+  Training t;
+  const std::vector<float> before = weights(t.model);
+  Engine engine(t.model, t.optimizer, 400, t.ledger, {.noise_multiplier = 1.0, .logical_batch = 1e-9});
+  const StepReport report = engine.step(t.loss());
+  CHECK(report.statistics->units == 0);
+  CHECK(t.ledger.releases() == 1);
+  const std::vector<float> after = weights(t.model);
+  std::size_t changed = 0;
+  for (std::size_t i = 0; i < after.size(); ++i) changed += after[i] != before[i];
+  CHECK(changed == after.size());
+}
+
+TEST_CASE("a loss that throws releases and charges nothing, and the next step is clean") {
+  nn::manual_seed(4);
+  Training t;
+  Engine engine(t.model, t.optimizer, 400, t.ledger,
+                {.noise_multiplier = 1.0, .logical_batch = 200, .physical_batch = 20});
+  const std::vector<float> before = weights(t.model);
+  int calls = 0;
+  const Engine::Loss failing = [&](Tape& tape, std::span<const std::int64_t> rows) {
+    if (++calls == 3) throw std::runtime_error("no more");
+    return t.loss()(tape, rows);
+  };
+  CHECK_THROWS_AS(engine.step(failing), std::runtime_error);
+  CHECK(t.ledger.releases() == 0);
+  CHECK(engine.epsilon() == 0);
+  CHECK(weights(t.model) == before);
+  const StepReport report = engine.step(t.loss());
+  CHECK(report.step == 1);
+  CHECK(t.ledger.releases() == 1);
+  CHECK(std::abs(static_cast<double>(report.statistics->units) - 200) < 60);
+}
+
+TEST_CASE("the loss must be one number for each row") {
+  nn::manual_seed(5);
+  Training t;
+  Engine engine(t.model, t.optimizer, 400, t.ledger, {.noise_multiplier = 1.0, .logical_batch = 100});
+  const Engine::Loss mean_loss = [&](Tape& tape, std::span<const std::int64_t> rows) {
+    return mean(t.loss()(tape, rows));
+  };
+  CHECK_THROWS_AS(engine.step(mean_loss), std::invalid_argument);
+  CHECK(t.ledger.releases() == 0);
+}
+
+TEST_CASE("frozen parameters neither move nor count") {
+  nn::manual_seed(6);
+  Dataset data = make_digits(100, 2);
+  nn::Sequential model{nn::Flatten(), nn::Linear(784, 16), nn::Tanh(), nn::Linear(16, 10)};
+  model[1].freeze();
+  nn::Sgd optimizer(model, {.learning_rate = 0.1});
+  Ledger ledger;
+  Engine engine(model, optimizer, 100, ledger, {.noise_multiplier = 1.0, .logical_batch = 20});
+  const std::vector<float> before = weights(model);
+  const std::vector<float> head = model.parameters()[2]->value.to_vector<float>();
+  engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
+    const Dataset batch = data.batch(rows);
+    return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
+  });
+  CHECK(weights(model) == before);
+  CHECK(model.parameters()[2]->value.to_vector<float>() != head);
+}
+
+TEST_CASE("options that disagree are refused") {
+  nn::manual_seed(7);
+  Training t;
+  const auto make = [&](const EngineOptions& options) { Engine(t.model, t.optimizer, 400, t.ledger, options); };
+  CHECK_THROWS_AS(make({}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.noise_multiplier = 1.0, .target_epsilon = 1.0}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.target_epsilon = 1.0}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.noise_multiplier = 1.0, .logical_batch = 401}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.noise_multiplier = 1.0, .logical_batch = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.noise_multiplier = 1.0, .clip_bound = -1}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.noise_multiplier = 1.0, .delta = 1}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.noise_multiplier = -1.0}), std::invalid_argument);
+}
+
+TEST_CASE("dropout draws the same masks however the batch is split") {
+  nn::manual_seed(8);
+  Dataset data = make_digits(60, 3);
+  nn::Sequential model{nn::Flatten(), nn::Linear(784, 12), nn::Tanh(), nn::Dropout(0.4), nn::Linear(12, 10)};
+  std::vector<std::vector<double>> sums;
+  for (const std::int64_t part : {60, 7}) {
+    Clipper clipper(flat_group(model.parameters(), 0.1));
+    for (std::int64_t at = 0; at < 60; at += part) {
+      const Dataset batch = data.slice(at, std::min<std::int64_t>(60, at + part));
+      Tape tape({.private_data = true, .seed = 5, .step = 3, .first_row = at});
+      clipper.add(tape, cross_entropy(model(tape.input(batch.inputs)), batch.targets));
+    }
+    sums.push_back(flat(clipper.sums_for_tests()));
+  }
+  CHECK(distance(sums[0], sums[1]) < 1e-5);
+}
+
+}  // namespace
+}  // namespace sotto

@@ -1,0 +1,113 @@
+// Accuracy of the float functions in kernels/math.h over the whole range, against double.
+#include <bit>
+
+#include "catch.h"
+#include "sotto/kernels/functors.h"
+
+using namespace sotto;
+
+namespace {
+
+// The distance in units of the last place of `expected` as a float; denormal results count in units of
+// the smallest normal's.
+double ulps(float found, double expected) {
+  if (static_cast<double>(found) == expected) return 0;
+  const double size = std::max(std::abs(expected), 0x1p-126);
+  return std::abs(static_cast<double>(found) - expected) / std::ldexp(1.0, std::ilogb(size) - 23);
+}
+
+// The largest distance over every 131st float between low and high.
+template <class F, class G>
+double worst(float low, float high, F&& f, G&& exact) {
+  double most = 0;
+  constexpr std::int32_t stride = 131;
+  for (std::int64_t bits = 0; bits <= 0x7f7fffff; bits += stride) {
+    for (const float sign : {1.0f, -1.0f}) {
+      const float x = sign * std::bit_cast<float>(static_cast<std::int32_t>(bits));
+      if (x < low || x > high) continue;
+      const double error = ulps(f(x), exact(static_cast<double>(x)));
+      most = error <= most ? most : error;
+    }
+  }
+  return most;
+}
+
+constexpr float largest = 3.4e38f;
+constexpr float infinity = HUGE_VALF;
+const float nan_value = std::nanf("");
+
+}  // namespace
+
+TEST_CASE("exp is within two units in the last place where its result is a normal float") {
+  const auto f = [](float x) { return math::exp(x); };
+  const auto exact = [](double x) { return std::exp(x); };
+  // ln of the smallest normal and of the largest float.
+  CHECK(worst(-87.3365447f, 88.7228317f, f, exact) <= 2);
+  CHECK(math::exp(88.7228394f) == infinity);
+  CHECK(math::exp(largest) == infinity);
+  CHECK(math::exp(-87.34f) == 0);
+  CHECK(math::exp(-largest) == 0);
+  CHECK(math::exp(infinity) == infinity);
+  CHECK(math::exp(-infinity) == 0);
+  CHECK(math::exp(0.0f) == 1);
+  CHECK(std::isnan(math::exp(nan_value)));
+}
+
+TEST_CASE("tanh is within four units in the last place everywhere") {
+  CHECK(worst(-largest, largest, [](float x) { return math::tanh(x); }, [](double x) { return std::tanh(x); }) <= 4);
+  CHECK(math::tanh(infinity) == 1);
+  CHECK(math::tanh(-infinity) == -1);
+  CHECK(std::isnan(math::tanh(nan_value)));
+}
+
+TEST_CASE("the logistic function is within four units in the last place where it is a normal float") {
+  const auto f = [](float x) { return math::sigmoid(x); };
+  const auto exact = [](double x) { return 1 / (1 + std::exp(-x)); };
+  CHECK(worst(-87.3365447f, largest, f, exact) <= 4);
+  CHECK(math::sigmoid(-infinity) == 0);
+  CHECK(math::sigmoid(infinity) == 1);
+  CHECK(std::isnan(math::sigmoid(nan_value)));
+}
+
+TEST_CASE("every elementwise function passes NaN on, in float and in double") {
+  const auto check_unary = [](auto f) {
+    CHECK(std::isnan(f(nan_value)));
+    CHECK(std::isnan(f(std::nan(""))));
+  };
+  const auto walk = [&]<class... F>(FunctorList<F...>) {
+    const auto one = [&]<class G>(std::type_identity<G>) {
+      INFO(G::name);
+      if constexpr (requires { G::sample; }) check_unary(configured<G>(G::sample));
+      else check_unary(configured<G>({}));
+    };
+    (one(std::type_identity<F>{}), ...);
+  };
+  walk(UnaryFunctors{});
+  const auto walk_pairs = [&]<class... F>(FunctorList<F...>) {
+    const auto one = [&](const char* name, auto f) {
+      INFO(name);
+      CHECK(std::isnan(f(nan_value, 1.0f)));
+      CHECK(std::isnan(f(1.0f, nan_value)));
+    };
+    (one(F::name, F{}), ...);
+  };
+  walk_pairs(BinaryFunctors{});
+}
+
+TEST_CASE("derivatives are finite for large and small finite arguments") {
+  const auto walk = [&]<class... F>(FunctorList<F...>) {
+    const auto one = [&]<class G>(std::type_identity<G>) {
+      Constants constants{};
+      if constexpr (requires { G::sample; }) constants = G::sample;
+      const G f = configured<G>(constants);
+      for (const float x : {-50.0f, -20.0f, -1e-3f, 1e-3f, 20.0f, 50.0f, 1e4f, -1e4f, 1e18f, -1e18f}) {
+        const float y = f(x);
+        if (!std::isfinite(y)) continue;
+        INFO(G::name << " at " << x);
+        CHECK(std::isfinite(f.grad(x, y)));
+      }
+    };
+    (one(std::type_identity<F>{}), ...);
+  };
+  walk(UnaryFunctors{});
+}
