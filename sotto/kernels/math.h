@@ -19,8 +19,8 @@ HD inline float exp(float x) {
   constexpr float ln2_high = 0.693359375f;
   constexpr float ln2_low = -2.12194440e-4f;
   constexpr float round_shift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  constexpr float lowest = -87.3f;            // e^x below is no normal float
-  constexpr float highest = 88.72f;           // e^x above is infinite
+  constexpr float lowest = -87.3365402f;      // e^x below is no normal float
+  constexpr float highest = 88.7228317f;      // e^x above is infinite
   float clamped = x < lowest ? lowest : x;
   clamped = clamped > highest ? highest : clamped;
   const float shifted = clamped * log2e + round_shift;

@@ -10,8 +10,8 @@ namespace sotto::conformance {
 namespace {
 
 double rdp_row(const Json& table, const Json& row, const std::string& query) {
-  const auto orders = field<std::vector<double>>(field<Json>(table, "orders"),
-                                                 field<std::string>(row, "orders"));
+  const auto orders =
+      field<std::vector<double>>(field<Json>(table, "orders"), field<std::string>(row, "orders"));
   if (query == "sigma") {
     return calibrate_noise_multiplier({.epsilon = field<double>(row, "epsilon"),
                                        .delta = field<double>(row, "delta"),

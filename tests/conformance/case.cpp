@@ -58,8 +58,8 @@ Described describe(const Json& entry, const TensorFile& file) {
   const Dtype dtype = described_dtype(entry);
   check_role(described.role, dtype);
   if (shape != described.value.shape() || dtype != described.value.dtype()) {
-    throw Malformed(fmt::format("described as {} {}, in the tensor file {} {}",
-                                sotto::name(dtype), shape, sotto::name(described.value.dtype()),
+    throw Malformed(fmt::format("described as {} {}, in the tensor file {} {}", sotto::name(dtype),
+                                shape, sotto::name(described.value.dtype()),
                                 described.value.shape()));
   }
   if (entry.contains("batch_dim") && !entry["batch_dim"].is_null()) {

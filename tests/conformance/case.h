@@ -58,8 +58,8 @@ struct Case {
 Json read_json(const std::filesystem::path& path);
 Case read_case(const std::filesystem::path& path);
 
-// The field of an object, as T. Throws Malformed, naming the field, when it is missing or of another
-// type.
+// The field of an object, as T. Throws Malformed, naming the field, when it is missing or of
+// another type.
 template <class T>
 T field(const Json& object, const std::string& name) {
   if (!object.is_object() || !object.contains(name)) throw Malformed("no field " + name);

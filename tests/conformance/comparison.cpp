@@ -40,7 +40,8 @@ void Comparison::expect(const std::string& name, const Tensor& got, const std::s
   const Described& described = case_.tensor("expect." + name);
   const std::string label = how.empty() ? name : fmt::format("{} ({})", name, how);
   if (got.shape() != described.value.shape()) {
-    return fail(fmt::format("{}: shape {}, expected {}", label, got.shape(), described.value.shape()));
+    return fail(
+        fmt::format("{}: shape {}, expected {}", label, got.shape(), described.value.shape()));
   }
   const auto values = to_dtype(got, Dtype::f64).to_vector<double>();
   const auto expected = described.value.to_vector<double>();
@@ -48,12 +49,12 @@ void Comparison::expect(const std::string& name, const Tensor& got, const std::s
   const Worst worst = worst_of(values, expected, tolerance);
   if (worst.severity <= 1) return;
   const double wanted = expected[worst.at];
-  deviations_.push_back(
-      {fmt::format("{}: error {:.3g} where {:.3g} is allowed: got {:.9g}, expected {:.9g}, element {} of {}",
-                   label, std::abs(values[worst.at] - wanted),
-                   tolerance.absolute + tolerance.relative * std::abs(wanted), values[worst.at],
-                   wanted, worst.at, got.shape()),
-       worst.severity});
+  deviations_.push_back({fmt::format("{}: error {:.3g} where {:.3g} is allowed: got {:.9g}, "
+                                     "expected {:.9g}, element {} of {}",
+                                     label, std::abs(values[worst.at] - wanted),
+                                     tolerance.absolute + tolerance.relative * std::abs(wanted),
+                                     values[worst.at], wanted, worst.at, got.shape()),
+                         worst.severity});
 }
 
 void Comparison::fail(const std::string& text) { deviations_.push_back({text, beyond}); }

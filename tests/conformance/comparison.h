@@ -11,8 +11,8 @@ namespace sotto::conformance {
 
 // One value outside its tolerance: the worst of a tensor.
 struct Deviation {
-  std::string text;      // "grad_sample.weight (gram): error 3.1e-02 at 4 of (2, 3), ..."
-  double severity = 0;   // error / tolerance; infinite for NaN and wrong shapes
+  std::string text;     // "grad_sample.weight (gram): error 3.1e-02 at 4 of (2, 3), ..."
+  double severity = 0;  // error / tolerance; infinite for NaN and wrong shapes
 };
 
 class Comparison {

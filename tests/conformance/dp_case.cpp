@@ -122,7 +122,8 @@ Var DpCase::loss(Tape& tape, std::int64_t begin, std::int64_t end) {
     if (name == "target" || name == "row_weight" || name == "unit_ids") continue;
     const Described& operand = c.tensor("in." + name);
     const Tensor value = in_dtype(operand.value, dtype);
-    values.emplace(name, operand.batch_dim ? tape.input(value.slice(*operand.batch_dim, begin, end), *operand.batch_dim)
+    values.emplace(name, operand.batch_dim ? tape.input(value.slice(*operand.batch_dim, begin, end),
+                                                        *operand.batch_dim)
                                            : tape.constant(value));
   }
   for (auto& [name, parameter] : parameters) values.emplace(name, tape.use(parameter));
@@ -133,7 +134,8 @@ Var DpCase::loss(Tape& tape, std::int64_t begin, std::int64_t end) {
   const Var& logits = values.at(output);
   const Tensor targets = c.tensor("in.target").value.slice(0, begin, end);
   const Json loss = field<Json>(c.body, "loss");
-  if (field<std::string>(loss, "type") != "cross_entropy") throw Malformed("loss is not cross_entropy");
+  if (field<std::string>(loss, "type") != "cross_entropy")
+    throw Malformed("loss is not cross_entropy");
   const CrossEntropyOptions options{.class_axis = -1,
                                     .label_smoothing = field<double>(loss, "label_smoothing"),
                                     .ignore_index = field<std::int64_t>(loss, "ignore_index")};

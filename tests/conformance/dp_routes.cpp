@@ -55,7 +55,8 @@ void expect_sums(DpCase& dp, const Gradients& sums, Comparison& comparison, cons
 
 // Through a mechanism without noise, where the expected size is the number of units.
 void expect_released(DpCase& dp, Clipper& clipper, Comparison& comparison, const char* how) {
-  if (dp.units == 0 || field<double>(dp.dp, "expected_batch_size") != static_cast<double>(dp.units)) return;
+  if (dp.units == 0 || field<double>(dp.dp, "expected_batch_size") != static_cast<double>(dp.units))
+    return;
   Ledger ledger;
   FullBatchSampler sampler(dp.units);
   const Released released = GaussianMechanism(0).release(clipper.finish(sampler.draw()), ledger);
@@ -83,7 +84,8 @@ void run_way(DpCase& dp, const Way& way, Comparison& comparison) {
   comparison.expect("clip_factor", by_unit(dp, parts, clipper.statistics().factors), way.name);
   const auto sensitivity = field<double>(dp.dp, "sensitivity");
   if (std::abs(clipper.sensitivity() - sensitivity) > 1e-12 * sensitivity) {
-    comparison.fail(fmt::format("sensitivity: got {}, expected {}", clipper.sensitivity(), sensitivity));
+    comparison.fail(
+        fmt::format("sensitivity: got {}, expected {}", clipper.sensitivity(), sensitivity));
   }
   expect_sums(dp, clipper.sums_for_tests(), comparison, way.name);
   expect_released(dp, clipper, comparison, way.name);

@@ -31,7 +31,8 @@ int run(const Selection& selection, const std::string& engine) {
   print_report(results, selection.verbose);
   const auto any = [&](auto&& test) { return std::any_of(results.begin(), results.end(), test); };
   if (any([](const Result& result) { return result.malformed; })) return bad_input;
-  return any([](const Result& result) { return result.outcome == Outcome::failed; }) ? some_failed : 0;
+  return any([](const Result& result) { return result.outcome == Outcome::failed; }) ? some_failed
+                                                                                     : 0;
 }
 
 }  // namespace

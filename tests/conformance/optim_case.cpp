@@ -83,7 +83,8 @@ using Series = std::vector<std::vector<double>>;  // [group][step]
 
 void expect_series(const Case& c, const char* name, const Series& got, Comparison& comparison) {
   const auto expected = field<Series>(c.body, name);
-  if (got.size() != expected.size()) return comparison.fail(fmt::format("{}: {} groups", name, got.size()));
+  if (got.size() != expected.size())
+    return comparison.fail(fmt::format("{}: {} groups", name, got.size()));
   const auto relative = field<double>(c.body, "lr_rtol");
   for (std::size_t group = 0; group < got.size(); ++group) {
     double largest = 0;

@@ -26,7 +26,8 @@ void print_failures(const std::vector<Result>& results, bool verbose) {
 void print_skips(const std::vector<Result>& results) {
   std::map<std::string, std::vector<std::string>> names;
   for (const Result& result : results) {
-    if (result.outcome == Outcome::skipped) names[result.reason].push_back(result.kind + "/" + result.name);
+    if (result.outcome == Outcome::skipped)
+      names[result.reason].push_back(result.kind + "/" + result.name);
   }
   for (const auto& [reason, cases] : names) {
     fmt::print("skipped, {}: {}\n", reason, fmt::join(cases, " "));

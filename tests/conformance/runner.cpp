@@ -45,9 +45,8 @@ Result run_case(const Case& c, const std::vector<Dtype>& dtypes) {
       all.push_back({fmt::format("{}: {}", name(dtype), deviation.text), deviation.severity});
     }
   }
-  std::stable_sort(all.begin(), all.end(), [](const Deviation& a, const Deviation& b) {
-    return a.severity > b.severity;
-  });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Deviation& a, const Deviation& b) { return a.severity > b.severity; });
   for (const Deviation& deviation : all) result.lines.push_back(deviation.text);
   if (!all.empty()) result.outcome = Outcome::failed;
   return result;
@@ -109,7 +108,8 @@ void run_file(const Selection& selection, const std::filesystem::path& path,
     if (!selected(selection, c.kind, c.name)) return;
     results.push_back(guarded(result, [&] { return run_case(c, selection.dtypes); }));
   } catch (const Malformed& error) {
-    if (selected(selection, result.kind, result.name)) results.push_back(malformed(result, error.what()));
+    if (selected(selection, result.kind, result.name))
+      results.push_back(malformed(result, error.what()));
   }
 }
 
@@ -118,10 +118,12 @@ std::vector<std::filesystem::path> case_files(const std::filesystem::path& folde
   std::vector<std::filesystem::path> files;
   for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error)) {
-    const bool case_file = at->path().extension() == ".json" && at->path().filename() != "MANIFEST.json";
+    const bool case_file =
+        at->path().extension() == ".json" && at->path().filename() != "MANIFEST.json";
     if (case_file && at->is_regular_file()) files.push_back(at->path());
   }
-  if (error) throw SystemFailure(fmt::format("conformance: {}: {}", folder.string(), error.message()));
+  if (error)
+    throw SystemFailure(fmt::format("conformance: {}: {}", folder.string(), error.message()));
   std::sort(files.begin(), files.end());
   return files;
 }

@@ -12,8 +12,8 @@ namespace sotto::conformance {
 struct Selection {
   std::filesystem::path folder;
   std::vector<Dtype> dtypes{Dtype::f32, Dtype::f64};
-  std::string kind;  // all when empty
-  std::string name;  // all when empty
+  std::string kind;      // all when empty
+  std::string name;      // all when empty
   bool verbose = false;  // every deviation, not only the worst of a case
 };
 
@@ -23,7 +23,7 @@ struct Result {
   std::string kind, type, name;
   Outcome outcome = Outcome::passed;
   bool malformed = false;
-  std::string reason;                    // of a skipped case
+  std::string reason;              // of a skipped case
   std::vector<std::string> lines;  // what is wrong with a failed one, the worst first
 };
 

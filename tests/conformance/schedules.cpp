@@ -43,17 +43,20 @@ Schedule formula(const Json& s) {
 
 const std::map<std::string, Reader>& readers() {
   static const std::map<std::string, Reader> all{
-      {"step", [](const Json& s) { return Schedule::step(whole(s, "step_size"), number(s, "gamma")); }},
+      {"step",
+       [](const Json& s) { return Schedule::step(whole(s, "step_size"), number(s, "gamma")); }},
       {"multistep",
        [](const Json& s) {
          return Schedule::multistep(field<std::vector<std::int64_t>>(s, "milestones"),
                                     number(s, "gamma"));
        }},
       {"exponential", [](const Json& s) { return Schedule::exponential(number(s, "gamma")); }},
-      {"cosine", [](const Json& s) { return Schedule::cosine(whole(s, "T_max"), number(s, "eta_min")); }},
+      {"cosine",
+       [](const Json& s) { return Schedule::cosine(whole(s, "T_max"), number(s, "eta_min")); }},
       {"cosine_restarts",
        [](const Json& s) {
-         return Schedule::cosine_restarts(whole(s, "T_0"), whole(s, "T_mult"), number(s, "eta_min"));
+         return Schedule::cosine_restarts(whole(s, "T_0"), whole(s, "T_mult"),
+                                          number(s, "eta_min"));
        }},
       {"linear",
        [](const Json& s) {
@@ -61,9 +64,13 @@ const std::map<std::string, Reader>& readers() {
                                  whole(s, "total_iters"));
        }},
       {"constant",
-       [](const Json& s) { return Schedule::constant(number(s, "factor"), whole(s, "total_iters")); }},
+       [](const Json& s) {
+         return Schedule::constant(number(s, "factor"), whole(s, "total_iters"));
+       }},
       {"polynomial",
-       [](const Json& s) { return Schedule::polynomial(whole(s, "total_iters"), number(s, "power")); }},
+       [](const Json& s) {
+         return Schedule::polynomial(whole(s, "total_iters"), number(s, "power"));
+       }},
       {"one_cycle", one_cycle},
       {"lambda", formula}};
   return all;

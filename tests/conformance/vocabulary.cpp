@@ -51,9 +51,7 @@ std::vector<Var> Call::listed(const std::string& prefix) const {
   return vars;
 }
 
-Shape Call::dims() const {
-  return field<Json>(args, "dims").is_null() ? Shape{} : shape("dims");
-}
+Shape Call::dims() const { return field<Json>(args, "dims").is_null() ? Shape{} : shape("dims"); }
 
 double Call::number(const std::string& name, double otherwise) const {
   return field<Json>(args, name).is_null() ? otherwise : arg<double>(name);

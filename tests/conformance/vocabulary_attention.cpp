@@ -80,10 +80,12 @@ Var multihead(const Call& call) {
   const Var v = extended(call, projected(call, "value", 2), "bias_v");
   const std::int64_t width = q.shape()[2];
   const double root = std::sqrt(static_cast<double>(width / heads));
-  const Var scores = masked_scores(call, scaled_scores(heads_of(q, heads), heads_of(k, heads), 1 / root),
-                                   k.shape()[1] - plain_k.shape()[1]);
+  const Var scores =
+      masked_scores(call, scaled_scores(heads_of(q, heads), heads_of(k, heads), 1 / root),
+                    k.shape()[1] - plain_k.shape()[1]);
   const Var mixed = permute(matmul(softmax(scores, -1), heads_of(v, heads)), {0, 2, 1, 3});
-  const Var y = linear(reshape(mixed, q.shape()), call["out_proj.weight"], call.maybe("out_proj.bias"));
+  const Var y =
+      linear(reshape(mixed, q.shape()), call["out_proj.weight"], call.maybe("out_proj.bias"));
   return call.arg<bool>("batch_first") ? y : transpose(y, 0, 1);
 }
 

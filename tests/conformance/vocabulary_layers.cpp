@@ -9,9 +9,9 @@ nn::ScaleShift scale_shift(const Call& call) { return {call.maybe("weight"), cal
 
 Var embedded(const Call& call) {
   const Json padding = call.arg<Json>("padding_idx");
-  return embedding(call["weight"], call["x"],
-                   padding.is_null() ? std::nullopt
-                                     : std::optional(call.arg<std::int64_t>("padding_idx")));
+  return embedding(
+      call["weight"], call["x"],
+      padding.is_null() ? std::nullopt : std::optional(call.arg<std::int64_t>("padding_idx")));
 }
 
 // Bags of one size, [n, size], with nothing left out, are an embedding and a reduction.

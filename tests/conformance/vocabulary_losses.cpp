@@ -103,7 +103,8 @@ Tensor picked_classes(const Call& call, const Shape& shape) {
 
 Var constant_like(const Call& call, const Var& x, const Tensor& value) {
   const Tensor same = to_dtype(value, x.dtype());
-  return x.samples().batched() ? call.tape.input(same, x.samples().axis()) : call.tape.constant(same);
+  return x.samples().batched() ? call.tape.input(same, x.samples().axis())
+                               : call.tape.constant(same);
 }
 
 Var nll_loss(const Call& call) {
@@ -141,8 +142,9 @@ void add_losses(Vocabulary& vocabulary) {
       [](const Call& call) { return reduced(call, square(sub(call["x"], call["target"]))); });
   vocabulary["l1_loss"] = single([](const Call& call) { return reduced(call, distance(call)); });
   vocabulary["smooth_l1_loss"] = single(smooth_l1);
-  vocabulary["huber_loss"] = single(
-      [](const Call& call) { return reduced(call, huber(distance(call), call.arg<double>("delta"))); });
+  vocabulary["huber_loss"] = single([](const Call& call) {
+    return reduced(call, huber(distance(call), call.arg<double>("delta")));
+  });
   vocabulary["bce_with_logits"] = single(bce_with_logits);
   vocabulary["kl_div"] = single(kl_div);
   vocabulary["nll_loss"] = single(nll_loss);

@@ -32,7 +32,8 @@ Var amax(const Call& call) {
   const bool keepdim = call.arg<bool>("keepdim");
   std::vector<bool> reduced(static_cast<std::size_t>(x.rank()), wanted.empty());
   for (const std::int64_t axis : wanted) {
-    reduced[static_cast<std::size_t>(normalize_axis("amax", static_cast<int>(axis), x.rank()))] = true;
+    reduced[static_cast<std::size_t>(normalize_axis("amax", static_cast<int>(axis), x.rank()))] =
+        true;
   }
   Var y = x;
   for (int axis = x.rank() - 1; axis >= 0; --axis) {

@@ -52,15 +52,13 @@ Var masked(const Call& call, Keep keep) {
 }
 
 Var tril(const Call& call) {
-  return masked(call, [k = call.arg<std::int64_t>("diagonal")](std::int64_t row, std::int64_t column) {
-    return column <= row + k;
-  });
+  return masked(call, [k = call.arg<std::int64_t>("diagonal")](
+                          std::int64_t row, std::int64_t column) { return column <= row + k; });
 }
 
 Var triu(const Call& call) {
-  return masked(call, [k = call.arg<std::int64_t>("diagonal")](std::int64_t row, std::int64_t column) {
-    return column >= row + k;
-  });
+  return masked(call, [k = call.arg<std::int64_t>("diagonal")](
+                          std::int64_t row, std::int64_t column) { return column >= row + k; });
 }
 
 Var index_select(const Call& call) {
@@ -127,8 +125,10 @@ void add_shapes(Vocabulary& vocabulary) {
   vocabulary["select"] = single([](const Call& call) {
     return select(call["x"], call.dim(), call.arg<std::int64_t>("index"));
   });
-  vocabulary["concat"] = single([](const Call& call) { return concat(call.listed("x"), call.dim()); });
-  vocabulary["stack"] = single([](const Call& call) { return stack(call.listed("x"), call.dim()); });
+  vocabulary["concat"] =
+      single([](const Call& call) { return concat(call.listed("x"), call.dim()); });
+  vocabulary["stack"] =
+      single([](const Call& call) { return stack(call.listed("x"), call.dim()); });
   vocabulary["split"] = split;
   vocabulary["flip"] = single([](const Call& call) { return flip(call["x"], call.shape("dims")); });
   vocabulary["roll"] = single(rolled);
