@@ -4,10 +4,12 @@
 Usage: mnist_e2e.py PATH_OF_MNIST [unittest options]
 """
 
+import fcntl
 import gzip
 import html.parser
 import json
 import os
+import pty
 import random
 import re
 import signal
@@ -15,13 +17,14 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 
 MNIST = ""
 CLOSING = re.compile(
     r"^test accuracy \d+\.\d\d %   \((no privacy|ε = (\S+), δ = (\S+))\)   \S+ epochs in \S+ s$"
 )
-SMALL = ["--train-size", "600", "--test-size", "40", "--batch", "64", "--physical-batch", "48"]
+SMALL = ["--train-size", "600", "--test-size", "40", "--batch", "64"]
 NOISY = [*SMALL, "--noise-multiplier", "2", "--seed", "5"]
 PLAIN = [*SMALL, "--no-privacy", "--seed", "5"]
 
@@ -118,6 +121,13 @@ class Case(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
+    def contents(self):
+        found = {}
+        for name in os.listdir(self.folder):
+            with open(self.path(name), "rb") as file:
+                found[name] = file.read()
+        return found
+
     def succeed(self, *arguments):
         done = run(*arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -183,6 +193,28 @@ class Whole(Case):
         self.assertEqual((parsed.faults, parsed.open), ([], []))
         self.assertIn("not private", parsed.text)
         self.assertNotRegex(text, r"(src|href)=|@import|url\(")
+
+    def test_on_a_terminal_a_bar_is_drawn_over_itself_and_never_wider_than_the_screen(self):
+        for width in (30, 60, 100):
+            ours, theirs = pty.openpty()
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+            with subprocess.Popen([MNIST, *NOISY, "--steps", "30"], stdout=theirs) as process:
+                os.close(theirs)
+                shown = b""
+                try:
+                    while part := os.read(ours, 65536):
+                        shown += part
+                except OSError:
+                    pass  # how Linux says that the other side is closed
+                os.close(ours)
+            self.assertEqual(process.returncode, 0)
+            lines = shown.decode().replace("\r\n", "\n").split("\n")
+            self.assertRegex(lines[-2].split("\r")[-1], CLOSING)
+            frames = [frame.replace("\x1b[K", "") for frame in lines[-2].split("\r")[:-1]]
+            self.assertGreater(len(frames), 2)
+            for frame in frames:
+                self.assertLess(len(frame), width)
+            self.assertIn("━", shown.decode() if width > 30 else "━")
 
     def test_quiet_runs_print_the_closing_line_alone(self):
         out = self.succeed(*NOISY, "--steps", "2", "--quiet")
@@ -412,13 +444,12 @@ class WrongArguments(Case):
     def test_what_an_earlier_run_saved_is_not_overwritten(self):
         model = self.path("model")
         self.succeed(*NOISY, "--steps", "2", "--save", model)
-        before = {name: open(self.path(name), "rb").read() for name in os.listdir(self.folder)}
+        before = self.contents()
         self.refuse(2, "there already", *NOISY, "--steps", "2", "--save", model)
         os.remove(model)
         self.refuse(2, "there already", *NOISY, "--steps", "2", "--save", model)
         del before["model"]
-        after = {name: open(self.path(name), "rb").read() for name in os.listdir(self.folder)}
-        self.assertEqual(before, after)
+        self.assertEqual(before, self.contents())
 
     def test_a_run_resumed_with_other_settings_is_refused_and_says_which(self):
         model = self.path("model")

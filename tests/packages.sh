@@ -57,9 +57,12 @@ install_missing() {
   $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $wanted
 }
 
-# configure BUILD SOURCE OPTION...: a Meson build folder; made anew when it is not whole.
+# configure BUILD SOURCE OPTION...: a Meson build folder with these options; made anew when it is
+# not whole.
 configure() {
-  if [ ! -f "$1/build.ninja" ]; then
+  if [ -f "$1/build.ninja" ]; then
+    meson setup --reconfigure "$@"
+  else
     rm -rf "$1"
     meson setup "$@"
   fi

@@ -154,10 +154,8 @@ void save_statistics(const std::string& path, const Statistics& statistics) {
     points.push_back({step, loss, or_null(clipped)});
   }
   for (const auto& histogram : statistics.norms) norms.push_back(norms_json(histogram));
-  const json object = {{"private", false},
-                       {"seconds", statistics.seconds},
-                       {"points", points},
-                       {"norms", norms}};
+  const json object = {
+      {"private", false}, {"seconds", statistics.seconds}, {"points", points}, {"norms", norms}};
   write_file_atomically(path, [&](FileWriter& writer) { writer.write(object.dump() + "\n"); });
 }
 

@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
-#include <CLI/CLI.hpp>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include "samples/mnist/presets.h"
 #include "samples/models.h"
@@ -22,11 +22,16 @@ constexpr int most_threads = 1024;
 
 // Options that contradict one another.
 constexpr std::pair<const char*, const char*> conflicts[] = {
-    {"--epsilon", "--noise-multiplier"}, {"--epochs", "--steps"},
-    {"--save", "--resume"},              {"--preset", "--resume"},
-    {"--no-privacy", "--epsilon"},       {"--no-privacy", "--noise-multiplier"},
-    {"--no-privacy", "--delta"},         {"--no-privacy", "--clip"},
-    {"--no-privacy", "--clip-rule"},     {"--no-privacy", "--passes"},
+    {"--epsilon", "--noise-multiplier"},
+    {"--epochs", "--steps"},
+    {"--save", "--resume"},
+    {"--preset", "--resume"},
+    {"--no-privacy", "--epsilon"},
+    {"--no-privacy", "--noise-multiplier"},
+    {"--no-privacy", "--delta"},
+    {"--no-privacy", "--clip"},
+    {"--no-privacy", "--clip-rule"},
+    {"--no-privacy", "--passes"},
     {"--no-privacy", "--write-ahead"},
 };
 
@@ -136,7 +141,8 @@ void CommandLine::add_training() {
   choice("--lr-schedule", s.schedule, "learning rate over time", {"constant", "linear", "cosine"});
   option("--momentum", s.momentum, "momentum of sgd, beta1 of adam", "X");
   option("--ema", s.average, "average the weights with this decay; costs no privacy", "X");
-  option("--seed", s.seed, "public randomness: initial weights, drawn digits", "N");
+  option("--seed", s.seed, "public randomness: initial weights, drawn digits", "N")
+      ->check(CLI::NonNegativeNumber);  // the parser itself would let -1 wrap around
 }
 
 void CommandLine::add_files() {
@@ -179,8 +185,7 @@ void check_files(const Options& options) {
   std::set<std::string> paths;
   std::vector<std::string> all = {options.report, options.json};
   if (!options.save.empty()) {
-    all.insert(all.end(),
-               {options.save, ledger_path(options.save), statistics_path(options.save)});
+    all.insert(all.end(), {options.save, ledger_path(options.save), statistics_path(options.save)});
   }
   for (const std::string& path : all) {
     if (path.empty()) continue;

@@ -45,11 +45,10 @@ void Recorder::close(std::int64_t step) {
 
 void Recorder::close_norms(std::int64_t step, double clipped_fraction) {
   if (norms_.empty()) return;
-  const auto place = static_cast<std::ptrdiff_t>(static_cast<double>(norms_.size() - 1) *
-                                                 last_quantile);
+  const auto place =
+      static_cast<std::ptrdiff_t>(static_cast<double>(norms_.size() - 1) * last_quantile);
   std::nth_element(norms_.begin(), norms_.begin() + place, norms_.end());
-  const double end =
-      std::max(norms_[static_cast<std::size_t>(place)], least_bounds * clip_bound_);
+  const double end = std::max(norms_[static_cast<std::size_t>(place)], least_bounds * clip_bound_);
   TrainingReport::NormHistogram histogram{.step = step,
                                           .counts = std::vector<std::int64_t>(bars),
                                           .clip_bound = clip_bound_,

@@ -107,19 +107,20 @@ void Session::introduce() const {
   fmt::print("{} training and {} test samples, {}\n", s.train_size, s.test_size,
              s.data.empty() ? "drawn by the program" : "from " + s.data);
   if (const Engine* const engine = trainer_.engine()) {
-    fmt::print("private training: noise multiplier {:.4g}, clip bound {:g}, sampling rate {:.4g}, "
-               "{} steps\n",
-               engine->noise_multiplier(), s.clip_bound, engine->sampler().rate(),
-               planned_steps(s));
+    fmt::print(
+        "private training: noise multiplier {:.4g}, clip bound {:g}, sampling rate {:.4g}, "
+        "{} steps\n",
+        engine->noise_multiplier(), s.clip_bound, engine->sampler().rate(), planned_steps(s));
   } else {
     fmt::print("NO PRIVACY: ordinary training of {} steps; the model may reveal training samples\n",
                planned_steps(s));
   }
   if (options_.resumed) fmt::print("resumed at step {}\n", trainer_.steps_made());
   if (lost_releases_ > 0) {
-    fmt::print("the ledger holds {} releases more than the checkpoint: their model was lost, they "
-               "stay charged\n",
-               lost_releases_);
+    fmt::print(
+        "the ledger holds {} releases more than the checkpoint: their model was lost, they "
+        "stay charged\n",
+        lost_releases_);
   }
   std::fflush(stdout);
 }
@@ -178,8 +179,7 @@ void Session::finish() {
 
 void Session::write_reports(const Outcome& outcome) {
   if (options_.report.empty() && options_.json.empty()) return;
-  const TrainingReport report =
-      make_report(outcome, trainer_, ledger_, statistics_.statistics());
+  const TrainingReport report = make_report(outcome, trainer_, ledger_, statistics_.statistics());
   if (!options_.report.empty()) write_text(options_.report, to_html(report));
   if (!options_.json.empty()) write_text(options_.json, to_json(report).dump(2) + "\n");
 }

@@ -132,7 +132,8 @@ void validate(const Settings& s) {
 
 double noise_multiplier(const Settings& s) {
   if (s.noise_multiplier) return *s.noise_multiplier;
-  // The engine samples at this rate rounded up to a multiple of 2^-64; a double shows no difference.
+  // The engine samples at this rate rounded up to a multiple of 2^-64; a double shows no
+  // difference.
   return calibrate_noise_multiplier({.epsilon = s.epsilon.value(),
                                      .delta = s.delta,
                                      .sampling_rate = s.batch / static_cast<double>(s.train_size),

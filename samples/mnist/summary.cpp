@@ -90,9 +90,9 @@ TrainingReport::Statement statement(const Outcome& outcome, const Engine& engine
 
 std::string closing_line(const Outcome& outcome, const Trainer& trainer) {
   const std::optional<double> epsilon = trainer.epsilon();
-  const std::string privacy = epsilon ? fmt::format("(ε = {}, δ = {:g})", rounded_up(*epsilon),
-                                                    trainer.settings().delta)
-                                      : "(no privacy)";
+  const std::string privacy =
+      epsilon ? fmt::format("(ε = {}, δ = {:g})", rounded_up(*epsilon), trainer.settings().delta)
+              : "(no privacy)";
   return fmt::format("test accuracy {}   {}   {} epochs in {}", accuracy_text(outcome.accuracy),
                      privacy, epochs_text(outcome.epochs), seconds_text(outcome.seconds));
 }

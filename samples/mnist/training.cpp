@@ -26,7 +26,8 @@ constexpr std::int64_t pixel_grain = 1 << 16;
 void normalize(const Tensor& images) {
   auto* const pixels = images.data<float>();
   parallel_for(images.numel(), pixel_grain, [pixels](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t k = begin; k < end; ++k) pixels[k] = (pixels[k] - pixel_mean) / pixel_deviation;
+    for (std::int64_t k = begin; k < end; ++k)
+      pixels[k] = (pixels[k] - pixel_mean) / pixel_deviation;
   });
 }
 
@@ -167,9 +168,8 @@ double Trainer::add_ordinary_part(std::span<const std::int64_t> rows, std::int64
   const auto size = std::min(part.size(), static_cast<std::size_t>(settings_.physical_batch));
   clock_.enter("forward");
   const Dataset batch = data_.train.batch(part.first(size));
-  Tape tape({.seed = settings_.seed,
-             .step = static_cast<std::uint64_t>(step_),
-             .first_row = first});
+  Tape tape(
+      {.seed = settings_.seed, .step = static_cast<std::uint64_t>(step_), .first_row = first});
   const Var losses = cross_entropy(model_(tape.input(batch.inputs)), batch.targets);
   clock_.enter("backward");
   tape.backward(losses, sink, 1 / static_cast<double>(rows.size()));

@@ -335,14 +335,14 @@ struct FunctorList {
   template <class Wanted>
   static constexpr int index() {
     int at = 0;
-    const bool found = ((std::is_same_v<F, Wanted> || (++at, false)) || ...);
+    const bool found = ((std::is_same_v<F, Wanted> || ++at < 0) || ...);
     return found ? at : throw "not a registered functor";
   }
   // Calls f(std::type_identity<F>{}) for the functor at `index`.
   template <class Call>
   static void at(int index, Call&& call) {
     int i = 0;
-    ((i++ == index ? (call(std::type_identity<F>{}), true) : false) || ...);
+    ((i++ == index ? call(std::type_identity<F>{}) : void()), ...);
   }
 };
 

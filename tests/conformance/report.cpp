@@ -34,6 +34,15 @@ void print_skips(const std::vector<Result>& results) {
   }
 }
 
+void print_single_precision(const std::vector<Result>& results) {
+  for (const Result& result : results) {
+    if (result.single_precision && result.outcome == Outcome::passed) {
+      fmt::print("note: {}/{} agrees in double to single precision only, as where the reference rounded a constant\n",
+                 result.kind, result.name);
+    }
+  }
+}
+
 void print_table(const std::vector<Result>& results) {
   std::map<std::pair<std::string, std::string>, Counts> table;
   for (const Result& result : results) {
@@ -51,6 +60,7 @@ void print_table(const std::vector<Result>& results) {
 void print_report(const std::vector<Result>& results, bool verbose) {
   print_failures(results, verbose);
   print_skips(results);
+  print_single_precision(results);
   print_table(results);
   Counts counts{};
   for (const Result& result : results) ++counts[static_cast<std::size_t>(result.outcome)];

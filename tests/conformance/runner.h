@@ -25,6 +25,7 @@ struct Result {
   bool malformed = false;
   std::string reason;              // of a skipped case
   std::vector<std::string> lines;  // what is wrong with a failed one, the worst first
+  bool single_precision = false;   // passed, but in double it agrees to single precision only
 };
 
 // Runs every case under the folder that is selected, in the order of their paths. Throws
