@@ -1,4 +1,5 @@
 # What building sotto needs, and how to get it. Sourced by scripts; needs a POSIX shell.
+# shellcheck shell=sh disable=SC2034
 
 # Debian package, and how its presence is seen: a program, a pkg-config module or a header.
 build_packages="g++:program:c++

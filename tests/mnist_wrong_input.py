@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Gives the sample `mnist` wrong arguments and wrong files.
+
+Usage: mnist_wrong_input.py PATH_OF_MNIST [unittest options]
+"""
+
+import gzip
+import os
+import random
+import struct
+
+from mnist_runs import NOISY, SMALL, Case, charged, main, start, steps_in
+
+
+class WrongArguments(Case):
+    def test_each_is_refused_in_one_line_with_status_2(self):
+        save = self.path("model")
+        for fact, arguments in (
+            ("--epsilon", ["--epsilon", "0"]),
+            ("--epsilon", ["--epsilon", "nan"]),
+            ("--epsilon", ["--epsilon", "inf"]),
+            ("--epsilon", ["--epsilon", "abc"]),
+            ("--noise-multiplier", ["--noise-multiplier", "-1"]),
+            ("--noise-multiplier", ["--epsilon", "1", "--noise-multiplier", "1"]),
+            ("--delta", ["--delta", "1"]),
+            ("--delta", ["--delta", "0"]),
+            ("--steps", ["--steps", "0"]),
+            ("--steps", ["--steps", "3", "--epochs", "2"]),
+            ("--epochs", ["--epochs", "-2"]),
+            ("--epochs", ["--epochs", "1e300"]),
+            ("--batch", ["--batch", "0"]),
+            ("--batch", ["--train-size", "10", "--batch", "11"]),
+            ("--physical-batch", ["--physical-batch", "0"]),
+            ("--clip", ["--clip", "0"]),
+            ("--clip-rule", ["--clip-rule", "sometimes"]),
+            ("--passes", ["--passes", "three"]),
+            ("--optimizer", ["--optimizer", "magic"]),
+            ("--activation", ["--activation", "step"]),
+            ("--lr", ["--lr", "0"]),
+            ("--momentum", ["--momentum", "1"]),
+            ("--ema", ["--ema", "1"]),
+            ("--seed", ["--seed", "-1"]),
+            ("--threads", ["--threads", "-1"]),
+            ("--write-ahead", ["--write-ahead", "0"]),
+            ("--preset", ["--preset", "eps99"]),
+            ("--no-privacy", ["--no-privacy", "--epsilon", "1"]),
+            ("--no-privacy", ["--no-privacy", "--clip", "1"]),
+            ("--whatever", ["--whatever"]),
+            ("stray", ["stray"]),
+            ("folder", ["--save", self.path("no/such/folder/model")]),
+            ("folder", ["--report", self.folder]),
+            ("same name", ["--save", save, "--report", save]),
+            ("same name", ["--save", save, "--json", save + ".ledger"]),
+            ("--save", ["--resume", save, "--save", save]),
+        ):
+            with self.subTest(arguments=arguments):
+                self.refuse(2, fact, *arguments)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_target_that_no_noise_can_meet_touches_no_file(self):
+        self.refuse(2, "epsilon", *SMALL, "--epsilon", "1e-9", "--delta", "1e-300", "--steps",
+                    "1000000", "--save", self.path("model"))
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_what_an_earlier_run_saved_is_not_overwritten(self):
+        model = self.path("model")
+        self.succeed(*NOISY, "--steps", "2", "--save", model)
+        before = self.contents()
+        self.refuse(2, "there already", *NOISY, "--steps", "2", "--save", model)
+        os.remove(model)
+        self.refuse(2, "there already", *NOISY, "--steps", "2", "--save", model)
+        del before["model"]
+        self.assertEqual(before, self.contents())
+
+    def test_a_run_resumed_with_other_settings_is_refused_and_says_which(self):
+        model = self.path("model")
+        self.succeed(*NOISY, "--steps", "2", "--save", model)
+        for fact, arguments in (
+            ("batch is 32.0 here and 64.0", ["--batch", "32"]),
+            ("delta", ["--delta", "1e-6"]),
+            ("noise multiplier", ["--noise-multiplier", "1"]),
+            ("epsilon", ["--epsilon", "1"]),
+            ("clip bound", ["--clip", "1"]),
+            ("activation", ["--activation", "relu"]),
+            ("train size", ["--train-size", "500"]),
+            ("seed", ["--seed", "6"]),
+            ("optimizer", ["--optimizer", "adam"]),
+            ("privacy", ["--no-privacy"]),
+        ):
+            with self.subTest(arguments=arguments):
+                self.refuse(2, fact, "--resume", model, *arguments)
+        self.assertEqual(charged(model + ".ledger"), 2)
+
+
+class WrongFiles(Case):
+    def setUp(self):
+        super().setUp()
+        self.model = self.path("model")
+        self.succeed(*NOISY, "--steps", "4", "--save", self.model, "--write-ahead", "1")
+
+    def resume(self, status, fact):
+        self.refuse(status, fact, "--resume", self.model, "--steps", "8")
+
+    def edit(self, path, change):
+        with open(path, "rb") as file:
+            content = file.read()
+        with open(path, "wb") as file:
+            file.write(change(content))
+
+    def test_a_checkpoint_that_is_not_there_or_cut_short_is_refused(self):
+        self.refuse(1, "absent", "--resume", self.path("absent"))
+        self.edit(self.model, lambda text: text[:-100])
+        self.resume(1, self.model)
+        self.edit(self.model, lambda text: text[:20])
+        self.resume(1, self.model)
+        self.edit(self.model, lambda text: b"")
+        self.resume(1, self.model)
+
+    def test_a_checkpoint_of_something_else_is_refused(self):
+        header = b'{"__metadata__":{"a":"b"}}      '
+        self.edit(self.model, lambda text: struct.pack("<Q", len(header)) + header)
+        self.resume(1, "not a checkpoint")
+
+    def test_a_checkpoint_without_one_of_its_tensors_is_refused(self):
+        self.edit(self.model, lambda text: text.replace(b"conv1.weight", b"conv1.wiight"))
+        self.resume(1, "conv1.w")
+
+    def test_a_ledger_that_is_missing_damaged_or_shorter_than_the_checkpoint_is_refused(self):
+        ledger = self.model + ".ledger"
+        with open(ledger, "rb") as file:
+            whole = file.read()
+        damaged = whole.replace(b'"reserve"', b'"rezerve"', 1)
+        self.assertNotEqual(damaged, whole)
+        self.edit(ledger, lambda text: damaged)
+        self.resume(1, "model.ledger")
+        first_line = whole[: whole.index(b"\n") + 1]
+        self.edit(ledger, lambda text: first_line)
+        self.resume(1, "the ledger holds 0 releases")
+        os.remove(ledger)
+        self.resume(1, "model.ledger")
+        self.assertFalse(os.path.exists(ledger))
+
+    def test_statistics_that_are_damaged_are_refused_and_missing_ones_are_not(self):
+        path = self.model + ".statistics.json"
+        self.edit(path, lambda text: text[:-10])
+        self.resume(1, "statistics")
+        os.remove(path)
+        self.succeed("--resume", self.model, "--steps", "6")
+
+    def test_a_ledger_in_use_by_another_run_is_refused(self):
+        other = start("--resume", self.model, "--steps", "1000000", "--eval-every", "1")
+        for line in other.stdout:
+            if steps_in(line):
+                break
+        try:
+            self.resume(1, "model.ledger")
+        finally:
+            other.kill()
+            other.communicate()
+
+
+class DataFiles(Case):
+    def write(self, name, magic, sizes, content, compress):
+        data = struct.pack(">I", magic) + b"".join(struct.pack(">I", n) for n in sizes) + content
+        with open(self.path(name), "wb") as file:
+            file.write(gzip.compress(data) if compress else data)
+
+    def write_mnist(self, compress=True):
+        end = ".gz" if compress else ""
+        pixels = random.Random(7)
+        for part, count in (("train", 120), ("t10k", 30)):
+            images = pixels.randbytes(count * 784)
+            labels = bytes(k % 10 for k in range(count))
+            self.write(f"{part}-images-idx3-ubyte{end}", 2051, (count, 28, 28), images, compress)
+            self.write(f"{part}-labels-idx1-ubyte{end}", 2049, (count,), labels, compress)
+
+    def test_mnist_is_read_plain_and_compressed(self):
+        for compress in (True, False):
+            self.write_mnist(compress)
+            out = self.succeed("--data", self.folder, "--batch", "20", "--steps", "2",
+                               "--noise-multiplier", "1")
+            self.assertIn("120 training and 30 test samples", out)
+            for name in os.listdir(self.folder):
+                os.remove(self.path(name))
+
+    def test_a_missing_folder_and_damaged_files_are_refused_before_anything_is_written(self):
+        save = ["--batch", "20", "--steps", "2", "--save", self.path("model")]
+        self.refuse(1, "nowhere", "--data", self.path("nowhere"), *save)
+        self.write_mnist()
+        images = self.path("train-images-idx3-ubyte.gz")
+        with open(images, "rb") as file:
+            whole = file.read()
+        for damaged in (whole[:-50], whole[:5000] + b"\x00" * 40 + whole[5040:], b""):
+            with open(images, "wb") as file:
+                file.write(damaged)
+            self.refuse(1, "train-images-idx3-ubyte.gz", "--data", self.folder, *save)
+        self.assertEqual([name for name in os.listdir(self.folder) if "model" in name], [])
+
+    def test_a_batch_larger_than_the_files_is_refused(self):
+        self.write_mnist()
+        self.refuse(2, "--batch", "--data", self.folder, "--batch", "121", "--steps", "1")
+
+    def test_a_run_on_files_is_resumed_on_files_only(self):
+        self.write_mnist()
+        data = ["--data", self.folder]
+        self.succeed(*data, "--batch", "20", "--steps", "2", "--noise-multiplier", "1", "--save",
+                     self.path("model"))
+        self.refuse(2, "data from files", "--resume", self.path("model"), "--steps", "3")
+        self.succeed("--resume", self.path("model"), "--steps", "3", *data)
+
+
+if __name__ == "__main__":
+    main()
