@@ -14,6 +14,7 @@ import struct
 import termios
 
 from mnist_runs import (
+    ALONE,
     CLOSING,
     NOISY,
     PLAIN,
@@ -99,7 +100,7 @@ class Whole(Case):
         self.assertEqual(len(out.splitlines()), 1)
 
     def test_it_learns(self):
-        report = self.report("--train-size", "2000", "--test-size", "300", "--batch", "64",
+        report = self.report(*ALONE, "--train-size", "2000", "--test-size", "300", "--batch", "64",
                              "--epochs", "4", "--no-privacy", "--lr", "0.05")
         # Ten classes: a guess is right in one of ten.
         self.assertGreater(report["test_accuracy"], 0.5)
@@ -123,7 +124,7 @@ class Whole(Case):
         for extra in (
             ["--clip-rule", "automatic", "--passes", "two", "--optimizer", "adam", "--lr", "0.001"],
             ["--clip-rule", "normalise", "--lr-schedule", "cosine", "--ema", "0.9"],
-            ["--activation", "relu", "--lr-schedule", "linear", "--normalize", "--threads", "1"],
+            ["--activation", "relu", "--lr-schedule", "linear", "--normalize"],
         ):
             with self.subTest(extra=extra):
                 self.succeed(*NOISY, "--steps", "3", *extra)
@@ -189,7 +190,7 @@ class Interrupted(Case):
                 self.assertGreaterEqual(step, 3)
                 self.assertLess(step, 120)
                 self.assertEqual(charged(model + ".ledger"), step)
-                resumed = self.report("--resume", model)["privacy"]
+                resumed = self.report("--resume", model, *ALONE)["privacy"]
                 self.assertEqual(resumed["epsilon"], whole["epsilon"])
                 self.assertEqual(resumed["releases"], 120)
 
@@ -238,12 +239,12 @@ class Killed(Case):
                 self.assertLessEqual(progress["step"], last + 1)
                 self.assertLessEqual(progress["releases"], total)
                 self.assertEqual(updates_of(tensors), {progress["step"]} - {0})
-            arguments = ["--resume", model]
+            arguments = ["--resume", model, *ALONE]
         self.assertGreater(released, self.KILLS)
         # And the run goes on to an end, with everything charged.
         before = charged(model + ".ledger")
         step = read_checkpoint(model)[1]["step"]
-        report = self.report("--resume", model, "--steps", str(step + 4))
+        report = self.report("--resume", model, *ALONE, "--steps", str(step + 4))
         self.assertEqual(report["privacy"]["releases"], before + 4)
         self.assertEqual(charged(model + ".ledger"), before + 4)
 
@@ -260,7 +261,7 @@ class Killed(Case):
         lost = charged(model + ".ledger")
         self.assertGreaterEqual(lost, 20)
         self.assertEqual(read_checkpoint(model)[1]["step"], 0)
-        out = self.succeed("--resume", model, "--json", self.path("run.json"))
+        out = self.succeed("--resume", model, *ALONE, "--json", self.path("run.json"))
         self.assertIn(f"the ledger holds {lost} releases more than the checkpoint", out)
         with open(self.path("run.json"), encoding="utf-8") as file:
             privacy = json.load(file)["privacy"]

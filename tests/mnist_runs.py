@@ -14,9 +14,12 @@ MNIST = ""
 CLOSING = re.compile(
     r"^test accuracy \d+\.\d\d %   \((no privacy|ε = (\S+), δ = (\S+))\)   \S+ epochs in \S+ s$"
 )
-SMALL = ["--train-size", "600", "--test-size", "40", "--batch", "64"]
+SIZES = ["--train-size", "600", "--test-size", "40", "--batch", "64"]
+# Tests run side by side: threads that wait for one another would wait for other tests too.
+ALONE = ["--threads", "1"]
+SMALL = [*SIZES, *ALONE]
 NOISY = [*SMALL, "--noise-multiplier", "2", "--seed", "5"]
-PLAIN = [*SMALL, "--no-privacy", "--seed", "5"]
+PLAIN = [*SIZES, "--no-privacy", "--seed", "5"]  # with all threads
 
 
 def run(*arguments):

@@ -1,0 +1,29 @@
+#!/bin/sh
+# consumer.sh BUILD SOURCE: installs the library into a folder of its own and builds a separate project
+# against it by pkg-config; then configures the same project with sotto as a subproject.
+set -eu
+
+build=$1
+source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+meson install -C "$build" --no-rebuild --destdir "$work/root" --quiet
+prefix=$(find "$work/root" -name sotto.pc -print | head -n 1)
+[ -n "$prefix" ] || { echo "no sotto.pc was installed" >&2; exit 1; }
+if find "$work/root" -path '*include/sotto*' ! -name '*.h' -type f | grep .; then
+  echo "the files above were installed beside the headers" >&2
+  exit 1
+fi
+
+cp -r "$source/tests/consumer" "$work/installed"
+libraries=$(dirname "$(dirname "$prefix")")
+PKG_CONFIG_PATH=$(dirname "$prefix") PKG_CONFIG_SYSROOT_DIR=$work/root \
+  meson setup "$work/installed/build" "$work/installed" --wrap-mode nofallback
+ninja -C "$work/installed/build"
+LD_LIBRARY_PATH=$libraries "$work/installed/build/consumer"
+
+cp -r "$source/tests/consumer" "$work/embedded"
+mkdir "$work/embedded/subprojects"
+ln -s "$source" "$work/embedded/subprojects/sotto"
+meson setup "$work/embedded/build" "$work/embedded" --force-fallback-for sotto
