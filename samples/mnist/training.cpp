@@ -122,7 +122,7 @@ void Trainer::load(const Checkpoint& checkpoint) {
           ledger_.releases(), checkpoint.releases);
     engine_->resume_at(step_);
   } else {
-
+    batches_.seek(checkpoint.position);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "sotto/core/parallel.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/images.h"
 #include "sotto/kernels/cpu/product.h"
 
@@ -107,6 +108,9 @@ std::int64_t block_samples(const Geometry& g) {
   return std::max<std::int64_t>(1, block_rows / std::max<std::int64_t>(1, g.positions()));
 }
 
+// Multiply-adds in each pass over a sample.
+std::int64_t sample_work(const Geometry& g) { return g.positions() * g.outputs * g.taps(); }
+
 // Calls f(block) for blocks of some samples, one after the other.
 template <class F>
 void for_each_block(const Geometry& g, Range samples, F&& f) {
@@ -163,7 +167,7 @@ void convolve(const View& x, const View& w, const View& bias, const Geometry& g,
     });
     out.store();
   };
-  parallel_for(g.samples, block_samples(g), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(g.samples, std::max(block_samples(g), product_grain(sample_work(g))), [&](std::int64_t begin, std::int64_t end) {
     for_each_block(g, {begin, end}, block);
   });
 }
@@ -186,7 +190,7 @@ void convolve_data(const View& dy, const View& w, const Geometry& g, const View&
     });
     out.store();
   };
-  parallel_for(g.samples, block_samples(g), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(g.samples, std::max(block_samples(g), product_grain(sample_work(g))), [&](std::int64_t begin, std::int64_t end) {
     for_each_block(g, {begin, end}, block);
   });
 }
@@ -232,7 +236,7 @@ void CpuBackend::conv_weight(View dy, View x, const Window& window, double beta,
   const std::int64_t parts = std::clamp<std::int64_t>(g.samples, 1, thread_count());
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
     const Values<T> sums(parts * size);
-    parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(parts, product_grain(g.samples / parts * sample_work(g)), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t part = begin; part < end; ++part) {
         const Range samples{g.samples * part / parts, g.samples * (part + 1) / parts};
         sum_weight(dy, x, g, samples, sums.data() + part * size);
@@ -250,7 +254,7 @@ void CpuBackend::conv_weight(View dy, View x, const Window& window, double beta,
 void CpuBackend::conv_weight_rows(View dy, View x, const Window& window, View dw) {
   const Geometry g(x, dy, window);
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(g.samples, 1, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(g.samples, product_grain(sample_work(g)), [&](std::int64_t begin, std::int64_t end) {
       const Values<T> row(g.outputs * g.taps());
       for (std::int64_t n = begin; n < end; ++n) {
         sum_weight(dy, x, g, {n, n + 1}, row.data());
@@ -266,7 +270,7 @@ void CpuBackend::unfold(View x, const Window& window, View patches) {
   g.window.groups = 1;
   const std::int64_t size = window.positions() * g.channels;
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(g.samples, 1, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(g.samples, elementwise_grain / (g.positions() * size + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
       const Values<T> scratch(part_rows(g, 1) * size);
       for (std::int64_t n = begin; n < end; ++n) {
         Images<T> in(x, {n, n + 1});

@@ -2,13 +2,12 @@
 
 #include "sotto/core/parallel.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/product.h"
 
 namespace sotto {
 namespace {
 
-// Multiply-adds that are worth a thread: some microseconds against half a one to start it.
-constexpr std::int64_t grain_work = 1 << 17;
 // Rows or columns are dealt out in multiples of this, a multiple of common register tiles.
 constexpr std::int64_t unit = 48;
 
@@ -71,8 +70,7 @@ void gemm_by(ProductFunction product, const View& a, const View& b, bool add, co
   const std::int64_t longer = std::max(y.rows, y.cols), shorter = std::min(y.rows, y.cols);
   const std::int64_t units = (longer + unit - 1) / unit;
   const std::int64_t unit_work = shorter * std::min(unit, longer) * matrix(p.a, 0).cols;
-  const std::int64_t grain = 1 + grain_work / std::max<std::int64_t>(1, unit_work);
-  parallel_for(p.batch() * units, grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(p.batch() * units, product_grain(unit_work), [&](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
       const std::int64_t first = begin % units, last = std::min(units, first + end - begin);
       part(product, p, begin / units, {first * unit, last * unit});

@@ -6,14 +6,12 @@
 
 #include "sotto/core/parallel.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/onednn_conv.h"
 #include "sotto/kernels/cpu/product.h"
 
 namespace sotto {
 namespace {
-
-// Multiply-adds that are worth a thread.
-constexpr std::int64_t grain_work = 1 << 17;
 
 // A matrix in the words of sgemm: row-major ('N') or transposed ('T'), rows or columns a step
 // apart.
@@ -65,7 +63,7 @@ class Pieces {
   template <class F>
   void for_each_share(F&& f) const {
     const std::int64_t work = g_.positions() * g_.outputs * g_.taps();
-    parallel_for(g_.samples, 1 + grain_work / work, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(g_.samples, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
       const OneThread one;
       f(Range{begin, end});
     });
@@ -217,7 +215,8 @@ void OnednnBackend::conv_weight(View dy, View x, const Window& window, double be
   const std::int64_t parts = std::min<std::int64_t>(g.samples, thread_count()), size = dw.numel();
   const Storage sums(float_bytes(parts * size), cpu);
   std::fill_n(floats(sums), parts * size, 0.0F);
-  parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t work = g.samples / std::max<std::int64_t>(parts, 1) * g.positions() * size;
+  parallel_for(parts, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
     const OneThread one;
     for (std::int64_t part = begin; part < end; ++part) {
       const Range share{g.samples * part / parts, g.samples * (part + 1) / parts};

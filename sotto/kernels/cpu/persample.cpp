@@ -115,8 +115,9 @@ void CpuBackend::row_dot(View a, View b, View y) {
 
 void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
   const bool single = a1.size[1] == 1 && a2.size[1] == 1;
+  const std::int64_t work = a1.size[1] * a2.size[1] * (a1.size[2] + b1.size[2]);
   dispatch_float(a1.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(a1.size[0], single ? 64 : 2, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(a1.size[0], product_grain(work), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t n = begin; n < end; ++n) {
         const std::int64_t i = a1.size[2];
         const std::int64_t o = b1.size[2];
@@ -133,7 +134,7 @@ void CpuBackend::onehot_dot(View ids1, View b1, View ids2, View b2, View y) {
   const std::int64_t t_count = ids2.size[1];
   const std::int64_t width = b1.size[2];
   dispatch_float(b1.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(ids1.size[0], 1, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(ids1.size[0], product_grain(s_count * (t_count + width)), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t n = begin; n < end; ++n) {
         double sum = 0;
         for (std::int64_t s = 0; s < s_count; ++s) {

@@ -8,11 +8,9 @@
 
 #include "sotto/core/parallel.h"
 #include "sotto/core/view.h"
+#include "sotto/kernels/cpu/grain.h"
 
 namespace sotto {
-
-// Elements for which starting a second thread pays.
-inline constexpr std::int64_t elementwise_grain = 16384;
 
 template <std::size_t N>
 struct LoopNest {
