@@ -18,6 +18,7 @@ from mnist_runs import (
     CLOSING,
     NOISY,
     PLAIN,
+    SIZES,
     SMALL,
     Case,
     Page,
@@ -137,9 +138,10 @@ class Whole(Case):
 
 
 class SameSeed(Case):
-    def test_two_runs_without_privacy_write_the_same_bytes(self):
+    def test_two_runs_without_privacy_and_with_two_threads_write_the_same_bytes(self):
         for name in ("a", "b"):
-            self.succeed(*PLAIN, "--steps", "10", "--save", self.path(name))
+            self.succeed(*SIZES, "--no-privacy", "--threads", "2", "--steps", "6", "--save",
+                         self.path(name))
         with open(self.path("a"), "rb") as a, open(self.path("b"), "rb") as b:
             self.assertEqual(a.read(), b.read())
 
@@ -154,7 +156,7 @@ class SameSeed(Case):
         tail = ["--ema", "0.9", "--save", self.path("a")]
         self.succeed(*PLAIN, "--steps", "23", *tail)
         self.succeed(*PLAIN, "--steps", "11", *tail[:-1], self.path("b"))
-        self.succeed("--resume", self.path("b"), "--steps", "23")
+        self.succeed("--resume", self.path("b"), "--steps", "23", *ALONE)
         a, b = read_checkpoint(self.path("a")), read_checkpoint(self.path("b"))
         self.assertEqual(a[0], b[0])
         self.assertEqual(a[1]["step"], b[1]["step"])

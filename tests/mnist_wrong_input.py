@@ -9,7 +9,7 @@ import os
 import random
 import struct
 
-from mnist_runs import NOISY, SMALL, Case, charged, main, start, steps_in
+from mnist_runs import ALONE, NOISY, SMALL, Case, charged, main, start, steps_in
 
 
 class WrongArguments(Case):
@@ -145,10 +145,10 @@ class WrongFiles(Case):
         self.edit(path, lambda text: text[:-10])
         self.resume(1, "statistics")
         os.remove(path)
-        self.succeed("--resume", self.model, "--steps", "6")
+        self.succeed("--resume", self.model, *ALONE, "--steps", "6")
 
     def test_a_ledger_in_use_by_another_run_is_refused(self):
-        other = start("--resume", self.model, "--steps", "1000000", "--eval-every", "1")
+        other = start("--resume", self.model, "--steps", "1000000", "--eval-every", "1", *ALONE)
         for line in other.stdout:
             if steps_in(line):
                 break

@@ -201,32 +201,47 @@ TEST_CASE("softmax and normalisation of rows agree with their definitions") {
   }
 }
 
-TEST_CASE("results do not depend on the number of threads") {
-  const int before = thread_count();
+namespace {
+
+// Results of kernels on inputs large enough to be split over threads.
+std::vector<Tensor> some_results() {
   Random random(46);
   const Tensor x = random_tensor(random, {70, 900}, {0, 1}, Dtype::f32), w = random_tensor(random, {70}, Dtype::f32);
   const Tensor ids = Tensor::from(std::vector<std::int64_t>(70, 3), {70});
-  const auto results = [&] {
-    Tensor mask = zeros(x.shape()), soft = zeros(x.shape()), dots = zeros({70}, Dtype::f64), total = zeros({900});
-    backend(cpu).bernoulli({1, 2}, 5, 0.3, mask.view());
-    backend(cpu).softmax(x.view(), false, soft.view());
-    backend(cpu).row_dot(x.view(), x.view(), dots.view());
-    backend(cpu).weighted_sum(x.view(), w.view(), 0, total.view());
-    Tensor grams = zeros({2}, Dtype::f64);
-    const Tensor factor = reshape(x, {2, 35, 900});
-    backend(cpu).gram_dot(factor.view(), factor.view(), factor.view(), factor.view(), grams.view());
-    return std::vector<Tensor>{mask, soft, dots, total, grams, sum(x), sum(x, {0}), sum(x, {1}), mul(x, x),
-                               gather(x, ids, 0), gemm(x, x.transpose(0, 1))};
-  };
-  set_thread_count(1);
-  const std::vector<Tensor> one = results();
-  for (const int threads : {2, 3}) {
-    set_thread_count(threads);
-    const std::vector<Tensor> more = results();
-    for (std::size_t i = 0; i < one.size(); ++i) {
-      INFO("result " << i << " on " << threads << " threads");
-      CHECK(same_bits(one[i], more[i]));
+  Tensor mask = zeros(x.shape()), soft = zeros(x.shape()), dots = zeros({70}, Dtype::f64), total = zeros({900});
+  backend(cpu).bernoulli({1, 2}, 5, 0.3, mask.view());
+  backend(cpu).softmax(x.view(), false, soft.view());
+  backend(cpu).row_dot(x.view(), x.view(), dots.view());
+  backend(cpu).weighted_sum(x.view(), w.view(), 0, total.view());
+  Tensor grams = zeros({2}, Dtype::f64);
+  const Tensor factor = reshape(x, {2, 35, 900});
+  backend(cpu).gram_dot(factor.view(), factor.view(), factor.view(), factor.view(), grams.view());
+  Window window;
+  window.kernel[1] = window.kernel[2] = 3;
+  const Tensor image = random_tensor(random, {6, 8, 1, 18, 18}, Dtype::f32);
+  const Tensor weight = random_tensor(random, {16, 8, 1, 3, 3}, Dtype::f32);
+  const Tensor dy = random_tensor(random, {6, 16, 1, 16, 16}, Dtype::f32);
+  return {mask, soft, dots, total, grams, sum(x), sum(x, {0}), sum(x, {1}), mul(x, x), gather(x, ids, 0),
+          gemm(x, x.transpose(0, 1)), conv(image, weight, Tensor(), window),
+          conv_data(dy, weight, window, image.shape()), conv_weight_rows(dy, image, window, weight.shape()),
+          unfold(image, window)};
+}
+
+}  // namespace
+
+TEST_CASE("results do not depend on the number of threads") {
+  const int before = thread_count();
+  for_each_engine([&](Backend&) {
+    set_thread_count(1);
+    const std::vector<Tensor> one = some_results();
+    for (const int threads : {2, 3}) {
+      set_thread_count(threads);
+      const std::vector<Tensor> more = some_results();
+      for (std::size_t i = 0; i < one.size(); ++i) {
+        INFO("result " << i << " on " << threads << " threads");
+        CHECK(same_bits(one[i], more[i]));
+      }
     }
-  }
+  });
   set_thread_count(before);
 }

@@ -109,6 +109,21 @@ TEST_CASE("a row of padding learns nothing") {
   CHECK(values(sink.rows(table)) == std::vector<double>{1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1});
 }
 
+TEST_CASE("cross entropy passes over classes and elements without a weight, whatever their logits") {
+  Tape tape;
+  const Tensor logits = Tensor::from({0, 0, -HUGE_VAL, std::nan(""), 1, 2}, {1, 3, 2}, Dtype::f64);
+  // Element 0 has the logits 0, -inf, 1; element 1, with a NaN, is ignored.
+  const Var x = tape.input(logits, 0, true);
+  const Var loss = cross_entropy(x, Tensor::from(std::vector<std::int64_t>{0, -1}, {1, 2}), {.ignore_index = -1});
+  CHECK(loss.value().item() == Approx(std::log(1 + std::exp(1))));
+  SumSink sink;
+  tape.backward(loss, sink);
+  const double p = 1 / (1 + std::exp(1));
+  const std::vector<double> expected{p - 1, 0, 0, 0, 1 - p, 0};
+  const std::vector<double> found = values(tape.grad(x));
+  for (const std::size_t k : {0, 2, 4}) CHECK(found[k] == Approx(expected[k]));
+}
+
 TEST_CASE("frozen parameters get nothing and what they alone feed is not kept") {
   Parameter w(random_values(18, {3, 4})), frozen(random_values(19, {4, 4}));
   frozen.trainable = false;

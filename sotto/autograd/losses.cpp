@@ -67,7 +67,10 @@ Var cross_entropy_elements(const Var& logits, const Tensor& targets, const Cross
   order.insert(axis, expected.rank());
   const Tensor q = to_dtype(Tensor::from(shares, last), logits.dtype()).permute(order);
   const Var weights = beside(logits, q, logits.samples());
-  return affine(sum(mul(log_softmax(logits, axis), weights), {axis}), -1, 0);
+  const Var zero = logits.tape().constant(zeros({}, logits.dtype(), logits.value().device()));
+  // Weights select: a class without one may have a logit of minus infinity, an ignored element anything.
+  const Var chosen = where(weights, log_softmax(logits, axis), zero);
+  return affine(sum(mul(chosen, weights), {axis}), -1, 0);
 }
 
 Var cross_entropy(const Var& logits, const Tensor& targets, const CrossEntropyOptions& options) {
