@@ -15,7 +15,7 @@ struct Preset {
 
 std::span<const Preset> presets() {
   static const Preset table[] = {
-      // 98.1 % of real MNIST at epsilon 2.93 (docs/performance.md).
+      // About 98 % of real MNIST at epsilon 2.93 (docs/performance.md).
       {"eps3",
        {.epsilon = 2.93,
         .delta = 1e-5,
@@ -26,7 +26,7 @@ std::span<const Preset> presets() {
         .momentum = 0.9,
         .average = 0.995,
         .normalize = true}},
-      // 95.5 % of real MNIST at epsilon 1.16.
+      // About 97 % of real MNIST at epsilon 1.16.
       {"eps1",
        {.epsilon = 1.16,
         .delta = 1e-5,
