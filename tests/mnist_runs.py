@@ -74,6 +74,11 @@ def charged(path):
     return total + open_reservation
 
 
+def differing(a, b):
+    """The names under which two dictionaries hold different things."""
+    return sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
+
+
 def updates_of(tensors):
     """The update counts that the optimizer keeps for each parameter."""
     return {

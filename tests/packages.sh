@@ -11,9 +11,10 @@ libeigen3-dev:module:eigen3
 libfmt-dev:module:fmt
 zlib1g-dev:module:zlib
 nlohmann-json3-dev:module:nlohmann_json
-libcli11-dev:module:CLI11
-libdnnl-dev:header:oneapi/dnnl/dnnl.hpp"
+libcli11-dev:module:CLI11"
 test_packages="catch2:catch:-"
+# Faster with it; Eigen does the work without.
+optional_packages="libdnnl-dev:header:oneapi/dnnl/dnnl.hpp"
 
 # have KIND NAME: whether it is there.
 have() {
@@ -34,28 +35,42 @@ missing() {
   done
 }
 
-# install_missing LIST: installs what is missing with apt, or says what is and fails.
+# install_missing LIST: installs what is missing of it, and of the optional packages, with apt; or
+# says what is missing, and fails unless that is optional.
 install_missing() {
-  wanted=$(missing "$1")
-  [ -n "$wanted" ] || return 0
-  if ! command -v apt-get >/dev/null 2>&1; then
-    echo "Missing, by their Debian names: $wanted" >&2
-    echo "Install them with this system's package manager and run this script again." >&2
-    return 1
-  fi
+  required=$(missing "$1")
+  optional=$(missing "$optional_packages")
+  [ -n "$required$optional" ] || return 0
   as_root=
-  if [ "$(id -u)" -ne 0 ]; then
-    if ! command -v sudo >/dev/null 2>&1; then
-      echo "Missing: $wanted" >&2
-      echo "Neither root nor sudo: have them installed, and run this script again." >&2
-      return 1
-    fi
-    as_root=sudo
+  [ "$(id -u)" -eq 0 ] || as_root=sudo
+  if ! command -v apt-get >/dev/null 2>&1; then
+    cannot_install "with this system's package manager; here are the names that Debian uses"
+  elif [ -n "$as_root" ] && ! command -v sudo >/dev/null 2>&1; then
+    cannot_install "as root; there is no sudo"
+  else
+    apt_install
   fi
-  echo "Installing with ${as_root:+$as_root }apt-get: $wanted"
+}
+
+# cannot_install HOW: says what is to be done by hand; fails when something required is missing.
+cannot_install() {
+  [ -z "$required" ] || echo "Missing: $required" >&2
+  [ -z "$optional" ] || echo "Missing, but not needed: $optional" >&2
+  [ -n "$required" ] || return 0
+  echo "Install it $1. Then run this script again." >&2
+  return 1
+}
+
+apt_install() {
+  echo "Installing with ${as_root:+$as_root }apt-get: $required$optional"
   $as_root apt-get update -qq
+  for package in $optional; do
+    apt-cache show "$package" >/dev/null 2>&1 && required="$required$package "
+  done
+  [ -n "$required" ] || return 0
   # shellcheck disable=SC2086 # a list of packages
-  $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $wanted
+  $as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends $required
 }
 
 # configure BUILD SOURCE OPTION...: a Meson build folder with these options; made anew when it is
