@@ -115,6 +115,23 @@ void check_conv_data(Backend& engine, Random& random, const Case& c, Dtype dtype
   check_close(dx, expected);
 }
 
+void check_conv_norms(Backend& engine, const Case& c, const Tensor& dy, const Tensor& x,
+                      const std::vector<double>& rows) {
+  const auto squared = [](const std::vector<double>& all, std::size_t n, std::size_t count) {
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(n * count);
+    return std::inner_product(first, first + static_cast<std::ptrdiff_t>(count), first, 0.0);
+  };
+  const Tensor norms = unwritten({c.x[0], 2}, Dtype::f64);
+  engine.conv_weight_norms(dy.view(), x.view(), c.window, norms.view());
+  const std::vector<double> dys = values(dy), xs = values(x), got = values(norms);
+  const auto samples = static_cast<std::size_t>(c.x[0]);
+  for (std::size_t n = 0; n < samples; ++n) {
+    const double factors = squared(dys, n, dys.size() / samples) * squared(xs, n, xs.size() / samples);
+    CHECK(got[2 * n] == Approx(squared(rows, n, rows.size() / samples)).epsilon(1e-4).margin(1e-6 * factors));
+    CHECK(got[2 * n + 1] == Approx(factors).epsilon(1e-5));
+  }
+}
+
 void check_conv_weight(Backend& engine, Random& random, const Case& c, Dtype dtype) {
   const Tensor dy = image(random, c.y, dtype), x = image(random, c.x, dtype);
   const std::vector<double> dys = values(dy), xs = values(x);
@@ -128,6 +145,7 @@ void check_conv_weight(Backend& engine, Random& random, const Case& c, Dtype dty
   check_close(dw, sum);
   engine.conv_weight_rows(dy.view(), x.view(), c.window, dw_rows.view());
   check_close(dw_rows, rows);
+  check_conv_norms(engine, c, dy, x, rows);
   const Tensor more = random_tensor(random, c.w, {0, 1, 2, 3, 4}, dtype);
   const std::vector<double> before = values(more);
   for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += before[j];

@@ -1,4 +1,6 @@
 // Reductions, movement and row-wise primitives against loops in double, in any memory order.
+#include <numeric>
+
 #include "sotto/core/parallel.h"
 #include "sotto/kernels/compute.h"
 #include "tests/kernel_cases.h"
@@ -224,7 +226,7 @@ std::vector<Tensor> some_results() {
   return {mask, soft, dots, total, grams, sum(x), sum(x, {0}), sum(x, {1}), mul(x, x), gather(x, ids, 0),
           gemm(x, x.transpose(0, 1)), conv(image, weight, Tensor(), window),
           conv_data(dy, weight, window, image.shape()), conv_weight_rows(dy, image, window, weight.shape()),
-          unfold(image, window)};
+          conv_weight_norms(dy, image, window), unfold(image, window)};
 }
 
 }  // namespace
@@ -244,4 +246,24 @@ TEST_CASE("results do not depend on the number of threads") {
     }
   });
   set_thread_count(before);
+}
+
+TEST_CASE("squared norms of float rows are those of double, over the whole range of float") {
+  Random random(48);
+  for (const double scale : {1e-38, 1e-25, 1e-13, 1e-3, 1.0, 1e3, 1e15, 1e19, 1e30, 1e37}) {
+    for (const std::int64_t count : {1, 15, 64, 1000}) {
+      const Tensor x = zeros({3, count});
+      std::uniform_real_distribution<double> uniform(-scale, scale);
+      fill(x, [&] { return uniform(random); });
+      Tensor y = zeros({3}, Dtype::f64);
+      backend(cpu).row_dot(x.view(), x.view(), y.view());
+      const std::vector<double> xs = values(x), got = values(y);
+      for (std::size_t row = 0; row < 3; ++row) {
+        const auto first = xs.begin() + static_cast<std::ptrdiff_t>(row) * count;
+        const double expected = std::inner_product(first, first + count, first, 0.0);
+        INFO("scale " << scale << ", " << count << " values");
+        CHECK(got[row] == Approx(expected).epsilon(0x1p-21).margin(0));
+      }
+    }
+  }
 }

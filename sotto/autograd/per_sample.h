@@ -85,8 +85,12 @@ class PerSample {
   PerSample selected(const Tensor& ids) const;
   PerSample scaled(const Tensor& weights) const;
   PerSample wide() const;
-  std::vector<std::int64_t> cancelled(const Tensor& rows) const;
-  bool rows_are_cheaper() const;
+  std::vector<double> bounds() const;
+  static Tensor row_norms(const PerSample& f);
+  static void dot_again(const PerSample& f, const PerSample& g, const std::vector<std::int64_t>& ids,
+                        const Tensor& y);
+  struct Times;
+  Times times() const;
   static Tensor gram(const PerSample& f, const PerSample& g);
   static Tensor by_rows(const PerSample& f, const PerSample& g);
   static PerSample factors(const PerSample& f, std::int64_t group);

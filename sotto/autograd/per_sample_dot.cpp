@@ -76,38 +76,76 @@ Tensor PerSample::gram(const PerSample& f, const PerSample& g) {
   return y;
 }
 
-// The samples whose row is so much smaller than its factors that the rounding of `rows` shows.
-std::vector<std::int64_t> PerSample::cancelled(const Tensor& rows) const {
-  if (dtype() == Dtype::f64 || std::holds_alternative<Dense>(form_)) return {};
-  const auto last = [](const Tensor& x) { return x.permute({0, 2, 3, 4, 1}); };
-  std::vector<double> b, a;
-  double repeats = 1;  // in how many patches a pixel lies at most
-  if (const auto* f = std::get_if<Patches>(&form_)) {
-    b = squared_norms(last(f->dy));
-    a = squared_norms(last(f->x));
-    for (int i = 0; i < 3; ++i) {
-      repeats *= std::ceil(static_cast<double>(f->window.kernel[i]) / static_cast<double>(f->window.stride[i]));
-    }
-  } else if (const auto* f = std::get_if<Outer>(&form_)) {
-    b = squared_norms(f->b);
-    a = squared_norms(f->a);
-  } else {
-    b = squared_norms(leading());
-    a.assign(b.size(), 1);
-  }
-  const std::vector<double> row = squared_norms(rows);
+namespace {
+
+// The samples whose row is so much smaller than its factors that the rounding of the row shows, by
+// the squared norms of both.
+std::vector<std::int64_t> cancelled(const std::vector<double>& rows, const std::vector<double>& factors) {
   std::vector<std::int64_t> ids;
-  for (std::size_t n = 0; n < row.size(); ++n) {
-    if (row[n] < cancellation_share * cancellation_share * repeats * b[n] * a[n]) {
+  for (std::size_t n = 0; n < rows.size(); ++n) {
+    if (rows[n] < cancellation_share * cancellation_share * factors[n]) {
       ids.push_back(static_cast<std::int64_t>(n));
     }
   }
   return ids;
 }
 
+// In how many patches a pixel lies at most.
+double overlap(const Window& window) {
+  double repeats = 1;
+  for (int i = 0; i < 3; ++i) {
+    repeats *= std::ceil(static_cast<double>(window.kernel[i]) / static_cast<double>(window.stride[i]));
+  }
+  return repeats;
+}
+
+}  // namespace
+
+// An upper bound of the squared norm of each row, from the factors' norms alone.
+std::vector<double> PerSample::bounds() const {
+  if (std::holds_alternative<Dense>(form_)) return std::vector<double>(static_cast<std::size_t>(samples()));
+  if (std::holds_alternative<OneHot>(form_)) return squared_norms(leading());
+  double repeats = 1;
+  std::vector<double> b, a;
+  if (const auto* f = std::get_if<Patches>(&form_)) {
+    const auto last = [](const Tensor& x) { return x.permute({0, 2, 3, 4, 1}); };
+    b = squared_norms(last(f->dy));
+    a = squared_norms(last(f->x));
+    repeats = overlap(f->window);
+  } else {
+    b = squared_norms(std::get<Outer>(form_).b);
+    a = squared_norms(std::get<Outer>(form_).a);
+  }
+  for (std::size_t n = 0; n < b.size(); ++n) b[n] *= repeats * a[n];
+  return b;
+}
+
+// One sample at a time, so that none depends on which others are computed again.
+void PerSample::dot_again(const PerSample& f, const PerSample& g, const std::vector<std::int64_t>& ids,
+                          const Tensor& y) {
+  for (const std::int64_t id : ids) {
+    const PerSample p = f.slice(id, id + 1).wide();
+    copy_into(&f == &g ? by_rows(p, p) : by_rows(p, g.slice(id, id + 1).wide()), y.slice(0, id, id + 1));
+  }
+}
+
+// The norms of a convolution's rows, none of which is written.
+Tensor PerSample::row_norms(const PerSample& f) {
+  const auto& p = std::get<Patches>(f.form_);
+  const Tensor both = conv_weight_norms(p.dy, p.x, p.window);
+  Tensor y = contiguous(both.select(1, 0));
+  if (f.dtype() == Dtype::f64) return y;
+  std::vector<double> factors = both.select(1, 1).to_vector<double>();
+  for (double& norm : factors) norm *= overlap(p.window);
+  dot_again(f, f, cancelled(y.to_vector<double>(), factors), y);
+  return y;
+}
+
 Tensor PerSample::by_rows(const PerSample& f, const PerSample& g) {
+  if (&f == &g && std::holds_alternative<Patches>(f.form_)) return row_norms(f);
   const std::int64_t n = f.samples();
   const std::int64_t width = f.shape_.numel();
+  const bool exact = f.dtype() == Dtype::f64;
   Tensor y = Tensor::empty({n}, Dtype::f64, f.leading().device());
   const std::int64_t step = chunk_samples(static_cast<std::size_t>(width) * size_of(f.dtype()));
   for (std::int64_t at = 0; at < n; at += step) {
@@ -115,52 +153,58 @@ Tensor PerSample::by_rows(const PerSample& f, const PerSample& g) {
     const PerSample left = f.slice(at, end), right = g.slice(at, end);
     const Tensor u = reshape(left.materialize(), {end - at, width});
     const Tensor v = &f == &g ? u : reshape(right.materialize(), {end - at, width});
-    backend(y.device()).row_dot(u.view(), v.view(), y.slice(0, at, end).view());
-    std::vector<std::int64_t> again = left.cancelled(u);
-    if (&f != &g) {
-      for (const std::int64_t id : right.cancelled(v)) again.push_back(id);
-    }
-    // One sample at a time, so that none depends on which others are computed again.
-    for (const std::int64_t id : again) {
-      const PerSample p = left.slice(id, id + 1).wide();
-      copy_into(&f == &g ? by_rows(p, p) : by_rows(p, right.slice(id, id + 1).wide()),
-                y.slice(0, at + id, at + id + 1));
+    const Tensor part = y.slice(0, at, end);
+    backend(y.device()).row_dot(u.view(), v.view(), part.view());
+    if (exact) continue;
+    if (&f == &g) {
+      dot_again(left, left, cancelled(part.to_vector<double>(), left.bounds()), part);
+    } else {
+      dot_again(left, right, cancelled(squared_norms(u), left.bounds()), part);
+      dot_again(left, right, cancelled(squared_norms(v), right.bounds()), part);
     }
   }
   return y;
 }
 
-bool PerSample::rows_are_cheaper() const {
+// Seconds for one sample. The norm by rows that are only passed through, the norm by Gram products,
+// a norm and a weighted sum by rows that are kept, and a weighted sum by one product over the batch.
+struct PerSample::Times {
+  double rows_norm, gram_norm, kept_rows, sum;
+};
+
+// With one position a linear layer's norm is the product of its factors' norms.
+PerSample::Times PerSample::times() const {
   const Costs costs = backend(leading().device()).costs();
   const double width = static_cast<double>(shape_.numel());
-  const double element = static_cast<double>(size_of(dtype()));
-  // Rows: made once, read for the norm, read for the weighted sum. Factors: a Gram product for the
-  // norm, and one product over the whole batch for the sum. Seconds for one sample.
-  const auto compare = [&](double positions, double inner, double outer_width, double extra_bytes) {
-    if (positions == 1) return false;
-    const double rows = 2 * positions * width / costs.rows_flops + 3 * width * element / costs.bytes;
-    const double gram = 2 * positions * positions * (inner + outer_width) / costs.gram_flops +
-                        extra_bytes / costs.bytes + 2 * positions * width / costs.sum_flops;
-    return rows < gram;
+  const double row = width * static_cast<double>(size_of(dtype())) / costs.bytes;
+  const auto of = [&](double positions, double inner, double outer_width) {
+    const double rows = 2 * positions * width / costs.rows_flops;
+    const double gram = 2 * positions * positions * (inner + outer_width) / costs.gram_flops;
+    return Times{rows, gram, rows + 3 * row, 2 * positions * width / costs.sum_flops};
   };
   if (const auto* f = std::get_if<Outer>(&form_)) {
-    return compare(static_cast<double>(f->b.size(1)), static_cast<double>(f->a.size(2)),
-                   static_cast<double>(f->b.size(2)), 0);
+    Times t = of(static_cast<double>(f->b.size(1)), static_cast<double>(f->a.size(2)),
+                 static_cast<double>(f->b.size(2)));
+    t.rows_norm += 2 * row;
+    if (f->b.size(1) == 1) t.gram_norm = 0;
+    return t;
   }
   if (const auto* f = std::get_if<Patches>(&form_)) {
     const double positions = static_cast<double>(f->dy.size(2) * f->dy.size(3) * f->dy.size(4));
     const double inner = static_cast<double>(f->x.size(1) * f->window.positions());
-    // Writing the patches out and reading them is what factors cost beyond the products. With one
-    // position they still differ from rows by the patches alone, which a linear layer has at hand.
-    return compare(std::max(positions, 2.0), inner, static_cast<double>(f->dy.size(1)),
-                   2 * positions * inner * element);
+    Times t = of(positions, inner, static_cast<double>(f->dy.size(1)));
+    // The patches are written out and read.
+    t.gram_norm += 2 * positions * inner * static_cast<double>(size_of(dtype())) / costs.bytes;
+    return t;
   }
-  return false;
+  return {1, 0, 1, 0};  // rows of a table are never worth writing out
 }
 
 PerSample PerSample::prepared(Route route, std::size_t budget) const {
   if (std::holds_alternative<Dense>(form_) || row_bytes() > budget) return *this;
-  const bool rows = route == Route::rows || (route == Route::automatic && rows_are_cheaper());
+  const Times t = times();
+  const bool cheaper = t.kept_rows < std::min(t.rows_norm, t.gram_norm) + t.sum;
+  const bool rows = route == Route::rows || (route == Route::automatic && cheaper);
   return rows ? dense(materialize()) : *this;
 }
 
@@ -182,7 +226,7 @@ Tensor dot(const PerSample& f, const PerSample& g, Route route) {
                       std::holds_alternative<PerSample::OneHot>(g.form_);
   const bool possible =
       onehot || (factored(f) && factored(g) && groups(f) == groups(g) && columns(f) == columns(g));
-  const bool wanted = route == Route::gram || (route == Route::automatic && !f.rows_are_cheaper());
+  const bool wanted = route == Route::gram || (route == Route::automatic && f.times().gram_norm <= f.times().rows_norm);
   return possible && wanted ? PerSample::gram(f, g) : PerSample::by_rows(f, g);
 }
 

@@ -100,6 +100,9 @@ class Backend {
   virtual void conv_weight(View dy, View x, const Window& window, double beta, View dw) = 0;
   // One weight gradient for each sample: dw [n, o, c / groups, kd, kh, kw].
   virtual void conv_weight_rows(View dy, View x, const Window& window, View dw) = 0;
+  // The squared norms of these, without writing them, and what their rounding is to be judged by:
+  // y[n] = (|dw[n]|^2, |dy[n]|^2 |x[n]|^2); y [n, 2] f64, row-major.
+  virtual void conv_weight_norms(View dy, View x, const Window& window, View y) = 0;
   // Column (c, kd, kh, kw) of row (position): patches [n, positions, c kd kh kw] of all channels.
   virtual void unfold(View x, const Window& window, View patches) = 0;
 

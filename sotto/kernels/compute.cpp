@@ -289,6 +289,12 @@ Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
   return dw;
 }
 
+Tensor conv_weight_norms(const Tensor& dy, const Tensor& x, const Window& window) {
+  Tensor y = Tensor::empty({dy.size(0), 2}, Dtype::f64, dy.device());
+  on(dy).conv_weight_norms(dy.view(), x.view(), window, y.view());
+  return y;
+}
+
 Tensor unfold(const Tensor& x, const Window& window) {
   std::int64_t positions = 1;
   for (int i = 0; i < 3; ++i) positions *= window.output_size(i, x.size(2 + i));

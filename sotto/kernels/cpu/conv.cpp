@@ -264,6 +264,24 @@ void CpuBackend::conv_weight_rows(View dy, View x, const Window& window, View dw
   });
 }
 
+void CpuBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
+  const Geometry g(x, dy, window);
+  with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
+    parallel_for(g.samples, product_grain(sample_work(g)), [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t size = g.outputs * g.taps();
+      const Values<T> row(size);
+      for (std::int64_t n = begin; n < end; ++n) {
+        sum_weight(dy, x, g, {n, n + 1}, row.data());
+        Images<T> slopes(dy, {n, n + 1}), in(x, {n, n + 1});
+        slopes.load();
+        in.load();
+        y.as<double>()[2 * n] = squared_norm(row.data(), size);
+        y.as<double>()[2 * n + 1] = factor_norms(g, slopes.data(), in.data());
+      }
+    });
+  });
+}
+
 void CpuBackend::unfold(View x, const Window& window, View patches) {
   Geometry g(x, x, window);
   for (int axis = 0; axis < 3; ++axis) g.out[axis] = window.output_size(axis, g.in[axis]);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "sotto/core/tensor.h"
+#include "sotto/kernels/cpu/dot.h"
 #include "sotto/kernels/geometry.h"
 
 namespace sotto {
@@ -54,6 +55,13 @@ class Images {
   std::optional<Storage> copy_;
   T* data_;
 };
+
+// |dy|^2 |x|^2 of one sample's images.
+template <class T>
+double factor_norms(const Geometry& g, const T* dy, const T* x) {
+  const std::int64_t ys = g.positions() * g.outputs, xs = g.pixels() * g.channels;
+  return squared_norm(dy, ys) * squared_norm(x, xs);
+}
 
 // patches[r, k, c] = what position r sees of the group's channel c at tap k, zero in the padding.
 // `rows` counts positions over the samples that x holds.

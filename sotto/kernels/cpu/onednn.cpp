@@ -117,7 +117,7 @@ class OrderedWeights {
     const OneThread one;
     for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
       ordered_.push_back(std::make_unique<Storage>(pieces[kind].weights.get_size(), cpu));
-      reorder_weights(pieces[kind], floats(row_major_), floats(*ordered_.back()));
+      Reorder{pieces[kind]}(floats(row_major_), floats(*ordered_.back()));
     }
   }
   float* operator[](std::size_t kind) const { return floats(*ordered_[kind]); }
@@ -163,9 +163,26 @@ void add_share(const Pieces& pieces, const View& dy, const View& x, Range share,
     });
     if (first) continue;
     const Storage plain(p.plain.get_size(), cpu);
-    reorder_weights(p, floats(total), floats(plain));
+    Reorder{p}(floats(total), floats(plain));
     add(floats(plain), plain.bytes(), sum);
   }
+}
+
+// Calls f(row, dy, x, reorder, sample) for the weight gradient of each sample, in the primitive's
+// order, and the images it came from, channels-last.
+template <class F>
+void for_each_row(const Pieces& pieces, const View& dy, const View& x, F&& f) {
+  pieces.for_each_share([&](Range share) {
+    const Storage row(pieces[0].weights.get_size(), cpu);
+    Reorder reorder(pieces[0]);
+    pieces.for_each_piece(0, share, [&](ConvRun& run, Range sample) {
+      Images<float> xs(x, sample), ys(dy, sample);
+      xs.load();
+      ys.load();
+      run(xs.data(), ys.data(), floats(row), nullptr);
+      f(floats(row), ys.data(), xs.data(), reorder, sample.first);
+    });
+  });
 }
 
 // Whether all are f32 and none is empty.
@@ -231,22 +248,35 @@ void OnednnBackend::conv_weight(View dy, View x, const Window& window, double be
 
 void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View dw) {
   const Geometry g(x, dy, window);
-  if (!suits({dy, x, dw}) || !dw.contiguous()) {
-    return CpuBackend::conv_weight_rows(dy, x, window, dw);
+  if (suits({dy, x, dw}) && dw.contiguous()) {
+    const Pieces pieces(Pass::weight, g, false, alone);
+    if (pieces.usable()) {
+      const auto write = [&](float* row, auto, auto, Reorder& reorder, std::int64_t sample) {
+        reorder(row, dw.as<float>() + sample * dw.stride[0]);
+      };
+      return for_each_row(pieces, dy, x, write);
+    }
   }
-  const Pieces pieces(Pass::weight, g, false, alone);
-  if (!pieces.usable()) return CpuBackend::conv_weight_rows(dy, x, window, dw);
-  const ConvPrimitive& p = pieces[0];
-  pieces.for_each_share([&](Range share) {
-    const Storage row(p.weights.get_size(), cpu);
-    pieces.for_each_piece(0, share, [&](ConvRun& run, Range sample) {
-      Images<float> xs(x, sample), ys(dy, sample);
-      xs.load();
-      ys.load();
-      run(xs.data(), ys.data(), floats(row), nullptr);
-      reorder_weights(p, floats(row), dw.as<float>() + sample.first * dw.stride[0]);
-    });
-  });
+  CpuBackend::conv_weight_rows(dy, x, window, dw);
+}
+
+// The order of a row, and the zeros that fill it up, do not show in its norm.
+void OnednnBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
+  const Geometry g(x, dy, window);
+  if (suits({dy, x})) {
+    const Pieces pieces(Pass::weight, g, false, alone);
+    if (pieces.usable()) {
+      const auto count = static_cast<std::int64_t>(pieces[0].weights.get_size() / sizeof(float));
+      const auto write = [&](const float* row, const float* ys, const float* xs, auto&,
+                             std::int64_t sample) {
+        double* out = y.as<double>() + 2 * sample;
+        out[0] = squared_norm(row, count);
+        out[1] = factor_norms(g, ys, xs);
+      };
+      return for_each_row(pieces, dy, x, write);
+    }
+  }
+  CpuBackend::conv_weight_norms(dy, x, window, y);
 }
 
 }  // namespace sotto

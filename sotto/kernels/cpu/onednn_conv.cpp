@@ -179,12 +179,17 @@ void ConvRun::operator()(float* x, float* y, float* weights, const float* bias) 
   p_.primitive.execute(stream_, arguments_);
 }
 
-void reorder_weights(const ConvPrimitive& p, float* from, float* to) {
-  const bool to_plain = p.pass == Pass::weight;
-  dnnl::stream stream(cpu_engine());
-  p.reorder.execute(stream,
-                    {{DNNL_ARG_FROM, memory(to_plain ? p.weights : p.plain, cpu_engine(), from)},
-                     {DNNL_ARG_TO, memory(to_plain ? p.plain : p.weights, cpu_engine(), to)}});
+Reorder::Reorder(const ConvPrimitive& p)
+    : p_(p),
+      stream_(cpu_engine()),
+      from_(p.pass == Pass::weight ? p.weights : p.plain, cpu_engine(), nullptr),
+      to_(p.pass == Pass::weight ? p.plain : p.weights, cpu_engine(), nullptr),
+      arguments_{{DNNL_ARG_FROM, from_}, {DNNL_ARG_TO, to_}} {}
+
+void Reorder::operator()(float* from, float* to) {
+  from_.set_data_handle(from);
+  to_.set_data_handle(to);
+  p_.reorder.execute(stream_, arguments_);
 }
 
 OneThread::OneThread() : before_(thread_count()) { set_thread_count(1); }

@@ -44,7 +44,17 @@ class ConvRun {
 };
 
 // From row-major weights to the primitive's order; in the weight pass the other way.
-void reorder_weights(const ConvPrimitive& p, float* from, float* to);
+class Reorder {
+ public:
+  explicit Reorder(const ConvPrimitive& p);
+  void operator()(float* from, float* to);
+
+ private:
+  const ConvPrimitive& p_;
+  dnnl::stream stream_;
+  dnnl::memory from_, to_;
+  std::unordered_map<int, dnnl::memory> arguments_;
+};
 
 // oneDNN takes the number of threads from the OpenMP setting, when a primitive is made and when
 // it runs: one, for as long as this lives.

@@ -6,6 +6,7 @@
 #include <Eigen/Core>
 
 #include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/dot.h"
 #include "sotto/kernels/cpu/strided_loop.h"
 
 namespace sotto {
@@ -16,21 +17,6 @@ template <class T>
 using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 template <class T>
 using Rows = Eigen::Map<const Matrix<T>>;
-
-template <class T>
-double dot(const T* a, const T* b, std::int64_t k) {
-  constexpr int lanes = 8;
-  double partial[lanes] = {};
-  std::int64_t i = 0;
-  for (; i + lanes <= k; i += lanes) {
-    for (int lane = 0; lane < lanes; ++lane) {
-      partial[lane] += static_cast<double>(acc_t<T>(a[i + lane])) * static_cast<double>(acc_t<T>(b[i + lane]));
-    }
-  }
-  for (; i < k; ++i) partial[0] += static_cast<double>(acc_t<T>(a[i])) * static_cast<double>(acc_t<T>(b[i]));
-  return ((partial[0] + partial[1]) + (partial[2] + partial[3])) +
-         ((partial[4] + partial[5]) + (partial[6] + partial[7]));
-}
 
 // One sample's slice [positions, width] of a factor, as a matrix of type A.
 template <class A, class T>
