@@ -1,6 +1,8 @@
 // Elementwise operations on tape values. The formulas are in kernels/functors.h.
 #pragma once
 
+#include <numbers>
+
 #include "sotto/autograd/tape.h"
 #include "sotto/kernels/functors.h"
 
@@ -36,6 +38,12 @@ inline Var clamp(const Var& x, double low, double high) { return apply<Clamp>(x,
 inline Var hardtanh(const Var& x, double low = -1, double high = 1) { return clamp(x, low, high); }
 inline Var hardswish(const Var& x) { return apply<Hardswish>(x); }
 inline Var hardsigmoid(const Var& x) { return apply<Hardsigmoid>(x); }
+inline Var hardshrink(const Var& x, double limit = 0.5) { return apply<Hardshrink>(x, {limit}); }
+inline Var softshrink(const Var& x, double limit = 0.5) { return apply<Softshrink>(x, {limit}); }
+// x > limit ? x : otherwise
+inline Var threshold(const Var& x, double limit, double otherwise) {
+  return apply<Threshold>(x, {limit, otherwise});
+}
 inline Var exp(const Var& x) { return apply<Exp>(x); }
 inline Var expm1(const Var& x) { return apply<Expm1>(x); }
 inline Var log(const Var& x) { return apply<Log>(x); }
@@ -45,6 +53,15 @@ inline Var rsqrt(const Var& x) { return apply<Rsqrt>(x); }
 inline Var square(const Var& x) { return apply<Square>(x); }
 inline Var sin(const Var& x) { return apply<Sin>(x); }
 inline Var cos(const Var& x) { return apply<Cos>(x); }
+inline Var tan(const Var& x) { return apply<Tan>(x); }
+inline Var asin(const Var& x) { return apply<Asin>(x); }
+inline Var acos(const Var& x) { return apply<Acos>(x); }
+inline Var atan(const Var& x) { return apply<Atan>(x); }
+inline Var sinh(const Var& x) { return apply<Sinh>(x); }
+inline Var cosh(const Var& x) { return apply<Cosh>(x); }
+inline Var asinh(const Var& x) { return apply<Asinh>(x); }
+inline Var acosh(const Var& x) { return apply<Acosh>(x); }
+inline Var atanh(const Var& x) { return apply<Atanh>(x); }
 inline Var reciprocal(const Var& x) { return apply<Reciprocal>(x); }
 inline Var erf(const Var& x) { return apply<Erf>(x); }
 inline Var abs(const Var& x) { return apply<Abs>(x); }
@@ -53,6 +70,14 @@ inline Var pow(const Var& x, double exponent) { return apply<Pow>(x, {exponent})
 inline Var affine(const Var& x, double factor, double offset) {
   return apply<Affine>(x, {factor, offset});
 }
+inline Var log2(const Var& x) { return affine(log(x), std::numbers::log2e, 0); }
+inline Var log10(const Var& x) { return affine(log(x), std::numbers::log10e, 0); }
+// scale sigmoid(temperature x) - offset: bounded activations that suit clipped gradients
+// (Papernot et al. 2021). The defaults make it tanh.
+inline Var tempered_sigmoid(const Var& x, double scale = 2, double temperature = 2,
+                            double offset = 1) {
+  return affine(sigmoid(affine(x, temperature, 0)), scale, -offset);
+}
 
 inline Var add(const Var& a, const Var& b) { return binary(binary_index<Add>, a, b); }
 inline Var sub(const Var& a, const Var& b) { return binary(binary_index<Sub>, a, b); }
@@ -60,11 +85,15 @@ inline Var mul(const Var& a, const Var& b) { return binary(binary_index<Mul>, a,
 inline Var div(const Var& a, const Var& b) { return binary(binary_index<Div>, a, b); }
 inline Var maximum(const Var& a, const Var& b) { return binary(binary_index<Maximum>, a, b); }
 inline Var minimum(const Var& a, const Var& b) { return binary(binary_index<Minimum>, a, b); }
+// a^b for positive a.
+inline Var power(const Var& a, const Var& b) { return binary(binary_index<Power>, a, b); }
 
 inline Var operator+(const Var& a, const Var& b) { return add(a, b); }
 inline Var operator-(const Var& a, const Var& b) { return sub(a, b); }
 inline Var operator*(const Var& a, const Var& b) { return mul(a, b); }
 inline Var operator/(const Var& a, const Var& b) { return div(a, b); }
+
+inline Var tanhshrink(const Var& x) { return x - tanh(x); }
 
 // condition != 0 ? a : b, broadcasting. `condition` is a mask without gradient, aligned with a and b;
 // its sample axis, if it has one, is where theirs is.

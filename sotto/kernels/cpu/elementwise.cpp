@@ -1,81 +1,11 @@
-// Elementwise primitives: one loop for each functor and element type.
-#include <algorithm>
-#include <array>
-#include <utility>
-
+// Elementwise primitives of two operands and more.
 #include "sotto/kernels/cpu/cpu_backend.h"
-#include "sotto/kernels/cpu/strided_loop.h"
+#include "sotto/kernels/cpu/map.h"
 #include "sotto/kernels/functors.h"
 
 namespace sotto {
 
 namespace {
-
-// Operands pass through the functors in blocks of this many values of type float or double, so
-// that each functor is compiled twice and its loop is always contiguous.
-constexpr std::int64_t block = 256;
-
-// `count` values of x from `offset` on, `step` apart: in place when they are what is wanted, else
-// converted into the buffer.
-template <class A>
-const A* load(View x, std::int64_t offset, std::int64_t step, std::int64_t count, A* buffer) {
-  if (x.dtype == dtype_of<A>() && step == 1) return x.as<A>() + offset;
-  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    const T* from = x.as<T>() + offset;
-    if (step == 0) {
-      std::fill(buffer, buffer + count, static_cast<A>(acc_t<T>(*from)));
-    } else {
-      for (std::int64_t i = 0; i < count; ++i) buffer[i] = static_cast<A>(acc_t<T>(from[i * step]));
-    }
-  });
-  return buffer;
-}
-
-template <class A>
-void store(const A* from, View y, std::int64_t offset, std::int64_t step, std::int64_t count) {
-  dispatch_float(y.dtype, [&]<class T>(std::type_identity<T>) {
-    T* to = y.as<T>() + offset;
-    for (std::int64_t i = 0; i < count; ++i) to[i * step] = T(static_cast<acc_t<T>>(from[i]));
-  });
-}
-
-// y = f(x...), computed in A; y is the last view.
-template <class A, std::size_t N, class F>
-void map(const std::array<View, N>& views, F f) {
-  const View y = views[N - 1];
-  strided_loop(views, [&](const auto& offset, const auto& step, std::int64_t count) {
-    A buffers[N][block];
-    for (std::int64_t at = 0; at < count; at += block) {
-      const std::int64_t part = std::min(block, count - at);
-      [&]<std::size_t... I>(std::index_sequence<I...>) {
-        const std::array<const A*, N - 1> x{
-            load(views[I], offset[I] + at * step[I], step[I], part, buffers[I])...};
-        const std::int64_t start = offset[N - 1] + at * step[N - 1];
-        const bool direct = y.dtype == dtype_of<A>() && step[N - 1] == 1;
-        A* to = direct ? y.as<A>() + start : buffers[N - 1];
-        for (std::int64_t i = 0; i < part; ++i) to[i] = f(x[I][i]...);
-        if (!direct) store(to, y, start, step[N - 1], part);
-      }(std::make_index_sequence<N - 1>{});
-    }
-  });
-}
-
-// Calls call(A{}) with double for f64 and float for the narrower types.
-template <class F>
-void in_arithmetic_type(Dtype dtype, F&& call) {
-  if (dtype == Dtype::f64) {
-    call(double{});
-  } else {
-    call(float{});
-  }
-}
-
-template <class F>
-void dispatch_unary(int op, Constants c, Dtype dtype, F&& call) {
-  UnaryFunctors::at(op, [&]<class Functor>(std::type_identity<Functor>) {
-    in_arithmetic_type(dtype, [&](auto a) { call(configured<Functor>(c), a); });
-  });
-}
 
 template <class F>
 void dispatch_binary(int op, Dtype dtype, F&& call) {
@@ -101,19 +31,6 @@ void scaled_sum(double alpha, View x, double beta, View y) {
 }
 
 }  // namespace
-
-void CpuBackend::unary(int op, Constants c, View x, View y) {
-  dispatch_unary(op, c, x.dtype, [&]<class A>(auto f, A) {
-    map<A>(std::array{x, y}, [f](A v) { return f(v); });
-  });
-}
-
-void CpuBackend::unary_grad(int op, Constants c, View x, View y, View dy, View dx) {
-  dispatch_unary(op, c, x.dtype, [&]<class A>(auto f, A) {
-    map<A>(std::array{x, y, dy, dx},
-           [f](A v, A value, A d) { return d * f.grad(v, value); });
-  });
-}
 
 void CpuBackend::binary(int op, View a, View b, View y) {
   dispatch_binary(op, a.dtype, [&]<class A>(auto f, A) {
