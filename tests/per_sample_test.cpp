@@ -200,3 +200,25 @@ TEST_CASE("outer products of different factors of one shape meet as rows") {
   const PerSample g = PerSample::outer(uniform_values(random, {3, 4, 4}), uniform_values(random, {3, 4, 3}), {2, 2, 3});
   for (const Route route : routes) check_close(dot(f, g, route), products(rows_of(f), rows_of(g)));
 }
+
+// Two uses of one weight may cancel so far that the difference of inner products holds nothing.
+TEST_CASE("norms of uses that cancel each other are those of the sum") {
+  for_each_engine([&](Backend&) {
+    PublicRandom random(37);
+    for (const double rest : {1.0, 1e-3, 1e-6, 0.0}) {
+      const Common c{.n = 3, .o = 4, .i = 5};
+      const Tensor a = random_factor(random, c, {3, 5}), b = random_factor(random, c, {3, 4});
+      const Tensor small = scale(random_factor(random, c, {3, 4}), rest);
+      const PerSample f = PerSample::outer(b, a, {4, 5});
+      const PerSample g = PerSample::outer(add(scale(b, -1), small), a, {4, 5});
+      const auto expected = rows_of(PerSample::outer(small, a, {4, 5}));
+      for (const Route route : routes) {
+        const std::vector<double> norms = values(squared_norm({f, g}, route));
+        for (std::size_t n = 0; n < norms.size(); ++n) {
+          INFO("what is left: " << rest);
+          CHECK(norms[n] == Approx(products(expected, expected)[n]).epsilon(1e-8).margin(1e-28));
+        }
+      }
+    }
+  });
+}

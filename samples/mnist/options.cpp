@@ -82,7 +82,7 @@ class CommandLine {
   void choice(const char* name, std::string& value, const std::string& text,
               const std::vector<std::string>& names) {
     option(name, value, fmt::format("{}: {}", text, fmt::join(names, ", ")), "NAME")
-        ->check([names, name](const std::string& given) {
+        ->check([names](const std::string& given) {
           if (std::find(names.begin(), names.end(), given) != names.end()) return std::string();
           return fmt::format("{} is not one of {}", given, fmt::join(names, ", "));
         });

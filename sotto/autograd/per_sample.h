@@ -63,6 +63,9 @@ class PerSample {
   // otherwise itself.
   PerSample prepared(Route route, std::size_t budget) const;
   std::size_t row_bytes() const;  // of materialize()
+  // The squared norm of the whole gradient of a parameter, [n] f64: all its uses, with their cross
+  // terms; exact to rounding where they cancel each other, too.
+  friend Tensor squared_norm(const std::vector<PerSample>& uses, Route route);
 
  private:
   struct Outer {
@@ -89,6 +92,7 @@ class PerSample {
   static Tensor row_norms(const PerSample& f);
   static void dot_again(const PerSample& f, const PerSample& g, const std::vector<std::int64_t>& ids,
                         const Tensor& y);
+  static double squared_norm_again(const std::vector<PerSample>& uses, std::int64_t sample);
   struct Times;
   Times times() const;
   static Tensor gram(const PerSample& f, const PerSample& g);
@@ -101,7 +105,6 @@ class PerSample {
 
 Tensor dot(const PerSample& f, const PerSample& g, Route route = Route::automatic);
 
-// The squared norm of a parameter's whole gradient, [n] f64: all its uses, with their cross terms.
 Tensor squared_norm(const std::vector<PerSample>& uses, Route route = Route::automatic);
 
 }  // namespace sotto
