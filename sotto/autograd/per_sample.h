@@ -63,6 +63,13 @@ class PerSample {
   // otherwise itself.
   PerSample prepared(Route route, std::size_t budget) const;
   std::size_t row_bytes() const;  // of materialize()
+  // What the model of costs expects, in seconds for one sample: of a norm by rows that are only
+  // passed through, of one by Gram products, of a norm and a weighted sum by rows that are kept, and
+  // of a weighted sum by one product over the batch.
+  struct Times {
+    double rows_norm, gram_norm, kept_rows, sum;
+  };
+  Times times() const;
   // The squared norm of the whole gradient of a parameter, [n] f64: all its uses, with their cross
   // terms; exact to rounding where they cancel each other, too.
   friend Tensor squared_norm(const std::vector<PerSample>& uses, Route route);
@@ -93,8 +100,6 @@ class PerSample {
   static void dot_again(const PerSample& f, const PerSample& g, const std::vector<std::int64_t>& ids,
                         const Tensor& y);
   static double squared_norm_again(const std::vector<PerSample>& uses, std::int64_t sample);
-  struct Times;
-  Times times() const;
   static Tensor gram(const PerSample& f, const PerSample& g);
   static Tensor by_rows(const PerSample& f, const PerSample& g);
   static PerSample factors(const PerSample& f, std::int64_t group);

@@ -167,12 +167,6 @@ Tensor PerSample::by_rows(const PerSample& f, const PerSample& g) {
   return y;
 }
 
-// Seconds for one sample. The norm by rows that are only passed through, the norm by Gram products,
-// a norm and a weighted sum by rows that are kept, and a weighted sum by one product over the batch.
-struct PerSample::Times {
-  double rows_norm, gram_norm, kept_rows, sum;
-};
-
 // With one position a linear layer's norm is the product of its factors' norms.
 PerSample::Times PerSample::times() const {
   const Costs costs = backend(leading().device()).costs();

@@ -1,8 +1,5 @@
 // Prints, as one JSON object a line, how fast the CPU's engines compute products and convolutions:
 // the fastest of several repetitions in GFLOP/s (a multiplication and an addition count as two).
-#include <algorithm>
-#include <chrono>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,24 +7,11 @@
 
 #include "sotto/core/parallel.h"
 #include "sotto/kernels/compute.h"
+#include "tests/benchmarks/timing.h"
 
 using namespace sotto;
 
 namespace {
-
-constexpr int repetitions = 15;
-
-double fastest_seconds(const std::function<void()>& run) {
-  run();
-  double best = 1e9;
-  for (int i = 0; i < repetitions; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    best = std::min(best, taken.count());
-  }
-  return best;
-}
 
 void report(const std::string& what, double flops, const std::function<void()>& run) {
   const double seconds = fastest_seconds(run);

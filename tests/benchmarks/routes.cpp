@@ -1,0 +1,132 @@
+// Prints a table, in Markdown: for gradients of common layers, the time of each route to a norm and a
+// weighted sum as the cost model predicts it and as it is, and how much slower the chosen route is
+// than the fastest. OMP_NUM_THREADS=1 makes it comparable with the model, which knows one core.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "sotto/autograd/per_sample.h"
+#include "sotto/core/philox.h"
+#include "sotto/kernels/compute.h"
+#include "tests/benchmarks/timing.h"
+
+using namespace sotto;
+
+namespace {
+
+constexpr std::int64_t samples = 32;
+constexpr std::size_t budget = std::size_t{1} << 30;
+
+struct Case {
+  std::string name;
+  PerSample gradient;
+};
+
+Tensor normal_values(const Shape& shape) {
+  PublicRandom random(static_cast<std::uint64_t>(shape.numel()));
+  std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+  for (float& value : values) value = static_cast<float>(random.normal());
+  return Tensor::from(values, shape);
+}
+
+Case linear(const std::string& name, std::int64_t positions, std::int64_t in, std::int64_t out) {
+  return {fmt::format("{}, {} to {}, T = {}", name, in, out, positions),
+          PerSample::outer(normal_values({samples, positions, out}),
+                           normal_values({samples, positions, in}), {out, in})};
+}
+
+Case convolution(std::int64_t side, std::int64_t in, std::int64_t out) {
+  Window window;
+  for (const int axis : {1, 2}) {
+    window.kernel[axis] = 3;
+    window.before[axis] = window.after[axis] = 1;
+  }
+  const Tensor x = channels_last(normal_values({samples, in, 1, side, side}));
+  const Tensor dy = channels_last(normal_values({samples, out, 1, side, side}));
+  return {fmt::format("Conv2d 3x3, {} to {}, {} x {}", in, out, side, side),
+          PerSample::patches(dy, x, window, {out, in, 3, 3})};
+}
+
+Case table(std::int64_t rows) {
+  constexpr std::int64_t positions = 64, width = 16;
+  PublicRandom random(7);
+  std::vector<std::int64_t> ids(samples * positions);
+  for (std::int64_t& id : ids) id = random.below(rows);
+  return {fmt::format("Embedding, {} x {}, T = {}", rows, width, positions),
+          PerSample::onehot(Tensor::from(ids, {samples, positions}),
+                            normal_values({samples, positions, width}), {rows, width})};
+}
+
+std::vector<Case> cases() {
+  return {linear("Linear", 1, 512, 512),   linear("Linear", 16, 512, 512),
+          linear("Linear", 256, 512, 512), linear("Linear", 1024, 512, 512),
+          convolution(28, 16, 32),         convolution(14, 32, 64),
+          convolution(7, 64, 128),         table(1000),
+          table(50000),                    linear("LSTM, hidden weights", 128, 100, 400)};
+}
+
+// One way to a norm and a weighted sum.
+struct Way {
+  const char* name;
+  double predicted;
+  double measured;
+};
+
+std::vector<Way> ways(const PerSample& f, const Tensor& weights) {
+  const auto seconds = [&](const PerSample& g, Route route) {
+    return fastest_seconds([&] {
+             dot(g, g, route);
+             g.sum(weights);
+           }) / samples;
+  };
+  const auto kept = [&] {
+    const PerSample rows = f.prepared(Route::rows, budget);
+    dot(rows, rows);
+    rows.sum(weights);
+  };
+  const PerSample::Times t = f.times();
+  std::vector<Way> all{{"gram", t.gram_norm + t.sum, seconds(f, Route::gram)}};
+  // Rows of a table of 50,000 words are not to be had.
+  if (f.form() == std::string("onehot")) return all;
+  all.push_back({"rows, kept", t.kept_rows, fastest_seconds(kept) / samples});
+  all.push_back({"rows, passed", t.rows_norm + t.sum, seconds(f, Route::rows)});
+  return all;
+}
+
+std::string chosen(const PerSample& f) {
+  if (f.prepared(Route::automatic, budget).form() == std::string("dense")) return "rows, kept";
+  const PerSample::Times t = f.times();
+  return t.gram_norm <= t.rows_norm ? "gram" : "rows, passed";
+}
+
+std::string row(const Case& c) {
+  const std::vector<Way> all = ways(c.gradient, full({samples}, 0.5));
+  const std::string choice = chosen(c.gradient);
+  double best = all[0].measured, taken = 0;
+  std::string text = "| " + c.name + " |";
+  for (const char* name : {"gram", "rows, kept", "rows, passed"}) {
+    std::string cell = " |";
+    for (const Way& way : all) {
+      if (way.name != std::string(name)) continue;
+      // Of a table's gradient the model only knows that rows are never worth it.
+      const bool known = way.predicted > 0;
+      cell = fmt::format(" {} / {:.1f} |", known ? fmt::format("{:.1f}", way.predicted * 1e6) : "-",
+                         way.measured * 1e6);
+      best = std::min(best, way.measured);
+      if (way.name == choice) taken = way.measured;
+    }
+    text += cell;
+  }
+  return text + fmt::format(" {} | {:.2f} |", choice, taken / best);
+}
+
+}  // namespace
+
+int main() {
+  fmt::print("Microseconds for one sample, predicted / measured; {}.\n\n", backend(cpu).name());
+  fmt::print("| gradient | gram | rows, kept | rows, passed | chosen | over the fastest |\n"
+             "|---|--:|--:|--:|---|--:|\n");
+  for (const Case& c : cases()) fmt::print("{}\n", row(c));
+}
