@@ -13,41 +13,36 @@ struct Preset {
   Settings settings;
 };
 
+// What all have in common: settings found by hand on real MNIST (docs/performance.md).
+Settings private_settings(double epsilon, double epochs) {
+  return {.epsilon = epsilon,
+          .delta = 1e-5,
+          .clip_bound = 0.1,
+          .epochs = epochs,
+          .batch = 1024,
+          .learning_rate = 1.2,
+          .momentum = 0.9,
+          .average = 0.99,
+          .normalize = true};
+}
+
+// More steps on larger batches: less noise for each movement, and longer averages.
+Settings long_settings() {
+  Settings settings = private_settings(2.93, 100);
+  settings.batch = 2048;
+  settings.learning_rate = 1.5;
+  settings.average = 0.9975;
+  return settings;
+}
+
 std::span<const Preset> presets() {
   static const Preset table[] = {
-      // About 98 % of real MNIST at epsilon 2.93 (docs/performance.md).
-      {"eps3",
-       {.epsilon = 2.93,
-        .delta = 1e-5,
-        .clip_bound = 0.1,
-        .epochs = 50,
-        .batch = 1024,
-        .learning_rate = 1.2,
-        .momentum = 0.9,
-        .average = 0.995,
-        .normalize = true}},
+      // Above 98.1 % of real MNIST at epsilon 2.93.
+      {"eps3", long_settings()},
       // About 97 % of real MNIST at epsilon 1.16.
-      {"eps1",
-       {.epsilon = 1.16,
-        .delta = 1e-5,
-        .clip_bound = 0.1,
-        .epochs = 15,
-        .batch = 1024,
-        .learning_rate = 1.2,
-        .momentum = 0.9,
-        .average = 0.99,
-        .normalize = true}},
+      {"eps1", private_settings(1.16, 15)},
       // A good model within a minute.
-      {"quick",
-       {.epsilon = 3,
-        .delta = 1e-5,
-        .clip_bound = 0.1,
-        .epochs = 15,
-        .batch = 1024,
-        .learning_rate = 1.2,
-        .momentum = 0.9,
-        .average = 0.99,
-        .normalize = true}},
+      {"quick", private_settings(3, 12)},
   };
   return table;
 }

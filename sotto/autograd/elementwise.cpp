@@ -9,12 +9,12 @@ namespace {
 
 template <class... F>
 std::vector<Op> ops_of(FunctorList<F...>) {
-  return {Op(F::name)...};
+  return {Op(F::name, Op::Lifts::yes)...};
 }
 
 const std::vector<Op> unary_ops = ops_of(UnaryFunctors{});
 const std::vector<Op> binary_ops = ops_of(BinaryFunctors{});
-const Op where_op("where");
+const Op where_op("where", Op::Lifts::yes);
 const Op dropout_op("dropout");
 
 }  // namespace

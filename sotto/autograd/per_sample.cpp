@@ -159,6 +159,26 @@ PerSample PerSample::slice(std::int64_t begin, std::int64_t end) const {
       form_);
 }
 
+PerSample PerSample::reshaped(const Shape& shape) const {
+  check(shape.numel() == shape_.numel(), "PerSample::reshaped: {} to {}", shape_, shape);
+  if (const auto* f = std::get_if<Dense>(&form_)) {
+    return dense(reshape(f->rows, with_samples(samples(), shape)));
+  }
+  // The other forms say nothing of how the parameter's elements are laid out in axes, but a table.
+  if (std::holds_alternative<OneHot>(form_)) return dense(materialize()).reshaped(shape);
+  return {form_, shape};
+}
+
+PerSample PerSample::permuted(const Shape& axes) const {
+  if (const auto* f = std::get_if<Outer>(&form_)) {
+    const bool matrix = shape_.rank() == 2 && shape_[0] == f->b.size(2) && axes[0] % 2 != 0;
+    if (matrix) return outer(f->a, f->b, {shape_[1], shape_[0]});
+  }
+  Shape order{0};
+  for (int k = 0; k < axes.rank(); ++k) order.push_back((axes[k] + axes.rank()) % axes.rank() + 1);
+  return dense(materialize().permute(order));
+}
+
 PerSample PerSample::selected(const Tensor& ids) const {
   const auto part = [&](const Tensor& x) { return gather(x, ids, 0); };
   return std::visit(

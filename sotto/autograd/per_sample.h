@@ -59,6 +59,11 @@ class PerSample {
   PerSample slice(std::int64_t begin, std::int64_t end) const;
   // One summand for each unit instead of each row.
   PerSample group(const Grouping& grouping) const;
+  // The same numbers for a parameter of another shape with as many elements, in row-major order.
+  PerSample reshaped(const Shape& shape) const;
+  // Each G[n] with its axes in another order: y axis k is axis axes[k]. The factors of a matrix's
+  // gradient change places.
+  PerSample permuted(const Shape& axes) const;
   // Rows, if they are the cheaper way to a norm and a weighted sum and take at most `budget` bytes;
   // otherwise itself.
   PerSample prepared(Route route, std::size_t budget) const;

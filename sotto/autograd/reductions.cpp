@@ -11,7 +11,7 @@ namespace sotto {
 
 namespace {
 
-const Op sum_op("sum");
+const Op sum_op("sum", Op::Lifts::yes);
 const Op norm_op("norm");
 const Op softmax_op("softmax");
 const Op log_softmax_op("log_softmax");
@@ -83,8 +83,8 @@ Var sum(const Var& x, const Shape& wanted, bool keepdim) {
   const Tensor y = axes.empty() ? x.value() : sum(x.value(), axes, keepdim);
   return x.tape().record(sum_op, {x}, y, reduced_samples(sum_op, x, axes, keepdim),
                          [shape = x.shape(), axes](const Tensor& dy, Adjoint& adjoint) {
-                           const Tensor kept = reshape(dy, kept_shape(shape, axes));
-                           adjoint.input(0, kept.expand(shape));
+                           const Tensor kept = reshape(dy, adjoint.lifted(kept_shape(shape, axes)));
+                           adjoint.input(0, kept.expand(adjoint.lifted(shape)));
                          });
 }
 

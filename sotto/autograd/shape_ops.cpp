@@ -12,19 +12,26 @@ namespace {
 
 const Op reshape_op("reshape");
 const Op permute_op("permute");
-const Op expand_op("expand");
-const Op slice_op("slice");
+const Op expand_op("expand", Op::Lifts::yes);
+const Op slice_op("slice", Op::Lifts::yes);
 const Op concat_op("concat");
 const Op take_op("take");
+
+// y, which holds the elements of x in the same order.
+Var reshaped(const Var& x, const Tensor& y, SampleAxis samples) {
+  const Shape shape = x.shape();
+  return x.tape().record(
+      reshape_op, {x}, y, samples,
+      [shape](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, reshape(dy, shape)); },
+      [shape](const PerSample& gradient) { return gradient.reshaped(shape); });
+}
 
 }  // namespace
 
 Var reshape(const Var& x, const Shape& shape) {
   const Tensor y = reshape(x.value(), shape);
-  return x.tape().record(reshape_op, {x}, y, reshaped_samples(reshape_op, x, y.shape()),
-                         [shape = x.shape()](const Tensor& dy, Adjoint& adjoint) {
-                           adjoint.input(0, reshape(dy, shape));
-                         });
+  if (y.shape() == x.shape()) return x;
+  return reshaped(x, y, reshaped_samples(reshape_op, x, y.shape()));
 }
 
 Var flatten(const Var& x, int start, int end) {
@@ -51,9 +58,10 @@ Var permute(const Var& x, const Shape& axes) {
     inverse[from] = k;
     if (x.samples().batched() && x.samples().axis() == from) samples = k;
   }
-  return x.tape().record(permute_op, {x}, y, samples, [inverse](const Tensor& dy, Adjoint& adjoint) {
-    adjoint.input(0, dy.permute(inverse));
-  });
+  return x.tape().record(
+      permute_op, {x}, y, samples,
+      [inverse](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, dy.permute(inverse)); },
+      [inverse](const PerSample& gradient) { return gradient.permuted(inverse); });
 }
 
 Var transpose(const Var& x, int a, int b) {
@@ -68,9 +76,7 @@ Var unsqueeze(const Var& x, int axis) {
   const Tensor y = x.value().unsqueeze(axis);
   SampleAxis samples = x.samples();
   if (samples.batched() && samples.axis() >= axis) samples = samples.axis() + 1;
-  return x.tape().record(reshape_op, {x}, y, samples, [axis](const Tensor& dy, Adjoint& adjoint) {
-    adjoint.input(0, dy.squeeze(axis));
-  });
+  return reshaped(x, y, samples);
 }
 
 Var squeeze(const Var& x, int axis) {
@@ -78,9 +84,7 @@ Var squeeze(const Var& x, int axis) {
   const Tensor y = x.value().squeeze(axis);
   SampleAxis samples = kept_samples(reshape_op, x, {axis});
   if (samples.batched() && samples.axis() > axis) samples = samples.axis() - 1;
-  return x.tape().record(reshape_op, {x}, y, samples, [axis](const Tensor& dy, Adjoint& adjoint) {
-    adjoint.input(0, dy.unsqueeze(axis));
-  });
+  return reshaped(x, y, samples);
 }
 
 Var expand(const Var& x, const Shape& shape) {
@@ -97,11 +101,12 @@ Var expand(const Var& x, const Shape& shape) {
 }
 
 Var slice(const Var& x, int axis, std::int64_t start, std::int64_t stop, std::int64_t step) {
+  axis = normalize_axis("slice", axis, x.rank());
   const Tensor y = x.value().slice(axis, start, stop, step);
   return x.tape().record(slice_op, {x}, y, kept_samples(slice_op, x, {axis}),
                          [shape = x.shape(), axis, start, stop, step](const Tensor& dy, Adjoint& adjoint) {
-                           const Tensor dx = zeros(shape, dy.dtype(), dy.device());
-                           copy_into(dy, dx.slice(axis, start, stop, step));
+                           const Tensor dx = zeros(adjoint.lifted(shape), dy.dtype(), dy.device());
+                           copy_into(dy, dx.slice(axis + adjoint.lead(), start, stop, step));
                            adjoint.input(0, dx);
                          });
 }

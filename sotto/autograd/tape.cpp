@@ -24,7 +24,7 @@ void add_to(Tensor& total, const Tensor& part) {
 
 }  // namespace
 
-Op::Op(const char* name) : name(name) { op_names().push_back(name); }
+Op::Op(const char* name, Lifts lifts) : name(name), lifts(lifts) { op_names().push_back(name); }
 
 std::span<const char* const> registered_ops() { return op_names(); }
 
@@ -39,10 +39,16 @@ const Var& Adjoint::input_var(int i) const {
 
 bool Adjoint::wants(int i) const { return input_var(i).needs_grad(); }
 
+Shape Adjoint::lifted(const Shape& shape) const {
+  Shape y = shape;
+  if (rows_ >= 0) y.insert(0, rows_);
+  return y;
+}
+
 void Adjoint::input(int i, const Tensor& dx) {
   if (!wants(i)) return;
   const Var& x = input_var(i);
-  check(dx.shape() == x.shape(), "{}: gradient {} for input {} of shape {}",
+  check(dx.shape() == lifted(x.shape()), "{}: gradient {} for input {} of shape {}",
         tape_.nodes_[static_cast<std::size_t>(node_)].name, dx.shape(), i, x.shape());
   add_to(tape_.cotangents_[static_cast<std::size_t>(x.index_)].value, dx);
 }
@@ -62,6 +68,12 @@ void Adjoint::broadcast(int i, const Tensor& full) {
   if (!wants(i)) return;
   const Var& x = input_var(i);
   const SampleAxis samples = tape_.nodes_[static_cast<std::size_t>(node_)].samples;
+  if (rows_ >= 0) {
+    Shape kept = x.shape();
+    while (kept.rank() + 1 < full.rank()) kept.insert(0, 1);
+    kept.insert(0, rows_);
+    return input(i, reshape(sum_to(full, kept), lifted(x.shape())));
+  }
   if (!x.samples().is_shared() || samples.is_shared()) return input(i, sum_to(full, x.shape()));
   if (samples.is_mixed()) return shared(i, PerSample::dense(sum_to(full, x.shape()).unsqueeze(0)));
   // Sums over all axes but the samples', which comes to the front.
@@ -125,7 +137,8 @@ Var Tape::use(Parameter& parameter) {
   return append({.name = "parameter", .parameter = &parameter}, parameter.value, true);
 }
 
-Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples, Backward backward) {
+Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples, Backward backward,
+                 PullBack pull_back) {
   bool needs_grad = false;
   for (const Var& x : inputs) {
     check(x.tape_ == this, "{}: an input is on another tape", op.name);
@@ -138,8 +151,14 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
   if (!needs_grad) {
     inputs.clear();
     backward = nullptr;
+    pull_back = nullptr;
   }
-  return append({.name = op.name, .inputs = std::move(inputs), .samples = samples, .backward = std::move(backward)},
+  return append({.name = op.name,
+                 .inputs = std::move(inputs),
+                 .samples = samples,
+                 .lifts = op.lifts == Op::Lifts::yes,
+                 .backward = std::move(backward),
+                 .pull_back = std::move(pull_back)},
                 value, needs_grad);
 }
 
@@ -205,11 +224,8 @@ void Tape::visit(int index, GradSink& sink) {
   node.backward(cotangent.value, adjoint);
 }
 
-// A shared value computed from parameters: its per-sample gradient goes through the op row by row,
-// or as one sum where only sums are wanted (the pull-back is linear).
-void Tape::pull_back(int index, bool sums_only) {
-  const std::vector<PerSample> uses = std::move(cotangents_[static_cast<std::size_t>(index)].rows);
-  if (uses.empty()) return;
+// All uses of a shared value together, as rows or, where only sums are wanted, as one row.
+Tensor Tape::rows_of(const std::vector<PerSample>& uses, bool sums_only) const {
   Tensor rows;
   for (const PerSample& use : uses) {
     const Tensor part = sums_only ? use.sum().unsqueeze(0) : use.materialize();
@@ -218,28 +234,64 @@ void Tape::pull_back(int index, bool sums_only) {
           part.size(0));
     add_to(rows, part);
   }
+  return rows;
+}
+
+// A shared value computed from parameters: its per-sample gradient passes the op in the form it has
+// where the op knows how, else as rows (the pull-back is linear, so that sums may pass as one row).
+void Tape::pull_back(int index, bool sums_only) {
+  const std::vector<PerSample> uses = std::move(cotangents_[static_cast<std::size_t>(index)].rows);
+  if (uses.empty()) return;
   const Node& node = nodes_[static_cast<std::size_t>(index)];
-  const std::size_t inputs = node.inputs.size();
-  std::vector<std::vector<Tensor>> parts(inputs);
+  if (node.pull_back) {
+    auto& target = cotangents_[static_cast<std::size_t>(node.inputs[0].index_)].rows;
+    for (const PerSample& use : uses) target.push_back(node.pull_back(use));
+    return;
+  }
+  const Tensor rows = rows_of(uses, sums_only);
+  if (node.lifts || rows.size(0) == 0) {
+    pull_rows(index, rows);
+  } else {
+    pull_each_row(index, rows);
+  }
+}
+
+// All rows at once; none at all pass any op.
+void Tape::pull_rows(int index, const Tensor& rows) {
+  const Node& node = nodes_[static_cast<std::size_t>(index)];
+  if (node.lifts) {
+    Adjoint adjoint(*this, index, rows.size(0));
+    node.backward(rows, adjoint);
+  }
+  for (const Var& input : node.inputs) {
+    if (input.index_ < 0) continue;
+    Cotangent& target = cotangents_[static_cast<std::size_t>(input.index_)];
+    if (target.value.defined()) {
+      target.rows.push_back(PerSample::dense(std::exchange(target.value, Tensor())));
+    } else if (rows.size(0) == 0) {
+      Shape shape = input.shape();
+      shape.insert(0, 0);
+      target.rows.push_back(PerSample::dense(zeros(shape, node.dtype)));
+    }
+  }
+}
+
+void Tape::pull_each_row(int index, const Tensor& rows) {
+  const Node& node = nodes_[static_cast<std::size_t>(index)];
+  std::vector<std::vector<Tensor>> parts(node.inputs.size());
   for (std::int64_t n = 0; n < rows.size(0); ++n) {
     Adjoint adjoint(*this, index);
     node.backward(rows.select(0, n), adjoint);
-    for (std::size_t i = 0; i < inputs; ++i) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
       if (node.inputs[i].index_ < 0) continue;
       Tensor& value = cotangents_[static_cast<std::size_t>(node.inputs[i].index_)].value;
       if (value.defined()) parts[i].push_back(std::exchange(value, Tensor()).unsqueeze(0));
     }
   }
-  for (std::size_t i = 0; i < inputs; ++i) {
-    if (node.inputs[i].index_ < 0) continue;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].empty()) continue;
     auto& target = cotangents_[static_cast<std::size_t>(node.inputs[i].index_)].rows;
-    if (!parts[i].empty()) {
-      target.push_back(PerSample::dense(concat(parts[i], 0)));
-    } else if (rows.size(0) == 0) {
-      Shape shape = node.inputs[i].shape();
-      shape.insert(0, 0);
-      target.push_back(PerSample::dense(zeros(shape, node.dtype)));
-    }
+    target.push_back(PerSample::dense(concat(parts[i], 0)));
   }
 }
 

@@ -19,8 +19,13 @@ class Adjoint;
 // The name of an operation. Making one registers it, and only registered operations can be
 // recorded, so that tests can ask for a check of each.
 struct Op {
-  explicit Op(const char* name);
+  // Whether its backward also takes gradients with an axis of rows in front, and hands on such: then
+  // the gradients of many samples pass a shared value at once. Adjoint::lead() tells the two apart.
+  enum class Lifts { no, yes };
+
+  explicit Op(const char* name, Lifts lifts = Lifts::no);
   const char* name;
+  Lifts lifts;
 };
 std::span<const char* const> registered_ops();
 
@@ -61,14 +66,20 @@ class Adjoint {
   void shared(int i, const PerSample& gradient);
   // For elementwise ops: a gradient in the node's shape, summed here over what was broadcast.
   void broadcast(int i, const Tensor& full);
+  // How many axes of rows the gradient has in front of the node's: 1 or 0. What input() is given
+  // has as many in front of the input's.
+  int lead() const { return rows_ < 0 ? 0 : 1; }
+  // A shape with these axes in front.
+  Shape lifted(const Shape& shape) const;
 
  private:
   friend class Tape;
-  Adjoint(Tape& tape, int node) : tape_(tape), node_(node) {}
+  Adjoint(Tape& tape, int node, std::int64_t rows = -1) : tape_(tape), node_(node), rows_(rows) {}
   const Var& input_var(int i) const;
 
   Tape& tape_;
   int node_;
+  std::int64_t rows_;  // -1: none
 };
 
 struct TapeOptions {
@@ -87,6 +98,8 @@ struct TapeOptions {
 class Tape {
  public:
   using Backward = std::function<void(const Tensor& dy, Adjoint& adjoint)>;
+  // How the gradient of a shared value follows for the op's one input without losing its form.
+  using PullBack = std::function<PerSample(const PerSample& gradient)>;
 
   explicit Tape(const TapeOptions& options = {}) : options_(options) {}
   Tape(const Tape&) = delete;
@@ -102,8 +115,9 @@ class Tape {
   Var use(Parameter& parameter);
 
   // Puts an op's result on the tape: the value, where its sample axis lies, and how its inputs'
-  // gradients follow from its own.
-  Var record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples, Backward backward);
+  // gradients follow from its own. Without `pull_back` the gradient of a shared value passes as rows.
+  Var record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples, Backward backward,
+             PullBack pull_back = nullptr);
   // An op that combines samples: throws on a private tape, naming op and shape; otherwise mixed.
   SampleAxis mix(const Op& op, const Var& x) const;
 
@@ -131,7 +145,9 @@ class Tape {
     SampleAxis samples = SampleAxis::shared();
     Parameter* parameter = nullptr;
     bool wants_grad = false;
+    bool lifts = false;
     Backward backward;
+    PullBack pull_back;
   };
   struct Cotangent {
     Tensor value;                 // of batched and mixed values, and of shared ones during pull-back
@@ -143,6 +159,9 @@ class Tape {
   void check_backward(const Var& loss, const GradSink& sink) const;
   void visit(int index, GradSink& sink);
   void pull_back(int index, bool sums_only);
+  Tensor rows_of(const std::vector<PerSample>& uses, bool sums_only) const;
+  void pull_rows(int index, const Tensor& rows);
+  void pull_each_row(int index, const Tensor& rows);
 
   TapeOptions options_;
   std::vector<Node> nodes_;

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "sotto/kernels/compute.h"
-#include "sotto/kernels/functors.h"
 
 namespace sotto {
 
@@ -13,11 +12,8 @@ namespace {
 // What rounding may add to a clipped gradient's norm, relative (docs/privacy.md).
 double rounding_margin(Dtype dtype) { return dtype == Dtype::f64 ? 0x1p-44 : 0x1p-20; }
 
-bool all_finite(const Tensor& x) {
-  // A finite sum of magnitudes in double is one pass; an f32 tensor cannot overflow it.
-  const double total = sum(to_dtype(unary(unary_index<Abs>, x), Dtype::f64)).item();
-  return std::isfinite(total);
-}
+// NaN and Inf do not leave a sum. (Clipped gradients are far too small for their sum to overflow.)
+bool all_finite(const Tensor& x) { return std::isfinite(sum(x).item()); }
 
 Tensor as_tensor(const std::vector<double>& values) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
@@ -202,18 +198,33 @@ void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& u
     return total;
   };
   const Tensor all = weighted(factors);
-  if (all_finite(all)) return accumulate(sums_, parameter, all);
+  if (all_finite(all)) return add_to_sum(parameter, all);
   for (std::size_t n = 0; n < factors.size(); ++n) {
     if (factors[n] == 0) continue;
     std::vector<double> one(factors.size(), 0.0);
     one[n] = factors[n];
     const Tensor alone = weighted(one);
     if (all_finite(alone)) {
-      accumulate(sums_, parameter, alone);
+      add_to_sum(parameter, alone);
     } else {
       ++statistics_.not_finite;
     }
   }
+}
+
+void Clipper::add_to_sum(const Parameter& parameter, const Tensor& value) {
+  const auto entry = std::find_if(sums_.begin(), sums_.end(), [&](const auto& e) { return e.first == &parameter; });
+  if (entry->second.defined()) return axpby(1, value, 1, entry->second);
+  entry->second = value;
+}
+
+// What no sample touched is zero, and gets its noise too.
+const Gradients& Clipper::complete_sums() {
+  for (auto& [parameter, sum] : sums_) {
+    if (sum.defined()) continue;
+    sum = zeros(parameter->value.shape(), parameter->value.dtype(), parameter->value.device());
+  }
+  return sums_;
 }
 
 void Clipper::start_batch() {
@@ -223,11 +234,8 @@ void Clipper::start_batch() {
 
 void Clipper::discard() {
   sums_.clear();
-  // Rows that no sample touched get their noise too.
   for (const ClipGroup& group : groups_) {
-    for (Parameter* parameter : group.parameters) {
-      sums_.emplace_back(parameter, zeros(parameter->value.shape(), parameter->value.dtype(), parameter->value.device()));
-    }
+    for (Parameter* parameter : group.parameters) sums_.emplace_back(parameter, Tensor());
   }
   statistics_ = {};
   statistics_.norms.resize(groups_.size());
@@ -259,6 +267,7 @@ ClippedSum Clipper::finish(Draw draw) {
   start_batch();
   const auto drawn = static_cast<std::int64_t>(draw.units().size());
   check(statistics_.units == drawn, "Clipper: {} units were drawn and {} clipped", drawn, statistics_.units);
+  complete_sums();
   finished_ = true;
   return {std::exchange(sums_, {}), sensitivity(), std::move(draw)};
 }

@@ -99,7 +99,7 @@ class Clipper {
   double sensitivity() const;
   const std::vector<ClipGroup>& groups() const { return groups_; }
   // Not private either: the sum before noise, for tests.
-  const Gradients& sums_for_tests() const { return sums_; }
+  const Gradients& sums_for_tests() { return complete_sums(); }
 
  private:
   class OnePass;
@@ -109,6 +109,8 @@ class Clipper {
   std::size_t group_of(const Parameter& parameter) const;
   std::vector<double> factors_for(std::size_t group, const Tensor& squared_norms);
   void add_weighted(Parameter& parameter, const std::vector<PerSample>& uses, const std::vector<double>& factors);
+  void add_to_sum(const Parameter& parameter, const Tensor& value);
+  const Gradients& complete_sums();
   void start_batch();
 
   std::vector<ClipGroup> groups_;

@@ -138,8 +138,8 @@ Tensor unary(int op, const Tensor& x, Constants constants) {
 }
 
 Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants) {
-  Tensor dx = empty_like(x);
-  on(x).unary_grad(op, constants, x.view(), y.view(), dy.view(), dx.view());
+  Tensor dx = empty_like(dy);
+  on(x).unary_grad(op, constants, spread(x, dy.shape()), spread(y, dy.shape()), dy.view(), dx.view());
   return dx;
 }
 
