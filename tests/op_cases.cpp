@@ -91,6 +91,7 @@ std::vector<OpCase> op_cases() {
   add_reduction_cases(cases);
   add_product_cases(cases);
   add_image_cases(cases);
+  add_index_cases(cases);
   return cases;
 }
 

@@ -12,17 +12,6 @@ const Op conv_op("conv");
 const Op max_pool_op("max_pool");
 const Op avg_pool_op("avg_pool");
 
-// [n, c, spatial...] with three spatial axes, and back.
-Tensor raised(Tensor x) {
-  while (x.rank() < 5) x = x.unsqueeze(2);
-  return x;
-}
-
-Tensor lowered(Tensor x, int rank) {
-  while (x.rank() > rank) x = x.squeeze(2);
-  return x;
-}
-
 void check_images(const Op& op, const Var& x) {
   check(x.rank() >= 3 && x.rank() <= 5, "{}: input {} is not [n, c, 1 to 3 spatial axes]", op.name, x.shape());
 }
@@ -76,11 +65,6 @@ Var padded(const Var& x, Window& window, PadMode mode) {
   return y;
 }
 
-// One summand for the whole batch, where samples have been mixed.
-PerSample for_samples(PerSample gradient, SampleAxis samples) {
-  return samples.is_mixed() ? PerSample::dense(gradient.sum().unsqueeze(0)) : gradient;
-}
-
 Window pool_window(const char* op, const Var& x, const PoolOptions& options) {
   Window window;
   const int axes = x.rank() - 2;
@@ -124,6 +108,20 @@ Tensor pooled(const Tensor& x, const Window& window, Dtype dtype) {
 
 }  // namespace
 
+Tensor with_three_spatial_axes(Tensor x) {
+  while (x.rank() < 5) x = x.unsqueeze(2);
+  return x;
+}
+
+Tensor with_rank(Tensor x, int rank) {
+  while (x.rank() > rank) x = x.squeeze(2);
+  return x;
+}
+
+PerSample for_samples(PerSample gradient, SampleAxis samples) {
+  return samples.is_mixed() ? PerSample::dense(gradient.sum().unsqueeze(0)) : gradient;
+}
+
 Var conv(const Var& image, const Var& w, const std::optional<Var>& b, const ConvOptions& options) {
   check_conv(image, w, b, options);
   Window window = conv_window(image, w, options);
@@ -132,16 +130,16 @@ Var conv(const Var& image, const Var& w, const std::optional<Var>& b, const Conv
   for (int i = 1; i < x.rank(); ++i) touched.push_back(i);
   const SampleAxis samples = kept_samples(conv_op, x, touched);
   // Kept channels-last, as forward, backward and the weight's gradient all want it.
-  const Tensor input = channels_last(raised(x.value()));
-  const Tensor weight = raised(w.value());
+  const Tensor input = channels_last(with_three_spatial_axes(x.value()));
+  const Tensor weight = with_three_spatial_axes(w.value());
   const int rank = x.rank();
   const Tensor y = conv(input, weight, b ? b->value() : Tensor(), window);
   std::vector<Var> inputs{x, w};
   if (b) inputs.push_back(*b);
-  return x.tape().record(conv_op, inputs, lowered(y, rank), samples,
+  return x.tape().record(conv_op, inputs, with_rank(y, rank), samples,
                          [=, shape = w.shape(), biased = b.has_value()](const Tensor& d, Adjoint& adjoint) {
-                           const Tensor dy = channels_last(raised(d));
-                           if (adjoint.wants(0)) adjoint.input(0, lowered(conv_data(dy, weight, window, input.shape()), rank));
+                           const Tensor dy = channels_last(with_three_spatial_axes(d));
+                           if (adjoint.wants(0)) adjoint.input(0, with_rank(conv_data(dy, weight, window, input.shape()), rank));
                            if (adjoint.wants(1)) adjoint.shared(1, for_samples(PerSample::patches(dy, input, window, shape), samples));
                            if (biased && adjoint.wants(2)) adjoint.shared(2, for_samples(PerSample::dense(sum(dy, {2, 3, 4})), samples));
                          });
@@ -152,17 +150,17 @@ Var max_pool(const Var& x, const PoolOptions& options) {
   const Window window = pool_window("max_pool", x, options);
   Shape touched;
   for (int i = 2; i < x.rank(); ++i) touched.push_back(i);
-  const Tensor input = raised(x.value());
+  const Tensor input = with_three_spatial_axes(x.value());
   constexpr std::int64_t most_in_byte = 255;
   Tensor y = pooled(input, window, x.dtype());
   Tensor chosen = pooled(input, window, window.positions() <= most_in_byte ? Dtype::u8 : Dtype::i32);
   backend(y.device()).max_pool(input.view(), window, y.view(), chosen.view());
   const int rank = x.rank();
-  return x.tape().record(max_pool_op, {x}, lowered(y, rank), kept_samples(max_pool_op, x, touched),
+  return x.tape().record(max_pool_op, {x}, with_rank(y, rank), kept_samples(max_pool_op, x, touched),
                          [chosen, window, rank, shape = input.shape(), order = input.memory_order()](const Tensor& dy, Adjoint& adjoint) {
                            Tensor dx = Tensor::empty_ordered(shape, order, dy.dtype(), dy.device());
-                           backend(dy.device()).max_pool_grad(like_images(raised(dy), order).view(), chosen.view(), window, dx.view());
-                           adjoint.input(0, lowered(dx, rank));
+                           backend(dy.device()).max_pool_grad(like_images(with_three_spatial_axes(dy), order).view(), chosen.view(), window, dx.view());
+                           adjoint.input(0, with_rank(dx, rank));
                          });
 }
 
@@ -171,16 +169,16 @@ Var avg_pool(const Var& x, const PoolOptions& options) {
   const Window window = pool_window("avg_pool", x, options);
   Shape touched;
   for (int i = 2; i < x.rank(); ++i) touched.push_back(i);
-  const Tensor input = raised(x.value());
+  const Tensor input = with_three_spatial_axes(x.value());
   Tensor y = pooled(input, window, x.dtype());
   const bool counted = options.count_padding;
   backend(y.device()).avg_pool(input.view(), window, counted, y.view());
   const int rank = x.rank();
-  return x.tape().record(avg_pool_op, {x}, lowered(y, rank), kept_samples(avg_pool_op, x, touched),
+  return x.tape().record(avg_pool_op, {x}, with_rank(y, rank), kept_samples(avg_pool_op, x, touched),
                          [window, counted, rank, shape = input.shape(), order = input.memory_order()](const Tensor& dy, Adjoint& adjoint) {
                            Tensor dx = Tensor::empty_ordered(shape, order, dy.dtype(), dy.device());
-                           backend(dy.device()).avg_pool_grad(like_images(raised(dy), order).view(), window, counted, dx.view());
-                           adjoint.input(0, lowered(dx, rank));
+                           backend(dy.device()).avg_pool_grad(like_images(with_three_spatial_axes(dy), order).view(), window, counted, dx.view());
+                           adjoint.input(0, with_rank(dx, rank));
                          });
 }
 

@@ -38,4 +38,10 @@ Var avg_pool(const Var& x, const PoolOptions& options);
 // Output i of an axis averages the input from floor(i in / out) to ceil((i + 1) in / out).
 Var adaptive_avg_pool(const Var& x, const Shape& output);
 
+// For operations on images: [n, c, spatial...] with three spatial axes, and back to `rank` axes.
+Tensor with_three_spatial_axes(Tensor x);
+Tensor with_rank(Tensor x, int rank);
+// The gradient of a shared value as one summand for the whole batch, where samples were mixed.
+PerSample for_samples(PerSample gradient, SampleAxis samples);
+
 }  // namespace sotto

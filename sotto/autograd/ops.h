@@ -3,7 +3,10 @@
 
 #include "sotto/autograd/elementwise.h"
 #include "sotto/autograd/images.h"
+#include "sotto/autograd/indexing.h"
 #include "sotto/autograd/losses.h"
 #include "sotto/autograd/products.h"
+#include "sotto/autograd/recurrent.h"
 #include "sotto/autograd/reductions.h"
+#include "sotto/autograd/resampling.h"
 #include "sotto/autograd/shape_ops.h"

@@ -48,6 +48,11 @@ class Backend {
   virtual void gather(View x, View ids, int axis, View y) = 0;
   // y[.., ids[k], ..] += x[.., k, ..]; negative ids are skipped.
   virtual void scatter_add(View x, View ids, int axis, View y) = 0;
+  // An id for each element: y[i, j, k] = x[i, ids[i, j, k], k] for axis 1, and so on. ids: i64, of y's
+  // sizes, which are at most x's in the other axes.
+  virtual void take_along(View x, View ids, int axis, View y) = 0;
+  // Its transpose: y[i, ids[i, j, k], k] += x[i, j, k].
+  virtual void put_along_add(View x, View ids, int axis, View y) = 0;
 
   // Elementwise; `op` indexes the lists of functors.h. All views have the sizes of the output
   // (stride 0 repeats).

@@ -269,6 +269,34 @@ Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& 
   return y;
 }
 
+namespace {
+
+void check_along(const Tensor& ids, int axis, const Shape& target) {
+  bool fits = ids.dtype() == Dtype::i64 && ids.rank() == target.rank();
+  for (int i = 0; fits && i < ids.rank(); ++i) fits = i == axis || ids.size(i) <= target[i];
+  check(fits, "ids {} of shape {} along axis {} of {}", name(ids.dtype()), ids.shape(), axis, target);
+  for (const std::int64_t id : ids.to_vector<std::int64_t>()) {
+    check(id >= 0 && id < target[axis], "id {} along axis {} of {}", id, axis, target);
+  }
+}
+
+}  // namespace
+
+Tensor take_along(const Tensor& x, const Tensor& ids, int axis) {
+  check_along(ids, axis, x.shape());
+  Tensor y = Tensor::empty(ids.shape(), x.dtype(), x.device());
+  on(x).take_along(x.view(), ids.view(), axis, y.view());
+  return y;
+}
+
+Tensor put_along(const Tensor& x, const Tensor& ids, int axis, const Shape& shape) {
+  check_along(ids, axis, shape);
+  check(x.shape() == ids.shape(), "values {} for ids {}", x.shape(), ids.shape());
+  Tensor y = zeros(shape, x.dtype(), x.device());
+  on(x).put_along_add(x.view(), ids.view(), axis, y.view());
+  return y;
+}
+
 Tensor conv_data(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape) {
   Tensor dx = Tensor::empty_ordered(x_shape, channels_last_order, dy.dtype(), dy.device());
   on(dy).conv_data(dy.view(), w.view(), window, dx.view());

@@ -42,6 +42,10 @@ void axpby(double alpha, const Tensor& x, double beta, const Tensor& y);
 // Reductions over `axes` (all when empty), which keep size 1 or go.
 Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim);
 Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
+// An id for each element along `axis` (Backend::take_along, put_along_add). The second gives an array
+// of `shape` that is zero where nothing was put. Both throw for ids outside the axis.
+Tensor take_along(const Tensor& x, const Tensor& ids, int axis);
+Tensor put_along(const Tensor& x, const Tensor& ids, int axis, const Shape& shape);
 // Sums x over what broadcasting added to reach x's shape from `shape`.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 Tensor argmax(const Tensor& x);  // over the last axis, dropped; i64

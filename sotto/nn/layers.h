@@ -3,5 +3,7 @@
 
 #include "sotto/nn/activations.h"
 #include "sotto/nn/dense_layers.h"
+#include "sotto/nn/embedding_bag.h"
 #include "sotto/nn/image_layers.h"
 #include "sotto/nn/norm_layers.h"
+#include "sotto/nn/recurrent_layers.h"

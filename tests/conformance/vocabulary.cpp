@@ -7,7 +7,7 @@ namespace {
 Vocabulary everything() {
   Vocabulary vocabulary;
   for (const auto add : {add_elementwise, add_reductions, add_shapes, add_images, add_losses,
-                         add_layers, add_attention}) {
+                         add_layers, add_attention, add_recurrent}) {
     add(vocabulary);
   }
   return vocabulary;

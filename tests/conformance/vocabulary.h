@@ -47,6 +47,7 @@ void add_images(Vocabulary& vocabulary);
 void add_losses(Vocabulary& vocabulary);
 void add_layers(Vocabulary& vocabulary);
 void add_attention(Vocabulary& vocabulary);
+void add_recurrent(Vocabulary& vocabulary);
 
 // An entry with the single output y.
 Function single(Var (*f)(const Call&));

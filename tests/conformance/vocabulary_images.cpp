@@ -23,8 +23,25 @@ Var pooled_avg(const Call& call) {
   return avg_pool(call["x"], options);
 }
 
-Var adaptive_avg(const Call& call) {
-  return adaptive_avg_pool(call["x"], call.shape("output_size"));
+template <Var (*f)(const Var&, const Shape&)>
+Var adaptive(const Call& call) {
+  return f(call["x"], call.shape("output_size"));
+}
+
+Var upsampled(const Call& call) {
+  const bool nearest = call.arg<std::string>("mode") == "nearest";
+  return upsample(call["x"], call.shape("size"),
+                  {.mode = nearest ? Interpolation::nearest : Interpolation::linear,
+                   .align_corners = !nearest && call.arg<bool>("align_corners")});
+}
+
+Var transposed(const Call& call) {
+  const ConvTransposeOptions options{.stride = call.shape("stride"),
+                                     .padding = call.shape("padding"),
+                                     .output_padding = call.shape("output_padding"),
+                                     .dilation = call.shape("dilation"),
+                                     .groups = call.arg<std::int64_t>("groups")};
+  return conv_transpose(call["x"], call["weight"], call.maybe("bias"), options);
 }
 
 PadMode padding_mode(const std::string& name) {
@@ -58,13 +75,13 @@ void add_images(Vocabulary& vocabulary) {
     vocabulary[std::string("max_pool") + axes] = single(pooled_max);
     vocabulary[std::string("avg_pool") + axes] = single(pooled_avg);
     vocabulary[std::string("Conv") + axes] = single(convolved);
-    vocabulary[std::string("ConvTranspose") + axes] = missing("transposed convolution");
+    vocabulary[std::string("ConvTranspose") + axes] = single(transposed);
   }
   for (const char* axes : {"1d", "2d"}) {
-    vocabulary[std::string("adaptive_avg_pool") + axes] = single(adaptive_avg);
-    vocabulary[std::string("adaptive_max_pool") + axes] = missing("adaptive maximum pooling");
+    vocabulary[std::string("adaptive_avg_pool") + axes] = single(adaptive<adaptive_avg_pool>);
+    vocabulary[std::string("adaptive_max_pool") + axes] = single(adaptive<adaptive_max_pool>);
   }
-  vocabulary["upsample"] = missing("upsampling");
+  vocabulary["upsample"] = single(upsampled);
 }
 
 }  // namespace sotto::conformance

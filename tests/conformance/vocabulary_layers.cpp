@@ -1,3 +1,4 @@
+#include "sotto/nn/embedding_bag.h"
 #include "sotto/nn/functional.h"
 #include "tests/conformance/vocabulary.h"
 
@@ -14,18 +15,19 @@ Var embedded(const Call& call) {
       padding.is_null() ? std::nullopt : std::optional(call.arg<std::int64_t>("padding_idx")));
 }
 
-// Bags of one size, [n, size], with nothing left out, are an embedding and a reduction.
 Var embedding_bag(const Call& call) {
-  if (call.maybe("offsets")) throw Skip("the library has no bags of different sizes");
-  if (!call.arg<Json>("padding_idx").is_null()) throw Skip("the library has no bags with padding");
-  Var rows = embedding(call["weight"], call["x"]);
-  if (const auto weights = call.maybe("per_sample_weights")) {
-    rows = mul(rows, unsqueeze(*weights, -1));
-  }
   const auto mode = call.arg<std::string>("mode");
-  if (mode == "sum") return sum(rows, {1});
-  if (mode == "mean") return mean(rows, {1});
-  throw Skip("the library has no bags of maxima");
+  nn::BagOptions options{mode == "sum"    ? nn::BagMode::sum
+                         : mode == "mean" ? nn::BagMode::mean
+                                          : nn::BagMode::max};
+  if (!call.arg<Json>("padding_idx").is_null()) {
+    options.padding = call.arg<std::int64_t>("padding_idx");
+  }
+  const auto weights = call.maybe("per_sample_weights");
+  if (const auto offsets = call.maybe("offsets")) {
+    return nn::embedding_bag(call["weight"], call["x"].value(), offsets->value(), weights, options);
+  }
+  return nn::embedding_bag(call["weight"], call["x"], weights, options);
 }
 
 Var layer_norm(const Call& call) {
@@ -80,9 +82,6 @@ void add_layers(Vocabulary& vocabulary) {
   }
   vocabulary["PReLU"] = single(prelu);
   vocabulary["Bilinear"] = single(bilinear);
-  for (const char* name : {"RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"}) {
-    vocabulary[name] = missing("recurrent layers");
-  }
 }
 
 }  // namespace sotto::conformance

@@ -5,15 +5,12 @@ namespace sotto::conformance {
 
 namespace {
 
-Values split(const Call& call) {
-  Values parts;
-  std::int64_t start = 0;
-  for (const std::int64_t size : call.arg<std::vector<std::int64_t>>("sizes")) {
-    parts.emplace(fmt::format("y{}", parts.size()),
-                  slice(call["x"], call.dim(), start, start + size));
-    start += size;
+Values parts(const Call& call) {
+  Values named;
+  for (const Var& part : split(call["x"], call.dim(), call.arg<std::vector<std::int64_t>>("sizes"))) {
+    named.emplace(fmt::format("y{}", named.size()), part);
   }
-  return parts;
+  return named;
 }
 
 Var rolled(const Call& call) {
@@ -25,49 +22,8 @@ Var rolled(const Call& call) {
   return y;
 }
 
-Var repeat(const Call& call) {
-  const Shape repeats = call.shape("repeats");
-  Var y = call["x"];
-  while (y.rank() < repeats.rank()) y = unsqueeze(y, 0);
-  for (int axis = 0; axis < repeats.rank(); ++axis) {
-    std::vector<std::int64_t> ids;
-    for (std::int64_t copy = 0; copy < repeats[axis]; ++copy) {
-      for (std::int64_t i = 0; i < y.shape()[axis]; ++i) ids.push_back(i);
-    }
-    if (repeats[axis] != 1) y = take(y, axis, ids);
-  }
-  return y;
-}
-
-// Zeroes what keep(row, column) does not keep of the last two axes.
-template <class Keep>
-Var masked(const Call& call, Keep keep) {
-  const Var& x = call["x"];
-  const std::int64_t rows = x.value().size(-2);
-  const std::int64_t columns = x.value().size(-1);
-  std::vector<std::int64_t> mask;
-  for (std::int64_t i = 0; i < rows * columns; ++i) mask.push_back(keep(i / columns, i % columns));
-  return where(call.tape.constant(Tensor::from(mask, {rows, columns})), x,
-               call.tape.constant(zeros({}, x.dtype())));
-}
-
-Var tril(const Call& call) {
-  return masked(call, [k = call.arg<std::int64_t>("diagonal")](
-                          std::int64_t row, std::int64_t column) { return column <= row + k; });
-}
-
-Var triu(const Call& call) {
-  return masked(call, [k = call.arg<std::int64_t>("diagonal")](
-                          std::int64_t row, std::int64_t column) { return column >= row + k; });
-}
-
 Var index_select(const Call& call) {
   return take(call["x"], call.dim(), call["index"].value().to_vector<std::int64_t>());
-}
-
-Var masked_fill(const Call& call) {
-  const Var& x = call["x"];
-  return where(call["mask"], call.tape.constant(full({}, call.arg<double>("value"), x.dtype())), x);
 }
 
 // A border of `size` elements that hold `value`; one sample's, which concat repeats.
@@ -129,18 +85,26 @@ void add_shapes(Vocabulary& vocabulary) {
       single([](const Call& call) { return concat(call.listed("x"), call.dim()); });
   vocabulary["stack"] =
       single([](const Call& call) { return stack(call.listed("x"), call.dim()); });
-  vocabulary["split"] = split;
+  vocabulary["split"] = parts;
   vocabulary["flip"] = single([](const Call& call) { return flip(call["x"], call.shape("dims")); });
   vocabulary["roll"] = single(rolled);
-  vocabulary["repeat"] = single(repeat);
-  vocabulary["tril"] = single(tril);
-  vocabulary["triu"] = single(triu);
+  vocabulary["repeat"] =
+      single([](const Call& call) { return repeat(call["x"], call.shape("repeats")); });
+  vocabulary["tril"] = single(
+      [](const Call& call) { return tril(call["x"], call.arg<std::int64_t>("diagonal")); });
+  vocabulary["triu"] = single(
+      [](const Call& call) { return triu(call["x"], call.arg<std::int64_t>("diagonal")); });
   vocabulary["index_select"] = single(index_select);
-  vocabulary["gather"] = missing("gather with an index for each element");
-  vocabulary["scatter_add"] = missing("scatter_add with an index for each element");
+  vocabulary["gather"] =
+      single([](const Call& call) { return gather(call["x"], call.dim(), call["index"]); });
+  vocabulary["scatter_add"] = single([](const Call& call) {
+    return scatter_add(call["x"], call.dim(), call["index"], call["src"]);
+  });
   vocabulary["where"] =
       single([](const Call& call) { return where(call["cond"], call["a"], call["b"]); });
-  vocabulary["masked_fill"] = single(masked_fill);
+  vocabulary["masked_fill"] = single([](const Call& call) {
+    return masked_fill(call["x"], call["mask"], call.arg<double>("value"));
+  });
   vocabulary["pad"] = single(padded);
 }
 

@@ -15,6 +15,8 @@ class CpuBackend : public Backend {
   void copy(View x, View y) override;
   void gather(View x, View ids, int axis, View y) override;
   void scatter_add(View x, View ids, int axis, View y) override;
+  void take_along(View x, View ids, int axis, View y) override;
+  void put_along_add(View x, View ids, int axis, View y) override;
 
   void unary(int op, Constants c, View x, View y) override;
   void unary_grad(int op, Constants c, View x, View y, View dy, View dx) override;

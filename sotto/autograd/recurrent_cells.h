@@ -1,0 +1,29 @@
+// One step of each recurrent cell and its derivative, on tensors: what the sequence op is made of.
+#pragma once
+
+#include <vector>
+
+#include "sotto/autograd/recurrent.h"
+
+namespace sotto {
+
+// What one step leaves for backward.
+struct CellStep {
+  std::vector<Tensor> saved;
+  Tensor h;  // [n, hidden], before projection
+  Tensor c;  // LSTM
+};
+
+// `x_part` and `h_part` [n, gates hidden] are the two sums of the cell's equations; h, c the state
+// before the step.
+CellStep cell_step(Cell cell, const Tensor& x_part, const Tensor& h_part, const Tensor& h, const Tensor& c);
+
+struct CellGradient {
+  Tensor x_part, h_part;  // [n, gates hidden]
+  Tensor h;               // what does not pass through h_part; undefined for none
+  Tensor c;               // LSTM
+};
+
+CellGradient cell_gradient(Cell cell, const CellStep& step, const Tensor& dh, const Tensor& dc);
+
+}  // namespace sotto
