@@ -101,6 +101,23 @@ Instance upsample_case(PublicRandom& random) {
   return {{{uniform_values(random, shape), 0}}, [=](const Vars& v) { return upsample(v[0], size, options); }};
 }
 
+Instance attention_case(PublicRandom& random) {
+  const std::int64_t n = draw(random, 1, 3), heads = draw(random, 1, 2), a = draw(random, 1, 4), b = draw(random, 1, 4), d = draw(random, 1, 3);
+  AttentionOptions options{.causal = one_in(random, 2), .dropout = one_in(random, 2) ? 0.3 : 0.0};
+  if (one_in(random, 2)) options.scale = 0.7;
+  std::vector<OpInput> inputs{{uniform_values(random, {n, heads, a, d}), 0}, {uniform_values(random, {n, heads, b, d}), 0}, {uniform_values(random, {n, heads, b, 2}), 0}};
+  // Keys and values that all samples have in common.
+  for (const int i : {1, 2}) {
+    if (one_in(random, 4)) inputs[static_cast<std::size_t>(i)] = parameter(random, {heads, b, i == 1 ? d : 2});
+  }
+  const std::int64_t kind = draw(random, 0, 3);
+  if (kind == 1) inputs.push_back({uniform_values(random, {a, b}), SampleAxis::shared(), false});
+  if (kind == 2) inputs.push_back({uniform_values(random, {n, 1, 1, b}), 0, false});
+  if (kind == 3) inputs.push_back({uniform_values(random, {a, b}), SampleAxis::shared(), true});
+  if (kind == 3) options.dropout = 0;
+  return {inputs, [=](const Vars& v) { return attention(v[0], v[1], v[2], kind == 0 ? Vars{} : Vars{v[3]}, options); }};
+}
+
 // Everything that a sequence gives, side by side.
 Var all_of(const RecurrentResult& y) {
   Var joined = concat({flatten(y.output), y.h}, 1);
@@ -151,6 +168,7 @@ void add_index_cases(std::vector<OpCase>& cases) {
   cases.push_back({"sort", "maximum and minimum", extreme_case});
   cases.push_back({"conv_transpose", "any window", transposed_case});
   cases.push_back({"take", "upsampling", upsample_case});
+  cases.push_back({"attention", "any masks", attention_case});
   for (const auto& [op, what, cell] : {std::tuple("rnn", "tanh", Cell::tanh), std::tuple("rnn", "relu", Cell::relu),
                                        std::tuple("gru", "any", Cell::gru), std::tuple("lstm", "any", Cell::lstm)}) {
     cases.push_back({op, what, [cell = cell](PublicRandom& random) { return recurrent_case(random, cell); }});

@@ -1,6 +1,7 @@
 // Every operation on tape values.
 #pragma once
 
+#include "sotto/autograd/attention.h"
 #include "sotto/autograd/elementwise.h"
 #include "sotto/autograd/images.h"
 #include "sotto/autograd/indexing.h"

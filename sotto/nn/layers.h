@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sotto/nn/activations.h"
+#include "sotto/nn/attention_layers.h"
 #include "sotto/nn/dense_layers.h"
 #include "sotto/nn/embedding_bag.h"
 #include "sotto/nn/image_layers.h"
