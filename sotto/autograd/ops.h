@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sotto/autograd/attention.h"
+#include "sotto/autograd/element_losses.h"
 #include "sotto/autograd/elementwise.h"
 #include "sotto/autograd/images.h"
 #include "sotto/autograd/indexing.h"

@@ -49,24 +49,6 @@ Var instance_norm(const Call& call) {
   return nn::instance_norm(call["x"], scale_shift(call), call.arg<double>("eps"));
 }
 
-// max(x, 0) - weight max(-x, 0)
-Var prelu(const Call& call) {
-  const Var& x = call["x"];
-  Var weight = call["weight"];
-  if (weight.value().numel() > 1) {
-    Shape channels{weight.value().numel()};
-    while (channels.rank() < x.rank() - 1) channels.push_back(1);
-    weight = reshape(weight, channels);
-  }
-  return sub(relu(x), mul(weight, relu(affine(x, -1, 0))));
-}
-
-// The products x1[i] x2[j] meet a weight with i and j joined.
-Var bilinear(const Call& call) {
-  const Var products = mul(unsqueeze(call["x1"], -1), unsqueeze(call["x2"], -2));
-  return linear(flatten(products, -2, -1), flatten(call["weight"], 1, 2), call.maybe("bias"));
-}
-
 }  // namespace
 
 void add_layers(Vocabulary& vocabulary) {
@@ -80,8 +62,11 @@ void add_layers(Vocabulary& vocabulary) {
   for (const char* axes : {"1d", "2d", "3d"}) {
     vocabulary[std::string("InstanceNorm") + axes] = single(instance_norm);
   }
-  vocabulary["PReLU"] = single(prelu);
-  vocabulary["Bilinear"] = single(bilinear);
+  vocabulary["PReLU"] = 
+      single([](const Call& call) { return nn::prelu(call["x"], call["weight"]); });
+  vocabulary["Bilinear"] = single([](const Call& call) {
+    return nn::bilinear(call["x1"], call["x2"], call["weight"], call.maybe("bias"));
+  });
 }
 
 }  // namespace sotto::conformance

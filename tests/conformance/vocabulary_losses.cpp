@@ -16,42 +16,17 @@ Var reduced(const Call& call, const Var& elements, std::optional<double> divisor
   throw Malformed("reduction is " + reduction);
 }
 
-Var distance(const Call& call) { return abs(sub(call["x"], call["target"])); }
-
-// d^2 / 2 up to `limit`, its tangent beyond.
-Var huber(const Var& d, double limit) {
-  const Var inner = clamp(d, 0, limit);
-  return mul(inner, sub(d, affine(inner, 0.5, 0)));
-}
-
 Var smooth_l1(const Call& call) {
-  const auto beta = call.arg<double>("beta");
-  const Var d = distance(call);
-  return reduced(call, beta == 0 ? d : affine(huber(d, beta), 1 / beta, 0));
+  return reduced(call, smooth_l1_loss(call["x"], call["target"], call.arg<double>("beta"), Within::none));
 }
 
 Var bce_with_logits(const Call& call) {
-  const Var& x = call["x"];
-  const Var& t = call["target"];
-  Var yes = mul(t, logsigmoid(x));
-  if (const auto weight = call.maybe("pos_weight")) yes = mul(yes, *weight);
-  const Var no = mul(affine(t, -1, 1), logsigmoid(affine(x, -1, 0)));
-  Var y = affine(add(yes, no), -1, 0);
-  if (const auto weight = call.maybe("weight")) y = mul(y, *weight);
-  return reduced(call, y);
+  const LogitsOptions options{call.maybe("weight"), call.maybe("pos_weight")};
+  return reduced(call, binary_cross_entropy_with_logits(call["x"], call["target"], options, Within::none));
 }
 
-Var kl_elements(const Call& call) {
-  const Var& x = call["x"];
-  const Var& t = call["target"];
-  if (call.arg<bool>("log_target")) return mul(exp(t), sub(t, x));
-  // The logarithm of 1 where t = 0.
-  const Var one = call.tape.constant(full({}, 1, t.dtype()));
-  return sub(mul(t, log(where(t, t, one))), mul(t, x));
-}
-
-Var kl_div(const Call& call) {
-  const Var elements = kl_elements(call);
+Var divergence(const Call& call) {
+  const Var elements = kl_div(call["x"], call["target"], call.arg<bool>("log_target"), Within::none);
   if (call.arg<std::string>("reduction") != "batchmean") return reduced(call, elements);
   return affine(sum(elements), 1.0 / static_cast<double>(elements.shape()[0]), 0);
 }
@@ -77,56 +52,20 @@ double counted_weight(const Call& call) {
   return total;
 }
 
-// Weights of the classes along axis 1 of an operand of this rank.
-Var along_classes(const Call& call, const Tensor& weights, int rank) {
-  Shape shape{weights.size(0)};
-  while (shape.rank() < rank - 1) shape.push_back(1);
-  return call.tape.constant(reshape(weights, shape));
+Var nll(const Call& call) {
+  const NllOptions options{call.arg<std::int64_t>("ignore_index"), class_weights(call)};
+  const Var elements = nll_loss(call["x"], call["target"].value(), options, Within::none);
+  return reduced(call, elements, counted_weight(call));
 }
 
-// [N, C, ...]: w[c] where c is the target, else 0.
-Tensor picked_classes(const Call& call, const Shape& shape) {
-  const auto ignored = call.arg<std::int64_t>("ignore_index");
-  const auto targets = call["target"].value().to_vector<std::int64_t>();
-  const std::int64_t classes = shape[1];
-  const std::int64_t inner = shape.numel() / std::max<std::int64_t>(shape[0] * classes, 1);
-  std::vector<double> picks(static_cast<std::size_t>(shape.numel()), 0.0);
-  for (std::size_t e = 0; e < targets.size(); ++e) {
-    if (targets[e] == ignored) continue;
-    if (targets[e] < 0 || targets[e] >= classes) throw Malformed("a target is no class");
-    const auto n = static_cast<std::int64_t>(e) / inner;
-    const auto k = static_cast<std::int64_t>(e) % inner;
-    picks[static_cast<std::size_t>((n * classes + targets[e]) * inner + k)] = 1;
-  }
-  return Tensor::from(picks, shape);
-}
-
-Var constant_like(const Call& call, const Var& x, const Tensor& value) {
-  const Tensor same = to_dtype(value, x.dtype());
-  return x.samples().batched() ? call.tape.input(same, x.samples().axis())
-                               : call.tape.constant(same);
-}
-
-Var nll_loss(const Call& call) {
-  const Var& x = call["x"];
-  Var picked = mul(x, constant_like(call, x, picked_classes(call, x.shape())));
-  const Tensor weights = class_weights(call);
-  if (weights.defined()) picked = mul(picked, along_classes(call, weights, x.rank()));
-  return reduced(call, affine(sum(picked, {1}), -1, 0), counted_weight(call));
-}
-
-Var soft_cross_entropy(const Call& call) {
-  const Var& x = call["x"];
-  const auto s = call.arg<double>("label_smoothing");
-  const Var p = affine(call["target"], 1 - s, s / static_cast<double>(x.shape()[1]));
-  Var y = mul(p, log_softmax(x, 1));
-  const Tensor weights = class_weights(call);
-  if (weights.defined()) y = mul(y, along_classes(call, weights, x.rank()));
-  return reduced(call, affine(sum(y, {1}), -1, 0));
+Var with_probabilities(const Call& call) {
+  const SoftTargetOptions options{.label_smoothing = call.arg<double>("label_smoothing"),
+                                  .class_weights = class_weights(call)};
+  return reduced(call, soft_cross_entropy(call["x"], call["target"], options, Within::none));
 }
 
 Var any_cross_entropy(const Call& call) {
-  if (call["target"].dtype() != Dtype::i64) return soft_cross_entropy(call);
+  if (call["target"].dtype() != Dtype::i64) return with_probabilities(call);
   const CrossEntropyOptions options{.class_axis = 1,
                                     .label_smoothing = call.arg<double>("label_smoothing"),
                                     .ignore_index = call.arg<std::int64_t>("ignore_index"),
@@ -139,15 +78,18 @@ Var any_cross_entropy(const Call& call) {
 
 void add_losses(Vocabulary& vocabulary) {
   vocabulary["mse_loss"] = single(
-      [](const Call& call) { return reduced(call, square(sub(call["x"], call["target"]))); });
-  vocabulary["l1_loss"] = single([](const Call& call) { return reduced(call, distance(call)); });
+      [](const Call& call) { return reduced(call, squared_error(call["x"], call["target"], Within::none)); });
+  vocabulary["l1_loss"] = single([](const Call& call) {
+    return reduced(call, absolute_error(call["x"], call["target"], Within::none));
+  });
   vocabulary["smooth_l1_loss"] = single(smooth_l1);
   vocabulary["huber_loss"] = single([](const Call& call) {
-    return reduced(call, huber(distance(call), call.arg<double>("delta")));
+    return reduced(
+        call, huber_loss(call["x"], call["target"], call.arg<double>("delta"), Within::none));
   });
   vocabulary["bce_with_logits"] = single(bce_with_logits);
-  vocabulary["kl_div"] = single(kl_div);
-  vocabulary["nll_loss"] = single(nll_loss);
+  vocabulary["kl_div"] = single(divergence);
+  vocabulary["nll_loss"] = single(nll);
   vocabulary["cross_entropy"] = single(any_cross_entropy);
 }
 
