@@ -164,8 +164,9 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
 
 SampleAxis Tape::mix(const Op& op, const Var& x) const {
   check(!options_.private_data,
-        "{}: combines samples, which a private tape refuses: shape {}, sample axis {}", op.name, x.shape(),
-        x.samples().batched() ? std::to_string(x.samples().axis()) : "none");
+        "{}: combines samples, which a private tape refuses: shape {}, sample axis {}; use what stays within a "
+        "sample (group_norm, layer_norm or instance_norm for batch norm, mean_per_sample for a mean over the batch)",
+        op.name, x.shape(), x.samples().batched() ? std::to_string(x.samples().axis()) : "none");
   return SampleAxis::mixed();
 }
 

@@ -29,6 +29,8 @@ class Conv final : public Module {
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 
+  const sotto::ConvOptions& options() const { return options_; }
+
   std::unique_ptr<Parameter> weight;  // [out, in / groups, kernel...]
   std::unique_ptr<Parameter> bias;    // [out], or none
 

@@ -1,0 +1,24 @@
+// Models in words: what they are made of and how large it is.
+#pragma once
+
+#include <string>
+
+#include "sotto/nn/module.h"
+#include "sotto/nn/norm_layers.h"
+
+namespace sotto::nn {
+
+// One line for each module, indented by depth: its name, kind, parameters' shapes and their number,
+// with "frozen" where nothing of it is trained. The last line has the totals.
+std::string to_string(Module& module);
+
+// A table with a line for each child of a Sequential, after a run on `input` (samples first): the
+// shape of its output, the bytes that takes, and the number of its parameters.
+std::string summary(Sequential& model, const Tensor& input);
+
+// Group normalisation in the place of a batch normalisation of as many channels, with its scale and
+// shift: what converts a model that mixes samples into one that can be trained privately. Its
+// statistics are not transferred, so some training has to follow. weight and bias [c].
+GroupNorm group_norm_for_batch_norm(const Tensor& weight, const Tensor& bias, std::int64_t groups);
+
+}  // namespace sotto::nn

@@ -1,0 +1,90 @@
+#include "sotto/nn/lora.h"
+
+#include "sotto/autograd/ops.h"
+#include "sotto/kernels/compute.h"
+#include "sotto/nn/init.h"
+
+namespace sotto::nn {
+
+namespace {
+
+// Rows and columns of the weight as a matrix: an embedding's table is stored the other way round.
+template <class Layer>
+std::pair<std::int64_t, std::int64_t> sizes(const Layer& layer) {
+  const Shape& shape = layer.weight->value.shape();
+  if constexpr (std::is_same_v<Layer, Embedding>) return {shape[1], shape[0]};
+  return {shape[0], shape.numel() / shape[0]};
+}
+
+}  // namespace
+
+template <class Layer>
+Lora<Layer>::Lora(Layer layer, const LoraOptions& options)
+    : base(std::move(layer)), scale_(options.alpha / static_cast<double>(options.rank)) {
+  check(options.rank >= 1, "Lora: rank {}", options.rank);
+  if constexpr (std::is_same_v<Layer, Conv2d>) {
+    check(base.options().groups == 1, "Lora: a convolution in {} groups", base.options().groups);
+  }
+  base.freeze();
+  const auto [out, in] = sizes(base);
+  lora_a = std::make_unique<Parameter>(kaiming_uniform({options.rank, in}));
+  lora_b = std::make_unique<Parameter>(zeros({out, options.rank}));
+}
+
+template <class Layer>
+void Lora<Layer>::visit(const Visitor& visitor) {
+  visitor("base", base);
+  visitor("lora_a", lora_a);
+  visitor("lora_b", lora_b);
+}
+
+template <class Layer>
+void Lora<Layer>::add_product(double times) {
+  Tensor product = gemm(lora_b->value, lora_a->value);
+  if constexpr (std::is_same_v<Layer, Embedding>) product = contiguous(product.transpose(0, 1));
+  const Tensor& weight = base.weight->value;
+  base.weight->value = add(weight, sotto::scale(reshape(product, weight.shape()), times * scale_));
+}
+
+template <class Layer>
+void Lora<Layer>::merge() {
+  check(!merged_, "Lora: merged already");
+  add_product(1);
+  merged_ = true;
+}
+
+template <class Layer>
+void Lora<Layer>::unmerge() {
+  check(merged_, "Lora: not merged");
+  add_product(-1);
+  merged_ = false;
+}
+
+Var LoraLinear::forward(const Var& x) {
+  if (merged()) return base(x);
+  Tape& tape = x.tape();
+  return base(x) + affine(linear(linear(x, tape.use(*lora_a)), tape.use(*lora_b)), scale(), 0);
+}
+
+Var LoraConv2d::forward(const Var& x) {
+  if (merged()) return base(x);
+  Tape& tape = x.tape();
+  Shape kernel = base.weight->value.shape();
+  const std::int64_t rank = lora_a->value.size(0), out = kernel[0];
+  kernel[0] = rank;
+  const Var thin = conv(x, reshape(tape.use(*lora_a), kernel), std::nullopt, base.options());
+  return base(x) + affine(conv(thin, reshape(tape.use(*lora_b), {out, rank, 1, 1})), scale(), 0);
+}
+
+Var LoraEmbedding::forward(const Var& ids) {
+  if (merged()) return base(ids);
+  Tape& tape = ids.tape();
+  const Var thin = embedding(transpose(tape.use(*lora_a), 0, 1), ids);
+  return base(ids) + affine(linear(thin, tape.use(*lora_b)), scale(), 0);
+}
+
+template class Lora<Linear>;
+template class Lora<Conv2d>;
+template class Lora<Embedding>;
+
+}  // namespace sotto::nn
