@@ -44,6 +44,9 @@ class ModelRun {
   Var pooled(const Var& x);
   Var group_normalised(const Var& x);
   Var joined(const Var& x);
+  Var sequence(const Var& x);
+  Var enlarged(const Var& x);
+  Var sorted(const Var& x);
 
   RandomModel& model_;
   Tape& tape_;
@@ -242,7 +245,9 @@ Var ModelRun::attention(const Var& x) {
   say("attention");
   const std::int64_t width = x.shape()[2];
   const Var q = linear(x, weight({width, width})), k = linear(x, weight({width, width}));
-  return x + matmul(softmax(matmul(q, transpose(k, 1, 2))), linear(x, weight({width, width})));
+  const Var v = linear(x, weight({width, width}));
+  if (maybe(2)) return x + sotto::attention(q, k, v, {}, {.causal = maybe(2), .dropout = maybe(3) ? 0.2 : 0.0});
+  return x + matmul(softmax(matmul(q, transpose(k, 1, 2))), v);
 }
 
 Var ModelRun::convolved(const Var& x) {
@@ -281,6 +286,38 @@ Var ModelRun::group_normalised(const Var& x) {
   return maybe(2) ? nn::group_norm(x, 1, affine, 0.1) : nn::instance_norm(x, affine, 0.1);
 }
 
+// A recurrent layer over the positions.
+Var ModelRun::sequence(const Var& x) {
+  if (x.rank() != 3) return gain(x);
+  say("recurrent");
+  const Cell cell = static_cast<Cell>(pick(0, 3));
+  const std::int64_t in = x.shape()[2], hidden = pick(1, 3), gates = gate_count(cell) * hidden;
+  RecurrentWeights w{weight({gates, in}), weight({gates, hidden}), {}, {}, {}};
+  if (maybe(2)) w.bias_ih = parameter({gates}, 0.5);
+  if (maybe(2)) w.bias_hh = parameter({gates}, 0.5);
+  return recurrent(cell, x, w, {}, {}, {.reverse = maybe(2), .lengths = {}}).output;
+}
+
+Var ModelRun::enlarged(const Var& x) {
+  if (x.rank() < 3 || features(x).numel() > 60) return activation(x);
+  Shape size;
+  for (int axis = 2; axis < x.rank(); ++axis) size.push_back(pick(1, 4));
+  if (maybe(2)) {
+    say("upsampled");
+    return upsample(x, size, {maybe(2) ? Interpolation::nearest : Interpolation::linear, maybe(2)});
+  }
+  say("transposed convolution");
+  Shape shape{x.shape()[1], pick(1, 3)};
+  for (int axis = 2; axis < x.rank(); ++axis) shape.push_back(pick(1, 3));
+  const Var w = weight(shape);
+  return conv_transpose(x, w, std::nullopt, {.stride = {pick(1, 2)}});
+}
+
+Var ModelRun::sorted(const Var& x) {
+  say("sorted");
+  return maybe(2) ? sort(x, -1, maybe(2)).values : cumulative_sum(x, -1);
+}
+
 // Two branches side by side, one of them through a parameter.
 Var ModelRun::joined(const Var& x) {
   if (features(x).numel() > 40) return x;
@@ -295,7 +332,8 @@ Var ModelRun::step(const Var& x, std::uint64_t seed) {
       &ModelRun::dropped,         &ModelRun::reused,         &ModelRun::linear_step, &ModelRun::linear_step,
       &ModelRun::samples_moved,   &ModelRun::reshaped,       &ModelRun::reshaped,  &ModelRun::mixed_positions,
       &ModelRun::attention,       &ModelRun::convolved,      &ModelRun::convolved, &ModelRun::pooled,
-      &ModelRun::group_normalised, &ModelRun::joined};
+      &ModelRun::group_normalised, &ModelRun::joined,        &ModelRun::sequence,  &ModelRun::sequence,
+      &ModelRun::enlarged,        &ModelRun::sorted};
   return (this->*steps[pick(0, static_cast<std::int64_t>(std::size(steps)) - 1)])(x);
 }
 

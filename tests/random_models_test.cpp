@@ -195,7 +195,7 @@ TEST_CASE("random models vary") {
   CHECK(deepest == 30);
   for (const char* kind : {"embedding", "activation", "gain and shift", "residual", "layer norm", "dropout", "linear",
                            "samples along axis 1:", "flattened", "matrix over positions", "attention", "convolution",
-                           "pooling", "group norm", "joined with a branch of itself", "  weight tied",
+                           "pooling", "recurrent", "upsampled", "transposed convolution", "sorted", "group norm", "joined with a branch of itself", "  weight tied",
                            "  weight tied, transposed", "  weight standardised", "  weight of low rank",
                            "  weight with a gain", "  weight bounded", "scaled by the mean of an earlier parameter"}) {
     INFO(kind);
