@@ -42,6 +42,11 @@ class Var {
   Tape& tape() const;
   // Whether a gradient flows into it.
   bool needs_grad() const { return needs_grad_; }
+  // Whether the other one is this very value, and not one like it.
+  bool is(const Var& other) const {
+    return tape_ == other.tape_ && index_ == other.index_ && generation_ == other.generation_ &&
+           value_.view().data == other.value_.view().data && value_.shape() == other.value_.shape();
+  }
 
  private:
   friend class Tape;

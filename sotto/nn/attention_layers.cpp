@@ -1,6 +1,7 @@
 #include "sotto/nn/attention_layers.h"
 
 #include <cmath>
+#include <functional>
 
 #include "sotto/autograd/ops.h"
 #include "sotto/kernels/compute.h"
@@ -10,7 +11,11 @@ namespace sotto::nn {
 
 namespace {
 
-// Part 0, 1 or 2 of the projections, of query, key or value.
+struct Projections {
+  Var q, k, v;
+};
+
+// One of them, by its own weight or a part of the joined one.
 Var projected(const Var& x, const AttentionWeights& w, int part, const std::optional<Var>& own) {
   const Var& any = w.in_proj_weight ? *w.in_proj_weight : *w.q_proj_weight;
   const std::int64_t width = w.in_proj_weight ? any.shape()[0] / 3 : any.shape()[0];
@@ -18,6 +23,19 @@ Var projected(const Var& x, const AttentionWeights& w, int part, const std::opti
   std::optional<Var> bias;
   if (w.in_proj_bias) bias = slice(*w.in_proj_bias, 0, part * width, (part + 1) * width);
   return linear(x, weight, bias);
+}
+
+// Of self-attention all at once: the joined weight then has one gradient in factors, and not three
+// parts of one.
+Projections projections(const Var& query, const Var& key, const Var& value, const AttentionWeights& w) {
+  check(w.in_proj_weight || (w.q_proj_weight && w.k_proj_weight && w.v_proj_weight), "multihead_attention: no projections");
+  if (!w.in_proj_weight || !query.is(key) || !query.is(value)) {
+    return {projected(query, w, 0, w.q_proj_weight), projected(key, w, 1, w.k_proj_weight), projected(value, w, 2, w.v_proj_weight)};
+  }
+  const Var all = linear(query, *w.in_proj_weight, w.in_proj_bias);
+  const std::int64_t width = all.shape().back() / 3;
+  const auto part = [&](int k) { return slice(all, -1, k * width, (k + 1) * width); };
+  return {part(0), part(1), part(2)};
 }
 
 // Keys or values with the rows that are appended for every sample.
@@ -43,17 +61,16 @@ std::vector<Var> all_masks(const AttentionMasks& masks, std::int64_t more) {
 }
 
 struct Prepared {
-  Var q, k;
+  Var q, k, v;
   std::vector<Var> masks;
   AttentionOptions options;
 };
 
-Prepared prepared(const Var& query, const Var& key, const AttentionWeights& w, const MultiheadOptions& options, const AttentionMasks& masks) {
-  check(w.in_proj_weight || (w.q_proj_weight && w.k_proj_weight && w.v_proj_weight), "multihead_attention: no projections");
-  const Var q = projected(query, w, 0, w.q_proj_weight);
-  const Var k = extended(projected(key, w, 1, w.k_proj_weight), w.bias_k, options.add_zero_attn);
-  const std::int64_t more = k.shape()[1] - key.shape()[1];
-  return {heads_of(q, options.heads), heads_of(k, options.heads), all_masks(masks, more), {.causal = masks.causal, .always_visible = more, .scale = {}, .dropout = options.dropout}};
+Prepared prepared(const Projections& p, const AttentionWeights& w, const MultiheadOptions& options, const AttentionMasks& masks) {
+  const Var k = extended(p.k, w.bias_k, options.add_zero_attn), v = extended(p.v, w.bias_v, options.add_zero_attn);
+  const std::int64_t more = k.shape()[1] - p.k.shape()[1];
+  return {heads_of(p.q, options.heads), heads_of(k, options.heads), heads_of(v, options.heads), all_masks(masks, more),
+          {.causal = masks.causal, .always_visible = more, .scale = {}, .dropout = options.dropout}};
 }
 
 Var feed_forward(const Var& x, Linear& first, Linear& second, const TransformerOptions& options) {
@@ -75,16 +92,15 @@ MultiheadAttentionOptions attention_options(const TransformerOptions& options) {
 
 Var multihead_attention(const Var& query, const Var& key, const Var& value, const AttentionWeights& w,
                         const MultiheadOptions& options, const AttentionMasks& masks) {
-  const Prepared p = prepared(query, key, w, options, masks);
-  const Var v = extended(projected(value, w, 2, w.v_proj_weight), w.bias_v, options.add_zero_attn);
-  const Var mixed = permute(attention(p.q, p.k, heads_of(v, options.heads), p.masks, p.options), {0, 2, 1, 3});
-  const Var y = reshape(mixed, {query.shape()[0], query.shape()[1], v.shape()[2]});
+  const Prepared p = prepared(projections(query, key, value, w), w, options, masks);
+  const Var mixed = permute(attention(p.q, p.k, p.v, p.masks, p.options), {0, 2, 1, 3});
+  const Var y = reshape(mixed, {query.shape()[0], query.shape()[1], mixed.shape()[2] * mixed.shape()[3]});
   return w.out_proj_weight ? linear(y, *w.out_proj_weight, w.out_proj_bias) : y;
 }
 
-Var multihead_attention_weights(const Var& query, const Var& key, const AttentionWeights& w,
+Var multihead_attention_weights(const Var& query, const Var& key, const Var& value, const AttentionWeights& w,
                                 const MultiheadOptions& options, const AttentionMasks& masks) {
-  const Prepared p = prepared(query, key, w, options, masks);
+  const Prepared p = prepared(projections(query, key, value, w), w, options, masks);
   return attention_weights(p.q, p.k, p.masks, p.options);
 }
 
@@ -121,18 +137,24 @@ AttentionWeights MultiheadAttention::values(Tape& tape) {
           use(bias_k), use(bias_v), use(out_proj.weight), use(out_proj.bias)};
 }
 
-Var MultiheadAttention::forward(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks) {
+std::array<Var, 3> MultiheadAttention::samples_first(const Var& query, const Var& key, const Var& value) const {
   const auto first = [this](const Var& x) {
     check(x.rank() == 3, "MultiheadAttention: input {} is not samples, positions and features", x.shape());
     return batch_first_ ? x : transpose(x, 0, 1);
   };
-  const Var y = multihead_attention(first(query), first(key), first(value), values(query.tape()), options_, masks);
+  const Var q = first(query), k = key.is(query) ? q : first(key);
+  return {q, k, value.is(query) ? q : value.is(key) ? k : first(value)};
+}
+
+Var MultiheadAttention::forward(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks) {
+  const auto [q, k, v] = samples_first(query, key, value);
+  const Var y = multihead_attention(q, k, v, values(query.tape()), options_, masks);
   return batch_first_ ? y : transpose(y, 0, 1);
 }
 
-Var MultiheadAttention::weights(const Var& query, const Var& key, const AttentionMasks& masks, bool average) {
-  const auto first = [this](const Var& x) { return batch_first_ ? x : transpose(x, 0, 1); };
-  const Var w = multihead_attention_weights(first(query), first(key), values(query.tape()), options_, masks);
+Var MultiheadAttention::weights(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks, bool average) {
+  const auto [q, k, v] = samples_first(query, key, value);
+  const Var w = multihead_attention_weights(q, k, v, values(query.tape()), options_, masks);
   return average ? mean(w, {1}) : w;
 }
 

@@ -2,7 +2,7 @@
 // parameter names and layouts.
 #pragma once
 
-#include <functional>
+#include <array>
 #include <optional>
 
 #include "sotto/autograd/attention.h"
@@ -40,8 +40,8 @@ struct MultiheadOptions {
 Var multihead_attention(const Var& query, const Var& key, const Var& value, const AttentionWeights& weights,
                         const MultiheadOptions& options, const AttentionMasks& masks = {});
 // The weights of each head, [n, heads, a, b + appended]. Not part of the loss's graph as a rule.
-Var multihead_attention_weights(const Var& query, const Var& key, const AttentionWeights& weights,
-                                const MultiheadOptions& options, const AttentionMasks& masks = {});
+Var multihead_attention_weights(const Var& query, const Var& key, const Var& value,
+                                const AttentionWeights& weights, const MultiheadOptions& options, const AttentionMasks& masks = {});
 
 struct MultiheadAttentionOptions {
   double dropout = 0;
@@ -61,7 +61,8 @@ class MultiheadAttention final : public Module {
   Var forward(const Var& x) override { return forward(x, x, x); }
   Var forward(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks = {});
   // [n, heads, a, b], or [n, a, b] when averaged over the heads.
-  Var weights(const Var& query, const Var& key, const AttentionMasks& masks = {}, bool average = true);
+  Var weights(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks = {},
+              bool average = true);
   void visit(const Visitor& visitor) override;
 
   std::unique_ptr<Parameter> in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias, bias_k, bias_v;
@@ -69,6 +70,7 @@ class MultiheadAttention final : public Module {
 
  private:
   AttentionWeights values(Tape& tape);
+  std::array<Var, 3> samples_first(const Var& query, const Var& key, const Var& value) const;
 
   MultiheadOptions options_;
   bool batch_first_;

@@ -36,6 +36,11 @@ std::function<std::unique_ptr<nn::Module>()> maker(A... arguments) {
   return [=] { return std::make_unique<M>(arguments...); };
 }
 
+template <class M>
+std::function<std::unique_ptr<nn::Module>()> recurrent() {
+  return [] { return std::make_unique<M>(100, 100, nn::RecurrentOptions{.batch_first = true}); };
+}
+
 std::vector<Layer> layers() {
   return {
       {"Linear 512 to 512", maker<nn::Linear>(512, 512), {512}},
@@ -47,6 +52,12 @@ std::vector<Layer> layers() {
        {256, 64}},
       {"GroupNorm 16 of 256, length 64", maker<nn::GroupNorm>(16, 256), {256, 64}},
       {"Embedding 20000 x 100, 64 words", maker<nn::Embedding>(20000, 100), {64}, 20000},
+      {"MultiheadAttention 100, 4 heads, T = 64",
+       [] { return std::make_unique<nn::MultiheadAttention>(100, 4, nn::MultiheadAttentionOptions{.batch_first = true}); },
+       {64, 100}, 0, 256},
+      {"RNN 100 to 100, T = 128", recurrent<nn::RNN>(), {128, 100}, 0, 256},
+      {"GRU 100 to 100, T = 128", recurrent<nn::GRU>(), {128, 100}, 0, 256},
+      {"LSTM 100 to 100, T = 128", recurrent<nn::LSTM>(), {128, 100}, 0, 256},
   };
 }
 
