@@ -27,7 +27,8 @@ struct Result {
 
 using Function = std::function<Var(const Var&, const Var&, const Var&)>;
 
-Result run(const Function& f, const std::vector<Tensor>& x, const Tensor& weights, std::int64_t first_row = 0) {
+Result run(const Function& f, const std::vector<Tensor>& x, const Tensor& weights,
+           std::int64_t first_row = 0) {
   Tape tape({.seed = 3, .first_row = first_row});
   std::vector<Var> v;
   for (const Tensor& t : x) v.push_back(tape.input(t, 0, true));
@@ -58,10 +59,18 @@ TEST_CASE("attention is the softmax of scaled scores times the values, whatever 
                                 normal_values(random, {size[0], size[1], size[3], 3})};
     const Tensor weights = normal_values(random, {size[0], size[1], size[2], 3});
     for (const bool causal : {false, true}) {
-      const Result got = run([&](const Var& q, const Var& k, const Var& v) { return attention(q, k, v, {}, {.causal = causal}); }, x, weights);
-      const Result expected = run([&](const Var& q, const Var& k, const Var& v) { return matmul(attention_weights(q, k, {}, {.causal = causal}), v); }, x, weights);
+      const Result got =
+          run([&](const Var& q, const Var& k,
+                  const Var& v) { return attention(q, k, v, {}, {.causal = causal}); },
+              x, weights);
+      const Result expected = run(
+          [&](const Var& q, const Var& k, const Var& v) {
+            return matmul(attention_weights(q, k, {}, {.causal = causal}), v);
+          },
+          x, weights);
       CHECK(largest_difference(got.y, expected.y) < 1e-12);
-      for (std::size_t i = 0; i < 3; ++i) CHECK(largest_difference(got.grads[i], expected.grads[i]) < 1e-11);
+      for (std::size_t i = 0; i < 3; ++i)
+        CHECK(largest_difference(got.grads[i], expected.grads[i]) < 1e-11);
     }
   }
 }
@@ -80,21 +89,27 @@ TEST_CASE("attention keeps nothing as large as queries times keys") {
 
 TEST_CASE("dropout of attention weights does not depend on the split into physical batches") {
   PublicRandom random(10);
-  const Tensor x = normal_values(random, {4, 2, 5, 3}), weights = normal_values(random, {4, 2, 5, 3});
-  const Function f = [](const Var& q, const Var& k, const Var& v) { return attention(q, k, v, {}, {.dropout = 0.4}); };
+  const Tensor x = normal_values(random, {4, 2, 5, 3}),
+               weights = normal_values(random, {4, 2, 5, 3});
+  const Function f = [](const Var& q, const Var& k, const Var& v) {
+    return attention(q, k, v, {}, {.dropout = 0.4});
+  };
   const Result whole = run(f, {x, x, x}, weights);
   const Tensor part = x.slice(0, 2, 4);
   const Result half = run(f, {part, part, part}, weights.slice(0, 2, 4), 2);
   CHECK(largest_difference(whole.y.slice(0, 2, 4), half.y) == 0);
   CHECK(largest_difference(whole.grads[1].slice(0, 2, 4), half.grads[1]) == 0);
-  const Result plain = run([](const Var& q, const Var& k, const Var& v) { return attention(q, k, v); }, {x, x, x}, weights);
+  const Result plain =
+      run([](const Var& q, const Var& k, const Var& v) { return attention(q, k, v); }, {x, x, x},
+          weights);
   CHECK(largest_difference(plain.y, whole.y) > 0);
 }
 
 TEST_CASE("batch-first attention with several heads has the norms of its samples alone") {
   nn::manual_seed(5);
   PublicRandom random(11);
-  nn::MultiheadAttention layer(8, 4, {.add_bias_kv = true, .add_zero_attn = true, .batch_first = true});
+  nn::MultiheadAttention layer(8, 4,
+                               {.add_bias_kv = true, .add_zero_attn = true, .batch_first = true});
   const Tensor x = to_dtype(normal_values(random, {3, 5, 8}), Dtype::f32);
   const auto norms = [&](const Tensor& batch, ClipPasses passes) {
     Clipper clipper(flat_group(layer.parameters(), 1), {}, passes);
@@ -105,23 +120,28 @@ TEST_CASE("batch-first attention with several heads has the norms of its samples
   for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
     const std::vector<double> together = norms(x, passes);
     for (std::int64_t n = 0; n < 3; ++n) {
-      CHECK(together[static_cast<std::size_t>(n)] == Approx(norms(x.slice(0, n, n + 1), passes)[0]).epsilon(1e-5));
+      CHECK(together[static_cast<std::size_t>(n)] ==
+            Approx(norms(x.slice(0, n, n + 1), passes)[0]).epsilon(1e-5));
     }
   }
 }
 
-TEST_CASE("transformer layers have the field's parameter names, and train in either order of norms") {
+TEST_CASE(
+    "transformer layers have the field's parameter names, and train in either order of norms") {
   for (const bool norm_first : {false, true}) {
-    nn::TransformerDecoderLayer layer(8, 2, {.dim_feedforward = 16, .batch_first = true, .norm_first = norm_first});
+    nn::TransformerDecoderLayer layer(
+        8, 2, {.dim_feedforward = 16, .batch_first = true, .norm_first = norm_first});
     std::map<std::string, Shape> shapes;
-    for (const auto& [name, parameter] : layer.named_parameters()) shapes[name] = parameter->value.shape();
+    for (const auto& [name, parameter] : layer.named_parameters())
+      shapes[name] = parameter->value.shape();
     CHECK(shapes.size() == 18);
     CHECK(shapes.at("self_attn.in_proj_weight") == Shape({24, 8}));
     CHECK(shapes.at("multihead_attn.out_proj.bias") == Shape({8}));
     CHECK(shapes.at("linear1.weight") == Shape({16, 8}));
     CHECK(shapes.at("norm3.weight") == Shape({8}));
     PublicRandom random(12);
-    const Tensor x = to_dtype(normal_values(random, {2, 4, 8}), Dtype::f32), memory = to_dtype(normal_values(random, {2, 6, 8}), Dtype::f32);
+    const Tensor x = to_dtype(normal_values(random, {2, 4, 8}), Dtype::f32),
+                 memory = to_dtype(normal_values(random, {2, 6, 8}), Dtype::f32);
     Clipper clipper(flat_group(layer.parameters(), 1));
     Tape tape({.private_data = true});
     const Var y = layer.forward(tape.input(x), tape.input(memory), {.causal = true});

@@ -19,16 +19,19 @@ struct Setting {
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
-  for (const auto kind : {ClipRule::Kind::minimum, ClipRule::Kind::opacus, ClipRule::Kind::automatic, ClipRule::Kind::normalise}) {
+  for (const auto kind : {ClipRule::Kind::minimum, ClipRule::Kind::opacus,
+                          ClipRule::Kind::automatic, ClipRule::Kind::normalise}) {
     for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
-      for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) all.push_back({{.kind = kind}, route, passes});
+      for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two})
+        all.push_back({{.kind = kind}, route, passes});
     }
   }
   return all;
 }
 
 Clipper flat_clipper(nn::Sequential& model, double bound, const Setting& s) {
-  return Clipper(flat_group(model.parameters(), bound), {.rule = s.rule, .route = s.route}, s.passes);
+  return Clipper(flat_group(model.parameters(), bound), {.rule = s.rule, .route = s.route},
+                 s.passes);
 }
 
 // One group for each module's parameters.
@@ -96,7 +99,8 @@ TEST_CASE("a sample of NaN changes nothing but its own count") {
 }
 
 TEST_CASE("terms that overflow while the norm stays finite are left out alone") {
-  // Two positions whose products are +-1e39: the gradient cancels to zero, single precision does not.
+  // Two positions whose products are +-1e39: the gradient cancels to zero, single precision does
+  // not.
   Parameter w(Tensor::from(std::vector<float>{1, 1}, {1, 2}));
   Clipper clipper({{{&w}, 1.0}});
   const std::vector<float> x{1e20f, 1e20f, 1e20f, 1e20f, 1, 2, 3, 4};
@@ -120,7 +124,8 @@ TEST_CASE("groups of parameters are bounded each, and together by the root of th
     const Batch batch = random_batch(5, random);
     const std::vector<double> all = clipped_sum(model, batch, clipper);
     for (std::int64_t left = 0; left < 5; ++left) {
-      CHECK(distance(all, clipped_sum(model, without(batch, left), clipper)) <= clipper.sensitivity());
+      CHECK(distance(all, clipped_sum(model, without(batch, left), clipper)) <=
+            clipper.sensitivity());
     }
     double squares = 0;
     for (const ClipGroup& group : clipper.groups()) squares += group.bound * group.bound;
@@ -142,7 +147,8 @@ TEST_CASE("one pass and two, any route and any split into physical batches give 
         for (std::int64_t at = 0; at < 9; at += part) {
           const std::int64_t end = std::min<std::int64_t>(9, at + part);
           Tape tape({.private_data = true});
-          clipper.add(tape, cross_entropy(model(tape.input(batch.images.slice(0, at, end))), batch.targets.slice(0, at, end)));
+          clipper.add(tape, cross_entropy(model(tape.input(batch.images.slice(0, at, end))),
+                                          batch.targets.slice(0, at, end)));
         }
         CHECK(distance(flat(clipper.sums_for_tests()), expected) < 1e-5);
         CHECK(clipper.statistics().units == 9);
@@ -161,7 +167,8 @@ TEST_CASE("factors are what the rules say, and never let a norm pass the bound")
   CHECK(ClipRule{Kind::normalise}.factor(0.25, 1, 0) == 4);
   CHECK(ClipRule{Kind::normalise}.factor(0, 1, 0) == 0);
   for (const Kind kind : {Kind::minimum, Kind::opacus, Kind::automatic, Kind::normalise}) {
-    for (double norm = 1e-30; norm < 1e40; norm *= 7) CHECK(ClipRule{kind}.factor(norm, 0.1, 1e-6) * norm <= 0.1);
+    for (double norm = 1e-30; norm < 1e40; norm *= 7)
+      CHECK(ClipRule{kind}.factor(norm, 0.1, 1e-6) * norm <= 0.1);
     CHECK(ClipRule{kind}.factor(std::numeric_limits<double>::infinity(), 1, 0) == 0);
     CHECK(ClipRule{kind}.factor(std::numeric_limits<double>::quiet_NaN(), 1, 0) == 0);
   }
@@ -175,7 +182,8 @@ TEST_CASE("what a clipper cannot bound is refused") {
   CHECK_THROWS_AS(Clipper(flat_group(model.parameters(), 0)), std::invalid_argument);
   CHECK_THROWS_AS(Clipper(flat_group(model.parameters(), std::nan(""))), std::invalid_argument);
   CHECK_THROWS_AS(Clipper({}), std::invalid_argument);
-  CHECK_THROWS_AS(Clipper({{model.parameters(), 1}, {model.parameters(), 1}}), std::invalid_argument);
+  CHECK_THROWS_AS(Clipper({{model.parameters(), 1}, {model.parameters(), 1}}),
+                  std::invalid_argument);
   // A parameter outside every group, and a tape that is not private.
   Clipper partial({{model[0].parameters(), 1}});
   Tape tape({.private_data = true});
@@ -183,7 +191,8 @@ TEST_CASE("what a clipper cannot bound is refused") {
   CHECK_THROWS_AS(partial.add(tape, loss), std::invalid_argument);
   Clipper clipper(flat_group(model.parameters(), 1));
   Tape open;
-  CHECK_THROWS_AS(clipper.add(open, cross_entropy(model(open.input(batch.images)), batch.targets)), std::invalid_argument);
+  CHECK_THROWS_AS(clipper.add(open, cross_entropy(model(open.input(batch.images)), batch.targets)),
+                  std::invalid_argument);
   // Another number of units than was drawn.
   FullBatchSampler sampler(3);
   Tape again({.private_data = true});

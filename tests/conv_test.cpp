@@ -126,8 +126,10 @@ void check_conv_norms(Backend& engine, const Case& c, const Tensor& dy, const Te
   const std::vector<double> dys = values(dy), xs = values(x), got = values(norms);
   const auto samples = static_cast<std::size_t>(c.x[0]);
   for (std::size_t n = 0; n < samples; ++n) {
-    const double factors = squared(dys, n, dys.size() / samples) * squared(xs, n, xs.size() / samples);
-    CHECK(got[2 * n] == Approx(squared(rows, n, rows.size() / samples)).epsilon(1e-4).margin(1e-6 * factors));
+    const double factors =
+        squared(dys, n, dys.size() / samples) * squared(xs, n, xs.size() / samples);
+    CHECK(got[2 * n] ==
+          Approx(squared(rows, n, rows.size() / samples)).epsilon(1e-4).margin(1e-6 * factors));
     CHECK(got[2 * n + 1] == Approx(factors).epsilon(1e-5));
   }
 }

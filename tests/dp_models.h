@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "sotto/core/philox.h"
 #include "sotto/autograd/ops.h"
+#include "sotto/core/philox.h"
 #include "sotto/dp/clipping.h"
 #include "sotto/nn/layers.h"
 #include "sotto/nn/module.h"
@@ -15,8 +15,14 @@ namespace sotto {
 // A convolution, a normalisation and two linear layers, so that every form of gradient but look-ups
 // appears; about two hundred parameters.
 inline nn::Sequential small_network() {
-  return nn::Sequential{nn::Conv2d(1, 4, 3, {.padding = {1}}), nn::GroupNorm(2, 4), nn::Tanh(), nn::MaxPool2d(2, 2),
-                        nn::Flatten(), nn::Linear(36, 5), nn::Tanh(), nn::Linear(5, 3)};
+  return nn::Sequential{nn::Conv2d(1, 4, 3, {.padding = {1}}),
+                        nn::GroupNorm(2, 4),
+                        nn::Tanh(),
+                        nn::MaxPool2d(2, 2),
+                        nn::Flatten(),
+                        nn::Linear(36, 5),
+                        nn::Tanh(),
+                        nn::Linear(5, 3)};
 }
 
 struct Batch {
@@ -58,7 +64,8 @@ inline double distance(const std::vector<double>& a, const std::vector<double>& 
 }
 
 // The clipped sum over a batch in one physical part.
-inline std::vector<double> clipped_sum(nn::Sequential& model, const Batch& batch, Clipper& clipper) {
+inline std::vector<double> clipped_sum(nn::Sequential& model, const Batch& batch,
+                                       Clipper& clipper) {
   clipper.discard();
   Tape tape({.private_data = true});
   if (batch.images.size(0) > 0) {

@@ -27,12 +27,15 @@ struct Training {
   }
 };
 
-std::vector<float> weights(nn::Sequential& model) { return model.parameters()[0]->value.to_vector<float>(); }
+std::vector<float> weights(nn::Sequential& model) {
+  return model.parameters()[0]->value.to_vector<float>();
+}
 
 TEST_CASE("training learns, and epsilon is the accountant's for the steps that ran") {
   nn::manual_seed(1);
   Training t;
-  Engine engine(t.model, t.optimizer, 400, t.ledger, {.noise_multiplier = 1.0, .logical_batch = 100, .clip_bound = 1});
+  Engine engine(t.model, t.optimizer, 400, t.ledger,
+                {.noise_multiplier = 1.0, .logical_batch = 100, .clip_bound = 1});
   double first = 0;
   double last = 0;
   for (int i = 0; i < 60; ++i) {
@@ -43,7 +46,10 @@ TEST_CASE("training learns, and epsilon is the accountant's for the steps that r
   }
   CHECK(last < 0.7 * first);
   RdpAccountant expected;
-  expected.compose({.noise_multiplier = 1.0, .sampling = Sampling::poisson, .sampling_rate = engine.sampler().rate()}, 60);
+  expected.compose({.noise_multiplier = 1.0,
+                    .sampling = Sampling::poisson,
+                    .sampling_rate = engine.sampler().rate()},
+                   60);
   CHECK(engine.epsilon() == Approx(expected.epsilon(1e-5)).epsilon(1e-12));
   CHECK(epsilon(t.ledger, 1e-5) == Approx(engine.epsilon()).epsilon(1e-12));
 }
@@ -51,7 +57,8 @@ TEST_CASE("training learns, and epsilon is the accountant's for the steps that r
 TEST_CASE("a target epsilon is met and not passed, and no step goes beyond it") {
   nn::manual_seed(2);
   Training t;
-  Engine engine(t.model, t.optimizer, 400, t.ledger, {.target_epsilon = 2.0, .steps = 25, .logical_batch = 40});
+  Engine engine(t.model, t.optimizer, 400, t.ledger,
+                {.target_epsilon = 2.0, .steps = 25, .logical_batch = 40});
   int steps = 0;
   while (engine.can_step()) {
     engine.step(t.loss());
@@ -62,7 +69,8 @@ TEST_CASE("a target epsilon is met and not passed, and no step goes beyond it") 
   CHECK(engine.epsilon() > 1.99);
   CHECK_THROWS_AS(engine.step(t.loss()), std::invalid_argument);
   // Another engine on the same ledger has no budget left.
-  Engine again(t.model, t.optimizer, 400, t.ledger, {.target_epsilon = 2.0, .steps = 25, .logical_batch = 40});
+  Engine again(t.model, t.optimizer, 400, t.ledger,
+               {.target_epsilon = 2.0, .steps = 25, .logical_batch = 40});
   CHECK_FALSE(again.can_step());
 }
 
@@ -70,7 +78,8 @@ TEST_CASE("an empty batch is an ordinary step: noise is added and charged") {
   nn::manual_seed(3);
   Training t;
   const std::vector<float> before = weights(t.model);
-  Engine engine(t.model, t.optimizer, 400, t.ledger, {.noise_multiplier = 1.0, .logical_batch = 1e-9});
+  Engine engine(t.model, t.optimizer, 400, t.ledger,
+                {.noise_multiplier = 1.0, .logical_batch = 1e-9});
   const StepReport report = engine.step(t.loss());
   CHECK(report.statistics->units == 0);
   CHECK(t.ledger.releases() == 1);
@@ -104,7 +113,8 @@ TEST_CASE("a loss that throws releases and charges nothing, and the next step is
 TEST_CASE("the loss must be one number for each row") {
   nn::manual_seed(5);
   Training t;
-  Engine engine(t.model, t.optimizer, 400, t.ledger, {.noise_multiplier = 1.0, .logical_batch = 100});
+  Engine engine(t.model, t.optimizer, 400, t.ledger,
+                {.noise_multiplier = 1.0, .logical_batch = 100});
   const Engine::Loss mean_loss = [&](Tape& tape, std::span<const std::int64_t> rows) {
     return mean(t.loss()(tape, rows));
   };
@@ -133,7 +143,9 @@ TEST_CASE("frozen parameters neither move nor count") {
 TEST_CASE("options that disagree are refused") {
   nn::manual_seed(7);
   Training t;
-  const auto make = [&](const EngineOptions& options) { Engine(t.model, t.optimizer, 400, t.ledger, options); };
+  const auto make = [&](const EngineOptions& options) {
+    Engine(t.model, t.optimizer, 400, t.ledger, options);
+  };
   CHECK_THROWS_AS(make({}), std::invalid_argument);
   CHECK_THROWS_AS(make({.noise_multiplier = 1.0, .target_epsilon = 1.0}), std::invalid_argument);
   CHECK_THROWS_AS(make({.target_epsilon = 1.0}), std::invalid_argument);
@@ -147,7 +159,8 @@ TEST_CASE("options that disagree are refused") {
 TEST_CASE("dropout draws the same masks however the batch is split") {
   nn::manual_seed(8);
   Dataset data = make_digits(60, 3);
-  nn::Sequential model{nn::Flatten(), nn::Linear(784, 12), nn::Tanh(), nn::Dropout(0.4), nn::Linear(12, 10)};
+  nn::Sequential model{nn::Flatten(), nn::Linear(784, 12), nn::Tanh(), nn::Dropout(0.4),
+                       nn::Linear(12, 10)};
   std::vector<std::vector<double>> sums;
   for (const std::int64_t part : {60, 7}) {
     Clipper clipper(flat_group(model.parameters(), 0.1));

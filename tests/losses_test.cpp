@@ -23,7 +23,9 @@ std::vector<double> drawn(PublicRandom& random, std::size_t count, double low, d
 struct Rows {
   std::vector<double> values;
   Var var;
-  double at(std::int64_t row, std::int64_t i) const { return values[static_cast<std::size_t>(row * d + i)]; }
+  double at(std::int64_t row, std::int64_t i) const {
+    return values[static_cast<std::size_t>(row * d + i)];
+  }
 };
 
 Rows rows(Tape& tape, PublicRandom& random, double low, double high) {
@@ -48,11 +50,16 @@ void check_mean(const Var& got, const Rows& x, const Rows& t, F&& f) {
 TEST_CASE("losses by element are their formulas, averaged within the sample") {
   PublicRandom random(21);
   Tape tape({.private_data = true});
-  const Rows x = rows(tape, random, 0.1, 0.9), t = rows(tape, random, 0, 1), wide = rows(tape, random, -3, 3);
-  check_mean(binary_cross_entropy(x.var, t.var), x, t, [](double p, double q) { return -(q * std::log(p) + (1 - q) * std::log(1 - p)); });
-  check_mean(poisson_nll_loss(wide.var, t.var), wide, t, [](double p, double q) { return std::exp(p) - q * p; });
-  check_mean(poisson_nll_loss(x.var, t.var, false), x, t, [](double p, double q) { return p - q * std::log(p + 1e-8); });
-  check_mean(hinge_loss(wide.var, t.var, 0.5), wide, t, [](double p, double q) { return std::max(0.0, 0.5 - p * q); });
+  const Rows x = rows(tape, random, 0.1, 0.9), t = rows(tape, random, 0, 1),
+             wide = rows(tape, random, -3, 3);
+  check_mean(binary_cross_entropy(x.var, t.var), x, t,
+             [](double p, double q) { return -(q * std::log(p) + (1 - q) * std::log(1 - p)); });
+  check_mean(poisson_nll_loss(wide.var, t.var), wide, t,
+             [](double p, double q) { return std::exp(p) - q * p; });
+  check_mean(poisson_nll_loss(x.var, t.var, false), x, t,
+             [](double p, double q) { return p - q * std::log(p + 1e-8); });
+  check_mean(hinge_loss(wide.var, t.var, 0.5), wide, t,
+             [](double p, double q) { return std::max(0.0, 0.5 - p * q); });
   check_mean(huber_loss(wide.var, t.var, 0.8), wide, t, [](double p, double q) {
     const double e = std::abs(p - q);
     return e <= 0.8 ? e * e / 2 : 0.8 * (e - 0.4);
@@ -63,16 +70,20 @@ TEST_CASE("certain probabilities have a bounded cross entropy") {
   Tape tape;
   const Var x = tape.input(Tensor::from(std::vector<double>{0, 1, 0, 1}, {4, 1}));
   const Var t = tape.input(Tensor::from(std::vector<double>{0, 1, 1, 0}, {4, 1}));
-  CHECK(binary_cross_entropy(x, t).value().to_vector<double>() == std::vector<double>{0, 0, 100, 100});
+  CHECK(binary_cross_entropy(x, t).value().to_vector<double>() ==
+        std::vector<double>{0, 0, 100, 100});
 }
 
 TEST_CASE("cosine and triplet losses are those of their vectors") {
   PublicRandom random(22);
   Tape tape({.private_data = true});
-  const Rows a = rows(tape, random, -1, 1), b = rows(tape, random, -1, 1), c = rows(tape, random, -1, 1);
+  const Rows a = rows(tape, random, -1, 1), b = rows(tape, random, -1, 1),
+             c = rows(tape, random, -1, 1);
   const Var sign = tape.input(Tensor::from(std::vector<double>{1, -1, 1, -1}, {n}));
-  const std::vector<double> cosine = cosine_embedding_loss(a.var, b.var, sign, 0.1).value().to_vector<double>();
-  const std::vector<double> triplet = triplet_margin_loss(a.var, b.var, c.var, 0.3).value().to_vector<double>();
+  const std::vector<double> cosine =
+      cosine_embedding_loss(a.var, b.var, sign, 0.1).value().to_vector<double>();
+  const std::vector<double> triplet =
+      triplet_margin_loss(a.var, b.var, c.var, 0.3).value().to_vector<double>();
   for (std::int64_t row = 0; row < n; ++row) {
     double ab = 0, aa = 0, bb = 0, positive = 0, negative = 0;
     for (std::int64_t i = 0; i < d; ++i) {
@@ -96,17 +107,24 @@ TEST_CASE("the negative log likelihood is normalised within its sample") {
   const Var x = tape.input(Tensor::from(lp, {2, 3, 2}));
   const Tensor targets = Tensor::from(std::vector<std::int64_t>{0, 2, 9, 1}, {2, 2});
   const Tensor weights = Tensor::from(std::vector<double>{1, 2, 4}, {3});
-  const std::vector<double> mean = nll_loss(x, targets, {.ignore_index = 9, .class_weights = weights}).value().to_vector<double>();
+  const std::vector<double> mean =
+      nll_loss(x, targets, {.ignore_index = 9, .class_weights = weights})
+          .value()
+          .to_vector<double>();
   CHECK(mean[0] == Approx((1 * 1 + 4 * 6) / 5.0));
   CHECK(mean[1] == Approx(10));
-  const std::vector<double> sum = nll_loss(x, targets, {.ignore_index = 9, .class_weights = weights}, Within::sum).value().to_vector<double>();
+  const std::vector<double> sum =
+      nll_loss(x, targets, {.ignore_index = 9, .class_weights = weights}, Within::sum)
+          .value()
+          .to_vector<double>();
   CHECK(sum[1] == Approx(20));
   CHECK(throws([&] { nll_loss(x, targets); }, "target 9 of 3 classes"));
 }
 
 TEST_CASE("an ignored element of a loss may be NaN") {
   Tape tape({.private_data = true});
-  const Var x = tape.input(Tensor::from(std::vector<double>{-1, -2, std::nan(""), std::nan("")}, {2, 2}), 0, true);
+  const Var x = tape.input(
+      Tensor::from(std::vector<double>{-1, -2, std::nan(""), std::nan("")}, {2, 2}), 0, true);
   const Tensor targets = Tensor::from(std::vector<std::int64_t>{1, 7}, {2});
   const Var loss = nll_loss(x, targets, {.ignore_index = 7, .class_weights = {}});
   CHECK(loss.value().to_vector<double>() == std::vector<double>{2, 0});

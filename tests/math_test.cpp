@@ -8,8 +8,8 @@ using namespace sotto;
 
 namespace {
 
-// The distance in units of the last place of `expected` as a float; denormal results count in units of
-// the smallest normal's.
+// The distance in units of the last place of `expected` as a float; denormal results count in units
+// of the smallest normal's.
 double ulps(float found, double expected) {
   if (static_cast<double>(found) == expected) return 0;
   const double size = std::max(std::abs(expected), 0x1p-126);
@@ -54,13 +54,16 @@ TEST_CASE("exp is within two units in the last place where its result is a norma
 }
 
 TEST_CASE("tanh is within four units in the last place everywhere") {
-  CHECK(worst(-largest, largest, [](float x) { return math::tanh(x); }, [](double x) { return std::tanh(x); }) <= 4);
+  CHECK(worst(
+            -largest, largest, [](float x) { return math::tanh(x); },
+            [](double x) { return std::tanh(x); }) <= 4);
   CHECK(math::tanh(infinity) == 1);
   CHECK(math::tanh(-infinity) == -1);
   CHECK(std::isnan(math::tanh(nan_value)));
 }
 
-TEST_CASE("the logistic function is within four units in the last place where it is a normal float") {
+TEST_CASE(
+    "the logistic function is within four units in the last place where it is a normal float") {
   const auto f = [](float x) { return math::sigmoid(x); };
   const auto exact = [](double x) { return 1 / (1 + std::exp(-x)); };
   CHECK(worst(-87.3365402f, largest, f, exact) <= 4);
@@ -77,8 +80,10 @@ TEST_CASE("every elementwise function passes NaN on, in float and in double") {
   const auto walk = [&]<class... F>(FunctorList<F...>) {
     const auto one = [&]<class G>(std::type_identity<G>) {
       INFO(G::name);
-      if constexpr (requires { G::sample; }) check_unary(configured<G>(G::sample));
-      else check_unary(configured<G>({}));
+      if constexpr (requires { G::sample; })
+        check_unary(configured<G>(G::sample));
+      else
+        check_unary(configured<G>({}));
     };
     (one(std::type_identity<F>{}), ...);
   };
@@ -100,7 +105,8 @@ TEST_CASE("derivatives are finite for large and small finite arguments") {
       Constants constants{};
       if constexpr (requires { G::sample; }) constants = G::sample;
       const G f = configured<G>(constants);
-      for (const float x : {-50.0f, -20.0f, -1e-3f, 1e-3f, 20.0f, 50.0f, 1e4f, -1e4f, 1e18f, -1e18f}) {
+      for (const float x :
+           {-50.0f, -20.0f, -1e-3f, 1e-3f, 20.0f, 50.0f, 1e4f, -1e4f, 1e18f, -1e18f}) {
         const float y = f(x);
         if (!std::isfinite(y)) continue;
         INFO(G::name << " at " << x);

@@ -30,7 +30,8 @@ struct Fixture {
     const Released released = mechanism.release(clipper.finish(std::move(draw)), ledger);
     std::vector<double> values;
     for (const auto& [parameter, gradient] : released.gradients()) {
-      for (const float v : gradient.to_vector<float>()) values.push_back(static_cast<double>(v) * size);
+      for (const float v : gradient.to_vector<float>())
+        values.push_back(static_cast<double>(v) * size);
     }
     return values;
   }
@@ -50,7 +51,8 @@ TEST_CASE("noise is normal, with the multiplier times the sensitivity as deviati
   for (const double v : all) {
     for (int k = 1; k < 5; ++k) moments[k] += std::pow(v, k) / n;
   }
-  // Deviations of the sample moments of a standard normal: 1, sqrt 2, sqrt 15, sqrt 96, over sqrt n.
+  // Deviations of the sample moments of a standard normal: 1, sqrt 2, sqrt 15, sqrt 96, over sqrt
+  // n.
   CHECK(std::abs(moments[1]) < 5 / std::sqrt(n));
   CHECK(std::abs(moments[2] - 1) < 5 * std::sqrt(2 / n));
   CHECK(std::abs(moments[3]) < 5 * std::sqrt(15 / n));
@@ -107,7 +109,8 @@ TEST_CASE("the ledger's event is what ran") {
   const Event event = f.ledger.events()[0].first;
   CHECK(event.noise_multiplier == 0.9);
   CHECK(event.sampling == Sampling::poisson);
-  CHECK(event.sampling_rate == PoissonSampler(1000, 1e-12, SecretRandom::insecure_seeded(2)).rate());
+  CHECK(event.sampling_rate ==
+        PoissonSampler(1000, 1e-12, SecretRandom::insecure_seeded(2)).rate());
   CHECK_FALSE(f.ledger.private_noise());
   CHECK(std::isinf(epsilon(f.ledger, 1e-5)));
 }
@@ -148,7 +151,8 @@ TEST_CASE("a draw is released once, and a broken ledger releases nothing") {
   GaussianMechanism mechanism(1, SecretRandom::insecure_seeded(6));
   f.noise(mechanism);
   PoissonSampler again(1000, 1e-12, SecretRandom::insecure_seeded(2));  // numbers from 0 anew
-  CHECK_THROWS_AS(mechanism.release(f.clipper.finish(again.draw()), f.ledger), std::invalid_argument);
+  CHECK_THROWS_AS(mechanism.release(f.clipper.finish(again.draw()), f.ledger),
+                  std::invalid_argument);
   CHECK(f.ledger.releases() == 1);
   CHECK_THROWS_AS(GaussianMechanism(-1), std::invalid_argument);
   CHECK_THROWS_AS(GaussianMechanism(std::nan("")), std::invalid_argument);

@@ -33,35 +33,56 @@ std::vector<Mixing> mixings() {
       {"sum", "(4, 4)", [](const Var& x) { return sum(x); }},
       {"sum", "(4, 4)", [](const Var& x) { return mean(x, {0}, true); }},
       {"sum", "(4, 4)", [](const Var& x) { return variance(x, {0}); }},
-      {"sum", "(4, 4)", [](const Var& x) { return logsumexp(x, {0, 1}); }},
+      {"sum", "(4, 4)",
+       [](const Var& x) {
+         return logsumexp(x, {0, 1});
+       }},
       {"norm", "(4, 4)", [](const Var& x) { return norm(x); }},
       {"softmax", "(4, 4)", [](const Var& x) { return softmax(x, 0); }},
       {"log_softmax", "(4, 4)", [](const Var& x) { return log_softmax(x, -2); }},
       {"normalize", "(4, 4)", [](const Var& x) { return normalize(x, 2, 1e-2); }},
       {"map_axis", "(4, 4)", [](const Var& x) { return map_axis(x, 0, matrix(3, 4)); }},
-      {"concat", "(4, 4)", [](const Var& x) { return concat({x, x}, 0); }},
-      {"concat", "(4, 4)", [](const Var& x) { return concat({x, transpose(x, 0, 1)}, 1); }},
+      {"concat", "(4, 4)",
+       [](const Var& x) {
+         return concat({x, x}, 0);
+       }},
+      {"concat", "(4, 4)",
+       [](const Var& x) {
+         return concat({x, transpose(x, 0, 1)}, 1);
+       }},
       {"slice", "(4, 4)", [](const Var& x) { return slice(x, 0, 1, 3); }},
       {"slice", "(4, 4)", [](const Var& x) { return select(x, 0, 2); }},
-      {"take", "(4, 4)", [](const Var& x) { return take(x, 0, {1, 0, 3, 2}); }},
+      {"take", "(4, 4)",
+       [](const Var& x) {
+         return take(x, 0, {1, 0, 3, 2});
+       }},
       {"take", "(4, 4)", [](const Var& x) { return flip(x, {0}); }},
       {"take", "(4, 4)", [](const Var& x) { return roll(x, 0, 1); }},
       {"take", "(4, 4)", [](const Var& x) { return pad(x, 0, 1, 1); }},
-      {"reshape", "(4, 4)", [](const Var& x) { return reshape(x, {2, 8}); }},
+      {"reshape", "(4, 4)",
+       [](const Var& x) {
+         return reshape(x, {2, 8});
+       }},
       {"reshape", "(4, 4)", [](const Var& x) { return reshape(x, {16}); }},
       {"reshape", "(4, 4)", [](const Var& x) { return flatten(x, 0, 1); }},
       {"add", "(4, 4)", [](const Var& x) { return add(x, transpose(x, 0, 1)); }},
       {"mul", "(4, 1)", [](const Var& x) { return mul(x, x.tape().constant(matrix(4, 1))); }},
-      {"where", "(4, 4)", [](const Var& x) { return where(x.tape().constant(matrix(4, 4)), x, x); }},
+      {"where", "(4, 4)",
+       [](const Var& x) { return where(x.tape().constant(matrix(4, 4)), x, x); }},
       {"matmul", "(4, 4)", [](const Var& x) { return matmul(x, x); }},
       {"matmul", "(4, 4)", [](const Var& x) { return matmul(transpose(x, 0, 1), x); }},
       {"matmul", "(4, 4)", [](const Var& x) { return matmul(x, transpose(x, 0, 1)); }},
       {"matmul", "(4, 4)", [](const Var& x) { return matmul(x.tape().constant(matrix(3, 4)), x); }},
-      {"linear", "(4, 4)", [](const Var& x) { return linear(transpose(x, 0, 1), x.tape().constant(matrix(3, 4))); }},
+      {"linear", "(4, 4)",
+       [](const Var& x) { return linear(transpose(x, 0, 1), x.tape().constant(matrix(3, 4))); }},
       {"conv", "(1, 4, 4)",
-       [](const Var& x) { return conv(unsqueeze(x, 0), x.tape().constant(reshape(matrix(8, 4), {2, 4, 4}))); }},
-      {"max_pool", "(1, 1, 4, 4)", [](const Var& x) { return max_pool(unsqueeze(unsqueeze(x, 0), 0), {}); }},
-      {"avg_pool", "(1, 1, 4, 4)", [](const Var& x) { return avg_pool(unsqueeze(unsqueeze(x, 0), 0), {}); }},
+       [](const Var& x) {
+         return conv(unsqueeze(x, 0), x.tape().constant(reshape(matrix(8, 4), {2, 4, 4})));
+       }},
+      {"max_pool", "(1, 1, 4, 4)",
+       [](const Var& x) { return max_pool(unsqueeze(unsqueeze(x, 0), 0), {}); }},
+      {"avg_pool", "(1, 1, 4, 4)",
+       [](const Var& x) { return avg_pool(unsqueeze(unsqueeze(x, 0), 0), {}); }},
       {"sum", "(4, 4)", batch_norm},
   };
 }
@@ -99,7 +120,9 @@ TEST_CASE("an ordinary tape mixes samples, with right gradients of inputs and pa
       const Tensor there = add(matrix(4, 4), scale(direction, step));
       w.value = parameter ? there : matrix(4, 4);
       const Var at = other.input(parameter ? matrix(4, 4) : there);
-      return sum(mul(mixing.run(mul(at, sum(other.use(w), {0}, true))), other.constant(weights))).value().item();
+      return sum(mul(mixing.run(mul(at, sum(other.use(w), {0}, true))), other.constant(weights)))
+          .value()
+          .item();
     };
     constexpr double step = 1e-6;
     const double of_input = (moved(step, false) - moved(-step, false)) / (2 * step);
@@ -110,7 +133,8 @@ TEST_CASE("an ordinary tape mixes samples, with right gradients of inputs and pa
   }
 }
 
-TEST_CASE("a frozen batch norm that computes batch statistics is refused, one with constants is not") {
+TEST_CASE(
+    "a frozen batch norm that computes batch statistics is refused, one with constants is not") {
   Tape tape({.private_data = true});
   Parameter scale(matrix(1, 4));
   scale.trainable = false;

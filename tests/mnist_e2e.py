@@ -129,7 +129,7 @@ class Whole(Case):
     def test_every_choice_of_rule_passes_and_optimizer_runs(self):
         for extra in (
             ["--clip-rule", "automatic", "--passes", "two", "--optimizer", "adam", "--lr", "0.001"],
-            ["--clip-rule", "normalise", "--lr-schedule", "cosine", "--ema", "0.9"],
+            ["--clip-rule", "normalise", "--lr-schedule", "cosine", "--warmup", "3", "--ema", "0.9"],
             ["--activation", "relu", "--lr-schedule", "linear", "--normalize"],
         ):
             with self.subTest(extra=extra):

@@ -40,10 +40,12 @@ template <class L>
 void check_lora(L layer, const Tensor& x) {
   PublicRandom random(4);
   CHECK(output(layer, x) == output(layer.base, x));
-  for (Parameter* p : {layer.lora_a.get(), layer.lora_b.get()}) p->value = normal_values(random, p->value.shape());
+  for (Parameter* p : {layer.lora_a.get(), layer.lora_b.get()})
+    p->value = normal_values(random, p->value.shape());
   const std::vector<double> apart = output(layer, x), together = norms(layer, x);
   for (std::int64_t n = 0; n < x.size(0); ++n) {
-    CHECK(together[static_cast<std::size_t>(n)] == Approx(norms(layer, x.slice(0, n, n + 1))[0]).epsilon(1e-5));
+    CHECK(together[static_cast<std::size_t>(n)] ==
+          Approx(norms(layer, x.slice(0, n, n + 1))[0]).epsilon(1e-5));
   }
   layer.merge();
   const std::vector<double> merged = output(layer, x);
@@ -60,9 +62,12 @@ void check_lora(L layer, const Tensor& x) {
 TEST_CASE("low-rank adaptation of linear layers, convolutions and tables") {
   nn::manual_seed(6);
   PublicRandom random(5);
-  check_lora(nn::LoraLinear(nn::Linear(5, 4), {.rank = 2, .alpha = 3}), normal_values(random, {3, 5}));
-  check_lora(nn::LoraConv2d(nn::Conv2d(2, 4, 3, {.stride = {2}, .padding = {1}}), {.rank = 2}), normal_values(random, {3, 2, 6, 6}));
-  check_lora(nn::LoraEmbedding(nn::Embedding(6, 4), {.rank = 2}), Tensor::from(std::vector<std::int64_t>{1, 5, 1, 0, 2, 2}, {3, 2}));
+  check_lora(nn::LoraLinear(nn::Linear(5, 4), {.rank = 2, .alpha = 3}),
+             normal_values(random, {3, 5}));
+  check_lora(nn::LoraConv2d(nn::Conv2d(2, 4, 3, {.stride = {2}, .padding = {1}}), {.rank = 2}),
+             normal_values(random, {3, 2, 6, 6}));
+  check_lora(nn::LoraEmbedding(nn::Embedding(6, 4), {.rank = 2}),
+             Tensor::from(std::vector<std::int64_t>{1, 5, 1, 0, 2, 2}, {3, 2}));
 }
 
 TEST_CASE("lists and dictionaries of modules name their children") {
@@ -106,14 +111,16 @@ TEST_CASE("batch norm by hand is refused with the replacement's name, which then
 }
 
 TEST_CASE("layers beyond the common ones have the field's shapes and starting values") {
-  nn::ConvTranspose2d up(4, 6, 3, {.stride = {2}, .padding = {1}, .output_padding = {1}, .groups = 2});
+  nn::ConvTranspose2d up(4, 6, 3,
+                         {.stride = {2}, .padding = {1}, .output_padding = {1}, .groups = 2});
   CHECK(up.weight->value.shape() == Shape({4, 3, 3, 3}));
   Tape tape({.private_data = true});
   CHECK(up(tape.input(zeros({2, 4, 5, 5}))).shape() == Shape({2, 6, 10, 10}));
   nn::PRelu prelu(4);
   CHECK(prelu.weight->value.to_vector<float>() == std::vector<float>(4, 0.25f));
   nn::Bilinear bilinear(2, 3, 4);
-  CHECK(bilinear.forward(tape.input(zeros({2, 2})), tape.input(zeros({2, 3}))).shape() == Shape({2, 4}));
+  CHECK(bilinear.forward(tape.input(zeros({2, 2})), tape.input(zeros({2, 3}))).shape() ==
+        Shape({2, 4}));
   nn::Residual residual(nn::Linear(3, 3));
   CHECK(residual.named_parameters()[0].first == "inner.weight");
 }
@@ -122,10 +129,15 @@ TEST_CASE("layers beyond the common ones have the field's shapes and starting va
 TEST_CASE("local response norm is its formula") {
   Tape tape;
   const std::vector<double> x{1, 2, 3, 4, 5, 6};
-  const std::vector<double> y = nn::local_response_norm(tape.input(Tensor::from(x, {1, 6, 1})), 5, 0.5, 0.75, 2).value().to_vector<double>();
+  const std::vector<double> y =
+      nn::local_response_norm(tape.input(Tensor::from(x, {1, 6, 1})), 5, 0.5, 0.75, 2)
+          .value()
+          .to_vector<double>();
   for (int c = 0; c < 6; ++c) {
     double sum = 0;
-    for (int other = std::max(0, c - 2); other <= std::min(5, c + 2); ++other) sum += x[static_cast<std::size_t>(other)] * x[static_cast<std::size_t>(other)];
-    CHECK(y[static_cast<std::size_t>(c)] == Approx(x[static_cast<std::size_t>(c)] / std::pow(2 + 0.1 * sum, 0.75)));
+    for (int other = std::max(0, c - 2); other <= std::min(5, c + 2); ++other)
+      sum += x[static_cast<std::size_t>(other)] * x[static_cast<std::size_t>(other)];
+    CHECK(y[static_cast<std::size_t>(c)] ==
+          Approx(x[static_cast<std::size_t>(c)] / std::pow(2 + 0.1 * sum, 0.75)));
   }
 }

@@ -8,18 +8,24 @@ namespace {
 
 template <class F>
 double lowest() {
-  if constexpr (requires { F::low; }) return F::low;
-  else return -3;
+  if constexpr (requires { F::low; })
+    return F::low;
+  else
+    return -3;
 }
 template <class F>
 double highest() {
-  if constexpr (requires { F::high; }) return F::high;
-  else return 3;
+  if constexpr (requires { F::high; })
+    return F::high;
+  else
+    return 3;
 }
 template <class F>
 Constants constants() {
-  if constexpr (requires { F::sample; }) return F::sample;
-  else return {};
+  if constexpr (requires { F::sample; })
+    return F::sample;
+  else
+    return {};
 }
 
 // An operand of an elementwise op with result `y` and samples along `axis`: shared or batched, with
@@ -42,11 +48,13 @@ OpInput operand(PublicRandom& random, const Shape& y, int axis, double low, doub
 template <class... F>
 void add_unary(std::vector<OpCase>& cases, FunctorList<F...>) {
   const auto add_one = [&]<class G>(std::type_identity<G>) {
-    cases.push_back({G::name, "any axis", [](PublicRandom& random) {
-                       const Shape shape = random_shape(random, static_cast<int>(draw(random, 1, 4)));
-                       return Instance{{random_input(random, shape, shape.rank(), lowest<G>(), highest<G>())},
-                                       [](const std::vector<Var>& x) { return apply<G>(x[0], constants<G>()); }};
-                     }});
+    cases.push_back(
+        {G::name, "any axis", [](PublicRandom& random) {
+           const Shape shape = random_shape(random, static_cast<int>(draw(random, 1, 4)));
+           return Instance{
+               {random_input(random, shape, shape.rank(), lowest<G>(), highest<G>())},
+               [](const std::vector<Var>& x) { return apply<G>(x[0], constants<G>()); }};
+         }});
   };
   (add_one(std::type_identity<F>{}), ...);
 }
@@ -59,12 +67,16 @@ void add_binary(std::vector<OpCase>& cases, FunctorList<F...>) {
                        const int axis = static_cast<int>(random.below(y.rank()));
                        return Instance{{operand(random, y, axis, lowest<G>(), highest<G>()),
                                         operand(random, y, axis, lowest<G>(), highest<G>())},
-                                       [](const std::vector<Var>& x) { return binary(binary_index<G>, x[0], x[1]); }};
+                                       [](const std::vector<Var>& x) {
+                                         return binary(binary_index<G>, x[0], x[1]);
+                                       }};
                      }});
     cases.push_back({G::name, "of one value twice", [](PublicRandom& random) {
                        const Shape shape = random_shape(random, 2);
                        return Instance{{random_input(random, shape, 2, lowest<G>(), highest<G>())},
-                                       [](const std::vector<Var>& x) { return binary(binary_index<G>, x[0], x[0]); }};
+                                       [](const std::vector<Var>& x) {
+                                         return binary(binary_index<G>, x[0], x[0]);
+                                       }};
                      }});
   };
   (add_one(std::type_identity<F>{}), ...);
@@ -74,7 +86,8 @@ Instance where_case(PublicRandom& random) {
   const Shape y = random_shape(random, 3);
   const int axis = static_cast<int>(random.below(3));
   OpInput condition = operand(random, y, axis, 0, 1);
-  for (double& value : std::span(condition.value.data<double>(), static_cast<std::size_t>(condition.value.numel()))) {
+  for (double& value : std::span(condition.value.data<double>(),
+                                 static_cast<std::size_t>(condition.value.numel()))) {
     value = value < 0.5 ? 0 : 1;
   }
   condition.wants_grad = false;

@@ -52,7 +52,10 @@ Tensor random_ids(PublicRandom& random, const Shape& shape, std::int64_t below);
 // `rank` sizes in 1 .. most.
 Shape random_shape(PublicRandom& random, int rank, std::int64_t most = 4);
 // Of the given shape, batched along a random axis among the first `axes`, or (one in four) shared.
-OpInput random_input(PublicRandom& random, const Shape& shape, int axes, double low = -2, double high = 2);
-inline OpInput parameter(PublicRandom& random, const Shape& shape) { return {uniform_values(random, shape)}; }
+OpInput random_input(PublicRandom& random, const Shape& shape, int axes, double low = -2,
+                     double high = 2);
+inline OpInput parameter(PublicRandom& random, const Shape& shape) {
+  return {uniform_values(random, shape)};
+}
 
 }  // namespace sotto

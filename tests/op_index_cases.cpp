@@ -14,7 +14,8 @@ OpInput ids_for(PublicRandom& random, const Shape& shape, int axis, SampleAxis s
   Shape size = shape;
   size[axis] = draw(random, 1, 4);
   for (int i = 0; i < size.rank(); ++i) {
-    if (i != axis && !(samples == SampleAxis(i)) && one_in(random, 3)) size[i] = draw(random, 1, size[i]);
+    if (i != axis && !(samples == SampleAxis(i)) && one_in(random, 3))
+      size[i] = draw(random, 1, size[i]);
   }
   return {random_ids(random, size, shape[axis]), samples, false};
 }
@@ -64,7 +65,9 @@ Instance extreme_case(PublicRandom& random) {
   const OpInput x = random_input(random, random_shape(random, 3), 3);
   const int axis = axis_beside(random, 3, x.samples);
   const bool largest = one_in(random, 2), keepdim = one_in(random, 2);
-  return {{x}, [=](const Vars& v) { return largest ? max(v[0], axis, keepdim) : min(v[0], axis, keepdim); }};
+  return {{x}, [=](const Vars& v) {
+            return largest ? max(v[0], axis, keepdim) : min(v[0], axis, keepdim);
+          }};
 }
 
 Instance transposed_case(PublicRandom& random) {
@@ -80,13 +83,15 @@ Instance transposed_case(PublicRandom& random) {
     options.stride.push_back(draw(random, 1, 2));
     options.dilation.push_back(draw(random, 1, 2));
     options.padding.push_back(draw(random, 0, 1));
-    options.output_padding.push_back(draw(random, 0, std::max(options.stride[i], options.dilation[i]) - 1));
+    options.output_padding.push_back(
+        draw(random, 0, std::max(options.stride[i], options.dilation[i]) - 1));
   }
   std::vector<OpInput> inputs{{uniform_values(random, shape), 0}, parameter(random, kernel)};
   if (one_in(random, 6)) inputs[0].samples = SampleAxis::shared();
   if (one_in(random, 2)) inputs.push_back(parameter(random, {o * options.groups}));
   return {inputs, [options](const Vars& x) {
-            return conv_transpose(x[0], x[1], x.size() > 2 ? std::optional(x[2]) : std::nullopt, options);
+            return conv_transpose(x[0], x[1], x.size() > 2 ? std::optional(x[2]) : std::nullopt,
+                                  options);
           }};
 }
 
@@ -97,25 +102,33 @@ Instance upsample_case(PublicRandom& random) {
     shape.push_back(draw(random, 1, 4));
     size.push_back(draw(random, 1, 6));
   }
-  const UpsampleOptions options{one_in(random, 2) ? Interpolation::nearest : Interpolation::linear, one_in(random, 2)};
-  return {{{uniform_values(random, shape), 0}}, [=](const Vars& v) { return upsample(v[0], size, options); }};
+  const UpsampleOptions options{one_in(random, 2) ? Interpolation::nearest : Interpolation::linear,
+                                one_in(random, 2)};
+  return {{{uniform_values(random, shape), 0}},
+          [=](const Vars& v) { return upsample(v[0], size, options); }};
 }
 
 Instance attention_case(PublicRandom& random) {
-  const std::int64_t n = draw(random, 1, 3), heads = draw(random, 1, 2), a = draw(random, 1, 4), b = draw(random, 1, 4), d = draw(random, 1, 3);
+  const std::int64_t n = draw(random, 1, 3), heads = draw(random, 1, 2), a = draw(random, 1, 4),
+                     b = draw(random, 1, 4), d = draw(random, 1, 3);
   AttentionOptions options{.causal = one_in(random, 2), .dropout = one_in(random, 2) ? 0.3 : 0.0};
   if (one_in(random, 2)) options.scale = 0.7;
-  std::vector<OpInput> inputs{{uniform_values(random, {n, heads, a, d}), 0}, {uniform_values(random, {n, heads, b, d}), 0}, {uniform_values(random, {n, heads, b, 2}), 0}};
+  std::vector<OpInput> inputs{{uniform_values(random, {n, heads, a, d}), 0},
+                              {uniform_values(random, {n, heads, b, d}), 0},
+                              {uniform_values(random, {n, heads, b, 2}), 0}};
   // Keys and values that all samples have in common.
   for (const int i : {1, 2}) {
-    if (one_in(random, 4)) inputs[static_cast<std::size_t>(i)] = parameter(random, {heads, b, i == 1 ? d : 2});
+    if (one_in(random, 4))
+      inputs[static_cast<std::size_t>(i)] = parameter(random, {heads, b, i == 1 ? d : 2});
   }
   const std::int64_t kind = draw(random, 0, 3);
   if (kind == 1) inputs.push_back({uniform_values(random, {a, b}), SampleAxis::shared(), false});
   if (kind == 2) inputs.push_back({uniform_values(random, {n, 1, 1, b}), 0, false});
   if (kind == 3) inputs.push_back({uniform_values(random, {a, b}), SampleAxis::shared(), true});
   if (kind == 3) options.dropout = 0;
-  return {inputs, [=](const Vars& v) { return attention(v[0], v[1], v[2], kind == 0 ? Vars{} : Vars{v[3]}, options); }};
+  return {inputs, [=](const Vars& v) {
+            return attention(v[0], v[1], v[2], kind == 0 ? Vars{} : Vars{v[3]}, options);
+          }};
 }
 
 // Everything that a sequence gives, side by side.
@@ -125,11 +138,14 @@ Var all_of(const RecurrentResult& y) {
 }
 
 Instance recurrent_case(PublicRandom& random, Cell cell) {
-  const std::int64_t n = draw(random, 1, 3), t = draw(random, 1, 4), in = draw(random, 1, 3), hidden = draw(random, 2, 3);
-  const bool projected = cell == Cell::lstm && one_in(random, 2), biased = one_in(random, 2), given = one_in(random, 2),
-             some = one_in(random, 2), reverse = one_in(random, 2);
+  const std::int64_t n = draw(random, 1, 3), t = draw(random, 1, 4), in = draw(random, 1, 3),
+                     hidden = draw(random, 2, 3);
+  const bool projected = cell == Cell::lstm && one_in(random, 2), biased = one_in(random, 2),
+             given = one_in(random, 2), some = one_in(random, 2), reverse = one_in(random, 2);
   const std::int64_t out = projected ? 1 : hidden, gates = gate_count(cell) * hidden;
-  std::vector<OpInput> inputs{{uniform_values(random, {n, t, in}), 0}, parameter(random, {gates, in}), parameter(random, {gates, out})};
+  std::vector<OpInput> inputs{{uniform_values(random, {n, t, in}), 0},
+                              parameter(random, {gates, in}),
+                              parameter(random, {gates, out})};
   const auto add = [&](bool wanted, const OpInput& input) {
     if (wanted) inputs.push_back(input);
     return wanted;
@@ -140,22 +156,23 @@ Instance recurrent_case(PublicRandom& random, Cell cell) {
   add(given, {uniform_values(random, {n, out}), 0});
   add(given && cell == Cell::lstm, {uniform_values(random, {n, hidden}), 0});
   add(some, {random_ids(random, {n}, t), 0, false});
-  return {inputs, [=](const Vars& v) {
-            std::size_t at = 3;
-            const auto next = [&](bool there) { return there ? std::optional(v[at++]) : std::nullopt; };
-            RecurrentWeights w{v[1], v[2], {}, {}, {}};
-            w.bias_ih = next(biased);
-            w.bias_hh = next(biased);
-            w.hr = next(projected);
-            const auto h0 = next(given), c0 = next(given && cell == Cell::lstm), shorter = next(some);
-            RecurrentOptions options{.reverse = reverse, .lengths = {}};
-            if (shorter) {
-              std::vector<std::int64_t> lengths = shorter->value().to_vector<std::int64_t>();
-              for (std::int64_t& length : lengths) ++length;
-              options.lengths = Tensor::from(lengths, shorter->shape());
-            }
-            return all_of(recurrent(cell, v[0], w, h0, c0, options));
-          }};
+  return {
+      inputs, [=](const Vars& v) {
+        std::size_t at = 3;
+        const auto next = [&](bool there) { return there ? std::optional(v[at++]) : std::nullopt; };
+        RecurrentWeights w{v[1], v[2], {}, {}, {}};
+        w.bias_ih = next(biased);
+        w.bias_hh = next(biased);
+        w.hr = next(projected);
+        const auto h0 = next(given), c0 = next(given && cell == Cell::lstm), shorter = next(some);
+        RecurrentOptions options{.reverse = reverse, .lengths = {}};
+        if (shorter) {
+          std::vector<std::int64_t> lengths = shorter->value().to_vector<std::int64_t>();
+          for (std::int64_t& length : lengths) ++length;
+          options.lengths = Tensor::from(lengths, shorter->shape());
+        }
+        return all_of(recurrent(cell, v[0], w, h0, c0, options));
+      }};
 }
 
 }  // namespace
@@ -169,9 +186,11 @@ void add_index_cases(std::vector<OpCase>& cases) {
   cases.push_back({"conv_transpose", "any window", transposed_case});
   cases.push_back({"take", "upsampling", upsample_case});
   cases.push_back({"attention", "any masks", attention_case});
-  for (const auto& [op, what, cell] : {std::tuple("rnn", "tanh", Cell::tanh), std::tuple("rnn", "relu", Cell::relu),
-                                       std::tuple("gru", "any", Cell::gru), std::tuple("lstm", "any", Cell::lstm)}) {
-    cases.push_back({op, what, [cell = cell](PublicRandom& random) { return recurrent_case(random, cell); }});
+  for (const auto& [op, what, cell] :
+       {std::tuple("rnn", "tanh", Cell::tanh), std::tuple("rnn", "relu", Cell::relu),
+        std::tuple("gru", "any", Cell::gru), std::tuple("lstm", "any", Cell::lstm)}) {
+    cases.push_back(
+        {op, what, [cell = cell](PublicRandom& random) { return recurrent_case(random, cell); }});
   }
 }
 

@@ -10,9 +10,12 @@ using Vars = std::vector<Var>;
 Instance linear_case(PublicRandom& random) {
   const Shape shape = random_shape(random, static_cast<int>(draw(random, 2, 4)));
   const std::int64_t o = draw(random, 1, 4);
-  std::vector<OpInput> inputs{random_input(random, shape, shape.rank() - 1), parameter(random, {o, shape.back()})};
+  std::vector<OpInput> inputs{random_input(random, shape, shape.rank() - 1),
+                              parameter(random, {o, shape.back()})};
   if (one_in(random, 2)) inputs.push_back(parameter(random, {o}));
-  return {inputs, [](const Vars& x) { return linear(x[0], x[1], x.size() > 2 ? std::optional(x[2]) : std::nullopt); }};
+  return {inputs, [](const Vars& x) {
+            return linear(x[0], x[1], x.size() > 2 ? std::optional(x[2]) : std::nullopt);
+          }};
 }
 
 Instance matmul_of(const OpInput& a, const OpInput& b) {
@@ -20,8 +23,8 @@ Instance matmul_of(const OpInput& a, const OpInput& b) {
 }
 
 Instance matmul_batched(PublicRandom& random) {
-  const std::int64_t n = draw(random, 1, 4), h = draw(random, 1, 3), m = draw(random, 1, 3), k = draw(random, 1, 4),
-                     j = draw(random, 1, 3);
+  const std::int64_t n = draw(random, 1, 4), h = draw(random, 1, 3), m = draw(random, 1, 3),
+                     k = draw(random, 1, 4), j = draw(random, 1, 3);
   const auto values = [&](const Shape& shape) { return uniform_values(random, shape); };
   switch (random.below(3)) {
     case 0: return matmul_of({values({n, m, k}), 0}, {values({n, k, j}), 0});
@@ -31,21 +34,23 @@ Instance matmul_batched(PublicRandom& random) {
 }
 
 Instance matmul_shared(PublicRandom& random) {
-  const std::int64_t n = draw(random, 1, 4), h = draw(random, 1, 3), m = draw(random, 1, 3), k = draw(random, 1, 4),
-                     j = draw(random, 1, 3);
+  const std::int64_t n = draw(random, 1, 4), h = draw(random, 1, 3), m = draw(random, 1, 3),
+                     k = draw(random, 1, 4), j = draw(random, 1, 3);
   const auto values = [&](const Shape& shape) { return uniform_values(random, shape); };
   switch (random.below(12)) {
-    case 0: return matmul_of({values({n, m, k}), 0}, {values({k, j})});        // weight on the right
+    case 0: return matmul_of({values({n, m, k}), 0}, {values({k, j})});  // weight on the right
     case 1: return matmul_of({values({m, n, k}), 1}, {values({k, j})});
-    case 2: return matmul_of({values({m, k})}, {values({n, k, j}), 0});        // and on the left
-    case 3: return matmul_of({values({m, k})}, {values({k, n}), 1});           // samples as columns
+    case 2: return matmul_of({values({m, k})}, {values({n, k, j}), 0});  // and on the left
+    case 3: return matmul_of({values({m, k})}, {values({k, n}), 1});     // samples as columns
     case 4: return matmul_of({values({h, m, k})}, {values({h, k, n}), 2});
-    case 5: return matmul_of({values({h, n, k}), 1}, {values({h, k, j})});     // samples as rows, by head
-    case 6: return matmul_of({values({n, h, m, k}), 0}, {values({h, k, j})});  // a weight for each head
+    case 5:
+      return matmul_of({values({h, n, k}), 1}, {values({h, k, j})});  // samples as rows, by head
+    case 6:
+      return matmul_of({values({n, h, m, k}), 0}, {values({h, k, j})});  // a weight for each head
     case 7: return matmul_of({values({h, 1, m, k})}, {values({n, k, j}), 0});
-    case 8: return matmul_of({values({n, k}), 0}, {values({k})});              // vectors
+    case 8: return matmul_of({values({n, k}), 0}, {values({k})});  // vectors
     case 9: return matmul_of({values({k})}, {values({n, k, j}), 0});
-    case 10: return matmul_of({values({m, k})}, {values({k, j})});             // shared only
+    case 10: return matmul_of({values({m, k})}, {values({k, j})});  // shared only
     default: return matmul_of({values({k})}, {values({k})});
   }
 }
@@ -67,15 +72,20 @@ Instance cross_entropy_case(PublicRandom& random) {
   if (one_in(random, 2)) options.class_weights = uniform_values(random, {classes}, 0.5, 2);
   const auto run = [options](const Vars& x) { return cross_entropy(x[0], x[1].value(), options); };
   if (one_in(random, 2)) {
-    return {{{uniform_values(random, {n, classes}), 0}, {random_ids(random, {n}, classes), 0, false}}, run};
+    return {
+        {{uniform_values(random, {n, classes}), 0}, {random_ids(random, {n}, classes), 0, false}},
+        run};
   }
-  return {{{uniform_values(random, {n, classes, t}), 0}, {random_ids(random, {n, t}, classes), 0, false}}, run};
+  return {{{uniform_values(random, {n, classes, t}), 0},
+           {random_ids(random, {n, t}, classes), 0, false}},
+          run};
 }
 
 // One to three spatial axes of up to five pixels.
 Shape image_shape(PublicRandom& random, std::int64_t channels) {
   Shape shape{draw(random, 1, 4), channels};
-  for (std::int64_t axes = draw(random, 1, 3); axes > 0; --axes) shape.push_back(draw(random, 3, 5));
+  for (std::int64_t axes = draw(random, 1, 3); axes > 0; --axes)
+    shape.push_back(draw(random, 3, 5));
   return shape;
 }
 
@@ -109,14 +119,17 @@ Instance pool_case(PublicRandom& random, bool maximum) {
   options.ceil_mode = one_in(random, 2);
   options.count_padding = one_in(random, 2);
   const OpInput x = random_input(random, shape, 2);
-  return {{x}, [=](const Vars& v) { return maximum ? max_pool(v[0], options) : avg_pool(v[0], options); }};
+  return {{x}, [=](const Vars& v) {
+            return maximum ? max_pool(v[0], options) : avg_pool(v[0], options);
+          }};
 }
 
 Instance adaptive_case(PublicRandom& random) {
   const Shape shape = image_shape(random, 2);
   Shape output;
   for (int i = 2; i < shape.rank(); ++i) output.push_back(draw(random, 1, 3));
-  return {{{uniform_values(random, shape), 0}}, [=](const Vars& v) { return adaptive_avg_pool(v[0], output); }};
+  return {{{uniform_values(random, shape), 0}},
+          [=](const Vars& v) { return adaptive_avg_pool(v[0], output); }};
 }
 
 }  // namespace
@@ -129,15 +142,18 @@ void add_product_cases(std::vector<OpCase>& cases) {
   cases.push_back({"log_softmax", "cross entropy", cross_entropy_case});
   cases.push_back({"sub", "mean squared error", [](PublicRandom& random) {
                      const Shape shape = random_shape(random, 3);
-                     return Instance{{{uniform_values(random, shape), 1}, {uniform_values(random, shape), 1}},
-                                     [](const Vars& x) { return mse_loss(x[0], x[1]); }};
+                     return Instance{
+                         {{uniform_values(random, shape), 1}, {uniform_values(random, shape), 1}},
+                         [](const Vars& x) { return mse_loss(x[0], x[1]); }};
                    }});
 }
 
 void add_image_cases(std::vector<OpCase>& cases) {
   cases.push_back({"conv", "any window", conv_case});
-  cases.push_back({"max_pool", "any window", [](PublicRandom& random) { return pool_case(random, true); }});
-  cases.push_back({"avg_pool", "any window", [](PublicRandom& random) { return pool_case(random, false); }});
+  cases.push_back(
+      {"max_pool", "any window", [](PublicRandom& random) { return pool_case(random, true); }});
+  cases.push_back(
+      {"avg_pool", "any window", [](PublicRandom& random) { return pool_case(random, false); }});
   cases.push_back({"map_axis", "adaptive average", adaptive_case});
 }
 

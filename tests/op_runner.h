@@ -32,15 +32,16 @@ class CollectSink final : public GradSink {
 // What came of a run of an instance. Outputs have the samples first.
 struct OpRun {
   Tensor output;
-  Tensor losses;                            // [n]
-  std::vector<std::vector<PerSample>> uses; // by input; empty unless it is a parameter
-  std::vector<Tensor> grads;                // by input; undefined unless it is batched and wants one
+  Tensor losses;                             // [n]
+  std::vector<std::vector<PerSample>> uses;  // by input; empty unless it is a parameter
+  std::vector<Tensor> grads;  // by input; undefined unless it is batched and wants one
 };
 
 // All uses of a parameter together, [n, ...shape].
 inline Tensor rows_of_uses(const std::vector<PerSample>& uses) {
   Tensor total;
-  for (const PerSample& use : uses) total = total.defined() ? add(total, use.materialize()) : use.materialize();
+  for (const PerSample& use : uses)
+    total = total.defined() ? add(total, use.materialize()) : use.materialize();
   return total;
 }
 
@@ -58,7 +59,8 @@ inline Instance with_loss(const Instance& instance, PublicRandom& random) {
   Tape tape;
   std::vector<Var> x;
   for (const OpInput& input : instance.inputs) {
-    x.push_back(input.samples.batched() ? tape.input(input.value, input.samples.axis()) : tape.constant(input.value));
+    x.push_back(input.samples.batched() ? tape.input(input.value, input.samples.axis())
+                                        : tape.constant(input.value));
   }
   const Var y = instance.run(x);
   constexpr std::int64_t samples_of_shared = 3;
@@ -67,7 +69,8 @@ inline Instance with_loss(const Instance& instance, PublicRandom& random) {
     shape.insert(0, tape.sample_count() < 0 ? samples_of_shared : tape.sample_count());
   }
   Instance whole = instance;
-  whole.inputs.push_back({uniform_values(random, shape, -1, 1), y.samples().is_shared() ? 0 : y.samples(), false});
+  whole.inputs.push_back(
+      {uniform_values(random, shape, -1, 1), y.samples().is_shared() ? 0 : y.samples(), false});
   return whole;
 }
 

@@ -32,16 +32,24 @@ OpCase along(const char* op, const char* what, std::function<Var(const Var&, int
 // Joins the two axes after the samples', or splits the one before. A factor of 1 beside a single
 // sample would leave open which of the two axes counts samples.
 Instance reshape_case(PublicRandom& random) {
-  const std::int64_t a = draw(random, 2, 3), n = draw(random, 1, 5), b = draw(random, 1, 3), c = draw(random, 1, 3);
+  const std::int64_t a = draw(random, 2, 3), n = draw(random, 1, 5), b = draw(random, 1, 3),
+                     c = draw(random, 1, 3);
   switch (random.below(4)) {
     case 0:
-      return {{{uniform_values(random, {a, n, b, c}), 1}}, [=](const Vars& x) { return reshape(x[0], {a, x[0].shape()[1], -1}); }};
+      return {{{uniform_values(random, {a, n, b, c}), 1}}, [=](const Vars& x) {
+                return reshape(x[0], {a, x[0].shape()[1], -1});
+              }};
     case 1:
-      return {{{uniform_values(random, {a * b, n, c}), 1}}, [=](const Vars& x) { return reshape(x[0], {b, a, -1, c}); }};
+      return {{{uniform_values(random, {a * b, n, c}), 1}}, [=](const Vars& x) {
+                return reshape(x[0], {b, a, -1, c});
+              }};
     case 2:
-      return {{{uniform_values(random, {n, a, b, c}), 0}}, [](const Vars& x) { return flatten(x[0]); }};
+      return {{{uniform_values(random, {n, a, b, c}), 0}},
+              [](const Vars& x) { return flatten(x[0]); }};
     default:
-      return {{parameter(random, {n, a, b})}, [=](const Vars& x) { return reshape(x[0], {a, b * n}); }};
+      return {{parameter(random, {n, a, b})}, [=](const Vars& x) {
+                return reshape(x[0], {a, b * n});
+              }};
   }
 }
 
@@ -100,13 +108,15 @@ void add_shape_cases(std::vector<OpCase>& cases) {
     return x.rank() < 4 ? squeeze(unsqueeze(unsqueeze(x, axis), 0), 0) : unsqueeze(x, axis);
   }));
   cases.push_back({"permute", "any order", permute_case});
-  cases.push_back(along("permute", "transpose", [](const Var& x, int axis) { return transpose(x, axis, 0); }));
+  cases.push_back(
+      along("permute", "transpose", [](const Var& x, int axis) { return transpose(x, axis, 0); }));
   cases.push_back({"expand", "new and repeated axes", expand_case});
   cases.push_back(along("slice", "with steps", [](const Var& x, int axis) {
     const std::int64_t n = x.value().size(axis);
     return slice(x, axis, n / 3, n, n > 2 ? 2 : 1);
   }));
-  cases.push_back(along("slice", "select", [](const Var& x, int axis) { return select(x, axis, -1); }));
+  cases.push_back(
+      along("slice", "select", [](const Var& x, int axis) { return select(x, axis, -1); }));
   cases.push_back({"concat", "batched and shared parts", concat_case});
   cases.push_back({"concat", "stack", stack_case});
   cases.push_back(along("take", "with repeats and gaps", [](const Var& x, int axis) {
@@ -114,37 +124,50 @@ void add_shape_cases(std::vector<OpCase>& cases) {
   }));
   cases.push_back(along("take", "flip", [](const Var& x, int axis) { return flip(x, {axis}); }));
   cases.push_back(along("take", "roll", [](const Var& x, int axis) { return roll(x, axis, -2); }));
-  for (const PadMode mode : {PadMode::zeros, PadMode::reflect, PadMode::replicate, PadMode::circular}) {
-    cases.push_back(along("take", "pad", [mode](const Var& x, int axis) { return padded(x, axis, mode); }));
+  for (const PadMode mode :
+       {PadMode::zeros, PadMode::reflect, PadMode::replicate, PadMode::circular}) {
+    cases.push_back(
+        along("take", "pad", [mode](const Var& x, int axis) { return padded(x, axis, mode); }));
   }
 }
 
 void add_reduction_cases(std::vector<OpCase>& cases) {
   for (const bool keepdim : {false, true}) {
-    cases.push_back(along("sum", "sum", [=](const Var& x, int axis) { return sum(x, {axis}, keepdim); }));
-    cases.push_back(along("sum", "mean", [=](const Var& x, int axis) { return mean(x, {axis}, keepdim); }));
-    cases.push_back(along("sum", "variance", [=](const Var& x, int axis) { return variance(x, {axis}, keepdim, 0); }));
-    cases.push_back(along("sum", "logsumexp", [=](const Var& x, int axis) { return logsumexp(x, {axis}, keepdim); }));
-    cases.push_back(along("norm", "one axis", [=](const Var& x, int axis) { return norm(x, {axis}, keepdim); }));
+    cases.push_back(
+        along("sum", "sum", [=](const Var& x, int axis) { return sum(x, {axis}, keepdim); }));
+    cases.push_back(
+        along("sum", "mean", [=](const Var& x, int axis) { return mean(x, {axis}, keepdim); }));
+    cases.push_back(along("sum", "variance",
+                          [=](const Var& x, int axis) { return variance(x, {axis}, keepdim, 0); }));
+    cases.push_back(along("sum", "logsumexp",
+                          [=](const Var& x, int axis) { return logsumexp(x, {axis}, keepdim); }));
+    cases.push_back(along("norm", "one axis",
+                          [=](const Var& x, int axis) { return norm(x, {axis}, keepdim); }));
   }
   cases.push_back(along("sum", "everything but the samples", [](const Var& x, int) {
     return x.samples().batched() ? add(sum_per_sample(x), mean_per_sample(square(x))) : sum(x);
   }));
   cases.push_back({"sum", "several axes", [](PublicRandom& random) {
                      return Instance{{random_input(random, random_shape(random, 4), 2)},
-                                     [](const Vars& x) { return add(sum(x[0], {-1, 2}), logsumexp(x[0], {2, 3})); }};
+                                     [](const Vars& x) {
+                                       return add(sum(x[0], {-1, 2}), logsumexp(x[0], {2, 3}));
+                                     }};
                    }});
   cases.push_back(along("sum", "standard deviation", [](const Var& x, int axis) {
     return standard_deviation(concat({x, affine(x, -1, 0.3)}, axis), {axis});
   }));
-  cases.push_back(along("softmax", "any axis", [](const Var& x, int axis) { return softmax(x, axis); }));
-  cases.push_back(along("log_softmax", "any axis", [](const Var& x, int axis) { return log_softmax(x, axis); }));
+  cases.push_back(
+      along("softmax", "any axis", [](const Var& x, int axis) { return softmax(x, axis); }));
+  cases.push_back(along("log_softmax", "any axis",
+                        [](const Var& x, int axis) { return log_softmax(x, axis); }));
   for (const bool centered : {true, false}) {
-    cases.push_back({"normalize", "last axes", [centered](PublicRandom& random) {
-                       const int features = static_cast<int>(draw(random, 1, 2));
-                       return Instance{{random_input(random, random_shape(random, 4), 4 - features)},
-                                       [=](const Vars& x) { return normalize(x[0], features, 1e-2, centered); }};
-                     }});
+    cases.push_back(
+        {"normalize", "last axes", [centered](PublicRandom& random) {
+           const int features = static_cast<int>(draw(random, 1, 2));
+           return Instance{
+               {random_input(random, random_shape(random, 4), 4 - features)},
+               [=](const Vars& x) { return normalize(x[0], features, 1e-2, centered); }};
+         }});
   }
   cases.push_back(along("map_axis", "any axis", [](const Var& x, int axis) {
     PublicRandom matrix(7);

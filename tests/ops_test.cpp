@@ -31,7 +31,8 @@ void for_each_instance(F&& f) {
         const Instance instance = with_loss(one.make(random), random);
         std::string shapes;
         for (const OpInput& x : instance.inputs) {
-          shapes += fmt::format(" {}@{}", x.value.shape(), x.samples.batched() ? x.samples.axis() : -1);
+          shapes +=
+              fmt::format(" {}@{}", x.value.shape(), x.samples.batched() ? x.samples.axis() : -1);
         }
         INFO(one.op << ", " << one.what << ", instance " << i << ":" << shapes);
         f(instance, random);
@@ -79,7 +80,8 @@ void check_near(const Tensor& y, const Tensor& expected, double factor) {
 }
 
 // A copy of the instance with sample n of every floating-point batched input replaced.
-Instance with_sample(const Instance& instance, std::int64_t n, const std::function<double()>& value) {
+Instance with_sample(const Instance& instance, std::int64_t n,
+                     const std::function<double()>& value) {
   Instance changed = instance;
   for (OpInput& input : changed.inputs) {
     if (!input.samples.batched() || !is_float(input.value.dtype())) continue;
@@ -94,7 +96,8 @@ void check_same_sample(const OpRun& a, const OpRun& b, const Instance& instance,
   const auto row = [n](const Tensor& x, int axis = 0) { return x.slice(axis, n, n + 1); };
   CHECK(same_bits(row(a.losses), row(b.losses)));
   for (std::size_t i = 0; i < a.uses.size(); ++i) {
-    if (!a.uses[i].empty()) CHECK(same_bits(row(rows_of_uses(a.uses[i])), row(rows_of_uses(b.uses[i]))));
+    if (!a.uses[i].empty())
+      CHECK(same_bits(row(rows_of_uses(a.uses[i])), row(rows_of_uses(b.uses[i]))));
     if (!a.grads[i].defined()) continue;
     const int axis = instance.inputs[i].samples.axis();
     CHECK(same_bits(row(a.grads[i], axis), row(b.grads[i], axis)));
@@ -142,7 +145,8 @@ TEST_CASE("a sample's output and gradients are those of running it alone") {
     check_near(run.losses.slice(0, n, n + 1), alone.losses, 1);
     for (std::size_t i = 0; i < run.uses.size(); ++i) {
       REQUIRE(run.uses[i].empty() == alone.uses[i].empty());
-      if (!run.uses[i].empty()) check_near(rows_of_uses(run.uses[i]).slice(0, n, n + 1), rows_of_uses(alone.uses[i]), 1);
+      if (!run.uses[i].empty())
+        check_near(rows_of_uses(run.uses[i]).slice(0, n, n + 1), rows_of_uses(alone.uses[i]), 1);
       if (!run.grads[i].defined()) continue;
       const int axis = instance.inputs[i].samples.axis();
       check_near(run.grads[i].slice(axis, n, n + 1), alone.grads[i], 1);
@@ -157,11 +161,13 @@ TEST_CASE("what other samples hold, NaN and infinity included, changes no bit of
     const std::int64_t kept = random.below(n);
     const std::int64_t other = (kept + 1 + random.below(n - 1)) % n;
     const std::vector<std::function<double()>> changes{
-        [&] { return random.uniform(); }, [] { return std::nan(""); }, [] { return HUGE_VAL; }, [] { return 1e30; }};
+        [&] { return random.uniform(); }, [] { return std::nan(""); }, [] { return HUGE_VAL; },
+        [] { return 1e30; }};
     for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
       const OpRun before = run_case(instance, dtype);
       for (const auto& change : changes) {
-        check_same_sample(before, run_case(with_sample(instance, other, change), dtype), instance, kept);
+        check_same_sample(before, run_case(with_sample(instance, other, change), dtype), instance,
+                          kept);
       }
     }
   });
@@ -181,7 +187,8 @@ TEST_CASE("what is emitted to a parameter obeys the laws of per-sample gradients
         check_near(f.sum(), sum(rows, {0}), 1);
         for (const PerSample& g : uses) {
           const Shape flat{f.samples(), f.shape().numel()};
-          const Tensor expected = sum(mul(reshape(rows, flat), reshape(g.materialize(), flat)), {1});
+          const Tensor expected =
+              sum(mul(reshape(rows, flat), reshape(g.materialize(), flat)), {1});
           // A Gram product sums as many terms as there are pairs of positions.
           constexpr double factor = 8;
           for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
@@ -201,7 +208,8 @@ TEST_CASE("float agrees with double") {
     constexpr double factor = 16;
     check_near(run.output, wide.output, factor);
     for (std::size_t i = 0; i < run.uses.size(); ++i) {
-      if (!run.uses[i].empty()) check_near(rows_of_uses(run.uses[i]), rows_of_uses(wide.uses[i]), factor);
+      if (!run.uses[i].empty())
+        check_near(rows_of_uses(run.uses[i]), rows_of_uses(wide.uses[i]), factor);
       if (run.grads[i].defined()) check_near(run.grads[i], wide.grads[i], factor);
     }
   });

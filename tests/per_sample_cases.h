@@ -34,7 +34,9 @@ inline PerSample random_outer(PublicRandom& random, const Common& c) {
 inline PerSample random_onehot(PublicRandom& random, const Common& c) {
   const std::int64_t t = draw(random, 1, 5);
   Tensor ids = random_ids(random, {c.n, t}, c.o + 1);
-  for (std::int64_t& id : std::span(ids.data<std::int64_t>(), static_cast<std::size_t>(ids.numel()))) --id;
+  for (std::int64_t& id :
+       std::span(ids.data<std::int64_t>(), static_cast<std::size_t>(ids.numel())))
+    --id;
   return PerSample::onehot(ids, random_factor(random, c, {t, c.i}), {c.o, c.i});
 }
 
@@ -68,7 +70,8 @@ inline std::pair<PerSample, PerSample> random_pair(PublicRandom& random) {
   };
   if (!one_in(random, 3)) return {matrix(), matrix()};
   const Shape rows{c.groups * c.o, c.i, 3, 2};
-  if (one_in(random, 2)) return {random_patches(random, c), PerSample::dense(random_factor(random, c, rows))};
+  if (one_in(random, 2))
+    return {random_patches(random, c), PerSample::dense(random_factor(random, c, rows))};
   return {random_patches(random, c), random_patches(random, c)};
 }
 

@@ -11,13 +11,15 @@ PerSample linear_use(std::int64_t n, std::int64_t t, std::int64_t i, std::int64_
   return PerSample::outer(zeros({n, t, o}), zeros({n, t, i}), {o, i});
 }
 
-PerSample conv_use(std::int64_t n, std::int64_t c, std::int64_t o, std::int64_t side, std::int64_t kernel) {
+PerSample conv_use(std::int64_t n, std::int64_t c, std::int64_t o, std::int64_t side,
+                   std::int64_t kernel) {
   Window window;
   for (const int axis : {1, 2}) {
     window.kernel[axis] = kernel;
     window.before[axis] = window.after[axis] = kernel / 2;
   }
-  return PerSample::patches(zeros({n, o, 1, side, side}), zeros({n, c, 1, side, side}), window, {o, c, kernel, kernel});
+  return PerSample::patches(zeros({n, o, 1, side, side}), zeros({n, c, 1, side, side}), window,
+                            {o, c, kernel, kernel});
 }
 
 // Factors whose sums cancel: activations that vary little around an offset, and output gradients
@@ -26,7 +28,8 @@ struct Cancelling {
   Tensor b, a;
 };
 
-Cancelling cancelling(PublicRandom& random, const Shape& activations, const Shape& gradients, double offset) {
+Cancelling cancelling(PublicRandom& random, const Shape& activations, const Shape& gradients,
+                      double offset) {
   Tensor a = add(uniform_values(random, activations, -1, 1), full({}, offset, Dtype::f64));
   Tensor b = uniform_values(random, gradients, -1, 1);
   Shape positions;
@@ -61,15 +64,20 @@ constexpr double norm_accuracy = 1e-4;
 
 TEST_CASE("a linear layer of one position never makes rows") {
   for (const std::int64_t width : {1, 8, 512, 4096}) {
-    CHECK(linear_use(2, 1, width, width).prepared(Route::automatic, plenty).form() == std::string("outer"));
+    CHECK(linear_use(2, 1, width, width).prepared(Route::automatic, plenty).form() ==
+          std::string("outer"));
   }
 }
 
 TEST_CASE("many positions of a small weight make rows, few of a large one keep factors") {
-  CHECK(conv_use(2, 3, 16, 32, 3).prepared(Route::automatic, plenty).form() == std::string("dense"));
-  CHECK(linear_use(2, 1024, 16, 16).prepared(Route::automatic, plenty).form() == std::string("dense"));
-  CHECK(linear_use(2, 8, 1024, 1024).prepared(Route::automatic, plenty).form() == std::string("outer"));
-  CHECK(conv_use(2, 256, 256, 2, 3).prepared(Route::automatic, plenty).form() == std::string("patches"));
+  CHECK(conv_use(2, 3, 16, 32, 3).prepared(Route::automatic, plenty).form() ==
+        std::string("dense"));
+  CHECK(linear_use(2, 1024, 16, 16).prepared(Route::automatic, plenty).form() ==
+        std::string("dense"));
+  CHECK(linear_use(2, 8, 1024, 1024).prepared(Route::automatic, plenty).form() ==
+        std::string("outer"));
+  CHECK(conv_use(2, 256, 256, 2, 3).prepared(Route::automatic, plenty).form() ==
+        std::string("patches"));
 }
 
 TEST_CASE("rows stay within the budget and the route is obeyed") {
@@ -87,8 +95,9 @@ TEST_CASE("norms keep four digits where the sums of a linear layer cancel") {
       PublicRandom random(seed, 1);
       const Cancelling factors = cancelling(random, {2, 64, 8}, {2, 64, 4}, offset);
       INFO("offset " << offset << ", seed " << seed);
-      CHECK(norm_error(factors, [](const Tensor& b, const Tensor& a) { return PerSample::outer(b, a, {4, 8}); }) <
-            norm_accuracy);
+      CHECK(norm_error(factors, [](const Tensor& b, const Tensor& a) {
+              return PerSample::outer(b, a, {4, 8});
+            }) < norm_accuracy);
     }
   }
 }

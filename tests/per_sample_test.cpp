@@ -21,7 +21,8 @@ std::vector<std::vector<double>> rows_of(const PerSample& f) {
   return rows;
 }
 
-std::vector<double> products(const std::vector<std::vector<double>>& f, const std::vector<std::vector<double>>& g) {
+std::vector<double> products(const std::vector<std::vector<double>>& f,
+                             const std::vector<std::vector<double>>& g) {
   std::vector<double> y;
   for (std::size_t n = 0; n < f.size(); ++n) {
     double sum = 0;
@@ -31,8 +32,8 @@ std::vector<double> products(const std::vector<std::vector<double>>& f, const st
   return y;
 }
 
-std::vector<double> weighted(const std::vector<std::vector<double>>& rows, const std::vector<double>& w,
-                             std::int64_t width) {
+std::vector<double> weighted(const std::vector<std::vector<double>>& rows,
+                             const std::vector<double>& w, std::int64_t width) {
   std::vector<double> y(static_cast<std::size_t>(width), 0.0);
   for (std::size_t n = 0; n < rows.size(); ++n) {
     for (std::size_t k = 0; k < y.size(); ++k) y[k] += w[n] == 0 ? 0 : w[n] * rows[n][k];
@@ -67,7 +68,8 @@ TEST_CASE("materialised rows are the sums that the forms stand for") {
     for (std::size_t t = 0; t < 3; ++t) {
       for (std::size_t o = 0; o < 4; ++o) {
         const double value = bs[(n * 3 + t) * 4 + o];
-        for (std::size_t i = 0; i < 5; ++i) outer[(n * 4 + o) * 5 + i] += value * as[(n * 3 + t) * 5 + i];
+        for (std::size_t i = 0; i < 5; ++i)
+          outer[(n * 4 + o) * 5 + i] += value * as[(n * 3 + t) * 5 + i];
         const std::int64_t id = ids[n * 3 + t];
         if (id >= 0) onehot[(n * 2 + static_cast<std::size_t>(id)) * 4 + o] += value;
       }
@@ -83,7 +85,8 @@ TEST_CASE("inner products by every route are those of the rows") {
     PublicRandom random(32);
     for (int i = 0; i < 4 * cases; ++i) {
       const auto [f, g] = random_pair(random);
-      INFO(f.form() << " and " << g.form() << ", " << f.samples() << " samples of " << to_string(f.shape()));
+      INFO(f.form() << " and " << g.form() << ", " << f.samples() << " samples of "
+                    << to_string(f.shape()));
       for (const Route route : routes) {
         check_close(dot(f, g, route), products(rows_of(f), rows_of(g)));
         check_close(dot(g, f, route), products(rows_of(f), rows_of(g)));
@@ -99,14 +102,17 @@ TEST_CASE("sums are those of the rows, weighted and not") {
   for_each_use([](const PerSample& f, PublicRandom& random) {
     const std::int64_t width = f.shape().numel();
     std::vector<double> w;
-    for (std::int64_t n = 0; n < f.samples(); ++n) w.push_back(one_in(random, 3) ? 0 : random.uniform() - 0.5);
+    for (std::int64_t n = 0; n < f.samples(); ++n)
+      w.push_back(one_in(random, 3) ? 0 : random.uniform() - 0.5);
     const Tensor weights = Tensor::from(w, {f.samples()});
     CHECK(f.sum().shape() == f.shape());
     CHECK(f.sum(weights).shape() == f.shape());
     check_close(f.sum(), weighted(rows_of(f), std::vector<double>(w.size(), 1.0), width));
     check_close(f.sum(weights), weighted(rows_of(f), w, width));
-    check_close(f.prepared(Route::rows, std::size_t{1} << 30).sum(weights), weighted(rows_of(f), w, width));
-    CHECK_THROWS_AS(f.sum(Tensor::from(std::vector<double>(w.size() + 1), {f.samples() + 1})), std::invalid_argument);
+    check_close(f.prepared(Route::rows, std::size_t{1} << 30).sum(weights),
+                weighted(rows_of(f), w, width));
+    CHECK_THROWS_AS(f.sum(Tensor::from(std::vector<double>(w.size() + 1), {f.samples() + 1})),
+                    std::invalid_argument);
   });
 }
 
@@ -125,7 +131,9 @@ TEST_CASE("a sample of weight zero adds exactly nothing, whatever it holds") {
     for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
       const auto with = [&](double mark) {
         PublicRandom random(8);
-        return make(random, {.n = 4, .o = 3, .i = 2, .groups = 2, .dtype = dtype, .marked = 2, .mark = mark});
+        return make(
+            random,
+            {.n = 4, .o = 3, .i = 2, .groups = 2, .dtype = dtype, .marked = 2, .mark = mark});
       };
       const Tensor weights = Tensor::from({0.5, -1, 0, 2}, {4}, Dtype::f64);
       const Grouping grouping{.unit_of_row = {1, 0, -1, 1}, .units = 2};
@@ -135,10 +143,12 @@ TEST_CASE("a sample of weight zero adds exactly nothing, whatever it holds") {
         INFO(f.form() << " holding " << mark);
         CHECK(same_bits(f.sum(weights), clean.sum(weights)));
         const PerSample rows = f.prepared(Route::rows, std::size_t{1} << 20);
-        CHECK(same_bits(rows.sum(weights), clean.prepared(Route::rows, std::size_t{1} << 20).sum(weights)));
+        CHECK(same_bits(rows.sum(weights),
+                        clean.prepared(Route::rows, std::size_t{1} << 20).sum(weights)));
         CHECK(same_bits(f.group(grouping).materialize(), clean.group(grouping).materialize()));
         for (const Route route : routes) {
-          const std::vector<double> norms = values(dot(f, f, route)), expected = values(dot(clean, clean, route));
+          const std::vector<double> norms = values(dot(f, f, route)),
+                                    expected = values(dot(clean, clean, route));
           CHECK(norms[0] == expected[0]);
           CHECK(norms[1] == expected[1]);
           CHECK(norms[3] == expected[3]);
@@ -152,10 +162,12 @@ TEST_CASE("a sample of weight zero adds exactly nothing, whatever it holds") {
 TEST_CASE("a unit's gradient is the sum or the mean of its rows") {
   for_each_use([](const PerSample& f, PublicRandom& random) {
     Grouping grouping{.unit_of_row = {}, .units = draw(random, 1, 4), .mean = one_in(random, 2)};
-    for (std::int64_t n = 0; n < f.samples(); ++n) grouping.unit_of_row.push_back(draw(random, -1, grouping.units - 1));
+    for (std::int64_t n = 0; n < f.samples(); ++n)
+      grouping.unit_of_row.push_back(draw(random, -1, grouping.units - 1));
     const auto rows = rows_of(f);
-    std::vector<std::vector<double>> units(static_cast<std::size_t>(grouping.units),
-                                           std::vector<double>(static_cast<std::size_t>(f.shape().numel()), 0.0));
+    std::vector<std::vector<double>> units(
+        static_cast<std::size_t>(grouping.units),
+        std::vector<double>(static_cast<std::size_t>(f.shape().numel()), 0.0));
     std::vector<double> count(units.size(), 0.0);
     for (std::size_t n = 0; n < rows.size(); ++n) {
       if (grouping.unit_of_row[n] < 0) continue;
@@ -165,28 +177,39 @@ TEST_CASE("a unit's gradient is the sum or the mean of its rows") {
     }
     std::vector<double> flat, weights;
     for (std::size_t u = 0; u < units.size(); ++u) {
-      for (double& value : units[u]) flat.push_back(value /= grouping.mean && count[u] > 0 ? count[u] : 1);
+      for (double& value : units[u])
+        flat.push_back(value /= grouping.mean && count[u] > 0 ? count[u] : 1);
       weights.push_back(one_in(random, 3) ? 0 : random.uniform());
     }
     const PerSample grouped = f.group(grouping);
     REQUIRE(grouped.samples() == grouping.units);
     CHECK(grouped.shape() == f.shape());
     check_close(grouped.materialize(), flat);
-    check_close(grouped.sum(Tensor::from(weights, {grouping.units})), weighted(units, weights, f.shape().numel()));
-    for (const Route route : routes) check_close(dot(grouped, grouped, route), products(units, units));
+    check_close(grouped.sum(Tensor::from(weights, {grouping.units})),
+                weighted(units, weights, f.shape().numel()));
+    for (const Route route : routes)
+      check_close(dot(grouped, grouped, route), products(units, units));
   });
 }
 
 TEST_CASE("a grouping names every row and no unit past the last") {
   PublicRandom random(1);
   const PerSample f = random_dense(random, {.n = 3, .o = 2, .i = 2});
-  CHECK(throws([&] { f.group({.unit_of_row = {0, 0}, .units = 1}); }, "2 rows in the grouping, 3 in the batch"));
+  CHECK(throws(
+      [&] {
+        f.group({.unit_of_row = {0, 0}, .units = 1});
+      },
+      "2 rows in the grouping, 3 in the batch"));
   CHECK(throws([&] { f.group({.unit_of_row = {0, 0, 1}, .units = 1}); }, "unit 1 of 1"));
 }
 
 TEST_CASE("factors that do not fit their shape are refused") {
   const Tensor b = zeros({2, 3, 4}), a = zeros({2, 3, 5});
-  CHECK(throws([&] { PerSample::outer(b, a, {4, 4}); }, "PerSample::outer: factors (2, 3, 4) and (2, 3, 5)"));
+  CHECK(throws(
+      [&] {
+        PerSample::outer(b, a, {4, 4});
+      },
+      "PerSample::outer: factors (2, 3, 4) and (2, 3, 5)"));
   CHECK(throws([&] { PerSample::outer(b, zeros({2, 2, 5}), {4, 5}); }, "PerSample::outer"));
   CHECK(throws([&] { PerSample::dense(zeros({})); }, "no sample axis"));
   const PerSample f = PerSample::outer(b, a, {4, 5});
@@ -196,8 +219,10 @@ TEST_CASE("factors that do not fit their shape are refused") {
 
 TEST_CASE("outer products of different factors of one shape meet as rows") {
   PublicRandom random(4);
-  const PerSample f = PerSample::outer(uniform_values(random, {3, 2, 2}), uniform_values(random, {3, 2, 6}), {2, 2, 3});
-  const PerSample g = PerSample::outer(uniform_values(random, {3, 4, 4}), uniform_values(random, {3, 4, 3}), {2, 2, 3});
+  const PerSample f = PerSample::outer(uniform_values(random, {3, 2, 2}),
+                                       uniform_values(random, {3, 2, 6}), {2, 2, 3});
+  const PerSample g = PerSample::outer(uniform_values(random, {3, 4, 4}),
+                                       uniform_values(random, {3, 4, 3}), {2, 2, 3});
   for (const Route route : routes) check_close(dot(f, g, route), products(rows_of(f), rows_of(g)));
 }
 

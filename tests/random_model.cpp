@@ -138,7 +138,8 @@ Var ModelRun::start(const Tensor& x) {
   say("embedding");
   random_ = PublicRandom(model_.plan_.seed, 1);
   constexpr std::int64_t rows = 4;
-  return embedding(parameter({rows, 3}, 1), in, maybe(2) ? std::optional<std::int64_t>(1) : std::nullopt);
+  return embedding(parameter({rows, 3}, 1), in,
+                   maybe(2) ? std::optional<std::int64_t>(1) : std::nullopt);
 }
 
 Var ModelRun::activation(const Var& x) {
@@ -177,7 +178,8 @@ Var ModelRun::normalised(const Var& x) {
   nn::ScaleShift affine;
   if (maybe(2)) affine.weight = parameter(last, 1.5);
   if (maybe(2)) affine.bias = parameter(last, 0.5);
-  return maybe(3) ? nn::rms_norm(x, last, {affine.weight, {}}, 0.1) : nn::layer_norm(x, last, affine, 0.1);
+  return maybe(3) ? nn::rms_norm(x, last, {affine.weight, {}}, 0.1)
+                  : nn::layer_norm(x, last, affine, 0.1);
 }
 
 Var ModelRun::dropped(const Var& x) {
@@ -246,7 +248,8 @@ Var ModelRun::attention(const Var& x) {
   const std::int64_t width = x.shape()[2];
   const Var q = linear(x, weight({width, width})), k = linear(x, weight({width, width}));
   const Var v = linear(x, weight({width, width}));
-  if (maybe(2)) return x + sotto::attention(q, k, v, {}, {.causal = maybe(2), .dropout = maybe(3) ? 0.2 : 0.0});
+  if (maybe(2))
+    return x + sotto::attention(q, k, v, {}, {.causal = maybe(2), .dropout = maybe(3) ? 0.2 : 0.0});
   return x + matmul(softmax(matmul(q, transpose(k, 1, 2))), v);
 }
 
@@ -267,8 +270,10 @@ Var ModelRun::convolved(const Var& x) {
   Shape shape{groups * pick(1, 3), channels / groups};
   for (const std::int64_t k : kernel) shape.push_back(k);
   const Var w = weight(shape);
-  const std::optional<Var> bias = maybe(2) ? std::optional(parameter({shape[0]}, 0.5)) : std::nullopt;
-  return conv(x, w, bias, {.stride = stride, .padding = padding, .dilation = dilation, .groups = groups});
+  const std::optional<Var> bias =
+      maybe(2) ? std::optional(parameter({shape[0]}, 0.5)) : std::nullopt;
+  return conv(x, w, bias,
+              {.stride = stride, .padding = padding, .dilation = dilation, .groups = groups});
 }
 
 Var ModelRun::pooled(const Var& x) {
@@ -327,13 +332,17 @@ Var ModelRun::joined(const Var& x) {
 
 Var ModelRun::step(const Var& x, std::uint64_t seed) {
   random_ = PublicRandom(seed, 0);
-  static constexpr Step steps[] = {
-      &ModelRun::activation,      &ModelRun::gain,           &ModelRun::residual,  &ModelRun::normalised,
-      &ModelRun::dropped,         &ModelRun::reused,         &ModelRun::linear_step, &ModelRun::linear_step,
-      &ModelRun::samples_moved,   &ModelRun::reshaped,       &ModelRun::reshaped,  &ModelRun::mixed_positions,
-      &ModelRun::attention,       &ModelRun::convolved,      &ModelRun::convolved, &ModelRun::pooled,
-      &ModelRun::group_normalised, &ModelRun::joined,        &ModelRun::sequence,  &ModelRun::sequence,
-      &ModelRun::enlarged,        &ModelRun::sorted};
+  static constexpr Step steps[] = {&ModelRun::activation,       &ModelRun::gain,
+                                   &ModelRun::residual,         &ModelRun::normalised,
+                                   &ModelRun::dropped,          &ModelRun::reused,
+                                   &ModelRun::linear_step,      &ModelRun::linear_step,
+                                   &ModelRun::samples_moved,    &ModelRun::reshaped,
+                                   &ModelRun::reshaped,         &ModelRun::mixed_positions,
+                                   &ModelRun::attention,        &ModelRun::convolved,
+                                   &ModelRun::convolved,        &ModelRun::pooled,
+                                   &ModelRun::group_normalised, &ModelRun::joined,
+                                   &ModelRun::sequence,         &ModelRun::sequence,
+                                   &ModelRun::enlarged,         &ModelRun::sorted};
   return (this->*steps[pick(0, static_cast<std::int64_t>(std::size(steps)) - 1)])(x);
 }
 
@@ -341,7 +350,8 @@ ModelPlan random_plan(std::uint64_t seed) {
   PublicRandom random(seed, 2);
   ModelPlan plan{seed, {}, draw(random, 1, 5)};
   const std::int64_t depth = draw(random, 1, 30);
-  for (std::int64_t i = 0; i < depth; ++i) plan.steps.push_back(static_cast<std::uint64_t>(random.below(1ll << 40)));
+  for (std::int64_t i = 0; i < depth; ++i)
+    plan.steps.push_back(static_cast<std::uint64_t>(random.below(1ll << 40)));
   return plan;
 }
 

@@ -62,15 +62,18 @@ Together together(RandomModel& model) {
   for (Parameter& parameter : model.parameters()) {
     const std::vector<PerSample> uses = sink.uses(parameter);
     const auto width = static_cast<std::size_t>(parameter.value.numel());
-    const std::vector<double> all = uses.empty() ? std::vector<double>(samples * width) : doubles(rows_of_uses(uses));
+    const std::vector<double> all =
+        uses.empty() ? std::vector<double>(samples * width) : doubles(rows_of_uses(uses));
     for (std::size_t n = 0; n < samples; ++n) {
       const auto first = all.begin() + static_cast<std::ptrdiff_t>(n * width);
-      result.rows[n].insert(result.rows[n].end(), first, first + static_cast<std::ptrdiff_t>(width));
+      result.rows[n].insert(result.rows[n].end(), first,
+                            first + static_cast<std::ptrdiff_t>(width));
     }
     for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
       if (uses.empty()) continue;
       const std::vector<double> norms = doubles(squared_norm(uses, route));
-      for (std::size_t n = 0; n < samples; ++n) result.squared_norms[static_cast<std::size_t>(route)][n] += norms[n];
+      for (std::size_t n = 0; n < samples; ++n)
+        result.squared_norms[static_cast<std::size_t>(route)][n] += norms[n];
     }
   }
   return result;
@@ -115,7 +118,8 @@ std::string fault(RandomModel& model) {
     }
     for (std::size_t route = 0; route < got.squared_norms.size(); ++route) {
       if (!(std::abs(std::sqrt(got.squared_norms[route][n]) - norm) <= 1e-7 * (1 + norm))) {
-        return fmt::format("sample {}: norm {} by route {}, {} alone", n, std::sqrt(got.squared_norms[route][n]), route, norm);
+        return fmt::format("sample {}: norm {} by route {}, {} alone", n,
+                           std::sqrt(got.squared_norms[route][n]), route, norm);
       }
     }
   }
@@ -124,11 +128,14 @@ std::string fault(RandomModel& model) {
   const double bound = std::max(sorted[sorted.size() / 2], 1e-3);
   std::vector<double> sum(expected[0].size());
   for (std::size_t n = 0; n < expected.size(); ++n) {
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += std::min(1.0, bound / std::max(norms[n], 1e-300)) * expected[n][i];
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] += std::min(1.0, bound / std::max(norms[n], 1e-300)) * expected[n][i];
   }
   for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
-    const bool any = std::any_of(model.parameters().begin(), model.parameters().end(), [](const Parameter& p) { return p.trainable; });
-    if (any && !(distance(sum, clipped(model, bound, passes)) <= tolerance * (1 + bound) * static_cast<double>(norms.size()))) {
+    const bool any = std::any_of(model.parameters().begin(), model.parameters().end(),
+                                 [](const Parameter& p) { return p.trainable; });
+    if (any && !(distance(sum, clipped(model, bound, passes)) <=
+                 tolerance * (1 + bound) * static_cast<double>(norms.size()))) {
       return fmt::format("clipped sum, {} passes", passes == ClipPasses::one ? 1 : 2);
     }
   }
@@ -175,8 +182,8 @@ TEST_CASE("random models have the gradients, norms and clipped sums of their sam
     if (what.empty()) continue;
     const ModelPlan small = shrunk(plan);
     RandomModel model(small);
-    FAIL_CHECK("seed " << seed << ": " << what << "; shrunk: " << fault(small) << "\n" << small.samples << " samples, "
-                       << model.description());
+    FAIL_CHECK("seed " << seed << ": " << what << "; shrunk: " << fault(small) << "\n"
+                       << small.samples << " samples, " << model.description());
   }
   CHECK(count > 0);
 }
@@ -193,11 +200,32 @@ TEST_CASE("random models vary") {
     for (std::string line; std::getline(lines, line);) ++words[line];
   }
   CHECK(deepest == 30);
-  for (const char* kind : {"embedding", "activation", "gain and shift", "residual", "layer norm", "dropout", "linear",
-                           "samples along axis 1:", "flattened", "matrix over positions", "attention", "convolution",
-                           "pooling", "recurrent", "upsampled", "transposed convolution", "sorted", "group norm", "joined with a branch of itself", "  weight tied",
-                           "  weight tied, transposed", "  weight standardised", "  weight of low rank",
-                           "  weight with a gain", "  weight bounded", "scaled by the mean of an earlier parameter"}) {
+  for (const char* kind : {"embedding",
+                           "activation",
+                           "gain and shift",
+                           "residual",
+                           "layer norm",
+                           "dropout",
+                           "linear",
+                           "samples along axis 1:",
+                           "flattened",
+                           "matrix over positions",
+                           "attention",
+                           "convolution",
+                           "pooling",
+                           "recurrent",
+                           "upsampled",
+                           "transposed convolution",
+                           "sorted",
+                           "group norm",
+                           "joined with a branch of itself",
+                           "  weight tied",
+                           "  weight tied, transposed",
+                           "  weight standardised",
+                           "  weight of low rank",
+                           "  weight with a gain",
+                           "  weight bounded",
+                           "scaled by the mean of an earlier parameter"}) {
     INFO(kind);
     CHECK(words[kind] >= 10);
   }

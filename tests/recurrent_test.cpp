@@ -45,7 +45,8 @@ TEST_CASE("what stands in steps that are not valid reaches nothing, not even as 
   nn::manual_seed(3);
   PublicRandom random(5);
   nn::LSTM network(3, 4, {.num_layers = 2, .batch_first = true, .bidirectional = true});
-  const Tensor x = normal_values(random, {3, 5, 3}), lengths = Tensor::from(std::vector<std::int64_t>{2, 5, 1}, {3});
+  const Tensor x = normal_values(random, {3, 5, 3}),
+               lengths = Tensor::from(std::vector<std::int64_t>{2, 5, 1}, {3});
   const Run clean = run(network, x, lengths);
   for (const auto& [sample, from] : {std::pair(0, 2), std::pair(2, 1)}) {
     copy_into(full({}, std::nan("")), x.select(0, sample).slice(0, from, 5));

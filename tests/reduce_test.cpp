@@ -9,7 +9,8 @@ using namespace sotto;
 
 namespace {
 
-constexpr Reduction reductions[] = {Reduction::sum, Reduction::max, Reduction::min, Reduction::product};
+constexpr Reduction reductions[] = {Reduction::sum, Reduction::max, Reduction::min,
+                                    Reduction::product};
 
 double fold(Reduction op, double a, double b) {
   switch (op) {
@@ -44,9 +45,7 @@ Tensor any_view(Random& random, const Shape& shape, Dtype dtype) {
     case 0:
       stored[axis] = 2 * shape[axis] + 1;
       return random_tensor(random, stored, dtype).slice(axis, 0, 2 * shape[axis], 2);
-    case 1:
-      stored[axis] = 1;
-      return random_tensor(random, stored, dtype).expand(shape);
+    case 1: stored[axis] = 1; return random_tensor(random, stored, dtype).expand(shape);
     default: return random_tensor(random, shape, dtype);
   }
 }
@@ -74,7 +73,8 @@ TEST_CASE("reductions over any axes and strides agree with loops") {
   Random random(41);
   for (int i = 0; i < 600; ++i) {
     const Dtype dtype = float_dtypes[i % 4];
-    const Shape shape = sizes(random, static_cast<int>(between(random, 0, 5)), 1, i % 10 == 0 ? 20 : 6);
+    const Shape shape =
+        sizes(random, static_cast<int>(between(random, 0, 5)), 1, i % 10 == 0 ? 20 : 6);
     const Tensor x = any_view(random, shape, dtype);
     Shape kept = shape;
     for (int axis = 0; axis < shape.rank(); ++axis) {
@@ -102,9 +102,11 @@ TEST_CASE("a long sum of floats is rounded once") {
   for (const bool columns : {false, true}) {
     const Tensor x = columns ? random_tensor(random, {100000, 2}, {0, 1}, Dtype::f32)
                              : random_tensor(random, {2, 100000}, {0, 1}, Dtype::f32);
-    const std::vector<double> exact = reduced(Reduction::sum, x, columns ? Shape{1, 2} : Shape{2, 1});
+    const std::vector<double> exact =
+        reduced(Reduction::sum, x, columns ? Shape{1, 2} : Shape{2, 1});
     const std::vector<double> found = values(sum(x, {columns ? 0 : 1}));
-    for (std::size_t k = 0; k < 2; ++k) CHECK(std::abs(found[k] - exact[k]) <= 0x1p-23 * std::abs(exact[k]));
+    for (std::size_t k = 0; k < 2; ++k)
+      CHECK(std::abs(found[k] - exact[k]) <= 0x1p-23 * std::abs(exact[k]));
   }
 }
 
@@ -145,7 +147,8 @@ TEST_CASE("gather and scatter move rows along any axis") {
     const int axis = static_cast<int>(between(random, 0, shape.rank() - 1));
     const Tensor x = any_view(random, shape, dtype);
     std::vector<std::int64_t> ids;
-    for (std::int64_t k = between(random, 0, 8); k > 0; --k) ids.push_back(between(random, -1, shape[axis] - 1));
+    for (std::int64_t k = between(random, 0, 8); k > 0; --k)
+      ids.push_back(between(random, -1, shape[axis] - 1));
     const Tensor index = Tensor::from(ids, {static_cast<std::int64_t>(ids.size())});
     const Tensor y = gather(x, index, axis);
     const Tensor wide = to_dtype(any_view(random, y.shape(), dtype), Dtype::f64);
@@ -163,7 +166,8 @@ TEST_CASE("gather and scatter move rows along any axis") {
       copy_into(add(contiguous(to), wide.slice(axis, at, at + 1)), to);
     }
     check_close(z, values(expected));
-    CHECK_THROWS_AS(gather(x, Tensor::from(std::vector<std::int64_t>{shape[axis]}, {1}), axis), std::invalid_argument);
+    CHECK_THROWS_AS(gather(x, Tensor::from(std::vector<std::int64_t>{shape[axis]}, {1}), axis),
+                    std::invalid_argument);
   }
 }
 
@@ -183,7 +187,8 @@ TEST_CASE("softmax and normalisation of rows agree with their definitions") {
         mean += a[at(c)] / static_cast<double>(k);
         square += a[at(c)] * a[at(c)] / static_cast<double>(k);
       }
-      for (std::int64_t c = 0; c < k; ++c) variance += std::pow(a[at(c)] - mean, 2) / static_cast<double>(k);
+      for (std::int64_t c = 0; c < k; ++c)
+        variance += std::pow(a[at(c)] - mean, 2) / static_cast<double>(k);
       for (std::int64_t c = 0; c < k; ++c) {
         soft[at(c)] = std::exp(a[at(c)]) / total;
         logs[at(c)] = a[at(c)] - std::log(total);
@@ -208,9 +213,11 @@ namespace {
 // Results of kernels on inputs large enough to be split over threads.
 std::vector<Tensor> some_results() {
   Random random(46);
-  const Tensor x = random_tensor(random, {70, 900}, {0, 1}, Dtype::f32), w = random_tensor(random, {70}, Dtype::f32);
+  const Tensor x = random_tensor(random, {70, 900}, {0, 1}, Dtype::f32),
+               w = random_tensor(random, {70}, Dtype::f32);
   const Tensor ids = Tensor::from(std::vector<std::int64_t>(70, 3), {70});
-  Tensor mask = zeros(x.shape()), soft = zeros(x.shape()), dots = zeros({70}, Dtype::f64), total = zeros({900});
+  Tensor mask = zeros(x.shape()), soft = zeros(x.shape()), dots = zeros({70}, Dtype::f64),
+         total = zeros({900});
   backend(cpu).bernoulli({1, 2}, 5, 0.3, mask.view());
   backend(cpu).softmax(x.view(), false, soft.view());
   backend(cpu).row_dot(x.view(), x.view(), dots.view());
@@ -223,10 +230,22 @@ std::vector<Tensor> some_results() {
   const Tensor image = random_tensor(random, {6, 8, 1, 18, 18}, Dtype::f32);
   const Tensor weight = random_tensor(random, {16, 8, 1, 3, 3}, Dtype::f32);
   const Tensor dy = random_tensor(random, {6, 16, 1, 16, 16}, Dtype::f32);
-  return {mask, soft, dots, total, grams, sum(x), sum(x, {0}), sum(x, {1}), mul(x, x), gather(x, ids, 0),
-          gemm(x, x.transpose(0, 1)), conv(image, weight, Tensor(), window),
-          conv_data(dy, weight, window, image.shape()), conv_weight_rows(dy, image, window, weight.shape()),
-          conv_weight_norms(dy, image, window), unfold(image, window)};
+  return {mask,
+          soft,
+          dots,
+          total,
+          grams,
+          sum(x),
+          sum(x, {0}),
+          sum(x, {1}),
+          mul(x, x),
+          gather(x, ids, 0),
+          gemm(x, x.transpose(0, 1)),
+          conv(image, weight, Tensor(), window),
+          conv_data(dy, weight, window, image.shape()),
+          conv_weight_rows(dy, image, window, weight.shape()),
+          conv_weight_norms(dy, image, window),
+          unfold(image, window)};
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ TEST_CASE("every unit takes part with the stated probability") {
       for (const std::int64_t unit : draw.units()) ++counts[static_cast<std::size_t>(unit)];
     }
     const double deviation = std::sqrt(draws * rate * (1 - rate));
-    for (const int count : counts) CHECK(std::abs(count - draws * rate) < (five_sigma + 1) * deviation + 1);
+    for (const int count : counts)
+      CHECK(std::abs(count - draws * rate) < (five_sigma + 1) * deviation + 1);
   }
 }
 
@@ -48,7 +49,8 @@ TEST_CASE("two units take part independently, and so do successive draws") {
   const double expected = draws * 0.09;
   const double deviation = std::sqrt(draws * 0.09 * 0.91);
   for (int a = 0; a < 8; ++a) {
-    for (int b = 0; b < a; ++b) CHECK(std::abs(pairs[a][b] - expected) < (five_sigma + 1) * deviation);
+    for (int b = 0; b < a; ++b)
+      CHECK(std::abs(pairs[a][b] - expected) < (five_sigma + 1) * deviation);
   }
   CHECK(std::abs(repeats - 8 * expected) < (five_sigma + 1) * std::sqrt(8.0) * deviation);
 }

@@ -54,9 +54,7 @@ void check_norms(const Model& model, const Tensor& x, Parameter& parameter, std:
 }
 
 // Zero mean and unit variance over each output's weights (Qiao et al. 2019).
-Var standardised(const Var& w) {
-  return reshape(normalize(flatten(w), 1, 1e-3), w.shape());
-}
+Var standardised(const Var& w) { return reshape(normalize(flatten(w), 1, 1e-3), w.shape()); }
 
 }  // namespace
 
@@ -64,40 +62,63 @@ TEST_CASE("a shared value computed from parameters hands each sample's gradient 
   Parameter w(random_values(1, {3, 4})), g(random_values(2, {3, 1})), a(random_values(3, {3, 2})),
       b(random_values(4, {2, 4}));
   const Tensor x = random_values(5, {4, 2, 4});
-  check_sample_alone([&](Tape& t, const Var& v) { return linear(v, standardised(t.use(w))); }, x, 1);
+  check_sample_alone([&](Tape& t, const Var& v) { return linear(v, standardised(t.use(w))); }, x,
+                     1);
   check_sample_alone(
       [&](Tape& t, const Var& v) {
         return linear(v, mul(t.use(g), div(t.use(w), norm(t.use(w), {1}, true))));
-      }, x, 2);
-  check_sample_alone([&](Tape& t, const Var& v) { return linear(v, matmul(t.use(a), t.use(b))); }, x, 2);
-  check_sample_alone([&](Tape& t, const Var& v) { return matmul(linear(v, t.use(w)), t.use(w)); }, x, 1);
+      },
+      x, 2);
+  check_sample_alone([&](Tape& t, const Var& v) { return linear(v, matmul(t.use(a), t.use(b))); },
+                     x, 2);
+  check_sample_alone([&](Tape& t, const Var& v) { return matmul(linear(v, t.use(w)), t.use(w)); },
+                     x, 1);
   check_sample_alone(
-      [&](Tape& t, const Var& v) { return linear(linear(v, t.use(w)), transpose(t.use(w), 0, 1)); }, x, 1);
+      [&](Tape& t, const Var& v) { return linear(linear(v, t.use(w)), transpose(t.use(w), 0, 1)); },
+      x, 1);
 }
 
 TEST_CASE("weights of convolutions may be computed as well") {
-  Parameter w(random_values(6, {4, 2, 3, 3})), a(random_values(7, {4, 2})), b(random_values(8, {2, 18})),
-      bias(random_values(9, {4}));
+  Parameter w(random_values(6, {4, 2, 3, 3})), a(random_values(7, {4, 2})),
+      b(random_values(8, {2, 18})), bias(random_values(9, {4}));
   const Tensor x = random_values(10, {3, 2, 5, 4});
   check_sample_alone(
-      [&](Tape& t, const Var& v) { return conv(v, standardised(t.use(w)), exp(t.use(bias)), {.padding = {1}}); }, x, 2);
+      [&](Tape& t, const Var& v) {
+        return conv(v, standardised(t.use(w)), exp(t.use(bias)), {.padding = {1}});
+      },
+      x, 2);
   check_sample_alone(
-      [&](Tape& t, const Var& v) { return conv(v, reshape(matmul(t.use(a), t.use(b)), {4, 2, 3, 3})); }, x, 2);
+      [&](Tape& t, const Var& v) {
+        return conv(v, reshape(matmul(t.use(a), t.use(b)), {4, 2, 3, 3}));
+      },
+      x, 2);
 }
 
 TEST_CASE("norms of a parameter used several times have their cross terms") {
-  Parameter table(random_values(11, {6, 4})), w(random_values(12, {4, 4})), kernel(random_values(13, {2, 2, 3}));
+  Parameter table(random_values(11, {6, 4})), w(random_values(12, {4, 4})),
+      kernel(random_values(13, {2, 2, 3}));
   const Tensor x = random_values(14, {5, 3, 4});
   PublicRandom random(15);
   const Tensor ids = random_ids(random, {5, 3}, 6);
-  check_norms([&](Tape& t, const Var&) { return linear(embedding(t.use(table), t.input(ids)), t.use(table)); }, x, table, 2);
-  check_norms([&](Tape& t, const Var& v) { return linear(tanh(linear(v, t.use(w))), t.use(w)); }, x, w, 2);
-  check_norms([&](Tape& t, const Var& v) { return add(linear(select(v, 1, 0), t.use(w)), mul(select(v, 1, 1), sum(t.use(w)))); },
-              x, w, 2);
-  check_norms([&](Tape& t, const Var& v) { return matmul(tanh(linear(v, t.use(w))), t.use(w)); }, x, w, 2);
-  check_norms([&](Tape& t, const Var& v) {
-                return conv(tanh(conv(v, t.use(kernel), std::nullopt, {.padding = {1}})), t.use(kernel));
-              }, random_values(16, {3, 2, 6}), kernel, 2);
+  check_norms(
+      [&](Tape& t, const Var&) {
+        return linear(embedding(t.use(table), t.input(ids)), t.use(table));
+      },
+      x, table, 2);
+  check_norms([&](Tape& t, const Var& v) { return linear(tanh(linear(v, t.use(w))), t.use(w)); }, x,
+              w, 2);
+  check_norms(
+      [&](Tape& t, const Var& v) {
+        return add(linear(select(v, 1, 0), t.use(w)), mul(select(v, 1, 1), sum(t.use(w))));
+      },
+      x, w, 2);
+  check_norms([&](Tape& t, const Var& v) { return matmul(tanh(linear(v, t.use(w))), t.use(w)); }, x,
+              w, 2);
+  check_norms(
+      [&](Tape& t, const Var& v) {
+        return conv(tanh(conv(v, t.use(kernel), std::nullopt, {.padding = {1}})), t.use(kernel));
+      },
+      random_values(16, {3, 2, 6}), kernel, 2);
 }
 
 TEST_CASE("a row of padding learns nothing") {
@@ -109,12 +130,14 @@ TEST_CASE("a row of padding learns nothing") {
   CHECK(values(sink.rows(table)) == std::vector<double>{1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1});
 }
 
-TEST_CASE("cross entropy passes over classes and elements without a weight, whatever their logits") {
+TEST_CASE(
+    "cross entropy passes over classes and elements without a weight, whatever their logits") {
   Tape tape;
   const Tensor logits = Tensor::from({0, 0, -HUGE_VAL, std::nan(""), 1, 2}, {1, 3, 2}, Dtype::f64);
   // Element 0 has the logits 0, -inf, 1; element 1, with a NaN, is ignored.
   const Var x = tape.input(logits, 0, true);
-  const Var loss = cross_entropy(x, Tensor::from(std::vector<std::int64_t>{0, -1}, {1, 2}), {.ignore_index = -1});
+  const Var loss = cross_entropy(x, Tensor::from(std::vector<std::int64_t>{0, -1}, {1, 2}),
+                                 {.ignore_index = -1});
   CHECK(loss.value().item() == Approx(std::log(1 + std::exp(1))));
   SumSink sink;
   tape.backward(loss, sink);
@@ -145,7 +168,8 @@ TEST_CASE("a private tape delivers one loss for each sample to sinks that bound 
   RowsSink rows_sink;
   CollectSink sink;
   CHECK(throws([&] { tape.backward(loss, sum_sink); }, "sinks that bound each sample's influence"));
-  CHECK(throws([&] { tape.backward(loss, rows_sink); }, "sinks that bound each sample's influence"));
+  CHECK(
+      throws([&] { tape.backward(loss, rows_sink); }, "sinks that bound each sample's influence"));
   CHECK(throws([&] { tape.backward(y, sink); }, "one loss for each sample: shape (2, 3)"));
   CHECK(throws([&] { tape.backward(sum(tape.use(w)), sink); }, "shared by all samples"));
   CHECK(throws([&] { sum(loss); }, "sum: combines samples"));
@@ -169,7 +193,11 @@ TEST_CASE("values of another tape, of a spent tape and of no tape are refused") 
   CHECK(throws([&] { tape.backward(loss, sink); }, "emptied by an earlier backward"));
   CHECK(throws([&] { sum(y); }, "emptied by an earlier backward"));
   // A tape may be used again, but not with values from before.
-  CHECK(throws([&] { tape.grad(tape.input(zeros({2, 1}), 0, true)); }, "grad: no backward has passed"));
+  CHECK(throws(
+      [&] {
+        tape.grad(tape.input(zeros({2, 1}), 0, true));
+      },
+      "grad: no backward has passed"));
   const Var again = sum(linear(tape.input(random_values(26, {2, 4})), tape.use(w)));
   CHECK(throws([&] { add(again, loss); }, "emptied by an earlier backward"));
   CHECK(throws([&] { tape.backward(loss, sink); }, "emptied by an earlier backward"));
@@ -179,7 +207,11 @@ TEST_CASE("values of another tape, of a spent tape and of no tape are refused") 
 TEST_CASE("inputs agree in their number of samples") {
   Tape tape;
   tape.input(zeros({3, 4}));
-  CHECK(throws([&] { tape.input(zeros({3, 4}), 1); }, "input: 4 samples along axis 1 of (3, 4), 3 before"));
+  CHECK(throws(
+      [&] {
+        tape.input(zeros({3, 4}), 1);
+      },
+      "input: 4 samples along axis 1 of (3, 4), 3 before"));
   CHECK_NOTHROW(tape.input(zeros({4, 3}), -1));
 }
 
@@ -201,7 +233,8 @@ TEST_CASE("the seed scales gradients and repeated backwards add up in the sink")
   SumSink once, twice;
   for (SumSink* sink : {&once, &twice, &twice}) {
     Tape tape;
-    tape.backward(sum(square(linear(tape.input(random_values(30, {2, 4})), tape.use(w)))), *sink, sink == &once ? 2 : 1);
+    tape.backward(sum(square(linear(tape.input(random_values(30, {2, 4})), tape.use(w)))), *sink,
+                  sink == &once ? 2 : 1);
   }
   check_close(once.gradients()[0].second, values(twice.gradients()[0].second));
 }
@@ -241,7 +274,8 @@ TEST_CASE("backward releases what the tape held, and needs little beyond it") {
       tape.backward(loss, sink);
     }
     const std::size_t weight = 64 * 64 * sizeof(float);
-    // The factors of every use wait for the sink; what else backward needs does not grow with depth.
+    // The factors of every use wait for the sink; what else backward needs does not grow with
+    // depth.
     const std::size_t peak = allocator(cpu).statistics().peak - start;
     CHECK(peak <= forward + 4 * activation);
     CHECK(allocator(cpu).statistics().current - start <= 2 * weight);

@@ -139,6 +139,7 @@ void CommandLine::add_training() {
   option("--lr", s.learning_rate,
          fmt::format("learning rate (without privacy: {})", ordinary_learning_rate), "X");
   choice("--lr-schedule", s.schedule, "learning rate over time", {"constant", "linear", "cosine"});
+  option("--warmup", s.warmup, "steps over which the learning rate rises first", "N");
   option("--momentum", s.momentum, "momentum of sgd, beta1 of adam", "X");
   option("--ema", s.average, "average the weights with this decay; costs no privacy", "X");
   option("--seed", s.seed, "public randomness: initial weights, drawn digits", "N")

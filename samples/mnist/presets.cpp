@@ -22,6 +22,7 @@ Settings private_settings(double epsilon, double epochs) {
           .batch = 1024,
           .learning_rate = 1.2,
           .momentum = 0.9,
+          .warmup = 20,
           .average = 0.99,
           .normalize = true};
 }

@@ -68,6 +68,7 @@ void validate_privacy(const Settings& s) {
 
 void validate_optimizer(const Settings& s) {
   require(positive(s.learning_rate), "--lr", fmt::to_string(s.learning_rate), "a positive number");
+  require(s.warmup >= 0, "--warmup", fmt::to_string(s.warmup), "a number of steps");
   require(s.momentum >= 0 && s.momentum < 1, "--momentum", fmt::to_string(s.momentum),
           "at least 0 and below 1");
   if (s.average) {

@@ -32,6 +32,7 @@ struct Settings {
   double learning_rate = 0.5;
   double momentum = 0.9;
   std::string schedule = "constant";
+  std::int64_t warmup = 0;        // steps over which the learning rate rises first
   std::optional<double> average;  // decay of the moving average of the weights
   std::uint64_t seed = 0;         // public randomness: initial weights, drawn digits, shuffling
 
@@ -69,6 +70,7 @@ void visit_settings(S& settings, Visit&& visit) {
   visit("learning rate", settings.learning_rate, may_change);
   visit("momentum", settings.momentum, may_change);
   visit("schedule", settings.schedule, may_change);
+  visit("warmup", settings.warmup, may_change);
   visit("average", settings.average, must_agree);
   visit("seed", settings.seed, must_agree);
   visit("data from files", settings.data_from_files, must_agree);

@@ -80,6 +80,24 @@ Trainer::Trainer(const Settings& settings, const Data& data, Ledger& ledger,
   }
 }
 
+namespace {
+
+// Nothing where the learning rate stays what it is.
+std::optional<nn::Schedule> schedule_of(const Settings& s) {
+  using nn::Schedule;
+  const std::int64_t steps = planned_steps(s);
+  const bool rises = s.warmup > 0;
+  if (s.schedule == "linear") {
+    return rises ? Schedule::warmup_linear_decay(s.warmup, steps) : Schedule::linear(1, 0, steps);
+  }
+  if (s.schedule == "cosine") {
+    return rises ? Schedule::warmup_cosine(s.warmup, steps) : Schedule::cosine(steps);
+  }
+  return rises ? std::optional(Schedule::warmup_linear(s.warmup)) : std::nullopt;
+}
+
+}  // namespace
+
 void Trainer::make_optimizer() {
   const Settings& s = settings_;
   if (s.optimizer == "adam") {
@@ -89,9 +107,7 @@ void Trainer::make_optimizer() {
     optimizer_ = std::make_unique<nn::Sgd>(
         model_, nn::SgdRule{.learning_rate = s.learning_rate, .momentum = s.momentum});
   }
-  const std::int64_t steps = planned_steps(s);
-  if (s.schedule == "linear") schedule_ = nn::Schedule::linear(1, 0, steps);
-  if (s.schedule == "cosine") schedule_ = nn::Schedule::cosine(steps);
+  schedule_ = schedule_of(s);
   if (s.average) average_ = std::make_unique<nn::MovingAverage>(model_, *s.average);
 }
 

@@ -21,7 +21,8 @@ constexpr std::int64_t block_scores = std::int64_t{1} << 19;
 constexpr double hidden_score = -std::numeric_limits<double>::infinity();
 
 // 1 where a causal query may not look: rows first .. last - 1 of [queries, keys].
-Tensor causal_mask(std::int64_t first, std::int64_t last, std::int64_t keys, std::int64_t always_visible) {
+Tensor causal_mask(std::int64_t first, std::int64_t last, std::int64_t keys,
+                   std::int64_t always_visible) {
   std::vector<std::int64_t> mask;
   for (std::int64_t t = first; t < last; ++t) {
     for (std::int64_t s = 0; s < keys; ++s) mask.push_back(s > t && s < keys - always_visible);
@@ -40,8 +41,8 @@ struct Attention {
   std::vector<Tensor> masks;
   AttentionOptions options;
   double scale = 1;
-  PhiloxKey key;             // of dropout
-  std::int64_t first = 0;    // the number of [a, d] slices before the first one, in the logical batch
+  PhiloxKey key;           // of dropout
+  std::int64_t first = 0;  // the number of [a, d] slices before the first one, in the logical batch
 
   std::int64_t slices() const { return q.size(0); }
   std::int64_t queries() const { return q.size(1); }
@@ -57,13 +58,16 @@ template <class F>
 void for_each_block(const Attention& s, F&& f) {
   const std::int64_t one = std::max<std::int64_t>(1, s.queries() * s.keys());
   const std::int64_t slices = std::max<std::int64_t>(1, block_scores / one);
-  const std::int64_t rows = std::max<std::int64_t>(1, block_scores / std::max<std::int64_t>(1, s.keys()));
+  const std::int64_t rows =
+      std::max<std::int64_t>(1, block_scores / std::max<std::int64_t>(1, s.keys()));
   if (one <= block_scores) {
-    for (std::int64_t n = 0; n < s.slices(); n += slices) f(Block{n, std::min(n + slices, s.slices()), 0, s.queries()});
+    for (std::int64_t n = 0; n < s.slices(); n += slices)
+      f(Block{n, std::min(n + slices, s.slices()), 0, s.queries()});
     return;
   }
   for (std::int64_t n = 0; n < s.slices(); ++n) {
-    for (std::int64_t r = 0; r < s.queries(); r += rows) f(Block{n, n + 1, r, std::min(r + rows, s.queries())});
+    for (std::int64_t r = 0; r < s.queries(); r += rows)
+      f(Block{n, n + 1, r, std::min(r + rows, s.queries())});
   }
 }
 
@@ -78,7 +82,8 @@ Tensor mask_part(const Tensor& mask, const Block& b) {
 Tensor weights_of(const Attention& s, const Block& b) {
   Tensor scores = scale(gemm(part(s.q, b), s.k.slice(0, b.n0, b.n1).transpose(1, 2)), s.scale);
   for (const Tensor& mask : s.masks) scores = masked(scores, mask_part(mask, b));
-  if (s.options.causal) scores = masked(scores, causal_mask(b.r0, b.r1, s.keys(), s.options.always_visible));
+  if (s.options.causal)
+    scores = masked(scores, causal_mask(b.r0, b.r1, s.keys(), s.options.always_visible));
   scores = contiguous(scores);
   Tensor y = Tensor::empty(scores.shape(), scores.dtype(), scores.device());
   backend(y.device()).softmax(scores.view(), false, y.view());
@@ -90,7 +95,8 @@ Tensor kept(const Attention& s, const Block& b) {
   if (s.options.dropout == 0) return {};
   Tensor mask = Tensor::empty({b.n1 - b.n0, b.r1 - b.r0, s.keys()}, s.q.dtype(), s.q.device());
   const std::int64_t first = ((s.first + b.n0) * s.queries() + b.r0) * s.keys();
-  backend(mask.device()).bernoulli(s.key, static_cast<std::uint64_t>(first), 1 - s.options.dropout, mask.view());
+  backend(mask.device())
+      .bernoulli(s.key, static_cast<std::uint64_t>(first), 1 - s.options.dropout, mask.view());
   return scale(mask, 1 / (1 - s.options.dropout));
 }
 
@@ -147,32 +153,39 @@ Var spread_lead(const Var& x, const Shape& lead) {
 
 // A mask, flat, that keeps its axes of size 1 where it can.
 Tensor flat_mask(const Tensor& mask, const Shape& lead) {
-  check(mask.rank() <= lead.rank() + 2, "attention: mask {} for the leading axes {}", mask.shape(), lead);
+  check(mask.rank() <= lead.rank() + 2, "attention: mask {} for the leading axes {}", mask.shape(),
+        lead);
   Tensor m = mask;
   while (m.rank() < lead.rank() + 2) m = m.unsqueeze(0);
   bool same = true;
   for (int i = 0; i < lead.rank(); ++i) same = same && m.size(i) == 1;
   if (same) return reshape(m, {1, m.size(-2), m.size(-1)});
-  return reshape(m.expand(with_matrix(lead, m.size(-2), m.size(-1))), {lead.numel(), m.size(-2), m.size(-1)});
+  return reshape(m.expand(with_matrix(lead, m.size(-2), m.size(-1))),
+                 {lead.numel(), m.size(-2), m.size(-1)});
 }
 
 void check_attention(const Var& q, const Var& k, const Var& v, const AttentionOptions& options) {
   check(q.rank() >= 2 && k.rank() >= 2 && v.rank() >= 2 && q.shape().back() == k.shape().back() &&
             k.value().size(-2) == v.value().size(-2),
         "attention: queries {}, keys {} and values {}", q.shape(), k.shape(), v.shape());
-  check(q.dtype() == k.dtype() && q.dtype() == v.dtype(), "attention: queries are {}, keys {}, values {}",
-        name(q.dtype()), name(k.dtype()), name(v.dtype()));
-  check(options.dropout >= 0 && options.dropout < 1, "attention: dropout rate {} outside [0, 1)", options.dropout);
+  check(q.dtype() == k.dtype() && q.dtype() == v.dtype(),
+        "attention: queries are {}, keys {}, values {}", name(q.dtype()), name(k.dtype()),
+        name(v.dtype()));
+  check(options.dropout >= 0 && options.dropout < 1, "attention: dropout rate {} outside [0, 1)",
+        options.dropout);
 }
 
-Var plain_weights(const Var& q, const Var& k, const std::vector<Var>& masks, const AttentionOptions& options) {
+Var plain_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
+                  const AttentionOptions& options) {
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())));
   Tape& tape = q.tape();
   Var scores = affine(matmul(q, transpose(k, -1, -2)), scale, 0);
   const Var least = tape.constant(full({}, hidden_score, scores.dtype()));
-  for (const Var& mask : masks) scores = mask.dtype() == Dtype::i64 ? where(mask, least, scores) : add(scores, mask);
+  for (const Var& mask : masks)
+    scores = mask.dtype() == Dtype::i64 ? where(mask, least, scores) : add(scores, mask);
   if (options.causal) {
-    const Tensor mask = causal_mask(0, scores.value().size(-2), scores.value().size(-1), options.always_visible);
+    const Tensor mask =
+        causal_mask(0, scores.value().size(-2), scores.value().size(-1), options.always_visible);
     scores = where(tape.constant(mask), least, scores);
   }
   return softmax(scores);
@@ -186,7 +199,8 @@ bool trained(const std::vector<Var>& masks) {
 }
 
 // Where the samples are: along a leading axis of what is batched. Anything else mixes them.
-SampleAxis attention_samples(const std::vector<Var>& all, const Shape& lead, std::int64_t rows, std::int64_t columns) {
+SampleAxis attention_samples(const std::vector<Var>& all, const Shape& lead, std::int64_t rows,
+                             std::int64_t columns) {
   const SampleAxis samples = broadcast_samples(attention_op, all, with_matrix(lead, rows, columns));
   if (!samples.batched() || samples.axis() < lead.rank()) return samples;
   for (const Var& x : all) {
@@ -197,15 +211,19 @@ SampleAxis attention_samples(const std::vector<Var>& all, const Shape& lead, std
 
 }  // namespace
 
-Var attention_weights(const Var& q, const Var& k, const std::vector<Var>& masks, const AttentionOptions& options) {
+Var attention_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
+                      const AttentionOptions& options) {
   return plain_weights(q, k, masks, options);
 }
 
 Var attention(const Var& query, const Var& key, const Var& value, const std::vector<Var>& masks,
               const AttentionOptions& options) {
   check_attention(query, key, value, options);
-  if (trained(masks)) return matmul(dropout(plain_weights(query, key, masks, options), options.dropout), value);
-  const Shape lead = broadcast_shapes("attention", leading(query.shape()), broadcast_shapes("attention", leading(key.shape()), leading(value.shape())));
+  if (trained(masks))
+    return matmul(dropout(plain_weights(query, key, masks, options), options.dropout), value);
+  const Shape lead =
+      broadcast_shapes("attention", leading(query.shape()),
+                       broadcast_shapes("attention", leading(key.shape()), leading(value.shape())));
   const Var q = spread_lead(query, lead), k = spread_lead(key, lead), v = spread_lead(value, lead);
   // Operands that are the same for all samples, as the op wants none of the kind.
   const SampleAxis samples = attention_samples({query, key, value}, lead, 1, 1);
@@ -213,33 +231,42 @@ Var attention(const Var& query, const Var& key, const Var& value, const std::vec
     if (samples.batched() && x->samples().is_shared()) {
       Shape one = Shape::filled(lead.rank() + 2, 1);
       one[samples.axis()] = lead[samples.axis()];
-      const Var batched = add(*x, query.tape().input(zeros(one, x->dtype(), x->value().device()), samples.axis()));
-      return attention(x == &query ? batched : query, x == &key ? batched : key, x == &value ? batched : value, masks, options);
+      const Var batched =
+          add(*x, query.tape().input(zeros(one, x->dtype(), x->value().device()), samples.axis()));
+      return attention(x == &query ? batched : query, x == &key ? batched : key,
+                       x == &value ? batched : value, masks, options);
     }
   }
   const std::int64_t a = q.value().size(-2), b = k.value().size(-2), m = lead.numel();
-  Attention s{.q = reshape(contiguous(q.value()), {m, a, q.value().size(-1)}),
-              .k = reshape(contiguous(k.value()), {m, b, k.value().size(-1)}),
-              .v = reshape(contiguous(v.value()), {m, b, v.value().size(-1)}),
-              .masks = {},
-              .options = options,
-              .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())))};
+  Attention s{
+      .q = reshape(contiguous(q.value()), {m, a, q.value().size(-1)}),
+      .k = reshape(contiguous(k.value()), {m, b, k.value().size(-1)}),
+      .v = reshape(contiguous(v.value()), {m, b, v.value().size(-1)}),
+      .masks = {},
+      .options = options,
+      .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())))};
   Tape& tape = q.tape();
   if (!tape.options().training) s.options.dropout = 0;
-  check(s.options.dropout == 0 || !samples.batched() || samples.axis() == 0, "attention: dropout with the samples along axis {}", samples.batched() ? samples.axis() : 0);
+  check(s.options.dropout == 0 || !samples.batched() || samples.axis() == 0,
+        "attention: dropout with the samples along axis {}",
+        samples.batched() ? samples.axis() : 0);
   if (s.options.dropout > 0) s.key = tape.next_key();
-  if (samples.batched() && lead[samples.axis()] > 0) s.first = tape.options().first_row * (m / lead[samples.axis()]);
+  if (samples.batched() && lead[samples.axis()] > 0)
+    s.first = tape.options().first_row * (m / lead[samples.axis()]);
   for (const Var& mask : masks) {
     attention_samples({q, mask}, lead, a, b);
     s.masks.push_back(flat_mask(mask.value(), lead));
   }
   const Tensor y = reshape(forward(s), with_matrix(lead, a, s.v.size(2)));
-  return tape.record(attention_op, {q, k, v}, y, samples, [s, shapes = std::array{q.shape(), k.shape(), v.shape()}](const Tensor& dy, Adjoint& adjoint) {
-    const AttentionGradient d = backward(s, reshape(contiguous(dy), {s.slices(), s.queries(), s.v.size(2)}));
-    adjoint.input(0, reshape(d.q, shapes[0]));
-    adjoint.input(1, reshape(d.k, shapes[1]));
-    adjoint.input(2, reshape(d.v, shapes[2]));
-  });
+  return tape.record(attention_op, {q, k, v}, y, samples,
+                     [s, shapes = std::array{q.shape(), k.shape(), v.shape()}](const Tensor& dy,
+                                                                               Adjoint& adjoint) {
+                       const AttentionGradient d = backward(
+                           s, reshape(contiguous(dy), {s.slices(), s.queries(), s.v.size(2)}));
+                       adjoint.input(0, reshape(d.q, shapes[0]));
+                       adjoint.input(1, reshape(d.k, shapes[1]));
+                       adjoint.input(2, reshape(d.v, shapes[2]));
+                     });
 }
 
 }  // namespace sotto

@@ -24,16 +24,19 @@ Var huber(const Var& d, double limit) {
   return inner * (d - affine(inner, 0.5, 0));
 }
 
-// A value without gradient, its samples where those of `like` are, one axis having gone before them.
+// A value without gradient, its samples where those of `like` are, one axis having gone before
+// them.
 Var beside(const Var& like, const Tensor& value, int gone) {
   const Tensor same = is_float(value.dtype()) ? to_dtype(value, like.dtype()) : value;
   if (!like.samples().batched()) return like.tape().constant(same, like.samples());
-  return like.tape().input(same, like.samples().axis() - (gone >= 0 && gone < like.samples().axis() ? 1 : 0));
+  return like.tape().input(
+      same, like.samples().axis() - (gone >= 0 && gone < like.samples().axis() ? 1 : 0));
 }
 
 // Weights of the classes along an axis of a value of this rank.
 Var along(const Var& like, const Tensor& weights, int axis) {
-  check(weights.shape() == Shape{like.shape()[axis]}, "class weights {} for {} classes", weights.shape(), like.shape()[axis]);
+  check(weights.shape() == Shape{like.shape()[axis]}, "class weights {} for {} classes",
+        weights.shape(), like.shape()[axis]);
   Shape shape = Shape::filled(like.rank() - axis, 1);
   shape[0] = weights.size(0);
   return like.tape().constant(reshape(to_dtype(weights, like.dtype()), shape));
@@ -79,10 +82,12 @@ Var huber_loss(const Var& x, const Var& target, double delta, Within within) {
 Var binary_cross_entropy(const Var& x, const Var& target, Within within) {
   check_pair("binary_cross_entropy", x, target);
   const Var no = affine(x, -1, 1);
-  return reduce_within(affine(target * bounded_log(x) + affine(target, -1, 1) * bounded_log(no), -1, 0), within);
+  return reduce_within(
+      affine(target * bounded_log(x) + affine(target, -1, 1) * bounded_log(no), -1, 0), within);
 }
 
-Var binary_cross_entropy_with_logits(const Var& x, const Var& target, const LogitsOptions& options, Within within) {
+Var binary_cross_entropy_with_logits(const Var& x, const Var& target, const LogitsOptions& options,
+                                     Within within) {
   check_pair("binary_cross_entropy_with_logits", x, target);
   Var yes = target * logsigmoid(x);
   if (options.pos_weight) yes = yes * *options.pos_weight;
@@ -101,7 +106,8 @@ Var kl_div(const Var& x, const Var& target, bool log_target, Within within) {
 
 Var poisson_nll_loss(const Var& x, const Var& target, bool log_input, double eps, Within within) {
   check_pair("poisson_nll_loss", x, target);
-  return reduce_within(log_input ? exp(x) - target * x : x - target * log(affine(x, 1, eps)), within);
+  return reduce_within(log_input ? exp(x) - target * x : x - target * log(affine(x, 1, eps)),
+                       within);
 }
 
 Var hinge_loss(const Var& x, const Var& target, double margin, Within within) {
@@ -109,12 +115,14 @@ Var hinge_loss(const Var& x, const Var& target, double margin, Within within) {
   return reduce_within(relu(affine(x * target, -1, margin)), within);
 }
 
-Var soft_cross_entropy(const Var& logits, const Var& probabilities, const SoftTargetOptions& options, Within within) {
+Var soft_cross_entropy(const Var& logits, const Var& probabilities,
+                       const SoftTargetOptions& options, Within within) {
   check_pair("soft_cross_entropy", logits, probabilities);
   const int axis = normalize_axis("soft_cross_entropy", options.class_axis, logits.rank());
   const double s = options.label_smoothing;
   check(s >= 0 && s <= 1, "soft_cross_entropy: label smoothing {}", s);
-  Var y = affine(probabilities, 1 - s, s / static_cast<double>(logits.shape()[axis])) * log_softmax(logits, axis);
+  Var y = affine(probabilities, 1 - s, s / static_cast<double>(logits.shape()[axis])) *
+          log_softmax(logits, axis);
   if (options.class_weights.defined()) y = y * along(logits, options.class_weights, axis);
   return reduce_within(affine(sum(y, {axis}), -1, 0), within);
 }
@@ -124,11 +132,13 @@ Var nll_loss(const Var& x, const Tensor& targets, const NllOptions& options, Wit
   check(x.rank() >= 2, "nll_loss: log-probabilities {} have no classes along axis 1", x.shape());
   const std::int64_t classes = expected[1];
   expected.erase(1);
-  check(targets.dtype() == Dtype::i64 && targets.shape() == expected, "nll_loss: targets {} {} for log-probabilities {}",
-        name(targets.dtype()), targets.shape(), x.shape());
+  check(targets.dtype() == Dtype::i64 && targets.shape() == expected,
+        "nll_loss: targets {} {} for log-probabilities {}", name(targets.dtype()), targets.shape(),
+        x.shape());
   std::vector<double> class_weights(static_cast<std::size_t>(classes), 1.0);
   if (options.class_weights.defined()) {
-    check(options.class_weights.shape() == Shape{classes}, "nll_loss: {} class weights for {} classes", options.class_weights.shape(), classes);
+    check(options.class_weights.shape() == Shape{classes},
+          "nll_loss: {} class weights for {} classes", options.class_weights.shape(), classes);
     class_weights = to_dtype(options.class_weights, Dtype::f64).to_vector<double>();
   }
   std::vector<std::int64_t> ids = targets.to_vector<std::int64_t>();
@@ -162,7 +172,8 @@ Var cosine_embedding_loss(const Var& a, const Var& b, const Var& target, double 
   return where(relu(target), affine(cosine, -1, 1), relu(affine(cosine, 1, -margin)));
 }
 
-Var triplet_margin_loss(const Var& anchor, const Var& positive, const Var& negative, double margin, double p, double eps) {
+Var triplet_margin_loss(const Var& anchor, const Var& positive, const Var& negative, double margin,
+                        double p, double eps) {
   check_pair("triplet_margin_loss", anchor, positive);
   check_pair("triplet_margin_loss", anchor, negative);
   check(p >= 1, "triplet_margin_loss: p {}", p);

@@ -33,14 +33,16 @@ Var binary(int op, const Var& a, const Var& b) {
   return a.tape().record(name, {a, b}, y, broadcast_samples(name, {a, b}, y.shape()),
                          [op, a = a.value(), b = b.value()](const Tensor& dy, Adjoint& adjoint) {
                            for (const int i : {0, 1}) {
-                             if (adjoint.wants(i)) adjoint.broadcast(i, binary_grad(op, i, a, b, dy));
+                             if (adjoint.wants(i))
+                               adjoint.broadcast(i, binary_grad(op, i, a, b, dy));
                            }
                          });
 }
 
 Var where(const Var& condition, const Var& a, const Var& b) {
   const Tensor y = where(condition.value(), a.value(), b.value());
-  return a.tape().record(where_op, {condition, a, b}, y, broadcast_samples(where_op, {condition, a, b}, y.shape()),
+  return a.tape().record(where_op, {condition, a, b}, y,
+                         broadcast_samples(where_op, {condition, a, b}, y.shape()),
                          [mask = condition.value()](const Tensor& dy, Adjoint& adjoint) {
                            const Tensor zero = zeros({}, dy.dtype(), dy.device());
                            adjoint.broadcast(1, where(mask, dy, zero));
@@ -59,15 +61,20 @@ Var dropout(const Var& x, double rate) {
   if (x.samples().batched()) shape.erase(axis);
   shape.insert(0, n);
   Tensor mask = Tensor::empty(shape, x.dtype(), x.value().device());
-  const std::int64_t first = x.samples().batched() ? tape.options().first_row * (mask.numel() / std::max<std::int64_t>(n, 1)) : 0;
-  backend(mask.device()).bernoulli(tape.next_key(), static_cast<std::uint64_t>(first), 1 - rate, mask.view());
+  const std::int64_t first =
+      x.samples().batched()
+          ? tape.options().first_row * (mask.numel() / std::max<std::int64_t>(n, 1))
+          : 0;
+  backend(mask.device())
+      .bernoulli(tape.next_key(), static_cast<std::uint64_t>(first), 1 - rate, mask.view());
   Shape order;
   for (int i = 1; i < shape.rank(); ++i) order.push_back(i);
   order.insert(x.samples().batched() ? axis : 0, 0);
   const Tensor kept = x.samples().batched() ? scale(mask, 1 / (1 - rate)).permute(order)
                                             : scale(mask, 1 / (1 - rate)).squeeze(0);
-  return tape.record(dropout_op, {x}, mul(x.value(), kept), x.samples(),
-                     [kept](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, mul(dy, kept)); });
+  return tape.record(
+      dropout_op, {x}, mul(x.value(), kept), x.samples(),
+      [kept](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, mul(dy, kept)); });
 }
 
 }  // namespace sotto

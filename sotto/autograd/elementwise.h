@@ -95,8 +95,8 @@ inline Var operator/(const Var& a, const Var& b) { return div(a, b); }
 
 inline Var tanhshrink(const Var& x) { return x - tanh(x); }
 
-// condition != 0 ? a : b, broadcasting. `condition` is a mask without gradient, aligned with a and b;
-// its sample axis, if it has one, is where theirs is.
+// condition != 0 ? a : b, broadcasting. `condition` is a mask without gradient, aligned with a and
+// b; its sample axis, if it has one, is where theirs is.
 Var where(const Var& condition, const Var& a, const Var& b);
 
 // Zeroes each element with probability `rate` and divides the rest by 1 - rate, while the tape is

@@ -14,14 +14,16 @@ struct ConvOptions {
   Shape padding{0};
   Shape dilation{1};
   std::int64_t groups = 1;
-  // Overrides `padding`: total dilation (kernel - 1), floor of half before, the rest after; stride 1.
+  // Overrides `padding`: total dilation (kernel - 1), floor of half before, the rest after;
+  // stride 1.
   bool same = false;
   PadMode mode = PadMode::zeros;
 };
 
 // Cross-correlation: x [n, c, ...], w [o, c / groups, kernel...] and b [o] shared by all samples.
 // Samples lie along the first axis.
-Var conv(const Var& x, const Var& w, const std::optional<Var>& b = std::nullopt, const ConvOptions& options = {});
+Var conv(const Var& x, const Var& w, const std::optional<Var>& b = std::nullopt,
+         const ConvOptions& options = {});
 
 struct PoolOptions {
   Shape kernel{2};

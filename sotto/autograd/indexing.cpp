@@ -34,9 +34,10 @@ SampleAxis indexed_samples(const Op& op, const Var& x, int axis, const Var& ids)
 Var scattered(const Var& src, int axis, const Var& ids, const Shape& shape) {
   const SampleAxis samples = indexed_samples(scatter_op, src, axis, ids);
   const Tensor y = put_along(src.value(), ids.value(), axis, shape);
-  return src.tape().record(scatter_op, {src}, y, samples, [ids = ids.value(), axis](const Tensor& dy, Adjoint& adjoint) {
-    adjoint.input(0, take_along(dy, ids, axis));
-  });
+  return src.tape().record(scatter_op, {src}, y, samples,
+                           [ids = ids.value(), axis](const Tensor& dy, Adjoint& adjoint) {
+                             adjoint.input(0, take_along(dy, ids, axis));
+                           });
 }
 
 // For each sample's ids a copy of a shared x, with the samples in front.
@@ -59,29 +60,32 @@ Var gather_shared(const Var& x, int axis, const Var& ids) {
 
 Var gather(const Var& x, int axis, const Var& ids) {
   axis = normalize_axis("gather", axis, x.rank());
-  check(ids.dtype() == Dtype::i64 && ids.rank() == x.rank(), "gather: ids {} of shape {} for a value of shape {}",
-        name(ids.dtype()), ids.shape(), x.shape());
+  check(ids.dtype() == Dtype::i64 && ids.rank() == x.rank(),
+        "gather: ids {} of shape {} for a value of shape {}", name(ids.dtype()), ids.shape(),
+        x.shape());
   if (x.samples().is_shared() && ids.samples().batched()) return gather_shared(x, axis, ids);
   const SampleAxis samples = indexed_samples(gather_op, x, axis, ids);
   const Tensor y = take_along(x.value(), ids.value(), axis);
-  return x.tape().record(gather_op, {x}, y, samples,
-                         [ids = ids.value(), axis, shape = x.shape()](const Tensor& dy, Adjoint& adjoint) {
-                           adjoint.input(0, put_along(dy, ids, axis, shape));
-                         });
+  return x.tape().record(
+      gather_op, {x}, y, samples,
+      [ids = ids.value(), axis, shape = x.shape()](const Tensor& dy, Adjoint& adjoint) {
+        adjoint.input(0, put_along(dy, ids, axis, shape));
+      });
 }
 
 Var scatter_add(const Var& x, int axis, const Var& ids, const Var& src) {
   axis = normalize_axis("scatter_add", axis, x.rank());
   check(ids.dtype() == Dtype::i64 && ids.shape() == src.shape() && ids.rank() == x.rank(),
-        "scatter_add: ids {} of shape {} and values {} for a target of shape {}", name(ids.dtype()), ids.shape(),
-        src.shape(), x.shape());
+        "scatter_add: ids {} of shape {} and values {} for a target of shape {}", name(ids.dtype()),
+        ids.shape(), src.shape(), x.shape());
   return add(x, scattered(src, axis, ids, x.shape()));
 }
 
 std::vector<Var> split(const Var& x, int axis, const std::vector<std::int64_t>& sizes) {
   axis = normalize_axis("split", axis, x.rank());
   const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-  check(total == x.shape()[axis], "split: parts of {} elements in all for axis {} of {}", total, axis, x.shape());
+  check(total == x.shape()[axis], "split: parts of {} elements in all for axis {} of {}", total,
+        axis, x.shape());
   std::vector<Var> parts;
   std::int64_t start = 0;
   for (const std::int64_t size : sizes) {
@@ -94,7 +98,8 @@ std::vector<Var> split(const Var& x, int axis, const std::vector<std::int64_t>& 
 
 std::vector<Var> chunk(const Var& x, int axis, std::int64_t parts) {
   check(parts >= 1, "chunk: {} parts", parts);
-  const std::int64_t n = x.value().size(axis), size = std::max<std::int64_t>(1, (n + parts - 1) / parts);
+  const std::int64_t n = x.value().size(axis),
+                     size = std::max<std::int64_t>(1, (n + parts - 1) / parts);
   std::vector<std::int64_t> sizes;
   for (std::int64_t start = 0; start < n; start += size) sizes.push_back(std::min(size, n - start));
   return split(x, axis, sizes);
@@ -126,17 +131,22 @@ Var kept(const char* op, const Var& x, Keep keep) {
   for (std::int64_t i = 0; i < rows * columns; ++i) mask.push_back(keep(i / columns, i % columns));
   // A mask over rows and columns says nothing of samples that lie along them.
   kept_samples(order_op, x, {-2, -1});
-  return where(x.tape().constant(Tensor::from(mask, {rows, columns})), x, x.tape().constant(zeros({}, x.dtype())));
+  return where(x.tape().constant(Tensor::from(mask, {rows, columns})), x,
+               x.tape().constant(zeros({}, x.dtype())));
 }
 
 }  // namespace
 
 Var tril(const Var& x, std::int64_t diagonal) {
-  return kept("tril", x, [diagonal](std::int64_t row, std::int64_t column) { return column <= row + diagonal; });
+  return kept("tril", x, [diagonal](std::int64_t row, std::int64_t column) {
+    return column <= row + diagonal;
+  });
 }
 
 Var triu(const Var& x, std::int64_t diagonal) {
-  return kept("triu", x, [diagonal](std::int64_t row, std::int64_t column) { return column >= row + diagonal; });
+  return kept("triu", x, [diagonal](std::int64_t row, std::int64_t column) {
+    return column >= row + diagonal;
+  });
 }
 
 Var masked_fill(const Var& x, const Var& mask, double value) {
@@ -156,12 +166,15 @@ Var max(const Var& x, int axis, bool keepdim) {
   return keepdim ? y : squeeze(y, axis);
 }
 
-Var min(const Var& x, int axis, bool keepdim) { return affine(max(affine(x, -1, 0), axis, keepdim), -1, 0); }
+Var min(const Var& x, int axis, bool keepdim) {
+  return affine(max(affine(x, -1, 0), axis, keepdim), -1, 0);
+}
 
 Var amax(const Var& x, const Shape& axes, bool keepdim) {
   std::vector<bool> reduced(static_cast<std::size_t>(x.rank()), axes.empty());
   for (const std::int64_t axis : axes) {
-    reduced[static_cast<std::size_t>(normalize_axis("amax", static_cast<int>(axis), x.rank()))] = true;
+    reduced[static_cast<std::size_t>(normalize_axis("amax", static_cast<int>(axis), x.rank()))] =
+        true;
   }
   Var y = x;
   for (int axis = x.rank() - 1; axis >= 0; --axis) {
@@ -170,7 +183,9 @@ Var amax(const Var& x, const Shape& axes, bool keepdim) {
   return y;
 }
 
-Var amin(const Var& x, const Shape& axes, bool keepdim) { return affine(amax(affine(x, -1, 0), axes, keepdim), -1, 0); }
+Var amin(const Var& x, const Shape& axes, bool keepdim) {
+  return affine(amax(affine(x, -1, 0), axes, keepdim), -1, 0);
+}
 
 Var prod(const Var& x, int axis, bool keepdim) {
   axis = normalize_axis("prod", axis, x.rank());
@@ -198,9 +213,11 @@ Ordered sort(const Var& x, int axis, bool descending) {
     const auto first = ids.begin() + static_cast<std::ptrdiff_t>(start);
     std::iota(first, first + length, 0);
     std::stable_sort(first, first + length, [&](std::int64_t a, std::int64_t b) {
-      const double u = values[start + static_cast<std::size_t>(a)], v = values[start + static_cast<std::size_t>(b)];
+      const double u = values[start + static_cast<std::size_t>(a)],
+                   v = values[start + static_cast<std::size_t>(b)];
       // NaN counts as largest, so that the order is one.
-      return descending ? v < u || (std::isnan(u) && !std::isnan(v)) : u < v || (std::isnan(v) && !std::isnan(u));
+      return descending ? v < u || (std::isnan(u) && !std::isnan(v))
+                        : u < v || (std::isnan(v) && !std::isnan(u));
     });
   }
   const Tensor order = contiguous(Tensor::from(ids, lines.shape()).transpose(axis, -1));
@@ -229,7 +246,8 @@ Var pixel_unshuffle(const Var& x, std::int64_t factor) {
         "pixel_unshuffle: {} by a factor of {}", x.shape(), factor);
   const Shape& s = x.shape();
   const Var parts = reshape(x, {s[0] * s[1], s[2] / factor, factor, s[3] / factor, factor});
-  return reshape(permute(parts, {0, 2, 4, 1, 3}), {s[0], s[1] * factor * factor, s[2] / factor, s[3] / factor});
+  return reshape(permute(parts, {0, 2, 4, 1, 3}),
+                 {s[0], s[1] * factor * factor, s[2] / factor, s[3] / factor});
 }
 
 }  // namespace sotto

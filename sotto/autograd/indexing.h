@@ -12,7 +12,8 @@ namespace sotto {
 // of ids, i64, which may be smaller than x in the other axes. Where x is shared by all samples and
 // the ids are not, each sample picks from the whole of x.
 Var gather(const Var& x, int axis, const Var& ids);
-// y = x, and then y[i, ids[i, j, k], k] += src[i, j, k] for axis 1, and so on. src has the shape of ids.
+// y = x, and then y[i, ids[i, j, k], k] += src[i, j, k] for axis 1, and so on. src has the shape of
+// ids.
 Var scatter_add(const Var& x, int axis, const Var& ids, const Var& src);
 
 // Neighbouring parts of the given sizes, which add up to the axis.

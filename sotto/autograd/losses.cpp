@@ -15,8 +15,8 @@ std::vector<double> class_shares(const std::vector<std::int64_t>& targets, std::
                                  const CrossEntropyOptions& options) {
   std::vector<double> weights(static_cast<std::size_t>(classes), 1.0);
   if (options.class_weights.defined()) {
-    check(options.class_weights.shape() == Shape{classes}, "cross_entropy: {} class weights for {} classes",
-          options.class_weights.shape(), classes);
+    check(options.class_weights.shape() == Shape{classes},
+          "cross_entropy: {} class weights for {} classes", options.class_weights.shape(), classes);
     weights = to_dtype(options.class_weights, Dtype::f64).to_vector<double>();
   }
   const double s = options.label_smoothing;
@@ -26,7 +26,8 @@ std::vector<double> class_shares(const std::vector<std::int64_t>& targets, std::
     if (t == options.ignore_index) continue;
     check(t >= 0 && t < classes, "cross_entropy: target {} of {} classes", t, classes);
     double* row = shares.data() + e * weights.size();
-    for (std::size_t c = 0; c < weights.size(); ++c) row[c] = s / static_cast<double>(classes) * weights[c];
+    for (std::size_t c = 0; c < weights.size(); ++c)
+      row[c] = s / static_cast<double>(classes) * weights[c];
     row[t] += (1 - s) * weights[static_cast<std::size_t>(t)];
   }
   return shares;
@@ -38,28 +39,33 @@ SampleAxis without_axis(SampleAxis samples, int axis) {
 
 // A constant with the samples where the logits have them.
 Var beside(const Var& logits, const Tensor& value, SampleAxis samples) {
-  return samples.batched() ? logits.tape().input(value, samples.axis()) : logits.tape().constant(value, samples);
+  return samples.batched() ? logits.tape().input(value, samples.axis())
+                           : logits.tape().constant(value, samples);
 }
 
 // 1 for each element that counts, 0 where ignored.
 Tensor counted(const Tensor& targets, std::int64_t ignore_index) {
   std::vector<double> counts;
-  for (const std::int64_t target : targets.to_vector<std::int64_t>()) counts.push_back(target == ignore_index ? 0 : 1);
+  for (const std::int64_t target : targets.to_vector<std::int64_t>())
+    counts.push_back(target == ignore_index ? 0 : 1);
   return Tensor::from(counts, targets.shape());
 }
 
 }  // namespace
 
-Var cross_entropy_elements(const Var& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+Var cross_entropy_elements(const Var& logits, const Tensor& targets,
+                           const CrossEntropyOptions& options) {
   const int axis = normalize_axis("cross_entropy", options.class_axis, logits.rank());
-  check(options.label_smoothing >= 0 && options.label_smoothing <= 1, "cross_entropy: label smoothing {}",
-        options.label_smoothing);
+  check(options.label_smoothing >= 0 && options.label_smoothing <= 1,
+        "cross_entropy: label smoothing {}", options.label_smoothing);
   const std::int64_t classes = logits.shape()[axis];
   Shape expected = logits.shape();
   expected.erase(axis);
-  check(targets.shape() == expected && targets.dtype() == Dtype::i64, "cross_entropy: targets {} {} for logits {}",
-        name(targets.dtype()), targets.shape(), logits.shape());
-  const std::vector<double> shares = class_shares(targets.to_vector<std::int64_t>(), classes, options);
+  check(targets.shape() == expected && targets.dtype() == Dtype::i64,
+        "cross_entropy: targets {} {} for logits {}", name(targets.dtype()), targets.shape(),
+        logits.shape());
+  const std::vector<double> shares =
+      class_shares(targets.to_vector<std::int64_t>(), classes, options);
   Shape last = expected;
   last.push_back(classes);
   Shape order;
@@ -68,7 +74,8 @@ Var cross_entropy_elements(const Var& logits, const Tensor& targets, const Cross
   const Tensor q = to_dtype(Tensor::from(shares, last), logits.dtype()).permute(order);
   const Var weights = beside(logits, q, logits.samples());
   const Var zero = logits.tape().constant(zeros({}, logits.dtype(), logits.value().device()));
-  // Weights select: a class without one may have a logit of minus infinity, an ignored element anything.
+  // Weights select: a class without one may have a logit of minus infinity, an ignored element
+  // anything.
   const Var chosen = where(weights, log_softmax(logits, axis), zero);
   return affine(sum(mul(chosen, weights), {axis}), -1, 0);
 }

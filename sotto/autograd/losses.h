@@ -20,13 +20,15 @@ struct CrossEntropyOptions {
 
 // The cross entropy of each element, of logits' shape without the class axis: with lp = log_softmax
 // over the C classes, s the label smoothing and t the target,
-// (1 - s) (-w[t] lp[t]) + (s / C) sum_c -w[c] lp[c]. Targets are i64; throws for one that is neither a
-// class nor ignore_index.
-Var cross_entropy_elements(const Var& logits, const Tensor& targets, const CrossEntropyOptions& options = {});
+// (1 - s) (-w[t] lp[t]) + (s / C) sum_c -w[c] lp[c]. Targets are i64; throws for one that is
+// neither a class nor ignore_index.
+Var cross_entropy_elements(const Var& logits, const Tensor& targets,
+                           const CrossEntropyOptions& options = {});
 
 // The same averaged within each sample over the elements that are not ignored, [n]; 0 for a sample
 // without any. Class weights scale the elements and are not divided out again.
-Var cross_entropy(const Var& logits, const Tensor& targets, const CrossEntropyOptions& options = {});
+Var cross_entropy(const Var& logits, const Tensor& targets,
+                  const CrossEntropyOptions& options = {});
 
 // The squared error averaged within each sample, [n].
 Var mse_loss(const Var& x, const Var& target);

@@ -60,8 +60,8 @@ PerSample PerSample::patches(const Tensor& dy, const Tensor& x, const Window& wi
                              const Shape& shape) {
   check(dy.rank() == 5 && x.rank() == 5 && dy.size(0) == x.size(0) &&
             weight_shape(dy, x, window).numel() == shape.numel(),
-        "PerSample::patches: output gradient {} and input {} for the shape {}", dy.shape(), x.shape(),
-        shape);
+        "PerSample::patches: output gradient {} and input {} for the shape {}", dy.shape(),
+        x.shape(), shape);
   return {Patches{dy, x, window}, shape};
 }
 
@@ -103,28 +103,33 @@ std::size_t PerSample::row_bytes() const {
 Tensor PerSample::materialize() const {
   const Shape full_shape = with_samples(samples(), shape_);
   return std::visit(
-      Overloaded{[&](const Outer& f) { return reshape(gemm(f.b.transpose(1, 2), f.a), full_shape); },
-                 [&](const Patches& f) {
-                   return reshape(conv_weight_rows(f.dy, f.x, f.window, weight_shape(f.dy, f.x, f.window)),
-                                  full_shape);
-                 },
-                 [&](const OneHot& f) {
-                   Tensor rows = zeros(full_shape, f.b.dtype(), f.b.device());
-                   for (std::int64_t n = 0; n < f.b.size(0); ++n) {
-                     backend(f.b.device()).scatter_add(f.b.select(0, n).view(), f.ids.select(0, n).view(), 0,
-                                                       rows.select(0, n).view());
-                   }
-                   return rows;
-                 },
-                 [](const Dense& f) { return f.rows; }},
+      Overloaded{
+          [&](const Outer& f) { return reshape(gemm(f.b.transpose(1, 2), f.a), full_shape); },
+          [&](const Patches& f) {
+            return reshape(conv_weight_rows(f.dy, f.x, f.window, weight_shape(f.dy, f.x, f.window)),
+                           full_shape);
+          },
+          [&](const OneHot& f) {
+            Tensor rows = zeros(full_shape, f.b.dtype(), f.b.device());
+            for (std::int64_t n = 0; n < f.b.size(0); ++n) {
+              backend(f.b.device())
+                  .scatter_add(f.b.select(0, n).view(), f.ids.select(0, n).view(), 0,
+                               rows.select(0, n).view());
+            }
+            return rows;
+          },
+          [](const Dense& f) { return f.rows; }},
       form_);
 }
 
 Tensor PerSample::sum() const {
   return std::visit(
-      Overloaded{[&](const Outer& f) { return reshape(gemm(flat(f.b).transpose(0, 1), flat(f.a)), shape_); },
+      Overloaded{[&](const Outer& f) {
+                   return reshape(gemm(flat(f.b).transpose(0, 1), flat(f.a)), shape_);
+                 },
                  [&](const Patches& f) {
-                   return reshape(conv_weight(f.dy, f.x, f.window, weight_shape(f.dy, f.x, f.window)), shape_);
+                   return reshape(
+                       conv_weight(f.dy, f.x, f.window, weight_shape(f.dy, f.x, f.window)), shape_);
                  },
                  [&](const OneHot& f) {
                    return scatter_add(flat(f.b), reshape(f.ids, {-1}), 0, shape_[0]);
@@ -134,8 +139,8 @@ Tensor PerSample::sum() const {
 }
 
 Tensor PerSample::sum(const Tensor& weights) const {
-  check(weights.rank() == 1 && weights.size(0) == samples(), "PerSample::sum: weights {} for {} samples",
-        weights.shape(), samples());
+  check(weights.rank() == 1 && weights.size(0) == samples(),
+        "PerSample::sum: weights {} for {} samples", weights.shape(), samples());
   if (const auto* f = std::get_if<Dense>(&form_)) {
     Tensor y = Tensor::empty(shape_, f->rows.dtype(), f->rows.device());
     backend(y.device())
@@ -152,9 +157,15 @@ Tensor PerSample::sum(const Tensor& weights) const {
 PerSample PerSample::slice(std::int64_t begin, std::int64_t end) const {
   const auto part = [&](const Tensor& x) { return x.slice(0, begin, end); };
   return std::visit(
-      Overloaded{[&](const Outer& f) { return PerSample(Outer{part(f.b), part(f.a)}, shape_); },
-                 [&](const Patches& f) { return PerSample(Patches{part(f.dy), part(f.x), f.window}, shape_); },
-                 [&](const OneHot& f) { return PerSample(OneHot{part(f.ids), part(f.b)}, shape_); },
+      Overloaded{[&](const Outer& f) {
+                   return PerSample(Outer{part(f.b), part(f.a)}, shape_);
+                 },
+                 [&](const Patches& f) {
+                   return PerSample(Patches{part(f.dy), part(f.x), f.window}, shape_);
+                 },
+                 [&](const OneHot& f) {
+                   return PerSample(OneHot{part(f.ids), part(f.b)}, shape_);
+                 },
                  [&](const Dense& f) { return PerSample(Dense{part(f.rows)}, shape_); }},
       form_);
 }
@@ -182,11 +193,17 @@ PerSample PerSample::permuted(const Shape& axes) const {
 PerSample PerSample::selected(const Tensor& ids) const {
   const auto part = [&](const Tensor& x) { return gather(x, ids, 0); };
   return std::visit(
-      Overloaded{[&](const Outer& f) { return PerSample(Outer{part(f.b), part(f.a)}, shape_); },
-                 [&](const Patches& f) {
-                   return PerSample(Patches{part(channels_last(f.dy)), part(channels_last(f.x)), f.window}, shape_);
+      Overloaded{[&](const Outer& f) {
+                   return PerSample(Outer{part(f.b), part(f.a)}, shape_);
                  },
-                 [&](const OneHot& f) { return PerSample(OneHot{part(f.ids), part(f.b)}, shape_); },
+                 [&](const Patches& f) {
+                   return PerSample(
+                       Patches{part(channels_last(f.dy)), part(channels_last(f.x)), f.window},
+                       shape_);
+                 },
+                 [&](const OneHot& f) {
+                   return PerSample(OneHot{part(f.ids), part(f.b)}, shape_);
+                 },
                  [&](const Dense& f) { return PerSample(Dense{part(f.rows)}, shape_); }},
       form_);
 }
@@ -194,9 +211,15 @@ PerSample PerSample::selected(const Tensor& ids) const {
 PerSample PerSample::scaled(const Tensor& weights) const {
   const auto times = [&](const Tensor& x) { return mul(x, along_samples(weights, x)); };
   return std::visit(
-      Overloaded{[&](const Outer& f) { return PerSample(Outer{times(f.b), f.a}, shape_); },
-                 [&](const Patches& f) { return PerSample(Patches{times(f.dy), f.x, f.window}, shape_); },
-                 [&](const OneHot& f) { return PerSample(OneHot{f.ids, times(f.b)}, shape_); },
+      Overloaded{[&](const Outer& f) {
+                   return PerSample(Outer{times(f.b), f.a}, shape_);
+                 },
+                 [&](const Patches& f) {
+                   return PerSample(Patches{times(f.dy), f.x, f.window}, shape_);
+                 },
+                 [&](const OneHot& f) {
+                   return PerSample(OneHot{f.ids, times(f.b)}, shape_);
+                 },
                  [&](const Dense& f) { return PerSample(Dense{times(f.rows)}, shape_); }},
       form_);
 }
@@ -205,21 +228,29 @@ PerSample PerSample::scaled(const Tensor& weights) const {
 PerSample PerSample::wide() const {
   const auto f64 = [](const Tensor& x) { return to_dtype(x, Dtype::f64); };
   return std::visit(
-      Overloaded{[&](const Outer& f) { return PerSample(Outer{f64(f.b), f64(f.a)}, shape_); },
-                 [&](const Patches& f) { return PerSample(Patches{f64(f.dy), f64(f.x), f.window}, shape_); },
-                 [&](const OneHot& f) { return PerSample(OneHot{f.ids, f64(f.b)}, shape_); },
+      Overloaded{[&](const Outer& f) {
+                   return PerSample(Outer{f64(f.b), f64(f.a)}, shape_);
+                 },
+                 [&](const Patches& f) {
+                   return PerSample(Patches{f64(f.dy), f64(f.x), f.window}, shape_);
+                 },
+                 [&](const OneHot& f) {
+                   return PerSample(OneHot{f.ids, f64(f.b)}, shape_);
+                 },
                  [&](const Dense& f) { return PerSample(Dense{f64(f.rows)}, shape_); }},
       form_);
 }
 
 PerSample PerSample::group(const Grouping& grouping) const {
   check(static_cast<std::int64_t>(grouping.unit_of_row.size()) == samples(),
-        "PerSample::group: {} rows in the grouping, {} in the batch", grouping.unit_of_row.size(), samples());
+        "PerSample::group: {} rows in the grouping, {} in the batch", grouping.unit_of_row.size(),
+        samples());
   std::vector<std::vector<std::int64_t>> rows_of(static_cast<std::size_t>(grouping.units));
   for (std::size_t row = 0; row < grouping.unit_of_row.size(); ++row) {
     const std::int64_t unit = grouping.unit_of_row[row];
     check(unit < grouping.units, "PerSample::group: unit {} of {}", unit, grouping.units);
-    if (unit >= 0) rows_of[static_cast<std::size_t>(unit)].push_back(static_cast<std::int64_t>(row));
+    if (unit >= 0)
+      rows_of[static_cast<std::size_t>(unit)].push_back(static_cast<std::int64_t>(row));
   }
   std::size_t most = 1;
   for (const auto& rows : rows_of) most = std::max(most, rows.size());
@@ -229,7 +260,8 @@ PerSample PerSample::group(const Grouping& grouping) const {
   for (const auto& rows : rows_of) {
     for (std::size_t k = 0; k < most; ++k) {
       ids.push_back(k < rows.size() ? rows[k] : -1);
-      share.push_back(grouping.mean && !rows.empty() ? 1.0 / static_cast<double>(rows.size()) : 1.0);
+      share.push_back(grouping.mean && !rows.empty() ? 1.0 / static_cast<double>(rows.size())
+                                                     : 1.0);
     }
   }
   const auto count = static_cast<std::int64_t>(ids.size());
@@ -249,11 +281,13 @@ PerSample PerSample::group(const Grouping& grouping) const {
       Overloaded{[&](const Outer& f) { return outer(joined(f.b), joined(f.a), shape_); },
                  [&](const Patches&) { return rows; },
                  [&](const OneHot& f) {
-                   return onehot(reshape(f.ids, {grouping.units, width * f.ids.size(1)}), joined(f.b), shape_);
+                   return onehot(reshape(f.ids, {grouping.units, width * f.ids.size(1)}),
+                                 joined(f.b), shape_);
                  },
                  [&](const Dense& f) {
                    const Tensor units = reshape(f.rows, {grouping.units, width, shape_.numel()});
-                   return dense(reshape(sotto::sum(units, {1}), with_samples(grouping.units, shape_)));
+                   return dense(
+                       reshape(sotto::sum(units, {1}), with_samples(grouping.units, shape_)));
                  }},
       rows.form_);
 }

@@ -29,9 +29,10 @@ class PerSample {
  public:
   // G[n] = sum_t b[n,t] (x) a[n,t], with b [n, t, o] and a [n, t, i]; `shape` holds o * i elements.
   static PerSample outer(const Tensor& b, const Tensor& a, const Shape& shape);
-  // The same with a = patches of x [n, c, d, h, w], and b = dy [n, o, d', h', w']; `shape` is that of
-  // the weight, [o, c / groups, kd, kh, kw] up to axes of size 1.
-  static PerSample patches(const Tensor& dy, const Tensor& x, const Window& window, const Shape& shape);
+  // The same with a = patches of x [n, c, d, h, w], and b = dy [n, o, d', h', w']; `shape` is that
+  // of the weight, [o, c / groups, kd, kh, kw] up to axes of size 1.
+  static PerSample patches(const Tensor& dy, const Tensor& x, const Window& window,
+                           const Shape& shape);
   // G[n] = sum_t e(ids[n,t]) (x) b[n,t], with ids [n, t] i64 and b [n, t, d]; a negative id adds
   // nothing; `shape` is [rows, d].
   static PerSample onehot(const Tensor& ids, const Tensor& b, const Shape& shape);
@@ -69,8 +70,8 @@ class PerSample {
   PerSample prepared(Route route, std::size_t budget) const;
   std::size_t row_bytes() const;  // of materialize()
   // What the model of costs expects, in seconds for one sample: of a norm by rows that are only
-  // passed through, of one by Gram products, of a norm and a weighted sum by rows that are kept, and
-  // of a weighted sum by one product over the batch.
+  // passed through, of one by Gram products, of a norm and a weighted sum by rows that are kept,
+  // and of a weighted sum by one product over the batch.
   struct Times {
     double rows_norm, gram_norm, kept_rows, sum;
   };
@@ -102,8 +103,8 @@ class PerSample {
   PerSample wide() const;
   std::vector<double> bounds() const;
   static Tensor row_norms(const PerSample& f);
-  static void dot_again(const PerSample& f, const PerSample& g, const std::vector<std::int64_t>& ids,
-                        const Tensor& y);
+  static void dot_again(const PerSample& f, const PerSample& g,
+                        const std::vector<std::int64_t>& ids, const Tensor& y);
   static double squared_norm_again(const std::vector<PerSample>& uses, std::int64_t sample);
   static Tensor gram(const PerSample& f, const PerSample& g);
   static Tensor by_rows(const PerSample& f, const PerSample& g);

@@ -13,8 +13,8 @@ namespace {
 // What a chunk of samples may take where rows or patches are only passed through.
 constexpr std::size_t chunk_bytes = std::size_t{16} << 20;
 
-// A row's rounding in float is about 2^-24 of the product of its factors' norms. Below this share of
-// that product it could show in the fifth digit of the row's norm.
+// A row's rounding in float is about 2^-24 of the product of its factors' norms. Below this share
+// of that product it could show in the fifth digit of the row's norm.
 constexpr double cancellation_share = 0.005;
 
 // [n], the squared norm of each sample of x.
@@ -27,7 +27,8 @@ std::vector<double> squared_norms(const Tensor& x) {
 }
 
 std::int64_t chunk_samples(std::size_t bytes_per_sample) {
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(chunk_bytes / std::max<std::size_t>(bytes_per_sample, 1)));
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(chunk_bytes / std::max<std::size_t>(bytes_per_sample, 1)));
 }
 
 }  // namespace
@@ -59,8 +60,10 @@ Tensor PerSample::gram(const PerSample& f, const PerSample& g) {
   const auto* p = std::get_if<Patches>(&f.form_);
   const std::int64_t groups = p ? p->window.groups : 1;
   const std::int64_t step =
-      p ? chunk_samples(static_cast<std::size_t>(p->dy.numel() / std::max<std::int64_t>(n * p->dy.size(1), 1) *
-                                                 p->x.size(1) * p->window.positions()) * size_of(f.dtype()))
+      p ? chunk_samples(static_cast<std::size_t>(p->dy.numel() /
+                                                 std::max<std::int64_t>(n * p->dy.size(1), 1) *
+                                                 p->x.size(1) * p->window.positions()) *
+                        size_of(f.dtype()))
         : std::max<std::int64_t>(n, 1);
   for (std::int64_t group = 0; group < groups; ++group) {
     for (std::int64_t at = 0; at < n; at += step) {
@@ -81,7 +84,8 @@ namespace {
 
 // The samples whose row is so much smaller than its factors that the rounding of the row shows, by
 // the squared norms of both.
-std::vector<std::int64_t> cancelled(const std::vector<double>& rows, const std::vector<double>& factors) {
+std::vector<std::int64_t> cancelled(const std::vector<double>& rows,
+                                    const std::vector<double>& factors) {
   std::vector<std::int64_t> ids;
   for (std::size_t n = 0; n < rows.size(); ++n) {
     if (rows[n] < cancellation_share * cancellation_share * factors[n]) {
@@ -95,7 +99,8 @@ std::vector<std::int64_t> cancelled(const std::vector<double>& rows, const std::
 double overlap(const Window& window) {
   double repeats = 1;
   for (int i = 0; i < 3; ++i) {
-    repeats *= std::ceil(static_cast<double>(window.kernel[i]) / static_cast<double>(window.stride[i]));
+    repeats *=
+        std::ceil(static_cast<double>(window.kernel[i]) / static_cast<double>(window.stride[i]));
   }
   return repeats;
 }
@@ -104,7 +109,8 @@ double overlap(const Window& window) {
 
 // An upper bound of the squared norm of each row, from the factors' norms alone.
 std::vector<double> PerSample::bounds() const {
-  if (std::holds_alternative<Dense>(form_)) return std::vector<double>(static_cast<std::size_t>(samples()));
+  if (std::holds_alternative<Dense>(form_))
+    return std::vector<double>(static_cast<std::size_t>(samples()));
   if (std::holds_alternative<OneHot>(form_)) return squared_norms(leading());
   double repeats = 1;
   std::vector<double> b, a;
@@ -122,11 +128,12 @@ std::vector<double> PerSample::bounds() const {
 }
 
 // One sample at a time, so that none depends on which others are computed again.
-void PerSample::dot_again(const PerSample& f, const PerSample& g, const std::vector<std::int64_t>& ids,
-                          const Tensor& y) {
+void PerSample::dot_again(const PerSample& f, const PerSample& g,
+                          const std::vector<std::int64_t>& ids, const Tensor& y) {
   for (const std::int64_t id : ids) {
     const PerSample p = f.slice(id, id + 1).wide();
-    copy_into(&f == &g ? by_rows(p, p) : by_rows(p, g.slice(id, id + 1).wide()), y.slice(0, id, id + 1));
+    copy_into(&f == &g ? by_rows(p, p) : by_rows(p, g.slice(id, id + 1).wide()),
+              y.slice(0, id, id + 1));
   }
 }
 
@@ -207,7 +214,8 @@ Tensor dot(const PerSample& f, const PerSample& g, Route route) {
   check(f.samples() == g.samples() && f.shape() == g.shape() && f.dtype() == g.dtype(),
         "dot: {} samples of {} and {} of {}", f.samples(), f.shape(), g.samples(), g.shape());
   const auto factored = [](const PerSample& p) {
-    return std::holds_alternative<PerSample::Outer>(p.form_) || std::holds_alternative<PerSample::Patches>(p.form_);
+    return std::holds_alternative<PerSample::Outer>(p.form_) ||
+           std::holds_alternative<PerSample::Patches>(p.form_);
   };
   const auto groups = [](const PerSample& p) {
     const auto* patches = std::get_if<PerSample::Patches>(&p.form_);
@@ -215,13 +223,15 @@ Tensor dot(const PerSample& f, const PerSample& g, Route route) {
   };
   const auto columns = [](const PerSample& p) {
     const auto* outer = std::get_if<PerSample::Outer>(&p.form_);
-    return outer ? outer->a.size(2) : p.shape_.numel() / std::max<std::int64_t>(p.leading().size(1), 1);
+    return outer ? outer->a.size(2)
+                 : p.shape_.numel() / std::max<std::int64_t>(p.leading().size(1), 1);
   };
   const bool onehot = std::holds_alternative<PerSample::OneHot>(f.form_) &&
                       std::holds_alternative<PerSample::OneHot>(g.form_);
   const bool possible =
       onehot || (factored(f) && factored(g) && groups(f) == groups(g) && columns(f) == columns(g));
-  const bool wanted = route == Route::gram || (route == Route::automatic && f.times().gram_norm <= f.times().rows_norm);
+  const bool wanted = route == Route::gram ||
+                      (route == Route::automatic && f.times().gram_norm <= f.times().rows_norm);
   return possible && wanted ? PerSample::gram(f, g) : PerSample::by_rows(f, g);
 }
 

@@ -37,11 +37,13 @@ Shape with_last(Shape shape, std::int64_t last) {
 }
 
 void check_linear(const Var& x, const Var& w, const std::optional<Var>& b) {
-  check(w.rank() == 2 && x.rank() >= 1 && x.shape().back() == w.shape()[1], "linear: input {} with weight {}",
-        x.shape(), w.shape());
-  check(!b || b->shape() == Shape{w.shape()[0]}, "linear: bias {} with weight {}", b ? b->shape() : Shape{}, w.shape());
+  check(w.rank() == 2 && x.rank() >= 1 && x.shape().back() == w.shape()[1],
+        "linear: input {} with weight {}", x.shape(), w.shape());
+  check(!b || b->shape() == Shape{w.shape()[0]}, "linear: bias {} with weight {}",
+        b ? b->shape() : Shape{}, w.shape());
   check(w.samples().is_shared() && (!b || b->samples().is_shared()),
-        "linear: weight and bias are shared by all samples; a weight of each sample's own is a matmul");
+        "linear: weight and bias are shared by all samples; a weight of each sample's own is a "
+        "matmul");
   check(x.dtype() == w.dtype(), "linear: input is {}, weight {}", name(x.dtype()), name(w.dtype()));
 }
 
@@ -77,7 +79,8 @@ SampleAxis product_samples(const Var& a, const Var& b, const Shape& y) {
   for (const Var* x : {&a, &b}) {
     const int own = axis - (y.rank() - x->rank());
     const int inner = x == &a ? x->rank() - 1 : x->rank() - 2;
-    if (x->samples().is_shared() && own >= 0 && own != inner && x->shape()[own] != 1) return tape.mix(matmul_op, *x);
+    if (x->samples().is_shared() && own >= 0 && own != inner && x->shape()[own] != 1)
+      return tape.mix(matmul_op, *x);
   }
   return axis;
 }
@@ -86,22 +89,24 @@ SampleAxis product_samples(const Var& a, const Var& b, const Shape& y) {
 Var weighted(const Op& op, const Var& x, const Var& w, const std::optional<Var>& b, bool flipped) {
   const SampleAxis samples = kept_samples(op, x, {-1});
   const Tensor weight = flipped ? w.value().transpose(0, 1) : w.value();
-  const Tensor y =
-      reshape(affine_rows(x.value(), weight, b ? &b->value() : nullptr), with_last(x.shape(), weight.size(0)));
+  const Tensor y = reshape(affine_rows(x.value(), weight, b ? &b->value() : nullptr),
+                           with_last(x.shape(), weight.size(0)));
   std::vector<Var> inputs{x, w};
   if (b) inputs.push_back(*b);
-  return x.tape().record(
-      op, inputs, y, samples,
-      [x = x.value(), weight, samples, flipped, shape = w.shape(), biased = b.has_value()](const Tensor& dy,
-                                                                                          Adjoint& adjoint) {
-        if (adjoint.wants(0)) adjoint.input(0, reshape(gemm(rows_of(dy), weight), x.shape()));
-        const Tensor out = by_sample(dy, samples, 1);
-        if (adjoint.wants(1)) {
-          const Tensor in = by_sample(x, samples, 1);
-          adjoint.shared(1, flipped ? PerSample::outer(in, out, shape) : PerSample::outer(out, in, shape));
-        }
-        if (biased && adjoint.wants(2)) adjoint.shared(2, PerSample::dense(sum(out, {1})));
-      });
+  return x.tape().record(op, inputs, y, samples,
+                         [x = x.value(), weight, samples, flipped, shape = w.shape(),
+                          biased = b.has_value()](const Tensor& dy, Adjoint& adjoint) {
+                           if (adjoint.wants(0))
+                             adjoint.input(0, reshape(gemm(rows_of(dy), weight), x.shape()));
+                           const Tensor out = by_sample(dy, samples, 1);
+                           if (adjoint.wants(1)) {
+                             const Tensor in = by_sample(x, samples, 1);
+                             adjoint.shared(1, flipped ? PerSample::outer(in, out, shape)
+                                                       : PerSample::outer(out, in, shape));
+                           }
+                           if (biased && adjoint.wants(2))
+                             adjoint.shared(2, PerSample::dense(sum(out, {1})));
+                         });
 }
 
 Var product(const Var& a, const Var& b) {
@@ -122,17 +127,20 @@ Var product(const Var& a, const Var& b) {
   shape.push_back(b.shape().back());
   const SampleAxis samples = product_samples(a, b, shape);
   const Tensor y = reshape(gemm(batch_of(a.value(), lead), batch_of(b.value(), lead)), shape);
-  return a.tape().record(matmul_op, {a, b}, y, samples, [a = a.value(), b = b.value(), lead](const Tensor& dy, Adjoint& adjoint) {
-    const Tensor d = batch_of(dy, lead);
-    const auto full = [&](const Tensor& batch) {
-      Shape to = lead;
-      to.push_back(batch.size(1));
-      to.push_back(batch.size(2));
-      return reshape(batch, to);
-    };
-    if (adjoint.wants(0)) adjoint.broadcast(0, full(gemm(d, batch_of(b, lead).transpose(1, 2))));
-    if (adjoint.wants(1)) adjoint.broadcast(1, full(gemm(batch_of(a, lead).transpose(1, 2), d)));
-  });
+  return a.tape().record(matmul_op, {a, b}, y, samples,
+                         [a = a.value(), b = b.value(), lead](const Tensor& dy, Adjoint& adjoint) {
+                           const Tensor d = batch_of(dy, lead);
+                           const auto full = [&](const Tensor& batch) {
+                             Shape to = lead;
+                             to.push_back(batch.size(1));
+                             to.push_back(batch.size(2));
+                             return reshape(batch, to);
+                           };
+                           if (adjoint.wants(0))
+                             adjoint.broadcast(0, full(gemm(d, batch_of(b, lead).transpose(1, 2))));
+                           if (adjoint.wants(1))
+                             adjoint.broadcast(1, full(gemm(batch_of(a, lead).transpose(1, 2), d)));
+                         });
 }
 
 }  // namespace
@@ -146,10 +154,12 @@ Var matmul(const Var& a, const Var& b) {
   check(a.rank() >= 1 && b.rank() >= 1, "matmul: {} x {}", a.shape(), b.shape());
   if (a.rank() == 1) return squeeze(matmul(unsqueeze(a, 0), b), b.rank() == 1 ? 0 : -2);
   if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
-  check(a.shape().back() == b.shape()[b.rank() - 2], "matmul: inner sizes differ: {} x {}", a.shape(), b.shape());
+  check(a.shape().back() == b.shape()[b.rank() - 2], "matmul: inner sizes differ: {} x {}",
+        a.shape(), b.shape());
   check(a.dtype() == b.dtype(), "matmul: dtypes differ: {} x {}", name(a.dtype()), name(b.dtype()));
   // A shared matrix is a linear layer's weight: its gradient stays factored.
-  if (b.rank() == 2 && b.samples().is_shared()) return weighted(matmul_op, a, b, std::nullopt, true);
+  if (b.rank() == 2 && b.samples().is_shared())
+    return weighted(matmul_op, a, b, std::nullopt, true);
   if (a.rank() == 2 && a.samples().is_shared()) {
     return transpose(weighted(matmul_op, transpose(b, -1, -2), a, std::nullopt, false), -1, -2);
   }
@@ -157,11 +167,13 @@ Var matmul(const Var& a, const Var& b) {
 }
 
 Var embedding(const Var& table, const Var& ids, std::optional<std::int64_t> padding) {
-  check(table.rank() == 2 && table.samples().is_shared(), "embedding: table {} is not a shared matrix", table.shape());
+  check(table.rank() == 2 && table.samples().is_shared(),
+        "embedding: table {} is not a shared matrix", table.shape());
   check(ids.dtype() == Dtype::i64, "embedding: ids are {} where i64 is needed", name(ids.dtype()));
   std::vector<std::int64_t> flat = ids.value().to_vector<std::int64_t>();
   for (const std::int64_t id : flat) {
-    check(id >= 0 && id < table.shape()[0], "embedding: id {} in a table of {} rows", id, table.shape()[0]);
+    check(id >= 0 && id < table.shape()[0], "embedding: id {} in a table of {} rows", id,
+          table.shape()[0]);
   }
   Shape shape = ids.shape();
   shape.push_back(table.shape()[1]);
@@ -170,9 +182,10 @@ Var embedding(const Var& table, const Var& ids, std::optional<std::int64_t> padd
   if (padding) std::replace(flat.begin(), flat.end(), *padding, std::int64_t{-1});
   const Tensor learned = by_sample(Tensor::from(flat, ids.shape()), ids.samples(), 0);
   return table.tape().record(embedding_op, {table, ids}, y, ids.samples(),
-                             [learned = learned.squeeze(2), samples = ids.samples(), shape = table.shape()](
-                                 const Tensor& dy, Adjoint& adjoint) {
-                               adjoint.shared(0, PerSample::onehot(learned, by_sample(dy, samples, 1), shape));
+                             [learned = learned.squeeze(2), samples = ids.samples(),
+                              shape = table.shape()](const Tensor& dy, Adjoint& adjoint) {
+                               adjoint.shared(
+                                   0, PerSample::onehot(learned, by_sample(dy, samples, 1), shape));
                              });
 }
 

@@ -7,12 +7,12 @@
 
 namespace sotto {
 
-// y[.., o] = sum_i x[.., i] w[o, i] + b[o]; w [o, i] and b [o] are shared by all samples. The samples
-// may lie along any axis of x but the last.
+// y[.., o] = sum_i x[.., i] w[o, i] + b[o]; w [o, i] and b [o] are shared by all samples. The
+// samples may lie along any axis of x but the last.
 Var linear(const Var& x, const Var& w, const std::optional<Var>& b = std::nullopt);
 
-// The product of the last two axes; leading axes broadcast. A vector counts as a row on the left and
-// as a column on the right, and its axis is dropped from the result.
+// The product of the last two axes; leading axes broadcast. A vector counts as a row on the left
+// and as a column on the right, and its axis is dropped from the result.
 Var matmul(const Var& a, const Var& b);
 
 // y[.., :] = table[ids[..], :], table [rows, d] shared by all samples, ids i64 of any shape. Rows

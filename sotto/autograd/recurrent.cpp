@@ -17,7 +17,9 @@ const Op rnn_op("rnn");
 const Op gru_op("gru");
 const Op lstm_op("lstm");
 
-const Op& op_of(Cell cell) { return cell == Cell::lstm ? lstm_op : cell == Cell::gru ? gru_op : rnn_op; }
+const Op& op_of(Cell cell) {
+  return cell == Cell::lstm ? lstm_op : cell == Cell::gru ? gru_op : rnn_op;
+}
 
 // [n, t, k] to [t, n, k] and back.
 Tensor exchanged(const Tensor& x) { return contiguous(x.transpose(0, 1)); }
@@ -32,10 +34,10 @@ Tensor row_product(const Tensor& x, const Tensor& w) {
 // A sequence in the order of its steps, and what its backward needs. Tensors are [t, n, ...].
 struct Sequence {
   Cell cell;
-  Tensor ih, hh, hr;        // weights; hr may be undefined
-  Tensor x;                 // zero where not valid
-  Tensor valid;             // [t, n, 1] of x's type, or undefined when all are
-  Tensor before;            // [t, n, out], the state before each step
+  Tensor ih, hh, hr;  // weights; hr may be undefined
+  Tensor x;           // zero where not valid
+  Tensor valid;       // [t, n, 1] of x's type, or undefined when all are
+  Tensor before;      // [t, n, out], the state before each step
   std::vector<CellStep> steps;
   bool reverse = false;
 
@@ -112,7 +114,8 @@ struct Places {
   }
 };
 
-Places places_of(const Var& x, const RecurrentWeights& w, const std::optional<Var>& h0, const std::optional<Var>& c0) {
+Places places_of(const Var& x, const RecurrentWeights& w, const std::optional<Var>& h0,
+                 const std::optional<Var>& c0) {
   Places p{{x, w.ih, w.hh}};
   p.add(p.bias_ih, w.bias_ih);
   p.add(p.bias_hh, w.bias_hh);
@@ -122,32 +125,41 @@ Places places_of(const Var& x, const RecurrentWeights& w, const std::optional<Va
   return p;
 }
 
-void check_recurrent(const char* op, Cell cell, const Var& x, const Places& p, const Tensor& lengths) {
-  check(x.rank() == 3 && x.shape()[1] >= 1, "{}: input {} is not [samples, steps, features] with a step", op, x.shape());
+void check_recurrent(const char* op, Cell cell, const Var& x, const Places& p,
+                     const Tensor& lengths) {
+  check(x.rank() == 3 && x.shape()[1] >= 1,
+        "{}: input {} is not [samples, steps, features] with a step", op, x.shape());
   const Shape &ih = p.inputs[1].shape(), &hh = p.inputs[2].shape();
   const std::int64_t gates = ih.rank() == 2 ? ih[0] : 0, hidden = gates / gate_count(cell);
   check(p.hr < 0 || cell == Cell::lstm, "{}: a projection is for LSTM only", op);
   const std::int64_t out = p.hr >= 0 && hh.rank() == 2 ? hh[1] : hidden;
-  check(ih.rank() == 2 && ih[1] == x.shape()[2] && gates % gate_count(cell) == 0 && hh == Shape({gates, out}),
+  check(ih.rank() == 2 && ih[1] == x.shape()[2] && gates % gate_count(cell) == 0 &&
+            hh == Shape({gates, out}),
         "{}: weights {} and {} for the input {}", op, ih, hh, x.shape());
   for (const int bias : {p.bias_ih, p.bias_hh}) {
-    check(bias < 0 || p.inputs[static_cast<std::size_t>(bias)].shape() == Shape({gates}), "{}: a bias does not have {} elements", op, gates);
+    check(bias < 0 || p.inputs[static_cast<std::size_t>(bias)].shape() == Shape({gates}),
+          "{}: a bias does not have {} elements", op, gates);
   }
   const auto is = [&](int place, const Shape& shape) {
     return place < 0 || p.inputs[static_cast<std::size_t>(place)].shape() == shape;
   };
   const std::int64_t n = x.shape()[0];
   check(is(p.hr, {out, hidden}), "{}: a projection that is not {} x {}", op, out, hidden);
-  check(is(p.h0, {n, out}) && is(p.c0, {n, hidden}), "{}: first states for {} samples are not [{}, {}] and [{}, {}]", op, n, n, out, n, hidden);
+  check(is(p.h0, {n, out}) && is(p.c0, {n, hidden}),
+        "{}: first states for {} samples are not [{}, {}] and [{}, {}]", op, n, n, out, n, hidden);
   for (std::size_t i = 1; i < p.inputs.size(); ++i) {
     const bool state = static_cast<int>(i) == p.h0 || static_cast<int>(i) == p.c0;
-    check(state ? p.inputs[i].samples() == x.samples() : p.inputs[i].samples().is_shared(), "{}: weights are shared by all samples, states have the samples first", op);
-    check(p.inputs[i].dtype() == x.dtype(), "{}: the input is {}, a weight or state {}", op, name(x.dtype()), name(p.inputs[i].dtype()));
+    check(state ? p.inputs[i].samples() == x.samples() : p.inputs[i].samples().is_shared(),
+          "{}: weights are shared by all samples, states have the samples first", op);
+    check(p.inputs[i].dtype() == x.dtype(), "{}: the input is {}, a weight or state {}", op,
+          name(x.dtype()), name(p.inputs[i].dtype()));
   }
   if (!lengths.defined()) return;
-  check(lengths.shape() == Shape({n}) && lengths.dtype() == Dtype::i64, "{}: lengths {} for {} samples", op, lengths.shape(), n);
+  check(lengths.shape() == Shape({n}) && lengths.dtype() == Dtype::i64,
+        "{}: lengths {} for {} samples", op, lengths.shape(), n);
   for (const std::int64_t length : lengths.to_vector<std::int64_t>()) {
-    check(length >= 1 && length <= x.shape()[1], "{}: a length of {} in {} steps", op, length, x.shape()[1]);
+    check(length >= 1 && length <= x.shape()[1], "{}: a length of {} in {} steps", op, length,
+          x.shape()[1]);
   }
 }
 
@@ -163,12 +175,15 @@ Tensor valid_steps(const Tensor& lengths, std::int64_t t, Dtype dtype) {
 }
 
 // Hands on what a sequence's gradient says.
-void deliver(const Sequence& s, const SequenceGradient& g, const Places& p, SampleAxis samples, Adjoint& adjoint) {
+void deliver(const Sequence& s, const SequenceGradient& g, const Places& p, SampleAxis samples,
+             Adjoint& adjoint) {
   const auto shared = [&](int place, PerSample gradient) {
-    if (place >= 0 && adjoint.wants(place)) adjoint.shared(place, for_samples(std::move(gradient), samples));
+    if (place >= 0 && adjoint.wants(place))
+      adjoint.shared(place, for_samples(std::move(gradient), samples));
   };
   const auto weight = [&](int place, const Tensor& b, const Tensor& a) {
-    if (place >= 0 && adjoint.wants(place)) shared(place, PerSample::outer(exchanged(b), exchanged(a), {b.size(2), a.size(2)}));
+    if (place >= 0 && adjoint.wants(place))
+      shared(place, PerSample::outer(exchanged(b), exchanged(a), {b.size(2), a.size(2)}));
   };
   if (adjoint.wants(0)) adjoint.input(0, exchanged(row_product(g.x_parts, s.ih)));
   weight(1, g.x_parts, s.x);
@@ -200,7 +215,8 @@ Tensor packed(const Tensor& y, const Tensor& c) {
 // The state after the last step taken: where a sample ends, or at step 0 in reverse.
 Var last_state(const Var& y, const RecurrentOptions& options) {
   const std::int64_t n = y.shape()[0], t = y.shape()[1], out = y.shape()[2];
-  if (options.reverse || !options.lengths.defined()) return select(y, 1, options.reverse ? 0 : t - 1);
+  if (options.reverse || !options.lengths.defined())
+    return select(y, 1, options.reverse ? 0 : t - 1);
   std::vector<std::int64_t> ids;
   for (const std::int64_t length : options.lengths.to_vector<std::int64_t>()) {
     ids.insert(ids.end(), static_cast<std::size_t>(out), length - 1);
@@ -215,8 +231,9 @@ Var last_state(const Var& y, const RecurrentOptions& options) {
 
 int gate_count(Cell cell) { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1; }
 
-RecurrentResult recurrent(Cell cell, const Var& x, const RecurrentWeights& weights, const std::optional<Var>& h0,
-                          const std::optional<Var>& c0, const RecurrentOptions& options) {
+RecurrentResult recurrent(Cell cell, const Var& x, const RecurrentWeights& weights,
+                          const std::optional<Var>& h0, const std::optional<Var>& c0,
+                          const RecurrentOptions& options) {
   const Op& op = op_of(cell);
   const Places p = places_of(x, weights, h0, c0);
   check_recurrent(op.name, cell, x, p, options.lengths);
@@ -224,18 +241,24 @@ RecurrentResult recurrent(Cell cell, const Var& x, const RecurrentWeights& weigh
   const SampleAxis samples = kept_samples(op, x, {1, 2});
   const std::int64_t n = x.shape()[0], t = x.shape()[1], out = weights.hh.shape()[1],
                      hidden = weights.ih.shape()[0] / gate_count(cell);
-  auto s = std::make_shared<Sequence>(Sequence{cell, weights.ih.value(), weights.hh.value(), weights.hr ? weights.hr->value() : Tensor(), exchanged(x.value()), valid_steps(options.lengths, t, x.dtype())});
+  auto s = std::make_shared<Sequence>(Sequence{
+      cell, weights.ih.value(), weights.hh.value(), weights.hr ? weights.hr->value() : Tensor(),
+      exchanged(x.value()), valid_steps(options.lengths, t, x.dtype())});
   s->reverse = options.reverse;
   if (s->valid.defined()) s->x = where(s->valid, s->x, zeros_as(s->x, {}));
-  const auto value_or = [](const std::optional<Var>& v, const Tensor& otherwise) { return v ? v->value() : otherwise; };
+  const auto value_or = [](const std::optional<Var>& v, const Tensor& otherwise) {
+    return v ? v->value() : otherwise;
+  };
   Tensor c = cell == Cell::lstm ? value_or(c0, zeros_as(s->x, {n, hidden})) : Tensor();
   const Tensor y = run(*s, value_or(weights.bias_ih, {}), value_or(weights.bias_hh, {}),
                        value_or(h0, zeros_as(s->x, {n, out})), c);
-  const Var all = x.tape().record(op, p.inputs, packed(y, c), samples, [=](const Tensor& d, Adjoint& adjoint) {
-    const Tensor dy = exchanged(d.slice(1, 0, t).slice(2, 0, out));
-    const Tensor dc = cell == Cell::lstm ? contiguous(d.select(1, t).slice(1, 0, hidden)) : Tensor();
-    deliver(*s, back(*s, dy, dc), p, samples, adjoint);
-  });
+  const Var all =
+      x.tape().record(op, p.inputs, packed(y, c), samples, [=](const Tensor& d, Adjoint& adjoint) {
+        const Tensor dy = exchanged(d.slice(1, 0, t).slice(2, 0, out));
+        const Tensor dc =
+            cell == Cell::lstm ? contiguous(d.select(1, t).slice(1, 0, hidden)) : Tensor();
+        deliver(*s, back(*s, dy, dc), p, samples, adjoint);
+      });
   if (cell != Cell::lstm) return {all, last_state(all, options), std::nullopt};
   const Var output = slice(slice(all, 1, 0, t), 2, 0, out);
   return {output, last_state(output, options), slice(select(all, 1, t), 1, 0, hidden)};

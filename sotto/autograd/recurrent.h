@@ -42,10 +42,11 @@ struct RecurrentResult {
   std::optional<Var> c;  // [n, hidden], LSTM
 };
 
-// x [n, t, in] with the samples first and at least one step; h0 [n, out] and c0 [n, hidden] are zero
-// where not given.
+// x [n, t, in] with the samples first and at least one step; h0 [n, out] and c0 [n, hidden] are
+// zero where not given.
 RecurrentResult recurrent(Cell cell, const Var& x, const RecurrentWeights& weights,
-                          const std::optional<Var>& h0 = std::nullopt, const std::optional<Var>& c0 = std::nullopt,
+                          const std::optional<Var>& h0 = std::nullopt,
+                          const std::optional<Var>& c0 = std::nullopt,
                           const RecurrentOptions& options = {});
 
 }  // namespace sotto

@@ -33,11 +33,11 @@ CellStep lstm_step(const Tensor& x_part, const Tensor& h_part, const Tensor& c) 
 }
 
 CellGradient lstm_gradient(const CellStep& step, const Tensor& dh, const Tensor& dc) {
-  const Tensor &i = step.saved[0], &f = step.saved[1], &g = step.saved[2], &o = step.saved[3], &c = step.saved[4],
-               &squashed = step.saved[5];
+  const Tensor &i = step.saved[0], &f = step.saved[1], &g = step.saved[2], &o = step.saved[3],
+               &c = step.saved[4], &squashed = step.saved[5];
   const Tensor d = add(dc, through_tanh(mul(dh, o), squashed));
-  const Tensor z = concat({through_sigmoid(mul(d, g), i), through_sigmoid(mul(d, c), f), through_tanh(mul(d, i), g),
-                           through_sigmoid(mul(dh, squashed), o)},
+  const Tensor z = concat({through_sigmoid(mul(d, g), i), through_sigmoid(mul(d, c), f),
+                           through_tanh(mul(d, i), g), through_sigmoid(mul(dh, squashed), o)},
                           1);
   return {z, z, Tensor(), mul(d, f)};
 }
@@ -51,7 +51,8 @@ CellStep gru_step(const Tensor& x_part, const Tensor& h_part, const Tensor& h) {
 }
 
 CellGradient gru_gradient(const CellStep& step, const Tensor& dh) {
-  const Tensor &r = step.saved[0], &z = step.saved[1], &n = step.saved[2], &inner = step.saved[3], &h = step.saved[4];
+  const Tensor &r = step.saved[0], &z = step.saved[1], &n = step.saved[2], &inner = step.saved[3],
+               &h = step.saved[4];
   const Tensor kept = mul(dh, z);
   const Tensor dn = through_tanh(sub(dh, kept), n);
   const Tensor dz = through_sigmoid(mul(dh, sub(h, n)), z);
@@ -61,7 +62,8 @@ CellGradient gru_gradient(const CellStep& step, const Tensor& dh) {
 
 }  // namespace
 
-CellStep cell_step(Cell cell, const Tensor& x_part, const Tensor& h_part, const Tensor& h, const Tensor& c) {
+CellStep cell_step(Cell cell, const Tensor& x_part, const Tensor& h_part, const Tensor& h,
+                   const Tensor& c) {
   if (cell == Cell::lstm) return lstm_step(x_part, h_part, c);
   if (cell == Cell::gru) return gru_step(x_part, h_part, h);
   const Tensor sum = add(x_part, h_part);
@@ -73,7 +75,8 @@ CellGradient cell_gradient(Cell cell, const CellStep& step, const Tensor& dh, co
   if (cell == Cell::lstm) return lstm_gradient(step, dh, dc);
   if (cell == Cell::gru) return gru_gradient(step, dh);
   const Tensor& y = step.saved[0];
-  const Tensor d = cell == Cell::tanh ? through_tanh(dh, y) : unary_grad(unary_index<Relu>, y, y, dh, {});
+  const Tensor d =
+      cell == Cell::tanh ? through_tanh(dh, y) : unary_grad(unary_index<Relu>, y, y, dh, {});
   return {d, d, Tensor(), Tensor()};
 }
 

@@ -16,7 +16,8 @@ struct CellStep {
 
 // `x_part` and `h_part` [n, gates hidden] are the two sums of the cell's equations; h, c the state
 // before the step.
-CellStep cell_step(Cell cell, const Tensor& x_part, const Tensor& h_part, const Tensor& h, const Tensor& c);
+CellStep cell_step(Cell cell, const Tensor& x_part, const Tensor& h_part, const Tensor& h,
+                   const Tensor& c);
 
 struct CellGradient {
   Tensor x_part, h_part;  // [n, gates hidden]

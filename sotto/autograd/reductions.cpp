@@ -18,7 +18,9 @@ const Op log_softmax_op("log_softmax");
 const Op normalize_op("normalize");
 const Op map_axis_op("map_axis");
 
-bool contains(const Shape& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+bool contains(const Shape& axes, int axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
 
 // Axes as given, or all of them.
 Shape axes_of(const char* op, const Var& x, const Shape& axes) {
@@ -49,7 +51,8 @@ Shape kept_shape(const Shape& x, const Shape& axes) {
 
 double count(const Var& x, const Shape& axes) {
   double product = 1;
-  for (const std::int64_t axis : axes) product *= static_cast<double>(x.shape()[static_cast<int>(axis)]);
+  for (const std::int64_t axis : axes)
+    product *= static_cast<double>(x.shape()[static_cast<int>(axis)]);
   return product;
 }
 
@@ -68,12 +71,13 @@ Var softmax_rows(const Op& op, const Var& x, int axis, bool logarithm) {
   const Tensor rows = last(x.value());
   Tensor y = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
   backend(y.device()).softmax(rows.view(), logarithm, y.view());
-  return x.tape().record(op, {x}, y.transpose(axis, -1), samples,
-                         [y, last, axis, logarithm](const Tensor& dy, Adjoint& adjoint) {
-                           Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
-                           backend(y.device()).softmax_grad(y.view(), last(dy).view(), logarithm, dx.view());
-                           adjoint.input(0, dx.transpose(axis, -1));
-                         });
+  return x.tape().record(
+      op, {x}, y.transpose(axis, -1), samples,
+      [y, last, axis, logarithm](const Tensor& dy, Adjoint& adjoint) {
+        Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
+        backend(y.device()).softmax_grad(y.view(), last(dy).view(), logarithm, dx.view());
+        adjoint.input(0, dx.transpose(axis, -1));
+      });
 }
 
 }  // namespace
@@ -111,7 +115,8 @@ Var norm(const Var& x, const Shape& wanted, bool keepdim) {
                          [x = x.value(), y](const Tensor& dy, Adjoint& adjoint) {
                            // Where the norm is zero so is x: any divisor will do.
                            const Tensor divisor = where(y, y, full({}, 1, y.dtype(), y.device()));
-                           const Tensor slope = binary(binary_index<Div>, reshape(dy, y.shape()), divisor);
+                           const Tensor slope =
+                               binary(binary_index<Div>, reshape(dy, y.shape()), divisor);
                            adjoint.input(0, mul(x, slope));
                          });
 }
@@ -124,7 +129,8 @@ Var logsumexp(const Var& x, const Shape& wanted, bool keepdim) {
   const bool batched = x.samples().batched() && !contains(axes, x.samples().axis());
   Tape& tape = x.tape();
   const Var shift = batched ? tape.input(top, x.samples().axis())
-                            : tape.constant(top, x.samples().is_shared() ? SampleAxis::shared() : SampleAxis::mixed());
+                            : tape.constant(top, x.samples().is_shared() ? SampleAxis::shared()
+                                                                         : SampleAxis::mixed());
   Var y = add(log(sum(exp(sub(x, shift)), axes, true)), shift);
   for (int i = x.rank() - 1; i >= 0 && !keepdim; --i) {
     if (contains(axes, i)) y = squeeze(y, i);
@@ -160,19 +166,20 @@ Var normalize(const Var& x, int features, double eps, bool centered) {
   Tensor y = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
   Tensor rstd = Tensor::empty({rows.size(0), 1}, rows.dtype(), rows.device());
   backend(y.device()).normalize(rows.view(), eps, centered, y.view(), rstd.view());
-  return x.tape().record(normalize_op, {x}, reshape(y, x.shape()), samples,
-                         [y, rstd, centered](const Tensor& dy, Adjoint& adjoint) {
-                           Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
-                           const Tensor d = reshape(contiguous(dy), y.shape());
-                           backend(y.device()).normalize_grad(y.view(), rstd.view(), d.view(), centered, dx.view());
-                           adjoint.input(0, reshape(dx, dy.shape()));
-                         });
+  return x.tape().record(
+      normalize_op, {x}, reshape(y, x.shape()), samples,
+      [y, rstd, centered](const Tensor& dy, Adjoint& adjoint) {
+        Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
+        const Tensor d = reshape(contiguous(dy), y.shape());
+        backend(y.device()).normalize_grad(y.view(), rstd.view(), d.view(), centered, dx.view());
+        adjoint.input(0, reshape(dx, dy.shape()));
+      });
 }
 
 Var map_axis(const Var& x, int axis, const Tensor& matrix) {
   axis = normalize_axis("map_axis", axis, x.rank());
-  check(matrix.rank() == 2 && matrix.size(1) == x.shape()[axis], "map_axis: matrix {} on axis {} of {}", matrix.shape(),
-        axis, x.shape());
+  check(matrix.rank() == 2 && matrix.size(1) == x.shape()[axis],
+        "map_axis: matrix {} on axis {} of {}", matrix.shape(), axis, x.shape());
   const auto along = [axis](const Tensor& t, const Tensor& m) {
     const Tensor last = contiguous(t.transpose(axis, -1));
     Shape shape = last.shape();
@@ -181,8 +188,9 @@ Var map_axis(const Var& x, int axis, const Tensor& matrix) {
     return reshape(gemm(flat, m), shape).transpose(axis, -1);
   };
   const Tensor m = to_dtype(matrix, x.dtype());
-  return x.tape().record(map_axis_op, {x}, along(x.value(), m.transpose(0, 1)), kept_samples(map_axis_op, x, {axis}),
-                         [m, along](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, along(dy, m)); });
+  return x.tape().record(
+      map_axis_op, {x}, along(x.value(), m.transpose(0, 1)), kept_samples(map_axis_op, x, {axis}),
+      [m, along](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, along(dy, m)); });
 }
 
 }  // namespace sotto

@@ -10,7 +10,8 @@ Var sum(const Var& x, const Shape& axes = {}, bool keepdim = false);
 Var mean(const Var& x, const Shape& axes = {}, bool keepdim = false);
 // Squared deviations divided by count - correction.
 Var variance(const Var& x, const Shape& axes = {}, bool keepdim = false, double correction = 1);
-Var standard_deviation(const Var& x, const Shape& axes = {}, bool keepdim = false, double correction = 1);
+Var standard_deviation(const Var& x, const Shape& axes = {}, bool keepdim = false,
+                       double correction = 1);
 // The Euclidean norm; its derivative at zero is zero.
 Var norm(const Var& x, const Shape& axes = {}, bool keepdim = false);
 Var logsumexp(const Var& x, const Shape& axes = {}, bool keepdim = false);

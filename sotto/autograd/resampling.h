@@ -30,16 +30,16 @@ struct ConvTransposeOptions {
 };
 
 // The transpose of a convolution: input position i adds w[.., j] x[i] to output position
-// i stride - padding + j dilation. x [n, c, ...], w [c, o / groups, kernel...] and b [o] shared by all
-// samples; the output has (in - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1
-// positions along an axis.
+// i stride - padding + j dilation. x [n, c, ...], w [c, o / groups, kernel...] and b [o] shared by
+// all samples; the output has (in - 1) stride - 2 padding + dilation (kernel - 1) + output_padding
+// + 1 positions along an axis.
 Var conv_transpose(const Var& x, const Var& w, const std::optional<Var>& b = std::nullopt,
                    const ConvTransposeOptions& options = {});
 
 // Output i of an axis is the maximum of the input from floor(i in / out) to ceil((i + 1) in / out).
 Var adaptive_max_pool(const Var& x, const Shape& output);
-// (sum of x^p over the window)^(1/p), p >= 1; of values whose power is negative it is NaN, as in the
-// field. The gradient of a sum of zero is zero.
+// (sum of x^p over the window)^(1/p), p >= 1; of values whose power is negative it is NaN, as in
+// the field. The gradient of a sum of zero is zero.
 Var lp_pool(const Var& x, double p, const PoolOptions& options);
 
 }  // namespace sotto

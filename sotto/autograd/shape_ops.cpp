@@ -67,7 +67,8 @@ Var permute(const Var& x, const Shape& axes) {
 Var transpose(const Var& x, int a, int b) {
   Shape axes;
   for (int i = 0; i < x.rank(); ++i) axes.push_back(i);
-  std::swap(axes[normalize_axis("transpose", a, x.rank())], axes[normalize_axis("transpose", b, x.rank())]);
+  std::swap(axes[normalize_axis("transpose", a, x.rank())],
+            axes[normalize_axis("transpose", b, x.rank())]);
   return permute(x, axes);
 }
 
@@ -103,24 +104,27 @@ Var expand(const Var& x, const Shape& shape) {
 Var slice(const Var& x, int axis, std::int64_t start, std::int64_t stop, std::int64_t step) {
   axis = normalize_axis("slice", axis, x.rank());
   const Tensor y = x.value().slice(axis, start, stop, step);
-  return x.tape().record(slice_op, {x}, y, kept_samples(slice_op, x, {axis}),
-                         [shape = x.shape(), axis, start, stop, step](const Tensor& dy, Adjoint& adjoint) {
-                           const Tensor dx = zeros(adjoint.lifted(shape), dy.dtype(), dy.device());
-                           copy_into(dy, dx.slice(axis + adjoint.lead(), start, stop, step));
-                           adjoint.input(0, dx);
-                         });
+  return x.tape().record(
+      slice_op, {x}, y, kept_samples(slice_op, x, {axis}),
+      [shape = x.shape(), axis, start, stop, step](const Tensor& dy, Adjoint& adjoint) {
+        const Tensor dx = zeros(adjoint.lifted(shape), dy.dtype(), dy.device());
+        copy_into(dy, dx.slice(axis + adjoint.lead(), start, stop, step));
+        adjoint.input(0, dx);
+      });
 }
 
 Var select(const Var& x, int axis, std::int64_t index) {
   axis = normalize_axis("select", axis, x.rank());
   const std::int64_t at = index < 0 ? index + x.shape()[axis] : index;
-  check(at >= 0 && at < x.shape()[axis], "select: index {} of axis {} in {}", index, axis, x.shape());
+  check(at >= 0 && at < x.shape()[axis], "select: index {} of axis {} in {}", index, axis,
+        x.shape());
   return squeeze(slice(x, axis, at, at + 1), axis);
 }
 
 Var concat(const std::vector<Var>& parts, int axis) {
   check(!parts.empty(), "concat: no values");
-  const auto batched = std::find_if(parts.begin(), parts.end(), [](const Var& x) { return x.samples().batched(); });
+  const auto batched =
+      std::find_if(parts.begin(), parts.end(), [](const Var& x) { return x.samples().batched(); });
   const Var& lead = batched == parts.end() ? parts[0] : *batched;
   axis = normalize_axis("concat", axis, lead.rank());
   SampleAxis samples = kept_samples(concat_op, lead, {axis});
@@ -129,11 +133,14 @@ Var concat(const std::vector<Var>& parts, int axis) {
   for (const Var& x : parts) {
     check(x.rank() == lead.rank(), "concat: {} beside {}", x.shape(), lead.shape());
     if (x.samples().is_mixed()) samples = SampleAxis::mixed();
-    if (samples.batched() && x.samples().batched() && !(x.samples() == samples)) samples = x.tape().mix(concat_op, x);
+    if (samples.batched() && x.samples().batched() && !(x.samples() == samples))
+      samples = x.tape().mix(concat_op, x);
     Shape shape = x.shape();
     if (samples.batched() && x.samples().is_shared()) {
-      if (shape[samples.axis()] != 1) samples = x.tape().mix(concat_op, x);
-      else shape[samples.axis()] = lead.shape()[samples.axis()];
+      if (shape[samples.axis()] != 1)
+        samples = x.tape().mix(concat_op, x);
+      else
+        shape[samples.axis()] = lead.shape()[samples.axis()];
     }
     values.push_back(x.value().expand(shape));
     starts.push_back(starts.back() + shape[axis]);
@@ -141,7 +148,8 @@ Var concat(const std::vector<Var>& parts, int axis) {
   return lead.tape().record(concat_op, parts, concat(values, axis), samples,
                             [axis, starts](const Tensor& dy, Adjoint& adjoint) {
                               for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
-                                adjoint.broadcast(static_cast<int>(i), dy.slice(axis, starts[i], starts[i + 1]));
+                                adjoint.broadcast(static_cast<int>(i),
+                                                  dy.slice(axis, starts[i], starts[i + 1]));
                               }
                             });
 }
@@ -185,8 +193,8 @@ Var pad(const Var& x, int axis, std::int64_t before, std::int64_t after, PadMode
   check(mode != PadMode::reflect || std::max(before, after) < std::max<std::int64_t>(n, 1),
         "pad: reflecting {} and {} elements of an axis of size {}", before, after, n);
   check(mode != PadMode::replicate || n > 0, "pad: replicating an axis of size 0");
-  check(mode != PadMode::circular || std::max(before, after) <= n, "pad: wrapping {} and {} elements of an axis of size {}",
-        before, after, n);
+  check(mode != PadMode::circular || std::max(before, after) <= n,
+        "pad: wrapping {} and {} elements of an axis of size {}", before, after, n);
   if (before == 0 && after == 0) return x;
   std::vector<std::int64_t> ids;
   for (std::int64_t i = -before; i < n + after; ++i) {

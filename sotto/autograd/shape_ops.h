@@ -29,6 +29,7 @@ Var roll(const Var& x, int axis, std::int64_t shift);
 
 enum class PadMode { zeros, reflect, replicate, circular };
 // `before` and `after` elements more along one axis. Reflect does not repeat the border element.
-Var pad(const Var& x, int axis, std::int64_t before, std::int64_t after, PadMode mode = PadMode::zeros);
+Var pad(const Var& x, int axis, std::int64_t before, std::int64_t after,
+        PadMode mode = PadMode::zeros);
 
 }  // namespace sotto

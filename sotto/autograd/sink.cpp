@@ -23,15 +23,18 @@ void RowsSink::receive(Parameter& parameter, std::vector<PerSample> uses) {
 }
 
 const Tensor& RowsSink::rows(const Parameter& parameter) const {
-  const auto found = std::find_if(rows_.begin(), rows_.end(), [&](const auto& entry) { return entry.first == &parameter; });
-  check(found != rows_.end(), "RowsSink: no gradient for this parameter of shape {}", parameter.value.shape());
+  const auto found = std::find_if(rows_.begin(), rows_.end(),
+                                  [&](const auto& entry) { return entry.first == &parameter; });
+  check(found != rows_.end(), "RowsSink: no gradient for this parameter of shape {}",
+        parameter.value.shape());
   return found->second;
 }
 
 Tensor RowsSink::squared_norms() const {
   check(!rows_.empty(), "RowsSink: no gradients");
   Tensor total = zeros({rows_[0].second.size(0)}, Dtype::f64);
-  for (const auto& [parameter, rows] : rows_) axpby(1, squared_norm({PerSample::dense(rows)}), 1, total);
+  for (const auto& [parameter, rows] : rows_)
+    axpby(1, squared_norm({PerSample::dense(rows)}), 1, total);
   return total;
 }
 

@@ -109,17 +109,19 @@ Var Tape::append(Node node, const Tensor& value, bool needs_grad) {
 
 Var Tape::input(const Tensor& value, int axis, bool wants_grad) {
   axis = normalize_axis("input", axis, value.rank());
-  check(sample_count_ < 0 || value.size(axis) == sample_count_, "input: {} samples along axis {} of {}, {} before",
-        value.size(axis), axis, value.shape(), sample_count_);
+  check(sample_count_ < 0 || value.size(axis) == sample_count_,
+        "input: {} samples along axis {} of {}, {} before", value.size(axis), axis, value.shape(),
+        sample_count_);
   sample_count_ = value.size(axis);
   return append({.name = "input", .samples = axis, .wants_grad = wants_grad}, value, wants_grad);
 }
 
 Var Tape::constant(const Tensor& value, SampleAxis samples, bool wants_grad) {
   check(!samples.batched(), "constant: a value with a sample axis is an input");
-  check(!samples.is_mixed() || !options_.private_data, "constant: mixed samples of shape {} on a private tape",
-        value.shape());
-  return append({.name = "constant", .samples = samples, .wants_grad = wants_grad}, value, wants_grad);
+  check(!samples.is_mixed() || !options_.private_data,
+        "constant: mixed samples of shape {} on a private tape", value.shape());
+  return append({.name = "constant", .samples = samples, .wants_grad = wants_grad}, value,
+                wants_grad);
 }
 
 Var Tape::use(Parameter& parameter) {
@@ -137,8 +139,8 @@ Var Tape::use(Parameter& parameter) {
   return append({.name = "parameter", .parameter = &parameter}, parameter.value, true);
 }
 
-Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples, Backward backward,
-                 PullBack pull_back) {
+Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples,
+                 Backward backward, PullBack pull_back) {
   bool needs_grad = false;
   for (const Var& x : inputs) {
     check(x.tape_ == this, "{}: an input is on another tape", op.name);
@@ -147,7 +149,8 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
   }
   check(!samples.batched() || value.size(samples.axis()) == sample_count_,
         "{}: result {} has {} samples along axis {}, the tape {}", op.name, value.shape(),
-        samples.batched() ? value.size(samples.axis()) : 0, samples.batched() ? samples.axis() : 0, sample_count_);
+        samples.batched() ? value.size(samples.axis()) : 0, samples.batched() ? samples.axis() : 0,
+        sample_count_);
   if (!needs_grad) {
     inputs.clear();
     backward = nullptr;
@@ -164,8 +167,10 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
 
 SampleAxis Tape::mix(const Op& op, const Var& x) const {
   check(!options_.private_data,
-        "{}: combines samples, which a private tape refuses: shape {}, sample axis {}; use what stays within a "
-        "sample (group_norm, layer_norm or instance_norm for batch norm, mean_per_sample for a mean over the batch)",
+        "{}: combines samples, which a private tape refuses: shape {}, sample axis {}; use what "
+        "stays within a "
+        "sample (group_norm, layer_norm or instance_norm for batch norm, mean_per_sample for a "
+        "mean over the batch)",
         op.name, x.shape(), x.samples().batched() ? std::to_string(x.samples().axis()) : "none");
   return SampleAxis::mixed();
 }
@@ -182,7 +187,8 @@ void Tape::check_backward(const Var& loss, const GradSink& sink) const {
   check(loss.samples().batched() && loss.rank() == 1,
         "backward: a private tape needs one loss for each sample: shape {}{}", loss.shape(),
         loss.samples().is_shared() ? ", shared by all samples" : "");
-  check(sink.bounds_influence(), "backward: a private tape delivers only to sinks that bound each sample's influence");
+  check(sink.bounds_influence(),
+        "backward: a private tape delivers only to sinks that bound each sample's influence");
 }
 
 void Tape::backward(const Var& loss, GradSink& sink, double seed, Keep keep) {
@@ -231,8 +237,8 @@ Tensor Tape::rows_of(const std::vector<PerSample>& uses, bool sums_only) const {
   for (const PerSample& use : uses) {
     const Tensor part = sums_only ? use.sum().unsqueeze(0) : use.materialize();
     check(!rows.defined() || rows.size(0) == part.size(0),
-          "backward: a shared value meets {} samples in one use and {} in another", rows.defined() ? rows.size(0) : 0,
-          part.size(0));
+          "backward: a shared value meets {} samples in one use and {} in another",
+          rows.defined() ? rows.size(0) : 0, part.size(0));
     add_to(rows, part);
   }
   return rows;
@@ -298,7 +304,8 @@ void Tape::pull_each_row(int index, const Tensor& rows) {
 
 Tensor Tape::grad(const Var& input) const {
   check(input.tape_ == this, "grad: the value is on another tape");
-  check(input.generation_ == grads_generation_, "grad: no backward has passed the value since it was recorded");
+  check(input.generation_ == grads_generation_,
+        "grad: no backward has passed the value since it was recorded");
   for (const auto& [index, value] : grads_) {
     if (index == input.index_) return value;
   }

@@ -19,8 +19,9 @@ class Adjoint;
 // The name of an operation. Making one registers it, and only registered operations can be
 // recorded, so that tests can ask for a check of each.
 struct Op {
-  // Whether its backward also takes gradients with an axis of rows in front, and hands on such: then
-  // the gradients of many samples pass a shared value at once. Adjoint::lead() tells the two apart.
+  // Whether its backward also takes gradients with an axis of rows in front, and hands on such:
+  // then the gradients of many samples pass a shared value at once. Adjoint::lead() tells the two
+  // apart.
   enum class Lifts { no, yes };
 
   explicit Op(const char* name, Lifts lifts = Lifts::no);
@@ -115,14 +116,16 @@ class Tape {
   Var input(const Tensor& value, int axis = 0, bool wants_grad = false);
   // A value that is the same for all samples and not learned. On an ordinary tape `axis` may be
   // SampleAxis::mixed().
-  Var constant(const Tensor& value, SampleAxis samples = SampleAxis::shared(), bool wants_grad = false);
+  Var constant(const Tensor& value, SampleAxis samples = SampleAxis::shared(),
+               bool wants_grad = false);
   // A parameter; its leaf is made at the first use.
   Var use(Parameter& parameter);
 
   // Puts an op's result on the tape: the value, where its sample axis lies, and how its inputs'
-  // gradients follow from its own. Without `pull_back` the gradient of a shared value passes as rows.
-  Var record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples, Backward backward,
-             PullBack pull_back = nullptr);
+  // gradients follow from its own. Without `pull_back` the gradient of a shared value passes as
+  // rows.
+  Var record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples,
+             Backward backward, PullBack pull_back = nullptr);
   // An op that combines samples: throws on a private tape, naming op and shape; otherwise mixed.
   SampleAxis mix(const Op& op, const Var& x) const;
 
@@ -155,7 +158,7 @@ class Tape {
     PullBack pull_back;
   };
   struct Cotangent {
-    Tensor value;                 // of batched and mixed values, and of shared ones during pull-back
+    Tensor value;  // of batched and mixed values, and of shared ones during pull-back
     std::vector<PerSample> rows;  // of shared values
   };
 

@@ -53,10 +53,10 @@ void* Allocator::allocate(std::size_t bytes) {
     }
   }
   if (!address) {
-    throw SystemFailure(fmt::format(
-        "allocate: no memory for {} bytes: {} in use, peak {}, {} cached, limit {}", bytes,
-        statistics_.current, statistics_.peak, statistics_.cached,
-        limit_ == 0 ? "none" : std::to_string(limit_)));
+    throw SystemFailure(
+        fmt::format("allocate: no memory for {} bytes: {} in use, peak {}, {} cached, limit {}",
+                    bytes, statistics_.current, statistics_.peak, statistics_.cached,
+                    limit_ == 0 ? "none" : std::to_string(limit_)));
   }
   statistics_.current += size;
   statistics_.peak = std::max(statistics_.peak, statistics_.current);

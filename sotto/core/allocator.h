@@ -12,11 +12,11 @@
 namespace sotto {
 
 struct MemoryStatistics {
-  std::size_t current = 0;      // bytes handed out and not yet returned
-  std::size_t peak = 0;         // the largest `current` since the start or reset_peak()
-  std::size_t cached = 0;       // bytes kept for reuse
-  std::int64_t allocations = 0; // blocks handed out so far
-  std::int64_t reused = 0;      // of these, blocks that came from the cache
+  std::size_t current = 0;       // bytes handed out and not yet returned
+  std::size_t peak = 0;          // the largest `current` since the start or reset_peak()
+  std::size_t cached = 0;        // bytes kept for reuse
+  std::int64_t allocations = 0;  // blocks handed out so far
+  std::int64_t reused = 0;       // of these, blocks that came from the cache
 };
 
 // A source of raw memory; the CUDA backend supplies one for each GPU.

@@ -44,13 +44,20 @@ decltype(auto) dispatch(Dtype dtype, F&& f) {
 
 template <class T>
 constexpr Dtype dtype_of() {
-  if constexpr (std::is_same_v<T, double>) return Dtype::f64;
-  else if constexpr (std::is_same_v<T, float>) return Dtype::f32;
-  else if constexpr (std::is_same_v<T, f16>) return Dtype::f16;
-  else if constexpr (std::is_same_v<T, bf16>) return Dtype::bf16;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return Dtype::i64;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return Dtype::i32;
-  else if constexpr (std::is_same_v<T, std::uint8_t>) return Dtype::u8;
+  if constexpr (std::is_same_v<T, double>)
+    return Dtype::f64;
+  else if constexpr (std::is_same_v<T, float>)
+    return Dtype::f32;
+  else if constexpr (std::is_same_v<T, f16>)
+    return Dtype::f16;
+  else if constexpr (std::is_same_v<T, bf16>)
+    return Dtype::bf16;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return Dtype::i64;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return Dtype::i32;
+  else if constexpr (std::is_same_v<T, std::uint8_t>)
+    return Dtype::u8;
   else {
     static_assert(std::is_same_v<T, bool>, "not an element type");
     return Dtype::boolean;
@@ -66,10 +73,10 @@ constexpr bool is_float(Dtype dtype) { return dtype <= Dtype::bf16; }
 // The type arithmetic happens in: double for f64, float for the other floating-point types,
 // std::int64_t for the integers.
 template <class T>
-using acc_t = std::conditional_t<
-    std::is_same_v<T, double>, double,
-    std::conditional_t<std::is_same_v<T, float> || std::is_same_v<T, f16> ||
-                           std::is_same_v<T, bf16>,
-                       float, std::int64_t>>;
+using acc_t =
+    std::conditional_t<std::is_same_v<T, double>, double,
+                       std::conditional_t<std::is_same_v<T, float> || std::is_same_v<T, f16> ||
+                                              std::is_same_v<T, bf16>,
+                                          float, std::int64_t>>;
 
 }  // namespace sotto

@@ -16,7 +16,8 @@ namespace sotto {
 // Throws std::invalid_argument, formatted like fmt::format, unless `ok`.
 template <class... Args>
 void check(bool ok, fmt::format_string<Args...> text, Args&&... args) {
-  if (!ok) [[unlikely]] fail(fmt::format(text, std::forward<Args>(args)...));
+  if (!ok) [[unlikely]]
+    fail(fmt::format(text, std::forward<Args>(args)...));
 }
 
 // A failure of the machine or of a file, not of the caller: missing file, full disk, no memory.

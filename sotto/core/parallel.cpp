@@ -16,7 +16,7 @@ void parallel_for(std::int64_t count, std::int64_t grain,
   const std::int64_t parts = std::min<std::int64_t>(omp_in_parallel() ? 1 : thread_count(), most);
   if (parts <= 1) return body(0, count);
   std::exception_ptr failure;
-#pragma omp parallel for num_threads(static_cast<int>(parts)) schedule(static, 1)
+#pragma omp parallel for num_threads(static_cast <int>(parts)) schedule(static, 1)
   for (std::int64_t part = 0; part < parts; ++part) {
     try {
       body(count * part / parts, count * (part + 1) / parts);

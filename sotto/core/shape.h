@@ -18,7 +18,8 @@ inline constexpr int max_rank = 6;
 class Shape {
  public:
   Shape() = default;
-  Shape(std::initializer_list<std::int64_t> values) : Shape(std::span(values.begin(), values.size())) {}
+  Shape(std::initializer_list<std::int64_t> values)
+      : Shape(std::span(values.begin(), values.size())) {}
   explicit Shape(std::span<const std::int64_t> values);
   // `rank` entries, all `value`.
   static Shape filled(int rank, std::int64_t value);

@@ -69,7 +69,8 @@ View Tensor::view() const {
   std::copy(shape_.begin(), shape_.end(), v.size);
   std::copy(strides_.begin(), strides_.end(), v.stride);
   if (defined() && storage_->data()) {
-    v.data = static_cast<char*>(storage_->data()) + offset_ * static_cast<std::int64_t>(size_of(dtype_));
+    v.data =
+        static_cast<char*>(storage_->data()) + offset_ * static_cast<std::int64_t>(size_of(dtype_));
   }
   return v;
 }

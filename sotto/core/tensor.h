@@ -86,13 +86,13 @@ class Tensor {
   double item() const;
 
   // Views. All take negative axes and throw std::invalid_argument naming the call.
-  Tensor permute(const Shape& axes) const;               // y axis k is x axis axes[k]
+  Tensor permute(const Shape& axes) const;  // y axis k is x axis axes[k]
   Tensor transpose(int a, int b) const;
   Tensor slice(int axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
-  Tensor select(int axis, std::int64_t index) const;     // drops the axis
-  Tensor unsqueeze(int axis) const;                      // inserts an axis of size 1
-  Tensor squeeze(int axis) const;                        // drops an axis of size 1
-  Tensor expand(const Shape& shape) const;               // broadcast, aligned at the right
+  Tensor select(int axis, std::int64_t index) const;  // drops the axis
+  Tensor unsqueeze(int axis) const;                   // inserts an axis of size 1
+  Tensor squeeze(int axis) const;                     // drops an axis of size 1
+  Tensor expand(const Shape& shape) const;            // broadcast, aligned at the right
   // The same elements in row-major order under another shape, or nothing when that needs a copy.
   // One entry may be -1.
   std::optional<Tensor> view_as(const Shape& shape) const;

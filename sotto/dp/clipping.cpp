@@ -46,7 +46,8 @@ double ClipRule::factor(double norm, double bound, double margin) const {
 // Backward's sink for one pass: a group's factors wait until its last parameter has come.
 class Clipper::OnePass final : public GradSink {
  public:
-  OnePass(Clipper& clipper, const Grouping* grouping) : clipper_(clipper), grouping_(grouping), pending_(clipper.groups_.size()) {
+  OnePass(Clipper& clipper, const Grouping* grouping)
+      : clipper_(clipper), grouping_(grouping), pending_(clipper.groups_.size()) {
     budget_ = clipper.options_.row_budget;
   }
   bool bounds_influence() const override { return true; }
@@ -56,7 +57,8 @@ class Clipper::OnePass final : public GradSink {
     uses = grouped(std::move(uses), grouping_);
     for (PerSample& use : uses) {
       const PerSample kept = use.prepared(clipper_.options_.route, budget_);
-      if (std::string_view(kept.form()) == "dense" && std::string_view(use.form()) != "dense") budget_ -= kept.row_bytes();
+      if (std::string_view(kept.form()) == "dense" && std::string_view(use.form()) != "dense")
+        budget_ -= kept.row_bytes();
       use = kept;
     }
     pending_[group].emplace_back(&parameter, std::move(uses));
@@ -75,7 +77,9 @@ class Clipper::OnePass final : public GradSink {
   }
 
  private:
-  bool done(std::size_t group) const { return std::find(done_.begin(), done_.end(), group) != done_.end(); }
+  bool done(std::size_t group) const {
+    return std::find(done_.begin(), done_.end(), group) != done_.end();
+  }
 
   void flush(std::size_t group) {
     Tensor squares;
@@ -84,7 +88,8 @@ class Clipper::OnePass final : public GradSink {
       squares = squares.defined() ? sotto::add(squares, part) : part;
     }
     const std::vector<double> factors = clipper_.factors_for(group, squares);
-    for (const auto& [parameter, uses] : pending_[group]) clipper_.add_weighted(*parameter, uses, factors);
+    for (const auto& [parameter, uses] : pending_[group])
+      clipper_.add_weighted(*parameter, uses, factors);
     pending_[group].clear();
     done_.push_back(group);
   }
@@ -99,17 +104,21 @@ class Clipper::OnePass final : public GradSink {
 // First of two passes: squared norms only.
 class Clipper::Norms final : public GradSink {
  public:
-  Norms(Clipper& clipper, const Grouping* grouping, std::int64_t units) : clipper_(clipper), grouping_(grouping) {
-    for (std::size_t group = 0; group < clipper.groups_.size(); ++group) squares_.push_back(zeros({units}, Dtype::f64));
+  Norms(Clipper& clipper, const Grouping* grouping, std::int64_t units)
+      : clipper_(clipper), grouping_(grouping) {
+    for (std::size_t group = 0; group < clipper.groups_.size(); ++group)
+      squares_.push_back(zeros({units}, Dtype::f64));
   }
   bool bounds_influence() const override { return true; }  // nothing leaves but factors
   void receive(Parameter& parameter, std::vector<PerSample> uses) override {
     Tensor& squares = squares_[clipper_.group_of(parameter)];
-    axpby(1, squared_norm(grouped(std::move(uses), grouping_), clipper_.options_.route), 1, squares);
+    axpby(1, squared_norm(grouped(std::move(uses), grouping_), clipper_.options_.route), 1,
+          squares);
   }
   std::vector<std::vector<double>> factors() {
     std::vector<std::vector<double>> factors;
-    for (std::size_t group = 0; group < squares_.size(); ++group) factors.push_back(clipper_.factors_for(group, squares_[group]));
+    for (std::size_t group = 0; group < squares_.size(); ++group)
+      factors.push_back(clipper_.factors_for(group, squares_[group]));
     return factors;
   }
 
@@ -126,7 +135,8 @@ class Clipper::Weighted final : public GradSink {
       : clipper_(clipper), grouping_(grouping), factors_(std::move(factors)) {}
   bool bounds_influence() const override { return true; }
   void receive(Parameter& parameter, std::vector<PerSample> uses) override {
-    clipper_.add_weighted(parameter, grouped(std::move(uses), grouping_), factors_[clipper_.group_of(parameter)]);
+    clipper_.add_weighted(parameter, grouped(std::move(uses), grouping_),
+                          factors_[clipper_.group_of(parameter)]);
   }
 
  private:
@@ -139,17 +149,19 @@ Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, Clip
     : groups_(std::move(groups)), options_(options), passes_(passes) {
   std::vector<const Parameter*> seen;
   for (const ClipGroup& group : groups_) {
-    check(group.bound > 0 && std::isfinite(group.bound), "Clipper: a clip bound of {}", group.bound);
+    check(group.bound > 0 && std::isfinite(group.bound), "Clipper: a clip bound of {}",
+          group.bound);
     for (const Parameter* parameter : group.parameters) {
-      check(parameter->trainable, "Clipper: a frozen parameter of shape {}", parameter->value.shape());
-      check(std::find(seen.begin(), seen.end(), parameter) == seen.end(), "Clipper: a parameter of shape {} in two groups",
+      check(parameter->trainable, "Clipper: a frozen parameter of shape {}",
             parameter->value.shape());
+      check(std::find(seen.begin(), seen.end(), parameter) == seen.end(),
+            "Clipper: a parameter of shape {} in two groups", parameter->value.shape());
       seen.push_back(parameter);
     }
   }
   check(!seen.empty(), "Clipper: no trainable parameter");
-  check(options.rule.kind != ClipRule::Kind::automatic || options.rule.gamma > 0, "Clipper: automatic clipping with gamma {}",
-        options.rule.gamma);
+  check(options.rule.kind != ClipRule::Kind::automatic || options.rule.gamma > 0,
+        "Clipper: automatic clipping with gamma {}", options.rule.gamma);
   discard();
 }
 
@@ -166,8 +178,9 @@ std::size_t Clipper::group_of(const Parameter& parameter) const {
     const auto& members = groups_[group].parameters;
     if (std::find(members.begin(), members.end(), &parameter) != members.end()) return group;
   }
-  fail(fmt::format("Clipper: the loss depends on a trainable parameter of shape {} that is in no clip group",
-                   parameter.value.shape()));
+  fail(fmt::format(
+      "Clipper: the loss depends on a trainable parameter of shape {} that is in no clip group",
+      parameter.value.shape()));
 }
 
 std::vector<double> Clipper::factors_for(std::size_t group, const Tensor& squared_norms) {
@@ -188,7 +201,8 @@ std::vector<double> Clipper::factors_for(std::size_t group, const Tensor& square
 // Adds sum_n factor[n] G[n]. Should that overflow although every norm is finite (terms of one
 // sample cancelling), the samples are added one by one and those that overflow are left out, so
 // that none of them can spoil the others.
-void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& uses, const std::vector<double>& factors) {
+void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
+                           const std::vector<double>& factors) {
   const auto weighted = [&](const std::vector<double>& weights) {
     Tensor total;
     for (const PerSample& use : uses) {
@@ -213,7 +227,8 @@ void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& u
 }
 
 void Clipper::add_to_sum(const Parameter& parameter, const Tensor& value) {
-  const auto entry = std::find_if(sums_.begin(), sums_.end(), [&](const auto& e) { return e.first == &parameter; });
+  const auto entry = std::find_if(sums_.begin(), sums_.end(),
+                                  [&](const auto& e) { return e.first == &parameter; });
   if (entry->second.defined()) return axpby(1, value, 1, entry->second);
   entry->second = value;
 }
@@ -266,7 +281,8 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
 ClippedSum Clipper::finish(Draw draw) {
   start_batch();
   const auto drawn = static_cast<std::int64_t>(draw.units().size());
-  check(statistics_.units == drawn, "Clipper: {} units were drawn and {} clipped", drawn, statistics_.units);
+  check(statistics_.units == drawn, "Clipper: {} units were drawn and {} clipped", drawn,
+        statistics_.units);
   complete_sums();
   finished_ = true;
   return {std::exchange(sums_, {}), sensitivity(), std::move(draw)};

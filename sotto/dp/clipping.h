@@ -72,24 +72,25 @@ class ClippedSum {
 struct ClipStatistics {
   std::vector<std::vector<double>> norms;    // [group][unit], before clipping
   std::vector<std::vector<double>> factors;  // [group][unit]
-  std::int64_t not_finite = 0;               // units that contributed nothing because of NaN, Inf or overflow
-  double loss_sum = 0;                       // over the units whose loss is finite
+  std::int64_t not_finite = 0;  // units that contributed nothing because of NaN, Inf or overflow
+  double loss_sum = 0;          // over the units whose loss is finite
   std::int64_t units = 0;
 };
 
 class Clipper {
  public:
-  // Throws std::invalid_argument unless bounds are positive and finite, there is a parameter, and no
-  // parameter is in two groups or frozen.
-  Clipper(std::vector<ClipGroup> groups, const ClipOptions& options = {}, ClipPasses passes = ClipPasses::one);
+  // Throws std::invalid_argument unless bounds are positive and finite, there is a parameter, and
+  // no parameter is in two groups or frozen.
+  Clipper(std::vector<ClipGroup> groups, const ClipOptions& options = {},
+          ClipPasses passes = ClipPasses::one);
   ~Clipper();
 
   // Adds one physical batch: backward from a loss [n] on a private tape, which is empty afterwards.
   // Throws when the loss reaches a trainable parameter that is in no group. With a grouping the
   // units are its own, else each sample is one.
   void add(Tape& tape, const Var& loss, const Grouping* grouping = nullptr);
-  // The sum of everything added since the last finish, for the draw that the units came from. Throws
-  // when another number of units was added than drawn.
+  // The sum of everything added since the last finish, for the draw that the units came from.
+  // Throws when another number of units was added than drawn.
   ClippedSum finish(Draw draw);
   // Forgets what was added: after an exception in mid-batch.
   void discard();
@@ -108,7 +109,8 @@ class Clipper {
 
   std::size_t group_of(const Parameter& parameter) const;
   std::vector<double> factors_for(std::size_t group, const Tensor& squared_norms);
-  void add_weighted(Parameter& parameter, const std::vector<PerSample>& uses, const std::vector<double>& factors);
+  void add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
+                    const std::vector<double>& factors);
   void add_to_sum(const Parameter& parameter, const Tensor& value);
   const Gradients& complete_sums();
   void start_batch();

@@ -21,9 +21,12 @@ double noise_for(const EngineOptions& options, double rate) {
         "Engine: give a noise multiplier or a target epsilon: {} given",
         options.noise_multiplier ? "both" : "neither");
   if (options.noise_multiplier) return *options.noise_multiplier;
-  check(options.steps >= 1, "Engine: a target epsilon needs the number of steps: {}", options.steps);
-  return calibrate_noise_multiplier(
-      {.epsilon = *options.target_epsilon, .delta = options.delta, .sampling_rate = rate, .steps = options.steps});
+  check(options.steps >= 1, "Engine: a target epsilon needs the number of steps: {}",
+        options.steps);
+  return calibrate_noise_multiplier({.epsilon = *options.target_epsilon,
+                                     .delta = options.delta,
+                                     .sampling_rate = rate,
+                                     .steps = options.steps});
 }
 
 }  // namespace
@@ -34,7 +37,8 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       optimizer_(optimizer),
       ledger_(ledger),
       sampler_(population, sampling_rate(options, population)),
-      clipper_(flat_group(model.parameters(), options.clip_bound), options.clipping, options.passes),
+      clipper_(flat_group(model.parameters(), options.clip_bound), options.clipping,
+               options.passes),
       mechanism_(noise_for(options, sampler_.rate())) {
   check(options.delta > 0 && options.delta < 1, "Engine: delta {} outside (0, 1)", options.delta);
   check(options.physical_batch >= 1, "Engine: a physical batch of {}", options.physical_batch);
@@ -48,8 +52,9 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
 }
 
 void Engine::resume_at(std::int64_t steps_made) {
-  check(steps_made >= 0 && steps_made <= ledger_.releases(), "Engine: resumed at step {} with {} releases in the ledger",
-        steps_made, ledger_.releases());
+  check(steps_made >= 0 && steps_made <= ledger_.releases(),
+        "Engine: resumed at step {} with {} releases in the ledger", steps_made,
+        ledger_.releases());
   steps_made_ = steps_made;
 }
 
@@ -59,22 +64,28 @@ bool Engine::can_step() const {
 }
 
 double Engine::epsilon() const {
-  return ledger_.private_noise() ? spent_.epsilon(options_.delta) : std::numeric_limits<double>::infinity();
+  return ledger_.private_noise() ? spent_.epsilon(options_.delta)
+                                 : std::numeric_limits<double>::infinity();
 }
 
-void Engine::add_part(const Loss& loss, std::span<const std::int64_t> rows, std::int64_t first_row) {
+void Engine::add_part(const Loss& loss, std::span<const std::int64_t> rows,
+                      std::int64_t first_row) {
   if (rows.empty()) return;
   phases_.enter("forward");
-  Tape tape({.private_data = true, .seed = options_.seed, .step = static_cast<std::uint64_t>(steps_made_), .first_row = first_row});
+  Tape tape({.private_data = true,
+             .seed = options_.seed,
+             .step = static_cast<std::uint64_t>(steps_made_),
+             .first_row = first_row});
   const Var losses = loss(tape, rows);
-  check(losses.shape() == Shape{static_cast<std::int64_t>(rows.size())}, "Engine: a loss of shape {} for {} rows",
-        losses.shape(), rows.size());
+  check(losses.shape() == Shape{static_cast<std::int64_t>(rows.size())},
+        "Engine: a loss of shape {} for {} rows", losses.shape(), rows.size());
   phases_.enter("backward and clip");
   clipper_.add(tape, losses);
 }
 
 StepReport Engine::step(const Loss& loss) {
-  check(can_step(), "Engine: no step left: {} made of {}, epsilon {:.4g} spent", steps_made_, options_.steps, epsilon());
+  check(can_step(), "Engine: no step left: {} made of {}, epsilon {:.4g} spent", steps_made_,
+        options_.steps, epsilon());
   phases_.enter("sample");
   Draw draw = sampler_.draw();
   try {

@@ -1,6 +1,6 @@
 // Private training, tied together: the sampler draws, the loss is computed in physical batches, the
-// clipper bounds each unit, the mechanism adds noise and writes the ledger, the optimizer steps. One
-// state holds the clip bound, the noise multiplier and the sampling rate, so that they cannot
+// clipper bounds each unit, the mechanism adds noise and writes the ledger, the optimizer steps.
+// One state holds the clip bound, the noise multiplier and the sampling rate, so that they cannot
 // disagree.
 #pragma once
 
@@ -16,7 +16,8 @@
 namespace sotto {
 
 struct EngineOptions {
-  // Exactly one of the two: a noise multiplier, or an epsilon to which it is calibrated for `steps`.
+  // Exactly one of the two: a noise multiplier, or an epsilon to which it is calibrated for
+  // `steps`.
   std::optional<double> noise_multiplier;
   std::optional<double> target_epsilon;
   double delta = 1e-5;
@@ -45,15 +46,17 @@ class Engine {
   // One loss for each row, [rows], on the given private tape.
   using Loss = std::function<Var(Tape& tape, std::span<const std::int64_t> rows)>;
 
-  // Trains the parameters of `model` that are not frozen now. The model, the optimizer and the ledger
-  // must outlive the engine. Steps and privacy continue from what the ledger holds. Throws
+  // Trains the parameters of `model` that are not frozen now. The model, the optimizer and the
+  // ledger must outlive the engine. Steps and privacy continue from what the ledger holds. Throws
   // std::invalid_argument for options that are out of range or disagree.
-  Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, Ledger& ledger, const EngineOptions& options);
+  Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, Ledger& ledger,
+         const EngineOptions& options);
 
   // Whether another step is planned and within the target epsilon.
   bool can_step() const;
-  // One logical step; an empty batch is an ordinary step, with noise added and charged. When the loss
-  // throws, nothing is released or charged. Throws std::invalid_argument when can_step() is false.
+  // One logical step; an empty batch is an ordinary step, with noise added and charged. When the
+  // loss throws, nothing is released or charged. Throws std::invalid_argument when can_step() is
+  // false.
   StepReport step(const Loss& loss);
 
   // Spent so far, by the ledger; infinite when the ledger is marked as not private.

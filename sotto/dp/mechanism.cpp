@@ -19,8 +19,8 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger) {
 
 GaussianMechanism::GaussianMechanism(double noise_multiplier, SecretRandom random)
     : noise_multiplier_(noise_multiplier), random_(std::move(random)) {
-  check(std::isfinite(noise_multiplier) && noise_multiplier >= 0, "GaussianMechanism: a noise multiplier of {}",
-        noise_multiplier);
+  check(std::isfinite(noise_multiplier) && noise_multiplier >= 0,
+        "GaussianMechanism: a noise multiplier of {}", noise_multiplier);
 }
 
 Event GaussianMechanism::event(Sampling sampling, double rate) const {
@@ -28,7 +28,8 @@ Event GaussianMechanism::event(Sampling sampling, double rate) const {
 }
 
 std::string GaussianMechanism::description() const {
-  return fmt::format("Gaussian, noise multiplier {:.6g} (floating-point sampler keyed by {})", noise_multiplier_,
+  return fmt::format("Gaussian, noise multiplier {:.6g} (floating-point sampler keyed by {})",
+                     noise_multiplier_,
                      random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
 }
 

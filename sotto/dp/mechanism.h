@@ -42,8 +42,8 @@ class Mechanism {
 // 2006), drawn in floating point: docs/privacy.md says what that leaves open.
 class GaussianMechanism final : public Mechanism {
  public:
-  // Throws std::invalid_argument unless noise_multiplier is finite and >= 0. A multiplier of 0 is no
-  // privacy, and the ledger says so.
+  // Throws std::invalid_argument unless noise_multiplier is finite and >= 0. A multiplier of 0 is
+  // no privacy, and the ledger says so.
   explicit GaussianMechanism(double noise_multiplier, SecretRandom random = SecretRandom());
 
   double noise_multiplier() const { return noise_multiplier_; }

@@ -25,7 +25,8 @@ double exact_rate(std::uint64_t threshold) {
   if (threshold == 0) return 1;
   double rounded = static_cast<double>(threshold);
   // Thresholds from a double have at most 53 significant bits, so this is only a guard.
-  if (rounded < two_to_64 && static_cast<std::uint64_t>(rounded) < threshold) rounded = std::nextafter(rounded, two_to_64);
+  if (rounded < two_to_64 && static_cast<std::uint64_t>(rounded) < threshold)
+    rounded = std::nextafter(rounded, two_to_64);
   return rounded / two_to_64;
 }
 
@@ -83,7 +84,8 @@ std::vector<std::int64_t> PoissonSampler::choose() {
   random_.fill(std::span<std::uint64_t>(words_));
   for (std::int64_t unit = 0; unit < population(); ++unit) {
     const std::uint64_t word = words_[static_cast<std::size_t>(unit / coins_in_word)];
-    if (heads(static_cast<std::uint16_t>(word >> (16 * (unit % coins_in_word))))) chosen.push_back(unit);
+    if (heads(static_cast<std::uint16_t>(word >> (16 * (unit % coins_in_word)))))
+      chosen.push_back(unit);
   }
   return chosen;
 }

@@ -91,7 +91,8 @@ class PoissonSampler final : public Sampler {
 // Everybody, each time.
 class FullBatchSampler final : public Sampler {
  public:
-  explicit FullBatchSampler(std::int64_t population) : Sampler(population, Sampling::full_batch, 1) {}
+  explicit FullBatchSampler(std::int64_t population)
+      : Sampler(population, Sampling::full_batch, 1) {}
 
  protected:
   std::vector<std::int64_t> choose() override;

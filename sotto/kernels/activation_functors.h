@@ -11,8 +11,14 @@ namespace sotto {
 
 struct Relu {
   static constexpr const char* name = "relu";
-  template <class T> HD T operator()(T x) const { return x > 0 || x != x ? x : T(0); }
-  template <class T> HD T grad(T x, T) const { return x > 0 ? T(1) : T(0); }
+  template <class T>
+  HD T operator()(T x) const {
+    return x > 0 || x != x ? x : T(0);
+  }
+  template <class T>
+  HD T grad(T x, T) const {
+    return x > 0 ? T(1) : T(0);
+  }
 };
 
 struct LeakyRelu {
@@ -20,8 +26,14 @@ struct LeakyRelu {
   static constexpr Constants sample{0.05, 0};
   double slope;
   HD explicit LeakyRelu(Constants c) : slope(c.a) {}
-  template <class T> HD T operator()(T x) const { return x > 0 ? x : T(slope) * x; }
-  template <class T> HD T grad(T x, T) const { return x > 0 ? T(1) : T(slope); }
+  template <class T>
+  HD T operator()(T x) const {
+    return x > 0 ? x : T(slope) * x;
+  }
+  template <class T>
+  HD T grad(T x, T) const {
+    return x > 0 ? T(1) : T(slope);
+  }
 };
 
 struct Elu {
@@ -29,8 +41,14 @@ struct Elu {
   static constexpr Constants sample{1.3, 0};
   double alpha;
   HD explicit Elu(Constants c) : alpha(c.a) {}
-  template <class T> HD T operator()(T x) const { return x > 0 ? x : T(alpha) * std::expm1(x); }
-  template <class T> HD T grad(T x, T y) const { return x > 0 ? T(1) : y + T(alpha); }
+  template <class T>
+  HD T operator()(T x) const {
+    return x > 0 ? x : T(alpha) * std::expm1(x);
+  }
+  template <class T>
+  HD T grad(T x, T y) const {
+    return x > 0 ? T(1) : y + T(alpha);
+  }
 };
 
 // Klambauer et al. 2017.
@@ -38,10 +56,14 @@ struct Selu {
   static constexpr const char* name = "selu";
   static constexpr double scale = 1.0507009873554804934193349852946;
   static constexpr double alpha = 1.6732632423543772848170429916717;
-  template <class T> HD T operator()(T x) const {
+  template <class T>
+  HD T operator()(T x) const {
     return x > 0 ? T(scale) * x : T(scale * alpha) * std::expm1(x);
   }
-  template <class T> HD T grad(T x, T y) const { return x > 0 ? T(scale) : y + T(scale * alpha); }
+  template <class T>
+  HD T grad(T x, T y) const {
+    return x > 0 ? T(scale) : y + T(scale * alpha);
+  }
 };
 
 struct Celu {
@@ -49,18 +71,29 @@ struct Celu {
   static constexpr Constants sample{0.7, 0};
   double alpha;
   HD explicit Celu(Constants c) : alpha(c.a) {}
-  template <class T> HD T operator()(T x) const {
+  template <class T>
+  HD T operator()(T x) const {
     return x > 0 ? x : T(alpha) * std::expm1(x / T(alpha));
   }
-  template <class T> HD T grad(T x, T) const { return x > 0 ? T(1) : std::exp(x / T(alpha)); }
+  template <class T>
+  HD T grad(T x, T) const {
+    return x > 0 ? T(1) : std::exp(x / T(alpha));
+  }
 };
 
 // x Phi(x), Phi the normal distribution function (Hendrycks and Gimpel 2016).
 struct Gelu {
   static constexpr const char* name = "gelu";
-  template <class T> HD static T phi(T x) { return std::erfc(-x / std::numbers::sqrt2_v<T>) / 2; }
-  template <class T> HD T operator()(T x) const { return x * phi(x); }
-  template <class T> HD T grad(T x, T) const {
+  template <class T>
+  HD static T phi(T x) {
+    return std::erfc(-x / std::numbers::sqrt2_v<T>) / 2;
+  }
+  template <class T>
+  HD T operator()(T x) const {
+    return x * phi(x);
+  }
+  template <class T>
+  HD T grad(T x, T) const {
     constexpr T density = std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
     return phi(x) + x * density * std::exp(-x * x / 2);
   }
@@ -70,12 +103,17 @@ struct Gelu {
 struct GeluTanh {
   static constexpr const char* name = "gelu_tanh";
   static constexpr double cubic = 0.044715;
-  template <class T> HD static T inner(T x) {
+  template <class T>
+  HD static T inner(T x) {
     constexpr T root = std::numbers::sqrt2_v<T> * std::numbers::inv_sqrtpi_v<T>;
     return math::tanh(root * (x + T(cubic) * x * x * x));
   }
-  template <class T> HD T operator()(T x) const { return x / 2 * (1 + inner(x)); }
-  template <class T> HD T grad(T x, T) const {
+  template <class T>
+  HD T operator()(T x) const {
+    return x / 2 * (1 + inner(x));
+  }
+  template <class T>
+  HD T grad(T x, T) const {
     constexpr T root = std::numbers::sqrt2_v<T> * std::numbers::inv_sqrtpi_v<T>;
     const T t = inner(x);
     return (1 + t) / 2 + x / 2 * (1 - t * t) * root * (1 + 3 * T(cubic) * x * x);
@@ -84,14 +122,24 @@ struct GeluTanh {
 
 struct Sigmoid {
   static constexpr const char* name = "sigmoid";
-  template <class T> HD T operator()(T x) const { return math::sigmoid(x); }
-  template <class T> HD T grad(T, T y) const { return y * (1 - y); }
+  template <class T>
+  HD T operator()(T x) const {
+    return math::sigmoid(x);
+  }
+  template <class T>
+  HD T grad(T, T y) const {
+    return y * (1 - y);
+  }
 };
 
 struct Silu {
   static constexpr const char* name = "silu";
-  template <class T> HD T operator()(T x) const { return x * math::sigmoid(x); }
-  template <class T> HD T grad(T x, T y) const {
+  template <class T>
+  HD T operator()(T x) const {
+    return x * math::sigmoid(x);
+  }
+  template <class T>
+  HD T grad(T x, T y) const {
     const T s = math::sigmoid(x);
     return s + y * (1 - s);
   }
@@ -99,8 +147,14 @@ struct Silu {
 
 struct Tanh {
   static constexpr const char* name = "tanh";
-  template <class T> HD T operator()(T x) const { return math::tanh(x); }
-  template <class T> HD T grad(T, T y) const { return 1 - y * y; }
+  template <class T>
+  HD T operator()(T x) const {
+    return math::tanh(x);
+  }
+  template <class T>
+  HD T grad(T, T y) const {
+    return 1 - y * y;
+  }
 };
 
 // log(1 + e^(beta x)) / beta; x itself where beta x is above the threshold.
@@ -109,11 +163,14 @@ struct Softplus {
   static constexpr Constants sample{1.5, 20};
   double beta, threshold;
   HD explicit Softplus(Constants c) : beta(c.a), threshold(c.b) {}
-  template <class T> HD T operator()(T x) const {
+  template <class T>
+  HD T operator()(T x) const {
     const T z = T(beta) * x;
-    return z > T(threshold) ? x : ((z > 0 ? z : T(0)) + std::log1p(std::exp(z > 0 ? -z : z))) / T(beta);
+    return z > T(threshold) ? x
+                            : ((z > 0 ? z : T(0)) + std::log1p(std::exp(z > 0 ? -z : z))) / T(beta);
   }
-  template <class T> HD T grad(T x, T) const {
+  template <class T>
+  HD T grad(T x, T) const {
     return T(beta) * x > T(threshold) ? T(1) : math::sigmoid(T(beta) * x);
   }
 };
@@ -121,9 +178,16 @@ struct Softplus {
 // x tanh(log(1 + e^x)) (Misra 2019).
 struct Mish {
   static constexpr const char* name = "mish";
-  template <class T> HD static T softplus(T x) { return Softplus({1, 20})(x); }
-  template <class T> HD T operator()(T x) const { return x * std::tanh(softplus(x)); }
-  template <class T> HD T grad(T x, T) const {
+  template <class T>
+  HD static T softplus(T x) {
+    return Softplus({1, 20})(x);
+  }
+  template <class T>
+  HD T operator()(T x) const {
+    return x * std::tanh(softplus(x));
+  }
+  template <class T>
+  HD T grad(T x, T) const {
     const T t = std::tanh(softplus(x));
     return t + x * (1 - t * t) * math::sigmoid(x);
   }
@@ -131,16 +195,24 @@ struct Mish {
 
 struct LogSigmoid {
   static constexpr const char* name = "logsigmoid";
-  template <class T> HD T operator()(T x) const {
+  template <class T>
+  HD T operator()(T x) const {
     return (x < 0 ? x : T(0)) - std::log1p(std::exp(x < 0 ? x : -x));
   }
-  template <class T> HD T grad(T x, T) const { return math::sigmoid(-x); }
+  template <class T>
+  HD T grad(T x, T) const {
+    return math::sigmoid(-x);
+  }
 };
 
 struct Softsign {
   static constexpr const char* name = "softsign";
-  template <class T> HD T operator()(T x) const { return x / (1 + std::abs(x)); }
-  template <class T> HD T grad(T x, T) const {
+  template <class T>
+  HD T operator()(T x) const {
+    return x / (1 + std::abs(x));
+  }
+  template <class T>
+  HD T grad(T x, T) const {
     const T d = 1 + std::abs(x);
     return 1 / (d * d);
   }
@@ -152,12 +224,14 @@ struct Clamp {
   static constexpr Constants sample{-0.7, 1.1};
   double low_limit, high_limit;
   HD explicit Clamp(Constants c) : low_limit(c.a), high_limit(c.b) {}
-  template <class T> HD T operator()(T x) const {
+  template <class T>
+  HD T operator()(T x) const {
     const T bounded = x < T(low_limit) ? T(low_limit) : x;
     return bounded > T(high_limit) ? T(high_limit) : bounded;
   }
   // At a limit the derivative is 1 for clamp in the field and 0 for relu6; no test draws it.
-  template <class T> HD T grad(T x, T) const {
+  template <class T>
+  HD T grad(T x, T) const {
     return x > T(low_limit) && x < T(high_limit) ? T(1) : T(0);
   }
 };
@@ -165,20 +239,26 @@ struct Clamp {
 // x relu6(x + 3) / 6 (Howard et al. 2019).
 struct Hardswish {
   static constexpr const char* name = "hardswish";
-  template <class T> HD T operator()(T x) const {
+  template <class T>
+  HD T operator()(T x) const {
     return x <= -3 ? T(0) : x >= 3 ? x : x * (x + 3) / 6;
   }
-  template <class T> HD T grad(T x, T) const {
+  template <class T>
+  HD T grad(T x, T) const {
     return x <= -3 ? T(0) : x >= 3 ? T(1) : (2 * x + 3) / 6;
   }
 };
 
 struct Hardsigmoid {
   static constexpr const char* name = "hardsigmoid";
-  template <class T> HD T operator()(T x) const {
+  template <class T>
+  HD T operator()(T x) const {
     return x <= -3 ? T(0) : x >= 3 ? T(1) : (x + 3) / 6;
   }
-  template <class T> HD T grad(T x, T) const { return x > -3 && x < 3 ? T(1) / 6 : T(0); }
+  template <class T>
+  HD T grad(T x, T) const {
+    return x > -3 && x < 3 ? T(1) / 6 : T(0);
+  }
 };
 
 // x where |x| > a, else 0.
@@ -187,10 +267,12 @@ struct Hardshrink {
   static constexpr Constants sample{0.5, 0};
   double limit;
   HD explicit Hardshrink(Constants c) : limit(c.a) {}
-  template <class T> HD T operator()(T x) const {
+  template <class T>
+  HD T operator()(T x) const {
     return x <= T(limit) && x >= -T(limit) ? T(0) : x;
   }
-  template <class T> HD T grad(T x, T) const {
+  template <class T>
+  HD T grad(T x, T) const {
     return x <= T(limit) && x >= -T(limit) ? T(0) : T(1);
   }
 };
@@ -201,10 +283,12 @@ struct Softshrink {
   static constexpr Constants sample{0.5, 0};
   double limit;
   HD explicit Softshrink(Constants c) : limit(c.a) {}
-  template <class T> HD T operator()(T x) const {
+  template <class T>
+  HD T operator()(T x) const {
     return x > T(limit) ? x - T(limit) : x < -T(limit) ? x + T(limit) : x != x ? x : T(0);
   }
-  template <class T> HD T grad(T x, T) const {
+  template <class T>
+  HD T grad(T x, T) const {
     return x <= T(limit) && x >= -T(limit) ? T(0) : T(1);
   }
 };
@@ -215,8 +299,14 @@ struct Threshold {
   static constexpr Constants sample{0.3, -0.8};
   double limit, otherwise;
   HD explicit Threshold(Constants c) : limit(c.a), otherwise(c.b) {}
-  template <class T> HD T operator()(T x) const { return x <= T(limit) ? T(otherwise) : x; }
-  template <class T> HD T grad(T x, T) const { return x <= T(limit) ? T(0) : T(1); }
+  template <class T>
+  HD T operator()(T x) const {
+    return x <= T(limit) ? T(otherwise) : x;
+  }
+  template <class T>
+  HD T grad(T x, T) const {
+    return x <= T(limit) ? T(0) : T(1);
+  }
 };
 
 }  // namespace sotto

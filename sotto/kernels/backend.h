@@ -29,10 +29,10 @@ struct Constants {
 // Machine figures behind the choice between Gram and rows (docs/per_sample_gradients.md): constants
 // and not measurements at run time, so that the same run takes the same route.
 struct Costs {
-  double gram_flops;   // per second, in the small batched products of a Gram norm
-  double rows_flops;   // per second, in per-sample weight gradients
-  double sum_flops;    // per second, in one large product over the whole batch
-  double bytes;        // per second, streaming memory
+  double gram_flops;  // per second, in the small batched products of a Gram norm
+  double rows_flops;  // per second, in per-sample weight gradients
+  double sum_flops;   // per second, in one large product over the whole batch
+  double bytes;       // per second, streaming memory
 };
 
 class Backend {
@@ -48,8 +48,8 @@ class Backend {
   virtual void gather(View x, View ids, int axis, View y) = 0;
   // y[.., ids[k], ..] += x[.., k, ..]; negative ids are skipped.
   virtual void scatter_add(View x, View ids, int axis, View y) = 0;
-  // An id for each element: y[i, j, k] = x[i, ids[i, j, k], k] for axis 1, and so on. ids: i64, of y's
-  // sizes, which are at most x's in the other axes.
+  // An id for each element: y[i, j, k] = x[i, ids[i, j, k], k] for axis 1, and so on. ids: i64, of
+  // y's sizes, which are at most x's in the other axes.
   virtual void take_along(View x, View ids, int axis, View y) = 0;
   // Its transpose: y[i, ids[i, j, k], k] += x[i, j, k].
   virtual void put_along_add(View x, View ids, int axis, View y) = 0;
@@ -86,8 +86,8 @@ class Backend {
   // Per-sample gradients (docs/per_sample_gradients.md). All sums are taken in double.
   // y[n] = sum_k a[n,k] b[n,k]; a and b row-major [n, k]; y f64.
   virtual void row_dot(View a, View b, View y) = 0;
-  // y[n] = sum_{s,t} <a1[n,s], a2[n,t]> <b1[n,s], b2[n,t]>, the inner product of sum_t b a^T for two
-  // factors; row-major [n, s, *], [n, t, *]; y f64. Where the terms cancel so far that the
+  // y[n] = sum_{s,t} <a1[n,s], a2[n,t]> <b1[n,s], b2[n,t]>, the inner product of sum_t b a^T for
+  // two factors; row-major [n, s, *], [n, t, *]; y f64. Where the terms cancel so far that the
   // products' rounding could show in the fifth digit, the sample is computed again in double.
   virtual void gram_dot(View a1, View b1, View a2, View b2, View y) = 0;
   // y[n] = sum_{s,t, ids1[n,s] = ids2[n,t] >= 0} <b1[n,s], b2[n,t]>; y f64.

@@ -16,7 +16,8 @@ View spread(const Tensor& x, const Shape& shape) {
 }
 
 void check_same_type(const char* op, const Tensor& a, const Tensor& b) {
-  check(a.dtype() == b.dtype(), "{}: dtypes differ: {} and {}", op, name(a.dtype()), name(b.dtype()));
+  check(a.dtype() == b.dtype(), "{}: dtypes differ: {} and {}", op, name(a.dtype()),
+        name(b.dtype()));
 }
 
 // An uninitialised result of `shape`, in the memory order of an operand that has it.
@@ -29,8 +30,9 @@ Tensor result_like(const Shape& shape, const Tensor& a, const Tensor& b) {
 }
 
 void check_ids(const Tensor& ids, std::int64_t size) {
-  check(ids.dtype() == Dtype::i64 && ids.rank() == 1, "gather: ids are {} of shape {} where i64 of one axis is needed",
-        name(ids.dtype()), ids.shape());
+  check(ids.dtype() == Dtype::i64 && ids.rank() == 1,
+        "gather: ids are {} of shape {} where i64 of one axis is needed", name(ids.dtype()),
+        ids.shape());
   if (ids.device() != cpu) return;
   for (const std::int64_t id : ids.to_vector<std::int64_t>()) {
     check(id < size, "gather: id {} in an axis of size {}", id, size);
@@ -47,7 +49,9 @@ Tensor full(const Shape& shape, double value, Dtype dtype, Device device) {
   return y;
 }
 
-Tensor zeros(const Shape& shape, Dtype dtype, Device device) { return full(shape, 0, dtype, device); }
+Tensor zeros(const Shape& shape, Dtype dtype, Device device) {
+  return full(shape, 0, dtype, device);
+}
 
 Tensor empty_like(const Tensor& x) {
   if (!x.dense()) return Tensor::empty(x.shape(), x.dtype(), x.device());
@@ -99,7 +103,8 @@ Tensor concat(const std::vector<Tensor>& parts, int axis) {
     check(rest.rank() == shape.rank(), "concat: {} beside {}", part.shape(), parts[0].shape());
     shape[axis] += rest[axis];
     rest[axis] = shape[axis];
-    check(rest == shape, "concat: {} beside {} along axis {}", part.shape(), parts[0].shape(), axis);
+    check(rest == shape, "concat: {} beside {} along axis {}", part.shape(), parts[0].shape(),
+          axis);
   }
   Tensor y = Tensor::empty(shape, parts[0].dtype(), parts[0].device());
   std::int64_t at = 0;
@@ -124,7 +129,8 @@ Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t si
   axis = normalize_axis("scatter_add", axis, x.rank());
   check_ids(ids, size);
   Shape shape = x.shape();
-  check(shape[axis] == ids.numel(), "scatter_add: {} ids for axis {} of {}", ids.numel(), axis, shape);
+  check(shape[axis] == ids.numel(), "scatter_add: {} ids for axis {} of {}", ids.numel(), axis,
+        shape);
   shape[axis] = size;
   Tensor y = zeros(shape, x.dtype(), x.device());
   on(x).scatter_add(x.view(), ids.view(), axis, y.view());
@@ -139,7 +145,8 @@ Tensor unary(int op, const Tensor& x, Constants constants) {
 
 Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants) {
   Tensor dx = empty_like(dy);
-  on(x).unary_grad(op, constants, spread(x, dy.shape()), spread(y, dy.shape()), dy.view(), dx.view());
+  on(x).unary_grad(op, constants, spread(x, dy.shape()), spread(y, dy.shape()), dy.view(),
+                   dx.view());
   return dx;
 }
 
@@ -184,7 +191,8 @@ Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim) {
   Shape shape = x.shape();
   bool gone[max_rank] = {};
   for (int i = 0; i < x.rank(); ++i) gone[i] = axes.empty();
-  for (const std::int64_t axis : axes) gone[normalize_axis("reduce", static_cast<int>(axis), x.rank())] = true;
+  for (const std::int64_t axis : axes)
+    gone[normalize_axis("reduce", static_cast<int>(axis), x.rank())] = true;
   for (int i = 0; i < x.rank(); ++i) {
     check(op == Reduction::sum || op == Reduction::product || !gone[i] || shape[i] > 0,
           "reduce: extreme value over axis {} of {}", i, shape);
@@ -235,7 +243,8 @@ Shape product_shape(const Tensor& a, const Tensor& b) {
   Shape shape{a.size(-2), b.size(-1)};
   if (a.rank() == 3 || b.rank() == 3) {
     const std::int64_t batch = a.rank() == 3 ? a.size(0) : b.size(0);
-    check(a.rank() == 2 || b.rank() == 2 || b.size(0) == batch, "gemm: batches differ: {} x {}", a.shape(), b.shape());
+    check(a.rank() == 2 || b.rank() == 2 || b.size(0) == batch, "gemm: batches differ: {} x {}",
+          a.shape(), b.shape());
     shape.insert(0, batch);
   }
   return shape;
@@ -257,7 +266,8 @@ Tensor gemm(const Tensor& a, const Tensor& b) {
 
 void gemm_add(const Tensor& a, const Tensor& b, const Tensor& c) {
   const Shape shape = product_shape(a, b);
-  check(c.shape() == shape && c.dtype() == a.dtype(), "gemm: result {} for the product {}", c.shape(), shape);
+  check(c.shape() == shape && c.dtype() == a.dtype(), "gemm: result {} for the product {}",
+        c.shape(), shape);
   on(a).gemm(with_batch(a, shape), with_batch(b, shape), 1, c.view());
 }
 
@@ -274,7 +284,8 @@ namespace {
 void check_along(const Tensor& ids, int axis, const Shape& target) {
   bool fits = ids.dtype() == Dtype::i64 && ids.rank() == target.rank();
   for (int i = 0; fits && i < ids.rank(); ++i) fits = i == axis || ids.size(i) <= target[i];
-  check(fits, "ids {} of shape {} along axis {} of {}", name(ids.dtype()), ids.shape(), axis, target);
+  check(fits, "ids {} of shape {} along axis {} of {}", name(ids.dtype()), ids.shape(), axis,
+        target);
   for (const std::int64_t id : ids.to_vector<std::int64_t>()) {
     check(id >= 0 && id < target[axis], "id {} along axis {} of {}", id, axis, target);
   }
@@ -309,7 +320,8 @@ Tensor conv_weight(const Tensor& dy, const Tensor& x, const Window& window, cons
   return dw;
 }
 
-Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window, const Shape& w_shape) {
+Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
+                        const Shape& w_shape) {
   Shape shape = w_shape;
   shape.insert(0, dy.size(0));
   Tensor dw = Tensor::empty(shape, dy.dtype(), dy.device());
@@ -326,7 +338,8 @@ Tensor conv_weight_norms(const Tensor& dy, const Tensor& x, const Window& window
 Tensor unfold(const Tensor& x, const Window& window) {
   std::int64_t positions = 1;
   for (int i = 0; i < 3; ++i) positions *= window.output_size(i, x.size(2 + i));
-  Tensor patches = Tensor::empty({x.size(0), positions, x.size(1) * window.positions()}, x.dtype(), x.device());
+  Tensor patches =
+      Tensor::empty({x.size(0), positions, x.size(1) * window.positions()}, x.dtype(), x.device());
   on(x).unfold(x.view(), window, patches.view());
   return patches;
 }

@@ -15,9 +15,9 @@ Tensor empty_like(const Tensor& x);  // same shape, dtype, device and memory ord
 Tensor zeros_like(const Tensor& x);
 
 // Movement.
-Tensor contiguous(const Tensor& x);              // x itself when row-major
-Tensor clone(const Tensor& x);                   // same memory order
-Tensor to_dtype(const Tensor& x, Dtype dtype);   // x itself when it has that dtype
+Tensor contiguous(const Tensor& x);                   // x itself when row-major
+Tensor clone(const Tensor& x);                        // same memory order
+Tensor to_dtype(const Tensor& x, Dtype dtype);        // x itself when it has that dtype
 Tensor reshape(const Tensor& x, const Shape& shape);  // a view where possible; one entry may be -1
 void copy_into(const Tensor& x, const Tensor& y);     // broadcasts x to y's shape
 Tensor concat(const std::vector<Tensor>& parts, int axis);
@@ -42,8 +42,8 @@ void axpby(double alpha, const Tensor& x, double beta, const Tensor& y);
 // Reductions over `axes` (all when empty), which keep size 1 or go.
 Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim);
 Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
-// An id for each element along `axis` (Backend::take_along, put_along_add). The second gives an array
-// of `shape` that is zero where nothing was put. Both throw for ids outside the axis.
+// An id for each element along `axis` (Backend::take_along, put_along_add). The second gives an
+// array of `shape` that is zero where nothing was put. Both throw for ids outside the axis.
 Tensor take_along(const Tensor& x, const Tensor& ids, int axis);
 Tensor put_along(const Tensor& x, const Tensor& ids, int axis, const Shape& shape);
 // Sums x over what broadcasting added to reach x's shape from `shape`.

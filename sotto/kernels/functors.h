@@ -13,45 +13,99 @@ namespace sotto {
 
 struct Add {
   static constexpr const char* name = "add";
-  template <class T> HD T operator()(T a, T b) const { return a + b; }
-  template <class T> HD T grad_a(T, T) const { return T(1); }
-  template <class T> HD T grad_b(T, T) const { return T(1); }
+  template <class T>
+  HD T operator()(T a, T b) const {
+    return a + b;
+  }
+  template <class T>
+  HD T grad_a(T, T) const {
+    return T(1);
+  }
+  template <class T>
+  HD T grad_b(T, T) const {
+    return T(1);
+  }
 };
 
 struct Sub {
   static constexpr const char* name = "sub";
-  template <class T> HD T operator()(T a, T b) const { return a - b; }
-  template <class T> HD T grad_a(T, T) const { return T(1); }
-  template <class T> HD T grad_b(T, T) const { return T(-1); }
+  template <class T>
+  HD T operator()(T a, T b) const {
+    return a - b;
+  }
+  template <class T>
+  HD T grad_a(T, T) const {
+    return T(1);
+  }
+  template <class T>
+  HD T grad_b(T, T) const {
+    return T(-1);
+  }
 };
 
 struct Mul {
   static constexpr const char* name = "mul";
-  template <class T> HD T operator()(T a, T b) const { return a * b; }
-  template <class T> HD T grad_a(T, T b) const { return b; }
-  template <class T> HD T grad_b(T a, T) const { return a; }
+  template <class T>
+  HD T operator()(T a, T b) const {
+    return a * b;
+  }
+  template <class T>
+  HD T grad_a(T, T b) const {
+    return b;
+  }
+  template <class T>
+  HD T grad_b(T a, T) const {
+    return a;
+  }
 };
 
 struct Div {
   static constexpr const char* name = "div";
   static constexpr double low = 0.3, high = 3;
-  template <class T> HD T operator()(T a, T b) const { return a / b; }
-  template <class T> HD T grad_a(T, T b) const { return 1 / b; }
-  template <class T> HD T grad_b(T a, T b) const { return -a / (b * b); }
+  template <class T>
+  HD T operator()(T a, T b) const {
+    return a / b;
+  }
+  template <class T>
+  HD T grad_a(T, T b) const {
+    return 1 / b;
+  }
+  template <class T>
+  HD T grad_b(T a, T b) const {
+    return -a / (b * b);
+  }
 };
 
 struct Maximum {
   static constexpr const char* name = "maximum";
-  template <class T> HD T operator()(T a, T b) const { return a > b || a != a ? a : b; }
-  template <class T> HD T grad_a(T a, T b) const { return a > b ? T(1) : a == b ? T(0.5) : T(0); }
-  template <class T> HD T grad_b(T a, T b) const { return a > b ? T(0) : a == b ? T(0.5) : T(1); }
+  template <class T>
+  HD T operator()(T a, T b) const {
+    return a > b || a != a ? a : b;
+  }
+  template <class T>
+  HD T grad_a(T a, T b) const {
+    return a > b ? T(1) : a == b ? T(0.5) : T(0);
+  }
+  template <class T>
+  HD T grad_b(T a, T b) const {
+    return a > b ? T(0) : a == b ? T(0.5) : T(1);
+  }
 };
 
 struct Minimum {
   static constexpr const char* name = "minimum";
-  template <class T> HD T operator()(T a, T b) const { return a < b || a != a ? a : b; }
-  template <class T> HD T grad_a(T a, T b) const { return a < b ? T(1) : a == b ? T(0.5) : T(0); }
-  template <class T> HD T grad_b(T a, T b) const { return a < b ? T(0) : a == b ? T(0.5) : T(1); }
+  template <class T>
+  HD T operator()(T a, T b) const {
+    return a < b || a != a ? a : b;
+  }
+  template <class T>
+  HD T grad_a(T a, T b) const {
+    return a < b ? T(1) : a == b ? T(0.5) : T(0);
+  }
+  template <class T>
+  HD T grad_b(T a, T b) const {
+    return a < b ? T(0) : a == b ? T(0.5) : T(1);
+  }
 };
 
 // a^b
@@ -59,11 +113,18 @@ struct Power {
   static constexpr const char* name = "power";
   static constexpr double low = 0.3, high = 3;
   // NaN stays, where std::pow has 1 for the power of 1 and for the power 0.
-  template <class T> HD T operator()(T a, T b) const {
+  template <class T>
+  HD T operator()(T a, T b) const {
     return a != a || b != b ? a + b : std::pow(a, b);
   }
-  template <class T> HD T grad_a(T a, T b) const { return b * std::pow(a, b - 1); }
-  template <class T> HD T grad_b(T a, T b) const { return std::pow(a, b) * std::log(a); }
+  template <class T>
+  HD T grad_a(T a, T b) const {
+    return b * std::pow(a, b - 1);
+  }
+  template <class T>
+  HD T grad_b(T a, T b) const {
+    return std::pow(a, b) * std::log(a);
+  }
 };
 
 template <class... F>
@@ -99,8 +160,10 @@ inline constexpr int binary_index = BinaryFunctors::index<F>();
 // F built from its constants, where it has any.
 template <class F>
 HD F configured(Constants c) {
-  if constexpr (std::is_constructible_v<F, Constants>) return F(c);
-  else return F{};
+  if constexpr (std::is_constructible_v<F, Constants>)
+    return F(c);
+  else
+    return F{};
 }
 
 }  // namespace sotto

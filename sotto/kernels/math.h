@@ -35,7 +35,8 @@ HD inline float exp(float x) {
   p = p * r + 1.0f;
   p = p * r + 1.0f;
   // Two factors, because 2^128 is no float although p 2^128 may be.
-  const auto exponent = std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(round_shift);
+  const auto exponent =
+      std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(round_shift);
   const std::int32_t half = exponent >> 1;
   const float y = p * std::bit_cast<float>((half + 127) << 23) *
                   std::bit_cast<float>((exponent - half + 127) << 23);

@@ -8,7 +8,8 @@ namespace sotto {
 
 void PhaseClock::enter(const char* phase) {
   stop();
-  const auto found = std::find_if(totals_.begin(), totals_.end(), [&](const PhaseTotal& total) { return total.name == phase; });
+  const auto found = std::find_if(totals_.begin(), totals_.end(),
+                                  [&](const PhaseTotal& total) { return total.name == phase; });
   running_ = static_cast<std::size_t>(found - totals_.begin());
   if (found == totals_.end()) totals_.push_back({.name = phase});
   ++totals_[running_].entries;

@@ -27,10 +27,13 @@ Var projected(const Var& x, const AttentionWeights& w, int part, const std::opti
 
 // Of self-attention all at once: the joined weight then has one gradient in factors, and not three
 // parts of one.
-Projections projections(const Var& query, const Var& key, const Var& value, const AttentionWeights& w) {
-  check(w.in_proj_weight || (w.q_proj_weight && w.k_proj_weight && w.v_proj_weight), "multihead_attention: no projections");
+Projections projections(const Var& query, const Var& key, const Var& value,
+                        const AttentionWeights& w) {
+  check(w.in_proj_weight || (w.q_proj_weight && w.k_proj_weight && w.v_proj_weight),
+        "multihead_attention: no projections");
   if (!w.in_proj_weight || !query.is(key) || !query.is(value)) {
-    return {projected(query, w, 0, w.q_proj_weight), projected(key, w, 1, w.k_proj_weight), projected(value, w, 2, w.v_proj_weight)};
+    return {projected(query, w, 0, w.q_proj_weight), projected(key, w, 1, w.k_proj_weight),
+            projected(value, w, 2, w.v_proj_weight)};
   }
   const Var all = linear(query, *w.in_proj_weight, w.in_proj_bias);
   const std::int64_t width = all.shape().back() / 3;
@@ -42,7 +45,8 @@ Projections projections(const Var& query, const Var& key, const Var& value, cons
 Var extended(Var x, const std::optional<Var>& row, bool zero) {
   if (row) x = concat({x, *row}, 1);
   if (!zero) return x;
-  return concat({x, x.tape().constant(zeros({1, 1, x.shape()[2]}, x.dtype(), x.value().device()))}, 1);
+  return concat({x, x.tape().constant(zeros({1, 1, x.shape()[2]}, x.dtype(), x.value().device()))},
+                1);
 }
 
 // [n, t, e] to [n, heads, t, e / heads]
@@ -56,7 +60,8 @@ Var heads_of(const Var& x, std::int64_t heads) {
 std::vector<Var> all_masks(const AttentionMasks& masks, std::int64_t more) {
   std::vector<Var> all;
   if (masks.attention) all.push_back(pad(*masks.attention, -1, 0, more));
-  if (masks.key_padding) all.push_back(unsqueeze(unsqueeze(pad(*masks.key_padding, 1, 0, more), 1), 1));
+  if (masks.key_padding)
+    all.push_back(unsqueeze(unsqueeze(pad(*masks.key_padding, 1, 0, more), 1), 1));
   return all;
 }
 
@@ -66,21 +71,29 @@ struct Prepared {
   AttentionOptions options;
 };
 
-Prepared prepared(const Projections& p, const AttentionWeights& w, const MultiheadOptions& options, const AttentionMasks& masks) {
-  const Var k = extended(p.k, w.bias_k, options.add_zero_attn), v = extended(p.v, w.bias_v, options.add_zero_attn);
+Prepared prepared(const Projections& p, const AttentionWeights& w, const MultiheadOptions& options,
+                  const AttentionMasks& masks) {
+  const Var k = extended(p.k, w.bias_k, options.add_zero_attn),
+            v = extended(p.v, w.bias_v, options.add_zero_attn);
   const std::int64_t more = k.shape()[1] - p.k.shape()[1];
-  return {heads_of(p.q, options.heads), heads_of(k, options.heads), heads_of(v, options.heads), all_masks(masks, more),
-          {.causal = masks.causal, .always_visible = more, .scale = {}, .dropout = options.dropout}};
+  return {
+      heads_of(p.q, options.heads),
+      heads_of(k, options.heads),
+      heads_of(v, options.heads),
+      all_masks(masks, more),
+      {.causal = masks.causal, .always_visible = more, .scale = {}, .dropout = options.dropout}};
 }
 
 Var feed_forward(const Var& x, Linear& first, Linear& second, const TransformerOptions& options) {
   const Var hidden = first(x);
-  const Var active = options.activation == FeedForwardActivation::relu ? relu(hidden) : gelu(hidden);
+  const Var active =
+      options.activation == FeedForwardActivation::relu ? relu(hidden) : gelu(hidden);
   return dropout(second(dropout(active, options.dropout)), options.dropout);
 }
 
 // A residual branch, normalised before it or after the sum.
-Var with_residual(const Var& x, LayerNorm& norm, bool norm_first, const std::function<Var(const Var&)>& branch) {
+Var with_residual(const Var& x, LayerNorm& norm, bool norm_first,
+                  const std::function<Var(const Var&)>& branch) {
   return norm_first ? x + branch(norm(x)) : norm(x + branch(x));
 }
 
@@ -90,29 +103,36 @@ MultiheadAttentionOptions attention_options(const TransformerOptions& options) {
 
 }  // namespace
 
-Var multihead_attention(const Var& query, const Var& key, const Var& value, const AttentionWeights& w,
-                        const MultiheadOptions& options, const AttentionMasks& masks) {
+Var multihead_attention(const Var& query, const Var& key, const Var& value,
+                        const AttentionWeights& w, const MultiheadOptions& options,
+                        const AttentionMasks& masks) {
   const Prepared p = prepared(projections(query, key, value, w), w, options, masks);
   const Var mixed = permute(attention(p.q, p.k, p.v, p.masks, p.options), {0, 2, 1, 3});
-  const Var y = reshape(mixed, {query.shape()[0], query.shape()[1], mixed.shape()[2] * mixed.shape()[3]});
+  const Var y =
+      reshape(mixed, {query.shape()[0], query.shape()[1], mixed.shape()[2] * mixed.shape()[3]});
   return w.out_proj_weight ? linear(y, *w.out_proj_weight, w.out_proj_bias) : y;
 }
 
-Var multihead_attention_weights(const Var& query, const Var& key, const Var& value, const AttentionWeights& w,
-                                const MultiheadOptions& options, const AttentionMasks& masks) {
+Var multihead_attention_weights(const Var& query, const Var& key, const Var& value,
+                                const AttentionWeights& w, const MultiheadOptions& options,
+                                const AttentionMasks& masks) {
   const Prepared p = prepared(projections(query, key, value, w), w, options, masks);
   return attention_weights(p.q, p.k, p.masks, p.options);
 }
 
-MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, const MultiheadAttentionOptions& options)
+MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
+                                       const MultiheadAttentionOptions& options)
     : out_proj(embed_dim, embed_dim, {.bias = options.bias}),
-      options_{.heads = num_heads, .add_zero_attn = options.add_zero_attn, .dropout = options.dropout},
+      options_{
+          .heads = num_heads, .add_zero_attn = options.add_zero_attn, .dropout = options.dropout},
       batch_first_(options.batch_first) {
-  check(num_heads >= 1 && embed_dim % num_heads == 0, "MultiheadAttention: {} heads of {} features", num_heads, embed_dim);
+  check(num_heads >= 1 && embed_dim % num_heads == 0, "MultiheadAttention: {} heads of {} features",
+        num_heads, embed_dim);
   const auto weight = [](std::int64_t out, std::int64_t in) {
     return std::make_unique<Parameter>(xavier_uniform({out, in}));
   };
-  const std::int64_t kdim = options.kdim > 0 ? options.kdim : embed_dim, vdim = options.vdim > 0 ? options.vdim : embed_dim;
+  const std::int64_t kdim = options.kdim > 0 ? options.kdim : embed_dim,
+                     vdim = options.vdim > 0 ? options.vdim : embed_dim;
   if (kdim == embed_dim && vdim == embed_dim) {
     in_proj_weight = weight(3 * embed_dim, embed_dim);
   } else {
@@ -132,27 +152,34 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
 }
 
 AttentionWeights MultiheadAttention::values(Tape& tape) {
-  const auto use = [&tape](const std::unique_ptr<Parameter>& p) { return p ? std::optional(tape.use(*p)) : std::nullopt; };
-  return {use(in_proj_weight), use(q_proj_weight), use(k_proj_weight), use(v_proj_weight), use(in_proj_bias),
-          use(bias_k), use(bias_v), use(out_proj.weight), use(out_proj.bias)};
+  const auto use = [&tape](const std::unique_ptr<Parameter>& p) {
+    return p ? std::optional(tape.use(*p)) : std::nullopt;
+  };
+  return {use(in_proj_weight), use(q_proj_weight),   use(k_proj_weight),
+          use(v_proj_weight),  use(in_proj_bias),    use(bias_k),
+          use(bias_v),         use(out_proj.weight), use(out_proj.bias)};
 }
 
-std::array<Var, 3> MultiheadAttention::samples_first(const Var& query, const Var& key, const Var& value) const {
+std::array<Var, 3> MultiheadAttention::samples_first(const Var& query, const Var& key,
+                                                     const Var& value) const {
   const auto first = [this](const Var& x) {
-    check(x.rank() == 3, "MultiheadAttention: input {} is not samples, positions and features", x.shape());
+    check(x.rank() == 3, "MultiheadAttention: input {} is not samples, positions and features",
+          x.shape());
     return batch_first_ ? x : transpose(x, 0, 1);
   };
   const Var q = first(query), k = key.is(query) ? q : first(key);
   return {q, k, value.is(query) ? q : value.is(key) ? k : first(value)};
 }
 
-Var MultiheadAttention::forward(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks) {
+Var MultiheadAttention::forward(const Var& query, const Var& key, const Var& value,
+                                const AttentionMasks& masks) {
   const auto [q, k, v] = samples_first(query, key, value);
   const Var y = multihead_attention(q, k, v, values(query.tape()), options_, masks);
   return batch_first_ ? y : transpose(y, 0, 1);
 }
 
-Var MultiheadAttention::weights(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks, bool average) {
+Var MultiheadAttention::weights(const Var& query, const Var& key, const Var& value,
+                                const AttentionMasks& masks, bool average) {
   const auto [q, k, v] = samples_first(query, key, value);
   const Var w = multihead_attention_weights(q, k, v, values(query.tape()), options_, masks);
   return average ? mean(w, {1}) : w;
@@ -169,7 +196,8 @@ void MultiheadAttention::visit(const Visitor& visitor) {
   visitor("out_proj", out_proj);
 }
 
-TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& options)
+TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
+                                                 const TransformerOptions& options)
     : self_attn(d_model, nhead, attention_options(options)),
       linear1(d_model, options.dim_feedforward),
       linear2(options.dim_feedforward, d_model),
@@ -181,7 +209,8 @@ Var TransformerEncoderLayer::forward(const Var& x, const AttentionMasks& masks) 
   const Var y = with_residual(x, norm1, options_.norm_first, [&](const Var& z) {
     return dropout(self_attn.forward(z, z, z, masks), options_.dropout);
   });
-  return with_residual(y, norm2, options_.norm_first, [&](const Var& z) { return feed_forward(z, linear1, linear2, options_); });
+  return with_residual(y, norm2, options_.norm_first,
+                       [&](const Var& z) { return feed_forward(z, linear1, linear2, options_); });
 }
 
 void TransformerEncoderLayer::visit(const Visitor& visitor) {
@@ -192,7 +221,8 @@ void TransformerEncoderLayer::visit(const Visitor& visitor) {
   visitor("norm2", norm2);
 }
 
-TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& options)
+TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
+                                                 const TransformerOptions& options)
     : self_attn(d_model, nhead, attention_options(options)),
       multihead_attn(d_model, nhead, attention_options(options)),
       linear1(d_model, options.dim_feedforward),
@@ -202,14 +232,16 @@ TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int6
       norm3(d_model, {.eps = options.layer_norm_eps}),
       options_(options) {}
 
-Var TransformerDecoderLayer::forward(const Var& x, const Var& memory, const AttentionMasks& masks, const AttentionMasks& memory_masks) {
+Var TransformerDecoderLayer::forward(const Var& x, const Var& memory, const AttentionMasks& masks,
+                                     const AttentionMasks& memory_masks) {
   const Var own = with_residual(x, norm1, options_.norm_first, [&](const Var& z) {
     return dropout(self_attn.forward(z, z, z, masks), options_.dropout);
   });
   const Var other = with_residual(own, norm2, options_.norm_first, [&](const Var& z) {
     return dropout(multihead_attn.forward(z, memory, memory, memory_masks), options_.dropout);
   });
-  return with_residual(other, norm3, options_.norm_first, [&](const Var& z) { return feed_forward(z, linear1, linear2, options_); });
+  return with_residual(other, norm3, options_.norm_first,
+                       [&](const Var& z) { return feed_forward(z, linear1, linear2, options_); });
 }
 
 void TransformerDecoderLayer::visit(const Visitor& visitor) {
@@ -223,7 +255,8 @@ void TransformerDecoderLayer::visit(const Visitor& visitor) {
 }
 
 PositionalEmbedding::PositionalEmbedding(std::int64_t positions, std::int64_t features) {
-  check(positions >= 1 && features >= 1, "PositionalEmbedding: {} positions of {}", positions, features);
+  check(positions >= 1 && features >= 1, "PositionalEmbedding: {} positions of {}", positions,
+        features);
   constexpr double deviation = 0.02;
   weight = std::make_unique<Parameter>(random_normal({positions, features}, 0, deviation));
 }
@@ -242,7 +275,9 @@ Var add_sinusoidal_positions(const Var& x) {
   std::vector<double> values;
   for (std::int64_t position = 0; position < t; ++position) {
     for (std::int64_t i = 0; i < width; ++i) {
-      const double angle = static_cast<double>(position) / std::pow(longest, static_cast<double>(i / 2 * 2) / static_cast<double>(width));
+      const double angle =
+          static_cast<double>(position) /
+          std::pow(longest, static_cast<double>(i / 2 * 2) / static_cast<double>(width));
       values.push_back(i % 2 == 0 ? std::sin(angle) : std::cos(angle));
     }
   }

@@ -15,7 +15,7 @@ namespace sotto::nn {
 struct AttentionWeights {
   std::optional<Var> in_proj_weight;  // [3 e, e]: query, key, value; or the next three
   std::optional<Var> q_proj_weight, k_proj_weight, v_proj_weight;  // [e, e], [e, kdim], [e, vdim]
-  std::optional<Var> in_proj_bias;    // [3 e]
+  std::optional<Var> in_proj_bias;                                 // [3 e]
   std::optional<Var> bias_k, bias_v;  // [1, 1, e], a key and value of every sample
   std::optional<Var> out_proj_weight, out_proj_bias;
 };
@@ -23,7 +23,8 @@ struct AttentionWeights {
 struct AttentionMasks {
   // [n, keys] i64: 1 hides the key from all queries of the sample.
   std::optional<Var> key_padding;
-  // [queries, keys], the same for all samples, or [n, heads, queries, keys]; i64: 1 hides; else added.
+  // [queries, keys], the same for all samples, or [n, heads, queries, keys]; i64: 1 hides; else
+  // added.
   std::optional<Var> attention;
   // Query t sees the keys s <= t.
   bool causal = false;
@@ -35,13 +36,15 @@ struct MultiheadOptions {
   double dropout = 0;
 };
 
-// query [n, a, e], key [n, b, kdim], value [n, b, vdim]; the result is [n, a, e]. Keys that bias_k and
-// add_zero_attn append are seen by all queries, whatever the masks say.
-Var multihead_attention(const Var& query, const Var& key, const Var& value, const AttentionWeights& weights,
-                        const MultiheadOptions& options, const AttentionMasks& masks = {});
+// query [n, a, e], key [n, b, kdim], value [n, b, vdim]; the result is [n, a, e]. Keys that bias_k
+// and add_zero_attn append are seen by all queries, whatever the masks say.
+Var multihead_attention(const Var& query, const Var& key, const Var& value,
+                        const AttentionWeights& weights, const MultiheadOptions& options,
+                        const AttentionMasks& masks = {});
 // The weights of each head, [n, heads, a, b + appended]. Not part of the loss's graph as a rule.
 Var multihead_attention_weights(const Var& query, const Var& key, const Var& value,
-                                const AttentionWeights& weights, const MultiheadOptions& options, const AttentionMasks& masks = {});
+                                const AttentionWeights& weights, const MultiheadOptions& options,
+                                const AttentionMasks& masks = {});
 
 struct MultiheadAttentionOptions {
   double dropout = 0;
@@ -56,7 +59,8 @@ struct MultiheadAttentionOptions {
 class MultiheadAttention final : public Module {
  public:
   // Throws std::invalid_argument unless num_heads divides embed_dim.
-  MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, const MultiheadAttentionOptions& options = {});
+  MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
+                     const MultiheadAttentionOptions& options = {});
   // Self-attention.
   Var forward(const Var& x) override { return forward(x, x, x); }
   Var forward(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks = {});
@@ -65,7 +69,8 @@ class MultiheadAttention final : public Module {
               bool average = true);
   void visit(const Visitor& visitor) override;
 
-  std::unique_ptr<Parameter> in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias, bias_k, bias_v;
+  std::unique_ptr<Parameter> in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight,
+      in_proj_bias, bias_k, bias_v;
   Linear out_proj;
 
  private:
@@ -90,7 +95,8 @@ struct TransformerOptions {
 // Self-attention and a feed-forward network, each with a residual connection and a layer norm.
 class TransformerEncoderLayer final : public Module {
  public:
-  TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& options = {});
+  TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
+                          const TransformerOptions& options = {});
   Var forward(const Var& x) override { return forward(x, {}); }
   Var forward(const Var& x, const AttentionMasks& masks);
   void visit(const Visitor& visitor) override;
@@ -106,10 +112,12 @@ class TransformerEncoderLayer final : public Module {
 // The same with attention to a memory in between.
 class TransformerDecoderLayer final : public Module {
  public:
-  TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& options = {});
+  TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
+                          const TransformerOptions& options = {});
   // Attends to itself.
   Var forward(const Var& x) override { return forward(x, x); }
-  Var forward(const Var& x, const Var& memory, const AttentionMasks& masks = {}, const AttentionMasks& memory_masks = {});
+  Var forward(const Var& x, const Var& memory, const AttentionMasks& masks = {},
+              const AttentionMasks& memory_masks = {});
   void visit(const Visitor& visitor) override;
 
   MultiheadAttention self_attn, multihead_attn;
@@ -131,8 +139,8 @@ class PositionalEmbedding final : public Module {
   std::unique_ptr<Parameter> weight;
 };
 
-// x [n, t, features] plus sines and cosines of the position, of wavelengths from 2 pi to 10000 2 pi;
-// nothing is learned.
+// x [n, t, features] plus sines and cosines of the position, of wavelengths from 2 pi to 10000 2
+// pi; nothing is learned.
 Var add_sinusoidal_positions(const Var& x);
 
 }  // namespace sotto::nn

@@ -13,12 +13,13 @@ namespace {
 
 // Bags of one size, some of whose places are empty.
 struct Bags {
-  Var ids;      // [n, size]; any row of the table where the place is empty
-  Var places;   // [n, size, 1], f32 or f64: 1 where there is an id, 0 where not
+  Var ids;        // [n, size]; any row of the table where the place is empty
+  Var places;     // [n, size, 1], f32 or f64: 1 where there is an id, 0 where not
   Tensor counts;  // [n, 1]
 };
 
-Bags bags_of(Tape& tape, std::vector<std::int64_t> ids, std::vector<bool> empty, std::int64_t n, const Var& table) {
+Bags bags_of(Tape& tape, std::vector<std::int64_t> ids, std::vector<bool> empty, std::int64_t n,
+             const Var& table) {
   const std::int64_t size = n == 0 ? 0 : static_cast<std::int64_t>(ids.size()) / n;
   std::vector<double> places(ids.size()), counts(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -31,7 +32,8 @@ Bags bags_of(Tape& tape, std::vector<std::int64_t> ids, std::vector<bool> empty,
           to_dtype(Tensor::from(counts, {n, 1}), table.dtype())};
 }
 
-Var reduced(const Var& table, const Bags& bags, const std::optional<Var>& weights, const BagOptions& options) {
+Var reduced(const Var& table, const Bags& bags, const std::optional<Var>& weights,
+            const BagOptions& options) {
   check(!weights || options.mode == BagMode::sum, "embedding_bag: weights are for sums only");
   Tape& tape = bags.ids.tape();
   const Var zero = tape.constant(zeros({}, table.dtype()));
@@ -51,11 +53,14 @@ Var reduced(const Var& table, const Bags& bags, const std::optional<Var>& weight
 
 }  // namespace
 
-Var embedding_bag(const Var& table, const Var& ids, const std::optional<Var>& weights, const BagOptions& options) {
-  check(ids.rank() == 2 && ids.dtype() == Dtype::i64, "embedding_bag: ids {} of shape {}", name(ids.dtype()), ids.shape());
+Var embedding_bag(const Var& table, const Var& ids, const std::optional<Var>& weights,
+                  const BagOptions& options) {
+  check(ids.rank() == 2 && ids.dtype() == Dtype::i64, "embedding_bag: ids {} of shape {}",
+        name(ids.dtype()), ids.shape());
   check(!weights || weights->shape() == ids.shape(), "embedding_bag: weights {} for ids {}",
         weights ? weights->shape() : Shape{}, ids.shape());
-  check(ids.samples() == SampleAxis(0), "embedding_bag: the first axis of ids {} is not the samples'", ids.shape());
+  check(ids.samples() == SampleAxis(0),
+        "embedding_bag: the first axis of ids {} is not the samples'", ids.shape());
   const std::vector<std::int64_t> flat = ids.value().to_vector<std::int64_t>();
   std::vector<bool> empty;
   for (const std::int64_t id : flat) empty.push_back(options.padding && id == *options.padding);
@@ -66,22 +71,27 @@ namespace {
 
 // Where each bag begins and ends.
 std::vector<std::int64_t> limits_of(const Tensor& ids, const Tensor& offsets) {
-  check(ids.rank() == 1 && offsets.rank() == 1 && ids.dtype() == Dtype::i64 && offsets.dtype() == Dtype::i64,
+  check(ids.rank() == 1 && offsets.rank() == 1 && ids.dtype() == Dtype::i64 &&
+            offsets.dtype() == Dtype::i64,
         "embedding_bag: ids {} and offsets {}", ids.shape(), offsets.shape());
   std::vector<std::int64_t> limits = offsets.to_vector<std::int64_t>();
-  check(limits.empty() ? ids.numel() == 0 : limits[0] == 0, "embedding_bag: offsets do not begin with 0");
+  check(limits.empty() ? ids.numel() == 0 : limits[0] == 0,
+        "embedding_bag: offsets do not begin with 0");
   limits.push_back(ids.numel());
-  check(std::is_sorted(limits.begin(), limits.end()), "embedding_bag: offsets fall, or pass the end of {} ids", ids.numel());
+  check(std::is_sorted(limits.begin(), limits.end()),
+        "embedding_bag: offsets fall, or pass the end of {} ids", ids.numel());
   return limits;
 }
 
-Var bags_at(Tape& tape, const Var& table, const Tensor& ids, const Tensor& offsets, const std::optional<Var>& weights,
-            const BagOptions& options) {
-  const std::vector<std::int64_t> limits = limits_of(ids, offsets), flat = ids.to_vector<std::int64_t>();
+Var bags_at(Tape& tape, const Var& table, const Tensor& ids, const Tensor& offsets,
+            const std::optional<Var>& weights, const BagOptions& options) {
+  const std::vector<std::int64_t> limits = limits_of(ids, offsets),
+                                  flat = ids.to_vector<std::int64_t>();
   const auto n = static_cast<std::int64_t>(limits.size()) - 1;
   std::int64_t size = 0;
   for (std::int64_t b = 0; b < n; ++b) {
-    size = std::max(size, limits[static_cast<std::size_t>(b) + 1] - limits[static_cast<std::size_t>(b)]);
+    size = std::max(size,
+                    limits[static_cast<std::size_t>(b) + 1] - limits[static_cast<std::size_t>(b)]);
   }
   std::vector<std::int64_t> padded, place;
   std::vector<bool> empty;
@@ -96,28 +106,32 @@ Var bags_at(Tape& tape, const Var& table, const Tensor& ids, const Tensor& offse
   }
   const Bags bags = bags_of(tape, padded, empty, n, table);
   if (!weights) return reduced(table, bags, std::nullopt, options);
-  check(weights->shape() == ids.shape(), "embedding_bag: weights {} for ids {}", weights->shape(), ids.shape());
+  check(weights->shape() == ids.shape(), "embedding_bag: weights {} for ids {}", weights->shape(),
+        ids.shape());
   // A weight is looked up as the row of its id is.
-  const Var own = embedding(reshape(*weights, {ids.numel(), 1}), tape.input(Tensor::from(place, {n, size})));
+  const Var own =
+      embedding(reshape(*weights, {ids.numel(), 1}), tape.input(Tensor::from(place, {n, size})));
   return reduced(table, bags, squeeze(own, 2), options);
 }
 
 }  // namespace
 
-Var embedding_bag(const Var& table, const Tensor& ids, const Tensor& offsets, const std::optional<Var>& weights,
-                  const BagOptions& options) {
+Var embedding_bag(const Var& table, const Tensor& ids, const Tensor& offsets,
+                  const std::optional<Var>& weights, const BagOptions& options) {
   return bags_at(table.tape(), table, ids, offsets, weights, options);
 }
 
 EmbeddingBag::EmbeddingBag(std::int64_t rows, std::int64_t features, const BagOptions& options)
-    : weight(std::make_unique<Parameter>(Embedding(rows, features, {.padding = options.padding}).weight->value)),
+    : weight(std::make_unique<Parameter>(
+          Embedding(rows, features, {.padding = options.padding}).weight->value)),
       options_(options) {}
 
 Var EmbeddingBag::forward(const Var& ids, const std::optional<Var>& weights) {
   return embedding_bag(ids.tape().use(*weight), ids, weights, options_);
 }
 
-Var EmbeddingBag::forward(Tape& tape, const Tensor& ids, const Tensor& offsets, const std::optional<Var>& weights) {
+Var EmbeddingBag::forward(Tape& tape, const Tensor& ids, const Tensor& offsets,
+                          const std::optional<Var>& weights) {
   return embedding_bag(tape.use(*weight), ids, offsets, weights, options_);
 }
 

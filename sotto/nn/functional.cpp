@@ -59,7 +59,8 @@ Var rms_norm(const Var& x, const Shape& normalized, const ScaleShift& affine, do
 }
 
 Var local_response_norm(const Var& x, std::int64_t size, double alpha, double beta, double k) {
-  check(x.rank() >= 3 && size >= 1, "local_response_norm: input {} over {} channels", x.shape(), size);
+  check(x.rank() >= 3 && size >= 1, "local_response_norm: input {} over {} channels", x.shape(),
+        size);
   // The window reaches size / 2 channels down and the rest up; what lies outside counts as zero.
   const std::int64_t channels = x.shape()[1];
   std::vector<double> window;
@@ -73,7 +74,8 @@ Var local_response_norm(const Var& x, std::int64_t size, double alpha, double be
 
 Var prelu(const Var& x, const Var& weight) {
   const std::int64_t count = weight.value().numel();
-  check(count == 1 || (x.rank() >= 2 && x.shape()[1] == count), "prelu: weight {} for the input {}", weight.shape(), x.shape());
+  check(count == 1 || (x.rank() >= 2 && x.shape()[1] == count), "prelu: weight {} for the input {}",
+        weight.shape(), x.shape());
   Var w = weight;
   if (count > 1) {
     Shape channels = Shape::filled(x.rank() - 1, 1);
@@ -85,7 +87,8 @@ Var prelu(const Var& x, const Var& weight) {
 
 // The products x1[i] x2[j] meet a weight with i and j joined.
 Var bilinear(const Var& x1, const Var& x2, const Var& weight, const std::optional<Var>& bias) {
-  check(weight.rank() == 3 && weight.shape()[1] == x1.shape().back() && weight.shape()[2] == x2.shape().back(),
+  check(weight.rank() == 3 && weight.shape()[1] == x1.shape().back() &&
+            weight.shape()[2] == x2.shape().back(),
         "bilinear: inputs {} and {} with weight {}", x1.shape(), x2.shape(), weight.shape());
   const Var products = unsqueeze(x1, -1) * unsqueeze(x2, -2);
   return linear(flatten(products, -2, -1), flatten(weight, 1, 2), bias);
@@ -97,7 +100,8 @@ Var standardized_weight(const Var& w, double eps) {
 }
 
 Var normalized_weight(const Var& v, const Var& g) {
-  check(v.rank() >= 2 && g.value().numel() == v.shape()[0], "normalized_weight: {} factors for the weight {}", g.shape(), v.shape());
+  check(v.rank() >= 2 && g.value().numel() == v.shape()[0],
+        "normalized_weight: {} factors for the weight {}", g.shape(), v.shape());
   Shape rest, column = Shape::filled(v.rank(), 1);
   column[0] = v.shape()[0];
   for (int axis = 1; axis < v.rank(); ++axis) rest.push_back(axis);

@@ -28,8 +28,8 @@ Var layer_norm(const Var& x, const Shape& normalized, const ScaleShift& affine =
 Var rms_norm(const Var& x, const Shape& normalized, const ScaleShift& affine = {},
              double eps = 1e-6);
 
-// x / (k + alpha / size * sum of x^2 over `size` neighbouring channels)^beta (Krizhevsky et al. 2012);
-// x [n, c, ...].
+// x / (k + alpha / size * sum of x^2 over `size` neighbouring channels)^beta (Krizhevsky et al.
+// 2012); x [n, c, ...].
 Var local_response_norm(const Var& x, std::int64_t size, double alpha = 1e-4, double beta = 0.75,
                         double k = 1);
 
@@ -43,8 +43,8 @@ Var bilinear(const Var& x1, const Var& x2, const Var& weight,
 // (w - mean) / sqrt(variance + eps) over all axes but the first, with the biased variance (Qiao et
 // al. 2019).
 Var standardized_weight(const Var& w, double eps = 1e-5);
-// g v / |v| with the norm over all axes but the first; g has one element for each row of v (Salimans
-// and Kingma 2016).
+// g v / |v| with the norm over all axes but the first; g has one element for each row of v
+// (Salimans and Kingma 2016).
 Var normalized_weight(const Var& v, const Var& g);
 
 }  // namespace sotto::nn

@@ -12,8 +12,8 @@ struct LoraOptions {
   double alpha = 4;  // what is added is scaled by alpha / rank
 };
 
-// What the three have in common: parameters "base.weight", "base.bias" (frozen), "lora_a" [rank, in]
-// and "lora_b" [out, rank]. lora_b starts at zero, so that at first nothing is added.
+// What the three have in common: parameters "base.weight", "base.bias" (frozen), "lora_a" [rank,
+// in] and "lora_b" [out, rank]. lora_b starts at zero, so that at first nothing is added.
 template <class Layer>
 class Lora : public Module {
  public:
@@ -21,8 +21,8 @@ class Lora : public Module {
   explicit Lora(Layer layer, const LoraOptions& options = {});
   void visit(const Visitor& visitor) override;
 
-  // Adds the product to the frozen weight, or takes it off again; between the two the product is not
-  // applied. Each throws std::invalid_argument when called twice in a row.
+  // Adds the product to the frozen weight, or takes it off again; between the two the product is
+  // not applied. Each throws std::invalid_argument when called twice in a row.
   void merge();
   void unmerge();
   bool merged() const { return merged_; }
@@ -48,15 +48,16 @@ class LoraLinear final : public Lora<Linear> {
   Var forward(const Var& x) override;
 };
 
-// A convolution to `rank` channels with the base's kernel, and one of size 1 to its outputs; without
-// groups.
+// A convolution to `rank` channels with the base's kernel, and one of size 1 to its outputs;
+// without groups.
 class LoraConv2d final : public Lora<Conv2d> {
  public:
   using Lora::Lora;
   Var forward(const Var& x) override;
 };
 
-// y = base(ids) + scale a[:, ids]^T b^T: the table is [rows, features], a [rank, rows], b [features, rank].
+// y = base(ids) + scale a[:, ids]^T b^T: the table is [rows, features], a [rank, rows], b
+// [features, rank].
 class LoraEmbedding final : public Lora<Embedding> {
  public:
   using Lora::Lora;

@@ -10,12 +10,15 @@
 namespace sotto::nn {
 
 template <int axes>
-ConvTranspose<axes>::ConvTranspose(std::int64_t in, std::int64_t out, const Shape& kernel, const ConvTransposeOptions& options)
-    : options_{options.stride, options.padding, options.output_padding, options.dilation, options.groups} {
+ConvTranspose<axes>::ConvTranspose(std::int64_t in, std::int64_t out, const Shape& kernel,
+                                   const ConvTransposeOptions& options)
+    : options_{options.stride, options.padding, options.output_padding, options.dilation,
+               options.groups} {
   const std::int64_t groups = options.groups;
   check(in >= 1 && out >= 1 && groups >= 1 && in % groups == 0 && out % groups == 0,
         "ConvTranspose{}d: {} channels to {} in {} groups", axes, in, out, groups);
-  check(kernel.rank() == 1 || kernel.rank() == axes, "ConvTranspose{}d: a kernel of sizes {}", axes, kernel);
+  check(kernel.rank() == 1 || kernel.rank() == axes, "ConvTranspose{}d: a kernel of sizes {}", axes,
+        kernel);
   Shape shape{in, out / groups};
   for (int i = 0; i < axes; ++i) shape.push_back(kernel.rank() == 1 ? kernel[0] : kernel[i]);
   const double bound = 1 / std::sqrt(static_cast<double>(fans(shape).in));
@@ -25,7 +28,8 @@ ConvTranspose<axes>::ConvTranspose(std::int64_t in, std::int64_t out, const Shap
 
 template <int axes>
 Var ConvTranspose<axes>::forward(const Var& x) {
-  check(x.rank() == axes + 2, "ConvTranspose{}d: input {} is not [n, c, {} spatial axes]", axes, x.shape(), axes);
+  check(x.rank() == axes + 2, "ConvTranspose{}d: input {} is not [n, c, {} spatial axes]", axes,
+        x.shape(), axes);
   Tape& tape = x.tape();
   const Var w = tape.use(*weight);
   return conv_transpose(x, w, bias ? std::optional(tape.use(*bias)) : std::nullopt, options_);
@@ -66,7 +70,9 @@ void Bilinear::visit(const Visitor& visitor) {
   visitor("bias", bias);
 }
 
-Var LocalResponseNorm::forward(const Var& x) { return local_response_norm(x, size_, alpha_, beta_, k_); }
+Var LocalResponseNorm::forward(const Var& x) {
+  return local_response_norm(x, size_, alpha_, beta_, k_);
+}
 
 Var Residual::forward(const Var& x) { return x + inner_->forward(x); }
 

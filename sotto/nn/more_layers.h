@@ -23,8 +23,10 @@ struct ConvTransposeOptions {
 template <int axes>
 class ConvTranspose final : public Module {
  public:
-  ConvTranspose(std::int64_t in, std::int64_t out, const Shape& kernel, const ConvTransposeOptions& options = {});
-  ConvTranspose(std::int64_t in, std::int64_t out, std::int64_t kernel, const ConvTransposeOptions& options = {})
+  ConvTranspose(std::int64_t in, std::int64_t out, const Shape& kernel,
+                const ConvTransposeOptions& options = {});
+  ConvTranspose(std::int64_t in, std::int64_t out, std::int64_t kernel,
+                const ConvTransposeOptions& options = {})
       : ConvTranspose(in, out, Shape{kernel}, options) {}
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
@@ -46,7 +48,8 @@ extern template class ConvTranspose<3>;
 // To the given spatial sizes.
 class Upsample final : public Module {
  public:
-  explicit Upsample(const Shape& size, const UpsampleOptions& options = {}) : size_(size), options_(options) {}
+  explicit Upsample(const Shape& size, const UpsampleOptions& options = {})
+      : size_(size), options_(options) {}
   Var forward(const Var& x) override { return upsample(x, size_, options_); }
 
  private:
@@ -98,7 +101,8 @@ class Bilinear final : public Module {
 
 class LocalResponseNorm final : public Module {
  public:
-  explicit LocalResponseNorm(std::int64_t size, double alpha = 1e-4, double beta = 0.75, double k = 1)
+  explicit LocalResponseNorm(std::int64_t size, double alpha = 1e-4, double beta = 0.75,
+                             double k = 1)
       : size_(size), alpha_(alpha), beta_(beta), k_(k) {}
   Var forward(const Var& x) override;
 

@@ -19,7 +19,8 @@ std::optional<Var> used(Tape& tape, const std::unique_ptr<Parameter>& parameter)
 }
 
 // State `which` of [layers * directions, n, width].
-std::optional<Var> state_at(const std::optional<Var>& states, std::size_t which, std::size_t count) {
+std::optional<Var> state_at(const std::optional<Var>& states, std::size_t which,
+                            std::size_t count) {
   if (!states) return std::nullopt;
   check(states->rank() == 3 && states->shape()[0] == static_cast<std::int64_t>(count),
         "recurrent layers: states {} for {} layers and directions", states->shape(), count);
@@ -31,7 +32,8 @@ std::optional<Var> state_at(const std::optional<Var>& states, std::size_t which,
 RecurrentOutputs run_layers(Cell cell, const Var& x, const std::vector<RecurrentWeights>& weights,
                             const RecurrentInputs& inputs, const LayeredOptions& options) {
   const std::size_t directions = options.bidirectional ? 2 : 1;
-  check(!weights.empty() && weights.size() % directions == 0, "recurrent layers: {} sets of weights", weights.size());
+  check(!weights.empty() && weights.size() % directions == 0,
+        "recurrent layers: {} sets of weights", weights.size());
   Var y = x;
   std::vector<Var> h, c;
   for (std::size_t which = 0; which < weights.size(); which += directions) {
@@ -39,9 +41,10 @@ RecurrentOutputs run_layers(Cell cell, const Var& x, const std::vector<Recurrent
     std::vector<Var> outputs;
     for (std::size_t direction = 0; direction < directions; ++direction) {
       const std::size_t at = which + direction;
-      const RecurrentResult result = recurrent(cell, y, weights[at], state_at(inputs.h0, at, weights.size()),
-                                               state_at(inputs.c0, at, weights.size()),
-                                               {.reverse = direction == 1, .lengths = inputs.lengths});
+      const RecurrentResult result =
+          recurrent(cell, y, weights[at], state_at(inputs.h0, at, weights.size()),
+                    state_at(inputs.c0, at, weights.size()),
+                    {.reverse = direction == 1, .lengths = inputs.lengths});
       outputs.push_back(result.output);
       h.push_back(result.h);
       if (result.c) c.push_back(*result.c);
@@ -51,14 +54,18 @@ RecurrentOutputs run_layers(Cell cell, const Var& x, const std::vector<Recurrent
   return {y, stack(h, 0), c.empty() ? std::nullopt : std::optional(stack(c, 0))};
 }
 
-RecurrentLayers::RecurrentLayers(Cell cell, std::int64_t input, std::int64_t hidden, const RecurrentOptions& options)
+RecurrentLayers::RecurrentLayers(Cell cell, std::int64_t input, std::int64_t hidden,
+                                 const RecurrentOptions& options)
     : cell_(cell), options_(options) {
-  check(input >= 1 && hidden >= 1 && options.num_layers >= 1, "recurrent layers: {} layers from {} to {}",
-        options.num_layers, input, hidden);
-  check(options.dropout >= 0 && options.dropout < 1, "recurrent layers: dropout rate {} outside [0, 1)", options.dropout);
-  check(options.proj_size >= 0 && options.proj_size < hidden && (options.proj_size == 0 || cell == Cell::lstm),
+  check(input >= 1 && hidden >= 1 && options.num_layers >= 1,
+        "recurrent layers: {} layers from {} to {}", options.num_layers, input, hidden);
+  check(options.dropout >= 0 && options.dropout < 1,
+        "recurrent layers: dropout rate {} outside [0, 1)", options.dropout);
+  check(options.proj_size >= 0 && options.proj_size < hidden &&
+            (options.proj_size == 0 || cell == Cell::lstm),
         "recurrent layers: a projection to {} of {} (LSTM only)", options.proj_size, hidden);
-  const std::int64_t gates = gate_count(cell) * hidden, out = options.proj_size > 0 ? options.proj_size : hidden;
+  const std::int64_t gates = gate_count(cell) * hidden,
+                     out = options.proj_size > 0 ? options.proj_size : hidden;
   const std::int64_t directions = options.bidirectional ? 2 : 1;
   for (std::int64_t layer = 0; layer < options.num_layers; ++layer) {
     for (std::int64_t direction = 0; direction < directions; ++direction) {
@@ -78,11 +85,13 @@ RecurrentOutputs RecurrentLayers::run(const Var& x, const RecurrentInputs& input
   Tape& tape = x.tape();
   std::vector<RecurrentWeights> all;
   for (const Weights& w : weights) {
-    all.push_back({tape.use(*w.ih), tape.use(*w.hh), used(tape, w.bias_ih), used(tape, w.bias_hh), used(tape, w.hr)});
+    all.push_back({tape.use(*w.ih), tape.use(*w.hh), used(tape, w.bias_ih), used(tape, w.bias_hh),
+                   used(tape, w.hr)});
   }
   const Var samples_first = options_.batch_first ? x : transpose(x, 0, 1);
-  RecurrentOutputs y = run_layers(cell_, samples_first, all, inputs,
-                                  {.bidirectional = options_.bidirectional, .dropout = options_.dropout});
+  RecurrentOutputs y =
+      run_layers(cell_, samples_first, all, inputs,
+                 {.bidirectional = options_.bidirectional, .dropout = options_.dropout});
   if (!options_.batch_first) y.output = transpose(y.output, 0, 1);
   return y;
 }
@@ -97,7 +106,8 @@ void RecurrentLayers::visit(const Visitor& visitor) {
   }
 }
 
-RecurrentCell::RecurrentCell(Cell cell, std::int64_t input, std::int64_t hidden, bool bias) : cell_(cell) {
+RecurrentCell::RecurrentCell(Cell cell, std::int64_t input, std::int64_t hidden, bool bias)
+    : cell_(cell) {
   check(input >= 1 && hidden >= 1, "recurrent cell: from {} to {}", input, hidden);
   const std::int64_t gates = gate_count(cell) * hidden;
   weight_ih = random_weight({gates, input}, hidden);
@@ -106,10 +116,12 @@ RecurrentCell::RecurrentCell(Cell cell, std::int64_t input, std::int64_t hidden,
   if (bias) bias_hh = random_weight({gates}, hidden);
 }
 
-RecurrentCell::State RecurrentCell::step(const Var& x, const std::optional<Var>& h, const std::optional<Var>& c) {
+RecurrentCell::State RecurrentCell::step(const Var& x, const std::optional<Var>& h,
+                                         const std::optional<Var>& c) {
   check(x.rank() == 2, "recurrent cell: input {} is not [samples, features]", x.shape());
   Tape& tape = x.tape();
-  const RecurrentWeights w{tape.use(*weight_ih), tape.use(*weight_hh), used(tape, bias_ih), used(tape, bias_hh), {}};
+  const RecurrentWeights w{
+      tape.use(*weight_ih), tape.use(*weight_hh), used(tape, bias_ih), used(tape, bias_hh), {}};
   const RecurrentResult y = recurrent(cell_, unsqueeze(x, 1), w, h, c);
   return {y.h, y.c};
 }

@@ -1,6 +1,6 @@
 // Recurrent networks of one or more layers, in one or both directions, and single cells. Parameters
-// are called weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_hr_l0, with the layer's number
-// and, of the second direction, "_reverse" behind. All start uniform in +-1 / sqrt(hidden).
+// are called weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_hr_l0, with the layer's
+// number and, of the second direction, "_reverse" behind. All start uniform in +-1 / sqrt(hidden).
 #pragma once
 
 #include <array>
@@ -50,7 +50,8 @@ class RecurrentLayers : public Module {
   std::vector<Weights> weights;
 
  protected:
-  RecurrentLayers(Cell cell, std::int64_t input, std::int64_t hidden, const RecurrentOptions& options);
+  RecurrentLayers(Cell cell, std::int64_t input, std::int64_t hidden,
+                  const RecurrentOptions& options);
 
  private:
   RecurrentResult direction(const Var& x, std::size_t which, const RecurrentInputs& inputs);
@@ -64,7 +65,8 @@ class RNN final : public RecurrentLayers {
   enum class Nonlinearity { tanh, relu };
   RNN(std::int64_t input, std::int64_t hidden, const RecurrentOptions& options = {},
       Nonlinearity nonlinearity = Nonlinearity::tanh)
-      : RecurrentLayers(nonlinearity == Nonlinearity::tanh ? Cell::tanh : Cell::relu, input, hidden, options) {}
+      : RecurrentLayers(nonlinearity == Nonlinearity::tanh ? Cell::tanh : Cell::relu, input, hidden,
+                        options) {}
 };
 
 class GRU final : public RecurrentLayers {
@@ -79,8 +81,8 @@ class LSTM final : public RecurrentLayers {
       : RecurrentLayers(Cell::lstm, input, hidden, options) {}
 };
 
-// One step; parameters weight_ih, weight_hh, bias_ih, bias_hh. x [n, input], states [n, hidden], zero
-// where not given.
+// One step; parameters weight_ih, weight_hh, bias_ih, bias_hh. x [n, input], states [n, hidden],
+// zero where not given.
 class RecurrentCell : public Module {
  public:
   struct State {
@@ -88,7 +90,8 @@ class RecurrentCell : public Module {
     std::optional<Var> c;
   };
   Var forward(const Var& x) override { return step(x).h; }
-  State step(const Var& x, const std::optional<Var>& h = std::nullopt, const std::optional<Var>& c = std::nullopt);
+  State step(const Var& x, const std::optional<Var>& h = std::nullopt,
+             const std::optional<Var>& c = std::nullopt);
   void visit(const Visitor& visitor) override;
 
   std::unique_ptr<Parameter> weight_ih, weight_hh, bias_ih, bias_hh;
@@ -104,7 +107,8 @@ class RNNCell final : public RecurrentCell {
  public:
   RNNCell(std::int64_t input, std::int64_t hidden, bool bias = true,
           RNN::Nonlinearity nonlinearity = RNN::Nonlinearity::tanh)
-      : RecurrentCell(nonlinearity == RNN::Nonlinearity::tanh ? Cell::tanh : Cell::relu, input, hidden, bias) {}
+      : RecurrentCell(nonlinearity == RNN::Nonlinearity::tanh ? Cell::tanh : Cell::relu, input,
+                      hidden, bias) {}
 };
 
 class GRUCell final : public RecurrentCell {

@@ -26,8 +26,8 @@ constexpr std::int64_t batches[] = {16, 64, 256, 512};
 struct Layer {
   std::string name;
   std::function<std::unique_ptr<nn::Module>()> make;
-  Shape input;            // of one sample
-  std::int64_t ids = 0;   // the number of rows to look up in, where the input is ids
+  Shape input;              // of one sample
+  std::int64_t ids = 0;     // the number of rows to look up in, where the input is ids
   std::int64_t most = 512;  // samples at once
 };
 
@@ -45,16 +45,27 @@ std::vector<Layer> layers() {
   return {
       {"Linear 512 to 512", maker<nn::Linear>(512, 512), {512}},
       // 1 GMAC a sample: larger batches take minutes.
-      {"Conv2d 64 to 64, 8x8, on 50x100", maker<nn::Conv2d>(64, 64, Shape{8}), {64, 50, 100}, 0, 64},
+      {"Conv2d 64 to 64, 8x8, on 50x100",
+       maker<nn::Conv2d>(64, 64, Shape{8}),
+       {64, 50, 100},
+       0,
+       64},
       {"LayerNorm 64", maker<nn::LayerNorm>(Shape{64}), {64}},
       {"InstanceNorm1d 256, length 64",
-       [] { return std::make_unique<nn::InstanceNorm1d>(256, nn::InstanceNormOptions{.affine = true}); },
+       [] {
+         return std::make_unique<nn::InstanceNorm1d>(256, nn::InstanceNormOptions{.affine = true});
+       },
        {256, 64}},
       {"GroupNorm 16 of 256, length 64", maker<nn::GroupNorm>(16, 256), {256, 64}},
       {"Embedding 20000 x 100, 64 words", maker<nn::Embedding>(20000, 100), {64}, 20000},
       {"MultiheadAttention 100, 4 heads, T = 64",
-       [] { return std::make_unique<nn::MultiheadAttention>(100, 4, nn::MultiheadAttentionOptions{.batch_first = true}); },
-       {64, 100}, 0, 256},
+       [] {
+         return std::make_unique<nn::MultiheadAttention>(
+             100, 4, nn::MultiheadAttentionOptions{.batch_first = true});
+       },
+       {64, 100},
+       0,
+       256},
       {"RNN 100 to 100, T = 128", recurrent<nn::RNN>(), {128, 100}, 0, 256},
       {"GRU 100 to 100, T = 128", recurrent<nn::GRU>(), {128, 100}, 0, 256},
       {"LSTM 100 to 100, T = 128", recurrent<nn::LSTM>(), {128, 100}, 0, 256},
@@ -79,7 +90,8 @@ Tensor random_input(const Layer& layer, std::int64_t batch) {
 void ordinary_step(nn::Module& module, const Tensor& x) {
   Tape tape;
   SumSink sink;
-  tape.backward(sum_per_sample(square(module(tape.input(x)))), sink, 1.0 / static_cast<double>(x.size(0)));
+  tape.backward(sum_per_sample(square(module(tape.input(x)))), sink,
+                1.0 / static_cast<double>(x.size(0)));
 }
 
 void private_step(nn::Module& module, const Tensor& x, Clipper& clipper) {
@@ -107,7 +119,8 @@ std::pair<Cost, Cost> compare(const std::function<void()>& a, const std::functio
   constexpr int least_rounds = 5;
   Cost first{0, peak_of(a)}, second{0, peak_of(b)};
   std::vector<double> as, bs;
-  for (double spent = 0; spent < least_seconds || std::ssize(as) < least_rounds; spent += as.back() + bs.back()) {
+  for (double spent = 0; spent < least_seconds || std::ssize(as) < least_rounds;
+       spent += as.back() + bs.back()) {
     as.push_back(seconds_of(a));
     bs.push_back(seconds_of(b));
   }
@@ -120,10 +133,12 @@ void report(const Layer& layer, std::int64_t batch) {
   const std::unique_ptr<nn::Module> module = layer.make();
   const Tensor x = random_input(layer, batch);
   Clipper clipper(flat_group(module->parameters(), 1));
-  const auto [plain, priv] = compare([&] { ordinary_step(*module, x); }, [&] { private_step(*module, x, clipper); });
+  const auto [plain, priv] =
+      compare([&] { ordinary_step(*module, x); }, [&] { private_step(*module, x, clipper); });
   const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  fmt::print("| {} | {} | {:.2f} | {:.2f} | {:.2f} | {:.1f} | {:.1f} | {:.2f} |\n", layer.name, batch, plain.seconds * 1e3,
-             priv.seconds * 1e3, priv.seconds / plain.seconds, mib(plain.peak), mib(priv.peak),
+  fmt::print("| {} | {} | {:.2f} | {:.2f} | {:.2f} | {:.1f} | {:.1f} | {:.2f} |\n", layer.name,
+             batch, plain.seconds * 1e3, priv.seconds * 1e3, priv.seconds / plain.seconds,
+             mib(plain.peak), mib(priv.peak),
              static_cast<double>(priv.peak) / static_cast<double>(plain.peak));
   std::fflush(stdout);
 }
@@ -132,11 +147,14 @@ void report(const Layer& layer, std::int64_t batch) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> wanted(argv + 1, argv + argc);
-  fmt::print("Milliseconds for forward and backward, MiB at most beyond input and parameters.\n\n"
-             "| layer | batch | ordinary | private | ratio | ordinary MiB | private MiB | ratio |\n"
-             "|---|--:|--:|--:|--:|--:|--:|--:|\n");
+  fmt::print(
+      "Milliseconds for forward and backward, MiB at most beyond input and parameters.\n\n"
+      "| layer | batch | ordinary | private | ratio | ordinary MiB | private MiB | ratio |\n"
+      "|---|--:|--:|--:|--:|--:|--:|--:|\n");
   for (const Layer& layer : layers()) {
-    const auto named = [&](const std::string& word) { return layer.name.find(word) != std::string::npos; };
+    const auto named = [&](const std::string& word) {
+      return layer.name.find(word) != std::string::npos;
+    };
     if (!wanted.empty() && std::none_of(wanted.begin(), wanted.end(), named)) continue;
     for (const std::int64_t batch : batches) {
       if (batch <= layer.most) report(layer, batch);

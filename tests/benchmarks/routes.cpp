@@ -1,6 +1,6 @@
-// Prints a table, in Markdown: for gradients of common layers, the time of each route to a norm and a
-// weighted sum as the cost model predicts it and as it is, and how much slower the chosen route is
-// than the fastest. OMP_NUM_THREADS=1 makes it comparable with the model, which knows one core.
+// Prints a table, in Markdown: for gradients of common layers, the time of each route to a norm and
+// a weighted sum as the cost model predicts it and as it is, and how much slower the chosen route
+// is than the fastest. OMP_NUM_THREADS=1 makes it comparable with the model, which knows one core.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -60,11 +60,16 @@ Case table(std::int64_t rows) {
 }
 
 std::vector<Case> cases() {
-  return {linear("Linear", 1, 512, 512),   linear("Linear", 16, 512, 512),
-          linear("Linear", 256, 512, 512), linear("Linear", 1024, 512, 512),
-          convolution(28, 16, 32),         convolution(14, 32, 64),
-          convolution(7, 64, 128),         table(1000),
-          table(50000),                    linear("LSTM, hidden weights", 128, 100, 400)};
+  return {linear("Linear", 1, 512, 512),
+          linear("Linear", 16, 512, 512),
+          linear("Linear", 256, 512, 512),
+          linear("Linear", 1024, 512, 512),
+          convolution(28, 16, 32),
+          convolution(14, 32, 64),
+          convolution(7, 64, 128),
+          table(1000),
+          table(50000),
+          linear("LSTM, hidden weights", 128, 100, 400)};
 }
 
 // One way to a norm and a weighted sum.
@@ -79,7 +84,8 @@ std::vector<Way> ways(const PerSample& f, const Tensor& weights) {
     return fastest_seconds([&] {
              dot(g, g, route);
              g.sum(weights);
-           }) / samples;
+           }) /
+           samples;
   };
   const auto kept = [&] {
     const PerSample rows = f.prepared(Route::rows, budget);
@@ -126,7 +132,8 @@ std::string row(const Case& c) {
 
 int main() {
   fmt::print("Microseconds for one sample, predicted / measured; {}.\n\n", backend(cpu).name());
-  fmt::print("| gradient | gram | rows, kept | rows, passed | chosen | over the fastest |\n"
-             "|---|--:|--:|--:|---|--:|\n");
+  fmt::print(
+      "| gradient | gram | rows, kept | rows, passed | chosen | over the fastest |\n"
+      "|---|--:|--:|--:|---|--:|\n");
   for (const Case& c : cases()) fmt::print("{}\n", row(c));
 }

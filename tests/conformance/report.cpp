@@ -37,8 +37,10 @@ void print_skips(const std::vector<Result>& results) {
 void print_single_precision(const std::vector<Result>& results) {
   for (const Result& result : results) {
     if (result.single_precision && result.outcome == Outcome::passed) {
-      fmt::print("note: {}/{} agrees in double to single precision only, as where the reference rounded a constant\n",
-                 result.kind, result.name);
+      fmt::print(
+          "note: {}/{} agrees in double to single precision only, as where the reference rounded a "
+          "constant\n",
+          result.kind, result.name);
     }
   }
 }

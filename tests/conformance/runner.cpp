@@ -43,7 +43,8 @@ Result run_case(const Case& c, const std::vector<Dtype>& dtypes) {
   for (const Dtype dtype : dtypes) {
     for (Deviation& deviation : deviations_of(c, runners.at(c.kind), dtype)) {
       result.single_precision = result.single_precision || deviation.single_precision;
-      if (!deviation.single_precision) all.push_back({fmt::format("{}: {}", name(dtype), deviation.text), deviation.severity});
+      if (!deviation.single_precision)
+        all.push_back({fmt::format("{}: {}", name(dtype), deviation.text), deviation.severity});
     }
   }
   std::stable_sort(all.begin(), all.end(),

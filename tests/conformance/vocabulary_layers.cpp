@@ -62,7 +62,7 @@ void add_layers(Vocabulary& vocabulary) {
   for (const char* axes : {"1d", "2d", "3d"}) {
     vocabulary[std::string("InstanceNorm") + axes] = single(instance_norm);
   }
-  vocabulary["PReLU"] = 
+  vocabulary["PReLU"] =
       single([](const Call& call) { return nn::prelu(call["x"], call["weight"]); });
   vocabulary["Bilinear"] = single([](const Call& call) {
     return nn::bilinear(call["x1"], call["x2"], call["weight"], call.maybe("bias"));

@@ -17,16 +17,19 @@ Var reduced(const Call& call, const Var& elements, std::optional<double> divisor
 }
 
 Var smooth_l1(const Call& call) {
-  return reduced(call, smooth_l1_loss(call["x"], call["target"], call.arg<double>("beta"), Within::none));
+  return reduced(call,
+                 smooth_l1_loss(call["x"], call["target"], call.arg<double>("beta"), Within::none));
 }
 
 Var bce_with_logits(const Call& call) {
   const LogitsOptions options{call.maybe("weight"), call.maybe("pos_weight")};
-  return reduced(call, binary_cross_entropy_with_logits(call["x"], call["target"], options, Within::none));
+  return reduced(
+      call, binary_cross_entropy_with_logits(call["x"], call["target"], options, Within::none));
 }
 
 Var divergence(const Call& call) {
-  const Var elements = kl_div(call["x"], call["target"], call.arg<bool>("log_target"), Within::none);
+  const Var elements =
+      kl_div(call["x"], call["target"], call.arg<bool>("log_target"), Within::none);
   if (call.arg<std::string>("reduction") != "batchmean") return reduced(call, elements);
   return affine(sum(elements), 1.0 / static_cast<double>(elements.shape()[0]), 0);
 }
@@ -77,15 +80,16 @@ Var any_cross_entropy(const Call& call) {
 }  // namespace
 
 void add_losses(Vocabulary& vocabulary) {
-  vocabulary["mse_loss"] = single(
-      [](const Call& call) { return reduced(call, squared_error(call["x"], call["target"], Within::none)); });
+  vocabulary["mse_loss"] = single([](const Call& call) {
+    return reduced(call, squared_error(call["x"], call["target"], Within::none));
+  });
   vocabulary["l1_loss"] = single([](const Call& call) {
     return reduced(call, absolute_error(call["x"], call["target"], Within::none));
   });
   vocabulary["smooth_l1_loss"] = single(smooth_l1);
   vocabulary["huber_loss"] = single([](const Call& call) {
-    return reduced(
-        call, huber_loss(call["x"], call["target"], call.arg<double>("delta"), Within::none));
+    return reduced(call,
+                   huber_loss(call["x"], call["target"], call.arg<double>("delta"), Within::none));
   });
   vocabulary["bce_with_logits"] = single(bce_with_logits);
   vocabulary["kl_div"] = single(divergence);

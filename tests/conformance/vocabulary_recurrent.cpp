@@ -12,9 +12,8 @@ Cell cell_of(const std::string& kind, const Call& call) {
 }
 
 RecurrentWeights weights_of(const Call& call, const std::string& suffix) {
-  return {call["weight_ih" + suffix],       call["weight_hh" + suffix],
-          call.maybe("bias_ih" + suffix),   call.maybe("bias_hh" + suffix),
-          call.maybe("weight_hr" + suffix)};
+  return {call["weight_ih" + suffix], call["weight_hh" + suffix], call.maybe("bias_ih" + suffix),
+          call.maybe("bias_hh" + suffix), call.maybe("weight_hr" + suffix)};
 }
 
 Values layers(const std::string& kind, const Call& call) {

@@ -7,7 +7,8 @@ namespace {
 
 Values parts(const Call& call) {
   Values named;
-  for (const Var& part : split(call["x"], call.dim(), call.arg<std::vector<std::int64_t>>("sizes"))) {
+  for (const Var& part :
+       split(call["x"], call.dim(), call.arg<std::vector<std::int64_t>>("sizes"))) {
     named.emplace(fmt::format("y{}", named.size()), part);
   }
   return named;
@@ -90,10 +91,10 @@ void add_shapes(Vocabulary& vocabulary) {
   vocabulary["roll"] = single(rolled);
   vocabulary["repeat"] =
       single([](const Call& call) { return repeat(call["x"], call.shape("repeats")); });
-  vocabulary["tril"] = single(
-      [](const Call& call) { return tril(call["x"], call.arg<std::int64_t>("diagonal")); });
-  vocabulary["triu"] = single(
-      [](const Call& call) { return triu(call["x"], call.arg<std::int64_t>("diagonal")); });
+  vocabulary["tril"] =
+      single([](const Call& call) { return tril(call["x"], call.arg<std::int64_t>("diagonal")); });
+  vocabulary["triu"] =
+      single([](const Call& call) { return triu(call["x"], call.arg<std::int64_t>("diagonal")); });
   vocabulary["index_select"] = single(index_select);
   vocabulary["gather"] =
       single([](const Call& call) { return gather(call["x"], call.dim(), call["index"]); });

@@ -9,7 +9,8 @@ int main() {
   nn::Sequential model{nn::Flatten(), nn::Linear(784, 10)};
   nn::Sgd optimizer(model, {.learning_rate = 0.1});
   Ledger ledger;
-  Engine engine(model, optimizer, digits.size(), ledger, {.noise_multiplier = 1, .steps = 2, .logical_batch = 16});
+  Engine engine(model, optimizer, digits.size(), ledger,
+                {.noise_multiplier = 1, .steps = 2, .logical_batch = 16});
   while (engine.can_step()) {
     engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
       const Dataset batch = digits.batch(rows);

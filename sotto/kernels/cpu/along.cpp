@@ -1,5 +1,5 @@
-// Gather and scatter with an id for each element: every line along the axis by itself, so that lines
-// can go to different threads.
+// Gather and scatter with an id for each element: every line along the axis by itself, so that
+// lines can go to different threads.
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/strided_loop.h"
 
@@ -31,9 +31,11 @@ template <class F>
 void for_each_line(const View& x, const View& ids, int axis, const View& y, F&& f) {
   const std::int64_t length = ids.size[axis];
   if (ids.numel() == 0) return;
-  parallel_for(ids.numel() / length, elementwise_grain / length + 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t index = begin; index < end; ++index) f(line_at(index, axis, x, ids, y));
-  });
+  parallel_for(ids.numel() / length, elementwise_grain / length + 1,
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t index = begin; index < end; ++index)
+                   f(line_at(index, axis, x, ids, y));
+               });
 }
 
 }  // namespace

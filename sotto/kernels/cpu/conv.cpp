@@ -167,9 +167,10 @@ void convolve(const View& x, const View& w, const View& bias, const Geometry& g,
     });
     out.store();
   };
-  parallel_for(g.samples, std::max(block_samples(g), product_grain(sample_work(g))), [&](std::int64_t begin, std::int64_t end) {
-    for_each_block(g, {begin, end}, block);
-  });
+  parallel_for(g.samples, std::max(block_samples(g), product_grain(sample_work(g))),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for_each_block(g, {begin, end}, block);
+               });
 }
 
 template <class T>
@@ -190,9 +191,10 @@ void convolve_data(const View& dy, const View& w, const Geometry& g, const View&
     });
     out.store();
   };
-  parallel_for(g.samples, std::max(block_samples(g), product_grain(sample_work(g))), [&](std::int64_t begin, std::int64_t end) {
-    for_each_block(g, {begin, end}, block);
-  });
+  parallel_for(g.samples, std::max(block_samples(g), product_grain(sample_work(g))),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for_each_block(g, {begin, end}, block);
+               });
 }
 
 // dw [o, taps, c] = the sum over some samples.
@@ -236,12 +238,13 @@ void CpuBackend::conv_weight(View dy, View x, const Window& window, double beta,
   const std::int64_t parts = std::clamp<std::int64_t>(g.samples, 1, thread_count());
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
     const Values<T> sums(parts * size);
-    parallel_for(parts, product_grain(g.samples / parts * sample_work(g)), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t part = begin; part < end; ++part) {
-        const Range samples{g.samples * part / parts, g.samples * (part + 1) / parts};
-        sum_weight(dy, x, g, samples, sums.data() + part * size);
-      }
-    });
+    parallel_for(parts, product_grain(g.samples / parts * sample_work(g)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t part = begin; part < end; ++part) {
+                     const Range samples{g.samples * part / parts, g.samples * (part + 1) / parts};
+                     sum_weight(dy, x, g, samples, sums.data() + part * size);
+                   }
+                 });
     for (std::int64_t i = 0; i < size; ++i) {
       for (std::int64_t part = 1; part < parts; ++part) {
         sums.data()[i] += sums.data()[part * size + i];
@@ -254,31 +257,33 @@ void CpuBackend::conv_weight(View dy, View x, const Window& window, double beta,
 void CpuBackend::conv_weight_rows(View dy, View x, const Window& window, View dw) {
   const Geometry g(x, dy, window);
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(g.samples, product_grain(sample_work(g)), [&](std::int64_t begin, std::int64_t end) {
-      const Values<T> row(g.outputs * g.taps());
-      for (std::int64_t n = begin; n < end; ++n) {
-        sum_weight(dy, x, g, {n, n + 1}, row.data());
-        unpack(row.data(), false, row_of(dw, n));
-      }
-    });
+    parallel_for(g.samples, product_grain(sample_work(g)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   const Values<T> row(g.outputs * g.taps());
+                   for (std::int64_t n = begin; n < end; ++n) {
+                     sum_weight(dy, x, g, {n, n + 1}, row.data());
+                     unpack(row.data(), false, row_of(dw, n));
+                   }
+                 });
   });
 }
 
 void CpuBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
   const Geometry g(x, dy, window);
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(g.samples, product_grain(sample_work(g)), [&](std::int64_t begin, std::int64_t end) {
-      const std::int64_t size = g.outputs * g.taps();
-      const Values<T> row(size);
-      for (std::int64_t n = begin; n < end; ++n) {
-        sum_weight(dy, x, g, {n, n + 1}, row.data());
-        Images<T> slopes(dy, {n, n + 1}), in(x, {n, n + 1});
-        slopes.load();
-        in.load();
-        y.as<double>()[2 * n] = squared_norm(row.data(), size);
-        y.as<double>()[2 * n + 1] = factor_norms(g, slopes.data(), in.data());
-      }
-    });
+    parallel_for(g.samples, product_grain(sample_work(g)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   const std::int64_t size = g.outputs * g.taps();
+                   const Values<T> row(size);
+                   for (std::int64_t n = begin; n < end; ++n) {
+                     sum_weight(dy, x, g, {n, n + 1}, row.data());
+                     Images<T> slopes(dy, {n, n + 1}), in(x, {n, n + 1});
+                     slopes.load();
+                     in.load();
+                     y.as<double>()[2 * n] = squared_norm(row.data(), size);
+                     y.as<double>()[2 * n + 1] = factor_norms(g, slopes.data(), in.data());
+                   }
+                 });
   });
 }
 
@@ -288,17 +293,18 @@ void CpuBackend::unfold(View x, const Window& window, View patches) {
   g.window.groups = 1;
   const std::int64_t size = window.positions() * g.channels;
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(g.samples, elementwise_grain / (g.positions() * size + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
-      const Values<T> scratch(part_rows(g, 1) * size);
-      for (std::int64_t n = begin; n < end; ++n) {
-        Images<T> in(x, {n, n + 1});
-        in.load();
-        for_each_part(g, 1, [&](Range rows) {
-          gather_patches(in.data(), g, rows, 0, scratch.data());
-          unpack(scratch.data(), false, patches_view(g, patches, n, rows));
-        });
-      }
-    });
+    parallel_for(g.samples, elementwise_grain / (g.positions() * size + 1) + 1,
+                 [&](std::int64_t begin, std::int64_t end) {
+                   const Values<T> scratch(part_rows(g, 1) * size);
+                   for (std::int64_t n = begin; n < end; ++n) {
+                     Images<T> in(x, {n, n + 1});
+                     in.load();
+                     for_each_part(g, 1, [&](Range rows) {
+                       gather_patches(in.data(), g, rows, 0, scratch.data());
+                       unpack(scratch.data(), false, patches_view(g, patches, n, rows));
+                     });
+                   }
+                 });
   });
 }
 

@@ -38,7 +38,8 @@ double squared_norm(const T* a, std::int64_t count) {
     for (std::int64_t i = 0; i < whole; i += block) {
       for (std::int64_t lane = 0; lane < lanes; ++lane) {
         const std::int64_t j = i + lane;
-        const float x = value(j), y = value(j + lanes), z = value(j + 2 * lanes), w = value(j + 3 * lanes);
+        const float x = value(j), y = value(j + lanes), z = value(j + 2 * lanes),
+                    w = value(j + 3 * lanes);
         sums[lane] += double{(x * x + y * y) + (z * z + w * w)};
       }
     }

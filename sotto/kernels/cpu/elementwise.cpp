@@ -41,11 +41,9 @@ void CpuBackend::binary(int op, View a, View b, View y) {
 void CpuBackend::binary_grad(int op, int which, View a, View b, View dy, View d) {
   dispatch_binary(op, a.dtype, [&]<class A>(auto f, A) {
     if (which == 0) {
-      map<A>(std::array{a, b, dy, d},
-             [f](A u, A v, A g) { return g * f.grad_a(u, v); });
+      map<A>(std::array{a, b, dy, d}, [f](A u, A v, A g) { return g * f.grad_a(u, v); });
     } else {
-      map<A>(std::array{a, b, dy, d},
-             [f](A u, A v, A g) { return g * f.grad_b(u, v); });
+      map<A>(std::array{a, b, dy, d}, [f](A u, A v, A g) { return g * f.grad_b(u, v); });
     }
   });
 }

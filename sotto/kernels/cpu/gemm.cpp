@@ -70,13 +70,14 @@ void gemm_by(ProductFunction product, const View& a, const View& b, bool add, co
   const std::int64_t longer = std::max(y.rows, y.cols), shorter = std::min(y.rows, y.cols);
   const std::int64_t units = (longer + unit - 1) / unit;
   const std::int64_t unit_work = shorter * std::min(unit, longer) * matrix(p.a, 0).cols;
-  parallel_for(p.batch() * units, product_grain(unit_work), [&](std::int64_t begin, std::int64_t end) {
-    while (begin < end) {
-      const std::int64_t first = begin % units, last = std::min(units, first + end - begin);
-      part(product, p, begin / units, {first * unit, last * unit});
-      begin += last - first;
-    }
-  });
+  parallel_for(
+      p.batch() * units, product_grain(unit_work), [&](std::int64_t begin, std::int64_t end) {
+        while (begin < end) {
+          const std::int64_t first = begin % units, last = std::min(units, first + end - begin);
+          part(product, p, begin / units, {first * unit, last * unit});
+          begin += last - first;
+        }
+      });
 }
 
 void CpuBackend::gemm(View a, View b, double beta, View c) { gemm_by(product, a, b, beta != 0, c); }

@@ -11,8 +11,10 @@ namespace {
 
 template <class X, class Y>
 Y converted(X x) {
-  if constexpr (std::is_same_v<X, Y>) return x;
-  else return static_cast<Y>(static_cast<acc_t<Y>>(static_cast<acc_t<X>>(x)));
+  if constexpr (std::is_same_v<X, Y>)
+    return x;
+  else
+    return static_cast<Y>(static_cast<acc_t<Y>>(static_cast<acc_t<X>>(x)));
 }
 
 // One slice along an axis, which keeps size 1.
@@ -26,7 +28,9 @@ View at_index(View x, int axis, std::int64_t index) {
 std::int64_t id_at(View ids, std::int64_t k) { return ids.as<std::int64_t>()[k * ids.stride[0]]; }
 
 // Both row-major, so that a slice along axis 0 is one run of bytes.
-bool rows_are_runs(View x, View y, int axis) { return axis == 0 && x.contiguous() && y.contiguous(); }
+bool rows_are_runs(View x, View y, int axis) {
+  return axis == 0 && x.contiguous() && y.contiguous();
+}
 
 std::int64_t row_elements(View x) { return x.size[0] == 0 ? 0 : x.numel() / x.size[0]; }
 

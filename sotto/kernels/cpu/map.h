@@ -71,7 +71,8 @@ void map(const std::array<View, N>& views, F f) {
   for_each_block<A, N>(views, [f](const auto& x, A* y, std::int64_t count) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       for (std::int64_t i = 0; i < count; ++i) y[i] = f(x[I][i]...);
-    }(std::make_index_sequence<N - 1>{});
+    }
+    (std::make_index_sequence<N - 1>{});
   });
 }
 

@@ -71,7 +71,8 @@ double gram_sample(View a1, View b1, View a2, View b2, std::int64_t n) {
     };
     sum = gram(rows(a1), rows(b1), rows(a2), rows(b2), ga, gb);
   } else {
-    sum = gram(slice<A, T>(a1, n), slice<A, T>(b1, n), slice<A, T>(a2, n), slice<A, T>(b2, n), ga, gb);
+    sum = gram(slice<A, T>(a1, n), slice<A, T>(b1, n), slice<A, T>(a2, n), slice<A, T>(b2, n), ga,
+               gb);
   }
   // Products of finite factors may overflow in float though the gradient does not.
   const bool finite = sum.magnitude < HUGE_VAL;
@@ -120,19 +121,21 @@ void CpuBackend::onehot_dot(View ids1, View b1, View ids2, View b2, View y) {
   const std::int64_t t_count = ids2.size[1];
   const std::int64_t width = b1.size[2];
   dispatch_float(b1.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(ids1.size[0], product_grain(s_count * (t_count + width)), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t n = begin; n < end; ++n) {
-        double sum = 0;
-        for (std::int64_t s = 0; s < s_count; ++s) {
-          const std::int64_t id = ids1.as<std::int64_t>()[n * s_count + s];
-          for (std::int64_t t = 0; t < t_count && id >= 0; ++t) {
-            if (ids2.as<std::int64_t>()[n * t_count + t] != id) continue;
-            sum += dot(b1.as<T>() + (n * s_count + s) * width, b2.as<T>() + (n * t_count + t) * width, width);
-          }
-        }
-        y.as<double>()[n] = sum;
-      }
-    });
+    parallel_for(ids1.size[0], product_grain(s_count * (t_count + width)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t n = begin; n < end; ++n) {
+                     double sum = 0;
+                     for (std::int64_t s = 0; s < s_count; ++s) {
+                       const std::int64_t id = ids1.as<std::int64_t>()[n * s_count + s];
+                       for (std::int64_t t = 0; t < t_count && id >= 0; ++t) {
+                         if (ids2.as<std::int64_t>()[n * t_count + t] != id) continue;
+                         sum += dot(b1.as<T>() + (n * s_count + s) * width,
+                                    b2.as<T>() + (n * t_count + t) * width, width);
+                       }
+                     }
+                     y.as<double>()[n] = sum;
+                   }
+                 });
   });
 }
 
@@ -143,27 +146,32 @@ void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
   std::vector<double> weights(static_cast<std::size_t>(n));
   dispatch_float(w.dtype, [&]<class W>(std::type_identity<W>) {
     for (std::int64_t i = 0; i < n; ++i) {
-      weights[static_cast<std::size_t>(i)] = static_cast<double>(acc_t<W>(w.as<W>()[i * w.stride[0]]));
+      weights[static_cast<std::size_t>(i)] =
+          static_cast<double>(acc_t<W>(w.as<W>()[i * w.stride[0]]));
     }
   });
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for((width + block - 1) / block, elementwise_grain / (block * std::max<std::int64_t>(n, 1)) + 1,
+    parallel_for((width + block - 1) / block,
+                 elementwise_grain / (block * std::max<std::int64_t>(n, 1)) + 1,
                  [&](std::int64_t begin, std::int64_t end) {
-      double sums[block];
-      for (std::int64_t part = begin; part < end; ++part) {
-        const std::int64_t first = part * block;
-        const std::int64_t count = std::min(block, width - first);
-        T* out = y.as<T>() + first;
-        for (std::int64_t k = 0; k < count; ++k) sums[k] = beta == 0 ? 0 : beta * static_cast<double>(acc_t<T>(out[k]));
-        for (std::int64_t i = 0; i < n; ++i) {
-          const double weight = weights[static_cast<std::size_t>(i)];
-          if (weight == 0) continue;
-          const T* row = x.as<T>() + i * width + first;
-          for (std::int64_t k = 0; k < count; ++k) sums[k] += weight * static_cast<double>(acc_t<T>(row[k]));
-        }
-        for (std::int64_t k = 0; k < count; ++k) out[k] = T(static_cast<acc_t<T>>(sums[k]));
-      }
-    });
+                   double sums[block];
+                   for (std::int64_t part = begin; part < end; ++part) {
+                     const std::int64_t first = part * block;
+                     const std::int64_t count = std::min(block, width - first);
+                     T* out = y.as<T>() + first;
+                     for (std::int64_t k = 0; k < count; ++k)
+                       sums[k] = beta == 0 ? 0 : beta * static_cast<double>(acc_t<T>(out[k]));
+                     for (std::int64_t i = 0; i < n; ++i) {
+                       const double weight = weights[static_cast<std::size_t>(i)];
+                       if (weight == 0) continue;
+                       const T* row = x.as<T>() + i * width + first;
+                       for (std::int64_t k = 0; k < count; ++k)
+                         sums[k] += weight * static_cast<double>(acc_t<T>(row[k]));
+                     }
+                     for (std::int64_t k = 0; k < count; ++k)
+                       out[k] = T(static_cast<acc_t<T>>(sums[k]));
+                   }
+                 });
   });
 }
 

@@ -23,7 +23,8 @@ void for_each_run(const Geometry& g, std::int64_t k, F&& f) {
   const std::int64_t last = std::min(g.out[2], room < 0 ? 0 : room / step + 1);
   if (first >= last) return;
   if (step == 1) return f(first, first + shift, last - first);
-  for (std::int64_t column = first; column < last; ++column) f(column, column * step + shift, std::int64_t{1});
+  for (std::int64_t column = first; column < last; ++column)
+    f(column, column * step + shift, std::int64_t{1});
 }
 
 // The other end of an axis: input index from output index and tap, or the other way; -1 for none.
@@ -43,8 +44,8 @@ std::int64_t output_at(const Geometry& g, int axis, std::int64_t in, std::int64_
 // Calls f(first tap of the kernel's row, other row) for the kernel's rows that join this row to
 // another, where `other` is input_at or output_at and `size` the sizes of the other images.
 template <class Other, class F>
-void for_each_kernel_row(const Geometry& g, const std::int64_t* size, std::int64_t depth, std::int64_t height,
-                         Other other, F&& f) {
+void for_each_kernel_row(const Geometry& g, const std::int64_t* size, std::int64_t depth,
+                         std::int64_t height, Other other, F&& f) {
   const Window& w = g.window;
   for (std::int64_t kd = 0; kd < w.kernel[0]; ++kd) {
     const std::int64_t d = other(g, 0, depth, kd);
@@ -78,7 +79,8 @@ void take(const T* x, std::int32_t tap, std::int64_t count, T* best, std::int32_
 
 template <class T, class I>
 void add_chosen(const T* dy, const I* chosen, std::int32_t tap, std::int64_t count, T* dx) {
-  for (std::int64_t i = 0; i < count; ++i) dx[i] += static_cast<std::int32_t>(chosen[i]) == tap ? dy[i] : T(0);
+  for (std::int64_t i = 0; i < count; ++i)
+    dx[i] += static_cast<std::int32_t>(chosen[i]) == tap ? dy[i] : T(0);
 }
 
 }  // namespace
@@ -90,7 +92,8 @@ void max_pool_rows(const Geometry& g, const T* x, T* y, I* chosen) {
   for_each_row(g, g.out, [&](std::int64_t n, std::int64_t depth, std::int64_t height) {
     thread_local std::vector<std::int32_t> taps;
     taps.assign(static_cast<std::size_t>(width), -1);
-    std::int32_t* const tap_of = taps.data();  // looked up once: thread-local variables are slow to reach
+    std::int32_t* const tap_of =
+        taps.data();  // looked up once: thread-local variables are slow to reach
     const std::int64_t at = (n * g.positions() + (depth * g.out[1] + height) * g.out[2]) * c;
     T* best = y + at;
     std::fill(best, best + width, T(0));  // what a window wholly in the padding gives
@@ -98,7 +101,8 @@ void max_pool_rows(const Geometry& g, const T* x, T* y, I* chosen) {
       const T* from = x + (n * g.pixels() + row * g.in[2]) * c;
       for (std::int64_t k = 0; k < g.window.kernel[2]; ++k) {
         for_each_run(g, k, [&](std::int64_t out, std::int64_t in, std::int64_t columns) {
-          take(from + in * c, static_cast<std::int32_t>(tap + k), columns * c, best + out * c, tap_of + out * c);
+          take(from + in * c, static_cast<std::int32_t>(tap + k), columns * c, best + out * c,
+               tap_of + out * c);
         });
       }
     });
@@ -114,14 +118,16 @@ void max_pool_rows_grad(const Geometry& g, const T* dy, const I* chosen, T* dx) 
   for_each_row(g, g.in, [&](std::int64_t n, std::int64_t depth, std::int64_t height) {
     T* to = dx + (n * g.pixels() + (depth * g.in[1] + height) * g.in[2]) * c;
     std::fill(to, to + g.in[2] * c, T(0));
-    for_each_kernel_row(g, g.out, depth, height, output_at, [&](std::int64_t tap, std::int64_t row) {
-      const std::int64_t at = (n * g.positions() + row * g.out[2]) * c;
-      for (std::int64_t k = 0; k < g.window.kernel[2]; ++k) {
-        for_each_run(g, k, [&](std::int64_t out, std::int64_t in, std::int64_t columns) {
-          add_chosen(dy + at + out * c, chosen + at + out * c, static_cast<std::int32_t>(tap + k), columns * c, to + in * c);
+    for_each_kernel_row(
+        g, g.out, depth, height, output_at, [&](std::int64_t tap, std::int64_t row) {
+          const std::int64_t at = (n * g.positions() + row * g.out[2]) * c;
+          for (std::int64_t k = 0; k < g.window.kernel[2]; ++k) {
+            for_each_run(g, k, [&](std::int64_t out, std::int64_t in, std::int64_t columns) {
+              add_chosen(dy + at + out * c, chosen + at + out * c,
+                         static_cast<std::int32_t>(tap + k), columns * c, to + in * c);
+            });
+          }
         });
-      }
-    });
   });
 }
 

@@ -97,7 +97,8 @@ double fold_row(const T* x, const Plan& plan) {
     std::int64_t i = 0;
     for (; i + lanes <= inner.size; i += lanes) {
       for (int lane = 0; lane < lanes; ++lane) {
-        partial[lane] = Fold::fold(partial[lane], static_cast<double>(acc_t<T>(p[(i + lane) * inner.stride])));
+        partial[lane] =
+            Fold::fold(partial[lane], static_cast<double>(acc_t<T>(p[(i + lane) * inner.stride])));
       }
     }
     for (; i < inner.size; ++i) {
@@ -143,20 +144,21 @@ void reduce_columns(const T* x, T* y, const Plan& plan) {
   const auto outer_x = std::span<const Axis>(plan.kept_x).first(plan.kept_x.size() - 1);
   const auto outer_y = std::span<const Axis>(plan.kept_y).first(plan.kept_y.size() - 1);
   const std::int64_t work = std::max<std::int64_t>(count(plan.reduced), 1) * std::min(width, most);
-  parallel_for(count(outer_x) * blocks, elementwise_grain / work + 1,
-               [&](std::int64_t begin, std::int64_t end) {
-                 double result[most];
-                 for (std::int64_t i = begin; i < end; ++i) {
-                   const std::int64_t first = i % blocks * most;
-                   const std::int64_t part = std::min(most, width - first);
-                   fold_columns<Fold>(x + offset(outer_x, i / blocks) + first * plan.kept_x.back().stride,
-                                      plan, part, result);
-                   T* to = y + offset(outer_y, i / blocks);
-                   for (std::int64_t k = 0; k < part; ++k) {
-                     to[(first + k) * inner_y.stride] = static_cast<T>(static_cast<acc_t<T>>(result[k]));
-                   }
-                 }
-               });
+  parallel_for(
+      count(outer_x) * blocks, elementwise_grain / work + 1,
+      [&](std::int64_t begin, std::int64_t end) {
+        double result[most];
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int64_t first = i % blocks * most;
+          const std::int64_t part = std::min(most, width - first);
+          fold_columns<Fold>(x + offset(outer_x, i / blocks) + first * plan.kept_x.back().stride,
+                             plan, part, result);
+          T* to = y + offset(outer_y, i / blocks);
+          for (std::int64_t k = 0; k < part; ++k) {
+            to[(first + k) * inner_y.stride] = static_cast<T>(static_cast<acc_t<T>>(result[k]));
+          }
+        }
+      });
 }
 
 template <class Fold>
@@ -187,16 +189,17 @@ void CpuBackend::reduce(Reduction op, View x, View y) {
 void CpuBackend::argmax(View x, View y) {
   const std::int64_t width = x.size[x.rank - 1];
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(y.numel(), elementwise_grain / width + 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const T* row = x.as<T>() + i * width;
-        std::int64_t best = 0;
-        for (std::int64_t k = 1; k < width; ++k) {
-          if (acc_t<T>(row[k]) > acc_t<T>(row[best])) best = k;
-        }
-        y.as<std::int64_t>()[i] = best;
-      }
-    });
+    parallel_for(y.numel(), elementwise_grain / width + 1,
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t i = begin; i < end; ++i) {
+                     const T* row = x.as<T>() + i * width;
+                     std::int64_t best = 0;
+                     for (std::int64_t k = 1; k < width; ++k) {
+                       if (acc_t<T>(row[k]) > acc_t<T>(row[best])) best = k;
+                     }
+                     y.as<std::int64_t>()[i] = best;
+                   }
+                 });
   });
 }
 

@@ -54,7 +54,8 @@ void CpuBackend::softmax_grad(View y, View dy, bool logarithm, View dx) {
       [logarithm]<class T>(std::int64_t, std::int64_t k, const T* p, const T* d, T* out) {
         using A = acc_t<T>;
         double sum = 0;
-        for (std::int64_t i = 0; i < k; ++i) sum += static_cast<double>(logarithm ? A(d[i]) : A(d[i]) * A(p[i]));
+        for (std::int64_t i = 0; i < k; ++i)
+          sum += static_cast<double>(logarithm ? A(d[i]) : A(d[i]) * A(p[i]));
         const A s = static_cast<A>(sum);
         for (std::int64_t i = 0; i < k; ++i) {
           out[i] = logarithm ? T(A(d[i]) - math::exp(A(p[i])) * s) : T(A(p[i]) * (A(d[i]) - s));

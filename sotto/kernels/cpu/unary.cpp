@@ -24,8 +24,7 @@ void CpuBackend::unary(int op, Constants c, View x, View y) {
 
 void CpuBackend::unary_grad(int op, Constants c, View x, View y, View dy, View dx) {
   dispatch_unary(op, c, x.dtype, [&]<class A>(auto f, A) {
-    map<A>(std::array{x, y, dy, dx},
-           [f](A v, A value, A d) { return d * f.grad(v, value); });
+    map<A>(std::array{x, y, dy, dx}, [f](A v, A value, A d) { return d * f.grad(v, value); });
   });
 }
 
