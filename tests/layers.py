@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-LAYERS = ["core", "kernels", "autograd", "nn", "memory", "dp"]
+LAYERS = ["core", "kernels", "autograd", "nn", "memory", "dp", "testing"]
 MOST_LINES = 400
 SOURCES = {".h", ".cpp", ".cu", ".cuh", ".py"}
 DEVICE_SOURCES = {".cu", ".cuh"}

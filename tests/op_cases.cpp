@@ -1,5 +1,7 @@
 #include "tests/op_cases.h"
 
+#include <algorithm>
+
 #include "sotto/autograd/ops.h"
 
 namespace sotto {
@@ -108,6 +110,16 @@ std::vector<OpCase> op_cases() {
   return cases;
 }
 
+std::vector<std::string> ops_without_case(const std::vector<OpCase>& cases) {
+  std::vector<std::string> missing;
+  for (const char* op : registered_ops()) {
+    const bool found =
+        std::any_of(cases.begin(), cases.end(), [op](const OpCase& one) { return one.op == op; });
+    if (!found) missing.emplace_back(op);
+  }
+  return missing;
+}
+
 void add_elementwise_cases(std::vector<OpCase>& cases) {
   add_unary(cases, UnaryFunctors{});
   add_binary(cases, BinaryFunctors{});
@@ -116,12 +128,6 @@ void add_elementwise_cases(std::vector<OpCase>& cases) {
                      return Instance{{random_input(random, random_shape(random, 3), 3)},
                                      [](const std::vector<Var>& x) { return dropout(x[0], 0.4); }};
                    }});
-}
-
-Tensor uniform_values(PublicRandom& random, const Shape& shape, double low, double high) {
-  std::vector<double> values(static_cast<std::size_t>(shape.numel()));
-  for (double& value : values) value = low + (high - low) * random.uniform();
-  return Tensor::from(values, shape);
 }
 
 Tensor random_ids(PublicRandom& random, const Shape& shape, std::int64_t below) {

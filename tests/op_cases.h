@@ -1,36 +1,23 @@
-// Random cases of every operation on the tape: what the laws of ops_test.cpp are checked on.
+// Random cases of every operation on the tape: what the laws of check_op() are checked on.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "sotto/autograd/tape.h"
+#include "sotto/testing/check_op.h"
 
 namespace sotto {
 
-// An argument in f64 (or i64): batched along an axis, or shared. A shared one that wants a gradient
-// is a parameter, one that does not is a constant.
-struct OpInput {
-  Tensor value;
-  SampleAxis samples = SampleAxis::shared();
-  bool wants_grad = true;
-};
-
-// One set of arguments of an operation, and the operation as a function of tape values.
-struct Instance {
-  std::vector<OpInput> inputs;
-  std::function<Var(const std::vector<Var>&)> run;
-};
-
-struct OpCase {
-  std::string op;    // as registered
-  std::string what;  // which of its uses
-  std::function<Instance(PublicRandom&)> make;
-};
+using testing::Instance;
+using testing::OpCase;
+using testing::OpInput;
+using testing::uniform_values;
 
 // At least one for each registered operation.
 std::vector<OpCase> op_cases();
+
+// Those of the registered operations that none of the cases is of: to be empty.
+std::vector<std::string> ops_without_case(const std::vector<OpCase>& cases);
 
 // The parts op_cases() is made of.
 void add_elementwise_cases(std::vector<OpCase>& cases);
@@ -45,8 +32,6 @@ inline std::int64_t draw(PublicRandom& random, std::int64_t low, std::int64_t hi
   return low + random.below(high - low + 1);
 }
 inline bool one_in(PublicRandom& random, std::int64_t n) { return random.below(n) == 0; }
-// Uniform in [low, high), f64.
-Tensor uniform_values(PublicRandom& random, const Shape& shape, double low = -2, double high = 2);
 // Uniform in 0 .. below - 1.
 Tensor random_ids(PublicRandom& random, const Shape& shape, std::int64_t below);
 // `rank` sizes in 1 .. most.

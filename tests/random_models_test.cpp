@@ -8,10 +8,11 @@
 #include "catch.h"
 #include "sotto/dp/clipping.h"
 #include "sotto/kernels/compute.h"
-#include "tests/op_runner.h"
+#include "sotto/testing/op_run.h"
 #include "tests/random_model.h"
 
 using namespace sotto;
+using namespace sotto::testing;
 
 namespace {
 

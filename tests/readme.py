@@ -1,10 +1,18 @@
-"""The README's C++ block is the marked part of tests/readme_example.cpp: readme.py SOURCE_FOLDER."""
+"""The C++ blocks of these pages are marked parts of sources that are compiled: readme.py SOURCE_FOLDER."""
 import pathlib
 import re
 import sys
 
+PARTS = (
+    ("README.md", "tests/readme_example.cpp", ("README",)),
+    ("docs/custom_ops.md", "tests/custom_ops_test.cpp", ("LAYER", "OPERATION", "CHECKS")),
+)
+
 root = pathlib.Path(sys.argv[1])
-block = re.search(r"```cpp\n(.*?)```", (root / "README.md").read_text(encoding="utf-8"), re.S)
-example = (root / "tests/readme_example.cpp").read_text(encoding="utf-8").split("// README\n")[1]
-if block is None or block.group(1) != example:
-    sys.exit("README.md: the C++ block is not the marked part of tests/readme_example.cpp")
+for page, source, marks in PARTS:
+    blocks = re.findall(r"```cpp\n(.*?)```", (root / page).read_text(encoding="utf-8"), re.S)
+    code = (root / source).read_text(encoding="utf-8")
+    # What stands between the two lines "// MARK", without the indentation of the second.
+    parts = [re.split(rf" *// {mark}\n", code)[1] for mark in marks]
+    if blocks != parts:
+        sys.exit(f"{page}: its C++ blocks are not the parts of {source} between {marks}")

@@ -1,11 +1,14 @@
 // The tape: what backward delivers, to whom, and what it refuses.
 #include "sotto/autograd/ops.h"
 #include "sotto/core/allocator.h"
+#include "sotto/kernels/compute.h"
+#include "sotto/testing/op_run.h"
 #include "tests/kernel_cases.h"
-#include "tests/op_runner.h"
+#include "tests/op_cases.h"
 #include "tests/throws.h"
 
 using namespace sotto;
+using namespace sotto::testing;
 
 namespace {
 

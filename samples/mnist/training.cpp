@@ -82,18 +82,19 @@ Trainer::Trainer(const Settings& settings, const Data& data, Ledger& ledger,
 
 namespace {
 
-// Nothing where the learning rate stays what it is.
+// Nothing where the learning rate stays what it is. A run that ends before the rise does only
+// rises.
 std::optional<nn::Schedule> schedule_of(const Settings& s) {
   using nn::Schedule;
   const std::int64_t steps = planned_steps(s);
+  if (s.warmup > 0 && (s.schedule == "constant" || s.warmup >= steps))
+    return Schedule::warmup_linear(s.warmup);
   const bool rises = s.warmup > 0;
-  if (s.schedule == "linear") {
+  if (s.schedule == "linear")
     return rises ? Schedule::warmup_linear_decay(s.warmup, steps) : Schedule::linear(1, 0, steps);
-  }
-  if (s.schedule == "cosine") {
+  if (s.schedule == "cosine")
     return rises ? Schedule::warmup_cosine(s.warmup, steps) : Schedule::cosine(steps);
-  }
-  return rises ? std::optional(Schedule::warmup_linear(s.warmup)) : std::nullopt;
+  return std::nullopt;
 }
 
 }  // namespace

@@ -216,57 +216,74 @@ Var attention_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
   return plain_weights(q, k, masks, options);
 }
 
-Var attention(const Var& query, const Var& key, const Var& value, const std::vector<Var>& masks,
-              const AttentionOptions& options) {
-  check_attention(query, key, value, options);
-  if (trained(masks))
-    return matmul(dropout(plain_weights(query, key, masks, options), options.dropout), value);
-  const Shape lead =
-      broadcast_shapes("attention", leading(query.shape()),
-                       broadcast_shapes("attention", leading(key.shape()), leading(value.shape())));
-  const Var q = spread_lead(query, lead), k = spread_lead(key, lead), v = spread_lead(value, lead);
-  // Operands that are the same for all samples, as the op wants none of the kind.
-  const SampleAxis samples = attention_samples({query, key, value}, lead, 1, 1);
-  for (const Var* x : {&query, &key, &value}) {
-    if (samples.batched() && x->samples().is_shared()) {
-      Shape one = Shape::filled(lead.rank() + 2, 1);
-      one[samples.axis()] = lead[samples.axis()];
-      const Var batched =
-          add(*x, query.tape().input(zeros(one, x->dtype(), x->value().device()), samples.axis()));
-      return attention(x == &query ? batched : query, x == &key ? batched : key,
-                       x == &value ? batched : value, masks, options);
-    }
-  }
-  const std::int64_t a = q.value().size(-2), b = k.value().size(-2), m = lead.numel();
+namespace {
+
+// x with the samples along an axis where it is the same for all.
+Var batched_along(const Var& x, int axis, std::int64_t samples, int rank) {
+  Shape one = Shape::filled(rank, 1);
+  one[axis] = samples;
+  return add(x, x.tape().input(zeros(one, x.dtype(), x.value().device()), axis));
+}
+
+// Operands that have the leading axes in full, and where their samples are.
+Attention flattened(const Var& q, const Var& k, const Var& v, const std::vector<Var>& masks,
+                    const AttentionOptions& options, SampleAxis samples) {
+  const Shape lead = leading(q.shape());
+  const auto flat = [&lead](const Var& x) {
+    return reshape(contiguous(x.value()), {lead.numel(), x.value().size(-2), x.value().size(-1)});
+  };
   Attention s{
-      .q = reshape(contiguous(q.value()), {m, a, q.value().size(-1)}),
-      .k = reshape(contiguous(k.value()), {m, b, k.value().size(-1)}),
-      .v = reshape(contiguous(v.value()), {m, b, v.value().size(-1)}),
+      .q = flat(q),
+      .k = flat(k),
+      .v = flat(v),
       .masks = {},
       .options = options,
       .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())))};
   Tape& tape = q.tape();
   if (!tape.options().training) s.options.dropout = 0;
-  check(s.options.dropout == 0 || !samples.batched() || samples.axis() == 0,
-        "attention: dropout with the samples along axis {}",
-        samples.batched() ? samples.axis() : 0);
+  const bool batched = samples.batched();
+  check(s.options.dropout == 0 || !batched || samples.axis() == 0,
+        "attention: dropout with the samples along axis {}", batched ? samples.axis() : 0);
   if (s.options.dropout > 0) s.key = tape.next_key();
-  if (samples.batched() && lead[samples.axis()] > 0)
-    s.first = tape.options().first_row * (m / lead[samples.axis()]);
-  for (const Var& mask : masks) {
-    attention_samples({q, mask}, lead, a, b);
-    s.masks.push_back(flat_mask(mask.value(), lead));
+  const std::int64_t count = batched ? lead[samples.axis()] : 0;
+  if (count > 0) s.first = tape.options().first_row * (lead.numel() / count);
+  for (const Var& mask : masks) s.masks.push_back(flat_mask(mask.value(), lead));
+  return s;
+}
+
+}  // namespace
+
+Var attention(const Var& query, const Var& key, const Var& value, const std::vector<Var>& masks,
+              const AttentionOptions& options) {
+  check_attention(query, key, value, options);
+  if (trained(masks)) {
+    return matmul(dropout(plain_weights(query, key, masks, options), options.dropout), value);
   }
+  const Shape keys = broadcast_shapes("attention", leading(key.shape()), leading(value.shape()));
+  const Shape lead = broadcast_shapes("attention", leading(query.shape()), keys);
+  const std::int64_t a = query.value().size(-2), b = key.value().size(-2);
+  std::vector<Var> all{query, key, value};
+  all.insert(all.end(), masks.begin(), masks.end());
+  const SampleAxis samples = attention_samples(all, lead, a, b);
+  const auto operand = [&](const Var& x) {
+    const bool same_for_all = samples.batched() && x.samples().is_shared();
+    const int axis = same_for_all ? samples.axis() : 0;
+    return spread_lead(same_for_all ? batched_along(x, axis, lead[axis], lead.rank() + 2) : x,
+                       lead);
+  };
+  const Var q = operand(query), k = operand(key), v = operand(value);
+  const Attention s = flattened(q, k, v, masks, options, samples);
   const Tensor y = reshape(forward(s), with_matrix(lead, a, s.v.size(2)));
-  return tape.record(attention_op, {q, k, v}, y, samples,
-                     [s, shapes = std::array{q.shape(), k.shape(), v.shape()}](const Tensor& dy,
-                                                                               Adjoint& adjoint) {
-                       const AttentionGradient d = backward(
-                           s, reshape(contiguous(dy), {s.slices(), s.queries(), s.v.size(2)}));
-                       adjoint.input(0, reshape(d.q, shapes[0]));
-                       adjoint.input(1, reshape(d.k, shapes[1]));
-                       adjoint.input(2, reshape(d.v, shapes[2]));
-                     });
+  return query.tape().record(attention_op, {q, k, v}, y, samples,
+                             [s, shapes = std::array{q.shape(), k.shape(), v.shape()}](
+                                 const Tensor& dy, Adjoint& adjoint) {
+                               const Shape flat{s.slices(), s.queries(), s.v.size(2)};
+                               const AttentionGradient d =
+                                   backward(s, reshape(contiguous(dy), flat));
+                               adjoint.input(0, reshape(d.q, shapes[0]));
+                               adjoint.input(1, reshape(d.k, shapes[1]));
+                               adjoint.input(2, reshape(d.v, shapes[2]));
+                             });
 }
 
 }  // namespace sotto

@@ -241,33 +241,47 @@ PerSample PerSample::wide() const {
       form_);
 }
 
-PerSample PerSample::group(const Grouping& grouping) const {
-  check(static_cast<std::int64_t>(grouping.unit_of_row.size()) == samples(),
-        "PerSample::group: {} rows in the grouping, {} in the batch", grouping.unit_of_row.size(),
-        samples());
+namespace {
+
+// The rows of each unit one after the other, as many for each unit: what is missing is a row of
+// zeros (id -1), which adds nothing.
+struct UnitRows {
+  Tensor ids;     // [units * width]
+  Tensor shares;  // what each row counts for in its unit
+  std::int64_t width;
+};
+
+UnitRows unit_rows(const Grouping& grouping) {
   std::vector<std::vector<std::int64_t>> rows_of(static_cast<std::size_t>(grouping.units));
   for (std::size_t row = 0; row < grouping.unit_of_row.size(); ++row) {
     const std::int64_t unit = grouping.unit_of_row[row];
     check(unit < grouping.units, "PerSample::group: unit {} of {}", unit, grouping.units);
-    if (unit >= 0)
-      rows_of[static_cast<std::size_t>(unit)].push_back(static_cast<std::int64_t>(row));
+    if (unit < 0) continue;
+    rows_of[static_cast<std::size_t>(unit)].push_back(static_cast<std::int64_t>(row));
   }
   std::size_t most = 1;
   for (const auto& rows : rows_of) most = std::max(most, rows.size());
-  // Units of the same number of rows: what is missing is a row of zeros, which adds nothing.
   std::vector<std::int64_t> ids;
-  std::vector<double> share;
+  std::vector<double> shares;
   for (const auto& rows : rows_of) {
-    for (std::size_t k = 0; k < most; ++k) {
-      ids.push_back(k < rows.size() ? rows[k] : -1);
-      share.push_back(grouping.mean && !rows.empty() ? 1.0 / static_cast<double>(rows.size())
-                                                     : 1.0);
-    }
+    const bool divided = grouping.mean && !rows.empty();
+    const double share = divided ? 1.0 / static_cast<double>(rows.size()) : 1.0;
+    for (std::size_t k = 0; k < most; ++k) ids.push_back(k < rows.size() ? rows[k] : -1);
+    shares.insert(shares.end(), most, share);
   }
   const auto count = static_cast<std::int64_t>(ids.size());
-  const auto width = static_cast<std::int64_t>(most);
-  const Tensor order = Tensor::from(ids, {count});
-  const Tensor shares = Tensor::from(share, {count});
+  return {Tensor::from(ids, {count}), Tensor::from(shares, {count}),
+          static_cast<std::int64_t>(most)};
+}
+
+}  // namespace
+
+PerSample PerSample::group(const Grouping& grouping) const {
+  check(static_cast<std::int64_t>(grouping.unit_of_row.size()) == samples(),
+        "PerSample::group: {} rows in the grouping, {} in the batch", grouping.unit_of_row.size(),
+        samples());
+  const UnitRows rows_of = unit_rows(grouping);
+  const std::int64_t width = rows_of.width;
   const auto joined = [&](const Tensor& x) {
     return reshape(x, {grouping.units, width * x.size(1), x.size(2)});
   };
@@ -276,7 +290,7 @@ PerSample PerSample::group(const Grouping& grouping) const {
   } else if (f) {
     return dense(materialize()).group(grouping);
   }
-  const PerSample rows = selected(order).scaled(shares);
+  const PerSample rows = selected(rows_of.ids).scaled(rows_of.shares);
   return std::visit(
       Overloaded{[&](const Outer& f) { return outer(joined(f.b), joined(f.a), shape_); },
                  [&](const Patches&) { return rows; },

@@ -1,0 +1,60 @@
+// The laws by which this library tests its own operations and layers, for those of its users: a
+// gradient is the derivative of its value, and what a private sum bounds belongs to one sample.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "sotto/core/philox.h"
+#include "sotto/nn/module.h"
+
+namespace sotto::testing {
+
+// An argument in f64 (or i64): batched along an axis, or shared. A shared one that wants a gradient
+// is given to the function as a parameter, one that does not as a constant.
+struct OpInput {
+  Tensor value;
+  SampleAxis samples = SampleAxis::shared();
+  bool wants_grad = true;
+};
+
+// One set of arguments of a function of tape values, and the function.
+struct Instance {
+  std::vector<OpInput> inputs;
+  std::function<Var(const std::vector<Var>&)> run;
+  // What the function uses besides its arguments.
+  std::vector<Parameter*> parameters = {};
+};
+
+// A function with random instances of it. Smooth at what `make` draws, or no difference quotient
+// agrees; all samples of an instance independent of one another.
+struct OpCase {
+  std::string op;    // as registered
+  std::string what;  // which of its uses
+  std::function<Instance(PublicRandom&)> make;
+};
+
+struct CheckOptions {
+  int instances = 24;
+  std::uint64_t seed = 2024;
+};
+
+// Holds a function to these laws, on random instances:
+// - each gradient, of arguments and parameters, is the derivative of the value;
+// - the output and gradients of a sample are those of running it alone;
+// - what other samples hold, NaN and infinity included, changes no bit of a sample's;
+// - a per-sample gradient's sums and products are those of its rows, by every route;
+// - single precision agrees with double.
+// Throws std::invalid_argument naming the law that does not hold, and where.
+void check_op(const OpCase& op, const CheckOptions& options = {});
+
+// Holds a layer with the parameters it has to the same laws, on inputs [n, ...] in f64 or i64 that
+// `make` draws. Parameters are in double while they are checked, and afterwards as before.
+void check_layer(nn::Module& layer, const std::function<Tensor(PublicRandom&)>& make,
+                 const CheckOptions& options = {});
+
+// Uniform in [low, high), f64.
+Tensor uniform_values(PublicRandom& random, const Shape& shape, double low = -2, double high = 2);
+
+}  // namespace sotto::testing
