@@ -175,6 +175,28 @@ Instance recurrent_case(PublicRandom& random, Cell cell) {
       }};
 }
 
+Instance ctc_case(PublicRandom& random) {
+  const std::int64_t steps = draw(random, 1, 5), n = draw(random, 1, 3), most = 2;
+  const auto lengths = [&](std::int64_t low, std::int64_t high) {
+    std::vector<std::int64_t> values;
+    for (std::int64_t k = 0; k < n; ++k) values.push_back(draw(random, low, high));
+    return OpInput{Tensor::from(values, {n}), 0, false};
+  };
+  // Two labels that differ fit into two steps.
+  std::vector<std::int64_t> targets;
+  for (std::int64_t k = 0; k < n; ++k) {
+    targets.push_back(one_in(random, 2) ? 0 : 2);
+    targets.push_back(2 - targets.back());
+  }
+  return {{{uniform_values(random, {steps, n, 3}), 1},
+           {Tensor::from(targets, {n, most}), 0, false},
+           lengths(std::min(steps, most), steps),
+           lengths(0, std::min(steps, most))},
+          [](const Vars& v) {
+            return ctc_loss(v[0], v[1].value(), v[2].value(), v[3].value(), {.blank = 1});
+          }};
+}
+
 }  // namespace
 
 void add_index_cases(std::vector<OpCase>& cases) {
@@ -186,6 +208,7 @@ void add_index_cases(std::vector<OpCase>& cases) {
   cases.push_back({"conv_transpose", "any window", transposed_case});
   cases.push_back({"take", "upsampling", upsample_case});
   cases.push_back({"attention", "any masks", attention_case});
+  cases.push_back({"ctc_loss", "any lengths", ctc_case});
   for (const auto& [op, what, cell] :
        {std::tuple("rnn", "tanh", Cell::tanh), std::tuple("rnn", "relu", Cell::relu),
         std::tuple("gru", "any", Cell::gru), std::tuple("lstm", "any", Cell::lstm)}) {

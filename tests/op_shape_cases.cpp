@@ -141,6 +141,11 @@ void add_reduction_cases(std::vector<OpCase>& cases) {
                           [=](const Var& x, int axis) { return variance(x, {axis}, keepdim, 0); }));
     cases.push_back(along("sum", "logsumexp",
                           [=](const Var& x, int axis) { return logsumexp(x, {axis}, keepdim); }));
+    for (const double p : {0.5, 1.0, 3.0, 40.0, HUGE_VAL}) {
+      cases.push_back(along("norm", "other exponents", [=](const Var& x, int axis) {
+        return p_norm(affine(square(x), 1, 0.1), p, {axis}, keepdim);
+      }));
+    }
     cases.push_back(along("norm", "one axis",
                           [=](const Var& x, int axis) { return norm(x, {axis}, keepdim); }));
   }

@@ -3,6 +3,7 @@
 #include "sotto/autograd/elementwise.h"
 #include "sotto/autograd/indexing.h"
 #include "sotto/autograd/reductions.h"
+#include "sotto/autograd/samples.h"
 #include "sotto/autograd/shape_ops.h"
 #include "sotto/kernels/compute.h"
 
@@ -28,9 +29,9 @@ Var huber(const Var& d, double limit) {
 // them.
 Var beside(const Var& like, const Tensor& value, int gone) {
   const Tensor same = is_float(value.dtype()) ? to_dtype(value, like.dtype()) : value;
-  if (!like.samples().batched()) return like.tape().constant(same, like.samples());
-  return like.tape().input(
-      same, like.samples().axis() - (gone >= 0 && gone < like.samples().axis() ? 1 : 0));
+  const SampleAxis samples = like.samples();
+  const bool moved = samples.batched() && gone >= 0 && gone < samples.axis();
+  return known(like.tape(), same, moved ? SampleAxis(samples.axis() - 1) : samples);
 }
 
 // Weights of the classes along an axis of a value of this rank.
@@ -178,8 +179,7 @@ Var triplet_margin_loss(const Var& anchor, const Var& positive, const Var& negat
   check_pair("triplet_margin_loss", anchor, negative);
   check(p >= 1, "triplet_margin_loss: p {}", p);
   const auto distance = [&](const Var& other) {
-    const Var d = abs(affine(anchor - other, 1, eps));
-    return p == 1 ? sum(d, {-1}) : p == 2 ? norm(d, {-1}) : pow(sum(pow(d, p), {-1}), 1 / p);
+    return p_norm(affine(anchor - other, 1, eps), p, {-1});
   };
   return relu(affine(distance(positive) - distance(negative), 1, margin));
 }

@@ -88,6 +88,17 @@ inline Var minimum(const Var& a, const Var& b) { return binary(binary_index<Mini
 // a^b for positive a.
 inline Var power(const Var& a, const Var& b) { return binary(binary_index<Power>, a, b); }
 
+// 1 where it holds and 0 elsewhere, NaN where an operand is; conditions for where(), and without
+// gradient.
+inline Var greater(const Var& a, const Var& b) { return binary(binary_index<Greater>, a, b); }
+inline Var greater_equal(const Var& a, const Var& b) {
+  return binary(binary_index<GreaterEqual>, a, b);
+}
+inline Var less(const Var& a, const Var& b) { return greater(b, a); }
+inline Var less_equal(const Var& a, const Var& b) { return greater_equal(b, a); }
+inline Var equal(const Var& a, const Var& b) { return binary(binary_index<Equal>, a, b); }
+inline Var not_equal(const Var& a, const Var& b) { return affine(equal(a, b), -1, 1); }
+
 inline Var operator+(const Var& a, const Var& b) { return add(a, b); }
 inline Var operator-(const Var& a, const Var& b) { return sub(a, b); }
 inline Var operator*(const Var& a, const Var& b) { return mul(a, b); }

@@ -17,11 +17,6 @@ const Op gather_op("gather");
 const Op scatter_op("scatter");
 const Op order_op("sort");
 
-// A value without gradient, its samples along `samples`.
-Var known(Tape& tape, const Tensor& value, SampleAxis samples) {
-  return samples.batched() ? tape.input(value, samples.axis()) : tape.constant(value, samples);
-}
-
 // Where the samples of an op with ids lie: along one axis of both, and not the one that is indexed.
 SampleAxis indexed_samples(const Op& op, const Var& x, int axis, const Var& ids) {
   if (x.samples().is_mixed() || ids.samples().is_mixed()) return SampleAxis::mixed();

@@ -37,12 +37,6 @@ SampleAxis without_axis(SampleAxis samples, int axis) {
   return samples.batched() && samples.axis() > axis ? SampleAxis(samples.axis() - 1) : samples;
 }
 
-// A constant with the samples where the logits have them.
-Var beside(const Var& logits, const Tensor& value, SampleAxis samples) {
-  return samples.batched() ? logits.tape().input(value, samples.axis())
-                           : logits.tape().constant(value, samples);
-}
-
 // 1 for each element that counts, 0 where ignored.
 Tensor counted(const Tensor& targets, std::int64_t ignore_index) {
   std::vector<double> counts;
@@ -72,7 +66,7 @@ Var cross_entropy_elements(const Var& logits, const Tensor& targets,
   for (int i = 0; i < expected.rank(); ++i) order.push_back(i);
   order.insert(axis, expected.rank());
   const Tensor q = to_dtype(Tensor::from(shares, last), logits.dtype()).permute(order);
-  const Var weights = beside(logits, q, logits.samples());
+  const Var weights = known(logits.tape(), q, logits.samples());
   const Var zero = logits.tape().constant(zeros({}, logits.dtype(), logits.value().device()));
   // Weights select: a class without one may have a logit of minus infinity, an ignored element
   // anything.

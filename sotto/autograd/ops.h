@@ -2,6 +2,8 @@
 #pragma once
 
 #include "sotto/autograd/attention.h"
+#include "sotto/autograd/ctc.h"
+#include "sotto/autograd/einsum.h"
 #include "sotto/autograd/element_losses.h"
 #include "sotto/autograd/elementwise.h"
 #include "sotto/autograd/images.h"

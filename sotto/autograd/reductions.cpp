@@ -1,8 +1,10 @@
 #include "sotto/autograd/reductions.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sotto/autograd/elementwise.h"
+#include "sotto/autograd/indexing.h"
 #include "sotto/autograd/samples.h"
 #include "sotto/autograd/shape_ops.h"
 #include "sotto/kernels/compute.h"
@@ -119,6 +121,21 @@ Var norm(const Var& x, const Shape& wanted, bool keepdim) {
                                binary(binary_index<Div>, reshape(dy, y.shape()), divisor);
                            adjoint.input(0, mul(x, slope));
                          });
+}
+
+Var p_norm(const Var& x, double p, const Shape& axes, bool keepdim) {
+  check(p > 0, "p_norm: p is {}", p);
+  if (p == 2) return norm(x, axes, keepdim);
+  const Var size = abs(x);
+  if (p == 1) return sum(size, axes, keepdim);
+  const Var most = amax(size, axes, true);
+  if (std::isinf(p)) return keepdim ? most : sum(most, axes);
+  // In units of the largest element, so that powers neither overflow nor vanish.
+  const Var unit = known(x.tape(), most.value(), most.samples());
+  const Var one = x.tape().constant(full({}, 1, x.dtype(), x.value().device()));
+  const Var powers = sum(pow(size / where(unit, unit, one), p), axes, true);
+  const Var y = unit * pow(where(unit, powers, one), 1 / p);
+  return keepdim ? y : sum(y, axes);
 }
 
 Var logsumexp(const Var& x, const Shape& wanted, bool keepdim) {

@@ -14,6 +14,9 @@ Var standard_deviation(const Var& x, const Shape& axes = {}, bool keepdim = fals
                        double correction = 1);
 // The Euclidean norm; its derivative at zero is zero.
 Var norm(const Var& x, const Shape& axes = {}, bool keepdim = false);
+// (sum |x|^p)^(1/p) for p > 0, infinity included. At zero its derivative is zero, as far as it has
+// one: for p below 1 elements of zero have none.
+Var p_norm(const Var& x, double p, const Shape& axes = {}, bool keepdim = false);
 Var logsumexp(const Var& x, const Shape& axes = {}, bool keepdim = false);
 
 // A sum over every axis but the samples': [n]. What makes a private loss of anything.

@@ -47,6 +47,10 @@ SampleAxis reshaped_samples(const Op& op, const Var& x, const Shape& shape) {
   return best < 0 ? x.tape().mix(op, x) : SampleAxis(best);
 }
 
+Var known(Tape& tape, const Tensor& value, SampleAxis samples) {
+  return samples.batched() ? tape.input(value, samples.axis()) : tape.constant(value, samples);
+}
+
 Tensor by_sample(const Tensor& x, SampleAxis samples, int features) {
   std::int64_t width = 1;
   for (int i = 1; i <= features; ++i) width *= x.size(-i);

@@ -17,6 +17,9 @@ SampleAxis kept_samples(const Op& op, const Var& x, const Shape& touched);
 // before it. The op mixes samples when the axis was joined or split.
 SampleAxis reshaped_samples(const Op& op, const Var& x, const Shape& shape);
 
+// A value without gradient whose samples lie along `samples`.
+Var known(Tape& tape, const Tensor& value, SampleAxis samples);
+
 // x as [samples, positions, ...last `features` axes joined]: the sample axis first; one sample when
 // the value is shared or mixed.
 Tensor by_sample(const Tensor& x, SampleAxis samples, int features);

@@ -108,6 +108,46 @@ struct Minimum {
   }
 };
 
+// Comparisons are 1 or 0, and NaN where an operand is; their derivative is 0.
+struct Comparison {
+  template <class T>
+  HD T grad_a(T, T) const {
+    return T(0);
+  }
+  template <class T>
+  HD T grad_b(T, T) const {
+    return T(0);
+  }
+  template <class T>
+  HD static T truth(T a, T b, bool holds) {
+    return a != a || b != b ? a + b : holds ? T(1) : T(0);
+  }
+};
+
+struct Greater : Comparison {
+  static constexpr const char* name = "greater";
+  template <class T>
+  HD T operator()(T a, T b) const {
+    return truth(a, b, a > b);
+  }
+};
+
+struct GreaterEqual : Comparison {
+  static constexpr const char* name = "greater_equal";
+  template <class T>
+  HD T operator()(T a, T b) const {
+    return truth(a, b, a >= b);
+  }
+};
+
+struct Equal : Comparison {
+  static constexpr const char* name = "equal";
+  template <class T>
+  HD T operator()(T a, T b) const {
+    return truth(a, b, a == b);
+  }
+};
+
 // a^b
 struct Power {
   static constexpr const char* name = "power";
@@ -150,7 +190,8 @@ using UnaryFunctors =
                 Mish, LogSigmoid, Softsign, Clamp, Hardswish, Hardsigmoid, Exp, Expm1, Log, Log1p,
                 Sqrt, Rsqrt, Square, Sin, Cos, Reciprocal, Erf, Abs, Pow, Affine, Hardshrink,
                 Softshrink, Threshold, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh>;
-using BinaryFunctors = FunctorList<Add, Sub, Mul, Div, Maximum, Minimum, Power>;
+using BinaryFunctors =
+    FunctorList<Add, Sub, Mul, Div, Maximum, Minimum, Power, Greater, GreaterEqual, Equal>;
 
 template <class F>
 inline constexpr int unary_index = UnaryFunctors::index<F>();
