@@ -100,6 +100,25 @@ Var padded(const Var& x, int axis, PadMode mode) {
   return pad(x, axis, std::min<std::int64_t>(2, most), std::min<std::int64_t>(1, most), mode);
 }
 
+// Two or three views of each sample through one layer, and together again.
+Instance views_case(PublicRandom& random) {
+  const Shape shape{draw(random, 1, 3), draw(random, 1, 3), draw(random, 1, 4)};
+  const int axis = static_cast<int>(random.below(2));
+  std::vector<OpInput> inputs;
+  for (std::int64_t k = draw(random, 2, 3); k > 0; --k)
+    inputs.push_back({uniform_values(random, shape), axis});
+  inputs.push_back(parameter(random, {2, shape[2]}));
+  inputs.push_back(parameter(random, {2}));
+  return {inputs, [](const std::vector<Var>& x) {
+            const Var joined = join_views({x.begin(), x.end() - 2});
+            const std::vector<Var> views =
+                split_views(tanh(mul(linear(joined, x[x.size() - 2]), x.back())));
+            Var y = views[0];
+            for (std::size_t k = 1; k < views.size(); ++k) y = mul(y, views[k]);
+            return y;
+          }};
+}
+
 }  // namespace
 
 void add_shape_cases(std::vector<OpCase>& cases) {
@@ -119,6 +138,7 @@ void add_shape_cases(std::vector<OpCase>& cases) {
       along("slice", "select", [](const Var& x, int axis) { return select(x, axis, -1); }));
   cases.push_back({"concat", "batched and shared parts", concat_case});
   cases.push_back({"concat", "stack", stack_case});
+  cases.push_back({"views", "joined for a layer", views_case});
   cases.push_back(along("take", "with repeats and gaps", [](const Var& x, int axis) {
     return take(x, axis, {x.value().size(axis) - 1, -1, 0, 0});
   }));

@@ -222,7 +222,7 @@ namespace {
 Var batched_along(const Var& x, int axis, std::int64_t samples, int rank) {
   Shape one = Shape::filled(rank, 1);
   one[axis] = samples;
-  return add(x, x.tape().input(zeros(one, x.dtype(), x.value().device()), axis));
+  return add(x, known(x.tape(), zeros(one, x.dtype(), x.value().device()), axis));
 }
 
 // Operands that have the leading axes in full, and where their samples are.
@@ -244,6 +244,9 @@ Attention flattened(const Var& q, const Var& k, const Var& v, const std::vector<
   const bool batched = samples.batched();
   check(s.options.dropout == 0 || !batched || samples.axis() == 0,
         "attention: dropout with the samples along axis {}", batched ? samples.axis() : 0);
+  check(s.options.dropout == 0 || !batched || tape.views(q) == 1,
+        "attention: dropout over {} views of a sample; split_views first",
+        batched ? tape.views(q) : 1);
   if (s.options.dropout > 0) s.key = tape.next_key();
   const std::int64_t count = batched ? lead[samples.axis()] : 0;
   if (count > 0) s.first = tape.options().first_row * (lead.numel() / count);

@@ -1,6 +1,7 @@
 #include "sotto/autograd/elementwise.h"
 
 #include "sotto/autograd/samples.h"
+#include "sotto/autograd/shape_ops.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto {
@@ -54,6 +55,11 @@ Var dropout(const Var& x, double rate) {
   check(rate >= 0 && rate < 1, "dropout: rate {} outside [0, 1)", rate);
   Tape& tape = x.tape();
   if (!tape.options().training || rate == 0) return x;
+  if (x.samples().batched() && tape.views(x) > 1) {
+    std::vector<Var> views = split_views(x);
+    for (Var& view : views) view = dropout(view, rate);
+    return join_views(views);
+  }
   // Drawn with the samples first, so that a row's mask does not depend on the physical batch.
   Shape shape = x.shape();
   const int axis = x.samples().batched() ? x.samples().axis() : 0;

@@ -41,7 +41,7 @@ Var gather_shared(const Var& x, int axis, const Var& ids) {
   Tape& tape = ids.tape();
   Shape one_each = Shape::filled(x.rank() + 1, 1);
   one_each[0] = ids.shape()[s];
-  const Var copies = add(tape.input(zeros(one_each, x.dtype(), x.value().device())), x);
+  const Var copies = add(known(tape, zeros(one_each, x.dtype(), x.value().device()), 0), x);
   Shape to_front{s}, back;
   for (int i = 0; i < ids.rank(); ++i) {
     if (i != s) to_front.push_back(i);

@@ -84,7 +84,7 @@ Var cross_entropy(const Var& logits, const Tensor& targets, const CrossEntropyOp
   const Tensor total = sum(count, {1, 2});
   const Tensor divisor = where(total, total, full({}, 1, Dtype::f64));
   const Tensor share = unary(unary_index<Reciprocal>, divisor);
-  return mul(sum_per_sample(elements), logits.tape().input(to_dtype(share, logits.dtype()), 0));
+  return mul(sum_per_sample(elements), known(logits.tape(), to_dtype(share, logits.dtype()), 0));
 }
 
 Var mse_loss(const Var& x, const Var& target) {

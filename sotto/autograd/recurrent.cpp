@@ -222,9 +222,7 @@ Var last_state(const Var& y, const RecurrentOptions& options) {
     ids.insert(ids.end(), static_cast<std::size_t>(out), length - 1);
   }
   const Tensor last = Tensor::from(ids, {n, 1, out});
-  const Var where_from = y.samples().batched() ? y.tape().input(last, y.samples().axis())
-                                               : y.tape().constant(last, y.samples());
-  return squeeze(gather(y, 1, where_from), 1);
+  return squeeze(gather(y, 1, known(y.tape(), last, y.samples())), 1);
 }
 
 }  // namespace

@@ -140,14 +140,9 @@ Var p_norm(const Var& x, double p, const Shape& axes, bool keepdim) {
 
 Var logsumexp(const Var& x, const Shape& wanted, bool keepdim) {
   const Shape axes = axes_of("logsumexp", x, wanted);
-  kept_samples(sum_op, x, axes);
+  const SampleAxis samples = kept_samples(sum_op, x, axes);
   // The shift cancels, so it needs no gradient.
-  const Tensor top = reduce(Reduction::max, x.value(), axes, true);
-  const bool batched = x.samples().batched() && !contains(axes, x.samples().axis());
-  Tape& tape = x.tape();
-  const Var shift = batched ? tape.input(top, x.samples().axis())
-                            : tape.constant(top, x.samples().is_shared() ? SampleAxis::shared()
-                                                                         : SampleAxis::mixed());
+  const Var shift = known(x.tape(), reduce(Reduction::max, x.value(), axes, true), samples);
   Var y = add(log(sum(exp(sub(x, shift)), axes, true)), shift);
   for (int i = x.rank() - 1; i >= 0 && !keepdim; --i) {
     if (contains(axes, i)) y = squeeze(y, i);

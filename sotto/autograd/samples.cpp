@@ -48,7 +48,9 @@ SampleAxis reshaped_samples(const Op& op, const Var& x, const Shape& shape) {
 }
 
 Var known(Tape& tape, const Tensor& value, SampleAxis samples) {
-  return samples.batched() ? tape.input(value, samples.axis()) : tape.constant(value, samples);
+  if (!samples.batched()) return tape.constant(value, samples);
+  const std::int64_t n = tape.sample_count(), rows = value.size(samples.axis());
+  return tape.input_views(value, n > 0 ? rows / n : 1, samples.axis());
 }
 
 Tensor by_sample(const Tensor& x, SampleAxis samples, int features) {

@@ -14,6 +14,7 @@ const Op reshape_op("reshape");
 const Op permute_op("permute");
 const Op expand_op("expand", Op::Lifts::yes);
 const Op slice_op("slice", Op::Lifts::yes);
+const Op views_op("views", Op::Lifts::no, Op::Rows::regrouped);
 const Op concat_op("concat");
 const Op take_op("take");
 
@@ -152,6 +153,43 @@ Var concat(const std::vector<Var>& parts, int axis) {
                                                   dy.slice(axis, starts[i], starts[i + 1]));
                               }
                             });
+}
+
+Var join_views(const std::vector<Var>& views) {
+  check(!views.empty(), "join_views: no values");
+  const Var& lead = views[0];
+  const int axis = lead.samples().axis();
+  std::vector<Tensor> values;
+  for (const Var& x : views) {
+    check(x.samples() == lead.samples() && x.shape() == lead.shape(),
+          "join_views: {} beside {}, or samples along different axes", x.shape(), lead.shape());
+    values.push_back(x.value());
+  }
+  const std::int64_t rows = lead.shape()[axis];
+  return lead.tape().record(views_op, views, concat(values, axis), axis,
+                            [axis, rows](const Tensor& dy, Adjoint& adjoint) {
+                              for (std::int64_t k = 0; rows > 0 && k < dy.size(axis) / rows; ++k) {
+                                adjoint.input(static_cast<int>(k),
+                                              dy.slice(axis, k * rows, (k + 1) * rows));
+                              }
+                            });
+}
+
+std::vector<Var> split_views(const Var& x) {
+  const int axis = x.samples().axis();
+  const std::int64_t rows = x.tape().sample_count();
+  std::vector<Var> views;
+  for (std::int64_t k = 0; k < x.tape().views(x); ++k) {
+    const std::int64_t begin = k * rows, end = begin + rows;
+    const auto backward = [=, shape = x.shape()](const Tensor& dy, Adjoint& adjoint) {
+      const Tensor dx = zeros(shape, dy.dtype(), dy.device());
+      copy_into(dy, dx.slice(axis, begin, end));
+      adjoint.input(0, dx);
+    };
+    views.push_back(
+        x.tape().record(views_op, {x}, x.value().slice(axis, begin, end), axis, backward));
+  }
+  return views;
 }
 
 Var stack(const std::vector<Var>& parts, int axis) {

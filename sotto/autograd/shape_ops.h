@@ -21,6 +21,12 @@ Var select(const Var& x, int axis, std::int64_t index);
 // Shared parts among batched ones repeat for each sample and need size 1 along the sample axis.
 Var concat(const std::vector<Var>& parts, int axis);
 Var stack(const std::vector<Var>& parts, int axis);
+// Views of the same samples (augmentations, the two sides of a contrastive loss) one after the
+// other along their sample axis, [views n, ...]: every layer takes them as so many rows, and what a
+// parameter gets from all rows of a sample counts as that sample's.
+Var join_views(const std::vector<Var>& views);
+// The views again, each [n, ...].
+std::vector<Var> split_views(const Var& x);
 // y[.., k, ..] = x[.., ids[k], ..] along one axis, the same for all samples; an id of -1 gives 0.
 Var take(const Var& x, int axis, const std::vector<std::int64_t>& ids);
 Var flip(const Var& x, const Shape& axes);

@@ -22,9 +22,20 @@ void add_to(Tensor& total, const Tensor& part) {
   }
 }
 
+// Views of a sample as one: row r belongs to sample r mod n.
+PerSample by_samples(const PerSample& gradient, std::int64_t samples) {
+  const std::int64_t rows = gradient.samples();
+  if (samples <= 0 || rows <= samples) return gradient;
+  Grouping views{.unit_of_row = {}, .units = samples};
+  for (std::int64_t row = 0; row < rows; ++row) views.unit_of_row.push_back(row % samples);
+  return gradient.group(views);
+}
+
 }  // namespace
 
-Op::Op(const char* name, Lifts lifts) : name(name), lifts(lifts) { op_names().push_back(name); }
+Op::Op(const char* name, Lifts lifts, Rows rows) : name(name), lifts(lifts), rows(rows) {
+  op_names().push_back(name);
+}
 
 std::span<const char* const> registered_ops() { return op_names(); }
 
@@ -61,7 +72,8 @@ void Adjoint::shared(int i, const PerSample& gradient) {
   if (tape_.nodes_[static_cast<std::size_t>(node_)].samples.is_shared()) {
     return input(i, gradient.sum());
   }
-  tape_.cotangents_[static_cast<std::size_t>(x.index_)].rows.push_back(gradient);
+  tape_.cotangents_[static_cast<std::size_t>(x.index_)].rows.push_back(
+      by_samples(gradient, tape_.sample_count()));
 }
 
 void Adjoint::broadcast(int i, const Tensor& full) {
@@ -108,12 +120,23 @@ Var Tape::append(Node node, const Tensor& value, bool needs_grad) {
 }
 
 Var Tape::input(const Tensor& value, int axis, bool wants_grad) {
+  return input_views(value, 1, axis, wants_grad);
+}
+
+Var Tape::input_views(const Tensor& value, std::int64_t views, int axis, bool wants_grad) {
   axis = normalize_axis("input", axis, value.rank());
-  check(sample_count_ < 0 || value.size(axis) == sample_count_,
-        "input: {} samples along axis {} of {}, {} before", value.size(axis), axis, value.shape(),
+  const std::int64_t rows = value.size(axis);
+  check(views >= 1 && rows % views == 0, "input: {} rows are not {} views", rows, views);
+  check(sample_count_ < 0 || rows == views * sample_count_,
+        "input: {} samples along axis {} of {}, {} before", rows / views, axis, value.shape(),
         sample_count_);
-  sample_count_ = value.size(axis);
+  sample_count_ = rows / views;
   return append({.name = "input", .samples = axis, .wants_grad = wants_grad}, value, wants_grad);
+}
+
+std::int64_t Tape::views(const Var& x) const {
+  const std::int64_t rows = x.value().size(x.samples().axis());
+  return sample_count_ > 0 ? rows / sample_count_ : 1;
 }
 
 Var Tape::constant(const Tensor& value, SampleAxis samples, bool wants_grad) {
@@ -139,6 +162,30 @@ Var Tape::use(Parameter& parameter) {
   return append({.name = "parameter", .parameter = &parameter}, parameter.value, true);
 }
 
+// As many rows as the inputs, which have equally many; one for each sample where none is batched.
+void Tape::check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor& value,
+                      SampleAxis samples) const {
+  if (!samples.batched()) return;
+  const std::int64_t rows = value.size(samples.axis());
+  if (op.rows == Op::Rows::regrouped) {
+    check(rows == 0 || rows % sample_count_ == 0, "{}: {} rows for {} samples", op.name, rows,
+          sample_count_);
+    return;
+  }
+  std::int64_t expected = -1;
+  for (const Var& x : inputs) {
+    if (!x.samples().batched()) continue;
+    const std::int64_t own = x.value().size(x.samples().axis());
+    check(expected < 0 || own == expected,
+          "{}: values with {} and {} rows for {} samples; join_views and split_views change that",
+          op.name, expected, own, sample_count_);
+    expected = own;
+  }
+  check(rows == (expected < 0 ? sample_count_ : expected),
+        "{}: result {} has {} samples along axis {}, the tape {}", op.name, value.shape(), rows,
+        samples.axis(), sample_count_);
+}
+
 Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples,
                  Backward backward, PullBack pull_back) {
   bool needs_grad = false;
@@ -147,10 +194,7 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
     check(holds(x), "{}: an input's tape was emptied by an earlier backward", op.name);
     needs_grad = needs_grad || x.needs_grad();
   }
-  check(!samples.batched() || value.size(samples.axis()) == sample_count_,
-        "{}: result {} has {} samples along axis {}, the tape {}", op.name, value.shape(),
-        samples.batched() ? value.size(samples.axis()) : 0, samples.batched() ? samples.axis() : 0,
-        sample_count_);
+  check_rows(op, inputs, value, samples);
   if (!needs_grad) {
     inputs.clear();
     backward = nullptr;
@@ -170,7 +214,7 @@ SampleAxis Tape::mix(const Op& op, const Var& x) const {
         "{}: combines samples, which a private tape refuses: shape {}, sample axis {}; use what "
         "stays within a "
         "sample (group_norm, layer_norm or instance_norm for batch norm, mean_per_sample for a "
-        "mean over the batch)",
+        "mean over the batch, join_views for several views of a sample)",
         op.name, x.shape(), x.samples().batched() ? std::to_string(x.samples().axis()) : "none");
   return SampleAxis::mixed();
 }
@@ -187,6 +231,8 @@ void Tape::check_backward(const Var& loss, const GradSink& sink) const {
   check(loss.samples().batched() && loss.rank() == 1,
         "backward: a private tape needs one loss for each sample: shape {}{}", loss.shape(),
         loss.samples().is_shared() ? ", shared by all samples" : "");
+  check(views(loss) == 1, "backward: {} losses for {} samples; add those of a sample's views",
+        loss.shape()[0], sample_count_);
   check(sink.bounds_influence(),
         "backward: a private tape delivers only to sinks that bound each sample's influence");
 }

@@ -23,10 +23,13 @@ struct Op {
   // then the gradients of many samples pass a shared value at once. Adjoint::lead() tells the two
   // apart.
   enum class Lifts { no, yes };
+  // Whether its result has other rows than its inputs, several for each sample or again one.
+  enum class Rows { kept, regrouped };
 
-  explicit Op(const char* name, Lifts lifts = Lifts::no);
+  explicit Op(const char* name, Lifts lifts = Lifts::no, Rows rows = Rows::kept);
   const char* name;
   Lifts lifts;
+  Rows rows;
 };
 std::span<const char* const> registered_ops();
 
@@ -114,6 +117,10 @@ class Tape {
   // A value with one slice for each sample along `axis`. Throws when the number of samples differs
   // from that of an earlier input. With `wants_grad` its gradient is kept for grad().
   Var input(const Tensor& value, int axis = 0, bool wants_grad = false);
+  // A value with several rows for each sample along `axis`: of n samples, row r belongs to sample
+  // r mod n, as where views of a batch were put one after the other. Gradients of parameters are
+  // those of whole samples. split_views() makes one row for each sample of it again.
+  Var input_views(const Tensor& value, std::int64_t views, int axis = 0, bool wants_grad = false);
   // A value that is the same for all samples and not learned. On an ordinary tape `axis` may be
   // SampleAxis::mixed().
   Var constant(const Tensor& value, SampleAxis samples = SampleAxis::shared(),
@@ -139,6 +146,8 @@ class Tape {
 
   // The number of samples; -1 before the first batched input.
   std::int64_t sample_count() const { return sample_count_; }
+  // How many rows a batched value has for each sample: 1, or more of views.
+  std::int64_t views(const Var& x) const;
   const TapeOptions& options() const { return options_; }
   // A key of public randomness, another one at each call.
   PhiloxKey next_key();
@@ -163,6 +172,8 @@ class Tape {
   };
 
   Var append(Node node, const Tensor& value, bool needs_grad);
+  void check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor& value,
+                  SampleAxis samples) const;
   bool holds(const Var& x) const { return x.index_ < 0 || x.generation_ == generation_; }
   void check_backward(const Var& loss, const GradSink& sink) const;
   void visit(int index, GradSink& sink);
