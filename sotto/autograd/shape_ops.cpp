@@ -27,9 +27,26 @@ Var reshaped(const Var& x, const Tensor& y, SampleAxis samples) {
       [shape](const PerSample& gradient) { return gradient.reshaped(shape); });
 }
 
+// The shape with -1 filled in as for one sample, where a batch has none to tell.
+Shape filled_in(const Var& x, const Shape& shape) {
+  const bool empty = x.samples().batched() && x.shape()[x.samples().axis()] == 0;
+  if (!empty || std::find(shape.begin(), shape.end(), 0) == shape.end()) return shape;
+  // Of all sizes but 0 and -1.
+  const auto elements = [](const Shape& sizes) {
+    std::int64_t product = 1;
+    for (const std::int64_t size : sizes) product *= std::max<std::int64_t>(size, 1);
+    return product;
+  };
+  Shape y;
+  for (const std::int64_t size : shape)
+    y.push_back(size == -1 ? elements(x.shape()) / elements(shape) : size);
+  return y;
+}
+
 }  // namespace
 
-Var reshape(const Var& x, const Shape& shape) {
+Var reshape(const Var& x, const Shape& wanted) {
+  const Shape shape = filled_in(x, wanted);
   const Tensor y = reshape(x.value(), shape);
   if (y.shape() == x.shape()) return x;
   return reshaped(x, y, reshaped_samples(reshape_op, x, y.shape()));

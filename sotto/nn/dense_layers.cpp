@@ -32,6 +32,12 @@ void Linear::visit(const Visitor& visitor) {
 Embedding::Embedding(std::int64_t rows, std::int64_t features, const EmbeddingOptions& options)
     : options_(options) {
   check(rows >= 1 && features >= 1, "Embedding: {} rows of {}", rows, features);
+  check(!options.scale_grad_by_freq,
+        "Embedding: scale_grad_by_freq divides by how often an id occurs in the batch, so that "
+        "other samples would change a sample's gradient");
+  check(!options.max_norm,
+        "Embedding: max_norm {} would change the rows that a batch looks up, without noise",
+        options.max_norm.value_or(0));
   weight = std::make_unique<Parameter>(random_normal({rows, features}));
   if (!options.padding) return;
   const std::int64_t row = *options.padding;

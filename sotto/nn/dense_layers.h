@@ -25,6 +25,10 @@ class Linear final : public Module {
 struct EmbeddingOptions {
   // A row that starts at zero and learns nothing.
   std::optional<std::int64_t> padding = std::nullopt;
+  // Known from elsewhere and refused, with the reason: what they do depends on other samples, or
+  // changes rows by data without noise.
+  bool scale_grad_by_freq = false;
+  std::optional<double> max_norm = std::nullopt;
 };
 
 // y[.., :] = weight[x[..], :] for ids x, i64 of any shape. Rows start standard normal.

@@ -95,7 +95,7 @@ void check_derivative(Instance instance, PublicRandom& random) {
 void check_alone(const Instance& instance, PublicRandom& random) {
   const OpRun run = run_case(instance, Dtype::f64);
   const std::int64_t n = random.below(samples_of(instance));
-  const OpRun alone = run_case(sample_of(instance, n), Dtype::f64, n);
+  const OpRun alone = run_case(samples_between(instance, n, n + 1), Dtype::f64, n);
   check_near("output", run.losses.slice(0, n, n + 1), alone.losses, 1);
   for (std::size_t i = 0; i < run.uses.size(); ++i) {
     const std::string what = "gradient of " + input_name(instance, i);
@@ -109,6 +109,18 @@ void check_alone(const Instance& instance, PublicRandom& random) {
     const int axis = instance.inputs[i].samples.axis();
     check_near("gradient of " + input_name(instance, i), run.grads[i].slice(axis, n, n + 1),
                alone.grads[i], 1);
+  }
+}
+
+void check_empty(const Instance& instance, PublicRandom&) {
+  const OpRun run = run_case(samples_between(instance, 0, 0), Dtype::f64);
+  check(run.losses.numel() == 0, "{} losses", run.losses.numel());
+  for (std::size_t i = 0; i < run.uses.size(); ++i) {
+    for (const PerSample& use : run.uses[i]) {
+      const std::string what = "gradient of " + input_name(instance, i);
+      check(use.samples() == 0, "{}: {} rows", what, use.samples());
+      check_near(what, use.sum(), zeros(use.shape(), Dtype::f64), 0);
+    }
   }
 }
 
@@ -220,6 +232,7 @@ constexpr Law laws[] = {
     {"gradients are derivatives",
      [](const Instance& i, PublicRandom& r) { check_derivative(i, r); }},
     {"a sample alone gives the same", check_alone},
+    {"an empty batch passes", check_empty},
     {"other samples change no bit", check_independence},
     {"sums and products are those of the rows", check_per_sample},
     {"single precision agrees with double", check_single},

@@ -43,6 +43,7 @@ struct CheckOptions {
 // Holds a function to these laws, on random instances:
 // - each gradient, of arguments and parameters, is the derivative of the value;
 // - the output and gradients of a sample are those of running it alone;
+// - a batch without samples passes, with sums of zero;
 // - what other samples hold, NaN and infinity included, changes no bit of a sample's;
 // - a per-sample gradient's sums and products are those of its rows, by every route;
 // - single precision agrees with double.

@@ -118,12 +118,12 @@ OpRun run_case(const Instance& instance, Dtype dtype, std::int64_t first_row) {
   return run;
 }
 
-Instance sample_of(const Instance& instance, std::int64_t n) {
-  Instance alone = instance;
-  for (OpInput& input : alone.inputs) {
-    if (input.samples.batched()) input.value = input.value.slice(input.samples.axis(), n, n + 1);
+Instance samples_between(const Instance& instance, std::int64_t begin, std::int64_t end) {
+  Instance some = instance;
+  for (OpInput& input : some.inputs) {
+    if (input.samples.batched()) input.value = input.value.slice(input.samples.axis(), begin, end);
   }
-  return alone;
+  return some;
 }
 
 std::int64_t samples_of(const Instance& instance) {

@@ -44,8 +44,8 @@ Instance with_loss(const Instance& instance, PublicRandom& random);
 // the logical batch.
 OpRun run_case(const Instance& instance, Dtype dtype, std::int64_t first_row = 0);
 
-// Sample n alone.
-Instance sample_of(const Instance& instance, std::int64_t n);
+// Samples begin .. end - 1 alone.
+Instance samples_between(const Instance& instance, std::int64_t begin, std::int64_t end);
 
 // How many samples an instance made by with_loss() has.
 std::int64_t samples_of(const Instance& instance);

@@ -163,6 +163,7 @@ void reduce_columns(const T* x, T* y, const Plan& plan) {
 
 template <class Fold>
 void reduce_with(View x, View y) {
+  if (y.numel() == 0) return;
   const Plan plan = make_plan(x, y);
   const bool columns = !plan.kept_x.empty() && !plan.reduced.empty() &&
                        plan.kept_x.back().stride < plan.reduced.back().stride;
