@@ -90,15 +90,32 @@ TEST_CASE("rows stay within the budget and the route is obeyed") {
 }
 
 TEST_CASE("norms keep four digits where the sums of a linear layer cancel") {
-  for (const double offset : offsets) {
-    for (std::uint64_t seed = 0; seed < 200; ++seed) {
-      PublicRandom random(seed, 1);
-      const Cancelling factors = cancelling(random, {2, 64, 8}, {2, 64, 4}, offset);
-      INFO("offset " << offset << ", seed " << seed);
-      CHECK(norm_error(factors, [](const Tensor& b, const Tensor& a) {
-              return PerSample::outer(b, a, {4, 8});
-            }) < norm_accuracy);
+  for (const auto& [positions, seeds] :
+       {std::pair(64, 200), std::pair(256, 40), std::pair(1024, 8)}) {
+    for (const double offset : offsets) {
+      for (int seed = 0; seed < seeds; ++seed) {
+        PublicRandom random(static_cast<std::uint64_t>(seed), 1);
+        const Cancelling factors = cancelling(random, {2, positions, 8}, {2, positions, 4}, offset);
+        INFO(positions << " positions, offset " << offset << ", seed " << seed);
+        CHECK(norm_error(factors, [](const Tensor& b, const Tensor& a) {
+                return PerSample::outer(b, a, {4, 8});
+              }) < norm_accuracy);
+      }
     }
+  }
+}
+
+TEST_CASE("norms of ordinary data keep five digits by every route") {
+  PublicRandom random(17);
+  for (int round = 0; round < 60; ++round) {
+    const std::int64_t t = std::int64_t{1} << draw(random, 0, 10), o = draw(random, 1, 40),
+                       i = draw(random, 1, 40);
+    const Cancelling factors{to_dtype(uniform_values(random, {3, t, o}), Dtype::f32),
+                             to_dtype(uniform_values(random, {3, t, i}), Dtype::f32)};
+    INFO(t << " positions, " << i << " to " << o);
+    CHECK(norm_error(factors, [&](const Tensor& b, const Tensor& a) {
+            return PerSample::outer(b, a, {o, i});
+          }) < 1e-5);
   }
 }
 

@@ -1,6 +1,7 @@
 // Prints a table, in Markdown: time and peak memory of forward and backward through one layer,
 // ordinary and private (flat clipping in one pass), in the shapes of Opacus' benchmark of layers.
-// Arguments name the layers; without any all are run. OMP_NUM_THREADS=1 gives the steadiest ratios.
+// Arguments name the layers ("derived": weights that are functions of parameters); without any all
+// are run. OMP_NUM_THREADS=1 gives the steadiest ratios.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,6 +15,7 @@
 #include "sotto/core/allocator.h"
 #include "sotto/core/philox.h"
 #include "sotto/dp/clipping.h"
+#include "sotto/nn/functional.h"
 #include "sotto/nn/layers.h"
 #include "tests/benchmarks/timing.h"
 
@@ -70,6 +72,36 @@ std::vector<Layer> layers() {
       {"GRU 100 to 100, T = 128", recurrent<nn::GRU>(), {128, 100}, 0, 256},
       {"LSTM 100 to 100, T = 128", recurrent<nn::LSTM>(), {128, 100}, 0, 256},
   };
+}
+
+// A convolution by standardised weights (Qiao et al. 2019): a shared function of its parameter.
+class StandardizedConv final : public nn::Module {
+ public:
+  StandardizedConv(std::int64_t in, std::int64_t out)
+      : inner_(in, out, Shape{3}, {.padding = {1}}) {}
+  Var forward(const Var& x) override {
+    Tape& tape = x.tape();
+    const Var bias = tape.use(*inner_.bias);
+    return conv(x, nn::standardized_weight(tape.use(*inner_.weight)), bias, {.padding = {1}});
+  }
+  void visit(const nn::Visitor& visitor) override { inner_.visit(visitor); }
+
+ private:
+  nn::Conv2d inner_;
+};
+
+// Pairs of a plain convolution and one by standardised weights, to compare privately.
+std::vector<std::pair<Layer, Layer>> derived_weights() {
+  std::vector<std::pair<Layer, Layer>> pairs;
+  for (const auto& [in, out, side] :
+       {std::tuple(16, 32, 28), std::tuple(32, 64, 14), std::tuple(64, 128, 7)}) {
+    const std::string name = fmt::format("Conv2d {} to {}, 3x3, on {}x{}", in, out, side, side);
+    pairs.push_back({{name,
+                      maker<nn::Conv2d>(in, out, Shape{3}, nn::ConvOptions{.padding = {1}}),
+                      {in, side, side}},
+                     {name, maker<StandardizedConv>(in, out), {in, side, side}}});
+  }
+  return pairs;
 }
 
 Tensor random_input(const Layer& layer, std::int64_t batch) {
@@ -143,6 +175,18 @@ void report(const Layer& layer, std::int64_t batch) {
   std::fflush(stdout);
 }
 
+// The private step by standardised weights over the plain one.
+void report_derived(const Layer& plain, const Layer& derived, std::int64_t batch) {
+  const std::unique_ptr<nn::Module> a = plain.make(), b = derived.make();
+  const Tensor x = random_input(plain, batch);
+  Clipper of_a(flat_group(a->parameters(), 1)), of_b(flat_group(b->parameters(), 1));
+  const auto [first, second] =
+      compare([&] { private_step(*a, x, of_a); }, [&] { private_step(*b, x, of_b); });
+  fmt::print("| {} | {} | {:.2f} | {:.2f} | {:.2f} |\n", plain.name, batch, first.seconds * 1e3,
+             second.seconds * 1e3, second.seconds / first.seconds);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -159,5 +203,13 @@ int main(int argc, char** argv) {
     for (const std::int64_t batch : batches) {
       if (batch <= layer.most) report(layer, batch);
     }
+  }
+  if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), "derived") == wanted.end())
+    return 0;
+  fmt::print(
+      "\nMilliseconds of a private step, by plain and by standardised weights.\n\n"
+      "| layer | batch | plain | standardised | ratio |\n|---|--:|--:|--:|--:|\n");
+  for (const auto& [plain, derived] : derived_weights()) {
+    for (const std::int64_t batch : {64, 256}) report_derived(plain, derived, batch);
   }
 }
