@@ -19,8 +19,9 @@ struct Setting {
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
-  for (const auto kind : {ClipRule::Kind::minimum, ClipRule::Kind::opacus,
-                          ClipRule::Kind::automatic, ClipRule::Kind::normalise}) {
+  for (const auto kind :
+       {ClipRule::Kind::minimum, ClipRule::Kind::opacus, ClipRule::Kind::automatic,
+        ClipRule::Kind::normalise, ClipRule::Kind::adaptive}) {
     for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
       for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two})
         all.push_back({{.kind = kind}, route, passes});
@@ -164,9 +165,12 @@ TEST_CASE("factors are what the rules say, and never let a norm pass the bound")
   CHECK(ClipRule{Kind::minimum}.factor(4, 1, 0) == 0.25);
   CHECK(ClipRule{Kind::opacus}.factor(1, 1, 0) == Approx(1 / 1.000001).epsilon(1e-12));
   CHECK(ClipRule{Kind::automatic, 0.1}.factor(3, 2, 0) == Approx(2 / 3.1));
+  CHECK(ClipRule{Kind::adaptive, 0.1}.factor(0, 1, 0) == 1);
+  CHECK(ClipRule{Kind::adaptive, 0.1}.factor(0.4, 1, 0) == Approx(1 / 0.6));
   CHECK(ClipRule{Kind::normalise}.factor(0.25, 1, 0) == 4);
   CHECK(ClipRule{Kind::normalise}.factor(0, 1, 0) == 0);
-  for (const Kind kind : {Kind::minimum, Kind::opacus, Kind::automatic, Kind::normalise}) {
+  for (const Kind kind :
+       {Kind::minimum, Kind::opacus, Kind::automatic, Kind::normalise, Kind::adaptive}) {
     for (double norm = 1e-30; norm < 1e40; norm *= 7)
       CHECK(ClipRule{kind}.factor(norm, 0.1, 1e-6) * norm <= 0.1);
     CHECK(ClipRule{kind}.factor(std::numeric_limits<double>::infinity(), 1, 0) == 0);
@@ -177,6 +181,11 @@ TEST_CASE("factors are what the rules say, and never let a norm pass the bound")
 TEST_CASE("what a clipper cannot bound is refused") {
   nn::manual_seed(6);
   nn::Sequential model = small_network();
+  for (const auto kind : {ClipRule::Kind::automatic, ClipRule::Kind::adaptive}) {
+    for (const double gamma : {0.0, -1.0, HUGE_VAL, std::nan("")})
+      CHECK_THROWS_AS(Clipper(flat_group(model.parameters(), 1), {.rule = {kind, gamma}}),
+                      std::invalid_argument);
+  }
   PublicRandom random(12);
   const Batch batch = random_batch(2, random);
   CHECK_THROWS_AS(Clipper(flat_group(model.parameters(), 0)), std::invalid_argument);

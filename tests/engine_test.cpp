@@ -6,9 +6,11 @@
 #include "catch.h"
 #include "dp_models.h"
 #include "sotto/autograd/ops.h"
+#include "sotto/dp/validation.h"
 #include "sotto/nn/dataset.h"
 #include "sotto/nn/digits.h"
 #include "sotto/nn/init.h"
+#include "throws.h"
 
 namespace sotto {
 namespace {
@@ -140,20 +142,68 @@ TEST_CASE("frozen parameters neither move nor count") {
   CHECK(model.parameters()[2]->value.to_vector<float>() != head);
 }
 
-TEST_CASE("options that disagree are refused") {
+// With everything else in order.
+TEST_CASE("every problem of the settings is told, each with its values") {
   nn::manual_seed(7);
   Training t;
-  const auto make = [&](const EngineOptions& options) {
-    Engine(t.model, t.optimizer, 400, t.ledger, options);
+  const auto problems = [&](const EngineOptions& options, std::int64_t population = 400) {
+    return engine_problems(t.model, t.optimizer, population, options);
   };
-  CHECK_THROWS_AS(make({}), std::invalid_argument);
-  CHECK_THROWS_AS(make({.noise_multiplier = 1.0, .target_epsilon = 1.0}), std::invalid_argument);
-  CHECK_THROWS_AS(make({.target_epsilon = 1.0}), std::invalid_argument);
-  CHECK_THROWS_AS(make({.noise_multiplier = 1.0, .logical_batch = 401}), std::invalid_argument);
-  CHECK_THROWS_AS(make({.noise_multiplier = 1.0, .logical_batch = 0}), std::invalid_argument);
-  CHECK_THROWS_AS(make({.noise_multiplier = 1.0, .clip_bound = -1}), std::invalid_argument);
-  CHECK_THROWS_AS(make({.noise_multiplier = 1.0, .delta = 1}), std::invalid_argument);
-  CHECK_THROWS_AS(make({.noise_multiplier = -1.0}), std::invalid_argument);
+  using Texts = std::vector<std::string>;
+  CHECK(problems({.noise_multiplier = 1.0}) == Texts{});
+  CHECK(problems({.target_epsilon = 1.0, .steps = 9}) == Texts{});
+  CHECK(problems({}) == Texts{"give a noise multiplier or a target epsilon: neither given"});
+  CHECK(problems({.noise_multiplier = 1.0, .target_epsilon = 1.0, .steps = 9}) ==
+        Texts{"give a noise multiplier or a target epsilon: both given"});
+  CHECK(problems({.noise_multiplier = -1.0}) == Texts{"noise multiplier -1"});
+  CHECK(problems({.noise_multiplier = HUGE_VAL}) == Texts{"noise multiplier inf"});
+  CHECK(problems({.target_epsilon = 0.0, .steps = 9}) == Texts{"target epsilon 0"});
+  CHECK(problems({.target_epsilon = 1.0}) ==
+        Texts{"a target epsilon needs the number of steps: 0"});
+  CHECK(problems({.noise_multiplier = 1.0, .delta = 1}) == Texts{"delta 1 outside (0, 1)"});
+  const Texts large = problems({.noise_multiplier = 1.0, .delta = 1.0 / 400});
+  REQUIRE(large.size() == 1);
+  CHECK(large[0].find("delta 0.0025 is not below 1 / 400 units") == 0);
+  CHECK(problems({.noise_multiplier = 1.0, .delta = 0.1, .allow_large_delta = true}) == Texts{});
+  CHECK(problems({.noise_multiplier = 1.0, .logical_batch = 401}) ==
+        Texts{"a logical batch of 401 from 400 units"});
+  CHECK(problems({.noise_multiplier = 1.0, .logical_batch = 0}) ==
+        Texts{"a logical batch of 0 from 400 units"});
+  CHECK(problems({.noise_multiplier = 1.0, .logical_batch = 1}, 0) ==
+        Texts{"a population of 0", "a logical batch of 1 from 0 units"});
+  CHECK(problems({.noise_multiplier = 1.0, .physical_batch = 0}) == Texts{"a physical batch of 0"});
+  CHECK(problems({.noise_multiplier = 1.0, .steps = -1}) == Texts{"-1 steps"});
+  CHECK(problems({.noise_multiplier = 1.0, .clip_bound = -1}) == Texts{"clip bound -1"});
+}
+
+TEST_CASE("an optimizer of other parameters than the model trains is refused") {
+  nn::manual_seed(7);
+  Training t;
+  const EngineOptions options{.noise_multiplier = 1.0};
+  nn::Sequential other{nn::Linear(2, 3)};
+  nn::Sgd of_other(other);
+  CHECK(engine_problems(t.model, of_other, 400, options) ==
+        std::vector<std::string>{
+            "parameter 1.weight is trained, but the optimizer does not have it",
+            "parameter 1.bias is trained, but the optimizer does not have it",
+            "the optimizer has a parameter of shape (3, 2) that the model does not train",
+            "the optimizer has a parameter of shape (3) that the model does not train"});
+  t.model.freeze();
+  const auto frozen = engine_problems(t.model, of_other, 400, options);
+  CHECK(frozen.size() == 3);
+  CHECK(frozen[0] == "the model has no parameter that is trained");
+}
+
+TEST_CASE("an engine is not made of settings with problems, and tells all of them") {
+  nn::manual_seed(7);
+  Training t;
+  const auto make = [&] {
+    Engine(t.model, t.optimizer, 400, t.ledger,
+           {.noise_multiplier = -1.0, .delta = 2, .physical_batch = 0});
+  };
+  CHECK(throws(make,
+               "Engine: noise multiplier -1\nEngine: delta 2 outside (0, 1)\nEngine: a "
+               "physical batch of 0"));
 }
 
 TEST_CASE("dropout draws the same masks however the batch is split") {

@@ -1,10 +1,10 @@
-#include "sotto/nn/optimizer.h"
-
+// Optimizers around their rules: state, groups, schedules, and what is refused.
 #include <array>
 #include <cmath>
 #include <limits>
 
 #include "catch.h"
+#include "rule_course.h"
 #include "sotto/core/philox.h"
 #include "sotto/kernels/compute.h"
 #include "throws.h"
@@ -12,72 +12,6 @@
 using namespace sotto;
 
 namespace {
-
-constexpr int steps = 12;
-constexpr int width = 5;
-// Relative errors of a dozen steps in each dtype.
-constexpr double f32_tolerance = 2e-5;
-constexpr double f64_tolerance = 1e-12;
-
-// One number's course: the state the formulas keep, all zero at first.
-struct Scalar {
-  double p;
-  std::array<double, 3> state{};
-};
-
-double start(int i) { return normal(PhiloxKey{3, 1}, static_cast<std::uint64_t>(i)); }
-double slope(int t, int i) {
-  return normal(PhiloxKey{3, 2}, static_cast<std::uint64_t>(t * width + i));
-}
-
-Tensor starts(Dtype dtype) {
-  std::vector<double> values;
-  for (int i = 0; i < width; ++i) values.push_back(start(i));
-  return to_dtype(Tensor::from(values, {width}), dtype);
-}
-
-Tensor slopes(int t, Dtype dtype) {
-  std::vector<double> values;
-  for (int i = 0; i < width; ++i) values.push_back(slope(t, i));
-  return to_dtype(Tensor::from(values, {width}), dtype);
-}
-
-// Runs the optimizer in both dtypes beside `formula`(x, g, t), which moves one number by one step.
-template <class Optimizer, class Rule, class Formula>
-void check_against(const Rule& rule, const Formula& formula) {
-  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-    Parameter parameter(starts(dtype));
-    Optimizer optimizer({{{&parameter}, rule}});
-    std::vector<Scalar> plain;
-    for (int i = 0; i < width; ++i) plain.push_back({start(i)});
-    for (int t = 1; t <= steps; ++t) {
-      optimizer.step({{&parameter, slopes(t, dtype)}});
-      const auto got = to_dtype(parameter.value, Dtype::f64).template to_vector<double>();
-      for (int i = 0; i < width; ++i) {
-        Scalar& x = plain[static_cast<std::size_t>(i)];
-        formula(x, slope(t, i), t);
-        const double tolerance = dtype == Dtype::f32 ? f32_tolerance : f64_tolerance;
-        CHECK(std::abs(got[static_cast<std::size_t>(i)] - x.p) < tolerance * (1 + std::abs(x.p)));
-      }
-    }
-  }
-}
-
-template <bool decoupled>
-auto adam_formula(const nn::AdamRule<decoupled>& r) {
-  return [r](Scalar& x, double g, int t) {
-    auto& [m, v, top] = x.state;
-    if (decoupled)
-      x.p -= r.learning_rate * r.weight_decay * x.p;
-    else
-      g += r.weight_decay * x.p;
-    m = r.beta1 * m + (1 - r.beta1) * g;
-    v = r.beta2 * v + (1 - r.beta2) * g * g;
-    top = std::max(top, v);
-    const double used = (r.amsgrad ? top : v) / (1 - std::pow(r.beta2, t));
-    x.p -= r.learning_rate * m / (1 - std::pow(r.beta1, t)) / (std::sqrt(used) + r.eps);
-  };
-}
 
 // Two parameters, one of them in f64, in modules' terms.
 struct Pair : nn::Module {
@@ -126,92 +60,6 @@ void check_resumes(const Rule& rule) {
 
 }  // namespace
 
-TEST_CASE("stochastic gradient descent is its formula") {
-  const auto formula = [](const nn::SgdRule& r) {
-    return [r](Scalar& x, double g, int t) {
-      double& b = x.state[0];
-      if (r.maximize) g = -g;
-      g += r.weight_decay * x.p;
-      b = t == 1 ? g : r.momentum * b + (1 - r.dampening) * g;
-      const double d = r.momentum == 0 ? g : r.nesterov ? g + r.momentum * b : b;
-      x.p -= r.learning_rate * d;
-    };
-  };
-  for (const nn::SgdRule& rule :
-       {nn::SgdRule{.learning_rate = 0.3}, nn::SgdRule{.learning_rate = 0.1, .momentum = 0.9},
-        nn::SgdRule{.momentum = 0.5, .dampening = 0.25, .weight_decay = 0.5},
-        nn::SgdRule{.momentum = 0.9, .nesterov = true, .maximize = true}}) {
-    check_against<nn::Sgd>(rule, formula(rule));
-  }
-}
-
-TEST_CASE("Adam is its formula") {
-  const nn::AdamRule<false> plain{.learning_rate = 0.1};
-  check_against<nn::Adam>(plain, adam_formula(plain));
-  const nn::AdamRule<false> largest{.learning_rate = 0.05,
-                                    .beta1 = 0.5,
-                                    .beta2 = 0.6,
-                                    .eps = 0.01,
-                                    .weight_decay = 0.3,
-                                    .amsgrad = true};
-  check_against<nn::Adam>(largest, adam_formula(largest));
-}
-
-TEST_CASE("AdamW decays the weights and not the gradient") {
-  const nn::AdamRule<true> rule{.learning_rate = 0.1, .weight_decay = 0.5};
-  check_against<nn::AdamW>(rule, adam_formula(rule));
-  CHECK(nn::AdamRule<true>{}.weight_decay == 0.01);
-  CHECK(nn::AdamRule<false>{}.weight_decay == 0);
-}
-
-TEST_CASE("RMSprop is its formula") {
-  const auto formula = [](const nn::RmsPropRule& r) {
-    return [r](Scalar& x, double g, int) {
-      auto& [v, a, b] = x.state;
-      g += r.weight_decay * x.p;
-      v = r.alpha * v + (1 - r.alpha) * g * g;
-      a = r.alpha * a + (1 - r.alpha) * g;
-      const double s = std::sqrt(r.centered ? v - a * a : v) + r.eps;
-      b = r.momentum * b + g / s;
-      x.p -= r.learning_rate * b;
-    };
-  };
-  for (const nn::RmsPropRule& rule :
-       {nn::RmsPropRule{.alpha = 0.9},
-        nn::RmsPropRule{.alpha = 0.7, .weight_decay = 0.2, .momentum = 0.6},
-        nn::RmsPropRule{.alpha = 0.8, .eps = 1e-3, .momentum = 0.3, .centered = true}}) {
-    check_against<nn::RmsProp>(rule, formula(rule));
-  }
-}
-
-TEST_CASE("Adagrad, Adamax and Adadelta are their formulas") {
-  const nn::AdagradRule grad{.rate_decay = 0.1, .weight_decay = 0.2, .initial = 0.5, .eps = 1e-3};
-  check_against<nn::Adagrad>(grad, [&](Scalar& x, double g, int t) {
-    g += grad.weight_decay * x.p;
-    double& v = x.state[0];
-    v = (t == 1 ? grad.initial : v) + g * g;
-    const double rate = grad.learning_rate / (1 + (t - 1) * grad.rate_decay);
-    x.p -= rate * g / (std::sqrt(v) + grad.eps);
-  });
-  const nn::AdamaxRule max{.learning_rate = 0.1, .beta2 = 0.7, .weight_decay = 0.2};
-  check_against<nn::Adamax>(max, [&](Scalar& x, double g, int t) {
-    g += max.weight_decay * x.p;
-    auto& [m, u, unused] = x.state;
-    m = max.beta1 * m + (1 - max.beta1) * g;
-    u = std::max(max.beta2 * u, std::abs(g) + max.eps);
-    x.p -= max.learning_rate / (1 - std::pow(max.beta1, t)) * m / u;
-  });
-  const nn::AdadeltaRule delta{.rho = 0.8, .eps = 1e-3, .weight_decay = 0.2};
-  check_against<nn::Adadelta>(delta, [&](Scalar& x, double g, int) {
-    g += delta.weight_decay * x.p;
-    auto& [v, a, unused] = x.state;
-    v = delta.rho * v + (1 - delta.rho) * g * g;
-    const double d = std::sqrt((a + delta.eps) / (v + delta.eps)) * g;
-    a = delta.rho * a + (1 - delta.rho) * d * d;
-    x.p -= delta.learning_rate * d;
-  });
-}
-
 TEST_CASE("training that is saved and resumed is the same bit by bit") {
   check_resumes<nn::Sgd>(nn::SgdRule{.learning_rate = 0.1, .momentum = 0.9});
   check_resumes<nn::Sgd>(nn::SgdRule{.learning_rate = 0.1});
@@ -221,6 +69,8 @@ TEST_CASE("training that is saved and resumed is the same bit by bit") {
   check_resumes<nn::Adagrad>(nn::AdagradRule{.rate_decay = 0.1});
   check_resumes<nn::Adamax>(nn::AdamaxRule{});
   check_resumes<nn::Adadelta>(nn::AdadeltaRule{});
+  check_resumes<nn::Lamb>(nn::LambRule{});
+  check_resumes<nn::DpAdam>(nn::DpAdamRule{});
 }
 
 TEST_CASE("a bad gradient is refused and nothing is updated") {

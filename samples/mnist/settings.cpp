@@ -40,6 +40,7 @@ constexpr NamedRule clip_rules[] = {
     {"minimum", ClipRule::Kind::minimum},
     {"automatic", ClipRule::Kind::automatic},
     {"normalise", ClipRule::Kind::normalise},
+    {"adaptive", ClipRule::Kind::adaptive},
 };
 
 // Counts that are larger are mistakes, and sums of them could overflow.

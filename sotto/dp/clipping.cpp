@@ -37,6 +37,7 @@ double ClipRule::factor(double norm, double bound, double margin) const {
     case Kind::opacus: wanted = std::min(1.0, bound / (norm + opacus_eps)); break;
     case Kind::automatic: wanted = bound / (norm + gamma); break;
     case Kind::normalise: wanted = norm > 0 ? bound / norm : 0; break;
+    case Kind::adaptive: wanted = bound / (norm + gamma / (norm + gamma)); break;
   }
   const double most = bound * (1 - margin) / norm;  // infinite for norm 0
   const double factor = std::min(wanted, most);
@@ -160,8 +161,10 @@ Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, Clip
     }
   }
   check(!seen.empty(), "Clipper: no trainable parameter");
-  check(options.rule.kind != ClipRule::Kind::automatic || options.rule.gamma > 0,
-        "Clipper: automatic clipping with gamma {}", options.rule.gamma);
+  const bool by_gamma = options.rule.kind == ClipRule::Kind::automatic ||
+                        options.rule.kind == ClipRule::Kind::adaptive;
+  check(!by_gamma || (options.rule.gamma > 0 && std::isfinite(options.rule.gamma)),
+        "Clipper: gamma {} is not positive", options.rule.gamma);
   discard();
 }
 

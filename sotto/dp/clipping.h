@@ -19,9 +19,10 @@ struct ClipRule {
     opacus,     // min(1, C / (n + 1e-6))             (for comparison with that library)
     automatic,  // C / (n + gamma)                    (Bu et al. 2023, AUTO-S)
     normalise,  // C / n; 0 for n = 0
+    adaptive,   // C / (n + gamma / (n + gamma)), each sample its own  (Xia et al. 2023, PSAC)
   };
   Kind kind = Kind::minimum;
-  double gamma = 0.01;  // automatic
+  double gamma = 0.01;  // automatic, adaptive
 
   // 0 for a norm that is not finite, or so large that the factor would fall out of single precision
   // (below 2^-100). `margin` is a relative slack for rounding: factor * n <= C (1 - margin).

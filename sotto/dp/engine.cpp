@@ -1,28 +1,25 @@
 #include "sotto/dp/engine.h"
 
-#include <cmath>
 #include <limits>
 
+#include <fmt/ranges.h>
+
 #include "sotto/dp/calibration.h"
+#include "sotto/dp/validation.h"
 
 namespace sotto {
 
 namespace {
 
-double sampling_rate(const EngineOptions& options, std::int64_t population) {
-  check(population >= 1, "Engine: a population of {}", population);
-  check(options.logical_batch > 0 && options.logical_batch <= static_cast<double>(population),
-        "Engine: a logical batch of {} from {} units", options.logical_batch, population);
-  return options.logical_batch / static_cast<double>(population);
+EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::int64_t population,
+                        const EngineOptions& options) {
+  const std::vector<std::string> problems = engine_problems(model, optimizer, population, options);
+  check(problems.empty(), "Engine: {}", fmt::join(problems, "\nEngine: "));
+  return options;
 }
 
 double noise_for(const EngineOptions& options, double rate) {
-  check(options.noise_multiplier.has_value() != options.target_epsilon.has_value(),
-        "Engine: give a noise multiplier or a target epsilon: {} given",
-        options.noise_multiplier ? "both" : "neither");
   if (options.noise_multiplier) return *options.noise_multiplier;
-  check(options.steps >= 1, "Engine: a target epsilon needs the number of steps: {}",
-        options.steps);
   return calibrate_noise_multiplier({.epsilon = *options.target_epsilon,
                                      .delta = options.delta,
                                      .sampling_rate = rate,
@@ -33,16 +30,13 @@ double noise_for(const EngineOptions& options, double rate) {
 
 Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, Ledger& ledger,
                const EngineOptions& options)
-    : options_(options),
+    : options_(validated(model, optimizer, population, options)),
       optimizer_(optimizer),
       ledger_(ledger),
-      sampler_(population, sampling_rate(options, population)),
+      sampler_(population, options.logical_batch / static_cast<double>(population)),
       clipper_(flat_group(model.parameters(), options.clip_bound), options.clipping,
                options.passes),
       mechanism_(noise_for(options, sampler_.rate())) {
-  check(options.delta > 0 && options.delta < 1, "Engine: delta {} outside (0, 1)", options.delta);
-  check(options.physical_batch >= 1, "Engine: a physical batch of {}", options.physical_batch);
-  check(options.steps >= 0, "Engine: {} steps", options.steps);
   for (const auto& [event, count] : ledger.events()) {
     spent_.compose(event, count);
     next_.compose(event, count);

@@ -20,7 +20,9 @@ struct EngineOptions {
   // `steps`.
   std::optional<double> noise_multiplier;
   std::optional<double> target_epsilon;
+  // Below 1 over the population, unless allow_large_delta.
   double delta = 1e-5;
+  bool allow_large_delta = false;
   // Steps that are planned; with a target epsilon no step is made that would go beyond it.
   std::int64_t steps = 0;
   // The expected number of units in a logical batch; the sampling rate is this over the population.
@@ -48,7 +50,8 @@ class Engine {
 
   // Trains the parameters of `model` that are not frozen now. The model, the optimizer and the
   // ledger must outlive the engine. Steps and privacy continue from what the ledger holds. Throws
-  // std::invalid_argument for options that are out of range or disagree.
+  // std::invalid_argument, with all problems at once (dp/validation.h), for options that are out of
+  // range or disagree, and for an optimizer that has other parameters than the model trains.
   Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, Ledger& ledger,
          const EngineOptions& options);
 

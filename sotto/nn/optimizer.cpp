@@ -85,7 +85,9 @@ void Optimizer::check_gradients(const Gradients& gradients) const {
   }
 }
 
-void Optimizer::step(const Gradients& gradients) {
+void Optimizer::step(const Gradients& gradients, double noise_variance) {
+  check(noise_variance >= 0 && std::isfinite(noise_variance), "step: noise variance {}",
+        noise_variance);
   check_gradients(gradients);
   for (const auto& [parameter, grad] : gradients) {
     Slot& slot = slots_[places_.at(parameter)];
@@ -94,8 +96,15 @@ void Optimizer::step(const Gradients& gradients) {
                        .grad = to_dtype(grad, parameter->value.dtype()),
                        .learning_rate = learning_rate(slot.group),
                        .t = ++slot.steps,
+                       .noise_variance = noise_variance,
                        .buffers = slot.buffers});
   }
+}
+
+std::vector<const Parameter*> Optimizer::parameters() const {
+  std::vector<const Parameter*> all;
+  for (const Slot& slot : slots_) all.push_back(slot.parameter);
+  return all;
 }
 
 double Optimizer::learning_rate(int group) const {

@@ -19,11 +19,14 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   // Updates, in place, the parameters that have a gradient; the others and their state stay.
-  // Throws std::invalid_argument, and updates nothing, for a parameter that is not the optimizer's,
-  // comes twice, is frozen or has changed its type, a gradient of another shape or not
-  // floating-point, and a gradient that holds NaN or infinity.
-  void step(const Gradients& gradients);
+  // `noise_variance` is that of the noise on each element, for rules that correct for it. Throws
+  // std::invalid_argument, and updates nothing, for a parameter that is not the optimizer's, comes
+  // twice, is frozen or has changed its type, a gradient of another shape or not floating-point,
+  // and a gradient that holds NaN or infinity.
+  void step(const Gradients& gradients, double noise_variance = 0);
 
+  // In the order in which they were given.
+  std::vector<const Parameter*> parameters() const;
   int groups() const { return static_cast<int>(rates_.size()); }
   double learning_rate(int group = 0) const;
   void set_learning_rate(double rate);  // of every group
@@ -123,5 +126,7 @@ using RmsProp = RuleOptimizer<RmsPropRule>;
 using Adagrad = RuleOptimizer<AdagradRule>;
 using Adamax = RuleOptimizer<AdamaxRule>;
 using Adadelta = RuleOptimizer<AdadeltaRule>;
+using Lamb = RuleOptimizer<LambRule>;
+using DpAdam = RuleOptimizer<DpAdamRule>;
 
 }  // namespace sotto::nn

@@ -53,6 +53,8 @@ Tensor quotient(const Tensor& a, const Tensor& b) { return binary(binary_index<D
 
 Tensor larger(const Tensor& a, const Tensor& b) { return binary(binary_index<Maximum>, a, b); }
 
+double length(const Tensor& x) { return std::sqrt(to_dtype(sum(squared(x)), Dtype::f64).item()); }
+
 // 1 - memory^t, the sum of an average's weights after t steps.
 double weight_sum(double memory, std::int64_t t) {
   return 1 - std::pow(memory, static_cast<double>(t));
@@ -217,6 +219,49 @@ void AdadeltaRule::apply(const Update& update) const {
   const Tensor change = mul(ratio, g);
   average_in(squared(change), rho, a);
   axpby(-update.learning_rate, change, 1, update.value);
+}
+
+void LambRule::validate() const {
+  check_at_least_zero("lamb", "learning_rate", learning_rate);
+  check_at_least_zero("lamb", "weight_decay", weight_decay);
+  check_at_least_zero("lamb", "eps", eps);
+  check_memory("lamb", "beta1", beta1);
+  check_memory("lamb", "beta2", beta2);
+}
+
+std::vector<const char*> LambRule::buffers() const { return {"mean", "mean_square"}; }
+
+void LambRule::apply(const Update& update) const {
+  const Tensor &m = buffer(update, 0), &v = buffer(update, 1);
+  average_in(update.grad, beta1, m);
+  average_in(squared(update.grad), beta2, v);
+  const Tensor scaled = affine(root(v), 1 / std::sqrt(weight_sum(beta2, update.t)), eps);
+  const Tensor r = quotient(affine(m, 1 / weight_sum(beta1, update.t), 0), scaled);
+  axpby(weight_decay, update.value, 1, r);
+  const double of_value = length(update.value), of_update = length(r);
+  const double trust = of_value > 0 && of_update > 0 ? of_value / of_update : 1;
+  axpby(-update.learning_rate * trust, r, 1, update.value);
+}
+
+void DpAdamRule::validate() const {
+  check_at_least_zero("dp_adam", "learning_rate", learning_rate);
+  check_at_least_zero("dp_adam", "weight_decay", weight_decay);
+  check(floor > 0 && std::isfinite(floor), "dp_adam: floor is {}", floor);
+  check_memory("dp_adam", "beta1", beta1);
+  check_memory("dp_adam", "beta2", beta2);
+}
+
+std::vector<const char*> DpAdamRule::buffers() const { return {"mean", "mean_square"}; }
+
+void DpAdamRule::apply(const Update& update) const {
+  const Tensor g = decayed(update, weight_decay);
+  const Tensor &m = buffer(update, 0), &v = buffer(update, 1);
+  average_in(g, beta1, m);
+  average_in(squared(g), beta2, v);
+  const Tensor own = affine(v, 1 / weight_sum(beta2, update.t), -update.noise_variance);
+  const Tensor least = full({}, floor, v.dtype(), v.device());
+  axpby(-update.learning_rate / weight_sum(beta1, update.t), quotient(m, root(larger(own, least))),
+        1, update.value);
 }
 
 }  // namespace sotto::nn

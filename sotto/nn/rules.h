@@ -16,6 +16,8 @@ struct Update {
   const Tensor& grad;   // of the same shape, dtype and device
   double learning_rate;
   std::int64_t t;
+  // The variance of the noise on each element of the gradient; 0 where there is none.
+  double noise_variance;
   // One for each name in buffers(); undefined at first.
   std::span<Tensor> buffers;
 };
@@ -109,6 +111,36 @@ struct AdadeltaRule {
   double learning_rate = 1;
   double rho = 0.9;
   double eps = 1e-6;
+  double weight_decay = 0;
+
+  void validate() const;
+  std::vector<const char*> buffers() const;
+  void apply(const Update& update) const;
+};
+
+// m and v as Adam's; with r = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p,
+// p - rate |p| / |r| r, each norm over the whole parameter; |p| / |r| is 1 where one of them is 0
+// (You et al. 2020).
+struct LambRule {
+  double learning_rate = 0.001;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-6;
+  double weight_decay = 0;
+
+  void validate() const;
+  std::vector<const char*> buffers() const;
+  void apply(const Update& update) const;
+};
+
+// Adam whose second moment is that of the gradient without its noise:
+// p - rate m / (1 - beta1^t) / sqrt(max(v / (1 - beta2^t) - noise_variance, floor))
+// (Tang et al. 2023, DP-AdamBC).
+struct DpAdamRule {
+  double learning_rate = 0.001;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double floor = 1e-8;
   double weight_decay = 0;
 
   void validate() const;

@@ -1,0 +1,15 @@
+// What is wrong with the settings of private training, all of it at once, before anything runs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sotto/dp/engine.h"
+
+namespace sotto {
+
+// One sentence for each problem, with the values; empty where there is none.
+std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer& optimizer,
+                                         std::int64_t population, const EngineOptions& options);
+
+}  // namespace sotto
