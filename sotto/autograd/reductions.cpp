@@ -17,7 +17,7 @@ const Op sum_op("sum", Op::Lifts::yes);
 const Op norm_op("norm");
 const Op softmax_op("softmax");
 const Op log_softmax_op("log_softmax");
-const Op normalize_op("normalize");
+const Op normalize_op("normalize", Op::Lifts::yes);
 const Op map_axis_op("map_axis");
 
 bool contains(const Shape& axes, int axis) {
@@ -178,14 +178,20 @@ Var normalize(const Var& x, int features, double eps, bool centered) {
   Tensor y = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
   Tensor rstd = Tensor::empty({rows.size(0), 1}, rows.dtype(), rows.device());
   backend(y.device()).normalize(rows.view(), eps, centered, y.view(), rstd.view());
-  return x.tape().record(
-      normalize_op, {x}, reshape(y, x.shape()), samples,
-      [y, rstd, centered](const Tensor& dy, Adjoint& adjoint) {
-        Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
-        const Tensor d = reshape(contiguous(dy), y.shape());
-        backend(y.device()).normalize_grad(y.view(), rstd.view(), d.view(), centered, dx.view());
-        adjoint.input(0, reshape(dx, dy.shape()));
-      });
+  return x.tape().record(normalize_op, {x}, reshape(y, x.shape()), samples,
+                         [y, rstd, centered](const Tensor& dy, Adjoint& adjoint) {
+                           // Of gradients of many samples one after the other.
+                           const std::int64_t rows = y.size(0), width = y.size(1);
+                           const Tensor d = reshape(contiguous(dy), {dy.numel() / width, width});
+                           const Tensor dx = Tensor::empty(d.shape(), y.dtype(), y.device());
+                           for (std::int64_t first = 0; first < d.size(0); first += rows) {
+                             backend(y.device())
+                                 .normalize_grad(y.view(), rstd.view(),
+                                                 d.slice(0, first, first + rows).view(), centered,
+                                                 dx.slice(0, first, first + rows).view());
+                           }
+                           adjoint.input(0, reshape(dx, dy.shape()));
+                         });
 }
 
 Var map_axis(const Var& x, int axis, const Tensor& matrix) {

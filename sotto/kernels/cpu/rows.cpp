@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/dot.h"
 #include "sotto/kernels/cpu/strided_loop.h"
 #include "sotto/kernels/math.h"
 
@@ -53,10 +54,9 @@ void CpuBackend::softmax_grad(View y, View dy, bool logarithm, View dx) {
   for_each_row(
       [logarithm]<class T>(std::int64_t, std::int64_t k, const T* p, const T* d, T* out) {
         using A = acc_t<T>;
-        double sum = 0;
-        for (std::int64_t i = 0; i < k; ++i)
-          sum += static_cast<double>(logarithm ? A(d[i]) : A(d[i]) * A(p[i]));
-        const A s = static_cast<A>(sum);
+        const A s = static_cast<A>(sum_terms(k, [&](std::int64_t i) {
+          return static_cast<double>(logarithm ? A(d[i]) : A(d[i]) * A(p[i]));
+        }));
         for (std::int64_t i = 0; i < k; ++i) {
           out[i] = logarithm ? T(A(d[i]) - math::exp(A(p[i])) * s) : T(A(p[i]) * (A(d[i]) - s));
         }
@@ -68,14 +68,12 @@ void CpuBackend::normalize(View x, double eps, bool centered, View y, View rstd)
   for_each_row(
       [eps, centered, rstd]<class T>(std::int64_t row, std::int64_t k, const T* a, T* b) {
         using A = acc_t<T>;
-        double mean = 0;
-        for (std::int64_t i = 0; centered && i < k; ++i) mean += static_cast<double>(A(a[i]));
-        mean /= static_cast<double>(k);
-        double square = 0;
-        for (std::int64_t i = 0; i < k; ++i) {
-          const double d = static_cast<double>(A(a[i])) - mean;
-          square += d * d;
-        }
+        const auto value = [a](std::int64_t i) { return static_cast<double>(A(a[i])); };
+        const double mean = centered ? sum_terms(k, value) / static_cast<double>(k) : 0;
+        const double square = sum_terms(k, [&](std::int64_t i) {
+          const double d = value(i) - mean;
+          return d * d;
+        });
         const double r = 1 / std::sqrt(square / static_cast<double>(k) + eps);
         rstd.as<T>()[row] = T(static_cast<A>(r));
         for (std::int64_t i = 0; i < k; ++i) {
@@ -90,14 +88,10 @@ void CpuBackend::normalize_grad(View y, View rstd, View dy, bool centered, View 
   for_each_row(
       [centered, rstd]<class T>(std::int64_t row, std::int64_t k, const T* p, const T* d, T* out) {
         using A = acc_t<T>;
-        double sum = 0;
-        double dot = 0;
-        for (std::int64_t i = 0; i < k; ++i) {
-          sum += static_cast<double>(A(d[i]));
-          dot += static_cast<double>(A(d[i])) * static_cast<double>(A(p[i]));
-        }
-        const A mean = centered ? static_cast<A>(sum / static_cast<double>(k)) : A(0);
-        const A slope = static_cast<A>(dot / static_cast<double>(k));
+        const auto value = [d](std::int64_t i) { return static_cast<double>(A(d[i])); };
+        const double count = static_cast<double>(k);
+        const A mean = centered ? static_cast<A>(sum_terms(k, value) / count) : A(0);
+        const A slope = static_cast<A>(dot(d, p, k) / count);
         const A r = A(rstd.as<T>()[row]);
         for (std::int64_t i = 0; i < k; ++i) out[i] = T(r * (A(d[i]) - mean - A(p[i]) * slope));
       },
