@@ -6,7 +6,9 @@
 #include "catch.h"
 #include "dp_models.h"
 #include "sotto/autograd/ops.h"
+#include "sotto/kernels/compute.h"
 #include "sotto/nn/init.h"
+#include "throws.h"
 
 namespace sotto {
 namespace {
@@ -80,6 +82,78 @@ TEST_CASE("a hostile sample changes the sum by at most the bound and leaves the 
       CHECK(distance(all, rest) <= 0.3);
       for (const double v : all) REQUIRE(std::isfinite(v));
     }
+  }
+}
+
+namespace {
+
+// A linear layer of one use, or of two that share its weight, over given inputs and output
+// gradients [n, t, ...]; the clipped sum.
+struct Factors {
+  Tensor x, dy;
+};
+std::vector<double> clipped_sum(const std::vector<Factors>& uses, const Setting& setting) {
+  Parameter w(zeros({uses[0].dy.size(2), uses[0].x.size(2)}));
+  Clipper clipper(flat_group({&w}, 1), {setting.rule, setting.route}, setting.passes);
+  Tape tape({.private_data = true});
+  std::optional<Var> loss;
+  for (const Factors& f : uses) {
+    const Var y = sum_per_sample(linear(tape.input(f.x), tape.use(w)) * tape.input(f.dy));
+    loss = loss ? *loss + y : y;
+  }
+  clipper.add(tape, *loss);
+  return to_dtype(clipper.sums_for_tests()[0].second, Dtype::f64).to_vector<double>();
+}
+
+Tensor normal_values(PublicRandom& random, const Shape& shape) {
+  std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+  for (float& value : values) value = static_cast<float>(random.normal());
+  return Tensor::from(values, shape);
+}
+
+// How far the sum moves when sample 0 is not there, being zero.
+double influence(const std::vector<Factors>& uses, const Setting& setting) {
+  std::vector<Factors> without;
+  for (const Factors& f : uses) {
+    without.push_back({clone(f.x), clone(f.dy)});
+    copy_into(zeros({}), without.back().x.select(0, 0));
+    copy_into(zeros({}), without.back().dy.select(0, 0));
+  }
+  const std::vector<double> a = clipped_sum(uses, setting), b = clipped_sum(without, setting);
+  double square = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) square += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(square);
+}
+
+}  // namespace
+
+// The norm of what is left is exact and small; what rounding leaves of large terms is not.
+TEST_CASE("a sample whose terms cancel moves the sum by at most the bound") {
+  PublicRandom random(15);
+  for (const Setting& setting : settings()) {
+    for (const float scale : {1e-6f, 1.0f, 1e6f, 1e10f}) {
+      for (const std::int64_t o : {1, 64}) {
+        const std::vector<float> x{1 * scale, 1e8f * scale, -1e8f * scale, -1 * scale};
+        const Tensor one = Tensor::from(x, {1, 4, 1});
+        const Tensor dy = full({3, 4, o}, 1);
+        INFO("scale " << scale << ", " << o << " outputs");
+        CHECK(influence({{concat({one, zeros({2, 4, 1})}, 0), dy}}, setting) <= 1);
+      }
+    }
+    // A constant feature and gradients that are odd over the positions.
+    for (const double offset : {100.0, 1e4, 1e6}) {
+      const Tensor half = normal_values(random, {4, 32, 16});
+      const Tensor dy = concat({half, scale(half, -1)}, 1);
+      INFO("offset " << offset);
+      CHECK(influence({{full({4, 64, 8}, offset), dy}}, setting) <= 1);
+    }
+    // Two uses of one weight.
+    const auto single = [](float value) {
+      return concat({full({1, 1, 1}, value), zeros({1, 1, 1})}, 0);
+    };
+    CHECK(influence(
+              {{single(1.0000001f), single(3e9f)}, {single(1.0000002f), single(-2.99999969e9f)}},
+              setting) <= 1);
   }
 }
 
@@ -191,6 +265,15 @@ TEST_CASE("what a clipper cannot bound is refused") {
   CHECK_THROWS_AS(Clipper(flat_group(model.parameters(), 0)), std::invalid_argument);
   CHECK_THROWS_AS(Clipper(flat_group(model.parameters(), std::nan(""))), std::invalid_argument);
   CHECK_THROWS_AS(Clipper({}), std::invalid_argument);
+  CHECK(throws(
+      [&] {
+        Clipper({{model.parameters(), 1}, {{}, 1}});
+      },
+      "Clipper: group 1 has no trainable parameter"));
+  for (const Dtype narrow : {Dtype::f16, Dtype::bf16}) {
+    Parameter half(zeros({2}, narrow));
+    CHECK(throws([&] { Clipper(flat_group({&half}, 1)); }, "has to be in f32 or f64"));
+  }
   CHECK_THROWS_AS(Clipper({{model.parameters(), 1}, {model.parameters(), 1}}),
                   std::invalid_argument);
   // A parameter outside every group, and a tape that is not private.

@@ -235,6 +235,48 @@ Tensor dot(const PerSample& f, const PerSample& g, Route route) {
   return possible && wanted ? PerSample::gram(f, g) : PerSample::by_rows(f, g);
 }
 
+// What sum_t |b[t]| |a[t]| is at most.
+std::vector<double> PerSample::magnitudes() const {
+  std::vector<double> y;
+  if (const auto* f = std::get_if<Outer>(&form_)) {
+    const std::int64_t n = f->b.size(0), t = f->b.size(1);
+    const auto by_position = [&](const Tensor& x) {
+      return squared_norms(reshape(contiguous(x), {n * t, x.size(2)}));
+    };
+    const std::vector<double> b = by_position(f->b), a = by_position(f->a);
+    y.assign(static_cast<std::size_t>(n), 0);
+    for (std::size_t k = 0; k < b.size(); ++k)
+      y[k / static_cast<std::size_t>(t)] += std::sqrt(b[k]) * std::sqrt(a[k]);
+    return y;
+  }
+  const auto* rows = std::get_if<Dense>(&form_);
+  y = rows ? squared_norms(rows->rows) : bounds();
+  for (double& value : y) value = std::sqrt(value);
+  return y;
+}
+
+double PerSample::positions() const {
+  if (const auto* f = std::get_if<Outer>(&form_)) return static_cast<double>(f->b.size(1));
+  if (const auto* f = std::get_if<OneHot>(&form_)) return static_cast<double>(f->ids.size(1));
+  if (const auto* f = std::get_if<Patches>(&form_))
+    return static_cast<double>(f->dy.size(2) * f->dy.size(3) * f->dy.size(4));
+  return 1;
+}
+
+std::vector<double> rounding_errors(const std::vector<PerSample>& uses) {
+  check(!uses.empty(), "rounding_errors: a parameter without a use");
+  std::vector<double> errors(static_cast<std::size_t>(uses[0].samples()));
+  for (const PerSample& use : uses) {
+    // One product for each element is rounded with its last place only.
+    if (uses.size() == 1 && use.positions() <= 1) continue;
+    const double unit = use.dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23;
+    const std::vector<double> magnitudes = use.magnitudes();
+    for (std::size_t n = 0; n < errors.size(); ++n)
+      errors[n] += unit * std::sqrt(use.positions()) * magnitudes[n];
+  }
+  return errors;
+}
+
 // The norm of the sum of one sample's gradients, by its definition and in double.
 double PerSample::squared_norm_again(const std::vector<PerSample>& uses, std::int64_t sample) {
   std::vector<double> total(static_cast<std::size_t>(uses[0].shape_.numel()));

@@ -27,10 +27,10 @@ std::vector<PerSample> grouped(std::vector<PerSample> uses, const Grouping* grou
 
 }  // namespace
 
-double ClipRule::factor(double norm, double bound, double margin) const {
+double ClipRule::factor(double norm, double bound, double margin, double error) const {
   constexpr double opacus_eps = 1e-6;
   constexpr double smallest = 0x1p-100;
-  if (!std::isfinite(norm)) return 0;
+  if (!std::isfinite(norm) || !std::isfinite(error)) return 0;
   double wanted = 1;
   switch (kind) {
     case Kind::minimum: break;
@@ -39,10 +39,26 @@ double ClipRule::factor(double norm, double bound, double margin) const {
     case Kind::normalise: wanted = norm > 0 ? bound / norm : 0; break;
     case Kind::adaptive: wanted = bound / (norm + gamma / (norm + gamma)); break;
   }
-  const double most = bound * (1 - margin) / norm;  // infinite for norm 0
+  const double most = bound * (1 - margin) / (norm + error);  // infinite for 0
   const double factor = std::min(wanted, most);
   return factor < smallest ? 0 : factor;
 }
+
+// Of a group's gradient for each unit.
+struct Clipper::Lengths {
+  explicit Lengths(std::int64_t units)
+      : squares(static_cast<std::size_t>(units)), errors(static_cast<std::size_t>(units)) {}
+  void add(const std::vector<PerSample>& uses, Route route) {
+    const std::vector<double> part = squared_norm(uses, route).to_vector<double>();
+    const std::vector<double> rounded = rounding_errors(uses);
+    for (std::size_t n = 0; n < squares.size(); ++n) {
+      squares[n] += part[n];
+      errors[n] += rounded[n] * rounded[n];
+    }
+  }
+  std::vector<double> squares;  // norms
+  std::vector<double> errors;   // what rounding may add to them, squared
+};
 
 // Backward's sink for one pass: a group's factors wait until its last parameter has come.
 class Clipper::OnePass final : public GradSink {
@@ -72,7 +88,7 @@ class Clipper::OnePass final : public GradSink {
         flush(group);
       } else if (!done(group)) {
         // No parameter of the group was used: every unit's gradient is zero.
-        clipper_.factors_for(group, zeros({units}, Dtype::f64));
+        clipper_.factors_for(group, Lengths(units));
       }
     }
   }
@@ -83,12 +99,10 @@ class Clipper::OnePass final : public GradSink {
   }
 
   void flush(std::size_t group) {
-    Tensor squares;
-    for (const auto& [parameter, uses] : pending_[group]) {
-      const Tensor part = squared_norm(uses, clipper_.options_.route);
-      squares = squares.defined() ? sotto::add(squares, part) : part;
-    }
-    const std::vector<double> factors = clipper_.factors_for(group, squares);
+    Lengths lengths(pending_[group][0].second[0].samples());
+    for (const auto& [parameter, uses] : pending_[group])
+      lengths.add(uses, clipper_.options_.route);
+    const std::vector<double> factors = clipper_.factors_for(group, lengths);
     for (const auto& [parameter, uses] : pending_[group])
       clipper_.add_weighted(*parameter, uses, factors);
     pending_[group].clear();
@@ -106,27 +120,23 @@ class Clipper::OnePass final : public GradSink {
 class Clipper::Norms final : public GradSink {
  public:
   Norms(Clipper& clipper, const Grouping* grouping, std::int64_t units)
-      : clipper_(clipper), grouping_(grouping) {
-    for (std::size_t group = 0; group < clipper.groups_.size(); ++group)
-      squares_.push_back(zeros({units}, Dtype::f64));
-  }
+      : clipper_(clipper), grouping_(grouping), lengths_(clipper.groups_.size(), Lengths(units)) {}
   bool bounds_influence() const override { return true; }  // nothing leaves but factors
   void receive(Parameter& parameter, std::vector<PerSample> uses) override {
-    Tensor& squares = squares_[clipper_.group_of(parameter)];
-    axpby(1, squared_norm(grouped(std::move(uses), grouping_), clipper_.options_.route), 1,
-          squares);
+    lengths_[clipper_.group_of(parameter)].add(grouped(std::move(uses), grouping_),
+                                               clipper_.options_.route);
   }
   std::vector<std::vector<double>> factors() {
     std::vector<std::vector<double>> factors;
-    for (std::size_t group = 0; group < squares_.size(); ++group)
-      factors.push_back(clipper_.factors_for(group, squares_[group]));
+    for (std::size_t group = 0; group < lengths_.size(); ++group)
+      factors.push_back(clipper_.factors_for(group, lengths_[group]));
     return factors;
   }
 
  private:
   Clipper& clipper_;
   const Grouping* grouping_;
-  std::vector<Tensor> squares_;
+  std::vector<Lengths> lengths_;
 };
 
 // Second of two passes: sums with the factors that the first one found.
@@ -152,7 +162,13 @@ Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, Clip
   for (const ClipGroup& group : groups_) {
     check(group.bound > 0 && std::isfinite(group.bound), "Clipper: a clip bound of {}",
           group.bound);
+    check(!group.parameters.empty(), "Clipper: group {} has no trainable parameter",
+          &group - groups_.data());
     for (const Parameter* parameter : group.parameters) {
+      const Dtype dtype = parameter->value.dtype();
+      check(dtype == Dtype::f32 || dtype == Dtype::f64,
+            "Clipper: a parameter in {}: what is clipped and released has to be in f32 or f64",
+            name(dtype));
       check(parameter->trainable, "Clipper: a frozen parameter of shape {}",
             parameter->value.shape());
       check(std::find(seen.begin(), seen.end(), parameter) == seen.end(),
@@ -160,7 +176,7 @@ Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, Clip
       seen.push_back(parameter);
     }
   }
-  check(!seen.empty(), "Clipper: no trainable parameter");
+  check(!seen.empty(), "Clipper: no group of parameters");
   const bool by_gamma = options.rule.kind == ClipRule::Kind::automatic ||
                         options.rule.kind == ClipRule::Kind::adaptive;
   check(!by_gamma || (options.rule.gamma > 0 && std::isfinite(options.rule.gamma)),
@@ -186,13 +202,17 @@ std::size_t Clipper::group_of(const Parameter& parameter) const {
       parameter.value.shape()));
 }
 
-std::vector<double> Clipper::factors_for(std::size_t group, const Tensor& squared_norms) {
+std::vector<double> Clipper::factors_for(std::size_t group, const Lengths& lengths) {
   const double margin = rounding_margin(groups_[group].parameters[0]->value.dtype());
   std::vector<double> factors;
-  for (const double square : squared_norms.to_vector<double>()) {
+  for (std::size_t n = 0; n < lengths.squares.size(); ++n) {
+    const double square = lengths.squares[n];
     // A Gram product may round a norm of zero to just below it.
     const double norm = std::isnan(square) ? square : std::sqrt(std::max(square, 0.0));
-    factors.push_back(options_.rule.factor(norm, groups_[group].bound, margin));
+    // The margin has room for errors up to half of it.
+    const double error = std::sqrt(lengths.errors[n]);
+    const double beyond = error <= margin / 2 * norm ? 0 : error;
+    factors.push_back(options_.rule.factor(norm, groups_[group].bound, margin, beyond));
     const bool dropped = factors.back() == 0 && norm != 0;
     if (dropped) ++statistics_.not_finite;
     statistics_.norms[group].push_back(norm);

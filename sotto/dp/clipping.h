@@ -24,9 +24,10 @@ struct ClipRule {
   Kind kind = Kind::minimum;
   double gamma = 0.01;  // automatic, adaptive
 
-  // 0 for a norm that is not finite, or so large that the factor would fall out of single precision
-  // (below 2^-100). `margin` is a relative slack for rounding: factor * n <= C (1 - margin).
-  double factor(double norm, double bound, double margin) const;
+  // 0 for a norm or error that is not finite, or so large that the factor would fall out of single
+  // precision (below 2^-100). `margin` is a relative slack for rounding and `error` what rounding
+  // may add to the norm besides: factor * (n + error) <= C (1 - margin).
+  double factor(double norm, double bound, double margin, double error = 0) const;
 };
 
 // Parameters that are clipped together. The sensitivity of several groups is the root of the sum of
@@ -109,7 +110,8 @@ class Clipper {
   class Weighted;
 
   std::size_t group_of(const Parameter& parameter) const;
-  std::vector<double> factors_for(std::size_t group, const Tensor& squared_norms);
+  struct Lengths;
+  std::vector<double> factors_for(std::size_t group, const Lengths& lengths);
   void add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
                     const std::vector<double>& factors);
   void add_to_sum(const Parameter& parameter, const Tensor& value);
