@@ -8,6 +8,7 @@
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/init.h"
 #include "sotto/nn/layers.h"
+#include "sotto/testing/op_run.h"
 #include "tests/throws.h"
 
 using namespace sotto;
@@ -159,4 +160,25 @@ TEST_CASE("attention refuses what does not fit, and positions that are samples")
   const Var along = tape.input(zeros({1, 1, 2, 4}), 2);
   CHECK(throws([&] { attention(along, along, along); }, "attention: combines samples"));
   CHECK(throws([] { nn::MultiheadAttention(10, 3); }, "3 heads of 10 features"));
+}
+
+TEST_CASE("a query that may see no key gets zeros, with gradients of zero") {
+  PublicRandom random(19);
+  const Tensor x = normal_values(random, {2, 3, 4});
+  std::vector<std::int64_t> hidden(2 * 3 * 3, 0);
+  std::fill_n(hidden.begin(), 3, 1);  // of sample 0, query 0
+  for (const bool trained : {false, true}) {
+    Tape tape({.private_data = true});
+    const Var q = tape.input(x, 0, true);
+    std::vector<Var> masks{tape.input(Tensor::from(hidden, {2, 3, 3}))};
+    Parameter bias(zeros({3, 3}, x.dtype()));
+    if (trained) masks.push_back(tape.use(bias));
+    const Var y = attention(q, q, q, masks);
+    CHECK(to_dtype(y.value(), Dtype::f64).slice(0, 0, 1).slice(1, 0, 1).to_vector<double>() ==
+          std::vector<double>(4, 0.0));
+    testing::CollectSink sink;
+    tape.backward(sum_per_sample(square(y)), sink);
+    for (const double slope : to_dtype(tape.grad(q), Dtype::f64).to_vector<double>())
+      CHECK(std::isfinite(slope));
+  }
 }

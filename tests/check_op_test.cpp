@@ -105,6 +105,17 @@ TEST_CASE("check_op finds single precision that is not") {
                "single precision agrees with double"));
 }
 
+TEST_CASE("check_op finds a backward that is wrong for gradients of many samples") {
+  static const Op lifting_op("lifting", Op::Lifts::yes);
+  CHECK(breaks(one_input([](const Var& x) {
+                 return x.tape().record(lifting_op, {x}, clone(x.value()), x.samples(),
+                                        [](const Tensor& dy, Adjoint& adjoint) {
+                                          adjoint.input(0, scale(dy, adjoint.lead() ? 2 : 1));
+                                        });
+               }),
+               "gradients are derivatives"));
+}
+
 TEST_CASE("check_op names what the tape itself refuses") {
   CHECK(breaks(one_input([](const Var& x) { return sum(x, {0}); }), "sum: "));
 }
@@ -119,5 +130,5 @@ TEST_CASE("a correct operation passes, and no instances are no check") {
 
 // So that an operation cannot be added without a case: the walk over the registry sees this one.
 TEST_CASE("an operation without a case is found") {
-  CHECK(ops_without_case(op_cases()) == std::vector<std::string>{"broken"});
+  CHECK(ops_without_case(op_cases()) == std::vector<std::string>{"broken", "lifting"});
 }

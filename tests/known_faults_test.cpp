@@ -94,6 +94,23 @@ TEST_CASE("an id that a bag holds several times counts as often, in every mode")
   }
 }
 
+TEST_CASE("a weight of one bag does not reach another, not even as NaN") {
+  nn::EmbeddingBag layer(4, 2, {.mode = nn::BagMode::sum});
+  const auto norms_for = [&](float first) {
+    Clipper clipper(flat_group(layer.parameters(), 1));
+    Tape tape({.private_data = true});
+    const Var y =
+        layer.forward(tape, Tensor::from(std::vector<std::int64_t>{0, 1, 2, 3}, {4}),
+                      Tensor::from(std::vector<std::int64_t>{0, 3}, {2}),
+                      tape.constant(Tensor::from(std::vector<float>{first, 1, 1, 1}, {4})));
+    clipper.add(tape, sum_per_sample(square(y)));
+    return clipper.statistics().norms[0];
+  };
+  const std::vector<double> clean = norms_for(1), spoilt = norms_for(std::nanf(""));
+  CHECK(std::isnan(spoilt[0]));
+  CHECK(spoilt[1] == clean[1]);
+}
+
 TEST_CASE("a layer norm may go without its bias, or without both") {
   nn::LayerNorm without(4, {.bias = false});
   CHECK_NOTHROW(check_layer(without, floats({3, 2, 4}), few));

@@ -66,8 +66,22 @@ TEST_CASE("low-rank adaptation of linear layers, convolutions and tables") {
              normal_values(random, {3, 5}));
   check_lora(nn::LoraConv2d(nn::Conv2d(2, 4, 3, {.stride = {2}, .padding = {1}}), {.rank = 2}),
              normal_values(random, {3, 2, 6, 6}));
+  check_lora(nn::LoraConv1d(nn::Conv1d(4, 6, 3, {.groups = 2}), {.rank = 2}),
+             normal_values(random, {3, 4, 7}));
+  check_lora(nn::LoraConv3d(nn::Conv3d(4, 4, 2, {.groups = 4}), {.rank = 1}),
+             normal_values(random, {2, 4, 3, 3, 3}));
   check_lora(nn::LoraEmbedding(nn::Embedding(6, 4), {.rank = 2}),
              Tensor::from(std::vector<std::int64_t>{1, 5, 1, 0, 2, 2}, {3, 2}));
+}
+
+TEST_CASE("low-rank adaptation leaves a table's padding row alone") {
+  nn::LoraEmbedding layer(nn::Embedding(5, 3, {.padding = -4}), {.rank = 2});
+  layer.lora_b->value = full({3, 2}, 1);
+  const Tensor ids = Tensor::from(std::vector<std::int64_t>{1, 1, 1}, {1, 3});
+  CHECK(output(layer, ids) == std::vector<double>(9, 0.0));
+  CHECK(norms(layer, ids) == std::vector<double>{0});
+  layer.merge();
+  CHECK(output(layer, ids) == std::vector<double>(9, 0.0));
 }
 
 TEST_CASE("lists and dictionaries of modules name their children") {

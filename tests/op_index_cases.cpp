@@ -175,6 +175,15 @@ Instance recurrent_case(PublicRandom& random, Cell cell) {
       }};
 }
 
+Instance shuffled_case(PublicRandom& random) {
+  const std::int64_t n = draw(random, 1, 3), c = draw(random, 1, 3), h = draw(random, 1, 2);
+  const bool back = one_in(random, 2);
+  const Shape shape = back ? Shape{n, c, 2 * h, 4} : Shape{n, 4 * c, h, 2};
+  return {{{uniform_values(random, shape), 0}}, [back](const Vars& x) {
+            return back ? pixel_unshuffle(x[0], 2) : pixel_shuffle(x[0], 2);
+          }};
+}
+
 Instance ctc_case(PublicRandom& random) {
   const std::int64_t steps = draw(random, 1, 5), n = draw(random, 1, 3), most = 2;
   const auto lengths = [&](std::int64_t low, std::int64_t high) {
@@ -200,6 +209,7 @@ Instance ctc_case(PublicRandom& random) {
 }  // namespace
 
 void add_index_cases(std::vector<OpCase>& cases) {
+  cases.push_back({"permute", "pixels shuffled and back", shuffled_case});
   cases.push_back({"gather", "any axis", gather_case});
   cases.push_back({"gather", "from a shared value", gather_from_shared});
   cases.push_back({"scatter", "scatter_add", scatter_case});

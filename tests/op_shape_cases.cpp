@@ -111,8 +111,9 @@ Instance views_case(PublicRandom& random) {
   inputs.push_back(parameter(random, {2}));
   return {inputs, [](const std::vector<Var>& x) {
             const Var joined = join_views({x.begin(), x.end() - 2});
+            const Var seen = tanh(mul(linear(joined, x[x.size() - 2]), x.back()));
             const std::vector<Var> views =
-                split_views(tanh(mul(linear(joined, x[x.size() - 2]), x.back())));
+                split_views(seen, static_cast<std::int64_t>(x.size()) - 2);
             Var y = views[0];
             for (std::size_t k = 1; k < views.size(); ++k) y = mul(y, views[k]);
             return y;

@@ -28,7 +28,7 @@ nn::Sequential network() {
 
 // Views of one sample attract each other, those of one batch never meet.
 Var attraction(const Var& joined) {
-  const std::vector<Var> views = split_views(joined);
+  const std::vector<Var> views = split_views(joined, 2);
   return affine(cosine_similarity(views[0], views[1]), -1, 1);
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("losses of rows take as many targets and are added within a sample") {
   const Var losses = cross_entropy(linear(x, tape.use(w)), targets);
   CHECK(losses.shape() == Shape{4});
   CHECK(throws([&] { clipper.add(tape, losses); }, "4 losses for 2 samples"));
-  const std::vector<Var> views = split_views(losses);
+  const std::vector<Var> views = split_views(losses, 2);
   clipper.add(tape, views[0] + views[1]);
   CHECK(clipper.statistics().norms[0].size() == 2);
 }
@@ -91,7 +91,9 @@ TEST_CASE("an empty batch has empty views") {
   Tape tape({.private_data = true});
   const Var x = join_views({tape.input(zeros({0, 2})), tape.input(zeros({0, 2}))});
   CHECK(x.shape() == Shape{0, 2});
-  CHECK(split_views(x).size() == 1);
+  const std::vector<Var> views = split_views(x, 2);
+  REQUIRE(views.size() == 2);
+  CHECK(views[1].shape() == Shape{0, 2});
 }
 
 TEST_CASE("rows of different kinds do not meet, and views fit their samples") {
@@ -103,6 +105,7 @@ TEST_CASE("rows of different kinds do not meet, and views fit their samples") {
   CHECK(throws([&] { tape.input(random_values(10, {2, 3})); }, "2 samples along axis 0"));
   CHECK(throws([&] { tape.input_views(random_values(10, {4, 3}), 3); }, "4 rows are not 3 views"));
   CHECK(throws([&] { tape.input_views(random_values(10, {6, 3}), 3); }, "2 samples along axis 0"));
+  CHECK(throws([&] { split_views(joined, 3); }, "split_views: 3 views of 2 rows, 1 samples"));
   CHECK(throws([&] { join_views({x, transpose(y, 0, 1)}); }, "join_views: (3, 1) beside (1, 3)"));
   CHECK(throws([&] { concat({x, y}, 0); }, "join_views for several views of a sample"));
 }

@@ -9,6 +9,7 @@
 #include "sotto/autograd/samples.h"
 #include "sotto/autograd/shape_ops.h"
 #include "sotto/kernels/compute.h"
+#include "sotto/kernels/functors.h"
 
 namespace sotto {
 
@@ -79,6 +80,14 @@ Tensor mask_part(const Tensor& mask, const Block& b) {
   return mask.size(1) == 1 ? slices : slices.slice(1, b.r0, b.r1);
 }
 
+// Whether a query sees any key: one that sees none has weights of zero, and not 0 / 0.
+Tensor any_seen(const Tensor& scores) {
+  const int last = scores.rank() - 1;
+  if (scores.size(last) == 0) return full({}, 1, scores.dtype(), scores.device());
+  const Tensor top = reduce(Reduction::max, scores, {last}, true);
+  return binary(binary_index<Greater>, top, full({}, hidden_score, top.dtype(), top.device()));
+}
+
 Tensor weights_of(const Attention& s, const Block& b) {
   Tensor scores = scale(gemm(part(s.q, b), s.k.slice(0, b.n0, b.n1).transpose(1, 2)), s.scale);
   for (const Tensor& mask : s.masks) scores = masked(scores, mask_part(mask, b));
@@ -87,7 +96,8 @@ Tensor weights_of(const Attention& s, const Block& b) {
   scores = contiguous(scores);
   Tensor y = Tensor::empty(scores.shape(), scores.dtype(), scores.device());
   backend(y.device()).softmax(scores.view(), false, y.view());
-  return y;
+  if (s.masks.empty() && !s.options.causal) return y;
+  return where(any_seen(scores), y, zeros({}, y.dtype(), y.device()));
 }
 
 // What dropout multiplies the weights of a block by; undefined without it.
@@ -188,7 +198,10 @@ Var plain_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
         causal_mask(0, scores.value().size(-2), scores.value().size(-1), options.always_visible);
     scores = where(tape.constant(mask), least, scores);
   }
-  return softmax(scores);
+  // With a finite score each, queries that see no key pass the softmax.
+  const Var zero = tape.constant(zeros({}, scores.dtype()));
+  const Var seen = known(tape, any_seen(scores.value()), scores.samples());
+  return where(seen, softmax(where(seen, scores, zero)), zero);
 }
 
 bool trained(const std::vector<Var>& masks) {

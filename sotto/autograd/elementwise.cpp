@@ -56,7 +56,7 @@ Var dropout(const Var& x, double rate) {
   Tape& tape = x.tape();
   if (!tape.options().training || rate == 0) return x;
   if (x.samples().batched() && tape.views(x) > 1) {
-    std::vector<Var> views = split_views(x);
+    std::vector<Var> views = split_views(x, tape.views(x));
     for (Var& view : views) view = dropout(view, rate);
     return join_views(views);
   }

@@ -227,22 +227,25 @@ Ordered topk(const Var& x, std::int64_t k, int axis, bool largest) {
   return {gather(x, axis, ids), ids};
 }
 
+// One axis after the other, so that there are never more than five.
 Var pixel_shuffle(const Var& x, std::int64_t factor) {
   check(x.rank() == 4 && factor >= 1 && x.shape()[1] % (factor * factor) == 0,
         "pixel_shuffle: {} by a factor of {}", x.shape(), factor);
-  const Shape& s = x.shape();
-  const std::int64_t c = s[1] / (factor * factor);
-  const Var parts = reshape(x, {s[0] * c, factor, factor, s[2], s[3]});
-  return reshape(permute(parts, {0, 3, 1, 4, 2}), {s[0], c, s[2] * factor, s[3] * factor});
+  const std::int64_t n = x.shape()[0], r = factor, c = x.shape()[1] / (r * r), h = x.shape()[2],
+                     w = x.shape()[3];
+  const Var columns = permute(reshape(x, {n, c * r, r, h, w}), {0, 1, 3, 4, 2});
+  const Var rows = permute(reshape(columns, {n, c, r, h, w * r}), {0, 1, 3, 2, 4});
+  return reshape(rows, {n, c, h * r, w * r});
 }
 
 Var pixel_unshuffle(const Var& x, std::int64_t factor) {
   check(x.rank() == 4 && factor >= 1 && x.shape()[2] % factor == 0 && x.shape()[3] % factor == 0,
         "pixel_unshuffle: {} by a factor of {}", x.shape(), factor);
-  const Shape& s = x.shape();
-  const Var parts = reshape(x, {s[0] * s[1], s[2] / factor, factor, s[3] / factor, factor});
-  return reshape(permute(parts, {0, 2, 4, 1, 3}),
-                 {s[0], s[1] * factor * factor, s[2] / factor, s[3] / factor});
+  const std::int64_t n = x.shape()[0], r = factor, c = x.shape()[1], h = x.shape()[2] / r,
+                     w = x.shape()[3] / r;
+  const Var rows = permute(reshape(x, {n, c, h, r, w * r}), {0, 1, 3, 2, 4});
+  const Var columns = permute(reshape(rows, {n, c * r, h, w, r}), {0, 1, 4, 2, 3});
+  return reshape(columns, {n, c * r * r, h, w});
 }
 
 }  // namespace sotto

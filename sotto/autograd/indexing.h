@@ -50,7 +50,7 @@ Ordered sort(const Var& x, int axis = -1, bool descending = false);
 // The first k of a descending (or, for the smallest, ascending) sort.
 Ordered topk(const Var& x, std::int64_t k, int axis = -1, bool largest = true);
 
-// [.., c r r, h, w] to [.., c, h r, w r] (Shi et al. 2016), and back.
+// [n, c r r, h, w] to [n, c, h r, w r] (Shi et al. 2016), and back.
 Var pixel_shuffle(const Var& x, std::int64_t factor);
 Var pixel_unshuffle(const Var& x, std::int64_t factor);
 

@@ -192,11 +192,13 @@ Var join_views(const std::vector<Var>& views) {
                             });
 }
 
-std::vector<Var> split_views(const Var& x) {
+std::vector<Var> split_views(const Var& x, std::int64_t count) {
   const int axis = x.samples().axis();
   const std::int64_t rows = x.tape().sample_count();
+  check(count >= 1 && x.shape()[axis] == count * rows,
+        "split_views: {} views of {} rows, {} samples", count, x.shape()[axis], rows);
   std::vector<Var> views;
-  for (std::int64_t k = 0; k < x.tape().views(x); ++k) {
+  for (std::int64_t k = 0; k < count; ++k) {
     const std::int64_t begin = k * rows, end = begin + rows;
     const auto backward = [=, shape = x.shape()](const Tensor& dy, Adjoint& adjoint) {
       const Tensor dx = zeros(shape, dy.dtype(), dy.device());

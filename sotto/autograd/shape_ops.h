@@ -25,8 +25,8 @@ Var stack(const std::vector<Var>& parts, int axis);
 // other along their sample axis, [views n, ...]: every layer takes them as so many rows, and what a
 // parameter gets from all rows of a sample counts as that sample's.
 Var join_views(const std::vector<Var>& views);
-// The views again, each [n, ...].
-std::vector<Var> split_views(const Var& x);
+// The views again, each [n, ...]. Throws std::invalid_argument for another number than x has.
+std::vector<Var> split_views(const Var& x, std::int64_t views);
 // y[.., k, ..] = x[.., ids[k], ..] along one axis, the same for all samples; an id of -1 gives 0.
 Var take(const Var& x, int axis, const std::vector<std::int64_t>& ids);
 Var flip(const Var& x, const Shape& axes);

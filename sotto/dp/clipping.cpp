@@ -285,8 +285,11 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   check(tape.options().private_data, "Clipper: the tape is not private");
   start_batch();
   const std::int64_t units = grouping ? grouping->units : loss.shape().numel();
-  for (const double value : to_dtype(loss.value(), Dtype::f64).to_vector<double>()) {
-    if (std::isfinite(value)) statistics_.loss_sum += value;
+  const std::vector<double> losses = to_dtype(loss.value(), Dtype::f64).to_vector<double>();
+  for (std::size_t row = 0; row < losses.size(); ++row) {
+    const bool counts =
+        !grouping || (row < grouping->unit_of_row.size() && grouping->unit_of_row[row] >= 0);
+    if (counts && std::isfinite(losses[row])) statistics_.loss_sum += losses[row];
   }
   if (passes_ == ClipPasses::one) {
     OnePass sink(*this, grouping);

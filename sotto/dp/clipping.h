@@ -75,7 +75,7 @@ struct ClipStatistics {
   std::vector<std::vector<double>> norms;    // [group][unit], before clipping
   std::vector<std::vector<double>> factors;  // [group][unit]
   std::int64_t not_finite = 0;  // units that contributed nothing because of NaN, Inf or overflow
-  double loss_sum = 0;          // over the units whose loss is finite
+  double loss_sum = 0;          // over the rows of units whose loss is finite
   std::int64_t units = 0;
 };
 

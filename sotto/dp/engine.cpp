@@ -65,6 +65,12 @@ double Engine::epsilon() const {
 void Engine::add_part(const Loss& loss, std::span<const std::int64_t> rows,
                       std::int64_t first_row) {
   if (rows.empty()) return;
+  // A batch of one cannot tell its sample axis from other axes of size 1: its row comes twice, and
+  // once it counts for nothing.
+  const std::vector<std::int64_t> twice(2, rows[0]);
+  const Grouping once{.unit_of_row = {0, -1}, .units = 1};
+  const bool single = rows.size() == 1;
+  if (single) rows = twice;
   phases_.enter("forward");
   Tape tape({.private_data = true,
              .seed = options_.seed,
@@ -74,7 +80,7 @@ void Engine::add_part(const Loss& loss, std::span<const std::int64_t> rows,
   check(losses.shape() == Shape{static_cast<std::int64_t>(rows.size())},
         "Engine: a loss of shape {} for {} rows", losses.shape(), rows.size());
   phases_.enter("backward and clip");
-  clipper_.add(tape, losses);
+  clipper_.add(tape, losses, single ? &once : nullptr);
 }
 
 StepReport Engine::step(const Loss& loss) {

@@ -45,7 +45,7 @@ struct StepReport {
 
 class Engine {
  public:
-  // One loss for each row, [rows], on the given private tape.
+  // One loss for each row, [rows], on the given private tape. A row may come twice.
   using Loss = std::function<Var(Tape& tape, std::span<const std::int64_t> rows)>;
 
   // Trains the parameters of `model` that are not frozen now. The model, the optimizer and the

@@ -40,8 +40,9 @@ Embedding::Embedding(std::int64_t rows, std::int64_t features, const EmbeddingOp
         options.max_norm.value_or(0));
   weight = std::make_unique<Parameter>(random_normal({rows, features}));
   if (!options.padding) return;
-  const std::int64_t row = *options.padding;
-  check(row >= 0 && row < rows, "Embedding: padding row {} of {}", row, rows);
+  const std::int64_t row = *options.padding < 0 ? *options.padding + rows : *options.padding;
+  check(row >= 0 && row < rows, "Embedding: padding row {} of {}", *options.padding, rows);
+  options_.padding = row;
   copy_into(zeros({}), weight->value.select(0, row));
 }
 

@@ -23,7 +23,7 @@ class Linear final : public Module {
 };
 
 struct EmbeddingOptions {
-  // A row that starts at zero and learns nothing.
+  // A row that starts at zero and learns nothing; negative numbers count from the end.
   std::optional<std::int64_t> padding = std::nullopt;
   // Known from elsewhere and refused, with the reason: what they do depends on other samples, or
   // changes rows by data without noise.
@@ -37,6 +37,8 @@ class Embedding final : public Module {
   Embedding(std::int64_t rows, std::int64_t features, const EmbeddingOptions& options = {});
   Var forward(const Var& ids) override;
   void visit(const Visitor& visitor) override;
+  // The padding row, counted from the start.
+  std::optional<std::int64_t> padding() const { return options_.padding; }
 
   std::unique_ptr<Parameter> weight;  // [rows, features]
 

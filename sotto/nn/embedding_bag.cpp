@@ -44,8 +44,10 @@ Var reduced(const Var& table, const Bags& bags, const std::optional<Var>& weight
     const Var y = max(where(bags.places, rows, tape.constant(full({}, least, table.dtype()))), 1);
     return where(tape.input(bags.counts), y, zero);
   }
-  const Var found = where(bags.places, rows, zero);
-  const Var total = sum(weights ? mul(found, unsqueeze(*weights, -1)) : found, {1});
+  // Places that a bag does not have hold another bag's weight: both factors are masked.
+  Var found = where(bags.places, rows, zero);
+  if (weights) found = mul(found, where(bags.places, unsqueeze(*weights, -1), zero));
+  const Var total = sum(found, {1});
   if (options.mode == BagMode::sum) return total;
   const Tensor divisor = binary(binary_index<Maximum>, bags.counts, full({}, 1, table.dtype()));
   return div(total, tape.input(divisor));

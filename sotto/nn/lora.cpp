@@ -22,13 +22,13 @@ template <class Layer>
 Lora<Layer>::Lora(Layer layer, const LoraOptions& options)
     : base(std::move(layer)), scale_(options.alpha / static_cast<double>(options.rank)) {
   check(options.rank >= 1, "Lora: rank {}", options.rank);
-  if constexpr (std::is_same_v<Layer, Conv2d>) {
-    check(base.options().groups == 1, "Lora: a convolution in {} groups", base.options().groups);
-  }
   base.freeze();
   const auto [out, in] = sizes(base);
   lora_a = std::make_unique<Parameter>(kaiming_uniform({options.rank, in}));
   lora_b = std::make_unique<Parameter>(zeros({out, options.rank}));
+  if constexpr (std::is_same_v<Layer, Embedding>) {
+    if (const auto row = base.padding()) copy_into(zeros({}), lora_a->value.select(1, *row));
+  }
 }
 
 template <class Layer>
@@ -66,25 +66,36 @@ Var LoraLinear::forward(const Var& x) {
   return base(x) + affine(linear(linear(x, tape.use(*lora_a)), tape.use(*lora_b)), scale(), 0);
 }
 
-Var LoraConv2d::forward(const Var& x) {
-  if (merged()) return base(x);
+template <int axes>
+Var LoraConv<axes>::forward(const Var& x) {
+  if (this->merged()) return this->base(x);
   Tape& tape = x.tape();
-  Shape kernel = base.weight->value.shape();
-  const std::int64_t rank = lora_a->value.size(0), out = kernel[0];
-  kernel[0] = rank;
-  const Var thin = conv(x, reshape(tape.use(*lora_a), kernel), std::nullopt, base.options());
-  return base(x) + affine(conv(thin, reshape(tape.use(*lora_b), {out, rank, 1, 1})), scale(), 0);
+  const std::int64_t groups = this->base.options().groups;
+  Shape kernel = this->base.weight->value.shape(), one = Shape::filled(axes + 2, 1);
+  one[0] = kernel[0];
+  one[1] = kernel[0] = this->lora_a->value.size(0);
+  const Var a = reshape(tape.use(*this->lora_a), kernel);
+  const Var each = concat(std::vector<Var>(static_cast<std::size_t>(groups), a), 0);
+  const Var thin = conv(x, each, std::nullopt, this->base.options());
+  const Var wide =
+      conv(thin, reshape(tape.use(*this->lora_b), one), std::nullopt, {.groups = groups});
+  return this->base(x) + affine(wide, this->scale(), 0);
 }
 
 Var LoraEmbedding::forward(const Var& ids) {
   if (merged()) return base(ids);
   Tape& tape = ids.tape();
-  const Var thin = embedding(transpose(tape.use(*lora_a), 0, 1), ids);
+  const Var thin = embedding(transpose(tape.use(*lora_a), 0, 1), ids, base.padding());
   return base(ids) + affine(linear(thin, tape.use(*lora_b)), scale(), 0);
 }
 
 template class Lora<Linear>;
+template class Lora<Conv1d>;
 template class Lora<Conv2d>;
+template class Lora<Conv3d>;
 template class Lora<Embedding>;
+template class LoraConv<1>;
+template class LoraConv<2>;
+template class LoraConv<3>;
 
 }  // namespace sotto::nn

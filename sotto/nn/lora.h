@@ -48,16 +48,20 @@ class LoraLinear final : public Lora<Linear> {
   Var forward(const Var& x) override;
 };
 
-// A convolution to `rank` channels with the base's kernel, and one of size 1 to its outputs;
-// without groups.
-class LoraConv2d final : public Lora<Conv2d> {
+// A convolution to `rank` channels with the base's kernel, and one of size 1 to its outputs; with
+// groups, lora_a serves each of them.
+template <int axes>
+class LoraConv final : public Lora<Conv<axes>> {
  public:
-  using Lora::Lora;
+  using Lora<Conv<axes>>::Lora;
   Var forward(const Var& x) override;
 };
+using LoraConv1d = LoraConv<1>;
+using LoraConv2d = LoraConv<2>;
+using LoraConv3d = LoraConv<3>;
 
 // y = base(ids) + scale a[:, ids]^T b^T: the table is [rows, features], a [rank, rows], b
-// [features, rank].
+// [features, rank]. A padding row stays as it is.
 class LoraEmbedding final : public Lora<Embedding> {
  public:
   using Lora::Lora;
@@ -65,7 +69,12 @@ class LoraEmbedding final : public Lora<Embedding> {
 };
 
 extern template class Lora<Linear>;
+extern template class Lora<Conv1d>;
 extern template class Lora<Conv2d>;
+extern template class Lora<Conv3d>;
 extern template class Lora<Embedding>;
+extern template class LoraConv<1>;
+extern template class LoraConv<2>;
+extern template class LoraConv<3>;
 
 }  // namespace sotto::nn

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "sotto/kernels/compute.h"
 #include "sotto/testing/op_run.h"
@@ -249,21 +250,41 @@ std::string description(const Instance& instance) {
   return shapes;
 }
 
+// Every argument shared: then the gradients of all samples pass the function's own backward.
+Instance all_shared(Instance instance) {
+  for (OpInput& input : instance.inputs) {
+    input.wants_grad = input.wants_grad && is_float(input.value.dtype());
+    input.samples = SampleAxis::shared();
+  }
+  return instance;
+}
+
+void check_laws(const OpCase& op, int number, const Instance& instance, PublicRandom& random) {
+  for (const Law& law : laws) {
+    try {
+      law.check(instance, random);
+    } catch (const std::exception& error) {
+      fail(fmt::format("check_op: {} ({}): \"{}\" does not hold for instance {}, {}: {}", op.op,
+                       op.what, law.text, number, description(instance), error.what()));
+    }
+  }
+}
+
 }  // namespace
 
 void check_op(const OpCase& op, const CheckOptions& options) {
   check(options.instances > 0, "check_op: {} instances", options.instances);
   PublicRandom random(options.seed);
   for (int i = 0; i < options.instances; ++i) {
-    const Instance instance = with_loss(op.make(random), random);
-    for (const Law& law : laws) {
-      try {
-        law.check(instance, random);
-      } catch (const std::exception& error) {
-        fail(fmt::format("check_op: {} ({}): \"{}\" does not hold for instance {}, {}: {}", op.op,
-                         op.what, law.text, i, description(instance), error.what()));
-      }
+    const Instance instance = op.make(random);
+    check_laws(op, i, with_loss(instance, random), random);
+    std::optional<Instance> shared;
+    try {
+      shared = with_loss(all_shared(instance), random);
+    } catch (const std::invalid_argument&) {
+      continue;  // it is a function of samples
     }
+    check_laws(op, i, *shared, random);
   }
 }
 

@@ -47,6 +47,8 @@ struct CheckOptions {
 // - what other samples hold, NaN and infinity included, changes no bit of a sample's;
 // - a per-sample gradient's sums and products are those of its rows, by every route;
 // - single precision agrees with double.
+// Where it also takes shared arguments, each instance is run a second time with all of them
+// parameters: then gradients of many samples pass its backward (Op::Lifts).
 // Throws std::invalid_argument naming the law that does not hold, and where.
 void check_op(const OpCase& op, const CheckOptions& options = {});
 
