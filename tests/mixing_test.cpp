@@ -31,11 +31,23 @@ std::vector<Mixing> mixings() {
   return {
       {"sum", "(4, 4)", [](const Var& x) { return sum(x, {0}); }},
       {"sum", "(4, 4)", [](const Var& x) { return sum(x); }},
-      {"sum", "(4, 4)", [](const Var& x) { return mean(x, {0}, true); }},
-      {"sum", "(4, 4)", [](const Var& x) { return variance(x, {0}); }},
-      {"sum", "(4, 4)",
+      {"mean", "(4, 4)", [](const Var& x) { return mean(x, {0}, true); }},
+      {"variance", "(4, 4)", [](const Var& x) { return variance(x, {0}); }},
+      {"logsumexp", "(4, 4)",
        [](const Var& x) {
          return logsumexp(x, {0, 1});
+       }},
+      {"max", "(4, 4)", [](const Var& x) { return max(x, 0); }},
+      {"min", "(4, 4)", [](const Var& x) { return min(x, 0); }},
+      {"prod", "(4, 4)", [](const Var& x) { return prod(x, 0); }},
+      {"sort", "(4, 4)", [](const Var& x) { return sort(x, 0).values; }},
+      {"topk", "(4, 4)", [](const Var& x) { return topk(x, 2, 0).values; }},
+      {"cumulative_sum", "(4, 4)", [](const Var& x) { return cumulative_sum(x, 0); }},
+      {"tril", "(4, 4)", [](const Var& x) { return tril(x); }},
+      {"triu", "(4, 4)", [](const Var& x) { return triu(x); }},
+      {"split", "(4, 4)",
+       [](const Var& x) {
+         return split(x, 0, {2, 2})[1];
        }},
       {"norm", "(4, 4)", [](const Var& x) { return norm(x); }},
       {"softmax", "(4, 4)", [](const Var& x) { return softmax(x, 0); }},
@@ -56,9 +68,9 @@ std::vector<Mixing> mixings() {
        [](const Var& x) {
          return take(x, 0, {1, 0, 3, 2});
        }},
-      {"take", "(4, 4)", [](const Var& x) { return flip(x, {0}); }},
-      {"take", "(4, 4)", [](const Var& x) { return roll(x, 0, 1); }},
-      {"take", "(4, 4)", [](const Var& x) { return pad(x, 0, 1, 1); }},
+      {"flip", "(4, 4)", [](const Var& x) { return flip(x, {0}); }},
+      {"roll", "(4, 4)", [](const Var& x) { return roll(x, 0, 1); }},
+      {"pad", "(4, 4)", [](const Var& x) { return pad(x, 0, 1, 1); }},
       {"reshape", "(4, 4)",
        [](const Var& x) {
          return reshape(x, {2, 8});
@@ -83,7 +95,7 @@ std::vector<Mixing> mixings() {
        [](const Var& x) { return max_pool(unsqueeze(unsqueeze(x, 0), 0), {}); }},
       {"avg_pool", "(1, 1, 4, 4)",
        [](const Var& x) { return avg_pool(unsqueeze(unsqueeze(x, 0), 0), {}); }},
-      {"sum", "(4, 4)", batch_norm},
+      {"mean", "(4, 4)", batch_norm},
   };
 }
 
@@ -139,7 +151,7 @@ TEST_CASE(
   Parameter scale(matrix(1, 4));
   scale.trainable = false;
   const Var x = tape.input(matrix(4, 4));
-  CHECK(throws([&] { mul(batch_norm(x), tape.use(scale)); }, "sum: combines samples"));
+  CHECK(throws([&] { mul(batch_norm(x), tape.use(scale)); }, "mean: combines samples"));
   const Var y = mul(sub(x, tape.constant(matrix(1, 4))), tape.use(scale));
   CHECK(y.samples() == SampleAxis(0));
   CHECK_FALSE(y.needs_grad());

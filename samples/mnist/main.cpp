@@ -4,6 +4,7 @@
 #include <exception>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -16,7 +17,9 @@ constexpr int failure = 1;
 constexpr int bad_arguments = 2;
 
 int report(const std::exception& error, int status) {
-  fmt::print(stderr, "mnist: {}\n", error.what());
+  const std::string_view text = error.what();
+  // What reads the data says its own name, which is ours.
+  fmt::print(stderr, "{}{}\n", text.starts_with("mnist: ") ? "" : "mnist: ", text);
   return status;
 }
 

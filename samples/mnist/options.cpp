@@ -143,7 +143,11 @@ void CommandLine::add_training() {
   option("--momentum", s.momentum, "momentum of sgd, beta1 of adam", "X");
   option("--ema", s.average, "average the weights with this decay; costs no privacy", "X");
   option("--seed", s.seed, "public randomness: initial weights, drawn digits", "N")
-      ->check(CLI::NonNegativeNumber);  // the parser itself would let -1 wrap around
+      ->check([](const std::string& given) {
+        const bool digits =
+            !given.empty() && given.find_first_not_of("0123456789") == std::string::npos;
+        return digits ? std::string() : given + " is not a whole number of 0 or more";
+      });  // the parser itself would let -1 wrap around
 }
 
 void CommandLine::add_files() {

@@ -217,7 +217,7 @@ SampleAxis attention_samples(const std::vector<Var>& all, const Shape& lead, std
   const SampleAxis samples = broadcast_samples(attention_op, all, with_matrix(lead, rows, columns));
   if (!samples.batched() || samples.axis() < lead.rank()) return samples;
   for (const Var& x : all) {
-    if (x.samples().batched()) return x.tape().mix(attention_op, x);
+    if (x.samples().batched()) return x.tape().mix(attention_op.name, x);
   }
   return samples;
 }

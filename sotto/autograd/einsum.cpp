@@ -178,7 +178,9 @@ Named contracted(const Named& x, const Named& y, const std::string& kept) {
   const Roles roles = roles_of(a, b, kept);
   const char of_a = a.sample_label(), of_b = b.sample_label();
   check(!of_a || !of_b || of_a == of_b,
-        "einsum: samples lie along '{}' of one operand and '{}' of another", of_a, of_b);
+        "einsum: samples lie along '{}' of one operand and '{}' of another: call their axis by one "
+        "letter and keep it in the result",
+        of_a, of_b);
   const char sample = of_a ? of_a : of_b;
   check(
       !holds(roles.inner, sample) || !sample || !(of_a ? a : b).value.tape().options().private_data,

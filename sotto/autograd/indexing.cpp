@@ -21,7 +21,7 @@ const Op order_op("sort");
 SampleAxis indexed_samples(const Op& op, const Var& x, int axis, const Var& ids) {
   if (x.samples().is_mixed() || ids.samples().is_mixed()) return SampleAxis::mixed();
   const bool agree = x.samples() == ids.samples();
-  if (!agree) return x.tape().mix(op, x.samples().batched() ? x : ids);
+  if (!agree) return x.tape().mix(op.name, x.samples().batched() ? x : ids);
   return kept_samples(op, x, {axis});
 }
 
@@ -78,6 +78,7 @@ Var scatter_add(const Var& x, int axis, const Var& ids, const Var& src) {
 
 std::vector<Var> split(const Var& x, int axis, const std::vector<std::int64_t>& sizes) {
   axis = normalize_axis("split", axis, x.rank());
+  kept_samples("split", x, {axis});
   const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   check(total == x.shape()[axis], "split: parts of {} elements in all for axis {} of {}", total,
         axis, x.shape());
@@ -125,7 +126,7 @@ Var kept(const char* op, const Var& x, Keep keep) {
   std::vector<std::int64_t> mask;
   for (std::int64_t i = 0; i < rows * columns; ++i) mask.push_back(keep(i / columns, i % columns));
   // A mask over rows and columns says nothing of samples that lie along them.
-  kept_samples(order_op, x, {-2, -1});
+  kept_samples(op, x, {-2, -1});
   return where(x.tape().constant(Tensor::from(mask, {rows, columns})), x,
                x.tape().constant(zeros({}, x.dtype())));
 }
@@ -150,18 +151,20 @@ Var masked_fill(const Var& x, const Var& mask, double value) {
 
 Var argmax(const Var& x, int axis, bool keepdim) {
   axis = normalize_axis("argmax", axis, x.rank());
-  const SampleAxis samples = kept_samples(order_op, x, {axis});
+  const SampleAxis samples = kept_samples("argmax", x, {axis});
   const Tensor ids = argmax(x.value().transpose(axis, -1)).unsqueeze(-1).transpose(axis, -1);
   const Var y = known(x.tape(), contiguous(ids), samples);
   return keepdim ? y : squeeze(y, axis);
 }
 
 Var max(const Var& x, int axis, bool keepdim) {
+  kept_samples("max", x, {axis});
   const Var y = gather(x, axis, argmax(x, axis, true));
   return keepdim ? y : squeeze(y, axis);
 }
 
 Var min(const Var& x, int axis, bool keepdim) {
+  kept_samples("min", x, {axis});
   return affine(max(affine(x, -1, 0), axis, keepdim), -1, 0);
 }
 
@@ -185,12 +188,14 @@ Var amin(const Var& x, const Shape& axes, bool keepdim) {
 Var prod(const Var& x, int axis, bool keepdim) {
   axis = normalize_axis("prod", axis, x.rank());
   check(x.shape()[axis] > 0, "prod: over no elements of {}", x.shape());
+  kept_samples("prod", x, {axis});
   Var y = select(x, axis, 0);
   for (std::int64_t i = 1; i < x.shape()[axis]; ++i) y = mul(y, select(x, axis, i));
   return keepdim ? unsqueeze(y, axis) : y;
 }
 
 Var cumulative_sum(const Var& x, int axis) {
+  kept_samples("cumulative_sum", x, {axis});
   const std::int64_t n = x.value().size(axis);
   std::vector<double> ones;
   for (std::int64_t i = 0; i < n * n; ++i) ones.push_back(i % n <= i / n);
@@ -223,6 +228,7 @@ Ordered sort(const Var& x, int axis, bool descending) {
 Ordered topk(const Var& x, std::int64_t k, int axis, bool largest) {
   axis = normalize_axis("topk", axis, x.rank());
   check(k >= 0 && k <= x.shape()[axis], "topk: {} of axis {} in {}", k, axis, x.shape());
+  kept_samples("topk", x, {axis});
   const Var ids = slice(sort(x, axis, largest).ids, axis, 0, k);
   return {gather(x, axis, ids), ids};
 }

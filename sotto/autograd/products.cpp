@@ -63,7 +63,8 @@ Shape leading_axes(const Shape& shape) {
 // columns of b.
 SampleAxis product_samples(const Var& a, const Var& b, const Shape& y) {
   for (const auto& [x, inner] : {std::pair(&a, a.rank() - 1), std::pair(&b, b.rank() - 2)}) {
-    if (x->samples().batched() && x->samples().axis() == inner) return x->tape().mix(matmul_op, *x);
+    if (x->samples().batched() && x->samples().axis() == inner)
+      return x->tape().mix(matmul_op.name, *x);
   }
   // With the summed axis dropped to size 1, what is left broadcasts as an elementwise op would.
   Tape& tape = a.samples().batched() ? a.tape() : b.tape();
@@ -72,7 +73,7 @@ SampleAxis product_samples(const Var& a, const Var& b, const Shape& y) {
   for (const Var* x : {&a, &b}) {
     if (!x->samples().batched()) continue;
     const int aligned = x->samples().axis() + y.rank() - x->rank();
-    if (axis >= 0 && aligned != axis) return tape.mix(matmul_op, *x);
+    if (axis >= 0 && aligned != axis) return tape.mix(matmul_op.name, *x);
     axis = aligned;
   }
   if (axis < 0) return SampleAxis::shared();
@@ -80,7 +81,7 @@ SampleAxis product_samples(const Var& a, const Var& b, const Shape& y) {
     const int own = axis - (y.rank() - x->rank());
     const int inner = x == &a ? x->rank() - 1 : x->rank() - 2;
     if (x->samples().is_shared() && own >= 0 && own != inner && x->shape()[own] != 1)
-      return tape.mix(matmul_op, *x);
+      return tape.mix(matmul_op.name, *x);
   }
   return axis;
 }

@@ -96,11 +96,13 @@ Var sum(const Var& x, const Shape& wanted, bool keepdim) {
 
 Var mean(const Var& x, const Shape& wanted, bool keepdim) {
   const Shape axes = axes_of("mean", x, wanted);
+  kept_samples("mean", x, axes);
   return affine(sum(x, axes, keepdim), 1 / count(x, axes), 0);
 }
 
 Var variance(const Var& x, const Shape& wanted, bool keepdim, double correction) {
   const Shape axes = axes_of("variance", x, wanted);
+  kept_samples("variance", x, axes);
   const Var deviation = sub(x, mean(x, axes, true));
   return affine(sum(square(deviation), axes, keepdim), 1 / (count(x, axes) - correction), 0);
 }
@@ -140,7 +142,7 @@ Var p_norm(const Var& x, double p, const Shape& axes, bool keepdim) {
 
 Var logsumexp(const Var& x, const Shape& wanted, bool keepdim) {
   const Shape axes = axes_of("logsumexp", x, wanted);
-  const SampleAxis samples = kept_samples(sum_op, x, axes);
+  const SampleAxis samples = kept_samples("logsumexp", x, axes);
   // The shift cancels, so it needs no gradient.
   const Var shift = known(x.tape(), reduce(Reduction::max, x.value(), axes, true), samples);
   Var y = add(log(sum(exp(sub(x, shift)), axes, true)), shift);

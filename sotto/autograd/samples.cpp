@@ -10,22 +10,22 @@ SampleAxis broadcast_samples(const Op& op, const std::vector<Var>& inputs, const
     if (x.samples().is_mixed()) return SampleAxis::mixed();
     if (!x.samples().batched()) continue;
     const int aligned = x.samples().axis() + y.rank() - x.rank();
-    if (axis >= 0 && aligned != axis) return x.tape().mix(op, x);
+    if (axis >= 0 && aligned != axis) return x.tape().mix(op.name, x);
     axis = aligned;
   }
   if (axis < 0) return SampleAxis::shared();
   for (const Var& x : inputs) {
     const int own = axis - (y.rank() - x.rank());
-    if (x.samples().is_shared() && own >= 0 && x.shape()[own] != 1) return x.tape().mix(op, x);
+    if (x.samples().is_shared() && own >= 0 && x.shape()[own] != 1) return x.tape().mix(op.name, x);
   }
   return axis;
 }
 
-SampleAxis kept_samples(const Op& op, const Var& x, const Shape& touched) {
+SampleAxis kept_samples(const char* op, const Var& x, const Shape& touched, const char* advice) {
   if (!x.samples().batched()) return x.samples();
   for (const std::int64_t axis : touched) {
-    if (normalize_axis(op.name, static_cast<int>(axis), x.rank()) == x.samples().axis()) {
-      return x.tape().mix(op, x);
+    if (normalize_axis(op, static_cast<int>(axis), x.rank()) == x.samples().axis()) {
+      return x.tape().mix(op, x, advice);
     }
   }
   return x.samples();
@@ -44,7 +44,10 @@ SampleAxis reshaped_samples(const Op& op, const Var& x, const Shape& shape) {
     if (fits && (best < 0 || std::abs(i - axis) < std::abs(best - axis))) best = i;
     passed *= shape[i];
   }
-  return best < 0 ? x.tape().mix(op, x) : SampleAxis(best);
+  if (best >= 0) return best;
+  return x.tape().mix(op.name, x,
+                      "leave the samples an axis of their own: joined with positions, each "
+                      "position would be a sample, and no longer the record the unit of privacy");
 }
 
 Var known(Tape& tape, const Tensor& value, SampleAxis samples) {

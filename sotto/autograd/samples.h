@@ -11,7 +11,13 @@ SampleAxis broadcast_samples(const Op& op, const std::vector<Var>& inputs, const
 
 // The sample axis of an op that works along `touched` axes of x and drops none: x's own, unless it
 // is touched.
-SampleAxis kept_samples(const Op& op, const Var& x, const Shape& touched);
+// `op` is the name that a refusal tells, `advice` what it says to do instead.
+SampleAxis kept_samples(const char* op, const Var& x, const Shape& touched,
+                        const char* advice = nullptr);
+inline SampleAxis kept_samples(const Op& op, const Var& x, const Shape& touched,
+                               const char* advice = nullptr) {
+  return kept_samples(op.name, x, touched, advice);
+}
 
 // The sample axis after reshaping to `shape`: the axis of the same size with as many elements
 // before it. The op mixes samples when the axis was joined or split.

@@ -16,6 +16,8 @@ const Op expand_op("expand", Op::Lifts::yes);
 const Op slice_op("slice", Op::Lifts::yes);
 const Op views_op("views", Op::Lifts::no, Op::Rows::regrouped);
 const Op concat_op("concat");
+constexpr const char* views_advice =
+    "join_views puts several views of the same samples into one batch";
 const Op take_op("take");
 
 // y, which holds the elements of x in the same order.
@@ -145,18 +147,18 @@ Var concat(const std::vector<Var>& parts, int axis) {
       std::find_if(parts.begin(), parts.end(), [](const Var& x) { return x.samples().batched(); });
   const Var& lead = batched == parts.end() ? parts[0] : *batched;
   axis = normalize_axis("concat", axis, lead.rank());
-  SampleAxis samples = kept_samples(concat_op, lead, {axis});
+  SampleAxis samples = kept_samples(concat_op, lead, {axis}, views_advice);
   std::vector<Tensor> values;
   std::vector<std::int64_t> starts{0};
   for (const Var& x : parts) {
     check(x.rank() == lead.rank(), "concat: {} beside {}", x.shape(), lead.shape());
     if (x.samples().is_mixed()) samples = SampleAxis::mixed();
     if (samples.batched() && x.samples().batched() && !(x.samples() == samples))
-      samples = x.tape().mix(concat_op, x);
+      samples = x.tape().mix(concat_op.name, x, views_advice);
     Shape shape = x.shape();
     if (samples.batched() && x.samples().is_shared()) {
       if (shape[samples.axis()] != 1)
-        samples = x.tape().mix(concat_op, x);
+        samples = x.tape().mix(concat_op.name, x, views_advice);
       else
         shape[samples.axis()] = lead.shape()[samples.axis()];
     }
@@ -228,6 +230,7 @@ Var take(const Var& x, int axis, const std::vector<std::int64_t>& ids) {
 }
 
 Var flip(const Var& x, const Shape& axes) {
+  kept_samples("flip", x, axes);
   Var y = x;
   for (const std::int64_t axis : axes) {
     std::vector<std::int64_t> ids(static_cast<std::size_t>(x.value().size(static_cast<int>(axis))));
@@ -238,6 +241,7 @@ Var flip(const Var& x, const Shape& axes) {
 }
 
 Var roll(const Var& x, int axis, std::int64_t shift) {
+  kept_samples("roll", x, {axis});
   const std::int64_t n = x.value().size(axis);
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < n; ++i) ids.push_back(((i - shift) % n + n) % n);
@@ -253,6 +257,7 @@ Var pad(const Var& x, int axis, std::int64_t before, std::int64_t after, PadMode
   check(mode != PadMode::circular || std::max(before, after) <= n,
         "pad: wrapping {} and {} elements of an axis of size {}", before, after, n);
   if (before == 0 && after == 0) return x;
+  kept_samples("pad", x, {axis});
   std::vector<std::int64_t> ids;
   for (std::int64_t i = -before; i < n + after; ++i) {
     const bool inside = i >= 0 && i < n;

@@ -209,13 +209,14 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
                 value, needs_grad);
 }
 
-SampleAxis Tape::mix(const Op& op, const Var& x) const {
+SampleAxis Tape::mix(const char* op, const Var& x, const char* advice) const {
+  constexpr const char* statistics =
+      "use what stays within a sample: group_norm, layer_norm or instance_norm for batch norm "
+      "(nn::group_norm_for_batch_norm converts one), mean_per_sample for a mean over the batch";
   check(!options_.private_data,
-        "{}: combines samples, which a private tape refuses: shape {}, sample axis {}; use what "
-        "stays within a "
-        "sample (group_norm, layer_norm or instance_norm for batch norm, mean_per_sample for a "
-        "mean over the batch, join_views for several views of a sample)",
-        op.name, x.shape(), x.samples().batched() ? std::to_string(x.samples().axis()) : "none");
+        "{}: combines samples, which a private tape refuses: shape {}, sample axis {}; {}", op,
+        x.shape(), x.samples().batched() ? std::to_string(x.samples().axis()) : "none",
+        advice ? advice : statistics);
   return SampleAxis::mixed();
 }
 

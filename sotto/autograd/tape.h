@@ -133,8 +133,9 @@ class Tape {
   // rows.
   Var record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples,
              Backward backward, PullBack pull_back = nullptr);
-  // An op that combines samples: throws on a private tape, naming op and shape; otherwise mixed.
-  SampleAxis mix(const Op& op, const Var& x) const;
+  // An op that combines samples: throws on a private tape, naming the op, the shape and what to use
+  // instead (without `advice`, what there is for statistics of a batch); otherwise mixed.
+  SampleAxis mix(const char* op, const Var& x, const char* advice = nullptr) const;
 
   enum class Keep { nothing, graph };
   // Delivers the gradient of seed * sum(loss) to the sink. On a private tape the loss is one number

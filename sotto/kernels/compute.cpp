@@ -151,8 +151,10 @@ Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Co
 }
 
 Tensor binary(int op, const Tensor& a, const Tensor& b) {
-  check_same_type("binary", a, b);
-  const Shape shape = broadcast_shapes("binary", a.shape(), b.shape());
+  const char* name = nullptr;
+  BinaryFunctors::at(op, [&]<class F>(std::type_identity<F>) { name = F::name; });
+  check_same_type(name, a, b);
+  const Shape shape = broadcast_shapes(name, a.shape(), b.shape());
   Tensor y = result_like(shape, a, b);
   on(a).binary(op, spread(a, shape), spread(b, shape), y.view());
   return y;

@@ -44,6 +44,28 @@ struct Softplus final : Activation<sotto::Softplus> {
 struct Hardtanh final : Activation<sotto::Clamp> {
   explicit Hardtanh(double low = -1, double high = 1) : Activation({low, high}) {}
 };
+struct Hardshrink final : Activation<sotto::Hardshrink> {
+  explicit Hardshrink(double limit = 0.5) : Activation({limit}) {}
+};
+struct Softshrink final : Activation<sotto::Softshrink> {
+  explicit Softshrink(double limit = 0.5) : Activation({limit}) {}
+};
+struct Threshold final : Activation<sotto::Threshold> {
+  Threshold(double limit, double otherwise) : Activation({limit, otherwise}) {}
+};
+struct Tanhshrink final : Module {
+  Var forward(const Var& x) override { return tanhshrink(x); }
+};
+// scale sigmoid(temperature x) - offset (Papernot et al. 2021).
+class TemperedSigmoid final : public Module {
+ public:
+  explicit TemperedSigmoid(double scale = 2, double temperature = 2, double offset = 1)
+      : scale_(scale), temperature_(temperature), offset_(offset) {}
+  Var forward(const Var& x) override { return tempered_sigmoid(x, scale_, temperature_, offset_); }
+
+ private:
+  double scale_, temperature_, offset_;
+};
 struct Relu6 final : Activation<sotto::Clamp> {
   Relu6() : Activation({0, 6}) {}
 };

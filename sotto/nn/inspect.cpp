@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <typeinfo>
 
@@ -30,53 +31,114 @@ std::string grouped(std::int64_t count) {
   return fmt::format("{},{:03}", grouped(count / 1000), count % 1000);
 }
 
-void describe(const std::string& name, Module& module, int depth, std::string& text) {
-  std::string own;
-  std::int64_t count = 0;
-  bool frozen = true;
+// A module in its tree, with what it holds itself.
+struct Part {
+  std::string name;
+  Module* module;
+  int depth;
+  std::vector<std::pair<std::string, Parameter*>> parameters{};
+  bool has_children = false;
+};
+
+// The module and all below it, each before its children.
+void collect(const std::string& name, Module& module, int depth, std::vector<Part>& parts) {
+  const std::size_t at = parts.size();
+  parts.push_back({name, &module, depth});
   std::vector<std::pair<std::string, Module*>> children;
-  module.visit(Visitor(
-      [&](const std::string& parameter, Parameter& p) {
-        own += fmt::format("{}{} {}", own.empty() ? "" : ", ", parameter, p.value.shape());
-        count += p.value.numel();
-        frozen = frozen && !p.trainable;
-      },
-      [&](const std::string& child, Module& m) { children.emplace_back(child, &m); }));
-  text +=
-      fmt::format("{:{}}{}{}{}", "", 2 * depth, name, name.empty() ? "" : ": ", kind_of(module));
-  if (count > 0) text += fmt::format("  {}  ({}{})", own, grouped(count), frozen ? ", frozen" : "");
-  text += "\n";
-  for (const auto& [child, m] : children) describe(child, *m, depth + 1, text);
+  module.visit(
+      Visitor([&](const std::string& parameter,
+                  Parameter& p) { parts[at].parameters.emplace_back(parameter, &p); },
+              [&](const std::string& child, Module& m) { children.emplace_back(child, &m); }));
+  parts[at].has_children = !children.empty();
+  for (const auto& [child, m] : children) collect(child, *m, depth + 1, parts);
+}
+
+std::vector<Part> parts_of(Module& module) {
+  std::vector<Part> parts;
+  collect("", module, 0, parts);
+  return parts;
+}
+
+std::string title(const Part& part) {
+  return fmt::format("{:{}}{}{}{}", "", 2 * part.depth, part.name, part.name.empty() ? "" : ": ",
+                     kind_of(*part.module));
+}
+
+std::string line(const std::string& layer, const std::string& output, std::int64_t bytes,
+                 std::int64_t parameters, std::int64_t parameter_bytes) {
+  return fmt::format("{:<36} {:<20} {:>14} {:>12} {:>14}\n", layer, output, grouped(bytes),
+                     grouped(parameters), grouped(parameter_bytes));
+}
+
+std::int64_t bytes_of(const Tensor& x) {
+  return x.numel() * static_cast<std::int64_t>(size_of(x.dtype()));
 }
 
 }  // namespace
 
 std::string to_string(Module& module) {
   std::string text;
-  describe("", module, 0, text);
+  for (const Part& part : parts_of(module)) {
+    std::string own;
+    std::int64_t count = 0;
+    bool frozen = true;
+    for (const auto& [name, p] : part.parameters) {
+      own += fmt::format("{}{} {}", own.empty() ? "" : ", ", name, p->value.shape());
+      count += p->value.numel();
+      frozen = frozen && !p->trainable;
+    }
+    text += title(part);
+    if (count > 0)
+      text += fmt::format("  {}  ({}{})", own, grouped(count), frozen ? ", frozen" : "");
+    text += "\n";
+  }
   std::int64_t trained = 0;
   for (const Parameter* p : module.parameters()) trained += p->trainable ? p->value.numel() : 0;
   return text + fmt::format("{} parameters, {} of them trained\n",
                             grouped(module.parameter_count()), grouped(trained));
 }
 
-std::string summary(Sequential& model, const Tensor& input) {
-  std::string text = fmt::format("{:<4} {:<24} {:<24} {:>14} {:>14}\n", "", "layer", "output",
-                                 "bytes", "parameters");
+namespace {
+
+// What a module gave in a run: the shape of the last result, and the bytes of all.
+struct Seen {
+  Shape shape;
+  std::int64_t bytes = 0;
+};
+
+std::map<const Module*, Seen> results_on(Module& model, const Tensor& input) {
+  std::map<const Module*, Seen> seen;
   Tape tape({.training = false});
-  Var x = tape.input(input);
-  std::size_t bytes = 0;
-  for (int i = 0; i < model.size(); ++i) {
-    x = model[i](x);
-    const std::size_t own = static_cast<std::size_t>(x.value().numel()) * size_of(x.dtype());
-    bytes += own;
-    text += fmt::format("{:<4} {:<24} {:<24} {:>14} {:>14}\n", i, kind_of(model[i]),
-                        fmt::format("{}", x.shape()), grouped(static_cast<std::int64_t>(own)),
-                        grouped(model[i].parameter_count()));
+  const CallWatch watch([&](const Module& module, const Var& result) {
+    Seen& s = seen[&module];
+    s.shape = result.shape();
+    s.bytes += bytes_of(result.value());
+  });
+  model(tape.input(input));
+  return seen;
+}
+
+}  // namespace
+
+std::string summary(Module& model, const Tensor& input) {
+  const std::map<const Module*, Seen> seen = results_on(model, input);
+  std::string text = fmt::format("{:<36} {:<20} {:>14} {:>12} {:>14}\n", "layer", "output",
+                                 "output bytes", "parameters", "their bytes");
+  std::int64_t bytes = 0, all_parameter_bytes = 0;
+  for (const Part& part : parts_of(model)) {
+    std::int64_t count = 0, parameter_bytes = 0;
+    for (const auto& [name, p] : part.parameters) {
+      count += p->value.numel();
+      parameter_bytes += bytes_of(p->value);
+    }
+    const auto found = seen.find(part.module);
+    const bool called = found != seen.end();
+    if (called && !part.has_children) bytes += found->second.bytes;
+    text += line(title(part), called ? fmt::format("{}", found->second.shape) : "-",
+                 called ? found->second.bytes : 0, count, parameter_bytes);
   }
-  return text + fmt::format("{:<4} {:<24} {:<24} {:>14} {:>14}\n", "", "all", "",
-                            grouped(static_cast<std::int64_t>(bytes)),
-                            grouped(model.parameter_count()));
+  for (const Parameter* p : model.parameters()) all_parameter_bytes += bytes_of(p->value);
+  return text + line("all", "", bytes, model.parameter_count(), all_parameter_bytes);
 }
 
 GroupNorm group_norm_for_batch_norm(const Tensor& weight, const Tensor& bias, std::int64_t groups) {

@@ -12,9 +12,11 @@ namespace sotto::nn {
 // with "frozen" where nothing of it is trained. The last line has the totals.
 std::string to_string(Module& module);
 
-// A table with a line for each child of a Sequential, after a run on `input` (samples first): the
-// shape of its output, the bytes that takes, and the number of its parameters.
-std::string summary(Sequential& model, const Tensor& input);
+// A table with a line for each module, indented by depth, after a run on `input` (samples first,
+// for ids i64): the shape of its last result, the bytes that all its results take, and its
+// parameters' number and bytes. Modules that are not called through operator() have no shape. The
+// last line adds the results of the modules without children.
+std::string summary(Module& model, const Tensor& input);
 
 // Group normalisation in the place of a batch normalisation of as many channels, with its scale and
 // shift: what converts a model that mixes samples into one that can be trained privately. Its

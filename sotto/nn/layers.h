@@ -8,6 +8,8 @@
 #include "sotto/nn/embedding_bag.h"
 #include "sotto/nn/image_layers.h"
 #include "sotto/nn/lora.h"
+#include "sotto/nn/loss_layers.h"
 #include "sotto/nn/more_layers.h"
 #include "sotto/nn/norm_layers.h"
 #include "sotto/nn/recurrent_layers.h"
+#include "sotto/nn/shape_layers.h"

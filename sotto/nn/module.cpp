@@ -30,6 +30,24 @@ class Collector {
 
 }  // namespace
 
+namespace {
+
+thread_local CallWatch* watch = nullptr;
+
+}  // namespace
+
+CallWatch::CallWatch(OnCall on_call) : on_call_(std::move(on_call)), before_(watch) {
+  watch = this;
+}
+
+CallWatch::~CallWatch() { watch = before_; }
+
+Var Module::operator()(const Var& x) {
+  Var y = forward(x);
+  if (watch) watch->on_call_(*this, y);
+  return y;
+}
+
 NamedParameters Module::named_parameters() { return Collector().collect(*this); }
 
 std::vector<Parameter*> Module::parameters() {
@@ -60,7 +78,7 @@ Module& Sequential::operator[](int index) {
 
 Var Sequential::forward(const Var& x) {
   Var y = x;
-  for (const auto& module : modules_) y = module->forward(y);
+  for (const auto& module : modules_) y = (*module)(y);
   return y;
 }
 

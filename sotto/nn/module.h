@@ -49,7 +49,8 @@ class Module {
   // Shows every parameter and child, always in the same order: visitor("weight", weight).
   virtual void visit(const Visitor&) {}
 
-  Var operator()(const Var& x) { return forward(x); }
+  // forward(), seen by a CallWatch.
+  Var operator()(const Var& x);
 
   // All parameters, children's included, in the order of visit(), called by the path to them:
   // "conv1.weight", "0.bias". A parameter met twice has its first name.
@@ -67,6 +68,22 @@ class Module {
 
  private:
   void set_trainable(bool trainable);
+};
+
+// Sees every module that is called, with its result, for as long as it lives and on its thread; a
+// later one sees instead of an earlier.
+class CallWatch {
+ public:
+  using OnCall = std::function<void(const Module& module, const Var& result)>;
+  explicit CallWatch(OnCall on_call);
+  CallWatch(const CallWatch&) = delete;
+  CallWatch& operator=(const CallWatch&) = delete;
+  ~CallWatch();
+
+ private:
+  friend class Module;
+  OnCall on_call_;
+  CallWatch* before_;
 };
 
 // Modules one after another; children are called "0", "1" and so on. Give them in braces,
