@@ -2,11 +2,13 @@
 #include "sotto/dp/engine.h"
 
 #include <cmath>
+#include <functional>
 
 #include "catch.h"
 #include "dp_models.h"
 #include "sotto/autograd/ops.h"
 #include "sotto/dp/validation.h"
+#include "sotto/kernels/compute.h"
 #include "sotto/nn/dataset.h"
 #include "sotto/nn/digits.h"
 #include "sotto/nn/init.h"
@@ -140,6 +142,77 @@ TEST_CASE("frozen parameters neither move nor count") {
   });
   CHECK(weights(model) == before);
   CHECK(model.parameters()[2]->value.to_vector<float>() != head);
+}
+
+namespace {
+
+// Norms of the units of one step over all of a population, in their order.
+std::vector<double> norms_of_step(Training& t, std::int64_t units, std::int64_t physical,
+                                  std::function<std::vector<std::int64_t>(std::int64_t)> rows,
+                                  bool mean) {
+  t.optimizer.set_learning_rate(0);
+  Ledger ledger;
+  Engine engine(t.model, t.optimizer, units, ledger,
+                {.noise_multiplier = 1.0,
+                 .delta = 1e-3,
+                 .logical_batch = static_cast<double>(units),
+                 .physical_batch = physical,
+                 .rows_of_unit = std::move(rows),
+                 .mean_of_rows = mean});
+  return engine.step(t.loss()).statistics->norms[0];
+}
+
+}  // namespace
+
+TEST_CASE("a unit of several rows is clipped as one, however the batch is split") {
+  nn::manual_seed(9);
+  Training t;
+  // Unit k has k rows: none, 30, 31 and 32, ...
+  const auto rows = [](std::int64_t unit) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 0; i < unit; ++i) all.push_back(30 * unit + i);
+    return all;
+  };
+  for (const bool mean : {false, true}) {
+    std::vector<double> expected;
+    for (std::int64_t unit = 0; unit < 5; ++unit) {
+      Tape tape;
+      SumSink sink;
+      const std::vector<std::int64_t> own = rows(unit);
+      double square = 0;
+      if (!own.empty()) {
+        tape.backward(t.loss()(tape, own), sink,
+                      mean ? 1.0 / static_cast<double>(own.size()) : 1.0);
+        for (const auto& [parameter, gradient] : sink.gradients()) {
+          for (const double v : to_dtype(gradient, Dtype::f64).to_vector<double>()) square += v * v;
+        }
+      }
+      expected.push_back(std::sqrt(square));
+    }
+    for (const std::int64_t physical : {1, 3, 100}) {
+      const std::vector<double> norms = norms_of_step(t, 5, physical, rows, mean);
+      REQUIRE(norms.size() == 5);
+      for (std::size_t k = 0; k < norms.size(); ++k)
+        CHECK(norms[k] == Approx(expected[k]).epsilon(1e-4).margin(1e-12));
+    }
+  }
+}
+
+// Its axis of samples cannot be told from the axis of size 1 that the reshape makes.
+TEST_CASE("a step of one sample takes any model") {
+  nn::manual_seed(10);
+  Training t;
+  Engine engine(t.model, t.optimizer, 400, t.ledger,
+                {.noise_multiplier = 1.0, .logical_batch = 400, .physical_batch = 1});
+  const Tensor scales = full({3, 1, 10}, 0.5);
+  const StepReport report = engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
+    const Dataset batch = t.data.batch(rows);
+    const Var logits = t.model(tape.input(batch.inputs));
+    const Var wide = reshape(logits, {1, logits.shape()[0], 10}) * tape.constant(scales);
+    return cross_entropy(sum(wide, {0}), batch.targets);
+  });
+  CHECK(report.statistics->units == 400);
+  CHECK(report.statistics->norms[0].size() == 400);
 }
 
 // With everything else in order.

@@ -304,6 +304,12 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   statistics_.units += units;
 }
 
+void Clipper::add_zeros(std::int64_t units) {
+  start_batch();
+  for (std::size_t group = 0; group < groups_.size(); ++group) factors_for(group, Lengths(units));
+  statistics_.units += units;
+}
+
 ClippedSum Clipper::finish(Draw draw) {
   start_batch();
   const auto drawn = static_cast<std::int64_t>(draw.units().size());

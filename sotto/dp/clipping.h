@@ -91,6 +91,8 @@ class Clipper {
   // Throws when the loss reaches a trainable parameter that is in no group. With a grouping the
   // units are its own, else each sample is one.
   void add(Tape& tape, const Var& loss, const Grouping* grouping = nullptr);
+  // Adds units that have no rows: a gradient of zero each.
+  void add_zeros(std::int64_t units);
   // The sum of everything added since the last finish, for the draw that the units came from.
   // Throws when another number of units was added than drawn.
   ClippedSum finish(Draw draw);

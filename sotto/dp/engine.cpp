@@ -26,6 +26,14 @@ double noise_for(const EngineOptions& options, double rate) {
                                      .steps = options.steps});
 }
 
+// Whether row k is unit k.
+bool one_row_each(const Grouping& grouping) {
+  for (std::size_t row = 0; row < grouping.unit_of_row.size(); ++row) {
+    if (grouping.unit_of_row[row] != static_cast<std::int64_t>(row)) return false;
+  }
+  return grouping.units == static_cast<std::int64_t>(grouping.unit_of_row.size());
+}
+
 }  // namespace
 
 Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, Ledger& ledger,
@@ -62,25 +70,40 @@ double Engine::epsilon() const {
                                  : std::numeric_limits<double>::infinity();
 }
 
-void Engine::add_part(const Loss& loss, std::span<const std::int64_t> rows,
-                      std::int64_t first_row) {
-  if (rows.empty()) return;
+std::vector<Engine::Part> Engine::parts_of(const Draw& draw) const {
+  std::vector<Part> parts;
+  for (const std::int64_t unit : draw.units()) {
+    const std::vector<std::int64_t> rows =
+        options_.rows_of_unit ? options_.rows_of_unit(unit) : std::vector<std::int64_t>{unit};
+    const auto most = static_cast<std::size_t>(options_.physical_batch);
+    if (parts.empty() || parts.back().rows.size() + rows.size() > most)
+      parts.push_back({{}, {.unit_of_row = {}, .units = 0, .mean = options_.mean_of_rows}});
+    Part& part = parts.back();
+    part.rows.insert(part.rows.end(), rows.begin(), rows.end());
+    part.grouping.unit_of_row.insert(part.grouping.unit_of_row.end(), rows.size(),
+                                     part.grouping.units++);
+  }
+  return parts;
+}
+
+void Engine::add_part(const Loss& loss, Part part, std::int64_t first_row) {
+  if (part.rows.empty()) return clipper_.add_zeros(part.grouping.units);
   // A batch of one cannot tell its sample axis from other axes of size 1: its row comes twice, and
   // once it counts for nothing.
-  const std::vector<std::int64_t> twice(2, rows[0]);
-  const Grouping once{.unit_of_row = {0, -1}, .units = 1};
-  const bool single = rows.size() == 1;
-  if (single) rows = twice;
+  if (part.rows.size() == 1) {
+    part.rows.push_back(part.rows[0]);
+    part.grouping.unit_of_row.push_back(-1);
+  }
   phases_.enter("forward");
   Tape tape({.private_data = true,
              .seed = options_.seed,
              .step = static_cast<std::uint64_t>(steps_made_),
              .first_row = first_row});
-  const Var losses = loss(tape, rows);
-  check(losses.shape() == Shape{static_cast<std::int64_t>(rows.size())},
-        "Engine: a loss of shape {} for {} rows", losses.shape(), rows.size());
+  const Var losses = loss(tape, part.rows);
+  check(losses.shape() == Shape{static_cast<std::int64_t>(part.rows.size())},
+        "Engine: a loss of shape {} for {} rows", losses.shape(), part.rows.size());
   phases_.enter("backward and clip");
-  clipper_.add(tape, losses, single ? &once : nullptr);
+  clipper_.add(tape, losses, one_row_each(part.grouping) ? nullptr : &part.grouping);
 }
 
 StepReport Engine::step(const Loss& loss) {
@@ -90,9 +113,10 @@ StepReport Engine::step(const Loss& loss) {
   Draw draw = sampler_.draw();
   try {
     std::int64_t first_row = 0;
-    for (const auto rows : draw.parts(options_.physical_batch)) {
-      add_part(loss, rows, first_row);
-      first_row += static_cast<std::int64_t>(rows.size());
+    for (Part& part : parts_of(draw)) {
+      const auto rows = static_cast<std::int64_t>(part.rows.size());
+      add_part(loss, std::move(part), first_row);
+      first_row += rows;
     }
   } catch (...) {
     clipper_.discard();

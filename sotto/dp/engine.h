@@ -27,8 +27,13 @@ struct EngineOptions {
   std::int64_t steps = 0;
   // The expected number of units in a logical batch; the sampling rate is this over the population.
   double logical_batch = 256;
-  // The most samples that are computed at once.
+  // The most rows that are computed at once; a unit's are never parted.
   std::int64_t physical_batch = 512;
+  // The rows of a unit: all records of a user, or one record several times, to be augmented
+  // differently. Without it row k is unit k. A unit without rows has a gradient of zero.
+  std::function<std::vector<std::int64_t>(std::int64_t unit)> rows_of_unit;
+  // A unit's gradient is the mean of its rows' and not their sum (De et al. 2022).
+  bool mean_of_rows = false;
   double clip_bound = 1;
   ClipOptions clipping;
   ClipPasses passes = ClipPasses::one;
@@ -75,7 +80,13 @@ class Engine {
   const PhaseClock& phases() const { return phases_; }
 
  private:
-  void add_part(const Loss& loss, std::span<const std::int64_t> rows, std::int64_t first_row);
+  // Rows that are computed together, and whose they are.
+  struct Part {
+    std::vector<std::int64_t> rows;
+    Grouping grouping;
+  };
+  std::vector<Part> parts_of(const Draw& draw) const;
+  void add_part(const Loss& loss, Part part, std::int64_t first_row);
 
   EngineOptions options_;
   nn::Optimizer& optimizer_;
