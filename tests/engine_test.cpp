@@ -58,6 +58,17 @@ TEST_CASE("training learns, and epsilon is the accountant's for the steps that r
   CHECK(epsilon(t.ledger, 1e-5) == Approx(engine.epsilon()).epsilon(1e-12));
 }
 
+TEST_CASE("noise is rounded to a grid unless floating point is asked for, at the same epsilon") {
+  Training t, plain;
+  EngineOptions options{.noise_multiplier = 1.0, .logical_batch = 100};
+  Engine engine(t.model, t.optimizer, 400, t.ledger, options);
+  CHECK(engine.mechanism().description().find("exact sampler on a grid") != std::string::npos);
+  options.noise = GaussianNoise::floating_point;
+  Engine other(plain.model, plain.optimizer, 400, plain.ledger, options);
+  CHECK(other.mechanism().description().find("floating-point sampler") != std::string::npos);
+  CHECK(engine.step(t.loss()).epsilon == other.step(plain.loss()).epsilon);
+}
+
 TEST_CASE("a target epsilon is met and not passed, and no step goes beyond it") {
   nn::manual_seed(2);
   Training t;

@@ -39,9 +39,11 @@ struct Fixture {
 
 double normal_cdf(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
 
-TEST_CASE("noise is normal, with the multiplier times the sensitivity as deviation") {
+constexpr GaussianNoise both_kinds[] = {GaussianNoise::rounded, GaussianNoise::floating_point};
+
+void check_normal(GaussianNoise kind) {
   Fixture f;
-  GaussianMechanism mechanism(1.7, SecretRandom::insecure_seeded(3));
+  GaussianMechanism mechanism(1.7, SecretRandom::insecure_seeded(3), kind);
   std::vector<double> all;
   for (int i = 0; i < 30; ++i) {
     for (const double v : f.noise(mechanism)) all.push_back(v / (1.7 * 0.5));
@@ -65,9 +67,13 @@ TEST_CASE("noise is normal, with the multiplier times the sensitivity as deviati
   CHECK(gap * std::sqrt(n) < 2.8);
 }
 
-TEST_CASE("noise is independent between parameters and between steps") {
+TEST_CASE("noise is normal, with the multiplier times the sensitivity as deviation") {
+  for (const GaussianNoise kind : both_kinds) check_normal(kind);
+}
+
+void check_independent(GaussianNoise kind) {
   Fixture f;
-  GaussianMechanism mechanism(1, SecretRandom::insecure_seeded(4));
+  GaussianMechanism mechanism(1, SecretRandom::insecure_seeded(4), kind);
   constexpr int steps = 40;
   std::vector<std::vector<double>> noise;
   for (int i = 0; i < steps; ++i) noise.push_back(f.noise(mechanism));
@@ -82,6 +88,10 @@ TEST_CASE("noise is independent between parameters and between steps") {
     CHECK(std::abs(correlation(now, now, 1, now.size() - 1)) < 5.5);
     CHECK(std::abs(correlation(now, now, 3000, 400)) < 5.5);  // the second parameter with the first
   }
+}
+
+TEST_CASE("noise is independent between parameters and between steps") {
+  for (const GaussianNoise kind : both_kinds) check_independent(kind);
 }
 
 TEST_CASE("every element gets noise, rows that no sample touched included") {
@@ -144,6 +154,97 @@ TEST_CASE("the released gradient is the noisy sum over the expected batch size")
   const Released released = mechanism.release(clipper.finish(sampler.draw()), ledger);
   CHECK(released.gradients()[0].second.to_vector<float>() == std::vector<float>{4, 5});
   CHECK(std::isinf(epsilon(ledger, 1e-5)));
+}
+
+// One release of a sum of rows, four of them, in double precision, scaled back.
+std::vector<double> release_rows(const std::vector<double>& rows, double bound,
+                                 GaussianMechanism& mechanism) {
+  Parameter w(zeros({2}, Dtype::f64));
+  Clipper clipper({{{&w}, bound}});
+  FullBatchSampler sampler(4);
+  Tape tape({.private_data = true});
+  const Var x = tape.input(Tensor::from(rows, {4, 2}));
+  clipper.add(tape, sum_per_sample(mul(x, tape.use(w))));
+  Ledger ledger;
+  const Released released = mechanism.release(clipper.finish(sampler.draw()), ledger);
+  std::vector<double> values = released.gradients()[0].second.to_vector<double>();
+  for (double& v : values) v *= 4;
+  return values;
+}
+
+TEST_CASE("what is released lies on the grid, whatever the data, and the noise does not know it") {
+  for (const double bound : {1e-30, 3.0, 1e30}) {
+    const NoiseGrid grid = noise_grid(0.8, bound, 2);
+    std::vector<double> rows{0.1, 0.2, -0.3, 0.01, 0.5, 0.5, 1e-9, 0.25};
+    for (double& v : rows) v *= bound;
+    std::vector<double> noise[2];
+    for (int i = 0; i < 2; ++i) {
+      GaussianMechanism mechanism(0.8, SecretRandom::insecure_seeded(7));
+      noise[i] = release_rows(rows, bound, mechanism);
+      for (std::size_t k = 0; k < 2; ++k) {
+        const double spacings = noise[i][k] / grid.spacing;
+        CHECK(spacings == std::round(spacings));
+        CHECK(std::abs(spacings) < 7 * grid.deviation);
+        const double sum = rows[k] + rows[k + 2] + rows[k + 4] + rows[k + 6];
+        noise[i][k] -= static_cast<double>(grid.rounded(sum)) * grid.spacing;
+      }
+      for (double& v : rows) v *= -0.7;  // for the second round
+    }
+    CHECK(noise[0] == noise[1]);
+  }
+}
+
+TEST_CASE("sums in single precision are released at extreme scales") {
+  for (const double bound : {1e-30, 1e30}) {
+    Parameter w(zeros({1000}));
+    Clipper clipper({{{&w}, bound}});
+    FullBatchSampler sampler(2);
+    Tape tape({.private_data = true});
+    const Var x = tape.input(full({2, 1000}, bound));
+    clipper.add(tape, sum_per_sample(mul(x, tape.use(w))));
+    GaussianMechanism mechanism(1);
+    Ledger ledger;
+    const Released released = mechanism.release(clipper.finish(sampler.draw()), ledger);
+    double squares = 0;
+    for (const float v : released.gradients()[0].second.to_vector<float>()) {
+      squares += std::pow(2 * static_cast<double>(v) / bound, 2);
+    }
+    // 1000 from the noise and 4 from the two clipped gradients; six standard errors.
+    CHECK(squares == Approx(1004).margin(6 * std::sqrt(2e3)));
+  }
+}
+
+// Two gradients of 3e38 add up to infinity in single precision.
+TEST_CASE("an infinite sum counts as the largest finite one") {
+  Parameter w(zeros({2}));
+  Clipper clipper({{{&w}, 3e38}});
+  FullBatchSampler sampler(2);
+  Tape tape({.private_data = true});
+  const std::vector<float> rows{2.9e38F, 0, 2.9e38F, 0};
+  clipper.add(tape, sum_per_sample(mul(tape.input(Tensor::from(rows, {2, 2})), tape.use(w))));
+  REQUIRE(std::isinf(clipper.sums_for_tests()[0].second.to_vector<float>()[0]));
+  GaussianMechanism mechanism(1e-3);
+  Ledger ledger;
+  const Released released = mechanism.release(clipper.finish(sampler.draw()), ledger);
+  const auto values = released.gradients()[0].second.to_vector<float>();
+  CHECK(values[1] < 1e37F);
+  CHECK_FALSE(std::isnan(values[0]));
+}
+
+TEST_CASE("scales without a grid are an error, and nothing is released") {
+  GaussianMechanism mechanism(1e30);
+  CHECK_THROWS_AS(release_rows({0, 0, 0, 0, 0, 0, 0, 0}, 1, mechanism), std::invalid_argument);
+  GaussianMechanism plain(1e30, SecretRandom(), GaussianNoise::floating_point);
+  CHECK_NOTHROW(release_rows({0, 0, 0, 0, 0, 0, 0, 0}, 1, plain));
+}
+
+TEST_CASE("the description says how the noise was drawn, and with what key") {
+  CHECK(GaussianMechanism(1.5).description() ==
+        "Gaussian, noise multiplier 1.5 (exact sampler on a grid, keyed by the operating system)");
+  CHECK(GaussianMechanism(2, SecretRandom(), GaussianNoise::floating_point).description() ==
+        "Gaussian, noise multiplier 2 (floating-point sampler keyed by the operating system)");
+  CHECK(GaussianMechanism(2, SecretRandom::insecure_seeded(1)).description() ==
+        "Gaussian, noise multiplier 2 (exact sampler on a grid, keyed by a SEED: NOT PRIVATE)");
 }
 
 TEST_CASE("a draw is released once, and a broken ledger releases nothing") {

@@ -44,7 +44,7 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       sampler_(population, options.logical_batch / static_cast<double>(population)),
       clipper_(flat_group(model.parameters(), options.clip_bound), options.clipping,
                options.passes),
-      mechanism_(noise_for(options, sampler_.rate())) {
+      mechanism_(noise_for(options, sampler_.rate()), SecretRandom(), options.noise) {
   for (const auto& [event, count] : ledger.events()) {
     spent_.compose(event, count);
     next_.compose(event, count);

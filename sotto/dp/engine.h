@@ -35,6 +35,7 @@ struct EngineOptions {
   // A unit's gradient is the mean of its rows' and not their sum (De et al. 2022).
   bool mean_of_rows = false;
   double clip_bound = 1;
+  GaussianNoise noise = GaussianNoise::rounded;
   ClipOptions clipping;
   ClipPasses passes = ClipPasses::one;
   // Public randomness: dropout and the like.

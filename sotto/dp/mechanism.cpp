@@ -1,8 +1,11 @@
 #include "sotto/dp/mechanism.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "sotto/core/gaussian.h"
+#include "sotto/core/parallel.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto {
@@ -17,8 +20,9 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger) {
   return Released(std::move(sum.sums_));
 }
 
-GaussianMechanism::GaussianMechanism(double noise_multiplier, SecretRandom random)
-    : noise_multiplier_(noise_multiplier), random_(std::move(random)) {
+GaussianMechanism::GaussianMechanism(double noise_multiplier, SecretRandom random,
+                                     GaussianNoise noise)
+    : noise_multiplier_(noise_multiplier), random_(std::move(random)), noise_(noise) {
   check(std::isfinite(noise_multiplier) && noise_multiplier >= 0,
         "GaussianMechanism: a noise multiplier of {}", noise_multiplier);
 }
@@ -28,13 +32,62 @@ Event GaussianMechanism::event(Sampling sampling, double rate) const {
 }
 
 std::string GaussianMechanism::description() const {
-  return fmt::format("Gaussian, noise multiplier {:.6g} (floating-point sampler keyed by {})",
-                     noise_multiplier_,
-                     random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
+  return fmt::format(
+      "Gaussian, noise multiplier {:.6g} ({} keyed by {})", noise_multiplier_,
+      noise_ == GaussianNoise::rounded ? "exact sampler on a grid," : "floating-point sampler",
+      random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
 }
 
 void GaussianMechanism::add_noise(const Gradients& sums, double sensitivity) {
   if (noise_multiplier_ == 0) return;
+  if (noise_ == GaussianNoise::rounded) {
+    add_rounded(sums, sensitivity);
+  } else {
+    add_floating_point(sums, sensitivity);
+  }
+}
+
+void GaussianMechanism::add_rounded(const Gradients& sums, double sensitivity) {
+  std::int64_t elements = 0;
+  for (const auto& [parameter, total] : sums) elements += total.numel();
+  if (elements == 0) return;
+  const NoiseGrid grid = noise_grid(noise_multiplier_, sensitivity, elements);
+  if (!sampler_ || grid != grid_) sampler_.emplace(grid.deviation);
+  grid_ = grid;
+  for (const auto& [parameter, total] : sums) {
+    const Tensor flat = contiguous(total);
+    const auto count = static_cast<std::size_t>(total.numel());
+    if (total.dtype() == Dtype::f64) {
+      add_rounded(std::span(flat.data<double>(), count));
+    } else {
+      add_rounded(std::span(flat.data<float>(), count));
+    }
+    if (!total.contiguous()) copy_into(flat, total);
+  }
+}
+
+template <class T>
+void GaussianMechanism::add_rounded(std::span<T> sum) {
+  constexpr std::size_t most_draws = std::size_t{1} << 20;  // 8 MiB at once
+  constexpr std::int64_t grain = 1 << 14;
+  constexpr T largest = std::numeric_limits<T>::max();
+  whole_draws_.resize(std::min(sum.size(), most_draws));
+  while (!sum.empty()) {
+    const auto part = sum.first(std::min(sum.size(), most_draws));
+    const std::span noise(whole_draws_.data(), part.size());
+    sampler_->fill(random_, noise);
+    parallel_for(std::ssize(part), grain, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+        check(!std::isnan(part[i]), "release: a sum is not a number");
+        const std::int64_t n = grid_.rounded(std::clamp(part[i], -largest, largest)) + noise[i];
+        part[i] = static_cast<T>(static_cast<double>(n) * grid_.spacing);
+      }
+    });
+    sum = sum.subspan(part.size());
+  }
+}
+
+void GaussianMechanism::add_floating_point(const Gradients& sums, double sensitivity) {
   for (const auto& [parameter, total] : sums) {
     draws_.resize(static_cast<std::size_t>(total.numel()));
     fill_gaussian(random_, draws_);

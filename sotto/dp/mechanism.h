@@ -1,11 +1,14 @@
 // Mechanisms: the only way from a clipped sum to something an optimizer takes.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "sotto/core/rounded_gaussian.h"
 #include "sotto/core/secret_random.h"
 #include "sotto/dp/clipping.h"
 #include "sotto/dp/ledger.h"
+#include "sotto/dp/noise_grid.h"
 
 namespace sotto {
 
@@ -38,13 +41,27 @@ class Mechanism {
   virtual bool secure() const = 0;
 };
 
+// How normal noise is drawn and added.
+enum class GaussianNoise {
+  // The sum is rounded to a grid, and noise of whole spacings is added to it, exact normals rounded
+  // to the grid: what is released is a function of the ideal Gaussian mechanism's result for the
+  // rounded sum, whose greater sensitivity the noise is scaled by (docs/privacy.md, "The noise").
+  rounded,
+  // In double precision. Which values can occur depends on the sum (Mironov 2012): the privacy
+  // promised is that of the ideal mechanism up to this effect.
+  floating_point,
+};
+
 // Adds independent normal noise of standard deviation noise_multiplier * sensitivity (Dwork et al.
-// 2006), drawn in floating point: docs/privacy.md says what that leaves open.
+// 2006), up to a factor of 1 + 2^-19 more when rounded. A rounded release throws
+// std::invalid_argument when a sum is not a number or noise_grid() refuses the scales; an infinite
+// sum counts as the largest finite one.
 class GaussianMechanism final : public Mechanism {
  public:
   // Throws std::invalid_argument unless noise_multiplier is finite and >= 0. A multiplier of 0 is
   // no privacy, and the ledger says so.
-  explicit GaussianMechanism(double noise_multiplier, SecretRandom random = SecretRandom());
+  explicit GaussianMechanism(double noise_multiplier, SecretRandom random = SecretRandom(),
+                             GaussianNoise noise = GaussianNoise::rounded);
 
   double noise_multiplier() const { return noise_multiplier_; }
   Event event(Sampling sampling, double rate) const override;
@@ -55,8 +72,17 @@ class GaussianMechanism final : public Mechanism {
   bool secure() const override { return random_.secure(); }
 
  private:
+  void add_rounded(const Gradients& sums, double sensitivity);
+  template <class T>
+  void add_rounded(std::span<T> sum);
+  void add_floating_point(const Gradients& sums, double sensitivity);
+
   double noise_multiplier_;
   SecretRandom random_;
+  GaussianNoise noise_;
+  NoiseGrid grid_;                          // of the last rounded release
+  std::optional<RoundedGaussian> sampler_;  // for that grid
+  std::vector<std::int64_t> whole_draws_;
   std::vector<double> draws_;
 };
 

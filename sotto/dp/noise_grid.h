@@ -1,0 +1,37 @@
+// The grid that a noisy sum is released on: why rounding to it costs no privacy is in
+// docs/privacy.md, "The noise".
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace sotto {
+
+// What rounding may add to the sensitivity, relative to it.
+inline constexpr double rounding_share = 0x1p-20;
+
+// The multiples of `spacing`, a power of two.
+struct NoiseGrid {
+  double spacing = 1;
+  double deviation = 0;  // of the noise, in spacings
+
+  bool operator==(const NoiseGrid&) const = default;
+  // The nearest multiple of the spacing, as a number of spacings. What lies more than 2^61 spacings
+  // from 0 counts as that far. Not for NaN.
+  std::int64_t rounded(double value) const {
+    constexpr double most = 0x1p61;
+    return std::llrint(std::clamp(value / spacing, -most, most));
+  }
+};
+
+// For a sum of `elements` elements that one unit changes by at most `sensitivity` in the L2 norm.
+// Rounding every element moves neighbouring sums apart by at most spacing * sqrt(elements); the
+// spacing is the largest power of two for which that is within rounding_share of the sensitivity,
+// and of the noise's standard deviation where that is smaller. The deviation is noise_multiplier
+// times the sensitivity with that share added. Depends on nothing else. Throws
+// std::invalid_argument unless the arguments are positive, the deviation is below 2^55 spacings and
+// the spacing within [2^-1000, 2^960].
+NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t elements);
+
+}  // namespace sotto
