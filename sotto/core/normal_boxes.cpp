@@ -82,8 +82,8 @@ NormalBoxes::NormalBoxes(std::uint64_t lambda) : lambda_(Fixed128{lambda} << 48)
   }
   while (count_boxes(scale_ + 1) <= boxes) ++scale_;
   for (Fixed128& height : height_) height *= static_cast<unsigned>(scale_);
-  tail_height_ = 2 * block * height_[strips_];
-  tail_slope_ = 2 * block * lambda_ * static_cast<unsigned>(strips_);
+  tail_height_ = height_[strips_] * 2 * block;
+  tail_slope_ = lambda_ * static_cast<unsigned>(strips_) * 2 * block;
   tail_factor_ = 2 * exp_minus_large(tail_slope_);
   lay_boxes();
 }
@@ -91,8 +91,8 @@ NormalBoxes::NormalBoxes(std::uint64_t lambda) : lambda_(Fixed128{lambda} << 48)
 // How many boxes cover the curve, when its height at 0 is `scale` of them.
 int NormalBoxes::count_boxes(int scale) const {
   const auto times = static_cast<unsigned>(scale);
-  int count = ceiling(2 * block * times * height_[strips_]);
-  for (int i = 0; i < strips_; ++i) count += ceiling(times * height_[i]);
+  int count = ceiling(height_[strips_] * times * 2 * block);
+  for (int i = 0; i < strips_; ++i) count += ceiling(height_[i] * times);
   return count;
 }
 
@@ -144,7 +144,7 @@ std::optional<std::uint64_t> NormalBoxes::tail(std::uint64_t word, const Words& 
   const std::uint64_t level = (word >> (64 - box_bits)) - first_box_[strips_];
   if (!below(level, tail_height_, 0, more)) return {};
   const Fixed128 place = long_place(word & place_mask, more());
-  const Fixed128 curvature = block * block * lambda_;
+  const Fixed128 curvature = lambda_ * block * block;
   std::uint64_t blocks = 0;
   while (more() >> 63 != 0) {
     if (++blocks == most_blocks || !below(0, tail_factor_, 0, more)) return {};
