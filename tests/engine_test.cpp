@@ -278,6 +278,34 @@ TEST_CASE("an optimizer of other parameters than the model trains is refused") {
   CHECK(frozen[0] == "the model has no parameter that is trained");
 }
 
+TEST_CASE("noise that has no grid is refused before the first step") {
+  nn::manual_seed(7);
+  Training t;
+  const auto make = [&](double multiplier, GaussianNoise noise) {
+    Engine(t.model, t.optimizer, 400, t.ledger, {.noise_multiplier = multiplier, .noise = noise});
+  };
+  CHECK(throws([&] { make(1e12, GaussianNoise::rounded); }, "noise grid: a noise multiplier of"));
+  CHECK_NOTHROW(make(1e12, GaussianNoise::floating_point));
+  CHECK(t.ledger.releases() == 0);
+}
+
+TEST_CASE("an optimizer is told the variance of the noise") {
+  nn::manual_seed(7);
+  Training t;
+  // Without memory the update is g / sqrt(max(g^2 - variance, floor)).
+  nn::DpAdam optimizer(t.model, {.learning_rate = 1, .beta1 = 0, .beta2 = 0, .floor = 1e-30});
+  Engine engine(t.model, optimizer, 400, t.ledger,
+                {.noise_multiplier = 2.0, .logical_batch = 100, .clip_bound = 3});
+  const std::vector<float> before = weights(t.model);
+  engine.step(t.loss());
+  const std::vector<float> after = weights(t.model);
+  // The gradient is nearly all noise, of variance (2 * 3 / 100)^2, so that the floor is met by most
+  // elements and they move far; by 1 without the variance.
+  int large = 0;
+  for (std::size_t i = 0; i < after.size(); ++i) large += std::abs(after[i] - before[i]) > 2;
+  CHECK(large > static_cast<int>(after.size()) / 2);
+}
+
 TEST_CASE("an engine is not made of settings with problems, and tells all of them") {
   nn::manual_seed(7);
   Training t;

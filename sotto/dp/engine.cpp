@@ -45,6 +45,12 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       clipper_(flat_group(model.parameters(), options.clip_bound), options.clipping,
                options.passes),
       mechanism_(noise_for(options, sampler_.rate()), SecretRandom(), options.noise) {
+  // Scales that the grid does not have are refused now, and not at the first release.
+  std::int64_t elements = 0;
+  for (const Parameter* parameter : clipper_.groups()[0].parameters)
+    elements += parameter->value.numel();
+  if (options.noise == GaussianNoise::rounded && mechanism_.noise_multiplier() > 0 && elements > 0)
+    noise_grid(mechanism_.noise_multiplier(), clipper_.sensitivity(), elements);
   for (const auto& [event, count] : ledger.events()) {
     spent_.compose(event, count);
     next_.compose(event, count);
@@ -129,7 +135,7 @@ StepReport Engine::step(const Loss& loss) {
   spent_.compose(event);
   next_.compose(event);
   phases_.enter("update");
-  optimizer_.step(released.gradients());
+  optimizer_.step(released.gradients(), released.noise_variance());
   phases_.stop();
   ++steps_made_;
   return {.step = steps_made_, .epsilon = epsilon(), .statistics = &clipper_.statistics()};

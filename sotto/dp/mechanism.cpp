@@ -17,7 +17,8 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger) {
   ledger.record(event(draw.sampling(), draw.rate()), draw.number());
   add_noise(sum.sums_, sum.sensitivity_);
   for (const auto& [parameter, total] : sum.sums_) axpby(1 / draw.expected_size(), total, 0, total);
-  return Released(std::move(sum.sums_));
+  const double deviation = noise_deviation(sum.sensitivity_) / draw.expected_size();
+  return Released(std::move(sum.sums_), deviation * deviation);
 }
 
 GaussianMechanism::GaussianMechanism(double noise_multiplier, SecretRandom random,

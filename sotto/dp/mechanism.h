@@ -16,11 +16,15 @@ namespace sotto {
 class Released {
  public:
   const Gradients& gradients() const { return gradients_; }
+  // Of the noise on each element.
+  double noise_variance() const { return noise_variance_; }
 
  private:
   friend class Mechanism;
-  explicit Released(Gradients gradients) : gradients_(std::move(gradients)) {}
+  Released(Gradients gradients, double noise_variance)
+      : gradients_(std::move(gradients)), noise_variance_(noise_variance) {}
   Gradients gradients_;
+  double noise_variance_;
 };
 
 class Mechanism {
@@ -37,6 +41,8 @@ class Mechanism {
 
  protected:
   virtual void add_noise(const Gradients& sums, double sensitivity) = 0;
+  // The standard deviation of what add_noise() adds to each element.
+  virtual double noise_deviation(double sensitivity) const = 0;
   // Noise that nobody can predict.
   virtual bool secure() const = 0;
 };
@@ -69,6 +75,9 @@ class GaussianMechanism final : public Mechanism {
 
  protected:
   void add_noise(const Gradients& sums, double sensitivity) override;
+  double noise_deviation(double sensitivity) const override {
+    return noise_multiplier_ * sensitivity;
+  }
   bool secure() const override { return random_.secure(); }
 
  private:
