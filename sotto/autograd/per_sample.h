@@ -77,12 +77,12 @@ class PerSample {
   };
   Times times() const;
   // The squared norm of the whole gradient of a parameter, [n] f64: all its uses, with their cross
-  // terms; exact to rounding where they cancel each other, too.
-  friend Tensor squared_norm(const std::vector<PerSample>& uses, Route route);
-  // [n]: how far, in the L2 norm, rounding may take a sample's part of the sum of all uses' sums
-  // from its gradient: 2^-23 sqrt(T) sum_t |b[t]| |a[t]| in single precision, added over uses, for
-  // T positions. Far below the norm unless terms cancel. 0 for a single use that is kept as rows.
-  friend std::vector<double> rounding_errors(const std::vector<PerSample>& uses);
+  // terms; exact to rounding where they cancel each other, too. `errors` becomes, for each sample,
+  // how far in the L2 norm rounding may take its part of the sum of all uses' sums from its
+  // gradient: 2^-23 sqrt(T) sum_t |b[t]| |a[t]| in single precision, added over uses, for T
+  // positions. Far below the norm unless terms cancel. 0 for a single use that is kept as rows.
+  friend Tensor squared_norm(const std::vector<PerSample>& uses, Route route,
+                             std::vector<double>* errors);
 
  private:
   struct Outer {
@@ -108,7 +108,10 @@ class PerSample {
   std::vector<double> bounds() const;
   std::vector<double> magnitudes() const;
   double positions() const;
-  static Tensor row_norms(const PerSample& f);
+  double rounding_unit() const;
+  static std::vector<double> rounding_errors(const std::vector<PerSample>& uses);
+  static bool by_gram(const PerSample& f, const PerSample& g, Route route);
+  static Tensor row_norms(const PerSample& f, std::vector<double>* bounds = nullptr);
   static void dot_again(const PerSample& f, const PerSample& g,
                         const std::vector<std::int64_t>& ids, const Tensor& y);
   static double squared_norm_again(const std::vector<PerSample>& uses, std::int64_t sample);
@@ -122,8 +125,7 @@ class PerSample {
 
 Tensor dot(const PerSample& f, const PerSample& g, Route route = Route::automatic);
 
-Tensor squared_norm(const std::vector<PerSample>& uses, Route route = Route::automatic);
-
-std::vector<double> rounding_errors(const std::vector<PerSample>& uses);
+Tensor squared_norm(const std::vector<PerSample>& uses, Route route = Route::automatic,
+                    std::vector<double>* errors = nullptr);
 
 }  // namespace sotto

@@ -137,15 +137,15 @@ void PerSample::dot_again(const PerSample& f, const PerSample& g,
   }
 }
 
-// The norms of a convolution's rows, none of which is written.
-Tensor PerSample::row_norms(const PerSample& f) {
+// The norms of a convolution's rows, none of which is written; and bounds(), which costs no more.
+Tensor PerSample::row_norms(const PerSample& f, std::vector<double>* bounds) {
   const auto& p = std::get<Patches>(f.form_);
   const Tensor both = conv_weight_norms(p.dy, p.x, p.window);
   Tensor y = contiguous(both.select(1, 0));
-  if (f.dtype() == Dtype::f64) return y;
   std::vector<double> factors = both.select(1, 1).to_vector<double>();
   for (double& norm : factors) norm *= overlap(p.window);
-  dot_again(f, f, cancelled(y.to_vector<double>(), factors), y);
+  if (f.dtype() != Dtype::f64) dot_again(f, f, cancelled(y.to_vector<double>(), factors), y);
+  if (bounds) *bounds = std::move(factors);
   return y;
 }
 
@@ -210,29 +210,33 @@ PerSample PerSample::prepared(Route route, std::size_t budget) const {
   return rows ? dense(materialize()) : *this;
 }
 
-Tensor dot(const PerSample& f, const PerSample& g, Route route) {
-  check(f.samples() == g.samples() && f.shape() == g.shape() && f.dtype() == g.dtype(),
-        "dot: {} samples of {} and {} of {}", f.samples(), f.shape(), g.samples(), g.shape());
+// Whether an inner product is taken by the factors.
+bool PerSample::by_gram(const PerSample& f, const PerSample& g, Route route) {
   const auto factored = [](const PerSample& p) {
-    return std::holds_alternative<PerSample::Outer>(p.form_) ||
-           std::holds_alternative<PerSample::Patches>(p.form_);
+    return std::holds_alternative<Outer>(p.form_) || std::holds_alternative<Patches>(p.form_);
   };
   const auto groups = [](const PerSample& p) {
-    const auto* patches = std::get_if<PerSample::Patches>(&p.form_);
+    const auto* patches = std::get_if<Patches>(&p.form_);
     return patches ? patches->window.groups : 1;
   };
   const auto columns = [](const PerSample& p) {
-    const auto* outer = std::get_if<PerSample::Outer>(&p.form_);
+    const auto* outer = std::get_if<Outer>(&p.form_);
     return outer ? outer->a.size(2)
                  : p.shape_.numel() / std::max<std::int64_t>(p.leading().size(1), 1);
   };
-  const bool onehot = std::holds_alternative<PerSample::OneHot>(f.form_) &&
-                      std::holds_alternative<PerSample::OneHot>(g.form_);
+  const bool onehot =
+      std::holds_alternative<OneHot>(f.form_) && std::holds_alternative<OneHot>(g.form_);
   const bool possible =
       onehot || (factored(f) && factored(g) && groups(f) == groups(g) && columns(f) == columns(g));
   const bool wanted = route == Route::gram ||
                       (route == Route::automatic && f.times().gram_norm <= f.times().rows_norm);
-  return possible && wanted ? PerSample::gram(f, g) : PerSample::by_rows(f, g);
+  return possible && wanted;
+}
+
+Tensor dot(const PerSample& f, const PerSample& g, Route route) {
+  check(f.samples() == g.samples() && f.shape() == g.shape() && f.dtype() == g.dtype(),
+        "dot: {} samples of {} and {} of {}", f.samples(), f.shape(), g.samples(), g.shape());
+  return PerSample::by_gram(f, g, route) ? PerSample::gram(f, g) : PerSample::by_rows(f, g);
 }
 
 // What sum_t |b[t]| |a[t]| is at most.
@@ -263,16 +267,19 @@ double PerSample::positions() const {
   return 1;
 }
 
-std::vector<double> rounding_errors(const std::vector<PerSample>& uses) {
-  check(!uses.empty(), "rounding_errors: a parameter without a use");
+// What a magnitude of one may lose.
+double PerSample::rounding_unit() const {
+  return (dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23) * std::sqrt(positions());
+}
+
+std::vector<double> PerSample::rounding_errors(const std::vector<PerSample>& uses) {
   std::vector<double> errors(static_cast<std::size_t>(uses[0].samples()));
   for (const PerSample& use : uses) {
     // One product for each element is rounded with its last place only.
     if (uses.size() == 1 && use.positions() <= 1) continue;
-    const double unit = use.dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23;
     const std::vector<double> magnitudes = use.magnitudes();
     for (std::size_t n = 0; n < errors.size(); ++n)
-      errors[n] += unit * std::sqrt(use.positions()) * magnitudes[n];
+      errors[n] += use.rounding_unit() * magnitudes[n];
   }
   return errors;
 }
@@ -288,9 +295,18 @@ double PerSample::squared_norm_again(const std::vector<PerSample>& uses, std::in
   return std::inner_product(total.begin(), total.end(), total.begin(), 0.0);
 }
 
-Tensor squared_norm(const std::vector<PerSample>& uses, Route route) {
+Tensor squared_norm(const std::vector<PerSample>& uses, Route route, std::vector<double>* errors) {
   check(!uses.empty(), "squared_norm: a parameter without a use");
-  if (uses.size() == 1) return dot(uses[0], uses[0], route);
+  const PerSample& first = uses[0];
+  const bool single = uses.size() == 1;
+  if (single && errors && std::holds_alternative<PerSample::Patches>(first.form_) &&
+      !PerSample::by_gram(first, first, route)) {
+    const Tensor y = PerSample::row_norms(first, errors);
+    for (double& error : *errors) error = first.rounding_unit() * std::sqrt(error);
+    return y;
+  }
+  if (errors) *errors = PerSample::rounding_errors(uses);
+  if (single) return dot(first, first, route);
   // Below this share of what it would be if all uses pointed one way, the rounding of the inner
   // products could show in the fifth digit.
   constexpr double least_share = 0.02;

@@ -49,8 +49,8 @@ struct Clipper::Lengths {
   explicit Lengths(std::int64_t units)
       : squares(static_cast<std::size_t>(units)), errors(static_cast<std::size_t>(units)) {}
   void add(const std::vector<PerSample>& uses, Route route) {
-    const std::vector<double> part = squared_norm(uses, route).to_vector<double>();
-    const std::vector<double> rounded = rounding_errors(uses);
+    std::vector<double> rounded;
+    const std::vector<double> part = squared_norm(uses, route, &rounded).to_vector<double>();
     for (std::size_t n = 0; n < squares.size(); ++n) {
       squares[n] += part[n];
       errors[n] += rounded[n] * rounded[n];
