@@ -1,0 +1,222 @@
+#include "sotto/dp/pld_composition.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+namespace sotto {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double fine_accuracy = 5e-5, most_points = 1 << 22;
+
+// The smallest 2^k or 3 * 2^k that is at least `count`.
+std::int64_t transform_size(double count) {
+  const auto power = static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max(std::ceil(count), 16.0))));
+  return static_cast<double>(power / 4 * 3) >= count ? power / 4 * 3 : power;
+}
+
+// The lattice of a plan, or a coarser one where that takes too long: with up to 16 times the error.
+Lattice affordable(const Plan& plan, std::size_t kinds) {
+  constexpr double few_points = 1 << 18, many_kinds = 1 << 5, most_coarser = 4;
+  const double width = 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
+  const double limit = few_points / std::max(1.0, static_cast<double>(kinds) / many_kinds);
+  const double ratio = std::clamp(width / plan.lattice.spacing / limit, 1.0, most_coarser);
+  const double coarser = std::exp2(std::ceil(2 * std::log2(ratio)) / 2);
+  const auto sparser = static_cast<std::int64_t>(std::bit_floor(static_cast<unsigned>(coarser)));
+  return {.spacing = plan.lattice.spacing * coarser,
+          .dense = std::max<std::int64_t>(plan.lattice.dense / sparser, 1)};
+}
+
+// The Chernoff bound: as if all the tilted mass were where it weighs most, which is what Renyi
+// divergences prove (Canonne, Kamath and Steinke 2020, proposition 12).
+double chernoff(double log_moment, double tilt, const Question& question, double escaped) {
+  const double log_weight = log_largest_weight(tilt) + log_moment;
+  if (question.of == Question::Of::delta) {
+    return std::min(std::exp(log_weight - tilt * question.given) + escaped, 1.0);
+  }
+  const double delta = question.given - escaped;
+  return delta > 0 ? std::max((log_weight - std::log(delta)) / tilt, 0.0) : infinity;
+}
+
+}  // namespace
+
+// Noise and rates in the range that the discretisation is made for, on the side of the bound. More
+// noise and less sampling mean less loss; no sampling means most.
+PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int64_t>& history,
+                                                  Bound bound) {
+  constexpr double least_noise = 0.01, most_noise = 1e9, least_rate = 1e-12;
+  constexpr double split_noise = 0.3;  // n releases with s sqrt(n) are one with s, unsampled
+  Counts counts;
+  for (const auto& [event, releases] : history) {
+    double rate = event.sampling_rate, sigma = event.noise_multiplier;
+    double count = static_cast<double>(releases);
+    if (bound == Bound::upper) {
+      if (sigma < least_noise) rate = 1;
+      sigma = std::min(sigma, most_noise);
+      rate = std::max(rate, least_rate);
+    } else {
+      if (sigma > most_noise || rate < least_rate) continue;
+      if (rate < 1) sigma = std::max(sigma, least_noise);
+    }
+    if (rate == 1 && sigma < split_noise) {
+      const double parts = std::ceil(split_noise / sigma * (split_noise / sigma));
+      sigma *= std::sqrt(parts);
+      count *= parts;
+    }
+    counts[{rate, sigma}] += count;
+  }
+  return counts;
+}
+
+const DiscretePair& PldComposition::discrete(const Key& key, const View& view) {
+  constexpr std::size_t most_kept = 8;
+  Kind& kind = kinds_.at(key);
+  const auto known = kind.discrete.find(view);
+  if (known != kind.discrete.end()) return known->second;
+  if (kind.discrete.size() >= most_kept) kind.discrete.clear();
+  DiscretePair pair = discretise(kind.pair, view.lattice, view.bound, view.mirrored);
+  return kind.discrete.emplace(view, std::move(pair)).first->second;
+}
+
+double PldComposition::log_moment(const Counts& counts, const View& view, double tilt) {
+  double sum = 0;
+  for (const auto& [key, count] : counts) {
+    sum += count * sotto::log_moment(discrete(key, view), tilt);
+  }
+  return sum;
+}
+
+// Chernoff bounds of the tilted sum to both sides. The order is right for a normal distribution;
+// tails that are heavier need a smaller one.
+Window PldComposition::window(const Counts& counts, const View& view, const Plan& plan) {
+  const double base = log_moment(counts, view, plan.tilt);
+  const double deviation = std::max(plan.deviation, view.lattice.spacing);
+  // How far up (side 1) or down (side -1) the tilted sum reaches.
+  const auto reach = [&](double side) {
+    double best = infinity;
+    for (double s = std::sqrt(2 * plan.log_outside) / deviation;; s /= 2) {
+      const double moment = log_moment(counts, view, plan.tilt + side * s);
+      const double bound = (moment - base + plan.log_outside) / s;
+      if (!(bound < best)) return best;
+      best = bound;
+    }
+  };
+  return {-reach(-1), reach(1), 2 * std::exp(-plan.log_outside)};
+}
+
+const TiltedSum& PldComposition::sum(const Counts& counts, const SumKey& key) {
+  constexpr std::size_t most_kept = 8;
+  if (sums_.size() >= most_kept && !sums_.contains(key)) sums_.clear();
+  Sum empty{TiltedSum(key.tilt, key.view.lattice.spacing, key.size), {}, {}};
+  Sum& known = sums_.try_emplace(key, std::move(empty)).first->second;
+  for (const auto& [kind, count] : counts) {
+    double& added = known.counts[kind];
+    if (count <= added) continue;
+    if (!known.last || known.last->first != kind) {
+      known.last = {kind, known.sum.tilted(discrete(kind, key.view))};
+    }
+    known.sum.add(known.last->second, count - added);
+    added = count;
+  }
+  return known.sum;
+}
+
+double PldComposition::answer(const Counts& counts, View view, const Plan& plan,
+                              const Question& question) {
+  const bool upper = view.bound == Bound::upper, of_delta = question.of == Question::Of::delta;
+  view.lattice = affordable(plan, counts.size());
+  if (!upper) view.lattice.spacing /= 2;  // merging takes twice the width
+  Window window = this->window(counts, view, plan);
+  const auto points = [&] { return (window.high - window.low) / view.lattice.spacing + 2; };
+  while (points() > most_points) {
+    view.lattice.spacing *= 2;
+    window = this->window(counts, view, plan);
+  }
+  const DeltaCurve curve(sum(counts, {view, plan.tilt, transform_size(points())}), window,
+                         view.bound);
+  const double answer = of_delta ? curve.delta(question.given) : curve.epsilon(question.given);
+  if (!upper) return answer;
+  double escaped = 0;
+  for (const auto& [key, count] : counts) escaped += count * discrete(key, view).escaped;
+  const double moment = log_moment(counts, view, plan.tilt);
+  return std::min(answer, chernoff(moment, plan.tilt, question, escaped));
+}
+
+std::vector<Planner> PldComposition::planners(const Counts& counts, const Question& question) {
+  std::vector<SampledReleases> releases;
+  for (const auto& [key, count] : counts) {
+    const auto kind = kinds_.try_emplace(key, key, relation_, left_out_).first;
+    releases.push_back({&kind->second.samples, count});
+  }
+  std::vector<Planner> result = {Planner(releases, false, question, fine_accuracy)};
+  if (relation_ == Relation::add_or_remove_one) {
+    result.emplace_back(releases, true, question, fine_accuracy);
+  }
+  return result;
+}
+
+// The mass that may be left out of each kind, in steps, so that similar questions share their work.
+void PldComposition::leave_out(double log_mass) {
+  constexpr double step = 8, least = -680;
+  const double mass = std::exp(std::max(std::floor(log_mass / step) * step, least));
+  if (mass == left_out_) return;
+  left_out_ = mass;
+  kinds_.clear();
+  sums_.clear();
+}
+
+double PldComposition::answer(const std::map<Event, std::int64_t>& history,
+                              const Question& question, Bound bound) {
+  constexpr double margin = 10, first_log_delta = -30, least_log_delta = -600;
+  const Counts counts = normalized(history, bound);
+  if (counts.empty()) return 0;
+  double total = 0;
+  for (const auto& [key, count] : counts) total += count;
+  const auto answer_from = [&](double log_delta) {
+    leave_out(log_delta - std::log(total) - margin);
+    return refined(counts, question, bound);
+  };
+  if (question.of == Question::Of::epsilon) return answer_from(std::log(question.given));
+  double log_delta = first_log_delta, answer = answer_from(log_delta);
+  while (!(std::log(answer) > log_delta) && log_delta > least_log_delta) {
+    log_delta *= 2;
+    answer = answer_from(log_delta);
+  }
+  return answer;
+}
+
+double PldComposition::refined(const Counts& counts, const Question& question, Bound bound) {
+  constexpr int most_rounds = 6;
+  const std::vector<Planner> planners = this->planners(counts, question);
+  std::vector<Plan> plans;
+  for (const Planner& planner : planners) {
+    plans.push_back(planner.first());
+    plans.back().lattice = plans.front().lattice;
+  }
+  double best = 0;
+  for (int round = 0; round < most_rounds; ++round) {
+    std::vector<double> answers;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      answers.push_back(answer(counts, {bound, i == 1, {}}, plans[i], question));
+    }
+    const double result = *std::max_element(answers.begin(), answers.end());
+    const bool better = round == 0 || (bound == Bound::upper ? result < best : result > best);
+    if (better) best = result;
+    bool same = true;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      if (answers[i] < result) continue;
+      const Plan next = planners[i].next(plans[i], answers[i]);
+      same = same && next == plans[i];
+      plans[i] = next;
+    }
+    if (same) break;
+  }
+  return best;
+}
+
+}  // namespace sotto

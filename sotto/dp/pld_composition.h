@@ -1,0 +1,77 @@
+// Composition of releases by their privacy loss distributions, from both sides of the truth.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "sotto/dp/event.h"
+#include "sotto/dp/pld_plan.h"
+#include "sotto/dp/pld_sum.h"
+
+namespace sotto {
+
+// Answers questions about growing histories. What was computed for one answer serves the next:
+// after one more release of a kind seen before, only the spectra are multiplied again.
+class PldComposition {
+ public:
+  explicit PldComposition(Relation relation) : relation_(relation) {}
+
+  // The epsilon or delta asked for, from one side. The history grows from call to call; its noise
+  // multipliers and sampling rates are positive.
+  double answer(const std::map<Event, std::int64_t>& history, const Question& question,
+                Bound bound);
+
+ private:
+  using Key = std::pair<double, double>;  // sampling rate, noise multiplier
+  using Counts = std::map<Key, double>;
+
+  // One of the directions from one side, on a lattice.
+  struct View {
+    Bound bound = Bound::upper;
+    bool mirrored = false;
+    Lattice lattice;
+
+    auto operator<=>(const View&) const = default;
+  };
+  // What is known of one kind of release.
+  struct Kind {
+    Kind(const Key& key, Relation relation, double left_out)
+        : pair(key.first, key.second, relation, left_out), samples(pair) {}
+
+    LossPair pair;
+    LossSamples samples;
+    std::map<View, DiscretePair> discrete;
+  };
+  // A sum, what has been added to it, and the last of it.
+  struct Sum {
+    TiltedSum sum;
+    Counts counts;
+    std::optional<std::pair<Key, TiltedLoss>> last;
+  };
+  struct SumKey {
+    View view;
+    double tilt = 0;
+    std::int64_t size = 0;
+
+    auto operator<=>(const SumKey&) const = default;
+  };
+
+  static Counts normalized(const std::map<Event, std::int64_t>& history, Bound bound);
+  void leave_out(double log_mass);
+  double refined(const Counts& counts, const Question& question, Bound bound);
+  std::vector<Planner> planners(const Counts& counts, const Question& question);
+  const DiscretePair& discrete(const Key& key, const View& view);
+  double log_moment(const Counts& counts, const View& view, double tilt);
+  Window window(const Counts& counts, const View& view, const Plan& plan);
+  const TiltedSum& sum(const Counts& counts, const SumKey& key);
+  double answer(const Counts& counts, View view, const Plan& plan, const Question& question);
+
+  Relation relation_;
+  double left_out_ = 0;  // at each end of every kind
+  std::map<Key, Kind> kinds_;
+  std::map<SumKey, Sum> sums_;
+};
+
+}  // namespace sotto

@@ -1,0 +1,95 @@
+#include "sotto/dp/pld_pair.h"
+
+#include <limits>
+#include <numbers>
+
+#include "sotto/dp/search.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double overflow = 700;  // e^700 is still a number
+
+// asinh(e^a) and ln sinh(x) for x > 0
+double asinh_exp(double a) {
+  return a > overflow / 2 ? a + std::numbers::ln2 : std::asinh(std::exp(a));
+}
+double log_sinh(double x) {
+  return x > 1 ? x + std::log1p(-std::exp(-2 * x)) - std::numbers::ln2 : std::log(std::sinh(x));
+}
+
+double gaussian_above(double z) { return 0.5 * std::erfc(z / std::numbers::sqrt2); }
+
+}  // namespace
+
+LossPair::LossPair(double sampling_rate, double noise_multiplier, Relation relation,
+                   double left_out)
+    : rate_(sampling_rate),
+      sigma_(noise_multiplier),
+      relation_(relation),
+      left_out_(left_out),
+      turn_(0.5 + sigma_ * sigma_ * (std::log1p(-rate_) - std::log(rate_))),
+      log_norm_(-std::log(sigma_) - 0.5 * std::log(2 * std::numbers::pi)) {
+  constexpr double most = 39;  // standard deviations, beyond which masses are no numbers
+  constexpr double precision = 1e-3;
+  const auto end = [&](double safe, const auto& mass) {
+    return safe_root(0, safe, precision, [&](double x) { return mass(x) - left_out; });
+  };
+  highest_ = end(1 + most * sigma_, [&](double x) { return mass_above(x); });
+  lowest_ = -end(most * sigma_, [&](double x) { return gaussian_above(x / sigma_); });
+}
+
+// P(x, infinity)
+double LossPair::mass_above(double x) const {
+  return rate_ * gaussian_above((x - 1) / sigma_) + (1 - rate_) * gaussian_above(x / sigma_);
+}
+
+// ln(1 - r + r e^L), L = (2x - 1) / (2 s^2)
+double LossPair::log_ratio(double x) const {
+  const double exponent = (x - 0.5) / (sigma_ * sigma_);
+  return exponent > overflow ? std::log(rate_) + exponent
+                             : std::log1p(rate_ * std::expm1(exponent));
+}
+
+LossPoint LossPair::at(double x) const {
+  const double ratio = log_ratio(x), z = x / sigma_;
+  return {.density = std::exp(ratio - 0.5 * z * z + log_norm_),
+          .loss = relation_ == Relation::replace_one ? ratio - log_ratio(-x) : ratio};
+}
+
+double LossPair::loss(double x) const {
+  return relation_ == Relation::replace_one ? log_ratio(x) - log_ratio(-x) : log_ratio(x);
+}
+
+double LossPair::position(double loss) const {
+  const double variance = sigma_ * sigma_;
+  if (relation_ == Relation::add_or_remove_one) {
+    if (loss > overflow) return 0.5 + variance * (loss - std::log(rate_));
+    const double excess = std::expm1(loss) / rate_;
+    return excess > -1 ? 0.5 + variance * std::log1p(excess) : -infinity;
+  }
+  // r e^{-1/(2 s^2)} sinh(x/s^2 - loss/2) = (1 - r) sinh(loss/2)
+  if (loss == 0) return 0;
+  const double size =
+      std::log1p(-rate_) - std::log(rate_) + 0.5 / variance + log_sinh(0.5 * std::abs(loss));
+  return variance * (0.5 * loss + std::copysign(asinh_exp(size), loss));
+}
+
+// How long a piece from x on may be: the density changes by at most e^5, and the loss, which has
+// singularities at turn + i pi s^2, is resolved.
+double LossPair::piece(double x) const {
+  constexpr double log_change = 5, resolved = 1.4;
+  const double variance = sigma_ * sigma_;
+  const auto near = [&](double turn) {
+    const double gap = x < turn ? (turn - x) / 3 : (x - turn) / 2;
+    return std::max(resolved * variance, gap);
+  };
+  double length =
+      std::min(sigma_ / 2, log_change * variance / std::max(std::abs(x), std::abs(x - 1)));
+  length = std::min(length, near(turn_));
+  return relation_ == Relation::replace_one ? std::min(length, near(-turn_)) : length;
+}
+
+}  // namespace sotto

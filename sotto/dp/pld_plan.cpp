@@ -1,0 +1,173 @@
+#include "sotto/dp/pld_plan.h"
+
+#include <bit>
+#include <numbers>
+
+namespace sotto {
+
+namespace {
+
+constexpr int most_steps = 60;
+
+// Products of the tilt and the loss that lose too many digits: the loss is as good as at its end.
+bool too_steep(const Cumulants& c, double tilt) {
+  constexpr double most = 1e8;
+  return tilt * std::abs(c.mean) > most;
+}
+
+// Adds the moments of `count` losses to a sum. The losses increase, so the largest exponent is at
+// one of the ends.
+void add(Cumulants& sum, const LossSamples& samples, double count, double tilt) {
+  const double shift = std::max(tilt * samples.losses.front(), tilt * samples.losses.back());
+  double total = 0, first = 0, second = 0, spread = 0;
+  for (std::size_t i = 0; i < samples.losses.size(); ++i) {
+    const double weight = samples.weights[i] * std::exp(tilt * samples.losses[i] - shift);
+    const double loss = samples.losses[i] - samples.centre;
+    total += weight;
+    first += weight * loss;
+    second += weight * loss * loss;
+    spread += weight * std::abs(loss);
+  }
+  const double mean = first / total, square = second / total;
+  sum.value += count * (shift + std::log(total));
+  sum.mean += count * (samples.centre + mean);
+  sum.variance += count * std::max(square - mean * mean, 0.0);
+  sum.spread += count * spread / total;
+  sum.square += count * square;
+}
+
+// The largest power of two^(1/parts) that is not above x.
+double round_down(double x, double parts) {
+  return x > 0 ? std::exp2(std::floor(std::log2(x) * parts) / parts) : x;
+}
+
+// ln of the saddle point approximation of delta at the mean of the tilted sum.
+double log_saddle_point(const Cumulants& c, double tilt) {
+  const double width = 1 + tilt * std::sqrt(2 * std::numbers::pi * c.variance);
+  return c.value - tilt * c.mean - std::log(width) - std::log1p(tilt);
+}
+
+}  // namespace
+
+LossSamples::LossSamples(const LossPair& pair) : centre(pair.loss(0)) {
+  constexpr int together = 4;  // neighbouring points, at their mean
+  double mass = 0, first = 0;
+  int points = 0;
+  pair.integrate(pair.lowest(), pair.highest(), [&](double weight, double loss) {
+    mass += weight;
+    first += weight * loss;
+    if (++points % together != 0 || mass == 0) return;
+    weights.push_back(mass);
+    losses.push_back(first / mass);
+    mass = first = 0;
+  });
+}
+
+double log_largest_weight(double tilt) {
+  return (tilt > 0 ? -tilt * std::log1p(1 / tilt) : 0) - std::log1p(tilt);
+}
+
+Planner::Planner(std::vector<SampledReleases> releases, bool mirrored, const Question& question,
+                 double accuracy)
+    : releases_(std::move(releases)),
+      mirrored_(mirrored),
+      question_(question),
+      accuracy_(accuracy) {}
+
+Cumulants Planner::at(double tilt) const {
+  Cumulants sum;
+  // E_Q[e^{-tilt loss}] = E_P[e^{-(1 + tilt) loss}]
+  for (const auto& [samples, count] : releases_) {
+    add(sum, *samples, count, mirrored_ ? -1 - tilt : tilt);
+  }
+  if (mirrored_) sum.mean = -sum.mean;
+  return sum;
+}
+
+// The tilt at whose mean delta is about this large. -ln delta is nearly the square of the tilt.
+double Planner::tilt_for_delta(double delta) const {
+  constexpr double precision = 0.02, start = 1, least = 1e-6;
+  const double goal = -std::log(delta);
+  double low = 0, high = std::numeric_limits<double>::infinity(), tilt = start;
+  for (int step = 0; step < most_steps; ++step) {
+    const Cumulants c = at(tilt);
+    const double reached = -log_saddle_point(c, tilt);
+    if (std::abs(reached - goal) < precision * goal || too_steep(c, tilt)) break;
+    (reached > goal ? high : low) = tilt;
+    const double guess = tilt * std::sqrt(goal / std::max(reached, least * goal));
+    tilt = guess > low && guess < high ? guess
+           : std::isinf(high)          ? 2 * low
+           : low > 0                   ? std::sqrt(low * high)
+                                       : high / 2;
+  }
+  return tilt;
+}
+
+// The tilt whose mean is epsilon, 0 where that would be negative.
+double Planner::tilt_for_epsilon(double epsilon) const {
+  constexpr double precision = 0.1;  // deviations
+  double low = 0, high = std::numeric_limits<double>::infinity(), tilt = 0;
+  for (int step = 0; step < most_steps; ++step) {
+    const Cumulants c = at(tilt);
+    const double missing = epsilon - c.mean;
+    if (missing * missing < precision * precision * c.variance || too_steep(c, tilt)) break;
+    if (missing < 0 && tilt == 0) break;
+    (missing < 0 ? high : low) = tilt;
+    const double guess = tilt + missing / c.variance;
+    tilt = guess > low && guess < high ? guess : std::isinf(high) ? 2 * low + 1 : (low + high) / 2;
+  }
+  return tilt;
+}
+
+Plan Planner::first() const {
+  if (question_.of == Question::Of::delta) {
+    const double tilt = tilt_for_epsilon(question_.given);
+    return plan(tilt, question_.given, log_saddle_point(at(tilt), tilt));
+  }
+  const double tilt = tilt_for_delta(question_.given);
+  return plan(tilt, at(tilt).mean, std::log(question_.given));
+}
+
+Plan Planner::next(const Plan& last, double answer) const {
+  constexpr double margin = 8, finer = 2;
+  const bool of_epsilon = question_.of == Question::Of::epsilon;
+  const double epsilon = of_epsilon ? answer : question_.given;
+  const double log_delta = std::log(of_epsilon ? question_.given : answer);
+  if (!std::isfinite(epsilon) || !std::isfinite(log_delta)) return last;
+  const double left_out =
+      at(last.tilt).value - last.tilt * epsilon + log_largest_weight(last.tilt) - last.log_outside;
+  const Plan better = plan(tilt_for_epsilon(epsilon), epsilon, log_delta);
+  const bool good = left_out < log_delta - margin &&
+                    last.lattice.spacing < finer * better.lattice.spacing &&
+                    last.lattice.dense >= better.lattice.dense / 2;
+  return good ? last : better;
+}
+
+// For an answer near this epsilon and delta.
+Plan Planner::plan(double tilt, double epsilon, double log_delta) const {
+  constexpr double tilt_parts = 8, spacing_parts = 4, floor_part = 0.1, margin = 10;
+  constexpr double densest = 1 << 14, least_outside = 12, most_outside = 600;
+  tilt = round_down(tilt, tilt_parts);
+  const Cumulants c = at(tilt);
+  const double deviation = std::sqrt(c.variance);
+  const double allowed = question_.of == Question::Of::epsilon
+                             ? accuracy_ * std::max(epsilon, floor_part * deviation)
+                             : accuracy_ / std::max(tilt, 1 / deviation);
+  // The discretisation adds (1 + tilt) / 2 times the sum of E[width^2 / 6] to epsilon, where the
+  // width is the spacing or 1/dense of the distance to the centre. Each may take half.
+  const double variance = allowed / (1 + tilt);
+  double counts = 0;
+  for (const auto& [samples, count] : releases_) counts += count;
+  const double spacing =
+      std::max(std::sqrt(6 * variance / counts), c.spread > 0 ? variance / c.spread : 0);
+  const double dense = std::clamp(std::sqrt(c.square / (6 * variance)), 1.0, densest);
+  const double looseness = c.value - tilt * epsilon + log_largest_weight(tilt) - log_delta;
+  return {.tilt = tilt,
+          .lattice = {.spacing = round_down(spacing, spacing_parts),
+                      .dense = static_cast<std::int64_t>(
+                          std::bit_ceil(static_cast<std::uint64_t>(dense)))},
+          .deviation = deviation,
+          .log_outside = std::clamp(looseness + margin, least_outside, most_outside)};
+}
+
+}  // namespace sotto

@@ -1,0 +1,78 @@
+// Estimates of where a composition of losses must be looked at, and how finely. They decide
+// tightness and time; no bound depends on them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sotto/dp/pld_discrete.h"
+
+namespace sotto {
+
+// The loss of one release under P, as weighted points.
+struct LossSamples {
+  explicit LossSamples(const LossPair& pair);
+
+  std::vector<double> weights, losses;  // losses increase
+  double centre = 0;                    // the loss in the middle
+};
+
+// `count` releases of one kind.
+struct SampledReleases {
+  const LossSamples* samples = nullptr;
+  double count = 0;
+};
+
+// ln E[e^{tilt loss}] of a sum of losses with its first two derivatives: mean and variance of the
+// tilted sum. `spread` and `square` are the sums of E|loss - centre| and E(loss - centre)^2,
+// tilted.
+struct Cumulants {
+  double value = 0, mean = 0, variance = 0;
+  double spread = 0, square = 0;
+};
+
+// What is asked about a composition: epsilon for a delta, or delta for an epsilon.
+struct Question {
+  enum class Of { epsilon, delta };
+  Of of = Of::epsilon;
+  double given = 0;  // the delta or the epsilon
+};
+
+// How to answer: which tilt, how fine a lattice, and how much of the tilted sum may be left out.
+struct Plan {
+  double tilt = 0;
+  Lattice lattice;
+  double deviation = 0;    // of the tilted sum
+  double log_outside = 0;  // -ln of the mass left out on each side
+
+  auto operator<=>(const Plan&) const = default;
+};
+
+class Planner {
+ public:
+  // For one of the two directions: losses of (P, Q), or mirrored, of (Q, P). The accuracy is
+  // relative: of epsilon, or of delta for a question of delta.
+  Planner(std::vector<SampledReleases> releases, bool mirrored, const Question& question,
+          double accuracy);
+
+  // From an estimate of the answer by the saddle point of its Laplace transform.
+  Plan first() const;
+  // After an answer that this plan gave: a better plan, or the same one when it did well enough.
+  Plan next(const Plan& plan, double answer) const;
+
+ private:
+  Cumulants at(double tilt) const;
+  double tilt_for_delta(double delta) const;
+  double tilt_for_epsilon(double epsilon) const;
+  Plan plan(double tilt, double epsilon, double log_delta) const;
+
+  std::vector<SampledReleases> releases_;
+  bool mirrored_;
+  Question question_;
+  double accuracy_;
+};
+
+// ln of the largest value of (1 - e^{-t}) e^{-tilt t} over t >= 0.
+double log_largest_weight(double tilt);
+
+}  // namespace sotto

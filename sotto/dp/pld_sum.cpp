@@ -1,0 +1,165 @@
+#include "sotto/dp/pld_sum.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <unsupported/Eigen/FFT>
+
+#include "sotto/dp/pld_plan.h"
+
+namespace sotto {
+
+namespace {
+
+using Complex = std::complex<double>;
+
+constexpr double unit = std::numeric_limits<double>::epsilon() / 2;  // of rounding
+constexpr double negligible_log = 80;  // spectrum below e^-80 is left out
+
+// A bound of the relative rounding error per halving of a transform: a product by a rounded root of
+// unity and two additions, doubled for the split into even and odd.
+constexpr double rounding_per_level = 16 * unit;
+
+// z^n for |z| <= 1, 0 below e^-80; n may be any number of releases.
+Complex power(const Complex& z, double n) {
+  if (n == 1) return z;
+  const double log_size = 0.5 * std::log(std::norm(z));
+  if (!(n * log_size > -negligible_log)) return 0;
+  return std::polar(std::exp(n * log_size), n * std::arg(z));
+}
+
+// It keeps the roots of unity of every size used.
+Eigen::FFT<double>& transform() {
+  thread_local Eigen::FFT<double> fft = [] {
+    Eigen::FFT<double> half;
+    half.SetFlag(Eigen::FFT<double>::HalfSpectrum);
+    return half;
+  }();
+  return fft;
+}
+
+std::size_t wrap(std::int64_t index, std::int64_t size) {
+  const std::int64_t rest = index % size;
+  return static_cast<std::size_t>(rest < 0 ? rest + size : rest);
+}
+
+}  // namespace
+
+TiltedSum::TiltedSum(double tilt, double spacing, std::int64_t size)
+    : tilt_(tilt),
+      spacing_(spacing),
+      size_(size),
+      product_(static_cast<std::size_t>(size) / 2 + 1, 1) {}
+
+TiltedLoss TiltedSum::tilted(const DiscretePair& pair) const {
+  TiltedLoss loss{
+      .offset = pair.offset, .log_moment = sotto::log_moment(pair, tilt_), .escaped = pair.escaped};
+  std::vector<double> density(static_cast<std::size_t>(size_));
+  for (const auto& atom : pair.atoms) {
+    density[wrap(atom.index, size_)] +=
+        std::exp(atom.log_mass + tilt_ * pair.loss(atom) - loss.log_moment);
+  }
+  transform().fwd(loss.spectrum, density);
+  return loss;
+}
+
+void TiltedSum::add(const TiltedLoss& loss, double count) {
+  const double smallest = std::exp(-2 * negligible_log / count);  // of |z|^2
+  for (std::size_t k = 0; k < product_.size(); ++k) {
+    const Complex& z = loss.spectrum[k];
+    product_[k] = std::norm(z) < smallest ? 0 : product_[k] * power(z, count);
+  }
+  offset_ += count * loss.offset;
+  count_ += count;
+  log_moment_ += count * loss.log_moment;
+  log_kept_ += count * std::log1p(-loss.escaped);
+}
+
+std::vector<double> TiltedSum::folded() const {
+  std::vector<double> density;
+  std::vector<Complex> product = product_;  // the transform may write to its input
+  transform().inv(density, product, size_);
+  return density;
+}
+
+double TiltedSum::rounding() const {
+  double sum = 0;
+  for (const Complex& z : product_) sum += std::abs(z);
+  const double mean = 2 * sum / static_cast<double>(size_);
+  const double error = rounding_per_level * std::log2(static_cast<double>(size_));
+  return error * ((2 * count_ + 1) * mean + 1) + std::exp(-negligible_log);
+}
+
+DeltaCurve::DeltaCurve(const TiltedSum& sum, const Window& window, Bound bound)
+    : bound_(bound),
+      spacing_(sum.spacing()),
+      tilt_(sum.tilt()),
+      log_scale_(sum.log_moment()),
+      escaped_(sum.escaped()),
+      scaled_(static_cast<std::size_t>(sum.size())) {
+  constexpr double sums = 1e-9;  // relative rounding of the recursions below
+  const double side = bound == Bound::upper ? 1 : -1;
+  log_scale_ += side * (sums + mass_tolerance * sum.count() + 8 * unit * std::abs(log_scale_));
+  const auto start = static_cast<std::int64_t>(std::floor((window.low - sum.offset()) / spacing_));
+  first_ = sum.offset() + static_cast<double>(start) * spacing_;
+  const double outside = side * std::exp(log_largest_weight(tilt_)) * window.outside_mass;
+  const double error = side * sum.rounding();
+  const std::vector<double> density = sum.folded();
+  // mass = sum_{k >= i} f_k e^{-tilt d (k - i)},
+  // scaled = sum_{k > i} f_k (1 - e^{-d (k - i)}) e^{-tilt d (k - i)}
+  const double decay = std::exp(-tilt_ * spacing_), rise = -std::expm1(-spacing_);
+  double mass = 0, scaled = 0;
+  std::size_t place = wrap(start + sum.size() - 1, sum.size());
+  for (std::int64_t i = sum.size() - 1; i >= 0; --i) {
+    scaled = decay * ((1 - rise) * scaled + rise * mass);
+    mass = decay * mass + std::max(density[place] + error, 0.0);
+    place = place == 0 ? density.size() - 1 : place - 1;
+    scaled_[static_cast<std::size_t>(i)] = std::max(scaled + outside, 0.0);
+  }
+}
+
+double DeltaCurve::add_escaped(double delta) const {
+  return bound_ == Bound::upper ? std::min(delta + escaped_, 1.0) : std::min(delta, 1.0);
+}
+
+double DeltaCurve::delta_at(std::int64_t index) const {
+  const double scaled = scaled_[static_cast<std::size_t>(index)];
+  if (scaled == 0) return add_escaped(0);
+  return add_escaped(std::exp(std::log(scaled) + log_scale_ - tilt_ * point(index)));
+}
+
+double DeltaCurve::delta(double epsilon) const {
+  const double place = (epsilon - first_) / spacing_;
+  const auto last = static_cast<std::int64_t>(scaled_.size()) - 1;
+  if (place >= static_cast<double>(last)) return bound_ == Bound::upper ? delta_at(last) : 0;
+  if (place < 0) {  // delta is convex in e^epsilon, 1 at epsilon = -infinity
+    const double low = delta_at(0);
+    return bound_ == Bound::upper ? 1 - (1 - low) * std::exp(epsilon - first_) : low;
+  }
+  const auto index = static_cast<std::int64_t>(place);
+  const double below = delta_at(index), above = delta_at(index + 1);
+  const double part = std::expm1(epsilon - point(index)) / std::expm1(spacing_);
+  return below + std::clamp(part, 0.0, 1.0) * (above - below);
+}
+
+double DeltaCurve::epsilon(double delta) const {
+  std::int64_t above = -1, below = static_cast<std::int64_t>(scaled_.size()) - 1;
+  if (delta_at(below) > delta) {
+    return bound_ == Bound::upper ? std::numeric_limits<double>::infinity()
+                                  : std::max(point(below), 0.0);
+  }
+  while (below - above > 1) {  // delta_at(above) > delta >= delta_at(below)
+    const std::int64_t middle = above + (below - above) / 2;
+    (delta_at(middle) > delta ? above : below) = middle;
+  }
+  if (above < 0) {
+    if (bound_ == Bound::lower) return 0;
+    return std::max(first_ + std::log((1 - delta) / (1 - delta_at(0))), 0.0);
+  }
+  const double more = delta_at(above), less = delta_at(below);
+  const double part = (more - delta) / (more - less);
+  return std::max(point(above) + std::log1p(part * std::expm1(spacing_)), 0.0);
+}
+
+}  // namespace sotto

@@ -1,0 +1,84 @@
+// The sum of many independent discrete losses, exponentially tilted so that what is asked for lies
+// at its centre, and what it says about delta. Proofs in docs/accounting.md, section 5.
+#pragma once
+
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <vector>
+
+#include "sotto/dp/pld_discrete.h"
+
+namespace sotto {
+
+// Where a sum is looked at: under the measure tilted by e^{tilt loss}, all but the part
+// `outside_mass` of it lies in [low, high].
+struct Window {
+  double low = 0;
+  double high = 0;
+  double outside_mass = 0;
+};
+
+// A discrete loss under the tilted measure: its Fourier transform at the non-negative frequencies.
+struct TiltedLoss {
+  std::vector<std::complex<double>> spectrum;
+  double offset = 0;      // it lies on offset + spacing * (whole numbers)
+  double log_moment = 0;  // ln E[e^{tilt loss}]
+  double escaped = 0;     // the probability that it is infinite
+};
+
+// The sum of many such losses, of which further ones can be added.
+class TiltedSum {
+ public:
+  // For `size` points of a lattice; an even number with small factors.
+  TiltedSum(double tilt, double spacing, std::int64_t size);
+
+  // A loss on a lattice of this spacing, ready to be added.
+  TiltedLoss tilted(const DiscretePair& pair) const;
+  // Adds `count` > 0 independent losses of one kind.
+  void add(const TiltedLoss& loss, double count);
+
+  double tilt() const { return tilt_; }
+  double spacing() const { return spacing_; }
+  std::int64_t size() const { return size_; }
+  double count() const { return count_; }
+  double offset() const { return offset_; }
+  double log_moment() const { return log_moment_; }
+  // The probability that one of the losses is infinite.
+  double escaped() const { return -std::expm1(log_kept_); }
+
+  // Probabilities of the tilted sum on the lattice, those a multiple of `size` apart added up:
+  // index i stands for offset + spacing * (i + size * (whole numbers)).
+  std::vector<double> folded() const;
+  // No entry of folded() is further than this from its exact value.
+  double rounding() const;
+
+ private:
+  double tilt_, spacing_;
+  std::int64_t size_;
+  double offset_ = 0, count_ = 0, log_moment_ = 0, log_kept_ = 0;
+  std::vector<std::complex<double>> product_;
+};
+
+// delta as a function of epsilon near one place, from one side.
+class DeltaCurve {
+ public:
+  DeltaCurve(const TiltedSum& sum, const Window& window, Bound bound);
+
+  // A bound of delta at an epsilon >= 0.
+  double delta(double epsilon) const;
+  // A bound of the smallest epsilon for this delta; never below 0. An upper bound is infinite when
+  // that lies above the window.
+  double epsilon(double delta) const;
+
+ private:
+  double point(std::int64_t index) const { return first_ + static_cast<double>(index) * spacing_; }
+  double delta_at(std::int64_t index) const;
+  double add_escaped(double delta) const;
+
+  Bound bound_;
+  double first_, spacing_, tilt_, log_scale_, escaped_;
+  std::vector<double> scaled_;  // delta e^{tilt epsilon} / moment at the points of the window
+};
+
+}  // namespace sotto
