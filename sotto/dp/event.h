@@ -12,8 +12,13 @@ enum class Sampling {
   poisson,     // every record takes part with probability `sampling_rate`, independently
 };
 
-// One release of the Gaussian mechanism. Neighbours differ by one record that is there or not.
-// Two events are equal when every number is.
+// Which data sets are neighbours.
+enum class Relation {
+  add_or_remove_one,  // one record is there or not
+  replace_one,        // one record is exchanged for another
+};
+
+// One release of the Gaussian mechanism. Two events are equal when every number is.
 struct Event {
   double noise_multiplier = 0;  // noise standard deviation / L2 sensitivity; 0 is no privacy
   Sampling sampling = Sampling::full_batch;

@@ -33,7 +33,7 @@ double PldAccountant::epsilon(double delta, Bound bound) const {
   if (without_noise_) return infinity;
   if (total_variation() <= delta) return 0;
   if (only_full_batches()) return gaussian_epsilon(gaussian_noise(), delta);
-  return composition_.answer(history_, {Question::Of::epsilon, delta}, bound);
+  return composition_.answer(history_, {PldQuestion::Of::epsilon, delta}, bound);
 }
 
 double PldAccountant::delta(double epsilon, Bound bound) const {
@@ -42,7 +42,7 @@ double PldAccountant::delta(double epsilon, Bound bound) const {
   if (without_noise_) return 1;
   if (history_.empty()) return 0;
   if (only_full_batches()) return gaussian_delta(gaussian_noise(), epsilon);
-  const double answer = composition_.answer(history_, {Question::Of::delta, epsilon}, bound);
+  const double answer = composition_.answer(history_, {PldQuestion::Of::delta, epsilon}, bound);
   return bound == Bound::upper ? std::min(answer, total_variation()) : answer;
 }
 

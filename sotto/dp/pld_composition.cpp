@@ -11,7 +11,7 @@ namespace sotto {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double fine_accuracy = 5e-5, most_points = 1 << 22;
+constexpr double fine_accuracy = 5e-5, most_points = 1 << 21;
 
 // The smallest 2^k or 3 * 2^k that is at least `count`.
 std::int64_t transform_size(double count) {
@@ -21,7 +21,7 @@ std::int64_t transform_size(double count) {
 }
 
 // The lattice of a plan, or a coarser one where that takes too long: with up to 16 times the error.
-Lattice affordable(const Plan& plan, std::size_t kinds) {
+LossLattice affordable(const PldPlan& plan, std::size_t kinds) {
   constexpr double few_points = 1 << 18, many_kinds = 1 << 5, most_coarser = 4;
   const double width = 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
   const double limit = few_points / std::max(1.0, static_cast<double>(kinds) / many_kinds);
@@ -34,9 +34,9 @@ Lattice affordable(const Plan& plan, std::size_t kinds) {
 
 // The Chernoff bound: as if all the tilted mass were where it weighs most, which is what Renyi
 // divergences prove (Canonne, Kamath and Steinke 2020, proposition 12).
-double chernoff(double log_moment, double tilt, const Question& question, double escaped) {
+double chernoff(double log_moment, double tilt, const PldQuestion& question, double escaped) {
   const double log_weight = log_largest_weight(tilt) + log_moment;
-  if (question.of == Question::Of::delta) {
+  if (question.of == PldQuestion::Of::delta) {
     return std::min(std::exp(log_weight - tilt * question.given) + escaped, 1.0);
   }
   const double delta = question.given - escaped;
@@ -73,34 +73,34 @@ PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int
   return counts;
 }
 
-const DiscretePair& PldComposition::discrete(const Key& key, const View& view) {
+const DiscretePair& PldComposition::discrete(const Key& key, const Side& side) {
   constexpr std::size_t most_kept = 8;
   Kind& kind = kinds_.at(key);
-  const auto known = kind.discrete.find(view);
+  const auto known = kind.discrete.find(side);
   if (known != kind.discrete.end()) return known->second;
   if (kind.discrete.size() >= most_kept) kind.discrete.clear();
-  DiscretePair pair = discretise(kind.pair, view.lattice, view.bound, view.mirrored);
-  return kind.discrete.emplace(view, std::move(pair)).first->second;
+  DiscretePair pair = discretise(kind.pair, side.lattice, side.bound, side.mirrored);
+  return kind.discrete.emplace(side, std::move(pair)).first->second;
 }
 
-double PldComposition::log_moment(const Counts& counts, const View& view, double tilt) {
+double PldComposition::log_moment(const Counts& counts, const Side& side, double tilt) {
   double sum = 0;
   for (const auto& [key, count] : counts) {
-    sum += count * sotto::log_moment(discrete(key, view), tilt);
+    sum += count * sotto::log_moment(discrete(key, side), tilt);
   }
   return sum;
 }
 
 // Chernoff bounds of the tilted sum to both sides. The order is right for a normal distribution;
 // tails that are heavier need a smaller one.
-Window PldComposition::window(const Counts& counts, const View& view, const Plan& plan) {
-  const double base = log_moment(counts, view, plan.tilt);
-  const double deviation = std::max(plan.deviation, view.lattice.spacing);
-  // How far up (side 1) or down (side -1) the tilted sum reaches.
-  const auto reach = [&](double side) {
+LossWindow PldComposition::window(const Counts& counts, const Side& side, const PldPlan& plan) {
+  const double base = log_moment(counts, side, plan.tilt);
+  const double deviation = std::max(plan.deviation, side.lattice.spacing);
+  // How far up (sign 1) or down (sign -1) the tilted sum reaches.
+  const auto reach = [&](double sign) {
     double best = infinity;
     for (double s = std::sqrt(2 * plan.log_outside) / deviation;; s /= 2) {
-      const double moment = log_moment(counts, view, plan.tilt + side * s);
+      const double moment = log_moment(counts, side, plan.tilt + sign * s);
       const double bound = (moment - base + plan.log_outside) / s;
       if (!(bound < best)) return best;
       best = bound;
@@ -111,14 +111,18 @@ Window PldComposition::window(const Counts& counts, const View& view, const Plan
 
 const TiltedSum& PldComposition::sum(const Counts& counts, const SumKey& key) {
   constexpr std::size_t most_kept = 8;
-  if (sums_.size() >= most_kept && !sums_.contains(key)) sums_.clear();
-  Sum empty{TiltedSum(key.tilt, key.view.lattice.spacing, key.size), {}, {}};
-  Sum& known = sums_.try_emplace(key, std::move(empty)).first->second;
+  auto place = sums_.find(key);
+  if (place == sums_.end()) {
+    if (sums_.size() >= most_kept) sums_.clear();
+    Sum empty{TiltedSum(key.tilt, key.side.lattice.spacing, key.size), {}, {}};
+    place = sums_.emplace(key, std::move(empty)).first;
+  }
+  Sum& known = place->second;
   for (const auto& [kind, count] : counts) {
     double& added = known.counts[kind];
     if (count <= added) continue;
     if (!known.last || known.last->first != kind) {
-      known.last = {kind, known.sum.tilted(discrete(kind, key.view))};
+      known.last = {kind, known.sum.tilted(discrete(kind, key.side))};
     }
     known.sum.add(known.last->second, count - added);
     added = count;
@@ -126,34 +130,35 @@ const TiltedSum& PldComposition::sum(const Counts& counts, const SumKey& key) {
   return known.sum;
 }
 
-double PldComposition::answer(const Counts& counts, View view, const Plan& plan,
-                              const Question& question) {
-  const bool upper = view.bound == Bound::upper, of_delta = question.of == Question::Of::delta;
-  view.lattice = affordable(plan, counts.size());
-  if (!upper) view.lattice.spacing /= 2;  // merging takes twice the width
-  Window window = this->window(counts, view, plan);
-  const auto points = [&] { return (window.high - window.low) / view.lattice.spacing + 2; };
+double PldComposition::answer(const Counts& counts, Side side, const PldPlan& plan,
+                              const PldQuestion& question) {
+  const bool upper = side.bound == Bound::upper, of_delta = question.of == PldQuestion::Of::delta;
+  side.lattice = affordable(plan, counts.size());
+  if (!upper) side.lattice.spacing /= 2;  // merging takes twice the width
+  LossWindow window = this->window(counts, side, plan);
+  const auto points = [&] { return (window.high - window.low) / side.lattice.spacing + 2; };
   while (points() > most_points) {
-    view.lattice.spacing *= 2;
-    window = this->window(counts, view, plan);
+    side.lattice.spacing *= 2;
+    window = this->window(counts, side, plan);
   }
-  const DeltaCurve curve(sum(counts, {view, plan.tilt, transform_size(points())}), window,
-                         view.bound);
+  const DeltaCurve curve(sum(counts, {side, plan.tilt, transform_size(points())}), window,
+                         side.bound);
   const double answer = of_delta ? curve.delta(question.given) : curve.epsilon(question.given);
   if (!upper) return answer;
   double escaped = 0;
-  for (const auto& [key, count] : counts) escaped += count * discrete(key, view).escaped;
-  const double moment = log_moment(counts, view, plan.tilt);
+  for (const auto& [key, count] : counts) escaped += count * discrete(key, side).escaped;
+  const double moment = log_moment(counts, side, plan.tilt);
   return std::min(answer, chernoff(moment, plan.tilt, question, escaped));
 }
 
-std::vector<Planner> PldComposition::planners(const Counts& counts, const Question& question) {
+std::vector<PldPlanner> PldComposition::planners(const Counts& counts,
+                                                 const PldQuestion& question) {
   std::vector<SampledReleases> releases;
   for (const auto& [key, count] : counts) {
     const auto kind = kinds_.try_emplace(key, key, relation_, left_out_).first;
     releases.push_back({&kind->second.samples, count});
   }
-  std::vector<Planner> result = {Planner(releases, false, question, fine_accuracy)};
+  std::vector<PldPlanner> result = {PldPlanner(releases, false, question, fine_accuracy)};
   if (relation_ == Relation::add_or_remove_one) {
     result.emplace_back(releases, true, question, fine_accuracy);
   }
@@ -171,7 +176,7 @@ void PldComposition::leave_out(double log_mass) {
 }
 
 double PldComposition::answer(const std::map<Event, std::int64_t>& history,
-                              const Question& question, Bound bound) {
+                              const PldQuestion& question, Bound bound) {
   constexpr double margin = 10, first_log_delta = -30, least_log_delta = -600;
   const Counts counts = normalized(history, bound);
   if (counts.empty()) return 0;
@@ -181,7 +186,7 @@ double PldComposition::answer(const std::map<Event, std::int64_t>& history,
     leave_out(log_delta - std::log(total) - margin);
     return refined(counts, question, bound);
   };
-  if (question.of == Question::Of::epsilon) return answer_from(std::log(question.given));
+  if (question.of == PldQuestion::Of::epsilon) return answer_from(std::log(question.given));
   double log_delta = first_log_delta, answer = answer_from(log_delta);
   while (!(std::log(answer) > log_delta) && log_delta > least_log_delta) {
     log_delta *= 2;
@@ -190,33 +195,38 @@ double PldComposition::answer(const std::map<Event, std::int64_t>& history,
   return answer;
 }
 
-double PldComposition::refined(const Counts& counts, const Question& question, Bound bound) {
+// The upper bound, with plans made better until they fit their answer; the lower bound by the same
+// plans.
+double PldComposition::refined(const Counts& counts, const PldQuestion& question, Bound bound) {
   constexpr int most_rounds = 6;
-  const std::vector<Planner> planners = this->planners(counts, question);
-  std::vector<Plan> plans;
-  for (const Planner& planner : planners) {
+  const std::vector<PldPlanner> planners = this->planners(counts, question);
+  std::vector<PldPlan> plans;
+  for (const PldPlanner& planner : planners) {
     plans.push_back(planner.first());
     plans.back().lattice = plans.front().lattice;
   }
-  double best = 0;
-  for (int round = 0; round < most_rounds; ++round) {
-    std::vector<double> answers;
+  const auto answers = [&](Bound bound) {
+    std::vector<double> list;
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      answers.push_back(answer(counts, {bound, i == 1, {}}, plans[i], question));
+      list.push_back(answer(counts, {bound, i == 1, {}}, plans[i], question));
     }
-    const double result = *std::max_element(answers.begin(), answers.end());
-    const bool better = round == 0 || (bound == Bound::upper ? result < best : result > best);
-    if (better) best = result;
+    return list;
+  };
+  double best = infinity;
+  for (int round = 0; round < most_rounds; ++round) {
+    const std::vector<double> list = answers(Bound::upper);
+    const double largest = std::ranges::max(list);
+    best = std::min(best, largest);
     bool same = true;
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      if (answers[i] < result) continue;
-      const Plan next = planners[i].next(plans[i], answers[i]);
+      if (list[i] < largest) continue;  // the other direction decides
+      const PldPlan next = planners[i].next(plans[i], list[i]);
       same = same && next == plans[i];
       plans[i] = next;
     }
     if (same) break;
   }
-  return best;
+  return bound == Bound::upper ? best : std::ranges::max(answers(Bound::lower));
 }
 
 }  // namespace sotto

@@ -20,7 +20,7 @@ class PldComposition {
 
   // The epsilon or delta asked for, from one side. The history grows from call to call; its noise
   // multipliers and sampling rates are positive.
-  double answer(const std::map<Event, std::int64_t>& history, const Question& question,
+  double answer(const std::map<Event, std::int64_t>& history, const PldQuestion& question,
                 Bound bound);
 
  private:
@@ -28,12 +28,12 @@ class PldComposition {
   using Counts = std::map<Key, double>;
 
   // One of the directions from one side, on a lattice.
-  struct View {
+  struct Side {
     Bound bound = Bound::upper;
     bool mirrored = false;
-    Lattice lattice;
+    LossLattice lattice;
 
-    auto operator<=>(const View&) const = default;
+    auto operator<=>(const Side&) const = default;
   };
   // What is known of one kind of release.
   struct Kind {
@@ -42,7 +42,7 @@ class PldComposition {
 
     LossPair pair;
     LossSamples samples;
-    std::map<View, DiscretePair> discrete;
+    std::map<Side, DiscretePair> discrete;
   };
   // A sum, what has been added to it, and the last of it.
   struct Sum {
@@ -51,7 +51,7 @@ class PldComposition {
     std::optional<std::pair<Key, TiltedLoss>> last;
   };
   struct SumKey {
-    View view;
+    Side side;
     double tilt = 0;
     std::int64_t size = 0;
 
@@ -60,13 +60,13 @@ class PldComposition {
 
   static Counts normalized(const std::map<Event, std::int64_t>& history, Bound bound);
   void leave_out(double log_mass);
-  double refined(const Counts& counts, const Question& question, Bound bound);
-  std::vector<Planner> planners(const Counts& counts, const Question& question);
-  const DiscretePair& discrete(const Key& key, const View& view);
-  double log_moment(const Counts& counts, const View& view, double tilt);
-  Window window(const Counts& counts, const View& view, const Plan& plan);
+  double refined(const Counts& counts, const PldQuestion& question, Bound bound);
+  std::vector<PldPlanner> planners(const Counts& counts, const PldQuestion& question);
+  const DiscretePair& discrete(const Key& key, const Side& side);
+  double log_moment(const Counts& counts, const Side& side, double tilt);
+  LossWindow window(const Counts& counts, const Side& side, const PldPlan& plan);
   const TiltedSum& sum(const Counts& counts, const SumKey& key);
-  double answer(const Counts& counts, View view, const Plan& plan, const Question& question);
+  double answer(const Counts& counts, Side side, const PldPlan& plan, const PldQuestion& question);
 
   Relation relation_;
   double left_out_ = 0;  // at each end of every kind

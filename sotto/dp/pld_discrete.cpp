@@ -16,8 +16,8 @@ std::int64_t stride(std::int64_t index, std::int64_t dense) {
                    : static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(ratio)));
 }
 
-// Lattice points, in order, from one not above `lowest` to one not below `highest`.
-std::vector<Atom> lattice_points(double lowest, double highest, const Lattice& lattice) {
+// LossLattice points, in order, from one not above `lowest` to one not below `highest`.
+std::vector<Atom> lattice_points(double lowest, double highest, const LossLattice& lattice) {
   std::vector<Atom> points;
   const auto beyond = [&](std::int64_t index, double end) {
     return static_cast<double>(index) * lattice.spacing >= end;
@@ -37,7 +37,7 @@ std::vector<Atom> lattice_points(double lowest, double highest, const Lattice& l
 
 // The mass of P in a cell of width h, at distance t above the lower end, goes to the upper end with
 // the part (1 - e^{-t}) / (1 - e^{-h}) and to the lower with (e^{h-t} - 1) / (e^h - 1).
-DiscretePair connect_dots(const LossPair& pair, const Lattice& lattice) {
+DiscretePair connect_dots(const LossPair& pair, const LossLattice& lattice) {
   DiscretePair result{.offset = pair.loss(0), .spacing = lattice.spacing};
   result.escaped = pair.escaping();
   result.atoms = lattice_points(pair.loss(pair.lowest()) - result.offset,
@@ -65,7 +65,7 @@ DiscretePair connect_dots(const LossPair& pair, const Lattice& lattice) {
 // point, the loss of (P, Q) is rounded down, or mirrored, that of (Q, P).
 class Merger {
  public:
-  Merger(const LossPair& pair, const Lattice& lattice, bool mirrored)
+  Merger(const LossPair& pair, const LossLattice& lattice, bool mirrored)
       : pair_(pair), lattice_(lattice), side_(mirrored ? -1 : 1), centre_(pair.loss(0)) {}
 
   DiscretePair merge() {
@@ -101,11 +101,16 @@ class Merger {
       end = std::clamp(pair_.position(lowest + width), end, pair_.highest());
       const Run first = run(start, end, lowest);
       result_.offset = lowest - std::log1p(-first.excess / first.mass);
-      result_.offset -= side_ * slack * std::abs(result_.offset - lowest);
       if (end == pair_.highest()) break;
       if (end_of_run(end, point(target(pair_.loss(end)))) < pair_.highest()) break;
     }
-    add(0, run(start, end, result_.offset));
+    double margin = slack * (std::abs(result_.offset - lowest) + std::abs(lowest));
+    Run first = run(start, end, result_.offset);
+    for (; !(side_ * first.excess >= 0); margin *= 2) {
+      result_.offset -= side_ * margin;
+      first = run(start, end, result_.offset);
+    }
+    add(0, first);
     return end;
   }
 
@@ -116,10 +121,11 @@ class Merger {
     Run next = run(from, to, point(index));
     if (!(side_ * next.excess >= 0)) {
       // The density falls too fast for a run that wide: one whose loss is rounded.
+      constexpr double rounding = 1e-6;  // spacings
       to = std::min(pair_.position(2 * point(index) - pair_.loss(from)), pair_.highest());
       next = run(from, to, point(index));
       const double loss = point(index) - std::log1p(-next.excess / next.mass);
-      const double steps = (loss - result_.offset) / lattice_.spacing - side_ * slack;
+      const double steps = (loss - result_.offset) / lattice_.spacing - side_ * rounding;
       index = static_cast<std::int64_t>(side_ > 0 ? std::floor(steps) : std::ceil(steps));
       next = run(from, to, point(index));
     }
@@ -151,7 +157,7 @@ class Merger {
       const LossPoint end = pair_.at(to);
       const double slope = -end.density * std::expm1(goal - end.loss);
       const double change = run(from, to, goal).excess / slope;
-      to = std::max(to - change, start);
+      to = std::clamp(to - change, start, to + 2 * (to - start));
       if (!(std::abs(change) > precision * (to - from))) break;
     }
     to += side_ * slack * (to - from);
@@ -167,7 +173,7 @@ class Merger {
   }
 
   const LossPair& pair_;
-  Lattice lattice_;
+  LossLattice lattice_;
   double side_, centre_;
   DiscretePair result_;
 };
@@ -183,7 +189,8 @@ DiscretePair mirror_image(const DiscretePair& pair) {
 
 }  // namespace
 
-DiscretePair discretise(const LossPair& pair, const Lattice& lattice, Bound bound, bool mirrored) {
+DiscretePair discretise(const LossPair& pair, const LossLattice& lattice, Bound bound,
+                        bool mirrored) {
   DiscretePair result =
       bound == Bound::upper ? connect_dots(pair, lattice) : Merger(pair, lattice, mirrored).merge();
   return mirrored ? mirror_image(result) : result;

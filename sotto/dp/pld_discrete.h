@@ -15,11 +15,11 @@ enum class Bound { upper, lower };
 // Losses lie on a lattice of this spacing; those used are all points up to `dense` spacings from
 // the centre, then every second, every fourth and so on, so that the distance between neighbours
 // is about 1/dense of the distance to the centre.
-struct Lattice {
+struct LossLattice {
   double spacing = 0;
   std::int64_t dense = 1;  // a power of two
 
-  auto operator<=>(const Lattice&) const = default;
+  auto operator<=>(const LossLattice&) const = default;
 };
 
 // The loss under P is offset + index * spacing with the atom's mass, infinite with mass `escaped`;
@@ -46,7 +46,8 @@ inline constexpr double mass_tolerance = 1e-12;
 // its values there.
 // lower: merges runs of outcomes whose joint loss is a lattice point, that is, forgets which of
 // them happened; the curve becomes a polygon of tangents.
-DiscretePair discretise(const LossPair& pair, const Lattice& lattice, Bound bound, bool mirrored);
+DiscretePair discretise(const LossPair& pair, const LossLattice& lattice, Bound bound,
+                        bool mirrored);
 
 // ln E_P[e^{tilt loss}; loss finite]
 double log_moment(const DiscretePair& pair, double tilt);

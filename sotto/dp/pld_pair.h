@@ -6,13 +6,9 @@
 #include <array>
 #include <cmath>
 
-namespace sotto {
+#include "sotto/dp/event.h"
 
-// Which data sets are neighbours.
-enum class Relation {
-  add_or_remove_one,  // one record is there or not
-  replace_one,        // one record is exchanged for another
-};
+namespace sotto {
 
 // The density p(x) and the privacy loss ln p(x)/q(x) at a point.
 struct LossPoint {

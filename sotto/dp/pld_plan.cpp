@@ -67,32 +67,36 @@ double log_largest_weight(double tilt) {
   return (tilt > 0 ? -tilt * std::log1p(1 / tilt) : 0) - std::log1p(tilt);
 }
 
-Planner::Planner(std::vector<SampledReleases> releases, bool mirrored, const Question& question,
-                 double accuracy)
+PldPlanner::PldPlanner(std::vector<SampledReleases> releases, bool mirrored,
+                       const PldQuestion& question, double accuracy)
     : releases_(std::move(releases)),
       mirrored_(mirrored),
       question_(question),
-      accuracy_(accuracy) {}
+      accuracy_(accuracy) {
+  value_at_0_ = at(0).value;  // nearly 0, by as much as the samples are coarse
+}
 
-Cumulants Planner::at(double tilt) const {
+Cumulants PldPlanner::at(double tilt) const {
   Cumulants sum;
   // E_Q[e^{-tilt loss}] = E_P[e^{-(1 + tilt) loss}]
   for (const auto& [samples, count] : releases_) {
     add(sum, *samples, count, mirrored_ ? -1 - tilt : tilt);
   }
+  sum.value -= value_at_0_;
   if (mirrored_) sum.mean = -sum.mean;
   return sum;
 }
 
 // The tilt at whose mean delta is about this large. -ln delta is nearly the square of the tilt.
-double Planner::tilt_for_delta(double delta) const {
+double PldPlanner::tilt_for_delta(double delta) const {
   constexpr double precision = 0.02, start = 1, least = 1e-6;
   const double goal = -std::log(delta);
   double low = 0, high = std::numeric_limits<double>::infinity(), tilt = start;
   for (int step = 0; step < most_steps; ++step) {
     const Cumulants c = at(tilt);
     const double reached = -log_saddle_point(c, tilt);
-    if (std::abs(reached - goal) < precision * goal || too_steep(c, tilt)) break;
+    if (std::abs(reached - goal) < precision * goal) break;
+    if (reached < goal && too_steep(c, tilt)) break;
     (reached > goal ? high : low) = tilt;
     const double guess = tilt * std::sqrt(goal / std::max(reached, least * goal));
     tilt = guess > low && guess < high ? guess
@@ -104,23 +108,26 @@ double Planner::tilt_for_delta(double delta) const {
 }
 
 // The tilt whose mean is epsilon, 0 where that would be negative.
-double Planner::tilt_for_epsilon(double epsilon) const {
+double PldPlanner::tilt_for_epsilon(double epsilon) const {
   constexpr double precision = 0.1;  // deviations
+  constexpr double least = 1e-6;
   double low = 0, high = std::numeric_limits<double>::infinity(), tilt = 0;
   for (int step = 0; step < most_steps; ++step) {
     const Cumulants c = at(tilt);
     const double missing = epsilon - c.mean;
-    if (missing * missing < precision * precision * c.variance || too_steep(c, tilt)) break;
-    if (missing < 0 && tilt == 0) break;
+    if (missing * missing < precision * precision * c.variance) break;
+    if (missing > 0 ? too_steep(c, tilt) : tilt == 0) break;
     (missing < 0 ? high : low) = tilt;
     const double guess = tilt + missing / c.variance;
-    tilt = guess > low && guess < high ? guess : std::isinf(high) ? 2 * low + 1 : (low + high) / 2;
+    tilt = guess > low && guess < high ? guess
+           : std::isinf(high)          ? 2 * low + 1
+                                       : std::sqrt(std::max(low, least * high) * high);
   }
   return tilt;
 }
 
-Plan Planner::first() const {
-  if (question_.of == Question::Of::delta) {
+PldPlan PldPlanner::first() const {
+  if (question_.of == PldQuestion::Of::delta) {
     const double tilt = tilt_for_epsilon(question_.given);
     return plan(tilt, question_.given, log_saddle_point(at(tilt), tilt));
   }
@@ -128,15 +135,15 @@ Plan Planner::first() const {
   return plan(tilt, at(tilt).mean, std::log(question_.given));
 }
 
-Plan Planner::next(const Plan& last, double answer) const {
+PldPlan PldPlanner::next(const PldPlan& last, double answer) const {
   constexpr double margin = 8, finer = 2;
-  const bool of_epsilon = question_.of == Question::Of::epsilon;
+  const bool of_epsilon = question_.of == PldQuestion::Of::epsilon;
   const double epsilon = of_epsilon ? answer : question_.given;
   const double log_delta = std::log(of_epsilon ? question_.given : answer);
   if (!std::isfinite(epsilon) || !std::isfinite(log_delta)) return last;
   const double left_out =
       at(last.tilt).value - last.tilt * epsilon + log_largest_weight(last.tilt) - last.log_outside;
-  const Plan better = plan(tilt_for_epsilon(epsilon), epsilon, log_delta);
+  const PldPlan better = plan(tilt_for_epsilon(epsilon), epsilon, log_delta);
   const bool good = left_out < log_delta - margin &&
                     last.lattice.spacing < finer * better.lattice.spacing &&
                     last.lattice.dense >= better.lattice.dense / 2;
@@ -144,13 +151,13 @@ Plan Planner::next(const Plan& last, double answer) const {
 }
 
 // For an answer near this epsilon and delta.
-Plan Planner::plan(double tilt, double epsilon, double log_delta) const {
+PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
   constexpr double tilt_parts = 8, spacing_parts = 4, floor_part = 0.1, margin = 10;
-  constexpr double densest = 1 << 14, least_outside = 12, most_outside = 600;
+  constexpr double densest = 1 << 12, least_outside = 12, most_outside = 600;
   tilt = round_down(tilt, tilt_parts);
   const Cumulants c = at(tilt);
   const double deviation = std::sqrt(c.variance);
-  const double allowed = question_.of == Question::Of::epsilon
+  const double allowed = question_.of == PldQuestion::Of::epsilon
                              ? accuracy_ * std::max(epsilon, floor_part * deviation)
                              : accuracy_ / std::max(tilt, 1 / deviation);
   // The discretisation adds (1 + tilt) / 2 times the sum of E[width^2 / 6] to epsilon, where the

@@ -32,44 +32,45 @@ struct Cumulants {
 };
 
 // What is asked about a composition: epsilon for a delta, or delta for an epsilon.
-struct Question {
+struct PldQuestion {
   enum class Of { epsilon, delta };
   Of of = Of::epsilon;
   double given = 0;  // the delta or the epsilon
 };
 
 // How to answer: which tilt, how fine a lattice, and how much of the tilted sum may be left out.
-struct Plan {
+struct PldPlan {
   double tilt = 0;
-  Lattice lattice;
+  LossLattice lattice;
   double deviation = 0;    // of the tilted sum
   double log_outside = 0;  // -ln of the mass left out on each side
 
-  auto operator<=>(const Plan&) const = default;
+  auto operator<=>(const PldPlan&) const = default;
 };
 
-class Planner {
+class PldPlanner {
  public:
   // For one of the two directions: losses of (P, Q), or mirrored, of (Q, P). The accuracy is
   // relative: of epsilon, or of delta for a question of delta.
-  Planner(std::vector<SampledReleases> releases, bool mirrored, const Question& question,
-          double accuracy);
+  PldPlanner(std::vector<SampledReleases> releases, bool mirrored, const PldQuestion& question,
+             double accuracy);
 
   // From an estimate of the answer by the saddle point of its Laplace transform.
-  Plan first() const;
+  PldPlan first() const;
   // After an answer that this plan gave: a better plan, or the same one when it did well enough.
-  Plan next(const Plan& plan, double answer) const;
+  PldPlan next(const PldPlan& plan, double answer) const;
 
  private:
   Cumulants at(double tilt) const;
   double tilt_for_delta(double delta) const;
   double tilt_for_epsilon(double epsilon) const;
-  Plan plan(double tilt, double epsilon, double log_delta) const;
+  PldPlan plan(double tilt, double epsilon, double log_delta) const;
 
   std::vector<SampledReleases> releases_;
   bool mirrored_;
-  Question question_;
+  PldQuestion question_;
   double accuracy_;
+  double value_at_0_ = 0;
 };
 
 // ln of the largest value of (1 - e^{-t}) e^{-tilt t} over t >= 0.

@@ -91,7 +91,7 @@ double TiltedSum::rounding() const {
   return error * ((2 * count_ + 1) * mean + 1) + std::exp(-negligible_log);
 }
 
-DeltaCurve::DeltaCurve(const TiltedSum& sum, const Window& window, Bound bound)
+DeltaCurve::DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bound)
     : bound_(bound),
       spacing_(sum.spacing()),
       tilt_(sum.tilt()),

@@ -13,7 +13,7 @@ namespace sotto {
 
 // Where a sum is looked at: under the measure tilted by e^{tilt loss}, all but the part
 // `outside_mass` of it lies in [low, high].
-struct Window {
+struct LossWindow {
   double low = 0;
   double high = 0;
   double outside_mass = 0;
@@ -63,7 +63,7 @@ class TiltedSum {
 // delta as a function of epsilon near one place, from one side.
 class DeltaCurve {
  public:
-  DeltaCurve(const TiltedSum& sum, const Window& window, Bound bound);
+  DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bound);
 
   // A bound of delta at an epsilon >= 0.
   double delta(double epsilon) const;
