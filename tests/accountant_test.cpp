@@ -45,7 +45,7 @@ std::filesystem::path tables() {
 double rdp_answer(const Json& row, const std::vector<double>& orders) {
   if (row["query"] == "sigma") {
     return calibrate_noise_multiplier({row["epsilon"], row["delta"], row["q"], row["steps"]},
-                                      orders);
+                                      by_rdp(orders));
   }
   RdpAccountant accountant(orders);
   for (const Json& phase : row["phases"]) {

@@ -68,10 +68,9 @@ TEST_CASE("no steps need no noise") {
 
 TEST_CASE("a target out of reach or out of range is an error") {
   const double nan = std::nan("");
-  const std::array few = {2.0, 3.0};
-  CHECK_THROWS_WITH(calibrate_noise_multiplier({0.1, 1e-12, 0.1, 10}, few),
-                    "calibrate_noise_multiplier: epsilon 0.1 at delta 1e-12 is out of reach of "
-                    "orders up to 3");
+  CHECK_THROWS_WITH(calibrate_noise_multiplier({0.1, 1e-12, 0.1, 10}, by_rdp({2, 3})),
+                    "calibrate_noise_multiplier: epsilon 0.1 at delta 1e-12 is out of reach of the "
+                    "rdp accountant");
   for (const PrivacyTarget& wrong : std::vector<PrivacyTarget>{{0, 1e-5, 0.1, 1},
                                                                {-1, 1e-5, 0.1, 1},
                                                                {nan, 1e-5, 0.1, 1},
@@ -88,7 +87,8 @@ TEST_CASE("a target out of reach or out of range is an error") {
   }
   CHECK_THROWS_AS(max_steps(-1, {}), std::invalid_argument);
   CHECK_THROWS_AS(max_steps(nan, {}), std::invalid_argument);
-  CHECK_THROWS_AS(calibrate_noise_multiplier({}, {}), std::invalid_argument);
+  CHECK_THROWS_AS(calibrate_noise_multiplier({}, by_rdp({})), std::invalid_argument);
+  CHECK_THROWS_AS(calibrate_noise_multiplier({}, NewAccountant()), std::invalid_argument);
 }
 
 TEST_CASE("the exact Gaussian agrees with published epsilon") {

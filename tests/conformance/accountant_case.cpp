@@ -2,33 +2,59 @@
 
 #include "sotto/dp/analytic_gaussian.h"
 #include "sotto/dp/calibration.h"
-#include "sotto/dp/rdp_accountant.h"
+#include "sotto/dp/gdp.h"
 #include "tests/conformance/kinds.h"
 
 namespace sotto::conformance {
 
 namespace {
 
-double rdp_row(const Json& table, const Json& row, const std::string& query) {
-  const auto orders =
-      field<std::vector<double>>(field<Json>(table, "orders"), field<std::string>(row, "orders"));
+// A row for an accountant that composes the phases or is calibrated to the target.
+double composed_row(const Json& row, const std::string& query, const NewAccountant& fresh) {
   if (query == "sigma") {
     return calibrate_noise_multiplier({.epsilon = field<double>(row, "epsilon"),
                                        .delta = field<double>(row, "delta"),
                                        .sampling_rate = field<double>(row, "q"),
                                        .steps = field<std::int64_t>(row, "steps")},
-                                      orders);
+                                      fresh);
   }
-  RdpAccountant accountant(orders);
+  const auto accountant = fresh();
   for (const Json& phase : field<std::vector<Json>>(row, "phases")) {
     const auto q = field<double>(phase, "q");
-    accountant.compose({.noise_multiplier = field<double>(phase, "sigma"),
-                        .sampling = q == 1 ? Sampling::full_batch : Sampling::poisson,
-                        .sampling_rate = q},
-                       field<std::int64_t>(phase, "steps"));
+    accountant->compose({.noise_multiplier = field<double>(phase, "sigma"),
+                         .sampling = q == 1 ? Sampling::full_batch : Sampling::poisson,
+                         .sampling_rate = q},
+                        field<std::int64_t>(phase, "steps"));
   }
-  return query == "epsilon" ? accountant.epsilon(field<double>(row, "delta"))
-                            : accountant.delta(field<double>(row, "epsilon"));
+  return query == "epsilon" ? accountant->epsilon(field<double>(row, "delta"))
+                            : accountant->delta(field<double>(row, "epsilon"));
+}
+
+NewAccountant rdp_of(const Json& table, const Json& row) {
+  return by_rdp(
+      field<std::vector<double>>(field<Json>(table, "orders"), field<std::string>(row, "orders")));
+}
+
+Relation relation_of(const Json& row) {
+  const auto relation = field<std::string>(row, "relation");
+  if (relation == "replace_one") return Relation::replace_one;
+  if (relation != "add_or_remove_one") throw Malformed("relation is " + relation);
+  return Relation::add_or_remove_one;
+}
+
+// Phases of the central limit combine as the root of the sum of squares.
+double gdp_row(const Json& row, const std::string& query) {
+  const auto sampling = field<std::string>(row, "sampling");
+  if (sampling != "poisson" && sampling != "uniform") throw Malformed("sampling is " + sampling);
+  const auto limit = sampling == "poisson" ? gdp_poisson : gdp_fixed_size;
+  double mu = 0;
+  for (const Json& phase : field<std::vector<Json>>(row, "phases")) {
+    mu = std::hypot(mu, limit(field<double>(phase, "q"), field<double>(phase, "sigma"),
+                              field<std::int64_t>(phase, "steps")));
+  }
+  if (query == "sigma") throw Skip("the central limit is not calibrated");
+  return query == "epsilon" ? gdp_epsilon(mu, field<double>(row, "delta"))
+                            : gdp_delta(mu, field<double>(row, "epsilon"));
 }
 
 // Several phases are one whose precision 1 / sigma^2 is the sum of theirs.
@@ -56,15 +82,16 @@ double run_accountant_row(const Json& table, const Json& row) {
   if (query != "epsilon" && query != "delta" && query != "sigma") {
     throw Malformed("query is " + query);
   }
-  if (accountant == "gdp") throw Skip("the library has no central-limit accountant");
-  if (accountant == "tight") throw Skip("the library has no numerical accountant");
+  if (accountant == "gdp") return gdp_row(row, query);
+  if (accountant == "tight") return composed_row(row, query, by_pld(relation_of(row)));
   if (accountant != "rdp" && accountant != "gaussian") {
     throw Malformed("accountant is " + accountant);
   }
-  if (field<std::string>(row, "relation") != "add_or_remove_one") {
-    throw Skip("the library has no accountant for exchanged records");
+  if (relation_of(row) != Relation::add_or_remove_one) {
+    throw Skip("the " + accountant + " accountant does not know exchanged records");
   }
-  return accountant == "rdp" ? rdp_row(table, row, query) : gaussian_row(row, query);
+  return accountant == "rdp" ? composed_row(row, query, rdp_of(table, row))
+                             : gaussian_row(row, query);
 }
 
 }  // namespace sotto::conformance
