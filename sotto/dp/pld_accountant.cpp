@@ -32,7 +32,7 @@ double PldAccountant::epsilon(double delta, Bound bound) const {
   check(delta > 0 && delta < 1, "epsilon: delta {} is not in (0, 1)", delta);
   if (without_noise_) return infinity;
   if (total_variation() <= delta) return 0;
-  if (only_full_batches()) return gaussian_epsilon(gaussian_noise(), delta);
+  if (unsampled(bound)) return gaussian_epsilon(gaussian_noise(), delta);
   return composition_.answer(history_, {PldQuestion::Of::epsilon, delta}, bound);
 }
 
@@ -41,25 +41,32 @@ double PldAccountant::delta(double epsilon, Bound bound) const {
         epsilon);
   if (without_noise_) return 1;
   if (history_.empty()) return 0;
-  if (only_full_batches()) return gaussian_delta(gaussian_noise(), epsilon);
+  if (unsampled(bound)) return gaussian_delta(gaussian_noise(), epsilon);
   const double answer = composition_.answer(history_, {PldQuestion::Of::delta, epsilon}, bound);
   return bound == Bound::upper ? std::min(answer, total_variation()) : answer;
 }
 
-bool PldAccountant::only_full_batches() const {
+// Whether the history is taken as one of full batches: it is, or an upper bound is asked for where
+// so little noise was added that sampling hardly helps.
+bool PldAccountant::unsampled(Bound bound) const {
+  bool full = true, noisy = true;
   for (const auto& [event, count] : history_) {
-    if (event.sampling_rate < 1) return false;
+    full = full && event.sampling_rate == 1;
+    noisy = noisy && event.noise_multiplier >= PldComposition::least_noise;
   }
-  return true;
+  return full || (bound == Bound::upper && !noisy);
 }
 
-// Of the one unsampled release that all are, in units of the distance of its two means.
+// Of the one unsampled release that all are, in units of the distance of its two means; 0 where the
+// noise is too little for a number.
 double PldAccountant::gaussian_noise() const {
+  constexpr double least = 1e-100;
   double inverse = 0;
   for (const auto& [event, count] : history_) {
     inverse = std::hypot(inverse, std::sqrt(static_cast<double>(count)) / event.noise_multiplier);
   }
-  return 1 / inverse / (relation_ == Relation::replace_one ? 2 : 1);
+  const double noise = 1 / inverse / (relation_ == Relation::replace_one ? 2 : 1);
+  return noise < least ? 0 : noise;
 }
 
 // A bound of delta at epsilon 0: total variation distances add, and sampling scales them.

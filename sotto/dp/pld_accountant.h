@@ -30,7 +30,7 @@ class PldAccountant final : public Accountant {
   double delta(double epsilon, Bound bound) const;
 
  private:
-  bool only_full_batches() const;
+  bool unsampled(Bound bound) const;
   double gaussian_noise() const;
   double total_variation() const;
 

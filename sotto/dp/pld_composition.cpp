@@ -20,12 +20,18 @@ std::int64_t transform_size(double count) {
   return static_cast<double>(power / 4 * 3) >= count ? power / 4 * 3 : power;
 }
 
-// The lattice of a plan, or a coarser one where that takes too long: with up to 16 times the error.
+// The lattice of a plan: a finer one where that is cheap, or a coarser one, with up to 16 times the
+// error, where the plan's takes too long.
 LossLattice affordable(const PldPlan& plan, std::size_t kinds) {
-  constexpr double few_points = 1 << 18, many_kinds = 1 << 5, most_coarser = 4;
+  constexpr double few_points = 1 << 18, cheap_points = 1 << 15, many_kinds = 1 << 5;
+  constexpr double most_coarser = 4, most_finer = 64;
   const double width = 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
-  const double limit = few_points / std::max(1.0, static_cast<double>(kinds) / many_kinds);
-  const double ratio = std::clamp(width / plan.lattice.spacing / limit, 1.0, most_coarser);
+  const double share = std::max(1.0, static_cast<double>(kinds) / many_kinds);
+  const double cheap = std::exp2(std::ceil(2 * std::log2(width * share / cheap_points)) / 2);
+  const double least = std::max({cheap, plan.finest, plan.lattice.spacing / most_finer});
+  if (least <= plan.lattice.spacing) return {.spacing = least, .dense = plan.lattice.dense};
+  const double points = width / plan.lattice.spacing;
+  const double ratio = std::clamp(points * share / few_points, 1.0, most_coarser);
   const double coarser = std::exp2(std::ceil(2 * std::log2(ratio)) / 2);
   const auto sparser = static_cast<std::int64_t>(std::bit_floor(static_cast<unsigned>(coarser)));
   return {.spacing = plan.lattice.spacing * coarser,
@@ -45,24 +51,19 @@ double chernoff(double log_moment, double tilt, const PldQuestion& question, dou
 
 }  // namespace
 
-// Noise and rates in the range that the discretisation is made for, on the side of the bound. More
-// noise and less sampling mean less loss; no sampling means most.
+// Noise and rates in the range that the discretisation is made for, on the side of the bound: more
+// noise and less sampling mean less loss.
 PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int64_t>& history,
                                                   Bound bound) {
-  constexpr double least_noise = 0.01, most_noise = 1e9, least_rate = 1e-12;
+  constexpr double most_noise = 1e9, least_rate = 1e-12;
   constexpr double split_noise = 0.3;  // n releases with s sqrt(n) are one with s, unsampled
   Counts counts;
   for (const auto& [event, releases] : history) {
     double rate = event.sampling_rate, sigma = event.noise_multiplier;
     double count = static_cast<double>(releases);
-    if (bound == Bound::upper) {
-      if (sigma < least_noise) rate = 1;
-      sigma = std::min(sigma, most_noise);
-      rate = std::max(rate, least_rate);
-    } else {
-      if (sigma > most_noise || rate < least_rate) continue;
-      if (rate < 1) sigma = std::max(sigma, least_noise);
-    }
+    if (bound == Bound::lower && (sigma > most_noise || rate < least_rate)) continue;
+    sigma = std::clamp(sigma, least_noise, most_noise);
+    rate = std::max(rate, least_rate);
     if (rate == 1 && sigma < split_noise) {
       const double parts = std::ceil(split_noise / sigma * (split_noise / sigma));
       sigma *= std::sqrt(parts);
@@ -133,7 +134,7 @@ const TiltedSum& PldComposition::sum(const Counts& counts, const SumKey& key) {
 double PldComposition::answer(const Counts& counts, Side side, const PldPlan& plan,
                               const PldQuestion& question) {
   const bool upper = side.bound == Bound::upper, of_delta = question.of == PldQuestion::Of::delta;
-  side.lattice = affordable(plan, counts.size());
+  side.lattice = plan.used;
   if (!upper) side.lattice.spacing /= 2;  // merging takes twice the width
   LossWindow window = this->window(counts, side, plan);
   const auto points = [&] { return (window.high - window.low) / side.lattice.spacing + 2; };
@@ -141,6 +142,7 @@ double PldComposition::answer(const Counts& counts, Side side, const PldPlan& pl
     side.lattice.spacing *= 2;
     window = this->window(counts, side, plan);
   }
+  if (!(points() <= most_points)) return upper ? (of_delta ? 1 : infinity) : 0;
   const DeltaCurve curve(sum(counts, {side, plan.tilt, transform_size(points())}), window,
                          side.bound);
   const double answer = of_delta ? curve.delta(question.given) : curve.epsilon(question.given);
@@ -203,7 +205,7 @@ double PldComposition::refined(const Counts& counts, const PldQuestion& question
   std::vector<PldPlan> plans;
   for (const PldPlanner& planner : planners) {
     plans.push_back(planner.first());
-    plans.back().lattice = plans.front().lattice;
+    plans.back().used = affordable(plans.front(), counts.size());
   }
   const auto answers = [&](Bound bound) {
     std::vector<double> list;
@@ -220,9 +222,11 @@ double PldComposition::refined(const Counts& counts, const PldQuestion& question
     bool same = true;
     for (std::size_t i = 0; i < plans.size(); ++i) {
       if (list[i] < largest) continue;  // the other direction decides
-      const PldPlan next = planners[i].next(plans[i], list[i]);
-      same = same && next == plans[i];
+      PldPlan next = planners[i].next(plans[i], list[i]);
+      if (next == plans[i]) continue;
+      next.used = affordable(next, counts.size());
       plans[i] = next;
+      same = false;
     }
     if (same) break;
   }

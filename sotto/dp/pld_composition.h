@@ -16,6 +16,9 @@ namespace sotto {
 // after one more release of a kind seen before, only the spectra are multiplied again.
 class PldComposition {
  public:
+  // The least noise multiplier that upper bounds are made for; lower bounds take it for less noise.
+  static constexpr double least_noise = 0.01;
+
   explicit PldComposition(Relation relation) : relation_(relation) {}
 
   // The epsilon or delta asked for, from one side. The history grows from call to call; its noise

@@ -38,7 +38,7 @@ std::vector<Atom> lattice_points(double lowest, double highest, const LossLattic
 // The mass of P in a cell of width h, at distance t above the lower end, goes to the upper end with
 // the part (1 - e^{-t}) / (1 - e^{-h}) and to the lower with (e^{h-t} - 1) / (e^h - 1).
 DiscretePair connect_dots(const LossPair& pair, const LossLattice& lattice) {
-  DiscretePair result{.offset = pair.loss(0), .spacing = lattice.spacing};
+  DiscretePair result{.offset = pair.centre(), .spacing = lattice.spacing};
   result.escaped = pair.escaping();
   result.atoms = lattice_points(pair.loss(pair.lowest()) - result.offset,
                                 pair.loss(pair.highest()) - result.offset, lattice);
@@ -66,7 +66,7 @@ DiscretePair connect_dots(const LossPair& pair, const LossLattice& lattice) {
 class Merger {
  public:
   Merger(const LossPair& pair, const LossLattice& lattice, bool mirrored)
-      : pair_(pair), lattice_(lattice), side_(mirrored ? -1 : 1), centre_(pair.loss(0)) {}
+      : pair_(pair), lattice_(lattice), side_(mirrored ? -1 : 1), centre_(pair.centre()) {}
 
   DiscretePair merge() {
     result_.spacing = lattice_.spacing;
@@ -118,8 +118,9 @@ class Merger {
   double next_run(double from) {
     std::int64_t index = target(pair_.loss(from));
     double to = end_of_run(from, point(index));
-    Run next = run(from, to, point(index));
-    if (!(side_ * next.excess >= 0)) {
+    Run next;
+    if (to < pair_.highest()) next = run(from, to, point(index));
+    if (to == pair_.highest() || !(side_ * next.excess >= 0)) {
       // The density falls too fast for a run that wide: one whose loss is rounded.
       constexpr double rounding = 1e-6;  // spacings
       to = std::min(pair_.position(2 * point(index) - pair_.loss(from)), pair_.highest());
@@ -147,13 +148,14 @@ class Merger {
   }
 
   // Where the run must end for its joint loss to be `goal`, by Newton's method for the excess,
-  // whose derivative is the integrand at the end.
+  // whose derivative is the integrand at the end; highest() where the run would be too long.
   double end_of_run(double from, double goal) const {
     constexpr int most_steps = 30;
-    constexpr double precision = 1e-13;
-    const double start = pair_.position(goal);
-    double to = pair_.position(2 * goal - pair_.loss(from));
-    for (int step = 0; step < most_steps && to < pair_.highest(); ++step) {
+    constexpr double precision = 1e-13, longest = 64;
+    const double rise = goal - pair_.loss(from), start = pair_.position(goal);
+    const double limit = std::min(pair_.position(goal + longest * rise), pair_.highest());
+    double to = pair_.position(goal + rise);
+    for (int step = 0; step < most_steps && to < limit; ++step) {
       const LossPoint end = pair_.at(to);
       const double slope = -end.density * std::expm1(goal - end.loss);
       const double change = run(from, to, goal).excess / slope;
@@ -161,7 +163,7 @@ class Merger {
       if (!(std::abs(change) > precision * (to - from))) break;
     }
     to += side_ * slack * (to - from);
-    return to < pair_.highest() ? to : pair_.highest();
+    return to < limit ? to : pair_.highest();
   }
 
   // An atom that is at most the run: less of P at a loss that is not above, or mirrored, less of Q

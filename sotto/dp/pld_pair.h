@@ -29,6 +29,8 @@ class LossPair {
 
   LossPoint at(double x) const;
   double loss(double x) const;
+  // The loss in the middle of P, or of most of it.
+  double centre() const { return loss(rate_ > 0.5 ? 1 : 0); }
   // Where the loss has this value; -infinity below its range.
   double position(double loss) const;
 

@@ -49,16 +49,19 @@ double log_saddle_point(const Cumulants& c, double tilt) {
 
 }  // namespace
 
-LossSamples::LossSamples(const LossPair& pair) : centre(pair.loss(0)) {
-  constexpr int together = 4;  // neighbouring points, at their mean
+LossSamples::LossSamples(const LossPair& pair) : centre(pair.centre()) {
+  constexpr int together = 4;       // neighbouring points, at their mean
+  constexpr double least = 1e-300;  // a mass whose digits are all there
   double mass = 0, first = 0;
   int points = 0;
   pair.integrate(pair.lowest(), pair.highest(), [&](double weight, double loss) {
     mass += weight;
     first += weight * loss;
-    if (++points % together != 0 || mass == 0) return;
-    weights.push_back(mass);
-    losses.push_back(first / mass);
+    if (++points % together != 0) return;
+    if (mass > least) {
+      weights.push_back(mass);
+      losses.push_back(losses.empty() ? first / mass : std::max(first / mass, losses.back()));
+    }
     mass = first = 0;
   });
 }
@@ -73,7 +76,10 @@ PldPlanner::PldPlanner(std::vector<SampledReleases> releases, bool mirrored,
       mirrored_(mirrored),
       question_(question),
       accuracy_(accuracy) {
-  value_at_0_ = at(0).value;  // nearly 0, by as much as the samples are coarse
+  const Cumulants untilted = at(0);
+  value_at_0_ = untilted.value;  // nearly 0, by as much as the samples are coarse
+  for (const auto& [samples, count] : releases_) counts_ += count;
+  typical_ = untilted.spread / counts_;
 }
 
 Cumulants PldPlanner::at(double tilt) const {
@@ -110,7 +116,7 @@ double PldPlanner::tilt_for_delta(double delta) const {
 // The tilt whose mean is epsilon, 0 where that would be negative.
 double PldPlanner::tilt_for_epsilon(double epsilon) const {
   constexpr double precision = 0.1;  // deviations
-  constexpr double least = 1e-6;
+  constexpr double least = 1e-6, growth = 1000;
   double low = 0, high = std::numeric_limits<double>::infinity(), tilt = 0;
   for (int step = 0; step < most_steps; ++step) {
     const Cumulants c = at(tilt);
@@ -118,7 +124,7 @@ double PldPlanner::tilt_for_epsilon(double epsilon) const {
     if (missing * missing < precision * precision * c.variance) break;
     if (missing > 0 ? too_steep(c, tilt) : tilt == 0) break;
     (missing < 0 ? high : low) = tilt;
-    const double guess = tilt + missing / c.variance;
+    const double guess = std::min(tilt + missing / c.variance, growth * (tilt + 1));
     tilt = guess > low && guess < high ? guess
            : std::isinf(high)          ? 2 * low + 1
                                        : std::sqrt(std::max(low, least * high) * high);
@@ -152,27 +158,30 @@ PldPlan PldPlanner::next(const PldPlan& last, double answer) const {
 
 // For an answer near this epsilon and delta.
 PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
-  constexpr double tilt_parts = 8, spacing_parts = 4, floor_part = 0.1, margin = 10;
+  constexpr double tilt_parts = 8, spacing_parts = 4, floor_part = 0.1, fine_part = 0.05,
+                   margin = 10;
   constexpr double densest = 1 << 12, least_outside = 12, most_outside = 600;
   tilt = round_down(tilt, tilt_parts);
   const Cumulants c = at(tilt);
-  const double deviation = std::sqrt(c.variance);
+  // Where the tilted sum is at its very end, a width that is as good as nothing.
+  constexpr double no_width = 1e-9;
+  const double deviation =
+      std::max(std::sqrt(c.variance), no_width * (std::abs(c.mean) + typical_));
   const double allowed = question_.of == PldQuestion::Of::epsilon
                              ? accuracy_ * std::max(epsilon, floor_part * deviation)
                              : accuracy_ / std::max(tilt, 1 / deviation);
   // The discretisation adds (1 + tilt) / 2 times the sum of E[width^2 / 6] to epsilon, where the
   // width is the spacing or 1/dense of the distance to the centre. Each may take half.
   const double variance = allowed / (1 + tilt);
-  double counts = 0;
-  for (const auto& [samples, count] : releases_) counts += count;
   const double spacing =
-      std::max(std::sqrt(6 * variance / counts), c.spread > 0 ? variance / c.spread : 0);
+      std::max(std::sqrt(6 * variance / counts_), variance / (c.spread + no_width * typical_));
   const double dense = std::clamp(std::sqrt(c.square / (6 * variance)), 1.0, densest);
   const double looseness = c.value - tilt * epsilon + log_largest_weight(tilt) - log_delta;
   return {.tilt = tilt,
           .lattice = {.spacing = round_down(spacing, spacing_parts),
                       .dense = static_cast<std::int64_t>(
                           std::bit_ceil(static_cast<std::uint64_t>(dense)))},
+          .finest = round_down(fine_part * typical_, spacing_parts),
           .deviation = deviation,
           .log_outside = std::clamp(looseness + margin, least_outside, most_outside)};
 }

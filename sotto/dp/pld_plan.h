@@ -42,6 +42,8 @@ struct PldQuestion {
 struct PldPlan {
   double tilt = 0;
   LossLattice lattice;
+  LossLattice used;        // as fine as is affordable
+  double finest = 0;       // a spacing that shows the shape of a single loss
   double deviation = 0;    // of the tilted sum
   double log_outside = 0;  // -ln of the mass left out on each side
 
@@ -70,7 +72,8 @@ class PldPlanner {
   bool mirrored_;
   PldQuestion question_;
   double accuracy_;
-  double value_at_0_ = 0;
+  double counts_ = 0, value_at_0_ = 0;
+  double typical_ = 0;  // distance of one loss from the centre
 };
 
 // ln of the largest value of (1 - e^{-t}) e^{-tilt t} over t >= 0.

@@ -1,0 +1,309 @@
+#include "sotto/dp/pld_accountant.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "catch.h"
+#include "sotto/dp/analytic_gaussian.h"
+#include "sotto/dp/calibration.h"
+#include "sotto/dp/rdp_accountant.h"
+
+using namespace sotto;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+PldAccountant composed(double q, double sigma, std::int64_t steps,
+                       Relation relation = Relation::add_or_remove_one) {
+  PldAccountant accountant(relation);
+  accountant.compose({sigma, Sampling::poisson, q}, steps);
+  return accountant;
+}
+
+double above(double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); }
+
+// delta of one release, in closed form: P and Q above the point where the loss is epsilon, or
+// Q and P below the point where it is -epsilon.
+double delta_of_one(double q, double sigma, double epsilon) {
+  const auto point = [&](double loss) {
+    return 0.5 + sigma * sigma * std::log1p(std::expm1(loss) / q);
+  };
+  const double x = point(epsilon), y = point(-epsilon);
+  const auto mixture_above = [&](double z) {
+    return (1 - q) * above(z / sigma) + q * above((z - 1) / sigma);
+  };
+  const double removed = mixture_above(x) - std::exp(epsilon) * above(x / sigma);
+  const auto mixture_below = [&](double z) {
+    return (1 - q) * above(-z / sigma) + q * above((1 - z) / sigma);
+  };
+  const double added = std::isnan(y) ? 0 : above(-y / sigma) - std::exp(epsilon) * mixture_below(y);
+  return std::max(removed, added);
+}
+
+// delta of two releases, one record removed: the closed form for the second, given the first, is
+// integrated over the first by the trapezoidal rule in long double.
+double delta_of_two(double q, double sigma, double epsilon) {
+  using Real = long double;
+  const Real s = sigma, step = s / 64;
+  const auto upper = [&](Real z) { return std::erfc(z / std::sqrt(Real(2))) / 2; };
+  Real sum = 0;
+  for (Real x = -12 * s; x < 1 + 12 * s; x += step) {
+    const Real loss = std::log1p(q * std::expm1((2 * x - 1) / (2 * s * s)));
+    const Real density = std::exp(-x * x / (2 * s * s) + loss);
+    const Real rest = epsilon - loss, inner = 1 + std::expm1(rest) / q;
+    Real value = -std::expm1(rest);  // all of the second release counts
+    if (inner > 0) {
+      const Real z = Real(0.5) + s * s * std::log(inner);
+      value = (1 - q) * upper(z / s) + q * upper((z - 1) / s) - std::exp(rest) * upper(z / s);
+    }
+    sum += density * value * step;
+  }
+  return static_cast<double>(sum / (s * std::sqrt(2 * std::acos(Real(-1)))));
+}
+
+struct Golden {
+  double q, sigma;
+  std::int64_t steps;
+  double delta, low, estimate, high;
+};
+
+}  // namespace
+
+// Proven bounds and the estimate of another program, with an error of 0.01.
+TEST_CASE("both bounds are within published bounds and near the published estimate") {
+  const std::vector<Golden> table = {
+      {256.0 / 60000, 1.1, 14040, 1e-5, 2.36941, 2.37956, 2.38970},
+      {256.0 / 60000, 1.3, 3510, 1e-5, .85370, .86376, .87383},
+      {256.0 / 60000, 0.7, 10530, 1e-5, 5.62475, 5.63510, 5.64545},
+      {512.0 / 60000, 1.23, 4680, 1e-5, 2.35120, 2.36135, 2.37149},
+      {2048.0 / 60000, 2.15, 1160, 1e-5, 2.36596, 2.37610, 2.38624},
+      {1024.0 / 50000, 1.54, 1440, 1e-5, 2.35494, 2.36509, 2.37523},
+      {256.0 / 29305, 0.55, 2052, 1e-5, 11.77368, 11.78446, 11.79525},
+      {256.0 / 29305, 0.55, 2280, 1e-5, 12.34193, 12.35274, 12.36355},
+      {512.0 / 25000, 0.56, 432, 1e-5, 12.04912, 12.05996, 12.07081},
+      {512.0 / 25000, 0.56, 1200, 1e-5, 19.26942, 19.28052, 19.29163},
+      {4096.0 / 50000, 10, 875, 1e-5, .89271, .90277, .91283},
+      {16384.0 / 1281167, 2.5, 71589, 8e-7, 7.42985, 7.44015, 7.45044},
+      {16384.0 / 50000, 21.1, 250, 1e-5, .90206, .91212, .92218},
+      {256.0 / 32561, 1.1, 2540, 1e-5, 1.86524, 1.87536, 1.88548},
+      {0.01, 1.1, 1000, 1e-5, 1.50526, 1.51537, 1.52547},
+      {0.01, 1.1, 10000, 1e-5, 5.18230, 5.19258, 5.20287},
+      {0.01, 0.8, 1000, 1e-5, 3.13077, 3.14102, 3.15126},
+      {0.005, 0.8, 1000, 1e-6, 1.99392, 2.00411, 2.01430},
+      {0.001, 0.6, 10000, 1e-6, 3.14189, 3.15220, 3.16250},
+      {0.1, 2, 1000, 1e-5, 8.26888, 8.27929, 8.28970},
+      {0.1, 3, 512, 1e-6, 3.75951, 3.76969, 3.77986},
+      {0.02, 1, 2000, 1e-5, 5.60548, 5.61580, 5.62612},
+      {0.5, 5, 100, 1e-5, 4.47760, 4.48785, 4.49809},
+      {0.2, 0.5, 3, 1e-2, 4.64788, 4.65903, 4.67018},
+      {256.0 / 100000, 0.9, 4900, 1e-5, 1.12984, 1.13993, 1.15001},
+      {0.001, 1, 100000, 1e-7, 2.05408, 2.06417, 2.07425},
+      {0.05, 1.5, 500, 1e-8, 5.15661, 5.16679, 5.17697},
+      {0.01, 4, 10000, 1e-9, 1.41886, 1.42891, 1.43895}};
+  for (const Golden& row : table) {
+    CAPTURE(row.q, row.sigma, row.steps);
+    const PldAccountant accountant = composed(row.q, row.sigma, row.steps);
+    const double upper = accountant.epsilon(row.delta);
+    const double lower = accountant.epsilon(row.delta, Bound::lower);
+    CHECK(lower <= upper);
+    CHECK(lower > row.low);
+    CHECK(upper < row.high);
+    CHECK(upper - lower < 6e-4 * upper);
+    CHECK(upper > row.estimate - 1e-4);
+    CHECK(upper < row.estimate * 1.0002 + 1e-4);
+  }
+}
+
+TEST_CASE("delta agrees with published numbers") {
+  CHECK(composed(0.2, 0.5, 3).delta(1) == Approx(0.15594).margin(1e-4));
+  CHECK(composed(1, std::sqrt(3.0), 3).delta(1) == Approx(0.126936).margin(1e-6));
+  CHECK(composed(1, 4, 40).delta(10) == Approx(3.33762759e-9).epsilon(1e-2));
+}
+
+TEST_CASE("one release agrees with its closed form from both sides") {
+  for (const double q : {1e-4, 0.01, 0.3, 0.9}) {
+    for (const double sigma : {0.3, 0.7, 1.5, 10.0}) {
+      const PldAccountant accountant = composed(q, sigma, 1);
+      for (const double part : {0.0, 0.1, 0.5, 0.9}) {
+        const double epsilon = part * std::log1p(q * std::expm1(2 / sigma));
+        const double truth = delta_of_one(q, sigma, epsilon);
+        CAPTURE(q, sigma, epsilon, truth);
+        if (truth < 1e-12) continue;  // the closed form subtracts
+        CHECK(accountant.delta(epsilon) >= truth * (1 - 1e-9));
+        CHECK(accountant.delta(epsilon) <= truth * 1.005);
+        CHECK(accountant.delta(epsilon, Bound::lower) <= truth * (1 + 1e-9));
+        CHECK(accountant.delta(epsilon, Bound::lower) >= truth * 0.99);
+      }
+    }
+  }
+}
+
+TEST_CASE("two releases agree with quadrature from both sides") {
+  for (const double q : {0.01, 0.2, 0.7}) {
+    for (const double sigma : {0.5, 1.0, 4.0}) {
+      const PldAccountant accountant = composed(q, sigma, 2);
+      for (const double part : {0.2, 0.6, 1.0}) {
+        const double epsilon = part * std::log1p(q * std::expm1(3 / sigma));
+        const double truth = delta_of_two(q, sigma, epsilon);
+        CAPTURE(q, sigma, epsilon, truth);
+        CHECK(accountant.delta(epsilon) >= truth * (1 - 1e-8));
+        CHECK(accountant.delta(epsilon) <= truth * 1.002);
+        CHECK(accountant.delta(epsilon, Bound::lower) <= truth * (1 + 1e-8));
+        CHECK(accountant.delta(epsilon, Bound::lower) >= truth * 0.995);
+      }
+    }
+  }
+}
+
+// Sampling with a rate of nearly 1 takes the numerical way, the full batch its closed form.
+TEST_CASE("without sampling the closed form lies between the bounds") {
+  for (const auto relation : {Relation::add_or_remove_one, Relation::replace_one}) {
+    for (const double sigma : {0.5, 2.0, 30.0}) {
+      for (const double delta : {1e-3, 1e-8, 1e-14}) {
+        CAPTURE(sigma, delta);
+        const double noise = relation == Relation::replace_one ? sigma / 2 : sigma;
+        const double exact = gaussian_epsilon(noise, delta, 20);
+        CHECK(composed(1, sigma, 20, relation).epsilon(delta) == Approx(exact).epsilon(1e-12));
+        const PldAccountant numerical = composed(1 - 1e-14, sigma, 20, relation);
+        CHECK(numerical.epsilon(delta) >= exact * (1 - 1e-9));
+        CHECK(numerical.epsilon(delta) <= exact * (1 + 2e-4));
+        CHECK(numerical.epsilon(delta, Bound::lower) <= exact * (1 + 1e-9));
+        CHECK(numerical.epsilon(delta, Bound::lower) >= exact * (1 - 1e-3));
+      }
+    }
+  }
+}
+
+TEST_CASE("epsilon is below what Renyi divergences prove, down to small delta") {
+  for (const double delta : {1e-2, 1e-6, 1e-10, 1e-15, 1e-30}) {
+    for (const double q : {0.001, 0.05}) {
+      CAPTURE(delta, q);
+      RdpAccountant rdp;
+      rdp.compose({1, Sampling::poisson, q}, 1000);
+      const PldAccountant accountant = composed(q, 1, 1000);
+      const double epsilon = accountant.epsilon(delta);
+      CHECK(epsilon <= rdp.epsilon(delta));
+      CHECK(accountant.epsilon(delta, Bound::lower) >= 0.999 * epsilon);
+    }
+  }
+}
+
+TEST_CASE("the order of composition and the way it is asked for do not matter") {
+  const Event rare{0.8, Sampling::poisson, 0.001}, often{3, Sampling::poisson, 0.1};
+  const Event all{20, Sampling::full_batch, 1};
+  PldAccountant phases, steps, reversed;
+  phases.compose(rare, 100);
+  phases.compose(often, 30);
+  phases.compose(all, 2);
+  reversed.compose(all, 2);
+  reversed.compose(often, 30);
+  reversed.compose(rare, 100);
+  double previous = 0;
+  for (int i = 0; i < 132; ++i) {
+    steps.compose(i < 100 ? rare : i < 130 ? often : all);
+    const double epsilon = steps.epsilon(1e-6);
+    CHECK(epsilon >= previous * (1 - 1e-4));
+    previous = epsilon;
+  }
+  CHECK(steps.epsilon(1e-6) == Approx(phases.epsilon(1e-6)).epsilon(1e-12));
+  CHECK(reversed.epsilon(1e-6) == phases.epsilon(1e-6));
+}
+
+TEST_CASE("no step or record is free: epsilon grows with steps and rate and falls with noise") {
+  constexpr double tight = 5e-4;
+  for (const double q : {1e-4, 0.02, 0.4}) {
+    for (const double sigma : {0.4, 1.0, 20.0}) {
+      for (const std::int64_t steps : {1, 50, 10000}) {
+        CAPTURE(q, sigma, steps);
+        const double epsilon = composed(q, sigma, steps).epsilon(1e-6) * (1 + tight);
+        CHECK(composed(q, sigma, 2 * steps).epsilon(1e-6) * (1 + tight) >= epsilon / (1 + tight));
+        CHECK(composed(q / 2, sigma, steps).epsilon(1e-6) <= epsilon);
+        CHECK(composed(q, sigma * 1.2, steps).epsilon(1e-6) <= epsilon);
+        CHECK(composed(q, sigma, steps).epsilon(1e-5) <= epsilon);
+        CHECK(composed(q, sigma, steps, Relation::replace_one).epsilon(1e-6) * (1 + tight) >=
+              epsilon / (1 + tight));
+      }
+    }
+  }
+}
+
+TEST_CASE("bounds are numbers, in order and not above Renyi's, over the whole range") {
+  for (const double q : {1e-9, 1e-3, 1 - 1e-9}) {
+    for (const double sigma : {0.1, 1.0, 1000.0}) {
+      for (const std::int64_t steps : {std::int64_t{1}, std::int64_t{10000}}) {
+        const PldAccountant accountant = composed(q, sigma, steps);
+        RdpAccountant rdp;
+        rdp.compose({sigma, Sampling::poisson, q}, steps);
+        for (const double delta : {0.1, 1e-15}) {
+          CAPTURE(q, sigma, steps, delta);
+          const double upper = accountant.epsilon(delta);
+          CHECK(accountant.epsilon(delta, Bound::lower) >= 0);
+          CHECK(accountant.epsilon(delta, Bound::lower) <= upper);
+          CHECK(upper <= rdp.epsilon(delta) * 1.001);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a hundred million steps and arguments out of range are answered") {
+  CHECK(composed(0.001, 4, 100000000).epsilon(1e-6) == Approx(14.74).epsilon(2e-3));
+  for (const double sigma : {1e-100, 0.01, 1e12}) {
+    const PldAccountant accountant = composed(0.1, sigma, 3);
+    CAPTURE(sigma);
+    CHECK(accountant.epsilon(1e-5) >= accountant.epsilon(1e-5, Bound::lower));
+    CHECK(accountant.delta(1) >= accountant.delta(1, Bound::lower));
+    CHECK(accountant.delta(1) <= 1);
+  }
+  CHECK(composed(1e-300, 1, 5).epsilon(1e-5) == 0);
+  CHECK(composed(0.1, 1, 5).delta(1e6) < 1e-100);
+  CHECK(composed(0.1, 1, 5).epsilon(0.999) == 0);
+}
+
+TEST_CASE("an empty history spends nothing and no noise proves nothing") {
+  PldAccountant accountant;
+  accountant.compose({1, Sampling::poisson, 0.1}, 0);
+  accountant.compose({1, Sampling::poisson, 0}, 10);
+  CHECK(accountant.epsilon(1e-5) == 0);
+  CHECK(accountant.delta(0) == 0);
+  accountant.compose({0, Sampling::poisson, 0.1});
+  CHECK(accountant.epsilon(1e-5) == infinity);
+  CHECK(accountant.delta(3) == 1);
+}
+
+TEST_CASE("events, deltas and epsilons out of range are errors") {
+  PldAccountant accountant;
+  CHECK_THROWS_AS(accountant.compose({-1, Sampling::poisson, 0.1}), std::invalid_argument);
+  CHECK_THROWS_AS(accountant.compose({1, Sampling::full_batch, 0.1}), std::invalid_argument);
+  CHECK_THROWS_AS(accountant.compose({1, Sampling::poisson, 0.1}, -1), std::invalid_argument);
+  CHECK_THROWS_AS(accountant.epsilon(0), std::invalid_argument);
+  CHECK_THROWS_AS(accountant.epsilon(1), std::invalid_argument);
+  CHECK_THROWS_AS(accountant.delta(-1), std::invalid_argument);
+  CHECK_THROWS_AS(accountant.delta(infinity), std::invalid_argument);
+}
+
+TEST_CASE("noise calibrated by losses meets the target and is near the published one") {
+  const std::vector<std::pair<PrivacyTarget, double>> table = {
+      {{1, 1e-5, 0.01, 1000}, 1.414631},
+      {{3, 1e-5, 256.0 / 60000, 14040}, 0.967991},
+      {{3, 1e-5, 512.0 / 60000, 4680}, 1.067612},
+      {{3, 1e-5, 1024.0 / 50000, 1440}, 1.313747},
+      {{1, 1e-5, 4096.0 / 50000, 875}, 9.119101},
+      {{8, 1e-5, 4096.0 / 50000, 2000}, 2.328895},
+      {{1, 1e-6, 0.1, 512}, 9.661829}};
+  for (const auto& [target, published] : table) {
+    CAPTURE(target.epsilon, target.steps);
+    const double sigma = calibrate_noise_multiplier(target, by_pld());
+    const PldAccountant spent = composed(target.sampling_rate, sigma, target.steps);
+    CHECK(spent.epsilon(target.delta) <= target.epsilon);
+    CHECK(spent.epsilon(target.delta, Bound::lower) >= target.epsilon * (1 - 6e-4));
+    CHECK(sigma == Approx(published).epsilon(2e-4));
+    CHECK(sigma < calibrate_noise_multiplier(target));
+  }
+  const PrivacyTarget target{2, 1e-5, 0.02, 0};
+  const std::int64_t steps = max_steps(1, target, by_pld());
+  CHECK(composed(0.02, 1, steps).epsilon(1e-5) <= 2);
+  CHECK(composed(0.02, 1, steps + 1).epsilon(1e-5) > 2);
+}
