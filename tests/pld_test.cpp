@@ -190,6 +190,20 @@ TEST_CASE("epsilon is below what Renyi divergences prove, down to small delta") 
   }
 }
 
+// A release that says nearly nothing sends full batches the numerical way, too.
+TEST_CASE("full batches among sampled ones agree with the closed form") {
+  for (const double sigma : {0.02, 0.3, 0.8, 5.0}) {
+    CAPTURE(sigma);
+    PldAccountant accountant = composed(1, sigma, 3);
+    accountant.compose({1e6, Sampling::poisson, 1e-6});
+    const double exact = gaussian_epsilon(sigma, 1e-6, 3);
+    CHECK(accountant.epsilon(1e-6) >= exact * (1 - 1e-9));
+    CHECK(accountant.epsilon(1e-6) <= exact * (1 + 2e-4));
+    CHECK(accountant.epsilon(1e-6, Bound::lower) <= exact * (1 + 1e-9));
+    CHECK(accountant.epsilon(1e-6, Bound::lower) >= exact * (1 - 2e-3));
+  }
+}
+
 TEST_CASE("the order of composition and the way it is asked for do not matter") {
   const Event rare{0.8, Sampling::poisson, 0.001}, often{3, Sampling::poisson, 0.1};
   const Event all{20, Sampling::full_batch, 1};

@@ -77,7 +77,8 @@ double PldAccountant::total_variation() const {
     const double half = distance / (2 * std::numbers::sqrt2 * event.noise_multiplier);
     sum += static_cast<double>(count) * event.sampling_rate * std::erf(half);
   }
-  return std::min(sum, 1.0);
+  constexpr double rounding = 1e-12;
+  return std::min(sum * (1 + rounding), 1.0);
 }
 
 }  // namespace sotto

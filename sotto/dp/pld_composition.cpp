@@ -136,21 +136,27 @@ double PldComposition::answer(const Counts& counts, Side side, const PldPlan& pl
   const bool upper = side.bound == Bound::upper, of_delta = question.of == PldQuestion::Of::delta;
   side.lattice = plan.used;
   if (!upper) side.lattice.spacing /= 2;  // merging takes twice the width
+  const double nothing = upper ? (of_delta ? 1 : infinity) : 0;
+  if (!std::isnormal(side.lattice.spacing)) return nothing;
   LossWindow window = this->window(counts, side, plan);
   const auto points = [&] { return (window.high - window.low) / side.lattice.spacing + 2; };
   while (points() > most_points) {
     side.lattice.spacing *= 2;
     window = this->window(counts, side, plan);
   }
-  if (!(points() <= most_points)) return upper ? (of_delta ? 1 : infinity) : 0;
+  if (!(points() <= most_points)) return nothing;
   const DeltaCurve curve(sum(counts, {side, plan.tilt, transform_size(points())}), window,
                          side.bound);
   const double answer = of_delta ? curve.delta(question.given) : curve.epsilon(question.given);
   if (!upper) return answer;
-  double escaped = 0;
-  for (const auto& [key, count] : counts) escaped += count * discrete(key, side).escaped;
+  double escaped = 0, releases = 0;
+  for (const auto& [key, count] : counts) {
+    escaped += count * discrete(key, side).escaped;
+    releases += count;
+  }
   const double moment = log_moment(counts, side, plan.tilt);
-  return std::min(answer, chernoff(moment, plan.tilt, question, escaped));
+  const double rounding = 1e-9 + 2 * mass_tolerance * releases;
+  return std::min(answer, chernoff(moment + rounding, plan.tilt, question, escaped));
 }
 
 std::vector<PldPlanner> PldComposition::planners(const Counts& counts,

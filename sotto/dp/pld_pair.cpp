@@ -46,11 +46,13 @@ double LossPair::mass_above(double x) const {
   return rate_ * gaussian_above((x - 1) / sigma_) + (1 - rate_) * gaussian_above(x / sigma_);
 }
 
-// ln(1 - r + r e^L), L = (2x - 1) / (2 s^2)
+// ln(1 - r + r e^L), L = (2x - 1) / (2 s^2); the second form where the first would cancel.
 double LossPair::log_ratio(double x) const {
   const double exponent = (x - 0.5) / (sigma_ * sigma_);
-  return exponent > overflow ? std::log(rate_) + exponent
-                             : std::log1p(rate_ * std::expm1(exponent));
+  if (rate_ == 1) return exponent;
+  if (exponent > overflow) return std::log(rate_) + exponent;
+  const double change = rate_ * std::expm1(exponent);
+  return change > -0.5 ? std::log1p(change) : std::log(1 - rate_ + rate_ * std::exp(exponent));
 }
 
 LossPoint LossPair::at(double x) const {
@@ -66,9 +68,12 @@ double LossPair::loss(double x) const {
 double LossPair::position(double loss) const {
   const double variance = sigma_ * sigma_;
   if (relation_ == Relation::add_or_remove_one) {
+    if (rate_ == 1) return 0.5 + variance * loss;
     if (loss > overflow) return 0.5 + variance * (loss - std::log(rate_));
-    const double excess = std::expm1(loss) / rate_;
-    return excess > -1 ? 0.5 + variance * std::log1p(excess) : -infinity;
+    const double change = std::expm1(loss) / rate_;
+    if (change > -0.5) return 0.5 + variance * std::log1p(change);
+    const double ratio = (std::exp(loss) - (1 - rate_)) / rate_;  // e^L
+    return ratio > 0 ? 0.5 + variance * std::log(ratio) : -infinity;
   }
   // r e^{-1/(2 s^2)} sinh(x/s^2 - loss/2) = (1 - r) sinh(loss/2)
   if (loss == 0) return 0;
