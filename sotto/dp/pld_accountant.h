@@ -1,5 +1,5 @@
 // Accounting by privacy loss distributions: the numerical composition that comes as close to the
-// true epsilon as asked. Koskela, Jälkö and Honkela (2020); Gopi, Lee and Wutschitz (2021);
+// true epsilon as asked. Koskela et al. (2020); Gopi, Lee and Wutschitz (2021);
 // Doroshenko et al. (2022). Method and proofs in docs/accounting.md, section 5.
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace sotto {
 
-// Upper bounds are never below the truth and lower bounds never above it; both within about 2e-4 of
-// it, relatively, where that takes no more than 2^21 lattice points (up to 1e7 releases; then the
-// bounds widen slowly). A delta below about 1e-110 proves nothing. Answers remember work for the
+// Upper bounds are never below the truth and lower bounds never above it. They are typically 1e-4
+// of epsilon apart, up to 1e-3 for many kinds of releases or above 1e6 of them, and more beyond
+// 1e8; docs/accounting.md names the corners where they are far apart. Answers remember work for the
 // next one: an accountant is for one thread at a time.
 class PldAccountant final : public Accountant {
  public:
