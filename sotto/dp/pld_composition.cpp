@@ -40,7 +40,7 @@ LossLattice affordable(const PldPlan& plan, std::size_t kinds) {
 
 // The Chernoff bound: as if all the tilted mass were where it weighs most, which is what Renyi
 // divergences prove (Canonne, Kamath and Steinke 2020, proposition 12).
-double chernoff(double log_moment, double tilt, const PldQuestion& question, double escaped) {
+double chernoff_bound(double log_moment, double tilt, const PldQuestion& question, double escaped) {
   const double log_weight = log_largest_weight(tilt) + log_moment;
   if (question.of == PldQuestion::Of::delta) {
     return std::min(std::exp(log_weight - tilt * question.given) + escaped, 1.0);
@@ -148,15 +148,28 @@ double PldComposition::answer(const Counts& counts, Side side, const PldPlan& pl
   const DeltaCurve curve(sum(counts, {side, plan.tilt, transform_size(points())}), window,
                          side.bound);
   const double answer = of_delta ? curve.delta(question.given) : curve.epsilon(question.given);
-  if (!upper) return answer;
+  return upper ? std::min(answer, chernoff(counts, side, plan.tilt, question)) : answer;
+}
+
+// The best Chernoff bound of a geometric sequence of tilts around one.
+double PldComposition::chernoff(const Counts& counts, const Side& side, double tilt,
+                                const PldQuestion& question) {
   double escaped = 0, releases = 0;
   for (const auto& [key, count] : counts) {
     escaped += count * discrete(key, side).escaped;
     releases += count;
   }
-  const double moment = log_moment(counts, side, plan.tilt);
   const double rounding = 1e-9 + 2 * mass_tolerance * releases;
-  return std::min(answer, chernoff(moment + rounding, plan.tilt, question, escaped));
+  const auto bound = [&](double t) {
+    return chernoff_bound(log_moment(counts, side, t) + rounding, t, question, escaped);
+  };
+  double best = bound(tilt);
+  for (const double factor : {0.5, 2.0}) {
+    for (double t = factor * tilt, next = bound(t); next < best; next = bound(t *= factor)) {
+      best = next;
+    }
+  }
+  return best;
 }
 
 std::vector<PldPlanner> PldComposition::planners(const Counts& counts,

@@ -68,6 +68,7 @@ class PldComposition {
   const DiscretePair& discrete(const Key& key, const Side& side);
   double log_moment(const Counts& counts, const Side& side, double tilt);
   LossWindow window(const Counts& counts, const Side& side, const PldPlan& plan);
+  double chernoff(const Counts& counts, const Side& side, double tilt, const PldQuestion& question);
   const TiltedSum& sum(const Counts& counts, const SumKey& key);
   double answer(const Counts& counts, Side side, const PldPlan& plan, const PldQuestion& question);
 
