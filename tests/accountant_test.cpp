@@ -243,6 +243,23 @@ TEST_CASE("an event reads back from its text to the same bits") {
   CHECK(
       to_json(Event{1.1, Sampling::poisson, 0.01}) ==
       R"({"mechanism":"gaussian","noise_multiplier":1.1,"sampling":"poisson","sampling_rate":0.01})");
+  for (const Event& event :
+       {Event{1, Sampling::truncated_poisson, 0.1, 1, false, 1e-12},
+        Event{1, Sampling::fixed_size, 0.25}, Event{1, Sampling::partition, 1, 8, true},
+        Event{1, Sampling::balls_and_bins, 1, 8}, Event{1, Sampling::cyclic_poisson, 0.1, 3, true},
+        Event{1, Sampling::planned, 1, 1000}}) {
+    CHECK(event_from_json(to_json(event)) == event);
+  }
+}
+
+TEST_CASE("numbers that a sampling does not have are refused") {
+  for (const Event& event :
+       {Event{1, Sampling::poisson, 0.1, 2}, Event{1, Sampling::poisson, 0.1, 1, true},
+        Event{1, Sampling::poisson, 0.1, 1, false, 0.5}, Event{1, Sampling::partition, 0.5, 2},
+        Event{1, Sampling::partition, 1, 1, true}, Event{1, Sampling::balls_and_bins, 1, 0},
+        Event{1, Sampling::truncated_poisson, 0.1, 1, false, 1.5}}) {
+    CHECK_THROWS_AS(check_event("test", event), std::invalid_argument);
+  }
 }
 
 TEST_CASE("a text that is no event is an error") {

@@ -78,9 +78,9 @@ TEST_CASE("the rate of a draw is the sampler's, and at least what was asked for 
     PoissonSampler s = sampler(1000, rate, 5);
     CHECK(std::abs(s.rate() - rate) <= 0x1p-63);
     const Draw draw = s.draw();
-    CHECK(draw.rate() == s.rate());
+    CHECK(draw.event() == s.event());
     CHECK(draw.expected_size() == s.rate() * 1000);
-    CHECK(draw.sampling() == Sampling::poisson);
+    CHECK(draw.event().sampling == Sampling::poisson);
     CHECK_FALSE(draw.secure());
   }
   CHECK(sampler(1000, 1.0, 5).draw().units().size() == 1000);

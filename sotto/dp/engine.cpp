@@ -55,7 +55,7 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
     spent_.compose(event, count);
     next_.compose(event, count);
   }
-  next_.compose(mechanism_.event(sampler_.sampling(), sampler_.rate()));
+  next_.compose(mechanism_.event(sampler_.event()));
   sampler_.number_from(ledger.next_draw());
 }
 
@@ -130,7 +130,7 @@ StepReport Engine::step(const Loss& loss) {
     throw;
   }
   phases_.enter("noise and ledger");
-  const Event event = mechanism_.event(draw.sampling(), draw.rate());
+  const Event event = mechanism_.event(draw.event());
   const Released released = mechanism_.release(clipper_.finish(std::move(draw)), ledger_);
   spent_.compose(event);
   next_.compose(event);

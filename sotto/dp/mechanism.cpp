@@ -14,7 +14,7 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger) {
   const Draw& draw = sum.draw_;
   if (!secure()) ledger.mark_not_private("noise from a seeded generator");
   if (!draw.secure()) ledger.mark_not_private("batches from a seeded generator");
-  ledger.record(event(draw.sampling(), draw.rate()), draw.number());
+  ledger.record(event(draw.event()), draw.number());
   add_noise(sum.sums_, sum.sensitivity_);
   for (const auto& [parameter, total] : sum.sums_) axpby(1 / draw.expected_size(), total, 0, total);
   const double deviation = noise_deviation(sum.sensitivity_) / draw.expected_size();
@@ -28,8 +28,9 @@ GaussianMechanism::GaussianMechanism(double noise_multiplier, SecretRandom rando
         "GaussianMechanism: a noise multiplier of {}", noise_multiplier);
 }
 
-Event GaussianMechanism::event(Sampling sampling, double rate) const {
-  return {.noise_multiplier = noise_multiplier_, .sampling = sampling, .sampling_rate = rate};
+Event GaussianMechanism::event(Event batch) const {
+  batch.noise_multiplier = noise_multiplier_;
+  return batch;
 }
 
 std::string GaussianMechanism::description() const {

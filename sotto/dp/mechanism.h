@@ -34,8 +34,8 @@ class Mechanism {
   // element of every parameter, and divides by the expected (public) batch size. Throws, with
   // nothing released, when the ledger cannot be written.
   Released release(ClippedSum sum, Ledger& ledger);
-  // What a release on a batch of this kind will be accounted as.
-  virtual Event event(Sampling sampling, double rate) const = 0;
+  // What a release is accounted as, from the event of its batch (Draw::event, Sampler::event).
+  virtual Event event(Event batch) const = 0;
   // For the privacy statement.
   virtual std::string description() const = 0;
 
@@ -70,7 +70,7 @@ class GaussianMechanism final : public Mechanism {
                              GaussianNoise noise = GaussianNoise::rounded);
 
   double noise_multiplier() const { return noise_multiplier_; }
-  Event event(Sampling sampling, double rate) const override;
+  Event event(Event batch) const override;
   std::string description() const override;
 
  protected:

@@ -20,6 +20,8 @@ PldAccountant::PldAccountant(Relation relation) : relation_(relation), compositi
 void PldAccountant::compose(const Event& event, std::int64_t count) {
   check_event("compose", event);
   check(count >= 0, "compose: {} releases", count);
+  check(event.sampling == Sampling::full_batch || event.sampling == Sampling::poisson,
+        "compose: the pld accountant has no proof for {} batches", sotto::name(event.sampling));
   if (count == 0 || event.sampling_rate == 0) return;
   if (event.noise_multiplier == 0) {
     without_noise_ = true;

@@ -16,6 +16,8 @@ RdpAccountant::RdpAccountant(std::vector<double> orders)
 void RdpAccountant::compose(const Event& event, std::int64_t count) {
   check_event("compose", event);
   check(count >= 0, "compose: {} releases", count);
+  check(event.sampling == Sampling::full_batch || event.sampling == Sampling::poisson,
+        "compose: the rdp accountant has no proof for {} batches", sotto::name(event.sampling));
   if (count == 0) return;
   auto curve = curves_.find(event);
   if (curve == curves_.end()) {

@@ -42,24 +42,34 @@ std::vector<std::span<const std::int64_t>> Draw::parts(std::int64_t limit) const
   return parts;
 }
 
-Sampler::Sampler(std::int64_t population, Sampling sampling, double rate)
-    : population_(population), sampling_(sampling), rate_(rate) {
+Sampler::Sampler(std::int64_t population, const Event& first)
+    : population_(population), event_(first) {
   check(population >= 1, "Sampler: a population of {}", population);
+  check_event("Sampler", first);
+}
+
+void Sampler::number_from(std::uint64_t number) {
+  number_ = number;
+  place_ = 0;
+  event_.paid = false;
 }
 
 Draw Sampler::draw() {
   Draw draw;
-  draw.units_ = choose();
-  draw.sampling_ = sampling_;
-  draw.rate_ = rate_;
+  draw.units_ = choose(place_);
+  draw.event_ = event_;
+  draw.separation_ = separation();
   draw.expected_size_ = expected_size();
   draw.number_ = number_++;
   draw.secure_ = secure();
+  place_ = (place_ + 1) % event_.batches;
+  event_.paid = place_ > 0;
   return draw;
 }
 
 PoissonSampler::PoissonSampler(std::int64_t population, double rate, SecretRandom random)
-    : Sampler(population, Sampling::poisson, exact_rate(threshold_for(rate))),
+    : Sampler(population,
+              {.sampling = Sampling::poisson, .sampling_rate = exact_rate(threshold_for(rate))}),
       threshold_(threshold_for(rate)),
       random_(std::move(random)) {}
 
@@ -72,7 +82,7 @@ bool PoissonSampler::heads(std::uint16_t first_bits) {
   return (random_.word() & low_48) < (threshold_ & low_48);
 }
 
-std::vector<std::int64_t> PoissonSampler::choose() {
+std::vector<std::int64_t> PoissonSampler::choose(std::int64_t /*place*/) {
   std::vector<std::int64_t> chosen;
   if (threshold_ == 0) {
     chosen.resize(static_cast<std::size_t>(population()));
@@ -90,7 +100,7 @@ std::vector<std::int64_t> PoissonSampler::choose() {
   return chosen;
 }
 
-std::vector<std::int64_t> FullBatchSampler::choose() {
+std::vector<std::int64_t> FullBatchSampler::choose(std::int64_t /*place*/) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(population()));
   std::iota(all.begin(), all.end(), 0);
   return all;

@@ -21,9 +21,11 @@ class Draw {
 
   // The units of privacy that take part, in rising order; may be empty.
   std::span<const std::int64_t> units() const { return units_; }
-  Sampling sampling() const { return sampling_; }
-  double rate() const { return rate_; }
-  // The mean number of units in a draw: rate times population, not rounded. Public.
+  // What a release of this batch is accounted as, but for the noise multiplier, which is 0 here.
+  const Event& event() const { return event_; }
+  // At least so many draws lie between two in which one unit takes part; 1 where none are promised.
+  std::int64_t separation() const { return separation_; }
+  // The mean number of units in a draw, not rounded. Public.
   double expected_size() const { return expected_size_; }
   std::uint64_t number() const { return number_; }
   // Drawn with randomness that nobody can predict.
@@ -35,8 +37,8 @@ class Draw {
   friend class Sampler;
   Draw() = default;
   std::vector<std::int64_t> units_;
-  Sampling sampling_ = Sampling::poisson;
-  double rate_ = 1;
+  Event event_;
+  std::int64_t separation_ = 1;
   double expected_size_ = 0;
   std::uint64_t number_ = 0;
   bool secure_ = false;
@@ -44,27 +46,32 @@ class Draw {
 
 class Sampler {
  public:
-  // Throws std::invalid_argument unless population >= 1.
-  Sampler(std::int64_t population, Sampling sampling, double rate);
+  // `first` is the event of the first draw, without a noise multiplier. Throws
+  // std::invalid_argument unless population >= 1 and the event is possible.
+  Sampler(std::int64_t population, const Event& first);
   virtual ~Sampler() = default;
 
   Draw draw();
-  Sampling sampling() const { return sampling_; }
-  // Exactly the probability with which a unit takes part.
-  double rate() const { return rate_; }
+  // Of the next draw, with a noise multiplier of 0.
+  const Event& event() const { return event_; }
+  Sampling sampling() const { return event_.sampling; }
+  // Exactly the probability with which a unit takes part, where the sampling has one.
+  double rate() const { return event_.sampling_rate; }
   std::int64_t population() const { return population_; }
-  double expected_size() const { return rate_ * static_cast<double>(population_); }
-  // The next draw's number: a resumed run goes on where its ledger stopped.
-  void number_from(std::uint64_t number) { number_ = number; }
+  virtual double expected_size() const { return rate() * static_cast<double>(population_); }
+  virtual std::int64_t separation() const { return 1; }
+  // The next draw's number: a resumed run goes on where its ledger stopped, and with a new pass.
+  void number_from(std::uint64_t number);
 
  protected:
-  virtual std::vector<std::int64_t> choose() = 0;
+  // The units of the next draw, in rising order. `place` counts the batches of a pass from 0.
+  virtual std::vector<std::int64_t> choose(std::int64_t place) = 0;
   virtual bool secure() const = 0;
 
  private:
   std::int64_t population_;
-  Sampling sampling_;
-  double rate_;
+  Event event_;
+  std::int64_t place_ = 0;
   std::uint64_t number_ = 0;
 };
 
@@ -77,7 +84,7 @@ class PoissonSampler final : public Sampler {
   PoissonSampler(std::int64_t population, double rate, SecretRandom random = SecretRandom());
 
  protected:
-  std::vector<std::int64_t> choose() override;
+  std::vector<std::int64_t> choose(std::int64_t place) override;
   bool secure() const override { return random_.secure(); }
 
  private:
@@ -92,10 +99,10 @@ class PoissonSampler final : public Sampler {
 class FullBatchSampler final : public Sampler {
  public:
   explicit FullBatchSampler(std::int64_t population)
-      : Sampler(population, Sampling::full_batch, 1) {}
+      : Sampler(population, {.sampling = Sampling::full_batch}) {}
 
  protected:
-  std::vector<std::int64_t> choose() override;
+  std::vector<std::int64_t> choose(std::int64_t place) override;
   bool secure() const override { return true; }  // nothing is drawn
 };
 
