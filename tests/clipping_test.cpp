@@ -37,8 +37,8 @@ Clipper flat_clipper(nn::Sequential& model, double bound, const Setting& s) {
                  s.passes);
 }
 
-// One group for each module's parameters.
-std::vector<ClipGroup> layer_groups(nn::Sequential& model, double bound) {
+// One group for each module's parameters, with growing bounds.
+std::vector<ClipGroup> growing_groups(nn::Sequential& model, double bound) {
   std::vector<ClipGroup> groups;
   for (int i = 0; i < model.size(); ++i) {
     if (!model[i].parameters().empty()) groups.push_back({model[i].parameters(), bound * (i + 1)});
@@ -195,7 +195,7 @@ TEST_CASE("groups of parameters are bounded each, and together by the root of th
   nn::Sequential model = small_network();
   PublicRandom random(10);
   for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
-    Clipper clipper(layer_groups(model, 0.1), {}, passes);
+    Clipper clipper(growing_groups(model, 0.1), {}, passes);
     const Batch batch = random_batch(5, random);
     const std::vector<double> all = clipped_sum(model, batch, clipper);
     for (std::int64_t left = 0; left < 5; ++left) {

@@ -15,6 +15,10 @@ double rounding_margin(Dtype dtype) { return dtype == Dtype::f64 ? 0x1p-44 : 0x1
 // NaN and Inf do not leave a sum. (Clipped gradients are far too small for their sum to overflow.)
 bool all_finite(const Tensor& x) { return std::isfinite(sum(x).item()); }
 
+void check_bound(double bound) {
+  check(bound > 0 && std::isfinite(bound), "Clipper: a clip bound of {}", bound);
+}
+
 Tensor as_tensor(const std::vector<double>& values) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
 }
@@ -26,23 +30,6 @@ std::vector<PerSample> grouped(std::vector<PerSample> uses, const Grouping* grou
 }
 
 }  // namespace
-
-double ClipRule::factor(double norm, double bound, double margin, double error) const {
-  constexpr double opacus_eps = 1e-6;
-  constexpr double smallest = 0x1p-100;
-  if (!std::isfinite(norm) || !std::isfinite(error)) return 0;
-  double wanted = 1;
-  switch (kind) {
-    case Kind::minimum: break;
-    case Kind::opacus: wanted = std::min(1.0, bound / (norm + opacus_eps)); break;
-    case Kind::automatic: wanted = bound / (norm + gamma); break;
-    case Kind::normalise: wanted = norm > 0 ? bound / norm : 0; break;
-    case Kind::adaptive: wanted = bound / (norm + gamma / (norm + gamma)); break;
-  }
-  const double most = bound * (1 - margin) / (norm + error);  // infinite for 0
-  const double factor = std::min(wanted, most);
-  return factor < smallest ? 0 : factor;
-}
 
 // Of a group's gradient for each unit.
 struct Clipper::Lengths {
@@ -160,8 +147,7 @@ Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, Clip
     : groups_(std::move(groups)), options_(options), passes_(passes) {
   std::vector<const Parameter*> seen;
   for (const ClipGroup& group : groups_) {
-    check(group.bound > 0 && std::isfinite(group.bound), "Clipper: a clip bound of {}",
-          group.bound);
+    check_bound(group.bound);
     check(!group.parameters.empty(), "Clipper: group {} has no trainable parameter",
           &group - groups_.data());
     for (const Parameter* parameter : group.parameters) {
@@ -186,12 +172,6 @@ Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, Clip
 
 Clipper::~Clipper() = default;
 
-double Clipper::sensitivity() const {
-  double squares = 0;
-  for (const ClipGroup& group : groups_) squares += group.bound * group.bound;
-  return std::sqrt(squares);
-}
-
 std::size_t Clipper::group_of(const Parameter& parameter) const {
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     const auto& members = groups_[group].parameters;
@@ -213,6 +193,7 @@ std::vector<double> Clipper::factors_for(std::size_t group, const Lengths& lengt
     const double error = std::sqrt(lengths.errors[n]);
     const double beyond = error <= margin / 2 * norm ? 0 : error;
     factors.push_back(options_.rule.factor(norm, groups_[group].bound, margin, beyond));
+    within_bound_[group] += norm <= groups_[group].bound ? 0.5 : -0.5;
     const bool dropped = factors.back() == 0 && norm != 0;
     if (dropped) ++statistics_.not_finite;
     statistics_.norms[group].push_back(norm);
@@ -278,6 +259,7 @@ void Clipper::discard() {
   statistics_ = {};
   statistics_.norms.resize(groups_.size());
   statistics_.factors.resize(groups_.size());
+  within_bound_.assign(groups_.size(), 0);
   finished_ = false;
 }
 
@@ -317,15 +299,15 @@ ClippedSum Clipper::finish(Draw draw) {
         statistics_.units);
   complete_sums();
   finished_ = true;
-  return {std::exchange(sums_, {}), sensitivity(), std::move(draw)};
+  return {std::exchange(sums_, {}), sensitivity(), within_bound_, std::move(draw)};
 }
 
-std::vector<ClipGroup> flat_group(const std::vector<Parameter*>& parameters, double bound) {
-  ClipGroup group{{}, bound};
-  for (Parameter* parameter : parameters) {
-    if (parameter->trainable) group.parameters.push_back(parameter);
-  }
-  return {group};
+void Clipper::set_bounds(const std::vector<double>& bounds) {
+  check(statistics_.units == 0 || finished_, "Clipper: new bounds in the middle of a batch");
+  check(bounds.size() == groups_.size(), "Clipper: {} bounds for {} groups", bounds.size(),
+        groups_.size());
+  std::for_each(bounds.begin(), bounds.end(), check_bound);
+  for (std::size_t group = 0; group < bounds.size(); ++group) groups_[group].bound = bounds[group];
 }
 
 }  // namespace sotto

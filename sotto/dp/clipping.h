@@ -8,34 +8,11 @@
 #include <memory>
 
 #include "sotto/autograd/tape.h"
+#include "sotto/dp/clip_groups.h"
+#include "sotto/dp/clip_rule.h"
 #include "sotto/dp/sampler.h"
 
 namespace sotto {
-
-// How a norm n becomes a factor, for a bound C. Whatever the rule, factor * n <= C.
-struct ClipRule {
-  enum class Kind {
-    minimum,    // min(1, C / n)                      (Abadi et al. 2016)
-    opacus,     // min(1, C / (n + 1e-6))             (for comparison with that library)
-    automatic,  // C / (n + gamma)                    (Bu et al. 2023, AUTO-S)
-    normalise,  // C / n; 0 for n = 0
-    adaptive,   // C / (n + gamma / (n + gamma)), each sample its own  (Xia et al. 2023, PSAC)
-  };
-  Kind kind = Kind::minimum;
-  double gamma = 0.01;  // automatic, adaptive
-
-  // 0 for a norm or error that is not finite, or so large that the factor would fall out of single
-  // precision (below 2^-100). `margin` is a relative slack for rounding and `error` what rounding
-  // may add to the norm besides: factor * (n + error) <= C (1 - margin).
-  double factor(double norm, double bound, double margin, double error = 0) const;
-};
-
-// Parameters that are clipped together. The sensitivity of several groups is the root of the sum of
-// their bounds' squares.
-struct ClipGroup {
-  std::vector<Parameter*> parameters;
-  double bound = 1;
-};
 
 struct ClipOptions {
   ClipRule rule;
@@ -57,15 +34,22 @@ class ClippedSum {
   ClippedSum& operator=(ClippedSum&&) = default;
   // The most that one unit can change the sum by, in the L2 norm over all parameters.
   double sensitivity() const { return sensitivity_; }
+  // The groups of parameters that were clipped.
+  std::int64_t groups() const { return std::ssize(within_bound_); }
   const Draw& draw() const { return draw_; }
 
  private:
   friend class Clipper;
   friend class Mechanism;
-  ClippedSum(Gradients sums, double sensitivity, Draw draw)
-      : sums_(std::move(sums)), sensitivity_(sensitivity), draw_(std::move(draw)) {}
+  ClippedSum(Gradients sums, double sensitivity, std::vector<double> within_bound, Draw draw)
+      : sums_(std::move(sums)),
+        sensitivity_(sensitivity),
+        within_bound_(std::move(within_bound)),
+        draw_(std::move(draw)) {}
   Gradients sums_;
   double sensitivity_;
+  // For each group the sum over units of 1/2 or -1/2, as the norm was within the bound or not.
+  std::vector<double> within_bound_;
   Draw draw_;
 };
 
@@ -101,7 +85,10 @@ class Clipper {
 
   // Of the batch that is being added, or was finished last. NOT private.
   const ClipStatistics& statistics() const { return statistics_; }
-  double sensitivity() const;
+  double sensitivity() const { return sensitivity_of(groups_); }
+  // For the next batch. Throws std::invalid_argument for another number of bounds than groups, for
+  // one that is not positive and finite, and in the middle of a batch.
+  void set_bounds(const std::vector<double>& bounds);
   const std::vector<ClipGroup>& groups() const { return groups_; }
   // Not private either: the sum before noise, for tests.
   const Gradients& sums_for_tests() { return complete_sums(); }
@@ -125,10 +112,8 @@ class Clipper {
   ClipPasses passes_;
   Gradients sums_;
   ClipStatistics statistics_;
+  std::vector<double> within_bound_;  // as in ClippedSum
   bool finished_ = true;
 };
-
-// One group of all trainable parameters.
-std::vector<ClipGroup> flat_group(const std::vector<Parameter*>& parameters, double bound);
 
 }  // namespace sotto

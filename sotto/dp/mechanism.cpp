@@ -10,15 +10,61 @@
 
 namespace sotto {
 
-Released Mechanism::release(ClippedSum sum, Ledger& ledger) {
-  const Draw& draw = sum.draw_;
+double with_counts(double total, double counts) {
+  check(total > 0 && counts > total,
+        "count noise: with a noise multiplier of {} on the counts the gradient cannot be released "
+        "within one of {}",
+        counts, total);
+  const double ratio = total / counts;
+  return total / std::sqrt((1 - ratio) * (1 + ratio));
+}
+
+Event Mechanism::record(const Draw& draw, Ledger& ledger) {
   if (!secure()) ledger.mark_not_private("noise from a seeded generator");
   if (!draw.secure()) ledger.mark_not_private("batches from a seeded generator");
-  ledger.record(event(draw.event()), draw.number());
-  add_noise(sum.sums_, sum.sensitivity_);
-  for (const auto& [parameter, total] : sum.sums_) axpby(1 / draw.expected_size(), total, 0, total);
-  const double deviation = noise_deviation(sum.sensitivity_) / draw.expected_size();
-  return Released(std::move(sum.sums_), deviation * deviation);
+  const Event charged = event(draw.event());
+  ledger.record(charged, draw.number());
+  return charged;
+}
+
+// The sums with noise, divided, for numbers that are no parameter's.
+std::vector<double> Mechanism::noisy(const std::vector<double>& sums, const Scale& scale) {
+  const Tensor values = Tensor::from(sums, {std::ssize(sums)});
+  add_noise({{nullptr, values}}, scale);
+  return values.to_vector<double>();
+}
+
+Released Mechanism::release(ClippedSum sum, Ledger& ledger, double count_noise) {
+  const Draw& draw = sum.draw_;
+  double multiplier = event(draw.event()).noise_multiplier;
+  Scale counts{.divisor = draw.expected_size()};
+  if (count_noise != 0) {
+    check(draw.event().sampling != Sampling::planned,
+          "release: counts cannot be released beside noise that is correlated over steps");
+    // Every unit adds 1/2 or -1/2 to each group's count.
+    counts.sensitivity = std::sqrt(static_cast<double>(sum.groups())) / 2;
+    counts.multiplier = count_noise / counts.sensitivity;
+    multiplier = with_counts(multiplier, counts.multiplier);
+  }
+  const Scale scale{multiplier, sum.sensitivity_, draw.expected_size()};
+  record(draw, ledger);
+  add_noise(sum.sums_, scale);
+  std::vector<double> within;
+  if (count_noise != 0) within = noisy(sum.within_bound_, counts);
+  for (double& part : within) part += 0.5;
+  const double deviation = noise_deviation(scale) / scale.divisor;
+  return Released(std::move(sum.sums_), deviation * deviation, std::move(within));
+}
+
+std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& ledger) {
+  const Draw& draw = statistics.draw_;
+  const double sensitivity = std::sqrt(static_cast<double>(statistics.ranges_.size()));
+  const Event charged = record(draw, ledger);
+  std::vector<double> means =
+      noisy(statistics.sums_, {charged.noise_multiplier, sensitivity, draw.expected_size()});
+  for (std::size_t k = 0; k < means.size(); ++k)
+    means[k] = statistics.ranges_[k].from_unit(means[k]);
+  return means;
 }
 
 GaussianMechanism::GaussianMechanism(double noise_multiplier, SecretRandom random,
@@ -40,36 +86,35 @@ std::string GaussianMechanism::description() const {
       random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
 }
 
-void GaussianMechanism::add_noise(const Gradients& sums, double sensitivity) {
-  if (noise_multiplier_ == 0) return;
-  if (noise_ == GaussianNoise::rounded) {
-    add_rounded(sums, sensitivity);
+void GaussianMechanism::add_noise(const Gradients& sums, const Scale& scale) {
+  if (scale.multiplier > 0 && noise_ == GaussianNoise::rounded) {
+    add_rounded(sums, scale);
   } else {
-    add_floating_point(sums, sensitivity);
+    add_floating_point(sums, scale);
   }
 }
 
-void GaussianMechanism::add_rounded(const Gradients& sums, double sensitivity) {
+void GaussianMechanism::add_rounded(const Gradients& sums, const Scale& scale) {
   std::int64_t elements = 0;
   for (const auto& [parameter, total] : sums) elements += total.numel();
   if (elements == 0) return;
-  const NoiseGrid grid = noise_grid(noise_multiplier_, sensitivity, elements);
+  const NoiseGrid grid = noise_grid(scale.multiplier, scale.sensitivity, elements);
   if (!sampler_ || grid != grid_) sampler_.emplace(grid.deviation);
   grid_ = grid;
   for (const auto& [parameter, total] : sums) {
     const Tensor flat = contiguous(total);
     const auto count = static_cast<std::size_t>(total.numel());
     if (total.dtype() == Dtype::f64) {
-      add_rounded(std::span(flat.data<double>(), count));
+      add_rounded(std::span(flat.data<double>(), count), scale.divisor);
     } else {
-      add_rounded(std::span(flat.data<float>(), count));
+      add_rounded(std::span(flat.data<float>(), count), scale.divisor);
     }
     if (!total.contiguous()) copy_into(flat, total);
   }
 }
 
 template <class T>
-void GaussianMechanism::add_rounded(std::span<T> sum) {
+void GaussianMechanism::add_rounded(std::span<T> sum, double divisor) {
   constexpr std::size_t most_draws = std::size_t{1} << 20;  // 8 MiB at once
   constexpr std::int64_t grain = 1 << 14;
   constexpr T largest = std::numeric_limits<T>::max();
@@ -82,21 +127,23 @@ void GaussianMechanism::add_rounded(std::span<T> sum) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
         check(!std::isnan(part[i]), "release: a sum is not a number");
         const std::int64_t n = grid_.rounded(std::clamp(part[i], -largest, largest)) + noise[i];
-        part[i] = static_cast<T>(static_cast<double>(n) * grid_.spacing);
+        part[i] = static_cast<T>(static_cast<double>(n) * grid_.spacing / divisor);
       }
     });
     sum = sum.subspan(part.size());
   }
 }
 
-void GaussianMechanism::add_floating_point(const Gradients& sums, double sensitivity) {
+void GaussianMechanism::add_floating_point(const Gradients& sums, const Scale& scale) {
   for (const auto& [parameter, total] : sums) {
-    draws_.resize(static_cast<std::size_t>(total.numel()));
-    fill_gaussian(random_, draws_);
-    const Tensor noise = Tensor::from(draws_, total.shape());
-    // Added in double and rounded once.
+    // In double and rounded once.
     const Tensor wide = to_dtype(total, Dtype::f64);
-    axpby(noise_multiplier_ * sensitivity, noise, 1, wide);
+    if (scale.multiplier > 0) {
+      draws_.resize(static_cast<std::size_t>(total.numel()));
+      fill_gaussian(random_, draws_);
+      axpby(noise_deviation(scale), Tensor::from(draws_, total.shape()), 1, wide);
+    }
+    axpby(1 / scale.divisor, wide, 0, wide);
     copy_into(wide, total);
   }
 }

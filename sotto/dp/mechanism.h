@@ -9,6 +9,7 @@
 #include "sotto/dp/clipping.h"
 #include "sotto/dp/ledger.h"
 #include "sotto/dp/noise_grid.h"
+#include "sotto/dp/statistics.h"
 
 namespace sotto {
 
@@ -18,34 +19,61 @@ class Released {
   const Gradients& gradients() const { return gradients_; }
   // Of the noise on each element.
   double noise_variance() const { return noise_variance_; }
+  // For each clip group about the part of the units whose norm was within the bound, of the
+  // expected number of them; noise may take it out of [0, 1]. Empty unless it was asked for.
+  const std::vector<double>& within_bound() const { return within_bound_; }
 
  private:
   friend class Mechanism;
-  Released(Gradients gradients, double noise_variance)
-      : gradients_(std::move(gradients)), noise_variance_(noise_variance) {}
+  Released(Gradients gradients, double noise_variance, std::vector<double> within_bound)
+      : gradients_(std::move(gradients)),
+        noise_variance_(noise_variance),
+        within_bound_(std::move(within_bound)) {}
   Gradients gradients_;
   double noise_variance_;
+  std::vector<double> within_bound_;
 };
 
 class Mechanism {
  public:
   virtual ~Mechanism() = default;
   // Writes the event to the ledger, then adds noise in proportion to the sum's sensitivity to every
-  // element of every parameter, and divides by the expected (public) batch size. Throws, with
-  // nothing released, when the ledger cannot be written.
-  Released release(ClippedSum sum, Ledger& ledger);
+  // element of every parameter, and divides by the expected (public) batch size. With a deviation
+  // count_noise > 0 the numbers of units within the bounds are released too, each with so much
+  // noise; the gradient gets more than without, so that both together are one release with the
+  // event's noise multiplier (with_counts below). Throws, with nothing released, when the
+  // ledger cannot be written or the count_noise is too little for the noise multiplier.
+  Released release(ClippedSum sum, Ledger& ledger, double count_noise = 0);
+  // The same for bounded statistics of the units: estimates of their means over the units drawn,
+  // the sums with noise divided by the expected number of units.
+  std::vector<double> release(BoundedStatistics statistics, Ledger& ledger);
   // What a release is accounted as, from the event of its batch (Draw::event, Sampler::event).
   virtual Event event(Event batch) const = 0;
   // For the privacy statement.
   virtual std::string description() const = 0;
 
  protected:
-  virtual void add_noise(const Gradients& sums, double sensitivity) = 0;
-  // The standard deviation of what add_noise() adds to each element.
-  virtual double noise_deviation(double sensitivity) const = 0;
+  // How much noise a sum gets: of deviation multiplier * sensitivity, on every element. The sum
+  // with noise is divided by `divisor` in the same pass.
+  struct Scale {
+    double multiplier = 0, sensitivity = 1, divisor = 1;
+  };
+  virtual void add_noise(const Gradients& sums, const Scale& scale) = 0;
+  // The standard deviation of the noise before the division.
+  virtual double noise_deviation(const Scale& scale) const = 0;
   // Noise that nobody can predict.
   virtual bool secure() const = 0;
+
+ private:
+  Event record(const Draw& draw, Ledger& ledger);
+  std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
 };
+
+// The noise multiplier of a gradient beside whose release counts are released with the multiplier
+// `counts`, so that both together are one Gaussian release with the multiplier `total`:
+// (total^-2 - counts^-2)^(-1/2) (Andrew et al. 2021, theorem 1). Throws std::invalid_argument
+// unless counts > total > 0.
+double with_counts(double total, double counts);
 
 // How normal noise is drawn and added.
 enum class GaussianNoise {
@@ -74,17 +102,17 @@ class GaussianMechanism final : public Mechanism {
   std::string description() const override;
 
  protected:
-  void add_noise(const Gradients& sums, double sensitivity) override;
-  double noise_deviation(double sensitivity) const override {
-    return noise_multiplier_ * sensitivity;
+  void add_noise(const Gradients& sums, const Scale& scale) override;
+  double noise_deviation(const Scale& scale) const override {
+    return scale.multiplier * scale.sensitivity;
   }
   bool secure() const override { return random_.secure(); }
 
  private:
-  void add_rounded(const Gradients& sums, double sensitivity);
+  void add_rounded(const Gradients& sums, const Scale& scale);
   template <class T>
-  void add_rounded(std::span<T> sum);
-  void add_floating_point(const Gradients& sums, double sensitivity);
+  void add_rounded(std::span<T> sum, double divisor);
+  void add_floating_point(const Gradients& sums, const Scale& scale);
 
   double noise_multiplier_;
   SecretRandom random_;

@@ -1,0 +1,31 @@
+// Clip bounds that follow a quantile of the norms, privately.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+namespace sotto {
+
+// After each step every group's bound C becomes C exp(-learning_rate (b - quantile)), b being the
+// released part of the units whose norm was within it (Andrew, Thakkar, Ramaswamy and McMahan 2021,
+// algorithm 1): C settles where `quantile` of the norms lie below it. The counts are released with
+// the gradient, within the step's one noise multiplier (Mechanism::release).
+struct AdaptiveClipping {
+  double quantile = 0.5;
+  double learning_rate = 0.2;
+  // The standard deviation of the noise on each group's count; a twentieth of the expected batch
+  // size unless it is given.
+  std::optional<double> count_noise;
+  // Bounds stay between these.
+  double least_bound = 1e-6, largest_bound = 1e6;
+
+  // Throws std::invalid_argument unless quantile is in [0, 1], learning_rate and the count noise
+  // are positive and finite, and 0 < least_bound <= largest_bound < infinity.
+  void validate() const;
+  double count_noise_for(double expected_size) const;
+  // The bounds after a step; within_bound as in Released, taken as 0 or 1 where it lies outside.
+  std::vector<double> next(const std::vector<double>& bounds,
+                           const std::vector<double>& within_bound) const;
+};
+
+}  // namespace sotto

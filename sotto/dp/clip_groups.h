@@ -1,0 +1,36 @@
+// Clip groups: which parameters are clipped together, and how a bound is shared among groups.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sotto/autograd/parameter.h"
+#include "sotto/nn/module.h"
+
+namespace sotto {
+
+// Parameters that are clipped together. The sensitivity of several groups is the root of the sum of
+// their bounds' squares.
+struct ClipGroup {
+  std::vector<Parameter*> parameters;
+  double bound = 1;
+};
+
+// One group of all parameters that are trained.
+std::vector<ClipGroup> flat_group(const std::vector<Parameter*>& parameters, double bound);
+
+// A group for each module that has parameters of its own which are trained ("per layer"), with
+// equal bounds whose squares sum up to bound^2 (McMahan et al. 2018). A parameter that several
+// modules share is in the group of the first.
+std::vector<ClipGroup> layer_groups(const nn::NamedParameters& parameters, double bound);
+
+// Groups by names: each trained parameter belongs to the first prefix that its name starts with,
+// and to a last group when it starts with none. Equal bounds as above. Throws
+// std::invalid_argument, naming the prefix, when no trained parameter belongs to it.
+std::vector<ClipGroup> named_groups(const nn::NamedParameters& parameters,
+                                    const std::vector<std::string>& prefixes, double bound);
+
+// The root of the sum of the bounds' squares.
+double sensitivity_of(const std::vector<ClipGroup>& groups);
+
+}  // namespace sotto
