@@ -190,11 +190,12 @@ std::string settings(const TrainingReport& report) {
   return section("Settings", true, html + "</dl>\n");
 }
 
-std::string facts(const TrainingReport::Statement& privacy) {
+std::string facts(const PrivacyStatement& privacy) {
   const std::pair<const char*, std::string> rows[] = {
-      {"Unit of privacy", privacy.unit},  {"Neighbouring data sets", privacy.relation},
-      {"Sampling", privacy.sampling},     {"Mechanism", privacy.mechanism},
-      {"Accountant", privacy.accountant}, {"Releases", grouped(privacy.releases)},
+      {"Unit of privacy", privacy.unit},       {"Neighbouring data sets", privacy.relation},
+      {"Sampling", privacy.sampling},          {"Clipping", privacy.clipping},
+      {"Mechanism", privacy.mechanism},        {"Accountant", privacy.accountant},
+      {"Releases", grouped(privacy.releases)},
   };
   std::string html = "<dl class=\"facts\">\n";
   for (const auto& [name, value] : rows) {
@@ -209,7 +210,12 @@ std::string statement(const TrainingReport& report) {
                    "<p class=\"claim\">No privacy is claimed: the model was trained without a "
                    "differential privacy guarantee.</p>\n");
   }
-  const TrainingReport::Statement& privacy = *report.privacy;
+  const PrivacyStatement& privacy = *report.privacy;
+  if (!privacy.not_private.empty()) {
+    return section("Privacy statement", true,
+                   "<p class=\"claim\">No privacy is claimed, because of:</p>\n" +
+                       list(privacy.not_private) + facts(privacy));
+  }
   std::string html = fmt::format(
       "<p class=\"claim\">Training was (ε, δ)-differentially private with ε = {} and δ = {}: for "
       "any "

@@ -10,6 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sotto/dp/statement.h"
+
 namespace sotto {
 
 struct TrainingReport {
@@ -44,28 +46,13 @@ struct TrainingReport {
     std::uint64_t peak_bytes = 0;
   };
 
-  // What is guaranteed, in the words of the accountant that computed it.
-  struct Statement {
-    std::string unit;        // "one training sample"
-    std::string relation;    // "data sets that differ by adding or removing one unit"
-    std::string sampling;    // "Poisson, rate 0.004267"
-    std::string mechanism;   // "Gaussian, noise multiplier 1.1, clip bound 1"
-    std::string accountant;  // "Rényi orders 1.1 to 512"
-    double epsilon = 0;
-    double delta = 0;
-    std::int64_t releases = 0;
-    std::vector<std::string> covered;      // what may be published
-    std::vector<std::string> not_covered;  // "the choice of hyperparameters"
-    std::vector<std::string> notes;
-  };
-
   std::string title;
   std::vector<Setting> settings;
   std::vector<Point> points;         // rising in step
   std::vector<NormHistogram> norms;  // rising in step
   std::vector<Phase> phases;
-  std::optional<Statement> privacy;  // nothing: trained without privacy
-  std::string no_privacy_reason;     // shown where there is no statement
+  std::optional<PrivacyStatement> privacy;  // nothing: trained without privacy
+  std::string no_privacy_reason;            // shown where there is no statement
   bool accuracy_on_private_data = false;
   // Numbers not private beyond those the page finds by itself (not_private_numbers).
   std::vector<std::string> not_private;

@@ -32,20 +32,6 @@ json to_json(const TrainingReport::Phase& phase) {
       {"name", phase.name}, {"seconds", measured(phase.seconds)}, {"peak_bytes", phase.peak_bytes}};
 }
 
-json to_json(const TrainingReport::Statement& privacy) {
-  return {{"unit", privacy.unit},
-          {"relation", privacy.relation},
-          {"sampling", privacy.sampling},
-          {"mechanism", privacy.mechanism},
-          {"accountant", privacy.accountant},
-          {"epsilon", measured(privacy.epsilon)},
-          {"delta", measured(privacy.delta)},
-          {"releases", privacy.releases},
-          {"covered", privacy.covered},
-          {"not_covered", privacy.not_covered},
-          {"notes", privacy.notes}};
-}
-
 template <class T>
 json all(const std::vector<T>& values) {
   json list = json::array();
@@ -65,7 +51,7 @@ json to_json(const TrainingReport& report) {
           {"accuracy_on_private_data", report.accuracy_on_private_data},
           {"epochs", measured(report.epochs)},
           {"seconds", measured(report.seconds)},
-          {"privacy", report.privacy ? to_json(*report.privacy) : json(nullptr)},
+          {"privacy", report.privacy ? json::parse(to_json(*report.privacy)) : json(nullptr)},
           {"no_privacy_reason", report.no_privacy_reason},
           {"not_private", not_private_numbers(report)},
           {"settings", settings},

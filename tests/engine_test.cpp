@@ -7,6 +7,7 @@
 #include "catch.h"
 #include "dp_models.h"
 #include "sotto/autograd/ops.h"
+#include "sotto/dp/pld_accountant.h"
 #include "sotto/dp/validation.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/dataset.h"
@@ -49,13 +50,13 @@ TEST_CASE("training learns, and epsilon is the accountant's for the steps that r
     last = loss;
   }
   CHECK(last < 0.7 * first);
-  RdpAccountant expected;
+  PldAccountant expected;
   expected.compose({.noise_multiplier = 1.0,
                     .sampling = Sampling::poisson,
                     .sampling_rate = engine.sampler().rate()},
                    60);
   CHECK(engine.epsilon() == Approx(expected.epsilon(1e-5)).epsilon(1e-12));
-  CHECK(epsilon(t.ledger, 1e-5) == Approx(engine.epsilon()).epsilon(1e-12));
+  CHECK(epsilon(t.ledger, 1e-5) > engine.epsilon());  // by Renyi divergences
 }
 
 TEST_CASE("noise is rounded to a grid unless floating point is asked for, at the same epsilon") {
@@ -66,7 +67,9 @@ TEST_CASE("noise is rounded to a grid unless floating point is asked for, at the
   options.noise = GaussianNoise::floating_point;
   Engine other(plain.model, plain.optimizer, 400, plain.ledger, options);
   CHECK(other.mechanism().description().find("floating-point sampler") != std::string::npos);
-  CHECK(engine.step(t.loss()).epsilon == other.step(plain.loss()).epsilon);
+  engine.step(t.loss());
+  other.step(plain.loss());
+  CHECK(engine.epsilon() == other.epsilon());
 }
 
 TEST_CASE("a target epsilon is met and not passed, and no step goes beyond it") {

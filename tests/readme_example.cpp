@@ -20,7 +20,7 @@ int main() {
       const Dataset batch = digits.batch(rows);
       return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
     });
-    std::printf("step %2d: epsilon %.3f\n", static_cast<int>(report.step), report.epsilon);
+    std::printf("step %2d: epsilon %.3f\n", static_cast<int>(report.step), engine.epsilon());
   }
 }
 // README

@@ -133,17 +133,19 @@ TrainingReport full_report() {
                    .clipped_fraction = 0.25}};
   report.phases = {{"forward", 2.5, 3u << 20}, {"backward", 7.5, 12u << 20}};
   report.settings = {{"learning rate", "0.1"}};
-  report.privacy = TrainingReport::Statement{.unit = "one sample",
-                                             .relation = "adding or removing one sample",
-                                             .sampling = "Poisson, rate 0.01",
-                                             .mechanism = "Gaussian",
-                                             .accountant = "Rényi",
-                                             .epsilon = 2.5,
-                                             .delta = 1e-5,
-                                             .releases = 500,
-                                             .covered = {"the parameters"},
-                                             .not_covered = {"the choice of settings"},
-                                             .notes = {}};
+  report.privacy = PrivacyStatement{.epsilon = 2.5,
+                                    .delta = 1e-5,
+                                    .releases = 500,
+                                    .unit = "one sample",
+                                    .relation = "adding or removing one sample",
+                                    .sampling = "Poisson, rate 0.01",
+                                    .clipping = "as a whole, to 1",
+                                    .mechanism = "Gaussian",
+                                    .accountant = "Rényi",
+                                    .not_private = {},
+                                    .covered = {"the parameters"},
+                                    .not_covered = {"the choice of settings"},
+                                    .notes = {}};
   report.test_accuracy = 0.95;
   report.epochs = 5;
   report.seconds = 83;
@@ -214,11 +216,14 @@ TEST_CASE("text from outside is escaped wherever it stands") {
   report.phases = {{evil, 1, 1}};
   report.not_private = {evil};
   report.privacy =
-      TrainingReport::Statement{evil, evil, evil, evil, evil, 1, 0, 1, {evil}, {evil}, {evil}};
+      PrivacyStatement{1, 0, 1, evil, evil, evil, evil, evil, evil, {}, {evil}, {evil}, {evil}};
   const std::string html = to_html(report);
   CHECK(Page(html).count("script") == 0);
-  CHECK(occurrences(html, escape(evil)) == 15);
+  CHECK(occurrences(html, escape(evil)) == 16);
   CHECK_FALSE(contains(html, "\x01"));
+  report.privacy->not_private = {evil};
+  CHECK(Page(to_html(report)).count("script") == 0);
+  CHECK(contains(to_html(report), "No privacy is claimed, because of"));
   report.privacy.reset();
   report.no_privacy_reason = evil;
   CHECK(Page(to_html(report)).count("script") == 0);

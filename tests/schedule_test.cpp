@@ -30,6 +30,14 @@ TEST_CASE("decay by steps, at milestones and at every step") {
   check_rates(Schedule::exponential(0.5), 4, {4, 2, 1, 0.5});
 }
 
+TEST_CASE("a schedule by epochs changes between them") {
+  check_rates(Schedule::by_epoch(Schedule::exponential(0.5), 3), 8, {8, 8, 8, 4, 4, 4, 2});
+  CHECK(throws([] { Schedule::by_epoch(Schedule::exponential(0.5), 0); }, "by_epoch"));
+  const OneCycle cycle{.max_rate = 1, .total_steps = 10};
+  CHECK(Schedule::by_epoch(Schedule::one_cycle(cycle), 5).momentum(14) ==
+        Schedule::one_cycle(cycle).momentum(2));
+}
+
 TEST_CASE("a cosine falls to its low and restarts in growing cycles") {
   check_rates(Schedule::cosine(4, 1), 3,
               {3, 2 + std::sqrt(0.5), 2, 2 - std::sqrt(0.5), 1, 2 - std::sqrt(0.5), 2});

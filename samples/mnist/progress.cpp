@@ -10,6 +10,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "sotto/dp/rounding.h"
+
 namespace sotto::mnist {
 
 namespace {
@@ -47,13 +49,6 @@ std::string time_left(double seconds) {
 }
 
 }  // namespace
-
-std::string rounded_up(double epsilon) {
-  if (!std::isfinite(epsilon)) return "∞";
-  std::string text = fmt::format("{:.2f}", epsilon);
-  if (std::stod(text) < epsilon) text = fmt::format("{:.2f}", std::stod(text) + 0.01);
-  return text;
-}
 
 std::string accuracy_text(double accuracy) { return fmt::format("{:.2f} %", 100 * accuracy); }
 
@@ -103,7 +98,8 @@ std::string Progress::line(const State& state) const {
   std::string text = fmt::format("epoch {:.2f}/{}  step {}/{}", done * plan_.epochs,
                                  epochs_text(plan_.epochs), state.step, plan_.steps);
   if (state.accuracy) text += fmt::format("  test accuracy {}", accuracy_text(*state.accuracy));
-  text += state.epsilon ? fmt::format("  ε = {}", rounded_up(*state.epsilon)) : "  no privacy";
+  text += state.epsilon ? fmt::format("  ε = {}", rounded_up(*state.epsilon, digits_of_epsilon))
+                        : "  no privacy";
   return text + fmt::format("  {:.0f} samples/s  {}", rate * plan_.batch,
                             time_left(static_cast<double>(plan_.steps - state.step) / rate));
 }
@@ -115,7 +111,7 @@ std::string Progress::bar(const State& state, int width) const {
   std::string parts[] = {
       fmt::format("  {}", time_left(static_cast<double>(plan_.steps - state.step) / rate)),
       state.accuracy ? "  " + accuracy_text(*state.accuracy) : "",
-      state.epsilon ? "  ε " + rounded_up(*state.epsilon) : "  no privacy",
+      state.epsilon ? "  ε " + rounded_up(*state.epsilon, digits_of_epsilon) : "  no privacy",
       fmt::format("  {:.0f} samples/s", rate * plan_.batch),
   };
   std::string head = fmt::format("epoch {:.1f}/{}", done * plan_.epochs, epochs_text(plan_.epochs));

@@ -8,8 +8,8 @@
 
 namespace sotto::mnist {
 
-// "2.94" for 2.9312: never below the value. "∞" when it is infinite.
-std::string rounded_up(double epsilon);
+// "2.94" for 2.9312.
+inline constexpr int digits_of_epsilon = 3;
 // "98.12 %" for 0.98123.
 std::string accuracy_text(double accuracy);
 // "60", "12.3", "0.25"

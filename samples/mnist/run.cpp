@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <limits>
 
 #include "samples/mnist/progress.h"
 #include "samples/mnist/recorder.h"
@@ -74,10 +75,19 @@ class Session {
             .batch = s.batch,
             .quiet = options_.quiet};
   }
-  Progress::State state() const {
-    Progress::State state{.step = trainer_.steps_made(), .epsilon = trainer_.epsilon()};
+  Progress::State state() {
+    Progress::State state{.step = trainer_.steps_made(), .epsilon = shown_epsilon()};
     if (!history_.empty()) state.accuracy = history_.back().accuracy;
     return state;
+  }
+  // As it was a second ago at most: accounting takes about ten milliseconds.
+  std::optional<double> shown_epsilon() {
+    constexpr double seconds_between = 1;
+    if (seconds() >= accounted_at_ + seconds_between) {
+      epsilon_ = trainer_.epsilon();
+      accounted_at_ = seconds();
+    }
+    return epsilon_;
   }
   double seconds() const {
     const std::chrono::duration<double> here = std::chrono::steady_clock::now() - start_;
@@ -98,6 +108,8 @@ class Session {
   Progress progress_;
   std::chrono::steady_clock::time_point start_;
   std::vector<Checkpoint::Evaluation> history_;
+  std::optional<double> epsilon_;
+  double accounted_at_ = -std::numeric_limits<double>::infinity();
   std::int64_t lost_releases_ = 0;
 };
 
@@ -137,7 +149,9 @@ void Session::step() {
 }
 
 void Session::evaluate() {
-  history_.push_back({trainer_.steps_made(), trainer_.test_accuracy(), trainer_.epsilon()});
+  epsilon_ = trainer_.epsilon();
+  accounted_at_ = seconds();
+  history_.push_back({trainer_.steps_made(), trainer_.test_accuracy(), epsilon_});
   statistics_.close(trainer_.steps_made());
   progress_.evaluated(state());
 }
@@ -179,7 +193,7 @@ void Session::finish() {
 
 void Session::write_reports(const Outcome& outcome) {
   if (options_.report.empty() && options_.json.empty()) return;
-  const TrainingReport report = make_report(outcome, trainer_, ledger_, statistics_.statistics());
+  const TrainingReport report = make_report(outcome, trainer_, statistics_.statistics());
   if (!options_.report.empty()) write_text(options_.report, to_html(report));
   if (!options_.json.empty()) write_text(options_.json, to_json(report).dump(2) + "\n");
 }

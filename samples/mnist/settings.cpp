@@ -32,17 +32,6 @@ void value_from_json(const json& from, std::optional<T>& value) {
   if (!from.is_null()) value = from.get<T>();
 }
 
-struct NamedRule {
-  const char* name;
-  ClipRule::Kind kind;
-};
-constexpr NamedRule clip_rules[] = {
-    {"minimum", ClipRule::Kind::minimum},
-    {"automatic", ClipRule::Kind::automatic},
-    {"normalise", ClipRule::Kind::normalise},
-    {"adaptive", ClipRule::Kind::adaptive},
-};
-
 // Counts that are larger are mistakes, and sums of them could overflow.
 constexpr std::int64_t most_samples = std::int64_t{1} << 40;
 constexpr std::int64_t most_steps = std::int64_t{1} << 40;
@@ -139,7 +128,8 @@ double noise_multiplier(const Settings& s) {
   return calibrate_noise_multiplier({.epsilon = s.epsilon.value(),
                                      .delta = s.delta,
                                      .sampling_rate = s.batch / static_cast<double>(s.train_size),
-                                     .steps = planned_steps(s)});
+                                     .steps = planned_steps(s)},
+                                    by_pld());
 }
 
 std::int64_t planned_steps(const Settings& s) {
@@ -155,19 +145,6 @@ std::int64_t planned_steps(const Settings& s) {
 double epochs_of(const Settings& s, std::int64_t steps) {
   const double per_epoch = static_cast<double>(s.train_size) / s.batch;
   return static_cast<double>(steps) / (s.privacy ? per_epoch : std::ceil(per_epoch));
-}
-
-std::vector<std::string> clip_rule_names() {
-  std::vector<std::string> names;
-  for (const NamedRule& rule : clip_rules) names.emplace_back(rule.name);
-  return names;
-}
-
-ClipRule clip_rule(const std::string& wanted) {
-  for (const auto& [name, kind] : clip_rules) {
-    if (wanted == name) return {.kind = kind};
-  }
-  fail(fmt::format("--clip-rule: no rule is called {}", wanted));
 }
 
 }  // namespace sotto::mnist

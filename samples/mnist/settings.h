@@ -98,7 +98,4 @@ std::int64_t planned_steps(const Settings& settings);
 // Passes over the data that so many steps amount to.
 double epochs_of(const Settings& settings, std::int64_t steps);
 
-std::vector<std::string> clip_rule_names();
-ClipRule clip_rule(const std::string& name);
-
 }  // namespace sotto::mnist

@@ -4,6 +4,7 @@
 
 #include "samples/mnist/progress.h"
 #include "sotto/core/parallel.h"
+#include "sotto/dp/rounding.h"
 
 namespace sotto::mnist {
 
@@ -52,31 +53,10 @@ std::vector<TrainingReport::Phase> phase_rows(const Trainer& trainer) {
   return rows;
 }
 
-std::string accountant_text(const std::vector<double>& orders) {
-  return fmt::format("Rényi divergences of the ledger's releases, {} orders from {:.4g} to {:.4g}",
-                     orders.size(), orders.front(), orders.back());
-}
-
-TrainingReport::Statement statement(const Outcome& outcome, const Engine& engine,
-                                    const Ledger& ledger) {
-  TrainingReport::Statement privacy{
-      .unit = ledger.header().unit,
-      .relation = ledger.header().relation,
-      .sampling = fmt::format("Poisson: in each step every example takes part with probability "
-                              "{:.6g}, independently; {:.6g} of {} on average",
-                              engine.sampler().rate(), engine.sampler().expected_size(),
-                              engine.sampler().population()),
-      .mechanism = fmt::format("{}; per-example gradients clipped, sensitivity {:.6g}",
-                               engine.mechanism().description(), engine.clipper().sensitivity()),
-      .accountant = accountant_text(default_orders()),
-      .epsilon = engine.epsilon(),
-      .delta = engine.delta(),
-      .releases = ledger.releases(),
-      .covered = {"The weights after every step, their moving average, and the optimizer's state",
-                  "Whatever is computed from these and from other data, predictions included"},
-      .not_covered = {"The test images: accuracy on them may be published only if they may",
-                      "The choice of settings, when it was made by looking at results on this data",
-                      "Time, memory and other things that can be observed while the program runs"}};
+PrivacyStatement statement(const Outcome& outcome, const Engine& engine) {
+  PrivacyStatement privacy = engine.report();
+  privacy.not_covered.insert(privacy.not_covered.begin(),
+                             "The test images: accuracy on them may be published only if they may");
   if (outcome.lost_releases > 0) {
     privacy.notes.push_back(
         fmt::format("Up to {} releases were made after a checkpoint and lost in a crash. They are "
@@ -91,13 +71,14 @@ TrainingReport::Statement statement(const Outcome& outcome, const Engine& engine
 std::string closing_line(const Outcome& outcome, const Trainer& trainer) {
   const std::optional<double> epsilon = trainer.epsilon();
   const std::string privacy =
-      epsilon ? fmt::format("(ε = {}, δ = {:g})", rounded_up(*epsilon), trainer.settings().delta)
+      epsilon ? fmt::format("(ε = {}, δ = {:g})", rounded_up(*epsilon, digits_of_epsilon),
+                            trainer.settings().delta)
               : "(no privacy)";
   return fmt::format("test accuracy {}   {}   {} epochs in {}", accuracy_text(outcome.accuracy),
                      privacy, epochs_text(outcome.epochs), seconds_text(outcome.seconds));
 }
 
-TrainingReport make_report(const Outcome& outcome, const Trainer& trainer, const Ledger& ledger,
+TrainingReport make_report(const Outcome& outcome, const Trainer& trainer,
                            const Statistics& statistics) {
   TrainingReport report;
   report.title = "Digits, learned by 26,010 weights";
@@ -106,7 +87,7 @@ TrainingReport make_report(const Outcome& outcome, const Trainer& trainer, const
   report.norms = statistics.norms;
   report.phases = phase_rows(trainer);
   if (const Engine* const engine = trainer.engine()) {
-    report.privacy = statement(outcome, *engine, ledger);
+    report.privacy = statement(outcome, *engine);
   } else {
     report.no_privacy_reason = "It was asked for with --no-privacy.";
   }

@@ -21,7 +21,7 @@ struct Outcome {
 // "test accuracy 98.12 %   (ε = 2.93, δ = 1e-05)   60 epochs in 212 s"; epsilon is rounded up.
 std::string closing_line(const Outcome& outcome, const Trainer& trainer);
 
-TrainingReport make_report(const Outcome& outcome, const Trainer& trainer, const Ledger& ledger,
+TrainingReport make_report(const Outcome& outcome, const Trainer& trainer,
                            const Statistics& statistics);
 
 }  // namespace sotto::mnist

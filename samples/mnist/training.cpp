@@ -123,7 +123,7 @@ void Trainer::make_engine() {
                     .logical_batch = s.batch,
                     .physical_batch = s.physical_batch,
                     .clip_bound = s.clip_bound,
-                    .clipping = {.rule = clip_rule(s.clip_rule)},
+                    .clipping = {.rule = {.kind = clip_rule_kind(s.clip_rule)}},
                     .passes = s.passes == "two" ? ClipPasses::two : ClipPasses::one,
                     .seed = s.seed});
 }

@@ -1,6 +1,9 @@
 // Clip rules: from the norm of a gradient to the factor that bounds it.
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace sotto {
 
 // How a norm n becomes a factor, for a bound C. Whatever the rule, factor * n <= C.
@@ -20,5 +23,10 @@ struct ClipRule {
   // may add to the norm besides: factor * (n + error) <= C (1 - margin).
   double factor(double norm, double bound, double margin, double error = 0) const;
 };
+
+// "minimum" and so on, and back; throws std::invalid_argument for another name.
+const char* name(ClipRule::Kind kind);
+ClipRule::Kind clip_rule_kind(const std::string& name);
+std::vector<std::string> clip_rule_names();
 
 }  // namespace sotto

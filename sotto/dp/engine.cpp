@@ -1,10 +1,9 @@
 #include "sotto/dp/engine.h"
 
-#include <limits>
+#include <algorithm>
 
 #include <fmt/ranges.h>
 
-#include "sotto/dp/calibration.h"
 #include "sotto/dp/validation.h"
 
 namespace sotto {
@@ -23,7 +22,8 @@ double noise_for(const EngineOptions& options, double rate) {
   return calibrate_noise_multiplier({.epsilon = *options.target_epsilon,
                                      .delta = options.delta,
                                      .sampling_rate = rate,
-                                     .steps = options.steps});
+                                     .steps = options.steps},
+                                    options.accountant);
 }
 
 // Whether row k is unit k.
@@ -34,6 +34,17 @@ bool one_row_each(const Grouping& grouping) {
   return grouping.units == static_cast<std::int64_t>(grouping.unit_of_row.size());
 }
 
+std::vector<ClipGroup> groups_of(nn::Module& model, const EngineOptions& options) {
+  if (!options.groups.empty()) return options.groups;
+  return flat_group(model.parameters(), options.clip_bound);
+}
+
+std::vector<double> bounds_of(const std::vector<ClipGroup>& groups) {
+  std::vector<double> bounds;
+  for (const ClipGroup& group : groups) bounds.push_back(group.bound);
+  return bounds;
+}
+
 }  // namespace
 
 Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, Ledger& ledger,
@@ -42,20 +53,19 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       optimizer_(optimizer),
       ledger_(ledger),
       sampler_(population, options.logical_batch / static_cast<double>(population)),
-      clipper_(flat_group(model.parameters(), options.clip_bound), options.clipping,
-               options.passes),
-      mechanism_(noise_for(options, sampler_.rate()), SecretRandom(), options.noise) {
+      clipper_(groups_of(model, options), options.clipping, options.passes),
+      first_bounds_(bounds_of(clipper_.groups())),
+      first_noise_multiplier_(noise_for(options, sampler_.rate())),
+      mechanism_(noise_at(0), SecretRandom(), options.noise),
+      budget_(ledger, options.accountant, options.delta, options.target_epsilon) {
+  follow_bound_schedule();
   // Scales that the grid does not have are refused now, and not at the first release.
   std::int64_t elements = 0;
-  for (const Parameter* parameter : clipper_.groups()[0].parameters)
-    elements += parameter->value.numel();
+  for (const ClipGroup& group : clipper_.groups()) {
+    for (const Parameter* parameter : group.parameters) elements += parameter->value.numel();
+  }
   if (options.noise == GaussianNoise::rounded && mechanism_.noise_multiplier() > 0 && elements > 0)
     noise_grid(mechanism_.noise_multiplier(), clipper_.sensitivity(), elements);
-  for (const auto& [event, count] : ledger.events()) {
-    spent_.compose(event, count);
-    next_.compose(event, count);
-  }
-  next_.compose(mechanism_.event(sampler_.event()));
   sampler_.number_from(ledger.next_draw());
 }
 
@@ -64,16 +74,36 @@ void Engine::resume_at(std::int64_t steps_made) {
         "Engine: resumed at step {} with {} releases in the ledger", steps_made,
         ledger_.releases());
   steps_made_ = steps_made;
+  follow_bound_schedule();
+}
+
+double Engine::noise_at(std::int64_t step) const {
+  if (!options_.noise_schedule) return first_noise_multiplier_;
+  return options_.noise_schedule->rate(step, first_noise_multiplier_);
+}
+
+Releases Engine::planned(std::int64_t from, std::int64_t to) const {
+  Event event = sampler_.event();
+  event.noise_multiplier = first_noise_multiplier_;
+  if (!options_.noise_schedule) return {{event, to - from}};
+  Releases releases;
+  for (std::int64_t step = from; step < to; ++step) {
+    event.noise_multiplier = noise_at(step);
+    releases.emplace_back(event, 1);
+  }
+  return releases;
 }
 
 bool Engine::can_step() const {
   if (options_.steps > 0 && steps_made_ >= options_.steps) return false;
-  return !options_.target_epsilon || next_.epsilon(options_.delta) <= *options_.target_epsilon;
-}
-
-double Engine::epsilon() const {
-  return ledger_.private_noise() ? spent_.epsilon(options_.delta)
-                                 : std::numeric_limits<double>::infinity();
+  if (!options_.target_epsilon) return true;
+  const std::int64_t others = ledger_.releases() - steps_made_;
+  if (cleared_with_ == others) return true;
+  if (budget_.allows(planned(steps_made_, options_.steps))) {
+    cleared_with_ = others;
+    return true;
+  }
+  return budget_.allows(planned(steps_made_, steps_made_ + 1));
 }
 
 std::vector<Engine::Part> Engine::parts_of(const Draw& draw) const {
@@ -112,11 +142,7 @@ void Engine::add_part(const Loss& loss, Part part, std::int64_t first_row) {
   clipper_.add(tape, losses, one_row_each(part.grouping) ? nullptr : &part.grouping);
 }
 
-StepReport Engine::step(const Loss& loss) {
-  check(can_step(), "Engine: no step left: {} made of {}, epsilon {:.4g} spent", steps_made_,
-        options_.steps, epsilon());
-  phases_.enter("sample");
-  Draw draw = sampler_.draw();
+void Engine::compute(const Draw& draw, const Loss& loss) {
   try {
     std::int64_t first_row = 0;
     for (Part& part : parts_of(draw)) {
@@ -129,16 +155,60 @@ StepReport Engine::step(const Loss& loss) {
     phases_.stop();
     throw;
   }
+}
+
+void Engine::follow_bound_schedule() {
+  if (!options_.bound_schedule) return;
+  std::vector<double> bounds;
+  for (const double first : first_bounds_)
+    bounds.push_back(options_.bound_schedule->rate(steps_made_, first));
+  clipper_.set_bounds(bounds);
+}
+
+StepReport Engine::step(const Loss& loss) {
+  check(can_step(), "Engine: no step left: {} made of {}, epsilon {:.4g} spent", steps_made_,
+        options_.steps, epsilon());
+  phases_.enter("sample");
+  Draw draw = sampler_.draw();
+  compute(draw, loss);
   phases_.enter("noise and ledger");
-  const Event event = mechanism_.event(draw.event());
-  const Released released = mechanism_.release(clipper_.finish(std::move(draw)), ledger_);
-  spent_.compose(event);
-  next_.compose(event);
+  const double count_noise = options_.adaptive_clipping
+                                 ? options_.adaptive_clipping->count_noise_for(draw.expected_size())
+                                 : 0;
+  mechanism_.set_noise_multiplier(noise_at(steps_made_));
+  const Released released =
+      mechanism_.release(clipper_.finish(std::move(draw)), ledger_, count_noise);
   phases_.enter("update");
   optimizer_.step(released.gradients(), released.noise_variance());
   phases_.stop();
   ++steps_made_;
-  return {.step = steps_made_, .epsilon = epsilon(), .statistics = &clipper_.statistics()};
+  follow_bound_schedule();
+  if (options_.adaptive_clipping) {
+    const auto bounds = bounds_of(clipper_.groups());
+    clipper_.set_bounds(options_.adaptive_clipping->next(bounds, released.within_bound()));
+  }
+  return {.step = steps_made_, .statistics = &clipper_.statistics()};
+}
+
+std::vector<double> Engine::release_means(const MeanQuery& query) {
+  PoissonSampler sampler(sampler_.population(), query.sampling_rate);
+  sampler.number_from(ledger_.next_draw());
+  GaussianMechanism mechanism(query.noise_multiplier, SecretRandom(), options_.noise);
+  const Event event = mechanism.event(sampler.event());
+  check(budget_.allows({{event, 1}}), "release_means: epsilon would pass {} from {:.4g}",
+        options_.target_epsilon.value_or(0), epsilon());
+  StatisticSum sum(query.ranges);
+  Draw draw = sampler.draw();
+  for (const auto units : draw.parts(options_.physical_batch)) {
+    if (units.empty()) continue;
+    const auto values = query.values(units);
+    check(values.size() == units.size(), "release_means: values of {} units for {}", values.size(),
+          units.size());
+    for (const std::vector<double>& of_unit : values) sum.add(of_unit);
+  }
+  std::vector<double> means = mechanism.release(sum.finish(std::move(draw)), ledger_);
+  sampler_.number_from(ledger_.next_draw());
+  return means;
 }
 
 }  // namespace sotto

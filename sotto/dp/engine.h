@@ -1,6 +1,6 @@
 // Private training, tied together: the sampler draws, the loss is computed in physical batches, the
 // clipper bounds each unit, the mechanism adds noise and writes the ledger, the optimizer steps.
-// One state holds the clip bound, the noise multiplier and the sampling rate, so that they cannot
+// One state holds the clip bounds, the noise multiplier and the sampling rate, so that they cannot
 // disagree.
 #pragma once
 
@@ -8,8 +8,10 @@
 #include <memory>
 #include <optional>
 
+#include "sotto/dp/adaptive_clipping.h"
+#include "sotto/dp/budget.h"
 #include "sotto/dp/mechanism.h"
-#include "sotto/dp/rdp_accountant.h"
+#include "sotto/dp/statement.h"
 #include "sotto/memory/phases.h"
 #include "sotto/nn/optimizer.h"
 
@@ -25,6 +27,8 @@ struct EngineOptions {
   bool allow_large_delta = false;
   // Steps that are planned; with a target epsilon no step is made that would go beyond it.
   std::int64_t steps = 0;
+  NewAccountant accountant = by_pld();
+
   // The expected number of units in a logical batch; the sampling rate is this over the population.
   double logical_batch = 256;
   // The most rows that are computed at once; a unit's are never parted.
@@ -34,10 +38,20 @@ struct EngineOptions {
   std::function<std::vector<std::int64_t>(std::int64_t unit)> rows_of_unit;
   // A unit's gradient is the mean of its rows' and not their sum (De et al. 2022).
   bool mean_of_rows = false;
+
+  // The bound of all parameters together, unless there are groups with bounds of their own
+  // (layer_groups, named_groups).
   double clip_bound = 1;
-  GaussianNoise noise = GaussianNoise::rounded;
+  std::vector<ClipGroup> groups;
   ClipOptions clipping;
   ClipPasses passes = ClipPasses::one;
+  // The bounds above are where it starts.
+  std::optional<AdaptiveClipping> adaptive_clipping;
+  // Every bound at step k = 0, 1, ..., from the one above; moves the noise with it.
+  std::optional<nn::Schedule> bound_schedule;
+  // The noise multiplier at step k, from the one above or the one that is found for the target.
+  std::optional<nn::Schedule> noise_schedule;
+  GaussianNoise noise = GaussianNoise::rounded;
   // Public randomness: dropout and the like.
   std::uint64_t seed = 0;
 };
@@ -45,8 +59,16 @@ struct EngineOptions {
 // One noisy step happened. The statistics are NOT private.
 struct StepReport {
   std::int64_t step = 0;  // how many have been made, this one included
-  double epsilon = 0;     // spent so far
   const ClipStatistics* statistics = nullptr;
+};
+
+// Means of bounded values over units drawn at random: a loss, an accuracy on the training data.
+struct MeanQuery {
+  std::vector<StatisticRange> ranges;
+  // values(units)[k] are those of units[k], one for each range; at most a physical batch at a time.
+  std::function<std::vector<std::vector<double>>(std::span<const std::int64_t> units)> values;
+  double noise_multiplier = 1;
+  double sampling_rate = 1;
 };
 
 class Engine {
@@ -67,11 +89,18 @@ class Engine {
   // loss throws, nothing is released or charged. Throws std::invalid_argument when can_step() is
   // false.
   StepReport step(const Loss& loss);
+  // Estimates of the means, released through the same ledger. Throws std::invalid_argument, with
+  // nothing released, when the target epsilon would be passed.
+  std::vector<double> release_means(const MeanQuery& query);
 
-  // Spent so far, by the ledger; infinite when the ledger is marked as not private.
-  double epsilon() const;
+  // Spent so far, by the ledger; infinite when the ledger is marked as not private. Costs some tens
+  // of milliseconds after new releases.
+  double epsilon() const { return budget_.epsilon(); }
   double delta() const { return options_.delta; }
-  double noise_multiplier() const { return mechanism_.noise_multiplier(); }
+  // What is guaranteed now, for whom and under which assumptions.
+  PrivacyStatement report() const;
+  // Of the next step.
+  double noise_multiplier() const { return noise_at(steps_made_); }
   const Sampler& sampler() const { return sampler_; }
   const Mechanism& mechanism() const { return mechanism_; }
   const Clipper& clipper() const { return clipper_; }
@@ -89,15 +118,26 @@ class Engine {
   std::vector<Part> parts_of(const Draw& draw) const;
   void add_part(const Loss& loss, Part part, std::int64_t first_row);
 
+  double noise_at(std::int64_t step) const;
+  // What the steps from one to before another will be accounted as.
+  Releases planned(std::int64_t from, std::int64_t to) const;
+  void compute(const Draw& draw, const Loss& loss);
+  void follow_bound_schedule();
+
+  // Of options that were found to be without problems.
   EngineOptions options_;
   nn::Optimizer& optimizer_;
   Ledger& ledger_;
   PoissonSampler sampler_;
   Clipper clipper_;
+  std::vector<double> first_bounds_;
+  double first_noise_multiplier_;
   GaussianMechanism mechanism_;
-  RdpAccountant spent_;
-  RdpAccountant next_;  // what will be spent after one more step
+  Budget budget_;
   std::int64_t steps_made_ = 0;
+  // The planned steps are within the target as long as nobody else releases: the ledger's releases
+  // but for our steps, when that was found.
+  mutable std::optional<std::int64_t> cleared_with_;
   PhaseClock phases_;
 };
 

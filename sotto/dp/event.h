@@ -4,6 +4,8 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace sotto {
 
@@ -38,6 +40,9 @@ struct Event {
 
   auto operator<=>(const Event&) const = default;
 };
+
+// What ran or will run, in order: each event with the number of its releases.
+using Releases = std::vector<std::pair<Event, std::int64_t>>;
 
 // "truncated_poisson" and so on, as in the ledger.
 const char* name(Sampling sampling);

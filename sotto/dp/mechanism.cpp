@@ -69,9 +69,14 @@ std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& led
 
 GaussianMechanism::GaussianMechanism(double noise_multiplier, SecretRandom random,
                                      GaussianNoise noise)
-    : noise_multiplier_(noise_multiplier), random_(std::move(random)), noise_(noise) {
+    : random_(std::move(random)), noise_(noise) {
+  set_noise_multiplier(noise_multiplier);
+}
+
+void GaussianMechanism::set_noise_multiplier(double noise_multiplier) {
   check(std::isfinite(noise_multiplier) && noise_multiplier >= 0,
         "GaussianMechanism: a noise multiplier of {}", noise_multiplier);
+  noise_multiplier_ = noise_multiplier;
 }
 
 Event GaussianMechanism::event(Event batch) const {

@@ -98,6 +98,8 @@ class GaussianMechanism final : public Mechanism {
                              GaussianNoise noise = GaussianNoise::rounded);
 
   double noise_multiplier() const { return noise_multiplier_; }
+  // For the next releases, as for the constructor.
+  void set_noise_multiplier(double noise_multiplier);
   Event event(Event batch) const override;
   std::string description() const override;
 
@@ -114,7 +116,7 @@ class GaussianMechanism final : public Mechanism {
   void add_rounded(std::span<T> sum, double divisor);
   void add_floating_point(const Gradients& sums, const Scale& scale);
 
-  double noise_multiplier_;
+  double noise_multiplier_ = 0;
   SecretRandom random_;
   GaussianNoise noise_;
   NoiseGrid grid_;                          // of the last rounded release

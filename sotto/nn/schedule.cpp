@@ -91,6 +91,15 @@ std::optional<double> Schedule::momentum(std::int64_t step) const {
   return momentum_(step);
 }
 
+Schedule Schedule::by_epoch(const Schedule& schedule, std::int64_t steps_of_epoch) {
+  check_length("by_epoch", "steps_of_epoch", steps_of_epoch);
+  Schedule slower(
+      [=](std::int64_t k, double base) { return schedule.rate(k / steps_of_epoch, base); });
+  if (schedule.momentum_)
+    slower.momentum_ = [=](std::int64_t k) { return schedule.momentum_(k / steps_of_epoch); };
+  return slower;
+}
+
 Schedule Schedule::step(std::int64_t length, double gamma) {
   check_length("step", "length", length);
   check_factor("step", "gamma", gamma);

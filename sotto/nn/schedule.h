@@ -35,6 +35,8 @@ class Schedule {
   // The momentum (beta1 of Adam) at a step, of schedules that move it.
   std::optional<double> momentum(std::int64_t step) const;
 
+  // The schedule with epochs for steps: what it says of epoch floor(k / steps_of_epoch).
+  static Schedule by_epoch(const Schedule& schedule, std::int64_t steps_of_epoch);
   // base gamma^floor(k / length)
   static Schedule step(std::int64_t length, double gamma);
   // base gamma^(number of milestones <= k)

@@ -1,0 +1,59 @@
+#include "sotto/dp/statement.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "sotto/dp/rounding.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr int digits_of_epsilon = 4;
+
+std::string list(const char* title, const std::vector<std::string>& lines) {
+  if (lines.empty()) return "";
+  std::string text = fmt::format("{}:\n", title);
+  for (const std::string& line : lines) text += fmt::format("  - {}\n", line);
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const PrivacyStatement& s) {
+  std::string text = s.not_private.empty()
+                         ? fmt::format("(epsilon, delta) = ({}, {:g}) differential privacy\n",
+                                       rounded_up(s.epsilon, digits_of_epsilon), s.delta)
+                         : "NO PRIVACY IS GUARANTEED\n" + list("because of", s.not_private);
+  const std::pair<const char*, const std::string&> rows[] = {
+      {"unit of privacy", s.unit}, {"neighbouring data sets", s.relation},
+      {"sampling", s.sampling},    {"clipping", s.clipping},
+      {"mechanism", s.mechanism},  {"accountant", s.accountant},
+  };
+  for (const auto& [name, value] : rows) text += fmt::format("{}: {}\n", name, value);
+  text += fmt::format("releases accounted for: {}\n", s.releases);
+  return text + list("covered", s.covered) + list("not covered", s.not_covered) +
+         list("notes", s.notes);
+}
+
+std::string to_json(const PrivacyStatement& s) {
+  using Json = nlohmann::ordered_json;
+  const Json object = {{"epsilon", std::isfinite(s.epsilon) ? Json(s.epsilon) : Json(nullptr)},
+                       {"delta", s.delta},
+                       {"releases", s.releases},
+                       {"unit", s.unit},
+                       {"relation", s.relation},
+                       {"sampling", s.sampling},
+                       {"clipping", s.clipping},
+                       {"mechanism", s.mechanism},
+                       {"accountant", s.accountant},
+                       {"not_private", s.not_private},
+                       {"covered", s.covered},
+                       {"not_covered", s.not_covered},
+                       {"notes", s.notes}};
+  return object.dump();
+}
+
+}  // namespace sotto

@@ -1,0 +1,33 @@
+// The full privacy statement of a training run: what is guaranteed, for whom, and under which
+// assumptions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sotto {
+
+struct PrivacyStatement {
+  // The guarantee: epsilon is a bound that is proved, infinite where nothing is.
+  double epsilon = 0;
+  double delta = 0;
+  std::int64_t releases = 0;  // that are accounted for
+  std::string unit;           // "one training example"
+  std::string relation;       // "add or remove one"
+  std::string sampling;
+  std::string clipping;
+  std::string mechanism;
+  std::string accountant;
+  std::vector<std::string> not_private;  // reasons for which there is no guarantee
+  std::vector<std::string> covered;      // what may be published
+  std::vector<std::string> not_covered;  // "the choice of settings, when ..."
+  std::vector<std::string> notes;
+};
+
+// Some twenty lines for people. Epsilon is rounded up.
+std::string to_text(const PrivacyStatement& statement);
+// An object with the names above; null for an infinite epsilon.
+std::string to_json(const PrivacyStatement& statement);
+
+}  // namespace sotto
