@@ -13,6 +13,15 @@ class Problems {
   void unless(bool ok, fmt::format_string<Args...> text, Args&&... args) {
     if (!ok) found_.push_back(fmt::format(text, std::forward<Args>(args)...));
   }
+  // What `attempt` throws as std::invalid_argument is a problem.
+  template <class Attempt>
+  void from(const Attempt& attempt) {
+    try {
+      attempt();
+    } catch (const std::invalid_argument& error) {
+      found_.emplace_back(error.what());
+    }
+  }
   std::vector<std::string> all() && { return std::move(found_); }
 
  private:
@@ -55,22 +64,71 @@ void check_sizes(Problems& problems, std::int64_t population, const EngineOption
   problems.unless(positive(options.clip_bound), "clip bound {}", options.clip_bound);
 }
 
+bool contains(const auto& all, const Parameter* p) {
+  return std::find(all.begin(), all.end(), p) != all.end();
+}
+
+void check_groups(Problems& problems, nn::Module& model, const EngineOptions& options) {
+  if (options.groups.empty()) return;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    const auto in = std::count_if(
+        options.groups.begin(), options.groups.end(),
+        [p = parameter](const ClipGroup& group) { return contains(group.parameters, p); });
+    problems.unless(in == 1 || !parameter->trainable,
+                    "parameter {} is trained and in {} clip groups", name, in);
+    problems.unless(in == 0 || parameter->trainable, "parameter {} is frozen and in a clip group",
+                    name);
+  }
+  for (std::size_t k = 0; k < options.groups.size(); ++k) {
+    problems.unless(positive(options.groups[k].bound), "clip group {} has a bound of {}", k,
+                    options.groups[k].bound);
+    problems.unless(!options.groups[k].parameters.empty(), "clip group {} has no parameters", k);
+  }
+}
+
+void check_adaptive(Problems& problems, const EngineOptions& options) {
+  if (!options.adaptive_clipping) return;
+  problems.from([&] { options.adaptive_clipping->validate(); });
+  problems.unless(!options.bound_schedule,
+                  "adaptive clipping and a schedule of bounds: both move the clip bounds");
+  if (!options.noise_multiplier || !(*options.noise_multiplier > 0)) return;
+  const double groups = static_cast<double>(std::max<std::size_t>(1, options.groups.size()));
+  const double counts =
+      options.adaptive_clipping->count_noise_for(options.logical_batch) / (std::sqrt(groups) / 2);
+  problems.unless(counts > *options.noise_multiplier,
+                  "adaptive clipping: its counts alone, with a noise multiplier of {:.6g}, are "
+                  "less private than the noise multiplier {} (raise count_noise)",
+                  counts, *options.noise_multiplier);
+}
+
+// The first step of the plan at which a schedule gives what cannot be.
+void check_schedules(Problems& problems, const EngineOptions& options) {
+  const auto check_one = [&](const std::optional<nn::Schedule>& schedule, const char* what) {
+    for (std::int64_t step = 0; schedule && step < std::max<std::int64_t>(1, options.steps);
+         ++step) {
+      const double value = schedule->rate(step, 1);
+      problems.unless(positive(value), "the schedule of {} is {} times the first at step {}", what,
+                      value, step);
+      if (!positive(value)) return;
+    }
+  };
+  check_one(options.bound_schedule, "clip bounds");
+  check_one(options.noise_schedule, "the noise multiplier");
+}
+
 // What is clipped and given noise must be what is updated.
 void check_parameters(Problems& problems, nn::Module& model, const nn::Optimizer& optimizer) {
   const std::vector<const Parameter*> updated = optimizer.parameters();
-  const auto has = [](const auto& all, const Parameter* p) {
-    return std::find(all.begin(), all.end(), p) != all.end();
-  };
   std::vector<const Parameter*> trained;
   for (const auto& [name, parameter] : model.named_parameters()) {
     if (!parameter->trainable) continue;
     trained.push_back(parameter);
-    problems.unless(has(updated, parameter),
+    problems.unless(contains(updated, parameter),
                     "parameter {} is trained, but the optimizer does not have it", name);
   }
   problems.unless(!trained.empty(), "the model has no parameter that is trained");
   for (const Parameter* parameter : updated) {
-    problems.unless(has(trained, parameter),
+    problems.unless(contains(trained, parameter),
                     "the optimizer has a parameter of shape {} that the model does not train",
                     parameter->value.shape());
   }
@@ -84,6 +142,9 @@ std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer&
   check_privacy(problems, population, options);
   check_sizes(problems, population, options);
   check_parameters(problems, model, optimizer);
+  check_groups(problems, model, options);
+  check_adaptive(problems, options);
+  check_schedules(problems, options);
   return std::move(problems).all();
 }
 
