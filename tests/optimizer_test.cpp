@@ -227,3 +227,57 @@ TEST_CASE("optimizers refuse options and parameters out of range") {
       "is there already"));
   CHECK(throws([&] { nn::Sgd half({{{&narrow}, {}}}); }, "is f16, not f32 or f64"));
 }
+
+namespace {
+
+std::vector<double> many_normals(std::int64_t count, std::uint64_t stream) {
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = normal(PhiloxKey{9, stream}, i);
+  return values;
+}
+
+// A parameter of many blocks moves as the same numbers in many small parameters.
+template <class Optimizer, class Rule>
+void check_blocks(const Rule& rule) {
+  constexpr std::int64_t size = 40960, piece = 8192;  // no vectors that end early
+  Parameter large(Tensor::from(many_normals(size, 0), {256, size / 256}));
+  std::vector<std::unique_ptr<Parameter>> small;
+  typename Optimizer::Group group{{}, rule};
+  for (std::int64_t first = 0; first < size; first += piece) {
+    const Tensor flat = large.value.view_as({-1}).value();
+    small.push_back(std::make_unique<Parameter>(clone(flat.slice(0, first, first + piece))));
+    group.parameters.push_back(small.back().get());
+  }
+  Optimizer whole(std::vector<typename Optimizer::Group>{{{&large}, rule}});
+  Optimizer parts(std::vector<typename Optimizer::Group>{group});
+  for (std::uint64_t step = 1; step < 4; ++step) {
+    const Tensor gradient = Tensor::from(many_normals(size, step), {256, size / 256});
+    whole.step({{&large, gradient}}, 0.1);
+    Gradients of_parts;
+    for (std::size_t k = 0; k < small.size(); ++k) {
+      const auto first = static_cast<std::int64_t>(k) * piece;
+      of_parts.emplace_back(small[k].get(),
+                            gradient.view_as({-1}).value().slice(0, first, first + piece));
+    }
+    parts.step(of_parts, 0.1);
+  }
+  std::vector<double> together;
+  for (const auto& parameter : small) {
+    for (const double v : parameter->value.to_vector<double>()) together.push_back(v);
+  }
+  CHECK(large.value.to_vector<double>() == together);
+}
+
+}  // namespace
+
+TEST_CASE("a large parameter is updated in blocks, to the same bits") {
+  check_blocks<nn::Sgd>(nn::SgdRule{.momentum = 0.9, .nesterov = true});
+  check_blocks<nn::Sgd>(nn::SgdRule{.weight_decay = 0.1});
+  check_blocks<nn::Adam>(nn::AdamRule<false>{.weight_decay = 0.1, .amsgrad = true});
+  check_blocks<nn::AdamW>(nn::AdamRule<true>{});
+  check_blocks<nn::RmsProp>(nn::RmsPropRule{.momentum = 0.5, .centered = true});
+  check_blocks<nn::Adagrad>(nn::AdagradRule{.initial = 0.1});
+  check_blocks<nn::Adamax>(nn::AdamaxRule{});
+  check_blocks<nn::Adadelta>(nn::AdadeltaRule{});
+  check_blocks<nn::DpAdam>(nn::DpAdamRule{});
+}

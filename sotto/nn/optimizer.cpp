@@ -1,5 +1,6 @@
 #include "sotto/nn/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_set>
 
@@ -89,15 +90,47 @@ void Optimizer::step(const Gradients& gradients, double noise_variance) {
   check(noise_variance >= 0 && std::isfinite(noise_variance), "step: noise variance {}",
         noise_variance);
   check_gradients(gradients);
-  for (const auto& [parameter, grad] : gradients) {
-    Slot& slot = slots_[places_.at(parameter)];
-    slot.buffers.resize(buffers(slot.group).size());
-    apply(slot.group, {.value = parameter->value,
-                       .grad = to_dtype(grad, parameter->value.dtype()),
-                       .learning_rate = learning_rate(slot.group),
-                       .t = ++slot.steps,
-                       .noise_variance = noise_variance,
-                       .buffers = slot.buffers});
+  for (const auto& [parameter, grad] : gradients)
+    update(slots_[places_.at(parameter)], grad, noise_variance);
+}
+
+// Large parameters block by block, so that value, gradient and state go through memory once and not
+// once for every operation of the rule.
+void Optimizer::update(Slot& slot, const Tensor& grad, double noise_variance) const {
+  constexpr std::int64_t block = 1 << 14;
+  const Tensor& value = slot.parameter->value;
+  slot.buffers.resize(buffers(slot.group).size());
+  const Update whole{.value = value,
+                     .grad = to_dtype(grad, value.dtype()),
+                     .learning_rate = learning_rate(slot.group),
+                     .t = ++slot.steps,
+                     .noise_variance = noise_variance,
+                     .buffers = slot.buffers};
+  const bool blocks = elementwise(slot.group) && value.device() == cpu && value.numel() > block &&
+                      value.contiguous() && whole.grad.contiguous();
+  if (!blocks) return apply(slot.group, whole);
+  for (std::int64_t first = 0; first < value.numel(); first += block)
+    update_block(slot, whole, first, std::min(first + block, value.numel()));
+}
+
+void Optimizer::update_block(Slot& slot, const Update& whole, std::int64_t first,
+                             std::int64_t end) const {
+  const auto part = [&](const Tensor& x) { return x.view_as({-1}).value().slice(0, first, end); };
+  std::vector<Tensor> state;
+  for (const Tensor& buffer : slot.buffers)
+    state.push_back(buffer.defined() ? part(buffer) : Tensor());
+  const Tensor value = part(whole.value), grad = part(whole.grad);
+  apply(slot.group, {.value = value,
+                     .grad = grad,
+                     .learning_rate = whole.learning_rate,
+                     .t = whole.t,
+                     .noise_variance = whole.noise_variance,
+                     .buffers = state});
+  for (std::size_t k = 0; k < state.size(); ++k) {
+    Tensor& buffer = slot.buffers[k];
+    if (!buffer.defined()) buffer = Tensor::empty(whole.value.shape(), whole.value.dtype());
+    // A rule may write its state in place or leave another tensor.
+    if (!buffer.shares_storage(state[k])) copy_into(state[k], part(buffer));
   }
 }
 

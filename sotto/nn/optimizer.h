@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 
 #include "sotto/nn/module.h"
@@ -64,6 +65,10 @@ class Optimizer {
 
   virtual std::vector<const char*> buffers(int group) const = 0;
   virtual void apply(int group, const Update& update) const = 0;
+  // Whether the rule treats every element for itself.
+  virtual bool elementwise(int group) const = 0;
+  void update(Slot& slot, const Tensor& grad, double noise_variance) const;
+  void update_block(Slot& slot, const Update& whole, std::int64_t first, std::int64_t end) const;
   void check_gradients(const Gradients& gradients) const;
   std::vector<std::string> names_of_slots(const NamedParameters& names) const;
   Slot loaded(const Slot& slot, const std::string& name,
@@ -114,6 +119,7 @@ class RuleOptimizer final : public Optimizer {
   }
   std::vector<const char*> buffers(int group) const override { return rule(group).buffers(); }
   void apply(int group, const Update& update) const override { rule(group).apply(update); }
+  bool elementwise(int) const override { return !std::is_same_v<Rule, LambRule>; }
   const Rule& rule(int group) const { return rules_[static_cast<std::size_t>(group)]; }
 
   std::vector<Rule> rules_;
