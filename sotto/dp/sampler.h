@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
-#include "sotto/core/secret_random.h"
 #include "sotto/dp/event.h"
+#include "sotto/dp/subset.h"
 
 namespace sotto {
 
@@ -55,7 +54,8 @@ class Sampler {
   // Of the next draw, with a noise multiplier of 0.
   const Event& event() const { return event_; }
   Sampling sampling() const { return event_.sampling; }
-  // Exactly the probability with which a unit takes part, where the sampling has one.
+  // Exactly the probability with which a unit takes part, where the sampling has one; rounded up
+  // where a double does not hold it.
   double rate() const { return event_.sampling_rate; }
   std::int64_t population() const { return population_; }
   virtual double expected_size() const { return rate() * static_cast<double>(population_); }
@@ -75,24 +75,23 @@ class Sampler {
   std::uint64_t number_ = 0;
 };
 
-// Every unit takes part with the same probability, independently of all others and of other draws:
-// a 64-bit coin against a threshold, so that the probability is a multiple of 2^-64 and is known
-// exactly. rate() is that multiple, rounded up to a double.
+// Every unit takes part with the same probability, independently of all others and of other draws.
+// The probability is a multiple of 2^-64 and is known exactly: rate() is that multiple, rounded up
+// to a double. At small rates the work is in proportion to the units drawn.
 class PoissonSampler final : public Sampler {
  public:
   // Throws std::invalid_argument unless 0 < rate <= 1.
   PoissonSampler(std::int64_t population, double rate, SecretRandom random = SecretRandom());
 
  protected:
-  std::vector<std::int64_t> choose(std::int64_t place) override;
+  std::vector<std::int64_t> choose(std::int64_t /*place*/) override {
+    return subset_.draw(population(), random_);
+  }
   bool secure() const override { return random_.secure(); }
 
  private:
-  bool heads(std::uint16_t first_bits);
-
-  std::uint64_t threshold_;  // 0 stands for 2^64: everybody
+  IndependentSubset subset_;
   SecretRandom random_;
-  std::vector<std::uint64_t> words_;
 };
 
 // Everybody, each time.

@@ -1,0 +1,135 @@
+#include "sotto/dp/subset.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <unordered_set>
+
+#include "sotto/core/error.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr double two_to_64 = 0x1p64;
+// Darts are faster from this many leading zeros of the threshold on, coins before.
+constexpr int zeros_for_darts = 5;
+
+// The threshold for a rate, at least 1; 0 for a rate of 1.
+std::uint64_t threshold_for(const char* op, double rate) {
+  check(rate > 0 && rate <= 1, "{}: rate {} outside (0, 1]", op, rate);
+  const double scaled = rate * two_to_64;
+  if (scaled >= two_to_64) return 0;
+  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(scaled));
+}
+
+// c with probability e^-1 / c!: one of probability 2^-(c+1) is kept with 2^c / (2 c!).
+int poisson_of_mean_1(SecretRandom& random) {
+  for (;;) {
+    std::uint64_t word = random.word();
+    int count = std::countr_zero(word);
+    while (word == 0) count += std::countr_zero(word = random.word());
+    bool kept = count > 0 || (word & 2) == 0;
+    for (int i = 3; kept && i <= count; ++i) kept = random.below(i) < 2;
+    if (kept) return count;
+  }
+}
+
+}  // namespace
+
+IndependentSubset::IndependentSubset(const char* op, double rate)
+    : threshold_(threshold_for(op, rate)) {}
+
+double IndependentSubset::rate() const {
+  if (threshold_ == 0) return 1;
+  double rounded = static_cast<double>(threshold_);
+  // Thresholds from a double have at most 53 significant bits, so this is only a guard.
+  if (rounded < two_to_64 && static_cast<std::uint64_t>(rounded) < threshold_)
+    rounded = std::nextafter(rounded, two_to_64);
+  return rounded / two_to_64;
+}
+
+// So many bits of a coin that is below the threshold are certainly 0.
+int IndependentSubset::zeros() const { return threshold_ == 0 ? 0 : std::countl_zero(threshold_); }
+
+std::vector<std::int64_t> IndependentSubset::draw(std::int64_t n, SecretRandom& random) {
+  return zeros() >= zeros_for_darts ? by_darts(n, random) : by_coins(n, random);
+}
+
+// Compares a 64-bit coin with the threshold, most significant 16 bits first; the other 48 are drawn
+// only when those are equal, which leaves the coin's distribution as it is.
+bool IndependentSubset::heads(std::uint16_t first_bits, SecretRandom& random) const {
+  const auto threshold_bits = static_cast<std::uint16_t>(threshold_ >> 48);
+  if (first_bits != threshold_bits) return first_bits < threshold_bits;
+  constexpr std::uint64_t low_48 = (std::uint64_t{1} << 48) - 1;
+  return (random.word() & low_48) < (threshold_ & low_48);
+}
+
+std::vector<std::int64_t> IndependentSubset::by_coins(std::int64_t n, SecretRandom& random) {
+  std::vector<std::int64_t> taken;
+  if (threshold_ == 0) {
+    taken.resize(static_cast<std::size_t>(n));
+    std::iota(taken.begin(), taken.end(), 0);
+    return taken;
+  }
+  constexpr std::int64_t coins_in_word = 4;
+  words_.resize(static_cast<std::size_t>((n + coins_in_word - 1) / coins_in_word));
+  random.fill(std::span<std::uint64_t>(words_));
+  for (std::int64_t unit = 0; unit < n; ++unit) {
+    const std::uint64_t word = words_[static_cast<std::size_t>(unit / coins_in_word)];
+    if (heads(static_cast<std::uint16_t>(word >> (16 * (unit % coins_in_word))), random))
+      taken.push_back(unit);
+  }
+  return taken;
+}
+
+// As many darts as a Poisson variable of mean 1 says, each in one of 2^zeros - 1 places, thrown
+// until no two hit the same: a subset of m places has probability proportional to
+// (2^zeros - 1)^-m, which is that of places hit independently with probability 2^-zeros. The rest
+// of a dart's word are the coin's other bits.
+void IndependentSubset::throw_darts(SecretRandom& random) {
+  const std::uint64_t places = (std::uint64_t{1} << zeros()) - 1;
+  const auto less = [](const Dart& a, const Dart& b) { return a.place < b.place; };
+  const auto same = [](const Dart& a, const Dart& b) { return a.place == b.place; };
+  do {
+    darts_.resize(static_cast<std::size_t>(poisson_of_mean_1(random)));
+    for (Dart& dart : darts_) {
+      std::uint64_t word = random.word();
+      while ((word & places) == places) word = random.word();
+      dart = {static_cast<std::int64_t>(word & places), word >> zeros() < threshold_};
+    }
+    std::sort(darts_.begin(), darts_.end(), less);
+  } while (std::adjacent_find(darts_.begin(), darts_.end(), same) != darts_.end());
+}
+
+std::vector<std::int64_t> IndependentSubset::by_darts(std::int64_t n, SecretRandom& random) {
+  check(zeros() >= 1, "by_darts: a rate of {}, not below 1/2", rate());
+  const auto places = static_cast<std::int64_t>((std::uint64_t{1} << zeros()) - 1);
+  std::vector<std::int64_t> taken;
+  // The last block may stand out over the end: what is hit there is nobody.
+  for (std::int64_t left = n; left > 0; left -= places) {
+    throw_darts(random);
+    for (const Dart& dart : darts_) {
+      if (dart.taken && dart.place < left) taken.push_back(n - left + dart.place);
+    }
+  }
+  return taken;
+}
+
+std::vector<std::int64_t> uniform_subset(std::int64_t n, std::int64_t size, SecretRandom& random) {
+  check(size >= 0 && size <= n, "uniform_subset: {} of {} units", size, n);
+  std::unordered_set<std::int64_t> taken;
+  taken.reserve(static_cast<std::size_t>(size));
+  std::vector<std::int64_t> units;
+  units.reserve(static_cast<std::size_t>(size));
+  for (std::int64_t last = n - size; last < n; ++last) {
+    const std::int64_t unit = random.below(last + 1);
+    units.push_back(taken.insert(unit).second ? unit : last);
+    taken.insert(units.back());
+  }
+  std::sort(units.begin(), units.end());
+  return units;
+}
+
+}  // namespace sotto
