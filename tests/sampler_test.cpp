@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "catch.h"
+#include "throws.h"
 
 namespace sotto {
 namespace {
@@ -107,6 +108,47 @@ TEST_CASE("a draw may be empty, and has one empty part then") {
   const Draw draw = s.draw();
   CHECK(draw.units().empty());
   CHECK(draw.parts(5).size() == 1);
+}
+
+TEST_CASE("a state continues the numbers") {
+  PoissonSampler s = sampler(100, 0.4, 8);
+  s.number_from(7);
+  s.draw();
+  const SamplerState state = s.state();
+  CHECK(state.event == s.event());
+  CHECK(state.population == 100);
+  CHECK(state.expected_size == s.expected_size());
+  CHECK(state.number == 8);
+  CHECK(state.rest.empty());
+  PoissonSampler t = sampler(100, 0.4, 9);
+  t.load_state(state);
+  CHECK(t.draw().number() == 8);
+  CHECK(t.draw().number() == 9);
+  CHECK(throws([&] { PoissonSampler(100, 0.4).load_state(state); }, "seeded batches for secret"));
+  t.load_state(PoissonSampler(100, 0.4).state());
+  CHECK_FALSE(t.draw().secure());
+}
+
+TEST_CASE("a state of another sampler, or one that cannot be, is refused and changes nothing") {
+  PoissonSampler s = sampler(100, 0.5, 10);
+  s.number_from(3);
+  const SamplerState good = s.state();
+  const auto refused = [&](auto change, const char* text) {
+    SamplerState bad = good;
+    bad.number = 1000;
+    change(bad);
+    CHECK(throws([&] { s.load_state(bad); }, text));
+    CHECK(s.state().number == 3);
+  };
+  refused([](SamplerState& state) { state.population = 99; }, "a state of 99 units for 100");
+  refused([](SamplerState& state) { state.expected_size = 51; }, "51 units on average");
+  refused([](SamplerState& state) { state.event.sampling_rate = 0.25; }, "0.25");
+  refused([](SamplerState& state) { state.event.paid = true; }, "other batches");
+  refused([](SamplerState& state) { state.event.noise_multiplier = 1; }, "other batches");
+  refused([](SamplerState& state) { state.event = FullBatchSampler(100).event(); }, "full_batch");
+  refused([](SamplerState& state) { state.place = 2; }, "after 2 of 1 batches");
+  refused([](SamplerState& state) { state.place = -1; }, "after -1 of 1 batches");
+  refused([](SamplerState& state) { state.rest = {4}; }, "poisson: a state with 1 units of a pass");
 }
 
 TEST_CASE("rates and populations out of range are refused") {

@@ -23,23 +23,58 @@ Sampler::Sampler(std::int64_t population, const Event& first)
   check_event("Sampler", first);
 }
 
-void Sampler::number_from(std::uint64_t number) {
+void Sampler::stand_at(std::int64_t place, std::uint64_t number) {
+  place_ = place;
   number_ = number;
-  place_ = 0;
-  event_.paid = false;
+  event_.paid = place % event_.batches > 0;
 }
 
+void Sampler::number_from(std::uint64_t number) { stand_at(0, number); }
+
 Draw Sampler::draw() {
+  const bool over = place_ == event_.batches;
+  check(!over || repeats(), "Sampler: {}: all {} draws are made", name(event_.sampling), place_);
+  const std::int64_t place = over ? 0 : place_;
   Draw draw;
-  draw.units_ = choose(place_);
+  draw.units_ = choose(place);
   draw.event_ = event_;
   draw.separation_ = separation();
   draw.expected_size_ = expected_size();
-  draw.number_ = number_++;
+  draw.number_ = number_;
   draw.secure_ = secure();
-  place_ = (place_ + 1) % event_.batches;
-  event_.paid = place_ > 0;
+  stand_at(place + 1, number_ + 1);
   return draw;
+}
+
+SamplerState Sampler::state() const {
+  return {.event = event_,
+          .population = population_,
+          .expected_size = expected_size(),
+          .secure = secure(),
+          .place = place_,
+          .number = number_,
+          .rest = rest(place_)};
+}
+
+void Sampler::load_state(const SamplerState& state) {
+  check(state.population == population_, "Sampler: a state of {} units for {}", state.population,
+        population_);
+  check(state.place >= 0 && state.place <= event_.batches,
+        "Sampler: a state after {} of {} batches", state.place, event_.batches);
+  Event event = event_;
+  event.paid = state.place % event_.batches > 0;
+  event.cut = state.event.cut;  // its last digits may be another machine's
+  check(state.event == event && state.expected_size == expected_size(),
+        "Sampler: a state of other batches: {} and {} units on average for {} and {}",
+        to_json(state.event), state.expected_size, to_json(event), expected_size());
+  check(state.secure || !secure(), "Sampler: a state of seeded batches for secret ones");
+  load_rest(state.place, state.rest);
+  stand_at(state.place, state.number);
+}
+
+void Sampler::load_rest(std::int64_t /*place*/, const std::vector<std::int64_t>& rest) {
+  check(rest.empty(), "Sampler: {}: a state with {} units of a pass", name(event_.sampling),
+        rest.size());
 }
 
 PoissonSampler::PoissonSampler(std::int64_t population, double rate, SecretRandom random)

@@ -24,7 +24,7 @@ class Draw {
   const Event& event() const { return event_; }
   // At least so many draws lie between two in which one unit takes part; 1 where none are promised.
   std::int64_t separation() const { return separation_; }
-  // The mean number of units in a draw, not rounded. Public.
+  // The mean number of units in a draw of the pass, not rounded. Public.
   double expected_size() const { return expected_size_; }
   std::uint64_t number() const { return number_; }
   // Drawn with randomness that nobody can predict.
@@ -43,6 +43,18 @@ class Draw {
   bool secure_ = false;
 };
 
+// Where a sampler stands, for a checkpoint. As secret as the batches: `rest` says who is in those
+// to come. No generator is part of it.
+struct SamplerState {
+  Event event;  // of the next draw
+  std::int64_t population = 0;
+  double expected_size = 0;
+  bool secure = false;             // Draw::secure() of its draws
+  std::int64_t place = 0;          // batches drawn of the pass
+  std::uint64_t number = 0;        // of the next draw
+  std::vector<std::int64_t> rest;  // of a pass that is drawn at its start, as its sampler says
+};
+
 class Sampler {
  public:
   // `first` is the event of the first draw, without a noise multiplier. Throws
@@ -50,6 +62,7 @@ class Sampler {
   Sampler(std::int64_t population, const Event& first);
   virtual ~Sampler() = default;
 
+  // Throws std::invalid_argument when there is no further pass (a plan that came to its end).
   Draw draw();
   // Of the next draw, with a noise multiplier of 0.
   const Event& event() const { return event_; }
@@ -63,15 +76,29 @@ class Sampler {
   // The next draw's number: a resumed run goes on where its ledger stopped, and with a new pass.
   void number_from(std::uint64_t number);
 
+  SamplerState state() const;
+  // Goes on where that state was taken, also within a pass, with the same numbers: a ledger refuses
+  // batches that were released since. Throws std::invalid_argument, with nothing changed, unless
+  // the state is possible and of a sampler like this one, and secure where this one is.
+  void load_state(const SamplerState& state);
+
  protected:
   // The units of the next draw, in rising order. `place` counts the batches of a pass from 0.
   virtual std::vector<std::int64_t> choose(std::int64_t place) = 0;
   virtual bool secure() const = 0;
+  // Whether another pass follows the first.
+  virtual bool repeats() const { return true; }
+  // What is left, after `place` batches, of a pass that is drawn at its start; and back, after a
+  // check of all of it.
+  virtual std::vector<std::int64_t> rest(std::int64_t /*place*/) const { return {}; }
+  virtual void load_rest(std::int64_t place, const std::vector<std::int64_t>& rest);
 
  private:
+  void stand_at(std::int64_t place, std::uint64_t number);
+
   std::int64_t population_;
   Event event_;
-  std::int64_t place_ = 0;
+  std::int64_t place_ = 0;  // up to and including event_.batches, where a pass is over
   std::uint64_t number_ = 0;
 };
 
