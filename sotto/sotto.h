@@ -3,6 +3,7 @@
 
 #include "sotto/autograd/ops.h"
 #include "sotto/dp/engine.h"
+#include "sotto/dp/make_sampler.h"
 #include "sotto/nn/dataset.h"
 #include "sotto/nn/digits.h"
 #include "sotto/nn/layers.h"
