@@ -1,11 +1,8 @@
 #include "sotto/dp/mechanism.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "sotto/core/gaussian.h"
-#include "sotto/core/parallel.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto {
@@ -106,37 +103,10 @@ void GaussianMechanism::add_rounded(const Gradients& sums, const Scale& scale) {
   const NoiseGrid grid = noise_grid(scale.multiplier, scale.sensitivity, elements);
   if (!sampler_ || grid != grid_) sampler_.emplace(grid.deviation);
   grid_ = grid;
-  for (const auto& [parameter, total] : sums) {
-    const Tensor flat = contiguous(total);
-    const auto count = static_cast<std::size_t>(total.numel());
-    if (total.dtype() == Dtype::f64) {
-      add_rounded(std::span(flat.data<double>(), count), scale.divisor);
-    } else {
-      add_rounded(std::span(flat.data<float>(), count), scale.divisor);
-    }
-    if (!total.contiguous()) copy_into(flat, total);
-  }
-}
-
-template <class T>
-void GaussianMechanism::add_rounded(std::span<T> sum, double divisor) {
-  constexpr std::size_t most_draws = std::size_t{1} << 20;  // 8 MiB at once
-  constexpr std::int64_t grain = 1 << 14;
-  constexpr T largest = std::numeric_limits<T>::max();
-  whole_draws_.resize(std::min(sum.size(), most_draws));
-  while (!sum.empty()) {
-    const auto part = sum.first(std::min(sum.size(), most_draws));
-    const std::span noise(whole_draws_.data(), part.size());
-    sampler_->fill(random_, noise);
-    parallel_for(std::ssize(part), grain, [&](std::int64_t begin, std::int64_t end) {
-      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-        check(!std::isnan(part[i]), "release: a sum is not a number");
-        const std::int64_t n = grid_.rounded(std::clamp(part[i], -largest, largest)) + noise[i];
-        part[i] = static_cast<T>(static_cast<double>(n) * grid_.spacing / divisor);
-      }
-    });
-    sum = sum.subspan(part.size());
-  }
+  add_on_grid(sums, grid, scale.divisor,
+              [&](std::int64_t /*first*/, std::span<std::int64_t> noise) {
+                sampler_->fill(random_, noise);
+              });
 }
 
 void GaussianMechanism::add_floating_point(const Gradients& sums, const Scale& scale) {

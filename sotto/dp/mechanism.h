@@ -112,8 +112,6 @@ class GaussianMechanism final : public Mechanism {
 
  private:
   void add_rounded(const Gradients& sums, const Scale& scale);
-  template <class T>
-  void add_rounded(std::span<T> sum, double divisor);
   void add_floating_point(const Gradients& sums, const Scale& scale);
 
   double noise_multiplier_ = 0;
@@ -121,7 +119,6 @@ class GaussianMechanism final : public Mechanism {
   GaussianNoise noise_;
   NoiseGrid grid_;                          // of the last rounded release
   std::optional<RoundedGaussian> sampler_;  // for that grid
-  std::vector<std::int64_t> whole_draws_;
   std::vector<double> draws_;
 };
 

@@ -1,9 +1,32 @@
 #include "sotto/dp/noise_grid.h"
 
+#include <limits>
+#include <vector>
+
 #include "sotto/core/error.h"
+#include "sotto/core/parallel.h"
 #include "sotto/core/rounded_gaussian.h"
+#include "sotto/kernels/compute.h"
 
 namespace sotto {
+
+namespace {
+
+template <class T>
+void add_noise(std::span<T> sum, const NoiseGrid& grid, double divisor,
+               std::span<const std::int64_t> noise) {
+  constexpr std::int64_t grain = 1 << 14;
+  constexpr T largest = std::numeric_limits<T>::max();
+  parallel_for(std::ssize(sum), grain, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      check(!std::isnan(sum[i]), "release: a sum is not a number");
+      const std::int64_t n = grid.rounded(std::clamp(sum[i], -largest, largest)) + noise[i];
+      sum[i] = static_cast<T>(static_cast<double>(n) * grid.spacing / divisor);
+    }
+  });
+}
+
+}  // namespace
 
 NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t elements) {
   check(noise_multiplier > 0 && sensitivity > 0 && elements > 0,
@@ -23,6 +46,29 @@ NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t e
         "noise grid: a noise multiplier of {} is too large for {} elements", noise_multiplier,
         elements);
   return {std::ldexp(1.0, exponent), deviation};
+}
+
+void add_on_grid(const Gradients& sums, const NoiseGrid& grid, double divisor,
+                 const WholeNoise& draw) {
+  constexpr std::int64_t most_draws = std::int64_t{1} << 20;  // 8 MiB at once
+  std::vector<std::int64_t> draws;
+  std::int64_t first = 0;
+  for (const auto& [parameter, total] : sums) {
+    const Tensor flat = contiguous(total);
+    for (std::int64_t at = 0; at < total.numel(); at += most_draws) {
+      const auto count = static_cast<std::size_t>(std::min(total.numel() - at, most_draws));
+      draws.resize(std::max(draws.size(), count));
+      const std::span noise(draws.data(), count);
+      draw(first + at, noise);
+      if (total.dtype() == Dtype::f64) {
+        add_noise(std::span(flat.data<double>() + at, count), grid, divisor, noise);
+      } else {
+        add_noise(std::span(flat.data<float>() + at, count), grid, divisor, noise);
+      }
+    }
+    first += total.numel();
+    if (!total.contiguous()) copy_into(flat, total);
+  }
 }
 
 }  // namespace sotto

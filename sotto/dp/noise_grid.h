@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <span>
+
+#include "sotto/autograd/parameter.h"
 
 namespace sotto {
 
@@ -33,5 +37,14 @@ struct NoiseGrid {
 // std::invalid_argument unless the arguments are positive, the deviation is below 2^55 spacings and
 // the spacing within [2^-1000, 2^960].
 NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t elements);
+
+// Puts noise in spacings on the elements first, first + 1, ... of all parameters together.
+using WholeNoise = std::function<void(std::int64_t first, std::span<std::int64_t> noise)>;
+
+// In place, every element becomes the nearest multiple of the spacing plus so many spacings,
+// divided by `divisor`. `draw` is asked for every element once, in order. An infinite sum counts as
+// the largest finite one. Throws std::invalid_argument for a sum that is not a number.
+void add_on_grid(const Gradients& sums, const NoiseGrid& grid, double divisor,
+                 const WholeNoise& draw);
 
 }  // namespace sotto
