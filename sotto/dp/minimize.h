@@ -1,0 +1,22 @@
+// The least value of a smooth function of a few variables.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+namespace sotto {
+
+struct ValueAndGradient {
+  double value = 0;
+  std::vector<double> gradient;
+};
+
+// A local minimum by the method of Broyden, Fletcher, Goldfarb and Shanno from `start`, with steps
+// that meet the weak conditions of Wolfe. Where the value is not finite there is no step. Ends when
+// no component of the gradient is above `tolerance`, no step makes progress any more, or after
+// `most_steps`. The function's value there is never above that at the start, which must be finite.
+std::vector<double> minimize(
+    const std::function<ValueAndGradient(const std::vector<double>&)>& function,
+    std::vector<double> start, double tolerance = 1e-9, int most_steps = 500);
+
+}  // namespace sotto
