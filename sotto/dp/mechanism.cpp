@@ -33,27 +33,32 @@ std::vector<double> Mechanism::noisy(const std::vector<double>& sums, const Scal
 
 Released Mechanism::release(ClippedSum sum, Ledger& ledger, double count_noise) {
   const Draw& draw = sum.draw_;
-  double multiplier = event(draw.event()).noise_multiplier;
+  Scale scale{event(draw.event()).noise_multiplier, sum.sensitivity_, draw.expected_size()};
   Scale counts{.divisor = draw.expected_size()};
   if (count_noise != 0) {
-    check(draw.event().sampling != Sampling::planned,
-          "release: counts cannot be released beside noise that is correlated over steps");
+    check_independent();
     // Every unit adds 1/2 or -1/2 to each group's count.
     counts.sensitivity = std::sqrt(static_cast<double>(sum.groups())) / 2;
     counts.multiplier = count_noise / counts.sensitivity;
-    multiplier = with_counts(multiplier, counts.multiplier);
+    scale.multiplier = with_counts(scale.multiplier, counts.multiplier);
   }
-  const Scale scale{multiplier, sum.sensitivity_, draw.expected_size()};
+  prepare(draw, sum.sums_, sum.sensitivity_, ledger);
   record(draw, ledger);
+  const double deviation = noise_deviation(scale) / scale.divisor;
   add_noise(sum.sums_, scale);
   std::vector<double> within;
   if (count_noise != 0) within = noisy(sum.within_bound_, counts);
   for (double& part : within) part += 0.5;
-  const double deviation = noise_deviation(scale) / scale.divisor;
   return Released(std::move(sum.sums_), deviation * deviation, std::move(within));
 }
 
+// What is no gradient gets noise of its own, which is not correlated.
+void Mechanism::check_independent() const {
+  check(independent(), "release: only gradients can be released with correlated noise");
+}
+
 std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& ledger) {
+  check_independent();
   const Draw& draw = statistics.draw_;
   const double sensitivity = std::sqrt(static_cast<double>(statistics.ranges_.size()));
   const Event charged = record(draw, ledger);

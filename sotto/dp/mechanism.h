@@ -53,18 +53,25 @@ class Mechanism {
   virtual std::string description() const = 0;
 
  protected:
+  // Called before anything is written to the ledger; throws std::invalid_argument when this sum
+  // must not be released now.
+  virtual void prepare(const Draw& /*draw*/, const Gradients& /*sums*/, double /*sensitivity*/,
+                       const Ledger& /*ledger*/) {}
   // How much noise a sum gets: of deviation multiplier * sensitivity, on every element. The sum
   // with noise is divided by `divisor` in the same pass.
   struct Scale {
     double multiplier = 0, sensitivity = 1, divisor = 1;
   };
   virtual void add_noise(const Gradients& sums, const Scale& scale) = 0;
-  // The standard deviation of the noise before the division.
+  // The standard deviation of what the next add_noise() adds to each element before the division.
   virtual double noise_deviation(const Scale& scale) const = 0;
   // Noise that nobody can predict.
   virtual bool secure() const = 0;
+  // Noise that has nothing to do with that of other releases.
+  virtual bool independent() const { return true; }
 
  private:
+  void check_independent() const;
   Event record(const Draw& draw, Ledger& ledger);
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
 };
