@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <random>
-#include <sstream>
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -16,44 +13,12 @@
 #include "catch.h"
 #include "sotto/core/error.h"
 #include "sotto/dp/rdp_accountant.h"
+#include "tests/ledger_files.h"
+#include "tests/throws.h"
 
 using namespace sotto;
 
 namespace {
-
-using Runs = std::vector<std::pair<Event, std::int64_t>>;
-
-const Event sampled{1.1, Sampling::poisson, 0.01};
-const Event full{4, Sampling::full_batch, 1};
-
-// A path in a folder of its own, which goes away with it.
-class Place {
- public:
-  Place() {
-    std::string folder = (std::filesystem::temp_directory_path() / "ledger_test_XXXXXX").string();
-    if (::mkdtemp(folder.data()) == nullptr) throw SystemFailure("mkdtemp: " + folder);
-    folder_ = folder;
-  }
-  ~Place() { std::filesystem::remove_all(folder_); }
-  std::string path() const { return (folder_ / "ledger.jsonl").string(); }
-
- private:
-  std::filesystem::path folder_;
-};
-
-std::string read(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-void write(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
-
-void record(Ledger& ledger, const Event& event, int times) {
-  for (int i = 0; i < times; ++i) ledger.record(event, ledger.next_draw());
-}
 
 // The text of the SystemFailure; empty when the file opens.
 std::string failure_to_open(const std::string& path) {
@@ -65,34 +30,24 @@ std::string failure_to_open(const std::string& path) {
   }
 }
 
+void record(Ledger& ledger, const Event& event, int times) {
+  for (int i = 0; i < times; ++i) ledger.record(event, ledger.next_draw());
+}
+
 // Acts as a crash would: the file as it is now, without the destructor's settlement.
 std::string crashed(const Ledger&, const std::string& path) { return read(path); }
 
-const std::string header =
-    R"({"sotto_ledger":1,"unit":"one training example","relation":"add or remove one"})"
-    "\n";
-const std::string event_text = to_json(sampled);
-
-std::string reserve(int count, int first_draw) {
-  return fmt::format("{{\"reserve\":{},\"first_draw\":{},\"event\":{}}}\n", count, first_draw,
-                     event_text);
-}
-
-std::string settle(int used, int next_draw) {
-  return fmt::format("{{\"settle\":{},\"next_draw\":{}}}\n", used, next_draw);
-}
-
 }  // namespace
 
-TEST_CASE("a ledger in memory counts equal neighbours together") {
+TEST_CASE("a ledger in memory counts releases of a kind together") {
   Ledger ledger;
   CHECK(ledger.releases() == 0);
   record(ledger, sampled, 20);
-  record(ledger, full, 1);
+  record(ledger, everybody, 1);
   record(ledger, sampled, 3);
   ledger.settle();
   record(ledger, sampled, 1);
-  CHECK(ledger.events() == Runs{{sampled, 20}, {full, 1}, {sampled, 4}});
+  CHECK(ledger.events() == EventCounts{{sampled, 24}, {everybody, 1}});
   CHECK(ledger.releases() == 25);
   CHECK(ledger.next_draw() == 25);
 }
@@ -101,10 +56,10 @@ TEST_CASE("epsilon of a ledger is that of its events, and infinite without secre
   Ledger ledger;
   CHECK(epsilon(ledger, 1e-5) == 0);
   record(ledger, sampled, 500);
-  record(ledger, full, 2);
+  record(ledger, everybody, 2);
   RdpAccountant accountant;
   accountant.compose(sampled, 500);
-  accountant.compose(full, 2);
+  accountant.compose(everybody, 2);
   CHECK(epsilon(ledger, 1e-5) == accountant.epsilon(1e-5));
   ledger.mark_not_private("seeded noise");
   CHECK(epsilon(ledger, 1e-5) == std::numeric_limits<double>::infinity());
@@ -116,7 +71,7 @@ TEST_CASE("a draw cannot be released twice") {
   ledger.record(sampled, 7);
   CHECK_THROWS_WITH(ledger.record(sampled, 7),
                     "record: draw released twice: draw 7, the next unused one is 8");
-  CHECK_THROWS_AS(ledger.record(full, 3), std::invalid_argument);
+  CHECK_THROWS_AS(ledger.record(everybody, 3), std::invalid_argument);
   CHECK_THROWS_AS(ledger.record(sampled, ~std::uint64_t{0}), std::invalid_argument);
   CHECK(ledger.releases() == 1);
   ledger.record(sampled, 8);
@@ -126,20 +81,25 @@ TEST_CASE("a draw cannot be released twice") {
 
 TEST_CASE("a settled ledger reopens with exact counts") {
   const Place place;
+  const LedgerHeader users{"one user", Relation::replace_one};
+  LedgerMark mark;
   {
-    Ledger ledger = Ledger::create(place.path(), {"one user", "add or remove one"});
+    Ledger ledger = Ledger::create(place.path(), users);
     record(ledger, sampled, 37);
-    record(ledger, full, 2);
+    record(ledger, everybody, 2);
     ledger.settle();
-    record(ledger, full, 1);
+    record(ledger, everybody, 1);
     ledger.record(sampled, 100);
+    mark = ledger.mark();
+    CHECK(mark.releases == 41);
   }
   const std::string text = read(place.path());
   for (int life = 0; life < 3; ++life) {
-    const Ledger ledger = Ledger::open(place.path());
-    CHECK(ledger.events() == Runs{{sampled, 37}, {full, 3}, {sampled, 1}});
+    const Ledger ledger = Ledger::resume(place.path(), mark);
+    CHECK(ledger.events() == EventCounts{{sampled, 38}, {everybody, 3}});
+    CHECK(ledger.run_releases() == 41);
     CHECK(ledger.next_draw() == 101);
-    CHECK(ledger.header() == LedgerHeader{"one user", "add or remove one"});
+    CHECK(ledger.header() == users);
     CHECK(ledger.private_noise());
   }
   CHECK(read(place.path()) == text);
@@ -148,18 +108,50 @@ TEST_CASE("a settled ledger reopens with exact counts") {
 TEST_CASE("an unsettled reservation counts whole, and its draws are used up") {
   const Place place;
   std::string text;
+  LedgerMark mark;
   {
     Ledger ledger = Ledger::create(place.path(), {}, 10);
+    mark = ledger.mark();
     record(ledger, sampled, 13);
     text = crashed(ledger, place.path());
   }
   write(place.path(), text);
-  Ledger ledger = Ledger::open(place.path(), 10);
-  CHECK(ledger.events() == Runs{{sampled, 20}});
+  Ledger ledger = Ledger::resume(place.path(), mark, 10);
+  CHECK(ledger.events() == EventCounts{{sampled, 20}});
   CHECK(ledger.next_draw() == 20);
   CHECK_THROWS_AS(ledger.record(sampled, 13), std::invalid_argument);
   record(ledger, sampled, 1);
   CHECK(ledger.releases() == 21);
+  // Nothing of the reservation comes back.
+  ledger.settle();
+  CHECK(Ledger::open(place.path()).releases() == 21);
+}
+
+TEST_CASE("passes are reserved batch by batch, and not beyond what was paid") {
+  const Place place;
+  const Event first{1.1, Sampling::balls_and_bins, 1, 6};
+  Event paid = first;
+  paid.paid = true;
+  Ledger ledger = Ledger::create(place.path(), {}, 4);
+  CHECK_THROWS_AS(ledger.record(paid, 0), std::invalid_argument);
+  for (int pass = 0; pass < 3; ++pass) {
+    record(ledger, first, 1);
+    record(ledger, paid, 5);
+  }
+  CHECK(throws([&] { ledger.record(paid, 18); }, "that earlier ones of their passes paid for"));
+  CHECK(ledger.events() == EventCounts{{first, 3}, {paid, 15}});
+  // A crash charges no pass that was not begun.
+  const auto after_crash = [&] { return parse_ledger(read(place.path()), "f").contents.events(); };
+  record(ledger, first, 1);
+  CHECK(after_crash() == EventCounts{{first, 4}, {paid, 15}});
+  record(ledger, paid, 3);
+  CHECK(after_crash() == EventCounts{{first, 4}, {paid, 19}});
+  ledger.settle();
+  CHECK(Ledger::open(place.path()).events() == EventCounts{{first, 4}, {paid, 18}});
+  Ledger memory;
+  record(memory, first, 1);
+  record(memory, paid, 5);
+  CHECK_THROWS_AS(memory.record(paid, 6), std::invalid_argument);
 }
 
 TEST_CASE("the file is touched once in a block") {
@@ -187,7 +179,7 @@ TEST_CASE("what is not private stays so") {
   CHECK_FALSE(ledger.private_noise());
   REQUIRE(ledger.reasons().size() == 2);
   CHECK(ledger.reasons()[0] == "seeded \"noise\"\n");
-  CHECK(ledger.events() == Runs{{sampled, 3}});
+  CHECK(ledger.events() == EventCounts{{sampled, 3}});
 }
 
 TEST_CASE("a moved-from ledger records nothing") {
@@ -200,19 +192,16 @@ TEST_CASE("a moved-from ledger records nothing") {
   CHECK(second.releases() == 3);
 }
 
-TEST_CASE("only one ledger holds a file") {
-  const Place place;
-  const Ledger ledger = Ledger::create(place.path());
-  CHECK(failure_to_open(place.path()).find("held by another ledger") != std::string::npos);
-  CHECK_THROWS_AS(Ledger::create(place.path()), SystemFailure);
-}
-
 TEST_CASE("a file that cannot be a ledger is refused") {
   const Place place;
   CHECK_THROWS_AS(Ledger::open(place.path()), SystemFailure);
   CHECK_THROWS_AS(Ledger::open("/dev/full"), SystemFailure);
   CHECK_THROWS_AS(Ledger::create("/nowhere/ledger"), SystemFailure);
   CHECK_THROWS_AS(Ledger::create(place.path(), {}, 0), std::invalid_argument);
+  { Ledger::create(place.path()); }
+  CHECK_THROWS_AS(Ledger::create(place.path()), SystemFailure);
+  write(place.path(), "");
+  CHECK(failure_to_open(place.path()).find("ledger.jsonl:1: no header") != std::string::npos);
 }
 
 // The crash may come in the middle of any append, so the file may end anywhere.
@@ -226,10 +215,10 @@ TEST_CASE("a file cut at any byte counts every acknowledged release") {
   std::string text;
   {
     Ledger ledger = Ledger::create(place.path(), {}, 3);
-    for (int i = 0; i < 40; ++i) {
-      record(ledger, i % 11 < 7 ? sampled : full, 1);
+    for (int i = 0; i < 24; ++i) {
+      record(ledger, i % 11 < 7 ? sampled : everybody, 1);
       if (i % 9 == 8) ledger.settle();
-      if (i == 20) ledger.mark_not_private("\xc3\xa9t\xc3\xa9");
+      if (i == 12) ledger.mark_not_private("\xc3\xa9t\xc3\xa9");
       moments.push_back({read(place.path()).size(), ledger.releases()});
     }
     text = crashed(ledger, place.path());
@@ -242,12 +231,11 @@ TEST_CASE("a file cut at any byte counts every acknowledged release") {
     for (const std::string& rest : {std::string(), std::string(7, '\0')}) {
       CAPTURE(size, rest.size());
       const std::string cut = text.substr(0, size) + rest;
-      if (size < header.size() - 1) {
+      if (size < lines_of(text)[0].size() - 1) {
         CHECK_THROWS_AS(parse_ledger(cut, "f"), SystemFailure);
         continue;
       }
-      std::int64_t counted = 0;
-      for (const auto& [event, count] : parse_ledger(cut, "f").contents.events) counted += count;
+      const std::int64_t counted = total_releases(parse_ledger(cut, "f").contents.events());
       CHECK(counted >= acknowledged);
       CHECK(counted <= acknowledged + 3);
     }
@@ -256,15 +244,15 @@ TEST_CASE("a file cut at any byte counts every acknowledged release") {
 
 TEST_CASE("a file that was cut goes on") {
   const Place place;
-  const std::string text = header + reserve(16, 0) + settle(5, 5) + reserve(8, 5);
-  for (std::size_t size = header.size() - 1; size <= text.size(); size += 11) {
+  const std::string text = file_of({header, reserve(16, 0), settle(5, 5), reserve(8, 5)});
+  for (std::size_t size = lines_of(text)[0].size() - 1; size <= text.size(); size += 11) {
     CAPTURE(size);
     write(place.path(), text.substr(0, size) + std::string(size % 2, '\0'));
     std::int64_t counted = 0;
     {
       Ledger ledger = Ledger::open(place.path(), 3);
       counted = ledger.releases();
-      record(ledger, full, 1);
+      record(ledger, everybody, 1);
     }
     CHECK(Ledger::open(place.path()).releases() == counted + 1);
   }
@@ -272,8 +260,11 @@ TEST_CASE("a file that was cut goes on") {
 
 TEST_CASE("a whole last line without its end counts") {
   const Place place;
-  const std::string text = header + reserve(16, 0);
+  const std::string text = file_of({header, reserve(16, 0)});
   write(place.path(), text.substr(0, text.size() - 1));
+  CHECK(Ledger::open(place.path()).releases() == 16);
+  CHECK(read(place.path()) == text);
+  write(place.path(), text.substr(0, text.size() - 1) + std::string(3, '\0'));
   CHECK(Ledger::open(place.path()).releases() == 16);
   CHECK(read(place.path()) == text);
 }
@@ -312,7 +303,7 @@ TEST_CASE("after kill -9 the file counts at least what was released") {
     if (child == 0) {
       Ledger ledger = Ledger::open(place.path(), block);
       for (int i = 0;; ++i) {
-        record(ledger, i % 13 < 9 ? sampled : full, 1);
+        record(ledger, i % 13 < 9 ? sampled : everybody, 1);
         if (::write(pipe_ends[1], "r", 1) != 1) ::_exit(1);
         if (i % 7 == 6) ledger.settle();
       }

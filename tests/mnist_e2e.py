@@ -244,7 +244,7 @@ class Killed(Case):
                 self.assertGreaterEqual(total, released)
                 tensors, progress = read_checkpoint(model)
                 self.assertLessEqual(progress["step"], last + 1)
-                self.assertLessEqual(progress["releases"], total)
+                self.assertLessEqual(progress["ledger"]["releases"], total)
                 self.assertEqual(updates_of(tensors), {progress["step"]} - {0})
             arguments = ["--resume", model, *ALONE]
         self.assertGreater(released, self.KILLS)

@@ -58,20 +58,19 @@ def read_checkpoint(path):
 
 
 def charged(path):
-    """Releases that a ledger counts: reservations whole, unless they are settled."""
-    total = open_reservation = 0
+    """Releases that a ledger counts: reservations whole, unless their run settles them."""
+    total, open_reservations = 0, {}
     with open(path, encoding="utf-8") as file:
         for line in file:
             if not line.endswith("\n"):
                 break  # the crash was in the middle of this append
             entry = json.loads(line)
             if "reserve" in entry:
-                total += open_reservation
-                open_reservation = entry["reserve"]
+                total += entry["reserve"]
+                open_reservations[entry["run"]] = entry["reserve"]
             elif "settle" in entry:
-                total += entry["settle"]
-                open_reservation = 0
-    return total + open_reservation
+                total += entry["settle"] - open_reservations.pop(entry["run"])
+    return total
 
 
 def differing(a, b):

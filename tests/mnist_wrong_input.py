@@ -129,16 +129,36 @@ class WrongFiles(Case):
         ledger = self.model + ".ledger"
         with open(ledger, "rb") as file:
             whole = file.read()
-        damaged = whole.replace(b'"reserve"', b'"rezerve"', 1)
+        lines = whole.splitlines(keepends=True)
+        damaged = whole.replace(b'"reserve":1', b'"reserve":2', 1)
         self.assertNotEqual(damaged, whole)
-        self.edit(ledger, lambda text: damaged)
-        self.resume(1, "model.ledger")
-        first_line = whole[: whole.index(b"\n") + 1]
-        self.edit(ledger, lambda text: first_line)
-        self.resume(1, "the ledger holds 0 releases")
+        for fact, text in (
+            ("model.ledger:2: the checksum does not fit", damaged),
+            ("model.ledger:3: the checksum does not fit", b"".join(lines[:2] + lines[3:])),
+            ("model.ledger:1: no header", b""),
+            ("behind the checkpoint", lines[0]),
+        ):
+            with self.subTest(fact=fact):
+                self.edit(ledger, lambda _, text=text: text)
+                self.resume(1, fact)
         os.remove(ledger)
         self.resume(1, "model.ledger")
         self.assertFalse(os.path.exists(ledger))
+
+    def test_the_ledger_of_another_run_and_an_old_copy_are_refused(self):
+        ledger = self.model + ".ledger"
+        with open(ledger, "rb") as file:
+            old = file.read()
+        other = self.path("other")
+        self.succeed(*NOISY, "--steps", "4", "--save", other, "--write-ahead", "1")
+        with open(other + ".ledger", "rb") as file:
+            foreign = file.read()
+        self.edit(ledger, lambda text: foreign)
+        self.resume(1, "not the checkpoint's ledger")
+        self.edit(ledger, lambda text: old)
+        self.succeed("--resume", self.model, *ALONE, "--steps", "6")
+        self.edit(ledger, lambda text: old)
+        self.resume(1, "behind the checkpoint")
 
     def test_statistics_that_are_damaged_are_refused_and_missing_ones_are_not(self):
         path = self.model + ".statistics.json"
@@ -153,7 +173,7 @@ class WrongFiles(Case):
             if steps_in(line):
                 break
         try:
-            self.resume(1, "model.ledger")
+            self.resume(1, "is being continued by another ledger")
         finally:
             other.kill()
             other.communicate()

@@ -39,7 +39,7 @@ json progress_json(const Checkpoint& checkpoint) {
     history.push_back({step, accuracy, or_null(epsilon)});
   }
   return {{"step", checkpoint.step},
-          {"releases", checkpoint.releases},
+          {"ledger", checkpoint.ledger ? json::parse(to_json(*checkpoint.ledger)) : json(nullptr)},
           {"noise_multiplier", checkpoint.noise_multiplier},
           {"epoch", checkpoint.position.epoch},
           {"row", checkpoint.position.row},
@@ -48,7 +48,8 @@ json progress_json(const Checkpoint& checkpoint) {
 
 void read_progress(const json& progress, Checkpoint& checkpoint) {
   progress.at("step").get_to(checkpoint.step);
-  progress.at("releases").get_to(checkpoint.releases);
+  if (const json& mark = progress.at("ledger"); !mark.is_null())
+    checkpoint.ledger = ledger_mark_from_json(mark.dump());
   progress.at("noise_multiplier").get_to(checkpoint.noise_multiplier);
   progress.at("epoch").get_to(checkpoint.position.epoch);
   progress.at("row").get_to(checkpoint.position.row);
@@ -56,8 +57,7 @@ void read_progress(const json& progress, Checkpoint& checkpoint) {
     checkpoint.history.push_back({entry.at(0).get<std::int64_t>(), entry.at(1).get<double>(),
                                   number_or_nothing(entry.at(2))});
   }
-  check(checkpoint.step >= 0 && checkpoint.releases >= 0, "step {} with {} releases",
-        checkpoint.step, checkpoint.releases);
+  check(checkpoint.step >= 0, "step {}", checkpoint.step);
 }
 
 void place(const std::string& name, const Tensor& tensor, Checkpoint& checkpoint) {
@@ -78,6 +78,8 @@ Checkpoint parse_checkpoint(const TensorFile& file) {
   checkpoint.settings = settings_from_json(json::parse(file.metadata.at(settings_key)));
   validate(checkpoint.settings);
   read_progress(json::parse(file.metadata.at(progress_key)), checkpoint);
+  check(checkpoint.ledger.has_value() == checkpoint.settings.privacy,
+        "a ledger's mark belongs to private runs");
   for (const auto& [name, tensor] : file.tensors) place(name, tensor, checkpoint);
   return checkpoint;
 }

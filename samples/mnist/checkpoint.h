@@ -10,6 +10,7 @@
 
 #include "samples/mnist/settings.h"
 #include "samples/report.h"
+#include "sotto/dp/ledger_mark.h"
 #include "sotto/nn/dataset.h"
 
 namespace sotto::mnist {
@@ -24,8 +25,8 @@ struct Checkpoint {
 
   Settings settings;
   std::int64_t step = 0;
-  // Of private runs: releases in the ledger when this was written, and the noise in use.
-  std::int64_t releases = 0;
+  // Of private runs: the ledger when this was written, and the noise in use.
+  std::optional<LedgerMark> ledger;
   double noise_multiplier = 0;
   // Of ordinary ones: where the next batch begins.
   ShuffledBatches::Position position;

@@ -29,7 +29,7 @@ std::int64_t interval(std::int64_t asked, const Settings& settings) {
 Ledger make_ledger(const Options& options) {
   if (options.save.empty() || !options.settings.privacy) return Ledger();
   const std::string path = ledger_path(options.save);
-  return options.resumed ? Ledger::open(path, options.write_ahead)
+  return options.resumed ? Ledger::resume(path, *options.resumed->ledger, options.write_ahead)
                          : Ledger::create(path, {}, options.write_ahead);
 }
 
@@ -54,7 +54,8 @@ class Session {
         start_(std::chrono::steady_clock::now()) {
     if (!options_.resumed) return;
     history_ = options_.resumed->history;
-    lost_releases_ = ledger_.releases() - options_.resumed->releases;
+    if (const auto& mark = options_.resumed->ledger)
+      lost_releases_ = ledger_.run_releases() - mark->releases;
   }
 
   int run() {
@@ -162,7 +163,6 @@ void Session::save() {
   Statistics statistics = statistics_.statistics();
   statistics.seconds = seconds();
   save_statistics(statistics_path(options_.save), statistics);
-  ledger_.settle();
   Checkpoint checkpoint = trainer_.checkpoint();
   checkpoint.history = history_;
   save_checkpoint(options_.save, checkpoint);

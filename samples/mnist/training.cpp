@@ -134,9 +134,6 @@ void Trainer::load(const Checkpoint& checkpoint) {
   if (average_) average_->load_state(checkpoint.average);
   step_ = checkpoint.step;
   if (engine_) {
-    check(ledger_.releases() >= checkpoint.releases,
-          "the ledger holds {} releases, and held {} when the checkpoint was written",
-          ledger_.releases(), checkpoint.releases);
     engine_->resume_at(step_);
   } else {
     batches_.seek(checkpoint.position);
@@ -225,7 +222,7 @@ std::optional<double> Trainer::epsilon() const {
 Checkpoint Trainer::checkpoint() {
   Checkpoint checkpoint{.settings = settings_, .step = step_, .position = batches_.position()};
   if (engine_) {
-    checkpoint.releases = ledger_.releases();
+    checkpoint.ledger = ledger_.mark();
     checkpoint.noise_multiplier = engine_->noise_multiplier();
   }
   checkpoint.model = nn::parameter_tensors(model_);

@@ -70,9 +70,9 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
 }
 
 void Engine::resume_at(std::int64_t steps_made) {
-  check(steps_made >= 0 && steps_made <= ledger_.releases(),
+  check(steps_made >= 0 && steps_made <= ledger_.run_releases(),
         "Engine: resumed at step {} with {} releases in the ledger", steps_made,
-        ledger_.releases());
+        ledger_.run_releases());
   steps_made_ = steps_made;
   follow_bound_schedule();
 }

@@ -60,7 +60,7 @@ PrivacyStatement Engine::report() const {
           .delta = delta(),
           .releases = ledger_.releases(),
           .unit = ledger_.header().unit,
-          .relation = ledger_.header().relation,
+          .relation = relation_text(ledger_.header().relation),
           .sampling = sampling_words(sampler_),
           .clipping = clipping_words(clipper_, options_),
           .mechanism =

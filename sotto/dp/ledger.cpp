@@ -4,116 +4,257 @@
 #include <limits>
 
 #include <fcntl.h>
-#include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "sotto/core/error.h"
+#include "sotto/core/secret_random.h"
 #include "sotto/dp/rdp_accountant.h"
 
 namespace sotto {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string line(const Json& object) {
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
 void check_block(std::int64_t block) {
   check(block >= 1 && block <= largest_reservation, "ledger: block of {} releases", block);
 }
 
+// 128 random bits in hexadecimal.
+std::string new_id() {
+  SecretRandom random;
+  const std::uint64_t high = random.word(), low = random.word();
+  return fmt::format("{:016x}{:016x}", high, low);
+}
+
 }  // namespace
 
-Ledger::Ledger(LedgerHeader header) { contents_.header = std::move(header); }
+Ledger::Ledger(LedgerHeader header) : Ledger(LedgerFile(), 1) {
+  text_.contents.id = new_id();
+  text_.contents.header = std::move(header);
+}
+
+Ledger::Ledger(LedgerFile file, std::int64_t block)
+    : run_(new_id()), file_(std::move(file)), block_(block), process_(::getpid()) {}
 
 Ledger Ledger::create(const std::string& path, LedgerHeader header, std::int64_t block) {
   check_block(block);
-  Ledger ledger(std::move(header));
-  ledger.block_ = block;
-  ledger.file_ = LedgerFile(path, O_CREAT | O_EXCL);
-  ledger.append(line({{"sotto_ledger", ledger_version},
-                      {"unit", ledger.header().unit},
-                      {"relation", ledger.header().relation}}));
+  Ledger ledger(LedgerFile(path, O_CREAT | O_EXCL), block);
+  ledger.text_.contents.id = new_id();
+  ledger.text_.contents.header = std::move(header);
+  const LedgerFile::Lock lock = ledger.file_.lock();
+  ledger.file_.claim_run(ledger.run_);
+  ledger.append(add_line(ledger.text_, header_line(ledger.text_.contents)));
   ledger.file_.sync_folder();
   return ledger;
 }
 
 Ledger Ledger::open(const std::string& path, std::int64_t block) {
+  return open_run(path, nullptr, block);
+}
+
+Ledger Ledger::resume(const std::string& path, const LedgerMark& mark, std::int64_t block) {
+  return open_run(path, &mark, block);
+}
+
+Ledger Ledger::open_run(const std::string& path, const LedgerMark* mark, std::int64_t block) {
   check_block(block);
-  Ledger ledger;
-  ledger.block_ = block;
-  ledger.file_ = LedgerFile(path, 0);
-  const std::string text = ledger.file_.read();
-  LedgerText read = parse_ledger(text, path);
-  ledger.contents_ = std::move(read.contents);
-  if (read.size < text.size()) ledger.file_.truncate(read.size);
-  if (read.missing_newline) ledger.append("\n");
+  Ledger ledger(LedgerFile(path, 0), block);
+  const LedgerFile::Lock lock = ledger.file_.lock();
+  read_ledger(ledger.text_, ledger.file_.read(0), path);
+  if (mark != nullptr) {
+    ledger.check_mark(*mark);
+    ledger.run_ = mark->run;
+  }
+  ledger.file_.claim_run(ledger.run_);
+  ledger.repair();
   return ledger;
 }
 
 Ledger::Ledger(Ledger&& other) noexcept
-    : contents_(std::move(other.contents_)),
+    : text_(std::move(other.text_)),
+      run_(std::move(other.run_)),
       file_(std::move(other.file_)),
       block_(other.block_),
-      broken_(std::exchange(other.broken_, true)),
-      open_(std::exchange(other.open_, {})) {}
+      open_(std::exchange(other.open_, {})),
+      lines_of_others_(other.lines_of_others_),
+      process_(other.process_),
+      broken_(std::exchange(other.broken_, true)) {}
 
 Ledger::~Ledger() {
+  if (broken_ || process_ != ::getpid()) return;
   try {
-    if (!broken_) settle();
-  } catch (const SystemFailure&) {
+    settle();
+  } catch (const std::exception&) {
     // The reservation stays open and counts whole.
   }
 }
 
-bool Ledger::Reservation::covers(const Event& other, std::uint64_t draw) const {
-  return used < count && event == other && draw - first_draw < static_cast<std::uint64_t>(count);
+bool Ledger::Block::covers(const Event& event, std::uint64_t draw) const {
+  return used < reserved.count && event == reserved.event &&
+         draw - reserved.first_draw < static_cast<std::uint64_t>(reserved.count);
 }
 
-void Ledger::record(const Event& event, std::uint64_t draw) {
+void Ledger::record(const Event& event, std::uint64_t draw, const Admit& admit) {
   check_usable();
   check_event("record", event);
   check(draw >= next_draw(), "record: draw released twice: draw {}, the next unused one is {}",
         draw, next_draw());
   check(draw < end_of_draws, "record: draw {} is too large", draw);
-  if (!open_.covers(event, draw)) {
-    const Reservation next{event, block_, 0, draw};
-    append(settlement() + line({{"reserve", next.count},
-                                {"first_draw", next.first_draw},
-                                {"event", Json::parse(to_json(event))}}));
-    open_ = next;
+  if (!open_ || !open_->covers(event, draw)) reserve(event, draw, admit);
+  ++open_->used;
+  open_->next_draw = draw + 1;
+}
+
+void Ledger::reserve(const Event& event, std::uint64_t draw, const Admit& admit) {
+  const LedgerFile::Lock lock = file_.lock();
+  refresh();
+  const LedgerContents before = settled();
+  LedgerContents next = before;
+  Reservation reservation{event, block_of(event, next.run(run_)), draw};
+  next.run(run_).reserve(reservation);
+  while (admit && !admit(next.events())) {
+    check(reservation.count > 1, "record: the budget allows no more: {} releases by all runs",
+          total_releases(before.events()));
+    reservation.count /= 2;
+    next = before;
+    next.run(run_).reserve(reservation);
   }
-  contents_.count(event, 1);
-  contents_.next_draw = draw + 1;
-  ++open_.used;
+  if (file_.exists()) {
+    std::string lines = settlement();  // first: every line's checksum rests on those before it
+    lines += add_line(text_, reservation_line(next.run(run_), reservation));
+    append(lines);
+  }
+  text_.contents = std::move(next);
+  open_ = {.reserved = reservation, .used = 0, .next_draw = draw};
+}
+
+// The first batch of a pass is followed by others, and those cannot be more than are paid for.
+std::int64_t Ledger::block_of(const Event& event, const LedgerRun& run) const {
+  if (event.batches == 1) return block_;
+  if (!event.paid) return 1;
+  return std::clamp<std::int64_t>(run.payments_left(event), 1, block_);
 }
 
 void Ledger::settle() {
   check_usable();
-  append(settlement());
-  open_ = {};
+  if (!open_) return;
+  if (open_->used < open_->reserved.count) {
+    const LedgerFile::Lock lock = file_.lock();
+    refresh();
+    append(settlement());
+    text_.contents = settled();
+  }
+  open_.reset();
 }
 
 void Ledger::mark_not_private(const std::string& reason) {
   check_usable();
-  std::vector<std::string>& known = contents_.reasons;
-  if (std::find(known.begin(), known.end(), reason) != known.end()) return;
-  known.push_back(reason);
-  append(line({{"not_private", reason}}));
+  const auto known = [&] {
+    return std::find(reasons().begin(), reasons().end(), reason) != reasons().end();
+  };
+  if (known()) return;
+  const LedgerFile::Lock lock = file_.lock();
+  refresh();
+  if (known()) return;
+  append(add_line(text_, not_private_line(text_.contents.run(run_), reason)));
+  text_.contents.reasons.push_back(reason);
 }
 
-std::int64_t Ledger::releases() const {
-  std::int64_t sum = 0;
-  for (const auto& [event, count] : events()) sum += count;
-  return sum;
+LedgerMark Ledger::mark() {
+  check_usable();
+  check(file_.exists(), "ledger: a mark of a ledger in memory");
+  settle();
+  const LedgerFile::Lock lock = file_.lock();
+  refresh();
+  file_.sync();  // others may have died before they did
+  return {.ledger = text_.contents.id,
+          .run = run_,
+          .releases = run_releases(),
+          .lines = text_.lines,
+          .bytes = text_.size,
+          .checksum = text_.checksum};
 }
+
+EventCounts Ledger::events() const {
+  EventCounts all = text_.contents.events();
+  if (open_) add_releases(all, open_->reserved.event, open_->used - open_->reserved.count);
+  return all;
+}
+
+std::int64_t Ledger::run_releases() const {
+  const std::int64_t unused = open_ ? open_->reserved.count - open_->used : 0;
+  return total_releases(run().events) - unused;
+}
+
+std::uint64_t Ledger::next_draw() const { return open_ ? open_->next_draw : run().next_draw; }
 
 void Ledger::check_usable() const {
   if (broken_) throw SystemFailure("ledger: not usable after a failure or a move: " + file_.path());
+  check(process_ == ::getpid(),
+        "ledger: carried across a fork, from process {} to {}: open it anew", process_, ::getpid());
 }
 
-// A failed append leaves unknown bytes on the disk: nothing may follow it.
+void Ledger::check_mark(const LedgerMark& mark) const {
+  const std::string& path = file_.path();
+  if (mark.ledger != text_.contents.id) {
+    throw SystemFailure(
+        fmt::format("ledger: {}: not the checkpoint's ledger: its id is {}, and {} "
+                    "was used",
+                    path, text_.contents.id, mark.ledger));
+  }
+  if (mark.bytes > text_.size) {
+    throw SystemFailure(
+        fmt::format("ledger: {}: behind the checkpoint, which saw {} lines, and here are {}: it "
+                    "was cut short, or an old copy was put back",
+                    path, mark.lines, text_.lines));
+  }
+  if (!text_after(mark.bytes, mark.checksum)) {
+    throw SystemFailure(
+        fmt::format("ledger: {}: its first {} lines are not those that the checkpoint saw: it was "
+                    "edited, or an old copy was put back and used",
+                    path, mark.lines));
+  }
+}
+
+// What the file holds after `size` bytes, or nothing when a line with that checksum does not end
+// there.
+std::optional<std::string> Ledger::text_after(std::size_t size, const std::string& checksum) const {
+  const std::string end = line_end(checksum);
+  if (size <= end.size()) return std::nullopt;
+  std::string text = file_.read(size - 1 - end.size());
+  if (!text.starts_with(end)) return std::nullopt;
+  return text.erase(0, end.size() + 1);
+}
+
+// Completes or removes what a crash left of the last line; nobody else is writing it.
+void Ledger::repair() {
+  broken_ = true;
+  const std::size_t kept = text_.size - (text_.missing_newline ? 1 : 0);
+  if (!file_.read(kept).empty()) file_.truncate(kept);
+  if (text_.missing_newline) file_.append("\n");
+  text_.missing_newline = false;
+  broken_ = false;
+}
+
+// Reads what others appended.
+void Ledger::refresh() {
+  if (!file_.exists()) return;
+  broken_ = true;
+  file_.check_in_place();
+  const std::optional<std::string> more = text_after(text_.size, text_.checksum);
+  if (!more)
+    throw SystemFailure("ledger: cut, edited or replaced while it was in use: " + file_.path());
+  const LedgerRun mine = run();
+  const std::int64_t lines = text_.lines;
+  read_ledger(text_, *more, file_.path());
+  lines_of_others_ += text_.lines - lines;
+  if (run() != mine) {
+    throw SystemFailure(
+        fmt::format("ledger: {}: run {} was continued by another ledger", file_.path(), run_));
+  }
+  repair();
+}
+
+// A failed append leaves unknown bytes on the disk: this ledger appends nothing more.
 void Ledger::append(const std::string& lines) {
   if (lines.empty() || !file_.exists()) return;
   broken_ = true;
@@ -121,9 +262,24 @@ void Ledger::append(const std::string& lines) {
   broken_ = false;
 }
 
-std::string Ledger::settlement() const {
-  if (open_.used == open_.count) return "";
-  return line({{"settle", open_.used}, {"next_draw", std::max(next_draw(), open_.first_draw)}});
+LedgerContents Ledger::settled() const {
+  LedgerContents contents = text_.contents;
+  if (open_ && open_->used < open_->reserved.count)
+    contents.run(run_).settle(open_->used, open_->next_draw);
+  return contents;
+}
+
+std::string Ledger::settlement() {
+  if (!open_ || open_->used == open_->reserved.count) return "";
+  return add_line(text_, settlement_line(text_.contents.run(run_), open_->used, open_->next_draw));
+}
+
+const LedgerRun& Ledger::run() const {
+  static const LedgerRun none;
+  const auto& runs = text_.contents.runs;
+  const auto found =
+      std::find_if(runs.begin(), runs.end(), [&](const LedgerRun& run) { return run.id == run_; });
+  return found == runs.end() ? none : *found;
 }
 
 double epsilon(const Ledger& ledger, double delta) {

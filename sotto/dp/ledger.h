@@ -1,73 +1,111 @@
 // The record of what really ran, written ahead of every release: what the accountant composes.
-// On disk a ledger is a text file of JSON lines; docs/accounting.md describes it and argues that a
-// crash can only make it count too much.
+// On disk a ledger is a text file that several runs on one data set may share; docs/accounting.md,
+// section 4, describes it and argues that a crash can only make it count too much.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "sotto/dp/event.h"
 #include "sotto/dp/ledger_contents.h"
 #include "sotto/dp/ledger_file.h"
+#include "sotto/dp/ledger_mark.h"
+#include "sotto/dp/ledger_text.h"
 
 namespace sotto {
 
-// Append-only and movable. One thread at a time.
+// One run's hold on a ledger. Append-only and movable. One thread at a time; other threads and
+// processes open the file for themselves. After fork() the child's copy throws.
 class Ledger {
  public:
+  // Whether releases may be made, given what all runs would then have released. Other runs wait for
+  // the answer, which must not use the file.
+  using Admit = std::function<bool(const EventCounts& after)>;
+
   // In memory.
   explicit Ledger(LedgerHeader header = {});
-  // A new file. Throws SystemFailure when there is one already. The file is synced once for every
+  // A new file. Throws SystemFailure when there is one already. The file is written once for every
   // `block` >= 1 releases of one kind; a crash over-counts by at most that many.
   static Ledger create(const std::string& path, LedgerHeader header = {}, std::int64_t block = 16);
-  // A file that was created before, to go on with. Releases reserved and not settled count whole.
-  // Throws SystemFailure, naming file and line, when the file is not a ledger or is damaged other
-  // than by a crash in the middle of an append, and when another ledger holds it.
+  // A new run on a file that was created before. Releases that other runs reserved and did not
+  // settle count whole. Throws SystemFailure, naming file and line, when the file is not a ledger,
+  // or was damaged other than by a crash in the middle of an append.
   static Ledger open(const std::string& path, std::int64_t block = 16);
+  // Goes on with the run of a checkpoint. What was released after the checkpoint counts. Throws
+  // SystemFailure, also, when the file is not the ledger that the mark is of, has not all that it
+  // had then, or has other lines; and when another ledger continues the run.
+  static Ledger resume(const std::string& path, const LedgerMark& mark, std::int64_t block = 16);
   ~Ledger();
   Ledger(Ledger&&) noexcept;
   Ledger& operator=(Ledger&&) = delete;
 
   // Counts one release of `event` on the sampler's draw number `draw`; call it before the release
-  // leaves the mechanism. Throws std::invalid_argument unless draw >= next_draw() (below that, the
-  // batch may have been released already) and draw < 2^62. Throws SystemFailure when the file
-  // cannot be written: then nothing may be released, now or later.
-  void record(const Event& event, std::uint64_t draw);
+  // leaves the mechanism. When the run has none in reserve, it reads what other runs added, and
+  // reserves as many of a block as `admit` allows, no other run being able to spend in between.
+  // Throws std::invalid_argument, with nothing counted, when it allows none; unless draw >=
+  // next_draw() (below that, the batch may have been released already) and draw < 2^62; and for a
+  // paid event that no earlier one of this run paid for. Throws SystemFailure when the file cannot
+  // be written or is not what it was: then nothing may be released, now or later.
+  void record(const Event& event, std::uint64_t draw, const Admit& admit = {});
   // Writes down how much of the open reservation was used; at a checkpoint, and by the destructor.
   void settle();
   // For noise or batches that are not secret (a seeded generator): no privacy is claimed from here
   // on, and never again for this file.
   void mark_not_private(const std::string& reason);
+  // What a checkpoint needs to resume(): settles, and syncs the file. Throws std::invalid_argument
+  // for a ledger in memory.
+  LedgerMark mark();
 
-  // What was released, in order, equal neighbours counted together.
-  const std::vector<std::pair<Event, std::int64_t>>& events() const { return contents_.events; }
-  std::int64_t releases() const;
-  // The smallest draw number never used, across crashes too: a resumed sampler goes on here.
-  std::uint64_t next_draw() const { return contents_.next_draw; }
-  bool private_noise() const { return contents_.reasons.empty(); }
-  const std::vector<std::string>& reasons() const { return contents_.reasons; }
-  const LedgerHeader& header() const { return contents_.header; }
+  // What was released by all runs, reservations of the others whole. Up to date when the last
+  // reservation, settlement or mark was made.
+  EventCounts events() const;
+  std::int64_t releases() const { return total_releases(events()); }
+  // Lines of other runs that were read so far: events() changed other than by record() when it
+  // grew.
+  std::int64_t lines_of_others() const { return lines_of_others_; }
+  // Of this run.
+  std::int64_t run_releases() const;
+  // The smallest draw number that this run never used, across crashes too: a resumed sampler goes
+  // on here.
+  std::uint64_t next_draw() const;
+  bool private_noise() const { return reasons().empty(); }
+  const std::vector<std::string>& reasons() const { return text_.contents.reasons; }
+  const LedgerHeader& header() const { return text_.contents.header; }
 
  private:
-  // Releases of one event that the file allows, and how many of them were made.
-  struct Reservation {
-    Event event;
-    std::int64_t count = 0, used = 0;
-    std::uint64_t first_draw = 0;
-    bool covers(const Event& other, std::uint64_t draw) const;
+  // The releases that the file allows, and how many of them were made.
+  struct Block {
+    Reservation reserved;
+    std::int64_t used = 0;
+    std::uint64_t next_draw = 0;
+    bool covers(const Event& event, std::uint64_t draw) const;
   };
 
+  Ledger(LedgerFile file, std::int64_t block);
+  static Ledger open_run(const std::string& path, const LedgerMark* mark, std::int64_t block);
   void check_usable() const;
+  void check_mark(const LedgerMark& mark) const;
+  std::optional<std::string> text_after(std::size_t size, const std::string& checksum) const;
+  void repair();
+  void refresh();
   void append(const std::string& lines);
-  std::string settlement() const;
+  void reserve(const Event& event, std::uint64_t draw, const Admit& admit);
+  std::int64_t block_of(const Event& event, const LedgerRun& run) const;
+  LedgerContents settled() const;
+  std::string settlement();
+  const LedgerRun& run() const;
 
-  LedgerContents contents_;
+  LedgerText text_;
+  std::string run_;
   LedgerFile file_;
-  std::int64_t block_ = 16;
+  std::int64_t block_ = 1;
+  std::optional<Block> open_;
+  std::int64_t lines_of_others_ = 0;
+  std::int64_t process_;
   bool broken_ = false;
-  Reservation open_;
 };
 
 // The smallest epsilon that the RDP accountant proves for what was released; infinity when the

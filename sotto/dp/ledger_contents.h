@@ -1,8 +1,8 @@
-// What a ledger says, and the reader of its file.
+// What a ledger says: which run released what, and the rules that hold within a run.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,36 +11,62 @@
 
 namespace sotto {
 
-inline constexpr int ledger_version = 1;
 inline constexpr std::int64_t largest_reservation = 1 << 20;
 inline constexpr std::uint64_t end_of_draws = std::uint64_t{1} << 62;
 
-// What the numbers are about, in words for people.
+// What the numbers are about: the unit of privacy, in words for people, and the neighbours.
 struct LedgerHeader {
   std::string unit = "one training example";
-  std::string relation = "add or remove one";
+  Relation relation = Relation::add_or_remove_one;
 
   bool operator==(const LedgerHeader&) const = default;
 };
 
+// Releases of each kind, in the order in which the kinds came first; no kind with 0.
+using EventCounts = std::vector<std::pair<Event, std::int64_t>>;
+// Adds `releases`, which may be negative where so many were counted before.
+void add_releases(EventCounts& counts, const Event& event, std::int64_t releases);
+std::int64_t total_releases(const EventCounts& counts);
+
+// Releases of one event that are paid for in advance, on draws numbered from `first_draw`.
+struct Reservation {
+  Event event;
+  std::int64_t count = 0;
+  std::uint64_t first_draw = 0;
+
+  bool operator==(const Reservation&) const = default;
+};
+
+// What one run, a sampler with its mechanism across all interruptions, released.
+struct LedgerRun {
+  std::string id;
+  EventCounts events;               // an open reservation counts whole
+  std::uint64_t next_draw = 0;      // no draw from here on was used
+  std::optional<Reservation> open;  // the last one, until it is settled
+
+  bool operator==(const LedgerRun&) const = default;
+
+  // Throws std::invalid_argument unless 1 <= count <= largest_reservation, the draws are new and
+  // below end_of_draws, and batches that earlier ones of their passes paid for are as many.
+  void reserve(const Reservation& next);
+  // Closes the open reservation. Throws std::invalid_argument when there is none or the numbers are
+  // not within it.
+  void settle(std::int64_t used, std::uint64_t next_draw);
+  // How many batches equal to `paid` are paid for and were not released: (batches - 1) for each
+  // first batch of a pass, less those that were.
+  std::int64_t payments_left(const Event& paid) const;
+};
+
 struct LedgerContents {
+  std::string id;  // of the ledger: 128 random bits
   LedgerHeader header;
-  std::vector<std::pair<Event, std::int64_t>> events;  // in order, equal neighbours together
-  std::vector<std::string> reasons;                    // why the noise is not private; or none
-  std::uint64_t next_draw = 0;                         // no draw from here on was used
+  std::vector<LedgerRun> runs;       // in the order of their first lines
+  std::vector<std::string> reasons;  // why the noise is not private; or none
 
-  void count(const Event& event, std::int64_t releases);
+  // The run called `id`, which is added if it is new.
+  LedgerRun& run(const std::string& id);
+  // Of all runs.
+  EventCounts events() const;
 };
-
-// A file's contents, and how much of it they fill: an append that a crash cut short is left out.
-struct LedgerText {
-  LedgerContents contents;
-  std::size_t size = 0;          // bytes, up to the end of the last whole line
-  bool missing_newline = false;  // the last line is whole but for its end
-};
-
-// Reads the text of a ledger file, counting an open reservation whole. Throws SystemFailure with
-// "path:line" when a line is malformed, unless it is the last and broke off in the middle.
-LedgerText parse_ledger(const std::string& text, const std::string& path);
 
 }  // namespace sotto

@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,23 +18,46 @@ namespace {
   throw SystemFailure(fmt::format("ledger: {}: {}: {}", what, path, std::strerror(errno)));
 }
 
+// Locks are on single bytes, which need not exist: the first for appending, and one for each run.
+// They belong to the open file and not to the process (F_OFD_SETLK), so that two ledgers of one
+// process exclude each other too, and the system lifts them when a process dies.
+constexpr off_t append_byte = 0;
+
+struct flock lock_of(short type, off_t byte) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = byte;
+  lock.l_len = 1;
+  return lock;
+}
+
 }  // namespace
 
-LedgerFile::LedgerFile(std::string path, int flags) : path_(std::move(path)) {
+LedgerFile::Lock::Lock(const LedgerFile& file) : descriptor_(file.descriptor_) {
+  if (descriptor_ < 0) return;
+  struct flock lock = lock_of(F_WRLCK, append_byte);
+  while (::fcntl(descriptor_, F_OFD_SETLKW, &lock) != 0) {
+    if (errno != EINTR) fail_on(file.path_, "cannot lock");
+  }
+}
+
+LedgerFile::Lock::~Lock() {
+  if (descriptor_ < 0) return;
+  struct flock lock = lock_of(F_UNLCK, append_byte);
+  ::fcntl(descriptor_, F_OFD_SETLK, &lock);
+}
+
+LedgerFile::LedgerFile(const std::string& path, int flags)
+    : path_(std::filesystem::absolute(path)) {
   constexpr int permissions = 0600;
   descriptor_ = ::open(path_.c_str(), flags | O_RDWR | O_APPEND | O_CLOEXEC, permissions);
   if (descriptor_ < 0) fail_on(path_, "cannot open");
-  try {
-    struct stat status {};
-    if (::fstat(descriptor_, &status) != 0) fail_on(path_, "cannot read");
-    if (!S_ISREG(status.st_mode)) {
-      throw SystemFailure(fmt::format("ledger: not a regular file: {}", path_));
-    }
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) fail_on(path_, "held by another ledger");
-  } catch (...) {
-    ::close(descriptor_);
-    throw;
-  }
+  struct stat status {};
+  const bool known = ::fstat(descriptor_, &status) == 0;
+  if (known && S_ISREG(status.st_mode)) return;
+  ::close(descriptor_);
+  throw SystemFailure(fmt::format("ledger: not a regular file: {}", path_));
 }
 
 LedgerFile::~LedgerFile() {
@@ -48,13 +70,35 @@ LedgerFile& LedgerFile::operator=(LedgerFile&& other) noexcept {
   return *this;
 }
 
-std::string LedgerFile::read() const {
+void LedgerFile::claim_run(const std::string& run) const {
+  constexpr std::size_t digits = 15;  // 60 bits, for an offset of 63
+  constexpr int base = 16;
+  const auto byte = static_cast<off_t>(std::stoull(run.substr(0, digits), nullptr, base));
+  struct flock lock = lock_of(F_WRLCK, append_byte + 1 + byte);
+  if (::fcntl(descriptor_, F_OFD_SETLK, &lock) == 0) return;
+  if (errno != EAGAIN && errno != EACCES) fail_on(path_, "cannot lock");
+  throw SystemFailure(
+      fmt::format("ledger: {}: run {} is being continued by another ledger", path_, run));
+}
+
+void LedgerFile::check_in_place() const {
+  struct stat ours {
+  }, named{};
+  if (::fstat(descriptor_, &ours) != 0) fail_on(path_, "cannot read");
+  if (::stat(path_.c_str(), &named) == 0 && ours.st_dev == named.st_dev &&
+      ours.st_ino == named.st_ino)
+    return;
+  throw SystemFailure(fmt::format("ledger: moved or replaced while it was in use: {}", path_));
+}
+
+std::string LedgerFile::read(std::size_t begin) const {
   constexpr std::size_t piece = 1 << 16;
   std::string text;
   while (true) {
     const std::size_t size = text.size();
     text.resize(size + piece);
-    const ssize_t got = ::pread(descriptor_, text.data() + size, piece, static_cast<off_t>(size));
+    const ssize_t got =
+        ::pread(descriptor_, text.data() + size, piece, static_cast<off_t>(begin + size));
     if (got < 0 && errno != EINTR) fail_on(path_, "cannot read");
     text.resize(size + static_cast<std::size_t>(got > 0 ? got : 0));
     if (got == 0) return text;
@@ -62,9 +106,8 @@ std::string LedgerFile::read() const {
 }
 
 void LedgerFile::truncate(std::size_t size) {
-  if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0 || ::fdatasync(descriptor_) != 0) {
-    fail_on(path_, "cannot truncate");
-  }
+  if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) fail_on(path_, "cannot truncate");
+  sync();
 }
 
 void LedgerFile::append(const std::string& text) {
@@ -73,11 +116,15 @@ void LedgerFile::append(const std::string& text) {
     if (wrote < 0 && errno != EINTR) fail_on(path_, "cannot append");
     if (wrote > 0) done += static_cast<std::size_t>(wrote);
   }
+  sync();
+}
+
+void LedgerFile::sync() const {
   if (::fdatasync(descriptor_) != 0) fail_on(path_, "cannot sync");
 }
 
 void LedgerFile::sync_folder() const {
-  const std::filesystem::path folder = std::filesystem::absolute(path_).parent_path();
+  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) fail_on(folder, "cannot open");
   const bool synced = ::fsync(descriptor) == 0;
