@@ -29,7 +29,7 @@ struct Fixture {
     const Var x = tape.input(Tensor::from(norms, {n, 1}));
     const Var loss = sum_per_sample(x * tape.use(a)) + sum_per_sample((x + x) * tape.use(b));
     clipper.add(tape, loss);
-    return mechanism.release(clipper.finish(sampler.draw()), ledger, count_noise);
+    return mechanism.release(clipper.finish(sampler.draw()), ledger, {}, count_noise);
   }
 };
 

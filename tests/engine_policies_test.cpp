@@ -112,7 +112,7 @@ TEST_CASE("a schedule of noise is what the ledger holds and what a target is met
                  .logical_batch = 100,
                  .noise_schedule = nn::Schedule::step(2, 0.5)});
   for (int step = 0; step < 5; ++step) engine.step(t.loss());
-  const Releases& events = t.ledger.events();
+  const EventCounts events = t.ledger.events();
   REQUIRE(events.size() == 3);
   CHECK(events[0].first.noise_multiplier == 3);
   CHECK(events[1].first.noise_multiplier == 1.5);

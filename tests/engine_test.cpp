@@ -6,6 +6,7 @@
 
 #include "catch.h"
 #include "dp_models.h"
+#include "ledger_files.h"
 #include "sotto/autograd/ops.h"
 #include "sotto/dp/pld_accountant.h"
 #include "sotto/dp/validation.h"
@@ -90,6 +91,38 @@ TEST_CASE("a target epsilon is met and not passed, and no step goes beyond it") 
   Engine again(t.model, t.optimizer, 400, t.ledger,
                {.target_epsilon = 2.0, .steps = 25, .logical_batch = 40});
   CHECK_FALSE(again.can_step());
+}
+
+TEST_CASE("two runs of one ledger keep a target epsilon together") {
+  nn::manual_seed(2);
+  const Place place;
+  Ledger ledgers[] = {Ledger::create(place.path(), {}, 4), Ledger::open(place.path(), 4)};
+  Training a, b;
+  const EngineOptions options{.target_epsilon = 2.0, .steps = 25, .logical_batch = 40};
+  Engine first(a.model, a.optimizer, 400, ledgers[0], options);
+  Engine second(b.model, b.optimizer, 400, ledgers[1], options);
+  for (int k = 0; k < 10; ++k) first.step(a.loss());
+  CHECK(second.epsilon() == 0);
+  const double alone = first.epsilon();
+  second.step(b.loss());
+  CHECK(second.epsilon() > alone);
+  const auto finish = [](Engine& engine, Training& t) {
+    while (engine.can_step()) {
+      try {
+        engine.step(t.loss());
+      } catch (const std::invalid_argument& error) {
+        CHECK(std::string(error.what()).find("record: the budget allows no more") == 0);
+        CHECK_FALSE(engine.can_step());
+      }
+    }
+    return engine.steps_made();
+  };
+  const std::int64_t steps = finish(second, b);
+  CHECK(finish(first, a) + steps == 25);
+  CHECK(first.epsilon() <= 2);
+  CHECK(first.epsilon() > 1.99);
+  const Ledger all = Ledger::open(place.path());
+  CHECK(first.epsilon() == Approx(Budget(all, by_pld(), 1e-5, {}).epsilon()).epsilon(1e-12));
 }
 
 TEST_CASE("an empty batch is an ordinary step: noise is added and charged") {

@@ -18,17 +18,17 @@ class Budget {
 
   // Spent by all that is in the ledger; infinite when the ledger is marked as not private.
   double epsilon() const;
-  // The same with more releases after it, as if noise and batches were secret.
-  double epsilon_with(const Releases& more) const;
-  // Whether the target holds after these releases.
-  bool allows(const Releases& more) const {
-    return !target_epsilon_ || epsilon_with(more) <= *target_epsilon_;
-  }
+  // Whether the target holds when these releases follow on what is in the ledger.
+  bool allows_after(const EventCounts& more) const;
+  // Whether it holds for these releases and no others.
+  bool allows(const EventCounts& total) const;
+  // allows() for Ledger::record; nothing without a target. The budget must outlive it.
+  Ledger::Admit admission() const;
   double delta() const { return delta_; }
   std::string accountant() const { return spent_->name(); }
 
  private:
-  void catch_up() const;
+  using Total = std::map<Event, std::int64_t>;
 
   const Ledger& ledger_;
   NewAccountant new_accountant_;
@@ -36,8 +36,12 @@ class Budget {
   std::optional<double> target_epsilon_;
   // Of the ledger as it was when it was read last.
   mutable std::unique_ptr<Accountant> spent_;
-  mutable std::map<Event, std::int64_t> composed_;
+  mutable Total composed_;
   mutable std::optional<double> epsilon_;
+  // More releases never cost less: what is within the first is allowed, what holds all of the
+  // second is not.
+  mutable Total allowed_;
+  mutable std::optional<Total> refused_;
 };
 
 }  // namespace sotto

@@ -82,11 +82,11 @@ double Engine::noise_at(std::int64_t step) const {
   return options_.noise_schedule->rate(step, first_noise_multiplier_);
 }
 
-Releases Engine::planned(std::int64_t from, std::int64_t to) const {
+EventCounts Engine::planned(std::int64_t from, std::int64_t to) const {
   Event event = sampler_.event();
   event.noise_multiplier = first_noise_multiplier_;
   if (!options_.noise_schedule) return {{event, to - from}};
-  Releases releases;
+  EventCounts releases;
   for (std::int64_t step = from; step < to; ++step) {
     event.noise_multiplier = noise_at(step);
     releases.emplace_back(event, 1);
@@ -97,13 +97,8 @@ Releases Engine::planned(std::int64_t from, std::int64_t to) const {
 bool Engine::can_step() const {
   if (options_.steps > 0 && steps_made_ >= options_.steps) return false;
   if (!options_.target_epsilon) return true;
-  const std::int64_t others = ledger_.releases() - steps_made_;
-  if (cleared_with_ == others) return true;
-  if (budget_.allows(planned(steps_made_, options_.steps))) {
-    cleared_with_ = others;
-    return true;
-  }
-  return budget_.allows(planned(steps_made_, steps_made_ + 1));
+  return budget_.allows_after(planned(steps_made_, options_.steps)) ||
+         budget_.allows_after(planned(steps_made_, steps_made_ + 1));
 }
 
 std::vector<Engine::Part> Engine::parts_of(const Draw& draw) const {
@@ -143,13 +138,25 @@ void Engine::add_part(const Loss& loss, Part part, std::int64_t first_row) {
 }
 
 void Engine::compute(const Draw& draw, const Loss& loss) {
+  std::int64_t first_row = 0;
+  for (Part& part : parts_of(draw)) {
+    const auto rows = static_cast<std::int64_t>(part.rows.size());
+    add_part(loss, std::move(part), first_row);
+    first_row += rows;
+  }
+}
+
+Released Engine::release(const Loss& loss) {
   try {
-    std::int64_t first_row = 0;
-    for (Part& part : parts_of(draw)) {
-      const auto rows = static_cast<std::int64_t>(part.rows.size());
-      add_part(loss, std::move(part), first_row);
-      first_row += rows;
-    }
+    phases_.enter("sample");
+    Draw draw = sampler_.draw();
+    compute(draw, loss);
+    phases_.enter("noise and ledger");
+    const auto& adaptive = options_.adaptive_clipping;
+    const double count_noise = adaptive ? adaptive->count_noise_for(draw.expected_size()) : 0;
+    mechanism_.set_noise_multiplier(noise_at(steps_made_));
+    return mechanism_.release(clipper_.finish(std::move(draw)), ledger_, budget_.admission(),
+                              count_noise);
   } catch (...) {
     clipper_.discard();
     phases_.stop();
@@ -168,16 +175,7 @@ void Engine::follow_bound_schedule() {
 StepReport Engine::step(const Loss& loss) {
   check(can_step(), "Engine: no step left: {} made of {}, epsilon {:.4g} spent", steps_made_,
         options_.steps, epsilon());
-  phases_.enter("sample");
-  Draw draw = sampler_.draw();
-  compute(draw, loss);
-  phases_.enter("noise and ledger");
-  const double count_noise = options_.adaptive_clipping
-                                 ? options_.adaptive_clipping->count_noise_for(draw.expected_size())
-                                 : 0;
-  mechanism_.set_noise_multiplier(noise_at(steps_made_));
-  const Released released =
-      mechanism_.release(clipper_.finish(std::move(draw)), ledger_, count_noise);
+  const Released released = release(loss);
   phases_.enter("update");
   optimizer_.step(released.gradients(), released.noise_variance());
   phases_.stop();
@@ -195,7 +193,7 @@ std::vector<double> Engine::release_means(const MeanQuery& query) {
   sampler.number_from(ledger_.next_draw());
   GaussianMechanism mechanism(query.noise_multiplier, SecretRandom(), options_.noise);
   const Event event = mechanism.event(sampler.event());
-  check(budget_.allows({{event, 1}}), "release_means: epsilon would pass {} from {:.4g}",
+  check(budget_.allows_after({{event, 1}}), "release_means: epsilon would pass {} from {:.4g}",
         options_.target_epsilon.value_or(0), epsilon());
   StatisticSum sum(query.ranges);
   Draw draw = sampler.draw();
@@ -206,7 +204,8 @@ std::vector<double> Engine::release_means(const MeanQuery& query) {
           units.size());
     for (const std::vector<double>& of_unit : values) sum.add(of_unit);
   }
-  std::vector<double> means = mechanism.release(sum.finish(std::move(draw)), ledger_);
+  std::vector<double> means =
+      mechanism.release(sum.finish(std::move(draw)), ledger_, budget_.admission());
   sampler_.number_from(ledger_.next_draw());
   return means;
 }

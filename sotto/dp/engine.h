@@ -87,14 +87,16 @@ class Engine {
   bool can_step() const;
   // One logical step; an empty batch is an ordinary step, with noise added and charged. When the
   // loss throws, nothing is released or charged. Throws std::invalid_argument when can_step() is
-  // false.
+  // false, and when other runs of the ledger have spent what is left of a target epsilon since:
+  // nothing is released then, and can_step() is false from there on.
   StepReport step(const Loss& loss);
   // Estimates of the means, released through the same ledger. Throws std::invalid_argument, with
   // nothing released, when the target epsilon would be passed.
   std::vector<double> release_means(const MeanQuery& query);
 
-  // Spent so far, by the ledger; infinite when the ledger is marked as not private. Costs some tens
-  // of milliseconds after new releases.
+  // Spent so far by all runs of the ledger, those in other processes as of the last reservation;
+  // infinite when the ledger is marked as not private. Costs some tens of milliseconds after new
+  // releases.
   double epsilon() const { return budget_.epsilon(); }
   double delta() const { return options_.delta; }
   // What is guaranteed now, for whom and under which assumptions.
@@ -120,8 +122,9 @@ class Engine {
 
   double noise_at(std::int64_t step) const;
   // What the steps from one to before another will be accounted as.
-  Releases planned(std::int64_t from, std::int64_t to) const;
+  EventCounts planned(std::int64_t from, std::int64_t to) const;
   void compute(const Draw& draw, const Loss& loss);
+  Released release(const Loss& loss);
   void follow_bound_schedule();
 
   // Of options that were found to be without problems.
@@ -135,9 +138,6 @@ class Engine {
   GaussianMechanism mechanism_;
   Budget budget_;
   std::int64_t steps_made_ = 0;
-  // The planned steps are within the target as long as nobody else releases: the ledger's releases
-  // but for our steps, when that was found.
-  mutable std::optional<std::int64_t> cleared_with_;
   PhaseClock phases_;
 };
 

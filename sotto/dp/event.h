@@ -41,8 +41,8 @@ struct Event {
   auto operator<=>(const Event&) const = default;
 };
 
-// What ran or will run, in order: each event with the number of its releases.
-using Releases = std::vector<std::pair<Event, std::int64_t>>;
+// Releases of each kind, in the order in which the kinds came first.
+using EventCounts = std::vector<std::pair<Event, std::int64_t>>;
 
 // "truncated_poisson" and so on, as in the ledger.
 const char* name(Sampling sampling);

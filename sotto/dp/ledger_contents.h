@@ -22,8 +22,6 @@ struct LedgerHeader {
   bool operator==(const LedgerHeader&) const = default;
 };
 
-// Releases of each kind, in the order in which the kinds came first; no kind with 0.
-using EventCounts = std::vector<std::pair<Event, std::int64_t>>;
 // Adds `releases`, which may be negative where so many were counted before.
 void add_releases(EventCounts& counts, const Event& event, std::int64_t releases);
 std::int64_t total_releases(const EventCounts& counts);

@@ -16,11 +16,11 @@ double with_counts(double total, double counts) {
   return total / std::sqrt((1 - ratio) * (1 + ratio));
 }
 
-Event Mechanism::record(const Draw& draw, Ledger& ledger) {
+Event Mechanism::record(const Draw& draw, Ledger& ledger, const Ledger::Admit& admit) {
   if (!secure()) ledger.mark_not_private("noise from a seeded generator");
   if (!draw.secure()) ledger.mark_not_private("batches from a seeded generator");
   const Event charged = event(draw.event());
-  ledger.record(charged, draw.number());
+  ledger.record(charged, draw.number(), admit);
   return charged;
 }
 
@@ -31,7 +31,8 @@ std::vector<double> Mechanism::noisy(const std::vector<double>& sums, const Scal
   return values.to_vector<double>();
 }
 
-Released Mechanism::release(ClippedSum sum, Ledger& ledger, double count_noise) {
+Released Mechanism::release(ClippedSum sum, Ledger& ledger, const Ledger::Admit& admit,
+                            double count_noise) {
   const Draw& draw = sum.draw_;
   Scale scale{event(draw.event()).noise_multiplier, sum.sensitivity_, draw.expected_size()};
   Scale counts{.divisor = draw.expected_size()};
@@ -43,7 +44,7 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger, double count_noise) 
     scale.multiplier = with_counts(scale.multiplier, counts.multiplier);
   }
   prepare(draw, sum.sums_, sum.sensitivity_, ledger);
-  record(draw, ledger);
+  record(draw, ledger, admit);
   const double deviation = noise_deviation(scale) / scale.divisor;
   add_noise(sum.sums_, scale);
   std::vector<double> within;
@@ -57,11 +58,12 @@ void Mechanism::check_independent() const {
   check(independent(), "release: only gradients can be released with correlated noise");
 }
 
-std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& ledger) {
+std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& ledger,
+                                       const Ledger::Admit& admit) {
   check_independent();
   const Draw& draw = statistics.draw_;
   const double sensitivity = std::sqrt(static_cast<double>(statistics.ranges_.size()));
-  const Event charged = record(draw, ledger);
+  const Event charged = record(draw, ledger, admit);
   std::vector<double> means =
       noisy(statistics.sums_, {charged.noise_multiplier, sensitivity, draw.expected_size()});
   for (std::size_t k = 0; k < means.size(); ++k)

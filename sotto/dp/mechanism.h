@@ -41,12 +41,15 @@ class Mechanism {
   // element of every parameter, and divides by the expected (public) batch size. With a deviation
   // count_noise > 0 the numbers of units within the bounds are released too, each with so much
   // noise; the gradient gets more than without, so that both together are one release with the
-  // event's noise multiplier (with_counts below). Throws, with nothing released, when the
-  // ledger cannot be written or the count_noise is too little for the noise multiplier.
-  Released release(ClippedSum sum, Ledger& ledger, double count_noise = 0);
+  // event's noise multiplier (with_counts below). Throws, with nothing released, when the ledger
+  // cannot be written, when `admit` does not allow it (Ledger::record), and when the count_noise is
+  // too little for the noise multiplier.
+  Released release(ClippedSum sum, Ledger& ledger, const Ledger::Admit& admit = {},
+                   double count_noise = 0);
   // The same for bounded statistics of the units: estimates of their means over the units drawn,
   // the sums with noise divided by the expected number of units.
-  std::vector<double> release(BoundedStatistics statistics, Ledger& ledger);
+  std::vector<double> release(BoundedStatistics statistics, Ledger& ledger,
+                              const Ledger::Admit& admit = {});
   // What a release is accounted as, from the event of its batch (Draw::event, Sampler::event).
   virtual Event event(Event batch) const = 0;
   // For the privacy statement.
@@ -72,7 +75,7 @@ class Mechanism {
 
  private:
   void check_independent() const;
-  Event record(const Draw& draw, Ledger& ledger);
+  Event record(const Draw& draw, Ledger& ledger, const Ledger::Admit& admit);
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
 };
 
