@@ -16,7 +16,6 @@ class RdpAccountant final : public Accountant {
   explicit RdpAccountant(std::vector<double> orders = default_orders());
 
   void compose(const Event& event, std::int64_t count = 1) override;
-  // Back to an empty history. The divergences of single releases are kept and not computed again.
   double epsilon(double delta) const override { return best_epsilon(delta).value; }
   double delta(double epsilon) const override { return best_delta(epsilon).value; }
   std::string name() const override { return "rdp"; }
