@@ -1,0 +1,196 @@
+#include "samples/audit/page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "samples/charts.h"
+#include "samples/report_style.h"
+
+namespace sotto::audit {
+
+namespace {
+
+constexpr std::size_t bars = 60;
+
+std::string section(const char* heading, const std::string& body) {
+  return fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", heading, body);
+}
+
+std::string card(const char* name, double epsilon, const std::string& below, bool alarm = false) {
+  return fmt::format(
+      "<div class=\"card{}\"><div class=\"name\">{}</div><div class=\"value\">ε {} {}</div>"
+      "<div class=\"below\">{}</div></div>\n",
+      alarm ? " alarm" : "", name, below.starts_with("claimed") ? "=" : "≥", number(epsilon),
+      escape(below));
+}
+
+std::string cards(const Findings& found) {
+  const std::string sure = fmt::format("with {} confidence", percent(found.one_run.confidence));
+  return "<div class=\"cards\">\n" +
+         card("Claim", found.claim,
+              fmt::format("claimed, at δ = {}", number(found.one_run.delta))) +
+         card("Proven", found.one_run.epsilon, sure, found.contradicted()) +
+         card("If canaries are independent", found.trade_off.epsilon, sure,
+              found.trade_off.epsilon > found.claim) +
+         card("And the trade-off a Gaussian's", found.trade_off.gaussian_epsilon, sure,
+              found.sampling_rate == 1 && found.trade_off.gaussian_epsilon > found.claim) +
+         "</div>\n";
+}
+
+// Bars from 0 on one scale.
+std::string comparison(const Findings& found) {
+  const std::pair<const char*, double> rows[] = {
+      {"Proven by one run", found.one_run.epsilon},
+      {"If canaries are independent", found.trade_off.epsilon},
+      {"And the trade-off a Gaussian's", found.trade_off.gaussian_epsilon},
+      {"Claimed", found.claim},
+      {"Accountant", found.accountant},
+  };
+  double most = std::numeric_limits<double>::min();
+  for (const auto& [name, epsilon] : rows) {
+    if (std::isfinite(epsilon)) most = std::max(most, epsilon);
+  }
+  std::string html = "<table>\n<tr><th></th><th class=\"n\">ε</th><th></th></tr>\n";
+  for (const auto& [name, epsilon] : rows) {
+    html += fmt::format(
+        "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"meter\" style=\"width:60%\">"
+        "<div style=\"width:{:.1f}%\"></div></td></tr>\n",
+        name, number(epsilon), std::isfinite(epsilon) ? 100 * epsilon / most : 100);
+  }
+  return html + "</table>\n";
+}
+
+// Both kinds on the same bars, from the lowest to the highest score.
+std::vector<double> edges_of(const std::vector<double>& scores) {
+  const auto [low, high] = std::minmax_element(scores.begin(), scores.end());
+  const double width = std::max((*high - *low) / bars, 1e-9 * (1 + std::abs(*high)));
+  std::vector<double> edges;
+  for (std::size_t k = 0; k <= bars; ++k) edges.push_back(*low + width * static_cast<double>(k));
+  return edges;
+}
+
+std::string histogram(const Findings& found, bool included) {
+  HistogramChart chart{.edges = edges_of(found.scores),
+                       .counts = std::vector<std::int64_t>(bars, 0),
+                       .bound = found.one_run.lowest_in,
+                       .bound_name = "guessed in from here",
+                       .x_name = "score"};
+  const double first = chart.edges.front(), width = chart.edges[1] - first;
+  for (std::size_t k = 0; k < found.scores.size(); ++k) {
+    if (found.included[k] != included) continue;
+    const auto at = static_cast<std::size_t>((found.scores[k] - first) / width);
+    ++chart.counts[std::min(at, bars - 1)];
+  }
+  return fmt::format("<figure>\n<figcaption>Canaries that were {}</figcaption>\n{}</figure>\n",
+                     included ? "in" : "out", histogram_chart(chart));
+}
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+Settings settings(const Options& o, const Findings& found) {
+  return {{"Data", o.data.empty() ? "drawn by the program" : "from files"},
+          {"Canaries", grouped(o.canaries)},
+          {"Canaries on", o.on.empty() ? "all parameters" : o.on},
+          {"Score", o.score},
+          {"Noise multiplier", number(found.noise_multiplier)},
+          {"Clip bound", number(o.clip_bound)},
+          {"Sampling rate", number(found.sampling_rate)},
+          {"Steps", grouped(o.steps)},
+          {"Learning rate", number(o.learning_rate)},
+          {"Seed", fmt::to_string(o.seed)}};
+}
+
+std::string settings_list(const Options& options, const Findings& found) {
+  std::string html = "<dl class=\"settings\">\n";
+  for (const auto& [name, value] : settings(options, found))
+    html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escape(value));
+  return html + "</dl>\n";
+}
+
+std::string meaning(const Findings& found) {
+  return section(
+      "What this says",
+      fmt::format("<p class=\"claim\">{}.</p>\n<p class=\"claim\">{}.</p>\n"
+                  "<p>A lower bound above the claim is a fault of the program or the claim. One "
+                  "below it proves nothing more: a better attack may exist, and the claim rests on "
+                  "its proof. The first bound holds whatever the program does; the others need "
+                  "scores of canaries that do not depend on one another, and the last is an "
+                  "estimate where batches are sampled.</p>\n"
+                  "<p>The scores and which canaries were in are not private, nor is this page. The "
+                  "model was trained with canaries: do not publish it.</p>\n",
+                  escape(found.one_run.in_words()), escape(found.trade_off.in_words())));
+}
+
+std::string banner(const Findings& found) {
+  if (!found.contradicted() && !found.doubtful()) return "";
+  return fmt::format(
+      "<div class=\"banner\" role=\"alert\"><strong>The claim is {}.</strong> {}</div>\n",
+      found.contradicted() ? "contradicted" : "in doubt", escape(verdict(found)));
+}
+
+nlohmann::json errors_json(const TestErrors& errors) {
+  return {{"threshold", errors.threshold},
+          {"false_positives", errors.false_positives},
+          {"without", errors.without},
+          {"false_negatives", errors.false_negatives},
+          {"with", errors.with}};
+}
+
+nlohmann::json one_run_json(const OneRunAudit& audit) {
+  return {{"epsilon", audit.epsilon},
+          {"guessed_in", audit.guesses.in},
+          {"guessed_out", audit.guesses.out},
+          {"correct", audit.correct}};
+}
+
+}  // namespace
+
+std::string verdict(const Findings& found) {
+  const char* judged = "no contradiction";
+  if (found.doubtful()) judged = "A CONTRADICTION, IF CANARIES ARE INDEPENDENT";
+  if (found.contradicted()) judged = "THE CLAIM IS CONTRADICTED";
+  return fmt::format("ε ≥ {:.3f} with {:g} % confidence, claimed: ε = {:.3f} (δ = {:g}): {}",
+                     found.one_run.epsilon, 100 * found.one_run.confidence, found.claim,
+                     found.one_run.delta, judged);
+}
+
+std::string to_html(const Options& options, const Findings& found) {
+  return fmt::format(
+             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+             "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>Privacy audit</title>\n"
+             "<style>\n{}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>Privacy audit</h1>\n"
+             "</header>\n",
+             report_style) +
+         banner(found) + cards(found) + section("Lower bounds and the claim", comparison(found)) +
+         section("Scores", histogram(found, true) + histogram(found, false)) + meaning(found) +
+         section("Settings", settings_list(options, found)) + "</main>\n</body>\n</html>\n";
+}
+
+nlohmann::json to_json(const Options& options, const Findings& found) {
+  nlohmann::json named = nlohmann::json::object();
+  for (const auto& [name, value] : settings(options, found)) named[name] = value;
+  return {{"settings", named},
+          {"delta", options.delta},
+          {"confidence", options.confidence},
+          {"claim", found.claim},
+          {"accountant", found.accountant},
+          {"contradicted", found.contradicted()},
+          {"doubtful", found.doubtful()},
+          {"one_run", one_run_json(found.one_run)},
+          {"trade_off",
+           {{"epsilon", found.trade_off.epsilon},
+            {"errors", errors_json(found.trade_off.errors)},
+            {"mu", found.trade_off.mu},
+            {"gaussian_epsilon", found.trade_off.gaussian_epsilon},
+            {"gaussian_errors", errors_json(found.trade_off.gaussian_errors)}}},
+          {"seconds", found.seconds},
+          {"scores", found.scores},
+          {"included", found.included}};
+}
+
+}  // namespace sotto::audit

@@ -1,0 +1,214 @@
+#include "samples/audit/run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include <fmt/ranges.h>
+
+#include "samples/mnist/progress.h"
+#include "samples/models.h"
+#include "sotto/autograd/ops.h"
+#include "sotto/core/philox.h"
+#include "sotto/dp/calibration.h"
+#include "sotto/dp/canaries.h"
+#include "sotto/dp/engine.h"
+#include "sotto/dp/pld_accountant.h"
+#include "sotto/nn/digits.h"
+#include "sotto/nn/idx.h"
+#include "sotto/nn/init.h"
+
+namespace sotto::audit {
+
+namespace {
+
+// Of a canary's gradient, over the clip bound: enough that a bound which is not kept shows.
+constexpr double magnitude_over_bound = 100;
+constexpr std::uint64_t reference_stream = 1;  // of the seed
+
+models::MnistNetwork make_network(const Options& options) {
+  nn::manual_seed(options.seed);
+  return models::MnistNetwork();
+}
+
+std::vector<Parameter*> canary_parameters(nn::Module& model, const std::string& wanted) {
+  if (wanted.empty()) return model.parameters();
+  std::vector<std::string> names;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (name == wanted) return {parameter};
+    names.push_back(name);
+  }
+  fail(fmt::format("--on: {} is not one of {}", wanted, fmt::join(names, ", ")));
+}
+
+class Run {
+ public:
+  Run(const Options& options, const Dataset& data)
+      : options_(checked(options, data)),
+        data_(data),
+        model_(make_network(options)),
+        optimizer_(model_, {.learning_rate = options.learning_rate}),
+        canaries_(canary_parameters(model_, options.on),
+                  {.count = options.canaries,
+                   .population = data.size(),
+                   .magnitude = magnitude_over_bound * options.clip_bound,
+                   .seed = options.seed}),
+        engine_(model_, optimizer_, canaries_.units(), ledger_, engine_options()),
+        reference_(flat_group(model_.parameters(), options.clip_bound)),
+        random_(options.seed, reference_stream) {}
+
+  Findings find();
+
+ private:
+  static const Options& checked(const Options& options, const Dataset& data) {
+    const auto units = static_cast<double>(data.size() + options.canaries);
+    check(options.batch <= units, "--batch: {} of {} samples and {} canaries", options.batch,
+          data.size(), options.canaries);
+    return options;
+  }
+  EngineOptions engine_options() const;
+  Var loss(Tape& tape, std::span<const std::int64_t> rows);
+  std::vector<double> expected();
+  void introduce() const;
+  void step();
+  double spent() const;
+  Findings judged() const;
+
+  Options options_;
+  const Dataset& data_;
+  models::MnistNetwork model_;
+  nn::Sgd optimizer_;
+  DiracCanaries canaries_;
+  Ledger ledger_;
+  Engine engine_;
+  Clipper reference_;
+  PublicRandom random_;
+  CanaryTrace trace_;
+};
+
+EngineOptions Run::engine_options() const {
+  const Options& o = options_;
+  const double rate = o.batch / static_cast<double>(canaries_.units());
+  const double noise =
+      o.noise_multiplier
+          ? *o.noise_multiplier
+          : calibrate_noise_multiplier(
+                {.epsilon = o.epsilon, .delta = o.delta, .sampling_rate = rate, .steps = o.steps},
+                by_pld());
+  return {.noise_multiplier = noise,
+          .delta = o.delta,
+          .steps = o.steps,
+          .logical_batch = o.batch,
+          .physical_batch = o.physical_batch,
+          .rows_of_unit = [this](std::int64_t unit) { return canaries_.rows_of_unit(unit); },
+          .clip_bound = o.clip_bound,
+          .seed = o.seed};
+}
+
+Var Run::loss(Tape& tape, std::span<const std::int64_t> rows) {
+  const Dataset batch = data_.batch(canaries_.data_rows(rows));
+  return canaries_.losses(cross_entropy(model_(tape.input(batch.inputs)), batch.targets), rows);
+}
+
+// What the data are expected to add to the next sum, from a random part of them as large as is
+// drawn: the attacker is taken to know them.
+std::vector<double> Run::expected() {
+  const double drawn = engine_.sampler().rate() * static_cast<double>(data_.size());
+  const auto rows = std::clamp<std::int64_t>(static_cast<std::int64_t>(drawn), 1, data_.size());
+  std::vector<std::int64_t> part(static_cast<std::size_t>(data_.size()));
+  std::iota(part.begin(), part.end(), 0);
+  random_.shuffle(part);
+  for (std::int64_t first = 0; first < rows; first += options_.physical_batch) {
+    const auto size = std::min(options_.physical_batch, rows - first);
+    Tape tape({.private_data = true, .seed = options_.seed});
+    reference_.add(tape, loss(tape, std::span(part).subspan(static_cast<std::size_t>(first),
+                                                            static_cast<std::size_t>(size))));
+  }
+  std::vector<double> sums = canaries_.elements(reference_.sums_for_tests());
+  reference_.discard();
+  for (double& sum : sums) sum *= drawn / static_cast<double>(rows);
+  return sums;
+}
+
+void Run::step() {
+  const std::vector<double> others = expected(), before = canaries_.values();
+  engine_.step([&](Tape& tape, std::span<const std::int64_t> rows) { return loss(tape, rows); });
+  std::vector<double> shown = canaries_.values();
+  for (std::size_t k = 0; k < shown.size(); ++k) {
+    const double mean = (before[k] - shown[k]) / options_.learning_rate;
+    shown[k] = (mean * engine_.sampler().expected_size() - others[k]) / options_.clip_bound;
+  }
+  trace_.push_back(std::move(shown));
+}
+
+double Run::spent() const {
+  PldAccountant accountant;
+  for (const auto& [event, count] : ledger_.events()) accountant.compose(event, count);
+  return accountant.epsilon(options_.delta);
+}
+
+Findings Run::judged() const {
+  Findings found{.noise_multiplier = engine_.noise_multiplier(),
+                 .sampling_rate = engine_.sampler().rate(),
+                 .included = canaries_.included()};
+  found.accountant = spent();
+  found.claim = options_.claim.value_or(found.accountant);
+  found.scores = options_.score == "spread"
+                     ? spreads(trace_)
+                     : likelihood_ratios(trace_, found.noise_multiplier, found.sampling_rate);
+  found.one_run = one_run_audit(found.scores, found.included,
+                                {.confidence = options_.confidence, .delta = options_.delta});
+  std::vector<double> without, with;
+  for (std::size_t k = 0; k < found.scores.size(); ++k)
+    (found.included[k] ? with : without).push_back(found.scores[k]);
+  found.trade_off =
+      trade_off_audit(without, with, {.confidence = options_.confidence, .delta = options_.delta});
+  return found;
+}
+
+void Run::introduce() const {
+  if (options_.quiet) return;
+  fmt::print(
+      "{} samples and {} canaries, noise multiplier {:.4g}, sampling rate {:.4g}, {} steps\n",
+      data_.size(), canaries_.size(), engine_.noise_multiplier(), engine_.sampler().rate(),
+      options_.steps);
+}
+
+Findings Run::find() {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const double epoch = 1 / engine_.sampler().rate();
+  mnist::Progress progress({.steps = options_.steps,
+                            .epochs = static_cast<double>(options_.steps) / epoch,
+                            .batch = options_.batch,
+                            .quiet = options_.quiet});
+  introduce();
+  mnist::Progress::State state{.epsilon = 0.0};
+  const std::int64_t shown = std::max<std::int64_t>(1, options_.steps / 10);
+  for (std::int64_t made = 1; made <= options_.steps; ++made) {
+    step();
+    state.step = made;
+    if (made % shown == 0) {
+      state.epsilon = spent();
+      progress.evaluated(state);
+    } else {
+      progress.stepped(state);
+    }
+  }
+  progress.clear();
+  Findings found = judged();
+  found.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return found;
+}
+
+}  // namespace
+
+Dataset load_data(const Options& options) {
+  if (options.data.empty()) return make_digits(options.train_size, options.seed);
+  const Dataset all = read_mnist(options.data, true);
+  return all.slice(0, std::min(options.train_size, all.size()));
+}
+
+Findings run(const Options& options, const Dataset& data) { return Run(options, data).find(); }
+
+}  // namespace sotto::audit

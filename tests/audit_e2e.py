@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Runs the sample `audit` as people do, on few samples.
+
+Usage: audit_e2e.py PATH_OF_AUDIT [unittest options]
+"""
+
+import json
+import os
+
+from mnist_runs import ALONE, Case, Page, main, run
+
+SMALL = [*ALONE, "--train-size", "200", "--canaries", "600", "--batch", "400", "--steps", "4"]
+WHOLE = [*ALONE, "--train-size", "200", "--canaries", "4000", "--batch", "4200", "--steps", "1"]
+
+
+class Audit(Case):
+    def audit(self, status, *arguments, size=SMALL):
+        done = run(*size, *arguments, "--json", self.path("audit.json"))
+        self.assertEqual(done.returncode, status, done.stderr)
+        self.assertEqual(done.stderr, "")
+        with open(self.path("audit.json"), encoding="utf-8") as file:
+            return done.stdout, json.load(file)
+
+    def refuse(self, fact, *arguments):
+        done = run(*arguments)
+        self.assertEqual(done.returncode, 2, (arguments, done.stdout, done.stderr))
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertTrue(done.stderr.startswith("audit: "), done.stderr)
+        self.assertIn(fact, done.stderr)
+        self.assertEqual(done.stdout, "")
+
+
+class Whole(Audit):
+    # Noise of 0.3 hides little: a bound below 1 has a probability of far less than 10^-6.
+    def test_the_bound_is_below_the_accountant_and_far_above_nothing(self):
+        out, found = self.audit(0, "--noise-multiplier", "0.3")
+        self.assertGreater(found["one_run"]["epsilon"], 1)
+        self.assertLess(found["one_run"]["epsilon"], found["accountant"])
+        self.assertEqual(found["claim"], found["accountant"])
+        self.assertIs(found["contradicted"], False)
+        self.assertIn("no contradiction", out.splitlines()[-1])
+        self.assertIn("step 4/4", out)
+
+    def test_a_claim_that_is_too_small_is_contradicted_everywhere(self):
+        page = self.path("page.html")
+        out, found = self.audit(3, "--noise-multiplier", "0.3", "--claim", "0.5", "--report", page)
+        self.assertIn("THE CLAIM IS CONTRADICTED", out.splitlines()[-1])
+        self.assertIs(found["contradicted"], True)
+        with open(page, encoding="utf-8") as file:
+            self.assertIn("The claim is contradicted.", Page(file.read()).text)
+
+    # Mu is 1.67, and found to be above 1.12, whose epsilon is 5; the right guesses would have to be
+    # 1000 of 1000 to prove as much.
+    def test_a_bound_that_needs_independence_says_so(self):
+        out, found = self.audit(3, "--noise-multiplier", "0.6", "--claim", "5", "--report",
+                                self.path("page.html"), size=WHOLE)
+        self.assertLess(found["one_run"]["epsilon"], 5)
+        self.assertIs(found["contradicted"], False)
+        self.assertIs(found["doubtful"], True)
+        self.assertIn("IF CANARIES ARE INDEPENDENT", out.splitlines()[-1])
+        with open(self.path("page.html"), encoding="utf-8") as file:
+            self.assertIn("The claim is in doubt.", Page(file.read()).text)
+
+    # At noise 50 the best attack is right 51 times in 100: the confidence is 1 - 10^-4.
+    def test_noise_hides_the_canaries(self):
+        _, found = self.audit(0, "--noise-multiplier", "50", "--confidence", "0.9999")
+        self.assertLess(found["one_run"]["epsilon"], found["accountant"])
+
+    def test_the_target_epsilon_is_what_is_claimed(self):
+        _, found = self.audit(0, "--epsilon", "3")
+        self.assertLessEqual(found["accountant"], 3)
+        self.assertGreater(found["accountant"], 2.99)
+
+    def test_the_right_guesses_follow_from_the_scores(self):
+        _, found = self.audit(0, "--noise-multiplier", "0.5", "--score", "spread")
+        order = sorted(range(600), key=lambda k: found["scores"][k])
+        guessed_in, guessed_out = (found["one_run"][key] for key in ("guessed_in", "guessed_out"))
+        right = sum(found["included"][k] for k in order[600 - guessed_in:])
+        right += sum(not found["included"][k] for k in order[:guessed_out])
+        self.assertEqual(right, found["one_run"]["correct"])
+        self.assertEqual(found["settings"]["Score"], "spread")
+
+    def test_canaries_can_be_on_one_parameter_alone(self):
+        _, found = self.audit(0, "--on", "conv2.weight", "--noise-multiplier", "0.3")
+        self.assertEqual(found["settings"]["Canaries on"], "conv2.weight")
+        self.assertGreater(found["one_run"]["epsilon"], 1)
+
+    def test_the_page_nests_and_loads_nothing(self):
+        page = self.path("page.html")
+        self.audit(0, "--report", page)
+        with open(page, encoding="utf-8") as file:
+            text = file.read()
+        parsed = Page(text)
+        self.assertEqual((parsed.faults, parsed.open), ([], []))
+        self.assertIn("not private", parsed.text)
+        self.assertNotRegex(text, r"(src|href)=|@import|url\(")
+
+    def test_quiet_runs_print_the_findings_alone(self):
+        out, _ = self.audit(0, "--quiet")
+        self.assertEqual(len(out.splitlines()), 3)
+
+
+class WrongArguments(Audit):
+    def test_each_is_refused_in_one_line(self):
+        for fact, arguments in (
+            ("--epsilon", ["--epsilon", "0"]),
+            ("--epsilon", ["--epsilon", "1", "--noise-multiplier", "1"]),
+            ("--noise-multiplier", ["--noise-multiplier", "0"]),
+            ("--delta", ["--delta", "1"]),
+            ("--clip", ["--clip", "-1"]),
+            ("--batch", ["--train-size", "10", "--canaries", "10", "--batch", "21"]),
+            ("--steps", ["--steps", "0"]),
+            ("--lr", ["--lr", "nan"]),
+            ("--canaries", ["--canaries", "3"]),
+            ("30000 canaries on 26010", ["--train-size", "10", "--canaries", "30000"]),
+            ("800 canaries on 16", ["--train-size", "10", "--canaries", "800", "--batch", "9",
+                                     "--on", "conv1.bias"]),
+            ("--on", ["--train-size", "10", "--on", "nothing"]),
+            ("--score", ["--score", "magic"]),
+            ("--confidence", ["--confidence", "1"]),
+            ("--claim", ["--claim", "-1"]),
+            ("--seed", ["--seed", "-1"]),
+            ("--threads", ["--threads", "-1"]),
+            ("folder", ["--report", self.folder]),
+            ("same name", ["--report", self.path("a"), "--json", self.path("a")]),
+            ("--whatever", ["--whatever"]),
+        ):
+            with self.subTest(arguments=arguments):
+                self.refuse(fact, *arguments)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_data_that_are_not_there_are_a_failure_of_another_kind(self):
+        done = run("--data", self.path("nowhere"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("nowhere", done.stderr)
+
+
+if __name__ == "__main__":
+    main()
