@@ -1,6 +1,8 @@
 // Lower bounds on epsilon from scores, against mechanisms whose privacy is known exactly.
 #include "sotto/dp/audit.h"
 
+#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -91,6 +93,82 @@ TEST_CASE("no attack on an (epsilon, delta) private answer does better than the 
       }
     }
   }
+}
+
+// P[answer | coins] for all coins of four canaries and all answers with two guesses or four; bit k
+// of `coins` and of `values` is canary k's, and `asked` has the bits of those that are guessed.
+struct Answer {
+  unsigned asked, values;
+};
+using Mechanism = std::vector<std::vector<double>>;  // [coins][answer]
+constexpr unsigned four = 4, all_coins = 1U << four;
+
+std::vector<Answer> answers(int guesses) {
+  std::vector<Answer> all;
+  for (unsigned asked = 0; asked < all_coins; ++asked) {
+    for (unsigned values = 0; values < all_coins; ++values) {
+      if (std::popcount(asked) == guesses && (values & ~asked) == 0) all.push_back({asked, values});
+    }
+  }
+  return all;
+}
+
+int right(const Answer& answer, unsigned coins) {
+  return std::popcount(answer.asked & ~(answer.values ^ coins));
+}
+
+// Leans to right answers, by as much as a random power says, a little or a lot.
+Mechanism random_mechanism(const std::vector<Answer>& to, PublicRandom& random) {
+  const double power = 4 * random.uniform(), noise = 3 * random.uniform();
+  Mechanism mechanism(all_coins);
+  for (unsigned coins = 0; coins < all_coins; ++coins) {
+    double total = 0;
+    for (const Answer& answer : to) {
+      mechanism[coins].push_back(std::exp(power * right(answer, coins) + noise * random.normal()));
+      total += mechanism[coins].back();
+    }
+    for (double& p : mechanism[coins]) p /= total;
+  }
+  return mechanism;
+}
+
+// The smallest delta with which it is private for this epsilon.
+double delta_of(const Mechanism& mechanism, double epsilon) {
+  double most = 0;
+  for (unsigned coins = 0; coins < all_coins; ++coins) {
+    for (unsigned k = 0; k < four; ++k) {
+      const std::vector<double>& other = mechanism[coins ^ (1U << k)];
+      double excess = 0;
+      for (std::size_t t = 0; t < other.size(); ++t)
+        excess += std::max(0.0, mechanism[coins][t] - std::exp(epsilon) * other[t]);
+      most = std::max(most, excess);
+    }
+  }
+  return most;
+}
+
+TEST_CASE("random mechanisms are right no more often than their epsilon and delta allow") {
+  double closest = 0;
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    PublicRandom random(seed, 5);
+    const int guesses = seed % 2 == 0 ? 4 : 2;
+    const std::vector<Answer> to = answers(guesses);
+    const Mechanism mechanism = random_mechanism(to, random);
+    for (const double epsilon : {0.0, 0.5, 1.0, 2.0, 4.0}) {
+      const double delta = delta_of(mechanism, epsilon);
+      for (int v = 1; v <= guesses; ++v) {
+        double as_often = 0;
+        for (unsigned coins = 0; coins < all_coins; ++coins) {
+          for (std::size_t t = 0; t < to.size(); ++t)
+            as_often += right(to[t], coins) >= v ? mechanism[coins][t] / all_coins : 0;
+        }
+        const double allowed = one_run_p_value(four, guesses, v, epsilon, delta);
+        CHECK(as_often <= allowed * (1 + 1e-12));
+        if (allowed < 1) closest = std::max(closest, as_often / allowed);
+      }
+    }
+  }
+  CHECK(closest > 0.95);
 }
 
 TEST_CASE("the p-value is sharp for a single guess and where every guess was right") {
