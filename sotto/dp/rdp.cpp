@@ -9,6 +9,7 @@
 
 #include "sotto/core/error.h"
 #include "sotto/core/parallel.h"
+#include "sotto/dp/log_sum.h"
 
 namespace sotto {
 
@@ -19,31 +20,6 @@ constexpr double largest_order = 1e6;
 constexpr double largest_summed_order = 256;         // above, the quadrature is faster than the sum
 constexpr double smallest_integrated_sigma = 0.005;  // below, its step would be too short
 constexpr double negligible_log = 45;                // a term e^-45 of the largest one is left out
-
-// ln(e^x - 1), ln(1 + e^x)
-double log_expm1(double x) {
-  return x > 1 ? x + std::log1p(-std::exp(-x)) : std::log(std::expm1(x));
-}
-double log1p_exp(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
-
-// Adds up e^x for given x without overflow.
-class LogSum {
- public:
-  explicit LogSum(double largest = -infinity) : largest_(largest) {}
-  void add(double x) {
-    if (x > largest_) {
-      sum_ *= std::exp(largest_ - x);
-      largest_ = x;
-    }
-    if (x > -infinity) sum_ += std::exp(x - largest_);
-  }
-  double largest() const { return largest_; }
-  double log() const { return sum_ > 0 ? largest_ + std::log(sum_) : -infinity; }
-
- private:
-  double largest_;
-  double sum_ = 0;
-};
 
 // ln(A - 1) for a whole order: A - 1 = sum_{i=2}^alpha C(alpha, i) q^i (1-q)^{alpha-i}
 // (e^{(i^2-i)/(2 sigma^2)} - 1), where no term is negative.
