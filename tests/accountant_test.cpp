@@ -44,8 +44,9 @@ std::filesystem::path tables() {
 
 double rdp_answer(const Json& row, const std::vector<double>& orders) {
   if (row["query"] == "sigma") {
-    return calibrate_noise_multiplier({row["epsilon"], row["delta"], row["q"], row["steps"]},
-                                      by_rdp(orders));
+    const Event batch{.sampling = Sampling::poisson, .sampling_rate = row["q"]};
+    return calibrate_noise_multiplier({row["epsilon"], row["delta"], batch, row["steps"]},
+                                      [&] { return std::make_unique<RdpAccountant>(orders); });
   }
   RdpAccountant accountant(orders);
   for (const Json& phase : row["phases"]) {

@@ -50,8 +50,8 @@ TEST_CASE("a pass of balls and bins agrees with quadrature in both directions") 
         const double removed = log_moment_by_quadrature(batches, sigma, order) / (order - 1);
         const double added = log_moment_by_quadrature(batches, sigma, 1 - order) / (order - 1);
         CHECK(removed > added);
-        CHECK(balls_and_bins(batches, sigma, order) == Approx(removed).epsilon(1e-9));
-        CHECK(rdp_balls_and_bins_added(batches, sigma, order) == Approx(added).epsilon(1e-8));
+        CHECK(balls_and_bins(batches, sigma, order) == Approx(removed).epsilon(3e-9));
+        CHECK(rdp_balls_and_bins_added(batches, sigma, order) == Approx(added).epsilon(3e-9));
       }
     }
   }
@@ -75,8 +75,8 @@ TEST_CASE("second and third moments of balls and bins agree with counting") {
           (3 * (t - 1) * std::expm1(precision) + std::expm1(3 * precision)) / t / t;
       CAPTURE(t, sigma);
       const auto batches = static_cast<std::int64_t>(t);
-      CHECK(balls_and_bins(batches, sigma, 2) == Approx(std::log1p(second)).epsilon(1e-9));
-      CHECK(balls_and_bins(batches, sigma, 3) == Approx(std::log1p(third) / 2).epsilon(1e-9));
+      CHECK(balls_and_bins(batches, sigma, 2) == Approx(std::log1p(second)).epsilon(3e-9));
+      CHECK(balls_and_bins(batches, sigma, 3) == Approx(std::log1p(third) / 2).epsilon(3e-9));
     }
   }
 }
@@ -88,7 +88,7 @@ TEST_CASE("one batch is a full batch, in both directions") {
       const double unsampled = order / (2 * sigma * sigma);
       CHECK(balls_and_bins(1, sigma, order) == Approx(unsampled).epsilon(1e-12));
       if (order > 25 * sigma) continue;
-      CHECK(rdp_balls_and_bins_added(1, sigma, order) == Approx(unsampled).epsilon(1e-8));
+      CHECK(rdp_balls_and_bins_added(1, sigma, order) == Approx(unsampled).epsilon(3e-9));
     }
   }
 }
@@ -100,7 +100,7 @@ TEST_CASE("adding a record to balls and bins costs no more than removing it") {
         if (order > 25 * static_cast<double>(batches) * sigma) continue;
         CAPTURE(batches, sigma, order);
         CHECK(rdp_balls_and_bins_added(batches, sigma, order) <=
-              balls_and_bins(batches, sigma, order) * (1 + 1e-8));
+              balls_and_bins(batches, sigma, order) * (1 + 3e-9));
       }
     }
   }
@@ -117,9 +117,9 @@ TEST_CASE("balls and bins cost less in more batches and with more noise, more in
       for (std::size_t i = 0; i < orders.size(); ++i) {
         CAPTURE(orders[i]);
         CHECK(curve[i] > 0);
-        CHECK(curve[i] <= before[i] * (1 + 1e-9));
+        CHECK(curve[i] <= before[i] * (1 + 3e-9));
         CHECK(noisier[i] <= curve[i]);
-        if (i > 0) CHECK(curve[i] >= curve[i - 1] * (1 - 1e-9));
+        if (i > 0) CHECK(curve[i] >= curve[i - 1] * (1 - 3e-9));
       }
       before = curve;
     }

@@ -125,11 +125,13 @@ double noise_multiplier(const Settings& s) {
   if (s.noise_multiplier) return *s.noise_multiplier;
   // The engine samples at this rate rounded up to a multiple of 2^-64; a double shows no
   // difference.
-  return calibrate_noise_multiplier({.epsilon = s.epsilon.value(),
-                                     .delta = s.delta,
-                                     .sampling_rate = s.batch / static_cast<double>(s.train_size),
-                                     .steps = planned_steps(s)},
-                                    by_pld());
+  return calibrate_noise_multiplier(
+      {.epsilon = s.epsilon.value(),
+       .delta = s.delta,
+       .batch = {.sampling = Sampling::poisson,
+                 .sampling_rate = s.batch / static_cast<double>(s.train_size)},
+       .steps = planned_steps(s)},
+      new_accountant(AccountantKind::rdp));
 }
 
 std::int64_t planned_steps(const Settings& s) {

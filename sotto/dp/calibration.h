@@ -1,42 +1,51 @@
-// Noise for a privacy target, and training length for a noise, by any accountant. Results are on
-// the safe side of the exact root: what they promise holds by that accountant.
+// The noise, the number of steps or the sampling rate for a privacy target, and how releases on one
+// batch share the noise.
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <vector>
 
 #include "sotto/dp/accountant.h"
-#include "sotto/dp/rdp.h"
 
 namespace sotto {
 
-// `steps` Poisson-sampled releases must be (epsilon, delta) private.
+// `steps` releases, each on the next batch drawn like `batch`, must be (epsilon, delta) private for
+// the accountant's relation. A pass that is begun counts whole.
 struct PrivacyTarget {
   double epsilon = 1;
   double delta = 1e-5;
-  double sampling_rate = 1;
+  Event batch = {};  // its noise multiplier is not read
   std::int64_t steps = 1;
 };
 
-// Makes an accountant with an empty history.
-using NewAccountant = std::function<std::unique_ptr<Accountant>()>;
+// The functions below search with an accountant and return what meets the target by it, to
+// 1e-7 of themselves or one pass. They throw std::invalid_argument unless epsilon is finite and
+// > 0, delta in (0, 1), steps in [0, 2^53] and the batch a possible first one, and when the
+// accountant has no proof for it.
 
-NewAccountant by_rdp(std::vector<double> orders = default_orders());
-// The least noise for a target that is known.
-NewAccountant by_pld(Relation relation = Relation::add_or_remove_one);
-
-// The smallest noise multiplier that meets the target, rounded up by at most 1e-7 of itself; 0 for
-// no steps. Throws std::invalid_argument unless epsilon > 0, delta is in (0, 1), sampling_rate in
-// (0, 1] and steps >= 0, or when no noise multiplier up to 1e9 meets the target by this accountant.
+// The smallest noise multiplier; 0 for no steps. Throws also when none up to 1e9 meets the target,
+// or sampling_rate is 0.
 double calibrate_noise_multiplier(const PrivacyTarget& target,
-                                  const NewAccountant& accountant = by_rdp());
+                                  const NewAccountant& accountant = new_accountant());
 
-// The largest number of steps with which this noise multiplier meets the target (whose own `steps`
-// is not read): 0 when a single one is too many, at most 2^53. Throws std::invalid_argument as
-// above and unless noise_multiplier is finite and >= 0.
+// The largest number of steps with this noise multiplier (the target's own `steps` is not read): 0
+// when a single pass is too much, at most 2^53. Throws also unless noise_multiplier is finite and
+// >= 0, or when sampling_rate is 0.
 std::int64_t max_steps(double noise_multiplier, const PrivacyTarget& target,
-                       const NewAccountant& accountant = by_rdp());
+                       const NewAccountant& accountant = new_accountant());
+
+// The largest sampling rate with this noise multiplier (that of the target's batch is not read, and
+// its `cut` must hold for the rate returned). Throws also unless noise_multiplier is finite and
+// >= 0, when batches drawn like this have no rate, and when none from 1e-15 on meets the target.
+double max_sampling_rate(double noise_multiplier, const PrivacyTarget& target,
+                         const NewAccountant& accountant = new_accountant());
+
+// Two Gaussian releases on one batch, each with the noise multiplier relative to its own
+// sensitivity, are one: 1/joint^2 = 1/one^2 + 1/other^2 (Andrew et al. 2021, theorem 1, of clipped
+// gradients and the count of those that were not clipped). Throws std::invalid_argument unless both
+// are >= 0.
+double joint_noise_multiplier(double one, double other);
+// The one that is left for the second when both together may count as `joint`. Throws
+// std::invalid_argument unless 0 <= joint < other.
+double other_noise_multiplier(double joint, double one);
 
 }  // namespace sotto

@@ -17,13 +17,18 @@ EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::
   return options;
 }
 
-double noise_for(const EngineOptions& options, double rate) {
+NewAccountant accountant_of(const EngineOptions& options, const Ledger& ledger) {
+  return new_accountant(options.accountant, ledger.header().relation);
+}
+
+double noise_for(const EngineOptions& options, const Sampler& sampler,
+                 const NewAccountant& accountant) {
   if (options.noise_multiplier) return *options.noise_multiplier;
   return calibrate_noise_multiplier({.epsilon = *options.target_epsilon,
                                      .delta = options.delta,
-                                     .sampling_rate = rate,
+                                     .batch = sampler.event(),
                                      .steps = options.steps},
-                                    options.accountant);
+                                    accountant);
 }
 
 // Whether row k is unit k.
@@ -55,9 +60,9 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       sampler_(population, options.logical_batch / static_cast<double>(population)),
       clipper_(groups_of(model, options), options.clipping, options.passes),
       first_bounds_(bounds_of(clipper_.groups())),
-      first_noise_multiplier_(noise_for(options, sampler_.rate())),
+      first_noise_multiplier_(noise_for(options, sampler_, accountant_of(options, ledger))),
       mechanism_(noise_at(0), SecretRandom(), options.noise),
-      budget_(ledger, options.accountant, options.delta, options.target_epsilon) {
+      budget_(ledger, accountant_of(options, ledger), options.delta, options.target_epsilon) {
   follow_bound_schedule();
   // Scales that the grid does not have are refused now, and not at the first release.
   std::int64_t elements = 0;

@@ -27,7 +27,8 @@ struct EngineOptions {
   bool allow_large_delta = false;
   // Steps that are planned; with a target epsilon no step is made that would go beyond it.
   std::int64_t steps = 0;
-  NewAccountant accountant = by_pld();
+  // Proves for the relation of the ledger.
+  AccountantKind accountant = AccountantKind::pld;
 
   // The expected number of units in a logical batch; the sampling rate is this over the population.
   double logical_batch = 256;

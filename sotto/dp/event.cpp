@@ -85,6 +85,7 @@ Sampling sampling_called(const std::string& name) {
 }  // namespace
 
 const char* name(Sampling sampling) { return kind_of(sampling).name; }
+bool has_rate(Sampling sampling) { return kind_of(sampling).rate; }
 bool in_passes(Sampling sampling) { return kind_of(sampling).passes; }
 
 void check_event(const char* op, const Event& event) {

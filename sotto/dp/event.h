@@ -46,7 +46,8 @@ using EventCounts = std::vector<std::pair<Event, std::int64_t>>;
 
 // "truncated_poisson" and so on, as in the ledger.
 const char* name(Sampling sampling);
-// Whether its batches come in passes.
+// Whether its sampling_rate may be another than 1, and whether its batches come in passes.
+bool has_rate(Sampling sampling);
 bool in_passes(Sampling sampling);
 
 // Throws std::invalid_argument, naming `op`, unless noise_multiplier is finite and >= 0, and the

@@ -1,14 +1,12 @@
 #include "sotto/dp/ledger.h"
 
 #include <algorithm>
-#include <limits>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "sotto/core/error.h"
 #include "sotto/core/secret_random.h"
-#include "sotto/dp/rdp_accountant.h"
 
 namespace sotto {
 
@@ -280,13 +278,6 @@ const LedgerRun& Ledger::run() const {
   const auto found =
       std::find_if(runs.begin(), runs.end(), [&](const LedgerRun& run) { return run.id == run_; });
   return found == runs.end() ? none : *found;
-}
-
-double epsilon(const Ledger& ledger, double delta) {
-  RdpAccountant accountant;
-  for (const auto& [event, count] : ledger.events()) accountant.compose(event, count);
-  const double spent = accountant.epsilon(delta);
-  return ledger.private_noise() ? spent : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace sotto

@@ -108,8 +108,4 @@ class Ledger {
   bool broken_ = false;
 };
 
-// The smallest epsilon that the RDP accountant proves for what was released; infinity when the
-// noise or the batches were not secret.
-double epsilon(const Ledger& ledger, double delta);
-
 }  // namespace sotto

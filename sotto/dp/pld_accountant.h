@@ -12,17 +12,15 @@ namespace sotto {
 
 // Upper bounds are never below the truth and lower bounds never above it. They are typically 1e-4
 // of epsilon apart, up to 1e-3 for many kinds of releases or above 1e6 of them, and more beyond
-// 1e8; docs/accounting.md names the corners where they are far apart. Answers remember work for the
-// next one: an accountant is for one thread at a time.
+// 1e8; of batches of a fixed size, up to a third for many releases (the lower bound is of one of
+// two directions). docs/accounting.md names the corners where they are far apart. Answers remember
+// work for the next one: an accountant is for one thread at a time.
 class PldAccountant final : public Accountant {
  public:
   explicit PldAccountant(Relation relation = Relation::add_or_remove_one);
 
-  void compose(const Event& event, std::int64_t count = 1) override;
-  double epsilon(double delta) const override { return epsilon(delta, Bound::upper); }
-  double delta(double epsilon) const override { return delta(epsilon, Bound::upper); }
-  std::string name() const override { return "pld"; }
-
+  using Accountant::delta;
+  using Accountant::epsilon;
   // Bounds of the true epsilon for this delta and of the true delta for this epsilon. Without noise
   // both sides say infinity and 1. Throw std::invalid_argument unless delta is in (0, 1) and
   // epsilon finite and >= 0.
@@ -30,11 +28,20 @@ class PldAccountant final : public Accountant {
   double delta(double epsilon, Bound bound) const;
 
  private:
+  void charge(const Event& event, std::int64_t count) override;
+  double charged_epsilon(double delta) const override {
+    return charged_epsilon(delta, Bound::upper);
+  }
+  double charged_delta(double epsilon) const override {
+    return charged_delta(epsilon, Bound::upper);
+  }
+  double charged_epsilon(double delta, Bound bound) const;
+  double charged_delta(double epsilon, Bound bound) const;
   bool unsampled(Bound bound) const;
+  double noise(const Event& event) const;
   double gaussian_noise() const;
   double total_variation() const;
 
-  Relation relation_;
   bool without_noise_ = false;
   std::map<Event, std::int64_t> history_;
   mutable PldComposition composition_;

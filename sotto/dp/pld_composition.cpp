@@ -51,15 +51,26 @@ double chernoff_bound(double log_moment, double tilt, const PldQuestion& questio
 
 }  // namespace
 
+// What is composed for an event.
+PldComposition::Key PldComposition::key(const Event& event, Bound bound) const {
+  const double rate = event.sampling_rate, sigma = event.noise_multiplier;
+  if (relation_ == Relation::add_or_remove_one) return {BatchChange::one_more, rate, sigma};
+  if (event.sampling != Sampling::fixed_size) return {BatchChange::exchanged, rate, sigma};
+  const bool upper = bound == Bound::upper;
+  return {upper ? BatchChange::exchanged_within : BatchChange::one_more, rate, sigma / 2};
+}
+
 // Noise and rates in the range that the discretisation is made for, on the side of the bound: more
 // noise and less sampling mean less loss.
 PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int64_t>& history,
-                                                  Bound bound) {
+                                                  Bound bound) const {
   constexpr double most_noise = 1e9, least_rate = 1e-12;
   constexpr double split_noise = 0.3;  // n releases with s sqrt(n) are one with s, unsampled
   Counts counts;
   for (const auto& [event, releases] : history) {
-    double rate = event.sampling_rate, sigma = event.noise_multiplier;
+    Key release = key(event, bound);
+    double& rate = release.rate;
+    double& sigma = release.noise;
     double count = static_cast<double>(releases);
     if (bound == Bound::lower && (sigma > most_noise || rate < least_rate)) continue;
     sigma = std::clamp(sigma, least_noise, most_noise);
@@ -69,7 +80,7 @@ PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int
       sigma *= std::sqrt(parts);
       count *= parts;
     }
-    counts[{rate, sigma}] += count;
+    counts[release] += count;
   }
   return counts;
 }
@@ -119,6 +130,11 @@ const TiltedSum& PldComposition::sum(const Counts& counts, const SumKey& key) {
     place = sums_.emplace(key, std::move(empty)).first;
   }
   Sum& known = place->second;
+  const bool grows = std::ranges::all_of(known.counts, [&](const auto& added) {
+    const auto kind = counts.find(added.first);
+    return kind != counts.end() && kind->second >= added.second;
+  });
+  if (!grows) known = {TiltedSum(key.tilt, key.side.lattice.spacing, key.size), {}, {}};
   for (const auto& [kind, count] : counts) {
     double& added = known.counts[kind];
     if (count <= added) continue;
@@ -176,11 +192,12 @@ std::vector<PldPlanner> PldComposition::planners(const Counts& counts,
                                                  const PldQuestion& question) {
   std::vector<SampledReleases> releases;
   for (const auto& [key, count] : counts) {
-    const auto kind = kinds_.try_emplace(key, key, relation_, left_out_).first;
+    const auto kind = kinds_.try_emplace(key, key, left_out_).first;
     releases.push_back({&kind->second.samples, count});
   }
   std::vector<PldPlanner> result = {PldPlanner(releases, false, question, fine_accuracy)};
-  if (relation_ == Relation::add_or_remove_one) {
+  if (std::ranges::any_of(
+          counts, [](const auto& kind) { return kind.first.change == BatchChange::one_more; })) {
     result.emplace_back(releases, true, question, fine_accuracy);
   }
   return result;
@@ -198,7 +215,7 @@ void PldComposition::leave_out(double log_mass) {
 
 double PldComposition::answer(const std::map<Event, std::int64_t>& history,
                               const PldQuestion& question, Bound bound) {
-  constexpr double margin = 10, first_log_delta = -30, least_log_delta = -600;
+  constexpr double margin = 10, first_log_delta = -30, least_log_delta = -600, deeper = 2;
   const Counts counts = normalized(history, bound);
   if (counts.empty()) return 0;
   double total = 0;
@@ -208,9 +225,15 @@ double PldComposition::answer(const std::map<Event, std::int64_t>& history,
     return refined(counts, question, bound);
   };
   if (question.of == PldQuestion::Of::epsilon) return answer_from(std::log(question.given));
-  double log_delta = first_log_delta, answer = answer_from(log_delta);
+  leave_out(first_log_delta - std::log(total) - margin);
+  double log_delta = least_log_delta;
+  for (const PldPlanner& planner : planners(counts, question)) {
+    const double estimate = planner.log_delta(question.given);
+    log_delta = std::clamp(estimate, log_delta, first_log_delta);
+  }
+  double answer = answer_from(log_delta);
   while (!(std::log(answer) > log_delta) && log_delta > least_log_delta) {
-    log_delta *= 2;
+    log_delta *= deeper;
     answer = answer_from(log_delta);
   }
   return answer;

@@ -21,13 +21,14 @@ class PldComposition {
 
   explicit PldComposition(Relation relation) : relation_(relation) {}
 
-  // The epsilon or delta asked for, from one side. The history grows from call to call; its noise
-  // multipliers and sampling rates are positive.
+  // The epsilon or delta asked for, from one side, of a history of full, Poisson and fixed size
+  // batches whose noise multipliers and sampling rates are positive. Lower bounds take what a fixed
+  // size batch reveals for what it reveals in the worse of the two directions.
   double answer(const std::map<Event, std::int64_t>& history, const PldQuestion& question,
                 Bound bound);
 
  private:
-  using Key = std::pair<double, double>;  // sampling rate, noise multiplier
+  using Key = SampledGaussian;
   using Counts = std::map<Key, double>;
 
   // One of the directions from one side, on a lattice.
@@ -40,8 +41,7 @@ class PldComposition {
   };
   // What is known of one kind of release.
   struct Kind {
-    Kind(const Key& key, Relation relation, double left_out)
-        : pair(key.first, key.second, relation, left_out), samples(pair) {}
+    Kind(const Key& key, double left_out) : pair(key, left_out), samples(pair) {}
 
     LossPair pair;
     LossSamples samples;
@@ -61,7 +61,8 @@ class PldComposition {
     auto operator<=>(const SumKey&) const = default;
   };
 
-  static Counts normalized(const std::map<Event, std::int64_t>& history, Bound bound);
+  Key key(const Event& event, Bound bound) const;
+  Counts normalized(const std::map<Event, std::int64_t>& history, Bound bound) const;
   void leave_out(double log_mass);
   double refined(const Counts& counts, const PldQuestion& question, Bound bound);
   std::vector<PldPlanner> planners(const Counts& counts, const PldQuestion& question);

@@ -56,7 +56,11 @@ DiscretePair connect_dots(const LossPair& pair, const LossLattice& lattice) {
     });
     from = to;
   }
-  for (std::size_t i = 0; i < atoms.size(); ++i) atoms[i].log_mass = std::log(masses[i]);
+  for (std::size_t i = 0; i < atoms.size(); ++i) {
+    if (atoms[i].index == 0)
+      masses[i] += pair.without_loss();  // the centre is 0 where there is any
+    atoms[i].log_mass = std::log(masses[i]);
+  }
   std::erase_if(atoms, [](const Atom& atom) { return std::isinf(atom.log_mass); });
   return result;
 }

@@ -44,8 +44,8 @@ inline constexpr double mass_tolerance = 1e-12;
 // upper: connects the dots (Doroshenko et al. 2022, section 3). Mass between two lattice points
 // goes to both so that P and Q keep theirs; the curve delta(e^epsilon) becomes the polygon through
 // its values there.
-// lower: merges runs of outcomes whose joint loss is a lattice point, that is, forgets which of
-// them happened; the curve becomes a polygon of tangents.
+// lower, for pairs whose loss is nowhere constant: merges runs of outcomes whose joint loss is a
+// lattice point, that is, forgets which of them happened; the curve becomes a polygon of tangents.
 DiscretePair discretise(const LossPair& pair, const LossLattice& lattice, Bound bound,
                         bool mirrored);
 

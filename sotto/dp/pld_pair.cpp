@@ -24,11 +24,10 @@ double gaussian_above(double z) { return 0.5 * std::erfc(z / std::numbers::sqrt2
 
 }  // namespace
 
-LossPair::LossPair(double sampling_rate, double noise_multiplier, Relation relation,
-                   double left_out)
-    : rate_(sampling_rate),
-      sigma_(noise_multiplier),
-      relation_(relation),
+LossPair::LossPair(const SampledGaussian& release, double left_out)
+    : change_(release.change),
+      rate_(release.rate),
+      sigma_(release.noise),
       left_out_(left_out),
       turn_(0.5 + sigma_ * sigma_ * (std::log1p(-rate_) - std::log(rate_))),
       log_norm_(-std::log(sigma_) - 0.5 * std::log(2 * std::numbers::pi)) {
@@ -56,18 +55,24 @@ double LossPair::log_ratio(double x) const {
 }
 
 LossPoint LossPair::at(double x) const {
-  const double ratio = log_ratio(x), z = x / sigma_;
-  return {.density = std::exp(ratio - 0.5 * z * z + log_norm_),
-          .loss = relation_ == Relation::replace_one ? ratio - log_ratio(-x) : ratio};
+  const bool reflected = within() && x < middle;
+  const double ratio = reflected ? 0 : log_ratio(x), z = (reflected ? x - 1 : x) / sigma_;
+  return {.density = std::exp(ratio - 0.5 * z * z + log_norm_), .loss = loss(x)};
 }
 
 double LossPair::loss(double x) const {
-  return relation_ == Relation::replace_one ? log_ratio(x) - log_ratio(-x) : log_ratio(x);
+  if (within() && x < middle) return -log_ratio(1 - x);
+  return change_ == BatchChange::exchanged ? log_ratio(x) - log_ratio(-x) : log_ratio(x);
+}
+
+double LossPair::without_loss() const {
+  return within() ? (1 - rate_) * std::erf(middle / (std::numbers::sqrt2 * sigma_)) : 0;
 }
 
 double LossPair::position(double loss) const {
   const double variance = sigma_ * sigma_;
-  if (relation_ == Relation::add_or_remove_one) {
+  if (within() && loss < 0) return 1 - position(-loss);
+  if (change_ != BatchChange::exchanged) {
     if (rate_ == 1) return 0.5 + variance * loss;
     if (loss > overflow) return 0.5 + variance * (loss - std::log(rate_));
     const double change = std::expm1(loss) / rate_;
@@ -93,8 +98,9 @@ double LossPair::piece(double x) const {
   };
   double length =
       std::min(sigma_ / 2, log_change * variance / std::max(std::abs(x), std::abs(x - 1)));
+  if (within() && x < middle) return std::min({length, near(1 - turn_), middle - x});
   length = std::min(length, near(turn_));
-  return relation_ == Relation::replace_one ? std::min(length, near(-turn_)) : length;
+  return change_ == BatchChange::exchanged ? std::min(length, near(-turn_)) : length;
 }
 
 }  // namespace sotto

@@ -16,21 +16,38 @@ struct LossPoint {
   double loss = 0;
 };
 
-// P = (1-r) N(0, s^2) + r N(1, s^2) for sampling rate r and noise multiplier s, against
-//   Q = N(0, s^2)                        for one record more (Zhu, Dong and Wang 2022, theorem 11),
-//   Q = (1-r) N(0, s^2) + r N(-1, s^2)   for one record exchanged.
+// How neighbouring batches differ, in a pair of densities with M = (1-r) N(0, s^2) + r N(1, s^2).
+enum class BatchChange {
+  one_more,          // P = M, Q = N(0, s^2) (Zhu, Dong and Wang 2022, theorem 11)
+  exchanged,         // of Poisson batches: P = M, Q = (1-r) N(0, s^2) + r N(-1, s^2)
+  exchanged_within,  // of fixed size, at distance 1: M and N(0, s^2) where M is larger, else
+                     // N(1, s^2) and (1-r) N(1, s^2) + r N(0, s^2), and what is missing of each in
+                     // one point without loss (Zhu, Dong and Wang 2022, proposition 30)
+};
+
+// One release.
+struct SampledGaussian {
+  BatchChange change = BatchChange::one_more;
+  double rate = 1;   // r
+  double noise = 0;  // s
+
+  auto operator<=>(const SampledGaussian&) const = default;
+};
+
 // The loss increases with x. Every other pair of neighbouring outputs is dominated by (P, Q), or by
 // (Q, P), which for exchanged records is the same pair reflected.
 class LossPair {
  public:
-  // Takes a sampling rate in (0, 1], a noise multiplier from 0.01 to 1e9, and the mass > 1e-300
-  // that may be left out at each end of the line.
-  LossPair(double sampling_rate, double noise_multiplier, Relation relation, double left_out);
+  // Takes a sampling rate in (0, 1], a noise from 0.01 to 1e9, and the mass > 1e-300 that may be
+  // left out at each end of the line.
+  LossPair(const SampledGaussian& release, double left_out);
 
   LossPoint at(double x) const;
   double loss(double x) const;
   // The loss in the middle of P, or of most of it.
-  double centre() const { return loss(rate_ > 0.5 ? 1 : 0); }
+  double centre() const { return within() ? 0 : loss(rate_ > 0.5 ? 1 : 0); }
+  // The mass of P, and of Q, that is in one point where the loss is 0, and in no integral.
+  double without_loss() const;
   // Where the loss has this value; -infinity below its range.
   double position(double loss) const;
 
@@ -86,12 +103,15 @@ class LossPair {
     }
   }
 
+  bool within() const { return change_ == BatchChange::exchanged_within; }
   double log_ratio(double x) const;
   double piece(double x) const;
   double mass_above(double x) const;
 
+  static constexpr double middle = 0.5;  // where N(0, s^2) and N(1, s^2) are equal
+
+  BatchChange change_;
   double rate_, sigma_;
-  Relation relation_;
   double left_out_, lowest_, highest_, turn_, log_norm_;
 };
 

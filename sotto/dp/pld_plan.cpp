@@ -1,5 +1,6 @@
 #include "sotto/dp/pld_plan.h"
 
+#include <algorithm>
 #include <bit>
 #include <numbers>
 
@@ -64,6 +65,10 @@ LossSamples::LossSamples(const LossPair& pair) : centre(pair.centre()) {
     }
     mass = first = 0;
   });
+  if (pair.without_loss() == 0) return;
+  const auto place = std::ranges::lower_bound(losses, 0.0) - losses.begin();
+  losses.insert(losses.begin() + place, 0.0);
+  weights.insert(weights.begin() + place, pair.without_loss());
 }
 
 double log_largest_weight(double tilt) {
@@ -113,18 +118,20 @@ double PldPlanner::tilt_for_delta(double delta) const {
   return tilt;
 }
 
-// The tilt whose mean is epsilon, 0 where that would be negative.
+// The tilt whose mean is epsilon, 0 where that would be negative, or one that leaves nothing of
+// delta.
 double PldPlanner::tilt_for_epsilon(double epsilon) const {
   constexpr double precision = 0.1;  // deviations
-  constexpr double least = 1e-6, growth = 1000;
+  constexpr double least = 1e-6, growth = 4, nothing = 1000;
   double low = 0, high = std::numeric_limits<double>::infinity(), tilt = 0;
   for (int step = 0; step < most_steps; ++step) {
     const Cumulants c = at(tilt);
     const double missing = epsilon - c.mean;
     if (missing * missing < precision * precision * c.variance) break;
     if (missing > 0 ? too_steep(c, tilt) : tilt == 0) break;
+    if (c.value - tilt * epsilon < -nothing) break;
     (missing < 0 ? high : low) = tilt;
-    const double guess = std::min(tilt + missing / c.variance, growth * (tilt + 1));
+    const double guess = std::min(tilt + missing / c.variance, growth * tilt + nothing / epsilon);
     tilt = guess > low && guess < high ? guess
            : std::isinf(high)          ? 2 * low + 1
                                        : std::sqrt(std::max(low, least * high) * high);
@@ -132,10 +139,15 @@ double PldPlanner::tilt_for_epsilon(double epsilon) const {
   return tilt;
 }
 
+double PldPlanner::log_delta(double epsilon) const {
+  const double tilt = tilt_for_epsilon(epsilon);
+  return log_saddle_point(at(tilt), tilt);
+}
+
 PldPlan PldPlanner::first() const {
   if (question_.of == PldQuestion::Of::delta) {
-    const double tilt = tilt_for_epsilon(question_.given);
-    return plan(tilt, question_.given, log_saddle_point(at(tilt), tilt));
+    const double epsilon = question_.given;
+    return plan(tilt_for_epsilon(epsilon), epsilon, log_delta(epsilon));
   }
   const double tilt = tilt_for_delta(question_.given);
   return plan(tilt, at(tilt).mean, std::log(question_.given));

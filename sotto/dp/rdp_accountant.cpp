@@ -4,28 +4,33 @@
 #include <utility>
 
 #include "sotto/core/error.h"
+#include "sotto/dp/rdp_balls_and_bins.h"
+#include "sotto/dp/rdp_replaced.h"
 
 namespace sotto {
 
-RdpAccountant::RdpAccountant(std::vector<double> orders)
-    : orders_(std::move(orders)), rdp_(orders_.size(), 0.0) {
+RdpAccountant::RdpAccountant(std::vector<double> orders, Relation relation)
+    : Accountant(AccountantKind::rdp, relation),
+      orders_(std::move(orders)),
+      rdp_(orders_.size(), 0.0) {
   check(!orders_.empty(), "rdp accountant: no orders");
   rdp_curve(0, 1, orders_);  // throws for an order out of range
 }
 
-void RdpAccountant::compose(const Event& event, std::int64_t count) {
-  check_event("compose", event);
-  check(count >= 0, "compose: {} releases", count);
-  check(event.sampling == Sampling::full_batch || event.sampling == Sampling::poisson,
-        "compose: the rdp accountant has no proof for {} batches", sotto::name(event.sampling));
-  if (count == 0) return;
-  auto curve = curves_.find(event);
-  if (curve == curves_.end()) {
-    std::vector<double> rdp = rdp_curve(event.sampling_rate, event.noise_multiplier, orders_);
-    curve = curves_.emplace(event, std::move(rdp)).first;
+std::vector<double> RdpAccountant::curve(const Event& event) const {
+  const double sigma = event.noise_multiplier, q = event.sampling_rate;
+  if (event.sampling == Sampling::balls_and_bins) {
+    return rdp_curve_balls_and_bins(event.batches, sigma, orders_);
   }
+  if (relation() == Relation::add_or_remove_one) return rdp_curve(q, sigma, orders_);
+  return rdp_curve_replaced(q, sigma, orders_);
+}
+
+void RdpAccountant::charge(const Event& event, std::int64_t count) {
+  auto known = curves_.find(event);
+  if (known == curves_.end()) known = curves_.emplace(event, curve(event)).first;
   for (std::size_t i = 0; i < rdp_.size(); ++i) {
-    rdp_[i] += static_cast<double>(count) * curve->second[i];
+    rdp_[i] += static_cast<double>(count) * known->second[i];
   }
 }
 

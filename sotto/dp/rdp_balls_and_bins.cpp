@@ -95,6 +95,7 @@ class NegativeMoments {
 
   // ln E[M^{-b}] for b > 0.
   double log(double b) {
+    constexpr double quadrature = 1e-9;  // above its errors
     constexpr double widest = 0.2, narrow = 0.75, parts = 4, negligible = 45;
     const double ideal = std::min(widest, narrow / std::sqrt(b + 2));
     // Steps that are powers of each other share their points.
@@ -110,7 +111,7 @@ class NegativeMoments {
         last = value;
       }
     }
-    return (1 + rounding) * log1p_exp(sum.log() + std::log(step) - std::lgamma(b));
+    return (1 + quadrature) * log1p_exp(sum.log() + std::log(step) - std::lgamma(b));
   }
 
  private:

@@ -1,0 +1,15 @@
+// What a ledger says was spent.
+#pragma once
+
+#include "sotto/dp/accountant.h"
+#include "sotto/dp/ledger.h"
+
+namespace sotto {
+
+// The smallest epsilon that an accountant proves for what was released; infinity when the noise or
+// the batches were not secret. Throws std::invalid_argument unless delta is in (0, 1), and as
+// Accountant::compose does for a release that the accountant has no proof for.
+double epsilon(const Ledger& ledger, double delta,
+               const NewAccountant& accountant = new_accountant());
+
+}  // namespace sotto
