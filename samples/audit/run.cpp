@@ -94,7 +94,7 @@ EngineOptions Run::engine_options() const {
           ? *o.noise_multiplier
           : calibrate_noise_multiplier(
                 {.epsilon = o.epsilon, .delta = o.delta, .sampling_rate = rate, .steps = o.steps},
-                by_pld());
+                new_accountant());
   return {.noise_multiplier = noise,
           .delta = o.delta,
           .steps = o.steps,
