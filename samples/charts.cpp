@@ -8,85 +8,14 @@
 
 #include <fmt/format.h>
 
+#include "samples/svg.h"
 #include "sotto/core/error.h"
 
 namespace sotto {
 
+using namespace svg;
+
 namespace {
-
-constexpr double width = 960;
-constexpr double left = 64;    // room for the labels of the y axis
-constexpr double right = 868;  // and, beyond it, for the last value
-constexpr double top = 12;
-constexpr const char* nothing = "<p class=\"empty\">Nothing was recorded.</p>\n";
-
-struct Scale {
-  double low, high;  // values
-  double from, to;   // pixels
-
-  double operator()(double value) const {
-    return from + (value - low) / (high - low) * (to - from);
-  }
-};
-
-// About `wanted` round numbers, 1, 2 or 5 times a power of ten apart, that cover [low, high].
-std::vector<double> round_ticks(double low, double high, int wanted) {
-  const double rough = (high - low) / wanted;
-  const double power = std::pow(10, std::floor(std::log10(rough)));
-  double step = 10 * power;
-  for (const double factor : {5, 2, 1}) {
-    if (factor * power >= rough * (1 - 1e-9)) step = factor * power;
-  }
-  std::vector<double> ticks;
-  const double first = std::floor(low / step + 1e-9);
-  const double last = std::ceil(high / step - 1e-9);
-  for (double k = first; k <= last; ++k) ticks.push_back(k * step);
-  return ticks;
-}
-
-// A single value gets room on both sides.
-std::pair<double, double> widened(double low, double high) {
-  const double least = 1e-3 * std::max({std::abs(low), std::abs(high), 1e-3});
-  return high - low >= least ? std::pair(low, high) : std::pair(low - least, high + least);
-}
-
-std::string open_svg(double height, const std::string& what) {
-  return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", width, height,
-                     escape(what));
-}
-
-std::string text_at(double x, double y, const char* anchor, const std::string& text) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
-                     escape(text));
-}
-
-std::string rule(const char* style, double x1, double y1, double x2, double y2) {
-  return fmt::format(
-      "<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", style, x1,
-      y1, x2, y2);
-}
-
-std::string y_axis(const Scale& y, const std::vector<double>& ticks, const Label& label) {
-  std::string svg;
-  for (const double tick : ticks) {
-    svg += rule("grid", left, y(tick), right, y(tick));
-    svg += text_at(left - 8, y(tick) + 4, "end", label(tick));
-  }
-  return svg;
-}
-
-std::string x_axis(const Scale& x, double bottom, const std::string& name) {
-  std::string svg;
-  for (const double tick : round_ticks(x.low, x.high, 8)) {
-    if (tick < x.low || tick > x.high) continue;
-    svg += rule("grid", x(tick), bottom, x(tick), bottom + 4);
-    svg += text_at(x(tick), bottom + 18, "middle",
-                   tick == std::floor(tick) && std::abs(tick) < 1e15
-                       ? grouped(static_cast<std::int64_t>(tick))
-                       : number(tick));
-  }
-  return svg + text_at(width, bottom + 18, "end", name);
-}
 
 struct Dot {
   double x, y;
@@ -184,7 +113,7 @@ std::string line_chart(const LineChart& chart) {
   const auto [first_x, last_x] = widened(chart.first_x, chart.last_x);
   const Scale x{first_x, last_x, left, right};
   const Scale y{ticks.front(), ticks.back(), bottom, top};
-  std::string svg = open_svg(chart.x_name.empty() ? bottom + 8 : bottom + 26, chart.name);
+  std::string svg = svg::open(chart.x_name.empty() ? bottom + 8 : bottom + 26, chart.name);
   svg += y_axis(y, ticks, chart.label);
   if (!chart.x_name.empty()) svg += x_axis(x, bottom, chart.x_name);
   svg += fmt::format("<polyline class=\"line-{}\" points=\"", chart.colour);
@@ -233,7 +162,7 @@ std::string histogram_chart(const HistogramChart& chart) {
   const std::vector<double> ticks = round_ticks(0, static_cast<double>(most), 4);
   const Scale x{chart.edges.front(), chart.edges.back(), left, right};
   const Scale y{0, ticks.back(), bottom, top + 14};
-  std::string svg = open_svg(bottom + 26, chart.x_name);
+  std::string svg = svg::open(bottom + 26, chart.x_name);
   svg += y_axis(y, ticks, [](double v) { return number(v); }) + x_axis(x, bottom, chart.x_name);
   for (std::size_t k = 0; k < chart.counts.size(); ++k) svg += bar(chart, k, x, y);
   if (chart.bound >= x.low && chart.bound <= x.high) {
@@ -248,7 +177,7 @@ std::string stacked_bar(const std::vector<Share>& shares) {
   for (const Share& share : shares) total += share.value;
   if (!(total > 0) || !std::isfinite(total)) return nothing;
   constexpr double height = 30;
-  std::string svg = open_svg(height, "shares of the time");
+  std::string svg = svg::open(height, "shares of the time");
   double at = 0;
   for (std::size_t k = 0; k < shares.size(); ++k) {
     const double wide = shares[k].value / total * width;
