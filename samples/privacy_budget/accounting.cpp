@@ -1,0 +1,174 @@
+#include "samples/privacy_budget/accounting.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "sotto/core/atomic_file.h"
+#include "sotto/core/error.h"
+#include "sotto/dp/accountant.h"
+#include "sotto/dp/calibration.h"
+#include "sotto/dp/gdp.h"
+#include "sotto/dp/ledger_contents.h"
+#include "sotto/dp/pld_accountant.h"
+
+namespace sotto::budget {
+
+namespace {
+
+constexpr std::array<const char*, 3> method_names = {"pld", "rdp", "gdp"};
+
+// Of the library; not for gdp.
+AccountantKind kind_of(Method method) {
+  return method == Method::pld ? AccountantKind::pld : AccountantKind::rdp;
+}
+
+NewAccountant maker(Method method, Relation relation) {
+  return new_accountant(kind_of(method), relation);
+}
+
+std::unique_ptr<Accountant> composed(Method method, Relation relation, const History& history) {
+  auto accountant = maker(method, relation)();
+  for (const auto& [event, count] : history) accountant->compose(event, count);
+  return accountant;
+}
+
+// The limit of the releases of one kind. Records exchanged for others are twice as far apart as
+// those that are there or not.
+double gdp_mu(Relation relation, const Event& event, std::int64_t count) {
+  const double noise = event.noise_multiplier / (relation == Relation::replace_one ? 2 : 1);
+  switch (event.sampling) {
+    case Sampling::full_batch: return std::sqrt(static_cast<double>(count)) / noise;
+    case Sampling::poisson:
+      check(relation == Relation::add_or_remove_one, "gdp: no limit is known");
+      return gdp_poisson(event.sampling_rate, noise, count);
+    case Sampling::fixed_size:
+      check(relation == Relation::replace_one, "gdp: no limit is known");
+      return gdp_fixed_size(event.sampling_rate, noise, count);
+    default: fail("gdp: no limit is known");
+  }
+}
+
+double gdp_mu(Relation relation, const History& history) {
+  double mu = 0;
+  for (const auto& [event, count] : history) mu = std::hypot(mu, gdp_mu(relation, event, count));
+  return mu;
+}
+
+// As headers have it.
+Relation relation_in(const std::string& words) {
+  if (words == "add or remove one") return Relation::add_or_remove_one;
+  if (words == "replace one") return Relation::replace_one;
+  throw SystemFailure(fmt::format("ledger: unknown relation: {}", words));
+}
+
+}  // namespace
+
+const char* name(Method method) { return method_names.at(static_cast<std::size_t>(method)); }
+
+History releases_of(const Phase& phase) {
+  const std::int64_t batches = phase.event.batches;
+  const std::int64_t passes = (phase.steps + batches - 1) / batches;
+  History history = {{phase.event, passes}};
+  if (phase.steps > passes) {
+    Event paid = phase.event;
+    paid.paid = true;
+    history.emplace_back(paid, phase.steps - passes);
+  }
+  return history;
+}
+
+std::string refusal(Method method, Relation relation, const Event& event) {
+  if (method != Method::gdp) return unproved(kind_of(method), event.sampling, relation);
+  try {
+    gdp_mu(relation, event, 1);
+    return "";
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+}
+
+std::string refusal(Method method, Relation relation, const History& history) {
+  for (const auto& [event, count] : history) {
+    std::string reason = refusal(method, relation, event);
+    if (!reason.empty()) return reason;
+  }
+  return "";
+}
+
+Method choose_method(const std::optional<Method>& wanted, Relation relation,
+                     const History& history) {
+  if (wanted) {
+    const std::string reason = refusal(*wanted, relation, history);
+    check(reason.empty(), "--accountant {}: {}", name(*wanted), reason);
+    return *wanted;
+  }
+  for (const Method method : {Method::pld, Method::rdp}) {
+    if (refusal(method, relation, history).empty()) return method;
+  }
+  fail(fmt::format("--relation {}: {}", name(relation), refusal(Method::pld, relation, history)));
+}
+
+Bounds epsilon(Method method, Relation relation, const History& history, double delta) {
+  if (method == Method::gdp) return {gdp_epsilon(gdp_mu(relation, history), delta)};
+  const auto accountant = composed(method, relation, history);
+  if (const auto* const pld = dynamic_cast<const PldAccountant*>(accountant.get())) {
+    return {pld->epsilon(delta), pld->epsilon(delta, Bound::lower)};
+  }
+  return {accountant->epsilon(delta)};
+}
+
+Bounds delta(Method method, Relation relation, const History& history, double epsilon) {
+  if (method == Method::gdp) return {gdp_delta(gdp_mu(relation, history), epsilon)};
+  const auto accountant = composed(method, relation, history);
+  if (const auto* const pld = dynamic_cast<const PldAccountant*>(accountant.get())) {
+    return {pld->delta(epsilon), pld->delta(epsilon, Bound::lower)};
+  }
+  return {accountant->delta(epsilon)};
+}
+
+double least_noise(Method method, Relation relation, const Phase& phase, const Target& target) {
+  return calibrate_noise_multiplier({target.epsilon, target.delta, phase.event, phase.steps},
+                                    maker(method, relation));
+}
+
+std::int64_t most_steps(Method method, Relation relation, const Phase& phase,
+                        const Target& target) {
+  return max_steps(phase.event.noise_multiplier, {target.epsilon, target.delta, phase.event},
+                   maker(method, relation));
+}
+
+double largest_rate(Method method, Relation relation, const Phase& phase, const Target& target) {
+  return max_sampling_rate(phase.event.noise_multiplier,
+                           {target.epsilon, target.delta, phase.event, phase.steps},
+                           maker(method, relation));
+}
+
+std::int64_t largest_batch(Method method, Relation relation, const Phase& phase,
+                           const Target& target) {
+  const auto allowed = [&](std::int64_t batch) {
+    Phase tried = phase;
+    tried.event.batches = batches_of_pass(phase.population.value(), static_cast<double>(batch));
+    const History history = releases_of(tried);
+    return epsilon(method, relation, history, target.delta).upper <= target.epsilon;
+  };
+  std::int64_t low = 0, high = phase.population.value() + 1;
+  while (high - low > 1) {
+    const std::int64_t middle = std::midpoint(low, high);
+    (allowed(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+LedgerFacts read_ledger(const char* option, const std::string& path) {
+  try {
+    const LedgerContents ledger = parse_ledger(read_file(path), path).contents;
+    return {ledger.header.unit, relation_in(ledger.header.relation), ledger.events, ledger.reasons};
+  } catch (const SystemFailure& error) {
+    throw SystemFailure(fmt::format("{}: {}", option, error.what()));
+  }
+}
+
+}  // namespace sotto::budget

@@ -1,0 +1,72 @@
+// Everything this tool asks of the library's accountants; the only file that knows which there are.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "samples/privacy_budget/phases.h"
+#include "sotto/dp/event.h"
+
+namespace sotto::budget {
+
+// gdp evaluates a limit and guarantees nothing.
+enum class Method { pld, rdp, gdp };
+inline constexpr Method methods[] = {Method::pld, Method::rdp, Method::gdp};
+const char* name(Method method);
+
+// What ran, or is to run, in order.
+using History = std::vector<std::pair<Event, std::int64_t>>;
+
+// The releases of a phase; those of a pass that its first batch pays for are marked so. A pass that
+// was begun counts.
+History releases_of(const Phase& phase);
+
+// What is between two sides. Only PLD knows the lower one.
+struct Bounds {
+  double upper = 0;
+  std::optional<double> lower{};
+};
+
+// Why the method has no answer for such releases; empty when it has one.
+std::string refusal(Method method, Relation relation, const Event& event);
+std::string refusal(Method method, Relation relation, const History& history);
+
+// The tighter one of the methods that prove something about the history, or the one that is named.
+// Throws std::invalid_argument when there is none.
+Method choose_method(const std::optional<Method>& wanted, Relation relation,
+                     const History& history);
+
+// Bounds of epsilon for this delta and of delta for this epsilon. Throw std::invalid_argument when
+// there is a refusal.
+Bounds epsilon(Method method, Relation relation, const History& history, double delta);
+Bounds delta(Method method, Relation relation, const History& history, double epsilon);
+
+struct Target {
+  double epsilon, delta;
+};
+
+// The smallest noise multiplier, the most steps, the largest sampling rate, and, where a pass over
+// the population is cut into batches, the largest of those, with which the phase meets the target;
+// what they replace in it is not read. Throw std::invalid_argument when there is
+// a refusal, or nothing meets the target.
+double least_noise(Method method, Relation relation, const Phase& phase, const Target& target);
+std::int64_t most_steps(Method method, Relation relation, const Phase& phase, const Target& target);
+double largest_rate(Method method, Relation relation, const Phase& phase, const Target& target);
+std::int64_t largest_batch(Method method, Relation relation, const Phase& phase,
+                           const Target& target);
+
+struct LedgerFacts {
+  std::string unit;
+  Relation relation;
+  History history;
+  std::vector<std::string> reasons;  // why it is not private; or none
+};
+
+// A ledger as it stands, read without holding it, so that a training can go on meanwhile. Throws
+// SystemFailure, naming the option, when it cannot be read or is damaged.
+LedgerFacts read_ledger(const char* option, const std::string& path);
+
+}  // namespace sotto::budget

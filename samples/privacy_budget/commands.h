@@ -1,0 +1,36 @@
+// The questions: each command makes an answer of its options.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "samples/privacy_budget/answer.h"
+#include "samples/privacy_budget/curves.h"
+#include "samples/privacy_budget/options.h"
+#include "samples/privacy_budget/progress.h"
+
+namespace sotto::budget {
+
+// Throws std::invalid_argument for what cannot be answered, and SystemFailure for a ledger that
+// cannot be read.
+Answer answer(const Options& options, Progress& progress);
+
+// The commands, one by one.
+Answer answer_spent(const Options& options, Progress& progress);
+Answer answer_target(const Options& options, Progress& progress);  // noise, steps, batch
+Answer answer_compare(const Options& options, Progress& progress);
+
+// What they share.
+// "poisson, rate 0.00426667"
+std::string description(const Event& event);
+std::string description(Relation relation);
+// The relation and the accountant, as facts and in the JSON.
+void tell_method(Method method, Relation relation, const Options& options, Answer& answer);
+// {"epsilon": ..., "epsilon_at_least": ...}, for whatever `what` names.
+void put_bounds(const std::string& what, const Bounds& bounds, nlohmann::ordered_json& json);
+// A note when delta is so large that publishing one record outright would be within it.
+void note_delta(double delta, const std::optional<std::int64_t>& population, Answer& answer);
+// The steps of phases, one after the other, with the noise multiplied.
+History first_steps(const std::vector<Phase>& phases, std::int64_t steps, double noise);
+
+}  // namespace sotto::budget

@@ -1,0 +1,36 @@
+// Curves around an answer: epsilon over steps, over delta, over noise.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "samples/curve_chart.h"
+#include "samples/privacy_budget/accounting.h"
+#include "samples/privacy_budget/progress.h"
+
+namespace sotto::budget {
+
+// One accountant's view of one way to train.
+struct Series {
+  std::string name;
+  Method method;
+  Relation relation;
+  // The first `steps` steps, with the noise multiplied.
+  std::function<History(std::int64_t steps, double noise)> history;
+  int colour = 0;
+};
+
+struct CurveQuestion {
+  std::vector<Series> series{};
+  std::int64_t steps = 0;  // of all
+  double noise = 1;        // the multiplier where it is one, or 1 where it is relative
+  bool relative_noise = true;
+  double delta = 0;
+};
+
+// The three charts, of upper bounds (and of the limit, for gdp). Counts its points as progress.
+std::vector<CurveChart> privacy_curves(const CurveQuestion& question, Progress& progress);
+
+}  // namespace sotto::budget

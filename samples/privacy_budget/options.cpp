@@ -1,0 +1,240 @@
+#include "samples/privacy_budget/options.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include "sotto/core/error.h"
+
+namespace sotto::budget {
+
+namespace {
+
+constexpr int help_column = 30;
+
+// A subcommand: what it says of itself, and the options of a phase that it finds out or fixes.
+struct Verb {
+  Command command;
+  const char* name;
+  const char* text;
+  std::vector<std::string> without;
+  const char* examples;
+};
+
+const std::array<Verb, 5>& verbs() {
+  static const std::array<Verb, 5> all = {
+      {{Command::spent,
+        "spent",
+        "what a training has spent: epsilon for given deltas, delta for given epsilons",
+        {},
+        "  privacy_budget spent --ledger run.ledger --delta 1e-5\n"
+        "  privacy_budget spent --noise-multiplier 1.1 --population 60000 --batch 256 --epochs 60 "
+        "--delta 1e-5 1e-6\n"
+        "  privacy_budget spent --population 60000 --batch 256 --delta 1e-5 \\\n"
+        "      --phase noise-multiplier=1.3,epochs=10 --phase noise-multiplier=0.9,steps=500\n"},
+       {Command::noise,
+        "noise",
+        "the smallest noise multiplier for a target epsilon",
+        {"noise-multiplier"},
+        "  privacy_budget noise --epsilon 3 --delta 1e-5 --population 60000 --batch 256 --epochs "
+        "60\n"},
+       {Command::steps,
+        "steps",
+        "the most steps within a target epsilon",
+        {"steps", "epochs"},
+        "  privacy_budget steps --epsilon 3 --delta 1e-5 --noise-multiplier 1.1 --population 60000 "
+        "--batch 256\n"},
+       {Command::batch,
+        "batch",
+        "the largest batch, or sampling rate, within a target epsilon",
+        {"batch", "sampling-rate", "epochs"},
+        "  privacy_budget batch --epsilon 3 --delta 1e-5 --noise-multiplier 1.1 --steps 5000 "
+        "--population 60000\n"},
+       {Command::compare,
+        "compare",
+        "accountants and ways to draw batches, side by side",
+        {"sampling", "batches", "cut"},
+        "  privacy_budget compare --noise-multiplier 1.1 --population 60000 --batch 256 --epochs "
+        "60 --delta 1e-5\n"}}};
+  return all;
+}
+
+const char* summary =
+    "Answers questions about the privacy of a training: what was spent, and what may be.";
+
+// The options of one subcommand, and where they go.
+class VerbLine {
+ public:
+  VerbLine(CLI::App& app, const Verb& verb) : verb_(verb) {
+    sub_ = app.add_subcommand(verb.name, verb.text);
+    sub_->footer(std::string("Examples:\n") + verb.examples);
+    sub_->get_formatter()->column_width(help_column);
+    add_question();
+    add_phase();
+    add_output();
+  }
+
+  bool chosen() const { return sub_->parsed(); }
+  Options options() const;
+
+ private:
+  bool is(Command command) const { return verb_.command == command; }
+  bool given(const std::string& option) const { return (*sub_)[option]->count() > 0; }
+  void add_question();
+  void add_phase();
+  void add_output();
+  void check_ledger() const;
+
+  const Verb& verb_;
+  CLI::App* sub_;
+  Options options_;
+  PhaseOptions phase_;
+  std::vector<std::string> phase_texts_;
+  std::string relation_, accountant_;
+};
+
+void VerbLine::add_question() {
+  const bool many = is(Command::spent);
+  auto* const delta = sub_->add_option(
+      "--delta", options_.deltas, many ? "the deltas to find epsilon for" : "the delta to keep to");
+  delta->type_name("D")->group("Question")->delimiter(',');
+  if (!many) delta->expected(1)->required();
+  if (!is(Command::compare)) {
+    auto* const epsilon =
+        sub_->add_option("--epsilon", options_.epsilons,
+                         many ? "the epsilons to find delta for" : "the epsilon to stay within");
+    epsilon->type_name("E")->group("Question")->delimiter(',');
+    if (!many) epsilon->expected(1)->required();
+    sub_->add_option("--accountant", accountant_,
+                     "pld (tight) or rdp; if none is given, pld where it has a proof")
+        ->type_name("NAME")
+        ->group("Question");
+  }
+  sub_->add_option(
+          "--relation", relation_,
+          fmt::format("which data sets are neighbours: {}{}", fmt::join(relation_names(), ", "),
+                      is(Command::compare) ? "; both, if none is given" : ""))
+      ->type_name("NAME")
+      ->group("Question");
+}
+
+void VerbLine::add_phase() {
+  const char* const group = "Training";
+  if (is(Command::spent)) {
+    sub_->add_option("--ledger", options_.ledger,
+                     "the ledger of a training, which may be running, instead of the below")
+        ->type_name("FILE")
+        ->group(group);
+  }
+  visit_phase_options(phase_, [&](const std::string& name, auto& member, const char* type,
+                                  const char* text) {
+    if (std::find(verb_.without.begin(), verb_.without.end(), name) != verb_.without.end()) return;
+    const std::string all =
+        name == "sampling" ? fmt::format("{}: {}", text, fmt::join(sampling_names(), ", ")) : text;
+    sub_->add_option("--" + name, member, all)->type_name(type)->group(group);
+  });
+  if (is(Command::spent)) {
+    sub_->add_option("--phase", phase_texts_,
+                     "one of several phases; the options above hold for what it leaves out")
+        ->type_name("NAME=VALUE,...")
+        ->group(group)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  }
+  if (is(Command::compare)) {
+    sub_->add_option("--groups", options_.groups, "groups of cyclic_poisson; some, if not given")
+        ->type_name("N")
+        ->group(group);
+  }
+}
+
+void VerbLine::add_output() {
+  sub_->add_flag("--json", options_.json, "print JSON, with all digits, instead of tables")
+      ->group("Output");
+  sub_->add_option("--html", options_.html, "write a page with curves that needs nothing else")
+      ->type_name("FILE")
+      ->group("Output");
+}
+
+void VerbLine::check_ledger() const {
+  check(phase_texts_.empty(), "--ledger and --phase do not go together");
+  visit_phase_options(phase_, [&](const std::string& name, const auto&, const char*, const char*) {
+    check(!given("--" + name), "--ledger and --{} do not go together", name);
+  });
+}
+
+void check_probability(const char* option, double value) {
+  check(value > 0 && value < 1, "{}: {} is not between 0 and 1", option, value);
+}
+
+void check_page(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (path.empty()) return;
+  const fs::path folder = fs::absolute(path).parent_path();
+  check(fs::is_directory(folder), "--html: there is no folder {}", folder.string());
+  check(access(folder.c_str(), W_OK) == 0, "--html: the folder {} is not writable",
+        folder.string());
+  check(!fs::is_directory(path), "--html: {} is a folder", path);
+}
+
+std::optional<Method> accountant_called(const std::string& wanted) {
+  if (wanted.empty()) return std::nullopt;
+  for (const Method method : {Method::pld, Method::rdp}) {
+    if (wanted == name(method)) return method;
+  }
+  fail(fmt::format("--accountant: {} is not one of pld, rdp", wanted));
+}
+
+Options VerbLine::options() const {
+  Options options = options_;
+  options.command = verb_.command;
+  for (const double delta : options.deltas) check_probability("--delta", delta);
+  for (const double epsilon : options.epsilons) {
+    check(std::isfinite(epsilon) && (epsilon > 0 || (epsilon == 0 && is(Command::spent))),
+          "--epsilon: {} is not a positive number", epsilon);
+  }
+  check(!options.deltas.empty() || !options.epsilons.empty(),
+        "--delta: is missing (or give --epsilon)");
+  if (!relation_.empty()) options.relation = relation_called(relation_);
+  options.accountant = accountant_called(accountant_);
+  check(!options.groups || *options.groups >= 1, "--groups: {} is not at least 1",
+        options.groups.value_or(0));
+  check_page(options.html);
+  if (!options.ledger.empty()) {
+    check_ledger();
+    check(options.html.empty() || options.html != options.ledger, "--html: {} is the ledger",
+          options.html);
+    return options;
+  }
+  for (const std::string& text : phase_texts_) options.phases.push_back(parse_phase(text, phase_));
+  if (options.phases.empty()) options.phases = {phase_};
+  return options;
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, const char* const* argv) {
+  CLI::App app{summary};
+  app.set_help_flag("-h,--help", "print this help and exit");
+  app.footer("privacy_budget COMMAND --help lists the command's options and shows examples.");
+  std::vector<std::unique_ptr<VerbLine>> lines;
+  for (const Verb& verb : verbs()) lines.push_back(std::make_unique<VerbLine>(app, verb));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    fail(error.what());
+  }
+  for (const auto& line : lines) {
+    if (line->chosen()) return line->options();
+  }
+  fail("a command is missing: spent, noise, steps, batch or compare (--help)");
+}
+
+}  // namespace sotto::budget

@@ -1,0 +1,32 @@
+// The command line.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "samples/privacy_budget/accounting.h"
+#include "samples/privacy_budget/phases.h"
+
+namespace sotto::budget {
+
+enum class Command { spent, noise, steps, batch, compare };
+
+struct Options {
+  Command command = Command::spent;
+  std::vector<PhaseOptions> phases{};  // one, but for `spent`; none with a ledger
+  std::string ledger{};                // empty: phases
+  std::vector<double> deltas{}, epsilons{};
+  std::optional<Relation> relation{};
+  std::optional<Method> accountant{};
+  std::optional<std::int64_t> groups{};  // of cyclic_poisson, for `compare`
+  bool json = false;
+  std::string html{};  // empty: no page
+};
+
+// Nothing when the program has already answered (--help). Throws std::invalid_argument, in one line
+// that names the option, for what is wrong.
+std::optional<Options> parse_options(int argc, const char* const* argv);
+
+}  // namespace sotto::budget

@@ -1,0 +1,196 @@
+// What a training has spent, by its ledger or by a description.
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "samples/charts.h"
+#include "samples/privacy_budget/commands.h"
+#include "samples/privacy_budget/rounding.h"
+#include "sotto/core/error.h"
+
+namespace sotto::budget {
+
+namespace {
+
+// What ran, in order, and why it is not private, if it is not.
+struct Training {
+  History history;
+  std::vector<std::string> reasons;
+  Relation relation;
+  std::optional<std::int64_t> population;
+  std::function<History(std::int64_t steps, double noise)> first;
+};
+
+std::int64_t count_of(const History& history) {
+  std::int64_t sum = 0;
+  for (const auto& [event, count] : history) sum += count;
+  return sum;
+}
+
+// Releases of one kind, with those that the first batches of their passes paid for.
+struct Kind {
+  Event event;
+  std::int64_t charged = 0, paid = 0;
+};
+
+std::vector<Kind> by_kind(const History& history) {
+  std::vector<Kind> kinds;
+  for (const auto& [event, count] : history) {
+    Event first = event;
+    first.paid = false;
+    const auto known = std::find_if(kinds.begin(), kinds.end(),
+                                    [&](const Kind& kind) { return kind.event == first; });
+    Kind& kind = known == kinds.end() ? kinds.emplace_back(first) : *known;
+    (event.paid ? kind.paid : kind.charged) += count;
+  }
+  return kinds;
+}
+
+// The first `steps` releases, kind by kind, of each pass as many as of the whole.
+History cut_short(const std::vector<Kind>& kinds, std::int64_t steps, double noise) {
+  History first;
+  for (const auto& [event, charged, paid] : kinds) {
+    const std::int64_t all = charged + paid, some = std::min(all, steps);
+    const double share = static_cast<double>(some) / static_cast<double>(all);
+    const auto later = static_cast<std::int64_t>(share * static_cast<double>(paid));
+    const std::int64_t passes = std::min(charged, some - later);
+    Event release = event;
+    release.noise_multiplier *= noise;
+    if (passes > 0) first.emplace_back(release, passes);
+    release.paid = true;
+    if (some > passes) first.emplace_back(release, some - passes);
+    steps -= some;
+  }
+  return first;
+}
+
+Training ledger_training(const Options& options, Answer& answer) {
+  const LedgerFacts ledger = read_ledger("--ledger", options.ledger);
+  Training training{.history = ledger.history,
+                    .reasons = ledger.reasons,
+                    .relation = options.relation.value_or(ledger.relation)};
+  training.first = [kinds = by_kind(ledger.history)](std::int64_t steps, double noise) {
+    return cut_short(kinds, steps, noise);
+  };
+  answer.facts = {{"ledger", options.ledger}, {"unit", ledger.unit}};
+  answer.json["ledger"] = options.ledger;
+  answer.json["unit"] = ledger.unit;
+  answer.notes.emplace_back("what a running or crashed training reserved counts whole");
+  return training;
+}
+
+Training described_training(const Options& options) {
+  std::vector<Phase> phases;
+  for (const PhaseOptions& phase : options.phases) phases.push_back(make_phase(phase));
+  std::int64_t steps = 0;
+  for (const Phase& phase : phases) steps += phase.steps;
+  Training training{.history = first_steps(phases, steps, 1),
+                    .relation = options.relation.value_or(Relation::add_or_remove_one),
+                    .population = phases.front().population};
+  training.first = [phases](std::int64_t first, double noise) {
+    return first_steps(phases, first, noise);
+  };
+  return training;
+}
+
+void tell_releases(const Training& training, Answer& answer) {
+  Table table{
+      .caption = "Releases", .named = true, .head = {"sampling", "noise multiplier", "count"}};
+  answer.json["releases"] = nlohmann::ordered_json::array();
+  for (const auto& [event, charged, paid] : by_kind(training.history)) {
+    const std::int64_t count = charged + paid;
+    table.rows.push_back({description(event), shown(event.noise_multiplier), grouped(count)});
+    auto json = nlohmann::ordered_json::parse(to_json(event));
+    json["count"] = count;
+    answer.json["releases"].push_back(std::move(json));
+  }
+  answer.tables.push_back(std::move(table));
+  if (training.history.empty()) answer.notes.emplace_back("nothing was released");
+}
+
+void tell_reasons(const Training& training, Answer& answer) {
+  answer.alarms = training.reasons;
+  for (const auto& [event, charged, paid] : by_kind(training.history)) {
+    if (event.noise_multiplier > 0) continue;
+    answer.alarms.push_back(fmt::format("{} releases without noise", grouped(charged + paid)));
+  }
+  answer.json["private"] = answer.alarms.empty();
+  answer.json["reasons"] = answer.alarms;
+}
+
+// One question for each value: a table, and an array in the JSON.
+class Questions {
+ public:
+  Questions(const char* given, const char* wanted, Answer& answer)
+      : given_(given),
+        wanted_(wanted),
+        answer_(answer),
+        table_{.head = {given, fmt::format("{} at most", wanted), "and at least"}} {}
+
+  void ask(double value, const Bounds& bounds) {
+    table_.rows.push_back(
+        {shown(value), rounded_up(bounds.upper), bounds.lower ? rounded_down(*bounds.lower) : "–"});
+    nlohmann::ordered_json json = {{given_, value}};
+    put_bounds(wanted_, bounds, json);
+    answer_.json["answers"].push_back(std::move(json));
+  }
+  void finish() {
+    if (!table_.rows.empty()) answer_.tables.push_back(table_);
+  }
+
+ private:
+  const char *given_, *wanted_;
+  Answer& answer_;
+  Table table_;
+};
+
+void tell_answers(const Options& options, Method method, const Training& training, Answer& answer,
+                  Progress& progress) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  progress.begin("epsilon and delta",
+                 static_cast<int>(options.deltas.size() + options.epsilons.size()));
+  Questions epsilons("delta", "epsilon", answer), deltas("epsilon", "delta", answer);
+  const bool secret = training.reasons.empty();
+  const auto& [history, relation] = std::tie(training.history, training.relation);
+  for (const double value : options.deltas) {
+    epsilons.ask(value, secret ? epsilon(method, relation, history, value) : Bounds{infinity});
+    note_delta(value, training.population, answer);
+    progress.advance();
+  }
+  for (const double value : options.epsilons) {
+    deltas.ask(value, secret ? delta(method, relation, history, value) : Bounds{1});
+    progress.advance();
+  }
+  epsilons.finish();
+  deltas.finish();
+}
+
+}  // namespace
+
+Answer answer_spent(const Options& options, Progress& progress) {
+  Answer answer{.title = "Privacy spent"};
+  answer.json["command"] = "spent";
+  const Training training =
+      options.ledger.empty() ? described_training(options) : ledger_training(options, answer);
+  const Method method = choose_method(options.accountant, training.relation, training.history);
+  tell_method(method, training.relation, options, answer);
+  tell_reasons(training, answer);
+  tell_releases(training, answer);
+  tell_answers(options, method, training, answer, progress);
+  if (options.html.empty() || !answer.alarms.empty() || options.deltas.empty()) return answer;
+  const std::vector<Kind> kinds = by_kind(training.history);
+  const bool one_kind = kinds.size() == 1;
+  answer.charts = privacy_curves({.series = {{.name = name(method),
+                                              .method = method,
+                                              .relation = training.relation,
+                                              .history = training.first}},
+                                  .steps = count_of(training.history),
+                                  .noise = one_kind ? kinds.front().event.noise_multiplier : 1,
+                                  .relative_noise = !one_kind,
+                                  .delta = options.deltas.front()},
+                                 progress);
+  return answer;
+}
+
+}  // namespace sotto::budget
