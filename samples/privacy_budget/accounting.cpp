@@ -11,7 +11,7 @@
 #include "sotto/dp/accountant.h"
 #include "sotto/dp/calibration.h"
 #include "sotto/dp/gdp.h"
-#include "sotto/dp/ledger_contents.h"
+#include "sotto/dp/ledger_text.h"
 #include "sotto/dp/pld_accountant.h"
 
 namespace sotto::budget {
@@ -55,13 +55,6 @@ double gdp_mu(Relation relation, const History& history) {
   double mu = 0;
   for (const auto& [event, count] : history) mu = std::hypot(mu, gdp_mu(relation, event, count));
   return mu;
-}
-
-// As headers have it.
-Relation relation_in(const std::string& words) {
-  if (words == "add or remove one") return Relation::add_or_remove_one;
-  if (words == "replace one") return Relation::replace_one;
-  throw SystemFailure(fmt::format("ledger: unknown relation: {}", words));
 }
 
 }  // namespace
@@ -165,7 +158,7 @@ std::int64_t largest_batch(Method method, Relation relation, const Phase& phase,
 LedgerFacts read_ledger(const char* option, const std::string& path) {
   try {
     const LedgerContents ledger = parse_ledger(read_file(path), path).contents;
-    return {ledger.header.unit, relation_in(ledger.header.relation), ledger.events, ledger.reasons};
+    return {ledger.header.unit, ledger.header.relation, ledger.events(), ledger.reasons};
   } catch (const SystemFailure& error) {
     throw SystemFailure(fmt::format("{}: {}", option, error.what()));
   }
