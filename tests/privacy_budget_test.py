@@ -108,6 +108,21 @@ class Samplings(Case):
                 self.assertGreater(answer["epsilon"], PLAIN_EPSILON[0])
                 self.assertLess(answer["epsilon"], PLAIN_EPSILON[1])
 
+    def test_a_largest_batch_is_a_cut(self):
+        options = ["spent", *DELTA, *DIGITS, "--noise-multiplier", "1.1", "--steps", "100",
+                   "--sampling", "truncated_poisson"]
+        found = self.ask(*options, "--largest-batch", "320")
+        cut = found["releases"][0]["cut"]
+        exact = 4.884608700e-5  # P[Binomial(60001, 256/60000) > 320], from the sum of its terms
+        self.assertGreaterEqual(cut, exact * (1 - 1e-6))
+        self.assertLessEqual(cut, exact * 1.02)
+        same = self.ask(*options, "--cut", str(cut))
+        self.assertEqual(found["answers"], same["answers"])
+        self.assertEqual(found["answers"][0]["epsilon"], "infinity")  # 100 of them are above delta
+        enough = self.ask(*options, "--largest-batch", "420")["answers"][0]["epsilon"]
+        plain = self.spent(*DIGITS, "--noise-multiplier", "1.1", "--steps", "100")["epsilon"]
+        self.assertAlmostEqual(enough, plain, places=4)
+
     def test_a_pass_that_was_begun_counts_whole(self):
         options = ["--sampling", "planned", "--batches", "8", "--noise-multiplier", "4"]
         one, whole, more = (self.spent(*options, "--steps", str(steps))["epsilon"]

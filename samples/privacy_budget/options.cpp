@@ -57,7 +57,7 @@ const std::array<Verb, 5>& verbs() {
        {Command::compare,
         "compare",
         "accountants and ways to draw batches, side by side",
-        {"sampling", "batches", "cut"},
+        {"sampling", "batches", "cut", "largest-batch"},
         "  privacy_budget compare --noise-multiplier 1.1 --population 60000 --batch 256 --epochs "
         "60 --delta 1e-5\n"}}};
   return all;

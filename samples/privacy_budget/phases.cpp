@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sotto/core/error.h"
+#include "sotto/dp/binomial_tail.h"
 
 namespace sotto::budget {
 
@@ -39,6 +40,7 @@ void check_numbers(const PhaseOptions& o) {
   check_count("--population", o.population);
   check_count("--batches", o.batches);
   check_count("--steps", o.steps);
+  check_count("--largest-batch", o.largest_batch);
   check(!o.sampling_rate || (*o.sampling_rate > 0 && *o.sampling_rate <= 1),
         "--sampling-rate: {} is not above 0 and at most 1", o.sampling_rate.value_or(0));
   check(!o.cut || (*o.cut >= 0 && *o.cut <= 1), "--cut: {} is not in [0, 1]", o.cut.value_or(0));
@@ -54,8 +56,10 @@ void check_together(const PhaseOptions& o, Sampling sampling) {
   check(!o.batch || has_rate(sampling) || in_passes(sampling),
         "--batch: {} batches are all records", kind);
   check(!o.batches || in_passes(sampling), "--batches: {} batches do not come in passes", kind);
-  check(!o.cut || sampling == Sampling::truncated_poisson, "--cut: {} batches lose no records",
-        kind);
+  const bool truncated = sampling == Sampling::truncated_poisson;
+  check(!o.cut || truncated, "--cut: {} batches lose no records", kind);
+  check(!o.largest_batch || truncated, "--largest-batch: {} batches lose no records", kind);
+  check(!o.largest_batch || !o.cut, "--largest-batch and --cut do not go together");
   check(!o.batch || !whole_batches(sampling) || *o.batch == std::floor(*o.batch),
         "--batch: {} is not a whole number of records, as {} batches have", o.batch.value_or(0),
         kind);
@@ -85,6 +89,15 @@ std::int64_t batches_of(const PhaseOptions& o, Sampling sampling) {
   if (o.batches) return *o.batches;
   check(o.batch && o.population, "--batches: is missing (or give --population and --batch)");
   return batches_of_pass(*o.population, *o.batch);
+}
+
+// A rate of 0 is not known.
+double cut_of(const PhaseOptions& o, double rate) {
+  if (o.cut) return *o.cut;
+  check(o.largest_batch.has_value(), "--largest-batch: is missing (or give --cut)");
+  check(o.population.has_value(), "--largest-batch: needs --population");
+  check(rate > 0, "--largest-batch: says nothing while the sampling rate is not known; give --cut");
+  return binomial_tail(*o.population + 1, rate, *o.largest_batch);
 }
 
 double steps_per_epoch(const Event& event) {
@@ -122,6 +135,8 @@ void read_number(const std::string& text, std::string& word) { word = text; }
 void drop_other(const std::string& name, PhaseOptions& o) {
   if (name == "batch") o.sampling_rate.reset();
   if (name == "sampling-rate") o.batch.reset();
+  if (name == "largest-batch") o.cut.reset();
+  if (name == "cut") o.largest_batch.reset();
   if (name == "steps") o.epochs.reset();
   if (name == "epochs") o.steps.reset();
 }
@@ -208,13 +223,12 @@ Phase make_phase(const PhaseOptions& o, Unknown unknown) {
   const bool to_find = unknown == Unknown::batch && !has_rate(sampling);
   if (to_find) check_batch_to_find(o, sampling);
   if (in_passes(sampling) && !to_find) phase.event.batches = batches_of(o, sampling);
-  if (sampling == Sampling::truncated_poisson) {
-    check(o.cut.has_value(), "--cut: is missing: truncated_poisson needs it");
-    phase.event.cut = *o.cut;
-  }
   if (unknown != Unknown::batch) {
     if (has_rate(sampling)) phase.event.sampling_rate = rate_of(o, sampling);
     phase.steps_per_epoch = steps_per_epoch(phase.event);
+  }
+  if (sampling == Sampling::truncated_poisson) {
+    phase.event.cut = cut_of(o, unknown == Unknown::batch ? 0 : phase.event.sampling_rate);
   }
   if (unknown != Unknown::steps) phase.steps = steps_of(o, phase.steps_per_epoch);
   return phase;

@@ -14,7 +14,7 @@ namespace sotto::budget {
 // What was given of a phase, on the command line or in a text.
 struct PhaseOptions {
   std::optional<double> noise_multiplier, batch, sampling_rate, cut, epochs;
-  std::optional<std::int64_t> population, batches, steps;
+  std::optional<std::int64_t> population, batches, largest_batch, steps;
   std::optional<std::string> sampling;
 };
 
@@ -29,7 +29,10 @@ void visit_phase_options(Options& o, Visit&& visit) {
         "each record's probability to be in a batch, instead of --batch and --population");
   visit("batches", o.batches, "N",
         "batches of a pass, where there are passes; groups of cyclic_poisson");
-  visit("cut", o.cut, "P", "truncated_poisson: the probability that a batch lost records");
+  visit("largest-batch", o.largest_batch, "N",
+        "truncated_poisson: records to which larger batches are cut");
+  visit("cut", o.cut, "P",
+        "truncated_poisson: the probability that a batch lost records, instead of --largest-batch");
   visit("steps", o.steps, "N", "steps, one noisy release each");
   visit("epochs", o.epochs, "X", "expected passes over the data, instead of --steps");
 }
