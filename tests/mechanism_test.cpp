@@ -8,6 +8,7 @@
 #include "catch.h"
 #include "sotto/autograd/ops.h"
 #include "sotto/dp/rdp_accountant.h"
+#include "sotto/dp/spent.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto {

@@ -8,7 +8,7 @@
 #include "samples/privacy_budget/answer.h"
 #include "samples/privacy_budget/phases.h"
 #include "samples/privacy_budget/progress.h"
-#include "samples/privacy_budget/rounding.h"
+#include "sotto/dp/rounding.h"
 #include "throws.h"
 
 using namespace sotto;

@@ -89,12 +89,13 @@ class Run {
 EngineOptions Run::engine_options() const {
   const Options& o = options_;
   const double rate = o.batch / static_cast<double>(canaries_.units());
-  const double noise =
-      o.noise_multiplier
-          ? *o.noise_multiplier
-          : calibrate_noise_multiplier(
-                {.epsilon = o.epsilon, .delta = o.delta, .sampling_rate = rate, .steps = o.steps},
-                new_accountant());
+  const double noise = o.noise_multiplier
+                           ? *o.noise_multiplier
+                           : calibrate_noise_multiplier(
+                                 {.epsilon = o.epsilon,
+                                  .delta = o.delta,
+                                  .batch = {.sampling = Sampling::poisson, .sampling_rate = rate},
+                                  .steps = o.steps});
   return {.noise_multiplier = noise,
           .delta = o.delta,
           .steps = o.steps,

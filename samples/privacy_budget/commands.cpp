@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "samples/privacy_budget/rounding.h"
+#include "sotto/dp/rounding.h"
 
 namespace sotto::budget {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "samples/privacy_budget/rounding.h"
+#include "sotto/dp/rounding.h"
 
 namespace sotto::budget {
 

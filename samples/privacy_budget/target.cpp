@@ -5,8 +5,8 @@
 
 #include "samples/charts.h"
 #include "samples/privacy_budget/commands.h"
-#include "samples/privacy_budget/rounding.h"
 #include "sotto/core/error.h"
+#include "sotto/dp/rounding.h"
 
 namespace sotto::budget {
 

@@ -21,7 +21,7 @@ std::string neighbour(const std::string& text, int direction) {
   const auto size = digits.size();
   std::int64_t whole = std::stoll(digits) + direction;
   int exponent = std::stoi(text.substr(e + 1)) - static_cast<int>(size) + 1;
-  if (fmt::to_string(whole).size() < size) {  // 1.000 down to 0.9999
+  if (whole == 0 || fmt::to_string(whole).size() < size) {  // 1.000 down to 0.9999
     whole = whole * 10 + 9;
     --exponent;
   }
@@ -41,5 +41,7 @@ std::string rounded(double value, int digits, int direction) {
 
 std::string rounded_up(double value, int digits) { return rounded(value, digits, 1); }
 std::string rounded_down(double value, int digits) { return rounded(value, digits, -1); }
+
+std::string shown(double value) { return std::isinf(value) ? "∞" : fmt::format("{:g}", value); }
 
 }  // namespace sotto

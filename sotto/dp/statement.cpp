@@ -11,8 +11,6 @@ namespace sotto {
 
 namespace {
 
-constexpr int digits_of_epsilon = 4;
-
 std::string list(const char* title, const std::vector<std::string>& lines) {
   if (lines.empty()) return "";
   std::string text = fmt::format("{}:\n", title);
@@ -25,7 +23,7 @@ std::string list(const char* title, const std::vector<std::string>& lines) {
 std::string to_text(const PrivacyStatement& s) {
   std::string text = s.not_private.empty()
                          ? fmt::format("(epsilon, delta) = ({}, {:g}) differential privacy\n",
-                                       rounded_up(s.epsilon, digits_of_epsilon), s.delta)
+                                       rounded_up(s.epsilon), s.delta)
                          : "NO PRIVACY IS GUARANTEED\n" + list("because of", s.not_private);
   const std::pair<const char*, const std::string&> rows[] = {
       {"unit of privacy", s.unit}, {"neighbouring data sets", s.relation},
