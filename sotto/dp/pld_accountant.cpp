@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "sotto/dp/analytic_gaussian.h"
+#include "sotto/dp/rdp_accountant.h"
 
 namespace sotto {
 
@@ -54,7 +55,19 @@ double PldAccountant::charged_delta(double epsilon, Bound bound) const {
   if (history_.empty()) return 0;
   if (unsampled(bound)) return gaussian_delta(gaussian_noise(), epsilon);
   const double answer = composition_.answer(history_, {PldQuestion::Of::delta, epsilon}, bound);
-  return bound == Bound::upper ? std::min(answer, total_variation()) : answer;
+  return bound == Bound::upper ? std::min(answer, delta_in_corners(epsilon, answer)) : answer;
+}
+
+// Total variation distance; and Renyi divergences, which see the cancellation of many small losses,
+// where the answer is not far below the distance and that does not take long.
+double PldAccountant::delta_in_corners(double epsilon, double answer) const {
+  constexpr double near = 0.1;
+  constexpr std::size_t most_kinds = 32;
+  const double distance = total_variation();
+  if (answer < near * distance || history_.size() > most_kinds) return distance;
+  RdpAccountant renyi(default_orders(), relation());
+  for (const auto& [event, count] : history_) renyi.compose(event, count);
+  return std::min(distance, renyi.delta(epsilon));
 }
 
 // Of one release, in units of the distance of the two means.

@@ -37,6 +37,7 @@ class PldAccountant final : public Accountant {
   }
   double charged_epsilon(double delta, Bound bound) const;
   double charged_delta(double epsilon, Bound bound) const;
+  double delta_in_corners(double epsilon, double answer) const;
   bool unsampled(Bound bound) const;
   double noise(const Event& event) const;
   double gaussian_noise() const;

@@ -215,7 +215,7 @@ void PldComposition::leave_out(double log_mass) {
 
 double PldComposition::answer(const std::map<Event, std::int64_t>& history,
                               const PldQuestion& question, Bound bound) {
-  constexpr double margin = 10, first_log_delta = -30, least_log_delta = -600, deeper = 2;
+  constexpr double margin = 10, first_log_delta = -30, least_log_delta = -600;
   const Counts counts = normalized(history, bound);
   if (counts.empty()) return 0;
   double total = 0;
@@ -225,18 +225,16 @@ double PldComposition::answer(const std::map<Event, std::int64_t>& history,
     return refined(counts, question, bound);
   };
   if (question.of == PldQuestion::Of::epsilon) return answer_from(std::log(question.given));
-  leave_out(first_log_delta - std::log(total) - margin);
-  double log_delta = least_log_delta;
-  for (const PldPlanner& planner : planners(counts, question)) {
-    const double estimate = planner.log_delta(question.given);
-    log_delta = std::clamp(estimate, log_delta, first_log_delta);
+  // Every mass left out gives a bound. Less of it lets a smaller delta be seen, but also tails that
+  // are so heavy that no tilt looks past them.
+  double log_delta = first_log_delta, best = answer_from(log_delta);
+  while (std::log(best) < log_delta && log_delta > least_log_delta) {
+    log_delta *= 2;
+    const double next = answer_from(log_delta);
+    if (bound == Bound::upper && next >= best) break;
+    best = bound == Bound::upper ? next : std::max(best, next);
   }
-  double answer = answer_from(log_delta);
-  while (!(std::log(answer) > log_delta) && log_delta > least_log_delta) {
-    log_delta *= deeper;
-    answer = answer_from(log_delta);
-  }
-  return answer;
+  return best;
 }
 
 // The upper bound, with plans made better until they fit their answer; the lower bound by the same

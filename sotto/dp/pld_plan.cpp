@@ -139,15 +139,10 @@ double PldPlanner::tilt_for_epsilon(double epsilon) const {
   return tilt;
 }
 
-double PldPlanner::log_delta(double epsilon) const {
-  const double tilt = tilt_for_epsilon(epsilon);
-  return log_saddle_point(at(tilt), tilt);
-}
-
 PldPlan PldPlanner::first() const {
   if (question_.of == PldQuestion::Of::delta) {
-    const double epsilon = question_.given;
-    return plan(tilt_for_epsilon(epsilon), epsilon, log_delta(epsilon));
+    const double tilt = tilt_for_epsilon(question_.given);
+    return plan(tilt, question_.given, log_saddle_point(at(tilt), tilt));
   }
   const double tilt = tilt_for_delta(question_.given);
   return plan(tilt, at(tilt).mean, std::log(question_.given));

@@ -57,8 +57,6 @@ class PldPlanner {
   PldPlanner(std::vector<SampledReleases> releases, bool mirrored, const PldQuestion& question,
              double accuracy);
 
-  // About ln delta at this epsilon.
-  double log_delta(double epsilon) const;
   // From an estimate of the answer by the saddle point of its Laplace transform.
   PldPlan first() const;
   // After an answer that this plan gave: a better plan, or the same one when it did well enough.
