@@ -126,6 +126,25 @@ TEST_CASE("balls and bins cost less in more batches and with more noise, more in
   }
 }
 
+// ln E[M^a] is convex in a; M^a is at least the sum of the (L / t)^a; and E[e^x] >= e^{E x} for x
+// the number of pairs in one bin over sigma^2.
+TEST_CASE("beyond whole orders that are exact, balls and bins cost at least what is certain") {
+  for (const std::int64_t batches : {2, 10, 1000}) {
+    for (const double sigma : {0.5, 3.0, 100.0}) {
+      const double t = static_cast<double>(batches), precision = 1 / (sigma * sigma);
+      const auto log_moment = [&](double a) { return (a - 1) * balls_and_bins(batches, sigma, a); };
+      const double last = log_moment(256), rise = last - log_moment(255);
+      for (const double a : {257.0, 300.0, 1000.0, 10000.0}) {
+        CAPTURE(batches, sigma, a);
+        const double slack = 1 - 1e-6, pairs = a * (a - 1) / 2;
+        CHECK(log_moment(a) >= slack * (last + (a - 256) * rise));
+        CHECK(log_moment(a) >= slack * (pairs * precision - (a - 1) * std::log(t)));
+        CHECK(log_moment(a) >= slack * pairs / t * precision);
+      }
+    }
+  }
+}
+
 TEST_CASE("orders up to a million are answered") {
   CHECK(balls_and_bins(100, 1000, 1e6) > balls_and_bins(100, 1000, 1e5));
   CHECK(balls_and_bins(100, 1000, 1e6) < 0.5);
