@@ -81,19 +81,20 @@ class FaultyMechanism final : public Mechanism {
   std::string description() const override { return "Gaussian, broken"; }
 
  protected:
-  void add_noise(const Gradients& sums, double sensitivity) override {
+  void add_noise(const Gradients& sums, const Scale& scale) override {
     if (faults_.same_noise_each_time) random_ = SecretRandom::insecure_seeded(5);
     for (const auto& [parameter, sum] : sums) {
+      axpby(1 / scale.divisor, sum, 0, sum);
       if (parameter == faults_.spared) continue;
       std::vector<double> draws(static_cast<std::size_t>(sum.numel()));
       fill_gaussian(random_, draws);
       const Tensor noise = to_dtype(Tensor::from(draws, sum.shape()), Dtype::f32);
-      axpby(noise_deviation(sensitivity), noise, 1, sum);
+      axpby(noise_deviation(scale) / scale.divisor, noise, 1, sum);
     }
   }
-  double noise_deviation(double sensitivity) const override {
+  double noise_deviation(const Scale& scale) const override {
     const double claimed = faults_.claimed_sensitivity;
-    return faults_.deviation * noise_multiplier_ * (claimed > 0 ? claimed : sensitivity);
+    return faults_.deviation * scale.multiplier * (claimed > 0 ? claimed : scale.sensitivity);
   }
   bool secure() const override { return false; }
 
