@@ -2,8 +2,10 @@
 #pragma once
 
 #include "sotto/autograd/ops.h"
+#include "sotto/dp/checkpoint.h"
 #include "sotto/dp/engine.h"
 #include "sotto/dp/make_sampler.h"
+#include "sotto/dp/noise_search.h"
 #include "sotto/nn/dataset.h"
 #include "sotto/nn/digits.h"
 #include "sotto/nn/layers.h"

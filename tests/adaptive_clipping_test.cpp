@@ -6,6 +6,7 @@
 
 #include "catch.h"
 #include "sotto/autograd/ops.h"
+#include "sotto/dp/calibration.h"
 #include "sotto/dp/mechanism.h"
 #include "sotto/kernels/compute.h"
 #include "throws.h"
@@ -54,25 +55,12 @@ TEST_CASE("a unit that is not a number is beyond every bound") {
   for (const double part : released.within_bound()) CHECK(part == Approx(0.5).margin(0.02));
 }
 
-TEST_CASE("gradient and counts together are one release of the multiplier that is recorded") {
-  for (const double total : {0.3, 1.0, 7.0}) {
-    for (const double counts : {total * 1.001, total * 2, total * 1e6}) {
-      const double gradient = with_counts(total, counts);
-      CHECK(1 / (gradient * gradient) + 1 / (counts * counts) ==
-            Approx(1 / (total * total)).epsilon(1e-12));
-      CHECK(gradient > total);
-    }
-  }
-  for (const double counts : {1.0, 0.5, 0.0, -3.0, static_cast<double>(NAN)})
-    CHECK_THROWS_AS(with_counts(1, counts), std::invalid_argument);
-}
-
 TEST_CASE("the noise of gradient and counts has the deviations that the split says") {
   Fixture f;
   constexpr double total = 0.5, count_noise = 0.6;
   GaussianMechanism mechanism(total, SecretRandom::insecure_seeded(2));
   const double count_sensitivity = std::sqrt(2.0) / 2;
-  const double gradient = with_counts(total, count_noise / count_sensitivity);
+  const double gradient = other_noise_multiplier(total, count_noise / count_sensitivity);
   double gradient_square = 0, count_square = 0;
   constexpr int releases = 4000;
   const std::vector<float> nobody_within(8, 1e3F);

@@ -123,6 +123,21 @@ TEST_CASE("a schedule of noise is what the ledger holds and what a target is met
   CHECK(engine.epsilon() == Approx(expected.epsilon(1e-5)).epsilon(1e-9));
 }
 
+TEST_CASE("a target is met by all steps of a schedule of noise") {
+  nn::manual_seed(4);
+  Training t;
+  Engine engine(t.model, t.optimizer, 200, t.ledger,
+                {.target_epsilon = 2.0,
+                 .steps = 6,
+                 .logical_batch = 50,
+                 .noise_schedule = nn::Schedule::exponential(0.9)});
+  int steps = 0;
+  for (; engine.can_step(); ++steps) engine.step(t.loss());
+  CHECK(steps == 6);
+  CHECK(engine.epsilon() <= 2);
+  CHECK(engine.epsilon() > 1.999);
+}
+
 TEST_CASE("releases of others on the ledger take their part of the budget") {
   nn::manual_seed(5);
   Training t;

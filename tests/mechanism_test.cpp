@@ -7,7 +7,7 @@
 
 #include "catch.h"
 #include "sotto/autograd/ops.h"
-#include "sotto/dp/rdp_accountant.h"
+#include "sotto/dp/pld_accountant.h"
 #include "sotto/dp/spent.h"
 #include "sotto/kernels/compute.h"
 
@@ -126,6 +126,12 @@ TEST_CASE("the ledger's event is what ran") {
   CHECK(std::isinf(epsilon(f.ledger, 1e-5)));
 }
 
+TEST_CASE("independent noise is not accounted as that of a whole plan") {
+  const GaussianMechanism mechanism(1);
+  CHECK_THROWS_AS(mechanism.event({.sampling = Sampling::planned, .batches = 9}),
+                  std::invalid_argument);
+}
+
 TEST_CASE("a full batch is accounted as the plain Gaussian mechanism") {
   Parameter w(zeros({3}));
   Clipper clipper({{{&w}, 1}});
@@ -138,7 +144,7 @@ TEST_CASE("a full batch is accounted as the plain Gaussian mechanism") {
     clipper.add(tape, sum_per_sample(mul(x, tape.use(w))));
     mechanism.release(clipper.finish(sampler.draw()), ledger);
   }
-  RdpAccountant closed_form;
+  PldAccountant closed_form;
   closed_form.compose({.noise_multiplier = 4 / std::sqrt(10.0)}, 1);
   CHECK(epsilon(ledger, 1e-5) == Approx(closed_form.epsilon(1e-5)).epsilon(1e-9));
 }

@@ -41,13 +41,12 @@ TEST_CASE("cyclic Poisson batches are scaled by the largest column") {
   Fixture f;
   Passes sampler(Sampling::cyclic_poisson, 4, 4);
   for (int t = 0; t < 8; ++t) f.release(mechanism, sampler);
-  REQUIRE(f.ledger.events().size() == 4);  // two passes, each paid for by its first batch
-  for (std::size_t i = 0; i < 4; ++i) {
-    const auto& [event, count] = f.ledger.events()[i];
+  const EventCounts events = f.ledger.events();
+  REQUIRE(events.size() == 2);  // two passes, each paid for by its first batch
+  for (const auto& [event, count] : events) {
     CHECK(event.sampling_rate == 0.5);
     CHECK(event.noise_multiplier == 1.7);
-    CHECK(event.paid == (i % 2 == 1));
-    CHECK(count == (i % 2 == 1 ? 3 : 1));
+    CHECK(count == (event.paid ? 6 : 2));
   }
   NoisePlan narrow = plan;
   narrow.separation = 2;
@@ -218,13 +217,12 @@ TEST_CASE("scales without a grid are an error, and nothing is released") {
 
 // A seeded generator does not work on the child's side of a fork.
 TEST_CASE("after a release that broke off there is neither another nor a state") {
-  Fixture f;
   CorrelatedMechanism mechanism(banded_plan(), SecretRandom::insecure_seeded(9));
-  Passes sampler(Sampling::planned, 6, 3);
-  f.release(mechanism, sampler);
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
+    Fixture f;
+    Passes sampler(Sampling::planned, 6, 3);
     int refusals = 0;
     const auto refused = [&](const auto& call) {
       try {
@@ -237,7 +235,7 @@ TEST_CASE("after a release that broke off there is neither another nor a state")
     const std::int64_t releases = f.ledger.releases();
     refused([&] { f.release(mechanism, sampler); });
     refused([&] { mechanism.state(); });
-    _exit(refusals == 3 && releases == 2 && f.ledger.releases() == 2 ? 0 : 1);
+    _exit(refusals == 3 && releases == 1 && f.ledger.releases() == 1 ? 0 : 1);
   }
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);

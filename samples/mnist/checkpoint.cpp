@@ -14,6 +14,7 @@ using nlohmann::json;
 
 constexpr const char* settings_key = "sotto.mnist.settings";
 constexpr const char* progress_key = "sotto.mnist.progress";
+constexpr std::string_view engine_prefix = "engine.";
 constexpr std::size_t most_statistics_bytes = std::size_t{1} << 28;
 
 struct Part {
@@ -67,7 +68,8 @@ void place(const std::string& name, const Tensor& tensor, Checkpoint& checkpoint
       return;
     }
   }
-  fail("unknown tensor " + name);
+  check(name.starts_with(engine_prefix), "unknown tensor {}", name);
+  checkpoint.engine.tensors[name.substr(engine_prefix.size())] = tensor;
 }
 
 Checkpoint parse_checkpoint(const TensorFile& file) {
@@ -81,6 +83,7 @@ Checkpoint parse_checkpoint(const TensorFile& file) {
   check(checkpoint.ledger.has_value() == checkpoint.settings.privacy,
         "a ledger's mark belongs to private runs");
   for (const auto& [name, tensor] : file.tensors) place(name, tensor, checkpoint);
+  checkpoint.engine.metadata = file.metadata;
   return checkpoint;
 }
 
@@ -131,7 +134,9 @@ Statistics parse_statistics(const json& object, std::int64_t last_step) {
 }  // namespace
 
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
-  TensorFile file;
+  TensorFile file{.tensors = {}, .metadata = checkpoint.engine.metadata};
+  for (const auto& [name, tensor] : checkpoint.engine.tensors)
+    file.tensors[std::string(engine_prefix) + name] = tensor;
   file.metadata[settings_key] = to_json(checkpoint.settings).dump();
   file.metadata[progress_key] = progress_json(checkpoint).dump();
   for (const auto& [prefix, tensors] : parts) {

@@ -10,6 +10,7 @@
 
 #include "samples/mnist/settings.h"
 #include "samples/report.h"
+#include "sotto/core/safetensors.h"
 #include "sotto/dp/ledger_mark.h"
 #include "sotto/nn/dataset.h"
 
@@ -32,10 +33,12 @@ struct Checkpoint {
   ShuffledBatches::Position position;
   std::vector<Evaluation> history;
   std::map<std::string, Tensor> model, optimizer, average;
+  // Of private runs: Engine::state().
+  TensorFile engine;
 };
 
 // Written atomically as safetensors: "model.conv1.weight", "optimizer.conv1.weight.momentum",
-// "average.conv1.weight", and metadata in JSON. Throws SystemFailure.
+// "average.conv1.weight", the engine's tensors, and metadata in JSON. Throws SystemFailure.
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 // Throws SystemFailure when the file cannot be read or is not such a checkpoint.
 Checkpoint load_checkpoint(const std::string& path);

@@ -130,8 +130,7 @@ double noise_multiplier(const Settings& s) {
        .delta = s.delta,
        .batch = {.sampling = Sampling::poisson,
                  .sampling_rate = s.batch / static_cast<double>(s.train_size)},
-       .steps = planned_steps(s)},
-      new_accountant(AccountantKind::rdp));
+       .steps = planned_steps(s)});
 }
 
 std::int64_t planned_steps(const Settings& s) {

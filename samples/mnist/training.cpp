@@ -134,7 +134,9 @@ void Trainer::load(const Checkpoint& checkpoint) {
   if (average_) average_->load_state(checkpoint.average);
   step_ = checkpoint.step;
   if (engine_) {
-    engine_->resume_at(step_);
+    engine_->load_state(checkpoint.engine);
+    check(engine_->steps_made() == step_, "step {} of an engine at step {}", step_,
+          engine_->steps_made());
   } else {
     batches_.seek(checkpoint.position);
   }
@@ -224,6 +226,7 @@ Checkpoint Trainer::checkpoint() {
   if (engine_) {
     checkpoint.ledger = ledger_.mark();
     checkpoint.noise_multiplier = engine_->noise_multiplier();
+    checkpoint.engine = engine_->state();
   }
   checkpoint.model = nn::parameter_tensors(model_);
   checkpoint.optimizer = optimizer_->state(model_.named_parameters());

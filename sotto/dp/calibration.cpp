@@ -28,6 +28,8 @@ class Search {
     check(target.batch.sampling_rate > 0, "{}: sampling rate {}", op, target.batch.sampling_rate);
     check(!target.batch.paid, "{}: a batch that an earlier one paid for", op);
     check(accountant != nullptr, "{}: no accountant", op);
+    check(!target.noise_at || target.batch.batches == 1, "{}: noise that changes within a pass",
+          op);
     const auto asked = accountant();
     const std::string reason = unproved(asked->kind(), target.batch.sampling, asked->relation());
     check(reason.empty(), "{}: {}", op, reason);
@@ -41,7 +43,12 @@ class Search {
   // What `passes` cost, batches outside passes counting as passes of one.
   double spent(const Event& batch, std::int64_t passes) const {
     const auto accountant = accountant_();
-    accountant->compose(batch, passes);
+    if (!target_.noise_at) accountant->compose(batch, passes);
+    Event event = batch;
+    for (std::int64_t step = 0; target_.noise_at && step < passes; ++step) {
+      event.noise_multiplier = target_.noise_at(step, batch.noise_multiplier);
+      accountant->compose(event);
+    }
     return accountant->epsilon(target_.delta);
   }
 

@@ -15,6 +15,9 @@ struct PrivacyTarget {
   double delta = 1e-5;
   Event batch = {};  // its noise multiplier is not read
   std::int64_t steps = 1;
+  // The noise multiplier at step k = 0, 1, ..., from the first one, which is then what is searched
+  // for or given; without it all are the same. Not for passes.
+  std::function<double(std::int64_t step, double first)> noise_at = {};
 };
 
 // The functions below search with an accountant and return what meets the target by it, to

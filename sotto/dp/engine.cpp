@@ -11,8 +11,9 @@ namespace sotto {
 namespace {
 
 EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::int64_t population,
-                        const EngineOptions& options) {
-  const std::vector<std::string> problems = engine_problems(model, optimizer, population, options);
+                        const Ledger& ledger, const EngineOptions& options) {
+  const std::vector<std::string> problems =
+      engine_problems(model, optimizer, population, options, ledger.header().relation);
   check(problems.empty(), "Engine: {}", fmt::join(problems, "\nEngine: "));
   return options;
 }
@@ -21,14 +22,18 @@ NewAccountant accountant_of(const EngineOptions& options, const Ledger& ledger) 
   return new_accountant(options.accountant, ledger.header().relation);
 }
 
-double noise_for(const EngineOptions& options, const Sampler& sampler,
-                 const NewAccountant& accountant) {
+double noise_for(const EngineOptions& options, const Sampler& sampler, const Ledger& ledger) {
   if (options.noise_multiplier) return *options.noise_multiplier;
-  return calibrate_noise_multiplier({.epsilon = *options.target_epsilon,
-                                     .delta = options.delta,
-                                     .batch = sampler.event(),
-                                     .steps = options.steps},
-                                    accountant);
+  PrivacyTarget target{.epsilon = *options.target_epsilon,
+                       .delta = options.delta,
+                       .batch = sampler.event(),
+                       .steps = options.steps};
+  if (options.noise_schedule) {
+    target.noise_at = [&](std::int64_t step, double first) {
+      return options.noise_schedule->rate(step, first);
+    };
+  }
+  return calibrate_noise_multiplier(target, accountant_of(options, ledger));
 }
 
 // Whether row k is unit k.
@@ -54,14 +59,14 @@ std::vector<double> bounds_of(const std::vector<ClipGroup>& groups) {
 
 Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, Ledger& ledger,
                const EngineOptions& options)
-    : options_(validated(model, optimizer, population, options)),
+    : options_(validated(model, optimizer, population, ledger, options)),
       optimizer_(optimizer),
       ledger_(ledger),
-      sampler_(population, options.logical_batch / static_cast<double>(population)),
+      sampler_(make_sampler(population, sampler_options(options))),
       clipper_(groups_of(model, options), options.clipping, options.passes),
       first_bounds_(bounds_of(clipper_.groups())),
-      first_noise_multiplier_(noise_for(options, sampler_, accountant_of(options, ledger))),
-      mechanism_(noise_at(0), SecretRandom(), options.noise),
+      first_noise_multiplier_(noise_for(options, *sampler_, ledger)),
+      mechanism_(make_mechanism()),
       budget_(ledger, accountant_of(options, ledger), options.delta, options.target_epsilon) {
   follow_bound_schedule();
   // Scales that the grid does not have are refused now, and not at the first release.
@@ -69,17 +74,19 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
   for (const ClipGroup& group : clipper_.groups()) {
     for (const Parameter* parameter : group.parameters) elements += parameter->value.numel();
   }
-  if (options.noise == GaussianNoise::rounded && mechanism_.noise_multiplier() > 0 && elements > 0)
-    noise_grid(mechanism_.noise_multiplier(), clipper_.sensitivity(), elements);
-  sampler_.number_from(ledger.next_draw());
+  if (gaussian() && options.noise == GaussianNoise::rounded && noise_at(0) > 0 && elements > 0)
+    noise_grid(noise_at(0), clipper_.sensitivity(), elements);
+  sampler_->number_from(ledger.next_draw());
 }
 
-void Engine::resume_at(std::int64_t steps_made) {
-  check(steps_made >= 0 && steps_made <= ledger_.run_releases(),
-        "Engine: resumed at step {} with {} releases in the ledger", steps_made,
-        ledger_.run_releases());
-  steps_made_ = steps_made;
-  follow_bound_schedule();
+std::unique_ptr<Mechanism> Engine::make_mechanism() const {
+  if (!options_.noise_strategy)
+    return std::make_unique<GaussianMechanism>(noise_at(0), SecretRandom(), options_.noise);
+  return std::make_unique<CorrelatedMechanism>(
+      NoisePlan{.strategy = *options_.noise_strategy,
+                .noise_multiplier = first_noise_multiplier_,
+                .sampling = sampler_->sampling(),
+                .separation = sampler_->separation()});
 }
 
 double Engine::noise_at(std::int64_t step) const {
@@ -88,14 +95,23 @@ double Engine::noise_at(std::int64_t step) const {
 }
 
 EventCounts Engine::planned(std::int64_t from, std::int64_t to) const {
-  Event event = sampler_.event();
+  Event event = sampler_->event();
   event.noise_multiplier = first_noise_multiplier_;
-  if (!options_.noise_schedule) return {{event, to - from}};
   EventCounts releases;
-  for (std::int64_t step = from; step < to; ++step) {
+  for (std::int64_t step = from; options_.noise_schedule && step < to; ++step) {
     event.noise_multiplier = noise_at(step);
-    releases.emplace_back(event, 1);
+    add_releases(releases, event, 1);
   }
+  if (options_.noise_schedule) return releases;
+  // Every batches-th draw begins a pass, and pays for it.
+  const std::int64_t before = (event.batches - sampler_->place()) % event.batches;
+  const std::int64_t draws = to - from;
+  const std::int64_t passes =
+      (std::max<std::int64_t>(0, draws - before) + event.batches - 1) / event.batches;
+  event.paid = false;
+  if (passes > 0) releases.emplace_back(event, passes);
+  event.paid = true;
+  if (draws > passes) releases.emplace_back(event, draws - passes);
   return releases;
 }
 
@@ -154,14 +170,15 @@ void Engine::compute(const Draw& draw, const Loss& loss) {
 Released Engine::release(const Loss& loss) {
   try {
     phases_.enter("sample");
-    Draw draw = sampler_.draw();
+    Draw draw = sampler_->draw();
     compute(draw, loss);
     phases_.enter("noise and ledger");
     const auto& adaptive = options_.adaptive_clipping;
     const double count_noise = adaptive ? adaptive->count_noise_for(draw.expected_size()) : 0;
-    mechanism_.set_noise_multiplier(noise_at(steps_made_));
-    return mechanism_.release(clipper_.finish(std::move(draw)), ledger_, budget_.admission(),
-                              count_noise);
+    if (GaussianMechanism* const mechanism = gaussian())
+      mechanism->set_noise_multiplier(noise_at(steps_made_));
+    return mechanism_->release(clipper_.finish(std::move(draw)), ledger_, budget_.admission(),
+                               count_noise);
   } catch (...) {
     clipper_.discard();
     phases_.stop();
@@ -194,7 +211,9 @@ StepReport Engine::step(const Loss& loss) {
 }
 
 std::vector<double> Engine::release_means(const MeanQuery& query) {
-  PoissonSampler sampler(sampler_.population(), query.sampling_rate);
+  check(!options_.noise_strategy,
+        "release_means: a plan of correlated noise allows no other releases in between");
+  PoissonSampler sampler(sampler_->population(), query.sampling_rate);
   sampler.number_from(ledger_.next_draw());
   GaussianMechanism mechanism(query.noise_multiplier, SecretRandom(), options_.noise);
   const Event event = mechanism.event(sampler.event());
@@ -211,7 +230,9 @@ std::vector<double> Engine::release_means(const MeanQuery& query) {
   }
   std::vector<double> means =
       mechanism.release(sum.finish(std::move(draw)), ledger_, budget_.admission());
-  sampler_.number_from(ledger_.next_draw());
+  SamplerState state = sampler_->state();
+  state.number = ledger_.next_draw();
+  sampler_->load_state(state);
   return means;
 }
 

@@ -8,9 +8,11 @@
 #include <memory>
 #include <optional>
 
+#include "sotto/core/safetensors.h"
 #include "sotto/dp/adaptive_clipping.h"
 #include "sotto/dp/budget.h"
-#include "sotto/dp/mechanism.h"
+#include "sotto/dp/correlated_noise.h"
+#include "sotto/dp/make_sampler.h"
 #include "sotto/dp/statement.h"
 #include "sotto/memory/phases.h"
 #include "sotto/nn/optimizer.h"
@@ -30,8 +32,12 @@ struct EngineOptions {
   // Proves for the relation of the ledger.
   AccountantKind accountant = AccountantKind::pld;
 
-  // The expected number of units in a logical batch; the sampling rate is this over the population.
+  // How units are drawn, and the expected number of them in a logical batch (SamplerOptions).
+  Sampling sampling = Sampling::poisson;
   double logical_batch = 256;
+  // Truncated Poisson alone: the most units of a batch. Cyclic Poisson alone: the groups.
+  std::int64_t largest_batch = 0;
+  std::int64_t groups_in_cycle = 0;
   // The most rows that are computed at once; a unit's are never parted.
   std::int64_t physical_batch = 512;
   // The rows of a unit: all records of a user, or one record several times, to be augmented
@@ -53,6 +59,10 @@ struct EngineOptions {
   // The noise multiplier at step k, from the one above or the one that is found for the target.
   std::optional<nn::Schedule> noise_schedule;
   GaussianNoise noise = GaussianNoise::rounded;
+  // Noise that is correlated over the steps, for planned and cyclic Poisson batches alone: the
+  // noise multiplier is then that of the whole plan or cycle (CorrelatedMechanism). A plan needs
+  // it.
+  std::optional<NoiseStrategy> noise_strategy;
   // Public randomness: dropout and the like.
   std::uint64_t seed = 0;
 };
@@ -104,12 +114,19 @@ class Engine {
   PrivacyStatement report() const;
   // Of the next step.
   double noise_multiplier() const { return noise_at(steps_made_); }
-  const Sampler& sampler() const { return sampler_; }
-  const Mechanism& mechanism() const { return mechanism_; }
+  const Sampler& sampler() const { return *sampler_; }
+  const Mechanism& mechanism() const { return *mechanism_; }
   const Clipper& clipper() const { return clipper_; }
-  // Steps made by this engine's model; set when training is resumed from a checkpoint.
+  // Steps made by this engine's model.
   std::int64_t steps_made() const { return steps_made_; }
-  void resume_at(std::int64_t steps_made);
+  // What a checkpoint needs besides the model and the optimizer (dp/checkpoint.h): steps, noise
+  // multiplier, clip bounds, where the sampler stands, past noise that is correlated with the next.
+  // As SECRET as the batches and that noise. No generator is part of it.
+  TensorFile state() const;
+  // Goes on from a state. Where the ledger has seen later draws, the sampler begins a new pass.
+  // Throws std::invalid_argument, with nothing changed, when the state is not of an engine like
+  // this one, or a plan of correlated noise cannot go on.
+  void load_state(const TensorFile& state);
   const PhaseClock& phases() const { return phases_; }
 
  private:
@@ -127,16 +144,18 @@ class Engine {
   void compute(const Draw& draw, const Loss& loss);
   Released release(const Loss& loss);
   void follow_bound_schedule();
+  std::unique_ptr<Mechanism> make_mechanism() const;
+  GaussianMechanism* gaussian() { return dynamic_cast<GaussianMechanism*>(mechanism_.get()); }
 
   // Of options that were found to be without problems.
   EngineOptions options_;
   nn::Optimizer& optimizer_;
   Ledger& ledger_;
-  PoissonSampler sampler_;
+  std::unique_ptr<Sampler> sampler_;
   Clipper clipper_;
   std::vector<double> first_bounds_;
   double first_noise_multiplier_;
-  GaussianMechanism mechanism_;
+  std::unique_ptr<Mechanism> mechanism_;
   Budget budget_;
   std::int64_t steps_made_ = 0;
   PhaseClock phases_;

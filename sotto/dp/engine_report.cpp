@@ -61,10 +61,10 @@ PrivacyStatement Engine::report() const {
           .releases = ledger_.releases(),
           .unit = ledger_.header().unit,
           .relation = relation_text(ledger_.header().relation),
-          .sampling = sampling_words(sampler_),
+          .sampling = sampling_words(*sampler_),
           .clipping = clipping_words(clipper_, options_),
           .mechanism =
-              mechanism_.description() + (options_.noise_schedule ? ", moved by a schedule" : ""),
+              mechanism_->description() + (options_.noise_schedule ? ", moved by a schedule" : ""),
           .accountant = budget_.accountant(),
           .not_private = ledger_.reasons(),
           .covered = {"The weights after every step, their moving average, and the optimizer's "

@@ -3,18 +3,10 @@
 #include <cmath>
 
 #include "sotto/core/gaussian.h"
+#include "sotto/dp/calibration.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto {
-
-double with_counts(double total, double counts) {
-  check(total > 0 && counts > total,
-        "count noise: with a noise multiplier of {} on the counts the gradient cannot be released "
-        "within one of {}",
-        counts, total);
-  const double ratio = total / counts;
-  return total / std::sqrt((1 - ratio) * (1 + ratio));
-}
 
 Event Mechanism::record(const Draw& draw, Ledger& ledger, const Ledger::Admit& admit) {
   if (!secure()) ledger.mark_not_private("noise from a seeded generator");
@@ -41,7 +33,7 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger, const Ledger::Admit&
     // Every unit adds 1/2 or -1/2 to each group's count.
     counts.sensitivity = std::sqrt(static_cast<double>(sum.groups())) / 2;
     counts.multiplier = count_noise / counts.sensitivity;
-    scale.multiplier = with_counts(scale.multiplier, counts.multiplier);
+    scale.multiplier = other_noise_multiplier(scale.multiplier, counts.multiplier);
   }
   prepare(draw, sum.sums_, sum.sensitivity_, ledger);
   record(draw, ledger, admit);
@@ -84,6 +76,9 @@ void GaussianMechanism::set_noise_multiplier(double noise_multiplier) {
 }
 
 Event GaussianMechanism::event(Event batch) const {
+  check(batch.sampling != Sampling::planned,
+        "GaussianMechanism: the noise multiplier of one step is not that of a plan "
+        "(CorrelatedMechanism)");
   batch.noise_multiplier = noise_multiplier_;
   return batch;
 }

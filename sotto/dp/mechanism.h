@@ -41,9 +41,9 @@ class Mechanism {
   // element of every parameter, and divides by the expected (public) batch size. With a deviation
   // count_noise > 0 the numbers of units within the bounds are released too, each with so much
   // noise; the gradient gets more than without, so that both together are one release with the
-  // event's noise multiplier (with_counts below). Throws, with nothing released, when the ledger
-  // cannot be written, when `admit` does not allow it (Ledger::record), and when the count_noise is
-  // too little for the noise multiplier.
+  // event's noise multiplier (other_noise_multiplier). Throws, with nothing released, when the
+  // ledger cannot be written, when `admit` does not allow it (Ledger::record), and when the
+  // count_noise is too little for the noise multiplier.
   Released release(ClippedSum sum, Ledger& ledger, const Ledger::Admit& admit = {},
                    double count_noise = 0);
   // The same for bounded statistics of the units: estimates of their means over the units drawn,
@@ -78,12 +78,6 @@ class Mechanism {
   Event record(const Draw& draw, Ledger& ledger, const Ledger::Admit& admit);
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
 };
-
-// The noise multiplier of a gradient beside whose release counts are released with the multiplier
-// `counts`, so that both together are one Gaussian release with the multiplier `total`:
-// (total^-2 - counts^-2)^(-1/2) (Andrew et al. 2021, theorem 1). Throws std::invalid_argument
-// unless counts > total > 0.
-double with_counts(double total, double counts);
 
 // How normal noise is drawn and added.
 enum class GaussianNoise {

@@ -73,6 +73,8 @@ class Sampler {
   std::int64_t population() const { return population_; }
   virtual double expected_size() const { return rate() * static_cast<double>(population_); }
   virtual std::int64_t separation() const { return 1; }
+  // Batches drawn of the pass.
+  std::int64_t place() const { return place_; }
   // The next draw's number: a resumed run goes on where its ledger stopped, and with a new pass.
   void number_from(std::uint64_t number);
 

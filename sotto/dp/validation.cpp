@@ -134,13 +134,51 @@ void check_parameters(Problems& problems, nn::Module& model, const nn::Optimizer
   }
 }
 
+// Batches that can be drawn, that the accountant has a proof for, and noise that fits them.
+void check_sampling(Problems& problems, std::int64_t population, const EngineOptions& options,
+                    Relation relation) {
+  const std::string reason = unproved(options.accountant, options.sampling, relation);
+  problems.unless(reason.empty(), "{}", reason);
+  if (population >= 1 && options.logical_batch > 0 &&
+      options.logical_batch <= static_cast<double>(population))
+    problems.from([&] { make_sampler(population, sampler_options(options)); });
+  const bool plan = options.sampling == Sampling::planned;
+  problems.unless(!plan || options.noise_strategy,
+                  "planned batches need a noise_strategy: their noise multiplier is that of the "
+                  "whole plan");
+  problems.unless(!in_passes(options.sampling) || !options.noise_schedule,
+                  "a schedule of noise with {} batches, of which the first pays for others",
+                  name(options.sampling));
+  if (!options.noise_strategy) return;
+  problems.unless(plan || options.sampling == Sampling::cyclic_poisson,
+                  "a noise_strategy with {} batches: it is for planned and cyclic_poisson ones",
+                  name(options.sampling));
+  problems.unless(options.noise_strategy->steps() == options.steps,
+                  "a noise_strategy of {} steps for {} planned ones",
+                  options.noise_strategy->steps(), options.steps);
+  problems.unless(!options.adaptive_clipping && !options.bound_schedule,
+                  "a noise_strategy with clip bounds that move: noise is correlated at one bound");
+  problems.unless(options.noise == GaussianNoise::rounded,
+                  "a noise_strategy with floating-point noise");
+}
+
 }  // namespace
 
+SamplerOptions sampler_options(const EngineOptions& options) {
+  return {.sampling = options.sampling,
+          .expected_batch = options.logical_batch,
+          .largest = options.largest_batch,
+          .groups = options.groups_in_cycle,
+          .steps = options.sampling == Sampling::planned ? options.steps : 0};
+}
+
 std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer& optimizer,
-                                         std::int64_t population, const EngineOptions& options) {
+                                         std::int64_t population, const EngineOptions& options,
+                                         Relation relation) {
   Problems problems;
   check_privacy(problems, population, options);
   check_sizes(problems, population, options);
+  check_sampling(problems, population, options, relation);
   check_parameters(problems, model, optimizer);
   check_groups(problems, model, options);
   check_adaptive(problems, options);

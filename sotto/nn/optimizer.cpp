@@ -106,8 +106,9 @@ void Optimizer::update(Slot& slot, const Tensor& grad, double noise_variance) co
                      .t = ++slot.steps,
                      .noise_variance = noise_variance,
                      .buffers = slot.buffers};
-  const bool blocks = elementwise(slot.group) && value.device() == cpu && value.numel() > block &&
-                      value.contiguous() && whole.grad.contiguous();
+  // The first step makes the state.
+  const bool blocks = slot.steps > 1 && elementwise(slot.group) && value.device() == cpu &&
+                      value.numel() > block && value.contiguous() && whole.grad.contiguous();
   if (!blocks) return apply(slot.group, whole);
   for (std::int64_t first = 0; first < value.numel(); first += block)
     update_block(slot, whole, first, std::min(first + block, value.numel()));
@@ -117,8 +118,7 @@ void Optimizer::update_block(Slot& slot, const Update& whole, std::int64_t first
                              std::int64_t end) const {
   const auto part = [&](const Tensor& x) { return x.view_as({-1}).value().slice(0, first, end); };
   std::vector<Tensor> state;
-  for (const Tensor& buffer : slot.buffers)
-    state.push_back(buffer.defined() ? part(buffer) : Tensor());
+  for (const Tensor& buffer : slot.buffers) state.push_back(part(buffer));
   const Tensor value = part(whole.value), grad = part(whole.grad);
   apply(slot.group, {.value = value,
                      .grad = grad,
@@ -127,10 +127,8 @@ void Optimizer::update_block(Slot& slot, const Update& whole, std::int64_t first
                      .noise_variance = whole.noise_variance,
                      .buffers = state});
   for (std::size_t k = 0; k < state.size(); ++k) {
-    Tensor& buffer = slot.buffers[k];
-    if (!buffer.defined()) buffer = Tensor::empty(whole.value.shape(), whole.value.dtype());
     // A rule may write its state in place or leave another tensor.
-    if (!buffer.shares_storage(state[k])) copy_into(state[k], part(buffer));
+    if (!slot.buffers[k].shares_storage(state[k])) copy_into(state[k], part(slot.buffers[k]));
   }
 }
 
