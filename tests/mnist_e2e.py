@@ -58,6 +58,31 @@ class Whole(Case):
         self.assertLessEqual(report["privacy"]["epsilon"], 1.5)
         self.assertGreater(report["privacy"]["epsilon"], 1.49)
 
+    def test_every_sampling_and_clipping_trains_and_goes_on(self):
+        cases = {
+            "poisson": (["--clip-groups", "layers"], "Poisson: every unit", "add or remove one"),
+            "truncated_poisson": (["--largest-batch", "150"], "truncated Poisson",
+                                  "add or remove one"),
+            "fixed_size": (["--adaptive-quantile", "0.5"], "a subset of fixed size",
+                           "replace one"),
+            "partition": ([], "passes in a random order", "replace one"),
+            "balls_and_bins": (["--accountant", "rdp"], "in a pass of", "add or remove one"),
+        }
+        for sampling, (options, words, relation) in cases.items():
+            model = self.path(sampling)
+            arguments = [*NOISY, "--sampling", sampling, *options]
+            self.succeed(*arguments, "--steps", "3", "--save", model)
+            report = self.report("--resume", model, *ALONE, "--steps", "7")
+            privacy = report["privacy"]
+            self.assertIn(words, privacy["sampling"])
+            self.assertIn(relation, privacy["relation"])
+            self.assertEqual(privacy["releases"], 7)
+            self.assertEqual(charged(model + ".ledger"), 7)
+            if sampling == "poisson":
+                self.assertIn("in 4 groups", privacy["clipping"])
+            if sampling == "fixed_size":
+                self.assertIn("quantile 0.5", privacy["clipping"])
+
     def test_training_without_privacy_says_so_everywhere(self):
         page = self.path("page.html")
         out = self.succeed(*PLAIN, "--steps", "6", "--report", page, "--json", self.path("a.json"))

@@ -33,6 +33,11 @@ constexpr std::pair<const char*, const char*> conflicts[] = {
     {"--no-privacy", "--clip-rule"},
     {"--no-privacy", "--passes"},
     {"--no-privacy", "--write-ahead"},
+    {"--no-privacy", "--clip-groups"},
+    {"--no-privacy", "--adaptive-quantile"},
+    {"--no-privacy", "--sampling"},
+    {"--no-privacy", "--largest-batch"},
+    {"--no-privacy", "--accountant"},
 };
 
 // One reading of the command line on top of given values.
@@ -119,6 +124,12 @@ void CommandLine::add_privacy() {
   option("--delta", s.delta, "the probability that epsilon may fail by", "X");
   option("--clip", s.clip_bound, "bound of each sample's gradient norm", "X");
   choice("--clip-rule", s.clip_rule, "how norms become factors", clip_rule_names());
+  choice("--clip-groups", s.clip_groups, "what is clipped together", {"flat", "layers"});
+  option("--adaptive-quantile", s.adaptive_quantile,
+         "let the bound follow this quantile of the norms, privately", "X");
+  choice("--sampling", s.sampling, "how batches are drawn", sampling_names());
+  option("--largest-batch", s.largest_batch, "most samples of a truncated_poisson batch", "N");
+  choice("--accountant", s.accountant, "what proves epsilon", {"pld", "rdp"});
   choice("--passes", s.passes, "backward passes, the second instead of memory", {"one", "two"});
   option("--write-ahead", options_.write_ahead,
          "releases charged at a time; a crash charges the rest too", "N");

@@ -12,6 +12,12 @@ constexpr int bars = 40;
 constexpr double last_quantile = 0.995;
 constexpr double least_bounds = 1.5;  // that are on the axis
 
+double root_of_squares(const std::vector<double>& values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares);
+}
+
 }  // namespace
 
 void Recorder::add(const StepFacts& facts) {
@@ -19,10 +25,19 @@ void Recorder::add(const StepFacts& facts) {
   samples_ += facts.samples;
   if (facts.clipping == nullptr) return;
   clipping_ = true;
-  for (const std::vector<double>& group : facts.clipping->norms) {
-    for (const double norm : group) {
-      if (std::isfinite(norm)) norms_.push_back(norm);
+  const auto& norms = facts.clipping->norms;
+  clip_bound_ = root_of_squares(facts.bounds);
+  for (std::size_t n = 0; n < norms[0].size(); ++n) {
+    std::vector<double> of_sample;
+    bool beyond = false;
+    for (std::size_t group = 0; group < norms.size(); ++group) {
+      of_sample.push_back(norms[group][n]);
+      beyond = beyond || norms[group][n] > facts.bounds[group];
     }
+    const double norm = root_of_squares(of_sample);
+    if (!std::isfinite(norm)) continue;
+    norms_.push_back(norm);
+    if (beyond) ++clipped_;
   }
 }
 
@@ -30,9 +45,7 @@ void Recorder::close(std::int64_t step) {
   if (samples_ > 0) {
     Statistics::Point point{.step = step, .loss = loss_sum_ / static_cast<double>(samples_)};
     if (clipping_) {
-      const auto clipped = std::count_if(norms_.begin(), norms_.end(),
-                                         [this](double norm) { return norm > clip_bound_; });
-      const double fraction = static_cast<double>(clipped) / static_cast<double>(samples_);
+      const double fraction = static_cast<double>(clipped_) / static_cast<double>(samples_);
       point.clipped_fraction = fraction;
       close_norms(step, fraction);
     }
@@ -40,6 +53,7 @@ void Recorder::close(std::int64_t step) {
   }
   loss_sum_ = 0;
   samples_ = 0;
+  clipped_ = 0;
   norms_.clear();
 }
 

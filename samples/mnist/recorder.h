@@ -11,8 +11,7 @@ namespace sotto::mnist {
 class Recorder {
  public:
   // Goes on from what an earlier run left.
-  Recorder(Statistics earlier, double clip_bound)
-      : statistics_(std::move(earlier)), clip_bound_(clip_bound) {}
+  explicit Recorder(Statistics earlier) : statistics_(std::move(earlier)) {}
 
   void add(const StepFacts& facts);
   // Closes the interval that ends at `step`: one point and one histogram.
@@ -24,10 +23,11 @@ class Recorder {
   void close_norms(std::int64_t step, double clipped_fraction);
 
   Statistics statistics_;
-  double clip_bound_;
+  double clip_bound_ = 0;     // of all groups together, at the last step
+  std::int64_t clipped_ = 0;  // samples beyond the bound of some group
   double loss_sum_ = 0;
   std::int64_t samples_ = 0;
-  std::vector<double> norms_;  // finite ones
+  std::vector<double> norms_;  // over all groups; finite ones
   bool clipping_ = false;
 };
 

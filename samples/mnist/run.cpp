@@ -27,10 +27,11 @@ std::int64_t interval(std::int64_t asked, const Settings& settings) {
 }
 
 Ledger make_ledger(const Options& options) {
-  if (options.save.empty() || !options.settings.privacy) return Ledger();
+  const LedgerHeader header{.relation = relation_of(options.settings)};
+  if (options.save.empty() || !options.settings.privacy) return Ledger(header);
   const std::string path = ledger_path(options.save);
   return options.resumed ? Ledger::resume(path, *options.resumed->ledger, options.write_ahead)
-                         : Ledger::create(path, {}, options.write_ahead);
+                         : Ledger::create(path, header, options.write_ahead);
 }
 
 Statistics earlier_statistics(const Options& options) {
@@ -47,7 +48,7 @@ class Session {
  public:
   Session(const Options& options, const Data& data)
       : options_(options),
-        statistics_(earlier_statistics(options_), options_.settings.clip_bound),
+        statistics_(earlier_statistics(options_)),
         ledger_(make_ledger(options_)),
         trainer_(options_.settings, data, ledger_, options_.resumed),
         progress_(plan()),
@@ -121,9 +122,11 @@ void Session::introduce() const {
              s.data.empty() ? "drawn by the program" : "from " + s.data);
   if (const Engine* const engine = trainer_.engine()) {
     fmt::print(
-        "private training: noise multiplier {:.4g}, clip bound {:g}, sampling rate {:.4g}, "
-        "{} steps\n",
-        engine->noise_multiplier(), s.clip_bound, engine->sampler().rate(), planned_steps(s));
+        "private training: noise multiplier {:.4g}, clip bound {:g}, {} batches of {:.5g} samples "
+        "on "
+        "average, {} steps\n",
+        engine->noise_multiplier(), s.clip_bound, name(engine->sampler().sampling()),
+        engine->sampler().expected_size(), planned_steps(s));
   } else {
     fmt::print("NO PRIVACY: ordinary training of {} steps; the model may reveal training samples\n",
                planned_steps(s));

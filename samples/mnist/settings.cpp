@@ -5,7 +5,7 @@
 
 #include "samples/models.h"
 #include "sotto/core/error.h"
-#include "sotto/dp/calibration.h"
+#include "sotto/dp/validation.h"
 
 namespace sotto::mnist {
 
@@ -53,6 +53,12 @@ void validate_privacy(const Settings& s) {
             "a positive number (--no-privacy trains without noise)");
   }
   require(s.delta > 0 && s.delta < 1, "--delta", fmt::to_string(s.delta), "between 0 and 1");
+  const auto& quantile = s.adaptive_quantile;
+  require(!quantile || (*quantile >= 0 && *quantile <= 1), "--adaptive-quantile",
+          fmt::to_string(quantile.value_or(0)), "from 0 to 1");
+  require((s.largest_batch > 0) == (s.sampling == "truncated_poisson") && s.largest_batch >= 0,
+          "--largest-batch", fmt::to_string(s.largest_batch),
+          "a number of samples with --sampling truncated_poisson, and absent with others");
   require(positive(s.clip_bound), "--clip", fmt::to_string(s.clip_bound), "a positive number");
 }
 
@@ -121,16 +127,62 @@ void validate(const Settings& s) {
   }
 }
 
+namespace {
+
+constexpr Sampling samplings[] = {Sampling::poisson, Sampling::truncated_poisson,
+                                  Sampling::fixed_size, Sampling::partition,
+                                  Sampling::balls_and_bins};
+
+Sampling sampling_called(const std::string& wanted) {
+  const auto* const found =
+      std::find_if(std::begin(samplings), std::end(samplings),
+                   [&](Sampling sampling) { return name(sampling) == wanted; });
+  check(found != std::end(samplings), "--sampling: none is called {}", wanted);
+  return *found;
+}
+
+}  // namespace
+
+std::vector<std::string> sampling_names() {
+  std::vector<std::string> names;
+  for (const Sampling sampling : samplings) names.emplace_back(name(sampling));
+  return names;
+}
+
+Relation relation_of(const Settings& s) {
+  const Sampling sampling = sampling_called(s.sampling);
+  const bool exchanged = sampling == Sampling::fixed_size || sampling == Sampling::partition;
+  return exchanged ? Relation::replace_one : Relation::add_or_remove_one;
+}
+
+EngineOptions engine_options(const Settings& s) {
+  EngineOptions options{.noise_multiplier = s.noise_multiplier,
+                        .target_epsilon = s.epsilon,
+                        .delta = s.delta,
+                        .steps = planned_steps(s),
+                        .accountant = accountant_called(s.accountant),
+                        .sampling = sampling_called(s.sampling),
+                        .logical_batch = s.batch,
+                        .largest_batch = s.largest_batch,
+                        .physical_batch = s.physical_batch,
+                        .clip_bound = s.clip_bound,
+                        .clipping = {.rule = {.kind = clip_rule_kind(s.clip_rule)}},
+                        .passes = s.passes == "two" ? ClipPasses::two : ClipPasses::one,
+                        .seed = s.seed};
+  if (s.adaptive_quantile)
+    options.adaptive_clipping = AdaptiveClipping{.quantile = *s.adaptive_quantile};
+  return options;
+}
+
 double noise_multiplier(const Settings& s) {
+  const EngineOptions options = engine_options(s);
+  const auto sampler = make_sampler(s.train_size, sampler_options(options));
   if (s.noise_multiplier) return *s.noise_multiplier;
-  // The engine samples at this rate rounded up to a multiple of 2^-64; a double shows no
-  // difference.
-  return calibrate_noise_multiplier(
-      {.epsilon = s.epsilon.value(),
-       .delta = s.delta,
-       .batch = {.sampling = Sampling::poisson,
-                 .sampling_rate = s.batch / static_cast<double>(s.train_size)},
-       .steps = planned_steps(s)});
+  return calibrate_noise_multiplier({.epsilon = s.epsilon.value(),
+                                     .delta = s.delta,
+                                     .batch = sampler->event(),
+                                     .steps = planned_steps(s)},
+                                    new_accountant(options.accountant, relation_of(s)));
 }
 
 std::int64_t planned_steps(const Settings& s) {

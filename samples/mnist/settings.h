@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "sotto/dp/clipping.h"
+#include "sotto/dp/engine.h"
 
 namespace sotto::mnist {
 
@@ -21,6 +21,11 @@ struct Settings {
   double delta = 1e-5;
   double clip_bound = 0.1;
   std::string clip_rule = "minimum";
+  std::string clip_groups = "flat";         // or "layers"
+  std::optional<double> adaptive_quantile;  // of the norms, which the bound then follows
+  std::string accountant = "pld";
+  std::string sampling = "poisson";
+  std::int64_t largest_batch = 0;  // of truncated Poisson sampling
   std::string passes = "one";
 
   double epochs = 20;
@@ -60,6 +65,11 @@ void visit_settings(S& settings, Visit&& visit) {
   visit("delta", settings.delta, must_agree);
   visit("clip bound", settings.clip_bound, must_agree);
   visit("clip rule", settings.clip_rule, must_agree);
+  visit("clip groups", settings.clip_groups, must_agree);
+  visit("adaptive quantile", settings.adaptive_quantile, must_agree);
+  visit("accountant", settings.accountant, must_agree);
+  visit("sampling", settings.sampling, must_agree);
+  visit("largest batch", settings.largest_batch, must_agree);
   visit("passes", settings.passes, may_change);
   visit("epochs", settings.epochs, may_change);
   visit("steps", settings.steps, may_change);
@@ -89,6 +99,12 @@ std::string differences(const Settings& here, const Settings& there);
 
 // Throws std::invalid_argument for the first value that is out of range, in one line.
 void validate(const Settings& settings);
+
+// The engine's, but for the clip groups, which need the network.
+EngineOptions engine_options(const Settings& settings);
+// What is exchanged or left out between neighbours: what the sampling has a proof for.
+Relation relation_of(const Settings& settings);
+std::vector<std::string> sampling_names();
 
 // The noise multiplier that is given, or that meets the target epsilon after the planned steps.
 // Throws std::invalid_argument when none does.

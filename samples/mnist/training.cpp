@@ -113,19 +113,10 @@ void Trainer::make_optimizer() {
 }
 
 void Trainer::make_engine() {
-  const Settings& s = settings_;
-  engine_ = std::make_unique<Engine>(
-      model_, *optimizer_, data_.train.size(), ledger_,
-      EngineOptions{.noise_multiplier = s.noise_multiplier,
-                    .target_epsilon = s.epsilon,
-                    .delta = s.delta,
-                    .steps = planned_steps(s),
-                    .logical_batch = s.batch,
-                    .physical_batch = s.physical_batch,
-                    .clip_bound = s.clip_bound,
-                    .clipping = {.rule = {.kind = clip_rule_kind(s.clip_rule)}},
-                    .passes = s.passes == "two" ? ClipPasses::two : ClipPasses::one,
-                    .seed = s.seed});
+  EngineOptions options = engine_options(settings_);
+  if (settings_.clip_groups == "layers")
+    options.groups = layer_groups(model_.named_parameters(), settings_.clip_bound);
+  engine_ = std::make_unique<Engine>(model_, *optimizer_, data_.train.size(), ledger_, options);
 }
 
 void Trainer::load(const Checkpoint& checkpoint) {
@@ -155,11 +146,14 @@ StepFacts Trainer::step() {
 }
 
 StepFacts Trainer::private_step() {
+  std::vector<double> bounds;
+  for (const ClipGroup& group : engine_->clipper().groups()) bounds.push_back(group.bound);
   const StepReport report = engine_->step([&](Tape& tape, std::span<const std::int64_t> rows) {
     const Dataset batch = data_.train.batch(rows);
     return cross_entropy(model_(tape.input(batch.inputs)), batch.targets);
   });
-  return {report.statistics->loss_sum, report.statistics->units, report.statistics};
+  return {report.statistics->loss_sum, report.statistics->units, report.statistics,
+          std::move(bounds)};
 }
 
 StepFacts Trainer::ordinary_step() {

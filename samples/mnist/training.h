@@ -26,7 +26,9 @@ Data load_data(Settings& settings);
 struct StepFacts {
   double loss_sum = 0;
   std::int64_t samples = 0;
-  const ClipStatistics* clipping = nullptr;  // in private training
+  // In private training: the norms, and each clip group's bound.
+  const ClipStatistics* clipping = nullptr;
+  std::vector<double> bounds{};
 };
 
 class Trainer {
