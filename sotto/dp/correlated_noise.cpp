@@ -164,11 +164,11 @@ void CorrelatedMechanism::prepare(const Draw& draw, const Gradients& sums, doubl
 void CorrelatedMechanism::add_noise(const Gradients& sums, const Scale& scale) {
   Started& plan = *started_;
   plan.whole = false;
-  add_on_grid(sums, plan.grid, scale.divisor,
-              [&](std::int64_t first, std::span<std::int64_t> noise) {
-                plan.sampler.fill(random_, noise);
-                plan.stream.correlate(first, noise);
-              });
+  const auto draw = [&](std::int64_t first, std::span<std::int64_t> noise) {
+    plan.sampler.fill(random_, noise);
+    plan.stream.correlate(first, noise);
+  };
+  add_on_grid(sums, plan.grid, scale.divisor, draw, scale.finished);
   plan.stream.advance();
   ++plan.next_draw;
   plan.whole = true;

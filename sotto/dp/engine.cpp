@@ -172,13 +172,13 @@ Released Engine::release(const Loss& loss) {
     phases_.enter("sample");
     Draw draw = sampler_->draw();
     compute(draw, loss);
-    phases_.enter("noise and ledger");
+    phases_.enter("noise, ledger and update");
     const auto& adaptive = options_.adaptive_clipping;
     const double count_noise = adaptive ? adaptive->count_noise_for(draw.expected_size()) : 0;
     if (GaussianMechanism* const mechanism = gaussian())
       mechanism->set_noise_multiplier(noise_at(steps_made_));
-    return mechanism_->release(clipper_.finish(std::move(draw)), ledger_, budget_.admission(),
-                               count_noise);
+    return mechanism_->update(clipper_.finish(std::move(draw)), ledger_, optimizer_,
+                              budget_.admission(), count_noise);
   } catch (...) {
     clipper_.discard();
     phases_.stop();
@@ -198,8 +198,6 @@ StepReport Engine::step(const Loss& loss) {
   check(can_step(), "Engine: no step left: {} made of {}, epsilon {:.4g} spent", steps_made_,
         options_.steps, epsilon());
   const Released released = release(loss);
-  phases_.enter("update");
-  optimizer_.step(released.gradients(), released.noise_variance());
   phases_.stop();
   ++steps_made_;
   follow_bound_schedule();

@@ -23,8 +23,8 @@ std::vector<double> Mechanism::noisy(const std::vector<double>& sums, const Scal
   return values.to_vector<double>();
 }
 
-Released Mechanism::release(ClippedSum sum, Ledger& ledger, const Ledger::Admit& admit,
-                            double count_noise) {
+Released Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optimizer,
+                            const Ledger::Admit& admit, double count_noise) {
   const Draw& draw = sum.draw_;
   Scale scale{event(draw.event()).noise_multiplier, sum.sensitivity_, draw.expected_size()};
   Scale counts{.divisor = draw.expected_size()};
@@ -36,8 +36,13 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger, const Ledger::Admit&
     scale.multiplier = other_noise_multiplier(scale.multiplier, counts.multiplier);
   }
   prepare(draw, sum.sums_, sum.sensitivity_, ledger);
-  record(draw, ledger, admit);
   const double deviation = noise_deviation(scale) / scale.divisor;
+  std::optional<nn::Optimizer::Step> step;
+  if (optimizer != nullptr) {
+    step.emplace(*optimizer, sum.sums_, deviation * deviation);
+    scale.finished = [&](const auto&... block) { step->finished(block...); };
+  }
+  record(draw, ledger, admit);
   add_noise(sum.sums_, scale);
   std::vector<double> within;
   if (count_noise != 0) within = noisy(sum.within_bound_, counts);
@@ -105,10 +110,10 @@ void GaussianMechanism::add_rounded(const Gradients& sums, const Scale& scale) {
   const NoiseGrid grid = noise_grid(scale.multiplier, scale.sensitivity, elements);
   if (!sampler_ || grid != grid_) sampler_.emplace(grid.deviation);
   grid_ = grid;
-  add_on_grid(sums, grid, scale.divisor,
-              [&](std::int64_t /*first*/, std::span<std::int64_t> noise) {
-                sampler_->fill(random_, noise);
-              });
+  const auto draw = [&](std::int64_t /*first*/, std::span<std::int64_t> noise) {
+    sampler_->fill(random_, noise);
+  };
+  add_on_grid(sums, grid, scale.divisor, draw, scale.finished);
 }
 
 void GaussianMechanism::add_floating_point(const Gradients& sums, const Scale& scale) {
@@ -122,6 +127,8 @@ void GaussianMechanism::add_floating_point(const Gradients& sums, const Scale& s
     }
     axpby(1 / scale.divisor, wide, 0, wide);
     copy_into(wide, total);
+    if (scale.finished)
+      scale.finished(parameter, contiguous(total).view_as({-1}).value(), 0, total.numel());
   }
 }
 

@@ -10,6 +10,7 @@
 #include "sotto/dp/ledger.h"
 #include "sotto/dp/noise_grid.h"
 #include "sotto/dp/statistics.h"
+#include "sotto/nn/optimizer.h"
 
 namespace sotto {
 
@@ -45,7 +46,16 @@ class Mechanism {
   // ledger cannot be written, when `admit` does not allow it (Ledger::record), and when the
   // count_noise is too little for the noise multiplier.
   Released release(ClippedSum sum, Ledger& ledger, const Ledger::Admit& admit = {},
-                   double count_noise = 0);
+                   double count_noise = 0) {
+    return release(std::move(sum), ledger, nullptr, admit, count_noise);
+  }
+  // The same, and the optimizer's step with it: noise, division and update in one pass over the
+  // parameters, block by block. Throws also what Optimizer::step() throws, before anything is
+  // recorded; but should noise make a number infinite, in the middle of the update.
+  Released update(ClippedSum sum, Ledger& ledger, nn::Optimizer& optimizer,
+                  const Ledger::Admit& admit = {}, double count_noise = 0) {
+    return release(std::move(sum), ledger, &optimizer, admit, count_noise);
+  }
   // The same for bounded statistics of the units: estimates of their means over the units drawn,
   // the sums with noise divided by the expected number of units.
   std::vector<double> release(BoundedStatistics statistics, Ledger& ledger,
@@ -64,6 +74,7 @@ class Mechanism {
   // with noise is divided by `divisor` in the same pass.
   struct Scale {
     double multiplier = 0, sensitivity = 1, divisor = 1;
+    OnFinished finished{};  // to be told, if there is one
   };
   virtual void add_noise(const Gradients& sums, const Scale& scale) = 0;
   // The standard deviation of what the next add_noise() adds to each element before the division.
@@ -74,6 +85,8 @@ class Mechanism {
   virtual bool independent() const { return true; }
 
  private:
+  Released release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optimizer,
+                   const Ledger::Admit& admit, double count_noise);
   void check_independent() const;
   Event record(const Draw& draw, Ledger& ledger, const Ledger::Admit& admit);
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);

@@ -49,8 +49,8 @@ NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t e
 }
 
 void add_on_grid(const Gradients& sums, const NoiseGrid& grid, double divisor,
-                 const WholeNoise& draw) {
-  constexpr std::int64_t most_draws = std::int64_t{1} << 20;  // 8 MiB at once
+                 const WholeNoise& draw, const OnFinished& finished) {
+  constexpr std::int64_t most_draws = std::int64_t{1} << 17;  // 1 MiB at once, in the cache
   std::vector<std::int64_t> draws;
   std::int64_t first = 0;
   for (const auto& [parameter, total] : sums) {
@@ -65,6 +65,8 @@ void add_on_grid(const Gradients& sums, const NoiseGrid& grid, double divisor,
       } else {
         add_noise(std::span(flat.data<float>() + at, count), grid, divisor, noise);
       }
+      if (finished)
+        finished(parameter, flat.view_as({-1}).value(), at, at + static_cast<std::int64_t>(count));
     }
     first += total.numel();
     if (!total.contiguous()) copy_into(flat, total);

@@ -41,10 +41,15 @@ NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t e
 // Puts noise in spacings on the elements first, first + 1, ... of all parameters together.
 using WholeNoise = std::function<void(std::int64_t first, std::span<std::int64_t> noise)>;
 
+// Elements first .. end - 1 of a parameter's `flat` tensor, row-major, are finished.
+using OnFinished = std::function<void(const Parameter* parameter, const Tensor& flat,
+                                      std::int64_t first, std::int64_t end)>;
+
 // In place, every element becomes the nearest multiple of the spacing plus so many spacings,
-// divided by `divisor`. `draw` is asked for every element once, in order. An infinite sum counts as
-// the largest finite one. Throws std::invalid_argument for a sum that is not a number.
+// divided by `divisor`. `draw` is asked for every element once, in order, and `finished`, if there
+// is one, told. An infinite sum counts as the largest finite one. Throws std::invalid_argument for
+// a sum that is not a number.
 void add_on_grid(const Gradients& sums, const NoiseGrid& grid, double divisor,
-                 const WholeNoise& draw);
+                 const WholeNoise& draw, const OnFinished& finished = {});
 
 }  // namespace sotto

@@ -13,6 +13,13 @@ namespace {
 // x - x is zero unless x is NaN or infinite, and then NaN.
 bool all_finite(const Tensor& x) { return sum(sub(x, x)).item() == 0; }
 
+void check_finite(const Tensor& grad, const Parameter& parameter) {
+  check(all_finite(grad), "step: the gradient of a parameter {} is not finite",
+        parameter.value.shape());
+}
+
+constexpr std::int64_t block = 1 << 14;  // elements that are updated at a time
+
 const Tensor& entry(const std::map<std::string, Tensor>& state, const std::string& name) {
   const auto at = state.find(name);
   check(at != state.end(), "optimizer: the state has no {}", name);
@@ -67,7 +74,9 @@ std::vector<Parameter*> Optimizer::trainable(Module& module) {
   return parameters;
 }
 
-void Optimizer::check_gradients(const Gradients& gradients) const {
+void Optimizer::check_gradients(const Gradients& gradients, double noise_variance) const {
+  check(noise_variance >= 0 && std::isfinite(noise_variance), "step: noise variance {}",
+        noise_variance);
   std::unordered_set<const Parameter*> seen;
   for (const auto& [parameter, grad] : gradients) {
     check(grad.defined() && is_float(grad.dtype()), "step: a gradient is {}",
@@ -82,36 +91,69 @@ void Optimizer::check_gradients(const Gradients& gradients) const {
     check(value.dtype() == slots_[place->second].dtype, "step: a parameter {} was {} and is now {}",
           value.shape(), name(slots_[place->second].dtype), name(value.dtype()));
     check(parameter->trainable, "step: a gradient for a frozen parameter {}", value.shape());
-    check(all_finite(grad), "step: the gradient of a parameter {} is not finite", value.shape());
   }
 }
 
 void Optimizer::step(const Gradients& gradients, double noise_variance) {
-  check(noise_variance >= 0 && std::isfinite(noise_variance), "step: noise variance {}",
-        noise_variance);
-  check_gradients(gradients);
+  check_gradients(gradients, noise_variance);
+  for (const auto& [parameter, grad] : gradients) check_finite(grad, *parameter);
   for (const auto& [parameter, grad] : gradients)
     update(slots_[places_.at(parameter)], grad, noise_variance);
 }
 
-// Large parameters block by block, so that value, gradient and state go through memory once and not
-// once for every operation of the rule.
-void Optimizer::update(Slot& slot, const Tensor& grad, double noise_variance) const {
-  constexpr std::int64_t block = 1 << 14;
-  const Tensor& value = slot.parameter->value;
+Optimizer::Step::Step(Optimizer& optimizer, const Gradients& gradients, double noise_variance)
+    : optimizer_(optimizer), noise_variance_(noise_variance) {
+  optimizer.check_gradients(gradients, noise_variance);
+}
+
+void Optimizer::Step::finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
+                               std::int64_t end) {
+  check_finite(flat.slice(0, first, end), *parameter);
+  Slot& slot = optimizer_.slots_[optimizer_.places_.at(parameter)];
+  const Tensor grad = flat.view_as(parameter->value.shape()).value();
+  if (optimizer_.in_blocks(slot, grad)) {
+    if (first == 0) ++slot.steps;
+    const Update whole = optimizer_.update_of(slot, grad, noise_variance_);
+    optimizer_.update_blocks(slot, whole, first, end);
+  } else if (end == flat.numel()) {
+    optimizer_.update(slot, grad, noise_variance_);
+  }
+}
+
+Update Optimizer::update_of(Slot& slot, const Tensor& grad, double noise_variance) const {
   slot.buffers.resize(buffers(slot.group).size());
-  const Update whole{.value = value,
-                     .grad = to_dtype(grad, value.dtype()),
-                     .learning_rate = learning_rate(slot.group),
-                     .t = ++slot.steps,
-                     .noise_variance = noise_variance,
-                     .buffers = slot.buffers};
-  // The first step makes the state.
-  const bool blocks = slot.steps > 1 && elementwise(slot.group) && value.device() == cpu &&
-                      value.numel() > block && value.contiguous() && whole.grad.contiguous();
-  if (!blocks) return apply(slot.group, whole);
-  for (std::int64_t first = 0; first < value.numel(); first += block)
-    update_block(slot, whole, first, std::min(first + block, value.numel()));
+  return {.value = slot.parameter->value,
+          .grad = grad,
+          .learning_rate = learning_rate(slot.group),
+          .t = slot.steps,
+          .noise_variance = noise_variance,
+          .buffers = slot.buffers};
+}
+
+// Whether large parameters can be updated block by block, so that value, gradient and state go
+// through memory once and not once for every operation of the rule. Not at the first step, which
+// makes the state.
+bool Optimizer::in_blocks(const Slot& slot, const Tensor& grad) const {
+  const Tensor& value = slot.parameter->value;
+  const bool has_state = slot.buffers.size() == buffers(slot.group).size() &&
+                         std::all_of(slot.buffers.begin(), slot.buffers.end(),
+                                     [](const Tensor& buffer) { return buffer.defined(); });
+  return has_state && elementwise(slot.group) && value.device() == cpu && value.numel() > block &&
+         value.contiguous() && grad.contiguous() && grad.dtype() == value.dtype();
+}
+
+void Optimizer::update(Slot& slot, const Tensor& grad, double noise_variance) const {
+  const Tensor same_type = to_dtype(grad, slot.parameter->value.dtype());
+  ++slot.steps;
+  const Update whole = update_of(slot, same_type, noise_variance);
+  if (!in_blocks(slot, same_type)) return apply(slot.group, whole);
+  update_blocks(slot, whole, 0, grad.numel());
+}
+
+void Optimizer::update_blocks(Slot& slot, const Update& whole, std::int64_t first,
+                              std::int64_t end) const {
+  for (; first < end; first += block)
+    update_block(slot, whole, first, std::min(first + block, end));
 }
 
 void Optimizer::update_block(Slot& slot, const Update& whole, std::int64_t first,

@@ -26,6 +26,23 @@ class Optimizer {
   // and a gradient that holds NaN or infinity.
   void step(const Gradients& gradients, double noise_variance = 0);
 
+  // A step in blocks: for gradients that are finished piece by piece, so that the update finds each
+  // piece in the cache (Mechanism::release).
+  class Step {
+   public:
+    // For gradients that will be finished; checks and throws as step(), but for what they hold.
+    Step(Optimizer& optimizer, const Gradients& gradients, double noise_variance);
+    // Elements first .. end - 1 of the parameter's gradient `flat`, row-major, are finished: each
+    // once, in order. A parameter moves with its blocks, or with the last of them where the rule
+    // needs all. Throws std::invalid_argument for a block that holds NaN or infinity.
+    void finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
+                  std::int64_t end);
+
+   private:
+    Optimizer& optimizer_;
+    double noise_variance_;
+  };
+
   // In the order in which they were given.
   std::vector<const Parameter*> parameters() const;
   int groups() const { return static_cast<int>(rates_.size()); }
@@ -67,9 +84,12 @@ class Optimizer {
   virtual void apply(int group, const Update& update) const = 0;
   // Whether the rule treats every element for itself.
   virtual bool elementwise(int group) const = 0;
+  Update update_of(Slot& slot, const Tensor& grad, double noise_variance) const;
+  bool in_blocks(const Slot& slot, const Tensor& grad) const;
   void update(Slot& slot, const Tensor& grad, double noise_variance) const;
+  void update_blocks(Slot& slot, const Update& whole, std::int64_t first, std::int64_t end) const;
   void update_block(Slot& slot, const Update& whole, std::int64_t first, std::int64_t end) const;
-  void check_gradients(const Gradients& gradients) const;
+  void check_gradients(const Gradients& gradients, double noise_variance) const;
   std::vector<std::string> names_of_slots(const NamedParameters& names) const;
   Slot loaded(const Slot& slot, const std::string& name,
               const std::map<std::string, Tensor>& state) const;
