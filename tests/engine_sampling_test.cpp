@@ -21,8 +21,7 @@ constexpr std::int64_t population = 120;
 constexpr std::int64_t steps = 9;
 
 struct Training {
-  Training() { nn::manual_seed(1); }
-  Dataset data = make_digits(population, 1);
+  Dataset data = (nn::manual_seed(1), make_digits(population, 1));  // before the model is made
   nn::Sequential model{nn::Flatten(), nn::Linear(784, 10)};
   nn::Sgd optimizer{model, {.learning_rate = 0.1, .momentum = 0.9}};
 
@@ -93,7 +92,7 @@ TEST_CASE(
     EngineOptions options = options_of(sampling);
     options.noise_multiplier = 1;
     options.accountant = accountant;
-    return engine_problems(t.model, t.optimizer, population, options, relation);
+    return engine_problems(t.model, t.optimizer, population, options, {.relation = relation});
   };
   const auto first =
       problems(Sampling::balls_and_bins, AccountantKind::pld, Relation::add_or_remove_one);

@@ -42,8 +42,10 @@ struct Attention {
   std::vector<Tensor> masks;
   AttentionOptions options;
   double scale = 1;
-  PhiloxKey key;           // of dropout
-  std::int64_t first = 0;  // the number of [a, d] slices before the first one, in the logical batch
+  PhiloxKey key;  // of dropout
+  // Each sample's row, for dropout, and how many of the slices are a sample's; none when shared.
+  std::vector<std::uint64_t> rows = {};
+  std::int64_t slices_of_sample = 1;
 
   std::int64_t slices() const { return q.size(0); }
   std::int64_t queries() const { return q.size(1); }
@@ -104,9 +106,18 @@ Tensor weights_of(const Attention& s, const Block& b) {
 Tensor kept(const Attention& s, const Block& b) {
   if (s.options.dropout == 0) return {};
   Tensor mask = Tensor::empty({b.n1 - b.n0, b.r1 - b.r0, s.keys()}, s.q.dtype(), s.q.device());
-  const std::int64_t first = ((s.first + b.n0) * s.queries() + b.r0) * s.keys();
-  backend(mask.device())
-      .bernoulli(s.key, static_cast<std::uint64_t>(first), 1 - s.options.dropout, mask.view());
+  for (std::int64_t slice = b.n0; slice < b.n1; ++slice) {
+    auto number = static_cast<std::uint64_t>(slice);
+    if (!s.rows.empty()) {
+      const auto each = static_cast<std::uint64_t>(s.slices_of_sample);
+      number = s.rows[number / each] * each + number % each;
+    }
+    const auto queries = static_cast<std::uint64_t>(s.queries());
+    const std::uint64_t first = (number * queries + static_cast<std::uint64_t>(b.r0)) *
+                                static_cast<std::uint64_t>(s.keys());
+    backend(mask.device())
+        .bernoulli(s.key, first, 1 - s.options.dropout, mask.select(0, slice - b.n0).view());
+  }
   return scale(mask, 1 / (1 - s.options.dropout));
 }
 
@@ -262,7 +273,9 @@ Attention flattened(const Var& q, const Var& k, const Var& v, const std::vector<
         batched ? tape.views(q) : 1);
   if (s.options.dropout > 0) s.key = tape.next_key();
   const std::int64_t count = batched ? lead[samples.axis()] : 0;
-  if (count > 0) s.first = tape.options().first_row * (lead.numel() / count);
+  if (count > 0) s.slices_of_sample = lead.numel() / count;
+  for (std::int64_t n = 0; n < count && s.options.dropout > 0; ++n)
+    s.rows.push_back(tape.options().row(n));
   for (const Var& mask : masks) s.masks.push_back(flat_mask(mask.value(), lead));
   return s;
 }

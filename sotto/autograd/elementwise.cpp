@@ -67,12 +67,16 @@ Var dropout(const Var& x, double rate) {
   if (x.samples().batched()) shape.erase(axis);
   shape.insert(0, n);
   Tensor mask = Tensor::empty(shape, x.dtype(), x.value().device());
-  const std::int64_t first =
-      x.samples().batched()
-          ? tape.options().first_row * (mask.numel() / std::max<std::int64_t>(n, 1))
-          : 0;
-  backend(mask.device())
-      .bernoulli(tape.next_key(), static_cast<std::uint64_t>(first), 1 - rate, mask.view());
+  const PhiloxKey key = tape.next_key();
+  const auto each = static_cast<std::uint64_t>(mask.numel() / std::max<std::int64_t>(n, 1));
+  for (std::int64_t begin = 0, end = 0; begin < n; begin = end) {
+    const std::uint64_t row = x.samples().batched() ? tape.options().row(begin) : 0;
+    // Rows whose numbers follow one another are one sequence of draws.
+    for (end = begin + 1;
+         end < n && tape.options().row(end) == row + static_cast<std::uint64_t>(end - begin);)
+      ++end;
+    backend(mask.device()).bernoulli(key, row * each, 1 - rate, mask.slice(0, begin, end).view());
+  }
   Shape order;
   for (int i = 1; i < shape.rank(); ++i) order.push_back(i);
   order.insert(x.samples().batched() ? axis : 0, 0);

@@ -220,6 +220,12 @@ SampleAxis Tape::mix(const char* op, const Var& x, const char* advice) const {
   return SampleAxis::mixed();
 }
 
+std::uint64_t TapeOptions::row(std::int64_t sample) const {
+  if (rows.empty()) return static_cast<std::uint64_t>(first_row + sample);
+  check(sample < std::ssize(rows), "tape: sample {} of {} rows", sample, rows.size());
+  return static_cast<std::uint64_t>(rows[static_cast<std::size_t>(sample)]);
+}
+
 PhiloxKey Tape::next_key() {
   constexpr int draw_bits = 24;
   return {options_.seed, (options_.step << draw_bits) + draws_++};

@@ -97,11 +97,16 @@ struct TapeOptions {
   bool private_data = false;
   // Dropout and the like are active.
   bool training = true;
-  // Key of the public randomness: the same key, step and row give the same draw, whatever the split
-  // into physical batches.
+  // Key of the public randomness: the same seed, step and row give the same draw, whatever the
+  // split into physical batches. On private data a row's number must not depend on which other rows
+  // were drawn: `rows` names them. Without it they are first_row, first_row + 1, ...
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   std::int64_t first_row = 0;
+  std::vector<std::int64_t> rows = {};
+
+  // Of a sample. Throws std::invalid_argument for one beyond `rows`.
+  std::uint64_t row(std::int64_t sample) const;
 };
 
 class Tape {

@@ -37,11 +37,15 @@ double Budget::epsilon() const {
   if (!ledger_.private_noise()) return std::numeric_limits<double>::infinity();
   Total now = totals(ledger_.events());
   if (epsilon_ && now == composed_) return *epsilon_;
+  epsilon_.reset();
   if (!within(composed_, now)) {  // a reservation was settled: some of it was not used
     spent_ = new_accountant_();
     composed_.clear();
   }
-  for (const auto& [event, count] : now) spent_->compose(event, count - composed_[event]);
+  for (const auto& [event, count] : now) {
+    spent_->compose(event, count - composed_[event]);
+    composed_[event] = count;
+  }
   composed_ = std::move(now);
   epsilon_ = spent_->epsilon(delta_);
   return *epsilon_;
@@ -55,6 +59,7 @@ bool Budget::allows_after(const EventCounts& more) const {
 
 bool Budget::allows(const EventCounts& counts) const {
   if (!target_epsilon_) return true;
+  if (!ledger_.private_noise()) return false;
   const Total total = totals(counts);
   if (within(total, allowed_)) return true;
   if (refused_ && within(*refused_, total)) return false;

@@ -16,7 +16,9 @@ double rounding_margin(Dtype dtype) { return dtype == Dtype::f64 ? 0x1p-44 : 0x1
 bool all_finite(const Tensor& x) { return std::isfinite(sum(x).item()); }
 
 void check_bound(double bound) {
-  check(bound > 0 && std::isfinite(bound), "Clipper: a clip bound of {}", bound);
+  // Beyond these, sums in single precision overflow or lose their last digits.
+  constexpr double least = 0x1p-100, largest = 0x1p100;
+  check(bound >= least && bound <= largest, "Clipper: a clip bound of {}", bound);
 }
 
 Tensor as_tensor(const std::vector<double>& values) {
@@ -183,7 +185,9 @@ std::size_t Clipper::group_of(const Parameter& parameter) const {
 }
 
 std::vector<double> Clipper::factors_for(std::size_t group, const Lengths& lengths) {
-  const double margin = rounding_margin(groups_[group].parameters[0]->value.dtype());
+  double margin = 0;
+  for (const Parameter* parameter : groups_[group].parameters)
+    margin = std::max(margin, rounding_margin(parameter->value.dtype()));
   std::vector<double> factors;
   for (std::size_t n = 0; n < lengths.squares.size(); ++n) {
     const double square = lengths.squares[n];
@@ -246,7 +250,9 @@ const Gradients& Clipper::complete_sums() {
   return sums_;
 }
 
+// A batch that broke off must not go on.
 void Clipper::start_batch() {
+  check(!broken_, "Clipper: an earlier part of this batch failed; discard() it");
   if (finished_) discard();
   finished_ = false;
 }
@@ -260,12 +266,14 @@ void Clipper::discard() {
   statistics_.norms.resize(groups_.size());
   statistics_.factors.resize(groups_.size());
   within_bound_.assign(groups_.size(), 0);
+  broken_ = false;
   finished_ = false;
 }
 
 void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   check(tape.options().private_data, "Clipper: the tape is not private");
   start_batch();
+  broken_ = true;
   const std::int64_t units = grouping ? grouping->units : loss.shape().numel();
   const std::vector<double> losses = to_dtype(loss.value(), Dtype::f64).to_vector<double>();
   for (std::size_t row = 0; row < losses.size(); ++row) {
@@ -284,6 +292,7 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
     tape.backward(loss, weighted);
   }
   statistics_.units += units;
+  broken_ = false;
 }
 
 void Clipper::add_zeros(std::int64_t units) {
@@ -303,7 +312,8 @@ ClippedSum Clipper::finish(Draw draw) {
 }
 
 void Clipper::set_bounds(const std::vector<double>& bounds) {
-  check(statistics_.units == 0 || finished_, "Clipper: new bounds in the middle of a batch");
+  check(!broken_ && (statistics_.units == 0 || finished_),
+        "Clipper: new bounds in the middle of a batch");
   check(bounds.size() == groups_.size(), "Clipper: {} bounds for {} groups", bounds.size(),
         groups_.size());
   std::for_each(bounds.begin(), bounds.end(), check_bound);

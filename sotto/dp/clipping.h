@@ -70,6 +70,8 @@ class Clipper {
   Clipper(std::vector<ClipGroup> groups, const ClipOptions& options = {},
           ClipPasses passes = ClipPasses::one);
   ~Clipper();
+  Clipper(const Clipper&) = delete;
+  Clipper& operator=(const Clipper&) = delete;
 
   // Adds one physical batch: backward from a loss [n] on a private tape, which is empty afterwards.
   // Throws when the loss reaches a trainable parameter that is in no group. With a grouping the
@@ -114,6 +116,7 @@ class Clipper {
   ClipStatistics statistics_;
   std::vector<double> within_bound_;  // as in ClippedSum
   bool finished_ = true;
+  bool broken_ = false;  // an add() threw: part of it may be in the sum
 };
 
 }  // namespace sotto

@@ -147,6 +147,8 @@ void CorrelatedMechanism::prepare(const Draw& draw, const Gradients& sums, doubl
   check(now.paid == (step % now.batches != 0),
         "correlated noise: draw {} is {} batch of a pass at step {} of the plan", draw.number(),
         now.paid ? "a later" : "the first", step);
+  check(draw.place() == step % now.batches,
+        "correlated noise: batch {} of a pass at step {} of the plan", draw.place(), step);
   check(draw.separation() >= plan_.separation,
         "correlated noise: draws with a separation of {}, the plan needs {}", draw.separation(),
         plan_.separation);

@@ -1,6 +1,7 @@
 #include "sotto/dp/engine.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include <fmt/ranges.h>
 
@@ -13,7 +14,7 @@ namespace {
 EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::int64_t population,
                         const Ledger& ledger, const EngineOptions& options) {
   const std::vector<std::string> problems =
-      engine_problems(model, optimizer, population, options, ledger.header().relation);
+      engine_problems(model, optimizer, population, options, ledger.header());
   check(problems.empty(), "Engine: {}", fmt::join(problems, "\nEngine: "));
   return options;
 }
@@ -129,8 +130,12 @@ std::vector<Engine::Part> Engine::parts_of(const Draw& draw) const {
         options_.rows_of_unit ? options_.rows_of_unit(unit) : std::vector<std::int64_t>{unit};
     const auto most = static_cast<std::size_t>(options_.physical_batch);
     if (parts.empty() || parts.back().rows.size() + rows.size() > most)
-      parts.push_back({{}, {.unit_of_row = {}, .units = 0, .mean = options_.mean_of_rows}});
+      parts.push_back({{}, {}, {.unit_of_row = {}, .units = 0, .mean = options_.mean_of_rows}});
     Part& part = parts.back();
+    // A row that comes again in its unit is another one for dropout. Other units change nothing.
+    constexpr std::int64_t again = std::int64_t{1} << 40;
+    std::unordered_map<std::int64_t, std::int64_t> times;
+    for (const std::int64_t row : rows) part.draws.push_back(row + again * times[row]++);
     part.rows.insert(part.rows.end(), rows.begin(), rows.end());
     part.grouping.unit_of_row.insert(part.grouping.unit_of_row.end(), rows.size(),
                                      part.grouping.units++);
@@ -138,19 +143,20 @@ std::vector<Engine::Part> Engine::parts_of(const Draw& draw) const {
   return parts;
 }
 
-void Engine::add_part(const Loss& loss, Part part, std::int64_t first_row) {
+void Engine::add_part(const Loss& loss, Part part) {
   if (part.rows.empty()) return clipper_.add_zeros(part.grouping.units);
   // A batch of one cannot tell its sample axis from other axes of size 1: its row comes twice, and
   // once it counts for nothing.
   if (part.rows.size() == 1) {
     part.rows.push_back(part.rows[0]);
+    part.draws.push_back(part.draws[0]);
     part.grouping.unit_of_row.push_back(-1);
   }
   phases_.enter("forward");
   Tape tape({.private_data = true,
              .seed = options_.seed,
              .step = static_cast<std::uint64_t>(steps_made_),
-             .first_row = first_row});
+             .rows = std::move(part.draws)});
   const Var losses = loss(tape, part.rows);
   check(losses.shape() == Shape{static_cast<std::int64_t>(part.rows.size())},
         "Engine: a loss of shape {} for {} rows", losses.shape(), part.rows.size());
@@ -159,15 +165,12 @@ void Engine::add_part(const Loss& loss, Part part, std::int64_t first_row) {
 }
 
 void Engine::compute(const Draw& draw, const Loss& loss) {
-  std::int64_t first_row = 0;
-  for (Part& part : parts_of(draw)) {
-    const auto rows = static_cast<std::int64_t>(part.rows.size());
-    add_part(loss, std::move(part), first_row);
-    first_row += rows;
-  }
+  for (Part& part : parts_of(draw)) add_part(loss, std::move(part));
 }
 
 Released Engine::release(const Loss& loss) {
+  const SamplerState before = sampler_->state();
+  const std::int64_t releases = ledger_.run_releases();
   try {
     phases_.enter("sample");
     Draw draw = sampler_->draw();
@@ -182,6 +185,8 @@ Released Engine::release(const Loss& loss) {
   } catch (...) {
     clipper_.discard();
     phases_.stop();
+    // As if the draw had not been made, unless it was charged.
+    if (ledger_.run_releases() == releases) sampler_->load_state(before);
     throw;
   }
 }
@@ -195,12 +200,15 @@ void Engine::follow_bound_schedule() {
 }
 
 StepReport Engine::step(const Loss& loss) {
-  check(can_step(), "Engine: no step left: {} made of {}, epsilon {:.4g} spent", steps_made_,
-        options_.steps, epsilon());
+  if (!can_step())
+    fail(fmt::format("Engine: no step left: {} made of {}, epsilon {:.4g} spent", steps_made_,
+                     options_.steps, epsilon()));
+  follow_bound_schedule();
+  check(!options_.noise_schedule || noise_at(steps_made_) > 0,
+        "Engine: the schedule of noise is {} at step {}", noise_at(steps_made_), steps_made_);
   const Released released = release(loss);
   phases_.stop();
   ++steps_made_;
-  follow_bound_schedule();
   if (options_.adaptive_clipping) {
     const auto bounds = bounds_of(clipper_.groups());
     clipper_.set_bounds(options_.adaptive_clipping->next(bounds, released.within_bound()));
@@ -211,12 +219,14 @@ StepReport Engine::step(const Loss& loss) {
 std::vector<double> Engine::release_means(const MeanQuery& query) {
   check(!options_.noise_strategy,
         "release_means: a plan of correlated noise allows no other releases in between");
+  check(query.noise_multiplier > 0, "release_means: noise multiplier {}", query.noise_multiplier);
   PoissonSampler sampler(sampler_->population(), query.sampling_rate);
   sampler.number_from(ledger_.next_draw());
   GaussianMechanism mechanism(query.noise_multiplier, SecretRandom(), options_.noise);
   const Event event = mechanism.event(sampler.event());
-  check(budget_.allows_after({{event, 1}}), "release_means: epsilon would pass {} from {:.4g}",
-        options_.target_epsilon.value_or(0), epsilon());
+  if (!budget_.allows_after({{event, 1}}))
+    fail(fmt::format("release_means: epsilon would pass {} from {:.4g}",
+                     options_.target_epsilon.value_or(0), epsilon()));
   StatisticSum sum(query.ranges);
   Draw draw = sampler.draw();
   for (const auto units : draw.parts(options_.physical_batch)) {
@@ -228,6 +238,7 @@ std::vector<double> Engine::release_means(const MeanQuery& query) {
   }
   std::vector<double> means =
       mechanism.release(sum.finish(std::move(draw)), ledger_, budget_.admission());
+  // Our next draw comes after this one, at the same place of its pass.
   SamplerState state = sampler_->state();
   state.number = ledger_.next_draw();
   sampler_->load_state(state);

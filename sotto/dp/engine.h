@@ -40,6 +40,8 @@ struct EngineOptions {
   std::int64_t groups_in_cycle = 0;
   // The most rows that are computed at once; a unit's are never parted.
   std::int64_t physical_batch = 512;
+  // Whom the promise is made to, in the words of the ledger's header, which must be the same.
+  std::string unit = LedgerHeader{}.unit;
   // The rows of a unit: all records of a user, or one record several times, to be augmented
   // differently. Without it row k is unit k. A unit without rows has a gradient of zero.
   std::function<std::vector<std::int64_t>(std::int64_t unit)> rows_of_unit;
@@ -133,10 +135,11 @@ class Engine {
   // Rows that are computed together, and whose they are.
   struct Part {
     std::vector<std::int64_t> rows;
+    std::vector<std::int64_t> draws;  // what each row's public randomness is numbered by
     Grouping grouping;
   };
   std::vector<Part> parts_of(const Draw& draw) const;
-  void add_part(const Loss& loss, Part part, std::int64_t first_row);
+  void add_part(const Loss& loss, Part part);
 
   double noise_at(std::int64_t step) const;
   // What the steps from one to before another will be accounted as.

@@ -30,6 +30,7 @@ Json to_json(const SamplerState& state) {
           {"expected_size", state.expected_size},
           {"secure", state.secure},
           {"place", state.place},
+          {"pass", state.pass},
           {"number", state.number}};
 }
 
@@ -39,6 +40,7 @@ SamplerState sampler_state(const Json& object, const TensorFile& file) {
                      .expected_size = field<double>(object, "expected_size"),
                      .secure = field<bool>(object, "secure"),
                      .place = field<std::int64_t>(object, "place"),
+                     .pass = field<std::uint64_t>(object, "pass"),
                      .number = field<std::uint64_t>(object, "number"),
                      .rest = {}};
   const auto rest = file.tensors.find(rest_of_pass);
@@ -72,12 +74,11 @@ TensorFile Engine::state() const {
   TensorFile file;
   std::vector<double> bounds;
   for (const ClipGroup& group : clipper_.groups()) bounds.push_back(group.bound);
-  file.metadata[key] = Json{
-      {"steps_made", steps_made_},
-      {"noise_multiplier", first_noise_multiplier_},
-      {"bounds", bounds},
-      {"sampler",
-       to_json(sampler)}}.dump();
+  file.metadata[key] =
+      Json{{"steps_made", steps_made_}, {"noise_multiplier", first_noise_multiplier_},
+           {"bounds", bounds},          {"ledger", ledger_.id()},
+           {"run", ledger_.run_id()},   {"sampler", to_json(sampler)}}
+          .dump();
   if (!sampler.rest.empty())
     file.tensors[rest_of_pass] = Tensor::from(sampler.rest, {std::ssize(sampler.rest)});
   if (const auto* const correlated = dynamic_cast<const CorrelatedMechanism*>(mechanism_.get())) {
@@ -88,6 +89,9 @@ TensorFile Engine::state() const {
 
 void Engine::load_state(const TensorFile& file) {
   const Json object = parsed(file);
+  check(field<std::string>(object, "ledger") == ledger_.id() &&
+            field<std::string>(object, "run") == ledger_.run_id(),
+        "engine state: of another run than this ledger's");
   const auto steps = field<std::int64_t>(object, "steps_made");
   check(steps >= 0 && steps <= ledger_.run_releases(),
         "engine state: step {} with {} releases of this run in the ledger", steps,

@@ -73,6 +73,7 @@ Ledger::Ledger(Ledger&& other) noexcept
       file_(std::move(other.file_)),
       block_(other.block_),
       open_(std::exchange(other.open_, {})),
+      last_(other.last_),
       lines_of_others_(other.lines_of_others_),
       process_(other.process_),
       broken_(std::exchange(other.broken_, true)) {}
@@ -91,15 +92,30 @@ bool Ledger::Block::covers(const Event& event, std::uint64_t draw) const {
          draw - reserved.first_draw < static_cast<std::uint64_t>(reserved.count);
 }
 
-void Ledger::record(const Event& event, std::uint64_t draw, const Admit& admit) {
+// A batch of a pass that nobody paid for, or one that comes again, would be released for nothing.
+void Ledger::check_place(const Event& event, const PassPlace& place) const {
+  if (!event.paid) return;
+  const LedgerRun::Pass* const pass = run().pass_of(event);
+  check(pass != nullptr && pass->draw == place.began,
+        "record: batch {} of a pass that began at draw {}, and was not the last to be paid for",
+        place.place, place.began);
+  check(last_.began != place.began || last_.place < place.place,
+        "record: batch {} of the pass that began at draw {} comes after batch {}", place.place,
+        place.began, last_.place);
+}
+
+void Ledger::record(const Event& event, std::uint64_t draw, const Admit& admit,
+                    const std::optional<PassPlace>& place) {
   check_usable();
   check_event("record", event);
   check(draw >= next_draw(), "record: draw released twice: draw {}, the next unused one is {}",
         draw, next_draw());
   check(draw < end_of_draws, "record: draw {} is too large", draw);
+  if (place) check_place(event, *place);
   if (!open_ || !open_->covers(event, draw)) reserve(event, draw, admit);
   ++open_->used;
   open_->next_draw = draw + 1;
+  if (place && event.batches > 1) last_ = *place;
 }
 
 void Ledger::reserve(const Event& event, std::uint64_t draw, const Admit& admit) {

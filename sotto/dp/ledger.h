@@ -17,6 +17,12 @@
 
 namespace sotto {
 
+// Where a draw is in its pass: the number of the draw that began it, and the place from 0.
+struct PassPlace {
+  std::uint64_t began = 0;
+  std::int64_t place = 0;
+};
+
 // One run's hold on a ledger. Append-only and movable. One thread at a time; other threads and
 // processes open the file for themselves. After fork() the child's copy throws.
 class Ledger {
@@ -49,7 +55,10 @@ class Ledger {
   // next_draw() (below that, the batch may have been released already) and draw < 2^62; and for a
   // paid event that no earlier one of this run paid for. Throws SystemFailure when the file cannot
   // be written or is not what it was: then nothing may be released, now or later.
-  void record(const Event& event, std::uint64_t draw, const Admit& admit = {});
+  // For batches in passes `place` says which of its pass it is: a paid one must belong to the last
+  // pass of its kind that this run began, and come after those released before.
+  void record(const Event& event, std::uint64_t draw, const Admit& admit = {},
+              const std::optional<PassPlace>& place = {});
   // Writes down how much of the open reservation was used; at a checkpoint, and by the destructor.
   void settle();
   // For noise or batches that are not secret (a seeded generator): no privacy is claimed from here
@@ -73,6 +82,9 @@ class Ledger {
   std::uint64_t next_draw() const;
   bool private_noise() const { return reasons().empty(); }
   const std::vector<std::string>& reasons() const { return text_.contents.reasons; }
+  // Of the ledger and of this run, 128 random bits each.
+  const std::string& id() const { return text_.contents.id; }
+  const std::string& run_id() const { return run_; }
   const LedgerHeader& header() const { return text_.contents.header; }
 
  private:
@@ -87,6 +99,7 @@ class Ledger {
   Ledger(LedgerFile file, std::int64_t block);
   static Ledger open_run(const std::string& path, const LedgerMark* mark, std::int64_t block);
   void check_usable() const;
+  void check_place(const Event& event, const PassPlace& place) const;
   void check_mark(const LedgerMark& mark) const;
   std::optional<std::string> text_after(std::size_t size, const std::string& checksum) const;
   void repair();
@@ -103,6 +116,7 @@ class Ledger {
   LedgerFile file_;
   std::int64_t block_ = 1;
   std::optional<Block> open_;
+  PassPlace last_;  // of the last batch in a pass that was recorded with its place
   std::int64_t lines_of_others_ = 0;
   std::int64_t process_;
   bool broken_ = false;

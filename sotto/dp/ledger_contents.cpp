@@ -1,23 +1,12 @@
 #include "sotto/dp/ledger_contents.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "sotto/core/error.h"
 
 namespace sotto {
-
-namespace {
-
-std::int64_t count_of(const EventCounts& counts, const Event& event) {
-  for (const auto& [kind, releases] : counts) {
-    if (kind == event) return releases;
-  }
-  return 0;
-}
-
-}  // namespace
 
 void add_releases(EventCounts& counts, const Event& event, std::int64_t releases) {
   // From the back: the kind that came last comes again most often.
@@ -36,6 +25,26 @@ std::int64_t total_releases(const EventCounts& counts) {
                          [](std::int64_t sum, const auto& entry) { return sum + entry.second; });
 }
 
+namespace {
+
+// What a reservation of batches in passes does to the last pass of its kind.
+void take_pass(LedgerRun& run, const Reservation& next) {
+  LedgerRun::Pass* const pass = run.pass_of(next.event);
+  if (next.event.paid) {
+    pass->left -= next.count;
+    return;
+  }
+  check(next.count == 1, "{} first batches of passes in one reservation", next.count);
+  const LedgerRun::Pass begun{next.event, next.first_draw, next.event.batches - 1};
+  if (pass == nullptr) {
+    run.passes.push_back(begun);
+  } else {
+    *pass = begun;
+  }
+}
+
+}  // namespace
+
 void LedgerRun::reserve(const Reservation& next) {
   check(next.count >= 1 && next.count <= largest_reservation, "a reservation of {} releases",
         next.count);
@@ -46,6 +55,7 @@ void LedgerRun::reserve(const Reservation& next) {
           "{} {} batches that earlier ones of their passes paid for, where {} are left", next.count,
           name(next.event.sampling), payments_left(next.event));
   }
+  if (next.event.batches > 1) take_pass(*this, next);
   add_releases(events, next.event, next.count);
   next_draw = next.first_draw + static_cast<std::uint64_t>(next.count);
   open = next;
@@ -57,17 +67,32 @@ void LedgerRun::settle(std::int64_t used, std::uint64_t next_unused) {
   const std::uint64_t low = open->first_draw + static_cast<std::uint64_t>(used);
   check(next_unused >= low && next_unused <= next_draw, "next_draw {} is not in [{}, {}]",
         next_unused, low, next_draw);
+  if (Pass* const pass = open->event.batches > 1 ? pass_of(open->event) : nullptr) {
+    if (open->event.paid) {
+      pass->left += open->count - used;
+    } else if (used == 0) {
+      pass->left = 0;  // it never began
+    }
+  }
   add_releases(events, open->event, used - open->count);
   next_draw = next_unused;
   open.reset();
 }
 
+const LedgerRun::Pass* LedgerRun::pass_of(Event event) const {
+  event.paid = false;
+  const auto found = std::find_if(passes.begin(), passes.end(),
+                                  [&](const Pass& pass) { return pass.first == event; });
+  return found == passes.end() ? nullptr : &*found;
+}
+
+LedgerRun::Pass* LedgerRun::pass_of(Event event) {
+  return const_cast<Pass*>(std::as_const(*this).pass_of(event));
+}
+
 std::int64_t LedgerRun::payments_left(const Event& paid) const {
-  Event first = paid;
-  first.paid = false;
-  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  const std::int64_t passes = count_of(events, first), each = paid.batches - 1;
-  return (passes > most / each ? most : passes * each) - count_of(events, paid);
+  const Pass* const pass = pass_of(paid);
+  return pass == nullptr ? 0 : pass->left;
 }
 
 LedgerRun& LedgerContents::run(const std::string& id) {

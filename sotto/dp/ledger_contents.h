@@ -41,18 +41,31 @@ struct LedgerRun {
   EventCounts events;               // an open reservation counts whole
   std::uint64_t next_draw = 0;      // no draw from here on was used
   std::optional<Reservation> open;  // the last one, until it is settled
+  // The last pass of each kind, by the event of its first batch: the draw that began it, and how
+  // many more batches that one paid for.
+  struct Pass {
+    Event first;
+    std::uint64_t draw = 0;
+    std::int64_t left = 0;
+    bool operator==(const Pass&) const = default;
+  };
+  std::vector<Pass> passes;
 
   bool operator==(const LedgerRun&) const = default;
 
   // Throws std::invalid_argument unless 1 <= count <= largest_reservation, the draws are new and
-  // below end_of_draws, and batches that earlier ones of their passes paid for are as many.
+  // below end_of_draws, first batches of passes come one at a time, and batches that were paid for
+  // are no more than are left of the last pass.
   void reserve(const Reservation& next);
   // Closes the open reservation. Throws std::invalid_argument when there is none or the numbers are
   // not within it.
   void settle(std::int64_t used, std::uint64_t next_draw);
-  // How many batches equal to `paid` are paid for and were not released: (batches - 1) for each
-  // first batch of a pass, less those that were.
+  // How many batches equal to `paid` the last pass of their kind has left. What an earlier pass did
+  // not use is lost.
   std::int64_t payments_left(const Event& paid) const;
+  // The pass that such a batch, paid or first, belongs to; nothing where none has begun.
+  Pass* pass_of(Event event);
+  const Pass* pass_of(Event event) const;
 };
 
 struct LedgerContents {

@@ -8,12 +8,10 @@
 
 namespace sotto {
 
-Event Mechanism::record(const Draw& draw, Ledger& ledger, const Ledger::Admit& admit) {
+void Mechanism::record(const Draw& draw, Ledger& ledger, const Ledger::Admit& admit) {
   if (!secure()) ledger.mark_not_private("noise from a seeded generator");
   if (!draw.secure()) ledger.mark_not_private("batches from a seeded generator");
-  const Event charged = event(draw.event());
-  ledger.record(charged, draw.number(), admit);
-  return charged;
+  ledger.record(event(draw.event()), draw.number(), admit, PassPlace{draw.pass(), draw.place()});
 }
 
 // The sums with noise, divided, for numbers that are no parameter's.
@@ -34,7 +32,11 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optim
     counts.sensitivity = std::sqrt(static_cast<double>(sum.groups())) / 2;
     counts.multiplier = count_noise / counts.sensitivity;
     scale.multiplier = other_noise_multiplier(scale.multiplier, counts.multiplier);
+    check_scale(counts, sum.groups());
   }
+  std::int64_t elements = 0;
+  for (const auto& [parameter, total] : sum.sums_) elements += total.numel();
+  check_scale(scale, elements);
   prepare(draw, sum.sums_, sum.sensitivity_, ledger);
   const double deviation = noise_deviation(scale) / scale.divisor;
   std::optional<nn::Optimizer::Step> step;
@@ -60,9 +62,10 @@ std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& led
   check_independent();
   const Draw& draw = statistics.draw_;
   const double sensitivity = std::sqrt(static_cast<double>(statistics.ranges_.size()));
-  const Event charged = record(draw, ledger, admit);
-  std::vector<double> means =
-      noisy(statistics.sums_, {charged.noise_multiplier, sensitivity, draw.expected_size()});
+  const Scale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_size()};
+  check_scale(scale, std::ssize(statistics.sums_));
+  record(draw, ledger, admit);
+  std::vector<double> means = noisy(statistics.sums_, scale);
   for (std::size_t k = 0; k < means.size(); ++k)
     means[k] = statistics.ranges_[k].from_unit(means[k]);
   return means;
@@ -93,6 +96,11 @@ std::string GaussianMechanism::description() const {
       "Gaussian, noise multiplier {:.6g} ({} keyed by {})", noise_multiplier_,
       noise_ == GaussianNoise::rounded ? "exact sampler on a grid," : "floating-point sampler",
       random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
+}
+
+void GaussianMechanism::check_scale(const Scale& scale, std::int64_t elements) const {
+  if (scale.multiplier > 0 && noise_ == GaussianNoise::rounded && elements > 0)
+    noise_grid(scale.multiplier, scale.sensitivity, elements);
 }
 
 void GaussianMechanism::add_noise(const Gradients& sums, const Scale& scale) {

@@ -76,6 +76,9 @@ class Mechanism {
     double multiplier = 0, sensitivity = 1, divisor = 1;
     OnFinished finished{};  // to be told, if there is one
   };
+  // Throws std::invalid_argument when there is no noise of this scale for so many elements: before
+  // anything is written to the ledger.
+  virtual void check_scale(const Scale& /*scale*/, std::int64_t /*elements*/) const {}
   virtual void add_noise(const Gradients& sums, const Scale& scale) = 0;
   // The standard deviation of what the next add_noise() adds to each element before the division.
   virtual double noise_deviation(const Scale& scale) const = 0;
@@ -88,7 +91,7 @@ class Mechanism {
   Released release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optimizer,
                    const Ledger::Admit& admit, double count_noise);
   void check_independent() const;
-  Event record(const Draw& draw, Ledger& ledger, const Ledger::Admit& admit);
+  void record(const Draw& draw, Ledger& ledger, const Ledger::Admit& admit);
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
 };
 
@@ -122,6 +125,7 @@ class GaussianMechanism final : public Mechanism {
 
  protected:
   void add_noise(const Gradients& sums, const Scale& scale) override;
+  void check_scale(const Scale& scale, std::int64_t elements) const override;
   double noise_deviation(const Scale& scale) const override {
     return scale.multiplier * scale.sensitivity;
   }

@@ -17,8 +17,8 @@ namespace sotto {
 std::vector<double> rdp_curve_balls_and_bins(std::int64_t batches, double sigma,
                                              std::span<const double> orders);
 
-// The divergence of (Q, P) alone, for whoever adds a record, or at most 2e-9 of itself more; that of
-// (P, Q) was larger wherever both were computed. Throws as above, and unless sigma >= 0.1 and
+// The divergence of (Q, P) alone, for whoever adds a record, or at most 2e-9 of itself more; that
+// of (P, Q) was larger wherever both were computed. Throws as above, and unless sigma >= 0.1 and
 // order <= 25 batches sigma.
 double rdp_balls_and_bins_added(std::int64_t batches, double sigma, double order);
 

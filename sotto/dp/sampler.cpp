@@ -41,6 +41,9 @@ Draw Sampler::draw() {
   draw.separation_ = separation();
   draw.expected_size_ = expected_size();
   draw.number_ = number_;
+  draw.place_ = place;
+  if (place == 0) pass_ = number_;
+  draw.pass_ = pass_;
   draw.secure_ = secure();
   stand_at(place + 1, number_ + 1);
   return draw;
@@ -52,6 +55,7 @@ SamplerState Sampler::state() const {
           .expected_size = expected_size(),
           .secure = secure(),
           .place = place_,
+          .pass = pass_,
           .number = number_,
           .rest = rest(place_)};
 }
@@ -69,6 +73,7 @@ void Sampler::load_state(const SamplerState& state) {
         to_json(state.event), state.expected_size, to_json(event), expected_size());
   check(state.secure || !secure(), "Sampler: a state of seeded batches for secret ones");
   load_rest(state.place, state.rest);
+  pass_ = state.pass;
   stand_at(state.place, state.number);
 }
 

@@ -27,6 +27,9 @@ class Draw {
   // The mean number of units in a draw of the pass, not rounded. Public.
   double expected_size() const { return expected_size_; }
   std::uint64_t number() const { return number_; }
+  // Where it is in its pass, from 0, and the number of the draw that began the pass.
+  std::int64_t place() const { return place_; }
+  std::uint64_t pass() const { return pass_; }
   // Drawn with randomness that nobody can predict.
   bool secure() const { return secure_; }
   // Consecutive parts of at most `limit` units; one empty part when there are none.
@@ -40,6 +43,8 @@ class Draw {
   std::int64_t separation_ = 1;
   double expected_size_ = 0;
   std::uint64_t number_ = 0;
+  std::int64_t place_ = 0;
+  std::uint64_t pass_ = 0;
   bool secure_ = false;
 };
 
@@ -51,6 +56,7 @@ struct SamplerState {
   double expected_size = 0;
   bool secure = false;             // Draw::secure() of its draws
   std::int64_t place = 0;          // batches drawn of the pass
+  std::uint64_t pass = 0;          // number of the draw that began the pass
   std::uint64_t number = 0;        // of the next draw
   std::vector<std::int64_t> rest;  // of a pass that is drawn at its start, as its sampler says
 };
@@ -101,6 +107,7 @@ class Sampler {
   std::int64_t population_;
   Event event_;
   std::int64_t place_ = 0;  // up to and including event_.batches, where a pass is over
+  std::uint64_t pass_ = 0;
   std::uint64_t number_ = 0;
 };
 

@@ -174,11 +174,16 @@ SamplerOptions sampler_options(const EngineOptions& options) {
 
 std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer& optimizer,
                                          std::int64_t population, const EngineOptions& options,
-                                         Relation relation) {
+                                         const LedgerHeader& header) {
   Problems problems;
   check_privacy(problems, population, options);
   check_sizes(problems, population, options);
-  check_sampling(problems, population, options, relation);
+  check_sampling(problems, population, options, header.relation);
+  problems.unless(options.unit == header.unit,
+                  "the unit of privacy is \"{}\", and \"{}\" in the ledger", options.unit,
+                  header.unit);
+  problems.unless(!options.mean_of_rows || options.rows_of_unit,
+                  "mean_of_rows without rows_of_unit");
   check_parameters(problems, model, optimizer);
   check_groups(problems, model, options);
   check_adaptive(problems, options);

@@ -8,11 +8,11 @@
 
 namespace sotto {
 
-// One sentence for each problem, with the values; empty where there is none. `relation` is that of
+// One sentence for each problem, with the values; empty where there is none. `header` is that of
 // the ledger.
 std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer& optimizer,
                                          std::int64_t population, const EngineOptions& options,
-                                         Relation relation = Relation::add_or_remove_one);
+                                         const LedgerHeader& header = {});
 
 // As make_sampler() takes them.
 SamplerOptions sampler_options(const EngineOptions& options);
