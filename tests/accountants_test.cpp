@@ -17,7 +17,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr auto added = Relation::add_or_remove_one, replaced = Relation::replace_one;
-const std::vector<AccountantKind> kinds = {AccountantKind::pld, AccountantKind::rdp};
+const std::vector<AccountantKind> kinds = {AccountantKind::pld, AccountantKind::rdp,
+                                           AccountantKind::prv};
 const std::vector<Relation> relations = {added, replaced};
 
 const std::vector<Event> events = {
@@ -66,7 +67,7 @@ TEST_CASE("an accountant composes what it has a proof for and says who can serve
     CHECK(epsilon < 20);
     ++proofs;
   });
-  CHECK(proofs == 25);
+  CHECK(proofs == 37);
   for (const AccountantKind kind : kinds) {
     for (const Relation relation : relations) {
       for (const Event& event : events) {
@@ -98,7 +99,7 @@ TEST_CASE("accountants are made by kind, name and relation") {
   }
   CHECK(new_accountant()()->kind() == AccountantKind::pld);
   CHECK(new_accountant()()->relation() == added);
-  CHECK_THROWS_WITH(accountant_called("prv"), "accountant: no accountant is called prv");
+  CHECK_THROWS_WITH(accountant_called("gdp"), "accountant: no accountant is called gdp");
 }
 
 TEST_CASE("an exchanged record moves a full batch twice as far") {
@@ -177,6 +178,7 @@ TEST_CASE("lost records cost their probability, in delta and in epsilon") {
   const double cut = 1e-11;
   const std::int64_t steps = 100;
   for (const AccountantKind kind : kinds) {
+    if (kind == AccountantKind::prv) continue;  // takes long; the base class does it
     for (const Relation relation : relations) {
       const auto poisson = composed(kind, relation, {1.5, Sampling::poisson, 0.01}, steps);
       const auto truncated =
@@ -223,6 +225,7 @@ TEST_CASE("a ledger is accounted for by the accountant that is asked for") {
 // asked for less delta.
 TEST_CASE("answers are numbers that no argument moves the wrong way, over the whole range") {
   for_each_proof([&](AccountantKind kind, Relation relation, Event event) {
+    if (kind == AccountantKind::prv) return;  // takes long; tests/prv_test.cpp has corners
     const bool rate = has_rate(event.sampling), pld = kind == AccountantKind::pld;
     const bool numerical = pld && rate;  // to the gap between its bounds
     const double slack = numerical ? 1 + 2e-3 : 1 + 1e-9, tiny = 1e-9;

@@ -18,12 +18,10 @@ namespace sotto::budget {
 
 namespace {
 
-constexpr std::array<const char*, 3> method_names = {"pld", "rdp", "gdp"};
+constexpr std::array<const char*, 4> method_names = {"pld", "rdp", "gdp", "prv"};
 
 // Of the library; not for gdp.
-AccountantKind kind_of(Method method) {
-  return method == Method::pld ? AccountantKind::pld : AccountantKind::rdp;
-}
+AccountantKind kind_of(Method method) { return accountant_called(name(method)); }
 
 NewAccountant maker(Method method, Relation relation) {
   return new_accountant(kind_of(method), relation);

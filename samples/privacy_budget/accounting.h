@@ -13,7 +13,8 @@
 namespace sotto::budget {
 
 // gdp evaluates a limit and guarantees nothing.
-enum class Method { pld, rdp, gdp };
+enum class Method { pld, rdp, gdp, prv };
+// Those that `compare` shows; prv is pld again, less exactly.
 inline constexpr Method methods[] = {Method::pld, Method::rdp, Method::gdp};
 const char* name(Method method);
 
@@ -24,7 +25,7 @@ using History = std::vector<std::pair<Event, std::int64_t>>;
 // was begun counts.
 History releases_of(const Phase& phase);
 
-// What is between two sides. Only PLD knows the lower one.
+// What is between two sides. Only PLD and PRV know the lower one.
 struct Bounds {
   double upper = 0;
   std::optional<double> lower{};

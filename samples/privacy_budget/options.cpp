@@ -110,7 +110,7 @@ void VerbLine::add_question() {
     epsilon->type_name("E")->group("Question")->delimiter(',');
     if (!many) epsilon->expected(1)->required();
     sub_->add_option("--accountant", accountant_,
-                     "pld (tight) or rdp; if none is given, pld where it has a proof")
+                     "pld (tight), prv or rdp; if none is given, pld where it has a proof")
         ->type_name("NAME")
         ->group("Question");
   }
@@ -183,10 +183,10 @@ void check_page(const std::string& path) {
 
 std::optional<Method> accountant_called(const std::string& wanted) {
   if (wanted.empty()) return std::nullopt;
-  for (const Method method : {Method::pld, Method::rdp}) {
+  for (const Method method : {Method::pld, Method::rdp, Method::prv}) {
     if (wanted == name(method)) return method;
   }
-  fail(fmt::format("--accountant: {} is not one of pld, rdp", wanted));
+  fail(fmt::format("--accountant: {} is not one of pld, rdp, prv", wanted));
 }
 
 Options VerbLine::options() const {

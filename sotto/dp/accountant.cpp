@@ -7,6 +7,7 @@
 
 #include "sotto/core/error.h"
 #include "sotto/dp/pld_accountant.h"
+#include "sotto/dp/prv_accountant.h"
 #include "sotto/dp/rdp_accountant.h"
 
 namespace sotto {
@@ -14,9 +15,11 @@ namespace sotto {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr std::array<const char*, 3> names = {"pld", "rdp", "prv"};  // by kind
 constexpr std::int64_t most_releases = std::int64_t{1} << 53;
 
-// Which accountants have a proof, by relation. docs/accounting.md, section 6, gives each.
+// Which accountants have a proof, by relation; prv composes the pairs of pld, and has those of pld.
+// docs/accounting.md, section 6, gives each.
 struct Proof {
   Sampling sampling;
   struct {
@@ -37,7 +40,7 @@ constexpr std::array<Proof, 8> proofs = {{
 bool proved(AccountantKind kind, Sampling sampling, Relation relation) {
   const Proof& proof = proofs.at(static_cast<std::size_t>(sampling));
   const auto& by = relation == Relation::replace_one ? proof.replace_one : proof.add_or_remove_one;
-  return kind == AccountantKind::pld ? by.pld : by.rdp;
+  return kind == AccountantKind::rdp ? by.rdp : by.pld;
 }
 
 // The event that costs the same, of a kind that accountants charge.
@@ -63,17 +66,18 @@ Event charged(const Event& event) {
 
 }  // namespace
 
-const char* name(AccountantKind kind) { return kind == AccountantKind::pld ? "pld" : "rdp"; }
+const char* name(AccountantKind kind) { return names.at(static_cast<std::size_t>(kind)); }
 
 AccountantKind accountant_called(const std::string& name) {
-  check(name == "pld" || name == "rdp", "accountant: no accountant is called {}", name);
-  return name == "pld" ? AccountantKind::pld : AccountantKind::rdp;
+  const auto found = std::ranges::find(names, name);
+  check(found != names.end(), "accountant: no accountant is called {}", name);
+  return static_cast<AccountantKind>(found - names.begin());
 }
 
 std::string unproved(AccountantKind kind, Sampling sampling, Relation relation) {
   if (proved(kind, sampling, relation)) return "";
   const AccountantKind other =
-      kind == AccountantKind::pld ? AccountantKind::rdp : AccountantKind::pld;
+      kind == AccountantKind::rdp ? AccountantKind::pld : AccountantKind::rdp;
   return fmt::format("the {} accountant has no proof for {} batches and {}; {} has one", name(kind),
                      name(sampling),
                      relation == Relation::replace_one ? "replace_one" : "add_or_remove_one",
@@ -144,7 +148,11 @@ double Accountant::delta(double epsilon) const {
 
 NewAccountant new_accountant(AccountantKind kind, Relation relation) {
   return [kind, relation]() -> std::unique_ptr<Accountant> {
-    if (kind == AccountantKind::pld) return std::make_unique<PldAccountant>(relation);
+    switch (kind) {
+      case AccountantKind::pld: return std::make_unique<PldAccountant>(relation);
+      case AccountantKind::prv: return std::make_unique<PrvAccountant>(relation);
+      case AccountantKind::rdp: break;
+    }
     return std::make_unique<RdpAccountant>(default_orders(), relation);
   };
 }

@@ -15,9 +15,10 @@ namespace sotto {
 enum class AccountantKind {
   pld,  // privacy loss distributions: nearly the least epsilon that can be proved
   rdp,  // Renyi divergences: a larger one, for more samplings
+  prv,  // privacy loss random variables: as pld, up to about 0.01
 };
 
-// "pld", "rdp".
+// "pld", "rdp", "prv".
 const char* name(AccountantKind kind);
 // The kind of that name. Throws std::invalid_argument when there is none.
 AccountantKind accountant_called(const std::string& name);

@@ -17,7 +17,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 }  // namespace
 
 PldAccountant::PldAccountant(Relation relation)
-    : Accountant(AccountantKind::pld, relation), composition_(relation) {}
+    : PldAccountant(AccountantKind::pld, relation, LossRounding::one_sided) {}
 
 void PldAccountant::charge(const Event& event, std::int64_t count) {
   if (event.noise_multiplier == 0) {

@@ -15,7 +15,8 @@ namespace sotto {
 // 1e8; of batches of a fixed size, up to a third for many releases (the lower bound is of one of
 // two directions). docs/accounting.md names the corners where they are far apart. Answers remember
 // work for the next one: an accountant is for one thread at a time.
-class PldAccountant final : public Accountant {
+// The PRV accountant derives from it.
+class PldAccountant : public Accountant {
  public:
   explicit PldAccountant(Relation relation = Relation::add_or_remove_one);
 
@@ -26,6 +27,10 @@ class PldAccountant final : public Accountant {
   // epsilon finite and >= 0.
   double epsilon(double delta, Bound bound) const;
   double delta(double epsilon, Bound bound) const;
+
+ protected:
+  PldAccountant(AccountantKind kind, Relation relation, LossRounding rounding)
+      : Accountant(kind, relation), composition_(relation, rounding) {}
 
  private:
   void charge(const Event& event, std::int64_t count) override;

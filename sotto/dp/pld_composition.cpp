@@ -11,7 +11,7 @@ namespace sotto {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double fine_accuracy = 5e-5, most_points = 1 << 21;
+constexpr double fine_accuracy = 5e-5, matched_accuracy = 0.01, most_points = 1 << 21;
 
 // The smallest 2^k or 3 * 2^k that is at least `count`.
 std::int64_t transform_size(double count) {
@@ -47,6 +47,17 @@ double chernoff_bound(double log_moment, double tilt, const PldQuestion& questio
   }
   const double delta = question.given - escaped;
   return delta > 0 ? std::max((log_weight - std::log(delta)) / tilt, 0.0) : infinity;
+}
+
+// What can be said for certain without looking.
+double nothing(const PldQuestion& question, Bound bound) {
+  if (bound == Bound::lower) return 0;
+  return question.of == PldQuestion::Of::delta ? 1 : infinity;
+}
+
+// How many lattice points a window needs.
+double points(const LossWindow& window, double spacing) {
+  return (window.high - window.low) / spacing + 2;
 }
 
 }  // namespace
@@ -85,13 +96,16 @@ PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int
   return counts;
 }
 
-const DiscretePair& PldComposition::discrete(const Key& key, const Side& side) {
+const DiscretePair& PldComposition::discrete(const Key& key, Side side) {
   constexpr std::size_t most_kept = 8;
+  const bool matched = rounding_ == LossRounding::mean_matched;
+  if (matched) side.bound = Bound::upper;  // one for both
   Kind& kind = kinds_.at(key);
   const auto known = kind.discrete.find(side);
   if (known != kind.discrete.end()) return known->second;
   if (kind.discrete.size() >= most_kept) kind.discrete.clear();
-  DiscretePair pair = discretise(kind.pair, side.lattice, side.bound, side.mirrored);
+  DiscretePair pair = matched ? mean_matched(kind.pair, side.lattice.spacing, side.mirrored)
+                              : discretise(kind.pair, side.lattice, side.bound, side.mirrored);
   return kind.discrete.emplace(side, std::move(pair)).first->second;
 }
 
@@ -147,24 +161,40 @@ const TiltedSum& PldComposition::sum(const Counts& counts, const SumKey& key) {
   return known.sum;
 }
 
-double PldComposition::answer(const Counts& counts, Side side, const PldPlan& plan,
-                              const PldQuestion& question) {
-  const bool upper = side.bound == Bound::upper, of_delta = question.of == PldQuestion::Of::delta;
-  side.lattice = plan.used;
-  if (!upper) side.lattice.spacing /= 2;  // merging takes twice the width
-  const double nothing = upper ? (of_delta ? 1 : infinity) : 0;
-  if (!std::isnormal(side.lattice.spacing)) return nothing;
+// The window of a plan, on the lattice of `side` or the first coarser one that is affordable.
+std::optional<LossWindow> PldComposition::fit(const Counts& counts, Side& side,
+                                              const PldPlan& plan) {
+  if (!std::isnormal(side.lattice.spacing)) return {};
   LossWindow window = this->window(counts, side, plan);
-  const auto points = [&] { return (window.high - window.low) / side.lattice.spacing + 2; };
-  while (points() > most_points) {
+  while (points(window, side.lattice.spacing) > most_points) {
     side.lattice.spacing *= 2;
     window = this->window(counts, side, plan);
   }
-  if (!(points() <= most_points)) return nothing;
-  const DeltaCurve curve(sum(counts, {side, plan.tilt, transform_size(points())}), window,
-                         side.bound);
+  if (!(points(window, side.lattice.spacing) <= most_points)) return {};
+  return window;
+}
+
+// The answer of the discrete losses of a side.
+double PldComposition::composed(const Counts& counts, const Side& side, double tilt,
+                                const LossWindow& window, const PldQuestion& question) {
+  const std::int64_t size = transform_size(points(window, side.lattice.spacing));
+  const DeltaCurve curve(sum(counts, {side, tilt, size}), window, side.bound);
+  const bool of_delta = question.of == PldQuestion::Of::delta;
   const double answer = of_delta ? curve.delta(question.given) : curve.epsilon(question.given);
-  return upper ? std::min(answer, chernoff(counts, side, plan.tilt, question)) : answer;
+  if (side.bound == Bound::lower) return answer;
+  return std::min(answer, chernoff(counts, side, tilt, question));
+}
+
+double PldComposition::answer(const Counts& counts, Side side, const PldPlan& plan,
+                              const PldQuestion& question) {
+  const bool matched = rounding_ == LossRounding::mean_matched;
+  side.lattice = matched ? LossLattice{matched_spacing(counts, plan)} : plan.used;
+  const bool merges = !matched && side.bound == Bound::lower;
+  if (merges) side.lattice.spacing /= 2;  // which takes twice the width
+  const std::optional<LossWindow> window = fit(counts, side, plan);
+  if (!window) return nothing(question, side.bound);
+  return matched ? matched_answer(counts, side, plan.tilt, *window, question)
+                 : composed(counts, side, plan.tilt, *window, question);
 }
 
 // The best Chernoff bound of a geometric sequence of tilts around one.
@@ -190,15 +220,17 @@ double PldComposition::chernoff(const Counts& counts, const Side& side, double t
 
 std::vector<PldPlanner> PldComposition::planners(const Counts& counts,
                                                  const PldQuestion& question) {
+  const double accuracy =
+      rounding_ == LossRounding::mean_matched ? matched_accuracy : fine_accuracy;
   std::vector<SampledReleases> releases;
   for (const auto& [key, count] : counts) {
     const auto kind = kinds_.try_emplace(key, key, left_out_).first;
     releases.push_back({&kind->second.samples, count});
   }
-  std::vector<PldPlanner> result = {PldPlanner(releases, false, question, fine_accuracy)};
+  std::vector<PldPlanner> result = {PldPlanner(releases, false, question, accuracy)};
   if (std::ranges::any_of(
           counts, [](const auto& kind) { return kind.first.change == BatchChange::one_more; })) {
-    result.emplace_back(releases, true, question, fine_accuracy);
+    result.emplace_back(releases, true, question, accuracy);
   }
   return result;
 }
@@ -256,6 +288,10 @@ double PldComposition::refined(const Counts& counts, const PldQuestion& question
   };
   double best = infinity;
   for (int round = 0; round < most_rounds; ++round) {
+    // The other direction, which hardly ever decides, needs no smaller error than the first.
+    if (rounding_ == LossRounding::mean_matched) {
+      for (PldPlan& plan : plans) plan.error = std::max(plan.error, plans.front().error);
+    }
     const std::vector<double> list = answers(Bound::upper);
     const double largest = std::ranges::max(list);
     best = std::min(best, largest);

@@ -12,6 +12,12 @@
 
 namespace sotto {
 
+// What becomes of the losses between lattice points.
+enum class LossRounding {
+  one_sided,     // each release errs to the side of the bound: the error grows with their number
+  mean_matched,  // to the nearest: it grows with the root of it, and is bounded afterwards
+};
+
 // Answers questions about growing histories. What was computed for one answer serves the next:
 // after one more release of a kind seen before, only the spectra are multiplied again.
 class PldComposition {
@@ -19,7 +25,8 @@ class PldComposition {
   // The least noise multiplier that upper bounds are made for; lower bounds take it for less noise.
   static constexpr double least_noise = 0.01;
 
-  explicit PldComposition(Relation relation) : relation_(relation) {}
+  explicit PldComposition(Relation relation, LossRounding rounding = LossRounding::one_sided)
+      : relation_(relation), rounding_(rounding) {}
 
   // The epsilon or delta asked for, from one side, of a history of full, Poisson and fixed size
   // batches whose noise multipliers and sampling rates are positive. Lower bounds take what a fixed
@@ -66,14 +73,21 @@ class PldComposition {
   void leave_out(double log_mass);
   double refined(const Counts& counts, const PldQuestion& question, Bound bound);
   std::vector<PldPlanner> planners(const Counts& counts, const PldQuestion& question);
-  const DiscretePair& discrete(const Key& key, const Side& side);
+  const DiscretePair& discrete(const Key& key, Side side);
   double log_moment(const Counts& counts, const Side& side, double tilt);
   LossWindow window(const Counts& counts, const Side& side, const PldPlan& plan);
   double chernoff(const Counts& counts, const Side& side, double tilt, const PldQuestion& question);
   const TiltedSum& sum(const Counts& counts, const SumKey& key);
+  std::optional<LossWindow> fit(const Counts& counts, Side& side, const PldPlan& plan);
+  double composed(const Counts& counts, const Side& side, double tilt, const LossWindow& window,
+                  const PldQuestion& question);
   double answer(const Counts& counts, Side side, const PldPlan& plan, const PldQuestion& question);
+  double matched_spacing(const Counts& counts, const PldPlan& plan) const;
+  double matched_answer(const Counts& counts, const Side& side, double tilt,
+                        const LossWindow& window, const PldQuestion& question);
 
   Relation relation_;
+  LossRounding rounding_;
   double left_out_ = 0;  // at each end of every kind
   std::map<Key, Kind> kinds_;
   std::map<SumKey, Sum> sums_;

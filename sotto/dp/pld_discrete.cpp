@@ -202,6 +202,43 @@ DiscretePair discretise(const LossPair& pair, const LossLattice& lattice, Bound 
   return mirrored ? mirror_image(result) : result;
 }
 
+// The width is measured at the ends of the cells, so that the rounding of position() is in it.
+DiscretePair mean_matched(const LossPair& pair, double spacing, bool mirrored) {
+  constexpr double evaluation = 1e-14;  // relative error of a loss
+  DiscretePair result{.offset = pair.centre(), .spacing = spacing, .escaped = pair.escaping()};
+  const double lowest = pair.loss(pair.lowest()), highest = pair.loss(pair.highest());
+  double from = pair.lowest(), below = lowest, least = 0, most = 0, total = 0, moved = 0;
+  auto index = static_cast<std::int64_t>(std::floor((lowest - result.offset) / spacing));
+  for (; from < pair.highest(); ++index) {
+    const double point = result.loss({index});
+    const double to = std::clamp(pair.position(point + spacing / 2), from, pair.highest());
+    double mass = index == 0 ? pair.without_loss() : 0;  // the centre is 0 where there is any
+    pair.integrate(from, to, [&](double of_p, double loss) {
+      const double part = mirrored ? of_p * std::exp(-loss) : of_p;
+      mass += part;
+      moved += part * (loss - point);
+    });
+    const double above = pair.loss(to);
+    if (mass > 0) {
+      least = std::min(least, below - point);
+      most = std::max(most, above - point);
+      total += mass;
+      result.atoms.push_back({index, std::log(mass)});
+    }
+    from = to;
+    below = above;
+  }
+  result.offset += moved / total;
+  result.width = most - least;
+  result.drift =
+      mass_tolerance * result.width + evaluation * std::max(std::abs(lowest), std::abs(highest));
+  if (!mirrored) return result;
+  result.offset = -result.offset;
+  std::ranges::reverse(result.atoms);
+  for (Atom& atom : result.atoms) atom.index = -atom.index;
+  return result;
+}
+
 double log_moment(const DiscretePair& pair, double tilt) {
   const auto exponent = [&](const Atom& atom) { return atom.log_mass + tilt * pair.loss(atom); };
   double largest = exponent(pair.atoms.front()), sum = 0;

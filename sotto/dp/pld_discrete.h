@@ -32,6 +32,9 @@ struct DiscretePair {
   double offset = 0;
   double spacing = 0;
   double escaped = 0;
+  // Of losses moved with their mean kept (mean_matched): loss - atom's loss lies in an interval of
+  // this width, and its mean is within `drift` of 0.
+  double width = 0, drift = 0;
   std::vector<Atom> atoms;
 
   double loss(const Atom& atom) const { return offset + static_cast<double>(atom.index) * spacing; }
@@ -48,6 +51,10 @@ inline constexpr double mass_tolerance = 1e-12;
 // lattice point, that is, forgets which of them happened; the curve becomes a polygon of tangents.
 DiscretePair discretise(const LossPair& pair, const LossLattice& lattice, Bound bound,
                         bool mirrored);
+
+// Moves every finite loss to the nearest point of a lattice of this spacing, placed so that the
+// mean stays (Gopi, Lee and Wutschitz 2021, algorithm 2, DiscretizePRV). Neither bound by itself.
+DiscretePair mean_matched(const LossPair& pair, double spacing, bool mirrored);
 
 // ln E_P[e^{tilt loss}; loss finite]
 double log_moment(const DiscretePair& pair, double tilt);

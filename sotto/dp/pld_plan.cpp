@@ -174,9 +174,9 @@ PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
   constexpr double no_width = 1e-9;
   const double deviation =
       std::max(std::sqrt(c.variance), no_width * (std::abs(c.mean) + typical_));
-  const double allowed = question_.of == PldQuestion::Of::epsilon
-                             ? accuracy_ * std::max(epsilon, floor_part * deviation)
-                             : accuracy_ / std::max(tilt, 1 / deviation);
+  const double error = accuracy_ * std::max(epsilon, floor_part * deviation);
+  const double allowed =
+      question_.of == PldQuestion::Of::epsilon ? error : accuracy_ / std::max(tilt, 1 / deviation);
   // The discretisation adds (1 + tilt) / 2 times the sum of E[width^2 / 6] to epsilon, where the
   // width is the spacing or 1/dense of the distance to the centre. Each may take half.
   const double variance = allowed / (1 + tilt);
@@ -190,7 +190,8 @@ PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
                           std::bit_ceil(static_cast<std::uint64_t>(dense)))},
           .finest = round_down(fine_part * typical_, spacing_parts),
           .deviation = deviation,
-          .log_outside = std::clamp(looseness + margin, least_outside, most_outside)};
+          .log_outside = std::clamp(looseness + margin, least_outside, most_outside),
+          .error = round_down(error, spacing_parts)};
 }
 
 }  // namespace sotto

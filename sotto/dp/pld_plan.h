@@ -46,6 +46,7 @@ struct PldPlan {
   double finest = 0;       // a spacing that shows the shape of a single loss
   double deviation = 0;    // of the tilted sum
   double log_outside = 0;  // -ln of the mass left out on each side
+  double error = 0;        // of epsilon, relative to it or to the width of the sum
 
   auto operator<=>(const PldPlan&) const = default;
 };
