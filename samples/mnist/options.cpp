@@ -129,7 +129,7 @@ void CommandLine::add_privacy() {
          "let the bound follow this quantile of the norms, privately", "X");
   choice("--sampling", s.sampling, "how batches are drawn", sampling_names());
   option("--largest-batch", s.largest_batch, "most samples of a truncated_poisson batch", "N");
-  choice("--accountant", s.accountant, "what proves epsilon", {"pld", "rdp"});
+  choice("--accountant", s.accountant, "what proves epsilon", {"pld", "prv", "rdp"});
   choice("--passes", s.passes, "backward passes, the second instead of memory", {"one", "two"});
   option("--write-ahead", options_.write_ahead,
          "releases charged at a time; a crash charges the rest too", "N");
