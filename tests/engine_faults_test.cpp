@@ -230,6 +230,20 @@ TEST_CASE("schedules that reach zero stop before a release, and not after one") 
   }
 }
 
+TEST_CASE("counts with too little noise for the calibrated multiplier are refused at once") {
+  Training t;
+  Ledger ledger;
+  const auto make = [&](double count_noise) {
+    Engine(t.model, t.optimizer, population, ledger,
+           {.target_epsilon = 3,
+            .steps = 4,
+            .logical_batch = 10,
+            .adaptive_clipping = AdaptiveClipping{.count_noise = count_noise}});
+  };
+  CHECK(throws([&] { make(0.2); }, "(raise count_noise)"));
+  CHECK_NOTHROW(make(2));
+}
+
 TEST_CASE("means without noise, or with noise that has no grid, are refused and not charged") {
   Training t;
   Ledger ledger;

@@ -1,6 +1,7 @@
 #include "sotto/dp/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 
 #include <fmt/ranges.h>
@@ -77,7 +78,23 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
   }
   if (gaussian() && options.noise == GaussianNoise::rounded && noise_at(0) > 0 && elements > 0)
     noise_grid(noise_at(0), clipper_.sensitivity(), elements);
+  check_counts();
   sampler_->number_from(ledger.next_draw());
+}
+
+// Counts released with the gradient must leave it some of the noise multiplier, at every step.
+void Engine::check_counts() const {
+  if (!options_.adaptive_clipping) return;
+  const double deviation = options_.adaptive_clipping->count_noise_for(sampler_->expected_size());
+  const double counts = 2 * deviation / std::sqrt(static_cast<double>(first_bounds_.size()));
+  for (std::int64_t step = 0; step < std::max<std::int64_t>(1, options_.steps); ++step) {
+    check(
+        noise_at(step) == 0 || noise_at(step) < counts,
+        "Engine: adaptive clipping: its counts alone, with a noise multiplier of {:.6g}, are less "
+        "private than the noise multiplier {:.6g} at step {} (raise count_noise)",
+        counts, noise_at(step), step);
+    if (!options_.noise_schedule) return;
+  }
 }
 
 std::unique_ptr<Mechanism> Engine::make_mechanism() const {

@@ -147,6 +147,7 @@ class Engine {
   void compute(const Draw& draw, const Loss& loss);
   Released release(const Loss& loss);
   void follow_bound_schedule();
+  void check_counts() const;
   std::unique_ptr<Mechanism> make_mechanism() const;
   GaussianMechanism* gaussian() { return dynamic_cast<GaussianMechanism*>(mechanism_.get()); }
 
