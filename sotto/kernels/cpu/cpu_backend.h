@@ -71,4 +71,7 @@ class OnednnBackend final : public CpuBackend {
 // picks the file.
 Backend* onednn_backend();
 
+// What backend(cpu) hands out instead of the chosen engine, until nullptr is given (KernelProfile).
+void observe_cpu_backend(Backend* observer);
+
 }  // namespace sotto
