@@ -1,0 +1,256 @@
+// Times training steps, ordinary and private by every policy and route, of the networks in
+// networks.h. Prints one JSON line for each case, with the keys of the peers' timings beside it
+// (compare_peers.py runs both in turn), and with --profile where the time goes.
+//
+// A step is forward, loss, backward and update by SGD; a private one also draws its batch, clips,
+// adds noise to every parameter and writes the ledger, a file.
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "sotto/core/allocator.h"
+#include "sotto/dp/engine.h"
+#include "sotto/kernels/profile.h"
+#include "sotto/nn/init.h"
+#include "tests/benchmarks/networks.h"
+#include "tests/benchmarks/timing.h"
+
+using namespace sotto;
+using nlohmann::json;
+
+namespace {
+
+constexpr std::int64_t population = 50'000;
+constexpr double learning_rate = 0.01;
+
+struct Options {
+  std::vector<std::string> models{"logreg", "ffnn", "mnist", "cifar10", "embed", "lstm"};
+  std::vector<std::string> modes{"ordinary", "flat"};
+  std::vector<std::int64_t> batches{64, 256, 512};
+  double seconds = 2;
+  int warmup = 3, min_steps = 5, max_steps = 60;
+  double noise_multiplier = 1.1;
+  bool profile = false;
+};
+
+struct Mode {
+  const char* name;
+  const char* what;
+  Route route = Route::automatic;
+  ClipPasses passes = ClipPasses::one;
+  bool by_layer = false;
+};
+
+constexpr Mode private_modes[] = {
+    {"flat", "one bound, one pass, the route by the model of costs"},
+    {"gram", "one bound, norms by Gram products", Route::gram},
+    {"rows", "one bound, norms by rows", Route::rows},
+    {"two-passes", "one bound, nothing kept", Route::automatic, ClipPasses::two},
+    {"layers", "a bound for each parameter", Route::automatic, ClipPasses::one, true},
+};
+
+// One training step of a network on one of four random batches.
+class Training {
+ public:
+  Training(const Workload& workload, std::int64_t samples) : workload_(workload) {
+    nn::manual_seed(1);
+    model_ = workload.make();
+    for (std::uint64_t seed = 0; seed < 4; ++seed)
+      batches_.push_back(workload.random_batch(samples, seed));
+    optimizer_ = std::make_unique<nn::Sgd>(*model_, nn::SgdRule{.learning_rate = learning_rate});
+  }
+  virtual ~Training() = default;
+  virtual void step() = 0;
+  virtual std::vector<PhaseTotal> phases() const = 0;
+
+ protected:
+  Var losses(Tape& tape) {
+    const Workload::Batch& batch = batches_[next_++ % batches_.size()];
+    return workload_.losses((*model_)(tape.input(batch.inputs)), batch.targets);
+  }
+
+  const Workload& workload_;
+  std::unique_ptr<nn::Module> model_;
+  std::unique_ptr<nn::Optimizer> optimizer_;
+
+ private:
+  std::vector<Workload::Batch> batches_;
+  std::size_t next_ = 0;
+};
+
+class Ordinary final : public Training {
+ public:
+  using Training::Training;
+  void step() override {
+    clock_.enter("forward");
+    Tape tape;
+    const Var loss = losses(tape);
+    clock_.enter("backward");
+    SumSink sink;
+    tape.backward(loss, sink, 1.0 / static_cast<double>(loss.shape()[0]));
+    clock_.enter("update");
+    optimizer_->step(sink.gradients());
+    clock_.stop();
+  }
+  std::vector<PhaseTotal> phases() const override { return clock_.totals(); }
+
+ private:
+  PhaseClock clock_;
+};
+
+// A folder that goes with its owner.
+class Scratch {
+ public:
+  Scratch()
+      : folder_(std::filesystem::temp_directory_path() / fmt::format("steps-{}", ::getpid())) {
+    std::filesystem::create_directory(folder_);
+  }
+  ~Scratch() { std::filesystem::remove_all(folder_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  std::string file(const char* name) const { return folder_ / name; }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+class Private final : public Training {
+ public:
+  Private(const Workload& workload, std::int64_t samples, const Mode& mode, double noise)
+      : Training(workload, samples),
+        ledger_(Ledger::create(scratch_.file("ledger"), {.relation = Relation::replace_one})) {
+    EngineOptions options{.noise_multiplier = noise,
+                          .sampling = Sampling::fixed_size,
+                          .logical_batch = static_cast<double>(samples),
+                          .physical_batch = samples,
+                          .clipping = {.route = mode.route},
+                          .passes = mode.passes};
+    if (mode.by_layer)
+      options.groups = layer_groups(model_->named_parameters(), options.clip_bound);
+    engine_.emplace(*model_, *optimizer_, population, ledger_, options);
+  }
+  void step() override {
+    engine_->step([this](Tape& tape, std::span<const std::int64_t>) { return losses(tape); });
+  }
+  std::vector<PhaseTotal> phases() const override { return engine_->phases().totals(); }
+
+ private:
+  Scratch scratch_;
+  Ledger ledger_;
+  std::optional<Engine> engine_;
+};
+
+std::unique_ptr<Training> training(const Workload& workload, const std::string& mode,
+                                   std::int64_t samples, const Options& options) {
+  if (mode == "ordinary") return std::make_unique<Ordinary>(workload, samples);
+  for (const Mode& known : private_modes) {
+    if (mode == known.name)
+      return std::make_unique<Private>(workload, samples, known, options.noise_multiplier);
+  }
+  fail(fmt::format("no mode is called {}", mode));
+}
+
+json kernels_of(Training& run, int steps) {
+  KernelProfile profile;
+  for (int k = 0; k < steps; ++k) run.step();
+  json kernels = json::array();
+  for (const KernelTotal& total : profile.totals()) {
+    kernels.push_back({{"kernel", total.name},
+                       {"shapes", total.shapes},
+                       {"calls", total.calls / steps},
+                       {"ms", total.seconds * 1e3 / steps},
+                       {"gflops_per_s", total.flops / total.seconds * 1e-9},
+                       {"gbytes_per_s", total.bytes / total.seconds * 1e-9},
+                       {"flops", total.flops / steps},
+                       {"bytes", total.bytes / steps}});
+  }
+  return kernels;
+}
+
+// Milliseconds of each phase in a step, between two readings of the clock.
+json phases_of(const std::vector<PhaseTotal>& before, const std::vector<PhaseTotal>& after) {
+  json phases;
+  for (std::size_t k = 0; k < after.size(); ++k) {
+    const auto steps = static_cast<double>(after[k].entries - before[k].entries);
+    phases[after[k].name] = (after[k].seconds - before[k].seconds) / steps * 1e3;
+  }
+  return phases;
+}
+
+json timed(const Workload& workload, const std::string& mode, std::int64_t samples,
+           const Options& options) {
+  const std::unique_ptr<Training> run = training(workload, mode, samples, options);
+  const std::size_t resident = allocator(cpu).statistics().current;
+  for (int k = 0; k < options.warmup; ++k) run->step();
+  const std::vector<PhaseTotal> before = run->phases();
+  std::vector<double> times;
+  for (double spent = 0; std::ssize(times) < options.min_steps ||
+                         (spent < options.seconds && std::ssize(times) < options.max_steps);
+       spent += times.back()) {
+    times.push_back(seconds_of([&] { run->step(); }));
+  }
+  std::size_t peak = 0;
+  for (const PhaseTotal& phase : run->phases()) peak = std::max(peak, phase.peak_bytes);
+  json line{{"model", workload.name},
+            {"mode", mode},
+            {"batch", samples},
+            {"ms_per_step", median(times) * 1e3},
+            {"ms_min", *std::min_element(times.begin(), times.end()) * 1e3},
+            {"steps", times.size()},
+            {"peak_bytes", peak},
+            {"resident_bytes", resident},
+            {"phases_ms", phases_of(before, run->phases())}};
+  if (options.profile) line["kernels"] = kernels_of(*run, options.min_steps);
+  return line;
+}
+
+template <class Named>
+std::string names_of(const Named& list) {
+  std::string names;
+  for (const auto& entry : list)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", entry.name);
+  return names;
+}
+
+int run(const Options& options) {
+  for (const std::string& model : options.models) {
+    const auto& all = workloads();
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const Workload& w) { return w.name == model; });
+    check(found != all.end(), "no network is called {}; there are {}", model, names_of(all));
+    for (const std::int64_t batch : options.batches) {
+      for (const std::string& mode : options.modes)
+        std::cout << timed(*found, mode, batch, options).dump() << std::endl;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Times training steps, ordinary and private; one JSON line for each case");
+  app.add_option("--models", options.models, "Networks: " + names_of(workloads()))->delimiter(',');
+  app.add_option("--modes", options.modes, "ordinary, " + names_of(private_modes))->delimiter(',');
+  app.add_option("--batches", options.batches, "Samples in a step")->delimiter(',');
+  app.add_option("--seconds", options.seconds, "Timed work to aim for in each case");
+  app.add_option("--warmup", options.warmup, "Steps before the timed ones, at least one")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--min-steps", options.min_steps, "Timed steps at least");
+  app.add_option("--max-steps", options.max_steps, "Timed steps at most");
+  app.add_option("--sigma", options.noise_multiplier, "Noise multiplier");
+  app.add_flag("--profile", options.profile,
+               "As many more steps as --min-steps, with the time of each kernel");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return run(options);
+  } catch (const std::exception& error) {
+    std::cerr << "steps: " << error.what() << "\n";
+    return 1;
+  }
+}
