@@ -1,7 +1,8 @@
-// The networks that the samples train.
+// The networks that the samples train and measure, and a list of them by name.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,5 +29,55 @@ class MnistNetwork final : public nn::Module {
   nn::Linear dense1_, dense2_;
   std::function<Var(const Var&)> activation_;
 };
+
+// Linear layers of the given widths, the first of which is the input's, with ReLU between them if
+// `nonlinear`. Throws std::invalid_argument for fewer than two widths.
+nn::Sequential perceptron(const std::vector<std::int64_t>& widths, bool nonlinear = true);
+
+// Classifies [n, t] words, i64 ids below `words`: embedding with learned positions, encoder blocks,
+// the mean over positions, and a linear layer (Vaswani et al. 2017, with normalisation first).
+// Gives logits [n, classes].
+struct TransformerOptions {
+  std::int64_t words = 1000;
+  std::int64_t length = 64;  // words of an input, at most
+  std::int64_t width = 128;
+  std::int64_t heads = 4;
+  std::int64_t blocks = 2;
+  std::int64_t classes = 2;
+  double dropout = 0;
+};
+
+class Transformer final : public nn::Module {
+ public:
+  explicit Transformer(const TransformerOptions& options = {});
+  Var forward(const Var& ids) override;
+  void visit(const nn::Visitor& visitor) override;
+
+ private:
+  nn::Embedding words_;
+  nn::PositionalEmbedding positions_;
+  nn::Sequential blocks_;
+  nn::LayerNorm norm_;
+  nn::Linear classifier_;
+};
+
+// A model that can be made by its name, and what to feed it with.
+struct Entry {
+  const char* name;
+  const char* description;
+  std::function<std::unique_ptr<nn::Module>()> make;
+  Shape input;               // of one sample
+  std::int64_t classes = 0;  // logits are [n, classes]
+  std::int64_t words = 0;    // inputs are i64 ids below this; 0: numbers
+};
+
+const std::vector<Entry>& registry();
+// Throws std::invalid_argument, listing the names, when there is none of this name.
+const Entry& entry_called(const std::string& name);
+// Random samples [n, ...input] and labels [n] for an entry; a function of the seed.
+struct Examples {
+  Tensor inputs, labels;
+};
+Examples random_examples(const Entry& entry, std::int64_t n, std::uint64_t seed = 0);
 
 }  // namespace sotto::models
