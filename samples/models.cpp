@@ -1,6 +1,5 @@
 #include "samples/models.h"
 
-#include "samples/resnet.h"
 #include "sotto/autograd/ops.h"
 #include "sotto/core/philox.h"
 #include "sotto/nn/init.h"
@@ -98,57 +97,6 @@ void Transformer::visit(const nn::Visitor& visitor) {
   visitor("blocks", blocks_);
   visitor("norm", norm_);
   visitor("classifier", classifier_);
-}
-
-const std::vector<Entry>& registry() {
-  static const std::vector<Entry> entries = {
-      {.name = "mnist",
-       .description = "two convolutions and two dense layers for 28x28 grey images",
-       .make = [] { return std::make_unique<MnistNetwork>(); },
-       .input = {1, 28, 28},
-       .classes = 10},
-      {.name = "resnet50",
-       .description = "ResNet-50 with group normalisation for 32x32 images",
-       .make = [] { return std::make_unique<ResNet>(); },
-       .input = {3, 32, 32},
-       .classes = 10},
-      {.name = "perceptron",
-       .description = "linear layers 5120 to 2560 to 1280 without bias and nonlinearity",
-       .make =
-           [] {
-             return std::make_unique<nn::Sequential>(perceptron({5120, 2560, 1280}, false));
-           },
-       .input = {5120},
-       .classes = 1280},
-      {.name = "transformer",
-       .description = "two encoder blocks of width 128 over 64 words",
-       .make = [] { return std::make_unique<Transformer>(); },
-       .input = {64},
-       .classes = 2,
-       .words = 1000},
-  };
-  return entries;
-}
-
-const Entry& entry_called(const std::string& name) {
-  std::vector<const char*> names;
-  for (const Entry& entry : registry()) {
-    if (entry.name == name) return entry;
-    names.push_back(entry.name);
-  }
-  fail(fmt::format("no model is called {}: {}", name, fmt::join(names, ", ")));
-}
-
-Examples random_examples(const Entry& entry, std::int64_t n, std::uint64_t seed) {
-  Shape shape = entry.input;
-  shape.insert(0, n);
-  PublicRandom random(seed);
-  std::vector<std::int64_t> labels(static_cast<std::size_t>(n));
-  for (std::int64_t& label : labels) label = random.below(entry.classes);
-  if (entry.words == 0) return {nn::random_normal(shape, 0, 1, random), Tensor::from(labels, {n})};
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(shape.numel()));
-  for (std::int64_t& id : ids) id = random.below(entry.words);
-  return {Tensor::from(ids, shape), Tensor::from(labels, {n})};
 }
 
 }  // namespace sotto::models

@@ -1,4 +1,4 @@
-// The networks that the samples train and measure, and a list of them by name.
+// The networks that the samples train.
 #pragma once
 
 #include <functional>
@@ -60,24 +60,5 @@ class Transformer final : public nn::Module {
   nn::LayerNorm norm_;
   nn::Linear classifier_;
 };
-
-// A model that can be made by its name, and what to feed it with.
-struct Entry {
-  const char* name;
-  const char* description;
-  std::function<std::unique_ptr<nn::Module>()> make;
-  Shape input;               // of one sample
-  std::int64_t classes = 0;  // logits are [n, classes]
-  std::int64_t words = 0;    // inputs are i64 ids below this; 0: numbers
-};
-
-const std::vector<Entry>& registry();
-// Throws std::invalid_argument, listing the names, when there is none of this name.
-const Entry& entry_called(const std::string& name);
-// Random samples [n, ...input] and labels [n] for an entry; a function of the seed.
-struct Examples {
-  Tensor inputs, labels;
-};
-Examples random_examples(const Entry& entry, std::int64_t n, std::uint64_t seed = 0);
 
 }  // namespace sotto::models

@@ -1,6 +1,6 @@
 // Times training steps, ordinary and private by every policy and route, of the networks in
-// networks.h. Prints one JSON line for each case, with the keys of the peers' timings beside it
-// (compare_peers.py runs both in turn), and with --profile where the time goes.
+// samples/registry.h. Prints one JSON line for each case, with the keys of the peers' timings
+// beside it (compare_peers.py runs both in turn), and with --profile where the time goes.
 //
 // A step is forward, loss, backward and update by SGD; a private one also draws its batch, clips,
 // adds noise to every parameter and writes the ledger, a file.
@@ -12,11 +12,11 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "samples/registry.h"
 #include "sotto/core/allocator.h"
 #include "sotto/dp/engine.h"
 #include "sotto/kernels/profile.h"
 #include "sotto/nn/init.h"
-#include "tests/benchmarks/networks.h"
 #include "tests/benchmarks/timing.h"
 
 using namespace sotto;
@@ -56,11 +56,11 @@ constexpr Mode private_modes[] = {
 // One training step of a network on one of four random batches.
 class Training {
  public:
-  Training(const Workload& workload, std::int64_t samples) : workload_(workload) {
+  Training(const models::Entry& entry, std::int64_t samples) : entry_(entry) {
     nn::manual_seed(1);
-    model_ = workload.make();
+    model_ = entry.make();
     for (std::uint64_t seed = 0; seed < 4; ++seed)
-      batches_.push_back(workload.random_batch(samples, seed));
+      batches_.push_back(entry.random_examples(samples, seed));
     optimizer_ = std::make_unique<nn::Sgd>(*model_, nn::SgdRule{.learning_rate = learning_rate});
   }
   virtual ~Training() = default;
@@ -69,16 +69,16 @@ class Training {
 
  protected:
   Var losses(Tape& tape) {
-    const Workload::Batch& batch = batches_[next_++ % batches_.size()];
-    return workload_.losses((*model_)(tape.input(batch.inputs)), batch.targets);
+    const models::Examples& batch = batches_[next_++ % batches_.size()];
+    return entry_.losses((*model_)(tape.input(batch.inputs)), batch.labels);
   }
 
-  const Workload& workload_;
+  const models::Entry& entry_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<nn::Optimizer> optimizer_;
 
  private:
-  std::vector<Workload::Batch> batches_;
+  std::vector<models::Examples> batches_;
   std::size_t next_ = 0;
 };
 
@@ -120,8 +120,8 @@ class Scratch {
 
 class Private final : public Training {
  public:
-  Private(const Workload& workload, std::int64_t samples, const Mode& mode, double noise)
-      : Training(workload, samples),
+  Private(const models::Entry& entry, std::int64_t samples, const Mode& mode, double noise)
+      : Training(entry, samples),
         ledger_(Ledger::create(scratch_.file("ledger"), {.relation = Relation::replace_one})) {
     EngineOptions options{.noise_multiplier = noise,
                           .sampling = Sampling::fixed_size,
@@ -144,14 +144,14 @@ class Private final : public Training {
   std::optional<Engine> engine_;
 };
 
-std::unique_ptr<Training> training(const Workload& workload, const std::string& mode,
+std::unique_ptr<Training> training(const models::Entry& entry, const std::string& mode,
                                    std::int64_t samples, const Options& options) {
-  if (mode == "ordinary") return std::make_unique<Ordinary>(workload, samples);
+  if (mode == "ordinary") return std::make_unique<Ordinary>(entry, samples);
   for (const Mode& known : private_modes) {
     if (mode == known.name)
-      return std::make_unique<Private>(workload, samples, known, options.noise_multiplier);
+      return std::make_unique<Private>(entry, samples, known, options.noise_multiplier);
   }
-  fail(fmt::format("no mode is called {}", mode));
+  fail(fmt::format("no mode is called {}; there are {}", mode, mode_names()));
 }
 
 json kernels_of(Training& run, int steps) {
@@ -181,9 +181,9 @@ json phases_of(const std::vector<PhaseTotal>& before, const std::vector<PhaseTot
   return phases;
 }
 
-json timed(const Workload& workload, const std::string& mode, std::int64_t samples,
+json timed(const models::Entry& entry, const std::string& mode, std::int64_t samples,
            const Options& options) {
-  const std::unique_ptr<Training> run = training(workload, mode, samples, options);
+  const std::unique_ptr<Training> run = training(entry, mode, samples, options);
   const std::size_t resident = allocator(cpu).statistics().current;
   for (int k = 0; k < options.warmup; ++k) run->step();
   const std::vector<PhaseTotal> before = run->phases();
@@ -195,7 +195,7 @@ json timed(const Workload& workload, const std::string& mode, std::int64_t sampl
   }
   std::size_t peak = 0;
   for (const PhaseTotal& phase : run->phases()) peak = std::max(peak, phase.peak_bytes);
-  json line{{"model", workload.name},
+  json line{{"model", entry.name},
             {"mode", mode},
             {"batch", samples},
             {"ms_per_step", median(times) * 1e3},
@@ -208,23 +208,18 @@ json timed(const Workload& workload, const std::string& mode, std::int64_t sampl
   return line;
 }
 
-template <class Named>
-std::string names_of(const Named& list) {
-  std::string names;
-  for (const auto& entry : list)
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", entry.name);
+std::string mode_names() {
+  std::string names = "ordinary";
+  for (const Mode& mode : private_modes) names += fmt::format(", {}: {}", mode.name, mode.what);
   return names;
 }
 
 int run(const Options& options) {
   for (const std::string& model : options.models) {
-    const auto& all = workloads();
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const Workload& w) { return w.name == model; });
-    check(found != all.end(), "no network is called {}; there are {}", model, names_of(all));
+    const models::Entry& entry = models::entry_called(model);
     for (const std::int64_t batch : options.batches) {
       for (const std::string& mode : options.modes)
-        std::cout << timed(*found, mode, batch, options).dump() << std::endl;
+        std::cout << timed(entry, mode, batch, options).dump() << std::endl;
     }
   }
   return 0;
@@ -235,8 +230,8 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("Times training steps, ordinary and private; one JSON line for each case");
-  app.add_option("--models", options.models, "Networks: " + names_of(workloads()))->delimiter(',');
-  app.add_option("--modes", options.modes, "ordinary, " + names_of(private_modes))->delimiter(',');
+  app.add_option("--models", options.models, models::model_names())->delimiter(',');
+  app.add_option("--modes", options.modes, mode_names())->delimiter(',');
   app.add_option("--batches", options.batches, "Samples in a step")->delimiter(',');
   app.add_option("--seconds", options.seconds, "Timed work to aim for in each case");
   app.add_option("--warmup", options.warmup, "Steps before the timed ones, at least one")
