@@ -53,6 +53,12 @@ constexpr Mode private_modes[] = {
     {"layers", "a bound for each parameter", Route::automatic, ClipPasses::one, true},
 };
 
+std::string mode_names() {
+  std::string names = "ordinary";
+  for (const Mode& mode : private_modes) names += fmt::format(", {}: {}", mode.name, mode.what);
+  return names;
+}
+
 // One training step of a network on one of four random batches.
 class Training {
  public:
@@ -206,12 +212,6 @@ json timed(const models::Entry& entry, const std::string& mode, std::int64_t sam
             {"phases_ms", phases_of(before, run->phases())}};
   if (options.profile) line["kernels"] = kernels_of(*run, options.min_steps);
   return line;
-}
-
-std::string mode_names() {
-  std::string names = "ordinary";
-  for (const Mode& mode : private_modes) names += fmt::format(", {}: {}", mode.name, mode.what);
-  return names;
 }
 
 int run(const Options& options) {
