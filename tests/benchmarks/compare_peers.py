@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Compares our training steps with peers' and with the floor that the machine sets.
+
+Runs bench_steps and, where it is given, a program that times peers, in turn: one process of each
+for every case and round, so that what else the machine does meets all sides. Figures are medians
+over rounds of the ratios within a round. The peers' program takes --models, --modes, --batches,
+--threads and --seconds and prints JSON lines with model, mode, batch and ms_per_step; its mode
+"torch" is ordinary training, and the fastest of its modes that begin with "opacus" is taken.
+
+  compare_peers.py BUILD                              our side alone
+  compare_peers.py BUILD --peers SCRIPT --python PYTHON --document docs/performance.md
+
+With --document the table and the plot are written into the file, between its lines
+"<!-- steps -->" and "<!-- end of steps -->", and beside it.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+MODELS = ["logreg", "ffnn", "mnist", "cifar10", "embed", "lstm"]
+BEGIN, END = "<!-- steps -->", "<!-- end of steps -->"
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("build", type=pathlib.Path, help="build folder, with tests/bench_steps and tests/bench_roofline")
+    p.add_argument("--peers", help="the peers' program")
+    p.add_argument("--python", default=sys.executable, help="what runs it")
+    p.add_argument("--peer-modes", default="torch,opacus-hooks,opacus-ghost")
+    p.add_argument("--models", default=",".join(MODELS))
+    p.add_argument("--batches", default="64,256,512")
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--seconds", type=float, default=1.0, help="timed work in each process and mode")
+    p.add_argument("--document", type=pathlib.Path)
+    p.add_argument("--json", type=pathlib.Path, help="where all measurements go, a line each")
+    return p.parse_args()
+
+
+def json_lines(command, threads):
+    pinned = {f"{name}_NUM_THREADS": str(threads) for name in ("OMP", "MKL", "OPENBLAS")}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, **pinned), check=True)
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def one_round(args, model, batch):
+    """Milliseconds of a step by side, and our peaks of memory."""
+    case = ["--models", model, "--batches", str(batch), "--seconds", str(args.seconds)]
+    found = {}
+    for line in json_lines([args.build / "tests/bench_steps", *case, "--modes", "ordinary,flat"], args.threads):
+        found[{"ordinary": "ordinary", "flat": "private"}[line["mode"]]] = line["ms_per_step"]
+        found[line["mode"] + " bytes"] = line["peak_bytes"]
+    if args.peers:
+        peers = [args.python, args.peers, *case, "--modes", args.peer_modes, "--threads", str(args.threads)]
+        for line in json_lines(peers, args.threads):
+            if "error" in line:
+                continue
+            if line["mode"] == "torch":
+                found["torch"] = line["ms_per_step"]
+            elif line["mode"].startswith("opacus"):
+                found["opacus"] = min(line["ms_per_step"], found.get("opacus", math.inf))
+    return found
+
+
+def floor_ms(args, model, batch, ceilings):
+    """The least time of our ordinary step: each kernel by its operations or its bytes."""
+    command = [args.build / "tests/bench_steps", "--models", model, "--batches", str(batch), "--modes", "ordinary",
+               "--seconds", "0", "--profile"]
+    line = json_lines(command, args.threads)[0]
+    return sum(max(k["flops"] / ceilings["fma_gflops"], k["bytes"] / ceilings["triad_gbytes"]) for k in line["kernels"]) * 1e-6
+
+
+def ratio(rounds, above, below):
+    values = [r[above] / r[below] for r in rounds if above in r and below in r]
+    return statistics.median(values) if values else None
+
+
+RATIOS = [("private", "ordinary"), ("flat bytes", "ordinary bytes"), ("opacus", "private"), ("torch", "private"),
+          ("torch", "ordinary")]
+TITLES = ["private / ordinary", "memory, private / ordinary", "Opacus / private", "PyTorch / private", "PyTorch / ordinary"]
+
+
+def measure(args):
+    ceilings = json_lines([args.build / "tests/bench_roofline", str(args.threads)], args.threads)[0]
+    cases = []
+    for model in args.models.split(","):
+        for batch in map(int, args.batches.split(",")):
+            rounds = [one_round(args, model, batch) for _ in range(args.rounds)]
+            sides = {side: statistics.median(r[side] for r in rounds) for side in
+                     ("ordinary", "private", "torch", "opacus") if all(side in r for r in rounds)}
+            case = dict(model=model, batch=batch, ms=sides, floor_ms=floor_ms(args, model, batch, ceilings),
+                        ratios=[ratio(rounds, *pair) for pair in RATIOS])
+            print(json.dumps(case), file=sys.stderr, flush=True)
+            cases.append(case)
+    return ceilings, cases
+
+
+def cell(value, digits=2):
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def table(ceilings, cases):
+    lines = [f"Ceilings with {ceilings['threads']} threads, {ceilings['unit']}: {ceilings['fma_gflops']:.0f} GFLOP/s, "
+             f"{ceilings['triad_gbytes']:.0f} GB/s. Times in milliseconds; the floor is that of the ordinary step.", "",
+             "| network | batch | floor | ordinary | private | PyTorch | Opacus | " + " | ".join(TITLES) + " |",
+             "|---|--:|--:|--:|--:|--:|--:|" + "--:|" * len(TITLES)]
+    for case in cases:
+        times = [cell(case["ms"].get(side), 3) for side in ("ordinary", "private", "torch", "opacus")]
+        lines.append(f"| {case['model']} | {case['batch']} | {case['floor_ms']:.3f} | " + " | ".join(times) + " | "
+                     + " | ".join(cell(r) for r in case["ratios"]) + " |")
+    means = []
+    for k in range(len(RATIOS)):
+        values = [case["ratios"][k] for case in cases if case["ratios"][k]]
+        means.append(cell(statistics.geometric_mean(values) if values else None))
+    lines.append("| geometric mean | | | | | | | " + " | ".join(means) + " |")
+    return "\n".join(lines)
+
+
+COLORS = {"ordinary": "#1f77b4", "private": "#d62728", "torch": "#7f7f7f", "opacus": "#bcbd22", "floor": "#2ca02c"}
+
+
+def plot(cases):
+    """Times of all sides on a logarithmic axis, a row for each case, as SVG."""
+    left, width, row = 110, 560, 18
+    times = [t for case in cases for t in (*case["ms"].values(), case["floor_ms"])]
+    low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
+    at = lambda ms: left + (math.log10(ms) - low) / max(1, high - low) * width
+    height = row * len(cases) + 60
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 20} {height}" font-family="sans-serif" '
+           'font-size="11"><title>Milliseconds of a training step</title>'
+           f'<rect width="100%" height="100%" fill="#ffffff"/>']
+    for power in range(low, high + 1):
+        x = at(10.0 ** power)
+        out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="24" y2="{height - 30}" stroke="#dddddd"/>'
+                   f'<text x="{x:.1f}" y="{height - 14}" text-anchor="middle">{10.0 ** power:g} ms</text>')
+    for k, (side, color) in enumerate(COLORS.items()):
+        out.append(f'<circle cx="{left + 100 * k}" cy="12" r="4" fill="{color}"/><text x="{left + 8 + 100 * k}" y="16">{side}</text>')
+    for k, case in enumerate(cases):
+        y = 36 + row * k
+        out.append(f'<text x="4" y="{y + 4}">{case["model"]} {case["batch"]}</text>')
+        for side, ms in {**case["ms"], "floor": case["floor_ms"]}.items():
+            out.append(f'<circle cx="{at(ms):.1f}" cy="{y}" r="4" fill="{COLORS[side]}"><title>{side}: {ms:.3f} ms</title></circle>')
+    return "\n".join(out) + "\n</svg>\n"
+
+
+def write_document(path, text, picture):
+    before = path.read_text()
+    if before.count(BEGIN) != 1 or before.count(END) != 1:
+        sys.exit(f"{path}: needs one line {BEGIN} and one {END}")
+    drawn = path.with_name("training_steps.svg")
+    drawn.write_text(picture)
+    head, tail = before[:before.index(BEGIN) + len(BEGIN)], before[before.index(END):]
+    path.write_text(f"{head}\n{text}\n\n![Milliseconds of a training step]({drawn.name})\n\n{tail}")
+
+
+def main():
+    args = arguments()
+    ceilings, cases = measure(args)
+    text = table(ceilings, cases)
+    print(text)
+    if args.json:
+        args.json.write_text("".join(json.dumps(line) + "\n" for line in [ceilings, *cases]))
+    if args.document:
+        write_document(args.document, text, plot(cases))
+
+
+if __name__ == "__main__":
+    main()
