@@ -116,29 +116,6 @@ void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
   });
 }
 
-void CpuBackend::onehot_dot(View ids1, View b1, View ids2, View b2, View y) {
-  const std::int64_t s_count = ids1.size[1];
-  const std::int64_t t_count = ids2.size[1];
-  const std::int64_t width = b1.size[2];
-  dispatch_float(b1.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(ids1.size[0], product_grain(s_count * (t_count + width)),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t n = begin; n < end; ++n) {
-                     double sum = 0;
-                     for (std::int64_t s = 0; s < s_count; ++s) {
-                       const std::int64_t id = ids1.as<std::int64_t>()[n * s_count + s];
-                       for (std::int64_t t = 0; t < t_count && id >= 0; ++t) {
-                         if (ids2.as<std::int64_t>()[n * t_count + t] != id) continue;
-                         sum += dot(b1.as<T>() + (n * s_count + s) * width,
-                                    b2.as<T>() + (n * t_count + t) * width, width);
-                       }
-                     }
-                     y.as<double>()[n] = sum;
-                   }
-                 });
-  });
-}
-
 void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
   constexpr std::int64_t block = 512;  // columns whose double sums stay in the first-level cache
   const std::int64_t n = x.size[0];

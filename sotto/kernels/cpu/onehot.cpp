@@ -1,0 +1,97 @@
+// Inner products of the gradients of tables, whose rows are sums over the positions with one id.
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "sotto/core/parallel.h"
+#include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/dot.h"
+#include "sotto/kernels/cpu/grain.h"
+
+namespace sotto {
+
+namespace {
+
+// The rows of one sample's gradient that are not zero, found by their id: a hash table with open
+// addressing, at most half full.
+class TableRows {
+ public:
+  TableRows(std::int64_t positions, std::int64_t width)
+      : width_(width),
+        slots_(std::bit_ceil(2 * static_cast<std::uint64_t>(positions) + 2)),
+        ids_(static_cast<std::size_t>(positions)),
+        rows_(static_cast<std::size_t>(positions * width)) {}
+
+  // Sums b [positions, width] over equal ids.
+  template <class T>
+  void collect(const std::int64_t* ids, const T* b) {
+    std::fill(slots_.begin(), slots_.end(), empty);
+    std::int32_t count = 0;
+    for (std::size_t t = 0; t < ids_.size(); ++t, b += width_) {
+      if (ids[t] < 0) continue;
+      std::int32_t& found = slot(ids[t]);
+      const bool fresh = found == empty;
+      if (fresh) ids_[static_cast<std::size_t>(found = count++)] = ids[t];
+      double* row = rows_.data() + found * width_;
+      for (std::int64_t k = 0; k < width_; ++k) {
+        const auto value = static_cast<double>(acc_t<T>(b[k]));
+        row[k] = fresh ? value : row[k] + value;
+      }
+    }
+  }
+
+  // nullptr where no position had the id.
+  const double* row(std::int64_t id) {
+    const std::int32_t found = slot(id);
+    return found == empty ? nullptr : rows_.data() + found * width_;
+  }
+
+ private:
+  static constexpr std::int32_t empty = -1;
+
+  std::int32_t& slot(std::int64_t id) {
+    constexpr std::uint64_t golden = 0x9E3779B97F4A7C15u;  // Knuth's multiplicative hashing
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t at =
+        (static_cast<std::uint64_t>(id) * golden) >> (64 - std::countr_zero(slots_.size()));
+    while (slots_[at] != empty && ids_[static_cast<std::size_t>(slots_[at])] != id)
+      at = (at + 1) & mask;
+    return slots_[at];
+  }
+
+  std::int64_t width_;
+  std::vector<std::int32_t> slots_;
+  std::vector<std::int64_t> ids_;
+  std::vector<double> rows_;
+};
+
+}  // namespace
+
+void CpuBackend::onehot_dot(View ids1, View b1, View ids2, View b2, View y) {
+  const std::int64_t s_count = ids1.size[1];
+  const std::int64_t t_count = ids2.size[1];
+  const std::int64_t width = b1.size[2];
+  dispatch_float(b1.dtype, [&]<class T>(std::type_identity<T>) {
+    const auto sample = [&](std::int64_t n, TableRows& rows) {
+      rows.collect(ids1.as<std::int64_t>() + n * s_count, b1.as<T>() + n * s_count * width);
+      double sum = 0;
+      for (std::int64_t t = n * t_count; t < (n + 1) * t_count; ++t) {
+        const std::int64_t id = ids2.as<std::int64_t>()[t];
+        const double* row = id < 0 ? nullptr : rows.row(id);
+        if (!row) continue;
+        const T* b = b2.as<T>() + t * width;
+        sum += sum_terms(width, [row, b](std::int64_t k) {
+          return row[k] * static_cast<double>(acc_t<T>(b[k]));
+        });
+      }
+      y.as<double>()[n] = sum;
+    };
+    parallel_for(ids1.size[0], product_grain((s_count + t_count) * width),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   TableRows rows(s_count, width);
+                   for (std::int64_t n = begin; n < end; ++n) sample(n, rows);
+                 });
+  });
+}
+
+}  // namespace sotto
