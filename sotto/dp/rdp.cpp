@@ -135,6 +135,39 @@ void check_curve(const char* op, std::span<const double> orders, std::span<const
         orders.size(), rdp.size());
 }
 
+void check_asked(double delta, double epsilon) {
+  check(delta > 0 && delta < 1, "epsilon: delta {} is not in (0, 1)", delta);
+  check(epsilon >= 0 && std::isfinite(epsilon), "delta: epsilon {} is not a finite number >= 0",
+        epsilon);
+}
+
+// What a divergence proves: epsilon, or -infinity where the total variation is below delta.
+double epsilon_at(double order, double rdp, double delta) {
+  if (delta * delta + std::expm1(-rdp) > 0) return -infinity;
+  return rdp + std::log1p(-1 / order) - (std::log(delta) + std::log(order)) / (order - 1);
+}
+
+// ln of the total variation, and ln delta.
+double log_distance(double rdp) { return 0.5 * std::log(-std::expm1(-rdp)); }
+double log_delta_at(double order, double rdp, double epsilon) {
+  return (order - 1) * (rdp - epsilon + std::log1p(-1 / order)) - std::log(order);
+}
+
+// Where f(0), f(1), .. f(count - 1), which falls and then rises, is least.
+template <class Function>
+std::size_t least(std::size_t count, const Function& f) {
+  std::size_t low = 0, high = count - 1;
+  while (low < high) {
+    const std::size_t middle = low + (high - low) / 2;
+    if (f(middle + 1) < f(middle)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 }  // namespace
 
 double rdp_sampled_gaussian(double q, double sigma, double order) {
@@ -179,35 +212,45 @@ const std::vector<double>& default_orders() {
 }
 
 RdpBound rdp_epsilon(std::span<const double> orders, std::span<const double> rdp, double delta) {
-  check(delta > 0 && delta < 1, "epsilon: delta {} is not in (0, 1)", delta);
+  check_asked(delta, 0);
   check_curve("epsilon", orders, rdp);
   RdpBound best{infinity, orders.front()};
   for (std::size_t i = 0; i < orders.size(); ++i) {
-    const double order = orders[i];
-    const double epsilon =
-        delta * delta + std::expm1(-rdp[i]) > 0
-            ? 0
-            : rdp[i] + std::log1p(-1 / order) - (std::log(delta) + std::log(order)) / (order - 1);
-    if (epsilon < best.value) best = {epsilon, order};
+    const double epsilon = epsilon_at(orders[i], rdp[i], delta);
+    if (epsilon < best.value) best = {epsilon, orders[i]};
   }
   best.value = std::max(best.value, 0.0);
   return best;
 }
 
 RdpBound rdp_delta(std::span<const double> orders, std::span<const double> rdp, double epsilon) {
-  check(epsilon >= 0 && std::isfinite(epsilon), "delta: epsilon {} is not a finite number >= 0",
-        epsilon);
+  check_asked(0.5, epsilon);
   check_curve("delta", orders, rdp);
   RdpBound best{0, orders.front()};  // ln 1
   for (std::size_t i = 0; i < orders.size(); ++i) {
-    const double order = orders[i];
-    const double distance = 0.5 * std::log(-std::expm1(-rdp[i]));
-    const double moment =
-        (order - 1) * (rdp[i] - epsilon + std::log1p(-1 / order)) - std::log(order);
-    if (std::min(distance, moment) < best.value) best = {std::min(distance, moment), order};
+    const double log_delta =
+        std::min(log_distance(rdp[i]), log_delta_at(orders[i], rdp[i], epsilon));
+    if (log_delta < best.value) best = {log_delta, orders[i]};
   }
   best.value = std::exp(best.value);
   return best;
+}
+
+// The total variation is bounded best by the smallest order, as divergences grow with the order.
+RdpBound rdp_epsilon(std::span<const double> orders, const RdpOfOrder& rdp, double delta) {
+  check_asked(delta, 0);
+  const auto at = [&](std::size_t i) { return epsilon_at(orders[i], rdp(i), delta); };
+  const std::size_t best = at(0) == -infinity ? 0 : least(orders.size(), at);
+  return {std::max(at(best), 0.0), orders[best]};
+}
+
+RdpBound rdp_delta(std::span<const double> orders, const RdpOfOrder& rdp, double epsilon) {
+  check_asked(0.5, epsilon);
+  const auto at = [&](std::size_t i) { return log_delta_at(orders[i], rdp(i), epsilon); };
+  const std::size_t best = least(orders.size(), at);
+  const double distance = log_distance(rdp(0)), moment = at(best);
+  if (std::min(distance, 0.0) <= moment) return {std::exp(std::min(distance, 0.0)), orders.front()};
+  return {std::exp(moment), orders[best]};
 }
 
 }  // namespace sotto

@@ -2,6 +2,7 @@
 // about epsilon and delta. Derivations in docs/accounting.md.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -38,5 +39,13 @@ RdpBound rdp_epsilon(std::span<const double> orders, std::span<const double> rdp
 // The smallest delta they prove for this epsilon, from the same two bounds; at most 1. Throws
 // std::invalid_argument unless epsilon is finite and >= 0.
 RdpBound rdp_delta(std::span<const double> orders, std::span<const double> rdp, double epsilon);
+
+// The same for increasing orders and divergences for which (order - 1) rdp(order) is convex, as it
+// is for every mechanism: what is minimised then falls and rises but once (docs/accounting.md,
+// section 2), and rdp(i), the divergence at orders[i], is asked for few of them. Where it is not
+// convex the bound is valid, too, but may not be the least.
+using RdpOfOrder = std::function<double(std::size_t i)>;
+RdpBound rdp_epsilon(std::span<const double> orders, const RdpOfOrder& rdp, double delta);
+RdpBound rdp_delta(std::span<const double> orders, const RdpOfOrder& rdp, double epsilon);
 
 }  // namespace sotto

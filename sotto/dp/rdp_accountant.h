@@ -10,6 +10,8 @@
 
 namespace sotto {
 
+// Divergences are computed when an answer needs their order, and kept: an accountant is for one
+// thread at a time.
 class RdpAccountant final : public Accountant {
  public:
   // Throws std::invalid_argument unless there is an order and all are in (1, 1e6].
@@ -17,22 +19,28 @@ class RdpAccountant final : public Accountant {
                          Relation relation = Relation::add_or_remove_one);
 
   // What the divergences prove with the orders that gave it, were no batch to lose records.
-  RdpBound best_epsilon(double delta) const { return rdp_epsilon(orders_, rdp_, delta); }
-  RdpBound best_delta(double epsilon) const { return rdp_delta(orders_, rdp_, epsilon); }
+  RdpBound best_epsilon(double delta) const;
+  RdpBound best_delta(double epsilon) const;
   // Whether a smaller or larger order than there is might prove a smaller epsilon.
   bool order_at_edge(double delta) const;
-  const std::vector<double>& orders() const { return orders_; }
-  // The divergence of everything composed, for each order.
-  const std::vector<double>& rdp() const { return rdp_; }
 
  private:
+  // Releases of one kind, and the divergence of one of them for each order: NaN while not computed.
+  struct Kind {
+    double count = 0;
+    std::vector<double> curve;
+  };
+
   void charge(const Event& event, std::int64_t count) override;
   double charged_epsilon(double delta) const override { return best_epsilon(delta).value; }
   double charged_delta(double epsilon) const override { return best_delta(epsilon).value; }
-  std::vector<double> curve(const Event& event) const;
+  bool exact(const Event& event) const;
+  double rdp(std::size_t i) const;
+  std::vector<double> rdp() const;
 
-  std::vector<double> orders_, rdp_;
-  std::map<Event, std::vector<double>> curves_;  // of one release of each kind seen
+  std::vector<double> orders_;  // increasing
+  bool convex_ = true;
+  mutable std::map<Event, Kind> kinds_;
 };
 
 }  // namespace sotto
