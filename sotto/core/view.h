@@ -16,10 +16,10 @@ struct View {
   std::int64_t stride[6] = {};  // in elements; 0 repeats
 
   template <class T>
-  T* as() const {
+  HD T* as() const {
     return static_cast<T*>(data);
   }
-  std::int64_t numel() const {
+  HD std::int64_t numel() const {
     std::int64_t product = 1;
     for (int i = 0; i < rank; ++i) product *= size[i];
     return product;

@@ -1,7 +1,10 @@
-// How a window moves over an image: shared by convolution, pooling and unfolding.
+// How a window moves over an image: shared by convolution, pooling and unfolding. Device code can
+// include this header.
 #pragma once
 
 #include <cstdint>
+
+#include "sotto/core/view.h"
 
 namespace sotto {
 
@@ -16,13 +19,38 @@ struct Window {
   std::int64_t groups = 1;  // convolution only
 
   // floor((in + before + after - dilation (kernel - 1) - 1) / stride) + 1, per axis
-  std::int64_t output_size(int axis, std::int64_t in) const {
+  HD std::int64_t output_size(int axis, std::int64_t in) const {
     const std::int64_t span = dilation[axis] * (kernel[axis] - 1) + 1;
     const std::int64_t room = in + before[axis] + after[axis] - span;
     return room < 0 ? 0 : room / stride[axis] + 1;
   }
-  std::int64_t positions() const { return kernel[0] * kernel[1] * kernel[2]; }
+  HD std::int64_t positions() const { return kernel[0] * kernel[1] * kernel[2]; }
   bool operator==(const Window&) const = default;
+};
+
+// Sizes of one convolution or pooling: x [samples, channels, in], y [samples, outputs, out].
+struct Geometry {
+  Geometry(const View& x, const View& y, const Window& window)
+      : window(window), samples(x.size[0]), channels(x.size[1]), outputs(y.size[1]) {
+    for (int axis = 0; axis < 3; ++axis) {
+      in[axis] = x.size[axis + 2];
+      out[axis] = y.size[axis + 2];
+    }
+  }
+
+  Window window;
+  std::int64_t samples;
+  std::int64_t channels;
+  std::int64_t outputs;
+  std::int64_t in[3];
+  std::int64_t out[3];
+
+  HD std::int64_t pixels() const { return in[0] * in[1] * in[2]; }
+  HD std::int64_t positions() const { return out[0] * out[1] * out[2]; }
+  HD std::int64_t group_channels() const { return channels / window.groups; }
+  HD std::int64_t group_outputs() const { return outputs / window.groups; }
+  // Inputs under a window, in one group.
+  HD std::int64_t taps() const { return window.positions() * group_channels(); }
 };
 
 }  // namespace sotto

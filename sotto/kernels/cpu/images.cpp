@@ -75,14 +75,6 @@ void for_each_pair(const View& v, T* copy, F&& f) {
 
 }  // namespace
 
-Geometry::Geometry(const View& x, const View& y, const Window& window)
-    : window(window), samples(x.size[0]), channels(x.size[1]), outputs(y.size[1]) {
-  for (int axis = 0; axis < 3; ++axis) {
-    in[axis] = x.size[axis + 2];
-    out[axis] = y.size[axis + 2];
-  }
-}
-
 bool lies_channels_last(const View& images) {
   std::int64_t expected = 1;
   for (const int axis : {1, 4, 3, 2, 0}) {

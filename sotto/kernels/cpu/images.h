@@ -11,25 +11,6 @@
 
 namespace sotto {
 
-// Sizes of one convolution or pooling: x [samples, channels, in], y [samples, outputs, out].
-struct Geometry {
-  Geometry(const View& x, const View& y, const Window& window);
-
-  Window window;
-  std::int64_t samples;
-  std::int64_t channels;
-  std::int64_t outputs;
-  std::int64_t in[3];
-  std::int64_t out[3];
-
-  std::int64_t pixels() const { return in[0] * in[1] * in[2]; }
-  std::int64_t positions() const { return out[0] * out[1] * out[2]; }
-  std::int64_t group_channels() const { return channels / window.groups; }
-  std::int64_t group_outputs() const { return outputs / window.groups; }
-  // Inputs under a window, in one group.
-  std::int64_t taps() const { return window.positions() * group_channels(); }
-};
-
 // [first, last)
 struct Range {
   std::int64_t first;

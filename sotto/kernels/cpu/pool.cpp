@@ -7,21 +7,13 @@
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/images.h"
 #include "sotto/kernels/cpu/pool_rows.h"
+#include "sotto/kernels/windows.h"
 
 namespace sotto {
 namespace {
 
 // Channels whose sums are kept on the stack together.
 constexpr std::int64_t strip = 64;
-
-// A pixel or a position of a window, per axis.
-struct Place {
-  std::int64_t at[3];
-};
-
-Place place(std::int64_t index, const std::int64_t* size) {
-  return {{index / (size[1] * size[2]), index / size[2] % size[1], index % size[2]}};
-}
 
 // The channels [first, first + count) at one place of one sample.
 template <class T>
@@ -46,59 +38,6 @@ void along(const Strip<T>& s, F&& f) {
   } else {
     for (std::int64_t i = 0; i < s.count; ++i) f(i, s.data[i * s.stride]);
   }
-}
-
-// Calls f(tap, pixel) for the taps of the window at `position` that lie in the input.
-template <class F>
-void for_each_pixel(const Geometry& g, const Place& position, F&& f) {
-  const Window& w = g.window;
-  for (std::int64_t tap = 0; tap < w.positions(); ++tap) {
-    const Place k = place(tap, w.kernel);
-    Place pixel;
-    bool inside = true;
-    for (int axis = 0; axis < 3; ++axis) {
-      pixel.at[axis] =
-          position.at[axis] * w.stride[axis] - w.before[axis] + k.at[axis] * w.dilation[axis];
-      inside = inside && pixel.at[axis] >= 0 && pixel.at[axis] < g.in[axis];
-    }
-    if (inside) f(tap, pixel);
-  }
-}
-
-// Calls f(tap, position) for the windows that see `pixel`, and the tap at which they do.
-template <class F>
-void for_each_position(const Geometry& g, const Place& pixel, F&& f) {
-  const Window& w = g.window;
-  for (std::int64_t tap = 0; tap < w.positions(); ++tap) {
-    const Place k = place(tap, w.kernel);
-    Place position;
-    bool inside = true;
-    for (int axis = 0; axis < 3; ++axis) {
-      const std::int64_t from = pixel.at[axis] + w.before[axis] - k.at[axis] * w.dilation[axis];
-      position.at[axis] = from / w.stride[axis];
-      inside = inside && from >= 0 && from % w.stride[axis] == 0 && position.at[axis] < g.out[axis];
-    }
-    if (inside) f(tap, position);
-  }
-}
-
-// The inverse of the number of pixels that a window's average is taken over. With `count_padding`
-// these are the places up to `before` past either end: `before` is the nominal padding, and an
-// `after` beyond it (a last window that only rounding up made room for) does not count.
-double weight(const Geometry& g, const Place& position, bool count_padding) {
-  const Window& w = g.window;
-  double count = 1;
-  for (int axis = 0; axis < 3; ++axis) {
-    const std::int64_t margin = count_padding ? w.before[axis] : 0;
-    const std::int64_t start = position.at[axis] * w.stride[axis] - w.before[axis];
-    std::int64_t inside = 0;
-    for (std::int64_t k = 0; k < w.kernel[axis]; ++k) {
-      const std::int64_t at = start + k * w.dilation[axis];
-      inside += at >= -margin && at < g.in[axis] + margin;
-    }
-    count *= static_cast<double>(inside);
-  }
-  return count == 0 ? 0 : 1 / count;
 }
 
 // Calls f(sample, place, channels) in parallel for all strips of [samples, channels, size].
