@@ -53,7 +53,7 @@ void* Allocator::allocate(std::size_t bytes) {
     }
   }
   if (!address) {
-    throw SystemFailure(
+    throw OutOfMemory(
         fmt::format("allocate: no memory for {} bytes: {} in use, peak {}, {} cached, limit {}",
                     bytes, statistics_.current, statistics_.peak, statistics_.cached,
                     limit_ == 0 ? "none" : std::to_string(limit_)));
@@ -86,6 +86,11 @@ void Allocator::reset_peak() {
 void Allocator::set_limit(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   limit_ = bytes;
+}
+
+std::size_t Allocator::limit() const {
+  const std::lock_guard lock(mutex_);
+  return limit_;
 }
 
 void Allocator::release_cached() {

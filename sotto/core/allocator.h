@@ -45,6 +45,7 @@ class Allocator {
   void reset_peak();
   // Bytes that may be in use at once; 0 means no limit.
   void set_limit(std::size_t bytes);
+  std::size_t limit() const;
   // Gives every cached block back to the system.
   void release_cached();
 
