@@ -54,7 +54,7 @@ std::vector<double> step_with(const std::vector<std::int64_t>& rows_of_7) {
   Engine engine(t.model, t.optimizer, population, ledger,
                 {.noise_multiplier = 1e-6,
                  .logical_batch = population,
-                 .physical_batch = 11,
+                 .memory = {.physical_batch = 11},
                  .rows_of_unit =
                      [&](std::int64_t unit) {
                        return unit == 7 ? rows_of_7 : std::vector<std::int64_t>{unit};

@@ -155,8 +155,9 @@ TEST_CASE("releases of others on the ledger take their part of the budget") {
 TEST_CASE("means are released through the ledger, and not beyond the target") {
   nn::manual_seed(6);
   Training t;
-  Engine engine(t.model, t.optimizer, 200, t.ledger,
-                {.target_epsilon = 1.0, .steps = 5, .logical_batch = 20, .physical_batch = 32});
+  Engine engine(
+      t.model, t.optimizer, 200, t.ledger,
+      {.target_epsilon = 1.0, .steps = 5, .logical_batch = 20, .memory = {.physical_batch = 32}});
   std::size_t most = 0;
   const auto mean = [&](double noise) {
     return engine.release_means({.ranges = {{0, 1}},

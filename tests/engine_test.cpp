@@ -145,7 +145,7 @@ TEST_CASE("a loss that throws releases and charges nothing, and the next step is
   nn::manual_seed(4);
   Training t;
   Engine engine(t.model, t.optimizer, 400, t.ledger,
-                {.noise_multiplier = 1.0, .logical_batch = 200, .physical_batch = 20});
+                {.noise_multiplier = 1.0, .logical_batch = 200, .memory = {.physical_batch = 20}});
   const std::vector<float> before = weights(t.model);
   int calls = 0;
   const Engine::Loss failing = [&](Tape& tape, std::span<const std::int64_t> rows) {
@@ -204,7 +204,7 @@ std::vector<double> norms_of_step(Training& t, std::int64_t units, std::int64_t 
                 {.noise_multiplier = 1.0,
                  .delta = 1e-3,
                  .logical_batch = static_cast<double>(units),
-                 .physical_batch = physical,
+                 .memory = {.physical_batch = physical},
                  .rows_of_unit = std::move(rows),
                  .mean_of_rows = mean});
   return engine.step(t.loss()).statistics->norms[0];
@@ -251,7 +251,7 @@ TEST_CASE("a step of one sample takes any model") {
   nn::manual_seed(10);
   Training t;
   Engine engine(t.model, t.optimizer, 400, t.ledger,
-                {.noise_multiplier = 1.0, .logical_batch = 400, .physical_batch = 1});
+                {.noise_multiplier = 1.0, .logical_batch = 400, .memory = {.physical_batch = 1}});
   const Tensor scales = full({3, 1, 10}, 0.5);
   const StepReport report = engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
     const Dataset batch = t.data.batch(rows);
@@ -292,7 +292,8 @@ TEST_CASE("every problem of the settings is told, each with its values") {
         Texts{"a logical batch of 0 from 400 units"});
   CHECK(problems({.noise_multiplier = 1.0, .logical_batch = 1}, 0) ==
         Texts{"a population of 0", "a logical batch of 1 from 0 units"});
-  CHECK(problems({.noise_multiplier = 1.0, .physical_batch = 0}) == Texts{"a physical batch of 0"});
+  CHECK(problems({.noise_multiplier = 1.0, .memory = {.physical_batch = 0}}) ==
+        Texts{"a physical batch of 0"});
   CHECK(problems({.noise_multiplier = 1.0, .steps = -1}) == Texts{"-1 steps"});
   CHECK(problems({.noise_multiplier = 1.0, .clip_bound = -1}) == Texts{"clip bound -1"});
 }
@@ -348,7 +349,7 @@ TEST_CASE("an engine is not made of settings with problems, and tells all of the
   Training t;
   const auto make = [&] {
     Engine(t.model, t.optimizer, 400, t.ledger,
-           {.noise_multiplier = -1.0, .delta = 2, .physical_batch = 0});
+           {.noise_multiplier = -1.0, .delta = 2, .memory = {.physical_batch = 0}});
   };
   CHECK(throws(make,
                "Engine: noise multiplier -1\nEngine: delta 2 outside (0, 1)\nEngine: a "

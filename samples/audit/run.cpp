@@ -100,7 +100,7 @@ EngineOptions Run::engine_options() const {
           .delta = o.delta,
           .steps = o.steps,
           .logical_batch = o.batch,
-          .physical_batch = o.physical_batch,
+          .memory = {.physical_batch = o.physical_batch},
           .rows_of_unit = [this](std::int64_t unit) { return canaries_.rows_of_unit(unit); },
           .clip_bound = o.clip_bound,
           .seed = o.seed};

@@ -164,7 +164,7 @@ EngineOptions engine_options(const Settings& s) {
                         .sampling = sampling_called(s.sampling),
                         .logical_batch = s.batch,
                         .largest_batch = s.largest_batch,
-                        .physical_batch = s.physical_batch,
+                        .memory = {.physical_batch = s.physical_batch},
                         .clip_bound = s.clip_bound,
                         .clipping = {.rule = {.kind = clip_rule_kind(s.clip_rule)}},
                         .passes = s.passes == "two" ? ClipPasses::two : ClipPasses::one,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 #include "sotto/kernels/compute.h"
 
@@ -237,8 +238,12 @@ void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& u
 void Clipper::add_to_sum(const Parameter& parameter, const Tensor& value) {
   const auto entry = std::find_if(sums_.begin(), sums_.end(),
                                   [&](const auto& e) { return e.first == &parameter; });
-  if (entry->second.defined()) return axpby(1, value, 1, entry->second);
-  entry->second = value;
+  if (!entry->second.defined()) {
+    entry->second = value;
+    return;
+  }
+  touched_ = touched_ || had_sum_[static_cast<std::size_t>(entry - sums_.begin())];
+  axpby(1, value, 1, entry->second);
 }
 
 // What no sample touched is zero, and gets its noise too.
@@ -270,10 +275,49 @@ void Clipper::discard() {
   finished_ = false;
 }
 
+// What a part that fails is undone to: everything but the sums of earlier parts, a copy of which
+// would be as large as the model.
+struct Clipper::Before {
+  double loss_sum;
+  std::int64_t not_finite;
+  std::vector<double> within_bound;
+};
+
+void Clipper::undo(const Before& before) {
+  if (touched_) return;
+  for (std::size_t k = 0; k < sums_.size(); ++k) {
+    if (!had_sum_[k]) sums_[k].second = Tensor();
+  }
+  statistics_.loss_sum = before.loss_sum;
+  statistics_.not_finite = before.not_finite;
+  const auto units = static_cast<std::size_t>(statistics_.units);
+  for (auto& norms : statistics_.norms) norms.resize(units);
+  for (auto& factors : statistics_.factors) factors.resize(units);
+  within_bound_ = before.within_bound;
+  broken_ = false;
+}
+
 void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   check(tape.options().private_data, "Clipper: the tape is not private");
   start_batch();
+  const Before before{statistics_.loss_sum, statistics_.not_finite, within_bound_};
+  had_sum_.clear();
+  for (const auto& [parameter, sum] : sums_) had_sum_.push_back(sum.defined());
+  touched_ = false;
   broken_ = true;
+  try {
+    add_part(tape, loss, grouping);
+  } catch (const OutOfMemory&) {
+    undo(before);
+    throw;
+  } catch (const std::bad_alloc&) {
+    undo(before);
+    throw;
+  }
+  broken_ = false;
+}
+
+void Clipper::add_part(Tape& tape, const Var& loss, const Grouping* grouping) {
   const std::int64_t units = grouping ? grouping->units : loss.shape().numel();
   const std::vector<double> losses = to_dtype(loss.value(), Dtype::f64).to_vector<double>();
   for (std::size_t row = 0; row < losses.size(); ++row) {
@@ -292,7 +336,6 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
     tape.backward(loss, weighted);
   }
   statistics_.units += units;
-  broken_ = false;
 }
 
 void Clipper::add_zeros(std::int64_t units) {

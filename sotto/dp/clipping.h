@@ -75,7 +75,8 @@ class Clipper {
 
   // Adds one physical batch: backward from a loss [n] on a private tape, which is empty afterwards.
   // Throws when the loss reaches a trainable parameter that is in no group. With a grouping the
-  // units are its own, else each sample is one.
+  // units are its own, else each sample is one. When memory runs out (OutOfMemory, std::bad_alloc)
+  // it is as if the part had not been added, unless broken().
   void add(Tape& tape, const Var& loss, const Grouping* grouping = nullptr);
   // Adds units that have no rows: a gradient of zero each.
   void add_zeros(std::int64_t units);
@@ -84,6 +85,8 @@ class Clipper {
   ClippedSum finish(Draw draw);
   // Forgets what was added: after an exception in mid-batch.
   void discard();
+  // Whether a failed add() may have left something in the sum: only discard() helps then.
+  bool broken() const { return broken_; }
 
   // Of the batch that is being added, or was finished last. NOT private.
   const ClipStatistics& statistics() const { return statistics_; }
@@ -106,6 +109,9 @@ class Clipper {
   void add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
                     const std::vector<double>& factors);
   void add_to_sum(const Parameter& parameter, const Tensor& value);
+  void add_part(Tape& tape, const Var& loss, const Grouping* grouping);
+  struct Before;
+  void undo(const Before& before);
   const Gradients& complete_sums();
   void start_batch();
 
@@ -116,7 +122,9 @@ class Clipper {
   ClipStatistics statistics_;
   std::vector<double> within_bound_;  // as in ClippedSum
   bool finished_ = true;
-  bool broken_ = false;  // an add() threw: part of it may be in the sum
+  bool broken_ = false;        // an add() threw: part of it may be in the sum
+  std::vector<bool> had_sum_;  // for each of sums_: from parts before the one that is being added
+  bool touched_ = false;       // one of these was added to
 };
 
 }  // namespace sotto

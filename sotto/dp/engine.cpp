@@ -70,6 +70,9 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       first_noise_multiplier_(noise_for(options, *sampler_, ledger)),
       mechanism_(make_mechanism()),
       budget_(ledger, accountant_of(options, ledger), options.delta, options.target_epsilon) {
+  const memory::Policy& memory = options_.memory;
+  if (!memory.finds_physical_batch())
+    physical_batches_.emplace(memory.rows(), memory.accumulation.value_or(1));
   follow_bound_schedule();
   // Scales that the grid does not have are refused now, and not at the first release.
   std::int64_t elements = 0;
@@ -140,15 +143,20 @@ bool Engine::can_step() const {
          budget_.allows_after(planned(steps_made_, steps_made_ + 1));
 }
 
-std::vector<Engine::Part> Engine::parts_of(const Draw& draw) const {
-  std::vector<Part> parts;
-  for (const std::int64_t unit : draw.units()) {
-    const std::vector<std::int64_t> rows =
-        options_.rows_of_unit ? options_.rows_of_unit(unit) : std::vector<std::int64_t>{unit};
-    const auto most = static_cast<std::size_t>(options_.physical_batch);
-    if (parts.empty() || parts.back().rows.size() + rows.size() > most)
-      parts.push_back({{}, {}, {.unit_of_row = {}, .units = 0, .mean = options_.mean_of_rows}});
-    Part& part = parts.back();
+std::vector<std::int64_t> Engine::rows_of_unit(std::int64_t unit) const {
+  if (!options_.rows_of_unit) return {unit};
+  return options_.rows_of_unit(unit);
+}
+
+Engine::RowsOfUnits Engine::rows_of(const Draw& draw) const {
+  RowsOfUnits rows;
+  for (const std::int64_t unit : draw.units()) rows.push_back(rows_of_unit(unit));
+  return rows;
+}
+
+Engine::Part Engine::part_of(std::span<const std::vector<std::int64_t>> units) const {
+  Part part{{}, {}, {.unit_of_row = {}, .units = 0, .mean = options_.mean_of_rows}};
+  for (const std::vector<std::int64_t>& rows : units) {
     // A row that comes again in its unit is another one for dropout. Other units change nothing.
     constexpr std::int64_t again = std::int64_t{1} << 40;
     std::unordered_map<std::int64_t, std::int64_t> times;
@@ -157,11 +165,11 @@ std::vector<Engine::Part> Engine::parts_of(const Draw& draw) const {
     part.grouping.unit_of_row.insert(part.grouping.unit_of_row.end(), rows.size(),
                                      part.grouping.units++);
   }
-  return parts;
+  return part;
 }
 
-void Engine::add_part(const Loss& loss, Part part) {
-  if (part.rows.empty()) return clipper_.add_zeros(part.grouping.units);
+void Engine::add_part(const Loss& loss, Part part, const Target& target) const {
+  if (part.rows.empty()) return target.clipper.add_zeros(part.grouping.units);
   // A batch of one cannot tell its sample axis from other axes of size 1: its row comes twice, and
   // once it counts for nothing.
   if (part.rows.size() == 1) {
@@ -169,7 +177,7 @@ void Engine::add_part(const Loss& loss, Part part) {
     part.draws.push_back(part.draws[0]);
     part.grouping.unit_of_row.push_back(-1);
   }
-  phases_.enter("forward");
+  target.phases.enter("forward");
   Tape tape({.private_data = true,
              .seed = options_.seed,
              .step = static_cast<std::uint64_t>(steps_made_),
@@ -177,12 +185,23 @@ void Engine::add_part(const Loss& loss, Part part) {
   const Var losses = loss(tape, part.rows);
   check(losses.shape() == Shape{static_cast<std::int64_t>(part.rows.size())},
         "Engine: a loss of shape {} for {} rows", losses.shape(), part.rows.size());
-  phases_.enter("backward and clip");
-  clipper_.add(tape, losses, one_row_each(part.grouping) ? nullptr : &part.grouping);
+  target.phases.enter("backward and clip");
+  target.clipper.add(tape, losses, one_row_each(part.grouping) ? nullptr : &part.grouping);
 }
 
 void Engine::compute(const Draw& draw, const Loss& loss) {
-  for (Part& part : parts_of(draw)) add_part(loss, std::move(part));
+  const RowsOfUnits units = rows_of(draw);
+  std::vector<std::int64_t> sizes;
+  for (const std::vector<std::int64_t>& rows : units) sizes.push_back(std::ssize(rows));
+  const auto run = [&](std::int64_t first, std::int64_t end) {
+    const auto begin = units.begin();
+    add_part(loss, part_of({begin + first, begin + end}), {clipper_, phases_});
+  };
+  physical_batches_->over(sizes, run, [&] {
+    if (!clipper_.broken()) return false;
+    clipper_.discard();
+    return true;
+  });
 }
 
 Released Engine::release(const Loss& loss) {
@@ -223,6 +242,8 @@ StepReport Engine::step(const Loss& loss) {
   follow_bound_schedule();
   check(!options_.noise_schedule || noise_at(steps_made_) > 0,
         "Engine: the schedule of noise is {} at step {}", noise_at(steps_made_), steps_made_);
+  if (!physical_batches_) fit_physical_batch(loss);
+  const memory::LimitScope limit(options_.memory.limit);
   const Released released = release(loss);
   phases_.stop();
   ++steps_made_;
@@ -246,7 +267,7 @@ std::vector<double> Engine::release_means(const MeanQuery& query) {
                      options_.target_epsilon.value_or(0), epsilon()));
   StatisticSum sum(query.ranges);
   Draw draw = sampler.draw();
-  for (const auto units : draw.parts(options_.physical_batch)) {
+  for (const auto units : draw.parts(physical_batch().value_or(memory::usual_physical_batch))) {
     if (units.empty()) continue;
     const auto values = query.values(units);
     check(values.size() == units.size(), "release_means: values of {} units for {}", values.size(),

@@ -15,6 +15,8 @@
 #include "sotto/dp/make_sampler.h"
 #include "sotto/dp/statement.h"
 #include "sotto/memory/phases.h"
+#include "sotto/memory/physical_batches.h"
+#include "sotto/memory/policy.h"
 #include "sotto/nn/optimizer.h"
 
 namespace sotto {
@@ -38,8 +40,8 @@ struct EngineOptions {
   // Truncated Poisson alone: the most units of a batch. Cyclic Poisson alone: the groups.
   std::int64_t largest_batch = 0;
   std::int64_t groups_in_cycle = 0;
-  // The most rows that are computed at once; a unit's are never parted.
-  std::int64_t physical_batch = 512;
+  // The physical batch and what else decides over memory. A unit's rows are never parted.
+  memory::Policy memory;
   // Whom the promise is made to, in the words of the ledger's header, which must be the same.
   std::string unit = LedgerHeader{}.unit;
   // The rows of a unit: all records of a user, or one record several times, to be augmented
@@ -98,8 +100,9 @@ class Engine {
 
   // Whether another step is planned and within the target epsilon.
   bool can_step() const;
-  // One logical step; an empty batch is an ordinary step, with noise added and charged. When the
-  // loss throws, nothing is released or charged. Throws std::invalid_argument when can_step() is
+  // One logical step; an empty batch is an ordinary step, with noise added and charged. When memory
+  // runs out, the step goes on in smaller physical batches, down to a single unit. When the loss
+  // throws, nothing is released or charged. Throws std::invalid_argument when can_step() is
   // false, and when other runs of the ledger have spent what is left of a target epsilon since:
   // nothing is released then, and can_step() is false from there on.
   StepReport step(const Loss& loss);
@@ -130,6 +133,9 @@ class Engine {
   // this one, or a plan of correlated noise cannot go on.
   void load_state(const TensorFile& state);
   const PhaseClock& phases() const { return phases_; }
+  // The most rows that are computed at once: as in the policy or as found at the first step, until
+  // memory ran out; nothing before they were found.
+  std::optional<std::int64_t> physical_batch() const;
 
  private:
   // Rows that are computed together, and whose they are.
@@ -138,8 +144,18 @@ class Engine {
     std::vector<std::int64_t> draws;  // what each row's public randomness is numbered by
     Grouping grouping;
   };
-  std::vector<Part> parts_of(const Draw& draw) const;
-  void add_part(const Loss& loss, Part part);
+  using RowsOfUnits = std::vector<std::vector<std::int64_t>>;
+  RowsOfUnits rows_of(const Draw& draw) const;
+  Part part_of(std::span<const std::vector<std::int64_t>> units) const;
+  // Where a part is added, and who measures it.
+  struct Target {
+    Clipper& clipper;
+    PhaseClock& phases;
+  };
+  void add_part(const Loss& loss, Part part, const Target& target) const;
+  void fit_physical_batch(const Loss& loss);
+  RowsOfUnits dry_units(std::int64_t rows) const;
+  std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;
 
   double noise_at(std::int64_t step) const;
   // What the steps from one to before another will be accounted as.
@@ -161,6 +177,7 @@ class Engine {
   double first_noise_multiplier_;
   std::unique_ptr<Mechanism> mechanism_;
   Budget budget_;
+  std::optional<memory::PhysicalBatches> physical_batches_;
   std::int64_t steps_made_ = 0;
   PhaseClock phases_;
 };

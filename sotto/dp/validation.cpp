@@ -59,7 +59,8 @@ void check_sizes(Problems& problems, std::int64_t population, const EngineOption
   problems.unless(
       options.logical_batch > 0 && options.logical_batch <= static_cast<double>(population),
       "a logical batch of {} from {} units", options.logical_batch, population);
-  problems.unless(options.physical_batch >= 1, "a physical batch of {}", options.physical_batch);
+  for (const std::string& problem : options.memory.problems())
+    problems.unless(false, "{}", problem);
   problems.unless(options.steps >= 0, "{} steps", options.steps);
   problems.unless(positive(options.clip_bound), "clip bound {}", options.clip_bound);
 }

@@ -74,6 +74,16 @@ std::vector<Parameter*> Optimizer::trainable(Module& module) {
   return parameters;
 }
 
+std::size_t Optimizer::bytes_to_come() const {
+  std::size_t bytes = 0;
+  for (const Slot& slot : slots_) {
+    const std::size_t missing = buffers(slot.group).size() - slot.buffers.size();
+    bytes +=
+        missing * static_cast<std::size_t>(slot.parameter->value.numel()) * size_of(slot.dtype);
+  }
+  return bytes;
+}
+
 void Optimizer::check_gradients(const Gradients& gradients, double noise_variance) const {
   check(noise_variance >= 0 && std::isfinite(noise_variance), "step: noise variance {}",
         noise_variance);

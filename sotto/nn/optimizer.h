@@ -45,6 +45,8 @@ class Optimizer {
 
   // In the order in which they were given.
   std::vector<const Parameter*> parameters() const;
+  // Bytes of the state that first steps of parameters are still to make.
+  std::size_t bytes_to_come() const;
   int groups() const { return static_cast<int>(rates_.size()); }
   double learning_rate(int group = 0) const;
   void set_learning_rate(double rate);  // of every group

@@ -1,0 +1,52 @@
+// How training uses memory: one setting for ordinary and private steps.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sotto::memory {
+
+struct Policy {
+  // The most rows that are computed at once. Unset: the most that keep the limit, found by dry runs
+  // at the first step (fit_rows); without a limit or accumulation, usual_physical_batch.
+  std::optional<std::int64_t> physical_batch;
+  // A batch is computed in so many parts of about the same size, or in more that are smaller.
+  std::optional<std::int64_t> accumulation;
+  // Bytes that all tensors on the CPU may take at once during a step; 0: no limit.
+  std::size_t limit = 0;
+
+  // Whether the physical batch has to be found; the most rows at once when not.
+  bool finds_physical_batch() const { return !physical_batch && limit > 0; }
+  std::int64_t rows() const;
+  // What is out of range, in words; empty when nothing is.
+  std::vector<std::string> problems() const;
+};
+
+inline constexpr std::int64_t usual_physical_batch = 512;
+
+// "2GiB", "1.5 MB", "4096": a number of bytes, with a unit of powers of 1000 (kB, MB, GB, TB) or
+// 1024 (KiB, MiB, GiB, TiB), rounded down. Throws std::invalid_argument for other text, and for
+// less than one byte or more than 2^62.
+std::size_t parse_bytes(const std::string& text);
+// "1.50 GiB"
+std::string bytes_text(std::size_t bytes);
+
+// The smaller of the CPU's limit (Allocator::set_limit) and this one; 0 is no limit.
+std::size_t limit_within(std::size_t bytes);
+
+// While it lives, tensors on the CPU take at most limit_within(bytes), those of all threads: for
+// one step at a time.
+class LimitScope {
+ public:
+  explicit LimitScope(std::size_t bytes);
+  LimitScope(const LimitScope&) = delete;
+  LimitScope& operator=(const LimitScope&) = delete;
+  ~LimitScope();
+
+ private:
+  std::size_t before_;
+};
+
+}  // namespace sotto::memory
