@@ -124,6 +124,12 @@ void add_elementwise_cases(std::vector<OpCase>& cases) {
   add_unary(cases, UnaryFunctors{});
   add_binary(cases, BinaryFunctors{});
   cases.push_back({"where", "broadcast", where_case});
+  cases.push_back({"cast", "to f64 and back", [](PublicRandom& random) {
+                     const Shape shape = random_shape(random, static_cast<int>(draw(random, 1, 3)));
+                     return Instance{
+                         {random_input(random, shape, shape.rank())},
+                         [](const auto& x) { return cast(cast(x[0], Dtype::f64), x[0].dtype()); }};
+                   }});
   cases.push_back({"dropout", "any axis", [](PublicRandom& random) {
                      return Instance{{random_input(random, random_shape(random, 3), 3)},
                                      [](const std::vector<Var>& x) { return dropout(x[0], 0.4); }};

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "sotto/autograd/elementwise.h"
+#include "sotto/autograd/precision.h"
 #include "sotto/autograd/products.h"
 #include "sotto/autograd/reductions.h"
 #include "sotto/autograd/samples.h"
@@ -32,7 +33,7 @@ Tensor causal_mask(std::int64_t first, std::int64_t last, std::int64_t keys,
 }
 
 Tensor masked(const Tensor& scores, const Tensor& mask) {
-  if (mask.dtype() != Dtype::i64) return add(scores, mask);
+  if (mask.dtype() != Dtype::i64) return add(scores, to_dtype(mask, scores.dtype()));
   return where(mask, full({}, hidden_score, scores.dtype(), scores.device()), scores);
 }
 
@@ -74,6 +75,11 @@ void for_each_block(const Attention& s, F&& f) {
   }
 }
 
+// Scores and weights are f32 where the operands are f16 or bf16: so is a block of these.
+Tensor wide(const Tensor& x) { return to_dtype(x, arithmetic_type(x.dtype())); }
+
+Tensor keys_of(const Tensor& x, const Block& b) { return wide(x.slice(0, b.n0, b.n1)); }
+
 Tensor part(const Tensor& x, const Block& b) { return x.slice(0, b.n0, b.n1).slice(1, b.r0, b.r1); }
 
 // The same of a mask, whose first two axes may be of size 1.
@@ -91,7 +97,7 @@ Tensor any_seen(const Tensor& scores) {
 }
 
 Tensor weights_of(const Attention& s, const Block& b) {
-  Tensor scores = scale(gemm(part(s.q, b), s.k.slice(0, b.n0, b.n1).transpose(1, 2)), s.scale);
+  Tensor scores = scale(gemm(wide(part(s.q, b)), keys_of(s.k, b).transpose(1, 2)), s.scale);
   for (const Tensor& mask : s.masks) scores = masked(scores, mask_part(mask, b));
   if (s.options.causal)
     scores = masked(scores, causal_mask(b.r0, b.r1, s.keys(), s.options.always_visible));
@@ -105,7 +111,8 @@ Tensor weights_of(const Attention& s, const Block& b) {
 // What dropout multiplies the weights of a block by; undefined without it.
 Tensor kept(const Attention& s, const Block& b) {
   if (s.options.dropout == 0) return {};
-  Tensor mask = Tensor::empty({b.n1 - b.n0, b.r1 - b.r0, s.keys()}, s.q.dtype(), s.q.device());
+  Tensor mask = Tensor::empty({b.n1 - b.n0, b.r1 - b.r0, s.keys()}, arithmetic_type(s.q.dtype()),
+                              s.q.device());
   for (std::int64_t slice = b.n0; slice < b.n1; ++slice) {
     auto number = static_cast<std::uint64_t>(slice);
     if (!s.rows.empty()) {
@@ -126,7 +133,7 @@ Tensor forward(const Attention& s) {
   for_each_block(s, [&](const Block& b) {
     Tensor weights = weights_of(s, b);
     if (const Tensor mask = kept(s, b); mask.defined()) weights = mul(weights, mask);
-    copy_into(gemm(weights, s.v.slice(0, b.n0, b.n1)), part(y, b));
+    copy_into(gemm(weights, keys_of(s.v, b)), part(y, b));
   });
   return y;
 }
@@ -135,20 +142,30 @@ struct AttentionGradient {
   Tensor q, k, v;
 };
 
+// y += a b
+void add_product(const Tensor& a, const Tensor& b, const Tensor& y) {
+  if (y.dtype() == a.dtype()) return gemm_add(a, b, y);
+  axpby(1, gemm(a, b), 1, y);
+}
+
 AttentionGradient backward(const Attention& s, const Tensor& dy) {
-  const auto zeros_like = [](const Tensor& x) { return zeros(x.shape(), x.dtype(), x.device()); };
+  // What several blocks add to is f32.
+  const bool several = s.queries() * s.keys() > block_scores;
+  const auto zeros_like = [several](const Tensor& x) {
+    return zeros(x.shape(), several ? arithmetic_type(x.dtype()) : x.dtype(), x.device());
+  };
   AttentionGradient d{zeros_like(s.q), zeros_like(s.k), zeros_like(s.v)};
   for_each_block(s, [&](const Block& b) {
-    const Tensor weights = weights_of(s, b), mask = kept(s, b), out = part(dy, b);
+    const Tensor weights = weights_of(s, b), mask = kept(s, b), out = wide(part(dy, b));
     const Tensor used = mask.defined() ? mul(weights, mask) : weights;
-    gemm_add(used.transpose(1, 2), out, d.v.slice(0, b.n0, b.n1));
-    Tensor slope = gemm(out, s.v.slice(0, b.n0, b.n1).transpose(1, 2));
+    add_product(used.transpose(1, 2), out, d.v.slice(0, b.n0, b.n1));
+    Tensor slope = gemm(out, keys_of(s.v, b).transpose(1, 2));
     if (mask.defined()) slope = mul(slope, mask);
     Tensor scores = Tensor::empty(slope.shape(), slope.dtype(), slope.device());
     backend(scores.device()).softmax_grad(weights.view(), slope.view(), false, scores.view());
     scores = scale(scores, s.scale);
-    copy_into(gemm(scores, s.k.slice(0, b.n0, b.n1)), part(d.q, b));
-    gemm_add(scores.transpose(1, 2), part(s.q, b), d.k.slice(0, b.n0, b.n1));
+    copy_into(gemm(scores, keys_of(s.k, b)), part(d.q, b));
+    add_product(scores.transpose(1, 2), wide(part(s.q, b)), d.k.slice(0, b.n0, b.n1));
   });
   return d;
 }
@@ -189,9 +206,6 @@ void check_attention(const Var& q, const Var& k, const Var& v, const AttentionOp
   check(q.rank() >= 2 && k.rank() >= 2 && v.rank() >= 2 && q.shape().back() == k.shape().back() &&
             k.value().size(-2) == v.value().size(-2),
         "attention: queries {}, keys {} and values {}", q.shape(), k.shape(), v.shape());
-  check(q.dtype() == k.dtype() && q.dtype() == v.dtype(),
-        "attention: queries are {}, keys {}, values {}", name(q.dtype()), name(k.dtype()),
-        name(v.dtype()));
   check(options.dropout >= 0 && options.dropout < 1, "attention: dropout rate {} outside [0, 1)",
         options.dropout);
 }
@@ -282,9 +296,14 @@ Attention flattened(const Var& q, const Var& k, const Var& v, const std::vector<
 
 }  // namespace
 
-Var attention(const Var& query, const Var& key, const Var& value, const std::vector<Var>& masks,
-              const AttentionOptions& options) {
-  check_attention(query, key, value, options);
+Var attention(const Var& queries, const Var& keys_given, const Var& values,
+              const std::vector<Var>& masks, const AttentionOptions& options) {
+  check_attention(queries, keys_given, values, options);
+  Var query = queries, key = keys_given, value = values;
+  cast_inputs(attention_op, {&query, &key, &value});
+  check(query.dtype() == key.dtype() && query.dtype() == value.dtype(),
+        "attention: queries are {}, keys {}, values {}", name(query.dtype()), name(key.dtype()),
+        name(value.dtype()));
   if (trained(masks)) {
     return matmul(dropout(plain_weights(query, key, masks, options), options.dropout), value);
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "sotto/autograd/precision.h"
 #include "sotto/autograd/samples.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/kernels/functors.h"
@@ -172,7 +173,8 @@ Outcome outcome(const Tensor& log_probability, bool zero_infinity) {
 
 Var ctc_loss(const Var& log_probabilities, const Tensor& targets, const Tensor& input_lengths,
              const Tensor& target_lengths, const CtcOptions& options) {
-  const Var& x = log_probabilities;
+  Var x = log_probabilities;
+  cast_inputs(ctc_op, {&x});
   check(x.rank() == 3 && x.shape()[0] > 0, "ctc_loss: log-probabilities {} are not [T, n, C]",
         x.shape());
   const SampleAxis samples = kept_samples(ctc_op, x, {0, 2});

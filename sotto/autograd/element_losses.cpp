@@ -2,6 +2,7 @@
 
 #include "sotto/autograd/elementwise.h"
 #include "sotto/autograd/indexing.h"
+#include "sotto/autograd/precision.h"
 #include "sotto/autograd/reductions.h"
 #include "sotto/autograd/samples.h"
 #include "sotto/autograd/shape_ops.h"
@@ -80,8 +81,9 @@ Var huber_loss(const Var& x, const Var& target, double delta, Within within) {
   return reduce_within(huber(abs(x - target), delta), within);
 }
 
-Var binary_cross_entropy(const Var& x, const Var& target, Within within) {
-  check_pair("binary_cross_entropy", x, target);
+Var binary_cross_entropy(const Var& probabilities, const Var& target, Within within) {
+  check_pair("binary_cross_entropy", probabilities, target);
+  const Var x = widened(probabilities);
   const Var no = affine(x, -1, 1);
   return reduce_within(
       affine(target * bounded_log(x) + affine(target, -1, 1) * bounded_log(no), -1, 0), within);
@@ -116,9 +118,10 @@ Var hinge_loss(const Var& x, const Var& target, double margin, Within within) {
   return reduce_within(relu(affine(x * target, -1, margin)), within);
 }
 
-Var soft_cross_entropy(const Var& logits, const Var& probabilities,
+Var soft_cross_entropy(const Var& scores, const Var& probabilities,
                        const SoftTargetOptions& options, Within within) {
-  check_pair("soft_cross_entropy", logits, probabilities);
+  check_pair("soft_cross_entropy", scores, probabilities);
+  const Var logits = widened(scores);
   const int axis = normalize_axis("soft_cross_entropy", options.class_axis, logits.rank());
   const double s = options.label_smoothing;
   check(s >= 0 && s <= 1, "soft_cross_entropy: label smoothing {}", s);
@@ -128,7 +131,9 @@ Var soft_cross_entropy(const Var& logits, const Var& probabilities,
   return reduce_within(affine(sum(y, {axis}), -1, 0), within);
 }
 
-Var nll_loss(const Var& x, const Tensor& targets, const NllOptions& options, Within within) {
+Var nll_loss(const Var& log_probabilities, const Tensor& targets, const NllOptions& options,
+             Within within) {
+  const Var x = widened(log_probabilities);
   Shape expected = x.shape();
   check(x.rank() >= 2, "nll_loss: log-probabilities {} have no classes along axis 1", x.shape());
   const std::int64_t classes = expected[1];
@@ -161,8 +166,9 @@ Var nll_loss(const Var& x, const Tensor& targets, const NllOptions& options, Wit
   return sum_per_sample(y) / where(total, total, number(x, 1));
 }
 
-Var cosine_similarity(const Var& a, const Var& b, int axis, double eps) {
-  check_pair("cosine_similarity", a, b);
+Var cosine_similarity(const Var& left, const Var& right, int axis, double eps) {
+  check_pair("cosine_similarity", left, right);
+  const Var a = widened(left), b = widened(right);
   const Var lengths = norm(a, {axis}) * norm(b, {axis});
   return sum(a * b, {axis}) / maximum(lengths, number(a, eps));
 }
@@ -179,7 +185,7 @@ Var triplet_margin_loss(const Var& anchor, const Var& positive, const Var& negat
   check_pair("triplet_margin_loss", anchor, negative);
   check(p >= 1, "triplet_margin_loss: p {}", p);
   const auto distance = [&](const Var& other) {
-    return p_norm(affine(anchor - other, 1, eps), p, {-1});
+    return p_norm(affine(widened(anchor) - widened(other), 1, eps), p, {-1});
   };
   return relu(affine(distance(positive) - distance(negative), 1, margin));
 }

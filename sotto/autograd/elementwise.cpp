@@ -1,5 +1,6 @@
 #include "sotto/autograd/elementwise.h"
 
+#include "sotto/autograd/precision.h"
 #include "sotto/autograd/samples.h"
 #include "sotto/autograd/shape_ops.h"
 #include "sotto/kernels/compute.h"
@@ -20,16 +21,21 @@ const Op dropout_op("dropout");
 
 }  // namespace
 
-Var unary(int op, const Var& x, Constants constants) {
+Var unary(int op, const Var& input, Constants constants) {
+  const Op& name = unary_ops[static_cast<std::size_t>(op)];
+  Var x = input;
+  cast_inputs(name, {&x});
   const Tensor y = unary(op, x.value(), constants);
-  return x.tape().record(unary_ops[static_cast<std::size_t>(op)], {x}, y, x.samples(),
+  return x.tape().record(name, {x}, y, x.samples(),
                          [op, constants, x = x.value(), y](const Tensor& dy, Adjoint& adjoint) {
                            adjoint.input(0, unary_grad(op, x, y, dy, constants));
                          });
 }
 
-Var binary(int op, const Var& a, const Var& b) {
+Var binary(int op, const Var& left, const Var& right) {
   const Op& name = binary_ops[static_cast<std::size_t>(op)];
+  Var a = left, b = right;
+  cast_inputs(name, {&a, &b});
   const Tensor y = binary(op, a.value(), b.value());
   return a.tape().record(name, {a, b}, y, broadcast_samples(name, {a, b}, y.shape()),
                          [op, a = a.value(), b = b.value()](const Tensor& dy, Adjoint& adjoint) {
@@ -40,7 +46,9 @@ Var binary(int op, const Var& a, const Var& b) {
                          });
 }
 
-Var where(const Var& condition, const Var& a, const Var& b) {
+Var where(const Var& condition, const Var& yes, const Var& no) {
+  Var a = yes, b = no;
+  cast_inputs(where_op, {&a, &b});
   const Tensor y = where(condition.value(), a.value(), b.value());
   return a.tape().record(where_op, {condition, a, b}, y,
                          broadcast_samples(where_op, {condition, a, b}, y.shape()),

@@ -1,5 +1,6 @@
 #include "sotto/autograd/images.h"
 
+#include "sotto/autograd/precision.h"
 #include "sotto/autograd/reductions.h"
 #include "sotto/autograd/samples.h"
 #include "sotto/kernels/compute.h"
@@ -56,7 +57,6 @@ void check_conv(const Var& x, const Var& w, const std::optional<Var>& b,
         b ? b->shape() : Shape{}, w.shape());
   check(w.samples().is_shared() && (!b || b->samples().is_shared()),
         "conv: weight and bias are shared by all samples");
-  check(x.dtype() == w.dtype(), "conv: input is {}, weight {}", name(x.dtype()), name(w.dtype()));
 }
 
 // Padding that is not zeros comes first, as an op of its own.
@@ -130,8 +130,13 @@ PerSample for_samples(PerSample gradient, SampleAxis samples) {
   return samples.is_mixed() ? PerSample::dense(gradient.sum().unsqueeze(0)) : gradient;
 }
 
-Var conv(const Var& image, const Var& w, const std::optional<Var>& b, const ConvOptions& options) {
-  check_conv(image, w, b, options);
+Var conv(const Var& images, const Var& weights, const std::optional<Var>& b,
+         const ConvOptions& options) {
+  check_conv(images, weights, b, options);
+  Var image = images, w = weights;
+  cast_inputs(conv_op, {&image, &w});
+  check(image.dtype() == w.dtype(), "conv: input is {}, weight {}", name(image.dtype()),
+        name(w.dtype()));
   Window window = conv_window(image, w, options);
   const Var x = padded(image, window, options.mode);
   Shape touched;
@@ -153,7 +158,7 @@ Var conv(const Var& image, const Var& w, const std::optional<Var>& b, const Conv
         if (adjoint.wants(1))
           adjoint.shared(1, for_samples(PerSample::patches(dy, input, window, shape), samples));
         if (biased && adjoint.wants(2))
-          adjoint.shared(2, for_samples(PerSample::dense(sum(dy, {2, 3, 4})), samples));
+          adjoint.shared(2, for_samples(PerSample::dense(wide_sum(dy, {2, 3, 4})), samples));
       });
 }
 

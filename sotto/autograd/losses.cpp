@@ -1,6 +1,7 @@
 #include "sotto/autograd/losses.h"
 
 #include "sotto/autograd/elementwise.h"
+#include "sotto/autograd/precision.h"
 #include "sotto/autograd/reductions.h"
 #include "sotto/autograd/samples.h"
 #include "sotto/autograd/shape_ops.h"
@@ -47,8 +48,9 @@ Tensor counted(const Tensor& targets, std::int64_t ignore_index) {
 
 }  // namespace
 
-Var cross_entropy_elements(const Var& logits, const Tensor& targets,
+Var cross_entropy_elements(const Var& scores, const Tensor& targets,
                            const CrossEntropyOptions& options) {
+  const Var logits = widened(scores);
   const int axis = normalize_axis("cross_entropy", options.class_axis, logits.rank());
   check(options.label_smoothing >= 0 && options.label_smoothing <= 1,
         "cross_entropy: label smoothing {}", options.label_smoothing);
@@ -84,12 +86,12 @@ Var cross_entropy(const Var& logits, const Tensor& targets, const CrossEntropyOp
   const Tensor total = sum(count, {1, 2});
   const Tensor divisor = where(total, total, full({}, 1, Dtype::f64));
   const Tensor share = unary(unary_index<Reciprocal>, divisor);
-  return mul(sum_per_sample(elements), known(logits.tape(), to_dtype(share, logits.dtype()), 0));
+  return mul(sum_per_sample(elements), known(logits.tape(), to_dtype(share, elements.dtype()), 0));
 }
 
 Var mse_loss(const Var& x, const Var& target) {
   check(x.shape() == target.shape(), "mse_loss: {} and target {}", x.shape(), target.shape());
-  return mean_per_sample(square(sub(x, target)));
+  return mean_per_sample(square(sub(widened(x), target)));
 }
 
 }  // namespace sotto

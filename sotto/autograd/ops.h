@@ -9,6 +9,7 @@
 #include "sotto/autograd/images.h"
 #include "sotto/autograd/indexing.h"
 #include "sotto/autograd/losses.h"
+#include "sotto/autograd/precision.h"
 #include "sotto/autograd/products.h"
 #include "sotto/autograd/recurrent.h"
 #include "sotto/autograd/reductions.h"

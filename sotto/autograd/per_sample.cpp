@@ -15,12 +15,16 @@ struct Overloaded : F... {
 template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
 
-// [n, 1, 1, ...] of x's rank and dtype, to multiply x's samples by.
-Tensor along_samples(const Tensor& weights, const Tensor& x) {
+// x's samples times a weight each, in the type of the arithmetic.
+Tensor weighted(const Tensor& x, const Tensor& weights) {
+  const Dtype dtype = arithmetic_type(x.dtype());
   Shape shape = Shape::filled(x.rank(), 1);
   shape[0] = weights.numel();
-  return reshape(to_dtype(weights, x.dtype()), shape);
+  return mul(to_dtype(x, dtype), reshape(to_dtype(weights, dtype), shape));
 }
+
+// Values of narrow factors that are converted together: 16 MiB in f32.
+constexpr std::int64_t part_values = std::int64_t{1} << 22;
 
 // [n, t, k] -> [n t, k]
 Tensor flat(const Tensor& x) { return reshape(x, {x.size(0) * x.size(1), x.size(2)}); }
@@ -89,7 +93,39 @@ const Tensor& PerSample::leading() const {
 
 std::int64_t PerSample::samples() const { return leading().size(0); }
 
-Dtype PerSample::dtype() const { return leading().dtype(); }
+Dtype PerSample::dtype() const { return arithmetic_type(leading().dtype()); }
+
+// What all factors are; nothing where they differ.
+std::optional<Dtype> PerSample::factor_type() const {
+  const auto both = [](const Tensor& x, const Tensor& y) {
+    return x.dtype() == y.dtype() ? std::optional(x.dtype()) : std::nullopt;
+  };
+  return std::visit(Overloaded{[&](const Outer& f) { return both(f.b, f.a); },
+                               [&](const Patches& f) { return both(f.dy, f.x); },
+                               [&](const OneHot& f) { return both(f.b, f.b); },
+                               [&](const Dense& f) { return both(f.rows, f.rows); }},
+                    form_);
+}
+
+std::int64_t PerSample::factor_values() const {
+  return std::visit(Overloaded{[](const Outer& f) { return f.b.numel() + f.a.numel(); },
+                               [](const Patches& f) { return f.dy.numel() + f.x.numel(); },
+                               [](const OneHot& f) { return f.b.numel(); },
+                               [](const Dense& f) { return f.rows.numel(); }},
+                    form_);
+}
+
+// Calls f(part, begin, end) for some samples after the others, with their factors in the type of
+// the arithmetic.
+void PerSample::for_each_part(const OnPart& f) const {
+  const std::int64_t n = samples();
+  if (!narrow()) return f(*this, std::int64_t{0}, n);
+  const std::int64_t step = std::max<std::int64_t>(1, part_values * n / (factor_values() + 1));
+  for (std::int64_t at = 0; at < n; at += step) {
+    const std::int64_t end = std::min(n, at + step);
+    f(slice(at, end).in_type(dtype()), at, end);
+  }
+}
 
 const char* PerSample::form() const {
   constexpr const char* names[] = {"outer", "patches", "onehot", "dense"};
@@ -102,6 +138,13 @@ std::size_t PerSample::row_bytes() const {
 
 Tensor PerSample::materialize() const {
   const Shape full_shape = with_samples(samples(), shape_);
+  if (narrow() && !std::holds_alternative<Patches>(form_)) {
+    const Tensor rows = Tensor::empty(full_shape, dtype(), leading().device());
+    for_each_part([&](const PerSample& part, std::int64_t begin, std::int64_t end) {
+      copy_into(part.materialize(), rows.slice(0, begin, end));
+    });
+    return rows;
+  }
   return std::visit(
       Overloaded{
           [&](const Outer& f) { return reshape(gemm(f.b.transpose(1, 2), f.a), full_shape); },
@@ -123,6 +166,11 @@ Tensor PerSample::materialize() const {
 }
 
 Tensor PerSample::sum() const {
+  if (narrow() && !std::holds_alternative<Patches>(form_)) {
+    const Tensor total = zeros(shape_, dtype(), leading().device());
+    for_each_part([&](const PerSample& part, auto, auto) { axpby(1, part.sum(), 1, total); });
+    return total;
+  }
   return std::visit(
       Overloaded{[&](const Outer& f) {
                    return reshape(gemm(flat(f.b).transpose(0, 1), flat(f.a)), shape_);
@@ -142,7 +190,7 @@ Tensor PerSample::sum(const Tensor& weights) const {
   check(weights.rank() == 1 && weights.size(0) == samples(),
         "PerSample::sum: weights {} for {} samples", weights.shape(), samples());
   if (const auto* f = std::get_if<Dense>(&form_)) {
-    Tensor y = Tensor::empty(shape_, f->rows.dtype(), f->rows.device());
+    Tensor y = Tensor::empty(shape_, dtype(), f->rows.device());
     backend(y.device())
         .weighted_sum(reshape(f->rows, {samples(), shape_.numel()}).view(), weights.view(), 0,
                       reshape(y, {shape_.numel()}).view());
@@ -151,7 +199,12 @@ Tensor PerSample::sum(const Tensor& weights) const {
   if (const auto ids = chosen(weights)) {
     return selected(*ids).scaled(gather(weights, *ids, 0)).sum();
   }
-  return scaled(weights).sum();
+  if (!narrow()) return scaled(weights).sum();
+  const Tensor total = zeros(shape_, dtype(), leading().device());
+  for_each_part([&](const PerSample& part, std::int64_t begin, std::int64_t end) {
+    axpby(1, part.scaled(weights.slice(0, begin, end)).sum(), 1, total);
+  });
+  return total;
 }
 
 PerSample PerSample::slice(std::int64_t begin, std::int64_t end) const {
@@ -209,35 +262,35 @@ PerSample PerSample::selected(const Tensor& ids) const {
 }
 
 PerSample PerSample::scaled(const Tensor& weights) const {
-  const auto times = [&](const Tensor& x) { return mul(x, along_samples(weights, x)); };
   return std::visit(
-      Overloaded{[&](const Outer& f) {
-                   return PerSample(Outer{times(f.b), f.a}, shape_);
-                 },
-                 [&](const Patches& f) {
-                   return PerSample(Patches{times(f.dy), f.x, f.window}, shape_);
-                 },
-                 [&](const OneHot& f) {
-                   return PerSample(OneHot{f.ids, times(f.b)}, shape_);
-                 },
-                 [&](const Dense& f) { return PerSample(Dense{times(f.rows)}, shape_); }},
+      Overloaded{
+          [&](const Outer& f) {
+            return PerSample(Outer{weighted(f.b, weights), f.a}, shape_);
+          },
+          [&](const Patches& f) {
+            return PerSample(Patches{weighted(f.dy, weights), f.x, f.window}, shape_);
+          },
+          [&](const OneHot& f) {
+            return PerSample(OneHot{f.ids, weighted(f.b, weights)}, shape_);
+          },
+          [&](const Dense& f) { return PerSample(Dense{weighted(f.rows, weights)}, shape_); }},
       form_);
 }
 
-// The same with factors in double.
-PerSample PerSample::wide() const {
-  const auto f64 = [](const Tensor& x) { return to_dtype(x, Dtype::f64); };
+// The same with factors of another type.
+PerSample PerSample::in_type(Dtype dtype) const {
+  const auto as = [dtype](const Tensor& x) { return to_dtype(x, dtype); };
   return std::visit(
       Overloaded{[&](const Outer& f) {
-                   return PerSample(Outer{f64(f.b), f64(f.a)}, shape_);
+                   return PerSample(Outer{as(f.b), as(f.a)}, shape_);
                  },
                  [&](const Patches& f) {
-                   return PerSample(Patches{f64(f.dy), f64(f.x), f.window}, shape_);
+                   return PerSample(Patches{as(f.dy), as(f.x), f.window}, shape_);
                  },
                  [&](const OneHot& f) {
-                   return PerSample(OneHot{f.ids, f64(f.b)}, shape_);
+                   return PerSample(OneHot{f.ids, as(f.b)}, shape_);
                  },
-                 [&](const Dense& f) { return PerSample(Dense{f64(f.rows)}, shape_); }},
+                 [&](const Dense& f) { return PerSample(Dense{as(f.rows)}, shape_); }},
       form_);
 }
 
@@ -290,7 +343,8 @@ PerSample PerSample::group(const Grouping& grouping) const {
   } else if (f) {
     return dense(materialize()).group(grouping);
   }
-  const PerSample rows = selected(rows_of.ids).scaled(rows_of.shares);
+  const PerSample chosen_rows = selected(rows_of.ids);
+  const PerSample rows = grouping.mean ? chosen_rows.scaled(rows_of.shares) : chosen_rows;
   return std::visit(
       Overloaded{[&](const Outer& f) { return outer(joined(f.b), joined(f.a), shape_); },
                  [&](const Patches&) { return rows; },
@@ -301,7 +355,7 @@ PerSample PerSample::group(const Grouping& grouping) const {
                  [&](const Dense& f) {
                    const Tensor units = reshape(f.rows, {grouping.units, width, shape_.numel()});
                    return dense(
-                       reshape(sotto::sum(units, {1}), with_samples(grouping.units, shape_)));
+                       reshape(wide_sum(units, {1}), with_samples(grouping.units, shape_)));
                  }},
       rows.form_);
 }

@@ -6,6 +6,7 @@
 // a clipped gradient is sum(weights). docs/per_sample_gradients.md derives the forms and costs.
 #pragma once
 
+#include <functional>
 #include <variant>
 
 #include "sotto/core/tensor.h"
@@ -25,6 +26,8 @@ struct Grouping {
   bool mean = false;
 };
 
+// Factors in f16 or bf16 stand for exactly the numbers they hold: sums and rows of them are f32,
+// computed from f32 copies of a few samples' factors at a time.
 class PerSample {
  public:
   // G[n] = sum_t b[n,t] (x) a[n,t], with b [n, t, o] and a [n, t, i]; `shape` holds o * i elements.
@@ -42,6 +45,7 @@ class PerSample {
   std::int64_t samples() const;
   // The shape of the parameter.
   const Shape& shape() const { return shape_; }
+  // Of sums and rows: f32, or f64 where the factors are.
   Dtype dtype() const;
   // "outer", "patches", "onehot" or "dense".
   const char* form() const;
@@ -104,7 +108,13 @@ class PerSample {
   const Tensor& leading() const;
   PerSample selected(const Tensor& ids) const;
   PerSample scaled(const Tensor& weights) const;
-  PerSample wide() const;
+  PerSample in_type(Dtype dtype) const;
+  PerSample wide() const { return in_type(Dtype::f64); }
+  bool narrow() const { return factor_type() != dtype(); }
+  std::int64_t factor_values() const;
+  std::optional<Dtype> factor_type() const;
+  using OnPart = std::function<void(const PerSample& part, std::int64_t begin, std::int64_t end)>;
+  void for_each_part(const OnPart& f) const;
   std::vector<double> bounds() const;
   std::vector<double> magnitudes() const;
   double positions() const;
@@ -116,6 +126,7 @@ class PerSample {
                         const std::vector<std::int64_t>& ids, const Tensor& y);
   static double squared_norm_again(const std::vector<PerSample>& uses, std::int64_t sample);
   static Tensor gram(const PerSample& f, const PerSample& g);
+  static Tensor gram_of_parts(const PerSample& f, const PerSample& g);
   static Tensor by_rows(const PerSample& f, const PerSample& g);
   static PerSample factors(const PerSample& f, std::int64_t group);
 

@@ -47,11 +47,22 @@ PerSample PerSample::factors(const PerSample& f, std::int64_t group) {
   return outer(b, a, groups == 1 ? f.shape_ : Shape{o, a.size(2)});
 }
 
+// The same for factors of different types, or of a type and its wider one.
+Tensor PerSample::gram_of_parts(const PerSample& f, const PerSample& g) {
+  Tensor y = Tensor::empty({f.samples()}, Dtype::f64, f.leading().device());
+  const PerSample &lead = f.narrow() ? f : g, &other = f.narrow() ? g : f;
+  lead.for_each_part([&](const PerSample& part, std::int64_t begin, std::int64_t end) {
+    copy_into(gram(part, other.slice(begin, end).in_type(f.dtype())), y.slice(0, begin, end));
+  });
+  return y;
+}
+
 // Sample-wise Gram products of outer and patches forms, or of two onehot forms.
 Tensor PerSample::gram(const PerSample& f, const PerSample& g) {
   const std::int64_t n = f.samples();
   Tensor y = zeros({n}, Dtype::f64, f.leading().device());
   Backend& device = backend(y.device());
+  if (f.factor_type() != g.factor_type() || !f.factor_type()) return gram_of_parts(f, g);
   if (const auto* u = std::get_if<OneHot>(&f.form_)) {
     const auto& v = std::get<OneHot>(g.form_);
     device.onehot_dot(u->ids.view(), u->b.view(), v.ids.view(), v.b.view(), y.view());

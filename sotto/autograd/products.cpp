@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sotto/autograd/precision.h"
 #include "sotto/autograd/samples.h"
 #include "sotto/autograd/shape_ops.h"
 #include "sotto/kernels/compute.h"
@@ -44,7 +45,6 @@ void check_linear(const Var& x, const Var& w, const std::optional<Var>& b) {
   check(w.samples().is_shared() && (!b || b->samples().is_shared()),
         "linear: weight and bias are shared by all samples; a weight of each sample's own is a "
         "matmul");
-  check(x.dtype() == w.dtype(), "linear: input is {}, weight {}", name(x.dtype()), name(w.dtype()));
 }
 
 // Collapses the leading axes of a product's operand, broadcast to `lead`, into one batch axis.
@@ -87,7 +87,10 @@ SampleAxis product_samples(const Var& a, const Var& b, const Shape& y) {
 }
 
 // y[.., o] = sum_i x[.., i] w[o, i] + b[o]; where `flipped`, w is [i, o].
-Var weighted(const Op& op, const Var& x, const Var& w, const std::optional<Var>& b, bool flipped) {
+Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipped) {
+  cast_inputs(op, {&x, &w});
+  check(x.dtype() == w.dtype(), "{}: dtypes differ: {} x {}", op.name, name(x.dtype()),
+        name(w.dtype()));
   const SampleAxis samples = kept_samples(op, x, {-1});
   const Tensor weight = flipped ? w.value().transpose(0, 1) : w.value();
   const Tensor y = reshape(affine_rows(x.value(), weight, b ? &b->value() : nullptr),
@@ -106,11 +109,13 @@ Var weighted(const Op& op, const Var& x, const Var& w, const std::optional<Var>&
                                                        : PerSample::outer(out, in, shape));
                            }
                            if (biased && adjoint.wants(2))
-                             adjoint.shared(2, PerSample::dense(sum(out, {1})));
+                             adjoint.shared(2, PerSample::dense(wide_sum(out, {1})));
                          });
 }
 
-Var product(const Var& a, const Var& b) {
+Var product(Var a, Var b) {
+  cast_inputs(matmul_op, {&a, &b});
+  check(a.dtype() == b.dtype(), "matmul: dtypes differ: {} x {}", name(a.dtype()), name(b.dtype()));
   const auto batched_along = [](const Var& x, int axis) {
     return x.samples().batched() && x.samples().axis() == x.rank() + axis;
   };
@@ -157,7 +162,6 @@ Var matmul(const Var& a, const Var& b) {
   if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   check(a.shape().back() == b.shape()[b.rank() - 2], "matmul: inner sizes differ: {} x {}",
         a.shape(), b.shape());
-  check(a.dtype() == b.dtype(), "matmul: dtypes differ: {} x {}", name(a.dtype()), name(b.dtype()));
   // A shared matrix is a linear layer's weight: its gradient stays factored.
   if (b.rank() == 2 && b.samples().is_shared())
     return weighted(matmul_op, a, b, std::nullopt, true);
@@ -178,7 +182,9 @@ Var embedding(const Var& table, const Var& ids, std::optional<std::int64_t> padd
   }
   Shape shape = ids.shape();
   shape.push_back(table.shape()[1]);
-  const Tensor y = reshape(gather(table.value(), reshape(ids.value(), {-1}), 0), shape);
+  const Dtype dtype = dtype_for(embedding_op, {&table, &ids}).value_or(table.dtype());
+  const Tensor rows = gather(table.value(), reshape(ids.value(), {-1}), 0);
+  const Tensor y = reshape(to_dtype(rows, dtype), shape);
   // Padding learns nothing.
   if (padding) std::replace(flat.begin(), flat.end(), *padding, std::int64_t{-1});
   const Tensor learned = by_sample(Tensor::from(flat, ids.shape()), ids.samples(), 0);

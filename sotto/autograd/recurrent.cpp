@@ -4,6 +4,7 @@
 
 #include "sotto/autograd/images.h"
 #include "sotto/autograd/indexing.h"
+#include "sotto/autograd/precision.h"
 #include "sotto/autograd/recurrent_cells.h"
 #include "sotto/autograd/samples.h"
 #include "sotto/autograd/shape_ops.h"
@@ -188,8 +189,8 @@ void deliver(const Sequence& s, const SequenceGradient& g, const Places& p, Samp
   if (adjoint.wants(0)) adjoint.input(0, exchanged(row_product(g.x_parts, s.ih)));
   weight(1, g.x_parts, s.x);
   weight(2, g.h_parts, s.before);
-  shared(p.bias_ih, PerSample::dense(sum(g.x_parts, {0})));
-  shared(p.bias_hh, PerSample::dense(sum(g.h_parts, {0})));
+  shared(p.bias_ih, PerSample::dense(wide_sum(g.x_parts, {0})));
+  shared(p.bias_hh, PerSample::dense(wide_sum(g.h_parts, {0})));
   if (s.hr.defined() && adjoint.wants(p.hr)) {
     std::vector<Tensor> unprojected;
     for (const CellStep& step : s.steps) unprojected.push_back(step.h.unsqueeze(0));
@@ -225,13 +226,18 @@ Var last_state(const Var& y, const RecurrentOptions& options) {
   return squeeze(gather(y, 1, known(y.tape(), last, y.samples())), 1);
 }
 
+Var* place_of(std::optional<Var>& x) { return x ? &*x : nullptr; }
+
 }  // namespace
 
 int gate_count(Cell cell) { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1; }
 
-RecurrentResult recurrent(Cell cell, const Var& x, const RecurrentWeights& weights,
-                          const std::optional<Var>& h0, const std::optional<Var>& c0,
-                          const RecurrentOptions& options) {
+namespace {
+
+// Of operands of one type.
+RecurrentResult run_recurrent(Cell cell, const Var& x, const RecurrentWeights& weights,
+                              const std::optional<Var>& h0, const std::optional<Var>& c0,
+                              const RecurrentOptions& options) {
   const Op& op = op_of(cell);
   const Places p = places_of(x, weights, h0, c0);
   check_recurrent(op.name, cell, x, p, options.lengths);
@@ -260,6 +266,19 @@ RecurrentResult recurrent(Cell cell, const Var& x, const RecurrentWeights& weigh
   if (cell != Cell::lstm) return {all, last_state(all, options), std::nullopt};
   const Var output = slice(slice(all, 1, 0, t), 2, 0, out);
   return {output, last_state(output, options), slice(select(all, 1, t), 1, 0, hidden)};
+}
+
+}  // namespace
+
+RecurrentResult recurrent(Cell cell, const Var& x, const RecurrentWeights& weights,
+                          const std::optional<Var>& h0, const std::optional<Var>& c0,
+                          const RecurrentOptions& options) {
+  Var input = x;
+  RecurrentWeights w = weights;
+  std::optional<Var> h = h0, c = c0;
+  cast_inputs(op_of(cell), {&input, &w.ih, &w.hh, place_of(w.bias_ih), place_of(w.bias_hh),
+                            place_of(w.hr), place_of(h), place_of(c)});
+  return run_recurrent(cell, input, w, h, c, options);
 }
 
 }  // namespace sotto

@@ -5,6 +5,7 @@
 
 #include "sotto/autograd/elementwise.h"
 #include "sotto/autograd/indexing.h"
+#include "sotto/autograd/precision.h"
 #include "sotto/autograd/samples.h"
 #include "sotto/autograd/shape_ops.h"
 #include "sotto/kernels/compute.h"
@@ -66,7 +67,8 @@ Shape all_but_samples(const Var& x) {
   return axes;
 }
 
-Var softmax_rows(const Op& op, const Var& x, int axis, bool logarithm) {
+Var softmax_rows(const Op& op, Var x, int axis, bool logarithm) {
+  cast_inputs(op, {&x});
   axis = normalize_axis(op.name, axis, x.rank());
   const SampleAxis samples = kept_samples(op, x, {axis});
   const auto last = [axis](const Tensor& t) { return contiguous(t.transpose(axis, -1)); };
@@ -84,7 +86,9 @@ Var softmax_rows(const Op& op, const Var& x, int axis, bool logarithm) {
 
 }  // namespace
 
-Var sum(const Var& x, const Shape& wanted, bool keepdim) {
+Var sum(const Var& input, const Shape& wanted, bool keepdim) {
+  Var x = input;
+  cast_inputs(sum_op, {&x});
   const Shape axes = axes_of("sum", x, wanted);
   const Tensor y = axes.empty() ? x.value() : sum(x.value(), axes, keepdim);
   return x.tape().record(sum_op, {x}, y, reduced_samples(sum_op, x, axes, keepdim),
@@ -111,7 +115,9 @@ Var standard_deviation(const Var& x, const Shape& axes, bool keepdim, double cor
   return sqrt(variance(x, axes, keepdim, correction));
 }
 
-Var norm(const Var& x, const Shape& wanted, bool keepdim) {
+Var norm(const Var& input, const Shape& wanted, bool keepdim) {
+  Var x = input;
+  cast_inputs(norm_op, {&x});
   const Shape axes = axes_of("norm", x, wanted);
   const Tensor y = unary(unary_index<Sqrt>, sum(mul(x.value(), x.value()), axes, true));
   const Tensor value = keepdim ? y : reshape(y, sum(x.value(), axes, false).shape());
@@ -125,8 +131,9 @@ Var norm(const Var& x, const Shape& wanted, bool keepdim) {
                          });
 }
 
-Var p_norm(const Var& x, double p, const Shape& axes, bool keepdim) {
+Var p_norm(const Var& input, double p, const Shape& axes, bool keepdim) {
   check(p > 0, "p_norm: p is {}", p);
+  const Var x = widened(input);
   if (p == 2) return norm(x, axes, keepdim);
   const Var size = abs(x);
   if (p == 1) return sum(size, axes, keepdim);
@@ -140,7 +147,8 @@ Var p_norm(const Var& x, double p, const Shape& axes, bool keepdim) {
   return keepdim ? y : sum(y, axes);
 }
 
-Var logsumexp(const Var& x, const Shape& wanted, bool keepdim) {
+Var logsumexp(const Var& input, const Shape& wanted, bool keepdim) {
+  const Var x = widened(input);
   const Shape axes = axes_of("logsumexp", x, wanted);
   const SampleAxis samples = kept_samples("logsumexp", x, axes);
   // The shift cancels, so it needs no gradient.
@@ -178,7 +186,7 @@ Var normalize(const Var& x, int features, double eps, bool centered) {
   const SampleAxis samples = kept_samples(normalize_op, x, touched);
   const Tensor rows = reshape(contiguous(x.value()), {x.value().numel() / width, width});
   Tensor y = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
-  Tensor rstd = Tensor::empty({rows.size(0), 1}, rows.dtype(), rows.device());
+  Tensor rstd = Tensor::empty({rows.size(0), 1}, arithmetic_type(rows.dtype()), rows.device());
   backend(y.device()).normalize(rows.view(), eps, centered, y.view(), rstd.view());
   return x.tape().record(normalize_op, {x}, reshape(y, x.shape()), samples,
                          [y, rstd, centered](const Tensor& dy, Adjoint& adjoint) {

@@ -5,6 +5,7 @@
 
 #include "sotto/autograd/elementwise.h"
 #include "sotto/autograd/indexing.h"
+#include "sotto/autograd/precision.h"
 #include "sotto/autograd/samples.h"
 #include "sotto/autograd/shape_ops.h"
 #include "sotto/kernels/compute.h"
@@ -95,8 +96,6 @@ void check_transposed(const Var& x, const Var& w, const std::optional<Var>& b,
         groups);
   check(w.samples().is_shared() && (!b || b->samples().is_shared()),
         "conv_transpose: weight and bias are shared by all samples");
-  check(x.dtype() == w.dtype(), "conv_transpose: input is {}, weight {}", name(x.dtype()),
-        name(w.dtype()));
 }
 
 }  // namespace
@@ -116,9 +115,13 @@ Var upsample(const Var& x, const Shape& size, const UpsampleOptions& options) {
   return y;
 }
 
-Var conv_transpose(const Var& x, const Var& w, const std::optional<Var>& b,
+Var conv_transpose(const Var& input_images, const Var& weights, const std::optional<Var>& b,
                    const ConvTransposeOptions& options) {
-  check_transposed(x, w, b, options.groups);
+  check_transposed(input_images, weights, b, options.groups);
+  Var x = input_images, w = weights;
+  cast_inputs(conv_transpose_op, {&x, &w});
+  check(x.dtype() == w.dtype(), "conv_transpose: input is {}, weight {}", name(x.dtype()),
+        name(w.dtype()));
   const Window window = transposed_window(x, w, options);
   Shape touched;
   for (int i = 1; i < x.rank(); ++i) touched.push_back(i);

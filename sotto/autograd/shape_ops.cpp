@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sotto/autograd/precision.h"
 #include "sotto/autograd/samples.h"
 #include "sotto/kernels/compute.h"
 
@@ -43,6 +44,13 @@ Shape filled_in(const Var& x, const Shape& shape) {
   for (const std::int64_t size : shape)
     y.push_back(size == -1 ? elements(x.shape()) / elements(shape) : size);
   return y;
+}
+
+std::vector<Var> in_one_type(const Op& op, std::vector<Var> values) {
+  std::vector<Var*> places;
+  for (Var& x : values) places.push_back(&x);
+  cast_inputs(op, places);
+  return values;
 }
 
 }  // namespace
@@ -141,8 +149,9 @@ Var select(const Var& x, int axis, std::int64_t index) {
   return squeeze(slice(x, axis, at, at + 1), axis);
 }
 
-Var concat(const std::vector<Var>& parts, int axis) {
-  check(!parts.empty(), "concat: no values");
+Var concat(const std::vector<Var>& given, int axis) {
+  check(!given.empty(), "concat: no values");
+  const std::vector<Var> parts = in_one_type(concat_op, given);
   const auto batched =
       std::find_if(parts.begin(), parts.end(), [](const Var& x) { return x.samples().batched(); });
   const Var& lead = batched == parts.end() ? parts[0] : *batched;
@@ -174,8 +183,9 @@ Var concat(const std::vector<Var>& parts, int axis) {
                             });
 }
 
-Var join_views(const std::vector<Var>& views) {
-  check(!views.empty(), "join_views: no values");
+Var join_views(const std::vector<Var>& given) {
+  check(!given.empty(), "join_views: no values");
+  const std::vector<Var> views = in_one_type(views_op, given);
   const Var& lead = views[0];
   const int axis = lead.samples().axis();
   std::vector<Tensor> values;

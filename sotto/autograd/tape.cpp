@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sotto/autograd/precision.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto {
@@ -61,7 +62,7 @@ void Adjoint::input(int i, const Tensor& dx) {
   const Var& x = input_var(i);
   check(dx.shape() == lifted(x.shape()), "{}: gradient {} for input {} of shape {}",
         tape_.nodes_[static_cast<std::size_t>(node_)].name, dx.shape(), i, x.shape());
-  add_to(tape_.cotangents_[static_cast<std::size_t>(x.index_)].value, dx);
+  add_to(tape_.cotangents_[static_cast<std::size_t>(x.index_)].value, to_dtype(dx, x.dtype()));
 }
 
 void Adjoint::shared(int i, const PerSample& gradient) {
@@ -87,13 +88,14 @@ void Adjoint::broadcast(int i, const Tensor& full) {
     return input(i, reshape(sum_to(full, kept), lifted(x.shape())));
   }
   if (!x.samples().is_shared() || samples.is_shared()) return input(i, sum_to(full, x.shape()));
-  if (samples.is_mixed()) return shared(i, PerSample::dense(sum_to(full, x.shape()).unsqueeze(0)));
+  if (samples.is_mixed())
+    return shared(i, PerSample::dense(wide_sum_to(full, x.shape()).unsqueeze(0)));
   // Sums over all axes but the samples', which comes to the front.
   Shape kept = x.shape();
   while (kept.rank() < full.rank()) kept.insert(0, 1);
   const int axis = samples.axis();
   kept[axis] = full.size(axis);
-  Tensor rows = sum_to(full, kept);
+  const Tensor rows = wide_sum_to(full, kept);
   Shape order{axis};
   for (int k = 0; k < full.rank(); ++k) {
     if (k != axis) order.push_back(k);
@@ -101,6 +103,11 @@ void Adjoint::broadcast(int i, const Tensor& full) {
   Shape shape = x.shape();
   shape.insert(0, full.size(axis));
   shared(i, PerSample::dense(reshape(rows.permute(order), shape)));
+}
+
+Tape::Tape(const TapeOptions& options) : options_(options) {
+  check_precision("tape", options.precision);
+  if (options.precision != Dtype::f32) precision_ = options.precision;
 }
 
 Var Tape::append(Node node, const Tensor& value, bool needs_grad) {
@@ -234,6 +241,8 @@ PhiloxKey Tape::next_key() {
 void Tape::check_backward(const Var& loss, const GradSink& sink) const {
   check(loss.tape_ == this, "backward: the loss is on another tape");
   check(holds(loss), "backward: the tape was emptied by an earlier backward");
+  check(!precision_ || size_of(loss.dtype()) >= size_of(Dtype::f32),
+        "backward: a loss in {}; a loss is summed in f32 (widened)", name(loss.dtype()));
   if (!options_.private_data) return;
   check(loss.samples().batched() && loss.rank() == 1,
         "backward: a private tape needs one loss for each sample: shape {}{}", loss.shape(),
@@ -246,6 +255,7 @@ void Tape::check_backward(const Var& loss, const GradSink& sink) const {
 
 void Tape::backward(const Var& loss, GradSink& sink, double seed, Keep keep) {
   check_backward(loss, sink);
+  if (keep == Keep::nothing) casts_.clear();
   grads_.clear();
   grads_generation_ = generation_;
   cotangents_.assign(nodes_.size(), {});
@@ -308,7 +318,7 @@ void Tape::pull_back(int index, bool sums_only) {
     for (const PerSample& use : uses) target.push_back(node.pull_back(use));
     return;
   }
-  const Tensor rows = rows_of(uses, sums_only);
+  const Tensor rows = to_dtype(rows_of(uses, sums_only), node.dtype);
   if (node.lifts || rows.size(0) == 0) {
     pull_rows(index, rows);
   } else {

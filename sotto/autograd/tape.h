@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -97,6 +98,8 @@ struct TapeOptions {
   bool private_data = false;
   // Dropout and the like are active.
   bool training = true;
+  // f16 or bf16: operations compute in it where they can (precision.h). f32: as their inputs are.
+  Dtype precision = Dtype::f32;
   // Key of the public randomness: the same seed, step and row give the same draw, whatever the
   // split into physical batches. On private data a row's number must not depend on which other rows
   // were drawn: `rows` names them. Without it they are first_row, first_row + 1, ...
@@ -115,7 +118,8 @@ class Tape {
   // How the gradient of a shared value follows for the op's one input without losing its form.
   using PullBack = std::function<PerSample(const PerSample& gradient)>;
 
-  explicit Tape(const TapeOptions& options = {}) : options_(options) {}
+  // Throws std::invalid_argument for a precision that is not f32, f16 or bf16.
+  explicit Tape(const TapeOptions& options = {});
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
@@ -145,7 +149,7 @@ class Tape {
   enum class Keep { nothing, graph };
   // Delivers the gradient of seed * sum(loss) to the sink. On a private tape the loss is one number
   // for each sample, [n], and the sink bounds influence. Afterwards the tape is empty, unless the
-  // graph is kept for another backward.
+  // graph is kept for another backward. On a tape with a precision the loss is f32 or f64.
   void backward(const Var& loss, GradSink& sink, double seed = 1, Keep keep = Keep::nothing);
   // The gradient of an input made with wants_grad, after backward; zeros when nothing reached it.
   Tensor grad(const Var& input) const;
@@ -155,11 +159,15 @@ class Tape {
   // How many rows a batched value has for each sample: 1, or more of views.
   std::int64_t views(const Var& x) const;
   const TapeOptions& options() const { return options_; }
+  // In force now (PrecisionRegion); nothing where operations compute as their inputs are.
+  std::optional<Dtype> precision() const { return precision_; }
   // A key of public randomness, another one at each call.
   PhiloxKey next_key();
 
  private:
   friend class Adjoint;
+  friend class PrecisionRegion;
+  friend Var cast(const Var& x, Dtype dtype);
   struct Node {
     const char* name = "";
     std::vector<Var> inputs;
@@ -189,6 +197,8 @@ class Tape {
   void pull_each_row(int index, const Tensor& rows);
 
   TapeOptions options_;
+  std::optional<Dtype> precision_;
+  std::vector<Var> casts_;  // shared values, each with what it was converted to after it
   std::vector<Node> nodes_;
   std::vector<Cotangent> cotangents_;
   std::vector<std::pair<int, Tensor>> grads_;

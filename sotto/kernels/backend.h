@@ -66,7 +66,8 @@ class Backend {
   // y = alpha x + beta y; beta 0 does not read y. y may be wider than x.
   virtual void axpby(double alpha, View x, double beta, View y) = 0;
 
-  // Reductions. y has the rank of x, with size 1 at the reduced axes.
+  // Reductions. y has the rank of x, with size 1 at the reduced axes; it may be f32 where x is
+  // narrower.
   virtual void reduce(Reduction op, View x, View y) = 0;
   // Along the last axis, row-major x: i64 index of the first largest value; y [.., 1].
   virtual void argmax(View x, View y) = 0;
@@ -74,8 +75,8 @@ class Backend {
   // Row by row, row-major [rows, k].
   virtual void softmax(View x, bool logarithm, View y) = 0;
   virtual void softmax_grad(View y, View dy, bool logarithm, View dx) = 0;
-  // y = (x - mean) rstd with rstd [rows, 1] = 1 / sqrt(variance + eps); `centered` false leaves the
-  // mean out (root mean square).
+  // y = (x - mean) rstd with rstd [rows, 1] = 1 / sqrt(variance + eps), in f32 where x is narrower;
+  // `centered` false leaves the mean out (root mean square).
   virtual void normalize(View x, double eps, bool centered, View y, View rstd) = 0;
   virtual void normalize_grad(View y, View rstd, View dy, bool centered, View dx) = 0;
 
@@ -93,7 +94,7 @@ class Backend {
   // y[n] = sum_{s,t, ids1[n,s] = ids2[n,t] >= 0} <b1[n,s], b2[n,t]>; y f64.
   virtual void onehot_dot(View ids1, View b1, View ids2, View b2, View y) = 0;
   // y[k] = sum_n w[n] x[n,k] + beta y[k] over the rows with w[n] != 0 alone; x row-major [n, k],
-  // w f32 or f64.
+  // w f32 or f64; y may be f32 where x is narrower.
   virtual void weighted_sum(View x, View w, double beta, View y) = 0;
 
   // Images: x [n, c, d, h, w], weights [o, c / groups, kd, kh, kw], y [n, o, d', h', w'], any

@@ -85,6 +85,10 @@ Tensor to_dtype(const Tensor& x, Dtype dtype) {
   return y;
 }
 
+Dtype arithmetic_type(Dtype dtype) {
+  return dtype == Dtype::f16 || dtype == Dtype::bf16 ? Dtype::f32 : dtype;
+}
+
 Tensor reshape(const Tensor& x, const Shape& shape) {
   if (auto y = x.view_as(shape)) return *y;
   return *contiguous(x).view_as(shape);
@@ -189,7 +193,9 @@ void axpby(double alpha, const Tensor& x, double beta, const Tensor& y) {
   on(y).axpby(alpha, spread(x, y.shape()), beta, y.view());
 }
 
-Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim) {
+namespace {
+
+Tensor reduced(Reduction op, const Tensor& x, const Shape& axes, bool keepdim, Dtype dtype) {
   Shape shape = x.shape();
   bool gone[max_rank] = {};
   for (int i = 0; i < x.rank(); ++i) gone[i] = axes.empty();
@@ -200,7 +206,7 @@ Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim) {
           "reduce: extreme value over axis {} of {}", i, shape);
     if (gone[i]) shape[i] = 1;
   }
-  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  Tensor y = Tensor::empty(shape, dtype, x.device());
   on(x).reduce(op, x.view(), y.view());
   if (!keepdim) {
     for (int i = x.rank() - 1; i >= 0; --i) {
@@ -210,20 +216,40 @@ Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim) {
   return y;
 }
 
-Tensor sum(const Tensor& x, const Shape& axes, bool keepdim) {
-  return reduce(Reduction::sum, x, axes, keepdim);
-}
-
-Tensor sum_to(const Tensor& x, const Shape& shape) {
+// What broadcasting from `shape` to x's added, summed by `add_up(axes)`.
+template <class F>
+Tensor summed_to(const Tensor& x, const Shape& shape, F&& add_up) {
   if (x.shape() == shape) return x;
   Shape axes;
   const int lead = x.rank() - shape.rank();
   for (int i = 0; i < x.rank(); ++i) {
     if (i < lead || (shape[i - lead] == 1 && x.size(i) != 1)) axes.push_back(i);
   }
-  Tensor y = axes.empty() ? x : sum(x, axes, true);
+  Tensor y = axes.empty() ? x : add_up(axes);
   for (int i = 0; i < lead; ++i) y = y.squeeze(0);
   return y;
+}
+
+}  // namespace
+
+Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim) {
+  return reduced(op, x, axes, keepdim, x.dtype());
+}
+
+Tensor sum(const Tensor& x, const Shape& axes, bool keepdim) {
+  return reduced(Reduction::sum, x, axes, keepdim, x.dtype());
+}
+
+Tensor wide_sum(const Tensor& x, const Shape& axes, bool keepdim) {
+  return reduced(Reduction::sum, x, axes, keepdim, arithmetic_type(x.dtype()));
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  return summed_to(x, shape, [&](const Shape& axes) { return sum(x, axes, true); });
+}
+
+Tensor wide_sum_to(const Tensor& x, const Shape& shape) {
+  return summed_to(x, shape, [&](const Shape& axes) { return wide_sum(x, axes, true); });
 }
 
 Tensor argmax(const Tensor& x) {
@@ -317,7 +343,7 @@ Tensor conv_data(const Tensor& dy, const Tensor& w, const Window& window, const 
 }
 
 Tensor conv_weight(const Tensor& dy, const Tensor& x, const Window& window, const Shape& w_shape) {
-  Tensor dw = Tensor::empty(w_shape, dy.dtype(), dy.device());
+  Tensor dw = Tensor::empty(w_shape, arithmetic_type(dy.dtype()), dy.device());
   on(dy).conv_weight(dy.view(), x.view(), window, 0, dw.view());
   return dw;
 }
@@ -326,7 +352,7 @@ Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
                         const Shape& w_shape) {
   Shape shape = w_shape;
   shape.insert(0, dy.size(0));
-  Tensor dw = Tensor::empty(shape, dy.dtype(), dy.device());
+  Tensor dw = Tensor::empty(shape, arithmetic_type(dy.dtype()), dy.device());
   on(dy).conv_weight_rows(dy.view(), x.view(), window, dw.view());
   return dw;
 }

@@ -18,6 +18,7 @@ Tensor zeros_like(const Tensor& x);
 Tensor contiguous(const Tensor& x);                   // x itself when row-major
 Tensor clone(const Tensor& x);                        // same memory order
 Tensor to_dtype(const Tensor& x, Dtype dtype);        // x itself when it has that dtype
+Dtype arithmetic_type(Dtype dtype);                   // f32 for f16 and bf16, else itself
 Tensor reshape(const Tensor& x, const Shape& shape);  // a view where possible; one entry may be -1
 void copy_into(const Tensor& x, const Tensor& y);     // broadcasts x to y's shape
 Tensor concat(const std::vector<Tensor>& parts, int axis);
@@ -42,12 +43,15 @@ void axpby(double alpha, const Tensor& x, double beta, const Tensor& y);
 // Reductions over `axes` (all when empty), which keep size 1 or go.
 Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim);
 Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
+// The sum in f32 of values in f16 or bf16.
+Tensor wide_sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
 // An id for each element along `axis` (Backend::take_along, put_along_add). The second gives an
 // array of `shape` that is zero where nothing was put. Both throw for ids outside the axis.
 Tensor take_along(const Tensor& x, const Tensor& ids, int axis);
 Tensor put_along(const Tensor& x, const Tensor& ids, int axis, const Shape& shape);
 // Sums x over what broadcasting added to reach x's shape from `shape`.
 Tensor sum_to(const Tensor& x, const Shape& shape);
+Tensor wide_sum_to(const Tensor& x, const Shape& shape);
 Tensor argmax(const Tensor& x);  // over the last axis, dropped; i64
 
 // a [.., m, k] b [.., k, n]; both of rank 2, or a batch axis in front of either or both.
@@ -58,6 +62,7 @@ void gemm_add(const Tensor& a, const Tensor& b, const Tensor& c);
 // Convolution of [n, c, d, h, w]; the result is channels-last. `bias` may be undefined.
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window);
 Tensor conv_data(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape);
+// Gradients of weights are f32 where dy is f16 or bf16.
 Tensor conv_weight(const Tensor& dy, const Tensor& x, const Window& window, const Shape& w_shape);
 Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
                         const Shape& w_shape);

@@ -2,6 +2,7 @@
 
 #include <unordered_set>
 
+#include "sotto/autograd/precision.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto::nn {
@@ -43,6 +44,8 @@ CallWatch::CallWatch(OnCall on_call) : on_call_(std::move(on_call)), before_(wat
 CallWatch::~CallWatch() { watch = before_; }
 
 Var Module::operator()(const Var& x) {
+  std::optional<PrecisionRegion> region;
+  if (precision_) region.emplace(x.tape(), *precision_);
   Var y = forward(x);
   if (watch) watch->on_call_(*this, y);
   return y;
@@ -65,6 +68,11 @@ std::int64_t Module::parameter_count() {
 void Module::to(Dtype dtype) {
   check(is_float(dtype), "module: parameters as {}", name(dtype));
   for (Parameter* parameter : parameters()) parameter->value = to_dtype(parameter->value, dtype);
+}
+
+void Module::set_precision(std::optional<Dtype> precision) {
+  if (precision) check_precision("module", *precision);
+  precision_ = precision;
 }
 
 void Module::set_trainable(bool trainable) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,7 +50,7 @@ class Module {
   // Shows every parameter and child, always in the same order: visitor("weight", weight).
   virtual void visit(const Visitor&) {}
 
-  // forward(), seen by a CallWatch.
+  // forward(), in the module's precision and seen by a CallWatch.
   Var operator()(const Var& x);
 
   // All parameters, children's included, in the order of visit(), called by the path to them:
@@ -65,9 +66,16 @@ class Module {
   // Converts the parameters' values. Throws std::invalid_argument for a type that is not
   // floating-point.
   void to(Dtype dtype);
+  // Of calls (autograd/precision.h), children's included where they have none of their own; nothing
+  // is the tape's. f32 keeps a module wide on a tape with 16 bits. Throws std::invalid_argument for
+  // a type that is not f32, f16 or bf16.
+  void set_precision(std::optional<Dtype> precision);
+  std::optional<Dtype> precision() const { return precision_; }
 
  private:
   void set_trainable(bool trainable);
+
+  std::optional<Dtype> precision_;
 };
 
 // Sees every module that is called, with its result, for as long as it lives and on its thread; a

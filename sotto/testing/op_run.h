@@ -41,8 +41,9 @@ Tensor rows_of_uses(const std::vector<PerSample>& uses);
 Instance with_loss(const Instance& instance, PublicRandom& random);
 
 // Runs an instance made by with_loss() in `dtype`; `first_row` is the row of its first sample in
-// the logical batch.
-OpRun run_case(const Instance& instance, Dtype dtype, std::int64_t first_row = 0);
+// the logical batch, `precision` the tape's.
+OpRun run_case(const Instance& instance, Dtype dtype, std::int64_t first_row = 0,
+               Dtype precision = Dtype::f32);
 
 // Samples begin .. end - 1 alone.
 Instance samples_between(const Instance& instance, std::int64_t begin, std::int64_t end);

@@ -17,14 +17,6 @@ struct Range {
   std::int64_t last;
 };
 
-struct Product {
-  View a;
-  View b;
-  View c;
-  bool add;
-  std::int64_t batch() const { return c.rank == 3 ? c.size[0] : 1; }
-};
-
 // The first item of a batch.
 View first_item(View v) {
   if (v.rank == 2) return v;
@@ -34,19 +26,6 @@ View first_item(View v) {
     v.stride[axis] = v.stride[axis + 1];
   }
   return v;
-}
-
-// Seen as one product over all items when they share b and the rows of a and c follow on.
-Product fold_batch(const Product& p) {
-  const auto follows = [](const View& v) {
-    return v.rank == 3 && v.stride[0] == v.size[1] * v.stride[1];
-  };
-  const bool shared = p.b.rank == 2 || p.b.stride[0] == 0;
-  if (!shared || !follows(p.a) || !follows(p.c)) return p;
-  Product folded{first_item(p.a), first_item(p.b), first_item(p.c), p.add};
-  folded.a.size[0] *= p.a.size[0];
-  folded.c.size[0] *= p.c.size[0];
-  return folded;
 }
 
 // Some rows of one item's c, or columns where these are more.
@@ -62,6 +41,18 @@ void part(ProductFunction product, const Product& p, std::int64_t item, Range cu
 }
 
 }  // namespace
+
+Product fold_batch(const Product& p) {
+  const auto follows = [](const View& v) {
+    return v.rank == 3 && v.stride[0] == v.size[1] * v.stride[1];
+  };
+  const bool shared = p.b.rank == 2 || p.b.stride[0] == 0;
+  if (!shared || !follows(p.a) || !follows(p.c)) return p;
+  Product folded{first_item(p.a), first_item(p.b), first_item(p.c), p.add};
+  folded.a.size[0] *= p.a.size[0];
+  folded.c.size[0] *= p.c.size[0];
+  return folded;
+}
 
 void gemm_by(ProductFunction product, const View& a, const View& b, bool add, const View& c) {
   if (c.numel() == 0) return;
@@ -80,6 +71,9 @@ void gemm_by(ProductFunction product, const View& a, const View& b, bool add, co
       });
 }
 
-void CpuBackend::gemm(View a, View b, double beta, View c) { gemm_by(product, a, b, beta != 0, c); }
+void CpuBackend::gemm(View a, View b, double beta, View c) {
+  if (narrow_operands(a, b, c)) return narrow_gemm_by(prepare_tile, a, b, beta != 0, c);
+  gemm_by(product, a, b, beta != 0, c);
+}
 
 }  // namespace sotto

@@ -101,6 +101,12 @@ template <class T>
 void Images<T>::load() {
   if (!copy_) return;
   dispatch_float(view_.dtype, [&]<class S>(std::type_identity<S>) {
+    if (lies_channels_last(view_)) {
+      const S* from = view_.as<S>();
+      const std::int64_t count = view_.numel();
+      for (std::int64_t i = 0; i < count; ++i) data_[i] = static_cast<acc_t<S>>(from[i]);
+      return;
+    }
     for_each_pair<S>(view_, data_, [](const S& from, T& to) { to = static_cast<acc_t<S>>(from); });
   });
 }
@@ -109,6 +115,13 @@ template <class T>
 void Images<T>::store() const {
   if (!copy_) return;
   dispatch_float(view_.dtype, [&]<class S>(std::type_identity<S>) {
+    if (lies_channels_last(view_)) {
+      S* to = view_.as<S>();
+      const std::int64_t count = view_.numel();
+      for (std::int64_t i = 0; i < count; ++i)
+        to[i] = static_cast<S>(static_cast<acc_t<S>>(data_[i]));
+      return;
+    }
     for_each_pair<S>(view_, data_, [](S& to, const T& from) {
       to = static_cast<S>(static_cast<acc_t<S>>(from));
     });

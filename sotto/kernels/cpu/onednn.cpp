@@ -109,6 +109,7 @@ class OrderedWeights {
       : row_major_(float_bytes(w.numel()), cpu) {
     View copy = w;
     copy.data = row_major_.data();
+    copy.dtype = Dtype::f32;
     copy.stride[w.rank - 1] = 1;
     for (int axis = w.rank - 1; axis > 0; --axis) {
       copy.stride[axis - 1] = copy.stride[axis] * w.size[axis];
@@ -185,10 +186,18 @@ void for_each_row(const Pieces& pieces, const View& dy, const View& x, F&& f) {
   });
 }
 
-// Whether all are f32 and none is empty.
+// Whether the arithmetic on all is in f32 and none is empty. 16-bit images pass through f32 copies
+// of a piece.
 bool suits(std::initializer_list<View> views) {
   return std::all_of(views.begin(), views.end(),
-                     [](const View& v) { return v.dtype == Dtype::f32 && v.numel() > 0; });
+                     [](const View& v) { return v.dtype != Dtype::f64 && v.numel() > 0; });
+}
+
+// Pieces of a batch whose results are stored as `y`. What is rounded to 16 bits must not depend on
+// who else is in the batch: each sample is a piece.
+std::span<const std::int64_t> piece_sizes(const View& y) {
+  if (y.dtype == Dtype::f32) return together;
+  return alone;
 }
 
 }  // namespace
@@ -199,6 +208,7 @@ Backend* onednn_backend() {
 }
 
 void OnednnBackend::gemm(View a, View b, double beta, View c) {
+  if (narrow_operands(a, b, c)) return narrow_gemm_by(prepare_tile, a, b, beta != 0, c);
   gemm_by(onednn_product, a, b, beta != 0, c);
 }
 
@@ -206,7 +216,7 @@ void OnednnBackend::conv(View x, View w, View bias, const Window& window, View y
   const bool plain_bias = !bias.data || (bias.dtype == Dtype::f32 && bias.contiguous());
   const Geometry g(x, y, window);
   if (suits({x, w, y}) && plain_bias) {
-    const Pieces pieces(Pass::forward, g, bias.data != nullptr, together);
+    const Pieces pieces(Pass::forward, g, bias.data != nullptr, piece_sizes(y));
     if (pieces.usable()) return transform(pieces, {pieces, *this, w}, bias, x, y);
   }
   CpuBackend::conv(x, w, bias, window, y);
@@ -215,7 +225,7 @@ void OnednnBackend::conv(View x, View w, View bias, const Window& window, View y
 void OnednnBackend::conv_data(View dy, View w, const Window& window, View dx) {
   const Geometry g(dx, dy, window);
   if (suits({dy, w, dx})) {
-    const Pieces pieces(Pass::data, g, false, together);
+    const Pieces pieces(Pass::data, g, false, piece_sizes(dx));
     if (pieces.usable()) return transform(pieces, {pieces, *this, w}, {}, dx, dy);
   }
   CpuBackend::conv_data(dy, w, window, dx);
@@ -224,7 +234,7 @@ void OnednnBackend::conv_data(View dy, View w, const Window& window, View dx) {
 // One sum for each thread, and these in order.
 void OnednnBackend::conv_weight(View dy, View x, const Window& window, double beta, View dw) {
   const Geometry g(x, dy, window);
-  if (!suits({dy, x, dw}) || !dw.contiguous()) {
+  if (!suits({dy, x, dw}) || dw.dtype != Dtype::f32 || !dw.contiguous()) {
     return CpuBackend::conv_weight(dy, x, window, beta, dw);
   }
   const Pieces pieces(Pass::weight, g, false, together);
@@ -248,7 +258,7 @@ void OnednnBackend::conv_weight(View dy, View x, const Window& window, double be
 
 void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View dw) {
   const Geometry g(x, dy, window);
-  if (suits({dy, x, dw}) && dw.contiguous()) {
+  if (suits({dy, x, dw}) && dw.dtype == Dtype::f32 && dw.contiguous()) {
     const Pieces pieces(Pass::weight, g, false, alone);
     if (pieces.usable()) {
       const auto write = [&](float* row, auto, auto, Reorder& reorder, std::int64_t sample) {

@@ -60,6 +60,9 @@ double dot_of_rows(View a1, View b1, View a2, View b2, std::int64_t n) {
 // magnitudes it could show in the fifth digit of the result.
 constexpr double cancellation_share = 0.02;
 
+// Columns whose double sums stay in the first-level cache.
+constexpr std::int64_t sum_block = 512;
+
 template <class T>
 double gram_sample(View a1, View b1, View a2, View b2, std::int64_t n) {
   using A = acc_t<T>;
@@ -116,8 +119,28 @@ void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
   });
 }
 
+namespace {
+
+// out[k] = sum_n w[n] x[n, first + k] + beta out[k], `count` columns.
+template <class T, class Y>
+void weighted_columns(View x, const std::vector<double>& weights, double beta, std::int64_t first,
+                      std::int64_t count, Y* out) {
+  double sums[sum_block];
+  for (std::int64_t k = 0; k < count; ++k)
+    sums[k] = beta == 0 ? 0 : beta * static_cast<double>(acc_t<Y>(out[k]));
+  for (std::int64_t i = 0; i < x.size[0]; ++i) {
+    const double weight = weights[static_cast<std::size_t>(i)];
+    if (weight == 0) continue;
+    const T* row = x.as<T>() + i * x.size[1] + first;
+    for (std::int64_t k = 0; k < count; ++k)
+      sums[k] += weight * static_cast<double>(acc_t<T>(row[k]));
+  }
+  for (std::int64_t k = 0; k < count; ++k) out[k] = Y(static_cast<acc_t<Y>>(sums[k]));
+}
+
+}  // namespace
+
 void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
-  constexpr std::int64_t block = 512;  // columns whose double sums stay in the first-level cache
   const std::int64_t n = x.size[0];
   const std::int64_t width = x.size[1];
   std::vector<double> weights(static_cast<std::size_t>(n));
@@ -127,28 +150,23 @@ void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
           static_cast<double>(acc_t<W>(w.as<W>()[i * w.stride[0]]));
     }
   });
-  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for((width + block - 1) / block,
-                 elementwise_grain / (block * std::max<std::int64_t>(n, 1)) + 1,
+  const auto run = [&]<class T, class Y>(std::type_identity<T>, std::type_identity<Y>) {
+    parallel_for((width + sum_block - 1) / sum_block,
+                 elementwise_grain / (sum_block * std::max<std::int64_t>(n, 1)) + 1,
                  [&](std::int64_t begin, std::int64_t end) {
-                   double sums[block];
                    for (std::int64_t part = begin; part < end; ++part) {
-                     const std::int64_t first = part * block;
-                     const std::int64_t count = std::min(block, width - first);
-                     T* out = y.as<T>() + first;
-                     for (std::int64_t k = 0; k < count; ++k)
-                       sums[k] = beta == 0 ? 0 : beta * static_cast<double>(acc_t<T>(out[k]));
-                     for (std::int64_t i = 0; i < n; ++i) {
-                       const double weight = weights[static_cast<std::size_t>(i)];
-                       if (weight == 0) continue;
-                       const T* row = x.as<T>() + i * width + first;
-                       for (std::int64_t k = 0; k < count; ++k)
-                         sums[k] += weight * static_cast<double>(acc_t<T>(row[k]));
-                     }
-                     for (std::int64_t k = 0; k < count; ++k)
-                       out[k] = T(static_cast<acc_t<T>>(sums[k]));
+                     const std::int64_t first = part * sum_block;
+                     weighted_columns<T>(x, weights, beta, first,
+                                         std::min(sum_block, width - first), y.as<Y>() + first);
                    }
                  });
+  };
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T> type) {
+    if (x.dtype == y.dtype) {
+      run(type, type);
+    } else {
+      run(type, std::type_identity<acc_t<T>>{});
+    }
   });
 }
 

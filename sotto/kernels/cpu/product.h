@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "sotto/core/view.h"
 
@@ -32,5 +33,28 @@ using ProductFunction = void (*)(const Matrix& a, const Matrix& b, bool add, con
 
 // Backend::gemm, cut into products for the threads.
 void gemm_by(ProductFunction product, const View& a, const View& b, bool add, const View& c);
+
+// Products with one and the same b, for any a: c = a b; c row-major in f32.
+using TileProduct = std::function<void(const Matrix& a, const Matrix& c)>;
+// Makes one for some columns of b and an a of so many rows.
+using PrepareTile = TileProduct (*)(const Matrix& b, std::int64_t rows);
+// Through f32 copies of b, and of each a.
+TileProduct prepare_tile(const Matrix& b, std::int64_t rows);
+
+// The same with 16-bit operands, none of them f64, by tiles: what is in f32 at a time is a part of
+// b and some rows of a and c. A row of c has the same bits however many rows there are, and
+// wherever it is among them.
+void narrow_gemm_by(PrepareTile prepare, const View& a, const View& b, bool add, const View& c);
+// Whether it is for these.
+bool narrow_operands(const View& a, const View& b, const View& c);
+
+// One product over all items of a batch where these share b and the rows of a and c follow on;
+// otherwise as it is.
+struct Product {
+  View a, b, c;
+  bool add;
+  std::int64_t batch() const { return c.rank == 3 ? c.size[0] : 1; }
+};
+Product fold_batch(const Product& p);
 
 }  // namespace sotto

@@ -50,20 +50,20 @@ void fold_columns(const T* x, const ReductionPlan& plan, std::int64_t width, dou
   }
 }
 
-template <class Fold, class T>
-void reduce_rows(const T* x, T* y, const ReductionPlan& plan) {
+template <class Fold, class T, class Y>
+void reduce_rows(const T* x, Y* y, const ReductionPlan& plan) {
   const std::int64_t work = std::max<std::int64_t>(plan.reduced.numel(), 1);
   parallel_for(plan.kept_x.numel(), elementwise_grain / work + 1,
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t i = begin; i < end; ++i) {
                    const double value = fold_row<Fold>(x + plan.kept_x.offset(i), plan);
-                   y[plan.kept_y.offset(i)] = static_cast<T>(static_cast<acc_t<T>>(value));
+                   y[plan.kept_y.offset(i)] = static_cast<Y>(static_cast<acc_t<Y>>(value));
                  }
                });
 }
 
-template <class Fold, class T>
-void reduce_columns(const T* x, T* y, const ReductionPlan& plan) {
+template <class Fold, class T, class Y>
+void reduce_columns(const T* x, Y* y, const ReductionPlan& plan) {
   constexpr std::int64_t most = 64;
   const std::int64_t width = plan.kept_x.back().size;
   const std::int64_t blocks = (width + most - 1) / most;
@@ -79,9 +79,9 @@ void reduce_columns(const T* x, T* y, const ReductionPlan& plan) {
           const std::int64_t part = std::min(most, width - first);
           fold_columns<Fold>(x + outer_x.offset(i / blocks) + first * plan.kept_x.back().stride,
                              plan, part, result);
-          T* to = y + outer_y.offset(i / blocks);
+          Y* to = y + outer_y.offset(i / blocks);
           for (std::int64_t k = 0; k < part; ++k) {
-            to[(first + k) * inner_y.stride] = static_cast<T>(static_cast<acc_t<T>>(result[k]));
+            to[(first + k) * inner_y.stride] = static_cast<Y>(static_cast<acc_t<Y>>(result[k]));
           }
         }
       });
@@ -91,11 +91,18 @@ template <class Fold>
 void reduce_with(View x, View y) {
   if (y.numel() == 0) return;
   const ReductionPlan plan(x, y);
-  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+  const auto run = [&]<class T, class Y>(std::type_identity<T>, std::type_identity<Y>) {
     if (plan.columns()) {
-      reduce_columns<Fold>(x.as<T>(), y.as<T>(), plan);
+      reduce_columns<Fold>(x.as<T>(), y.as<Y>(), plan);
     } else {
-      reduce_rows<Fold>(x.as<T>(), y.as<T>(), plan);
+      reduce_rows<Fold>(x.as<T>(), y.as<Y>(), plan);
+    }
+  };
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T> type) {
+    if (x.dtype == y.dtype) {
+      run(type, type);
+    } else {
+      run(type, std::type_identity<acc_t<T>>{});
     }
   });
 }

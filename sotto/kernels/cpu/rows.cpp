@@ -75,7 +75,7 @@ void CpuBackend::normalize(View x, double eps, bool centered, View y, View rstd)
           return d * d;
         });
         const double r = 1 / std::sqrt(square / static_cast<double>(k) + eps);
-        rstd.as<T>()[row] = T(static_cast<A>(r));
+        rstd.as<A>()[row] = static_cast<A>(r);
         for (std::int64_t i = 0; i < k; ++i) {
           b[i] = T(static_cast<A>((static_cast<double>(A(a[i])) - mean) * r));
         }
@@ -92,7 +92,7 @@ void CpuBackend::normalize_grad(View y, View rstd, View dy, bool centered, View 
         const double count = static_cast<double>(k);
         const A mean = centered ? static_cast<A>(sum_terms(k, value) / count) : A(0);
         const A slope = static_cast<A>(dot(d, p, k) / count);
-        const A r = A(rstd.as<T>()[row]);
+        const A r = rstd.as<A>()[row];
         for (std::int64_t i = 0; i < k; ++i) out[i] = T(r * (A(d[i]) - mean - A(p[i]) * slope));
       },
       y, dy, dx);
