@@ -5,6 +5,7 @@
 #include <new>
 
 #include "sotto/kernels/compute.h"
+#include "sotto/memory/loss_scale.h"
 
 namespace sotto {
 
@@ -38,12 +39,13 @@ std::vector<PerSample> grouped(std::vector<PerSample> uses, const Grouping* grou
 struct Clipper::Lengths {
   explicit Lengths(std::int64_t units)
       : squares(static_cast<std::size_t>(units)), errors(static_cast<std::size_t>(units)) {}
-  void add(const std::vector<PerSample>& uses, Route route) {
+  // Of gradients of a loss times `scale`, a power of two.
+  void add(const std::vector<PerSample>& uses, Route route, double scale) {
     std::vector<double> rounded;
     const std::vector<double> part = squared_norm(uses, route, &rounded).to_vector<double>();
     for (std::size_t n = 0; n < squares.size(); ++n) {
-      squares[n] += part[n];
-      errors[n] += rounded[n] * rounded[n];
+      squares[n] += part[n] / (scale * scale);
+      errors[n] += rounded[n] * rounded[n] / (scale * scale);
     }
   }
   std::vector<double> squares;  // norms
@@ -91,7 +93,7 @@ class Clipper::OnePass final : public GradSink {
   void flush(std::size_t group) {
     Lengths lengths(pending_[group][0].second[0].samples());
     for (const auto& [parameter, uses] : pending_[group])
-      lengths.add(uses, clipper_.options_.route);
+      lengths.add(uses, clipper_.options_.route, clipper_.loss_scale_);
     const std::vector<double> factors = clipper_.factors_for(group, lengths);
     for (const auto& [parameter, uses] : pending_[group])
       clipper_.add_weighted(*parameter, uses, factors);
@@ -114,7 +116,7 @@ class Clipper::Norms final : public GradSink {
   bool bounds_influence() const override { return true; }  // nothing leaves but factors
   void receive(Parameter& parameter, std::vector<PerSample> uses) override {
     lengths_[clipper_.group_of(parameter)].add(grouped(std::move(uses), grouping_),
-                                               clipper_.options_.route);
+                                               clipper_.options_.route, clipper_.loss_scale_);
   }
   std::vector<std::vector<double>> factors() {
     std::vector<std::vector<double>> factors;
@@ -201,6 +203,7 @@ std::vector<double> Clipper::factors_for(std::size_t group, const Lengths& lengt
     within_bound_[group] += norm <= groups_[group].bound ? 0.5 : -0.5;
     const bool dropped = factors.back() == 0 && norm != 0;
     if (dropped) ++statistics_.not_finite;
+    if (!std::isfinite(norm)) unit_finite_[n] = false;
     statistics_.norms[group].push_back(norm);
     statistics_.factors[group].push_back(factors.back());
   }
@@ -214,8 +217,10 @@ void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& u
                            const std::vector<double>& factors) {
   const auto weighted = [&](const std::vector<double>& weights) {
     Tensor total;
+    std::vector<double> unscaled = weights;
+    for (double& weight : unscaled) weight /= loss_scale_;
     for (const PerSample& use : uses) {
-      const Tensor part = use.sum(as_tensor(weights));
+      const Tensor part = use.sum(as_tensor(unscaled));
       total = total.defined() ? sotto::add(total, part) : part;
     }
     return total;
@@ -271,6 +276,7 @@ void Clipper::discard() {
   statistics_.norms.resize(groups_.size());
   statistics_.factors.resize(groups_.size());
   within_bound_.assign(groups_.size(), 0);
+  finite_ = 0;
   broken_ = false;
   finished_ = false;
 }
@@ -325,23 +331,34 @@ void Clipper::add_part(Tape& tape, const Var& loss, const Grouping* grouping) {
         !grouping || (row < grouping->unit_of_row.size() && grouping->unit_of_row[row] >= 0);
     if (counts && std::isfinite(losses[row])) statistics_.loss_sum += losses[row];
   }
+  begin_units(units);
   if (passes_ == ClipPasses::one) {
     OnePass sink(*this, grouping);
-    tape.backward(loss, sink);
+    tape.backward(loss, sink, loss_scale_);
     sink.flush_all(units);
   } else {
     Norms norms(*this, grouping, units);
-    tape.backward(loss, norms, 1, Tape::Keep::graph);
+    tape.backward(loss, norms, loss_scale_, Tape::Keep::graph);
     Weighted weighted(*this, grouping, norms.factors());
-    tape.backward(loss, weighted);
+    tape.backward(loss, weighted, loss_scale_);
   }
-  statistics_.units += units;
+  end_units();
 }
 
 void Clipper::add_zeros(std::int64_t units) {
   start_batch();
+  begin_units(units);
   for (std::size_t group = 0; group < groups_.size(); ++group) factors_for(group, Lengths(units));
-  statistics_.units += units;
+  end_units();
+}
+
+void Clipper::begin_units(std::int64_t units) {
+  unit_finite_.assign(static_cast<std::size_t>(units), true);
+}
+
+void Clipper::end_units() {
+  for (const bool finite : unit_finite_) finite_ += finite ? 0.5 : -0.5;
+  statistics_.units += std::ssize(unit_finite_);
 }
 
 ClippedSum Clipper::finish(Draw draw) {
@@ -351,12 +368,23 @@ ClippedSum Clipper::finish(Draw draw) {
         statistics_.units);
   complete_sums();
   finished_ = true;
-  return {std::exchange(sums_, {}), sensitivity(), within_bound_, std::move(draw)};
+  const auto finite = options_.count_finite ? std::optional(finite_) : std::nullopt;
+  return {std::exchange(sums_, {}), sensitivity(), within_bound_, finite, std::move(draw)};
+}
+
+void Clipper::check_between_batches(const char* what) const {
+  check(!broken_ && (statistics_.units == 0 || finished_), "Clipper: {} in the middle of a batch",
+        what);
+}
+
+void Clipper::set_loss_scale(double scale) {
+  check_between_batches("another loss scale");
+  check_loss_scale(scale);
+  loss_scale_ = scale;
 }
 
 void Clipper::set_bounds(const std::vector<double>& bounds) {
-  check(!broken_ && (statistics_.units == 0 || finished_),
-        "Clipper: new bounds in the middle of a batch");
+  check_between_batches("new bounds");
   check(bounds.size() == groups_.size(), "Clipper: {} bounds for {} groups", bounds.size(),
         groups_.size());
   std::for_each(bounds.begin(), bounds.end(), check_bound);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "sotto/autograd/tape.h"
 #include "sotto/dp/clip_groups.h"
@@ -19,6 +20,8 @@ struct ClipOptions {
   Route route = Route::automatic;
   // Bytes of materialised rows that may be kept until norms are known.
   std::size_t row_budget = std::size_t{512} << 20;
+  // Whether the number of units whose gradient was finite may be released with the sum.
+  bool count_finite = false;
 };
 
 // One pass keeps factors or rows until a group's norms are known (book-keeping, Bu et al. 2022).
@@ -36,20 +39,25 @@ class ClippedSum {
   double sensitivity() const { return sensitivity_; }
   // The groups of parameters that were clipped.
   std::int64_t groups() const { return std::ssize(within_bound_); }
+  // Whether there is a count of finite gradients.
+  bool counts_finite() const { return finite_.has_value(); }
   const Draw& draw() const { return draw_; }
 
  private:
   friend class Clipper;
   friend class Mechanism;
-  ClippedSum(Gradients sums, double sensitivity, std::vector<double> within_bound, Draw draw)
+  ClippedSum(Gradients sums, double sensitivity, std::vector<double> within_bound,
+             std::optional<double> finite, Draw draw)
       : sums_(std::move(sums)),
         sensitivity_(sensitivity),
         within_bound_(std::move(within_bound)),
+        finite_(finite),
         draw_(std::move(draw)) {}
   Gradients sums_;
   double sensitivity_;
   // For each group the sum over units of 1/2 or -1/2, as the norm was within the bound or not.
   std::vector<double> within_bound_;
+  std::optional<double> finite_;  // the same for gradients that were finite
   Draw draw_;
 };
 
@@ -94,6 +102,12 @@ class Clipper {
   // For the next batch. Throws std::invalid_argument for another number of bounds than groups, for
   // one that is not positive and finite, and in the middle of a batch.
   void set_bounds(const std::vector<double>& bounds);
+  // What the next batch's losses are multiplied by before backward, and gradients are divided by
+  // again (Micikevicius et al. 2018): nothing changes but what underflows and overflows in f16.
+  // Throws std::invalid_argument for what is not a power of two from 2^-24 to 2^24, and in the
+  // middle of a batch.
+  void set_loss_scale(double scale);
+  double loss_scale() const { return loss_scale_; }
   const std::vector<ClipGroup>& groups() const { return groups_; }
   // Not private either: the sum before noise, for tests.
   const Gradients& sums_for_tests() { return complete_sums(); }
@@ -114,6 +128,9 @@ class Clipper {
   void undo(const Before& before);
   const Gradients& complete_sums();
   void start_batch();
+  void check_between_batches(const char* what) const;
+  void begin_units(std::int64_t units);
+  void end_units();
 
   std::vector<ClipGroup> groups_;
   ClipOptions options_;
@@ -121,6 +138,9 @@ class Clipper {
   Gradients sums_;
   ClipStatistics statistics_;
   std::vector<double> within_bound_;  // as in ClippedSum
+  double finite_ = 0;                 // the same
+  std::vector<bool> unit_finite_;     // of the physical batch that is being added
+  double loss_scale_ = 1;
   bool finished_ = true;
   bool broken_ = false;        // an add() threw: part of it may be in the sum
   std::vector<bool> had_sum_;  // for each of sums_: from parts before the one that is being added

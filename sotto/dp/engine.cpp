@@ -51,6 +51,16 @@ std::vector<ClipGroup> groups_of(nn::Module& model, const EngineOptions& options
   return flat_group(model.parameters(), options.clip_bound);
 }
 
+bool counts_finite(const EngineOptions& options) {
+  return options.loss_scaling.adjust == LossScaling::Adjust::on_release;
+}
+
+ClipOptions clip_options(const EngineOptions& options) {
+  ClipOptions clipping = options.clipping;
+  clipping.count_finite = counts_finite(options);
+  return clipping;
+}
+
 std::vector<double> bounds_of(const std::vector<ClipGroup>& groups) {
   std::vector<double> bounds;
   for (const ClipGroup& group : groups) bounds.push_back(group.bound);
@@ -65,7 +75,8 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       optimizer_(optimizer),
       ledger_(ledger),
       sampler_(make_sampler(population, sampler_options(options))),
-      clipper_(groups_of(model, options), options.clipping, options.passes),
+      clipper_(groups_of(model, options), clip_options(options), options.passes),
+      loss_scale_(options.loss_scaling, options.precision),
       first_bounds_(bounds_of(clipper_.groups())),
       first_noise_multiplier_(noise_for(options, *sampler_, ledger)),
       mechanism_(make_mechanism()),
@@ -82,20 +93,28 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
   if (gaussian() && options.noise == GaussianNoise::rounded && noise_at(0) > 0 && elements > 0)
     noise_grid(noise_at(0), clipper_.sensitivity(), elements);
   check_counts();
+  clipper_.set_loss_scale(loss_scale_.value());
   sampler_->number_from(ledger.next_draw());
+}
+
+double Engine::count_noise(double expected_size) const {
+  if (!options_.adaptive_clipping && !counts_finite(options_)) return 0;
+  return options_.adaptive_clipping.value_or(AdaptiveClipping{}).count_noise_for(expected_size);
 }
 
 // Counts released with the gradient must leave it some of the noise multiplier, at every step.
 void Engine::check_counts() const {
-  if (!options_.adaptive_clipping) return;
-  const double deviation = options_.adaptive_clipping->count_noise_for(sampler_->expected_size());
-  const double counts = 2 * deviation / std::sqrt(static_cast<double>(first_bounds_.size()));
+  const double deviation = count_noise(sampler_->expected_size());
+  if (deviation == 0) return;
+  const double number =
+      static_cast<double>(first_bounds_.size()) + (counts_finite(options_) ? 1 : 0);
+  const double counts = 2 * deviation / std::sqrt(number);
   for (std::int64_t step = 0; step < std::max<std::int64_t>(1, options_.steps); ++step) {
-    check(
-        noise_at(step) == 0 || noise_at(step) < counts,
-        "Engine: adaptive clipping: its counts alone, with a noise multiplier of {:.6g}, are less "
-        "private than the noise multiplier {:.6g} at step {} (raise count_noise)",
-        counts, noise_at(step), step);
+    check(noise_at(step) == 0 || noise_at(step) < counts,
+          "Engine: the counts of adaptive clipping and loss scaling alone, with a noise multiplier "
+          "of {:.6g}, are less "
+          "private than the noise multiplier {:.6g} at step {} (raise count_noise)",
+          counts, noise_at(step), step);
     if (!options_.noise_schedule) return;
   }
 }
@@ -179,6 +198,7 @@ void Engine::add_part(const Loss& loss, Part part, const Target& target) const {
   }
   target.phases.enter("forward");
   Tape tape({.private_data = true,
+             .precision = options_.precision,
              .seed = options_.seed,
              .step = static_cast<std::uint64_t>(steps_made_),
              .rows = std::move(part.draws)});
@@ -212,12 +232,11 @@ Released Engine::release(const Loss& loss) {
     Draw draw = sampler_->draw();
     compute(draw, loss);
     phases_.enter("noise, ledger and update");
-    const auto& adaptive = options_.adaptive_clipping;
-    const double count_noise = adaptive ? adaptive->count_noise_for(draw.expected_size()) : 0;
+    const double on_counts = count_noise(draw.expected_size());
     if (GaussianMechanism* const mechanism = gaussian())
       mechanism->set_noise_multiplier(noise_at(steps_made_));
     return mechanism_->update(clipper_.finish(std::move(draw)), ledger_, optimizer_,
-                              budget_.admission(), count_noise);
+                              budget_.admission(), on_counts);
   } catch (...) {
     clipper_.discard();
     phases_.stop();
@@ -250,6 +269,10 @@ StepReport Engine::step(const Loss& loss) {
   if (options_.adaptive_clipping) {
     const auto bounds = bounds_of(clipper_.groups());
     clipper_.set_bounds(options_.adaptive_clipping->next(bounds, released.within_bound()));
+  }
+  if (released.finite()) {
+    loss_scale_.follow(*released.finite());
+    clipper_.set_loss_scale(loss_scale_.value());
   }
   return {.step = steps_made_, .statistics = &clipper_.statistics()};
 }

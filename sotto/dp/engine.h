@@ -14,6 +14,7 @@
 #include "sotto/dp/correlated_noise.h"
 #include "sotto/dp/make_sampler.h"
 #include "sotto/dp/statement.h"
+#include "sotto/memory/loss_scale.h"
 #include "sotto/memory/phases.h"
 #include "sotto/memory/physical_batches.h"
 #include "sotto/memory/policy.h"
@@ -67,6 +68,13 @@ struct EngineOptions {
   // noise multiplier is then that of the whole plan or cycle (CorrelatedMechanism). A plan needs
   // it.
   std::optional<NoiseStrategy> noise_strategy;
+  // Of the tapes that losses are computed on (TapeOptions): f16 and bf16 halve the bytes of
+  // activations. Norms, clipping, noise and updates stay as they are.
+  Dtype precision = Dtype::f32;
+  // One that moves on_release has the number of finite gradients released at each step, beside
+  // the gradient and within the same noise multiplier, with the noise on counts of
+  // adaptive_clipping, or the default of that.
+  LossScaling loss_scaling;
   // Public randomness: dropout and the like.
   std::uint64_t seed = 0;
 };
@@ -122,11 +130,12 @@ class Engine {
   const Sampler& sampler() const { return *sampler_; }
   const Mechanism& mechanism() const { return *mechanism_; }
   const Clipper& clipper() const { return clipper_; }
+  const LossScale& loss_scale() const { return loss_scale_; }
   // Steps made by this engine's model.
   std::int64_t steps_made() const { return steps_made_; }
   // What a checkpoint needs besides the model and the optimizer (dp/checkpoint.h): steps, noise
-  // multiplier, clip bounds, where the sampler stands, past noise that is correlated with the next.
-  // As SECRET as the batches and that noise. No generator is part of it.
+  // multiplier, clip bounds, loss scale, where the sampler stands, past noise that is correlated
+  // with the next. As SECRET as the batches and that noise. No generator is part of it.
   TensorFile state() const;
   // Goes on from a state. Where the ledger has seen later draws, the sampler begins a new pass.
   // Throws std::invalid_argument, with nothing changed, when the state is not of an engine like
@@ -164,6 +173,8 @@ class Engine {
   Released release(const Loss& loss);
   void follow_bound_schedule();
   void check_counts() const;
+  // The standard deviation of the noise on counts released with the gradient; 0 for none.
+  double count_noise(double expected_size) const;
   std::unique_ptr<Mechanism> make_mechanism() const;
   GaussianMechanism* gaussian() { return dynamic_cast<GaussianMechanism*>(mechanism_.get()); }
 
@@ -173,6 +184,7 @@ class Engine {
   Ledger& ledger_;
   std::unique_ptr<Sampler> sampler_;
   Clipper clipper_;
+  LossScale loss_scale_;
   std::vector<double> first_bounds_;
   double first_noise_multiplier_;
   std::unique_ptr<Mechanism> mechanism_;

@@ -74,11 +74,15 @@ TensorFile Engine::state() const {
   TensorFile file;
   std::vector<double> bounds;
   for (const ClipGroup& group : clipper_.groups()) bounds.push_back(group.bound);
-  file.metadata[key] =
-      Json{{"steps_made", steps_made_}, {"noise_multiplier", first_noise_multiplier_},
-           {"bounds", bounds},          {"ledger", ledger_.id()},
-           {"run", ledger_.run_id()},   {"sampler", to_json(sampler)}}
-          .dump();
+  file.metadata[key] = Json{{"steps_made", steps_made_},
+                            {"noise_multiplier", first_noise_multiplier_},
+                            {"bounds", bounds},
+                            {"ledger", ledger_.id()},
+                            {"run", ledger_.run_id()},
+                            {"sampler", to_json(sampler)},
+                            {"loss_scale", loss_scale_.value()},
+                            {"good_steps", loss_scale_.good_steps()}}
+                           .dump();
   if (!sampler.rest.empty())
     file.tensors[rest_of_pass] = Tensor::from(sampler.rest, {std::ssize(sampler.rest)});
   if (const auto* const correlated = dynamic_cast<const CorrelatedMechanism*>(mechanism_.get())) {
@@ -103,6 +107,9 @@ void Engine::load_state(const TensorFile& file) {
   const auto bounds = field<std::vector<double>>(object, "bounds");
   check(bounds.size() == clipper_.groups().size(), "engine state: {} clip bounds for {} groups",
         bounds.size(), clipper_.groups().size());
+  LossScale scale = loss_scale_;
+  if (options_.loss_scaling.adjust != LossScaling::Adjust::never && object.contains("loss_scale"))
+    scale.resume(field<double>(object, "loss_scale"), field<std::int64_t>(object, "good_steps"));
   const SamplerState sampler = sampler_state(field<Json>(object, "sampler"), file);
   const bool goes_on = sampler.number == ledger_.next_draw();
   auto* const correlated = dynamic_cast<CorrelatedMechanism*>(mechanism_.get());
@@ -115,12 +122,14 @@ void Engine::load_state(const TensorFile& file) {
   try {
     if (correlated) correlated->load_state(noise_state(file));
     clipper_.set_bounds(bounds);
+    clipper_.set_loss_scale(scale.value());
   } catch (...) {
     sampler_->load_state(before);
     throw;
   }
   if (!goes_on) sampler_->number_from(ledger_.next_draw());
   steps_made_ = steps;
+  loss_scale_ = scale;
 }
 
 }  // namespace sotto

@@ -26,13 +26,15 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optim
   const Draw& draw = sum.draw_;
   Scale scale{event(draw.event()).noise_multiplier, sum.sensitivity_, draw.expected_size()};
   Scale counts{.divisor = draw.expected_size()};
+  std::vector<double> parts = sum.within_bound_;
+  if (sum.finite_) parts.push_back(*sum.finite_);
   if (count_noise != 0) {
     check_independent();
-    // Every unit adds 1/2 or -1/2 to each group's count.
-    counts.sensitivity = std::sqrt(static_cast<double>(sum.groups())) / 2;
+    // Every unit adds 1/2 or -1/2 to each count.
+    counts.sensitivity = std::sqrt(static_cast<double>(parts.size())) / 2;
     counts.multiplier = count_noise / counts.sensitivity;
     scale.multiplier = other_noise_multiplier(scale.multiplier, counts.multiplier);
-    check_scale(counts, sum.groups());
+    check_scale(counts, std::ssize(parts));
   }
   std::int64_t elements = 0;
   for (const auto& [parameter, total] : sum.sums_) elements += total.numel();
@@ -46,10 +48,12 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optim
   }
   record(draw, ledger, admit);
   add_noise(sum.sums_, scale);
-  std::vector<double> within;
-  if (count_noise != 0) within = noisy(sum.within_bound_, counts);
-  for (double& part : within) part += 0.5;
-  return Released(std::move(sum.sums_), deviation * deviation, std::move(within));
+  if (count_noise == 0) return Released(std::move(sum.sums_), deviation * deviation, {}, {});
+  parts = noisy(parts, counts);
+  for (double& part : parts) part += 0.5;
+  const auto finite = sum.finite_ ? std::optional(parts.back()) : std::nullopt;
+  if (finite) parts.pop_back();
+  return Released(std::move(sum.sums_), deviation * deviation, std::move(parts), finite);
 }
 
 // What is no gradient gets noise of its own, which is not correlated.

@@ -23,16 +23,22 @@ class Released {
   // For each clip group about the part of the units whose norm was within the bound, of the
   // expected number of them; noise may take it out of [0, 1]. Empty unless it was asked for.
   const std::vector<double>& within_bound() const { return within_bound_; }
+  // The same part of the units whose gradient was finite; nothing unless the clipper counts them
+  // (ClipOptions) and counts were asked for.
+  std::optional<double> finite() const { return finite_; }
 
  private:
   friend class Mechanism;
-  Released(Gradients gradients, double noise_variance, std::vector<double> within_bound)
+  Released(Gradients gradients, double noise_variance, std::vector<double> within_bound,
+           std::optional<double> finite)
       : gradients_(std::move(gradients)),
         noise_variance_(noise_variance),
-        within_bound_(std::move(within_bound)) {}
+        within_bound_(std::move(within_bound)),
+        finite_(finite) {}
   Gradients gradients_;
   double noise_variance_;
   std::vector<double> within_bound_;
+  std::optional<double> finite_;
 };
 
 class Mechanism {
@@ -40,11 +46,12 @@ class Mechanism {
   virtual ~Mechanism() = default;
   // Writes the event to the ledger, then adds noise in proportion to the sum's sensitivity to every
   // element of every parameter, and divides by the expected (public) batch size. With a deviation
-  // count_noise > 0 the numbers of units within the bounds are released too, each with so much
-  // noise; the gradient gets more than without, so that both together are one release with the
-  // event's noise multiplier (other_noise_multiplier). Throws, with nothing released, when the
-  // ledger cannot be written, when `admit` does not allow it (Ledger::record), and when the
-  // count_noise is too little for the noise multiplier.
+  // count_noise > 0 the numbers of units within the bounds, and of those that are finite where the
+  // clipper counts them, are released too, each with so much noise; the gradient gets more than
+  // without, so that both together are one release with the event's noise multiplier
+  // (other_noise_multiplier). Throws, with nothing released, when the ledger cannot be written,
+  // when `admit` does not allow it (Ledger::record), and when the count_noise is too little for the
+  // noise multiplier.
   Released release(ClippedSum sum, Ledger& ledger, const Ledger::Admit& admit = {},
                    double count_noise = 0) {
     return release(std::move(sum), ledger, nullptr, admit, count_noise);

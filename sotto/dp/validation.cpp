@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sotto/autograd/precision.h"
+
 namespace sotto {
 
 namespace {
@@ -102,6 +104,18 @@ void check_adaptive(Problems& problems, const EngineOptions& options) {
                   counts, *options.noise_multiplier);
 }
 
+void check_precision_options(Problems& problems, const EngineOptions& options) {
+  problems.from([&] { check_precision("Engine", options.precision); });
+  problems.from([&] { LossScale(options.loss_scaling, options.precision); });
+  using Adjust = LossScaling::Adjust;
+  problems.unless(options.loss_scaling.adjust != Adjust::on_overflow,
+                  "a loss scale that moves on_overflow: whether a step is left out would tell of "
+                  "the data (never, or on_release)");
+  problems.unless(options.loss_scaling.adjust != Adjust::on_release || !options.noise_strategy,
+                  "a loss scale that moves on_release with a noise_strategy, whose noise is for "
+                  "gradients alone");
+}
+
 // The first step of the plan at which a schedule gives what cannot be.
 void check_schedules(Problems& problems, const EngineOptions& options) {
   const auto check_one = [&](const std::optional<nn::Schedule>& schedule, const char* what) {
@@ -188,6 +202,7 @@ std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer&
   check_parameters(problems, model, optimizer);
   check_groups(problems, model, options);
   check_adaptive(problems, options);
+  check_precision_options(problems, options);
   check_schedules(problems, options);
   return std::move(problems).all();
 }
