@@ -233,3 +233,24 @@ TEST_CASE("in 16 bits a sample's gradient has the same bits in any batch") {
     }
   }
 }
+
+TEST_CASE("norms see the subnormal factors that sums see, by every route") {
+  for (const auto& [small, large] : {std::pair(1e-39, 1e38), {1e38, 1e-39}}) {
+    const auto like = [](const Tensor& x) { return to_dtype(x, Dtype::f64); };
+    const Tensor b = full({2, 3, 4}, small, Dtype::bf16), a = full({2, 3, 5}, large, Dtype::bf16);
+    const Tensor dy = full({2, 4, 1, 2, 2}, small, Dtype::bf16),
+                 x = full({2, 3, 1, 3, 3}, large, Dtype::bf16);
+    const Window window{.kernel = {1, 2, 2}};
+    const std::pair<PerSample, PerSample> forms[] = {
+        {PerSample::outer(b, a, {4, 5}), PerSample::outer(like(b), like(a), {4, 5})},
+        {PerSample::patches(dy, x, window, {4, 3, 2, 2}),
+         PerSample::patches(like(dy), like(x), window, {4, 3, 2, 2})}};
+    for (const auto& [narrow, wide] : forms) {
+      const double exact = doubles(dot(wide, wide))[0];
+      REQUIRE(exact > 1e-3);
+      for (const Route route : {Route::automatic, Route::gram, Route::rows})
+        CHECK(doubles(squared_norm({narrow}, route))[1] == Approx(exact).epsilon(1e-6));
+      CHECK(error(narrow.sum(), wide.sum()) < 1e-6);
+    }
+  }
+}

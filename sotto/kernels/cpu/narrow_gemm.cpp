@@ -89,7 +89,7 @@ void multiply_column(PrepareTile prepare, const Tiles& tiles, std::int64_t colum
     const std::int64_t row = tile * tile_rows, count = std::min(tile_rows, c.rows - row);
     Matrix rows = a.row_block(row, count);
     if (count < tiles.height) {
-      move_any(rows, false, full.matrix().row_block(0, count));
+      copy_matrix(rows, full.matrix().row_block(0, count));
       rows = full.matrix();
     }
     product(rows, result.matrix());
@@ -99,6 +99,8 @@ void multiply_column(PrepareTile prepare, const Tiles& tiles, std::int64_t colum
 }
 
 }  // namespace
+
+void copy_matrix(const Matrix& from, const Matrix& to) { move_any(from, false, to); }
 
 bool narrow_operands(const View& a, const View& b, const View& c) {
   const bool wide = a.dtype == Dtype::f64 || b.dtype == Dtype::f64 || c.dtype == Dtype::f64;
@@ -124,9 +126,9 @@ void narrow_gemm_by(PrepareTile prepare, const View& a, const View& b, bool add,
 TileProduct prepare_tile(const Matrix& b, std::int64_t rows) {
   const auto weights = std::make_shared<Scratch>(b.rows, b.cols, Dtype::f32);
   const auto wide = std::make_shared<Scratch>(rows, b.rows, Dtype::f32);
-  move_any(b, false, weights->matrix());
+  copy_matrix(b, weights->matrix());
   return [weights, wide](const Matrix& a, const Matrix& c) {
-    move_any(a, false, wide->matrix());
+    copy_matrix(a, wide->matrix());
     product(wide->matrix(), weights->matrix(), false, c);
   };
 }

@@ -8,6 +8,7 @@
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/onednn_conv.h"
+#include "sotto/kernels/cpu/onednn_narrow.h"
 #include "sotto/kernels/cpu/product.h"
 
 namespace sotto {
@@ -53,11 +54,13 @@ constexpr std::int64_t alone[] = {1};
 // A convolution's primitives for pieces of each size, and the cutting of a batch into them.
 class Pieces {
  public:
-  Pieces(Pass pass, const Geometry& g, bool bias, std::span<const std::int64_t> sizes);
+  Pieces(Pass pass, const Geometry& g, bool bias, std::span<const std::int64_t> sizes,
+         Dtype dtype = Dtype::f32);
   // Whether oneDNN can do all of it.
   bool usable() const { return !primitives_.empty() && primitives_.back(); }
   std::size_t kinds() const { return primitives_.size(); }
   const ConvPrimitive& operator[](std::size_t kind) const { return *primitives_[kind]; }
+  Dtype dtype() const { return dtype_; }
 
   // Calls f(samples) in parallel, with oneDNN set to one thread.
   template <class F>
@@ -82,16 +85,18 @@ class Pieces {
 
  private:
   Geometry g_;
+  Dtype dtype_;
   std::span<const std::int64_t> sizes_;
   std::vector<std::shared_ptr<const ConvPrimitive>> primitives_;
 };
 
-Pieces::Pieces(Pass pass, const Geometry& g, bool bias, std::span<const std::int64_t> sizes)
-    : g_(g), sizes_(sizes) {
+Pieces::Pieces(Pass pass, const Geometry& g, bool bias, std::span<const std::int64_t> sizes,
+               Dtype dtype)
+    : g_(g), dtype_(dtype), sizes_(sizes) {
   for (const std::int64_t size : sizes) {
     Geometry piece = g;
     piece.samples = size;
-    primitives_.push_back(conv_primitive(pass, piece, bias));
+    primitives_.push_back(conv_primitive(pass, piece, bias, dtype));
     if (!primitives_.back()) return;
   }
 }
@@ -106,10 +111,10 @@ std::size_t float_bytes(std::int64_t count) {
 class OrderedWeights {
  public:
   OrderedWeights(const Pieces& pieces, Backend& backend, const View& w)
-      : row_major_(float_bytes(w.numel()), cpu) {
+      : row_major_(static_cast<std::size_t>(w.numel()) * size_of(pieces.dtype()), cpu) {
     View copy = w;
     copy.data = row_major_.data();
-    copy.dtype = Dtype::f32;
+    copy.dtype = pieces.dtype();
     copy.stride[w.rank - 1] = 1;
     for (int axis = w.rank - 1; axis > 0; --axis) {
       copy.stride[axis - 1] = copy.stride[axis] * w.size[axis];
@@ -118,23 +123,30 @@ class OrderedWeights {
     const OneThread one;
     for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
       ordered_.push_back(std::make_unique<Storage>(pieces[kind].weights.get_size(), cpu));
-      Reorder{pieces[kind]}(floats(row_major_), floats(*ordered_.back()));
+      Reorder{pieces[kind]}(row_major_.data(), ordered_.back()->data());
     }
   }
-  float* operator[](std::size_t kind) const { return floats(*ordered_[kind]); }
+  void* operator[](std::size_t kind) const { return ordered_[kind]->data(); }
 
  private:
   Storage row_major_;
   std::vector<std::unique_ptr<Storage>> ordered_;
 };
 
-// y from x in the forward pass, x from y in the data pass.
+// The first of some samples.
+void* sample(const View& v, Range samples) {
+  return v.as<char>() + samples.first * v.stride[0] * static_cast<std::int64_t>(size_of(v.dtype));
+}
+
+// y from x in the forward pass, x from y in the data pass. bf16 images lie channels-last.
 void transform(const Pieces& pieces, const OrderedWeights& weights, const View& bias, const View& x,
                const View& y) {
   const bool forward = pieces[0].pass == Pass::forward;
   pieces.for_each_share([&](Range share) {
     for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
       pieces.for_each_piece(kind, share, [&](ConvRun& run, Range samples) {
+        if (pieces.dtype() == Dtype::bf16)
+          return run(sample(x, samples), sample(y, samples), weights[kind], bias.as<float>());
         Images<float> xs(x, samples), ys(y, samples);
         (forward ? xs : ys).load();
         run(xs.data(), ys.data(), weights[kind], bias.as<float>());
@@ -200,6 +212,18 @@ std::span<const std::int64_t> piece_sizes(const View& y) {
   return alone;
 }
 
+// The pieces of a forward or data pass: of bf16 where the processor multiplies it, else of f32.
+Pieces pass_pieces(Pass pass, const Geometry& g, bool bias, const View& x, const View& w,
+                   const View& y) {
+  const bool bfloat = has_bf16_instructions() && lies_channels_last(x) && lies_channels_last(y) &&
+                      x.dtype == Dtype::bf16 && y.dtype == Dtype::bf16 && w.dtype == Dtype::bf16;
+  if (bfloat) {
+    Pieces pieces(pass, g, bias, alone, Dtype::bf16);
+    if (pieces.usable()) return pieces;
+  }
+  return {pass, g, bias, piece_sizes(pass == Pass::forward ? y : x)};
+}
+
 }  // namespace
 
 Backend* onednn_backend() {
@@ -208,7 +232,10 @@ Backend* onednn_backend() {
 }
 
 void OnednnBackend::gemm(View a, View b, double beta, View c) {
-  if (narrow_operands(a, b, c)) return narrow_gemm_by(prepare_tile, a, b, beta != 0, c);
+  if (narrow_operands(a, b, c)) {
+    const bool bfloat = a.dtype == Dtype::bf16 && b.dtype == Dtype::bf16;
+    return narrow_gemm_by(bfloat ? prepare_bfloat_tile : prepare_tile, a, b, beta != 0, c);
+  }
   gemm_by(onednn_product, a, b, beta != 0, c);
 }
 
@@ -216,7 +243,7 @@ void OnednnBackend::conv(View x, View w, View bias, const Window& window, View y
   const bool plain_bias = !bias.data || (bias.dtype == Dtype::f32 && bias.contiguous());
   const Geometry g(x, y, window);
   if (suits({x, w, y}) && plain_bias) {
-    const Pieces pieces(Pass::forward, g, bias.data != nullptr, piece_sizes(y));
+    const Pieces pieces = pass_pieces(Pass::forward, g, bias.data != nullptr, x, w, y);
     if (pieces.usable()) return transform(pieces, {pieces, *this, w}, bias, x, y);
   }
   CpuBackend::conv(x, w, bias, window, y);
@@ -225,7 +252,7 @@ void OnednnBackend::conv(View x, View w, View bias, const Window& window, View y
 void OnednnBackend::conv_data(View dy, View w, const Window& window, View dx) {
   const Geometry g(dx, dy, window);
   if (suits({dy, w, dx})) {
-    const Pieces pieces(Pass::data, g, false, piece_sizes(dx));
+    const Pieces pieces = pass_pieces(Pass::data, g, false, dx, w, dy);
     if (pieces.usable()) return transform(pieces, {pieces, *this, w}, {}, dx, dy);
   }
   CpuBackend::conv_data(dy, w, window, dx);

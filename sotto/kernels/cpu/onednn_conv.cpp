@@ -18,29 +18,28 @@ constexpr auto f32 = memory::data_type::f32;
 // come back.
 constexpr std::size_t kept = 1024;
 
-const dnnl::engine& cpu_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
 // The convolution in oneDNN's words. Images are 2-D where the depth is 1 throughout.
 struct Words {
-  explicit Words(const Geometry& g);
+  Words(const Geometry& g, Dtype dtype);
 
+  memory::data_type type;
   bool flat;
   memory::dims x, y, w;
   memory::dims stride, dilation, before, after;
   memory::desc images(const memory::dims& dims) const {
-    return {dims, f32, flat ? Tag::nhwc : Tag::ndhwc};
+    return {dims, type, flat ? Tag::nhwc : Tag::ndhwc};
   }
   memory::desc plain() const {
     constexpr Tag tags[] = {Tag::abcd, Tag::abcde, Tag::abcdef};
-    return {w, f32, tags[w.size() - 4]};
+    return {w, type, tags[w.size() - 4]};
   }
-  memory::desc any_weights() const { return {w, f32, Tag::any}; }
+  memory::desc any_weights() const { return {w, type, Tag::any}; }
 };
 
-Words::Words(const Geometry& g) : x{g.samples, g.channels}, y{g.samples, g.outputs} {
+Words::Words(const Geometry& g, Dtype dtype)
+    : type(dtype == Dtype::bf16 ? memory::data_type::bf16 : f32),
+      x{g.samples, g.channels},
+      y{g.samples, g.outputs} {
   const Window& window = g.window;
   flat = g.in[0] == 1 && g.out[0] == 1 && window.kernel[0] == 1 && window.before[0] == 0;
   if (window.groups > 1) w.push_back(window.groups);
@@ -68,7 +67,7 @@ Forward::primitive_desc describe_forward(const Words& c, const memory::desc& bia
   const Forward::desc wanted(dnnl::prop_kind::forward_training, direct, c.images(c.x),
                              c.any_weights(), bias, c.images(c.y), c.stride, c.dilation, c.before,
                              c.after);
-  return {wanted, own_scratchpad, cpu_engine()};
+  return {wanted, own_scratchpad, onednn_engine()};
 }
 
 BackwardData::primitive_desc describe_data(const Words& c) {
@@ -76,7 +75,7 @@ BackwardData::primitive_desc describe_data(const Words& c) {
   own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const BackwardData::desc wanted(direct, c.images(c.x), c.any_weights(), c.images(c.y), c.stride,
                                   c.dilation, c.before, c.after);
-  return {wanted, own_scratchpad, cpu_engine(), describe_forward(c, {})};
+  return {wanted, own_scratchpad, onednn_engine(), describe_forward(c, {})};
 }
 
 BackwardWeights::primitive_desc describe_weight(const Words& c) {
@@ -84,7 +83,7 @@ BackwardWeights::primitive_desc describe_weight(const Words& c) {
   own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const BackwardWeights::desc wanted(direct, c.images(c.x), c.any_weights(), c.images(c.y),
                                      c.stride, c.dilation, c.before, c.after);
-  return {wanted, own_scratchpad, cpu_engine(), describe_forward(c, {})};
+  return {wanted, own_scratchpad, onednn_engine(), describe_forward(c, {})};
 }
 
 // oneDNN's last resort is a plain loop, slower than patches by orders of magnitude.
@@ -92,8 +91,9 @@ bool worth_having(const dnnl::primitive_desc_base& p) {
   return std::string_view(p.impl_info_str()).find("ref") == std::string_view::npos;
 }
 
-std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool with_bias) {
-  const Words c(g);
+std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool with_bias,
+                                          Dtype dtype) {
+  const Words c(g, dtype);
   ConvPrimitive p;
   p.pass = pass;
   p.x = c.images(c.x);
@@ -119,14 +119,19 @@ std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool wit
   }
   if (!good) return nullptr;
   const bool to_plain = pass == Pass::weight;
-  p.reorder = dnnl::reorder(
-      {cpu_engine(), to_plain ? p.weights : p.plain, cpu_engine(), to_plain ? p.plain : p.weights});
+  p.reorder = dnnl::reorder({onednn_engine(), to_plain ? p.weights : p.plain, onednn_engine(),
+                             to_plain ? p.plain : p.weights});
   return std::make_shared<const ConvPrimitive>(std::move(p));
 }
 
-std::vector<std::int64_t> key_of(Pass pass, const Geometry& g, bool bias) {
-  std::vector<std::int64_t> key{
-      static_cast<std::int64_t>(pass), bias, g.samples, g.channels, g.outputs, g.window.groups};
+std::vector<std::int64_t> key_of(Pass pass, const Geometry& g, bool bias, Dtype dtype) {
+  std::vector<std::int64_t> key{static_cast<std::int64_t>(pass),
+                                static_cast<std::int64_t>(dtype),
+                                bias,
+                                g.samples,
+                                g.channels,
+                                g.outputs,
+                                g.window.groups};
   for (int axis = 0; axis < 3; ++axis) {
     key.insert(key.end(), {g.in[axis], g.out[axis], g.window.kernel[axis], g.window.stride[axis],
                            g.window.before[axis], g.window.after[axis], g.window.dilation[axis]});
@@ -136,16 +141,27 @@ std::vector<std::int64_t> key_of(Pass pass, const Geometry& g, bool bias) {
 
 }  // namespace
 
-std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g, bool bias) {
+const dnnl::engine& onednn_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+bool has_bf16_instructions() {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+}
+
+std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g, bool bias,
+                                                    Dtype dtype) {
   static std::mutex mutex;
   static std::map<std::vector<std::int64_t>, std::shared_ptr<const ConvPrimitive>> primitives;
-  const std::vector<std::int64_t> key = key_of(pass, g, bias);
+  const std::vector<std::int64_t> key = key_of(pass, g, bias, dtype);
   const std::lock_guard lock(mutex);
   if (const auto found = primitives.find(key); found != primitives.end()) return found->second;
   std::shared_ptr<const ConvPrimitive> made;
   try {
     const OneThread one;
-    made = make(pass, g, bias);
+    made = make(pass, g, bias, dtype);
   } catch (const dnnl::error&) {
     // Not a shape for oneDNN; remembered as nullptr.
   }
@@ -155,23 +171,23 @@ std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g
 
 ConvRun::ConvRun(const ConvPrimitive& p)
     : p_(p),
-      stream_(cpu_engine()),
+      stream_(onednn_engine()),
       scratch_(p.scratchpad.get_size(), cpu),
-      x_(p.x, cpu_engine(), nullptr),
-      y_(p.y, cpu_engine(), nullptr),
-      weights_(p.weights, cpu_engine(), nullptr) {
+      x_(p.x, onednn_engine(), nullptr),
+      y_(p.y, onednn_engine(), nullptr),
+      weights_(p.weights, onednn_engine(), nullptr) {
   const bool forward = p.pass == Pass::forward;
   arguments_ = {{p.pass == Pass::data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, x_},
                 {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y_},
                 {p.pass == Pass::weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, weights_},
-                {DNNL_ARG_SCRATCHPAD, memory(p.scratchpad, cpu_engine(), scratch_.data())}};
+                {DNNL_ARG_SCRATCHPAD, memory(p.scratchpad, onednn_engine(), scratch_.data())}};
   if (forward && p.bias.get_size() > 0) {
-    bias_ = memory(p.bias, cpu_engine(), nullptr);
+    bias_ = memory(p.bias, onednn_engine(), nullptr);
     arguments_.insert({DNNL_ARG_BIAS, bias_});
   }
 }
 
-void ConvRun::operator()(float* x, float* y, float* weights, const float* bias) {
+void ConvRun::operator()(void* x, void* y, void* weights, const float* bias) {
   x_.set_data_handle(x);
   y_.set_data_handle(y);
   weights_.set_data_handle(weights);
@@ -181,12 +197,12 @@ void ConvRun::operator()(float* x, float* y, float* weights, const float* bias) 
 
 Reorder::Reorder(const ConvPrimitive& p)
     : p_(p),
-      stream_(cpu_engine()),
-      from_(p.pass == Pass::weight ? p.weights : p.plain, cpu_engine(), nullptr),
-      to_(p.pass == Pass::weight ? p.plain : p.weights, cpu_engine(), nullptr),
+      stream_(onednn_engine()),
+      from_(p.pass == Pass::weight ? p.weights : p.plain, onednn_engine(), nullptr),
+      to_(p.pass == Pass::weight ? p.plain : p.weights, onednn_engine(), nullptr),
       arguments_{{DNNL_ARG_FROM, from_}, {DNNL_ARG_TO, to_}} {}
 
-void Reorder::operator()(float* from, float* to) {
+void Reorder::operator()(void* from, void* to) {
   from_.set_data_handle(from);
   to_.set_data_handle(to);
   p_.reorder.execute(stream_, arguments_);

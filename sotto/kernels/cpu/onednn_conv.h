@@ -25,15 +25,22 @@ struct ConvPrimitive {
   dnnl::primitive reorder;  // from plain weights; to plain in the weight pass
 };
 
-// A convolution of g.samples samples. nullptr when oneDNN has none that is worth having.
-std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g, bool bias);
+// A convolution of g.samples samples, of images and weights in f32 or, but for the weight pass,
+// bf16. nullptr when oneDNN has none that is worth having.
+std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g, bool bias,
+                                                    Dtype dtype = Dtype::f32);
+
+const dnnl::engine& onednn_engine();
+// Whether the processor multiplies bf16 itself (AVX-512 or AMX). It takes subnormal numbers for
+// zeros, which norms of gradients must not.
+bool has_bf16_instructions();
 
 // Runs a primitive on the calling thread, again and again.
 class ConvRun {
  public:
   explicit ConvRun(const ConvPrimitive& p);
   // Channels-last x and y, `weights` in the primitive's order; bias may be nullptr.
-  void operator()(float* x, float* y, float* weights, const float* bias);
+  void operator()(void* x, void* y, void* weights, const float* bias);
 
  private:
   const ConvPrimitive& p_;
@@ -47,7 +54,7 @@ class ConvRun {
 class Reorder {
  public:
   explicit Reorder(const ConvPrimitive& p);
-  void operator()(float* from, float* to);
+  void operator()(void* from, void* to);
 
  private:
   const ConvPrimitive& p_;

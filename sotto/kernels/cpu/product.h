@@ -34,6 +34,9 @@ using ProductFunction = void (*)(const Matrix& a, const Matrix& b, bool add, con
 // Backend::gemm, cut into products for the threads.
 void gemm_by(ProductFunction product, const View& a, const View& b, bool add, const View& c);
 
+// to = from, of the same sizes; converts the type.
+void copy_matrix(const Matrix& from, const Matrix& to);
+
 // Products with one and the same b, for any a: c = a b; c row-major in f32.
 using TileProduct = std::function<void(const Matrix& a, const Matrix& c)>;
 // Makes one for some columns of b and an a of so many rows.
