@@ -145,6 +145,8 @@ void CommandLine::add_training() {
   option("--steps", s.steps, "steps, instead of --epochs", "N");
   option("--batch", s.batch, "expected samples in a (logical) batch", "X");
   option("--physical-batch", s.physical_batch, "samples computed at once, at most", "N");
+  choice("--precision", s.precision, "what products and activations are computed in",
+         {"f32", "bf16", "f16"});
   choice("--activation", s.activation, "nonlinearity", models::activation_names());
   choice("--optimizer", s.optimizer, "update rule", {"sgd", "adam"});
   option("--lr", s.learning_rate,

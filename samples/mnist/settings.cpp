@@ -155,6 +155,13 @@ Relation relation_of(const Settings& s) {
   return exchanged ? Relation::replace_one : Relation::add_or_remove_one;
 }
 
+Dtype precision_of(const Settings& s) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    if (s.precision == name(dtype)) return dtype;
+  }
+  fail(fmt::format("--precision: {} is not f32, bf16 or f16", s.precision));
+}
+
 EngineOptions engine_options(const Settings& s) {
   EngineOptions options{.noise_multiplier = s.noise_multiplier,
                         .target_epsilon = s.epsilon,
@@ -168,6 +175,7 @@ EngineOptions engine_options(const Settings& s) {
                         .clip_bound = s.clip_bound,
                         .clipping = {.rule = {.kind = clip_rule_kind(s.clip_rule)}},
                         .passes = s.passes == "two" ? ClipPasses::two : ClipPasses::one,
+                        .precision = precision_of(s),
                         .seed = s.seed};
   if (s.adaptive_quantile)
     options.adaptive_clipping = AdaptiveClipping{.quantile = *s.adaptive_quantile};

@@ -32,6 +32,7 @@ struct Settings {
   std::optional<std::int64_t> steps;  // instead of epochs
   double batch = 1024;                // logical: the expected number of samples of a step
   std::int64_t physical_batch = 512;  // the most that are computed at once
+  std::string precision = "f32";      // what operations compute in, where they can
   std::string activation = "tanh";
   std::string optimizer = "sgd";
   double learning_rate = 0.5;
@@ -75,6 +76,7 @@ void visit_settings(S& settings, Visit&& visit) {
   visit("steps", settings.steps, may_change);
   visit("batch", settings.batch, must_agree);
   visit("physical batch", settings.physical_batch, may_change);
+  visit("precision", settings.precision, may_change);
   visit("activation", settings.activation, must_agree);
   visit("optimizer", settings.optimizer, must_agree);
   visit("learning rate", settings.learning_rate, may_change);
@@ -100,6 +102,8 @@ std::string differences(const Settings& here, const Settings& there);
 // Throws std::invalid_argument for the first value that is out of range, in one line.
 void validate(const Settings& settings);
 
+// What is computed in; throws std::invalid_argument for another name than f32, bf16 and f16.
+Dtype precision_of(const Settings& settings);
 // The engine's, but for the clip groups, which need the network.
 EngineOptions engine_options(const Settings& settings);
 // What is exchanged or left out between neighbours: what the sampling has a proof for.

@@ -70,6 +70,7 @@ class Trainer {
   std::optional<nn::Schedule> schedule_;
   std::unique_ptr<nn::MovingAverage> average_;
   std::unique_ptr<Engine> engine_;
+  LossScale loss_scale_;  // without privacy
   ShuffledBatches batches_;
   PhaseClock clock_;
   std::int64_t step_ = 0;

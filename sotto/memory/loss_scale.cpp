@@ -50,6 +50,7 @@ std::optional<Gradients> LossScale::unscaled(const Gradients& gradients) {
     move(good);
     if (!good) return std::nullopt;
   }
+  if (factor == 1) return gradients;
   Gradients divided;
   for (const auto& [parameter, gradient] : gradients)
     divided.emplace_back(parameter, scale(gradient, factor));
