@@ -107,6 +107,7 @@ std::vector<OpCase> op_cases() {
   add_product_cases(cases);
   add_image_cases(cases);
   add_index_cases(cases);
+  add_segment_cases(cases);
   return cases;
 }
 

@@ -26,6 +26,7 @@ void add_reduction_cases(std::vector<OpCase>& cases);
 void add_product_cases(std::vector<OpCase>& cases);
 void add_image_cases(std::vector<OpCase>& cases);
 void add_index_cases(std::vector<OpCase>& cases);
+void add_segment_cases(std::vector<OpCase>& cases);
 
 // What generators are made of.
 inline std::int64_t draw(PublicRandom& random, std::int64_t low, std::int64_t high) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "sotto/autograd/ops.h"
 #include "sotto/nn/functional.h"
@@ -13,9 +14,11 @@ namespace sotto {
 // order.
 class ModelRun {
  public:
-  ModelRun(RandomModel& model, Tape& tape) : model_(model), tape_(tape) {}
+  ModelRun(RandomModel& model, Tape& tape) : model_(model), tape_(&tape) {}
 
   Var start(const Tensor& x);
+  // Steps begin .. end - 1, some of them as segments that are run again.
+  Var steps_cut(const Var& x, std::size_t begin, std::size_t end);
   Var step(const Var& x, std::uint64_t seed);
 
  private:
@@ -49,7 +52,7 @@ class ModelRun {
   Var sorted(const Var& x);
 
   RandomModel& model_;
-  Tape& tape_;
+  Tape* tape_;
   PublicRandom random_{0};
   std::size_t used_ = 0;
 };
@@ -79,11 +82,11 @@ Var ModelRun::parameter(const Shape& shape, double size) {
     model_.parameters_.emplace_back(initial);
     model_.parameters_.back().trainable = !frozen;
   }
-  return tape_.use(model_.parameters_[used_++]);
+  return tape_->use(model_.parameters_[used_++]);
 }
 
 Var ModelRun::known(const Parameter& parameter) {
-  return tape_.use(const_cast<Parameter&>(parameter));
+  return tape_->use(const_cast<Parameter&>(parameter));
 }
 
 // A weight [o, ...]: a parameter, one that is used elsewhere too, or a function of parameters.
@@ -133,7 +136,7 @@ Var ModelRun::derived(const Shape& shape, double size) {
 }
 
 Var ModelRun::start(const Tensor& x) {
-  const Var in = tape_.input(x);
+  const Var in = tape_->input(x);
   if (is_float(x.dtype())) return in;
   say("embedding");
   random_ = PublicRandom(model_.plan_.seed, 1);
@@ -346,6 +349,29 @@ Var ModelRun::step(const Var& x, std::uint64_t seed) {
   return (this->*steps[pick(0, static_cast<std::int64_t>(std::size(steps)) - 1)])(x);
 }
 
+Var ModelRun::steps_cut(const Var& x, std::size_t begin, std::size_t end) {
+  Var y = x;
+  while (begin < end) {
+    const std::uint64_t seed = model_.plan_.steps[begin];
+    const std::size_t last = std::min(end, begin + 1 + seed % 7);
+    if (seed % 3 == 0) {
+      // Parameters are met in the same order in every run.
+      const auto part = [this, begin, last, used = used_](const Var& v) {
+        Tape* outer = std::exchange(tape_, &v.tape());
+        used_ = used;
+        const Var z = steps_cut(step(v, model_.plan_.steps[begin]), begin + 1, last);
+        tape_ = outer;
+        return z;
+      };
+      y = segment(part, y);
+      begin = last;
+    } else {
+      y = step(y, model_.plan_.steps[begin++]);
+    }
+  }
+  return y;
+}
+
 ModelPlan random_plan(std::uint64_t seed) {
   PublicRandom random(seed, 2);
   ModelPlan plan{seed, {}, draw(random, 1, 5)};
@@ -365,11 +391,16 @@ RandomModel::RandomModel(const ModelPlan& plan) : plan_(plan) {
   loss(tape, inputs_);
 }
 
-Var RandomModel::loss(Tape& tape, const Tensor& x) {
+Var RandomModel::loss(Tape& tape, const Tensor& x, bool cut) {
   words_.clear();
-  ModelRun run(*this, tape);
-  Var y = run.start(x);
-  for (const std::uint64_t seed : plan_.steps) y = run.step(y, seed);
+  const auto run = std::make_shared<ModelRun>(*this, tape);
+  run_ = run;
+  Var y = run->start(x);
+  if (cut) {
+    y = run->steps_cut(y, 0, plan_.steps.size());
+  } else {
+    for (const std::uint64_t seed : plan_.steps) y = run->step(y, seed);
+  }
   return mean_per_sample(square(affine(y, 1, -0.3)));
 }
 

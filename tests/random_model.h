@@ -7,6 +7,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,14 +24,17 @@ struct ModelPlan {
 // Up to 30 steps and 5 samples, from one number.
 ModelPlan random_plan(std::uint64_t seed);
 
+class ModelRun;
+
 class RandomModel {
  public:
   explicit RandomModel(const ModelPlan& plan);
 
   // Samples first; f64, or i64 ids.
   const Tensor& inputs() const { return inputs_; }
-  // One loss for each sample of x, a batch like inputs().
-  Var loss(Tape& tape, const Tensor& x);
+  // One loss for each sample of x, a batch like inputs(). `cut` runs some of the steps again in
+  // backward, in segments that may hold segments; backward comes before the next loss.
+  Var loss(Tape& tape, const Tensor& x, bool cut = false);
   std::deque<Parameter>& parameters() { return parameters_; }
   // The steps in words, one a line.
   std::string description() const;
@@ -41,6 +45,7 @@ class RandomModel {
   Tensor inputs_;
   std::deque<Parameter> parameters_;
   std::vector<std::string> words_;
+  std::shared_ptr<ModelRun> run_;  // which segments refer to
 };
 
 }  // namespace sotto

@@ -54,10 +54,10 @@ struct Together {
   std::vector<std::vector<double>> squared_norms;  // by route
 };
 
-Together together(RandomModel& model) {
+Together together(RandomModel& model, bool cut) {
   Tape tape({.private_data = true, .seed = tape_seed});
   CollectSink sink;
-  tape.backward(model.loss(tape, model.inputs()), sink);
+  tape.backward(model.loss(tape, model.inputs(), cut), sink);
   const auto samples = static_cast<std::size_t>(model.inputs().size(0));
   Together result{Rows(samples), std::vector(3, std::vector<double>(samples))};
   for (Parameter& parameter : model.parameters()) {
@@ -81,14 +81,14 @@ Together together(RandomModel& model) {
 }
 
 // The clipped sum of all parameters, by the engine's clipper.
-std::vector<double> clipped(RandomModel& model, double bound, ClipPasses passes) {
+std::vector<double> clipped(RandomModel& model, double bound, ClipPasses passes, bool cut) {
   std::vector<Parameter*> trainable;
   for (Parameter& parameter : model.parameters()) {
     if (parameter.trainable) trainable.push_back(&parameter);
   }
   Clipper clipper(flat_group(trainable, bound), {}, passes);
   Tape tape({.private_data = true, .seed = tape_seed});
-  clipper.add(tape, model.loss(tape, model.inputs()));
+  clipper.add(tape, model.loss(tape, model.inputs(), cut));
   std::vector<double> sums;
   for (Parameter& parameter : model.parameters()) {
     Tensor total = zeros(parameter.value.shape(), Dtype::f64);
@@ -107,9 +107,9 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 // What is wrong with a model, or nothing.
-std::string fault(RandomModel& model) {
+std::string fault(RandomModel& model, bool cut) {
   const Rows expected = alone(model);
-  const Together got = together(model);
+  const Together got = together(model, cut);
   std::vector<double> norms;
   for (std::size_t n = 0; n < expected.size(); ++n) {
     const double norm = norm_of(expected[n]);
@@ -135,7 +135,7 @@ std::string fault(RandomModel& model) {
   for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
     const bool any = std::any_of(model.parameters().begin(), model.parameters().end(),
                                  [](const Parameter& p) { return p.trainable; });
-    if (any && !(distance(sum, clipped(model, bound, passes)) <=
+    if (any && !(distance(sum, clipped(model, bound, passes, cut)) <=
                  tolerance * (1 + bound) * static_cast<double>(norms.size()))) {
       return fmt::format("clipped sum, {} passes", passes == ClipPasses::one ? 1 : 2);
     }
@@ -143,26 +143,26 @@ std::string fault(RandomModel& model) {
   return "";
 }
 
-std::string fault(const ModelPlan& plan) {
+std::string fault(const ModelPlan& plan, bool cut) {
   try {
     RandomModel model(plan);
-    return fault(model);
+    return fault(model, cut);
   } catch (const std::exception& error) {
     return error.what();
   }
 }
 
 // The same plan without every step that the failure does not need.
-ModelPlan shrunk(ModelPlan plan) {
+ModelPlan shrunk(ModelPlan plan, bool cut) {
   for (std::size_t i = plan.steps.size(); i-- > 0;) {
     ModelPlan smaller = plan;
     smaller.steps.erase(smaller.steps.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!fault(smaller).empty()) plan = smaller;
+    if (!fault(smaller, cut).empty()) plan = smaller;
   }
   while (plan.samples > 1) {
     ModelPlan smaller = plan;
     --smaller.samples;
-    if (fault(smaller).empty()) break;
+    if (fault(smaller, cut).empty()) break;
     plan = smaller;
   }
   return plan;
@@ -173,20 +173,27 @@ std::uint64_t setting(const char* name, std::uint64_t otherwise) {
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-}  // namespace
-
-TEST_CASE("random models have the gradients, norms and clipped sums of their samples alone") {
-  const std::uint64_t first = setting("SOTTO_MODEL_SEED", 0), count = setting("SOTTO_MODELS", 300);
+void check_models(std::uint64_t first, std::uint64_t count, bool cut) {
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const ModelPlan plan = random_plan(seed);
-    const std::string what = fault(plan);
+    const std::string what = fault(plan, cut);
     if (what.empty()) continue;
-    const ModelPlan small = shrunk(plan);
+    const ModelPlan small = shrunk(plan, cut);
     RandomModel model(small);
-    FAIL_CHECK("seed " << seed << ": " << what << "; shrunk: " << fault(small) << "\n"
+    FAIL_CHECK("seed " << seed << ": " << what << "; shrunk: " << fault(small, cut) << "\n"
                        << small.samples << " samples, " << model.description());
   }
   CHECK(count > 0);
+}
+
+}  // namespace
+
+TEST_CASE("random models have the gradients, norms and clipped sums of their samples alone") {
+  check_models(setting("SOTTO_MODEL_SEED", 0), setting("SOTTO_MODELS", 300), false);
+}
+
+TEST_CASE("random models cut into segments have them, too") {
+  check_models(setting("SOTTO_MODEL_SEED", 0) + 500, setting("SOTTO_MODELS", 300) / 3, true);
 }
 
 // Depth, sharing and every kind of step appear, or the test above says little.

@@ -14,4 +14,5 @@
 #include "sotto/autograd/recurrent.h"
 #include "sotto/autograd/reductions.h"
 #include "sotto/autograd/resampling.h"
+#include "sotto/autograd/segment.h"
 #include "sotto/autograd/shape_ops.h"

@@ -136,6 +136,16 @@ std::size_t PerSample::row_bytes() const {
   return static_cast<std::size_t>(samples() * shape_.numel()) * size_of(dtype());
 }
 
+PerSample PerSample::compact() const {
+  const std::size_t bytes =
+      std::visit(Overloaded{[](const Outer& f) { return f.b.bytes() + f.a.bytes(); },
+                            [](const Patches& f) { return f.dy.bytes() + f.x.bytes(); },
+                            [](const OneHot& f) { return f.ids.bytes() + f.b.bytes(); },
+                            [](const Dense& f) { return f.rows.bytes(); }},
+                 form_);
+  return row_bytes() < bytes ? dense(materialize()) : *this;
+}
+
 Tensor PerSample::materialize() const {
   const Shape full_shape = with_samples(samples(), shape_);
   if (narrow() && !std::holds_alternative<Patches>(form_)) {

@@ -73,6 +73,8 @@ class PerSample {
   // otherwise itself.
   PerSample prepared(Route route, std::size_t budget) const;
   std::size_t row_bytes() const;  // of materialize()
+  // Rows where these take fewer bytes than the factors, otherwise itself.
+  PerSample compact() const;
   // What the model of costs expects, in seconds for one sample: of a norm by rows that are only
   // passed through, of one by Gram products, of a norm and a weighted sum by rows that are kept,
   // and of a weighted sum by one product over the batch.

@@ -109,6 +109,9 @@ const std::unordered_map<std::string_view, Width>& table() {
       {"scatter", follows},
       {"sort", follows},
       {"cast", follows},
+      // What holds other operations.
+      {"segment", follows},
+      {"segment_result", follows},
   };
   return widths;
 }

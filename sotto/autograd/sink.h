@@ -16,6 +16,8 @@ class GradSink {
   // True when only sum() of what is received matters: the tape may then sum before it pulls a
   // gradient back through shared values.
   virtual bool sums_only() const { return false; }
+  // True when what is received stays until other parameters have come.
+  virtual bool keeps() const { return false; }
   // True when what leaves the sink has bounded influence of each sample. A private tape delivers
   // to no other.
   virtual bool bounds_influence() const { return false; }

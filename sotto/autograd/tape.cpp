@@ -1,6 +1,8 @@
 #include "sotto/autograd/tape.h"
 
 #include <algorithm>
+#include <atomic>
+#include <string_view>
 
 #include "sotto/autograd/precision.h"
 #include "sotto/kernels/compute.h"
@@ -73,8 +75,15 @@ void Adjoint::shared(int i, const PerSample& gradient) {
   if (tape_.nodes_[static_cast<std::size_t>(node_)].samples.is_shared()) {
     return input(i, gradient.sum());
   }
-  tape_.cotangents_[static_cast<std::size_t>(x.index_)].rows.push_back(
-      by_samples(gradient, tape_.sample_count()));
+  auto& uses = tape_.cotangents_[static_cast<std::size_t>(x.index_)].rows;
+  PerSample use = by_samples(gradient, tape_.sample_count());
+  if (tape_.sink_->sums_only()) use = PerSample::dense(use.sum().unsqueeze(0));
+  const bool both_rows = !uses.empty() && uses.back().samples() == use.samples() &&
+                         uses.back().form() == std::string_view("dense") &&
+                         use.form() == std::string_view("dense");
+  if (!both_rows) return uses.push_back(use);
+  // Rows of several uses are kept as one.
+  uses.back() = PerSample::dense(add(uses.back().materialize(), use.materialize()));
 }
 
 void Adjoint::broadcast(int i, const Tensor& full) {
@@ -121,6 +130,7 @@ Var Tape::append(Node node, const Tensor& value, bool needs_grad) {
     y.generation_ = generation_;
     node.shape = value.shape();
     node.dtype = value.dtype();
+    if (mode_ == Mode::values) node = {.parameter = node.parameter};
     nodes_.push_back(std::move(node));
   }
   return y;
@@ -197,7 +207,10 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
                  Backward backward, PullBack pull_back) {
   bool needs_grad = false;
   for (const Var& x : inputs) {
-    check(x.tape_ == this, "{}: an input is on another tape", op.name);
+    check(x.tape_ == this,
+          "{}: an input is on another tape; a segment that is run again takes values from outside "
+          "as its inputs",
+          op.name);
     check(holds(x), "{}: an input's tape was emptied by an earlier backward", op.name);
     needs_grad = needs_grad || x.needs_grad();
   }
@@ -225,6 +238,11 @@ SampleAxis Tape::mix(const char* op, const Var& x, const char* advice) const {
         x.shape(), x.samples().batched() ? std::to_string(x.samples().axis()) : "none",
         advice ? advice : statistics);
   return SampleAxis::mixed();
+}
+
+std::int64_t Tape::next_generation() {
+  static std::atomic<std::int64_t> next = 0;
+  return next++;
 }
 
 std::uint64_t TapeOptions::row(std::int64_t sample) const {
@@ -255,25 +273,33 @@ void Tape::check_backward(const Var& loss, const GradSink& sink) const {
 
 void Tape::backward(const Var& loss, GradSink& sink, double seed, Keep keep) {
   check_backward(loss, sink);
+  Tensor gradient = full(loss.shape(), seed, loss.dtype(), loss.value().device());
+  if (loss.samples().is_shared()) gradient = gradient.unsqueeze(0);
+  backward_from({{loss, gradient}}, sink, keep);
+}
+
+void Tape::backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink& sink, Keep keep) {
   if (keep == Keep::nothing) casts_.clear();
   grads_.clear();
   grads_generation_ = generation_;
+  sink_ = &sink;
   cotangents_.assign(nodes_.size(), {});
-  if (loss.index_ >= 0) {
-    const Tensor ones = full(loss.shape(), seed, loss.dtype(), loss.value().device());
-    auto& start = cotangents_[static_cast<std::size_t>(loss.index_)];
-    if (loss.samples().is_shared()) {
-      start.rows.push_back(PerSample::dense(ones.unsqueeze(0)));
+  for (const auto& [y, dy] : gradients) {
+    if (y.index_ < 0 || !dy.defined()) continue;
+    Cotangent& start = cotangents_[static_cast<std::size_t>(y.index_)];
+    if (y.samples().is_shared()) {
+      start.rows.push_back(PerSample::dense(dy));
     } else {
-      start.value = ones;
+      add_to(start.value, dy);
     }
   }
+  gradients.clear();
   for (int index = static_cast<int>(nodes_.size()) - 1; index >= 0; --index) {
     visit(index, sink);
     cotangents_.pop_back();
     if (keep == Keep::nothing) nodes_.pop_back();
   }
-  if (keep == Keep::nothing) ++generation_;
+  if (keep == Keep::nothing) generation_ = next_generation();
 }
 
 void Tape::visit(int index, GradSink& sink) {

@@ -60,7 +60,7 @@ class Var {
   SampleAxis samples_ = SampleAxis::shared();
   Tape* tape_ = nullptr;
   int index_ = -1;
-  int generation_ = 0;  // how often the tape had been emptied before
+  std::int64_t generation_ = 0;  // of the tape: another one whenever it was emptied
   bool needs_grad_ = false;
 };
 
@@ -83,6 +83,7 @@ class Adjoint {
   Shape lifted(const Shape& shape) const;
 
  private:
+  friend class Segment;
   friend class Tape;
   Adjoint(Tape& tape, int node, std::int64_t rows = -1) : tape_(tape), node_(node), rows_(rows) {}
   const Var& input_var(int i) const;
@@ -163,11 +164,31 @@ class Tape {
   std::optional<Dtype> precision() const { return precision_; }
   // A key of public randomness, another one at each call.
   PhiloxKey next_key();
+  // Whether a segment runs again on it (segment.h): what counts calls did so the first time.
+  bool repeats() const { return mode_ == Mode::repeat; }
 
  private:
   friend class Adjoint;
   friend class PrecisionRegion;
   friend Var cast(const Var& x, Dtype dtype);
+  friend class Segment;
+  // What decides the values of what is run: a tape made from it runs the same way.
+  struct State {
+    TapeOptions options;
+    std::int64_t sample_count = -1;
+    std::uint64_t draws = 0;
+    std::optional<Dtype> precision;
+  };
+  // Record for backward; for values alone, of nodes only which parameters they are; record again.
+  enum class Mode { record, values, repeat };
+  Tape(const State& state, Mode mode)
+      : options_(state.options),
+        precision_(state.precision),
+        sample_count_(state.sample_count),
+        draws_(state.draws),
+        mode_(mode) {}
+  State state() const { return {options_, sample_count_, draws_, precision_}; }
+
   struct Node {
     const char* name = "";
     std::vector<Var> inputs;
@@ -188,8 +209,13 @@ class Tape {
   Var append(Node node, const Tensor& value, bool needs_grad);
   void check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor& value,
                   SampleAxis samples) const;
+  // Another number at each call, so that values of a tape that is gone fit no other.
+  static std::int64_t next_generation();
   bool holds(const Var& x) const { return x.index_ < 0 || x.generation_ == generation_; }
   void check_backward(const Var& loss, const GradSink& sink) const;
+  // Backward from gradients of several values, of shared ones with an axis of rows in front. Values
+  // without a gradient are passed over.
+  void backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink& sink, Keep keep);
   void visit(int index, GradSink& sink);
   void pull_back(int index, bool sums_only);
   Tensor rows_of(const std::vector<PerSample>& uses, bool sums_only) const;
@@ -203,9 +229,11 @@ class Tape {
   std::vector<Cotangent> cotangents_;
   std::vector<std::pair<int, Tensor>> grads_;
   std::int64_t sample_count_ = -1;
-  int generation_ = 0;
-  int grads_generation_ = 0;  // of the last backward
+  std::int64_t generation_ = next_generation();
+  std::int64_t grads_generation_ = generation_;  // of the last backward
   std::uint64_t draws_ = 0;
+  Mode mode_ = Mode::record;
+  const GradSink* sink_ = nullptr;  // of the running backward
 };
 
 }  // namespace sotto

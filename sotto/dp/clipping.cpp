@@ -60,6 +60,7 @@ class Clipper::OnePass final : public GradSink {
     budget_ = clipper.options_.row_budget;
   }
   bool bounds_influence() const override { return true; }
+  bool keeps() const override { return true; }
 
   void receive(Parameter& parameter, std::vector<PerSample> uses) override {
     const std::size_t group = clipper_.group_of(parameter);
