@@ -1,5 +1,6 @@
 #include "sotto/dp/pld_accountant.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -45,7 +46,7 @@ double delta_of_one(double q, double sigma, double epsilon) {
 // integrated over the first by the trapezoidal rule in long double.
 double delta_of_two(double q, double sigma, double epsilon) {
   using Real = long double;
-  const Real s = sigma, step = s / 64;
+  const Real s = sigma, step = s / 1024;
   const auto upper = [&](Real z) { return std::erfc(z / std::sqrt(Real(2))) / 2; };
   Real sum = 0;
   for (Real x = -12 * s; x < 1 + 12 * s; x += step) {
@@ -354,11 +355,43 @@ TEST_CASE("bounds are numbers, in order and not above Renyi's, over the whole ra
             const double lower = accountant.epsilon(delta, Bound::lower);
             CHECK(lower >= 0);
             CHECK(lower <= upper);
+            // What is out of order is less than the gap.
+            CHECK(composed(q, sigma / 1.00001, steps).epsilon(delta) >= lower);
           }
           CHECK(upper <= rdp.epsilon(delta) * 1.001);
         }
       }
     }
+  }
+}
+
+// Close neighbours, where an answer by another plan would show, and far ones.
+TEST_CASE("epsilon moves the wrong way with no argument, however small the change") {
+  struct Case {
+    double q, sigma;
+    std::int64_t steps;
+    double delta;
+  };
+  const std::vector<Case> cases = {{0.00231, 1.07, 383, 4.3e-6},
+                                   {0.0042, 0.9, 10000, 1e-5},
+                                   {0.1, 3, 40, 1e-9},
+                                   {1e-6, 20, 2000, 1e-12}};
+  for (const auto& [q, sigma, steps, delta] : cases) {
+    CAPTURE(q, sigma, steps, delta);
+    std::vector<double> by_rate, by_noise, by_steps, by_delta;
+    for (const double change : {0.0, 1e-15, 1e-8, 1e-6, 1e-5, 3e-5, 4e-5, 5e-5, 1e-4, 1e-3, 0.3}) {
+      const double more = 1 + change;
+      by_rate.push_back(composed(q * more, sigma, steps).epsilon(delta));
+      by_noise.push_back(composed(q, sigma / more, steps).epsilon(delta));
+      by_delta.push_back(composed(q, sigma, steps).epsilon(delta / more));
+    }
+    for (const std::int64_t more : {0, 1, 2, 10, 100}) {
+      by_steps.push_back(composed(q, sigma, steps + more).epsilon(delta));
+    }
+    CHECK(std::ranges::is_sorted(by_rate));
+    CHECK(std::ranges::is_sorted(by_noise));
+    CHECK(std::ranges::is_sorted(by_delta));
+    CHECK(std::ranges::is_sorted(by_steps));
   }
 }
 

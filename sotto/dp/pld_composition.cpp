@@ -11,7 +11,7 @@ namespace sotto {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double fine_accuracy = 5e-5, matched_accuracy = 0.01, most_points = 1 << 21;
+constexpr double fine_accuracy = 2.5e-5, matched_accuracy = 0.01, most_points = 1 << 21;
 
 // The smallest 2^k or 3 * 2^k that is at least `count`.
 std::int64_t transform_size(double count) {
@@ -20,11 +20,11 @@ std::int64_t transform_size(double count) {
   return static_cast<double>(power / 4 * 3) >= count ? power / 4 * 3 : power;
 }
 
-// The lattice of a plan: a finer one where that is cheap, or a coarser one, with up to 16 times the
+// The lattice of a plan: a finer one where that is cheap, or a coarser one, with up to 36 times the
 // error, where the plan's takes too long.
 LossLattice affordable(const PldPlan& plan, std::size_t kinds) {
-  constexpr double few_points = 1 << 18, cheap_points = 1 << 15, many_kinds = 1 << 5;
-  constexpr double most_coarser = 4, most_finer = 64;
+  constexpr double few_points = 1 << 18, cheap_points = 1 << 15, many_kinds = 20;
+  constexpr double most_coarser = 6, most_finer = 64;
   const double width = 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
   const double share = std::max(1.0, static_cast<double>(kinds) / many_kinds);
   const double cheap = std::exp2(std::ceil(2 * std::log2(width * share / cheap_points)) / 2);
@@ -55,6 +55,22 @@ double nothing(const PldQuestion& question, Bound bound) {
   return question.of == PldQuestion::Of::delta ? 1 : infinity;
 }
 
+// The nearest number of so many significant bits that is not below x >= 0, or not above it.
+double rounded(double x, int bits, bool up) {
+  int exponent = 0;
+  const double digits = std::ldexp(std::frexp(x, &exponent), bits);
+  return std::ldexp(up ? std::ceil(digits) : std::floor(digits), exponent - bits);
+}
+
+// How many bits of noise, rates and counts are read, and of what is asked: steps that move the
+// answer by more than two answers differ in their error (docs/accounting.md, section 5).
+int bits_of_releases(const PldQuestion& question) {
+  return question.of == PldQuestion::Of::epsilon ? 16 : 21;
+}
+int bits_of_given(const PldQuestion& question) {
+  return question.of == PldQuestion::Of::epsilon ? 12 : 21;
+}
+
 // How many lattice points a window needs.
 double points(const LossWindow& window, double spacing) {
   return (window.high - window.low) / spacing + 2;
@@ -72,9 +88,11 @@ PldComposition::Key PldComposition::key(const Event& event, Bound bound) const {
 }
 
 // Noise and rates in the range that the discretisation is made for, on the side of the bound: more
-// noise and less sampling mean less loss.
+// noise and less sampling mean less loss. For upper bounds all numbers have few digits, so that
+// arguments that are nearly equal have the same answer, and others are further apart than the
+// errors of two answers.
 PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int64_t>& history,
-                                                  Bound bound) const {
+                                                  int bits, Bound bound) const {
   constexpr double most_noise = 1e9, least_rate = 1e-12;
   constexpr double split_noise = 0.3;  // n releases with s sqrt(n) are one with s, unsampled
   Counts counts;
@@ -86,6 +104,11 @@ PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int
     if (bound == Bound::lower && (sigma > most_noise || rate < least_rate)) continue;
     sigma = std::clamp(sigma, least_noise, most_noise);
     rate = std::max(rate, least_rate);
+    if (bound == Bound::upper) {
+      sigma = rounded(sigma, bits, false);
+      rate = rate > 0.5 ? 1 - rounded(1 - rate, bits, false) : rounded(rate, bits, true);
+      count = rounded(count, bits, true);
+    }
     if (rate == 1 && sigma < split_noise) {
       const double parts = std::ceil(split_noise / sigma * (split_noise / sigma));
       sigma *= std::sqrt(parts);
@@ -246,9 +269,12 @@ void PldComposition::leave_out(double log_mass) {
 }
 
 double PldComposition::answer(const std::map<Event, std::int64_t>& history,
-                              const PldQuestion& question, Bound bound) {
-  constexpr double margin = 10, first_log_delta = -30, least_log_delta = -600;
-  const Counts counts = normalized(history, bound);
+                              const PldQuestion& asked, Bound bound) {
+  constexpr double first_log_delta = -30, least_log_delta = -600;
+  const double margin = asked.of == PldQuestion::Of::epsilon ? 16 : 10;
+  PldQuestion question = asked;
+  if (bound == Bound::upper) question.given = rounded(asked.given, bits_of_given(asked), false);
+  const Counts counts = normalized(history, bits_of_releases(asked), bound);
   if (counts.empty()) return 0;
   double total = 0;
   for (const auto& [key, count] : counts) total += count;

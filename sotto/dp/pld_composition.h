@@ -69,7 +69,7 @@ class PldComposition {
   };
 
   Key key(const Event& event, Bound bound) const;
-  Counts normalized(const std::map<Event, std::int64_t>& history, Bound bound) const;
+  Counts normalized(const std::map<Event, std::int64_t>& history, int bits, Bound bound) const;
   void leave_out(double log_mass);
   double refined(const Counts& counts, const PldQuestion& question, Bound bound);
   std::vector<PldPlanner> planners(const Counts& counts, const PldQuestion& question);

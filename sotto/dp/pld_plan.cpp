@@ -149,7 +149,7 @@ PldPlan PldPlanner::first() const {
 }
 
 PldPlan PldPlanner::next(const PldPlan& last, double answer) const {
-  constexpr double margin = 8, finer = 2;
+  constexpr double margin = 13, finer = 2;
   const bool of_epsilon = question_.of == PldQuestion::Of::epsilon;
   const double epsilon = of_epsilon ? answer : question_.given;
   const double log_delta = std::log(of_epsilon ? question_.given : answer);
@@ -166,7 +166,7 @@ PldPlan PldPlanner::next(const PldPlan& last, double answer) const {
 // For an answer near this epsilon and delta.
 PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
   constexpr double tilt_parts = 8, spacing_parts = 4, floor_part = 0.1, fine_part = 0.05,
-                   margin = 10;
+                   margin = 15;
   constexpr double densest = 1 << 12, least_outside = 12, most_outside = 600;
   tilt = round_down(tilt, tilt_parts);
   const Cumulants c = at(tilt);
