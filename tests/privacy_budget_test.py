@@ -136,7 +136,7 @@ class Samplings(Case):
         self.assertIn("rdp (pld has no proof", self.succeed(*bins))
         self.refuse(2, "--accountant pld", *bins, "--accountant", "pld")
         self.assertIn("gdp: no limit", self.ask("compare", *DELTA, *PLAIN)
-                      ["rows"][4]["accountants"][2]["reason"])
+                      ["rows"][4]["accountants"][3]["reason"])
 
     def test_what_none_has_a_proof_for_is_refused(self):
         for options in (["--sampling", "partition", "--batches", "4"],
@@ -232,15 +232,17 @@ class Compare(Case):
         self.assertEqual(len(found["rows"]), 14)
         cells = {(row["event"]["sampling"], row["relation"], cell["accountant"]): cell
                  for row in found["rows"] for cell in row["accountants"]}
-        self.assertEqual(len(cells), 42)
+        self.assertEqual(len(cells), 56)
         for key, cell in cells.items():
             self.assertNotEqual("reason" in cell, "epsilon" in cell, key)
             self.assertEqual(cell["guarantee"], "epsilon" in cell and key[2] != "gdp", key)
         poisson = {name: cells["poisson", "add_or_remove_one", name]["epsilon"]
-                   for name in ("pld", "rdp", "gdp")}
+                   for name in ("pld", "prv", "rdp", "gdp")}
         self.assertAlmostEqual(poisson["gdp"], 2.3222, delta=6e-5)  # tests/gdp_test.cpp
         self.assertAlmostEqual(poisson["pld"], 2.37956, delta=1e-3)
-        self.assertGreater(poisson["rdp"], poisson["pld"])
+        self.assertGreater(poisson["rdp"], poisson["prv"])
+        self.assertGreater(poisson["prv"], poisson["pld"])
+        self.assertLess(poisson["prv"], poisson["pld"] + 0.015)
         self.assertIn("no proof", cells["fixed_size", "add_or_remove_one", "pld"]["reason"])
         self.assertGreater(cells["poisson", "replace_one", "pld"]["epsilon"], poisson["pld"])
 

@@ -14,8 +14,8 @@ namespace sotto::budget {
 
 // gdp evaluates a limit and guarantees nothing.
 enum class Method { pld, rdp, gdp, prv };
-// Those that `compare` shows; prv is pld again, less exactly.
-inline constexpr Method methods[] = {Method::pld, Method::rdp, Method::gdp};
+// Those that `compare` shows, in this order.
+inline constexpr Method methods[] = {Method::pld, Method::prv, Method::rdp, Method::gdp};
 const char* name(Method method);
 
 // What ran, or is to run, in order.

@@ -135,7 +135,7 @@ Cell Comparison::cell(Method method, Relation relation, const Phase& phase) cons
 void Comparison::compare(Relation relation) {
   Table table{.caption = description(relation),
               .named = true,
-              .head = {"sampling", "pld", "rdp", "gdp (no guarantee)"}};
+              .head = {"sampling", "pld", "prv", "rdp", "gdp (no guarantee)"}};
   for (const Sampling sampling : compared) {
     const Phase phase = drawn(sampling, given_, poisson_, options_);
     std::vector<std::string> row = {description(phase.event)};
