@@ -179,6 +179,20 @@ TEST_CASE("two releases on one batch are one, and either part is found from the 
   CHECK_THROWS_AS(joint_noise_multiplier(std::nan(""), 1), std::invalid_argument);
 }
 
+TEST_CASE("noise on counts is calibrated to what the gradients leave of the target") {
+  const PrivacyTarget target = sampled(1, 1e-5, 0.01, 1000);
+  for (const std::int64_t groups : {1, 9}) {
+    const double deviation = calibrate_count_noise(1.6, groups, target, rdp);
+    const auto together = [&](double noise) {  // of counts that a unit moves by a half each
+      return joint_noise_multiplier(1.6, 2 * noise / std::sqrt(static_cast<double>(groups)));
+    };
+    CHECK(spent(together(deviation), target) <= target.epsilon);
+    CHECK(spent(together(deviation * (1 - 1e-4)), target) > target.epsilon);
+  }
+  CHECK_THROWS_AS(calibrate_count_noise(1.6, 0, target, rdp), std::invalid_argument);
+  CHECK_THROWS_AS(calibrate_count_noise(1.5, 1, target, rdp), std::invalid_argument);
+}
+
 TEST_CASE("the number of steps has its limits") {
   CHECK(max_steps(0, sampled(1, 1e-5, 0.1), rdp) == 0);
   CHECK(max_steps(0.1, sampled(1, 1e-5, 1), rdp) == 0);

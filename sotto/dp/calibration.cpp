@@ -152,4 +152,18 @@ double other_noise_multiplier(double joint, double one) {
   return joint / std::sqrt((1 - ratio) * (1 + ratio));
 }
 
+// A unit moves each count by a half: the counts' own noise multiplier is 2 / sqrt(groups) times
+// their deviation.
+double calibrate_count_noise(double noise_multiplier, std::int64_t groups,
+                             const PrivacyTarget& target, const NewAccountant& accountant) {
+  check(groups >= 1, "calibrate_count_noise: counts of {} groups", groups);
+  const double joint = calibrate_noise_multiplier(target, accountant);
+  check(joint < noise_multiplier,
+        "calibrate_count_noise: the gradients' noise multiplier {} is not above {}, which the "
+        "target asks of both together",
+        noise_multiplier, joint);
+  return 0.5 * std::sqrt(static_cast<double>(groups)) *
+         other_noise_multiplier(joint, noise_multiplier);
+}
+
 }  // namespace sotto

@@ -51,4 +51,12 @@ double joint_noise_multiplier(double one, double other);
 // std::invalid_argument unless 0 <= joint < other.
 double other_noise_multiplier(double joint, double one);
 
+// The smallest standard deviation of the noise on each of `groups` counts
+// (AdaptiveClipping::count_noise) with which the counts, and gradients released with this noise
+// multiplier of their own, meet the target together. Throws also unless groups >= 1, and when the
+// gradients alone do not meet it.
+double calibrate_count_noise(double noise_multiplier, std::int64_t groups,
+                             const PrivacyTarget& target,
+                             const NewAccountant& accountant = new_accountant());
+
 }  // namespace sotto
