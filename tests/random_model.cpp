@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <utility>
 
 #include "sotto/autograd/ops.h"
 #include "sotto/nn/functional.h"
@@ -18,7 +17,7 @@ class ModelRun {
 
   Var start(const Tensor& x);
   // Steps begin .. end - 1, some of them as segments that are run again.
-  Var steps_cut(const Var& x, std::size_t begin, std::size_t end);
+  Var steps_cut(Var x, std::size_t begin, std::size_t end);
   Var step(const Var& x, std::uint64_t seed);
 
  private:
@@ -28,7 +27,6 @@ class ModelRun {
   bool maybe(std::int64_t n) { return one_in(random_, n); }
   void say(const std::string& words);
   Var parameter(const Shape& shape, double size);
-  Var known(const Parameter& parameter);
   Var weight(const Shape& shape);
   Var derived(const Shape& shape, double size);
 
@@ -85,10 +83,6 @@ Var ModelRun::parameter(const Shape& shape, double size) {
   return tape_->use(model_.parameters_[used_++]);
 }
 
-Var ModelRun::known(const Parameter& parameter) {
-  return tape_->use(const_cast<Parameter&>(parameter));
-}
-
 // A weight [o, ...]: a parameter, one that is used elsewhere too, or a function of parameters.
 Var ModelRun::weight(const Shape& shape) {
   const double size = 1.5 / std::sqrt(fan_in(shape));
@@ -96,10 +90,10 @@ Var ModelRun::weight(const Shape& shape) {
   const bool tie = maybe(3);
   const Shape turned = shape.rank() == 2 ? Shape{shape[1], shape[0]} : Shape{};
   for (std::size_t i = 0; tie && i < used_; ++i) {
-    const Parameter& other = model_.parameters_[i];
-    if (other.value.shape() == shape) return say("  weight tied"), known(other);
+    Parameter& other = model_.parameters_[i];
+    if (other.value.shape() == shape) return say("  weight tied"), tape_->use(other);
     if (shape.rank() == 2 && other.value.shape() == turned) {
-      return say("  weight tied, transposed"), transpose(known(other), 0, 1);
+      return say("  weight tied, transposed"), transpose(tape_->use(other), 0, 1);
     }
   }
   return parameter(shape, size);
@@ -195,7 +189,7 @@ Var ModelRun::reused(const Var& x) {
   if (used_ == 0) return x;
   say("scaled by the mean of an earlier parameter");
   const auto which = static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(used_) - 1));
-  return x * affine(mean(tanh(known(model_.parameters_[which]))), 1, 1);
+  return x * affine(mean(tanh(tape_->use(model_.parameters_[which]))), 1, 1);
 }
 
 Var ModelRun::linear_step(const Var& x) {
@@ -335,6 +329,7 @@ Var ModelRun::joined(const Var& x) {
 
 Var ModelRun::step(const Var& x, std::uint64_t seed) {
   random_ = PublicRandom(seed, 0);
+  tape_ = &x.tape();
   static constexpr Step steps[] = {&ModelRun::activation,       &ModelRun::gain,
                                    &ModelRun::residual,         &ModelRun::normalised,
                                    &ModelRun::dropped,          &ModelRun::reused,
@@ -349,27 +344,19 @@ Var ModelRun::step(const Var& x, std::uint64_t seed) {
   return (this->*steps[pick(0, static_cast<std::int64_t>(std::size(steps)) - 1)])(x);
 }
 
-Var ModelRun::steps_cut(const Var& x, std::size_t begin, std::size_t end) {
-  Var y = x;
+Var ModelRun::steps_cut(Var x, std::size_t begin, std::size_t end) {
   while (begin < end) {
-    const std::uint64_t seed = model_.plan_.steps[begin];
-    const std::size_t last = std::min(end, begin + 1 + seed % 7);
-    if (seed % 3 == 0) {
-      // Parameters are met in the same order in every run.
-      const auto part = [this, begin, last, used = used_](const Var& v) {
-        Tape* outer = std::exchange(tape_, &v.tape());
-        used_ = used;
-        const Var z = steps_cut(step(v, model_.plan_.steps[begin]), begin + 1, last);
-        tape_ = outer;
-        return z;
-      };
-      y = segment(part, y);
-      begin = last;
-    } else {
-      y = step(y, model_.plan_.steps[begin++]);
-    }
+    const std::uint64_t seed = model_.plan_.steps[begin++];
+    const std::size_t last = std::min(end, begin + seed % 7);
+    // Parameters are met in the same order in every run.
+    const auto part = [=, this, used = used_](const Var& v) {
+      used_ = used;
+      return steps_cut(step(v, seed), begin, last);
+    };
+    x = seed % 3 == 0 ? segment(part, x) : step(x, seed);
+    if (seed % 3 == 0) begin = last;
   }
-  return y;
+  return x;
 }
 
 ModelPlan random_plan(std::uint64_t seed) {

@@ -70,6 +70,7 @@ class Segment::Handover final : public GradSink {
         outer_.shared(place, waits(place) ? use.compact() : use);
       }
     }
+    if (outer_.lead() == 0 && last_use(place)) deliver(parameter);
   }
 
   // Which of the outer node's inputs a parameter is; -1 for one that the first run did not use.
@@ -83,10 +84,20 @@ class Segment::Handover final : public GradSink {
   }
 
  private:
-  // Whether what is handed on stays for a while: in the sink, or until other uses have come.
-  bool waits(int place) const {
+  // Whether backward meets the outer node's input nowhere after this segment.
+  bool last_use(int place) const {
     const std::size_t inputs = leaves_.size(), at = static_cast<std::size_t>(place);
-    return keeps() || at < inputs || segment_.used_before_[at - inputs];
+    return at >= inputs && !segment_.used_before_[at - inputs];
+  }
+  // Whether what is handed on stays for a while: in the sink, or until other uses have come.
+  bool waits(int place) const { return keeps() || !last_use(place); }
+
+  // To the sink, as backward would when it comes to the leaf: after the whole of the segment.
+  void deliver(Parameter& parameter) {
+    Tape& tape = outer_.tape_;
+    auto leaf = static_cast<std::size_t>(outer_.node_);
+    while (tape.nodes_[leaf].parameter != &parameter) --leaf;
+    tape.sink_->receive(parameter, std::exchange(tape.cotangents_[leaf].rows, {}));
   }
 
   Var leaf(Tape& inner, std::size_t i) {

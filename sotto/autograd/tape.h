@@ -233,7 +233,7 @@ class Tape {
   std::int64_t grads_generation_ = generation_;  // of the last backward
   std::uint64_t draws_ = 0;
   Mode mode_ = Mode::record;
-  const GradSink* sink_ = nullptr;  // of the running backward
+  GradSink* sink_ = nullptr;  // of the running backward
 };
 
 }  // namespace sotto
