@@ -137,7 +137,8 @@ Var all_of(const RecurrentResult& y) {
   return y.c ? concat({joined, *y.c}, 1) : joined;
 }
 
-Instance recurrent_case(PublicRandom& random, Cell cell) {
+// In segments of so many steps, or at once.
+Instance recurrent_case(PublicRandom& random, Cell cell, std::int64_t steps = 0) {
   const std::int64_t n = draw(random, 1, 3), t = draw(random, 1, 4), in = draw(random, 1, 3),
                      hidden = draw(random, 2, 3);
   const bool projected = cell == Cell::lstm && one_in(random, 2), biased = one_in(random, 2),
@@ -155,7 +156,7 @@ Instance recurrent_case(PublicRandom& random, Cell cell) {
   add(projected, parameter(random, {out, hidden}));
   add(given, {uniform_values(random, {n, out}), 0});
   add(given && cell == Cell::lstm, {uniform_values(random, {n, hidden}), 0});
-  add(some, {random_ids(random, {n}, t), 0, false});
+  add(some, {random_ids(random, {n}, t + 1), 0, false});
   return {
       inputs, [=](const Vars& v) {
         std::size_t at = 3;
@@ -166,12 +167,9 @@ Instance recurrent_case(PublicRandom& random, Cell cell) {
         w.hr = next(projected);
         const auto h0 = next(given), c0 = next(given && cell == Cell::lstm), shorter = next(some);
         RecurrentOptions options{.reverse = reverse, .lengths = {}};
-        if (shorter) {
-          std::vector<std::int64_t> lengths = shorter->value().to_vector<std::int64_t>();
-          for (std::int64_t& length : lengths) ++length;
-          options.lengths = Tensor::from(lengths, shorter->shape());
-        }
-        return all_of(recurrent(cell, v[0], w, h0, c0, options));
+        if (shorter) options.lengths = shorter->value();
+        return all_of(steps > 0 ? recurrent_in_segments(steps, cell, v[0], w, h0, c0, options)
+                                : recurrent(cell, v[0], w, h0, c0, options));
       }};
 }
 
@@ -224,6 +222,9 @@ void add_index_cases(std::vector<OpCase>& cases) {
         std::tuple("gru", "any", Cell::gru), std::tuple("lstm", "any", Cell::lstm)}) {
     cases.push_back(
         {op, what, [cell = cell](PublicRandom& random) { return recurrent_case(random, cell); }});
+    cases.push_back({"segment_result", op, [cell = cell](PublicRandom& random) {
+                       return recurrent_case(random, cell, draw(random, 1, 3));
+                     }});
   }
 }
 

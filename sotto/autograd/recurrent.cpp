@@ -1,12 +1,15 @@
 #include "sotto/autograd/recurrent.h"
 
+#include <algorithm>
 #include <memory>
 
+#include "sotto/autograd/elementwise.h"
 #include "sotto/autograd/images.h"
 #include "sotto/autograd/indexing.h"
 #include "sotto/autograd/precision.h"
 #include "sotto/autograd/recurrent_cells.h"
 #include "sotto/autograd/samples.h"
+#include "sotto/autograd/segment.h"
 #include "sotto/autograd/shape_ops.h"
 #include "sotto/kernels/compute.h"
 
@@ -159,7 +162,7 @@ void check_recurrent(const char* op, Cell cell, const Var& x, const Places& p,
   check(lengths.shape() == Shape({n}) && lengths.dtype() == Dtype::i64,
         "{}: lengths {} for {} samples", op, lengths.shape(), n);
   for (const std::int64_t length : lengths.to_vector<std::int64_t>()) {
-    check(length >= 1 && length <= x.shape()[1], "{}: a length of {} in {} steps", op, length,
+    check(length >= 0 && length <= x.shape()[1], "{}: a length of {} in {} steps", op, length,
           x.shape()[1]);
   }
 }
@@ -214,16 +217,50 @@ Tensor packed(const Tensor& y, const Tensor& c) {
 }
 
 // The state after the last step taken: where a sample ends, or at step 0 in reverse.
-Var last_state(const Var& y, const RecurrentOptions& options) {
+Var last_state(const Var& y, const std::optional<Var>& h0, const RecurrentOptions& options) {
   const std::int64_t n = y.shape()[0], t = y.shape()[1], out = y.shape()[2];
-  if (options.reverse || !options.lengths.defined())
-    return select(y, 1, options.reverse ? 0 : t - 1);
+  if (!options.lengths.defined()) return select(y, 1, options.reverse ? 0 : t - 1);
   std::vector<std::int64_t> ids;
+  std::vector<double> none;
   for (const std::int64_t length : options.lengths.to_vector<std::int64_t>()) {
-    ids.insert(ids.end(), static_cast<std::size_t>(out), length - 1);
+    const std::int64_t last = options.reverse ? 0 : std::max<std::int64_t>(length - 1, 0);
+    ids.insert(ids.end(), static_cast<std::size_t>(out), last);
+    none.push_back(length == 0);
   }
   const Tensor last = Tensor::from(ids, {n, 1, out});
-  return squeeze(gather(y, 1, known(y.tape(), last, y.samples())), 1);
+  const Var h = squeeze(gather(y, 1, known(y.tape(), last, y.samples())), 1);
+  if (!h0) return h;
+  const Tensor stayed = to_dtype(Tensor::from(none, {n, 1}), y.dtype());
+  return where(known(y.tape(), stayed, y.samples()), *h0, h);
+}
+
+// Of the valid steps those within begin .. end - 1.
+Tensor lengths_between(const Tensor& lengths, std::int64_t begin, std::int64_t end) {
+  if (!lengths.defined()) return {};
+  std::vector<std::int64_t> part;
+  for (const std::int64_t length : lengths.to_vector<std::int64_t>())
+    part.push_back(std::clamp<std::int64_t>(length, begin, end) - begin);
+  return Tensor::from(part, lengths.shape());
+}
+
+// recurrent() as a segment: what there is goes in as its inputs and comes out as its results.
+RecurrentResult segment_of_steps(Cell cell, const Var& x, const RecurrentWeights& weights,
+                                 const std::optional<Var>& h0, const std::optional<Var>& c0,
+                                 const RecurrentOptions& options) {
+  const Places p = places_of(x, weights, h0, c0);
+  const auto run = [=](const std::vector<Var>& v) {
+    const auto given = [&](int place) {
+      return place < 0 ? std::nullopt : std::optional(v[static_cast<std::size_t>(place)]);
+    };
+    const RecurrentResult y =
+        recurrent(cell, v[0], {v[1], v[2], given(p.bias_ih), given(p.bias_hh), given(p.hr)},
+                  given(p.h0), given(p.c0), options);
+    std::vector<Var> results{y.output, y.h};
+    if (y.c) results.push_back(*y.c);
+    return results;
+  };
+  const std::vector<Var> y = segment(run, p.inputs);
+  return {y[0], y[1], y.size() > 2 ? std::optional(y[2]) : std::nullopt};
 }
 
 Var* place_of(std::optional<Var>& x) { return x ? &*x : nullptr; }
@@ -263,9 +300,31 @@ RecurrentResult run_recurrent(Cell cell, const Var& x, const RecurrentWeights& w
             cell == Cell::lstm ? contiguous(d.select(1, t).slice(1, 0, hidden)) : Tensor();
         deliver(*s, back(*s, dy, dc), p, samples, adjoint);
       });
-  if (cell != Cell::lstm) return {all, last_state(all, options), std::nullopt};
+  if (cell != Cell::lstm) return {all, last_state(all, h0, options), std::nullopt};
   const Var output = slice(slice(all, 1, 0, t), 2, 0, out);
-  return {output, last_state(output, options), slice(select(all, 1, t), 1, 0, hidden)};
+  return {output, last_state(output, h0, options), slice(select(all, 1, t), 1, 0, hidden)};
+}
+
+RecurrentResult recurrent_in_segments(std::int64_t steps, Cell cell, const Var& x,
+                                      const RecurrentWeights& weights, const std::optional<Var>& h0,
+                                      const std::optional<Var>& c0,
+                                      const RecurrentOptions& options) {
+  check(steps >= 1, "{}: segments of {} steps", op_of(cell).name, steps);
+  check(x.rank() == 3 && x.shape()[1] >= 1,
+        "{}: input {} is not [samples, steps, features] with a step", op_of(cell).name, x.shape());
+  const std::int64_t t = x.shape()[1], count = (t + steps - 1) / steps;
+  std::vector<Var> outputs(static_cast<std::size_t>(count));
+  RecurrentResult last{x, x, c0};
+  std::optional<Var> h = h0;
+  for (std::int64_t k = 0; k < count; ++k) {
+    const std::int64_t at = options.reverse ? count - 1 - k : k, begin = at * steps,
+                       end = std::min(t, begin + steps);
+    last = segment_of_steps(cell, slice(x, 1, begin, end), weights, h, last.c,
+                            {options.reverse, lengths_between(options.lengths, begin, end)});
+    outputs[static_cast<std::size_t>(at)] = last.output;
+    h = last.h;
+  }
+  return {concat(outputs, 1), last.h, last.c};
 }
 
 }  // namespace

@@ -31,8 +31,9 @@ struct RecurrentWeights {
 struct RecurrentOptions {
   // From the last valid step to the first.
   bool reverse = false;
-  // How many steps of each sample are valid, [n] i64 within 1 .. t; all when undefined. At other
-  // steps the output is 0 and nothing in the input matters.
+  // How many steps of each sample are valid, [n] i64 within 0 .. t; all when undefined. At other
+  // steps the output is 0 and nothing in the input matters; without a step the first states are the
+  // last.
   Tensor lengths;
 };
 
@@ -48,5 +49,13 @@ RecurrentResult recurrent(Cell cell, const Var& x, const RecurrentWeights& weigh
                           const std::optional<Var>& h0 = std::nullopt,
                           const std::optional<Var>& c0 = std::nullopt,
                           const RecurrentOptions& options = {});
+
+// The same in segments of so many steps, of which backward runs one at a time again (segment.h):
+// the tape keeps the input, the outputs and the states between segments.
+RecurrentResult recurrent_in_segments(std::int64_t steps, Cell cell, const Var& x,
+                                      const RecurrentWeights& weights,
+                                      const std::optional<Var>& h0 = std::nullopt,
+                                      const std::optional<Var>& c0 = std::nullopt,
+                                      const RecurrentOptions& options = {});
 
 }  // namespace sotto

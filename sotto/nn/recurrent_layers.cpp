@@ -41,10 +41,13 @@ RecurrentOutputs run_layers(Cell cell, const Var& x, const std::vector<Recurrent
     std::vector<Var> outputs;
     for (std::size_t direction = 0; direction < directions; ++direction) {
       const std::size_t at = which + direction;
+      const std::optional<Var> h0 = state_at(inputs.h0, at, weights.size()),
+                               c0 = state_at(inputs.c0, at, weights.size());
+      const sotto::RecurrentOptions steps{.reverse = direction == 1, .lengths = inputs.lengths};
       const RecurrentResult result =
-          recurrent(cell, y, weights[at], state_at(inputs.h0, at, weights.size()),
-                    state_at(inputs.c0, at, weights.size()),
-                    {.reverse = direction == 1, .lengths = inputs.lengths});
+          options.segment_steps > 0
+              ? recurrent_in_segments(options.segment_steps, cell, y, weights[at], h0, c0, steps)
+              : recurrent(cell, y, weights[at], h0, c0, steps);
       outputs.push_back(result.output);
       h.push_back(result.h);
       if (result.c) c.push_back(*result.c);
@@ -59,6 +62,8 @@ RecurrentLayers::RecurrentLayers(Cell cell, std::int64_t input, std::int64_t hid
     : cell_(cell), options_(options) {
   check(input >= 1 && hidden >= 1 && options.num_layers >= 1,
         "recurrent layers: {} layers from {} to {}", options.num_layers, input, hidden);
+  check(options.segment_steps >= 0, "recurrent layers: segments of {} steps",
+        options.segment_steps);
   check(options.dropout >= 0 && options.dropout < 1,
         "recurrent layers: dropout rate {} outside [0, 1)", options.dropout);
   check(options.proj_size >= 0 && options.proj_size < hidden &&
@@ -89,9 +94,10 @@ RecurrentOutputs RecurrentLayers::run(const Var& x, const RecurrentInputs& input
                    used(tape, w.hr)});
   }
   const Var samples_first = options_.batch_first ? x : transpose(x, 0, 1);
-  RecurrentOutputs y =
-      run_layers(cell_, samples_first, all, inputs,
-                 {.bidirectional = options_.bidirectional, .dropout = options_.dropout});
+  RecurrentOutputs y = run_layers(cell_, samples_first, all, inputs,
+                                  {.bidirectional = options_.bidirectional,
+                                   .dropout = options_.dropout,
+                                   .segment_steps = options_.segment_steps});
   if (!options_.batch_first) y.output = transpose(y.output, 0, 1);
   return y;
 }

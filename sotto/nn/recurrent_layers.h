@@ -18,6 +18,8 @@ struct RecurrentOptions {
   double dropout = 0;        // between layers
   bool bidirectional = false;
   std::int64_t proj_size = 0;  // LSTM only; 0 for none
+  // So many steps at a time are run again in backward instead of being kept; 0 keeps all.
+  std::int64_t segment_steps = 0;
 };
 
 // Optional arguments of a run: the states before the first step, [layers * directions, n, out] and,
@@ -128,6 +130,7 @@ class LSTMCell final : public RecurrentCell {
 struct LayeredOptions {
   bool bidirectional = false;
   double dropout = 0;
+  std::int64_t segment_steps = 0;
 };
 RecurrentOutputs run_layers(Cell cell, const Var& x, const std::vector<RecurrentWeights>& weights,
                             const RecurrentInputs& inputs, const LayeredOptions& options);
