@@ -1,8 +1,10 @@
 #include "sotto/nn/module.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "sotto/autograd/precision.h"
+#include "sotto/autograd/segment.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto::nn {
@@ -46,8 +48,9 @@ CallWatch::~CallWatch() { watch = before_; }
 Var Module::operator()(const Var& x) {
   std::optional<PrecisionRegion> region;
   if (precision_) region.emplace(x.tape(), *precision_);
-  Var y = forward(x);
-  if (watch) watch->on_call_(*this, y);
+  const auto call = [this](const Var& in) { return forward(in); };
+  Var y = recompute_ ? segment(call, x) : call(x);
+  if (watch && !x.tape().repeats()) watch->on_call_(*this, y);
   return y;
 }
 
@@ -84,10 +87,38 @@ Module& Sequential::operator[](int index) {
   return *modules_[static_cast<std::size_t>(index)];
 }
 
-Var Sequential::forward(const Var& x) {
-  Var y = x;
-  for (const auto& module : modules_) y = (*module)(y);
-  return y;
+void Sequential::set_segments(std::vector<Segment> segments) {
+  std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const Segment& one = segments[i];
+    check(one.begin >= 0 && one.begin < one.end && one.end <= size(),
+          "sequential: a segment {} .. {} of {} modules", one.begin, one.end, size());
+    for (std::size_t k = 0; k < i; ++k) {
+      check(one.begin >= segments[k].end || (one.end <= segments[k].end && one != segments[k]),
+            "sequential: segments {} .. {} and {} .. {} overlap", segments[k].begin,
+            segments[k].end, one.begin, one.end);
+    }
+  }
+  segments_ = std::move(segments);
+}
+
+Var Sequential::forward(const Var& x) { return run({0, size()}, 0, x); }
+
+// Of the segments those from `next` on lie in this part, or behind it.
+Var Sequential::run(const Segment& part, std::size_t next, Var x) {
+  for (int i = part.begin; i < part.end;) {
+    while (next < segments_.size() && segments_[next].begin < i) ++next;
+    if (next == segments_.size() || segments_[next].begin != i) {
+      x = (*modules_[static_cast<std::size_t>(i++)])(x);
+      continue;
+    }
+    const Segment inner = segments_[next];
+    x = segment([=, this](const Var& in) { return run(inner, next + 1, in); }, x);
+    i = inner.end;
+  }
+  return x;
 }
 
 void Sequential::visit(const Visitor& visitor) {

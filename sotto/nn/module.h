@@ -52,6 +52,10 @@ class Module {
 
   // forward(), in the module's precision and seen by a CallWatch.
   Var operator()(const Var& x);
+  // Calls keep their input alone and are run again in backward (autograd/segment.h). The module
+  // stays where it is until then.
+  void set_recompute(bool recompute) { recompute_ = recompute; }
+  bool recompute() const { return recompute_; }
 
   // All parameters, children's included, in the order of visit(), called by the path to them:
   // "conv1.weight", "0.bias". A parameter met twice has its first name.
@@ -76,10 +80,11 @@ class Module {
   void set_trainable(bool trainable);
 
   std::optional<Dtype> precision_;
+  bool recompute_ = false;
 };
 
 // Sees every module that is called, with its result, for as long as it lives and on its thread; a
-// later one sees instead of an earlier.
+// later one sees instead of an earlier. What is run again in backward was seen before.
 class CallWatch {
  public:
   using OnCall = std::function<void(const Module& module, const Var& result)>;
@@ -99,6 +104,12 @@ class CallWatch {
 // values depend on the seed alone and not on the compiler.
 class Sequential final : public Module {
  public:
+  // Modules begin .. end - 1.
+  struct Segment {
+    int begin = 0, end = 0;
+    bool operator==(const Segment&) const = default;
+  };
+
   Sequential() = default;
   template <std::derived_from<Module>... M>
   explicit Sequential(M... modules) {
@@ -112,12 +123,20 @@ class Sequential final : public Module {
   int size() const { return static_cast<int>(modules_.size()); }
   // Throws std::invalid_argument unless 0 <= index < size().
   Module& operator[](int index);
+  // Which modules keep their input alone and are run again together in backward
+  // (autograd/segment.h). Of two segments one lies in the other or they are apart; throws
+  // std::invalid_argument otherwise, and for one that is empty or not there.
+  void set_segments(std::vector<Segment> segments);
+  const std::vector<Segment>& segments() const { return segments_; }
 
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 
  private:
+  Var run(const Segment& part, std::size_t next, Var x);
+
   std::vector<std::unique_ptr<Module>> modules_;
+  std::vector<Segment> segments_;  // by begin, and the larger before those it holds
 };
 
 }  // namespace sotto::nn
