@@ -1,0 +1,132 @@
+#include "sotto/memory/checkpoint.h"
+
+#include <algorithm>
+
+#include "sotto/autograd/segment.h"
+#include "sotto/core/allocator.h"
+#include "sotto/kernels/compute.h"
+
+namespace sotto::memory {
+
+namespace {
+
+// Keeps gradients as a step does; with norms, as both passes of ghost clipping do.
+class Step final : public GradSink {
+ public:
+  explicit Step(bool norms) : norms_(norms) {}
+  bool sums_only() const override { return !norms_; }
+  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+    std::vector<double> errors;
+    if (norms_) squared_norm(uses, Route::automatic, &errors);
+    for (const PerSample& use : uses)
+      accumulate(sums_, parameter,
+                 norms_ ? use.sum(full({use.samples()}, 0.5, Dtype::f64)) : use.sum());
+  }
+  std::size_t bytes() const {
+    std::size_t all = 0;
+    for (const auto& [parameter, sum] : sums_) all += Allocator::size_class(sum.bytes());
+    return all;
+  }
+
+ private:
+  bool norms_;
+  Gradients sums_;
+};
+
+// What products of the forward pass cost: as much as those of the weights' gradients.
+class Products final : public GradSink {
+ public:
+  void receive(Parameter&, std::vector<PerSample> uses) override {
+    for (const PerSample& use : uses)
+      seconds_ += use.times().sum * static_cast<double>(use.samples());
+  }
+  double seconds() const { return seconds_; }
+
+ private:
+  double seconds_ = 0;
+};
+
+// Bytes in use on a device since this was made.
+class Usage {
+ public:
+  explicit Usage(Device device) : allocator_(&allocator(device)) {
+    allocator_->reset_peak();
+    before_ = allocator_->statistics().current;
+  }
+  std::size_t current() const { return allocator_->statistics().current - before_; }
+  std::size_t peak() const { return allocator_->statistics().peak - before_; }
+
+ private:
+  Allocator* allocator_;
+  std::size_t before_;
+};
+
+// One module, and its result, which is the next one's input.
+std::pair<ChainBlock, Tensor> measured(nn::Module& module, const Tensor& input, bool private_data) {
+  ChainBlock block{.input = Allocator::size_class(input.bytes())};
+  const auto run = [&](const Var& x) { return module(x); };
+  const auto start = [&](Tape& tape) { return tape.input(input, 0, is_float(input.dtype())); };
+  Tape recorded, again;
+  Usage usage(input.device());
+  {
+    const Var y = run(start(recorded));
+    block.record = usage.peak();
+    block.kept = usage.current();
+    Products products;
+    recorded.backward(y, products);
+    block.work = products.seconds() +
+                 2 * static_cast<double>(block.kept) / backend(input.device()).costs().bytes;
+  }
+  usage = Usage(input.device());
+  const Var y = segment(run, start(again));
+  block.run = usage.peak();
+  const std::size_t result = usage.current();
+  // Backward of a segment is backward of the module without the result that stays here.
+  Step step(private_data);
+  again.backward(y, step);
+  block.backward = usage.peak() - result;
+  block.gradients = step.bytes();
+  block.output = Allocator::size_class(y.value().bytes());
+  return {block, y.value()};
+}
+
+void collect(const std::vector<ChainPart>& parts, std::vector<nn::Sequential::Segment>& segments) {
+  for (const ChainPart& part : parts) {
+    if (!part.again) continue;
+    segments.push_back({part.begin, part.end});
+    collect(part.parts, segments);
+  }
+}
+
+}  // namespace
+
+void checkpoint_every(nn::Sequential& model, int n) {
+  check(n >= 1, "checkpoint_every: {} modules", n);
+  std::vector<nn::Sequential::Segment> segments;
+  for (int begin = 0; begin < model.size(); begin += n)
+    segments.push_back({begin, std::min(begin + n, model.size())});
+  model.set_segments(std::move(segments));
+}
+
+Chain measured_chain(nn::Sequential& model, const Tensor& input, bool private_data) {
+  Chain chain;
+  Tensor x = input;
+  for (int i = 0; i < model.size(); ++i) {
+    auto [block, result] = measured(model[i], x, private_data);
+    chain.push_back(block);
+    x = result;
+  }
+  return chain;
+}
+
+ChainPlan checkpoint_auto(nn::Sequential& model, const Tensor& input, std::size_t budget,
+                          bool private_data) {
+  ChainPlan plan = plan_chain(measured_chain(model, input, private_data), budget,
+                              private_data ? Backwards::two : Backwards::one);
+  std::vector<nn::Sequential::Segment> segments;
+  collect(plan.parts, segments);
+  model.set_segments(std::move(segments));
+  return plan;
+}
+
+}  // namespace sotto::memory

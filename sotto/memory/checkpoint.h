@@ -1,0 +1,27 @@
+// Activation checkpointing of a Sequential by one setting: every n-th value kept, or what a budget
+// of bytes asks for. What is not kept is run again in backward (autograd/segment.h), and gradients
+// stay what they are. Of any other module, nn::Module::set_recompute() does the same for itself.
+#pragma once
+
+#include "sotto/memory/chain.h"
+#include "sotto/nn/module.h"
+
+namespace sotto::memory {
+
+// Keeps the input of every n-th module and runs the n modules behind it together again. Throws
+// std::invalid_argument unless n >= 1.
+void checkpoint_every(nn::Sequential& model, int n);
+
+// What the modules cost on an input like this one, from a dry run of each, forward and backward,
+// into ordinary gradients or, for `private_data`, with the norms of samples as well. Bytes are
+// those of the input's device; the work is counted, not timed: products by their operations and the
+// rest by the bytes that are kept, at the backend's constants.
+Chain measured_chain(nn::Sequential& model, const Tensor& input, bool private_data = false);
+
+// Sets the segments that run the least again while forward and backward, with `private_data` the
+// two of ghost clipping, take no more than `budget` bytes beyond what is in use before them, and
+// says what they come to. Throws as plan_chain().
+ChainPlan checkpoint_auto(nn::Sequential& model, const Tensor& input, std::size_t budget,
+                          bool private_data = false);
+
+}  // namespace sotto::memory

@@ -1,0 +1,233 @@
+// Checkpointing of modules and chains: gradients as before, and what plans promise.
+#include "sotto/memory/checkpoint.h"
+
+#include "sotto/autograd/ops.h"
+#include "sotto/core/allocator.h"
+#include "sotto/dp/clipping.h"
+#include "sotto/kernels/compute.h"
+#include "sotto/nn/init.h"
+#include "sotto/nn/layers.h"
+#include "tests/kernel_cases.h"
+#include "tests/op_cases.h"
+#include "tests/throws.h"
+
+using namespace sotto;
+using namespace sotto::memory;
+
+namespace {
+
+using Segments = std::vector<nn::Sequential::Segment>;
+
+Tensor random_values(std::uint64_t stream, const Shape& shape, Dtype dtype = Dtype::f64) {
+  PublicRandom random(71, stream);
+  return to_dtype(uniform_values(random, shape), dtype);
+}
+
+nn::Sequential transformer() {
+  nn::manual_seed(5);
+  const nn::TransformerOptions options{.dim_feedforward = 6, .dropout = 0.2, .batch_first = true};
+  nn::Sequential model{nn::Linear(3, 4),
+                       nn::TransformerEncoderLayer(4, 2, options),
+                       nn::TransformerEncoderLayer(4, 2, options),
+                       nn::Flatten(),
+                       nn::Dropout(0.3),
+                       nn::Linear(12, 2)};
+  model.to(Dtype::f64);
+  return model;
+}
+
+std::vector<double> flat(const Gradients& gradients) {
+  std::vector<double> all;
+  for (const auto& [parameter, gradient] : gradients) {
+    for (const double v : values(gradient)) all.push_back(v);
+  }
+  return all;
+}
+
+std::vector<double> ordinary(nn::Module& model) {
+  Tape tape({.seed = 4});
+  SumSink sink;
+  tape.backward(sum(square(model(tape.input(random_values(1, {4, 3, 3}))))), sink);
+  return flat(sink.gradients());
+}
+
+std::vector<double> clipped(nn::Module& model, ClipPasses passes) {
+  Clipper clipper(flat_group(model.parameters(), 0.5), {}, passes);
+  Tape tape({.private_data = true, .seed = 4});
+  clipper.add(tape, sum_per_sample(square(model(tape.input(random_values(1, {4, 3, 3}))))));
+  return flat(clipper.sums_for_tests());
+}
+
+void check_unchanged(const std::function<void(nn::Sequential&)>& set) {
+  nn::Sequential plain = transformer(), cut = transformer();
+  set(cut);
+  CHECK(ordinary(cut) == ordinary(plain));
+  const std::vector<double> expected = clipped(plain, ClipPasses::one);
+  for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
+    const std::vector<double> got = clipped(cut, passes);
+    REQUIRE(got.size() == expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]).margin(1e-12));
+  }
+}
+
+Chain random_chain(PublicRandom& random) {
+  Chain chain(static_cast<std::size_t>(draw(random, 1, 5)));
+  const auto bytes = [&](std::int64_t least) {
+    return static_cast<std::size_t>(draw(random, least, least + 9));
+  };
+  for (ChainBlock& block : chain) {
+    block.input = &block == chain.data() ? 1 : (&block)[-1].output;
+    block.output = bytes(1);
+    block.kept = block.output + bytes(0);
+    block.record = block.kept + bytes(0);
+    block.run = block.output + bytes(0);
+    block.backward = block.kept + block.output + bytes(0);
+    block.gradients = bytes(0);
+    block.work = static_cast<double>(draw(random, 1, 9));
+  }
+  return chain;
+}
+
+// Every way to cut blocks begin .. end - 1.
+std::vector<std::vector<ChainPart>> all_parts(int begin, int end) {
+  if (begin == end) return {{}};
+  std::vector<std::vector<ChainPart>> all;
+  const auto add = [&](const ChainPart& first) {
+    for (std::vector<ChainPart> rest : all_parts(first.end, end)) {
+      rest.insert(rest.begin(), first);
+      all.push_back(std::move(rest));
+    }
+  };
+  add({begin, begin + 1});
+  for (int k = begin + 1; k < end; ++k) {
+    for (const std::vector<ChainPart>& inner : all_parts(begin, k)) add({begin, k, true, inner});
+  }
+  return all;
+}
+
+// Layers of growing and falling width, the input being 96 wide and the output 4.
+nn::Sequential perceptron() {
+  nn::manual_seed(6);
+  nn::Sequential model;
+  std::int64_t before = 96;
+  for (const std::int64_t width : {96, 64, 160, 160, 48, 128, 96, 96}) {
+    model.add(nn::Linear(before, width));
+    model.add(nn::Gelu());
+    before = width;
+  }
+  model.add(nn::Linear(before, 4));
+  return model;
+}
+
+// Bytes in use at once, beyond those before, in forward and backward of an ordinary step or of a
+// private one in two passes.
+std::size_t peak_of(nn::Sequential& model, const Tensor& x, bool private_data) {
+  Tape tape({.private_data = private_data});
+  const Var in = tape.input(x, 0, true);
+  Clipper clipper(flat_group(model.parameters(), 1), {}, ClipPasses::two);
+  SumSink sums;
+  Allocator& memory = allocator(x.device());
+  const std::size_t before = memory.statistics().current;
+  memory.reset_peak();
+  const Var loss = sum_per_sample(square(model(in)));
+  if (private_data) {
+    clipper.add(tape, loss);
+  } else {
+    tape.backward(loss, sums);
+  }
+  return memory.statistics().peak - before;
+}
+
+}  // namespace
+
+TEST_CASE("modules that are run again train as before, whatever they hold") {
+  check_unchanged([](nn::Sequential& model) { model.set_recompute(true); });
+  check_unchanged([](nn::Sequential& model) {
+    for (int i = 0; i < model.size(); ++i) model[i].set_recompute(true);
+    model.set_recompute(true);
+  });
+  check_unchanged([](nn::Sequential& model) { model.set_segments({{0, 5}, {1, 3}, {1, 2}}); });
+  check_unchanged([](nn::Sequential& model) { checkpoint_every(model, 2); });
+}
+
+TEST_CASE("a call is seen once, although it is run again") {
+  nn::Sequential model = transformer();
+  checkpoint_every(model, 3);
+  int calls = 0;
+  const nn::CallWatch watch([&](const nn::Module&, const Var&) { ++calls; });
+  ordinary(model);
+  nn::Sequential plain = transformer();
+  int plain_calls = 0;
+  const nn::CallWatch other([&](const nn::Module&, const Var&) { ++plain_calls; });
+  ordinary(plain);
+  CHECK(calls == plain_calls);
+}
+
+TEST_CASE("segments of a sequential lie apart or in one another") {
+  nn::Sequential model = perceptron();
+  CHECK(throws([&] { model.set_segments({{0, 3}, {2, 5}}); }, "0 .. 3 and 2 .. 5 overlap"));
+  CHECK(throws([&] { model.set_segments({{0, 3}, {0, 3}}); }, "overlap"));
+  CHECK(throws([&] { model.set_segments({{2, 2}}); }, "a segment 2 .. 2 of 17 modules"));
+  CHECK(throws([&] { model.set_segments({{12, 18}}); }, "a segment 12 .. 18 of 17"));
+  CHECK(throws([&] { checkpoint_every(model, 0); }, "checkpoint_every: 0 modules"));
+  checkpoint_every(model, 6);
+  CHECK(model.segments() == Segments{{0, 6}, {6, 12}, {12, 17}});
+}
+
+TEST_CASE("a plan runs the least again of all that fit, and none is found where none fits") {
+  PublicRandom random(72);
+  for (int i = 0; i < 150; ++i) {
+    const Chain chain = random_chain(random);
+    std::vector<ChainPlan> plans;
+    for (const auto& parts : all_parts(0, static_cast<int>(chain.size())))
+      plans.push_back(evaluated(chain, parts));
+    std::size_t least = plans[0].peak, most = least;
+    for (const ChainPlan& plan : plans) {
+      least = std::min(least, plan.peak);
+      most = std::max(most, plan.peak);
+    }
+    for (std::size_t budget = least; budget <= most; ++budget) {
+      double work = HUGE_VAL;
+      for (const ChainPlan& plan : plans) {
+        if (plan.peak <= budget) work = std::min(work, plan.work);
+      }
+      const ChainPlan plan = plan_chain(chain, budget);
+      CHECK(plan.peak <= budget);
+      CHECK(plan.work == work);
+    }
+    CHECK(throws([&] { plan_chain(chain, least - 1); },
+                 fmt::format("or less; the least found needs {} bytes", least).c_str()));
+  }
+}
+
+TEST_CASE("parts of a chain cover it in order") {
+  const Chain chain(3);
+  CHECK(throws([&] { evaluated(chain, {{0, 1}, {2, 3}}); }, "a part 2 .. 3 where 1 .. 3"));
+  CHECK(throws([&] { evaluated(chain, {{0, 1}, {1, 2}}); }, "blocks 2 .. 3 are in no part"));
+  CHECK(throws([&] { evaluated(chain, {{0, 3}}); }, "3 blocks that are kept as one part"));
+  CHECK(throws([&] { evaluated(chain, {{0, 3, true}}); }, "in no part"));
+  CHECK(throws([] { plan_chain({}, 1); }, "no blocks"));
+}
+
+TEST_CASE("a budget of bytes is met by the plan for it, and the peak is what it says") {
+  nn::Sequential model = perceptron();
+  const Tensor x = random_values(2, {256, 96}, Dtype::f32);
+  for (const bool private_data : {false, true}) {
+    model.set_segments({});
+    const std::size_t all = peak_of(model, x, private_data);
+    double work = 0;
+    for (const double part : {0.8, 0.65, 0.55}) {
+      const auto budget = static_cast<std::size_t>(part * static_cast<double>(all));
+      const ChainPlan plan = checkpoint_auto(model, x, budget, private_data);
+      const auto measured = static_cast<double>(peak_of(model, x, private_data));
+      CHECK_FALSE(model.segments().empty());
+      CHECK(plan.work >= work);
+      CHECK(plan.peak <= budget);
+      CHECK(measured == Approx(plan.peak).epsilon(0.05));
+      work = plan.work;
+    }
+    CHECK(throws([&] { checkpoint_auto(model, x, all / 10, private_data); }, "no plan needs"));
+    CHECK(checkpoint_auto(model, x, 2 * all, private_data).work == 0);
+    CHECK(model.segments().empty());
+  }
+}
