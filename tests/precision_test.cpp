@@ -48,6 +48,13 @@ nn::Sequential perceptron() {
   return nn::Sequential{nn::Linear(6, 8), nn::LayerNorm({8}), nn::Tanh(), nn::Linear(8, 3)};
 }
 
+// Attention and a recurrent layer, on [n, 5, 8].
+nn::Sequential sequences() {
+  return nn::Sequential{
+      nn::TransformerEncoderLayer(8, 2, {.dim_feedforward = 16, .dropout = 0, .batch_first = true}),
+      nn::LSTM(8, 6, {.batch_first = true}), nn::Flatten(), nn::Linear(30, 3)};
+}
+
 }  // namespace
 
 TEST_CASE("every registered operation is in the table of widths, and nothing else") {
@@ -156,6 +163,8 @@ TEST_CASE("a parameter is converted once, and its gradient keeps its form and is
   const Var x = tape.input(random_tensor(random, {3, 4}));
   const Var once = cast(tape.use(w), Dtype::bf16);
   CHECK(cast(tape.use(w), Dtype::bf16).is(once));
+  const Var operand = cast(x, Dtype::bf16);
+  CHECK(cast(x, Dtype::bf16).is(operand));
   const Var y = linear(linear(x, tape.use(w)), tape.use(w));
   CollectSink sink;
   tape.backward(sum_per_sample(y), sink);
@@ -208,10 +217,11 @@ TEST_CASE("activations take half the bytes in 16 bits") {
 
 TEST_CASE("in 16 bits a sample's gradient has the same bits in any batch") {
   nn::manual_seed(7);
-  nn::Sequential images = small_network(), rows = perceptron();
+  nn::Sequential images = small_network(), rows = perceptron(), steps = sequences();
   PublicRandom random(8);
   const Batch batch = random_batch(70, random);
-  const Tensor features = random_tensor(random, {70, 6});
+  const Tensor features = random_tensor(random, {70, 6}),
+               series = random_tensor(random, {70, 5, 8});
   const auto bits = [&](nn::Sequential& model, const Tensor& x, std::int64_t begin,
                         std::int64_t end, Dtype precision) {
     Tape tape({.private_data = true, .precision = precision});
@@ -226,7 +236,8 @@ TEST_CASE("in 16 bits a sample's gradient has the same bits in any batch") {
     return values;
   };
   for (const Dtype precision : narrow_types) {
-    for (const auto& [model, x] : {std::pair(&images, batch.images), {&rows, features}}) {
+    for (const auto& [model, x] :
+         {std::pair(&images, batch.images), {&rows, features}, {&steps, series}}) {
       const std::vector<double> whole = bits(*model, x, 0, 70, precision);
       for (const auto& [begin, end] : {std::pair(40, 42), {38, 41}, {7, 70}, {0, 41}, {33, 49}})
         CHECK(bits(*model, x, begin, end, precision) == whole);

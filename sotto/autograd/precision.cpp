@@ -191,7 +191,10 @@ Var cast(const Var& x, Dtype dtype) {
   const Var y = x.tape().record(
       cast_op, {x}, to_dtype(x.value(), dtype), x.samples(),
       [from](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, to_dtype(dy, from)); }, same);
-  if (x.samples().is_shared()) known.insert(known.end(), {x, y});
+  // Of values with samples the last alone: several products often have one operand.
+  if (!x.samples().is_shared() && !known.empty() && !known.front().samples().is_shared())
+    known.erase(known.begin(), known.begin() + 2);
+  known.insert(x.samples().is_shared() ? known.end() : known.begin(), {x, y});
   return y;
 }
 
