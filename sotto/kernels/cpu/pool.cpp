@@ -90,9 +90,7 @@ void CpuBackend::max_pool(View x, const Window& window, View y, View chosen) {
   const Geometry g(x, y, window);
   const bool rows = lies_channels_last(x) && lies_channels_last(y) && lies_channels_last(chosen);
   const auto run = [&]<class T, class I>(std::type_identity<T>, std::type_identity<I>) {
-    if constexpr (std::is_same_v<T, acc_t<T>>) {
-      if (rows) return max_pool_rows(g, x.as<T>(), y.as<T>(), chosen.as<I>());
-    }
+    if (rows) return max_pool_rows(g, x.as<T>(), y.as<T>(), chosen.as<I>());
     for_each_strip(g, g.out, [&](std::int64_t n, const Place& p, Range channels) {
       Maximum<T> maximum;
       for_each_pixel(g, p, [&](std::int64_t k, const Place& pixel) {
@@ -115,9 +113,7 @@ void CpuBackend::max_pool_grad(View dy, View chosen, const Window& window, View 
   const Geometry g(dx, dy, window);
   const bool rows = lies_channels_last(dx) && lies_channels_last(dy) && lies_channels_last(chosen);
   const auto run = [&]<class T, class I>(std::type_identity<T>, std::type_identity<I>) {
-    if constexpr (std::is_same_v<T, acc_t<T>>) {
-      if (rows) return max_pool_rows_grad(g, dy.as<T>(), chosen.as<I>(), dx.as<T>());
-    }
+    if (rows) return max_pool_rows_grad(g, dy.as<T>(), chosen.as<I>(), dx.as<T>());
     for_each_strip(g, g.in, [&](std::int64_t n, const Place& pixel, Range channels) {
       acc_t<T> sum[strip] = {};
       for_each_position(g, pixel, [&](std::int64_t k, const Place& p) {

@@ -69,19 +69,49 @@ void for_each_row(const Geometry& g, const std::int64_t* size, F&& f) {
 
 // best = max(best, x), with the tap that it came from; NaN is largest, the first of equals stays.
 template <class T>
-void take(const T* x, std::int32_t tap, std::int64_t count, T* best, std::int32_t* taps) {
+void take(const T* x, std::int32_t tap, std::int64_t count, acc_t<T>* best, std::int32_t* taps) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const bool larger = (taps[i] < 0) | (x[i] > best[i]) | ((x[i] != x[i]) & (best[i] == best[i]));
-    best[i] = larger ? x[i] : best[i];
+    const acc_t<T> v = static_cast<acc_t<T>>(x[i]);
+    const bool larger = (taps[i] < 0) | (v > best[i]) | ((v != v) & (best[i] == best[i]));
+    best[i] = larger ? v : best[i];
     taps[i] = larger ? tap : taps[i];
   }
 }
 
 template <class T, class I>
-void add_chosen(const T* dy, const I* chosen, std::int32_t tap, std::int64_t count, T* dx) {
+void add_chosen(const T* dy, const I* chosen, std::int32_t tap, std::int64_t count, acc_t<T>* dx) {
   for (std::int64_t i = 0; i < count; ++i)
-    dx[i] += static_cast<std::int32_t>(chosen[i]) == tap ? dy[i] : T(0);
+    dx[i] +=
+        static_cast<std::int32_t>(chosen[i]) == tap ? static_cast<acc_t<T>>(dy[i]) : acc_t<T>(0);
 }
+
+// A row of results in the type of the arithmetic, zeros at first: their own place where they have
+// that type.
+template <class T>
+class Row {
+ public:
+  Row(T* results, std::int64_t count) : results_(results), count_(count) {
+    if constexpr (std::is_same_v<T, acc_t<T>>) {
+      data_ = results;
+    } else {
+      thread_local std::vector<acc_t<T>> scratch;
+      scratch.resize(std::max(scratch.size(), static_cast<std::size_t>(count)));
+      data_ = scratch.data();
+    }
+    std::fill(data_, data_ + count, acc_t<T>(0));
+  }
+  acc_t<T>* data() const { return data_; }
+  void store() const {
+    if constexpr (!std::is_same_v<T, acc_t<T>>) {
+      for (std::int64_t i = 0; i < count_; ++i) results_[i] = static_cast<T>(data_[i]);
+    }
+  }
+
+ private:
+  T* results_;
+  std::int64_t count_;
+  acc_t<T>* data_;
+};
 
 }  // namespace
 
@@ -95,17 +125,18 @@ void max_pool_rows(const Geometry& g, const T* x, T* y, I* chosen) {
     std::int32_t* const tap_of =
         taps.data();  // looked up once: thread-local variables are slow to reach
     const std::int64_t at = (n * g.positions() + (depth * g.out[1] + height) * g.out[2]) * c;
-    T* best = y + at;
-    std::fill(best, best + width, T(0));  // what a window wholly in the padding gives
+    // Zero is what a window wholly in the padding gives.
+    const Row<T> best(y + at, width);
     for_each_kernel_row(g, g.in, depth, height, input_at, [&](std::int64_t tap, std::int64_t row) {
       const T* from = x + (n * g.pixels() + row * g.in[2]) * c;
       for (std::int64_t k = 0; k < g.window.kernel[2]; ++k) {
         for_each_run(g, k, [&](std::int64_t out, std::int64_t in, std::int64_t columns) {
-          take(from + in * c, static_cast<std::int32_t>(tap + k), columns * c, best + out * c,
-               tap_of + out * c);
+          take(from + in * c, static_cast<std::int32_t>(tap + k), columns * c,
+               best.data() + out * c, tap_of + out * c);
         });
       }
     });
+    best.store();
     for (std::int64_t i = 0; i < width; ++i) {
       chosen[at + i] = static_cast<I>(std::max(tap_of[i], 0));
     }
@@ -116,28 +147,36 @@ template <class T, class I>
 void max_pool_rows_grad(const Geometry& g, const T* dy, const I* chosen, T* dx) {
   const std::int64_t c = g.channels;
   for_each_row(g, g.in, [&](std::int64_t n, std::int64_t depth, std::int64_t height) {
-    T* to = dx + (n * g.pixels() + (depth * g.in[1] + height) * g.in[2]) * c;
-    std::fill(to, to + g.in[2] * c, T(0));
+    const Row<T> to(dx + (n * g.pixels() + (depth * g.in[1] + height) * g.in[2]) * c, g.in[2] * c);
     for_each_kernel_row(
         g, g.out, depth, height, output_at, [&](std::int64_t tap, std::int64_t row) {
           const std::int64_t at = (n * g.positions() + row * g.out[2]) * c;
           for (std::int64_t k = 0; k < g.window.kernel[2]; ++k) {
             for_each_run(g, k, [&](std::int64_t out, std::int64_t in, std::int64_t columns) {
               add_chosen(dy + at + out * c, chosen + at + out * c,
-                         static_cast<std::int32_t>(tap + k), columns * c, to + in * c);
+                         static_cast<std::int32_t>(tap + k), columns * c, to.data() + in * c);
             });
           }
         });
+    to.store();
   });
 }
 
 template void max_pool_rows(const Geometry&, const float*, float*, std::uint8_t*);
-template void max_pool_rows(const Geometry&, const float*, float*, std::int32_t*);
-template void max_pool_rows(const Geometry&, const double*, double*, std::uint8_t*);
-template void max_pool_rows(const Geometry&, const double*, double*, std::int32_t*);
 template void max_pool_rows_grad(const Geometry&, const float*, const std::uint8_t*, float*);
+template void max_pool_rows(const Geometry&, const float*, float*, std::int32_t*);
 template void max_pool_rows_grad(const Geometry&, const float*, const std::int32_t*, float*);
+template void max_pool_rows(const Geometry&, const double*, double*, std::uint8_t*);
 template void max_pool_rows_grad(const Geometry&, const double*, const std::uint8_t*, double*);
+template void max_pool_rows(const Geometry&, const double*, double*, std::int32_t*);
 template void max_pool_rows_grad(const Geometry&, const double*, const std::int32_t*, double*);
+template void max_pool_rows(const Geometry&, const f16*, f16*, std::uint8_t*);
+template void max_pool_rows_grad(const Geometry&, const f16*, const std::uint8_t*, f16*);
+template void max_pool_rows(const Geometry&, const f16*, f16*, std::int32_t*);
+template void max_pool_rows_grad(const Geometry&, const f16*, const std::int32_t*, f16*);
+template void max_pool_rows(const Geometry&, const bf16*, bf16*, std::uint8_t*);
+template void max_pool_rows_grad(const Geometry&, const bf16*, const std::uint8_t*, bf16*);
+template void max_pool_rows(const Geometry&, const bf16*, bf16*, std::int32_t*);
+template void max_pool_rows_grad(const Geometry&, const bf16*, const std::int32_t*, bf16*);
 
 }  // namespace sotto

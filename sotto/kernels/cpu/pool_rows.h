@@ -6,7 +6,8 @@
 
 namespace sotto {
 
-// y and chosen as in Backend::max_pool; all three channels-last without gaps. T is float or double.
+// y and chosen as in Backend::max_pool; all three channels-last without gaps. T is any float type;
+// sums of narrow ones are float.
 template <class T, class I>
 void max_pool_rows(const Geometry& g, const T* x, T* y, I* chosen);
 template <class T, class I>
