@@ -306,8 +306,20 @@ TEST_CASE("runs without memory count as too large, and a limit below one row is 
     return 10;
   };
   CHECK(memory::fit_rows(peak_of, 1, 12, 100).rows == 5);
-  CHECK(throws([] { memory::fit_rows([](std::int64_t) { return 3000; }, 2, 9, 2048); },
-               "memory: 2 rows at once: 2.93 KiB needed, and the limit is 2.00 KiB (2048 B)"));
+  const auto large = [](std::int64_t) -> std::size_t { return 3000; };
+  CHECK(memory::fit_rows(large, 2, 9, 2048).rows == 0);
+  const memory::Way way{"some way", 0, [] {}};
+  CHECK(throws(
+      [&] {
+        memory::choose_way({&way, 1}, {large, 2, 9, 0, 2048});
+      },
+      "memory: 2 rows at once: 2.93 KiB (some way) needed, and the limit is 2.00 KiB "
+      "(2048 B)"));
+  CHECK(throws(
+      [&] {
+        memory::choose_way({&way, 1}, {large, 2, 9, 4096, 2048});
+      },
+      "memory: the update of all parameters: 4.00 KiB needed"));
 }
 
 TEST_CASE(

@@ -89,7 +89,7 @@ struct Training {
 EngineOptions engine_options(Dtype precision, const LossScaling& scaling = {}) {
   return {.noise_multiplier = 1.0,
           .logical_batch = 120,
-          .precision = precision,
+          .memory = {.precision = precision},
           .loss_scaling = scaling};
 }
 

@@ -151,6 +151,13 @@ class Whole(Case):
             mean, rate = 64 * steps, 64 / 600
             self.assertLess(abs(drawn - mean), 6 * (mean * (1 - rate)) ** 0.5)
 
+    def test_a_memory_limit_alone_keeps_the_bytes_of_every_phase(self):
+        for kind in (NOISY, PLAIN):
+            free, held = (self.report(*kind, "--steps", "2", *limit)
+                          for limit in ([], ["--memory-limit", "4MB"]))
+            self.assertGreater(max(phase["peak_bytes"] for phase in free["phases"]), 4e6)
+            self.assertLessEqual(max(phase["peak_bytes"] for phase in held["phases"]), 4e6)
+
     def test_every_choice_of_rule_passes_and_optimizer_runs(self):
         for extra in (
             ["--clip-rule", "automatic", "--passes", "two", "--optimizer", "adam", "--lr", "0.001"],

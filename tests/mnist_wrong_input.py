@@ -31,6 +31,8 @@ class WrongArguments(Case):
             ("--batch", ["--batch", "0"]),
             ("--batch", ["--train-size", "10", "--batch", "11"]),
             ("--physical-batch", ["--physical-batch", "0"]),
+            ("--accumulation", ["--accumulation", "0"]),
+            ("--memory-limit", ["--memory-limit", "2 gallons"]),
             ("--clip", ["--clip", "0"]),
             ("--clip-rule", ["--clip-rule", "sometimes"]),
             ("--clip-groups", ["--clip-groups", "some"]),

@@ -50,6 +50,7 @@ class CommandLine {
     add_data();
     add_privacy();
     add_training();
+    add_memory();
     add_files();
     add_running();
   }
@@ -96,6 +97,7 @@ class CommandLine {
   void add_data();
   void add_privacy();
   void add_training();
+  void add_memory();
   void add_files();
   void add_running();
 
@@ -130,7 +132,8 @@ void CommandLine::add_privacy() {
   choice("--sampling", s.sampling, "how batches are drawn", sampling_names());
   option("--largest-batch", s.largest_batch, "most samples of a truncated_poisson batch", "N");
   choice("--accountant", s.accountant, "what proves epsilon", {"pld", "prv", "rdp"});
-  choice("--passes", s.passes, "backward passes, the second instead of memory", {"one", "two"});
+  choice("--passes", s.passes, "backward passes, the second instead of memory",
+         {"auto", "one", "two"});
   option("--write-ahead", options_.write_ahead,
          "releases charged at a time; a crash charges the rest too", "N");
   flag("--no-privacy", no_privacy_, "ordinary training, for comparison: NO PRIVACY AT ALL");
@@ -144,9 +147,6 @@ void CommandLine::add_training() {
   option("--epochs", s.epochs, "passes over the training data", "X");
   option("--steps", s.steps, "steps, instead of --epochs", "N");
   option("--batch", s.batch, "expected samples in a (logical) batch", "X");
-  option("--physical-batch", s.physical_batch, "samples computed at once, at most", "N");
-  choice("--precision", s.precision, "what products and activations are computed in",
-         {"f32", "bf16", "f16"});
   choice("--activation", s.activation, "nonlinearity", models::activation_names());
   choice("--optimizer", s.optimizer, "update rule", {"sgd", "adam"});
   option("--lr", s.learning_rate,
@@ -161,6 +161,32 @@ void CommandLine::add_training() {
             !given.empty() && given.find_first_not_of("0123456789") == std::string::npos;
         return digits ? std::string() : given + " is not a whole number of 0 or more";
       });  // the parser itself would let -1 wrap around
+}
+
+void CommandLine::add_memory() {
+  memory::Policy& policy = options_.settings.memory;
+  group_ = "Memory";
+  option("--physical-batch", policy.physical_batch,
+         fmt::format("samples computed at once, at most (found from --memory-limit, else {})",
+                     memory::usual_physical_batch),
+         "N");
+  option("--accumulation", policy.accumulation, "parts that a batch is computed in, at least", "N");
+  choice("--precision", options_.settings.precision, "what products and activations are in",
+         {"auto", "f32", "bf16", "f16"});
+  app_.add_option_function<std::string>(
+          "--memory-limit",
+          [&policy](const std::string& text) { policy.limit = memory::parse_bytes(text); },
+          "bytes that tensors may take, such as 800MB: what is auto is chosen to keep it")
+      ->type_name("SIZE")
+      ->group(group_)
+      ->check([](const std::string& text) {
+        try {
+          memory::parse_bytes(text);
+          return std::string();
+        } catch (const std::invalid_argument& error) {
+          return std::string(error.what());
+        }
+      });
 }
 
 void CommandLine::add_files() {

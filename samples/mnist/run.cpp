@@ -9,6 +9,7 @@
 #include "samples/mnist/progress.h"
 #include "samples/mnist/recorder.h"
 #include "samples/mnist/summary.h"
+#include "sotto/core/allocator.h"
 #include "sotto/core/atomic_file.h"
 #include "sotto/core/parallel.h"
 
@@ -142,7 +143,10 @@ void Session::introduce() const {
 }
 
 void Session::step() {
+  const bool planned = trainer_.memory_plan().has_value();
   statistics_.add(trainer_.step());
+  if (!planned && trainer_.memory_plan() && !options_.quiet)
+    fmt::print("{}", trainer_.memory_plan()->text());
   const std::int64_t made = trainer_.steps_made();
   if (made % interval(options_.eval_every, options_.settings) == 0) {
     evaluate();
@@ -213,6 +217,7 @@ void watch_for_signals() {
 
 Data prepare(Options& options) {
   if (options.threads > 0) set_thread_count(options.threads);
+  allocator(cpu).set_limit(options.settings.memory.limit);
   Data data = load_data(options.settings);
   validate(options.settings);
   if (options.settings.privacy) noise_multiplier(options.settings);

@@ -62,6 +62,16 @@ void validate_privacy(const Settings& s) {
   require(positive(s.clip_bound), "--clip", fmt::to_string(s.clip_bound), "a positive number");
 }
 
+void validate_memory(const memory::Policy& policy) {
+  const auto number = [](const char* option, const std::optional<std::int64_t>& given,
+                         const char* range) {
+    if (given)
+      require(*given >= 1 && *given <= most_samples, option, fmt::to_string(*given), range);
+  };
+  number("--physical-batch", policy.physical_batch, "a number of samples");
+  number("--accumulation", policy.accumulation, "a number of parts");
+}
+
 void validate_optimizer(const Settings& s) {
   require(positive(s.learning_rate), "--lr", fmt::to_string(s.learning_rate), "a positive number");
   require(s.warmup >= 0, "--warmup", fmt::to_string(s.warmup), "a number of steps");
@@ -110,8 +120,7 @@ void validate(const Settings& s) {
   require(s.batch > 0 && s.batch <= static_cast<double>(s.train_size), "--batch",
           fmt::to_string(s.batch),
           fmt::format("above 0 and at most the {} training samples", s.train_size).c_str());
-  require(s.physical_batch >= 1 && s.physical_batch <= most_samples, "--physical-batch",
-          fmt::to_string(s.physical_batch), "a number of samples");
+  validate_memory(s.memory);
   require(positive(s.epochs), "--epochs", fmt::to_string(s.epochs), "a positive number");
   if (s.steps) require(*s.steps >= 1, "--steps", fmt::to_string(*s.steps), "at least 1");
   require(s.steps || s.epochs * static_cast<double>(s.train_size) / s.batch <= most_steps,
@@ -155,11 +164,12 @@ Relation relation_of(const Settings& s) {
   return exchanged ? Relation::replace_one : Relation::add_or_remove_one;
 }
 
-Dtype precision_of(const Settings& s) {
+memory::Policy memory_policy(const Settings& s) {
+  memory::Policy policy = s.memory;
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
-    if (s.precision == name(dtype)) return dtype;
+    if (s.precision == name(dtype)) policy.precision = dtype;
   }
-  fail(fmt::format("--precision: {} is not f32, bf16 or f16", s.precision));
+  return policy;
 }
 
 EngineOptions engine_options(const Settings& s) {
@@ -171,12 +181,11 @@ EngineOptions engine_options(const Settings& s) {
                         .sampling = sampling_called(s.sampling),
                         .logical_batch = s.batch,
                         .largest_batch = s.largest_batch,
-                        .memory = {.physical_batch = s.physical_batch},
+                        .memory = memory_policy(s),
                         .clip_bound = s.clip_bound,
                         .clipping = {.rule = {.kind = clip_rule_kind(s.clip_rule)}},
-                        .passes = s.passes == "two" ? ClipPasses::two : ClipPasses::one,
-                        .precision = precision_of(s),
                         .seed = s.seed};
+  if (s.passes != "auto") options.passes = s.passes == "two" ? ClipPasses::two : ClipPasses::one;
   if (s.adaptive_quantile)
     options.adaptive_clipping = AdaptiveClipping{.quantile = *s.adaptive_quantile};
   return options;

@@ -26,13 +26,13 @@ struct Settings {
   std::string accountant = "pld";
   std::string sampling = "poisson";
   std::int64_t largest_batch = 0;  // of truncated Poisson sampling
-  std::string passes = "one";
+  std::string passes = "auto";
+  std::string precision = "auto";
 
   double epochs = 20;
   std::optional<std::int64_t> steps;  // instead of epochs
   double batch = 1024;                // logical: the expected number of samples of a step
-  std::int64_t physical_batch = 512;  // the most that are computed at once
-  std::string precision = "f32";      // what operations compute in, where they can
+  memory::Policy memory;
   std::string activation = "tanh";
   std::string optimizer = "sgd";
   double learning_rate = 0.5;
@@ -72,11 +72,13 @@ void visit_settings(S& settings, Visit&& visit) {
   visit("sampling", settings.sampling, must_agree);
   visit("largest batch", settings.largest_batch, must_agree);
   visit("passes", settings.passes, may_change);
+  visit("precision", settings.precision, may_change);
   visit("epochs", settings.epochs, may_change);
   visit("steps", settings.steps, may_change);
   visit("batch", settings.batch, must_agree);
-  visit("physical batch", settings.physical_batch, may_change);
-  visit("precision", settings.precision, may_change);
+  visit("physical batch", settings.memory.physical_batch, may_change);
+  visit("accumulation", settings.memory.accumulation, may_change);
+  visit("memory limit", settings.memory.limit, may_change);
   visit("activation", settings.activation, must_agree);
   visit("optimizer", settings.optimizer, must_agree);
   visit("learning rate", settings.learning_rate, may_change);
@@ -102,8 +104,8 @@ std::string differences(const Settings& here, const Settings& there);
 // Throws std::invalid_argument for the first value that is out of range, in one line.
 void validate(const Settings& settings);
 
-// What is computed in; throws std::invalid_argument for another name than f32, bf16 and f16.
-Dtype precision_of(const Settings& settings);
+// How memory is used, with the precision.
+memory::Policy memory_policy(const Settings& settings);
 // The engine's, but for the clip groups, which need the network.
 EngineOptions engine_options(const Settings& settings);
 // What is exchanged or left out between neighbours: what the sampling has a proof for.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "sotto/autograd/ops.h"
 #include "sotto/core/parallel.h"
@@ -82,7 +81,8 @@ Trainer::Trainer(const Settings& settings, const Data& data, Ledger& ledger,
       model_(make_network(settings)),
       loss_scale_(ordinary_scale(settings)),
       batches_(data.train.size(), std::max<std::int64_t>(1, std::llround(settings.batch)),
-               settings.seed) {
+               settings.seed),
+      accumulation_(memory_policy(settings)) {
   make_optimizer();
   if (settings.privacy) make_engine();
   if (!resumed) return;
@@ -158,70 +158,54 @@ StepFacts Trainer::step() {
   return facts;
 }
 
+Var Trainer::losses(Tape& tape, std::span<const std::int64_t> rows) {
+  const Dataset batch = data_.train.batch(rows);
+  return cross_entropy(model_(tape.input(batch.inputs)), batch.targets);
+}
+
 StepFacts Trainer::private_step() {
   std::vector<double> bounds;
   for (const ClipGroup& group : engine_->clipper().groups()) bounds.push_back(group.bound);
-  const StepReport report = engine_->step([&](Tape& tape, std::span<const std::int64_t> rows) {
-    const Dataset batch = data_.train.batch(rows);
-    return cross_entropy(model_(tape.input(batch.inputs)), batch.targets);
-  });
+  const StepReport report = engine_->step(
+      [&](Tape& tape, std::span<const std::int64_t> rows) { return losses(tape, rows); });
   return {report.statistics->loss_sum, report.statistics->units, report.statistics,
           std::move(bounds)};
 }
 
 StepFacts Trainer::ordinary_step() {
-  clock_.enter("sample");
+  PhaseClock& clock = accumulation_.phases();
+  clock.enter("sample");
   const std::vector<std::int64_t> rows = batches_.next();
-  const auto count = static_cast<std::int64_t>(rows.size());
-  SumSink sink;
-  double loss_sum = 0;
-  for (std::int64_t first = 0; first < count; first += settings_.physical_batch) {
-    loss_sum += add_ordinary_part(rows, first, sink);
-  }
-  clock_.enter("update");
-  if (const auto gradients = loss_scale_.unscaled(sink.gradients())) optimizer_->step(*gradients);
-  clock_.stop();
-  return {loss_sum, count};
-}
-
-// Adds the part of the mean gradient over `rows` that starts at `first`; returns its losses' sum.
-double Trainer::add_ordinary_part(std::span<const std::int64_t> rows, std::int64_t first,
-                                  SumSink& sink) {
-  const auto part = rows.subspan(static_cast<std::size_t>(first));
-  const auto size = std::min(part.size(), static_cast<std::size_t>(settings_.physical_batch));
-  clock_.enter("forward");
-  const Dataset batch = data_.train.batch(part.first(size));
-  Tape tape({.precision = precision_of(settings_),
-             .seed = settings_.seed,
-             .step = static_cast<std::uint64_t>(step_),
-             .first_row = first});
-  const Var losses = cross_entropy(model_(tape.input(batch.inputs)), batch.targets);
-  clock_.enter("backward");
-  tape.backward(losses, sink, loss_scale_.value() / static_cast<double>(rows.size()));
-  const std::vector<float> values = losses.value().to_vector<float>();
-  return std::accumulate(values.begin(), values.end(), 0.0);
+  const memory::Accumulation::Result result = accumulation_.mean_gradient(
+      [&](Tape& tape, std::span<const std::int64_t> part) { return losses(tape, part); }, rows,
+      *optimizer_, {.seed = settings_.seed, .step = static_cast<std::uint64_t>(step_)});
+  clock.enter("update");
+  optimizer_->step(result.gradients);
+  clock.stop();
+  return {result.loss_sum, std::ssize(rows)};
 }
 
 double Trainer::test_accuracy() {
-  clock_.enter("evaluation");
+  accumulation_.phases().enter("evaluation");
   std::optional<nn::MovingAverage::Scope> scope;
   if (average_ && average_->updates() > 0) scope.emplace(*average_);
   const double accuracy = correct() / static_cast<double>(data_.test.size());
-  clock_.stop();
+  accumulation_.phases().stop();
   return accuracy;
 }
 
 double Trainer::correct() {
-  const std::int64_t size = data_.test.size();
   std::int64_t count = 0;
-  for (std::int64_t begin = 0; begin < size; begin += evaluation_batch) {
-    const Dataset batch = data_.test.slice(begin, std::min(begin + evaluation_batch, size));
+  const auto run = [&](std::int64_t begin, std::int64_t end) {
+    const Dataset batch = data_.test.slice(begin, end);
     Tape tape({.training = false});
     const Tensor found = argmax(model_(tape.input(batch.inputs)).value());
     const auto ours = found.to_vector<std::int64_t>();
     const auto theirs = batch.targets.to_vector<std::int64_t>();
     for (std::size_t k = 0; k < ours.size(); ++k) count += ours[k] == theirs[k] ? 1 : 0;
-  }
+  };
+  const std::vector<std::int64_t> rows(static_cast<std::size_t>(data_.test.size()), 1);
+  memory::PhysicalBatches(evaluation_batch).over(rows, run, [] { return false; });
   return static_cast<double>(count);
 }
 
@@ -246,7 +230,7 @@ Checkpoint Trainer::checkpoint() {
 std::vector<PhaseTotal> Trainer::phases() const {
   std::vector<PhaseTotal> all;
   if (engine_) all = engine_->phases().totals();
-  const auto& own = clock_.totals();
+  const auto& own = accumulation_.phases().totals();
   all.insert(all.end(), own.begin(), own.end());
   return all;
 }

@@ -9,6 +9,7 @@
 #include "samples/mnist/settings.h"
 #include "samples/models.h"
 #include "sotto/dp/engine.h"
+#include "sotto/memory/accumulation.h"
 #include "sotto/nn/dataset.h"
 #include "sotto/nn/moving_average.h"
 
@@ -52,14 +53,18 @@ class Trainer {
   const Settings& settings() const { return settings_; }
   const Engine* engine() const { return engine_.get(); }  // none without privacy
   std::vector<PhaseTotal> phases() const;
+  // How the memory limit is kept; nothing before the first step or without one.
+  const std::optional<memory::Plan>& memory_plan() const {
+    return engine_ ? engine_->memory_plan() : accumulation_.plan();
+  }
 
  private:
   void make_optimizer();
   void make_engine();
   void load(const Checkpoint& checkpoint);
+  Var losses(Tape& tape, std::span<const std::int64_t> rows);
   StepFacts private_step();
   StepFacts ordinary_step();
-  double add_ordinary_part(std::span<const std::int64_t> rows, std::int64_t first, SumSink& sink);
   double correct();
 
   Settings settings_;
@@ -72,7 +77,7 @@ class Trainer {
   std::unique_ptr<Engine> engine_;
   LossScale loss_scale_;  // without privacy
   ShuffledBatches batches_;
-  PhaseClock clock_;
+  memory::Accumulation accumulation_;  // of ordinary steps
   std::int64_t step_ = 0;
 };
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <new>
 
 #include "sotto/kernels/compute.h"
 #include "sotto/memory/loss_scale.h"
+#include "sotto/memory/physical_batches.h"
 
 namespace sotto {
 
@@ -314,11 +314,8 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   broken_ = true;
   try {
     add_part(tape, loss, grouping);
-  } catch (const OutOfMemory&) {
-    undo(before);
-    throw;
-  } catch (const std::bad_alloc&) {
-    undo(before);
+  } catch (const std::exception& error) {
+    if (memory::out_of_memory(error)) undo(before);
     throw;
   }
   broken_ = false;
@@ -382,6 +379,13 @@ void Clipper::set_loss_scale(double scale) {
   check_between_batches("another loss scale");
   check_loss_scale(scale);
   loss_scale_ = scale;
+}
+
+void Clipper::set_passes(ClipPasses passes, std::size_t row_budget) {
+  check(!broken_ && (statistics_.units == 0 || finished_),
+        "Clipper: other passes in the middle of a batch");
+  passes_ = passes;
+  options_.row_budget = row_budget;
 }
 
 void Clipper::set_bounds(const std::vector<double>& bounds) {

@@ -109,6 +109,11 @@ class Clipper {
   void set_loss_scale(double scale);
   double loss_scale() const { return loss_scale_; }
   const std::vector<ClipGroup>& groups() const { return groups_; }
+  // How the next batch is computed: the result is the same up to rounding. Throws
+  // std::invalid_argument in the middle of a batch.
+  void set_passes(ClipPasses passes, std::size_t row_budget);
+  ClipPasses passes() const { return passes_; }
+  const ClipOptions& options() const { return options_; }
   // Not private either: the sum before noise, for tests.
   const Gradients& sums_for_tests() { return complete_sums(); }
 

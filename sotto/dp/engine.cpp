@@ -75,15 +75,16 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       optimizer_(optimizer),
       ledger_(ledger),
       sampler_(make_sampler(population, sampler_options(options))),
-      clipper_(groups_of(model, options), clip_options(options), options.passes),
-      loss_scale_(options.loss_scaling, options.precision),
+      clipper_(groups_of(model, options), clip_options(options),
+               options.passes.value_or(ClipPasses::one)),
+      loss_scale_(options.loss_scaling, options.memory.precision.value_or(Dtype::f32)),
       first_bounds_(bounds_of(clipper_.groups())),
       first_noise_multiplier_(noise_for(options, *sampler_, ledger)),
       mechanism_(make_mechanism()),
-      budget_(ledger, accountant_of(options, ledger), options.delta, options.target_epsilon) {
+      budget_(ledger, accountant_of(options, ledger), options.delta, options.target_epsilon),
+      precision_(options.memory.precision.value_or(Dtype::f32)) {
   const memory::Policy& memory = options_.memory;
-  if (!memory.finds_physical_batch())
-    physical_batches_.emplace(memory.rows(), memory.accumulation.value_or(1));
+  if (memory.limit == 0) physical_batches_.emplace(memory.rows(), memory.accumulation.value_or(1));
   follow_bound_schedule();
   // Scales that the grid does not have are refused now, and not at the first release.
   std::int64_t elements = 0;
@@ -198,7 +199,7 @@ void Engine::add_part(const Loss& loss, Part part, const Target& target) const {
   }
   target.phases.enter("forward");
   Tape tape({.private_data = true,
-             .precision = options_.precision,
+             .precision = precision_,
              .seed = options_.seed,
              .step = static_cast<std::uint64_t>(steps_made_),
              .rows = std::move(part.draws)});
@@ -261,7 +262,7 @@ StepReport Engine::step(const Loss& loss) {
   follow_bound_schedule();
   check(!options_.noise_schedule || noise_at(steps_made_) > 0,
         "Engine: the schedule of noise is {} at step {}", noise_at(steps_made_), steps_made_);
-  if (!physical_batches_) fit_physical_batch(loss);
+  if (!physical_batches_) plan_memory(loss);
   const memory::LimitScope limit(options_.memory.limit);
   const Released released = release(loss);
   phases_.stop();

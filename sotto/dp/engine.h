@@ -17,6 +17,7 @@
 #include "sotto/memory/loss_scale.h"
 #include "sotto/memory/phases.h"
 #include "sotto/memory/physical_batches.h"
+#include "sotto/memory/planner.h"
 #include "sotto/memory/policy.h"
 #include "sotto/nn/optimizer.h"
 
@@ -56,7 +57,8 @@ struct EngineOptions {
   double clip_bound = 1;
   std::vector<ClipGroup> groups;
   ClipOptions clipping;
-  ClipPasses passes = ClipPasses::one;
+  // Unset: one, or two where the memory policy has a limit that one cannot keep.
+  std::optional<ClipPasses> passes;
   // The bounds above are where it starts.
   std::optional<AdaptiveClipping> adaptive_clipping;
   // Every bound at step k = 0, 1, ..., from the one above; moves the noise with it.
@@ -68,12 +70,10 @@ struct EngineOptions {
   // noise multiplier is then that of the whole plan or cycle (CorrelatedMechanism). A plan needs
   // it.
   std::optional<NoiseStrategy> noise_strategy;
-  // Of the tapes that losses are computed on (TapeOptions): f16 and bf16 halve the bytes of
-  // activations. Norms, clipping, noise and updates stay as they are.
-  Dtype precision = Dtype::f32;
-  // One that moves on_release has the number of finite gradients released at each step, beside
-  // the gradient and within the same noise multiplier, with the noise on counts of
-  // adaptive_clipping, or the default of that.
+  // Of gradients in the policy's precision (norms, clipping, noise and updates are not in it). One
+  // that moves on_release has the number of finite gradients released at each step, beside the
+  // gradient and within the same noise multiplier, with the noise on counts of adaptive_clipping,
+  // or the default of that.
   LossScaling loss_scaling;
   // Public randomness: dropout and the like.
   std::uint64_t seed = 0;
@@ -145,6 +145,8 @@ class Engine {
   // The most rows that are computed at once: as in the policy or as found at the first step, until
   // memory ran out; nothing before they were found.
   std::optional<std::int64_t> physical_batch() const;
+  // How a step is computed within the policy's limit; nothing before the first step or without one.
+  const std::optional<memory::Plan>& memory_plan() const { return plan_; }
 
  private:
   // Rows that are computed together, and whose they are.
@@ -162,7 +164,9 @@ class Engine {
     PhaseClock& phases;
   };
   void add_part(const Loss& loss, Part part, const Target& target) const;
-  void fit_physical_batch(const Loss& loss);
+  void plan_memory(const Loss& loss);
+  std::vector<memory::Way> ways();
+  std::size_t dry_peak(const Loss& loss, std::int64_t rows, int parts) const;
   RowsOfUnits dry_units(std::int64_t rows) const;
   std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;
 
@@ -190,6 +194,8 @@ class Engine {
   std::unique_ptr<Mechanism> mechanism_;
   Budget budget_;
   std::optional<memory::PhysicalBatches> physical_batches_;
+  std::optional<memory::Plan> plan_;
+  Dtype precision_;
   std::int64_t steps_made_ = 0;
   PhaseClock phases_;
 };

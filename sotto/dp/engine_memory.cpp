@@ -4,7 +4,6 @@
 
 #include "sotto/dp/binomial_tail.h"
 #include "sotto/dp/engine.h"
-#include "sotto/memory/fit.h"
 
 namespace sotto {
 
@@ -35,39 +34,81 @@ std::optional<std::int64_t> Engine::physical_batch() const {
   return physical_batches_->rows();
 }
 
-// So many rows of the first units, the last of which may be cut.
+// So many rows of the first units, the last of which may be cut; none where nobody has any.
 Engine::RowsOfUnits Engine::dry_units(std::int64_t rows) const {
   RowsOfUnits units;
-  for (std::int64_t unit = 0; rows > 0; unit = (unit + 1) % sampler_->population()) {
-    units.push_back(rows_of_unit(unit));
-    if (std::ssize(units.back()) > rows) units.back().resize(static_cast<std::size_t>(rows));
-    rows -= std::ssize(units.back());
+  std::int64_t left = rows;
+  for (std::int64_t k = 0; left > 0; ++k) {
+    if (k == sampler_->population() && left == rows) break;
+    units.push_back(rows_of_unit(k % sampler_->population()));
+    if (std::ssize(units.back()) > left) units.back().resize(static_cast<std::size_t>(left));
+    left -= std::ssize(units.back());
   }
   return units;
 }
 
-void Engine::fit_physical_batch(const Loss& loss) {
-  std::int64_t largest_unit = options_.rows_of_unit ? 0 : 1;
+// The peak in bytes of computing parts of so many rows, as the engine is set now.
+std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, int parts) const {
+  Clipper clipper(clipper_.groups(), clipper_.options(), clipper_.passes());
+  clipper.set_loss_scale(clipper_.loss_scale());
+  PhaseClock unseen;
+  const RowsOfUnits units = dry_units(rows);
+  for (int part = 0; part < parts; ++part) add_part(loss, part_of(units), {clipper, unseen});
+  unseen.stop();
+  return unseen.peak_bytes() + optimizer_.bytes_to_come();
+}
+
+// What the options leave open. A sum by one product over the batch, of factors that were not kept
+// as rows, takes about as long as a forward pass; a second backward as two.
+std::vector<memory::Way> Engine::ways() {
+  struct Passes {
+    const char* name;
+    ClipPasses passes;
+    std::size_t row_budget;
+    double recomputation;
+  };
+  const std::size_t rows = options_.clipping.row_budget;
+  std::vector<Passes> clips = {{"one pass", ClipPasses::one, rows, 0},
+                               {"one pass without rows", ClipPasses::one, 0, 1},
+                               {"two passes", ClipPasses::two, rows, 2}};
+  if (options_.passes)
+    std::erase_if(clips, [&](const Passes& clip) { return clip.passes != *options_.passes; });
+  const auto& asked = options_.memory.precision;
+  const std::vector<Dtype> precisions =
+      asked ? std::vector{*asked} : std::vector{Dtype::f32, Dtype::bf16};
+  std::vector<memory::Way> ways;
+  for (const Dtype precision : precisions) {
+    for (const Passes& clip : clips) {
+      ways.push_back({fmt::format("{}, {}", clip.name, name(precision)), clip.recomputation,
+                      [this, clip, precision] {
+                        clipper_.set_passes(clip.passes, clip.row_budget);
+                        precision_ = precision;
+                      }});
+    }
+  }
+  return ways;
+}
+
+void Engine::plan_memory(const Loss& loss) {
+  const memory::Policy& policy = options_.memory;
+  const std::int64_t parts = policy.accumulation.value_or(1);
+  std::int64_t largest_unit = 1;
   for (std::int64_t unit = 0; options_.rows_of_unit && unit < sampler_->population(); ++unit)
     largest_unit = std::max<std::int64_t>(largest_unit, std::ssize(rows_of_unit(unit)));
-  const std::int64_t parts = options_.memory.accumulation.value_or(1);
+  const std::int64_t most = std::max(
+      largest_unit,
+      std::min((large_batch(*sampler_) * largest_unit + parts - 1) / parts, policy.rows()));
+  // The second part needs most: the sums are there already. A whole batch has no second.
+  const bool whole = parts == 1 && !policy.physical_batch;
   const auto peak_of = [&](std::int64_t rows) {
-    Clipper clipper(clipper_.groups(), options_.clipping, options_.passes);
-    PhaseClock unseen;
-    const RowsOfUnits units = dry_units(rows);
-    // The second of two parts is the largest: the sums are there already.
-    for (int part = 0; part < 2; ++part) add_part(loss, part_of(units), {clipper, unseen});
-    unseen.stop();
-    return unseen.peak_bytes() + optimizer_.bytes_to_come();
+    return dry_peak(loss, rows, whole && rows == most ? 1 : 2);
   };
-  const std::int64_t least = std::max<std::int64_t>(1, largest_unit);
-  const std::int64_t most = (large_batch(*sampler_) * least + parts - 1) / parts;
-  const std::int64_t rows = largest_unit == 0
-                                ? 1  // nobody has any
-                                : memory::fit_rows(peak_of, least, std::max(least, most),
-                                                   memory::limit_within(options_.memory.limit))
-                                      .rows;
-  physical_batches_.emplace(rows, parts);
+  plan_ = memory::choose_way(ways(), {.peak_of = peak_of,
+                                      .least = largest_unit,
+                                      .most = most,
+                                      .update = memory::update_bytes(optimizer_),
+                                      .limit = memory::limit_within(policy.limit)});
+  physical_batches_.emplace(plan_->fit().rows, parts);
 }
 
 }  // namespace sotto

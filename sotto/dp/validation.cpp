@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sotto/autograd/precision.h"
-
 namespace sotto {
 
 namespace {
@@ -105,8 +103,8 @@ void check_adaptive(Problems& problems, const EngineOptions& options) {
 }
 
 void check_precision_options(Problems& problems, const EngineOptions& options) {
-  problems.from([&] { check_precision("Engine", options.precision); });
-  problems.from([&] { LossScale(options.loss_scaling, options.precision); });
+  problems.from(
+      [&] { LossScale(options.loss_scaling, options.memory.precision.value_or(Dtype::f32)); });
   using Adjust = LossScaling::Adjust;
   problems.unless(options.loss_scaling.adjust != Adjust::on_overflow,
                   "a loss scale that moves on_overflow: whether a step is left out would tell of "

@@ -1,9 +1,10 @@
 #include "sotto/memory/accumulation.h"
 
+#include <algorithm>
+
 #include <fmt/ranges.h>
 
 #include "sotto/kernels/compute.h"
-#include "sotto/memory/fit.h"
 
 namespace sotto::memory {
 
@@ -22,35 +23,22 @@ class WatchedSums final : public GradSink {
   bool touched = false;
 };
 
-// Adds the part's share of the mean over `all` rows; returns the sum of its losses.
-double add_part(const Accumulation::Loss& loss, std::span<const std::int64_t> rows,
-                std::int64_t all, Tape& tape, GradSink& sink, PhaseClock& phases) {
-  phases.enter("forward");
-  const Var losses = loss(tape, rows);
-  check(losses.shape() == Shape{std::ssize(rows)}, "Accumulation: a loss of shape {} for {} rows",
-        losses.shape(), rows.size());
-  phases.enter("backward");
-  tape.backward(losses, sink, 1 / static_cast<double>(all));
-  return sum(to_dtype(losses.value(), Dtype::f64)).item();
-}
-
-TapeOptions from_row(TapeOptions options, std::int64_t first, std::int64_t count) {
-  if (options.rows.empty()) {
-    options.first_row += first;
-  } else {
-    const auto begin = options.rows.begin() + first;
-    options.rows = {begin, begin + count};
-  }
-  return options;
+LossScale scale_of(const Policy& policy) {
+  using Adjust = LossScaling::Adjust;
+  const Dtype precision = policy.precision.value_or(Dtype::f32);
+  return LossScale({.adjust = precision == Dtype::f16 ? Adjust::on_overflow : Adjust::never},
+                   precision);
 }
 
 }  // namespace
 
-Accumulation::Accumulation(const Policy& policy) : policy_(policy) {
+Accumulation::Accumulation(const Policy& policy)
+    : policy_(policy),
+      precision_(policy.precision.value_or(Dtype::f32)),
+      loss_scale_(scale_of(policy)) {
   const std::vector<std::string> problems = policy.problems();
   check(problems.empty(), "Accumulation: {}", fmt::join(problems, "; "));
-  if (!policy.finds_physical_batch())
-    parts_.emplace(policy.rows(), policy.accumulation.value_or(1));
+  if (policy.limit == 0) parts_.emplace(policy.rows(), policy.accumulation.value_or(1));
 }
 
 std::optional<std::int64_t> Accumulation::physical_batch() const {
@@ -58,25 +46,44 @@ std::optional<std::int64_t> Accumulation::physical_batch() const {
   return parts_->rows();
 }
 
+// Adds the share of rows first .. end - 1 of the mean; returns the sum of their losses.
+double Accumulation::add_part(const Batch& batch, std::int64_t first, std::int64_t end,
+                              GradSink& sink, PhaseClock& phases) const {
+  phases.enter("forward");
+  TapeOptions options = batch.options;
+  options.precision = precision_;
+  if (options.rows.empty()) {
+    options.first_row += first;
+  } else {
+    options.rows.assign(batch.options.rows.begin() + first, batch.options.rows.begin() + end);
+  }
+  const auto rows =
+      batch.rows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
+  Tape tape(options);
+  const Var losses = batch.loss(tape, rows);
+  check(losses.shape() == Shape{std::ssize(rows)}, "Accumulation: a loss of shape {} for {} rows",
+        losses.shape(), rows.size());
+  phases.enter("backward");
+  tape.backward(losses, sink, loss_scale_.value() / static_cast<double>(batch.rows.size()));
+  return sum(to_dtype(losses.value(), Dtype::f64)).item();
+}
+
 Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
                                                  std::span<const std::int64_t> rows,
                                                  const nn::Optimizer& optimizer,
                                                  const TapeOptions& options) {
-  const std::int64_t count = std::ssize(rows);
-  check(count > 0, "Accumulation: no rows");
+  check(!rows.empty(), "Accumulation: no rows");
+  const Batch batch{loss, rows, options};
   if (!parts_) {
     phases_.stop();  // dry runs belong to no phase
-    fit({loss, rows, options}, optimizer);
+    make_plan(batch, optimizer);
   }
   const LimitScope limit(policy_.limit);
   WatchedSums sink;
   double loss_sum = 0;
   const auto run = [&](std::int64_t first, std::int64_t end) {
     sink.touched = false;
-    Tape tape(from_row(options, first, end - first));
-    const auto part =
-        rows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
-    loss_sum += add_part(loss, part, count, tape, sink, phases_);
+    loss_sum += add_part(batch, first, end, sink, phases_);
   };
   const auto lost = [&] {
     if (!sink.touched) return false;
@@ -86,26 +93,33 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
   };
   parts_->over(std::vector<std::int64_t>(rows.size(), 1), run, lost);
   phases_.stop();
-  return {sink.sums.gradients(), loss_sum};
+  if (loss_scale_.options().adjust == LossScaling::Adjust::never && loss_scale_.value() == 1)
+    return {sink.sums.gradients(), loss_sum};
+  return {loss_scale_.unscaled(sink.sums.gradients()).value_or(Gradients{}), loss_sum};
 }
 
-// The second of two equal parts is the largest: the sums are there already.
-void Accumulation::fit(const Batch& batch, const nn::Optimizer& optimizer) {
-  const std::int64_t count = std::ssize(batch.rows);
-  const auto peak_of = [&](std::int64_t size) {
+void Accumulation::make_plan(const Batch& batch, const nn::Optimizer& optimizer) {
+  std::vector<Way> ways;
+  const std::vector<Dtype> precisions =
+      policy_.precision ? std::vector{*policy_.precision} : std::vector{Dtype::f32, Dtype::bf16};
+  for (const Dtype precision : precisions)
+    ways.push_back({name(precision), 0, [this, precision] { precision_ = precision; }});
+  const std::int64_t parts = policy_.accumulation.value_or(1);
+  const std::int64_t most = std::min((std::ssize(batch.rows) + parts - 1) / parts, policy_.rows());
+  const auto peak_of = [&](std::int64_t rows) {
     PhaseClock unseen;
     SumSink sink;
-    const auto rows = batch.rows.first(static_cast<std::size_t>(size));
-    for (int part = 0; part < 2; ++part) {
-      Tape tape(from_row(batch.options, 0, size));
-      add_part(batch.loss, rows, size, tape, sink, unseen);
-    }
+    // The second part needs most: the sums are there already. A whole batch has no second.
+    for (int part = rows == std::ssize(batch.rows) ? 1 : 0; part < 2; ++part)
+      add_part(batch, 0, rows, sink, unseen);
     unseen.stop();
     return unseen.peak_bytes() + optimizer.bytes_to_come();
   };
-  const std::int64_t parts = policy_.accumulation.value_or(1);
-  parts_.emplace(
-      fit_rows(peak_of, 1, (count + parts - 1) / parts, limit_within(policy_.limit)).rows, parts);
+  plan_ = choose_way(ways, {.peak_of = peak_of,
+                            .most = most,
+                            .update = update_bytes(optimizer),
+                            .limit = limit_within(policy_.limit)});
+  parts_.emplace(plan_->fit().rows, parts);
 }
 
 }  // namespace sotto::memory

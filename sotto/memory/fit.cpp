@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <new>
 #include <optional>
 #include <vector>
 
-#include "sotto/core/allocator.h"
 #include "sotto/core/error.h"
-#include "sotto/memory/policy.h"
+#include "sotto/memory/physical_batches.h"
 
 namespace sotto::memory {
 
@@ -20,10 +18,10 @@ constexpr double close_enough = 31.0 / 32;  // of the limit
 std::optional<std::size_t> peak(const PeakOf& peak_of, std::int64_t rows) {
   try {
     return peak_of(rows);
-  } catch (const OutOfMemory&) {
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception& error) {
+    if (!out_of_memory(error)) throw;
+    return std::nullopt;
   }
-  return std::nullopt;
 }
 
 class Search {
@@ -91,10 +89,7 @@ RowFit fit_rows(const PeakOf& peak_of, std::int64_t least, std::int64_t most, st
   check(least >= 1 && most >= least, "fit_rows: from {} to {} rows", least, most);
   Search search(peak_of, most, limit);
   search.run(least);
-  const std::size_t first = search.first_bytes();
-  check(search.best().rows > 0, "memory: {} at once: {} needed, and the limit is {} ({} B)",
-        least == 1 ? "1 row" : fmt::format("{} rows", least),
-        first == 0 ? "more than the machine has" : bytes_text(first), bytes_text(limit), limit);
+  if (search.best().rows == 0) return {.measured = search.first_bytes(), .runs = 1};
   if (!search.over()) search.run(std::min(most, 2 * least));
   while (!search.over()) search.run(search.next());
   return search.best();

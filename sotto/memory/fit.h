@@ -9,10 +9,12 @@
 namespace sotto::memory {
 
 struct RowFit {
-  std::int64_t rows = 0;     // the most that were found to fit
-  std::size_t measured = 0;  // peak bytes of a run of them
-  std::size_t predicted =
-      0;         // what the line said before that run; of the first runs what they took
+  // The most rows that were found to fit; 0 when not even the fewest do.
+  std::int64_t rows = 0;
+  // Peak bytes of a run of them, or of the fewest; 0 when there was no memory for these.
+  std::size_t measured = 0;
+  // What the line said before that run; of the first two runs what they took.
+  std::size_t predicted = 0;
   int runs = 0;  // dry runs that were made
 };
 
@@ -21,7 +23,7 @@ struct RowFit {
 using PeakOf = std::function<std::size_t(std::int64_t rows)>;
 
 // The most rows, of `least` to `most`, whose peak stays within `limit` bytes, or up to 1/32 of
-// these bytes less. Throws std::invalid_argument, with bytes, when `least` rows do not fit.
+// these bytes less.
 RowFit fit_rows(const PeakOf& peak_of, std::int64_t least, std::int64_t most, std::size_t limit);
 
 }  // namespace sotto::memory

@@ -4,9 +4,15 @@
 #include <new>
 #include <numeric>
 
+#include "sotto/core/allocator.h"
 #include "sotto/core/error.h"
 
 namespace sotto::memory {
+
+bool out_of_memory(const std::exception& error) {
+  return dynamic_cast<const OutOfMemory*>(&error) != nullptr ||
+         dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+}
 
 namespace {
 
@@ -15,12 +21,10 @@ bool ran(const std::function<void()>& run, bool can_be_parted) {
   try {
     run();
     return true;
-  } catch (const OutOfMemory&) {
-    if (!can_be_parted) throw;
-  } catch (const std::bad_alloc&) {
-    if (!can_be_parted) throw;
+  } catch (const std::exception& error) {
+    if (!can_be_parted || !out_of_memory(error)) throw;
+    return false;
   }
-  return false;
 }
 
 }  // namespace

@@ -3,10 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <span>
 
 namespace sotto::memory {
+
+// Whether a smaller part could help: OutOfMemory or std::bad_alloc.
+bool out_of_memory(const std::exception& error);
 
 class PhysicalBatches {
  public:

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "sotto/autograd/precision.h"
 #include "sotto/core/allocator.h"
 #include "sotto/core/error.h"
 
@@ -27,6 +28,11 @@ std::vector<std::string> Policy::problems() const {
   std::vector<std::string> texts;
   if (physical_batch && *physical_batch < 1)
     texts.push_back(fmt::format("a physical batch of {}", *physical_batch));
+  try {
+    check_precision("memory", precision.value_or(Dtype::f32));
+  } catch (const std::invalid_argument& error) {
+    texts.emplace_back(error.what());
+  }
   if (accumulation && *accumulation < 1)
     texts.push_back(fmt::format("accumulation over {} parts", *accumulation));
   return texts;
@@ -34,7 +40,8 @@ std::vector<std::string> Policy::problems() const {
 
 std::int64_t Policy::rows() const {
   if (physical_batch) return *physical_batch;
-  return accumulation ? std::numeric_limits<std::int64_t>::max() : usual_physical_batch;
+  return accumulation || limit > 0 ? std::numeric_limits<std::int64_t>::max()
+                                   : usual_physical_batch;
 }
 
 std::size_t parse_bytes(const std::string& text) {

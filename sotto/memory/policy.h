@@ -6,19 +6,23 @@
 #include <string>
 #include <vector>
 
+#include "sotto/core/dtype.h"
+
 namespace sotto::memory {
 
 struct Policy {
   // The most rows that are computed at once. Unset: the most that keep the limit, found by dry runs
-  // at the first step (fit_rows); without a limit or accumulation, usual_physical_batch.
+  // at the first step; without a limit or accumulation, usual_physical_batch.
   std::optional<std::int64_t> physical_batch;
   // A batch is computed in so many parts of about the same size, or in more that are smaller.
   std::optional<std::int64_t> accumulation;
+  // What operations compute in where they can (TapeOptions): f32, f16 or bf16. Unset: f32, or bf16
+  // where nothing else keeps the limit.
+  std::optional<Dtype> precision;
   // Bytes that all tensors on the CPU may take at once during a step; 0: no limit.
   std::size_t limit = 0;
 
-  // Whether the physical batch has to be found; the most rows at once when not.
-  bool finds_physical_batch() const { return !physical_batch && limit > 0; }
+  // The most rows at once, before a limit.
   std::int64_t rows() const;
   // What is out of range, in words; empty when nothing is.
   std::vector<std::string> problems() const;
