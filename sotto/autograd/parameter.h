@@ -12,7 +12,9 @@
 namespace sotto {
 
 struct Parameter {
-  explicit Parameter(Tensor initial) : value(std::move(initial)) {}
+  explicit Parameter(Tensor initial) : value(std::move(initial)) {
+    value.relabel({.kind = MemoryKind::parameter});
+  }
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 

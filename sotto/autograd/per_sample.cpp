@@ -132,6 +132,26 @@ const char* PerSample::form() const {
   return names[form_.index()];
 }
 
+void PerSample::count_as_kept() const {
+  const auto keep = [](MemoryKind kind, std::initializer_list<const Tensor*> tensors) {
+    for (const Tensor* x : tensors) {
+      const MemoryKind now = x->memory_label().kind;
+      if (now == MemoryKind::workspace || now == MemoryKind::other) x->relabel(kind);
+    }
+  };
+  std::visit(Overloaded{
+                 [&](const Outer& f) {
+                   keep(MemoryKind::factors, {&f.b, &f.a});
+                 },
+                 [&](const Patches& f) {
+                   keep(MemoryKind::factors, {&f.dy, &f.x});
+                 },
+                 [&](const OneHot& f) { keep(MemoryKind::factors, {&f.b}); },
+                 [&](const Dense& f) { keep(MemoryKind::rows, {&f.rows}); },
+             },
+             form_);
+}
+
 std::size_t PerSample::row_bytes() const {
   return static_cast<std::size_t>(samples() * shape_.numel()) * size_of(dtype());
 }
@@ -147,6 +167,7 @@ PerSample PerSample::compact() const {
 }
 
 Tensor PerSample::materialize() const {
+  const LabelScope scope = LabelScope::kind(MemoryKind::rows);
   const Shape full_shape = with_samples(samples(), shape_);
   if (narrow() && !std::holds_alternative<Patches>(form_)) {
     const Tensor rows = Tensor::empty(full_shape, dtype(), leading().device());

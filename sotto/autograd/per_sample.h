@@ -49,6 +49,9 @@ class PerSample {
   Dtype dtype() const;
   // "outer", "patches", "onehot" or "dense".
   const char* form() const;
+  // Its tensors are kept for their own sake from here on: what was workspace counts as factors, or
+  // as rows. What has another use, as activations, counts as that.
+  void count_as_kept() const;
 
   // [n, ...shape]
   Tensor materialize() const;

@@ -14,11 +14,16 @@ void accumulate(Gradients& gradients, Parameter& parameter, const Tensor& value)
 }
 
 void SumSink::receive(Parameter& parameter, std::vector<PerSample> uses) {
-  for (const PerSample& use : uses) accumulate(gradients_, parameter, use.sum());
+  for (const PerSample& use : uses) {
+    const Tensor sum = use.sum();
+    sum.relabel(MemoryKind::gradient);
+    accumulate(gradients_, parameter, sum);
+  }
 }
 
 void RowsSink::receive(Parameter& parameter, std::vector<PerSample> uses) {
   // A dense gradient hands out its own rows, which are not ours to add to.
+  const LabelScope scope = LabelScope::kind(MemoryKind::rows);
   for (const PerSample& use : uses) accumulate(rows_, parameter, clone(use.materialize()));
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <string_view>
 
+#include "sotto/autograd/ownership.h"
 #include "sotto/autograd/precision.h"
 #include "sotto/kernels/compute.h"
 
@@ -130,6 +131,7 @@ Var Tape::append(Node node, const Tensor& value, bool needs_grad) {
     y.generation_ = generation_;
     node.shape = value.shape();
     node.dtype = value.dtype();
+    node.module = memory_label().module;
     if (mode_ == Mode::values) node = {.parameter = node.parameter};
     nodes_.push_back(std::move(node));
   }
@@ -148,6 +150,7 @@ Var Tape::input_views(const Tensor& value, std::int64_t views, int axis, bool wa
         "input: {} samples along axis {} of {}, {} before", rows / views, axis, value.shape(),
         sample_count_);
   sample_count_ = rows / views;
+  label_input(value);
   return append({.name = "input", .samples = axis, .wants_grad = wants_grad}, value, wants_grad);
 }
 
@@ -160,11 +163,13 @@ Var Tape::constant(const Tensor& value, SampleAxis samples, bool wants_grad) {
   check(!samples.batched(), "constant: a value with a sample axis is an input");
   check(!samples.is_mixed() || !options_.private_data,
         "constant: mixed samples of shape {} on a private tape", value.shape());
+  label_input(value);
   return append({.name = "constant", .samples = samples, .wants_grad = wants_grad}, value,
                 wants_grad);
 }
 
 Var Tape::use(Parameter& parameter) {
+  label_parameter(parameter.value);
   if (!parameter.trainable) return constant(parameter.value);
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_[i].parameter != &parameter) continue;
@@ -220,6 +225,7 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
     backward = nullptr;
     pull_back = nullptr;
   }
+  label_result(value, op.name);
   return append({.name = op.name,
                  .inputs = std::move(inputs),
                  .samples = samples,
@@ -305,6 +311,7 @@ void Tape::backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink
 void Tape::visit(int index, GradSink& sink) {
   Node& node = nodes_[static_cast<std::size_t>(index)];
   Cotangent& cotangent = cotangents_[static_cast<std::size_t>(index)];
+  const LabelScope scope = backward_scope(node.name, node.module);
   if (node.parameter) {
     if (!cotangent.rows.empty()) sink.receive(*node.parameter, std::move(cotangent.rows));
     return;

@@ -195,6 +195,7 @@ class Tape {
     Shape shape;
     Dtype dtype = Dtype::f32;
     SampleAxis samples = SampleAxis::shared();
+    const char* module = no_text;  // that recorded it
     Parameter* parameter = nullptr;
     bool wants_grad = false;
     bool lifts = false;

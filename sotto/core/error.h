@@ -26,10 +26,4 @@ class SystemFailure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// No memory for a tensor.
-class OutOfMemory : public SystemFailure {
- public:
-  using SystemFailure::SystemFailure;
-};
-
 }  // namespace sotto

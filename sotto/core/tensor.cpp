@@ -7,10 +7,22 @@
 
 namespace sotto {
 
-Storage::Storage(std::size_t bytes, Device device)
-    : bytes_(bytes), device_(device), data_(allocator(device).allocate(bytes)) {}
+namespace {
 
-Storage::~Storage() { allocator(device_).release(data_, bytes_); }
+MemoryLabel workspace_label() {
+  MemoryLabel label = memory_label();
+  label.kind = MemoryKind::workspace;
+  return label;
+}
+
+}  // namespace
+
+Storage::Storage(std::size_t bytes, Device device) : Storage(bytes, device, workspace_label()) {}
+
+Storage::Storage(std::size_t bytes, Device device, const MemoryLabel& label)
+    : bytes_(bytes), device_(device), data_(allocator(device).allocate(bytes, label)) {}
+
+Storage::~Storage() { allocator(device_).release(data_); }
 
 Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device) {
   for (const std::int64_t size : shape) check(size >= 0, "tensor: negative size in {}", shape);
@@ -20,7 +32,8 @@ Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device) {
   y.shape_ = shape;
   y.strides_ = contiguous_strides(shape);
   y.dtype_ = dtype;
-  y.storage_ = std::make_shared<Storage>(static_cast<std::size_t>(*bytes), device);
+  y.storage_ =
+      std::make_shared<Storage>(static_cast<std::size_t>(*bytes), device, sotto::memory_label());
   return y;
 }
 
@@ -44,6 +57,20 @@ Tensor Tensor::from(std::initializer_list<double> values, const Shape& shape, Dt
                    [](double v) { return static_cast<T>(static_cast<acc_t<T>>(v)); });
     return y;
   });
+}
+
+MemoryLabel Tensor::memory_label() const {
+  return defined() ? allocator(device()).label_of(storage_->data()) : MemoryLabel{};
+}
+
+void Tensor::relabel(const MemoryLabel& label) const {
+  if (defined()) allocator(device()).relabel(storage_->data(), label);
+}
+
+void Tensor::relabel(MemoryKind kind) const {
+  MemoryLabel label = memory_label();
+  label.kind = kind;
+  relabel(label);
 }
 
 Device Tensor::device() const {

@@ -10,6 +10,7 @@
 
 #include "sotto/core/device.h"
 #include "sotto/core/dtype.h"
+#include "sotto/core/memory_label.h"
 #include "sotto/core/shape.h"
 #include "sotto/core/view.h"
 
@@ -18,7 +19,9 @@ namespace sotto {
 // A block of bytes on a device, returned to the device's allocator when the last tensor goes.
 class Storage {
  public:
+  // Scratch: counted as workspace.
   Storage(std::size_t bytes, Device device);
+  Storage(std::size_t bytes, Device device, const MemoryLabel& label);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -74,6 +77,10 @@ class Tensor {
   // Axes by falling stride: the order in which a dense tensor lies in memory.
   Shape memory_order() const;
   bool shares_storage(const Tensor& other) const { return storage_ == other.storage_; }
+  // Whose bytes its storage's are; the default for an empty one.
+  MemoryLabel memory_label() const;
+  void relabel(const MemoryLabel& label) const;
+  void relabel(MemoryKind kind) const;  // the rest of the label stays
 
   View view() const;
   // The first element. Throws when T is not the dtype.

@@ -63,6 +63,7 @@ class Clipper::OnePass final : public GradSink {
   bool keeps() const override { return true; }
 
   void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+    const LabelScope scope = LabelScope::phase("clip");
     const std::size_t group = clipper_.group_of(parameter);
     uses = grouped(std::move(uses), grouping_);
     for (PerSample& use : uses) {
@@ -70,6 +71,7 @@ class Clipper::OnePass final : public GradSink {
       if (std::string_view(kept.form()) == "dense" && std::string_view(use.form()) != "dense")
         budget_ -= kept.row_bytes();
       use = kept;
+      use.count_as_kept();
     }
     pending_[group].emplace_back(&parameter, std::move(uses));
     if (pending_[group].size() == clipper_.groups_[group].parameters.size()) flush(group);
@@ -92,6 +94,10 @@ class Clipper::OnePass final : public GradSink {
   }
 
   void flush(std::size_t group) {
+    MemoryLabel label = memory_label();
+    label.kind = MemoryKind::workspace;
+    label.phase = "clip";
+    const LabelScope scope(label);
     Lengths lengths(pending_[group][0].second[0].samples());
     for (const auto& [parameter, uses] : pending_[group])
       lengths.add(uses, clipper_.options_.route, clipper_.loss_scale_);
@@ -116,6 +122,7 @@ class Clipper::Norms final : public GradSink {
       : clipper_(clipper), grouping_(grouping), lengths_(clipper.groups_.size(), Lengths(units)) {}
   bool bounds_influence() const override { return true; }  // nothing leaves but factors
   void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+    const LabelScope scope = LabelScope::phase("clip");
     lengths_[clipper_.group_of(parameter)].add(grouped(std::move(uses), grouping_),
                                                clipper_.options_.route, clipper_.loss_scale_);
   }
@@ -139,6 +146,7 @@ class Clipper::Weighted final : public GradSink {
       : clipper_(clipper), grouping_(grouping), factors_(std::move(factors)) {}
   bool bounds_influence() const override { return true; }
   void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+    const LabelScope scope = LabelScope::phase("clip");
     clipper_.add_weighted(parameter, grouped(std::move(uses), grouping_),
                           factors_[clipper_.group_of(parameter)]);
   }
@@ -245,6 +253,7 @@ void Clipper::add_to_sum(const Parameter& parameter, const Tensor& value) {
   const auto entry = std::find_if(sums_.begin(), sums_.end(),
                                   [&](const auto& e) { return e.first == &parameter; });
   if (!entry->second.defined()) {
+    value.relabel(MemoryKind::gradient);
     entry->second = value;
     return;
   }
@@ -257,6 +266,7 @@ const Gradients& Clipper::complete_sums() {
   for (auto& [parameter, sum] : sums_) {
     if (sum.defined()) continue;
     sum = zeros(parameter->value.shape(), parameter->value.dtype(), parameter->value.device());
+    sum.relabel(MemoryKind::gradient);
   }
   return sums_;
 }
@@ -306,6 +316,7 @@ void Clipper::undo(const Before& before) {
 
 void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   check(tape.options().private_data, "Clipper: the tape is not private");
+  const LabelScope scope = LabelScope::phase("clip");
   start_batch();
   const Before before{statistics_.loss_sum, statistics_.not_finite, within_bound_};
   had_sum_.clear();

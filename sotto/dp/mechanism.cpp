@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "sotto/core/gaussian.h"
+#include "sotto/core/limit_exemption.h"
 #include "sotto/dp/calibration.h"
 #include "sotto/kernels/compute.h"
 
@@ -23,6 +24,10 @@ std::vector<double> Mechanism::noisy(const std::vector<double>& sums, const Scal
 
 Released Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optimizer,
                             const Ledger::Admit& admit, double count_noise) {
+  MemoryLabel label = memory_label();
+  label.kind = MemoryKind::workspace;
+  label.phase = "update";
+  const LabelScope labelled(label);
   const Draw& draw = sum.draw_;
   Scale scale{event(draw.event()).noise_multiplier, sum.sensitivity_, draw.expected_size()};
   Scale counts{.divisor = draw.expected_size()};
@@ -46,6 +51,8 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optim
     step.emplace(*optimizer, sum.sums_, deviation * deviation);
     scale.finished = [&](const auto&... block) { step->finished(block...); };
   }
+  // What is charged is released and used: from here on memory is no reason to stop.
+  const LimitExemption exemption;
   record(draw, ledger, admit);
   add_noise(sum.sums_, scale);
   if (count_noise == 0) return Released(std::move(sum.sums_), deviation * deviation, {}, {});

@@ -1,10 +1,13 @@
 #include "sotto/nn/module.h"
 
 #include <algorithm>
+#include <optional>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "sotto/autograd/precision.h"
 #include "sotto/autograd/segment.h"
+#include "sotto/core/allocator.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto::nn {
@@ -37,6 +40,44 @@ namespace {
 
 thread_local CallWatch* watch = nullptr;
 
+using Paths = std::unordered_map<const Module*, const char*>;
+// Of the modules in the outermost one that is running on this thread.
+thread_local const Paths* paths = nullptr;
+
+void add_paths(const std::string& path, Module& module, Paths& found) {
+  found.emplace(&module, interned(path));
+  module.visit(Visitor([](const std::string&, Parameter&) {},
+                       [&](const std::string& name, Module& child) {
+                         add_paths(path.empty() ? name : path + "." + name, child, found);
+                       }));
+}
+
+// What a module allocates is labelled with its path; the outermost begins the forward phase.
+class CallScope {
+ public:
+  CallScope(Module& module, const Var& x) : outermost_(paths == nullptr) {
+    MemoryLabel label = memory_label();
+    if (outermost_) {
+      if (x.value().defined()) allocator(x.value().device()).forget_waiting();
+      add_paths("", module, own_);
+      paths = &own_;
+      if (*label.phase == '\0') label.phase = "forward";
+    }
+    if (const auto path = paths->find(&module); path != paths->end()) label.module = path->second;
+    inner_.emplace(label);
+  }
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+  ~CallScope() {
+    if (outermost_) paths = nullptr;
+  }
+
+ private:
+  bool outermost_;
+  Paths own_;
+  std::optional<LabelScope> inner_;
+};
+
 }  // namespace
 
 CallWatch::CallWatch(OnCall on_call) : on_call_(std::move(on_call)), before_(watch) {
@@ -46,6 +87,7 @@ CallWatch::CallWatch(OnCall on_call) : on_call_(std::move(on_call)), before_(wat
 CallWatch::~CallWatch() { watch = before_; }
 
 Var Module::operator()(const Var& x) {
+  const CallScope scope(*this, x);
   std::optional<PrecisionRegion> region;
   if (precision_) region.emplace(x.tape(), *precision_);
   const auto call = [this](const Var& in) { return forward(in); };
@@ -70,7 +112,11 @@ std::int64_t Module::parameter_count() {
 
 void Module::to(Dtype dtype) {
   check(is_float(dtype), "module: parameters as {}", name(dtype));
-  for (Parameter* parameter : parameters()) parameter->value = to_dtype(parameter->value, dtype);
+  for (Parameter* parameter : parameters()) {
+    const MemoryLabel label = parameter->value.memory_label();
+    parameter->value = to_dtype(parameter->value, dtype);
+    parameter->value.relabel(label);
+  }
 }
 
 void Module::set_precision(std::optional<Dtype> precision) {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "sotto/core/allocator.h"
+#include "sotto/core/limit_exemption.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto::nn {
@@ -105,8 +107,15 @@ void Optimizer::check_gradients(const Gradients& gradients, double noise_varianc
 }
 
 void Optimizer::step(const Gradients& gradients, double noise_variance) {
+  MemoryLabel label = memory_label();
+  label.kind = MemoryKind::workspace;
+  label.phase = "update";
+  const LabelScope scope(label);
   check_gradients(gradients, noise_variance);
   for (const auto& [parameter, grad] : gradients) check_finite(grad, *parameter);
+  check_room(gradients);
+  // All of them move or none.
+  const LimitExemption exemption;
   for (const auto& [parameter, grad] : gradients)
     update(slots_[places_.at(parameter)], grad, noise_variance);
 }
@@ -114,6 +123,7 @@ void Optimizer::step(const Gradients& gradients, double noise_variance) {
 Optimizer::Step::Step(Optimizer& optimizer, const Gradients& gradients, double noise_variance)
     : optimizer_(optimizer), noise_variance_(noise_variance) {
   optimizer.check_gradients(gradients, noise_variance);
+  optimizer.check_room(gradients);
 }
 
 void Optimizer::Step::finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
@@ -128,6 +138,28 @@ void Optimizer::Step::finished(const Parameter* parameter, const Tensor& flat, s
   } else if (end == flat.numel()) {
     optimizer_.update(slot, grad, noise_variance_);
   }
+}
+
+// Whether there is memory for the state that is not there yet, and for temporaries.
+void Optimizer::check_room(const Gradients& gradients) const {
+  constexpr std::size_t temporaries = 4;  // of a rule, at most
+  std::size_t state = 0, largest = 0;
+  for (const auto& [parameter, grad] : gradients) {
+    const Slot& slot = slots_[places_.at(parameter)];
+    const std::size_t bytes = parameter->value.bytes();
+    if (slot.steps == 0) state += buffers(slot.group).size() * bytes;
+    const std::size_t part = static_cast<std::size_t>(block) * size_of(slot.dtype);
+    largest = std::max(largest, in_blocks(slot, grad) ? part : bytes);
+  }
+  if (!gradients.empty())
+    allocator(gradients[0].second.device()).check_room(state + temporaries * largest);
+}
+
+// The state belongs to the parameter's module.
+void Optimizer::label_state(const Slot& slot) {
+  MemoryLabel label = slot.parameter->value.memory_label();
+  label.kind = MemoryKind::optimizer_state;
+  for (const Tensor& buffer : slot.buffers) buffer.relabel(label);
 }
 
 Update Optimizer::update_of(Slot& slot, const Tensor& grad, double noise_variance) const {
@@ -156,8 +188,9 @@ void Optimizer::update(Slot& slot, const Tensor& grad, double noise_variance) co
   const Tensor same_type = to_dtype(grad, slot.parameter->value.dtype());
   ++slot.steps;
   const Update whole = update_of(slot, same_type, noise_variance);
-  if (!in_blocks(slot, same_type)) return apply(slot.group, whole);
-  update_blocks(slot, whole, 0, grad.numel());
+  if (in_blocks(slot, same_type)) return update_blocks(slot, whole, 0, grad.numel());
+  apply(slot.group, whole);
+  label_state(slot);
 }
 
 void Optimizer::update_blocks(Slot& slot, const Update& whole, std::int64_t first,
@@ -266,6 +299,7 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state,
           name);
   }
   slots_ = std::move(slots);
+  for (const Slot& slot : slots_) label_state(slot);
 }
 
 }  // namespace sotto::nn

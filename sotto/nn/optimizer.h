@@ -88,6 +88,8 @@ class Optimizer {
   virtual bool elementwise(int group) const = 0;
   Update update_of(Slot& slot, const Tensor& grad, double noise_variance) const;
   bool in_blocks(const Slot& slot, const Tensor& grad) const;
+  static void label_state(const Slot& slot);
+  void check_room(const Gradients& gradients) const;
   void update(Slot& slot, const Tensor& grad, double noise_variance) const;
   void update_blocks(Slot& slot, const Update& whole, std::int64_t first, std::int64_t end) const;
   void update_block(Slot& slot, const Update& whole, std::int64_t first, std::int64_t end) const;

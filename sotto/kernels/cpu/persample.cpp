@@ -5,6 +5,7 @@
 
 #include <Eigen/Core>
 
+#include "sotto/core/tensor.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/dot.h"
 #include "sotto/kernels/cpu/strided_loop.h"
@@ -33,9 +34,15 @@ struct GramSum {
   double magnitude = 0;  // the sum of the terms' absolute values
 };
 
+// Memory of ours, and so counted, for the products of all positions with all that a thread makes.
+std::size_t products_bytes(const View& a1, const View& a2, std::size_t element) {
+  return 2 * static_cast<std::size_t>(a1.size[1] * a2.size[1]) * element;
+}
+
 template <class M>
-GramSum gram(const M& a1, const M& b1, const M& a2, const M& b2, Matrix<typename M::Scalar>& ga,
-             Matrix<typename M::Scalar>& gb) {
+GramSum gram(const M& a1, const M& b1, const M& a2, const M& b2, typename M::Scalar* products) {
+  using Product = Eigen::Map<Matrix<typename M::Scalar>>;
+  Product ga(products, a1.rows(), a2.rows()), gb(products + ga.size(), a1.rows(), a2.rows());
   ga.noalias() = a1 * a2.transpose();
   gb.noalias() = b1 * b2.transpose();
   GramSum sum;
@@ -64,18 +71,17 @@ constexpr double cancellation_share = 0.02;
 constexpr std::int64_t sum_block = 512;
 
 template <class T>
-double gram_sample(View a1, View b1, View a2, View b2, std::int64_t n) {
+double gram_sample(View a1, View b1, View a2, View b2, std::int64_t n, acc_t<T>* products) {
   using A = acc_t<T>;
-  thread_local Matrix<A> ga, gb;
   GramSum sum;
   if constexpr (std::is_same_v<A, T>) {
     const auto rows = [n](View x) {
       return Rows<T>(x.as<T>() + n * x.size[1] * x.size[2], x.size[1], x.size[2]);
     };
-    sum = gram(rows(a1), rows(b1), rows(a2), rows(b2), ga, gb);
+    sum = gram(rows(a1), rows(b1), rows(a2), rows(b2), products);
   } else {
-    sum = gram(slice<A, T>(a1, n), slice<A, T>(b1, n), slice<A, T>(a2, n), slice<A, T>(b2, n), ga,
-               gb);
+    sum = gram(slice<A, T>(a1, n), slice<A, T>(b1, n), slice<A, T>(a2, n), slice<A, T>(b2, n),
+               products);
   }
   // Products of finite factors may overflow in float though the gradient does not.
   const bool finite = sum.magnitude < HUGE_VAL;
@@ -108,12 +114,14 @@ void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
   const std::int64_t work = a1.size[1] * a2.size[1] * (a1.size[2] + b1.size[2]);
   dispatch_float(a1.dtype, [&]<class T>(std::type_identity<T>) {
     parallel_for(a1.size[0], product_grain(work), [&](std::int64_t begin, std::int64_t end) {
+      const Storage products(single ? 0 : products_bytes(a1, a2, sizeof(acc_t<T>)), cpu);
       for (std::int64_t n = begin; n < end; ++n) {
         const std::int64_t i = a1.size[2];
         const std::int64_t o = b1.size[2];
-        y.as<double>()[n] = single ? dot(a1.as<T>() + n * i, a2.as<T>() + n * i, i) *
-                                         dot(b1.as<T>() + n * o, b2.as<T>() + n * o, o)
-                                   : gram_sample<T>(a1, b1, a2, b2, n);
+        y.as<double>()[n] =
+            single ? dot(a1.as<T>() + n * i, a2.as<T>() + n * i, i) *
+                         dot(b1.as<T>() + n * o, b2.as<T>() + n * o, o)
+                   : gram_sample<T>(a1, b1, a2, b2, n, static_cast<acc_t<T>*>(products.data()));
       }
     });
   });

@@ -1,0 +1,20 @@
+// Whose bytes the tape's values are (core/memory_label.h).
+#pragma once
+
+#include "sotto/core/tensor.h"
+
+namespace sotto {
+
+// What comes from outside is data, and what was allocated before it no operation's.
+void label_input(const Tensor& value);
+
+// A parameter belongs to the module that uses it first.
+void label_parameter(const Tensor& value);
+
+// What this thread allocated since the last op, or input, is the op's.
+void label_result(const Tensor& value, const char* op);
+
+// While an op's backward runs: temporaries of the op and of the module that recorded it.
+LabelScope backward_scope(const char* op, const char* module);
+
+}  // namespace sotto
