@@ -48,7 +48,7 @@ std::vector<TrainingReport::Setting> setting_rows(const Trainer& trainer) {
 std::vector<TrainingReport::Phase> phase_rows(const Trainer& trainer) {
   std::vector<TrainingReport::Phase> rows;
   for (const PhaseTotal& total : trainer.phases()) {
-    rows.push_back({total.name, total.seconds, total.peak_bytes});
+    rows.push_back({total.name, total.seconds, total.peak_bytes[0]});
   }
   return rows;
 }

@@ -1,0 +1,201 @@
+// Whose bytes a training step holds: by kind against formulae, by op, module and phase; and the
+// record of it over time.
+#include <algorithm>
+#include <map>
+
+#include "catch.h"
+#include "sotto/autograd/ops.h"
+#include "sotto/core/allocator.h"
+#include "sotto/core/parallel.h"
+#include "sotto/dp/clipping.h"
+#include "sotto/kernels/compute.h"
+#include "sotto/memory/phases.h"
+#include "sotto/memory/timeline.h"
+#include "sotto/nn/layers.h"
+#include "sotto/nn/optimizer.h"
+#include "throws.h"
+
+namespace sotto {
+namespace {
+
+constexpr std::int64_t samples = 16, inputs = 24, hidden = 40, outputs = 8;
+
+using Bytes = std::map<std::string, std::size_t>;
+
+std::size_t taken(std::int64_t floats) {
+  return Allocator::size_class(static_cast<std::size_t>(floats) * sizeof(float));
+}
+
+// What is in use now beyond `before`.
+Bytes live_by(MemoryAxis axis, const Bytes& before = {}) {
+  Bytes all;
+  for (const auto& [name, usage] : allocator(cpu).usage(axis)) {
+    const auto old = before.find(name);
+    all[name] = usage.current - (old == before.end() ? 0 : old->second);
+  }
+  return all;
+}
+
+Bytes at_peak(const memory::Timeline& timeline, MemoryAxis axis) {
+  Bytes all;
+  for (const auto& [name, bytes] : timeline.peak_by(axis)) all[name] = bytes;
+  return all;
+}
+
+struct Network {
+  nn::Sequential model{nn::Linear(inputs, hidden), nn::Tanh(), nn::Linear(hidden, outputs)};
+  Tensor x = full({samples, inputs}, 0.5);
+
+  Var loss(Tape& tape) { return sum(model(tape.input(x)), {1}); }
+};
+
+std::size_t parameter_bytes() {
+  return taken(hidden * inputs) + taken(hidden) + taken(outputs * hidden) + taken(outputs);
+}
+
+}  // namespace
+
+TEST_CASE("bytes of every kind are what formulae say") {
+  const Bytes before = live_by(MemoryAxis::kind);
+  const auto more = [&] { return live_by(MemoryAxis::kind, before); };
+  Network n;
+  nn::Adam optimizer(n.model);
+  Tape tape;
+  Var loss = n.loss(tape);
+  CHECK(more()["parameters"] == parameter_bytes());
+  CHECK(more()["data"] == taken(samples * inputs));
+  // At least what backward needs, the hidden layer after tanh, and the losses; at most all values.
+  CHECK(more()["activations"] >= taken(samples * hidden) + taken(samples));
+  CHECK(more()["activations"] <=
+        2 * taken(samples * hidden) + taken(samples * outputs) + taken(samples));
+  SumSink sink;
+  tape.backward(loss, sink);
+  CHECK(more()["gradients"] == parameter_bytes());
+  loss = Var();
+  CHECK(more()["activations"] == 0);
+  CHECK(more()["workspace"] == 0);
+  optimizer.step(sink.gradients());
+  CHECK(more()["optimizer state"] == 2 * parameter_bytes());
+  CHECK(more()["other"] == 0);
+}
+
+TEST_CASE("a module's bytes are under its path, an op's under its name, backward apart") {
+  Network n;
+  memory::Timeline timeline;
+  Tape tape({.private_data = true});
+  const Var loss = n.loss(tape);
+  CHECK(n.model.parameters()[2]->value.memory_label().module == std::string("2"));
+  CHECK(std::string(loss.value().memory_label().module).empty());
+  Clipper clipper(flat_group(n.model.parameters(), 1));
+  clipper.add(tape, loss);
+  Bytes modules = at_peak(timeline, MemoryAxis::module);
+  CHECK(modules["2"] >= taken(outputs * hidden) + taken(outputs));
+  CHECK(modules["1"] >= taken(samples * hidden));
+  Bytes ops = at_peak(timeline, MemoryAxis::op);
+  CHECK(ops["tanh"] == taken(samples * hidden));
+  CHECK(ops["tanh (backward)"] == taken(samples * hidden));
+  // What clipping in one pass keeps until norms are known: the gradients of both layers' outputs.
+  Bytes kinds = at_peak(timeline, MemoryAxis::kind);
+  CHECK(kinds["factors"] == taken(samples * hidden) + taken(samples * outputs));
+}
+
+TEST_CASE("clipping in two passes keeps no factors") {
+  Network n;
+  memory::Timeline timeline;
+  Tape tape({.private_data = true});
+  const Var loss = n.loss(tape);
+  Clipper clipper(flat_group(n.model.parameters(), 1), {}, ClipPasses::two);
+  clipper.add(tape, loss);
+  CHECK(at_peak(timeline, MemoryAxis::kind)["factors"] == 0);
+}
+
+TEST_CASE("a timeline knows every byte at every moment, and which phase allocated") {
+  Network n;
+  const std::size_t before = allocator(cpu).statistics().current;
+  allocator(cpu).reset_peak();
+  memory::Timeline timeline;
+  {
+    Tape tape;
+    SumSink sink;
+    tape.backward(n.loss(tape), sink);
+    nn::Adam(n.model).step(sink.gradients());
+  }
+  timeline.stop();
+  const std::size_t peak = allocator(cpu).statistics().peak;
+  const Tensor later = full({1000}, 0);
+  CHECK(timeline.first() == before);
+  CHECK(timeline.peak() == peak);
+  for (const std::size_t points : {5, 100000}) {
+    const memory::Timeline::Curve curve = timeline.curve(points);
+    const std::vector<std::size_t> totals = curve.totals();
+    CHECK(totals.size() <= 2 + points);
+    CHECK(std::is_sorted(curve.seconds.begin(), curve.seconds.end()));
+    CHECK(totals.front() == before);
+    CHECK(*std::max_element(totals.begin(), totals.end()) == peak);
+    if (points > 5) CHECK(totals.back() == before);
+  }
+  std::size_t sum = 0;
+  for (const auto& [name, bytes] : timeline.peak_by(MemoryAxis::kind)) sum += bytes;
+  CHECK(sum == peak);
+  std::map<std::string, memory::Timeline::Phase> phases;
+  for (const memory::Timeline::Phase& phase : timeline.phases()) phases[phase.name] = phase;
+  CHECK(phases.count("forward") == 1);
+  CHECK(phases["update"].allocated >= 2 * parameter_bytes());
+  CHECK(std::max(phases["backward"].peak, phases["update"].peak) == peak);
+  CHECK(!timeline.forgot());
+}
+
+TEST_CASE("a timeline of little capacity forgets the oldest and stays exact") {
+  memory::Timeline timeline({.capacity = 10});
+  const Tensor kept = full({100}, 0);
+  const std::size_t current = allocator(cpu).statistics().current;
+  for (int i = 0; i < 100; ++i) full({i + 1}, 0);
+  CHECK(timeline.forgot());
+  CHECK(timeline.first() == current);
+  CHECK(timeline.peak() == current + taken(100));
+  timeline.restart();
+  CHECK(!timeline.forgot());
+  CHECK(timeline.peak() == current);
+  CHECK(timeline.curve().totals().size() == 1);
+}
+
+TEST_CASE("phases have their own peaks and leave the allocator's alone") {
+  allocator(cpu).reset_peak();
+  const std::size_t before = allocator(cpu).statistics().current;
+  full({3000}, 0);
+  PhaseClock clock;
+  clock.enter("large");
+  full({2000}, 0);
+  clock.enter("small");
+  full({100}, 0);
+  clock.enter("large");
+  full({50}, 0);
+  clock.stop();
+  full({4000}, 0);
+  REQUIRE(clock.totals().size() == 2);
+  CHECK(clock.totals()[0].peak_bytes == std::vector{before + taken(2000)});
+  CHECK(clock.totals()[1].peak_bytes == std::vector{before + taken(100)});
+  CHECK(clock.totals()[0].entries == 2);
+  CHECK(clock.peak_bytes() == before + taken(2000));
+  CHECK(allocator(cpu).statistics().peak == before + taken(4000));
+  CHECK(throws([&] { clock.peak_bytes(1); }, "device 1 of 1"));
+}
+
+TEST_CASE("what threads allocate for an op is the op's") {
+  allocator(cpu).forget_waiting();
+  set_thread_count(2);
+  std::vector<Tensor> parts(2);
+  {
+    const LabelScope scope = LabelScope::module("layer");
+    parallel_for(2, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (; begin < end; ++begin) parts[static_cast<std::size_t>(begin)] = full({10}, 0);
+    });
+  }
+  allocator(cpu).name_waiting("both", "forward");
+  for (const Tensor& part : parts) {
+    CHECK(part.memory_label().op_name() == "both");
+    CHECK(part.memory_label().module == std::string("layer"));
+  }
+}
+
+}  // namespace sotto
