@@ -305,6 +305,8 @@ RecurrentResult run_recurrent(Cell cell, const Var& x, const RecurrentWeights& w
   return {output, last_state(output, h0, options), slice(select(all, 1, t), 1, 0, hidden)};
 }
 
+}  // namespace
+
 RecurrentResult recurrent_in_segments(std::int64_t steps, Cell cell, const Var& x,
                                       const RecurrentWeights& weights, const std::optional<Var>& h0,
                                       const std::optional<Var>& c0,
@@ -326,8 +328,6 @@ RecurrentResult recurrent_in_segments(std::int64_t steps, Cell cell, const Var& 
   }
   return {concat(outputs, 1), last.h, last.c};
 }
-
-}  // namespace
 
 RecurrentResult recurrent(Cell cell, const Var& x, const RecurrentWeights& weights,
                           const std::optional<Var>& h0, const std::optional<Var>& c0,
