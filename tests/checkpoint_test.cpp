@@ -2,6 +2,7 @@
 #include "sotto/memory/checkpoint.h"
 
 #include "sotto/autograd/ops.h"
+#include "sotto/autograd/precision.h"
 #include "sotto/core/allocator.h"
 #include "sotto/dp/clipping.h"
 #include "sotto/kernels/compute.h"
@@ -148,6 +149,23 @@ TEST_CASE("modules that are run again train as before, whatever they hold") {
   });
   check_unchanged([](nn::Sequential& model) { model.set_segments({{0, 5}, {1, 3}, {1, 2}}); });
   check_unchanged([](nn::Sequential& model) { checkpoint_every(model, 2); });
+}
+
+TEST_CASE("a module in a narrow precision is run again in it, after its region has ended") {
+  const auto gradients = [](bool narrow, bool again) {
+    nn::Sequential model = perceptron();
+    if (narrow) model.set_precision(Dtype::bf16);
+    model.set_recompute(again);
+    if (again) model.set_segments({{0, 9}, {3, 5}});
+    Tape tape;
+    SumSink sink;
+    const Var y = model(tape.input(random_values(3, {4, 96}, Dtype::f32)));
+    tape.backward(sum(square(cast(y, Dtype::f32))), sink);
+    return flat(sink.gradients());
+  };
+  const std::vector<double> plain = gradients(true, false);
+  CHECK(gradients(true, true) == plain);
+  CHECK(gradients(false, true) != plain);
 }
 
 TEST_CASE("a call is seen once, although it is run again") {
