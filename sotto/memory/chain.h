@@ -2,7 +2,7 @@
 //
 // Recomputation is least over all plans that are persistent (a value once kept stays until backward
 // has used it), by the dynamic programme over a chain of unequal blocks of Beaumont, Eyraud-Dubois,
-// Herrmann, Joly and Shilova 2019 (theorem 1), which generalises Griewank and Walther 2000.
+// Herrmann, Joly and Shilova 2019, which generalises Griewank and Walther 2000.
 // docs/memory.md has the model of bytes.
 #pragma once
 
