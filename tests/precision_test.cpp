@@ -7,6 +7,7 @@
 #include "catch.h"
 #include "dp_models.h"
 #include "op_cases.h"
+#include "sotto/autograd/segment.h"
 #include "sotto/core/allocator.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/init.h"
@@ -243,6 +244,29 @@ TEST_CASE("in 16 bits a sample's gradient has the same bits in any batch") {
         CHECK(bits(*model, x, begin, end, precision) == whole);
     }
   }
+}
+
+TEST_CASE("a segment in 16 bits that is run again gives the same bits") {
+  nn::manual_seed(9);
+  nn::Sequential model = small_network();
+  PublicRandom random(10);
+  const Batch batch = random_batch(6, random);
+  const auto gradients = [&](Dtype precision, bool again) {
+    Tape tape({.private_data = true, .precision = precision});
+    const auto run = [&](const Var& x) { return model(x); };
+    const Var x = tape.input(batch.images);
+    const Var y = again ? segment(run, x) : run(x);
+    CHECK(y.dtype() == precision);
+    CollectSink sink;
+    tape.backward(cross_entropy(y, batch.targets), sink);
+    std::vector<double> values;
+    for (Parameter* p : model.parameters()) {
+      for (const double v : doubles(rows_of_uses(sink.uses(*p)))) values.push_back(v);
+    }
+    return values;
+  };
+  for (const Dtype precision : narrow_types)
+    CHECK(gradients(precision, true) == gradients(precision, false));
 }
 
 TEST_CASE("norms see the subnormal factors that sums see, by every route") {
