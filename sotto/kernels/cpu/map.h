@@ -24,6 +24,8 @@ const A* load(View x, std::int64_t offset, std::int64_t step, std::int64_t count
     const T* from = x.as<T>() + offset;
     if (step == 0) {
       std::fill(buffer, buffer + count, static_cast<A>(acc_t<T>(*from)));
+    } else if (step == 1) {
+      for (std::int64_t i = 0; i < count; ++i) buffer[i] = static_cast<A>(acc_t<T>(from[i]));
     } else {
       for (std::int64_t i = 0; i < count; ++i) buffer[i] = static_cast<A>(acc_t<T>(from[i * step]));
     }
@@ -35,7 +37,11 @@ template <class A>
 void store(const A* from, View y, std::int64_t offset, std::int64_t step, std::int64_t count) {
   dispatch_float(y.dtype, [&]<class T>(std::type_identity<T>) {
     T* to = y.as<T>() + offset;
-    for (std::int64_t i = 0; i < count; ++i) to[i * step] = T(static_cast<acc_t<T>>(from[i]));
+    if (step == 1) {
+      for (std::int64_t i = 0; i < count; ++i) to[i] = T(static_cast<acc_t<T>>(from[i]));
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) to[i * step] = T(static_cast<acc_t<T>>(from[i]));
+    }
   });
 }
 
