@@ -61,25 +61,12 @@ Data load_data(Settings& settings) {
   return data;
 }
 
-namespace {
-
-// Of training without privacy: in f16 it follows what overflows.
-LossScale ordinary_scale(const Settings& settings) {
-  using Adjust = LossScaling::Adjust;
-  const Dtype precision = precision_of(settings);
-  return LossScale({.adjust = precision == Dtype::f16 ? Adjust::on_overflow : Adjust::never},
-                   precision);
-}
-
-}  // namespace
-
 Trainer::Trainer(const Settings& settings, const Data& data, Ledger& ledger,
                  const std::optional<Checkpoint>& resumed)
     : settings_(settings),
       data_(data),
       ledger_(ledger),
       model_(make_network(settings)),
-      loss_scale_(ordinary_scale(settings)),
       batches_(data.train.size(), std::max<std::int64_t>(1, std::llround(settings.batch)),
                settings.seed),
       accumulation_(memory_policy(settings)) {

@@ -75,7 +75,6 @@ class Trainer {
   std::optional<nn::Schedule> schedule_;
   std::unique_ptr<nn::MovingAverage> average_;
   std::unique_ptr<Engine> engine_;
-  LossScale loss_scale_;  // without privacy
   ShuffledBatches batches_;
   memory::Accumulation accumulation_;  // of ordinary steps
   std::int64_t step_ = 0;
