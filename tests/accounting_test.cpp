@@ -71,6 +71,7 @@ TEST_CASE("bytes of every kind are what formulae say") {
   SumSink sink;
   tape.backward(loss, sink);
   CHECK(more()["gradients"] == parameter_bytes());
+  CHECK(sink.gradients()[0].second.memory_label().module == std::string("2"));
   loss = Var();
   CHECK(more()["activations"] == 0);
   CHECK(more()["workspace"] == 0);

@@ -233,8 +233,7 @@ TEST_CASE("out of memory names what is in use, the largest first, and what would
   Source source;
   Allocator allocator(source);
   allocator.set_limit(8192);
-  void* const a =
-      allocator.allocate(1024, {.kind = MemoryKind::parameter, .module = "dense"});
+  void* const a = allocator.allocate(1024, {.kind = MemoryKind::parameter, .module = "dense"});
   void* const b =
       allocator.allocate(4096, {.kind = MemoryKind::activation, .op = "conv", .module = "first"});
   try {

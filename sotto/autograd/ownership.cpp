@@ -15,6 +15,12 @@ void label_parameter(const Tensor& value) {
     value.relabel({.kind = MemoryKind::parameter, .module = memory_label().module});
 }
 
+void label_for(const Parameter& parameter, MemoryKind kind, const Tensor& value) {
+  value.relabel({.kind = kind,
+                 .module = parameter.value.memory_label().module,
+                 .phase = memory_label().phase});
+}
+
 void label_result(const Tensor& value, const char* op) {
   if (value.defined()) allocator(value.device()).name_waiting(op, "forward");
 }

@@ -1,7 +1,7 @@
 // Whose bytes the tape's values are (core/memory_label.h).
 #pragma once
 
-#include "sotto/core/tensor.h"
+#include "sotto/autograd/parameter.h"
 
 namespace sotto {
 
@@ -10,6 +10,9 @@ void label_input(const Tensor& value);
 
 // A parameter belongs to the module that uses it first.
 void label_parameter(const Tensor& value);
+
+// A parameter's gradient or state belongs to the module that the parameter belongs to.
+void label_for(const Parameter& parameter, MemoryKind kind, const Tensor& value);
 
 // What this thread allocated since the last op, or input, is the op's.
 void label_result(const Tensor& value, const char* op);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sotto/autograd/ownership.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto {
@@ -16,7 +17,7 @@ void accumulate(Gradients& gradients, Parameter& parameter, const Tensor& value)
 void SumSink::receive(Parameter& parameter, std::vector<PerSample> uses) {
   for (const PerSample& use : uses) {
     const Tensor sum = use.sum();
-    sum.relabel(MemoryKind::gradient);
+    label_for(parameter, MemoryKind::gradient, sum);
     accumulate(gradients_, parameter, sum);
   }
 }

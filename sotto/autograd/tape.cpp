@@ -279,12 +279,14 @@ void Tape::check_backward(const Var& loss, const GradSink& sink) const {
 
 void Tape::backward(const Var& loss, GradSink& sink, double seed, Keep keep) {
   check_backward(loss, sink);
+  const LabelScope scope = backward_scope(no_text, no_text);
   Tensor gradient = full(loss.shape(), seed, loss.dtype(), loss.value().device());
   if (loss.samples().is_shared()) gradient = gradient.unsqueeze(0);
   backward_from({{loss, gradient}}, sink, keep);
 }
 
 void Tape::backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink& sink, Keep keep) {
+  const LabelScope scope = backward_scope(no_text, no_text);
   if (keep == Keep::nothing) casts_.clear();
   grads_.clear();
   grads_generation_ = generation_;

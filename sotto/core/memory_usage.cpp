@@ -23,8 +23,14 @@ constexpr const char* advice[memory_kinds] = {
     "a smaller physical batch",
 };
 
+// A module's tensor that waits for its op will be an activation.
+MemoryKind expected_kind(const MemoryLabel& label) {
+  const bool waits = label.kind == MemoryKind::other && *label.module != '\0';
+  return waits ? MemoryKind::activation : label.kind;
+}
+
 std::string owner(const MemoryLabel& label) {
-  std::string text = name(label.kind);
+  std::string text = name(expected_kind(label));
   if (*label.op != '\0') text += " of " + label.op_name();
   if (*label.module != '\0') text += fmt::format(" in {}", label.module);
   return text;
@@ -51,9 +57,9 @@ std::vector<std::pair<std::string, std::size_t>> owners(const std::vector<Labell
 MemoryKind largest_kind(const MemoryLabel& wanted, std::size_t bytes,
                         const std::vector<LabelledUsage>& live) {
   std::array<std::size_t, memory_kinds> totals{};
-  totals[static_cast<std::size_t>(wanted.kind)] += bytes;
+  totals[static_cast<std::size_t>(expected_kind(wanted))] += bytes;
   for (const auto& [label, usage] : live)
-    totals[static_cast<std::size_t>(label.kind)] += usage.current;
+    totals[static_cast<std::size_t>(expected_kind(label))] += usage.current;
   const auto largest = std::max_element(totals.begin(), totals.end());
   return static_cast<MemoryKind>(std::distance(totals.begin(), largest));
 }

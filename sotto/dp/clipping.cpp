@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sotto/autograd/ownership.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/memory/loss_scale.h"
 #include "sotto/memory/physical_batches.h"
@@ -253,7 +254,7 @@ void Clipper::add_to_sum(const Parameter& parameter, const Tensor& value) {
   const auto entry = std::find_if(sums_.begin(), sums_.end(),
                                   [&](const auto& e) { return e.first == &parameter; });
   if (!entry->second.defined()) {
-    value.relabel(MemoryKind::gradient);
+    label_for(parameter, MemoryKind::gradient, value);
     entry->second = value;
     return;
   }
@@ -266,7 +267,7 @@ const Gradients& Clipper::complete_sums() {
   for (auto& [parameter, sum] : sums_) {
     if (sum.defined()) continue;
     sum = zeros(parameter->value.shape(), parameter->value.dtype(), parameter->value.device());
-    sum.relabel(MemoryKind::gradient);
+    label_for(*parameter, MemoryKind::gradient, sum);
   }
   return sums_;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "sotto/autograd/ownership.h"
 #include "sotto/core/allocator.h"
 #include "sotto/core/limit_exemption.h"
 #include "sotto/kernels/compute.h"
@@ -157,9 +158,8 @@ void Optimizer::check_room(const Gradients& gradients) const {
 
 // The state belongs to the parameter's module.
 void Optimizer::label_state(const Slot& slot) {
-  MemoryLabel label = slot.parameter->value.memory_label();
-  label.kind = MemoryKind::optimizer_state;
-  for (const Tensor& buffer : slot.buffers) buffer.relabel(label);
+  for (const Tensor& buffer : slot.buffers)
+    label_for(*slot.parameter, MemoryKind::optimizer_state, buffer);
 }
 
 Update Optimizer::update_of(Slot& slot, const Tensor& grad, double noise_variance) const {
