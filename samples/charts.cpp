@@ -98,6 +98,12 @@ std::string number(double value) {
   return (factor == "1" ? "" : factor + " · ") + "10" + raised(std::stoi(text.substr(e + 1)));
 }
 
+std::string memory_size(std::uint64_t bytes) {
+  constexpr double mebi = 1024.0 * 1024.0;
+  const double size = static_cast<double>(bytes) / mebi;
+  return size < 1024 ? fmt::format("{:.4g} MiB", size) : fmt::format("{:.4g} GiB", size / 1024);
+}
+
 std::string percent(double fraction) {
   return std::isfinite(fraction) ? fmt::format("{:.4g} %", 100 * fraction) : "–";
 }

@@ -25,6 +25,9 @@ std::string number(double value);
 // "98.13 %"; a dash for NaN.
 std::string percent(double fraction);
 
+// "12.5 MiB"
+std::string memory_size(std::uint64_t bytes);
+
 using Label = std::function<std::string(double)>;
 
 struct LineChart {

@@ -28,12 +28,6 @@ std::string duration(double seconds) {
   return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
 }
 
-std::string memory_size(std::uint64_t bytes) {
-  constexpr double mebi = 1024.0 * 1024.0;
-  const double size = static_cast<double>(bytes) / mebi;
-  return size < 1024 ? fmt::format("{:.4g} MiB", size) : fmt::format("{:.4g} GiB", size / 1024);
-}
-
 template <class Value>
 bool any_measured(const TrainingReport& report, Value TrainingReport::Point::*value) {
   return std::any_of(report.points.begin(), report.points.end(),

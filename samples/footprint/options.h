@@ -1,0 +1,28 @@
+// The command line.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace sotto::footprint {
+
+struct Options {
+  std::string model = "mnist";
+  std::int64_t batch = 128;
+  std::int64_t physical_batch = 0;  // 0: the whole batch
+  bool no_privacy = false;
+  std::string clip_groups = "flat";
+  std::string passes = "one";
+  std::string optimizer = "sgd";
+  std::uint64_t limit = 0;  // bytes; 0: none
+
+  std::string html, json;
+  int threads = 0;  // 0: all
+};
+
+// Nothing when the program has already answered (--help). Throws std::invalid_argument, in one
+// line, for what is wrong.
+std::optional<Options> parse_options(int argc, const char* const* argv);
+
+}  // namespace sotto::footprint

@@ -1,0 +1,279 @@
+#include "samples/footprint/page.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "samples/band_chart.h"
+#include "samples/charts.h"
+#include "samples/report_style.h"
+
+namespace sotto::footprint {
+
+namespace {
+
+constexpr double least_share = 0.004;  // of the peak, for a band of one's own
+constexpr double mebi = 1024.0 * 1024.0;
+constexpr std::size_t most_rows = 25;  // of a table
+
+std::string section(const char* heading, const std::string& body) {
+  return fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", heading, body);
+}
+
+std::string card(const char* name, std::uint64_t bytes, const std::string& below) {
+  return fmt::format(
+      "<div class=\"card\"><div class=\"name\">{}</div><div class=\"value\">{}</div>"
+      "<div class=\"below\">{}</div></div>\n",
+      name, memory_size(bytes), escape(below));
+}
+
+std::string cards(const Findings& found) {
+  const MemoryStatistics& now = found.statistics;
+  return "<div class=\"cards\">\n" + card("Peak", found.peak, "most in use at once") +
+         card("Before the step", found.first, "what stays between steps") +
+         card("Held", now.held_peak, "from the machine: in use and cached") +
+         card("Lost to size classes", now.rounding, "of what is in use now") +
+         card("Cached but unusable", now.unusable, "when other memory was needed, at most") +
+         "</div>\n";
+}
+
+std::string owner(const MemoryLabel& label) {
+  std::string text = name(label.kind);
+  if (*label.op != '\0') text += ": " + label.op_name();
+  if (*label.module != '\0') text += fmt::format(" in {}", label.module);
+  return text;
+}
+
+int colour_of(MemoryKind kind) { return static_cast<int>(kind); }
+
+Band drawn(const memory::Timeline::Band& band) {
+  Band shown{.title = owner(band.label) + fmt::format(", {} at most", memory_size(band.most())),
+             .colour = colour_of(band.label.kind)};
+  for (const std::size_t bytes : band.bytes) shown.y.push_back(static_cast<double>(bytes) / mebi);
+  return shown;
+}
+
+// The owners that can be seen, and what is left of each kind together.
+std::vector<Band> bands_of(const Findings& found) {
+  std::vector<Band> bands;
+  for (int kind = 0; kind < memory_kinds; ++kind) {
+    memory::Timeline::Band rest{{.kind = static_cast<MemoryKind>(kind)}, {}};
+    rest.bytes.assign(found.curve.seconds.size(), 0);
+    int smaller = 0;
+    for (const memory::Timeline::Band& band : found.curve.bands) {
+      if (colour_of(band.label.kind) != kind) continue;
+      if (static_cast<double>(band.most()) >= least_share * static_cast<double>(found.peak)) {
+        bands.push_back(drawn(band));
+        continue;
+      }
+      ++smaller;
+      for (std::size_t k = 0; k < rest.bytes.size(); ++k) rest.bytes[k] += band.bytes[k];
+    }
+    if (smaller == 0) continue;
+    bands.push_back(drawn(rest));
+    bands.back().title = fmt::format("{}: {} smaller owners, {} at most", name(rest.label.kind),
+                                     smaller, memory_size(rest.most()));
+  }
+  return bands;
+}
+
+std::string chart(const Findings& found) {
+  BandChart chart{.name = "Bytes in use over the step",
+                  .x_name = "ms",
+                  .x = {},
+                  .bands = bands_of(found),
+                  .label = [](double size) { return number(size) + " MiB"; }};
+  constexpr double milliseconds = 1000;
+  for (const double seconds : found.curve.seconds) chart.x.push_back(milliseconds * seconds);
+  return band_chart(chart);
+}
+
+using Row = std::pair<std::string, std::size_t>;
+
+// With what is beyond most_rows together.
+std::string shares(const char* heading, const std::vector<Row>& rows, std::size_t peak,
+                   const std::vector<int>& colours = {}) {
+  std::string html = fmt::format(
+      "<table>\n<tr><th>{}</th><th class=\"n\">At the peak</th><th class=\"n\">Share</th><th></th>"
+      "</tr>\n",
+      heading);
+  const auto add = [&](const std::string& name, std::size_t bytes, const std::string& key) {
+    const double share =
+        static_cast<double>(bytes) / static_cast<double>(std::max<std::size_t>(peak, 1));
+    html += fmt::format(
+        "<tr><td>{}{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>"
+        "<td class=\"meter\"><div style=\"width:{:.1f}%\"></div></td></tr>\n",
+        key, escape(name), memory_size(bytes), percent(share), 100 * share);
+  };
+  std::size_t rest = 0;
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    if (k >= most_rows) {
+      rest += rows[k].second;
+      continue;
+    }
+    const std::string key = k < colours.size() ? fmt::format("<span class=\"key {}\"></span>",
+                                                             colour_class("back", colours[k]))
+                                               : "";
+    add(rows[k].first, rows[k].second, key);
+  }
+  if (rest > 0) add(fmt::format("{} more", rows.size() - most_rows), rest, "");
+  return html + "</table>\n";
+}
+
+std::vector<Row> rows_of(const std::vector<memory::Timeline::Share>& shares, const char* nobody) {
+  std::vector<Row> rows;
+  for (const auto& [name, bytes] : shares) rows.emplace_back(name.empty() ? nobody : name, bytes);
+  return rows;
+}
+
+// Those of the curve, which need not be in use at the peak: the chart's legend.
+std::string kinds(const Findings& found) {
+  std::vector<Row> rows = rows_of(found.kinds, "-");
+  std::vector<int> colours;
+  const auto listed = [&](const char* kind) {
+    return std::any_of(rows.begin(), rows.end(), [&](const Row& row) { return row.first == kind; });
+  };
+  for (const memory::Timeline::Band& band : found.curve.bands) {
+    if (const char* kind = name(band.label.kind); !listed(kind)) rows.emplace_back(kind, 0);
+  }
+  for (const Row& row : rows) {
+    for (int kind = 0; kind < memory_kinds; ++kind) {
+      if (row.first == name(static_cast<MemoryKind>(kind))) colours.push_back(kind);
+    }
+  }
+  return shares("Kind", rows, found.peak, colours);
+}
+
+std::string composition(const Findings& found) {
+  std::vector<Row> owners;
+  for (const auto& [label, bytes] : found.owners) owners.emplace_back(owner(label), bytes);
+  return section("Owners at the peak", shares("Owner", owners, found.peak)) +
+         section("Operations at the peak",
+                 shares("Operation", rows_of(found.ops, "(none)"), found.peak)) +
+         section("Modules at the peak",
+                 shares("Module", rows_of(found.modules, "(none)"), found.peak));
+}
+
+std::string phases(const Findings& found) {
+  std::string html =
+      "<table>\n<tr><th>Phase</th><th class=\"n\">Peak</th><th class=\"n\">Above the start</th>"
+      "<th class=\"n\">Allocated</th><th class=\"n\">Blocks</th></tr>\n";
+  for (const memory::Timeline::Phase& phase : found.phases) {
+    html += fmt::format(
+        "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>"
+        "<td class=\"n\">{}</td></tr>\n",
+        phase.name.empty() ? "other" : escape(phase.name), memory_size(phase.peak),
+        memory_size(phase.peak - std::min(phase.peak, found.first)), memory_size(phase.allocated),
+        grouped(phase.blocks));
+  }
+  return section("Phases", html + "</table>\n");
+}
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+Settings settings(const Options& o, const Findings& found) {
+  Settings all{{"Model", o.model},
+               {"Parameters", grouped(found.parameters)},
+               {"Batch", grouped(o.batch)},
+               {"Physical batch", o.physical_batch > 0 ? grouped(o.physical_batch) : "the batch"},
+               {"Privacy", o.no_privacy ? "none" : "clipped and noisy"},
+               {"Optimizer", o.optimizer},
+               {"Limit", o.limit > 0 ? memory_size(o.limit) : "none"}};
+  if (!o.no_privacy) {
+    all.emplace_back("Clip groups", o.clip_groups);
+    all.emplace_back("Passes", o.passes);
+  }
+  return all;
+}
+
+std::string settings_list(const Options& options, const Findings& found) {
+  std::string html = "<dl class=\"settings\">\n";
+  for (const auto& [name, value] : settings(options, found))
+    html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escape(value));
+  return html + "</dl>\n";
+}
+
+nlohmann::json shares_json(const std::vector<memory::Timeline::Share>& shares) {
+  nlohmann::json all = nlohmann::json::object();
+  for (const auto& [name, bytes] : shares) all[name] = bytes;
+  return all;
+}
+
+nlohmann::json phases_json(const Findings& found) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const memory::Timeline::Phase& phase : found.phases) {
+    all.push_back({{"name", phase.name},
+                   {"peak", phase.peak},
+                   {"allocated", phase.allocated},
+                   {"blocks", phase.blocks}});
+  }
+  return all;
+}
+
+nlohmann::json curve_json(const memory::Timeline::Curve& curve) {
+  nlohmann::json bands = nlohmann::json::array();
+  for (const memory::Timeline::Band& band : curve.bands) {
+    bands.push_back({{"kind", name(band.label.kind)},
+                     {"op", band.label.op_name()},
+                     {"module", band.label.module},
+                     {"bytes", band.bytes}});
+  }
+  return {{"seconds", curve.seconds}, {"bands", bands}};
+}
+
+}  // namespace
+
+std::string to_html(const Options& options, const Findings& found) {
+  const std::string title = fmt::format("Footprint of {}", options.model);
+  return fmt::format(
+             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+             "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>{0}</title>\n"
+             "<style>\n{1}{2}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>{0}</h1>\n"
+             "</header>\n",
+             escape(title), report_style, band_style) +
+         cards(found) + section("Bytes in use over the step", chart(found) + kinds(found)) +
+         phases(found) + composition(found) + section("Settings", settings_list(options, found)) +
+         "</main>\n</body>\n</html>\n";
+}
+
+nlohmann::json to_json(const Options& options, const Findings& found) {
+  nlohmann::json named = nlohmann::json::object();
+  for (const auto& [name, value] : settings(options, found)) named[name] = value;
+  const MemoryStatistics& now = found.statistics;
+  return {{"settings", named},
+          {"parameters", found.parameters},
+          {"first", found.first},
+          {"peak", found.peak},
+          {"statistics",
+           {{"current", now.current},
+            {"cached", now.cached},
+            {"held_peak", now.held_peak},
+            {"rounding", now.rounding},
+            {"unusable", now.unusable},
+            {"allocated", now.allocated},
+            {"freed", now.freed},
+            {"allocations", now.allocations},
+            {"releases", now.releases},
+            {"reused", now.reused}}},
+          {"kinds", shares_json(found.kinds)},
+          {"ops", shares_json(found.ops)},
+          {"modules", shares_json(found.modules)},
+          {"phases", phases_json(found)},
+          {"curve", curve_json(found.curve)}};
+}
+
+std::string to_text(const Findings& found) {
+  std::string text = fmt::format("peak {}, before the step {}\n", memory_size(found.peak),
+                                 memory_size(found.first));
+  for (const auto& [name, bytes] : found.kinds)
+    text += fmt::format("  {:<16} {:>12}\n", name, memory_size(bytes));
+  for (const memory::Timeline::Phase& phase : found.phases) {
+    text += fmt::format("peak in {:<11} {:>12}\n", phase.name.empty() ? "other" : phase.name,
+                        memory_size(phase.peak));
+  }
+  return text;
+}
+
+}  // namespace sotto::footprint

@@ -1,0 +1,18 @@
+// What the sample found, as a page that needs nothing else, as JSON, and as text.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "samples/footprint/run.h"
+
+namespace sotto::footprint {
+
+// A whole page, UTF-8, well-formed as XML.
+std::string to_html(const Options& options, const Findings& found);
+nlohmann::json to_json(const Options& options, const Findings& found);
+// A few lines for a terminal.
+std::string to_text(const Findings& found);
+
+}  // namespace sotto::footprint

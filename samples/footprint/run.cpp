@@ -1,0 +1,108 @@
+#include "samples/footprint/run.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "samples/registry.h"
+#include "sotto/autograd/ops.h"
+#include "sotto/dp/engine.h"
+#include "sotto/kernels/compute.h"
+#include "sotto/nn/dataset.h"
+
+namespace sotto::footprint {
+
+namespace {
+
+constexpr std::size_t curve_points = 400;
+
+std::unique_ptr<nn::Optimizer> make_optimizer(const std::string& name, nn::Module& model) {
+  if (name == "adam") return std::make_unique<nn::Adam>(model);
+  const double momentum = name == "momentum" ? 0.9 : 0;
+  return std::make_unique<nn::Sgd>(model, nn::SgdRule{.learning_rate = 0.01, .momentum = momentum});
+}
+
+class Training {
+ public:
+  explicit Training(const Options& options)
+      : options_(options),
+        entry_(models::entry_called(options.model)),
+        model_(entry_.make()),
+        optimizer_(make_optimizer(options.optimizer, *model_)) {
+    const models::Examples examples = entry_.random_examples(options.batch);
+    data_ = {examples.inputs, examples.labels};
+    for (const Tensor& x : {data_.inputs, data_.targets}) x.relabel({.kind = MemoryKind::data});
+    if (options.no_privacy) return;
+    // Every sample is in every batch, so that each step is the whole one.
+    EngineOptions how{.noise_multiplier = 1,
+                      .delta = 0.1 / static_cast<double>(options.batch),
+                      .logical_batch = static_cast<double>(options.batch),
+                      .physical_batch = physical_batch(),
+                      .clip_bound = 1,
+                      .passes = options.passes == "two" ? ClipPasses::two : ClipPasses::one};
+    if (options.clip_groups == "layers")
+      how.groups = layer_groups(model_->named_parameters(), how.clip_bound);
+    engine_ =
+        std::make_unique<Engine>(*model_, *optimizer_, options.batch, ledger_, std::move(how));
+  }
+
+  std::int64_t parameters() { return model_->parameter_count(); }
+
+  void step() {
+    if (engine_) {
+      engine_->step([&](Tape& tape, auto rows) { return losses(tape, data_.batch(rows)); });
+      return;
+    }
+    SumSink sink;
+    for (std::int64_t begin = 0; begin < options_.batch; begin += physical_batch()) {
+      Tape tape;
+      std::vector<std::int64_t> rows(
+          static_cast<std::size_t>(std::min(physical_batch(), options_.batch - begin)));
+      std::iota(rows.begin(), rows.end(), begin);
+      const Var loss = losses(tape, data_.batch(rows));
+      tape.backward(loss, sink, 1 / static_cast<double>(options_.batch));
+    }
+    optimizer_->step(sink.gradients());
+  }
+
+ private:
+  std::int64_t physical_batch() const {
+    return options_.physical_batch > 0 ? options_.physical_batch : options_.batch;
+  }
+  Var losses(Tape& tape, const Dataset& batch) {
+    return entry_.losses((*model_)(tape.input(batch.inputs)), batch.targets);
+  }
+
+  const Options& options_;
+  const models::Entry& entry_;
+  std::unique_ptr<nn::Module> model_;
+  std::unique_ptr<nn::Optimizer> optimizer_;
+  Dataset data_;
+  Ledger ledger_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace
+
+Findings run(const Options& options) {
+  allocator(cpu).set_limit(options.limit);
+  Training training(options);
+  training.step();  // makes the optimizer's state and whatever is kept between steps
+  allocator(cpu).reset_peak();
+  memory::Timeline timeline;
+  training.step();
+  timeline.stop();
+  check(!timeline.forgot(), "footprint: the step allocates too often to be recorded");
+  return {.parameters = training.parameters(),
+          .statistics = allocator(cpu).statistics(),
+          .first = timeline.first(),
+          .peak = timeline.peak(),
+          .curve = timeline.curve(curve_points),
+          .kinds = timeline.peak_by(MemoryAxis::kind),
+          .ops = timeline.peak_by(MemoryAxis::op),
+          .modules = timeline.peak_by(MemoryAxis::module),
+          .owners = timeline.peak_labels(),
+          .phases = timeline.phases()};
+}
+
+}  // namespace sotto::footprint

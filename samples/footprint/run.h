@@ -1,0 +1,27 @@
+// Two training steps, the second of them recorded.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "samples/footprint/options.h"
+#include "sotto/memory/timeline.h"
+
+namespace sotto::footprint {
+
+struct Findings {
+  std::int64_t parameters = 0;
+  MemoryStatistics statistics;  // after the step
+  std::size_t first = 0;        // bytes in use before the step
+  std::size_t peak = 0;
+  memory::Timeline::Curve curve;
+  std::vector<memory::Timeline::Share> kinds, ops, modules;  // at the peak
+  std::vector<std::pair<MemoryLabel, std::size_t>> owners;
+  std::vector<memory::Timeline::Phase> phases;
+};
+
+// Throws OutOfMemory when the limit is too low.
+Findings run(const Options& options);
+
+}  // namespace sotto::footprint
