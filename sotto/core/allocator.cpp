@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "sotto/core/cuda.h"
 #include "sotto/core/error.h"
 #include "sotto/core/limit_exemption.h"
 
@@ -320,8 +321,8 @@ void Allocator::remove_watch(AllocationWatch& watch) {
 }
 
 Allocator& allocator(Device device) {
-  check(device == cpu, "allocator: no device {} of kind {}", device.index,
-        device.kind == DeviceKind::cpu ? "cpu" : "cuda");
+  if (device.kind == DeviceKind::cuda) return cuda_allocator(device.index);
+  check(device == cpu, "allocator: no device {}", name(device));
   static HostMemory host;
   // Never destroyed: tensors with static lifetime may outlive any order of destruction.
   static auto* const instance = new Allocator(host);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "sotto/core/allocator.h"
+#include "sotto/core/cuda.h"
 
 namespace sotto {
 
@@ -104,10 +105,25 @@ View Tensor::view() const {
 
 double Tensor::item() const {
   check(defined() && numel() == 1, "item: {} elements in a tensor of shape {}", numel(), shape_);
-  check(device() == cpu, "item: the tensor is not on the CPU");
+  if (device() != cpu) return to(cpu).item();
   return dispatch(dtype_, [&]<class T>(std::type_identity<T>) {
     return static_cast<double>(static_cast<acc_t<T>>(*data<T>()));
   });
+}
+
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) return *this;
+  std::int64_t last = -1;
+  if (numel() > 0) {
+    last = 0;
+    for (int i = 0; i < rank(); ++i) last += (shape_[i] - 1) * strides_[i];
+  }
+  Tensor y = *this;
+  y.offset_ = 0;
+  const auto bytes = static_cast<std::size_t>(last + 1) * size_of(dtype_);
+  y.storage_ = std::make_shared<Storage>(bytes, device);
+  copy_bytes(y.storage_->data(), device, view().data, this->device(), bytes);
+  return y;
 }
 
 Tensor Tensor::permute(const Shape& axes) const {

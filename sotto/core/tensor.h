@@ -83,14 +83,18 @@ class Tensor {
   void relabel(MemoryKind kind) const;  // the rest of the label stays
 
   View view() const;
-  // The first element. Throws when T is not the dtype.
+  // The first element; CPU only. Throws when T is not the dtype.
   template <class T>
   T* data() const;
-  // The values in row-major order, whatever the strides; CPU only. Throws when T is not the dtype.
+  // The values in row-major order, whatever the strides. Throws when T is not the dtype.
   template <class T>
   std::vector<T> to_vector() const;
-  // The only element, as a double; CPU only.
+  // The only element, as a double.
   double item() const;
+  // The same values on `device`, with the same strides (the bytes between the first and the last
+  // element are copied); the tensor itself when it is there already. Throws std::invalid_argument,
+  // with the reason, when the device cannot be used.
+  Tensor to(Device device) const;
 
   // Views. All take negative axes and throw std::invalid_argument naming the call.
   Tensor permute(const Shape& axes) const;  // y axis k is x axis axes[k]
@@ -143,12 +147,13 @@ template <class T>
 T* Tensor::data() const {
   check(dtype_ == dtype_of<T>(), "tensor: elements are {}, asked for as {}", name(dtype_),
         name(dtype_of<T>()));
+  check(device() == cpu, "tensor: elements on a GPU, asked for on the CPU");
   return view().as<T>();
 }
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  check(device() == cpu, "to_vector: the tensor is not on the CPU");
+  if (device() != cpu) return to(cpu).to_vector<T>();
   const T* first = data<T>();
   std::vector<T> values;
   values.reserve(static_cast<std::size_t>(numel()));

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "sotto/core/cuda.h"
 #include "sotto/core/error.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 
@@ -40,7 +41,8 @@ Backend* observer = nullptr;
 }  // namespace
 
 Backend& backend(Device device) {
-  check(device == cpu, "backend: no CUDA backend in this build; the only device is the CPU");
+  if (device.kind == DeviceKind::cuda) return cuda_runtime().backend(device.index);
+  check(device == cpu, "backend: no device {}", name(device));
   return observer ? *observer : *current();
 }
 
