@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "catch.h"
+#include "sotto/core/devices.h"
 #include "sotto/core/tensor.h"
 #include "sotto/kernels/backend.h"
+#include "tests/device_code.h"
+#include "tests/staged_backend.h"
 
 namespace sotto {
 
@@ -99,7 +102,24 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   });
 }
 
-// Calls f(backend) for every engine of the CPU.
+// Calls f() with the GPU's kernels in the place of the CPU's: run on the host, and on every GPU.
+template <class F>
+void for_each_device_code(F&& f) {
+  {
+    const DeviceCodeOnHost device_code;
+    f();
+  }
+  Backend& engine = backend(cpu);
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    StagedBackend staged(info.device);
+    set_cpu_backend(staged);
+    f();
+    set_cpu_backend(engine);
+  }
+}
+
+// Calls f(backend) for every engine of the CPU, and for the GPU's kernels.
 template <class F>
 void for_each_engine(F&& f) {
   for (const CpuEngine engine : {CpuEngine::eigen, CpuEngine::onednn}) {
@@ -108,6 +128,10 @@ void for_each_engine(F&& f) {
     INFO(backend(cpu).name());
     f(backend(cpu));
   }
+  for_each_device_code([&] {
+    INFO(backend(cpu).name());
+    f(backend(cpu));
+  });
 }
 
 }  // namespace sotto

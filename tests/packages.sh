@@ -73,6 +73,16 @@ apt_install() {
     apt-get install -y -qq --no-install-recommends $required
 }
 
+# cuda_options: the GPU part is built wherever there is a compiler for it; for one kind of GPU, since
+# every kind takes a minute.
+cuda_options() {
+  if command -v nvcc >/dev/null 2>&1; then
+    echo "-Dcuda=enabled -Dgpu_targets=90"
+  else
+    echo "-Dcuda=disabled"
+  fi
+}
+
 # configure BUILD SOURCE OPTION...: a Meson build folder with these options; made anew when it is
 # not whole.
 configure() {

@@ -10,7 +10,8 @@ build=$root/build-tests
 
 install_missing "$build_packages
 $test_packages"
-configure "$build" "$root" -Dbuildtype=release -Dtests=enabled -Dsamples=enabled
+# shellcheck disable=SC2046 # options
+configure "$build" "$root" -Dbuildtype=release -Dtests=enabled -Dsamples=enabled $(cuda_options)
 ninja -C "$build"
 
 log=$build/meson-logs/testlog.json

@@ -50,6 +50,8 @@ void observe_cpu_backend(Backend* wanted) { observer = wanted; }
 
 bool has_cpu_engine(CpuEngine engine) { return engine_backend(engine) != nullptr; }
 
+void set_cpu_backend(Backend& backend) { current() = &backend; }
+
 void set_cpu_engine(CpuEngine engine) {
   check(has_cpu_engine(engine), "set_cpu_engine: oneDNN was not built in");
   current() = engine_backend(engine);

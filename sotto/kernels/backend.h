@@ -134,5 +134,8 @@ enum class CpuEngine { eigen, onednn };
 // Throws std::invalid_argument when the engine was not built in.
 void set_cpu_engine(CpuEngine engine);
 bool has_cpu_engine(CpuEngine engine);
+// Puts another backend in the place of the CPU's engines, until set_cpu_engine is called: it gets
+// views of host memory, and must stay alive. Tests run kernels of other devices so.
+void set_cpu_backend(Backend& backend);
 
 }  // namespace sotto

@@ -53,4 +53,14 @@ struct Geometry {
   HD std::int64_t taps() const { return window.positions() * group_channels(); }
 };
 
+// Whether the samples of [n, c, d, h, w] lie one after the other, each d h w c without gaps.
+inline bool lies_channels_last(const View& images) {
+  std::int64_t expected = 1;
+  for (const int axis : {1, 4, 3, 2, 0}) {
+    if (images.size[axis] != 1 && images.stride[axis] != expected) return false;
+    expected *= images.size[axis];
+  }
+  return true;
+}
+
 }  // namespace sotto

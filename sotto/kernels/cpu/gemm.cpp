@@ -4,6 +4,7 @@
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/product.h"
+#include "sotto/kernels/fold_batch.h"
 
 namespace sotto {
 namespace {
@@ -17,16 +18,6 @@ struct Range {
   std::int64_t last;
 };
 
-// The first item of a batch.
-View first_item(View v) {
-  if (v.rank == 2) return v;
-  v.rank = 2;
-  for (int axis = 0; axis < 2; ++axis) {
-    v.size[axis] = v.size[axis + 1];
-    v.stride[axis] = v.stride[axis + 1];
-  }
-  return v;
-}
 
 // Some rows of one item's c, or columns where these are more.
 void part(ProductFunction product, const Product& p, std::int64_t item, Range cut) {
@@ -43,14 +34,8 @@ void part(ProductFunction product, const Product& p, std::int64_t item, Range cu
 }  // namespace
 
 Product fold_batch(const Product& p) {
-  const auto follows = [](const View& v) {
-    return v.rank == 3 && v.stride[0] == v.size[1] * v.stride[1];
-  };
-  const bool shared = p.b.rank == 2 || p.b.stride[0] == 0;
-  if (!shared || !follows(p.a) || !follows(p.c)) return p;
-  Product folded{first_item(p.a), first_item(p.b), first_item(p.c), p.add};
-  folded.a.size[0] *= p.a.size[0];
-  folded.c.size[0] *= p.c.size[0];
+  Product folded = p;
+  fold_batch(folded.a, folded.b, folded.c);
   return folded;
 }
 

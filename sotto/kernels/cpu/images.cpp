@@ -75,15 +75,6 @@ void for_each_pair(const View& v, T* copy, F&& f) {
 
 }  // namespace
 
-bool lies_channels_last(const View& images) {
-  std::int64_t expected = 1;
-  for (const int axis : {1, 4, 3, 2, 0}) {
-    if (images.size[axis] != 1 && images.stride[axis] != expected) return false;
-    expected *= images.size[axis];
-  }
-  return true;
-}
-
 template <class T>
 Images<T>::Images(const View& view, Range samples) : view_(view) {
   view_.size[0] = samples.count();

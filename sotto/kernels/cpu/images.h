@@ -18,9 +18,6 @@ struct Range {
   std::int64_t count() const { return last - first; }
 };
 
-// Whether samples lie one after the other, each d h w c without gaps.
-bool lies_channels_last(const View& images);
-
 // Some samples of [n, c, d, h, w] as T, channels-last: the tensor's own bytes where it lies so,
 // otherwise a copy, which load() fills and store() writes back.
 template <class T>

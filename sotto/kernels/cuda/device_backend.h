@@ -1,0 +1,82 @@
+// The primitives in the form that GPUs run: a body for each element, or for each team of threads.
+// `Exec` says how bodies are run. CudaExec (execution.cuh) launches them on a GPU; the tests run
+// the same bodies on the host (tests/host_execution.h), which is how their arithmetic and indices
+// are checked where there is no GPU.
+//
+// An Exec is made for one call of a primitive, from its name and its views, and has
+//   for_each(count, f)              f(i) for every i in [0, count), side by side
+//   for_each_team(count, width, f)  f(team, i) likewise, by all threads of a team of about `width`;
+//                                   a team has rank(), size() and fold(f, x), which gives every
+//                                   thread the threads' x folded in a fixed order
+//   copy(from, to, bytes), gemm(a, b, beta, c), device()
+// Calls run one after the other.
+//
+// The members are defined in the headers beside this one, and compiled by the .cu files of the same
+// names.
+#pragma once
+
+#include <initializer_list>
+
+#include "sotto/kernels/backend.h"
+
+namespace sotto {
+
+template <class Exec>
+class DeviceBackend : public Backend {
+ public:
+  // elementwise.h
+  void fill(double value, View y) override;
+  void copy(View x, View y) override;
+  void binary(int op, View a, View b, View y) override;
+  void binary_grad(int op, int which, View a, View b, View dy, View d) override;
+  void where(View condition, View a, View b, View y) override;
+  void axpby(double alpha, View x, double beta, View y) override;
+
+  // unary.h
+  void unary(int op, Constants c, View x, View y) override;
+  void unary_grad(int op, Constants c, View x, View y, View dy, View dx) override;
+
+  // index.h
+  void gather(View x, View ids, int axis, View y) override;
+  void scatter_add(View x, View ids, int axis, View y) override;
+  void take_along(View x, View ids, int axis, View y) override;
+  void put_along_add(View x, View ids, int axis, View y) override;
+  void bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) override;
+
+  // reduce.h
+  void reduce(Reduction op, View x, View y) override;
+  void argmax(View x, View y) override;
+
+  // rows.h
+  void softmax(View x, bool logarithm, View y) override;
+  void softmax_grad(View y, View dy, bool logarithm, View dx) override;
+  void normalize(View x, double eps, bool centered, View y, View rstd) override;
+  void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override;
+
+  // persample.h
+  void row_dot(View a, View b, View y) override;
+  void gram_dot(View a1, View b1, View a2, View b2, View y) override;
+  void onehot_dot(View ids1, View b1, View ids2, View b2, View y) override;
+  void weighted_sum(View x, View w, double beta, View y) override;
+
+  // conv.h: by patches and products. A device's own library may do better in the first three.
+  void conv(View x, View w, View bias, const Window& window, View y) override;
+  void conv_data(View dy, View w, const Window& window, View dx) override;
+  void conv_weight(View dy, View x, const Window& window, double beta, View dw) override;
+  void conv_weight_rows(View dy, View x, const Window& window, View dw) override;
+  void conv_weight_norms(View dy, View x, const Window& window, View y) override;
+  void unfold(View x, const Window& window, View patches) override;
+
+  // pool.h
+  void max_pool(View x, const Window& window, View y, View chosen) override;
+  void max_pool_grad(View dy, View chosen, const Window& window, View dx) override;
+  void avg_pool(View x, const Window& window, bool count_padding, View y) override;
+  void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) override;
+
+ protected:
+  using Views = std::initializer_list<const View*>;
+  // The execution of one call of the primitive `op`.
+  virtual Exec execution(const char* op, Views views) = 0;
+};
+
+}  // namespace sotto

@@ -1,0 +1,68 @@
+// One GPU's stream and library handles, and errors. No header of fmt or Eigen: .cu files include
+// this.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include "sotto/core/device.h"
+#include "sotto/core/view.h"
+
+struct cublasLtContext;
+
+namespace sotto {
+
+// What is being done, for messages.
+struct Call {
+  const char* name;
+  Device device;
+  const View* views[6] = {};
+
+  Call(const char* name, Device device, std::initializer_list<const View*> all = {})
+      : name(name), device(device) {
+    int count = 0;
+    for (const View* view : all) views[count++] = view;
+  }
+};
+
+// Throws SystemFailure: "cuda:0: gemm of f32 (4, 3), f32 (3, 5): cublasLtMatmul: reason".
+[[noreturn]] void device_failed(const Call& call, const char* function, const std::string& reason);
+
+inline void cuda_check(const Call& call, const char* function, cudaError_t status) {
+  if (status != cudaSuccess) [[unlikely]]
+    device_failed(call, function, cudaGetErrorString(status));
+}
+
+// A GPU in use, for as long as the process lives. Its work runs in order on `stream`.
+class DeviceState {
+ public:
+  // `index` counts usable GPUs, `ordinal` CUDA's devices.
+  DeviceState(int index, int ordinal);
+  DeviceState(const DeviceState&) = delete;
+  DeviceState& operator=(const DeviceState&) = delete;
+
+  Device device() const { return device_; }
+  cudaStream_t stream() const { return stream_; }
+  // Makes it the calling thread's current device.
+  void use() const;
+  cublasLtContext* cublas();
+  // Memory for the libraries to work in; calls run one after the other, so that one piece serves
+  // all.
+  void* workspace() const { return workspace_; }
+  static constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
+
+ private:
+  Device device_;
+  int ordinal_;
+  cudaStream_t stream_ = nullptr;
+  void* workspace_ = nullptr;
+  cublasLtContext* cublas_ = nullptr;
+};
+
+// Whether this build has kernels for the current device. Defined in elementwise.cu.
+bool has_code_for_device();
+
+}  // namespace sotto

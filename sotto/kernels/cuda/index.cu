@@ -1,0 +1,14 @@
+// Compiles gather, scatter and random masks for GPUs.
+#include "sotto/kernels/cuda/index.h"
+
+#include "sotto/kernels/cuda/execution.cuh"
+
+namespace sotto {
+
+template void DeviceBackend<CudaExec>::gather(View, View, int, View);
+template void DeviceBackend<CudaExec>::scatter_add(View, View, int, View);
+template void DeviceBackend<CudaExec>::take_along(View, View, int, View);
+template void DeviceBackend<CudaExec>::put_along_add(View, View, int, View);
+template void DeviceBackend<CudaExec>::bernoulli(PhiloxKey, std::uint64_t, double, View);
+
+}  // namespace sotto

@@ -1,0 +1,13 @@
+// Compiles inner products of per-sample gradients for GPUs.
+#include "sotto/kernels/cuda/persample.h"
+
+#include "sotto/kernels/cuda/execution.cuh"
+
+namespace sotto {
+
+template void DeviceBackend<CudaExec>::row_dot(View, View, View);
+template void DeviceBackend<CudaExec>::gram_dot(View, View, View, View, View);
+template void DeviceBackend<CudaExec>::onehot_dot(View, View, View, View, View);
+template void DeviceBackend<CudaExec>::weighted_sum(View, View, double, View);
+
+}  // namespace sotto

@@ -1,0 +1,13 @@
+// Compiles softmax and normalisation for GPUs.
+#include "sotto/kernels/cuda/rows.h"
+
+#include "sotto/kernels/cuda/execution.cuh"
+
+namespace sotto {
+
+template void DeviceBackend<CudaExec>::softmax(View, bool, View);
+template void DeviceBackend<CudaExec>::softmax_grad(View, View, bool, View);
+template void DeviceBackend<CudaExec>::normalize(View, double, bool, View, View);
+template void DeviceBackend<CudaExec>::normalize_grad(View, View, View, bool, View);
+
+}  // namespace sotto

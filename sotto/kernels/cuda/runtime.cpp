@@ -1,0 +1,144 @@
+// The entrance of libsotto_cuda.so: finds the usable GPUs and gives each its memory and backend.
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "sotto/core/cuda.h"
+#include "sotto/core/error.h"
+#include "sotto/kernels/cuda/cuda_backend.h"
+
+namespace sotto {
+
+namespace {
+
+// Of one GPU, through CUDA's own allocator.
+class DeviceMemory final : public RawMemory {
+ public:
+  explicit DeviceMemory(const DeviceState& state) : state_(state) {}
+  void* allocate(std::size_t bytes) override {
+    state_.use();
+    void* address = nullptr;
+    const cudaError_t status = cudaMalloc(&address, bytes);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // told by the allocator, and not again by the next call
+      return nullptr;
+    }
+    cuda_check(Call("allocate", state_.device()), "cudaMalloc", status);
+    return address;
+  }
+  // A failure here is that of earlier work, which the next call tells.
+  void release(void* address) noexcept override { cudaFree(address); }
+
+ private:
+  const DeviceState& state_;
+};
+
+struct Gpu {
+  Gpu(int index, int ordinal)
+      : state(index, ordinal), memory(state), backend(make_cuda_backend(state)) {}
+  DeviceState state;
+  DeviceMemory memory;
+  std::unique_ptr<Backend> backend;
+};
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+// How many devices CUDA sees. Throws SystemFailure, with the reason, when it sees none.
+int count_ordinals() {
+  int driver = 0, runtime = 0, count = 0;
+  cudaRuntimeGetVersion(&runtime);
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    throw SystemFailure("no driver: libcuda.so.1 was not found");
+  }
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver) {
+    throw SystemFailure(fmt::format("the driver is too old: it is for CUDA {}, this build for {}",
+                                    version_text(driver), version_text(runtime)));
+  }
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
+    throw SystemFailure("no device");
+  }
+  if (status != cudaSuccess) throw SystemFailure(cudaGetErrorString(status));
+  return count;
+}
+
+class Runtime final : public CudaRuntime {
+ public:
+  Runtime() {
+    std::string reason;
+    const int count = count_ordinals();
+    for (int ordinal = 0; ordinal < count; ++ordinal) take(ordinal, reason);
+    if (infos_.empty()) throw SystemFailure(reason);
+  }
+
+  const std::vector<DeviceInfo>& devices() const override { return infos_; }
+  RawMemory& memory(int index) override { return gpu(index).memory; }
+  Backend& backend(int index) override { return *gpu(index).backend; }
+
+  void copy(void* to, Device to_device, const void* from, Device from_device,
+            std::size_t bytes) override {
+    const Device lead = to_device == cpu ? from_device : to_device;
+    const Call call("copy", lead);
+    // Between GPUs, what is to be copied must have been computed.
+    if (to_device != cpu && from_device != cpu && to_device != from_device) {
+      synchronize(from_device.index);
+    }
+    const DeviceState& state = gpu(lead.index).state;
+    state.use();
+    cuda_check(call, "cudaMemcpyAsync",
+               cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, state.stream()));
+    if (to_device == cpu || from_device == cpu) synchronize(lead.index);
+  }
+
+  void synchronize(int index) override {
+    const DeviceState& state = gpu(index).state;
+    state.use();
+    cuda_check(Call("synchronize", state.device()), "cudaStreamSynchronize",
+               cudaStreamSynchronize(state.stream()));
+  }
+
+ private:
+  void take(int ordinal, std::string& reason) {
+    cudaDeviceProp properties{};
+    const cudaError_t status = cudaGetDeviceProperties(&properties, ordinal);
+    if (status != cudaSuccess || cudaSetDevice(ordinal) != cudaSuccess) {
+      reason = fmt::format("device {}: {}", ordinal, cudaGetErrorString(cudaGetLastError()));
+      return;
+    }
+    const std::string capability = fmt::format("{}.{}", properties.major, properties.minor);
+    if (!has_code_for_device()) {
+      reason = fmt::format("{} is too old: this build has no code for compute capability {}",
+                           properties.name, capability);
+      return;
+    }
+    const Device device{DeviceKind::cuda, static_cast<int>(infos_.size())};
+    ordinals_.push_back(ordinal);
+    gpus_.emplace_back();
+    infos_.push_back({device, properties.name, static_cast<std::int64_t>(properties.totalGlobalMem),
+                      capability});
+  }
+
+  // Made at the first use, so that GPUs that nobody asks for are left alone.
+  Gpu& gpu(int index) {
+    const auto at = static_cast<std::size_t>(index);
+    check(index >= 0 && at < gpus_.size(), "cuda: device {} of {}", index, gpus_.size());
+    if (!gpus_[at]) gpus_[at] = std::make_unique<Gpu>(index, ordinals_[at]);
+    return *gpus_[at];
+  }
+
+  std::vector<DeviceInfo> infos_;
+  std::vector<int> ordinals_;
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+};
+
+}  // namespace
+
+}  // namespace sotto
+
+extern "C" __attribute__((visibility("default"))) sotto::CudaRuntime* sotto_cuda_runtime() {
+  // Never destroyed: tensors with static lifetime may live on a device.
+  static auto* const runtime = new sotto::Runtime;
+  return runtime;
+}

@@ -1,0 +1,111 @@
+#include "tests/device_code.h"
+
+#include <array>
+#include <barrier>
+#include <thread>
+
+#include "sotto/kernels/cuda/conv.h"
+#include "sotto/kernels/cuda/elementwise.h"
+#include "sotto/kernels/cuda/index.h"
+#include "sotto/kernels/cuda/persample.h"
+#include "sotto/kernels/cuda/pool.h"
+#include "sotto/kernels/cuda/reduce.h"
+#include "sotto/kernels/cuda/rows.h"
+#include "sotto/kernels/cuda/unary.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr int team_size = 3;  // not a power of two, so that no index arithmetic gets by with one
+
+struct Shared {
+  std::barrier<> barrier{team_size};
+  std::array<double, team_size> values;
+};
+
+class HostTeam {
+ public:
+  HostTeam(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
+  int rank() const { return rank_; }
+  static constexpr int size() { return team_size; }
+  template <class F>
+  double fold(F f, double x) const {
+    shared_.values[static_cast<std::size_t>(rank_)] = x;
+    shared_.barrier.arrive_and_wait();
+    double sum = shared_.values[0];
+    for (int i = 1; i < team_size; ++i) sum = f(sum, shared_.values[static_cast<std::size_t>(i)]);
+    shared_.barrier.arrive_and_wait();
+    return sum;
+  }
+
+ private:
+  Shared& shared_;
+  int rank_;
+};
+
+class HostExec {
+ public:
+  HostExec(Device device, Backend& products, std::shared_ptr<void> guard)
+      : device_(device), products_(products), guard_(std::move(guard)) {}
+  template <class F>
+  void for_each(std::int64_t count, const F& f) const {
+    for (std::int64_t i = count - 1; i >= 0; --i) f(i);  // no order is promised
+  }
+  template <class F>
+  void for_each_team(std::int64_t count, std::int64_t, const F& f) const {
+    Shared shared;
+    std::array<std::jthread, team_size> threads;
+    for (int rank = 0; rank < team_size; ++rank) {
+      threads[static_cast<std::size_t>(rank)] = std::jthread([&shared, &f, count, rank] {
+        for (std::int64_t i = 0; i < count; ++i) f(HostTeam(shared, rank), i);
+      });
+    }
+  }
+  void copy(const void* from, void* to, std::size_t bytes) const { std::memcpy(to, from, bytes); }
+  void gemm(const View& a, const View& b, double beta, const View& c) const {
+    products_.gemm(a, b, beta, c);
+  }
+  Device device() const { return device_; }
+
+ private:
+  Device device_;
+  Backend& products_;
+  std::shared_ptr<void> guard_;
+};
+
+class HostBackend final : public DeviceBackend<HostExec> {
+ public:
+  HostBackend(Device device, Backend& products, OnCall on_call)
+      : device_(device), products_(products), on_call_(std::move(on_call)) {}
+  std::string name() const override { return "device code on the host"; }
+  Costs costs() const override { return products_.costs(); }
+  void gemm(View a, View b, double beta, View c) override {
+    execution("gemm", {&a, &b, &c}).gemm(a, b, beta, c);
+  }
+
+ protected:
+  HostExec execution(const char*, Views views) override {
+    return {device_, products_, on_call_ ? on_call_(views) : nullptr};
+  }
+
+ private:
+  Device device_;
+  Backend& products_;
+  OnCall on_call_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_device_code(Device device, Backend& products, OnCall on_call) {
+  return std::make_unique<HostBackend>(device, products, std::move(on_call));
+}
+
+DeviceCodeOnHost::DeviceCodeOnHost()
+    : engine_(backend(cpu)), device_code_(make_device_code(cpu, engine_)) {
+  set_cpu_backend(*device_code_);
+}
+
+DeviceCodeOnHost::~DeviceCodeOnHost() { set_cpu_backend(engine_); }
+
+}  // namespace sotto

@@ -1,0 +1,33 @@
+// The primitives as GPUs run them, on the host: the bodies of kernels/cuda in loops and, for teams,
+// in threads that wait for each other. What they compute, and where they read and write, is tested
+// so without a GPU. Products are the CPU's.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+
+#include "sotto/kernels/backend.h"
+
+namespace sotto {
+
+// Called at the beginning of each primitive with its views; what it returns lives until the end.
+using OnCall = std::function<std::shared_ptr<void>(std::initializer_list<const View*>)>;
+
+// Scratch comes from the allocator of `device`, products from `products`.
+std::unique_ptr<Backend> make_device_code(Device device, Backend& products, OnCall on_call = {});
+
+// Puts the device code in the place of the CPU's engine for as long as it lives.
+class DeviceCodeOnHost {
+ public:
+  DeviceCodeOnHost();
+  ~DeviceCodeOnHost();
+  DeviceCodeOnHost(const DeviceCodeOnHost&) = delete;
+  DeviceCodeOnHost& operator=(const DeviceCodeOnHost&) = delete;
+
+ private:
+  Backend& engine_;
+  std::unique_ptr<Backend> device_code_;
+};
+
+}  // namespace sotto

@@ -1,0 +1,153 @@
+// A GPU's backend for views of host memory, so that the tests of the primitives run on GPUs as they
+// are.
+#pragma once
+
+#include <list>
+
+#include "sotto/core/tensor.h"
+#include "sotto/kernels/backend.h"
+
+namespace sotto {
+
+// The views of one call on a device. Everything goes there, and comes back when the call is over.
+class Stage {
+ public:
+  explicit Stage(Device device) : device_(device) {}
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+  ~Stage() noexcept(false);
+
+  // The view of the same sizes and strides on the device; of one address, one.
+  View operator()(const View& host);
+
+ private:
+  struct Piece {
+    Piece(void* host, std::size_t bytes, Device device) : host(host), storage(bytes, device) {}
+    void* host;
+    Storage storage;
+  };
+  Device device_;
+  std::list<Piece> pieces_;
+};
+
+class StagedBackend final : public Backend {
+ public:
+  explicit StagedBackend(Device device) : device_(device) {}
+  std::string name() const override { return on().name() + ", staged"; }
+  Costs costs() const override { return on().costs(); }
+
+  void fill(double value, View y) override {
+    run([&](Stage& s) { on().fill(value, s(y)); });
+  }
+  void copy(View x, View y) override {
+    run([&](Stage& s) { on().copy(s(x), s(y)); });
+  }
+  void gather(View x, View ids, int axis, View y) override {
+    run([&](Stage& s) { on().gather(s(x), s(ids), axis, s(y)); });
+  }
+  void scatter_add(View x, View ids, int axis, View y) override {
+    run([&](Stage& s) { on().scatter_add(s(x), s(ids), axis, s(y)); });
+  }
+  void take_along(View x, View ids, int axis, View y) override {
+    run([&](Stage& s) { on().take_along(s(x), s(ids), axis, s(y)); });
+  }
+  void put_along_add(View x, View ids, int axis, View y) override {
+    run([&](Stage& s) { on().put_along_add(s(x), s(ids), axis, s(y)); });
+  }
+  void unary(int op, Constants c, View x, View y) override {
+    run([&](Stage& s) { on().unary(op, c, s(x), s(y)); });
+  }
+  void unary_grad(int op, Constants c, View x, View y, View dy, View dx) override {
+    run([&](Stage& s) { on().unary_grad(op, c, s(x), s(y), s(dy), s(dx)); });
+  }
+  void binary(int op, View a, View b, View y) override {
+    run([&](Stage& s) { on().binary(op, s(a), s(b), s(y)); });
+  }
+  void binary_grad(int op, int which, View a, View b, View dy, View d) override {
+    run([&](Stage& s) { on().binary_grad(op, which, s(a), s(b), s(dy), s(d)); });
+  }
+  void where(View condition, View a, View b, View y) override {
+    run([&](Stage& s) { on().where(s(condition), s(a), s(b), s(y)); });
+  }
+  void axpby(double alpha, View x, double beta, View y) override {
+    run([&](Stage& s) { on().axpby(alpha, s(x), beta, s(y)); });
+  }
+  void reduce(Reduction op, View x, View y) override {
+    run([&](Stage& s) { on().reduce(op, s(x), s(y)); });
+  }
+  void argmax(View x, View y) override {
+    run([&](Stage& s) { on().argmax(s(x), s(y)); });
+  }
+  void softmax(View x, bool logarithm, View y) override {
+    run([&](Stage& s) { on().softmax(s(x), logarithm, s(y)); });
+  }
+  void softmax_grad(View y, View dy, bool logarithm, View dx) override {
+    run([&](Stage& s) { on().softmax_grad(s(y), s(dy), logarithm, s(dx)); });
+  }
+  void normalize(View x, double eps, bool centered, View y, View rstd) override {
+    run([&](Stage& s) { on().normalize(s(x), eps, centered, s(y), s(rstd)); });
+  }
+  void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override {
+    run([&](Stage& s) { on().normalize_grad(s(y), s(rstd), s(dy), centered, s(dx)); });
+  }
+  void gemm(View a, View b, double beta, View c) override {
+    run([&](Stage& s) { on().gemm(s(a), s(b), beta, s(c)); });
+  }
+  void row_dot(View a, View b, View y) override {
+    run([&](Stage& s) { on().row_dot(s(a), s(b), s(y)); });
+  }
+  void gram_dot(View a1, View b1, View a2, View b2, View y) override {
+    run([&](Stage& s) { on().gram_dot(s(a1), s(b1), s(a2), s(b2), s(y)); });
+  }
+  void onehot_dot(View ids1, View b1, View ids2, View b2, View y) override {
+    run([&](Stage& s) { on().onehot_dot(s(ids1), s(b1), s(ids2), s(b2), s(y)); });
+  }
+  void weighted_sum(View x, View w, double beta, View y) override {
+    run([&](Stage& s) { on().weighted_sum(s(x), s(w), beta, s(y)); });
+  }
+  void conv(View x, View w, View bias, const Window& window, View y) override {
+    run([&](Stage& s) { on().conv(s(x), s(w), s(bias), window, s(y)); });
+  }
+  void conv_data(View dy, View w, const Window& window, View dx) override {
+    run([&](Stage& s) { on().conv_data(s(dy), s(w), window, s(dx)); });
+  }
+  void conv_weight(View dy, View x, const Window& window, double beta, View dw) override {
+    run([&](Stage& s) { on().conv_weight(s(dy), s(x), window, beta, s(dw)); });
+  }
+  void conv_weight_rows(View dy, View x, const Window& window, View dw) override {
+    run([&](Stage& s) { on().conv_weight_rows(s(dy), s(x), window, s(dw)); });
+  }
+  void conv_weight_norms(View dy, View x, const Window& window, View y) override {
+    run([&](Stage& s) { on().conv_weight_norms(s(dy), s(x), window, s(y)); });
+  }
+  void unfold(View x, const Window& window, View patches) override {
+    run([&](Stage& s) { on().unfold(s(x), window, s(patches)); });
+  }
+  void max_pool(View x, const Window& window, View y, View chosen) override {
+    run([&](Stage& s) { on().max_pool(s(x), window, s(y), s(chosen)); });
+  }
+  void max_pool_grad(View dy, View chosen, const Window& window, View dx) override {
+    run([&](Stage& s) { on().max_pool_grad(s(dy), s(chosen), window, s(dx)); });
+  }
+  void avg_pool(View x, const Window& window, bool count_padding, View y) override {
+    run([&](Stage& s) { on().avg_pool(s(x), window, count_padding, s(y)); });
+  }
+  void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) override {
+    run([&](Stage& s) { on().avg_pool_grad(s(dy), window, count_padding, s(dx)); });
+  }
+  void bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) override {
+    run([&](Stage& s) { on().bernoulli(key, first, keep, s(y)); });
+  }
+
+ private:
+  Backend& on() const { return backend(device_); }
+  template <class F>
+  void run(F&& call) {
+    Stage stage(device_);
+    call(stage);
+  }
+
+  Device device_;
+};
+
+}  // namespace sotto
