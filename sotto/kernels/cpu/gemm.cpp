@@ -18,7 +18,6 @@ struct Range {
   std::int64_t last;
 };
 
-
 // Some rows of one item's c, or columns where these are more.
 void part(ProductFunction product, const Product& p, std::int64_t item, Range cut) {
   const Matrix a = matrix(p.a, item), b = matrix(p.b, item), c = matrix(p.c, item);
