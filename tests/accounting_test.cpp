@@ -110,6 +110,24 @@ TEST_CASE("clipping in two passes keeps no factors") {
   CHECK(at_peak(timeline, MemoryAxis::kind)["factors"] == 0);
 }
 
+TEST_CASE("what runs again in backward is labelled as it was the first time") {
+  Network n;
+  n.model.set_segments({{0, 2}});
+  Tape tape;
+  const Var loss = n.loss(tape);
+  memory::Timeline timeline;
+  SumSink sink;
+  tape.backward(loss, sink);
+  bool again = false;
+  for (const memory::Timeline::Band& band : timeline.curve().bands) {
+    const MemoryLabel& label = band.label;
+    again = again || (label.kind == MemoryKind::activation && label.op_name() == "tanh" &&
+                      label.module == std::string("1") && band.most() == taken(samples * hidden));
+  }
+  CHECK(again);
+  CHECK(sink.gradients()[2].second.memory_label().module == std::string("0"));
+}
+
 TEST_CASE("a timeline knows every byte at every moment, and which phase allocated") {
   Network n;
   const std::size_t before = allocator(cpu).statistics().current;

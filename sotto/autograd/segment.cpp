@@ -121,6 +121,8 @@ class Segment::Handover final : public GradSink {
 };
 
 Segment::Results Segment::run(Tape& tape, const std::vector<Var>& inputs) const {
+  // In backward its bytes are again those of its own ops.
+  const LabelScope scope({.module = memory_label().module, .phase = memory_label().phase});
   Results results = function_(inputs);
   for (const Var& y : results)
     check(&y.tape() == &tape && tape.holds(y), "segment: a result is on another tape");

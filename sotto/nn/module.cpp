@@ -52,18 +52,20 @@ void add_paths(const std::string& path, Module& module, Paths& found) {
                        }));
 }
 
-// What a module allocates is labelled with its path; the outermost begins the forward phase.
+// What a module allocates is labelled with its path; the outermost begins the forward phase. When
+// it runs again in backward, the outermost is a part of the model, which lies at `path`.
 class CallScope {
  public:
-  CallScope(Module& module, const Var& x) : outermost_(paths == nullptr) {
+  CallScope(Module& module, const Var& x, const char* path = no_text)
+      : outermost_(paths == nullptr) {
     MemoryLabel label = memory_label();
     if (outermost_) {
       if (x.value().defined()) allocator(x.value().device()).forget_waiting();
-      add_paths("", module, own_);
+      add_paths(path, module, own_);
       paths = &own_;
       if (*label.phase == '\0') label.phase = "forward";
     }
-    if (const auto path = paths->find(&module); path != paths->end()) label.module = path->second;
+    if (const auto own = paths->find(&module); own != paths->end()) label.module = own->second;
     inner_.emplace(label);
   }
   CallScope(const CallScope&) = delete;
@@ -90,7 +92,10 @@ Var Module::operator()(const Var& x) {
   const CallScope scope(*this, x);
   std::optional<PrecisionRegion> region;
   if (precision_) region.emplace(x.tape(), *precision_);
-  const auto call = [this](const Var& in) { return forward(in); };
+  const auto call = [this, path = memory_label().module](const Var& in) {
+    const CallScope again(*this, in, path);
+    return forward(in);
+  };
   Var y = recompute_ ? segment(call, x) : call(x);
   if (watch && !x.tape().repeats()) watch->on_call_(*this, y);
   return y;
@@ -161,7 +166,12 @@ Var Sequential::run(const Segment& part, std::size_t next, Var x) {
       continue;
     }
     const Segment inner = segments_[next];
-    x = segment([=, this](const Var& in) { return run(inner, next + 1, in); }, x);
+    const char* path = memory_label().module;
+    const auto again = [=, this](const Var& in) {
+      const CallScope scope(*this, in, path);
+      return run(inner, next + 1, in);
+    };
+    x = segment(again, x);
     i = inner.end;
   }
   return x;
