@@ -64,16 +64,24 @@ class Footprint(Case):
         self.assertNotIn("http", text)
 
     def test_a_limit_that_is_too_low_says_who_holds_what(self):
-        self.refuse(1, "activations need most", "--batch", "256", "--limit", "4MB")
-        self.refuse(1, "limit 4194304", "--batch", "256", "--limit", "4MB")
+        # Not enough for a single sample.
+        self.refuse(1, "limit 400000", *ALONE, "--batch", "16", "--limit", "400kB")
+        self.refuse(1, "bytes: parameters", *ALONE, "--batch", "16", "--limit", "400kB")
+        self.refuse(1, "would lower them", *ALONE, "--batch", "16", "--limit", "400kB")
         self.assertEqual(run("--batch", "16", "--limit", "1GB").returncode, 0)
+
+    def test_narrow_activations_take_half(self):
+        wide = self.found("--model", "ffnn", "--batch", "512", "--no-privacy")
+        narrow = self.found("--model", "ffnn", "--batch", "512", "--no-privacy", "--precision",
+                            "bf16")
+        self.assertLess(narrow["kinds"]["activations"], 0.75 * wide["kinds"]["activations"])
 
     def test_wrong_arguments_are_refused(self):
         self.refuse(2, "no model is called nosuch; there are", "--model", "nosuch")
         self.refuse(2, "--batch", "--batch", "1")
         self.refuse(2, "--no-privacy and --passes", "--no-privacy", "--passes", "two")
         self.refuse(2, "--passes", "--passes", "three")
-        self.refuse(2, "--limit", "--limit", "much")
+        self.refuse(2, "much", "--limit", "much")
         self.refuse(2, "there is no folder", "--html", self.path("nowhere/page.html"))
 
     def test_the_help_lists_the_models(self):

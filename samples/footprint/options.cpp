@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -45,6 +45,7 @@ class CommandLine {
       check(!options_.no_privacy || app_[name]->count() == 0,
             "--no-privacy and {} do not go together", name);
     }
+    if (!limit_.empty()) options_.limit = memory::parse_bytes(limit_);
     return true;
   }
 
@@ -64,13 +65,18 @@ class CommandLine {
     group_ = "Training";
     option("--model", o.model, "one of " + models::model_names(), "NAME");
     option("--batch", o.batch, "samples in a (logical) batch", "N");
-    option("--physical-batch", o.physical_batch, "samples computed at once; 0: the batch", "N");
     app_.add_flag("--no-privacy", o.no_privacy, "ordinary training")->group(group_);
     choice("--clip-groups", o.clip_groups, "what is clipped together", {"flat", "layers"});
     choice("--passes", o.passes, "backward passes, the second instead of memory", {"one", "two"});
     choice("--optimizer", o.optimizer, "update rule", {"sgd", "momentum", "adam"});
-    option("--limit", o.limit, "bytes that may be held at once, as 512MB; 0: no limit", "SIZE")
-        ->transform(CLI::AsSizeValue(false));
+    group_ = "Memory";
+    option("--physical-batch", o.memory.physical_batch, "samples computed at once (the batch)",
+           "N");
+    option("--accumulation", o.memory.accumulation, "parts that a batch is computed in, at least",
+           "N");
+    choice("--precision", o.precision, "what products and activations are in",
+           {"f32", "bf16", "f16"});
+    option("--limit", limit_, "bytes that may be held at once, such as 512MB", "SIZE");
   }
 
   void add_output() {
@@ -81,7 +87,7 @@ class CommandLine {
   }
 
   Options& options_;
-  std::string group_;
+  std::string group_, limit_;
   CLI::App app_{
       "Shows where a training step's memory goes: makes two steps of a model on random data, and "
       "records every allocation of the second."};
@@ -109,8 +115,8 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   if (!CommandLine(o).parse(argc, argv)) return std::nullopt;
   models::entry_called(o.model);
   require(o.batch >= 2 && o.batch <= most_samples, "--batch", o.batch, "a number of samples > 1");
-  require(o.physical_batch >= 0 && o.physical_batch <= most_samples, "--physical-batch",
-          o.physical_batch, "a number of samples");
+  const std::vector<std::string> problems = o.memory.problems();
+  check(problems.empty(), "{}", fmt::join(problems, "; "));
   require(o.threads >= 0 && o.threads <= most_threads, "--threads", o.threads, "from 0 to 1024");
   check_writable("--html", o.html);
   check_writable("--json", o.json);

@@ -5,17 +5,20 @@
 #include <optional>
 #include <string>
 
+#include "sotto/memory/policy.h"
+
 namespace sotto::footprint {
 
 struct Options {
   std::string model = "mnist";
   std::int64_t batch = 128;
-  std::int64_t physical_batch = 0;  // 0: the whole batch
   bool no_privacy = false;
   std::string clip_groups = "flat";
   std::string passes = "one";
   std::string optimizer = "sgd";
-  std::uint64_t limit = 0;  // bytes; 0: none
+  memory::Policy memory;  // without a physical batch: the whole batch
+  std::string precision = "f32";
+  std::size_t limit = 0;  // bytes; 0: none
 
   std::string html, json;
   int threads = 0;  // 0: all

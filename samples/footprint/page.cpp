@@ -176,7 +176,8 @@ Settings settings(const Options& o, const Findings& found) {
   Settings all{{"Model", o.model},
                {"Parameters", grouped(found.parameters)},
                {"Batch", grouped(o.batch)},
-               {"Physical batch", o.physical_batch > 0 ? grouped(o.physical_batch) : "the batch"},
+               {"Physical batch", grouped(o.memory.physical_batch.value_or(o.batch))},
+               {"Precision", o.precision},
                {"Privacy", o.no_privacy ? "none" : "clipped and noisy"},
                {"Optimizer", o.optimizer},
                {"Limit", o.limit > 0 ? memory_size(o.limit) : "none"}};

@@ -1,13 +1,12 @@
 #include "samples/footprint/run.h"
 
-#include <algorithm>
 #include <memory>
 #include <numeric>
 
 #include "samples/registry.h"
 #include "sotto/autograd/ops.h"
 #include "sotto/dp/engine.h"
-#include "sotto/kernels/compute.h"
+#include "sotto/memory/accumulation.h"
 #include "sotto/nn/dataset.h"
 
 namespace sotto::footprint {
@@ -28,7 +27,8 @@ class Training {
       : options_(options),
         entry_(models::entry_called(options.model)),
         model_(entry_.make()),
-        optimizer_(make_optimizer(options.optimizer, *model_)) {
+        optimizer_(make_optimizer(options.optimizer, *model_)),
+        accumulation_(policy()) {
     const models::Examples examples = entry_.random_examples(options.batch);
     data_ = {examples.inputs, examples.labels};
     for (const Tensor& x : {data_.inputs, data_.targets}) x.relabel({.kind = MemoryKind::data});
@@ -37,7 +37,7 @@ class Training {
     EngineOptions how{.noise_multiplier = 1,
                       .delta = 0.1 / static_cast<double>(options.batch),
                       .logical_batch = static_cast<double>(options.batch),
-                      .physical_batch = physical_batch(),
+                      .memory = policy(),
                       .clip_bound = 1,
                       .passes = options.passes == "two" ? ClipPasses::two : ClipPasses::one};
     if (options.clip_groups == "layers")
@@ -49,25 +49,24 @@ class Training {
   std::int64_t parameters() { return model_->parameter_count(); }
 
   void step() {
+    const auto loss = [&](Tape& tape, auto rows) { return losses(tape, data_.batch(rows)); };
     if (engine_) {
-      engine_->step([&](Tape& tape, auto rows) { return losses(tape, data_.batch(rows)); });
+      engine_->step(loss);
       return;
     }
-    SumSink sink;
-    for (std::int64_t begin = 0; begin < options_.batch; begin += physical_batch()) {
-      Tape tape;
-      std::vector<std::int64_t> rows(
-          static_cast<std::size_t>(std::min(physical_batch(), options_.batch - begin)));
-      std::iota(rows.begin(), rows.end(), begin);
-      const Var loss = losses(tape, data_.batch(rows));
-      tape.backward(loss, sink, 1 / static_cast<double>(options_.batch));
-    }
-    optimizer_->step(sink.gradients());
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(options_.batch));
+    std::iota(rows.begin(), rows.end(), 0);
+    optimizer_->step(accumulation_.mean_gradient(loss, rows, *optimizer_).gradients);
   }
 
  private:
-  std::int64_t physical_batch() const {
-    return options_.physical_batch > 0 ? options_.physical_batch : options_.batch;
+  memory::Policy policy() const {
+    memory::Policy policy = options_.memory;
+    if (!policy.physical_batch) policy.physical_batch = options_.batch;
+    policy.precision = options_.precision == "f16"    ? Dtype::f16
+                       : options_.precision == "bf16" ? Dtype::bf16
+                                                      : Dtype::f32;
+    return policy;
   }
   Var losses(Tape& tape, const Dataset& batch) {
     return entry_.losses((*model_)(tape.input(batch.inputs)), batch.targets);
@@ -77,6 +76,7 @@ class Training {
   const models::Entry& entry_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<nn::Optimizer> optimizer_;
+  memory::Accumulation accumulation_;
   Dataset data_;
   Ledger ledger_;
   std::unique_ptr<Engine> engine_;
