@@ -26,8 +26,8 @@ Bottleneck::Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride,
 }
 
 Var Bottleneck::forward(const Var& x) {
-  const Var y = expand_(relu(middle_(relu(reduce_(x)))));
-  return relu(y + (shortcut_ ? (*shortcut_)(x) : x));
+  Var y = expand_(relu(middle_(relu(reduce_(x)))));
+  return relu(std::move(y) + (shortcut_ ? (*shortcut_)(x) : x));
 }
 
 void Bottleneck::visit(const nn::Visitor& visitor) {

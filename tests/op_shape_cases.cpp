@@ -195,6 +195,14 @@ void add_reduction_cases(std::vector<OpCase>& cases) {
                [=](const Vars& x) { return normalize(x[0], features, 1e-2, centered); }};
          }});
   }
+  cases.push_back({"normalize", "groups of channels", [](PublicRandom& random) {
+                     const std::int64_t groups = draw(random, 1, 2);
+                     Shape shape = random_shape(random, 4);
+                     shape[1] = 2 * groups;
+                     return Instance{{random_input(random, shape, 1)}, [=](const Vars& x) {
+                                       return normalize_groups(x[0], groups, 1e-2);
+                                     }};
+                   }});
   cases.push_back(along("map_axis", "any axis", [](const Var& x, int axis) {
     PublicRandom matrix(7);
     return map_axis(x, axis, uniform_values(matrix, {3, x.value().size(axis)}));

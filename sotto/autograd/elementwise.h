@@ -2,73 +2,82 @@
 #pragma once
 
 #include <numbers>
+#include <utility>
 
 #include "sotto/autograd/tape.h"
 #include "sotto/kernels/functors.h"
 
 namespace sotto {
 
-// `op` is a functor's index in UnaryFunctors or BinaryFunctors; binary operands broadcast.
-Var unary(int op, const Var& x, Constants constants = {});
-Var binary(int op, const Var& a, const Var& b);
+// `op` is a functor's index in UnaryFunctors or BinaryFunctors; binary operands broadcast. A result
+// takes the memory of an operand that is passed as a temporary or moved, where nothing else, a
+// backward included, holds its value: relu(a + b) needs one tensor and not two.
+Var unary(int op, Var x, Constants constants = {});
+Var binary(int op, Var a, Var b);
 
 template <class F>
-Var apply(const Var& x, Constants constants = {}) {
-  return unary(unary_index<F>, x, constants);
+Var apply(Var x, Constants constants = {}) {
+  return unary(unary_index<F>, std::move(x), constants);
 }
 
-inline Var relu(const Var& x) { return apply<Relu>(x); }
-inline Var relu6(const Var& x) { return apply<Clamp>(x, {0, 6}); }
-inline Var leaky_relu(const Var& x, double slope = 0.01) { return apply<LeakyRelu>(x, {slope}); }
-inline Var elu(const Var& x, double alpha = 1) { return apply<Elu>(x, {alpha}); }
-inline Var selu(const Var& x) { return apply<Selu>(x); }
-inline Var celu(const Var& x, double alpha = 1) { return apply<Celu>(x, {alpha}); }
-inline Var gelu(const Var& x) { return apply<Gelu>(x); }
-inline Var gelu_tanh(const Var& x) { return apply<GeluTanh>(x); }
-inline Var sigmoid(const Var& x) { return apply<Sigmoid>(x); }
-inline Var silu(const Var& x) { return apply<Silu>(x); }
-inline Var tanh(const Var& x) { return apply<Tanh>(x); }
-inline Var softplus(const Var& x, double beta = 1, double threshold = 20) {
-  return apply<Softplus>(x, {beta, threshold});
+inline Var relu(Var x) { return apply<Relu>(std::move(x)); }
+inline Var relu6(Var x) { return apply<Clamp>(std::move(x), {0, 6}); }
+inline Var leaky_relu(Var x, double slope = 0.01) {
+  return apply<LeakyRelu>(std::move(x), {slope});
 }
-inline Var mish(const Var& x) { return apply<Mish>(x); }
-inline Var logsigmoid(const Var& x) { return apply<LogSigmoid>(x); }
-inline Var softsign(const Var& x) { return apply<Softsign>(x); }
-inline Var clamp(const Var& x, double low, double high) { return apply<Clamp>(x, {low, high}); }
+inline Var elu(Var x, double alpha = 1) { return apply<Elu>(std::move(x), {alpha}); }
+inline Var selu(Var x) { return apply<Selu>(std::move(x)); }
+inline Var celu(Var x, double alpha = 1) { return apply<Celu>(std::move(x), {alpha}); }
+inline Var gelu(Var x) { return apply<Gelu>(std::move(x)); }
+inline Var gelu_tanh(Var x) { return apply<GeluTanh>(std::move(x)); }
+inline Var sigmoid(Var x) { return apply<Sigmoid>(std::move(x)); }
+inline Var silu(Var x) { return apply<Silu>(std::move(x)); }
+inline Var tanh(Var x) { return apply<Tanh>(std::move(x)); }
+inline Var softplus(Var x, double beta = 1, double threshold = 20) {
+  return apply<Softplus>(std::move(x), {beta, threshold});
+}
+inline Var mish(Var x) { return apply<Mish>(std::move(x)); }
+inline Var logsigmoid(Var x) { return apply<LogSigmoid>(std::move(x)); }
+inline Var softsign(Var x) { return apply<Softsign>(std::move(x)); }
+inline Var clamp(Var x, double low, double high) { return apply<Clamp>(std::move(x), {low, high}); }
 inline Var hardtanh(const Var& x, double low = -1, double high = 1) { return clamp(x, low, high); }
-inline Var hardswish(const Var& x) { return apply<Hardswish>(x); }
-inline Var hardsigmoid(const Var& x) { return apply<Hardsigmoid>(x); }
-inline Var hardshrink(const Var& x, double limit = 0.5) { return apply<Hardshrink>(x, {limit}); }
-inline Var softshrink(const Var& x, double limit = 0.5) { return apply<Softshrink>(x, {limit}); }
-// x > limit ? x : otherwise
-inline Var threshold(const Var& x, double limit, double otherwise) {
-  return apply<Threshold>(x, {limit, otherwise});
+inline Var hardswish(Var x) { return apply<Hardswish>(std::move(x)); }
+inline Var hardsigmoid(Var x) { return apply<Hardsigmoid>(std::move(x)); }
+inline Var hardshrink(Var x, double limit = 0.5) {
+  return apply<Hardshrink>(std::move(x), {limit});
 }
-inline Var exp(const Var& x) { return apply<Exp>(x); }
-inline Var expm1(const Var& x) { return apply<Expm1>(x); }
-inline Var log(const Var& x) { return apply<Log>(x); }
-inline Var log1p(const Var& x) { return apply<Log1p>(x); }
-inline Var sqrt(const Var& x) { return apply<Sqrt>(x); }
-inline Var rsqrt(const Var& x) { return apply<Rsqrt>(x); }
-inline Var square(const Var& x) { return apply<Square>(x); }
-inline Var sin(const Var& x) { return apply<Sin>(x); }
-inline Var cos(const Var& x) { return apply<Cos>(x); }
-inline Var tan(const Var& x) { return apply<Tan>(x); }
-inline Var asin(const Var& x) { return apply<Asin>(x); }
-inline Var acos(const Var& x) { return apply<Acos>(x); }
-inline Var atan(const Var& x) { return apply<Atan>(x); }
-inline Var sinh(const Var& x) { return apply<Sinh>(x); }
-inline Var cosh(const Var& x) { return apply<Cosh>(x); }
-inline Var asinh(const Var& x) { return apply<Asinh>(x); }
-inline Var acosh(const Var& x) { return apply<Acosh>(x); }
-inline Var atanh(const Var& x) { return apply<Atanh>(x); }
-inline Var reciprocal(const Var& x) { return apply<Reciprocal>(x); }
-inline Var erf(const Var& x) { return apply<Erf>(x); }
-inline Var abs(const Var& x) { return apply<Abs>(x); }
-inline Var pow(const Var& x, double exponent) { return apply<Pow>(x, {exponent}); }
+inline Var softshrink(Var x, double limit = 0.5) {
+  return apply<Softshrink>(std::move(x), {limit});
+}
+// x > limit ? x : otherwise
+inline Var threshold(Var x, double limit, double otherwise) {
+  return apply<Threshold>(std::move(x), {limit, otherwise});
+}
+inline Var exp(Var x) { return apply<Exp>(std::move(x)); }
+inline Var expm1(Var x) { return apply<Expm1>(std::move(x)); }
+inline Var log(Var x) { return apply<Log>(std::move(x)); }
+inline Var log1p(Var x) { return apply<Log1p>(std::move(x)); }
+inline Var sqrt(Var x) { return apply<Sqrt>(std::move(x)); }
+inline Var rsqrt(Var x) { return apply<Rsqrt>(std::move(x)); }
+inline Var square(Var x) { return apply<Square>(std::move(x)); }
+inline Var sin(Var x) { return apply<Sin>(std::move(x)); }
+inline Var cos(Var x) { return apply<Cos>(std::move(x)); }
+inline Var tan(Var x) { return apply<Tan>(std::move(x)); }
+inline Var asin(Var x) { return apply<Asin>(std::move(x)); }
+inline Var acos(Var x) { return apply<Acos>(std::move(x)); }
+inline Var atan(Var x) { return apply<Atan>(std::move(x)); }
+inline Var sinh(Var x) { return apply<Sinh>(std::move(x)); }
+inline Var cosh(Var x) { return apply<Cosh>(std::move(x)); }
+inline Var asinh(Var x) { return apply<Asinh>(std::move(x)); }
+inline Var acosh(Var x) { return apply<Acosh>(std::move(x)); }
+inline Var atanh(Var x) { return apply<Atanh>(std::move(x)); }
+inline Var reciprocal(Var x) { return apply<Reciprocal>(std::move(x)); }
+inline Var erf(Var x) { return apply<Erf>(std::move(x)); }
+inline Var abs(Var x) { return apply<Abs>(std::move(x)); }
+inline Var pow(Var x, double exponent) { return apply<Pow>(std::move(x), {exponent}); }
 // factor x + offset
-inline Var affine(const Var& x, double factor, double offset) {
-  return apply<Affine>(x, {factor, offset});
+inline Var affine(Var x, double factor, double offset) {
+  return apply<Affine>(std::move(x), {factor, offset});
 }
 inline Var log2(const Var& x) { return affine(log(x), std::numbers::log2e, 0); }
 inline Var log10(const Var& x) { return affine(log(x), std::numbers::log10e, 0); }
@@ -79,30 +88,36 @@ inline Var tempered_sigmoid(const Var& x, double scale = 2, double temperature =
   return affine(sigmoid(affine(x, temperature, 0)), scale, -offset);
 }
 
-inline Var add(const Var& a, const Var& b) { return binary(binary_index<Add>, a, b); }
-inline Var sub(const Var& a, const Var& b) { return binary(binary_index<Sub>, a, b); }
-inline Var mul(const Var& a, const Var& b) { return binary(binary_index<Mul>, a, b); }
-inline Var div(const Var& a, const Var& b) { return binary(binary_index<Div>, a, b); }
-inline Var maximum(const Var& a, const Var& b) { return binary(binary_index<Maximum>, a, b); }
-inline Var minimum(const Var& a, const Var& b) { return binary(binary_index<Minimum>, a, b); }
+inline Var add(Var a, Var b) { return binary(binary_index<Add>, std::move(a), std::move(b)); }
+inline Var sub(Var a, Var b) { return binary(binary_index<Sub>, std::move(a), std::move(b)); }
+inline Var mul(Var a, Var b) { return binary(binary_index<Mul>, std::move(a), std::move(b)); }
+inline Var div(Var a, Var b) { return binary(binary_index<Div>, std::move(a), std::move(b)); }
+inline Var maximum(Var a, Var b) {
+  return binary(binary_index<Maximum>, std::move(a), std::move(b));
+}
+inline Var minimum(Var a, Var b) {
+  return binary(binary_index<Minimum>, std::move(a), std::move(b));
+}
 // a^b for positive a.
-inline Var power(const Var& a, const Var& b) { return binary(binary_index<Power>, a, b); }
+inline Var power(Var a, Var b) { return binary(binary_index<Power>, std::move(a), std::move(b)); }
 
 // 1 where it holds and 0 elsewhere, NaN where an operand is; conditions for where(), and without
 // gradient.
-inline Var greater(const Var& a, const Var& b) { return binary(binary_index<Greater>, a, b); }
-inline Var greater_equal(const Var& a, const Var& b) {
-  return binary(binary_index<GreaterEqual>, a, b);
+inline Var greater(Var a, Var b) {
+  return binary(binary_index<Greater>, std::move(a), std::move(b));
+}
+inline Var greater_equal(Var a, Var b) {
+  return binary(binary_index<GreaterEqual>, std::move(a), std::move(b));
 }
 inline Var less(const Var& a, const Var& b) { return greater(b, a); }
 inline Var less_equal(const Var& a, const Var& b) { return greater_equal(b, a); }
-inline Var equal(const Var& a, const Var& b) { return binary(binary_index<Equal>, a, b); }
+inline Var equal(Var a, Var b) { return binary(binary_index<Equal>, std::move(a), std::move(b)); }
 inline Var not_equal(const Var& a, const Var& b) { return affine(equal(a, b), -1, 1); }
 
-inline Var operator+(const Var& a, const Var& b) { return add(a, b); }
-inline Var operator-(const Var& a, const Var& b) { return sub(a, b); }
-inline Var operator*(const Var& a, const Var& b) { return mul(a, b); }
-inline Var operator/(const Var& a, const Var& b) { return div(a, b); }
+inline Var operator+(Var a, Var b) { return add(std::move(a), std::move(b)); }
+inline Var operator-(Var a, Var b) { return sub(std::move(a), std::move(b)); }
+inline Var operator*(Var a, Var b) { return mul(std::move(a), std::move(b)); }
+inline Var operator/(Var a, Var b) { return div(std::move(a), std::move(b)); }
 
 inline Var tanhshrink(const Var& x) { return x - tanh(x); }
 

@@ -145,6 +145,7 @@ Var conv(const Var& images, const Var& weights, const std::optional<Var>& b,
   // Kept channels-last, as forward, backward and the weight's gradient all want it.
   const Tensor input = channels_last(with_three_spatial_axes(x.value()));
   const Tensor weight = with_three_spatial_axes(w.value());
+  const Tensor kept = w.needs_grad() ? input : input.outline();
   const int rank = x.rank();
   const Tensor y = conv(input, weight, b ? b->value() : Tensor(), window);
   std::vector<Var> inputs{x, w};
@@ -154,9 +155,9 @@ Var conv(const Var& images, const Var& weights, const std::optional<Var>& b,
       [=, shape = w.shape(), biased = b.has_value()](const Tensor& d, Adjoint& adjoint) {
         const Tensor dy = channels_last(with_three_spatial_axes(d));
         if (adjoint.wants(0))
-          adjoint.input(0, with_rank(conv_data(dy, weight, window, input.shape()), rank));
+          adjoint.input(0, with_rank(conv_data(dy, weight, window, kept.shape()), rank));
         if (adjoint.wants(1))
-          adjoint.shared(1, for_samples(PerSample::patches(dy, input, window, shape), samples));
+          adjoint.shared(1, for_samples(PerSample::patches(dy, kept, window, shape), samples));
         if (biased && adjoint.wants(2))
           adjoint.shared(2, for_samples(PerSample::dense(wide_sum(dy, {2, 3, 4})), samples));
       });

@@ -40,6 +40,9 @@ Shape weight_shape(const Tensor& dy, const Tensor& x, const Window& w) {
   return {dy.size(1), x.size(1) / w.groups, w.kernel[0], w.kernel[1], w.kernel[2]};
 }
 
+// What the weighted factors of some samples may take.
+constexpr std::int64_t weighted_bytes = std::int64_t{16} << 20;
+
 // The samples with a weight, or nothing when all have one.
 std::optional<Tensor> chosen(const Tensor& weights) {
   std::vector<std::int64_t> ids;
@@ -213,7 +216,11 @@ Tensor PerSample::sum() const {
                  [&](const OneHot& f) {
                    return scatter_add(flat(f.b), reshape(f.ids, {-1}), 0, shape_[0]);
                  },
-                 [](const Dense& f) { return sotto::sum(f.rows, {0}); }},
+                 [](const Dense& f) {
+                   // A single row that is ours alone is its sum, and need not be copied.
+                   const bool itself = f.rows.size(0) == 1 && f.rows.sole();
+                   return itself ? f.rows.squeeze(0) : sotto::sum(f.rows, {0});
+                 }},
       form_);
 }
 
@@ -227,15 +234,31 @@ Tensor PerSample::sum(const Tensor& weights) const {
                       reshape(y, {shape_.numel()}).view());
     return y;
   }
-  if (const auto ids = chosen(weights)) {
-    return selected(*ids).scaled(gather(weights, *ids, 0)).sum();
+  const auto add_sum = [](const PerSample& part, const Tensor& y) {
+    if (const auto* f = std::get_if<Outer>(&part.form_)) {
+      const Tensor a = flat(f->a), b = flat(f->b);
+      return gemm_add(b.transpose(0, 1), a, reshape(y, {b.size(1), a.size(1)}));
+    }
+    axpby(1, part.sum(), 1, y);
+  };
+  // Some samples after the others: their weighted factors are copies.
+  const std::int64_t n = samples();
+  const auto each = static_cast<std::int64_t>(leading().bytes()) / std::max<std::int64_t>(n, 1);
+  const std::int64_t step = std::max<std::int64_t>(1, weighted_bytes / (each + 1));
+  Tensor y;
+  for (std::int64_t at = 0; at < n || !y.defined(); at += step) {
+    const std::int64_t end = std::min(n, at + step);
+    const Tensor w = weights.slice(0, at, end);
+    const auto ids = chosen(w);
+    const PerSample all = slice(at, end), wide = narrow() ? all.in_type(dtype()) : all;
+    const PerSample part = ids ? wide.selected(*ids).scaled(gather(w, *ids, 0)) : wide.scaled(w);
+    if (y.defined()) {
+      add_sum(part, y);
+    } else {
+      y = part.sum();
+    }
   }
-  if (!narrow()) return scaled(weights).sum();
-  const Tensor total = zeros(shape_, dtype(), leading().device());
-  for_each_part([&](const PerSample& part, std::int64_t begin, std::int64_t end) {
-    axpby(1, part.scaled(weights.slice(0, begin, end)).sum(), 1, total);
-  });
-  return total;
+  return y;
 }
 
 PerSample PerSample::slice(std::int64_t begin, std::int64_t end) const {

@@ -97,20 +97,19 @@ Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipp
                            with_last(x.shape(), weight.size(0)));
   std::vector<Var> inputs{x, w};
   if (b) inputs.push_back(*b);
-  return x.tape().record(op, inputs, y, samples,
-                         [x = x.value(), weight, samples, flipped, shape = w.shape(),
-                          biased = b.has_value()](const Tensor& dy, Adjoint& adjoint) {
-                           if (adjoint.wants(0))
-                             adjoint.input(0, reshape(gemm(rows_of(dy), weight), x.shape()));
-                           const Tensor out = by_sample(dy, samples, 1);
-                           if (adjoint.wants(1)) {
-                             const Tensor in = by_sample(x, samples, 1);
-                             adjoint.shared(1, flipped ? PerSample::outer(in, out, shape)
-                                                       : PerSample::outer(out, in, shape));
-                           }
-                           if (biased && adjoint.wants(2))
-                             adjoint.shared(2, PerSample::dense(wide_sum(out, {1})));
-                         });
+  return x.tape().record(
+      op, inputs, y, samples,
+      [x = w.needs_grad() ? x.value() : x.value().outline(), weight, samples, flipped,
+       shape = w.shape(), biased = b.has_value()](const Tensor& dy, Adjoint& adjoint) {
+        if (adjoint.wants(0)) adjoint.input(0, reshape(gemm(rows_of(dy), weight), x.shape()));
+        const Tensor out = by_sample(dy, samples, 1);
+        if (adjoint.wants(1)) {
+          const Tensor in = by_sample(x, samples, 1);
+          adjoint.shared(
+              1, flipped ? PerSample::outer(in, out, shape) : PerSample::outer(out, in, shape));
+        }
+        if (biased && adjoint.wants(2)) adjoint.shared(2, PerSample::dense(wide_sum(out, {1})));
+      });
 }
 
 Var product(Var a, Var b) {
@@ -133,20 +132,22 @@ Var product(Var a, Var b) {
   shape.push_back(b.shape().back());
   const SampleAxis samples = product_samples(a, b, shape);
   const Tensor y = reshape(gemm(batch_of(a.value(), lead), batch_of(b.value(), lead)), shape);
-  return a.tape().record(matmul_op, {a, b}, y, samples,
-                         [a = a.value(), b = b.value(), lead](const Tensor& dy, Adjoint& adjoint) {
-                           const Tensor d = batch_of(dy, lead);
-                           const auto full = [&](const Tensor& batch) {
-                             Shape to = lead;
-                             to.push_back(batch.size(1));
-                             to.push_back(batch.size(2));
-                             return reshape(batch, to);
-                           };
-                           if (adjoint.wants(0))
-                             adjoint.broadcast(0, full(gemm(d, batch_of(b, lead).transpose(1, 2))));
-                           if (adjoint.wants(1))
-                             adjoint.broadcast(1, full(gemm(batch_of(a, lead).transpose(1, 2), d)));
-                         });
+  return a.tape().record(
+      matmul_op, {a, b}, y, samples,
+      [a = b.needs_grad() ? a.value() : Tensor(), b = a.needs_grad() ? b.value() : Tensor(), lead](
+          const Tensor& dy, Adjoint& adjoint) {
+        const Tensor d = batch_of(dy, lead);
+        const auto full = [&](const Tensor& batch) {
+          Shape to = lead;
+          to.push_back(batch.size(1));
+          to.push_back(batch.size(2));
+          return reshape(batch, to);
+        };
+        if (adjoint.wants(0))
+          adjoint.broadcast(0, full(gemm(d, batch_of(b, lead).transpose(1, 2))));
+        if (adjoint.wants(1))
+          adjoint.broadcast(1, full(gemm(batch_of(a, lead).transpose(1, 2), d)));
+      });
 }
 
 }  // namespace

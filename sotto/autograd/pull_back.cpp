@@ -7,10 +7,10 @@
 namespace sotto {
 
 // All uses of a shared value together, as rows or, where only sums are wanted, as one row.
-Tensor Tape::rows_of(const std::vector<PerSample>& uses, bool sums_only) const {
+Tensor Tape::rows_of(const std::vector<PerSample>& uses) const {
   Tensor rows;
   for (const PerSample& use : uses) {
-    const Tensor part = sums_only ? use.sum().unsqueeze(0) : use.materialize();
+    const Tensor part = sums_only_ ? use.sum().unsqueeze(0) : use.materialize();
     check(!rows.defined() || rows.size(0) == part.size(0),
           "backward: a shared value meets {} samples in one use and {} in another",
           rows.defined() ? rows.size(0) : 0, part.size(0));
@@ -21,8 +21,8 @@ Tensor Tape::rows_of(const std::vector<PerSample>& uses, bool sums_only) const {
 
 // A shared value computed from parameters: its per-sample gradient passes the op in the form it has
 // where the op knows how, else as rows (the pull-back is linear, so that sums may pass as one row).
-void Tape::pull_back(int index, bool sums_only) {
-  const std::vector<PerSample> uses = std::move(cotangents_[static_cast<std::size_t>(index)].rows);
+void Tape::pull_back(int index) {
+  const std::vector<PerSample> uses = cotangents_[static_cast<std::size_t>(index)].take_rows();
   if (uses.empty()) return;
   const Node& node = nodes_[static_cast<std::size_t>(index)];
   if (node.pull_back) {
@@ -30,7 +30,7 @@ void Tape::pull_back(int index, bool sums_only) {
     for (const PerSample& use : uses) target.push_back(node.pull_back(use));
     return;
   }
-  const Tensor rows = to_dtype(rows_of(uses, sums_only), node.dtype);
+  const Tensor rows = to_dtype(rows_of(uses), node.dtype);
   if (node.lifts || rows.size(0) == 0) {
     pull_rows(index, rows);
   } else {

@@ -188,19 +188,100 @@ Var normalize(const Var& x, int features, double eps, bool centered) {
   Tensor y = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
   Tensor rstd = Tensor::empty({rows.size(0), 1}, arithmetic_type(rows.dtype()), rows.device());
   backend(y.device()).normalize(rows.view(), eps, centered, y.view(), rstd.view());
-  return x.tape().record(normalize_op, {x}, reshape(y, x.shape()), samples,
-                         [y, rstd, centered](const Tensor& dy, Adjoint& adjoint) {
-                           // Of gradients of many samples one after the other.
-                           const std::int64_t rows = y.size(0), width = y.size(1);
-                           const Tensor d = reshape(contiguous(dy), {dy.numel() / width, width});
-                           const Tensor dx = Tensor::empty(d.shape(), y.dtype(), y.device());
-                           for (std::int64_t first = 0; first < d.size(0); first += rows) {
-                             backend(y.device())
-                                 .normalize_grad(y.view(), rstd.view(),
-                                                 d.slice(0, first, first + rows).view(), centered,
-                                                 dx.slice(0, first, first + rows).view());
-                           }
-                           adjoint.input(0, reshape(dx, dy.shape()));
+  return x.tape().record(
+      normalize_op, {x}, reshape(y, x.shape()), samples,
+      [y, rstd, centered](const Tensor& dy, Adjoint& adjoint) {
+        // Of gradients of many samples one after the other.
+        const std::int64_t rows = y.size(0), width = y.size(1);
+        const Shape flat{dy.numel() / width, width};
+        const Tensor dx = dy.contiguous() ? adjoint.in_place(dy)
+                                          : Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+        const Tensor d = reshape(dy, flat), to = reshape(dx, flat);
+        for (std::int64_t first = 0; first < d.size(0); first += rows) {
+          backend(y.device())
+              .normalize_grad(y.view(), rstd.view(), d.slice(0, first, first + rows).view(),
+                              centered, to.slice(0, first, first + rows).view());
+        }
+        adjoint.input(0, dx);
+      });
+}
+
+namespace {
+
+// What the copies of some samples may take.
+constexpr std::int64_t chunk_bytes = std::int64_t{8} << 20;
+
+// Calls f(begin, end) for all samples of x, few at a time.
+template <class F>
+void for_each_chunk(const Tensor& x, F&& f) {
+  const std::int64_t n = x.size(0);
+  const std::int64_t each = static_cast<std::int64_t>(x.bytes()) / std::max<std::int64_t>(n, 1);
+  const std::int64_t step = std::max<std::int64_t>(1, chunk_bytes / (each + 1));
+  for (std::int64_t at = 0; at < n; at += step) f(at, std::min(n, at + step));
+}
+
+// Images in groups of channels: rows [samples * groups, width].
+struct Groups {
+  std::int64_t groups, width;
+
+  // Of samples begin .. end - 1: a view where they lie so, else a copy.
+  Tensor rows(const Tensor& x, std::int64_t begin, std::int64_t end) const {
+    return reshape(x.slice(0, begin, end), {(end - begin) * groups, -1});
+  }
+  // Has f(rows) write into these samples of y, through a copy where they lie otherwise.
+  template <class F>
+  void write(const Tensor& y, std::int64_t begin, std::int64_t end, F&& f) const {
+    const Tensor part = y.slice(0, begin, end);
+    const Shape shape{(end - begin) * groups, width};
+    if (const auto rows = part.view_as(shape)) return f(*rows);
+    const Tensor copy = Tensor::empty(part.shape(), part.dtype(), part.device());
+    f(*copy.view_as(shape));
+    copy_into(copy, part);
+  }
+  void apply(const Tensor& x, double eps, const Tensor& y, const Tensor& rstd) const {
+    for_each_chunk(y, [&](std::int64_t begin, std::int64_t end) {
+      const Tensor in = rows(x, begin, end), scales = rows(rstd, begin, end);
+      write(y, begin, end, [&](const Tensor& out) {
+        backend(y.device()).normalize(in.view(), eps, true, out.view(), scales.view());
+      });
+    });
+  }
+  void grad(const Tensor& y, const Tensor& rstd, const Tensor& dy, const Tensor& dx) const {
+    for_each_chunk(y, [&](std::int64_t begin, std::int64_t end) {
+      const Tensor kept = rows(y, begin, end), scales = rows(rstd, begin, end);
+      const Tensor slopes = rows(dy, begin, end);
+      write(dx, begin, end, [&](const Tensor& out) {
+        backend(y.device())
+            .normalize_grad(kept.view(), scales.view(), slopes.view(), true, out.view());
+      });
+    });
+  }
+};
+
+}  // namespace
+
+Var normalize_groups(const Var& x, std::int64_t groups, double eps) {
+  check(x.rank() >= 2, "normalize_groups: input {} has no channels", x.shape());
+  const std::int64_t n = x.shape()[0], c = x.shape()[1];
+  check(groups >= 1 && c % groups == 0, "normalize_groups: {} groups of {} channels", groups, c);
+  Shape touched;
+  Groups of{groups, c / groups};
+  for (int axis = 1; axis < x.rank(); ++axis) {
+    touched.push_back(axis);
+    if (axis > 1) of.width *= x.shape()[axis];
+  }
+  check(of.width > 0, "normalize_groups: over no elements of {}", x.shape());
+  const SampleAxis samples = kept_samples(normalize_op, x, touched);
+  const Tensor y = empty_like(x.value());
+  const Tensor rstd = Tensor::empty({n, groups, 1}, arithmetic_type(x.dtype()), y.device());
+  of.apply(x.value(), eps, y, rstd);
+  return x.tape().record(normalize_op, {x}, y, samples,
+                         [y, rstd, of](const Tensor& dy, Adjoint& adjoint) {
+                           const Tensor dx = adjoint.in_place(dy);
+                           if (adjoint.lead() == 0) of.grad(y, rstd, dy, dx);
+                           for (std::int64_t k = 0; adjoint.lead() == 1 && k < dy.size(0); ++k)
+                             of.grad(y, rstd, dy.select(0, k), dx.select(0, k));
+                           adjoint.input(0, dx);
                          });
 }
 

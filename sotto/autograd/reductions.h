@@ -29,6 +29,9 @@ Var log_softmax(const Var& x, int axis = -1);
 // (x - mean) / sqrt(variance + eps) over the last `features` axes together, with the biased
 // variance; without the mean when not `centered`.
 Var normalize(const Var& x, int features, double eps, bool centered = true);
+// The same over groups of c / groups neighbouring channels and all that follows them, x [n, c,
+// ...], in whatever order x lies in memory. Throws unless groups divides c.
+Var normalize_groups(const Var& x, std::int64_t groups, double eps);
 
 // y[.., i, ..] = sum_j matrix[i, j] x[.., j, ..] along one axis, with a constant [i, j].
 Var map_axis(const Var& x, int axis, const Tensor& matrix);

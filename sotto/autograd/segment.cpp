@@ -97,7 +97,7 @@ class Segment::Handover final : public GradSink {
     Tape& tape = outer_.tape_;
     auto leaf = static_cast<std::size_t>(outer_.node_);
     while (tape.nodes_[leaf].parameter != &parameter) --leaf;
-    tape.sink_->receive(parameter, std::exchange(tape.cotangents_[leaf].rows, {}));
+    tape.sink_->receive(parameter, tape.cotangents_[leaf].take_rows());
   }
 
   Var leaf(Tape& inner, std::size_t i) {

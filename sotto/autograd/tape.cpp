@@ -17,11 +17,14 @@ std::vector<const char*>& op_names() {
   return names;
 }
 
+// In place where the total is nobody else's tensor, as the first part may be.
 void add_to(Tensor& total, const Tensor& part) {
   if (!total.defined()) {
     total = part;
+  } else if (total.sole() && total.dense() && total.shape() == part.shape() &&
+             total.dtype() == part.dtype()) {
+    axpby(1, part, 1, total);
   } else {
-    // Out of place: the first part may be somebody else's tensor.
     total = add(total, part);
   }
 }
@@ -76,15 +79,16 @@ void Adjoint::shared(int i, const PerSample& gradient) {
   if (tape_.nodes_[static_cast<std::size_t>(node_)].samples.is_shared()) {
     return input(i, gradient.sum());
   }
-  auto& uses = tape_.cotangents_[static_cast<std::size_t>(x.index_)].rows;
-  PerSample use = by_samples(gradient, tape_.sample_count());
-  if (tape_.sink_->sums_only()) use = PerSample::dense(use.sum().unsqueeze(0));
-  const bool both_rows = !uses.empty() && uses.back().samples() == use.samples() &&
-                         uses.back().form() == std::string_view("dense") &&
+  Tape::Cotangent& target = tape_.cotangents_[static_cast<std::size_t>(x.index_)];
+  // Factors need not wait for the last use of a value.
+  if (tape_.sums_only_) return add_to(target.sum, gradient.sum());
+  const PerSample use = by_samples(gradient, tape_.sample_count());
+  const bool both_rows = !target.rows.empty() && target.rows.back().samples() == use.samples() &&
+                         target.rows.back().form() == std::string_view("dense") &&
                          use.form() == std::string_view("dense");
-  if (!both_rows) return uses.push_back(use);
+  if (!both_rows) return target.rows.push_back(use);
   // Rows of several uses are kept as one.
-  uses.back() = PerSample::dense(add(uses.back().materialize(), use.materialize()));
+  target.rows.back() = PerSample::dense(add(target.rows.back().materialize(), use.materialize()));
 }
 
 void Adjoint::broadcast(int i, const Tensor& full) {
@@ -118,6 +122,11 @@ void Adjoint::broadcast(int i, const Tensor& full) {
 Tape::Tape(const TapeOptions& options) : options_(options) {
   check_precision("tape", options.precision);
   if (options.precision != Dtype::f32) precision_ = options.precision;
+}
+
+Tensor Adjoint::in_place(const Tensor& dy) const {
+  // The tape's own reference is the one that counts: it lets go of dy after this backward.
+  return dy.sole() && dy.dense() ? dy : empty_like(dy);
 }
 
 Var Tape::append(Node node, const Tensor& value, bool needs_grad) {
@@ -220,6 +229,8 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
     needs_grad = needs_grad || x.needs_grad();
   }
   check_rows(op, inputs, value, samples);
+  // What backward reads of a value is held by its closure, and nothing else here.
+  for (Var& x : inputs) x.value_ = x.value_.outline();
   if (!needs_grad) {
     inputs.clear();
     backward = nullptr;
@@ -288,6 +299,7 @@ void Tape::backward(const Var& loss, GradSink& sink, double seed, Keep keep) {
 void Tape::backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink& sink, Keep keep) {
   const LabelScope scope = backward_scope(no_text, no_text);
   if (keep == Keep::nothing) casts_.clear();
+  sums_only_ = sink.sums_only();
   grads_.clear();
   grads_generation_ = generation_;
   sink_ = &sink;
@@ -310,20 +322,26 @@ void Tape::backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink
   if (keep == Keep::nothing) generation_ = next_generation();
 }
 
+std::vector<PerSample> Tape::Cotangent::take_rows() {
+  if (sum.defined()) rows.push_back(PerSample::dense(std::exchange(sum, Tensor()).unsqueeze(0)));
+  return std::exchange(rows, {});
+}
+
 void Tape::visit(int index, GradSink& sink) {
   Node& node = nodes_[static_cast<std::size_t>(index)];
   Cotangent& cotangent = cotangents_[static_cast<std::size_t>(index)];
   const LabelScope scope = backward_scope(node.name, node.module);
   if (node.parameter) {
-    if (!cotangent.rows.empty()) sink.receive(*node.parameter, std::move(cotangent.rows));
+    std::vector<PerSample> rows = cotangent.take_rows();
+    if (!rows.empty()) sink.receive(*node.parameter, std::move(rows));
     return;
   }
   if (node.wants_grad) {
-    for (const PerSample& rows : cotangent.rows) add_to(cotangent.value, rows.sum());
+    for (const PerSample& rows : cotangent.take_rows()) add_to(cotangent.value, rows.sum());
     if (cotangent.value.defined()) grads_.emplace_back(index, cotangent.value);
     return;
   }
-  if (node.samples.is_shared()) return pull_back(index, sink.sums_only());
+  if (node.samples.is_shared()) return pull_back(index);
   if (!cotangent.value.defined()) return;
   Adjoint adjoint(*this, index);
   node.backward(cotangent.value, adjoint);

@@ -81,6 +81,9 @@ class Adjoint {
   int lead() const { return rows_ < 0 ? 0 : 1; }
   // A shape with these axes in front.
   Shape lifted(const Shape& shape) const;
+  // Where a gradient like dy can be written: over dy itself if nothing else holds it, whose values
+  // are gone then, else a new tensor. For the last thing that a backward makes of its dy.
+  Tensor in_place(const Tensor& dy) const;
 
  private:
   friend class Segment;
@@ -205,6 +208,9 @@ class Tape {
   struct Cotangent {
     Tensor value;  // of batched and mixed values, and of shared ones during pull-back
     std::vector<PerSample> rows;  // of shared values
+    Tensor sum;                   // of theirs, where the sink wants no more
+    // All rows of a shared value, and the sum as one.
+    std::vector<PerSample> take_rows();
   };
 
   Var append(Node node, const Tensor& value, bool needs_grad);
@@ -218,8 +224,8 @@ class Tape {
   // without a gradient are passed over.
   void backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink& sink, Keep keep);
   void visit(int index, GradSink& sink);
-  void pull_back(int index, bool sums_only);
-  Tensor rows_of(const std::vector<PerSample>& uses, bool sums_only) const;
+  void pull_back(int index);
+  Tensor rows_of(const std::vector<PerSample>& uses) const;
   void pull_rows(int index, const Tensor& rows);
   void pull_each_row(int index, const Tensor& rows);
 
@@ -232,6 +238,7 @@ class Tape {
   std::int64_t sample_count_ = -1;
   std::int64_t generation_ = next_generation();
   std::int64_t grads_generation_ = generation_;  // of the last backward
+  bool sums_only_ = false;                       // GradSink::sums_only(), during a backward
   std::uint64_t draws_ = 0;
   Mode mode_ = Mode::record;
   GradSink* sink_ = nullptr;  // of the running backward

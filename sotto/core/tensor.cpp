@@ -74,6 +74,12 @@ void Tensor::relabel(MemoryKind kind) const {
   relabel(label);
 }
 
+Tensor Tensor::outline() const {
+  Tensor y = *this;
+  y.storage_ = nullptr;
+  return y;
+}
+
 Device Tensor::device() const {
   check(defined(), "tensor: not defined");
   return storage_->device();

@@ -81,6 +81,10 @@ class Tensor {
   MemoryLabel memory_label() const;
   void relabel(const MemoryLabel& label) const;
   void relabel(MemoryKind kind) const;  // the rest of the label stays
+  // Whether no other tensor sees the bytes: who holds this one may write over them.
+  bool sole() const { return storage_.use_count() == 1; }
+  // The shape, strides and type without the values: not defined(), and holds no memory.
+  Tensor outline() const;
 
   View view() const;
   // The first element; CPU only. Throws when T is not the dtype.

@@ -11,18 +11,20 @@ namespace sotto {
 
 struct Relu {
   static constexpr const char* name = "relu";
+  static constexpr Reads reads = Reads::second;
   template <class T>
   HD T operator()(T x) const {
     return x > 0 || x != x ? x : T(0);
   }
   template <class T>
-  HD T grad(T x, T) const {
-    return x > 0 ? T(1) : T(0);
+  HD T grad(T, T y) const {
+    return y > 0 ? T(1) : T(0);
   }
 };
 
 struct LeakyRelu {
   static constexpr const char* name = "leaky_relu";
+  static constexpr Reads reads = Reads::first;
   static constexpr Constants sample{0.05, 0};
   double slope;
   HD explicit LeakyRelu(Constants c) : slope(c.a) {}
@@ -68,6 +70,7 @@ struct Selu {
 
 struct Celu {
   static constexpr const char* name = "celu";
+  static constexpr Reads reads = Reads::first;
   static constexpr Constants sample{0.7, 0};
   double alpha;
   HD explicit Celu(Constants c) : alpha(c.a) {}
@@ -84,6 +87,7 @@ struct Celu {
 // x Phi(x), Phi the normal distribution function (Hendrycks and Gimpel 2016).
 struct Gelu {
   static constexpr const char* name = "gelu";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD static T phi(T x) {
     return std::erfc(-x / std::numbers::sqrt2_v<T>) / 2;
@@ -102,6 +106,7 @@ struct Gelu {
 // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the same source's approximation.
 struct GeluTanh {
   static constexpr const char* name = "gelu_tanh";
+  static constexpr Reads reads = Reads::first;
   static constexpr double cubic = 0.044715;
   template <class T>
   HD static T inner(T x) {
@@ -122,6 +127,7 @@ struct GeluTanh {
 
 struct Sigmoid {
   static constexpr const char* name = "sigmoid";
+  static constexpr Reads reads = Reads::second;
   template <class T>
   HD T operator()(T x) const {
     return math::sigmoid(x);
@@ -147,6 +153,7 @@ struct Silu {
 
 struct Tanh {
   static constexpr const char* name = "tanh";
+  static constexpr Reads reads = Reads::second;
   template <class T>
   HD T operator()(T x) const {
     return math::tanh(x);
@@ -160,6 +167,7 @@ struct Tanh {
 // log(1 + e^(beta x)) / beta; x itself where beta x is above the threshold.
 struct Softplus {
   static constexpr const char* name = "softplus";
+  static constexpr Reads reads = Reads::first;
   static constexpr Constants sample{1.5, 20};
   double beta, threshold;
   HD explicit Softplus(Constants c) : beta(c.a), threshold(c.b) {}
@@ -178,6 +186,7 @@ struct Softplus {
 // x tanh(log(1 + e^x)) (Misra 2019).
 struct Mish {
   static constexpr const char* name = "mish";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD static T softplus(T x) {
     return Softplus({1, 20})(x);
@@ -195,6 +204,7 @@ struct Mish {
 
 struct LogSigmoid {
   static constexpr const char* name = "logsigmoid";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
     return (x < 0 ? x : T(0)) - std::log1p(std::exp(x < 0 ? x : -x));
@@ -207,6 +217,7 @@ struct LogSigmoid {
 
 struct Softsign {
   static constexpr const char* name = "softsign";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
     return x / (1 + std::abs(x));
@@ -221,6 +232,7 @@ struct Softsign {
 // x limited to [a, b]; hardtanh, relu6 and clamp are this. NaN stays.
 struct Clamp {
   static constexpr const char* name = "clamp";
+  static constexpr Reads reads = Reads::first;
   static constexpr Constants sample{-0.7, 1.1};
   double low_limit, high_limit;
   HD explicit Clamp(Constants c) : low_limit(c.a), high_limit(c.b) {}
@@ -239,6 +251,7 @@ struct Clamp {
 // x relu6(x + 3) / 6 (Howard et al. 2019).
 struct Hardswish {
   static constexpr const char* name = "hardswish";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
     return x <= -3 ? T(0) : x >= 3 ? x : x * (x + 3) / 6;
@@ -251,6 +264,7 @@ struct Hardswish {
 
 struct Hardsigmoid {
   static constexpr const char* name = "hardsigmoid";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
     return x <= -3 ? T(0) : x >= 3 ? T(1) : (x + 3) / 6;
@@ -264,6 +278,7 @@ struct Hardsigmoid {
 // x where |x| > a, else 0.
 struct Hardshrink {
   static constexpr const char* name = "hardshrink";
+  static constexpr Reads reads = Reads::first;
   static constexpr Constants sample{0.5, 0};
   double limit;
   HD explicit Hardshrink(Constants c) : limit(c.a) {}
@@ -280,6 +295,7 @@ struct Hardshrink {
 // x moved towards 0 by a, and 0 where |x| <= a.
 struct Softshrink {
   static constexpr const char* name = "softshrink";
+  static constexpr Reads reads = Reads::first;
   static constexpr Constants sample{0.5, 0};
   double limit;
   HD explicit Softshrink(Constants c) : limit(c.a) {}
@@ -296,6 +312,7 @@ struct Softshrink {
 // x where x > a, else b.
 struct Threshold {
   static constexpr const char* name = "threshold";
+  static constexpr Reads reads = Reads::first;
   static constexpr Constants sample{0.3, -0.8};
   double limit, otherwise;
   HD explicit Threshold(Constants c) : limit(c.a), otherwise(c.b) {}

@@ -26,6 +26,11 @@ struct Constants {
   double b = 0;
 };
 
+// Which of its two arguments a derivative depends on (functors.h).
+enum class Reads { nothing, first, second, both };
+constexpr bool reads_first(Reads reads) { return reads == Reads::first || reads == Reads::both; }
+constexpr bool reads_second(Reads reads) { return reads == Reads::second || reads == Reads::both; }
+
 // Machine figures behind the choice between Gram and rows (docs/per_sample_gradients.md): constants
 // and not measurements at run time, so that the same run takes the same route.
 struct Costs {

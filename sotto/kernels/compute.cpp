@@ -141,31 +141,33 @@ Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t si
   return y;
 }
 
-Tensor unary(int op, const Tensor& x, Constants constants) {
-  Tensor y = empty_like(x);
+Tensor unary(int op, const Tensor& x, Constants constants, const Tensor& into) {
+  Tensor y = into.defined() ? into : empty_like(x);
   on(x).unary(op, constants, x.view(), y.view());
   return y;
 }
 
-Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants) {
-  Tensor dx = empty_like(dy);
+Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants,
+                  const Tensor& into) {
+  Tensor dx = into.defined() ? into : empty_like(dy);
   on(x).unary_grad(op, constants, spread(x, dy.shape()), spread(y, dy.shape()), dy.view(),
                    dx.view());
   return dx;
 }
 
-Tensor binary(int op, const Tensor& a, const Tensor& b) {
+Tensor binary(int op, const Tensor& a, const Tensor& b, const Tensor& into) {
   const char* name = nullptr;
   BinaryFunctors::at(op, [&]<class F>(std::type_identity<F>) { name = F::name; });
   check_same_type(name, a, b);
   const Shape shape = broadcast_shapes(name, a.shape(), b.shape());
-  Tensor y = result_like(shape, a, b);
+  Tensor y = into.defined() ? into : result_like(shape, a, b);
   on(a).binary(op, spread(a, shape), spread(b, shape), y.view());
   return y;
 }
 
-Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Tensor& dy) {
-  Tensor d = empty_like(dy);
+Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Tensor& dy,
+                   const Tensor& into) {
+  Tensor d = into.defined() ? into : empty_like(dy);
   on(a).binary_grad(op, which, spread(a, dy.shape()), spread(b, dy.shape()), dy.view(), d.view());
   return d;
 }

@@ -27,11 +27,15 @@ Tensor gather(const Tensor& x, const Tensor& ids, int axis);
 // The transpose of gather: an axis of `size`, into which rows with the same id are added.
 Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t size);
 
-// Elementwise; `op` is a functor of functors.h by its index (unary_index<Tanh>).
-Tensor unary(int op, const Tensor& x, Constants constants = {});
-Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants);
-Tensor binary(int op, const Tensor& a, const Tensor& b);
-Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Tensor& dy);
+// Elementwise; `op` is a functor of functors.h by its index (unary_index<Tanh>). Results are new
+// tensors, or `into` where that is given: of the result's shape and type, an operand itself for
+// instance. What the functor does not read may be any tensor that broadcasts to dy's shape.
+Tensor unary(int op, const Tensor& x, Constants constants = {}, const Tensor& into = {});
+Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants,
+                  const Tensor& into = {});
+Tensor binary(int op, const Tensor& a, const Tensor& b, const Tensor& into = {});
+Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Tensor& dy,
+                   const Tensor& into = {});
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);

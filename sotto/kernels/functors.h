@@ -2,8 +2,10 @@
 // Registering one is an entry in UnaryFunctors or BinaryFunctors below; tests walk the lists.
 //
 // A unary functor gives y = f(x) and grad(x, y) = f'(x); one with constants is built from them. A
-// binary functor gives y = f(a, b), grad_a(a, b) and grad_b(a, b). `low` and `high`, where present,
-// bound the arguments that tests draw. T is float or double.
+// binary functor gives y = f(a, b), grad_a(a, b) and grad_b(a, b). `reads`, or `reads_a` and
+// `reads_b`, say which arguments a derivative depends on: what is not read need not be kept for it;
+// without them it is both. `low` and `high`, where present, bound the arguments that tests draw. T
+// is float or double.
 #pragma once
 
 #include "sotto/kernels/activation_functors.h"
@@ -13,6 +15,7 @@ namespace sotto {
 
 struct Add {
   static constexpr const char* name = "add";
+  static constexpr Reads reads_a = Reads::nothing, reads_b = Reads::nothing;
   template <class T>
   HD T operator()(T a, T b) const {
     return a + b;
@@ -29,6 +32,7 @@ struct Add {
 
 struct Sub {
   static constexpr const char* name = "sub";
+  static constexpr Reads reads_a = Reads::nothing, reads_b = Reads::nothing;
   template <class T>
   HD T operator()(T a, T b) const {
     return a - b;
@@ -45,6 +49,7 @@ struct Sub {
 
 struct Mul {
   static constexpr const char* name = "mul";
+  static constexpr Reads reads_a = Reads::second, reads_b = Reads::first;
   template <class T>
   HD T operator()(T a, T b) const {
     return a * b;
@@ -61,6 +66,7 @@ struct Mul {
 
 struct Div {
   static constexpr const char* name = "div";
+  static constexpr Reads reads_a = Reads::second, reads_b = Reads::both;
   static constexpr double low = 0.3, high = 3;
   template <class T>
   HD T operator()(T a, T b) const {
@@ -110,6 +116,7 @@ struct Minimum {
 
 // Comparisons are 1 or 0, and NaN where an operand is; their derivative is 0.
 struct Comparison {
+  static constexpr Reads reads_a = Reads::nothing, reads_b = Reads::nothing;
   template <class T>
   HD T grad_a(T, T) const {
     return T(0);
@@ -197,6 +204,23 @@ template <class F>
 inline constexpr int unary_index = UnaryFunctors::index<F>();
 template <class F>
 inline constexpr int binary_index = BinaryFunctors::index<F>();
+
+// What the derivative of the functor at `index` reads, of (x, y) or (a, b); that by operand
+// `which`, 0 or 1, of a binary one.
+inline Reads unary_reads(int index) {
+  Reads reads = Reads::both;
+  UnaryFunctors::at(index, [&]<class F>(std::type_identity<F>) {
+    if constexpr (requires { F::reads; }) reads = F::reads;
+  });
+  return reads;
+}
+inline Reads binary_reads(int index, int which) {
+  Reads reads = Reads::both;
+  BinaryFunctors::at(index, [&]<class F>(std::type_identity<F>) {
+    if constexpr (requires { F::reads_a; }) reads = which == 0 ? F::reads_a : F::reads_b;
+  });
+  return reads;
+}
 
 // F built from its constants, where it has any.
 template <class F>

@@ -11,6 +11,7 @@ namespace sotto {
 
 struct Exp {
   static constexpr const char* name = "exp";
+  static constexpr Reads reads = Reads::second;
   template <class T>
   HD T operator()(T x) const {
     return math::exp(x);
@@ -23,6 +24,7 @@ struct Exp {
 
 struct Expm1 {
   static constexpr const char* name = "expm1";
+  static constexpr Reads reads = Reads::second;
   template <class T>
   HD T operator()(T x) const {
     return std::expm1(x);
@@ -35,6 +37,7 @@ struct Expm1 {
 
 struct Log {
   static constexpr const char* name = "log";
+  static constexpr Reads reads = Reads::first;
   static constexpr double low = 0.2, high = 4;
   template <class T>
   HD T operator()(T x) const {
@@ -48,6 +51,7 @@ struct Log {
 
 struct Log1p {
   static constexpr const char* name = "log1p";
+  static constexpr Reads reads = Reads::first;
   static constexpr double low = -0.7, high = 4;
   template <class T>
   HD T operator()(T x) const {
@@ -61,6 +65,7 @@ struct Log1p {
 
 struct Sqrt {
   static constexpr const char* name = "sqrt";
+  static constexpr Reads reads = Reads::second;
   static constexpr double low = 0.2, high = 4;
   template <class T>
   HD T operator()(T x) const {
@@ -87,6 +92,7 @@ struct Rsqrt {
 
 struct Square {
   static constexpr const char* name = "square";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
     return x * x;
@@ -99,6 +105,7 @@ struct Square {
 
 struct Sin {
   static constexpr const char* name = "sin";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
     return std::sin(x);
@@ -111,6 +118,7 @@ struct Sin {
 
 struct Cos {
   static constexpr const char* name = "cos";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
     return std::cos(x);
@@ -123,6 +131,7 @@ struct Cos {
 
 struct Tan {
   static constexpr const char* name = "tan";
+  static constexpr Reads reads = Reads::second;
   static constexpr double low = -1.2, high = 1.2;
   template <class T>
   HD T operator()(T x) const {
@@ -136,6 +145,7 @@ struct Tan {
 
 struct Asin {
   static constexpr const char* name = "asin";
+  static constexpr Reads reads = Reads::first;
   static constexpr double low = -0.9, high = 0.9;
   template <class T>
   HD T operator()(T x) const {
@@ -149,6 +159,7 @@ struct Asin {
 
 struct Acos {
   static constexpr const char* name = "acos";
+  static constexpr Reads reads = Reads::first;
   static constexpr double low = -0.9, high = 0.9;
   template <class T>
   HD T operator()(T x) const {
@@ -162,6 +173,7 @@ struct Acos {
 
 struct Atan {
   static constexpr const char* name = "atan";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
     return std::atan(x);
@@ -174,6 +186,7 @@ struct Atan {
 
 struct Sinh {
   static constexpr const char* name = "sinh";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
     return std::sinh(x);
@@ -186,6 +199,7 @@ struct Sinh {
 
 struct Cosh {
   static constexpr const char* name = "cosh";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
     return std::cosh(x);
@@ -198,6 +212,7 @@ struct Cosh {
 
 struct Asinh {
   static constexpr const char* name = "asinh";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
     return std::asinh(x);
@@ -210,6 +225,7 @@ struct Asinh {
 
 struct Acosh {
   static constexpr const char* name = "acosh";
+  static constexpr Reads reads = Reads::first;
   static constexpr double low = 1.2, high = 4;
   template <class T>
   HD T operator()(T x) const {
@@ -223,6 +239,7 @@ struct Acosh {
 
 struct Atanh {
   static constexpr const char* name = "atanh";
+  static constexpr Reads reads = Reads::first;
   static constexpr double low = -0.9, high = 0.9;
   template <class T>
   HD T operator()(T x) const {
@@ -236,6 +253,7 @@ struct Atanh {
 
 struct Reciprocal {
   static constexpr const char* name = "reciprocal";
+  static constexpr Reads reads = Reads::second;
   static constexpr double low = 0.2, high = 4;
   template <class T>
   HD T operator()(T x) const {
@@ -249,6 +267,7 @@ struct Reciprocal {
 
 struct Erf {
   static constexpr const char* name = "erf";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
     return std::erf(x);
@@ -261,6 +280,7 @@ struct Erf {
 
 struct Abs {
   static constexpr const char* name = "abs";
+  static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
     return std::abs(x);
@@ -274,6 +294,7 @@ struct Abs {
 // x^a
 struct Pow {
   static constexpr const char* name = "pow";
+  static constexpr Reads reads = Reads::first;
   static constexpr Constants sample{3, 0};
   double exponent;
   HD explicit Pow(Constants c) : exponent(c.a) {}
@@ -290,6 +311,7 @@ struct Pow {
 // a x + b
 struct Affine {
   static constexpr const char* name = "affine";
+  static constexpr Reads reads = Reads::nothing;
   static constexpr Constants sample{1.5, -0.25};
   double factor, offset;
   HD explicit Affine(Constants c) : factor(c.a), offset(c.b) {}

@@ -16,8 +16,8 @@ Var scale_and_shift(Var y, const ScaleShift& affine, const Shape& shape) {
           "normalisation: weight or bias of shape {} for an input of shape {}",
           *part ? (*part)->shape() : Shape{}, y.shape());
   }
-  if (affine.weight) y = mul(y, reshape(*affine.weight, shape));
-  if (affine.bias) y = add(y, reshape(*affine.bias, shape));
+  if (affine.weight) y = mul(std::move(y), reshape(*affine.weight, shape));
+  if (affine.bias) y = add(std::move(y), reshape(*affine.bias, shape));
   return y;
 }
 
@@ -32,15 +32,11 @@ void check_last_axes(const char* op, const Var& x, const Shape& normalized) {
 
 Var group_norm(const Var& x, std::int64_t groups, const ScaleShift& affine, double eps) {
   check(x.rank() >= 2, "group_norm: input {} has no channels", x.shape());
-  const std::int64_t n = x.shape()[0];
   const std::int64_t c = x.shape()[1];
   check(groups >= 1 && c % groups == 0, "group_norm: {} groups of {} channels", groups, c);
-  std::int64_t group = c / groups;
-  for (int axis = 2; axis < x.rank(); ++axis) group *= x.shape()[axis];
-  const Var y = normalize(reshape(x, {n, groups, group}), 1, eps);
   Shape channels = Shape::filled(x.rank() - 1, 1);
   channels[0] = c;
-  return scale_and_shift(reshape(y, x.shape()), affine, channels);
+  return scale_and_shift(normalize_groups(x, groups, eps), affine, channels);
 }
 
 Var instance_norm(const Var& x, const ScaleShift& affine, double eps) {

@@ -8,20 +8,34 @@
 #include "sotto/core/allocator.h"
 #include "sotto/core/limit_exemption.h"
 #include "sotto/kernels/compute.h"
+#include "sotto/nn/stochastic_rounding.h"
 
 namespace sotto::nn {
 
 namespace {
 
-// x - x is zero unless x is NaN or infinite, and then NaN.
-bool all_finite(const Tensor& x) { return sum(sub(x, x)).item() == 0; }
+constexpr std::int64_t block = 1 << 14;  // elements that are updated at a time
+
+// x - x is zero unless x is NaN or infinite, and then NaN. A block at a time, where x lies so.
+bool all_finite(const Tensor& x) {
+  const auto finite = [](const Tensor& part) { return sum(sub(part, part)).item() == 0; };
+  const auto flat = x.permute(x.memory_order()).view_as({x.numel()});
+  if (!flat) return finite(x);
+  constexpr std::int64_t step = 16 * block;
+  for (std::int64_t at = 0; at < x.numel(); at += step) {
+    if (!finite(flat->slice(0, at, std::min(x.numel(), at + step)))) return false;
+  }
+  return true;
+}
 
 void check_finite(const Tensor& grad, const Parameter& parameter) {
   check(all_finite(grad), "step: the gradient of a parameter {} is not finite",
         parameter.value.shape());
 }
 
-constexpr std::int64_t block = 1 << 14;  // elements that are updated at a time
+// Of the draws that round states; nothing depends on its value.
+constexpr std::uint64_t state_rounding_seed = 0x5354415445;
+constexpr std::uint64_t most_buffers = 8;  // that a rule keeps for a parameter
 
 const Tensor& entry(const std::map<std::string, Tensor>& state, const std::string& name) {
   const auto at = state.find(name);
@@ -39,21 +53,22 @@ std::int64_t saved_steps(const std::map<std::string, Tensor>& state, const std::
   return value;
 }
 
-// A copy of the entry, laid out as `like`.
+// A copy of the entry for a parameter's value.
 Tensor saved_buffer(const std::map<std::string, Tensor>& state, const std::string& name,
-                    const Tensor& like) {
+                    const Tensor& value, Dtype dtype) {
   const Tensor& saved = entry(state, name);
-  check(saved.shape() == like.shape() && saved.dtype() == like.dtype(),
+  check(saved.shape() == value.shape() && saved.dtype() == dtype,
         "optimizer: {} is {} {} where {} {} is needed", name, sotto::name(saved.dtype()),
-        saved.shape(), sotto::name(like.dtype()), like.shape());
-  Tensor buffer = empty_like(like);
+        saved.shape(), sotto::name(dtype), value.shape());
+  Tensor buffer = dtype == value.dtype() ? empty_like(value)
+                                         : Tensor::empty(value.shape(), dtype, value.device());
   copy_into(saved, buffer);
   return buffer;
 }
 
 }  // namespace
 
-void Optimizer::add_group(const std::vector<Parameter*>& parameters, double rate) {
+void Optimizer::add_group(const std::vector<Parameter*>& parameters, double rate, bool bf16_state) {
   const int group = groups();
   check(!parameters.empty(), "optimizer: no parameters in group {}", group);
   for (Parameter* parameter : parameters) {
@@ -61,9 +76,11 @@ void Optimizer::add_group(const std::vector<Parameter*>& parameters, double rate
     check(value.dtype() == Dtype::f32 || value.dtype() == Dtype::f64,
           "optimizer: a parameter of shape {} is {}, not f32 or f64", value.shape(),
           name(value.dtype()));
+    check(!bf16_state || value.device() == cpu, "optimizer: a state in bf16 is on the CPU alone");
     check(places_.emplace(parameter, slots_.size()).second,
           "optimizer: a parameter of shape {} of group {} is there already", value.shape(), group);
-    slots_.push_back({.parameter = parameter, .dtype = value.dtype(), .group = group});
+    slots_.push_back(
+        {.parameter = parameter, .dtype = value.dtype(), .group = group, .bf16_state = bf16_state});
   }
   rates_.push_back(rate);
   base_rates_.push_back(rate);
@@ -174,14 +191,15 @@ Update Optimizer::update_of(Slot& slot, const Tensor& grad, double noise_varianc
 
 // Whether large parameters can be updated block by block, so that value, gradient and state go
 // through memory once and not once for every operation of the rule. Not at the first step, which
-// makes the state.
+// makes the state, but of a state in bf16, which is never there in full width.
 bool Optimizer::in_blocks(const Slot& slot, const Tensor& grad) const {
   const Tensor& value = slot.parameter->value;
   const bool has_state = slot.buffers.size() == buffers(slot.group).size() &&
                          std::all_of(slot.buffers.begin(), slot.buffers.end(),
                                      [](const Tensor& buffer) { return buffer.defined(); });
-  return has_state && elementwise(slot.group) && value.device() == cpu && value.numel() > block &&
-         value.contiguous() && grad.contiguous() && grad.dtype() == value.dtype();
+  return (has_state || slot.bf16_state) && elementwise(slot.group) && value.device() == cpu &&
+         value.numel() > block && value.contiguous() && grad.contiguous() &&
+         grad.dtype() == value.dtype();
 }
 
 void Optimizer::update(Slot& slot, const Tensor& grad, double noise_variance) const {
@@ -189,8 +207,35 @@ void Optimizer::update(Slot& slot, const Tensor& grad, double noise_variance) co
   ++slot.steps;
   const Update whole = update_of(slot, same_type, noise_variance);
   if (in_blocks(slot, same_type)) return update_blocks(slot, whole, 0, grad.numel());
+  if (slot.bf16_state) return apply_widened(slot, whole, 0);
   apply(slot.group, whole);
   label_state(slot);
+}
+
+// Elements from `first` on, as many as part.value has: the state in the parameter's type meanwhile.
+void Optimizer::apply_widened(Slot& slot, const Update& part, std::int64_t first) const {
+  const Shape& shape = slot.parameter->value.shape();
+  const auto kept = [&](const Tensor& buffer) {
+    const Tensor flat = buffer.view_as({-1}).value();
+    return flat.slice(0, first, first + part.value.numel()).view_as(part.value.shape()).value();
+  };
+  std::vector<Tensor> state(slot.buffers.size());
+  for (std::size_t k = 0; k < state.size(); ++k) {
+    if (!slot.buffers[k].defined()) slot.buffers[k] = Tensor::empty(shape, Dtype::bf16);
+    if (part.t > 1) state[k] = to_dtype(kept(slot.buffers[k]), slot.dtype);
+  }
+  Update wide = part;
+  wide.buffers = state;
+  apply(slot.group, wide);
+  const auto place = static_cast<std::uint64_t>(places_.at(slot.parameter));
+  for (std::size_t k = 0; k < state.size(); ++k) {
+    // One sequence of draws for each parameter and buffer: steps follow one another in it.
+    const PhiloxKey key{.seed = state_rounding_seed, .stream = place * most_buffers + k};
+    const std::uint64_t begin =
+        static_cast<std::uint64_t>(part.t - 1) * static_cast<std::uint64_t>(shape.numel()) +
+        static_cast<std::uint64_t>(first);
+    round_at_random(key, begin, state[k], kept(slot.buffers[k]));
+  }
 }
 
 void Optimizer::update_blocks(Slot& slot, const Update& whole, std::int64_t first,
@@ -203,14 +248,17 @@ void Optimizer::update_block(Slot& slot, const Update& whole, std::int64_t first
                              std::int64_t end) const {
   const auto part = [&](const Tensor& x) { return x.view_as({-1}).value().slice(0, first, end); };
   std::vector<Tensor> state;
-  for (const Tensor& buffer : slot.buffers) state.push_back(part(buffer));
   const Tensor value = part(whole.value), grad = part(whole.grad);
-  apply(slot.group, {.value = value,
-                     .grad = grad,
-                     .learning_rate = whole.learning_rate,
-                     .t = whole.t,
-                     .noise_variance = whole.noise_variance,
-                     .buffers = state});
+  Update piece{.value = value,
+               .grad = grad,
+               .learning_rate = whole.learning_rate,
+               .t = whole.t,
+               .noise_variance = whole.noise_variance,
+               .buffers = {}};
+  if (slot.bf16_state) return apply_widened(slot, piece, first);
+  for (const Tensor& buffer : slot.buffers) state.push_back(part(buffer));
+  piece.buffers = state;
+  apply(slot.group, piece);
   for (std::size_t k = 0; k < state.size(); ++k) {
     // A rule may write its state in place or leave another tensor.
     if (!slot.buffers[k].shares_storage(state[k])) copy_into(state[k], part(slot.buffers[k]));
@@ -274,11 +322,15 @@ std::map<std::string, Tensor> Optimizer::state(const NamedParameters& names) con
 
 Optimizer::Slot Optimizer::loaded(const Slot& slot, const std::string& name,
                                   const std::map<std::string, Tensor>& state) const {
-  Slot read{.parameter = slot.parameter, .dtype = slot.dtype, .group = slot.group};
+  Slot read{.parameter = slot.parameter,
+            .dtype = slot.dtype,
+            .group = slot.group,
+            .bf16_state = slot.bf16_state};
   read.steps = saved_steps(state, name + ".steps");
   if (read.steps == 0) return read;
   for (const char* kind : buffers(slot.group)) {
-    read.buffers.push_back(saved_buffer(state, name + "." + kind, slot.parameter->value));
+    read.buffers.push_back(
+        saved_buffer(state, name + "." + kind, slot.parameter->value, slot.buffer_dtype()));
   }
   return read;
 }

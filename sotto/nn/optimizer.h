@@ -69,7 +69,7 @@ class Optimizer {
   Optimizer() = default;
   // The next group. Throws std::invalid_argument for a parameter that is there already or is
   // neither f32 nor f64: narrower weights would lose small updates.
-  void add_group(const std::vector<Parameter*>& parameters, double rate);
+  void add_group(const std::vector<Parameter*>& parameters, double rate, bool bf16_state);
   // The parameters of a module that are not frozen.
   static std::vector<Parameter*> trainable(Module& module);
 
@@ -78,8 +78,11 @@ class Optimizer {
     Parameter* parameter;
     Dtype dtype;
     int group;
+    bool bf16_state = false;
     std::int64_t steps = 0;
     std::vector<Tensor> buffers{};
+
+    Dtype buffer_dtype() const { return bf16_state ? Dtype::bf16 : dtype; }
   };
 
   virtual std::vector<const char*> buffers(int group) const = 0;
@@ -91,6 +94,7 @@ class Optimizer {
   static void label_state(const Slot& slot);
   void check_room(const Gradients& gradients) const;
   void update(Slot& slot, const Tensor& grad, double noise_variance) const;
+  void apply_widened(Slot& slot, const Update& part, std::int64_t first) const;
   void update_blocks(Slot& slot, const Update& whole, std::int64_t first, std::int64_t end) const;
   void update_block(Slot& slot, const Update& whole, std::int64_t first, std::int64_t end) const;
   void check_gradients(const Gradients& gradients, double noise_variance) const;
@@ -110,6 +114,11 @@ class RuleOptimizer final : public Optimizer {
   struct Group {
     std::vector<Parameter*> parameters;
     Rule rule;
+    // Keep what steps build up in bf16, half the bytes: each step computes in the parameters' type
+    // and rounds at random, up or down, so that the expectation is exact and small changes are not
+    // lost (Gupta et al. 2015, section 3.1). The draws are a function of step, parameter and
+    // element. On the CPU alone.
+    bool bf16_state = false;
   };
 
   // Over all parameters of a module that are not frozen now. The module must outlive it.
@@ -118,7 +127,7 @@ class RuleOptimizer final : public Optimizer {
   explicit RuleOptimizer(const std::vector<Group>& groups) {
     for (const Group& group : groups) {
       group.rule.validate();
-      add_group(group.parameters, group.rule.learning_rate);
+      add_group(group.parameters, group.rule.learning_rate, group.bf16_state);
       rules_.push_back(group.rule);
     }
   }
