@@ -5,7 +5,6 @@
 
 #include "sotto/autograd/ownership.h"
 #include "sotto/kernels/compute.h"
-#include "sotto/memory/loss_scale.h"
 #include "sotto/memory/physical_batches.h"
 
 namespace sotto {
@@ -17,12 +16,6 @@ double rounding_margin(Dtype dtype) { return dtype == Dtype::f64 ? 0x1p-44 : 0x1
 
 // NaN and Inf do not leave a sum. (Clipped gradients are far too small for their sum to overflow.)
 bool all_finite(const Tensor& x) { return std::isfinite(sum(x).item()); }
-
-void check_bound(double bound) {
-  // Beyond these, sums in single precision overflow or lose their last digits.
-  constexpr double least = 0x1p-100, largest = 0x1p100;
-  check(bound >= least && bound <= largest, "Clipper: a clip bound of {}", bound);
-}
 
 Tensor as_tensor(const std::vector<double>& values) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
@@ -157,33 +150,6 @@ class Clipper::Weighted final : public GradSink {
   const Grouping* grouping_;
   std::vector<std::vector<double>> factors_;
 };
-
-Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, ClipPasses passes)
-    : groups_(std::move(groups)), options_(options), passes_(passes) {
-  std::vector<const Parameter*> seen;
-  for (const ClipGroup& group : groups_) {
-    check_bound(group.bound);
-    check(!group.parameters.empty(), "Clipper: group {} has no trainable parameter",
-          &group - groups_.data());
-    for (const Parameter* parameter : group.parameters) {
-      const Dtype dtype = parameter->value.dtype();
-      check(dtype == Dtype::f32 || dtype == Dtype::f64,
-            "Clipper: a parameter in {}: what is clipped and released has to be in f32 or f64",
-            name(dtype));
-      check(parameter->trainable, "Clipper: a frozen parameter of shape {}",
-            parameter->value.shape());
-      check(std::find(seen.begin(), seen.end(), parameter) == seen.end(),
-            "Clipper: a parameter of shape {} in two groups", parameter->value.shape());
-      seen.push_back(parameter);
-    }
-  }
-  check(!seen.empty(), "Clipper: no group of parameters");
-  const bool by_gamma = options.rule.kind == ClipRule::Kind::automatic ||
-                        options.rule.kind == ClipRule::Kind::adaptive;
-  check(!by_gamma || (options.rule.gamma > 0 && std::isfinite(options.rule.gamma)),
-        "Clipper: gamma {} is not positive", options.rule.gamma);
-  discard();
-}
 
 Clipper::~Clipper() = default;
 
@@ -380,32 +346,6 @@ ClippedSum Clipper::finish(Draw draw) {
   finished_ = true;
   const auto finite = options_.count_finite ? std::optional(finite_) : std::nullopt;
   return {std::exchange(sums_, {}), sensitivity(), within_bound_, finite, std::move(draw)};
-}
-
-void Clipper::check_between_batches(const char* what) const {
-  check(!broken_ && (statistics_.units == 0 || finished_), "Clipper: {} in the middle of a batch",
-        what);
-}
-
-void Clipper::set_loss_scale(double scale) {
-  check_between_batches("another loss scale");
-  check_loss_scale(scale);
-  loss_scale_ = scale;
-}
-
-void Clipper::set_passes(ClipPasses passes, std::size_t row_budget) {
-  check(!broken_ && (statistics_.units == 0 || finished_),
-        "Clipper: other passes in the middle of a batch");
-  passes_ = passes;
-  options_.row_budget = row_budget;
-}
-
-void Clipper::set_bounds(const std::vector<double>& bounds) {
-  check_between_batches("new bounds");
-  check(bounds.size() == groups_.size(), "Clipper: {} bounds for {} groups", bounds.size(),
-        groups_.size());
-  std::for_each(bounds.begin(), bounds.end(), check_bound);
-  for (std::size_t group = 0; group < bounds.size(); ++group) groups_[group].bound = bounds[group];
 }
 
 }  // namespace sotto
