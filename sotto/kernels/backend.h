@@ -103,7 +103,8 @@ class Backend {
   virtual void weighted_sum(View x, View w, double beta, View y) = 0;
 
   // Images: x [n, c, d, h, w], weights [o, c / groups, kd, kh, kw], y [n, o, d', h', w'], any
-  // strides (channels-last is fastest). Weight gradients and patches are row-major.
+  // strides (channels-last is fastest). Weight gradients and patches are row-major; weight
+  // gradients are f32 where images are narrower, and a bias may be f32 beside them.
   // y = conv(x, w) + bias; bias may have no data.
   virtual void conv(View x, View w, View bias, const Window& window, View y) = 0;
   virtual void conv_data(View dy, View w, const Window& window, View dx) = 0;
