@@ -53,12 +53,10 @@ Plan choose_way(std::span<const Way> ways, const Demand& demand) {
   return plan;
 }
 
-std::size_t Plan::predicted() const { return std::max(fit().measured, update); }
-
 std::string Plan::text() const {
   const Considered& way = considered[chosen];
   std::string text = fmt::format("memory: {} at once, {}: {} of {} predicted, {} in the update\n",
-                                 rows_text(way.fit.rows), way.name, bytes_text(predicted()),
+                                 rows_text(way.fit.rows), way.name, bytes_text(fit().measured),
                                  bytes_text(limit), bytes_text(update));
   for (const Considered& other : considered) {
     if (&other == &way) continue;
@@ -83,7 +81,7 @@ std::string Plan::json() const {
   }
   return nlohmann::json{{"chosen", considered[chosen].name},
                         {"physical_batch", fit().rows},
-                        {"predicted_bytes", predicted()},
+                        {"predicted_bytes", fit().measured},
                         {"update_bytes", update},
                         {"limit_bytes", limit},
                         {"considered", ways}}
@@ -91,8 +89,8 @@ std::string Plan::json() const {
 }
 
 std::size_t update_bytes(const nn::Optimizer& optimizer) {
-  // A rule's first step, which makes the state, holds so many tensors like the parameter besides.
-  constexpr std::size_t temporaries = 2;
+  // Of a rule's first step, which makes the state: what Optimizer::step asks to have room for.
+  constexpr std::size_t temporaries = 4;
   std::size_t gradients = 0, largest = 0;
   for (const Parameter* parameter : optimizer.parameters()) {
     const std::size_t bytes = parameter->value.bytes();

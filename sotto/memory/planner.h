@@ -38,9 +38,8 @@ struct Plan {
   std::size_t chosen = 0;              // of these
   std::size_t update = 0, limit = 0;   // bytes, as in Demand
 
+  // Its `measured` is the peak that computing a physical batch is predicted to have.
   const RowFit& fit() const { return considered[chosen].fit; }
-  // The peak of a step in bytes: of a physical batch in the dry run, or of the update.
-  std::size_t predicted() const;
   // What was chosen and why no other way, predicted and measured: a few lines, or a JSON object.
   std::string text() const;
   std::string json() const;
@@ -55,9 +54,9 @@ inline constexpr std::int64_t useful_rows = 8;
 // bytes, when none does or the update does not.
 Plan choose_way(std::span<const Way> ways, const Demand& demand);
 
-// Bytes in use at once during the optimizer's next step with a gradient for every parameter: what
-// is in use now, gradients, state that is still to be made, and the rule's temporaries for the
-// largest parameter.
+// Bytes that have to be free for the optimizer's next step with a gradient for every parameter, and
+// those in use now: these, gradients, state that is still to be made, and the rule's temporaries
+// for the largest parameter.
 std::size_t update_bytes(const nn::Optimizer& optimizer);
 
 }  // namespace sotto::memory
