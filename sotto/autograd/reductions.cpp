@@ -196,7 +196,7 @@ Var normalize(const Var& x, int features, double eps, bool centered) {
         const Shape flat{dy.numel() / width, width};
         const Tensor dx = dy.contiguous() ? adjoint.in_place(dy)
                                           : Tensor::empty(dy.shape(), dy.dtype(), dy.device());
-        const Tensor d = reshape(dy, flat), to = reshape(dx, flat);
+        const Tensor d = reshape(contiguous(dy), flat), to = reshape(dx, flat);
         for (std::int64_t first = 0; first < d.size(0); first += rows) {
           backend(y.device())
               .normalize_grad(y.view(), rstd.view(), d.slice(0, first, first + rows).view(),
@@ -224,16 +224,16 @@ void for_each_chunk(const Tensor& x, F&& f) {
 struct Groups {
   std::int64_t groups, width;
 
-  // Of samples begin .. end - 1: a view where they lie so, else a copy.
+  // Of samples begin .. end - 1, row-major: a view where they lie so, else a copy.
   Tensor rows(const Tensor& x, std::int64_t begin, std::int64_t end) const {
-    return reshape(x.slice(0, begin, end), {(end - begin) * groups, -1});
+    return contiguous(reshape(x.slice(0, begin, end), {(end - begin) * groups, -1}));
   }
   // Has f(rows) write into these samples of y, through a copy where they lie otherwise.
   template <class F>
   void write(const Tensor& y, std::int64_t begin, std::int64_t end, F&& f) const {
     const Tensor part = y.slice(0, begin, end);
     const Shape shape{(end - begin) * groups, width};
-    if (const auto rows = part.view_as(shape)) return f(*rows);
+    if (part.contiguous()) return f(*part.view_as(shape));
     const Tensor copy = Tensor::empty(part.shape(), part.dtype(), part.device());
     f(*copy.view_as(shape));
     copy_into(copy, part);
