@@ -1,0 +1,15 @@
+// What the tour found, as a text, a page that needs nothing else, and JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "samples/memory_tour/tour.h"
+
+namespace sotto::memory_tour {
+
+std::string to_text(const std::vector<Exercise>& exercises);
+// Well-formed as XML, UTF-8.
+std::string to_html(const Network& network, const std::vector<Exercise>& exercises);
+nlohmann::json to_json(const Network& network, const std::vector<Exercise>& exercises);
+
+}  // namespace sotto::memory_tour
