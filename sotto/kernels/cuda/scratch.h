@@ -5,26 +5,28 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "sotto/core/allocator.h"
+#include "sotto/core/device.h"
 
 namespace sotto {
+
+// From the device's allocator, whose header device code cannot include.
+void* take_scratch(Device device, std::size_t bytes);
+void give_scratch_back(Device device, void* address) noexcept;
 
 template <class T>
 class Scratch {
  public:
   Scratch(Device device, std::int64_t count)
-      : allocator_(allocator(device)),
-        bytes_(static_cast<std::size_t>(count) * sizeof(T)),
-        data_(static_cast<T*>(allocator_.allocate(bytes_))) {}
-  ~Scratch() { allocator_.release(data_, bytes_); }
+      : device_(device),
+        data_(static_cast<T*>(take_scratch(device, static_cast<std::size_t>(count) * sizeof(T)))) {}
+  ~Scratch() { give_scratch_back(device_, data_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
   T* data() const { return data_; }
 
  private:
-  Allocator& allocator_;
-  std::size_t bytes_;
+  Device device_;
   T* data_;
 };
 
