@@ -203,6 +203,24 @@ TEST_CASE("a ledger about other units is refused") {
   CHECK(throws(make, "mean_of_rows without rows_of_unit"));
 }
 
+TEST_CASE("engines of one ledger have one population, also after it was closed") {
+  const Place place;
+  const auto make = [](Ledger& ledger, std::int64_t units) {
+    Training t;
+    Engine(t.model, t.optimizer, units, ledger, {.noise_multiplier = 1, .logical_batch = 10});
+  };
+  {
+    Ledger ledger = Ledger::create(place.path());
+    CHECK_THROWS_AS(make(ledger, 5), std::invalid_argument);  // no engine, and nothing said
+    make(ledger, population);
+    make(ledger, population);
+  }
+  Ledger ledger = Ledger::open(place.path());
+  CHECK(throws([&] { make(ledger, population + 1); },
+               "a population of 61, where an earlier run said 60"));
+  CHECK_NOTHROW(make(ledger, population));
+}
+
 TEST_CASE("a target is out of reach once the ledger is not private") {
   Training t;
   Ledger ledger;

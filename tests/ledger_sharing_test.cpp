@@ -78,6 +78,28 @@ TEST_CASE("what another run reveals about its noise counts for all") {
   CHECK(Ledger::open(place.path()).reasons().size() == 1);
 }
 
+TEST_CASE("runs of one file are about one data set") {
+  const Place place;
+  Ledger first = Ledger::create(place.path(), {}, 4);
+  Ledger second = Ledger::open(place.path(), 4);  // has not read what the first one says
+  record(first, sampled, 3);
+  CHECK_THROWS_AS(first.set_population(0), std::invalid_argument);
+  first.set_population(60);
+  first.set_population(60);
+  CHECK(throws([&] { second.set_population(61); },
+               "a population of 61, where an earlier run said 60: one ledger is about one"));
+  CHECK(second.population() == 60);
+  second.set_population(60);
+  record(second, sampled, 1);
+  record(first, sampled, 1);
+  first.settle();
+  CHECK(charged(place) == 4 + 4);
+  CHECK(lines_of(read(place.path())).size() == 4);  // what was said again is not written
+  Ledger memory;
+  memory.set_population(5);
+  CHECK(throws([&] { memory.set_population(6); }, "ledger: in memory: a population of 6"));
+}
+
 TEST_CASE("ledgers of several threads lose no release") {
   constexpr int threads = 4, times = 120;
   const Place place;

@@ -35,6 +35,9 @@ class Ledgers(Case):
                                "steps=150", "--phase",
                                "sampling-rate=1,noise-multiplier=4,steps=2")
         self.assertAlmostEqual(phases["answers"][0]["epsilon"], described["epsilon"], places=6)
+        self.assertEqual(phases["population"], 100000)
+        self.assertTrue(any("is not below 1/100000" in note for note in phases["notes"]))
+        self.assertNotIn("population", found)
 
     def test_passes_of_a_ledger_are_charged_once(self):
         found = self.ledger("passes.ledger", "--html", self.path("page.html"))

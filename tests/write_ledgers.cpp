@@ -37,6 +37,7 @@ int main(int, char** argv) {
   }
   {
     Ledger ledger = Ledger::create(folder + "phases.ledger", {}, block);
+    ledger.set_population(100000);
     release(ledger, poisson, 100);
     release(ledger, {.noise_multiplier = 4}, 2);
     release(ledger, poisson, 50);

@@ -156,7 +156,8 @@ std::int64_t largest_batch(Method method, Relation relation, const Phase& phase,
 LedgerFacts read_ledger(const char* option, const std::string& path) {
   try {
     const LedgerContents ledger = parse_ledger(read_file(path), path).contents;
-    return {ledger.header.unit, ledger.header.relation, ledger.events(), ledger.reasons};
+    return {ledger.header.unit, ledger.header.relation, ledger.events(), ledger.reasons,
+            ledger.population};
   } catch (const SystemFailure& error) {
     throw SystemFailure(fmt::format("{}: {}", option, error.what()));
   }

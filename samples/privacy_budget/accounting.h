@@ -64,6 +64,7 @@ struct LedgerFacts {
   Relation relation;
   History history;
   std::vector<std::string> reasons;  // why it is not private; or none
+  std::optional<std::int64_t> population;
 };
 
 // A ledger as it stands, read without holding it, so that a training can go on meanwhile. Throws

@@ -69,13 +69,18 @@ Training ledger_training(const Options& options, Answer& answer) {
   const LedgerFacts ledger = read_ledger("--ledger", options.ledger);
   Training training{.history = ledger.history,
                     .reasons = ledger.reasons,
-                    .relation = options.relation.value_or(ledger.relation)};
+                    .relation = options.relation.value_or(ledger.relation),
+                    .population = ledger.population};
   training.first = [kinds = by_kind(ledger.history)](std::int64_t steps, double noise) {
     return cut_short(kinds, steps, noise);
   };
   answer.facts = {{"ledger", options.ledger}, {"unit", ledger.unit}};
   answer.json["ledger"] = options.ledger;
   answer.json["unit"] = ledger.unit;
+  if (ledger.population) {
+    answer.facts.emplace_back("population", std::to_string(*ledger.population));
+    answer.json["population"] = *ledger.population;
+  }
   answer.notes.emplace_back("what a running or crashed training reserved counts whole");
   return training;
 }

@@ -96,6 +96,7 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
   check_counts();
   clipper_.set_loss_scale(loss_scale_.value());
   sampler_->number_from(ledger.next_draw());
+  ledger.set_population(population);
 }
 
 double Engine::count_noise(double expected_size) const {

@@ -102,7 +102,8 @@ class Engine {
   // Trains the parameters of `model` that are not frozen now. The model, the optimizer and the
   // ledger must outlive the engine. Steps and privacy continue from what the ledger holds. Throws
   // std::invalid_argument, with all problems at once (dp/validation.h), for options that are out of
-  // range or disagree, and for an optimizer that has other parameters than the model trains.
+  // range or disagree, for an optimizer that has other parameters than the model trains, and for a
+  // ledger of a data set with another population.
   Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, Ledger& ledger,
          const EngineOptions& options);
 

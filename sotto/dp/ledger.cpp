@@ -160,6 +160,21 @@ void Ledger::settle() {
   open_.reset();
 }
 
+void Ledger::set_population(std::int64_t units) {
+  check_usable();
+  const LedgerFile::Lock lock = file_.lock();
+  refresh();
+  LedgerContents next = text_.contents;
+  try {
+    next.set_population(units);
+  } catch (const std::invalid_argument& error) {
+    fail(fmt::format("ledger: {}: {}", file_.exists() ? file_.path() : "in memory", error.what()));
+  }
+  if (population()) return;
+  append(add_line(text_, population_line(next.run(run_), units)));
+  text_.contents = std::move(next);
+}
+
 void Ledger::mark_not_private(const std::string& reason) {
   check_usable();
   const auto known = [&] {

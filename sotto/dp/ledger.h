@@ -61,6 +61,10 @@ class Ledger {
               const std::optional<PassPlace>& place = {});
   // Writes down how much of the open reservation was used; at a checkpoint, and by the destructor.
   void settle();
+  // Says how many units the data set has, of which sampling rates are; engines do. Throws
+  // std::invalid_argument, with nothing written, unless units >= 1 and no run ever said another
+  // number: runs on other data do not belong here.
+  void set_population(std::int64_t units);
   // For noise or batches that are not secret (a seeded generator): no privacy is claimed from here
   // on, and never again for this file.
   void mark_not_private(const std::string& reason);
@@ -85,6 +89,8 @@ class Ledger {
   // Of the ledger and of this run, 128 random bits each.
   const std::string& id() const { return text_.contents.id; }
   const std::string& run_id() const { return run_; }
+  // As far as was read, like events(); nothing before a run said it.
+  std::optional<std::int64_t> population() const { return text_.contents.population; }
   const LedgerHeader& header() const { return text_.contents.header; }
 
  private:

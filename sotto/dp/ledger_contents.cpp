@@ -95,6 +95,15 @@ std::int64_t LedgerRun::payments_left(const Event& paid) const {
   return pass == nullptr ? 0 : pass->left;
 }
 
+void LedgerContents::set_population(std::int64_t units) {
+  check(units >= 1, "a population of {}", units);
+  check(population.value_or(units) == units,
+        "a population of {}, where an earlier run said {}: one ledger is about one data set, of "
+        "whose units the sampling rates are",
+        units, population.value_or(0));
+  population = units;
+}
+
 LedgerRun& LedgerContents::run(const std::string& id) {
   const auto found =
       std::find_if(runs.rbegin(), runs.rend(), [&](const LedgerRun& run) { return run.id == id; });

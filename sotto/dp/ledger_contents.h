@@ -73,7 +73,12 @@ struct LedgerContents {
   LedgerHeader header;
   std::vector<LedgerRun> runs;       // in the order of their first lines
   std::vector<std::string> reasons;  // why the noise is not private; or none
+  // Units in the data set, once a run has said so.
+  std::optional<std::int64_t> population = {};
 
+  // What a run says of the data set. Throws std::invalid_argument unless units >= 1 and all runs
+  // say the same.
+  void set_population(std::int64_t units);
   // The run called `id`, which is added if it is new.
   LedgerRun& run(const std::string& id);
   // Of all runs.

@@ -53,7 +53,8 @@ void check_fields(const Json& object, std::size_t fields) {
 void take_header(LedgerContents& contents, const Json& object) {
   check(object.contains("sotto_ledger"), "not a ledger");
   const std::uint64_t version = whole_number(object, "sotto_ledger");
-  check(version == ledger_version, "version {} of the format, where {} is known", version,
+  check(version >= oldest_ledger_version && version <= ledger_version,
+        "version {} of the format, where {} to {} are known", version, oldest_ledger_version,
         ledger_version);
   check_fields(object, 5);
   contents.id = id_field(object, "id");
@@ -72,6 +73,9 @@ void take_run_line(LedgerContents& contents, const Json& object) {
     check_fields(object, 4);
     run.settle(static_cast<std::int64_t>(whole_number(object, "settle")),
                whole_number(object, "next_draw"));
+  } else if (object.contains("population")) {
+    check_fields(object, 3);
+    contents.set_population(static_cast<std::int64_t>(whole_number(object, "population")));
   } else {
     check_fields(object, 3);
     contents.reasons.push_back(text_field(object, "not_private"));
@@ -168,6 +172,10 @@ std::string reservation_line(const LedgerRun& run, const Reservation& reservatio
 
 std::string settlement_line(const LedgerRun& run, std::int64_t used, std::uint64_t next_draw) {
   return dump({{"run", run.id}, {"settle", used}, {"next_draw", next_draw}});
+}
+
+std::string population_line(const LedgerRun& run, std::int64_t units) {
+  return dump({{"run", run.id}, {"population", units}});
 }
 
 std::string not_private_line(const LedgerRun& run, const std::string& reason) {

@@ -40,6 +40,7 @@ std::optional<LedgerText> parsed(const std::string& text) {
 }
 
 void check_counts(const LedgerContents& contents) {
+  require(contents.population.value_or(1) >= 1);
   for (const LedgerRun& run : contents.runs) {
     for (const auto& [event, releases] : run.events) {
       require(releases > 0);
