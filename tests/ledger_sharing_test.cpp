@@ -160,6 +160,20 @@ TEST_CASE("a reservation is as large as the budget allows") {
   CHECK(spend(memory, sampled, at_most(3)) == 3);
 }
 
+TEST_CASE("what is asked to admit a release cannot make another one unseen") {
+  const Place place;
+  Ledger ledger = Ledger::create(place.path(), {}, 4);
+  const Ledger::Admit greedy = [&](const EventCounts&) {
+    ledger.record(everybody, 0);
+    return true;
+  };
+  CHECK(throws([&] { ledger.record(sampled, 0, greedy); }, "written to by what was asked"));
+  CHECK(ledger.releases() == 0);
+  record(ledger, sampled, 1);
+  ledger.settle();
+  CHECK(charged(place) == 1);
+}
+
 TEST_CASE("two runs that race for a budget do not pass it") {
   constexpr std::int64_t budget = 101;
   for (const std::int64_t block : {1, 6}) {

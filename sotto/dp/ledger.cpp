@@ -125,7 +125,7 @@ void Ledger::reserve(const Event& event, std::uint64_t draw, const Admit& admit)
   LedgerContents next = before;
   Reservation reservation{event, block_of(event, next.run(run_)), draw};
   next.run(run_).reserve(reservation);
-  while (admit && !admit(next.events())) {
+  while (!admitted(admit, next)) {
     check(reservation.count > 1, "record: the budget allows no more: {} releases by all runs",
           total_releases(before.events()));
     reservation.count /= 2;
@@ -139,6 +139,17 @@ void Ledger::reserve(const Event& event, std::uint64_t draw, const Admit& admit)
   }
   text_.contents = std::move(next);
   open_ = {.reserved = reservation, .used = 0, .next_draw = draw};
+}
+
+// What was recorded in between would be lost with the contents that were asked about.
+bool Ledger::admitted(const Admit& admit, const LedgerContents& next) {
+  if (!admit) return true;
+  struct Asking {
+    explicit Asking(bool& flag) : flag(flag) { flag = true; }
+    ~Asking() { flag = false; }
+    bool& flag;
+  } asking(asking_);
+  return admit(next.events());
 }
 
 // The first batch of a pass is followed by others, and those cannot be more than are paid for.
@@ -218,6 +229,7 @@ std::uint64_t Ledger::next_draw() const { return open_ ? open_->next_draw : run(
 
 void Ledger::check_usable() const {
   if (broken_) throw SystemFailure("ledger: not usable after a failure or a move: " + file_.path());
+  check(!asking_, "ledger: written to by what was asked whether to admit a release");
   check(process_ == ::getpid(),
         "ledger: carried across a fork, from process {} to {}: open it anew", process_, ::getpid());
 }

@@ -28,7 +28,7 @@ struct PassPlace {
 class Ledger {
  public:
   // Whether releases may be made, given what all runs would then have released. Other runs wait for
-  // the answer, which must not use the file.
+  // the answer; a ledger that is written to for it throws.
   using Admit = std::function<bool(const EventCounts& after)>;
 
   // In memory.
@@ -112,6 +112,7 @@ class Ledger {
   void refresh();
   void append(const std::string& lines);
   void reserve(const Event& event, std::uint64_t draw, const Admit& admit);
+  bool admitted(const Admit& admit, const LedgerContents& next);
   std::int64_t block_of(const Event& event, const LedgerRun& run) const;
   LedgerContents settled() const;
   std::string settlement();
@@ -126,6 +127,7 @@ class Ledger {
   std::int64_t lines_of_others_ = 0;
   std::int64_t process_;
   bool broken_ = false;
+  bool asking_ = false;  // the run's Admit is being asked
 };
 
 }  // namespace sotto
