@@ -1,9 +1,12 @@
 // Ways to release more than the ledger says, each of them closed.
+#include <algorithm>
 #include <cmath>
 
 #include "catch.h"
 #include "ledger_files.h"
 #include "sotto/autograd/ops.h"
+#include "sotto/autograd/segment.h"
+#include "sotto/core/allocator.h"
 #include "sotto/dp/checkpoint.h"
 #include "sotto/dp/pass_samplers.h"
 #include "sotto/kernels/compute.h"
@@ -73,6 +76,35 @@ TEST_CASE(
   CHECK(moved(without, step_with({7, 7, 8})) <= 1.0 / population * 1.001);
 }
 
+// Whether a step within so many bytes more has a plan, and then whether 16 bits were tried for it.
+std::optional<bool> plans_narrow(std::size_t more, EngineOptions options) {
+  Training t;
+  Ledger ledger;
+  options.noise_multiplier = 1;
+  options.logical_batch = population;
+  options.memory.limit = allocator(cpu).statistics().current + more;
+  Engine engine(t.model, t.optimizer, population, ledger, options);
+  try {
+    engine.step(t.loss());
+  } catch (const std::exception&) {
+    // It does not fit, or hardly: the plan alone is looked at.
+  }
+  if (!engine.memory_plan()) return std::nullopt;
+  const auto& ways = engine.memory_plan()->considered;
+  return std::any_of(ways.begin(), ways.end(),
+                     [](const auto& way) { return way.name.ends_with("bf16"); });
+}
+
+TEST_CASE("how many rows a unit has does not decide over the precision of all") {
+  std::size_t more = 1 << 12;
+  while (!plans_narrow(more, {})) more += 1 << 12;
+  REQUIRE(plans_narrow(more, {}) == true);  // what hardly fits is tried in every way
+  const auto rows = [](std::int64_t unit) { return std::vector{unit}; };
+  CHECK(plans_narrow(more, {.rows_of_unit = rows}).value_or(false) == false);
+  more *= 2;
+  CHECK(plans_narrow(more, {.rows_of_unit = rows}) == false);
+}
+
 TEST_CASE("a row that comes again in its unit is dropped out in another way") {
   Tape tape({.seed = 3, .rows = {5, 5 + (std::int64_t{1} << 40), 6, 5}});
   const Tensor mask = dropout(tape.input(full({4, 64}, 1)), 0.5).value();
@@ -81,6 +113,10 @@ TEST_CASE("a row that comes again in its unit is dropped out in another way") {
   CHECK(row(0) != row(1));
   CHECK(row(0) != row(2));
   CHECK_THROWS_AS(dropout(tape.input(full({5, 2}, 1)), 0.5), std::invalid_argument);
+}
+
+std::vector<std::vector<double>> zeros_of(std::span<const std::int64_t> units) {
+  return std::vector(units.size(), std::vector<double>{0});
 }
 
 EngineOptions partition_options() {
@@ -119,6 +155,62 @@ struct Releases {
     mechanism.release(clipper.finish(std::move(draw)), ledger);
   }
 };
+
+TEST_CASE("a loss that steps or releases means spoils its own step, and the next is clean") {
+  for (const int at : {0, 1}) {  // before and after something was added
+    for (const bool means : {false, true}) {
+      CAPTURE(at, means);
+      Training t;
+      Ledger ledger;
+      Engine engine(
+          t.model, t.optimizer, population, ledger,
+          {.noise_multiplier = 1, .logical_batch = population, .memory = {.physical_batch = 30}});
+      int calls = 0;
+      const auto greedy = [&](Tape& tape, std::span<const std::int64_t> rows) {
+        if (calls++ == at) {
+          try {
+            if (means) engine.release_means({.ranges = {{0, 1}}, .values = zeros_of});
+            if (!means) engine.step(t.loss());
+          } catch (const std::invalid_argument&) {
+            // As an attacker would.
+          }
+        }
+        return t.loss()(tape, rows);
+      };
+      CHECK_THROWS_AS(engine.step(greedy), std::invalid_argument);
+      const std::int64_t within = ledger.releases();
+      CHECK(within == (means || at == 0 ? 1 : 0));
+      CHECK(engine.step(t.loss()).statistics->units == population);
+      CHECK(ledger.releases() == within + 1);
+    }
+  }
+}
+
+TEST_CASE("two passes over a segment that is not the same twice are refused") {
+  Parameter w(full({2}, 1));
+  Clipper clipper({{{&w}, 1.0}}, {}, ClipPasses::two);
+  double factor = 1;
+  const auto add = [&](double growth) {
+    Tape tape({.private_data = true});
+    const Var x = tape.input(full({3, 2}, 1));
+    clipper.add(tape, sum_per_sample(segment(
+                          [&, growth](const Var& v) {
+                            factor *= growth;
+                            return v * v.tape().use(w) * v.tape().constant(full({2}, factor));
+                          },
+                          x)));
+  };
+  CHECK(throws([&] { add(1e3); }, "other values in the second backward pass"));
+  clipper.discard();
+  CHECK_NOTHROW(add(1));
+}
+
+TEST_CASE("a unit without rows that could not be added leaves the batch to be forgotten") {
+  Parameter w(full({2}, 1));
+  Clipper clipper({{{&w}, 1.0}});
+  CHECK_THROWS(clipper.add_zeros(-1));
+  CHECK(clipper.broken());
+}
 
 TEST_CASE("batches of a pass that nobody paid for are refused, whatever earlier passes left") {
   Releases r;

@@ -294,6 +294,10 @@ TEST_CASE("every problem of the settings is told, each with its values") {
         Texts{"a population of 0", "a logical batch of 1 from 0 units"});
   CHECK(problems({.noise_multiplier = 1.0, .memory = {.physical_batch = 0}}) ==
         Texts{"a physical batch of 0"});
+  CHECK(problems({.noise_multiplier = 1.0, .memory = {.accumulation = 0}}) ==
+        Texts{"accumulation over 0 parts"});
+  CHECK(problems({.noise_multiplier = 1.0, .loss_scaling = {.first = 3.0}}) ==
+        Texts{"loss scale: 3 is not a power of two from 2^-24 to 2^24"});
   CHECK(problems({.noise_multiplier = 1.0, .steps = -1}) == Texts{"-1 steps"});
   CHECK(problems({.noise_multiplier = 1.0, .clip_bound = -1}) == Texts{"clip bound -1"});
 }

@@ -1,6 +1,7 @@
 #include "sotto/autograd/segment.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <memory>
 
@@ -31,7 +32,8 @@ class Segment : public std::enable_shared_from_this<Segment> {
   std::vector<Var> record(Tape& outer, const Results& results);
   std::vector<Var> record_several(Tape& outer, const std::vector<Var>& inputs,
                                   const Results& results);
-  void backward(std::vector<Tensor> gradients, Adjoint& adjoint) const;
+  void backward(std::vector<Tensor> gradients, Adjoint& adjoint);
+  void check_same_values(const Results& results);
   void check_second_run(const Tape& tape, const Results& results, const Handover& handover) const;
 
   // What a result looked like.
@@ -48,6 +50,7 @@ class Segment : public std::enable_shared_from_this<Segment> {
   std::vector<Parameter*> parameters_;  // trainable, in the order of first use
   std::vector<bool> used_before_;       // of these, by the outer tape
   std::vector<Form> forms_;
+  std::vector<double> sums_;  // of the results, the first time it ran again
 };
 
 // The inner tape's leaves, and how what reaches them goes on to the inputs of the outer node.
@@ -200,15 +203,29 @@ std::vector<Var> Segment::record_several(Tape& outer, const std::vector<Var>& in
   return all;
 }
 
-void Segment::backward(std::vector<Tensor> gradients, Adjoint& adjoint) const {
+void Segment::backward(std::vector<Tensor> gradients, Adjoint& adjoint) {
   Tape inner(before_, Tape::Mode::repeat);
   Handover handover(*this, inner, adjoint);
   Results results = run(inner, handover.leaves());
   check_second_run(inner, results, handover);
+  if (before_.options.private_data) check_same_values(results);
   std::vector<std::pair<Var, Tensor>> starts;
   for (std::size_t k = 0; k < results.size(); ++k) starts.emplace_back(results[k], gradients[k]);
   results.clear();
   inner.backward_from(std::move(starts), handover, Tape::Keep::nothing);
+}
+
+// Norms of one function do not bound the sums of another.
+void Segment::check_same_values(const Results& results) {
+  std::vector<double> sums;
+  for (const Var& y : results) {
+    if (y.needs_grad()) sums.push_back(sum(y.value()).item());
+  }
+  if (sums_.empty()) sums_ = sums;
+  const bool same =
+      std::equal(sums.begin(), sums.end(), sums_.begin(), sums_.end(),
+                 [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); });
+  check(same, "segment: other values in the second backward pass than in the first");
 }
 
 void Segment::check_second_run(const Tape& tape, const Results& results,

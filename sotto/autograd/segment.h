@@ -17,7 +17,8 @@ namespace sotto {
 // until backward, and what it refers to must live as long. Throws std::invalid_argument when there
 // is no input, when the function returns or meets a value of another tape (those are to be inputs),
 // and when of several results some are shared by all samples and others not; backward throws when
-// the second run differs from the first in its shapes, parameters or use of randomness.
+// the second run differs from the first in its shapes, parameters or use of randomness, and on a
+// private tape when two backward passes see results whose sums differ.
 using SegmentFunction = std::function<std::vector<Var>(const std::vector<Var>& inputs)>;
 std::vector<Var> segment(const SegmentFunction& function, const std::vector<Var>& inputs);
 // The same of one value.

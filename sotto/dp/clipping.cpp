@@ -323,9 +323,11 @@ void Clipper::add_part(Tape& tape, const Var& loss, const Grouping* grouping) {
 
 void Clipper::add_zeros(std::int64_t units) {
   start_batch();
+  broken_ = true;
   begin_units(units);
   for (std::size_t group = 0; group < groups_.size(); ++group) factors_for(group, Lengths(units));
   end_units();
+  broken_ = false;
 }
 
 void Clipper::begin_units(std::int64_t units) {

@@ -42,7 +42,8 @@ struct EngineOptions {
   // Truncated Poisson alone: the most units of a batch. Cyclic Poisson alone: the groups.
   std::int64_t largest_batch = 0;
   std::int64_t groups_in_cycle = 0;
-  // The physical batch and what else decides over memory. A unit's rows are never parted.
+  // The physical batch and what else decides over memory. A unit's rows are never parted. With
+  // rows_of_unit a precision that is not set is f32, whatever fits.
   memory::Policy memory;
   // Whom the promise is made to, in the words of the ledger's header, which must be the same.
   std::string unit = LedgerHeader{}.unit;

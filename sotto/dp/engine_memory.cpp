@@ -73,9 +73,10 @@ std::vector<memory::Way> Engine::ways() {
                                {"two passes", ClipPasses::two, rows, 2}};
   if (options_.passes)
     std::erase_if(clips, [&](const Passes& clip) { return clip.passes != *options_.passes; });
-  const auto& asked = options_.memory.precision;
-  const std::vector<Dtype> precisions =
-      asked ? std::vector{*asked} : std::vector{Dtype::f32, Dtype::bf16};
+  std::vector<Dtype> precisions = {options_.memory.precision.value_or(Dtype::f32)};
+  // Rounding to 16 bits moves the gradients of all units: it must not rest on what fits where that
+  // rests on how many rows the largest unit has.
+  if (!options_.memory.precision && !options_.rows_of_unit) precisions.push_back(Dtype::bf16);
   std::vector<memory::Way> ways;
   for (const Dtype precision : precisions) {
     for (const Passes& clip : clips) {
