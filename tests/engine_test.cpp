@@ -300,6 +300,11 @@ TEST_CASE("every problem of the settings is told, each with its values") {
         Texts{"loss scale: 3 is not a power of two from 2^-24 to 2^24"});
   CHECK(problems({.noise_multiplier = 1.0, .steps = -1}) == Texts{"-1 steps"});
   CHECK(problems({.noise_multiplier = 1.0, .clip_bound = -1}) == Texts{"clip bound -1"});
+  CHECK(problems({.noise_multiplier = -1.0, .clip_bound = 1e31}) ==
+        Texts{"noise multiplier -1", "Clipper: a clip bound of 1e+31"});
+  CHECK(problems({.noise_multiplier = 1.0,
+                  .clipping = {.rule = {.kind = ClipRule::Kind::automatic, .gamma = 0}}}) ==
+        Texts{"Clipper: gamma 0 is not positive"});
 }
 
 TEST_CASE("an optimizer of other parameters than the model trains is refused") {

@@ -46,11 +46,6 @@ bool one_row_each(const Grouping& grouping) {
   return grouping.units == static_cast<std::int64_t>(grouping.unit_of_row.size());
 }
 
-std::vector<ClipGroup> groups_of(nn::Module& model, const EngineOptions& options) {
-  if (!options.groups.empty()) return options.groups;
-  return flat_group(model.parameters(), options.clip_bound);
-}
-
 bool counts_finite(const EngineOptions& options) {
   return options.loss_scaling.adjust == LossScaling::Adjust::on_release;
 }
@@ -75,7 +70,7 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       optimizer_(optimizer),
       ledger_(ledger),
       sampler_(make_sampler(population, sampler_options(options))),
-      clipper_(groups_of(model, options), clip_options(options),
+      clipper_(clip_groups(model, options), clip_options(options),
                options.passes.value_or(ClipPasses::one)),
       loss_scale_(options.loss_scaling, options.memory.precision.value_or(Dtype::f32)),
       first_bounds_(bounds_of(clipper_.groups())),

@@ -22,6 +22,7 @@ class Problems {
       found_.emplace_back(error.what());
     }
   }
+  std::size_t number() const { return found_.size(); }
   std::vector<std::string> all() && { return std::move(found_); }
 
  private:
@@ -177,6 +178,11 @@ void check_sampling(Problems& problems, std::int64_t population, const EngineOpt
 
 }  // namespace
 
+std::vector<ClipGroup> clip_groups(nn::Module& model, const EngineOptions& options) {
+  if (!options.groups.empty()) return options.groups;
+  return flat_group(model.parameters(), options.clip_bound);
+}
+
 SamplerOptions sampler_options(const EngineOptions& options) {
   return {.sampling = options.sampling,
           .expected_batch = options.logical_batch,
@@ -197,8 +203,11 @@ std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer&
                   header.unit);
   problems.unless(!options.mean_of_rows || options.rows_of_unit,
                   "mean_of_rows without rows_of_unit");
+  const std::size_t before = problems.number();
   check_parameters(problems, model, optimizer);
   check_groups(problems, model, options);
+  if (problems.number() == before && positive(options.clip_bound))
+    problems.from([&] { Clipper(clip_groups(model, options), options.clipping); });
   check_adaptive(problems, options);
   check_precision_options(problems, options);
   check_schedules(problems, options);

@@ -14,6 +14,9 @@ std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer&
                                          std::int64_t population, const EngineOptions& options,
                                          const LedgerHeader& header = {});
 
+// The groups that the options ask for: their own, or one of all trained parameters.
+std::vector<ClipGroup> clip_groups(nn::Module& model, const EngineOptions& options);
+
 // As make_sampler() takes them.
 SamplerOptions sampler_options(const EngineOptions& options);
 
