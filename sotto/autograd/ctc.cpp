@@ -166,7 +166,10 @@ Outcome outcome(const Tensor& log_probability, bool zero_infinity) {
     loss.push_back(fits ? -value : zero_infinity ? 0 : HUGE_VAL);
     normalizer.push_back(fits ? value : zero_infinity ? HUGE_VAL : std::nan(""));
   }
-  return {Tensor::from(loss, {std::ssize(loss)}), Tensor::from(normalizer, {std::ssize(loss), 1})};
+  const auto there = [&](const std::vector<double>& x, const Shape& shape) {
+    return Tensor::from(x, shape).to(log_probability.device());
+  };
+  return {there(loss, {std::ssize(loss)}), there(normalizer, {std::ssize(loss), 1})};
 }
 
 }  // namespace

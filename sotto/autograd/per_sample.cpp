@@ -230,8 +230,8 @@ Tensor PerSample::sum(const Tensor& weights) const {
   if (const auto* f = std::get_if<Dense>(&form_)) {
     Tensor y = Tensor::empty(shape_, dtype(), f->rows.device());
     backend(y.device())
-        .weighted_sum(reshape(f->rows, {samples(), shape_.numel()}).view(), weights.view(), 0,
-                      reshape(y, {shape_.numel()}).view());
+        .weighted_sum(reshape(f->rows, {samples(), shape_.numel()}).view(),
+                      weights.to(y.device()).view(), 0, reshape(y, {shape_.numel()}).view());
     return y;
   }
   const auto add_sum = [](const PerSample& part, const Tensor& y) {

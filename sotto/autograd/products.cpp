@@ -188,7 +188,8 @@ Var embedding(const Var& table, const Var& ids, std::optional<std::int64_t> padd
   const Tensor y = reshape(to_dtype(rows, dtype), shape);
   // Padding learns nothing.
   if (padding) std::replace(flat.begin(), flat.end(), *padding, std::int64_t{-1});
-  const Tensor learned = by_sample(Tensor::from(flat, ids.shape()), ids.samples(), 0);
+  const Tensor learned =
+      by_sample(Tensor::from(flat, ids.shape()).to(y.device()), ids.samples(), 0);
   return table.tape().record(embedding_op, {table, ids}, y, ids.samples(),
                              [learned = learned.squeeze(2), samples = ids.samples(),
                               shape = table.shape()](const Tensor& dy, Adjoint& adjoint) {

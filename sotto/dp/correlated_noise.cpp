@@ -33,7 +33,7 @@ std::vector<std::int64_t> sizes_of(const Gradients& sums) {
 
 template <class T>
 bool all_numbers(const Tensor& x) {
-  const Tensor flat = contiguous(x);
+  const Tensor flat = contiguous(x).to(cpu);
   const std::span<const T> values(flat.data<T>(), static_cast<std::size_t>(x.numel()));
   return std::none_of(values.begin(), values.end(), [](T v) { return std::isnan(v); });
 }

@@ -54,7 +54,9 @@ void add_on_grid(const Gradients& sums, const NoiseGrid& grid, double divisor,
   std::vector<std::int64_t> draws;
   std::int64_t first = 0;
   for (const auto& [parameter, total] : sums) {
-    const Tensor flat = contiguous(total);
+    // Noise is drawn on the CPU; sums on a GPU come for it and go back as a whole.
+    const bool here = total.device() == cpu;
+    const Tensor flat = contiguous(total).to(cpu);
     for (std::int64_t at = 0; at < total.numel(); at += most_draws) {
       const auto count = static_cast<std::size_t>(std::min(total.numel() - at, most_draws));
       draws.resize(std::max(draws.size(), count));
@@ -65,11 +67,13 @@ void add_on_grid(const Gradients& sums, const NoiseGrid& grid, double divisor,
       } else {
         add_noise(std::span(flat.data<float>() + at, count), grid, divisor, noise);
       }
-      if (finished)
+      if (finished && here)
         finished(parameter, flat.view_as({-1}).value(), at, at + static_cast<std::int64_t>(count));
     }
     first += total.numel();
-    if (!total.contiguous()) copy_into(flat, total);
+    if (!total.contiguous() || !here) copy_into(flat, total);
+    if (finished && !here)
+      finished(parameter, contiguous(total).view_as({-1}).value(), 0, total.numel());
   }
 }
 

@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "sotto/kernels/functors.h"
+#include "sotto/kernels/operands.h"
 
 namespace sotto {
 
 namespace {
-
-Backend& on(const Tensor& x) { return backend(x.device()); }
 
 // The sizes of `shape`, ones where x is shorter or has size 1 repeated by stride 0.
 View spread(const Tensor& x, const Shape& shape) {
@@ -33,13 +32,11 @@ void check_ids(const Tensor& ids, std::int64_t size) {
   check(ids.dtype() == Dtype::i64 && ids.rank() == 1,
         "gather: ids are {} of shape {} where i64 of one axis is needed", name(ids.dtype()),
         ids.shape());
-  if (ids.device() != cpu) return;
+  if (ids.device() != cpu) return;  // the device's kernel deals with ids past the end
   for (const std::int64_t id : ids.to_vector<std::int64_t>()) {
     check(id < size, "gather: id {} in an axis of size {}", id, size);
   }
 }
-
-const Shape channels_last_order{0, 2, 3, 4, 1};
 
 }  // namespace
 
@@ -94,7 +91,10 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   return *contiguous(x).view_as(shape);
 }
 
-void copy_into(const Tensor& x, const Tensor& y) { on(y).copy(spread(x, y.shape()), y.view()); }
+void copy_into(const Tensor& x, const Tensor& y) {
+  const Tensor from = x.to(y.device());
+  on(y).copy(spread(from, y.shape()), y.view());
+}
 
 Tensor concat(const std::vector<Tensor>& parts, int axis) {
   check(!parts.empty(), "concat: no tensors");
@@ -110,7 +110,10 @@ Tensor concat(const std::vector<Tensor>& parts, int axis) {
     check(rest == shape, "concat: {} beside {} along axis {}", part.shape(), parts[0].shape(),
           axis);
   }
-  Tensor y = Tensor::empty(shape, parts[0].dtype(), parts[0].device());
+  const auto on_gpu = std::find_if(parts.begin(), parts.end(),
+                                   [](const Tensor& part) { return part.device() != cpu; });
+  const Device device = on_gpu == parts.end() ? cpu : on_gpu->device();
+  Tensor y = Tensor::empty(shape, parts[0].dtype(), device);
   std::int64_t at = 0;
   for (const Tensor& part : parts) {
     copy_into(part, y.slice(axis, at, at + part.size(axis)));
@@ -120,6 +123,7 @@ Tensor concat(const std::vector<Tensor>& parts, int axis) {
 }
 
 Tensor gather(const Tensor& x, const Tensor& ids, int axis) {
+  if (apart(x, ids)) return gather(beside(x, ids), beside(ids, x), axis);
   axis = normalize_axis("gather", axis, x.rank());
   check_ids(ids, x.size(axis));
   Shape shape = x.shape();
@@ -130,6 +134,7 @@ Tensor gather(const Tensor& x, const Tensor& ids, int axis) {
 }
 
 Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t size) {
+  if (apart(x, ids)) return scatter_add(beside(x, ids), beside(ids, x), axis, size);
   axis = normalize_axis("scatter_add", axis, x.rank());
   check_ids(ids, size);
   Shape shape = x.shape();
@@ -159,6 +164,7 @@ Tensor binary(int op, const Tensor& a, const Tensor& b, const Tensor& into) {
   const char* name = nullptr;
   BinaryFunctors::at(op, [&]<class F>(std::type_identity<F>) { name = F::name; });
   check_same_type(name, a, b);
+  if (apart(a, b)) return binary(op, beside(a, b), beside(b, a));  // `into` may be apart too
   const Shape shape = broadcast_shapes(name, a.shape(), b.shape());
   Tensor y = into.defined() ? into : result_like(shape, a, b);
   on(a).binary(op, spread(a, shape), spread(b, shape), y.view());
@@ -167,13 +173,19 @@ Tensor binary(int op, const Tensor& a, const Tensor& b, const Tensor& into) {
 
 Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Tensor& dy,
                    const Tensor& into) {
-  Tensor d = into.defined() ? into : empty_like(dy);
-  on(a).binary_grad(op, which, spread(a, dy.shape()), spread(b, dy.shape()), dy.view(), d.view());
+  Tensor d = into.defined() && into.device() == dy.device() ? into : empty_like(dy);
+  const Tensor left = beside(a, dy), right = beside(b, dy);
+  on(dy).binary_grad(op, which, spread(left, dy.shape()), spread(right, dy.shape()), dy.view(),
+                     d.view());
   return d;
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check_same_type("where", a, b);
+  if (apart(a, b)) return where(condition, beside(a, b), beside(b, a));
+  if (apart(condition, a)) {
+    return where(beside(condition, a), beside(a, condition), beside(b, condition));
+  }
   const Shape pair = broadcast_shapes("where", a.shape(), b.shape());
   const Shape shape = broadcast_shapes("where", condition.shape(), pair);
   Tensor y = result_like(shape, a, b);
@@ -192,7 +204,8 @@ Tensor scale(const Tensor& x, double factor) {
 }
 
 void axpby(double alpha, const Tensor& x, double beta, const Tensor& y) {
-  on(y).axpby(alpha, spread(x, y.shape()), beta, y.view());
+  const Tensor from = x.to(y.device());
+  on(y).axpby(alpha, spread(from, y.shape()), beta, y.view());
 }
 
 namespace {
@@ -288,6 +301,7 @@ View with_batch(const Tensor& x, const Shape& product) {
 }  // namespace
 
 Tensor gemm(const Tensor& a, const Tensor& b) {
+  if (apart(a, b)) return gemm(beside(a, b), beside(b, a));
   const Shape shape = product_shape(a, b);
   Tensor c = Tensor::empty(shape, a.dtype(), a.device());
   on(a).gemm(with_batch(a, shape), with_batch(b, shape), 0, c.view());
@@ -295,18 +309,11 @@ Tensor gemm(const Tensor& a, const Tensor& b) {
 }
 
 void gemm_add(const Tensor& a, const Tensor& b, const Tensor& c) {
+  if (apart(a, b)) return gemm_add(beside(a, b), beside(b, a), c);
   const Shape shape = product_shape(a, b);
   check(c.shape() == shape && c.dtype() == a.dtype(), "gemm: result {} for the product {}",
         c.shape(), shape);
   on(a).gemm(with_batch(a, shape), with_batch(b, shape), 1, c.view());
-}
-
-Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window) {
-  Shape shape{x.size(0), w.size(0), 0, 0, 0};
-  for (int i = 0; i < 3; ++i) shape[2 + i] = window.output_size(i, x.size(2 + i));
-  Tensor y = Tensor::empty_ordered(shape, channels_last_order, x.dtype(), x.device());
-  on(x).conv(x.view(), w.view(), bias.view(), window, y.view());
-  return y;
 }
 
 namespace {
@@ -316,6 +323,7 @@ void check_along(const Tensor& ids, int axis, const Shape& target) {
   for (int i = 0; fits && i < ids.rank(); ++i) fits = i == axis || ids.size(i) <= target[i];
   check(fits, "ids {} of shape {} along axis {} of {}", name(ids.dtype()), ids.shape(), axis,
         target);
+  if (ids.device() != cpu) return;
   for (const std::int64_t id : ids.to_vector<std::int64_t>()) {
     check(id >= 0 && id < target[axis], "id {} along axis {} of {}", id, axis, target);
   }
@@ -324,6 +332,7 @@ void check_along(const Tensor& ids, int axis, const Shape& target) {
 }  // namespace
 
 Tensor take_along(const Tensor& x, const Tensor& ids, int axis) {
+  if (apart(x, ids)) return take_along(beside(x, ids), beside(ids, x), axis);
   check_along(ids, axis, x.shape());
   Tensor y = Tensor::empty(ids.shape(), x.dtype(), x.device());
   on(x).take_along(x.view(), ids.view(), axis, y.view());
@@ -331,53 +340,11 @@ Tensor take_along(const Tensor& x, const Tensor& ids, int axis) {
 }
 
 Tensor put_along(const Tensor& x, const Tensor& ids, int axis, const Shape& shape) {
+  if (apart(x, ids)) return put_along(beside(x, ids), beside(ids, x), axis, shape);
   check_along(ids, axis, shape);
   check(x.shape() == ids.shape(), "values {} for ids {}", x.shape(), ids.shape());
   Tensor y = zeros(shape, x.dtype(), x.device());
   on(x).put_along_add(x.view(), ids.view(), axis, y.view());
-  return y;
-}
-
-Tensor conv_data(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape) {
-  Tensor dx = Tensor::empty_ordered(x_shape, channels_last_order, dy.dtype(), dy.device());
-  on(dy).conv_data(dy.view(), w.view(), window, dx.view());
-  return dx;
-}
-
-Tensor conv_weight(const Tensor& dy, const Tensor& x, const Window& window, const Shape& w_shape) {
-  Tensor dw = Tensor::empty(w_shape, arithmetic_type(dy.dtype()), dy.device());
-  on(dy).conv_weight(dy.view(), x.view(), window, 0, dw.view());
-  return dw;
-}
-
-Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
-                        const Shape& w_shape) {
-  Shape shape = w_shape;
-  shape.insert(0, dy.size(0));
-  Tensor dw = Tensor::empty(shape, arithmetic_type(dy.dtype()), dy.device());
-  on(dy).conv_weight_rows(dy.view(), x.view(), window, dw.view());
-  return dw;
-}
-
-Tensor conv_weight_norms(const Tensor& dy, const Tensor& x, const Window& window) {
-  Tensor y = Tensor::empty({dy.size(0), 2}, Dtype::f64, dy.device());
-  on(dy).conv_weight_norms(dy.view(), x.view(), window, y.view());
-  return y;
-}
-
-Tensor unfold(const Tensor& x, const Window& window) {
-  std::int64_t positions = 1;
-  for (int i = 0; i < 3; ++i) positions *= window.output_size(i, x.size(2 + i));
-  Tensor patches =
-      Tensor::empty({x.size(0), positions, x.size(1) * window.positions()}, x.dtype(), x.device());
-  on(x).unfold(x.view(), window, patches.view());
-  return patches;
-}
-
-Tensor channels_last(const Tensor& x) {
-  if (x.permute(channels_last_order).contiguous()) return x;
-  Tensor y = Tensor::empty_ordered(x.shape(), channels_last_order, x.dtype(), x.device());
-  on(x).copy(x.view(), y.view());
   return y;
 }
 

@@ -129,6 +129,10 @@ void Module::set_precision(std::optional<Dtype> precision) {
   precision_ = precision;
 }
 
+void Module::to(Device device) {
+  for (Parameter* parameter : parameters()) parameter->value = parameter->value.to(device);
+}
+
 void Module::set_trainable(bool trainable) {
   for (Parameter* parameter : parameters()) parameter->trainable = trainable;
 }

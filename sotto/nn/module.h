@@ -75,6 +75,10 @@ class Module {
   // a type that is not f32, f16 or bf16.
   void set_precision(std::optional<Dtype> precision);
   std::optional<Dtype> precision() const { return precision_; }
+  // Moves the parameters' values to a device. An optimizer made before holds its state where the
+  // parameters were: make it afterwards. Throws std::invalid_argument, with the reason, when the
+  // device cannot be used.
+  void to(Device device);
 
  private:
   void set_trainable(bool trainable);
