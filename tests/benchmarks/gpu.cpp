@@ -1,0 +1,94 @@
+// Prints, as one JSON object a line, how fast the first GPU computes: the median of several runs in
+// microseconds, and what that is in GFLOP/s or in GB/s of memory. Without a GPU it says why.
+#include <string>
+
+#include <fmt/format.h>
+
+#include "sotto/core/cuda.h"
+#include "sotto/kernels/compute.h"
+#include "sotto/kernels/functors.h"
+#include "tests/benchmarks/timing.h"
+
+using namespace sotto;
+
+namespace {
+
+constexpr Device gpu{DeviceKind::cuda, 0};
+
+// `amount` operations or bytes of one call, in `unit`s of 1e9 a second.
+void report(const std::string& what, Dtype dtype, double amount, const char* unit,
+            const std::function<void()>& run) {
+  constexpr int calls = 10, repetitions = 11;
+  const auto some = [&] {
+    for (int i = 0; i < calls; ++i) run();
+    cuda_runtime().synchronize(gpu.index);
+  };
+  some();
+  std::vector<double> seconds;
+  for (int i = 0; i < repetitions; ++i) seconds.push_back(seconds_of(some) / calls);
+  const double middle = median(seconds);
+  fmt::print(
+      "{{\"what\": \"{}\", \"dtype\": \"{}\", \"microseconds\": {:.2f}, \"rate\": {:.1f}, "
+      "\"unit\": \"{}\"}}\n",
+      what, name(dtype), middle * 1e6, amount / middle * 1e-9, unit);
+}
+
+Tensor some_values(const Shape& shape, Dtype dtype) { return full(shape, 0.01, dtype, gpu); }
+
+// Tokens times widths of GPT-2 small and ViT-B/16.
+void products(Dtype dtype) {
+  constexpr std::int64_t shapes[][3] = {
+      {16384, 768, 2304}, {16384, 768, 3072}, {16384, 3072, 768}, {16384, 768, 50257}};
+  for (const auto& [m, k, n] : shapes) {
+    const Tensor a = some_values({m, k}, dtype), b = some_values({n, k}, dtype).transpose(0, 1);
+    report(fmt::format("gemm {} x {} x {}", m, k, n), dtype, 2.0 * m * k * n, "GFLOP/s",
+           [&] { gemm(a, b); });
+  }
+}
+
+void streams(Dtype dtype) {
+  const Tensor x = some_values({16384, 3072}, dtype), row = some_values({3072}, dtype);
+  const auto bytes = static_cast<double>(x.bytes());
+  report("copy", dtype, 2 * bytes, "GB/s", [&] { clone(x); });
+  report("gelu", dtype, 2 * bytes, "GB/s", [&] { unary(unary_index<Gelu>, x); });
+  report("add", dtype, 3 * bytes, "GB/s", [&] { add(x, x); });
+  report("add row", dtype, 2 * bytes, "GB/s", [&] { add(x, row); });
+  report("sum of columns", dtype, bytes, "GB/s", [&] { sum(x, {0}); });
+  report("sum of rows", dtype, bytes, "GB/s", [&] { sum(x, {1}); });
+  const Tensor y = empty_like(x), rstd = Tensor::empty({16384, 1}, dtype, gpu);
+  report("softmax", dtype, 2 * bytes, "GB/s",
+         [&] { backend(gpu).softmax(x.view(), false, y.view()); });
+  report("normalize", dtype, 2 * bytes, "GB/s",
+         [&] { backend(gpu).normalize(x.view(), 1e-5, true, y.view(), rstd.view()); });
+}
+
+void per_sample(Dtype dtype) {
+  const Tensor a = some_values({32, 512, 768}, dtype), b = some_values({32, 512, 3072}, dtype);
+  const Tensor norms = Tensor::empty({32}, Dtype::f64, gpu);
+  report("gram norms", dtype, 2.0 * 32 * 512 * 512 * (768 + 3072), "GFLOP/s",
+         [&] { backend(gpu).gram_dot(a.view(), b.view(), a.view(), b.view(), norms.view()); });
+  const Tensor x = some_values({64, 64, 1, 56, 56}, dtype),
+               w = some_values({64, 64, 1, 3, 3}, dtype);
+  Window window;
+  for (const int axis : {1, 2}) {
+    window.kernel[axis] = 3;
+    window.before[axis] = window.after[axis] = 1;
+  }
+  const double flops = 2.0 * 64 * 56 * 56 * 64 * 64 * 9;
+  report("conv", dtype, flops, "GFLOP/s", [&] { conv(x, w, {}, window); });
+  report("conv weight norms", dtype, flops, "GFLOP/s", [&] { conv_weight_norms(x, x, window); });
+}
+
+}  // namespace
+
+int main() {
+  if (const std::string reason = cuda_reason(); !reason.empty()) {
+    fmt::print("no GPU: {}\n", reason);
+    return 1;
+  }
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    products(dtype);
+    streams(dtype);
+    per_sample(dtype);
+  }
+}

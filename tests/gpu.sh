@@ -1,0 +1,111 @@
+#!/bin/sh
+# Everything that wants a GPU, in one call on a machine that has one and perhaps little else: builds
+# with the GPU part, runs the tests of devices on the GPU and on the CPU, compute-sanitizer on the
+# fast ones, the conformance cases on the CPU, and times the kernels. Needs a C++ compiler, nvcc, Meson and ninja.
+#
+# usage: gpu.sh [RESULTS]     a folder for results.json, results.md and the logs; gpu-results if left out
+#
+# SOTTO_DEPS names a folder brought along with include/ (Eigen, fmt, Catch2, nlohmann, CLI11) and
+# lib/pkgconfig/ for what the machine lacks. SOTTO_SECONDS is the time there is (600). nvcc, cuBLAS and
+# the rest are also looked for in Python's packages (nvidia-*). Results are written after every step, so
+# that those of a run that is stopped are there.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+out=${1:-gpu-results}
+mkdir -p "$out"
+out=$(CDPATH='' cd -- "$out" && pwd)
+build=$root/build-gpu
+ends=$(($(date +%s) + ${SOTTO_SECONDS:-600}))
+steps=$out/steps.txt
+: >"$steps"
+
+# left: the seconds that are left, at least 1.
+left() {
+  seconds=$((ends - $(date +%s)))
+  [ "$seconds" -gt 1 ] && echo "$seconds" || echo 1
+}
+
+# step NAME COMMAND...: runs it within the time left, with a log of its own, and writes the results.
+step() {
+  name=$1
+  shift
+  if [ "$(left)" -le 1 ]; then
+    status=skipped
+    seconds=0
+  else
+    begin=$(date +%s)
+    if timeout "$(left)" "$@" >"$out/$name.log" 2>&1; then status=passed; else status=failed; fi
+    seconds=$(($(date +%s) - begin))
+  fi
+  echo "$name $status $seconds" >>"$steps"
+  echo "$name: $status, $seconds s"
+  python3 "$root/tests/gpu_results.py" "$out" || true
+  [ "$status" = passed ]
+}
+
+# python_packages: folders of Python's nvidia packages, if there are any.
+python_packages() {
+  python3 - <<'EOF'
+import importlib.util, pathlib
+spec = importlib.util.find_spec("nvidia")
+for place in (spec.submodule_search_locations if spec else []):
+    for folder in sorted(pathlib.Path(place).iterdir()):
+        if (folder / "include").is_dir() or (folder / "lib").is_dir() or (folder / "bin").is_dir():
+            print(folder)
+EOF
+}
+
+# prepend NAME FOLDER: puts the folder in front of a search path.
+prepend() {
+  eval "export $1=\"$2\${$1:+:\$$1}\""
+}
+
+find_tools() {
+  for folder in $(python_packages) ${SOTTO_DEPS:-}; do
+    [ -d "$folder/bin" ] && prepend PATH "$folder/bin"
+    [ -d "$folder/include" ] && prepend CPATH "$folder/include"
+    if [ -d "$folder/lib" ]; then
+      prepend LIBRARY_PATH "$folder/lib"
+      prepend LD_LIBRARY_PATH "$folder/lib"
+      prepend PKG_CONFIG_PATH "$folder/lib/pkgconfig"
+      # Packages hold libcudart.so.13 alone; the linker asks for libcudart.so.
+      for library in "$folder"/lib/lib*.so.*; do
+        plain=${library%%.so.*}.so
+        [ -e "$library" ] && [ ! -e "$plain" ] && ln -s "$(basename "$library")" "$plain" 2>/dev/null
+      done
+    fi
+  done
+  [ -d /usr/local/cuda/bin ] && PATH=$PATH:/usr/local/cuda/bin
+  export PATH
+}
+
+# target: what the first GPU is compiled for, as 90.
+target() {
+  nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d '. '
+}
+
+find_tools
+{ nvidia-smi; nvcc --version; g++ --version; } >"$out/machine.log" 2>&1
+gpu=$(target)
+reconfigure=
+[ -f "$build/build.ninja" ] && reconfigure=--reconfigure
+# shellcheck disable=SC2086 # an option or none
+step configure meson setup $reconfigure "$build" "$root" -Dbuildtype=release -Dtests=enabled \
+  -Dsamples=disabled -Dcuda=enabled "-Dgpu_targets=${gpu:-90}" || exit 1
+units="devices device_code device_ops conv gemm"
+targets=sotto/libsotto_cuda.so
+for unit in $units; do targets="$targets tests/test_$unit"; done
+# shellcheck disable=SC2086 # a list
+step build ninja -C "$build" $targets tests/bench_gpu || exit 1
+step no_gpu env CUDA_VISIBLE_DEVICES= "$build/tests/test_devices"
+for unit in $units; do step "$unit" "$build/tests/test_$unit"; done
+step bench "$build/tests/bench_gpu"
+for tool in memcheck racecheck initcheck; do
+  step "$tool" compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/test_device_ops" \
+    "private training*"
+done
+# Needs CLI11, which such a machine may lack.
+step build_conformance ninja -C "$build" tests/conformance/conformance &&
+  step conformance_cpu "$build/tests/conformance/conformance" "$root/tests/conformance/cases"
+exit 0
