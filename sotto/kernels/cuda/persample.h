@@ -250,16 +250,15 @@ struct WeightedParts {
   }
 };
 
-template <class T>
 struct WeightedSums {
   std::int64_t width, parts;
   const double* partial;
   double beta;
-  T* y;
+  View y;
   HD void operator()(std::int64_t column) const {
-    double sum = beta == 0 ? 0 : beta * static_cast<double>(acc_t<T>(y[column]));
+    double sum = beta == 0 ? 0 : beta * load_as<double>(y.data, y.dtype, column);
     for (std::int64_t part = 0; part < parts; ++part) sum += partial[part * width + column];
-    y[column] = T(static_cast<acc_t<T>>(sum));
+    store_as(sum, y.data, y.dtype, column);
   }
 };
 
@@ -319,8 +318,8 @@ void DeviceBackend<Exec>::weighted_sum(View x, View w, double beta, View y) {
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
     exec.for_each(width * parts,
                   WeightedParts<T>{samples, width, parts, x.as<const T>(), w, partial.data()});
-    exec.for_each(width, WeightedSums<T>{width, parts, partial.data(), beta, y.as<T>()});
   });
+  exec.for_each(width, WeightedSums{width, parts, partial.data(), beta, y});
 }
 
 }  // namespace sotto

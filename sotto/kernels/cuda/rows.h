@@ -71,7 +71,8 @@ struct Normalize {
   double eps;
   bool centered;
   const T* x;
-  T *y, *rstd;
+  T* y;
+  acc_t<T>* rstd;
   template <class Team>
   HD void operator()(const Team& team, std::int64_t row) const {
     using A = acc_t<T>;
@@ -81,7 +82,7 @@ struct Normalize {
     const double square =
         team_sum(team, k, [&](std::int64_t i) { return (value(i) - mean) * (value(i) - mean); });
     const double r = 1 / std::sqrt(square / static_cast<double>(k) + eps);
-    if (team.rank() == 0) rstd[row] = T(static_cast<A>(r));
+    if (team.rank() == 0) rstd[row] = static_cast<A>(r);
     for (std::int64_t i = team.rank(); i < k; i += team.size()) {
       y[row * k + i] = T(static_cast<A>((value(i) - mean) * r));
     }
@@ -93,7 +94,8 @@ template <class T>
 struct NormalizeGrad {
   std::int64_t k;
   bool centered;
-  const T *y, *rstd, *dy;
+  const T *y, *dy;
+  const acc_t<T>* rstd;
   T* dx;
   template <class Team>
   HD void operator()(const Team& team, std::int64_t row) const {
@@ -106,7 +108,7 @@ struct NormalizeGrad {
         team_sum(team, k,
                  [&](std::int64_t i) { return slope_at(i) * static_cast<double>(A(p[i])); }) /
         count);
-    const A r = A(rstd[row]);
+    const A r = rstd[row];
     for (std::int64_t i = team.rank(); i < k; i += team.size()) {
       dx[row * k + i] = T(r * (A(d[i]) - mean - A(p[i]) * slope));
     }
@@ -141,7 +143,8 @@ template <class Exec>
 void DeviceBackend<Exec>::normalize(View x, double eps, bool centered, View y, View rstd) {
   const Exec exec = execution("normalize", {&x, &y, &rstd});
   with_rows(x, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t k) {
-    exec.for_each_team(rows, k, Normalize<T>{k, eps, centered, x.as<T>(), y.as<T>(), rstd.as<T>()});
+    exec.for_each_team(rows, k,
+                       Normalize<T>{k, eps, centered, x.as<T>(), y.as<T>(), rstd.as<acc_t<T>>()});
   });
 }
 
@@ -150,7 +153,8 @@ void DeviceBackend<Exec>::normalize_grad(View y, View rstd, View dy, bool center
   const Exec exec = execution("normalize_grad", {&y, &rstd, &dy, &dx});
   with_rows(y, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t k) {
     exec.for_each_team(
-        rows, k, NormalizeGrad<T>{k, centered, y.as<T>(), rstd.as<T>(), dy.as<T>(), dx.as<T>()});
+        rows, k,
+        NormalizeGrad<T>{k, centered, y.as<T>(), dy.as<T>(), rstd.as<acc_t<T>>(), dx.as<T>()});
   });
 }
 
