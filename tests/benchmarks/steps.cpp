@@ -132,7 +132,7 @@ class Private final : public Training {
     EngineOptions options{.noise_multiplier = noise,
                           .sampling = Sampling::fixed_size,
                           .logical_batch = static_cast<double>(samples),
-                          .physical_batch = samples,
+                          .memory = {.physical_batch = samples},
                           .clipping = {.route = mode.route},
                           .passes = mode.passes};
     if (mode.by_layer)
@@ -200,7 +200,7 @@ json timed(const models::Entry& entry, const std::string& mode, std::int64_t sam
     times.push_back(seconds_of([&] { run->step(); }));
   }
   std::size_t peak = 0;
-  for (const PhaseTotal& phase : run->phases()) peak = std::max(peak, phase.peak_bytes);
+  for (const PhaseTotal& phase : run->phases()) peak = std::max(peak, phase.peak_bytes[0]);
   json line{{"model", entry.name},
             {"mode", mode},
             {"batch", samples},

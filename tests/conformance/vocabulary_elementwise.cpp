@@ -8,15 +8,17 @@ namespace {
 
 constexpr double unbounded = std::numeric_limits<double>::infinity();
 
-template <Var (*f)(const Var&)>
+template <Var (*f)(Var)>
 Function plain() {
   return single([](const Call& call) { return f(call["x"]); });
 }
 
-template <Var (*f)(const Var&, const Var&)>
+template <Var (*f)(Var, Var)>
 Function pair() {
   return single([](const Call& call) { return f(call["a"], call["b"]); });
 }
+
+Var product(const Call& call) { return matmul(call["a"], call["b"]); }
 
 Var any_gelu(const Call& call) {
   const auto approximate = call.arg<std::string>("approximate");
@@ -87,8 +89,8 @@ void add_elementwise(Vocabulary& vocabulary) {
                      {"div", pair<div>()},
                      {"maximum", pair<maximum>()},
                      {"minimum", pair<minimum>()},
-                     {"matmul", pair<matmul>()},
-                     {"bmm", pair<matmul>()}});
+                     {"matmul", single(product)},
+                     {"bmm", single(product)}});
 }
 
 }  // namespace sotto::conformance
