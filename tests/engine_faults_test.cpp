@@ -96,8 +96,9 @@ std::optional<bool> plans_narrow(std::size_t more, EngineOptions options) {
 }
 
 TEST_CASE("how many rows a unit has does not decide over the precision of all") {
-  std::size_t more = 1 << 12;
-  while (!plans_narrow(more, {})) more += 1 << 12;
+  constexpr std::size_t finer = 64;
+  std::size_t more = 1 << 10;
+  while (!plans_narrow(more, {})) more += finer;
   REQUIRE(plans_narrow(more, {}) == true);  // what hardly fits is tried in every way
   const auto rows = [](std::int64_t unit) { return std::vector{unit}; };
   CHECK(plans_narrow(more, {.rows_of_unit = rows}).value_or(false) == false);

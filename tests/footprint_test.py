@@ -71,8 +71,8 @@ class Footprint(Case):
         self.assertEqual(run("--batch", "16", "--limit", "1GB").returncode, 0)
 
     def test_narrow_activations_take_half(self):
-        wide = self.found("--model", "ffnn", "--batch", "512", "--no-privacy")
-        narrow = self.found("--model", "ffnn", "--batch", "512", "--no-privacy", "--precision",
+        wide = self.found("--model", "mnist", "--batch", "64", "--no-privacy")
+        narrow = self.found("--model", "mnist", "--batch", "64", "--no-privacy", "--precision",
                             "bf16")
         self.assertLess(narrow["kinds"]["activations"], 0.75 * wide["kinds"]["activations"])
 

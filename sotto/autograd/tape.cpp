@@ -349,7 +349,7 @@ void Tape::visit(int index, GradSink& sink) {
 
 Tensor Tape::grad(const Var& input) const {
   check(input.tape_ == this, "grad: the value is on another tape");
-  check(input.generation_ == grads_generation_,
+  check(input.index_ < 0 || input.generation_ == grads_generation_,
         "grad: no backward has passed the value since it was recorded");
   for (const auto& [index, value] : grads_) {
     if (index == input.index_) return value;
