@@ -1,0 +1,72 @@
+// Per-sample gradients of units of several rows, in the form that the rows' gradients have.
+#include <algorithm>
+
+#include "sotto/autograd/per_sample.h"
+#include "sotto/kernels/compute.h"
+
+namespace sotto {
+
+namespace {
+
+// The rows of each unit one after the other, as many for each unit: what is missing is a row of
+// zeros (id -1), which adds nothing.
+struct UnitRows {
+  Tensor ids;     // [units * width]
+  Tensor shares;  // what each row counts for in its unit
+  std::int64_t width;
+};
+
+UnitRows unit_rows(const Grouping& grouping) {
+  std::vector<std::vector<std::int64_t>> rows_of(static_cast<std::size_t>(grouping.units));
+  for (std::size_t row = 0; row < grouping.unit_of_row.size(); ++row) {
+    const std::int64_t unit = grouping.unit_of_row[row];
+    check(unit < grouping.units, "PerSample::group: unit {} of {}", unit, grouping.units);
+    if (unit < 0) continue;
+    rows_of[static_cast<std::size_t>(unit)].push_back(static_cast<std::int64_t>(row));
+  }
+  std::size_t most = 1;
+  for (const auto& rows : rows_of) most = std::max(most, rows.size());
+  std::vector<std::int64_t> ids;
+  std::vector<double> shares;
+  for (const auto& rows : rows_of) {
+    const bool divided = grouping.mean && !rows.empty();
+    const double share = divided ? 1.0 / static_cast<double>(rows.size()) : 1.0;
+    for (std::size_t k = 0; k < most; ++k) ids.push_back(k < rows.size() ? rows[k] : -1);
+    shares.insert(shares.end(), most, share);
+  }
+  const auto count = static_cast<std::int64_t>(ids.size());
+  return {Tensor::from(ids, {count}), Tensor::from(shares, {count}),
+          static_cast<std::int64_t>(most)};
+}
+
+}  // namespace
+
+PerSample PerSample::group(const Grouping& grouping) const {
+  check(static_cast<std::int64_t>(grouping.unit_of_row.size()) == samples(),
+        "PerSample::group: {} rows in the grouping, {} in the batch", grouping.unit_of_row.size(),
+        samples());
+  const UnitRows rows_of = unit_rows(grouping);
+  const std::int64_t width = rows_of.width;
+  const auto joined = [&](const Tensor& x) {
+    return reshape(x, {grouping.units, width * x.size(1), x.size(2)});
+  };
+  if (const auto* f = std::get_if<Patches>(&form_); f && f->window.groups == 1) {
+    return factors(*this, 0).group(grouping);
+  } else if (f) {
+    return dense(materialize()).group(grouping);
+  }
+  const PerSample chosen_rows = selected(rows_of.ids);
+  const PerSample rows = grouping.mean ? chosen_rows.scaled(rows_of.shares) : chosen_rows;
+  if (const auto* f = std::get_if<Outer>(&rows.form_))
+    return outer(joined(f->b), joined(f->a), shape_);
+  if (const auto* f = std::get_if<OneHot>(&rows.form_)) {
+    return onehot(reshape(f->ids, {grouping.units, width * f->ids.size(1)}), joined(f->b), shape_);
+  }
+  const Tensor& all = std::get<Dense>(rows.form_).rows;
+  Shape grouped = shape_;
+  grouped.insert(0, grouping.units);
+  return dense(
+      reshape(wide_sum(reshape(all, {grouping.units, width, shape_.numel()}), {1}), grouped));
+}
+
+}  // namespace sotto
