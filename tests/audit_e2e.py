@@ -85,6 +85,12 @@ class Whole(Audit):
         self.assertEqual(found["settings"]["Canaries on"], "conv2.weight")
         self.assertGreater(found["one_run"]["epsilon"], 1)
 
+    def test_a_memory_limit_changes_how_and_not_what(self):
+        _, free = self.audit(0, "--noise-multiplier", "50")
+        _, limited = self.audit(0, "--noise-multiplier", "50", "--memory-limit", "16MB")
+        self.assertEqual(free["accountant"], limited["accountant"])
+        self.assertEqual(free["included"], limited["included"])
+
     def test_the_page_nests_and_loads_nothing(self):
         page = self.path("page.html")
         self.audit(0, "--report", page)
@@ -109,6 +115,9 @@ class WrongArguments(Audit):
             ("--delta", ["--delta", "1"]),
             ("--clip", ["--clip", "-1"]),
             ("--batch", ["--train-size", "10", "--canaries", "10", "--batch", "21"]),
+            ("--physical-batch", ["--physical-batch", "0"]),
+            ("--precision", ["--precision", "f8"]),
+            ("--memory-limit", ["--memory-limit", "2 gallons"]),
             ("--steps", ["--steps", "0"]),
             ("--lr", ["--lr", "nan"]),
             ("--canaries", ["--canaries", "3"]),

@@ -70,6 +70,13 @@ class Footprint(Case):
         self.refuse(1, "would lower them", *ALONE, "--batch", "16", "--limit", "400kB")
         self.assertEqual(run("--batch", "16", "--limit", "1GB").returncode, 0)
 
+    def test_a_memory_limit_is_kept_by_smaller_parts(self):
+        free = self.found("--model", "mnist", "--batch", "64", "--no-privacy")
+        limit = int(0.7 * free["peak"])
+        limited = self.found("--model", "mnist", "--batch", "64", "--no-privacy",
+                             "--memory-limit", f"{limit}B")
+        self.assertLessEqual(limited["peak"], limit)
+
     def test_narrow_activations_take_half(self):
         wide = self.found("--model", "mnist", "--batch", "64", "--no-privacy")
         narrow = self.found("--model", "mnist", "--batch", "64", "--no-privacy", "--precision",

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "sotto/memory/policy.h"
+
 namespace sotto::audit {
 
 struct Options {
@@ -16,7 +18,7 @@ struct Options {
   double delta = 1e-5;
   double clip_bound = 0.1;
   double batch = 1000;  // logical: the expected number of units of a step
-  std::int64_t physical_batch = 512;
+  memory::Policy memory;
   std::int64_t steps = 30;
   double learning_rate = 0.5;
 

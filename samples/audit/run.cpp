@@ -100,7 +100,7 @@ EngineOptions Run::engine_options() const {
           .delta = o.delta,
           .steps = o.steps,
           .logical_batch = o.batch,
-          .memory = {.physical_batch = o.physical_batch},
+          .memory = o.memory,
           .rows_of_unit = [this](std::int64_t unit) { return canaries_.rows_of_unit(unit); },
           .clip_bound = o.clip_bound,
           .seed = o.seed};
@@ -119,12 +119,20 @@ std::vector<double> Run::expected() {
   std::vector<std::int64_t> part(static_cast<std::size_t>(data_.size()));
   std::iota(part.begin(), part.end(), 0);
   random_.shuffle(part);
-  for (std::int64_t first = 0; first < rows; first += options_.physical_batch) {
-    const auto size = std::min(options_.physical_batch, rows - first);
+  const auto add = [&](std::int64_t first, std::int64_t end) {
     Tape tape({.private_data = true, .seed = options_.seed});
-    reference_.add(tape, loss(tape, std::span(part).subspan(static_cast<std::size_t>(first),
-                                                            static_cast<std::size_t>(size))));
-  }
+    reference_.add(tape,
+                   loss(tape, std::span(part).subspan(static_cast<std::size_t>(first),
+                                                      static_cast<std::size_t>(end - first))));
+  };
+  // Of a part that failed nothing is kept, and earlier ones are computed again with it.
+  const auto lost = [&] {
+    reference_.discard();
+    return true;
+  };
+  const memory::LimitScope limit(options_.memory.limit);
+  memory::PhysicalBatches(options_.memory.rows())
+      .over(std::vector<std::int64_t>(static_cast<std::size_t>(rows), 1), add, lost);
   std::vector<double> sums = canaries_.elements(reference_.sums_for_tests());
   reference_.discard();
   for (double& sum : sums) sum *= drawn / static_cast<double>(rows);

@@ -16,8 +16,7 @@ struct Options {
   std::string clip_groups = "flat";
   std::string passes = "one";
   std::string optimizer = "sgd";
-  memory::Policy memory;  // without a physical batch: the whole batch
-  std::string precision = "f32";
+  memory::Policy memory;
   std::size_t limit = 0;  // bytes; 0: none
 
   std::string html, json;

@@ -176,8 +176,8 @@ Settings settings(const Options& o, const Findings& found) {
   Settings all{{"Model", o.model},
                {"Parameters", grouped(found.parameters)},
                {"Batch", grouped(o.batch)},
-               {"Physical batch", grouped(o.memory.physical_batch.value_or(o.batch))},
-               {"Precision", o.precision},
+               {"Physical batch", grouped(std::min(o.batch, o.memory.rows()))},
+               {"Precision", memory::precision_text(o.memory.precision)},
                {"Privacy", o.no_privacy ? "none" : "clipped and noisy"},
                {"Optimizer", o.optimizer},
                {"Limit", o.limit > 0 ? memory_size(o.limit) : "none"}};

@@ -28,7 +28,7 @@ class Training {
         entry_(models::entry_called(options.model)),
         model_(entry_.make()),
         optimizer_(make_optimizer(options.optimizer, *model_)),
-        accumulation_(policy()) {
+        accumulation_(options.memory) {
     const models::Examples examples = entry_.random_examples(options.batch);
     data_ = {examples.inputs, examples.labels};
     for (const Tensor& x : {data_.inputs, data_.targets}) x.relabel({.kind = MemoryKind::data});
@@ -37,7 +37,7 @@ class Training {
     EngineOptions how{.noise_multiplier = 1,
                       .delta = 0.1 / static_cast<double>(options.batch),
                       .logical_batch = static_cast<double>(options.batch),
-                      .memory = policy(),
+                      .memory = options.memory,
                       .clip_bound = 1,
                       .passes = options.passes == "two" ? ClipPasses::two : ClipPasses::one};
     if (options.clip_groups == "layers")
@@ -60,14 +60,6 @@ class Training {
   }
 
  private:
-  memory::Policy policy() const {
-    memory::Policy policy = options_.memory;
-    if (!policy.physical_batch) policy.physical_batch = options_.batch;
-    policy.precision = options_.precision == "f16"    ? Dtype::f16
-                       : options_.precision == "bf16" ? Dtype::bf16
-                                                      : Dtype::f32;
-    return policy;
-  }
   Var losses(Tape& tape, const Dataset& batch) {
     return entry_.losses((*model_)(tape.input(batch.inputs)), batch.targets);
   }

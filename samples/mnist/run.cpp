@@ -6,11 +6,11 @@
 #include <csignal>
 #include <limits>
 
+#include "samples/command_line.h"
 #include "samples/mnist/progress.h"
 #include "samples/mnist/recorder.h"
 #include "samples/mnist/summary.h"
 #include "sotto/core/allocator.h"
-#include "sotto/core/atomic_file.h"
 #include "sotto/core/parallel.h"
 
 namespace sotto::mnist {
@@ -38,11 +38,6 @@ Ledger make_ledger(const Options& options) {
 Statistics earlier_statistics(const Options& options) {
   if (!options.resumed) return {};
   return load_statistics(statistics_path(options.save), options.resumed->step);
-}
-
-// A page or a file that is replaced whole.
-void write_text(const std::string& path, const std::string& text) {
-  write_file_atomically(path, [&](FileWriter& writer) { writer.write(text); });
 }
 
 class Session {
@@ -201,8 +196,8 @@ void Session::finish() {
 void Session::write_reports(const Outcome& outcome) {
   if (options_.report.empty() && options_.json.empty()) return;
   const TrainingReport report = make_report(outcome, trainer_, statistics_.statistics());
-  if (!options_.report.empty()) write_text(options_.report, to_html(report));
-  if (!options_.json.empty()) write_text(options_.json, to_json(report).dump(2) + "\n");
+  samples::write_text(options_.report, to_html(report));
+  samples::write_text(options_.json, to_json(report).dump(2) + "\n");
 }
 
 }  // namespace

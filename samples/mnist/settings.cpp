@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "samples/command_line.h"
 #include "samples/models.h"
-#include "sotto/core/error.h"
 #include "sotto/dp/validation.h"
 
 namespace sotto::mnist {
@@ -12,6 +12,7 @@ namespace sotto::mnist {
 namespace {
 
 using nlohmann::json;
+using samples::require;
 
 template <class T>
 json value_to_json(const T& value) {
@@ -21,6 +22,7 @@ template <class T>
 json value_to_json(const std::optional<T>& value) {
   return value ? json(*value) : json(nullptr);
 }
+json value_to_json(const std::optional<Dtype>& value) { return memory::precision_text(value); }
 
 template <class T>
 void value_from_json(const json& from, T& value) {
@@ -31,14 +33,13 @@ void value_from_json(const json& from, std::optional<T>& value) {
   value.reset();
   if (!from.is_null()) value = from.get<T>();
 }
+void value_from_json(const json& from, std::optional<Dtype>& value) {
+  value = memory::parse_precision(from.get<std::string>());
+}
 
 // Counts that are larger are mistakes, and sums of them could overflow.
 constexpr std::int64_t most_samples = std::int64_t{1} << 40;
 constexpr std::int64_t most_steps = std::int64_t{1} << 40;
-
-void require(bool ok, const char* option, const std::string& value, const char* range) {
-  check(ok, "{}: {} is not {}", option, value, range);
-}
 
 bool positive(double value) { return std::isfinite(value) && value > 0; }
 
@@ -46,40 +47,27 @@ void validate_privacy(const Settings& s) {
   check(s.epsilon.has_value() != s.noise_multiplier.has_value(),
         "--epsilon, --noise-multiplier: give one of the two");
   if (s.epsilon) {
-    require(positive(*s.epsilon), "--epsilon", fmt::to_string(*s.epsilon), "a positive number");
+    require(positive(*s.epsilon), "--epsilon", *s.epsilon, "a positive number");
   } else {
-    require(positive(*s.noise_multiplier), "--noise-multiplier",
-            fmt::to_string(*s.noise_multiplier),
+    require(positive(*s.noise_multiplier), "--noise-multiplier", *s.noise_multiplier,
             "a positive number (--no-privacy trains without noise)");
   }
-  require(s.delta > 0 && s.delta < 1, "--delta", fmt::to_string(s.delta), "between 0 and 1");
+  require(s.delta > 0 && s.delta < 1, "--delta", s.delta, "between 0 and 1");
   const auto& quantile = s.adaptive_quantile;
   require(!quantile || (*quantile >= 0 && *quantile <= 1), "--adaptive-quantile",
-          fmt::to_string(quantile.value_or(0)), "from 0 to 1");
+          quantile.value_or(0), "from 0 to 1");
   require((s.largest_batch > 0) == (s.sampling == "truncated_poisson") && s.largest_batch >= 0,
-          "--largest-batch", fmt::to_string(s.largest_batch),
+          "--largest-batch", s.largest_batch,
           "a number of samples with --sampling truncated_poisson, and absent with others");
-  require(positive(s.clip_bound), "--clip", fmt::to_string(s.clip_bound), "a positive number");
-}
-
-void validate_memory(const memory::Policy& policy) {
-  const auto number = [](const char* option, const std::optional<std::int64_t>& given,
-                         const char* range) {
-    if (given)
-      require(*given >= 1 && *given <= most_samples, option, fmt::to_string(*given), range);
-  };
-  number("--physical-batch", policy.physical_batch, "a number of samples");
-  number("--accumulation", policy.accumulation, "a number of parts");
+  require(positive(s.clip_bound), "--clip", s.clip_bound, "a positive number");
 }
 
 void validate_optimizer(const Settings& s) {
-  require(positive(s.learning_rate), "--lr", fmt::to_string(s.learning_rate), "a positive number");
-  require(s.warmup >= 0, "--warmup", fmt::to_string(s.warmup), "a number of steps");
-  require(s.momentum >= 0 && s.momentum < 1, "--momentum", fmt::to_string(s.momentum),
-          "at least 0 and below 1");
+  require(positive(s.learning_rate), "--lr", s.learning_rate, "a positive number");
+  require(s.warmup >= 0, "--warmup", s.warmup, "a number of steps");
+  require(s.momentum >= 0 && s.momentum < 1, "--momentum", s.momentum, "at least 0 and below 1");
   if (s.average) {
-    require(*s.average > 0 && *s.average < 1, "--ema", fmt::to_string(*s.average),
-            "between 0 and 1");
+    require(*s.average > 0 && *s.average < 1, "--ema", *s.average, "between 0 and 1");
   }
 }
 
@@ -113,25 +101,24 @@ std::string differences(const Settings& here, const Settings& there) {
 }
 
 void validate(const Settings& s) {
-  require(s.train_size >= 1 && s.train_size <= most_samples, "--train-size",
-          fmt::to_string(s.train_size), "a number of samples");
-  require(s.test_size >= 1 && s.test_size <= most_samples, "--test-size",
-          fmt::to_string(s.test_size), "a number of samples");
-  require(s.batch > 0 && s.batch <= static_cast<double>(s.train_size), "--batch",
-          fmt::to_string(s.batch),
-          fmt::format("above 0 and at most the {} training samples", s.train_size).c_str());
-  validate_memory(s.memory);
-  require(positive(s.epochs), "--epochs", fmt::to_string(s.epochs), "a positive number");
-  if (s.steps) require(*s.steps >= 1, "--steps", fmt::to_string(*s.steps), "at least 1");
+  require(s.train_size >= 1 && s.train_size <= most_samples, "--train-size", s.train_size,
+          "a number of samples");
+  require(s.test_size >= 1 && s.test_size <= most_samples, "--test-size", s.test_size,
+          "a number of samples");
+  require(s.batch > 0 && s.batch <= static_cast<double>(s.train_size), "--batch", s.batch,
+          fmt::format("above 0 and at most the {} training samples", s.train_size));
+  samples::check_memory(s.memory);
+  require(positive(s.epochs), "--epochs", s.epochs, "a positive number");
+  if (s.steps) require(*s.steps >= 1, "--steps", *s.steps, "at least 1");
   require(s.steps || s.epochs * static_cast<double>(s.train_size) / s.batch <= most_steps,
-          "--epochs", fmt::to_string(s.epochs), "a number of epochs that can be trained");
-  require(planned_steps(s) <= most_steps, "--steps", fmt::to_string(planned_steps(s)),
+          "--epochs", s.epochs, "a number of epochs that can be trained");
+  require(planned_steps(s) <= most_steps, "--steps", planned_steps(s),
           "a number of steps that can be trained");
   validate_optimizer(s);
   if (s.privacy) {
     validate_privacy(s);
   } else {
-    require(s.batch == std::floor(s.batch), "--batch", fmt::to_string(s.batch),
+    require(s.batch == std::floor(s.batch), "--batch", s.batch,
             "a whole number, as it has to be with --no-privacy");
   }
 }
@@ -164,14 +151,6 @@ Relation relation_of(const Settings& s) {
   return exchanged ? Relation::replace_one : Relation::add_or_remove_one;
 }
 
-memory::Policy memory_policy(const Settings& s) {
-  memory::Policy policy = s.memory;
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
-    if (s.precision == name(dtype)) policy.precision = dtype;
-  }
-  return policy;
-}
-
 EngineOptions engine_options(const Settings& s) {
   EngineOptions options{.noise_multiplier = s.noise_multiplier,
                         .target_epsilon = s.epsilon,
@@ -181,7 +160,7 @@ EngineOptions engine_options(const Settings& s) {
                         .sampling = sampling_called(s.sampling),
                         .logical_batch = s.batch,
                         .largest_batch = s.largest_batch,
-                        .memory = memory_policy(s),
+                        .memory = s.memory,
                         .clip_bound = s.clip_bound,
                         .clipping = {.rule = {.kind = clip_rule_kind(s.clip_rule)}},
                         .seed = s.seed};

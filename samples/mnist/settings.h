@@ -27,7 +27,6 @@ struct Settings {
   std::string sampling = "poisson";
   std::int64_t largest_batch = 0;  // of truncated Poisson sampling
   std::string passes = "auto";
-  std::string precision = "auto";
 
   double epochs = 20;
   std::optional<std::int64_t> steps;  // instead of epochs
@@ -72,7 +71,7 @@ void visit_settings(S& settings, Visit&& visit) {
   visit("sampling", settings.sampling, must_agree);
   visit("largest batch", settings.largest_batch, must_agree);
   visit("passes", settings.passes, may_change);
-  visit("precision", settings.precision, may_change);
+  visit("precision", settings.memory.precision, may_change);
   visit("epochs", settings.epochs, may_change);
   visit("steps", settings.steps, may_change);
   visit("batch", settings.batch, must_agree);
@@ -104,8 +103,6 @@ std::string differences(const Settings& here, const Settings& there);
 // Throws std::invalid_argument for the first value that is out of range, in one line.
 void validate(const Settings& settings);
 
-// How memory is used, with the precision.
-memory::Policy memory_policy(const Settings& settings);
 // The engine's, but for the clip groups, which need the network.
 EngineOptions engine_options(const Settings& settings);
 // What is exchanged or left out between neighbours: what the sampling has a proof for.

@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 
-#include <unistd.h>
-#include <CLI/CLI.hpp>
-
-#include "sotto/core/error.h"
+#include "samples/command_line.h"
 
 namespace sotto::budget {
 
@@ -171,16 +167,6 @@ void check_probability(const char* option, double value) {
   check(value > 0 && value < 1, "{}: {} is not between 0 and 1", option, value);
 }
 
-void check_page(const std::string& path) {
-  namespace fs = std::filesystem;
-  if (path.empty()) return;
-  const fs::path folder = fs::absolute(path).parent_path();
-  check(fs::is_directory(folder), "--html: there is no folder {}", folder.string());
-  check(access(folder.c_str(), W_OK) == 0, "--html: the folder {} is not writable",
-        folder.string());
-  check(!fs::is_directory(path), "--html: {} is a folder", path);
-}
-
 std::optional<Method> accountant_called(const std::string& wanted) {
   if (wanted.empty()) return std::nullopt;
   for (const Method method : {Method::pld, Method::rdp, Method::prv}) {
@@ -203,7 +189,7 @@ Options VerbLine::options() const {
   options.accountant = accountant_called(accountant_);
   check(!options.groups || *options.groups >= 1, "--groups: {} is not at least 1",
         options.groups.value_or(0));
-  check_page(options.html);
+  samples::check_writable("--html", options.html);
   if (!options.ledger.empty()) {
     check_ledger();
     check(options.html.empty() || options.html != options.ledger, "--html: {} is the ledger",

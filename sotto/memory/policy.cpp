@@ -67,6 +67,19 @@ std::string bytes_text(std::size_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
+std::string precision_text(const std::optional<Dtype>& precision) {
+  return precision ? name(*precision) : "auto";
+}
+
+std::optional<Dtype> parse_precision(const std::string& text) {
+  for (const std::optional<Dtype>& known :
+       {std::optional<Dtype>{}, std::optional(Dtype::f32), std::optional(Dtype::bf16),
+        std::optional(Dtype::f16)}) {
+    if (precision_text(known) == text) return known;
+  }
+  fail(fmt::format("{} is not one of auto, f32, bf16, f16", text));
+}
+
 std::size_t limit_within(std::size_t bytes) {
   const std::size_t outer = allocator(cpu).limit();
   return outer == 0 || bytes == 0 ? std::max(outer, bytes) : std::min(outer, bytes);

@@ -37,6 +37,11 @@ std::size_t parse_bytes(const std::string& text);
 // "1.50 GiB"
 std::string bytes_text(std::size_t bytes);
 
+// A policy's precision as text: "auto" where it is unset, else the name of the type.
+std::string precision_text(const std::optional<Dtype>& precision);
+// The precision of such a text. Throws std::invalid_argument for others, with those there are.
+std::optional<Dtype> parse_precision(const std::string& text);
+
 // The smaller of the CPU's limit (Allocator::set_limit) and this one; 0 is no limit.
 std::size_t limit_within(std::size_t bytes);
 
