@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "sotto/core/parallel.h"
+#include "sotto/kernels/chosen.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/images.h"
 #include "sotto/kernels/cpu/pool_rows.h"
@@ -56,15 +57,6 @@ void for_each_strip(const Geometry& g, const std::int64_t* size, F&& f) {
   });
 }
 
-template <class F>
-void with_index(Dtype dtype, F&& f) {
-  if (dtype == Dtype::u8) {
-    f(std::type_identity<std::uint8_t>{});
-  } else {
-    f(std::type_identity<std::int32_t>{});
-  }
-}
-
 // The running maximum of one strip.
 template <class T>
 struct Maximum {
@@ -76,7 +68,7 @@ struct Maximum {
     const auto index = static_cast<std::int32_t>(k);
     along(x, [&](std::int64_t i, T element) {
       const auto v = static_cast<acc_t<T>>(element);
-      const bool larger = empty || v > best[i] || (v != v && best[i] == best[i]);
+      const bool larger = empty || takes_over(v, best[i]);
       best[i] = larger ? v : best[i];
       tap[i] = larger ? index : tap[i];
     });

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sotto/core/parallel.h"
+#include "sotto/kernels/chosen.h"
 
 namespace sotto {
 namespace {
@@ -72,7 +73,7 @@ template <class T>
 void take(const T* x, std::int32_t tap, std::int64_t count, acc_t<T>* best, std::int32_t* taps) {
   for (std::int64_t i = 0; i < count; ++i) {
     const acc_t<T> v = static_cast<acc_t<T>>(x[i]);
-    const bool larger = (taps[i] < 0) | (v > best[i]) | ((v != v) & (best[i] == best[i]));
+    const bool larger = (taps[i] < 0) | takes_over(v, best[i]);
     best[i] = larger ? v : best[i];
     taps[i] = larger ? tap : taps[i];
   }

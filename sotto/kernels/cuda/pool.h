@@ -1,6 +1,7 @@
 // Pooling, a thread for each element. The gradients gather, so that every pixel is written once.
 #pragma once
 
+#include "sotto/kernels/chosen.h"
 #include "sotto/kernels/cuda/device_backend.h"
 #include "sotto/kernels/cuda/map.h"
 #include "sotto/kernels/windows.h"
@@ -36,7 +37,7 @@ struct MaxPool {
     bool none = true;
     for_each_pixel(g, to.at, [&](std::int64_t tap, const Place& pixel) {
       const A v = A(x.as<const T>()[offset_of(x, to.n, to.c, pixel)]);
-      const bool larger = none || v > best || (v != v && best == best);
+      const bool larger = none || takes_over(v, best);
       best = larger ? v : best;
       at = larger ? tap : at;
       none = false;
@@ -97,15 +98,6 @@ struct AvgPoolGrad {
     dx.as<T>()[offset_of(dx, to.n, to.c, to.at)] = T(sum);
   }
 };
-
-template <class F>
-void with_index(Dtype dtype, F&& f) {
-  if (dtype == Dtype::u8) {
-    f(std::type_identity<std::uint8_t>{});
-  } else {
-    f(std::type_identity<std::int32_t>{});
-  }
-}
 
 template <class Exec>
 void DeviceBackend<Exec>::max_pool(View x, const Window& window, View y, View chosen) {
