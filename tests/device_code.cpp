@@ -10,6 +10,7 @@
 #include "sotto/kernels/cuda/persample.h"
 #include "sotto/kernels/cuda/pool.h"
 #include "sotto/kernels/cuda/reduce.h"
+#include "sotto/kernels/cuda/release.h"
 #include "sotto/kernels/cuda/rows.h"
 #include "sotto/kernels/cuda/unary.h"
 
@@ -63,6 +64,7 @@ class HostExec {
     }
   }
   void copy(const void* from, void* to, std::size_t bytes) const { std::memcpy(to, from, bytes); }
+  void bring(const void* from, void* to, std::size_t bytes) const { std::memcpy(to, from, bytes); }
   void gemm(const View& a, const View& b, double beta, const View& c) const {
     products_.gemm(a, b, beta, c);
   }

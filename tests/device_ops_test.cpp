@@ -1,14 +1,19 @@
 // Operations and training on every GPU there is: values, gradients and per-sample gradients agree
 // with the CPU's.
+#include <deque>
+
 #include "sotto/core/devices.h"
+#include "sotto/dp/device_release.h"
 #include "sotto/dp/mechanism.h"
 #include "sotto/kernels/compute.h"
+#include "sotto/kernels/update_rules.h"
 #include "sotto/nn/init.h"
 #include "sotto/nn/optimizer.h"
 #include "sotto/testing/op_run.h"
 #include "tests/dp_models.h"
 #include "tests/kernel_cases.h"
 #include "tests/op_cases.h"
+#include "tests/throws.h"
 
 using namespace sotto;
 using namespace sotto::testing;
@@ -76,7 +81,232 @@ std::vector<double> trained_on(Device device, Route route) {
   return all;
 }
 
+// Sums of several shapes, one of them not row-major, and the parameters they are of.
+struct Sums {
+  std::deque<Parameter> parameters;
+  Gradients sums;
+
+  explicit Sums(Device device) {
+    PublicRandom random(12);
+    for (const Shape& shape : {Shape{3, 700}, Shape{5}, Shape{4, 30}, Shape{1}})
+      parameters.emplace_back(nn::random_uniform(shape, -1, 1, random).to(device));
+    for (Parameter& parameter : parameters)
+      sums.push_back(
+          {&parameter, nn::random_uniform(parameter.value.shape(), -2, 2, random).to(device)});
+    Tensor& turned = sums[2].second;
+    turned = contiguous(turned.transpose(0, 1)).transpose(0, 1);
+  }
+  std::vector<double> released() const {
+    return all([](const auto& sum) { return sum.second; });
+  }
+  std::vector<double> moved() const {
+    return all([](const auto& sum) { return sum.first->value; });
+  }
+
+ private:
+  template <class F>
+  std::vector<double> all(F&& f) const {
+    std::vector<double> y;
+    for (const auto& sum : sums) {
+      for (const double v : values(f(sum))) y.push_back(v);
+    }
+    return y;
+  }
+};
+
 }  // namespace
+
+TEST_CASE("secret noise on a device has the CPU's bits, one array after the other") {
+  const std::vector<std::int64_t> counts{1, 7, 0, 8, 1024, 1025, 4000};
+  for (const double deviation : {0.3, 5.0, 1e9}) {
+    const RoundedGaussian gaussian(deviation);
+    SecretRandom random = SecretRandom::insecure_seeded(3);
+    ChaChaStream stream = random.reserve(5);
+    stream.block = (std::uint64_t{1} << 32) - 100;  // carries into the block number's other word
+    std::uint64_t blocks = 0;
+    for (const std::int64_t count : counts)
+      blocks += RoundedGaussian::blocks_for(static_cast<std::size_t>(count));
+    const auto room = static_cast<std::int64_t>(8 * blocks);
+    const auto drawn = [&] {
+      const Tensor y = Tensor::empty({room}, Dtype::i64);
+      backend(cpu).rounded_gaussian(gaussian, stream, counts, y.view());
+      std::vector<std::int64_t> all;
+      std::int64_t at = 0;
+      for (const std::int64_t count : counts) {
+        const auto part = y.slice(0, at, at + count).to_vector<std::int64_t>();
+        all.insert(all.end(), part.begin(), part.end());
+        at += (count + 7) / 8 * 8;
+      }
+      return all;
+    };
+    const std::vector<std::int64_t> expected = drawn();
+    CHECK(expected.size() == 6065);
+    for_each_device_code([&] {
+      const bool same = drawn() == expected;
+      CHECK(same);
+    });
+  }
+}
+
+namespace {
+
+// Arrays of all rules that keep up to three states, and what they move.
+struct Updates {
+  std::vector<Tensor> tensors;
+  std::vector<UpdateArray> arrays;
+
+  Updates(Random& random, Dtype dtype, bool noisy, bool first) {
+    constexpr int states[UpdateRules::size] = {1, 3, 3, 1, 2, 2, 2, 0};
+    for (int rule = 0; rule < UpdateRules::size; ++rule) {
+      const std::int64_t count = between(random, rule == 3 ? 0 : 1, 50);
+      const auto some = [&] {
+        tensors.push_back(full({count}, 0.1, dtype));
+        axpby(0.05, random_tensor(random, {count}, dtype), 1, tensors.back());
+        return tensors.back().view().data;
+      };
+      UpdateArray array{.rule = rule, .dtype = dtype, .count = count, .first = first};
+      array.constants = {.rate = 0.1,
+                         .decay = 0.01,
+                         .shrink = 0.9,
+                         .momentum = 0.8,
+                         .gain = 0.7,
+                         .memory = 0.9,
+                         .correction = 1.2,
+                         .offset = 0.001,
+                         .eps = 1e-3,
+                         .nesterov = first,
+                         .maximize = !first,
+                         .centered = noisy};
+      array.start = rule == 3 ? 0.5 : 0;
+      array.value = some();
+      array.gradient = some();
+      for (int k = 0; k < states[rule]; ++k) array.state[k] = some();
+      if (noisy) {
+        tensors.push_back(
+            to_dtype(scale(random_tensor(random, {count}, Dtype::f64), 9), Dtype::i64));
+        array.noise = tensors.back().view().as<std::int64_t>();
+        array.spacing = 0x1p-5;
+        array.divisor = 3;
+      }
+      arrays.push_back(array);
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("on a device: all update rules in one launch, with noise and without") {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+    for (int round = 0; round < 8; ++round) {
+      const bool noisy = round % 2 == 1, first = round / 2 % 2 == 1;
+      const auto seed = static_cast<unsigned>(57 + round);
+      Random random(seed);
+      const Updates expected(random, dtype, noisy, first);
+      backend(cpu).update(expected.arrays, zeros({update_faults}, Dtype::i32).view());
+      for_each_device_code([&] {
+        Random again(seed);
+        const Updates got(again, dtype, noisy, first);
+        const Tensor faults = zeros({update_faults}, Dtype::i32);
+        backend(cpu).update(got.arrays, faults.view());
+        for (std::size_t k = 0; k < got.tensors.size(); ++k)
+          check_close(to_dtype(got.tensors[k], dtype), values(expected.tensors[k]));
+        CHECK(faults.to_vector<std::int32_t>() == std::vector<std::int32_t>{0, 0});
+      });
+    }
+  }
+}
+
+TEST_CASE("on a device: an element that is no number or becomes infinite does not move") {
+  for_each_device_code([] {
+    const Tensor value = full({3}, 1),
+                 noise = Tensor::from(std::vector<std::int64_t>{1, 0, 0}, {3});
+    const Tensor gradient = Tensor::from({1, std::nan(""), 3e38}, {3}, Dtype::f32);
+    const Tensor faults = zeros({update_faults}, Dtype::i32);
+    UpdateArray array{.rule = UpdateRules::index<SgdStep>(),
+                      .constants = {.rate = 1},
+                      .count = 3,
+                      .value = value.view().data,
+                      .gradient = gradient.view().data,
+                      .noise = noise.view().as<std::int64_t>(),
+                      .spacing = 0x1p100,
+                      .divisor = 0.5};
+    backend(cpu).update(std::span(&array, 1), faults.view());
+    CHECK(values(value)[0] == 1 - 2 * 0x1p100);
+    CHECK(value.select(0, 1).item() == 1);
+    CHECK(value.select(0, 2).item() == 1);
+    CHECK(faults.to_vector<std::int32_t>() == std::vector<std::int32_t>{1, 1});
+  });
+}
+
+TEST_CASE("noise that is drawn on a GPU is the CPU's to the bit, and so is what is released") {
+  const NoiseGrid grid{0x1p-24, 1e6};
+  const RoundedGaussian gaussian(grid.deviation);
+  SecretRandom random = SecretRandom::insecure_seeded(8);
+  Sums expected(cpu);
+  add_on_grid(expected.sums, grid, 7,
+              [&](std::int64_t, std::span<std::int64_t> noise) { gaussian.fill(random, noise); });
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    for (const std::int64_t most_draws : {std::int64_t{1024}, std::int64_t{1} << 22}) {
+      Sums got(info.device);
+      SecretRandom same = SecretRandom::insecure_seeded(8);
+      release_on_device(got.sums, {.grid = grid,
+                                   .divisor = 7,
+                                   .gaussian = gaussian,
+                                   .random = same,
+                                   .most_draws = most_draws});
+      CHECK(got.released() == expected.released());
+      CHECK(got.moved() == Sums(cpu).moved());
+    }
+  }
+}
+
+TEST_CASE("on a GPU, noise and every rule's step together are one after the other") {
+  const NoiseGrid grid{0x1p-24, 1e6};
+  const RoundedGaussian gaussian(grid.deviation);
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    const auto check_rule = [&]<class Optimizer>(auto rule, std::type_identity<Optimizer>) {
+      Sums together(info.device), apart(info.device);
+      const auto group = [&](Sums& s) {
+        std::vector<Parameter*> all;
+        for (Parameter& parameter : s.parameters) all.push_back(&parameter);
+        return std::vector<typename Optimizer::Group>{{all, rule}};
+      };
+      Optimizer one(group(together)), other(group(apart));
+      SecretRandom first = SecretRandom::insecure_seeded(8),
+                   second = SecretRandom::insecure_seeded(8);
+      for (int step = 0; step < 2; ++step) {
+        nn::Optimizer::Step made(one, together.sums, 0.5);
+        release_on_device(together.sums, {grid, 7, gaussian, first, &made});
+        release_on_device(apart.sums, {grid, 7, gaussian, second});
+        other.step(apart.sums, 0.5);
+        CHECK(together.moved() == apart.moved());
+        CHECK(together.released() == apart.released());
+      }
+    };
+    check_rule(nn::SgdRule{.momentum = 0.9}, std::type_identity<nn::Sgd>{});
+    check_rule(nn::DpAdamRule{}, std::type_identity<nn::DpAdam>{});
+    check_rule(nn::LambRule{}, std::type_identity<nn::Lamb>{});  // needs whole parameters
+  }
+}
+
+TEST_CASE("a sum on a GPU that is not a number is refused") {
+  const NoiseGrid grid{0x1p-24, 1e6};
+  const RoundedGaussian gaussian(grid.deviation);
+  SecretRandom random = SecretRandom::insecure_seeded(8);
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    Parameter parameter(zeros({3}));
+    const Gradients sums{
+        {&parameter, Tensor::from({1, std::nan(""), 2}, {3}, Dtype::f32).to(info.device)}};
+    CHECK(throws(
+        [&] {
+          release_on_device(sums, {grid, 1, gaussian, random});
+        },
+        "release: a sum is not a number"));
+  }
+}
 
 TEST_CASE("private training on a GPU is that on the CPU") {
   for (const Route route : {Route::gram, Route::rows}) {

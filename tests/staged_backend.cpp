@@ -1,8 +1,10 @@
 #include "tests/staged_backend.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "sotto/core/cuda.h"
+#include "sotto/kernels/update_rules.h"
 
 namespace sotto {
 
@@ -39,6 +41,23 @@ Stage::~Stage() noexcept(false) {
   for (const Piece& piece : pieces_) {
     copy_bytes(piece.host, cpu, piece.storage.data(), device_, piece.storage.bytes());
   }
+}
+
+void StagedBackend::update(std::span<const UpdateArray> arrays, View faults) {
+  run([&](Stage& stage) {
+    std::vector<UpdateArray> there(arrays.begin(), arrays.end());
+    for (UpdateArray& array : there) {
+      const auto move = [&](void* host, Dtype dtype) {
+        return stage({host, dtype, 1, {array.count}, {1}}).data;
+      };
+      array.value = move(array.value, array.dtype);
+      array.gradient = move(array.gradient, array.dtype);
+      for (void*& state : array.state) state = move(state, array.dtype);
+      void* const noise = const_cast<std::int64_t*>(array.noise);
+      array.noise = static_cast<const std::int64_t*>(move(noise, Dtype::i64));
+    }
+    on().update(there, stage(faults));
+  });
 }
 
 }  // namespace sotto

@@ -138,6 +138,11 @@ class StagedBackend final : public Backend {
   void bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) override {
     run([&](Stage& s) { on().bernoulli(key, first, keep, s(y)); });
   }
+  void rounded_gaussian(const RoundedGaussian& gaussian, const ChaChaStream& stream,
+                        std::span<const std::int64_t> counts, View y) override {
+    run([&](Stage& s) { on().rounded_gaussian(gaussian, stream, counts, s(y)); });
+  }
+  void update(std::span<const UpdateArray> arrays, View faults) override;
 
  private:
   Backend& on() const { return backend(device_); }

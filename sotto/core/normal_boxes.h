@@ -4,22 +4,20 @@
 // the same area, one strip wide, stacked from the axis up. Most of them lie under the curve as a
 // whole, so that a box and a place in it are a draw. In a box that the curve passes through, a
 // uniform height decides, with as many bits as it takes (Karney 2016 draws normals so, from other
-// proposals). Beyond the strips is a tail of its own.
+// proposals). Beyond the strips is a tail of its own. Device code can include this header.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <optional>
 
+#include "sotto/core/coin.h"
 #include "sotto/core/fixed_point.h"
 
 namespace sotto {
 
 class NormalBoxes {
  public:
-  // Independent uniform words.
-  using Words = std::function<std::uint64_t()>;
   static constexpr int fraction_bits = 51;
 
   // For lambda 2^-72, which must be in [2^-11 (1 - 2^-49), 2^-9]: strips of 1/32 to 1/16 standard
@@ -27,19 +25,21 @@ class NormalBoxes {
   explicit NormalBoxes(std::uint64_t lambda);
 
   // A word is a box (12 bits), a sign for others to use (1 bit), and a place in the strip.
-  static constexpr bool negative(std::uint64_t word) { return (word >> fraction_bits & 1) != 0; }
+  HD static constexpr bool negative(std::uint64_t word) { return (word >> fraction_bits & 1) != 0; }
   // Whether the word's box lies under the curve.
-  bool certain(std::uint64_t word) const { return entry(word) < uncertain; }
+  HD bool certain(std::uint64_t word) const { return entry(word) < uncertain; }
   // The magnitude that the word stands for if its box is certain, or else accepted: the first 51
   // bits after the point of a real number, rounded down.
-  std::uint64_t magnitude(std::uint64_t word) const {
+  HD std::uint64_t magnitude(std::uint64_t word) const {
     const std::uint64_t strip = entry(word) & strip_mask;
     return strip << fraction_bits | (word & place_mask);
   }
-  // The magnitude of a draw that begins with `word`, certain or not, and takes more words as it
-  // needs them. Its distribution has every probability within a factor of 1 +- 2^-80 of the one
-  // said above; from 4112 strips on, over 128 deviations, nothing is drawn.
-  std::uint64_t decide(std::uint64_t word, const Words& more) const;
+  // The magnitude of a draw that begins with `word`, certain or not, and takes more independent
+  // uniform words, more(), as it needs them. Its distribution has every probability within a factor
+  // of 1 +- 2^-80 of the one said above; from 4112 strips on, over 128 deviations, nothing is
+  // drawn.
+  template <class Words>
+  HD std::uint64_t decide(std::uint64_t word, Words&& more) const;
 
   // Where the tail begins, in strips: between 3.5 and 3.6 standard deviations.
   int strips() const { return strips_; }
@@ -51,14 +51,22 @@ class NormalBoxes {
   static constexpr int box_bits = 12;
   static constexpr int boxes = 1 << box_bits;
   static constexpr int most_strips = 112;  // 3.5 deviations of 32 strips
+  // The tail's proposals are blocks of 8 strips, each half as likely as the one before.
+  static constexpr int block = 8, most_blocks = 500;
   static constexpr std::uint16_t strip_mask = 127, uncertain = 128;
   static constexpr std::uint64_t place_mask = (std::uint64_t{1} << fraction_bits) - 1;
 
-  std::uint16_t entry(std::uint64_t word) const { return table_[word >> (64 - box_bits)]; }
+  HD std::uint16_t entry(std::uint64_t word) const { return table_[word >> (64 - box_bits)]; }
+  // 51 bits of a place, and 64 more.
+  HD static Fixed128 long_place(std::uint64_t place, std::uint64_t rest) {
+    return Fixed128{place} << (120 - fraction_bits) | Fixed128{rest} << 5;
+  }
   int count_boxes(int scale) const;
   void lay_boxes();
-  bool accepts(std::uint64_t word, int strip, const Words& more) const;
-  std::optional<std::uint64_t> tail(std::uint64_t word, const Words& more) const;
+  template <class Words>
+  HD bool accepts(std::uint64_t word, int strip, Words& more) const;
+  template <class Words>
+  HD std::optional<std::uint64_t> tail(std::uint64_t word, Words& more) const;
 
   Fixed128 lambda_;
   int strips_;
@@ -69,5 +77,54 @@ class NormalBoxes {
   // Of the tail's proposals: docs/privacy.md.
   Fixed128 tail_height_, tail_slope_, tail_factor_;
 };
+
+template <class Words>
+HD std::uint64_t NormalBoxes::decide(std::uint64_t word, Words&& more) const {
+  for (;; word = more()) {
+    if (certain(word)) return magnitude(word);
+    const int strip = entry(word) & strip_mask;
+    if (strip < strips_) {
+      if (accepts(word, strip, more)) return magnitude(word);
+    } else if (strip == strips_) {
+      if (const auto drawn = tail(word, more)) return *drawn;
+    }
+  }
+}
+
+template <class Words>
+HD bool NormalBoxes::accepts(std::uint64_t word, int strip, Words& more) const {
+  const std::uint64_t level = (word >> (64 - box_bits)) - first_box_[strip];
+  const std::uint64_t place = word & place_mask;
+  const std::uint64_t u = more();
+  const auto at = static_cast<std::uint64_t>(strip);
+  const Fixed64 x = coin::exponent(to_fixed64(lambda_), at << 56, place << (56 - fraction_bits));
+  const coin::Verdict verdict =
+      coin::compare(coin::above_level(level, u), to_fixed64(height_[strip]), x);
+  if (verdict != coin::Verdict::open) return verdict == coin::Verdict::below;
+  const Fixed128 exact = coin::exponent(lambda_, Fixed128{at} << 120, long_place(place, more()));
+  return coin::settle(coin::above_level(level, u, more()), height_[strip], exact);
+}
+
+// Proposes y = strips + 8 (blocks + place) with probability 2^-(blocks + 1) for each number of
+// blocks, and accepts it with probability 2^blocks exp(-lambda (y^2 - strips^2)), a factor for each
+// block and one for the place; before that, with the part of the tail's boxes that is needed.
+template <class Words>
+HD std::optional<std::uint64_t> NormalBoxes::tail(std::uint64_t word, Words& more) const {
+  const std::uint64_t level = (word >> (64 - box_bits)) - first_box_[strips_];
+  if (!coin::below(level, tail_height_, 0, more)) return {};
+  const Fixed128 place = long_place(word & place_mask, more());
+  const Fixed128 curvature = lambda_ * block * block;
+  std::uint64_t blocks = 0;
+  while (more() >> 63 != 0) {
+    if (++blocks == most_blocks || !coin::below(0, tail_factor_, 0, more)) return {};
+    const Fixed128 odd = (2 * blocks - 1) * curvature;
+    if (!coin::survives(odd + 2 * multiply(curvature, place), more)) return {};
+  }
+  if (!coin::survives(multiply(tail_slope_, place), more)) return {};
+  if (!coin::survives(multiply(curvature, multiply(place, place)), more)) return {};
+  const std::uint64_t start = static_cast<std::uint64_t>(strips_) + block * blocks;
+  constexpr int place_shift = 120 - fraction_bits - 3;  // 2^3 strips in a block
+  return (start << fraction_bits) + static_cast<std::uint64_t>(place >> place_shift);
+}
 
 }  // namespace sotto

@@ -5,6 +5,7 @@
 #include "sotto/core/gaussian.h"
 #include "sotto/core/limit_exemption.h"
 #include "sotto/dp/calibration.h"
+#include "sotto/dp/device_release.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto {
@@ -50,6 +51,7 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optim
   if (optimizer != nullptr) {
     step.emplace(*optimizer, sum.sums_, deviation * deviation);
     scale.finished = [&](const auto&... block) { step->finished(block...); };
+    scale.step = &*step;
   }
   // What is charged is released and used: from here on memory is no reason to stop.
   const LimitExemption exemption;
@@ -129,6 +131,12 @@ void GaussianMechanism::add_rounded(const Gradients& sums, const Scale& scale) {
   const NoiseGrid grid = noise_grid(scale.multiplier, scale.sensitivity, elements);
   if (!sampler_ || grid != grid_) sampler_.emplace(grid.deviation);
   grid_ = grid;
+  if (on_one_gpu(sums))
+    return release_on_device(sums, {.grid = grid,
+                                    .divisor = scale.divisor,
+                                    .gaussian = *sampler_,
+                                    .random = random_,
+                                    .step = scale.step});
   const auto draw = [&](std::int64_t /*first*/, std::span<std::int64_t> noise) {
     sampler_->fill(random_, noise);
   };

@@ -81,7 +81,8 @@ class Mechanism {
   // with noise is divided by `divisor` in the same pass.
   struct Scale {
     double multiplier = 0, sensitivity = 1, divisor = 1;
-    OnFinished finished{};  // to be told, if there is one
+    OnFinished finished{};                // to be told, if there is one
+    nn::Optimizer::Step* step = nullptr;  // what is told, if there is one
   };
   // Throws std::invalid_argument when there is no noise of this scale for so many elements: before
   // anything is written to the ledger.

@@ -1,6 +1,6 @@
 #include "sotto/dp/noise_grid.h"
 
-#include <limits>
+#include <cmath>
 #include <vector>
 
 #include "sotto/core/error.h"
@@ -16,12 +16,10 @@ template <class T>
 void add_noise(std::span<T> sum, const NoiseGrid& grid, double divisor,
                std::span<const std::int64_t> noise) {
   constexpr std::int64_t grain = 1 << 14;
-  constexpr T largest = std::numeric_limits<T>::max();
   parallel_for(std::ssize(sum), grain, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
       check(!std::isnan(sum[i]), "release: a sum is not a number");
-      const std::int64_t n = grid.rounded(std::clamp(sum[i], -largest, largest)) + noise[i];
-      sum[i] = static_cast<T>(static_cast<double>(n) * grid.spacing / divisor);
+      sum[i] = on_grid(sum[i], noise[i], grid.spacing, divisor);
     }
   });
 }
@@ -54,7 +52,7 @@ void add_on_grid(const Gradients& sums, const NoiseGrid& grid, double divisor,
   std::vector<std::int64_t> draws;
   std::int64_t first = 0;
   for (const auto& [parameter, total] : sums) {
-    // Noise is drawn on the CPU; sums on a GPU come for it and go back as a whole.
+    // Sums on a GPU come for noise of the CPU's and go back as a whole.
     const bool here = total.device() == cpu;
     const Tensor flat = contiguous(total).to(cpu);
     for (std::int64_t at = 0; at < total.numel(); at += most_draws) {

@@ -2,13 +2,12 @@
 // docs/privacy.md, "The noise".
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <span>
 
 #include "sotto/autograd/parameter.h"
+#include "sotto/kernels/update_rules.h"
 
 namespace sotto {
 
@@ -23,10 +22,7 @@ struct NoiseGrid {
   bool operator==(const NoiseGrid&) const = default;
   // The nearest multiple of the spacing, as a number of spacings. What lies more than 2^61 spacings
   // from 0 counts as that far. Not for NaN.
-  std::int64_t rounded(double value) const {
-    constexpr double most = 0x1p61;
-    return std::llrint(std::clamp(value / spacing, -most, most));
-  }
+  std::int64_t rounded(double value) const { return nearest_multiple(value, spacing); }
 };
 
 // For a sum of `elements` elements that one unit changes by at most `sensitivity` in the L2 norm.

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "sotto/core/device.h"
@@ -17,6 +18,10 @@
 #include "sotto/kernels/geometry.h"
 
 namespace sotto {
+
+class RoundedGaussian;
+struct ChaChaStream;
+struct UpdateArray;
 
 enum class Reduction { sum, max, min, product };
 
@@ -129,6 +134,15 @@ class Backend {
 
   // Public randomness: y[i] = 1 with probability `keep`, else 0, at counter first + i; row-major.
   virtual void bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) = 0;
+
+  // Secret randomness: whole-number noise for arrays of counts[k] elements. What
+  // RoundedGaussian::fill draws for one array after the other, each from a new block of the stream
+  // on; in y (i64, row-major) an array begins at a multiple of 8 elements, right after the last.
+  virtual void rounded_gaussian(const RoundedGaussian& gaussian, const ChaChaStream& stream,
+                                std::span<const std::int64_t> counts, View y) = 0;
+  // The elements of all arrays move as update_rules.h says. faults[k] (i32) becomes 1 where an
+  // element was left alone for fault k + 1 (UpdateFault); without noise it is not touched.
+  virtual void update(std::span<const UpdateArray> arrays, View faults) = 0;
 };
 
 // The backend of a device. Throws std::invalid_argument, with the reason, when there is none.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <initializer_list>
 #include <map>
 #include <memory>
 
@@ -11,6 +10,7 @@
 #include "sotto/core/error.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/functors.h"
+#include "sotto/kernels/update_rules.h"
 
 namespace sotto {
 
@@ -187,12 +187,28 @@ class ProfiledBackend final : public Backend {
   void bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) override {
     measure("bernoulli", count(y), {y}, [&] { inner_.bernoulli(key, first, keep, y); });
   }
+  void rounded_gaussian(const RoundedGaussian& gaussian, const ChaChaStream& stream,
+                        std::span<const std::int64_t> counts, View y) override {
+    measure("rounded_gaussian", count(y), {y},
+            [&] { inner_.rounded_gaussian(gaussian, stream, counts, y); });
+  }
+  void update(std::span<const UpdateArray> arrays, View faults) override {
+    double elements = 0;
+    std::vector<View> operands;
+    for (const UpdateArray& array : arrays) {
+      elements += static_cast<double>(array.count);
+      const View all{
+          array.gradient, array.dtype, 1, {array.count * (2 + count_states(array))}, {1}};
+      operands.push_back(all);
+    }
+    measure("update", elements, operands, [&] { inner_.update(arrays, faults); });
+  }
 
   std::map<std::string, KernelTotal> totals;
 
  private:
   template <class Call>
-  void measure(const std::string& name, double flops, std::initializer_list<View> operands,
+  void measure(const std::string& name, double flops, const std::vector<View>& operands,
                Call&& call) {
     const auto start = std::chrono::steady_clock::now();
     call();

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <unordered_set>
 
 #include "sotto/autograd/ownership.h"
 #include "sotto/core/allocator.h"
 #include "sotto/core/limit_exemption.h"
 #include "sotto/kernels/compute.h"
+#include "sotto/nn/finite.h"
 #include "sotto/nn/stochastic_rounding.h"
 
 namespace sotto::nn {
@@ -15,23 +17,6 @@ namespace sotto::nn {
 namespace {
 
 constexpr std::int64_t block = 1 << 14;  // elements that are updated at a time
-
-// x - x is zero unless x is NaN or infinite, and then NaN. A block at a time, where x lies so.
-bool all_finite(const Tensor& x) {
-  const auto finite = [](const Tensor& part) { return sum(sub(part, part)).item() == 0; };
-  const auto flat = x.permute(x.memory_order()).view_as({x.numel()});
-  if (!flat) return finite(x);
-  constexpr std::int64_t step = 16 * block;
-  for (std::int64_t at = 0; at < x.numel(); at += step) {
-    if (!finite(flat->slice(0, at, std::min(x.numel(), at + step)))) return false;
-  }
-  return true;
-}
-
-void check_finite(const Tensor& grad, const Parameter& parameter) {
-  check(all_finite(grad), "step: the gradient of a parameter {} is not finite",
-        parameter.value.shape());
-}
 
 // Of the draws that round states; nothing depends on its value.
 constexpr std::uint64_t state_rounding_seed = 0x5354415445;
@@ -130,12 +115,42 @@ void Optimizer::step(const Gradients& gradients, double noise_variance) {
   label.phase = "update";
   const LabelScope scope(label);
   check_gradients(gradients, noise_variance);
-  for (const auto& [parameter, grad] : gradients) check_finite(grad, *parameter);
+  check_finite(gradients);
   check_room(gradients);
   // All of them move or none.
   const LimitExemption exemption;
-  for (const auto& [parameter, grad] : gradients)
-    update(slots_[places_.at(parameter)], grad, noise_variance);
+  update_together(gradients, noise_variance);
+}
+
+// The parameters on a GPU in one launch, others one by one.
+void Optimizer::update_together(const Gradients& gradients, double noise_variance) {
+  std::map<int, std::vector<UpdateArray>> arrays;
+  for (const auto& [parameter, grad] : gradients) {
+    Slot& slot = slots_[places_.at(parameter)];
+    const Device device = grad.device();
+    const auto one = device == cpu ? std::nullopt : array(slot, grad, noise_variance);
+    if (one) {
+      arrays[device.index].push_back(*one);
+    } else {
+      update(slot, grad, noise_variance);
+    }
+  }
+  for (const auto& [index, all] : arrays) backend({DeviceKind::cuda, index}).update(all, {});
+}
+
+std::optional<UpdateArray> Optimizer::array(Slot& slot, const Tensor& grad,
+                                            double noise_variance) const {
+  const Tensor& value = slot.parameter->value;
+  if (!elementwise() || slot.bf16_state || grad.dtype() != value.dtype() ||
+      grad.device() != value.device() || !value.dense()) {
+    return {};
+  }
+  ++slot.steps;
+  const Update whole = update_of(slot, grad, noise_variance);
+  const auto one = array_of(plan(slot.group, whole).value(), whole);
+  if (!one) --slot.steps;
+  label_state(slot);
+  return one;
 }
 
 Optimizer::Step::Step(Optimizer& optimizer, const Gradients& gradients, double noise_variance)
@@ -156,6 +171,11 @@ void Optimizer::Step::finished(const Parameter* parameter, const Tensor& flat, s
   } else if (end == flat.numel()) {
     optimizer_.update(slot, grad, noise_variance_);
   }
+}
+
+std::optional<UpdateArray> Optimizer::Step::array(const Parameter* parameter, const Tensor& grad) {
+  Optimizer::Slot& slot = optimizer_.slots_[optimizer_.places_.at(parameter)];
+  return optimizer_.array(slot, grad, noise_variance_);
 }
 
 // Whether there is memory for the state that is not there yet, and for temporaries.
@@ -197,7 +217,7 @@ bool Optimizer::in_blocks(const Slot& slot, const Tensor& grad) const {
   const bool has_state = slot.buffers.size() == buffers(slot.group).size() &&
                          std::all_of(slot.buffers.begin(), slot.buffers.end(),
                                      [](const Tensor& buffer) { return buffer.defined(); });
-  return (has_state || slot.bf16_state) && elementwise(slot.group) && value.device() == cpu &&
+  return (has_state || slot.bf16_state) && elementwise() && value.device() == cpu &&
          value.numel() > block && value.contiguous() && grad.contiguous() &&
          grad.dtype() == value.dtype();
 }

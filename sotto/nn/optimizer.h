@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <unordered_map>
@@ -37,6 +38,10 @@ class Optimizer {
     // needs all. Throws std::invalid_argument for a block that holds NaN or infinity.
     void finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
                   std::int64_t end);
+    // The parameter's whole step, which is counted as made, for Backend::update once the gradient
+    // is finished in place; nothing, and then finished() must be called, where the rule needs whole
+    // parameters or the gradient is of another type or memory order.
+    std::optional<UpdateArray> array(const Parameter* parameter, const Tensor& grad);
 
    private:
     Optimizer& optimizer_;
@@ -87,13 +92,16 @@ class Optimizer {
 
   virtual std::vector<const char*> buffers(int group) const = 0;
   virtual void apply(int group, const Update& update) const = 0;
-  // Whether the rule treats every element for itself.
-  virtual bool elementwise(int group) const = 0;
+  // Of a rule that treats every element for itself.
+  virtual std::optional<RulePlan> plan(int group, const Update& update) const = 0;
+  virtual bool elementwise() const = 0;
   Update update_of(Slot& slot, const Tensor& grad, double noise_variance) const;
   bool in_blocks(const Slot& slot, const Tensor& grad) const;
+  std::optional<UpdateArray> array(Slot& slot, const Tensor& grad, double noise_variance) const;
   static void label_state(const Slot& slot);
   void check_room(const Gradients& gradients) const;
   void update(Slot& slot, const Tensor& grad, double noise_variance) const;
+  void update_together(const Gradients& gradients, double noise_variance);
   void apply_widened(Slot& slot, const Update& part, std::int64_t first) const;
   void update_blocks(Slot& slot, const Update& whole, std::int64_t first, std::int64_t end) const;
   void update_block(Slot& slot, const Update& whole, std::int64_t first, std::int64_t end) const;
@@ -151,8 +159,19 @@ class RuleOptimizer final : public Optimizer {
       fail("set_momentum: the rule has none");
   }
   std::vector<const char*> buffers(int group) const override { return rule(group).buffers(); }
-  void apply(int group, const Update& update) const override { rule(group).apply(update); }
-  bool elementwise(int) const override { return !std::is_same_v<Rule, LambRule>; }
+  void apply(int group, const Update& update) const override {
+    if constexpr (requires { rule(group).plan(update); })
+      nn::apply(rule(group).plan(update), update);
+    else
+      rule(group).apply(update);
+  }
+  std::optional<RulePlan> plan(int group, const Update& update) const override {
+    if constexpr (requires { rule(group).plan(update); })
+      return rule(group).plan(update);
+    else
+      return {};
+  }
+  bool elementwise() const override { return !std::is_same_v<Rule, LambRule>; }
   const Rule& rule(int group) const { return rules_[static_cast<std::size_t>(group)]; }
 
   std::vector<Rule> rules_;

@@ -18,21 +18,10 @@ void check_memory(const char* rule, const char* option, double value) {
   check(value >= 0 && value < 1, "{}: {} is {} outside [0, 1)", rule, option, value);
 }
 
-// grad + decay value
-Tensor decayed(const Update& update, double decay) {
-  if (decay == 0) return update.grad;
-  const Tensor g = clone(update.grad);
-  axpby(decay, update.value, 1, g);
-  return g;
-}
-
-// The buffer, filled with `initial` at its first use.
-const Tensor& buffer(const Update& update, std::size_t index, double initial = 0) {
+// The buffer, zero at its first use.
+const Tensor& buffer(const Update& update, std::size_t index) {
   Tensor& state = update.buffers[index];
-  if (!state.defined()) {
-    state = empty_like(update.value);
-    backend(state.device()).fill(initial, state.view());
-  }
+  if (!state.defined()) state = zeros_like(update.value);
   return state;
 }
 
@@ -50,8 +39,6 @@ Tensor affine(const Tensor& x, double factor, double offset) {
 }
 
 Tensor quotient(const Tensor& a, const Tensor& b) { return binary(binary_index<Div>, a, b); }
-
-Tensor larger(const Tensor& a, const Tensor& b) { return binary(binary_index<Maximum>, a, b); }
 
 double length(const Tensor& x) { return std::sqrt(to_dtype(sum(squared(x)), Dtype::f64).item()); }
 
@@ -76,24 +63,14 @@ std::vector<const char*> SgdRule::buffers() const {
   return {"momentum"};
 }
 
-void SgdRule::apply(const Update& update) const {
-  Tensor direction = maximize ? scale(update.grad, -1) : update.grad;
-  direction = decayed({.value = update.value, .grad = direction}, weight_decay);
-  if (momentum > 0) {
-    Tensor& b = update.buffers[0];
-    if (b.defined())
-      axpby(1 - dampening, direction, momentum, b);
-    else
-      b = clone(direction);
-    if (nesterov) {
-      const Tensor ahead = clone(direction);
-      axpby(momentum, b, 1, ahead);
-      direction = ahead;
-    } else {
-      direction = b;
-    }
-  }
-  axpby(-update.learning_rate, direction, 1, update.value);
+RulePlan SgdRule::plan(const Update& update) const {
+  return {.rule = UpdateRules::index<SgdStep>(),
+          .constants = {.rate = update.learning_rate,
+                        .decay = weight_decay,
+                        .momentum = momentum,
+                        .gain = 1 - dampening,
+                        .nesterov = nesterov,
+                        .maximize = maximize}};
 }
 
 template <bool decoupled>
@@ -112,17 +89,16 @@ std::vector<const char*> AdamRule<decoupled>::buffers() const {
 }
 
 template <bool decoupled>
-void AdamRule<decoupled>::apply(const Update& update) const {
+RulePlan AdamRule<decoupled>::plan(const Update& update) const {
   const double rate = update.learning_rate;
-  if (decoupled) axpby(1 - rate * weight_decay, update.value, 0, update.value);
-  const Tensor g = decayed(update, decoupled ? 0 : weight_decay);
-  const Tensor& m = buffer(update, 0);
-  Tensor v = buffer(update, 1);
-  average_in(g, beta1, m);
-  average_in(squared(g), beta2, v);
-  if (amsgrad) v = update.buffers[2] = larger(buffer(update, 2), v);
-  const Tensor scaled = affine(root(v), 1 / std::sqrt(weight_sum(beta2, update.t)), eps);
-  axpby(-rate / weight_sum(beta1, update.t), quotient(m, scaled), 1, update.value);
+  return {.rule = UpdateRules::index<AdamStep>(),
+          .constants = {.rate = rate / weight_sum(beta1, update.t),
+                        .decay = decoupled ? 0 : weight_decay,
+                        .shrink = decoupled ? 1 - rate * weight_decay : 1,
+                        .momentum = beta1,
+                        .memory = beta2,
+                        .correction = 1 / std::sqrt(weight_sum(beta2, update.t)),
+                        .eps = eps}};
 }
 
 template struct AdamRule<false>;
@@ -143,23 +119,14 @@ std::vector<const char*> RmsPropRule::buffers() const {
   return names;
 }
 
-void RmsPropRule::apply(const Update& update) const {
-  const Tensor g = decayed(update, weight_decay);
-  Tensor v = buffer(update, 0);
-  average_in(squared(g), alpha, v);
-  if (centered) {
-    const Tensor& mean = buffer(update, 1);
-    average_in(g, alpha, mean);
-    // Rounding must not take a variance below zero.
-    v = larger(sub(v, squared(mean)), zeros({}, v.dtype(), v.device()));
-  }
-  Tensor direction = quotient(g, affine(root(v), 1, eps));
-  if (momentum > 0) {
-    const Tensor& b = buffer(update, centered ? 2 : 1);
-    axpby(1, direction, momentum, b);
-    direction = b;
-  }
-  axpby(-update.learning_rate, direction, 1, update.value);
+RulePlan RmsPropRule::plan(const Update& update) const {
+  return {.rule = UpdateRules::index<RmsPropStep>(),
+          .constants = {.rate = update.learning_rate,
+                        .decay = weight_decay,
+                        .momentum = momentum,
+                        .memory = alpha,
+                        .eps = eps,
+                        .centered = centered}};
 }
 
 void AdagradRule::validate() const {
@@ -172,12 +139,11 @@ void AdagradRule::validate() const {
 
 std::vector<const char*> AdagradRule::buffers() const { return {"sum_square"}; }
 
-void AdagradRule::apply(const Update& update) const {
-  const Tensor g = decayed(update, weight_decay);
-  const Tensor& v = buffer(update, 0, initial);
-  axpby(1, squared(g), 1, v);
-  const double rate = update.learning_rate / (1 + static_cast<double>(update.t - 1) * rate_decay);
-  axpby(-rate, quotient(g, affine(root(v), 1, eps)), 1, update.value);
+RulePlan AdagradRule::plan(const Update& update) const {
+  const double slowed = 1 + static_cast<double>(update.t - 1) * rate_decay;
+  return {.rule = UpdateRules::index<AdagradStep>(),
+          .constants = {.rate = update.learning_rate / slowed, .decay = weight_decay, .eps = eps},
+          .start = initial};
 }
 
 void AdamaxRule::validate() const {
@@ -190,13 +156,13 @@ void AdamaxRule::validate() const {
 
 std::vector<const char*> AdamaxRule::buffers() const { return {"mean", "max_size"}; }
 
-void AdamaxRule::apply(const Update& update) const {
-  const Tensor g = decayed(update, weight_decay);
-  const Tensor& m = buffer(update, 0);
-  average_in(g, beta1, m);
-  const Tensor size = affine(unary(unary_index<Abs>, g), 1, eps);
-  const Tensor u = update.buffers[1] = larger(scale(buffer(update, 1), beta2), size);
-  axpby(-update.learning_rate / weight_sum(beta1, update.t), quotient(m, u), 1, update.value);
+RulePlan AdamaxRule::plan(const Update& update) const {
+  return {.rule = UpdateRules::index<AdamaxStep>(),
+          .constants = {.rate = update.learning_rate / weight_sum(beta1, update.t),
+                        .decay = weight_decay,
+                        .momentum = beta1,
+                        .memory = beta2,
+                        .eps = eps}};
 }
 
 void AdadeltaRule::validate() const {
@@ -210,15 +176,10 @@ std::vector<const char*> AdadeltaRule::buffers() const {
   return {"mean_square", "mean_square_change"};
 }
 
-void AdadeltaRule::apply(const Update& update) const {
-  const Tensor g = decayed(update, weight_decay);
-  const Tensor& v = buffer(update, 0);
-  const Tensor& a = buffer(update, 1);
-  average_in(squared(g), rho, v);
-  const Tensor ratio = root(quotient(affine(a, 1, eps), affine(v, 1, eps)));
-  const Tensor change = mul(ratio, g);
-  average_in(squared(change), rho, a);
-  axpby(-update.learning_rate, change, 1, update.value);
+RulePlan AdadeltaRule::plan(const Update& update) const {
+  return {.rule = UpdateRules::index<AdadeltaStep>(),
+          .constants = {
+              .rate = update.learning_rate, .decay = weight_decay, .memory = rho, .eps = eps}};
 }
 
 void LambRule::validate() const {
@@ -253,15 +214,59 @@ void DpAdamRule::validate() const {
 
 std::vector<const char*> DpAdamRule::buffers() const { return {"mean", "mean_square"}; }
 
-void DpAdamRule::apply(const Update& update) const {
-  const Tensor g = decayed(update, weight_decay);
-  const Tensor &m = buffer(update, 0), &v = buffer(update, 1);
-  average_in(g, beta1, m);
-  average_in(squared(g), beta2, v);
-  const Tensor own = affine(v, 1 / weight_sum(beta2, update.t), -update.noise_variance);
-  const Tensor least = full({}, floor, v.dtype(), v.device());
-  axpby(-update.learning_rate / weight_sum(beta1, update.t), quotient(m, root(larger(own, least))),
-        1, update.value);
+RulePlan DpAdamRule::plan(const Update& update) const {
+  return {.rule = UpdateRules::index<DpAdamStep>(),
+          .constants = {.rate = update.learning_rate / weight_sum(beta1, update.t),
+                        .decay = weight_decay,
+                        .momentum = beta1,
+                        .memory = beta2,
+                        .correction = 1 / weight_sum(beta2, update.t),
+                        .offset = -update.noise_variance,
+                        .eps = floor}};
+}
+
+std::optional<UpdateArray> array_of(const RulePlan& plan, const Update& update) {
+  const Tensor& value = update.value;
+  const Shape order = value.memory_order();
+  if (!value.permute(order).contiguous()) return {};
+  UpdateArray array{.rule = plan.rule,
+                    .constants = plan.constants,
+                    .dtype = value.dtype(),
+                    .count = value.numel(),
+                    .value = value.view().data,
+                    .gradient = update.grad.view().data,
+                    .start = plan.start};
+  if (!update.grad.permute(order).contiguous()) return {};
+  std::size_t k = 0;
+  for (Tensor& state : update.buffers) {
+    if (!state.defined()) {
+      state = empty_like(value);
+      array.first = true;
+    }
+    if (!state.permute(order).contiguous()) return {};
+    array.state[k++] = state.view().data;
+  }
+  return array;
+}
+
+void apply(const RulePlan& plan, const Update& update) {
+  if (const auto array = array_of(plan, update)) {
+    return backend(update.value.device()).update(std::span(&*array, 1), {});
+  }
+  // In row-major copies.
+  const Tensor value = contiguous(update.value), grad = contiguous(update.grad);
+  std::vector<Tensor> state;
+  for (const Tensor& kept : update.buffers)
+    state.push_back(kept.defined() ? contiguous(kept) : Tensor());
+  Update copy{.value = value, .grad = grad, .buffers = state};
+  const UpdateArray array = array_of(plan, copy).value();
+  backend(value.device()).update(std::span(&array, 1), {});
+  if (!value.shares_storage(update.value)) copy_into(value, update.value);
+  for (std::size_t k = 0; k < state.size(); ++k) {
+    Tensor& kept = update.buffers[k];
+    if (!kept.defined()) kept = state[k];
+    if (!kept.shares_storage(state[k])) copy_into(state[k], kept);
+  }
 }
 
 }  // namespace sotto::nn

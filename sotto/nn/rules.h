@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "sotto/core/tensor.h"
+#include "sotto/kernels/update_rules.h"
 
 namespace sotto::nn {
 
@@ -23,8 +25,14 @@ struct Update {
 };
 
 // A rule has `learning_rate`, the rate it starts with; validate(), which throws
-// std::invalid_argument for options out of range; buffers(), the names of the state it keeps for
-// each parameter; and apply().
+// std::invalid_argument for options out of range; and buffers(), the names of the state it keeps
+// for each parameter. One that treats every element for itself has plan(), what
+// kernels/update_rules.h needs to know; others have apply().
+struct RulePlan {
+  int rule;  // in UpdateRules
+  RuleConstants constants;
+  double start = 0;  // what states are at first
+};
 
 // b = g at first, then momentum b + (1 - dampening) g; p - rate b, or p - rate (g + momentum b)
 // with nesterov. `maximize` turns g around first.
@@ -38,7 +46,7 @@ struct SgdRule {
 
   void validate() const;
   std::vector<const char*> buffers() const;
-  void apply(const Update& update) const;
+  RulePlan plan(const Update& update) const;
 };
 
 // m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
@@ -56,7 +64,7 @@ struct AdamRule {
 
   void validate() const;
   std::vector<const char*> buffers() const;
-  void apply(const Update& update) const;
+  RulePlan plan(const Update& update) const;
 };
 
 extern template struct AdamRule<false>;
@@ -74,7 +82,7 @@ struct RmsPropRule {
 
   void validate() const;
   std::vector<const char*> buffers() const;
-  void apply(const Update& update) const;
+  RulePlan plan(const Update& update) const;
 };
 
 // v = v + g^2 from `initial` on, p - rate / (1 + (t - 1) rate_decay) g / (sqrt(v) + eps)
@@ -88,7 +96,7 @@ struct AdagradRule {
 
   void validate() const;
   std::vector<const char*> buffers() const;
-  void apply(const Update& update) const;
+  RulePlan plan(const Update& update) const;
 };
 
 // m as Adam's, u = max(beta2 u, |g| + eps), p - rate / (1 - beta1^t) m / u (Kingma and Ba 2015,
@@ -102,7 +110,7 @@ struct AdamaxRule {
 
   void validate() const;
   std::vector<const char*> buffers() const;
-  void apply(const Update& update) const;
+  RulePlan plan(const Update& update) const;
 };
 
 // v = rho v + (1 - rho) g^2, d = sqrt(a + eps) / sqrt(v + eps) g, a = rho a + (1 - rho) d^2,
@@ -115,7 +123,7 @@ struct AdadeltaRule {
 
   void validate() const;
   std::vector<const char*> buffers() const;
-  void apply(const Update& update) const;
+  RulePlan plan(const Update& update) const;
 };
 
 // m and v as Adam's; with r = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p,
@@ -145,7 +153,14 @@ struct DpAdamRule {
 
   void validate() const;
   std::vector<const char*> buffers() const;
-  void apply(const Update& update) const;
+  RulePlan plan(const Update& update) const;
 };
+
+// The step that the plan is for, and the states, made where there are none, all in the value's
+// memory order; nothing where value, gradient or a state do not lie so. The tensors must outlive
+// the result.
+std::optional<UpdateArray> array_of(const RulePlan& plan, const Update& update);
+// Makes the step, whatever the memory order.
+void apply(const RulePlan& plan, const Update& update);
 
 }  // namespace sotto::nn

@@ -53,6 +53,10 @@ class CpuBackend : public Backend {
   void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) override;
 
   void bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) override;
+
+  void rounded_gaussian(const RoundedGaussian& gaussian, const ChaChaStream& stream,
+                        std::span<const std::int64_t> counts, View y) override;
+  void update(std::span<const UpdateArray> arrays, View faults) override;
 };
 
 class OnednnBackend final : public CpuBackend {

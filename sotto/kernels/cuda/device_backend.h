@@ -8,7 +8,8 @@
 //   for_each_team(count, width, f)  f(team, i) likewise, by all threads of a team of about `width`;
 //                                   a team has rank(), size() and fold(f, x), which gives every
 //                                   thread the threads' x folded in a fixed order
-//   copy(from, to, bytes), gemm(a, b, beta, c), device()
+//   copy(from, to, bytes), bring(from, to, bytes) from the host's memory, which may be written
+//   again when the call returns, gemm(a, b, beta, c), device()
 // Calls run one after the other.
 //
 // The members are defined in the headers beside this one, and compiled by the .cu files of the same
@@ -72,6 +73,11 @@ class DeviceBackend : public Backend {
   void max_pool_grad(View dy, View chosen, const Window& window, View dx) override;
   void avg_pool(View x, const Window& window, bool count_padding, View y) override;
   void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) override;
+
+  // release.h
+  void rounded_gaussian(const RoundedGaussian& gaussian, const ChaChaStream& stream,
+                        std::span<const std::int64_t> counts, View y) override;
+  void update(std::span<const UpdateArray> arrays, View faults) override;
 
  protected:
   using Views = std::initializer_list<const View*>;

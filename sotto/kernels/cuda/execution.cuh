@@ -70,6 +70,11 @@ class CudaExec {
     cuda_check(call_, "cudaMemcpyAsync",
                cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_.stream()));
   }
+  void bring(const void* from, void* to, std::size_t bytes) const {
+    // From memory that is not pinned: what `from` holds has been taken when the call returns.
+    cuda_check(call_, "cudaMemcpyAsync",
+               cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state_.stream()));
+  }
   // Within primitives products are of full precision: norms come of them.
   void gemm(const View& a, const View& b, double beta, const View& c) const {
     product(a, b, beta, c, false);
