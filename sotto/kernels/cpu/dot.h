@@ -1,6 +1,8 @@
 // Inner products in double of arrays of any float type.
 #pragma once
 
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -8,6 +10,16 @@
 #include "sotto/core/dtype.h"
 
 namespace sotto {
+
+// The sum of a power of two of numbers, half of them at once.
+template <std::size_t N>
+double total_of(double (&sums)[N]) {
+  static_assert(std::has_single_bit(N));
+  for (std::size_t half = N / 2; half > 0; half /= 2) {
+    for (std::size_t k = 0; k < half; ++k) sums[k] += sums[k + half];
+  }
+  return sums[0];
+}
 
 // sum_i term(i) for i in [0, count), in many running sums: additions need not wait for each other.
 template <class F>
@@ -19,9 +31,7 @@ double sum_terms(std::int64_t count, F&& term) {
     for (std::int64_t lane = 0; lane < lanes; ++lane) sums[lane] += term(i + lane);
   }
   for (std::int64_t lane = 0; lane < count - i; ++lane) sums[lane] += term(i + lane);
-  double total = 0;
-  for (const double sum : sums) total += sum;
-  return total;
+  return total_of(sums);
 }
 
 // sum_i a[i]^2. Of single precision and narrower, four squares at a time are added in float, which
@@ -44,7 +54,7 @@ double squared_norm(const T* a, std::int64_t count) {
       }
     }
     double total = sum_terms(count - whole, [&](std::int64_t i) { return square(whole + i); });
-    for (const double sum : sums) total += sum;
+    if (whole > 0) total += total_of(sums);
     // What squares below float's range lose is nothing beside this.
     constexpr double least = 1e-24;
     if (total >= least && total <= std::numeric_limits<double>::max()) return total;

@@ -22,10 +22,18 @@ void scaled_sum(double alpha, View x, double beta, View y) {
   strided_loop(std::array{x, y}, [&](const auto& offset, const auto& step, std::int64_t count) {
     const X* p = x.as<X>() + offset[0];
     Y* q = y.as<Y>() + offset[1];
-    for (std::int64_t i = 0; i < count; ++i) {
-      const A value = a * static_cast<A>(static_cast<acc_t<X>>(p[i * step[0]]));
-      Y& slot = q[i * step[1]];
-      slot = Y(beta == 0 ? value : value + b * A(slot));
+    const auto term = [&](std::int64_t i) {
+      return a * static_cast<A>(static_cast<acc_t<X>>(p[i * step[0]]));
+    };
+    if (beta == 0) {
+      for (std::int64_t i = 0; i < count; ++i) q[i * step[1]] = Y(term(i));
+    } else if (step[0] == 1 && step[1] == 1) {
+      widely([&] {
+        for (std::int64_t i = 0; i < count; ++i)
+          q[i] = Y(a * static_cast<A>(static_cast<acc_t<X>>(p[i])) + b * A(q[i]));
+      });
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) q[i * step[1]] = Y(term(i) + b * A(q[i * step[1]]));
     }
   });
 }

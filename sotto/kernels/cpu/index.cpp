@@ -1,4 +1,5 @@
 // Movement: fill, copy with conversion, gather and scatter along an axis, random masks.
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -73,7 +74,11 @@ void CpuBackend::fill(double value, View y) {
     const T v = static_cast<T>(static_cast<acc_t<T>>(value));
     strided_loop(std::array{y}, [&](const auto& offset, const auto& step, std::int64_t count) {
       T* p = y.as<T>() + offset[0];
-      for (std::int64_t i = 0; i < count; ++i) p[i * step[0]] = v;
+      if (step[0] == 1) {
+        std::fill(p, p + count, v);
+      } else {
+        for (std::int64_t i = 0; i < count; ++i) p[i * step[0]] = v;
+      }
     });
   });
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sotto/kernels/cpu/strided_loop.h"
+#include "sotto/core/wide.h"
 
 namespace sotto {
 
@@ -75,10 +76,12 @@ void for_each_block(const std::array<View, N>& views, const Block<A, N>& f) {
 template <class A, std::size_t N, class F>
 void map(const std::array<View, N>& views, F f) {
   for_each_block<A, N>(views, [f](const auto& x, A* y, std::int64_t count) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      for (std::int64_t i = 0; i < count; ++i) y[i] = f(x[I][i]...);
-    }
-    (std::make_index_sequence<N - 1>{});
+    widely([&] {
+      [&]<std::size_t... I>(std::index_sequence<I...>) {
+        for (std::int64_t i = 0; i < count; ++i) y[i] = f(x[I][i]...);
+      }
+      (std::make_index_sequence<N - 1>{});
+    });
   });
 }
 

@@ -6,6 +6,7 @@
 #include <Eigen/Core>
 
 #include "sotto/core/tensor.h"
+#include "sotto/core/wide.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/dot.h"
 #include "sotto/kernels/cpu/strided_loop.h"
@@ -102,9 +103,10 @@ void CpuBackend::row_dot(View a, View b, View y) {
   dispatch_float(a.dtype, [&]<class T>(std::type_identity<T>) {
     parallel_for(a.size[0], elementwise_grain / std::max<std::int64_t>(k, 1) + 1,
                  [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t n = begin; n < end; ++n) {
-                     y.as<double>()[n] = dot(a.as<T>() + n * k, b.as<T>() + n * k, k);
-                   }
+                   widely([&] {
+                     for (std::int64_t n = begin; n < end; ++n)
+                       y.as<double>()[n] = dot(a.as<T>() + n * k, b.as<T>() + n * k, k);
+                   });
                  });
   });
 }
@@ -115,14 +117,18 @@ void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
   dispatch_float(a1.dtype, [&]<class T>(std::type_identity<T>) {
     parallel_for(a1.size[0], product_grain(work), [&](std::int64_t begin, std::int64_t end) {
       const Storage products(single ? 0 : products_bytes(a1, a2, sizeof(acc_t<T>)), cpu);
-      for (std::int64_t n = begin; n < end; ++n) {
-        const std::int64_t i = a1.size[2];
-        const std::int64_t o = b1.size[2];
-        y.as<double>()[n] =
-            single ? dot(a1.as<T>() + n * i, a2.as<T>() + n * i, i) *
-                         dot(b1.as<T>() + n * o, b2.as<T>() + n * o, o)
-                   : gram_sample<T>(a1, b1, a2, b2, n, static_cast<acc_t<T>*>(products.data()));
+      const std::int64_t i = a1.size[2], o = b1.size[2];
+      if (single) {
+        widely([&] {
+          for (std::int64_t n = begin; n < end; ++n)
+            y.as<double>()[n] = dot(a1.as<T>() + n * i, a2.as<T>() + n * i, i) *
+                                dot(b1.as<T>() + n * o, b2.as<T>() + n * o, o);
+        });
+        return;
       }
+      for (std::int64_t n = begin; n < end; ++n)
+        y.as<double>()[n] =
+            gram_sample<T>(a1, b1, a2, b2, n, static_cast<acc_t<T>*>(products.data()));
     });
   });
 }
@@ -164,8 +170,10 @@ void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t part = begin; part < end; ++part) {
                      const std::int64_t first = part * sum_block;
-                     weighted_columns<T>(x, weights, beta, first,
-                                         std::min(sum_block, width - first), y.as<Y>() + first);
+                     widely([&] {
+                       weighted_columns<T>(x, weights, beta, first,
+                                           std::min(sum_block, width - first), y.as<Y>() + first);
+                     });
                    }
                  });
   };

@@ -1,14 +1,27 @@
 // Reductions over any axes. Sums of f32 are taken in double, in a fixed order.
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/strided_loop.h"
+#include "sotto/core/wide.h"
 #include "sotto/kernels/reduction_plan.h"
 
 namespace sotto {
 
 namespace {
+
+// Calls f(step), with 1 as a constant where it is that, so that the loop becomes vector
+// instructions.
+template <class F>
+void with_step(std::int64_t step, F&& f) {
+  if (step == 1) {
+    f(std::integral_constant<std::int64_t, 1>{});
+  } else {
+    f(step);
+  }
+}
 
 // One result: the innermost reduced axis in eight interleaved partial results.
 template <class Fold, class T>
@@ -21,16 +34,16 @@ double fold_row(const T* x, const ReductionPlan& plan) {
   const std::int64_t runs = outer.numel();
   for (std::int64_t run = 0; run < runs; ++run) {
     const T* p = x + outer.offset(run);
-    std::int64_t i = 0;
-    for (; i + lanes <= inner.size; i += lanes) {
-      for (int lane = 0; lane < lanes; ++lane) {
-        partial[lane] =
-            Fold::fold(partial[lane], static_cast<double>(acc_t<T>(p[(i + lane) * inner.stride])));
+    with_step(inner.stride, [&](auto step) {
+      const auto fold = [&](double& into, std::int64_t i) {
+        into = Fold::fold(into, static_cast<double>(acc_t<T>(p[i * step])));
+      };
+      std::int64_t i = 0;
+      for (; i + lanes <= inner.size; i += lanes) {
+        for (int lane = 0; lane < lanes; ++lane) fold(partial[lane], i + lane);
       }
-    }
-    for (; i < inner.size; ++i) {
-      partial[0] = Fold::fold(partial[0], static_cast<double>(acc_t<T>(p[i * inner.stride])));
-    }
+      for (; i < inner.size; ++i) fold(partial[0], i);
+    });
   }
   for (int lane = 1; lane < lanes; ++lane) partial[0] = Fold::fold(partial[0], partial[lane]);
   return partial[0];
@@ -41,13 +54,13 @@ template <class Fold, class T>
 void fold_columns(const T* x, const ReductionPlan& plan, std::int64_t width, double* result) {
   std::fill(result, result + width, Fold::start());
   const std::int64_t rows = plan.reduced.numel();
-  const std::int64_t step = plan.kept_x.back().stride;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const T* p = x + plan.reduced.offset(row);
-    for (std::int64_t k = 0; k < width; ++k) {
-      result[k] = Fold::fold(result[k], static_cast<double>(acc_t<T>(p[k * step])));
+  with_step(plan.kept_x.back().stride, [&](auto step) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const T* p = x + plan.reduced.offset(row);
+      for (std::int64_t k = 0; k < width; ++k)
+        result[k] = Fold::fold(result[k], static_cast<double>(acc_t<T>(p[k * step])));
     }
-  }
+  });
 }
 
 template <class Fold, class T, class Y>
@@ -55,10 +68,12 @@ void reduce_rows(const T* x, Y* y, const ReductionPlan& plan) {
   const std::int64_t work = std::max<std::int64_t>(plan.reduced.numel(), 1);
   parallel_for(plan.kept_x.numel(), elementwise_grain / work + 1,
                [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t i = begin; i < end; ++i) {
-                   const double value = fold_row<Fold>(x + plan.kept_x.offset(i), plan);
-                   y[plan.kept_y.offset(i)] = static_cast<Y>(static_cast<acc_t<Y>>(value));
-                 }
+                 widely([&] {
+                   for (std::int64_t i = begin; i < end; ++i) {
+                     const double value = fold_row<Fold>(x + plan.kept_x.offset(i), plan);
+                     y[plan.kept_y.offset(i)] = static_cast<Y>(static_cast<acc_t<Y>>(value));
+                   }
+                 });
                });
 }
 
@@ -77,8 +92,10 @@ void reduce_columns(const T* x, Y* y, const ReductionPlan& plan) {
         for (std::int64_t i = begin; i < end; ++i) {
           const std::int64_t first = i % blocks * most;
           const std::int64_t part = std::min(most, width - first);
-          fold_columns<Fold>(x + outer_x.offset(i / blocks) + first * plan.kept_x.back().stride,
-                             plan, part, result);
+          widely([&] {
+            fold_columns<Fold>(x + outer_x.offset(i / blocks) + first * plan.kept_x.back().stride,
+                               plan, part, result);
+          });
           Y* to = y + outer_y.offset(i / blocks);
           for (std::int64_t k = 0; k < part; ++k) {
             to[(first + k) * inner_y.stride] = static_cast<Y>(static_cast<acc_t<Y>>(result[k]));

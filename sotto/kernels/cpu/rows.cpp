@@ -5,6 +5,7 @@
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/dot.h"
 #include "sotto/kernels/cpu/strided_loop.h"
+#include "sotto/core/wide.h"
 #include "sotto/kernels/math.h"
 
 namespace sotto {
@@ -19,9 +20,10 @@ void for_each_row(F&& f, View first, V... rest) {
   dispatch_float(first.dtype, [&]<class T>(std::type_identity<T>) {
     parallel_for(rows, elementwise_grain / std::max<std::int64_t>(k, 1) + 1,
                  [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t r = begin; r < end; ++r) {
-                     f(r, k, first.template as<T>() + r * k, (rest.template as<T>() + r * k)...);
-                   }
+                   widely([&] {
+                     for (std::int64_t r = begin; r < end; ++r)
+                       f(r, k, first.template as<T>() + r * k, (rest.template as<T>() + r * k)...);
+                   });
                  });
   });
 }

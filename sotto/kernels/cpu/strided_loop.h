@@ -12,11 +12,23 @@
 
 namespace sotto {
 
+// Exchanges the two innermost axes where runs along the last one would be very short: starting a
+// run takes as long as some ten elements, and a step between elements costs little.
+template <std::size_t N>
+void lengthen_runs(LoopNest<N>& nest) {
+  constexpr std::int64_t short_run = 4;
+  const int inner = nest.rank - 1;
+  if (inner < 1 || nest.size[inner] > short_run || nest.size[inner - 1] <= nest.size[inner]) return;
+  std::swap(nest.size[inner - 1], nest.size[inner]);
+  for (auto& stride : nest.stride) std::swap(stride[inner - 1], stride[inner]);
+}
+
 // Calls body(offsets, steps, count) for runs along the innermost axis, in elements, until all
 // elements are covered. Different runs may go to different threads.
 template <std::size_t N, class Body>
 void strided_loop(const std::array<View, N>& views, Body&& body) {
-  const LoopNest<N> nest(views);
+  LoopNest<N> nest(views);
+  lengthen_runs(nest);
   const int inner = nest.rank - 1;
   std::array<std::int64_t, N> steps;
   for (std::size_t v = 0; v < N; ++v) steps[v] = nest.stride[v][inner];
