@@ -4,6 +4,7 @@
 #include "catch.h"
 #include "sotto/autograd/ops.h"
 #include "sotto/core/allocator.h"
+#include "sotto/core/parallel.h"
 #include "sotto/dp/clipping.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/init.h"
@@ -70,6 +71,46 @@ TEST_CASE("rows of a batch of several lengths are the samples run alone, in thei
     const Run alone = run(network, x.slice(0, n, n + 1).slice(1, 0, length), {});
     CHECK(together.norms[static_cast<std::size_t>(n)] == Approx(alone.norms[0]).epsilon(1e-5));
   }
+}
+
+// Lengths that leave nothing out make the layer take its steps one by one.
+TEST_CASE("an LSTM layer as a whole gives what its steps one by one give") {
+  PublicRandom random(10);
+  for (const std::int64_t samples : {1, 5, 64}) {
+    const std::int64_t steps = 6;
+    nn::manual_seed(11);
+    nn::LSTM network(3, 9, {.num_layers = 2, .batch_first = true, .bidirectional = true});
+    const Tensor x = normal_values(random, {samples, steps, 3});
+    const auto n = static_cast<std::size_t>(samples);
+    const Run whole = run(network, x, {});
+    const Run each = run(network, x, Tensor::from(std::vector<std::int64_t>(n, steps), {samples}));
+    const auto same = [](const std::vector<double>& a, const std::vector<double>& b) {
+      REQUIRE(a.size() == b.size());
+      for (std::size_t i = 0; i < a.size(); ++i)
+        CHECK(a[i] == Approx(b[i]).epsilon(1e-4).margin(1e-6));
+    };
+    same(whole.output, each.output);
+    same(whole.norms, each.norms);
+    same(whole.sums, each.sums);
+  }
+}
+
+TEST_CASE("an LSTM layer does not depend on the number of threads") {
+  PublicRandom random(12);
+  const int before = thread_count();
+  for (const std::int64_t samples : {35, 64}) {
+    const Tensor x = normal_values(random, {samples, 4, 20});
+    const auto on_threads = [&](int count) {
+      set_thread_count(count);
+      nn::manual_seed(13);
+      nn::LSTM network(20, 30, {.batch_first = true});
+      return run(network, x, {}).output;
+    };
+    const std::vector<double> one = on_threads(1);
+    CHECK(on_threads(2) == one);
+    CHECK(on_threads(3) == one);
+  }
+  set_thread_count(before);
 }
 
 TEST_CASE("segments of steps give what all steps at once give") {

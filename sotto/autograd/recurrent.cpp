@@ -6,6 +6,7 @@
 #include "sotto/autograd/elementwise.h"
 #include "sotto/autograd/images.h"
 #include "sotto/autograd/indexing.h"
+#include "sotto/autograd/lstm.h"
 #include "sotto/autograd/precision.h"
 #include "sotto/autograd/recurrent_cells.h"
 #include "sotto/autograd/samples.h"
@@ -105,18 +106,6 @@ SequenceGradient back(const Sequence& s, const Tensor& dy, Tensor dc) {
   }
   return g;
 }
-
-// The inputs of the recorded op, and at which place each optional one stands; -1 for none.
-struct Places {
-  std::vector<Var> inputs;
-  int bias_ih = -1, bias_hh = -1, hr = -1, h0 = -1, c0 = -1;
-
-  void add(int& place, const std::optional<Var>& x) {
-    if (!x) return;
-    place = static_cast<int>(inputs.size());
-    inputs.push_back(*x);
-  }
-};
 
 Places places_of(const Var& x, const RecurrentWeights& w, const std::optional<Var>& h0,
                  const std::optional<Var>& c0) {
@@ -279,6 +268,8 @@ RecurrentResult run_recurrent(Cell cell, const Var& x, const RecurrentWeights& w
   const Places p = places_of(x, weights, h0, c0);
   check_recurrent(op.name, cell, x, p, options.lengths);
   check(!c0 || cell == Cell::lstm, "{}: a c state is for LSTM only", op.name);
+  const auto whole = cell == Cell::lstm ? whole_lstm(op, p, options) : std::nullopt;
+  if (whole) return *whole;
   const SampleAxis samples = kept_samples(op, x, {1, 2});
   const std::int64_t n = x.shape()[0], t = x.shape()[1], out = weights.hh.shape()[1],
                      hidden = weights.ih.shape()[0] / gate_count(cell);

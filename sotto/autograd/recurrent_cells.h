@@ -1,4 +1,5 @@
-// One step of each recurrent cell and its derivative, on tensors: what the sequence op is made of.
+// One step of each recurrent cell and its derivative, on tensors, and the operands of the sequence
+// op that is made of them.
 #pragma once
 
 #include <vector>
@@ -6,6 +7,18 @@
 #include "sotto/autograd/recurrent.h"
 
 namespace sotto {
+
+// The inputs of the recorded op, and at which place each optional one stands; -1 for none.
+struct Places {
+  std::vector<Var> inputs;
+  int bias_ih = -1, bias_hh = -1, hr = -1, h0 = -1, c0 = -1;
+
+  void add(int& place, const std::optional<Var>& x) {
+    if (!x) return;
+    place = static_cast<int>(inputs.size());
+    inputs.push_back(*x);
+  }
+};
 
 // What one step leaves for backward.
 struct CellStep {

@@ -44,6 +44,11 @@ std::string functor_name(int op) {
 
 double gemm_flops(View a, View c) { return 2 * count(c) * static_cast<double>(a.size[a.rank - 1]); }
 
+// Of the products; the rest is little beside them.
+double lstm_flops(const LstmLayer& layer) {
+  return 2 * count(layer.gates) * static_cast<double>(layer.weight.size[1]);
+}
+
 // Of each of the three passes of a convolution.
 double conv_flops(View dy, View x, const Window& window) {
   const double per_output = static_cast<double>(x.size[1] / window.groups * window.positions());
@@ -61,7 +66,7 @@ double gram_flops(View a1, View b1, View a2) {
 }  // namespace
 
 // Passes every call on and writes down what it took.
-class ProfiledBackend final : public Backend {
+class ProfiledBackend : public Backend {
  public:
   explicit ProfiledBackend(Backend& inner) : inner_(inner) {}
   std::string name() const override { return inner_.name(); }
@@ -206,7 +211,7 @@ class ProfiledBackend final : public Backend {
 
   std::map<std::string, KernelTotal> totals;
 
- private:
+ protected:
   template <class Call>
   void measure(const std::string& name, double flops, const std::vector<View>& operands,
                Call&& call) {
@@ -233,6 +238,29 @@ class ProfiledBackend final : public Backend {
 
 namespace {
 
+// Of a backend that has the kernels of LSTM layers.
+class ProfiledWithLstm final : public ProfiledBackend, public LstmKernels {
+ public:
+  explicit ProfiledWithLstm(Backend& inner)
+      : ProfiledBackend(inner), layers_(*lstm_kernels(inner)) {}
+  void lstm(const LstmLayer& layer) override {
+    measure("lstm", lstm_flops(layer), {layer.gates, layer.states, layer.cells, layer.squashed},
+            [&] { layers_.lstm(layer); });
+  }
+  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) override {
+    measure("lstm_grad", lstm_flops(layer), {layer.gates, layer.cells, layer.squashed, dy, dz},
+            [&] { layers_.lstm_grad(layer, dy, dz, dstate, dcell); });
+  }
+
+ private:
+  LstmKernels& layers_;
+};
+
+std::unique_ptr<ProfiledBackend> profiled(Backend& inner) {
+  if (lstm_kernels(inner)) return std::make_unique<ProfiledWithLstm>(inner);
+  return std::make_unique<ProfiledBackend>(inner);
+}
+
 std::unique_ptr<ProfiledBackend>& running() {
   static std::unique_ptr<ProfiledBackend> profiled;
   return profiled;
@@ -251,7 +279,7 @@ std::vector<KernelTotal> slowest_first(const std::map<std::string, KernelTotal>&
 
 KernelProfile::KernelProfile() {
   check(!running(), "KernelProfile: another one is running");
-  running() = std::make_unique<ProfiledBackend>(backend(cpu));
+  running() = profiled(backend(cpu));
   observe_cpu_backend(running().get());
 }
 

@@ -3,10 +3,11 @@
 #pragma once
 
 #include "sotto/kernels/backend.h"
+#include "sotto/kernels/lstm.h"
 
 namespace sotto {
 
-class CpuBackend : public Backend {
+class CpuBackend : public Backend, public LstmKernels {
  public:
   std::string name() const override { return "cpu (Eigen)"; }
   Costs costs() const override;
@@ -34,6 +35,9 @@ class CpuBackend : public Backend {
   void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override;
 
   void gemm(View a, View b, double beta, View c) override;
+
+  void lstm(const LstmLayer& layer) override;
+  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) override;
 
   void row_dot(View a, View b, View y) override;
   void gram_dot(View a1, View b1, View a2, View b2, View y) override;
