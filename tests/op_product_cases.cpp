@@ -139,7 +139,7 @@ void add_product_cases(std::vector<OpCase>& cases) {
   cases.push_back({"matmul", "both batched", matmul_batched});
   cases.push_back({"matmul", "one or both shared", matmul_shared});
   cases.push_back({"embedding", "any axis", embedding_case});
-  cases.push_back({"log_softmax", "cross entropy", cross_entropy_case});
+  cases.push_back({"cross_entropy", "elements and samples", cross_entropy_case});
   cases.push_back({"sub", "mean squared error", [](PublicRandom& random) {
                      const Shape shape = random_shape(random, 3);
                      return Instance{

@@ -11,7 +11,10 @@ namespace sotto {
 
 namespace {
 
-// For each element the weights of -log p over the classes: [elements, C], zeros where ignored.
+const Op cross_entropy_op("cross_entropy");
+
+// For each element the weights of log p over the classes, which are negative: [elements, C], zeros
+// where ignored.
 std::vector<double> class_shares(const std::vector<std::int64_t>& targets, std::int64_t classes,
                                  const CrossEntropyOptions& options) {
   std::vector<double> weights(static_cast<std::size_t>(classes), 1.0);
@@ -28,14 +31,40 @@ std::vector<double> class_shares(const std::vector<std::int64_t>& targets, std::
     check(t >= 0 && t < classes, "cross_entropy: target {} of {} classes", t, classes);
     double* row = shares.data() + e * weights.size();
     for (std::size_t c = 0; c < weights.size(); ++c)
-      row[c] = s / static_cast<double>(classes) * weights[c];
-    row[t] += (1 - s) * weights[static_cast<std::size_t>(t)];
+      row[c] = -s / static_cast<double>(classes) * weights[c];
+    row[t] -= (1 - s) * weights[static_cast<std::size_t>(t)];
   }
   return shares;
 }
 
 SampleAxis without_axis(SampleAxis samples, int axis) {
   return samples.batched() && samples.axis() > axis ? SampleAxis(samples.axis() - 1) : samples;
+}
+
+// sum_c q[.., c] log_softmax(x)[.., c], the classes along `axis` of x. Weights select: a class of
+// weight 0 may have a logit of minus infinity, an ignored element anything.
+Var weighted_logarithms(const Var& x, int axis, const Tensor& q) {
+  const SampleAxis samples = kept_samples(cross_entropy_op, x, {axis});
+  // The classes last, and back.
+  Shape order, back;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i != axis) order.push_back(i);
+    back.push_back(i < axis ? i : i == axis ? x.rank() - 1 : i - 1);
+  }
+  order.push_back(axis);
+  const Tensor rows = contiguous(x.value().permute(order));
+  const Tensor logarithms = empty_like(rows);
+  backend(rows.device()).softmax(rows.view(), true, logarithms.view());
+  const Tensor zero = zeros({}, q.dtype(), q.device());
+  const Tensor terms = where(q, logarithms, zero);
+  const Tensor y = sum(mul(terms, q), {-1});
+  return x.tape().record(
+      cross_entropy_op, {x}, y, without_axis(samples, axis),
+      [q, logarithms, back](const Tensor& dy, Adjoint& adjoint) {
+        const Tensor d = mul(dy.unsqueeze(-1), q), dx = empty_like(logarithms);
+        backend(dx.device()).softmax_grad(logarithms.view(), d.view(), true, dx.view());
+        adjoint.input(0, dx.permute(back));
+      });
 }
 
 // 1 for each element that counts, 0 where ignored.
@@ -60,20 +89,13 @@ Var cross_entropy_elements(const Var& scores, const Tensor& targets,
   check(targets.shape() == expected && targets.dtype() == Dtype::i64,
         "cross_entropy: targets {} {} for logits {}", name(targets.dtype()), targets.shape(),
         logits.shape());
+  // Negative weights of the logarithms, the classes last.
   const std::vector<double> shares =
       class_shares(targets.to_vector<std::int64_t>(), classes, options);
-  Shape last = expected;
-  last.push_back(classes);
-  Shape order;
-  for (int i = 0; i < expected.rank(); ++i) order.push_back(i);
-  order.insert(axis, expected.rank());
-  const Tensor q = to_dtype(Tensor::from(shares, last), logits.dtype()).permute(order);
-  const Var weights = known(logits.tape(), q, logits.samples());
-  const Var zero = logits.tape().constant(zeros({}, logits.dtype(), logits.value().device()));
-  // Weights select: a class without one may have a logit of minus infinity, an ignored element
-  // anything.
-  const Var chosen = where(weights, log_softmax(logits, axis), zero);
-  return affine(sum(mul(chosen, weights), {axis}), -1, 0);
+  expected.push_back(classes);
+  const Tensor q =
+      to_dtype(Tensor::from(shares, expected), logits.dtype()).to(logits.value().device());
+  return weighted_logarithms(logits, axis, q);
 }
 
 Var cross_entropy(const Var& logits, const Tensor& targets, const CrossEntropyOptions& options) {

@@ -33,6 +33,7 @@ const std::unordered_map<std::string_view, Width>& table() {
       {"norm", wide},
       {"softmax", wide},
       {"log_softmax", wide},
+      {"cross_entropy", wide},
       {"ctc_loss", wide},
       // Functions with steep or unbounded slopes, and phases.
       {"exp", wide},
