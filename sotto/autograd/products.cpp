@@ -32,6 +32,12 @@ Tensor affine_rows(const Tensor& x, const Tensor& w, const Tensor* b) {
   return y;
 }
 
+// The sum over positions of dy [n, t, o], in f32 where dy is narrower.
+Tensor over_positions(const Tensor& dy) {
+  const bool single = dy.size(1) == 1 && dy.dtype() == arithmetic_type(dy.dtype());
+  return single ? dy.squeeze(1) : wide_sum(dy, {1});
+}
+
 Shape with_last(Shape shape, std::int64_t last) {
   shape[shape.rank() - 1] = last;
   return shape;
@@ -45,6 +51,21 @@ void check_linear(const Var& x, const Var& w, const std::optional<Var>& b) {
   check(w.samples().is_shared() && (!b || b->samples().is_shared()),
         "linear: weight and bias are shared by all samples; a weight of each sample's own is a "
         "matmul");
+}
+
+void check_ids(const Tensor& ids, std::int64_t rows) {
+  const Tensor all = contiguous(ids.to(cpu));
+  for (const std::int64_t id :
+       std::span(all.data<std::int64_t>(), static_cast<std::size_t>(all.numel())))
+    check(id >= 0 && id < rows, "embedding: id {} in a table of {} rows", id, rows);
+}
+
+// Padding learns nothing: its ids become negative.
+Tensor without_padding(const Tensor& ids, std::optional<std::int64_t> padding) {
+  if (!padding) return ids;
+  std::vector<std::int64_t> learned = ids.to_vector<std::int64_t>();
+  std::replace(learned.begin(), learned.end(), *padding, std::int64_t{-1});
+  return Tensor::from(learned, ids.shape());
 }
 
 // Collapses the leading axes of a product's operand, broadcast to `lead`, into one batch axis.
@@ -108,7 +129,7 @@ Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipp
           adjoint.shared(
               1, flipped ? PerSample::outer(in, out, shape) : PerSample::outer(out, in, shape));
         }
-        if (biased && adjoint.wants(2)) adjoint.shared(2, PerSample::dense(wide_sum(out, {1})));
+        if (biased && adjoint.wants(2)) adjoint.shared(2, PerSample::dense(over_positions(out)));
       });
 }
 
@@ -176,20 +197,14 @@ Var embedding(const Var& table, const Var& ids, std::optional<std::int64_t> padd
   check(table.rank() == 2 && table.samples().is_shared(),
         "embedding: table {} is not a shared matrix", table.shape());
   check(ids.dtype() == Dtype::i64, "embedding: ids are {} where i64 is needed", name(ids.dtype()));
-  std::vector<std::int64_t> flat = ids.value().to_vector<std::int64_t>();
-  for (const std::int64_t id : flat) {
-    check(id >= 0 && id < table.shape()[0], "embedding: id {} in a table of {} rows", id,
-          table.shape()[0]);
-  }
+  check_ids(ids.value(), table.shape()[0]);
   Shape shape = ids.shape();
   shape.push_back(table.shape()[1]);
   const Dtype dtype = dtype_for(embedding_op, {&table, &ids}).value_or(table.dtype());
   const Tensor rows = gather(table.value(), reshape(ids.value(), {-1}), 0);
   const Tensor y = reshape(to_dtype(rows, dtype), shape);
-  // Padding learns nothing.
-  if (padding) std::replace(flat.begin(), flat.end(), *padding, std::int64_t{-1});
   const Tensor learned =
-      by_sample(Tensor::from(flat, ids.shape()).to(y.device()), ids.samples(), 0);
+      by_sample(without_padding(ids.value(), padding).to(y.device()), ids.samples(), 0);
   return table.tape().record(embedding_op, {table, ids}, y, ids.samples(),
                              [learned = learned.squeeze(2), samples = ids.samples(),
                               shape = table.shape()](const Tensor& dy, Adjoint& adjoint) {

@@ -33,9 +33,11 @@ void check_ids(const Tensor& ids, std::int64_t size) {
         "gather: ids are {} of shape {} where i64 of one axis is needed", name(ids.dtype()),
         ids.shape());
   if (ids.device() != cpu) return;  // the device's kernel deals with ids past the end
-  for (const std::int64_t id : ids.to_vector<std::int64_t>()) {
-    check(id < size, "gather: id {} in an axis of size {}", id, size);
-  }
+  const std::int64_t* const first = ids.data<std::int64_t>();
+  std::int64_t largest = -1;
+  for (std::int64_t k = 0; k < ids.numel(); ++k)
+    largest = std::max(largest, first[k * ids.strides()[0]]);
+  check(largest < size, "gather: id {} in an axis of size {}", largest, size);
 }
 
 }  // namespace
@@ -222,7 +224,11 @@ Tensor reduced(Reduction op, const Tensor& x, const Shape& axes, bool keepdim, D
     if (gone[i]) shape[i] = 1;
   }
   Tensor y = Tensor::empty(shape, dtype, x.device());
-  on(x).reduce(op, x.view(), y.view());
+  if (shape == x.shape()) {
+    on(x).copy(x.view(), y.view());  // of one element each
+  } else {
+    on(x).reduce(op, x.view(), y.view());
+  }
   if (!keepdim) {
     for (int i = x.rank() - 1; i >= 0; --i) {
       if (gone[i]) y = y.squeeze(i);

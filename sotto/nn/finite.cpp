@@ -9,17 +9,26 @@ namespace sotto::nn {
 
 namespace {
 
-// Zero where all of x is finite: x - x is, unless x is NaN or infinite, and then NaN. A part at a
-// time, where x lies so.
+// x - x is zero unless x is NaN or infinite, and then NaN. The sum of squares, in double, is finite
+// where all of x is, and takes one pass; squares of f64 may leave its range.
+Tensor faults_of(const Tensor& x) {
+  if (x.dtype() == Dtype::f64) return sum(sub(x, x));
+  const Tensor row = reshape(x, {1, x.numel()}),
+               square = Tensor::empty({1}, Dtype::f64, x.device());
+  backend(x.device()).row_dot(row.view(), row.view(), square.view());
+  return sum(sub(square, square));
+}
+
+// Zero where all of x is finite, otherwise NaN. A part at a time, where x lies so.
 Tensor sum_of_faults(const Tensor& x) {
   constexpr std::int64_t on_cpu = 1 << 18, on_gpu = 1 << 24;
   const auto flat = x.permute(x.memory_order()).view_as({x.numel()});
   const std::int64_t step = x.device() == cpu ? on_cpu : on_gpu;
-  if (!flat || x.numel() <= step) return sum(sub(x, x));
+  if (!flat || x.numel() <= step) return faults_of(x);
   Tensor total;
   for (std::int64_t at = 0; at < x.numel(); at += step) {
     const Tensor part = flat->slice(0, at, std::min(x.numel(), at + step));
-    const Tensor faults = sum(sub(part, part));
+    const Tensor faults = faults_of(part);
     total = total.defined() ? add(total, faults) : faults;
   }
   return total;

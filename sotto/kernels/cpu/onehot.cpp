@@ -26,12 +26,12 @@ class TableRows {
   template <class T>
   void collect(const std::int64_t* ids, const T* b) {
     std::fill(slots_.begin(), slots_.end(), empty);
-    std::int32_t count = 0;
+    count_ = 0;
     for (std::size_t t = 0; t < ids_.size(); ++t, b += width_) {
       if (ids[t] < 0) continue;
       std::int32_t& found = slot(ids[t]);
       const bool fresh = found == empty;
-      if (fresh) ids_[static_cast<std::size_t>(found = count++)] = ids[t];
+      if (fresh) ids_[static_cast<std::size_t>(found = count_++)] = ids[t];
       double* row = rows_.data() + found * width_;
       for (std::int64_t k = 0; k < width_; ++k) {
         const auto value = static_cast<double>(acc_t<T>(b[k]));
@@ -39,6 +39,9 @@ class TableRows {
       }
     }
   }
+
+  // The squared norm of all.
+  double squared_norm() const { return dot(rows_.data(), rows_.data(), count_ * width_); }
 
   // nullptr where no position had the id.
   const double* row(std::int64_t id) {
@@ -60,6 +63,7 @@ class TableRows {
   }
 
   std::int64_t width_;
+  std::int32_t count_ = 0;
   std::vector<std::int32_t> slots_;
   std::vector<std::int64_t> ids_;
   std::vector<double> rows_;
@@ -71,9 +75,14 @@ void CpuBackend::onehot_dot(View ids1, View b1, View ids2, View b2, View y) {
   const std::int64_t s_count = ids1.size[1];
   const std::int64_t t_count = ids2.size[1];
   const std::int64_t width = b1.size[2];
+  const bool itself = ids1.data == ids2.data && b1.data == b2.data;
   dispatch_float(b1.dtype, [&]<class T>(std::type_identity<T>) {
     const auto sample = [&](std::int64_t n, TableRows& rows) {
       rows.collect(ids1.as<std::int64_t>() + n * s_count, b1.as<T>() + n * s_count * width);
+      if (itself) {
+        y.as<double>()[n] = rows.squared_norm();
+        return;
+      }
       double sum = 0;
       for (std::int64_t t = n * t_count; t < (n + 1) * t_count; ++t) {
         const std::int64_t id = ids2.as<std::int64_t>()[t];
