@@ -322,7 +322,7 @@ void Allocator::remove_watch(AllocationWatch& watch) {
 
 Allocator& allocator(Device device) {
   if (device.kind == DeviceKind::cuda) return cuda_allocator(device.index);
-  check(device == cpu, "allocator: no device {}", name(device));
+  if (device != cpu) fail(fmt::format("allocator: no device {}", name(device)));
   static HostMemory host;
   // Never destroyed: tensors with static lifetime may outlive any order of destruction.
   static auto* const instance = new Allocator(host);

@@ -87,14 +87,16 @@ Device Tensor::device() const {
 
 Shape Tensor::memory_order() const {
   Shape order;
-  for (int i = 0; i < rank(); ++i) order.push_back(i);
-  std::stable_sort(&order[0], &order[0] + rank(), [&](std::int64_t a, std::int64_t b) {
-    return strides_[static_cast<int>(a)] > strides_[static_cast<int>(b)];
-  });
+  // Each goes before those of smaller stride.
+  for (int i = 0; i < rank(); ++i) {
+    int at = i;
+    while (at > 0 && strides_[static_cast<int>(order[at - 1])] < strides_[i]) --at;
+    order.insert(at, i);
+  }
   return order;
 }
 
-bool Tensor::dense() const { return permute(memory_order()).contiguous(); }
+bool Tensor::dense() const { return contiguous() || permute(memory_order()).contiguous(); }
 
 View Tensor::view() const {
   View v;

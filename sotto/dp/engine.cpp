@@ -176,7 +176,8 @@ Engine::Part Engine::part_of(std::span<const std::vector<std::int64_t>> units) c
     // A row that comes again in its unit is another one for dropout. Other units change nothing.
     constexpr std::int64_t again = std::int64_t{1} << 40;
     std::unordered_map<std::int64_t, std::int64_t> times;
-    for (const std::int64_t row : rows) part.draws.push_back(row + again * times[row]++);
+    for (const std::int64_t row : rows)
+      part.draws.push_back(rows.size() == 1 ? row : row + again * times[row]++);
     part.rows.insert(part.rows.end(), rows.begin(), rows.end());
     part.grouping.unit_of_row.insert(part.grouping.unit_of_row.end(), rows.size(),
                                      part.grouping.units++);

@@ -4,7 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
-#include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "sotto/core/error.h"
 
@@ -35,6 +36,25 @@ int poisson_of_mean_1(SecretRandom& random) {
     if (kept) return count;
   }
 }
+
+// A set of numbers that are not negative, in a table at most half full with open addressing.
+class NumberSet {
+ public:
+  explicit NumberSet(std::int64_t most)
+      : slots_(std::bit_ceil(2 * static_cast<std::uint64_t>(most) + 2), none) {}
+  // Whether it was not there yet.
+  bool insert(std::int64_t number) {
+    constexpr std::uint64_t golden = 0x9E3779B97F4A7C15u;  // Knuth's multiplicative hashing
+    std::size_t at =
+        (static_cast<std::uint64_t>(number) * golden) >> (64 - std::countr_zero(slots_.size()));
+    while (slots_[at] != none && slots_[at] != number) at = (at + 1) & (slots_.size() - 1);
+    return std::exchange(slots_[at], number) == none;
+  }
+
+ private:
+  static constexpr std::int64_t none = -1;
+  std::vector<std::int64_t> slots_;
+};
 
 }  // namespace
 
@@ -119,14 +139,13 @@ std::vector<std::int64_t> IndependentSubset::by_darts(std::int64_t n, SecretRand
 
 std::vector<std::int64_t> uniform_subset(std::int64_t n, std::int64_t size, SecretRandom& random) {
   check(size >= 0 && size <= n, "uniform_subset: {} of {} units", size, n);
-  std::unordered_set<std::int64_t> taken;
-  taken.reserve(static_cast<std::size_t>(size));
+  NumberSet taken(size);
   std::vector<std::int64_t> units;
   units.reserve(static_cast<std::size_t>(size));
   for (std::int64_t last = n - size; last < n; ++last) {
     const std::int64_t unit = random.below(last + 1);
-    units.push_back(taken.insert(unit).second ? unit : last);
-    taken.insert(units.back());
+    units.push_back(taken.insert(unit) ? unit : last);
+    if (units.back() != unit) taken.insert(last);
   }
   std::sort(units.begin(), units.end());
   return units;

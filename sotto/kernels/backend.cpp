@@ -42,7 +42,7 @@ Backend* observer = nullptr;
 
 Backend& backend(Device device) {
   if (device.kind == DeviceKind::cuda) return cuda_runtime().backend(device.index);
-  check(device == cpu, "backend: no device {}", name(device));
+  if (device != cpu) fail(fmt::format("backend: no device {}", name(device)));
   return observer ? *observer : *current();
 }
 
