@@ -9,10 +9,15 @@ namespace {
 struct Case {
   Window window;
   Shape x, y;
+  bool channels_last = false;  // all images; otherwise each lies in an order of its own
+  Shape order(Random& random) const {
+    return channels_last ? Shape{0, 2, 3, 4, 1} : random_order(random, 5);
+  }
 };
 
 Case random_case(Random& random) {
   Case c;
+  c.channels_last = random() % 2 == 0;
   c.x = {between(random, 0, 3), between(random, 1, 70)};
   c.y = c.x;
   const std::int64_t axes = between(random, 1, 3);
@@ -67,19 +72,19 @@ std::vector<double> filled(const Shape& shape, double value) {
 }
 
 // Whole numbers, so that equal values occur.
-Tensor coarse(Random& random, const Shape& shape, Dtype dtype) {
-  return fill(Tensor::empty_ordered(shape, random_order(random, 5), dtype, cpu),
+Tensor coarse(Random& random, const Case& c, Dtype dtype) {
+  return fill(Tensor::empty_ordered(c.x, c.order(random), dtype, cpu),
               [&] { return static_cast<double>(between(random, -4, 4)); });
 }
 
 void check_max(Backend& engine, Random& random, const Case& c, Dtype dtype) {
-  const Tensor x = coarse(random, c.x, dtype);
-  const Tensor y = unwritten(c.y, random_order(random, 5), dtype);
-  const Tensor chosen = Tensor::empty_ordered(c.y, random_order(random, 5),
-                                              random() % 2 ? Dtype::u8 : Dtype::i32, cpu);
+  const Tensor x = coarse(random, c, dtype);
+  const Tensor y = unwritten(c.y, c.order(random), dtype);
+  const Tensor chosen =
+      Tensor::empty_ordered(c.y, c.order(random), random() % 2 ? Dtype::u8 : Dtype::i32, cpu);
   engine.max_pool(x.view(), c.window, y.view(), chosen.view());
-  const Tensor dy = random_tensor(random, c.y, dtype);
-  const Tensor dx = unwritten(c.x, random_order(random, 5), dtype);
+  const Tensor dy = random_tensor(random, c.y, c.order(random), dtype);
+  const Tensor dx = unwritten(c.x, c.order(random), dtype);
   engine.max_pool_grad(dy.view(), chosen.view(), c.window, dx.view());
 
   const std::vector<double> xs = values(x), dys = values(dy), taps = values(chosen);
@@ -103,9 +108,10 @@ void check_max(Backend& engine, Random& random, const Case& c, Dtype dtype) {
 
 void check_average(Backend& engine, Random& random, const Case& c, Dtype dtype) {
   for (const bool count_padding : {false, true}) {
-    const Tensor x = random_tensor(random, c.x, dtype), dy = random_tensor(random, c.y, dtype);
-    const Tensor y = unwritten(c.y, random_order(random, 5), dtype);
-    const Tensor dx = unwritten(c.x, random_order(random, 5), dtype);
+    const Tensor x = random_tensor(random, c.x, c.order(random), dtype);
+    const Tensor dy = random_tensor(random, c.y, c.order(random), dtype);
+    const Tensor y = unwritten(c.y, c.order(random), dtype);
+    const Tensor dx = unwritten(c.x, c.order(random), dtype);
     engine.avg_pool(x.view(), c.window, count_padding, y.view());
     engine.avg_pool_grad(dy.view(), c.window, count_padding, dx.view());
 
@@ -155,12 +161,13 @@ TEST_CASE("averages and their gradients are those of the definition") {
 
 TEST_CASE("the first NaN is the maximum, and infinities are values like others") {
   const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
-  const Tensor x = Tensor::from({1, nan, nan, 2, -infinity, -infinity, 3, infinity, 4},
-                                {1, 1, 1, 1, 9}, Dtype::f32);
-  const Tensor y = unwritten({1, 1, 1, 1, 3}, Dtype::f32);
-  const Tensor chosen = Tensor::empty({1, 1, 1, 1, 3}, Dtype::u8);
+  const Tensor x = Tensor::from({1, nan, nan, 2, -infinity, -infinity, 3, infinity, 4, nan, nan, 5},
+                                {1, 1, 1, 1, 12}, Dtype::f32);
+  const Tensor y = unwritten({1, 1, 1, 1, 4}, Dtype::f32);
+  const Tensor chosen = Tensor::empty({1, 1, 1, 1, 4}, Dtype::u8);
   backend(cpu).max_pool(x.view(), line(3, 3, 0, 0), y.view(), chosen.view());
-  CHECK(chosen.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 0, 1});
+  CHECK(chosen.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 0, 1, 0});
+  CHECK(std::isnan(values(y)[3]));
   CHECK(std::isnan(values(y)[0]));
   CHECK(values(y)[1] == 2);
   CHECK(values(y)[2] == infinity);

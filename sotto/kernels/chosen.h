@@ -13,7 +13,7 @@ namespace sotto {
 // largest.
 template <class A>
 HD bool takes_over(A v, A best) {
-  return (v > best) | ((v != v) & (best == best));
+  return !((v <= best) | (best != best));
 }
 
 // Calls f(std::type_identity<I>{}) with the type of indices in a window: u8 or i32.

@@ -126,7 +126,9 @@ void CpuBackend::max_pool_grad(View dy, View chosen, const Window& window, View 
 
 void CpuBackend::avg_pool(View x, const Window& window, bool count_padding, View y) {
   const Geometry g(x, y, window);
+  const bool rows = lies_channels_last(x) && lies_channels_last(y);
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    if (rows) return avg_pool_rows(g, x.as<T>(), count_padding, y.as<T>());
     for_each_strip(g, g.out, [&](std::int64_t n, const Place& p, Range channels) {
       acc_t<T> sum[strip] = {};
       for_each_pixel(g, p, [&](std::int64_t, const Place& pixel) {
@@ -142,7 +144,9 @@ void CpuBackend::avg_pool(View x, const Window& window, bool count_padding, View
 
 void CpuBackend::avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) {
   const Geometry g(dx, dy, window);
+  const bool rows = lies_channels_last(dx) && lies_channels_last(dy);
   dispatch_float(dy.dtype, [&]<class T>(std::type_identity<T>) {
+    if (rows) return avg_pool_rows_grad(g, dy.as<T>(), count_padding, dx.as<T>());
     for_each_strip(g, g.in, [&](std::int64_t n, const Place& pixel, Range channels) {
       acc_t<T> sum[strip] = {};
       for_each_position(g, pixel, [&](std::int64_t, const Place& p) {
