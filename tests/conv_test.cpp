@@ -134,6 +134,24 @@ void check_conv_norms(Backend& engine, const Case& c, const Tensor& dy, const Te
   }
 }
 
+// Of windows that move by one, where the backend offers them.
+void check_gram_norms(Backend& engine, const Case& c, const Tensor& dy, const Tensor& x,
+                      const std::vector<double>& rows) {
+  const Window& w = c.window;
+  const bool by_one = w.stride[0] * w.stride[1] * w.stride[2] == 1;
+  const bool offered = by_one && engine.costs().shifted_adds > 0;
+  const Tensor norms = unwritten({c.x[0]}, Dtype::f64);
+  CHECK(engine.conv_gram_norms(dy.view(), x.view(), w, norms.view()) == offered);
+  if (!offered) return;
+  const std::vector<double> got = values(norms);
+  for (std::size_t n = 0; n < got.size(); ++n) {
+    double expected = 0;
+    for (std::size_t k = 0; k < rows.size() / got.size(); ++k)
+      expected += std::pow(rows[n * (rows.size() / got.size()) + k], 2);
+    CHECK(got[n] == Approx(expected).epsilon(1e-4));
+  }
+}
+
 void check_conv_weight(Backend& engine, Random& random, const Case& c, Dtype dtype) {
   const Tensor dy = image(random, c.y, dtype), x = image(random, c.x, dtype);
   const std::vector<double> dys = values(dy), xs = values(x);
@@ -148,6 +166,7 @@ void check_conv_weight(Backend& engine, Random& random, const Case& c, Dtype dty
   engine.conv_weight_rows(dy.view(), x.view(), c.window, dw_rows.view());
   check_close(dw_rows, rows);
   check_conv_norms(engine, c, dy, x, rows);
+  check_gram_norms(engine, c, dy, x, rows);
   const Tensor more = random_tensor(random, c.w, {0, 1, 2, 3, 4}, dtype);
   const std::vector<double> before = values(more);
   for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += before[j];

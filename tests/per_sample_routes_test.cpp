@@ -1,4 +1,7 @@
 // How per-sample norms are computed: which route is taken, and that none loses digits.
+#include <set>
+
+#include "sotto/kernels/profile.h"
 #include "tests/per_sample_cases.h"
 
 using namespace sotto;
@@ -78,6 +81,27 @@ TEST_CASE("many positions of a small weight make rows, few of a large one keep f
         std::string("outer"));
   CHECK(conv_use(2, 256, 256, 2, 3).prepared(Route::automatic, plenty).form() ==
         std::string("patches"));
+}
+
+TEST_CASE("norms of a convolution need no patches where its window moves by one pixel") {
+  // 128 to 128 channels on 8 x 8: by products of patches, rows would be the cheaper.
+  const PerSample f = conv_use(2, 128, 128, 8, 3);
+  CHECK(f.prepared(Route::automatic, plenty).form() == std::string("patches"));
+  const auto kernels = [](const PerSample& use) {
+    KernelProfile profile;
+    dot(use, use);
+    std::set<std::string> names;
+    for (const KernelTotal& total : profile.totals()) names.insert(total.name);
+    return names;
+  };
+  CHECK(kernels(f).count("conv_gram_norms") == 1);
+  CHECK(kernels(f).count("unfold") == 0);
+  Window by_two;
+  by_two.stride[2] = 2;
+  const PerSample strided = PerSample::patches(zeros({2, 512, 1, 1, 2}), zeros({2, 512, 1, 1, 3}),
+                                               by_two, {512, 512, 1, 1});
+  CHECK(kernels(strided).count("conv_gram_norms") == 0);
+  CHECK(kernels(strided).count("unfold") == 1);
 }
 
 TEST_CASE("rows stay within the budget and the route is obeyed") {

@@ -120,6 +120,11 @@ class StagedBackend final : public Backend {
   void conv_weight_norms(View dy, View x, const Window& window, View y) override {
     run([&](Stage& s) { on().conv_weight_norms(s(dy), s(x), window, s(y)); });
   }
+  bool conv_gram_norms(View dy, View x, const Window& window, View y) override {
+    bool done = false;
+    run([&](Stage& s) { done = on().conv_gram_norms(s(dy), s(x), window, s(y)); });
+    return done;
+  }
   void unfold(View x, const Window& window, View patches) override {
     run([&](Stage& s) { on().unfold(s(x), window, s(patches)); });
   }

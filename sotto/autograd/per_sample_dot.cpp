@@ -33,6 +33,34 @@ std::int64_t chunk_samples(std::size_t bytes_per_sample) {
 
 }  // namespace
 
+namespace {
+
+struct GramTimes {
+  double pixels, patches;
+};
+
+// What the Gram products of a convolution's pixels take for one sample, or infinity where there are
+// none, and those of its patches, which are written out and read.
+GramTimes gram_times(const Geometry& g, std::size_t element, const Costs& costs) {
+  const Window& w = g.window;
+  const auto flops = [&](double pixels, double inner, double positions) {
+    const double outputs = static_cast<double>(g.outputs);
+    return 2 * (pixels * pixels * inner + positions * positions * outputs) / costs.gram_flops;
+  };
+  const double positions = static_cast<double>(g.positions());
+  const double inner = static_cast<double>(g.channels * w.positions());
+  const double bytes = 2 * positions * inner * static_cast<double>(element);
+  GramTimes t{HUGE_VAL, flops(positions, inner, positions) + bytes / costs.bytes};
+  const bool by_one = std::all_of(w.stride, w.stride + 3, [](std::int64_t s) { return s == 1; });
+  if (!by_one || costs.shifted_adds == 0) return t;
+  const double adds = positions * positions / 2 * static_cast<double>(w.groups * w.positions());
+  t.pixels = flops(static_cast<double>(g.pixels()), static_cast<double>(g.channels), positions) +
+             adds / costs.shifted_adds;
+  return t;
+}
+
+}  // namespace
+
 // The factors of one group of a convolution, with its patches written out; an outer form as it is.
 PerSample PerSample::factors(const PerSample& f, std::int64_t group) {
   const auto* p = std::get_if<Patches>(&f.form_);
@@ -69,6 +97,11 @@ Tensor PerSample::gram(const PerSample& f, const PerSample& g) {
     return y;
   }
   const auto* p = std::get_if<Patches>(&f.form_);
+  if (p && &f == &g) {
+    const View dy = p->dy.view(), x = p->x.view();
+    const GramTimes t = gram_times(Geometry(x, dy, p->window), size_of(f.dtype()), device.costs());
+    if (t.pixels < t.patches && device.conv_gram_norms(dy, x, p->window, y.view())) return y;
+  }
   const std::int64_t groups = p ? p->window.groups : 1;
   const std::int64_t step =
       p ? chunk_samples(static_cast<std::size_t>(p->dy.numel() /
@@ -203,11 +236,10 @@ PerSample::Times PerSample::times() const {
     return t;
   }
   if (const auto* f = std::get_if<Patches>(&form_)) {
-    const double positions = static_cast<double>(f->dy.size(2) * f->dy.size(3) * f->dy.size(4));
-    const double inner = static_cast<double>(f->x.size(1) * f->window.positions());
-    Times t = of(positions, inner, static_cast<double>(f->dy.size(1)));
-    // The patches are written out and read.
-    t.gram_norm += 2 * positions * inner * static_cast<double>(size_of(dtype())) / costs.bytes;
+    const Geometry g(f->x.view(), f->dy.view(), f->window);
+    const GramTimes gram = gram_times(g, size_of(dtype()), costs);
+    Times t = of(static_cast<double>(g.positions()), 0, 0);
+    t.gram_norm = std::min(gram.pixels, gram.patches);
     return t;
   }
   return {1, 0, 1, 0};  // rows of a table are never worth writing out

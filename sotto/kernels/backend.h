@@ -43,6 +43,8 @@ struct Costs {
   double rows_flops;  // per second, in per-sample weight gradients
   double sum_flops;   // per second, in one large product over the whole batch
   double bytes;       // per second, streaming memory
+  // Additions of products of pixels per second in conv_gram_norms; 0 where that is not to be had.
+  double shifted_adds = 0;
 };
 
 class Backend {
@@ -120,6 +122,13 @@ class Backend {
   // The squared norms of these, without writing them, and what their rounding is to be judged by:
   // y[n] = (|dw[n]|^2, |dy[n]|^2 |x[n]|^2); y [n, 2] f64, row-major.
   virtual void conv_weight_norms(View dy, View x, const Window& window, View y) = 0;
+  // The squared norms alone, y [n] f64, by Gram products of pixels: |dw[n]|^2 = sum_{s,t} <dy[n,s],
+  // dy[n,t]> sum_k <x[n,s+k], x[n,t+k]> over positions s, t and taps k. Computed again in double as
+  // in gram_dot. False, and nothing is done, where the backend has no such kernel for the window;
+  // products of patches (unfold, gram_dot) are another way.
+  virtual bool conv_gram_norms(View /*dy*/, View /*x*/, const Window& /*window*/, View /*y*/) {
+    return false;
+  }
   // Column (c, kd, kh, kw) of row (position): patches [n, positions, c kd kh kw] of all channels.
   virtual void unfold(View x, const Window& window, View patches) = 0;
 

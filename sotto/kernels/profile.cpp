@@ -55,6 +55,16 @@ double conv_flops(View dy, View x, const Window& window) {
   return 2 * count(dy) * per_output;
 }
 
+// Gram products of all pixels and of all positions, and the sum over taps of half the pairs.
+double pixel_gram_flops(View dy, View x, const Window& window) {
+  const Geometry g(x, dy, window);
+  const double pixels = static_cast<double>(g.pixels() * g.pixels() * g.group_channels());
+  const double pairs = static_cast<double>(g.positions() * g.positions());
+  const double taps = static_cast<double>(window.positions()) / 2;
+  return static_cast<double>(g.samples * window.groups) *
+         (2 * pixels + pairs * (2 * static_cast<double>(g.group_outputs()) + taps));
+}
+
 // Two Gram products over positions s and t, of which norms need half.
 double gram_flops(View a1, View b1, View a2) {
   const double pairs =
@@ -169,6 +179,12 @@ class ProfiledBackend : public Backend {
   void conv_weight_norms(View dy, View x, const Window& window, View y) override {
     measure("conv_weight_norms", conv_flops(dy, x, window), {dy, x, y},
             [&] { inner_.conv_weight_norms(dy, x, window, y); });
+  }
+  bool conv_gram_norms(View dy, View x, const Window& window, View y) override {
+    bool done = false;
+    measure("conv_gram_norms", pixel_gram_flops(dy, x, window), {dy, x, y},
+            [&] { done = inner_.conv_gram_norms(dy, x, window, y); });
+    return done;
   }
   void unfold(View x, const Window& window, View patches) override {
     measure("unfold", 0, {x, patches}, [&] { inner_.unfold(x, window, patches); });

@@ -67,6 +67,10 @@ std::vector<Case> cases() {
           convolution(28, 16, 32),
           convolution(14, 32, 64),
           convolution(7, 64, 128),
+          convolution(16, 64, 64),
+          convolution(8, 64, 128),
+          convolution(8, 128, 128),
+          convolution(4, 128, 256),
           table(1000),
           table(50000),
           linear("LSTM, hidden weights", 128, 100, 400)};

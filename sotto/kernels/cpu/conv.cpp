@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sotto/core/parallel.h"
+#include "sotto/kernels/cpu/conv_gram.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/images.h"
@@ -32,18 +33,6 @@ template <class T>
 Matrix row_major(T* data, std::int64_t rows, std::int64_t cols, std::int64_t row_stride) {
   return {data, dtype_of<T>(), rows, cols, row_stride, 1};
 }
-
-// Scratch for `count` values.
-template <class T>
-class Values {
- public:
-  explicit Values(std::int64_t count)
-      : storage_(static_cast<std::size_t>(count) * sizeof(T), cpu) {}
-  T* data() const { return static_cast<T*>(storage_.data()); }
-
- private:
-  Storage storage_;
-};
 
 // A vector [o] as weights [o, 1, 1, 1, 1].
 View as_weights(const View& v) {
@@ -285,6 +274,12 @@ void CpuBackend::conv_weight_norms(View dy, View x, const Window& window, View y
                    }
                  });
   });
+}
+
+double exact_weight_norm(const View& dy, const View& x, const Geometry& g, std::int64_t sample) {
+  const Values<double> row(g.outputs * g.taps());
+  sum_weight(dy, x, g, {sample, sample + 1}, row.data());
+  return squared_norm(row.data(), g.outputs * g.taps());
 }
 
 void CpuBackend::unfold(View x, const Window& window, View patches) {

@@ -49,6 +49,7 @@ class CpuBackend : public Backend, public LstmKernels {
   void conv_weight(View dy, View x, const Window& window, double beta, View dw) override;
   void conv_weight_rows(View dy, View x, const Window& window, View dw) override;
   void conv_weight_norms(View dy, View x, const Window& window, View y) override;
+  bool conv_gram_norms(View dy, View x, const Window& window, View y) override;
   void unfold(View x, const Window& window, View patches) override;
 
   void max_pool(View x, const Window& window, View y, View chosen) override;
@@ -73,6 +74,7 @@ class OnednnBackend final : public CpuBackend {
   void conv_weight(View dy, View x, const Window& window, double beta, View dw) override;
   void conv_weight_rows(View dy, View x, const Window& window, View dw) override;
   void conv_weight_norms(View dy, View x, const Window& window, View y) override;
+  bool conv_gram_norms(View dy, View x, const Window& window, View y) override;
 };
 
 // The engine compiled in besides Eigen, or nullptr. Defined in onednn.cpp or no_onednn.cpp: Meson

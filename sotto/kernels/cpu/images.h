@@ -18,6 +18,18 @@ struct Range {
   std::int64_t count() const { return last - first; }
 };
 
+// Scratch for `count` values.
+template <class T>
+class Values {
+ public:
+  explicit Values(std::int64_t count)
+      : storage_(static_cast<std::size_t>(count) * sizeof(T), cpu) {}
+  T* data() const { return static_cast<T*>(storage_.data()); }
+
+ private:
+  Storage storage_;
+};
+
 // Some samples of [n, c, d, h, w] as T, channels-last: the tensor's own bytes where it lies so,
 // otherwise a copy, which load() fills and store() writes back.
 template <class T>

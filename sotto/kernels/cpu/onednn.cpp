@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sotto/core/parallel.h"
+#include "sotto/kernels/cpu/conv_gram.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/onednn_conv.h"
@@ -295,6 +296,10 @@ void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View
     }
   }
   CpuBackend::conv_weight_rows(dy, x, window, dw);
+}
+
+bool OnednnBackend::conv_gram_norms(View dy, View x, const Window& window, View y) {
+  return conv_gram_norms_by(onednn_product, dy, x, window, y);
 }
 
 // The order of a row, and the zeros that fill it up, do not show in its norm.
