@@ -47,9 +47,10 @@ void onednn_product(const Matrix& a, const Matrix& b, bool add, const Matrix& c)
   if (status != dnnl_success) product(a, b, add, c);
 }
 
-// Samples that a thread hands to oneDNN together; the rest of its share goes one by one. Making a
-// primitive takes 0.1 to 0.5 ms, and Poisson batches are of another size at every step.
-constexpr std::int64_t together[] = {8, 1};
+// Samples that a thread hands to oneDNN together: as many of the first size as fit into its share,
+// then of the next. Making a primitive takes 0.1 to 0.5 ms, and Poisson batches are of another size
+// at every step.
+constexpr std::int64_t together[] = {32, 8, 1};
 constexpr std::int64_t alone[] = {1};
 
 // A convolution's primitives for pieces of each size, and the cutting of a batch into them.
@@ -73,15 +74,20 @@ class Pieces {
     });
   }
 
-  // Calls f(run, samples) for the pieces of one kind in a share: as many of the first size as fit,
-  // then of the next.
+  // The samples of a share that go in pieces of one kind.
+  Range part(std::size_t kind, Range share) const {
+    for (std::size_t k = 0; k < kind; ++k) share.first += share.count() / sizes_[k] * sizes_[k];
+    return {share.first, share.first + share.count() / sizes_[kind] * sizes_[kind]};
+  }
+
+  // Calls f(run, samples) for the pieces of one kind in a share.
   template <class F>
   void for_each_piece(std::size_t kind, Range share, F&& f) const {
-    for (std::size_t k = 0; k < kind; ++k) share.first += share.count() / sizes_[k] * sizes_[k];
-    const std::int64_t size = sizes_[kind];
-    if (share.count() < size) return;
+    const Range samples = part(kind, share);
+    if (samples.count() == 0) return;
     ConvRun run(*primitives_[kind]);
-    for (; share.count() >= size; share.first += size) f(run, {share.first, share.first + size});
+    for (std::int64_t n = samples.first; n < samples.last; n += sizes_[kind])
+      f(run, {n, n + sizes_[kind]});
   }
 
  private:
@@ -108,30 +114,39 @@ std::size_t float_bytes(std::int64_t count) {
   return static_cast<std::size_t>(count) * sizeof(float);
 }
 
-// Weights in the order of each primitive.
+// Weights in the order of each primitive; mostly one order for all.
 class OrderedWeights {
  public:
-  OrderedWeights(const Pieces& pieces, Backend& backend, const View& w)
-      : row_major_(static_cast<std::size_t>(w.numel()) * size_of(pieces.dtype()), cpu) {
-    View copy = w;
-    copy.data = row_major_.data();
-    copy.dtype = pieces.dtype();
-    copy.stride[w.rank - 1] = 1;
-    for (int axis = w.rank - 1; axis > 0; --axis) {
-      copy.stride[axis - 1] = copy.stride[axis] * w.size[axis];
-    }
-    backend.copy(w, copy);
+  OrderedWeights(const Pieces& pieces, Backend& backend, const View& w) {
+    const bool lies = w.dtype == pieces.dtype() && w.contiguous();
+    const Storage copy(lies ? 0 : static_cast<std::size_t>(w.numel()) * size_of(pieces.dtype()),
+                       cpu);
+    void* const row_major = lies ? w.data : copy.data();
+    if (!lies) backend.copy(w, row_major_view(w, pieces.dtype(), row_major));
     const OneThread one;
     for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
-      ordered_.push_back(std::make_unique<Storage>(pieces[kind].weights.get_size(), cpu));
-      Reorder{pieces[kind]}(row_major_.data(), ordered_.back()->data());
+      const auto same = [&](std::size_t k) { return pieces[k].weights == pieces[kind].weights; };
+      std::size_t k = 0;
+      while (!same(k)) ++k;
+      ordered_.push_back(k < kind ? ordered_[k]
+                                  : std::make_shared<Storage>(pieces[k].weights.get_size(), cpu));
+      if (k == kind) Reorder{pieces[kind]}(row_major, ordered_.back()->data());
     }
   }
   void* operator[](std::size_t kind) const { return ordered_[kind]->data(); }
 
  private:
-  Storage row_major_;
-  std::vector<std::unique_ptr<Storage>> ordered_;
+  static View row_major_view(const View& w, Dtype dtype, void* data) {
+    View y = w;
+    y.data = data;
+    y.dtype = dtype;
+    y.stride[w.rank - 1] = 1;
+    for (int axis = w.rank - 1; axis > 0; --axis)
+      y.stride[axis - 1] = y.stride[axis] * w.size[axis];
+    return y;
+  }
+
+  std::vector<std::shared_ptr<Storage>> ordered_;
 };
 
 // The first of some samples.
@@ -164,6 +179,7 @@ void add(const float* x, std::size_t bytes, float* y) {
 // sum += the weight gradients of a share, row-major.
 void add_share(const Pieces& pieces, const View& dy, const View& x, Range share, float* sum) {
   for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
+    if (pieces.part(kind, share).count() == 0) continue;
     const ConvPrimitive& p = pieces[kind];
     const Storage total(p.weights.get_size(), cpu), one(p.weights.get_size(), cpu);
     bool first = true;
@@ -175,7 +191,6 @@ void add_share(const Pieces& pieces, const View& dy, const View& x, Range share,
       if (!first) add(floats(one), one.bytes(), floats(total));
       first = false;
     });
-    if (first) continue;
     const Storage plain(p.plain.get_size(), cpu);
     Reorder{p}(floats(total), floats(plain));
     add(floats(plain), plain.bytes(), sum);
