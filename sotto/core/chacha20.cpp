@@ -18,13 +18,13 @@ constexpr std::size_t lanes = 16;
 constexpr std::size_t group_bytes = lanes * chacha_block_bytes;
 typedef std::uint32_t Lanes __attribute__((vector_size(4 * lanes)));
 
-inline void step(Lanes& a, const Lanes& b, Lanes& d, int bits) {
+[[gnu::always_inline]] inline void step(Lanes& a, const Lanes& b, Lanes& d, int bits) {
   a += b;
   d ^= a;
   d = d << bits | d >> (32 - bits);
 }
 
-inline void quarter(Lanes& a, Lanes& b, Lanes& c, Lanes& d) {
+[[gnu::always_inline]] inline void quarter(Lanes& a, Lanes& b, Lanes& c, Lanes& d) {
   step(a, b, d, 16);
   step(c, d, b, 12);
   step(a, b, d, 8);
@@ -32,7 +32,8 @@ inline void quarter(Lanes& a, Lanes& b, Lanes& c, Lanes& d) {
 }
 
 // Word w of block stream.block + first + i in lane i of state[w].
-void start_lanes(const ChaChaStream& stream, std::uint64_t first, Lanes (&state)[16]) {
+[[gnu::always_inline]] inline void start_lanes(const ChaChaStream& stream, std::uint64_t first,
+                                               Lanes (&state)[16]) {
   const ChaChaNonce nonce{{0, static_cast<std::uint32_t>(stream.domain),
                            static_cast<std::uint32_t>(stream.domain >> 32)}};
   const ChaChaBlock shared = chacha_state(stream.key, nonce, 0);
@@ -44,7 +45,7 @@ void start_lanes(const ChaChaStream& stream, std::uint64_t first, Lanes (&state)
   }
 }
 
-void store_lanes(const Lanes (&x)[16], char* out) {
+[[gnu::always_inline]] inline void store_lanes(const Lanes (&x)[16], char* out) {
   std::uint32_t by_word[16][lanes];
   std::uint32_t by_block[lanes][16];
   std::memcpy(by_word, x, sizeof by_word);
@@ -54,8 +55,17 @@ void store_lanes(const Lanes (&x)[16], char* out) {
   std::memcpy(out, by_block, sizeof by_block);
 }
 
+// Compiled for several instruction sets; the widest that the processor has is taken when the
+// library is loaded. All arithmetic is on integers: the bits are the same by any. The thread
+// sanitizer does not stand such a choice, which is made before it starts.
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_THREAD__)
+#define FOR_INSTRUCTION_SETS __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define FOR_INSTRUCTION_SETS
+#endif
+
 // The blocks first to first + lanes - 1 of the stretch.
-void write_group(const ChaChaStream& stream, std::uint64_t first, char* out) {
+FOR_INSTRUCTION_SETS void write_group(const ChaChaStream& stream, std::uint64_t first, char* out) {
   constexpr int double_rounds = 10;
   Lanes start[16];
   Lanes x[16];
