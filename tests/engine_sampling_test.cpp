@@ -213,6 +213,39 @@ TEST_CASE("a ledger ahead of the checkpoint begins a new pass, and no plan goes 
   }
 }
 
+TEST_CASE("a moving average goes on after a checkpoint as if there had been none") {
+  const Place place;
+  const std::string file = place.path() + ".model";
+  EngineOptions options = options_of(Sampling::poisson);
+  options.noise_multiplier = 1;
+  Training t, resumed;
+  Ledger ledger = Ledger::create(place.path());
+  Engine engine = t.engine(ledger, options), again = resumed.engine(ledger, options);
+  nn::MovingAverage average(t.model, 0.7), restored(resumed.model, 0.7);
+  for (int k = 0; k < 3; ++k) {
+    engine.step(t.loss());
+    average.update();
+  }
+  save_checkpoint(file, t.model, t.optimizer, engine, ledger, &average);
+  CHECK(throws([&] { load_checkpoint(file, resumed.model, resumed.optimizer, again); },
+               "has a moving average"));
+  CHECK(again.steps_made() == 0);
+  load_checkpoint(file, resumed.model, resumed.optimizer, again, &restored);
+  CHECK(restored.updates() == 3);
+  engine.step(t.loss());  // noise is fresh: both runs get the same update
+  average.update();
+  nn::set_parameters(resumed.model, nn::parameter_tensors(t.model), "the same update");
+  restored.update();
+  average.copy_to(t.model);
+  restored.copy_to(resumed.model);
+  CHECK(resumed.weights() == t.weights());
+
+  save_checkpoint(file, t.model, t.optimizer, engine, ledger);
+  CHECK(throws([&] { load_checkpoint(file, t.model, t.optimizer, engine, &average); },
+               "has no moving average"));
+  CHECK(average.updates() == 4);
+}
+
 TEST_CASE("moving bounds are restored") {
   const Place place;
   const std::string file = place.path() + ".model";

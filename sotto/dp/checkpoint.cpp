@@ -12,6 +12,7 @@ constexpr const char* mark_key = "sotto.ledger_mark";
 constexpr const char* model_prefix = "model.";
 constexpr const char* optimizer_prefix = "optimizer.";
 constexpr const char* engine_prefix = "engine.";
+constexpr const char* average_prefix = "moving_average.";
 
 void add(Tensors& all, const char* prefix, const Tensors& part) {
   for (const auto& [name, tensor] : part) all[prefix + name] = tensor;
@@ -28,13 +29,14 @@ Tensors part(const Tensors& all, const std::string& prefix) {
 }  // namespace
 
 void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
-                     const Engine& engine, Ledger& ledger) {
+                     const Engine& engine, Ledger& ledger, const nn::MovingAverage* average) {
   TensorFile file = engine.state();
   file.metadata[mark_key] = to_json(ledger.mark());
   Tensors all;
   add(all, engine_prefix, file.tensors);
   add(all, model_prefix, nn::parameter_tensors(model));
   add(all, optimizer_prefix, optimizer.state(model.named_parameters()));
+  if (average != nullptr) add(all, average_prefix, average->state());
   file.tensors = std::move(all);
   save_safetensors(path, file);
 }
@@ -47,17 +49,23 @@ LedgerMark checkpoint_mark(const std::string& path) {
 }
 
 void load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
-                     Engine& engine) {
+                     Engine& engine, nn::MovingAverage* average) {
   TensorFile file = load_safetensors(path);
   const Tensors all = std::exchange(file.tensors, {});
+  const Tensors averages = part(all, average_prefix);
+  check(averages.empty() == (average == nullptr), "checkpoint: {} has {} moving average", path,
+        averages.empty() ? "no" : "a");
   file.tensors = part(all, engine_prefix);
   const TensorFile before = engine.state();
-  engine.load_state(file);
   const Tensors old_optimizer = optimizer.state(model.named_parameters());
+  const Tensors old_average = average == nullptr ? Tensors{} : average->state();
+  engine.load_state(file);
   try {
+    if (average != nullptr) average->load_state(averages);
     optimizer.load_state(part(all, optimizer_prefix), model.named_parameters());
     nn::set_parameters(model, part(all, model_prefix), path);
   } catch (...) {
+    if (average != nullptr) average->load_state(old_average);
     optimizer.load_state(old_optimizer, model.named_parameters());
     engine.load_state(before);
     throw;
