@@ -11,14 +11,7 @@ namespace sotto {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double fine_accuracy = 2.5e-5, matched_accuracy = 0.01, most_points = 1 << 21;
-
-// The smallest 2^k or 3 * 2^k that is at least `count`.
-std::int64_t transform_size(double count) {
-  const auto power = static_cast<std::int64_t>(
-      std::bit_ceil(static_cast<std::uint64_t>(std::max(std::ceil(count), 16.0))));
-  return static_cast<double>(power / 4 * 3) >= count ? power / 4 * 3 : power;
-}
+constexpr double fine_accuracy = 2.5e-5, matched_accuracy = 0.01;
 
 // The lattice of a plan: a finer one where that is cheap, or a coarser one, with up to 36 times the
 // error, where the plan's takes too long.
@@ -49,12 +42,6 @@ double chernoff_bound(double log_moment, double tilt, const PldQuestion& questio
   return delta > 0 ? std::max((log_weight - std::log(delta)) / tilt, 0.0) : infinity;
 }
 
-// What can be said for certain without looking.
-double nothing(const PldQuestion& question, Bound bound) {
-  if (bound == Bound::lower) return 0;
-  return question.of == PldQuestion::Of::delta ? 1 : infinity;
-}
-
 // The nearest number of so many significant bits that is not below x >= 0, or not above it.
 double rounded(double x, int bits, bool up) {
   int exponent = 0;
@@ -71,12 +58,12 @@ int bits_of_given(const PldQuestion& question) {
   return question.of == PldQuestion::Of::epsilon ? 12 : 21;
 }
 
-// How many lattice points a window needs.
-double points(const LossWindow& window, double spacing) {
-  return (window.high - window.low) / spacing + 2;
-}
-
 }  // namespace
+
+double nothing(const PldQuestion& question, Bound bound) {
+  if (bound == Bound::lower) return 0;
+  return question.of == PldQuestion::Of::delta ? 1 : infinity;
+}
 
 // What is composed for an event.
 PldComposition::Key PldComposition::key(const Event& event, Bound bound) const {
@@ -140,22 +127,9 @@ double PldComposition::log_moment(const Counts& counts, const Side& side, double
   return sum;
 }
 
-// Chernoff bounds of the tilted sum to both sides. The order is right for a normal distribution;
-// tails that are heavier need a smaller one.
 LossWindow PldComposition::window(const Counts& counts, const Side& side, const PldPlan& plan) {
-  const double base = log_moment(counts, side, plan.tilt);
-  const double deviation = std::max(plan.deviation, side.lattice.spacing);
-  // How far up (sign 1) or down (sign -1) the tilted sum reaches.
-  const auto reach = [&](double sign) {
-    double best = infinity;
-    for (double s = std::sqrt(2 * plan.log_outside) / deviation;; s /= 2) {
-      const double moment = log_moment(counts, side, plan.tilt + sign * s);
-      const double bound = (moment - base + plan.log_outside) / s;
-      if (!(bound < best)) return best;
-      best = bound;
-    }
-  };
-  return {-reach(-1), reach(1), 2 * std::exp(-plan.log_outside)};
+  return tilted_window([&](double tilt) { return log_moment(counts, side, tilt); }, plan,
+                       side.lattice.spacing);
 }
 
 const TiltedSum& PldComposition::sum(const Counts& counts, const SumKey& key) {
@@ -189,18 +163,18 @@ std::optional<LossWindow> PldComposition::fit(const Counts& counts, Side& side,
                                               const PldPlan& plan) {
   if (!std::isnormal(side.lattice.spacing)) return {};
   LossWindow window = this->window(counts, side, plan);
-  while (points(window, side.lattice.spacing) > most_points) {
+  while (lattice_points(window, side.lattice.spacing) > most_lattice_points) {
     side.lattice.spacing *= 2;
     window = this->window(counts, side, plan);
   }
-  if (!(points(window, side.lattice.spacing) <= most_points)) return {};
+  if (!(lattice_points(window, side.lattice.spacing) <= most_lattice_points)) return {};
   return window;
 }
 
 // The answer of the discrete losses of a side.
 double PldComposition::composed(const Counts& counts, const Side& side, double tilt,
                                 const LossWindow& window, const PldQuestion& question) {
-  const std::int64_t size = transform_size(points(window, side.lattice.spacing));
+  const std::int64_t size = transform_size(lattice_points(window, side.lattice.spacing));
   const DeltaCurve curve(sum(counts, {side, tilt, size}), window, side.bound);
   const bool of_delta = question.of == PldQuestion::Of::delta;
   const double answer = of_delta ? curve.delta(question.given) : curve.epsilon(question.given);
@@ -241,15 +215,20 @@ double PldComposition::chernoff(const Counts& counts, const Side& side, double t
   return best;
 }
 
-std::vector<PldPlanner> PldComposition::planners(const Counts& counts,
-                                                 const PldQuestion& question) {
-  const double accuracy =
-      rounding_ == LossRounding::mean_matched ? matched_accuracy : fine_accuracy;
+std::vector<SampledReleases> PldComposition::sampled(const Counts& counts) {
   std::vector<SampledReleases> releases;
   for (const auto& [key, count] : counts) {
     const auto kind = kinds_.try_emplace(key, key, left_out_).first;
     releases.push_back({&kind->second.samples, count});
   }
+  return releases;
+}
+
+std::vector<PldPlanner> PldComposition::planners(const Counts& counts,
+                                                 const PldQuestion& question) {
+  const double accuracy =
+      rounding_ == LossRounding::mean_matched ? matched_accuracy : fine_accuracy;
+  const std::vector<SampledReleases> releases = sampled(counts);
   std::vector<PldPlanner> result = {PldPlanner(releases, false, question, accuracy)};
   if (std::ranges::any_of(
           counts, [](const auto& kind) { return kind.first.change == BatchChange::one_more; })) {
@@ -305,10 +284,19 @@ double PldComposition::refined(const Counts& counts, const PldQuestion& question
     plans.push_back(planner.first());
     plans.back().used = affordable(plans.front(), counts.size());
   }
+  std::optional<JumpEstimate> jumps;
+  if (rounding_ == LossRounding::one_sided) jumps = jump_estimate(sampled(counts), question);
   const auto answers = [&](Bound bound) {
     std::vector<double> list;
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      list.push_back(answer(counts, {bound, i == 1, {}}, plans[i], question));
+      const bool jumping = i == 0 && jumps;
+      double found =
+          jumping ? with_jumps(counts, question, bound, *jumps) : nothing(question, bound);
+      if (!jumping || !jumps->decide) {
+        const double other = answer(counts, {bound, i == 1, {}}, plans[i], question);
+        found = bound == Bound::upper ? std::min(found, other) : std::max(found, other);
+      }
+      list.push_back(found);
     }
     return list;
   };
@@ -323,10 +311,10 @@ double PldComposition::refined(const Counts& counts, const PldQuestion& question
     best = std::min(best, largest);
     bool same = true;
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      if (list[i] < largest) continue;  // the other direction decides
+      if (list[i] < largest || (i == 0 && jumps)) continue;  // the other direction decides
       PldPlan next = planners[i].next(plans[i], list[i]);
-      if (next == plans[i]) continue;
       next.used = affordable(next, counts.size());
+      if (next == plans[i]) continue;
       plans[i] = next;
       same = false;
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sotto/dp/event.h"
+#include "sotto/dp/pld_jumps.h"
 #include "sotto/dp/pld_plan.h"
 #include "sotto/dp/pld_sum.h"
 
@@ -17,6 +18,9 @@ enum class LossRounding {
   one_sided,     // each release errs to the side of the bound: the error grows with their number
   mean_matched,  // to the nearest: it grows with the root of it, and is bounded afterwards
 };
+
+// What can be said for certain without looking.
+double nothing(const PldQuestion& question, Bound bound);
 
 // Answers questions about growing histories. What was computed for one answer serves the next:
 // after one more release of a kind seen before, only the spectra are multiplied again.
@@ -68,10 +72,18 @@ class PldComposition {
     auto operator<=>(const SumKey&) const = default;
   };
 
+  // How to answer where losses above a limit are apart from the sum of the others.
+  struct JumpPlan {
+    double limit = 0;
+    PldPlan at_answer, at_rest;
+  };
+  struct Rest;
+
   Key key(const Event& event, Bound bound) const;
   Counts normalized(const std::map<Event, std::int64_t>& history, int bits, Bound bound) const;
   void leave_out(double log_mass);
   double refined(const Counts& counts, const PldQuestion& question, Bound bound);
+  std::vector<SampledReleases> sampled(const Counts& counts);
   std::vector<PldPlanner> planners(const Counts& counts, const PldQuestion& question);
   const DiscretePair& discrete(const Key& key, Side side);
   double log_moment(const Counts& counts, const Side& side, double tilt);
@@ -82,6 +94,13 @@ class PldComposition {
   double composed(const Counts& counts, const Side& side, double tilt, const LossWindow& window,
                   const PldQuestion& question);
   double answer(const Counts& counts, Side side, const PldPlan& plan, const PldQuestion& question);
+  double with_jumps(const Counts& counts, const PldQuestion& question, Bound bound,
+                    const JumpEstimate& estimate);
+  double jump_answer(const Counts& counts, const Side& side, const JumpPlan& plan,
+                     const PldQuestion& question);
+  std::optional<JumpCurve> jump_curve(const Counts& counts, const Side& side, const JumpPlan& plan);
+  std::optional<DeltaCurve> curve_of(const std::vector<Rest>& rests, const Side& side,
+                                     const PldPlan& plan);
   double matched_spacing(const Counts& counts, const PldPlan& plan) const;
   double matched_answer(const Counts& counts, const Side& side, double tilt,
                         const LossWindow& window, const PldQuestion& question);

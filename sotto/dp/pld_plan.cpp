@@ -9,6 +9,7 @@ namespace sotto {
 namespace {
 
 constexpr int most_steps = 60;
+constexpr double jump_accuracy = 5e-5;
 
 // Products of the tilt and the loss that lose too many digits: the loss is as good as at its end.
 bool too_steep(const Cumulants& c, double tilt) {
@@ -71,6 +72,35 @@ LossSamples::LossSamples(const LossPair& pair) : centre(pair.centre()) {
   weights.insert(weights.begin() + place, pair.without_loss());
 }
 
+LossSamples LossSamples::up_to(double loss) const {
+  const auto size = std::ranges::upper_bound(losses, loss) - losses.begin();
+  LossSamples result = *this;
+  result.losses.resize(static_cast<std::size_t>(size));
+  result.weights.resize(static_cast<std::size_t>(size));
+  return result;
+}
+
+// The order is right for a normal distribution; tails that are heavier need a smaller one.
+LossWindow tilted_window(const std::function<double(double)>& log_moment, const PldPlan& plan,
+                         double spacing) {
+  const double base = log_moment(plan.tilt);
+  const double deviation = std::max(plan.deviation, spacing);
+  // How far up (sign 1) or down (sign -1) the tilted sum reaches.
+  const auto reach = [&](double sign) {
+    double best = std::numeric_limits<double>::infinity();
+    for (double s = std::sqrt(2 * plan.log_outside) / deviation;; s /= 2) {
+      const double bound = (log_moment(plan.tilt + sign * s) - base + plan.log_outside) / s;
+      if (!(bound < best)) return best;
+      best = bound;
+    }
+  };
+  return {-reach(-1), reach(1), 2 * std::exp(-plan.log_outside)};
+}
+
+double lattice_points(const LossWindow& window, double spacing) {
+  return (window.high - window.low) / spacing + 2;
+}
+
 double log_largest_weight(double tilt) {
   return (tilt > 0 ? -tilt * std::log1p(1 / tilt) : 0) - std::log1p(tilt);
 }
@@ -85,6 +115,11 @@ PldPlanner::PldPlanner(std::vector<SampledReleases> releases, bool mirrored,
   value_at_0_ = untilted.value;  // nearly 0, by as much as the samples are coarse
   for (const auto& [samples, count] : releases_) counts_ += count;
   typical_ = untilted.spread / counts_;
+}
+
+PldPlanner::PldPlanner(std::vector<SampledReleases> releases, const PldQuestion& question)
+    : PldPlanner(std::move(releases), false, question, jump_accuracy) {
+  jumps_ = true;
 }
 
 Cumulants PldPlanner::at(double tilt) const {
@@ -148,12 +183,24 @@ PldPlan PldPlanner::first() const {
   return plan(tilt, at(tilt).mean, std::log(question_.given));
 }
 
+PldPlan PldPlanner::near(double epsilon, double delta) const {
+  return plan(tilt_for_epsilon(epsilon), epsilon, std::log(delta));
+}
+
+PldPlan PldPlanner::at_rest(double limit, double delta) const {
+  constexpr double margin = 14, part_of_two = 1e-6;  // as far as two losses above the limit matter
+  const double rare = std::sqrt(part_of_two * delta / std::min(limit, 1.0));
+  return {.deviation = std::sqrt(at(0).variance),
+          .log_outside = std::max(margin + std::log(rare / delta), margin)};
+}
+
 PldPlan PldPlanner::next(const PldPlan& last, double answer) const {
   constexpr double margin = 13, finer = 2;
   const bool of_epsilon = question_.of == PldQuestion::Of::epsilon;
   const double epsilon = of_epsilon ? answer : question_.given;
   const double log_delta = std::log(of_epsilon ? question_.given : answer);
   if (!std::isfinite(epsilon) || !std::isfinite(log_delta)) return last;
+  if (jumps_ && epsilon == 0) return last;
   const double left_out =
       at(last.tilt).value - last.tilt * epsilon + log_largest_weight(last.tilt) - last.log_outside;
   const PldPlan better = plan(tilt_for_epsilon(epsilon), epsilon, log_delta);
@@ -167,7 +214,7 @@ PldPlan PldPlanner::next(const PldPlan& last, double answer) const {
 PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
   constexpr double tilt_parts = 8, spacing_parts = 4, floor_part = 0.1, fine_part = 0.05,
                    margin = 15;
-  constexpr double densest = 1 << 12, least_outside = 12, most_outside = 600;
+  constexpr double most_power = 10, densest = 1 << 12, least_outside = 12, most_outside = 600;
   tilt = round_down(tilt, tilt_parts);
   const Cumulants c = at(tilt);
   // Where the tilted sum is at its very end, a width that is as good as nothing.
@@ -179,7 +226,9 @@ PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
       question_.of == PldQuestion::Of::epsilon ? error : accuracy_ / std::max(tilt, 1 / deviation);
   // The discretisation adds (1 + tilt) / 2 times the sum of E[width^2 / 6] to epsilon, where the
   // width is the spacing or 1/dense of the distance to the centre. Each may take half.
-  const double variance = allowed / (1 + tilt);
+  // Where one loss decides, delta falls by a power of epsilon.
+  const double steepness = jumps_ ? std::max(tilt, most_power / epsilon) : tilt;
+  const double variance = (jumps_ ? accuracy_ * epsilon : allowed) / (1 + steepness);
   const double spacing =
       std::max(std::sqrt(6 * variance / counts_), variance / (c.spread + no_width * typical_));
   const double dense = std::clamp(std::sqrt(c.square / (6 * variance)), 1.0, densest);

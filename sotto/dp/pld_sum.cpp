@@ -1,6 +1,7 @@
 #include "sotto/dp/pld_sum.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -21,12 +22,13 @@ constexpr double negligible_log = 80;  // spectrum below e^-80 is left out
 // unity and two additions, doubled for the split into even and odd.
 constexpr double rounding_per_level = 16 * unit;
 
-// z^n for |z| <= 1, 0 below e^-80; n may be any number of releases.
-Complex power(const Complex& z, double n) {
-  if (n == 1) return z;
-  const double log_size = 0.5 * std::log(std::norm(z));
+// (origin + rest)^n of a size <= 1, 0 below e^-80; n may be any number of releases. With an error
+// in proportion to the rest.
+Complex power(double log_origin, const Complex& ratio, double n) {
+  const double x = ratio.real(), y = ratio.imag();
+  const double log_size = log_origin + 0.5 * std::log1p(x * (2 + x) + y * y);
   if (!(n * log_size > -negligible_log)) return 0;
-  return std::polar(std::exp(n * log_size), n * std::arg(z));
+  return std::polar(std::exp(n * log_size), n * std::atan2(y, 1 + x));
 }
 
 // It keeps the roots of unity of every size used.
@@ -46,6 +48,12 @@ std::size_t wrap(std::int64_t index, std::int64_t size) {
 
 }  // namespace
 
+std::int64_t transform_size(double count) {
+  const auto power = static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max(std::ceil(count), 16.0))));
+  return static_cast<double>(power / 4 * 3) >= count ? power / 4 * 3 : power;
+}
+
 TiltedSum::TiltedSum(double tilt, double spacing, std::int64_t size)
     : tilt_(tilt),
       spacing_(spacing),
@@ -53,25 +61,30 @@ TiltedSum::TiltedSum(double tilt, double spacing, std::int64_t size)
       product_(static_cast<std::size_t>(size) / 2 + 1, 1) {}
 
 TiltedLoss TiltedSum::tilted(const DiscretePair& pair) const {
-  TiltedLoss loss{
-      .offset = pair.offset, .log_moment = sotto::log_moment(pair, tilt_), .escaped = pair.escaped};
+  TiltedLoss loss{.log_moment = sotto::log_moment(pair, tilt_), .escaped = pair.escaped};
+  const auto log_mass = [&](const auto& atom) { return atom.log_mass + tilt_ * pair.loss(atom); };
+  const auto origin = std::ranges::max_element(pair.atoms, {}, log_mass);
+  loss.offset = pair.loss(*origin);
   std::vector<double> density(static_cast<std::size_t>(size_));
-  for (const auto& atom : pair.atoms) {
-    density[wrap(atom.index, size_)] +=
-        std::exp(atom.log_mass + tilt_ * pair.loss(atom) - loss.log_moment);
+  for (auto atom = pair.atoms.begin(); atom != pair.atoms.end(); ++atom) {
+    if (atom == origin) continue;
+    const double mass = std::exp(log_mass(*atom) - loss.log_moment);
+    density[wrap(atom->index - origin->index, size_)] += mass;
+    loss.rest += mass;
   }
+  loss.log_origin = loss.rest < 0.5 ? std::log1p(-loss.rest) : log_mass(*origin) - loss.log_moment;
   transform().fwd(loss.spectrum, density);
   return loss;
 }
 
 void TiltedSum::add(const TiltedLoss& loss, double count) {
-  const double smallest = std::exp(-2 * negligible_log / count);  // of |z|^2
+  const double scale = std::exp(-loss.log_origin);
   for (std::size_t k = 0; k < product_.size(); ++k) {
-    const Complex& z = loss.spectrum[k];
-    product_[k] = std::norm(z) < smallest ? 0 : product_[k] * power(z, count);
+    if (product_[k] != 0.0) product_[k] *= power(loss.log_origin, scale * loss.spectrum[k], count);
   }
   offset_ += count * loss.offset;
   count_ += count;
+  spread_ += count * loss.rest;
   log_moment_ += count * loss.log_moment;
   log_kept_ += count * std::log1p(-loss.escaped);
 }
@@ -88,7 +101,7 @@ double TiltedSum::rounding() const {
   for (const Complex& z : product_) sum += std::abs(z);
   const double mean = 2 * sum / static_cast<double>(size_);
   const double error = rounding_per_level * std::log2(static_cast<double>(size_));
-  return error * ((2 * count_ + 1) * mean + 1) + std::exp(-negligible_log);
+  return error * ((2 * spread_ + 1) * mean + 1) + std::exp(-negligible_log);
 }
 
 DeltaCurve::DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bound)

@@ -8,21 +8,20 @@
 #include <vector>
 
 #include "sotto/dp/pld_discrete.h"
+#include "sotto/dp/pld_plan.h"
 
 namespace sotto {
 
-// Where a sum is looked at: under the measure tilted by e^{tilt loss}, all but the part
-// `outside_mass` of it lies in [low, high].
-struct LossWindow {
-  double low = 0;
-  double high = 0;
-  double outside_mass = 0;
-};
+// The size of a transform for so many points: the smallest 2^k or 3 * 2^k that is at least `count`.
+std::int64_t transform_size(double count);
 
-// A discrete loss under the tilted measure: its Fourier transform at the non-negative frequencies.
+// A discrete loss under the tilted measure: the Fourier transform of all but its likeliest value at
+// the non-negative frequencies.
 struct TiltedLoss {
   std::vector<std::complex<double>> spectrum;
-  double offset = 0;      // it lies on offset + spacing * (whole numbers)
+  double rest = 0;        // the probability of all but the likeliest value
+  double log_origin = 0;  // ln of that of the likeliest
+  double offset = 0;      // the likeliest value; others are whole numbers of spacings away
   double log_moment = 0;  // ln E[e^{tilt loss}]
   double escaped = 0;     // the probability that it is infinite
 };
@@ -56,7 +55,7 @@ class TiltedSum {
  private:
   double tilt_, spacing_;
   std::int64_t size_;
-  double offset_ = 0, count_ = 0, log_moment_ = 0, log_kept_ = 0;
+  double offset_ = 0, count_ = 0, spread_ = 0, log_moment_ = 0, log_kept_ = 0;
   std::vector<std::complex<double>> product_;
 };
 
