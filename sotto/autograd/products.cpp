@@ -32,12 +32,6 @@ Tensor affine_rows(const Tensor& x, const Tensor& w, const Tensor* b) {
   return y;
 }
 
-// The sum over positions of dy [n, t, o], in f32 where dy is narrower.
-Tensor over_positions(const Tensor& dy) {
-  const bool single = dy.size(1) == 1 && dy.dtype() == arithmetic_type(dy.dtype());
-  return single ? dy.squeeze(1) : wide_sum(dy, {1});
-}
-
 Shape with_last(Shape shape, std::int64_t last) {
   shape[shape.rank() - 1] = last;
   return shape;
@@ -129,7 +123,7 @@ Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipp
           adjoint.shared(
               1, flipped ? PerSample::outer(in, out, shape) : PerSample::outer(out, in, shape));
         }
-        if (biased && adjoint.wants(2)) adjoint.shared(2, PerSample::dense(over_positions(out)));
+        if (biased && adjoint.wants(2)) adjoint.shared(2, PerSample::dense(wide_sum(out, {1})));
       });
 }
 
