@@ -1,7 +1,9 @@
 // Reductions, movement and row-wise primitives against loops in double, in any memory order.
+#include <cstdlib>
 #include <numeric>
 
 #include "sotto/core/parallel.h"
+#include "sotto/core/wide.h"
 #include "sotto/kernels/compute.h"
 #include "tests/kernel_cases.h"
 
@@ -68,6 +70,10 @@ std::vector<double> reduced(Reduction op, const Tensor& x, const Shape& y) {
 }
 
 }  // namespace
+
+TEST_CASE("the environment leaves out all but portable instructions") {
+  if (std::getenv("SOTTO_INSTRUCTIONS")) CHECK_FALSE(has_avx2());
+}
 
 TEST_CASE("reductions over any axes and strides agree with loops") {
   Random random(41);

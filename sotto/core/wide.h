@@ -11,10 +11,10 @@ template <class F>
   f();
 }
 
-inline bool has_avx2() {
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return has;
-}
+// Whether widely() takes AVX2: the processor has it, and the environment variable
+// SOTTO_INSTRUCTIONS is not "portable" at the first call, which throws std::invalid_argument for
+// any other value.
+bool has_avx2();
 
 // f(), for loops over arithmetic that is all in inline functions.
 template <class F>
@@ -27,6 +27,8 @@ void widely(const F& f) {
 }
 
 #else
+
+inline bool has_avx2() { return false; }
 
 template <class F>
 void widely(const F& f) {

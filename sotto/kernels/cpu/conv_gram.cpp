@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sotto/core/parallel.h"
+#include "sotto/core/wide.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/gram_sum.h"
@@ -136,7 +137,8 @@ void norms(ProductFunction product, const View& dy, const View& x, const Geometr
       Images<T> slopes(dy, {n, n + 1}), in(x, {n, n + 1});
       slopes.load();
       in.load();
-      const GramSum sum = grams(slopes.data(), in.data());
+      GramSum sum;
+      widely([&] { sum = grams(slopes.data(), in.data()); });
       y[n] = sum.sound() ? sum.value : exact_weight_norm(dy, x, g, n);
     }
   });

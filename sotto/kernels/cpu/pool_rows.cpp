@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sotto/core/parallel.h"
+#include "sotto/core/wide.h"
 #include "sotto/kernels/chosen.h"
 #include "sotto/kernels/windows.h"
 
@@ -79,8 +80,10 @@ void for_each_row(const Geometry& g, F&& f) {
   const std::int64_t rows = g.out[0] * g.out[1];
   parallel_for(g.samples * rows, row_grain / row_work(g) + 1,
                [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t at = begin; at < end; ++at)
-                   f(at / rows, row_place(g, at % rows), at * g.out[2] * g.channels);
+                 widely([&] {
+                   for (std::int64_t at = begin; at < end; ++at)
+                     f(at / rows, row_place(g, at % rows), at * g.out[2] * g.channels);
+                 });
                });
 }
 
@@ -133,8 +136,10 @@ void for_each_image(const Geometry& g, T* dx, F&& f) {
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t n = begin; n < end; ++n) {
                    const Row<T> sums(dx + n * size, size);
-                   for (std::int64_t row = 0; row < rows; ++row)
-                     f(sums.data(), row_place(g, row), (n * rows + row) * g.out[2] * g.channels);
+                   widely([&] {
+                     for (std::int64_t row = 0; row < rows; ++row)
+                       f(sums.data(), row_place(g, row), (n * rows + row) * g.out[2] * g.channels);
+                   });
                    sums.store();
                  }
                });
