@@ -2,7 +2,9 @@
 
 #include <array>
 #include <barrier>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "sotto/kernels/cuda/conv.h"
 #include "sotto/kernels/cuda/elementwise.h"
@@ -45,6 +47,36 @@ class HostTeam {
   int rank_;
 };
 
+// A library that is the CPU's: convolutions in one order, as a device's library has them.
+class HostConvPlan final : public ConvPlan {
+ public:
+  HostConvPlan(Backend& engine, const ConvProblem& problem) : engine_(engine), problem_(problem) {}
+  void run(void* x, void* w, void* y) const override {
+    ConvProblem p = problem_;
+    p.x.data = x;
+    p.w.data = w;
+    p.y.data = y;
+    switch (p.pass) {
+      case ConvPass::forward: return engine_.conv(p.x, p.w, {}, p.window, p.y);
+      case ConvPass::data: return engine_.conv_data(p.y, p.w, p.window, p.x);
+      // Its weight gradients are row-major.
+      case ConvPass::weight: return weight(p);
+    }
+  }
+
+ private:
+  void weight(const ConvProblem& p) const {
+    std::vector<char> bytes(static_cast<std::size_t>(bytes_of(p.w.dtype, p.w.numel())));
+    View row_major = in_order(p.w, false);
+    row_major.data = bytes.data();
+    engine_.conv_weight(p.y, p.x, p.window, 0, row_major);
+    engine_.copy(row_major, p.w);
+  }
+
+  Backend& engine_;
+  ConvProblem problem_;
+};
+
 class HostExec {
  public:
   HostExec(Device device, Backend& products, std::shared_ptr<void> guard)
@@ -68,12 +100,21 @@ class HostExec {
   void gemm(const View& a, const View& b, double beta, const View& c) const {
     products_.gemm(a, b, beta, c);
   }
+  static constexpr std::int64_t scratch_bytes() { return 1 << 12; }  // for work in parts
   Device device() const { return device_; }
+  // A library that cannot do everything: an even number of samples goes by patches.
+  const ConvPlan* conv_plan(const ConvProblem& problem) const {
+    if (problem.x.size[0] % 2 == 0) return nullptr;
+    plans_.push_back(std::make_unique<HostConvPlan>(products_, problem));
+    return plans_.back().get();
+  }
+  bool tf32() const { return false; }
 
  private:
   Device device_;
   Backend& products_;
   std::shared_ptr<void> guard_;
+  mutable std::vector<std::unique_ptr<ConvPlan>> plans_;
 };
 
 class HostBackend final : public DeviceBackend<HostExec> {
@@ -92,7 +133,7 @@ class HostBackend final : public DeviceBackend<HostExec> {
 
  protected:
   HostExec execution(const char*, Views views) override {
-    return {device_, products_, on_call_ ? on_call_(views) : nullptr};
+    return HostExec(device_, products_, on_call_ ? on_call_(views) : nullptr);
   }
 
  private:

@@ -1,10 +1,11 @@
-// Convolutions by patches and products: what a device's library does not do, and per-sample weight
-// gradients.
+// Convolutions, by the device's library where it can; by patches and products what it cannot, and
+// per-sample weight gradients.
 #pragma once
 
 #include <optional>
 
 #include "sotto/kernels/cuda/device_backend.h"
+#include "sotto/kernels/cuda/library_conv.h"
 #include "sotto/kernels/cuda/moves.h"
 #include "sotto/kernels/cuda/persample.h"
 #include "sotto/kernels/cuda/scratch.h"
@@ -89,11 +90,6 @@ inline AxisList sample_axes(const View& x) {
   return ReductionPlan(one, sum).reduced;
 }
 
-// The bytes of `count` elements of a dtype, without a type.
-inline std::int64_t bytes_of(Dtype dtype, std::int64_t count) {
-  return count * static_cast<std::int64_t>(size_of(dtype));
-}
-
 // Images [n, c, d, h, w] as a matrix [n, pixels, c] for each sample: their own bytes where they lie
 // channels-last, else a copy, which load() fills and store() writes back.
 class ImageRows {
@@ -159,6 +155,7 @@ class RowMajor {
 struct PatchPlan {
   Geometry g;
   Dtype dtype;
+  std::int64_t most_bytes;     // of scratch, unless a sample needs more
   std::int64_t row_bytes = 0;  // needed for each sample beside its patches
 
   std::int64_t columns() const { return g.channels * g.window.positions(); }
@@ -166,7 +163,7 @@ struct PatchPlan {
   std::int64_t samples_at_once() const {
     const std::int64_t one =
         std::max<std::int64_t>(1, bytes_of(dtype, sample_elements()) + row_bytes);
-    return std::clamp<std::int64_t>(scratch_bytes / one, 1, std::max<std::int64_t>(1, g.samples));
+    return std::clamp<std::int64_t>(most_bytes / one, 1, std::max<std::int64_t>(1, g.samples));
   }
   // [samples, positions, taps of the group]
   View patches(char* data, std::int64_t samples, std::int64_t group) const {
@@ -197,6 +194,16 @@ inline View over_samples(const View& x, std::int64_t samples) {
 }
 inline View repeated(const View& x, std::int64_t samples, std::int64_t positions) {
   return {x.data, x.dtype, 3, {samples, positions, x.size[0]}, {0, 0, x.stride[0]}};
+}
+
+// A number for each channel, at every pixel of the images.
+inline View for_channels(const View& numbers, const View& images) {
+  View y = images;
+  y.data = numbers.data;
+  y.dtype = numbers.dtype;
+  std::fill(y.stride, y.stride + y.rank, 0);
+  y.stride[1] = numbers.stride[0];
+  return y;
 }
 
 template <class Exec>
@@ -230,8 +237,13 @@ void DeviceBackend<Exec>::unfold(View x, const Window& window, View patches) {
 template <class Exec>
 void DeviceBackend<Exec>::conv(View x, View w, View bias, const Window& window, View y) {
   const Exec exec = execution("conv", {&x, &w, &bias, &y});
-  const PatchPlan plan{Geometry(x, y, window), x.dtype};
+  const PatchPlan plan{Geometry(x, y, window), x.dtype, exec.scratch_bytes()};
   if (y.numel() == 0) return;
+  if (x.numel() > 0 &&
+      conv_by_library(*this, exec, {ConvPass::forward, x, w, y, window, exec.tf32()})) {
+    if (bias.data) axpby(1, for_channels(bias, y), 1, y);
+    return;
+  }
   const RowMajor weights(exec.device(), w);
   weights.load(*this);
   const Scratch<char> patches(exec.device(),
@@ -253,8 +265,11 @@ void DeviceBackend<Exec>::conv(View x, View w, View bias, const Window& window, 
 template <class Exec>
 void DeviceBackend<Exec>::conv_data(View dy, View w, const Window& window, View dx) {
   const Exec exec = execution("conv_data", {&dy, &w, &dx});
-  const PatchPlan plan{Geometry(dx, dy, window), dy.dtype};
+  const PatchPlan plan{Geometry(dx, dy, window), dy.dtype, exec.scratch_bytes()};
   if (dx.numel() == 0) return;
+  if (dy.numel() > 0 &&
+      conv_by_library(*this, exec, {ConvPass::data, dx, w, dy, window, exec.tf32()}))
+    return;
   const RowMajor weights(exec.device(), w);
   weights.load(*this);
   const Scratch<char> patches(exec.device(),
@@ -279,8 +294,12 @@ void DeviceBackend<Exec>::conv_data(View dy, View w, const Window& window, View 
 template <class Exec>
 void DeviceBackend<Exec>::conv_weight(View dy, View x, const Window& window, double beta, View dw) {
   const Exec exec = execution("conv_weight", {&dy, &x, &dw});
-  const PatchPlan plan{Geometry(x, dy, window), x.dtype};
+  const PatchPlan plan{Geometry(x, dy, window), x.dtype, exec.scratch_bytes()};
   if (dw.numel() == 0) return;
+  // Of private sums: never rounded, as norms are not.
+  if (x.numel() > 0 && dy.numel() > 0 &&
+      conv_weight_by_library(*this, exec, {ConvPass::weight, x, dw, dy, window, false}, beta))
+    return;
   with_arithmetic(x.dtype, [&](auto type) {
     const Scratch<decltype(type)> sums(exec.device(), dw.numel());
     const View flat = scratch_view(sums, {dw.numel()});
@@ -322,7 +341,7 @@ void weight_rows_into(DeviceBackend<Exec>& backend, const Exec& exec, const Patc
 template <class Exec>
 void DeviceBackend<Exec>::conv_weight_rows(View dy, View x, const Window& window, View dw) {
   const Exec exec = execution("conv_weight_rows", {&dy, &x, &dw});
-  const PatchPlan plan{Geometry(x, dy, window), x.dtype};
+  const PatchPlan plan{Geometry(x, dy, window), x.dtype, exec.scratch_bytes()};
   if (dw.numel() == 0) return;
   const Scratch<char> patches(exec.device(),
                               bytes_of(x.dtype, plan.samples_at_once() * plan.sample_elements()));
@@ -338,7 +357,7 @@ void DeviceBackend<Exec>::conv_weight_norms(View dy, View x, const Window& windo
   const Geometry all(x, dy, window);
   const std::int64_t size = all.outputs * all.taps();
   const Dtype sums = x.dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  const PatchPlan plan{all, x.dtype, bytes_of(sums, size)};
+  const PatchPlan plan{all, x.dtype, exec.scratch_bytes(), bytes_of(sums, size)};
   const std::int64_t step = plan.samples_at_once();
   if (plan.g.samples == 0) return;
   const Scratch<double> norms(exec.device(), plan.g.samples);

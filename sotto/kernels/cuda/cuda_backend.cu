@@ -61,7 +61,7 @@ class CudaBackend final : public DeviceBackend<CudaExec> {
 
  protected:
   CudaExec execution(const char* op, Views views) override {
-    return CudaExec(state_, Call(op, state_.device(), views));
+    return CudaExec(state_, Call(op, state_.device(), views), tf32_);
   }
 
  private:

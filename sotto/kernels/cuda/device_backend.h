@@ -10,6 +10,10 @@
 //                                   thread the threads' x folded in a fixed order
 //   copy(from, to, bytes), bring(from, to, bytes) from the host's memory, which may be written
 //   again when the call returns, gemm(a, b, beta, c), device()
+//   scratch_bytes(), what a primitive takes at most for what it works out of on the way, unless a
+//   single sample needs more
+//   conv_plan(problem), the library's way for it or nullptr (library_conv.h), and tf32(), whether
+//   convolutions may round their factors
 // Calls run one after the other.
 //
 // The members are defined in the headers beside this one, and compiled by the .cu files of the same
@@ -60,7 +64,7 @@ class DeviceBackend : public Backend {
   void onehot_dot(View ids1, View b1, View ids2, View b2, View y) override;
   void weighted_sum(View x, View w, double beta, View y) override;
 
-  // conv.h: by patches and products. A device's own library may do better in the first three.
+  // conv.h
   void conv(View x, View w, View bias, const Window& window, View y) override;
   void conv_data(View dy, View w, const Window& window, View dx) override;
   void conv_weight(View dy, View x, const Window& window, double beta, View dw) override;

@@ -1,6 +1,7 @@
 // How a GPU runs the bodies of device_backend.h.
 #pragma once
 
+#include "sotto/kernels/cuda/cudnn_conv.h"
 #include "sotto/kernels/cuda/device_state.h"
 #include "sotto/kernels/cuda/products.h"
 
@@ -47,7 +48,10 @@ __global__ void __launch_bounds__(block) run_team(const F f, const std::int64_t 
 
 class CudaExec {
  public:
-  CudaExec(DeviceState& state, const Call& call) : state_(state), call_(call) { state.use(); }
+  CudaExec(DeviceState& state, const Call& call, bool tf32)
+      : state_(state), call_(call), tf32_(tf32) {
+    state.use();
+  }
 
   template <class F>
   void for_each(std::int64_t count, const F& f) const {
@@ -81,6 +85,11 @@ class CudaExec {
   }
   // Defined in cuda_backend.cu.
   void product(View a, View b, double beta, View c, bool tf32) const;
+  const ConvPlan* conv_plan(const ConvProblem& problem) const {
+    return sotto::conv_plan(state_, problem);
+  }
+  bool tf32() const { return tf32_; }
+  static constexpr std::int64_t scratch_bytes() { return std::int64_t{1} << 28; }
   Device device() const { return state_.device(); }
 
  private:
@@ -93,6 +102,7 @@ class CudaExec {
 
   DeviceState& state_;
   Call call_;
+  bool tf32_;
 };
 
 }  // namespace sotto

@@ -11,10 +11,6 @@
 
 namespace sotto {
 
-// Device memory that a primitive takes at most for what it works out of on the way, unless a single
-// sample needs more.
-inline constexpr std::int64_t scratch_bytes = std::int64_t{1} << 28;
-
 // partial[n, part] = one part of the inner product of row n.
 template <class T>
 struct DotRows {
@@ -286,7 +282,7 @@ void DeviceBackend<Exec>::gram_dot(View a1, View b1, View a2, View b2, View y) {
     using A = acc_t<T>;
     const auto sample_bytes = 2 * s * t * static_cast<std::int64_t>(sizeof(A));
     const std::int64_t step =
-        std::max<std::int64_t>(1, scratch_bytes / std::max<std::int64_t>(1, sample_bytes));
+        std::max<std::int64_t>(1, exec.scratch_bytes() / std::max<std::int64_t>(1, sample_bytes));
     for (std::int64_t n = 0; n < samples; n += step) {
       const std::int64_t count = std::min(step, samples - n);
       const auto some = [&](const View& v) { return samples_of(v, n, count); };

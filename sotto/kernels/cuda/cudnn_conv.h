@@ -1,0 +1,14 @@
+// Convolutions by cuDNN, where this build has it.
+#pragma once
+
+#include "sotto/kernels/cuda/device_state.h"
+#include "sotto/kernels/cuda/library_conv.h"
+
+namespace sotto {
+
+// How cuDNN does it, found once for each problem, with sums in float; nullptr where it cannot or is
+// not there. By default its first choice among the deterministic ways; with SOTTO_CUDNN=fast in the
+// environment the fastest in a trial, which writes to the output, the non-deterministic included.
+const ConvPlan* conv_plan(DeviceState& state, const ConvProblem& problem);
+
+}  // namespace sotto

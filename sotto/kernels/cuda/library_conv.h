@@ -1,0 +1,119 @@
+// Convolutions by a device's own library: what it is asked for, and what goes around it.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "sotto/kernels/cuda/device_backend.h"
+#include "sotto/kernels/cuda/persample.h"
+#include "sotto/kernels/cuda/scratch.h"
+
+namespace sotto {
+
+// What is written: y from x and w, x from y and w, or w from y and x.
+enum class ConvPass { forward, data, weight };
+
+// Views as in Backend::conv, not empty, all of one dtype; all three row-major or all channels-last.
+// A gradient takes the place of what it is of.
+struct ConvProblem {
+  ConvPass pass;
+  View x, w, y;
+  Window window;
+  bool tf32;  // factors of f32 may be rounded to 11 bits
+};
+
+// How the library does it.
+class ConvPlan {
+ public:
+  virtual ~ConvPlan() = default;
+  virtual void run(void* x, void* w, void* y) const = 0;
+};
+
+// The same sizes without gaps, row-major or with axis 1 last.
+inline View in_order(View v, bool channels_last) {
+  std::int64_t stride = 1;
+  const auto take = [&](int axis) {
+    v.stride[axis] = stride;
+    stride *= v.size[axis];
+  };
+  if (channels_last) take(1);
+  for (int axis = v.rank - 1; axis >= 0; --axis) {
+    if (axis != 1 || !channels_last) take(axis);
+  }
+  return v;
+}
+
+// Whether the images of a problem lie channels-last; nothing where they lie in no order or in two.
+inline std::optional<bool> channels_last(const View& x, const View& y) {
+  if (lies_channels_last(x) && lies_channels_last(y)) return true;
+  if (x.contiguous() && y.contiguous()) return false;
+  return {};
+}
+
+// The bytes of `count` elements of a dtype, without a type.
+inline std::int64_t bytes_of(Dtype dtype, std::int64_t count) {
+  return count * static_cast<std::int64_t>(size_of(dtype));
+}
+
+// y from x and w, or x from y and w, with weights of any strides; false where the library has no
+// way.
+template <class Exec>
+bool conv_by_library(DeviceBackend<Exec>& backend, const Exec& exec, ConvProblem problem) {
+  const auto last = channels_last(problem.x, problem.y);
+  if (!last) return false;
+  const View given = problem.w;
+  const Scratch<char> copy(exec.device(), bytes_of(given.dtype, given.numel()));
+  problem.x = in_order(problem.x, *last);
+  problem.y = in_order(problem.y, *last);
+  problem.w = in_order(given, *last);
+  problem.w.data = copy.data();
+  const ConvPlan* const plan = exec.conv_plan(problem);
+  if (!plan) return false;
+  backend.copy(given, problem.w);
+  plan->run(problem.x.data, problem.w.data, problem.y.data);
+  return true;
+}
+
+// dw = sum over samples + beta dw. Images that are narrower than dw are widened, some samples at a
+// time: their products are exact in tf32 too, and sums are not rounded to the narrow type.
+template <class Exec>
+bool conv_weight_by_library(DeviceBackend<Exec>& backend, const Exec& exec,
+                            const ConvProblem& problem, double beta) {
+  const View &x = problem.x, &dy = problem.y, &dw = problem.w;
+  const auto last = channels_last(x, dy);
+  if (!last) return false;
+  const bool widen = x.dtype != dw.dtype;
+  const std::int64_t samples = x.size[0];
+  const std::int64_t x_bytes = bytes_of(dw.dtype, x.numel() / samples),
+                     each = x_bytes + bytes_of(dw.dtype, dy.numel() / samples);
+  const std::int64_t step =
+      widen ? std::clamp<std::int64_t>(exec.scratch_bytes() / each, 1, samples) : samples;
+  const Scratch<char> sums(exec.device(), bytes_of(dw.dtype, dw.numel()));
+  const Scratch<char> wide(exec.device(), widen ? step * each : 0);
+  const auto part_of = [&](std::int64_t first) {
+    const std::int64_t count = std::min(step, samples - first);
+    ConvProblem part = problem;
+    part.tf32 = widen;
+    part.x = in_order(samples_of(x, first, count), *last);
+    part.y = in_order(samples_of(dy, first, count), *last);
+    part.w = in_order(dw, *last);
+    part.w.data = sums.data();
+    part.x.dtype = part.y.dtype = dw.dtype;
+    if (widen) part.x.data = wide.data(), part.y.data = wide.data() + count * x_bytes;
+    return part;
+  };
+  if (!exec.conv_plan(part_of(0)) || !exec.conv_plan(part_of((samples - 1) / step * step)))
+    return false;
+  for (std::int64_t first = 0; first < samples; first += step) {
+    const ConvProblem part = part_of(first);
+    if (widen) {
+      backend.copy(samples_of(x, first, part.x.size[0]), part.x);
+      backend.copy(samples_of(dy, first, part.y.size[0]), part.y);
+    }
+    exec.conv_plan(part)->run(part.x.data, part.w.data, part.y.data);
+    backend.axpby(1, part.w, first == 0 ? beta : 1, dw);
+  }
+  return true;
+}
+
+}  // namespace sotto
