@@ -94,6 +94,7 @@ std::optional<JumpEstimate> jump_estimate(const std::vector<SampledReleases>& re
                                           const PldQuestion& question) {
   constexpr double part_of_two = 1e-6, may_decide = 0.1, decide = 0.5, least_delta = 1e-290;
   constexpr std::size_t most_kinds = 32;  // of more, it takes long
+  constexpr double few = 1e5;  // releases, of which the sum has a lattice as fine as wanted
   if (releases.size() > most_kinds) return {};
   const bool of_epsilon = question.of == PldQuestion::Of::epsilon;
   const auto of_one = [&](double epsilon) { return delta_of_one(releases, epsilon); };
@@ -102,9 +103,11 @@ std::optional<JumpEstimate> jump_estimate(const std::vector<SampledReleases>& re
   const double epsilon = of_epsilon ? place_of(of_one, delta / 2) : question.given;
   const double limit =
       place_of([&](double x) { return delta_of_two(releases, x); }, part_of_two * delta);
-  const double many = epsilon_of_many(releases, limit, delta);
-  if (!(epsilon > may_decide * many)) return {};
-  return JumpEstimate{limit, epsilon, delta, releases.size() == 1 && epsilon > decide * many};
+  const double ratio = epsilon / epsilon_of_many(releases, limit, delta);
+  double count = 0;
+  for (const SampledReleases& kind : releases) count += kind.count;
+  if (!(ratio > (count < few ? decide : may_decide))) return {};
+  return JumpEstimate{limit, epsilon, delta, releases.size() == 1 && ratio > decide};
 }
 
 void JumpCurve::add(double loss, double expected) {
