@@ -79,6 +79,11 @@ void CommandLine::add_memory(memory::Policy& policy) {
          "N");
   option("--accumulation", policy.accumulation, "parts that a batch is computed in, at least", "N");
   parsed(
+      "--checkpoint",
+      [&policy](const std::string& text) { policy.checkpoint = memory::parse_checkpoint(text); },
+      memory::checkpoint_text(policy.checkpoint),
+      "keep the input of every N-th module and compute the rest again: auto, none, N", "N");
+  parsed(
       "--precision",
       [&policy](const std::string& text) { policy.precision = memory::parse_precision(text); },
       memory::precision_text(policy.precision),

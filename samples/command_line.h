@@ -42,7 +42,8 @@ class CommandLine {
   void add_seed(std::uint64_t& seed, const std::string& text);
   // --threads: of the whole program; 0: all.
   void add_threads(int& threads);
-  // The settings of memory::Policy: --physical-batch, --accumulation, --precision, --memory-limit.
+  // The settings of memory::Policy: --physical-batch, --accumulation, --checkpoint, --precision,
+  // --memory-limit.
   void add_memory(memory::Policy& policy);
 
   // False when the help was asked for, and printed. Throws std::invalid_argument, in one line that

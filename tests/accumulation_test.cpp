@@ -355,7 +355,7 @@ TEST_CASE("runs without memory count as too large, and a limit below one row is 
   CHECK(memory::fit_rows(peak_of, 1, 12, 100).rows == 5);
   const auto large = [](std::int64_t) -> std::size_t { return 3000; };
   CHECK(memory::fit_rows(large, 2, 9, 2048).rows == 0);
-  const memory::Way way{"some way", 0, [] {}};
+  const memory::Way way{"some way", [] { return memory::Entered{}; }};
   CHECK(throws(
       [&] {
         memory::choose_way({&way, 1}, {large, 2, 9, 0, 2048});

@@ -1,10 +1,11 @@
-// Checkpointing of modules and chains: gradients as before, and what plans promise.
+// Checkpointing of modules and chains: gradients as before, and what plans promise; and every
+// technique that saves memory with every other.
 #include "sotto/memory/checkpoint.h"
 
 #include "sotto/autograd/ops.h"
 #include "sotto/autograd/precision.h"
 #include "sotto/core/allocator.h"
-#include "sotto/dp/clipping.h"
+#include "sotto/dp/engine.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/init.h"
 #include "sotto/nn/layers.h"
@@ -172,11 +173,11 @@ TEST_CASE("a call is seen once, although it is run again") {
   nn::Sequential model = transformer();
   checkpoint_every(model, 3);
   int calls = 0;
-  const nn::CallWatch watch([&](const nn::Module&, const Var&) { ++calls; });
+  const nn::CallWatch watch([&](const nn::Module&, const Var&, const Var&) { ++calls; });
   ordinary(model);
   nn::Sequential plain = transformer();
   int plain_calls = 0;
-  const nn::CallWatch other([&](const nn::Module&, const Var&) { ++plain_calls; });
+  const nn::CallWatch other([&](const nn::Module&, const Var&, const Var&) { ++plain_calls; });
   ordinary(plain);
   CHECK(calls == plain_calls);
 }
@@ -247,5 +248,147 @@ TEST_CASE("a budget of bytes is met by the plan for it, and the peak is what it 
     CHECK(throws([&] { checkpoint_auto(model, x, all / 10, private_data); }, "no plan needs"));
     CHECK(checkpoint_auto(model, x, 2 * all, private_data).work == 0);
     CHECK(model.segments().empty());
+  }
+}
+
+namespace {
+
+// What may be done at once to save memory.
+struct Techniques {
+  bool parts = false, checkpoints = false, halved = false;
+  Dtype precision = Dtype::f64;
+};
+
+// None, each alone, and all pairs.
+std::vector<Techniques> alone_and_in_pairs() {
+  std::vector<Techniques> all;
+  for (const Dtype precision : {Dtype::f64, Dtype::bf16, Dtype::f16}) {
+    for (int k = 0; k < 8; ++k) {
+      const Techniques t{(k & 1) != 0, (k & 2) != 0, (k & 4) != 0, precision};
+      const int number = t.parts + t.checkpoints + t.halved + (precision != Dtype::f64);
+      if (number <= 2) all.push_back(t);
+    }
+  }
+  return all;
+}
+
+struct Policies {
+  ClipRule rule;
+  bool layers = false;
+  ClipPasses passes = ClipPasses::one;
+};
+
+// Eight samples of a network with dropout, all of which are in a step.
+class Eight {
+ public:
+  explicit Eight(Dtype parameters) : dtype_(parameters) { model_.to(parameters); }
+
+  std::vector<ClipGroup> groups(bool layers) {
+    return layers ? layer_groups(model_.named_parameters(), bound)
+                  : flat_group(model_.parameters(), bound);
+  }
+  // What a step of the engine moved the weights by, times the samples.
+  std::vector<double> moved(const Techniques& techniques, const Policies& policies) {
+    const std::vector<double> before = weights();
+    nn::Sgd optimizer(model_, {.learning_rate = 1});
+    Ledger ledger;
+    EngineOptions options{.noise_multiplier = 0,
+                          .delta = 0.01,
+                          .logical_batch = samples,
+                          .groups = groups(policies.layers),
+                          .clipping = {.rule = policies.rule},
+                          .passes = policies.passes,
+                          .noise = GaussianNoise::floating_point};
+    options.memory.checkpoint = techniques.checkpoints ? 2 : 0;
+    if (techniques.parts) options.memory.accumulation = 3;
+    if (techniques.precision != Dtype::f64) options.memory.precision = techniques.precision;
+    Engine engine(model_, optimizer, samples, ledger, options);
+    engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
+      if (techniques.halved && rows.size() > 2) throw std::bad_alloc();
+      return losses(tape, rows);
+    });
+    std::vector<double> moved = weights();
+    for (std::size_t k = 0; k < moved.size(); ++k)
+      moved[k] = static_cast<double>(samples) * (before[k] - moved[k]);
+    return moved;
+  }
+  // The same by its definition: each sample alone.
+  std::vector<double> by_definition(const Policies& policies) {
+    std::vector<double> total(weights().size());
+    for (std::int64_t row = 0; row < samples; ++row) {
+      Tape tape({.rows = {row, row}});
+      SumSink sink;
+      tape.backward(losses(tape, std::vector{row, row}), sink, 0.5);
+      for (const ClipGroup& group : groups(policies.layers)) add(total, sink, group, policies.rule);
+    }
+    return total;
+  }
+
+ private:
+  static constexpr std::int64_t samples = 8;
+  static constexpr double bound = 0.4;
+
+  Var losses(Tape& tape, std::span<const std::int64_t> rows) {
+    const Tensor ids = Tensor::from(std::vector(rows.begin(), rows.end()), {std::ssize(rows)});
+    const Tensor x = to_dtype(gather(random_values(9, {samples, 6}), ids, 0), dtype_);
+    return sum_per_sample(square(widened(model_(tape.input(x)))));
+  }
+  std::vector<double> weights() {
+    std::vector<double> all;
+    for (const Parameter* parameter : model_.parameters()) {
+      for (const double v : values(parameter->value)) all.push_back(v);
+    }
+    return all;
+  }
+  // The clipped gradients of a group, at their parameters' places.
+  void add(std::vector<double>& total, const SumSink& sink, const ClipGroup& group,
+           const ClipRule& rule) {
+    double square = 0;
+    for (const bool adding : {false, true}) {
+      std::size_t place = 0;
+      for (const Parameter* parameter : model_.parameters()) {
+        for (const auto& [of, gradient] : sink.gradients()) {
+          if (of != parameter || std::find(group.parameters.begin(), group.parameters.end(), of) ==
+                                     group.parameters.end())
+            continue;
+          const std::vector<double> v = values(gradient);
+          for (std::size_t k = 0; k < v.size(); ++k) {
+            if (!adding) square += v[k] * v[k];
+            if (adding) total[place + k] += v[k] * rule.factor(std::sqrt(square), group.bound, 0);
+          }
+        }
+        place += static_cast<std::size_t>(parameter->value.numel());
+      }
+    }
+  }
+
+  Dtype dtype_;
+  nn::Sequential model_ =
+      (nn::manual_seed(8), nn::Sequential{nn::Linear(6, 5), nn::Tanh(), nn::Dropout(0.3),
+                                          nn::Linear(5, 4), nn::Gelu(), nn::Linear(4, 3)});
+};
+
+}  // namespace
+
+TEST_CASE("techniques alone and in pairs clip as each sample alone does, under every policy") {
+  // Each of eight clipped gradients is off by a few roundings of its own length.
+  constexpr double roundings = 4 * 8 * 0.4;
+  for (const std::string& kind : clip_rule_names()) {
+    for (const bool layers : {false, true}) {
+      for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
+        const Policies policies{{.kind = clip_rule_kind(kind)}, layers, passes};
+        const std::vector<double> exact = Eight(Dtype::f64).by_definition(policies);
+        for (const Techniques& t : alone_and_in_pairs()) {
+          CAPTURE(kind, layers, passes, t.parts, t.checkpoints, t.halved, name(t.precision));
+          const bool narrow = t.precision != Dtype::f64;
+          const auto moved = Eight(narrow ? Dtype::f32 : Dtype::f64).moved(t, policies);
+          double square = 0;
+          for (std::size_t k = 0; k < exact.size(); ++k)
+            square += (moved[k] - exact[k]) * (moved[k] - exact[k]);
+          const double rounding = t.precision == Dtype::bf16 ? 0x1p-8 : 0x1p-11;
+          CHECK(std::sqrt(square) <= (narrow ? roundings * rounding : 1e-11));
+        }
+      }
+    }
   }
 }

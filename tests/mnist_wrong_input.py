@@ -33,6 +33,8 @@ class WrongArguments(Case):
             ("--physical-batch", ["--physical-batch", "0"]),
             ("--accumulation", ["--accumulation", "0"]),
             ("--memory-limit", ["--memory-limit", "2 gallons"]),
+            ("--checkpoint", ["--checkpoint", "some"]),
+            ("no chain", ["--checkpoint", "2"]),
             ("--clip", ["--clip", "0"]),
             ("--clip-rule", ["--clip-rule", "sometimes"]),
             ("--clip-groups", ["--clip-groups", "some"]),

@@ -46,6 +46,12 @@ struct Problem {
                              nn::Flatten(),
                              nn::Linear(512, 10)};
       inputs = normal({population, 3, 16, 16});
+    } else if (name == "deep") {
+      for (int k = 0; k < 5; ++k) {
+        model.add(nn::TransformerEncoderLayer(16, 2, {.dim_feedforward = 32, .batch_first = true}));
+        model.add(nn::Gelu());
+      }
+      inputs = normal({population, 24, 16});
     } else {
       model = nn::Sequential{
           nn::TransformerEncoderLayer(32, 4, {.dim_feedforward = 64, .batch_first = true}),
@@ -89,7 +95,7 @@ Peaks step(const std::string& network, bool privately, std::size_t more,
   std::iota(rows.begin(), rows.end(), 0);
   std::optional<Engine> engine;
   if (privately) engine.emplace(problem.model, optimizer, population, ledger, options);
-  memory::Accumulation accumulation(options.memory);
+  memory::Accumulation accumulation(options.memory, problem.model);
   for (int k = 0; k < 2; ++k) {
     if (engine) {
       engine->step(loss);
@@ -122,11 +128,71 @@ TEST_CASE("plans keep their limits, and predict the peak of a step within a tent
   }
 }
 
+TEST_CASE("checkpoints keep a limit that nothing cheaper does, and the peak is what was said") {
+  for (const bool privately : {false, true}) {
+    EngineOptions options{
+        .memory = {.physical_batch = memory::useful_rows, .precision = Dtype::f32}};
+    const double needed = step("deep", privately, 50'000'000, options).predicted;
+    double again = 0;
+    for (const double part : {0.85, 0.6}) {
+      const auto more = static_cast<std::size_t>(part * needed);
+      const Peaks peaks = step("deep", privately, more, options);
+      const memory::Plan::Considered& chosen = peaks.plan.considered[peaks.plan.chosen];
+      CAPTURE(privately, part, needed, peaks.plan.text());
+      CHECK(chosen.name.ends_with(", checkpoints"));
+      CHECK(chosen.text.find("of 10 modules again") != std::string::npos);
+      CHECK(chosen.fit.rows == memory::useful_rows);
+      CHECK(chosen.recomputation > again);
+      CHECK(peaks.measured <= static_cast<double>(more));
+      CHECK(peaks.predicted == Approx(peaks.measured).epsilon(0.1));
+      again = chosen.recomputation;
+    }
+    options.memory.checkpoint = 0;
+    for (const auto& way : step("deep", privately, 50'000'000, options).plan.considered)
+      CHECK(way.name.find("checkpoints") == std::string::npos);
+  }
+}
+
+TEST_CASE("a policy sets a model's checkpoints and precision, and refuses what it cannot set") {
+  using Segments = std::vector<nn::Sequential::Segment>;
+  Problem problem("conv net");
+  nn::Sequential& model = problem.model;
+  memory::apply({.checkpoint = 3, .precision = Dtype::bf16}, model);
+  CHECK(model.segments() == Segments{{0, 3}, {3, 6}, {6, 8}});
+  CHECK(model.precision() == Dtype::bf16);
+  CHECK(memory::has_checkpoints(model));
+  CHECK_FALSE(memory::can_be_cut({}, model));
+  memory::apply({}, model);
+  CHECK(model.segments().size() == 3);
+  model[0].set_recompute(true);
+  memory::apply({.checkpoint = 0}, model);
+  CHECK_FALSE(memory::has_checkpoints(model));
+  CHECK(memory::can_be_cut({}, model));
+  CHECK_FALSE(memory::can_be_cut({.checkpoint = 0}, model));
+  CHECK(throws([&] { memory::apply({.limit = 1}, model); }, "settings of steps"));
+  CHECK(throws([&] { memory::set_checkpoints(model, -1); }, "every -1 modules"));
+  nn::Linear layer(2, 2);
+  CHECK(throws([&] { memory::set_checkpoints(layer, 1); }, "no Sequential of several modules"));
+  CHECK(throws([] { memory::Accumulation accumulation({.checkpoint = 1}); }, "without a model"));
+  nn::Sgd optimizer(layer, {.learning_rate = 0.01});
+  Ledger ledger;
+  const EngineOptions options{
+      .noise_multiplier = 1, .logical_batch = 4, .memory = {.checkpoint = 1}};
+  CHECK(throws([&] { Engine(layer, optimizer, population, ledger, options); },
+               "checkpoints at every 1 modules of a model without a Sequential"));
+  memory::Accumulation accumulation({.checkpoint = 4}, model);
+  CHECK(model.segments() == Segments{{0, 4}, {4, 8}});
+}
+
 TEST_CASE("the first way in which useful rows fit is taken, else the first in which any do") {
   std::size_t each = 0;  // bytes of a row, in the way that was entered last
-  const memory::Way ways[] = {{"plain", 0, [&] { each = 100; }},
-                              {"lean", 1, [&] { each = 50; }},
-                              {"leanest", 2, [&] { each = 10; }}};
+  const auto way = [&](const char* name, double recomputation, std::size_t bytes) {
+    return memory::Way{name, [&each, recomputation, bytes]() -> memory::Entered {
+                         each = bytes;
+                         return {recomputation};
+                       }};
+  };
+  const memory::Way ways[] = {way("plain", 0, 100), way("lean", 1, 50), way("leanest", 2, 10)};
   const auto chosen = [&](std::size_t limit, std::int64_t most) {
     const auto peak_of = [&](std::int64_t rows) { return each * static_cast<std::size_t>(rows); };
     const memory::Plan plan =
@@ -172,6 +238,18 @@ TEST_CASE("sizes in bytes are read and written with units") {
   }
   CHECK(memory::bytes_text(std::size_t{3} << 29) == "1.50 GiB");
   CHECK(memory::bytes_text(12) == "12 B");
+}
+
+TEST_CASE("checkpoints and precisions are read as they are written") {
+  for (const char* text : {"auto", "none", "1", "12"})
+    CHECK(memory::checkpoint_text(memory::parse_checkpoint(text)) == text);
+  CHECK(memory::parse_checkpoint("none") == 0);
+  for (const char* text : {"auto", "f32", "bf16", "f16"})
+    CHECK(memory::precision_text(memory::parse_precision(text)) == text);
+  for (const char* wrong : {"", "0", "-1", "2x", "all"})
+    CHECK_THROWS_AS(memory::parse_checkpoint(wrong), std::invalid_argument);
+  for (const char* wrong : {"", "f64", "F32", "i64"})
+    CHECK_THROWS_AS(memory::parse_precision(wrong), std::invalid_argument);
 }
 
 }  // namespace

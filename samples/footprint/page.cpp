@@ -177,6 +177,7 @@ Settings settings(const Options& o, const Findings& found) {
                {"Parameters", grouped(found.parameters)},
                {"Batch", grouped(o.batch)},
                {"Physical batch", grouped(std::min(o.batch, o.memory.rows()))},
+               {"Checkpoints", memory::checkpoint_text(o.memory.checkpoint)},
                {"Precision", memory::precision_text(o.memory.precision)},
                {"Privacy", o.no_privacy ? "none" : "clipped and noisy"},
                {"Optimizer", o.optimizer},
@@ -244,6 +245,7 @@ nlohmann::json to_json(const Options& options, const Findings& found) {
   for (const auto& [name, value] : settings(options, found)) named[name] = value;
   const MemoryStatistics& now = found.statistics;
   return {{"settings", named},
+          {"plan", found.plan ? nlohmann::json::parse(found.plan->json()) : nlohmann::json()},
           {"parameters", found.parameters},
           {"first", found.first},
           {"peak", found.peak},
@@ -274,6 +276,7 @@ std::string to_text(const Findings& found) {
     text += fmt::format("peak in {:<11} {:>12}\n", phase.name.empty() ? "other" : phase.name,
                         memory_size(phase.peak));
   }
+  if (found.plan) text += found.plan->text();
   return text;
 }
 

@@ -28,7 +28,7 @@ class Training {
         entry_(models::entry_called(options.model)),
         model_(entry_.make()),
         optimizer_(make_optimizer(options.optimizer, *model_)),
-        accumulation_(options.memory) {
+        accumulation_(options.memory, *model_) {
     const models::Examples examples = entry_.random_examples(options.batch);
     data_ = {examples.inputs, examples.labels};
     for (const Tensor& x : {data_.inputs, data_.targets}) x.relabel({.kind = MemoryKind::data});
@@ -46,6 +46,9 @@ class Training {
         std::make_unique<Engine>(*model_, *optimizer_, options.batch, ledger_, std::move(how));
   }
 
+  const std::optional<memory::Plan>& plan() const {
+    return engine_ ? engine_->memory_plan() : accumulation_.plan();
+  }
   std::int64_t parameters() { return model_->parameter_count(); }
 
   void step() {
@@ -85,7 +88,8 @@ Findings run(const Options& options) {
   training.step();
   timeline.stop();
   check(!timeline.forgot(), "footprint: the step allocates too often to be recorded");
-  return {.parameters = training.parameters(),
+  return {.plan = training.plan(),
+          .parameters = training.parameters(),
           .statistics = allocator(cpu).statistics(),
           .first = timeline.first(),
           .peak = timeline.peak(),

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "samples/footprint/options.h"
+#include "sotto/memory/planner.h"
 #include "sotto/memory/timeline.h"
 
 namespace sotto::footprint {
 
 struct Findings {
+  std::optional<memory::Plan> plan;  // how --memory-limit is kept
   std::int64_t parameters = 0;
   MemoryStatistics statistics;  // after the step
   std::size_t first = 0;        // bytes in use before the step

@@ -108,6 +108,8 @@ void validate(const Settings& s) {
   require(s.batch > 0 && s.batch <= static_cast<double>(s.train_size), "--batch", s.batch,
           fmt::format("above 0 and at most the {} training samples", s.train_size));
   samples::check_memory(s.memory);
+  require(s.memory.checkpoint.value_or(0) == 0, "--checkpoint", s.memory.checkpoint.value_or(0),
+          "auto or none: the network is no chain of modules to run again in parts");
   require(positive(s.epochs), "--epochs", s.epochs, "a positive number");
   if (s.steps) require(*s.steps >= 1, "--steps", *s.steps, "at least 1");
   require(s.steps || s.epochs * static_cast<double>(s.train_size) / s.batch <= most_steps,

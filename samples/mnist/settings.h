@@ -77,6 +77,7 @@ void visit_settings(S& settings, Visit&& visit) {
   visit("batch", settings.batch, must_agree);
   visit("physical batch", settings.memory.physical_batch, may_change);
   visit("accumulation", settings.memory.accumulation, may_change);
+  visit("checkpoint", settings.memory.checkpoint, may_change);
   visit("memory limit", settings.memory.limit, may_change);
   visit("activation", settings.activation, must_agree);
   visit("optimizer", settings.optimizer, must_agree);

@@ -69,7 +69,7 @@ Trainer::Trainer(const Settings& settings, const Data& data, Ledger& ledger,
       model_(make_network(settings)),
       batches_(data.train.size(), std::max<std::int64_t>(1, std::llround(settings.batch)),
                settings.seed),
-      accumulation_(settings.memory) {
+      accumulation_(settings.memory, model_) {
   make_optimizer();
   if (settings.privacy) make_engine();
   if (!resumed) return;

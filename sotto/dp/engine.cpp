@@ -67,6 +67,7 @@ std::vector<double> bounds_of(const std::vector<ClipGroup>& groups) {
 Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, Ledger& ledger,
                const EngineOptions& options)
     : options_(validated(model, optimizer, population, ledger, options)),
+      model_(model),
       optimizer_(optimizer),
       ledger_(ledger),
       sampler_(make_sampler(population, sampler_options(options))),
@@ -79,6 +80,7 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       budget_(ledger, accountant_of(options, ledger), options.delta, options.target_epsilon),
       precision_(options.memory.precision.value_or(Dtype::f32)) {
   const memory::Policy& memory = options_.memory;
+  if (memory.checkpoint) memory::set_checkpoints(model, *memory.checkpoint);
   if (memory.limit == 0) physical_batches_.emplace(memory.rows(), memory.accumulation.value_or(1));
   follow_bound_schedule();
   // Scales that the grid does not have are refused now, and not at the first release.

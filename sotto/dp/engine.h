@@ -15,6 +15,7 @@
 #include "sotto/dp/make_sampler.h"
 #include "sotto/dp/statement.h"
 #include "sotto/memory/loss_scale.h"
+#include "sotto/memory/model_checkpoints.h"
 #include "sotto/memory/phases.h"
 #include "sotto/memory/physical_batches.h"
 #include "sotto/memory/planner.h"
@@ -100,11 +101,11 @@ class Engine {
   // One loss for each row, [rows], on the given private tape. A row may come twice.
   using Loss = std::function<Var(Tape& tape, std::span<const std::int64_t> rows)>;
 
-  // Trains the parameters of `model` that are not frozen now. The model, the optimizer and the
-  // ledger must outlive the engine. Steps and privacy continue from what the ledger holds. Throws
-  // std::invalid_argument, with all problems at once (dp/validation.h), for options that are out of
-  // range or disagree, for an optimizer that has other parameters than the model trains, and for a
-  // ledger of a data set with another population.
+  // Trains the parameters of `model` that are not frozen now, with the memory policy's checkpoints.
+  // The model, the optimizer and the ledger must outlive the engine. Steps and privacy continue
+  // from what the ledger holds. Throws std::invalid_argument, with all problems at once
+  // (dp/validation.h), for options that are out of range or disagree, for an optimizer that has
+  // other parameters than the model trains, and for a ledger of a data set with another population.
   Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, Ledger& ledger,
          const EngineOptions& options);
 
@@ -167,7 +168,7 @@ class Engine {
   };
   void add_part(const Loss& loss, Part part, const Target& target) const;
   void plan_memory(const Loss& loss);
-  std::vector<memory::Way> ways();
+  std::vector<memory::Way> ways(const memory::Demand& demand);
   std::size_t dry_peak(const Loss& loss, std::int64_t rows, int parts) const;
   RowsOfUnits dry_units(std::int64_t rows) const;
   std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;
@@ -186,6 +187,7 @@ class Engine {
 
   // Of options that were found to be without problems.
   EngineOptions options_;
+  nn::Module& model_;
   nn::Optimizer& optimizer_;
   Ledger& ledger_;
   std::unique_ptr<Sampler> sampler_;

@@ -59,20 +59,28 @@ std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, int parts) con
 }
 
 // What the options leave open. A sum by one product over the batch, of factors that were not kept
-// as rows, takes about as long as a forward pass; a second backward as two.
-std::vector<memory::Way> Engine::ways() {
+// as rows, takes about as long as a forward pass; a second backward as two. Checkpoints run at most
+// about one forward pass again for each backward.
+std::vector<memory::Way> Engine::ways(const memory::Demand& demand) {
+  using memory::Backwards;
   struct Passes {
     const char* name;
     ClipPasses passes;
     std::size_t row_budget;
     double recomputation;
+    bool cut;
   };
   const std::size_t rows = options_.clipping.row_budget;
-  std::vector<Passes> clips = {{"one pass", ClipPasses::one, rows, 0},
-                               {"one pass without rows", ClipPasses::one, 0, 1},
-                               {"two passes", ClipPasses::two, rows, 2}};
-  if (options_.passes)
-    std::erase_if(clips, [&](const Passes& clip) { return clip.passes != *options_.passes; });
+  std::vector<Passes> clips = {{"one pass", ClipPasses::one, rows, 0, false},
+                               {"one pass", ClipPasses::one, rows, 0, true},
+                               {"one pass without rows", ClipPasses::one, 0, 1, false},
+                               {"two passes", ClipPasses::two, rows, 2, false},
+                               {"one pass without rows", ClipPasses::one, 0, 1, true},
+                               {"two passes", ClipPasses::two, rows, 2, true}};
+  const bool can_cut = memory::can_be_cut(options_.memory, model_);
+  std::erase_if(clips, [&](const Passes& clip) {
+    return (clip.cut && !can_cut) || clip.passes != options_.passes.value_or(clip.passes);
+  });
   std::vector<Dtype> precisions = {options_.memory.precision.value_or(Dtype::f32)};
   // Rounding to 16 bits moves the gradients of all units: it must not rest on what fits where that
   // rests on how many rows the largest unit has.
@@ -80,11 +88,16 @@ std::vector<memory::Way> Engine::ways() {
   std::vector<memory::Way> ways;
   for (const Dtype precision : precisions) {
     for (const Passes& clip : clips) {
-      ways.push_back({fmt::format("{}, {}", clip.name, name(precision)), clip.recomputation,
-                      [this, clip, precision] {
-                        clipper_.set_passes(clip.passes, clip.row_budget);
-                        precision_ = precision;
-                      }});
+      const auto enter = [this, clip, precision, can_cut]() -> memory::Entered {
+        clipper_.set_passes(clip.passes, clip.row_budget);
+        precision_ = precision;
+        if (can_cut) memory::set_checkpoints(model_, 0);
+        return {clip.recomputation};
+      };
+      ways.push_back({fmt::format("{}, {}", clip.name, name(precision)), enter});
+      if (!clip.cut) continue;
+      const auto backwards = clip.passes == ClipPasses::two ? Backwards::two : Backwards::one;
+      ways.back() = memory::with_checkpoints(ways.back(), model_, demand, {true, backwards});
     }
   }
   return ways;
@@ -104,11 +117,12 @@ void Engine::plan_memory(const Loss& loss) {
   const auto peak_of = [&](std::int64_t rows) {
     return dry_peak(loss, rows, whole && rows == most ? 1 : 2);
   };
-  plan_ = memory::choose_way(ways(), {.peak_of = peak_of,
-                                      .least = largest_unit,
-                                      .most = most,
-                                      .update = memory::update_bytes(optimizer_),
-                                      .limit = memory::limit_within(policy.limit)});
+  const memory::Demand demand{.peak_of = peak_of,
+                              .least = largest_unit,
+                              .most = most,
+                              .update = memory::update_bytes(optimizer_),
+                              .limit = memory::limit_within(policy.limit)};
+  plan_ = memory::choose_way(ways(demand), demand);
   physical_batches_.emplace(plan_->fit().rows, parts);
 }
 

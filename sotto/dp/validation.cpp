@@ -148,6 +148,12 @@ void check_parameters(Problems& problems, nn::Module& model, const nn::Optimizer
   }
 }
 
+void check_checkpoints(Problems& problems, nn::Module& model, const EngineOptions& options) {
+  problems.unless(options.memory.checkpoint.value_or(0) <= 0 || !memory::block_lists(model).empty(),
+                  "checkpoints at every {} modules of a model without a Sequential of several",
+                  options.memory.checkpoint.value_or(0));
+}
+
 // Batches that can be drawn, that the accountant has a proof for, and noise that fits them.
 void check_sampling(Problems& problems, std::int64_t population, const EngineOptions& options,
                     Relation relation) {
@@ -205,6 +211,7 @@ std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer&
                   "mean_of_rows without rows_of_unit");
   const std::size_t before = problems.number();
   check_parameters(problems, model, optimizer);
+  check_checkpoints(problems, model, options);
   check_groups(problems, model, options);
   if (problems.number() == before && positive(options.clip_bound))
     problems.from([&] { Clipper(clip_groups(model, options), options.clipping); });

@@ -32,12 +32,15 @@ LossScale scale_of(const Policy& policy) {
 
 }  // namespace
 
-Accumulation::Accumulation(const Policy& policy)
+Accumulation::Accumulation(const Policy& policy, nn::Module* model)
     : policy_(policy),
+      model_(model),
       precision_(policy.precision.value_or(Dtype::f32)),
       loss_scale_(scale_of(policy)) {
   const std::vector<std::string> problems = policy.problems();
   check(problems.empty(), "Accumulation: {}", fmt::join(problems, "; "));
+  check(!policy.checkpoint || model != nullptr, "Accumulation: checkpoints without a model");
+  if (policy.checkpoint) set_checkpoints(*model, *policy.checkpoint);
   if (policy.limit == 0) parts_.emplace(policy.rows(), policy.accumulation.value_or(1));
 }
 
@@ -98,12 +101,24 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
   return {loss_scale_.unscaled(sink.sums.gradients()).value_or(Gradients{}), loss_sum};
 }
 
-void Accumulation::make_plan(const Batch& batch, const nn::Optimizer& optimizer) {
-  std::vector<Way> ways;
+std::vector<Way> Accumulation::ways(const Demand& demand) {
   const std::vector<Dtype> precisions =
       policy_.precision ? std::vector{*policy_.precision} : std::vector{Dtype::f32, Dtype::bf16};
-  for (const Dtype precision : precisions)
-    ways.push_back({name(precision), 0, [this, precision] { precision_ = precision; }});
+  const bool can_cut = model_ != nullptr && can_be_cut(policy_, *model_);
+  std::vector<Way> ways;
+  for (const Dtype precision : precisions) {
+    const auto enter = [this, precision, can_cut]() -> Entered {
+      precision_ = precision;
+      if (can_cut) set_checkpoints(*model_, 0);
+      return {};
+    };
+    ways.push_back({name(precision), enter});
+    if (can_cut) ways.push_back(with_checkpoints(ways.back(), *model_, demand));
+  }
+  return ways;
+}
+
+void Accumulation::make_plan(const Batch& batch, const nn::Optimizer& optimizer) {
   const std::int64_t parts = policy_.accumulation.value_or(1);
   const std::int64_t most = std::min((std::ssize(batch.rows) + parts - 1) / parts, policy_.rows());
   const auto peak_of = [&](std::int64_t rows) {
@@ -115,10 +130,11 @@ void Accumulation::make_plan(const Batch& batch, const nn::Optimizer& optimizer)
     unseen.stop();
     return unseen.peak_bytes() + optimizer.bytes_to_come();
   };
-  plan_ = choose_way(ways, {.peak_of = peak_of,
-                            .most = most,
-                            .update = update_bytes(optimizer),
-                            .limit = limit_within(policy_.limit)});
+  const Demand demand{.peak_of = peak_of,
+                      .most = most,
+                      .update = update_bytes(optimizer),
+                      .limit = limit_within(policy_.limit)};
+  plan_ = choose_way(ways(demand), demand);
   parts_.emplace(plan_->fit().rows, parts);
 }
 

@@ -8,6 +8,7 @@
 
 #include "sotto/autograd/tape.h"
 #include "sotto/memory/loss_scale.h"
+#include "sotto/memory/model_checkpoints.h"
 #include "sotto/memory/phases.h"
 #include "sotto/memory/physical_batches.h"
 #include "sotto/memory/planner.h"
@@ -26,8 +27,12 @@ class Accumulation {
     double loss_sum = 0;
   };
 
-  // Throws std::invalid_argument for a policy that is out of range.
-  explicit Accumulation(const Policy& policy);
+  // Throws std::invalid_argument for a policy that is out of range, and for checkpoints, which are
+  // a model's.
+  explicit Accumulation(const Policy& policy) : Accumulation(policy, nullptr) {}
+  // Of the model whose loss is computed, which must outlive this: sets its checkpoints as the
+  // policy says (set_checkpoints), and plans them where the policy leaves them open.
+  Accumulation(const Policy& policy, nn::Module& model) : Accumulation(policy, &model) {}
 
   // The rows' losses and the gradient of their mean. Each part has a tape with the options and the
   // policy's precision, on which rows are numbered as in one with all of them. In f16 the losses
@@ -54,11 +59,14 @@ class Accumulation {
     std::span<const std::int64_t> rows;
     const TapeOptions& options;
   };
+  Accumulation(const Policy& policy, nn::Module* model);
+  std::vector<Way> ways(const Demand& demand);
   double add_part(const Batch& batch, std::int64_t first, std::int64_t end, GradSink& sink,
                   PhaseClock& phases) const;
   void make_plan(const Batch& batch, const nn::Optimizer& optimizer);
 
   Policy policy_;
+  nn::Module* model_;  // none: nothing is known of it
   Dtype precision_;
   LossScale loss_scale_;
   std::optional<PhysicalBatches> parts_;

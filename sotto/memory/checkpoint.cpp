@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sotto/autograd/precision.h"
 #include "sotto/autograd/segment.h"
 #include "sotto/core/allocator.h"
 #include "sotto/kernels/compute.h"
@@ -62,10 +63,21 @@ class Usage {
 };
 
 // One module, and its result, which is the next one's input.
-std::pair<ChainBlock, Tensor> measured(nn::Module& module, const Tensor& input, bool private_data) {
+struct Measured {
+  ChainBlock block;
+  Tensor result;
+  int sample_axis;
+};
+Measured measured(nn::Module& module, const Tensor& input, const ChainRun& how) {
   ChainBlock block{.input = Allocator::size_class(input.bytes())};
-  const auto run = [&](const Var& x) { return module(x); };
-  const auto start = [&](Tape& tape) { return tape.input(input, 0, is_float(input.dtype())); };
+  const auto run = [&](const Var& x) {
+    std::optional<PrecisionRegion> region;
+    if (how.precision) region.emplace(x.tape(), *how.precision);
+    return module(x);
+  };
+  const auto start = [&](Tape& tape) {
+    return tape.input(input, how.sample_axis, is_float(input.dtype()));
+  };
   Tape recorded, again;
   Usage usage(input.device());
   {
@@ -82,12 +94,12 @@ std::pair<ChainBlock, Tensor> measured(nn::Module& module, const Tensor& input, 
   block.run = usage.peak();
   const std::size_t result = usage.current();
   // Backward of a segment is backward of the module without the result that stays here.
-  Step step(private_data);
+  Step step(how.private_data);
   again.backward(y, step);
   block.backward = usage.peak() - result;
   block.gradients = step.bytes();
   block.output = Allocator::size_class(y.value().bytes());
-  return {block, y.value()};
+  return {block, y.value(), y.samples().batched() ? y.samples().axis() : 0};
 }
 
 void collect(const std::vector<ChainPart>& parts, std::vector<nn::Sequential::Segment>& segments) {
@@ -108,24 +120,30 @@ void checkpoint_every(nn::Sequential& model, int n) {
   model.set_segments(std::move(segments));
 }
 
-Chain measured_chain(nn::Sequential& model, const Tensor& input, bool private_data) {
+Chain measured_chain(nn::Sequential& model, const Tensor& input, const ChainRun& how) {
   Chain chain;
   Tensor x = input;
+  ChainRun next = how;
   for (int i = 0; i < model.size(); ++i) {
-    auto [block, result] = measured(model[i], x, private_data);
-    chain.push_back(block);
-    x = result;
+    const Measured found = measured(model[i], x, next);
+    chain.push_back(found.block);
+    x = found.result;
+    next.sample_axis = found.sample_axis;
   }
   return chain;
 }
 
-ChainPlan checkpoint_auto(nn::Sequential& model, const Tensor& input, std::size_t budget,
-                          bool private_data) {
-  ChainPlan plan = plan_chain(measured_chain(model, input, private_data), budget,
-                              private_data ? Backwards::two : Backwards::one);
+std::vector<nn::Sequential::Segment> segments_of(const ChainPlan& plan) {
   std::vector<nn::Sequential::Segment> segments;
   collect(plan.parts, segments);
-  model.set_segments(std::move(segments));
+  return segments;
+}
+
+ChainPlan checkpoint_auto(nn::Sequential& model, const Tensor& input, std::size_t budget,
+                          bool private_data) {
+  ChainPlan plan = plan_chain(measured_chain(model, input, {.private_data = private_data}), budget,
+                              private_data ? Backwards::two : Backwards::one);
+  model.set_segments(segments_of(plan));
   return plan;
 }
 

@@ -3,6 +3,8 @@
 // stay what they are. Of any other module, nn::Module::set_recompute() does the same for itself.
 #pragma once
 
+#include <optional>
+
 #include "sotto/memory/chain.h"
 #include "sotto/nn/module.h"
 
@@ -12,11 +14,20 @@ namespace sotto::memory {
 // std::invalid_argument unless n >= 1.
 void checkpoint_every(nn::Sequential& model, int n);
 
+// How a chain is run.
+struct ChainRun {
+  bool private_data = false;            // with the norms of samples
+  int sample_axis = 0;                  // of the input
+  std::optional<Dtype> precision = {};  // in force; nothing: as the input and the modules are
+};
+
 // What the modules cost on an input like this one, from a dry run of each, forward and backward,
-// into ordinary gradients or, for `private_data`, with the norms of samples as well. Bytes are
-// those of the input's device; the work is counted, not timed: products by their operations and the
-// rest by the bytes that are kept, at the backend's constants.
-Chain measured_chain(nn::Sequential& model, const Tensor& input, bool private_data = false);
+// into gradients. Bytes are those of the input's device; the work is counted, not timed: products
+// by their operations and the rest by the bytes that are kept, at the backend's constants.
+Chain measured_chain(nn::Sequential& model, const Tensor& input, const ChainRun& how = {});
+
+// The segments of a plan for a Sequential.
+std::vector<nn::Sequential::Segment> segments_of(const ChainPlan& plan);
 
 // Sets the segments that run the least again while forward and backward, with `private_data` the
 // two of ghost clipping, take no more than `budget` bytes beyond what is in use before them, and

@@ -32,18 +32,19 @@ std::string rows_text(std::int64_t rows) {
 
 }  // namespace
 
+std::int64_t Demand::useful() const { return std::min(most, std::max(useful_rows, least)); }
+
 Plan choose_way(std::span<const Way> ways, const Demand& demand) {
   check(demand.update <= demand.limit,
         "memory: the update of all parameters: {} needed, and the limit is {} ({} B)",
         bytes_text(demand.update), bytes_text(demand.limit), demand.limit);
   Plan plan{.update = demand.update, .limit = demand.limit};
-  const std::int64_t useful = std::min(demand.most, std::max(useful_rows, demand.least));
   for (const Way& way : ways) {
-    way.enter();
+    const Entered entered = way.enter();
     const RowFit fit = fit_rows(demand.peak_of, demand.least, demand.most, demand.limit);
-    plan.considered.push_back({way.name, way.recomputation, fit});
+    plan.considered.push_back({way.name, entered.recomputation, fit, entered.text});
     plan.chosen = plan.considered.size() - 1;
-    if (fit.rows >= useful) return plan;
+    if (fit.rows >= demand.useful()) return plan;
   }
   const auto first = std::find_if(plan.considered.begin(), plan.considered.end(),
                                   [](const Plan::Considered& way) { return way.fit.rows > 0; });
@@ -66,7 +67,8 @@ std::string Plan::text() const {
                                         : "room for " + rows_text(other.fit.rows) + " only");
   }
   if (way.recomputation > 0)
-    text += fmt::format("  computes again as much as {:g} forward passes\n", way.recomputation);
+    text += fmt::format("  computes again as much as {:.2g} forward passes\n", way.recomputation);
+  if (!way.text.empty()) text += fmt::format("  {}\n", way.text);
   return text;
 }
 
@@ -75,6 +77,7 @@ std::string Plan::json() const {
   for (const Considered& way : considered) {
     ways.push_back({{"name", way.name},
                     {"recomputation", way.recomputation},
+                    {"settings", way.text},
                     {"rows", way.fit.rows},
                     {"predicted_bytes", way.fit.predicted},
                     {"measured_bytes", way.fit.measured}});
@@ -89,8 +92,6 @@ std::string Plan::json() const {
 }
 
 std::size_t update_bytes(const nn::Optimizer& optimizer) {
-  // Of a rule's first step, which makes the state: what Optimizer::step asks to have room for.
-  constexpr std::size_t temporaries = 4;
   std::size_t gradients = 0, largest = 0;
   for (const Parameter* parameter : optimizer.parameters()) {
     const std::size_t bytes = parameter->value.bytes();
@@ -98,7 +99,7 @@ std::size_t update_bytes(const nn::Optimizer& optimizer) {
     largest = std::max(largest, bytes);
   }
   return allocator(cpu).statistics().current + gradients + optimizer.bytes_to_come() +
-         temporaries * largest;
+         nn::Optimizer::temporaries * largest;
 }
 
 }  // namespace sotto::memory

@@ -12,12 +12,21 @@
 
 namespace sotto::memory {
 
+// What a way to compute a step comes to.
+struct Entered {
+  double recomputation = 0;  // what is computed again, in forward passes
+  std::string text = {};     // what its name does not say: "runs 0 .. 4 of 9 modules again"
+};
+
 // One way to compute a step.
 struct Way {
-  std::string name;             // "two passes, bf16"
-  double recomputation = 0;     // what is computed again, in forward passes
-  std::function<void()> enter;  // from now on steps and dry runs are computed in this way
+  std::string name;                // "two passes, bf16"
+  std::function<Entered()> enter;  // from now on steps and dry runs are computed in this way
 };
+
+// Fewer rows at once leave much of the machine idle: a way in which so many fit is preferred to one
+// with less recomputation in which they do not.
+inline constexpr std::int64_t useful_rows = 8;
 
 // What has to fit.
 struct Demand {
@@ -26,6 +35,9 @@ struct Demand {
   std::int64_t most = 1;   // more are never needed at once
   std::size_t update = 0;  // bytes in use at once while parameters are updated (update_bytes)
   std::size_t limit = 0;   // bytes
+
+  // useful_rows, or the most, if that is less.
+  std::int64_t useful() const;
 };
 
 struct Plan {
@@ -33,6 +45,7 @@ struct Plan {
     std::string name;
     double recomputation;
     RowFit fit;
+    std::string text;  // of Entered
   };
   std::vector<Considered> considered;  // in the order in which they were tried
   std::size_t chosen = 0;              // of these
@@ -45,13 +58,9 @@ struct Plan {
   std::string json() const;
 };
 
-// Fewer rows at once leave much of the machine idle: a way in which so many fit is preferred to one
-// with less recomputation in which they do not.
-inline constexpr std::int64_t useful_rows = 8;
-
-// Of ways in the order of preference, enters the first in which useful_rows fit (or the most,
-// if that is less), else the first in which the least fit. Throws std::invalid_argument, with
-// bytes, when none does or the update does not.
+// Of ways in the order of preference, enters the first in which useful() rows fit, else the first
+// in which the least fit. Throws std::invalid_argument, with bytes, when none does or the update
+// does not.
 Plan choose_way(std::span<const Way> ways, const Demand& demand);
 
 // Bytes that have to be free for the optimizer's next step with a gradient for every parameter, and

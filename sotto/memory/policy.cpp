@@ -33,6 +33,8 @@ std::vector<std::string> Policy::problems() const {
   } catch (const std::invalid_argument& error) {
     texts.emplace_back(error.what());
   }
+  if (checkpoint && *checkpoint < 0)
+    texts.push_back(fmt::format("checkpoints at every {} modules", *checkpoint));
   if (accumulation && *accumulation < 1)
     texts.push_back(fmt::format("accumulation over {} parts", *accumulation));
   return texts;
@@ -65,6 +67,22 @@ std::string bytes_text(std::size_t bytes) {
     if (amount >= unit.bytes) return fmt::format("{:.2f} {}", amount / unit.bytes, unit.name);
   }
   return fmt::format("{} B", bytes);
+}
+
+std::string checkpoint_text(const std::optional<int>& checkpoint) {
+  if (!checkpoint) return "auto";
+  return *checkpoint == 0 ? "none" : fmt::to_string(*checkpoint);
+}
+
+std::optional<int> parse_checkpoint(const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  if (text == "none") return 0;
+  int number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  check(error == std::errc() && rest == end && number >= 1,
+        "{} is not auto, none or a number of modules", text);
+  return number;
 }
 
 std::string precision_text(const std::optional<Dtype>& precision) {

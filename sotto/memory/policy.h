@@ -16,6 +16,10 @@ struct Policy {
   std::optional<std::int64_t> physical_batch;
   // A batch is computed in so many parts of about the same size, or in more that are smaller.
   std::optional<std::int64_t> accumulation;
+  // Every n-th module of the model's Sequentials keeps its input and the rest is run again in
+  // backward (model_checkpoints.h); 0: nothing is. Unset: as the model is set; where it is set to
+  // nothing and nothing cheaper keeps the limit, the segments that run least again.
+  std::optional<int> checkpoint;
   // What operations compute in where they can (TapeOptions): f32, f16 or bf16. Unset: f32, or bf16
   // where nothing else keeps the limit.
   std::optional<Dtype> precision;
@@ -37,6 +41,10 @@ std::size_t parse_bytes(const std::string& text);
 // "1.50 GiB"
 std::string bytes_text(std::size_t bytes);
 
+// A policy's checkpoint as text: "auto" where it is unset, "none" for 0, else the number.
+std::string checkpoint_text(const std::optional<int>& checkpoint);
+// The checkpoint of such a text. Throws std::invalid_argument for others.
+std::optional<int> parse_checkpoint(const std::string& text);
 // A policy's precision as text: "auto" where it is unset, else the name of the type.
 std::string precision_text(const std::optional<Dtype>& precision);
 // The precision of such a text. Throws std::invalid_argument for others, with those there are.

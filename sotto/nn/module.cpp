@@ -97,7 +97,7 @@ Var Module::operator()(const Var& x) {
     return forward(in);
   };
   Var y = recompute_ ? segment(call, x) : call(x);
-  if (watch && !x.tape().repeats()) watch->on_call_(*this, y);
+  if (watch && !x.tape().repeats()) watch->on_call_(*this, x, y);
   return y;
 }
 

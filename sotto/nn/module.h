@@ -87,11 +87,12 @@ class Module {
   bool recompute_ = false;
 };
 
-// Sees every module that is called, with its result, for as long as it lives and on its thread; a
-// later one sees instead of an earlier. What is run again in backward was seen before.
+// Sees every module that is called, with its input and its result, for as long as it lives and on
+// its thread; a later one sees instead of an earlier. What is run again in backward was seen
+// before.
 class CallWatch {
  public:
-  using OnCall = std::function<void(const Module& module, const Var& result)>;
+  using OnCall = std::function<void(const Module& module, const Var& x, const Var& result)>;
   explicit CallWatch(OnCall on_call);
   CallWatch(const CallWatch&) = delete;
   CallWatch& operator=(const CallWatch&) = delete;

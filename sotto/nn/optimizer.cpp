@@ -180,7 +180,6 @@ std::optional<UpdateArray> Optimizer::Step::array(const Parameter* parameter, co
 
 // Whether there is memory for the state that is not there yet, and for temporaries.
 void Optimizer::check_room(const Gradients& gradients) const {
-  constexpr std::size_t temporaries = 4;  // of a rule, at most
   std::size_t state = 0, largest = 0;
   for (const auto& [parameter, grad] : gradients) {
     const Slot& slot = slots_[places_.at(parameter)];

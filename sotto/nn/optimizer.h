@@ -48,6 +48,9 @@ class Optimizer {
     double noise_variance_;
   };
 
+  // Tensors like the parameter that a rule's step holds beside state and gradient, at most.
+  static constexpr std::size_t temporaries = 4;
+
   // In the order in which they were given.
   std::vector<const Parameter*> parameters() const;
   // Bytes of the state that first steps of parameters are still to make.
