@@ -3,6 +3,7 @@
 #include "sotto/core/allocator.h"
 #include "sotto/dp/clip_groups.h"
 #include "sotto/dp/mechanism.h"
+#include "sotto/memory/model_checkpoints.h"
 #include "sotto/nn/update_sink.h"
 
 namespace sotto::models {
@@ -49,6 +50,7 @@ StepRun::StepRun(const std::function<std::unique_ptr<nn::Module>()>& make, const
       "step: a fused update goes with neither accumulation nor privacy");
   std::size_t start = in_use();
   model_ = make();
+  memory::set_checkpoints(*model_, setting.checkpoint);
   const std::size_t parameters = in_use() - start;
   optimizer_ = optimizer_for(*model_, setting);
   start = in_use();

@@ -24,6 +24,7 @@ struct StepSetting {
   bool bf16_state = false;
   bool fused_update = false;  // UpdateSink; not with accumulation or privacy
   Dtype precision = Dtype::f32;
+  int checkpoint = 0;  // memory::set_checkpoints
 };
 
 // All in bytes, as the allocator counts them.

@@ -33,20 +33,20 @@ std::string table(const Exercise& exercise) {
   return html + "</table>\n";
 }
 
-// The bytes of each row over its number.
+// The bytes of each row over its x.
 std::string plot(const Exercise& exercise) {
   Curve predicted{.name = "by the formula", .dash = 1}, counted{.name = "counted", .colour = 1},
       peak{.name = "peak of the step", .colour = 2};
-  for (std::size_t i = 0; i < exercise.rows.size(); ++i) {
-    const Row& row = exercise.rows[i];
+  if (exercise.over.empty()) return {};
+  for (const Row& row : exercise.rows) {
     for (auto& [curve, bytes] : {std::pair(&predicted, row.predicted),
                                  std::pair(&counted, row.measured), std::pair(&peak, row.peak)}) {
-      curve->x.push_back(static_cast<double>(std::int64_t{1} << i));
+      curve->x.push_back(row.x);
       curve->y.push_back(static_cast<double>(bytes));
     }
   }
-  return curve_chart({.name = "bytes over the parts of a batch",
-                      .x_name = "parts",
+  return curve_chart({.name = "bytes over the " + exercise.over,
+                      .x_name = exercise.over,
                       .curves = {peak, counted, predicted},
                       .log_x = true,
                       .label = [](double bytes) {
@@ -57,8 +57,7 @@ std::string plot(const Exercise& exercise) {
 std::string section(const Exercise& exercise) {
   return fmt::format("<section>\n<h2>{}</h2>\n<p>Counted: {}.</p>\n<p>{}.</p>\n{}{}</section>\n",
                      escape(exercise.title), escape(exercise.counted), escape(exercise.formula),
-                     table(exercise),
-                     exercise.title == "Accumulation" ? plot(exercise) : std::string());
+                     table(exercise), plot(exercise));
 }
 
 }  // namespace

@@ -53,7 +53,28 @@ class Tour {
       const StepBytes bytes = step({.accumulation = parts});
       e.rows.push_back(row(parts == 1 ? "the whole batch" : fmt::format("{} parts", parts),
                            kept(parts, wide), bytes.kept, bytes));
+      e.rows.back().x = static_cast<double>(parts);
     }
+    e.over = "parts";
+    return e;
+  }
+
+  Exercise checkpointing() const {
+    Exercise e{"Checkpoints",
+               "what is kept between forward and backward",
+               "4 (layers / s + 1) · width · batch + 4 · batch in segments of s layers, of which "
+               "each keeps its input: the s layers are run again one segment at a time, so that "
+               "the step's peak is least near s = √layers",
+               {}};
+    for (std::int64_t s = 1; s <= n_.layers; s *= 2) {
+      const StepBytes bytes = step({.checkpoint = s == 1 ? 0 : static_cast<int>(2 * s)});
+      const std::int64_t segments = (n_.layers + s - 1) / s;
+      e.rows.push_back(row(s == 1 ? "all kept" : fmt::format("segments of {} layers", s),
+                           wide * (segments + 1) * n_.width * n_.batch + wide * n_.batch,
+                           bytes.kept, bytes));
+      e.rows.back().x = static_cast<double>(s);
+    }
+    e.over = "layers of a segment";
     return e;
   }
 
@@ -131,7 +152,8 @@ std::vector<Exercise> tour(const Network& network) {
   check(network.batch >= most_parts && network.batch % most_parts == 0,
         "a batch of {} is not a multiple of {}", network.batch, most_parts);
   const Tour tour(network);
-  return {tour.footprint(), tour.accumulation(), tour.precision(), tour.privacy()};
+  return {tour.footprint(), tour.accumulation(), tour.checkpointing(), tour.precision(),
+          tour.privacy()};
 }
 
 }  // namespace sotto::memory_tour

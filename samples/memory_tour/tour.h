@@ -22,6 +22,7 @@ struct Row {
   std::int64_t measured = 0;
   std::int64_t peak = 0;  // of everything that was alive at once
   double seconds = 0;
+  double x = 0;  // parts, or layers of a segment, where the exercise is a plot over these
 };
 
 struct Exercise {
@@ -29,11 +30,12 @@ struct Exercise {
   std::string counted;  // what `predicted` and `measured` are bytes of
   std::string formula;
   std::vector<Row> rows;  // the first is without any technique
+  std::string over = {};  // what `x` counts; empty: no plot
 };
 
-// Parameters with their gradients and the optimizer's state; what a batch in parts keeps; what 16
-// bits keep; private steps. Throws std::invalid_argument unless width and layers are positive and
-// the batch is a multiple of most_parts.
+// Parameters with their gradients and the optimizer's state; what a batch in parts keeps; what
+// checkpoints keep; what 16 bits keep; private steps. Throws std::invalid_argument unless width and
+// layers are positive and the batch is a multiple of most_parts.
 inline constexpr std::int64_t most_parts = 8;
 std::vector<Exercise> tour(const Network& network);
 

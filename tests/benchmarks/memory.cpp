@@ -2,7 +2,7 @@
 // with some settings, or of a table of docs/memory.md.
 //   bench_memory MODEL BATCH [NAME=VALUE]...
 //     accumulation=N, privacy=none|one_pass|two_passes|by_layer, optimizer=sgd|momentum|adam,
-//     precision=f32|bf16|f16, state=f32|bf16, update=apart|fused, loss=classes|sum
+//     checkpoint=N, precision=f32|bf16|f16, state=f32|bf16, update=apart|fused, loss=classes|sum
 //   bench_memory ablation BATCH      ResNet-50 with each technique, ordinary and private
 //   bench_memory published BATCH     Opacus' perceptron, ordinary and private
 #include <cstdio>
@@ -76,6 +76,7 @@ ordered_json measured(const Case& c) {
           {"accumulation", c.setting.accumulation},
           {"privacy", name_of(privacies, c.setting.privacy)},
           {"optimizer", name_of(optimizers, c.setting.optimizer)},
+          {"checkpoint", c.setting.checkpoint},
           {"precision", name_of(precisions, c.setting.precision)},
           {"state", c.setting.bf16_state ? "bf16" : "f32"},
           {"update", c.setting.fused_update ? "fused" : "apart"},
@@ -95,6 +96,7 @@ void set(Case& c, const std::string& option) {
   models::StepSetting& s = c.setting;
   const Names<std::function<void()>> setters = {
       {"accumulation", [&] { s.accumulation = std::stoll(value); }},
+      {"checkpoint", [&] { s.checkpoint = std::stoi(value); }},
       {"privacy", [&] { s.privacy = value_of(privacies, value); }},
       {"optimizer", [&] { s.optimizer = value_of(optimizers, value); }},
       {"precision", [&] { s.precision = value_of(precisions, value); }},
@@ -110,7 +112,7 @@ void set(Case& c, const std::string& option) {
 // With momentum, and for each technique the ordinary step and the private ones.
 std::vector<Case> ablation(std::int64_t batch) {
   std::vector<Case> cases;
-  const auto add = [&](const char* name, std::int64_t parts, Dtype precision) {
+  const auto add = [&](const char* name, std::int64_t parts, Dtype precision, int checkpoint) {
     for (const auto& [privacy_name, privacy] : privacies) {
       cases.push_back({name,
                        "resnet50",
@@ -118,14 +120,17 @@ std::vector<Case> ablation(std::int64_t batch) {
                        {.accumulation = parts,
                         .privacy = privacy,
                         .optimizer = StepOptimizer::momentum,
-                        .precision = precision}});
+                        .precision = precision,
+                        .checkpoint = checkpoint}});
     }
   };
   constexpr std::int64_t four = 4;
-  add("baseline", 1, Dtype::f32);
-  add("accumulation 4", four, Dtype::f32);
-  add("16-bit", 1, Dtype::bf16);
-  add("16-bit, accumulation 4", four, Dtype::bf16);
+  add("baseline", 1, Dtype::f32, 0);
+  add("accumulation 4", four, Dtype::f32, 0);
+  add("16-bit", 1, Dtype::bf16, 0);
+  add("checkpoints", 1, Dtype::f32, 1);
+  add("16-bit, checkpoints", 1, Dtype::bf16, 1);
+  add("all", four, Dtype::bf16, 1);
   return cases;
 }
 
