@@ -1,7 +1,8 @@
 #!/bin/sh
 # Everything that wants a GPU, in one call on a machine that has one and perhaps little else: builds
 # with the GPU part, runs the tests of devices on the GPU and on the CPU, compute-sanitizer on the
-# fast ones, the conformance cases on the CPU, and times the kernels. Needs a C++ compiler, nvcc, Meson and ninja.
+# fast ones, the conformance cases on both, and times the kernels. Needs a C++ compiler, nvcc, Meson and
+# ninja.
 #
 # usage: gpu.sh [RESULTS]     a folder for results.json, results.md and the logs; gpu-results if left out
 #
@@ -106,6 +107,10 @@ for tool in memcheck racecheck initcheck; do
     "private training*"
 done
 # Needs CLI11, which such a machine may lack.
-step build_conformance ninja -C "$build" tests/conformance/conformance &&
-  step conformance_cpu "$build/tests/conformance/conformance" "$root/tests/conformance/cases"
+if step build_conformance ninja -C "$build" tests/conformance/conformance; then
+  for device in cpu cuda:0; do
+    step "conformance_$device" "$build/tests/conformance/conformance" "$root/tests/conformance/cases" \
+      --device "$device"
+  done
+fi
 exit 0

@@ -1,4 +1,5 @@
-// conformance DIR [--f64|--f32|--both] [--engine eigen|onednn] [--kind K] [--case NAME] [--verbose]
+// conformance DIR [--f64|--f32|--both] [--engine eigen|onednn] [--device NAME] [--kind K]
+//             [--case NAME] [--verbose]
 //
 // Runs every case under DIR. Exit status: 0 when all pass or are skipped, 1 when one fails, 2 when
 // one is not as the format says, DIR cannot be read or the usage is wrong.
@@ -8,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "sotto/core/devices.h"
 #include "sotto/core/error.h"
 #include "sotto/kernels/backend.h"
 #include "tests/conformance/runner.h"
@@ -40,13 +42,14 @@ int run(const Selection& selection, const std::string& engine) {
 int main(int count, char** words) {
   CLI::App app("Runs conformance cases");
   Selection selection;
-  std::string folder, engine;
+  std::string folder, engine, device = "cpu";
   bool only_f32 = false, only_f64 = false, both = false;
   app.add_option("dir", folder, "Folder of cases")->required();
   auto* f32 = app.add_flag("--f32", only_f32, "In single precision");
   auto* f64 = app.add_flag("--f64", only_f64, "In double precision")->excludes(f32);
   app.add_flag("--both", both, "In both (the default)")->excludes(f32)->excludes(f64);
   app.add_option("--engine", engine, "The CPU's engine")->check(CLI::IsMember({"eigen", "onednn"}));
+  app.add_option("--device", device, "Where to compute: cpu, cuda or cuda:N");
   app.add_option("--kind", selection.kind, "Only cases of this kind");
   app.add_option("--case", selection.name, "Only the case of this name");
   app.add_flag("--verbose", selection.verbose, "Every deviation of a failing case");
@@ -55,6 +58,7 @@ int main(int count, char** words) {
     selection.folder = folder;
     if (only_f32) selection.dtypes = {sotto::Dtype::f32};
     if (only_f64) selection.dtypes = {sotto::Dtype::f64};
+    selection.device = sotto::device_named(device);
     return run(selection, engine);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : bad_input;

@@ -97,6 +97,14 @@ void run_table(const Selection& selection, const Json& table, std::vector<Result
   }
 }
 
+// What is computed from goes to the device; what is expected stays.
+Case on_device(Case c, Device device) {
+  for (auto& [name, described] : c.tensors) {
+    if (described.role != "expect") described.value = described.value.to(device);
+  }
+  return c;
+}
+
 void run_file(const Selection& selection, const std::filesystem::path& path,
               std::vector<Result>& results) {
   Result result{.kind = path.parent_path().filename(), .type = "?", .name = path.stem()};
@@ -105,7 +113,7 @@ void run_file(const Selection& selection, const std::filesystem::path& path,
     const auto kind = field<std::string>(body, "kind");
     if (kind == "accountant") return run_table(selection, body, results);
     if (!runners.count(kind)) throw Malformed("kind is " + kind);
-    const Case c = read_case(path);
+    const Case c = on_device(read_case(path), selection.device);
     result = {.kind = c.kind, .type = c.type, .name = c.name};
     if (!selected(selection, c.kind, c.name)) return;
     results.push_back(guarded(result, [&] { return run_case(c, selection.dtypes); }));

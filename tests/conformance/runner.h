@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sotto/core/device.h"
 #include "sotto/core/dtype.h"
 
 namespace sotto::conformance {
@@ -14,6 +15,7 @@ struct Selection {
   std::vector<Dtype> dtypes{Dtype::f32, Dtype::f64};
   std::string kind;      // all when empty
   std::string name;      // all when empty
+  Device device = cpu;   // where everything but the accountants is computed
   bool verbose = false;  // every deviation, not only the worst of a case
 };
 
