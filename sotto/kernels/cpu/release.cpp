@@ -15,8 +15,9 @@ template <class T, bool noisy, class Rule, class States>
 void update_all(const UpdateArray& array, Rule rule, States states, std::int32_t* faults) {
   constexpr std::int64_t grain = 1 << 14;
   parallel_for(array.count, grain, [&](std::int64_t begin, std::int64_t end) {
+    const UpdateArray here = array;  // which no store through its pointers can be in the way of
     for (std::int64_t i = begin; i < end; ++i) {
-      const UpdateFault fault = update_element<T, noisy>(array, rule, states, i);
+      const UpdateFault fault = update_element<T, noisy>(here, rule, states, i);
       if (noisy && fault != UpdateFault::none) {
         std::atomic_ref(faults[static_cast<int>(fault) - 1]).store(1, std::memory_order_relaxed);
       }
