@@ -1,4 +1,6 @@
 // The arithmetic of per-sample gradients against materialised rows and loops.
+#include "sotto/kernels/whole_products.h"
+#include "tests/device_code.h"
 #include "tests/per_sample_cases.h"
 #include "tests/throws.h"
 
@@ -245,5 +247,24 @@ TEST_CASE("norms of uses that cancel each other are those of the sum") {
         }
       }
     }
+  });
+}
+
+TEST_CASE("rows and sums of per-sample gradients are of whole factors on every device") {
+  for_each_use([](const PerSample& use, PublicRandom&) {
+    Backend& engine = backend(cpu);
+    int calls = 0, rounded = 0;
+    const auto watched = make_device_code(cpu, engine, [&](auto) {
+      ++calls;
+      rounded += WholeProducts::wanted() ? 0 : 1;
+      return nullptr;
+    });
+    const Tensor weights = full({use.samples()}, 0.5, Dtype::f64);
+    set_cpu_backend(*watched);
+    use.materialize(), use.sum(), use.sum(weights);
+    set_cpu_backend(engine);
+    CHECK(calls > 0);
+    CHECK(rounded == 0);
+    CHECK_FALSE(WholeProducts::wanted());
   });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sotto/kernels/compute.h"
+#include "sotto/kernels/whole_products.h"
 
 namespace sotto {
 
@@ -170,6 +171,7 @@ PerSample PerSample::compact() const {
 }
 
 Tensor PerSample::materialize() const {
+  const WholeProducts whole;
   const LabelScope scope = LabelScope::kind(MemoryKind::rows);
   const Shape full_shape = with_samples(samples(), shape_);
   if (narrow() && !std::holds_alternative<Patches>(form_)) {
@@ -200,6 +202,7 @@ Tensor PerSample::materialize() const {
 }
 
 Tensor PerSample::sum() const {
+  const WholeProducts whole;
   if (narrow() && !std::holds_alternative<Patches>(form_)) {
     const Tensor total = zeros(shape_, dtype(), leading().device());
     for_each_part([&](const PerSample& part, auto, auto) { axpby(1, part.sum(), 1, total); });
@@ -225,6 +228,7 @@ Tensor PerSample::sum() const {
 }
 
 Tensor PerSample::sum(const Tensor& weights) const {
+  const WholeProducts whole;
   check(weights.rank() == 1 && weights.size(0) == samples(),
         "PerSample::sum: weights {} for {} samples", weights.shape(), samples());
   if (const auto* f = std::get_if<Dense>(&form_)) {

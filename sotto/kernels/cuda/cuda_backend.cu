@@ -9,6 +9,7 @@
 #include "sotto/kernels/cuda/moves.h"
 #include "sotto/kernels/cuda/scratch.h"
 #include "sotto/kernels/fold_batch.h"
+#include "sotto/kernels/whole_products.h"
 
 namespace sotto {
 
@@ -56,7 +57,7 @@ class CudaBackend final : public DeviceBackend<CudaExec> {
   }
 
   void gemm(View a, View b, double beta, View c) override {
-    execution("gemm", {&a, &b, &c}).product(a, b, beta, c, tf32_);
+    execution("gemm", {&a, &b, &c}).product(a, b, beta, c, tf32_ && !WholeProducts::wanted());
   }
 
  protected:

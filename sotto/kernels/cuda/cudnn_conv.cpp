@@ -187,9 +187,10 @@ class Builder {
     d.finalize(call_);
     return d;
   }
-  // Factors of f32 are whole unless tf32 was allowed, and sums are never narrow. Unless speed was
-  // asked for, the bits are the same each time, and products are not taken by transforms, which
-  // round more.
+  // Factors of f32 are whole unless tf32 was allowed, and sums are never narrow. The bits are the
+  // same each time: what is computed again, for clipping in two passes, is what was clipped. Unless
+  // speed was asked for, and never for weights, whose norms are exact, products are not taken by
+  // transforms, which round more.
   bool allowed(const Descriptor& configuration) const {
     const auto engines =
         configuration.read(call_, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
@@ -204,9 +205,9 @@ class Builder {
     return !(whole && noted(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) &&
            !noted(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&
            !noted(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) &&
-           (wants_fast() ||
-            !(noted(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) ||
-              noted(CUDNN_NUMERICAL_NOTE_WINOGRAD) || noted(CUDNN_NUMERICAL_NOTE_FFT)));
+           !noted(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) &&
+           ((wants_fast() && problem_.pass != ConvPass::weight) ||
+            !(noted(CUDNN_NUMERICAL_NOTE_WINOGRAD) || noted(CUDNN_NUMERICAL_NOTE_FFT)));
   }
   std::optional<Descriptor> plan(const Descriptor& configuration) const {
     Descriptor d(call_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
