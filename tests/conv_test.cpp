@@ -26,8 +26,8 @@ Case random_case(Random& random, std::int64_t samples) {
       c.window.stride[axis] = between(random, 1, 3);
       c.window.dilation[axis] = between(random, 1, 2);
       c.window.before[axis] = between(random, 0, 3);
-      c.window.after[axis] = between(random, 0, 3);
-      in = between(random, c.window.dilation[axis] * (c.window.kernel[axis] - 1) + 1, 9);
+      c.window.after[axis] = between(random, -1, 3);  // less than none: as a gradient's may be
+      in = between(random, c.window.dilation[axis] * (c.window.kernel[axis] - 1) + 2, 9);
     }
     c.x.push_back(in);
     c.w.push_back(c.window.kernel[axis]);

@@ -18,7 +18,8 @@ namespace sotto {
 namespace {
 
 // The pixels of an image and its padding, in one line. A position of the window has the index of
-// its first tap there, and tap k of all positions lies offsets[k] further on.
+// its first tap there, and tap k of all positions lies offsets[k] further on. Padding after the
+// image may be negative: pixels there are in the line, and in no window.
 struct Grid {
   explicit Grid(const Geometry& g);
   std::int64_t at(const std::int64_t* place) const {
@@ -46,7 +47,9 @@ void for_each_place(const std::int64_t* box, F&& f) {
 
 Grid::Grid(const Geometry& g) {
   const Window& w = g.window;
-  for (int axis = 0; axis < 3; ++axis) size[axis] = g.in[axis] + w.before[axis] + w.after[axis];
+  for (int axis = 0; axis < 3; ++axis) {
+    size[axis] = w.before[axis] + g.in[axis] + std::max<std::int64_t>(w.after[axis], 0);
+  }
   pixels = size[0] * size[1] * size[2];
   for_each_place(g.in, [&](const std::int64_t* p) {
     const std::int64_t moved[3] = {p[0] + w.before[0], p[1] + w.before[1], p[2] + w.before[2]};
@@ -148,8 +151,8 @@ void norms(ProductFunction product, const View& dy, const View& x, const Geometr
 
 bool conv_gram_norms_by(ProductFunction product, const View& dy, const View& x,
                         const Window& window, const View& y) {
-  if (std::any_of(window.stride, window.stride + 3, [](std::int64_t s) { return s != 1; }))
-    return false;
+  for (int axis = 0; axis < 3; ++axis)
+    if (window.stride[axis] != 1 || window.before[axis] < 0) return false;
   const Geometry g(x, dy, window);
   if (x.dtype == Dtype::f64) {
     norms<double>(product, dy, x, g, y.as<double>());
