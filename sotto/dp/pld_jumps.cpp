@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-
 #include <limits>
 #include <numeric>
 
@@ -191,15 +190,18 @@ std::optional<JumpCurve> PldComposition::jump_curve(const Counts& counts, const 
   const double rounding = 1e-9 + 2 * mass_tolerance * releases;
   const double log_masses = less ? Rest::log_moment(one_of_each, 0) : 0;
   const double shifts = less ? Rest::log_moment(one_of_each, -1) - log_masses : 0;
+  // The rounding of shifts goes to the side of the bound; jumps of one kind alone are not shifted.
+  const double error = 4 * mass_tolerance * static_cast<double>(counts.size());
+  const double margin = counts.size() == 1 ? 0 : upper ? error : -error;
   JumpCurve curve(*sum, *rest, side.bound,
-                  {.shift = shifts,
+                  {.shift = shifts + error,
                    .mass = std::exp(log_masses),
                    .kept = std::exp(Rest::log_moment(others, 0) - rounding)});
   auto kept = all.begin();
   for (const auto& [key, count] : counts) {
     const DiscretePair& pair = discrete(key, side);
     const double log_mass = sotto::log_moment(kept->pair, 0);
-    const double shift = sotto::log_moment((kept++)->pair, -1) - log_mass - shifts;
+    const double shift = sotto::log_moment((kept++)->pair, -1) - log_mass - shifts + margin;
     const double factor = count * std::exp(log_masses - log_mass);
     for (const auto& atom : pair.atoms) {
       const double loss = pair.loss(atom);

@@ -25,8 +25,11 @@ constexpr double rounding_per_level = 16 * unit;
 // (origin + rest)^n of a size <= 1, 0 below e^-80; n may be any number of releases. With an error
 // in proportion to the rest.
 Complex power(double log_origin, const Complex& ratio, double n) {
+  constexpr double cancels = -0.5;  // half of the square of origin and more
   const double x = ratio.real(), y = ratio.imag();
-  const double log_size = log_origin + 0.5 * std::log1p(x * (2 + x) + y * y);
+  const double change = x * (2 + x) + y * y;
+  const double log_size =
+      log_origin + (change > cancels ? 0.5 * std::log1p(change) : std::log(std::hypot(1 + x, y)));
   if (!(n * log_size > -negligible_log)) return 0;
   return std::polar(std::exp(n * log_size), n * std::atan2(y, 1 + x));
 }
@@ -148,7 +151,8 @@ double DeltaCurve::delta(double epsilon) const {
   if (place >= static_cast<double>(last)) return bound_ == Bound::upper ? delta_at(last) : 0;
   if (place < 0) {  // delta is convex in e^epsilon, 1 at epsilon = -infinity
     const double low = delta_at(0);
-    return bound_ == Bound::upper ? 1 - (1 - low) * std::exp(epsilon - first_) : low;
+    const double below = epsilon - first_;
+    return bound_ == Bound::upper ? low * std::exp(below) - std::expm1(below) : low;
   }
   const auto index = static_cast<std::int64_t>(place);
   const double below = delta_at(index), above = delta_at(index + 1);
@@ -168,7 +172,8 @@ double DeltaCurve::epsilon(double delta) const {
   }
   if (above < 0) {
     if (bound_ == Bound::lower) return 0;
-    return std::max(first_ + std::log((1 - delta) / (1 - delta_at(0))), 0.0);
+    const double low = delta_at(0);
+    return std::max(first_ + std::log1p((low - delta) / (1 - low)), 0.0);
   }
   const double more = delta_at(above), less = delta_at(below);
   const double part = (more - delta) / (more - less);

@@ -1,0 +1,104 @@
+#include "sotto/dp/pld_sum.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "catch.h"
+#include "sotto/dp/pld_jumps.h"
+
+using namespace sotto;
+
+namespace {
+
+// So many normal losses with a deviation in spacings, of which each is a whole number of spacings.
+DiscretePair normal(double deviation) {
+  constexpr double reach = 9;
+  DiscretePair pair{.spacing = 1e-3, .atoms = {}};
+  const double log_norm = std::log(deviation * std::sqrt(2 * std::acos(-1.0)));
+  const auto last = static_cast<std::int64_t>(reach * deviation);
+  for (std::int64_t i = -last; i <= last; ++i) {
+    const double z = static_cast<double>(i) / deviation;
+    pair.atoms.push_back({i, -0.5 * z * z - log_norm});
+  }
+  return pair;
+}
+
+// What n such losses say, without a tilt.
+DeltaCurve curve(const DiscretePair& pair, int n, Bound bound) {
+  constexpr double reach = 10;  // spacings
+  TiltedSum sum(0, pair.spacing, 64);
+  if (n > 0) sum.add(sum.tilted(pair), n);
+  return {sum, {.low = -reach * pair.spacing, .high = reach * pair.spacing}, bound};
+}
+
+// delta of n losses, by enumeration.
+double enumerated(const DiscretePair& pair, int n, double epsilon) {
+  if (n == 0) return std::max(-std::expm1(epsilon), 0.0);
+  double sum = 0;
+  for (const auto& atom : pair.atoms) {
+    sum += std::exp(atom.log_mass) * enumerated(pair, n - 1, epsilon - pair.loss(atom));
+  }
+  return sum;
+}
+
+}  // namespace
+
+// The transform of a smooth loss is nearly 0 nearly everywhere, though that of its likeliest value
+// is not.
+TEST_CASE("a sum is as exact as it says") {
+  for (const double deviation : {8.0, 30.0, 100.0}) {
+    for (const int n : {1, 2}) {
+      const DiscretePair loss = normal(deviation), exact = normal(deviation * std::sqrt(n));
+      TiltedSum sum(0, loss.spacing, 1 << 12);
+      sum.add(sum.tilted(loss), n);
+      const std::vector<double> folded = sum.folded();
+      const std::int64_t origin = std::lround(sum.offset() / loss.spacing);
+      double error = 0;
+      for (const auto& atom : exact.atoms) {
+        const auto place =
+            static_cast<std::size_t>(atom.index - origin + sum.size()) % folded.size();
+        error = std::max(error, std::abs(folded[place] - std::exp(atom.log_mass)));
+      }
+      CAPTURE(deviation, n, error);
+      CHECK(error <= sum.rounding());
+    }
+  }
+}
+
+TEST_CASE("delta below the window keeps its digits") {
+  const DeltaCurve nothing = curve({.spacing = 1e-14, .atoms = {}}, 0, Bound::upper);
+  for (const double epsilon : {-1e-11, -3.3e-12, -1e-12}) {
+    const double truth = -std::expm1(epsilon);
+    CAPTURE(epsilon);
+    CHECK(nothing.delta(epsilon) >= truth);
+    CHECK(nothing.delta(epsilon) <= truth * (1 + 1e-9));
+  }
+}
+
+TEST_CASE("delta with jumps is bounded from both sides") {
+  constexpr int n = 3;
+  constexpr double jump = 0.01, two_jumps = 1e-3;
+  DiscretePair rest{.spacing = 0.05, .atoms = {{-1, std::log(0.5)}, {1, std::log(0.49)}}},
+      all = rest;
+  all.atoms.push_back({40, std::log(jump)});
+  const double loss = all.loss(all.atoms.back()), mass = 1 - jump;
+  const double shift = log_moment(rest, -1) - log_moment(rest, 0);
+  const auto sum = curve(rest, n, Bound::upper), less = curve(rest, n, Bound::lower);
+  JumpCurve upper(sum, curve(rest, n - 1, Bound::upper), Bound::upper, {shift, mass});
+  upper.add(loss, n * jump);
+  JumpCurve from_all(sum, sum, Bound::upper, {});
+  from_all.add(loss + shift, n * jump / mass);
+  JumpCurve lower(less, curve(rest, n - 1, Bound::lower), Bound::lower, {.kept = mass * mass});
+  lower.add(loss, n * jump);
+  for (const double epsilon : {0.0, 0.01, 0.1, 0.7, 1.9, 1.98, 2.05, 2.5}) {
+    const double truth = enumerated(all, n, epsilon);
+    CAPTURE(epsilon, truth);
+    CHECK(upper.delta(epsilon) >= truth);
+    CHECK(upper.delta(epsilon) <= truth + 2 * two_jumps);
+    CHECK(from_all.delta(epsilon) >= truth);
+    CHECK(from_all.delta(epsilon) <= truth + 3 * two_jumps);
+    CHECK(lower.delta(epsilon) <= truth);
+    CHECK(lower.delta(epsilon) >= truth - two_jumps);
+  }
+}
