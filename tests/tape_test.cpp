@@ -134,6 +134,18 @@ TEST_CASE("a row of padding learns nothing") {
 }
 
 TEST_CASE(
+    "backward of an embedding goes to the rows that forward took, whatever became of the ids") {
+  Parameter table(random_values(17, {3, 2}));
+  Tape tape;
+  RowsSink sink;
+  const Tensor ids = Tensor::from(std::vector<std::int64_t>{0, 2}, {2, 1});
+  const Var loss = sum_per_sample(embedding(tape.use(table), tape.input(ids)));
+  copy_into(full({2, 1}, 1 << 20, Dtype::i64), ids);
+  tape.backward(loss, sink);
+  CHECK(values(sink.rows(table)) == std::vector<double>{1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1});
+}
+
+TEST_CASE(
     "cross entropy passes over classes and elements without a weight, whatever their logits") {
   Tape tape;
   const Tensor logits = Tensor::from({0, 0, -HUGE_VAL, std::nan(""), 1, 2}, {1, 3, 2}, Dtype::f64);

@@ -54,9 +54,10 @@ void check_ids(const Tensor& ids, std::int64_t rows) {
     check(id >= 0 && id < rows, "embedding: id {} in a table of {} rows", id, rows);
 }
 
-// Padding learns nothing: its ids become negative.
-Tensor without_padding(const Tensor& ids, std::optional<std::int64_t> padding) {
-  if (!padding) return ids;
+// A copy, as backward writes where the ids say that were checked here. Padding learns nothing: its
+// ids become negative.
+Tensor learned_ids(const Tensor& ids, std::optional<std::int64_t> padding) {
+  if (!padding) return clone(ids);
   std::vector<std::int64_t> learned = ids.to_vector<std::int64_t>();
   std::replace(learned.begin(), learned.end(), *padding, std::int64_t{-1});
   return Tensor::from(learned, ids.shape());
@@ -198,7 +199,7 @@ Var embedding(const Var& table, const Var& ids, std::optional<std::int64_t> padd
   const Tensor rows = gather(table.value(), reshape(ids.value(), {-1}), 0);
   const Tensor y = reshape(to_dtype(rows, dtype), shape);
   const Tensor learned =
-      by_sample(without_padding(ids.value(), padding).to(y.device()), ids.samples(), 0);
+      by_sample(learned_ids(ids.value(), padding).to(y.device()), ids.samples(), 0);
   return table.tape().record(embedding_op, {table, ids}, y, ids.samples(),
                              [learned = learned.squeeze(2), samples = ids.samples(),
                               shape = table.shape()](const Tensor& dy, Adjoint& adjoint) {
