@@ -1,9 +1,18 @@
-// A product over a batch seen as one product.
+// Operands of products seen otherwise: transposed, and a batch as one product.
 #pragma once
+
+#include <utility>
 
 #include "sotto/core/view.h"
 
 namespace sotto {
+
+// The last two axes exchanged.
+inline View transposed(View x) {
+  std::swap(x.size[x.rank - 2], x.size[x.rank - 1]);
+  std::swap(x.stride[x.rank - 2], x.stride[x.rank - 1]);
+  return x;
+}
 
 // The first item of a batch.
 inline View first_item(View v) {

@@ -53,6 +53,20 @@ struct Geometry {
   HD std::int64_t taps() const { return window.positions() * group_channels(); }
 };
 
+// The same sizes without gaps, row-major or with axis 1 last.
+inline View in_order(View v, bool channels_last) {
+  std::int64_t stride = 1;
+  const auto take = [&](int axis) {
+    v.stride[axis] = stride;
+    stride *= v.size[axis];
+  };
+  if (channels_last) take(1);
+  for (int axis = v.rank - 1; axis >= 0; --axis) {
+    if (axis != 1 || !channels_last) take(axis);
+  }
+  return v;
+}
+
 // Whether the samples of [n, c, d, h, w] lie one after the other, each d h w c without gaps.
 inline bool lies_channels_last(const View& images) {
   std::int64_t expected = 1;

@@ -6,16 +6,13 @@
 #include "sotto/core/wide.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/grain.h"
+#include "sotto/kernels/cpu/images.h"
+#include "sotto/kernels/fold_batch.h"
 #include "sotto/kernels/math.h"
 
 namespace sotto {
 
 namespace {
-
-// [first, last)
-struct Range {
-  std::int64_t first, last;
-};
 
 // [n, k] of x [n, t, k] at one of t, or of x [n, k]: some of the samples.
 View rows_at(const View& x, std::int64_t t, Range samples) {
@@ -25,17 +22,11 @@ View rows_at(const View& x, std::int64_t t, Range samples) {
   y.data = x.as<char>() + offset * static_cast<std::int64_t>(size_of(x.dtype));
   y.dtype = x.dtype;
   y.rank = 2;
-  y.size[0] = samples.last - samples.first;
+  y.size[0] = samples.count();
   y.size[1] = x.size[last];
   y.stride[0] = x.stride[0];
   y.stride[1] = x.stride[last];
   return y;
-}
-
-View transposed(View x) {
-  std::swap(x.size[0], x.size[1]);
-  std::swap(x.stride[0], x.stride[1]);
-  return x;
 }
 
 template <class T>
@@ -71,7 +62,7 @@ void step(const LstmLayer& layer, std::int64_t t, Range samples) {
              cell = at(layer.cells, layer.before(t)), next = at(layer.cells, layer.after(t)),
              state = at(layer.states, layer.after(t));
   widely([&] {
-    for (std::int64_t n = 0; n < samples.last - samples.first; ++n) {
+    for (std::int64_t n = 0; n < samples.count(); ++n) {
       open_gates(row<T>(gates, n), layer.bias.as<T>(), h);
       update_cell(row<T>(gates, n), row<T>(cell, n), row<T>(next, n), row<T>(squashed, n),
                   row<T>(state, n), h);
@@ -137,7 +128,7 @@ void CpuBackend::lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate
       const View dout = at(dy, t), gates = at(layer.gates, t), squashed = at(layer.squashed, t),
                  cell = at(layer.cells, layer.before(t)), d = at(dz, t);
       widely([&] {
-        for (std::int64_t n = 0; n < samples.last - samples.first; ++n) {
+        for (std::int64_t n = 0; n < samples.count(); ++n) {
           T* const total = row<T>(dh, n);
           const T* const part = row<T>(dout, n);
           for (std::int64_t j = 0; j < h; ++j) total[j] += part[j];

@@ -7,8 +7,8 @@
 #include <functional>
 #include <utility>
 
-#include "sotto/kernels/cpu/strided_loop.h"
 #include "sotto/core/wide.h"
+#include "sotto/kernels/cpu/strided_loop.h"
 
 namespace sotto {
 

@@ -122,7 +122,12 @@ class OrderedWeights {
     const Storage copy(lies ? 0 : static_cast<std::size_t>(w.numel()) * size_of(pieces.dtype()),
                        cpu);
     void* const row_major = lies ? w.data : copy.data();
-    if (!lies) backend.copy(w, row_major_view(w, pieces.dtype(), row_major));
+    if (!lies) {
+      View plain = in_order(w, false);
+      plain.data = row_major;
+      plain.dtype = pieces.dtype();
+      backend.copy(w, plain);
+    }
     const OneThread one;
     for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
       const auto same = [&](std::size_t k) { return pieces[k].weights == pieces[kind].weights; };
@@ -136,16 +141,6 @@ class OrderedWeights {
   void* operator[](std::size_t kind) const { return ordered_[kind]->data(); }
 
  private:
-  static View row_major_view(const View& w, Dtype dtype, void* data) {
-    View y = w;
-    y.data = data;
-    y.dtype = dtype;
-    y.stride[w.rank - 1] = 1;
-    for (int axis = w.rank - 1; axis > 0; --axis)
-      y.stride[axis - 1] = y.stride[axis] * w.size[axis];
-    return y;
-  }
-
   std::vector<std::shared_ptr<Storage>> ordered_;
 };
 

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <type_traits>
 
+#include "sotto/core/wide.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/strided_loop.h"
-#include "sotto/core/wide.h"
 #include "sotto/kernels/reduction_plan.h"
 
 namespace sotto {

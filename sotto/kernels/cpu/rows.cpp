@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sotto/core/wide.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/dot.h"
 #include "sotto/kernels/cpu/strided_loop.h"
-#include "sotto/core/wide.h"
 #include "sotto/kernels/math.h"
 
 namespace sotto {

@@ -29,20 +29,6 @@ class ConvPlan {
   virtual void run(void* x, void* w, void* y) const = 0;
 };
 
-// The same sizes without gaps, row-major or with axis 1 last.
-inline View in_order(View v, bool channels_last) {
-  std::int64_t stride = 1;
-  const auto take = [&](int axis) {
-    v.stride[axis] = stride;
-    stride *= v.size[axis];
-  };
-  if (channels_last) take(1);
-  for (int axis = v.rank - 1; axis >= 0; --axis) {
-    if (axis != 1 || !channels_last) take(axis);
-  }
-  return v;
-}
-
 // Whether the images of a problem lie channels-last; nothing where they lie in no order or in two.
 inline std::optional<bool> channels_last(const View& x, const View& y) {
   if (lies_channels_last(x) && lies_channels_last(y)) return true;

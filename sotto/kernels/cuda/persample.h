@@ -8,6 +8,7 @@
 #include "sotto/kernels/cuda/reduce.h"
 #include "sotto/kernels/cuda/rows.h"
 #include "sotto/kernels/cuda/scratch.h"
+#include "sotto/kernels/fold_batch.h"
 
 namespace sotto {
 
@@ -172,13 +173,6 @@ View scratch_view(const Scratch<A>& scratch, std::initializer_list<std::int64_t>
     stride *= y.size[i];
   }
   return y;
-}
-
-// The last two axes exchanged.
-inline View transposed(View x) {
-  std::swap(x.size[x.rank - 2], x.size[x.rank - 1]);
-  std::swap(x.stride[x.rank - 2], x.stride[x.rank - 1]);
-  return x;
 }
 
 // gram_dot of samples few enough for the scratch.
