@@ -1,4 +1,5 @@
-// What nearly every source of the runner of conformance cases includes, compiled once. Off with -Db_pch=false.
+// What nearly every source of the runner of conformance cases includes, compiled once. Off with
+// -Db_pch=false.
 #include <nlohmann/json.hpp>
 
 #include "precompiled/library.h"

@@ -1,5 +1,5 @@
-// What nearly every source of the library includes, compiled once: standard headers and fmt, none of our own, so
-// that a missing include of ours still shows. Off with -Db_pch=false.
+// What nearly every source of the library includes, compiled once: standard headers and fmt, none
+// of our own, so that a missing include of ours still shows. Off with -Db_pch=false.
 #include <fmt/format.h>
 
 #include <algorithm>

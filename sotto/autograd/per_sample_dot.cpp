@@ -31,10 +31,6 @@ std::int64_t chunk_samples(std::size_t bytes_per_sample) {
       1, static_cast<std::int64_t>(chunk_bytes / std::max<std::size_t>(bytes_per_sample, 1)));
 }
 
-}  // namespace
-
-namespace {
-
 struct GramTimes {
   double pixels, patches;
 };

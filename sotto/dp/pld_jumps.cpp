@@ -232,8 +232,8 @@ double PldComposition::with_jumps(const Counts& counts, const PldQuestion& quest
   }
   const PldPlanner planner(releases, question);
   JumpPlan plan{.limit = estimate.limit,
+                .at_answer = planner.near(estimate.epsilon, estimate.delta),
                 .at_rest = planner.at_rest(estimate.limit, estimate.delta)};
-  plan.at_answer = planner.near(estimate.epsilon, estimate.delta);
   double best = nothing(question, Bound::upper);
   for (int round = 0; round < most_rounds; ++round) {
     const LossLattice lattice = affordable(plan.at_answer, plan.at_rest);
