@@ -150,8 +150,9 @@ TEST_CASE("device code: indices for slices and for elements") {
     check_same(unwritten(picked, dtype),
                [&](Backend& b, const View& y) { b.gather(x.view(), ids.view(), axis, y); });
     const Tensor add = operand(random, picked, dtype), each = draw_ids(picked, 0, shape[axis]);
+    const Tensor many = draw_ids({picked[axis] * between(random, 1, 3)}, -1, shape[axis]);
     check_same(random_tensor(random, shape, dtype),
-               [&](Backend& b, const View& y) { b.scatter_add(add.view(), ids.view(), axis, y); });
+               [&](Backend& b, const View& y) { b.scatter_add(add.view(), many.view(), axis, y); });
     check_same(result(random, picked, dtype),
                [&](Backend& b, const View& y) { b.take_along(x.view(), each.view(), axis, y); });
     check_same(random_tensor(random, shape, dtype), [&](Backend& b, const View& y) {
@@ -256,8 +257,13 @@ TEST_CASE("device code: inner products of per-sample gradients and weighted sums
       return to_dtype(ids, Dtype::i64);
     };
     const Tensor ids1 = draw_ids(s), ids2 = draw_ids(t);
+    // Every second time one row for all positions.
+    const Tensor rows1 = round % 2 == 0 ? b1 : contiguous(b1.slice(1, 0, 1));
     check_same(dots(), [&](Backend& b, const View& y) {
-      b.onehot_dot(ids1.view(), b1.view(), ids2.view(), b2.view(), y);
+      b.onehot_dot(ids1.view(), rows1.view(), ids2.view(), b2.view(), y);
+    });
+    check_same(dots(), [&](Backend& b, const View& y) {
+      b.onehot_dot(ids1.view(), rows1.view(), ids1.view(), rows1.view(), y);
     });
     const Tensor x = flat(a1), w = random_tensor(random, {n}, Dtype::f32);
     if (n > 0) set_value(w, 0, 0);

@@ -37,7 +37,9 @@ inline PerSample random_onehot(PublicRandom& random, const Common& c) {
   for (std::int64_t& id :
        std::span(ids.data<std::int64_t>(), static_cast<std::size_t>(ids.numel())))
     --id;
-  return PerSample::onehot(ids, random_factor(random, c, {t, c.i}), {c.o, c.i});
+  const bool same = one_in(random, 3);  // at all positions
+  const Tensor b = random_factor(random, c, {same ? 1 : t, c.i});
+  return PerSample::onehot(ids, same ? b.expand({c.n, t, c.i}) : b, {c.o, c.i});
 }
 
 inline PerSample random_dense(PublicRandom& random, const Common& c) {

@@ -80,6 +80,12 @@ TEST_CASE("materialised rows are the sums that the forms stand for") {
   check_close(PerSample::outer(b, a, {4, 5}).materialize(), outer);
   check_close(PerSample::outer(b, a, {2, 2, 5}).materialize(), outer);
   check_close(PerSample::onehot(Tensor::from(ids, {2, 3}), b, {2, 4}).materialize(), onehot);
+  const Tensor first = b.slice(1, 0, 1), all = first.expand({2, 3, 4});
+  const auto row = PerSample::onehot(Tensor::from(ids, {2, 3}), contiguous(all), {2, 4});
+  for (const Tensor& same : {first, all}) {
+    const auto f = PerSample::onehot(Tensor::from(ids, {2, 3}), same, {2, 4});
+    check_close(f.materialize(), row.materialize().to_vector<double>());
+  }
 }
 
 TEST_CASE("inner products by every route are those of the rows") {

@@ -74,10 +74,12 @@ PerSample PerSample::patches(const Tensor& dy, const Tensor& x, const Window& wi
 }
 
 PerSample PerSample::onehot(const Tensor& ids, const Tensor& b, const Shape& shape) {
-  check(ids.rank() == 2 && b.rank() == 3 && ids.size(0) == b.size(0) && ids.size(1) == b.size(1) &&
-            shape.rank() == 2 && b.size(2) == shape[1],
+  check(ids.rank() == 2 && b.rank() == 3 && ids.size(0) == b.size(0) &&
+            (ids.size(1) == b.size(1) || b.size(1) == 1) && shape.rank() == 2 &&
+            b.size(2) == shape[1],
         "PerSample::onehot: ids {} and rows {} for the shape {}", ids.shape(), b.shape(), shape);
-  return {OneHot{contiguous(ids), contiguous(b)}, shape};
+  const bool repeats = b.size(1) > 1 && b.strides()[1] == 0;
+  return {OneHot{contiguous(ids), contiguous(repeats ? b.slice(1, 0, 1) : b)}, shape};
 }
 
 PerSample PerSample::dense(const Tensor& rows) {
@@ -217,7 +219,9 @@ Tensor PerSample::sum() const {
                        conv_weight(f.dy, f.x, f.window, weight_shape(f.dy, f.x, f.window)), shape_);
                  },
                  [&](const OneHot& f) {
-                   return scatter_add(flat(f.b), reshape(f.ids, {-1}), 0, shape_[0]);
+                   const Tensor b = flat(f.b);
+                   const std::int64_t each = b.size(0) == 0 ? 1 : f.ids.numel() / b.size(0);
+                   return scatter_add(b, reshape(f.ids, {b.size(0), each}), 0, shape_[0]);
                  },
                  [](const Dense& f) {
                    // A single row that is ours alone is its sum, and need not be copied.

@@ -36,8 +36,8 @@ class PerSample {
   // of the weight, [o, c / groups, kd, kh, kw] up to axes of size 1.
   static PerSample patches(const Tensor& dy, const Tensor& x, const Window& window,
                            const Shape& shape);
-  // G[n] = sum_t e(ids[n,t]) (x) b[n,t], with ids [n, t] i64 and b [n, t, d]; a negative id adds
-  // nothing; `shape` is [rows, d].
+  // G[n] = sum_t e(ids[n,t]) (x) b[n,t], with ids [n, t] i64 and b [n, t, d], or [n, 1, d] where all
+  // positions have the same; a negative id adds nothing; `shape` is [rows, d].
   static PerSample onehot(const Tensor& ids, const Tensor& b, const Shape& shape);
   // G itself, [n, ...shape].
   static PerSample dense(const Tensor& rows);
@@ -102,7 +102,7 @@ class PerSample {
     Window window;
   };
   struct OneHot {
-    Tensor ids, b;
+    Tensor ids, b;  // b [n, t, d], or [n, 1, d]
   };
   struct Dense {
     Tensor rows;

@@ -151,9 +151,15 @@ double overlap(const Window& window) {
 std::vector<double> PerSample::bounds() const {
   if (std::holds_alternative<Dense>(form_))
     return std::vector<double>(static_cast<std::size_t>(samples()));
-  if (std::holds_alternative<OneHot>(form_)) return squared_norms(leading());
   double repeats = 1;
   std::vector<double> b, a;
+  if (const auto* f = std::get_if<OneHot>(&form_)) {
+    b = squared_norms(f->b);
+    for (double& norm : b)
+      norm *= static_cast<double>(f->ids.size(1)) /
+              static_cast<double>(std::max<std::int64_t>(1, f->b.size(1)));
+    return b;
+  }
   if (const auto* f = std::get_if<Patches>(&form_)) {
     const auto last = [](const Tensor& x) { return x.permute({0, 2, 3, 4, 1}); };
     b = squared_norms(last(f->dy));

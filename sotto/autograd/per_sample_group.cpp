@@ -60,7 +60,9 @@ PerSample PerSample::group(const Grouping& grouping) const {
   if (const auto* f = std::get_if<Outer>(&rows.form_))
     return outer(joined(f->b), joined(f->a), shape_);
   if (const auto* f = std::get_if<OneHot>(&rows.form_)) {
-    return onehot(reshape(f->ids, {grouping.units, width * f->ids.size(1)}), joined(f->b), shape_);
+    const Shape every{f->ids.size(0), f->ids.size(1), f->b.size(2)};
+    return onehot(reshape(f->ids, {grouping.units, width * every[1]}), joined(f->b.expand(every)),
+                  shape_);
   }
   const Tensor& all = std::get<Dense>(rows.form_).rows;
   Shape grouped = shape_;

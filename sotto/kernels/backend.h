@@ -58,7 +58,8 @@ class Backend {
   virtual void copy(View x, View y) = 0;  // same sizes; converts the dtype
   // y[.., k, ..] = x[.., ids[k], ..] along `axis`; a negative id gives zeros. ids: i64, one axis.
   virtual void gather(View x, View ids, int axis, View y) = 0;
-  // y[.., ids[k], ..] += x[.., k, ..]; negative ids are skipped.
+  // y[.., ids[k m + j], ..] += x[.., k, ..] for j < m, where there are m ids for each slice of x,
+  // one or more; negative ids are skipped. ids: i64, one axis.
   virtual void scatter_add(View x, View ids, int axis, View y) = 0;
   // An id for each element: y[i, j, k] = x[i, ids[i, j, k], k] for axis 1, and so on. ids: i64, of
   // y's sizes, which are at most x's in the other axes.

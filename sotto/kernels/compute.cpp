@@ -138,13 +138,14 @@ Tensor gather(const Tensor& x, const Tensor& ids, int axis) {
 Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t size) {
   if (apart(x, ids)) return scatter_add(beside(x, ids), beside(ids, x), axis, size);
   axis = normalize_axis("scatter_add", axis, x.rank());
-  check_ids(ids, size);
+  const Tensor all = reshape(ids, {-1});
+  check_ids(all, size);
   Shape shape = x.shape();
-  check(shape[axis] == ids.numel(), "scatter_add: {} ids for axis {} of {}", ids.numel(), axis,
-        shape);
+  check(ids.rank() >= 1 && shape[axis] == ids.size(0), "scatter_add: ids {} for axis {} of {}",
+        ids.shape(), axis, shape);
   shape[axis] = size;
   Tensor y = zeros(shape, x.dtype(), x.device());
-  on(x).scatter_add(x.view(), ids.view(), axis, y.view());
+  on(x).scatter_add(x.view(), all.view(), axis, y.view());
   return y;
 }
 

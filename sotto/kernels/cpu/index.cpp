@@ -54,13 +54,18 @@ void gather_runs(View x, View ids, View y) {
   });
 }
 
+// How many ids each slice along an axis has.
+std::int64_t ids_each(View ids, std::int64_t slices) {
+  return slices == 0 ? 1 : ids.size[0] / slices;
+}
+
 void scatter_runs(View x, View ids, View y) {
-  const std::int64_t width = row_elements(x);
+  const std::int64_t width = row_elements(x), each = ids_each(ids, x.size[0]);
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
     for (std::int64_t k = 0; k < ids.size[0]; ++k) {
       const std::int64_t id = id_at(ids, k);
       if (id < 0) continue;
-      const T* from = x.as<T>() + k * width;
+      const T* from = x.as<T>() + k / each * width;
       T* to = y.as<T>() + id * width;
       for (std::int64_t i = 0; i < width; ++i) to[i] = T(acc_t<T>(to[i]) + acc_t<T>(from[i]));
     }
@@ -113,9 +118,10 @@ void CpuBackend::gather(View x, View ids, int axis, View y) {
 
 void CpuBackend::scatter_add(View x, View ids, int axis, View y) {
   if (rows_are_runs(x, y, axis) && x.dtype == y.dtype) return scatter_runs(x, ids, y);
+  const std::int64_t each = ids_each(ids, x.size[axis]);
   for (std::int64_t k = 0; k < ids.size[0]; ++k) {
     const std::int64_t id = id_at(ids, k);
-    if (id >= 0) axpby(1, at_index(x, axis, k), 1, at_index(y, axis, id));
+    if (id >= 0) axpby(1, at_index(x, axis, k / each), 1, at_index(y, axis, id));
   }
 }
 

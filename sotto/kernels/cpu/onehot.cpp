@@ -22,12 +22,12 @@ class TableRows {
         ids_(static_cast<std::size_t>(positions)),
         rows_(static_cast<std::size_t>(positions * width)) {}
 
-  // Sums b [positions, width] over equal ids.
+  // Sums b over equal ids, in which a position's row comes `step` elements after the one before.
   template <class T>
-  void collect(const std::int64_t* ids, const T* b) {
+  void collect(const std::int64_t* ids, const T* b, std::int64_t step) {
     std::fill(slots_.begin(), slots_.end(), empty);
     count_ = 0;
-    for (std::size_t t = 0; t < ids_.size(); ++t, b += width_) {
+    for (std::size_t t = 0; t < ids_.size(); ++t, b += step) {
       if (ids[t] < 0) continue;
       std::int32_t& found = slot(ids[t]);
       const bool fresh = found == empty;
@@ -43,14 +43,28 @@ class TableRows {
   // The squared norm of all.
   double squared_norm() const { return dot(rows_.data(), rows_.data(), count_ * width_); }
 
+  // The inner product with the gradient of `count` other positions.
+  template <class T>
+  double dot_with(const std::int64_t* ids, std::int64_t count, const T* b, std::int64_t step) {
+    double sum = 0;
+    for (std::int64_t t = 0; t < count; ++t, b += step) {
+      const double* row = ids[t] < 0 ? nullptr : this->row(ids[t]);
+      if (!row) continue;
+      sum += sum_terms(width_, [row, b](std::int64_t k) {
+        return row[k] * static_cast<double>(acc_t<T>(b[k]));
+      });
+    }
+    return sum;
+  }
+
+ private:
+  static constexpr std::int32_t empty = -1;
+
   // nullptr where no position had the id.
   const double* row(std::int64_t id) {
     const std::int32_t found = slot(id);
     return found == empty ? nullptr : rows_.data() + found * width_;
   }
-
- private:
-  static constexpr std::int32_t empty = -1;
 
   std::int32_t& slot(std::int64_t id) {
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15u;  // Knuth's multiplicative hashing
@@ -75,29 +89,29 @@ void CpuBackend::onehot_dot(View ids1, View b1, View ids2, View b2, View y) {
   const std::int64_t s_count = ids1.size[1];
   const std::int64_t t_count = ids2.size[1];
   const std::int64_t width = b1.size[2];
+  const std::int64_t step1 = b1.size[1] == s_count ? width : 0;
+  const std::int64_t step2 = b2.size[1] == t_count ? width : 0;
   const bool itself = ids1.data == ids2.data && b1.data == b2.data;
+  // One row for all positions: how often each id comes is all there is to know.
+  const bool counts = itself && step1 == 0;
   dispatch_float(b1.dtype, [&]<class T>(std::type_identity<T>) {
     const auto sample = [&](std::int64_t n, TableRows& rows) {
-      rows.collect(ids1.as<std::int64_t>() + n * s_count, b1.as<T>() + n * s_count * width);
-      if (itself) {
-        y.as<double>()[n] = rows.squared_norm();
+      const std::int64_t* const ids = ids1.as<std::int64_t>() + n * s_count;
+      const T* const b = b1.as<T>() + n * b1.size[1] * width;
+      if (counts) {
+        constexpr double one = 1;
+        rows.collect(ids, &one, 0);
+        y.as<double>()[n] = rows.squared_norm() * dot(b, b, width);
         return;
       }
-      double sum = 0;
-      for (std::int64_t t = n * t_count; t < (n + 1) * t_count; ++t) {
-        const std::int64_t id = ids2.as<std::int64_t>()[t];
-        const double* row = id < 0 ? nullptr : rows.row(id);
-        if (!row) continue;
-        const T* b = b2.as<T>() + t * width;
-        sum += sum_terms(width, [row, b](std::int64_t k) {
-          return row[k] * static_cast<double>(acc_t<T>(b[k]));
-        });
-      }
-      y.as<double>()[n] = sum;
+      rows.collect(ids, b, step1);
+      y.as<double>()[n] = itself ? rows.squared_norm()
+                                 : rows.dot_with(ids2.as<std::int64_t>() + n * t_count, t_count,
+                                                 b2.as<T>() + n * b2.size[1] * width, step2);
     };
     parallel_for(ids1.size[0], product_grain((s_count + t_count) * width),
                  [&](std::int64_t begin, std::int64_t end) {
-                   TableRows rows(s_count, width);
+                   TableRows rows(s_count, counts ? 1 : width);
                    for (std::int64_t n = begin; n < end; ++n) sample(n, rows);
                  });
   });

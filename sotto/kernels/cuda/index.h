@@ -58,6 +58,7 @@ template <class A>
 struct ScatterAdd {
   Slices slices;
   std::int64_t width;
+  std::int64_t each;  // ids of a slice
   View x, ids, y;
 
   HD std::int64_t id_at(std::int64_t k) const {
@@ -87,7 +88,7 @@ struct ScatterAdd {
     const int axis = slices.axis;
     for (std::int64_t i = team.rank(); i < width; i += team.size()) {
       const std::int64_t to = slices.offset(y, i) + id * y.stride[axis];
-      const std::int64_t from = slices.offset(x, i) + k * x.stride[axis];
+      const std::int64_t from = slices.offset(x, i) + k / each * x.stride[axis];
       store_as(load_as<A>(y.data, y.dtype, to) + load_as<A>(x.data, x.dtype, from), y.data, y.dtype,
                to);
     }
@@ -181,8 +182,9 @@ void DeviceBackend<Exec>::scatter_add(View x, View ids, int axis, View y) {
   const Slices slices(x, axis);
   if (x.numel() == 0) return;
   with_arithmetic(y.dtype, [&](auto type) {
-    exec.for_each_team(ids.size[0], slices.numel(),
-                       ScatterAdd<decltype(type)>{slices, slices.numel(), x, ids, y});
+    exec.for_each_team(
+        ids.size[0], slices.numel(),
+        ScatterAdd<decltype(type)>{slices, slices.numel(), ids.size[0] / x.size[axis], x, ids, y});
   });
 }
 

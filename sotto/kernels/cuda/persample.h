@@ -210,8 +210,8 @@ struct OnehotTerms {
     double sum = 0;
     for (std::int64_t t = 0; t < positions && id >= 0; ++t) {
       if (others[t] != id) continue;
-      const T* const p = b1.as<const T>() + index * width;
-      const T* const q = b2.as<const T>() + (n * positions + t) * width;
+      const T* const p = b1.as<const T>() + (b1.size[1] == 1 ? n : index) * width;
+      const T* const q = b2.as<const T>() + (b2.size[1] == 1 ? n : n * positions + t) * width;
       for (std::int64_t i = team.rank(); i < width; i += team.size()) {
         sum += static_cast<double>(A(p[i])) * static_cast<double>(A(q[i]));
       }
