@@ -1,7 +1,10 @@
 // Rounding never moves neighbouring sums further apart than the noise is scaled for.
 #include "sotto/dp/noise_grid.h"
 
+#include <array>
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <vector>
 
 #include "catch.h"
@@ -41,6 +44,28 @@ double rounded_distance(const NoiseGrid& grid, const std::vector<double>& a,
     squares += d * d;
   }
   return std::sqrt(squares);
+}
+
+// Most sums take another way than the few that are beyond what doubles hold exactly, or next to
+// one.
+template <class T>
+void check_on_grid(const std::vector<T>& sums, const std::vector<std::int64_t>& noise,
+                   const NoiseGrid& grid, double divisor) {
+  const auto size = std::ssize(sums);
+  const Tensor total = Tensor::from(sums, {size});
+  add_on_grid({{nullptr, total}}, grid, divisor, [&](std::int64_t first, auto out) {
+    std::copy_n(noise.begin() + first, out.size(), out.begin());
+  });
+  const std::vector<T> got = total.template to_vector<T>();
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const T expected = on_grid(sums[i], noise[i], grid.spacing, divisor);
+    wrong += std::bit_cast<std::array<std::byte, sizeof(T)>>(got[i]) ==
+                     std::bit_cast<std::array<std::byte, sizeof(T)>>(expected)
+                 ? 0
+                 : 1;
+  }
+  CHECK(wrong == 0);
 }
 
 }  // namespace
@@ -103,6 +128,42 @@ TEST_CASE("rounding goes to the nearest multiple, and stops at 2^61 of them") {
   CHECK(std::abs(static_cast<double>(fine.rounded(3e-31)) * fine.spacing - 3e-31) <=
         fine.spacing / 2);
   CHECK(fine.rounded(1e-45) == 0);
+}
+
+TEST_CASE("sums of any size become the same multiples with their noise") {
+  PublicRandom random(4);
+  const auto number = [&](int bits) {
+    return (random.uniform() - 0.5) * std::ldexp(2.0, static_cast<int>(bits * random.uniform()));
+  };
+  for (const int exponent : {-990, -40, -3, 0, 5, 900}) {
+    const NoiseGrid grid{std::ldexp(1.0, exponent), 1};
+    for (const int bits : {1, 30, 50, 53, 62}) {
+      std::vector<double> sums, halves;
+      std::vector<float> singles;
+      std::vector<std::int64_t> noise;
+      for (int i = 0; i < 3000; ++i) {
+        sums.push_back(number(bits) * grid.spacing);
+        halves.push_back((std::floor(number(bits)) + 0.5) * grid.spacing);
+        singles.push_back(static_cast<float>(sums.back()));
+        noise.push_back(std::llrint(number(bits)));
+      }
+      sums[5] = -0.0;
+      sums[2000] = HUGE_VAL;
+      singles[7] = -HUGE_VALF;
+      noise[2900] = -(std::int64_t{1} << 62);
+      for (const double divisor : {1.0, 0.3, 64.0}) {
+        check_on_grid(sums, noise, grid, divisor);
+        check_on_grid(halves, noise, grid, divisor);
+        check_on_grid(singles, noise, grid, divisor);
+      }
+    }
+  }
+}
+
+TEST_CASE("a sum that is not a number is refused") {
+  const Tensor total = Tensor::from(std::vector<float>{1, 2, std::nanf(""), 4}, {4});
+  const auto draw = [](std::int64_t, auto noise) { std::fill(noise.begin(), noise.end(), 1); };
+  CHECK_THROWS_AS(add_on_grid({{nullptr, total}}, {1, 1}, 1, draw), std::invalid_argument);
 }
 
 TEST_CASE("scales without a grid are refused") {
