@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "catch.h"
@@ -152,6 +153,22 @@ TEST_CASE("every subset of a size has the same probability") {
     }
     const auto ways = static_cast<double>(possible.size());
     if (ways > 1) CHECK(fits(possible, std::vector<double>(possible.size(), draws / ways)));
+  }
+}
+
+// Floyd's algorithm by its definition, from the same random words.
+TEST_CASE("subsets of few units and of many are by the same algorithm") {
+  SecretRandom fast = SecretRandom::insecure_seeded(7), slow = SecretRandom::insecure_seeded(7);
+  for (const std::int64_t n :
+       std::vector<std::int64_t>{1, 63, 64, 1000, 100'000, 1'000'000'000'000}) {
+    for (const std::int64_t size : {0, 1, 2, 50, 700, 5000}) {
+      if (size > n) continue;
+      std::set<std::int64_t> taken;
+      for (std::int64_t last = n - size; last < n; ++last) {
+        if (!taken.insert(slow.below(last + 1)).second) taken.insert(last);
+      }
+      CHECK(uniform_subset(n, size, fast) == std::vector(taken.begin(), taken.end()));
+    }
   }
 }
 

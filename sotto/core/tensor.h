@@ -159,6 +159,7 @@ template <class T>
 std::vector<T> Tensor::to_vector() const {
   if (device() != cpu) return to(cpu).to_vector<T>();
   const T* first = data<T>();
+  if (contiguous()) return std::vector<T>(first, first + numel());
   std::vector<T> values;
   values.reserve(static_cast<std::size_t>(numel()));
   for_each_offset(shape_, strides_, [&](std::int64_t offset) { values.push_back(first[offset]); });

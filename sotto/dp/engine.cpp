@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <unordered_map>
 
 #include <fmt/ranges.h>
@@ -44,6 +45,15 @@ bool one_row_each(const Grouping& grouping) {
     if (grouping.unit_of_row[row] != static_cast<std::int64_t>(row)) return false;
   }
   return grouping.units == static_cast<std::int64_t>(grouping.unit_of_row.size());
+}
+
+// What numbers the public randomness of a unit's rows. A row that comes again in its unit is
+// another one for dropout. Other units change nothing.
+void number_draws(std::span<std::int64_t> rows) {
+  if (rows.size() <= 1) return;
+  constexpr std::int64_t again = std::int64_t{1} << 40;
+  std::unordered_map<std::int64_t, std::int64_t> times;
+  for (std::int64_t& row : rows) row += again * times[row]++;
 }
 
 bool counts_finite(const EngineOptions& options) {
@@ -166,23 +176,35 @@ std::vector<std::int64_t> Engine::rows_of_unit(std::int64_t unit) const {
   return options_.rows_of_unit(unit);
 }
 
-Engine::RowsOfUnits Engine::rows_of(const Draw& draw) const {
-  RowsOfUnits rows;
-  for (const std::int64_t unit : draw.units()) rows.push_back(rows_of_unit(unit));
-  return rows;
+void Engine::RowsOfUnits::add(std::span<const std::int64_t> rows_of_next) {
+  rows.insert(rows.end(), rows_of_next.begin(), rows_of_next.end());
+  starts.push_back(std::ssize(rows));
 }
 
-Engine::Part Engine::part_of(std::span<const std::vector<std::int64_t>> units) const {
-  Part part{{}, {}, {.unit_of_row = {}, .units = 0, .mean = options_.mean_of_rows}};
-  for (const std::vector<std::int64_t>& rows : units) {
-    // A row that comes again in its unit is another one for dropout. Other units change nothing.
-    constexpr std::int64_t again = std::int64_t{1} << 40;
-    std::unordered_map<std::int64_t, std::int64_t> times;
-    for (const std::int64_t row : rows)
-      part.draws.push_back(rows.size() == 1 ? row : row + again * times[row]++);
-    part.rows.insert(part.rows.end(), rows.begin(), rows.end());
-    part.grouping.unit_of_row.insert(part.grouping.unit_of_row.end(), rows.size(),
-                                     part.grouping.units++);
+Engine::RowsOfUnits Engine::rows_of(const Draw& draw) const {
+  RowsOfUnits units;
+  if (!options_.rows_of_unit) {
+    units.rows.assign(draw.units().begin(), draw.units().end());
+    units.starts.resize(draw.units().size() + 1);
+    std::iota(units.starts.begin(), units.starts.end(), 0);
+    return units;
+  }
+  for (const std::int64_t unit : draw.units()) units.add(rows_of_unit(unit));
+  return units;
+}
+
+Engine::Part Engine::part_of(const RowsOfUnits& units, std::int64_t first, std::int64_t end) const {
+  const auto start = [&](std::int64_t unit) {
+    return units.starts[static_cast<std::size_t>(unit)];
+  };
+  Part part{{units.rows.begin() + start(first), units.rows.begin() + start(end)}, {}, {}};
+  part.draws = part.rows;
+  part.grouping = {.unit_of_row = {}, .units = end - first, .mean = options_.mean_of_rows};
+  part.grouping.unit_of_row.reserve(part.rows.size());
+  for (std::int64_t unit = first; unit < end; ++unit) {
+    const auto rows = static_cast<std::size_t>(start(unit + 1) - start(unit));
+    number_draws(std::span(part.draws).subspan(part.grouping.unit_of_row.size(), rows));
+    part.grouping.unit_of_row.insert(part.grouping.unit_of_row.end(), rows, unit - first);
   }
   return part;
 }
@@ -211,13 +233,12 @@ void Engine::add_part(const Loss& loss, Part part, const Target& target) const {
 
 void Engine::compute(const Draw& draw, const Loss& loss) {
   const RowsOfUnits units = rows_of(draw);
-  std::vector<std::int64_t> sizes;
-  for (const std::vector<std::int64_t>& rows : units) sizes.push_back(std::ssize(rows));
+  std::vector<std::int64_t> counts(units.starts.size());
+  std::adjacent_difference(units.starts.begin(), units.starts.end(), counts.begin());
   const auto run = [&](std::int64_t first, std::int64_t end) {
-    const auto begin = units.begin();
-    add_part(loss, part_of({begin + first, begin + end}), {clipper_, phases_});
+    add_part(loss, part_of(units, first, end), {clipper_, phases_});
   };
-  physical_batches_->over(sizes, run, [&] {
+  physical_batches_->over(std::span(counts).subspan(1), run, [&] {
     if (!clipper_.broken()) return false;
     clipper_.discard();
     return true;

@@ -158,9 +158,16 @@ class Engine {
     std::vector<std::int64_t> draws;  // what each row's public randomness is numbered by
     Grouping grouping;
   };
-  using RowsOfUnits = std::vector<std::vector<std::int64_t>>;
+  // The rows of units: those of unit k are starts[k] .. starts[k + 1] - 1 of them.
+  struct RowsOfUnits {
+    std::vector<std::int64_t> rows;
+    std::vector<std::int64_t> starts{0};
+    std::int64_t units() const { return std::ssize(starts) - 1; }
+    void add(std::span<const std::int64_t> rows_of_next);
+  };
   RowsOfUnits rows_of(const Draw& draw) const;
-  Part part_of(std::span<const std::vector<std::int64_t>> units) const;
+  // Units first .. end - 1.
+  Part part_of(const RowsOfUnits& units, std::int64_t first, std::int64_t end) const;
   // Where a part is added, and who measures it.
   struct Target {
     Clipper& clipper;

@@ -40,9 +40,10 @@ Engine::RowsOfUnits Engine::dry_units(std::int64_t rows) const {
   std::int64_t left = rows;
   for (std::int64_t k = 0; left > 0; ++k) {
     if (k == sampler_->population() && left == rows) break;
-    units.push_back(rows_of_unit(k % sampler_->population()));
-    if (std::ssize(units.back()) > left) units.back().resize(static_cast<std::size_t>(left));
-    left -= std::ssize(units.back());
+    std::vector<std::int64_t> rows_of = rows_of_unit(k % sampler_->population());
+    if (std::ssize(rows_of) > left) rows_of.resize(static_cast<std::size_t>(left));
+    units.add(rows_of);
+    left -= std::ssize(rows_of);
   }
   return units;
 }
@@ -53,7 +54,8 @@ std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, int parts) con
   clipper.set_loss_scale(clipper_.loss_scale());
   PhaseClock unseen;
   const RowsOfUnits units = dry_units(rows);
-  for (int part = 0; part < parts; ++part) add_part(loss, part_of(units), {clipper, unseen});
+  for (int part = 0; part < parts; ++part)
+    add_part(loss, part_of(units, 0, units.units()), {clipper, unseen});
   unseen.stop();
   return unseen.peak_bytes() + optimizer_.bytes_to_come();
 }

@@ -50,11 +50,48 @@ class NumberSet {
     while (slots_[at] != none && slots_[at] != number) at = (at + 1) & (slots_.size() - 1);
     return std::exchange(slots_[at], number) == none;
   }
+  // In rising order.
+  std::vector<std::int64_t> members() && {
+    std::erase(slots_, none);
+    std::sort(slots_.begin(), slots_.end());
+    return std::move(slots_);
+  }
 
  private:
   static constexpr std::int64_t none = -1;
   std::vector<std::int64_t> slots_;
 };
+
+// The same of numbers below n, in a bit each.
+class BitSet {
+ public:
+  explicit BitSet(std::int64_t n) : words_(static_cast<std::size_t>(n / 64 + 1)) {}
+  bool insert(std::int64_t number) {
+    const std::uint64_t bit = std::uint64_t{1} << (number % 64);
+    std::uint64_t& word = words_[static_cast<std::size_t>(number / 64)];
+    return (std::exchange(word, word | bit) & bit) == 0;
+  }
+  std::vector<std::int64_t> members() && {
+    std::vector<std::int64_t> numbers;
+    for (std::size_t at = 0; at < words_.size(); ++at) {
+      for (std::uint64_t rest = words_[at]; rest != 0; rest &= rest - 1)
+        numbers.push_back(static_cast<std::int64_t>(at * 64) + std::countr_zero(rest));
+    }
+    return numbers;
+  }
+
+ private:
+  std::vector<std::uint64_t> words_;
+};
+
+template <class Set>
+std::vector<std::int64_t> floyd(std::int64_t n, std::int64_t size, Set taken,
+                                SecretRandom& random) {
+  for (std::int64_t last = n - size; last < n; ++last) {
+    if (!taken.insert(random.below(last + 1))) taken.insert(last);
+  }
+  return std::move(taken).members();
+}
 
 }  // namespace
 
@@ -139,16 +176,10 @@ std::vector<std::int64_t> IndependentSubset::by_darts(std::int64_t n, SecretRand
 
 std::vector<std::int64_t> uniform_subset(std::int64_t n, std::int64_t size, SecretRandom& random) {
   check(size >= 0 && size <= n, "uniform_subset: {} of {} units", size, n);
-  NumberSet taken(size);
-  std::vector<std::int64_t> units;
-  units.reserve(static_cast<std::size_t>(size));
-  for (std::int64_t last = n - size; last < n; ++last) {
-    const std::int64_t unit = random.below(last + 1);
-    units.push_back(taken.insert(unit) ? unit : last);
-    if (units.back() != unit) taken.insert(last);
-  }
-  std::sort(units.begin(), units.end());
-  return units;
+  // To look through the words of 64 units costs less than to sort a few.
+  constexpr std::int64_t words_for_one = 16;
+  if (n / 64 <= words_for_one * size) return floyd(n, size, BitSet(n), random);
+  return floyd(n, size, NumberSet(size), random);
 }
 
 }  // namespace sotto

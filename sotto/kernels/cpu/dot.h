@@ -30,7 +30,10 @@ double sum_terms(std::int64_t count, F&& term) {
   for (; i + lanes <= count; i += lanes) {
     for (std::int64_t lane = 0; lane < lanes; ++lane) sums[lane] += term(i + lane);
   }
-  for (std::int64_t lane = 0; lane < count - i; ++lane) sums[lane] += term(i + lane);
+  if (i == count) return total_of(sums);
+  double rest[lanes] = {};
+  for (std::int64_t lane = 0; lane < count - i; ++lane) rest[lane] = term(i + lane);
+  for (std::int64_t lane = 0; lane < lanes; ++lane) sums[lane] += rest[lane];
   return total_of(sums);
 }
 
