@@ -116,6 +116,10 @@ TEST_CASE("activations are kept once, by what reads them") {
   CHECK(grown() == 3);
   y = tanh(std::move(y));
   CHECK(grown() == 3);
+  // Of dropout which elements stayed, a byte for each.
+  const std::size_t before = in_use();
+  y = dropout(std::move(y), 0.5);
+  CHECK(in_use() - before == slot + slot / sizeof(float));
 }
 
 TEST_CASE("frozen parameters get no gradient, and what only they would read is not kept") {

@@ -142,6 +142,45 @@ Var where(const Var& condition, const Var& yes, const Var& no) {
                          });
 }
 
+namespace {
+
+// Which elements of x stay, a byte for each. Drawn with the samples first, so that a row's mask
+// does not depend on the physical batch.
+Tensor kept_elements(const Var& x, double rate) {
+  Tape& tape = x.tape();
+  const bool batched = x.samples().batched();
+  const int axis = batched ? x.samples().axis() : 0;
+  Shape shape = x.shape();
+  const std::int64_t n = batched ? shape[axis] : 1;
+  if (batched) shape.erase(axis);
+  shape.insert(0, n);
+  const Tensor mask = Tensor::empty(shape, Dtype::boolean, x.value().device());
+  const PhiloxKey key = tape.next_key();
+  const auto each = static_cast<std::uint64_t>(mask.numel() / std::max<std::int64_t>(n, 1));
+  for (std::int64_t begin = 0, end = 0; begin < n; begin = end) {
+    const std::uint64_t row = batched ? tape.options().row(begin) : 0;
+    // Rows whose numbers follow one another are one sequence of draws.
+    for (end = begin + 1;
+         end < n && tape.options().row(end) == row + static_cast<std::uint64_t>(end - begin);)
+      ++end;
+    backend(mask.device()).bernoulli(key, row * each, 1 - rate, mask.slice(0, begin, end).view());
+  }
+  if (!batched) return mask.squeeze(0);
+  Shape order;
+  for (int i = 1; i < shape.rank(); ++i) order.push_back(i);
+  order.insert(axis, 0);
+  return mask.permute(order);
+}
+
+// x / (1 - rate) where an element is kept, else zero.
+Tensor dropped(const Tensor& x, const Tensor& kept, double rate) {
+  const Tensor y = where(kept, x, zeros({}, x.dtype(), x.device()));
+  axpby(1 / (1 - rate), y, 0, y);
+  return y;
+}
+
+}  // namespace
+
 Var dropout(const Var& x, double rate) {
   check(rate >= 0 && rate < 1, "dropout: rate {} outside [0, 1)", rate);
   Tape& tape = x.tape();
@@ -151,31 +190,10 @@ Var dropout(const Var& x, double rate) {
     for (Var& view : views) view = dropout(view, rate);
     return join_views(views);
   }
-  // Drawn with the samples first, so that a row's mask does not depend on the physical batch.
-  Shape shape = x.shape();
-  const int axis = x.samples().batched() ? x.samples().axis() : 0;
-  const std::int64_t n = x.samples().batched() ? shape[axis] : 1;
-  if (x.samples().batched()) shape.erase(axis);
-  shape.insert(0, n);
-  Tensor mask = Tensor::empty(shape, x.dtype(), x.value().device());
-  const PhiloxKey key = tape.next_key();
-  const auto each = static_cast<std::uint64_t>(mask.numel() / std::max<std::int64_t>(n, 1));
-  for (std::int64_t begin = 0, end = 0; begin < n; begin = end) {
-    const std::uint64_t row = x.samples().batched() ? tape.options().row(begin) : 0;
-    // Rows whose numbers follow one another are one sequence of draws.
-    for (end = begin + 1;
-         end < n && tape.options().row(end) == row + static_cast<std::uint64_t>(end - begin);)
-      ++end;
-    backend(mask.device()).bernoulli(key, row * each, 1 - rate, mask.slice(0, begin, end).view());
-  }
-  Shape order;
-  for (int i = 1; i < shape.rank(); ++i) order.push_back(i);
-  order.insert(x.samples().batched() ? axis : 0, 0);
-  const Tensor kept = x.samples().batched() ? scale(mask, 1 / (1 - rate)).permute(order)
-                                            : scale(mask, 1 / (1 - rate)).squeeze(0);
+  const Tensor kept = kept_elements(x, rate);
   return tape.record(
-      dropout_op, {x}, mul(x.value(), kept), x.samples(),
-      [kept](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, mul(dy, kept)); });
+      dropout_op, {x}, dropped(x.value(), kept, rate), x.samples(),
+      [=](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, dropped(dy, kept, rate)); });
 }
 
 }  // namespace sotto

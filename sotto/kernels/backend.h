@@ -142,7 +142,8 @@ class Backend {
   virtual void avg_pool(View x, const Window& window, bool count_padding, View y) = 0;
   virtual void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) = 0;
 
-  // Public randomness: y[i] = 1 with probability `keep`, else 0, at counter first + i; row-major.
+  // Public randomness: y[i] = 1 with probability `keep`, else 0, at counter first + i; row-major,
+  // of any type.
   virtual void bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) = 0;
 
   // Secret randomness: whole-number noise for arrays of counts[k] elements. What

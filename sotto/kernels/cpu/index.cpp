@@ -126,7 +126,7 @@ void CpuBackend::scatter_add(View x, View ids, int axis, View y) {
 }
 
 void CpuBackend::bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) {
-  dispatch_float(y.dtype, [&]<class T>(std::type_identity<T>) {
+  dispatch(y.dtype, [&]<class T>(std::type_identity<T>) {
     parallel_for(y.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const bool kept = uniform(key, first + static_cast<std::uint64_t>(i)) < keep;

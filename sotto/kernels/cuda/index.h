@@ -213,7 +213,7 @@ template <class Exec>
 void DeviceBackend<Exec>::bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) {
   const Exec exec = execution("bernoulli", {&y});
   if (y.numel() == 0) return;
-  dispatch_float(y.dtype, [&]<class T>(std::type_identity<T>) {
+  dispatch(y.dtype, [&]<class T>(std::type_identity<T>) {
     exec.for_each(y.numel(), Bernoulli<T>{key, first, keep, y.as<T>()});
   });
 }
