@@ -1,4 +1,5 @@
 // The networks of the samples.
+#include <numeric>
 #include <set>
 
 #include "samples/models.h"
@@ -6,9 +7,11 @@
 #include "samples/resnet.h"
 #include "sotto/autograd/losses.h"
 #include "sotto/autograd/sink.h"
-#include "sotto/dp/clipping.h"
+#include "sotto/core/allocator.h"
+#include "sotto/dp/engine.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/kernels/functors.h"
+#include "sotto/memory/accumulation.h"
 #include "tests/catch.h"
 #include "tests/throws.h"
 
@@ -65,5 +68,78 @@ TEST_CASE("a small residual network trains privately") {
   for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
     INFO(parameter->value.shape().numel());
     CHECK(reduce(Reduction::max, unary(unary_index<Abs>, sum), {}, false).item() > 0);
+  }
+}
+
+namespace {
+
+struct Peak {
+  double predicted, measured;  // bytes in forward and backward, beyond what is in use before
+  std::string plan;
+};
+
+// Of a step on some samples within a limit.
+class PlannedStep {
+ public:
+  PlannedStep(const models::Entry& entry, std::int64_t samples)
+      : entry_(entry), model_(entry.make()), data_(entry.random_examples(samples)) {}
+
+  std::int64_t parameters() { return model_->parameter_count(); }
+  Peak privately(const memory::Policy& policy) {
+    Ledger ledger;
+    Engine engine(
+        *model_, optimizer_, samples(), ledger,
+        {.noise_multiplier = 1, .logical_batch = static_cast<double>(samples()), .memory = policy});
+    engine.step(loss());
+    return peak(*engine.memory_plan(), engine.phases());
+  }
+  Peak ordinarily(const memory::Policy& policy) {
+    memory::Accumulation accumulation(policy, *model_);
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(samples()));
+    std::iota(rows.begin(), rows.end(), 0);
+    accumulation.mean_gradient(loss(), rows, optimizer_);
+    return peak(*accumulation.plan(), accumulation.phases());
+  }
+
+ private:
+  std::int64_t samples() const { return data_.labels.size(0); }
+  std::function<Var(Tape&, std::span<const std::int64_t>)> loss() {
+    return [this](Tape& tape, std::span<const std::int64_t> rows) {
+      const Tensor ids = Tensor::from(std::vector(rows.begin(), rows.end()), {std::ssize(rows)});
+      return entry_.losses((*model_)(tape.input(gather(data_.inputs, ids, 0))),
+                           gather(data_.labels, ids, 0));
+    };
+  }
+  Peak peak(const memory::Plan& plan, const PhaseClock& phases) const {
+    std::size_t measured = 0;
+    for (const PhaseTotal& phase : phases.totals()) {
+      if (phase.name.find("ward") != std::string::npos)
+        measured = std::max(measured, phase.peak_bytes[0]);
+    }
+    return {static_cast<double>(plan.fit().measured - before_),
+            static_cast<double>(measured - before_), plan.text()};
+  }
+
+  const models::Entry& entry_;
+  std::unique_ptr<nn::Module> model_;
+  models::Examples data_;
+  nn::Sgd optimizer_{*model_, {.learning_rate = 0.01}};
+  std::size_t before_ = allocator(cpu).statistics().current;
+};
+
+}  // namespace
+
+TEST_CASE("plans predict the peak of a step of every registered model within a tenth") {
+  const memory::Policy policy{.physical_batch = 2, .limit = std::size_t{4} << 30};
+  for (const models::Entry& entry : models::registry()) {
+    for (const bool privately : {false, true}) {
+      PlannedStep step(entry, 3);
+      // Larger ones take seconds, and are computed once.
+      constexpr std::int64_t large = 8'000'000;
+      if (privately && step.parameters() > large) continue;
+      const Peak peak = privately ? step.privately(policy) : step.ordinarily(policy);
+      CAPTURE(entry.name, privately, peak.plan);
+      CHECK(peak.predicted == Approx(peak.measured).epsilon(0.1));
+    }
   }
 }

@@ -48,14 +48,17 @@ Engine::RowsOfUnits Engine::dry_units(std::int64_t rows) const {
   return units;
 }
 
-// The peak in bytes of computing parts of so many rows, as the engine is set now.
-std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, int parts) const {
+// The peak in bytes of computing a part of so many rows, and one of some more that finds the sums
+// of the first, as the engine is set now.
+std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, std::int64_t more) const {
   Clipper clipper(clipper_.groups(), clipper_.options(), clipper_.passes());
   clipper.set_loss_scale(clipper_.loss_scale());
   PhaseClock unseen;
-  const RowsOfUnits units = dry_units(rows);
-  for (int part = 0; part < parts; ++part)
+  for (const std::int64_t part : {rows, more}) {
+    if (part == 0) continue;
+    const RowsOfUnits units = dry_units(part);
     add_part(loss, part_of(units, 0, units.units()), {clipper, unseen});
+  }
   unseen.stop();
   return unseen.peak_bytes() + optimizer_.bytes_to_come();
 }
@@ -111,13 +114,13 @@ void Engine::plan_memory(const Loss& loss) {
   std::int64_t largest_unit = 1;
   for (std::int64_t unit = 0; options_.rows_of_unit && unit < sampler_->population(); ++unit)
     largest_unit = std::max<std::int64_t>(largest_unit, std::ssize(rows_of_unit(unit)));
-  const std::int64_t most = std::max(
-      largest_unit,
-      std::min((large_batch(*sampler_) * largest_unit + parts - 1) / parts, policy.rows()));
-  // The second part needs most: the sums are there already. A whole batch has no second.
-  const bool whole = parts == 1 && !policy.physical_batch;
+  const std::int64_t all = large_batch(*sampler_) * largest_unit;
+  const std::int64_t most =
+      std::max(largest_unit, std::min((all + parts - 1) / parts, policy.rows()));
   const auto peak_of = [&](std::int64_t rows) {
-    return dry_peak(loss, rows, whole && rows == most ? 1 : 2);
+    // What the first part may leave, whose last unit may not have fitted in.
+    const std::int64_t more = rows >= all ? 0 : std::min(rows, all - rows + largest_unit - 1);
+    return dry_peak(loss, rows, more);
   };
   const memory::Demand demand{.peak_of = peak_of,
                               .least = largest_unit,

@@ -124,9 +124,10 @@ void Accumulation::make_plan(const Batch& batch, const nn::Optimizer& optimizer)
   const auto peak_of = [&](std::int64_t rows) {
     PhaseClock unseen;
     SumSink sink;
-    // The second part needs most: the sums are there already. A whole batch has no second.
-    for (int part = rows == std::ssize(batch.rows) ? 1 : 0; part < 2; ++part)
-      add_part(batch, 0, rows, sink, unseen);
+    // The second part, if there is one, finds the sums of the first.
+    for (const std::int64_t part : {rows, std::min(rows, std::ssize(batch.rows) - rows)}) {
+      if (part > 0) add_part(batch, 0, part, sink, unseen);
+    }
     unseen.stop();
     return unseen.peak_bytes() + optimizer.bytes_to_come();
   };

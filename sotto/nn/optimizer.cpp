@@ -83,8 +83,8 @@ std::size_t Optimizer::bytes_to_come() const {
   std::size_t bytes = 0;
   for (const Slot& slot : slots_) {
     const std::size_t missing = buffers(slot.group).size() - slot.buffers.size();
-    bytes +=
-        missing * static_cast<std::size_t>(slot.parameter->value.numel()) * size_of(slot.dtype);
+    const auto elements = static_cast<std::size_t>(slot.parameter->value.numel());
+    bytes += missing * Allocator::size_class(elements * size_of(slot.dtype));
   }
   return bytes;
 }
