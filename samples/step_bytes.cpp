@@ -50,7 +50,9 @@ StepRun::StepRun(const std::function<std::unique_ptr<nn::Module>()>& make, const
       "step: a fused update goes with neither accumulation nor privacy");
   std::size_t start = in_use();
   model_ = make();
-  memory::set_checkpoints(*model_, setting.checkpoint);
+  memory::set_checkpoints(
+      *model_, setting.checkpoint,
+      setting.privacy == StepPrivacy::two_passes ? memory::Backwards::two : memory::Backwards::one);
   const std::size_t parameters = in_use() - start;
   optimizer_ = optimizer_for(*model_, setting);
   start = in_use();

@@ -9,6 +9,7 @@
 #include "sotto/core/parallel.h"
 #include "sotto/dp/clipping.h"
 #include "sotto/kernels/compute.h"
+#include "sotto/memory/checkpoint.h"
 #include "sotto/memory/phases.h"
 #include "sotto/memory/timeline.h"
 #include "sotto/nn/layers.h"
@@ -110,6 +111,35 @@ TEST_CASE("clipping in two passes keeps no factors") {
   Clipper clipper(flat_group(n.model.parameters(), 1), {}, ClipPasses::two);
   clipper.add(tape, loss);
   CHECK(at_peak(timeline, MemoryAxis::kind)["factors"] == 0);
+}
+
+TEST_CASE("two passes over segments need what an ordinary step does, where these lie in one more") {
+  // The first three modules need most, and come last in backward.
+  nn::Sequential model{nn::Linear(96, 512), nn::Tanh(), nn::Linear(512, 96)};
+  for (int k = 0; k < 12; ++k) {
+    model.add(nn::Tanh());
+    model.add(nn::Linear(96, 96));
+  }
+  const Tensor x = full({1024, 96}, 0.5);
+  const auto peak = [&](bool privately) {
+    memory::Timeline timeline;
+    Tape tape({.private_data = privately});
+    const Var loss = sum_per_sample(model(tape.input(x)));
+    SumSink sums;
+    Clipper clipper(flat_group(model.parameters(), 1), {}, ClipPasses::two);
+    if (privately) {
+      clipper.add(tape, loss);
+    } else {
+      tape.backward(loss, sums);
+    }
+    return static_cast<double>(timeline.peak() - timeline.first());
+  };
+  memory::checkpoint_every(model, 3);
+  const double ordinary = peak(false);
+  CHECK(peak(true) > 1.2 * ordinary);
+  memory::checkpoint_every(model, 3, memory::Backwards::two);
+  CHECK(peak(true) < 1.05 * ordinary);
+  CHECK(model.segments().front() == nn::Sequential::Segment{0, 27});
 }
 
 TEST_CASE("what runs again in backward is labelled as it was the first time") {

@@ -149,7 +149,8 @@ TEST_CASE("modules that are run again train as before, whatever they hold") {
     model.set_recompute(true);
   });
   check_unchanged([](nn::Sequential& model) { model.set_segments({{0, 5}, {1, 3}, {1, 2}}); });
-  check_unchanged([](nn::Sequential& model) { checkpoint_every(model, 2); });
+  for (const Backwards backwards : {Backwards::one, Backwards::two})
+    check_unchanged([=](nn::Sequential& model) { checkpoint_every(model, 2, backwards); });
 }
 
 TEST_CASE("a module in a narrow precision is run again in it, after its region has ended") {

@@ -90,7 +90,7 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       budget_(ledger, accountant_of(options, ledger), options.delta, options.target_epsilon),
       precision_(options.memory.precision.value_or(Dtype::f32)) {
   const memory::Policy& memory = options_.memory;
-  if (memory.checkpoint) memory::set_checkpoints(model, *memory.checkpoint);
+  set_passes(clipper_.passes(), clipper_.options().row_budget);
   if (memory.limit == 0) physical_batches_.emplace(memory.rows(), memory.accumulation.value_or(1));
   follow_bound_schedule();
   // Scales that the grid does not have are refused now, and not at the first release.

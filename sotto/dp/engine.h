@@ -176,6 +176,7 @@ class Engine {
   void add_part(const Loss& loss, Part part, const Target& target) const;
   void plan_memory(const Loss& loss);
   std::vector<memory::Way> ways(const memory::Demand& demand);
+  void set_passes(ClipPasses passes, std::size_t row_budget);
   std::size_t dry_peak(const Loss& loss, std::int64_t rows, std::int64_t more) const;
   RowsOfUnits dry_units(std::int64_t rows) const;
   std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;

@@ -27,7 +27,18 @@ std::int64_t large_batch(const Sampler& sampler) {
   return std::max<std::int64_t>(1, most);
 }
 
+memory::Backwards backwards_of(ClipPasses passes) {
+  return passes == ClipPasses::two ? memory::Backwards::two : memory::Backwards::one;
+}
+
 }  // namespace
+
+// The clipper's, and the policy's checkpoints as they suit these.
+void Engine::set_passes(ClipPasses passes, std::size_t row_budget) {
+  clipper_.set_passes(passes, row_budget);
+  const std::optional<int> every = options_.memory.checkpoint;
+  if (every) memory::set_checkpoints(model_, *every, backwards_of(passes));
+}
 
 std::optional<std::int64_t> Engine::physical_batch() const {
   if (!physical_batches_) return std::nullopt;
@@ -67,7 +78,6 @@ std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, std::int64_t m
 // as rows, takes about as long as a forward pass; a second backward as two. Checkpoints run at most
 // about one forward pass again for each backward.
 std::vector<memory::Way> Engine::ways(const memory::Demand& demand) {
-  using memory::Backwards;
   struct Passes {
     const char* name;
     ClipPasses passes;
@@ -94,15 +104,15 @@ std::vector<memory::Way> Engine::ways(const memory::Demand& demand) {
   for (const Dtype precision : precisions) {
     for (const Passes& clip : clips) {
       const auto enter = [this, clip, precision, can_cut]() -> memory::Entered {
-        clipper_.set_passes(clip.passes, clip.row_budget);
+        set_passes(clip.passes, clip.row_budget);
         precision_ = precision;
         if (can_cut) memory::set_checkpoints(model_, 0);
         return {clip.recomputation};
       };
       ways.push_back({fmt::format("{}, {}", clip.name, name(precision)), enter});
       if (!clip.cut) continue;
-      const auto backwards = clip.passes == ClipPasses::two ? Backwards::two : Backwards::one;
-      ways.back() = memory::with_checkpoints(ways.back(), model_, demand, {true, backwards});
+      ways.back() =
+          memory::with_checkpoints(ways.back(), model_, demand, {true, backwards_of(clip.passes)});
     }
   }
   return ways;

@@ -112,11 +112,12 @@ void collect(const std::vector<ChainPart>& parts, std::vector<nn::Sequential::Se
 
 }  // namespace
 
-void checkpoint_every(nn::Sequential& model, int n) {
+void checkpoint_every(nn::Sequential& model, int n, Backwards backwards) {
   check(n >= 1, "checkpoint_every: {} modules", n);
   std::vector<nn::Sequential::Segment> segments;
   for (int begin = 0; begin < model.size(); begin += n)
     segments.push_back({begin, std::min(begin + n, model.size())});
+  if (backwards == Backwards::two && segments.size() > 1) segments.push_back({0, model.size()});
   model.set_segments(std::move(segments));
 }
 

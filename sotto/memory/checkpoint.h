@@ -10,9 +10,10 @@
 
 namespace sotto::memory {
 
-// Keeps the input of every n-th module and runs the n modules behind it together again. Throws
-// std::invalid_argument unless n >= 1.
-void checkpoint_every(nn::Sequential& model, int n);
+// Keeps the input of every n-th module and runs the n modules behind it together again. For two
+// backwards all of this is run again once more: only so the first of them, too, releases what it
+// has passed. Throws std::invalid_argument unless n >= 1.
+void checkpoint_every(nn::Sequential& model, int n, Backwards backwards = Backwards::one);
 
 // How a chain is run.
 struct ChainRun {

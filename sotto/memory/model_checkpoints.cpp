@@ -42,7 +42,7 @@ bool has_checkpoints(nn::Module& model) {
   return any;
 }
 
-void set_checkpoints(nn::Module& model, int n) {
+void set_checkpoints(nn::Module& model, int n, Backwards backwards) {
   check(n >= 0, "checkpoints: every {} modules", n);
   const std::vector<nn::Sequential*> lists = block_lists(model);
   check(n == 0 || !lists.empty(),
@@ -53,7 +53,7 @@ void set_checkpoints(nn::Module& model, int n) {
     return true;
   });
   for (nn::Sequential* list : lists) {
-    if (n > 0) checkpoint_every(*list, n);
+    if (n > 0) checkpoint_every(*list, n, backwards);
   }
 }
 

@@ -18,10 +18,11 @@ std::vector<nn::Sequential*> block_lists(nn::Module& model);
 bool has_checkpoints(nn::Module& model);
 
 // With n >= 1 every n-th module of the model's block_lists() keeps its input, and the n modules
-// behind it are run again together; with 0 nothing is run again. Settings that the model had are
-// gone. Throws std::invalid_argument for n < 0, and for n >= 1 where a model has no such list: what
-// it could run again is for its author to say (Module::set_recompute, segment()).
-void set_checkpoints(nn::Module& model, int n);
+// behind it are run again together (checkpoint_every); with 0 nothing is run again. Settings that
+// the model had are gone. Throws std::invalid_argument for n < 0, and for n >= 1 where a model has
+// no such list: what it could run again is for its author to say (Module::set_recompute,
+// segment()).
+void set_checkpoints(nn::Module& model, int n, Backwards backwards = Backwards::one);
 
 // The settings of a policy that belong to a model: its checkpoints, and the precision of its calls
 // (Module::set_precision); what is not set stays. Throws std::invalid_argument as
