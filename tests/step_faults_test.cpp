@@ -9,6 +9,7 @@
 #include "sotto/autograd/ops.h"
 #include "sotto/core/allocator.h"
 #include "sotto/dp/engine.h"
+#include "sotto/dp/noise_search.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/init.h"
 #include "sotto/nn/layers.h"
@@ -91,6 +92,25 @@ Failures fail_everywhere(Step&& step, State&& state) {
   }
 }
 
+// Plain, with what lowers bytes, and with noise that is correlated over the steps.
+std::vector<EngineOptions> ways_to_train() {
+  std::vector<EngineOptions> all;
+  for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
+    for (const bool lean : {false, true}) {
+      all.push_back({.noise_multiplier = 1, .logical_batch = population, .passes = passes});
+      if (lean) all.back().memory = {.checkpoint = 1, .precision = Dtype::bf16};
+    }
+  }
+  constexpr int steps = 6;
+  all.push_back(all[0]);
+  all.back().steps = steps;
+  all.back().sampling = Sampling::planned;
+  all.back().noise_strategy =
+      best_banded_toeplitz({.steps = steps, .participation = {.separation = 1}}, 3);
+  for (EngineOptions& options : all) options.memory.physical_batch = 4;
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("ordinary training that runs out of memory anywhere is as before the step") {
@@ -130,14 +150,11 @@ TEST_CASE("a first step that runs out of memory anywhere makes no optimizer stat
 }
 
 TEST_CASE("private training that runs out of memory anywhere is as before, or makes its step") {
-  for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
+  for (const EngineOptions& options : ways_to_train()) {
+    CAPTURE(name(options.sampling), options.memory.checkpoint.has_value());
     Training t;
     Ledger ledger;
-    Engine engine(t.model, t.optimizer, population, ledger,
-                  {.noise_multiplier = 1,
-                   .logical_batch = population,
-                   .memory = {.physical_batch = 4},
-                   .passes = passes});
+    Engine engine(t.model, t.optimizer, population, ledger, options);
     const Failures failures = fail_everywhere(
         [&] { engine.step([&](Tape& tape, auto rows) { return t.loss(tape, rows); }); },
         [&] { return std::tuple(t.state(), ledger.run_releases(), engine.steps_made()); });
