@@ -1,4 +1,5 @@
 // The arithmetic of per-sample gradients against materialised rows and loops.
+#include "sotto/core/allocator.h"
 #include "sotto/kernels/whole_products.h"
 #include "tests/device_code.h"
 #include "tests/per_sample_cases.h"
@@ -273,4 +274,20 @@ TEST_CASE("rows and sums of per-sample gradients are of whole factors on every d
     CHECK(rounded == 0);
     CHECK_FALSE(WholeProducts::wanted());
   });
+}
+
+TEST_CASE("a weighted sum needs little memory beside the factors and the sum") {
+  constexpr std::int64_t n = 8192, width = 256;
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    const PerSample use = PerSample::outer(full({n, 1, width}, 1, dtype),
+                                           full({n, 1, width}, 0.5, dtype), {width, width});
+    const Tensor weights = full({n}, 0.25, Dtype::f64);
+    const MemoryStatistics before = allocator(cpu).statistics();
+    allocator(cpu).reset_peak();
+    const Tensor sum = use.sum(weights);
+    // In f32 the factors take 16 MiB.
+    const std::size_t room = sum.bytes() + (std::size_t{3} << 19);
+    CHECK(allocator(cpu).statistics().peak <= before.current + room);
+    CHECK(sum.select(0, 0).select(0, 0).item() == n * 0.125);
+  }
 }

@@ -41,8 +41,12 @@ Shape weight_shape(const Tensor& dy, const Tensor& x, const Window& w) {
   return {dy.size(1), x.size(1) / w.groups, w.kernel[0], w.kernel[1], w.kernel[2]};
 }
 
-// What the weighted factors of some samples may take.
-constexpr std::int64_t weighted_bytes = std::int64_t{16} << 20;
+// What copies of some samples' factors, to be weighted, may take: little beside what is there, all
+// factors and their sum, so that a clipped sum needs hardly more than a plain one.
+std::int64_t weighted_bytes(std::int64_t there) {
+  constexpr std::int64_t part = 16, least = std::int64_t{1} << 20, most = std::int64_t{16} << 20;
+  return std::clamp(there / part, least, most);
+}
 
 // The samples with a weight, or nothing when all have one.
 std::optional<Tensor> chosen(const Tensor& weights) {
@@ -249,10 +253,11 @@ Tensor PerSample::sum(const Tensor& weights) const {
     }
     axpby(1, part.sum(), 1, y);
   };
-  // Some samples after the others: their weighted factors are copies.
-  const std::int64_t n = samples();
-  const auto each = static_cast<std::int64_t>(leading().bytes()) / std::max<std::int64_t>(n, 1);
-  const std::int64_t step = std::max<std::int64_t>(1, weighted_bytes / (each + 1));
+  // Some samples after the others. One factor is copied, or both where they are narrow.
+  const std::int64_t n = samples(), copied = leading().numel() + (narrow() ? factor_values() : 0);
+  const auto element = static_cast<std::int64_t>(size_of(dtype()));
+  const std::int64_t budget = weighted_bytes(element * (factor_values() + shape_.numel()));
+  const std::int64_t step = std::max<std::int64_t>(1, budget * n / (element * copied + 1));
   Tensor y;
   for (std::int64_t at = 0; at < n || !y.defined(); at += step) {
     const std::int64_t end = std::min(n, at + step);
