@@ -70,11 +70,13 @@ void print_table(const char* name, nn::Sequential model, const Tensor& x) {
   for (const int n : {1, model.size() / 8, model.size() / 4}) {
     memory::checkpoint_every(model, n);
     print_row(fmt::format("every {} of {} modules", n, model.size()), model, x);
+    memory::checkpoint_every(model, n, memory::Backwards::two);
+    print_row(fmt::format("every {}, and all once more", n), model, x);
   }
   const memory::Chain chain = memory::measured_chain(model, x);
   double work = 0;
   for (const memory::ChainBlock& block : chain) work += block.work;
-  for (const double part : {0.5, 0.35, 0.25}) {
+  for (const double part : {0.7, 0.5, 0.35}) {
     const auto plan = memory::checkpoint_auto(model, x, static_cast<std::size_t>(part * all));
     print_row(fmt::format("auto within {:.1f}: {:.1f} expected, {:.2f} of the forward run again",
                           part * all / mebibyte, static_cast<double>(plan.peak) / mebibyte,
