@@ -96,8 +96,10 @@ class Clipper::OnePass final : public GradSink {
     for (const auto& [parameter, uses] : pending_[group])
       lengths.add(uses, clipper_.options_.route, clipper_.loss_scale_);
     const std::vector<double> factors = clipper_.factors_for(group, lengths);
-    for (const auto& [parameter, uses] : pending_[group])
+    for (auto& [parameter, uses] : pending_[group]) {
       clipper_.add_weighted(*parameter, uses, factors);
+      uses.clear();  // makes room for the next one's sum
+    }
     pending_[group].clear();
     done_.push_back(group);
   }
