@@ -266,6 +266,12 @@ TEST_CASE("dropout's mask does not depend on how a batch is split, and differs b
   CHECK_FALSE(same_bits(whole.first, whole.second));
   CHECK_FALSE(same_bits(whole.first, masks({.seed = 3, .step = 1}, 8).first));
   CHECK(same_bits(ones, masks({.training = false}, 8).first));
+  // What is dropped is zero, whatever it was.
+  const auto of = [](double value) {
+    Tape tape({.seed = 3});
+    return dropout(tape.input(full({8, 50}, value)), 0.5).value();
+  };
+  CHECK(same_bits(of(HUGE_VAL), where(of(1), full({8, 50}, HUGE_VAL), zeros({8, 50}))));
 }
 
 TEST_CASE("backward releases what the tape held, and needs little beyond it") {
