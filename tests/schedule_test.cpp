@@ -81,6 +81,20 @@ TEST_CASE("one cycle rises from a fraction, falls below it and stays") {
   CHECK_FALSE(Schedule::one_cycle(cosine).momentum(0));
 }
 
+TEST_CASE("one cycle that rises for less than a step falls from the first on") {
+  OneCycle cycle{.max_rate = 10,
+                 .total_steps = 3,
+                 .rise = 0.3,  // to step -0.1
+                 .cosine = false,
+                 .start_divisor = 5,
+                 .final_divisor = 2};
+  check_rates(Schedule::one_cycle(cycle), 99, {10 - 0.9 / 2.1, 10 - 9.9 / 2.1, 1});
+  cycle.rise = 1.0 / 3;
+  check_rates(Schedule::one_cycle(cycle), 99, {10, 5.5, 1});
+  cycle.rise = 1;
+  check_rates(Schedule::one_cycle(cycle), 99, {2, 6, 10});
+}
+
 TEST_CASE("one cycle in three phases comes back to where it began before it ends") {
   const OneCycle cycle{.max_rate = 10,
                        .total_steps = 8,
@@ -114,5 +128,6 @@ TEST_CASE("schedules refuse options out of range") {
   CHECK(throws([] { Schedule::exponential(NAN); }, "exponential: gamma is nan"));
   CHECK(throws([] { Schedule::cosine_restarts(3, 0); }, "cosine_restarts: growth is 0"));
   CHECK(throws([] { Schedule::warmup_cosine(5, 5); }, "warmup_cosine: 5 steps with a warmup of 5"));
-  CHECK(throws([] { Schedule::one_cycle({.max_rate = 1, .total_steps = 3}); }, "leaves a phase"));
+  CHECK(throws([] { Schedule::one_cycle({.max_rate = 1, .total_steps = 3, .rise = 1.5}); },
+               "one_cycle: a rise of 1.5 of all steps"));
 }

@@ -73,7 +73,7 @@ double at(const std::vector<Phase>& phases, bool cosine, std::int64_t step, doub
   while (i + 1 < phases.size() && phases[i].end < k) ++i;
   const Phase& from = phases[i - 1];
   const Phase& to = phases[i];
-  const double x = (k - from.end) / (to.end - from.end);
+  const double x = from.end < to.end ? (k - from.end) / (to.end - from.end) : 1;
   const double weight = cosine ? half_cosine(x) : 1 - x;
   return to.*what + (from.*what - to.*what) * weight;
 }
@@ -167,12 +167,8 @@ Schedule Schedule::one_cycle(const OneCycle& cycle) {
   check_factor("one_cycle", "max_momentum", cycle.max_momentum);
   check(cycle.start_divisor > 0 && cycle.final_divisor > 0, "one_cycle: divisors {} and {}",
         cycle.start_divisor, cycle.final_divisor);
+  check(cycle.rise >= 0 && cycle.rise <= 1, "one_cycle: a rise of {} of all steps", cycle.rise);
   const std::vector<Phase> parts = phases(cycle);
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    check(parts[i - 1].end < parts[i].end,
-          "one_cycle: a rise of {} of {} steps leaves a phase empty", cycle.rise,
-          cycle.total_steps);
-  }
   Schedule schedule([parts, cosine = cycle.cosine](std::int64_t k, double) {
     return at(parts, cosine, k, &Phase::rate);
   });
