@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "catch.h"
+#include "sotto/dp/fourier.h"
 #include "sotto/dp/pld_jumps.h"
 
 using namespace sotto;
@@ -44,13 +45,36 @@ double enumerated(const DiscretePair& pair, int n, double epsilon) {
 
 }  // namespace
 
+TEST_CASE("a Fourier transform is its formula, and its inverse gives the sequence back") {
+  for (const std::int64_t size : {4, 6, 8, 12, 16, 24, 64, 96, 128, 192}) {
+    std::vector<double> x(static_cast<std::size_t>(size));
+    for (std::size_t j = 0; j < x.size(); ++j) x[j] = std::sin(static_cast<double>(j * j) + 0.3);
+    FourierTransform& transform = fourier_transform(size);
+    const auto spectrum = transform.forward(x);
+    REQUIRE(std::ssize(spectrum) == size / 2 + 1);
+    const double turn = 2 * std::acos(-1.0) / static_cast<double>(size);
+    double error = 0;
+    for (std::int64_t k = 0; k <= size / 2; ++k) {
+      std::complex<double> sum = 0;
+      for (std::int64_t j = 0; j < size; ++j)
+        sum +=
+            std::polar(x[static_cast<std::size_t>(j)], -turn * static_cast<double>(j * k % size));
+      error = std::max(error, std::abs(sum - spectrum[static_cast<std::size_t>(k)]));
+    }
+    const std::vector<double> back = transform.inverse(spectrum);
+    for (std::size_t j = 0; j < x.size(); ++j) error = std::max(error, std::abs(back[j] - x[j]));
+    CAPTURE(size);
+    CHECK(error < 1e-13);
+  }
+}
+
 // The transform of a smooth loss is nearly 0 nearly everywhere, though that of its likeliest value
 // is not.
 TEST_CASE("a sum is as exact as it says") {
   for (const double deviation : {8.0, 30.0, 100.0}) {
-    for (const int n : {1, 2}) {
+    for (const int n : {1, 2, 8, 9}) {
       const DiscretePair loss = normal(deviation), exact = normal(deviation * std::sqrt(n));
-      TiltedSum sum(0, loss.spacing, 1 << 12);
+      TiltedSum sum(0, loss.spacing, 1 << 13);
       sum.add(sum.tilted(loss), n);
       const std::vector<double> folded = sum.folded();
       const std::int64_t origin = std::lround(sum.offset() / loss.spacing);

@@ -5,8 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include <unsupported/Eigen/FFT>
-
+#include "sotto/dp/fourier.h"
 #include "sotto/dp/pld_plan.h"
 
 namespace sotto {
@@ -22,6 +21,10 @@ constexpr double negligible_log = 80;  // spectrum below e^-80 is left out
 // unity and two additions, doubled for the split into even and odd.
 constexpr double rounding_per_level = 16 * unit;
 
+// A bound of the rounding error of a factor of size <= 1, once it is in the product.
+constexpr double rounding_per_factor = 16 * unit;
+constexpr double few_factors = 8;  // powers that are multiplied out
+
 // (origin + rest)^n of a size <= 1, 0 below e^-80; n may be any number of releases. With an error
 // in proportion to the rest.
 Complex power(double log_origin, const Complex& ratio, double n) {
@@ -34,14 +37,12 @@ Complex power(double log_origin, const Complex& ratio, double n) {
   return std::polar(std::exp(n * log_size), n * std::atan2(y, 1 + x));
 }
 
-// It keeps the roots of unity of every size used.
-Eigen::FFT<double>& transform() {
-  thread_local Eigen::FFT<double> fft = [] {
-    Eigen::FFT<double> half;
-    half.SetFlag(Eigen::FFT<double>::HalfSpectrum);
-    return half;
-  }();
-  return fft;
+Complex power(Complex z, int n) {
+  Complex result = 1;
+  for (; n > 0; n /= 2, z *= z) {
+    if (n % 2 == 1) result *= z;
+  }
+  return result;
 }
 
 std::size_t wrap(std::int64_t index, std::int64_t size) {
@@ -76,15 +77,22 @@ TiltedLoss TiltedSum::tilted(const DiscretePair& pair) const {
     loss.rest += mass;
   }
   loss.log_origin = loss.rest < 0.5 ? std::log1p(-loss.rest) : log_mass(*origin) - loss.log_moment;
-  transform().fwd(loss.spectrum, density);
+  loss.spectrum = fourier_transform(size_).forward(density);
   return loss;
 }
 
 void TiltedSum::add(const TiltedLoss& loss, double count) {
-  const double scale = std::exp(-loss.log_origin);
+  static const double least = std::exp(-2 * negligible_log);
+  const double origin = std::exp(loss.log_origin), scale = 1 / origin;
+  const bool few = count <= few_factors && count == std::floor(count);
   for (std::size_t k = 0; k < product_.size(); ++k) {
-    if (product_[k] != 0.0) product_[k] *= power(loss.log_origin, scale * loss.spectrum[k], count);
+    Complex& product = product_[k];
+    if (product == 0.0) continue;
+    product *= few ? power(origin + loss.spectrum[k], static_cast<int>(count))
+                   : power(loss.log_origin, scale * loss.spectrum[k], count);
+    if (std::norm(product) < least) product = 0;
   }
+  factors_ += few ? count : 1;
   offset_ += count * loss.offset;
   count_ += count;
   spread_ += count * loss.rest;
@@ -92,19 +100,15 @@ void TiltedSum::add(const TiltedLoss& loss, double count) {
   log_kept_ += count * std::log1p(-loss.escaped);
 }
 
-std::vector<double> TiltedSum::folded() const {
-  std::vector<double> density;
-  std::vector<Complex> product = product_;  // the transform may write to its input
-  transform().inv(density, product, size_);
-  return density;
-}
+std::vector<double> TiltedSum::folded() const { return fourier_transform(size_).inverse(product_); }
 
 double TiltedSum::rounding() const {
   double sum = 0;
   for (const Complex& z : product_) sum += std::abs(z);
   const double mean = 2 * sum / static_cast<double>(size_);
   const double error = rounding_per_level * std::log2(static_cast<double>(size_));
-  return error * ((2 * spread_ + 1) * mean + 1) + std::exp(-negligible_log);
+  return error * ((2 * spread_ + 1) * mean + 1) + rounding_per_factor * (2 * factors_ * mean + 1) +
+         std::exp(-negligible_log);
 }
 
 DeltaCurve::DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bound)

@@ -29,7 +29,7 @@ struct TiltedLoss {
 // The sum of many such losses, of which further ones can be added.
 class TiltedSum {
  public:
-  // For `size` points of a lattice; an even number with small factors.
+  // For `size` points of a lattice: 2^k or 3 * 2^k, at least 4.
   TiltedSum(double tilt, double spacing, std::int64_t size);
 
   // A loss on a lattice of this spacing, ready to be added.
@@ -55,7 +55,7 @@ class TiltedSum {
  private:
   double tilt_, spacing_;
   std::int64_t size_;
-  double offset_ = 0, count_ = 0, spread_ = 0, log_moment_ = 0, log_kept_ = 0;
+  double offset_ = 0, count_ = 0, spread_ = 0, factors_ = 0, log_moment_ = 0, log_kept_ = 0;
   std::vector<std::complex<double>> product_;
 };
 
