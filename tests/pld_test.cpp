@@ -7,6 +7,7 @@
 
 #include "catch.h"
 #include "pld_cases.h"
+#include "sotto/core/parallel.h"
 #include "sotto/dp/analytic_gaussian.h"
 #include "sotto/dp/rdp_accountant.h"
 
@@ -315,6 +316,24 @@ TEST_CASE("the order of composition and the way it is asked for do not matter") 
   }
   CHECK(steps.epsilon(1e-6) == Approx(phases.epsilon(1e-6)).epsilon(1e-12));
   CHECK(reversed.epsilon(1e-6) == phases.epsilon(1e-6));
+}
+
+// The largest losses are rare, and carry the moments.
+TEST_CASE("many kinds of releases have bounds near each other, with any number of threads") {
+  const auto spent = [](Bound bound, int threads) {
+    const int before = thread_count();
+    set_thread_count(threads);
+    PldAccountant accountant;
+    for (int step = 0; step < 60; ++step)
+      accountant.compose({0.8 + step / 60.0, Sampling::poisson, 0.004}, 1 + step % 12);
+    const double epsilon = accountant.epsilon(1e-5, bound);
+    set_thread_count(before);
+    return epsilon;
+  };
+  const double upper = spent(Bound::upper, 1), lower = spent(Bound::lower, 1);
+  CHECK(lower <= upper);
+  CHECK(lower >= 0.99 * upper);
+  CHECK(spent(Bound::upper, 2) == upper);
 }
 
 TEST_CASE("an empty history spends nothing and no noise proves nothing") {

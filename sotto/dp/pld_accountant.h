@@ -11,11 +11,10 @@
 namespace sotto {
 
 // Upper bounds are never below the truth and lower bounds never above it. They are typically 1e-4
-// of epsilon apart, up to 1e-3 for many kinds of releases or above 1e6 of them, and more beyond
-// 1e8; of batches of a fixed size, up to a third for many releases (the lower bound is of one of
-// two directions). docs/accounting.md names the corners where they are far apart. Answers remember
-// work for the next one: an accountant is for one thread at a time.
-// The PRV accountant derives from it.
+// of epsilon apart, some 1e-3 for many kinds of releases or above 1e6 of them, and more beyond 1e8;
+// of batches of a fixed size, up to a third for many releases (the lower bound is of one of two
+// directions). docs/accounting.md names the corners where they are far apart. Answers remember work
+// for the next one: an accountant is for one thread at a time. The PRV accountant derives from it.
 class PldAccountant : public Accountant {
  public:
   explicit PldAccountant(Relation relation = Relation::add_or_remove_one);

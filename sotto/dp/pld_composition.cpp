@@ -5,6 +5,9 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <numeric>
+
+#include "sotto/core/parallel.h"
 
 namespace sotto {
 
@@ -18,8 +21,10 @@ constexpr double fine_accuracy = 2.5e-5, matched_accuracy = 0.01;
 LossLattice affordable(const PldPlan& plan, std::size_t kinds) {
   constexpr double few_points = 1 << 18, cheap_points = 1 << 15, many_kinds = 20;
   constexpr double most_coarser = 6, most_finer = 64;
-  const double width = 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
   const double share = std::max(1.0, static_cast<double>(kinds) / many_kinds);
+  // Of few kinds, tails that are longer than a normal sum's may take their time.
+  const double width =
+      share > 1 ? plan.width : 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
   const double cheap = std::exp2(std::ceil(2 * std::log2(width * share / cheap_points)) / 2);
   const double least = std::max({cheap, plan.finest, plan.lattice.spacing / most_finer});
   if (least <= plan.lattice.spacing) return {.spacing = least, .dense = plan.lattice.dense};
@@ -120,11 +125,14 @@ const DiscretePair& PldComposition::discrete(const Key& key, Side side) {
 }
 
 double PldComposition::log_moment(const Counts& counts, const Side& side, double tilt) {
-  double sum = 0;
-  for (const auto& [key, count] : counts) {
-    sum += count * sotto::log_moment(discrete(key, side), tilt);
-  }
-  return sum;
+  constexpr std::int64_t grain = 8;
+  const std::vector<std::pair<Key, double>> kinds(counts.begin(), counts.end());
+  std::vector<double> moments(kinds.size());
+  parallel_for(std::ssize(kinds), grain, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      moments[i] = kinds[i].second * sotto::log_moment(discrete(kinds[i].first, side), tilt);
+  });
+  return std::accumulate(moments.begin(), moments.end(), 0.0);
 }
 
 LossWindow PldComposition::window(const Counts& counts, const Side& side, const PldPlan& plan) {
@@ -146,16 +154,39 @@ const TiltedSum& PldComposition::sum(const Counts& counts, const SumKey& key) {
     return kind != counts.end() && kind->second >= added.second;
   });
   if (!grows) known = {TiltedSum(key.tilt, key.side.lattice.spacing, key.size), {}, {}};
+  std::vector<std::pair<Key, double>> more;
   for (const auto& [kind, count] : counts) {
     double& added = known.counts[kind];
-    if (count <= added) continue;
-    if (!known.last || known.last->first != kind) {
-      known.last = {kind, known.sum.tilted(discrete(kind, key.side))};
-    }
-    known.sum.add(known.last->second, count - added);
+    if (count > added) more.emplace_back(kind, count - added);
     added = count;
   }
+  if (more.size() != 1) {
+    add(known.sum, key.side, more);
+    return known.sum;
+  }
+  const auto& [kind, count] = more.front();
+  if (!known.last || known.last->first != kind)
+    known.last = {kind, known.sum.tilted(discrete(kind, key.side))};
+  known.sum.add(known.last->second, count);
   return known.sum;
+}
+
+// Adds many kinds, in their order, so many of them at a time as have transforms of a few points.
+void PldComposition::add(TiltedSum& sum, const Side& side,
+                         const std::vector<std::pair<Key, double>>& kinds) {
+  constexpr std::int64_t few_points = 1 << 19;
+  const std::int64_t together = std::max<std::int64_t>(1, few_points / sum.size());
+  std::vector<TiltedLoss> losses(static_cast<std::size_t>(together));
+  for (std::int64_t first = 0; first < std::ssize(kinds); first += together) {
+    const std::int64_t here = std::min(together, std::ssize(kinds) - first);
+    const auto* const kind = kinds.data() + first;
+    parallel_for(here, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        losses[static_cast<std::size_t>(i)] = sum.tilted(discrete(kind[i].first, side));
+    });
+    for (std::int64_t i = 0; i < here; ++i)
+      sum.add(losses[static_cast<std::size_t>(i)], kind[i].second);
+  }
 }
 
 // The window of a plan, on the lattice of `side` or the first coarser one that is affordable.
@@ -274,6 +305,22 @@ double PldComposition::answer(const std::map<Event, std::int64_t>& history,
   return best;
 }
 
+// The upper bound for the direction that hardly ever decides: on a coarse lattice where that is
+// enough to see that it is not above the other's.
+double PldComposition::of_other(const Counts& counts, const PldPlan& plan,
+                                const PldQuestion& question, double enough) {
+  constexpr std::int64_t coarser = 4;
+  PldPlan coarse = plan;
+  coarse.used.spacing *= static_cast<double>(coarser);
+  coarse.used.dense = std::max<std::int64_t>(coarse.used.dense / coarser, 1);
+  const Side side{Bound::upper, true, {}};
+  if (rounding_ == LossRounding::one_sided) {
+    const double rough = answer(counts, side, coarse, question);
+    if (rough <= enough) return rough;
+  }
+  return answer(counts, side, plan, question);
+}
+
 // The upper bound, with plans made better until they fit their answer; the lower bound by the same
 // plans.
 double PldComposition::refined(const Counts& counts, const PldQuestion& question, Bound bound) {
@@ -293,7 +340,9 @@ double PldComposition::refined(const Counts& counts, const PldQuestion& question
       double found =
           jumping ? with_jumps(counts, question, bound, *jumps) : nothing(question, bound);
       if (!jumping || !jumps->decide) {
-        const double other = answer(counts, {bound, i == 1, {}}, plans[i], question);
+        const double other = i == 1 && bound == Bound::upper
+                                 ? of_other(counts, plans[i], question, list.front())
+                                 : answer(counts, {bound, i == 1, {}}, plans[i], question);
         found = bound == Bound::upper ? std::min(found, other) : std::max(found, other);
       }
       list.push_back(found);

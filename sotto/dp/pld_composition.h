@@ -90,10 +90,13 @@ class PldComposition {
   LossWindow window(const Counts& counts, const Side& side, const PldPlan& plan);
   double chernoff(const Counts& counts, const Side& side, double tilt, const PldQuestion& question);
   const TiltedSum& sum(const Counts& counts, const SumKey& key);
+  void add(TiltedSum& sum, const Side& side, const std::vector<std::pair<Key, double>>& kinds);
   std::optional<LossWindow> fit(const Counts& counts, Side& side, const PldPlan& plan);
   double composed(const Counts& counts, const Side& side, double tilt, const LossWindow& window,
                   const PldQuestion& question);
   double answer(const Counts& counts, Side side, const PldPlan& plan, const PldQuestion& question);
+  double of_other(const Counts& counts, const PldPlan& plan, const PldQuestion& question,
+                  double enough);
   double with_jumps(const Counts& counts, const PldQuestion& question, Bound bound,
                     const JumpEstimate& estimate);
   double jump_answer(const Counts& counts, const Side& side, const JumpPlan& plan,

@@ -55,15 +55,16 @@ double LossPair::log_ratio(double x) const {
 }
 
 LossPoint LossPair::at(double x) const {
-  const bool reflected = within() && x < middle;
-  const double ratio = reflected ? 0 : log_ratio(x), z = (reflected ? x - 1 : x) / sigma_;
-  return {.density = std::exp(ratio - 0.5 * z * z + log_norm_), .loss = loss(x)};
+  const auto density = [&](double ratio, double z) {
+    return std::exp(ratio - 0.5 * z * z + log_norm_);
+  };
+  if (within() && x < middle) return {density(0, (x - 1) / sigma_), -log_ratio(1 - x)};
+  const double ratio = log_ratio(x);
+  return {density(ratio, x / sigma_),
+          change_ == BatchChange::exchanged ? ratio - log_ratio(-x) : ratio};
 }
 
-double LossPair::loss(double x) const {
-  if (within() && x < middle) return -log_ratio(1 - x);
-  return change_ == BatchChange::exchanged ? log_ratio(x) - log_ratio(-x) : log_ratio(x);
-}
+double LossPair::loss(double x) const { return at(x).loss; }
 
 double LossPair::without_loss() const {
   return within() ? (1 - rate_) * std::erf(middle / (std::numbers::sqrt2 * sigma_)) : 0;

@@ -10,6 +10,8 @@ namespace {
 
 constexpr int most_steps = 60;
 constexpr double jump_accuracy = 5e-5;
+// Where the tilted sum is at its very end, a width that is as good as nothing.
+constexpr double no_width = 1e-9;
 
 // Products of the tilt and the loss that lose too many digits: the loss is as good as at its end.
 bool too_steep(const Cumulants& c, double tilt) {
@@ -210,17 +212,43 @@ PldPlan PldPlanner::next(const PldPlan& last, double answer) const {
   return good ? last : better;
 }
 
+double PldPlanner::deviation(const Cumulants& c) const {
+  return std::max(std::sqrt(c.variance), no_width * (std::abs(c.mean) + typical_));
+}
+
+// Where to look with this tilt for an answer near this epsilon and delta.
+PldPlan PldPlanner::view(double tilt, double epsilon, double log_delta) const {
+  constexpr double margin = 15, least_outside = 12, most_outside = 600;
+  const Cumulants c = at(tilt);
+  const double looseness = c.value - tilt * epsilon + log_largest_weight(tilt) - log_delta;
+  PldPlan plan{.tilt = tilt,
+               .deviation = deviation(c),
+               .log_outside = std::clamp(looseness + margin, least_outside, most_outside)};
+  const auto log_moment = [&](double t) { return at(t).value; };
+  const LossWindow window = tilted_window(log_moment, plan, no_width * typical_);
+  plan.width = window.high - window.low;
+  return plan;
+}
+
+// With this tilt, or with less of it where that makes the window much shorter: a tail that decides
+// nothing may carry the moments. Half of the tilt leaves delta well above the rounding errors.
+PldPlan PldPlanner::shortest(double tilt, double epsilon, double log_delta) const {
+  constexpr double much = 0.75, most_outside = 25;
+  PldPlan best = view(tilt, epsilon, log_delta);
+  for (;;) {
+    const PldPlan less = view(best.tilt / 2, epsilon, log_delta);
+    if (jumps_ || less.log_outside > most_outside || !(less.width < much * best.width)) return best;
+    best = less;
+  }
+}
+
 // For an answer near this epsilon and delta.
 PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
-  constexpr double tilt_parts = 8, spacing_parts = 4, floor_part = 0.1, fine_part = 0.05,
-                   margin = 15;
-  constexpr double most_power = 10, densest = 1 << 12, least_outside = 12, most_outside = 600;
+  constexpr double tilt_parts = 8, spacing_parts = 4, floor_part = 0.1, fine_part = 0.05;
+  constexpr double most_power = 10, densest = 1 << 12;
   tilt = round_down(tilt, tilt_parts);
   const Cumulants c = at(tilt);
-  // Where the tilted sum is at its very end, a width that is as good as nothing.
-  constexpr double no_width = 1e-9;
-  const double deviation =
-      std::max(std::sqrt(c.variance), no_width * (std::abs(c.mean) + typical_));
+  const double deviation = this->deviation(c);
   const double error = accuracy_ * std::max(epsilon, floor_part * deviation);
   const double allowed =
       question_.of == PldQuestion::Of::epsilon ? error : accuracy_ / std::max(tilt, 1 / deviation);
@@ -232,15 +260,13 @@ PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
   const double spacing =
       std::max(std::sqrt(6 * variance / counts_), variance / (c.spread + no_width * typical_));
   const double dense = std::clamp(std::sqrt(c.square / (6 * variance)), 1.0, densest);
-  const double looseness = c.value - tilt * epsilon + log_largest_weight(tilt) - log_delta;
-  return {.tilt = tilt,
-          .lattice = {.spacing = round_down(spacing, spacing_parts),
-                      .dense = static_cast<std::int64_t>(
-                          std::bit_ceil(static_cast<std::uint64_t>(dense)))},
-          .finest = round_down(fine_part * typical_, spacing_parts),
-          .deviation = deviation,
-          .log_outside = std::clamp(looseness + margin, least_outside, most_outside),
-          .error = round_down(error, spacing_parts)};
+  PldPlan plan = shortest(tilt, epsilon, log_delta);
+  plan.lattice = {
+      .spacing = round_down(spacing, spacing_parts),
+      .dense = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(dense)))};
+  plan.finest = round_down(fine_part * typical_, spacing_parts);
+  plan.error = round_down(error, spacing_parts);
+  return plan;
 }
 
 }  // namespace sotto

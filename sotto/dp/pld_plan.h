@@ -57,6 +57,7 @@ struct PldPlan {
   double finest = 0;       // a spacing that shows the shape of a single loss
   double deviation = 0;    // of the tilted sum
   double log_outside = 0;  // -ln of the mass left out on each side
+  double width = 0;        // of the window, about
   double error = 0;        // of epsilon, relative to it or to the width of the sum
 
   auto operator<=>(const PldPlan&) const = default;
@@ -84,6 +85,9 @@ class PldPlanner {
   Cumulants at(double tilt) const;
   double tilt_for_delta(double delta) const;
   double tilt_for_epsilon(double epsilon) const;
+  double deviation(const Cumulants& c) const;
+  PldPlan view(double tilt, double epsilon, double log_delta) const;
+  PldPlan shortest(double tilt, double epsilon, double log_delta) const;
   PldPlan plan(double tilt, double epsilon, double log_delta) const;
 
   std::vector<SampledReleases> releases_;
