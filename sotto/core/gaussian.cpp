@@ -6,6 +6,7 @@
 
 #include "sotto/core/box_muller.h"
 #include "sotto/core/parallel.h"
+#include "sotto/core/wide.h"
 
 namespace sotto {
 
@@ -62,7 +63,7 @@ void fill_gaussian(SecretRandom& random, std::span<double> out) {
   constexpr std::int64_t grain = 32;  // 16384 values, some 0.2 ms
   const std::size_t groups = (out.size() + group_values - 1) / group_values;
   const ChaChaStream stream = random.reserve(groups * group_blocks);
-  parallel_for(static_cast<std::int64_t>(groups), grain, [&](std::int64_t begin, std::int64_t end) {
+  const auto draw = [&](std::int64_t begin, std::int64_t end) {
     for (auto g = static_cast<std::size_t>(begin); g < static_cast<std::size_t>(end); ++g) {
       double* const to = out.data() + g * group_values;
       if ((g + 1) * group_values <= out.size()) {
@@ -73,7 +74,9 @@ void fill_gaussian(SecretRandom& random, std::span<double> out) {
         std::copy_n(last.data(), out.size() - g * group_values, to);
       }
     }
-  });
+  };
+  parallel_for(static_cast<std::int64_t>(groups), grain,
+               [&](std::int64_t begin, std::int64_t end) { widely([&] { draw(begin, end); }); });
 }
 
 }  // namespace sotto
