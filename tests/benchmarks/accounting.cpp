@@ -51,6 +51,22 @@ void report_different(double rate, double high, double low) {
   });
 }
 
+// Of a training that shows it after every few steps.
+void report_shown(double rate, double noise) {
+  constexpr int answers = 200, between = 10;
+  report(fmt::format("{} answers, each after {} more steps, rate {:.6g}, noise {}", answers,
+                     between, rate, noise),
+         [&] {
+           const auto accountant = new_accountant()();
+           double epsilon = 0;
+           for (int k = 0; k < answers; ++k) {
+             accountant->compose(batch(rate, noise), between);
+             epsilon = accountant->epsilon(1e-5);
+           }
+           return epsilon;
+         });
+}
+
 void report_calibration(double rate, std::int64_t steps) {
   const PrivacyTarget target{.epsilon = 3, .delta = 1e-5, .batch = batch(rate), .steps = steps};
   const auto words = [&](const char* what) {
@@ -73,6 +89,7 @@ int main() {
   report_different(mnist, 1.8, 0.8);
   report_different(1e-4, 1.8, 0.8);
   report_different(0.1, 10, 2);
+  report_shown(mnist, 1.1);
   report_calibration(mnist, 14063);
   report_calibration(1e-3, 1000000);
 }
