@@ -18,13 +18,16 @@ constexpr double fine_accuracy = 2.5e-5, matched_accuracy = 0.01;
 
 // The lattice of a plan: a finer one where that is cheap, or a coarser one, with up to 36 times the
 // error, where the plan's takes too long.
-LossLattice affordable(const PldPlan& plan, std::size_t kinds) {
+LossLattice affordable(const PldPlan& plan, std::size_t kinds, double releases) {
   constexpr double few_points = 1 << 18, cheap_points = 1 << 15, many_kinds = 20;
-  constexpr double most_coarser = 6, most_finer = 64;
+  constexpr double most_coarser = 6, most_finer = 64, few_releases = 1e5;
   const double share = std::max(1.0, static_cast<double>(kinds) / many_kinds);
-  // Of few kinds, tails that are longer than a normal sum's may take their time.
-  const double width =
-      share > 1 ? plan.width : 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
+  // Of few releases, a window that is longer than a normal sum's may take its time, of few kinds
+  // twice the time.
+  const double normal = 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
+  const double width = share > 1                 ? plan.width
+                       : releases > few_releases ? std::max(normal, plan.width / 2)
+                                                 : normal;
   const double cheap = std::exp2(std::ceil(2 * std::log2(width * share / cheap_points)) / 2);
   const double least = std::max({cheap, plan.finest, plan.lattice.spacing / most_finer});
   if (least <= plan.lattice.spacing) return {.spacing = least, .dense = plan.lattice.dense};
@@ -326,10 +329,12 @@ double PldComposition::of_other(const Counts& counts, const PldPlan& plan,
 double PldComposition::refined(const Counts& counts, const PldQuestion& question, Bound bound) {
   constexpr int most_rounds = 6;
   const std::vector<PldPlanner> planners = this->planners(counts, question);
+  double releases = 0;
+  for (const auto& [key, count] : counts) releases += count;
   std::vector<PldPlan> plans;
   for (const PldPlanner& planner : planners) {
     plans.push_back(planner.first());
-    plans.back().used = affordable(plans.front(), counts.size());
+    plans.back().used = affordable(plans.front(), counts.size(), releases);
   }
   std::optional<JumpEstimate> jumps;
   if (rounding_ == LossRounding::one_sided) jumps = jump_estimate(sampled(counts), question);
@@ -362,7 +367,7 @@ double PldComposition::refined(const Counts& counts, const PldQuestion& question
     for (std::size_t i = 0; i < plans.size(); ++i) {
       if (list[i] < largest || (i == 0 && jumps)) continue;  // the other direction decides
       PldPlan next = planners[i].next(plans[i], list[i]);
-      next.used = affordable(next, counts.size());
+      next.used = affordable(next, counts.size(), releases);
       if (next == plans[i]) continue;
       plans[i] = next;
       same = false;
