@@ -324,6 +324,25 @@ double PldComposition::of_other(const Counts& counts, const PldPlan& plan,
   return answer(counts, side, plan, question);
 }
 
+// What each direction says.
+std::vector<double> PldComposition::answers(const Counts& counts, const Views& views,
+                                            const PldQuestion& question, Bound bound) {
+  std::vector<double> list;
+  for (std::size_t i = 0; i < views.plans.size(); ++i) {
+    const bool jumping = i == 0 && views.jumps;
+    double found =
+        jumping ? with_jumps(counts, question, bound, *views.jumps) : nothing(question, bound);
+    if (!jumping || !views.jumps->decide) {
+      const double other = i == 1 && bound == Bound::upper
+                               ? of_other(counts, views.plans[i], question, list.front())
+                               : answer(counts, {bound, i == 1, {}}, views.plans[i], question);
+      found = bound == Bound::upper ? std::min(found, other) : std::max(found, other);
+    }
+    list.push_back(found);
+  }
+  return list;
+}
+
 // The upper bound, with plans made better until they fit their answer; the lower bound by the same
 // plans.
 double PldComposition::refined(const Counts& counts, const PldQuestion& question, Bound bound) {
@@ -331,41 +350,25 @@ double PldComposition::refined(const Counts& counts, const PldQuestion& question
   const std::vector<PldPlanner> planners = this->planners(counts, question);
   double releases = 0;
   for (const auto& [key, count] : counts) releases += count;
-  std::vector<PldPlan> plans;
+  Views views;
+  std::vector<PldPlan>& plans = views.plans;
   for (const PldPlanner& planner : planners) {
     plans.push_back(planner.first());
     plans.back().used = affordable(plans.front(), counts.size(), releases);
   }
-  std::optional<JumpEstimate> jumps;
-  if (rounding_ == LossRounding::one_sided) jumps = jump_estimate(sampled(counts), question);
-  const auto answers = [&](Bound bound) {
-    std::vector<double> list;
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      const bool jumping = i == 0 && jumps;
-      double found =
-          jumping ? with_jumps(counts, question, bound, *jumps) : nothing(question, bound);
-      if (!jumping || !jumps->decide) {
-        const double other = i == 1 && bound == Bound::upper
-                                 ? of_other(counts, plans[i], question, list.front())
-                                 : answer(counts, {bound, i == 1, {}}, plans[i], question);
-        found = bound == Bound::upper ? std::min(found, other) : std::max(found, other);
-      }
-      list.push_back(found);
-    }
-    return list;
-  };
+  if (rounding_ == LossRounding::one_sided) views.jumps = jump_estimate(sampled(counts), question);
   double best = infinity;
   for (int round = 0; round < most_rounds; ++round) {
     // The other direction, which hardly ever decides, needs no smaller error than the first.
     if (rounding_ == LossRounding::mean_matched) {
       for (PldPlan& plan : plans) plan.error = std::max(plan.error, plans.front().error);
     }
-    const std::vector<double> list = answers(Bound::upper);
+    const std::vector<double> list = answers(counts, views, question, Bound::upper);
     const double largest = std::ranges::max(list);
     best = std::min(best, largest);
     bool same = true;
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      if (list[i] < largest || (i == 0 && jumps)) continue;  // the other direction decides
+      if (list[i] < largest || (i == 0 && views.jumps)) continue;  // the other direction decides
       PldPlan next = planners[i].next(plans[i], list[i]);
       next.used = affordable(next, counts.size(), releases);
       if (next == plans[i]) continue;
@@ -374,7 +377,7 @@ double PldComposition::refined(const Counts& counts, const PldQuestion& question
     }
     if (same) break;
   }
-  return bound == Bound::upper ? best : std::ranges::max(answers(Bound::lower));
+  return bound == Bound::upper ? best : std::ranges::max(answers(counts, views, question, bound));
 }
 
 }  // namespace sotto

@@ -78,6 +78,11 @@ class PldComposition {
     PldPlan at_answer, at_rest;
   };
   struct Rest;
+  // How to answer for each direction.
+  struct Views {
+    std::vector<PldPlan> plans;
+    std::optional<JumpEstimate> jumps;  // of the first
+  };
 
   Key key(const Event& event, Bound bound) const;
   Counts normalized(const std::map<Event, std::int64_t>& history, int bits, Bound bound) const;
@@ -95,6 +100,8 @@ class PldComposition {
   double composed(const Counts& counts, const Side& side, double tilt, const LossWindow& window,
                   const PldQuestion& question);
   double answer(const Counts& counts, Side side, const PldPlan& plan, const PldQuestion& question);
+  std::vector<double> answers(const Counts& counts, const Views& views, const PldQuestion& question,
+                              Bound bound);
   double of_other(const Counts& counts, const PldPlan& plan, const PldQuestion& question,
                   double enough);
   double with_jumps(const Counts& counts, const PldQuestion& question, Bound bound,
