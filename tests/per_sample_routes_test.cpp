@@ -113,6 +113,17 @@ TEST_CASE("rows stay within the budget and the route is obeyed") {
   CHECK(linear_use(2, 1, 64, 64).prepared(Route::rows, plenty).form() == std::string("dense"));
 }
 
+TEST_CASE("factors in 16 bits are kept where rows would take more") {
+  const auto form = [](Dtype dtype, std::int64_t positions, Route route) {
+    const Tensor factor = full({2, positions, 128}, 0.5, dtype);
+    return std::string(PerSample::outer(factor, factor, {128, 128}).prepared(route, plenty).form());
+  };
+  CHECK(form(Dtype::f32, 64, Route::automatic) == "dense");
+  CHECK(form(Dtype::bf16, 64, Route::automatic) == "outer");
+  CHECK(form(Dtype::bf16, 64, Route::rows) == "dense");
+  CHECK(form(Dtype::bf16, 1024, Route::automatic) == "dense");
+}
+
 TEST_CASE("norms keep four digits where the sums of a linear layer cancel") {
   for (const auto& [positions, seeds] :
        {std::pair(64, 200), std::pair(256, 40), std::pair(1024, 8)}) {

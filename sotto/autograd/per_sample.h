@@ -72,8 +72,8 @@ class PerSample {
   // Each G[n] with its axes in another order: y axis k is axis axes[k]. The factors of a matrix's
   // gradient change places.
   PerSample permuted(const Shape& axes) const;
-  // Rows, if they are the cheaper way to a norm and a weighted sum and take at most `budget` bytes;
-  // otherwise itself.
+  // Rows, if they are the cheaper way to a norm and a weighted sum and take at most `budget` bytes,
+  // and unless asked for no more than factors in 16 bits; otherwise itself.
   PerSample prepared(Route route, std::size_t budget) const;
   std::size_t row_bytes() const;  // of materialize()
   // Rows where these take fewer bytes than the factors, otherwise itself.

@@ -250,7 +250,11 @@ PerSample::Times PerSample::times() const {
 PerSample PerSample::prepared(Route route, std::size_t budget) const {
   if (std::holds_alternative<Dense>(form_) || row_bytes() > budget) return *this;
   const Times t = times();
-  const bool cheaper = t.kept_rows < std::min(t.rows_norm, t.gram_norm) + t.sum;
+  // Whoever computes in 16 bits does so for bytes.
+  const std::size_t factors =
+      static_cast<std::size_t>(factor_values()) * size_of(leading().dtype());
+  const bool cheaper = t.kept_rows < std::min(t.rows_norm, t.gram_norm) + t.sum &&
+                       !(narrow() && row_bytes() > factors);
   const bool rows = route == Route::rows || (route == Route::automatic && cheaper);
   return rows ? dense(materialize()) : *this;
 }
