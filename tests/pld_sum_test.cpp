@@ -1,14 +1,34 @@
 #include "sotto/dp/pld_sum.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstdlib>
+#include <new>
 #include <vector>
 
 #include "catch.h"
 #include "sotto/dp/fourier.h"
+#include "sotto/dp/pld_accountant.h"
 #include "sotto/dp/pld_jumps.h"
 
 using namespace sotto;
+
+namespace {
+
+// How many more large allocations succeed before one fails; negative: all do.
+std::atomic<int> large_left = -1;
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+  constexpr std::size_t large = 1 << 15;
+  if (size >= large && large_left >= 0 && large_left-- == 0) throw std::bad_alloc();
+  if (void* const place = std::malloc(std::max<std::size_t>(size, 1))) return place;
+  throw std::bad_alloc();
+}
+void operator delete(void* place) noexcept { std::free(place); }
+void operator delete(void* place, std::size_t) noexcept { std::free(place); }
 
 namespace {
 
@@ -124,5 +144,30 @@ TEST_CASE("delta with jumps is bounded from both sides") {
     CHECK(from_all.delta(epsilon) <= truth + 3 * two_jumps);
     CHECK(lower.delta(epsilon) <= truth);
     CHECK(lower.delta(epsilon) >= truth - two_jumps);
+  }
+}
+
+TEST_CASE("an answer for which memory was short leaves nothing half added to the next") {
+  constexpr double delta = 1e-5;
+  const auto history = [](int kinds) {
+    PldAccountant accountant;
+    for (int i = 0; i < kinds; ++i) accountant.compose({1.0 + 0.5 * i, Sampling::poisson, 0.05}, 9);
+    return accountant;
+  };
+  for (const int kinds : {1, 3}) {
+    const double truth = history(kinds).epsilon(delta);
+    bool failed = true;
+    for (int place = 0; failed; ++place) {
+      const PldAccountant accountant = history(kinds);
+      large_left = place;
+      try {
+        accountant.epsilon(delta);
+        failed = false;
+      } catch (const std::bad_alloc&) {
+      }
+      large_left = -1;
+      CAPTURE(kinds, place);
+      CHECK(accountant.epsilon(delta) == truth);
+    }
   }
 }

@@ -143,35 +143,35 @@ LossWindow PldComposition::window(const Counts& counts, const Side& side, const 
                        side.lattice.spacing);
 }
 
+// The sum is not known while it changes, so that what throws leaves no counts of what is not in it.
 const TiltedSum& PldComposition::sum(const Counts& counts, const SumKey& key) {
   constexpr std::size_t most_kept = 8;
-  auto place = sums_.find(key);
-  if (place == sums_.end()) {
-    if (sums_.size() >= most_kept) sums_.clear();
-    Sum empty{TiltedSum(key.tilt, key.side.lattice.spacing, key.size), {}, {}};
-    place = sums_.emplace(key, std::move(empty)).first;
-  }
-  Sum& known = place->second;
+  const auto empty = [&] {
+    return Sum{TiltedSum(key.tilt, key.side.lattice.spacing, key.size), {}, {}};
+  };
+  auto place = sums_.extract(key);
+  if (place.empty() && sums_.size() >= most_kept) sums_.clear();
+  Sum known = place.empty() ? empty() : std::move(place.mapped());
   const bool grows = std::ranges::all_of(known.counts, [&](const auto& added) {
     const auto kind = counts.find(added.first);
     return kind != counts.end() && kind->second >= added.second;
   });
-  if (!grows) known = {TiltedSum(key.tilt, key.side.lattice.spacing, key.size), {}, {}};
+  if (!grows) known = empty();
   std::vector<std::pair<Key, double>> more;
   for (const auto& [kind, count] : counts) {
     double& added = known.counts[kind];
     if (count > added) more.emplace_back(kind, count - added);
     added = count;
   }
-  if (more.size() != 1) {
+  if (more.size() == 1) {
+    const auto& [kind, count] = more.front();
+    if (!known.last || known.last->first != kind)
+      known.last = {kind, known.sum.tilted(discrete(kind, key.side))};
+    known.sum.add(known.last->second, count);
+  } else {
     add(known.sum, key.side, more);
-    return known.sum;
   }
-  const auto& [kind, count] = more.front();
-  if (!known.last || known.last->first != kind)
-    known.last = {kind, known.sum.tilted(discrete(kind, key.side))};
-  known.sum.add(known.last->second, count);
-  return known.sum;
+  return sums_.emplace(key, std::move(known)).first->second.sum;
 }
 
 // Adds many kinds, in their order, so many of them at a time as have transforms of a few points.
