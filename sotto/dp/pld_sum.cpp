@@ -118,7 +118,8 @@ DeltaCurve::DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bou
       log_scale_(sum.log_moment()),
       escaped_(sum.escaped()),
       scaled_(static_cast<std::size_t>(sum.size())) {
-  constexpr double sums = 1e-9;  // relative rounding of the recursions below
+  // Relative rounding of the recursions below: 13/2 unit for each of 2^21 points.
+  constexpr double sums = 2e-9;
   const double side = bound == Bound::upper ? 1 : -1;
   log_scale_ += side * (sums + mass_tolerance * sum.count() + 8 * unit * std::abs(log_scale_));
   const auto start = static_cast<std::int64_t>(std::floor((window.low - sum.offset()) / spacing_));
