@@ -14,6 +14,7 @@
 #include "sotto/memory/timeline.h"
 #include "sotto/nn/layers.h"
 #include "sotto/nn/optimizer.h"
+#include "threads.h"
 #include "throws.h"
 
 namespace sotto {
@@ -257,7 +258,7 @@ TEST_CASE("phases have their own peaks and leave the allocator's alone") {
 
 TEST_CASE("what threads allocate for an op is the op's") {
   allocator(cpu).forget_waiting();
-  set_thread_count(2);
+  const Threads threads(2);
   std::vector<Tensor> parts(2);
   {
     const LabelScope scope = LabelScope::module("layer");

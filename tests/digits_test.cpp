@@ -9,6 +9,7 @@
 #include "catch.h"
 
 #include "sotto/core/parallel.h"
+#include "threads.h"
 
 using namespace sotto;
 
@@ -22,16 +23,6 @@ std::vector<float> values(const Dataset& digits) { return digits.inputs.to_vecto
 std::vector<std::int64_t> labels(const Dataset& digits) {
   return digits.targets.to_vector<std::int64_t>();
 }
-
-// Runs with another number of threads until the end of the scope.
-class Threads {
- public:
-  explicit Threads(int count) : before_(thread_count()) { set_thread_count(count); }
-  ~Threads() { set_thread_count(before_); }
-
- private:
-  int before_;
-};
 
 struct ClassMeans {
   std::vector<double> image = std::vector<double>(classes * pixels);

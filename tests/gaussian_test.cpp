@@ -9,6 +9,7 @@
 #include "sotto/core/box_muller.h"
 #include "sotto/core/gaussian.h"
 #include "sotto/core/parallel.h"
+#include "threads.h"
 
 using namespace sotto;
 
@@ -85,14 +86,12 @@ TEST_CASE("leading zeros are counted in 22 bits") {
 
 TEST_CASE("draws do not depend on the number of threads, and a shorter one is the beginning") {
   constexpr std::size_t n = 100'003;
-  const int before = thread_count();
-  set_thread_count(1);
-  const auto expected = draw(2, n);
-  for (const int threads : {2, 3, 7}) {
-    set_thread_count(threads);
-    CHECK(draw(2, n) == expected);
-  }
-  set_thread_count(before);
+  const auto with_threads = [](int count) {
+    const Threads threads(count);
+    return draw(2, n);
+  };
+  const auto expected = with_threads(1);
+  for (const int threads : {2, 3, 7}) CHECK(with_threads(threads) == expected);
   const auto few = draw(2, 700);
   CHECK(std::equal(few.begin(), few.end(), expected.begin()));
   CHECK(draw(2, 0).empty());

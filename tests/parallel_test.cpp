@@ -8,17 +8,11 @@
 
 #include "catch.h"
 #include "sotto/core/parallel.h"
+#include "threads.h"
 
 using namespace sotto;
 
 namespace {
-
-// Sets the number of threads and puts the old one back.
-struct Threads {
-  int before = thread_count();
-  explicit Threads(int count) { set_thread_count(count); }
-  ~Threads() { set_thread_count(before); }
-};
 
 std::vector<std::pair<std::int64_t, std::int64_t>> parts(std::int64_t count, std::int64_t grain) {
   std::mutex mutex;

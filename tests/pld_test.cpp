@@ -10,6 +10,7 @@
 #include "sotto/core/parallel.h"
 #include "sotto/dp/analytic_gaussian.h"
 #include "sotto/dp/rdp_accountant.h"
+#include "threads.h"
 
 using namespace sotto;
 
@@ -321,14 +322,11 @@ TEST_CASE("the order of composition and the way it is asked for do not matter") 
 // The largest losses are rare, and carry the moments.
 TEST_CASE("many kinds of releases have bounds near each other, with any number of threads") {
   const auto spent = [](Bound bound, int threads) {
-    const int before = thread_count();
-    set_thread_count(threads);
+    const Threads scope(threads);
     PldAccountant accountant;
     for (int step = 0; step < 60; ++step)
       accountant.compose({0.8 + step / 60.0, Sampling::poisson, 0.004}, 1 + step % 12);
-    const double epsilon = accountant.epsilon(1e-5, bound);
-    set_thread_count(before);
-    return epsilon;
+    return accountant.epsilon(1e-5, bound);
   };
   const double upper = spent(Bound::upper, 1), lower = spent(Bound::lower, 1);
   CHECK(lower <= upper);
