@@ -8,7 +8,6 @@
 #include "catch.h"
 #include "sotto/core/box_muller.h"
 #include "sotto/core/gaussian.h"
-#include "sotto/core/parallel.h"
 #include "threads.h"
 
 using namespace sotto;

@@ -7,7 +7,6 @@
 
 #include "catch.h"
 #include "pld_cases.h"
-#include "sotto/core/parallel.h"
 #include "sotto/dp/analytic_gaussian.h"
 #include "sotto/dp/rdp_accountant.h"
 #include "threads.h"

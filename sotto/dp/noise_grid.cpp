@@ -44,18 +44,21 @@ bool add_small(std::span<T> sum, const NoiseGrid& grid, double divisor, const st
 }
 
 template <class T>
+void add_any(std::span<T> sum, const NoiseGrid& grid, double divisor, const std::int64_t* noise) {
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    check(!std::isnan(sum[i]), "release: a sum is not a number");
+    sum[i] = on_grid(sum[i], noise[i], grid.spacing, divisor);
+  }
+}
+
+template <class T>
 void add_noise(std::span<T> sum, const NoiseGrid& grid, double divisor,
                std::span<const std::int64_t> noise) {
   constexpr std::int64_t grain = 1 << 14;
   parallel_for(std::ssize(sum), grain, [&](std::int64_t begin, std::int64_t end) {
     for (auto at = static_cast<std::size_t>(begin); at < static_cast<std::size_t>(end);) {
       const auto part = sum.subspan(at, std::min(group, static_cast<std::size_t>(end) - at));
-      if (!add_small(part, grid, divisor, &noise[at])) {
-        for (std::size_t i = 0; i < part.size(); ++i) {
-          check(!std::isnan(part[i]), "release: a sum is not a number");
-          part[i] = on_grid(part[i], noise[at + i], grid.spacing, divisor);
-        }
-      }
+      if (!add_small(part, grid, divisor, &noise[at])) add_any(part, grid, divisor, &noise[at]);
       at += part.size();
     }
   });

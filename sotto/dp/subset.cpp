@@ -176,8 +176,9 @@ std::vector<std::int64_t> IndependentSubset::by_darts(std::int64_t n, SecretRand
 
 std::vector<std::int64_t> uniform_subset(std::int64_t n, std::int64_t size, SecretRandom& random) {
   check(size >= 0 && size <= n, "uniform_subset: {} of {} units", size, n);
-  // To look through the words of 64 units costs less than to sort a few.
-  constexpr std::int64_t words_for_one = 16;
+  // To look through some words of 64 units costs less than to sort, and so many take no more
+  // memory.
+  constexpr std::int64_t words_for_one = 4;
   if (n / 64 <= words_for_one * size) return floyd(n, size, BitSet(n), random);
   return floyd(n, size, NumberSet(size), random);
 }
