@@ -3,8 +3,13 @@
 #include <cstdint>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
+
+#include <omp.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "catch.h"
 #include "sotto/core/parallel.h"
@@ -13,6 +18,15 @@
 using namespace sotto;
 
 namespace {
+
+// 0 + 1 + ... + (count - 1), each term by a part of its own.
+std::int64_t sum_in_parts(std::int64_t count) {
+  std::atomic<std::int64_t> sum{0};
+  parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) sum += i;
+  });
+  return sum;
+}
 
 std::vector<std::pair<std::int64_t, std::int64_t>> parts(std::int64_t count, std::int64_t grain) {
   std::mutex mutex;
@@ -83,6 +97,60 @@ TEST_CASE("an exception in a part comes back to the caller") {
                       "part failed");
   }
   CHECK(parts(3, 1).size() == 3);
+}
+
+TEST_CASE("loops that follow each other closely do every part once") {
+  const Threads setting(5);
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < 20'000; ++i) {
+    const std::int64_t count = 2 + i % 7;
+    wrong += sum_in_parts(count) == count * (count - 1) / 2 ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("callers on several threads do not disturb each other") {
+  const Threads setting(3);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 6; ++caller) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 2'000; ++i) wrong += sum_in_parts(10) == 45 ? 0 : 1;
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  CHECK(wrong == 0);
+}
+
+// The child has none of its parent's threads: it does what they had done.
+TEST_CASE("a loop needs no other thread to begin, as after a fork") {
+  const Threads setting(4);
+  REQUIRE(sum_in_parts(100) == 4950);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::alarm(60);
+    bool right = true;
+    for (int i = 0; i < 100; ++i) right = right && sum_in_parts(100) == 4950;
+    ::_exit(right ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+
+TEST_CASE("libraries see one thread in a loop, and their own number again after it") {
+  const Threads setting(2);
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(7);
+  std::atomic<int> others{0};
+  const auto look = [&](std::int64_t, std::int64_t) { others += omp_get_max_threads() - 1; };
+  parallel_for(2, 1, look);
+  parallel_for(1, 1, look);
+  CHECK(others == 0);
+  CHECK(omp_get_max_threads() == 7);
+  CHECK(thread_count() == 2);
+  omp_set_num_threads(before);
 }
 
 TEST_CASE("fewer than one thread is an error") {

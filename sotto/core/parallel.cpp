@@ -1,45 +1,80 @@
 #include "sotto/core/parallel.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
+#include <mutex>
 
 #include <omp.h>
 
 #include "sotto/core/error.h"
 #include "sotto/core/limit_exemption.h"
 #include "sotto/core/memory_label.h"
+#include "sotto/core/thread_pool.h"
 
 namespace sotto {
+
+namespace {
+
+thread_local bool in_part = false;
+
+// Sets in_part for as long as it lives.
+class InPart {
+ public:
+  InPart() { in_part = true; }
+  ~InPart() { in_part = false; }
+  InPart(const InPart&) = delete;
+  InPart& operator=(const InPart&) = delete;
+};
+
+std::atomic<int>& threads() {
+  static std::atomic<int> count{omp_get_max_threads()};
+  return count;
+}
+
+}  // namespace
+
+OneThread::OneThread() : before_(omp_get_max_threads()) {
+  if (before_ != 1) omp_set_num_threads(1);
+}
+
+OneThread::~OneThread() {
+  if (before_ != 1) omp_set_num_threads(before_);
+}
 
 void parallel_for(std::int64_t count, std::int64_t grain,
                   const std::function<void(std::int64_t, std::int64_t)>& body) {
   if (count <= 0) return;
-  const std::int64_t most = count / std::max<std::int64_t>(grain, 1);
-  const std::int64_t parts = std::min<std::int64_t>(omp_in_parallel() ? 1 : thread_count(), most);
+  const std::int64_t most =
+      in_part || omp_in_parallel() ? 1 : std::min(thread_count(), ThreadPool::most_parts);
+  const std::int64_t parts = std::min(count / std::max<std::int64_t>(grain, 1), most);
+  const OneThread one;
   if (parts <= 1) return body(0, count);
+  std::mutex mutex;
   std::exception_ptr failure;
   const MemoryLabel label = memory_label();
   const void* const owner = memory_owner();
   const bool exempt = LimitExemption::holds();
-#pragma omp parallel for num_threads(static_cast <int>(parts)) schedule(static, 1)
-  for (std::int64_t part = 0; part < parts; ++part) {
+  ThreadPool::instance().run(static_cast<int>(parts), [&](int part) {
+    const OneThread one_here;
+    const InPart here;
     const LabelScope scope(label, owner);
     const LimitExemption exemption(exempt);
     try {
       body(count * part / parts, count * (part + 1) / parts);
     } catch (...) {
-#pragma omp critical
+      const std::lock_guard lock(mutex);
       failure = std::current_exception();
     }
-  }
+  });
   if (failure) std::rethrow_exception(failure);
 }
 
-int thread_count() { return omp_get_max_threads(); }
+int thread_count() { return threads(); }
 
 void set_thread_count(int count) {
   check(count >= 1, "set_thread_count: {} threads", count);
-  omp_set_num_threads(count);
+  threads() = count;
 }
 
 }  // namespace sotto

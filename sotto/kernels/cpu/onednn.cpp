@@ -64,12 +64,11 @@ class Pieces {
   const ConvPrimitive& operator[](std::size_t kind) const { return *primitives_[kind]; }
   Dtype dtype() const { return dtype_; }
 
-  // Calls f(samples) in parallel, with oneDNN set to one thread.
+  // Calls f(samples) in parallel.
   template <class F>
   void for_each_share(F&& f) const {
     const std::int64_t work = g_.positions() * g_.outputs * g_.taps();
     parallel_for(g_.samples, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
-      const OneThread one;
       f(Range{begin, end});
     });
   }
@@ -282,7 +281,6 @@ void OnednnBackend::conv_weight(View dy, View x, const Window& window, double be
   std::fill_n(floats(sums), parts * size, 0.0F);
   const std::int64_t work = g.samples / std::max<std::int64_t>(parts, 1) * g.positions() * size;
   parallel_for(parts, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
-    const OneThread one;
     for (std::int64_t part = begin; part < end; ++part) {
       const Range share{g.samples * part / parts, g.samples * (part + 1) / parts};
       add_share(pieces, dy, x, share, floats(sums) + part * size);

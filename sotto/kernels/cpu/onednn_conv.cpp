@@ -208,7 +208,4 @@ void Reorder::operator()(void* from, void* to) {
   p_.reorder.execute(stream_, arguments_);
 }
 
-OneThread::OneThread() : before_(thread_count()) { set_thread_count(1); }
-OneThread::~OneThread() { set_thread_count(before_); }
-
 }  // namespace sotto

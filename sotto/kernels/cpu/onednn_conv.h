@@ -63,17 +63,4 @@ class Reorder {
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
-// oneDNN takes the number of threads from the OpenMP setting, when a primitive is made and when
-// it runs: one, for as long as this lives.
-class OneThread {
- public:
-  OneThread();
-  ~OneThread();
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_;
-};
-
 }  // namespace sotto

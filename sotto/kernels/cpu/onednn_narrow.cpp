@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "sotto/core/parallel.h"
 #include "sotto/kernels/cpu/onednn_conv.h"
 #include "sotto/kernels/cpu/onednn_narrow.h"
 

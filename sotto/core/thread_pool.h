@@ -1,0 +1,48 @@
+// The threads behind parallel_for. Whoever has work does it itself and never waits for a thread to
+// begin: on a machine that is busy with other things, loops take as long as on one thread, where a
+// barrier would wait for a thread that has no core, some milliseconds each time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+namespace sotto {
+
+class ThreadPool {
+ public:
+  // One for the process; it lives as long as that, since its threads do. After a fork the child's
+  // has no threads, and callers do everything themselves.
+  static ThreadPool& instance();
+
+  // Calls part(k) once for each k in [0, parts): on this thread those that no thread of the pool
+  // has begun. Up to parts - 1 threads help. While another caller has the pool, all are done here.
+  // part must not throw.
+  void run(int parts, const std::function<void(int)>& part);
+
+  static constexpr int most_parts = 1 << 15;
+
+ private:
+  // What the threads share of a run: its number, how many parts there are, and the next to begin,
+  // in one word, so that whoever takes a part knows that the run is not over before it is done.
+  struct Ticket {
+    std::uint32_t run;
+    std::uint16_t parts, next;
+  };
+  static_assert(std::atomic<Ticket>::is_always_lock_free);
+
+  ThreadPool() = default;
+  bool do_next();
+  void grow(int threads);
+  void work();
+  void wait_for_others();
+
+  std::atomic<Ticket> ticket_{};
+  std::atomic<const std::function<void(int)>*> part_{nullptr};
+  std::atomic<int> unfinished_{0};
+  std::atomic<int> runs_{0};  // wakes the threads
+  std::atomic_flag taken_;
+  int threads_ = 0;
+};
+
+}  // namespace sotto
