@@ -43,18 +43,22 @@ class NormalBoxes {
 
   // Where the tail begins, in strips: between 3.5 and 3.6 standard deviations.
   int strips() const { return strips_; }
+  // Of each box: its strip, and `uncertain` where it does not lie under the curve as a whole. One
+  // more follows, so that 32 bits can be read from each.
+  const std::uint16_t* entries() const { return table_.data(); }
+  static constexpr std::uint16_t strip_mask = 127, uncertain = 128;
+  static constexpr int box_bits = 12;
+  static constexpr std::uint64_t place_mask = (std::uint64_t{1} << fraction_bits) - 1;
+
   // Words with one of these boxes, out of 4096, stand for draws from the tail.
   int first_tail_box() const { return first_box_[strips_]; }
   int tail_boxes() const { return first_box_[strips_ + 1] - first_box_[strips_]; }
 
  private:
-  static constexpr int box_bits = 12;
   static constexpr int boxes = 1 << box_bits;
   static constexpr int most_strips = 112;  // 3.5 deviations of 32 strips
   // The tail's proposals are blocks of 8 strips, each half as likely as the one before.
   static constexpr int block = 8, most_blocks = 500;
-  static constexpr std::uint16_t strip_mask = 127, uncertain = 128;
-  static constexpr std::uint64_t place_mask = (std::uint64_t{1} << fraction_bits) - 1;
 
   HD std::uint16_t entry(std::uint64_t word) const { return table_[word >> (64 - box_bits)]; }
   // 51 bits of a place, and 64 more.
@@ -73,7 +77,7 @@ class NormalBoxes {
   int scale_ = 0;                                           // the curve's height at 0, in boxes
   std::array<Fixed128, most_strips + 1> height_{};          // of the curve left of each strip
   std::array<std::uint16_t, most_strips + 2> first_box_{};  // of each strip, and of the tail
-  std::array<std::uint16_t, boxes> table_{};                // strip, and whether it is uncertain
+  std::array<std::uint16_t, boxes + 1> table_{};            // entries()
   // Of the tail's proposals: docs/privacy.md.
   Fixed128 tail_height_, tail_slope_, tail_factor_;
 };

@@ -19,6 +19,12 @@ bool has_avx2() {
   return has;
 }
 
+bool has_avx512() {
+  static const bool has =
+      has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+  return has;
+}
+
 #endif
 
 }  // namespace sotto

@@ -16,6 +16,9 @@ template <class F>
 // any other value.
 bool has_avx2();
 
+// Whether code in AVX-512's instructions (F and VL) can run, where widely() takes AVX2.
+bool has_avx512();
+
 // f(), for loops over arithmetic that is all in inline functions.
 template <class F>
 void widely(const F& f) {

@@ -1,8 +1,9 @@
 #include "sotto/dp/noise_grid.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <vector>
+#include <memory>
 
 #include "sotto/core/error.h"
 #include "sotto/core/parallel.h"
@@ -54,7 +55,7 @@ void add_any(std::span<T> sum, const NoiseGrid& grid, double divisor, const std:
 template <class T>
 void add_noise(std::span<T> sum, const NoiseGrid& grid, double divisor,
                std::span<const std::int64_t> noise) {
-  constexpr std::int64_t grain = 1 << 14;
+  constexpr std::int64_t grain = 1 << 13;
   parallel_for(std::ssize(sum), grain, [&](std::int64_t begin, std::int64_t end) {
     for (auto at = static_cast<std::size_t>(begin); at < static_cast<std::size_t>(end);) {
       const auto part = sum.subspan(at, std::min(group, static_cast<std::size_t>(end) - at));
@@ -88,17 +89,18 @@ NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t e
 
 void add_on_grid(const Gradients& sums, const NoiseGrid& grid, double divisor,
                  const WholeNoise& draw, const OnFinished& finished) {
-  constexpr std::int64_t most_draws = std::int64_t{1} << 17;  // 1 MiB at once, in the cache
-  std::vector<std::int64_t> draws;
-  std::int64_t first = 0;
+  constexpr std::int64_t most_draws = std::int64_t{1} << 16;  // 512 KiB at once, in the cache
+  std::int64_t first = 0, most = 0;
+  for (const auto& [parameter, total] : sums)
+    most = std::max(most, std::min(total.numel(), most_draws));
+  const auto draws = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(most));
   for (const auto& [parameter, total] : sums) {
     // Sums on a GPU come for noise of the CPU's and go back as a whole.
     const bool here = total.device() == cpu;
     const Tensor flat = contiguous(total).to(cpu);
     for (std::int64_t at = 0; at < total.numel(); at += most_draws) {
       const auto count = static_cast<std::size_t>(std::min(total.numel() - at, most_draws));
-      draws.resize(std::max(draws.size(), count));
-      const std::span noise(draws.data(), count);
+      const std::span noise(draws.get(), count);
       draw(first + at, noise);
       if (total.dtype() == Dtype::f64) {
         add_noise(std::span(flat.data<double>() + at, count), grid, divisor, noise);
