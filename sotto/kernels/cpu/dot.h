@@ -1,8 +1,6 @@
 // Inner products in double of arrays of any float type.
 #pragma once
 
-#include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -11,30 +9,37 @@
 
 namespace sotto {
 
-// The sum of a power of two of numbers, half of them at once.
-template <std::size_t N>
-double total_of(double (&sums)[N]) {
-  static_assert(std::has_single_bit(N));
-  for (std::size_t half = N / 2; half > 0; half /= 2) {
-    for (std::size_t k = 0; k < half; ++k) sums[k] += sums[k + half];
+// Running sums, so that additions need not wait for each other.
+inline constexpr std::int64_t sum_lanes = 8;
+
+// Their sum and that of term(i) for i in [first, count).
+template <class F>
+double sum_onto(double (&sums)[sum_lanes], std::int64_t first, std::int64_t count, const F& term) {
+  std::int64_t i = first;
+  for (; i + sum_lanes <= count; i += sum_lanes) {
+    for (std::int64_t lane = 0; lane < sum_lanes; ++lane) sums[lane] += term(i + lane);
   }
-  return sums[0];
+  double rest = 0;
+  for (; i < count; ++i) rest += term(i);
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7])) +
+         rest;
 }
 
-// sum_i term(i) for i in [0, count), in many running sums: additions need not wait for each other.
+// sum_i term(i) for i in [0, count).
 template <class F>
-double sum_terms(std::int64_t count, F&& term) {
-  constexpr std::int64_t lanes = 16;
-  double sums[lanes] = {};
+double sum_terms(std::int64_t count, const F& term) {
+  double sums[sum_lanes] = {};
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    for (std::int64_t lane = 0; lane < lanes; ++lane) sums[lane] += term(i + lane);
+  if (count >= 4 * sum_lanes) {
+    double others[sum_lanes] = {};
+    for (; i + 2 * sum_lanes <= count; i += 2 * sum_lanes) {
+      for (std::int64_t lane = 0; lane < sum_lanes; ++lane) sums[lane] += term(i + lane);
+      for (std::int64_t lane = 0; lane < sum_lanes; ++lane)
+        others[lane] += term(i + sum_lanes + lane);
+    }
+    for (std::int64_t lane = 0; lane < sum_lanes; ++lane) sums[lane] += others[lane];
   }
-  if (i == count) return total_of(sums);
-  double rest[lanes] = {};
-  for (std::int64_t lane = 0; lane < count - i; ++lane) rest[lane] = term(i + lane);
-  for (std::int64_t lane = 0; lane < lanes; ++lane) sums[lane] += rest[lane];
-  return total_of(sums);
+  return sum_onto(sums, i, count, term);
 }
 
 // sum_i a[i]^2. Of single precision and narrower, four squares at a time are added in float, which
@@ -44,11 +49,12 @@ double squared_norm(const T* a, std::int64_t count) {
   const auto value = [a](std::int64_t i) { return acc_t<T>(a[i]); };
   const auto square = [&](std::int64_t i) { return double{value(i)} * double{value(i)}; };
   if constexpr (std::is_same_v<acc_t<T>, float>) {
-    // Lanes of the same square in each four lie 16 apart, for the sake of vector instructions.
-    constexpr std::int64_t lanes = 16, block = 4 * lanes;
+    // Lanes of the same square in each four lie apart, for the sake of vector instructions.
+    constexpr std::int64_t lanes = sum_lanes, block = 4 * lanes;
+    if (count < block) return sum_terms(count, square);
     double sums[lanes] = {};
-    const std::int64_t whole = count / block * block;
-    for (std::int64_t i = 0; i < whole; i += block) {
+    std::int64_t i = 0;
+    for (; i + block <= count; i += block) {
       for (std::int64_t lane = 0; lane < lanes; ++lane) {
         const std::int64_t j = i + lane;
         const float x = value(j), y = value(j + lanes), z = value(j + 2 * lanes),
@@ -56,8 +62,7 @@ double squared_norm(const T* a, std::int64_t count) {
         sums[lane] += double{(x * x + y * y) + (z * z + w * w)};
       }
     }
-    double total = sum_terms(count - whole, [&](std::int64_t i) { return square(whole + i); });
-    if (whole > 0) total += total_of(sums);
+    const double total = sum_onto(sums, i, count, square);
     // What squares below float's range lose is nothing beside this.
     constexpr double least = 1e-24;
     if (total >= least && total <= std::numeric_limits<double>::max()) return total;

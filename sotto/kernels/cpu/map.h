@@ -19,8 +19,14 @@ inline constexpr std::int64_t map_block = 256;
 // `count` values of x from `offset` on, `step` apart: in place when they are what is wanted, else
 // converted into the buffer.
 template <class A>
-const A* load(View x, std::int64_t offset, std::int64_t step, std::int64_t count, A* buffer) {
-  if (x.dtype == dtype_of<A>() && step == 1) return x.as<A>() + offset;
+const A* load(const View& x, std::int64_t offset, std::int64_t step, std::int64_t count,
+              A* buffer) {
+  if (x.dtype == dtype_of<A>() && step <= 1 && step >= 0) {
+    const A* const from = x.as<A>() + offset;
+    if (step == 1) return from;
+    std::fill(buffer, buffer + count, *from);
+    return buffer;
+  }
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
     const T* from = x.as<T>() + offset;
     if (step == 0) {

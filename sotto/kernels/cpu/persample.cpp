@@ -123,21 +123,56 @@ void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
 
 namespace {
 
-// out[k] = sum_n w[n] x[n, first + k] + beta out[k], `count` columns.
+struct WeightedRow {
+  std::int64_t row;
+  double weight;
+};
+
+// sums[k] += sum_r weight[r] row_r[k] for `together` rows, so that the sums are read and written
+// once for all of them.
+template <std::size_t together, class T>
+void add_rows(View x, std::int64_t first, std::int64_t count, const WeightedRow* from,
+              double* sums) {
+  const T* row[together];
+  double weight[together];
+  for (std::size_t r = 0; r < together; ++r) {
+    row[r] = x.as<T>() + from[r].row * x.size[1] + first;
+    weight[r] = from[r].weight;
+  }
+  for (std::int64_t k = 0; k < count; ++k) {
+    double sum = sums[k];
+    for (std::size_t r = 0; r < together; ++r)
+      sum += weight[r] * static_cast<double>(acc_t<T>(row[r][k]));
+    sums[k] = sum;
+  }
+}
+
+// out[k] = sum_r weight[r] x[row[r], first + k] + beta out[k], `count` columns.
 template <class T, class Y>
-void weighted_columns(View x, const std::vector<double>& weights, double beta, std::int64_t first,
+void weighted_columns(View x, const std::vector<WeightedRow>& rows, double beta, std::int64_t first,
                       std::int64_t count, Y* out) {
+  constexpr std::size_t together = 4;
   double sums[sum_block];
   for (std::int64_t k = 0; k < count; ++k)
     sums[k] = beta == 0 ? 0 : beta * static_cast<double>(acc_t<Y>(out[k]));
-  for (std::int64_t i = 0; i < x.size[0]; ++i) {
-    const double weight = weights[static_cast<std::size_t>(i)];
-    if (weight == 0) continue;
-    const T* row = x.as<T>() + i * x.size[1] + first;
-    for (std::int64_t k = 0; k < count; ++k)
-      sums[k] += weight * static_cast<double>(acc_t<T>(row[k]));
-  }
+  std::size_t at = 0;
+  for (; at + together <= rows.size(); at += together)
+    add_rows<together, T>(x, first, count, &rows[at], sums);
+  for (; at < rows.size(); ++at) add_rows<1, T>(x, first, count, &rows[at], sums);
   for (std::int64_t k = 0; k < count; ++k) out[k] = Y(static_cast<acc_t<Y>>(sums[k]));
+}
+
+// The rows with a weight.
+std::vector<WeightedRow> weighted_rows(View w, std::int64_t n) {
+  std::vector<WeightedRow> rows;
+  rows.reserve(static_cast<std::size_t>(n));
+  dispatch_float(w.dtype, [&]<class W>(std::type_identity<W>) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto weight = static_cast<double>(acc_t<W>(w.as<W>()[i * w.stride[0]]));
+      if (weight != 0) rows.push_back({i, weight});
+    }
+  });
+  return rows;
 }
 
 }  // namespace
@@ -145,13 +180,7 @@ void weighted_columns(View x, const std::vector<double>& weights, double beta, s
 void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
   const std::int64_t n = x.size[0];
   const std::int64_t width = x.size[1];
-  std::vector<double> weights(static_cast<std::size_t>(n));
-  dispatch_float(w.dtype, [&]<class W>(std::type_identity<W>) {
-    for (std::int64_t i = 0; i < n; ++i) {
-      weights[static_cast<std::size_t>(i)] =
-          static_cast<double>(acc_t<W>(w.as<W>()[i * w.stride[0]]));
-    }
-  });
+  const std::vector<WeightedRow> rows = weighted_rows(w, n);
   const auto run = [&]<class T, class Y>(std::type_identity<T>, std::type_identity<Y>) {
     parallel_for((width + sum_block - 1) / sum_block,
                  elementwise_grain / (sum_block * std::max<std::int64_t>(n, 1)) + 1,
@@ -159,8 +188,8 @@ void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
                    for (std::int64_t part = begin; part < end; ++part) {
                      const std::int64_t first = part * sum_block;
                      widely([&] {
-                       weighted_columns<T>(x, weights, beta, first,
-                                           std::min(sum_block, width - first), y.as<Y>() + first);
+                       weighted_columns<T>(x, rows, beta, first, std::min(sum_block, width - first),
+                                           y.as<Y>() + first);
                      });
                    }
                  });
