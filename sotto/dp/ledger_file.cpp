@@ -1,5 +1,6 @@
 #include "sotto/dp/ledger_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -92,10 +93,10 @@ void LedgerFile::check_in_place() const {
 }
 
 std::string LedgerFile::read(std::size_t begin) const {
-  constexpr std::size_t piece = 1 << 16;
+  constexpr std::size_t least = 1 << 10;  // usually there is nothing new, or a line of another run
   std::string text;
   while (true) {
-    const std::size_t size = text.size();
+    const std::size_t size = text.size(), piece = std::max(least, size);
     text.resize(size + piece);
     const ssize_t got =
         ::pread(descriptor_, text.data() + size, piece, static_cast<off_t>(begin + size));
