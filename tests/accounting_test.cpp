@@ -124,15 +124,15 @@ TEST_CASE("clipping in two passes keeps no factors") {
 TEST_CASE("clipping in one pass lets factors go as it forms their sums") {
   constexpr std::int64_t width = 512, rows = 256;
   nn::Sequential model;
-  for (int k = 0; k < 4; ++k) model.add(nn::Linear(width, width, {.bias = false}));
+  for (int k = 0; k < 4; ++k) model.add(nn::Linear(width, width));
   const Tensor x = full({rows, width}, 0.5);
   memory::Timeline timeline;
   Tape tape({.private_data = true});
   Clipper clipper(flat_group(model.parameters(), 1));
   const Var loss = sum_per_sample(model(tape.input(x)));
   clipper.add(tape, loss);
-  // The inputs of three layers, the gradients of four outputs, and of the sums the first alone,
-  // with a copy of what it is made of.
+  // The inputs of three layers, the gradients of four outputs, which are the biases' rows too, and
+  // of the sums the first alone, with a copy of what it is made of.
   const std::size_t factor = taken(rows * width), sum = taken(width * width);
   CHECK(timeline.peak() - timeline.first() < 7 * factor + sum + factor + factor / 2);
 }

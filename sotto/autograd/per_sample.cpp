@@ -146,7 +146,9 @@ void PerSample::count_as_kept() const {
   const auto keep = [](MemoryKind kind, std::initializer_list<const Tensor*> tensors) {
     for (const Tensor* x : tensors) {
       const MemoryKind now = x->memory_label().kind;
-      if (now == MemoryKind::workspace || now == MemoryKind::other) x->relabel(kind);
+      // A bias' rows may be a factor of its weight, and count as that.
+      if (now == MemoryKind::workspace || now == MemoryKind::other || now == MemoryKind::rows)
+        x->relabel(kind);
     }
   };
   std::visit(Overloaded{

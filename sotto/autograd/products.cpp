@@ -102,6 +102,13 @@ SampleAxis product_samples(const Var& a, const Var& b, const Shape& y) {
   return axis;
 }
 
+// sum_t dy[n, t, o] in f32 or wider; of a single position its own numbers, not a copy, which
+// private training would keep for every layer.
+Tensor bias_rows(const Tensor& dy) {
+  const bool single = dy.size(1) == 1 && arithmetic_type(dy.dtype()) == dy.dtype();
+  return single ? dy.squeeze(1) : wide_sum(dy, {1});
+}
+
 // y[.., o] = sum_i x[.., i] w[o, i] + b[o]; where `flipped`, w is [i, o].
 Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipped) {
   cast_inputs(op, {&x, &w});
@@ -124,7 +131,7 @@ Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipp
           adjoint.shared(
               1, flipped ? PerSample::outer(in, out, shape) : PerSample::outer(out, in, shape));
         }
-        if (biased && adjoint.wants(2)) adjoint.shared(2, PerSample::dense(wide_sum(out, {1})));
+        if (biased && adjoint.wants(2)) adjoint.shared(2, PerSample::dense(bias_rows(out)));
       });
 }
 
