@@ -16,14 +16,13 @@ With --document the table and the plot are written into the file, between its li
 import argparse
 import json
 import math
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
 
+from pages import COLORS, LogAxis, cell, json_lines, legend, svg, write_between
+
 MODELS = ["logreg", "ffnn", "mnist", "cifar10", "embed", "lstm"]
-BEGIN, END = "<!-- steps -->", "<!-- end of steps -->"
 
 
 def arguments():
@@ -40,12 +39,6 @@ def arguments():
     p.add_argument("--document", type=pathlib.Path)
     p.add_argument("--json", type=pathlib.Path, help="where all measurements go, a line each")
     return p.parse_args()
-
-
-def json_lines(command, threads):
-    pinned = {f"{name}_NUM_THREADS": str(threads) for name in ("OMP", "MKL", "OPENBLAS")}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, **pinned), check=True)
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def one_round(args, model, batch):
@@ -100,10 +93,6 @@ def measure(args):
     return ceilings, cases
 
 
-def cell(value, digits=2):
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
 def table(ceilings, cases):
     lines = [f"Ceilings with {ceilings['threads']} threads, {ceilings['unit']}: {ceilings['fma_gflops']:.0f} GFLOP/s, "
              f"{ceilings['triad_gbytes']:.0f} GB/s. Times in milliseconds; the floor is that of the ordinary step.", "",
@@ -121,41 +110,22 @@ def table(ceilings, cases):
     return "\n".join(lines)
 
 
-COLORS = {"ordinary": "#1f77b4", "private": "#d62728", "torch": "#7f7f7f", "opacus": "#bcbd22", "floor": "#2ca02c"}
-
-
 def plot(cases):
     """Times of all sides on a logarithmic axis, a row for each case, as SVG."""
     left, width, row = 110, 560, 18
-    times = [t for case in cases for t in (*case["ms"].values(), case["floor_ms"])]
-    low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
-    at = lambda ms: left + (math.log10(ms) - low) / max(1, high - low) * width
+    axis = LogAxis([t for case in cases for t in (*case["ms"].values(), case["floor_ms"])], left, left + width)
     height = row * len(cases) + 60
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 20} {height}" font-family="sans-serif" '
-           'font-size="11"><title>Milliseconds of a training step</title>'
-           f'<rect width="100%" height="100%" fill="#ffffff"/>']
-    for power in range(low, high + 1):
-        x = at(10.0 ** power)
+    out = legend(COLORS, left)
+    for tick in axis.ticks():
+        x = axis.at(tick)
         out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="24" y2="{height - 30}" stroke="#dddddd"/>'
-                   f'<text x="{x:.1f}" y="{height - 14}" text-anchor="middle">{10.0 ** power:g} ms</text>')
-    for k, (side, color) in enumerate(COLORS.items()):
-        out.append(f'<circle cx="{left + 100 * k}" cy="12" r="4" fill="{color}"/><text x="{left + 8 + 100 * k}" y="16">{side}</text>')
+                   f'<text x="{x:.1f}" y="{height - 14}" text-anchor="middle">{tick:g} ms</text>')
     for k, case in enumerate(cases):
         y = 36 + row * k
         out.append(f'<text x="4" y="{y + 4}">{case["model"]} {case["batch"]}</text>')
         for side, ms in {**case["ms"], "floor": case["floor_ms"]}.items():
-            out.append(f'<circle cx="{at(ms):.1f}" cy="{y}" r="4" fill="{COLORS[side]}"><title>{side}: {ms:.3f} ms</title></circle>')
-    return "\n".join(out) + "\n</svg>\n"
-
-
-def write_document(path, text, picture):
-    before = path.read_text()
-    if before.count(BEGIN) != 1 or before.count(END) != 1:
-        sys.exit(f"{path}: needs one line {BEGIN} and one {END}")
-    drawn = path.with_name("training_steps.svg")
-    drawn.write_text(picture)
-    head, tail = before[:before.index(BEGIN) + len(BEGIN)], before[before.index(END):]
-    path.write_text(f"{head}\n{text}\n\n![Milliseconds of a training step]({drawn.name})\n\n{tail}")
+            out.append(f'<circle cx="{axis.at(ms):.1f}" cy="{y}" r="4" fill="{COLORS[side]}"><title>{side}: {ms:.3f} ms</title></circle>')
+    return svg(left + width + 20, height, "Milliseconds of a training step", out)
 
 
 def main():
@@ -166,7 +136,9 @@ def main():
     if args.json:
         args.json.write_text("".join(json.dumps(line) + "\n" for line in [ceilings, *cases]))
     if args.document:
-        write_document(args.document, text, plot(cases))
+        drawn = args.document.with_name("training_steps.svg")
+        drawn.write_text(plot(cases))
+        write_between(args.document, "steps", f"{text}\n\n![Milliseconds of a training step]({drawn.name})")
 
 
 if __name__ == "__main__":
