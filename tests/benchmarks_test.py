@@ -14,6 +14,58 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "benchmarks"))
 import compare_peers
 import pages
 import products
+import scaling
+
+
+def growing(power, sizes=(1, 2, 4, 8, 16, 32), factor=3.0):
+    """Cases whose ordinary side is linear, and whose private side grows with a power."""
+    return [{"size": size, "ordinary": {"time": factor * size, "memory": factor * size},
+             "private": {"time": factor * size ** power, "memory": factor * size}} for size in sizes]
+
+
+class Scaling(unittest.TestCase):
+    def test_the_exponent_of_a_power_is_found(self):
+        for power in (0.5, 1.0, 2.0):
+            slope, factor = scaling.exponent(growing(power), "private", "time")
+            self.assertAlmostEqual(slope, power)
+            self.assertAlmostEqual(factor, 3.0)
+
+    def test_only_the_upper_half_is_fitted(self):
+        cases = growing(2)
+        for case in cases[:3]:
+            case["private"]["time"] = 1e6
+        self.assertAlmostEqual(scaling.exponent(cases, "private", "time")[0], 2)
+        cases[3]["private"]["time"] *= 1.5
+        self.assertLess(scaling.exponent(cases, "private", "time")[0], 1.9)
+
+    def test_what_grows_faster_is_named(self):
+        self.assertEqual(scaling.growing_faster(scaling.exponents(growing(1.2))), ["time"])
+        self.assertEqual(scaling.growing_faster(scaling.exponents(growing(1 + scaling.SCATTER / 2))), [])
+        self.assertEqual(scaling.growing_faster(scaling.exponents(growing(0.5))), [])
+        row = scaling.table([(scaling.SCANS[0], growing(1.2))]).splitlines()[-1]
+        self.assertIn("| 1.00 | 1.20 | 1.00 | 1.00 |", row)
+        self.assertTrue(row.endswith("| time |"), row)
+
+    def test_the_shortest_step_and_the_greatest_peak_count(self):
+        lines = [{"mode": mode, "ms_min": ms, "peak_bytes": peak} for mode, ms, peak in
+                 [("ordinary", 5, 70), ("flat", 9, 90), ("ordinary", 4, 60), ("flat", 8, 95)]]
+        self.assertEqual(scaling.summed_up(16, lines), {"size": 16, "ordinary": {"time": 4, "memory": 70},
+                                                        "private": {"time": 8, "memory": 95}})
+
+    def test_sizes_double_from_first_to_last(self):
+        self.assertEqual(scaling.doubled(16, 128), [16, 32, 64, 128])
+        for scan, last in zip(scaling.SCANS, (8192, 2048, 128, 1024)):
+            self.assertEqual(scan.sizes[-1], last)
+            self.assertIn(str(last), "{} {}".format(*scan.case(last)))
+
+    def test_figures_are_well_formed_and_hold_every_point(self):
+        for scan in scaling.SCANS:
+            cases = growing(1.2, scan.sizes)
+            drawing = xml.dom.minidom.parseString(scaling.figure(scan, cases))
+            titles = [t.firstChild.data for t in drawing.getElementsByTagName("title")]
+            for size in scan.sizes:
+                # Once for time and once for memory.
+                self.assertEqual(sum(title.startswith(f"private, {size}: ") for title in titles), 2)
 
 
 class Pages(unittest.TestCase):
@@ -37,7 +89,7 @@ class Pages(unittest.TestCase):
 
     def test_the_pages_of_the_project_have_the_marks(self):
         text = (pathlib.Path(__file__).parents[1] / "docs/performance.md").read_text()
-        for name in ("steps", "products"):
+        for name in ("steps", "products", "scaling"):
             self.page.write_text(text)
             pages.write_between(self.page, name, "new")
 

@@ -12,6 +12,7 @@
 #include "sotto/kernels/compute.h"
 #include "sotto/kernels/functors.h"
 #include "sotto/memory/accumulation.h"
+#include "tests/benchmarks/sized_models.h"
 #include "tests/catch.h"
 #include "tests/threads.h"
 #include "tests/throws.h"
@@ -36,6 +37,40 @@ TEST_CASE("every registered model gives finite logits for each of its samples") 
     CHECK(std::isfinite(sum(losses.value()).item()));
   }
   CHECK(throws([] { models::entry_called("resnet"); }, "resnet18, resnet50"));
+}
+
+TEST_CASE("sized models have the sizes in their names") {
+  const std::string perceptron = "perceptron:12x3", transformer = "transformer:20";
+  const models::Entry layers = models::entry_of_any(perceptron);
+  CHECK(layers.make()->parameter_count() == 3 * (12 * 12 + 12) + 12 * 10 + 10);
+  CHECK(layers.input == Shape{12});
+  for (const std::string& name : {perceptron, transformer}) {
+    const models::Entry entry = models::entry_of_any(name);
+    CHECK(entry.name == name);
+    const auto [inputs, labels] = entry.random_examples(2);
+    Tape tape;
+    const auto model = entry.make();
+    CHECK(entry.losses((*model)(tape.input(inputs)), labels).shape() == Shape{2});
+  }
+  CHECK(models::entry_of_any(transformer).input == Shape{20});
+  CHECK(models::entry_of_any("mnist").input == Shape{1, 28, 28});
+  for (const char* wrong : {"perceptron:12", "perceptron:0x3", "perceptron:12x", "perceptron:12x3y",
+                            "transformer:-5", "transformer:9999999", "transformers:20"}) {
+    INFO(wrong);
+    CHECK_THROWS_AS(models::entry_of_any(wrong), std::invalid_argument);
+  }
+}
+
+TEST_CASE("gradients of deep sized models do not vanish") {
+  const std::string name = "perceptron:16x64";
+  const models::Entry entry = models::entry_of_any(name);
+  const auto model = entry.make();
+  const auto [inputs, labels] = entry.random_examples(2);
+  Tape tape;
+  SumSink sink;
+  tape.backward(entry.losses((*model)(tape.input(inputs)), labels), sink);
+  for (const auto& [parameter, sum] : sink.gradients())
+    CHECK(reduce(Reduction::max, unary(unary_index<Abs>, sum), {}, false).item() > 1e-10);
 }
 
 TEST_CASE("ResNet-50 has the parameters that its definition gives") {

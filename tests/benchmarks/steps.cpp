@@ -1,6 +1,7 @@
 // Times training steps, ordinary and private by every policy and route, of the networks in
-// samples/registry.h. Prints one JSON line for each case, with the keys of the peers' timings
-// beside it (compare_peers.py runs both in turn), and with --profile where the time goes.
+// samples/registry.h and of sized ones (sized_models.h). Prints one JSON line for each case, with
+// the keys of the peers' timings beside it (compare_peers.py runs both in turn), and with --profile
+// where the time goes.
 //
 // A step is forward, loss, backward and update by SGD; a private one also draws its batch, clips,
 // adds noise to every parameter and writes the ledger, a file.
@@ -12,11 +13,11 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "samples/registry.h"
 #include "sotto/core/allocator.h"
 #include "sotto/dp/engine.h"
 #include "sotto/kernels/profile.h"
 #include "sotto/nn/init.h"
+#include "tests/benchmarks/sized_models.h"
 #include "tests/benchmarks/timing.h"
 
 using namespace sotto;
@@ -216,7 +217,7 @@ json timed(const models::Entry& entry, const std::string& mode, std::int64_t sam
 
 int run(const Options& options) {
   for (const std::string& model : options.models) {
-    const models::Entry& entry = models::entry_called(model);
+    const models::Entry entry = models::entry_of_any(model);
     for (const std::int64_t batch : options.batches) {
       for (const std::string& mode : options.modes)
         std::cout << timed(entry, mode, batch, options).dump() << std::endl;
@@ -230,7 +231,9 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("Times training steps, ordinary and private; one JSON line for each case");
-  app.add_option("--models", options.models, models::model_names())->delimiter(',');
+  app.add_option("--models", options.models,
+                 fmt::format("{}; {}", models::model_names(), models::sized_names))
+      ->delimiter(',');
   app.add_option("--modes", options.modes, mode_names())->delimiter(',');
   app.add_option("--batches", options.batches, "Samples in a step")->delimiter(',');
   app.add_option("--seconds", options.seconds, "Timed work to aim for in each case");

@@ -1,0 +1,20 @@
+// Networks of any width, depth and length, by name: for how time and memory grow with each.
+#pragma once
+
+#include <string>
+
+#include "samples/registry.h"
+
+namespace sotto::models {
+
+// For help texts.
+inline constexpr const char* sized_names =
+    "perceptron:WIDTHxDEPTH, so many linear layers of so many features with ReLU, then one to 10 "
+    "classes; or "
+    "transformer:LENGTH, an encoder block of width 64 over so many words";
+
+// The entry of such a name, which it refers to, or of one in the registry. Throws
+// std::invalid_argument where the name is neither, or a size is not an integer from 1 to 2^20.
+Entry entry_of_any(const std::string& name);
+
+}  // namespace sotto::models
