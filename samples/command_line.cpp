@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "sotto/core/atomic_file.h"
+#include "sotto/core/devices.h"
 
 namespace sotto::samples {
 
@@ -71,6 +72,12 @@ void CommandLine::add_threads(int& threads) {
   option("--threads", threads, "threads to compute with; 0: all", "N");
 }
 
+void CommandLine::add_device(Device& device) {
+  parsed(
+      "--device", [&device](const std::string& text) { device = device_named(text); }, name(device),
+      "where the model and its batches are: cpu, cuda, cuda:N", "NAME");
+}
+
 void CommandLine::add_memory(memory::Policy& policy) {
   group("Memory");
   option("--physical-batch", policy.physical_batch,
@@ -92,7 +99,9 @@ void CommandLine::add_memory(memory::Policy& policy) {
       "--memory-limit",
       [&policy](const std::string& text) { policy.limit = memory::parse_bytes(text); },
       policy.limit > 0 ? memory::bytes_text(policy.limit) : "",
-      "bytes that tensors may take, such as 800MB: what is auto is chosen to keep it", "SIZE");
+      "bytes that tensors on the device may take, such as 800MB: what is auto is chosen to keep "
+      "it",
+      "SIZE");
 }
 
 bool CommandLine::parse(int argc, const char* const* argv) {

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include "sotto/core/device.h"
 #include "sotto/core/error.h"
 #include "sotto/memory/policy.h"
 
@@ -42,6 +43,8 @@ class CommandLine {
   void add_seed(std::uint64_t& seed, const std::string& text);
   // --threads: of the whole program; 0: all.
   void add_threads(int& threads);
+  // --device: where the model is; parsing fails, with the reason, for one that cannot be used.
+  void add_device(Device& device);
   // The settings of memory::Policy: --physical-batch, --accumulation, --checkpoint, --precision,
   // --memory-limit.
   void add_memory(memory::Policy& policy);

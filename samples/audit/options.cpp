@@ -60,6 +60,7 @@ class Reading {
     line_.option("--report", o.report, "write a page about the audit", "FILE");
     line_.option("--json", o.json, "write the page's contents and all scores as JSON", "FILE");
     line_.add_seed(o.seed, "public randomness: initial weights, drawn digits, places");
+    line_.add_device(o.device);
     line_.add_threads(o.threads);
     line_.flag("--quiet", o.quiet, "print the findings only");
   }

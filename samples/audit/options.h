@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "sotto/core/device.h"
 #include "sotto/memory/policy.h"
 
 namespace sotto::audit {
@@ -30,6 +31,7 @@ struct Options {
 
   std::string report, json;
   std::uint64_t seed = 0;  // public randomness
+  Device device = cpu;     // where the model is trained
   int threads = 0;         // 0: all
   bool quiet = false;
 };

@@ -28,7 +28,9 @@ constexpr std::uint64_t reference_stream = 1;  // of the seed
 
 models::MnistNetwork make_network(const Options& options) {
   nn::manual_seed(options.seed);
-  return models::MnistNetwork();
+  models::MnistNetwork network;
+  network.to(options.device);
+  return network;
 }
 
 std::vector<Parameter*> canary_parameters(nn::Module& model, const std::string& wanted) {
@@ -108,7 +110,8 @@ EngineOptions Run::engine_options() const {
 
 Var Run::loss(Tape& tape, std::span<const std::int64_t> rows) {
   const Dataset batch = data_.batch(canaries_.data_rows(rows));
-  return canaries_.losses(cross_entropy(model_(tape.input(batch.inputs)), batch.targets), rows);
+  const Var logits = model_(tape.input(batch.inputs.to(options_.device)));
+  return canaries_.losses(cross_entropy(logits, batch.targets), rows);
 }
 
 // What the data are expected to add to the next sum, from a random part of them as large as is
@@ -130,7 +133,7 @@ std::vector<double> Run::expected() {
     reference_.discard();
     return true;
   };
-  const memory::LimitScope limit(options_.memory.limit);
+  const memory::LimitScope limit(options_.memory.limit, options_.device);
   memory::PhysicalBatches(options_.memory.rows())
       .over(std::vector<std::int64_t>(static_cast<std::size_t>(rows), 1), add, lost);
   std::vector<double> sums = canaries_.elements(reference_.sums_for_tests());

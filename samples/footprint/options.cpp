@@ -46,6 +46,7 @@ class Reading {
     line_.option("--html", options_.html, "write a page with the curve of bytes over the step",
                  "FILE");
     line_.option("--json", options_.json, "write the page's contents as JSON", "FILE");
+    line_.add_device(options_.device);
     line_.add_threads(options_.threads);
   }
 

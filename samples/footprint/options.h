@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "sotto/core/device.h"
 #include "sotto/memory/policy.h"
 
 namespace sotto::footprint {
@@ -20,7 +21,8 @@ struct Options {
   std::size_t limit = 0;  // bytes; 0: none
 
   std::string html, json;
-  int threads = 0;  // 0: all
+  Device device = cpu;  // whose memory is shown
+  int threads = 0;      // 0: all
 };
 
 // Nothing when the program has already answered (--help). Throws std::invalid_argument, in one

@@ -8,6 +8,7 @@
 #include "samples/band_chart.h"
 #include "samples/charts.h"
 #include "samples/report_style.h"
+#include "sotto/core/devices.h"
 
 namespace sotto::footprint {
 
@@ -175,6 +176,7 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 Settings settings(const Options& o, const Findings& found) {
   Settings all{{"Model", o.model},
                {"Parameters", grouped(found.parameters)},
+               {"Device", name(o.device)},
                {"Batch", grouped(o.batch)},
                {"Physical batch", grouped(std::min(o.batch, o.memory.rows()))},
                {"Checkpoints", memory::checkpoint_text(o.memory.checkpoint)},

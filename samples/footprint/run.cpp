@@ -21,12 +21,18 @@ std::unique_ptr<nn::Optimizer> make_optimizer(const std::string& name, nn::Modul
   return std::make_unique<nn::Sgd>(model, nn::SgdRule{.learning_rate = 0.01, .momentum = momentum});
 }
 
+std::unique_ptr<nn::Module> make_model(const Options& options) {
+  std::unique_ptr<nn::Module> model = models::entry_called(options.model).make();
+  model->to(options.device);
+  return model;
+}
+
 class Training {
  public:
   explicit Training(const Options& options)
       : options_(options),
         entry_(models::entry_called(options.model)),
-        model_(entry_.make()),
+        model_(make_model(options)),
         optimizer_(make_optimizer(options.optimizer, *model_)),
         accumulation_(options.memory, *model_) {
     const models::Examples examples = entry_.random_examples(options.batch);
@@ -64,7 +70,7 @@ class Training {
 
  private:
   Var losses(Tape& tape, const Dataset& batch) {
-    return entry_.losses((*model_)(tape.input(batch.inputs)), batch.targets);
+    return entry_.losses((*model_)(tape.input(batch.inputs.to(options_.device))), batch.targets);
   }
 
   const Options& options_;
@@ -80,17 +86,18 @@ class Training {
 }  // namespace
 
 Findings run(const Options& options) {
-  allocator(cpu).set_limit(options.limit);
+  Allocator& bytes = allocator(options.device);
+  bytes.set_limit(options.limit);
   Training training(options);
   training.step();  // makes the optimizer's state and whatever is kept between steps
-  allocator(cpu).reset_peak();
-  memory::Timeline timeline;
+  bytes.reset_peak();
+  memory::Timeline timeline({.device = options.device});
   training.step();
   timeline.stop();
   check(!timeline.forgot(), "footprint: the step allocates too often to be recorded");
   return {.plan = training.plan(),
           .parameters = training.parameters(),
-          .statistics = allocator(cpu).statistics(),
+          .statistics = bytes.statistics(),
           .first = timeline.first(),
           .peak = timeline.peak(),
           .curve = timeline.curve(curve_points),

@@ -212,7 +212,7 @@ void watch_for_signals() {
 
 Data prepare(Options& options) {
   if (options.threads > 0) set_thread_count(options.threads);
-  allocator(cpu).set_limit(options.settings.memory.limit);
+  allocator(options.settings.device).set_limit(options.settings.memory.limit);
   Data data = load_data(options.settings);
   validate(options.settings);
   if (options.settings.privacy) noise_multiplier(options.settings);

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "samples/mnist/progress.h"
+#include "sotto/core/devices.h"
 #include "sotto/core/parallel.h"
 #include "sotto/dp/rounding.h"
 
@@ -41,6 +42,7 @@ std::vector<TrainingReport::Setting> setting_rows(const Trainer& trainer) {
     if (!values[name].is_null()) rows.push_back({name, shown(values[name])});
   });
   rows.push_back({"planned steps", fmt::to_string(planned_steps(settings))});
+  rows.push_back({"device", name(settings.device)});
   rows.push_back({"threads", fmt::to_string(thread_count())});
   return rows;
 }

@@ -36,7 +36,9 @@ Dataset at_most(const Dataset& data, std::int64_t size) {
 
 models::MnistNetwork make_network(const Settings& settings) {
   nn::manual_seed(settings.seed);
-  return models::MnistNetwork(settings.activation);
+  models::MnistNetwork network(settings.activation);
+  network.to(settings.device);
+  return network;
 }
 
 }  // namespace
@@ -147,7 +149,7 @@ StepFacts Trainer::step() {
 
 Var Trainer::losses(Tape& tape, std::span<const std::int64_t> rows) {
   const Dataset batch = data_.train.batch(rows);
-  return cross_entropy(model_(tape.input(batch.inputs)), batch.targets);
+  return cross_entropy(model_(tape.input(batch.inputs.to(settings_.device))), batch.targets);
 }
 
 StepFacts Trainer::private_step() {
@@ -186,7 +188,7 @@ double Trainer::correct() {
   const auto run = [&](std::int64_t begin, std::int64_t end) {
     const Dataset batch = data_.test.slice(begin, end);
     Tape tape({.training = false});
-    const Tensor found = argmax(model_(tape.input(batch.inputs)).value());
+    const Tensor found = argmax(model_(tape.input(batch.inputs.to(settings_.device))).value());
     const auto ours = found.to_vector<std::int64_t>();
     const auto theirs = batch.targets.to_vector<std::int64_t>();
     for (std::size_t k = 0; k < ours.size(); ++k) count += ours[k] == theirs[k] ? 1 : 0;

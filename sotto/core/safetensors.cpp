@@ -227,7 +227,6 @@ std::vector<const Named*> data_order(const TensorFile& file, const Context& cont
     const Context here = context.tensor(entry.first);
     here.check(entry.first != metadata_key, "the name is taken by the format");
     here.check(entry.second.defined(), "not defined");
-    here.check(entry.second.device() == cpu, "not on the CPU");
     order.push_back(&entry);
   }
   std::stable_sort(order.begin(), order.end(), [](const Named* a, const Named* b) {
@@ -262,7 +261,8 @@ std::string header_text(const TensorFile& file, const std::vector<const Named*>&
   return text;
 }
 
-void write_elements(const Tensor& x, FileWriter& writer) {
+void write_elements(const Tensor& anywhere, FileWriter& writer) {
+  const Tensor x = anywhere.to(cpu);
   const auto* const first = static_cast<const std::byte*>(x.view().data);
   if (x.numel() == 0) return;
   if (x.contiguous()) return writer.write(std::span(first, x.bytes()));

@@ -24,9 +24,9 @@ TensorFile load_safetensors(const std::string& path);
 // The same for bytes in memory; `name` is what messages call them.
 TensorFile parse_safetensors(std::span<const std::byte> bytes, const std::string& name);
 
-// Writes all tensors, of any strides, atomically (atomic_file.h), each at a multiple of its element
-// size. Throws std::invalid_argument for a tensor that is undefined or not on the CPU, or a name
-// that is not UTF-8 or is "__metadata__"; SystemFailure when the file cannot be written.
+// Writes all tensors, of any strides and from any device, atomically (atomic_file.h), each at a
+// multiple of its element size. Throws std::invalid_argument for a tensor that is undefined, or a
+// name that is not UTF-8 or is "__metadata__"; SystemFailure when the file cannot be written.
 void save_safetensors(const std::string& path, const TensorFile& file);
 
 }  // namespace sotto

@@ -88,7 +88,8 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       first_noise_multiplier_(noise_for(options, *sampler_, ledger)),
       mechanism_(make_mechanism()),
       budget_(ledger, accountant_of(options, ledger), options.delta, options.target_epsilon),
-      precision_(options.memory.precision.value_or(Dtype::f32)) {
+      precision_(options.memory.precision.value_or(Dtype::f32)),
+      phases_({memory::device_of(optimizer)}) {
   const memory::Policy& memory = options_.memory;
   set_passes(clipper_.passes(), clipper_.options().row_budget);
   if (memory.limit == 0) physical_batches_.emplace(memory.rows(), memory.accumulation.value_or(1));
@@ -283,7 +284,7 @@ StepReport Engine::step(const Loss& loss) {
   check(!options_.noise_schedule || noise_at(steps_made_) > 0,
         "Engine: the schedule of noise is {} at step {}", noise_at(steps_made_), steps_made_);
   if (!physical_batches_) plan_memory(loss);
-  const memory::LimitScope limit(options_.memory.limit);
+  const memory::LimitScope limit(options_.memory.limit, memory::device_of(optimizer_));
   const Released released = release(loss);
   phases_.stop();
   ++steps_made_;

@@ -64,7 +64,7 @@ Engine::RowsOfUnits Engine::dry_units(std::int64_t rows) const {
 std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, std::int64_t more) const {
   Clipper clipper(clipper_.groups(), clipper_.options(), clipper_.passes());
   clipper.set_loss_scale(clipper_.loss_scale());
-  PhaseClock unseen;
+  PhaseClock unseen({memory::device_of(optimizer_)});
   for (const std::int64_t part : {rows, more}) {
     if (part == 0) continue;
     const RowsOfUnits units = dry_units(part);
@@ -132,11 +132,12 @@ void Engine::plan_memory(const Loss& loss) {
     const std::int64_t more = rows >= all ? 0 : std::min(rows, all - rows + largest_unit - 1);
     return dry_peak(loss, rows, more);
   };
-  const memory::Demand demand{.peak_of = peak_of,
-                              .least = largest_unit,
-                              .most = most,
-                              .update = memory::update_bytes(optimizer_),
-                              .limit = memory::limit_within(policy.limit)};
+  const memory::Demand demand{
+      .peak_of = peak_of,
+      .least = largest_unit,
+      .most = most,
+      .update = memory::update_bytes(optimizer_),
+      .limit = memory::limit_within(policy.limit, memory::device_of(optimizer_))};
   plan_ = memory::choose_way(ways(demand), demand);
   physical_batches_.emplace(plan_->fit().rows, parts);
 }

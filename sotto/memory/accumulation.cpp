@@ -30,13 +30,20 @@ LossScale scale_of(const Policy& policy) {
                    precision);
 }
 
+// The CPU where nothing is known of the model.
+Device device_of(nn::Module* model) {
+  const auto parameters = model ? model->parameters() : std::vector<Parameter*>{};
+  return parameters.empty() ? cpu : parameters.front()->value.device();
+}
+
 }  // namespace
 
 Accumulation::Accumulation(const Policy& policy, nn::Module* model)
     : policy_(policy),
       model_(model),
       precision_(policy.precision.value_or(Dtype::f32)),
-      loss_scale_(scale_of(policy)) {
+      loss_scale_(scale_of(policy)),
+      phases_({device_of(model)}) {
   const std::vector<std::string> problems = policy.problems();
   check(problems.empty(), "Accumulation: {}", fmt::join(problems, "; "));
   check(!policy.checkpoint || model != nullptr, "Accumulation: checkpoints without a model");
@@ -81,7 +88,7 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
     phases_.stop();  // dry runs belong to no phase
     make_plan(batch, optimizer);
   }
-  const LimitScope limit(policy_.limit);
+  const LimitScope limit(policy_.limit, device_of(optimizer));
   WatchedSums sink;
   double loss_sum = 0;
   const auto run = [&](std::int64_t first, std::int64_t end) {
@@ -122,7 +129,7 @@ void Accumulation::make_plan(const Batch& batch, const nn::Optimizer& optimizer)
   const std::int64_t parts = policy_.accumulation.value_or(1);
   const std::int64_t most = std::min((std::ssize(batch.rows) + parts - 1) / parts, policy_.rows());
   const auto peak_of = [&](std::int64_t rows) {
-    PhaseClock unseen;
+    PhaseClock unseen({device_of(optimizer)});
     SumSink sink;
     // The second part, if there is one, finds the sums of the first.
     for (const std::int64_t part : {rows, std::min(rows, std::ssize(batch.rows) - rows)}) {
@@ -134,7 +141,7 @@ void Accumulation::make_plan(const Batch& batch, const nn::Optimizer& optimizer)
   const Demand demand{.peak_of = peak_of,
                       .most = most,
                       .update = update_bytes(optimizer),
-                      .limit = limit_within(policy_.limit)};
+                      .limit = limit_within(policy_.limit, device_of(optimizer))};
   plan_ = choose_way(ways(demand), demand);
   parts_.emplace(plan_->fit().rows, parts);
 }

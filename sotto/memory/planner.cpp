@@ -91,6 +91,10 @@ std::string Plan::json() const {
       .dump(2);
 }
 
+Device device_of(const nn::Optimizer& optimizer) {
+  return optimizer.parameters().front()->value.device();
+}
+
 std::size_t update_bytes(const nn::Optimizer& optimizer) {
   std::size_t gradients = 0, largest = 0;
   for (const Parameter* parameter : optimizer.parameters()) {
@@ -98,8 +102,8 @@ std::size_t update_bytes(const nn::Optimizer& optimizer) {
     gradients += bytes;
     largest = std::max(largest, bytes);
   }
-  return allocator(cpu).statistics().current + gradients + optimizer.bytes_to_come() +
-         nn::Optimizer::temporaries * largest;
+  return allocator(device_of(optimizer)).statistics().current + gradients +
+         optimizer.bytes_to_come() + nn::Optimizer::temporaries * largest;
 }
 
 }  // namespace sotto::memory

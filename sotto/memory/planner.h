@@ -63,6 +63,9 @@ struct Plan {
 // does not.
 Plan choose_way(std::span<const Way> ways, const Demand& demand);
 
+// Where the optimizer's parameters are: of the first of them.
+Device device_of(const nn::Optimizer& optimizer);
+
 // Bytes that have to be free for the optimizer's next step with a gradient for every parameter, and
 // those in use now: these, gradients, state that is still to be made, and the rule's temporaries
 // for the largest parameter.

@@ -98,15 +98,16 @@ std::optional<Dtype> parse_precision(const std::string& text) {
   fail(fmt::format("{} is not one of auto, f32, bf16, f16", text));
 }
 
-std::size_t limit_within(std::size_t bytes) {
-  const std::size_t outer = allocator(cpu).limit();
+std::size_t limit_within(std::size_t bytes, Device device) {
+  const std::size_t outer = allocator(device).limit();
   return outer == 0 || bytes == 0 ? std::max(outer, bytes) : std::min(outer, bytes);
 }
 
-LimitScope::LimitScope(std::size_t bytes) : before_(allocator(cpu).limit()) {
-  allocator(cpu).set_limit(limit_within(bytes));
+LimitScope::LimitScope(std::size_t bytes, Device device)
+    : device_(device), before_(allocator(device).limit()) {
+  allocator(device).set_limit(limit_within(bytes, device));
 }
 
-LimitScope::~LimitScope() { allocator(cpu).set_limit(before_); }
+LimitScope::~LimitScope() { allocator(device_).set_limit(before_); }
 
 }  // namespace sotto::memory

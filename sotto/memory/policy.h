@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sotto/core/device.h"
 #include "sotto/core/dtype.h"
 
 namespace sotto::memory {
@@ -23,7 +24,7 @@ struct Policy {
   // What operations compute in where they can (TapeOptions): f32, f16 or bf16. Unset: f32, or bf16
   // where nothing else keeps the limit.
   std::optional<Dtype> precision;
-  // Bytes that all tensors on the CPU may take at once during a step; 0: no limit.
+  // Bytes that all tensors on the model's device may take at once during a step; 0: no limit.
   std::size_t limit = 0;
 
   // The most rows at once, before a limit.
@@ -50,19 +51,20 @@ std::string precision_text(const std::optional<Dtype>& precision);
 // The precision of such a text. Throws std::invalid_argument for others, with those there are.
 std::optional<Dtype> parse_precision(const std::string& text);
 
-// The smaller of the CPU's limit (Allocator::set_limit) and this one; 0 is no limit.
-std::size_t limit_within(std::size_t bytes);
+// The smaller of the device's limit (Allocator::set_limit) and this one; 0 is no limit.
+std::size_t limit_within(std::size_t bytes, Device device = cpu);
 
-// While it lives, tensors on the CPU take at most limit_within(bytes), those of all threads: for
-// one step at a time.
+// While it lives, tensors on the device take at most limit_within(bytes, device), those of all
+// threads: for one step at a time.
 class LimitScope {
  public:
-  explicit LimitScope(std::size_t bytes);
+  explicit LimitScope(std::size_t bytes, Device device = cpu);
   LimitScope(const LimitScope&) = delete;
   LimitScope& operator=(const LimitScope&) = delete;
   ~LimitScope();
 
  private:
+  Device device_;
   std::size_t before_;
 };
 

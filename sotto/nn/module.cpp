@@ -130,7 +130,11 @@ void Module::set_precision(std::optional<Dtype> precision) {
 }
 
 void Module::to(Device device) {
-  for (Parameter* parameter : parameters()) parameter->value = parameter->value.to(device);
+  for (Parameter* parameter : parameters()) {
+    const MemoryLabel label = parameter->value.memory_label();
+    parameter->value = parameter->value.to(device);
+    parameter->value.relabel(label);
+  }
 }
 
 void Module::set_trainable(bool trainable) {

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Runs the samples that have --device on a GPU that is pretended (pretend_gpu.cpp).
+
+Usage: samples_on_device.py PATH_OF_MNIST PATH_OF_AUDIT PATH_OF_FOOTPRINT [unittest options]
+"""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import unittest.mock
+
+from mnist_runs import ALONE, Case, charged, main, read_checkpoint
+
+SIZES = [*ALONE, "--train-size", "80", "--test-size", "10"]
+SMALL = [*SIZES, "--batch", "16", "--seed", "5", "--ema", "0.9"]
+PLAIN = [*SMALL, "--no-privacy"]
+NOISY = [*SMALL, "--noise-multiplier", "1"]
+GPU = ["--device", "cuda"]
+# Both compute in float, by other kernels.
+TOLERANCE = 1e-6
+PROGRAMS = {"mnist": sys.argv[1], "audit": sys.argv.pop(2), "footprint": sys.argv.pop(2)}
+
+
+def numbers(tensor):
+    dtype, _, data = tensor
+    letter, width = {"F32": ("f", 4), "I64": ("q", 8)}[dtype]
+    return struct.unpack(f"<{len(data) // width}{letter}", data)
+
+
+class OnDevice(Case):
+    def done(self, program, *arguments):
+        done = subprocess.run([PROGRAMS[program], *arguments], capture_output=True, text=True,
+                              timeout=300, check=False)
+        self.assertEqual(done.stderr, "")
+        return done.stdout
+
+    def same(self, one, other):
+        a, b = read_checkpoint(self.path(one))[0], read_checkpoint(self.path(other))[0]
+        self.assertEqual(a.keys(), b.keys())
+        for name, tensor in a.items():
+            self.assertEqual(tensor[:2], b[name][:2])
+            for x, y in zip(numbers(tensor), numbers(b[name])):
+                self.assertAlmostEqual(x, y, delta=TOLERANCE, msg=name)
+
+    def test_training_on_the_device_is_that_on_the_cpu(self):
+        here = self.report(*PLAIN, "--steps", "3", "--save", self.path("here"))
+        there = self.report(*PLAIN, "--steps", "3", "--save", self.path("there"), *GPU)
+        self.same("here", "there")
+        self.assertEqual(here["test_accuracy"], there["test_accuracy"])
+        for a, b in zip(here["points"], there["points"]):
+            self.assertAlmostEqual(a["loss"], b["loss"], delta=TOLERANCE * abs(a["loss"]))
+        self.assertEqual({row["value"] for row in there["settings"] if row["name"] == "device"},
+                         {"cuda:0"})
+
+    def test_a_run_goes_on_on_another_device(self):
+        self.succeed(*PLAIN, "--steps", "4", "--save", self.path("whole"))
+        for first, second in ((GPU, []), ([], GPU)):
+            model = self.path(f"from{len(first)}")
+            self.succeed(*PLAIN, "--steps", "2", "--save", model, *first)
+            self.succeed("--resume", model, *ALONE, "--steps", "4", *second)
+            self.same("whole", f"from{len(first)}")
+
+    def test_a_private_run_goes_on_on_another_device_and_spends_the_same(self):
+        epsilon = self.report(*NOISY, "--steps", "4")["privacy"]["epsilon"]
+        for first, second in ((GPU, []), ([], GPU)):
+            model = self.path(f"from{len(first)}")
+            self.succeed(*NOISY, "--steps", "2", "--save", model, *first)
+            privacy = self.report("--resume", model, *ALONE, "--steps", "4", *second)["privacy"]
+            self.assertEqual(privacy["epsilon"], epsilon)
+            self.assertEqual(charged(model + ".ledger"), 4)
+
+    def test_a_memory_limit_is_the_device_s(self):
+        limit = 1_000_000
+        step = [*SIZES, "--batch", "40", "--steps", "1", "--no-privacy", *GPU]
+        free, held = (self.report(*step, *more)
+                      for more in ([], ["--memory-limit", str(limit)]))
+        self.assertGreater(max(phase["peak_bytes"] for phase in free["phases"]), limit)
+        self.assertLessEqual(max(phase["peak_bytes"] for phase in held["phases"]), limit)
+
+    def test_an_audit_bounds_what_is_lost_on_the_device(self):
+        self.done("audit", *ALONE, "--train-size", "20", "--canaries", "200", "--batch", "220",
+                  "--steps", "1", "--noise-multiplier", "0.3", "--json", self.path("audit.json"),
+                  *GPU)
+        with open(self.path("audit.json"), encoding="utf-8") as file:
+            found = json.load(file)
+        # Little noise hides nothing.
+        self.assertGreater(found["one_run"]["epsilon"], 1)
+        self.assertLess(found["one_run"]["epsilon"], found["accountant"])
+
+    def test_a_footprint_is_of_the_device_s_memory(self):
+        found = []
+        for device in ([], GPU):
+            self.done("footprint", *ALONE, "--model", "ffnn", "--batch", "8", "--json",
+                      self.path("found.json"), *device)
+            with open(self.path("found.json"), encoding="utf-8") as file:
+                found.append(json.load(file))
+        here, there = found
+        self.assertEqual(here["kinds"]["parameters"], there["kinds"]["parameters"])
+        # The data set stays on the host.
+        self.assertLess(there["first"], here["first"])
+
+    def refuse(self, program, fact, *arguments):
+        done = subprocess.run([PROGRAMS[program], *arguments], capture_output=True, text=True,
+                              timeout=300, check=False)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertTrue(done.stderr.startswith(f"{program}: --device: "), done.stderr)
+        self.assertIn(fact, done.stderr)
+
+    def test_a_device_that_cannot_be_used_is_refused_before_anything_is_read_or_written(self):
+        save = ["--data", self.path("nowhere"), "--save", self.path("model")]
+        for program, files in (("mnist", save), ("audit", save[:2]), ("footprint", [])):
+            self.refuse(program, "there are 1 GPUs", "--device", "cuda:1", *files)
+            self.refuse(program, '"tpu"', "--device", "tpu", *files)
+            with unittest.mock.patch.dict(os.environ, {"SOTTO_CUDA_LIBRARY": "/nowhere/lib.so"}):
+                self.refuse(program, "no GPU part", *GPU, *files)
+        self.assertEqual(os.listdir(self.folder), [])
+
+
+if __name__ == "__main__":
+    main()
