@@ -120,6 +120,17 @@ TEST_CASE("batches have the size asked for, and the last one what is left") {
   CHECK(large.next().size() == 7);
 }
 
+TEST_CASE("what comes next is known before it is handed out, also over the end of an epoch") {
+  ShuffledBatches batches(10, 4, 3), same(10, 4, 3);
+  for (int k = 0; k < 7; ++k) {
+    const auto position = batches.position();
+    const std::vector<std::int64_t> next = batches.peek();
+    CHECK(batches.position() == position);
+    CHECK(batches.next() == next);
+    CHECK(same.next() == next);
+  }
+}
+
 TEST_CASE("the order is a function of the seed") {
   ShuffledBatches a(50, 8, 3);
   ShuffledBatches b(50, 8, 3);

@@ -9,6 +9,7 @@
 #include "sotto/dp/pld_accountant.h"
 #include "sotto/dp/validation.h"
 #include "sotto/kernels/compute.h"
+#include "sotto/nn/batch_loader.h"
 #include "sotto/nn/digits.h"
 #include "sotto/nn/init.h"
 #include "sotto/nn/layers.h"
@@ -44,6 +45,36 @@ double bound_of(const Engine& engine, std::size_t group = 0) {
 
 bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("what the loss is asked for next is told before, for what reads ahead") {
+  nn::manual_seed(1);
+  Training t;
+  BatchLoader loader(t.data, cpu);
+  std::vector<std::int64_t> told, asked;
+  const auto expect = [&](std::span<const std::int64_t> rows) {
+    told.assign(rows.begin(), rows.end());
+    asked.clear();
+  };
+  const Engine::Loss loss = [&](Tape& tape, std::span<const std::int64_t> rows) {
+    asked.insert(asked.end(), rows.begin(), rows.end());
+    const Dataset batch = loader.batch(rows);
+    return cross_entropy(t.model(tape.input(batch.inputs)), batch.targets);
+  };
+  Engine engine(t.model, t.optimizer, 200, t.ledger,
+                {.noise_multiplier = 1.0,
+                 .logical_batch = 100,
+                 .memory = {.accumulation = 3},
+                 .rows_of_unit =
+                     [](std::int64_t unit) {
+                       return std::vector{unit, 199 - unit};
+                     },
+                 .expect_rows = expect});
+  for (int step = 0; step < 2; ++step) {
+    engine.step(loss);
+    CHECK(told.size() > 100);
+    CHECK(asked == told);
+  }
 }
 
 TEST_CASE("groups are clipped each to its bound, at the sensitivity of all") {

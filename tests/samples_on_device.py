@@ -45,8 +45,10 @@ class OnDevice(Case):
                 self.assertAlmostEqual(x, y, delta=TOLERANCE, msg=name)
 
     def test_training_on_the_device_is_that_on_the_cpu(self):
-        here = self.report(*PLAIN, "--steps", "3", "--save", self.path("here"))
-        there = self.report(*PLAIN, "--steps", "3", "--save", self.path("there"), *GPU)
+        # In parts of several sizes, so that some are read ahead.
+        run = [*PLAIN, "--physical-batch", "6", "--steps", "6", "--save"]
+        here = self.report(*run, self.path("here"))
+        there = self.report(*run, self.path("there"), *GPU)
         self.same("here", "there")
         self.assertEqual(here["test_accuracy"], there["test_accuracy"])
         for a, b in zip(here["points"], there["points"]):

@@ -14,6 +14,7 @@
 #include "sotto/dp/canaries.h"
 #include "sotto/dp/engine.h"
 #include "sotto/dp/pld_accountant.h"
+#include "sotto/nn/batch_loader.h"
 #include "sotto/nn/digits.h"
 #include "sotto/nn/idx.h"
 #include "sotto/nn/init.h"
@@ -48,6 +49,7 @@ class Run {
   Run(const Options& options, const Dataset& data)
       : options_(checked(options, data)),
         data_(data),
+        loader_(data, options.device),
         model_(make_network(options)),
         optimizer_(model_, {.learning_rate = options.learning_rate}),
         canaries_(canary_parameters(model_, options.on),
@@ -68,7 +70,7 @@ class Run {
           data.size(), options.canaries);
     return options;
   }
-  EngineOptions engine_options() const;
+  EngineOptions engine_options();
   Var loss(Tape& tape, std::span<const std::int64_t> rows);
   std::vector<double> expected();
   void introduce() const;
@@ -78,6 +80,7 @@ class Run {
 
   Options options_;
   const Dataset& data_;
+  BatchLoader loader_;
   models::MnistNetwork model_;
   nn::Sgd optimizer_;
   DiracCanaries canaries_;
@@ -88,7 +91,7 @@ class Run {
   CanaryTrace trace_;
 };
 
-EngineOptions Run::engine_options() const {
+EngineOptions Run::engine_options() {
   const Options& o = options_;
   const double rate = o.batch / static_cast<double>(canaries_.units());
   const double noise = o.noise_multiplier
@@ -98,19 +101,22 @@ EngineOptions Run::engine_options() const {
                                   .delta = o.delta,
                                   .batch = {.sampling = Sampling::poisson, .sampling_rate = rate},
                                   .steps = o.steps});
-  return {.noise_multiplier = noise,
-          .delta = o.delta,
-          .steps = o.steps,
-          .logical_batch = o.batch,
-          .memory = o.memory,
-          .rows_of_unit = [this](std::int64_t unit) { return canaries_.rows_of_unit(unit); },
-          .clip_bound = o.clip_bound,
-          .seed = o.seed};
+  return {
+      .noise_multiplier = noise,
+      .delta = o.delta,
+      .steps = o.steps,
+      .logical_batch = o.batch,
+      .memory = o.memory,
+      .rows_of_unit = [this](std::int64_t unit) { return canaries_.rows_of_unit(unit); },
+      .expect_rows =
+          [this](std::span<const std::int64_t> rows) { loader_.expect(canaries_.data_rows(rows)); },
+      .clip_bound = o.clip_bound,
+      .seed = o.seed};
 }
 
 Var Run::loss(Tape& tape, std::span<const std::int64_t> rows) {
-  const Dataset batch = data_.batch(canaries_.data_rows(rows));
-  const Var logits = model_(tape.input(batch.inputs.to(options_.device)));
+  const Dataset batch = loader_.batch(canaries_.data_rows(rows));
+  const Var logits = model_(tape.input(batch.inputs));
   return canaries_.losses(cross_entropy(logits, batch.targets), rows);
 }
 
@@ -122,6 +128,7 @@ std::vector<double> Run::expected() {
   std::vector<std::int64_t> part(static_cast<std::size_t>(data_.size()));
   std::iota(part.begin(), part.end(), 0);
   random_.shuffle(part);
+  loader_.expect(std::span(part).first(static_cast<std::size_t>(rows)));
   const auto add = [&](std::int64_t first, std::int64_t end) {
     Tape tape({.private_data = true, .seed = options_.seed});
     reference_.add(tape,

@@ -7,7 +7,7 @@
 #include "sotto/autograd/ops.h"
 #include "sotto/dp/engine.h"
 #include "sotto/memory/accumulation.h"
-#include "sotto/nn/dataset.h"
+#include "sotto/nn/batch_loader.h"
 
 namespace sotto::footprint {
 
@@ -34,7 +34,8 @@ class Training {
         entry_(models::entry_called(options.model)),
         model_(make_model(options)),
         optimizer_(make_optimizer(options.optimizer, *model_)),
-        accumulation_(options.memory, *model_) {
+        accumulation_(options.memory, *model_),
+        loader_(data_, options.device) {
     const models::Examples examples = entry_.random_examples(options.batch);
     data_ = {examples.inputs, examples.labels};
     for (const Tensor& x : {data_.inputs, data_.targets}) x.relabel({.kind = MemoryKind::data});
@@ -44,6 +45,7 @@ class Training {
                       .delta = 0.1 / static_cast<double>(options.batch),
                       .logical_batch = static_cast<double>(options.batch),
                       .memory = options.memory,
+                      .expect_rows = [this](auto rows) { loader_.expect(rows); },
                       .clip_bound = 1,
                       .passes = options.passes == "two" ? ClipPasses::two : ClipPasses::one};
     if (options.clip_groups == "layers")
@@ -58,19 +60,20 @@ class Training {
   std::int64_t parameters() { return model_->parameter_count(); }
 
   void step() {
-    const auto loss = [&](Tape& tape, auto rows) { return losses(tape, data_.batch(rows)); };
+    const auto loss = [&](Tape& tape, auto rows) { return losses(tape, loader_.batch(rows)); };
     if (engine_) {
       engine_->step(loss);
       return;
     }
     std::vector<std::int64_t> rows(static_cast<std::size_t>(options_.batch));
     std::iota(rows.begin(), rows.end(), 0);
+    loader_.expect(rows);
     optimizer_->step(accumulation_.mean_gradient(loss, rows, *optimizer_).gradients);
   }
 
  private:
   Var losses(Tape& tape, const Dataset& batch) {
-    return entry_.losses((*model_)(tape.input(batch.inputs.to(options_.device))), batch.targets);
+    return entry_.losses((*model_)(tape.input(batch.inputs)), batch.targets);
   }
 
   const Options& options_;
@@ -79,6 +82,7 @@ class Training {
   std::unique_ptr<nn::Optimizer> optimizer_;
   memory::Accumulation accumulation_;
   Dataset data_;
+  BatchLoader loader_;
   Ledger ledger_;
   std::unique_ptr<Engine> engine_;
 };

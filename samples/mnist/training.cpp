@@ -71,6 +71,7 @@ Trainer::Trainer(const Settings& settings, const Data& data, Ledger& ledger,
       model_(make_network(settings)),
       batches_(data.train.size(), std::max<std::int64_t>(1, std::llround(settings.batch)),
                settings.seed),
+      loader_(data.train, settings.device),
       accumulation_(settings.memory, model_) {
   make_optimizer();
   if (settings.privacy) make_engine();
@@ -116,6 +117,7 @@ void Trainer::make_optimizer() {
 
 void Trainer::make_engine() {
   EngineOptions options = engine_options(settings_);
+  options.expect_rows = [this](std::span<const std::int64_t> rows) { loader_.expect(rows); };
   if (settings_.clip_groups == "layers")
     options.groups = layer_groups(model_.named_parameters(), settings_.clip_bound);
   engine_ = std::make_unique<Engine>(model_, *optimizer_, data_.train.size(), ledger_, options);
@@ -148,8 +150,8 @@ StepFacts Trainer::step() {
 }
 
 Var Trainer::losses(Tape& tape, std::span<const std::int64_t> rows) {
-  const Dataset batch = data_.train.batch(rows);
-  return cross_entropy(model_(tape.input(batch.inputs.to(settings_.device))), batch.targets);
+  const Dataset batch = loader_.batch(rows);
+  return cross_entropy(model_(tape.input(batch.inputs)), batch.targets);
 }
 
 StepFacts Trainer::private_step() {
@@ -165,6 +167,7 @@ StepFacts Trainer::ordinary_step() {
   PhaseClock& clock = accumulation_.phases();
   clock.enter("sample");
   const std::vector<std::int64_t> rows = batches_.next();
+  loader_.expect(rows, batches_.peek());
   const memory::Accumulation::Result result = accumulation_.mean_gradient(
       [&](Tape& tape, std::span<const std::int64_t> part) { return losses(tape, part); }, rows,
       *optimizer_, {.seed = settings_.seed, .step = static_cast<std::uint64_t>(step_)});

@@ -10,7 +10,7 @@
 #include "samples/models.h"
 #include "sotto/dp/engine.h"
 #include "sotto/memory/accumulation.h"
-#include "sotto/nn/dataset.h"
+#include "sotto/nn/batch_loader.h"
 #include "sotto/nn/moving_average.h"
 
 namespace sotto::mnist {
@@ -76,6 +76,7 @@ class Trainer {
   std::unique_ptr<nn::MovingAverage> average_;
   std::unique_ptr<Engine> engine_;
   ShuffledBatches batches_;
+  BatchLoader loader_;
   memory::Accumulation accumulation_;  // of ordinary steps
   std::int64_t step_ = 0;
 };

@@ -65,18 +65,38 @@ CudaRuntime& cuda_runtime() {
 
 std::string cuda_reason() { return loaded().reason; }
 
-Allocator& cuda_allocator(int index) {
+namespace {
+
+using Allocators = std::map<int, std::unique_ptr<Allocator>>;
+
+// That of a GPU, over memory(runtime).
+template <class Memory>
+Allocator& allocator_of(int index, Allocators& allocators, Memory&& memory) {
   check(cuda_reason().empty(), "cuda:{}: {}", index, cuda_reason());
   CudaRuntime& runtime = cuda_runtime();
   const auto count = static_cast<int>(runtime.devices().size());
   check(0 <= index && index < count, "cuda: device {} of {}", index, count);
-  // Never destroyed, like the CPU's.
   static std::mutex mutex;
-  static auto* const allocators = new std::map<int, std::unique_ptr<Allocator>>;
   const std::lock_guard lock(mutex);
-  auto& slot = (*allocators)[index];
-  if (!slot) slot = std::make_unique<Allocator>(runtime.memory(index));
+  auto& slot = allocators[index];
+  if (!slot) slot = std::make_unique<Allocator>(memory(runtime));
   return *slot;
+}
+
+}  // namespace
+
+Allocator& cuda_allocator(int index) {
+  // Never destroyed, like the CPU's.
+  static auto* const allocators = new Allocators;
+  return allocator_of(index, *allocators,
+                      [&](CudaRuntime& runtime) -> RawMemory& { return runtime.memory(index); });
+}
+
+Allocator& pinned_allocator(int index) {
+  static auto* const allocators = new Allocators;
+  return allocator_of(index, *allocators, [&](CudaRuntime& runtime) -> RawMemory& {
+    return runtime.pinned_memory(index);
+  });
 }
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device,

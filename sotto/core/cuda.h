@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "sotto/core/allocator.h"
@@ -13,8 +14,15 @@ namespace sotto {
 
 class Backend;
 
-// What libsotto_cuda.so supplies. Work on a device runs in order, on one stream of the library's;
-// a call that throws names what failed, and leaves the process usable where CUDA does.
+// A moment of a device's work: when all that it was recorded after is done.
+class DeviceEvent {
+ public:
+  virtual ~DeviceEvent() = default;
+};
+
+// What libsotto_cuda.so supplies. Work on a device runs in order, on one stream of the library's,
+// but for copy_beside(); a call that throws names what failed, and leaves the process usable where
+// CUDA does.
 class CudaRuntime {
  public:
   virtual ~CudaRuntime() = default;
@@ -29,6 +37,20 @@ class CudaRuntime {
                     std::size_t bytes) = 0;
   // Returns when all work asked for on the device is done. Throws SystemFailure when it failed.
   virtual void synchronize(int index) = 0;
+
+  // Pinned memory of the host, which the device can copy from on its own.
+  virtual RawMemory& pinned_memory(int index) = 0;
+  // When all work asked for on the device until now is done, copies beside it left out.
+  virtual std::unique_ptr<DeviceEvent> record(int index) = 0;
+  // Copies bytes from pinned memory to the device on a stream beside its other work, one after the
+  // other and each after its `after`. Returns at once, with when it is done: until then `from` must
+  // not be written, and `to` neither read nor written.
+  virtual std::unique_ptr<DeviceEvent> copy_beside(int index, void* to, const void* from,
+                                                   std::size_t bytes, const DeviceEvent& after) = 0;
+  // Work asked for on the device from now on begins after the event; the host does not wait.
+  virtual void wait(int index, const DeviceEvent& event) = 0;
+  // Returns when the event has come. Throws SystemFailure when the work before it failed.
+  virtual void synchronize(const DeviceEvent& event) = 0;
 };
 
 // Loads the library at the first call: from the path in the environment variable
@@ -38,6 +60,10 @@ CudaRuntime& cuda_runtime();
 
 // The caching allocator of a GPU. Throws std::invalid_argument when it is not there.
 Allocator& cuda_allocator(int index);
+
+// The caching allocator of a GPU's pinned memory, apart from that of the CPU: what it holds is not
+// in the CPU's statistics and limit. Throws as cuda_allocator().
+Allocator& pinned_allocator(int index);
 
 // Copies bytes between any two devices; neither range may overlap the other.
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device,

@@ -234,6 +234,7 @@ void Engine::add_part(const Loss& loss, Part part, const Target& target) const {
 
 void Engine::compute(const Draw& draw, const Loss& loss) {
   const RowsOfUnits units = rows_of(draw);
+  if (options_.expect_rows) options_.expect_rows(units.rows);
   std::vector<std::int64_t> counts(units.starts.size());
   std::adjacent_difference(units.starts.begin(), units.starts.end(), counts.begin());
   const auto run = [&](std::int64_t first, std::int64_t end) {

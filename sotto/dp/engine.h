@@ -53,6 +53,9 @@ struct EngineOptions {
   std::function<std::vector<std::int64_t>(std::int64_t unit)> rows_of_unit;
   // A unit's gradient is the mean of its rows' and not their sum (De et al. 2022).
   bool mean_of_rows = false;
+  // Told the rows that the loss will be asked for next, in parts, in this order: for what reads
+  // ahead (BatchLoader::expect). They are as SECRET as what the loss is told.
+  std::function<void(std::span<const std::int64_t> rows)> expect_rows;
 
   // The bound of all parameters together, unless there are groups with bounds of their own
   // (layer_groups, named_groups).

@@ -68,6 +68,8 @@ std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, std::int64_t m
   for (const std::int64_t part : {rows, more}) {
     if (part == 0) continue;
     const RowsOfUnits units = dry_units(part);
+    // What is read ahead has to fit, too.
+    if (options_.expect_rows) options_.expect_rows(dry_units(2 * part).rows);
     add_part(loss, part_of(units, 0, units.units()), {clipper, unseen});
   }
   unseen.stop();

@@ -16,24 +16,35 @@ namespace {
 constexpr std::uint64_t order_stream = 0x6f72646500000000;
 constexpr std::int64_t gather_grain = 64;
 
+std::size_t row_bytes(const Tensor& x) {
+  return x.numel() == 0 ? 0 : x.bytes() / static_cast<std::size_t>(x.size(0));
+}
+
 // Row k of the result is row rows[k] of the row-major x.
 Tensor gather(const Tensor& x, std::span<const std::int64_t> rows) {
   Shape shape = x.shape();
   shape[0] = static_cast<std::int64_t>(rows.size());
   Tensor y = Tensor::empty(shape, x.dtype());
-  const std::size_t bytes = rows.empty() ? 0 : y.bytes() / rows.size();
-  if (bytes == 0) return y;
-  const char* from = x.view().as<char>();
-  char* to = y.view().as<char>();
+  std::byte* const to = y.view().as<std::byte>();
   parallel_for(shape[0], gather_grain, [&](std::int64_t begin, std::int64_t end) {
-    for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k) {
-      std::memcpy(to + k * bytes, from + static_cast<std::size_t>(rows[k]) * bytes, bytes);
-    }
+    const auto first = static_cast<std::size_t>(begin),
+               count = static_cast<std::size_t>(end) - first;
+    copy_rows(x, rows.subspan(first, count), to + first * row_bytes(x));
   });
   return y;
 }
 
 }  // namespace
+
+void copy_rows(const Tensor& x, std::span<const std::int64_t> rows, std::byte* to) {
+  const std::size_t bytes = row_bytes(x);
+  if (bytes == 0) return;
+  const auto* const from = x.view().as<const std::byte>();
+  for (const std::int64_t row : rows) {
+    std::memcpy(to, from + static_cast<std::size_t>(row) * bytes, bytes);
+    to += bytes;
+  }
+}
 
 std::int64_t Dataset::size() const {
   for (const Tensor* x : {&inputs, &targets}) {
@@ -46,11 +57,15 @@ std::int64_t Dataset::size() const {
   return inputs.size(0);
 }
 
-Dataset Dataset::batch(std::span<const std::int64_t> rows) const {
+void Dataset::check_rows(std::span<const std::int64_t> rows) const {
   const std::int64_t n = size();
   for (const std::int64_t row : rows) {
     check(row >= 0 && row < n, "batch: row {} of {} samples", row, n);
   }
+}
+
+Dataset Dataset::batch(std::span<const std::int64_t> rows) const {
+  check_rows(rows);
   return {gather(inputs, rows), gather(targets, rows)};
 }
 
@@ -66,6 +81,13 @@ ShuffledBatches::ShuffledBatches(std::int64_t rows, std::int64_t batch, std::uin
 }
 
 std::vector<std::int64_t> ShuffledBatches::next() {
+  std::vector<std::int64_t> rows = peek();
+  at_.row += std::ssize(rows);
+  if (at_.row == rows_) at_ = {at_.epoch + 1, 0};
+  return rows;
+}
+
+std::vector<std::int64_t> ShuffledBatches::peek() {
   if (shuffled_ != at_.epoch) {
     order_.resize(static_cast<std::size_t>(rows_));
     std::iota(order_.begin(), order_.end(), std::int64_t{0});
@@ -74,8 +96,6 @@ std::vector<std::int64_t> ShuffledBatches::next() {
   }
   const std::int64_t count = std::min(batch_, rows_ - at_.row);
   const auto first = order_.begin() + at_.row;
-  at_.row += count;
-  if (at_.row == rows_) at_ = {at_.epoch + 1, 0};
   return {first, first + count};
 }
 

@@ -2,6 +2,7 @@
 // privacy. Private training draws its batches with the secret samplers of dp instead.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -21,9 +22,14 @@ struct Dataset {
   // Copies of the given samples, in that order, repeats allowed: [rows, ...]. Throws
   // std::invalid_argument for a row outside [0, n).
   Dataset batch(std::span<const std::int64_t> rows) const;
+  // Throws as batch() does.
+  void check_rows(std::span<const std::int64_t> rows) const;
   // The samples begin, ..., end - 1; shares the storage of this data set.
   Dataset slice(std::int64_t begin, std::int64_t end) const;
 };
+
+// Writes rows of the row-major x one after the other, on the calling thread.
+void copy_rows(const Tensor& x, std::span<const std::int64_t> rows, std::byte* to);
 
 // Cuts every epoch's own permutation of the rows into batches. The permutation is a function of
 // (seed, epoch), drawn from public randomness, so a position is all that resuming needs.
@@ -40,6 +46,8 @@ class ShuffledBatches {
 
   // The next batch of row numbers; the last one of an epoch may be shorter. Never empty.
   std::vector<std::int64_t> next();
+  // What next() will give.
+  std::vector<std::int64_t> peek();
   // Where the next batch begins. At the end of an epoch it is the start of the one after.
   Position position() const { return at_; }
   // Continues from a position that position() gave. Throws std::invalid_argument where no batch

@@ -31,7 +31,8 @@ DeviceState::DeviceState(int index, int ordinal)
     : device_{DeviceKind::cuda, index}, ordinal_(ordinal) {
   const Call call("start", device_);
   use();
-  cuda_check(call, "cudaStreamCreate", cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  for (cudaStream_t* stream : {&stream_, &copies_})
+    cuda_check(call, "cudaStreamCreate", cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
   cuda_check(call, "cudaMalloc", cudaMalloc(&workspace_, workspace_bytes));
 }
 

@@ -36,7 +36,8 @@ inline void cuda_check(const Call& call, const char* function, cudaError_t statu
     device_failed(call, function, cudaGetErrorString(status));
 }
 
-// A GPU in use, for as long as the process lives. Its work runs in order on `stream`.
+// A GPU in use, for as long as the process lives. Its work runs in order on `stream`, copies beside
+// it in order on `copies`.
 class DeviceState {
  public:
   // `index` counts usable GPUs, `ordinal` CUDA's devices.
@@ -46,6 +47,7 @@ class DeviceState {
 
   Device device() const { return device_; }
   cudaStream_t stream() const { return stream_; }
+  cudaStream_t copies() const { return copies_; }
   // Makes it the calling thread's current device.
   void use() const;
   cublasLtContext* cublas();
@@ -57,7 +59,7 @@ class DeviceState {
  private:
   Device device_;
   int ordinal_;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_ = nullptr, copies_ = nullptr;
   void* workspace_ = nullptr;
   cublasLtContext* cublas_ = nullptr;
 };

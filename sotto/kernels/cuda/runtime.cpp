@@ -33,11 +33,65 @@ class DeviceMemory final : public RawMemory {
   const DeviceState& state_;
 };
 
+// Pages of the host that stay where they are, so that a GPU can read them by itself.
+class PinnedMemory final : public RawMemory {
+ public:
+  explicit PinnedMemory(const DeviceState& state) : state_(state) {}
+  void* allocate(std::size_t bytes) override {
+    state_.use();
+    void* address = nullptr;
+    const cudaError_t status = cudaHostAlloc(&address, bytes, cudaHostAllocDefault);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      return nullptr;
+    }
+    cuda_check(Call("allocate pinned memory", state_.device()), "cudaHostAlloc", status);
+    return address;
+  }
+  void release(void* address) noexcept override { cudaFreeHost(address); }
+
+ private:
+  const DeviceState& state_;
+};
+
+class StreamEvent final : public DeviceEvent {
+ public:
+  // Recorded on the stream now. Who waits for it sleeps.
+  StreamEvent(const DeviceState& state, cudaStream_t stream) : device_(state.device()) {
+    const Call call("record", device_);
+    state.use();
+    cuda_check(call, "cudaEventCreate",
+               cudaEventCreateWithFlags(&event_, cudaEventDisableTiming | cudaEventBlockingSync));
+    const cudaError_t status = cudaEventRecord(event_, stream);
+    if (status != cudaSuccess) cudaEventDestroy(event_);
+    cuda_check(call, "cudaEventRecord", status);
+  }
+  StreamEvent(const StreamEvent&) = delete;
+  StreamEvent& operator=(const StreamEvent&) = delete;
+  ~StreamEvent() override { cudaEventDestroy(event_); }
+
+  cudaEvent_t get() const { return event_; }
+  Device device() const { return device_; }
+
+ private:
+  Device device_;
+  cudaEvent_t event_ = nullptr;
+};
+
+const StreamEvent& recorded(const DeviceEvent& event) {
+  return static_cast<const StreamEvent&>(event);
+}
+
+void wait_on(const Call& call, cudaStream_t stream, const DeviceEvent& event) {
+  cuda_check(call, "cudaStreamWaitEvent", cudaStreamWaitEvent(stream, recorded(event).get(), 0));
+}
+
 struct Gpu {
   Gpu(int index, int ordinal)
-      : state(index, ordinal), memory(state), backend(make_cuda_backend(state)) {}
+      : state(index, ordinal), memory(state), pinned(state), backend(make_cuda_backend(state)) {}
   DeviceState state;
   DeviceMemory memory;
+  PinnedMemory pinned;
   std::unique_ptr<Backend> backend;
 };
 
@@ -97,6 +151,35 @@ class Runtime final : public CudaRuntime {
     state.use();
     cuda_check(Call("synchronize", state.device()), "cudaStreamSynchronize",
                cudaStreamSynchronize(state.stream()));
+  }
+
+  RawMemory& pinned_memory(int index) override { return gpu(index).pinned; }
+
+  std::unique_ptr<DeviceEvent> record(int index) override {
+    const DeviceState& state = gpu(index).state;
+    return std::make_unique<StreamEvent>(state, state.stream());
+  }
+
+  std::unique_ptr<DeviceEvent> copy_beside(int index, void* to, const void* from, std::size_t bytes,
+                                           const DeviceEvent& after) override {
+    const DeviceState& state = gpu(index).state;
+    const Call call("copy beside", state.device());
+    state.use();
+    wait_on(call, state.copies(), after);
+    cuda_check(call, "cudaMemcpyAsync",
+               cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state.copies()));
+    return std::make_unique<StreamEvent>(state, state.copies());
+  }
+
+  void wait(int index, const DeviceEvent& event) override {
+    const DeviceState& state = gpu(index).state;
+    state.use();
+    wait_on(Call("wait", state.device()), state.stream(), event);
+  }
+
+  void synchronize(const DeviceEvent& event) override {
+    cuda_check(Call("synchronize", recorded(event).device()), "cudaEventSynchronize",
+               cudaEventSynchronize(recorded(event).get()));
   }
 
  private:
