@@ -1,11 +1,13 @@
 // Reductions, movement and row-wise primitives against loops in double, in any memory order.
 #include <cstdlib>
+#include <map>
 #include <numeric>
 
 #include "sotto/core/parallel.h"
 #include "sotto/core/wide.h"
 #include "sotto/kernels/compute.h"
 #include "tests/kernel_cases.h"
+#include "tests/threads.h"
 
 using namespace sotto;
 
@@ -174,6 +176,55 @@ TEST_CASE("gather and scatter move rows along any axis") {
     check_close(z, values(expected));
     CHECK_THROWS_AS(gather(x, Tensor::from(std::vector<std::int64_t>{shape[axis]}, {1}), axis),
                     std::invalid_argument);
+  }
+}
+
+// Rows of many terms, so that several threads share them out; three ids to a slice.
+TEST_CASE("a scatter adds in the order of the ids, by any number of threads") {
+  Random random(46);
+  constexpr std::int64_t slices = 7'001, each = 3, rows = 90, width = 5;
+  const Tensor x = random_tensor(random, {slices, width}, {0, 1}, Dtype::f32);
+  std::vector<std::int64_t> ids;
+  for (std::int64_t k = 0; k < slices * each; ++k) ids.push_back(between(random, -1, rows - 1));
+  const Tensor index = Tensor::from(ids, {slices, each});
+  std::vector<float> expected(rows * width);
+  for (std::size_t k = 0; k < ids.size(); ++k) {
+    for (std::size_t i = 0; ids[k] >= 0 && i < width; ++i)
+      expected[static_cast<std::size_t>(ids[k]) * width + i] +=
+          x.data<float>()[k / each * width + i];
+  }
+  for (const int threads : {1, 2, 3, 8}) {
+    const Threads setting(threads);
+    CHECK(scatter_add(x, index, 0, rows).to_vector<float>() == expected);
+  }
+}
+
+// Ids that collide in any small table, some of them padding; samples follow each other.
+TEST_CASE("the norm of a table's gradient with one row a sample counts equal ids") {
+  Random random(47);
+  constexpr std::int64_t n = 50, positions = 40, width = 6;
+  const Tensor b = random_tensor(random, {n, 1, width}, {0, 1, 2}, Dtype::f64);
+  std::vector<std::int64_t> ids;
+  for (std::int64_t k = 0; k < n * positions; ++k)
+    ids.push_back(between(random, -1, 3 + k / positions) << between(random, 0, 1) * 40);
+  const Tensor index = Tensor::from(ids, {n, positions});
+  for (const int threads : {1, 3}) {
+    const Threads setting(threads);
+    const Tensor y = zeros({n}, Dtype::f64);
+    backend(cpu).onehot_dot(index.view(), b.view(), index.view(), b.view(), y.view());
+    for (std::int64_t sample = 0; sample < n; ++sample) {
+      std::map<std::int64_t, double> times;
+      for (std::int64_t t = 0; t < positions; ++t) {
+        const std::int64_t id = ids[static_cast<std::size_t>(sample * positions + t)];
+        if (id >= 0) ++times[id];
+      }
+      double expected = 0;
+      for (const auto& [id, count] : times) expected += count * count;
+      double square = 0;
+      for (std::int64_t i = 0; i < width; ++i)
+        square += std::pow(b.data<double>()[sample * width + i], 2);
+      CHECK(y.data<double>()[sample] == Approx(expected * square).epsilon(1e-12));
+    }
   }
 }
 

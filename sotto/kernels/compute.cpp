@@ -34,9 +34,9 @@ void check_ids(const Tensor& ids, std::int64_t size) {
         ids.shape());
   if (ids.device() != cpu) return;  // the device's kernel deals with ids past the end
   const std::int64_t* const first = ids.data<std::int64_t>();
+  const std::int64_t count = ids.numel(), step = ids.strides()[0];
   std::int64_t largest = -1;
-  for (std::int64_t k = 0; k < ids.numel(); ++k)
-    largest = std::max(largest, first[k * ids.strides()[0]]);
+  for (std::int64_t k = 0; k < count; ++k) largest = std::max(largest, first[k * step]);
   check(largest < size, "gather: id {} in an axis of size {}", largest, size);
 }
 

@@ -59,16 +59,26 @@ std::int64_t ids_each(View ids, std::int64_t slices) {
   return slices == 0 ? 1 : ids.size[0] / slices;
 }
 
+// A thread adds what goes to its rows of y, so that each row's sum has the order of the ids.
 void scatter_runs(View x, View ids, View y) {
   const std::int64_t width = row_elements(x), each = ids_each(ids, x.size[0]);
+  const std::int64_t values = ids.size[0] * width / std::max<std::int64_t>(y.size[0], 1);
+  const std::int64_t grain = elementwise_grain / std::max<std::int64_t>(values, 1) + 1;
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    for (std::int64_t k = 0; k < ids.size[0]; ++k) {
-      const std::int64_t id = id_at(ids, k);
-      if (id < 0) continue;
-      const T* from = x.as<T>() + k / each * width;
-      T* to = y.as<T>() + id * width;
-      for (std::int64_t i = 0; i < width; ++i) to[i] = T(acc_t<T>(to[i]) + acc_t<T>(from[i]));
-    }
+    parallel_for(y.size[0], grain, [&](std::int64_t begin, std::int64_t end) {
+      const T* from = x.as<T>();
+      for (std::int64_t k = 0, same = 0; k < ids.size[0]; ++k) {
+        const std::int64_t id = id_at(ids, k);
+        if (id >= begin && id < end) {
+          T* to = y.as<T>() + id * width;
+          for (std::int64_t i = 0; i < width; ++i) to[i] = T(acc_t<T>(to[i]) + acc_t<T>(from[i]));
+        }
+        if (++same == each) {
+          same = 0;
+          from += width;
+        }
+      }
+    });
   });
 }
 

@@ -12,6 +12,43 @@ namespace sotto {
 
 namespace {
 
+// Knuth's multiplicative hashing onto a power of two of slots.
+std::size_t hashed(std::int64_t id, std::size_t slots) {
+  constexpr std::uint64_t golden = 0x9E3779B97F4A7C15u;
+  return (static_cast<std::uint64_t>(id) * golden) >> (64 - std::countr_zero(slots));
+}
+
+// How often each id comes in one sample after the other: a hash table with open addressing, at most
+// half full, whose slots say which sample they were filled for, so that none are cleared.
+class IdCounts {
+ public:
+  explicit IdCounts(std::int64_t positions)
+      : slots_(std::bit_ceil(2 * static_cast<std::uint64_t>(positions) + 2)) {}
+
+  // The sum of the squares of how often each id comes; negative ones are none.
+  double sum_of_squares(const std::int64_t* ids, std::int64_t count) {
+    const std::size_t mask = slots_.size() - 1;
+    std::int64_t sum = 0;
+    ++sample_;
+    for (std::int64_t t = 0; t < count; ++t) {
+      if (ids[t] < 0) continue;
+      std::size_t at = hashed(ids[t], slots_.size());
+      while (slots_[at].sample == sample_ && slots_[at].id != ids[t]) at = (at + 1) & mask;
+      Slot& slot = slots_[at];
+      if (slot.sample != sample_) slot = {ids[t], sample_, 0};
+      sum += 2 * slot.times++ + 1;  // (k + 1)^2 - k^2
+    }
+    return static_cast<double>(sum);
+  }
+
+ private:
+  struct Slot {
+    std::int64_t id = 0, sample = 0, times = 0;
+  };
+  std::vector<Slot> slots_;
+  std::int64_t sample_ = 0;
+};
+
 // The rows of one sample's gradient that are not zero, found by their id: a hash table with open
 // addressing, at most half full.
 class TableRows {
@@ -67,10 +104,8 @@ class TableRows {
   }
 
   std::int32_t& slot(std::int64_t id) {
-    constexpr std::uint64_t golden = 0x9E3779B97F4A7C15u;  // Knuth's multiplicative hashing
     const std::size_t mask = slots_.size() - 1;
-    std::size_t at =
-        (static_cast<std::uint64_t>(id) * golden) >> (64 - std::countr_zero(slots_.size()));
+    std::size_t at = hashed(id, slots_.size());
     while (slots_[at] != empty && ids_[static_cast<std::size_t>(slots_[at])] != id)
       at = (at + 1) & mask;
     return slots_[at];
@@ -92,28 +127,34 @@ void CpuBackend::onehot_dot(View ids1, View b1, View ids2, View b2, View y) {
   const std::int64_t step1 = b1.size[1] == s_count ? width : 0;
   const std::int64_t step2 = b2.size[1] == t_count ? width : 0;
   const bool itself = ids1.data == ids2.data && b1.data == b2.data;
-  // One row for all positions: how often each id comes is all there is to know.
-  const bool counts = itself && step1 == 0;
+  const auto ids_of = [](View ids, std::int64_t n) {
+    return ids.as<std::int64_t>() + n * ids.size[1];
+  };
+  const std::int64_t grain = product_grain((s_count + t_count) * width);
   dispatch_float(b1.dtype, [&]<class T>(std::type_identity<T>) {
-    const auto sample = [&](std::int64_t n, TableRows& rows) {
-      const std::int64_t* const ids = ids1.as<std::int64_t>() + n * s_count;
-      const T* const b = b1.as<T>() + n * b1.size[1] * width;
-      if (counts) {
-        constexpr double one = 1;
-        rows.collect(ids, &one, 0);
-        y.as<double>()[n] = rows.squared_norm() * dot(b, b, width);
-        return;
-      }
-      rows.collect(ids, b, step1);
-      y.as<double>()[n] = itself ? rows.squared_norm()
-                                 : rows.dot_with(ids2.as<std::int64_t>() + n * t_count, t_count,
-                                                 b2.as<T>() + n * b2.size[1] * width, step2);
+    const auto slopes = [width](View b, std::int64_t n) {
+      return b.as<T>() + n * b.size[1] * width;
     };
-    parallel_for(ids1.size[0], product_grain((s_count + t_count) * width),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   TableRows rows(s_count, counts ? 1 : width);
-                   for (std::int64_t n = begin; n < end; ++n) sample(n, rows);
-                 });
+    // One row for all positions: how often each id comes is all there is to know.
+    const auto by_counts = [&](std::int64_t begin, std::int64_t end) {
+      IdCounts counts(s_count);
+      for (std::int64_t n = begin; n < end; ++n)
+        y.as<double>()[n] = counts.sum_of_squares(ids_of(ids1, n), s_count) *
+                            dot(slopes(b1, n), slopes(b1, n), width);
+    };
+    const auto by_rows = [&](std::int64_t begin, std::int64_t end) {
+      TableRows rows(s_count, width);
+      for (std::int64_t n = begin; n < end; ++n) {
+        rows.collect(ids_of(ids1, n), slopes(b1, n), step1);
+        y.as<double>()[n] = itself ? rows.squared_norm()
+                                   : rows.dot_with(ids_of(ids2, n), t_count, slopes(b2, n), step2);
+      }
+    };
+    if (itself && step1 == 0) {
+      parallel_for(ids1.size[0], grain, by_counts);
+    } else {
+      parallel_for(ids1.size[0], grain, by_rows);
+    }
   });
 }
 
