@@ -1,6 +1,7 @@
 // The GPU's kernels, run on the host, against the CPU's: the primitives that no other test runs on
 // every engine. Random shapes, strides and types; outputs hold NaN before.
 #include "sotto/kernels/compute.h"
+#include "sotto/kernels/cuda/reduce.h"
 #include "sotto/kernels/functors.h"
 #include "tests/kernel_cases.h"
 
@@ -129,6 +130,72 @@ TEST_CASE("device code: fill, copy, where and axpby between any types and stride
   }
 }
 
+namespace {
+
+// An operand of [rows, width], and whether it can be read in packs.
+struct RowsOperand {
+  Tensor x;
+  bool packs;
+};
+
+std::vector<RowsOperand> rows_operands(Random& random, std::int64_t lanes, Dtype dtype) {
+  const std::int64_t rows = 3, width = 2 * lanes;
+  const auto row_major = [&](const Shape& shape) {
+    const Tensor x = scale(random_tensor(random, shape, {0, 1}, Dtype::f64), 3);
+    return to_dtype(unary(unary_index<Relu>, x), dtype);
+  };
+  const auto wider = [&](std::int64_t gap) { return row_major({rows, width + gap}); };
+  return {{row_major({rows, width}), true},
+          {wider(lanes).slice(1, 0, width), true},
+          {wider(lanes).slice(1, lanes, width + lanes), true},
+          {row_major({1, width}).expand({rows, width}), true},
+          {row_major({rows, 1}).expand({rows, width}), true},
+          {wider(1).slice(1, 0, width), false},
+          {wider(lanes).slice(1, 1, width + 1), false},
+          {row_major({width, rows}).transpose(0, 1), false}};
+}
+
+}  // namespace
+
+TEST_CASE("device code: rows are walked in packs of 16 bytes where every pack is aligned") {
+  Random random(58);
+  for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
+    const auto lanes = static_cast<int>(16 / size_of(dtype));
+    const auto all = rows_operands(random, lanes, dtype),
+               bytes = rows_operands(random, lanes, Dtype::u8);
+    // Results with gaps, which must not be written to.
+    const auto rows_of = [&](const Tensor& whole) { return whole.slice(1, lanes, 3 * lanes); };
+    const auto check_rows = [&](auto&& call) {
+      const auto run = [&] {
+        const Tensor whole = full({3, 4 * lanes}, 9, dtype);
+        call(backend(cpu), rows_of(whole).view());
+        return whole;
+      };
+      const std::vector<double> expected = values(run());
+      for_each_device_code([&] { check_close(run(), expected); });
+    };
+    for (const RowsOperand& a : all) {
+      for (std::size_t k = 0; k < all.size(); ++k) {
+        const RowsOperand& b = all[k];
+        const std::array views{a.x.view(), b.x.view(),
+                               rows_of(full({3, 4 * lanes}, 9, dtype)).view()};
+        CHECK(packable(LoopNest<3>(views), views, lanes) == (a.packs && b.packs));
+        check_rows([&](Backend& on, const View& y) {
+          on.binary(binary_index<Add>, a.x.view(), b.x.view(), y);
+        });
+        check_rows([&](Backend& on, const View& y) {
+          on.where(bytes[k].x.view(), a.x.view(), b.x.view(), y);
+        });
+      }
+      check_rows([&](Backend& on, const View& y) { on.copy(a.x.view(), y); });
+    }
+    // Its rows do not end with a pack.
+    const Tensor odd = full({2, 2 * lanes}, 1, dtype).slice(1, 0, 2 * lanes - 1);
+    const std::array views{odd.view(), odd.view()};
+    CHECK(!packable(LoopNest<2>(views), views, lanes));
+  }
+}
+
 TEST_CASE("device code: indices for slices and for elements") {
   Random random(54);
   const auto draw_ids = [&](const Shape& shape, std::int64_t least, std::int64_t size) {
@@ -223,6 +290,34 @@ TEST_CASE("device code: reductions in parts, and rows") {
         b.normalize_grad(y.view(), rstd.view(), dy.view(), choice, dx);
       });
     }
+  }
+}
+
+TEST_CASE("device code: rows are folded in packs where every row is aligned") {
+  Random random(59);
+  for (const Dtype dtype : float_dtypes) {
+    dispatch_float(dtype, [&]<class T>(std::type_identity<T>) {
+      constexpr int lanes = Row<T>::lanes;
+      const std::int64_t width = 40 * lanes;
+      const auto row_major = [&](std::int64_t columns) {
+        return random_tensor(random, {3, columns}, {0, 1}, dtype);
+      };
+      const std::pair<Tensor, bool> cases[] = {
+          {row_major(width), true},
+          {row_major(width + lanes).slice(1, 0, width), true},
+          {row_major(width + lanes).slice(1, lanes, width + lanes), true},
+          {row_major(width + 1).slice(1, 0, width), false},
+          {row_major(width + lanes).slice(1, 1, width + 1), false},
+          {row_major(width + 1), false}};
+      for (const auto& [x, packs] : cases) {
+        const Tensor sums = unwritten({3, 1}, dtype);
+        const Row<T> row(x.size(1), x.view().template as<T>());
+        CHECK(packed_rows(ReductionPlan(x.view(), sums.view()), row) == packs);
+        for (const Reduction op : {Reduction::sum, Reduction::max, Reduction::min}) {
+          check_same(sums, [&, x = x](Backend& b, const View& y) { b.reduce(op, x.view(), y); });
+        }
+      }
+    });
   }
 }
 

@@ -139,6 +139,49 @@ struct Choose {
   }
 };
 
+// The same in packs, by a condition of bytes.
+template <class Bits>
+struct PackedChoose {
+  static constexpr int lanes = pack_bytes / sizeof(Bits);
+  LoopNest<4> packs;
+  const std::uint8_t* condition;
+  const Bits *a, *b;
+  Bits* y;
+  HD void operator()(std::int64_t pack) const {
+    using Values = Pack<Bits, lanes>;
+    const Offsets<4> at = offsets_at(packs, pack);
+    const auto holds = load(condition, 0, at);
+    const Values then = load(a, 1, at), otherwise = load(b, 2, at);
+    Values result;
+    for (int lane = 0; lane < lanes; ++lane)
+      result.value[lane] = holds.value[lane] != 0 ? then.value[lane] : otherwise.value[lane];
+    *reinterpret_cast<Values*>(y + at.of[3]) = result;
+  }
+
+ private:
+  template <class X>
+  HD Pack<X, lanes> load(const X* x, int operand, const Offsets<4>& at) const {
+    if (packs.stride[operand][packs.rank - 1] != 0)
+      return *reinterpret_cast<const Pack<X, lanes>*>(x + at.of[operand]);
+    Pack<X, lanes> same;
+    for (X& value : same.value) value = x[at.of[operand]];
+    return same;
+  }
+};
+
+// Copies views of one type that are not flat.
+template <class Bits, class Exec>
+void copy_strided(const Exec& exec, const LoopNest<2>& nest, const View& x, const View& y) {
+  constexpr int lanes = PackedCopy<Bits>::lanes;
+  const bool side_by_side = nest.stride[0][nest.rank - 1] == 1;
+  if (side_by_side && nest.rank > 1 && packable(nest, std::array{x, y}, lanes)) {
+    const LoopNest<2> packs = in_packs(nest, lanes);
+    exec.for_each(packs.count, PackedCopy<Bits>{packs, x.as<Bits>(), y.as<Bits>()});
+  } else {
+    exec.for_each(nest.count, StridedCopy<Bits>{nest, x.as<Bits>(), y.as<Bits>()});
+  }
+}
+
 template <class Exec>
 void DeviceBackend<Exec>::fill(double value, View y) {
   const Exec exec = execution("fill", {&y});
@@ -183,7 +226,7 @@ void DeviceBackend<Exec>::copy(View x, View y) {
     exec.copy(x.data, y.data, static_cast<std::size_t>(nest.count) * size_of(x.dtype));
   } else if (x.dtype == y.dtype) {
     dispatch_bits(x.dtype, [&]<class Bits>(std::type_identity<Bits>) {
-      exec.for_each(nest.count, StridedCopy<Bits>{nest, x.as<Bits>(), y.as<Bits>()});
+      copy_strided<Bits>(exec, nest, x, y);
     });
   } else if (flat && is_float(x.dtype) && is_float(y.dtype) && aligned(x) && aligned(y)) {
     cast_flat(exec, x, y, nest.count);
@@ -232,8 +275,17 @@ void DeviceBackend<Exec>::where(View condition, View a, View b, View y) {
   const LoopNest<4> nest(std::array{condition, a, b, y});
   if (nest.count == 0) return;
   dispatch_bits(y.dtype, [&]<class Bits>(std::type_identity<Bits>) {
-    exec.for_each(nest.count,
-                  Choose<Bits>{nest, condition, a.as<Bits>(), b.as<Bits>(), y.as<Bits>()});
+    constexpr int lanes = PackedChoose<Bits>::lanes;
+    // A flat array's last pack may be short, which this kernel does not look for.
+    const bool whole = nest.size[nest.rank - 1] % lanes == 0 && size_of(condition.dtype) == 1;
+    if (whole && packable(nest, std::array{condition, a, b, y}, lanes)) {
+      const LoopNest<4> packs = in_packs(nest, lanes);
+      exec.for_each(packs.count, PackedChoose<Bits>{packs, condition.as<std::uint8_t>(),
+                                                    a.as<Bits>(), b.as<Bits>(), y.as<Bits>()});
+    } else {
+      exec.for_each(nest.count,
+                    Choose<Bits>{nest, condition, a.as<Bits>(), b.as<Bits>(), y.as<Bits>()});
+    }
   });
 }
 

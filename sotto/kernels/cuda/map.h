@@ -1,5 +1,5 @@
 // A function of values applied to views of any strides and types, an element or 16 bytes of them
-// for each thread.
+// for each thread: which is decided at launch, by addresses, sizes and strides.
 #pragma once
 
 #include <array>
@@ -90,8 +90,38 @@ struct StridedMap {
   }
 };
 
-// The same for views that lie in memory in one order without gaps, all of type T: a pack for each
-// index. Operands with one element for all are told by `repeated`.
+// The loops in packs of `lanes` neighbours along the innermost axis, where the views allow it
+// (packable). Of a flat array the last pack may be short.
+template <std::size_t N>
+LoopNest<N> in_packs(LoopNest<N> nest, int lanes) {
+  const int last = nest.rank - 1;
+  nest.count = nest.count / nest.size[last];
+  nest.size[last] = (nest.size[last] + lanes - 1) / lanes;
+  nest.count *= nest.size[last];
+  for (std::size_t v = 0; v < N; ++v) nest.stride[v][last] *= lanes;
+  return nest;
+}
+
+// Whether the last view can be written in packs, and each other one read in packs or, where it has
+// one element for all of a pack, by that: neighbours lie side by side, and every pack begins at a
+// multiple of its bytes.
+template <std::size_t N>
+bool packable(const LoopNest<N>& nest, const std::array<View, N>& views, int lanes) {
+  const int last = nest.rank - 1;
+  if (nest.count == 0 || (nest.rank > 1 && nest.size[last] % lanes != 0)) return false;
+  for (std::size_t v = 0; v < N; ++v) {
+    if (nest.stride[v][last] == 0 && v < N - 1) continue;
+    const auto bytes = lanes * size_of(views[v].dtype);
+    bool fits =
+        nest.stride[v][last] == 1 && reinterpret_cast<std::uintptr_t>(views[v].data) % bytes == 0;
+    for (int axis = 0; axis < last; ++axis) fits = fits && nest.stride[v][axis] % lanes == 0;
+    if (!fits) return false;
+  }
+  return true;
+}
+
+// y = f(x...) of elements of type T, a pack for each index. Operands with one element for all of a
+// pack are told by `repeated`.
 template <class T, class F, std::size_t N>
 struct PackedMap {
   using A = acc_t<T>;
@@ -99,71 +129,67 @@ struct PackedMap {
   using Values = Pack<T, lanes>;
 
   F f;
+  LoopNest<N> packs;
   const T* x[N - 1];
   bool repeated[N - 1];
   T* y;
   std::int64_t count;
 
+  PackedMap(F f, const LoopNest<N>& nest, const std::array<View, N>& views)
+      : f(f), packs(in_packs(nest, lanes)), y(views[N - 1].template as<T>()), count(nest.count) {
+    for (std::size_t v = 0; v < N - 1; ++v) {
+      x[v] = views[v].template as<T>();
+      repeated[v] = packs.stride[v][packs.rank - 1] == 0;
+    }
+  }
   HD void operator()(std::int64_t pack) const {
-    const std::int64_t first = pack * lanes;
-    if (first + lanes <= count) {
-      whole(first, std::make_index_sequence<N - 1>{});
+    const Offsets<N> at = offsets_at(packs, pack);
+    const std::int64_t left = count - pack * lanes;
+    if (left >= lanes) {
+      whole(at, std::make_index_sequence<N - 1>{});
     } else {
-      for (std::int64_t i = first; i < count; ++i) one(i, std::make_index_sequence<N - 1>{});
+      for (std::int64_t i = 0; i < left; ++i) one(at, i, std::make_index_sequence<N - 1>{});
     }
   }
 
  private:
   template <std::size_t... I>
-  HD void whole(std::int64_t first, std::index_sequence<I...>) const {
-    const Values operand[] = {load(I, first)...};
+  HD void whole(const Offsets<N>& at, std::index_sequence<I...>) const {
+    const Values operand[] = {load(I, at.of[I])...};
     Values result;
     for (int lane = 0; lane < lanes; ++lane) {
       result.value[lane] = T(f(A(operand[I].value[lane])...));
     }
-    *reinterpret_cast<Values*>(y + first) = result;
+    *reinterpret_cast<Values*>(y + at.of[N - 1]) = result;
   }
-  HD Values load(std::size_t operand, std::int64_t first) const {
-    if (!repeated[operand]) return *reinterpret_cast<const Values*>(x[operand] + first);
+  HD Values load(std::size_t operand, std::int64_t at) const {
+    if (!repeated[operand]) return *reinterpret_cast<const Values*>(x[operand] + at);
     Values same;
-    for (T& value : same.value) value = *x[operand];
+    for (T& value : same.value) value = x[operand][at];
     return same;
   }
   template <std::size_t... I>
-  HD void one(std::int64_t i, std::index_sequence<I...>) const {
-    y[i] = T(f(A(x[I][repeated[I] ? 0 : i])...));
+  HD void one(const Offsets<N>& at, std::int64_t i, std::index_sequence<I...>) const {
+    y[at.of[N - 1] + i] = T(f(A(x[I][at.of[I] + (repeated[I] ? 0 : i)])...));
   }
 };
-
-// Whether the views of a nest can be walked in packs: as PackedMap says, and aligned.
-template <std::size_t N>
-bool packable(const LoopNest<N>& nest, const std::array<View, N>& views) {
-  bool fits = nest.rank == 1 && nest.stride[N - 1][0] == 1;
-  for (std::size_t v = 0; v < N && fits; ++v) {
-    const auto address = reinterpret_cast<std::uintptr_t>(views[v].data);
-    const bool single = nest.stride[v][0] == 0 && v < N - 1;
-    fits = views[v].dtype == views[N - 1].dtype &&
-           (single || (nest.stride[v][0] == 1 && address % pack_bytes == 0));
-  }
-  return fits;
-}
 
 // y = f(x...) by packs, where the views allow it; whether they do. y is the last view. Not for f64,
 // whose arithmetic GPUs are slow at: it goes one by one.
 template <class Exec, class F, std::size_t N>
 bool packed_map(const Exec& exec, const std::array<View, N>& views, F f) {
+  const Dtype dtype = views[N - 1].dtype;
+  for (const View& view : views) {
+    if (view.dtype != dtype) return false;
+  }
   const LoopNest<N> nest(views);
-  if (!packable(nest, views)) return false;
+  if (!packable(nest, views, pack_bytes / static_cast<int>(size_of(dtype)))) return false;
   const auto run = [&]<class T>(std::type_identity<T>) {
-    PackedMap<T, F, N> packed{f, {}, {}, views[N - 1].template as<T>(), nest.count};
-    for (std::size_t v = 0; v < N - 1; ++v) {
-      packed.x[v] = views[v].template as<T>();
-      packed.repeated[v] = nest.stride[v][0] == 0;
-    }
-    exec.for_each((packed.count + packed.lanes - 1) / packed.lanes, packed);
+    const PackedMap<T, F, N> packed(f, nest, views);
+    exec.for_each(packed.packs.count, packed);
     return true;
   };
-  switch (views[N - 1].dtype) {
+  switch (dtype) {
     case Dtype::f32: return run(std::type_identity<float>{});
     case Dtype::f16: return run(std::type_identity<f16>{});
     case Dtype::bf16: return run(std::type_identity<bf16>{});

@@ -55,6 +55,20 @@ struct StridedCopy {
   }
 };
 
+// The same in packs, where the views allow it.
+template <class Bits>
+struct PackedCopy {
+  static constexpr int lanes = pack_bytes / sizeof(Bits);
+  LoopNest<2> packs;
+  const Bits* x;
+  Bits* y;
+  HD void operator()(std::int64_t i) const {
+    using Values = Pack<Bits, lanes>;
+    const Offsets<2> at = offsets_at(packs, i);
+    *reinterpret_cast<Values*>(y + at.of[1]) = *reinterpret_cast<const Values*>(x + at.of[0]);
+  }
+};
+
 inline bool aligned(const View& v) {
   return reinterpret_cast<std::uintptr_t>(v.data) % pack_bytes == 0;
 }

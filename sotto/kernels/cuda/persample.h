@@ -15,17 +15,19 @@ namespace sotto {
 // partial[n, part] = one part of the inner product of row n.
 template <class T>
 struct DotRows {
-  std::int64_t k, parts;
+  using A = acc_t<T>;
+  Row<T> row;
+  std::int64_t parts;
   const T *a, *b;
   double* partial;
   template <class Team>
   HD void operator()(const Team& team, std::int64_t index) const {
-    using A = acc_t<T>;
-    const T *const p = a + index / parts * k, *const q = b + index / parts * k;
-    const Part part(k, parts, index % parts);
-    const double sum = team_sum(team, part.last - part.first, [&](std::int64_t i) {
-      return static_cast<double>(A(p[part.first + i])) * static_cast<double>(A(q[part.first + i]));
-    });
+    const std::int64_t start = index / parts * row.count;
+    const Part part(row.count / row.unit(), parts, index % parts);
+    double sum = 0;
+    const auto add = [&](A u, A v) { sum += static_cast<double>(u) * static_cast<double>(v); };
+    row.each(team, part.first * row.unit(), part.last * row.unit(), add, a + start, b + start);
+    sum = team.fold(Folding{Reduction::sum}, sum);
     if (team.rank() == 0) partial[index] = sum;
   }
 };
@@ -48,7 +50,8 @@ void dot_rows(const Exec& exec, std::int64_t rows, std::int64_t k, const T* a, c
               double* y) {
   const std::int64_t parts = count_parts(k, rows, busy_teams, team_work);
   const Scratch<double> partial(exec.device(), rows * parts);
-  exec.for_each_team(rows * parts, k / parts, DotRows<T>{k, parts, a, b, partial.data()});
+  exec.for_each_team(rows * parts, k / parts,
+                     DotRows<T>{Row<T>(k, a, b), parts, a, b, partial.data()});
   exec.for_each(rows, AddParts{parts, partial.data(), y});
 }
 

@@ -5,6 +5,7 @@
 #include "sotto/kernels/cuda/device_backend.h"
 #include "sotto/kernels/cuda/folding.h"
 #include "sotto/kernels/cuda/map.h"
+#include "sotto/kernels/cuda/row.h"
 #include "sotto/kernels/cuda/scratch.h"
 #include "sotto/kernels/reduction_plan.h"
 
@@ -68,6 +69,32 @@ struct FoldRows {
   }
 };
 
+// The same where a result's elements lie side by side, and every pack of them is aligned.
+template <class T>
+struct FoldPackedRows {
+  PartialFold<T> fold;
+  Row<T> row;
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t index) const {
+    const T* const from = fold.x + fold.plan.kept_x.offset(index % fold.results);
+    const Part part(row.count / row.lanes, fold.parts, index / fold.results);
+    double sum = fold.folding.start();
+    const auto add = [&](acc_t<T> v) { sum = fold.folding(sum, static_cast<double>(v)); };
+    row.each(team, part.first * row.lanes, part.last * row.lanes, add, from);
+    sum = team.fold(fold.folding, sum);
+    if (team.rank() == 0) fold.partial[index] = sum;
+  }
+};
+
+// Whether that is so.
+template <class T>
+bool packed_rows(const ReductionPlan& plan, const Row<T>& row) {
+  bool fits = row.packed && plan.reduced.count == 1 && plan.reduced.back().stride == 1;
+  for (int i = 0; i < plan.kept_x.count; ++i)
+    fits = fits && plan.kept_x.axis[i].stride % row.lanes == 0;
+  return fits;
+}
+
 // y[result] = the parts folded in order.
 struct FoldParts {
   AxisList kept_y;
@@ -126,8 +153,11 @@ void DeviceBackend<Exec>::reduce(Reduction op, View x, View y) {
   const Scratch<double> partial(exec.device(), results * parts);
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
     const PartialFold<T> fold{plan, {op}, results, count, parts, x.as<T>(), partial.data()};
+    const Row<T> row(count, x.as<T>());
     if (columns) {
       exec.for_each(results * parts, FoldColumns<T>{fold});
+    } else if (packed_rows(plan, row)) {
+      exec.for_each_team(results * parts, count / parts, FoldPackedRows<T>{fold, row});
     } else {
       exec.for_each_team(results * parts, count / parts, FoldRows<T>{fold});
     }

@@ -6,6 +6,7 @@
 #include "sotto/kernels/cuda/device_backend.h"
 #include "sotto/kernels/cuda/folding.h"
 #include "sotto/kernels/cuda/map.h"
+#include "sotto/kernels/cuda/row.h"
 #include "sotto/kernels/math.h"
 
 namespace sotto {
@@ -22,96 +23,102 @@ HD double team_sum(const Team& team, std::int64_t count, F term) {
 
 template <class T>
 struct Softmax {
-  std::int64_t k;
+  using A = acc_t<T>;
+  Row<T> row;
   bool logarithm;
   const T* x;
   T* y;
   template <class Team>
-  HD void operator()(const Team& team, std::int64_t row) const {
-    using A = acc_t<T>;
-    const T* const a = x + row * k;
+  HD void operator()(const Team& team, std::int64_t index) const {
+    const T* const a = x + index * row.count;
     double most = -HUGE_VAL;
-    for (std::int64_t i = team.rank(); i < k; i += team.size()) {
-      most = MaxFold::fold(most, static_cast<double>(A(a[i])));
-    }
+    row.each(
+        team, 0, row.count, [&](A v) { most = MaxFold::fold(most, static_cast<double>(v)); }, a);
     const A top = static_cast<A>(team.fold(Folding{Reduction::max}, most));
-    const double sum = team_sum(team, k, [&](std::int64_t i) { return math::exp(A(a[i]) - top); });
+    const double sum = row.sum(
+        team, [&](A v) { return math::exp(v - top); }, a);
     // Taken off after the maximum: added to a large one first, it would be rounded away.
     const A log_sum = static_cast<A>(std::log(sum));
     const A factor = static_cast<A>(1 / sum);
-    for (std::int64_t i = team.rank(); i < k; i += team.size()) {
-      const A shifted = A(a[i]) - top;
-      y[row * k + i] = logarithm ? T(shifted - log_sum) : T(math::exp(shifted) * factor);
-    }
+    const auto result = [&](A v) {
+      const A shifted = v - top;
+      return logarithm ? shifted - log_sum : math::exp(shifted) * factor;
+    };
+    row.map(team, result, y + index * row.count, a);
   }
 };
 
 template <class T>
 struct SoftmaxGrad {
-  std::int64_t k;
+  using A = acc_t<T>;
+  Row<T> row;
   bool logarithm;
   const T *y, *dy;
   T* dx;
   template <class Team>
-  HD void operator()(const Team& team, std::int64_t row) const {
-    using A = acc_t<T>;
-    const T *const p = y + row * k, *const d = dy + row * k;
-    const A s = static_cast<A>(
-        team_sum(team, k, [&](std::int64_t i) { return logarithm ? A(d[i]) : A(d[i]) * A(p[i]); }));
-    for (std::int64_t i = team.rank(); i < k; i += team.size()) {
-      dx[row * k + i] =
-          logarithm ? T(A(d[i]) - math::exp(A(p[i])) * s) : T(A(p[i]) * (A(d[i]) - s));
-    }
+  HD void operator()(const Team& team, std::int64_t index) const {
+    const T *const p = y + index * row.count, *const d = dy + index * row.count;
+    const A s = static_cast<A>(row.sum(
+        team, [&](A dv, A pv) { return logarithm ? dv : dv * pv; }, d, p));
+    const auto slope = [&](A dv, A pv) {
+      return logarithm ? dv - math::exp(pv) * s : pv * (dv - s);
+    };
+    row.map(team, slope, dx + index * row.count, d, p);
   }
 };
 
 template <class T>
 struct Normalize {
-  std::int64_t k;
+  using A = acc_t<T>;
+  Row<T> row;
   double eps;
   bool centered;
   const T* x;
   T* y;
-  acc_t<T>* rstd;
+  A* rstd;
   template <class Team>
-  HD void operator()(const Team& team, std::int64_t row) const {
-    using A = acc_t<T>;
-    const T* const a = x + row * k;
-    const auto value = [&](std::int64_t i) { return static_cast<double>(A(a[i])); };
-    const double mean = centered ? team_sum(team, k, value) / static_cast<double>(k) : 0;
-    const double square =
-        team_sum(team, k, [&](std::int64_t i) { return (value(i) - mean) * (value(i) - mean); });
-    const double r = 1 / std::sqrt(square / static_cast<double>(k) + eps);
-    if (team.rank() == 0) rstd[row] = static_cast<A>(r);
-    for (std::int64_t i = team.rank(); i < k; i += team.size()) {
-      y[row * k + i] = T(static_cast<A>((value(i) - mean) * r));
-    }
+  HD void operator()(const Team& team, std::int64_t index) const {
+    const T* const a = x + index * row.count;
+    const auto count = static_cast<double>(row.count);
+    const double mean = centered ? row.sum(
+                                       team, [](A v) { return v; }, a) /
+                                       count
+                                 : 0;
+    const auto deviation = [&](A v) { return static_cast<double>(v) - mean; };
+    const double square = row.sum(
+        team, [&](A v) { return deviation(v) * deviation(v); }, a);
+    const double r = 1 / std::sqrt(square / count + eps);
+    if (team.rank() == 0) rstd[index] = static_cast<A>(r);
+    row.map(
+        team, [&](A v) { return static_cast<A>(deviation(v) * r); }, y + index * row.count, a);
   }
 };
 
 // dx = rstd (dy - mean(dy) - y mean(dy y)), without the second term when not centered.
 template <class T>
 struct NormalizeGrad {
-  std::int64_t k;
+  using A = acc_t<T>;
+  Row<T> row;
   bool centered;
   const T *y, *dy;
-  const acc_t<T>* rstd;
+  const A* rstd;
   T* dx;
   template <class Team>
-  HD void operator()(const Team& team, std::int64_t row) const {
-    using A = acc_t<T>;
-    const T *const p = y + row * k, *const d = dy + row * k;
-    const auto count = static_cast<double>(k);
-    const auto slope_at = [&](std::int64_t i) { return static_cast<double>(A(d[i])); };
-    const A mean = centered ? static_cast<A>(team_sum(team, k, slope_at) / count) : A(0);
-    const A slope = static_cast<A>(
-        team_sum(team, k,
-                 [&](std::int64_t i) { return slope_at(i) * static_cast<double>(A(p[i])); }) /
-        count);
-    const A r = rstd[row];
-    for (std::int64_t i = team.rank(); i < k; i += team.size()) {
-      dx[row * k + i] = T(r * (A(d[i]) - mean - A(p[i]) * slope));
-    }
+  HD void operator()(const Team& team, std::int64_t index) const {
+    const T *const p = y + index * row.count, *const d = dy + index * row.count;
+    const auto count = static_cast<double>(row.count);
+    const A mean = centered ? static_cast<A>(row.sum(
+                                                 team, [](A dv) { return dv; }, d) /
+                                             count)
+                            : A(0);
+    const auto product = [](A dv, A pv) {
+      return static_cast<double>(dv) * static_cast<double>(pv);
+    };
+    const A slope = static_cast<A>(row.sum(team, product, d, p) / count);
+    const A r = rstd[index];
+    row.map(
+        team, [&](A dv, A pv) { return r * (dv - mean - pv * slope); }, dx + index * row.count, d,
+        p);
   }
 };
 
@@ -127,7 +134,8 @@ template <class Exec>
 void DeviceBackend<Exec>::softmax(View x, bool logarithm, View y) {
   const Exec exec = execution("softmax", {&x, &y});
   with_rows(x, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t k) {
-    exec.for_each_team(rows, k, Softmax<T>{k, logarithm, x.as<T>(), y.as<T>()});
+    const Row<T> row(k, x.as<T>(), y.as<T>());
+    exec.for_each_team(rows, k, Softmax<T>{row, logarithm, x.as<T>(), y.as<T>()});
   });
 }
 
@@ -135,7 +143,8 @@ template <class Exec>
 void DeviceBackend<Exec>::softmax_grad(View y, View dy, bool logarithm, View dx) {
   const Exec exec = execution("softmax_grad", {&y, &dy, &dx});
   with_rows(y, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t k) {
-    exec.for_each_team(rows, k, SoftmaxGrad<T>{k, logarithm, y.as<T>(), dy.as<T>(), dx.as<T>()});
+    const Row<T> row(k, y.as<T>(), dy.as<T>(), dx.as<T>());
+    exec.for_each_team(rows, k, SoftmaxGrad<T>{row, logarithm, y.as<T>(), dy.as<T>(), dx.as<T>()});
   });
 }
 
@@ -143,8 +152,9 @@ template <class Exec>
 void DeviceBackend<Exec>::normalize(View x, double eps, bool centered, View y, View rstd) {
   const Exec exec = execution("normalize", {&x, &y, &rstd});
   with_rows(x, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t k) {
+    const Row<T> row(k, x.as<T>(), y.as<T>());
     exec.for_each_team(rows, k,
-                       Normalize<T>{k, eps, centered, x.as<T>(), y.as<T>(), rstd.as<acc_t<T>>()});
+                       Normalize<T>{row, eps, centered, x.as<T>(), y.as<T>(), rstd.as<acc_t<T>>()});
   });
 }
 
@@ -152,9 +162,10 @@ template <class Exec>
 void DeviceBackend<Exec>::normalize_grad(View y, View rstd, View dy, bool centered, View dx) {
   const Exec exec = execution("normalize_grad", {&y, &rstd, &dy, &dx});
   with_rows(y, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t k) {
+    const Row<T> row(k, y.as<T>(), dy.as<T>(), dx.as<T>());
     exec.for_each_team(
         rows, k,
-        NormalizeGrad<T>{k, centered, y.as<T>(), dy.as<T>(), rstd.as<acc_t<T>>(), dx.as<T>()});
+        NormalizeGrad<T>{row, centered, y.as<T>(), dy.as<T>(), rstd.as<acc_t<T>>(), dx.as<T>()});
   });
 }
 

@@ -1,0 +1,74 @@
+// Rows of elements side by side, each walked by a team of threads: 16 bytes at a time where every
+// row begins at a multiple of that and ends with one, which is decided at launch.
+#pragma once
+
+#include "sotto/kernels/cuda/folding.h"
+#include "sotto/kernels/cuda/map.h"
+
+namespace sotto {
+
+// How rows of `count` elements of type T are walked. Functions get values of the arithmetic type.
+template <class T>
+struct Row {
+  using A = acc_t<T>;
+  static constexpr int lanes = pack_bytes / sizeof(T);
+  using Values = Pack<T, lanes>;
+
+  std::int64_t count;
+  bool packed;
+
+  // Of arrays in which such rows follow one another.
+  template <class... X>
+  Row(std::int64_t count, const X*... arrays)
+      : count(count),
+        packed(count % lanes == 0 &&
+               ((reinterpret_cast<std::uintptr_t>(arrays) % pack_bytes == 0) && ...)) {}
+
+  // How many elements are walked together.
+  HD int unit() const { return packed ? lanes : 1; }
+
+  // f(x[i]...) for the calling thread's elements from `first` to before `end`, multiples of unit().
+  template <class Team, class F, class... X>
+  HD void each(const Team& team, std::int64_t first, std::int64_t end, F f, const X*... x) const {
+    if (packed) {
+      for (std::int64_t i = first + team.rank() * lanes; i < end; i += team.size() * lanes)
+        each_lane(f, load(x + i)...);
+    } else {
+      for (std::int64_t i = first + team.rank(); i < end; i += team.size()) f(A(x[i])...);
+    }
+  }
+  // sum_i f(x[i]...) for all threads.
+  template <class Team, class F, class... X>
+  HD double sum(const Team& team, F f, const X*... x) const {
+    double sum = 0;
+    each(
+        team, 0, count, [&](auto... v) { sum += static_cast<double>(f(v...)); }, x...);
+    return team.fold(Folding{Reduction::sum}, sum);
+  }
+  // y[i] = f(x[i]...)
+  template <class Team, class F, class... X>
+  HD void map(const Team& team, F f, T* y, const X*... x) const {
+    if (packed) {
+      for (std::int64_t i = team.rank() * lanes; i < count; i += team.size() * lanes)
+        *reinterpret_cast<Values*>(y + i) = result(f, load(x + i)...);
+    } else {
+      for (std::int64_t i = team.rank(); i < count; i += team.size()) y[i] = T(f(A(x[i])...));
+    }
+  }
+
+ private:
+  // By value: in registers, from one access.
+  HD static Values load(const T* x) { return *reinterpret_cast<const Values*>(x); }
+  template <class F, class... V>
+  HD static void each_lane(const F& f, const V... v) {
+    for (int lane = 0; lane < lanes; ++lane) f(A(v.value[lane])...);
+  }
+  template <class F, class... V>
+  HD static Values result(const F& f, const V... v) {
+    Values y;
+    for (int lane = 0; lane < lanes; ++lane) y.value[lane] = T(f(A(v.value[lane])...));
+    return y;
+  }
+};
+
+}  // namespace sotto
