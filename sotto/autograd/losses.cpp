@@ -19,8 +19,6 @@ std::vector<double> class_shares(const std::vector<std::int64_t>& targets, std::
                                  const CrossEntropyOptions& options) {
   std::vector<double> weights(static_cast<std::size_t>(classes), 1.0);
   if (options.class_weights.defined()) {
-    check(options.class_weights.shape() == Shape{classes},
-          "cross_entropy: {} class weights for {} classes", options.class_weights.shape(), classes);
     weights = to_dtype(options.class_weights, Dtype::f64).to_vector<double>();
   }
   const double s = options.label_smoothing;
@@ -35,6 +33,33 @@ std::vector<double> class_shares(const std::vector<std::int64_t>& targets, std::
     row[t] -= (1 - s) * weights[static_cast<std::size_t>(t)];
   }
   return shares;
+}
+
+// 1 for each element that counts, 0 where ignored; f64, beside the targets.
+Tensor counted(const Tensor& targets, std::int64_t ignore_index) {
+  const auto number = [&](double x) { return full({}, x, Dtype::f64, targets.device()); };
+  const Tensor ignored = number(static_cast<double>(ignore_index));
+  return where(sub(to_dtype(targets, Dtype::f64), ignored), number(1), number(0));
+}
+
+// The same shares [.., C] computed beside the targets, on a GPU, which the host does not wait for:
+// what is neither a class nor ignored makes its element NaN.
+Tensor class_shares_there(const Tensor& targets, const Shape& shape, Dtype dtype,
+                          const CrossEntropyOptions& options) {
+  const Device device = targets.device();
+  const Tensor zero = zeros({}, dtype, device), ids = targets.unsqueeze(-1);
+  const Tensor weights = options.class_weights.defined()
+                             ? to_dtype(options.class_weights, dtype).to(device)
+                             : full({shape.back()}, 1, dtype, device);
+  const Tensor counts = counted(targets, options.ignore_index).unsqueeze(-1);
+  const int axis = shape.rank() - 1;
+  const Tensor own = where(counts, take_along(weights.expand(shape), ids, axis), zero);
+  const double s = options.label_smoothing;
+  Tensor q = contiguous(scale(weights, -s / static_cast<double>(shape.back())).expand(shape));
+  if (s != 0) q = where(counts, q, zero);
+  backend(device).put_along_add(scale(own, s - 1).view(), ids.view(), axis, q.view());
+  axpby(1, sub(own, own), 1, q.slice(-1, 0, 1));  // nothing, or NaN
+  return q;
 }
 
 SampleAxis without_axis(SampleAxis samples, int axis) {
@@ -67,14 +92,6 @@ Var weighted_logarithms(const Var& x, int axis, const Tensor& q) {
       });
 }
 
-// 1 for each element that counts, 0 where ignored.
-Tensor counted(const Tensor& targets, std::int64_t ignore_index) {
-  std::vector<double> counts;
-  for (const std::int64_t target : targets.to_vector<std::int64_t>())
-    counts.push_back(target == ignore_index ? 0 : 1);
-  return Tensor::from(counts, targets.shape());
-}
-
 }  // namespace
 
 Var cross_entropy_elements(const Var& scores, const Tensor& targets,
@@ -89,12 +106,17 @@ Var cross_entropy_elements(const Var& scores, const Tensor& targets,
   check(targets.shape() == expected && targets.dtype() == Dtype::i64,
         "cross_entropy: targets {} {} for logits {}", name(targets.dtype()), targets.shape(),
         logits.shape());
+  check(!options.class_weights.defined() || options.class_weights.shape() == Shape{classes},
+        "cross_entropy: {} class weights for {} classes", options.class_weights.shape(), classes);
   // Negative weights of the logarithms, the classes last.
+  expected.push_back(classes);
+  const Device device = logits.value().device();
+  if (targets.device() != cpu)
+    return weighted_logarithms(
+        logits, axis, class_shares_there(targets, expected, logits.dtype(), options).to(device));
   const std::vector<double> shares =
       class_shares(targets.to_vector<std::int64_t>(), classes, options);
-  expected.push_back(classes);
-  const Tensor q =
-      to_dtype(Tensor::from(shares, expected), logits.dtype()).to(logits.value().device());
+  const Tensor q = to_dtype(Tensor::from(shares, expected), logits.dtype()).to(device);
   return weighted_logarithms(logits, axis, q);
 }
 
@@ -106,7 +128,7 @@ Var cross_entropy(const Var& logits, const Tensor& targets, const CrossEntropyOp
   if (elements.rank() == 1) return elements;
   const Tensor count = by_sample(counted(targets, options.ignore_index), samples, 0);
   const Tensor total = sum(count, {1, 2});
-  const Tensor divisor = where(total, total, full({}, 1, Dtype::f64));
+  const Tensor divisor = where(total, total, full({}, 1, Dtype::f64, total.device()));
   const Tensor share = unary(unary_index<Reciprocal>, divisor);
   return mul(sum_per_sample(elements), known(logits.tape(), to_dtype(share, elements.dtype()), 0));
 }

@@ -48,7 +48,8 @@ void check_linear(const Var& x, const Var& w, const std::optional<Var>& b) {
 }
 
 void check_ids(const Tensor& ids, std::int64_t rows) {
-  const Tensor all = contiguous(ids.to(cpu));
+  if (ids.device() != cpu) return;  // the device's kernels deal with ids past the end
+  const Tensor all = contiguous(ids);
   for (const std::int64_t id :
        std::span(all.data<std::int64_t>(), static_cast<std::size_t>(all.numel())))
     check(id >= 0 && id < rows, "embedding: id {} in a table of {} rows", id, rows);
@@ -58,6 +59,13 @@ void check_ids(const Tensor& ids, std::int64_t rows) {
 // ids become negative.
 Tensor learned_ids(const Tensor& ids, std::optional<std::int64_t> padding) {
   if (!padding) return clone(ids);
+  if (ids.device() != cpu) {
+    const auto number = [&](std::int64_t x) {
+      return full({}, static_cast<double>(x), Dtype::f64, ids.device());
+    };
+    const Tensor all = to_dtype(ids, Dtype::f64);
+    return to_dtype(where(sub(all, number(*padding)), all, number(-1)), Dtype::i64);
+  }
   std::vector<std::int64_t> learned = ids.to_vector<std::int64_t>();
   std::replace(learned.begin(), learned.end(), *padding, std::int64_t{-1});
   return Tensor::from(learned, ids.shape());

@@ -16,7 +16,8 @@ Var linear(const Var& x, const Var& w, const std::optional<Var>& b = std::nullop
 Var matmul(const Var& a, const Var& b);
 
 // y[.., :] = table[ids[..], :], table [rows, d] shared by all samples, ids i64 of any shape. Rows
-// that hold `padding` look up like others and get no gradient. Throws for ids outside the table.
+// that hold `padding` look up like others and get no gradient. Throws for ids outside the table;
+// on a GPU, which the host does not wait for, one past the end reads as NaN and one below as zeros.
 Var embedding(const Var& table, const Var& ids, std::optional<std::int64_t> padding = std::nullopt);
 
 }  // namespace sotto
