@@ -77,50 +77,87 @@ class HostConvPlan final : public ConvPlan {
   ConvProblem problem_;
 };
 
+void run_each(std::int64_t count, const auto& f) {
+  for (std::int64_t i = count - 1; i >= 0; --i) f(i);  // no order is promised
+}
+
+void run_team(std::int64_t count, const auto& f) {
+  Shared shared;
+  std::array<std::jthread, team_size> threads;
+  for (int rank = 0; rank < team_size; ++rank) {
+    threads[static_cast<std::size_t>(rank)] = std::jthread([&shared, &f, count, rank] {
+      for (std::int64_t i = 0; i < count; ++i) f(HostTeam(shared, rank), i);
+    });
+  }
+}
+
+// A plan whose runs are launches like others.
+class LaunchedPlan final : public ConvPlan {
+ public:
+  LaunchedPlan(std::shared_ptr<const ConvPlan> plan, Launches* later)
+      : plan_(std::move(plan)), later_(later) {}
+  void run(void* x, void* w, void* y) const override {
+    if (!later_) return plan_->run(x, w, y);
+    later_->push_back([plan = plan_, x, w, y] { plan->run(x, w, y); });
+  }
+
+ private:
+  std::shared_ptr<const ConvPlan> plan_;
+  Launches* later_;
+};
+
 class HostExec {
  public:
-  HostExec(Device device, Backend& products, std::shared_ptr<void> guard)
-      : device_(device), products_(products), guard_(std::move(guard)) {}
+  HostExec(Device device, Backend& products, std::shared_ptr<void> guard, Launches* later)
+      : device_(device), products_(products), guard_(std::move(guard)), later_(later) {}
   template <class F>
   void for_each(std::int64_t count, const F& f) const {
-    for (std::int64_t i = count - 1; i >= 0; --i) f(i);  // no order is promised
+    launch([f, count] { run_each(count, f); });
   }
   template <class F>
   void for_each_team(std::int64_t count, std::int64_t, const F& f) const {
-    Shared shared;
-    std::array<std::jthread, team_size> threads;
-    for (int rank = 0; rank < team_size; ++rank) {
-      threads[static_cast<std::size_t>(rank)] = std::jthread([&shared, &f, count, rank] {
-        for (std::int64_t i = 0; i < count; ++i) f(HostTeam(shared, rank), i);
-      });
-    }
+    launch([f, count] { run_team(count, f); });
   }
-  void copy(const void* from, void* to, std::size_t bytes) const { std::memcpy(to, from, bytes); }
+  void copy(const void* from, void* to, std::size_t bytes) const {
+    launch([=] { std::memcpy(to, from, bytes); });
+  }
   void bring(const void* from, void* to, std::size_t bytes) const { std::memcpy(to, from, bytes); }
   void gemm(const View& a, const View& b, double beta, const View& c) const {
-    products_.gemm(a, b, beta, c);
+    launch([products = &products_, a, b, beta, c] { products->gemm(a, b, beta, c); });
   }
   static constexpr std::int64_t scratch_bytes() { return 1 << 12; }  // for work in parts
   Device device() const { return device_; }
   // A library that cannot do everything: an even number of samples goes by patches.
   const ConvPlan* conv_plan(const ConvProblem& problem) const {
     if (problem.x.size[0] % 2 == 0) return nullptr;
-    plans_.push_back(std::make_unique<HostConvPlan>(products_, problem));
+    plans_.push_back(
+        std::make_unique<LaunchedPlan>(std::make_shared<HostConvPlan>(products_, problem), later_));
     return plans_.back().get();
   }
   bool tf32() const { return false; }
 
  private:
+  // As on a GPU, all that it is given is copied.
+  template <class F>
+  void launch(F&& f) const {
+    if (!later_) return f();
+    later_->push_back(std::forward<F>(f));
+  }
+
   Device device_;
   Backend& products_;
   std::shared_ptr<void> guard_;
-  mutable std::vector<std::unique_ptr<ConvPlan>> plans_;
+  Launches* later_;
+  mutable std::vector<std::unique_ptr<LaunchedPlan>> plans_;
 };
 
 class HostBackend final : public DeviceBackend<HostExec> {
  public:
-  HostBackend(Device device, Backend& products, OnCall on_call)
-      : device_(device), products_(products), on_call_(std::move(on_call)) {}
+  HostBackend(Device device, Backend& products, OnCall on_call, OnLaunch on_launch)
+      : device_(device),
+        products_(products),
+        on_call_(std::move(on_call)),
+        on_launch_(std::move(on_launch)) {}
   std::string name() const override { return "device code on the host"; }
   Costs costs() const override {
     Costs costs = products_.costs();
@@ -133,19 +170,22 @@ class HostBackend final : public DeviceBackend<HostExec> {
 
  protected:
   HostExec execution(const char*, Views views) override {
-    return HostExec(device_, products_, on_call_ ? on_call_(views) : nullptr);
+    return HostExec(device_, products_, on_call_ ? on_call_(views) : nullptr,
+                    on_launch_ ? on_launch_() : nullptr);
   }
 
  private:
   Device device_;
   Backend& products_;
   OnCall on_call_;
+  OnLaunch on_launch_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_device_code(Device device, Backend& products, OnCall on_call) {
-  return std::make_unique<HostBackend>(device, products, std::move(on_call));
+std::unique_ptr<Backend> make_device_code(Device device, Backend& products, OnCall on_call,
+                                          OnLaunch on_launch) {
+  return std::make_unique<HostBackend>(device, products, std::move(on_call), std::move(on_launch));
 }
 
 DeviceCodeOnHost::DeviceCodeOnHost()

@@ -6,6 +6,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <vector>
 
 #include "sotto/kernels/backend.h"
 
@@ -14,8 +15,14 @@ namespace sotto {
 // Called at the beginning of each primitive with its views; what it returns lives until the end.
 using OnCall = std::function<std::shared_ptr<void>(std::initializer_list<const View*>)>;
 
+// What was asked of a device, to be done later.
+using Launches = std::vector<std::function<void()>>;
+// Where what is asked for now goes; nullptr: it is done at once.
+using OnLaunch = std::function<Launches*()>;
+
 // Scratch comes from the allocator of `device`, products from `products`.
-std::unique_ptr<Backend> make_device_code(Device device, Backend& products, OnCall on_call = {});
+std::unique_ptr<Backend> make_device_code(Device device, Backend& products, OnCall on_call = {},
+                                          OnLaunch on_launch = {});
 
 // Puts the device code in the place of the CPU's engine for as long as it lives.
 class DeviceCodeOnHost {

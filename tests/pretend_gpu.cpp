@@ -188,13 +188,33 @@ class Copies {
   std::map<const char*, Used> used_;
 };
 
+// Work that was captured, in order.
+class Captured final : public CapturedLaunches {
+ public:
+  Captured(Memory& memory, Launches launches) : memory_(memory), launches_(std::move(launches)) {}
+  void replay() override {
+    const auto open = memory_.open();
+    for (const auto& launch : launches_) launch();
+  }
+
+ private:
+  Memory& memory_;
+  Launches launches_;
+};
+
+// Of the thread that captures.
+thread_local std::unique_ptr<Launches> capturing;
+
 class Runtime final : public CudaRuntime {
  public:
   Runtime()
-      : backend_(make_device_code(pretend, sotto::backend(cpu), [this](auto views) {
-          for (const View* view : views) use(*view);
-          return memory_.open();
-        })) {}
+      : backend_(make_device_code(
+            pretend, sotto::backend(cpu),
+            [this](auto views) {
+              for (const View* view : views) use(*view);
+              return memory_.open();
+            },
+            [] { return capturing.get(); })) {}
   const std::vector<DeviceInfo>& devices() const override { return infos_; }
   RawMemory& memory(int) override { return memory_; }
   Backend& backend(int) override { return *backend_; }
@@ -206,10 +226,16 @@ class Runtime final : public CudaRuntime {
       const char* const first = static_cast<const char*>(end);
       if (memory_.holds(first)) copies_.use({first, first + bytes});
     }
+    if (capturing && from_device != cpu)
+      return capturing->push_back([=] { std::memcpy(to, from, bytes); });
     const auto open = memory_.open();
     std::memcpy(to, from, bytes);
   }
   void synchronize(int) override {}
+  void begin_capture(int) override { capturing = std::make_unique<Launches>(); }
+  std::unique_ptr<CapturedLaunches> end_capture(int) override {
+    return std::make_unique<Captured>(memory_, std::move(*std::exchange(capturing, nullptr)));
+  }
 
   RawMemory& pinned_memory(int) override { return pinned_; }
   std::unique_ptr<DeviceEvent> record(int) override {

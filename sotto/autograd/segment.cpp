@@ -4,7 +4,9 @@
 #include <cmath>
 #include <deque>
 #include <memory>
+#include <utility>
 
+#include "sotto/core/capture.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto {
@@ -51,6 +53,7 @@ class Segment : public std::enable_shared_from_this<Segment> {
   std::vector<bool> used_before_;       // of these, by the outer tape
   std::vector<Form> forms_;
   std::vector<double> sums_;  // of the results, the first time it ran again
+  bool captured_ = false;     // that time
 };
 
 // The inner tape's leaves, and how what reaches them goes on to the inputs of the outer node.
@@ -217,6 +220,11 @@ void Segment::backward(std::vector<Tensor> gradients, Adjoint& adjoint) {
 
 // Norms of one function do not bound the sums of another.
 void Segment::check_same_values(const Results& results) {
+  if (Capture::here()) {
+    // Of one pass alone, each replay of which runs the same launches.
+    if (std::exchange(captured_, true)) refuse_capture("two backward passes over a segment");
+    return;
+  }
   std::vector<double> sums;
   for (const Var& y : results) {
     if (y.needs_grad()) sums.push_back(sum(y.value()).item());

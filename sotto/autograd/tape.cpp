@@ -6,6 +6,7 @@
 
 #include "sotto/autograd/ownership.h"
 #include "sotto/autograd/precision.h"
+#include "sotto/core/capture.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto {
@@ -56,6 +57,8 @@ const Var& Adjoint::input_var(int i) const {
 }
 
 bool Adjoint::wants(int i) const { return input_var(i).needs_grad(); }
+
+bool Adjoint::sums_only() const { return tape_.sums_only_; }
 
 Shape Adjoint::lifted(const Shape& shape) const {
   Shape y = shape;
@@ -263,12 +266,14 @@ std::int64_t Tape::next_generation() {
 }
 
 std::uint64_t TapeOptions::row(std::int64_t sample) const {
+  refuse_capture("public randomness, which the host numbers (dropout)");
   if (rows.empty()) return static_cast<std::uint64_t>(first_row + sample);
   check(sample < std::ssize(rows), "tape: sample {} of {} rows", sample, rows.size());
   return static_cast<std::uint64_t>(rows[static_cast<std::size_t>(sample)]);
 }
 
 PhiloxKey Tape::next_key() {
+  refuse_capture("public randomness, which the host numbers (dropout)");
   constexpr int draw_bits = 24;
   return {options_.seed, (options_.step << draw_bits) + draws_++};
 }

@@ -76,6 +76,8 @@ class Adjoint {
   void shared(int i, const PerSample& gradient);
   // For elementwise ops: a gradient in the node's shape, summed here over what was broadcast.
   void broadcast(int i, const Tensor& full);
+  // Whether of gradients of shared inputs their sum over samples is all that is asked for.
+  bool sums_only() const;
   // How many axes of rows the gradient has in front of the node's: 1 or 0. What input() is given
   // has as many in front of the input's.
   int lead() const { return rows_ < 0 ? 0 : 1; }
@@ -167,6 +169,8 @@ class Tape {
   std::optional<Dtype> precision() const { return precision_; }
   // A key of public randomness, another one at each call.
   PhiloxKey next_key();
+  // Whether it is no segment's (segment.h), but that of a whole pass.
+  bool whole() const { return mode_ == Mode::record; }
   // Whether a segment runs again on it (segment.h): what counts calls did so the first time.
   bool repeats() const { return mode_ == Mode::repeat; }
 

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "sotto/core/allocation_pool.h"
 #include "sotto/core/cuda.h"
 #include "sotto/core/error.h"
 #include "sotto/core/limit_exemption.h"
@@ -63,9 +64,9 @@ bool Allocator::allowed(std::size_t size) const {
                                [&](AllocationWatch* watch) { return watch->allows(size); });
 }
 
-void* Allocator::take_cached(std::size_t size) {
-  const auto found = free_.find(size);
-  if (found == free_.end() || found->second.empty()) return nullptr;
+void* Allocator::take_cached(FreeBlocks& free, std::size_t size) {
+  const auto found = free.find(size);
+  if (found == free.end() || found->second.empty()) return nullptr;
   void* address = found->second.back();
   found->second.pop_back();
   statistics_.cached -= size;
@@ -77,10 +78,19 @@ void* Allocator::take_new(std::size_t size) {
   statistics_.unusable = std::max(statistics_.unusable, statistics_.cached);
   const std::size_t held = statistics_.current + statistics_.cached + size;
   if (limit_ != 0 && held > limit_) give_back_cached(held - limit_);
+  // What is left of the cache is pools'.
+  const bool room = limit_ == 0 || statistics_.current + statistics_.cached + size <= limit_;
+  if (!room && !LimitExemption::holds()) return nullptr;
   void* address = source_.allocate(size);
   if (address || statistics_.cached == 0) return address;
   give_back_cached(statistics_.cached);
   return source_.allocate(size);
+}
+
+void* Allocator::take(AllocationPool* pool, std::size_t size) {
+  void* address = pool ? take_cached(pool->free_, size) : nullptr;
+  if (!address) address = take_cached(free_, size);
+  return address ? address : take_new(size);
 }
 
 // At least so many bytes, the largest blocks first.
@@ -101,9 +111,9 @@ void* Allocator::allocate(std::size_t bytes, const MemoryLabel& label) {
   void* address = nullptr;
   if (allowed(size)) {
     Account& account = account_of(label);
-    address = take_cached(size);
-    if (!address) address = take_new(size);
-    if (address) hand_out(address, {size, bytes, serial_ + 1, &account});
+    AllocationPool* const pool = AllocationPool::of_thread(*this);
+    address = take(pool, size);
+    if (address) hand_out(address, {size, bytes, serial_ + 1, &account, pool});
   }
   if (!address) refuse(bytes, label);
   return address;
@@ -143,14 +153,36 @@ void Allocator::release(void* address) noexcept {
   statistics_.remove(block.size);
   block.account->usage.remove(block.size);
   for (MemoryUsage* group : block.account->groups) group->remove(block.size);
-  try {
-    free_[block.size].push_back(address);
-    statistics_.cached += block.size;
-  } catch (const std::bad_alloc&) {
-    source_.release(address);
-  }
+  statistics_.cached += block.size;
+  cache(block.pool ? block.pool->free_ : free_, block.size, address);
   for (AllocationWatch* watch : watches_)
     watch->released({block.serial, block.size, statistics_.current, block.account->label});
+}
+
+const AllocationPool* Allocator::pool_of(void* address) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(address);
+  return found == blocks_.end() ? nullptr : found->second.pool;
+}
+
+void Allocator::dissolve(AllocationPool& pool) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto& [address, block] : blocks_) {
+    if (block.pool == &pool) block.pool = nullptr;
+  }
+  for (const auto& [size, blocks] : pool.free_) {
+    for (void* address : blocks) cache(free_, size, address);
+  }
+}
+
+// A block that is counted as cached already.
+void Allocator::cache(FreeBlocks& free, std::size_t size, void* address) noexcept {
+  try {
+    free[size].push_back(address);
+  } catch (const std::bad_alloc&) {
+    statistics_.cached -= size;
+    source_.release(address);
+  }
 }
 
 void Allocator::check_room(std::size_t bytes) {

@@ -15,6 +15,8 @@
 
 namespace sotto {
 
+class AllocationPool;
+
 // A source of raw memory; the CUDA backend supplies one for each GPU.
 class RawMemory {
  public:
@@ -94,6 +96,8 @@ class Allocator {
   static std::size_t size_class(std::size_t bytes);
 
  private:
+  friend class AllocationPool;
+  using FreeBlocks = std::map<std::size_t, std::vector<void*>>;
   struct Account {
     MemoryLabel label;
     MemoryUsage usage;
@@ -104,6 +108,7 @@ class Allocator {
     std::size_t requested;
     std::uint64_t serial;
     Account* account;
+    AllocationPool* pool;  // that it goes back to; nullptr: anybody's
   };
   struct Waiting {
     void* address;
@@ -116,7 +121,11 @@ class Allocator {
   };
 
   bool allowed(std::size_t size) const;
-  void* take_cached(std::size_t size);
+  void* take_cached(FreeBlocks& free, std::size_t size);
+  void* take(AllocationPool* pool, std::size_t size);
+  const AllocationPool* pool_of(void* address) const;
+  void dissolve(AllocationPool& pool) noexcept;
+  void cache(FreeBlocks& free, std::size_t size, void* address) noexcept;
   void* take_new(std::size_t size);
   void give_back_cached(std::size_t bytes);
   [[noreturn]] void refuse(std::size_t bytes, const MemoryLabel& label) const;
@@ -129,7 +138,7 @@ class Allocator {
 
   RawMemory& source_;
   mutable std::mutex mutex_;
-  std::map<std::size_t, std::vector<void*>> free_;
+  FreeBlocks free_;
   MemoryStatistics statistics_;
   std::size_t requested_ = 0;  // of what is in use
   std::size_t limit_ = 0;

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include "sotto/core/capture.h"
 #include "sotto/core/error.h"
 
 namespace sotto {
@@ -105,6 +106,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   if (to_device == cpu && from_device == cpu) {
     std::memcpy(to, from, bytes);
   } else {
+    if (Capture::any()) Capture::check_copy(to, to_device, from_device);
     cuda_runtime().copy(to, to_device, from, from_device, bytes);
   }
 }

@@ -20,6 +20,14 @@ class DeviceEvent {
   virtual ~DeviceEvent() = default;
 };
 
+// Work of a device that was captured. It goes with the last wait for the device.
+class CapturedLaunches {
+ public:
+  virtual ~CapturedLaunches() = default;
+  // Does it, in order with the device's other work. Throws SystemFailure.
+  virtual void replay() = 0;
+};
+
 // What libsotto_cuda.so supplies. Work on a device runs in order, on one stream of the library's,
 // but for copy_beside(); a call that throws names what failed, and leaves the process usable where
 // CUDA does.
@@ -51,6 +59,13 @@ class CudaRuntime {
   virtual void wait(int index, const DeviceEvent& event) = 0;
   // Returns when the event has come. Throws SystemFailure when the work before it failed.
   virtual void synchronize(const DeviceEvent& event) = 0;
+
+  // From here to end_capture(), primitives that this thread runs on the device, and copies within
+  // it, are captured and not done. Copies from the host are done at once, as is the work of other
+  // threads. Not within itself. Throws SystemFailure.
+  virtual void begin_capture(int index) = 0;
+  // Ends it, also where it throws: SystemFailure for what cannot be captured.
+  virtual std::unique_ptr<CapturedLaunches> end_capture(int index) = 0;
 };
 
 // Loads the library at the first call: from the path in the environment variable
@@ -65,7 +80,8 @@ Allocator& cuda_allocator(int index);
 // in the CPU's statistics and limit. Throws as cuda_allocator().
 Allocator& pinned_allocator(int index);
 
-// Copies bytes between any two devices; neither range may overlap the other.
+// Copies bytes between any two devices; neither range may overlap the other. In captured work
+// (capture.h) bytes stay on their device, or are brought from the host once and for all.
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device,
                 std::size_t bytes);
 

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 
 #include "sotto/core/below.h"
+#include "sotto/core/capture.h"
 #include "sotto/core/error.h"
 #include "sotto/core/philox.h"
 
@@ -89,6 +90,7 @@ void SecretRandom::follow_fork() {
 }
 
 ChaChaStream SecretRandom::reserve(std::uint64_t blocks) {
+  refuse_capture("secret randomness, which must never come again");
   follow_fork();
   check(open_, "secret random: the generator was moved from: {} blocks asked for", blocks);
   check(blocks <= most_blocks - next_.block, "secret random: used up: {} blocks asked for, {} left",
@@ -99,6 +101,7 @@ ChaChaStream SecretRandom::reserve(std::uint64_t blocks) {
 }
 
 std::uint64_t SecretRandom::word() {
+  refuse_capture("secret randomness, which must never come again");
   follow_fork();
   if (used_ == buffer_.size()) {
     fill(std::span(buffer_));

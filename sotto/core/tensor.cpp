@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "sotto/core/allocator.h"
+#include "sotto/core/allocation_pool.h"
+#include "sotto/core/capture.h"
 #include "sotto/core/cuda.h"
 
 namespace sotto {
@@ -99,6 +100,7 @@ Shape Tensor::memory_order() const {
 bool Tensor::dense() const { return contiguous() || permute(memory_order()).contiguous(); }
 
 View Tensor::view() const {
+  if (Capture::any()) Capture::keep(storage_);
   View v;
   v.dtype = dtype_;
   v.rank = rank();
@@ -126,6 +128,8 @@ Tensor Tensor::to(Device device) const {
     last = 0;
     for (int i = 0; i < rank(); ++i) last += (shape_[i] - 1) * strides_[i];
   }
+  // What captured work is brought from the host is not written over by it.
+  const AllocationPool::Scope apart(nullptr);
   Tensor y = *this;
   y.offset_ = 0;
   const auto bytes = static_cast<std::size_t>(last + 1) * size_of(dtype_);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "sotto/core/capture.h"
 #include "sotto/core/devices.h"
 
 namespace sotto {
@@ -28,6 +29,7 @@ void Upload::give_up() {
 }
 
 void Upload::begin(const Shape& shape, Dtype dtype) {
+  refuse_capture("a batch that is read ahead");
   give_up();
   tensor_ = Tensor::empty(shape, dtype, {DeviceKind::cuda, index_});
   after_ = cuda_runtime().record(index_);

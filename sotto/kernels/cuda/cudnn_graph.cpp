@@ -11,13 +11,13 @@ void cudnn_check(const Call& call, const char* function, cudnnStatus_t status) {
 
 cudnnHandle_t cudnn_handle(DeviceState& state, const Call& call) {
   static auto* const all = new std::map<int, cudnnHandle_t>;
-  const auto found = all->find(state.device().index);
-  if (found != all->end()) return found->second;
-  state.use();
-  cudnnHandle_t handle = nullptr;
-  cudnn_check(call, "cudnnCreate", cudnnCreate(&handle));
+  cudnnHandle_t& handle = (*all)[state.device().index];
+  if (!handle) {
+    state.use();
+    cudnn_check(call, "cudnnCreate", cudnnCreate(&handle));
+  }
   cudnn_check(call, "cudnnSetStream", cudnnSetStream(handle, state.stream()));
-  return (*all)[state.device().index] = handle;
+  return handle;
 }
 
 Descriptor::Descriptor(const Call& call, cudnnBackendDescriptorType_t type) {

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <memory>
+#include <mutex>
 #include <string>
 
 #include <cuda_runtime_api.h>
@@ -14,6 +16,8 @@
 struct cublasLtContext;
 
 namespace sotto {
+
+class CapturedLaunches;
 
 // What is being done, for messages.
 struct Call {
@@ -36,8 +40,8 @@ inline void cuda_check(const Call& call, const char* function, cudaError_t statu
     device_failed(call, function, cudaGetErrorString(status));
 }
 
-// A GPU in use, for as long as the process lives. Its work runs in order on `stream`, copies beside
-// it in order on `copies`.
+// A GPU in use, for as long as the process lives. Its work runs in order on one stream, copies
+// beside it in order on `copies`.
 class DeviceState {
  public:
   // `index` counts usable GPUs, `ordinal` CUDA's devices.
@@ -46,8 +50,13 @@ class DeviceState {
   DeviceState& operator=(const DeviceState&) = delete;
 
   Device device() const { return device_; }
-  cudaStream_t stream() const { return stream_; }
+  // Where the calling thread's work goes: to main_stream(), or to where it is being captured.
+  cudaStream_t stream() const;
+  cudaStream_t main_stream() const { return stream_; }
   cudaStream_t copies() const { return copies_; }
+  // What CudaRuntime asks for.
+  void begin_capture();
+  std::unique_ptr<CapturedLaunches> end_capture();
   // Makes it the calling thread's current device.
   void use() const;
   cublasLtContext* cublas();
@@ -60,6 +69,8 @@ class DeviceState {
   Device device_;
   int ordinal_;
   cudaStream_t stream_ = nullptr, copies_ = nullptr;
+  cudaStream_t capture_stream_ = nullptr;  // of one capture after the other
+  std::mutex capturing_;
   void* workspace_ = nullptr;
   cublasLtContext* cublas_ = nullptr;
 };

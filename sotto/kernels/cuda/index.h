@@ -3,6 +3,7 @@
 // is not written to.
 #pragma once
 
+#include "sotto/core/capture.h"
 #include "sotto/core/philox.h"
 #include "sotto/kernels/cuda/device_backend.h"
 #include "sotto/kernels/cuda/folding.h"
@@ -211,6 +212,7 @@ void DeviceBackend<Exec>::put_along_add(View x, View ids, int axis, View y) {
 
 template <class Exec>
 void DeviceBackend<Exec>::bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) {
+  refuse_capture("public randomness, which the host numbers (dropout)");
   const Exec exec = execution("bernoulli", {&y});
   if (y.numel() == 0) return;
   dispatch(y.dtype, [&]<class T>(std::type_identity<T>) {

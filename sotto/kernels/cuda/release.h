@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "sotto/core/capture.h"
 #include "sotto/core/rounded_gaussian.h"
 #include "sotto/kernels/cuda/device_backend.h"
 #include "sotto/kernels/cuda/map.h"
@@ -109,6 +110,7 @@ template <class Exec>
 void DeviceBackend<Exec>::rounded_gaussian(const RoundedGaussian& gaussian,
                                            const ChaChaStream& stream,
                                            std::span<const std::int64_t> counts, View y) {
+  refuse_capture("secret randomness, which must never come again");
   const Exec exec = execution("rounded_gaussian", {&y});
   const std::vector<DrawGroup> groups = draw_groups(counts);
   if (groups.empty()) return;
@@ -167,6 +169,7 @@ struct UpdateEach {
 
 template <class Exec>
 void DeviceBackend<Exec>::update(std::span<const UpdateArray> arrays, View faults) {
+  refuse_capture("an update, whose numbers the host gives");
   const Exec exec = execution("update", {&faults});
   std::vector<PlacedArray> placed;
   std::int64_t elements = 0;

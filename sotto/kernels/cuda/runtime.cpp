@@ -140,9 +140,12 @@ class Runtime final : public CudaRuntime {
       synchronize(from_device.index);
     }
     const DeviceState& state = gpu(lead.index).state;
+    // The host's bytes are no part of what is captured.
+    const bool within = to_device == from_device;
+    const cudaStream_t stream = within ? state.stream() : state.main_stream();
     state.use();
     cuda_check(call, "cudaMemcpyAsync",
-               cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, state.stream()));
+               cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
     if (to_device == cpu || from_device == cpu) synchronize(lead.index);
   }
 
@@ -150,14 +153,19 @@ class Runtime final : public CudaRuntime {
     const DeviceState& state = gpu(index).state;
     state.use();
     cuda_check(Call("synchronize", state.device()), "cudaStreamSynchronize",
-               cudaStreamSynchronize(state.stream()));
+               cudaStreamSynchronize(state.main_stream()));
+  }
+
+  void begin_capture(int index) override { gpu(index).state.begin_capture(); }
+  std::unique_ptr<CapturedLaunches> end_capture(int index) override {
+    return gpu(index).state.end_capture();
   }
 
   RawMemory& pinned_memory(int index) override { return gpu(index).pinned; }
 
   std::unique_ptr<DeviceEvent> record(int index) override {
     const DeviceState& state = gpu(index).state;
-    return std::make_unique<StreamEvent>(state, state.stream());
+    return std::make_unique<StreamEvent>(state, state.main_stream());
   }
 
   std::unique_ptr<DeviceEvent> copy_beside(int index, void* to, const void* from, std::size_t bytes,
@@ -174,7 +182,7 @@ class Runtime final : public CudaRuntime {
   void wait(int index, const DeviceEvent& event) override {
     const DeviceState& state = gpu(index).state;
     state.use();
-    wait_on(Call("wait", state.device()), state.stream(), event);
+    wait_on(Call("wait", state.device()), state.main_stream(), event);
   }
 
   void synchronize(const DeviceEvent& event) override {

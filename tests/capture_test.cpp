@@ -1,0 +1,238 @@
+// Captured work, on every GPU there is: what is replayed is the same work on what memory holds
+// then, and what must not be replayed is refused. Without a GPU: the reason, and the ordinary way.
+#include "sotto/core/capture.h"
+
+#include <cmath>
+#include <thread>
+
+#include "sotto/core/allocator.h"
+#include "sotto/core/chacha20.h"
+#include "sotto/core/cuda.h"
+#include "sotto/core/rounded_gaussian.h"
+#include "sotto/core/secret_random.h"
+#include "sotto/kernels/compute.h"
+#include "sotto/kernels/functors.h"
+#include "sotto/kernels/update_rules.h"
+#include "sotto/testing/op_run.h"
+#include "tests/kernel_cases.h"
+#include "tests/op_cases.h"
+#include "tests/throws.h"
+
+using namespace sotto;
+using namespace sotto::testing;
+
+namespace {
+
+void for_each_gpu(const std::function<void(Device)>& f) {
+  for (const DeviceInfo& info : devices()) {
+    INFO(info.name);
+    if (info.device != cpu) f(info.device);
+  }
+}
+
+Tensor counted(std::int64_t n, double first, Device device) {
+  std::vector<float> values;
+  for (std::int64_t k = 0; k < n; ++k) values.push_back(static_cast<float>(first + k));
+  return Tensor::from(values, {n}).to(device);
+}
+
+// Takes every block of this size that is free, and writes over it.
+std::vector<Tensor> all_free_memory(std::int64_t n, Device device) {
+  std::vector<Tensor> all;
+  for (int k = 0; k < 20; ++k) all.push_back(full({n}, -1, Dtype::f32, device));
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("captured work is done when it is replayed, on what its inputs hold then") {
+  for_each_gpu([](Device device) {
+    const Tensor x = counted(100, 0, device), y = zeros({100}, Dtype::f32, device);
+    Capture capture(device);
+    capture.add([&] { copy_into(add(scale(x, 2), x), y); });
+    CHECK(y.select(0, 7).item() == 0);
+    for (const double first : {0.0, 5.0, -3.0}) {
+      copy_into(counted(100, first, device), x);
+      capture.replay(0);
+      CHECK(y.select(0, 7).item() == 3 * (first + 7));
+    }
+    CHECK_FALSE(Capture::here());
+  });
+}
+
+TEST_CASE("pieces of captured work share their memory, which nothing else is given") {
+  for_each_gpu([](Device device) {
+    const Tensor x = counted(100, 1, device);
+    Tensor square, sum;
+    Capture capture(device);
+    capture.add([&] { square = mul(x, x); });
+    capture.add([&] { sum = add(scale(square, 3), scale(x, 2)); });  // with workspace that is gone
+    const std::vector<Tensor> others = all_free_memory(100, device);
+    for (int k = 0; k < 2; ++k) {
+      capture.replay(0);
+      capture.replay(1);
+      CHECK(sum.select(0, 3).item() == 56);
+      CHECK(square.select(0, 3).item() == 16);
+    }
+    for (const Tensor& other : others) CHECK(reduce(Reduction::max, other, {}, false).item() == -1);
+    CHECK(throws([&] { capture.replay(2); }, "piece 2 of 2"));
+  });
+}
+
+TEST_CASE("what captured work reads stays, whoever lets go of it: tensors and values of the host") {
+  for_each_gpu([](Device device) {
+    const Tensor y = zeros({64}, Dtype::f32, device);
+    Tensor x = counted(64, 1, device);
+    Capture capture(device);
+    capture.add([&] {
+      const Tensor twice = add(x, x);  // its memory is used again
+      const Tensor constant = counted(64, 100, cpu);
+      copy_into(add(add(scale(twice, 1), constant), zeros({64}, Dtype::f32, device)), y);
+    });
+    x = Tensor();
+    const std::vector<Tensor> others = all_free_memory(64, device);
+    for (int k = 0; k < 2; ++k) {
+      capture.replay(0);
+      CHECK(y.select(0, 5).item() == 12 + 105);
+    }
+  });
+}
+
+TEST_CASE("memory of captured work goes back with it") {
+  for_each_gpu([](Device device) {
+    Allocator& memory = allocator(device);
+    const Tensor x = counted(5000, 0, device);
+    const std::size_t before = memory.statistics().current;
+    Tensor kept;
+    {
+      Capture capture(device);
+      capture.add([&] { kept = scale(scale(x, 2), 3); });
+      CHECK(memory.statistics().current == before + Allocator::size_class(20000));
+      const std::size_t cached = memory.statistics().cached;
+      const Tensor other = Tensor::empty({5000}, Dtype::f32, device);
+      CHECK(memory.statistics().cached == cached);  // what is free is the capture's
+    }
+    const std::size_t cached = memory.statistics().cached;
+    const Tensor other = Tensor::empty({5000}, Dtype::f32, device);
+    CHECK(memory.statistics().cached == cached - Allocator::size_class(20000));
+    kept = Tensor();
+    CHECK(memory.statistics().current == before + Allocator::size_class(20000));
+  });
+}
+
+TEST_CASE("other threads work on while one captures") {
+  for_each_gpu([](Device device) {
+    const Tensor x = counted(100, 0, device), y = zeros({100}, Dtype::f32, device),
+                 z = zeros({100}, Dtype::f32, device);
+    double elsewhere = 0;
+    Capture capture(device);
+    capture.add([&] {
+      copy_into(scale(x, 2), y);
+      std::jthread([&] {
+        copy_into(scale(x, 3), z);
+        elsewhere = z.select(0, 2).item();
+      });
+    });
+    CHECK(elsewhere == 6);
+    CHECK(y.select(0, 2).item() == 0);
+    copy_into(zeros({100}), z);
+    capture.replay(0);
+    CHECK(y.select(0, 2).item() == 4);
+    CHECK(z.select(0, 2).item() == 0);
+  });
+}
+
+TEST_CASE("noise, updates, numbered draws and what the host reads are refused, and cost nothing") {
+  for_each_gpu([](Device device) {
+    Capture capture(device);
+    const Tensor x = counted(64, 0, device), y = zeros({64}, Dtype::f32, device);
+    const auto refused = [&](const char* reason, const std::function<void()>& work) {
+      INFO(reason);
+      CHECK(throws<CannotCapture>([&] { capture.add(work); }, reason));
+      CHECK_FALSE(Capture::here());
+      copy_into(scale(x, 2), y);  // the ordinary way goes on
+      CHECK(y.select(0, 5).item() == 10);
+    };
+    const char* const secret = "secret randomness, which must never come again";
+    const char* const numbered = "public randomness, which the host numbers (dropout)";
+    SecretRandom random = SecretRandom::insecure_seeded(1);
+    refused(secret, [&] { random.word(); });
+    refused(secret, [&] { random.reserve(1); });
+    refused(secret, [&] {
+      const std::int64_t counts[] = {8};
+      const Tensor noise = Tensor::empty({8}, Dtype::i64, device);
+      backend(device).rounded_gaussian(RoundedGaussian(5), ChaChaStream{}, counts, noise.view());
+    });
+    refused("an update",
+            [&] { backend(device).update({}, zeros({update_faults}, Dtype::i32, device).view()); });
+    refused(numbered, [&] { backend(device).bernoulli({1, 2}, 0, 0.5, y.view()); });
+    refused(numbered, [] { Tape().next_key(); });
+    refused(numbered, [] { TapeOptions().row(0); });
+    refused("a value that the host reads", [&] { x.select(0, 1).item(); });
+    refused("values of the host's in its memory", [&] {
+      const Tensor own = Tensor::empty({64}, Dtype::f32, device), host = zeros({64});
+      copy_bytes(own.view().data, device, host.view().data, cpu, own.bytes());
+    });
+    CHECK(throws([&] { capture.add([&] { capture.add([] {}); }); }, "capture: within another"));
+    CHECK(throws([&] { capture.add([&] { capture.replay(0); }); }, "capture: piece 0 of 0"));
+  });
+}
+
+TEST_CASE("the CPU captures nothing") {
+  CHECK(throws<CannotCapture>([] { Capture{cpu}; }, "the CPU has no launches to save"));
+  CHECK_NOTHROW(refuse_capture("anything, where nothing is captured"));
+}
+
+namespace {
+
+// Why cases of an operation may not be captured: they draw, or the host reads lengths.
+const char* why_not(const OpCase& one) {
+  const auto named = [&](std::initializer_list<const char*> names) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](const char* x) { return one.op == x || one.what == x; });
+  };
+  if (named({"dropout", "attention"})) return "public randomness, which the host numbers (dropout)";
+  return named({"sort", "ctc_loss", "rnn", "gru", "lstm"}) ? "a value that the host reads" : "";
+}
+
+// Why the case was not captured; if it was, it agrees with `expected`.
+std::string captured(Instance there, const OpRun& expected, Device device) {
+  for (OpInput& input : there.inputs) {
+    if (is_float(input.value.dtype())) input.value = to_dtype(input.value, Dtype::f32);
+    input.value = input.value.to(device);
+  }
+  OpRun got;
+  Capture capture(device);
+  try {
+    capture.add([&] { got = run_case(there, Dtype::f32); });
+  } catch (const CannotCapture& reason) {
+    return reason.what();
+  }
+  for (int replay = 0; replay < 2; ++replay) {
+    capture.replay(0);
+    check_close(got.output, values(expected.output));
+    check_close(got.losses, values(expected.losses));
+    for (std::size_t k = 0; k < got.uses.size(); ++k) {
+      REQUIRE(got.uses[k].size() == expected.uses[k].size());
+      for (std::size_t use = 0; use < got.uses[k].size(); ++use)
+        check_close(got.uses[k][use].sum(), values(expected.uses[k][use].sum()));
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("operations that are captured give what they give, and the others are known") {
+  for_each_gpu([](Device device) {
+    for (const OpCase& one : op_cases()) {
+      INFO(one.op << ", " << one.what);
+      PublicRandom random(77);
+      const Instance instance = with_loss(one.make(random), random);
+      const OpRun expected = run_case(instance, Dtype::f32);
+      const std::string reason = captured(instance, expected, device);
+      const bool known = reason.empty() || reason == why_not(one);
+      CHECK(known);
+    }
+  });
+}
