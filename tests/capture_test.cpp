@@ -14,6 +14,7 @@
 #include "sotto/kernels/functors.h"
 #include "sotto/kernels/update_rules.h"
 #include "sotto/testing/op_run.h"
+#include "tests/captured_setup.h"
 #include "tests/kernel_cases.h"
 #include "tests/op_cases.h"
 #include "tests/throws.h"
@@ -22,13 +23,6 @@ using namespace sotto;
 using namespace sotto::testing;
 
 namespace {
-
-void for_each_gpu(const std::function<void(Device)>& f) {
-  for (const DeviceInfo& info : devices()) {
-    INFO(info.name);
-    if (info.device != cpu) f(info.device);
-  }
-}
 
 Tensor counted(std::int64_t n, double first, Device device) {
   std::vector<float> values;
@@ -234,5 +228,109 @@ TEST_CASE("operations that are captured give what they give, and the others are 
       const bool known = reason.empty() || reason == why_not(one);
       CHECK(known);
     }
+  });
+}
+
+namespace {
+
+// A loss that is not captured, for a reason: as often as it is called it is what it is without.
+void check_ordinary(Device device, const char* reason, const memory::CapturedLoss::Loss& loss,
+                    nn::Module& model) {
+  INFO(reason);
+  PublicRandom random(8);
+  memory::CapturedLoss captured(model, 4, loss);
+  for (int step = 0; step < 2; ++step) {
+    const std::vector<Tensor> batch = tensors(random_batch(4, random));
+    const auto run = [&](const memory::CapturedLoss::Loss& f, const std::vector<Tensor>& tensors) {
+      Clipper clipper(flat_group(model.parameters(), 0.5));
+      Tape tape({.private_data = true, .seed = 1, .step = 2});
+      clipper.add(tape, f(tape, tensors));
+      return flat(clipper.sums_for_tests());
+    };
+    const bool same = run(std::ref(captured), batch) == run(loss, on_device(device, batch));
+    CHECK(same);
+    CHECK(captured.reason() == reason);
+  }
+  CHECK(captured.captures() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("what cannot be captured is computed in the ordinary way, and the reason told") {
+  for_each_gpu([](Device device) {
+    Setup s(device, 4);
+    check_ordinary(
+        device, "public randomness, which the host numbers (dropout)",
+        [&](Tape& tape, const std::vector<Tensor>& batch) {
+          return cross_entropy(s.model(dropout(tape.input(batch[0]), 0.5)), batch[1]);
+        },
+        s.model);
+    check_ordinary(
+        device, "a value that the host reads",
+        [&](Tape& tape, const std::vector<Tensor>& batch) {
+          const Var y = s.plain(tape, batch);
+          return affine(y, reduce(Reduction::max, y.value(), {}, false).item() > 0 ? 2 : 1, 0);
+        },
+        s.model);
+  });
+}
+
+TEST_CASE("a loss that is another one at its second call is not captured") {
+  for_each_gpu([](Device device) {
+    Setup s(device, 4);
+    int calls = 0;
+    memory::CapturedLoss captured(s.model, 4, [&](Tape& tape, const std::vector<Tensor>& batch) {
+      return affine(s.plain(tape, batch), ++calls, 0);
+    });
+    PublicRandom random(8);
+    Tape tape({.private_data = true});
+    captured(tape, tensors(random_batch(4, random)));
+    CHECK(captured.reason() == "a replay gives other values than the run before it");
+    CHECK(calls == 3);
+  });
+}
+
+TEST_CASE("a captured loss on a private tape refuses what mixes samples, as without capture") {
+  for_each_gpu([](Device device) {
+    Setup s(device, 4);
+    memory::CapturedLoss mixing(s.model, 4, [&](Tape& tape, const std::vector<Tensor>& batch) {
+      const Var y = s.plain(tape, batch);
+      return y - mean(y, {0});
+    });
+    PublicRandom random(8);
+    const std::vector<Tensor> batch = tensors(random_batch(4, random));
+    Tape tape({.private_data = true}), ordinary;
+    CHECK(throws([&] { mixing(tape, batch); }, "mean: combines samples"));
+    mixing(ordinary, batch);
+    CHECK(mixing.reason().find("a loss of shape") != std::string::npos);
+  });
+}
+
+TEST_CASE("calls of a captured loss and their backwards take turns") {
+  for_each_gpu([](Device device) {
+    Setup s(device, 4);
+    PublicRandom random(8);
+    const std::vector<Tensor> batch = tensors(random_batch(4, random));
+    Tape first, second;
+    const Var a = s.captured(first, batch), b = s.captured(second, batch);
+    SumSink sums;
+    CHECK(throws([&] { first.backward(a, sums); }, "another batch was computed"));
+    CHECK_NOTHROW(second.backward(b, sums));
+    Tape third;
+    RowsSink rows;
+    const Var c = s.captured(third, batch);
+    CHECK(throws([&] { third.backward(c, rows); }, "sinks get sums alone"));
+  });
+}
+
+TEST_CASE("a captured loss and its own values stay apart") {
+  for_each_gpu([](Device device) {
+    Setup s(device, 4);
+    PublicRandom random(8);
+    Tape first, second;
+    const Var a = s.captured(first, tensors(random_batch(4, random)));
+    const std::vector<double> before = values(a.value());
+    s.captured(second, tensors(random_batch(4, random)));
+    CHECK(values(a.value()) == before);
   });
 }

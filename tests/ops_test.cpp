@@ -43,7 +43,8 @@ double error(const Tensor& y, const Tensor& expected) {
 }  // namespace
 
 TEST_CASE("every registered operation has a case, and every case a registered operation") {
-  CHECK(ops_without_case(op_cases()) == std::vector<std::string>());
+  // A captured loss is of GPUs alone (captured_loss_test.cpp).
+  CHECK(ops_without_case(op_cases()) == std::vector<std::string>{"captured_loss"});
   const auto registered = registered_ops();
   for (const OpCase& one : op_cases()) {
     INFO(one.op);

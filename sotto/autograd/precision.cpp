@@ -113,6 +113,7 @@ const std::unordered_map<std::string_view, Width>& table() {
       // What holds other operations.
       {"segment", follows},
       {"segment_result", follows},
+      {"captured_loss", follows},
   };
   return widths;
 }

@@ -1,0 +1,267 @@
+#include "sotto/memory/captured_loss.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "sotto/autograd/elementwise.h"
+#include "sotto/autograd/samples.h"
+#include "sotto/core/capture.h"
+#include "sotto/kernels/compute.h"
+
+namespace sotto::memory {
+
+namespace {
+
+const Op captured_op("captured_loss");
+
+using Uses = std::vector<std::pair<Parameter*, std::vector<PerSample>>>;
+
+// What backward gives, to be read again after each replay: all uses of the parameters, or their
+// sums alone. Who gets them afterwards bounds influence, or is refused by the tape that asks.
+class Kept final : public GradSink {
+ public:
+  explicit Kept(bool sums) : sums_(sums) {}
+  bool sums_only() const override { return sums_; }
+  bool keeps() const override { return true; }
+  bool bounds_influence() const override { return true; }
+  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+    if (!sums_) return void(uses_.emplace_back(&parameter, std::move(uses)));
+    Tensor total;
+    for (const PerSample& use : uses) total = total.defined() ? add(total, use.sum()) : use.sum();
+    uses_.emplace_back(&parameter, std::vector{PerSample::dense(total.unsqueeze(0))});
+  }
+  // In the order of first use.
+  Uses take() {
+    std::reverse(uses_.begin(), uses_.end());
+    return std::move(uses_);
+  }
+
+ private:
+  bool sums_;
+  Uses uses_;
+};
+
+// Bit by bit.
+std::vector<std::uint64_t> bits_of(const Tensor& losses, const Uses& gradients) {
+  std::vector<std::uint64_t> bits;
+  const auto add = [&](const Tensor& x) {
+    for (const double v : to_dtype(x, Dtype::f64).to_vector<double>())
+      bits.push_back(std::bit_cast<std::uint64_t>(v));
+  };
+  add(losses);
+  for (const auto& [parameter, uses] : gradients) {
+    for (const PerSample& use : uses) add(use.sum());
+  }
+  return bits;
+}
+
+void add_view(std::vector<std::int64_t>& numbers, const View& x) {
+  numbers.insert(numbers.end(), {static_cast<std::int64_t>(x.dtype), x.rank});
+  numbers.insert(numbers.end(), x.size, x.size + x.rank);
+  numbers.insert(numbers.end(), x.stride, x.stride + x.rank);
+}
+
+// What decides how modules compute.
+void add_modes(std::vector<std::int64_t>& numbers, nn::Module& module) {
+  const auto precision = module.precision();
+  numbers.insert(numbers.end(), {precision ? static_cast<std::int64_t>(*precision) : -1,
+                                 static_cast<std::int64_t>(module.recompute())});
+  module.visit(
+      nn::Visitor([](const std::string&, Parameter&) {},
+                  [&](const std::string&, nn::Module& child) { add_modes(numbers, child); }));
+}
+
+}  // namespace
+
+// What was captured, and where it reads and writes.
+class CapturedLoss::Pass {
+ public:
+  Pass(const Loss& loss, const TapeOptions& options, Device device)
+      : loss_(loss), options_(options), capture_(device) {}
+
+  // Computes, captures and computes again. Throws CannotCapture where the results differ.
+  void prepare(const std::vector<Tensor>& batch, std::int64_t rows, Device device);
+  // Of a batch with the same shapes but for the rows; which call it was.
+  std::int64_t forward(const std::vector<Tensor>& batch);
+  Tensor losses(std::int64_t rows) const { return clone(losses_.slice(0, 0, rows)); }
+  void backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint);
+  const Uses& gradients() const { return gradients_; }
+
+ private:
+  enum Piece : std::size_t { forwards, backwards };
+
+  Var weighted(Tape& tape);
+  void load(const std::vector<Tensor>& batch) const;
+  Kept sink() const { return Kept(!options_.private_data); }
+
+  const Loss& loss_;
+  TapeOptions options_;
+  std::vector<Tensor> batch_;  // with as many rows as were captured
+  Tensor dy_, losses_;         // [rows]
+  Uses gradients_;
+  Capture capture_;
+  std::int64_t calls_ = 0;
+  bool forward_done_ = false;  // since the last backward, which writes over what it reads
+};
+
+// The losses times dy, so that backward from ones begins with dy.
+Var CapturedLoss::Pass::weighted(Tape& tape) {
+  const Var losses = loss_(tape, batch_);
+  check(losses.shape() == Shape{batch_[0].size(0)} && losses.samples().batched(),
+        "captured loss: a loss of shape {} for {} rows", losses.shape(), batch_[0].size(0));
+  losses_ = losses.value();
+  if (!dy_.defined()) dy_ = full(losses.shape(), 1, losses.dtype(), losses_.device());
+  return mul(losses, known(tape, dy_, 0));
+}
+
+void CapturedLoss::Pass::load(const std::vector<Tensor>& batch) const {
+  for (std::size_t k = 0; k < batch.size(); ++k)
+    copy_into(batch[k], batch_[k].slice(0, 0, batch[k].size(0)));
+}
+
+void CapturedLoss::Pass::prepare(const std::vector<Tensor>& batch, std::int64_t rows,
+                                 Device device) {
+  for (const Tensor& x : batch) {
+    Shape shape = x.shape();
+    shape[0] = rows;
+    batch_.push_back(zeros(shape, x.dtype(), device));
+  }
+  load(batch);
+  std::vector<std::uint64_t> expected;
+  {
+    Tape tape(options_);
+    Kept kept = sink();
+    tape.backward(weighted(tape), kept);
+    expected = bits_of(losses_, kept.take());
+  }
+  Tape tape(options_);
+  Var total;
+  Kept kept = sink();
+  capture_.add([&] { total = weighted(tape); });
+  capture_.add([&] { tape.backward(total, kept); });
+  gradients_ = kept.take();
+  capture_.replay(forwards);
+  capture_.replay(backwards);
+  if (bits_of(losses_, gradients_) != expected)
+    throw CannotCapture("a replay gives other values than the run before it");
+}
+
+std::int64_t CapturedLoss::Pass::forward(const std::vector<Tensor>& batch) {
+  load(batch);
+  capture_.replay(forwards);
+  forward_done_ = true;
+  return ++calls_;
+}
+
+void CapturedLoss::Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint) {
+  check(options_.private_data || adjoint.sums_only(),
+        "captured loss: on an ordinary tape sinks get sums alone");
+  check(call == calls_, "captured loss: another batch was computed before this one's backward");
+  if (!forward_done_) capture_.replay(forwards);  // a second backward from one forward
+  const std::int64_t rows = dy.size(0);
+  backend(dy_.device()).fill(0, dy_.view());
+  copy_into(dy, dy_.slice(0, 0, rows));
+  capture_.replay(backwards);
+  forward_done_ = false;
+  for (std::size_t k = 0; k < gradients_.size(); ++k) {
+    for (const PerSample& use : gradients_[k].second)
+      adjoint.shared(static_cast<int>(k), options_.private_data ? use.slice(0, rows) : use);
+  }
+}
+
+CapturedLoss::CapturedLoss(nn::Module& model, std::int64_t rows, Loss loss)
+    : model_(model), rows_(rows), loss_(std::move(loss)) {
+  check(rows >= 1, "captured loss: {} rows", rows);
+}
+
+CapturedLoss::~CapturedLoss() = default;
+
+void CapturedLoss::forget() {
+  pass_ = nullptr;
+  setting_.reset();
+}
+
+Device CapturedLoss::device() {
+  const auto parameters = model_.parameters();
+  return parameters.empty() ? cpu : parameters[0]->value.device();
+}
+
+std::string CapturedLoss::obstacle(const Tape& tape, std::int64_t rows) const {
+  if (Capture::here()) return "it is part of what is captured";
+  if (!tape.whole()) return "it is part of a segment that is run again";
+  if (rows == 0 || rows > rows_) return fmt::format("{} rows where {} were captured", rows, rows_);
+  if (!tape.options().private_data && rows < rows_)
+    return fmt::format("{} rows where {} were captured, with their sum", rows, rows_);
+  return "";
+}
+
+CapturedLoss::Setting CapturedLoss::setting_of(const Tape& tape, const std::vector<Tensor>& batch) {
+  const TapeOptions& options = tape.options();
+  Setting numbers{options.private_data, options.training,
+                  static_cast<std::int64_t>(options.precision)};
+  for (const Parameter* parameter : model_.parameters()) {
+    const View value = parameter->value.view();
+    numbers.insert(numbers.end(), {std::bit_cast<std::int64_t>(parameter),
+                                   std::bit_cast<std::int64_t>(value.data), parameter->trainable});
+    add_view(numbers, value);
+  }
+  add_modes(numbers, model_);
+  for (const Tensor& x : batch) {
+    Shape shape = x.shape();
+    shape[0] = rows_;
+    numbers.insert(numbers.end(), {static_cast<std::int64_t>(x.dtype()), x.rank()});
+    numbers.insert(numbers.end(), shape.begin(), shape.end());
+  }
+  return numbers;
+}
+
+void CapturedLoss::capture(const Tape& tape, const std::vector<Tensor>& batch) {
+  Setting setting = setting_of(tape, batch);
+  if (setting_ == setting) return;
+  pass_ = nullptr;  // makes room
+  setting_ = std::move(setting);
+  try {
+    const TapeOptions& given = tape.options();
+    auto pass = std::make_shared<Pass>(loss_,
+                                       TapeOptions{.private_data = given.private_data,
+                                                   .training = given.training,
+                                                   .precision = given.precision,
+                                                   .seed = given.seed,
+                                                   .step = given.step},
+                                       device());
+    pass->prepare(batch, rows_, device());
+    pass_ = std::move(pass);
+    ++captures_;
+    failure_.clear();
+  } catch (const std::exception& error) {
+    failure_ = error.what();
+  }
+}
+
+Var CapturedLoss::operator()(Tape& tape, const std::vector<Tensor>& batch) {
+  check(!batch.empty(), "captured loss: an empty list of tensors");
+  const std::int64_t rows = batch[0].size(0);
+  for (const Tensor& x : batch)
+    check(x.size(0) == rows, "captured loss: {} rows beside {}", x.size(0), rows);
+  reason_ = obstacle(tape, rows);
+  if (reason_.empty()) {
+    capture(tape, batch);
+    if (!pass_) reason_ = failure_;
+  }
+  if (!reason_.empty()) {
+    std::vector<Tensor> there;
+    for (const Tensor& x : batch) there.push_back(x.to(device()));
+    return loss_(tape, there);
+  }
+  ++replays_;
+  tape.input(batch[0]);  // tells the tape how many samples there are
+  std::vector<Var> inputs;
+  for (const auto& [parameter, uses] : pass_->gradients()) inputs.push_back(tape.use(*parameter));
+  const std::int64_t call = pass_->forward(batch);
+  return tape.record(captured_op, std::move(inputs), pass_->losses(rows), 0,
+                     [pass = pass_, call](const Tensor& dy, Adjoint& adjoint) {
+                       pass->backward(call, dy, adjoint);
+                     });
+}
+
+}  // namespace sotto::memory
