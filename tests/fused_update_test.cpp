@@ -1,6 +1,9 @@
 // Noise, division and update in one pass are the same bits as one after the other.
+#include <cmath>
+
 #include "catch.h"
 #include "sotto/autograd/ops.h"
+#include "sotto/core/devices.h"
 #include "sotto/core/philox.h"
 #include "sotto/dp/mechanism.h"
 #include "sotto/kernels/compute.h"
@@ -70,6 +73,23 @@ TEST_CASE("an update that cannot be is refused before anything is recorded") {
   CHECK(throws([&] { mechanism.update(t.sum(), t.ledger, of_one); },
                "step: a gradient of shape (7) is of a parameter not in the optimizer"));
   CHECK(t.ledger.releases() == 0);
+}
+
+TEST_CASE("an ordinary step on a GPU refuses a gradient that is not finite, whichever it is") {
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    for (const auto& [dtype, bad] :
+         {std::pair(Dtype::f32, HUGE_VAL), std::pair(Dtype::f64, std::nan(""))}) {
+      Parameter a(zeros({3}, dtype, info.device)), b(zeros({2}, dtype, info.device));
+      nn::Sgd optimizer({{{&a, &b}, {.learning_rate = 1}}});
+      const Tensor grad = full({2}, 1, dtype, info.device);
+      const Gradients both{{&a, full({3}, 1, dtype, info.device)}, {&b, grad}};
+      optimizer.step(both);
+      copy_into(full({}, bad, dtype), grad.select(0, 1));
+      CHECK(throws([&] { optimizer.step(both); }, "gradient of a parameter (2) is not finite"));
+      CHECK(sum(a.value).item() == -3);
+    }
+  }
 }
 
 }  // namespace
