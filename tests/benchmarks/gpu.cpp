@@ -1,12 +1,18 @@
 // Prints, as one JSON object a line, how fast the first GPU computes: the median of several runs in
-// microseconds, and what that is in GFLOP/s or in GB/s of memory. Without a GPU it says why.
+// microseconds, and what that is in GFLOP/s, in GB/s of memory or in images of a small network's
+// steps. Without a GPU it says why.
 #include <string>
 
 #include <fmt/format.h>
 
+#include "sotto/autograd/ops.h"
 #include "sotto/core/cuda.h"
+#include "sotto/dp/mechanism.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/kernels/functors.h"
+#include "sotto/memory/captured_loss.h"
+#include "sotto/nn/layers.h"
+#include "sotto/nn/optimizer.h"
 #include "tests/benchmarks/timing.h"
 
 using namespace sotto;
@@ -79,6 +85,69 @@ void per_sample(Dtype dtype) {
   report("conv weight norms", dtype, flops, "GFLOP/s", [&] { conv_weight_norms(x, x, window); });
 }
 
+// Steps of a small network on 512 images, which launches bound: 26,010 parameters.
+class Steps {
+ public:
+  Steps() {
+    model_.to(gpu);
+    optimizer_.emplace(model_, nn::SgdRule{.learning_rate = 0.01});
+  }
+
+  void report(const char* what, const std::function<void()>& run) const {
+    ::report(what, Dtype::f32, 1e9 * rows, "steps' images/s", run);
+    if (!captured_.reason().empty()) fmt::print(stderr, "{}: {}\n", what, captured_.reason());
+  }
+  void ordinary(bool capture) {
+    Tape tape;
+    const Var losses = loss(tape, capture);
+    SumSink sums;
+    tape.backward(losses, sums, 1.0 / rows);
+    optimizer_->step(sums.gradients());
+  }
+  void privately(bool capture) {
+    Tape tape({.private_data = true});
+    clipper_.add(tape, loss(tape, capture));
+    mechanism_.update(clipper_.finish(sampler_.draw()), ledger_, *optimizer_);
+  }
+
+ private:
+  static constexpr std::int64_t rows = 512;
+
+  Var loss(Tape& tape, bool capture) {
+    return capture ? captured_(tape, batch_) : plain_(tape, batch_);
+  }
+
+  nn::Sequential model_{nn::Conv2d(1, 16, 8, {.stride = {2}, .padding = {3}}),
+                        nn::Relu(),
+                        nn::MaxPool2d(2, 1),
+                        nn::Conv2d(16, 32, 4, {.stride = {2}}),
+                        nn::Relu(),
+                        nn::MaxPool2d(2, 1),
+                        nn::Flatten(),
+                        nn::Linear(512, 32),
+                        nn::Relu(),
+                        nn::Linear(32, 10)};
+  std::vector<Tensor> batch_{some_values({rows, 1, 28, 28}, Dtype::f32),
+                             zeros({rows}, Dtype::i64, gpu)};
+  memory::CapturedLoss::Loss plain_ = [this](Tape& tape, const std::vector<Tensor>& batch) {
+    return cross_entropy(model_(tape.input(batch[0])), batch[1]);
+  };
+  memory::CapturedLoss captured_{model_, rows, plain_};
+  std::optional<nn::Sgd> optimizer_;
+  Clipper clipper_{flat_group(model_.parameters(), 1.0)};
+  GaussianMechanism mechanism_{1.0};
+  FullBatchSampler sampler_{rows};
+  Ledger ledger_;
+};
+
+void steps() {
+  Steps steps;
+  steps.report("ordinary step", [&] { steps.ordinary(false); });
+  steps.report("ordinary step, captured", [&] { steps.ordinary(true); });
+  steps.report("private step", [&] { steps.privately(false); });
+  steps.report("private step, captured", [&] { steps.privately(true); });
+}
+
 }  // namespace
 
 int main() {
@@ -91,4 +160,5 @@ int main() {
     streams(dtype);
     per_sample(dtype);
   }
+  steps();
 }
