@@ -119,7 +119,7 @@ void large_shapes() {
   product(1, 2048, 2048, 2048);
   product(16, 512, 512, 512);
   convolution(8, {64, 56, 64, 3, 1, 1});
-  convolution(8, {256, 14, 256, 3, 1, 1});
+  convolution(32, {256, 14, 256, 3, 1, 1});
 }
 
 }  // namespace
