@@ -225,6 +225,17 @@ TEST_CASE("convolutions of the sizes that networks have") {
           image_case(3, {40, 48}, 7, square(1, 1, 0))}) {
       check_all(engine, random, c, Dtype::f32);
     }
+    // Whose data pass may be a forward pass by weights turned around.
+    Window uneven = square(3, 1, 1);
+    uneven.kernel[2] = 4;
+    uneven.before[2] = 0;
+    uneven.dilation[1] = 2;
+    Window out_of_sight = square(2, 1, 2);
+    for (const Window& window : {square(5, 1, 2), uneven, out_of_sight}) {
+      Case c = image_case(2, {6, 32}, 11, window);
+      c.y[3] = window.output_size(1, 11);
+      check_all(engine, random, c, Dtype::f32);
+    }
     // So large that devices do it in parts.
     check_conv_weight(engine, random, image_case(5, {16, 32}, 13, square(4, 2, 0)), Dtype::bf16);
   });

@@ -1,6 +1,7 @@
 // Products and convolutions in f32 by oneDNN; whatever it has nothing good for goes to Eigen.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -166,6 +167,41 @@ void transform(const Pieces& pieces, const OrderedWeights& weights, const View& 
   });
 }
 
+// A data pass as the forward pass from dy to dx by the weights turned around in space, where
+// windows move by one and do not end in the padding. Batch-reduce products, which oneDNN 2.6 has in
+// forward passes alone, take 0.75 to 0.95 of its data pass, but more than that for few pixels or
+// channels.
+std::optional<Geometry> as_forward(const Geometry& g) {
+  constexpr std::int64_t least_width = 8, vector = 16;
+  Geometry turned = g;
+  std::swap(turned.channels, turned.outputs);
+  for (int axis = 0; axis < 3; ++axis) {
+    Window& window = turned.window;
+    const std::int64_t span = window.dilation[axis] * (window.kernel[axis] - 1);
+    if (window.stride[axis] != 1 || window.before[axis] > span || window.after[axis] > span)
+      return std::nullopt;
+    window.before[axis] = span - window.before[axis];
+    window.after[axis] = span - window.after[axis];
+    std::swap(turned.in[axis], turned.out[axis]);
+  }
+  const bool pays = g.window.groups == 1 && g.window.positions() > 1 && g.in[2] >= least_width &&
+                    g.outputs % vector == 0;
+  return pays ? std::optional(turned) : std::nullopt;
+}
+
+// w [o, c, kernel] as [c, o, kernel turned around].
+View turned_around(View w) {
+  std::swap(w.size[0], w.size[1]);
+  std::swap(w.stride[0], w.stride[1]);
+  std::int64_t last = 0;
+  for (int axis = 2; axis < w.rank; ++axis) {
+    last += (w.size[axis] - 1) * w.stride[axis];
+    w.stride[axis] = -w.stride[axis];
+  }
+  w.data = w.as<char>() + last * static_cast<std::int64_t>(size_of(w.dtype));
+  return w;
+}
+
 void add(const float* x, std::size_t bytes, float* y) {
   for (std::size_t i = 0; i < bytes / sizeof(float); ++i) y[i] += x[i];
 }
@@ -261,6 +297,12 @@ void OnednnBackend::conv(View x, View w, View bias, const Window& window, View y
 
 void OnednnBackend::conv_data(View dy, View w, const Window& window, View dx) {
   const Geometry g(dx, dy, window);
+  const auto forward = as_forward(g);
+  if (forward && suits({dy, w, dx}) && dy.dtype == Dtype::f32 && dx.dtype == Dtype::f32) {
+    const Pieces pieces(Pass::forward, *forward, false, together);
+    if (pieces.usable() && pieces[0].brgemm)
+      return transform(pieces, {pieces, *this, turned_around(w)}, {}, dy, dx);
+  }
   if (suits({dy, w, dx})) {
     const Pieces pieces = pass_pieces(Pass::data, g, false, dx, w, dy);
     if (pieces.usable()) return transform(pieces, {pieces, *this, w}, {}, dx, dy);

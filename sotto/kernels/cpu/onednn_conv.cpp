@@ -86,9 +86,8 @@ BackwardWeights::primitive_desc describe_weight(const Words& c) {
   return {wanted, own_scratchpad, onednn_engine(), describe_forward(c, {})};
 }
 
-// oneDNN's last resort is a plain loop, slower than patches by orders of magnitude.
-bool worth_having(const dnnl::primitive_desc_base& p) {
-  return std::string_view(p.impl_info_str()).find("ref") == std::string_view::npos;
+bool made_by(const dnnl::primitive_desc_base& p, std::string_view name) {
+  return std::string_view(p.impl_info_str()).find(name) != std::string_view::npos;
 }
 
 std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool with_bias,
@@ -103,7 +102,9 @@ std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool wit
     p.weights = weights;
     p.scratchpad = described.scratchpad_desc();
     p.primitive = primitive;
-    return worth_having(described);
+    p.brgemm = made_by(described, "brg");
+    // The last resort is a plain loop, slower than patches by orders of magnitude.
+    return !made_by(described, "ref");
   };
   bool good = false;
   if (pass == Pass::forward) {

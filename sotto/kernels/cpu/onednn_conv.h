@@ -23,6 +23,7 @@ struct ConvPrimitive {
   dnnl::memory::desc scratchpad;
   dnnl::primitive primitive;
   dnnl::primitive reorder;  // from plain weights; to plain in the weight pass
+  bool brgemm = false;      // by oneDNN's batch-reduce products
 };
 
 // A convolution of g.samples samples, of images and weights in f32 or, but for the weight pass,
