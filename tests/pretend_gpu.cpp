@@ -43,6 +43,7 @@ class Memory final : public RawMemory {
   void release(void*) noexcept override {}
 
   bool holds(const void* address) const {
+    const std::lock_guard lock(mutex_);
     const char* const at = static_cast<const char*>(address);
     return at >= first_ && at < first_ + used_;
   }
@@ -65,7 +66,7 @@ class Memory final : public RawMemory {
     if (used_ > 0) mprotect(first_, used_, rights);
   }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   char* first_;
   std::size_t used_ = 0;
   int open_ = 0;

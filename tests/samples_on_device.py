@@ -19,7 +19,7 @@ PLAIN = [*SMALL, "--no-privacy"]
 NOISY = [*SMALL, "--noise-multiplier", "1"]
 GPU = ["--device", "cuda"]
 # Both compute in float, by other kernels.
-TOLERANCE = 1e-6
+TOLERANCE = 1e-5
 PROGRAMS = {"mnist": sys.argv[1], "audit": sys.argv.pop(2), "footprint": sys.argv.pop(2)}
 
 
@@ -82,13 +82,13 @@ class OnDevice(Case):
         self.assertLessEqual(max(phase["peak_bytes"] for phase in held["phases"]), limit)
 
     def test_an_audit_bounds_what_is_lost_on_the_device(self):
-        self.done("audit", *ALONE, "--train-size", "20", "--canaries", "200", "--batch", "220",
-                  "--steps", "1", "--noise-multiplier", "0.3", "--json", self.path("audit.json"),
+        self.done("audit", *ALONE, "--train-size", "10", "--canaries", "60", "--batch", "70",
+                  "--steps", "1", "--noise-multiplier", "0.2", "--json", self.path("audit.json"),
                   *GPU)
         with open(self.path("audit.json"), encoding="utf-8") as file:
             found = json.load(file)
-        # Little noise hides nothing.
-        self.assertGreater(found["one_run"]["epsilon"], 1)
+        # Little noise hides nothing: nearly all of 60 guesses are right.
+        self.assertGreater(found["one_run"]["epsilon"], 0.5)
         self.assertLess(found["one_run"]["epsilon"], found["accountant"])
 
     def test_a_footprint_is_of_the_device_s_memory(self):
