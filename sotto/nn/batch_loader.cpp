@@ -1,7 +1,6 @@
 #include "sotto/nn/batch_loader.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace sotto {
 
@@ -27,7 +26,7 @@ Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
   if (hit) ++hits_;
   if (!hit) start(rows, std::launch::deferred);
   now.gathered.get();
-  const Dataset batch = Dataset{now.inputs.arrive(), std::exchange(now.targets, {})};
+  const Dataset batch{now.inputs.arrive(), now.targets.arrive()};
   turn_ = 1 - turn_;
   if (const auto next = expected_after(rows); !next.empty()) {
     try {
@@ -54,15 +53,17 @@ void BatchLoader::start(std::span<const std::int64_t> rows, std::launch how) {
   MemoryLabel label = memory_label();
   label.kind = MemoryKind::data;
   const LabelScope scope(label);
+  // The large one last: where there is no memory for it, little is held in vain.
+  slot.targets.begin(shape(data_.targets), data_.targets.dtype());
   slot.inputs.begin(shape(data_.inputs), data_.inputs.dtype());
-  slot.targets = Tensor::empty(shape(data_.targets), data_.targets.dtype());
   slot.gathered = std::async(how, [this, &slot] { gather(slot); });
 }
 
 void BatchLoader::gather(Slot& slot) const {
   copy_rows(data_.inputs, slot.rows, slot.inputs.room());
   slot.inputs.send();
-  copy_rows(data_.targets, slot.rows, slot.targets.view().as<std::byte>());
+  copy_rows(data_.targets, slot.rows, slot.targets.room());
+  slot.targets.send();
 }
 
 // What will probably be asked for after these rows; nothing where they are none of those expected.

@@ -23,20 +23,18 @@ class BatchLoader {
   // The rows that batch() will be asked for from now on, in parts, in this order; and, in case it
   // is known, what will be expected after them. Nothing depends on it but the time that is taken.
   void expect(std::span<const std::int64_t> rows, std::span<const std::int64_t> then = {});
-  // Dataset::batch() with the inputs on the device; targets stay on the host, where losses look at
-  // them. When the rows begin what is expected, or go on with it, as many are read ahead after them
-  // as in the largest part so far, where there is memory. Throws as Dataset::batch(), and
-  // OutOfMemory.
+  // Dataset::batch() on the device. When the rows begin what is expected, or go on with it, as many
+  // are read ahead after them as in the largest part so far, where there is memory. Throws as
+  // Dataset::batch(), and OutOfMemory.
   Dataset batch(std::span<const std::int64_t> rows);
   // How many batches had been read ahead.
   std::int64_t hits() const { return hits_; }
 
  private:
   struct Slot {
-    explicit Slot(Device device) : inputs(device) {}
+    explicit Slot(Device device) : inputs(device), targets(device) {}
     std::vector<std::int64_t> rows;
-    Upload inputs;
-    Tensor targets;
+    Upload inputs, targets;
     std::future<void> gathered;  // the last member: it ends before what it writes to
   };
 
