@@ -20,7 +20,7 @@ class DeviceEvent {
   virtual ~DeviceEvent() = default;
 };
 
-// Work of a device that was captured. It goes with the last wait for the device.
+// Work of a device that was captured. Its end waits for the device.
 class CapturedLaunches {
  public:
   virtual ~CapturedLaunches() = default;

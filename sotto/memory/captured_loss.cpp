@@ -225,9 +225,7 @@ void CapturedLoss::capture(const Tape& tape, const std::vector<Tensor>& batch) {
     auto pass = std::make_shared<Pass>(loss_,
                                        TapeOptions{.private_data = given.private_data,
                                                    .training = given.training,
-                                                   .precision = given.precision,
-                                                   .seed = given.seed,
-                                                   .step = given.step},
+                                                   .precision = given.precision},
                                        device());
     pass->prepare(batch, rows_, device());
     pass_ = std::move(pass);

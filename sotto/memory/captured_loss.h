@@ -24,9 +24,11 @@ class CapturedLoss {
   // read when it was captured is taken for good.
   using Loss = std::function<Var(Tape& tape, const std::vector<Tensor>& batch)>;
 
-  // For batches of at most `rows` rows. The model must outlive it. Throws std::invalid_argument for
-  // less than one row.
+  // For batches of at most `rows` rows, by one thread at a time. The model must outlive it. Throws
+  // std::invalid_argument for less than one row.
   CapturedLoss(nn::Module& model, std::int64_t rows, Loss loss);
+  CapturedLoss(const CapturedLoss&) = delete;
+  CapturedLoss& operator=(const CapturedLoss&) = delete;
   ~CapturedLoss();
 
   // The losses [n] of a batch of n rows, wherever its tensors are. On a private tape fewer rows
