@@ -56,6 +56,27 @@ class OnDevice(Case):
         self.assertEqual({row["value"] for row in there["settings"] if row["name"] == "device"},
                          {"cuda:0"})
 
+    def test_a_captured_run_is_the_same(self):
+        run = [*PLAIN, "--physical-batch", "6", "--steps", "4", "--save"]
+        self.succeed(*run, self.path("plain"), *GPU)
+        report = self.report(*run, self.path("captured"), *GPU, "--capture")
+        self.same("plain", "captured")
+        # Of parts of 6, 6 and 4 rows the last is not full.
+        self.assertEqual(self.captured(report),
+                         "8 parts of batches; not: 4 rows where 6 were captured, with their sum")
+
+    def test_a_private_captured_run_is_charged_as_others(self):
+        run = [*NOISY, "--steps", "3"]
+        report = self.report(*run, *GPU, "--capture")
+        self.assertEqual(self.captured(report), "3 parts of batches")
+        self.assertEqual(report["privacy"]["epsilon"], self.report(*run)["privacy"]["epsilon"])
+        self.assertEqual(self.captured(self.report(*run, "--capture")),
+                         "0 parts of batches; not: the CPU has no launches to save")
+
+    @staticmethod
+    def captured(report):
+        return next(row["value"] for row in report["settings"] if row["name"] == "captured")
+
     def test_a_run_goes_on_on_another_device(self):
         self.succeed(*PLAIN, "--steps", "4", "--save", self.path("whole"))
         for first, second in ((GPU, []), ([], GPU)):

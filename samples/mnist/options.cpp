@@ -138,6 +138,8 @@ void Reading::add_running() {
   line_.group("Running");
   line_.option("--eval-every", options_.eval_every, "steps between evaluations; 0: an epoch", "N");
   line_.add_device(options_.settings.device);
+  line_.flag("--capture", options_.settings.capture,
+             "on a GPU, capture forward and backward once and replay them");
   line_.add_threads(options_.threads);
   line_.flag("--quiet", options_.quiet, "print the closing line only");
 }

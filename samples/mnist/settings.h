@@ -47,7 +47,8 @@ struct Settings {
   std::int64_t test_size = 10'000;
   bool normalize = false;
 
-  Device device = cpu;  // where the model is trained
+  Device device = cpu;   // where the model is trained
+  bool capture = false;  // forward and backward once and for all, where that is possible
 };
 
 // The rate that --no-privacy starts from, where gradients are not clipped to a small bound.
@@ -57,7 +58,8 @@ inline constexpr double ordinary_learning_rate = 0.05;
 enum class OnResume { must_agree, may_change };
 
 // Calls visit(name, member, on_resume) for everything that a checkpoint keeps. The folder of the
-// data and the device are not among it: a model file says nothing about the machine it was made on.
+// data, the device and what is captured on it are not among it: a model file says nothing about the
+// machine it was made on.
 template <class S, class Visit>
 void visit_settings(S& settings, Visit&& visit) {
   using enum OnResume;

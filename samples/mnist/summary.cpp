@@ -43,6 +43,7 @@ std::vector<TrainingReport::Setting> setting_rows(const Trainer& trainer) {
   });
   rows.push_back({"planned steps", fmt::to_string(planned_steps(settings))});
   rows.push_back({"device", name(settings.device)});
+  if (settings.capture) rows.push_back({"captured", trainer.captured()});
   rows.push_back({"threads", fmt::to_string(thread_count())});
   return rows;
 }

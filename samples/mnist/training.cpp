@@ -149,9 +149,37 @@ StepFacts Trainer::step() {
   return facts;
 }
 
+Var Trainer::loss_of(Tape& tape, const std::vector<Tensor>& batch) {
+  return cross_entropy(model_(tape.input(batch[0])), batch[1]);
+}
+
+// Of a random batch nearly always all; nothing before it is known how many rows fit.
+std::optional<std::int64_t> Trainer::captured_rows() const {
+  constexpr double deviations = 4;
+  const auto most = engine_ ? engine_->physical_batch() : accumulation_.physical_batch();
+  if (!most) return std::nullopt;
+  const double batch = settings_.batch + (engine_ ? deviations * std::sqrt(settings_.batch) : 0);
+  return std::min(*most, static_cast<std::int64_t>(std::ceil(batch)));
+}
+
 Var Trainer::losses(Tape& tape, std::span<const std::int64_t> rows) {
-  const Dataset batch = loader_.batch(rows);
-  return cross_entropy(model_(tape.input(batch.inputs)), batch.targets);
+  const Dataset data = loader_.batch(rows);
+  const std::vector<Tensor> batch{data.inputs, data.targets};
+  const auto most = settings_.capture ? captured_rows() : std::nullopt;
+  if (!most) return loss_of(tape, batch);
+  if (!captured_) {
+    captured_.emplace(model_, *most, [this](Tape& inner, const std::vector<Tensor>& captured) {
+      return loss_of(inner, captured);
+    });
+  }
+  return (*captured_)(tape, batch);
+}
+
+std::string Trainer::captured() const {
+  if (!captured_) return "nothing";
+  const std::string parts = fmt::format("{} parts of batches", captured_->replays());
+  return captured_->reason().empty() ? parts
+                                     : fmt::format("{}; not: {}", parts, captured_->reason());
 }
 
 StepFacts Trainer::private_step() {

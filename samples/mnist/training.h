@@ -10,6 +10,7 @@
 #include "samples/models.h"
 #include "sotto/dp/engine.h"
 #include "sotto/memory/accumulation.h"
+#include "sotto/memory/captured_loss.h"
 #include "sotto/nn/batch_loader.h"
 #include "sotto/nn/moving_average.h"
 
@@ -53,6 +54,8 @@ class Trainer {
   const Settings& settings() const { return settings_; }
   const Engine* engine() const { return engine_.get(); }  // none without privacy
   std::vector<PhaseTotal> phases() const;
+  // How much was captured, and why the last part of a batch was not.
+  std::string captured() const;
   // How the memory limit is kept; nothing before the first step or without one.
   const std::optional<memory::Plan>& memory_plan() const {
     return engine_ ? engine_->memory_plan() : accumulation_.plan();
@@ -63,6 +66,8 @@ class Trainer {
   void make_engine();
   void load(const Checkpoint& checkpoint);
   Var losses(Tape& tape, std::span<const std::int64_t> rows);
+  Var loss_of(Tape& tape, const std::vector<Tensor>& batch);
+  std::optional<std::int64_t> captured_rows() const;
   StepFacts private_step();
   StepFacts ordinary_step();
   double correct();
@@ -78,6 +83,7 @@ class Trainer {
   ShuffledBatches batches_;
   BatchLoader loader_;
   memory::Accumulation accumulation_;  // of ordinary steps
+  std::optional<memory::CapturedLoss> captured_;
   std::int64_t step_ = 0;
 };
 
