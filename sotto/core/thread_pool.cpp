@@ -1,6 +1,6 @@
 #include "sotto/core/thread_pool.h"
 
-#include <system_error>
+#include <exception>
 #include <thread>
 
 namespace sotto {
@@ -59,8 +59,8 @@ void ThreadPool::work() {
 void ThreadPool::grow(int threads) {
   try {
     for (; threads_ < threads; ++threads_) std::thread([this] { work(); }).detach();
-  } catch (const std::system_error&) {
-    // The machine has no thread left for us: fewer will do.
+  } catch (const std::exception&) {
+    // The machine has no thread or no memory left for us: fewer will do.
   }
 }
 

@@ -12,7 +12,7 @@ namespace sotto {
 class ThreadPool {
  public:
   // One for the process; it lives as long as that, since its threads do. After a fork the child's
-  // has no threads, and callers do everything themselves.
+  // has no threads, and callers do everything themselves; a part must not fork and go on in both.
   static ThreadPool& instance();
 
   // Calls part(k) once for each k in [0, parts): on this thread those that no thread of the pool
