@@ -187,6 +187,9 @@ TEST_CASE("batches that are read ahead are the data set's, in parts of any size"
                    rows_between(20, 25), rows_between(10, 12), rows_between(12, 14)});
     // Something else in between.
     check_batches(loader, data, {{39, 0}, rows_between(14, 16)});
+    // A row that does not exist is not read ahead either.
+    loader.expect(std::vector<std::int64_t>{0, 1, std::int64_t{1} << 40});
+    check_batches(loader, data, {{0, 1}});
     CHECK(throws([&] { loader.batch(std::vector<std::int64_t>{40}); }, "row 40 of 40 samples"));
     return loader.hits();
   };

@@ -30,10 +30,12 @@ Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
   turn_ = 1 - turn_;
   if (const auto next = expected_after(rows); !next.empty()) {
     try {
+      data_.check_rows(next);
       start(next, std::launch::async);
       ahead_ = true;
-    } catch (const OutOfMemory&) {
-      rows_.clear();  // what is computed needs the memory
+    } catch (const std::exception&) {
+      // What is computed needs the memory, or the rows are wrong, as whoever asks for them is told.
+      rows_.clear();
     }
   }
   const auto count = std::ssize(rows);
