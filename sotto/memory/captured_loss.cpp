@@ -81,9 +81,13 @@ class CapturedLoss::Pass {
 
   // Computes, captures and computes again. Throws CannotCapture where the results differ.
   void prepare(const std::vector<Tensor>& batch, std::int64_t rows, Device device);
+  // Whether losses and gradients of this batch, too, are those of an ordinary run, bit by bit; once
+  // that was seen for another batch than the one that was captured it is not looked at again.
+  // Throws what the loss throws.
+  bool confirm(const std::vector<Tensor>& batch);
   // Of a batch with the same shapes but for the rows; which call it was.
   std::int64_t forward(const std::vector<Tensor>& batch);
-  Tensor losses(std::int64_t rows) const { return clone(losses_.slice(0, 0, rows)); }
+  const Tensor& losses() const { return given_; }
   void backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint);
   const Uses& gradients() const { return gradients_; }
 
@@ -91,6 +95,8 @@ class CapturedLoss::Pass {
   enum Piece : std::size_t { forwards, backwards };
 
   Var weighted(Tape& tape);
+  std::vector<std::uint64_t> ordinary_bits();
+  std::vector<std::uint64_t> replayed_bits();
   void load(const std::vector<Tensor>& batch) const;
   Kept sink() const { return Kept(!options_.private_data); }
 
@@ -100,7 +106,9 @@ class CapturedLoss::Pass {
   Tensor dy_, losses_;         // [rows]
   Uses gradients_;
   Capture capture_;
+  bool confirmed_ = false;
   std::int64_t calls_ = 0;
+  Tensor given_;               // the losses that the last call handed out; undefined if it failed
   bool forward_done_ = false;  // since the last backward, which writes over what it reads
 };
 
@@ -127,42 +135,76 @@ void CapturedLoss::Pass::prepare(const std::vector<Tensor>& batch, std::int64_t 
     batch_.push_back(zeros(shape, x.dtype(), device));
   }
   load(batch);
-  std::vector<std::uint64_t> expected;
-  {
-    Tape tape(options_);
-    Kept kept = sink();
-    tape.backward(weighted(tape), kept);
-    expected = bits_of(losses_, kept.take());
-  }
+  const std::vector<std::uint64_t> expected = ordinary_bits();
   Tape tape(options_);
   Var total;
   Kept kept = sink();
   capture_.add([&] { total = weighted(tape); });
   capture_.add([&] { tape.backward(total, kept); });
   gradients_ = kept.take();
-  capture_.replay(forwards);
-  capture_.replay(backwards);
-  if (bits_of(losses_, gradients_) != expected)
+  if (replayed_bits() != expected)
     throw CannotCapture("a replay gives other values than the run before it");
 }
 
+std::vector<std::uint64_t> CapturedLoss::Pass::ordinary_bits() {
+  const Tensor captured = losses_;
+  Tape tape(options_);
+  Kept kept = sink();
+  tape.backward(weighted(tape), kept);
+  return bits_of(std::exchange(losses_, captured), kept.take());
+}
+
+std::vector<std::uint64_t> CapturedLoss::Pass::replayed_bits() {
+  capture_.replay(forwards);
+  capture_.replay(backwards);
+  return bits_of(losses_, gradients_);
+}
+
+// A loss that reads what is neither in the batch nor a parameter, as targets in a variable of its
+// own, gives the same for the same batch and something else for others.
+bool CapturedLoss::Pass::confirm(const std::vector<Tensor>& batch) {
+  if (confirmed_) return true;
+  given_ = Tensor();
+  std::vector<std::vector<double>> before;
+  const auto values = [](const Tensor& x) { return to_dtype(x, Dtype::f64).to_vector<double>(); };
+  for (const Tensor& x : batch_) before.push_back(values(x));
+  load(batch);
+  bool other = false;
+  for (std::size_t k = 0; k < batch_.size(); ++k) other = other || values(batch_[k]) != before[k];
+  if (!other) return true;
+  backend(dy_.device()).fill(1, dy_.view());
+  confirmed_ = ordinary_bits() == replayed_bits();
+  return confirmed_;
+}
+
 std::int64_t CapturedLoss::Pass::forward(const std::vector<Tensor>& batch) {
+  ++calls_;  // tapes of earlier calls are over, whatever happens here
+  given_ = Tensor();
   load(batch);
   capture_.replay(forwards);
   forward_done_ = true;
-  return ++calls_;
+  given_ = clone(losses_.slice(0, 0, batch[0].size(0)));
+  return calls_;
 }
 
 void CapturedLoss::Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint) {
   check(options_.private_data || adjoint.sums_only(),
         "captured loss: on an ordinary tape sinks get sums alone");
-  check(call == calls_, "captured loss: another batch was computed before this one's backward");
-  if (!forward_done_) capture_.replay(forwards);  // a second backward from one forward
+  check(call == calls_ && given_.defined(),
+        "captured loss: another batch was computed before this one's backward");
   const std::int64_t rows = dy.size(0);
+  if (!forward_done_) {  // a second backward from one forward
+    capture_.replay(forwards);
+    check(
+        bits_of(losses_.slice(0, 0, rows), {}) == bits_of(given_, {}),
+        "captured loss: other losses in the second of two backwards; norms of one function do not "
+        "bound sums of another");
+  }
   backend(dy_.device()).fill(0, dy_.view());
   copy_into(dy, dy_.slice(0, 0, rows));
   capture_.replay(backwards);
   forward_done_ = false;
+  // Copies of the handles in both cases: nobody may take memory of the capture's for his alone.
   for (std::size_t k = 0; k < gradients_.size(); ++k) {
     for (const PerSample& use : gradients_[k].second)
       adjoint.shared(static_cast<int>(k), options_.private_data ? use.slice(0, rows) : use);
@@ -189,6 +231,8 @@ Device CapturedLoss::device() {
 std::string CapturedLoss::obstacle(const Tape& tape, std::int64_t rows) const {
   if (Capture::here()) return "it is part of what is captured";
   if (!tape.whole()) return "it is part of a segment that is run again";
+  if (tape.precision().value_or(Dtype::f32) != tape.options().precision)
+    return "it is in a region of another precision";
   if (rows == 0 || rows > rows_) return fmt::format("{} rows where {} were captured", rows, rows_);
   if (!tape.options().private_data && rows < rows_)
     return fmt::format("{} rows where {} were captured, with their sum", rows, rows_);
@@ -228,12 +272,30 @@ void CapturedLoss::capture(const Tape& tape, const std::vector<Tensor>& batch) {
                                                    .precision = given.precision},
                                        device());
     pass->prepare(batch, rows_, device());
+    const auto known = model_.parameters();
+    for (const auto& [parameter, uses] : pass->gradients()) {
+      if (std::find(known.begin(), known.end(), parameter) == known.end())
+        throw CannotCapture("it depends on a parameter that is not the model's");
+    }
     pass_ = std::move(pass);
     ++captures_;
     failure_.clear();
   } catch (const std::exception& error) {
     failure_ = error.what();
   }
+}
+
+// The pass that was captured is given up where a second batch is not computed as it should be.
+void CapturedLoss::confirm(const std::vector<Tensor>& batch) {
+  try {
+    if (pass_->confirm(batch)) return;
+    failure_ =
+        "a replay with another batch gives other values than the loss does: it reads what is "
+        "neither in the batch nor a parameter of the model";
+  } catch (const std::exception& error) {
+    failure_ = error.what();
+  }
+  pass_ = nullptr;
 }
 
 Var CapturedLoss::operator()(Tape& tape, const std::vector<Tensor>& batch) {
@@ -244,6 +306,7 @@ Var CapturedLoss::operator()(Tape& tape, const std::vector<Tensor>& batch) {
   reason_ = obstacle(tape, rows);
   if (reason_.empty()) {
     capture(tape, batch);
+    if (pass_) confirm(batch);
     if (!pass_) reason_ = failure_;
   }
   if (!reason_.empty()) {
@@ -256,7 +319,7 @@ Var CapturedLoss::operator()(Tape& tape, const std::vector<Tensor>& batch) {
   std::vector<Var> inputs;
   for (const auto& [parameter, uses] : pass_->gradients()) inputs.push_back(tape.use(*parameter));
   const std::int64_t call = pass_->forward(batch);
-  return tape.record(captured_op, std::move(inputs), pass_->losses(rows), 0,
+  return tape.record(captured_op, std::move(inputs), pass_->losses(), 0,
                      [pass = pass_, call](const Tensor& dy, Adjoint& adjoint) {
                        pass->backward(call, dy, adjoint);
                      });

@@ -35,7 +35,8 @@ class CapturedLoss {
   // than `rows` are computed among others, of which nothing leaves; on an ordinary tape a batch is
   // full, and sinks take sums alone (GradSink::sums_only).
   //
-  // The first call captures: it computes the loss, captures it, does it again, and compares; where
+  // The first call captures: it computes the loss, captures it, does it again, and compares, as
+  // does the first call with another batch; where
   // one bit differs, or anything cannot be captured, `loss` is called as if there were no capture,
   // and reason() says why. So is a call with another parameter, address, type, shape or layout of
   // one, frozen or not; with other precisions, tape options or shapes of the batch. Backward comes
@@ -59,6 +60,7 @@ class CapturedLoss {
   std::string obstacle(const Tape& tape, std::int64_t rows) const;
   Setting setting_of(const Tape& tape, const std::vector<Tensor>& batch);
   void capture(const Tape& tape, const std::vector<Tensor>& batch);
+  void confirm(const std::vector<Tensor>& batch);
   Device device();
 
   nn::Module& model_;
