@@ -30,12 +30,6 @@ LossScale scale_of(const Policy& policy) {
                    precision);
 }
 
-// The CPU where nothing is known of the model.
-Device device_of(nn::Module* model) {
-  const auto parameters = model ? model->parameters() : std::vector<Parameter*>{};
-  return parameters.empty() ? cpu : parameters.front()->value.device();
-}
-
 }  // namespace
 
 Accumulation::Accumulation(const Policy& policy, nn::Module* model)
@@ -43,7 +37,7 @@ Accumulation::Accumulation(const Policy& policy, nn::Module* model)
       model_(model),
       precision_(policy.precision.value_or(Dtype::f32)),
       loss_scale_(scale_of(policy)),
-      phases_({device_of(model)}) {
+      phases_({device_of(model ? model->parameters() : std::vector<Parameter*>{})}) {
   const std::vector<std::string> problems = policy.problems();
   check(problems.empty(), "Accumulation: {}", fmt::join(problems, "; "));
   check(!policy.checkpoint || model != nullptr, "Accumulation: checkpoints without a model");

@@ -35,13 +35,12 @@ class CapturedLoss {
   // than `rows` are computed among others, of which nothing leaves; on an ordinary tape a batch is
   // full, and sinks take sums alone (GradSink::sums_only).
   //
-  // The first call captures: it computes the loss, captures it, does it again, and compares, as
-  // does the first call with another batch; where
-  // one bit differs, or anything cannot be captured, `loss` is called as if there were no capture,
-  // and reason() says why. So is a call with another parameter, address, type, shape or layout of
-  // one, frozen or not; with other precisions, tape options or shapes of the batch. Backward comes
-  // before the next call; its gradients are used before the next call, too. Throws what `loss`
-  // throws.
+  // The first call captures: it computes the loss, captures it, does it again, and compares; so do
+  // the next four with a batch unlike the one before. Where one bit differs, or anything cannot be
+  // captured, `loss` is called as if there were no capture, and reason() says why. Captured anew is
+  // a call with another parameter, address, type, shape or layout of one, frozen or not; with other
+  // precisions, tape options or shapes of the batch. Backward comes before the next call; its
+  // gradients are used before the next call, too. Throws what `loss` throws.
   Var operator()(Tape& tape, const std::vector<Tensor>& batch);
 
   // Why the last call was computed in the ordinary way; empty when it was captured.
@@ -61,7 +60,6 @@ class CapturedLoss {
   Setting setting_of(const Tape& tape, const std::vector<Tensor>& batch);
   void capture(const Tape& tape, const std::vector<Tensor>& batch);
   void confirm(const std::vector<Tensor>& batch);
-  Device device();
 
   nn::Module& model_;
   std::int64_t rows_;

@@ -91,10 +91,6 @@ std::string Plan::json() const {
       .dump(2);
 }
 
-Device device_of(const nn::Optimizer& optimizer) {
-  return optimizer.parameters().front()->value.device();
-}
-
 std::size_t update_bytes(const nn::Optimizer& optimizer) {
   std::size_t gradients = 0, largest = 0;
   for (const Parameter* parameter : optimizer.parameters()) {

@@ -63,8 +63,14 @@ struct Plan {
 // does not.
 Plan choose_way(std::span<const Way> ways, const Demand& demand);
 
-// Where the optimizer's parameters are: of the first of them.
-Device device_of(const nn::Optimizer& optimizer);
+// Where parameters are: of the first of them, or the CPU where there are none.
+template <class P>
+Device device_of(const std::vector<P*>& parameters) {
+  return parameters.empty() ? cpu : parameters.front()->value.device();
+}
+inline Device device_of(const nn::Optimizer& optimizer) {
+  return device_of(optimizer.parameters());
+}
 
 // Bytes that have to be free for the optimizer's next step with a gradient for every parameter, and
 // those in use now: these, gradients, state that is still to be made, and the rule's temporaries
