@@ -20,7 +20,7 @@ import pathlib
 import statistics
 import sys
 
-from pages import COLORS, LogAxis, cell, json_lines, legend, svg, write_between
+from pages import COLORS, LogAxis, add_measuring, cell, json_lines, legend, svg, write_between
 
 MODELS = ["logreg", "ffnn", "mnist", "cifar10", "embed", "lstm"]
 
@@ -33,11 +33,8 @@ def arguments():
     p.add_argument("--peer-modes", default="torch,opacus-hooks,opacus-ghost")
     p.add_argument("--models", default=",".join(MODELS))
     p.add_argument("--batches", default="64,256,512")
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--seconds", type=float, default=1.0, help="timed work in each process and mode")
-    p.add_argument("--document", type=pathlib.Path)
-    p.add_argument("--json", type=pathlib.Path, help="where all measurements go, a line each")
+    add_measuring(p, threads=2)
     return p.parse_args()
 
 

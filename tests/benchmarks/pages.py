@@ -2,10 +2,19 @@
 import json
 import math
 import os
+import pathlib
 import subprocess
 import sys
 
 COLORS = {"ordinary": "#1f77b4", "private": "#d62728", "torch": "#7f7f7f", "opacus": "#bcbd22", "floor": "#2ca02c"}
+
+
+def add_measuring(parser, threads):
+    """The options of every script that measures."""
+    parser.add_argument("--threads", type=int, default=threads)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--document", type=pathlib.Path, help="the page that the table is written into")
+    parser.add_argument("--json", type=pathlib.Path, help="where all measurements go, a line each")
 
 
 def json_lines(command, threads):

@@ -15,7 +15,7 @@ import json
 import pathlib
 import statistics
 
-from pages import cell, json_lines, write_between
+from pages import add_measuring, cell, json_lines, write_between
 
 GOAL = 0.80
 
@@ -23,10 +23,7 @@ GOAL = 0.80
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("build", type=pathlib.Path, help="build folder, with tests/bench_kernels")
-    p.add_argument("--threads", type=int, default=1)
-    p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--document", type=pathlib.Path)
-    p.add_argument("--json", type=pathlib.Path, help="where all measurements go, a line each")
+    add_measuring(p, threads=1)
     return p.parse_args()
 
 

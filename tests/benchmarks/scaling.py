@@ -19,7 +19,7 @@ import pathlib
 import statistics
 import sys
 
-from pages import COLORS, LogAxis, cell, json_lines, legend, svg, write_between
+from pages import COLORS, LogAxis, add_measuring, cell, json_lines, legend, svg, write_between
 
 # `case` gives the model and the batch of a size.
 Scan = collections.namedtuple("Scan", "name network sizes case")
@@ -46,11 +46,8 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("build", type=pathlib.Path, help="build folder, with tests/bench_steps")
     p.add_argument("--scans", default=",".join(scan.name for scan in SCANS), help="default: %(default)s")
-    p.add_argument("--threads", type=int, default=1)
-    p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--seconds", type=float, default=0.3, help="timed work in each case and round")
-    p.add_argument("--document", type=pathlib.Path)
-    p.add_argument("--json", type=pathlib.Path, help="where all measurements go, a line each")
+    add_measuring(p, threads=1)
     return p.parse_args()
 
 
