@@ -74,7 +74,7 @@ apt_install() {
 }
 
 # cuda_options: the GPU part is built wherever there is a compiler for it; for one kind of GPU, since
-# every kind takes a minute.
+# every kind takes minutes.
 cuda_options() {
   if command -v nvcc >/dev/null 2>&1; then
     echo "-Dcuda=enabled -Dgpu_targets=90"

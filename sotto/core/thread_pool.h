@@ -1,6 +1,7 @@
 // The threads behind parallel_for. Whoever has work does it itself and never waits for a thread to
-// begin: on a machine that is busy with other things, loops take as long as on one thread, where a
-// barrier would wait for a thread that has no core, some milliseconds each time.
+// begin, only for parts that were begun: on a machine that is busy with other things, loops seldom
+// take longer than on one thread, where a barrier would wait for a thread that has no core, some
+// milliseconds each time.
 #pragma once
 
 #include <atomic>
