@@ -1,4 +1,5 @@
-// The two 16-bit floating-point types, as storage: arithmetic happens in float.
+// The two 16-bit floating-point types, as storage: arithmetic happens in float. GPUs have
+// instructions for the same roundings, which differ in the bits of a NaN alone.
 #pragma once
 
 #include <bit>
@@ -18,10 +19,14 @@ struct bf16 {
 
   bf16() = default;
   HD explicit bf16(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+#else
     const auto u = std::bit_cast<std::uint32_t>(x);
     const bool nan = (u & 0x7fffffffu) > 0x7f800000u;
     bits = static_cast<std::uint16_t>(nan ? (u >> 16) | 0x40u
                                           : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+#endif
   }
   HD operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 };
@@ -32,6 +37,9 @@ struct f16 {
 
   f16() = default;
   HD explicit f16(float x) {
+#ifdef __CUDA_ARCH__
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+#else
     const auto u = std::bit_cast<std::uint32_t>(x);
     const std::uint32_t sign = (u >> 16) & 0x8000u;
     const std::uint32_t magnitude = u & 0x7fffffffu;
@@ -49,8 +57,14 @@ struct f16 {
       h = (magnitude - 0x38000000u + 0xfffu + odd) >> 13;
     }
     bits = static_cast<std::uint16_t>(sign | h);
+#endif
   }
   HD operator float() const {
+#ifdef __CUDA_ARCH__
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+#else
     const std::uint32_t sign = (std::uint32_t{bits} & 0x8000u) << 16;
     const std::uint32_t rest = bits & 0x7fffu;
     std::uint32_t u;
@@ -62,6 +76,7 @@ struct f16 {
       u = std::bit_cast<std::uint32_t>(static_cast<float>(rest) * 0x1p-24f);
     }
     return std::bit_cast<float>(sign | u);
+#endif
   }
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -120,57 +121,87 @@ bool packable(const LoopNest<N>& nest, const std::array<View, N>& views, int lan
   return true;
 }
 
-// y = f(x...) of elements of type T, a pack for each index. Operands with one element for all of a
-// pack are told by `repeated`.
-template <class T, class F, std::size_t N>
+// The numbers of a pack as floats, and back. One code for both types of 16 bits, told apart while
+// running: each functor's kernels take long to compile.
+template <class Bits, int lanes>
+HD void widen(const Pack<Bits, lanes>& pack, Dtype dtype, float (&x)[lanes]) {
+  if constexpr (sizeof(Bits) == sizeof(float)) {
+    for (int i = 0; i < lanes; ++i) x[i] = std::bit_cast<float>(pack.value[i]);
+  } else if (dtype == Dtype::f16) {
+    for (int i = 0; i < lanes; ++i) x[i] = std::bit_cast<f16>(pack.value[i]);
+  } else {
+    for (int i = 0; i < lanes; ++i) x[i] = std::bit_cast<bf16>(pack.value[i]);
+  }
+}
+template <class Bits, int lanes>
+HD void narrow(const float (&x)[lanes], Dtype dtype, Pack<Bits, lanes>& pack) {
+  if constexpr (sizeof(Bits) == sizeof(float)) {
+    for (int i = 0; i < lanes; ++i) pack.value[i] = std::bit_cast<Bits>(x[i]);
+  } else if (dtype == Dtype::f16) {
+    for (int i = 0; i < lanes; ++i) pack.value[i] = f16(x[i]).bits;
+  } else {
+    for (int i = 0; i < lanes; ++i) pack.value[i] = bf16(x[i]).bits;
+  }
+}
+
+// y = f(x...) of elements of one type, f32 or of 16 bits, a pack for each index. Operands with one
+// element for all of a pack are told by `repeated`.
+template <class Bits, class F, std::size_t N>
 struct PackedMap {
-  using A = acc_t<T>;
-  static constexpr int lanes = pack_bytes / sizeof(T);
-  using Values = Pack<T, lanes>;
+  static constexpr int lanes = pack_bytes / sizeof(Bits);
+  using Values = Pack<Bits, lanes>;
 
   F f;
+  Dtype dtype;
   LoopNest<N> packs;
-  const T* x[N - 1];
+  const Bits* x[N - 1];
   bool repeated[N - 1];
-  T* y;
+  Bits* y;
   std::int64_t count;
 
   PackedMap(F f, const LoopNest<N>& nest, const std::array<View, N>& views)
-      : f(f), packs(in_packs(nest, lanes)), y(views[N - 1].template as<T>()), count(nest.count) {
+      : f(f),
+        dtype(views[N - 1].dtype),
+        packs(in_packs(nest, lanes)),
+        y(views[N - 1].template as<Bits>()),
+        count(nest.count) {
     for (std::size_t v = 0; v < N - 1; ++v) {
-      x[v] = views[v].template as<T>();
+      x[v] = views[v].template as<Bits>();
       repeated[v] = packs.stride[v][packs.rank - 1] == 0;
     }
   }
   HD void operator()(std::int64_t pack) const {
     const Offsets<N> at = offsets_at(packs, pack);
     const std::int64_t left = count - pack * lanes;
+    float operand[N - 1][lanes];
+    for (std::size_t v = 0; v < N - 1; ++v) widen(load(v, at.of[v], left), dtype, operand[v]);
+    float result[lanes];
+    apply(operand, result, std::make_index_sequence<N - 1>{});
+    Values values;
+    narrow(result, dtype, values);
     if (left >= lanes) {
-      whole(at, std::make_index_sequence<N - 1>{});
+      *reinterpret_cast<Values*>(y + at.of[N - 1]) = values;
     } else {
-      for (std::int64_t i = 0; i < left; ++i) one(at, i, std::make_index_sequence<N - 1>{});
+      // By constant indices, so that the pack stays in registers.
+      for (int i = 0; i < lanes; ++i) {
+        if (i < left) y[at.of[N - 1] + i] = values.value[i];
+      }
     }
   }
 
  private:
   template <std::size_t... I>
-  HD void whole(const Offsets<N>& at, std::index_sequence<I...>) const {
-    const Values operand[] = {load(I, at.of[I])...};
-    Values result;
-    for (int lane = 0; lane < lanes; ++lane) {
-      result.value[lane] = T(f(A(operand[I].value[lane])...));
-    }
-    *reinterpret_cast<Values*>(y + at.of[N - 1]) = result;
+  HD void apply(const float (&operand)[N - 1][lanes], float (&result)[lanes],
+                std::index_sequence<I...>) const {
+    for (int lane = 0; lane < lanes; ++lane) result[lane] = f(operand[I][lane]...);
   }
-  HD Values load(std::size_t operand, std::int64_t at) const {
-    if (!repeated[operand]) return *reinterpret_cast<const Values*>(x[operand] + at);
-    Values same;
-    for (T& value : same.value) value = x[operand][at];
-    return same;
-  }
-  template <std::size_t... I>
-  HD void one(const Offsets<N>& at, std::int64_t i, std::index_sequence<I...>) const {
-    y[at.of[N - 1] + i] = T(f(A(x[I][at.of[I] + (repeated[I] ? 0 : i)])...));
+  HD Values load(std::size_t operand, std::int64_t at, std::int64_t left) const {
+    if (!repeated[operand] && left >= lanes)
+      return *reinterpret_cast<const Values*>(x[operand] + at);
+    Values values;
+    for (int i = 0; i < lanes; ++i)
+      values.value[i] = x[operand][repeated[operand] ? at : at + (i < left ? i : 0)];
+    return values;
   }
 };
 
@@ -179,22 +210,22 @@ struct PackedMap {
 template <class Exec, class F, std::size_t N>
 bool packed_map(const Exec& exec, const std::array<View, N>& views, F f) {
   const Dtype dtype = views[N - 1].dtype;
+  if (!is_float(dtype) || dtype == Dtype::f64) return false;
   for (const View& view : views) {
     if (view.dtype != dtype) return false;
   }
   const LoopNest<N> nest(views);
   if (!packable(nest, views, pack_bytes / static_cast<int>(size_of(dtype)))) return false;
-  const auto run = [&]<class T>(std::type_identity<T>) {
-    const PackedMap<T, F, N> packed(f, nest, views);
+  const auto run = [&]<class Bits>(std::type_identity<Bits>) {
+    const PackedMap<Bits, F, N> packed(f, nest, views);
     exec.for_each(packed.packs.count, packed);
-    return true;
   };
-  switch (dtype) {
-    case Dtype::f32: return run(std::type_identity<float>{});
-    case Dtype::f16: return run(std::type_identity<f16>{});
-    case Dtype::bf16: return run(std::type_identity<bf16>{});
-    default: return false;
+  if (dtype == Dtype::f32) {
+    run(std::type_identity<std::uint32_t>{});
+  } else {
+    run(std::type_identity<std::uint16_t>{});
   }
+  return true;
 }
 
 // The same one by one, for any views. A is the arithmetic type: double for f64, else float.
