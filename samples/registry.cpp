@@ -78,7 +78,7 @@ std::vector<Entry> image_networks() {
            .classes = 10},
           {.name = "vit",
            .description = "vision transformer of width 192 over 4x4 patches of 32x32 images",
-           .make = vision_transformer,
+           .make = [] { return vision_transformer(); },
            .input = image,
            .classes = 10}};
 }
@@ -97,7 +97,7 @@ std::vector<Entry> other_networks() {
            .words = 1000},
           {.name = "gpt2",
            .description = "six causal blocks of width 384 over 128 characters",
-           .make = character_transformer,
+           .make = [] { return causal_transformer(); },
            .input = {text_length},
            .classes = characters,
            .words = characters,

@@ -62,12 +62,19 @@ nn::Sequential blocks_of(const ResNetOptions& options) {
 }  // namespace
 
 ResNet::ResNet(const ResNetOptions& options)
-    : stem_(colours, options.width, 3, 1, options.groups),
+    : stem_(colours, options.width, options.large_images ? 7 : 3, options.large_images ? 2 : 1,
+            options.groups),
       blocks_(blocks_of(options)),
       classifier_(Bottleneck::expansion * width_of(options, options.blocks.size() - 1),
-                  options.classes) {}
+                  options.classes) {
+  if (options.large_images)
+    pool_.emplace(PoolOptions{.kernel = {3}, .stride = {2}, .padding = {1}});
+}
 
-Var ResNet::forward(const Var& x) { return classifier_(mean(blocks_(relu(stem_(x))), {2, 3})); }
+Var ResNet::forward(const Var& x) {
+  const Var y = relu(stem_(x));
+  return classifier_(mean(blocks_(pool_ ? (*pool_)(y) : y), {2, 3}));
+}
 
 void ResNet::visit(const nn::Visitor& visitor) {
   visitor("stem", stem_);

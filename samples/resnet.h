@@ -1,4 +1,4 @@
-// Residual networks for small images.
+// Residual networks.
 #pragma once
 
 #include <optional>
@@ -45,10 +45,13 @@ struct ResNetOptions {
   std::int64_t width = 64;   // of the first stage
   std::int64_t groups = 32;  // of every normalisation
   std::int64_t classes = 10;
+  // For 224x224 pixels or so: the stem is a 7x7 convolution with stride 2 and 3x3 maximum pooling
+  // with stride 2 (He et al. 2016). Otherwise for 32x32: one 3x3 convolution with stride 1, as
+  // usual for CIFAR-10.
+  bool large_images = false;
 };
 
-// For [n, 3, h, w] of 32x32 pixels or so: the stem is one 3x3 convolution with stride 1, as usual
-// for CIFAR-10. Gives logits [n, classes]. ResNet-50 has 23,520,842 parameters.
+// For [n, 3, h, w]. Gives logits [n, classes]. ResNet-50 has 23,520,842 parameters.
 class ResNet final : public nn::Module {
  public:
   // Throws std::invalid_argument unless `groups` divides `width`.
@@ -60,6 +63,7 @@ class ResNet final : public nn::Module {
 
  private:
   NormedConv stem_;
+  std::optional<nn::MaxPool2d> pool_;
   nn::Sequential blocks_;
   nn::Linear classifier_;
 };

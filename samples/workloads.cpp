@@ -183,27 +183,27 @@ std::unique_ptr<nn::Module> wide_resnet() {
   return net;
 }
 
-std::unique_ptr<nn::Module> vision_transformer() {
-  constexpr std::int64_t width = 192;
+std::unique_ptr<nn::Module> vision_transformer(const VisionOptions& options) {
+  const std::int64_t width = options.width, patches = options.side / options.patch;
   auto net = std::make_unique<nn::Sequential>();
-  net->add(nn::Conv2d(3, width, 4, {.stride = {4}}));
+  net->add(nn::Conv2d(3, width, options.patch, {.stride = {options.patch}}));
   net->add(Tokens());
-  net->add(nn::PositionalEmbedding(64, width));
-  for (int k = 0; k < 12; ++k) net->add(Block(width, 3, false));
+  net->add(nn::PositionalEmbedding(patches * patches, width));
+  for (int k = 0; k < options.blocks; ++k) net->add(Block(width, options.heads, false));
   net->add(nn::LayerNorm(width));
   net->add(MeanOver({1}));
-  net->add(nn::Linear(width, 10));
+  net->add(nn::Linear(width, options.classes));
   return net;
 }
 
-std::unique_ptr<nn::Module> character_transformer() {
-  constexpr std::int64_t width = 384;
+std::unique_ptr<nn::Module> causal_transformer(const CausalOptions& options) {
+  const std::int64_t width = options.width;
   auto net = std::make_unique<nn::Sequential>();
-  net->add(nn::Embedding(characters, width));
-  net->add(nn::PositionalEmbedding(text_length, width));
-  for (int k = 0; k < 6; ++k) net->add(Block(width, 6, true));
+  net->add(nn::Embedding(options.words, width));
+  net->add(nn::PositionalEmbedding(options.length, width));
+  for (int k = 0; k < options.blocks; ++k) net->add(Block(width, options.heads, true));
   net->add(nn::LayerNorm(width));
-  net->add(nn::Linear(width, characters));
+  net->add(nn::Linear(width, options.words));
   return net;
 }
 

@@ -23,11 +23,17 @@ std::unique_ptr<nn::Module> resnet18();
 // WRN-16-4 for [n, 3, 32, 32] with standardised weights (Qiao et al. 2019) and group normalisation,
 // as De et al. 2022 train it privately.
 std::unique_ptr<nn::Module> wide_resnet();
-// Twelve blocks of width 192 over 4x4 patches of [n, 3, 32, 32] (Dosovitskiy et al. 2021), averaged
-// at the end: [n, 10].
-std::unique_ptr<nn::Module> vision_transformer();
-// Six blocks of width 384 over [n, 128] characters, each seeing those before it (Radford et al.
-// 2019, smaller): [n, 128, 65].
-std::unique_ptr<nn::Module> character_transformer();
+// Blocks over patches of [n, 3, side, side] (Dosovitskiy et al. 2021), averaged at the end: [n,
+// classes]. These are twelve of width 192 over 4x4 patches of 32x32 pixels.
+struct VisionOptions {
+  std::int64_t side = 32, patch = 4, width = 192, heads = 3, blocks = 12, classes = 10;
+};
+std::unique_ptr<nn::Module> vision_transformer(const VisionOptions& options = {});
+// Blocks over [n, length] words, each of which sees those before it (Radford et al. 2019, with an
+// output layer of its own): [n, length, words]. These are six of width 384 over 128 characters.
+struct CausalOptions {
+  std::int64_t words = characters, length = text_length, width = 384, heads = 6, blocks = 6;
+};
+std::unique_ptr<nn::Module> causal_transformer(const CausalOptions& options = {});
 
 }  // namespace sotto::models

@@ -5,6 +5,7 @@
 #include "samples/models.h"
 #include "samples/registry.h"
 #include "samples/resnet.h"
+#include "samples/workloads.h"
 #include "sotto/autograd/losses.h"
 #include "sotto/autograd/sink.h"
 #include "sotto/core/allocator.h"
@@ -59,6 +60,38 @@ TEST_CASE("sized models have the sizes in their names") {
     INFO(wrong);
     CHECK_THROWS_AS(models::entry_of_any(wrong), std::invalid_argument);
   }
+}
+
+TEST_CASE("large models are those of the papers") {
+  // Weights and biases of attention's two layers, the feed-forward network's two, and the norms'.
+  const auto block = [](std::int64_t d) { return 12 * d * d + 13 * d; };
+  const models::CausalOptions words{.words = 11, .length = 6, .width = 8, .heads = 2, .blocks = 3};
+  const auto causal = models::causal_transformer(words);
+  CHECK(causal->parameter_count() == 11 * 8 + 6 * 8 + 3 * block(8) + 2 * 8 + 8 * 11 + 11);
+  const models::VisionOptions patches{
+      .side = 12, .patch = 3, .width = 8, .heads = 2, .blocks = 2, .classes = 5};
+  const auto vision = models::vision_transformer(patches);
+  CHECK(vision->parameter_count() == 3 * 3 * 3 * 8 + 8 + 16 * 8 + 2 * block(8) + 2 * 8 + 8 * 5 + 5);
+  Tape tape;
+  CHECK((*causal)(tape.input(zeros({2, 6}, Dtype::i64))).shape() == Shape{2, 6, 11});
+  CHECK((*vision)(tape.input(zeros({2, 3, 12, 12}, Dtype::f32))).shape() == Shape{2, 5});
+  const models::Entry gpt2 = models::entry_of_any("gpt2-small");
+  CHECK(gpt2.input == Shape{512});
+  CHECK(gpt2.words == 50257);
+  CHECK(models::entry_of_any("vit-b16").input == Shape{3, 224, 224});
+}
+
+TEST_CASE("residual networks for large images have a wider stem") {
+  const models::ResNetOptions small{.blocks = {1}, .width = 8, .groups = 4, .classes = 3};
+  models::ResNetOptions large = small;
+  large.large_images = true;
+  models::ResNet network(large);
+  CHECK(network.parameter_count() - models::ResNet(small).parameter_count() ==
+        8 * 3 * (7 * 7 - 3 * 3));
+  Tape tape;
+  const Var x = tape.input(zeros({2, 3, 32, 32}, Dtype::f32));
+  CHECK(network(x).shape() == Shape{2, 3});
+  CHECK(models::entry_of_any("resnet50-224").classes == 1000);
 }
 
 TEST_CASE("gradients of deep sized models do not vanish") {

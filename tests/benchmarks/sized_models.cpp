@@ -4,6 +4,8 @@
 #include <string_view>
 
 #include "samples/models.h"
+#include "samples/resnet.h"
+#include "samples/workloads.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/init.h"
 
@@ -65,9 +67,37 @@ Entry sized_transformer(const std::string& name) {
           .words = words};
 }
 
+std::vector<Entry> large_networks() {
+  constexpr std::int64_t classes = 1000;
+  const CausalOptions words{.words = 50257, .length = 512, .width = 768, .heads = 12, .blocks = 12};
+  const VisionOptions patches{
+      .side = 224, .patch = 16, .width = 768, .heads = 12, .blocks = 12, .classes = classes};
+  const ResNetOptions images{.classes = classes, .large_images = true};
+  return {{.name = "gpt2-small",
+           .description = "twelve causal blocks of width 768 over 512 tokens",
+           .make = [=] { return causal_transformer(words); },
+           .input = {words.length},
+           .classes = words.words,
+           .words = words.words,
+           .per_position = true},
+          {.name = "vit-b16",
+           .description = "twelve blocks of width 768 over 16x16 patches of 224x224 images",
+           .make = [=] { return vision_transformer(patches); },
+           .input = {3, patches.side, patches.side},
+           .classes = classes},
+          {.name = "resnet50-224",
+           .description = "ResNet-50 with group normalisation for 224x224 images",
+           .make = [=] { return std::make_unique<ResNet>(images); },
+           .input = {3, 224, 224},
+           .classes = classes}};
+}
+
 }  // namespace
 
 Entry entry_of_any(const std::string& name) {
+  for (Entry& entry : large_networks()) {
+    if (entry.name == name) return std::move(entry);
+  }
   if (name.starts_with(perceptron_prefix)) return sized_perceptron(name);
   if (name.starts_with(transformer_prefix)) return sized_transformer(name);
   return entry_called(name);

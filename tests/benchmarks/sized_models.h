@@ -1,4 +1,5 @@
-// Networks of any width, depth and length, by name: for how time and memory grow with each.
+// Networks of any width, depth and length, by name, for how time and memory grow with each; and
+// those of the size that papers report of, for GPUs.
 #pragma once
 
 #include <string>
@@ -11,7 +12,9 @@ namespace sotto::models {
 inline constexpr const char* sized_names =
     "perceptron:WIDTHxDEPTH, so many linear layers of so many features with ReLU, then one to 10 "
     "classes; or "
-    "transformer:LENGTH, an encoder block of width 64 over so many words";
+    "transformer:LENGTH, an encoder block of width 64 over so many words; or, as large as GPUs "
+    "train "
+    "them, gpt2-small over 512 tokens, vit-b16 and resnet50-224 for 224x224 images";
 
 // The entry of such a name, which it refers to, or of one in the registry. Throws
 // std::invalid_argument where the name is neither, or a size is not an integer from 1 to 2^20.

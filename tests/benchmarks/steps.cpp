@@ -4,7 +4,8 @@
 // where the time goes.
 //
 // A step is forward, loss, backward and update by SGD; a private one also draws its batch, clips,
-// adds noise to every parameter and writes the ledger, a file.
+// adds noise to every parameter and writes the ledger, a file. On a GPU the batches lie there, and
+// a step ends when the GPU is done.
 #include <unistd.h>
 
 #include <filesystem>
@@ -14,8 +15,11 @@
 #include <nlohmann/json.hpp>
 
 #include "sotto/core/allocator.h"
+#include "sotto/core/cuda.h"
+#include "sotto/core/devices.h"
 #include "sotto/dp/engine.h"
 #include "sotto/kernels/profile.h"
+#include "sotto/memory/captured_loss.h"
 #include "sotto/nn/init.h"
 #include "tests/benchmarks/sized_models.h"
 #include "tests/benchmarks/timing.h"
@@ -36,6 +40,9 @@ struct Options {
   int warmup = 3, min_steps = 5, max_steps = 60;
   double noise_multiplier = 1.1;
   bool profile = false;
+  std::string device = "cpu";
+  std::string precision = "f32";
+  bool capture = false;
 };
 
 struct Mode {
@@ -63,38 +70,62 @@ std::string mode_names() {
 // One training step of a network on one of four random batches.
 class Training {
  public:
-  Training(const models::Entry& entry, std::int64_t samples) : entry_(entry) {
+  Training(const models::Entry& entry, std::int64_t samples, const Options& options)
+      : entry_(entry),
+        device_(device_named(options.device)),
+        precision_(memory::parse_precision(options.precision).value_or(Dtype::f32)) {
     nn::manual_seed(1);
     model_ = entry.make();
-    for (std::uint64_t seed = 0; seed < 4; ++seed)
-      batches_.push_back(entry.random_examples(samples, seed));
+    model_->to(device_);
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      const models::Examples batch = entry.random_examples(samples, seed);
+      batches_.push_back({batch.inputs.to(device_), batch.labels.to(device_)});
+    }
     optimizer_ = std::make_unique<nn::Sgd>(*model_, nn::SgdRule{.learning_rate = learning_rate});
+    if (options.capture) captured_.emplace(*model_, samples, loss_);
   }
   virtual ~Training() = default;
-  virtual void step() = 0;
   virtual std::vector<PhaseTotal> phases() const = 0;
 
+  void step() {
+    start();
+    if (device_ != cpu) cuda_runtime().synchronize(device_.index);
+  }
+  Device device() const { return device_; }
+  // Why the last step was not captured; empty if it was, or was not to be.
+  std::string not_captured() const { return captured_ ? captured_->reason() : ""; }
+
  protected:
+  virtual void start() = 0;
   Var losses(Tape& tape) {
-    const models::Examples& batch = batches_[next_++ % batches_.size()];
-    return entry_.losses((*model_)(tape.input(batch.inputs)), batch.labels);
+    const std::vector<Tensor>& batch = batches_[next_++ % batches_.size()];
+    return captured_ ? (*captured_)(tape, batch) : loss_(tape, batch);
   }
 
   const models::Entry& entry_;
+  Device device_;
+  Dtype precision_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<nn::Optimizer> optimizer_;
 
  private:
-  std::vector<models::Examples> batches_;
+  const memory::CapturedLoss::Loss loss_ = [this](Tape& tape, const std::vector<Tensor>& batch) {
+    return entry_.losses((*model_)(tape.input(batch[0])), batch[1]);
+  };
+  std::optional<memory::CapturedLoss> captured_;
+  std::vector<std::vector<Tensor>> batches_;
   std::size_t next_ = 0;
 };
 
 class Ordinary final : public Training {
  public:
   using Training::Training;
-  void step() override {
+  std::vector<PhaseTotal> phases() const override { return clock_.totals(); }
+
+ private:
+  void start() override {
     clock_.enter("forward");
-    Tape tape;
+    Tape tape({.precision = precision_});
     const Var loss = losses(tape);
     clock_.enter("backward");
     SumSink sink;
@@ -103,10 +134,8 @@ class Ordinary final : public Training {
     optimizer_->step(sink.gradients());
     clock_.stop();
   }
-  std::vector<PhaseTotal> phases() const override { return clock_.totals(); }
 
- private:
-  PhaseClock clock_;
+  PhaseClock clock_{{device_}};
 };
 
 // A folder that goes with its owner.
@@ -127,25 +156,27 @@ class Scratch {
 
 class Private final : public Training {
  public:
-  Private(const models::Entry& entry, std::int64_t samples, const Mode& mode, double noise)
-      : Training(entry, samples),
+  Private(const models::Entry& entry, std::int64_t samples, const Mode& mode,
+          const Options& settings)
+      : Training(entry, samples, settings),
         ledger_(Ledger::create(scratch_.file("ledger"), {.relation = Relation::replace_one})) {
-    EngineOptions options{.noise_multiplier = noise,
+    EngineOptions options{.noise_multiplier = settings.noise_multiplier,
                           .sampling = Sampling::fixed_size,
                           .logical_batch = static_cast<double>(samples),
-                          .memory = {.physical_batch = samples},
+                          .memory = {.physical_batch = samples, .precision = precision_},
                           .clipping = {.route = mode.route},
                           .passes = mode.passes};
     if (mode.by_layer)
       options.groups = layer_groups(model_->named_parameters(), options.clip_bound);
     engine_.emplace(*model_, *optimizer_, population, ledger_, options);
   }
-  void step() override {
-    engine_->step([this](Tape& tape, std::span<const std::int64_t>) { return losses(tape); });
-  }
   std::vector<PhaseTotal> phases() const override { return engine_->phases().totals(); }
 
  private:
+  void start() override {
+    engine_->step([this](Tape& tape, std::span<const std::int64_t>) { return losses(tape); });
+  }
+
   Scratch scratch_;
   Ledger ledger_;
   std::optional<Engine> engine_;
@@ -153,10 +184,9 @@ class Private final : public Training {
 
 std::unique_ptr<Training> training(const models::Entry& entry, const std::string& mode,
                                    std::int64_t samples, const Options& options) {
-  if (mode == "ordinary") return std::make_unique<Ordinary>(entry, samples);
+  if (mode == "ordinary") return std::make_unique<Ordinary>(entry, samples, options);
   for (const Mode& known : private_modes) {
-    if (mode == known.name)
-      return std::make_unique<Private>(entry, samples, known, options.noise_multiplier);
+    if (mode == known.name) return std::make_unique<Private>(entry, samples, known, options);
   }
   fail(fmt::format("no mode is called {}; there are {}", mode, mode_names()));
 }
@@ -191,7 +221,7 @@ json phases_of(const std::vector<PhaseTotal>& before, const std::vector<PhaseTot
 json timed(const models::Entry& entry, const std::string& mode, std::int64_t samples,
            const Options& options) {
   const std::unique_ptr<Training> run = training(entry, mode, samples, options);
-  const std::size_t resident = allocator(cpu).statistics().current;
+  const std::size_t resident = allocator(run->device()).statistics().current;
   for (int k = 0; k < options.warmup; ++k) run->step();
   const std::vector<PhaseTotal> before = run->phases();
   std::vector<double> times;
@@ -205,17 +235,22 @@ json timed(const models::Entry& entry, const std::string& mode, std::int64_t sam
   json line{{"model", entry.name},
             {"mode", mode},
             {"batch", samples},
+            {"device", options.device},
+            {"precision", options.precision},
             {"ms_per_step", median(times) * 1e3},
             {"ms_min", *std::min_element(times.begin(), times.end()) * 1e3},
             {"steps", times.size()},
             {"peak_bytes", peak},
             {"resident_bytes", resident},
             {"phases_ms", phases_of(before, run->phases())}};
+  if (options.capture) line["not_captured"] = run->not_captured();
   if (options.profile) line["kernels"] = kernels_of(*run, options.min_steps);
   return line;
 }
 
 int run(const Options& options) {
+  check(!options.profile || options.device == "cpu",
+        "--profile: times of kernels are to be had on the CPU alone, not on {}", options.device);
   for (const std::string& model : options.models) {
     const models::Entry entry = models::entry_of_any(model);
     for (const std::int64_t batch : options.batches) {
@@ -242,6 +277,11 @@ int main(int argc, char** argv) {
   app.add_option("--min-steps", options.min_steps, "Timed steps at least");
   app.add_option("--max-steps", options.max_steps, "Timed steps at most");
   app.add_option("--sigma", options.noise_multiplier, "Noise multiplier");
+  app.add_option("--device", options.device, "cpu, cuda or cuda:N; default: cpu");
+  app.add_option("--precision", options.precision, "f32, bf16 or f16; default: f32")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
+  app.add_flag("--capture", options.capture,
+               "Forward and backward are captured and replayed (on a GPU)");
   app.add_flag("--profile", options.profile,
                "As many more steps as --min-steps, with the time of each kernel");
   CLI11_PARSE(app, argc, argv);
