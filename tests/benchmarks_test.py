@@ -3,15 +3,17 @@
 
 Usage: benchmarks_test.py [unittest options]
 """
+import json
 import pathlib
 import sys
 import tempfile
 import unittest
 import xml.dom.minidom
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "benchmarks"))
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent / "benchmarks")]
 
 import compare_peers
+import gpu_results
 import pages
 import products
 import scaling
@@ -21,6 +23,49 @@ def growing(power, sizes=(1, 2, 4, 8, 16, 32), factor=3.0):
     """Cases whose ordinary side is linear, and whose private side grows with a power."""
     return [{"size": size, "ordinary": {"time": factor * size, "memory": factor * size},
              "private": {"time": factor * size ** power, "memory": factor * size}} for size in sizes]
+
+
+class OnGpus(unittest.TestCase):
+    def test_peers_stand_beside_what_has_their_name_and_type(self):
+        def log(name, *measured):
+            (self.folder / name).write_text("\n".join(json.dumps(one) for one in measured) + '\n{"what": "cut')
+
+        def ours(what, dtype, microseconds):
+            return {"what": what, "dtype": dtype, "microseconds": microseconds, "rate": 1.0, "unit": "GB/s"}
+
+        def peer(by, what, dtype, microseconds):
+            return {"by": by, "what": what, "dtype": dtype, "microseconds": microseconds}
+
+        with tempfile.TemporaryDirectory() as name:
+            self.folder = pathlib.Path(name)
+            (self.folder / "steps.txt").write_text("bench passed 3\n")
+            log("bench.log", ours("add", "f32", 10), ours("add", "bf16", 5), ours("private step", "f32", 50),
+                ours("private step, captured", "f32", 20))
+            gpu_results.main(self.folder)
+            self.assertNotIn("torch", (self.folder / "results.md").read_text())
+            log("peers.log", peer("torch", "add", "f32", 11), peer("opacus", "private step", "f32", 1000))
+            gpu_results.main(self.folder)
+            rows = json.loads((self.folder / "results.json").read_text())["measurements"]
+            self.assertEqual([row.get("torch / sotto") for row in rows], [1.1, None, None, None])
+            self.assertEqual([row.get("opacus / sotto") for row in rows], [None, None, 20, 50])
+            self.assertIn("| add | f32 | 10 | 1.0 | GB/s | 11 | 1.1 |  |  |", (self.folder / "results.md").read_text())
+
+    def test_private_steps_are_compared_with_ordinary_ones_of_the_same_kind(self):
+        def line(mode, ms, precision="bf16", **more):
+            return {"model": "vit-b16", "mode": mode, "batch": 256, "precision": precision, "ms_per_step": ms,
+                    "peak_bytes": ms * 2**20, **more}
+
+        rows = gpu_results.network_steps([
+            line("ordinary", 100), line("flat", 120), line("flat", 90, "f32"), line("ordinary", 50, not_captured=""),
+            line("flat", 75, not_captured=""), line("flat", 110, not_captured="a reason")])
+        self.assertEqual([row.get("private / ordinary") for row in rows], [None, 1.2, None, None, 1.5, 1.1])
+        self.assertEqual(rows[1]["memory"], 1.2)
+        self.assertEqual(rows[0]["what"], "vit-b16 ordinary step, batch 256")
+        self.assertEqual(rows[4]["what"], "vit-b16 private (flat) step, batch 256, captured")
+        self.assertEqual(rows[0]["rate"], 2560)
+        peers = [{"by": "torch", "what": "vit-b16 ordinary step, batch 256", "dtype": "bf16", "microseconds": 3e5}]
+        self.assertEqual([row.get("torch / sotto") for row in gpu_results.beside(rows, peers)],
+                         [3.0, None, None, 6.0, None, None])
 
 
 class Scaling(unittest.TestCase):

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Everything that wants a GPU, in one call on a machine that has one and perhaps little else: builds
 # with the GPU part, runs the tests of devices on the GPU and on the CPU, compute-sanitizer on the
-# fast ones, the conformance cases on both, and times the kernels. Needs a C++ compiler, nvcc, Meson and
-# ninja.
+# fast ones, the conformance cases on both, and times the kernels and steps, beside PyTorch's and Opacus'
+# where Python can import these. Needs a C++ compiler, nvcc, Meson and ninja.
 #
 # usage: gpu.sh [RESULTS]     a folder for results.json, results.md and the logs; gpu-results if left out
 #
@@ -93,7 +93,7 @@ reconfigure=
 [ -f "$build/build.ninja" ] && reconfigure=--reconfigure
 # shellcheck disable=SC2086 # an option or none
 step configure meson setup $reconfigure "$build" "$root" -Dbuildtype=release -Dtests=enabled \
-  -Dsamples=disabled -Dcuda=enabled "-Dgpu_targets=${gpu:-90}" || exit 1
+  -Dsamples=auto -Dcuda=enabled "-Dgpu_targets=${gpu:-90}" || exit 1
 units="devices device_code device_ops capture captured_faults captured_loss fused_update conv gemm"
 targets=sotto/libsotto_cuda.so
 for unit in $units; do targets="$targets tests/test_$unit"; done
@@ -102,11 +102,20 @@ step build ninja -C "$build" $targets tests/bench_gpu || exit 1
 step no_gpu env CUDA_VISIBLE_DEVICES= "$build/tests/test_devices"
 for unit in $units; do step "$unit" "$build/tests/test_$unit"; done
 step bench "$build/tests/bench_gpu"
+# Needs CLI11, which such a machine may lack.
+if step build_networks ninja -C "$build" tests/bench_steps; then
+  step networks_small "$build/tests/bench_steps" --device cuda --models mnist --batches 512 --modes ordinary,flat \
+    --capture
+  for case in gpt2-small:32 vit-b16:256 resnet50-224:256; do
+    step "networks_${case%:*}" "$build/tests/bench_steps" --device cuda --models "${case%:*}" \
+      --batches "${case#*:}" --modes ordinary,flat --precision bf16 --max-steps 10
+  done
+fi
+step peers python3 "$root/tests/benchmarks/gpu_peers.py"
 for tool in memcheck racecheck initcheck; do
   step "$tool" compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/test_device_ops" \
     "private training*"
 done
-# Needs CLI11, which such a machine may lack.
 if step build_conformance ninja -C "$build" tests/conformance/conformance; then
   for device in cpu cuda:0; do
     step "conformance_$device" "$build/tests/conformance/conformance" "$root/tests/conformance/cases" \
