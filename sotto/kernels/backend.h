@@ -47,6 +47,33 @@ struct Costs {
   double shifted_adds = 0;
 };
 
+// Keys begin .. end - 1.
+struct KeyRange {
+  std::int64_t begin, end;
+};
+
+// How the weights of queries for keys come of their scores: each query's weights are `total` times
+// the softmax of `scale` times its scores, masked.
+struct ScoreRule {
+  double scale = 1;
+  double total = 1;
+  // Row r is of query t = first_query + r, which sees the keys s <= t and the last always_visible.
+  bool causal = false;
+  std::int64_t first_query = 0;
+  std::int64_t always_visible = 0;
+  // At most most_score_masks, of the scores' sizes (stride 0 repeats): i64 hides keys where it is
+  // not 0, one of the scores' type is added.
+  std::span<const View> masks;
+
+  HD bool may_hide() const { return causal || !masks.empty(); }
+  // The keys, of so many, that come too late for a row's query.
+  HD KeyRange later(std::int64_t row, std::int64_t keys) const {
+    const std::int64_t begin = first_query + row + 1, end = keys - always_visible;
+    return causal && begin < end ? KeyRange{begin, end} : KeyRange{keys, keys};
+  }
+};
+inline constexpr std::size_t most_score_masks = 4;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -88,6 +115,12 @@ class Backend {
   // Row by row, row-major [rows, k].
   virtual void softmax(View x, bool logarithm, View y) = 0;
   virtual void softmax_grad(View y, View dy, bool logarithm, View dx) = 0;
+  // In place, x [n, queries, keys] in f32 or f64: scores become weights. A query all of whose keys
+  // are hidden has weights of 0; one that sees a NaN has NaN for the keys it sees.
+  virtual void score_weights(const ScoreRule& rule, View x) = 0;
+  // In place, the slopes dw of the loss in weights w that a rule made become those in the scores:
+  // scale w (dw - sum_s w dw / total).
+  virtual void score_weights_grad(const ScoreRule& rule, View w, View dw) = 0;
   // y = (x - mean) rstd with rstd [rows, 1] = 1 / sqrt(variance + eps), in f32 where x is narrower;
   // `centered` false leaves the mean out (root mean square).
   virtual void normalize(View x, double eps, bool centered, View y, View rstd) = 0;

@@ -135,6 +135,15 @@ class ProfiledBackend : public Backend {
     measure("softmax_grad", count(y), {y, dy, dx},
             [&] { inner_.softmax_grad(y, dy, logarithm, dx); });
   }
+  void score_weights(const ScoreRule& rule, View x) override {
+    std::vector<View> operands{x, x};
+    operands.insert(operands.end(), rule.masks.begin(), rule.masks.end());
+    measure("score_weights", count(x), operands, [&] { inner_.score_weights(rule, x); });
+  }
+  void score_weights_grad(const ScoreRule& rule, View w, View dw) override {
+    measure("score_weights_grad", count(w), {w, dw, dw},
+            [&] { inner_.score_weights_grad(rule, w, dw); });
+  }
   void normalize(View x, double eps, bool centered, View y, View rstd) override {
     measure("normalize", count(x), {x, y, rstd},
             [&] { inner_.normalize(x, eps, centered, y, rstd); });

@@ -1,10 +1,12 @@
 // Softmax and normalisation, a row at a time; sums over a row are taken in double.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "sotto/core/wide.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/dot.h"
+#include "sotto/kernels/cpu/map.h"
 #include "sotto/kernels/cpu/strided_loop.h"
 #include "sotto/kernels/math.h"
 
@@ -12,20 +14,111 @@ namespace sotto {
 
 namespace {
 
-// Calls f(row pointers..., k) for every row of row-major views of one element type.
-template <class F, class... V>
-void for_each_row(F&& f, View first, V... rest) {
+// Calls f(row, k, its pointers...) for every row of row-major views of elements of type T.
+template <class T, class F, class... V>
+void for_rows_of(F&& f, View first, V... rest) {
   const std::int64_t k = first.size[first.rank - 1];
   const std::int64_t rows = k == 0 ? 0 : first.numel() / k;
-  dispatch_float(first.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(rows, elementwise_grain / std::max<std::int64_t>(k, 1) + 1,
-                 [&](std::int64_t begin, std::int64_t end) {
-                   widely([&] {
-                     for (std::int64_t r = begin; r < end; ++r)
-                       f(r, k, first.template as<T>() + r * k, (rest.template as<T>() + r * k)...);
-                   });
+  parallel_for(rows, elementwise_grain / std::max<std::int64_t>(k, 1) + 1,
+               [&](std::int64_t begin, std::int64_t end) {
+                 widely([&] {
+                   for (std::int64_t r = begin; r < end; ++r)
+                     f(r, k, first.template as<T>() + r * k, (rest.template as<T>() + r * k)...);
                  });
-  });
+               });
+}
+template <class F, class... V>
+void for_each_row(F&& f, View first, V... rest) {
+  dispatch_float(first.dtype,
+                 [&]<class T>(std::type_identity<T>) { for_rows_of<T>(f, first, rest...); });
+}
+
+// The largest element that is no NaN, or -infinity. As many lanes as compilers keep a loop for,
+// which they then turn into vector instructions.
+template <class T>
+acc_t<T> largest(const T* x, std::int64_t k) {
+  using A = acc_t<T>;
+  constexpr std::int64_t lanes = 32, quarter = lanes / 4;
+  const auto larger = [](A top, A v) { return v > top ? v : top; };
+  A tops[lanes];
+  std::fill_n(tops, lanes, -std::numeric_limits<A>::infinity());
+  std::int64_t i = 0;
+  for (; i + lanes <= k; i += lanes) {
+    for (std::int64_t lane = 0; lane < lanes; ++lane)
+      tops[lane] = larger(tops[lane], A(x[i + lane]));
+  }
+  for (std::int64_t lane = 0; i < k; ++i, ++lane) tops[lane] = larger(tops[lane], A(x[i]));
+  for (std::int64_t lane = 0; lane < quarter; ++lane) {
+    tops[lane] = larger(larger(tops[lane], tops[lane + quarter]),
+                        larger(tops[lane + 2 * quarter], tops[lane + 3 * quarter]));
+  }
+  for (std::int64_t lane = 1; lane < quarter; ++lane) tops[0] = larger(tops[0], tops[lane]);
+  return tops[0];
+}
+
+// sum_i e^(x[i] - top), whose terms become y, which may be x, where that is given.
+template <class T>
+double exponentials(const T* x, std::int64_t k, acc_t<T> top, T* y) {
+  constexpr std::int64_t part = 256;
+  acc_t<T> e[part];
+  double sum = 0;
+  for (std::int64_t at = 0; at < k; at += part) {
+    const std::int64_t count = std::min(part, k - at);
+    for (std::int64_t i = 0; i < count; ++i) e[i] = math::exp(acc_t<T>(x[at + i]) - top);
+    sum += sum_terms(count, [&](std::int64_t i) { return static_cast<double>(e[i]); });
+    for (std::int64_t i = 0; y && i < count; ++i) y[at + i] = T(e[i]);
+  }
+  return sum;
+}
+
+// dx = scale y (dy - sum_i y[i] dy[i] / total); dx may be dy.
+template <class T>
+void softmax_slopes(const ScoreRule& rule, const T* y, const T* dy, std::int64_t k, T* dx) {
+  using A = acc_t<T>;
+  const double sum =
+      sum_terms(k, [&](std::int64_t i) { return static_cast<double>(A(dy[i]) * A(y[i])); });
+  const A mean = static_cast<A>(sum / rule.total), scale = static_cast<A>(rule.scale);
+  for (std::int64_t i = 0; i < k; ++i) dx[i] = T(scale * (A(y[i]) * (A(dy[i]) - mean)));
+}
+
+// Row `row` of a slice of a mask put on x.
+template <class A>
+void put_mask(const View& mask, std::int64_t slice, std::int64_t row, std::int64_t keys, A* x) {
+  const std::int64_t at = slice * mask.stride[0] + row * mask.stride[1], step = mask.stride[2];
+  const auto put = [&](const auto* m, const auto& masked) {
+    if (step == 1) {
+      for (std::int64_t s = 0; s < keys; ++s) x[s] = masked(x[s], m[s]);
+    } else {
+      for (std::int64_t s = 0; s < keys; ++s) x[s] = masked(x[s], m[s * step]);
+    }
+  };
+  if (mask.dtype == Dtype::i64) {
+    constexpr A hidden = -std::numeric_limits<A>::infinity();
+    put(mask.as<std::int64_t>() + at,
+        [](A score, std::int64_t hides) { return hides != 0 ? hidden : score; });
+  } else {
+    put(mask.as<A>() + at, [](A score, A more) { return score + more; });
+  }
+}
+
+// The scores x of a query, row `row` of a slice, become its weights.
+template <class A>
+void weigh(const ScoreRule& rule, std::int64_t slice, std::int64_t row, std::int64_t keys, A* x) {
+  constexpr A hidden = -std::numeric_limits<A>::infinity();
+  const auto [late, late_end] = rule.later(row, keys);
+  // Late keys at the end are not looked at.
+  const std::int64_t k = late_end == keys ? late : keys;
+  const A scale = static_cast<A>(rule.scale);
+  for (std::int64_t s = 0; s < k; ++s) x[s] *= scale;
+  for (const View& mask : rule.masks) put_mask(mask, slice, row, k, x);
+  std::fill(x + std::min(late, k), x + std::min(late_end, k), hidden);
+  const A top = largest(x, k);
+  const bool sees = !rule.may_hide() || top != hidden ||
+                    std::any_of(x, x + k, [](A score) { return score != score; });
+  const double sum = sees ? exponentials(x, k, top, x) : 0;
+  const A factor = static_cast<A>(rule.total / sum);
+  for (std::int64_t s = 0; s < k; ++s) x[s] = sees ? x[s] * factor : 0;
+  std::fill(x + k, x + keys, A(0));
 }
 
 }  // namespace
@@ -34,14 +127,8 @@ void CpuBackend::softmax(View x, bool logarithm, View y) {
   for_each_row(
       [logarithm]<class T>(std::int64_t, std::int64_t k, const T* a, T* b) {
         using A = acc_t<T>;
-        A top = A(a[0]);
-        for (std::int64_t i = 1; i < k; ++i) top = std::max(top, A(a[i]));
-        double sum = 0;
-        for (std::int64_t i = 0; i < k; ++i) {
-          const A e = math::exp(A(a[i]) - top);
-          sum += static_cast<double>(e);
-          if (!logarithm) b[i] = T(e);
-        }
+        const A top = largest(a, k);
+        const double sum = exponentials(a, k, top, logarithm ? nullptr : b);
         // Taken off after the maximum: added to a large one first, it would be rounded away.
         const A log_sum = static_cast<A>(std::log(sum));
         const A factor = static_cast<A>(1 / sum);
@@ -56,14 +143,28 @@ void CpuBackend::softmax_grad(View y, View dy, bool logarithm, View dx) {
   for_each_row(
       [logarithm]<class T>(std::int64_t, std::int64_t k, const T* p, const T* d, T* out) {
         using A = acc_t<T>;
-        const A s = static_cast<A>(sum_terms(k, [&](std::int64_t i) {
-          return static_cast<double>(logarithm ? A(d[i]) : A(d[i]) * A(p[i]));
-        }));
-        for (std::int64_t i = 0; i < k; ++i) {
-          out[i] = logarithm ? T(A(d[i]) - math::exp(A(p[i])) * s) : T(A(p[i]) * (A(d[i]) - s));
-        }
+        if (!logarithm) return softmax_slopes({}, p, d, k, out);
+        const A s = static_cast<A>(
+            sum_terms(k, [&](std::int64_t i) { return static_cast<double>(A(d[i])); }));
+        for (std::int64_t i = 0; i < k; ++i) out[i] = T(A(d[i]) - math::exp(A(p[i])) * s);
       },
       y, dy, dx);
+}
+
+void CpuBackend::score_weights(const ScoreRule& rule, View x) {
+  in_arithmetic_type(x.dtype, [&]<class A>(A) {
+    for_rows_of<A>([&](std::int64_t index, std::int64_t keys,
+                       A* row) { weigh(rule, index / x.size[1], index % x.size[1], keys, row); },
+                   x);
+  });
+}
+
+void CpuBackend::score_weights_grad(const ScoreRule& rule, View w, View dw) {
+  in_arithmetic_type(w.dtype, [&]<class A>(A) {
+    for_rows_of<A>([&](std::int64_t, std::int64_t keys, const A* weights,
+                       A* slopes) { softmax_slopes(rule, weights, slopes, keys, slopes); },
+                   w, dw);
+  });
 }
 
 void CpuBackend::normalize(View x, double eps, bool centered, View y, View rstd) {

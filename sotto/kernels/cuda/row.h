@@ -26,16 +26,28 @@ struct Row {
 
   // How many elements are walked together.
   HD int unit() const { return packed ? lanes : 1; }
+  // So many elements, and what is walked together with the last of them.
+  HD std::int64_t whole(std::int64_t elements) const {
+    return (elements + unit() - 1) / unit() * unit();
+  }
 
-  // f(x[i]...) for the calling thread's elements from `first` to before `end`, multiples of unit().
+  // f(i, x[i]...) for the calling thread's elements from `first` to before `end`, multiples of
+  // unit().
   template <class Team, class F, class... X>
-  HD void each(const Team& team, std::int64_t first, std::int64_t end, F f, const X*... x) const {
+  HD void each_at(const Team& team, std::int64_t first, std::int64_t end, F f,
+                  const X*... x) const {
     if (packed) {
       for (std::int64_t i = first + team.rank() * lanes; i < end; i += team.size() * lanes)
-        each_lane(f, load(x + i)...);
+        each_lane(f, i, load(x + i)...);
     } else {
-      for (std::int64_t i = first + team.rank(); i < end; i += team.size()) f(A(x[i])...);
+      for (std::int64_t i = first + team.rank(); i < end; i += team.size()) f(i, A(x[i])...);
     }
+  }
+  // f(x[i]...) likewise.
+  template <class Team, class F, class... X>
+  HD void each(const Team& team, std::int64_t first, std::int64_t end, F f, const X*... x) const {
+    each_at(
+        team, first, end, [&f](std::int64_t, auto... v) { f(v...); }, x...);
   }
   // sum_i f(x[i]...) for all threads.
   template <class Team, class F, class... X>
@@ -45,28 +57,34 @@ struct Row {
         team, 0, count, [&](auto... v) { sum += static_cast<double>(f(v...)); }, x...);
     return team.fold(Folding{Reduction::sum}, sum);
   }
+  // y[i] = f(i, x[i]...)
+  template <class Team, class F, class... X>
+  HD void map_at(const Team& team, F f, T* y, const X*... x) const {
+    if (packed) {
+      for (std::int64_t i = team.rank() * lanes; i < count; i += team.size() * lanes)
+        *reinterpret_cast<Values*>(y + i) = result(f, i, load(x + i)...);
+    } else {
+      for (std::int64_t i = team.rank(); i < count; i += team.size()) y[i] = T(f(i, A(x[i])...));
+    }
+  }
   // y[i] = f(x[i]...)
   template <class Team, class F, class... X>
   HD void map(const Team& team, F f, T* y, const X*... x) const {
-    if (packed) {
-      for (std::int64_t i = team.rank() * lanes; i < count; i += team.size() * lanes)
-        *reinterpret_cast<Values*>(y + i) = result(f, load(x + i)...);
-    } else {
-      for (std::int64_t i = team.rank(); i < count; i += team.size()) y[i] = T(f(A(x[i])...));
-    }
+    map_at(
+        team, [&f](std::int64_t, auto... v) { return f(v...); }, y, x...);
   }
 
  private:
   // By value: in registers, from one access.
   HD static Values load(const T* x) { return *reinterpret_cast<const Values*>(x); }
   template <class F, class... V>
-  HD static void each_lane(const F& f, const V... v) {
-    for (int lane = 0; lane < lanes; ++lane) f(A(v.value[lane])...);
+  HD static void each_lane(const F& f, std::int64_t i, const V... v) {
+    for (int lane = 0; lane < lanes; ++lane) f(i + lane, A(v.value[lane])...);
   }
   template <class F, class... V>
-  HD static Values result(const F& f, const V... v) {
+  HD static Values result(const F& f, std::int64_t i, const V... v) {
     Values y;
-    for (int lane = 0; lane < lanes; ++lane) y.value[lane] = T(f(A(v.value[lane])...));
+    for (int lane = 0; lane < lanes; ++lane) y.value[lane] = T(f(i + lane, A(v.value[lane])...));
     return y;
   }
 };

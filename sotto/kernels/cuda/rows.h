@@ -1,6 +1,7 @@
 // Softmax and normalisation, a team of threads for each row; sums over a row are taken in double.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "sotto/kernels/cuda/device_backend.h"
@@ -64,6 +65,91 @@ struct SoftmaxGrad {
       return logarithm ? dv - math::exp(pv) * s : pv * (dv - s);
     };
     row.map(team, slope, dx + index * row.count, d, p);
+  }
+};
+
+// Masks of scores [slices, queries, keys] as threads read them.
+struct ScoreMasks {
+  View mask[most_score_masks] = {};
+  std::size_t count = 0;
+
+  explicit ScoreMasks(const ScoreRule& rule) : count(rule.masks.size()) {
+    std::copy(rule.masks.begin(), rule.masks.end(), mask);
+  }
+  // All of them put on the score of a key.
+  template <class A>
+  HD A put(std::int64_t slice, std::int64_t query, std::int64_t key, A score) const {
+    for (std::size_t m = 0; m < most_score_masks; ++m) {
+      if (m < count) score = put_one(mask[m], slice, query, key, score);
+    }
+    return score;
+  }
+
+ private:
+  template <class A>
+  HD static A put_one(const View& m, std::int64_t slice, std::int64_t query, std::int64_t key,
+                      A score) {
+    const std::int64_t at = slice * m.stride[0] + query * m.stride[1] + key * m.stride[2];
+    if (m.dtype != Dtype::i64) return score + m.as<const A>()[at];
+    return m.as<const std::int64_t>()[at] != 0 ? static_cast<A>(-HUGE_VAL) : score;
+  }
+};
+
+template <class A>
+struct ScoreWeights {
+  Row<A> row;
+  ScoreRule rule;
+  ScoreMasks masks;
+  std::int64_t queries;
+  A* x;
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t index) const {
+    A* const a = x + index * row.count;
+    const std::int64_t slice = index / queries, query = index % queries;
+    const KeyRange late = rule.later(query, row.count);
+    const A scale = static_cast<A>(rule.scale), hidden = static_cast<A>(-HUGE_VAL);
+    const auto score = [&](std::int64_t s, A v) {
+      return s >= late.begin && s < late.end ? hidden : masks.put(slice, query, s, v * scale);
+    };
+    // Late keys at the end are not looked at.
+    const std::int64_t end = late.end == row.count ? row.whole(late.begin) : row.count;
+    double most = -HUGE_VAL;
+    const auto higher = [&](std::int64_t s, A v) {
+      most = MaxFold::fold(most, static_cast<double>(score(s, v)));
+    };
+    row.each_at(team, 0, end, higher, a);
+    const A top = static_cast<A>(team.fold(Folding{Reduction::max}, most));
+    double sum = 0;
+    const auto add = [&](std::int64_t s, A v) {
+      sum += static_cast<double>(math::exp(score(s, v) - top));
+    };
+    row.each_at(team, 0, end, add, a);
+    sum = team.fold(Folding{Reduction::sum}, sum);
+    const bool sees = !rule.may_hide() || top != hidden;
+    const A factor = static_cast<A>(rule.total / sum);
+    const auto weight = [&](std::int64_t s, A v) {
+      return sees ? math::exp(score(s, v) - top) * factor : A(0);
+    };
+    row.map_at(team, weight, a, a);
+  }
+};
+
+// dw = scale w (dw - sum_s w dw / total)
+template <class A>
+struct ScoreSlopes {
+  Row<A> row;
+  double scale, total;
+  const A* w;
+  A* dw;
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t index) const {
+    const A* const p = w + index * row.count;
+    A* const d = dw + index * row.count;
+    const double sum = row.sum(
+        team, [](A dv, A pv) { return dv * pv; }, d, p);
+    const A mean = static_cast<A>(sum / total), factor = static_cast<A>(scale);
+    row.map(
+        team, [&](A dv, A pv) { return factor * (pv * (dv - mean)); }, d, d, p);
   }
 };
 
@@ -145,6 +231,33 @@ void DeviceBackend<Exec>::softmax_grad(View y, View dy, bool logarithm, View dx)
   with_rows(y, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t k) {
     const Row<T> row(k, y.as<T>(), dy.as<T>(), dx.as<T>());
     exec.for_each_team(rows, k, SoftmaxGrad<T>{row, logarithm, y.as<T>(), dy.as<T>(), dx.as<T>()});
+  });
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::score_weights(const ScoreRule& rule, View x) {
+  const ScoreMasks masks(rule);
+  const View* const m = masks.mask;
+  static_assert(most_score_masks == 4);
+  const Exec exec = execution("score_weights", {m, m + 1, m + 2, m + 3, &x});
+  const std::int64_t keys = x.size[2];
+  if (x.numel() == 0) return;
+  with_arithmetic(x.dtype, [&]<class A>(A) {
+    const Row<A> row(keys, x.as<A>());
+    exec.for_each_team(x.numel() / keys, keys,
+                       ScoreWeights<A>{row, rule, masks, x.size[1], x.as<A>()});
+  });
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::score_weights_grad(const ScoreRule& rule, View w, View dw) {
+  const Exec exec = execution("score_weights_grad", {&w, &dw});
+  const std::int64_t keys = w.size[2];
+  if (w.numel() == 0) return;
+  with_arithmetic(w.dtype, [&]<class A>(A) {
+    const Row<A> row(keys, w.as<A>(), dw.as<A>());
+    exec.for_each_team(w.numel() / keys, keys,
+                       ScoreSlopes<A>{row, rule.scale, rule.total, w.as<A>(), dw.as<A>()});
   });
 }
 
