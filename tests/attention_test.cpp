@@ -1,4 +1,5 @@
 // Attention against its definition, in blocks of queries too, and what it keeps in memory.
+#include <algorithm>
 #include <map>
 
 #include "catch.h"
@@ -49,6 +50,14 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 // 700 by 900 scores are more than one block holds, 5 by 6 are one of many slices in a block.
 const Shape sizes[] = {{1, 2, 700, 900}, {3, 2, 5, 6}};
 
+// Of scores [n, heads, a, b]: keys of a sample that are hidden, and what is added for all samples.
+std::vector<Tensor> two_masks(PublicRandom& random, const Shape& size) {
+  std::vector<std::int64_t> hidden(static_cast<std::size_t>(size[0] * size[3]));
+  for (std::int64_t& hides : hidden) hides = random.normal() > 0.8;
+  return {Tensor::from(hidden, {size[0], 1, 1, size[3]}),
+          normal_values(random, {size[2], size[3]})};
+}
+
 }  // namespace
 
 TEST_CASE("attention is the softmax of scaled scores times the values, whatever the blocks") {
@@ -59,21 +68,61 @@ TEST_CASE("attention is the softmax of scaled scores times the values, whatever 
                                 normal_values(random, {size[0], size[1], size[3], 4}),
                                 normal_values(random, {size[0], size[1], size[3], 3})};
     const Tensor weights = normal_values(random, {size[0], size[1], size[2], 3});
-    for (const bool causal : {false, true}) {
-      const Result got =
-          run([&](const Var& q, const Var& k,
-                  const Var& v) { return attention(q, k, v, {}, {.causal = causal}); },
-              x, weights);
-      const Result expected = run(
-          [&](const Var& q, const Var& k, const Var& v) {
-            return matmul(attention_weights(q, k, {}, {.causal = causal}), v);
-          },
-          x, weights);
-      CHECK(largest_difference(got.y, expected.y) < 1e-12);
-      for (std::size_t i = 0; i < 3; ++i)
-        CHECK(largest_difference(got.grads[i], expected.grads[i]) < 1e-11);
+    const std::vector<Tensor> masks = two_masks(random, size);
+    for (const AttentionOptions& options :
+         {AttentionOptions{}, {.causal = true}, {.causal = true, .always_visible = 2}}) {
+      for (const std::size_t count : {0, 2}) {
+        const auto masks_on = [&](Tape& tape) {
+          std::vector<Var> on_tape;
+          if (count > 0) on_tape = {tape.input(masks[0]), tape.constant(masks[1])};
+          return on_tape;
+        };
+        const Result got =
+            run([&](const Var& q, const Var& k,
+                    const Var& v) { return attention(q, k, v, masks_on(q.tape()), options); },
+                x, weights);
+        const Result expected = run(
+            [&](const Var& q, const Var& k, const Var& v) {
+              return matmul(attention_weights(q, k, masks_on(q.tape()), options), v);
+            },
+            x, weights);
+        CHECK(largest_difference(got.y, expected.y) < 1e-12);
+        for (std::size_t i = 0; i < 3; ++i)
+          CHECK(largest_difference(got.grads[i], expected.grads[i]) < 1e-11);
+      }
     }
   }
+}
+
+TEST_CASE("attention of no queries is empty, and of no keys zero") {
+  const Tensor none = zeros({2, 0, 4}, Dtype::f64), some = full({2, 3, 4}, 1, Dtype::f64);
+  const Function f = [](const Var& q, const Var& k, const Var& v) { return attention(q, k, v); };
+  const Result no_queries = run(f, {none, some, some}, none),
+               no_keys = run(f, {some, none, none}, some);
+  CHECK(no_queries.y.shape() == Shape({2, 0, 4}));
+  for (const std::size_t i : {1, 2})
+    CHECK(largest_difference(no_queries.grads[i], zeros_like(some)) == 0);
+  CHECK(largest_difference(no_keys.y, zeros_like(some)) == 0);
+  CHECK(largest_difference(no_keys.grads[0], zeros_like(some)) == 0);
+}
+
+TEST_CASE("any number of masks is put on scores, in their order") {
+  PublicRandom random(20);
+  const Tensor x = normal_values(random, {2, 3, 4});
+  std::vector<Tensor> masks(6, normal_values(random, {3, 3}));
+  masks[4] = Tensor::from(std::vector<std::int64_t>{0, 1, 0}, {1, 3});
+  const auto with = [&](std::vector<Tensor> used) {
+    return run(
+        [&](const Var& q, const Var& k, const Var& v) {
+          std::vector<Var> on_tape;
+          for (const Tensor& mask : used) on_tape.push_back(q.tape().constant(mask));
+          return attention(q, k, v, on_tape);
+        },
+        {x, x, x}, x);
+  };
+  const Result six = with(masks), two = with({scale(masks[0], 5), masks[4]});
+  CHECK(largest_difference(six.y, two.y) < 1e-12);
+  CHECK(largest_difference(six.grads[1], two.grads[1]) < 1e-11);
 }
 
 TEST_CASE("attention keeps nothing as large as queries times keys") {
@@ -104,6 +153,30 @@ TEST_CASE("dropout of attention weights does not depend on the split into physic
       run([](const Var& q, const Var& k, const Var& v) { return attention(q, k, v); }, {x, x, x},
           weights);
   CHECK(largest_difference(plain.y, whole.y) > 0);
+}
+
+TEST_CASE("dropout of attention weights keeps each or none of it, the larger for those that go") {
+  const std::int64_t keys = 10;
+  const double rate = 0.4;
+  const Tensor x = zeros({3, 2, 50, keys}, Dtype::f64),
+               weights = full({3, 2, 50, keys}, 1, Dtype::f64);
+  std::vector<double> identity(static_cast<std::size_t>(keys * keys));
+  for (std::size_t i = 0; i < identity.size(); i += keys + 1) identity[i] = 1;
+  const Tensor v = contiguous(Tensor::from(identity, {keys, keys}).expand({3, 2, keys, keys}));
+  const Tensor k = zeros({3, 2, keys, keys}, Dtype::f64);
+  const Result got =
+      run([&](const Var& q, const Var& key,
+              const Var& value) { return attention(q, key, value, {}, {.dropout = rate}); },
+          {x, k, v}, weights);
+  const std::vector<double> used = got.y.to_vector<double>();
+  const double kept = 1 / (static_cast<double>(keys) * (1 - rate));
+  const auto count = std::count(used.begin(), used.end(), 0.0);
+  for (const double weight : used) CHECK((weight == 0 || std::abs(weight - kept) < 1e-15));
+  const double share = static_cast<double>(count) / static_cast<double>(used.size());
+  CHECK(share == Approx(rate).margin(0.04));
+  // The slope of value s is the sum of the weights of key s.
+  CHECK(sum(got.grads[2].slice(3, 0, 1)).item() ==
+        Approx(static_cast<double>(std::ssize(used) - count) * kept));
 }
 
 TEST_CASE("batch-first attention with several heads has the norms of its samples alone") {

@@ -113,6 +113,7 @@ Instance attention_case(PublicRandom& random) {
                      b = draw(random, 1, 4), d = draw(random, 1, 3);
   AttentionOptions options{.causal = one_in(random, 2), .dropout = one_in(random, 2) ? 0.3 : 0.0};
   if (one_in(random, 2)) options.scale = 0.7;
+  options.always_visible = draw(random, 0, 1);
   std::vector<OpInput> inputs{{uniform_values(random, {n, heads, a, d}), 0},
                               {uniform_values(random, {n, heads, b, d}), 0},
                               {uniform_values(random, {n, heads, b, 2}), 0}};

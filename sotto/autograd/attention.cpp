@@ -18,24 +18,9 @@ namespace {
 
 const Op attention_op("attention");
 
-// What a block of scores may take.
-constexpr std::int64_t block_scores = std::int64_t{1} << 19;
-constexpr double hidden_score = -std::numeric_limits<double>::infinity();
-
-// 1 where a causal query may not look: rows first .. last - 1 of [queries, keys].
-Tensor causal_mask(std::int64_t first, std::int64_t last, std::int64_t keys,
-                   std::int64_t always_visible) {
-  std::vector<std::int64_t> mask;
-  for (std::int64_t t = first; t < last; ++t) {
-    for (std::int64_t s = 0; s < keys; ++s) mask.push_back(s > t && s < keys - always_visible);
-  }
-  return Tensor::from(mask, {last - first, keys});
-}
-
-Tensor masked(const Tensor& scores, const Tensor& mask) {
-  if (mask.dtype() != Dtype::i64) return add(scores, to_dtype(mask, scores.dtype()));
-  return where(mask, full({}, hidden_score, scores.dtype(), scores.device()), scores);
-}
+// Of how many scores a block is: on the CPU they should stay in a cache, on a GPU they are what one
+// launch works on, which takes longer than the launch.
+std::int64_t block_scores(Device device) { return std::int64_t{1} << (device == cpu ? 19 : 23); }
 
 // Everything flat: q [m, a, d], k [m, b, d], v [m, b, e], masks [m or 1, a or 1, b or 1].
 struct Attention {
@@ -60,11 +45,11 @@ struct Block {
 
 template <class F>
 void for_each_block(const Attention& s, F&& f) {
+  const std::int64_t most = block_scores(s.q.device());
   const std::int64_t one = std::max<std::int64_t>(1, s.queries() * s.keys());
-  const std::int64_t slices = std::max<std::int64_t>(1, block_scores / one);
-  const std::int64_t rows =
-      std::max<std::int64_t>(1, block_scores / std::max<std::int64_t>(1, s.keys()));
-  if (one <= block_scores) {
+  const std::int64_t slices = std::max<std::int64_t>(1, most / one);
+  const std::int64_t rows = std::max<std::int64_t>(1, most / std::max<std::int64_t>(1, s.keys()));
+  if (one <= most) {
     for (std::int64_t n = 0; n < s.slices(); n += slices)
       f(Block{n, std::min(n + slices, s.slices()), 0, s.queries()});
     return;
@@ -88,52 +73,70 @@ Tensor mask_part(const Tensor& mask, const Block& b) {
   return mask.size(1) == 1 ? slices : slices.slice(1, b.r0, b.r1);
 }
 
-// Whether a query sees any key: one that sees none has weights of zero, and not 0 / 0.
-Tensor any_seen(const Tensor& scores) {
-  const int last = scores.rank() - 1;
-  if (scores.size(last) == 0) return full({}, 1, scores.dtype(), scores.device());
-  const Tensor top = reduce(Reduction::max, scores, {last}, true);
-  return binary(binary_index<Greater>, top, full({}, hidden_score, top.dtype(), top.device()));
+// Without masks. Dropout leaves 1 - dropout of the weights, whose total is larger by that.
+ScoreRule rule_of(const Attention& s, const Block& b) {
+  return {.scale = s.scale,
+          .total = 1 / (1 - s.options.dropout),
+          .causal = s.options.causal,
+          .first_query = b.r0,
+          .always_visible = s.options.always_visible,
+          .masks = {}};
 }
 
 Tensor weights_of(const Attention& s, const Block& b) {
-  Tensor scores = scale(gemm(wide(part(s.q, b)), keys_of(s.k, b).transpose(1, 2)), s.scale);
-  for (const Tensor& mask : s.masks) scores = masked(scores, mask_part(mask, b));
-  if (s.options.causal)
-    scores = masked(scores, causal_mask(b.r0, b.r1, s.keys(), s.options.always_visible));
-  scores = contiguous(scores);
-  Tensor y = Tensor::empty(scores.shape(), scores.dtype(), scores.device());
-  backend(y.device()).softmax(scores.view(), false, y.view());
-  if (s.masks.empty() && !s.options.causal) return y;
-  return where(any_seen(scores), y, zeros({}, y.dtype(), y.device()));
+  const Tensor x = gemm(wide(part(s.q, b)), keys_of(s.k, b).transpose(1, 2));
+  std::vector<Tensor> masks;
+  std::vector<View> views;
+  for (const Tensor& mask : s.masks) {
+    const Tensor m = mask_part(mask, b).to(x.device());
+    masks.push_back(m.dtype() == Dtype::i64 ? m : to_dtype(m, x.dtype()));
+    views.push_back(masks.back().expand(x.shape()).view());
+  }
+  ScoreRule rule = rule_of(s, b);
+  rule.masks = views;
+  backend(x.device()).score_weights(rule, x.view());
+  return x;
 }
 
-// What dropout multiplies the weights of a block by; undefined without it.
+// Which weights of a block dropout keeps, undefined without it. The numbers of what is drawn go on
+// from one slice of a sample to the next.
 Tensor kept(const Attention& s, const Block& b) {
   if (s.options.dropout == 0) return {};
-  Tensor mask = Tensor::empty({b.n1 - b.n0, b.r1 - b.r0, s.keys()}, arithmetic_type(s.q.dtype()),
-                              s.q.device());
-  for (std::int64_t slice = b.n0; slice < b.n1; ++slice) {
-    auto number = static_cast<std::uint64_t>(slice);
-    if (!s.rows.empty()) {
-      const auto each = static_cast<std::uint64_t>(s.slices_of_sample);
-      number = s.rows[number / each] * each + number % each;
-    }
-    const auto queries = static_cast<std::uint64_t>(s.queries());
-    const std::uint64_t first = (number * queries + static_cast<std::uint64_t>(b.r0)) *
-                                static_cast<std::uint64_t>(s.keys());
+  const auto number = [&s](std::int64_t slice) {
+    if (s.rows.empty()) return static_cast<std::uint64_t>(slice);
+    const std::int64_t each = s.slices_of_sample;
+    return s.rows[static_cast<std::size_t>(slice / each)] * static_cast<std::uint64_t>(each) +
+           static_cast<std::uint64_t>(slice % each);
+  };
+  const auto queries = static_cast<std::uint64_t>(s.queries()),
+             keys = static_cast<std::uint64_t>(s.keys());
+  Tensor mask = Tensor::empty({b.n1 - b.n0, b.r1 - b.r0, s.keys()}, Dtype::boolean, s.q.device());
+  for (std::int64_t slice = b.n0, end = slice; slice < b.n1; slice = end) {
+    for (++end; end < b.n1 && number(end) == number(end - 1) + 1;) ++end;
     backend(mask.device())
-        .bernoulli(s.key, first, 1 - s.options.dropout, mask.select(0, slice - b.n0).view());
+        .bernoulli(s.key, (number(slice) * queries + static_cast<std::uint64_t>(b.r0)) * keys,
+                   1 - s.options.dropout, mask.slice(0, slice - b.n0, end - b.n0).view());
   }
-  return scale(mask, 1 / (1 - s.options.dropout));
+  return mask;
+}
+
+// x where the mask is 1, else 0; x itself without one.
+Tensor dropped(const Tensor& x, const Tensor& mask) {
+  return mask.defined() ? where(mask, x, zeros({}, x.dtype(), x.device())) : x;
+}
+
+// y = a b, or y += a b
+void product_into(const Tensor& a, const Tensor& b, const Tensor& y, bool add = false) {
+  if (y.dtype() == a.dtype() && y.device() == a.device() && y.device() == b.device())
+    return backend(y.device()).gemm(a.view(), b.view(), add ? 1 : 0, y.view());
+  const Tensor product = gemm(a, b);
+  return add ? axpby(1, product, 1, y) : copy_into(product, y);
 }
 
 Tensor forward(const Attention& s) {
   const Tensor y = Tensor::empty({s.slices(), s.queries(), s.v.size(2)}, s.q.dtype(), s.q.device());
   for_each_block(s, [&](const Block& b) {
-    Tensor weights = weights_of(s, b);
-    if (const Tensor mask = kept(s, b); mask.defined()) weights = mul(weights, mask);
-    copy_into(gemm(weights, keys_of(s.v, b)), part(y, b));
+    product_into(dropped(weights_of(s, b), kept(s, b)), keys_of(s.v, b), part(y, b));
   });
   return y;
 }
@@ -142,30 +145,21 @@ struct AttentionGradient {
   Tensor q, k, v;
 };
 
-// y += a b
-void add_product(const Tensor& a, const Tensor& b, const Tensor& y) {
-  if (y.dtype() == a.dtype()) return gemm_add(a, b, y);
-  axpby(1, gemm(a, b), 1, y);
-}
-
 AttentionGradient backward(const Attention& s, const Tensor& dy) {
   // What several blocks add to is f32.
-  const bool several = s.queries() * s.keys() > block_scores;
-  const auto zeros_like = [several](const Tensor& x) {
-    return zeros(x.shape(), several ? arithmetic_type(x.dtype()) : x.dtype(), x.device());
+  const bool several = s.queries() * s.keys() > block_scores(s.q.device());
+  const auto gradient = [several](const Tensor& x) {
+    return Tensor::empty(x.shape(), several ? arithmetic_type(x.dtype()) : x.dtype(), x.device());
   };
-  AttentionGradient d{zeros_like(s.q), zeros_like(s.k), zeros_like(s.v)};
+  const AttentionGradient d{gradient(s.q), gradient(s.k), gradient(s.v)};
   for_each_block(s, [&](const Block& b) {
+    const bool add = b.r0 > 0;
     const Tensor weights = weights_of(s, b), mask = kept(s, b), out = wide(part(dy, b));
-    const Tensor used = mask.defined() ? mul(weights, mask) : weights;
-    add_product(used.transpose(1, 2), out, d.v.slice(0, b.n0, b.n1));
-    Tensor slope = gemm(out, keys_of(s.v, b).transpose(1, 2));
-    if (mask.defined()) slope = mul(slope, mask);
-    Tensor scores = Tensor::empty(slope.shape(), slope.dtype(), slope.device());
-    backend(scores.device()).softmax_grad(weights.view(), slope.view(), false, scores.view());
-    scores = scale(scores, s.scale);
-    copy_into(gemm(scores, keys_of(s.k, b)), part(d.q, b));
-    add_product(scores.transpose(1, 2), wide(part(s.q, b)), d.k.slice(0, b.n0, b.n1));
+    product_into(dropped(weights, mask).transpose(1, 2), out, d.v.slice(0, b.n0, b.n1), add);
+    const Tensor slopes = dropped(gemm(out, keys_of(s.v, b).transpose(1, 2)), mask);
+    backend(slopes.device()).score_weights_grad(rule_of(s, b), weights.view(), slopes.view());
+    product_into(slopes, keys_of(s.k, b), part(d.q, b));
+    product_into(slopes.transpose(1, 2), wide(part(s.q, b)), d.k.slice(0, b.n0, b.n1), add);
   });
   return d;
 }
@@ -210,6 +204,25 @@ void check_attention(const Var& q, const Var& k, const Var& v, const AttentionOp
         options.dropout);
 }
 
+constexpr double hidden_score = -std::numeric_limits<double>::infinity();
+
+// 1 where a causal query may not look.
+Tensor causal_mask(std::int64_t queries, std::int64_t keys, std::int64_t always_visible) {
+  std::vector<std::int64_t> mask;
+  for (std::int64_t t = 0; t < queries; ++t) {
+    for (std::int64_t s = 0; s < keys; ++s) mask.push_back(s > t && s < keys - always_visible);
+  }
+  return Tensor::from(mask, {queries, keys});
+}
+
+// Whether a query sees any key: one that sees none has weights of zero, and not 0 / 0.
+Tensor any_seen(const Tensor& scores) {
+  const int last = scores.rank() - 1;
+  if (scores.size(last) == 0) return full({}, 1, scores.dtype(), scores.device());
+  const Tensor top = reduce(Reduction::max, scores, {last}, true);
+  return binary(binary_index<Greater>, top, full({}, hidden_score, top.dtype(), top.device()));
+}
+
 Var plain_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
                   const AttentionOptions& options) {
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())));
@@ -220,7 +233,7 @@ Var plain_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
     scores = mask.dtype() == Dtype::i64 ? where(mask, least, scores) : add(scores, mask);
   if (options.causal) {
     const Tensor mask =
-        causal_mask(0, scores.value().size(-2), scores.value().size(-1), options.always_visible);
+        causal_mask(scores.value().size(-2), scores.value().size(-1), options.always_visible);
     scores = where(tape.constant(mask), least, scores);
   }
   // With a finite score each, queries that see no key pass the softmax.
@@ -304,7 +317,7 @@ Var attention(const Var& queries, const Var& keys_given, const Var& values,
   check(query.dtype() == key.dtype() && query.dtype() == value.dtype(),
         "attention: queries are {}, keys {}, values {}", name(query.dtype()), name(key.dtype()),
         name(value.dtype()));
-  if (trained(masks)) {
+  if (trained(masks) || masks.size() > most_score_masks) {
     return matmul(dropout(plain_weights(query, key, masks, options), options.dropout), value);
   }
   const Shape keys = broadcast_shapes("attention", leading(key.shape()), leading(value.shape()));

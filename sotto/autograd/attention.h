@@ -21,9 +21,9 @@ struct AttentionOptions {
 // y = softmax(scale q k^T + masks) v over the keys: q [.., a, d], k [.., b, d], v [.., b, e], y
 // [.., a, e]. The leading axes broadcast; the samples lie along one of them. Masks broadcast to
 // [.., a, b]: an i64 one hides keys where it is 1, any other is added to the scores. Scores are
-// made block by block, in the backward pass once more. A mask that wants a gradient takes the plain
-// way through matmul and softmax, which keeps the weights. Throws std::invalid_argument for shapes
-// that do not fit.
+// made block by block, in the backward pass once more. A mask that wants a gradient, or a fifth
+// mask, takes the plain way through matmul and softmax, which keeps the weights. Throws
+// std::invalid_argument for shapes that do not fit.
 Var attention(const Var& q, const Var& k, const Var& v, const std::vector<Var>& masks = {},
               const AttentionOptions& options = {});
 
