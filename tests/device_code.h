@@ -3,6 +3,7 @@
 // so without a GPU. Products are the CPU's.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -19,6 +20,9 @@ using OnCall = std::function<std::shared_ptr<void>(std::initializer_list<const V
 using Launches = std::vector<std::function<void()>>;
 // Where what is asked for now goes; nullptr: it is done at once.
 using OnLaunch = std::function<Launches*()>;
+
+// How often something was launched at once, by all backends: kernels, products, plans and copies.
+std::atomic<std::int64_t>& launches_at_once();
 
 // Scratch comes from the allocator of `device`, products from `products`.
 std::unique_ptr<Backend> make_device_code(Device device, Backend& products, OnCall on_call = {},

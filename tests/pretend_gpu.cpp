@@ -16,6 +16,7 @@
 #include "sotto/core/cuda.h"
 #include "sotto/core/error.h"
 #include "tests/device_code.h"
+#include "tests/pretended_counts.h"
 
 namespace sotto {
 
@@ -194,6 +195,7 @@ class Captured final : public CapturedLaunches {
  public:
   Captured(Memory& memory, Launches launches) : memory_(memory), launches_(std::move(launches)) {}
   void replay() override {
+    ++launches_at_once();
     const auto open = memory_.open();
     for (const auto& launch : launches_) launch();
   }
@@ -227,12 +229,15 @@ class Runtime final : public CudaRuntime {
       const char* const first = static_cast<const char*>(end);
       if (memory_.holds(first)) copies_.use({first, first + bytes});
     }
+    const bool within = to_device == from_device;
     if (capturing && from_device != cpu)
       return capturing->push_back([=] { std::memcpy(to, from, bytes); });
+    ++(within ? launches_at_once() : waits_);
     const auto open = memory_.open();
     std::memcpy(to, from, bytes);
   }
-  void synchronize(int) override {}
+  void synchronize(int) override { ++waits_; }
+  std::int64_t waits() const { return waits_; }
   void begin_capture(int) override { capturing = std::make_unique<Launches>(); }
   std::unique_ptr<CapturedLaunches> end_capture(int) override {
     return std::make_unique<Captured>(memory_, std::move(*std::exchange(capturing, nullptr)));
@@ -267,13 +272,22 @@ class Runtime final : public CudaRuntime {
   Pages pinned_;
   Copies copies_{memory_, pinned_};
   std::unique_ptr<Backend> backend_;
+  std::atomic<std::int64_t> waits_ = 0;
 };
+
+Runtime& runtime() {
+  static auto* const runtime = new Runtime;
+  return *runtime;
+}
 
 }  // namespace
 
 }  // namespace sotto
 
 extern "C" __attribute__((visibility("default"))) sotto::CudaRuntime* sotto_cuda_runtime() {
-  static auto* const runtime = new sotto::Runtime;
-  return runtime;
+  return &sotto::runtime();
+}
+
+extern "C" __attribute__((visibility("default"))) sotto::PretendedCounts sotto_pretended_counts() {
+  return {sotto::launches_at_once(), sotto::runtime().waits()};
 }
