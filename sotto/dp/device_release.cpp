@@ -45,9 +45,8 @@ class Batches {
     arrays_.clear();
     elements_ = 0;
   }
-  bool found(UpdateFault fault) const {
-    return faults_.to_vector<std::int32_t>()[static_cast<std::size_t>(fault) - 1] != 0;
-  }
+  // Waits for the device: whether there was a fault of each kind.
+  std::vector<std::int32_t> faults() const { return faults_.to_vector<std::int32_t>(); }
 
  private:
   Device device_;
@@ -90,13 +89,17 @@ void release_on_device(const Gradients& sums, const DeviceRelease& how) {
     batches.add(*array);
   }
   batches.run();
-  check(!batches.found(UpdateFault::not_a_number), "release: a sum is not a number");
+  const std::vector<std::int32_t> faults = batches.faults();
+  const auto found = [&](UpdateFault fault) {
+    return faults[static_cast<std::size_t>(fault) - 1] != 0;
+  };
+  check(!found(UpdateFault::not_a_number), "release: a sum is not a number");
   for (const Whole& one : whole) {
     if (!one.flat.shares_storage(one.total)) copy_into(one.flat, one.total);
     if (how.step)
       how.step->finished(one.parameter, one.flat.view_as({-1}).value(), 0, one.flat.numel());
   }
-  check(!how.step || !batches.found(UpdateFault::not_finite), "step: a gradient is not finite");
+  check(!how.step || !found(UpdateFault::not_finite), "step: a gradient is not finite");
 }
 
 }  // namespace sotto
