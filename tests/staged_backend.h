@@ -117,6 +117,10 @@ class StagedBackend final : public Backend {
   void weighted_sum(View x, View w, double beta, View y) override {
     run([&](Stage& s) { on().weighted_sum(s(x), s(w), beta, s(y)); });
   }
+  void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
+                    View y) override {
+    run([&](Stage& s) { on().clip_factors(rule, margin, s(terms), s(settings), s(y)); });
+  }
   void conv(View x, View w, View bias, const Window& window, View y) override {
     run([&](Stage& s) { on().conv(s(x), s(w), s(bias), window, s(y)); });
   }

@@ -1,28 +1,12 @@
-// Clip rules: from the norm of a gradient to the factor that bounds it.
+// Clip rules by name; what they do is in kernels/clip_rules.h.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "sotto/kernels/clip_rules.h"
+
 namespace sotto {
-
-// How a norm n becomes a factor, for a bound C. Whatever the rule, factor * n <= C.
-struct ClipRule {
-  enum class Kind {
-    minimum,    // min(1, C / n)                      (Abadi et al. 2016)
-    opacus,     // min(1, C / (n + 1e-6))             (for comparison with that library)
-    automatic,  // C / (n + gamma)                    (Bu et al. 2023, AUTO-S)
-    normalise,  // C / n; 0 for n = 0
-    adaptive,   // C / (n + gamma / (n + gamma)), each sample its own  (Xia et al. 2023, PSAC)
-  };
-  Kind kind = Kind::minimum;
-  double gamma = 0.01;  // automatic, adaptive
-
-  // 0 for a norm or error that is not finite, or so large that the factor would fall out of single
-  // precision (below 2^-100). `margin` is a relative slack for rounding and `error` what rounding
-  // may add to the norm besides: factor * (n + error) <= C (1 - margin).
-  double factor(double norm, double bound, double margin, double error = 0) const;
-};
 
 // "minimum" and so on, and back; throws std::invalid_argument for another name.
 const char* name(ClipRule::Kind kind);

@@ -21,6 +21,7 @@ namespace sotto {
 
 class RoundedGaussian;
 struct ChaChaStream;
+struct ClipRule;
 struct UpdateArray;
 
 enum class Reduction { sum, max, min, product };
@@ -142,6 +143,15 @@ class Backend {
   // y[k] = sum_n w[n] x[n,k] + beta y[k] over the rows with w[n] != 0 alone; x row-major [n, k],
   // w f32 or f64; y may be f32 where x is narrower.
   virtual void weighted_sum(View x, View w, double beta, View y) = 0;
+  // The factors of n samples' gradients with regard to p parameters, as clip_rules.h says, whose
+  // enumerators name the rows. All f64, row-major.
+  //   terms [3, p, n]: squared norms, what rounding may add to the norms, and where a squared norm
+  //     is in doubt, which is where there is not 0;
+  //   settings [3]: the bound, what the loss was multiplied by, and how many samples count: the
+  //     others' factors are 0, whatever their terms are;
+  //   y [4, n]: norms, factors, factors over the loss' multiple, and 1 where a norm is in doubt.
+  virtual void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
+                            View y) = 0;
 
   // Images: x [n, c, d, h, w], weights [o, c / groups, kd, kh, kw], y [n, o, d', h', w'], any
   // strides (channels-last is fastest). Weight gradients and patches are row-major; weight

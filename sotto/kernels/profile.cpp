@@ -169,6 +169,11 @@ class ProfiledBackend : public Backend {
   void weighted_sum(View x, View w, double beta, View y) override {
     measure("weighted_sum", 2 * count(x), {x, w, y}, [&] { inner_.weighted_sum(x, w, beta, y); });
   }
+  void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
+                    View y) override {
+    measure("clip_factors", count(terms), {terms, settings, y},
+            [&] { inner_.clip_factors(rule, margin, terms, settings, y); });
+  }
   void conv(View x, View w, View bias, const Window& window, View y) override {
     measure("conv", conv_flops(y, x, window), {x, w, y},
             [&] { inner_.conv(x, w, bias, window, y); });

@@ -6,6 +6,7 @@
 
 #include "sotto/core/tensor.h"
 #include "sotto/core/wide.h"
+#include "sotto/kernels/clip_rules.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/dot.h"
 #include "sotto/kernels/cpu/gram_sum.h"
@@ -201,6 +202,12 @@ void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
       run(type, std::type_identity<acc_t<T>>{});
     }
   });
+}
+
+void CpuBackend::clip_factors(const ClipRule& rule, double margin, View terms, View settings,
+                              View y) {
+  const ClipSample clip(rule, margin, terms, settings, y);
+  for (std::int64_t n = 0; n < clip.samples; ++n) clip(n);
 }
 
 }  // namespace sotto

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "sotto/kernels/clip_rules.h"
 #include "sotto/kernels/cuda/device_backend.h"
 #include "sotto/kernels/cuda/reduce.h"
 #include "sotto/kernels/cuda/rows.h"
@@ -313,6 +314,14 @@ void DeviceBackend<Exec>::weighted_sum(View x, View w, double beta, View y) {
                   WeightedParts<T>{samples, width, parts, x.as<const T>(), w, partial.data()});
   });
   exec.for_each(width, WeightedSums{width, parts, partial.data(), beta, y});
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::clip_factors(const ClipRule& rule, double margin, View terms,
+                                       View settings, View y) {
+  const Exec exec = execution("clip_factors", {&terms, &settings, &y});
+  const ClipSample clip(rule, margin, terms, settings, y);
+  exec.for_each(clip.samples, clip);
 }
 
 }  // namespace sotto
