@@ -93,6 +93,12 @@ PerSample PerSample::dense(const Tensor& rows) {
   return {Dense{contiguous(rows)}, shape};
 }
 
+PerSample PerSample::first_of(std::shared_ptr<const PerSample> whole, std::int64_t rows) {
+  PerSample y = whole->slice(0, rows);
+  y.whole_ = std::move(whole);
+  return y;
+}
+
 const Tensor& PerSample::leading() const {
   return std::visit(Overloaded{[](const Outer& f) -> const Tensor& { return f.b; },
                                [](const Patches& f) -> const Tensor& { return f.dy; },
@@ -168,14 +174,16 @@ std::size_t PerSample::row_bytes() const {
   return static_cast<std::size_t>(samples() * shape_.numel()) * size_of(dtype());
 }
 
+std::size_t PerSample::bytes() const {
+  return std::visit(Overloaded{[](const Outer& f) { return f.b.bytes() + f.a.bytes(); },
+                               [](const Patches& f) { return f.dy.bytes() + f.x.bytes(); },
+                               [](const OneHot& f) { return f.ids.bytes() + f.b.bytes(); },
+                               [](const Dense& f) { return f.rows.bytes(); }},
+                    form_);
+}
+
 PerSample PerSample::compact() const {
-  const std::size_t bytes =
-      std::visit(Overloaded{[](const Outer& f) { return f.b.bytes() + f.a.bytes(); },
-                            [](const Patches& f) { return f.dy.bytes() + f.x.bytes(); },
-                            [](const OneHot& f) { return f.ids.bytes() + f.b.bytes(); },
-                            [](const Dense& f) { return f.rows.bytes(); }},
-                 form_);
-  return row_bytes() < bytes ? dense(materialize()) : *this;
+  return row_bytes() < bytes() ? dense(materialize()) : *this;
 }
 
 Tensor PerSample::materialize() const {
@@ -255,8 +263,10 @@ Tensor PerSample::sum(const Tensor& weights) const {
     }
     axpby(1, part.sum(), 1, y);
   };
-  // Some samples after the others. One factor is copied, or both where they are narrow.
-  const std::int64_t n = samples(), copied = leading().numel() + (narrow() ? factor_values() : 0);
+  // Some samples after the others. One factor is copied, or both where they are narrow, or masked.
+  const bool here = weights.device() == cpu;
+  const std::int64_t n = samples(),
+                     copied = leading().numel() + (narrow() || !here ? factor_values() : 0);
   const auto element = static_cast<std::int64_t>(size_of(dtype()));
   const std::int64_t budget = weighted_bytes(element * (factor_values() + shape_.numel()));
   const std::int64_t step = std::max<std::int64_t>(1, budget * n / (element * copied + 1));
@@ -264,9 +274,10 @@ Tensor PerSample::sum(const Tensor& weights) const {
   for (std::int64_t at = 0; at < n || !y.defined(); at += step) {
     const std::int64_t end = std::min(n, at + step);
     const Tensor w = weights.slice(0, at, end);
-    const auto ids = chosen(w);
+    const auto ids = here ? chosen(w) : std::nullopt;
     const PerSample all = slice(at, end), wide = narrow() ? all.in_type(dtype()) : all;
-    const PerSample part = ids ? wide.selected(*ids).scaled(gather(w, *ids, 0)) : wide.scaled(w);
+    const PerSample some = here ? wide : wide.masked(w);
+    const PerSample part = ids ? some.selected(*ids).scaled(gather(w, *ids, 0)) : some.scaled(w);
     if (y.defined()) {
       add_sum(part, y);
     } else {
@@ -343,6 +354,28 @@ PerSample PerSample::scaled(const Tensor& weights) const {
             return PerSample(OneHot{f.ids, weighted(f.b, weights)}, shape_);
           },
           [&](const Dense& f) { return PerSample(Dense{weighted(f.rows, weights)}, shape_); }},
+      form_);
+}
+
+// The same with zeros in the place of samples of weight 0.
+PerSample PerSample::masked(const Tensor& weights) const {
+  const Tensor zero = zeros({}, dtype(), leading().device());
+  const auto part = [&](const Tensor& x) {
+    Shape shape = Shape::filled(x.rank(), 1);
+    shape[0] = weights.numel();
+    return where(reshape(weights, shape), x, zero);
+  };
+  return std::visit(
+      Overloaded{[&](const Outer& f) {
+                   return PerSample(Outer{part(f.b), part(f.a)}, shape_);
+                 },
+                 [&](const Patches& f) {
+                   return PerSample(Patches{part(f.dy), part(f.x), f.window}, shape_);
+                 },
+                 [&](const OneHot& f) {
+                   return PerSample(OneHot{f.ids, part(f.b)}, shape_);
+                 },
+                 [&](const Dense& f) { return PerSample(Dense{part(f.rows)}, shape_); }},
       form_);
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <variant>
 
 #include "sotto/core/tensor.h"
@@ -26,6 +27,15 @@ struct Grouping {
   bool mean = false;
 };
 
+// What is known of the norm of a parameter's gradient, for each sample: [n] f64, where its factors
+// are.
+struct NormTerms {
+  Tensor squares;  // squared norms
+  Tensor errors;   // what rounding may add to norms (squared_norm); undefined: nothing
+  // Not 0 where a squared norm has to be taken again, in double; undefined: nowhere.
+  Tensor doubts;
+};
+
 // Factors in f16 or bf16 stand for exactly the numbers they hold: sums and rows of them are f32,
 // computed from f32 copies of a few samples' factors at a time.
 class PerSample {
@@ -36,13 +46,18 @@ class PerSample {
   // of the weight, [o, c / groups, kd, kh, kw] up to axes of size 1.
   static PerSample patches(const Tensor& dy, const Tensor& x, const Window& window,
                            const Shape& shape);
-  // G[n] = sum_t e(ids[n,t]) (x) b[n,t], with ids [n, t] i64 and b [n, t, d], or [n, 1, d] where all
-  // positions have the same; a negative id adds nothing; `shape` is [rows, d].
+  // G[n] = sum_t e(ids[n,t]) (x) b[n,t], with ids [n, t] i64 and b [n, t, d], or [n, 1, d] where
+  // all positions have the same; a negative id adds nothing; `shape` is [rows, d].
   static PerSample onehot(const Tensor& ids, const Tensor& b, const Shape& shape);
   // G itself, [n, ...shape].
   static PerSample dense(const Tensor& rows);
+  // The first samples of factors in memory of captured work's own, which each replay writes anew:
+  // slice(0, rows) of `whole`, which whole() knows.
+  static PerSample first_of(std::shared_ptr<const PerSample> whole, std::int64_t rows);
 
   std::int64_t samples() const;
+  // What first_of() was given; null for everything else, also for what was made of its result.
+  const std::shared_ptr<const PerSample>& whole() const { return whole_; }
   // The shape of the parameter.
   const Shape& shape() const { return shape_; }
   // Of sums and rows: f32, or f64 where the factors are.
@@ -58,7 +73,8 @@ class PerSample {
   // sum_n G[n], of the parameter's shape.
   Tensor sum() const;
   // sum_n w[n] G[n] over the samples with w[n] != 0; w [n], f32 or f64. Weights select: a sample of
-  // weight 0 adds exactly nothing, whatever its gradient holds.
+  // weight 0 adds exactly nothing, whatever its gradient holds. The host does not read weights that
+  // are on a GPU.
   Tensor sum(const Tensor& weights) const;
   // [n] f64: <f[n], g[n]>. Throws when samples or shapes differ.
   friend Tensor dot(const PerSample& f, const PerSample& g, Route route);
@@ -76,6 +92,7 @@ class PerSample {
   // and unless asked for no more than factors in 16 bits; otherwise itself.
   PerSample prepared(Route route, std::size_t budget) const;
   std::size_t row_bytes() const;  // of materialize()
+  std::size_t bytes() const;      // of what it holds
   // Rows where these take fewer bytes than the factors, otherwise itself.
   PerSample compact() const;
   // What the model of costs expects, in seconds for one sample: of a norm by rows that are only
@@ -92,6 +109,9 @@ class PerSample {
   // positions. Far below the norm unless terms cancel. 0 for a single use that is kept as rows.
   friend Tensor squared_norm(const std::vector<PerSample>& uses, Route route,
                              std::vector<double>* errors);
+  // The same without reading anything on the host: what squared_norm() would compute again, in
+  // double, is in doubt.
+  friend NormTerms norm_terms(const std::vector<PerSample>& uses, Route route);
 
  private:
   struct Outer {
@@ -113,6 +133,7 @@ class PerSample {
   const Tensor& leading() const;
   PerSample selected(const Tensor& ids) const;
   PerSample scaled(const Tensor& weights) const;
+  PerSample masked(const Tensor& weights) const;
   PerSample in_type(Dtype dtype) const;
   PerSample wide() const { return in_type(Dtype::f64); }
   bool narrow() const { return factor_type() != dtype(); }
@@ -120,28 +141,36 @@ class PerSample {
   std::optional<Dtype> factor_type() const;
   using OnPart = std::function<void(const PerSample& part, std::int64_t begin, std::int64_t end)>;
   void for_each_part(const OnPart& f) const;
-  std::vector<double> bounds() const;
-  std::vector<double> magnitudes() const;
+  static Tensor squared_norms(const Tensor& x);
+  Tensor bounds() const;
+  Tensor magnitudes() const;
   double positions() const;
   double rounding_unit() const;
-  static std::vector<double> rounding_errors(const std::vector<PerSample>& uses);
+  static Tensor rounding_errors(const std::vector<PerSample>& uses);
   static bool by_gram(const PerSample& f, const PerSample& g, Route route);
-  static Tensor row_norms(const PerSample& f, std::vector<double>* bounds = nullptr);
-  static void dot_again(const PerSample& f, const PerSample& g,
-                        const std::vector<std::int64_t>& ids, const Tensor& y);
+  // Where `doubts` is given samples are marked there that would be computed again.
+  static Tensor product(const PerSample& f, const PerSample& g, Route route, const Tensor& doubts);
+  static Tensor row_norms(const PerSample& f, const Tensor& doubts, Tensor* bounds = nullptr);
+  static void settle(const PerSample& f, const PerSample& g, const Tensor& marks, const Tensor& y,
+                     const Tensor& doubts);
   static double squared_norm_again(const std::vector<PerSample>& uses, std::int64_t sample);
+  static Tensor norm_of_uses(const std::vector<PerSample>& uses, Route route, const Tensor& doubts);
+  static NormTerms terms(const std::vector<PerSample>& uses, Route route, bool wait);
   static Tensor gram(const PerSample& f, const PerSample& g);
   static Tensor gram_of_parts(const PerSample& f, const PerSample& g);
-  static Tensor by_rows(const PerSample& f, const PerSample& g);
+  static Tensor by_rows(const PerSample& f, const PerSample& g, const Tensor& doubts = {});
   static PerSample factors(const PerSample& f, std::int64_t group);
 
   std::variant<Outer, Patches, OneHot, Dense> form_;
   Shape shape_;
+  std::shared_ptr<const PerSample> whole_;
 };
 
 Tensor dot(const PerSample& f, const PerSample& g, Route route = Route::automatic);
 
 Tensor squared_norm(const std::vector<PerSample>& uses, Route route = Route::automatic,
                     std::vector<double>* errors = nullptr);
+
+NormTerms norm_terms(const std::vector<PerSample>& uses, Route route = Route::automatic);
 
 }  // namespace sotto

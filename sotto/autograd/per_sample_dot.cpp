@@ -1,10 +1,10 @@
 // Inner products of per-sample gradients, and the choice between Gram products and rows.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "sotto/autograd/per_sample.h"
 #include "sotto/kernels/compute.h"
+#include "sotto/kernels/functors.h"
 
 namespace sotto {
 
@@ -16,15 +16,6 @@ constexpr std::size_t chunk_bytes = std::size_t{16} << 20;
 // A row's rounding in float is about 2^-24 of the product of its factors' norms. Below this share
 // of that product it could show in the fifth digit of the row's norm.
 constexpr double cancellation_share = 0.005;
-
-// [n], the squared norm of each sample of x.
-std::vector<double> squared_norms(const Tensor& x) {
-  const std::int64_t n = x.size(0);
-  Tensor y = Tensor::empty({n}, Dtype::f64, x.device());
-  const Tensor rows = reshape(contiguous(x), {n, n == 0 ? 0 : x.numel() / n});
-  backend(x.device()).row_dot(rows.view(), rows.view(), y.view());
-  return y.to_vector<double>();
-}
 
 std::int64_t chunk_samples(std::size_t bytes_per_sample) {
   return std::max<std::int64_t>(
@@ -122,17 +113,13 @@ Tensor PerSample::gram(const PerSample& f, const PerSample& g) {
 
 namespace {
 
-// The samples whose row is so much smaller than its factors that the rounding of the row shows, by
-// the squared norms of both.
-std::vector<std::int64_t> cancelled(const std::vector<double>& rows,
-                                    const std::vector<double>& factors) {
-  std::vector<std::int64_t> ids;
-  for (std::size_t n = 0; n < rows.size(); ++n) {
-    if (rows[n] < cancellation_share * cancellation_share * factors[n]) {
-      ids.push_back(static_cast<std::int64_t>(n));
-    }
-  }
-  return ids;
+// 1 for samples whose row is so much smaller than its factors that the rounding of the row shows,
+// by the squared norms of both, and 0 for the others, NaN among them; nothing without factors.
+Tensor cancelled(const Tensor& rows, const Tensor& factors) {
+  if (!factors.defined()) return {};
+  const Tensor least = scale(factors, cancellation_share * cancellation_share);
+  const auto number = [&](double value) { return full({}, value, Dtype::f64, rows.device()); };
+  return where(binary(binary_index<GreaterEqual>, rows, least), number(0), number(1));
 }
 
 // In how many patches a pixel lies at most.
@@ -147,36 +134,39 @@ double overlap(const Window& window) {
 
 }  // namespace
 
-// An upper bound of the squared norm of each row, from the factors' norms alone.
-std::vector<double> PerSample::bounds() const {
-  if (std::holds_alternative<Dense>(form_))
-    return std::vector<double>(static_cast<std::size_t>(samples()));
-  double repeats = 1;
-  std::vector<double> b, a;
-  if (const auto* f = std::get_if<OneHot>(&form_)) {
-    b = squared_norms(f->b);
-    for (double& norm : b)
-      norm *= static_cast<double>(f->ids.size(1)) /
-              static_cast<double>(std::max<std::int64_t>(1, f->b.size(1)));
-    return b;
-  }
-  if (const auto* f = std::get_if<Patches>(&form_)) {
-    const auto last = [](const Tensor& x) { return x.permute({0, 2, 3, 4, 1}); };
-    b = squared_norms(last(f->dy));
-    a = squared_norms(last(f->x));
-    repeats = overlap(f->window);
-  } else {
-    b = squared_norms(std::get<Outer>(form_).b);
-    a = squared_norms(std::get<Outer>(form_).a);
-  }
-  for (std::size_t n = 0; n < b.size(); ++n) b[n] *= repeats * a[n];
-  return b;
+// [n], the squared norm of each sample of x.
+Tensor PerSample::squared_norms(const Tensor& x) {
+  const std::int64_t n = x.size(0);
+  Tensor y = Tensor::empty({n}, Dtype::f64, x.device());
+  const Tensor rows = reshape(contiguous(x), {n, n == 0 ? 0 : x.numel() / n});
+  backend(x.device()).row_dot(rows.view(), rows.view(), y.view());
+  return y;
 }
 
-// One sample at a time, so that none depends on which others are computed again.
-void PerSample::dot_again(const PerSample& f, const PerSample& g,
-                          const std::vector<std::int64_t>& ids, const Tensor& y) {
-  for (const std::int64_t id : ids) {
+// An upper bound of the squared norm of each row, from the factors' norms alone; nothing for rows.
+Tensor PerSample::bounds() const {
+  if (const auto* f = std::get_if<OneHot>(&form_)) {
+    const auto positions = static_cast<double>(f->ids.size(1));
+    return scale(squared_norms(f->b),
+                 positions / static_cast<double>(std::max<std::int64_t>(1, f->b.size(1))));
+  }
+  if (const auto* f = std::get_if<Patches>(&form_)) {
+    const auto norms = [](const Tensor& x) { return squared_norms(x.permute({0, 2, 3, 4, 1})); };
+    return mul(norms(f->dy), scale(norms(f->x), overlap(f->window)));
+  }
+  const auto* f = std::get_if<Outer>(&form_);
+  return f ? mul(squared_norms(f->b), squared_norms(f->a)) : Tensor();
+}
+
+// Takes inner products again in double where there is a mark, or marks them as doubtful. One sample
+// at a time, so that none depends on which others are computed again.
+void PerSample::settle(const PerSample& f, const PerSample& g, const Tensor& marks, const Tensor& y,
+                       const Tensor& doubts) {
+  if (!marks.defined()) return;
+  if (doubts.defined()) return axpby(1, marks, 1, doubts);
+  const std::vector<double> again = marks.to_vector<double>();
+  for (std::int64_t id = 0; id < std::ssize(again); ++id) {
+    if (again[static_cast<std::size_t>(id)] == 0) continue;
     const PerSample p = f.slice(id, id + 1).wide();
     copy_into(&f == &g ? by_rows(p, p) : by_rows(p, g.slice(id, id + 1).wide()),
               y.slice(0, id, id + 1));
@@ -184,19 +174,18 @@ void PerSample::dot_again(const PerSample& f, const PerSample& g,
 }
 
 // The norms of a convolution's rows, none of which is written; and bounds(), which costs no more.
-Tensor PerSample::row_norms(const PerSample& f, std::vector<double>* bounds) {
+Tensor PerSample::row_norms(const PerSample& f, const Tensor& doubts, Tensor* bounds) {
   const auto& p = std::get<Patches>(f.form_);
   const Tensor both = conv_weight_norms(p.dy, p.x, p.window);
   Tensor y = contiguous(both.select(1, 0));
-  std::vector<double> factors = both.select(1, 1).to_vector<double>();
-  for (double& norm : factors) norm *= overlap(p.window);
-  if (f.dtype() != Dtype::f64) dot_again(f, f, cancelled(y.to_vector<double>(), factors), y);
-  if (bounds) *bounds = std::move(factors);
+  const Tensor factors = scale(both.select(1, 1), overlap(p.window));
+  if (f.dtype() != Dtype::f64) settle(f, f, cancelled(y, factors), y, doubts);
+  if (bounds) *bounds = factors;
   return y;
 }
 
-Tensor PerSample::by_rows(const PerSample& f, const PerSample& g) {
-  if (&f == &g && std::holds_alternative<Patches>(f.form_)) return row_norms(f);
+Tensor PerSample::by_rows(const PerSample& f, const PerSample& g, const Tensor& doubts) {
+  if (&f == &g && std::holds_alternative<Patches>(f.form_)) return row_norms(f, doubts);
   const std::int64_t n = f.samples();
   const std::int64_t width = f.shape_.numel();
   const bool exact = f.dtype() == Dtype::f64;
@@ -210,11 +199,12 @@ Tensor PerSample::by_rows(const PerSample& f, const PerSample& g) {
     const Tensor part = y.slice(0, at, end);
     backend(y.device()).row_dot(u.view(), v.view(), part.view());
     if (exact) continue;
+    const Tensor doubtful = doubts.defined() ? doubts.slice(0, at, end) : Tensor();
     if (&f == &g) {
-      dot_again(left, left, cancelled(part.to_vector<double>(), left.bounds()), part);
+      settle(left, left, cancelled(part, left.bounds()), part, doubtful);
     } else {
-      dot_again(left, right, cancelled(squared_norms(u), left.bounds()), part);
-      dot_again(left, right, cancelled(squared_norms(v), right.bounds()), part);
+      settle(left, right, cancelled(squared_norms(u), left.bounds()), part, doubtful);
+      settle(left, right, cancelled(squared_norms(v), right.bounds()), part, doubtful);
     }
   }
   return y;
@@ -282,99 +272,15 @@ bool PerSample::by_gram(const PerSample& f, const PerSample& g, Route route) {
   return possible && wanted;
 }
 
-Tensor dot(const PerSample& f, const PerSample& g, Route route) {
+Tensor PerSample::product(const PerSample& f, const PerSample& g, Route route,
+                          const Tensor& doubts) {
   check(f.samples() == g.samples() && f.shape() == g.shape() && f.dtype() == g.dtype(),
         "dot: {} samples of {} and {} of {}", f.samples(), f.shape(), g.samples(), g.shape());
-  return PerSample::by_gram(f, g, route) ? PerSample::gram(f, g) : PerSample::by_rows(f, g);
+  return by_gram(f, g, route) ? gram(f, g) : by_rows(f, g, doubts);
 }
 
-// What sum_t |b[t]| |a[t]| is at most.
-std::vector<double> PerSample::magnitudes() const {
-  std::vector<double> y;
-  if (const auto* f = std::get_if<Outer>(&form_)) {
-    const std::int64_t n = f->b.size(0), t = f->b.size(1);
-    const auto by_position = [&](const Tensor& x) {
-      return squared_norms(reshape(contiguous(x), {n * t, x.size(2)}));
-    };
-    const std::vector<double> b = by_position(f->b), a = by_position(f->a);
-    y.assign(static_cast<std::size_t>(n), 0);
-    for (std::size_t k = 0; k < b.size(); ++k)
-      y[k / static_cast<std::size_t>(t)] += std::sqrt(b[k]) * std::sqrt(a[k]);
-    return y;
-  }
-  const auto* rows = std::get_if<Dense>(&form_);
-  y = rows ? squared_norms(rows->rows) : bounds();
-  for (double& value : y) value = std::sqrt(value);
-  return y;
-}
-
-double PerSample::positions() const {
-  if (const auto* f = std::get_if<Outer>(&form_)) return static_cast<double>(f->b.size(1));
-  if (const auto* f = std::get_if<OneHot>(&form_)) return static_cast<double>(f->ids.size(1));
-  if (const auto* f = std::get_if<Patches>(&form_))
-    return static_cast<double>(f->dy.size(2) * f->dy.size(3) * f->dy.size(4));
-  return 1;
-}
-
-// What a magnitude of one may lose.
-double PerSample::rounding_unit() const {
-  return (dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23) * std::sqrt(positions());
-}
-
-std::vector<double> PerSample::rounding_errors(const std::vector<PerSample>& uses) {
-  std::vector<double> errors(static_cast<std::size_t>(uses[0].samples()));
-  for (const PerSample& use : uses) {
-    // One product for each element is rounded with its last place only.
-    if (uses.size() == 1 && use.positions() <= 1) continue;
-    const std::vector<double> magnitudes = use.magnitudes();
-    for (std::size_t n = 0; n < errors.size(); ++n)
-      errors[n] += use.rounding_unit() * magnitudes[n];
-  }
-  return errors;
-}
-
-// The norm of the sum of one sample's gradients, by its definition and in double.
-double PerSample::squared_norm_again(const std::vector<PerSample>& uses, std::int64_t sample) {
-  std::vector<double> total(static_cast<std::size_t>(uses[0].shape_.numel()));
-  for (const PerSample& use : uses) {
-    const Tensor row = use.slice(sample, sample + 1).wide().materialize();
-    const std::vector<double> values = row.to_vector<double>();
-    for (std::size_t i = 0; i < total.size(); ++i) total[i] += values[i];
-  }
-  return std::inner_product(total.begin(), total.end(), total.begin(), 0.0);
-}
-
-Tensor squared_norm(const std::vector<PerSample>& uses, Route route, std::vector<double>* errors) {
-  check(!uses.empty(), "squared_norm: a parameter without a use");
-  const PerSample& first = uses[0];
-  const bool single = uses.size() == 1;
-  if (single && errors && std::holds_alternative<PerSample::Patches>(first.form_) &&
-      !PerSample::by_gram(first, first, route)) {
-    const Tensor y = PerSample::row_norms(first, errors);
-    for (double& error : *errors) error = first.rounding_unit() * std::sqrt(error);
-    return y;
-  }
-  if (errors) *errors = PerSample::rounding_errors(uses);
-  if (single) return dot(first, first, route);
-  // Below this share of what it would be if all uses pointed one way, the rounding of the inner
-  // products could show in the fifth digit.
-  constexpr double least_share = 0.02;
-  std::vector<double> total(static_cast<std::size_t>(uses[0].samples())), most(total.size());
-  const auto add = [&](const PerSample& f, const PerSample& g, double times) {
-    const std::vector<double> products = dot(f, g, route).to_vector<double>();
-    for (std::size_t n = 0; n < total.size(); ++n) total[n] += times * products[n];
-    return products;
-  };
-  for (std::size_t u = 0; u < uses.size(); ++u) {
-    const std::vector<double> own = add(uses[u], uses[u], 1);
-    for (std::size_t n = 0; n < most.size(); ++n) most[n] += std::sqrt(own[n]);
-    for (std::size_t v = 0; v < u; ++v) add(uses[u], uses[v], 2);
-  }
-  for (std::size_t n = 0; n < total.size(); ++n) {
-    if (total[n] >= least_share * most[n] * most[n]) continue;
-    total[n] = PerSample::squared_norm_again(uses, static_cast<std::int64_t>(n));
-  }
-  return Tensor::from(total, {static_cast<std::int64_t>(total.size())});
+Tensor dot(const PerSample& f, const PerSample& g, Route route) {
+  return PerSample::product(f, g, route, {});
 }
 
 }  // namespace sotto

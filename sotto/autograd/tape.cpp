@@ -327,6 +327,12 @@ void Tape::backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink
   if (keep == Keep::nothing) generation_ = next_generation();
 }
 
+void Tape::clear() {
+  casts_.clear();
+  nodes_.clear();
+  generation_ = next_generation();
+}
+
 std::vector<PerSample> Tape::Cotangent::take_rows() {
   if (sum.defined()) rows.push_back(PerSample::dense(std::exchange(sum, Tensor()).unsqueeze(0)));
   return std::exchange(rows, {});

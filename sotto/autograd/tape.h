@@ -157,6 +157,8 @@ class Tape {
   // for each sample, [n], and the sink bounds influence. Afterwards the tape is empty, unless the
   // graph is kept for another backward. On a tape with a precision the loss is f32 or f64.
   void backward(const Var& loss, GradSink& sink, double seed = 1, Keep keep = Keep::nothing);
+  // Forgets what was recorded, as a backward does that keeps nothing.
+  void clear();
   // The gradient of an input made with wants_grad, after backward; zeros when nothing reached it.
   Tensor grad(const Var& input) const;
 

@@ -1,0 +1,127 @@
+// Norms of whole parameters' per-sample gradients, and what rounding may add to them.
+#include <cmath>
+#include <numeric>
+
+#include "sotto/autograd/per_sample.h"
+#include "sotto/kernels/compute.h"
+#include "sotto/kernels/functors.h"
+
+namespace sotto {
+
+namespace {
+
+Tensor root(const Tensor& x) { return unary(unary_index<Sqrt>, x); }
+
+}  // namespace
+
+// What sum_t |b[t]| |a[t]| is at most.
+Tensor PerSample::magnitudes() const {
+  if (const auto* f = std::get_if<Outer>(&form_)) {
+    const std::int64_t n = f->b.size(0), t = f->b.size(1);
+    const auto norms = [&](const Tensor& x) {
+      return root(squared_norms(reshape(contiguous(x), {n * t, x.size(2)})));
+    };
+    return sotto::sum(reshape(mul(norms(f->b), norms(f->a)), {n, t}), {1});
+  }
+  const auto* rows = std::get_if<Dense>(&form_);
+  return root(rows ? squared_norms(rows->rows) : bounds());
+}
+
+double PerSample::positions() const {
+  if (const auto* f = std::get_if<Outer>(&form_)) return static_cast<double>(f->b.size(1));
+  if (const auto* f = std::get_if<OneHot>(&form_)) return static_cast<double>(f->ids.size(1));
+  if (const auto* f = std::get_if<Patches>(&form_))
+    return static_cast<double>(f->dy.size(2) * f->dy.size(3) * f->dy.size(4));
+  return 1;
+}
+
+// What a magnitude of one may lose.
+double PerSample::rounding_unit() const {
+  return (dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23) * std::sqrt(positions());
+}
+
+Tensor PerSample::rounding_errors(const std::vector<PerSample>& uses) {
+  Tensor errors;
+  for (const PerSample& use : uses) {
+    // One product for each element is rounded with its last place only.
+    if (uses.size() == 1 && use.positions() <= 1) continue;
+    const Tensor part = scale(use.magnitudes(), use.rounding_unit());
+    errors = errors.defined() ? add(errors, part) : part;
+  }
+  return errors;
+}
+
+// The norm of the sum of one sample's gradients, by its definition and in double.
+double PerSample::squared_norm_again(const std::vector<PerSample>& uses, std::int64_t sample) {
+  std::vector<double> total(static_cast<std::size_t>(uses[0].shape_.numel()));
+  for (const PerSample& use : uses) {
+    const Tensor row = use.slice(sample, sample + 1).wide().materialize();
+    const std::vector<double> values = row.to_vector<double>();
+    for (std::size_t i = 0; i < total.size(); ++i) total[i] += values[i];
+  }
+  return std::inner_product(total.begin(), total.end(), total.begin(), 0.0);
+}
+
+// Of a parameter that is used several times: all pairs' inner products.
+Tensor PerSample::norm_of_uses(const std::vector<PerSample>& uses, Route route,
+                               const Tensor& doubts) {
+  // Below this share of what it would be if all uses pointed one way, the rounding of the inner
+  // products could show in the fifth digit.
+  constexpr double least_share = 0.02;
+  const Tensor total = zeros({uses[0].samples()}, Dtype::f64, uses[0].leading().device());
+  const Tensor most = zeros_like(total);
+  for (std::size_t u = 0; u < uses.size(); ++u) {
+    const Tensor own = product(uses[u], uses[u], route, doubts);
+    axpby(1, own, 1, total);
+    axpby(1, root(own), 1, most);
+    for (std::size_t v = 0; v < u; ++v)
+      axpby(2, product(uses[u], uses[v], route, doubts), 1, total);
+  }
+  // Not 0 either where one is NaN, so that it is not known to be enough.
+  const Tensor least = mul(scale(most, least_share), most);
+  const Tensor unsound = binary(binary_index<Greater>, least, total);
+  if (doubts.defined()) {
+    axpby(1, unsound, 1, doubts);
+    return total;
+  }
+  const std::vector<double> again = unsound.to_vector<double>();
+  for (std::int64_t n = 0; n < std::ssize(again); ++n) {
+    if (again[static_cast<std::size_t>(n)] == 0) continue;
+    copy_into(full({}, squared_norm_again(uses, n), Dtype::f64), total.slice(0, n, n + 1));
+  }
+  return total;
+}
+
+// Without `wait` what would be computed again is in doubt.
+NormTerms PerSample::terms(const std::vector<PerSample>& uses, Route route, bool wait) {
+  check(!uses.empty(), "squared_norm: a parameter without a use");
+  const PerSample& first = uses[0];
+  const bool single = uses.size() == 1, gram = single && by_gram(first, first, route);
+  const bool certain = gram || (single && std::holds_alternative<Dense>(first.form_));
+  NormTerms y;
+  if (!wait && !certain) y.doubts = zeros({first.samples()}, Dtype::f64, first.leading().device());
+  if (single && !gram && std::holds_alternative<Patches>(first.form_)) {
+    Tensor bounds;
+    y.squares = row_norms(first, y.doubts, &bounds);
+    y.errors = scale(root(bounds), first.rounding_unit());
+    return y;
+  }
+  y.errors = rounding_errors(uses);
+  y.squares = single ? product(first, first, route, y.doubts) : norm_of_uses(uses, route, y.doubts);
+  return y;
+}
+
+NormTerms norm_terms(const std::vector<PerSample>& uses, Route route) {
+  return PerSample::terms(uses, route, false);
+}
+
+Tensor squared_norm(const std::vector<PerSample>& uses, Route route, std::vector<double>* errors) {
+  const NormTerms terms = PerSample::terms(uses, route, true);
+  if (errors) {
+    errors->assign(static_cast<std::size_t>(uses[0].samples()), 0);
+    if (terms.errors.defined()) *errors = terms.errors.to_vector<double>();
+  }
+  return terms.squares;
+}
+
+}  // namespace sotto
