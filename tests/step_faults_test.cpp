@@ -13,23 +13,10 @@
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/init.h"
 #include "sotto/nn/layers.h"
+#include "tests/failing_memory.h"
 
 namespace sotto {
 namespace {
-
-// Refuses one request, the k-th.
-class FailingMemory final : public AllocationWatch {
- public:
-  explicit FailingMemory(std::int64_t k) : left_(k) { allocator(cpu).add_watch(*this); }
-  ~FailingMemory() override { allocator(cpu).remove_watch(*this); }
-  bool allows(std::size_t) override { return left_-- != 0; }
-  void allocated(const Block&) override {}
-  void released(const Block&) override {}
-  bool failed() const { return left_ < 0; }
-
- private:
-  std::int64_t left_;
-};
 
 constexpr std::int64_t population = 6;
 

@@ -56,6 +56,14 @@ std::vector<ClipGroup> named_groups(const nn::NamedParameters& parameters,
   return with_equal_bounds(std::move(groups), bound);
 }
 
+double rounding_margin(const ClipGroup& group) {
+  const auto margin = [](Dtype dtype) { return dtype == Dtype::f64 ? 0x1p-44 : 0x1p-20; };
+  double largest = 0;
+  for (const Parameter* parameter : group.parameters)
+    largest = std::max(largest, margin(parameter->value.dtype()));
+  return largest;
+}
+
 double sensitivity_of(const std::vector<ClipGroup>& groups) {
   double squares = 0;
   for (const ClipGroup& group : groups) squares += group.bound * group.bound;

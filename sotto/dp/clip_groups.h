@@ -30,6 +30,9 @@ std::vector<ClipGroup> layer_groups(const nn::NamedParameters& parameters, doubl
 std::vector<ClipGroup> named_groups(const nn::NamedParameters& parameters,
                                     const std::vector<std::string>& prefixes, double bound);
 
+// What rounding may add to the norm of a group's clipped gradient, relative (docs/privacy.md).
+double rounding_margin(const ClipGroup& group);
+
 // The root of the sum of the bounds' squares.
 double sensitivity_of(const std::vector<ClipGroup>& groups);
 

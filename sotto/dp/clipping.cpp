@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "sotto/autograd/ownership.h"
+#include "sotto/dp/captured_clip.h"
+#include "sotto/dp/device_clipping.h"
+#include "sotto/dp/unit_sink.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/memory/physical_batches.h"
 
@@ -11,75 +15,60 @@ namespace sotto {
 
 namespace {
 
-// What rounding may add to a clipped gradient's norm, relative (docs/privacy.md).
-double rounding_margin(Dtype dtype) { return dtype == Dtype::f64 ? 0x1p-44 : 0x1p-20; }
-
-// NaN and Inf do not leave a sum. (Clipped gradients are far too small for their sum to overflow.)
-bool all_finite(const Tensor& x) { return std::isfinite(sum(x).item()); }
-
 Tensor as_tensor(const std::vector<double>& values) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
-}
-
-std::vector<PerSample> grouped(std::vector<PerSample> uses, const Grouping* grouping) {
-  if (!grouping) return uses;
-  for (PerSample& use : uses) use = use.group(*grouping);
-  return uses;
 }
 
 }  // namespace
 
 // Of a group's gradient for each unit.
 struct Clipper::Lengths {
-  explicit Lengths(std::int64_t units)
-      : squares(static_cast<std::size_t>(units)), errors(static_cast<std::size_t>(units)) {}
+  explicit Lengths(std::int64_t units) : of(static_cast<std::size_t>(units)) {}
   // Of gradients of a loss times `scale`, a power of two.
   void add(const std::vector<PerSample>& uses, Route route, double scale) {
     std::vector<double> rounded;
     const std::vector<double> part = squared_norm(uses, route, &rounded).to_vector<double>();
-    for (std::size_t n = 0; n < squares.size(); ++n) {
-      squares[n] += part[n] / (scale * scale);
-      errors[n] += rounded[n] * rounded[n] / (scale * scale);
-    }
+    for (std::size_t n = 0; n < of.size(); ++n) of[n].add(part[n], rounded[n], scale);
   }
-  std::vector<double> squares;  // norms
-  std::vector<double> errors;   // what rounding may add to them, squared
+  std::vector<GradientLength> of;
 };
 
 // Backward's sink for one pass: a group's factors wait until its last parameter has come.
 class Clipper::OnePass final : public GradSink {
  public:
-  OnePass(Clipper& clipper, const Grouping* grouping)
-      : clipper_(clipper), grouping_(grouping), pending_(clipper.groups_.size()) {
-    budget_ = clipper.options_.row_budget;
-  }
+  // With `losses` groups are clipped on these losses' GPU, as many as there is room for before the
+  // host reads.
+  OnePass(Clipper& clipper, const Grouping* grouping, const Tensor* losses)
+      : clipper_(clipper),
+        grouping_(grouping),
+        losses_(losses),
+        pending_(clipper.groups_.size()),
+        budget_(clipper.options_.row_budget) {}
   bool bounds_influence() const override { return true; }
   bool keeps() const override { return true; }
 
   void receive(Parameter& parameter, std::vector<PerSample> uses) override {
     const LabelScope scope = LabelScope::phase("clip");
     const std::size_t group = clipper_.group_of(parameter);
-    uses = grouped(std::move(uses), grouping_);
-    for (PerSample& use : uses) {
-      const PerSample kept = use.prepared(clipper_.options_.route, budget_);
-      if (std::string_view(kept.form()) == "dense" && std::string_view(use.form()) != "dense")
-        budget_ -= kept.row_bytes();
-      use = kept;
-      use.count_as_kept();
+    if (losses_ && !grouping_ && CapturedClip::made_of(uses)) {
+      replayed_.emplace_back(&parameter, std::move(uses));
+    } else {
+      keep(group, parameter, grouped(std::move(uses), grouping_));
     }
-    pending_[group].emplace_back(&parameter, std::move(uses));
-    if (pending_[group].size() == clipper_.groups_[group].parameters.size()) flush(group);
   }
 
   void flush_all(std::int64_t units) {
+    if (!replayed_.empty() && clip_replayed()) return;
     for (std::size_t group = 0; group < pending_.size(); ++group) {
+      if (done(group)) continue;
       if (!pending_[group].empty()) {
         flush(group);
-      } else if (!done(group)) {
+      } else {
         // No parameter of the group was used: every unit's gradient is zero.
         clipper_.factors_for(group, Lengths(units));
       }
     }
+    if (losses_) read();
   }
 
  private:
@@ -87,70 +76,71 @@ class Clipper::OnePass final : public GradSink {
     return std::find(done_.begin(), done_.end(), group) != done_.end();
   }
 
+  void keep(std::size_t group, Parameter& parameter, std::vector<PerSample> uses) {
+    uses = prepared(std::move(uses), clipper_.options_.route, budget_);
+    pending_[group].emplace_back(&parameter, std::move(uses));
+    if (pending_[group].size() == clipper_.groups_[group].parameters.size()) flush(group);
+  }
+
+  // By one replay, if nothing else has come and it can be; else they are gradients like others.
+  bool clip_replayed() {
+    const bool alone =
+        done_.empty() && std::all_of(pending_.begin(), pending_.end(),
+                                     [](const ParameterUses& group) { return group.empty(); });
+    const auto outcome = clipper_.clip_captured(replayed_, *losses_, alone);
+    if (outcome == Replayed::taken) return true;
+    if (outcome == Replayed::not_sound) losses_ = nullptr;
+    for (auto& [parameter, uses] : replayed_)
+      keep(clipper_.group_of(*parameter), *parameter, std::move(uses));
+    return false;
+  }
+
   void flush(std::size_t group) {
     MemoryLabel label = memory_label();
     label.kind = MemoryKind::workspace;
     label.phase = "clip";
     const LabelScope scope(label);
-    Lengths lengths(pending_[group][0].second[0].samples());
-    for (const auto& [parameter, uses] : pending_[group])
-      lengths.add(uses, clipper_.options_.route, clipper_.loss_scale_);
-    const std::vector<double> factors = clipper_.factors_for(group, lengths);
-    for (auto& [parameter, uses] : pending_[group]) {
-      clipper_.add_weighted(*parameter, uses, factors);
-      uses.clear();  // makes room for the next one's sum
-    }
-    pending_[group].clear();
     done_.push_back(group);
+    ParameterUses& gradients = pending_[group];
+    if (!losses_) return clipper_.clip_group(group, gradients);
+    if (!there_) there_ = clipper_.on_device(*losses_, gradients[0].second[0].samples());
+    there_->clip(group, gradients);
+    unread_.push_back(group);
+    for (const auto& [parameter, uses] : gradients) {
+      for (const PerSample& use : uses) unread_bytes_ += use.bytes();
+    }
+    if (unread_bytes_ > clipper_.options_.row_budget) read();
+  }
+
+  // Groups that are not sound are clipped again, in the way that the host decides.
+  void read() {
+    if (!there_) there_ = clipper_.on_device(*losses_, std::ssize(clipper_.unit_finite_));
+    there_->read();
+    if (!counted_) clipper_.add_losses(there_->losses(), grouping_);
+    counted_ = true;
+    for (const std::size_t group : unread_) {
+      if (there_->sound(group)) {
+        clipper_.take(group, *there_);
+      } else {
+        there_->drop_sums(group);
+        clipper_.clip_group(group, pending_[group]);
+      }
+      pending_[group].clear();
+    }
+    unread_.clear();
+    unread_bytes_ = 0;
+    there_->start();
   }
 
   Clipper& clipper_;
   const Grouping* grouping_;
-  std::vector<std::vector<std::pair<Parameter*, std::vector<PerSample>>>> pending_;
-  std::vector<std::size_t> done_;
-  std::size_t budget_ = 0;
-};
-
-// First of two passes: squared norms only.
-class Clipper::Norms final : public GradSink {
- public:
-  Norms(Clipper& clipper, const Grouping* grouping, std::int64_t units)
-      : clipper_(clipper), grouping_(grouping), lengths_(clipper.groups_.size(), Lengths(units)) {}
-  bool bounds_influence() const override { return true; }  // nothing leaves but factors
-  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
-    const LabelScope scope = LabelScope::phase("clip");
-    lengths_[clipper_.group_of(parameter)].add(grouped(std::move(uses), grouping_),
-                                               clipper_.options_.route, clipper_.loss_scale_);
-  }
-  std::vector<std::vector<double>> factors() {
-    std::vector<std::vector<double>> factors;
-    for (std::size_t group = 0; group < lengths_.size(); ++group)
-      factors.push_back(clipper_.factors_for(group, lengths_[group]));
-    return factors;
-  }
-
- private:
-  Clipper& clipper_;
-  const Grouping* grouping_;
-  std::vector<Lengths> lengths_;
-};
-
-// Second of two passes: sums with the factors that the first one found.
-class Clipper::Weighted final : public GradSink {
- public:
-  Weighted(Clipper& clipper, const Grouping* grouping, std::vector<std::vector<double>> factors)
-      : clipper_(clipper), grouping_(grouping), factors_(std::move(factors)) {}
-  bool bounds_influence() const override { return true; }
-  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
-    const LabelScope scope = LabelScope::phase("clip");
-    clipper_.add_weighted(parameter, grouped(std::move(uses), grouping_),
-                          factors_[clipper_.group_of(parameter)]);
-  }
-
- private:
-  Clipper& clipper_;
-  const Grouping* grouping_;
-  std::vector<std::vector<double>> factors_;
+  const Tensor* losses_;
+  std::unique_ptr<DeviceClip> there_;
+  std::vector<ParameterUses> pending_;
+  ParameterUses replayed_;
+  std::vector<std::size_t> done_, unread_;
+  std::size_t budget_, unread_bytes_ = 0;
+  bool counted_ = false;  // the losses
 };
 
 Clipper::~Clipper() = default;
@@ -166,26 +156,37 @@ std::size_t Clipper::group_of(const Parameter& parameter) const {
 }
 
 std::vector<double> Clipper::factors_for(std::size_t group, const Lengths& lengths) {
-  double margin = 0;
-  for (const Parameter* parameter : groups_[group].parameters)
-    margin = std::max(margin, rounding_margin(parameter->value.dtype()));
+  const double margin = rounding_margin(groups_[group]);
   std::vector<double> factors;
-  for (std::size_t n = 0; n < lengths.squares.size(); ++n) {
-    const double square = lengths.squares[n];
-    // A Gram product may round a norm of zero to just below it.
-    const double norm = std::isnan(square) ? square : std::sqrt(std::max(square, 0.0));
-    // The margin has room for errors up to half of it.
-    const double error = std::sqrt(lengths.errors[n]);
-    const double beyond = error <= margin / 2 * norm ? 0 : error;
-    factors.push_back(options_.rule.factor(norm, groups_[group].bound, margin, beyond));
-    within_bound_[group] += norm <= groups_[group].bound ? 0.5 : -0.5;
-    const bool dropped = factors.back() == 0 && norm != 0;
-    if (dropped) ++statistics_.not_finite;
-    if (!std::isfinite(norm)) unit_finite_[n] = false;
-    statistics_.norms[group].push_back(norm);
-    statistics_.factors[group].push_back(factors.back());
+  for (const GradientLength& length : lengths.of) {
+    factors.push_back(length.factor(options_.rule, groups_[group].bound, margin));
+    count(group, length.norm(), factors.back());
   }
   return factors;
+}
+
+// The next unit of a group.
+void Clipper::count(std::size_t group, double norm, double factor) {
+  std::vector<double>& norms = statistics_.norms[group];
+  const std::size_t n = norms.size() - static_cast<std::size_t>(statistics_.units);
+  within_bound_[group] += norm <= groups_[group].bound ? 0.5 : -0.5;
+  const bool dropped = factor == 0 && norm != 0;
+  if (dropped) ++statistics_.not_finite;
+  if (!std::isfinite(norm)) unit_finite_[n] = false;
+  norms.push_back(norm);
+  statistics_.factors[group].push_back(factor);
+}
+
+// In the way that the host decides, which has to wait for a GPU.
+void Clipper::clip_group(std::size_t group, ParameterUses& gradients) {
+  Lengths lengths(gradients[0].second[0].samples());
+  for (const auto& [parameter, uses] : gradients) lengths.add(uses, options_.route, loss_scale_);
+  const std::vector<double> factors = factors_for(group, lengths);
+  for (auto& [parameter, uses] : gradients) {
+    add_weighted(*parameter, uses, factors);
+    uses.clear();  // makes room for the next one's sum
+  }
+  gradients.clear();
 }
 
 // Adds sum_n factor[n] G[n]. Should that overflow although every norm is finite (terms of one
@@ -194,14 +195,9 @@ std::vector<double> Clipper::factors_for(std::size_t group, const Lengths& lengt
 void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
                            const std::vector<double>& factors) {
   const auto weighted = [&](const std::vector<double>& weights) {
-    Tensor total;
     std::vector<double> unscaled = weights;
     for (double& weight : unscaled) weight /= loss_scale_;
-    for (const PerSample& use : uses) {
-      const Tensor part = use.sum(as_tensor(unscaled));
-      total = total.defined() ? sotto::add(total, part) : part;
-    }
-    return total;
+    return weighted_sum(uses, as_tensor(unscaled));
   };
   const Tensor all = weighted(factors);
   if (all_finite(all)) return add_to_sum(parameter, all);
@@ -303,24 +299,42 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
 
 void Clipper::add_part(Tape& tape, const Var& loss, const Grouping* grouping) {
   const std::int64_t units = grouping ? grouping->units : loss.shape().numel();
-  const std::vector<double> losses = to_dtype(loss.value(), Dtype::f64).to_vector<double>();
+  const bool there = units > 0 && all_on_gpu(loss.value());
+  if (!there) add_losses(to_dtype(loss.value(), Dtype::f64).to_vector<double>(), grouping);
+  begin_units(units);
+  uncaptured_ = grouping ? "units of several rows" : "no captured loss";
+  if (passes_ == ClipPasses::one) {
+    OnePass sink(*this, grouping, there ? &loss.value() : nullptr);
+    tape.backward(loss, sink, loss_scale_);
+    sink.flush_all(units);
+  } else if (!there || !two_passes_there(tape, loss, grouping, units)) {
+    two_passes(tape, loss, grouping, units);
+  }
+  end_units();
+}
+
+void Clipper::add_losses(const std::vector<double>& losses, const Grouping* grouping) {
   for (std::size_t row = 0; row < losses.size(); ++row) {
     const bool counts =
         !grouping || (row < grouping->unit_of_row.size() && grouping->unit_of_row[row] >= 0);
     if (counts && std::isfinite(losses[row])) statistics_.loss_sum += losses[row];
   }
-  begin_units(units);
-  if (passes_ == ClipPasses::one) {
-    OnePass sink(*this, grouping);
-    tape.backward(loss, sink, loss_scale_);
-    sink.flush_all(units);
-  } else {
-    Norms norms(*this, grouping, units);
-    tape.backward(loss, norms, loss_scale_, Tape::Keep::graph);
-    Weighted weighted(*this, grouping, norms.factors());
-    tape.backward(loss, weighted, loss_scale_);
-  }
-  end_units();
+}
+
+void Clipper::two_passes(Tape& tape, const Var& loss, const Grouping* grouping,
+                         std::int64_t units) {
+  std::vector<Lengths> lengths(groups_.size(), Lengths(units));
+  UnitSink norms(grouping, [&](const Parameter& parameter, const auto& uses) {
+    lengths[group_of(parameter)].add(uses, options_.route, loss_scale_);
+  });
+  tape.backward(loss, norms, loss_scale_, Tape::Keep::graph);
+  std::vector<std::vector<double>> factors;
+  for (std::size_t group = 0; group < groups_.size(); ++group)
+    factors.push_back(factors_for(group, lengths[group]));
+  UnitSink sums(grouping, [&](Parameter& parameter, const auto& uses) {
+    add_weighted(parameter, uses, factors[group_of(parameter)]);
+  });
+  tape.backward(loss, sums, loss_scale_);
 }
 
 void Clipper::add_zeros(std::int64_t units) {

@@ -7,10 +7,12 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "sotto/autograd/tape.h"
 #include "sotto/dp/clip_groups.h"
 #include "sotto/dp/clip_rule.h"
+#include "sotto/dp/device_clipping.h"
 #include "sotto/dp/sampler.h"
 
 namespace sotto {
@@ -71,6 +73,8 @@ struct ClipStatistics {
   std::int64_t units = 0;
 };
 
+class CapturedClip;
+
 class Clipper {
  public:
   // Throws std::invalid_argument unless bounds are positive and finite, there is a parameter, and
@@ -114,21 +118,31 @@ class Clipper {
   void set_passes(ClipPasses passes, std::size_t row_budget);
   ClipPasses passes() const { return passes_; }
   const ClipOptions& options() const { return options_; }
+  // Why the last part was not clipped by a replay of captured work; empty when it was.
+  const std::string& uncaptured() const { return uncaptured_; }
   // Not private either: the sum before noise, for tests.
   const Gradients& sums_for_tests() { return complete_sums(); }
 
  private:
   class OnePass;
-  class Norms;
-  class Weighted;
 
   std::size_t group_of(const Parameter& parameter) const;
   struct Lengths;
   std::vector<double> factors_for(std::size_t group, const Lengths& lengths);
+  void count(std::size_t group, double norm, double factor);
+  void clip_group(std::size_t group, ParameterUses& gradients);
+  void take(std::size_t group, const DeviceClip& there, bool replayed = false);
+  enum class Replayed { no, not_sound, taken };
+  Replayed clip_captured(const ParameterUses& gradients, const Tensor& losses, bool alone);
   void add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
                     const std::vector<double>& factors);
   void add_to_sum(const Parameter& parameter, const Tensor& value);
   void add_part(Tape& tape, const Var& loss, const Grouping* grouping);
+  void add_losses(const std::vector<double>& losses, const Grouping* grouping);
+  bool all_on_gpu(const Tensor& losses) const;
+  std::unique_ptr<DeviceClip> on_device(const Tensor& losses, std::int64_t units) const;
+  void two_passes(Tape& tape, const Var& loss, const Grouping* grouping, std::int64_t units);
+  bool two_passes_there(Tape& tape, const Var& loss, const Grouping* grouping, std::int64_t units);
   struct Before;
   void undo(const Before& before);
   const Gradients& complete_sums();
@@ -150,6 +164,8 @@ class Clipper {
   bool broken_ = false;        // an add() threw: part of it may be in the sum
   std::vector<bool> had_sum_;  // for each of sums_: from parts before the one that is being added
   bool touched_ = false;       // one of these was added to
+  std::shared_ptr<CapturedClip> captured_;
+  std::string uncaptured_ = "no captured loss";
 };
 
 }  // namespace sotto

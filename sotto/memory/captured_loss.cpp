@@ -106,6 +106,7 @@ class CapturedLoss::Pass {
   std::vector<Tensor> batch_;  // with as many rows as were captured
   Tensor dy_, losses_;         // [rows]
   Uses gradients_;
+  std::vector<std::vector<std::shared_ptr<const PerSample>>> whole_;  // the same
   Capture capture_;
   int confirmations_ = 0;
   std::int64_t calls_ = 0;
@@ -143,6 +144,10 @@ void CapturedLoss::Pass::prepare(const std::vector<Tensor>& batch, std::int64_t 
   capture_.add([&] { total = weighted(tape); });
   capture_.add([&] { tape.backward(total, kept); });
   gradients_ = kept.take();
+  for (const auto& [parameter, uses] : gradients_) {
+    whole_.emplace_back();
+    for (const PerSample& use : uses) whole_.back().push_back(std::make_shared<PerSample>(use));
+  }
   if (replayed_bits() != expected)
     throw CannotCapture("a replay gives other values than the run before it");
 }
@@ -208,8 +213,11 @@ void CapturedLoss::Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& 
   forward_done_ = false;
   // Copies of the handles in both cases: nobody may take memory of the capture's for his alone.
   for (std::size_t k = 0; k < gradients_.size(); ++k) {
-    for (const PerSample& use : gradients_[k].second)
-      adjoint.shared(static_cast<int>(k), options_.private_data ? use.slice(0, rows) : use);
+    for (std::size_t u = 0; u < gradients_[k].second.size(); ++u) {
+      adjoint.shared(static_cast<int>(k), options_.private_data
+                                              ? PerSample::first_of(whole_[k][u], rows)
+                                              : gradients_[k].second[u]);
+    }
   }
 }
 

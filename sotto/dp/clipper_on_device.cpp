@@ -1,0 +1,81 @@
+// A clipper's part of a batch that is on a GPU.
+#include "sotto/dp/captured_clip.h"
+#include "sotto/dp/clipping.h"
+#include "sotto/dp/unit_sink.h"
+#include "sotto/kernels/compute.h"
+
+namespace sotto {
+
+bool Clipper::all_on_gpu(const Tensor& losses) const {
+  const Device device = losses.device();
+  bool there = device != cpu && losses.numel() > 0;
+  for (const ClipGroup& group : groups_) {
+    for (const Parameter* parameter : group.parameters)
+      there = there && parameter->value.device() == device;
+  }
+  return there;
+}
+
+std::unique_ptr<DeviceClip> Clipper::on_device(const Tensor& losses, std::int64_t units) const {
+  const DeviceClip::How how{options_.rule, options_.route, units, losses.numel()};
+  auto there = std::make_unique<DeviceClip>(groups_, how, losses.device());
+  there->set(loss_scale_, units);
+  there->add_losses(losses);
+  return there;
+}
+
+// What was clipped on a GPU and read; of sums that a replay will write over, copies.
+void Clipper::take(std::size_t group, const DeviceClip& there, bool replayed) {
+  for (std::int64_t n = 0; n < std::ssize(unit_finite_); ++n)
+    count(group, there.norm(group, n), there.factor(group, n));
+  for (const auto& [parameter, total] : there.sums(group))
+    add_to_sum(*parameter, replayed ? clone(total) : total);
+}
+
+// Both passes, read once; false where the host has to decide, and the tape is as it was.
+bool Clipper::two_passes_there(Tape& tape, const Var& loss, const Grouping* grouping,
+                               std::int64_t units) {
+  uncaptured_ = "two passes";
+  const std::unique_ptr<DeviceClip> there = on_device(loss.value(), units);
+  UnitSink norms(grouping, [&](const Parameter& parameter, const auto& uses) {
+    there->add_norm(group_of(parameter), parameter, uses);
+  });
+  tape.backward(loss, norms, loss_scale_, Tape::Keep::graph);
+  for (std::size_t group = 0; group < groups_.size(); ++group) there->find_factors(group);
+  UnitSink sums(grouping, [&](Parameter& parameter, const auto& uses) {
+    there->add_sum(group_of(parameter), parameter, uses);
+  });
+  tape.backward(loss, sums, loss_scale_, Tape::Keep::graph);
+  there->read();
+  add_losses(there->losses(), grouping);
+  bool sound = true;
+  for (std::size_t group = 0; group < groups_.size(); ++group) sound = sound && there->sound(group);
+  for (std::size_t group = 0; sound && group < groups_.size(); ++group) take(group, *there);
+  if (sound) tape.clear();
+  return sound;
+}
+
+// By one replay. Where that is not to be had nothing has happened; where it is not sound the losses
+// alone were counted.
+Clipper::Replayed Clipper::clip_captured(const ParameterUses& gradients, const Tensor& losses,
+                                         bool alone) {
+  uncaptured_ = alone ? "" : "gradients that are not captured beside those that are";
+  if (!alone) return Replayed::no;
+  if (!captured_ || !captured_->of(gradients, options_.row_budget)) {
+    captured_ = nullptr;  // makes room
+    captured_ = std::make_shared<CapturedClip>(
+        groups_, CapturedClip::How{options_.rule, options_.route, options_.row_budget}, gradients);
+    captured_->capture(loss_scale_, losses);
+  }
+  uncaptured_ = captured_->reason();
+  if (!uncaptured_.empty()) return Replayed::no;
+  const DeviceClip& there = captured_->replay(loss_scale_, losses);
+  add_losses(there.losses(), nullptr);
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    if (!there.sound(group)) return Replayed::not_sound;
+  }
+  for (std::size_t group = 0; group < groups_.size(); ++group) take(group, there, true);
+  return Replayed::taken;
+}
+
+}  // namespace sotto
