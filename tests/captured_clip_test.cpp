@@ -228,11 +228,12 @@ class BenchSteps {
     optimizer_.emplace(model_, nn::SgdRule{.learning_rate = 0.01});
   }
 
-  // Of a third step: the first one captures, the second one's batch confirms it.
+  // Of a step that compares no more what is replayed.
   PretendedCounts of(bool is_private, bool capture) {
     PretendedCounts before;
-    for (int step = 0; step < 3; ++step) {
-      copy_into(full({}, 0.01 * step), batch_[0]);
+    constexpr int compared = 5;
+    for (int step = 0; step <= compared; ++step) {
+      copy_into(full({}, 0.01 * (step + 1)), batch_[0]);
       before = *pretended_counts();
       is_private ? privately(capture) : ordinarily(capture);
     }
