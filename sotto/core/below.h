@@ -10,9 +10,12 @@ namespace sotto {
 template <class Words>
 std::int64_t draw_below(std::int64_t n, Words&& words) {
   const auto m = static_cast<std::uint64_t>(n);
-  const std::uint64_t excess = (0 - m) % m;
   std::uint64_t word = words();
-  while (word < excess) word = words();
+  // 2^64 mod n is below n, so that for all but the smallest words there is no need to know it.
+  if (word < m) {
+    const std::uint64_t excess = (0 - m) % m;
+    while (word < excess) word = words();
+  }
   return static_cast<std::int64_t>(word % m);
 }
 

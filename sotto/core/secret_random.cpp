@@ -101,8 +101,9 @@ ChaChaStream SecretRandom::reserve(std::uint64_t blocks) {
 }
 
 std::uint64_t SecretRandom::word() {
-  refuse_capture("secret randomness, which must never come again");
-  follow_fork();
+  // A call for each word would cost more than the word.
+  if (Capture::any()) refuse_capture("secret randomness, which must never come again");
+  if (generation_ != forks.load(std::memory_order_relaxed)) follow_fork();
   if (used_ == buffer_.size()) {
     fill(std::span(buffer_));
     used_ = 0;

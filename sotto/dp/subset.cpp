@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "sotto/core/below.h"
 #include "sotto/core/error.h"
 
 namespace sotto {
@@ -65,30 +66,46 @@ class NumberSet {
 // The same of numbers below n, in a bit each.
 class BitSet {
  public:
-  explicit BitSet(std::int64_t n) : words_(static_cast<std::size_t>(n / 64 + 1)) {}
+  BitSet(std::int64_t n, std::int64_t most)
+      : words_(static_cast<std::size_t>(n / 64 + 1)), most_(static_cast<std::size_t>(most)) {}
   bool insert(std::int64_t number) {
-    const std::uint64_t bit = std::uint64_t{1} << (number % 64);
-    std::uint64_t& word = words_[static_cast<std::size_t>(number / 64)];
+    const auto at = static_cast<std::uint64_t>(number);
+    const std::uint64_t bit = std::uint64_t{1} << (at % 64);
+    std::uint64_t& word = words_[at / 64];
     return (std::exchange(word, word | bit) & bit) == 0;
   }
   std::vector<std::int64_t> members() && {
-    std::vector<std::int64_t> numbers;
+    // Two places of each word are written whether it has them or not: what comes next writes over
+    // them, and a processor need not guess.
+    constexpr std::size_t unasked = 2;
+    constexpr std::uint64_t guard = std::uint64_t{1} << 63;  // no special case for no bits
+    std::vector<std::int64_t> numbers(most_ + unasked);
+    std::int64_t* next = numbers.data();
     for (std::size_t at = 0; at < words_.size(); ++at) {
-      for (std::uint64_t rest = words_[at]; rest != 0; rest &= rest - 1)
-        numbers.push_back(static_cast<std::int64_t>(at * 64) + std::countr_zero(rest));
+      std::uint64_t rest = words_[at];
+      const auto write_lowest = [&] {
+        *next = static_cast<std::int64_t>(at * 64) + std::countr_zero(rest | guard);
+        next += rest != 0 ? 1 : 0;
+        rest &= rest - 1;
+      };
+      for (std::size_t k = 0; k < unasked; ++k) write_lowest();
+      while (rest != 0) write_lowest();
     }
+    numbers.resize(static_cast<std::size_t>(next - numbers.data()));
     return numbers;
   }
 
  private:
   std::vector<std::uint64_t> words_;
+  std::size_t most_;
 };
 
 template <class Set>
 std::vector<std::int64_t> floyd(std::int64_t n, std::int64_t size, Set taken,
                                 SecretRandom& random) {
+  const auto word = [&] { return random.word(); };
   for (std::int64_t last = n - size; last < n; ++last) {
-    if (!taken.insert(random.below(last + 1))) taken.insert(last);
+    if (!taken.insert(draw_below(last + 1, word))) taken.insert(last);
   }
   return std::move(taken).members();
 }
@@ -176,10 +193,10 @@ std::vector<std::int64_t> IndependentSubset::by_darts(std::int64_t n, SecretRand
 
 std::vector<std::int64_t> uniform_subset(std::int64_t n, std::int64_t size, SecretRandom& random) {
   check(size >= 0 && size <= n, "uniform_subset: {} of {} units", size, n);
-  // To look through some words of 64 units costs less than to sort, and so many take no more
-  // memory.
-  constexpr std::int64_t words_for_one = 4;
-  if (n / 64 <= words_for_one * size) return floyd(n, size, BitSet(n), random);
+  // To look through some words of 64 units costs less than to sort one; they take 128 bytes for
+  // each that is drawn.
+  constexpr std::int64_t words_for_one = 16;
+  if (n / 64 <= words_for_one * size) return floyd(n, size, BitSet(n, size), random);
   return floyd(n, size, NumberSet(size), random);
 }
 
