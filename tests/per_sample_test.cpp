@@ -125,6 +125,26 @@ TEST_CASE("sums are those of the rows, weighted and not") {
   });
 }
 
+TEST_CASE("products of rows and a number each are those of elements, to the bit") {
+  PublicRandom random(31);
+  for (const Shape& shape : {Shape{5, 3}, {1, 7}, {4, 1, 50}, {3, 2, 200}, {0, 4}, {2, 1}}) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+      const std::int64_t n = shape[0], width = n == 0 ? 0 : shape.numel() / n;
+      Shape one = Shape::filled(shape.rank(), 1);
+      one[0] = n;
+      const Tensor x = to_dtype(uniform_values(random, shape, -1, 1), dtype);
+      const Tensor w = to_dtype(uniform_values(random, one, -1, 1), dtype);
+      const std::vector<double> from = values(x), by = values(w), got = values(mul(x, w));
+      for (std::int64_t i = 0; i < n * width; ++i) {
+        const double exact =
+            from[static_cast<std::size_t>(i)] * by[static_cast<std::size_t>(i / width)];
+        CHECK(got[static_cast<std::size_t>(i)] ==
+              (dtype == Dtype::f32 ? double{static_cast<float>(exact)} : exact));
+      }
+    }
+  }
+}
+
 TEST_CASE("a slice holds its samples alone") {
   for_each_use([](const PerSample& f, PublicRandom& random) {
     const std::int64_t begin = draw(random, 0, f.samples()), end = draw(random, begin, f.samples());

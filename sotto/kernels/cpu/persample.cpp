@@ -102,9 +102,11 @@ void CpuBackend::row_dot(View a, View b, View y) {
 
 void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
   const bool single = a1.size[1] == 1 && a2.size[1] == 1;
-  const std::int64_t work = a1.size[1] * a2.size[1] * (a1.size[2] + b1.size[2]);
+  const std::int64_t width = std::max<std::int64_t>(1, a1.size[2] + b1.size[2]);
+  const std::int64_t grain =
+      single ? elementwise_grain / width + 1 : product_grain(a1.size[1] * a2.size[1] * width);
   dispatch_float(a1.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(a1.size[0], product_grain(work), [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(a1.size[0], grain, [&](std::int64_t begin, std::int64_t end) {
       const Storage products(single ? 0 : products_bytes(a1, a2, sizeof(acc_t<T>)), cpu);
       const std::int64_t i = a1.size[2], o = b1.size[2];
       if (single) {
