@@ -50,12 +50,12 @@ std::int64_t weighted_bytes(std::int64_t there) {
 
 // The samples with a weight, or nothing when all have one.
 std::optional<Tensor> chosen(const Tensor& weights) {
-  std::vector<std::int64_t> ids;
   const std::vector<double> w = to_dtype(weights, Dtype::f64).to_vector<double>();
+  if (std::find(w.begin(), w.end(), 0.0) == w.end()) return std::nullopt;
+  std::vector<std::int64_t> ids;
   for (std::size_t i = 0; i < w.size(); ++i) {
     if (w[i] != 0) ids.push_back(static_cast<std::int64_t>(i));
   }
-  if (ids.size() == w.size()) return std::nullopt;
   return Tensor::from(ids, {static_cast<std::int64_t>(ids.size())});
 }
 

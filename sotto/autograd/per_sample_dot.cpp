@@ -75,14 +75,20 @@ Tensor PerSample::gram_of_parts(const PerSample& f, const PerSample& g) {
 // Sample-wise Gram products of outer and patches forms, or of two onehot forms.
 Tensor PerSample::gram(const PerSample& f, const PerSample& g) {
   const std::int64_t n = f.samples();
-  Tensor y = zeros({n}, Dtype::f64, f.leading().device());
-  Backend& device = backend(y.device());
   if (f.factor_type() != g.factor_type() || !f.factor_type()) return gram_of_parts(f, g);
+  Tensor y = Tensor::empty({n}, Dtype::f64, f.leading().device());
+  Backend& device = backend(y.device());
   if (const auto* u = std::get_if<OneHot>(&f.form_)) {
     const auto& v = std::get<OneHot>(g.form_);
     device.onehot_dot(u->ids.view(), u->b.view(), v.ids.view(), v.b.view(), y.view());
     return y;
   }
+  const auto *u = std::get_if<Outer>(&f.form_), *v = std::get_if<Outer>(&g.form_);
+  if (u && v) {
+    device.gram_dot(u->a.view(), u->b.view(), v->a.view(), v->b.view(), y.view());
+    return y;
+  }
+  device.fill(0, y.view());
   const auto* p = std::get_if<Patches>(&f.form_);
   if (p && &f == &g) {
     const View dy = p->dy.view(), x = p->x.view();
@@ -198,7 +204,8 @@ Tensor PerSample::by_rows(const PerSample& f, const PerSample& g, const Tensor& 
     const Tensor v = &f == &g ? u : reshape(right.materialize(), {end - at, width});
     const Tensor part = y.slice(0, at, end);
     backend(y.device()).row_dot(u.view(), v.view(), part.view());
-    if (exact) continue;
+    // The rows themselves lost nothing.
+    if (exact || (&f == &g && std::holds_alternative<Dense>(f.form_))) continue;
     const Tensor doubtful = doubts.defined() ? doubts.slice(0, at, end) : Tensor();
     if (&f == &g) {
       settle(left, left, cancelled(part, left.bounds()), part, doubtful);
