@@ -190,6 +190,20 @@ TEST_CASE("terms that overflow while the norm stays finite are left out alone") 
   CHECK(total[1] == Approx(6 / length).epsilon(1e-5));
 }
 
+TEST_CASE("a factor that a weight takes out of range is left out alone") {
+  // The first gradient is (0.1, 0.1), from a slope of 1e35, which a weight of 6e6 makes infinite.
+  Parameter w(Tensor::from(std::vector<float>{1, 1}, {1, 2}));
+  Clipper clipper({{{&w}, 1e6}}, {.rule = {.kind = ClipRule::Kind::automatic}});
+  const std::vector<float> x{1e-36f, 1e-36f, 3, 4}, slopes{1e35f, 1};
+  Tape tape({.private_data = true});
+  const Var y = linear(tape.input(Tensor::from(x, {2, 2})), tape.use(w));
+  clipper.add(tape, sum_per_sample(mul(y, tape.input(Tensor::from(slopes, {2, 1})))));
+  const std::vector<double> total = flat(clipper.sums_for_tests());
+  CHECK(total[0] == Approx(1e6 * 3 / 5.01).epsilon(1e-5));
+  CHECK(total[1] == Approx(1e6 * 4 / 5.01).epsilon(1e-5));
+  CHECK(clipper.statistics().not_finite == 1);
+}
+
 TEST_CASE("groups of parameters are bounded each, and together by the root of the sum of squares") {
   nn::manual_seed(4);
   nn::Sequential model = small_network();

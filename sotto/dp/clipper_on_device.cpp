@@ -26,8 +26,8 @@ std::unique_ptr<DeviceClip> Clipper::on_device(const Tensor& losses, std::int64_
 
 // What was clipped on a GPU and read; of sums that a replay will write over, copies.
 void Clipper::take(std::size_t group, const DeviceClip& there, bool replayed) {
-  for (std::int64_t n = 0; n < std::ssize(unit_finite_); ++n)
-    count(group, there.norm(group, n), there.factor(group, n));
+  const std::int64_t units = std::ssize(unit_finite_);
+  count(group, there.norms(group, units), there.factors(group, units));
   for (const auto& [parameter, total] : there.sums(group))
     add_to_sum(*parameter, replayed ? clone(total) : total);
 }

@@ -15,8 +15,15 @@ namespace sotto {
 
 namespace {
 
-Tensor as_tensor(const std::vector<double>& values) {
-  return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+// What cancels in a gradient is at most so many times its error (squared_norm).
+constexpr double terms_of_error = 0x1p23;
+// Of all terms of a sum together: far from where float ends, 2^128, for what is not counted among
+// them, as positions of a table that share a row.
+constexpr double harmless_size = 0x1p100;
+
+// The sum of 1/2 for each of some units and -1/2 for each of the others.
+double halves(std::ptrdiff_t some, std::size_t all) {
+  return static_cast<double>(some) - static_cast<double>(all) / 2;
 }
 
 }  // namespace
@@ -31,6 +38,14 @@ struct Clipper::Lengths {
     for (std::size_t n = 0; n < of.size(); ++n) of[n].add(part[n], rounded[n], scale);
   }
   std::vector<GradientLength> of;
+};
+
+// What a group's gradients are multiplied by.
+struct Clipper::Factors {
+  std::vector<double> values;  // one for each unit
+  Tensor weights;              // weights_of() them
+  // Whether no sum of gradients times these can overflow, whatever the order of its terms.
+  bool harmless = false;
 };
 
 // Backward's sink for one pass: a group's factors wait until its last parameter has come.
@@ -155,33 +170,51 @@ std::size_t Clipper::group_of(const Parameter& parameter) const {
       parameter.value.shape()));
 }
 
-std::vector<double> Clipper::factors_for(std::size_t group, const Lengths& lengths) {
-  const double margin = rounding_margin(groups_[group]);
-  std::vector<double> factors;
-  for (const GradientLength& length : lengths.of) {
-    factors.push_back(length.factor(options_.rule, groups_[group].bound, margin));
-    count(group, length.norm(), factors.back());
+Clipper::Factors Clipper::factors_for(std::size_t group, const Lengths& lengths) {
+  const double margin = rounding_margin(groups_[group]), bound = groups_[group].bound;
+  std::vector<double> norms(lengths.of.size());
+  Factors factors{.values = std::vector<double>(norms.size()), .weights = {}};
+  double largest = 0, sizes = 0;
+  for (std::size_t n = 0; n < norms.size(); ++n) {
+    const GradientLength& length = lengths.of[n];
+    norms[n] = length.norm();
+    const double factor = length.factor(options_.rule, bound, margin);
+    factors.values[n] = factor;
+    if (factor == 0) continue;
+    largest = std::max(largest, factor);
+    sizes += factor * (norms[n] + std::sqrt(length.error) * terms_of_error);
   }
+  factors.harmless = largest <= loss_scale_ && sizes < harmless_size;
+  count(group, norms, factors.values);
   return factors;
 }
 
-// The next unit of a group.
-void Clipper::count(std::size_t group, double norm, double factor) {
-  std::vector<double>& norms = statistics_.norms[group];
-  const std::size_t n = norms.size() - static_cast<std::size_t>(statistics_.units);
-  within_bound_[group] += norm <= groups_[group].bound ? 0.5 : -0.5;
-  const bool dropped = factor == 0 && norm != 0;
-  if (dropped) ++statistics_.not_finite;
-  if (!std::isfinite(norm)) unit_finite_[n] = false;
-  norms.push_back(norm);
-  statistics_.factors[group].push_back(factor);
+// The next units of a group.
+void Clipper::count(std::size_t group, const std::vector<double>& norms,
+                    const std::vector<double>& factors) {
+  for (std::size_t n = 0; n < norms.size(); ++n) {
+    if (factors[n] == 0 && norms[n] != 0) ++statistics_.not_finite;
+    if (!std::isfinite(norms[n])) unit_finite_[n] = false;
+  }
+  const auto within = [bound = groups_[group].bound](double norm) { return norm <= bound; };
+  within_bound_[group] += halves(std::count_if(norms.begin(), norms.end(), within), norms.size());
+  auto &all_norms = statistics_.norms[group], &all_factors = statistics_.factors[group];
+  all_norms.insert(all_norms.end(), norms.begin(), norms.end());
+  all_factors.insert(all_factors.end(), factors.begin(), factors.end());
+}
+
+// [n], for gradients of a loss times the loss's scale.
+Tensor Clipper::weights_of(std::vector<double> factors) const {
+  for (double& factor : factors) factor /= loss_scale_;
+  return Tensor::from(factors, {std::ssize(factors)});
 }
 
 // In the way that the host decides, which has to wait for a GPU.
 void Clipper::clip_group(std::size_t group, ParameterUses& gradients) {
   Lengths lengths(gradients[0].second[0].samples());
   for (const auto& [parameter, uses] : gradients) lengths.add(uses, options_.route, loss_scale_);
-  const std::vector<double> factors = factors_for(group, lengths);
+  Factors factors = factors_for(group, lengths);
+  factors.weights = weights_of(factors.values);
   for (auto& [parameter, uses] : gradients) {
     add_weighted(*parameter, uses, factors);
     uses.clear();  // makes room for the next one's sum
@@ -193,19 +226,14 @@ void Clipper::clip_group(std::size_t group, ParameterUses& gradients) {
 // sample cancelling), the samples are added one by one and those that overflow are left out, so
 // that none of them can spoil the others.
 void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
-                           const std::vector<double>& factors) {
-  const auto weighted = [&](const std::vector<double>& weights) {
-    std::vector<double> unscaled = weights;
-    for (double& weight : unscaled) weight /= loss_scale_;
-    return weighted_sum(uses, as_tensor(unscaled));
-  };
-  const Tensor all = weighted(factors);
-  if (all_finite(all)) return add_to_sum(parameter, all);
-  for (std::size_t n = 0; n < factors.size(); ++n) {
-    if (factors[n] == 0) continue;
-    std::vector<double> one(factors.size(), 0.0);
-    one[n] = factors[n];
-    const Tensor alone = weighted(one);
+                           const Factors& factors) {
+  const Tensor all = weighted_sum(uses, factors.weights);
+  if (factors.harmless || all_finite(all)) return add_to_sum(parameter, all);
+  for (std::size_t n = 0; n < factors.values.size(); ++n) {
+    if (factors.values[n] == 0) continue;
+    std::vector<double> one(factors.values.size(), 0.0);
+    one[n] = factors.values[n];
+    const Tensor alone = weighted_sum(uses, weights_of(one));
     if (all_finite(alone)) {
       add_to_sum(parameter, alone);
     } else {
@@ -328,9 +356,11 @@ void Clipper::two_passes(Tape& tape, const Var& loss, const Grouping* grouping,
     lengths[group_of(parameter)].add(uses, options_.route, loss_scale_);
   });
   tape.backward(loss, norms, loss_scale_, Tape::Keep::graph);
-  std::vector<std::vector<double>> factors;
-  for (std::size_t group = 0; group < groups_.size(); ++group)
+  std::vector<Factors> factors;
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
     factors.push_back(factors_for(group, lengths[group]));
+    factors.back().weights = weights_of(factors.back().values);
+  }
   UnitSink sums(grouping, [&](Parameter& parameter, const auto& uses) {
     add_weighted(parameter, uses, factors[group_of(parameter)]);
   });
@@ -351,7 +381,8 @@ void Clipper::begin_units(std::int64_t units) {
 }
 
 void Clipper::end_units() {
-  for (const bool finite : unit_finite_) finite_ += finite ? 0.5 : -0.5;
+  const auto finite = std::count(unit_finite_.begin(), unit_finite_.end(), char{true});
+  finite_ += halves(finite, unit_finite_.size());
   statistics_.units += std::ssize(unit_finite_);
 }
 

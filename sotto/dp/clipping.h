@@ -128,14 +128,17 @@ class Clipper {
 
   std::size_t group_of(const Parameter& parameter) const;
   struct Lengths;
-  std::vector<double> factors_for(std::size_t group, const Lengths& lengths);
-  void count(std::size_t group, double norm, double factor);
+  struct Factors;
+  Factors factors_for(std::size_t group, const Lengths& lengths);
+  void count(std::size_t group, const std::vector<double>& norms,
+             const std::vector<double>& factors);
+  Tensor weights_of(std::vector<double> factors) const;
   void clip_group(std::size_t group, ParameterUses& gradients);
   void take(std::size_t group, const DeviceClip& there, bool replayed = false);
   enum class Replayed { no, not_sound, taken };
   Replayed clip_captured(const ParameterUses& gradients, const Tensor& losses, bool alone);
   void add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
-                    const std::vector<double>& factors);
+                    const Factors& factors);
   void add_to_sum(const Parameter& parameter, const Tensor& value);
   void add_part(Tape& tape, const Var& loss, const Grouping* grouping);
   void add_losses(const std::vector<double>& losses, const Grouping* grouping);
@@ -158,7 +161,7 @@ class Clipper {
   ClipStatistics statistics_;
   std::vector<double> within_bound_;  // as in ClippedSum
   double finite_ = 0;                 // the same
-  std::vector<bool> unit_finite_;     // of the physical batch that is being added
+  std::vector<char> unit_finite_;     // of the physical batch that is being added
   double loss_scale_ = 1;
   bool finished_ = true;
   bool broken_ = false;        // an add() threw: part of it may be in the sum

@@ -118,14 +118,16 @@ void DeviceClip::add_losses(const Tensor& losses) {
 
 void DeviceClip::read() { read_ = report_.to_vector<double>(); }
 
-double DeviceClip::result(std::size_t group, std::int64_t row, std::int64_t unit) const {
-  const std::int64_t first = static_cast<std::int64_t>(group) * ClipResults::rows * how_.units;
-  return read_[static_cast<std::size_t>(first + row * how_.units + unit)];
+std::span<const double> DeviceClip::result(std::size_t group, ClipResults::Row row,
+                                           std::int64_t units) const {
+  const std::int64_t first = static_cast<std::int64_t>(group) * ClipResults::rows + row;
+  return std::span(read_).subspan(static_cast<std::size_t>(first * how_.units),
+                                  static_cast<std::size_t>(units));
 }
 
 bool DeviceClip::sound(std::size_t group) const {
-  for (std::int64_t unit = 0; unit < how_.units; ++unit) {
-    if (result(group, ClipResults::doubts, unit) != 0) return false;
+  for (const double doubt : result(group, ClipResults::doubts, how_.units)) {
+    if (doubt != 0) return false;
   }
   for (std::size_t k = 0; k < sums_.size(); ++k) {
     const double check = read_[static_cast<std::size_t>(first_check()) + k];
@@ -134,12 +136,14 @@ bool DeviceClip::sound(std::size_t group) const {
   return true;
 }
 
-double DeviceClip::norm(std::size_t group, std::int64_t unit) const {
-  return result(group, ClipResults::norms, unit);
+std::vector<double> DeviceClip::norms(std::size_t group, std::int64_t units) const {
+  const auto row = result(group, ClipResults::norms, units);
+  return {row.begin(), row.end()};
 }
 
-double DeviceClip::factor(std::size_t group, std::int64_t unit) const {
-  return result(group, ClipResults::factors, unit);
+std::vector<double> DeviceClip::factors(std::size_t group, std::int64_t units) const {
+  const auto row = result(group, ClipResults::factors, units);
+  return {row.begin(), row.end()};
 }
 
 std::vector<double> DeviceClip::losses() const {

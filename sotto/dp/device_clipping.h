@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -57,10 +58,10 @@ class DeviceClip {
   // Waits for the device, once.
   void read();
   // Of the last read: whether no norm of a group's is in doubt and all its sums are finite. What
-  // else is known of a group counts only then.
+  // else is known of a group, of its first units, counts only then.
   bool sound(std::size_t group) const;
-  double norm(std::size_t group, std::int64_t unit) const;
-  double factor(std::size_t group, std::int64_t unit) const;
+  std::vector<double> norms(std::size_t group, std::int64_t units) const;
+  std::vector<double> factors(std::size_t group, std::int64_t units) const;
   std::vector<double> losses() const;
   // The sums of a group that is sound. They are the last part's, not yet anybody's.
   Gradients sums(std::size_t group) const;
@@ -75,7 +76,8 @@ class DeviceClip {
     Parameter* parameter;
     Tensor total;
   };
-  double result(std::size_t group, std::int64_t row, std::int64_t unit) const;
+  // A row of a group's results, its first units.
+  std::span<const double> result(std::size_t group, ClipResults::Row row, std::int64_t units) const;
   Tensor results(std::size_t group) const;
   std::int64_t first_check() const;
 

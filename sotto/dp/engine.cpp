@@ -201,6 +201,11 @@ Engine::Part Engine::part_of(const RowsOfUnits& units, std::int64_t first, std::
   Part part{{units.rows.begin() + start(first), units.rows.begin() + start(end)}, {}, {}};
   part.draws = part.rows;
   part.grouping = {.unit_of_row = {}, .units = end - first, .mean = options_.mean_of_rows};
+  if (!options_.rows_of_unit) {  // row k is unit k
+    part.grouping.unit_of_row.resize(part.rows.size());
+    std::iota(part.grouping.unit_of_row.begin(), part.grouping.unit_of_row.end(), 0);
+    return part;
+  }
   part.grouping.unit_of_row.reserve(part.rows.size());
   for (std::int64_t unit = first; unit < end; ++unit) {
     const auto rows = static_cast<std::size_t>(start(unit + 1) - start(unit));
