@@ -53,10 +53,14 @@ void check_on_grid(const std::vector<T>& sums, const std::vector<std::int64_t>& 
                    const NoiseGrid& grid, double divisor) {
   const auto size = std::ssize(sums);
   const Tensor total = Tensor::from(sums, {size});
-  add_on_grid({{nullptr, total}}, grid, divisor, [&](std::int64_t first, auto out) {
+  const auto draw = [&](std::int64_t first, auto out) {
     std::copy_n(noise.begin() + first, out.size(), out.begin());
-  });
+  };
+  bool known = false;
+  add_on_grid({{nullptr, total}}, grid, divisor, draw,
+              [&](auto, auto, auto, auto, bool finite) { known = finite; });
   const std::vector<T> got = total.template to_vector<T>();
+  CHECK((!known || std::all_of(got.begin(), got.end(), [](T x) { return std::isfinite(x); })));
   std::int64_t wrong = 0;
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const T expected = on_grid(sums[i], noise[i], grid.spacing, divisor);
@@ -158,6 +162,19 @@ TEST_CASE("sums of any size become the same multiples with their noise") {
       }
     }
   }
+}
+
+TEST_CASE("usual sums are known to be finite, and those that noise may make infinite are not") {
+  const auto known = [](float sum, double spacing) {
+    bool known = false;
+    const auto draw = [](std::int64_t, auto noise) { std::fill(noise.begin(), noise.end(), 1); };
+    add_on_grid({{nullptr, Tensor::from(std::vector<float>{sum}, {1})}}, {spacing, 1}, 0.5, draw,
+                [&](auto, auto, auto, auto, bool finite) { known = finite; });
+    return known;
+  };
+  CHECK(known(1.5f, 0x1p-40));
+  CHECK(!known(3e38f, 0x1p-40));
+  CHECK(!known(3e38f, 0x1p100));
 }
 
 TEST_CASE("a sum that is not a number is refused") {

@@ -155,7 +155,7 @@ void GaussianMechanism::add_floating_point(const Gradients& sums, const Scale& s
     axpby(1 / scale.divisor, wide, 0, wide);
     copy_into(wide, total);
     if (scale.finished)
-      scale.finished(parameter, contiguous(total).view_as({-1}).value(), 0, total.numel());
+      scale.finished(parameter, contiguous(total).view_as({-1}).value(), 0, total.numel(), false);
   }
 }
 

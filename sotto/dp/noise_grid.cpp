@@ -1,6 +1,7 @@
 #include "sotto/dp/noise_grid.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <memory>
@@ -52,17 +53,28 @@ void add_any(std::span<T> sum, const NoiseGrid& grid, double divisor, const std:
   }
 }
 
+// Whether all that add_small() makes is finite: at most 2^52 spacings, divided.
+bool small_is_finite(const NoiseGrid& grid, double divisor) {
+  return 0x1p52 * grid.spacing / divisor < 0x1p127;
+}
+
+// Returns whether all that it makes is known to be finite.
 template <class T>
-void add_noise(std::span<T> sum, const NoiseGrid& grid, double divisor,
+bool add_noise(std::span<T> sum, const NoiseGrid& grid, double divisor,
                std::span<const std::int64_t> noise) {
   constexpr std::int64_t grain = 1 << 13;
+  std::atomic<bool> finite = small_is_finite(grid, divisor);
   parallel_for(std::ssize(sum), grain, [&](std::int64_t begin, std::int64_t end) {
     for (auto at = static_cast<std::size_t>(begin); at < static_cast<std::size_t>(end);) {
       const auto part = sum.subspan(at, std::min(group, static_cast<std::size_t>(end) - at));
-      if (!add_small(part, grid, divisor, &noise[at])) add_any(part, grid, divisor, &noise[at]);
+      if (!add_small(part, grid, divisor, &noise[at])) {
+        finite = false;
+        add_any(part, grid, divisor, &noise[at]);
+      }
       at += part.size();
     }
   });
+  return finite;
 }
 
 }  // namespace
@@ -102,18 +114,17 @@ void add_on_grid(const Gradients& sums, const NoiseGrid& grid, double divisor,
       const auto count = static_cast<std::size_t>(std::min(total.numel() - at, most_draws));
       const std::span noise(draws.get(), count);
       draw(first + at, noise);
-      if (total.dtype() == Dtype::f64) {
-        add_noise(std::span(flat.data<double>() + at, count), grid, divisor, noise);
-      } else {
-        add_noise(std::span(flat.data<float>() + at, count), grid, divisor, noise);
-      }
-      if (finished && here)
-        finished(parameter, flat.view_as({-1}).value(), at, at + static_cast<std::int64_t>(count));
+      const bool finite =
+          total.dtype() == Dtype::f64
+              ? add_noise(std::span(flat.data<double>() + at, count), grid, divisor, noise)
+              : add_noise(std::span(flat.data<float>() + at, count), grid, divisor, noise);
+      const std::int64_t end = at + static_cast<std::int64_t>(count);
+      if (finished && here) finished(parameter, flat.view_as({-1}).value(), at, end, finite);
     }
     first += total.numel();
     if (!total.contiguous() || !here) copy_into(flat, total);
     if (finished && !here)
-      finished(parameter, contiguous(total).view_as({-1}).value(), 0, total.numel());
+      finished(parameter, contiguous(total).view_as({-1}).value(), 0, total.numel(), false);
   }
 }
 

@@ -37,9 +37,10 @@ NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t e
 // Puts noise in spacings on the elements first, first + 1, ... of all parameters together.
 using WholeNoise = std::function<void(std::int64_t first, std::span<std::int64_t> noise)>;
 
-// Elements first .. end - 1 of a parameter's `flat` tensor, row-major, are finished.
+// Elements first .. end - 1 of a parameter's `flat` tensor, row-major, are finished, and `finite`
+// where that is known.
 using OnFinished = std::function<void(const Parameter* parameter, const Tensor& flat,
-                                      std::int64_t first, std::int64_t end)>;
+                                      std::int64_t first, std::int64_t end, bool finite)>;
 
 // In place, every element becomes the nearest multiple of the spacing plus so many spacings,
 // divided by `divisor`. `draw` is asked for every element once, in order, and `finished`, if there

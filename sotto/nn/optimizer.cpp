@@ -160,8 +160,8 @@ Optimizer::Step::Step(Optimizer& optimizer, const Gradients& gradients, double n
 }
 
 void Optimizer::Step::finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
-                               std::int64_t end) {
-  check_finite(flat.slice(0, first, end), *parameter);
+                               std::int64_t end, bool finite) {
+  if (!finite) check_finite(flat.slice(0, first, end), *parameter);
   Slot& slot = optimizer_.slots_[optimizer_.places_.at(parameter)];
   const Tensor grad = flat.view_as(parameter->value.shape()).value();
   if (optimizer_.in_blocks(slot, grad)) {

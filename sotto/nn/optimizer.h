@@ -35,9 +35,10 @@ class Optimizer {
     Step(Optimizer& optimizer, const Gradients& gradients, double noise_variance);
     // Elements first .. end - 1 of the parameter's gradient `flat`, row-major, are finished: each
     // once, in order. A parameter moves with its blocks, or with the last of them where the rule
-    // needs all. Throws std::invalid_argument for a block that holds NaN or infinity.
+    // needs all. Throws std::invalid_argument for a block that holds NaN or infinity, which is not
+    // looked for where all of it is known to be `finite`.
     void finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
-                  std::int64_t end);
+                  std::int64_t end, bool finite = false);
     // The parameter's whole step, which is counted as made, for Backend::update once the gradient
     // is finished in place; nothing, and then finished() must be called, where the rule needs whole
     // parameters or the gradient is of another type or memory order.
