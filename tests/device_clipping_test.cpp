@@ -152,6 +152,24 @@ TEST_CASE("a sum that is not finite is not sound") {
   });
 }
 
+TEST_CASE("a sample of weight 0 on a GPU adds nothing, or what cannot be missed") {
+  for_each_gpu([](Device device) {
+    const Tensor weights = Tensor::from(std::vector<double>{0.5, 0, 2}, {3}).to(device);
+    const auto total = [&](double b, double a) {
+      const Tensor left = full({3, 2, 4}, 1), right = full({3, 2, 5}, 3);
+      copy_into(full({}, b), left.select(0, 1));
+      copy_into(full({}, a), right.select(0, 1));
+      const PerSample f = PerSample::outer(left.to(device), right.to(device), {4, 5});
+      return values(f.sum(weights));
+    };
+    const std::vector<double> expected(20, 2 * 3 * 2.5);
+    for (const double b : {1.0, std::nan(""), HUGE_VAL}) CHECK(total(b, 7) == expected);
+    for (const double a : {std::nan(""), HUGE_VAL}) {
+      for (const double v : total(1, a)) CHECK(std::isnan(v));
+    }
+  });
+}
+
 TEST_CASE("a GPU clips as the CPU does, by every rule, route, grouping and number of passes") {
   for_each_gpu([](Device device) {
     PublicRandom random(3);

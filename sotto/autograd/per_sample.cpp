@@ -263,10 +263,9 @@ Tensor PerSample::sum(const Tensor& weights) const {
     }
     axpby(1, part.sum(), 1, y);
   };
-  // Some samples after the others. One factor is copied, or both where they are narrow, or masked.
+  // Some samples after the others. One factor is copied, or both where they are narrow.
   const bool here = weights.device() == cpu;
-  const std::int64_t n = samples(),
-                     copied = leading().numel() + (narrow() || !here ? factor_values() : 0);
+  const std::int64_t n = samples(), copied = leading().numel() + (narrow() ? factor_values() : 0);
   const auto element = static_cast<std::int64_t>(size_of(dtype()));
   const std::int64_t budget = weighted_bytes(element * (factor_values() + shape_.numel()));
   const std::int64_t step = std::max<std::int64_t>(1, budget * n / (element * copied + 1));
@@ -357,7 +356,8 @@ PerSample PerSample::scaled(const Tensor& weights) const {
       form_);
 }
 
-// The same with zeros in the place of samples of weight 0.
+// The same with zeros in the place of samples of weight 0, in the factor that is scaled: where the
+// other one is finite these samples add exactly nothing, and where it is not the sum is not.
 PerSample PerSample::masked(const Tensor& weights) const {
   const Tensor zero = zeros({}, dtype(), leading().device());
   const auto part = [&](const Tensor& x) {
@@ -367,10 +367,10 @@ PerSample PerSample::masked(const Tensor& weights) const {
   };
   return std::visit(
       Overloaded{[&](const Outer& f) {
-                   return PerSample(Outer{part(f.b), part(f.a)}, shape_);
+                   return PerSample(Outer{part(f.b), f.a}, shape_);
                  },
                  [&](const Patches& f) {
-                   return PerSample(Patches{part(f.dy), part(f.x), f.window}, shape_);
+                   return PerSample(Patches{part(f.dy), f.x, f.window}, shape_);
                  },
                  [&](const OneHot& f) {
                    return PerSample(OneHot{f.ids, part(f.b)}, shape_);

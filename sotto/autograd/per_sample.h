@@ -73,8 +73,8 @@ class PerSample {
   // sum_n G[n], of the parameter's shape.
   Tensor sum() const;
   // sum_n w[n] G[n] over the samples with w[n] != 0; w [n], f32 or f64. Weights select: a sample of
-  // weight 0 adds exactly nothing, whatever its gradient holds. The host does not read weights that
-  // are on a GPU.
+  // weight 0 adds exactly nothing, whatever its gradient holds; of weights on a GPU, which the host
+  // does not read, nothing or, where a factor is not finite, perhaps NaN to the whole sum.
   Tensor sum(const Tensor& weights) const;
   // [n] f64: <f[n], g[n]>. Throws when samples or shapes differ.
   friend Tensor dot(const PerSample& f, const PerSample& g, Route route);

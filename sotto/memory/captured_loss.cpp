@@ -125,8 +125,12 @@ Var CapturedLoss::Pass::weighted(Tape& tape) {
 }
 
 void CapturedLoss::Pass::load(const std::vector<Tensor>& batch) const {
-  for (std::size_t k = 0; k < batch.size(); ++k)
-    copy_into(batch[k], batch_[k].slice(0, 0, batch[k].size(0)));
+  for (std::size_t k = 0; k < batch.size(); ++k) {
+    const std::int64_t rows = batch[k].size(0), all = batch_[k].size(0);
+    copy_into(batch[k], batch_[k].slice(0, 0, rows));
+    // Nothing of an earlier batch is computed again.
+    if (rows < all) backend(batch_[k].device()).fill(0, batch_[k].slice(0, rows, all).view());
+  }
 }
 
 void CapturedLoss::Pass::prepare(const std::vector<Tensor>& batch, std::int64_t rows,
