@@ -190,6 +190,25 @@ TEST_CASE("terms that overflow while the norm stays finite are left out alone") 
   CHECK(total[1] == Approx(6 / length).epsilon(1e-5));
 }
 
+TEST_CASE("a sample whose Gram products underflow moves the sum by at most the bound") {
+  // Inner products of inputs, 6e-46 for each feature, are 0 in single precision; the gradient's
+  // norm is sqrt(3).
+  constexpr std::int64_t positions = 200, features = 400, outputs = 3;
+  constexpr double bound = 0.1;
+  for (const Setting& setting : settings()) {
+    Parameter w(zeros({outputs, features}));
+    Clipper clipper({{{&w}, bound}}, {.rule = setting.rule, .route = setting.route},
+                    setting.passes);
+    Tape tape({.private_data = true});
+    const Var x = tape.input(full({2, positions, features}, 2.5e-23));
+    const Var slopes = tape.input(full({2, positions, outputs}, 1e19));
+    clipper.add(tape, sum_per_sample(mul(linear(x, tape.use(w)), slopes)));
+    double square = 0;
+    for (const double v : flat(clipper.sums_for_tests())) square += v * v;
+    CHECK(std::sqrt(square) <= 2 * bound);
+  }
+}
+
 TEST_CASE("a factor that a weight takes out of range is left out alone") {
   // The first gradient is (0.1, 0.1), from a slope of 1e35, which a weight of 6e6 makes infinite.
   Parameter w(Tensor::from(std::vector<float>{1, 1}, {1, 2}));

@@ -46,6 +46,22 @@ Tensor PerSample::rounding_errors(const std::vector<PerSample>& uses) {
     // One product for each element is rounded with its last place only.
     if (uses.size() == 1 && use.positions() <= 1) continue;
     const Tensor part = scale(use.magnitudes(), use.rounding_unit());
+    // An element of a Gram product may lose u, the smallest normal number, for each of its terms,
+    // and the norm sqrt(u T) (sqrt(i) |b| + sqrt(o) |a|).
+    const double unit =
+        std::sqrt(use.positions()) * (use.dtype() == Dtype::f64 ? 0x1p-511 : 0x1p-63);
+    const auto lose = [&](const Tensor& x, std::int64_t terms) {
+      axpby(unit * std::sqrt(static_cast<double>(terms)), root(squared_norms(x)), 1, part);
+    };
+    if (const auto* f = std::get_if<Outer>(&use.form_)) {
+      lose(f->b, f->a.size(2));
+      lose(f->a, f->b.size(2));
+    } else if (const auto* p = std::get_if<Patches>(&use.form_)) {
+      // A pixel lies in a patch at most once for each position of the window.
+      const auto last = [](const Tensor& x) { return x.permute({0, 2, 3, 4, 1}); };
+      lose(last(p->dy), p->x.size(1) * p->window.positions());
+      lose(last(p->x), p->dy.size(1) * p->window.positions());
+    }
     errors = errors.defined() ? add(errors, part) : part;
   }
   return errors;
