@@ -66,10 +66,11 @@ void CapturedClip::capture(double loss_scale, const Tensor& losses) {
     captured_->add([&] { clip(*there_); });
     if (!replay(loss_scale, losses).same_as(expected))
       throw CannotCapture("a replay of the clipping gives other values than the run before it");
+    reason_.clear();
   } catch (const std::exception& error) {
-    reason_ = error.what();
     captured_.reset();
     there_.reset();
+    reason_ = error.what();
   }
 }
 

@@ -48,7 +48,7 @@ class CapturedClip {
   Device device_;
   std::optional<DeviceClip> there_;
   std::optional<Capture> captured_;
-  std::string reason_;
+  std::string reason_ = "it has not been captured";
 };
 
 }  // namespace sotto
