@@ -2,6 +2,7 @@
 // are padding for nothing. On every GPU there is.
 #include "sotto/dp/captured_clip.h"
 
+#include "sotto/core/allocator.h"
 #include "sotto/dp/clipping.h"
 #include "sotto/dp/mechanism.h"
 #include "sotto/kernels/compute.h"
@@ -202,6 +203,47 @@ TEST_CASE("a clipping that cannot be replayed says why, and is done") {
     steps.clipper.discard();
     steps.clipper.set_passes(ClipPasses::two, 0);
     CHECK(reason(nullptr, false) == "two passes");
+  });
+}
+
+TEST_CASE("gradients beside those that are captured are clipped with them") {
+  for_each_gpu([](Device device) {
+    PublicRandom random(9);
+    const std::vector<Tensor> batch = tensors(random_batch(rows, random));
+    for (const bool by_parameter : {false, true}) {
+      Setup s(device, rows);
+      Parameter shift(zeros({36}, Dtype::f32, device));
+      std::vector<ClipGroup> groups{{s.model.parameters(), 0.3}};
+      by_parameter ? groups.push_back({{&shift}, 0.2}) : groups[0].parameters.push_back(&shift);
+      Clipper clipper(groups);
+      const auto part = [&](bool capture) {
+        clipper.discard();
+        Tape tape(private_tape);
+        const std::vector<Tensor> there = on_device(device, batch);
+        const Var x = tape.input(reshape(there[0], {rows, 36}));
+        const Var more = sum_per_sample(mul(x, tape.use(shift)));
+        clipper.add(tape, (capture ? s.captured(tape, batch) : s.plain(tape, there)) + more);
+        std::vector<double> all = flat(clipper.sums_for_tests());
+        for (const auto& norms : clipper.statistics().norms)
+          all.insert(all.end(), norms.begin(), norms.end());
+        return all;
+      };
+      const std::vector<double> expected = part(false);
+      CHECK(distance(part(true), expected) < 1e-5);
+      CHECK(clipper.uncaptured() == "gradients that are not captured beside those that are");
+    }
+  });
+}
+
+TEST_CASE("another way to clip takes the captured one's memory back") {
+  for_each_gpu([](Device device) {
+    PublicRandom random(10);
+    Steps steps(device, {}, false);
+    steps.part(tensors(random_batch(rows, random)));
+    steps.clipper.discard();
+    const std::size_t before = allocator(device).statistics().current;
+    steps.clipper.set_passes(ClipPasses::two, 0);
+    CHECK(allocator(device).statistics().current < before);
   });
 }
 

@@ -59,6 +59,7 @@ void Clipper::set_passes(ClipPasses passes, std::size_t row_budget) {
   check_between_batches("other passes");
   passes_ = passes;
   options_.row_budget = row_budget;
+  captured_ = nullptr;  // makes room
 }
 
 void Clipper::set_bounds(const std::vector<double>& bounds) {
