@@ -277,11 +277,10 @@ Tensor PerSample::sum(const Tensor& weights) const {
     const PerSample all = slice(at, end), wide = narrow() ? all.in_type(dtype()) : all;
     const PerSample some = here ? wide : wide.masked(w);
     const PerSample part = ids ? some.selected(*ids).scaled(gather(w, *ids, 0)) : some.scaled(w);
-    if (y.defined()) {
+    if (y.defined())
       add_sum(part, y);
-    } else {
+    else
       y = part.sum();
-    }
   }
   return y;
 }

@@ -106,7 +106,8 @@ class PerSample {
   // terms; exact to rounding where they cancel each other, too. `errors` becomes, for each sample,
   // how far in the L2 norm rounding may take its part of the sum of all uses' sums from its
   // gradient: 2^-23 sqrt(T) sum_t |b[t]| |a[t]| in single precision, added over uses, for T
-  // positions. Far below the norm unless terms cancel. 0 for a single use that is kept as rows.
+  // positions, and what underflow may take from inner products (docs/privacy.md). Far below the
+  // norm unless terms cancel. 0 for a single use that is kept as rows.
   friend Tensor squared_norm(const std::vector<PerSample>& uses, Route route,
                              std::vector<double>* errors);
   // The same without reading anything on the host: what squared_norm() would compute again, in

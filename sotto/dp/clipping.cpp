@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include "sotto/autograd/ownership.h"
 #include "sotto/dp/captured_clip.h"
@@ -15,10 +14,9 @@ namespace sotto {
 
 namespace {
 
-// What cancels in a gradient is at most so many times its error (squared_norm).
+// What cancels in a gradient of single precision is at most so many times its error (squared_norm).
 constexpr double terms_of_error = 0x1p23;
-// Of all terms of a sum together: far from where float ends, 2^128, for what is not counted among
-// them, as positions of a table that share a row.
+// Of all terms of a sum together: far from float's end, 2^128, for positions of a table's row.
 constexpr double harmless_size = 0x1p100;
 
 // The sum of 1/2 for each of some units and -1/2 for each of the others.
@@ -44,7 +42,7 @@ struct Clipper::Lengths {
 struct Clipper::Factors {
   std::vector<double> values;  // one for each unit
   Tensor weights;              // weights_of() them
-  // Whether no sum of gradients times these can overflow, whatever the order of its terms.
+  // Whether no sum of these gradients times these can overflow, whatever the order of its terms.
   bool harmless = false;
 };
 
@@ -186,18 +184,20 @@ Clipper::Factors Clipper::factors_for(std::size_t group, const Lengths& lengths)
   }
   factors.harmless = largest <= loss_scale_ && sizes < harmless_size;
   count(group, norms, factors.values);
+  factors.weights = weights_of(factors.values);
   return factors;
 }
 
 // The next units of a group.
 void Clipper::count(std::size_t group, const std::vector<double>& norms,
                     const std::vector<double>& factors) {
+  std::ptrdiff_t within = 0;
   for (std::size_t n = 0; n < norms.size(); ++n) {
     if (factors[n] == 0 && norms[n] != 0) ++statistics_.not_finite;
     if (!std::isfinite(norms[n])) unit_finite_[n] = false;
+    within += norms[n] <= groups_[group].bound;
   }
-  const auto within = [bound = groups_[group].bound](double norm) { return norm <= bound; };
-  within_bound_[group] += halves(std::count_if(norms.begin(), norms.end(), within), norms.size());
+  within_bound_[group] += halves(within, norms.size());
   auto &all_norms = statistics_.norms[group], &all_factors = statistics_.factors[group];
   all_norms.insert(all_norms.end(), norms.begin(), norms.end());
   all_factors.insert(all_factors.end(), factors.begin(), factors.end());
@@ -213,8 +213,7 @@ Tensor Clipper::weights_of(std::vector<double> factors) const {
 void Clipper::clip_group(std::size_t group, ParameterUses& gradients) {
   Lengths lengths(gradients[0].second[0].samples());
   for (const auto& [parameter, uses] : gradients) lengths.add(uses, options_.route, loss_scale_);
-  Factors factors = factors_for(group, lengths);
-  factors.weights = weights_of(factors.values);
+  const Factors factors = factors_for(group, lengths);
   for (auto& [parameter, uses] : gradients) {
     add_weighted(*parameter, uses, factors);
     uses.clear();  // makes room for the next one's sum
@@ -228,7 +227,8 @@ void Clipper::clip_group(std::size_t group, ParameterUses& gradients) {
 void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
                            const Factors& factors) {
   const Tensor all = weighted_sum(uses, factors.weights);
-  if (factors.harmless || all_finite(all)) return add_to_sum(parameter, all);
+  const bool first = all.device() == cpu;  // a GPU's sum comes here when one was not finite before
+  if ((first && factors.harmless) || all_finite(all)) return add_to_sum(parameter, all);
   for (std::size_t n = 0; n < factors.values.size(); ++n) {
     if (factors.values[n] == 0) continue;
     std::vector<double> one(factors.values.size(), 0.0);
@@ -359,7 +359,7 @@ void Clipper::two_passes(Tape& tape, const Var& loss, const Grouping* grouping,
   std::vector<Factors> factors;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     factors.push_back(factors_for(group, lengths[group]));
-    factors.back().weights = weights_of(factors.back().values);
+    factors.back().harmless = false;  // what a second backward gives is another gradient
   }
   UnitSink sums(grouping, [&](Parameter& parameter, const auto& uses) {
     add_weighted(parameter, uses, factors[group_of(parameter)]);

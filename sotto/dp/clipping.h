@@ -118,7 +118,8 @@ class Clipper {
   void set_passes(ClipPasses passes, std::size_t row_budget);
   ClipPasses passes() const { return passes_; }
   const ClipOptions& options() const { return options_; }
-  // Why the last part was not clipped by a replay of captured work; empty when it was.
+  // Why the last part was not clipped by a replay of captured work; empty when it was, or was and
+  // had to be clipped again.
   const std::string& uncaptured() const { return uncaptured_; }
   // Not private either: the sum before noise, for tests.
   const Gradients& sums_for_tests() { return complete_sums(); }

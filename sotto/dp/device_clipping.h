@@ -84,9 +84,9 @@ class DeviceClip {
   const std::vector<ClipGroup>& groups_;
   How how_;
   Device device_;
-  Tensor settings_;                         // [groups, 3]
-  std::vector<std::array<double, 3>> set_;  // what is there
-  std::vector<Tensor> terms_;               // for each group [3, parameters, units]
+  Tensor settings_;                                          // [groups, 3]
+  std::vector<std::array<double, ClipSettings::rows>> set_;  // what is there
+  std::vector<Tensor> terms_;  // for each group [3, parameters, units]
   // What is read, f64: results [groups, 4, units], a number for each sum that is finite when the
   // sum is, and losses.
   Tensor report_;
