@@ -1,8 +1,8 @@
 // Convolutions by cuDNN, where this build has it.
 #pragma once
 
+#include "sotto/kernels/cuda/conv_problem.h"
 #include "sotto/kernels/cuda/device_state.h"
-#include "sotto/kernels/cuda/library_conv.h"
 
 namespace sotto {
 

@@ -1,33 +1,15 @@
-// Convolutions by a device's own library: what it is asked for, and what goes around it.
+// Convolutions by a device's own library: what goes around it.
 #pragma once
 
 #include <algorithm>
 #include <optional>
 
+#include "sotto/kernels/cuda/conv_problem.h"
 #include "sotto/kernels/cuda/device_backend.h"
 #include "sotto/kernels/cuda/persample.h"
 #include "sotto/kernels/cuda/scratch.h"
 
 namespace sotto {
-
-// What is written: y from x and w, x from y and w, or w from y and x.
-enum class ConvPass { forward, data, weight };
-
-// Views as in Backend::conv, not empty, all of one dtype; all three row-major or all channels-last.
-// A gradient takes the place of what it is of.
-struct ConvProblem {
-  ConvPass pass;
-  View x, w, y;
-  Window window;
-  bool tf32;  // factors of f32 may be rounded to 11 bits
-};
-
-// How the library does it.
-class ConvPlan {
- public:
-  virtual ~ConvPlan() = default;
-  virtual void run(void* x, void* w, void* y) const = 0;
-};
 
 // Whether the images of a problem lie channels-last; nothing where they lie in no order or in two.
 inline std::optional<bool> channels_last(const View& x, const View& y) {
