@@ -9,6 +9,7 @@
 #include "sotto/nn/optimizer.h"
 #include "tests/captured_setup.h"
 #include "tests/kernel_cases.h"
+#include "tests/launched_network.h"
 #include "tests/pretended_counts.h"
 #include "tests/throws.h"
 
@@ -300,16 +301,7 @@ class BenchSteps {
     mechanism_.update(clipper_.finish(sampler_.draw()), ledger_, *optimizer_);
   }
 
-  nn::Sequential model_{nn::Conv2d(1, 16, 8, {.stride = {2}, .padding = {3}}),
-                        nn::Relu(),
-                        nn::MaxPool2d(2, 1),
-                        nn::Conv2d(16, 32, 4, {.stride = {2}}),
-                        nn::Relu(),
-                        nn::MaxPool2d(2, 1),
-                        nn::Flatten(),
-                        nn::Linear(512, 32),
-                        nn::Relu(),
-                        nn::Linear(32, 10)};
+  nn::Sequential model_ = launched_network();
   std::vector<Tensor> batch_{full({images, 1, 28, 28}, 0.01), zeros({images}, Dtype::i64)};
   memory::CapturedLoss::Loss plain_ = [this](Tape& tape, const std::vector<Tensor>& batch) {
     return cross_entropy(model_(tape.input(batch[0])), batch[1]);

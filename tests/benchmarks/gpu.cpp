@@ -14,6 +14,7 @@
 #include "sotto/nn/layers.h"
 #include "sotto/nn/optimizer.h"
 #include "tests/benchmarks/timing.h"
+#include "tests/launched_network.h"
 
 using namespace sotto;
 
@@ -117,16 +118,7 @@ class Steps {
     return capture ? captured_(tape, batch_) : plain_(tape, batch_);
   }
 
-  nn::Sequential model_{nn::Conv2d(1, 16, 8, {.stride = {2}, .padding = {3}}),
-                        nn::Relu(),
-                        nn::MaxPool2d(2, 1),
-                        nn::Conv2d(16, 32, 4, {.stride = {2}}),
-                        nn::Relu(),
-                        nn::MaxPool2d(2, 1),
-                        nn::Flatten(),
-                        nn::Linear(512, 32),
-                        nn::Relu(),
-                        nn::Linear(32, 10)};
+  nn::Sequential model_ = launched_network();
   std::vector<Tensor> batch_{some_values({rows, 1, 28, 28}, Dtype::f32),
                              zeros({rows}, Dtype::i64, gpu)};
   memory::CapturedLoss::Loss plain_ = [this](Tape& tape, const std::vector<Tensor>& batch) {
