@@ -272,6 +272,9 @@ void CapturedLoss::capture(const Tape& tape, const std::vector<Tensor>& batch) {
   Setting setting = setting_of(tape, batch);
   if (setting_ == setting) return;
   pass_ = nullptr;  // makes room
+  // Known from the start: should memory run out while a reason is written down, nothing is
+  // replayed.
+  failure_ = "it has not been captured";
   setting_ = std::move(setting);
   try {
     const Device device = device_of(model_.parameters());
@@ -297,15 +300,15 @@ void CapturedLoss::capture(const Tape& tape, const std::vector<Tensor>& batch) {
 
 // The pass that was captured is given up where a later batch is not computed as it should be.
 void CapturedLoss::confirm(const std::vector<Tensor>& batch) {
+  std::shared_ptr<Pass> pass = std::exchange(pass_, nullptr);
   try {
-    if (pass_->confirm(batch)) return;
+    if (pass->confirm(batch)) return pass_.swap(pass);
     failure_ =
         "a replay with another batch gives other values than the loss does: it reads what is "
         "neither in the batch nor a parameter of the model";
   } catch (const std::exception& error) {
     failure_ = error.what();
   }
-  pass_ = nullptr;
 }
 
 Var CapturedLoss::operator()(Tape& tape, const std::vector<Tensor>& batch) {
@@ -317,7 +320,7 @@ Var CapturedLoss::operator()(Tape& tape, const std::vector<Tensor>& batch) {
   if (reason_.empty()) {
     capture(tape, batch);
     if (pass_) confirm(batch);
-    if (!pass_) reason_ = failure_;
+    if (!pass_) reason_ = failure_.empty() ? "it was given up" : failure_;
   }
   if (!reason_.empty()) {
     const Device device = device_of(model_.parameters());
