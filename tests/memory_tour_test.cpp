@@ -1,4 +1,6 @@
 // The bytes that the sample memory_tour counts are those of the formulae in docs/memory.md.
+#include <nlohmann/json.hpp>
+
 #include "catch.h"
 #include "samples/memory_tour/page.h"
 #include "samples/step_bytes.h"

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <limits>
 
+#include <nlohmann/json.hpp>
+
 #include "catch.h"
 
 #include "samples/charts.h"

@@ -1,9 +1,11 @@
 // Audits private training of the network of the sample mnist; --help says how.
 
+#include <nlohmann/json.hpp>
+
 #include "samples/audit/options.h"
 #include "samples/audit/page.h"
 #include "samples/audit/run.h"
-#include "samples/command_line.h"
+#include "samples/program.h"
 #include "sotto/core/parallel.h"
 
 namespace {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "samples/command_line.h"
+#include "samples/program.h"
 
 namespace sotto::audit {
 

@@ -1,9 +1,11 @@
 // Shows where a training step's memory goes; --help says how.
 
-#include "samples/command_line.h"
+#include <nlohmann/json.hpp>
+
 #include "samples/footprint/options.h"
 #include "samples/footprint/page.h"
 #include "samples/footprint/run.h"
+#include "samples/program.h"
 #include "sotto/core/parallel.h"
 
 namespace {

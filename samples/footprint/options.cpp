@@ -1,6 +1,7 @@
 #include "samples/footprint/options.h"
 
 #include "samples/command_line.h"
+#include "samples/program.h"
 #include "samples/registry.h"
 
 namespace sotto::footprint {

@@ -1,7 +1,10 @@
 // Shows what each technique that saves memory costs and saves on one network; --help says how.
 
+#include <nlohmann/json.hpp>
+
 #include "samples/command_line.h"
 #include "samples/memory_tour/page.h"
+#include "samples/program.h"
 
 namespace {
 

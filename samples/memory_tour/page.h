@@ -1,7 +1,7 @@
 // What the tour found, as a text, a page that needs nothing else, and JSON.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "samples/memory_tour/tour.h"
 

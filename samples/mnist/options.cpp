@@ -6,6 +6,7 @@
 #include "samples/command_line.h"
 #include "samples/mnist/presets.h"
 #include "samples/models.h"
+#include "samples/program.h"
 #include "sotto/dp/ledger_contents.h"
 
 namespace sotto::mnist {

@@ -6,10 +6,12 @@
 #include <csignal>
 #include <limits>
 
-#include "samples/command_line.h"
+#include <nlohmann/json.hpp>
+
 #include "samples/mnist/progress.h"
 #include "samples/mnist/recorder.h"
 #include "samples/mnist/summary.h"
+#include "samples/program.h"
 #include "sotto/core/allocator.h"
 #include "sotto/core/parallel.h"
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "samples/command_line.h"
+#include <nlohmann/json.hpp>
+
 #include "samples/models.h"
+#include "samples/program.h"
 #include "sotto/dp/validation.h"
 
 namespace sotto::mnist {

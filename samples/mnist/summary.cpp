@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include <nlohmann/json.hpp>
+
 #include "samples/mnist/progress.h"
 #include "sotto/core/devices.h"
 #include "sotto/core/parallel.h"

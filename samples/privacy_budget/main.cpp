@@ -2,10 +2,10 @@
 
 #include <cstdio>
 
-#include "samples/command_line.h"
 #include "samples/privacy_budget/commands.h"
 #include "samples/privacy_budget/options.h"
 #include "samples/privacy_budget/progress.h"
+#include "samples/program.h"
 
 namespace {
 

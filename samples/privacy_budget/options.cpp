@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "samples/command_line.h"
+#include "samples/program.h"
 
 namespace sotto::budget {
 
