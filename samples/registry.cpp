@@ -146,11 +146,12 @@ std::string model_names() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-const Entry& entry_called(const std::string& name) {
+const Entry& entry_called(const std::string& name, const std::string& others) {
   for (const Entry& entry : registry()) {
     if (entry.name == name) return entry;
   }
-  fail(fmt::format("no model is called {}; there are {}", name, model_names()));
+  fail(fmt::format("no model is called {}; there are {}{}{}", name, model_names(),
+                   others.empty() ? "" : "; ", others));
 }
 
 }  // namespace sotto::models

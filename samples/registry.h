@@ -33,7 +33,8 @@ struct Entry {
 const std::vector<Entry>& registry();
 // "mnist, resnet50, ...", for help texts.
 std::string model_names();
-// Throws std::invalid_argument, listing the names, when there is none of this name.
-const Entry& entry_called(const std::string& name);
+// Throws std::invalid_argument, listing the names, and then the others that the caller knows, when
+// there is none of this name.
+const Entry& entry_called(const std::string& name, const std::string& others = "");
 
 }  // namespace sotto::models

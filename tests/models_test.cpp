@@ -38,6 +38,7 @@ TEST_CASE("every registered model gives finite logits for each of its samples") 
     CHECK(std::isfinite(sum(losses.value()).item()));
   }
   CHECK(throws([] { models::entry_called("resnet"); }, "resnet18, resnet50"));
+  CHECK(throws([] { models::entry_of_any("gpt3"); }, "perceptron:WIDTHxDEPTH"));
 }
 
 TEST_CASE("sized models have the sizes in their names") {
