@@ -127,6 +127,8 @@ Tape::Tape(const TapeOptions& options) : options_(options) {
   if (options.precision != Dtype::f32) precision_ = options.precision;
 }
 
+Tape::~Tape() = default;
+
 Tensor Adjoint::in_place(const Tensor& dy) const {
   // The tape's own reference is the one that counts: it lets go of dy after this backward.
   return dy.sole() && dy.dense() ? dy : empty_like(dy);

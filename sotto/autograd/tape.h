@@ -126,6 +126,7 @@ class Tape {
 
   // Throws std::invalid_argument for a precision that is not f32, f16 or bf16.
   explicit Tape(const TapeOptions& options = {});
+  ~Tape();
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 

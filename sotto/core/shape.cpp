@@ -76,3 +76,8 @@ std::string to_string(const Shape& shape) {
 }
 
 }  // namespace sotto
+
+fmt::appender fmt::formatter<sotto::Shape>::format(const sotto::Shape& shape,
+                                                   fmt::format_context& context) const {
+  return fmt::format_to(context.out(), "{}", sotto::to_string(shape));
+}

@@ -63,9 +63,9 @@ std::string to_string(const Shape& shape);
 
 }  // namespace sotto
 
+// As by to_string. Not inline: every source that names a shape in an error would compile it.
 template <>
-struct fmt::formatter<sotto::Shape> : fmt::formatter<std::string> {
-  auto format(const sotto::Shape& shape, fmt::format_context& context) const {
-    return fmt::formatter<std::string>::format(sotto::to_string(shape), context);
-  }
+struct fmt::formatter<sotto::Shape> {
+  constexpr auto parse(fmt::format_parse_context& context) const { return context.begin(); }
+  fmt::appender format(const sotto::Shape& shape, fmt::format_context& context) const;
 };
