@@ -205,6 +205,9 @@ class Captured final : public CapturedLaunches {
   Launches launches_;
 };
 
+// Of what is captured this launch is lost.
+int lost_launch = -1;
+
 // Of the thread that captures.
 thread_local std::unique_ptr<Launches> capturing;
 
@@ -240,7 +243,10 @@ class Runtime final : public CudaRuntime {
   std::int64_t waits() const { return waits_; }
   void begin_capture(int) override { capturing = std::make_unique<Launches>(); }
   std::unique_ptr<CapturedLaunches> end_capture(int) override {
-    return std::make_unique<Captured>(memory_, std::move(*std::exchange(capturing, nullptr)));
+    Launches launches = std::move(*std::exchange(capturing, nullptr));
+    if (lost_launch >= 0 && lost_launch < std::ssize(launches))
+      launches.erase(launches.begin() + lost_launch);
+    return std::make_unique<Captured>(memory_, std::move(launches));
   }
 
   RawMemory& pinned_memory(int) override { return pinned_; }
@@ -290,4 +296,8 @@ extern "C" __attribute__((visibility("default"))) sotto::CudaRuntime* sotto_cuda
 
 extern "C" __attribute__((visibility("default"))) sotto::PretendedCounts sotto_pretended_counts() {
   return {sotto::launches_at_once(), sotto::runtime().waits()};
+}
+
+extern "C" __attribute__((visibility("default"))) void sotto_pretended_lose(int launch) {
+  sotto::lost_launch = launch;
 }

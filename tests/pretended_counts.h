@@ -1,4 +1,4 @@
-// What the pretended GPU (pretend_gpu.cpp) has been asked for.
+// What the pretended GPU (pretend_gpu.cpp) has been asked for, and how it is made to fail.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,26 @@ struct PretendedCounts {
   std::int64_t waits = 0;     // of the host for the GPU
 };
 
-// Since the process began; nothing where no GPU is pretended.
-inline std::optional<PretendedCounts> pretended_counts() {
+// A function of the pretended GPU; null where none is.
+template <class Function>
+Function* pretended(const char* name) {
   const char* const library = std::getenv("SOTTO_CUDA_LIBRARY");
   void* const handle = library ? dlopen(library, RTLD_NOW | RTLD_NOLOAD) : nullptr;
-  using Ask = PretendedCounts();
-  auto* const ask =
-      handle ? reinterpret_cast<Ask*>(dlsym(handle, "sotto_pretended_counts")) : nullptr;
+  return handle ? reinterpret_cast<Function*>(dlsym(handle, name)) : nullptr;
+}
+
+// Since the process began; nothing where no GPU is pretended.
+inline std::optional<PretendedCounts> pretended_counts() {
+  auto* const ask = pretended<PretendedCounts()>("sotto_pretended_counts");
   return ask ? std::optional(ask()) : std::nullopt;
+}
+
+// From now on what is captured loses this one of its launches; none below 0. False where no GPU is
+// pretended.
+inline bool lose_launch(int launch) {
+  auto* const lose = pretended<void(int)>("sotto_pretended_lose");
+  if (lose) lose(launch);
+  return lose != nullptr;
 }
 
 }  // namespace sotto
