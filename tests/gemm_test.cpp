@@ -95,6 +95,24 @@ TEST_CASE("gemm takes matrices without a batch, and one b for a batch of a") {
   });
 }
 
+TEST_CASE("affine adds a bias to every row of a product, over nothing too") {
+  for_each_engine([](Backend& engine) {
+    Random random(5);
+    for (int round = 0; round < 20; ++round) {
+      const std::int64_t m = between(random, 0, 9), k = between(random, 0, 20),
+                         n = between(random, 0, 40);
+      for (const Dtype dtype : float_dtypes) {
+        const Tensor a = operand(random, {1, m, k}, dtype), b = operand(random, {1, k, n}, dtype);
+        const Tensor bias = operand(random, {1, 1, n}, dtype);
+        const Tensor c = unwritten({1, m, n}, dtype);
+        engine.affine(a.select(0, 0).view(), b.select(0, 0).view(), bias.select(0, 0).view(),
+                      c.select(0, 0).view());
+        check_close(c, naive_product(a, b, values(bias.expand({1, m, n}))));
+      }
+    }
+  });
+}
+
 TEST_CASE("gemm writes rows that lie apart") {
   for_each_engine([](Backend& engine) {
     Random random(4);

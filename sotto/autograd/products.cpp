@@ -25,11 +25,7 @@ Tensor rows_of(const Tensor& x) {
 // x w^T + b
 Tensor affine_rows(const Tensor& x, const Tensor& w, const Tensor* b) {
   const Tensor rows = rows_of(x);
-  if (!b) return gemm(rows, w.transpose(0, 1));
-  Tensor y = Tensor::empty({rows.size(0), w.size(0)}, x.dtype(), x.device());
-  copy_into(*b, y);
-  gemm_add(rows, w.transpose(0, 1), y);
-  return y;
+  return b ? affine(rows, w.transpose(0, 1), *b) : gemm(rows, w.transpose(0, 1));
 }
 
 Shape with_last(Shape shape, std::int64_t last) {

@@ -40,6 +40,14 @@ Backend* observer = nullptr;
 
 }  // namespace
 
+void Backend::affine(View a, View b, View bias, View c) {
+  View rows = bias;
+  rows.size[0] = c.size[0];
+  rows.stride[0] = 0;
+  copy(rows, c);
+  gemm(a, b, 1, c);
+}
+
 Backend& backend(Device device) {
   if (device.kind == DeviceKind::cuda) return cuda_runtime().backend(device.index);
   if (device != cpu) fail(fmt::format("backend: no device {}", name(device)));

@@ -130,6 +130,9 @@ class Backend {
   // Products. Views of rank 2 or 3 (a batch first; stride 0 repeats an operand over the batch):
   // c = a b + beta c, beta 0 or 1. Any strides in a and b; c row-major in its last two axes.
   virtual void gemm(View a, View b, double beta, View c) = 0;
+  // c = a b + bias, of rank 2; bias [1, columns], of c's type. By a copy and a gemm where a device
+  // has nothing better.
+  virtual void affine(View a, View b, View bias, View c);
 
   // Per-sample gradients (docs/per_sample_gradients.md). All sums are taken in double.
   // y[n] = sum_k a[n,k] b[n,k]; a and b row-major [n, k]; y f64.

@@ -315,6 +315,17 @@ Tensor gemm(const Tensor& a, const Tensor& b) {
   return c;
 }
 
+Tensor affine(const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (apart(a, b)) return affine(beside(a, b), beside(b, a), bias);
+  const Shape shape = product_shape(a, b);
+  check(shape.rank() == 2 && bias.shape() == Shape{shape[1]}, "affine: bias {} for the product {}",
+        bias.shape(), shape);
+  Tensor c = Tensor::empty(shape, a.dtype(), a.device());
+  const Tensor added = to_dtype(bias.to(a.device()), a.dtype());
+  on(a).affine(a.view(), b.view(), reshape(added, {1, shape[1]}).view(), c.view());
+  return c;
+}
+
 void gemm_add(const Tensor& a, const Tensor& b, const Tensor& c) {
   if (apart(a, b)) return gemm_add(beside(a, b), beside(b, a), c);
   const Shape shape = product_shape(a, b);

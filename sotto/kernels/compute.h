@@ -63,6 +63,8 @@ Tensor gemm(const Tensor& a, const Tensor& b);
 // c += a b
 void gemm_add(const Tensor& a, const Tensor& b, const Tensor& c);
 
+// a b + bias, of matrices; bias [columns], rounded to the product's type.
+Tensor affine(const Tensor& a, const Tensor& b, const Tensor& bias);
 // Convolution of [n, c, d, h, w]; the result is channels-last. `bias` may be undefined.
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window);
 Tensor conv_data(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape);

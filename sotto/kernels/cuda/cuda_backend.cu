@@ -57,7 +57,11 @@ class CudaBackend final : public DeviceBackend<CudaExec> {
   }
 
   void gemm(View a, View b, double beta, View c) override {
-    execution("gemm", {&a, &b, &c}).product(a, b, beta, c, tf32_ && !WholeProducts::wanted());
+    execution("gemm", {&a, &b, &c}).product(a, b, beta, c, rounds());
+  }
+  void affine(View a, View b, View bias, View c) override {
+    if (!library_adds(a, bias, c)) return Backend::affine(a, b, bias, c);
+    execution("affine", {&a, &b, &bias, &c}).affine(a, b, bias, c, rounds());
   }
 
  protected:
@@ -66,6 +70,9 @@ class CudaBackend final : public DeviceBackend<CudaExec> {
   }
 
  private:
+  // Whether factors of products may be rounded now.
+  bool rounds() const { return tf32_ && !WholeProducts::wanted(); }
+
   DeviceState& state_;
   bool tf32_ = wants_tf32();
 };
@@ -83,6 +90,12 @@ void CudaExec::product(View a, View b, double beta, View c, bool tf32) const {
   fold_batch(a, b, c);
   const Readable left(*this, a), right(*this, b);
   library_product(state_, call_, left.view(), right.view(), beta, c, tf32);
+}
+
+void CudaExec::affine(const View& a, const View& b, const View& bias, const View& c,
+                      bool tf32) const {
+  const Readable left(*this, a), right(*this, b);
+  library_affine(state_, call_, left.view(), right.view(), bias, c, tf32);
 }
 
 std::unique_ptr<Backend> make_cuda_backend(DeviceState& state) {

@@ -85,6 +85,8 @@ class CudaExec {
   }
   // Defined in cuda_backend.cu.
   void product(View a, View b, double beta, View c, bool tf32) const;
+  // c = a b + bias where library_adds().
+  void affine(const View& a, const View& b, const View& bias, const View& c, bool tf32) const;
   const ConvPlan* conv_plan(const ConvProblem& problem) const {
     return sotto::conv_plan(state_, problem);
   }

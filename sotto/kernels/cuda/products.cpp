@@ -81,6 +81,7 @@ struct Problem {
   Stored a, b, c;
   cudaDataType_t factor_type, sum_type;
   cublasComputeType_t compute;
+  bool biased;
   std::uint32_t a_alignment, b_alignment, c_alignment;
 
   auto operator<=>(const Problem&) const = default;
@@ -97,12 +98,17 @@ std::uint32_t alignment_of(const View& x) {
 
 class Matmul {
  public:
-  Matmul(const Call& call, const Problem& problem)
+  // `bias` is null where none is added.
+  Matmul(const Call& call, const Problem& problem, const void* bias)
       : call_(call),
         description_(describe(problem)),
         a_(layout(problem.a, problem.factor_type)),
         b_(layout(problem.b, problem.factor_type)),
-        c_(layout(problem.c, problem.sum_type)) {}
+        c_(layout(problem.c, problem.sum_type)) {
+    if (!bias) return;
+    set(description_.get(), CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(description_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  }
 
   cublasLtMatmulAlgo_t choose(DeviceState& state, const Problem& problem) const {
     cublasLtMatmulPreference_t raw = nullptr;
@@ -202,6 +208,25 @@ cublasLtMatmulAlgo_t chosen(DeviceState& state, const Matmul& matmul, const Prob
   return found->second;
 }
 
+// c = a b + beta c + bias, the bias null where none is added.
+void multiply(DeviceState& state, const Call& call, const View& a, const View& b, double beta,
+              const void* bias, const View& c, bool tf32) {
+  const bool wide = a.dtype == Dtype::f64;
+  const auto narrow =
+      tf32 && a.dtype == Dtype::f32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  const Problem problem{stored(a),        stored(b),        stored_result(c),
+                        type_of(a.dtype), type_of(c.dtype), wide ? CUBLAS_COMPUTE_64F : narrow,
+                        bias != nullptr,  alignment_of(a),  alignment_of(b),
+                        alignment_of(c)};
+  const Matmul matmul(call, problem, bias);
+  const cublasLtMatmulAlgo_t algorithm = chosen(state, matmul, problem);
+  if (wide) {
+    matmul.run<double>(state, algorithm, a, b, beta, c);
+  } else {
+    matmul.run<float>(state, algorithm, a, b, beta, c);
+  }
+}
+
 }  // namespace
 
 bool library_reads(const View& x) {
@@ -211,19 +236,16 @@ bool library_reads(const View& x) {
 
 void library_product(DeviceState& state, const Call& call, const View& a, const View& b,
                      double beta, const View& c, bool tf32) {
-  const bool wide = a.dtype == Dtype::f64;
-  const auto narrow =
-      tf32 && a.dtype == Dtype::f32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-  const Problem problem{stored(a),        stored(b),        stored_result(c),
-                        type_of(a.dtype), type_of(c.dtype), wide ? CUBLAS_COMPUTE_64F : narrow,
-                        alignment_of(a),  alignment_of(b),  alignment_of(c)};
-  const Matmul matmul(call, problem);
-  const cublasLtMatmulAlgo_t algorithm = chosen(state, matmul, problem);
-  if (wide) {
-    matmul.run<double>(state, algorithm, a, b, beta, c);
-  } else {
-    matmul.run<float>(state, algorithm, a, b, beta, c);
-  }
+  multiply(state, call, a, b, beta, nullptr, c, tf32);
+}
+
+bool library_adds(const View& a, const View& bias, const View& c) {
+  return c.size[0] > 1 && c.size[1] > 1 && a.size[1] > 1 && bias.stride[1] == 1;
+}
+
+void library_affine(DeviceState& state, const Call& call, const View& a, const View& b,
+                    const View& bias, const View& c, bool tf32) {
+  multiply(state, call, a, b, 0, bias.data, c, tf32);
 }
 
 }  // namespace sotto

@@ -15,4 +15,11 @@ bool library_reads(const View& x);
 void library_product(DeviceState& state, const Call& call, const View& a, const View& b,
                      double beta, const View& c, bool tf32);
 
+// Whether library_affine() takes a product [.., inner] x [inner, ..] of these views: the library's
+// biases are for matrices with more than one row, column and term.
+bool library_adds(const View& a, const View& bias, const View& c);
+// c = a b + bias as Backend::affine has it, in one launch.
+void library_affine(DeviceState& state, const Call& call, const View& a, const View& b,
+                    const View& bias, const View& c, bool tf32);
+
 }  // namespace sotto
