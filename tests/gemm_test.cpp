@@ -1,4 +1,9 @@
+#include <algorithm>
+#include <functional>
+
+#include "sotto/kernels/compute.h"
 #include "tests/kernel_cases.h"
+#include "tests/throws.h"
 
 using namespace sotto;
 
@@ -8,10 +13,10 @@ struct Sizes {
   std::int64_t batch, m, k, n;
 };
 
-std::vector<double> naive_product(const Tensor& a, const Tensor& b, std::vector<double> c) {
+std::vector<double> naive_product(const Tensor& a, const Tensor& b) {
   const std::vector<double> x = values(a), y = values(b);
   const std::int64_t batch = a.size(0), m = a.size(1), k = a.size(2), n = b.size(2);
-  if (c.empty()) c.assign(static_cast<std::size_t>(batch * m * n), 0);
+  std::vector<double> c(static_cast<std::size_t>(batch * m * n));
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   for (std::int64_t item = 0; item < batch; ++item) {
     for (std::int64_t i = 0; i < m; ++i) {
@@ -37,18 +42,32 @@ Tensor operand(Random& random, const Shape& shape, Dtype dtype) {
   }
 }
 
+// The types that a product of factors of one type may have.
+std::vector<Dtype> results_of(Dtype factors) {
+  if (factors == arithmetic_type(factors)) return {factors};
+  return {factors, Dtype::f32};
+}
+
 void check_product(Backend& engine, Random& random, const Sizes& s, Dtype dtype) {
   const Tensor a = operand(random, {s.batch, s.m, s.k}, dtype);
   const Tensor b = operand(random, {s.batch, s.k, s.n}, dtype);
-  INFO(name(dtype) << ' ' << s.batch << ' ' << s.m << ' ' << s.k << ' ' << s.n << ' '
-                   << to_string(a.strides()) << to_string(b.strides()));
-  const Tensor c = unwritten({s.batch, s.m, s.n}, dtype);
-  engine.gemm(a.view(), b.view(), 0, c.view());
-  check_close(c, naive_product(a, b, {}));
-  const Tensor sum = random_tensor(random, {s.batch, s.m, s.n}, {0, 1, 2}, dtype);
-  const std::vector<double> expected = naive_product(a, b, values(sum));
-  engine.gemm(a.view(), b.view(), 1, sum.view());
-  check_close(sum, expected);
+  const std::vector<double> product = naive_product(a, b);
+  for (const Dtype result : results_of(dtype)) {
+    INFO(name(dtype) << " to " << name(result) << ' ' << s.batch << ' ' << s.m << ' ' << s.k << ' '
+                     << s.n << ' ' << to_string(a.strides()) << to_string(b.strides()));
+    const Tensor c = unwritten({s.batch, s.m, s.n}, result),
+                 again = unwritten({s.batch, s.m, s.n}, result);
+    engine.gemm(a.view(), b.view(), 0, c.view());
+    check_close(c, product);
+    engine.gemm(a.view(), b.view(), 0, again.view());
+    CHECK(same_bits(c, again));
+    const Tensor sum = random_tensor(random, {s.batch, s.m, s.n}, {0, 1, 2}, result);
+    std::vector<double> expected = values(sum);
+    std::transform(product.begin(), product.end(), expected.begin(), expected.begin(),
+                   std::plus<>());
+    engine.gemm(a.view(), b.view(), 1, sum.view());
+    check_close(sum, expected);
+  }
 }
 
 }  // namespace
@@ -88,10 +107,10 @@ TEST_CASE("gemm takes matrices without a batch, and one b for a batch of a") {
     const Tensor b = random_tensor(random, {30, 40}, Dtype::f32);
     const Tensor whole = unwritten({4, 20, 40}, Dtype::f32);
     engine.gemm(a.view(), b.view(), 0, whole.view());
-    check_close(whole, naive_product(a, b.expand({4, 30, 40}), {}));
+    check_close(whole, naive_product(a, b.expand({4, 30, 40})));
     const Tensor one = unwritten({20, 40}, Dtype::f32);
     engine.gemm(a.select(0, 2).view(), b.view(), 0, one.view());
-    check_close(one.unsqueeze(0), naive_product(a.slice(0, 2, 3), b.unsqueeze(0), {}));
+    check_close(one.unsqueeze(0), naive_product(a.slice(0, 2, 3), b.unsqueeze(0)));
   });
 }
 
@@ -119,11 +138,13 @@ TEST_CASE("gemm writes rows that lie apart") {
     for (const Dtype dtype : float_dtypes) {
       const Tensor a = random_tensor(random, {2, 9, 30}, dtype);
       const Tensor b = random_tensor(random, {2, 30, 11}, dtype);
-      const Tensor wide = unwritten({2, 9, 16}, dtype);
-      const Tensor c = wide.slice(2, 3, 14);
-      engine.gemm(a.view(), b.view(), 0, c.view());
-      check_close(c, naive_product(a, b, {}));
-      for (const double gap : values(wide.slice(2, 14, 16))) CHECK(std::isnan(gap));
+      for (const Dtype result : results_of(dtype)) {
+        const Tensor wide = unwritten({2, 9, 16}, result);
+        const Tensor c = wide.slice(2, 3, 14);
+        engine.gemm(a.view(), b.view(), 0, c.view());
+        check_close(c, naive_product(a, b));
+        for (const double gap : values(wide.slice(2, 14, 16))) CHECK(std::isnan(gap));
+      }
     }
   });
 }
@@ -137,6 +158,27 @@ TEST_CASE("gemm sums halves in float and can give wider results") {
       CHECK(c.item() == 5000);
     }
   });
+}
+
+TEST_CASE("products of tensors in 16 bits are of their type or f32, and are added to either") {
+  Random random(6);
+  const Tensor plain = random_tensor(random, {3, 4}, Dtype::f32);
+  CHECK(same_bits(wide_gemm(plain, plain.transpose(0, 1)), gemm(plain, plain.transpose(0, 1))));
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    const Tensor a = random_tensor(random, {2, 5, 9}, dtype),
+                 b = random_tensor(random, {9, 7}, dtype);
+    const std::vector<double> expected = naive_product(a, b.expand({2, 9, 7}));
+    const Tensor narrow = gemm(a, b), wide = wide_gemm(a, b), sum = zeros_like(wide);
+    CHECK(narrow.dtype() == dtype);
+    CHECK(wide.dtype() == Dtype::f32);
+    check_close(narrow, expected);
+    check_close(wide, expected);
+    gemm_add(a, b, sum);
+    check_close(sum, expected);
+    const Tensor other = zeros({2, 5, 7}, dtype == Dtype::f16 ? Dtype::bf16 : Dtype::f16);
+    CHECK(throws([&] { gemm_add(a, b, other); }, name(other.dtype())));
+    CHECK(throws([&] { wide_gemm(a, to_dtype(b, Dtype::f32)); }, "f32"));
+  }
 }
 
 TEST_CASE("a NaN in one row of a leaves the bits of the other rows") {

@@ -128,7 +128,8 @@ class Backend {
   virtual void normalize_grad(View y, View rstd, View dy, bool centered, View dx) = 0;
 
   // Products. Views of rank 2 or 3 (a batch first; stride 0 repeats an operand over the batch):
-  // c = a b + beta c, beta 0 or 1. Any strides in a and b; c row-major in its last two axes.
+  // c = a b + beta c, beta 0 or 1. Any strides in a and b; c row-major in its last two axes, of the
+  // type of both factors, or f32 where that has 16 bits.
   virtual void gemm(View a, View b, double beta, View c) = 0;
   // c = a b + bias, of rank 2; bias [1, columns], of c's type. By a copy and a gemm where a device
   // has nothing better.

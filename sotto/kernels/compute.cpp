@@ -305,14 +305,19 @@ View with_batch(const Tensor& x, const Shape& product) {
   return x.expand({product[0], x.size(0), x.size(1)}).view();
 }
 
-}  // namespace
-
-Tensor gemm(const Tensor& a, const Tensor& b) {
-  if (apart(a, b)) return gemm(beside(a, b), beside(b, a));
+Tensor product(const Tensor& a, const Tensor& b, Dtype dtype) {
+  if (apart(a, b)) return product(beside(a, b), beside(b, a), dtype);
   const Shape shape = product_shape(a, b);
-  Tensor c = Tensor::empty(shape, a.dtype(), a.device());
+  Tensor c = Tensor::empty(shape, dtype, a.device());
   on(a).gemm(with_batch(a, shape), with_batch(b, shape), 0, c.view());
   return c;
+}
+
+}  // namespace
+
+Tensor gemm(const Tensor& a, const Tensor& b) { return product(a, b, a.dtype()); }
+Tensor wide_gemm(const Tensor& a, const Tensor& b) {
+  return product(a, b, arithmetic_type(a.dtype()));
 }
 
 Tensor affine(const Tensor& a, const Tensor& b, const Tensor& bias) {
@@ -329,8 +334,9 @@ Tensor affine(const Tensor& a, const Tensor& b, const Tensor& bias) {
 void gemm_add(const Tensor& a, const Tensor& b, const Tensor& c) {
   if (apart(a, b)) return gemm_add(beside(a, b), beside(b, a), c);
   const Shape shape = product_shape(a, b);
-  check(c.shape() == shape && c.dtype() == a.dtype(), "gemm: result {} for the product {}",
-        c.shape(), shape);
+  check(c.shape() == shape && (c.dtype() == a.dtype() || c.dtype() == arithmetic_type(a.dtype())),
+        "gemm: result {} of {} for the product {} of {}", c.shape(), name(c.dtype()), shape,
+        name(a.dtype()));
   on(a).gemm(with_batch(a, shape), with_batch(b, shape), 1, c.view());
 }
 

@@ -60,7 +60,9 @@ Tensor argmax(const Tensor& x);  // over the last axis, dropped; i64
 
 // a [.., m, k] b [.., k, n]; both of rank 2, or a batch axis in front of either or both.
 Tensor gemm(const Tensor& a, const Tensor& b);
-// c += a b
+// The product in f32 of values in f16 or bf16.
+Tensor wide_gemm(const Tensor& a, const Tensor& b);
+// c += a b; c may be f32 where a and b are f16 or bf16.
 void gemm_add(const Tensor& a, const Tensor& b, const Tensor& c);
 
 // a b + bias, of matrices; bias [columns], rounded to the product's type.
