@@ -92,23 +92,38 @@ std::vector<double> weights_by_definition(const Case& c, const std::vector<doubl
   return weights;
 }
 
-std::vector<double> slopes_by_definition(const Case& c, const std::vector<double>& w,
+// Of weights that were rounded, or not.
+std::vector<double> slopes_by_definition(const Case& c, const Tensor& weights,
                                          const std::vector<double>& dw) {
+  const bool rounded = weights.dtype() != arithmetic_type(weights.dtype());
+  const std::vector<double> w = values(weights);
   const auto keys = static_cast<std::size_t>(c.shape[2]);
   std::vector<double> slopes(w.size());
   for (std::size_t row = 0; row < w.size(); row += keys) {
-    double mean = 0;
-    for (std::size_t s = row; s < row + keys; ++s) mean += w[s] * dw[s] / c.rule.total;
+    double sum = 0, all = 0;
+    for (std::size_t s = row; s < row + keys; ++s) sum += w[s] * dw[s], all += w[s];
+    const double mean = all == 0 ? 0 : sum / (rounded ? all : c.rule.total);
     for (std::size_t s = row; s < row + keys; ++s) slopes[s] = c.rule.scale * w[s] * (dw[s] - mean);
   }
   return slopes;
 }
 
-Tensor weights_of(const Case& c, const Tensor& x) {
+// In the scores' place where they have the scores' type.
+Tensor weights_of(const Case& c, const Tensor& x, Dtype dtype) {
   std::vector<View> views;
-  const Tensor y = clone(x);
-  backend(cpu).score_weights(c.with_masks(views), y.view());
+  const Tensor scores = clone(x), y = dtype == x.dtype() ? scores : unwritten(c.shape, dtype);
+  backend(cpu).score_weights(c.with_masks(views), scores.view(), y.view());
   return y;
+}
+Tensor weights_of(const Case& c, const Tensor& x) { return weights_of(c, x, x.dtype()); }
+
+// In the weights' place, in that of their slopes, or elsewhere.
+Tensor slopes_of(const Case& c, const Tensor& weights, const Tensor& slopes, std::int64_t place) {
+  const Tensor w = clone(weights), dw = clone(slopes);
+  const bool one_type = w.dtype() == dw.dtype();
+  const Tensor dx = place == 0 ? w : place == 1 && one_type ? dw : unwritten(c.shape, w.dtype());
+  backend(cpu).score_weights_grad(c.rule, w.view(), dw.view(), dx.view());
+  return dx;
 }
 
 Tensor row_of(const std::vector<double>& scores) {
@@ -119,19 +134,37 @@ Tensor row_of(const std::vector<double>& scores) {
 }  // namespace
 
 TEST_CASE("weights of scores and their slopes agree with their definitions") {
-  for_each_engine([](Backend& on) {
+  for_each_engine([](Backend&) {
     Random random(71);
     for (int round = 0; round < 120; ++round) {
       const Dtype dtype = round % 2 == 0 ? Dtype::f32 : Dtype::f64;
       const Case c = random_case(random, dtype);
       const Tensor x = random_tensor(random, c.shape, {0, 1, 2}, dtype);
-      const Tensor weights = weights_of(c, x);
-      check_close(weights, weights_by_definition(c, values(x)));
       const Tensor slopes = random_tensor(random, c.shape, {0, 1, 2}, dtype);
-      const std::vector<double> expected = slopes_by_definition(c, values(weights), values(slopes));
-      on.score_weights_grad(c.rule, weights.view(), slopes.view());
-      check_close(slopes, expected);
+      for (const Dtype rounded : {dtype, Dtype::f16, Dtype::bf16}) {
+        if (arithmetic_type(rounded) != dtype) continue;
+        const Tensor weights = weights_of(c, x, rounded);
+        check_close(weights, weights_by_definition(c, values(x)));
+        CHECK(same_bits(weights, weights_of(c, x, rounded)));
+        const std::vector<double> expected = slopes_by_definition(c, weights, values(slopes));
+        for (std::int64_t place = 0; place < 3; ++place)
+          check_close(slopes_of(c, weights, slopes, place), expected);
+      }
     }
+  });
+}
+
+TEST_CASE("what all weights gain alike does not move scores, also where weights were rounded") {
+  for_each_engine([](Backend&) {
+    // 1.1 has no end in binary digits.
+    const Case one{.shape = {1, 1, 1}, .rule = {.total = 1.1, .masks = {}}};
+    for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
+      const Tensor weights = weights_of(one, row_of({3}), dtype);
+      CHECK(values(slopes_of(one, weights, row_of({1e3}), 0))[0] == Approx(0).margin(1e-3));
+    }
+    const Tensor hidden = zeros({1, 1, 3}, Dtype::bf16);
+    const Case all_hidden{.shape = {1, 1, 3}, .rule = {.causal = true, .masks = {}}};
+    CHECK(values(slopes_of(all_hidden, hidden, row_of({1, 2, 3}), 2)) == std::vector<double>(3, 0));
   });
 }
 

@@ -84,17 +84,17 @@ class StagedBackend final : public Backend {
   void softmax_grad(View y, View dy, bool logarithm, View dx) override {
     run([&](Stage& s) { on().softmax_grad(s(y), s(dy), logarithm, s(dx)); });
   }
-  void score_weights(const ScoreRule& rule, View x) override {
+  void score_weights(const ScoreRule& rule, View x, View y) override {
     run([&](Stage& s) {
       std::vector<View> there;
       for (const View& mask : rule.masks) there.push_back(s(mask));
       ScoreRule staged = rule;
       staged.masks = there;
-      on().score_weights(staged, s(x));
+      on().score_weights(staged, s(x), s(y));
     });
   }
-  void score_weights_grad(const ScoreRule& rule, View w, View dw) override {
-    run([&](Stage& s) { on().score_weights_grad(rule, s(w), s(dw)); });
+  void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) override {
+    run([&](Stage& s) { on().score_weights_grad(rule, s(w), s(dw), s(dx)); });
   }
   void normalize(View x, double eps, bool centered, View y, View rstd) override {
     run([&](Stage& s) { on().normalize(s(x), eps, centered, s(y), s(rstd)); });

@@ -94,7 +94,7 @@ Tensor weights_of(const Attention& s, const Block& b) {
   }
   ScoreRule rule = rule_of(s, b);
   rule.masks = views;
-  backend(x.device()).score_weights(rule, x.view());
+  backend(x.device()).score_weights(rule, x.view(), x.view());
   return x;
 }
 
@@ -157,7 +157,8 @@ AttentionGradient backward(const Attention& s, const Tensor& dy) {
     const Tensor weights = weights_of(s, b), mask = kept(s, b), out = wide(part(dy, b));
     product_into(dropped(weights, mask).transpose(1, 2), out, d.v.slice(0, b.n0, b.n1), add);
     const Tensor slopes = dropped(gemm(out, keys_of(s.v, b).transpose(1, 2)), mask);
-    backend(slopes.device()).score_weights_grad(rule_of(s, b), weights.view(), slopes.view());
+    backend(slopes.device())
+        .score_weights_grad(rule_of(s, b), weights.view(), slopes.view(), slopes.view());
     product_into(slopes, keys_of(s.k, b), part(d.q, b));
     product_into(slopes.transpose(1, 2), wide(part(s.q, b)), d.k.slice(0, b.n0, b.n1), add);
   });

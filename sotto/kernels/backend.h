@@ -116,12 +116,14 @@ class Backend {
   // Row by row, row-major [rows, k].
   virtual void softmax(View x, bool logarithm, View y) = 0;
   virtual void softmax_grad(View y, View dy, bool logarithm, View dx) = 0;
-  // In place, x [n, queries, keys] in f32 or f64: scores become weights. A query all of whose keys
-  // are hidden has weights of 0; one that sees a NaN has NaN for the keys it sees.
-  virtual void score_weights(const ScoreRule& rule, View x) = 0;
-  // In place, the slopes dw of the loss in weights w that a rule made become those in the scores:
-  // scale w (dw - sum_s w dw / total).
-  virtual void score_weights_grad(const ScoreRule& rule, View w, View dw) = 0;
+  // y = weights of the scores x [n, queries, keys] in f32 or f64, which are used up; y is x, or of
+  // 16 bits beside an f32 x. A query all of whose keys are hidden has weights of 0; one that sees a
+  // NaN has NaN for the keys it sees.
+  virtual void score_weights(const ScoreRule& rule, View x, View y) = 0;
+  // dx = slopes of the loss in the scores, by its slopes dw in weights w that a rule made: scale w
+  // (dw - sum_s w dw / total), total being the weights' own sum where w, and with it dx, has 16
+  // bits beside an f32 dw. dx may be w or dw.
+  virtual void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) = 0;
   // y = (x - mean) rstd with rstd [rows, 1] = 1 / sqrt(variance + eps), in f32 where x is narrower;
   // `centered` false leaves the mean out (root mean square).
   virtual void normalize(View x, double eps, bool centered, View y, View rstd) = 0;

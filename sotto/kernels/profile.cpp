@@ -135,14 +135,14 @@ class ProfiledBackend : public Backend {
     measure("softmax_grad", count(y), {y, dy, dx},
             [&] { inner_.softmax_grad(y, dy, logarithm, dx); });
   }
-  void score_weights(const ScoreRule& rule, View x) override {
-    std::vector<View> operands{x, x};
+  void score_weights(const ScoreRule& rule, View x, View y) override {
+    std::vector<View> operands{x, y};
     operands.insert(operands.end(), rule.masks.begin(), rule.masks.end());
-    measure("score_weights", count(x), operands, [&] { inner_.score_weights(rule, x); });
+    measure("score_weights", count(x), operands, [&] { inner_.score_weights(rule, x, y); });
   }
-  void score_weights_grad(const ScoreRule& rule, View w, View dw) override {
-    measure("score_weights_grad", count(w), {w, dw, dw},
-            [&] { inner_.score_weights_grad(rule, w, dw); });
+  void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) override {
+    measure("score_weights_grad", count(w), {w, dw, dx},
+            [&] { inner_.score_weights_grad(rule, w, dw, dx); });
   }
   void normalize(View x, double eps, bool centered, View y, View rstd) override {
     measure("normalize", count(x), {x, y, rstd},

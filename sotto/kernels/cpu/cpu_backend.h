@@ -31,8 +31,8 @@ class CpuBackend : public Backend, public LstmKernels {
 
   void softmax(View x, bool logarithm, View y) override;
   void softmax_grad(View y, View dy, bool logarithm, View dx) override;
-  void score_weights(const ScoreRule& rule, View x) override;
-  void score_weights_grad(const ScoreRule& rule, View w, View dw) override;
+  void score_weights(const ScoreRule& rule, View x, View y) override;
+  void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) override;
   void normalize(View x, double eps, bool centered, View y, View rstd) override;
   void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override;
 

@@ -14,23 +14,24 @@ namespace sotto {
 
 namespace {
 
-// Calls f(row, k, its pointers...) for every row of row-major views of elements of type T.
-template <class T, class F, class... V>
-void for_rows_of(F&& f, View first, V... rest) {
-  const std::int64_t k = first.size[first.rank - 1];
-  const std::int64_t rows = k == 0 ? 0 : first.numel() / k;
+// Calls f(row, k, its pointers...) for every row of row-major arrays of x's sizes.
+template <class F, class... T>
+void for_rows_of(const View& x, F&& f, T*... arrays) {
+  const std::int64_t k = x.size[x.rank - 1];
+  const std::int64_t rows = k == 0 ? 0 : x.numel() / k;
   parallel_for(rows, elementwise_grain / std::max<std::int64_t>(k, 1) + 1,
                [&](std::int64_t begin, std::int64_t end) {
                  widely([&] {
-                   for (std::int64_t r = begin; r < end; ++r)
-                     f(r, k, first.template as<T>() + r * k, (rest.template as<T>() + r * k)...);
+                   for (std::int64_t r = begin; r < end; ++r) f(r, k, (arrays + r * k)...);
                  });
                });
 }
+// Of views of one type.
 template <class F, class... V>
 void for_each_row(F&& f, View first, V... rest) {
-  dispatch_float(first.dtype,
-                 [&]<class T>(std::type_identity<T>) { for_rows_of<T>(f, first, rest...); });
+  dispatch_float(first.dtype, [&]<class T>(std::type_identity<T>) {
+    for_rows_of(first, f, first.template as<T>(), rest.template as<T>()...);
+  });
 }
 
 // The largest element that is no NaN, or -infinity. As many lanes as compilers keep a loop for,
@@ -71,13 +72,26 @@ double exponentials(const T* x, std::int64_t k, acc_t<T> top, T* y) {
   return sum;
 }
 
-// dx = scale y (dy - sum_i y[i] dy[i] / total); dx may be dy.
+// What weights y of a rule add up to: rounded ones, to something else than its total.
 template <class T>
-void softmax_slopes(const ScoreRule& rule, const T* y, const T* dy, std::int64_t k, T* dx) {
+double total_of(const ScoreRule& rule, const T* y, std::int64_t k) {
+  if constexpr (std::is_same_v<T, acc_t<T>>) {
+    return rule.total;
+  } else {
+    const double sum =
+        sum_terms(k, [y](std::int64_t i) { return static_cast<double>(acc_t<T>(y[i])); });
+    return sum == 0 ? rule.total : sum;
+  }
+}
+
+// dx = scale y (dy - sum_i y[i] dy[i] / total); dx may be y or dy.
+template <class T, class D>
+void softmax_slopes(const ScoreRule& rule, double total, const T* y, const D* dy, std::int64_t k,
+                    T* dx) {
   using A = acc_t<T>;
   const double sum =
       sum_terms(k, [&](std::int64_t i) { return static_cast<double>(A(dy[i]) * A(y[i])); });
-  const A mean = static_cast<A>(sum / rule.total), scale = static_cast<A>(rule.scale);
+  const A mean = static_cast<A>(sum / total), scale = static_cast<A>(rule.scale);
   for (std::int64_t i = 0; i < k; ++i) dx[i] = T(scale * (A(y[i]) * (A(dy[i]) - mean)));
 }
 
@@ -101,9 +115,10 @@ void put_mask(const View& mask, std::int64_t slice, std::int64_t row, std::int64
   }
 }
 
-// The scores x of a query, row `row` of a slice, become its weights.
-template <class A>
-void weigh(const ScoreRule& rule, std::int64_t slice, std::int64_t row, std::int64_t keys, A* x) {
+// y = the weights of a query, row `row` of a slice, by its scores x, which are used up.
+template <class A, class T>
+void weigh(const ScoreRule& rule, std::int64_t slice, std::int64_t row, std::int64_t keys, A* x,
+           T* y) {
   constexpr A hidden = -std::numeric_limits<A>::infinity();
   const auto [late, late_end] = rule.later(row, keys);
   // Late keys at the end are not looked at.
@@ -117,8 +132,8 @@ void weigh(const ScoreRule& rule, std::int64_t slice, std::int64_t row, std::int
                     std::any_of(x, x + k, [](A score) { return score != score; });
   const double sum = sees ? exponentials(x, k, top, x) : 0;
   const A factor = static_cast<A>(rule.total / sum);
-  for (std::int64_t s = 0; s < k; ++s) x[s] = sees ? x[s] * factor : 0;
-  std::fill(x + k, x + keys, A(0));
+  for (std::int64_t s = 0; s < k; ++s) y[s] = T(sees ? x[s] * factor : A(0));
+  std::fill(y + k, y + keys, T(0));
 }
 
 }  // namespace
@@ -143,7 +158,7 @@ void CpuBackend::softmax_grad(View y, View dy, bool logarithm, View dx) {
   for_each_row(
       [logarithm]<class T>(std::int64_t, std::int64_t k, const T* p, const T* d, T* out) {
         using A = acc_t<T>;
-        if (!logarithm) return softmax_slopes({}, p, d, k, out);
+        if (!logarithm) return softmax_slopes({}, 1, p, d, k, out);
         const A s = static_cast<A>(
             sum_terms(k, [&](std::int64_t i) { return static_cast<double>(A(d[i])); }));
         for (std::int64_t i = 0; i < k; ++i) out[i] = T(A(d[i]) - math::exp(A(p[i])) * s);
@@ -151,19 +166,22 @@ void CpuBackend::softmax_grad(View y, View dy, bool logarithm, View dx) {
       y, dy, dx);
 }
 
-void CpuBackend::score_weights(const ScoreRule& rule, View x) {
-  in_arithmetic_type(x.dtype, [&]<class A>(A) {
-    for_rows_of<A>([&](std::int64_t index, std::int64_t keys,
-                       A* row) { weigh(rule, index / x.size[1], index % x.size[1], keys, row); },
-                   x);
+void CpuBackend::score_weights(const ScoreRule& rule, View x, View y) {
+  dispatch_float(y.dtype, [&]<class T>(std::type_identity<T>) {
+    const auto one = [&](std::int64_t index, std::int64_t keys, acc_t<T>* scores, T* weights) {
+      weigh(rule, index / x.size[1], index % x.size[1], keys, scores, weights);
+    };
+    for_rows_of(x, one, x.as<acc_t<T>>(), y.as<T>());
   });
 }
 
-void CpuBackend::score_weights_grad(const ScoreRule& rule, View w, View dw) {
-  in_arithmetic_type(w.dtype, [&]<class A>(A) {
-    for_rows_of<A>([&](std::int64_t, std::int64_t keys, const A* weights,
-                       A* slopes) { softmax_slopes(rule, weights, slopes, keys, slopes); },
-                   w, dw);
+void CpuBackend::score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) {
+  dispatch_float(w.dtype, [&]<class T>(std::type_identity<T>) {
+    const auto one = [&](std::int64_t, std::int64_t keys, const T* p, const acc_t<T>* d,
+                         T* slopes) {
+      softmax_slopes(rule, total_of(rule, p, keys), p, d, keys, slopes);
+    };
+    for_rows_of(w, one, w.as<T>(), dw.as<acc_t<T>>(), dx.as<T>());
   });
 }
 

@@ -7,12 +7,12 @@
 
 namespace sotto {
 
-// How rows of `count` elements of type T are walked. Functions get values of the arithmetic type.
+// How rows of `count` elements of type T, or of its arithmetic type, are walked. Functions get
+// values of the arithmetic type.
 template <class T>
 struct Row {
   using A = acc_t<T>;
   static constexpr int lanes = pack_bytes / sizeof(T);
-  using Values = Pack<T, lanes>;
 
   std::int64_t count;
   bool packed;
@@ -22,7 +22,7 @@ struct Row {
   Row(std::int64_t count, const X*... arrays)
       : count(count),
         packed(count % lanes == 0 &&
-               ((reinterpret_cast<std::uintptr_t>(arrays) % pack_bytes == 0) && ...)) {}
+               ((reinterpret_cast<std::uintptr_t>(arrays) % (lanes * sizeof(X)) == 0) && ...)) {}
 
   // How many elements are walked together.
   HD int unit() const { return packed ? lanes : 1; }
@@ -58,33 +58,36 @@ struct Row {
     return team.fold(Folding{Reduction::sum}, sum);
   }
   // y[i] = f(i, x[i]...)
-  template <class Team, class F, class... X>
-  HD void map_at(const Team& team, F f, T* y, const X*... x) const {
+  template <class Team, class F, class Y, class... X>
+  HD void map_at(const Team& team, F f, Y* y, const X*... x) const {
     if (packed) {
       for (std::int64_t i = team.rank() * lanes; i < count; i += team.size() * lanes)
-        *reinterpret_cast<Values*>(y + i) = result(f, i, load(x + i)...);
+        *reinterpret_cast<Pack<Y, lanes>*>(y + i) = result<Y>(f, i, load(x + i)...);
     } else {
-      for (std::int64_t i = team.rank(); i < count; i += team.size()) y[i] = T(f(i, A(x[i])...));
+      for (std::int64_t i = team.rank(); i < count; i += team.size()) y[i] = Y(f(i, A(x[i])...));
     }
   }
   // y[i] = f(x[i]...)
-  template <class Team, class F, class... X>
-  HD void map(const Team& team, F f, T* y, const X*... x) const {
+  template <class Team, class F, class Y, class... X>
+  HD void map(const Team& team, F f, Y* y, const X*... x) const {
     map_at(
         team, [&f](std::int64_t, auto... v) { return f(v...); }, y, x...);
   }
 
  private:
-  // By value: in registers, from one access.
-  HD static Values load(const T* x) { return *reinterpret_cast<const Values*>(x); }
+  // By value: in registers, from one access, or two where x is the wider type.
+  template <class X>
+  HD static Pack<X, lanes> load(const X* x) {
+    return *reinterpret_cast<const Pack<X, lanes>*>(x);
+  }
   template <class F, class... V>
   HD static void each_lane(const F& f, std::int64_t i, const V... v) {
     for (int lane = 0; lane < lanes; ++lane) f(i + lane, A(v.value[lane])...);
   }
-  template <class F, class... V>
-  HD static Values result(const F& f, std::int64_t i, const V... v) {
-    Values y;
-    for (int lane = 0; lane < lanes; ++lane) y.value[lane] = T(f(i + lane, A(v.value[lane])...));
+  template <class Y, class F, class... V>
+  HD static Pack<Y, lanes> result(const F& f, std::int64_t i, const V... v) {
+    Pack<Y, lanes> y;
+    for (int lane = 0; lane < lanes; ++lane) y.value[lane] = Y(f(i + lane, A(v.value[lane])...));
     return y;
   }
 };

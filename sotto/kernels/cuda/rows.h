@@ -95,16 +95,18 @@ struct ScoreMasks {
   }
 };
 
-template <class A>
+template <class T>
 struct ScoreWeights {
-  Row<A> row;
+  using A = acc_t<T>;
+  Row<T> row;
   ScoreRule rule;
   ScoreMasks masks;
   std::int64_t queries;
-  A* x;
+  const A* x;
+  T* y;
   template <class Team>
   HD void operator()(const Team& team, std::int64_t index) const {
-    A* const a = x + index * row.count;
+    const A* const a = x + index * row.count;
     const std::int64_t slice = index / queries, query = index % queries;
     const KeyRange late = rule.later(query, row.count);
     const A scale = static_cast<A>(rule.scale), hidden = static_cast<A>(-HUGE_VAL);
@@ -130,26 +132,42 @@ struct ScoreWeights {
     const auto weight = [&](std::int64_t s, A v) {
       return sees ? math::exp(score(s, v) - top) * factor : A(0);
     };
-    row.map_at(team, weight, a, a);
+    row.map_at(team, weight, y + index * row.count, a);
   }
 };
 
-// dw = scale w (dw - sum_s w dw / total)
-template <class A>
+// dx = scale w (dw - sum_s w dw / total)
+template <class T>
 struct ScoreSlopes {
-  Row<A> row;
+  using A = acc_t<T>;
+  Row<T> row;
   double scale, total;
-  const A* w;
-  A* dw;
+  const T* w;
+  const A* dw;
+  T* dx;
   template <class Team>
   HD void operator()(const Team& team, std::int64_t index) const {
-    const A* const p = w + index * row.count;
-    A* const d = dw + index * row.count;
+    const T* const p = w + index * row.count;
+    const A* const d = dw + index * row.count;
     const double sum = row.sum(
         team, [](A dv, A pv) { return dv * pv; }, d, p);
-    const A mean = static_cast<A>(sum / total), factor = static_cast<A>(scale);
+    const A mean = static_cast<A>(sum / sum_of(team, p)), factor = static_cast<A>(scale);
     row.map(
-        team, [&](A dv, A pv) { return factor * (pv * (dv - mean)); }, d, d, p);
+        team, [&](A dv, A pv) { return factor * (pv * (dv - mean)); }, dx + index * row.count, d,
+        p);
+  }
+
+ private:
+  // Rounded weights add up to something else than the rule's total.
+  template <class Team>
+  HD double sum_of(const Team& team, const T* p) const {
+    if constexpr (std::is_same_v<T, A>) {
+      return total;
+    } else {
+      const double sum = row.sum(
+          team, [](A pv) { return pv; }, p);
+      return sum == 0 ? total : sum;
+    }
   }
 };
 
@@ -235,29 +253,27 @@ void DeviceBackend<Exec>::softmax_grad(View y, View dy, bool logarithm, View dx)
 }
 
 template <class Exec>
-void DeviceBackend<Exec>::score_weights(const ScoreRule& rule, View x) {
+void DeviceBackend<Exec>::score_weights(const ScoreRule& rule, View x, View y) {
   const ScoreMasks masks(rule);
   const View* const m = masks.mask;
   static_assert(most_score_masks == 4);
-  const Exec exec = execution("score_weights", {m, m + 1, m + 2, m + 3, &x});
-  const std::int64_t keys = x.size[2];
-  if (x.numel() == 0) return;
-  with_arithmetic(x.dtype, [&]<class A>(A) {
-    const Row<A> row(keys, x.as<A>());
-    exec.for_each_team(x.numel() / keys, keys,
-                       ScoreWeights<A>{row, rule, masks, x.size[1], x.as<A>()});
+  const Exec exec = execution("score_weights", {m, m + 1, m + 2, m + 3, &x, &y});
+  with_rows(y, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t keys) {
+    using A = acc_t<T>;
+    const Row<T> row(keys, x.as<A>(), y.as<T>());
+    exec.for_each_team(rows, keys,
+                       ScoreWeights<T>{row, rule, masks, x.size[1], x.as<A>(), y.as<T>()});
   });
 }
 
 template <class Exec>
-void DeviceBackend<Exec>::score_weights_grad(const ScoreRule& rule, View w, View dw) {
-  const Exec exec = execution("score_weights_grad", {&w, &dw});
-  const std::int64_t keys = w.size[2];
-  if (w.numel() == 0) return;
-  with_arithmetic(w.dtype, [&]<class A>(A) {
-    const Row<A> row(keys, w.as<A>(), dw.as<A>());
-    exec.for_each_team(w.numel() / keys, keys,
-                       ScoreSlopes<A>{row, rule.scale, rule.total, w.as<A>(), dw.as<A>()});
+void DeviceBackend<Exec>::score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) {
+  const Exec exec = execution("score_weights_grad", {&w, &dw, &dx});
+  with_rows(w, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t keys) {
+    using A = acc_t<T>;
+    const Row<T> row(keys, w.as<T>(), dw.as<A>(), dx.as<T>());
+    exec.for_each_team(
+        rows, keys, ScoreSlopes<T>{row, rule.scale, rule.total, w.as<T>(), dw.as<A>(), dx.as<T>()});
   });
 }
 
