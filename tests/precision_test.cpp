@@ -9,6 +9,7 @@
 #include "op_cases.h"
 #include "sotto/autograd/segment.h"
 #include "sotto/core/allocator.h"
+#include "sotto/core/devices.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/init.h"
 #include "sotto/testing/op_run.h"
@@ -42,6 +43,11 @@ double error(const Tensor& y, const Tensor& expected) {
 
 Tensor random_tensor(PublicRandom& random, const Shape& shape) {
   return to_dtype(uniform_values(random, shape, -1, 1), Dtype::f32);
+}
+
+Instance on_device(Instance instance, Device device) {
+  for (OpInput& input : instance.inputs) input.value = input.value.to(device);
+  return instance;
 }
 
 // Two layers with the norm between them, on [n, 6].
@@ -89,14 +95,17 @@ TEST_CASE("every operation in 16 bits agrees with double to rounding, and its gr
             x.value = to_dtype(to_dtype(x.value, precision), Dtype::f64);
         }
         const OpRun wide = run_case(instance, Dtype::f64);
-        const OpRun run = run_case(instance, Dtype::f32, 0, precision);
-        CHECK(run.losses.dtype() == Dtype::f32);
-        CHECK(error(run.output, wide.output) <= factor * rounding(precision));
-        for (std::size_t k = 0; k < run.uses.size(); ++k) {
-          if (run.uses[k].empty()) continue;
-          const Tensor rows = rows_of_uses(run.uses[k]);
-          CHECK(rows.dtype() == Dtype::f32);
-          CHECK(error(rows, rows_of_uses(wide.uses[k])) <= factor * rounding(precision));
+        for (const DeviceInfo& info : devices()) {
+          INFO(info.name);
+          const OpRun run = run_case(on_device(instance, info.device), Dtype::f32, 0, precision);
+          CHECK(run.losses.dtype() == Dtype::f32);
+          CHECK(error(run.output, wide.output) <= factor * rounding(precision));
+          for (std::size_t k = 0; k < run.uses.size(); ++k) {
+            if (run.uses[k].empty()) continue;
+            const Tensor rows = rows_of_uses(run.uses[k]);
+            CHECK(rows.dtype() == Dtype::f32);
+            CHECK(error(rows, rows_of_uses(wide.uses[k])) <= factor * rounding(precision));
+          }
         }
       }
     }

@@ -28,6 +28,9 @@ struct Attention {
   std::vector<Tensor> masks;
   AttentionOptions options;
   double scale = 1;
+  // Of factors, q's type or that of its arithmetic, which scores have: weights and the slopes of
+  // scores are rounded to it (docs/memory.md#mixed-precision).
+  Dtype factors = Dtype::f32;
   PhiloxKey key;  // of dropout
   // Each sample's row, for dropout, and how many of the slices are a sample's; none when shared.
   std::vector<std::uint64_t> rows = {};
@@ -60,12 +63,15 @@ void for_each_block(const Attention& s, F&& f) {
   }
 }
 
-// Scores and weights are f32 where the operands are f16 or bf16: so is a block of these.
-Tensor wide(const Tensor& x) { return to_dtype(x, arithmetic_type(x.dtype())); }
-
-Tensor keys_of(const Tensor& x, const Block& b) { return wide(x.slice(0, b.n0, b.n1)); }
-
 Tensor part(const Tensor& x, const Block& b) { return x.slice(0, b.n0, b.n1).slice(1, b.r0, b.r1); }
+
+// Blocks of queries, or of what lies like them, and of keys or values, as factors.
+Tensor queries_of(const Attention& s, const Tensor& x, const Block& b) {
+  return to_dtype(part(x, b), s.factors);
+}
+Tensor keys_of(const Attention& s, const Tensor& x, const Block& b) {
+  return to_dtype(x.slice(0, b.n0, b.n1), s.factors);
+}
 
 // The same of a mask, whose first two axes may be of size 1.
 Tensor mask_part(const Tensor& mask, const Block& b) {
@@ -84,7 +90,8 @@ ScoreRule rule_of(const Attention& s, const Block& b) {
 }
 
 Tensor weights_of(const Attention& s, const Block& b) {
-  const Tensor x = gemm(wide(part(s.q, b)), keys_of(s.k, b).transpose(1, 2));
+  const Tensor x = wide_gemm(queries_of(s, s.q, b), keys_of(s, s.k, b).transpose(1, 2));
+  const Tensor y = x.dtype() == s.factors ? x : Tensor::empty(x.shape(), s.factors, x.device());
   std::vector<Tensor> masks;
   std::vector<View> views;
   for (const Tensor& mask : s.masks) {
@@ -94,8 +101,8 @@ Tensor weights_of(const Attention& s, const Block& b) {
   }
   ScoreRule rule = rule_of(s, b);
   rule.masks = views;
-  backend(x.device()).score_weights(rule, x.view(), x.view());
-  return x;
+  backend(x.device()).score_weights(rule, x.view(), y.view());
+  return y;
 }
 
 // Which weights of a block dropout keeps, undefined without it. The numbers of what is drawn go on
@@ -127,16 +134,17 @@ Tensor dropped(const Tensor& x, const Tensor& mask) {
 
 // y = a b, or y += a b
 void product_into(const Tensor& a, const Tensor& b, const Tensor& y, bool add = false) {
-  if (y.dtype() == a.dtype() && y.device() == a.device() && y.device() == b.device())
+  const bool fits = y.dtype() == a.dtype() || y.dtype() == arithmetic_type(a.dtype());
+  if (fits && y.device() == a.device() && y.device() == b.device())
     return backend(y.device()).gemm(a.view(), b.view(), add ? 1 : 0, y.view());
-  const Tensor product = gemm(a, b);
+  const Tensor product = wide_gemm(a, b);
   return add ? axpby(1, product, 1, y) : copy_into(product, y);
 }
 
 Tensor forward(const Attention& s) {
   const Tensor y = Tensor::empty({s.slices(), s.queries(), s.v.size(2)}, s.q.dtype(), s.q.device());
   for_each_block(s, [&](const Block& b) {
-    product_into(dropped(weights_of(s, b), kept(s, b)), keys_of(s.v, b), part(y, b));
+    product_into(dropped(weights_of(s, b), kept(s, b)), keys_of(s, s.v, b), part(y, b));
   });
   return y;
 }
@@ -154,13 +162,14 @@ AttentionGradient backward(const Attention& s, const Tensor& dy) {
   const AttentionGradient d{gradient(s.q), gradient(s.k), gradient(s.v)};
   for_each_block(s, [&](const Block& b) {
     const bool add = b.r0 > 0;
-    const Tensor weights = weights_of(s, b), mask = kept(s, b), out = wide(part(dy, b));
+    const Tensor weights = weights_of(s, b), mask = kept(s, b), out = queries_of(s, dy, b);
     product_into(dropped(weights, mask).transpose(1, 2), out, d.v.slice(0, b.n0, b.n1), add);
-    const Tensor slopes = dropped(gemm(out, keys_of(s.v, b).transpose(1, 2)), mask);
+    const Tensor of_weights = dropped(wide_gemm(out, keys_of(s, s.v, b).transpose(1, 2)), mask);
+    const Tensor& slopes = weights;  // take the weights' place
     backend(slopes.device())
-        .score_weights_grad(rule_of(s, b), weights.view(), slopes.view(), slopes.view());
-    product_into(slopes, keys_of(s.k, b), part(d.q, b));
-    product_into(slopes.transpose(1, 2), wide(part(s.q, b)), d.k.slice(0, b.n0, b.n1), add);
+        .score_weights_grad(rule_of(s, b), weights.view(), of_weights.view(), slopes.view());
+    product_into(slopes, keys_of(s, s.k, b), part(d.q, b));
+    product_into(slopes.transpose(1, 2), queries_of(s, s.q, b), d.k.slice(0, b.n0, b.n1), add);
   });
   return d;
 }
@@ -291,6 +300,9 @@ Attention flattened(const Var& q, const Var& k, const Var& v, const std::vector<
       .masks = {},
       .options = options,
       .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())))};
+  // The CPU multiplies blocks fastest in f32.
+  const bool on_cpu = s.q.device() == cpu && s.k.device() == cpu && s.v.device() == cpu;
+  s.factors = on_cpu ? arithmetic_type(q.dtype()) : q.dtype();
   Tape& tape = q.tape();
   if (!tape.options().training) s.options.dropout = 0;
   const bool batched = samples.batched();
