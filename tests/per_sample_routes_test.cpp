@@ -1,6 +1,8 @@
 // How per-sample norms are computed: which route is taken, and that none loses digits.
 #include <set>
 
+#include "sotto/core/allocator.h"
+#include "sotto/core/devices.h"
 #include "sotto/kernels/profile.h"
 #include "tests/per_sample_cases.h"
 
@@ -179,5 +181,43 @@ TEST_CASE("a finite gradient of factors whose products overflow has a finite nor
   const PerSample f = PerSample::outer(b, a, {1, 1});
   for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
     CHECK(dot(f, f, route).item() == Approx(9).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("factors of 16 bits are multiplied as they are on a GPU, with sums and rows in f32") {
+  Random random(41);
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {
+      for (const std::int64_t positions : {1, 70}) {
+        INFO(info.name << ' ' << name(dtype) << ' ' << positions);
+        const Tensor b = random_tensor(random, {6, positions, 20}, {0, 1, 2}, dtype),
+                     a = random_tensor(random, {6, positions, 30}, {0, 1, 2}, dtype);
+        const Shape shape{20, 30};
+        const auto exact =
+            PerSample::outer(to_dtype(b, Dtype::f64), to_dtype(a, Dtype::f64), shape);
+        const auto use = PerSample::outer(b.to(info.device), a.to(info.device), shape);
+        const Tensor weights = random_tensor(random, {6}, Dtype::f64);
+        const auto same = [](const Tensor& got, const Tensor& expected) {
+          CHECK(got.dtype() == Dtype::f32);
+          check_close(got, values(expected));
+        };
+        same(use.sum(), exact.sum());
+        same(use.materialize(), exact.materialize());
+        same(use.sum(weights), exact.sum(weights));
+        same(use.sum(weights.to(info.device)), exact.sum(weights));
+        for (const Route route : {Route::gram, Route::rows})
+          same(to_dtype(dot(use, use, route), Dtype::f32), dot(exact, exact, route));
+      }
+    }
+    const PerSample large =
+        PerSample::outer(full({512, 8, 64}, 1, Dtype::bf16, info.device),
+                         full({512, 8, 64}, 0.5, Dtype::bf16, info.device), {64, 64});
+    Allocator& memory = allocator(info.device);
+    const std::size_t before = memory.statistics().current;
+    memory.reset_peak();
+    const Tensor sum = large.sum();
+    CHECK(memory.statistics().peak == before + sum.bytes());
+    CHECK(sum.select(0, 3).select(0, 5).item() == 2048);
   }
 }

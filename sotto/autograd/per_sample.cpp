@@ -190,7 +190,7 @@ Tensor PerSample::materialize() const {
   const WholeProducts whole;
   const LabelScope scope = LabelScope::kind(MemoryKind::rows);
   const Shape full_shape = with_samples(samples(), shape_);
-  if (narrow() && !std::holds_alternative<Patches>(form_)) {
+  if (!multiplied_as_it_is()) {
     const Tensor rows = Tensor::empty(full_shape, dtype(), leading().device());
     for_each_part([&](const PerSample& part, std::int64_t begin, std::int64_t end) {
       copy_into(part.materialize(), rows.slice(0, begin, end));
@@ -199,7 +199,7 @@ Tensor PerSample::materialize() const {
   }
   return std::visit(
       Overloaded{
-          [&](const Outer& f) { return reshape(gemm(f.b.transpose(1, 2), f.a), full_shape); },
+          [&](const Outer& f) { return reshape(wide_gemm(f.b.transpose(1, 2), f.a), full_shape); },
           [&](const Patches& f) {
             return reshape(conv_weight_rows(f.dy, f.x, f.window, weight_shape(f.dy, f.x, f.window)),
                            full_shape);
@@ -219,14 +219,14 @@ Tensor PerSample::materialize() const {
 
 Tensor PerSample::sum() const {
   const WholeProducts whole;
-  if (narrow() && !std::holds_alternative<Patches>(form_)) {
+  if (!multiplied_as_it_is()) {
     const Tensor total = zeros(shape_, dtype(), leading().device());
     for_each_part([&](const PerSample& part, auto, auto) { axpby(1, part.sum(), 1, total); });
     return total;
   }
   return std::visit(
       Overloaded{[&](const Outer& f) {
-                   return reshape(gemm(flat(f.b).transpose(0, 1), flat(f.a)), shape_);
+                   return reshape(wide_gemm(flat(f.b).transpose(0, 1), flat(f.a)), shape_);
                  },
                  [&](const Patches& f) {
                    return reshape(

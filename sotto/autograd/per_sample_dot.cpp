@@ -244,6 +244,14 @@ PerSample::Times PerSample::times() const {
   return {1, 0, 1, 0};  // rows of a table are never worth writing out
 }
 
+// Whether sums and rows are products of the factors themselves. Those of two 16-bit numbers are
+// exact in f32, in which GPUs add them up; the CPU's instructions for them take subnormal numbers
+// for zeros, and norms and sums must see the same numbers.
+bool PerSample::multiplied_as_it_is() const {
+  if (!narrow() || std::holds_alternative<Patches>(form_)) return true;
+  return std::holds_alternative<Outer>(form_) && factor_type() && leading().device() != cpu;
+}
+
 PerSample PerSample::prepared(Route route, std::size_t budget) const {
   if (std::holds_alternative<Dense>(form_) || row_bytes() > budget) return *this;
   const Times t = times();
