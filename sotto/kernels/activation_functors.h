@@ -89,17 +89,14 @@ struct Gelu {
   static constexpr const char* name = "gelu";
   static constexpr Reads reads = Reads::first;
   template <class T>
-  HD static T phi(T x) {
-    return std::erfc(-x / std::numbers::sqrt2_v<T>) / 2;
-  }
-  template <class T>
   HD T operator()(T x) const {
-    return x * phi(x);
+    return x * math::normal(x).below;
   }
   template <class T>
   HD T grad(T x, T) const {
     constexpr T density = std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
-    return phi(x) + x * density * std::exp(-x * x / 2);
+    const math::Normal<T> at = math::normal(x);
+    return at.below + x * density * at.bell;
   }
 };
 

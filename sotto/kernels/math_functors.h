@@ -270,11 +270,11 @@ struct Erf {
   static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
-    return std::erf(x);
+    return math::erf(x);
   }
   template <class T>
   HD T grad(T x, T) const {
-    return 2 * std::numbers::inv_sqrtpi_v<T> * std::exp(-x * x);
+    return 2 * std::numbers::inv_sqrtpi_v<T> * math::exp(-x * x);
   }
 };
 
