@@ -31,6 +31,11 @@ std::vector<double> naive_product(const Tensor& a, const Tensor& b) {
   return c;
 }
 
+std::vector<double> sum_of(std::vector<double> a, const std::vector<double>& b) {
+  std::transform(a.begin(), a.end(), b.begin(), a.begin(), std::plus<>());
+  return a;
+}
+
 // A batch in random memory order, at times one item repeated or every second column of a wider one.
 Tensor operand(Random& random, const Shape& shape, Dtype dtype) {
   switch (between(random, 0, 3)) {
@@ -62,9 +67,7 @@ void check_product(Backend& engine, Random& random, const Sizes& s, Dtype dtype)
     engine.gemm(a.view(), b.view(), 0, again.view());
     CHECK(same_bits(c, again));
     const Tensor sum = random_tensor(random, {s.batch, s.m, s.n}, {0, 1, 2}, result);
-    std::vector<double> expected = values(sum);
-    std::transform(product.begin(), product.end(), expected.begin(), expected.begin(),
-                   std::plus<>());
+    const std::vector<double> expected = sum_of(product, values(sum));
     engine.gemm(a.view(), b.view(), 1, sum.view());
     check_close(sum, expected);
   }
@@ -126,7 +129,7 @@ TEST_CASE("affine adds a bias to every row of a product, over nothing too") {
         const Tensor c = unwritten({1, m, n}, dtype);
         engine.affine(a.select(0, 0).view(), b.select(0, 0).view(), bias.select(0, 0).view(),
                       c.select(0, 0).view());
-        check_close(c, naive_product(a, b, values(bias.expand({1, m, n}))));
+        check_close(c, sum_of(naive_product(a, b), values(bias.expand({1, m, n}))));
       }
     }
   });
