@@ -221,3 +221,33 @@ TEST_CASE("factors of 16 bits are multiplied as they are on a GPU, with sums and
     CHECK(sum.select(0, 3).select(0, 5).item() == 2048);
   }
 }
+
+TEST_CASE("a sum that a GPU weights in bf16 has all digits of the factor it scales") {
+  Random random(42);
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    INFO(info.name);
+    // The narrower factor is scaled, here b and then a; what it is multiplied by is 1 or 2.
+    for (const bool flipped : {false, true}) {
+      const Tensor x = random_tensor(random, {1, 1, 30}, {0, 1, 2}, Dtype::bf16);
+      const Tensor ones = full({1, 1, 40}, 2, Dtype::bf16);
+      const auto use = flipped
+                           ? PerSample::outer(ones.to(info.device), x.to(info.device), {40, 30})
+                           : PerSample::outer(x.to(info.device), ones.to(info.device), {30, 40});
+      for (const double weight : {1.0 / 3, 0x1p-90 / 3, 7.7e8}) {
+        const Tensor got = use.sum(full({1}, weight, Dtype::f64, info.device)).to(cpu);
+        const Tensor line = got.select(flipped ? 0 : 1, 3);
+        std::vector<double> expected;
+        for (const double value : values(x))
+          expected.push_back(
+              2 * static_cast<double>(static_cast<float>(weight) * static_cast<float>(value)));
+        CHECK(values(line) == expected);
+      }
+    }
+    // Scaled numbers that bf16 alone would not hold.
+    const auto extreme = PerSample::outer(full({1, 1, 3}, 0x1.1p-30, Dtype::bf16, info.device),
+                                          full({1, 1, 3}, 0x1p127, Dtype::bf16, info.device), {9});
+    const Tensor small = extreme.sum(full({1}, 0x1.1p-98, Dtype::f64, info.device)).to(cpu);
+    CHECK(small.select(0, 0).item() == 0x1.21p-1);
+  }
+}

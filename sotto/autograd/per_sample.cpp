@@ -256,6 +256,9 @@ Tensor PerSample::sum(const Tensor& weights) const {
                       weights.to(y.device()).view(), 0, reshape(y, {shape_.numel()}).view());
     return y;
   }
+  const bool here = weights.device() == cpu;
+  if (!here && factor_type() == Dtype::bf16 && std::holds_alternative<Outer>(form_))
+    return sum_in_pieces(weights);
   const auto add_sum = [](const PerSample& part, const Tensor& y) {
     if (const auto* f = std::get_if<Outer>(&part.form_)) {
       const Tensor a = flat(f->a), b = flat(f->b);
@@ -264,7 +267,6 @@ Tensor PerSample::sum(const Tensor& weights) const {
     axpby(1, part.sum(), 1, y);
   };
   // Some samples after the others. One factor is copied, or both where they are narrow.
-  const bool here = weights.device() == cpu;
   const std::int64_t n = samples(), copied = leading().numel() + (narrow() ? factor_values() : 0);
   const auto element = static_cast<std::int64_t>(size_of(dtype()));
   const std::int64_t budget = weighted_bytes(element * (factor_values() + shape_.numel()));

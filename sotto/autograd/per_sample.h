@@ -37,8 +37,8 @@ struct NormTerms {
 };
 
 // Factors in f16 or bf16 stand for exactly the numbers they hold: sums and rows of them are f32,
-// computed from f32 copies of a few samples' factors at a time, or on a GPU, where they are not
-// scaled, from themselves.
+// computed from f32 copies of a few samples' factors at a time, or on a GPU from themselves, where
+// they are not scaled, and from pieces that make up the scaled factor.
 class PerSample {
  public:
   // G[n] = sum_t b[n,t] (x) a[n,t], with b [n, t, o] and a [n, t, i]; `shape` holds o * i elements.
@@ -140,6 +140,7 @@ class PerSample {
   PerSample wide() const { return in_type(Dtype::f64); }
   bool narrow() const { return factor_type() != dtype(); }
   bool multiplied_as_it_is() const;
+  Tensor sum_in_pieces(const Tensor& weights) const;
   std::int64_t factor_values() const;
   std::optional<Dtype> factor_type() const;
   using OnPart = std::function<void(const PerSample& part, std::int64_t begin, std::int64_t end)>;
