@@ -29,20 +29,20 @@ bool add_small(std::span<T> sum, const NoiseGrid& grid, double divisor, const st
   double y[group];
   std::uint64_t outside = 0;
   const double spacing = grid.spacing, in_spacings = 1 / spacing;
-  widely([&, size = sum.size(), from = sum.data(), noise, spacing, divisor] {
+  widely([&, size = sum.size(), values = sum.data(), noise, spacing, divisor] {
     std::uint64_t beyond = 0;
     for (std::size_t i = 0; i < size; ++i) {
-      const double x = static_cast<double>(from[i]) * in_spacings;
+      const double x = static_cast<double>(values[i]) * in_spacings;
       const auto n = static_cast<std::uint64_t>(noise[i]);
       beyond |= (std::abs(x) < limit ? 0 : 1) | (n + limit_bits) >> 52;
       const double drawn = std::bit_cast<double>(n + whole_bits) - whole;
       y[i] = ((x + whole) - whole + drawn) * spacing / divisor;
     }
     outside = beyond;
+    if (beyond != 0) return;
+    for (std::size_t i = 0; i < size; ++i) values[i] = static_cast<T>(y[i]);
   });
-  if (outside != 0) return false;
-  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = static_cast<T>(y[i]);
-  return true;
+  return outside == 0;
 }
 
 template <class T>
