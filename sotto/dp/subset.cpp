@@ -63,40 +63,52 @@ class NumberSet {
   std::vector<std::int64_t> slots_;
 };
 
-// The same of numbers below n, in a bit each.
+// The same of numbers below n, in a bit each, and one for each 64 of them, to find the few by.
 class BitSet {
  public:
   BitSet(std::int64_t n, std::int64_t most)
-      : words_(static_cast<std::size_t>(n / 64 + 1)), most_(static_cast<std::size_t>(most)) {}
+      : words_(static_cast<std::size_t>(n / 64 + 1)),
+        some_(words_.size() / 64 + 1),
+        most_(static_cast<std::size_t>(most)) {}
   bool insert(std::int64_t number) {
     const auto at = static_cast<std::uint64_t>(number);
-    const std::uint64_t bit = std::uint64_t{1} << (at % 64);
-    std::uint64_t& word = words_[at / 64];
-    return (std::exchange(word, word | bit) & bit) == 0;
+    set(some_, at / 64);
+    return set(words_, at);
   }
   std::vector<std::int64_t> members() && {
-    // Two places of each word are written whether it has them or not: what comes next writes over
-    // them, and a processor need not guess.
-    constexpr std::size_t unasked = 2;
+    // A second place of each word is written whether it has one or not: what comes next writes over
+    // it, and a processor need not guess.
+    constexpr std::size_t unasked = 1;
     constexpr std::uint64_t guard = std::uint64_t{1} << 63;  // no special case for no bits
     std::vector<std::int64_t> numbers(most_ + unasked);
     std::int64_t* next = numbers.data();
-    for (std::size_t at = 0; at < words_.size(); ++at) {
+    const auto from_word = [&](std::size_t at) {
       std::uint64_t rest = words_[at];
       const auto write_lowest = [&] {
         *next = static_cast<std::int64_t>(at * 64) + std::countr_zero(rest | guard);
         next += rest != 0 ? 1 : 0;
         rest &= rest - 1;
       };
-      for (std::size_t k = 0; k < unasked; ++k) write_lowest();
+      for (std::size_t k = 0; k <= unasked; ++k) write_lowest();
       while (rest != 0) write_lowest();
+    };
+    for (std::size_t k = 0; k < some_.size(); ++k) {
+      for (std::uint64_t left = some_[k]; left != 0; left &= left - 1)
+        from_word(k * 64 + static_cast<std::size_t>(std::countr_zero(left)));
     }
     numbers.resize(static_cast<std::size_t>(next - numbers.data()));
     return numbers;
   }
 
  private:
-  std::vector<std::uint64_t> words_;
+  // Whether it was not set yet.
+  static bool set(std::vector<std::uint64_t>& words, std::uint64_t at) {
+    const std::uint64_t bit = std::uint64_t{1} << (at % 64);
+    std::uint64_t& word = words[at / 64];
+    return (std::exchange(word, word | bit) & bit) == 0;
+  }
+
+  std::vector<std::uint64_t> words_, some_;
   std::size_t most_;
 };
 
@@ -193,7 +205,7 @@ std::vector<std::int64_t> IndependentSubset::by_darts(std::int64_t n, SecretRand
 
 std::vector<std::int64_t> uniform_subset(std::int64_t n, std::int64_t size, SecretRandom& random) {
   check(size >= 0 && size <= n, "uniform_subset: {} of {} units", size, n);
-  // To look through some words of 64 units costs less than to sort one; they take 128 bytes for
+  // To clear some words of 64 units costs less than to sort one of them; they take 128 bytes for
   // each that is drawn.
   constexpr std::int64_t words_for_one = 16;
   if (n / 64 <= words_for_one * size) return floyd(n, size, BitSet(n, size), random);
