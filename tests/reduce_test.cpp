@@ -327,7 +327,7 @@ TEST_CASE("results do not depend on the number of threads") {
 TEST_CASE("squared norms of float rows are those of double, over the whole range of float") {
   Random random(48);
   for (const double scale : {1e-38, 1e-25, 1e-13, 1e-3, 1.0, 1e3, 1e15, 1e19, 1e30, 1e37}) {
-    for (const std::int64_t count : {1, 15, 64, 1000}) {
+    for (const std::int64_t count : {1, 7, 15, 33, 50, 63, 64, 1000}) {
       const Tensor x = zeros({3, count});
       std::uniform_real_distribution<double> uniform(-scale, scale);
       fill(x, [&] { return uniform(random); });
@@ -340,6 +340,23 @@ TEST_CASE("squared norms of float rows are those of double, over the whole range
         INFO("scale " << scale << ", " << count << " values");
         CHECK(got[row] == Approx(expected).epsilon(0x1p-21).margin(0));
       }
+    }
+  }
+}
+
+TEST_CASE("a value that is not finite is in its row's squared norm and in no other's") {
+  constexpr std::int64_t width = 50;
+  for (std::int64_t at = 0; at < width; ++at) {
+    for (const float value : {HUGE_VALF, -HUGE_VALF, std::nanf("")}) {
+      const Tensor x = full({3, width}, 1.0);
+      x.data<float>()[width + at] = value;
+      Tensor y = zeros({3}, Dtype::f64);
+      backend(cpu).row_dot(x.view(), x.view(), y.view());
+      const std::vector<double> got = values(y);
+      INFO(value << " at " << at);
+      CHECK(got[0] == width);
+      CHECK((std::isnan(value) ? std::isnan(got[1]) : got[1] == HUGE_VAL));
+      CHECK(got[2] == width);
     }
   }
 }
