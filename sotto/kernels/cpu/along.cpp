@@ -1,7 +1,8 @@
 // Gather and scatter with an id for each element: every line along the axis by itself, so that
 // lines can go to different threads.
+#include "sotto/core/parallel.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
-#include "sotto/kernels/cpu/strided_loop.h"
+#include "sotto/kernels/cpu/grain.h"
 
 namespace sotto {
 

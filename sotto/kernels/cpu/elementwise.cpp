@@ -1,5 +1,7 @@
 // Elementwise primitives of two operands and more.
+#include "sotto/core/parallel.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/map.h"
 #include "sotto/kernels/functors.h"
 

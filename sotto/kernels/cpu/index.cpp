@@ -3,7 +3,9 @@
 #include <cstring>
 #include <utility>
 
+#include "sotto/core/parallel.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/strided_loop.h"
 
 namespace sotto {

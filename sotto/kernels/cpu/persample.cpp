@@ -4,13 +4,14 @@
 
 #include <Eigen/Core>
 
+#include "sotto/core/parallel.h"
 #include "sotto/core/tensor.h"
 #include "sotto/core/wide.h"
 #include "sotto/kernels/clip_rules.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/dot.h"
+#include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/gram_sum.h"
-#include "sotto/kernels/cpu/strided_loop.h"
 
 namespace sotto {
 

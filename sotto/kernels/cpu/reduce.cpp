@@ -3,8 +3,10 @@
 #include <cmath>
 #include <type_traits>
 
+#include "sotto/core/parallel.h"
 #include "sotto/core/wide.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/strided_loop.h"
 #include "sotto/kernels/reduction_plan.h"
 

@@ -3,11 +3,12 @@
 #include <cmath>
 #include <limits>
 
+#include "sotto/core/parallel.h"
 #include "sotto/core/wide.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/dot.h"
+#include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/map.h"
-#include "sotto/kernels/cpu/strided_loop.h"
 #include "sotto/kernels/math.h"
 
 namespace sotto {
