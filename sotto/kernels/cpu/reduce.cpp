@@ -7,7 +7,6 @@
 #include "sotto/core/wide.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/grain.h"
-#include "sotto/kernels/cpu/strided_loop.h"
 #include "sotto/kernels/reduction_plan.h"
 
 namespace sotto {
