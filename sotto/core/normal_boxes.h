@@ -67,6 +67,9 @@ class NormalBoxes {
   }
   int count_boxes(int scale) const;
   void lay_boxes();
+  void draw_chords();
+  HD coin::Verdict beside_chord(std::uint64_t level, std::uint64_t u, int strip,
+                                std::uint64_t place) const;
   template <class Words>
   HD bool accepts(std::uint64_t word, int strip, Words& more) const;
   template <class Words>
@@ -74,8 +77,13 @@ class NormalBoxes {
 
   Fixed128 lambda_;
   int strips_;
-  int scale_ = 0;                                           // the curve's height at 0, in boxes
-  std::array<Fixed128, most_strips + 1> height_{};          // of the curve left of each strip
+  int scale_ = 0;                                   // the curve's height at 0, in boxes
+  std::array<Fixed128, most_strips + 1> height_{};  // of the curve left of each strip
+  // The line between the curve's heights at a strip's ends, in 2^-32 of a box: where it
+  // begins and how far it falls; and how far the curve, as these numbers have it, may be from it.
+  static constexpr int chord_bits = 32, chord_place_bits = 24;
+  std::array<std::int64_t, most_strips> chord_{}, fall_{};
+  std::int64_t off_chord_ = 0;
   std::array<std::uint16_t, most_strips + 2> first_box_{};  // of each strip, and of the tail
   std::array<std::uint16_t, boxes + 1> table_{};            // entries()
   // Of the tail's proposals: docs/privacy.md.
@@ -95,11 +103,23 @@ HD std::uint64_t NormalBoxes::decide(std::uint64_t word, Words&& more) const {
   }
 }
 
+// Whether level + u 2^-64 is under the curve, where the strip's chord is enough to tell.
+HD inline coin::Verdict NormalBoxes::beside_chord(std::uint64_t level, std::uint64_t u, int strip,
+                                                  std::uint64_t place) const {
+  const auto at = static_cast<std::int64_t>(place >> (fraction_bits - chord_place_bits));
+  const auto height = static_cast<std::int64_t>(level << chord_bits | u >> (64 - chord_bits));
+  const std::int64_t chord = chord_[strip] - (fall_[strip] * at >> chord_place_bits);
+  if (height < chord - off_chord_) return coin::Verdict::below;
+  return height > chord + off_chord_ ? coin::Verdict::above : coin::Verdict::open;
+}
+
 template <class Words>
 HD bool NormalBoxes::accepts(std::uint64_t word, int strip, Words& more) const {
   const std::uint64_t level = (word >> (64 - box_bits)) - first_box_[strip];
   const std::uint64_t place = word & place_mask;
   const std::uint64_t u = more();
+  const coin::Verdict soon = beside_chord(level, u, strip, place);
+  if (soon != coin::Verdict::open) return soon == coin::Verdict::below;
   const auto at = static_cast<std::uint64_t>(strip);
   const Fixed64 x = coin::exponent(to_fixed64(lambda_), at << 56, place << (56 - fraction_bits));
   const coin::Verdict verdict =

@@ -58,8 +58,8 @@ class SecretRandom {
   ChaChaStream next_;  // the first block not yet given out
   bool open_ = true;   // false when moved from
   bool secure_ = true;
-  std::uint64_t generation_ = 0;  // of the process, among its forks
-  std::array<std::uint64_t, 64> buffer_{};
+  std::uint64_t generation_ = 0;             // of the process, among its forks
+  std::array<std::uint64_t, 128> buffer_{};  // what the blocks computed side by side give
   std::size_t used_ = buffer_.size();
 };
 
