@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include <fmt/ranges.h>
-
 #include "sotto/core/devices.h"
 #include "sotto/core/error.h"
+#include "sotto/core/text.h"
 
 namespace sotto::samples {
 
@@ -30,10 +29,10 @@ CLI::Option* CommandLine::flag(const char* name, bool& value, const std::string&
 
 CLI::Option* CommandLine::choice(const char* name, std::string& value, const std::string& text,
                                  const std::vector<std::string>& names) {
-  return option(name, value, fmt::format("{}: {}", text, fmt::join(names, ", ")), "NAME")
+  return option(name, value, fmt::format("{}: {}", text, joined(names, ", ")), "NAME")
       ->check([names](const std::string& given) {
         if (std::find(names.begin(), names.end(), given) != names.end()) return std::string();
-        return fmt::format("{} is not one of {}", given, fmt::join(names, ", "));
+        return fmt::format("{} is not one of {}", given, joined(names, ", "));
       });
 }
 

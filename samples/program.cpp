@@ -8,10 +8,10 @@
 #include <stdexcept>
 #include <string_view>
 
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "sotto/core/atomic_file.h"
+#include "sotto/core/text.h"
 
 namespace sotto::samples {
 
@@ -36,7 +36,7 @@ void check_memory(const memory::Policy& policy) {
   number("--physical-batch", policy.physical_batch, "a number of samples");
   number("--accumulation", policy.accumulation, "a number of parts");
   const std::vector<std::string> problems = policy.problems();
-  check(problems.empty(), "{}", fmt::join(problems, "; "));
+  check(problems.empty(), "{}", joined(problems, "; "));
 }
 
 void check_writable(const char* option, const std::string& path) {

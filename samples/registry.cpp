@@ -1,11 +1,10 @@
 #include "samples/registry.h"
 
-#include <fmt/ranges.h>
-
 #include "samples/models.h"
 #include "samples/resnet.h"
 #include "samples/workloads.h"
 #include "sotto/autograd/ops.h"
+#include "sotto/core/text.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/init.h"
 
@@ -143,7 +142,7 @@ const std::vector<Entry>& registry() {
 std::string model_names() {
   std::vector<const char*> names;
   for (const Entry& entry : registry()) names.push_back(entry.name);
-  return fmt::format("{}", fmt::join(names, ", "));
+  return joined(names, ", ");
 }
 
 const Entry& entry_called(const std::string& name, const std::string& others) {

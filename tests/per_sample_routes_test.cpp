@@ -222,6 +222,40 @@ TEST_CASE("factors of 16 bits are multiplied as they are on a GPU, with sums and
   }
 }
 
+TEST_CASE("factors of 16 bits of convolutions and tables give sums and rows in f32 on a GPU") {
+  Random random(43);
+  const auto same = [](const Tensor& got, const Tensor& expected) {
+    CHECK(got.dtype() == Dtype::f32);
+    check_close(got, values(expected));
+  };
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {
+      INFO(info.name << ' ' << name(dtype));
+      const Tensor dy = random_tensor(random, {6, 5, 1, 4, 4}, {0, 1, 2, 3, 4}, dtype),
+                   x = random_tensor(random, {6, 3, 1, 6, 6}, {0, 1, 2, 3, 4}, dtype),
+                   b = random_tensor(random, {6, 7, 8}, {0, 1, 2}, dtype);
+      const Tensor ids = Tensor::from(std::vector<std::int64_t>(42, 3), {6, 7});
+      const Tensor weights = random_tensor(random, {6}, Dtype::f64);
+      const auto forms = [&](Dtype type, Device device) {
+        const auto as = [&](const Tensor& t) { return to_dtype(t, type).to(device); };
+        const Window window{.kernel = {1, 3, 3}};
+        return std::array{PerSample::patches(as(dy), as(x), window, {5, 3, 3, 3}),
+                          PerSample::onehot(ids.to(device), as(b), {9, 8})};
+      };
+      const auto exact = forms(Dtype::f64, cpu), uses = forms(dtype, info.device);
+      for (std::size_t k = 0; k < uses.size(); ++k) {
+        same(uses[k].sum(), exact[k].sum());
+        same(uses[k].materialize(), exact[k].materialize());
+        same(uses[k].sum(weights), exact[k].sum(weights));
+        same(uses[k].sum(weights.to(info.device)), exact[k].sum(weights));
+        same(to_dtype(dot(uses[k], uses[k], Route::automatic), Dtype::f32),
+             dot(exact[k], exact[k]));
+      }
+    }
+  }
+}
+
 TEST_CASE("a sum that a GPU weights in bf16 has all digits of the factor it scales") {
   Random random(42);
   for (const DeviceInfo& info : devices()) {

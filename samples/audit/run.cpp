@@ -4,12 +4,11 @@
 #include <chrono>
 #include <numeric>
 
-#include <fmt/ranges.h>
-
 #include "samples/mnist/progress.h"
 #include "samples/models.h"
 #include "sotto/autograd/ops.h"
 #include "sotto/core/philox.h"
+#include "sotto/core/text.h"
 #include "sotto/dp/calibration.h"
 #include "sotto/dp/canaries.h"
 #include "sotto/dp/engine.h"
@@ -41,7 +40,7 @@ std::vector<Parameter*> canary_parameters(nn::Module& model, const std::string& 
     if (name == wanted) return {parameter};
     names.push_back(name);
   }
-  fail(fmt::format("--on: {} is not one of {}", wanted, fmt::join(names, ", ")));
+  fail(fmt::format("--on: {} is not one of {}", wanted, joined(names, ", ")));
 }
 
 class Run {

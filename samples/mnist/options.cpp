@@ -7,6 +7,7 @@
 #include "samples/mnist/presets.h"
 #include "samples/models.h"
 #include "samples/program.h"
+#include "sotto/core/text.h"
 #include "sotto/dp/ledger_contents.h"
 
 namespace sotto::mnist {
@@ -109,7 +110,7 @@ void Reading::add_training() {
   Settings& s = options_.settings;
   line_.group("Training");
   line_.option("--preset", preset_,
-               fmt::format("settings that work: {}", fmt::join(preset_names(), ", ")), "NAME");
+               fmt::format("settings that work: {}", joined(preset_names(), ", ")), "NAME");
   line_.option("--epochs", s.epochs, "passes over the training data", "X");
   line_.option("--steps", s.steps, "steps, instead of --epochs", "N");
   line_.option("--batch", s.batch, "expected samples in a (logical) batch", "X");

@@ -6,6 +6,7 @@
 
 #include "samples/command_line.h"
 #include "samples/program.h"
+#include "sotto/core/text.h"
 
 namespace sotto::budget {
 
@@ -113,7 +114,7 @@ void VerbLine::add_question() {
   }
   sub_->add_option(
           "--relation", relation_,
-          fmt::format("which data sets are neighbours: {}{}", fmt::join(relation_names(), ", "),
+          fmt::format("which data sets are neighbours: {}{}", joined(relation_names(), ", "),
                       is(Command::compare) ? "; both, if none is given" : ""))
       ->type_name("NAME")
       ->group("Question");
@@ -127,13 +128,14 @@ void VerbLine::add_phase() {
         ->type_name("FILE")
         ->group(group);
   }
-  visit_phase_options(phase_, [&](const std::string& name, auto& member, const char* type,
-                                  const char* text) {
-    if (std::find(verb_.without.begin(), verb_.without.end(), name) != verb_.without.end()) return;
-    const std::string all =
-        name == "sampling" ? fmt::format("{}: {}", text, fmt::join(sampling_names(), ", ")) : text;
-    sub_->add_option("--" + name, member, all)->type_name(type)->group(group);
-  });
+  visit_phase_options(
+      phase_, [&](const std::string& name, auto& member, const char* type, const char* text) {
+        if (std::find(verb_.without.begin(), verb_.without.end(), name) != verb_.without.end())
+          return;
+        const std::string all =
+            name == "sampling" ? fmt::format("{}: {}", text, joined(sampling_names(), ", ")) : text;
+        sub_->add_option("--" + name, member, all)->type_name(type)->group(group);
+      });
   if (is(Command::spent)) {
     sub_->add_option("--phase", phase_texts_,
                      "one of several phases; the options above hold for what it leaves out")

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sotto/core/error.h"
+#include "sotto/core/text.h"
 #include "sotto/dp/binomial_tail.h"
 
 namespace sotto::budget {
@@ -174,7 +175,7 @@ std::vector<std::string> sampling_names() {
 Sampling sampling_called(const std::string& name) {
   const std::vector<std::string> names = sampling_names();
   const auto found = std::find(names.begin(), names.end(), name);
-  check(found != names.end(), "--sampling: {} is not one of {}", name, fmt::join(names, ", "));
+  check(found != names.end(), "--sampling: {} is not one of {}", name, joined(names, ", "));
   return static_cast<Sampling>(found - names.begin());
 }
 
@@ -192,7 +193,7 @@ Relation relation_called(const std::string& name) {
   for (const auto& [relation, known] : relations) {
     if (name == known) return relation;
   }
-  fail(fmt::format("--relation: {} is not one of {}", name, fmt::join(relation_names(), ", ")));
+  fail(fmt::format("--relation: {} is not one of {}", name, joined(relation_names(), ", ")));
 }
 
 PhaseOptions parse_phase(const std::string& text, PhaseOptions base) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sotto/core/overloaded.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/kernels/whole_products.h"
 
@@ -9,26 +10,8 @@ namespace sotto {
 
 namespace {
 
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;
-
-// x's samples times a weight each, in the type of the arithmetic.
-Tensor weighted(const Tensor& x, const Tensor& weights) {
-  const Dtype dtype = arithmetic_type(x.dtype());
-  Shape shape = Shape::filled(x.rank(), 1);
-  shape[0] = weights.numel();
-  return mul(to_dtype(x, dtype), reshape(to_dtype(weights, dtype), shape));
-}
-
 // Values of narrow factors that are converted together: 16 MiB in f32.
 constexpr std::int64_t part_values = std::int64_t{1} << 22;
-
-// [n, t, k] -> [n t, k]
-Tensor flat(const Tensor& x) { return reshape(x, {x.size(0) * x.size(1), x.size(2)}); }
 
 Shape with_samples(std::int64_t n, const Shape& shape) {
   Shape y = shape;
@@ -60,6 +43,15 @@ std::optional<Tensor> chosen(const Tensor& weights) {
 }
 
 }  // namespace
+
+PerSample::PerSample(const PerSample&) = default;
+PerSample::PerSample(PerSample&&) noexcept = default;
+PerSample& PerSample::operator=(const PerSample&) = default;
+PerSample& PerSample::operator=(PerSample&&) noexcept = default;
+PerSample::~PerSample() = default;
+
+// [n, t, k] -> [n t, k]
+Tensor PerSample::flat(const Tensor& x) { return reshape(x, {x.size(0) * x.size(1), x.size(2)}); }
 
 PerSample PerSample::outer(const Tensor& b, const Tensor& a, const Shape& shape) {
   check(b.rank() == 3 && a.rank() == 3 && b.size(0) == a.size(0) && b.size(1) == a.size(1) &&
@@ -287,22 +279,6 @@ Tensor PerSample::sum(const Tensor& weights) const {
   return y;
 }
 
-PerSample PerSample::slice(std::int64_t begin, std::int64_t end) const {
-  const auto part = [&](const Tensor& x) { return x.slice(0, begin, end); };
-  return std::visit(
-      Overloaded{[&](const Outer& f) {
-                   return PerSample(Outer{part(f.b), part(f.a)}, shape_);
-                 },
-                 [&](const Patches& f) {
-                   return PerSample(Patches{part(f.dy), part(f.x), f.window}, shape_);
-                 },
-                 [&](const OneHot& f) {
-                   return PerSample(OneHot{part(f.ids), part(f.b)}, shape_);
-                 },
-                 [&](const Dense& f) { return PerSample(Dense{part(f.rows)}, shape_); }},
-      form_);
-}
-
 PerSample PerSample::reshaped(const Shape& shape) const {
   check(shape.numel() == shape_.numel(), "PerSample::reshaped: {} to {}", shape_, shape);
   if (const auto* f = std::get_if<Dense>(&form_)) {
@@ -321,80 +297,6 @@ PerSample PerSample::permuted(const Shape& axes) const {
   Shape order{0};
   for (int k = 0; k < axes.rank(); ++k) order.push_back((axes[k] + axes.rank()) % axes.rank() + 1);
   return dense(materialize().permute(order));
-}
-
-PerSample PerSample::selected(const Tensor& ids) const {
-  const auto part = [&](const Tensor& x) { return gather(x, ids, 0); };
-  return std::visit(
-      Overloaded{[&](const Outer& f) {
-                   return PerSample(Outer{part(f.b), part(f.a)}, shape_);
-                 },
-                 [&](const Patches& f) {
-                   return PerSample(
-                       Patches{part(channels_last(f.dy)), part(channels_last(f.x)), f.window},
-                       shape_);
-                 },
-                 [&](const OneHot& f) {
-                   return PerSample(OneHot{part(f.ids), part(f.b)}, shape_);
-                 },
-                 [&](const Dense& f) { return PerSample(Dense{part(f.rows)}, shape_); }},
-      form_);
-}
-
-PerSample PerSample::scaled(const Tensor& weights) const {
-  return std::visit(
-      Overloaded{
-          [&](const Outer& f) {
-            return PerSample(Outer{weighted(f.b, weights), f.a}, shape_);
-          },
-          [&](const Patches& f) {
-            return PerSample(Patches{weighted(f.dy, weights), f.x, f.window}, shape_);
-          },
-          [&](const OneHot& f) {
-            return PerSample(OneHot{f.ids, weighted(f.b, weights)}, shape_);
-          },
-          [&](const Dense& f) { return PerSample(Dense{weighted(f.rows, weights)}, shape_); }},
-      form_);
-}
-
-// The same with zeros in the place of samples of weight 0, in the factor that is scaled: where the
-// other one is finite these samples add exactly nothing, and where it is not the sum is not.
-PerSample PerSample::masked(const Tensor& weights) const {
-  const Tensor zero = zeros({}, dtype(), leading().device());
-  const auto part = [&](const Tensor& x) {
-    Shape shape = Shape::filled(x.rank(), 1);
-    shape[0] = weights.numel();
-    return where(reshape(weights, shape), x, zero);
-  };
-  return std::visit(
-      Overloaded{[&](const Outer& f) {
-                   return PerSample(Outer{part(f.b), f.a}, shape_);
-                 },
-                 [&](const Patches& f) {
-                   return PerSample(Patches{part(f.dy), f.x, f.window}, shape_);
-                 },
-                 [&](const OneHot& f) {
-                   return PerSample(OneHot{f.ids, part(f.b)}, shape_);
-                 },
-                 [&](const Dense& f) { return PerSample(Dense{part(f.rows)}, shape_); }},
-      form_);
-}
-
-// The same with factors of another type.
-PerSample PerSample::in_type(Dtype dtype) const {
-  const auto as = [dtype](const Tensor& x) { return to_dtype(x, dtype); };
-  return std::visit(
-      Overloaded{[&](const Outer& f) {
-                   return PerSample(Outer{as(f.b), as(f.a)}, shape_);
-                 },
-                 [&](const Patches& f) {
-                   return PerSample(Patches{as(f.dy), as(f.x), f.window}, shape_);
-                 },
-                 [&](const OneHot& f) {
-                   return PerSample(OneHot{f.ids, as(f.b)}, shape_);
-                 },
-                 [&](const Dense& f) { return PerSample(Dense{as(f.rows)}, shape_); }},
-      form_);
 }
 
 }  // namespace sotto

@@ -41,6 +41,12 @@ struct NormTerms {
 // they are not scaled, and from pieces that make up the scaled factor.
 class PerSample {
  public:
+  PerSample(const PerSample&);
+  PerSample(PerSample&&) noexcept;
+  PerSample& operator=(const PerSample&);
+  PerSample& operator=(PerSample&&) noexcept;
+  ~PerSample();
+
   // G[n] = sum_t b[n,t] (x) a[n,t], with b [n, t, o] and a [n, t, i]; `shape` holds o * i elements.
   static PerSample outer(const Tensor& b, const Tensor& a, const Shape& shape);
   // The same with a = patches of x [n, c, d, h, w], and b = dy [n, o, d', h', w']; `shape` is that
@@ -132,6 +138,7 @@ class PerSample {
 
   PerSample(std::variant<Outer, Patches, OneHot, Dense> form, Shape shape)
       : form_(std::move(form)), shape_(std::move(shape)) {}
+  static Tensor flat(const Tensor& x);
   const Tensor& leading() const;
   PerSample selected(const Tensor& ids) const;
   PerSample scaled(const Tensor& weights) const;

@@ -1,5 +1,6 @@
 // Weighted sums of per-sample gradients whose factors are bf16, where products of such are much
-// faster than those of f32: the factor that is scaled is the sum of three in bf16, exactly.
+// faster than those of f32: the factor that is scaled is the sum of three in bf16, exactly, unless
+// it is below 2^-170 or passes 2^68, where the sum is not finite.
 #include <algorithm>
 
 #include "sotto/autograd/per_sample.h"
@@ -25,9 +26,6 @@ void for_each_piece(const Tensor& x, F&& f) {
     if (piece + 1 < pieces) axpby(-1, high, 1, x);
   }
 }
-
-// [n, t, k] -> [n t, k]
-Tensor flat(const Tensor& x) { return reshape(x, {x.size(0) * x.size(1), x.size(2)}); }
 
 }  // namespace
 

@@ -310,7 +310,8 @@ void Tape::backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink
   grads_.clear();
   grads_generation_ = generation_;
   sink_ = &sink;
-  cotangents_.assign(nodes_.size(), {});
+  cotangents_.clear();
+  cotangents_.resize(nodes_.size());
   for (const auto& [y, dy] : gradients) {
     if (y.index_ < 0 || !dy.defined()) continue;
     Cotangent& start = cotangents_[static_cast<std::size_t>(y.index_)];

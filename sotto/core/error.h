@@ -4,7 +4,6 @@
 
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,12 +11,14 @@ namespace sotto {
 
 // Throws std::invalid_argument with the text "op: what is wrong: values".
 [[noreturn]] void fail(const std::string& text);
+// The same, formatted like fmt::vformat.
+[[noreturn]] void fail(fmt::string_view text, fmt::format_args args);
 
 // Throws std::invalid_argument, formatted like fmt::format, unless `ok`.
 template <class... Args>
-void check(bool ok, fmt::format_string<Args...> text, Args&&... args) {
+void check(bool ok, fmt::format_string<const Args&...> text, const Args&... args) {
   if (!ok) [[unlikely]]
-    fail(fmt::format(text, std::forward<Args>(args)...));
+    fail(text, fmt::make_format_args(args...));
 }
 
 // A failure of the machine or of a file, not of the caller: missing file, full disk, no memory.

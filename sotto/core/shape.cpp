@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sotto/core/text.h"
+
 namespace sotto {
 
 Shape::Shape(std::span<const std::int64_t> values) {
@@ -72,7 +74,8 @@ std::optional<std::int64_t> checked_bytes(const Shape& shape, std::size_t width)
 }
 
 std::string to_string(const Shape& shape) {
-  return fmt::format("({})", fmt::join(shape.begin(), shape.end(), ", "));
+  return fmt::format("({})",
+                     joined(shape, ", ", [](std::int64_t size) { return std::to_string(size); }));
 }
 
 }  // namespace sotto

@@ -26,6 +26,13 @@ Storage::Storage(std::size_t bytes, Device device, const MemoryLabel& label)
 
 Storage::~Storage() { allocator(device_).release(data_); }
 
+Tensor::Tensor() = default;
+Tensor::Tensor(const Tensor&) = default;
+Tensor::Tensor(Tensor&&) noexcept = default;
+Tensor& Tensor::operator=(const Tensor&) = default;
+Tensor& Tensor::operator=(Tensor&&) noexcept = default;
+Tensor::~Tensor() = default;
+
 Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device) {
   for (const std::int64_t size : shape) check(size >= 0, "tensor: negative size in {}", shape);
   const auto bytes = checked_bytes(shape, size_of(dtype));
@@ -59,6 +66,35 @@ Tensor Tensor::from(std::initializer_list<double> values, const Shape& shape, Dt
                    [](double v) { return static_cast<T>(static_cast<acc_t<T>>(v)); });
     return y;
   });
+}
+
+Tensor Tensor::from_elements(const void* values, std::size_t count, const Shape& shape,
+                             Dtype dtype) {
+  check(static_cast<std::int64_t>(count) == shape.numel(), "tensor: {} values for the shape {}",
+        count, shape);
+  Tensor y = empty(shape, dtype);
+  if (count > 0) std::memcpy(y.storage_->data(), values, count * size_of(dtype));
+  return y;
+}
+
+void* Tensor::elements(Dtype dtype) const {
+  check(dtype_ == dtype, "tensor: elements are {}, asked for as {}", name(dtype_), name(dtype));
+  check(device() == cpu, "tensor: elements on a GPU, asked for on the CPU");
+  return view().data;
+}
+
+Tensor Tensor::row_major() const {
+  if (device() != cpu) return to(cpu).row_major();
+  if (contiguous()) return *this;
+  Tensor y = empty(shape_, dtype_);
+  const auto width = static_cast<std::int64_t>(size_of(dtype_));
+  const char* from = static_cast<const char*>(view().data);
+  char* to = static_cast<char*>(y.storage_->data());
+  for_each_offset(shape_, strides_, [&](std::int64_t offset) {
+    std::memcpy(to, from + offset * width, static_cast<std::size_t>(width));
+    to += width;
+  });
+  return y;
 }
 
 MemoryLabel Tensor::memory_label() const {

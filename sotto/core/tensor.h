@@ -2,7 +2,6 @@
 // broadcasting make another view of the same bytes; copying is arithmetic (kernels/compute.h).
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,8 +42,14 @@ class Tensor {
     Shape strides;
   };
 
-  // No tensor: defined() is false and everything else is an error.
-  Tensor() = default;
+  // No tensor: defined() is false and everything else is an error. None of these is inline: whoever
+  // passes tensors would compile them again and again.
+  Tensor();
+  Tensor(const Tensor&);
+  Tensor(Tensor&&) noexcept;
+  Tensor& operator=(const Tensor&);
+  Tensor& operator=(Tensor&&) noexcept;
+  ~Tensor();
 
   // Uninitialised, row-major.
   static Tensor empty(const Shape& shape, Dtype dtype = Dtype::f32, Device device = cpu);
@@ -113,6 +118,12 @@ class Tensor {
   std::optional<Tensor> view_as(const Shape& shape) const;
 
  private:
+  static Tensor from_elements(const void* values, std::size_t count, const Shape& shape,
+                              Dtype dtype);
+  void* elements(Dtype dtype) const;
+  // On the CPU; itself where it lies there already.
+  Tensor row_major() const;
+
   std::shared_ptr<Storage> storage_;
   std::int64_t offset_ = 0;  // in elements
   Shape shape_;
@@ -140,30 +151,19 @@ void for_each_offset(const Shape& shape, const Shape& strides, F&& f) {
 
 template <class T>
 Tensor Tensor::from(std::span<const T> values, const Shape& shape) {
-  check(static_cast<std::int64_t>(values.size()) == shape.numel(),
-        "tensor: {} values for the shape {}", values.size(), shape);
-  Tensor y = empty(shape, dtype_of<T>());
-  std::copy(values.begin(), values.end(), static_cast<T*>(y.storage_->data()));
-  return y;
+  return from_elements(values.data(), values.size(), shape, dtype_of<T>());
 }
 
 template <class T>
 T* Tensor::data() const {
-  check(dtype_ == dtype_of<T>(), "tensor: elements are {}, asked for as {}", name(dtype_),
-        name(dtype_of<T>()));
-  check(device() == cpu, "tensor: elements on a GPU, asked for on the CPU");
-  return view().as<T>();
+  return static_cast<T*>(elements(dtype_of<T>()));
 }
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  if (device() != cpu) return to(cpu).to_vector<T>();
-  const T* first = data<T>();
-  if (contiguous()) return std::vector<T>(first, first + numel());
-  std::vector<T> values;
-  values.reserve(static_cast<std::size_t>(numel()));
-  for_each_offset(shape_, strides_, [&](std::int64_t offset) { values.push_back(first[offset]); });
-  return values;
+  const Tensor x = row_major();
+  const T* first = x.data<T>();
+  return std::vector<T>(first, first + numel());
 }
 
 }  // namespace sotto

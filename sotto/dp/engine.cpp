@@ -5,8 +5,7 @@
 #include <numeric>
 #include <unordered_map>
 
-#include <fmt/ranges.h>
-
+#include "sotto/core/text.h"
 #include "sotto/dp/validation.h"
 
 namespace sotto {
@@ -17,7 +16,7 @@ EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::
                         const Ledger& ledger, const EngineOptions& options) {
   const std::vector<std::string> problems =
       engine_problems(model, optimizer, population, options, ledger.header());
-  check(problems.empty(), "Engine: {}", fmt::join(problems, "\nEngine: "));
+  check(problems.empty(), "Engine: {}", joined(problems, "\nEngine: "));
   return options;
 }
 

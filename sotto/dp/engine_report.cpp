@@ -1,7 +1,8 @@
 // The engine's privacy statement: what its parts did, in words.
-#include <fmt/ranges.h>
 
 #include "sotto/dp/engine.h"
+
+#include "sotto/core/text.h"
 
 namespace sotto {
 
@@ -42,10 +43,11 @@ std::string clipping_words(const Clipper& clipper, const EngineOptions& options)
   std::vector<double> bounds;
   for (const ClipGroup& group : clipper.groups()) bounds.push_back(group.bound);
   const bool several = bounds.size() > 1;
-  std::string text = fmt::format(
-      "each unit's gradient {} by the rule \"{}\" to {}{:.6g}",
-      several ? fmt::format("in {} groups", bounds.size()) : "as a whole",
-      name(options.clipping.rule.kind), several ? "bounds " : "", fmt::join(bounds, ", "));
+  std::string text =
+      fmt::format("each unit's gradient {} by the rule \"{}\" to {}{}",
+                  several ? fmt::format("in {} groups", bounds.size()) : "as a whole",
+                  name(options.clipping.rule.kind), several ? "bounds " : "",
+                  joined(bounds, ", ", [](double bound) { return fmt::format("{:.6g}", bound); }));
   if (options.adaptive_clipping)
     text += fmt::format(", which follow the quantile {:g} of the norms privately",
                         options.adaptive_clipping->quantile);

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include <fmt/ranges.h>
-
+#include "sotto/core/text.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto::memory {
@@ -39,7 +38,7 @@ Accumulation::Accumulation(const Policy& policy, nn::Module* model)
       loss_scale_(scale_of(policy)),
       phases_({device_of(model ? model->parameters() : std::vector<Parameter*>{})}) {
   const std::vector<std::string> problems = policy.problems();
-  check(problems.empty(), "Accumulation: {}", fmt::join(problems, "; "));
+  check(problems.empty(), "Accumulation: {}", joined(problems, "; "));
   check(!policy.checkpoint || model != nullptr, "Accumulation: checkpoints without a model");
   if (policy.checkpoint) set_checkpoints(*model, *policy.checkpoint);
   if (policy.limit == 0) parts_.emplace(policy.rows(), policy.accumulation.value_or(1));

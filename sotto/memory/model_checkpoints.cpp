@@ -4,8 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include <fmt/ranges.h>
-
+#include "sotto/core/text.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/memory/physical_batches.h"
 
@@ -67,7 +66,7 @@ void apply(const Policy& policy, nn::Module& model) {
 std::string Cut::text() const {
   std::vector<std::string> parts;
   for (const auto& [begin, end] : segments) parts.push_back(fmt::format("{} .. {}", begin, end));
-  return fmt::format("runs {} of {} modules again", fmt::join(parts, ", "), list->size());
+  return fmt::format("runs {} of {} modules again", joined(parts, ", "), list->size());
 }
 
 namespace {

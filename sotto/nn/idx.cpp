@@ -13,6 +13,7 @@
 
 #include "sotto/core/error.h"
 #include "sotto/core/parallel.h"
+#include "sotto/core/text.h"
 #include "sotto/nn/gzip.h"
 
 namespace sotto {
@@ -31,7 +32,7 @@ void expect(bool ok, fmt::format_string<Args...> text, Args&&... args) {
 }
 
 std::string hex(std::span<const std::uint8_t> bytes) {
-  return fmt::format("{:02x}", fmt::join(bytes, " "));
+  return joined(bytes, " ", [](std::uint8_t byte) { return fmt::format("{:02x}", byte); });
 }
 
 std::int64_t read_size(GzipReader& in, int axis, int rank) {

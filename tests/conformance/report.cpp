@@ -5,6 +5,8 @@
 
 #include "tests/conformance/runner.h"
 
+#include "sotto/core/text.h"
+
 namespace sotto::conformance {
 
 namespace {
@@ -30,7 +32,7 @@ void print_skips(const std::vector<Result>& results) {
       names[result.reason].push_back(result.kind + "/" + result.name);
   }
   for (const auto& [reason, cases] : names) {
-    fmt::print("skipped, {}: {}\n", reason, fmt::join(cases, " "));
+    fmt::print("skipped, {}: {}\n", reason, joined(cases, " "));
   }
 }
 

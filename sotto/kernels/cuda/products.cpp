@@ -1,6 +1,7 @@
 #include "sotto/kernels/cuda/products.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -239,8 +240,11 @@ void library_product(DeviceState& state, const Call& call, const View& a, const 
   multiply(state, call, a, b, beta, nullptr, c, tf32);
 }
 
+// Algorithms are kept for a problem whatever the address of its bias: any is good for this one.
 bool library_adds(const View& a, const View& bias, const View& c) {
-  return c.size[0] > 1 && c.size[1] > 1 && a.size[1] > 1 && bias.stride[1] == 1;
+  constexpr std::uintptr_t alignment = 16;
+  return c.size[0] > 1 && c.size[1] > 1 && a.size[1] > 1 && bias.stride[1] == 1 &&
+         reinterpret_cast<std::uintptr_t>(bias.data) % alignment == 0;
 }
 
 void library_affine(DeviceState& state, const Call& call, const View& a, const View& b,

@@ -1,0 +1,13 @@
+// A visitor for std::visit, made of one lambda for each alternative.
+#pragma once
+
+namespace sotto {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+}  // namespace sotto
