@@ -209,6 +209,33 @@ TEST_CASE("a sample whose Gram products underflow moves the sum by at most the b
   }
 }
 
+TEST_CASE(
+    "a factor that a weight takes below the normal numbers moves the sum by at most the bound") {
+  // Weights of 2^-91 and slopes of 2^-49 give numbers of ten bits, and inputs make much of them.
+  for (const Setting& setting : settings()) {
+    for (const std::int64_t positions : {1, 2}) {
+      for (const bool image : {false, true}) {
+        for (int round = 0; round < 16; ++round) {
+          const double bound = 0x1p-20 * (1 + round / 16.1);
+          Parameter w(zeros(image ? Shape{1, 1, 1} : Shape{1, 1}));
+          Clipper clipper({{{&w}, bound}}, {.rule = setting.rule, .route = setting.route},
+                          setting.passes);
+          // Gradients of so much more leave weights of so much less.
+          clipper.set_loss_scale(round % 2 == 0 ? 1 : 0x1p24);
+          const Shape shape = image ? Shape{1, 1, positions} : Shape{1, positions, 1};
+          Tape tape({.private_data = true});
+          const Var x = tape.input(full(shape, 0x1p120));
+          const Var slopes = tape.input(full(shape, 0x1p-49));
+          const Var y = image ? conv(x, tape.use(w)) : linear(x, tape.use(w));
+          clipper.add(tape, sum_per_sample(mul(y, slopes)));
+          INFO(positions << ' ' << image << ' ' << round);
+          CHECK(std::abs(flat(clipper.sums_for_tests())[0]) <= bound);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a factor that a weight takes out of range is left out alone") {
   // The first gradient is (0.1, 0.1), from a slope of 1e35, which a weight of 6e6 makes infinite.
   Parameter w(Tensor::from(std::vector<float>{1, 1}, {1, 2}));

@@ -122,16 +122,17 @@ void check_conv_norms(Backend& engine, const Case& c, const Tensor& dy, const Te
     const auto first = all.begin() + static_cast<std::ptrdiff_t>(n * count);
     return std::inner_product(first, first + static_cast<std::ptrdiff_t>(count), first, 0.0);
   };
-  const Tensor norms = unwritten({c.x[0], 2}, Dtype::f64);
+  const Tensor norms = unwritten({c.x[0], 3}, Dtype::f64);
   engine.conv_weight_norms(dy.view(), x.view(), c.window, norms.view());
   const std::vector<double> dys = values(dy), xs = values(x), got = values(norms);
   const auto samples = static_cast<std::size_t>(c.x[0]);
   for (std::size_t n = 0; n < samples; ++n) {
-    const double factors =
-        squared(dys, n, dys.size() / samples) * squared(xs, n, xs.size() / samples);
-    CHECK(got[2 * n] ==
-          Approx(squared(rows, n, rows.size() / samples)).epsilon(1e-4).margin(1e-6 * factors));
-    CHECK(got[2 * n + 1] == Approx(factors).epsilon(1e-5));
+    const double slopes = squared(dys, n, dys.size() / samples);
+    const double inputs = squared(xs, n, xs.size() / samples);
+    const double norm = squared(rows, n, rows.size() / samples);
+    CHECK(got[3 * n] == Approx(norm).epsilon(1e-4).margin(1e-6 * slopes * inputs));
+    CHECK(got[3 * n + 1] == Approx(slopes).epsilon(1e-5));
+    CHECK(got[3 * n + 2] == Approx(inputs).epsilon(1e-5));
   }
 }
 

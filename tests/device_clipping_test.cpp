@@ -113,7 +113,7 @@ TEST_CASE("device code: factors of several parameters' gradients, by every rule"
       GradientLength length;
       for (std::int64_t k = 0; k < parameters; ++k)
         length.add(at(ClipTerms::squares, k, n), at(ClipTerms::errors, k, n), 4);
-      const double factor = n < 6 ? length.factor({kind}, 0.5, 0x1p-20) : 0;
+      const double factor = n < 6 ? length.factor({kind}, 0.5, 0x1p-20, 4) : 0;
       CHECK(result(ClipResults::factors, n) == factor);
       CHECK(result(ClipResults::weights, n) == factor / 4);
       CHECK(result(ClipResults::doubts, n) == (n == 3 || n == 4 ? 1 : 0));

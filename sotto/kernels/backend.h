@@ -169,8 +169,8 @@ class Backend {
   virtual void conv_weight(View dy, View x, const Window& window, double beta, View dw) = 0;
   // One weight gradient for each sample: dw [n, o, c / groups, kd, kh, kw].
   virtual void conv_weight_rows(View dy, View x, const Window& window, View dw) = 0;
-  // The squared norms of these, without writing them, and what their rounding is to be judged by:
-  // y[n] = (|dw[n]|^2, |dy[n]|^2 |x[n]|^2); y [n, 2] f64, row-major.
+  // The squared norms of these, without writing them, and of what they are made of, by which their
+  // rounding is to be judged: y[n] = (|dw[n]|^2, |dy[n]|^2, |x[n]|^2); y [n, 3] f64, row-major.
   virtual void conv_weight_norms(View dy, View x, const Window& window, View y) = 0;
   // The squared norms alone, y [n] f64, by Gram products of pixels: |dw[n]|^2 = sum_{s,t} <dy[n,s],
   // dy[n,t]> sum_k <x[n,s+k], x[n,t+k]> over positions s, t and taps k. Computed again in double as

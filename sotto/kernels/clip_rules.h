@@ -22,13 +22,14 @@ struct ClipRule {
   };
   Kind kind = Kind::minimum;
   double gamma = 0.01;  // automatic, adaptive
+  // Below it a factor is 0: what it is multiplied by has to stay within single precision.
+  static constexpr double smallest = 0x1p-100;
 
-  // 0 for a norm or error that is not finite, or so large that the factor would fall out of single
-  // precision (below 2^-100). `margin` is a relative slack for rounding and `error` what rounding
-  // may add to the norm besides: factor * (n + error) <= C (1 - margin).
+  // 0 for a norm or error that is not finite, or so large that the factor would be too small.
+  // `margin` is a relative slack for rounding and `error` what rounding may add to the norm
+  // besides: factor * (n + error) <= C (1 - margin).
   HD double factor(double norm, double bound, double margin, double error = 0) const {
     constexpr double opacus_eps = 1e-6;
-    constexpr double smallest = 0x1p-100;
     if (!std::isfinite(norm) || !std::isfinite(error)) return 0;
     double wanted = 1;
     switch (kind) {
@@ -57,10 +58,13 @@ struct GradientLength {
   }
   // A Gram product may round a norm of zero to just below it.
   HD double norm() const { return std::isnan(square) ? square : std::sqrt(std::max(square, 0.0)); }
-  // The factor for it. The margin has room for errors up to half of it.
-  HD double factor(const ClipRule& rule, double bound, double margin) const {
+  // The factor for it, and the weight for gradients of a loss times `scale`, factor / scale: either
+  // is 0 or at least ClipRule::smallest. The margin has room for errors up to half of it.
+  HD double factor(const ClipRule& rule, double bound, double margin, double scale) const {
     const double rounding = std::sqrt(error);
-    return rule.factor(norm(), bound, margin, rounding <= margin / 2 * norm() ? 0 : rounding);
+    const double y =
+        rule.factor(norm(), bound, margin, rounding <= margin / 2 * norm() ? 0 : rounding);
+    return y < ClipRule::smallest * scale ? 0 : y;
   }
 };
 
@@ -101,7 +105,8 @@ struct ClipSample {
       length.add(term(ClipTerms::squares, k, n), term(ClipTerms::errors, k, n), scale);
       doubt = doubt || !(term(ClipTerms::doubts, k, n) == 0);
     }
-    const double factor = live ? length.factor(rule, settings[ClipSettings::bound], margin) : 0;
+    const double bound = settings[ClipSettings::bound];
+    const double factor = live ? length.factor(rule, bound, margin, scale) : 0;
     y[ClipResults::norms * samples + n] = length.norm();
     y[ClipResults::factors * samples + n] = factor;
     y[ClipResults::weights * samples + n] = factor / scale;

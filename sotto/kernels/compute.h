@@ -74,7 +74,7 @@ Tensor conv_data(const Tensor& dy, const Tensor& w, const Window& window, const 
 Tensor conv_weight(const Tensor& dy, const Tensor& x, const Window& window, const Shape& w_shape);
 Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
                         const Shape& w_shape);
-// [n, 2] f64, as Backend::conv_weight_norms gives them.
+// [n, 3] f64, as Backend::conv_weight_norms gives them.
 Tensor conv_weight_norms(const Tensor& dy, const Tensor& x, const Window& window);
 Tensor unfold(const Tensor& x, const Window& window);
 

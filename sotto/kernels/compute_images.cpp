@@ -42,7 +42,7 @@ Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
 }
 
 Tensor conv_weight_norms(const Tensor& dy, const Tensor& x, const Window& window) {
-  Tensor y = Tensor::empty({dy.size(0), 2}, Dtype::f64, dy.device());
+  Tensor y = Tensor::empty({dy.size(0), 3}, Dtype::f64, dy.device());
   on(dy).conv_weight_norms(dy.view(), x.view(), window, y.view());
   return y;
 }

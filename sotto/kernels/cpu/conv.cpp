@@ -260,19 +260,18 @@ void CpuBackend::conv_weight_rows(View dy, View x, const Window& window, View dw
 void CpuBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
   const Geometry g(x, dy, window);
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(g.samples, product_grain(sample_work(g)),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   const std::int64_t size = g.outputs * g.taps();
-                   const Values<T> row(size);
-                   for (std::int64_t n = begin; n < end; ++n) {
-                     sum_weight(dy, x, g, {n, n + 1}, row.data());
-                     Images<T> slopes(dy, {n, n + 1}), in(x, {n, n + 1});
-                     slopes.load();
-                     in.load();
-                     y.as<double>()[2 * n] = squared_norm(row.data(), size);
-                     y.as<double>()[2 * n + 1] = factor_norms(g, slopes.data(), in.data());
-                   }
-                 });
+    parallel_for(
+        g.samples, product_grain(sample_work(g)), [&](std::int64_t begin, std::int64_t end) {
+          const std::int64_t size = g.outputs * g.taps();
+          const Values<T> row(size);
+          for (std::int64_t n = begin; n < end; ++n) {
+            sum_weight(dy, x, g, {n, n + 1}, row.data());
+            Images<T> slopes(dy, {n, n + 1}), in(x, {n, n + 1});
+            slopes.load();
+            in.load();
+            write_norms(g, row.data(), size, slopes.data(), in.data(), y.as<double>() + 3 * n);
+          }
+        });
   });
 }
 

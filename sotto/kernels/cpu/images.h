@@ -46,11 +46,13 @@ class Images {
   T* data_;
 };
 
-// |dy|^2 |x|^2 of one sample's images.
+// Of one sample, for Backend::conv_weight_norms: a weight gradient of `count` numbers, dy and x.
 template <class T>
-double factor_norms(const Geometry& g, const T* dy, const T* x) {
-  const std::int64_t ys = g.positions() * g.outputs, xs = g.pixels() * g.channels;
-  return squared_norm(dy, ys) * squared_norm(x, xs);
+void write_norms(const Geometry& g, const T* row, std::int64_t count, const T* dy, const T* x,
+                 double* y) {
+  y[0] = squared_norm(row, count);
+  y[1] = squared_norm(dy, g.positions() * g.outputs);
+  y[2] = squared_norm(x, g.pixels() * g.channels);
 }
 
 // patches[r, k, c] = what position r sees of the group's channel c at tap k, zero in the padding.

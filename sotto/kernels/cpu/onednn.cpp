@@ -361,9 +361,7 @@ void OnednnBackend::conv_weight_norms(View dy, View x, const Window& window, Vie
       const auto count = static_cast<std::int64_t>(pieces[0].weights.get_size() / sizeof(float));
       const auto write = [&](const float* row, const float* ys, const float* xs, auto&,
                              std::int64_t sample) {
-        double* out = y.as<double>() + 2 * sample;
-        out[0] = squared_norm(row, count);
-        out[1] = factor_norms(g, ys, xs);
+        write_norms(g, row, count, ys, xs, y.as<double>() + 3 * sample);
       };
       return for_each_row(pieces, dy, x, write);
     }

@@ -59,18 +59,19 @@ struct Fold {
   }
 };
 
-// y[n] = (norms[n], |dy[n]|^2 |x[n]|^2)
-struct NormsAndBounds {
+// y[n] = (norms[n], |dy[n]|^2, |x[n]|^2)
+struct NormsOfParts {
   AxisList of_dy, of_x;  // one sample's elements
   View dy, x;
   const double* norms;
   double* y;
   template <class Team>
   HD void operator()(const Team& team, std::int64_t n) const {
-    const double product = squared(team, of_dy, dy, n) * squared(team, of_x, x, n);
+    const double slopes = squared(team, of_dy, dy, n), inputs = squared(team, of_x, x, n);
     if (team.rank() != 0) return;
-    y[2 * n] = norms[n];
-    y[2 * n + 1] = product;
+    y[3 * n] = norms[n];
+    y[3 * n + 1] = slopes;
+    y[3 * n + 2] = inputs;
   }
 
  private:
@@ -373,7 +374,7 @@ void DeviceBackend<Exec>::conv_weight_norms(View dy, View x, const Window& windo
   });
   exec.for_each_team(
       plan.g.samples, plan.g.pixels() * plan.g.channels,
-      NormsAndBounds{sample_axes(dy), sample_axes(x), dy, x, norms.data(), y.as<double>()});
+      NormsOfParts{sample_axes(dy), sample_axes(x), dy, x, norms.data(), y.as<double>()});
 }
 
 }  // namespace sotto
