@@ -73,6 +73,7 @@ class OnednnBackend final : public CpuBackend {
   std::string name() const override { return "cpu (oneDNN)"; }
 
   void gemm(View a, View b, double beta, View c) override;
+  void gram_dot(View a1, View b1, View a2, View b2, View y) override;
   void conv(View x, View w, View bias, const Window& window, View y) override;
   void conv_data(View dy, View w, const Window& window, View dx) override;
   void conv_weight(View dy, View x, const Window& window, double beta, View dw) override;

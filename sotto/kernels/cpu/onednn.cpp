@@ -285,6 +285,10 @@ void OnednnBackend::gemm(View a, View b, double beta, View c) {
   gemm_by(onednn_product, a, b, beta != 0, c);
 }
 
+void OnednnBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
+  gram_dot_by(onednn_product, a1, b1, a2, b2, y);
+}
+
 void OnednnBackend::conv(View x, View w, View bias, const Window& window, View y) {
   const bool plain_bias = !bias.data || (bias.dtype == Dtype::f32 && bias.contiguous());
   const Geometry g(x, y, window);

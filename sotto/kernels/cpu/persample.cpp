@@ -12,69 +12,76 @@
 #include "sotto/kernels/cpu/dot.h"
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/gram_sum.h"
+#include "sotto/kernels/cpu/product.h"
 
 namespace sotto {
 
 namespace {
 
 template <class T>
-using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-template <class T>
-using Rows = Eigen::Map<const Matrix<T>>;
+using Dense = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 // One sample's slice [positions, width] of a factor, as a matrix of type A.
 template <class A, class T>
-Matrix<A> slice(View x, std::int64_t sample) {
+Dense<A> slice(View x, std::int64_t sample) {
   const std::int64_t size = x.size[1] * x.size[2];
   const T* first = x.as<T>() + sample * size;
-  Matrix<A> m(x.size[1], x.size[2]);
+  Dense<A> m(x.size[1], x.size[2]);
   for (std::int64_t i = 0; i < size; ++i) m.data()[i] = static_cast<A>(acc_t<T>(first[i]));
   return m;
-}
-
-// Memory of ours, and so counted, for the products of all positions with all that a thread makes.
-std::size_t products_bytes(const View& a1, const View& a2, std::size_t element) {
-  return 2 * static_cast<std::size_t>(a1.size[1] * a2.size[1]) * element;
-}
-
-template <class M>
-GramSum gram(const M& a1, const M& b1, const M& a2, const M& b2, typename M::Scalar* products) {
-  using Product = Eigen::Map<Matrix<typename M::Scalar>>;
-  Product ga(products, a1.rows(), a2.rows()), gb(products + ga.size(), a1.rows(), a2.rows());
-  ga.noalias() = a1 * a2.transpose();
-  gb.noalias() = b1 * b2.transpose();
-  GramSum sum;
-  sum.add(ga.data(), gb.data(), ga.size());
-  return sum;
 }
 
 // The same by the definition: the two weight gradients, in double, and their inner product. This
 // form cancels linearly where the Gram form cancels quadratically.
 template <class T>
 double dot_of_rows(View a1, View b1, View a2, View b2, std::int64_t n) {
-  const Matrix<double> g1 = slice<double, T>(b1, n).transpose() * slice<double, T>(a1, n);
-  const Matrix<double> g2 = slice<double, T>(b2, n).transpose() * slice<double, T>(a2, n);
+  const Dense<double> g1 = slice<double, T>(b1, n).transpose() * slice<double, T>(a1, n);
+  const Dense<double> g2 = slice<double, T>(b2, n).transpose() * slice<double, T>(a2, n);
   return g1.cwiseProduct(g2).sum();
 }
 
+// One thread's memory for the inner products of all positions with all, of a sample's factors of
+// type T: of a and of b.
+template <class T>
+class Grams {
+ public:
+  using A = acc_t<T>;
+  Grams(const View& a1, const View& a2, ProductFunction product)
+      : product_(product),
+        size_(a1.size[1] * a2.size[1]),
+        products_(2 * static_cast<std::size_t>(size_) * sizeof(A), cpu) {}
+
+  double of(View a1, View b1, View a2, View b2, std::int64_t n) {
+    A* of_a = static_cast<A*>(products_.data());
+    A* of_b = of_a + size_;
+    multiply(a1, a2, n, of_a);
+    multiply(b1, b2, n, of_b);
+    GramSum sum;
+    widely([&] { sum.add(of_a, of_b, size_); });
+    return sum.sound() ? sum.value : dot_of_rows<T>(a1, b1, a2, b2, n);
+  }
+
+ private:
+  void multiply(View x, View y, std::int64_t n, A* products) const {
+    const Matrix to{products, dtype_of<A>(), x.size[1], y.size[1], y.size[1], 1};
+    if constexpr (std::is_same_v<A, T>) {
+      product_(matrix(x, n), matrix(y, n).transposed(), false, to);
+    } else {
+      Dense<A> left = slice<A, T>(x, n), right = slice<A, T>(y, n);
+      const auto seen = [](Dense<A>& m) {
+        return Matrix{m.data(), dtype_of<A>(), m.rows(), m.cols(), m.cols(), 1};
+      };
+      product_(seen(left), seen(right).transposed(), false, to);
+    }
+  }
+
+  ProductFunction product_;
+  std::int64_t size_;
+  Storage products_;
+};
+
 // Columns whose double sums stay in the first-level cache.
 constexpr std::int64_t sum_block = 512;
-
-template <class T>
-double gram_sample(View a1, View b1, View a2, View b2, std::int64_t n, acc_t<T>* products) {
-  using A = acc_t<T>;
-  GramSum sum;
-  if constexpr (std::is_same_v<A, T>) {
-    const auto rows = [n](View x) {
-      return Rows<T>(x.as<T>() + n * x.size[1] * x.size[2], x.size[1], x.size[2]);
-    };
-    sum = gram(rows(a1), rows(b1), rows(a2), rows(b2), products);
-  } else {
-    sum = gram(slice<A, T>(a1, n), slice<A, T>(b1, n), slice<A, T>(a2, n), slice<A, T>(b2, n),
-               products);
-  }
-  return sum.sound() ? sum.value : dot_of_rows<T>(a1, b1, a2, b2, n);
-}
 
 }  // namespace
 
@@ -101,28 +108,32 @@ void CpuBackend::row_dot(View a, View b, View y) {
   });
 }
 
-void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
+void gram_dot_by(ProductFunction product, const View& a1, const View& b1, const View& a2,
+                 const View& b2, const View& y) {
   const bool single = a1.size[1] == 1 && a2.size[1] == 1;
-  const std::int64_t width = std::max<std::int64_t>(1, a1.size[2] + b1.size[2]);
+  const std::int64_t i = a1.size[2], o = b1.size[2];
+  const std::int64_t width = std::max<std::int64_t>(1, i + o);
   const std::int64_t grain =
       single ? elementwise_grain / width + 1 : product_grain(a1.size[1] * a2.size[1] * width);
+  auto* const to = y.as<double>();
   dispatch_float(a1.dtype, [&]<class T>(std::type_identity<T>) {
     parallel_for(a1.size[0], grain, [&](std::int64_t begin, std::int64_t end) {
-      const Storage products(single ? 0 : products_bytes(a1, a2, sizeof(acc_t<T>)), cpu);
-      const std::int64_t i = a1.size[2], o = b1.size[2];
       if (single) {
         widely([&] {
           for (std::int64_t n = begin; n < end; ++n)
-            y.as<double>()[n] = dot(a1.as<T>() + n * i, a2.as<T>() + n * i, i) *
-                                dot(b1.as<T>() + n * o, b2.as<T>() + n * o, o);
+            to[n] = dot(a1.as<T>() + n * i, a2.as<T>() + n * i, i) *
+                    dot(b1.as<T>() + n * o, b2.as<T>() + n * o, o);
         });
         return;
       }
-      for (std::int64_t n = begin; n < end; ++n)
-        y.as<double>()[n] =
-            gram_sample<T>(a1, b1, a2, b2, n, static_cast<acc_t<T>*>(products.data()));
+      Grams<T> grams(a1, a2, product);
+      for (std::int64_t n = begin; n < end; ++n) to[n] = grams.of(a1, b1, a2, b2, n);
     });
   });
+}
+
+void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
+  gram_dot_by(product, a1, b1, a2, b2, y);
 }
 
 namespace {

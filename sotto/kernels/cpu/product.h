@@ -34,6 +34,10 @@ using ProductFunction = void (*)(const Matrix& a, const Matrix& b, bool add, con
 // Backend::gemm, cut into products for the threads.
 void gemm_by(ProductFunction product, const View& a, const View& b, bool add, const View& c);
 
+// Backend::gram_dot, with this product for each sample.
+void gram_dot_by(ProductFunction product, const View& a1, const View& b1, const View& a2,
+                 const View& b2, const View& y);
+
 // to = from, of the same sizes; converts the type.
 void copy_matrix(const Matrix& from, const Matrix& to);
 
