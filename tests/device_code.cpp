@@ -130,9 +130,12 @@ class HostExec {
   }
   static constexpr std::int64_t scratch_bytes() { return 1 << 12; }  // for work in parts
   Device device() const { return device_; }
-  // A library that cannot do everything: an even number of samples goes by patches.
+  // A library that cannot do everything: an even number of samples goes by patches, and images
+  // narrower than the weight's gradient only where there are 4 k + 1.
   const ConvPlan* conv_plan(const ConvProblem& problem) const {
-    if (problem.x.size[0] % 2 == 0) return nullptr;
+    const std::int64_t samples = problem.x.size[0];
+    if (samples % 2 == 0 || (problem.x.dtype != problem.w.dtype && samples % 4 == 3))
+      return nullptr;
     plans_.push_back(
         std::make_unique<LaunchedPlan>(std::make_shared<HostConvPlan>(products_, problem), later_));
     return plans_.back().get();

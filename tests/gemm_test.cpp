@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "sotto/kernels/compute.h"
+#include "sotto/kernels/pieces.h"
 #include "tests/kernel_cases.h"
 #include "tests/throws.h"
 
@@ -205,4 +206,28 @@ TEST_CASE("a NaN in one row of a leaves the bits of the other rows") {
       }
     }
   });
+}
+
+TEST_CASE(
+    "pieces of a factor add up to its weighted rows, and to nothing where the weight is zero") {
+  Random random(61);
+  for (int round = 0; round < 24; ++round) {
+    const std::int64_t n = between(random, 0, 5),
+                       k = round % 3 == 0 ? 8 * between(random, 1, 4) : between(random, 1, 30);
+    const Tensor x = random_tensor(random, {n, k}, {0, 1}, Dtype::bf16),
+                 w = random_tensor(random, {n}, Dtype::f64);
+    if (n > 1) set_value(w, 1, 0), set_value(x, k, std::nan(""));
+    if (n > 2) set_value(w, 2, 0), set_value(x, 3 * k - 1, HUGE_VAL);
+    for_each_engine([&](Backend& engine) {
+      const Tensor pieces = unwritten({float_pieces, n, k}, Dtype::bf16);
+      engine.weighted_pieces(x.view(), w.view(), pieces.view());
+      const std::vector<double> factors = values(x), weights = values(w), p = values(pieces);
+      for (std::size_t i = 0; i < factors.size(); ++i) {
+        const double weight = weights[i / static_cast<std::size_t>(k)];
+        const double expected = weight == 0 ? 0 : weight * factors[i];
+        const double lacking = p[i] + p[factors.size() + i] - expected;
+        REQUIRE(std::abs(lacking) <= piece_rounding * std::abs(expected));
+      }
+    });
+  }
 }

@@ -256,29 +256,54 @@ TEST_CASE("factors of 16 bits of convolutions and tables give sums and rows in f
   }
 }
 
-TEST_CASE("a sum that a GPU weights in bf16 has all digits of the factor it scales") {
+namespace {
+
+// Uses of a linear layer and a convolution of random shapes, of one sample, in bf16.
+std::array<PerSample, 2> narrow_uses(Random& random, Device device) {
+  const auto draw = [&](const Shape& shape) {
+    const Shape order = shape.rank() == 3 ? Shape{0, 1, 2} : Shape{0, 2, 3, 4, 1};
+    return random_tensor(random, shape, order, Dtype::bf16).to(device);
+  };
+  const std::int64_t t = between(random, 1, 3), o = between(random, 1, 9),
+                     i = between(random, 1, 9), side = between(random, 2, 4);
+  const Window window{.kernel = {1, 2, 2}};
+  return {PerSample::outer(draw({1, t, o}), draw({1, t, i}), {o, i}),
+          PerSample::patches(draw({1, o, 1, side - 1, side - 1}), draw({1, i, 1, side, side}),
+                             window, {o, i, 2, 2})};
+}
+
+}  // namespace
+
+TEST_CASE("a sum that a GPU weights in bf16 is no longer than its norm and rounding allow") {
   Random random(42);
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
     INFO(info.name);
-    // The narrower factor is scaled, here b and then a; what it is multiplied by is 1 or 2.
-    for (const bool flipped : {false, true}) {
-      const Tensor x = random_tensor(random, {1, 1, 30}, {0, 1, 2}, Dtype::bf16);
-      const Tensor ones = full({1, 1, 40}, 2, Dtype::bf16);
-      const auto use = flipped
-                           ? PerSample::outer(ones.to(info.device), x.to(info.device), {40, 30})
-                           : PerSample::outer(x.to(info.device), ones.to(info.device), {30, 40});
-      for (const double weight : {1.0 / 3, 0x1p-90 / 3, 7.7e8}) {
-        const Tensor got = use.sum(full({1}, weight, Dtype::f64, info.device)).to(cpu);
-        const Tensor line = got.select(flipped ? 0 : 1, 3);
-        std::vector<double> expected;
-        for (const double value : values(x))
-          expected.push_back(
-              2 * static_cast<double>(static_cast<float>(weight) * static_cast<float>(value)));
-        CHECK(values(line) == expected);
+    for (int round = 0; round < 40; ++round) {
+      for (const PerSample& use : narrow_uses(random, info.device)) {
+        const NormTerms terms = norm_terms({use});
+        const double norm = std::sqrt(terms.squares.to(cpu).item()),
+                     error = terms.errors.to(cpu).item();
+        for (const double scale : {1.0, 0x1p-90, 7.7e8}) {
+          const double weight = scale / (norm + error);
+          const auto sum = values(use.sum(full({1}, weight, Dtype::f64, info.device)).to(cpu));
+          const auto exact = values(use.sum().to(cpu));
+          double length = 0, lacking = 0;
+          for (std::size_t k = 0; k < sum.size(); ++k) {
+            length = std::hypot(length, sum[k] / scale);
+            lacking = std::hypot(lacking, sum[k] / scale - exact[k] / (norm + error));
+          }
+          CHECK(length <= 1 + 0x1p-21);
+          CHECK(lacking * (norm + error) <= error + norm * 0x1p-21);
+        }
       }
     }
-    // Scaled numbers that bf16 alone would not hold.
+  }
+}
+
+TEST_CASE("a sum that a GPU weights in bf16 has numbers that bf16 alone would not hold") {
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
     const auto extreme = PerSample::outer(full({1, 1, 3}, 0x1.1p-30, Dtype::bf16, info.device),
                                           full({1, 1, 3}, 0x1p127, Dtype::bf16, info.device), {9});
     const Tensor small = extreme.sum(full({1}, 0x1.1p-98, Dtype::f64, info.device)).to(cpu);

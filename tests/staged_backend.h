@@ -117,6 +117,9 @@ class StagedBackend final : public Backend {
   void weighted_sum(View x, View w, double beta, View y) override {
     run([&](Stage& s) { on().weighted_sum(s(x), s(w), beta, s(y)); });
   }
+  void weighted_pieces(View x, View w, View pieces) override {
+    run([&](Stage& s) { on().weighted_pieces(s(x), s(w), s(pieces)); });
+  }
   void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
                     View y) override {
     run([&](Stage& s) { on().clip_factors(rule, margin, s(terms), s(settings), s(y)); });

@@ -19,11 +19,6 @@ Shape with_samples(std::int64_t n, const Shape& shape) {
   return y;
 }
 
-// The weight's shape with three spatial axes.
-Shape weight_shape(const Tensor& dy, const Tensor& x, const Window& w) {
-  return {dy.size(1), x.size(1) / w.groups, w.kernel[0], w.kernel[1], w.kernel[2]};
-}
-
 // What copies of some samples' factors, to be weighted, may take: little beside what is there, all
 // factors and their sum, so that a clipped sum needs hardly more than a plain one.
 std::int64_t weighted_bytes(std::int64_t there) {
@@ -52,6 +47,12 @@ PerSample::~PerSample() = default;
 
 // [n, t, k] -> [n t, k]
 Tensor PerSample::flat(const Tensor& x) { return reshape(x, {x.size(0) * x.size(1), x.size(2)}); }
+
+// The weight's shape with three spatial axes.
+Shape PerSample::weight_shape(const Tensor& dy, const Tensor& x, const Window& window) {
+  const auto& k = window.kernel;
+  return {dy.size(1), x.size(1) / window.groups, k[0], k[1], k[2]};
+}
 
 PerSample PerSample::outer(const Tensor& b, const Tensor& a, const Shape& shape) {
   check(b.rank() == 3 && a.rank() == 3 && b.size(0) == a.size(0) && b.size(1) == a.size(1) &&
@@ -249,8 +250,7 @@ Tensor PerSample::sum(const Tensor& weights) const {
     return y;
   }
   const bool here = weights.device() == cpu;
-  if (!here && factor_type() == Dtype::bf16 && std::holds_alternative<Outer>(form_))
-    return sum_in_pieces(weights);
+  if (!here && scaled_in_pieces()) return sum_in_pieces(weights);
   const auto add_sum = [](const PerSample& part, const Tensor& y) {
     if (const auto* f = std::get_if<Outer>(&part.form_)) {
       const Tensor a = flat(f->a), b = flat(f->b);

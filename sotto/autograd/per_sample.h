@@ -139,6 +139,7 @@ class PerSample {
   PerSample(std::variant<Outer, Patches, OneHot, Dense> form, Shape shape)
       : form_(std::move(form)), shape_(std::move(shape)) {}
   static Tensor flat(const Tensor& x);
+  static Shape weight_shape(const Tensor& dy, const Tensor& x, const Window& window);
   const Tensor& leading() const;
   PerSample selected(const Tensor& ids) const;
   PerSample scaled(const Tensor& weights) const;
@@ -147,6 +148,7 @@ class PerSample {
   PerSample wide() const { return in_type(Dtype::f64); }
   bool narrow() const { return factor_type() != dtype(); }
   bool multiplied_as_it_is() const;
+  bool scaled_in_pieces() const;
   Tensor sum_in_pieces(const Tensor& weights) const;
   std::int64_t factor_values() const;
   std::optional<Dtype> factor_type() const;

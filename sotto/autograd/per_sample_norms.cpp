@@ -5,6 +5,7 @@
 #include "sotto/autograd/per_sample.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/kernels/functors.h"
+#include "sotto/kernels/pieces.h"
 
 namespace sotto {
 
@@ -33,7 +34,8 @@ double PerSample::positions() const {
 
 // What a magnitude of one may lose.
 double PerSample::rounding_unit() const {
-  return (dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23) * std::sqrt(positions());
+  return (dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23) * std::sqrt(positions()) +
+         (scaled_in_pieces() ? piece_rounding : 0);
 }
 
 // Adds what underflow may add to the norm of a gradient of two factors, by the squared norms of a,
@@ -65,7 +67,7 @@ Tensor PerSample::rounding_errors(const std::vector<PerSample>& uses) {
   Tensor errors;
   for (const PerSample& use : uses) {
     // One product for each element is rounded with its last place only.
-    const bool sums = uses.size() > 1 || use.positions() > 1;
+    const bool sums = uses.size() > 1 || use.positions() > 1 || use.scaled_in_pieces();
     Tensor part = sums ? scale(use.magnitudes(), use.rounding_unit()) : Tensor();
     if (const auto* f = std::get_if<Outer>(&use.form_)) {
       use.add_underflow(part, squared_norms(f->a), sums ? squared_norms(f->b) : Tensor());
@@ -132,7 +134,7 @@ NormTerms PerSample::terms(const std::vector<PerSample>& uses, Route route, bool
     return y;
   }
   const auto* f = std::get_if<Outer>(&first.form_);
-  if (gram && f && first.positions() <= 1) {
+  if (gram && f && first.positions() <= 1 && !first.scaled_in_pieces()) {
     const Tensor a = squared_norms(f->a);
     y.squares = mul(a, squared_norms(f->b));
     first.add_underflow(y.errors, a, {});

@@ -149,6 +149,9 @@ class Backend {
   // y[k] = sum_n w[n] x[n,k] + beta y[k] over the rows with w[n] != 0 alone; x row-major [n, k],
   // w f32 or f64; y may be f32 where x is narrower.
   virtual void weighted_sum(View x, View w, double beta, View y) = 0;
+  // Two tensors that add up to w[n] x[n,k] as far as pieces.h says, zeros where w[n] is 0: x
+  // row-major [n, k] in bf16, w [n] f64, pieces [2, n, k] in bf16, row-major.
+  virtual void weighted_pieces(View x, View w, View pieces) = 0;
   // The factors of n samples' gradients with regard to p parameters, as clip_rules.h says, whose
   // enumerators name the rows. All f64, row-major.
   //   terms [3, p, n]: squared norms, what rounding may add to the norms, and where a squared norm

@@ -72,6 +72,8 @@ Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& 
 Tensor conv_data(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape);
 // Gradients of weights are f32 where dy is f16 or bf16.
 Tensor conv_weight(const Tensor& dy, const Tensor& x, const Window& window, const Shape& w_shape);
+// dw += the same; dw row-major, of w_shape.
+void conv_weight_add(const Tensor& dy, const Tensor& x, const Window& window, const Tensor& dw);
 Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
                         const Shape& w_shape);
 // [n, 3] f64, as Backend::conv_weight_norms gives them.

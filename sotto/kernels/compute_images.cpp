@@ -32,6 +32,10 @@ Tensor conv_weight(const Tensor& dy, const Tensor& x, const Window& window, cons
   return dw;
 }
 
+void conv_weight_add(const Tensor& dy, const Tensor& x, const Window& window, const Tensor& dw) {
+  on(dy).conv_weight(dy.view(), x.view(), window, 1, dw.view());
+}
+
 Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
                         const Shape& w_shape) {
   Shape shape = w_shape;

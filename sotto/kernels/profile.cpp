@@ -169,6 +169,10 @@ class ProfiledBackend : public Backend {
   void weighted_sum(View x, View w, double beta, View y) override {
     measure("weighted_sum", 2 * count(x), {x, w, y}, [&] { inner_.weighted_sum(x, w, beta, y); });
   }
+  void weighted_pieces(View x, View w, View pieces) override {
+    measure("weighted_pieces", count(pieces), {x, w, pieces},
+            [&] { inner_.weighted_pieces(x, w, pieces); });
+  }
   void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
                     View y) override {
     measure("clip_factors", count(terms), {terms, settings, y},

@@ -13,6 +13,7 @@
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/gram_sum.h"
 #include "sotto/kernels/cpu/product.h"
+#include "sotto/kernels/pieces.h"
 
 namespace sotto {
 
@@ -214,6 +215,17 @@ void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
       run(type, type);
     } else {
       run(type, std::type_identity<acc_t<T>>{});
+    }
+  });
+}
+
+void CpuBackend::weighted_pieces(View x, View w, View pieces) {
+  const std::int64_t n = x.size[0], k = x.size[1];
+  const auto grain = elementwise_grain / std::max<std::int64_t>(k, 1) + 1;
+  parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * k; i < end * k; ++i) {
+      const Pieces y = sotto::weighted_pieces(w.as<const double>()[i / k], x.as<const bf16>()[i]);
+      for (int p = 0; p < float_pieces; ++p) pieces.as<bf16>()[p * n * k + i] = y.piece[p];
     }
   });
 }

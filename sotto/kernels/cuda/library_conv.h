@@ -42,44 +42,54 @@ bool conv_by_library(DeviceBackend<Exec>& backend, const Exec& exec, ConvProblem
   return true;
 }
 
-// dw = sum over samples + beta dw. Images that are narrower than dw are widened, some samples at a
-// time: their products are exact in tf32 too, and sums are not rounded to the narrow type.
+// dw = sum over samples + beta dw. Images that are narrower than dw, and that the library has no
+// way of multiplying as they are, are widened, some samples at a time: their products are exact in
+// tf32 too, and sums are not rounded to the narrow type.
 template <class Exec>
 bool conv_weight_by_library(DeviceBackend<Exec>& backend, const Exec& exec,
                             const ConvProblem& problem, double beta) {
   const View &x = problem.x, &dy = problem.y, &dw = problem.w;
   const auto last = channels_last(x, dy);
   if (!last) return false;
-  const bool widen = x.dtype != dw.dtype;
-  const std::int64_t samples = x.size[0];
-  const std::int64_t x_bytes = bytes_of(dw.dtype, x.numel() / samples),
-                     each = x_bytes + bytes_of(dw.dtype, dy.numel() / samples);
-  const std::int64_t step =
-      widen ? std::clamp<std::int64_t>(exec.scratch_bytes() / each, 1, samples) : samples;
   const Scratch<char> sums(exec.device(), bytes_of(dw.dtype, dw.numel()));
-  const Scratch<char> wide(exec.device(), widen ? step * each : 0);
-  const auto part_of = [&](std::int64_t first) {
-    const std::int64_t count = std::min(step, samples - first);
+  const auto part_of = [&](std::int64_t first, std::int64_t count) {
     ConvProblem part = problem;
-    part.tf32 = widen;
     part.x = in_order(samples_of(x, first, count), *last);
     part.y = in_order(samples_of(dy, first, count), *last);
     part.w = in_order(dw, *last);
     part.w.data = sums.data();
-    part.x.dtype = part.y.dtype = dw.dtype;
-    if (widen) part.x.data = wide.data(), part.y.data = wide.data() + count * x_bytes;
     return part;
   };
-  if (!exec.conv_plan(part_of(0)) || !exec.conv_plan(part_of((samples - 1) / step * step)))
+  const auto run = [&](const ConvProblem& part, double beta_now) {
+    exec.conv_plan(part)->run(part.x.data, part.w.data, part.y.data);
+    backend.axpby(1, part.w, beta_now, dw);
+  };
+  const std::int64_t samples = x.size[0];
+  const ConvProblem all = part_of(0, samples);
+  if (exec.conv_plan(all)) {
+    run(all, beta);
+    return true;
+  }
+  if (x.dtype == dw.dtype) return false;
+  const std::int64_t x_bytes = bytes_of(dw.dtype, x.numel() / samples),
+                     each = x_bytes + bytes_of(dw.dtype, dy.numel() / samples);
+  const std::int64_t step = std::clamp<std::int64_t>(exec.scratch_bytes() / each, 1, samples);
+  const Scratch<char> wide(exec.device(), step * each);
+  const auto widened = [&](std::int64_t first) {
+    ConvProblem part = part_of(first, std::min(step, samples - first));
+    part.tf32 = true;
+    part.x.dtype = part.y.dtype = dw.dtype;
+    part.x.data = wide.data();
+    part.y.data = wide.data() + part.x.size[0] * x_bytes;
+    return part;
+  };
+  if (!exec.conv_plan(widened(0)) || !exec.conv_plan(widened((samples - 1) / step * step)))
     return false;
   for (std::int64_t first = 0; first < samples; first += step) {
-    const ConvProblem part = part_of(first);
-    if (widen) {
-      backend.copy(samples_of(x, first, part.x.size[0]), part.x);
-      backend.copy(samples_of(dy, first, part.y.size[0]), part.y);
-    }
-    exec.conv_plan(part)->run(part.x.data, part.w.data, part.y.data);
-    backend.axpby(1, part.w, first == 0 ? beta : 1, dw);
+    const ConvProblem part = widened(first);
+    backend.copy(samples_of(x, first, part.x.size[0]), part.x);
+    backend.copy(samples_of(dy, first, part.y.size[0]), part.y);
+    run(part, first == 0 ? beta : 1);
   }
   return true;
 }

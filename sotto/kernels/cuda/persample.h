@@ -6,10 +6,12 @@
 
 #include "sotto/kernels/clip_rules.h"
 #include "sotto/kernels/cuda/device_backend.h"
+#include "sotto/kernels/cuda/map.h"
 #include "sotto/kernels/cuda/reduce.h"
 #include "sotto/kernels/cuda/rows.h"
 #include "sotto/kernels/cuda/scratch.h"
 #include "sotto/kernels/fold_batch.h"
+#include "sotto/kernels/pieces.h"
 
 namespace sotto {
 
@@ -256,6 +258,28 @@ struct WeightedSums {
   }
 };
 
+// The pieces of `lanes` neighbours of one row.
+template <int lanes>
+struct PiecesOfRow {
+  using Values = Pack<std::uint16_t, lanes>;
+  std::int64_t count, width;
+  const std::uint16_t* x;
+  const double* w;
+  std::uint16_t* pieces;
+  HD void operator()(std::int64_t pack) const {
+    const std::int64_t at = pack * lanes;
+    const double weight = w[at / width];
+    const Values values = *reinterpret_cast<const Values*>(x + at);
+    Values y[float_pieces];
+    for (int lane = 0; lane < lanes; ++lane) {
+      const Pieces of = weighted_pieces(weight, std::bit_cast<bf16>(values.value[lane]));
+      for (int p = 0; p < float_pieces; ++p) y[p].value[lane] = of.piece[p].bits;
+    }
+    for (int p = 0; p < float_pieces; ++p)
+      *reinterpret_cast<Values*>(pieces + p * count + at) = y[p];
+  }
+};
+
 template <class Exec>
 void DeviceBackend<Exec>::row_dot(View a, View b, View y) {
   const Exec exec = execution("row_dot", {&a, &b, &y});
@@ -314,6 +338,26 @@ void DeviceBackend<Exec>::weighted_sum(View x, View w, double beta, View y) {
                   WeightedParts<T>{samples, width, parts, x.as<const T>(), w, partial.data()});
   });
   exec.for_each(width, WeightedSums{width, parts, partial.data(), beta, y});
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::weighted_pieces(View x, View w, View pieces) {
+  const Exec exec = execution("weighted_pieces", {&x, &w, &pieces});
+  const std::int64_t width = x.size[1], count = x.numel();
+  constexpr int lanes = pack_bytes / sizeof(std::uint16_t);
+  const auto aligned = [](const View& v) {
+    return reinterpret_cast<std::uintptr_t>(v.data) % pack_bytes == 0;
+  };
+  const auto run = [&]<int together>(std::integral_constant<int, together>) {
+    exec.for_each(count / together,
+                  PiecesOfRow<together>{count, width, x.as<const std::uint16_t>(),
+                                        w.as<const double>(), pieces.as<std::uint16_t>()});
+  };
+  if (width % lanes == 0 && aligned(x) && aligned(pieces)) {
+    run(std::integral_constant<int, lanes>{});
+  } else {
+    run(std::integral_constant<int, 1>{});
+  }
 }
 
 template <class Exec>
