@@ -243,8 +243,10 @@ TEST_CASE("noise that is drawn on a GPU is the CPU's to the bit, and so is what 
   const RoundedGaussian gaussian(grid.deviation);
   SecretRandom random = SecretRandom::insecure_seeded(8);
   Sums expected(cpu);
-  add_on_grid(expected.sums, grid, 7,
-              [&](std::int64_t, std::span<std::int64_t> noise) { gaussian.fill(random, noise); });
+  add_on_grid(expected.sums, grid, 7, [&](std::int64_t, std::span<std::int64_t> noise) {
+    gaussian.fill(random, noise);
+    return noise;
+  });
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
     for (const std::int64_t most_draws : {std::int64_t{1024}, std::int64_t{1} << 22}) {

@@ -228,6 +228,7 @@ TEST_CASE("an infinite sum counts as the largest finite one") {
   const NoiseGrid grid = noise_grid(1, 1e30, 3);
   add_on_grid({{nullptr, sums}}, grid, 1, [](std::int64_t, std::span<std::int64_t> noise) {
     std::fill(noise.begin(), noise.end(), 0);
+    return noise;
   });
   const auto values = sums.to_vector<float>();
   CHECK(std::isfinite(values[0]));

@@ -55,6 +55,7 @@ void check_on_grid(const std::vector<T>& sums, const std::vector<std::int64_t>& 
   const Tensor total = Tensor::from(sums, {size});
   const auto draw = [&](std::int64_t first, auto out) {
     std::copy_n(noise.begin() + first, out.size(), out.begin());
+    return out;
   };
   bool known = false;
   add_on_grid({{nullptr, total}}, grid, divisor, draw,
@@ -167,7 +168,10 @@ TEST_CASE("sums of any size become the same multiples with their noise") {
 TEST_CASE("usual sums are known to be finite, and those that noise may make infinite are not") {
   const auto known = [](float sum, double spacing) {
     bool known = false;
-    const auto draw = [](std::int64_t, auto noise) { std::fill(noise.begin(), noise.end(), 1); };
+    const auto draw = [](std::int64_t, auto noise) {
+      std::fill(noise.begin(), noise.end(), 1);
+      return noise;
+    };
     add_on_grid({{nullptr, Tensor::from(std::vector<float>{sum}, {1})}}, {spacing, 1}, 0.5, draw,
                 [&](auto, auto, auto, auto, bool finite) { known = finite; });
     return known;
@@ -179,7 +183,10 @@ TEST_CASE("usual sums are known to be finite, and those that noise may make infi
 
 TEST_CASE("a sum that is not a number is refused") {
   const Tensor total = Tensor::from(std::vector<float>{1, 2, std::nanf(""), 4}, {4});
-  const auto draw = [](std::int64_t, auto noise) { std::fill(noise.begin(), noise.end(), 1); };
+  const auto draw = [](std::int64_t, auto noise) {
+    std::fill(noise.begin(), noise.end(), 1);
+    return noise;
+  };
   CHECK_THROWS_AS(add_on_grid({{nullptr, total}}, {1, 1}, 1, draw), std::invalid_argument);
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "catch.h"
+#include "sotto/core/idle_work.h"
 #include "sotto/core/parallel.h"
 #include "threads.h"
 
@@ -66,6 +67,67 @@ TEST_CASE("work that is worth it runs on every thread") {
   const Threads setting(4);
   CHECK(parts(100, 1).size() == 4);
   CHECK(parts(100, 30).size() == 3);
+}
+
+namespace {
+
+// Pieces that threads count, and whether the caller's was one of them.
+class CountedPieces final : public IdleWork {
+ public:
+  explicit CountedPieces(int pieces) : left_(pieces) {}
+  ~CountedPieces() { withdraw_idle_work(*this); }
+  bool do_piece() override {
+    if (left_.fetch_sub(1) <= 0) return false;
+    by_caller_ = by_caller_ || std::this_thread::get_id() == caller_;
+    ++done_;
+    return true;
+  }
+  int done() const { return done_; }
+  bool by_caller() const { return by_caller_; }
+
+ private:
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::atomic<int> left_, done_{0};
+  std::atomic<bool> by_caller_{false};
+};
+
+}  // namespace
+
+TEST_CASE("threads without a part do idle work, one at a time, until it is withdrawn") {
+  const Threads setting(3);
+  for (int round = 0; round < 100; ++round) {
+    CountedPieces pieces(50), others(50);
+    REQUIRE(offer_idle_work(pieces));
+    CHECK(!offer_idle_work(others));
+    CHECK(sum_in_parts(1000) == 499500);
+    // Half of the rounds do not wait for it.
+    while (round % 2 == 0 && pieces.done() < 50) std::this_thread::yield();
+    withdraw_idle_work(pieces);
+    const int done = pieces.done();
+    CHECK(!pieces.by_caller());
+    CHECK(sum_in_parts(1000) == 499500);
+    CHECK(pieces.done() == done);
+    CHECK(others.done() == 0);
+  }
+  const Threads alone(1);
+  CountedPieces pieces(1);
+  CHECK(!offer_idle_work(pieces));
+}
+
+TEST_CASE(
+    "idle work is withdrawn in a child that was forked off, which has no thread to wait for") {
+  const Threads setting(3);
+  CountedPieces pieces(1 << 30);
+  REQUIRE(offer_idle_work(pieces));
+  while (pieces.done() == 0) std::this_thread::yield();
+  const pid_t child = fork();
+  if (child == 0) {
+    withdraw_idle_work(pieces);
+    _exit(sum_in_parts(1000) == 499500 ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 TEST_CASE("an empty range calls nothing") {

@@ -70,6 +70,13 @@ void parallel_for(std::int64_t count, std::int64_t grain,
   if (failure) std::rethrow_exception(failure);
 }
 
+bool offer_idle_work(IdleWork& work) {
+  const int others = std::min(thread_count(), ThreadPool::most_parts) - 1;
+  return !in_part && ThreadPool::instance().offer(work, others);
+}
+
+void withdraw_idle_work(IdleWork& work) { ThreadPool::instance().withdraw(work); }
+
 int thread_count() { return threads(); }
 
 void set_thread_count(int count) {

@@ -20,22 +20,21 @@ namespace {
 // So many that numbers of four draws in each block still fit 64 bits (gaussian.cpp).
 constexpr std::uint64_t most_blocks = std::uint64_t{1} << 62;
 
-std::atomic<std::uint64_t> forks{0};
-
-// How often this process was forked off since the first generator was made.
-std::uint64_t fork_count() {
-  static const int failure = pthread_atfork(nullptr, nullptr, [] { ++forks; });
-  if (failure != 0) {
-    throw SystemFailure(fmt::format("secret random: pthread_atfork: {}", std::strerror(failure)));
-  }
-  return forks.load(std::memory_order_relaxed);
-}
+std::atomic<std::uint64_t> forked{0};
 
 }  // namespace
 
-SecretRandom::SecretRandom() : generation_(fork_count()) { key_from_system(); }
+std::uint64_t SecretRandom::forks() {
+  static const int failure = pthread_atfork(nullptr, nullptr, [] { ++forked; });
+  if (failure != 0) {
+    throw SystemFailure(fmt::format("secret random: pthread_atfork: {}", std::strerror(failure)));
+  }
+  return forked.load(std::memory_order_relaxed);
+}
 
-SecretRandom::SecretRandom(Seeded seeded) : secure_(false), generation_(fork_count()) {
+SecretRandom::SecretRandom() : generation_(forks()) { key_from_system(); }
+
+SecretRandom::SecretRandom(Seeded seeded) : secure_(false), generation_(forks()) {
   next_.key.word[0] = static_cast<std::uint32_t>(seeded.seed);
   next_.key.word[1] = static_cast<std::uint32_t>(seeded.seed >> 32);
 }
@@ -81,7 +80,7 @@ void SecretRandom::key_from_system() {
 }
 
 void SecretRandom::follow_fork() {
-  const std::uint64_t now = forks.load(std::memory_order_relaxed);
+  const std::uint64_t now = forked.load(std::memory_order_relaxed);
   if (generation_ == now || !open_) return;
   check(secure_, "secret random: a seeded generator was carried across a fork: {} forks since",
         now - generation_);
@@ -103,7 +102,7 @@ ChaChaStream SecretRandom::reserve(std::uint64_t blocks) {
 std::uint64_t SecretRandom::word() {
   // A call for each word would cost more than the word.
   if (Capture::any()) refuse_capture("secret randomness, which must never come again");
-  if (generation_ != forks.load(std::memory_order_relaxed)) follow_fork();
+  if (generation_ != forked.load(std::memory_order_relaxed)) follow_fork();
   if (used_ == buffer_.size()) {
     fill(std::span(buffer_));
     used_ = 0;

@@ -28,6 +28,10 @@ class SecretRandom {
   // Keyed by the operating system, not by a seed.
   bool secure() const { return secure_; }
 
+  // How often this process was forked off since the first call or generator: what was drawn before
+  // the last time is another process's, too.
+  static std::uint64_t forks();
+
   // All bits independent and uniform. Throws std::invalid_argument when the generator is used up
   // (2^62 blocks), was moved from, or is seeded and on the child's side of a fork().
   std::uint64_t word();

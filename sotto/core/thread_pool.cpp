@@ -3,6 +3,8 @@
 #include <exception>
 #include <thread>
 
+#include <unistd.h>
+
 namespace sotto {
 
 namespace {
@@ -47,9 +49,39 @@ bool ThreadPool::do_next() {
   return false;
 }
 
+// Counted before it looks, so that whoever takes the work away waits.
+bool ThreadPool::do_idle() {
+  if (idle_.load(std::memory_order_relaxed) == nullptr) return false;
+  idlers_.fetch_add(1);
+  IdleWork* const work = idle_.load();
+  const bool did = work != nullptr && work->do_piece();
+  idlers_.fetch_sub(1);
+  return did;
+}
+
+bool ThreadPool::offer(IdleWork& work, int threads) {
+  IdleWork* none = nullptr;
+  if (threads < 1 || !idle_.compare_exchange_strong(none, &work)) return false;
+  if (!taken_.test_and_set(std::memory_order_acquire)) {
+    grow(threads);
+    taken_.clear(std::memory_order_release);
+  }
+  runs_.fetch_add(1, std::memory_order_release);
+  for (int thread = 0; thread < threads; ++thread) runs_.notify_one();
+  return true;
+}
+
+void ThreadPool::withdraw(IdleWork& work) {
+  IdleWork* here = &work;
+  if (!idle_.compare_exchange_strong(here, nullptr)) return;
+  // A fork left the threads behind, and what they did.
+  if (process_ != getpid()) return idlers_.store(0);
+  while (idlers_.load() != 0) std::this_thread::yield();
+}
+
 void ThreadPool::work() {
   for (int seen = 0;;) {
-    while (do_next()) {
+    while (do_next() || do_idle()) {
     }
     if (!look_for([&] { return runs_.load(std::memory_order_relaxed) != seen; })) runs_.wait(seen);
     seen = runs_.load(std::memory_order_acquire);
@@ -57,6 +89,7 @@ void ThreadPool::work() {
 }
 
 void ThreadPool::grow(int threads) {
+  if (threads_ == 0) process_ = getpid();
   try {
     for (; threads_ < threads; ++threads_) std::thread([this] { work(); }).detach();
   } catch (const std::exception&) {

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "sotto/core/idle_work.h"
+
 namespace sotto {
 
 class ThreadPool {
@@ -23,6 +25,12 @@ class ThreadPool {
 
   static constexpr int most_parts = 1 << 15;
 
+  // Up to `threads` threads of the pool call work.do_piece() while they have no parts to do.
+  // Returns false, and nothing happens, while there is other such work.
+  bool offer(IdleWork& work, int threads);
+  // Returns when no thread is within `work`, and none will be.
+  void withdraw(IdleWork& work);
+
  private:
   // What the threads share of a run: its number, how many parts there are, and the next to begin,
   // in one word, so that whoever takes a part knows that the run is not over before it is done.
@@ -34,6 +42,7 @@ class ThreadPool {
 
   ThreadPool() = default;
   bool do_next();
+  bool do_idle();
   void grow(int threads);
   void work();
   void wait_for_others();
@@ -42,8 +51,11 @@ class ThreadPool {
   std::atomic<const std::function<void(int)>*> part_{nullptr};
   std::atomic<int> unfinished_{0};
   std::atomic<int> runs_{0};  // wakes the threads
+  std::atomic<IdleWork*> idle_{nullptr};
+  std::atomic<int> idlers_{0};  // that may be within it
   std::atomic_flag taken_;
   int threads_ = 0;
+  std::atomic<int> process_{0};  // whose threads they are
 };
 
 }  // namespace sotto

@@ -169,6 +169,7 @@ void CorrelatedMechanism::add_noise(const Gradients& sums, const Scale& scale) {
   const auto draw = [&](std::int64_t first, std::span<std::int64_t> noise) {
     plan.sampler.fill(random_, noise);
     plan.stream.correlate(first, noise);
+    return noise;
   };
   add_on_grid(sums, plan.grid, scale.divisor, draw, scale.finished);
   plan.stream.advance();

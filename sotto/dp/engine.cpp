@@ -291,6 +291,8 @@ StepReport Engine::step(const Loss& loss) {
   if (!physical_batches_) plan_memory(loss);
   const memory::LimitScope limit(options_.memory.limit, memory::device_of(optimizer_));
   const Released released = release(loss);
+  // Noise for the next step; a memory limit is kept without counting it.
+  if (options_.memory.limit == 0) mechanism_->expect_release();
   phases_.stop();
   ++steps_made_;
   if (options_.adaptive_clipping) {

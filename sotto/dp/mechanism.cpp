@@ -1,6 +1,7 @@
 #include "sotto/dp/mechanism.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "sotto/core/gaussian.h"
 #include "sotto/core/limit_exemption.h"
@@ -124,21 +125,40 @@ void GaussianMechanism::add_noise(const Gradients& sums, const Scale& scale) {
   }
 }
 
+void GaussianMechanism::expect_release() {
+  constexpr std::int64_t least = 1 << 12;  // elements that are worth another thread
+  if (ahead_ && ahead_->ours()) return;
+  ahead_.reset();
+  if (std::reduce(expected_.begin(), expected_.end()) < least) return;
+  try {
+    ahead_ = std::make_unique<NoiseAhead>(sampler_, random_, expected_);
+  } catch (const std::exception&) {
+    // Without memory, or words, for it: it is drawn when it is asked for, or that throws.
+  }
+}
+
 void GaussianMechanism::add_rounded(const Gradients& sums, const Scale& scale) {
-  std::int64_t elements = 0;
-  for (const auto& [parameter, total] : sums) elements += total.numel();
+  std::vector<std::int64_t> counts;
+  for (const auto& [parameter, total] : sums) counts.push_back(total.numel());
+  const auto elements = std::reduce(counts.begin(), counts.end());
   if (elements == 0) return;
   const NoiseGrid grid = noise_grid(scale.multiplier, scale.sensitivity, elements);
-  if (!sampler_ || grid != grid_) sampler_.emplace(grid.deviation);
+  const bool same = sampler_ && grid == grid_, on_gpu = on_one_gpu(sums);
+  const std::unique_ptr<NoiseAhead> ahead = std::move(ahead_);
+  const bool useful = ahead && same && !on_gpu && ahead->ours() && ahead->counts() == counts;
+  if (!same) sampler_ = std::make_shared<const RoundedGaussian>(grid.deviation);
   grid_ = grid;
-  if (on_one_gpu(sums))
+  expected_ = same && !on_gpu ? std::move(counts) : std::vector<std::int64_t>();
+  if (on_gpu)
     return release_on_device(sums, {.grid = grid,
                                     .divisor = scale.divisor,
                                     .gaussian = *sampler_,
                                     .random = random_,
                                     .step = scale.step});
-  const auto draw = [&](std::int64_t /*first*/, std::span<std::int64_t> noise) {
-    sampler_->fill(random_, noise);
+  const auto draw = [&](std::int64_t /*first*/, std::span<std::int64_t> room) {
+    if (useful) return ahead->next(room);
+    sampler_->fill(random_, room);
+    return std::span<const std::int64_t>(room);
   };
   add_on_grid(sums, grid, scale.divisor, draw, scale.finished);
 }

@@ -8,6 +8,7 @@
 #include "sotto/core/secret_random.h"
 #include "sotto/dp/clipping.h"
 #include "sotto/dp/ledger.h"
+#include "sotto/dp/noise_ahead.h"
 #include "sotto/dp/noise_grid.h"
 #include "sotto/dp/statistics.h"
 #include "sotto/nn/optimizer.h"
@@ -67,6 +68,10 @@ class Mechanism {
   // the sums with noise divided by the expected number of units.
   std::vector<double> release(BoundedStatistics statistics, Ledger& ledger,
                               const Ledger::Admit& admit = {});
+  // Says that a release is to come, like the last one as far as anyone knows: noise for it may be
+  // drawn by threads that have nothing to do until then. Changes nothing of what is released, and
+  // does not throw.
+  virtual void expect_release() {}
   // What a release is accounted as, from the event of its batch (Draw::event, Sampler::event).
   virtual Event event(Event batch) const = 0;
   // For the privacy statement.
@@ -128,6 +133,7 @@ class GaussianMechanism final : public Mechanism {
   double noise_multiplier() const { return noise_multiplier_; }
   // For the next releases, as for the constructor.
   void set_noise_multiplier(double noise_multiplier);
+  void expect_release() override;
   Event event(Event batch) const override;
   std::string description() const override;
 
@@ -146,8 +152,12 @@ class GaussianMechanism final : public Mechanism {
   double noise_multiplier_ = 0;
   SecretRandom random_;
   GaussianNoise noise_;
-  NoiseGrid grid_;                          // of the last rounded release
-  std::optional<RoundedGaussian> sampler_;  // for that grid
+  // Of the last rounded release: its grid, the sampler for that, and how many elements each sum
+  // had, if the release before was on the same grid and the sums were the host's.
+  NoiseGrid grid_;
+  std::shared_ptr<const RoundedGaussian> sampler_;
+  std::vector<std::int64_t> expected_;
+  std::unique_ptr<NoiseAhead> ahead_;
   std::vector<double> draws_;
 };
 

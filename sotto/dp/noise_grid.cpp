@@ -101,19 +101,17 @@ NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t e
 
 void add_on_grid(const Gradients& sums, const NoiseGrid& grid, double divisor,
                  const WholeNoise& draw, const OnFinished& finished) {
-  constexpr std::int64_t most_draws = std::int64_t{1} << 16;  // 512 KiB at once, in the cache
   std::int64_t first = 0, most = 0;
   for (const auto& [parameter, total] : sums)
-    most = std::max(most, std::min(total.numel(), most_draws));
+    most = std::max(most, std::min(total.numel(), noise_stretch));
   const auto draws = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(most));
   for (const auto& [parameter, total] : sums) {
     // Sums on a GPU come for noise of the CPU's and go back as a whole.
     const bool here = total.device() == cpu;
     const Tensor flat = contiguous(total).to(cpu);
-    for (std::int64_t at = 0; at < total.numel(); at += most_draws) {
-      const auto count = static_cast<std::size_t>(std::min(total.numel() - at, most_draws));
-      const std::span noise(draws.get(), count);
-      draw(first + at, noise);
+    for (std::int64_t at = 0; at < total.numel(); at += noise_stretch) {
+      const auto count = static_cast<std::size_t>(std::min(total.numel() - at, noise_stretch));
+      const std::span noise = draw(first + at, std::span(draws.get(), count));
       const bool finite =
           total.dtype() == Dtype::f64
               ? add_noise(std::span(flat.data<double>() + at, count), grid, divisor, noise)

@@ -34,8 +34,13 @@ struct NoiseGrid {
 // the spacing within [2^-1000, 2^960].
 NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t elements);
 
-// Puts noise in spacings on the elements first, first + 1, ... of all parameters together.
-using WholeNoise = std::function<void(std::int64_t first, std::span<std::int64_t> noise)>;
+// Elements of one parameter that noise is drawn for together, at most.
+inline constexpr std::int64_t noise_stretch = std::int64_t{1} << 16;  // 512 KiB, in the cache
+
+// Noise in spacings for the elements first, first + 1, ... of all parameters together, of one
+// parameter's: as many as there is room for. Returns where it is, in `room` or elsewhere.
+using WholeNoise =
+    std::function<std::span<const std::int64_t>(std::int64_t first, std::span<std::int64_t> room)>;
 
 // Elements first .. end - 1 of a parameter's `flat` tensor, row-major, are finished, and `finite`
 // where that is known.

@@ -1,0 +1,27 @@
+// Work that nobody waits for: the threads behind parallel_for do it while there is nothing else for
+// them to do, as between the loops of a training step that are too short to be shared.
+#pragma once
+
+namespace sotto {
+
+class IdleWork {
+ public:
+  // Does a piece of some ten microseconds, and returns whether there was one left. Called by
+  // several threads side by side; must not throw.
+  virtual bool do_piece() = 0;
+
+ protected:
+  IdleWork() = default;
+  IdleWork(const IdleWork&) = delete;
+  IdleWork& operator=(const IdleWork&) = delete;
+  // Its owner has called withdraw_idle_work() before.
+  ~IdleWork() = default;
+};
+
+// Lets threads do it from now on, unless there is other such work already, or no thread but the
+// caller's (parallel.h). Returns whether they will.
+bool offer_idle_work(IdleWork& work);
+// Returns when no thread is within it; does nothing where it was not offered.
+void withdraw_idle_work(IdleWork& work);
+
+}  // namespace sotto
