@@ -291,7 +291,7 @@ StepReport Engine::step(const Loss& loss) {
   if (!physical_batches_) plan_memory(loss);
   const memory::LimitScope limit(options_.memory.limit, memory::device_of(optimizer_));
   const Released released = release(loss);
-  // Noise for the next step; a memory limit is kept without counting it.
+  // The next step's noise, ahead; not where there is a limit, whose planner does not count it.
   if (options_.memory.limit == 0) mechanism_->expect_release();
   phases_.stop();
   ++steps_made_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include <string.h>
+
 #include "sotto/core/parallel.h"
 #include "sotto/dp/noise_grid.h"
 
@@ -47,35 +49,28 @@ NoiseAhead::NoiseAhead(std::shared_ptr<const RoundedGaussian> gaussian, SecretRa
   offer_idle_work(*this);
 }
 
-NoiseAhead::~NoiseAhead() { withdraw_idle_work(*this); }
+NoiseAhead::~NoiseAhead() {
+  withdraw_idle_work(*this);
+  explicit_bzero(&stream_, sizeof stream_);
+}
 
 // Cuts the stretches that are drawn ahead into pieces; returns how many elements they have.
 std::int64_t NoiseAhead::plan() {
   constexpr auto group = static_cast<std::int64_t>(RoundedGaussian::group_values);
-  struct Place {
-    std::int64_t first, size;
-    std::uint64_t block;
-  };
-  std::vector<Place> places;
   std::int64_t first = 0;
   std::uint64_t block = 0;
   for_each_stretch(counts_, [&](std::int64_t stretch) {
     if (first + stretch > most_ahead) return false;
     for (std::int64_t at = 0; at < stretch; at += group) {
-      places.push_back(
-          {first + at, std::min(group, stretch - at),
-           block + RoundedGaussian::group_blocks * static_cast<std::uint64_t>(at / group)});
+      const auto groups_before = static_cast<std::uint64_t>(at / group);
+      pieces_.push_back({first + at, static_cast<std::size_t>(std::min(group, stretch - at)),
+                         block + RoundedGaussian::group_blocks * groups_before});
     }
     first += stretch;
     block += blocks_of(stretch);
     return true;
   });
-  pieces_ = std::vector<Piece>(places.size());
-  for (std::size_t k = 0; k < places.size(); ++k) {
-    pieces_[k].first = places[k].first;
-    pieces_[k].size = static_cast<std::size_t>(places[k].size);
-    pieces_[k].block = places[k].block;
-  }
+  done_ = std::vector<std::atomic<bool>>(pieces_.size());
   return first;
 }
 
@@ -91,9 +86,9 @@ bool NoiseAhead::draw_before(std::size_t end) {
   do {
     if (k >= end) return false;
   } while (!begun_.compare_exchange_weak(k, k + 1, std::memory_order_relaxed));
-  Piece& piece = pieces_[k];
+  const Piece& piece = pieces_[k];
   gaussian_->fill(stream_at(piece.block), {draws() + piece.first, piece.size});
-  piece.done.store(true, std::memory_order_release);
+  done_[k].store(true, std::memory_order_release);
   return true;
 }
 
@@ -115,7 +110,7 @@ std::span<const std::int64_t> NoiseAhead::next(std::span<std::int64_t> room) {
                });
   // Others may be within some.
   for (std::size_t k = begin; k < given_pieces_; ++k) {
-    while (!pieces_[k].done.load(std::memory_order_acquire)) std::this_thread::yield();
+    while (!done_[k].load(std::memory_order_acquire)) std::this_thread::yield();
   }
   return {draws() + first, room.size()};
 }

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "sotto/core/idle_work.h"
@@ -21,6 +23,7 @@ class NoiseAhead final : private IdleWork {
   // first most_ahead elements are made ahead.
   NoiseAhead(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
              std::vector<std::int64_t> counts);
+  // Forgets the words.
   ~NoiseAhead();
 
   static constexpr std::int64_t most_ahead = std::int64_t{1} << 16;  // 512 KiB
@@ -38,7 +41,6 @@ class NoiseAhead final : private IdleWork {
     std::int64_t first = 0;
     std::size_t size = 0;
     std::uint64_t block = 0;
-    std::atomic<bool> done = false;
   };
   std::int64_t plan();
   bool do_piece() override { return draw_before(pieces_.size()); }
@@ -53,6 +55,7 @@ class NoiseAhead final : private IdleWork {
   std::uint64_t next_block_ = 0;  // of the stretch that comes next
   std::int64_t given_ = 0;        // elements
   std::vector<Piece> pieces_;
+  std::vector<std::atomic<bool>> done_;  // for each piece
   std::size_t given_pieces_ = 0;
   std::atomic<std::size_t> begun_{0};  // pieces, in order
   std::optional<Storage> draws_;
