@@ -80,6 +80,18 @@ TEST_CASE(
   CHECK(std::isnan(math::sigmoid(nan_value)));
 }
 
+TEST_CASE("softplus is within three units in the last place where it is a normal float") {
+  const auto f = [](float x) { return math::softplus(x); };
+  const auto exact = [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); };
+  CHECK(worst(-87.3365402f, largest, f, exact) <= 3);
+  CHECK(worst(
+            0, 1, [](float t) { return math::log1p_of_part(t); },
+            [](double t) { return std::log1p(t); }) <= 2);
+  CHECK(f(-infinity) == 0);
+  CHECK(f(infinity) == infinity);
+  CHECK(std::isnan(f(nan_value)));
+}
+
 TEST_CASE("erf is within two units in the last place everywhere") {
   CHECK(worst(
             -largest, largest, [](float x) { return math::erf(x); },

@@ -171,8 +171,7 @@ struct Softplus {
   template <class T>
   HD T operator()(T x) const {
     const T z = T(beta) * x;
-    return z > T(threshold) ? x
-                            : ((z > 0 ? z : T(0)) + std::log1p(std::exp(z > 0 ? -z : z))) / T(beta);
+    return z > T(threshold) ? x : math::softplus(z) / T(beta);
   }
   template <class T>
   HD T grad(T x, T) const {
@@ -185,16 +184,12 @@ struct Mish {
   static constexpr const char* name = "mish";
   static constexpr Reads reads = Reads::first;
   template <class T>
-  HD static T softplus(T x) {
-    return Softplus({1, 20})(x);
-  }
-  template <class T>
   HD T operator()(T x) const {
-    return x * std::tanh(softplus(x));
+    return x * math::tanh(math::softplus(x));
   }
   template <class T>
   HD T grad(T x, T) const {
-    const T t = std::tanh(softplus(x));
+    const T t = math::tanh(math::softplus(x));
     return t + x * (1 - t * t) * math::sigmoid(x);
   }
 };
@@ -204,7 +199,7 @@ struct LogSigmoid {
   static constexpr Reads reads = Reads::first;
   template <class T>
   HD T operator()(T x) const {
-    return (x < 0 ? x : T(0)) - std::log1p(std::exp(x < 0 ? x : -x));
+    return -math::softplus(-x);
   }
   template <class T>
   HD T grad(T x, T) const {
