@@ -111,13 +111,13 @@ Tensor normal_values(PublicRandom& random, const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
-// How far the sum moves when sample 0 is not there, being zero.
-double influence(const std::vector<Factors>& uses, const Setting& setting) {
+// How far the sum moves when a sample is not there, being zero.
+double influence(const std::vector<Factors>& uses, const Setting& setting, std::int64_t n = 0) {
   std::vector<Factors> without;
   for (const Factors& f : uses) {
     without.push_back({clone(f.x), clone(f.dy)});
-    copy_into(zeros({}), without.back().x.select(0, 0));
-    copy_into(zeros({}), without.back().dy.select(0, 0));
+    copy_into(zeros({}), without.back().x.select(0, n));
+    copy_into(zeros({}), without.back().dy.select(0, n));
   }
   const std::vector<double> a = clipped_sum(uses, setting), b = clipped_sum(without, setting);
   double square = 0;
@@ -154,6 +154,33 @@ TEST_CASE("a sample whose terms cancel moves the sum by at most the bound") {
     CHECK(influence(
               {{single(1.0000001f), single(3e9f)}, {single(1.0000002f), single(-2.99999969e9f)}},
               setting) <= 1);
+  }
+}
+
+// What is left of a sample may be short while its terms are long: they must not push the digits of
+// the others' parts out of the sum.
+TEST_CASE("a sample whose terms cancel leaves the parts of others in the sum") {
+  constexpr std::int64_t samples = 600, place = 153;
+  const auto with = [&](std::int64_t positions, std::int64_t width, float first, float last) {
+    const Tensor x = full({samples, positions, width}, 1), here = x.select(0, place);
+    copy_into(zeros({}), here);
+    copy_into(full({}, first), here.select(0, 0));
+    axpby(1, full({width}, last), 1, here.select(0, positions - 1));
+    const float slope = 0.3f / static_cast<float>(positions * width);
+    const Tensor dy = full({samples, positions, width}, slope);
+    copy_into(full({}, 1), dy.select(0, place));
+    return Factors{x, dy};
+  };
+  for (const Setting& setting : settings()) {
+    for (const float size : {1e3f, 1e5f, 1e8f}) {
+      for (const std::int64_t width : {1, 8}) {
+        INFO("terms of " << size << ", width " << width);
+        // In two uses of a weight, and in one that the product's blocks may part anywhere.
+        CHECK(influence({with(1, width, size, 0), with(1, width, -size, 0)}, setting, place) <=
+              1.002);
+        CHECK(influence({with(5, width, size, -size)}, setting, place) <= 1.002);
+      }
+    }
   }
 }
 

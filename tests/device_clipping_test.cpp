@@ -91,6 +91,7 @@ TEST_CASE("device code: factors of several parameters' gradients, by every rule"
     for (std::int64_t n = 0; n < samples; ++n) {
       at(ClipTerms::squares, k, n) = static_cast<double>(between(random, 0, 9));
       at(ClipTerms::errors, k, n) = n == 2 ? 3 : 1e-9;
+      at(ClipTerms::shares, k, n) = n == 5 && k == 2 ? 1e6 : 1e-3;
       at(ClipTerms::doubts, k, n) = n == 3 && k == 1 ? std::nan("") : n == 4 && k == 2 ? 2 : 0;
     }
   }
@@ -112,11 +113,14 @@ TEST_CASE("device code: factors of several parameters' gradients, by every rule"
     for (std::int64_t n = 0; n < samples; ++n) {
       GradientLength length;
       for (std::int64_t k = 0; k < parameters; ++k)
-        length.add(at(ClipTerms::squares, k, n), at(ClipTerms::errors, k, n), 4);
+        length.add(at(ClipTerms::squares, k, n), at(ClipTerms::errors, k, n),
+                   at(ClipTerms::shares, k, n), 4);
       const double factor = n < 6 ? length.factor({kind}, 0.5, 0x1p-20, 4) : 0;
       CHECK(result(ClipResults::factors, n) == factor);
       CHECK(result(ClipResults::weights, n) == factor / 4);
-      CHECK(result(ClipResults::doubts, n) == (n == 3 || n == 4 ? 1 : 0));
+      const bool apart = length.apart(factor, 0.5);
+      CHECK(apart == (n == 5));
+      CHECK(result(ClipResults::doubts, n) == (n == 3 || n == 4 || apart ? 1 : 0));
     }
     for_each_device_code([&] { CHECK(same_bits(run(), expected)); });
   }

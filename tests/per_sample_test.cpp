@@ -277,6 +277,27 @@ TEST_CASE("norms of uses that cancel each other are those of the sum") {
   });
 }
 
+// Else a long sample would lower the factors of all others in its batch.
+TEST_CASE("positions that a sample does not have add nothing to what rounding may") {
+  PublicRandom random(38);
+  const Common c{.n = 3, .o = 4, .i = 6};
+  const Tensor b = random_factor(random, c, {5, 4}), a = random_factor(random, c, {5, 6});
+  const auto bounds_of = [](const Tensor& slopes, const Tensor& inputs) {
+    NormBounds bounds;
+    squared_norm({PerSample::outer(slopes, inputs, {4, 6})}, Route::gram, &bounds);
+    return bounds;
+  };
+  const NormBounds own = bounds_of(b, a);
+  const Tensor none = zeros({3, 900, 4}, b.dtype()), any = full({3, 900, 6}, 1, a.dtype());
+  const NormBounds padded = bounds_of(concat({b, none}, 1), concat({a, any}, 1));
+  for (std::size_t n = 0; n < 3; ++n) {
+    CHECK(own.errors[n] > 0);
+    CHECK(padded.errors[n] == Approx(own.errors[n]).epsilon(1e-6));
+    CHECK(own.shares[n] > 0);
+    CHECK(padded.shares[n] == Approx(own.shares[n]).epsilon(1e-12));
+  }
+}
+
 TEST_CASE("rows and sums of per-sample gradients are of whole factors on every device") {
   for_each_use([](const PerSample& use, PublicRandom&) {
     Backend& engine = backend(cpu);

@@ -32,8 +32,14 @@ struct Grouping {
 struct NormTerms {
   Tensor squares;  // squared norms
   Tensor errors;   // what rounding may add to norms (squared_norm); undefined: nothing
+  Tensor shares;   // of the length of their terms (squared_norm); undefined: 0
   // Not 0 where a squared norm has to be taken again, in double; undefined: nowhere.
   Tensor doubts;
+};
+
+// The errors and shares among them, as numbers: 0 where there is nothing.
+struct NormBounds {
+  std::vector<double> errors, shares;
 };
 
 // Factors in f16 or bf16 stand for exactly the numbers they hold: sums and rows of them are f32,
@@ -110,16 +116,19 @@ class PerSample {
   };
   Times times() const;
   // The squared norm of the whole gradient of a parameter, [n] f64: all its uses, with their cross
-  // terms; exact to rounding where they cancel each other, too. `errors` becomes, for each sample,
+  // terms; exact to rounding where they cancel each other, too. The errors become, for each sample,
   // how far in the L2 norm rounding may take its part of the sum of all uses' sums from its
   // gradient: 2^-23 sqrt(T) sum_t |b[t]| |a[t]| in single precision, added over uses, for T
   // positions, and what underflow may take from inner products (docs/privacy.md). Far below the
-  // norm unless terms cancel. 0 for a single use that is kept as rows.
-  friend Tensor squared_norm(const std::vector<PerSample>& uses, Route route,
-                             std::vector<double>* errors);
+  // norm unless terms cancel. 0 for a single use that is kept as rows. Shares become sum_t |b[t]|
+  // |a[t]| / max(64, 4 sqrt(T)), added over uses: where that is longer than the bound, the terms
+  // are so long in a sum that others' parts would be rounded away beside them.
+  friend Tensor squared_norm(const std::vector<PerSample>& uses, Route route, NormBounds* more);
   // The same without reading anything on the host: what squared_norm() would compute again, in
   // double, is in doubt.
   friend NormTerms norm_terms(const std::vector<PerSample>& uses, Route route);
+  friend Tensor gradient_alone(const std::vector<PerSample>& uses, std::int64_t sample,
+                               double weight);
 
  private:
   struct Outer {
@@ -157,18 +166,22 @@ class PerSample {
   static Tensor squared_norms(const Tensor& x);
   Tensor bounds() const;
   Tensor magnitudes() const;
+  NormTerms of_terms() const;
   double positions() const;
+  double last_place() const;
   double rounding_unit() const;
   static Tensor root(const Tensor& x);
   void add_underflow(Tensor& errors, const Tensor& a, const Tensor& b) const;
-  static Tensor rounding_errors(const std::vector<PerSample>& uses);
+  double most_cancelled() const;
+  static void add_rounding(const std::vector<PerSample>& uses, NormTerms& y);
   static bool by_gram(const PerSample& f, const PerSample& g, Route route);
   // Where `doubts` is given samples are marked there that would be computed again.
   static Tensor product(const PerSample& f, const PerSample& g, Route route, const Tensor& doubts);
-  static Tensor row_norms(const PerSample& f, const Tensor& doubts, Tensor* errors = nullptr);
+  static Tensor row_norms(const PerSample& f, const Tensor& doubts, NormTerms* more = nullptr);
   static void settle(const PerSample& f, const PerSample& g, const Tensor& marks, const Tensor& y,
                      const Tensor& doubts);
-  static double squared_norm_again(const std::vector<PerSample>& uses, std::int64_t sample);
+  static std::vector<double> gradient_again(const std::vector<PerSample>& uses,
+                                            std::int64_t sample);
   static Tensor norm_of_uses(const std::vector<PerSample>& uses, Route route, const Tensor& doubts);
   static NormTerms terms(const std::vector<PerSample>& uses, Route route, bool wait);
   static Tensor gram(const PerSample& f, const PerSample& g);
@@ -184,8 +197,12 @@ class PerSample {
 Tensor dot(const PerSample& f, const PerSample& g, Route route = Route::automatic);
 
 Tensor squared_norm(const std::vector<PerSample>& uses, Route route = Route::automatic,
-                    std::vector<double>* errors = nullptr);
+                    NormBounds* more = nullptr);
 
 NormTerms norm_terms(const std::vector<PerSample>& uses, Route route = Route::automatic);
+
+// `weight` times the gradient of one sample, by all uses, added up in double and rounded once to
+// the type of sums.
+Tensor gradient_alone(const std::vector<PerSample>& uses, std::int64_t sample, double weight);
 
 }  // namespace sotto

@@ -181,16 +181,18 @@ void PerSample::settle(const PerSample& f, const PerSample& g, const Tensor& mar
 
 // The norms of a convolution's rows, none of which is written; and what rounding may add to them,
 // as both factors' norms come with them.
-Tensor PerSample::row_norms(const PerSample& f, const Tensor& doubts, Tensor* errors) {
+Tensor PerSample::row_norms(const PerSample& f, const Tensor& doubts, NormTerms* more) {
   const auto& p = std::get<Patches>(f.form_);
   const Tensor norms = conv_weight_norms(p.dy, p.x, p.window);
   Tensor y = contiguous(norms.select(1, 0));
   const Tensor dy = norms.select(1, 1), x = norms.select(1, 2);
   const Tensor bounds = mul(dy, scale(x, overlap(p.window)));
   if (f.dtype() != Dtype::f64) settle(f, f, cancelled(y, bounds), y, doubts);
-  if (errors) {
-    *errors = scale(root(bounds), f.rounding_unit());
-    f.add_underflow(*errors, x, {});
+  if (more) {
+    const Tensor terms = root(bounds);
+    more->errors = scale(terms, f.rounding_unit());
+    more->shares = scale(terms, 1 / f.most_cancelled());
+    f.add_underflow(more->errors, x, {});
   }
   return y;
 }

@@ -8,20 +8,46 @@
 #include "sotto/kernels/pieces.h"
 
 namespace sotto {
+namespace {
+
+constexpr double least_cancelled = 64;
+
+}  // namespace
 
 Tensor PerSample::root(const Tensor& x) { return unary(unary_index<Sqrt>, x); }
 
-// What sum_t |b[t]| |a[t]| is at most.
+// What |b[t]| |a[t]| is at most: of each position [n, T] for an outer form, else of all together
+// [n].
 Tensor PerSample::magnitudes() const {
   if (const auto* f = std::get_if<Outer>(&form_)) {
     const std::int64_t n = f->b.size(0), t = f->b.size(1);
     const auto norms = [&](const Tensor& x) {
       return root(squared_norms(reshape(contiguous(x), {n * t, x.size(2)})));
     };
-    return sotto::sum(reshape(mul(norms(f->b), norms(f->a)), {n, t}), {1});
+    return reshape(mul(norms(f->b), norms(f->a)), {n, t});
   }
   const auto* rows = std::get_if<Dense>(&form_);
   return root(rows ? squared_norms(rows->rows) : bounds());
+}
+
+// The errors and shares of one use. Positions that others of the batch have and a sample has not,
+// its padding, do not count: neither may depend on who else is in the batch.
+NormTerms PerSample::of_terms() const {
+  const Tensor each = magnitudes();
+  NormTerms y;
+  if (!std::holds_alternative<Outer>(form_)) {
+    y.errors = scale(each, rounding_unit());
+    y.shares = scale(each, 1 / most_cancelled());
+    return y;
+  }
+  const auto number = [&](double value) { return full({}, value, Dtype::f64, each.device()); };
+  const Tensor roots = root(sotto::sum(binary(binary_index<Greater>, each, number(0)), {1}));
+  const Tensor all = sotto::sum(each, {1});
+  y.errors = scale(mul(all, roots), last_place());
+  if (scaled_in_pieces()) axpby(piece_rounding, all, 1, y.errors);
+  const Tensor most = binary(binary_index<Maximum>, scale(roots, 4), number(least_cancelled));
+  y.shares = binary(binary_index<Div>, all, most);
+  return y;
 }
 
 double PerSample::positions() const {
@@ -32,10 +58,18 @@ double PerSample::positions() const {
   return 1;
 }
 
+double PerSample::last_place() const { return dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23; }
+
+// How many times the clipped gradient a sample's terms may be in a sum. Terms without a common
+// direction are sqrt(T) times their sum, as is what is known of a table's.
+double PerSample::most_cancelled() const {
+  const double usual = 4 * std::sqrt(positions());
+  return std::holds_alternative<OneHot>(form_) ? usual : std::max(least_cancelled, usual);
+}
+
 // What a magnitude of one may lose.
 double PerSample::rounding_unit() const {
-  return (dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23) * std::sqrt(positions()) +
-         (scaled_in_pieces() ? piece_rounding : 0);
+  return last_place() * std::sqrt(positions()) + (scaled_in_pieces() ? piece_rounding : 0);
 }
 
 // Adds what underflow may add to the norm of a gradient of two factors, by the squared norms of a,
@@ -63,32 +97,36 @@ void PerSample::add_underflow(Tensor& errors, const Tensor& a, const Tensor& b) 
   if (b.defined()) lose(wide ? 0x1p-511 : 0x1p-63, inner, b);
 }
 
-Tensor PerSample::rounding_errors(const std::vector<PerSample>& uses) {
-  Tensor errors;
+void PerSample::add_rounding(const std::vector<PerSample>& uses, NormTerms& y) {
+  const auto onto = [](Tensor& sum, const Tensor& part) {
+    if (part.defined()) sum = sum.defined() ? add(sum, part) : part;
+  };
   for (const PerSample& use : uses) {
     // One product for each element is rounded with its last place only.
     const bool sums = uses.size() > 1 || use.positions() > 1 || use.scaled_in_pieces();
-    Tensor part = sums ? scale(use.magnitudes(), use.rounding_unit()) : Tensor();
+    const NormTerms terms = sums ? use.of_terms() : NormTerms();
+    Tensor part = terms.errors;
+    onto(y.shares, terms.shares);
     if (const auto* f = std::get_if<Outer>(&use.form_)) {
       use.add_underflow(part, squared_norms(f->a), sums ? squared_norms(f->b) : Tensor());
     } else if (const auto* p = std::get_if<Patches>(&use.form_)) {
       const auto last = [](const Tensor& x) { return x.permute({0, 2, 3, 4, 1}); };
       use.add_underflow(part, squared_norms(last(p->x)), squared_norms(last(p->dy)));
     }
-    if (part.defined()) errors = errors.defined() ? add(errors, part) : part;
+    onto(y.errors, part);
   }
-  return errors;
 }
 
-// The norm of the sum of one sample's gradients, by its definition and in double.
-double PerSample::squared_norm_again(const std::vector<PerSample>& uses, std::int64_t sample) {
+// The sum of one sample's gradients, by its definition and in double.
+std::vector<double> PerSample::gradient_again(const std::vector<PerSample>& uses,
+                                              std::int64_t sample) {
   std::vector<double> total(static_cast<std::size_t>(uses[0].shape_.numel()));
   for (const PerSample& use : uses) {
     const Tensor row = use.slice(sample, sample + 1).wide().materialize();
     const std::vector<double> values = row.to_vector<double>();
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += values[i];
   }
-  return std::inner_product(total.begin(), total.end(), total.begin(), 0.0);
+  return total;
 }
 
 // Of a parameter that is used several times: all pairs' inner products.
@@ -116,7 +154,9 @@ Tensor PerSample::norm_of_uses(const std::vector<PerSample>& uses, Route route,
   const std::vector<double> again = unsound.to_vector<double>();
   for (std::int64_t n = 0; n < std::ssize(again); ++n) {
     if (again[static_cast<std::size_t>(n)] == 0) continue;
-    copy_into(full({}, squared_norm_again(uses, n), Dtype::f64), total.slice(0, n, n + 1));
+    const std::vector<double> g = gradient_again(uses, n);
+    const double square = std::inner_product(g.begin(), g.end(), g.begin(), 0.0);
+    copy_into(full({}, square, Dtype::f64), total.slice(0, n, n + 1));
   }
   return total;
 }
@@ -130,7 +170,7 @@ NormTerms PerSample::terms(const std::vector<PerSample>& uses, Route route, bool
   NormTerms y;
   if (!wait && !certain) y.doubts = zeros({first.samples()}, Dtype::f64, first.leading().device());
   if (single && !gram && std::holds_alternative<Patches>(first.form_)) {
-    y.squares = row_norms(first, y.doubts, &y.errors);
+    y.squares = row_norms(first, y.doubts, &y);
     return y;
   }
   const auto* f = std::get_if<Outer>(&first.form_);
@@ -140,7 +180,7 @@ NormTerms PerSample::terms(const std::vector<PerSample>& uses, Route route, bool
     first.add_underflow(y.errors, a, {});
     return y;
   }
-  y.errors = rounding_errors(uses);
+  add_rounding(uses, y);
   y.squares = single ? product(first, first, route, y.doubts) : norm_of_uses(uses, route, y.doubts);
   return y;
 }
@@ -149,13 +189,23 @@ NormTerms norm_terms(const std::vector<PerSample>& uses, Route route) {
   return PerSample::terms(uses, route, false);
 }
 
-Tensor squared_norm(const std::vector<PerSample>& uses, Route route, std::vector<double>* errors) {
+Tensor squared_norm(const std::vector<PerSample>& uses, Route route, NormBounds* more) {
   const NormTerms terms = PerSample::terms(uses, route, true);
-  if (errors) {
-    errors->assign(static_cast<std::size_t>(uses[0].samples()), 0);
-    if (terms.errors.defined()) *errors = terms.errors.to_vector<double>();
+  if (more) {
+    const auto numbers = [&](const Tensor& x) {
+      if (x.defined()) return x.to_vector<double>();
+      return std::vector<double>(static_cast<std::size_t>(uses[0].samples()));
+    };
+    *more = {numbers(terms.errors), numbers(terms.shares)};
   }
   return terms.squares;
+}
+
+Tensor gradient_alone(const std::vector<PerSample>& uses, std::int64_t sample, double weight) {
+  std::vector<double> values = PerSample::gradient_again(uses, sample);
+  for (double& value : values) value *= weight;
+  return to_dtype(Tensor::from(values, uses[0].shape_), arithmetic_type(uses[0].dtype()))
+      .to(uses[0].leading().device());
 }
 
 }  // namespace sotto

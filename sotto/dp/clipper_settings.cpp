@@ -70,4 +70,18 @@ void Clipper::set_bounds(const std::vector<double>& bounds) {
   for (std::size_t group = 0; group < bounds.size(); ++group) groups_[group].bound = bounds[group];
 }
 
+void Clipper::discard() {
+  sums_.clear();
+  for (const ClipGroup& group : groups_) {
+    for (Parameter* parameter : group.parameters) sums_.emplace_back(parameter, Tensor());
+  }
+  statistics_ = {};
+  statistics_.norms.resize(groups_.size());
+  statistics_.factors.resize(groups_.size());
+  within_bound_.assign(groups_.size(), 0);
+  finite_ = 0;
+  broken_ = false;
+  finished_ = false;
+}
+
 }  // namespace sotto

@@ -31,9 +31,10 @@ struct Clipper::Lengths {
   explicit Lengths(std::int64_t units) : of(static_cast<std::size_t>(units)) {}
   // Of gradients of a loss times `scale`, a power of two.
   void add(const std::vector<PerSample>& uses, Route route, double scale) {
-    std::vector<double> rounded;
-    const std::vector<double> part = squared_norm(uses, route, &rounded).to_vector<double>();
-    for (std::size_t n = 0; n < of.size(); ++n) of[n].add(part[n], rounded[n], scale);
+    NormBounds more;
+    const std::vector<double> part = squared_norm(uses, route, &more).to_vector<double>();
+    for (std::size_t n = 0; n < of.size(); ++n)
+      of[n].add(part[n], more.errors[n], more.shares[n], scale);
   }
   std::vector<GradientLength> of;
 };
@@ -41,7 +42,9 @@ struct Clipper::Lengths {
 // What a group's gradients are multiplied by.
 struct Clipper::Factors {
   std::vector<double> values;  // one for each unit
-  Tensor weights;              // weights_of() them
+  // Units whose terms are too long for a sum with others' (GradientLength::apart).
+  std::vector<std::size_t> apart;
+  Tensor weights;  // weights_of() the others, 0 for these
   // Whether no sum of these gradients times these can overflow, whatever the order of its terms.
   bool harmless = false;
 };
@@ -171,7 +174,7 @@ std::size_t Clipper::group_of(const Parameter& parameter) const {
 Clipper::Factors Clipper::factors_for(std::size_t group, const Lengths& lengths) {
   const double margin = rounding_margin(groups_[group]), bound = groups_[group].bound;
   std::vector<double> norms(lengths.of.size());
-  Factors factors{.values = std::vector<double>(norms.size()), .weights = {}};
+  Factors factors{.values = std::vector<double>(norms.size()), .apart = {}, .weights = {}};
   double largest = 0, sizes = 0;
   for (std::size_t n = 0; n < norms.size(); ++n) {
     const GradientLength& length = lengths.of[n];
@@ -179,12 +182,15 @@ Clipper::Factors Clipper::factors_for(std::size_t group, const Lengths& lengths)
     const double factor = length.factor(options_.rule, bound, margin, loss_scale_);
     factors.values[n] = factor;
     if (factor == 0) continue;
+    if (length.apart(factor, bound)) factors.apart.push_back(n);
     largest = std::max(largest, factor);
     sizes += factor * (norms[n] + std::sqrt(length.error) * terms_of_error);
   }
   factors.harmless = largest <= loss_scale_ && sizes < harmless_size;
   count(group, norms, factors.values);
-  factors.weights = weights_of(factors.values);
+  std::vector<double> together = factors.values;
+  for (const std::size_t n : factors.apart) together[n] = 0;
+  factors.weights = weights_of(std::move(together));
   return factors;
 }
 
@@ -221,12 +227,16 @@ void Clipper::clip_group(std::size_t group, ParameterUses& gradients) {
   gradients.clear();
 }
 
-// Adds sum_n factor[n] G[n]. Should that overflow although every norm is finite (terms of one
-// sample cancelling), the samples are added one by one and those that overflow are left out, so
-// that none of them can spoil the others.
+// Adds sum_n factor[n] G[n]; what is to stay apart rounded for itself. Should that overflow
+// although every norm is finite (terms of one sample cancelling), the samples are added one by one
+// and those that overflow are left out, so that none of them can spoil the others.
 void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
                            const Factors& factors) {
   const Tensor all = weighted_sum(uses, factors.weights);
+  for (const std::size_t n : factors.apart) {
+    const double weight = factors.values[n] / loss_scale_;
+    axpby(1, gradient_alone(uses, static_cast<std::int64_t>(n), weight), 1, all);
+  }
   const bool first = all.device() == cpu;  // a GPU's sum comes here when one was not finite before
   if ((first && factors.harmless) || all_finite(all)) return add_to_sum(parameter, all);
   for (std::size_t n = 0; n < factors.values.size(); ++n) {
@@ -268,20 +278,6 @@ const Gradients& Clipper::complete_sums() {
 void Clipper::start_batch() {
   check(!broken_, "Clipper: an earlier part of this batch failed; discard() it");
   if (finished_) discard();
-  finished_ = false;
-}
-
-void Clipper::discard() {
-  sums_.clear();
-  for (const ClipGroup& group : groups_) {
-    for (Parameter* parameter : group.parameters) sums_.emplace_back(parameter, Tensor());
-  }
-  statistics_ = {};
-  statistics_.norms.resize(groups_.size());
-  statistics_.factors.resize(groups_.size());
-  within_bound_.assign(groups_.size(), 0);
-  finite_ = 0;
-  broken_ = false;
   finished_ = false;
 }
 

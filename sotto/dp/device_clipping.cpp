@@ -74,6 +74,7 @@ void DeviceClip::add_norm(std::size_t group, const Parameter& parameter,
   };
   put(ClipTerms::squares, terms.squares);
   put(ClipTerms::errors, terms.errors);
+  put(ClipTerms::shares, terms.shares);
   put(ClipTerms::doubts, terms.doubts);
 }
 

@@ -49,13 +49,17 @@ struct ClipRule {
 struct GradientLength {
   double square = 0;  // of its norm
   double error = 0;   // what rounding may add to that, squared
+  double share = 0;   // the largest of its parameters' shares (NormTerms)
 
-  // One more parameter, of a loss times `scale`, a power of two; its squared norm, and what
-  // rounding may add to the norm.
-  HD void add(double part, double rounded, double scale) {
+  // One more parameter, of a loss times `scale`, a power of two; its squared norm, what rounding
+  // may add to the norm, and the share of its terms' length.
+  HD void add(double part, double rounded, double of_terms, double scale) {
     square += part / (scale * scale);
     error += rounded * rounded / (scale * scale);
+    share = std::max(share, of_terms / scale);
   }
+  // Whether its terms times the factor are too long to be in one sum with those of others.
+  HD bool apart(double factor, double bound) const { return factor * share > bound; }
   // A Gram product may round a norm of zero to just below it.
   HD double norm() const { return std::isnan(square) ? square : std::sqrt(std::max(square, 0.0)); }
   // The factor for it, and the weight for gradients of a loss times `scale`, factor / scale: either
@@ -70,7 +74,7 @@ struct GradientLength {
 
 // Rows of Backend::clip_factors: of what it is given, and of what it gives.
 struct ClipTerms {
-  enum Row : std::int64_t { squares, errors, doubts, rows };
+  enum Row : std::int64_t { squares, errors, shares, doubts, rows };
 };
 struct ClipSettings {
   enum Row : std::int64_t { bound, scale, live, rows };
@@ -102,11 +106,13 @@ struct ClipSample {
     GradientLength length;
     bool doubt = false;
     for (std::int64_t k = 0; k < parameters; ++k) {
-      length.add(term(ClipTerms::squares, k, n), term(ClipTerms::errors, k, n), scale);
+      length.add(term(ClipTerms::squares, k, n), term(ClipTerms::errors, k, n),
+                 term(ClipTerms::shares, k, n), scale);
       doubt = doubt || !(term(ClipTerms::doubts, k, n) == 0);
     }
     const double bound = settings[ClipSettings::bound];
     const double factor = live ? length.factor(rule, bound, margin, scale) : 0;
+    doubt = doubt || length.apart(factor, bound);
     y[ClipResults::norms * samples + n] = length.norm();
     y[ClipResults::factors * samples + n] = factor;
     y[ClipResults::weights * samples + n] = factor / scale;

@@ -17,8 +17,8 @@ class Step final : public GradSink {
   explicit Step(bool norms) : norms_(norms) {}
   bool sums_only() const override { return !norms_; }
   void receive(Parameter& parameter, std::vector<PerSample> uses) override {
-    std::vector<double> errors;
-    if (norms_) squared_norm(uses, Route::automatic, &errors);
+    NormBounds more;
+    if (norms_) squared_norm(uses, Route::automatic, &more);
     for (const PerSample& use : uses)
       accumulate(sums_, parameter,
                  norms_ ? use.sum(full({use.samples()}, 0.5, Dtype::f64)) : use.sum());
