@@ -113,6 +113,8 @@ TEST_CASE("warm-ups reach the base rate with their last step") {
   check_rates(Schedule::warmup_cosine(2, 6, 0.5), 4,
               {2, 4, 4, 3 + std::sqrt(0.5), 3, 3 - std::sqrt(0.5), 2, 2});
   check_rates(Schedule::warmup_linear_decay(2, 6), 4, {2, 4, 4, 3, 2, 1, 0, 0});
+  check_rates(Schedule::warmup_linear_decay(0, 4), 4, {4, 3, 2, 1, 0, 0});
+  CHECK(throws([] { Schedule::warmup_cosine(-1, 5); }, "warmup_cosine: warmup is -1"));
   check_rates(Schedule::inverse_sqrt(4), 8,
               {2, 4, 6, 8, 8 * std::sqrt(0.8), 8 * std::sqrt(4.0 / 6)});
 }

@@ -43,10 +43,11 @@ Projections projections(const Var& query, const Var& key, const Var& value,
 
 // Keys or values with the rows that are appended for every sample.
 Var extended(Var x, const std::optional<Var>& row, bool zero) {
-  if (row) x = concat({x, *row}, 1);
+  // Beside samples one row stands for all; what is not of samples has as many as it says.
+  const std::int64_t rows = x.samples() == SampleAxis(0) ? 1 : x.shape()[0], width = x.shape()[2];
+  if (row) x = concat({x, expand(*row, {rows, 1, width})}, 1);
   if (!zero) return x;
-  return concat({x, x.tape().constant(zeros({1, 1, x.shape()[2]}, x.dtype(), x.value().device()))},
-                1);
+  return concat({x, x.tape().constant(zeros({rows, 1, width}, x.dtype(), x.value().device()))}, 1);
 }
 
 // [n, t, e] to [n, heads, t, e / heads]

@@ -18,9 +18,9 @@ struct Bags {
   Tensor counts;  // [n, 1]
 };
 
-Bags bags_of(Tape& tape, std::vector<std::int64_t> ids, std::vector<bool> empty, std::int64_t n,
-             const Var& table) {
-  const std::int64_t size = n == 0 ? 0 : static_cast<std::int64_t>(ids.size()) / n;
+Bags bags_of(const Var& table, std::vector<std::int64_t> ids, const std::vector<bool>& empty,
+             std::int64_t n, std::int64_t size) {
+  Tape& tape = table.tape();
   std::vector<double> places(ids.size()), counts(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < ids.size(); ++i) {
     places[i] = empty[i] ? 0 : 1;
@@ -66,7 +66,8 @@ Var embedding_bag(const Var& table, const Var& ids, const std::optional<Var>& we
   const std::vector<std::int64_t> flat = ids.value().to_vector<std::int64_t>();
   std::vector<bool> empty;
   for (const std::int64_t id : flat) empty.push_back(options.padding && id == *options.padding);
-  return reduced(table, bags_of(ids.tape(), flat, empty, ids.shape()[0], table), weights, options);
+  const Shape shape = ids.shape();
+  return reduced(table, bags_of(table, flat, empty, shape[0], shape[1]), weights, options);
 }
 
 namespace {
@@ -106,7 +107,7 @@ Var bags_at(Tape& tape, const Var& table, const Tensor& ids, const Tensor& offse
       empty.push_back(!there || (options.padding && padded.back() == *options.padding));
     }
   }
-  const Bags bags = bags_of(tape, padded, empty, n, table);
+  const Bags bags = bags_of(table, padded, empty, n, size);
   if (!weights) return reduced(table, bags, std::nullopt, options);
   check(weights->shape() == ids.shape(), "embedding_bag: weights {} for ids {}", weights->shape(),
         ids.shape());

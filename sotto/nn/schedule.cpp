@@ -186,7 +186,7 @@ Schedule Schedule::warmup_linear(std::int64_t warmup) {
 }
 
 Schedule Schedule::warmup_cosine(std::int64_t warmup, std::int64_t total, double end) {
-  check_length("warmup_cosine", "warmup", warmup);
+  check(warmup >= 0, "warmup_cosine: warmup is {}", warmup);
   check_factor("warmup_cosine", "end", end);
   check(total > warmup, "warmup_cosine: {} steps with a warmup of {}", total, warmup);
   return Schedule([=](std::int64_t k, double base) {
@@ -196,7 +196,7 @@ Schedule Schedule::warmup_cosine(std::int64_t warmup, std::int64_t total, double
 }
 
 Schedule Schedule::warmup_linear_decay(std::int64_t warmup, std::int64_t total) {
-  check_length("warmup_linear_decay", "warmup", warmup);
+  check(warmup >= 0, "warmup_linear_decay: warmup is {}", warmup);
   check(total > warmup, "warmup_linear_decay: {} steps with a warmup of {}", total, warmup);
   return Schedule([=](std::int64_t k, double base) {
     if (k < warmup) return base * warmed(k, warmup);

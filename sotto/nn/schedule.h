@@ -59,7 +59,7 @@ class Schedule {
 
   // base min(1, (k + 1) / warmup)
   static Schedule warmup_linear(std::int64_t warmup);
-  // Warms up so, then falls along a half cosine to base `end` at step `total`.
+  // Warms up so (0: not at all), then falls along a half cosine to base `end` at step `total`.
   static Schedule warmup_cosine(std::int64_t warmup, std::int64_t total, double end = 0);
   // Warms up so, then falls linearly to zero at step `total`.
   static Schedule warmup_linear_decay(std::int64_t warmup, std::int64_t total);

@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cmath>
 
 #include "sotto/dp/analytic_gaussian.h"
 #include "sotto/dp/calibration.h"
 #include "sotto/dp/gdp.h"
+#include "sotto/dp/rdp.h"
 #include "sotto/dp/rdp_accountant.h"
 #include "tests/conformance/kinds.h"
 
@@ -40,10 +42,37 @@ Relation relation_of(const Json& row) {
   return Relation::add_or_remove_one;
 }
 
+// What Opacus proves of divergences: neither by the total variation nor not less than 0, as
+// RdpAccountant does.
+class OpacusAccountant final : public Accountant {
+ public:
+  OpacusAccountant(const std::vector<double>& orders, Relation relation)
+      : Accountant(AccountantKind::rdp, relation), orders_(orders), rdp_(orders.size()) {}
+
+ private:
+  void charge(const Event& event, std::int64_t count) override {
+    const double distance = relation() == Relation::replace_one ? 2 : 1;
+    const auto curve = rdp_curve(event.sampling_rate, event.noise_multiplier / distance, orders_);
+    for (std::size_t i = 0; i < rdp_.size(); ++i) rdp_[i] += static_cast<double>(count) * curve[i];
+  }
+  double charged_epsilon(double delta) const override {
+    double least = HUGE_VAL;
+    for (std::size_t i = 0; i < rdp_.size(); ++i) {
+      const double a = orders_[i];
+      least = std::min(least, rdp_[i] + std::log1p(-1 / a) - std::log(delta * a) / (a - 1));
+    }
+    return least;
+  }
+  double charged_delta(double) const override { throw Malformed("delta of Opacus' orders"); }
+
+  std::vector<double> orders_, rdp_;
+};
+
 NewAccountant rdp_of(const Json& table, const Json& row) {
-  const auto orders =
-      field<std::vector<double>>(field<Json>(table, "orders"), field<std::string>(row, "orders"));
-  return [=, relation = relation_of(row)] {
+  const auto name = field<std::string>(row, "orders");
+  const auto orders = field<std::vector<double>>(field<Json>(table, "orders"), name);
+  return [=, relation = relation_of(row)]() -> std::unique_ptr<Accountant> {
+    if (name == "opacus") return std::make_unique<OpacusAccountant>(orders, relation);
     return std::make_unique<RdpAccountant>(orders, relation);
   };
 }

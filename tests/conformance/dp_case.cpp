@@ -95,7 +95,7 @@ std::vector<Part> DpCase::parts() const {
     begin = end;
   }
   if (end != rows) throw Malformed("physical_batches do not add up to rows");
-  if (parts.empty()) throw Malformed("no physical batch");
+  if (parts.empty()) parts.push_back({.begin = 0, .end = 0});
   for (Part& part : parts) assign_units(part, last, &part == &parts.back());
   return parts;
 }
