@@ -69,6 +69,17 @@ TEST_CASE("check_op finds an operation that mixes samples unseen by the tape") {
                "a sample alone gives the same"));
 }
 
+TEST_CASE("check_op finds rounding that depends on how many samples there are") {
+  CHECK(breaks(one_input([](const Var& x) {
+                 const double n = static_cast<double>(x.shape()[0]);
+                 const auto there_and_back = [n](const Tensor& t) {
+                   return scale(scale(t, 0.1 * n), 1 / (0.1 * n));
+                 };
+                 return recorded(x, there_and_back(x.value()), there_and_back);
+               }),
+               "a sample alone gives exactly the same"));
+}
+
 TEST_CASE("check_op finds what only a NaN of another sample shows") {
   CHECK(breaks(one_input([](const Var& x) {
                  const Tensor nothing = scale(sum(x.value(), {0}, true), 0);

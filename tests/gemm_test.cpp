@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "sotto/core/parallel.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/kernels/pieces.h"
 #include "tests/kernel_cases.h"
@@ -177,10 +178,10 @@ TEST_CASE("products of tensors in 16 bits are of their type or f32, and are adde
     CHECK(wide.dtype() == Dtype::f32);
     check_close(narrow, expected);
     check_close(wide, expected);
-    gemm_add(a, b, sum);
+    outer_sum_add(a.transpose(1, 2), b, sum);
     check_close(sum, expected);
     const Tensor other = zeros({2, 5, 7}, dtype == Dtype::f16 ? Dtype::bf16 : Dtype::f16);
-    CHECK(throws([&] { gemm_add(a, b, other); }, name(other.dtype())));
+    CHECK(throws([&] { outer_sum_add(a.transpose(1, 2), b, other); }, name(other.dtype())));
     CHECK(throws([&] { wide_gemm(a, to_dtype(b, Dtype::f32)); }, "f32"));
   }
 }
@@ -206,6 +207,39 @@ TEST_CASE("a NaN in one row of a leaves the bits of the other rows") {
       }
     }
   });
+}
+
+// Else what is computed of a sample would tell how many others there are.
+TEST_CASE("rows of a product on a CPU have the same bits however many and wherever they are") {
+  const int threads = thread_count();
+  Random random(52);
+  for (const CpuEngine engine : {CpuEngine::eigen, CpuEngine::onednn}) {
+    if (!has_cpu_engine(engine)) continue;
+    set_cpu_engine(engine);
+    INFO(backend(cpu).name());
+    for (int round = 0; round < 60; ++round) {
+      const Dtype dtype = float_dtypes[round % std::size(float_dtypes)];
+      const std::int64_t all = between(random, 100, round % 10 == 0 ? 700 : 300),
+                         k = between(random, 1, round % 3 == 0 ? 1200 : 80),
+                         n = between(random, 1, round % 5 == 0 ? 300 : 40);
+      const Tensor a = random_tensor(random, {1, all, k}, dtype).squeeze(0),
+                   b = random_tensor(random, {1, k, n}, dtype).squeeze(0);
+      const Tensor bias = random_tensor(random, {n}, dtype);
+      const Tensor whole = gemm(a, b), raised = affine(a, b, bias);
+      INFO(name(dtype) << ", " << all << " rows, " << k << " x " << n);
+      for (int cut = 0; cut < 8; ++cut) {
+        const std::int64_t first = cut < 2 ? 0 : between(random, 0, all - 1),
+                           last = between(random, first + 1,
+                                          cut < 4 ? std::min(all, first + 20) : all);
+        set_thread_count(static_cast<int>(between(random, 1, 3)));
+        const Tensor rows = a.slice(0, first, last);
+        INFO("rows " << first << " to " << last);
+        CHECK(same_bits(gemm(rows, b), whole.slice(0, first, last)));
+        CHECK(same_bits(affine(rows, b, bias), raised.slice(0, first, last)));
+      }
+      set_thread_count(threads);
+    }
+  }
 }
 
 TEST_CASE(

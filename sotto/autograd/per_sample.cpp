@@ -70,13 +70,13 @@ PerSample PerSample::patches(const Tensor& dy, const Tensor& x, const Window& wi
   return {Patches{dy, x, window}, shape};
 }
 
-PerSample PerSample::onehot(const Tensor& ids, const Tensor& b, const Shape& shape) {
+PerSample PerSample::onehot(const Tensor& ids, const Tensor& b, const Shape& shape, bool gaps) {
   check(ids.rank() == 2 && b.rank() == 3 && ids.size(0) == b.size(0) &&
             (ids.size(1) == b.size(1) || b.size(1) == 1) && shape.rank() == 2 &&
             b.size(2) == shape[1],
         "PerSample::onehot: ids {} and rows {} for the shape {}", ids.shape(), b.shape(), shape);
   const bool repeats = b.size(1) > 1 && b.strides()[1] == 0;
-  return {OneHot{contiguous(ids), contiguous(repeats ? b.slice(1, 0, 1) : b)}, shape};
+  return {OneHot{contiguous(ids), contiguous(repeats ? b.slice(1, 0, 1) : b), gaps}, shape};
 }
 
 PerSample PerSample::dense(const Tensor& rows) {
@@ -191,22 +191,22 @@ Tensor PerSample::materialize() const {
     return rows;
   }
   return std::visit(
-      Overloaded{
-          [&](const Outer& f) { return reshape(wide_gemm(f.b.transpose(1, 2), f.a), full_shape); },
-          [&](const Patches& f) {
-            return reshape(conv_weight_rows(f.dy, f.x, f.window, weight_shape(f.dy, f.x, f.window)),
-                           full_shape);
-          },
-          [&](const OneHot& f) {
-            Tensor rows = zeros(full_shape, f.b.dtype(), f.b.device());
-            for (std::int64_t n = 0; n < f.b.size(0); ++n) {
-              backend(f.b.device())
-                  .scatter_add(f.b.select(0, n).view(), f.ids.select(0, n).view(), 0,
-                               rows.select(0, n).view());
-            }
-            return rows;
-          },
-          [](const Dense& f) { return f.rows; }},
+      Overloaded{[&](const Outer& f) { return reshape(outer_sum(f.b, f.a), full_shape); },
+                 [&](const Patches& f) {
+                   return reshape(
+                       conv_weight_rows(f.dy, f.x, f.window, weight_shape(f.dy, f.x, f.window)),
+                       full_shape);
+                 },
+                 [&](const OneHot& f) {
+                   Tensor rows = zeros(full_shape, f.b.dtype(), f.b.device());
+                   for (std::int64_t n = 0; n < f.b.size(0); ++n) {
+                     backend(f.b.device())
+                         .scatter_add(f.b.select(0, n).view(), f.ids.select(0, n).view(), 0,
+                                      rows.select(0, n).view());
+                   }
+                   return rows;
+                 },
+                 [](const Dense& f) { return f.rows; }},
       form_);
 }
 
@@ -218,9 +218,7 @@ Tensor PerSample::sum() const {
     return total;
   }
   return std::visit(
-      Overloaded{[&](const Outer& f) {
-                   return reshape(wide_gemm(flat(f.b).transpose(0, 1), flat(f.a)), shape_);
-                 },
+      Overloaded{[&](const Outer& f) { return reshape(outer_sum(flat(f.b), flat(f.a)), shape_); },
                  [&](const Patches& f) {
                    return reshape(
                        conv_weight(f.dy, f.x, f.window, weight_shape(f.dy, f.x, f.window)), shape_);
@@ -254,7 +252,7 @@ Tensor PerSample::sum(const Tensor& weights) const {
   const auto add_sum = [](const PerSample& part, const Tensor& y) {
     if (const auto* f = std::get_if<Outer>(&part.form_)) {
       const Tensor a = flat(f->a), b = flat(f->b);
-      return gemm_add(b.transpose(0, 1), a, reshape(y, {b.size(1), a.size(1)}));
+      return outer_sum_add(b, a, reshape(y, {b.size(1), a.size(1)}));
     }
     axpby(1, part.sum(), 1, y);
   };

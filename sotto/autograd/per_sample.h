@@ -60,8 +60,9 @@ class PerSample {
   static PerSample patches(const Tensor& dy, const Tensor& x, const Window& window,
                            const Shape& shape);
   // G[n] = sum_t e(ids[n,t]) (x) b[n,t], with ids [n, t] i64 and b [n, t, d], or [n, 1, d] where
-  // all positions have the same; a negative id adds nothing; `shape` is [rows, d].
-  static PerSample onehot(const Tensor& ids, const Tensor& b, const Shape& shape);
+  // all positions have the same; a negative id adds nothing, and without `gaps` there is none;
+  // `shape` is [rows, d].
+  static PerSample onehot(const Tensor& ids, const Tensor& b, const Shape& shape, bool gaps = true);
   // G itself, [n, ...shape].
   static PerSample dense(const Tensor& rows);
   // The first samples of factors in memory of captured work's own, which each replay writes anew:
@@ -120,7 +121,8 @@ class PerSample {
   // how far in the L2 norm rounding may take its part of the sum of all uses' sums from its
   // gradient: 2^-23 sqrt(T) sum_t |b[t]| |a[t]| in single precision, added over uses, for T
   // positions, and what underflow may take from inner products (docs/privacy.md). Far below the
-  // norm unless terms cancel. 0 for a single use that is kept as rows. Shares become sum_t |b[t]|
+  // norm unless terms cancel. Rows have those of the factors they were made of, else a single use
+  // 0. Shares become sum_t |b[t]|
   // |a[t]| / max(64, 4 sqrt(T)), added over uses: where that is longer than the bound, the terms
   // are so long in a sum that others' parts would be rounded away beside them.
   friend Tensor squared_norm(const std::vector<PerSample>& uses, Route route, NormBounds* more);
@@ -140,9 +142,11 @@ class PerSample {
   };
   struct OneHot {
     Tensor ids, b;  // b [n, t, d], or [n, 1, d]
+    bool gaps;      // whether an id may be negative
   };
   struct Dense {
     Tensor rows;
+    NormTerms factors;  // errors and shares of what they were made of, if that was sums of terms
   };
 
   PerSample(std::variant<Outer, Patches, OneHot, Dense> form, Shape shape)
@@ -165,14 +169,20 @@ class PerSample {
   void for_each_part(const OnPart& f) const;
   static Tensor squared_norms(const Tensor& x);
   Tensor bounds() const;
-  Tensor magnitudes() const;
+  // sum_t |b[t]| |a[t]| at most and sqrt(T), each [n], and least_cancelled where the former is
+  // known well.
+  struct Terms {
+    Tensor lengths, roots;
+    double least;
+  };
+  Terms terms_of_samples() const;
   NormTerms of_terms() const;
+  NormTerms of_images(const Tensor& dy, const Tensor& x) const;
+  NormTerms rounding(bool alone) const;
   double positions() const;
   double last_place() const;
-  double rounding_unit() const;
   static Tensor root(const Tensor& x);
   void add_underflow(Tensor& errors, const Tensor& a, const Tensor& b) const;
-  double most_cancelled() const;
   static void add_rounding(const std::vector<PerSample>& uses, NormTerms& y);
   static bool by_gram(const PerSample& f, const PerSample& g, Route route);
   // Where `doubts` is given samples are marked there that would be computed again.

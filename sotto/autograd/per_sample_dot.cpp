@@ -128,16 +128,6 @@ Tensor cancelled(const Tensor& rows, const Tensor& factors) {
   return where(binary(binary_index<GreaterEqual>, rows, least), number(0), number(1));
 }
 
-// In how many patches a pixel lies at most.
-double overlap(const Window& window) {
-  double repeats = 1;
-  for (int i = 0; i < 3; ++i) {
-    repeats *=
-        std::ceil(static_cast<double>(window.kernel[i]) / static_cast<double>(window.stride[i]));
-  }
-  return repeats;
-}
-
 }  // namespace
 
 // [n], the squared norm of each sample of x.
@@ -158,7 +148,7 @@ Tensor PerSample::bounds() const {
   }
   if (const auto* f = std::get_if<Patches>(&form_)) {
     const auto norms = [](const Tensor& x) { return squared_norms(x.permute({0, 2, 3, 4, 1})); };
-    return mul(norms(f->dy), scale(norms(f->x), overlap(f->window)));
+    return mul(norms(f->dy), scale(norms(f->x), static_cast<double>(f->window.overlap())));
   }
   const auto* f = std::get_if<Outer>(&form_);
   return f ? mul(squared_norms(f->b), squared_norms(f->a)) : Tensor();
@@ -186,14 +176,9 @@ Tensor PerSample::row_norms(const PerSample& f, const Tensor& doubts, NormTerms*
   const Tensor norms = conv_weight_norms(p.dy, p.x, p.window);
   Tensor y = contiguous(norms.select(1, 0));
   const Tensor dy = norms.select(1, 1), x = norms.select(1, 2);
-  const Tensor bounds = mul(dy, scale(x, overlap(p.window)));
+  const Tensor bounds = mul(dy, scale(x, static_cast<double>(p.window.overlap())));
   if (f.dtype() != Dtype::f64) settle(f, f, cancelled(y, bounds), y, doubts);
-  if (more) {
-    const Tensor terms = root(bounds);
-    more->errors = scale(terms, f.rounding_unit());
-    more->shares = scale(terms, 1 / f.most_cancelled());
-    f.add_underflow(more->errors, x, {});
-  }
+  if (more) *more = f.of_images(dy, x);
   return y;
 }
 
@@ -268,7 +253,12 @@ PerSample PerSample::prepared(Route route, std::size_t budget) const {
   const bool cheaper = t.kept_rows < std::min(t.rows_norm, t.gram_norm) + t.sum &&
                        !(narrow() && row_bytes() > factors);
   const bool rows = route == Route::rows || (route == Route::automatic && cheaper);
-  return rows ? dense(materialize()) : *this;
+  if (!rows) return *this;
+  PerSample kept = dense(materialize());
+  // Whether there is room for rows depends on who else is in the batch; what a norm is worth may
+  // not.
+  if (positions() > 1) std::get<Dense>(kept.form_).factors = rounding(true);
+  return kept;
 }
 
 // Whether an inner product is taken by the factors.

@@ -10,43 +10,69 @@
 namespace sotto {
 namespace {
 
+// So many times its clipped gradient a sample's terms may be in a sum with those of others.
 constexpr double least_cancelled = 64;
 
 }  // namespace
 
 Tensor PerSample::root(const Tensor& x) { return unary(unary_index<Sqrt>, x); }
 
-// What |b[t]| |a[t]| is at most: of each position [n, T] for an outer form, else of all together
-// [n].
-Tensor PerSample::magnitudes() const {
+// What is known of the terms of each sample's gradient: outer forms, tables, and rows. Positions
+// that others of the batch have and a sample has not, its padding, do not count: nothing may depend
+// on who else is in the batch.
+PerSample::Terms PerSample::terms_of_samples() const {
+  const Tensor zero = zeros({}, Dtype::f64, leading().device());
+  const auto each = [](const Tensor& x) {
+    const std::int64_t n = x.size(0), t = x.size(1);
+    return reshape(root(squared_norms(reshape(x, {n * t, x.size(2)}))), {n, t});
+  };
+  const auto count = [](const Tensor& marks) { return root(sotto::sum(marks, {1})); };
+  const auto alike = [&](double roots) {
+    return full({samples()}, roots, Dtype::f64, leading().device());
+  };
   if (const auto* f = std::get_if<Outer>(&form_)) {
-    const std::int64_t n = f->b.size(0), t = f->b.size(1);
-    const auto norms = [&](const Tensor& x) {
-      return root(squared_norms(reshape(contiguous(x), {n * t, x.size(2)})));
-    };
-    return reshape(mul(norms(f->b), norms(f->a)), {n, t});
+    const Tensor lengths = mul(each(f->b), each(f->a));
+    return {sotto::sum(lengths, {1}), count(binary(binary_index<Greater>, lengths, zero)),
+            least_cancelled};
   }
-  const auto* rows = std::get_if<Dense>(&form_);
-  return root(rows ? squared_norms(rows->rows) : bounds());
+  if (const auto* f = std::get_if<OneHot>(&form_)) {
+    const bool repeats = f->b.size(1) == 1;
+    Tensor there;  // where not all positions need be
+    if (f->gaps) there = binary(binary_index<GreaterEqual>, to_dtype(f->ids, Dtype::f64), zero);
+    if (!repeats) {
+      const Tensor some = binary(binary_index<Greater>, each(f->b), zero);
+      there = there.defined() ? mul(there, some) : some;
+    }
+    const Tensor roots = there.defined() ? count(there) : alike(std::sqrt(positions()));
+    const Tensor lengths = root(squared_norms(f->b));
+    return {repeats ? mul(lengths, roots) : lengths, roots, 0};
+  }
+  return {root(squared_norms(std::get<Dense>(form_).rows)), alike(1), least_cancelled};
 }
 
-// The errors and shares of one use. Positions that others of the batch have and a sample has not,
-// its padding, do not count: neither may depend on who else is in the batch.
+// The errors and shares of one use.
 NormTerms PerSample::of_terms() const {
-  const Tensor each = magnitudes();
+  const auto [lengths, roots, least] = terms_of_samples();
   NormTerms y;
-  if (!std::holds_alternative<Outer>(form_)) {
-    y.errors = scale(each, rounding_unit());
-    y.shares = scale(each, 1 / most_cancelled());
-    return y;
-  }
-  const auto number = [&](double value) { return full({}, value, Dtype::f64, each.device()); };
-  const Tensor roots = root(sotto::sum(binary(binary_index<Greater>, each, number(0)), {1}));
-  const Tensor all = sotto::sum(each, {1});
-  y.errors = scale(mul(all, roots), last_place());
-  if (scaled_in_pieces()) axpby(piece_rounding, all, 1, y.errors);
-  const Tensor most = binary(binary_index<Maximum>, scale(roots, 4), number(least_cancelled));
-  y.shares = binary(binary_index<Div>, all, most);
+  y.errors = scale(mul(lengths, roots), last_place());
+  if (scaled_in_pieces()) axpby(piece_rounding, lengths, 1, y.errors);
+  // How many times the clipped gradient the terms may be: without a common direction they are
+  // sqrt(T) times their sum.
+  const Tensor usual = full({}, std::max(least, 4.0), Dtype::f64, lengths.device());
+  y.shares =
+      binary(binary_index<Div>, lengths, binary(binary_index<Maximum>, scale(roots, 4), usual));
+  return y;
+}
+
+// The same of a convolution, by the squared norms of its factors.
+NormTerms PerSample::of_images(const Tensor& dy, const Tensor& x) const {
+  const auto windows = static_cast<double>(std::get<Patches>(form_).window.overlap());
+  const Tensor lengths = root(mul(dy, scale(x, windows)));
+  const double roots = std::sqrt(positions());
+  NormTerms y;
+  y.errors = scale(lengths, last_place() * roots + (scaled_in_pieces() ? piece_rounding : 0));
+  y.shares = scale(lengths, 1 / std::max(least_cancelled, 4 * roots));
+  add_underflow(y.errors, x, dy);
   return y;
 }
 
@@ -59,18 +85,6 @@ double PerSample::positions() const {
 }
 
 double PerSample::last_place() const { return dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23; }
-
-// How many times the clipped gradient a sample's terms may be in a sum. Terms without a common
-// direction are sqrt(T) times their sum, as is what is known of a table's.
-double PerSample::most_cancelled() const {
-  const double usual = 4 * std::sqrt(positions());
-  return std::holds_alternative<OneHot>(form_) ? usual : std::max(least_cancelled, usual);
-}
-
-// What a magnitude of one may lose.
-double PerSample::rounding_unit() const {
-  return last_place() * std::sqrt(positions()) + (scaled_in_pieces() ? piece_rounding : 0);
-}
 
 // Adds what underflow may add to the norm of a gradient of two factors, by the squared norms of a,
 // and of b where there are Gram products. Those may lose u, the smallest normal number, for each of
@@ -97,23 +111,30 @@ void PerSample::add_underflow(Tensor& errors, const Tensor& a, const Tensor& b) 
   if (b.defined()) lose(wide ? 0x1p-511 : 0x1p-63, inner, b);
 }
 
+// The errors and shares of one use, which may be the only one.
+NormTerms PerSample::rounding(bool alone) const {
+  if (const auto* f = std::get_if<Dense>(&form_); f && f->factors.errors.defined())
+    return f->factors;
+  if (const auto* f = std::get_if<Patches>(&form_)) {
+    const auto last = [](const Tensor& x) { return squared_norms(x.permute({0, 2, 3, 4, 1})); };
+    return of_images(last(f->dy), last(f->x));
+  }
+  // One product for each element is rounded with its last place only.
+  const bool sums = !alone || positions() > 1 || scaled_in_pieces();
+  NormTerms y = sums ? of_terms() : NormTerms();
+  if (const auto* f = std::get_if<Outer>(&form_))
+    add_underflow(y.errors, squared_norms(f->a), sums ? squared_norms(f->b) : Tensor());
+  return y;
+}
+
 void PerSample::add_rounding(const std::vector<PerSample>& uses, NormTerms& y) {
   const auto onto = [](Tensor& sum, const Tensor& part) {
     if (part.defined()) sum = sum.defined() ? add(sum, part) : part;
   };
   for (const PerSample& use : uses) {
-    // One product for each element is rounded with its last place only.
-    const bool sums = uses.size() > 1 || use.positions() > 1 || use.scaled_in_pieces();
-    const NormTerms terms = sums ? use.of_terms() : NormTerms();
-    Tensor part = terms.errors;
+    const NormTerms terms = use.rounding(uses.size() == 1);
+    onto(y.errors, terms.errors);
     onto(y.shares, terms.shares);
-    if (const auto* f = std::get_if<Outer>(&use.form_)) {
-      use.add_underflow(part, squared_norms(f->a), sums ? squared_norms(f->b) : Tensor());
-    } else if (const auto* p = std::get_if<Patches>(&use.form_)) {
-      const auto last = [](const Tensor& x) { return x.permute({0, 2, 3, 4, 1}); };
-      use.add_underflow(part, squared_norms(last(p->x)), squared_norms(last(p->dy)));
-    }
-    onto(y.errors, part);
   }
 }
 

@@ -28,7 +28,7 @@ PerSample PerSample::slice(std::int64_t begin, std::int64_t end) const {
                    return PerSample(Patches{part(f.dy), part(f.x), f.window}, shape_);
                  },
                  [&](const OneHot& f) {
-                   return PerSample(OneHot{part(f.ids), part(f.b)}, shape_);
+                   return PerSample(OneHot{part(f.ids), part(f.b), f.gaps}, shape_);
                  },
                  [&](const Dense& f) { return PerSample(Dense{part(f.rows)}, shape_); }},
       form_);
@@ -46,7 +46,7 @@ PerSample PerSample::selected(const Tensor& ids) const {
                        shape_);
                  },
                  [&](const OneHot& f) {
-                   return PerSample(OneHot{part(f.ids), part(f.b)}, shape_);
+                   return PerSample(OneHot{part(f.ids), part(f.b), true}, shape_);
                  },
                  [&](const Dense& f) { return PerSample(Dense{part(f.rows)}, shape_); }},
       form_);
@@ -62,7 +62,7 @@ PerSample PerSample::scaled(const Tensor& weights) const {
             return PerSample(Patches{weighted(f.dy, weights), f.x, f.window}, shape_);
           },
           [&](const OneHot& f) {
-            return PerSample(OneHot{f.ids, weighted(f.b, weights)}, shape_);
+            return PerSample(OneHot{f.ids, weighted(f.b, weights), f.gaps}, shape_);
           },
           [&](const Dense& f) { return PerSample(Dense{weighted(f.rows, weights)}, shape_); }},
       form_);
@@ -85,7 +85,7 @@ PerSample PerSample::masked(const Tensor& weights) const {
                    return PerSample(Patches{part(f.dy), f.x, f.window}, shape_);
                  },
                  [&](const OneHot& f) {
-                   return PerSample(OneHot{f.ids, part(f.b)}, shape_);
+                   return PerSample(OneHot{f.ids, part(f.b), f.gaps}, shape_);
                  },
                  [&](const Dense& f) { return PerSample(Dense{part(f.rows)}, shape_); }},
       form_);
@@ -102,7 +102,7 @@ PerSample PerSample::in_type(Dtype dtype) const {
                    return PerSample(Patches{as(f.dy), as(f.x), f.window}, shape_);
                  },
                  [&](const OneHot& f) {
-                   return PerSample(OneHot{f.ids, as(f.b)}, shape_);
+                   return PerSample(OneHot{f.ids, as(f.b), f.gaps}, shape_);
                  },
                  [&](const Dense& f) { return PerSample(Dense{as(f.rows)}, shape_); }},
       form_);

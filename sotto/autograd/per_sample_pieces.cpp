@@ -54,7 +54,7 @@ Tensor PerSample::sum_in_pieces(const Tensor& weights) const {
   const Tensor y = zeros(shape_, dtype(), b.device());
   const auto add_product = [&](const Tensor& left, const Tensor& right) {
     if (outer) {
-      gemm_add(flat(left).transpose(0, 1), flat(right), reshape(y, {b.size(2), a.size(2)}));
+      outer_sum_add(flat(left), flat(right), reshape(y, {b.size(2), a.size(2)}));
     } else {
       conv_weight_add(left, right, images->window, reshape(y, weight_shape(b, a, images->window)));
     }

@@ -211,12 +211,12 @@ Var embedding(const Var& table, const Var& ids, std::optional<std::int64_t> padd
   const Tensor y = reshape(to_dtype(rows, dtype), shape);
   const Tensor learned =
       by_sample(learned_ids(ids.value(), padding).to(y.device()), ids.samples(), 0);
-  return table.tape().record(embedding_op, {table, ids}, y, ids.samples(),
-                             [learned = learned.squeeze(2), samples = ids.samples(),
-                              shape = table.shape()](const Tensor& dy, Adjoint& adjoint) {
-                               adjoint.shared(
-                                   0, PerSample::onehot(learned, by_sample(dy, samples, 1), shape));
-                             });
+  return table.tape().record(
+      embedding_op, {table, ids}, y, ids.samples(),
+      [learned = learned.squeeze(2), samples = ids.samples(), shape = table.shape(),
+       gaps = padding.has_value()](const Tensor& dy, Adjoint& adjoint) {
+        adjoint.shared(0, PerSample::onehot(learned, by_sample(dy, samples, 1), shape, gaps));
+      });
 }
 
 }  // namespace sotto

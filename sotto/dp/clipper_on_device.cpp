@@ -61,10 +61,11 @@ Clipper::Replayed Clipper::clip_captured(const ParameterUses& gradients, const T
                                          bool alone) {
   uncaptured_ = alone ? "" : "gradients that are not captured beside those that are";
   if (!alone) return Replayed::no;
-  if (!captured_ || !captured_->of(gradients, options_.row_budget)) {
+  const std::size_t budget = budget_for(gradients[0].second[0].whole()->samples());
+  if (!captured_ || !captured_->of(gradients, budget)) {
     captured_ = nullptr;  // makes room
     captured_ = std::make_shared<CapturedClip>(
-        groups_, CapturedClip::How{options_.rule, options_.route, options_.row_budget}, gradients);
+        groups_, CapturedClip::How{options_.rule, options_.route, budget}, gradients);
     captured_->capture(loss_scale_, losses);
   }
   uncaptured_ = captured_->reason();

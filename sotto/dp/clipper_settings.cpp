@@ -62,6 +62,19 @@ void Clipper::set_passes(ClipPasses passes, std::size_t row_budget) {
   captured_ = nullptr;  // makes room
 }
 
+void Clipper::set_largest_part(std::int64_t units) {
+  check_between_batches("another largest part");
+  check(units >= 0, "Clipper: parts of at most {} units", units);
+  largest_part_ = units;
+  captured_ = nullptr;
+}
+
+// Of bytes of rows, for a part of so many units.
+std::size_t Clipper::budget_for(std::int64_t units) const {
+  const auto most = static_cast<std::size_t>(std::max<std::int64_t>({units, largest_part_, 1}));
+  return options_.row_budget / most * static_cast<std::size_t>(units);
+}
+
 void Clipper::set_bounds(const std::vector<double>& bounds) {
   check_between_batches("new bounds");
   check(bounds.size() == groups_.size(), "Clipper: {} bounds for {} groups", bounds.size(),

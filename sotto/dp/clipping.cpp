@@ -54,12 +54,12 @@ class Clipper::OnePass final : public GradSink {
  public:
   // With `losses` groups are clipped on these losses' GPU, as many as there is room for before the
   // host reads.
-  OnePass(Clipper& clipper, const Grouping* grouping, const Tensor* losses)
+  OnePass(Clipper& clipper, const Grouping* grouping, std::int64_t units, const Tensor* losses)
       : clipper_(clipper),
         grouping_(grouping),
         losses_(losses),
         pending_(clipper.groups_.size()),
-        budget_(clipper.options_.row_budget) {}
+        budget_(clipper.budget_for(units)) {}
   bool bounds_influence() const override { return true; }
   bool keeps() const override { return true; }
 
@@ -328,7 +328,7 @@ void Clipper::add_part(Tape& tape, const Var& loss, const Grouping* grouping) {
   begin_units(units);
   uncaptured_ = grouping ? "units of several rows" : "no captured loss";
   if (passes_ == ClipPasses::one) {
-    OnePass sink(*this, grouping, there ? &loss.value() : nullptr);
+    OnePass sink(*this, grouping, units, there ? &loss.value() : nullptr);
     tape.backward(loss, sink, loss_scale_);
     sink.flush_all(units);
   } else if (!there || !two_passes_there(tape, loss, grouping, units)) {

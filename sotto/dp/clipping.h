@@ -117,6 +117,11 @@ class Clipper {
   // std::invalid_argument in the middle of a batch.
   void set_passes(ClipPasses passes, std::size_t row_budget);
   ClipPasses passes() const { return passes_; }
+  // Parts of batches have so many units at most, or 0: that is not known. Whether rows are kept is
+  // decided as for so many, not by how many a part happens to have, of which the rounding of
+  // others' gradients would tell. Throws std::invalid_argument in the middle of a batch, and below
+  // 0.
+  void set_largest_part(std::int64_t units);
   const ClipOptions& options() const { return options_; }
   // Why the last part was not clipped by a replay of captured work; empty when it was, or was and
   // had to be clipped again.
@@ -128,6 +133,7 @@ class Clipper {
   class OnePass;
 
   std::size_t group_of(const Parameter& parameter) const;
+  std::size_t budget_for(std::int64_t units) const;
   struct Lengths;
   struct Factors;
   Factors factors_for(std::size_t group, const Lengths& lengths);
@@ -164,6 +170,7 @@ class Clipper {
   double finite_ = 0;                 // the same
   std::vector<char> unit_finite_;     // of the physical batch that is being added
   double loss_scale_ = 1;
+  std::int64_t largest_part_ = 0;
   bool finished_ = true;
   bool broken_ = false;        // an add() threw: part of it may be in the sum
   std::vector<bool> had_sum_;  // for each of sums_: from parts before the one that is being added

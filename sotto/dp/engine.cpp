@@ -91,7 +91,7 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       phases_({memory::device_of(optimizer)}) {
   const memory::Policy& memory = options_.memory;
   set_passes(clipper_.passes(), clipper_.options().row_budget);
-  if (memory.limit == 0) physical_batches_.emplace(memory.rows(), memory.accumulation.value_or(1));
+  if (memory.limit == 0) set_physical_batches(memory.rows());
   follow_bound_schedule();
   // Scales that the grid does not have are refused now, and not at the first release.
   std::int64_t elements = 0;

@@ -180,6 +180,7 @@ class Engine {
   void plan_memory(const Loss& loss);
   std::vector<memory::Way> ways(const memory::Demand& demand);
   void set_passes(ClipPasses passes, std::size_t row_budget);
+  void set_physical_batches(std::int64_t rows);
   std::size_t dry_peak(const Loss& loss, std::int64_t rows, std::int64_t more) const;
   RowsOfUnits dry_units(std::int64_t rows) const;
   std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;

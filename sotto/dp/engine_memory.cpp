@@ -40,6 +40,11 @@ void Engine::set_passes(ClipPasses passes, std::size_t row_budget) {
   if (every) memory::set_checkpoints(model_, *every, backwards_of(passes));
 }
 
+void Engine::set_physical_batches(std::int64_t rows) {
+  physical_batches_.emplace(rows, options_.memory.accumulation.value_or(1));
+  clipper_.set_largest_part(std::min(rows, large_batch(*sampler_)));
+}
+
 std::optional<std::int64_t> Engine::physical_batch() const {
   if (!physical_batches_) return std::nullopt;
   return physical_batches_->rows();
@@ -141,7 +146,7 @@ void Engine::plan_memory(const Loss& loss) {
       .update = memory::update_bytes(optimizer_),
       .limit = memory::limit_within(policy.limit, memory::device_of(optimizer_))};
   plan_ = memory::choose_way(ways(demand), demand);
-  physical_batches_.emplace(plan_->fit().rows, parts);
+  set_physical_batches(plan_->fit().rows);
 }
 
 }  // namespace sotto

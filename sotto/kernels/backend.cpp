@@ -6,6 +6,7 @@
 #include "sotto/core/cuda.h"
 #include "sotto/core/error.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/fold_batch.h"
 
 namespace sotto {
 
@@ -39,6 +40,8 @@ Backend*& current() {
 Backend* observer = nullptr;
 
 }  // namespace
+
+void Backend::outer_sum(View b, View a, double beta, View y) { gemm(transposed(b), a, beta, y); }
 
 void Backend::affine(View a, View b, View bias, View c) {
   View rows = bias;

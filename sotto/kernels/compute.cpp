@@ -331,13 +331,21 @@ Tensor affine(const Tensor& a, const Tensor& b, const Tensor& bias) {
   return c;
 }
 
-void gemm_add(const Tensor& a, const Tensor& b, const Tensor& c) {
-  if (apart(a, b)) return gemm_add(beside(a, b), beside(b, a), c);
-  const Shape shape = product_shape(a, b);
-  check(c.shape() == shape && (c.dtype() == a.dtype() || c.dtype() == arithmetic_type(a.dtype())),
-        "gemm: result {} of {} for the product {} of {}", c.shape(), name(c.dtype()), shape,
+Tensor outer_sum(const Tensor& b, const Tensor& a) {
+  if (apart(a, b)) return outer_sum(beside(b, a), beside(a, b));
+  const Shape shape = product_shape(b.transpose(-1, -2), a);
+  Tensor y = Tensor::empty(shape, arithmetic_type(a.dtype()), a.device());
+  on(a).outer_sum(with_batch(b, shape), with_batch(a, shape), 0, y.view());
+  return y;
+}
+
+void outer_sum_add(const Tensor& b, const Tensor& a, const Tensor& y) {
+  if (apart(a, b)) return outer_sum_add(beside(b, a), beside(a, b), y);
+  const Shape shape = product_shape(b.transpose(-1, -2), a);
+  check(y.shape() == shape && (y.dtype() == a.dtype() || y.dtype() == arithmetic_type(a.dtype())),
+        "outer_sum: result {} of {} for the product {} of {}", y.shape(), name(y.dtype()), shape,
         name(a.dtype()));
-  on(a).gemm(with_batch(a, shape), with_batch(b, shape), 1, c.view());
+  on(a).outer_sum(with_batch(b, shape), with_batch(a, shape), 1, y.view());
 }
 
 namespace {

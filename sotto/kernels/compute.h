@@ -62,8 +62,11 @@ Tensor argmax(const Tensor& x);  // over the last axis, dropped; i64
 Tensor gemm(const Tensor& a, const Tensor& b);
 // The product in f32 of values in f16 or bf16.
 Tensor wide_gemm(const Tensor& a, const Tensor& b);
-// c += a b; c may be f32 where a and b are f16 or bf16.
-void gemm_add(const Tensor& a, const Tensor& b, const Tensor& c);
+// y[.., o, i] = sum_t b[.., t, o] a[.., t, i], of rank 2 or 3; in f32 where b and a are f16 or
+// bf16.
+Tensor outer_sum(const Tensor& b, const Tensor& a);
+// y += the same; y may be f32 where b and a are f16 or bf16.
+void outer_sum_add(const Tensor& b, const Tensor& a, const Tensor& y);
 
 // a b + bias, of matrices; bias [columns], rounded to the product's type.
 Tensor affine(const Tensor& a, const Tensor& b, const Tensor& bias);

@@ -25,6 +25,13 @@ struct Window {
     return room < 0 ? 0 : room / stride[axis] + 1;
   }
   HD std::int64_t positions() const { return kernel[0] * kernel[1] * kernel[2]; }
+  // In how many windows a pixel lies at most.
+  HD std::int64_t overlap() const {
+    std::int64_t windows = 1;
+    for (int axis = 0; axis < 3; ++axis)
+      windows *= (kernel[axis] + stride[axis] - 1) / stride[axis];
+    return windows;
+  }
   bool operator==(const Window&) const = default;
 };
 

@@ -38,11 +38,15 @@ struct OpCase {
 struct CheckOptions {
   int instances = 24;
   std::uint64_t seed = 2024;
+  // Whether a sample alone must give exactly the same: what a library does on a GPU depends on how
+  // many there are.
+  bool exact = true;
 };
 
 // Holds a function to these laws, on random instances:
 // - each gradient, of arguments and parameters, is the derivative of the value;
-// - the output and gradients of a sample are those of running it alone;
+// - the output and gradients of a sample are those of running it alone, with `exact` to the
+//   last digit, where samples are the first axis of all arguments;
 // - a batch without samples passes, with sums of zero;
 // - what other samples hold, NaN and infinity included, changes no bit of a sample's;
 // - a per-sample gradient's sums and products are those of its rows, by every route;

@@ -37,6 +37,7 @@ class CpuBackend : public Backend, public LstmKernels {
   void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override;
 
   void gemm(View a, View b, double beta, View c) override;
+  void outer_sum(View b, View a, double beta, View y) override;
 
   void lstm(const LstmLayer& layer) override;
   void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) override;
@@ -74,6 +75,7 @@ class OnednnBackend final : public CpuBackend {
   std::string name() const override { return "cpu (oneDNN)"; }
 
   void gemm(View a, View b, double beta, View c) override;
+  void outer_sum(View b, View a, double beta, View y) override;
   void gram_dot(View a1, View b1, View a2, View b2, View y) override;
   void conv(View x, View w, View bias, const Window& window, View y) override;
   void conv_data(View dy, View w, const Window& window, View dx) override;

@@ -18,11 +18,6 @@ constexpr std::int64_t tile_rows = 64, tile_columns = 256;
 
 bool is_narrow(const View& v) { return v.dtype == Dtype::f16 || v.dtype == Dtype::bf16; }
 
-// Some columns.
-Matrix column_block(const Matrix& x, std::int64_t first, std::int64_t count) {
-  return x.transposed().row_block(first, count).transposed();
-}
-
 // y = x, or y += x, of the same sizes; y may be larger. x is read along the axis that is nearest.
 template <class From, class To>
 void move(const Matrix& x, bool add, const Matrix& y) {
@@ -48,21 +43,6 @@ void move_any(const Matrix& x, bool add, const Matrix& y) {
   });
 }
 
-// Scratch for a row-major matrix, zeros at first.
-class Scratch {
- public:
-  Scratch(std::int64_t rows, std::int64_t cols, Dtype dtype)
-      : storage_(static_cast<std::size_t>(rows * cols) * size_of(dtype), cpu),
-        matrix_{storage_.data(), dtype, rows, cols, cols, 1} {
-    std::fill_n(static_cast<char*>(storage_.data()), storage_.bytes(), char{0});
-  }
-  const Matrix& matrix() const { return matrix_; }
-
- private:
-  Storage storage_;
-  Matrix matrix_;
-};
-
 // Tiles of c, counted down its columns, item by item.
 struct Tiles {
   explicit Tiles(const Product& p) : folded(p) {
@@ -70,7 +50,7 @@ struct Tiles {
     down = (c.rows + tile_rows - 1) / tile_rows;
     across = (c.cols + tile_columns - 1) / tile_columns;
     // The rows of a batch's items are all of one sample, and never joined with others.
-    height = p.batch() > 1 ? std::min(tile_rows, c.rows) : tile_rows;
+    height = folded.c.rank == 3 ? std::min(tile_rows, c.rows) : tile_rows;
   }
   Product folded;
   std::int64_t down, across, height;
@@ -83,7 +63,7 @@ void multiply_column(PrepareTile prepare, const Tiles& tiles, std::int64_t colum
   const Matrix a = matrix(tiles.folded.a, item), c = matrix(tiles.folded.c, item);
   const std::int64_t width = std::min(tile_columns, c.cols - at);
   const TileProduct product =
-      prepare(column_block(matrix(tiles.folded.b, item), at, width), tiles.height);
+      prepare(matrix(tiles.folded.b, item).column_block(at, width), tiles.height);
   const Scratch full(tiles.height, a.cols, a.dtype), result(tiles.height, width, Dtype::f32);
   for (std::int64_t tile = first; tile < last; ++tile) {
     const std::int64_t row = tile * tile_rows, count = std::min(tile_rows, c.rows - row);
@@ -94,11 +74,17 @@ void multiply_column(PrepareTile prepare, const Tiles& tiles, std::int64_t colum
     }
     product(rows, result.matrix());
     move_any(result.matrix().row_block(0, count), tiles.folded.add,
-             column_block(c.row_block(row, count), at, width));
+             c.row_block(row, count).column_block(at, width));
   }
 }
 
 }  // namespace
+
+Scratch::Scratch(std::int64_t rows, std::int64_t cols, Dtype dtype)
+    : storage_(static_cast<std::size_t>(rows * cols) * size_of(dtype), cpu),
+      matrix_{storage_.data(), dtype, rows, cols, cols, 1} {
+  std::fill_n(static_cast<char*>(storage_.data()), storage_.bytes(), char{0});
+}
 
 void copy_matrix(const Matrix& from, const Matrix& to) { move_any(from, false, to); }
 

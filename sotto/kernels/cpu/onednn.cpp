@@ -1,4 +1,4 @@
-// Products and convolutions in f32 by oneDNN; whatever it has nothing good for goes to Eigen.
+// Convolutions in f32 by oneDNN; whatever it has nothing good for goes to Eigen.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -10,43 +10,10 @@
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/onednn_conv.h"
-#include "sotto/kernels/cpu/onednn_narrow.h"
-#include "sotto/kernels/cpu/product.h"
+#include "sotto/kernels/cpu/onednn_gemm.h"
 
 namespace sotto {
 namespace {
-
-// A matrix in the words of sgemm: row-major ('N') or transposed ('T'), rows or columns a step
-// apart.
-struct Layout {
-  float* data;
-  char letter;
-  std::int64_t step;
-  bool lies;  // whether it is f32 and lies so
-};
-
-Layout as_onednn(const Matrix& x) {
-  const bool by_rows = x.col_stride == 1 || x.cols == 1,
-             by_columns = x.row_stride == 1 || x.rows == 1;
-  const std::int64_t length = by_rows ? x.cols : x.rows, lines = by_rows ? x.rows : x.cols;
-  const std::int64_t step = by_rows ? x.row_stride : x.col_stride;
-  const bool lies =
-      x.dtype == Dtype::f32 && (by_rows || by_columns) && (lines == 1 || step >= length);
-  return {static_cast<float*>(x.data), by_rows ? 'N' : 'T', std::max(step, length), lies};
-}
-
-// One matrix product on the calling thread; where the strides or the sizes suit Eigen better, its.
-void onednn_product(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
-  // Multiply-adds below which the call costs more than the product.
-  constexpr std::int64_t least_work = 1 << 12;
-  const bool suits = as_onednn(a).lies && as_onednn(b).lies && as_onednn(c).letter == 'N' &&
-                     as_onednn(c).lies && a.rows * a.cols * b.cols >= least_work;
-  if (!suits) return product(a, b, add, c);
-  const Layout x = as_onednn(a), y = as_onednn(b), z = as_onednn(c);
-  const auto status = dnnl_sgemm(x.letter, y.letter, c.rows, c.cols, a.cols, 1.0F, x.data, x.step,
-                                 y.data, y.step, add ? 1.0F : 0.0F, z.data, z.step);
-  if (status != dnnl_success) product(a, b, add, c);
-}
 
 // Samples that a thread hands to oneDNN together: as many of the first size as fit into its share,
 // then of the next. Making a primitive takes 0.1 to 0.5 ms, and Poisson batches are of another size
@@ -275,18 +242,6 @@ Pieces pass_pieces(Pass pass, const Geometry& g, bool bias, const View& x, const
 Backend* onednn_backend() {
   static OnednnBackend backend;
   return &backend;
-}
-
-void OnednnBackend::gemm(View a, View b, double beta, View c) {
-  if (narrow_operands(a, b, c)) {
-    const bool bfloat = a.dtype == Dtype::bf16 && b.dtype == Dtype::bf16;
-    return narrow_gemm_by(bfloat ? prepare_bfloat_tile : prepare_tile, a, b, beta != 0, c);
-  }
-  gemm_by(onednn_product, a, b, beta != 0, c);
-}
-
-void OnednnBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
-  gram_dot_by(onednn_product, a1, b1, a2, b2, y);
 }
 
 void OnednnBackend::conv(View x, View w, View bias, const Window& window, View y) {

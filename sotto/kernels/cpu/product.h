@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "sotto/core/view.h"
+#include "sotto/core/tensor.h"
 
 namespace sotto {
 
@@ -19,6 +19,9 @@ struct Matrix {
   std::int64_t col_stride = 1;
 
   Matrix row_block(std::int64_t first, std::int64_t count) const;
+  Matrix column_block(std::int64_t first, std::int64_t count) const {
+    return transposed().row_block(first, count).transposed();
+  }
   Matrix transposed() const { return {data, dtype, cols, rows, col_stride, row_stride}; }
 };
 
@@ -31,12 +34,31 @@ void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c);
 
 using ProductFunction = void (*)(const Matrix& a, const Matrix& b, bool add, const Matrix& c);
 
-// Backend::gemm, cut into products for the threads.
-void gemm_by(ProductFunction product, const View& a, const View& b, bool add, const View& c);
+// c = a b, or c += a b, by products of whole numbers of tiles of rows, the last filled up with
+// zeros: a row of c has the same bits wherever it is. Those of `product` may depend on how many
+// rows there are, and on which of them the registers hold together.
+void product_of_tiles(ProductFunction product, const Matrix& a, const Matrix& b, bool add,
+                      const Matrix& c);
+
+// Backend::gemm, cut into products for the threads, whose number does not show in the result; by
+// product_of_tiles with `of_tiles`, if that is given, where rows are of several samples.
+void gemm_by(ProductFunction product, ProductFunction of_tiles, const View& a, const View& b,
+             bool add, const View& c);
 
 // Backend::gram_dot, with this product for each sample.
 void gram_dot_by(ProductFunction product, const View& a1, const View& b1, const View& a2,
                  const View& b2, const View& y);
+
+// Scratch for a row-major matrix, zeros at first.
+class Scratch {
+ public:
+  Scratch(std::int64_t rows, std::int64_t cols, Dtype dtype);
+  const Matrix& matrix() const { return matrix_; }
+
+ private:
+  Storage storage_;
+  Matrix matrix_;
+};
 
 // to = from, of the same sizes; converts the type.
 void copy_matrix(const Matrix& from, const Matrix& to);

@@ -1,0 +1,146 @@
+// What a sample adds to a clipped sum is its own: how many others a part of a batch has, how long
+// they are, and what was chosen for them must not show in it.
+#include <cmath>
+
+#include "catch.h"
+#include "sotto/autograd/ops.h"
+#include "sotto/dp/clipping.h"
+#include "sotto/kernels/compute.h"
+#include "sotto/nn/embedding_bag.h"
+#include "throws.h"
+
+namespace sotto {
+namespace {
+
+// Samples that are alike, so that their rounding adds up, and one that has next to no gradient.
+constexpr std::int64_t others = 128, width = 16;
+
+struct Clipped {
+  std::vector<double> sum;
+  double factor;  // of the first sample
+};
+
+Clipped clipped(Clipper& clipper, Tape& tape, const Var& loss) {
+  clipper.add(tape, loss);
+  return {to_dtype(clipper.sums_for_tests()[0].second, Dtype::f64).to_vector<double>(),
+          clipper.statistics().factors[0][0]};
+}
+
+double distance(const Clipped& a, const Clipped& b) {
+  double square = 0;
+  for (std::size_t i = 0; i < a.sum.size(); ++i)
+    square += (a.sum[i] - b.sum[i]) * (a.sum[i] - b.sum[i]);
+  return std::sqrt(square);
+}
+
+// [positions, width] about `mean`, and slopes that cancel over positions.
+struct Sample {
+  Tensor x, dy;
+};
+Sample cancelling(std::int64_t positions, double mean) {
+  PublicRandom random(11);
+  std::vector<float> x, dy;
+  for (std::int64_t i = 0; i < positions * width; ++i) {
+    x.push_back(static_cast<float>(mean + random.normal()));
+    dy.push_back(static_cast<float>(random.normal()));
+  }
+  const Tensor slopes = Tensor::from(dy, {positions, width});
+  return {Tensor::from(x, {positions, width}),
+          sub(slopes, scale(sum(slopes, {0}), 1.0 / static_cast<double>(positions)))};
+}
+
+// All others, and where `with` the one, whose length is `longest`.
+Clipped linear_sum(const Sample& like, std::int64_t longest, bool with, Clipper& clipper,
+                   Parameter& w) {
+  const std::int64_t positions = like.x.size(0),
+                     t = with ? std::max(longest, positions) : positions;
+  const std::int64_t n = others + (with ? 1 : 0);
+  const Tensor x = zeros({n, t, width}), dy = zeros({n, t, width});
+  for (std::int64_t k = 0; k < others; ++k) {
+    copy_into(like.x, x.select(0, k).slice(0, 0, positions));
+    copy_into(like.dy, dy.select(0, k).slice(0, 0, positions));
+  }
+  if (with) {
+    copy_into(full({}, 1e-6), x.select(0, others).slice(0, 0, longest));
+    copy_into(full({}, 1e-6), dy.select(0, others).slice(0, 0, longest));
+  }
+  Tape tape({.private_data = true});
+  const Var y = linear(tape.input(x), tape.use(w)) * tape.input(dy);
+  return clipped(clipper, tape, sum_per_sample(y));
+}
+
+TEST_CASE("whether rows are kept does not show in the factors of others") {
+  constexpr std::int64_t positions = 64;
+  for (const double mean : {0.0, 100.0, 1000.0}) {
+    const Sample like = cancelling(positions, mean);
+    const auto sum_of = [&](bool with, std::size_t rows) {
+      Parameter w(zeros({width, width}));
+      Clipper clipper(flat_group({&w}, 1), {.row_budget = rows * width * width * sizeof(float)});
+      return linear_sum(like, positions, with, clipper, w);
+    };
+    const Clipped with = sum_of(true, others), without = sum_of(false, others);
+    INFO("mean " << mean << ", factors " << with.factor << ", " << without.factor);
+    CHECK(distance(with, without) < 1e-3 + 2e-5 * mean);
+    CHECK(with.factor == Approx(without.factor).epsilon(1e-7 * (1 + mean)));
+  }
+}
+
+TEST_CASE("with a largest part nothing at all changes for others") {
+  const Sample like = cancelling(64, 1000);
+  const auto sum_of = [&](bool with, std::int64_t largest) {
+    Parameter w(zeros({width, width}));
+    Clipper clipper(flat_group({&w}, 1), {.row_budget = others * width * width * sizeof(float)});
+    clipper.set_largest_part(largest);
+    return linear_sum(like, 64, with, clipper, w).factor;
+  };
+  CHECK(sum_of(true, others + 1) == sum_of(false, others + 1));
+  CHECK(sum_of(true, 0) != sum_of(false, 0));  // rows are kept for one of them
+  CHECK(throws([&] { sum_of(true, -1); }, "parts of at most -1 units"));
+}
+
+TEST_CASE("the longest sequence does not show in the factors of others") {
+  for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
+    for (const double mean : {0.0, 100.0, 1000.0}) {
+      const Sample like = cancelling(8, mean);
+      for (const std::int64_t longest : {8, 60, 1000}) {
+        const auto sum_of = [&](bool with) {
+          Parameter w(zeros({width, width}));
+          Clipper clipper(flat_group({&w}, 1), {}, passes);
+          return linear_sum(like, longest, with, clipper, w);
+        };
+        INFO("mean " << mean << ", longest " << longest);
+        CHECK(distance(sum_of(true), sum_of(false)) < 1e-3 + 2e-5 * mean);
+      }
+    }
+  }
+}
+
+TEST_CASE("the longest bag does not show in the factors of others") {
+  constexpr std::int64_t size = 8, rows = 50;
+  for (const auto mode : {nn::BagMode::sum, nn::BagMode::mean}) {
+    const auto sum_of = [&](std::int64_t longest) {
+      std::vector<std::int64_t> ids, offsets;
+      for (std::int64_t k = 0; k < others; ++k) {
+        offsets.push_back(std::ssize(ids));
+        for (std::int64_t t = 0; t < size; ++t) ids.push_back(t);
+      }
+      offsets.push_back(std::ssize(ids));
+      for (std::int64_t t = 0; t < longest; ++t) ids.push_back(t % rows);
+      const Tensor dy = full({others + 1, width}, 1);
+      copy_into(full({}, 1e-9), dy.select(0, others));
+      Parameter table(zeros({rows, width}));
+      Clipper clipper(flat_group({&table}, 1), {});
+      Tape tape({.private_data = true});
+      const Var y =
+          nn::embedding_bag(tape.use(table), Tensor::from(ids, {std::ssize(ids)}),
+                            Tensor::from(offsets, {others + 1}), std::nullopt, {.mode = mode});
+      return clipped(clipper, tape, sum_per_sample(y * tape.input(dy)));
+    };
+    const Clipped none = sum_of(0), many = sum_of(5000);
+    CHECK(many.factor == none.factor);
+    CHECK(distance(many, none) < 2e-4);
+  }
+}
+
+}  // namespace
+}  // namespace sotto
