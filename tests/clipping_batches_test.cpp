@@ -49,6 +49,13 @@ Sample cancelling(std::int64_t positions, double mean) {
           sub(slopes, scale(sum(slopes, {0}), 1.0 / static_cast<double>(positions)))};
 }
 
+Tensor normal_weight() {
+  PublicRandom random(13);
+  std::vector<float> values(4 * 3 * 3 * 3);
+  for (float& value : values) value = static_cast<float>(random.normal());
+  return Tensor::from(values, {4, 3, 3, 3});
+}
+
 // All others, and where `with` the one, whose length is `longest`.
 Clipped linear_sum(const Sample& like, std::int64_t longest, bool with, Clipper& clipper,
                    Parameter& w) {
@@ -112,6 +119,41 @@ TEST_CASE("the longest sequence does not show in the factors of others") {
         CHECK(distance(sum_of(true), sum_of(false)) < 1e-3 + 2e-5 * mean);
       }
     }
+  }
+}
+
+TEST_CASE("a user of two rows does not show in the factors of those of one") {
+  for (const double far : {0.0, 1e3, 1e7}) {
+    // Images are zero on one side, where slopes are large: far longer than their products.
+    PublicRandom random(12);
+    const auto normal = [&](const Shape& shape) {
+      std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+      for (float& value : values) value = static_cast<float>(random.normal());
+      return Tensor::from(values, shape);
+    };
+    const Tensor image = normal({3, 8, 8}), slopes = normal({4, 6, 6});
+    copy_into(zeros({}), image.slice(2, 3, 8));
+    axpby(far, normal({4, 6, 3}), 1, slopes.slice(2, 3, 6));
+    const auto sum_of = [&](std::int64_t rows) {
+      const Tensor x = zeros({others + rows, 3, 8, 8}), dy = zeros({others + rows, 4, 6, 6});
+      copy_into(image, x.slice(0, 0, others));
+      copy_into(slopes, dy.slice(0, 0, others));
+      Grouping grouping{.unit_of_row = {}, .units = others + 1};
+      for (std::int64_t n = 0; n < others; ++n) grouping.unit_of_row.push_back(n);
+      grouping.unit_of_row.insert(grouping.unit_of_row.end(), static_cast<std::size_t>(rows),
+                                  others);
+      Parameter w(normal_weight());
+      Clipper clipper(flat_group({&w}, 1));
+      Tape tape({.private_data = true});
+      const Var y = conv(tape.input(x), tape.use(w), std::nullopt, {}) * tape.input(dy);
+      clipper.add(tape, sum_per_sample(y), rows == 1 ? nullptr : &grouping);
+      return Clipped{to_dtype(clipper.sums_for_tests()[0].second, Dtype::f64).to_vector<double>(),
+                     clipper.statistics().factors[0][0]};
+    };
+    const Clipped one = sum_of(1), two = sum_of(2);
+    INFO("slopes of " << far << ", factors " << one.factor << ", " << two.factor);
+    CHECK(two.factor == Approx(one.factor).epsilon(1e-6));
+    CHECK(distance(one, two) < 1e-3);
   }
 }
 

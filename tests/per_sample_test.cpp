@@ -298,6 +298,35 @@ TEST_CASE("positions that a sample does not have add nothing to what rounding ma
   }
 }
 
+// Which of the two it is depends on the longest sample of a batch.
+TEST_CASE("rows count for as much rounding as the factors that they were made of") {
+  PublicRandom random(39);
+  const Common c{.n = 3, .o = 4, .i = 6};
+  const auto use = [&] {
+    return PerSample::outer(random_factor(random, c, {20, 4}), random_factor(random, c, {20, 6}),
+                            {4, 6});
+  };
+  const auto bounds_of = [](const std::vector<PerSample>& uses) {
+    NormBounds bounds;
+    squared_norm(uses, Route::automatic, &bounds);
+    return bounds;
+  };
+  const auto check_same = [&](const std::vector<PerSample>& a, const std::vector<PerSample>& b) {
+    const NormBounds x = bounds_of(a), y = bounds_of(b);
+    for (std::size_t n = 0; n < 3; ++n) {
+      CHECK(x.errors[n] > 0);
+      CHECK(x.errors[n] == Approx(y.errors[n]).epsilon(1e-12));
+      CHECK(x.shares[n] == Approx(y.shares[n]).epsilon(1e-12));
+    }
+  };
+  const PerSample f = use(), g = use(), kept = f.prepared(Route::rows, 1 << 20);
+  CHECK(kept.form() == std::string_view("dense"));
+  check_same({kept}, {f});
+  CHECK(f.compact().form() == std::string_view("dense"));
+  check_same({f.compact(), g.compact()}, {f, g});
+  check_same({f.compact().with_rows(g.compact())}, {f, g});
+}
+
 TEST_CASE("rows and sums of per-sample gradients are of whole factors on every device") {
   for_each_use([](const PerSample& use, PublicRandom&) {
     Backend& engine = backend(cpu);

@@ -176,7 +176,17 @@ std::size_t PerSample::bytes() const {
 }
 
 PerSample PerSample::compact() const {
-  return row_bytes() < bytes() ? dense(materialize()) : *this;
+  if (row_bytes() >= bytes() || std::holds_alternative<Dense>(form_)) return *this;
+  PerSample rows = dense(materialize());
+  rows.known_ = rounding(false);
+  return rows;
+}
+
+PerSample PerSample::with_rows(const PerSample& other) const {
+  PerSample y = dense(add(materialize(), other.materialize()));
+  if (known_.errors.defined() || other.known_.errors.defined())
+    add_rounding({*this, other}, y.known_);
+  return y;
 }
 
 Tensor PerSample::materialize() const {

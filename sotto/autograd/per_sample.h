@@ -95,6 +95,8 @@ class PerSample {
 
   // Samples begin .. end - 1.
   PerSample slice(std::int64_t begin, std::int64_t end) const;
+  // The sum with another one, where both are rows.
+  PerSample with_rows(const PerSample& other) const;
   // One summand for each unit instead of each row.
   PerSample group(const Grouping& grouping) const;
   // The same numbers for a parameter of another shape with as many elements, in row-major order.
@@ -146,7 +148,6 @@ class PerSample {
   };
   struct Dense {
     Tensor rows;
-    NormTerms factors;  // errors and shares of what they were made of, if that was sums of terms
   };
 
   PerSample(std::variant<Outer, Patches, OneHot, Dense> form, Shape shape)
@@ -202,6 +203,9 @@ class PerSample {
   std::variant<Outer, Patches, OneHot, Dense> form_;
   Shape shape_;
   std::shared_ptr<const PerSample> whole_;
+  // Errors and shares, where these are of what it was made of: choices for a batch must not show in
+  // them. slice() and the like, whose norms nobody asks for, leave them behind.
+  NormTerms known_;
 };
 
 Tensor dot(const PerSample& f, const PerSample& g, Route route = Route::automatic);

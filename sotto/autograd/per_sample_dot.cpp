@@ -257,7 +257,7 @@ PerSample PerSample::prepared(Route route, std::size_t budget) const {
   PerSample kept = dense(materialize());
   // Whether there is room for rows depends on who else is in the batch; what a norm is worth may
   // not.
-  if (positions() > 1) std::get<Dense>(kept.form_).factors = rounding(true);
+  if (positions() > 1) kept.known_ = rounding(true);
   return kept;
 }
 

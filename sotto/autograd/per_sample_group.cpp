@@ -1,5 +1,6 @@
 // Per-sample gradients of units of several rows, in the form that the rows' gradients have.
 #include <algorithm>
+#include <cmath>
 
 #include "sotto/autograd/per_sample.h"
 #include "sotto/kernels/compute.h"
@@ -13,6 +14,7 @@ namespace {
 struct UnitRows {
   Tensor ids;     // [units * width]
   Tensor shares;  // what each row counts for in its unit
+  Tensor roots;   // [units], of how many rows a unit has
   std::int64_t width;
 };
 
@@ -27,16 +29,30 @@ UnitRows unit_rows(const Grouping& grouping) {
   std::size_t most = 1;
   for (const auto& rows : rows_of) most = std::max(most, rows.size());
   std::vector<std::int64_t> ids;
-  std::vector<double> shares;
+  std::vector<double> shares, roots;
   for (const auto& rows : rows_of) {
     const bool divided = grouping.mean && !rows.empty();
     const double share = divided ? 1.0 / static_cast<double>(rows.size()) : 1.0;
     for (std::size_t k = 0; k < most; ++k) ids.push_back(k < rows.size() ? rows[k] : -1);
     shares.insert(shares.end(), most, share);
+    roots.push_back(std::sqrt(static_cast<double>(rows.size())));
   }
   const auto count = static_cast<std::int64_t>(ids.size());
   return {Tensor::from(ids, {count}), Tensor::from(shares, {count}),
-          static_cast<std::int64_t>(most)};
+          Tensor::from(roots, {grouping.units}), static_cast<std::int64_t>(most)};
+}
+
+// The errors and shares of units, by those of their rows: sums over R rows are sqrt(R) times as far
+// from what they should be. Of units of one row they are that row's.
+NormTerms of_units(const NormTerms& rows, const UnitRows& of, std::int64_t units) {
+  const auto joined = [&](const Tensor& x) {
+    const Tensor chosen = mul(gather(x, of.ids, 0), of.shares);
+    return sum(reshape(chosen, {units, of.width}), {1});
+  };
+  NormTerms y;
+  y.errors = mul(joined(rows.errors), of.roots);
+  y.shares = joined(rows.shares);
+  return y;
 }
 
 }  // namespace
@@ -50,10 +66,11 @@ PerSample PerSample::group(const Grouping& grouping) const {
   const auto joined = [&](const Tensor& x) {
     return reshape(x, {grouping.units, width * x.size(1), x.size(2)});
   };
-  if (const auto* f = std::get_if<Patches>(&form_); f && f->window.groups == 1) {
-    return factors(*this, 0).group(grouping);
-  } else if (f) {
-    return dense(materialize()).group(grouping);
+  if (const auto* f = std::get_if<Patches>(&form_)) {
+    const bool one = f->window.groups == 1;
+    PerSample y = (one ? factors(*this, 0) : dense(materialize())).group(grouping);
+    y.known_ = of_units(rounding(true), rows_of, grouping.units);
+    return y;
   }
   const PerSample chosen_rows = selected(rows_of.ids);
   const PerSample rows = grouping.mean ? chosen_rows.scaled(rows_of.shares) : chosen_rows;

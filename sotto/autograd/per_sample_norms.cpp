@@ -113,8 +113,7 @@ void PerSample::add_underflow(Tensor& errors, const Tensor& a, const Tensor& b) 
 
 // The errors and shares of one use, which may be the only one.
 NormTerms PerSample::rounding(bool alone) const {
-  if (const auto* f = std::get_if<Dense>(&form_); f && f->factors.errors.defined())
-    return f->factors;
+  if (known_.errors.defined()) return known_;
   if (const auto* f = std::get_if<Patches>(&form_)) {
     const auto last = [](const Tensor& x) { return squared_norms(x.permute({0, 2, 3, 4, 1})); };
     return of_images(last(f->dy), last(f->x));
@@ -195,7 +194,8 @@ NormTerms PerSample::terms(const std::vector<PerSample>& uses, Route route, bool
     return y;
   }
   const auto* f = std::get_if<Outer>(&first.form_);
-  if (gram && f && first.positions() <= 1 && !first.scaled_in_pieces()) {
+  const bool product_alone = first.positions() <= 1 && !first.known_.errors.defined();
+  if (gram && f && product_alone && !first.scaled_in_pieces()) {
     const Tensor a = squared_norms(f->a);
     y.squares = mul(a, squared_norms(f->b));
     first.add_underflow(y.errors, a, {});

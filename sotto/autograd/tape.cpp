@@ -91,7 +91,7 @@ void Adjoint::shared(int i, const PerSample& gradient) {
                          use.form() == std::string_view("dense");
   if (!both_rows) return target.rows.push_back(use);
   // Rows of several uses are kept as one.
-  target.rows.back() = PerSample::dense(add(target.rows.back().materialize(), use.materialize()));
+  target.rows.back() = target.rows.back().with_rows(use);
 }
 
 void Adjoint::broadcast(int i, const Tensor& full) {

@@ -25,11 +25,11 @@ inline View first_item(View v) {
   return v;
 }
 
-// c = a b of several items becomes one product, when they share b and the rows of a and c follow
+// c = a b of all items becomes one product, when they share b and the rows of a and c follow
 // on. False, and nothing changed, when it cannot.
 inline bool fold_batch(View& a, View& b, View& c) {
   const auto follows = [](const View& v) {
-    return v.rank == 3 && v.size[0] > 1 && v.stride[0] == v.size[1] * v.stride[1];
+    return v.rank == 3 && v.stride[0] == v.size[1] * v.stride[1];
   };
   const bool shared = b.rank == 2 || b.stride[0] == 0;
   if (!shared || !follows(a) || !follows(c)) return false;

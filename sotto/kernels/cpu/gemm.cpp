@@ -20,17 +20,17 @@ struct Range {
   std::int64_t last;
 };
 
-// Fewer rows than a tile, in the memory order of a.
+// Row-major, the rows apart.
+bool lies_by_rows(const Matrix& x) { return x.col_stride == 1 && x.row_stride >= x.cols; }
+
+// Fewer rows than a tile.
 void part_of_tile(ProductFunction product, const Matrix& a, const Matrix& b, bool add,
                   const Matrix& c) {
-  const bool by_rows = a.row_stride >= a.col_stride;
-  const Scratch x(by_rows ? tile : a.cols, by_rows ? a.cols : tile, a.dtype);
-  const Scratch y(tile, c.cols, c.dtype);
-  const Matrix rows = by_rows ? x.matrix() : x.matrix().transposed();
+  const Scratch x(tile, a.cols, a.dtype), y(tile, c.cols, c.dtype);
   const Matrix own = y.matrix().row_block(0, c.rows);
-  copy_matrix(a, rows.row_block(0, a.rows));
+  copy_matrix(a, x.matrix().row_block(0, a.rows));
   if (add) copy_matrix(c, own);
-  product(rows, b, add, y.matrix());
+  product(x.matrix(), b, add, y.matrix());
   copy_matrix(own, c);
 }
 
@@ -56,6 +56,17 @@ Product fold_batch(const Product& p) {
 
 void product_of_tiles(ProductFunction product, const Matrix& a, const Matrix& b, bool add,
                       const Matrix& c) {
+  // What lies otherwise is multiplied in another way: every tile is a copy, as the last one is.
+  if (a.rows > 0 && a.cols > 0 && !lies_by_rows(a)) {
+    constexpr std::int64_t some = 4 * unit;
+    for (std::int64_t first = 0; first < a.rows; first += some) {
+      const std::int64_t count = std::min(some, a.rows - first);
+      const Scratch copy(count, a.cols, a.dtype);
+      copy_matrix(a.row_block(first, count), copy.matrix());
+      product_of_tiles(product, copy.matrix(), b, add, c.row_block(first, count));
+    }
+    return;
+  }
   const auto rows = [&](std::int64_t first, std::int64_t count) {
     if (count > 0) product(a.row_block(first, count), b, add, c.row_block(first, count));
   };

@@ -42,6 +42,24 @@ void sgemm(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
   if (status != dnnl_success) product(a, b, add, c);
 }
 
+// Whether the product of [m, k] and [k, n] takes longer than the call.
+bool pays(std::int64_t m, std::int64_t k, std::int64_t n) {
+  constexpr std::int64_t least = 1 << 12;  // multiply-adds
+  return m * k * n >= least;
+}
+
+// A product, or a part of one that pays.
+void onednn_part(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
+  (lie(a, b, c) ? sgemm : product)(a, b, add, c);
+}
+
+// For the products of two views, which may be cut: what a part is multiplied with must not depend
+// on where.
+ProductFunction product_for(const View& a, const View& c) {
+  const Matrix x = matrix(a, 0), y = matrix(c, 0);
+  return pays(y.rows, x.cols, y.cols) ? onednn_part : product;
+}
+
 // A product of whole tiles of rows, where nothing may depend on how many they are: oneDNN adds up
 // blocks of so many terms one after the other for some numbers of rows, and all at once for others.
 void onednn_tiles(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
@@ -56,10 +74,7 @@ void onednn_tiles(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
 }  // namespace
 
 void onednn_product(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
-  // Multiply-adds below which the call costs more than the product.
-  constexpr std::int64_t least_work = 1 << 12;
-  const bool suits = lie(a, b, c) && a.rows * a.cols * b.cols >= least_work;
-  (suits ? sgemm : product)(a, b, add, c);
+  (lie(a, b, c) && pays(a.rows, a.cols, b.cols) ? sgemm : product)(a, b, add, c);
 }
 
 void OnednnBackend::gemm(View a, View b, double beta, View c) {
@@ -67,12 +82,12 @@ void OnednnBackend::gemm(View a, View b, double beta, View c) {
     const bool bfloat = a.dtype == Dtype::bf16 && b.dtype == Dtype::bf16;
     return narrow_gemm_by(bfloat ? prepare_bfloat_tile : prepare_tile, a, b, beta != 0, c);
   }
-  gemm_by(onednn_product, onednn_tiles, a, b, beta != 0, c);
+  gemm_by(product_for(a, c), onednn_tiles, a, b, beta != 0, c);
 }
 
 void OnednnBackend::outer_sum(View b, View a, double beta, View y) {
   if (narrow_operands(b, a, y)) return gemm(transposed(b), a, beta, y);
-  gemm_by(onednn_product, nullptr, transposed(b), a, beta != 0, y);
+  gemm_by(product_for(transposed(b), y), nullptr, transposed(b), a, beta != 0, y);
 }
 
 void OnednnBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
