@@ -176,7 +176,7 @@ std::size_t PerSample::bytes() const {
 }
 
 PerSample PerSample::compact() const {
-  if (row_bytes() >= bytes() || std::holds_alternative<Dense>(form_)) return *this;
+  if (row_bytes() >= bytes()) return *this;
   PerSample rows = dense(materialize());
   rows.known_ = rounding(false);
   return rows;
@@ -290,7 +290,9 @@ Tensor PerSample::sum(const Tensor& weights) const {
 PerSample PerSample::reshaped(const Shape& shape) const {
   check(shape.numel() == shape_.numel(), "PerSample::reshaped: {} to {}", shape_, shape);
   if (const auto* f = std::get_if<Dense>(&form_)) {
-    return dense(reshape(f->rows, with_samples(samples(), shape)));
+    PerSample y = dense(reshape(f->rows, with_samples(samples(), shape)));
+    y.known_ = known_;
+    return y;
   }
   // The other forms say nothing of how the parameter's elements are laid out in axes, but a table.
   if (std::holds_alternative<OneHot>(form_)) return dense(materialize()).reshaped(shape);
@@ -304,7 +306,9 @@ PerSample PerSample::permuted(const Shape& axes) const {
   }
   Shape order{0};
   for (int k = 0; k < axes.rank(); ++k) order.push_back((axes[k] + axes.rank()) % axes.rank() + 1);
-  return dense(materialize().permute(order));
+  PerSample y = dense(materialize().permute(order));
+  y.known_ = known_;
+  return y;
 }
 
 }  // namespace sotto

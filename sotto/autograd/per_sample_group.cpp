@@ -66,9 +66,11 @@ PerSample PerSample::group(const Grouping& grouping) const {
   const auto joined = [&](const Tensor& x) {
     return reshape(x, {grouping.units, width * x.size(1), x.size(2)});
   };
-  if (const auto* f = std::get_if<Patches>(&form_)) {
-    const bool one = f->window.groups == 1;
-    PerSample y = (one ? factors(*this, 0) : dense(materialize())).group(grouping);
+  const auto* images = std::get_if<Patches>(&form_);
+  if (images || known_.errors.defined()) {
+    const bool one = images && images->window.groups == 1;
+    const PerSample plain = one ? factors(*this, 0) : dense(materialize());
+    PerSample y = plain.group(grouping);
     y.known_ = of_units(rounding(true), rows_of, grouping.units);
     return y;
   }
