@@ -33,27 +33,22 @@ double distance(const Clipped& a, const Clipped& b) {
   return std::sqrt(square);
 }
 
+Tensor normal_values(PublicRandom& random, const Shape& shape) {
+  std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+  for (float& value : values) value = static_cast<float>(random.normal());
+  return Tensor::from(values, shape);
+}
+
 // [positions, width] about `mean`, and slopes that cancel over positions.
 struct Sample {
   Tensor x, dy;
 };
 Sample cancelling(std::int64_t positions, double mean) {
   PublicRandom random(11);
-  std::vector<float> x, dy;
-  for (std::int64_t i = 0; i < positions * width; ++i) {
-    x.push_back(static_cast<float>(mean + random.normal()));
-    dy.push_back(static_cast<float>(random.normal()));
-  }
-  const Tensor slopes = Tensor::from(dy, {positions, width});
-  return {Tensor::from(x, {positions, width}),
+  const Shape shape{positions, width};
+  const Tensor slopes = normal_values(random, shape);
+  return {add(normal_values(random, shape), full({}, mean)),
           sub(slopes, scale(sum(slopes, {0}), 1.0 / static_cast<double>(positions)))};
-}
-
-Tensor normal_weight() {
-  PublicRandom random(13);
-  std::vector<float> values(4 * 3 * 3 * 3);
-  for (float& value : values) value = static_cast<float>(random.normal());
-  return Tensor::from(values, {4, 3, 3, 3});
 }
 
 // All others, and where `with` the one, whose length is `longest`.
@@ -126,14 +121,11 @@ TEST_CASE("a user of two rows does not show in the factors of those of one") {
   for (const double far : {0.0, 1e3, 1e7}) {
     // Images are zero on one side, where slopes are large: far longer than their products.
     PublicRandom random(12);
-    const auto normal = [&](const Shape& shape) {
-      std::vector<float> values(static_cast<std::size_t>(shape.numel()));
-      for (float& value : values) value = static_cast<float>(random.normal());
-      return Tensor::from(values, shape);
-    };
-    const Tensor image = normal({3, 8, 8}), slopes = normal({4, 6, 6});
+    const Tensor image = normal_values(random, {3, 8, 8}),
+                 slopes = normal_values(random, {4, 6, 6}),
+                 kernel = normal_values(random, {4, 3, 3, 3});
     copy_into(zeros({}), image.slice(2, 3, 8));
-    axpby(far, normal({4, 6, 3}), 1, slopes.slice(2, 3, 6));
+    axpby(far, normal_values(random, {4, 6, 3}), 1, slopes.slice(2, 3, 6));
     const auto sum_of = [&](std::int64_t rows) {
       const Tensor x = zeros({others + rows, 3, 8, 8}), dy = zeros({others + rows, 4, 6, 6});
       copy_into(image, x.slice(0, 0, others));
@@ -142,7 +134,7 @@ TEST_CASE("a user of two rows does not show in the factors of those of one") {
       for (std::int64_t n = 0; n < others; ++n) grouping.unit_of_row.push_back(n);
       grouping.unit_of_row.insert(grouping.unit_of_row.end(), static_cast<std::size_t>(rows),
                                   others);
-      Parameter w(normal_weight());
+      Parameter w(clone(kernel));
       Clipper clipper(flat_group({&w}, 1));
       Tape tape({.private_data = true});
       const Var y = conv(tape.input(x), tape.use(w), std::nullopt, {}) * tape.input(dy);

@@ -123,10 +123,10 @@ class PerSample {
   // how far in the L2 norm rounding may take its part of the sum of all uses' sums from its
   // gradient: 2^-23 sqrt(T) sum_t |b[t]| |a[t]| in single precision, added over uses, for T
   // positions, and what underflow may take from inner products (docs/privacy.md). Far below the
-  // norm unless terms cancel. Rows have those of the factors they were made of, else a single use
-  // 0. Shares become sum_t |b[t]|
-  // |a[t]| / max(64, 4 sqrt(T)), added over uses: where that is longer than the bound, the terms
-  // are so long in a sum that others' parts would be rounded away beside them.
+  // norm unless terms cancel. Rows have those of the factors they were made of; a single use whose
+  // rows arose as such has 0. Shares become sum_t |b[t]| |a[t]| / max(64, 4 sqrt(T)), added over
+  // uses: where that is longer than the bound, the terms are so long in a sum that others' parts
+  // would be rounded away beside them.
   friend Tensor squared_norm(const std::vector<PerSample>& uses, Route route, NormBounds* more);
   // The same without reading anything on the host: what squared_norm() would compute again, in
   // double, is in doubt.
@@ -204,7 +204,7 @@ class PerSample {
   Shape shape_;
   std::shared_ptr<const PerSample> whole_;
   // Errors and shares, where these are of what it was made of: choices for a batch must not show in
-  // them. slice() and the like, whose norms nobody asks for, leave them behind.
+  // them. slice() and other selections, whose norms nobody asks for, leave them behind.
   NormTerms known_;
 };
 

@@ -25,8 +25,8 @@ inline View first_item(View v) {
   return v;
 }
 
-// c = a b of all items becomes one product, when they share b and the rows of a and c follow
-// on. False, and nothing changed, when it cannot.
+// c = a b of all items becomes one product, when they share b and the rows of a and c follow on.
+// False, and nothing changed, when it cannot.
 inline bool fold_batch(View& a, View& b, View& c) {
   const auto follows = [](const View& v) {
     return v.rank == 3 && v.stride[0] == v.size[1] * v.stride[1];
