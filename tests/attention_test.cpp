@@ -201,6 +201,31 @@ TEST_CASE("dropout of attention weights does not depend on the split into physic
   CHECK(largest_difference(plain.y, whole.y) > 0);
 }
 
+TEST_CASE("dropout of attention weights does not depend on what longer samples pad others with") {
+  PublicRandom random(13);
+  const std::int64_t n = 3, heads = 2, own = 5, padded = 9, width = 4;
+  const Tensor x = normal_values(random, {n, heads, padded, width});
+  const auto weights_at = [&](std::int64_t t) {
+    const Tensor weights = zeros({n, heads, t, width}, Dtype::f64);
+    copy_into(full({}, 1, Dtype::f64), weights.slice(2, 0, own));
+    return weights;
+  };
+  const auto at = [&](std::int64_t t) {
+    const Tensor part = contiguous(x.slice(2, 0, t)), hidden = zeros({t, t}, Dtype::i64);
+    copy_into(full({}, 1, Dtype::i64), hidden.slice(1, own, t));
+    const Function f = [&](const Var& q, const Var& k, const Var& v) {
+      return attention(q, k, v, {q.tape().constant(hidden)}, {.dropout = 0.4});
+    };
+    return run(f, {part, part, part}, weights_at(t));
+  };
+  const Result alone = at(own), beside = at(padded);
+  const auto same = [&](const Tensor& a, const Tensor& b) {
+    CHECK(largest_difference(a, contiguous(b.slice(2, 0, own))) < 1e-14);
+  };
+  same(alone.y, beside.y);
+  for (std::size_t i = 0; i < alone.grads.size(); ++i) same(alone.grads[i], beside.grads[i]);
+}
+
 TEST_CASE("dropout of attention weights keeps each or none of it, the larger for those that go") {
   const std::int64_t keys = 10;
   const double rate = 0.4;

@@ -159,7 +159,8 @@ TEST_CASE("noise, updates, numbered draws and what the host reads are refused, a
     });
     refused("an update",
             [&] { backend(device).update({}, zeros({update_faults}, Dtype::i32, device).view()); });
-    refused(numbered, [&] { backend(device).bernoulli({1, 2}, 0, 0.5, y.view()); });
+    const Tensor rows = zeros({64, 2}, Dtype::i64, device);
+    refused(numbered, [&] { backend(device).bernoulli({1, 2}, rows.view(), 0.5, y.view()); });
     refused(numbered, [] { Tape().next_key(); });
     refused(numbered, [] { TapeOptions().row(0); });
     refused("a value that the host reads", [&] { x.select(0, 1).item(); });

@@ -242,16 +242,19 @@ TEST_CASE("device code: ids past the end read as NaN and are not written to") {
 }
 
 TEST_CASE("device code: public randomness has the CPU's bits") {
+  const Tensor rows = Tensor::from(std::vector<std::int64_t>{7, 0, -3, 123, 1, -9}, {3, 2});
   for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::boolean}) {
-    const auto start = [&] {
-      return is_float(dtype) ? unwritten({1001}, dtype) : zeros({1001}, dtype);
-    };
-    const Tensor y = start(), z = start();
-    backend(cpu).bernoulli({7, 9}, 123, 0.3, y.view());
-    for_each_device_code([&] {
-      backend(cpu).bernoulli({7, 9}, 123, 0.3, z.view());
-      CHECK(same_bits(y, z));
-    });
+    for (const Shape& shape : {Shape{3}, Shape{3, 1001}, Shape{3, 5, 7, 31}, Shape{3, 0}}) {
+      const auto start = [&] {
+        return is_float(dtype) ? unwritten(shape, dtype) : zeros(shape, dtype);
+      };
+      const Tensor y = start(), z = start();
+      backend(cpu).bernoulli({7, 9}, rows.view(), 0.3, y.view());
+      for_each_device_code([&] {
+        backend(cpu).bernoulli({7, 9}, rows.view(), 0.3, z.view());
+        CHECK(same_bits(y, z));
+      });
+    }
   }
 }
 

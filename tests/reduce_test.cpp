@@ -273,9 +273,10 @@ std::vector<Tensor> some_results() {
   const Tensor x = random_tensor(random, {70, 900}, {0, 1}, Dtype::f32),
                w = random_tensor(random, {70}, Dtype::f32);
   const Tensor ids = Tensor::from(std::vector<std::int64_t>(70, 3), {70});
-  Tensor mask = zeros(x.shape()), soft = zeros(x.shape()), dots = zeros({70}, Dtype::f64),
-         total = zeros({900});
-  backend(cpu).bernoulli({1, 2}, 5, 0.3, mask.view());
+  Tensor soft = zeros(x.shape()), dots = zeros({70}, Dtype::f64), total = zeros({900});
+  std::vector<RowDraws> rows;
+  for (std::uint64_t row = 0; row < 70; ++row) rows.push_back({row, 5});
+  const Tensor mask = bernoulli({1, 2}, rows, 0.3, x.shape(), cpu);
   backend(cpu).softmax(x.view(), false, soft.view());
   backend(cpu).row_dot(x.view(), x.view(), dots.view());
   backend(cpu).weighted_sum(x.view(), w.view(), 0, total.view());

@@ -159,8 +159,8 @@ class StagedBackend final : public Backend {
   void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) override {
     run([&](Stage& s) { on().avg_pool_grad(s(dy), window, count_padding, s(dx)); });
   }
-  void bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) override {
-    run([&](Stage& s) { on().bernoulli(key, first, keep, s(y)); });
+  void bernoulli(PhiloxKey key, View rows, double keep, View y) override {
+    run([&](Stage& s) { on().bernoulli(key, s(rows), keep, s(y)); });
   }
   void rounded_gaussian(const RoundedGaussian& gaussian, const ChaChaStream& stream,
                         std::span<const std::int64_t> counts, View y) override {

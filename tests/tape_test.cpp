@@ -274,6 +274,19 @@ TEST_CASE("dropout's mask does not depend on how a batch is split, and differs b
   CHECK(same_bits(of(HUGE_VAL), where(of(1), full({8, 50}, HUGE_VAL), zeros({8, 50}))));
 }
 
+TEST_CASE("dropout's mask of a sample is the same whatever longer ones pad it with") {
+  const auto mask = [](const Shape& shape, int axis) {
+    Tape tape({.seed = 3});
+    return dropout(tape.input(full(shape, 1), axis), 0.5).value();
+  };
+  const Tensor own = mask({4, 5, 3}, 0);
+  CHECK(same_bits(own, mask({4, 9, 3}, 0).slice(1, 0, 5)));
+  CHECK(same_bits(own, mask({4, 9, 8}, 0).slice(1, 0, 5).slice(2, 0, 3)));
+  CHECK(same_bits(own, mask({9, 4, 3}, 1).slice(0, 0, 5).transpose(0, 1)));
+  CHECK_FALSE(same_bits(own.slice(1, 0, 4), own.slice(1, 1, 5)));
+  CHECK_FALSE(same_bits(own.slice(0, 0, 3), own.slice(0, 1, 4)));
+}
+
 TEST_CASE("backward releases what the tape held, and needs little beyond it") {
   Parameter w(random_values(31, {64, 64}, Dtype::f32));
   const Tensor x = random_values(32, {256, 64}, Dtype::f32);

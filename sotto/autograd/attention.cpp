@@ -10,6 +10,7 @@
 #include "sotto/autograd/samples.h"
 #include "sotto/autograd/shape_ops.h"
 #include "sotto/kernels/compute.h"
+#include "sotto/kernels/dropout_numbers.h"
 #include "sotto/kernels/functors.h"
 
 namespace sotto {
@@ -31,10 +32,9 @@ struct Attention {
   // Of factors, q's type or that of its arithmetic, which scores have: weights and the slopes of
   // scores are rounded to it (docs/memory.md#mixed-precision).
   Dtype factors = Dtype::f32;
-  PhiloxKey key;  // of dropout
-  // Each sample's row, for dropout, and how many of the slices are a sample's; none when shared.
-  std::vector<std::uint64_t> rows = {};
-  std::int64_t slices_of_sample = 1;
+  PhiloxKey key;                         // of dropout
+  std::vector<std::uint64_t> rows = {};  // the samples', for dropout; one when all is shared
+  Shape sample = {};                     // of one sample's weights, for dropout
 
   std::int64_t slices() const { return q.size(0); }
   std::int64_t queries() const { return q.size(1); }
@@ -105,26 +105,26 @@ Tensor weights_of(const Attention& s, const Block& b) {
   return y;
 }
 
-// Which weights of a block dropout keeps, undefined without it. The numbers of what is drawn go on
-// from one slice of a sample to the next.
+Shape leading(const Shape& shape) {
+  Shape lead = shape;
+  lead.erase(lead.rank() - 1);
+  lead.erase(lead.rank() - 1);
+  return lead;
+}
+
+// Which weights of a block dropout keeps, undefined without it: as of one value of all weights,
+// whatever the blocks.
 Tensor kept(const Attention& s, const Block& b) {
   if (s.options.dropout == 0) return {};
-  const auto number = [&s](std::int64_t slice) {
-    if (s.rows.empty()) return static_cast<std::uint64_t>(slice);
-    const std::int64_t each = s.slices_of_sample;
-    return s.rows[static_cast<std::size_t>(slice / each)] * static_cast<std::uint64_t>(each) +
-           static_cast<std::uint64_t>(slice % each);
-  };
-  const auto queries = static_cast<std::uint64_t>(s.queries()),
-             keys = static_cast<std::uint64_t>(s.keys());
-  Tensor mask = Tensor::empty({b.n1 - b.n0, b.r1 - b.r0, s.keys()}, Dtype::boolean, s.q.device());
-  for (std::int64_t slice = b.n0, end = slice; slice < b.n1; slice = end) {
-    for (++end; end < b.n1 && number(end) == number(end - 1) + 1;) ++end;
-    backend(mask.device())
-        .bernoulli(s.key, (number(slice) * queries + static_cast<std::uint64_t>(b.r0)) * keys,
-                   1 - s.options.dropout, mask.slice(0, slice - b.n0, end - b.n0).view());
+  const std::int64_t each = leading(s.sample).numel();
+  std::vector<RowDraws> rows;
+  for (std::int64_t slice = b.n0; slice < b.n1; ++slice) {
+    const std::int64_t first = (slice % each * s.queries() + b.r0) * s.keys();
+    rows.push_back({s.rows[static_cast<std::size_t>(slice / each)],
+                    number_in_row(s.sample.begin(), s.sample.rank(), first)});
   }
-  return mask;
+  return bernoulli(s.key, rows, 1 - s.options.dropout, {b.n1 - b.n0, b.r1 - b.r0, s.keys()},
+                   s.q.device());
 }
 
 // x where the mask is 1, else 0; x itself without one.
@@ -172,13 +172,6 @@ AttentionGradient backward(const Attention& s, const Tensor& dy) {
     product_into(slopes.transpose(1, 2), queries_of(s, s.q, b), d.k.slice(0, b.n0, b.n1), add);
   });
   return d;
-}
-
-Shape leading(const Shape& shape) {
-  Shape lead = shape;
-  lead.erase(lead.rank() - 1);
-  lead.erase(lead.rank() - 1);
-  return lead;
 }
 
 Shape with_matrix(Shape lead, std::int64_t rows, std::int64_t columns) {
@@ -312,9 +305,10 @@ Attention flattened(const Var& q, const Var& k, const Var& v, const std::vector<
         "attention: dropout over {} views of a sample; split_views first",
         batched ? tape.views(q) : 1);
   if (s.options.dropout > 0) s.key = tape.next_key();
-  const std::int64_t count = batched ? lead[samples.axis()] : 0;
-  if (count > 0) s.slices_of_sample = lead.numel() / count;
-  for (std::int64_t n = 0; n < count && s.options.dropout > 0; ++n)
+  s.sample = with_matrix(lead, s.queries(), s.keys());
+  if (batched) s.sample.erase(samples.axis());
+  if (!batched) s.rows = {0};
+  for (std::int64_t n = 0; batched && s.options.dropout > 0 && n < lead[samples.axis()]; ++n)
     s.rows.push_back(tape.options().row(n));
   for (const Var& mask : masks) s.masks.push_back(flat_mask(mask.value(), lead));
   return s;

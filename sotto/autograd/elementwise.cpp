@@ -154,17 +154,10 @@ Tensor kept_elements(const Var& x, double rate) {
   const std::int64_t n = batched ? shape[axis] : 1;
   if (batched) shape.erase(axis);
   shape.insert(0, n);
-  const Tensor mask = Tensor::empty(shape, Dtype::boolean, x.value().device());
   const PhiloxKey key = tape.next_key();
-  const auto each = static_cast<std::uint64_t>(mask.numel() / std::max<std::int64_t>(n, 1));
-  for (std::int64_t begin = 0, end = 0; begin < n; begin = end) {
-    const std::uint64_t row = batched ? tape.options().row(begin) : 0;
-    // Rows whose numbers follow one another are one sequence of draws.
-    for (end = begin + 1;
-         end < n && tape.options().row(end) == row + static_cast<std::uint64_t>(end - begin);)
-      ++end;
-    backend(mask.device()).bernoulli(key, row * each, 1 - rate, mask.slice(0, begin, end).view());
-  }
+  std::vector<RowDraws> rows;
+  for (std::int64_t i = 0; i < n; ++i) rows.push_back({batched ? tape.options().row(i) : 0, 0});
+  const Tensor mask = bernoulli(key, rows, 1 - rate, shape, x.value().device());
   if (!batched) return mask.squeeze(0);
   Shape order;
   for (int i = 1; i < shape.rank(); ++i) order.push_back(i);

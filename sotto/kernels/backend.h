@@ -199,9 +199,10 @@ class Backend {
   virtual void avg_pool(View x, const Window& window, bool count_padding, View y) = 0;
   virtual void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) = 0;
 
-  // Public randomness: y[i] = 1 with probability `keep`, else 0, at counter first + i; row-major,
-  // of any type.
-  virtual void bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) = 0;
+  // Public randomness: elements of y, row-major and of any type, become 1 with probability `keep`,
+  // else 0. Row n of y is drawn by key_of_row(key, rows[n][0]), its elements by rows[n][1] and on
+  // as number_in_row says (dropout_numbers.h); rows i64 [n, 2], row-major.
+  virtual void bernoulli(PhiloxKey key, View rows, double keep, View y) = 0;
 
   // Secret randomness: whole-number noise for arrays of counts[k] elements. What
   // RoundedGaussian::fill draws for one array after the other, each from a new block of the stream

@@ -98,6 +98,21 @@ void copy_into(const Tensor& x, const Tensor& y) {
   on(y).copy(spread(from, y.shape()), y.view());
 }
 
+Tensor bernoulli(PhiloxKey key, const std::vector<RowDraws>& rows, double keep, const Shape& shape,
+                 Device device) {
+  check(shape.rank() > 0 && shape[0] == std::ssize(rows), "bernoulli: {} rows for {}", rows.size(),
+        shape);
+  std::vector<std::int64_t> numbers;
+  for (const RowDraws& draws : rows) {
+    numbers.push_back(static_cast<std::int64_t>(draws.row));
+    numbers.push_back(static_cast<std::int64_t>(draws.first));
+  }
+  const Tensor y = Tensor::empty(shape, Dtype::boolean, device);
+  const Tensor from = Tensor::from(numbers, {shape[0], 2}).to(device);
+  backend(device).bernoulli(key, from.view(), keep, y.view());
+  return y;
+}
+
 Tensor concat(const std::vector<Tensor>& parts, int axis) {
   check(!parts.empty(), "concat: no tensors");
   Shape shape = parts[0].shape();

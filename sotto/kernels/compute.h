@@ -22,6 +22,13 @@ Dtype arithmetic_type(Dtype dtype);                   // f32 for f16 and bf16, e
 Tensor reshape(const Tensor& x, const Shape& shape);  // a view where possible; one entry may be -1
 void copy_into(const Tensor& x, const Tensor& y);     // broadcasts x to y's shape
 Tensor concat(const std::vector<Tensor>& parts, int axis);
+// By which dropout draws a slice: its row, and the number of its first element (dropout_numbers.h).
+struct RowDraws {
+  std::uint64_t row, first;
+};
+// Booleans, true with probability `keep`: public randomness, for each slice along the first axis.
+Tensor bernoulli(PhiloxKey key, const std::vector<RowDraws>& rows, double keep, const Shape& shape,
+                 Device device);
 // y[.., k, ..] = x[.., ids[k], ..]; negative ids give zeros. Throws for ids past the end.
 Tensor gather(const Tensor& x, const Tensor& ids, int axis);
 // The transpose of gather: an axis of `size`, into which rows with the same id are added.

@@ -228,8 +228,8 @@ class ProfiledBackend : public Backend {
     measure("avg_pool_grad", count(dy) * static_cast<double>(window.positions()), {dy, dx},
             [&] { inner_.avg_pool_grad(dy, window, count_padding, dx); });
   }
-  void bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) override {
-    measure("bernoulli", count(y), {y}, [&] { inner_.bernoulli(key, first, keep, y); });
+  void bernoulli(PhiloxKey key, View rows, double keep, View y) override {
+    measure("bernoulli", count(y), {rows, y}, [&] { inner_.bernoulli(key, rows, keep, y); });
   }
   void rounded_gaussian(const RoundedGaussian& gaussian, const ChaChaStream& stream,
                         std::span<const std::int64_t> counts, View y) override {

@@ -63,7 +63,7 @@ class CpuBackend : public Backend, public LstmKernels {
   void avg_pool(View x, const Window& window, bool count_padding, View y) override;
   void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) override;
 
-  void bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) override;
+  void bernoulli(PhiloxKey key, View rows, double keep, View y) override;
 
   void rounded_gaussian(const RoundedGaussian& gaussian, const ChaChaStream& stream,
                         std::span<const std::int64_t> counts, View y) override;

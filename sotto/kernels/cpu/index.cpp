@@ -7,6 +7,7 @@
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/strided_loop.h"
+#include "sotto/kernels/dropout_numbers.h"
 
 namespace sotto {
 
@@ -137,14 +138,26 @@ void CpuBackend::scatter_add(View x, View ids, int axis, View y) {
   }
 }
 
-void CpuBackend::bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) {
+void CpuBackend::bernoulli(PhiloxKey key, View rows, double keep, View y) {
+  if (y.numel() == 0) return;
+  const std::int64_t line = y.rank > 1 ? y.size[y.rank - 1] : 1;  // numbers that follow one another
+  const std::int64_t in_row = y.numel() / y.size[0] / line;
+  const auto* const numbers = rows.as<const std::uint64_t>();
   dispatch(y.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(y.numel(), elementwise_grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const bool kept = uniform(key, first + static_cast<std::uint64_t>(i)) < keep;
-        y.as<T>()[i] = T(acc_t<T>(kept ? 1 : 0));
+    const auto draw = [&](std::int64_t at) {
+      const std::uint64_t* const row = numbers + at / in_row * 2;
+      const PhiloxKey own = key_of_row(key, row[0]);
+      const std::uint64_t first =
+          row[1] + number_in_row(y.size + 1, y.rank - 1, at % in_row * line);
+      for (std::int64_t i = 0; i < line; ++i) {
+        const bool kept = uniform(own, first + static_cast<std::uint64_t>(i)) < keep;
+        y.as<T>()[at * line + i] = T(acc_t<T>(kept ? 1 : 0));
       }
-    });
+    };
+    parallel_for(y.size[0] * in_row, elementwise_grain / line + 1,
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t at = begin; at < end; ++at) draw(at);
+                 });
   });
 }
 

@@ -46,7 +46,7 @@ class DeviceBackend : public Backend {
   void scatter_add(View x, View ids, int axis, View y) override;
   void take_along(View x, View ids, int axis, View y) override;
   void put_along_add(View x, View ids, int axis, View y) override;
-  void bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) override;
+  void bernoulli(PhiloxKey key, View rows, double keep, View y) override;
 
   // reduce.h
   void reduce(Reduction op, View x, View y) override;

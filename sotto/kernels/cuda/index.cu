@@ -9,6 +9,6 @@ template void DeviceBackend<CudaExec>::gather(View, View, int, View);
 template void DeviceBackend<CudaExec>::scatter_add(View, View, int, View);
 template void DeviceBackend<CudaExec>::take_along(View, View, int, View);
 template void DeviceBackend<CudaExec>::put_along_add(View, View, int, View);
-template void DeviceBackend<CudaExec>::bernoulli(PhiloxKey, std::uint64_t, double, View);
+template void DeviceBackend<CudaExec>::bernoulli(PhiloxKey, View, double, View);
 
 }  // namespace sotto

@@ -4,10 +4,10 @@
 #pragma once
 
 #include "sotto/core/capture.h"
-#include "sotto/core/philox.h"
 #include "sotto/kernels/cuda/device_backend.h"
 #include "sotto/kernels/cuda/folding.h"
 #include "sotto/kernels/cuda/moves.h"
+#include "sotto/kernels/dropout_numbers.h"
 
 namespace sotto {
 
@@ -138,12 +138,15 @@ struct PutAlongAdd {
 template <class T>
 struct Bernoulli {
   PhiloxKey key;
-  std::uint64_t first;
+  const std::uint64_t* rows;
   double keep;
-  T* y;
+  View y;
   HD void operator()(std::int64_t i) const {
-    const bool kept = uniform(key, first + static_cast<std::uint64_t>(i)) < keep;
-    y[i] = T(acc_t<T>(kept ? 1 : 0));
+    const std::int64_t each = y.numel() / y.size[0];
+    const std::uint64_t* const row = rows + i / each * 2;
+    const std::uint64_t number = row[1] + number_in_row(y.size + 1, y.rank - 1, i % each);
+    const bool kept = uniform(key_of_row(key, row[0]), number) < keep;
+    y.as<T>()[i] = T(acc_t<T>(kept ? 1 : 0));
   }
 };
 
@@ -211,12 +214,12 @@ void DeviceBackend<Exec>::put_along_add(View x, View ids, int axis, View y) {
 }
 
 template <class Exec>
-void DeviceBackend<Exec>::bernoulli(PhiloxKey key, std::uint64_t first, double keep, View y) {
+void DeviceBackend<Exec>::bernoulli(PhiloxKey key, View rows, double keep, View y) {
   refuse_capture("public randomness, which the host numbers (dropout)");
-  const Exec exec = execution("bernoulli", {&y});
+  const Exec exec = execution("bernoulli", {&rows, &y});
   if (y.numel() == 0) return;
   dispatch(y.dtype, [&]<class T>(std::type_identity<T>) {
-    exec.for_each(y.numel(), Bernoulli<T>{key, first, keep, y.as<T>()});
+    exec.for_each(y.numel(), Bernoulli<T>{key, rows.as<const std::uint64_t>(), keep, y});
   });
 }
 
