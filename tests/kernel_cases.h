@@ -122,7 +122,7 @@ void for_each_device_code(F&& f) {
 // Calls f(backend) for every engine of the CPU, and for the GPU's kernels.
 template <class F>
 void for_each_engine(F&& f) {
-  for (const CpuEngine engine : {CpuEngine::eigen, CpuEngine::onednn}) {
+  for (const CpuEngine engine : {CpuEngine::portable, CpuEngine::onednn}) {
     if (!has_cpu_engine(engine)) continue;
     set_cpu_engine(engine);
     INFO(backend(cpu).name());

@@ -13,7 +13,7 @@ zlib1g-dev:module:zlib
 nlohmann-json3-dev:module:nlohmann_json
 libcli11-dev:module:CLI11"
 test_packages="catch2:catch:-"
-# Faster with it; Eigen does the work without.
+# Faster with it; our own loops do the work without.
 optional_packages="libdnnl-dev:header:oneapi/dnnl/dnnl.hpp"
 
 # have KIND NAME: whether it is there.

@@ -11,6 +11,12 @@ template <class F>
   f();
 }
 
+// The same for AVX-512's F and VL.
+template <class F>
+[[gnu::target("avx2,fma,avx512f,avx512vl"), gnu::flatten]] void in_avx512(const F& f) {
+  f();
+}
+
 // Whether widely() takes AVX2: the processor has it, and the environment variable
 // SOTTO_INSTRUCTIONS is not "portable" at the first call, which throws std::invalid_argument for
 // any other value.

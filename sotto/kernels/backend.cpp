@@ -6,24 +6,23 @@
 #include "sotto/core/cuda.h"
 #include "sotto/core/error.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
-#include "sotto/kernels/fold_batch.h"
 
 namespace sotto {
 
 namespace {
 
 Backend* engine_backend(CpuEngine engine) {
-  static CpuBackend eigen;
-  return engine == CpuEngine::eigen ? &eigen : onednn_backend();
+  static CpuBackend portable;
+  return engine == CpuEngine::portable ? &portable : onednn_backend();
 }
 
 CpuEngine first_choice() {
   const char* asked = std::getenv("SOTTO_CPU_ENGINE");
   const std::string_view wanted = asked ? asked : "";
-  check(wanted.empty() || wanted == "eigen" || wanted == "onednn",
-        "SOTTO_CPU_ENGINE: {} where eigen or onednn is known", wanted);
-  if (wanted == "eigen" || (wanted.empty() && !has_cpu_engine(CpuEngine::onednn))) {
-    return CpuEngine::eigen;
+  check(wanted.empty() || wanted == "portable" || wanted == "onednn",
+        "SOTTO_CPU_ENGINE: {} where portable or onednn is known", wanted);
+  if (wanted == "portable" || (wanted.empty() && !has_cpu_engine(CpuEngine::onednn))) {
+    return CpuEngine::portable;
   }
   return CpuEngine::onednn;
 }
@@ -40,8 +39,6 @@ Backend*& current() {
 Backend* observer = nullptr;
 
 }  // namespace
-
-void Backend::outer_sum(View b, View a, double beta, View y) { gemm(transposed(b), a, beta, y); }
 
 void Backend::affine(View a, View b, View bias, View c) {
   View rows = bias;

@@ -132,12 +132,9 @@ class Backend {
   // Products. Views of rank 2 or 3 (a batch first; stride 0 repeats an operand over the batch):
   // c = a b + beta c, beta 0 or 1. Any strides in a and b; c row-major in its last two axes, of the
   // type of both factors, or f32 where that has 16 bits.
-  // On a CPU a row of c has the same bits however many rows there are, and wherever it is among
-  // them: rows are samples'.
+  // On a CPU the bits of an element depend on its row of a and its column of b alone, whatever else
+  // is multiplied with them: rows are samples'. (In 16 bits that is so for rows.)
   virtual void gemm(View a, View b, double beta, View c) = 0;
-  // y = sum_t b[.., t, :] (x) a[.., t, :] + beta y, beta 0 or 1, in the same words. A gemm where a
-  // device has nothing better.
-  virtual void outer_sum(View b, View a, double beta, View y);
   // c = a b + bias, of rank 2; bias [1, columns], of c's type. By a copy and a gemm where a device
   // has nothing better.
   virtual void affine(View a, View b, View bias, View c);
@@ -218,8 +215,9 @@ class Backend {
 Backend& backend(Device device);
 
 // The CPU has two engines for products and convolutions; oneDNN is taken where it was built in,
-// unless the environment variable SOTTO_CPU_ENGINE says "eigen" at the first use or this is called.
-enum class CpuEngine { eigen, onednn };
+// unless the environment variable SOTTO_CPU_ENGINE says "portable" at the first use or this is
+// called.
+enum class CpuEngine { portable, onednn };
 // Throws std::invalid_argument when the engine was not built in.
 void set_cpu_engine(CpuEngine engine);
 bool has_cpu_engine(CpuEngine engine);

@@ -346,21 +346,16 @@ Tensor affine(const Tensor& a, const Tensor& b, const Tensor& bias) {
   return c;
 }
 
-Tensor outer_sum(const Tensor& b, const Tensor& a) {
-  if (apart(a, b)) return outer_sum(beside(b, a), beside(a, b));
-  const Shape shape = product_shape(b.transpose(-1, -2), a);
-  Tensor y = Tensor::empty(shape, arithmetic_type(a.dtype()), a.device());
-  on(a).outer_sum(with_batch(b, shape), with_batch(a, shape), 0, y.view());
-  return y;
-}
+Tensor outer_sum(const Tensor& b, const Tensor& a) { return wide_gemm(b.transpose(-1, -2), a); }
 
 void outer_sum_add(const Tensor& b, const Tensor& a, const Tensor& y) {
   if (apart(a, b)) return outer_sum_add(beside(b, a), beside(a, b), y);
-  const Shape shape = product_shape(b.transpose(-1, -2), a);
+  const Tensor columns = b.transpose(-1, -2);
+  const Shape shape = product_shape(columns, a);
   check(y.shape() == shape && (y.dtype() == a.dtype() || y.dtype() == arithmetic_type(a.dtype())),
         "outer_sum: result {} of {} for the product {} of {}", y.shape(), name(y.dtype()), shape,
         name(a.dtype()));
-  on(a).outer_sum(with_batch(b, shape), with_batch(a, shape), 1, y.view());
+  on(a).gemm(with_batch(columns, shape), with_batch(a, shape), 1, y.view());
 }
 
 namespace {

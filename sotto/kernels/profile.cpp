@@ -9,7 +9,6 @@
 
 #include "sotto/core/error.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
-#include "sotto/kernels/fold_batch.h"
 #include "sotto/kernels/functors.h"
 #include "sotto/kernels/update_rules.h"
 
@@ -155,10 +154,6 @@ class ProfiledBackend : public Backend {
   }
   void gemm(View a, View b, double beta, View c) override {
     measure("gemm", gemm_flops(a, c), {a, b, c}, [&] { inner_.gemm(a, b, beta, c); });
-  }
-  void outer_sum(View b, View a, double beta, View y) override {
-    measure("gemm", gemm_flops(transposed(b), y), {b, a, y},
-            [&] { inner_.outer_sum(b, a, beta, y); });
   }
   void row_dot(View a, View b, View y) override {
     measure("row_dot", 2 * count(a), {a, b, y}, [&] { inner_.row_dot(a, b, y); });

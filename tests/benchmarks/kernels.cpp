@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "usage: bench_kernels [large]\n");
     return 2;
   }
-  for (const CpuEngine engine : {CpuEngine::eigen, CpuEngine::onednn}) {
+  for (const CpuEngine engine : {CpuEngine::portable, CpuEngine::onednn}) {
     if (!has_cpu_engine(engine)) continue;
     set_cpu_engine(engine);
     private_shapes();

@@ -1,4 +1,4 @@
-// conformance DIR [--f64|--f32|--both] [--engine eigen|onednn] [--device NAME] [--kind K]
+// conformance DIR [--f64|--f32|--both] [--engine portable|onednn] [--device NAME] [--kind K]
 //             [--case NAME] [--verbose]
 //
 // Runs every case under DIR. Exit status: 0 when all pass or are skipped, 1 when one fails, 2 when
@@ -23,7 +23,8 @@ constexpr int bad_input = 2;
 
 int run(const Selection& selection, const std::string& engine) {
   if (!engine.empty()) {
-    sotto::set_cpu_engine(engine == "eigen" ? sotto::CpuEngine::eigen : sotto::CpuEngine::onednn);
+    sotto::set_cpu_engine(engine == "portable" ? sotto::CpuEngine::portable
+                                               : sotto::CpuEngine::onednn);
   }
   const std::vector<Result> results = run_all(selection);
   if (results.empty()) {
@@ -48,7 +49,8 @@ int main(int count, char** words) {
   auto* f32 = app.add_flag("--f32", only_f32, "In single precision");
   auto* f64 = app.add_flag("--f64", only_f64, "In double precision")->excludes(f32);
   app.add_flag("--both", both, "In both (the default)")->excludes(f32)->excludes(f64);
-  app.add_option("--engine", engine, "The CPU's engine")->check(CLI::IsMember({"eigen", "onednn"}));
+  app.add_option("--engine", engine, "The CPU's engine")
+      ->check(CLI::IsMember({"portable", "onednn"}));
   app.add_option("--device", device, "Where to compute: cpu, cuda or cuda:N");
   app.add_option("--kind", selection.kind, "Only cases of this kind");
   app.add_option("--case", selection.name, "Only the case of this name");

@@ -149,9 +149,9 @@ void convolve(const View& x, const View& w, const View& bias, const Geometry& g,
       }
       for (std::int64_t group = 0; group < g.window.groups; ++group) {
         gather_patches(in.data(), g, rows, group, patches.data());
-        product_of_tiles(product, row_major(patches.data(), rows.count(), g.taps(), g.taps()),
-                         weights_of(g, group, weights.data()).transposed(), bias.data != nullptr,
-                         outputs_of(g, group, rows, out.data()));
+        product(row_major(patches.data(), rows.count(), g.taps(), g.taps()),
+                weights_of(g, group, weights.data()).transposed(), bias.data != nullptr,
+                outputs_of(g, group, rows, out.data()));
       }
     });
     out.store();
@@ -173,9 +173,8 @@ void convolve_data(const View& dy, const View& w, const Geometry& g, const View&
     const Values<T> patches(part_rows(g, samples.count()) * g.taps());
     for_each_part(g, samples.count(), [&](Range rows) {
       for (std::int64_t group = 0; group < g.window.groups; ++group) {
-        product_of_tiles(product, outputs_of(g, group, rows, in.data()),
-                         weights_of(g, group, weights.data()), false,
-                         row_major(patches.data(), rows.count(), g.taps(), g.taps()));
+        product(outputs_of(g, group, rows, in.data()), weights_of(g, group, weights.data()), false,
+                row_major(patches.data(), rows.count(), g.taps(), g.taps()));
         scatter_patches(patches.data(), g, rows, group, out.data());
       }
     });

@@ -67,10 +67,9 @@ Grid::Grid(const Geometry& g) {
 template <class T>
 class Grams {
  public:
-  Grams(const Geometry& g, const Grid& grid, ProductFunction product)
+  Grams(const Geometry& g, const Grid& grid)
       : g_(g),
         grid_(grid),
-        product_(product),
         products_(square(std::max(g.pixels(), g.positions()))),
         of_pixels_(square(grid.pixels)),
         of_slopes_(square(grid.line)),
@@ -103,7 +102,7 @@ class Grams {
             Square y) const {
     const std::int64_t part = width / g_.window.groups, count = std::ssize(places);
     const Matrix m{a + group * part, dtype_of<T>(), count, part, width, 1};
-    product_(m, m.transposed(), false, {products_.data(), dtype_of<T>(), count, count, count, 1});
+    product(m, m.transposed(), false, {products_.data(), dtype_of<T>(), count, count, count, 1});
     const T* from = products_.data();
     for (const std::int64_t row : places) {
       T* to = y.data + row * y.side;
@@ -126,16 +125,15 @@ class Grams {
 
   const Geometry& g_;
   const Grid& grid_;
-  ProductFunction product_;
   Values<T> products_, of_pixels_, of_slopes_, of_patches_;
 };
 
 template <class T>
-void norms(ProductFunction product, const View& dy, const View& x, const Geometry& g, double* y) {
+void norms(const View& dy, const View& x, const Geometry& g, double* y) {
   const Grid grid(g);
   const std::int64_t work = g.pixels() * g.pixels() * g.channels;
   parallel_for(g.samples, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
-    Grams<T> grams(g, grid, product);
+    Grams<T> grams(g, grid);
     for (std::int64_t n = begin; n < end; ++n) {
       Images<T> slopes(dy, {n, n + 1}), in(x, {n, n + 1});
       slopes.load();
@@ -149,21 +147,16 @@ void norms(ProductFunction product, const View& dy, const View& x, const Geometr
 
 }  // namespace
 
-bool conv_gram_norms_by(ProductFunction product, const View& dy, const View& x,
-                        const Window& window, const View& y) {
+bool CpuBackend::conv_gram_norms(View dy, View x, const Window& window, View y) {
   for (int axis = 0; axis < 3; ++axis)
     if (window.stride[axis] != 1 || window.before[axis] < 0) return false;
   const Geometry g(x, dy, window);
   if (x.dtype == Dtype::f64) {
-    norms<double>(product, dy, x, g, y.as<double>());
+    norms<double>(dy, x, g, y.as<double>());
   } else {
-    norms<float>(product, dy, x, g, y.as<double>());
+    norms<float>(dy, x, g, y.as<double>());
   }
   return true;
-}
-
-bool CpuBackend::conv_gram_norms(View dy, View x, const Window& window, View y) {
-  return conv_gram_norms_by(product, dy, x, window, y);
 }
 
 }  // namespace sotto

@@ -1,5 +1,5 @@
-// The CPU's backend: portable loops and Eigen for everything; oneDNN, where it was built in, takes
-// over products and convolutions in f32.
+// The CPU's backend: loops of our own for everything; oneDNN, where it was built in, takes over
+// convolutions in f32 and products in bf16.
 #pragma once
 
 #include "sotto/kernels/backend.h"
@@ -9,7 +9,7 @@ namespace sotto {
 
 class CpuBackend : public Backend, public LstmKernels {
  public:
-  std::string name() const override { return "cpu (Eigen)"; }
+  std::string name() const override { return "cpu (portable)"; }
   Costs costs() const override;
 
   void fill(double value, View y) override;
@@ -37,7 +37,6 @@ class CpuBackend : public Backend, public LstmKernels {
   void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override;
 
   void gemm(View a, View b, double beta, View c) override;
-  void outer_sum(View b, View a, double beta, View y) override;
 
   void lstm(const LstmLayer& layer) override;
   void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) override;
@@ -75,17 +74,14 @@ class OnednnBackend final : public CpuBackend {
   std::string name() const override { return "cpu (oneDNN)"; }
 
   void gemm(View a, View b, double beta, View c) override;
-  void outer_sum(View b, View a, double beta, View y) override;
-  void gram_dot(View a1, View b1, View a2, View b2, View y) override;
   void conv(View x, View w, View bias, const Window& window, View y) override;
   void conv_data(View dy, View w, const Window& window, View dx) override;
   void conv_weight(View dy, View x, const Window& window, double beta, View dw) override;
   void conv_weight_rows(View dy, View x, const Window& window, View dw) override;
   void conv_weight_norms(View dy, View x, const Window& window, View y) override;
-  bool conv_gram_norms(View dy, View x, const Window& window, View y) override;
 };
 
-// The engine compiled in besides Eigen, or nullptr. Defined in onednn.cpp or no_onednn.cpp: Meson
+// The engine compiled in besides our own, or nullptr. Defined in onednn.cpp or no_onednn.cpp: Meson
 // picks the file.
 Backend* onednn_backend();
 

@@ -12,34 +12,26 @@ namespace sotto {
 // Running sums, so that additions need not wait for each other.
 inline constexpr std::int64_t sum_lanes = 8;
 
-// Their sum and that of term(i) for i in [first, count).
-template <class F>
-double sum_onto(double (&sums)[sum_lanes], std::int64_t first, std::int64_t count, const F& term) {
-  std::int64_t i = first;
-  for (; i + sum_lanes <= count; i += sum_lanes) {
-    for (std::int64_t lane = 0; lane < sum_lanes; ++lane) sums[lane] += term(i + lane);
-  }
-  double rest = 0;
-  for (; i < count; ++i) rest += term(i);
-  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7])) +
-         rest;
+inline double sum_of(const double (&sums)[sum_lanes]) {
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
-// sum_i term(i) for i in [0, count).
+// sum_i term(i) for i in [0, count). Term i goes to one of 16 running sums, whatever the count:
+// zeros at the end, which the padding of a row leaves, change no bit.
 template <class F>
 double sum_terms(std::int64_t count, const F& term) {
-  double sums[sum_lanes] = {};
+  double sums[sum_lanes] = {}, others[sum_lanes] = {};
   std::int64_t i = 0;
-  if (count >= 4 * sum_lanes) {
-    double others[sum_lanes] = {};
-    for (; i + 2 * sum_lanes <= count; i += 2 * sum_lanes) {
-      for (std::int64_t lane = 0; lane < sum_lanes; ++lane) sums[lane] += term(i + lane);
-      for (std::int64_t lane = 0; lane < sum_lanes; ++lane)
-        others[lane] += term(i + sum_lanes + lane);
-    }
-    for (std::int64_t lane = 0; lane < sum_lanes; ++lane) sums[lane] += others[lane];
+  for (; i + 2 * sum_lanes <= count; i += 2 * sum_lanes) {
+    for (std::int64_t lane = 0; lane < sum_lanes; ++lane) sums[lane] += term(i + lane);
+    for (std::int64_t lane = 0; lane < sum_lanes; ++lane)
+      others[lane] += term(i + sum_lanes + lane);
   }
-  return sum_onto(sums, i, count, term);
+  // Not added up apart: a product is then rounded before it is added, and here it need not be.
+  for (std::int64_t lane = 0; lane < sum_lanes && i < count; ++lane) sums[lane] += term(i++);
+  for (std::int64_t lane = 0; lane < sum_lanes && i < count; ++lane) others[lane] += term(i++);
+  for (std::int64_t lane = 0; lane < sum_lanes; ++lane) sums[lane] += others[lane];
+  return sum_of(sums);
 }
 
 // sum_i a[i]^2. Of single precision and narrower, four squares at a time are added in float, which
@@ -62,7 +54,9 @@ double squared_norm(const T* a, std::int64_t count) {
         sums[lane] += double{(x * x + y * y) + (z * z + w * w)};
       }
     }
-    const double total = sum_onto(sums, i, count, square);
+    double rest = 0;
+    for (; i < count; ++i) rest += square(i);
+    const double total = sum_of(sums) + rest;
     // What squares below float's range lose is nothing beside this.
     constexpr double least = 1e-24;
     if (total >= least && total <= std::numeric_limits<double>::max()) return total;

@@ -1,4 +1,4 @@
-// Built without oneDNN: Eigen does everything.
+// Built without oneDNN: our own loops do everything.
 #include "sotto/kernels/cpu/cpu_backend.h"
 
 namespace sotto {

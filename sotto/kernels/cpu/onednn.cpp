@@ -1,4 +1,4 @@
-// Convolutions in f32 by oneDNN; whatever it has nothing good for goes to Eigen.
+// Convolutions in f32 by oneDNN; whatever it has nothing good for goes the portable way.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -10,7 +10,6 @@
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/onednn_conv.h"
-#include "sotto/kernels/cpu/onednn_gemm.h"
 
 namespace sotto {
 namespace {
@@ -305,10 +304,6 @@ void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View
     }
   }
   CpuBackend::conv_weight_rows(dy, x, window, dw);
-}
-
-bool OnednnBackend::conv_gram_norms(View dy, View x, const Window& window, View y) {
-  return conv_gram_norms_by(onednn_product, dy, x, window, y);
 }
 
 // The order of a row, and the zeros that fill it up, do not show in its norm.

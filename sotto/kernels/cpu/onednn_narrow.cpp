@@ -7,8 +7,9 @@
 #include <string_view>
 
 #include "sotto/core/parallel.h"
+#include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/onednn_conv.h"
-#include "sotto/kernels/cpu/onednn_narrow.h"
+#include "sotto/kernels/cpu/product.h"
 
 namespace sotto {
 namespace {
@@ -90,8 +91,8 @@ class Prepared {
   Storage weights_, scratch_;
 };
 
-}  // namespace
-
+// As prepare_tile(), for an a of bf16 and a row-major c without gaps. Where b is not bf16 or the
+// processor has no instructions for it, it is prepare_tile().
 TileProduct prepare_bfloat_tile(const Matrix& b, std::int64_t rows) {
   const OneThread one;
   if (b.dtype != Dtype::bf16 || b.rows == 0 || !has_bf16_instructions())
@@ -110,6 +111,14 @@ TileProduct prepare_bfloat_tile(const Matrix& b, std::int64_t rows) {
     }
     prepared->multiply(data, c.data);
   };
+}
+
+}  // namespace
+
+void OnednnBackend::gemm(View a, View b, double beta, View c) {
+  if (c.numel() > 0 && narrow_operands(a, b, c) && a.dtype == Dtype::bf16 && b.dtype == Dtype::bf16)
+    return narrow_gemm_by(prepare_bfloat_tile, a, b, beta != 0, c);
+  CpuBackend::gemm(a, b, beta, c);
 }
 
 }  // namespace sotto

@@ -47,9 +47,8 @@ template <class T>
 class Grams {
  public:
   using A = acc_t<T>;
-  Grams(const View& a1, const View& a2, ProductFunction product)
-      : product_(product),
-        size_(a1.size[1] * a2.size[1]),
+  Grams(const View& a1, const View& a2)
+      : size_(a1.size[1] * a2.size[1]),
         products_(2 * static_cast<std::size_t>(size_) * sizeof(A), cpu) {}
 
   double of(View a1, View b1, View a2, View b2, std::int64_t n) {
@@ -66,17 +65,16 @@ class Grams {
   void multiply(View x, View y, std::int64_t n, A* products) const {
     const Matrix to{products, dtype_of<A>(), x.size[1], y.size[1], y.size[1], 1};
     if constexpr (std::is_same_v<A, T>) {
-      product_(matrix(x, n), matrix(y, n).transposed(), false, to);
+      product(matrix(x, n), matrix(y, n).transposed(), false, to);
     } else {
       Dense<A> left = slice<A, T>(x, n), right = slice<A, T>(y, n);
       const auto seen = [](Dense<A>& m) {
         return Matrix{m.data(), dtype_of<A>(), m.rows(), m.cols(), m.cols(), 1};
       };
-      product_(seen(left), seen(right).transposed(), false, to);
+      product(seen(left), seen(right).transposed(), false, to);
     }
   }
 
-  ProductFunction product_;
   std::int64_t size_;
   Storage products_;
 };
@@ -109,8 +107,7 @@ void CpuBackend::row_dot(View a, View b, View y) {
   });
 }
 
-void gram_dot_by(ProductFunction product, const View& a1, const View& b1, const View& a2,
-                 const View& b2, const View& y) {
+void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
   const bool single = a1.size[1] == 1 && a2.size[1] == 1;
   const std::int64_t i = a1.size[2], o = b1.size[2];
   const std::int64_t width = std::max<std::int64_t>(1, i + o);
@@ -127,14 +124,10 @@ void gram_dot_by(ProductFunction product, const View& a1, const View& b1, const 
         });
         return;
       }
-      Grams<T> grams(a1, a2, product);
+      Grams<T> grams(a1, a2);
       for (std::int64_t n = begin; n < end; ++n) to[n] = grams.of(a1, b1, a2, b2, n);
     });
   });
-}
-
-void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
-  gram_dot_by(product, a1, b1, a2, b2, y);
 }
 
 namespace {

@@ -1,17 +1,14 @@
 #include "sotto/kernels/cpu/product.h"
 
-#include <algorithm>
+#include <memory>
 #include <optional>
 
-#include <Eigen/Core>
-
 #include "sotto/core/tensor.h"
+#include "sotto/core/wide.h"
+#include "sotto/kernels/cpu/register_tiles.h"
 
 namespace sotto {
 namespace {
-
-bool by_rows(const Matrix& x) { return x.col_stride == 1 || x.cols == 1; }
-bool by_columns(const Matrix& x) { return x.row_stride == 1 || x.rows == 1; }
 
 template <class From, class To>
 void convert(const Matrix& x, const Matrix& y) {
@@ -27,10 +24,10 @@ void convert(const Matrix& x, const Matrix& y) {
 // The same elements, seen so that rows are the slower axis.
 Matrix rows_outside(const Matrix& x) { return x.row_stride < x.col_stride ? x.transposed() : x; }
 
-// x as elements of type T that Eigen can map: x itself, or a copy in `scratch`.
+// x as elements of type T: x itself, or a copy in `scratch`.
 template <class T>
-Matrix mappable(const Matrix& x, std::optional<Storage>& scratch) {
-  if (x.dtype == dtype_of<T>() && (by_rows(x) || by_columns(x))) return x;
+Matrix in_type(const Matrix& x, std::optional<Storage>& scratch) {
+  if (x.dtype == dtype_of<T>()) return x;
   const Matrix from = rows_outside(x);
   scratch.emplace(static_cast<std::size_t>(x.rows * x.cols) * sizeof(T), cpu);
   const Matrix to{scratch->data(), dtype_of<T>(), from.rows, from.cols, from.cols, 1};
@@ -39,36 +36,36 @@ Matrix mappable(const Matrix& x, std::optional<Storage>& scratch) {
   return x.row_stride < x.col_stride ? to.transposed() : to;
 }
 
-template <class T, int Order>
-auto map(const Matrix& x) {
-  using Dense = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Order>;
-  const auto outer = Order == Eigen::RowMajor ? x.row_stride : x.col_stride;
-  return Eigen::Map<Dense, 0, Eigen::OuterStride<>>(static_cast<T*>(x.data), x.rows, x.cols,
-                                                    Eigen::OuterStride<>(outer));
+template <class T, class X = T>
+tiles::Strided<X> strided(const Matrix& x) {
+  return {static_cast<T*>(x.data), x.row_stride, x.col_stride};
 }
 
-template <class T, class F>
-void with_map(const Matrix& x, F&& f) {
-  if (by_rows(x)) {
-    f(map<T, Eigen::RowMajor>(x));
-  } else {
-    f(map<T, Eigen::ColMajor>(x));
-  }
+// By vectors of so many bytes.
+template <class T, int Bytes, class Widely>
+void multiply_by(const Widely& widely, const Matrix& a, const Matrix& b, bool add,
+                 const Matrix& c) {
+  using R = tiles::Registers<T, Bytes>;
+  thread_local const auto workspace = std::make_unique_for_overwrite<tiles::Workspace<R>>();
+  tiles::Workspace<R>& memory = *workspace;
+  widely([&] {
+    tiles::multiply<R>(c.rows, a.cols, strided<T, const T>(a), strided<T, const T>(b),
+                       {strided<T>(c), c.cols, add}, memory);
+  });
 }
 
-// c is row-major, everything has elements of type T.
+// Everything has elements of type T.
 template <class T>
 void multiply(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
-  auto y = map<T, Eigen::RowMajor>(c);
-  with_map<T>(a, [&](const auto& left) {
-    with_map<T>(b, [&](const auto& right) {
-      if (add) {
-        y.noalias() += left * right;
-      } else {
-        y.noalias() = left * right;
-      }
-    });
-  });
+  // The vectors lie along the longer axis of what is narrower than one.
+  constexpr std::int64_t narrow = 32 / sizeof(T);
+  if (c.cols < narrow && c.rows > c.cols)
+    return multiply<T>(b.transposed(), a.transposed(), add, c.transposed());
+#if defined(__x86_64__)
+  if (has_avx512()) return multiply_by<T, 64>([](const auto& f) { in_avx512(f); }, a, b, add, c);
+  if (has_avx2()) return multiply_by<T, 32>([](const auto& f) { in_avx2(f); }, a, b, add, c);
+#endif
+  multiply_by<T, 16>([](const auto& f) { f(); }, a, b, add, c);
 }
 
 // Through a T copy of c, for a c of another type.
@@ -86,13 +83,23 @@ void multiply_narrow(const Matrix& a, const Matrix& b, bool add, const Matrix& c
 template <class T>
 void product_in(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
   std::optional<Storage> a_scratch, b_scratch;
-  const Matrix left = mappable<T>(a, a_scratch);
-  const Matrix right = mappable<T>(b, b_scratch);
+  const Matrix left = in_type<T>(a, a_scratch);
+  const Matrix right = in_type<T>(b, b_scratch);
   if (c.dtype == dtype_of<T>()) {
     multiply<T>(left, right, add, c);
   } else {
     multiply_narrow<T>(left, right, add, c);
   }
+}
+
+// Without terms.
+void clear(const Matrix& c) {
+  dispatch_float(c.dtype, [&]<class T>(std::type_identity<T>) {
+    for (std::int64_t i = 0; i < c.rows; ++i) {
+      for (std::int64_t j = 0; j < c.cols; ++j)
+        static_cast<T*>(c.data)[i * c.row_stride + j * c.col_stride] = T(acc_t<T>(0));
+    }
+  });
 }
 
 }  // namespace
@@ -117,7 +124,12 @@ Matrix matrix(const View& view, std::int64_t index) {
 
 void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
   if (c.rows == 0 || c.cols == 0) return;
-  if (!by_rows(c)) return product(b.transposed(), a.transposed(), add, c.transposed());
+  if (a.cols == 0) {
+    if (!add) clear(c);
+    return;
+  }
+  if (c.col_stride > c.row_stride && c.rows > 1)
+    return product(b.transposed(), a.transposed(), add, c.transposed());
   const auto is_double = [](const Matrix& x) { return x.dtype == Dtype::f64; };
   if (is_double(a) || is_double(b) || is_double(c)) {
     product_in<double>(a, b, add, c);

@@ -28,26 +28,10 @@ struct Matrix {
 // The last two axes of a view of rank 2, or of item `index` of a batch.
 Matrix matrix(const View& view, std::int64_t index);
 
-// c = a b, or c += a b when `add`: in double if any of the three is f64, in float otherwise. c may
-// be row-major or its transpose, with gaps. A row of c depends on that row of a and on b alone.
+// c = a b, or c += a b when `add`: in double if any of the three is f64, in float otherwise. The
+// bits of an element depend on its row of a and its column of b alone, not on how many others there
+// are nor on how any of them lie; zeros at their ends change nothing.
 void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c);
-
-using ProductFunction = void (*)(const Matrix& a, const Matrix& b, bool add, const Matrix& c);
-
-// c = a b, or c += a b, by products of whole numbers of tiles of rows, the last filled up with
-// zeros: a row of c has the same bits wherever it is. Those of `product` may depend on how many
-// rows there are, and on which of them the registers hold together.
-void product_of_tiles(ProductFunction product, const Matrix& a, const Matrix& b, bool add,
-                      const Matrix& c);
-
-// Backend::gemm, cut into products for the threads, whose number does not show in the result; by
-// product_of_tiles with `of_tiles`, if that is given, where rows are of several samples.
-void gemm_by(ProductFunction product, ProductFunction of_tiles, const View& a, const View& b,
-             bool add, const View& c);
-
-// Backend::gram_dot, with this product for each sample.
-void gram_dot_by(ProductFunction product, const View& a1, const View& b1, const View& a2,
-                 const View& b2, const View& y);
 
 // Scratch for a row-major matrix, zeros at first.
 class Scratch {
