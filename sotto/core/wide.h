@@ -18,11 +18,10 @@ template <class F>
 }
 
 // Whether widely() takes AVX2: the processor has it, and the environment variable
-// SOTTO_INSTRUCTIONS is not "portable" at the first call, which throws std::invalid_argument for
-// any other value.
+// SOTTO_INSTRUCTIONS is not "portable" at the first call.
 bool has_avx2();
-
-// Whether code in AVX-512's instructions (F and VL) can run, where widely() takes AVX2.
+// The same of AVX-512 (F and VL) in the loops that have it, for neither "portable" nor "avx2". Both
+// throw std::invalid_argument for any other value.
 bool has_avx512();
 
 // f(), for loops over arithmetic that is all in inline functions.
@@ -38,6 +37,7 @@ void widely(const F& f) {
 #else
 
 inline bool has_avx2() { return false; }
+inline bool has_avx512() { return false; }
 
 template <class F>
 void widely(const F& f) {
