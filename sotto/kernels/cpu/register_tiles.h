@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
+#include <utility>
 
 namespace sotto::tiles {
 
@@ -130,26 +130,24 @@ void column_of_tiles(std::int64_t rows, std::int64_t terms, Strided<const T> a, 
   if constexpr (Rows > 1) column_of_tiles<R, Vectors, Rows / 2>(rows, terms, a, b, step, to);
 }
 
+// The halves of two vectors, elements in turn: a[0], b[0], a[1], ...
+template <class V, std::size_t... I>
+void interleave(const V& a, const V& b, V& low, V& high, std::index_sequence<I...>) {
+  constexpr std::size_t n = sizeof...(I);
+  low = __builtin_shufflevector(a, b, (I / 2 + I % 2 * n)...);
+  high = __builtin_shufflevector(a, b, (n / 2 + I / 2 + I % 2 * n)...);
+}
+
 // The transpose of a square of `lanes` vectors.
 template <class R>
 void transpose(typename R::Vector (&x)[R::lanes]) {
   constexpr int n = R::lanes;
-  using Index = std::conditional_t<sizeof(typename R::T) == 4, std::int32_t, std::int64_t>;
-  using Mask [[gnu::vector_size(sizeof(typename R::Vector))]] = Index;
-  Mask low, high;  // the halves of two vectors, elements in turn
-#pragma GCC unroll 16
-  for (int i = 0; i < n; ++i) {
-    low[i] = i / 2 + i % 2 * n;
-    high[i] = low[i] + n / 2;
-  }
 #pragma GCC unroll 4
   for (int stage = 1; stage < n; stage *= 2) {
     typename R::Vector y[n];
 #pragma GCC unroll 16
-    for (int i = 0; i < n / 2; ++i) {
-      y[2 * i] = __builtin_shuffle(x[i], x[i + n / 2], low);
-      y[2 * i + 1] = __builtin_shuffle(x[i], x[i + n / 2], high);
-    }
+    for (int i = 0; i < n / 2; ++i)
+      interleave(x[i], x[i + n / 2], y[2 * i], y[2 * i + 1], std::make_index_sequence<n>());
 #pragma GCC unroll 16
     for (int i = 0; i < n; ++i) x[i] = y[i];
   }
