@@ -1,6 +1,5 @@
 #include "sotto/kernels/cpu/product.h"
 
-#include <memory>
 #include <optional>
 
 #include "sotto/core/tensor.h"
@@ -46,8 +45,7 @@ template <class T, int Bytes, class Widely>
 void multiply_by(const Widely& widely, const Matrix& a, const Matrix& b, bool add,
                  const Matrix& c) {
   using R = tiles::Registers<T, Bytes>;
-  thread_local const auto workspace = std::make_unique_for_overwrite<tiles::Workspace<R>>();
-  tiles::Workspace<R>& memory = *workspace;
+  tiles::Workspace<R> memory;  // on the stack: a thread's own, and nobody's when it ends
   widely([&] {
     tiles::multiply<R>(c.rows, a.cols, strided<T, const T>(a), strided<T, const T>(b),
                        {strided<T>(c), c.cols, add}, memory);
