@@ -201,33 +201,83 @@ TEST_CASE("dropout of attention weights does not depend on the split into physic
   CHECK(largest_difference(plain.y, whole.y) > 0);
 }
 
+// 700 by 700 scores are one block, 800 by 800 several.
 TEST_CASE(
     "attention has the same bits whatever longer samples pad others with, with dropout, too") {
   PublicRandom random(13);
   const Dtype dtype = GENERATE(Dtype::f64, Dtype::f32);
-  const std::int64_t own = GENERATE(5, 17, 40), padded = own + GENERATE(1, 4, 100);
-  const std::int64_t n = 3, heads = 2, width = 4;
-  const Tensor x = to_dtype(normal_values(random, {n, heads, padded, width}), dtype);
-  const auto weights_at = [&](std::int64_t t) {
-    const Tensor weights = zeros({n, heads, t, width}, dtype);
-    copy_into(full({}, 1, dtype), weights.slice(2, 0, own));
-    return weights;
-  };
+  const std::int64_t own = GENERATE(5, 17, 40, 700), padded = own + GENERATE(1, 4, 100);
+  const AttentionOptions options{
+      .causal = GENERATE(false, true), .always_visible = GENERATE(0, 2), .dropout = 0.4};
+  const std::int64_t n = 2, heads = 2, width = 4, more = options.always_visible;
+  const Tensor x = to_dtype(normal_values(random, {n, heads, padded + more, width}), dtype);
   const auto at = [&](std::int64_t t) {
-    const Tensor part = contiguous(x.slice(2, 0, t)), hidden = zeros({t, t}, Dtype::i64);
-    copy_into(full({}, 1, Dtype::i64), hidden.slice(1, own, t));
+    const Tensor queries = contiguous(x.slice(2, 0, t)), keys = contiguous(x.slice(2, 0, t + more)),
+                 hidden = zeros({t, t + more}, Dtype::i64), weights = zeros(queries.shape(), dtype);
+    copy_into(full({}, 1, Dtype::i64), hidden.slice(1, own + more, t + more));
+    copy_into(full({}, 1, dtype), weights.slice(2, 0, own));
     const Function f = [&](const Var& q, const Var& k, const Var& v) {
-      return attention(q, k, v, {q.tape().constant(hidden)}, {.dropout = 0.4});
+      return attention(q, k, v, {q.tape().constant(hidden)}, options);
     };
-    return run(f, {part, part, part}, weights_at(t));
+    return run(f, {queries, keys, keys}, weights);
   };
   const Result alone = at(own), beside = at(padded);
-  const auto same = [&](const Tensor& a, const Tensor& b) {
+  const auto same = [](const Tensor& a, const Tensor& b) {
     CHECK(largest_difference(to_dtype(a, Dtype::f64),
-                             to_dtype(contiguous(b.slice(2, 0, own)), Dtype::f64)) == 0);
+                             to_dtype(contiguous(b.slice(2, 0, a.size(2))), Dtype::f64)) == 0);
   };
   same(alone.y, beside.y);
   for (std::size_t i = 0; i < alone.grads.size(); ++i) same(alone.grads[i], beside.grads[i]);
+}
+
+TEST_CASE("a layer's additional keys do not show how long samples are padded") {
+  nn::manual_seed(6);
+  PublicRandom random(14);
+  nn::MultiheadAttention layer(
+      8, 2, {.dropout = 0.3, .add_bias_kv = true, .add_zero_attn = true, .batch_first = true});
+  const std::int64_t own = 9;
+  const Tensor x = to_dtype(normal_values(random, {1, 500, 8}), Dtype::f32);
+  const auto at = [&](std::int64_t t) {
+    Tape tape({.seed = 5});
+    const Tensor hidden = zeros({1, t}, Dtype::i64), weights = zeros({1, t, 8});
+    copy_into(full({}, 1, Dtype::i64), hidden.slice(1, own, t));
+    copy_into(full({}, 1), weights.slice(1, 0, own));
+    const Var input = tape.input(contiguous(x.slice(1, 0, t)), 0, true);
+    const Var y = layer.forward(input, input, input, {.key_padding = tape.input(hidden)});
+    SumSink sink;
+    tape.backward(sum_per_sample(mul(square(y), tape.input(weights))), sink);
+    std::vector<Tensor> result{contiguous(y.value().slice(1, 0, own)),
+                               contiguous(tape.grad(input).slice(1, 0, own))};
+    for (const auto& [parameter, sum] : sink.gradients()) result.push_back(sum);
+    return result;
+  };
+  const std::vector<Tensor> alone = at(own);
+  for (const std::int64_t padded : {10, 33, 390, 500}) {
+    const std::vector<Tensor> beside = at(padded);
+    for (std::size_t i = 0; i < alone.size(); ++i)
+      CHECK(alone[i].to_vector<float>() == beside[i].to_vector<float>());
+  }
+}
+
+TEST_CASE("weights that a layer shows are of its keys in their order, additional ones last") {
+  nn::manual_seed(7);
+  PublicRandom random(15);
+  nn::MultiheadAttention layer(8, 2,
+                               {.add_bias_kv = true, .add_zero_attn = true, .batch_first = true});
+  const Tensor x = to_dtype(normal_values(random, {1, 4, 8}), Dtype::f32);
+  for (std::int64_t key = 0; key < 4; ++key) {
+    Tape tape;
+    const Tensor hidden = zeros({1, 4}, Dtype::i64);
+    copy_into(full({}, 1, Dtype::i64), hidden.slice(1, key, key + 1));
+    const Var input = tape.input(x);
+    const Tensor weights =
+        layer.weights(input, input, input, {.key_padding = tape.input(hidden)}, false).value();
+    REQUIRE(weights.shape() == Shape{1, 2, 4, 6});
+    for (std::int64_t s = 0; s < 6; ++s) {
+      for (const float weight : contiguous(weights.select(3, s)).to_vector<float>())
+        CHECK((weight == 0) == (s == key));
+    }
+  }
 }
 
 TEST_CASE("dropout of attention weights keeps each or none of it, the larger for those that go") {

@@ -266,11 +266,15 @@ TEST_CASE(
       const std::int64_t m = between(random, 1, 150), k = between(random, 1, round < 9 ? 900 : 60),
                          n = between(random, 1, round % 4 == 0 ? 600 : 70);
       const Tensor a = rows_in_memory(random, m, k, dtype),
-                   b = random_tensor(random, {k, n}, {0, 1}, dtype), c = gemm(a, b);
+                   b = rows_in_memory(random, n, k, dtype).transpose(0, 1), c = gemm(a, b);
       INFO(name(dtype) << ", " << m << " x " << k << " x " << n);
       const std::int64_t first = between(random, 0, n - 1), last = between(random, first + 1, n);
       CHECK(same_bits(gemm(a, b.slice(1, first, last)), c.slice(1, first, last)));
       CHECK(same_bits(gemm(b.transpose(0, 1), a.transpose(0, 1)).transpose(0, 1), c));
+      // A row alone, and a column, which products with several have panels for.
+      const std::int64_t row = between(random, 0, m - 1);
+      CHECK(same_bits(gemm(a.slice(0, row, row + 1), b), c.slice(0, row, row + 1)));
+      CHECK(same_bits(gemm(a, b.slice(1, first, first + 1)), c.slice(1, first, first + 1)));
       // As one item of a batch, beside others.
       const Tensor items = concat({a.unsqueeze(0), scale(a, 3).unsqueeze(0)}, 0);
       CHECK(same_bits(gemm(items, b).select(0, 0), c));

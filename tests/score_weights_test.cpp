@@ -74,7 +74,7 @@ std::vector<double> masked_row(const Case& c, const std::vector<double>& x, std:
   }
   const std::int64_t query = c.rule.first_query + row % queries;
   for (std::int64_t s = 0; s < keys; ++s) {
-    if (c.rule.causal && s > query && s < keys - c.rule.always_visible)
+    if (c.rule.causal && s > query + c.rule.always_visible)
       scores[static_cast<std::size_t>(s)] = -infinity;
   }
   return scores;

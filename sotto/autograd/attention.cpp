@@ -12,6 +12,7 @@
 #include "sotto/kernels/compute.h"
 #include "sotto/kernels/dropout_numbers.h"
 #include "sotto/kernels/functors.h"
+#include "sotto/kernels/product_chain.h"
 
 namespace sotto {
 
@@ -51,7 +52,10 @@ void for_each_block(const Attention& s, F&& f) {
   const std::int64_t most = block_scores(s.q.device());
   const std::int64_t one = std::max<std::int64_t>(1, s.queries() * s.keys());
   const std::int64_t slices = std::max<std::int64_t>(1, most / one);
-  const std::int64_t rows = std::max<std::int64_t>(1, most / std::max<std::int64_t>(1, s.keys()));
+  // Whole chains of the sums over queries, so that blocks, which the number of keys decides, do not
+  // show in these.
+  const std::int64_t fit = most / std::max<std::int64_t>(1, s.keys());
+  const std::int64_t rows = std::max<std::int64_t>(1, fit / product_chain) * product_chain;
   if (one <= most) {
     for (std::int64_t n = 0; n < s.slices(); n += slices)
       f(Block{n, std::min(n + slices, s.slices()), 0, s.queries()});
@@ -213,7 +217,7 @@ constexpr double hidden_score = -std::numeric_limits<double>::infinity();
 Tensor causal_mask(std::int64_t queries, std::int64_t keys, std::int64_t always_visible) {
   std::vector<std::int64_t> mask;
   for (std::int64_t t = 0; t < queries; ++t) {
-    for (std::int64_t s = 0; s < keys; ++s) mask.push_back(s > t && s < keys - always_visible);
+    for (std::int64_t s = 0; s < keys; ++s) mask.push_back(s > t + always_visible);
   }
   return Tensor::from(mask, {queries, keys});
 }

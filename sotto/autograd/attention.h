@@ -10,9 +10,10 @@
 namespace sotto {
 
 struct AttentionOptions {
-  // Query t sees the keys s <= t.
+  // Query t sees the keys s <= t, counted from behind those that are always visible.
   bool causal = false;
-  // So many last keys are seen by all queries, causal or not.
+  // So many first keys are seen by all queries. (They are the first, and not the last, so that how
+  // long the others are, or are padded, does not show in how sums with them are rounded.)
   std::int64_t always_visible = 0;
   std::optional<double> scale;  // 1 / sqrt(d) without one
   double dropout = 0;           // on the weights, while the tape is training

@@ -48,17 +48,13 @@ struct Costs {
   double shifted_adds = 0;
 };
 
-// Keys begin .. end - 1.
-struct KeyRange {
-  std::int64_t begin, end;
-};
-
 // How the weights of queries for keys come of their scores: each query's weights are `total` times
 // the softmax of `scale` times its scores, masked.
 struct ScoreRule {
   double scale = 1;
   double total = 1;
-  // Row r is of query t = first_query + r, which sees the keys s <= t and the last always_visible.
+  // Row r is of query t = first_query + r, which sees the first always_visible keys and, counted
+  // from behind these, the keys s <= t.
   bool causal = false;
   std::int64_t first_query = 0;
   std::int64_t always_visible = 0;
@@ -67,10 +63,10 @@ struct ScoreRule {
   std::span<const View> masks;
 
   HD bool may_hide() const { return causal || !masks.empty(); }
-  // The keys, of so many, that come too late for a row's query.
-  HD KeyRange later(std::int64_t row, std::int64_t keys) const {
-    const std::int64_t begin = first_query + row + 1, end = keys - always_visible;
-    return causal && begin < end ? KeyRange{begin, end} : KeyRange{keys, keys};
+  // How many keys, of so many, do not come too late for a row's query.
+  HD std::int64_t in_time(std::int64_t row, std::int64_t keys) const {
+    const std::int64_t end = always_visible + first_query + row + 1;
+    return causal && end < keys ? end : keys;
   }
 };
 inline constexpr std::size_t most_score_masks = 4;

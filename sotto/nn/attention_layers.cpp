@@ -41,13 +41,16 @@ Projections projections(const Var& query, const Var& key, const Var& value,
   return {part(0), part(1), part(2)};
 }
 
-// Keys or values with the rows that are appended for every sample.
-Var extended(Var x, const std::optional<Var>& row, bool zero) {
+// Keys or values behind the rows that every sample has in addition.
+Var extended(const Var& x, const std::optional<Var>& row, bool zero) {
   // Beside samples one row stands for all; what is not of samples has as many as it says.
   const std::int64_t rows = x.samples() == SampleAxis(0) ? 1 : x.shape()[0], width = x.shape()[2];
-  if (row) x = concat({x, expand(*row, {rows, 1, width})}, 1);
-  if (!zero) return x;
-  return concat({x, x.tape().constant(zeros({rows, 1, width}, x.dtype(), x.value().device()))}, 1);
+  std::vector<Var> parts;
+  if (row) parts.push_back(expand(*row, {rows, 1, width}));
+  if (zero)
+    parts.push_back(x.tape().constant(zeros({rows, 1, width}, x.dtype(), x.value().device())));
+  parts.push_back(x);
+  return parts.size() == 1 ? x : concat(parts, 1);
 }
 
 // [n, t, e] to [n, heads, t, e / heads]
@@ -57,12 +60,12 @@ Var heads_of(const Var& x, std::int64_t heads) {
   return permute(reshape(x, {shape[0], shape[1], heads, shape[2] / heads}), {0, 2, 1, 3});
 }
 
-// Masks as attention() takes them; none of them hides the `more` last keys.
+// Masks as attention() takes them; none of them hides the `more` first keys.
 std::vector<Var> all_masks(const AttentionMasks& masks, std::int64_t more) {
   std::vector<Var> all;
-  if (masks.attention) all.push_back(pad(*masks.attention, -1, 0, more));
+  if (masks.attention) all.push_back(pad(*masks.attention, -1, more, 0));
   if (masks.key_padding)
-    all.push_back(unsqueeze(unsqueeze(pad(*masks.key_padding, 1, 0, more), 1), 1));
+    all.push_back(unsqueeze(unsqueeze(pad(*masks.key_padding, 1, more, 0), 1), 1));
   return all;
 }
 
@@ -118,7 +121,10 @@ Var multihead_attention_weights(const Var& query, const Var& key, const Var& val
                                 const AttentionWeights& w, const MultiheadOptions& options,
                                 const AttentionMasks& masks) {
   const Prepared p = prepared(projections(query, key, value, w), w, options, masks);
-  return attention_weights(p.q, p.k, p.masks, p.options);
+  const Var weights = attention_weights(p.q, p.k, p.masks, p.options);
+  const std::int64_t more = p.options.always_visible, keys = weights.shape().back();
+  return more == 0 ? weights
+                   : concat({slice(weights, -1, more, keys), slice(weights, -1, 0, more)}, -1);
 }
 
 MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,

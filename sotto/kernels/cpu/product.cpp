@@ -5,6 +5,7 @@
 #include "sotto/core/tensor.h"
 #include "sotto/core/wide.h"
 #include "sotto/kernels/cpu/register_tiles.h"
+#include "sotto/kernels/cpu/row_product.h"
 
 namespace sotto {
 namespace {
@@ -45,11 +46,12 @@ template <class T, int Bytes, class Widely>
 void multiply_by(const Widely& widely, const Matrix& a, const Matrix& b, bool add,
                  const Matrix& c) {
   using R = tiles::Registers<T, Bytes>;
+  const tiles::Strided<const T> x = strided<T, const T>(a), y = strided<T, const T>(b);
+  const tiles::Target<T> to{strided<T>(c), c.cols, add};
+  if (c.rows == 1 && tiles::suits_row<R>(y, c.cols))
+    return widely([&] { tiles::multiply_row<R>(a.cols, x, y, to); });
   tiles::Workspace<R> memory;  // on the stack: a thread's own, and nobody's when it ends
-  widely([&] {
-    tiles::multiply<R>(c.rows, a.cols, strided<T, const T>(a), strided<T, const T>(b),
-                       {strided<T>(c), c.cols, add}, memory);
-  });
+  widely([&] { tiles::multiply<R>(c.rows, a.cols, x, y, to, memory); });
 }
 
 // Everything has elements of type T.

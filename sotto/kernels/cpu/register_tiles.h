@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "sotto/kernels/product_chain.h"
+
 namespace sotto::tiles {
 
 // Element (i, j) lies at data + i row_stride + j col_stride, counted in elements.
@@ -33,8 +35,6 @@ struct Registers {
   static constexpr int rows = Bytes == 64 ? 8 : 4;
 };
 
-// Chains are so long, and then added to the result.
-inline constexpr std::int64_t block_terms = 384;
 // Rows of a that are multiplied with one panel after the other.
 inline constexpr std::int64_t block_rows = 48;
 
@@ -45,8 +45,8 @@ inline constexpr std::int64_t block_columns = 1920 / sizeof(typename R::T);
 // What multiply() needs: memory for panels, and for copies of rows. Aligned to vectors.
 template <class R>
 struct Workspace {
-  alignas(64) typename R::T panels[block_terms * block_columns<R>];
-  alignas(64) typename R::T copy[(block_rows + R::lanes) * (block_terms + R::lanes)];
+  alignas(64) typename R::T panels[product_chain * block_columns<R>];
+  alignas(64) typename R::T copy[(block_rows + R::lanes) * (product_chain + R::lanes)];
 };
 
 template <class V, class T>
@@ -68,26 +68,31 @@ struct Target {
   bool add;
 };
 
+template <class T>
+void put_each(const T* sums, const Target<T>& to) {
+  for (std::int64_t j = 0; j < to.columns; ++j) {
+    T& at = to.c.data[j * to.c.col_stride];
+    at = to.add ? at + sums[j] : sums[j];
+  }
+}
+
 // One row of a tile.
 template <class R, int Vectors, class T = typename R::T>
 void put(const typename R::Vector (&sums)[Vectors], std::int64_t row, const Target<T>& to) {
   using V = typename R::Vector;
-  T* const c = to.c.data + row * to.c.row_stride;
-  if (to.c.col_stride == 1 && to.columns == Vectors * R::lanes) {
-#pragma GCC unroll 4
+  const Strided<T> c = to.c.at(row, 0);
+  if (c.col_stride == 1 && to.columns == Vectors * R::lanes) {
+#pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) {
-      T* const at = c + v * R::lanes;
+      T* const at = c.data + v * R::lanes;
       store(to.add ? load<V>(at) + sums[v] : sums[v], at);
     }
     return;
   }
   T some[Vectors * R::lanes];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int v = 0; v < Vectors; ++v) store(sums[v], some + v * R::lanes);
-  for (std::int64_t j = 0; j < to.columns; ++j) {
-    T& at = c[j * to.c.col_stride];
-    at = to.add ? at + some[j] : some[j];
-  }
+  put_each(some, Target<T>{c, to.columns, to.add});
 }
 
 // Rows x Vectors of c from a [Rows, terms] and b [terms, Vectors], whose rows are `step` apart.
@@ -103,12 +108,12 @@ void tile(std::int64_t terms, Strided<const T> a, const T* b, std::int64_t step,
 #pragma GCC unroll 4
   for (std::int64_t k = 0; k < terms; ++k) {
     V y[Vectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) y[v] = load<V>(b + v * R::lanes);
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
       const V x = a.data[i * a.row_stride] - V{};  // in all lanes
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int v = 0; v < Vectors; ++v) sums[i][v] += x * y[v];
     }
     a.data += a.col_stride;
@@ -263,11 +268,11 @@ void multiply_block(std::int64_t rows, std::int64_t terms, const Strided<const T
 template <class R, class T = typename R::T>
 void multiply(std::int64_t rows, std::int64_t terms, const Strided<const T>& a,
               const Strided<const T>& b, const Target<T>& to, Workspace<R>& workspace) {
-  for (std::int64_t k = 0; k < terms; k += block_terms) {
+  for (std::int64_t k = 0; k < terms; k += product_chain) {
     for (std::int64_t j = 0; j < to.columns; j += block_columns<R>) {
       const Target<T> part{to.c.at(0, j), std::min(block_columns<R>, to.columns - j),
                            to.add || k > 0};
-      multiply_block<R>(rows, std::min(block_terms, terms - k), a.at(0, k), b.at(k, j), part,
+      multiply_block<R>(rows, std::min(product_chain, terms - k), a.at(0, k), b.at(k, j), part,
                         workspace);
     }
   }

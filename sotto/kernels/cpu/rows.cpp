@@ -121,13 +121,10 @@ template <class A, class T>
 void weigh(const ScoreRule& rule, std::int64_t slice, std::int64_t row, std::int64_t keys, A* x,
            T* y) {
   constexpr A hidden = -std::numeric_limits<A>::infinity();
-  const auto [late, late_end] = rule.later(row, keys);
-  // Late keys at the end are not looked at.
-  const std::int64_t k = late_end == keys ? late : keys;
+  const std::int64_t k = rule.in_time(row, keys);
   const A scale = static_cast<A>(rule.scale);
   for (std::int64_t s = 0; s < k; ++s) x[s] *= scale;
   for (const View& mask : rule.masks) put_mask(mask, slice, row, k, x);
-  std::fill(x + std::min(late, k), x + std::min(late_end, k), hidden);
   const A top = largest(x, k);
   const bool sees = !rule.may_hide() || top != hidden ||
                     std::any_of(x, x + k, [](A score) { return score != score; });

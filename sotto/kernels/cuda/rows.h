@@ -108,13 +108,12 @@ struct ScoreWeights {
   HD void operator()(const Team& team, std::int64_t index) const {
     const A* const a = x + index * row.count;
     const std::int64_t slice = index / queries, query = index % queries;
-    const KeyRange late = rule.later(query, row.count);
+    const std::int64_t in_time = rule.in_time(query, row.count);
     const A scale = static_cast<A>(rule.scale), hidden = static_cast<A>(-HUGE_VAL);
     const auto score = [&](std::int64_t s, A v) {
-      return s >= late.begin && s < late.end ? hidden : masks.put(slice, query, s, v * scale);
+      return s >= in_time ? hidden : masks.put(slice, query, s, v * scale);
     };
-    // Late keys at the end are not looked at.
-    const std::int64_t end = late.end == row.count ? row.whole(late.begin) : row.count;
+    const std::int64_t end = row.whole(in_time);
     double most = -HUGE_VAL;
     const auto higher = [&](std::int64_t s, A v) {
       most = MaxFold::fold(most, static_cast<double>(score(s, v)));
