@@ -36,6 +36,16 @@ Case random_case(Random& random, std::int64_t samples) {
   return c;
 }
 
+// One whose weight gradients have rows of many numbers that lie side by side.
+Case wide_case(Random& random, std::int64_t samples) {
+  Case c;
+  do c = random_case(random, samples);
+  while (c.window.groups > 1 || c.window.dilation[2] > 1);
+  c.x[1] = c.w[1] = between(random, 8, 40);
+  c.y[1] = c.w[0] = between(random, 4, 30);
+  return c;
+}
+
 std::size_t flat(const Shape& shape, std::initializer_list<std::int64_t> at) {
   std::int64_t index = 0;
   int axis = 0;
@@ -211,6 +221,33 @@ TEST_CASE("convolutions and their gradients are the sums of products that define
     for (int round = 0; round < 40; ++round) {
       const Case c = random_case(random, between(random, 1, 4));
       for (const Dtype dtype : float_dtypes) check_all(engine, random, c, dtype);
+    }
+  });
+}
+
+TEST_CASE("norms of weight gradients are those of their rows, however large") {
+  for_each_engine([](Backend& engine) {
+    Random random(7);
+    for (int round = 0; round < 60; ++round) {
+      Case c = wide_case(random, 2);
+      if (round % 10 == 0) c = image_case(2, {5, 7}, 40, square(4, 1, 2));  // many positions
+      const Dtype dtype = float_dtypes[round % std::size(float_dtypes)];
+      const Tensor x = image(random, c.x, dtype), dy = image(random, c.y, dtype);
+      INFO(name(dtype) << " x " << to_string(c.x) << " w " << to_string(c.w));
+      std::vector<double> rows = zeros_of(rows_shape(c)), dys = values(dy), xs = values(x);
+      for_each_product(c, [&](auto i, auto j, auto k, auto n) {
+        rows[n * rows.size() / 2 + j] += dys[k] * xs[i];
+      });
+      check_conv_norms(engine, c, dy, x, rows);
+      if (dtype != Dtype::f32) continue;
+      const Tensor norms = unwritten({2, 3}, Dtype::f64), others = unwritten({2, 3}, Dtype::f64);
+      engine.conv_weight_norms(dy.view(), x.view(), c.window, norms.view());
+      // Squares that float has not.
+      for (const double size : {0x1p-80, 0x1p80}) {
+        const Tensor scaled = scale(dy, size);
+        engine.conv_weight_norms(scaled.view(), x.view(), c.window, others.view());
+        CHECK(values(others)[0] == Approx(values(norms)[0] * size * size).epsilon(1e-5));
+      }
     }
   });
 }

@@ -1,6 +1,7 @@
 // Convolutions by patches: the rows of a product are positions, over as many samples as make a
 // block that stays in the cache.
 #include <algorithm>
+#include <optional>
 
 #include "sotto/core/parallel.h"
 #include "sotto/kernels/cpu/conv_gram.h"
@@ -8,6 +9,7 @@
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/images.h"
 #include "sotto/kernels/cpu/product.h"
+#include "sotto/kernels/cpu/weight_norms.h"
 
 namespace sotto {
 namespace {
@@ -257,28 +259,39 @@ void CpuBackend::conv_weight_rows(View dy, View x, const Window& window, View dw
   });
 }
 
+namespace {
+
+// The squared norm of one sample's weight gradient.
+template <class T>
+double weight_norm(const View& dy, const View& x, const Geometry& g, std::int64_t sample) {
+  const Values<T> row(g.outputs * g.taps());
+  sum_weight(dy, x, g, {sample, sample + 1}, row.data());
+  return squared_norm(row.data(), g.outputs * g.taps());
+}
+
+}  // namespace
+
 void CpuBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
   const Geometry g(x, dy, window);
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(
-        g.samples, product_grain(sample_work(g)), [&](std::int64_t begin, std::int64_t end) {
-          const std::int64_t size = g.outputs * g.taps();
-          const Values<T> row(size);
-          for (std::int64_t n = begin; n < end; ++n) {
-            sum_weight(dy, x, g, {n, n + 1}, row.data());
-            Images<T> slopes(dy, {n, n + 1}), in(x, {n, n + 1});
-            slopes.load();
-            in.load();
-            write_norms(g, row.data(), size, slopes.data(), in.data(), y.as<double>() + 3 * n);
-          }
-        });
+    parallel_for(g.samples, product_grain(sample_work(g)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   std::optional<WeightNorms<T>> tiles;
+                   if (WeightNorms<T>::suits(g)) tiles.emplace(g);
+                   for (std::int64_t n = begin; n < end; ++n) {
+                     Images<T> slopes(dy, {n, n + 1}), in(x, {n, n + 1});
+                     slopes.load();
+                     in.load();
+                     double square = tiles ? tiles->of(slopes.data(), in.data()) : -1;
+                     if (square < 0) square = weight_norm<T>(dy, x, g, n);
+                     write_norms(g, square, slopes.data(), in.data(), y.as<double>() + 3 * n);
+                   }
+                 });
   });
 }
 
 double exact_weight_norm(const View& dy, const View& x, const Geometry& g, std::int64_t sample) {
-  const Values<double> row(g.outputs * g.taps());
-  sum_weight(dy, x, g, {sample, sample + 1}, row.data());
-  return squared_norm(row.data(), g.outputs * g.taps());
+  return weight_norm<double>(dy, x, g, sample);
 }
 
 void CpuBackend::unfold(View x, const Window& window, View patches) {

@@ -46,11 +46,10 @@ class Images {
   T* data_;
 };
 
-// Of one sample, for Backend::conv_weight_norms: a weight gradient of `count` numbers, dy and x.
+// Of one sample, for Backend::conv_weight_norms: of its weight gradient, dy and x.
 template <class T>
-void write_norms(const Geometry& g, const T* row, std::int64_t count, const T* dy, const T* x,
-                 double* y) {
-  y[0] = squared_norm(row, count);
+void write_norms(const Geometry& g, double of_weight, const T* dy, const T* x, double* y) {
+  y[0] = of_weight;
   y[1] = squared_norm(dy, g.positions() * g.outputs);
   y[2] = squared_norm(x, g.pixels() * g.channels);
 }

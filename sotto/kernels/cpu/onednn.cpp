@@ -10,6 +10,7 @@
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/onednn_conv.h"
+#include "sotto/kernels/cpu/weight_norms.h"
 
 namespace sotto {
 namespace {
@@ -309,13 +310,13 @@ void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View
 // The order of a row, and the zeros that fill it up, do not show in its norm.
 void OnednnBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
   const Geometry g(x, dy, window);
-  if (suits({dy, x})) {
+  if (suits({dy, x}) && !WeightNorms<float>::suits(g)) {
     const Pieces pieces(Pass::weight, g, false, alone);
     if (pieces.usable()) {
       const auto count = static_cast<std::int64_t>(pieces[0].weights.get_size() / sizeof(float));
       const auto write = [&](const float* row, const float* ys, const float* xs, auto&,
                              std::int64_t sample) {
-        write_norms(g, row, count, ys, xs, y.as<double>() + 3 * sample);
+        write_norms(g, squared_norm(row, count), ys, xs, y.as<double>() + 3 * sample);
       };
       return for_each_row(pieces, dy, x, write);
     }
