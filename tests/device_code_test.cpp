@@ -40,17 +40,18 @@ Tensor result(Random& random, const Shape& shape, Dtype dtype) {
   return unwritten(shape, random_order(random, shape.rank()), dtype);
 }
 
-// Runs call(backend, y) by the CPU and by the device's code, and compares what they write.
+// Runs call(backend, y) by the CPU and, twice, by the device's code; compares what they write.
 template <class Call>
 void check_same(const Tensor& y, Call&& call) {
   const Tensor expected = clone(y);
   call(backend(cpu), expected.view());
-  const Tensor before = clone(y);
   for_each_device_code([&] {
     INFO(backend(cpu).name());
-    const Tensor got = clone(before);
+    const Tensor got = clone(y), again = clone(y);
     call(backend(cpu), got.view());
     check_close(got, values(expected));
+    call(backend(cpu), again.view());
+    CHECK(same_bits(got, again));
   });
 }
 

@@ -1,13 +1,14 @@
 #!/bin/sh
 # Everything that wants a GPU, in one call on a machine that has one and perhaps little else: builds
-# with the GPU part, runs the tests of devices on the GPU and on the CPU, compute-sanitizer on the
-# fast ones, the conformance cases on both, and times the kernels and steps, beside PyTorch's and Opacus'
-# where Python can import these. Needs a C++ compiler, nvcc, Meson and ninja.
+# with the GPU part, runs the tests of devices, which go over every device there is, the CPU among
+# them, and the conformance cases on both, times kernels and steps, beside PyTorch's and Opacus' where
+# Python can import these, and runs compute-sanitizer on the operations and on private training. Needs
+# a C++ compiler, nvcc, Meson and ninja.
 #
 # usage: gpu.sh [RESULTS]     a folder for results.json, results.md and the logs; gpu-results if left out
 #
-# SOTTO_DEPS names a folder brought along with include/ (Eigen, fmt, Catch2, nlohmann, CLI11) and
-# lib/pkgconfig/ for what the machine lacks. SOTTO_SECONDS is the time there is (600). nvcc, cuBLAS and
+# SOTTO_DEPS names a folder brought along with include/ (Eigen, fmt, Catch2, nlohmann, CLI11, zlib) and
+# lib/pkgconfig/ for what the machine lacks; gpu_deps.sh makes one. SOTTO_SECONDS is the time there is (600). nvcc, cuBLAS and
 # the rest are also looked for in Python's packages (nvidia-*). Results are written after every step, so
 # that those of a run that is stopped are there.
 set -u
@@ -18,6 +19,7 @@ mkdir -p "$out"
 out=$(CDPATH='' cd -- "$out" && pwd)
 build=$root/build-gpu
 ends=$(($(date +%s) + ${SOTTO_SECONDS:-600}))
+most=600
 steps=$out/steps.txt
 : >"$steps"
 
@@ -27,16 +29,19 @@ left() {
   [ "$seconds" -gt 1 ] && echo "$seconds" || echo 1
 }
 
-# step NAME COMMAND...: runs it within the time left, with a log of its own, and writes the results.
+# step NAME COMMAND...: runs it within the time left, $most seconds at most, with a log of its own, and
+# writes the results.
 step() {
   name=$1
   shift
-  if [ "$(left)" -le 1 ]; then
+  time=$(left)
+  [ "$time" -le "$most" ] || time=$most
+  if [ "$time" -le 1 ]; then
     status=skipped
     seconds=0
   else
     begin=$(date +%s)
-    if timeout "$(left)" "$@" >"$out/$name.log" 2>&1; then status=passed; else status=failed; fi
+    if timeout "$time" "$@" >"$out/$name.log" 2>&1; then status=passed; else status=failed; fi
     seconds=$(($(date +%s) - begin))
   fi
   echo "$name $status $seconds" >>"$steps"
@@ -95,13 +100,19 @@ reconfigure=
 step configure meson setup $reconfigure "$build" "$root" -Dbuildtype=release -Dtests=enabled \
   -Dsamples=auto -Dcuda=enabled "-Dgpu_targets=${gpu:-90}" || exit 1
 units="devices device_code device_ops device_clipping capture captured_clip captured_faults captured_loss fused_update
-score_weights conv gemm"
+score_weights conv gemm pool reduce precision attention per_sample_routes"
 targets=sotto/libsotto_cuda.so
 for unit in $units; do targets="$targets tests/test_$unit"; done
 # shellcheck disable=SC2086 # a list
 step build ninja -C "$build" $targets tests/bench_gpu || exit 1
 step no_gpu env CUDA_VISIBLE_DEVICES= "$build/tests/test_devices"
 for unit in $units; do step "$unit" "$build/tests/test_$unit"; done
+if step build_conformance ninja -C "$build" tests/conformance/conformance; then
+  for device in cpu cuda:0; do
+    step "conformance_$device" "$build/tests/conformance/conformance" "$root/tests/conformance/cases" \
+      --device "$device"
+  done
+fi
 step bench "$build/tests/bench_gpu"
 # Needs CLI11, which such a machine may lack.
 if step build_networks ninja -C "$build" tests/bench_steps; then
@@ -113,14 +124,12 @@ if step build_networks ninja -C "$build" tests/bench_steps; then
   done
 fi
 step peers python3 "$root/tests/benchmarks/gpu_peers.py"
-for tool in memcheck racecheck initcheck; do
-  step "$tool" compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/test_device_ops" \
-    "private training*"
-done
-if step build_conformance ninja -C "$build" tests/conformance/conformance; then
-  for device in cpu cuda:0; do
-    step "conformance_$device" "$build/tests/conformance/conformance" "$root/tests/conformance/cases" \
-      --device "$device"
+# The short case first: under the tools some take a hundred times as long.
+most=120
+for cases in "private training*" "every operation*"; do
+  for tool in memcheck racecheck initcheck; do
+    step "${tool}_${cases%% *}" compute-sanitizer --tool "$tool" --error-exitcode 1 \
+      "$build/tests/test_device_ops" "$cases"
   done
-fi
+done
 exit 0

@@ -142,75 +142,86 @@ Window line(std::int64_t kernel, std::int64_t stride, std::int64_t before, std::
 }  // namespace
 
 TEST_CASE("maxima, their taps and their gradients are those of the definition") {
-  Random random(1);
-  for (int round = 0; round < 60; ++round) {
-    const Case c = random_case(random);
-    INFO("x " << to_string(c.x) << " y " << to_string(c.y));
-    for (const Dtype dtype : float_dtypes) check_max(backend(cpu), random, c, dtype);
-  }
+  for_each_engine([](Backend& engine) {
+    Random random(1);
+    for (int round = 0; round < 60; ++round) {
+      const Case c = random_case(random);
+      INFO("x " << to_string(c.x) << " y " << to_string(c.y));
+      for (const Dtype dtype : float_dtypes) check_max(engine, random, c, dtype);
+    }
+  });
 }
 
 TEST_CASE("averages and their gradients are those of the definition") {
-  Random random(2);
-  for (int round = 0; round < 60; ++round) {
-    const Case c = random_case(random);
-    INFO("x " << to_string(c.x) << " y " << to_string(c.y));
-    for (const Dtype dtype : float_dtypes) check_average(backend(cpu), random, c, dtype);
-  }
+  for_each_engine([](Backend& engine) {
+    Random random(2);
+    for (int round = 0; round < 60; ++round) {
+      const Case c = random_case(random);
+      INFO("x " << to_string(c.x) << " y " << to_string(c.y));
+      for (const Dtype dtype : float_dtypes) check_average(engine, random, c, dtype);
+    }
+  });
 }
 
 TEST_CASE("the first NaN is the maximum, and infinities are values like others") {
-  const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
-  const Tensor x = Tensor::from({1, nan, nan, 2, -infinity, -infinity, 3, infinity, 4, nan, nan, 5},
-                                {1, 1, 1, 1, 12}, Dtype::f32);
-  const Tensor y = unwritten({1, 1, 1, 1, 4}, Dtype::f32);
-  const Tensor chosen = Tensor::empty({1, 1, 1, 1, 4}, Dtype::u8);
-  backend(cpu).max_pool(x.view(), line(3, 3, 0, 0), y.view(), chosen.view());
-  CHECK(chosen.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 0, 1, 0});
-  CHECK(std::isnan(values(y)[3]));
-  CHECK(std::isnan(values(y)[0]));
-  CHECK(values(y)[1] == 2);
-  CHECK(values(y)[2] == infinity);
-  const Tensor low = Tensor::from({-infinity, -infinity}, {1, 1, 1, 1, 2}, Dtype::f32);
-  const Tensor one = unwritten({1, 1, 1, 1, 1}, Dtype::f32);
-  const Tensor tap = Tensor::empty({1, 1, 1, 1, 1}, Dtype::u8);
-  backend(cpu).max_pool(low.view(), line(3, 1, 1, 0), one.view(), tap.view());
-  CHECK(one.item() == -infinity);
-  CHECK(tap.item() == 1);
+  for_each_engine([](Backend& engine) {
+    const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+    const Tensor x =
+        Tensor::from({1, nan, nan, 2, -infinity, -infinity, 3, infinity, 4, nan, nan, 5},
+                     {1, 1, 1, 1, 12}, Dtype::f32);
+    const Tensor y = unwritten({1, 1, 1, 1, 4}, Dtype::f32);
+    const Tensor chosen = Tensor::empty({1, 1, 1, 1, 4}, Dtype::u8);
+    engine.max_pool(x.view(), line(3, 3, 0, 0), y.view(), chosen.view());
+    CHECK(chosen.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 0, 1, 0});
+    CHECK(std::isnan(values(y)[3]));
+    CHECK(std::isnan(values(y)[0]));
+    CHECK(values(y)[1] == 2);
+    CHECK(values(y)[2] == infinity);
+    const Tensor low = Tensor::from({-infinity, -infinity}, {1, 1, 1, 1, 2}, Dtype::f32);
+    const Tensor one = unwritten({1, 1, 1, 1, 1}, Dtype::f32);
+    const Tensor tap = Tensor::empty({1, 1, 1, 1, 1}, Dtype::u8);
+    engine.max_pool(low.view(), line(3, 1, 1, 0), one.view(), tap.view());
+    CHECK(one.item() == -infinity);
+    CHECK(tap.item() == 1);
+  });
 }
 
 TEST_CASE("a last window that only rounding up made room for counts the nominal padding") {
-  // Five ones, windows of 3 every 2 with padding 1: the third window covers places 3, 4, 5 and the
-  // fourth 5, 6, 7, of which only 5 is padding and the others are nowhere.
-  const Tensor x = Tensor::from({1, 1, 1, 1, 1}, {1, 1, 1, 1, 5}, Dtype::f64);
-  const Tensor y = unwritten({1, 1, 1, 1, 4}, Dtype::f64);
-  backend(cpu).avg_pool(x.view(), line(3, 2, 1, 3), true, y.view());
-  check_close(y, {2.0 / 3, 1, 2.0 / 3, 0});
-  const Tensor short_x = Tensor::from({1, 1, 1, 1}, {1, 1, 1, 1, 4}, Dtype::f64);
-  const Tensor short_y = unwritten({1, 1, 1, 1, 3}, Dtype::f64);
-  backend(cpu).avg_pool(short_x.view(), line(3, 2, 1, 2), true, short_y.view());
-  check_close(short_y, {2.0 / 3, 1, 0.5});
+  for_each_engine([](Backend& engine) {
+    // Five ones, windows of 3 every 2 with padding 1: the third window covers places 3, 4, 5 and
+    // the fourth 5, 6, 7, of which only 5 is padding and the others are nowhere.
+    const Tensor x = Tensor::from({1, 1, 1, 1, 1}, {1, 1, 1, 1, 5}, Dtype::f64);
+    const Tensor y = unwritten({1, 1, 1, 1, 4}, Dtype::f64);
+    engine.avg_pool(x.view(), line(3, 2, 1, 3), true, y.view());
+    check_close(y, {2.0 / 3, 1, 2.0 / 3, 0});
+    const Tensor short_x = Tensor::from({1, 1, 1, 1}, {1, 1, 1, 1, 4}, Dtype::f64);
+    const Tensor short_y = unwritten({1, 1, 1, 1, 3}, Dtype::f64);
+    engine.avg_pool(short_x.view(), line(3, 2, 1, 2), true, short_y.view());
+    check_close(short_y, {2.0 / 3, 1, 0.5});
+  });
 }
 
 TEST_CASE("pooling a NaN in one sample leaves the bits of the other samples") {
-  Random random(3);
-  const Tensor x = random_tensor(random, {3, 5, 1, 6, 6}, {0, 2, 3, 4, 1}, Dtype::f32);
-  Window window = line(2, 2, 0, 0);
-  const auto run = [&] {
-    const Tensor y = unwritten({3, 5, 1, 6, 3}, Dtype::f32),
-                 mean = unwritten({3, 5, 1, 6, 3}, Dtype::f32);
-    const Tensor chosen = Tensor::empty({3, 5, 1, 6, 3}, Dtype::u8);
-    backend(cpu).max_pool(x.view(), window, y.view(), chosen.view());
-    backend(cpu).avg_pool(x.view(), window, true, mean.view());
-    return std::vector<Tensor>{y, mean};
-  };
-  const std::vector<Tensor> before = run();
-  fill(x.select(0, 1), [] { return std::nan(""); });
-  const std::vector<Tensor> after = run();
-  for (std::size_t i = 0; i < 2; ++i) {
-    for (const std::int64_t n : {0, 2}) {
-      CHECK(same_bits(before[i].select(0, n), after[i].select(0, n)));
+  for_each_engine([](Backend& engine) {
+    Random random(3);
+    const Tensor x = random_tensor(random, {3, 5, 1, 6, 6}, {0, 2, 3, 4, 1}, Dtype::f32);
+    Window window = line(2, 2, 0, 0);
+    const auto run = [&] {
+      const Tensor y = unwritten({3, 5, 1, 6, 3}, Dtype::f32),
+                   mean = unwritten({3, 5, 1, 6, 3}, Dtype::f32);
+      const Tensor chosen = Tensor::empty({3, 5, 1, 6, 3}, Dtype::u8);
+      engine.max_pool(x.view(), window, y.view(), chosen.view());
+      engine.avg_pool(x.view(), window, true, mean.view());
+      return std::vector<Tensor>{y, mean};
+    };
+    const std::vector<Tensor> before = run();
+    fill(x.select(0, 1), [] { return std::nan(""); });
+    const std::vector<Tensor> after = run();
+    for (std::size_t i = 0; i < 2; ++i) {
+      for (const std::int64_t n : {0, 2}) {
+        CHECK(same_bits(before[i].select(0, n), after[i].select(0, n)));
+      }
+      CHECK_FALSE(same_bits(before[i].select(0, 1), after[i].select(0, 1)));
     }
-    CHECK_FALSE(same_bits(before[i].select(0, 1), after[i].select(0, 1)));
-  }
+  });
 }

@@ -17,10 +17,12 @@ def add_measuring(parser, threads):
     parser.add_argument("--json", type=pathlib.Path, help="where all measurements go, a line each")
 
 
-def json_lines(command, threads):
-    """The JSON objects that a program prints, a line each."""
-    pinned = {f"{name}_NUM_THREADS": str(threads) for name in ("OMP", "MKL", "OPENBLAS")}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, **pinned), check=True)
+def json_lines(command, threads, **environment):
+    """The JSON objects that a program prints, a line each. It has so many threads and cores."""
+    numbers = {f"{name}_NUM_THREADS": str(threads) for name in ("OMP", "MKL", "OPENBLAS")}
+    cores = sorted(os.sched_getaffinity(0))[:threads]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, **numbers, **environment),
+                          check=True, preexec_fn=lambda: os.sched_setaffinity(0, cores))
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 

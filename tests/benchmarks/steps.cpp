@@ -3,6 +3,9 @@
 // the keys of the peers' timings beside it (compare_peers.py runs both in turn), and with --profile
 // where the time goes.
 //
+// Before it is timed a step is checked on a few samples: what it sums up is what these are alone,
+// clipped each, or the program fails.
+//
 // A step is forward, loss, backward and update by SGD; a private one also draws its batch, clips,
 // adds noise to every parameter and writes the ledger, a file. On a GPU the batches lie there, and
 // a step ends when the GPU is done.
@@ -22,6 +25,7 @@
 #include "sotto/memory/captured_loss.h"
 #include "sotto/nn/init.h"
 #include "tests/benchmarks/sized_models.h"
+#include "tests/benchmarks/step_check.h"
 #include "tests/benchmarks/timing.h"
 
 using namespace sotto;
@@ -86,6 +90,8 @@ class Training {
   }
   virtual ~Training() = default;
   virtual std::vector<PhaseTotal> phases() const = 0;
+  // What a step on the first samples sums up, and what they are alone: step_error().
+  virtual double error() = 0;
 
   void step() {
     start();
@@ -100,6 +106,11 @@ class Training {
   Var losses(Tape& tape) {
     const std::vector<Tensor>& batch = batches_[next_++ % batches_.size()];
     return captured_ ? (*captured_)(tape, batch) : loss_(tape, batch);
+  }
+
+  models::Examples first_samples() const {
+    const std::int64_t some = std::min<std::int64_t>(batches_[0][0].size(0), 8);
+    return {batches_[0][0].slice(0, 0, some), batches_[0][1].slice(0, 0, some)};
   }
 
   const models::Entry& entry_;
@@ -121,6 +132,9 @@ class Ordinary final : public Training {
  public:
   using Training::Training;
   std::vector<PhaseTotal> phases() const override { return clock_.totals(); }
+  double error() override {
+    return step_error(*model_, entry_, first_samples(), precision_, {}, {}, ClipPasses::one);
+  }
 
  private:
   void start() override {
@@ -166,11 +180,17 @@ class Private final : public Training {
                           .memory = {.physical_batch = samples, .precision = precision_},
                           .clipping = {.route = mode.route},
                           .passes = mode.passes};
+    groups_ = flat_group(model_->parameters(), options.clip_bound);
     if (mode.by_layer)
-      options.groups = layer_groups(model_->named_parameters(), options.clip_bound);
+      groups_ = options.groups = layer_groups(model_->named_parameters(), options.clip_bound);
+    clipping_ = options.clipping;
+    passes_ = mode.passes;
     engine_.emplace(*model_, *optimizer_, population, ledger_, options);
   }
   std::vector<PhaseTotal> phases() const override { return engine_->phases().totals(); }
+  double error() override {
+    return step_error(*model_, entry_, first_samples(), precision_, groups_, clipping_, passes_);
+  }
 
  private:
   void start() override {
@@ -179,6 +199,9 @@ class Private final : public Training {
 
   Scratch scratch_;
   Ledger ledger_;
+  std::vector<ClipGroup> groups_;
+  ClipOptions clipping_;
+  ClipPasses passes_ = ClipPasses::one;
   std::optional<Engine> engine_;
 };
 
@@ -221,6 +244,9 @@ json phases_of(const std::vector<PhaseTotal>& before, const std::vector<PhaseTot
 json timed(const models::Entry& entry, const std::string& mode, std::int64_t samples,
            const Options& options) {
   const std::unique_ptr<Training> run = training(entry, mode, samples, options);
+  const double error = run->error(), most = options.precision == "f32" ? 1e-4 : 0.05;
+  check(error <= most, "{} {} at {}: a step is {:.3g} of its length from its samples' own, not {}",
+        entry.name, mode, samples, error, most);
   const std::size_t resident = allocator(run->device()).statistics().current;
   for (int k = 0; k < options.warmup; ++k) run->step();
   const std::vector<PhaseTotal> before = run->phases();
@@ -239,6 +265,7 @@ json timed(const models::Entry& entry, const std::string& mode, std::int64_t sam
             {"precision", options.precision},
             {"ms_per_step", median(times) * 1e3},
             {"ms_min", *std::min_element(times.begin(), times.end()) * 1e3},
+            {"error", error},
             {"steps", times.size()},
             {"peak_bytes", peak},
             {"resident_bytes", resident},

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "sotto/kernels/cpu/dot.h"
+#include "sotto/kernels/gram_rule.h"
 
 namespace sotto {
 
@@ -22,15 +23,7 @@ struct GramSum {
     magnitude += times * sum_terms(count, [&](std::int64_t i) { return std::abs(term(i)); });
   }
 
-  // Whether the value holds enough digits; otherwise it is to be had from the gradient itself.
-  // A product's rounding is about 2^-24 sqrt(k) of its terms in float, and below this share of the
-  // sum of magnitudes it could show in the fifth digit of the result. Products of finite factors
-  // may overflow in float though the gradient does not.
-  bool sound() const {
-    constexpr double cancellation_share = 0.02;
-    const bool finite = magnitude < HUGE_VAL;
-    return magnitude == 0 || (finite && std::abs(value) >= cancellation_share * magnitude);
-  }
+  bool sound() const { return gram_is_sound(value, magnitude); }
 };
 
 }  // namespace sotto

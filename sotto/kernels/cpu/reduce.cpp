@@ -50,17 +50,34 @@ double fold_row(const T* x, const ReductionPlan& plan) {
   return partial[0];
 }
 
+// result[k] folded with column k of some rows, four at a time for the sake of loads and stores.
+template <class Fold, class T, class Step>
+void fold_rows(const T* x, const Axis& rows, Step step, std::int64_t width, double* result) {
+  const auto some = [&]<int Count>(const T* p, std::integral_constant<int, Count>) {
+    for (std::int64_t k = 0; k < width; ++k) {
+      double value = result[k];
+#pragma GCC unroll 4
+      for (int r = 0; r < Count; ++r)
+        value = Fold::fold(value, static_cast<double>(acc_t<T>(p[r * rows.stride + k * step])));
+      result[k] = value;
+    }
+  };
+  std::int64_t row = 0;
+  for (; row + 4 <= rows.size; row += 4)
+    some(x + row * rows.stride, std::integral_constant<int, 4>{});
+  for (; row < rows.size; ++row) some(x + row * rows.stride, std::integral_constant<int, 1>{});
+}
+
 // `width` neighbouring results at once, where the innermost axis of x is kept.
 template <class Fold, class T>
 void fold_columns(const T* x, const ReductionPlan& plan, std::int64_t width, double* result) {
   std::fill(result, result + width, Fold::start());
-  const std::int64_t rows = plan.reduced.numel();
+  const Axis rows = plan.reduced.back();
+  const AxisList outer = plan.reduced.outer();
+  const std::int64_t runs = outer.numel();
   with_step(plan.kept_x.back().stride, [&](auto step) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const T* p = x + plan.reduced.offset(row);
-      for (std::int64_t k = 0; k < width; ++k)
-        result[k] = Fold::fold(result[k], static_cast<double>(acc_t<T>(p[k * step])));
-    }
+    for (std::int64_t run = 0; run < runs; ++run)
+      fold_rows<Fold>(x + outer.offset(run), rows, step, width, result);
   });
 }
 

@@ -33,6 +33,8 @@ struct Registers {
   using Vector [[gnu::vector_size(Bytes)]] = T;
   static constexpr int lanes = Bytes / static_cast<int>(sizeof(T));
   static constexpr int rows = Bytes == 64 ? 8 : 4;
+  static constexpr bool has_half = Bytes == 64;
+  using Half = Registers<Element, has_half ? Bytes / 2 : Bytes>;
 };
 
 // Rows of a that are multiplied with one panel after the other.
@@ -46,7 +48,7 @@ inline constexpr std::int64_t block_columns = 1920 / sizeof(typename R::T);
 template <class R>
 struct Workspace {
   alignas(64) typename R::T panels[product_chain * block_columns<R>];
-  alignas(64) typename R::T copy[(block_rows + R::lanes) * (product_chain + R::lanes)];
+  alignas(64) typename R::T copy[block_rows * (product_chain + R::lanes)];
 };
 
 template <class V, class T>
@@ -181,7 +183,7 @@ void pack(std::int64_t terms, std::int64_t columns, const Strided<const T>& b, T
   for (std::int64_t k = 0; k < terms; ++k) {
     const T* const from = b.data + k * b.row_stride;
     T* const to = panel + k * width;
-    if (b.col_stride == 1 && columns == width) {
+    if (b.col_stride == 1 && columns == width && width % n == 0) {
       for (std::int64_t j = 0; j < width; j += n) store(load<typename R::Vector>(from + j), to + j);
       continue;
     }
@@ -191,23 +193,20 @@ void pack(std::int64_t terms, std::int64_t columns, const Strided<const T>& b, T
   }
 }
 
-// A dense copy of a [rows, terms], in its own order: rows of a large matrix may lie so that all of
-// them want the same places in the cache.
+// A copy of a [rows, terms], row by row: rows of a large matrix may lie so that all of them want
+// the same places in the cache.
 template <class R, class T = typename R::T>
 Strided<const T> beside(std::int64_t rows, std::int64_t terms, const Strided<const T>& a, T* copy) {
-  if (a.row_stride < a.col_stride) {
-    const Strided<const T> turned =
-        beside<R>(terms, rows, {a.data, a.col_stride, a.row_stride}, copy);
-    return {copy, 1, turned.row_stride};
-  }
   const std::int64_t step = terms + R::lanes;
   for (std::int64_t i = 0; i < rows; ++i) {
     const T* const from = a.data + i * a.row_stride;
+    T* const to = copy + i * step;
+    std::int64_t k = 0;
     if (a.col_stride == 1) {
-      std::copy_n(from, terms, copy + i * step);
-    } else {
-      for (std::int64_t k = 0; k < terms; ++k) copy[i * step + k] = from[k * a.col_stride];
+      for (; k + R::lanes <= terms; k += R::lanes)
+        store(load<typename R::Vector>(from + k), to + k);
     }
+    for (; k < terms; ++k) to[k] = from[k * a.col_stride];
   }
   return {copy, step, 1};
 }
@@ -227,8 +226,18 @@ void multiply_panel(std::int64_t rows, std::int64_t terms, const Strided<const T
     column_of_tiles<R, 3>(rows, terms, a, b.data, b.step, to);
   else if (b.width == 2 * R::lanes)
     column_of_tiles<R, 2>(rows, terms, a, b.data, b.step, to);
-  else
+  else if (b.width == R::lanes)
     column_of_tiles<R, 1>(rows, terms, a, b.data, b.step, to);
+  else
+    column_of_tiles<typename R::Half, 1, R::rows>(rows, terms, a, b.data, b.step, to);
+}
+
+// How wide the next panel is, for so many columns that are left: whole vectors, or half of one,
+// which is multiplied in half the time where processors do the widest in two parts.
+template <class R>
+std::int64_t panel_width(std::int64_t left) {
+  if (R::has_half && left <= R::lanes / 2) return R::lanes / 2;
+  return std::min<std::int64_t>(3 * R::lanes, (left + R::lanes - 1) / R::lanes * R::lanes);
 }
 
 // One block: c [rows, columns] = a [rows, terms] b [terms, columns], or c += a b.
@@ -241,7 +250,7 @@ void multiply_block(std::int64_t rows, std::int64_t terms, const Strided<const T
   const bool few = b.col_stride == 1 && rows <= 2 * R::rows;
   const auto panel_at = [&](std::int64_t j) {
     const std::int64_t left = to.columns - j;
-    const std::int64_t own = std::min(width, (left + R::lanes - 1) / R::lanes * R::lanes);
+    const std::int64_t own = panel_width<R>(left);
     if (few && left >= own) return Panel<T>{b.at(0, j).data, b.row_stride, own};
     return Panel<T>{panels + j * terms, own, own};
   };
@@ -250,7 +259,8 @@ void multiply_block(std::int64_t rows, std::int64_t terms, const Strided<const T
       pack<R>(terms, std::min(width, to.columns - j), b.at(0, j), panels + j * terms,
               panel_at(j).width);
   }
-  const bool pays = to.columns >= 3 * width || (a.col_stride != 1 && to.columns >= width);
+  // Columns of a that lie in one piece are read in that order as they are.
+  const bool pays = to.columns >= 3 * width && a.row_stride != 1;
   for (std::int64_t i = 0; i < rows; i += block_rows) {
     const std::int64_t some = std::min(block_rows, rows - i);
     const bool copied = pays && some > 1;

@@ -11,6 +11,7 @@
 #include "sotto/kernels/cuda/rows.h"
 #include "sotto/kernels/cuda/scratch.h"
 #include "sotto/kernels/fold_batch.h"
+#include "sotto/kernels/gram_rule.h"
 #include "sotto/kernels/pieces.h"
 
 namespace sotto {
@@ -93,9 +94,6 @@ struct GramParts {
 // y[n] = the sum, or NaN in again[n] != 0 where it cancels so far, or overflowed, that it is to be
 // taken by the definition.
 struct GramSums {
-  // A product's rounding is about 2^-24 sqrt(k) of its terms in float. Below this share of the sum
-  // of magnitudes it could show in the fifth digit of the result.
-  static constexpr double cancellation_share = 0.02;
   std::int64_t parts;
   const double* partial;
   double* y;
@@ -106,9 +104,8 @@ struct GramSums {
       sum += partial[2 * (n * parts + part)];
       magnitude += partial[2 * (n * parts + part) + 1];
     }
-    const bool sound = magnitude < HUGE_VAL && std::fabs(sum) >= cancellation_share * magnitude;
     y[n] = sum;
-    again[n] = sound || magnitude == 0 ? 0 : 1;
+    again[n] = gram_is_sound(sum, magnitude) ? 0 : 1;
   }
 };
 

@@ -117,6 +117,9 @@ class Matmul {
     const Preference preference(raw);
     const std::size_t most = DeviceState::workspace_bytes;
     prefer(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most);
+    // Parts of a sum are not added up in a result of 16 bits.
+    prefer(raw, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     // The library's A is our b, and the other way round.
     prefer(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, problem.b_alignment);
     prefer(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, problem.a_alignment);
