@@ -230,7 +230,7 @@ TEST_CASE("norms of weight gradients are those of their rows, however large") {
     Random random(7);
     for (int round = 0; round < 60; ++round) {
       Case c = wide_case(random, 2);
-      if (round % 10 == 0) c = image_case(2, {5, 7}, 40, square(4, 1, 2));  // many positions
+      if (round % 10 < 2) c = image_case(2, {5, 7}, 40, square(4, 1, 2));  // many positions
       const Dtype dtype = float_dtypes[round % std::size(float_dtypes)];
       const Tensor x = image(random, c.x, dtype), dy = image(random, c.y, dtype);
       INFO(name(dtype) << " x " << to_string(c.x) << " w " << to_string(c.w));

@@ -15,9 +15,11 @@ module() {
   pkg-config --exists "$1" || { echo "gpu_deps.sh: no $1 here" >&2; exit 1; }
   for flag in $(pkg-config --libs-only-l "$1"); do
     for library in "$(pkg-config --variable=libdir "$1")/lib${flag#-l}".so*; do
-      cp -a "$library" "$to/lib/"
+      [ -e "$library" ] || { echo "gpu_deps.sh: no shared library of $1 here" >&2; exit 1; }
       real=$(readlink -f "$library")
-      [ -e "$to/lib/$(basename "$real")" ] || cp "$real" "$to/lib/"
+      name=$(basename "$library")
+      cp "$real" "$to/lib/"
+      [ -e "$to/lib/$name" ] || ln -s "$(basename "$real")" "$to/lib/$name"
     done
   done
   {

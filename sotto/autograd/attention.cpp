@@ -20,8 +20,8 @@ namespace {
 
 const Op attention_op("attention");
 
-// Of how many scores a block is: on the CPU they should stay in a cache, on a GPU they are what one
-// launch works on, which takes longer than the launch.
+// Of how many scores a block should be: on the CPU they then stay in a cache, on a GPU they are
+// what one launch works on, which takes longer than the launch.
 std::int64_t block_scores(Device device) { return std::int64_t{1} << (device == cpu ? 19 : 23); }
 
 // Everything flat: q [m, a, d], k [m, b, d], v [m, b, e], masks [m or 1, a or 1, b or 1].
@@ -47,15 +47,16 @@ struct Block {
   std::int64_t n0, n1, r0, r1;
 };
 
+// With sums over queries these are cut on the CPU where their chains end, so that the cuts, which
+// the number of keys decides, do not show; a block of very many keys is then larger.
 template <class F>
-void for_each_block(const Attention& s, F&& f) {
+void for_each_block(const Attention& s, bool sums, F&& f) {
   const std::int64_t most = block_scores(s.q.device());
   const std::int64_t one = std::max<std::int64_t>(1, s.queries() * s.keys());
   const std::int64_t slices = std::max<std::int64_t>(1, most / one);
-  // Whole chains of the sums over queries, so that blocks, which the number of keys decides, do not
-  // show in these.
+  const std::int64_t unit = sums && s.q.device() == cpu ? product_chain : 1;
   const std::int64_t fit = most / std::max<std::int64_t>(1, s.keys());
-  const std::int64_t rows = std::max<std::int64_t>(1, fit / product_chain) * product_chain;
+  const std::int64_t rows = std::max<std::int64_t>(1, fit / unit) * unit;
   if (one <= most) {
     for (std::int64_t n = 0; n < s.slices(); n += slices)
       f(Block{n, std::min(n + slices, s.slices()), 0, s.queries()});
@@ -147,7 +148,7 @@ void product_into(const Tensor& a, const Tensor& b, const Tensor& y, bool add = 
 
 Tensor forward(const Attention& s) {
   const Tensor y = Tensor::empty({s.slices(), s.queries(), s.v.size(2)}, s.q.dtype(), s.q.device());
-  for_each_block(s, [&](const Block& b) {
+  for_each_block(s, false, [&](const Block& b) {
     product_into(dropped(weights_of(s, b), kept(s, b)), keys_of(s, s.v, b), part(y, b));
   });
   return y;
@@ -164,7 +165,7 @@ AttentionGradient backward(const Attention& s, const Tensor& dy) {
     return Tensor::empty(x.shape(), several ? arithmetic_type(x.dtype()) : x.dtype(), x.device());
   };
   const AttentionGradient d{gradient(s.q), gradient(s.k), gradient(s.v)};
-  for_each_block(s, [&](const Block& b) {
+  for_each_block(s, true, [&](const Block& b) {
     const bool add = b.r0 > 0;
     const Tensor weights = weights_of(s, b), mask = kept(s, b), out = queries_of(s, dy, b);
     product_into(dropped(weights, mask).transpose(1, 2), out, d.v.slice(0, b.n0, b.n1), add);

@@ -4,7 +4,7 @@
 Runs bench_steps and, where it is given, a program that times peers, in turn: one process of each
 for every case and round, so that what else the machine does meets all sides. Figures are medians
 over rounds of the ratios within a round. The peers' program takes --models, --modes, --batches,
---threads and --seconds and prints JSON lines with model, mode, batch and ms_per_step; its mode
+--threads, --seconds and --max-steps and prints JSON lines with model, mode, batch and ms_per_step; its mode
 "torch" is ordinary training, and the fastest of its modes that begin with "opacus" is taken. Peers
 run with an allocator that keeps its memory, without which they take up to twice the time. Our own
 steps are checked before they are timed (bench_steps).
@@ -38,13 +38,15 @@ def arguments():
     p.add_argument("--models", default=",".join(MODELS))
     p.add_argument("--batches", default="64,256,512")
     p.add_argument("--seconds", type=float, default=1.0, help="timed work in each process and mode")
+    p.add_argument("--max-steps", type=int, default=10000, help="and so many steps at most")
     add_measuring(p, threads=2)
     return p.parse_args()
 
 
 def one_round(args, model, batch):
     """Milliseconds of a step by side, and our peaks of memory."""
-    case = ["--models", model, "--batches", str(batch), "--seconds", str(args.seconds)]
+    case = ["--models", model, "--batches", str(batch), "--seconds", str(args.seconds), "--max-steps",
+            str(args.max_steps)]
     found = {}
     for line in json_lines([args.build / "tests/bench_steps", *case, "--modes", "ordinary,flat"], args.threads):
         found[{"ordinary": "ordinary", "flat": "private"}[line["mode"]]] = line["ms_per_step"]

@@ -82,11 +82,15 @@ double step_error(nn::Module& model, const models::Entry& entry, const models::E
     Clipper clipper(groups, options, passes);
     got = private_sums(model, entry, samples, precision, clipper);
   }
+  check(got.size() == expected.size(), "step_error: gradients of {} parameters, not of {}",
+        got.size(), expected.size());
   double error = 0, length = 0;
   for (auto& [parameter, sum] : expected) {
     length += squared_length(sum);
     const std::vector<double>& there = got.at(parameter);
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] -= there.at(i);
+    check(there.size() == sum.size(), "step_error: a gradient of {} numbers, not {}", there.size(),
+          sum.size());
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] -= there[i];
     error += squared_length(sum);
   }
   return std::sqrt(error / length);

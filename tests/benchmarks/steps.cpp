@@ -3,8 +3,8 @@
 // the keys of the peers' timings beside it (compare_peers.py runs both in turn), and with --profile
 // where the time goes.
 //
-// Before it is timed a step is checked on a few samples: what it sums up is what these are alone,
-// clipped each, or the program fails.
+// Before a step is timed its model, loss and clipping are checked on eight samples: what these are
+// summed up to is what they are alone, each clipped, or the program fails.
 //
 // A step is forward, loss, backward and update by SGD; a private one also draws its batch, clips,
 // adds noise to every parameter and writes the ledger, a file. On a GPU the batches lie there, and
@@ -265,7 +265,7 @@ json timed(const models::Entry& entry, const std::string& mode, std::int64_t sam
             {"precision", options.precision},
             {"ms_per_step", median(times) * 1e3},
             {"ms_min", *std::min_element(times.begin(), times.end()) * 1e3},
-            {"error", error},
+            {"step_error", error},
             {"steps", times.size()},
             {"peak_bytes", peak},
             {"resident_bytes", resident},

@@ -71,10 +71,16 @@ typename R::Vector turned_chains(std::int64_t terms, const Strided<const T>& a,
   return sum;
 }
 
+// Whether b's rows lie in one piece each, with room for a vector.
+template <class R, class T = typename R::T>
+bool has_whole_rows(const Strided<const T>& b, std::int64_t columns) {
+  return b.col_stride == 1 && columns >= R::lanes;
+}
+
 // Whether multiply_row() takes this b.
 template <class R, class T = typename R::T>
 bool suits_row(const Strided<const T>& b, std::int64_t columns) {
-  return (b.col_stride == 1 && columns >= R::lanes) || b.row_stride == 1;
+  return has_whole_rows<R>(b, columns) || b.row_stride == 1;
 }
 
 // c [1, columns] = a [1, terms] b [terms, columns], or c += a b.
@@ -84,7 +90,7 @@ void multiply_row(std::int64_t terms, const Strided<const T>& a, const Strided<c
   for (std::int64_t k = 0; k < terms; k += product_chain) {
     const std::int64_t some = std::min(product_chain, terms - k);
     const Target<T> sums{to.c, to.columns, to.add || k > 0};
-    if (b.col_stride == 1 && to.columns >= R::lanes) {
+    if (has_whole_rows<R>(b, to.columns)) {
       row_of_tiles<R>(some, a.at(0, k), b.at(k, 0), sums);
       continue;
     }

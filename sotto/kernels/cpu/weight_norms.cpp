@@ -114,18 +114,6 @@ void row_of_window(const Factors<T>& f, std::int64_t tap, std::int64_t columns, 
   }
 }
 
-}  // namespace
-
-template <class T>
-bool WeightNorms<T>::suits(const Geometry& g) {
-  const Window& w = g.window;
-  const bool whole = w.before[0] >= 0 && w.before[1] >= 0 && w.before[2] >= 0;
-  return whole && w.groups == 1 && w.dilation[2] == 1 && g.outputs >= 4 &&
-         w.kernel[2] * g.channels >= most_lanes;
-}
-
-namespace {
-
 // Pixels along an axis, with the padding, none of which is cut off.
 std::int64_t padded(const Geometry& g, int axis) {
   return g.in[axis] + g.window.before[axis] + std::max<std::int64_t>(g.window.after[axis], 0);
@@ -137,6 +125,14 @@ std::int64_t padded_size(const Geometry& g) {
 }
 
 }  // namespace
+
+template <class T>
+bool WeightNorms<T>::suits(const Geometry& g) {
+  const Window& w = g.window;
+  const bool whole = w.before[0] >= 0 && w.before[1] >= 0 && w.before[2] >= 0;
+  return whole && w.groups == 1 && w.dilation[2] == 1 && g.outputs >= 4 &&
+         w.kernel[2] * g.channels >= most_lanes;
+}
 
 template <class T>
 WeightNorms<T>::WeightNorms(const Geometry& g)

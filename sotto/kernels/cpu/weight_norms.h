@@ -18,7 +18,7 @@ class WeightNorms {
 
   explicit WeightNorms(const Geometry& g);
   // |dw|^2 of dy [positions, outputs] and x [pixels, channels], with the relative rounding of
-  // squared_norm(); negative where squares may have left T's range.
+  // squared_norm(); negative where squares may have left float's range.
   double of(const T* dy, const T* x);
 
  private:
