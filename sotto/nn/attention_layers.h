@@ -36,12 +36,13 @@ struct MultiheadOptions {
   double dropout = 0;
 };
 
-// query [n, a, e], key [n, b, kdim], value [n, b, vdim]; the result is [n, a, e]. The keys that bias_k
-// and add_zero_attn add are seen by all queries, whatever the masks say.
+// query [n, a, e], key [n, b, kdim], value [n, b, vdim]; the result is [n, a, e]. The keys that
+// bias_k and add_zero_attn add are seen by all queries, whatever the masks say.
 Var multihead_attention(const Var& query, const Var& key, const Var& value,
                         const AttentionWeights& weights, const MultiheadOptions& options,
                         const AttentionMasks& masks = {});
-// The weights of each head, [n, heads, a, b + added], those of added keys last. Not part of the loss's graph as a rule.
+// The weights of each head, [n, heads, a, b + added], those of added keys last. Not part of the
+// loss's graph as a rule.
 Var multihead_attention_weights(const Var& query, const Var& key, const Var& value,
                                 const AttentionWeights& weights, const MultiheadOptions& options,
                                 const AttentionMasks& masks = {});

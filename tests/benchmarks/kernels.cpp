@@ -82,6 +82,9 @@ void convolution(std::int64_t n, const Image& s) {
          [&] { b.conv_weight(y.view(), x.view(), window, 0, w.view()); });
   report(name + " conv_weight_rows", flops,
          [&] { b.conv_weight_rows(y.view(), x.view(), window, rows.view()); });
+  const Tensor norms = zeros({n, 3}, Dtype::f64);
+  report(name + " conv_weight_norms", flops,
+         [&] { b.conv_weight_norms(y.view(), x.view(), window, norms.view()); });
 }
 
 void product(std::int64_t batch, std::int64_t m, std::int64_t k, std::int64_t n) {
@@ -105,6 +108,11 @@ void private_shapes() {
   convolution(256, {3, 32, 32, 3, 1, 1});
   convolution(256, {32, 32, 32, 3, 1, 1});
   convolution(128, {128, 8, 128, 3, 1, 1});
+  convolution(128, {256, 4, 256, 3, 1, 1});
+  product(1, 512, 104, 1);
+  product(1, 104, 512, 1);
+  product(1, 512, 104, 50);
+  product(1, 400, 8192, 100);
   product(1, 512, 784, 256);
   product(1, 64, 104, 50);
   product(256, 16, 196, 64);

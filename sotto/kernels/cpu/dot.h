@@ -34,6 +34,13 @@ double sum_terms(std::int64_t count, const F& term) {
   return sum_of(sums);
 }
 
+// Whether squares that were added in float add up to `total`: what those below float's range lose
+// is nothing beside it, and none has left the range above.
+inline bool squares_hold(double total) {
+  constexpr double least = 1e-24;
+  return total >= least && total <= std::numeric_limits<double>::max();
+}
+
 // sum_i a[i]^2. Of single precision and narrower, four squares at a time are added in float, which
 // costs at most a relative 2^-22 where no square leaves float's range.
 template <class T>
@@ -57,9 +64,7 @@ double squared_norm(const T* a, std::int64_t count) {
     double rest = 0;
     for (; i < count; ++i) rest += square(i);
     const double total = sum_of(sums) + rest;
-    // What squares below float's range lose is nothing beside this.
-    constexpr double least = 1e-24;
-    if (total >= least && total <= std::numeric_limits<double>::max()) return total;
+    if (squares_hold(total)) return total;
   }
   return sum_terms(count, square);
 }

@@ -1,7 +1,7 @@
 #include "sotto/kernels/cpu/weight_norms.h"
 
 #include <algorithm>
-#include <limits>
+#include <type_traits>
 
 #include "sotto/core/wide.h"
 #include "sotto/kernels/cpu/register_tiles.h"
@@ -162,10 +162,7 @@ double WeightNorms<T>::of(const T* dy, const T* x) {
   add_tiles(dy, image_.data(), sums);
   double total = 0;
   for (const double sum : sums) total += sum;
-  // What squares below T's range lose is nothing beside this.
-  constexpr double least = 1e-24;
-  const bool within = total >= least && total <= std::numeric_limits<double>::max();
-  return within || std::is_same_v<T, double> ? total : -1;
+  return squares_hold(total) || std::is_same_v<T, double> ? total : -1;
 }
 
 template <class T>
