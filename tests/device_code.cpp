@@ -9,6 +9,7 @@
 #include "sotto/kernels/cuda/conv.h"
 #include "sotto/kernels/cuda/elementwise.h"
 #include "sotto/kernels/cuda/index.h"
+#include "sotto/kernels/cuda/lstm.h"
 #include "sotto/kernels/cuda/persample.h"
 #include "sotto/kernels/cuda/pool.h"
 #include "sotto/kernels/cuda/reduce.h"

@@ -40,21 +40,6 @@ Tensor result(Random& random, const Shape& shape, Dtype dtype) {
   return unwritten(shape, random_order(random, shape.rank()), dtype);
 }
 
-// Runs call(backend, y) by the CPU and, twice, by the device's code; compares what they write.
-template <class Call>
-void check_same(const Tensor& y, Call&& call) {
-  const Tensor expected = clone(y);
-  call(backend(cpu), expected.view());
-  for_each_device_code([&] {
-    INFO(backend(cpu).name());
-    const Tensor got = clone(y), again = clone(y);
-    call(backend(cpu), got.view());
-    check_close(got, values(expected));
-    call(backend(cpu), again.view());
-    CHECK(same_bits(got, again));
-  });
-}
-
 }  // namespace
 
 TEST_CASE("device code: every unary functor and its slope") {
@@ -74,9 +59,9 @@ TEST_CASE("device code: every unary functor and its slope") {
           return add(scale(u, (high - low) / 2), full(shape, (high + low) / 2, dtype));
         };
         const Tensor x = draw(), y = unary(op, x, c), dy = operand(random, shape, dtype);
-        check_same(result(random, shape, dtype),
-                   [&](Backend& b, const View& to) { b.unary(op, c, x.view(), to); });
-        check_same(result(random, shape, dtype), [&](Backend& b, const View& to) {
+        check_on_devices(result(random, shape, dtype),
+                         [&](Backend& b, const View& to) { b.unary(op, c, x.view(), to); });
+        check_on_devices(result(random, shape, dtype), [&](Backend& b, const View& to) {
           b.unary_grad(op, c, x.view(), y.view(), dy.view(), to);
         });
       }
@@ -94,10 +79,10 @@ TEST_CASE("device code: every binary functor and its slopes") {
         return add(scale(operand(random, shape, dtype), 0.5), full(shape, 1, dtype));
       };
       const Tensor a = draw(), b = draw(), dy = operand(random, shape, dtype);
-      check_same(result(random, shape, dtype),
-                 [&](Backend& on, const View& y) { on.binary(op, a.view(), b.view(), y); });
+      check_on_devices(result(random, shape, dtype),
+                       [&](Backend& on, const View& y) { on.binary(op, a.view(), b.view(), y); });
       for (const int which : {0, 1}) {
-        check_same(result(random, shape, dtype), [&](Backend& on, const View& d) {
+        check_on_devices(result(random, shape, dtype), [&](Backend& on, const View& d) {
           on.binary_grad(op, which, a.view(), b.view(), dy.view(), d);
         });
       }
@@ -115,17 +100,19 @@ TEST_CASE("device code: fill, copy, where and axpby between any types and stride
         const Shape shape = round == 0 ? Shape{131} : random_shape(random);
         const Tensor x = to_dtype(scale(operand(random, shape, Dtype::f64), 50), from);
         const auto write = [&](Backend& b, const View& y) { b.copy(x.view(), y); };
-        if (to != Dtype::u8) check_same(result(random, shape, to), write);
-        check_same(result(random, shape, to), [](Backend& b, const View& y) { b.fill(3, y); });
+        if (to != Dtype::u8) check_on_devices(result(random, shape, to), write);
+        check_on_devices(result(random, shape, to),
+                         [](Backend& b, const View& y) { b.fill(3, y); });
         if (!is_float(to)) continue;
         const Tensor a = operand(random, shape, to), b = operand(random, shape, to);
-        check_same(result(random, shape, to),
-                   [&](Backend& on, const View& y) { on.where(x.view(), a.view(), b.view(), y); });
+        check_on_devices(result(random, shape, to), [&](Backend& on, const View& y) {
+          on.where(x.view(), a.view(), b.view(), y);
+        });
         if (!is_float(from) || size_of(to) < size_of(from)) continue;
-        check_same(result(random, shape, to),
-                   [&](Backend& on, const View& y) { on.axpby(0.7, x.view(), 0, y); });
-        check_same(random_tensor(random, shape, to),
-                   [&](Backend& on, const View& y) { on.axpby(0.1, x.view(), -0.3, y); });
+        check_on_devices(result(random, shape, to),
+                         [&](Backend& on, const View& y) { on.axpby(0.7, x.view(), 0, y); });
+        check_on_devices(random_tensor(random, shape, to),
+                         [&](Backend& on, const View& y) { on.axpby(0.1, x.view(), -0.3, y); });
       }
     }
   }
@@ -215,15 +202,17 @@ TEST_CASE("device code: indices for slices and for elements") {
     Shape picked = shape;
     picked[axis] = between(random, 0, 11);
     const Tensor ids = draw_ids({picked[axis]}, -1, shape[axis]);
-    check_same(unwritten(picked, dtype),
-               [&](Backend& b, const View& y) { b.gather(x.view(), ids.view(), axis, y); });
+    check_on_devices(unwritten(picked, dtype),
+                     [&](Backend& b, const View& y) { b.gather(x.view(), ids.view(), axis, y); });
     const Tensor add = operand(random, picked, dtype), each = draw_ids(picked, 0, shape[axis]);
     const Tensor many = draw_ids({picked[axis] * between(random, 1, 3)}, -1, shape[axis]);
-    check_same(random_tensor(random, shape, dtype),
-               [&](Backend& b, const View& y) { b.scatter_add(add.view(), many.view(), axis, y); });
-    check_same(result(random, picked, dtype),
-               [&](Backend& b, const View& y) { b.take_along(x.view(), each.view(), axis, y); });
-    check_same(random_tensor(random, shape, dtype), [&](Backend& b, const View& y) {
+    check_on_devices(random_tensor(random, shape, dtype), [&](Backend& b, const View& y) {
+      b.scatter_add(add.view(), many.view(), axis, y);
+    });
+    check_on_devices(result(random, picked, dtype), [&](Backend& b, const View& y) {
+      b.take_along(x.view(), each.view(), axis, y);
+    });
+    check_on_devices(random_tensor(random, shape, dtype), [&](Backend& b, const View& y) {
       b.put_along_add(add.view(), each.view(), axis, y);
     });
   }
@@ -266,8 +255,8 @@ TEST_CASE("device code: reductions in parts, and rows") {
     for (int axis = 0; axis < shape.rank(); ++axis) {
       Shape kept = shape;
       kept[axis] = 1;
-      check_same(unwritten(kept, Dtype::f32),
-                 [&](Backend& b, const View& y) { b.reduce(Reduction::sum, x.view(), y); });
+      check_on_devices(unwritten(kept, Dtype::f32),
+                       [&](Backend& b, const View& y) { b.reduce(Reduction::sum, x.view(), y); });
     }
   }
   for (int round = 0; round < 40; ++round) {
@@ -277,17 +266,17 @@ TEST_CASE("device code: reductions in parts, and rows") {
     const auto row_major = [&] { return random_tensor(random, shape, {0, 1}, dtype); };
     const Tensor x = row_major(), dy = row_major(), y = row_major();
     const Tensor rstd = random_tensor(random, one, {0, 1}, wide), ignored = unwritten(one, wide);
-    check_same(unwritten(one, Dtype::i64),
-               [&](Backend& b, const View& at) { b.argmax(x.view(), at); });
+    check_on_devices(unwritten(one, Dtype::i64),
+                     [&](Backend& b, const View& at) { b.argmax(x.view(), at); });
     for (const bool choice : {false, true}) {
-      const auto check_rows = [&](auto&& call) { check_same(unwritten(shape, dtype), call); };
+      const auto check_rows = [&](auto&& call) { check_on_devices(unwritten(shape, dtype), call); };
       check_rows([&](Backend& b, const View& to) { b.softmax(x.view(), choice, to); });
       check_rows(
           [&](Backend& b, const View& dx) { b.softmax_grad(y.view(), dy.view(), choice, dx); });
       check_rows([&](Backend& b, const View& to) {
         b.normalize(x.view(), 1e-3, choice, to, ignored.view());
       });
-      check_same(unwritten(one, wide), [&](Backend& b, const View& to) {
+      check_on_devices(unwritten(one, wide), [&](Backend& b, const View& to) {
         b.normalize(x.view(), 1e-3, choice, clone(y).view(), to);
       });
       check_rows([&](Backend& b, const View& dx) {
@@ -318,7 +307,8 @@ TEST_CASE("device code: rows are folded in packs where every row is aligned") {
         const Row<T> row(x.size(1), x.view().template as<T>());
         CHECK(packed_rows(ReductionPlan(x.view(), sums.view()), row) == packs);
         for (const Reduction op : {Reduction::sum, Reduction::max, Reduction::min}) {
-          check_same(sums, [&, x = x](Backend& b, const View& y) { b.reduce(op, x.view(), y); });
+          check_on_devices(sums,
+                           [&, x = x](Backend& b, const View& y) { b.reduce(op, x.view(), y); });
         }
       }
     });
@@ -340,7 +330,8 @@ TEST_CASE("device code: inner products of per-sample gradients and weighted sums
     const auto flat = [&](const Tensor& x) { return reshape(x, {n, x.size(1) * x.size(2)}); };
     if (s == t) {
       const Tensor p = flat(a1), q = flat(a2);
-      check_same(dots(), [&](Backend& b, const View& y) { b.row_dot(p.view(), q.view(), y); });
+      check_on_devices(dots(),
+                       [&](Backend& b, const View& y) { b.row_dot(p.view(), q.view(), y); });
     }
     // check_close is for the narrow types' own results; these are sums in double of products in
     // float.
@@ -361,18 +352,19 @@ TEST_CASE("device code: inner products of per-sample gradients and weighted sums
     const Tensor ids1 = draw_ids(s), ids2 = draw_ids(t);
     // Every second time one row for all positions.
     const Tensor rows1 = round % 2 == 0 ? b1 : contiguous(b1.slice(1, 0, 1));
-    check_same(dots(), [&](Backend& b, const View& y) {
+    check_on_devices(dots(), [&](Backend& b, const View& y) {
       b.onehot_dot(ids1.view(), rows1.view(), ids2.view(), b2.view(), y);
     });
-    check_same(dots(), [&](Backend& b, const View& y) {
+    check_on_devices(dots(), [&](Backend& b, const View& y) {
       b.onehot_dot(ids1.view(), rows1.view(), ids1.view(), rows1.view(), y);
     });
     const Tensor x = flat(a1), w = random_tensor(random, {n}, Dtype::f32);
     if (n > 0) set_value(w, 0, 0);
     for (const double beta : {0.0, 0.5}) {
       const Dtype into = round % 8 < 4 ? dtype : arithmetic_type(dtype);
-      check_same(beta == 0 ? unwritten({s * i}, into) : random_tensor(random, {s * i}, into),
-                 [&](Backend& b, const View& y) { b.weighted_sum(x.view(), w.view(), beta, y); });
+      check_on_devices(
+          beta == 0 ? unwritten({s * i}, into) : random_tensor(random, {s * i}, into),
+          [&](Backend& b, const View& y) { b.weighted_sum(x.view(), w.view(), beta, y); });
     }
   }
 }

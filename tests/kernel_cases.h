@@ -12,7 +12,7 @@
 #include "catch.h"
 #include "sotto/core/devices.h"
 #include "sotto/core/tensor.h"
-#include "sotto/kernels/backend.h"
+#include "sotto/kernels/compute.h"
 #include "tests/device_code.h"
 #include "tests/staged_backend.h"
 
@@ -131,6 +131,21 @@ void for_each_engine(F&& f) {
   for_each_device_code([&] {
     INFO(backend(cpu).name());
     f(backend(cpu));
+  });
+}
+
+// Runs call(backend, y) by the CPU and, twice, by the device's code; compares what they write.
+template <class Call>
+void check_on_devices(const Tensor& y, Call&& call) {
+  const Tensor expected = clone(y);
+  call(backend(cpu), expected.view());
+  for_each_device_code([&] {
+    INFO(backend(cpu).name());
+    const Tensor got = clone(y), again = clone(y);
+    call(backend(cpu), got.view());
+    check_close(got, values(expected));
+    call(backend(cpu), again.view());
+    CHECK(same_bits(got, again));
   });
 }
 

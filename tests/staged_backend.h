@@ -6,6 +6,7 @@
 
 #include "sotto/core/tensor.h"
 #include "sotto/kernels/backend.h"
+#include "sotto/kernels/lstm.h"
 
 namespace sotto {
 
@@ -105,6 +106,12 @@ class StagedBackend final : public Backend {
   void gemm(View a, View b, double beta, View c) override {
     run([&](Stage& s) { on().gemm(s(a), s(b), beta, s(c)); });
   }
+  void lstm(const LstmLayer& layer) override {
+    run([&](Stage& s) { on().lstm(staged(layer, s)); });
+  }
+  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) override {
+    run([&](Stage& s) { on().lstm_grad(staged(layer, s), s(dy), s(dz), s(dstate), s(dcell)); });
+  }
   void row_dot(View a, View b, View y) override {
     run([&](Stage& s) { on().row_dot(s(a), s(b), s(y)); });
   }
@@ -170,6 +177,9 @@ class StagedBackend final : public Backend {
 
  private:
   Backend& on() const { return backend(device_); }
+  static LstmLayer staged(const LstmLayer& x, Stage& s) {
+    return {s(x.gates), s(x.states), s(x.cells), s(x.squashed), s(x.weight), s(x.bias), x.reverse};
+  }
   template <class F>
   void run(F&& call) {
     Stage stage(device_);

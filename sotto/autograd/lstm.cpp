@@ -60,7 +60,7 @@ Kept run(const Places& p, bool reverse) {
   };
   start(p.h0, s.all.select(1, s.first()));
   start(p.c0, s.cells.select(1, s.first()));
-  lstm_kernels(backend(x.device()))->lstm(s.layer(bias_of(p)));
+  backend(x.device()).lstm(s.layer(bias_of(p)));
   copy_into(s.cells.select(1, s.last()), s.all.select(1, t + 1));
   return s;
 }
@@ -68,8 +68,7 @@ Kept run(const Places& p, bool reverse) {
 void back(const Kept& s, const Tensor& d, const Places& p, SampleAxis samples, Adjoint& adjoint) {
   const Tensor dz = empty_like(s.gates), dc = clone(d.select(1, s.steps() + 1)),
                dh = zeros_like(dc);
-  lstm_kernels(backend(dz.device()))
-      ->lstm_grad(s.layer({}), s.after(d).view(), dz.view(), dh.view(), dc.view());
+  backend(dz.device()).lstm_grad(s.layer({}), s.after(d).view(), dz.view(), dh.view(), dc.view());
   const auto shared = [&](int place, auto&& gradient) {
     if (place >= 0 && adjoint.wants(place)) adjoint.shared(place, for_samples(gradient(), samples));
   };
@@ -97,7 +96,7 @@ std::optional<RecurrentResult> whole_lstm(const Op& op, const Places& p,
   const Device device = x.value().device();
   const bool together = std::all_of(p.inputs.begin(), p.inputs.end(),
                                     [&](const Var& v) { return v.value().device() == device; });
-  if (!wide || !plain || !together || !lstm_kernels(backend(device))) return std::nullopt;
+  if (!wide || !plain || !together) return std::nullopt;
   const SampleAxis samples = kept_samples(op, x, {1, 2});
   const Kept s = run(p, options.reverse);
   const Var all = x.tape().record(

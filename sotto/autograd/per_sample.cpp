@@ -220,6 +220,13 @@ Tensor PerSample::materialize() const {
       form_);
 }
 
+// Adds all samples' gradients to y.
+void PerSample::OneHot::add_to(const Tensor& y) const {
+  const Tensor rows = flat(b);
+  const std::int64_t each = rows.size(0) == 0 ? 1 : ids.numel() / rows.size(0);
+  scatter_add_into(rows, reshape(ids, {rows.size(0), each}), 0, y);
+}
+
 Tensor PerSample::sum() const {
   const WholeProducts whole;
   if (!multiplied_as_it_is()) {
@@ -234,9 +241,9 @@ Tensor PerSample::sum() const {
                        conv_weight(f.dy, f.x, f.window, weight_shape(f.dy, f.x, f.window)), shape_);
                  },
                  [&](const OneHot& f) {
-                   const Tensor b = flat(f.b);
-                   const std::int64_t each = b.size(0) == 0 ? 1 : f.ids.numel() / b.size(0);
-                   return scatter_add(b, reshape(f.ids, {b.size(0), each}), 0, shape_[0]);
+                   const Tensor y = zeros(shape_, f.b.dtype(), f.b.device());
+                   f.add_to(y);
+                   return y;
                  },
                  [](const Dense& f) {
                    // A single row that is ours alone is its sum, and need not be copied.
@@ -264,6 +271,7 @@ Tensor PerSample::sum(const Tensor& weights) const {
       const Tensor a = flat(f->a), b = flat(f->b);
       return outer_sum_add(b, a, reshape(y, {b.size(1), a.size(1)}));
     }
+    if (const auto* f = std::get_if<OneHot>(&part.form_)) return f->add_to(y);
     axpby(1, part.sum(), 1, y);
   };
   // Some samples after the others. One factor is copied, or both where they are narrow.

@@ -145,6 +145,7 @@ class PerSample {
   struct OneHot {
     Tensor ids, b;  // b [n, t, d], or [n, 1, d]
     bool gaps;      // whether an id may be negative
+    void add_to(const Tensor& y) const;
   };
   struct Dense {
     Tensor rows;
@@ -171,10 +172,11 @@ class PerSample {
   static Tensor squared_norms(const Tensor& x);
   Tensor bounds() const;
   // sum_t |b[t]| |a[t]| at most and sqrt(T), each [n], and least_cancelled where the former is
-  // known well.
+  // known well; of an outer form the squared norms of a and b, too.
   struct Terms {
     Tensor lengths, roots;
     double least;
+    Tensor of_a = {}, of_b = {};
   };
   Terms terms_of_samples() const;
   NormTerms of_terms() const;

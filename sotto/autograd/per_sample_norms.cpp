@@ -22,25 +22,26 @@ Tensor PerSample::root(const Tensor& x) { return unary(unary_index<Sqrt>, x); }
 // on who else is in the batch.
 PerSample::Terms PerSample::terms_of_samples() const {
   const Tensor zero = zeros({}, Dtype::f64, leading().device());
-  const auto each = [](const Tensor& x) {
+  const auto squares = [](const Tensor& x) {
     const std::int64_t n = x.size(0), t = x.size(1);
-    return reshape(root(squared_norms(reshape(x, {n * t, x.size(2)}))), {n, t});
+    return reshape(squared_norms(reshape(x, {n * t, x.size(2)})), {n, t});
   };
-  const auto count = [](const Tensor& marks) { return root(sotto::sum(marks, {1})); };
+  const auto total = [](const Tensor& x) { return sotto::sum(x, {1}); };
+  const auto count = [&](const Tensor& marks) { return root(total(marks)); };
   const auto alike = [&](double roots) {
     return full({samples()}, roots, Dtype::f64, leading().device());
   };
   if (const auto* f = std::get_if<Outer>(&form_)) {
-    const Tensor lengths = mul(each(f->b), each(f->a));
-    return {sotto::sum(lengths, {1}), count(binary(binary_index<Greater>, lengths, zero)),
-            least_cancelled};
+    const Tensor a = squares(f->a), b = squares(f->b), lengths = mul(root(b), root(a));
+    return {total(lengths), count(binary(binary_index<Greater>, lengths, zero)), least_cancelled,
+            total(a), total(b)};
   }
   if (const auto* f = std::get_if<OneHot>(&form_)) {
     const bool repeats = f->b.size(1) == 1;
     Tensor there;  // where not all positions need be
     if (f->gaps) there = binary(binary_index<GreaterEqual>, to_dtype(f->ids, Dtype::f64), zero);
     if (!repeats) {
-      const Tensor some = binary(binary_index<Greater>, each(f->b), zero);
+      const Tensor some = binary(binary_index<Greater>, squares(f->b), zero);
       there = there.defined() ? mul(there, some) : some;
     }
     const Tensor roots = there.defined() ? count(there) : alike(std::sqrt(positions()));
@@ -52,7 +53,7 @@ PerSample::Terms PerSample::terms_of_samples() const {
 
 // The errors and shares of one use.
 NormTerms PerSample::of_terms() const {
-  const auto [lengths, roots, least] = terms_of_samples();
+  const auto [lengths, roots, least, of_a, of_b] = terms_of_samples();
   NormTerms y;
   y.errors = scale(mul(lengths, roots), last_place());
   if (scaled_in_pieces()) axpby(piece_rounding, lengths, 1, y.errors);
@@ -61,6 +62,7 @@ NormTerms PerSample::of_terms() const {
   const Tensor usual = full({}, std::max(least, 4.0), Dtype::f64, lengths.device());
   y.shares =
       binary(binary_index<Div>, lengths, binary(binary_index<Maximum>, scale(roots, 4), usual));
+  if (of_a.defined()) add_underflow(y.errors, of_a, of_b);
   return y;
 }
 
@@ -119,10 +121,9 @@ NormTerms PerSample::rounding(bool alone) const {
     return of_images(last(f->dy), last(f->x));
   }
   // One product for each element is rounded with its last place only.
-  const bool sums = !alone || positions() > 1 || scaled_in_pieces();
-  NormTerms y = sums ? of_terms() : NormTerms();
-  if (const auto* f = std::get_if<Outer>(&form_))
-    add_underflow(y.errors, squared_norms(f->a), sums ? squared_norms(f->b) : Tensor());
+  if (!alone || positions() > 1 || scaled_in_pieces()) return of_terms();
+  NormTerms y;
+  if (const auto* f = std::get_if<Outer>(&form_)) add_underflow(y.errors, squared_norms(f->a), {});
   return y;
 }
 

@@ -34,6 +34,17 @@ void widely(const F& f) {
   }
 }
 
+// The same in AVX-512 where there is that, for loops that compute much for each element; those that
+// wait for memory gain nothing by it.
+template <class F>
+void widest(const F& f) {
+  if (has_avx512()) {
+    in_avx512(f);
+  } else {
+    widely(f);
+  }
+}
+
 #else
 
 inline bool has_avx2() { return false; }
@@ -41,6 +52,11 @@ inline bool has_avx512() { return false; }
 
 template <class F>
 void widely(const F& f) {
+  f();
+}
+
+template <class F>
+void widest(const F& f) {
   f();
 }
 

@@ -22,6 +22,7 @@ namespace sotto {
 class RoundedGaussian;
 struct ChaChaStream;
 struct ClipRule;
+struct LstmLayer;
 struct UpdateArray;
 
 enum class Reduction { sum, max, min, product };
@@ -134,6 +135,14 @@ class Backend {
   // c = a b + bias, of rank 2; bias [1, columns], of c's type. By a copy and a gemm where a device
   // has nothing better.
   virtual void affine(View a, View b, View bias, View c);
+
+  // All steps of a layer of long short-term memory (lstm.h), all of whose views are f32 or f64.
+  // Fills all but the first state and cell: z = gates + weight state + bias; i, f, o = sigmoid(z),
+  // g = tanh(z), cell' = f cell + i g, state' = o tanh(cell').
+  virtual void lstm(const LstmLayer& layer) = 0;
+  // From dy [n, t, h], of the states after each step, to dz [n, t, 4 h], of the sums. dstate and
+  // dcell [n, h] are the gradients of the last state and cell before, of the first ones after.
+  virtual void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) = 0;
 
   // Per-sample gradients (docs/per_sample_gradients.md). All sums are taken in double.
   // y[n] = sum_k a[n,k] b[n,k]; a and b row-major [n, k]; y f64.

@@ -152,16 +152,23 @@ Tensor gather(const Tensor& x, const Tensor& ids, int axis) {
 
 Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t size) {
   if (apart(x, ids)) return scatter_add(beside(x, ids), beside(ids, x), axis, size);
+  Shape shape = x.shape();
+  shape[normalize_axis("scatter_add", axis, x.rank())] = size;
+  Tensor y = zeros(shape, x.dtype(), x.device());
+  scatter_add_into(x, ids, axis, y);
+  return y;
+}
+
+void scatter_add_into(const Tensor& x, const Tensor& ids, int axis, const Tensor& y) {
   axis = normalize_axis("scatter_add", axis, x.rank());
-  const Tensor all = reshape(ids, {-1});
-  check_ids(all, size);
+  const Tensor all = reshape(ids.to(y.device()), {-1}), from = x.to(y.device());
+  check_ids(all, y.size(axis));
   Shape shape = x.shape();
   check(ids.rank() >= 1 && shape[axis] == ids.size(0), "scatter_add: ids {} for axis {} of {}",
         ids.shape(), axis, shape);
-  shape[axis] = size;
-  Tensor y = zeros(shape, x.dtype(), x.device());
-  on(x).scatter_add(x.view(), all.view(), axis, y.view());
-  return y;
+  shape[axis] = y.size(axis);
+  check(y.shape() == shape, "scatter_add: {} onto {}", shape, y.shape());
+  on(y).scatter_add(from.view(), all.view(), axis, y.view());
 }
 
 Tensor unary(int op, const Tensor& x, Constants constants, const Tensor& into) {

@@ -33,6 +33,8 @@ Tensor bernoulli(PhiloxKey key, const std::vector<RowDraws>& rows, double keep, 
 Tensor gather(const Tensor& x, const Tensor& ids, int axis);
 // The transpose of gather: an axis of `size`, into which rows with the same id are added.
 Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t size);
+// The same onto what y holds.
+void scatter_add_into(const Tensor& x, const Tensor& ids, int axis, const Tensor& y);
 
 // Elementwise; `op` is a functor of functors.h by its index (unary_index<Tanh>). Results are new
 // tensors, or `into` where that is given: of the result's shape and type, an operand itself for

@@ -1,13 +1,14 @@
-// A layer of long short-term memory as one primitive, for backends that have it; elsewhere callers
-// take its steps one by one.
+// A layer of long short-term memory (Hochreiter and Schmidhuber 1997) as one primitive: what it
+// works on, and what a step does with each unit, on every device.
 #pragma once
 
-#include "sotto/kernels/backend.h"
+#include "sotto/core/view.h"
+#include "sotto/kernels/math.h"
 
 namespace sotto {
 
-// A layer (Hochreiter and Schmidhuber 1997) over t steps of n samples, with h units. All views have
-// neighbours along their last axis, and are all f32 or all f64.
+// A layer over t steps of n samples, with h units. All views have neighbours along their last axis,
+// and are all f32 or all f64.
 struct LstmLayer {
   View gates;     // [n, t, 4 h]: before, the sums over the inputs; after, the gates i, f, g, o
   View states;    // [n, t + 1, h]: the state before the first step, and after each
@@ -17,6 +18,8 @@ struct LstmLayer {
   View bias;      // [4 h], or without data
   bool reverse = false;
 
+  std::int64_t samples() const { return gates.size[0]; }
+  std::int64_t units() const { return weight.size[1]; }
   // Of t steps in the order of memory, the k-th that is taken; where in `states` and `cells` it
   // finds and leaves its own.
   std::int64_t steps() const { return gates.size[1]; }
@@ -25,18 +28,50 @@ struct LstmLayer {
   std::int64_t after(std::int64_t step) const { return reverse ? step : step + 1; }
 };
 
-class LstmKernels {
- public:
-  virtual ~LstmKernels() = default;
-  // Fills all but the first state and cell: z = gates + weight state + bias; i, f, o = sigmoid(z),
-  // g = tanh(z), cell' = f cell + i g, state' = o tanh(cell').
-  virtual void lstm(const LstmLayer& layer) = 0;
-  // From dy [n, t, h], of the states after each step, to dz [n, t, 4 h], of the sums. dstate and
-  // dcell [n, h] are the gradients of the last state and cell before, of the first ones after.
-  virtual void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) = 0;
-};
+// Samples first .. first + count - 1 of x [n, t, k] at step t, or of x [n, k]: [count, k].
+inline View rows_at(const View& x, std::int64_t t, std::int64_t first, std::int64_t count) {
+  const int last = x.rank - 1;
+  const std::int64_t offset = first * x.stride[0] + (x.rank == 3 ? t * x.stride[1] : 0);
+  View y;
+  y.data = x.as<char>() + offset * static_cast<std::int64_t>(size_of(x.dtype));
+  y.dtype = x.dtype;
+  y.rank = 2;
+  y.size[0] = count;
+  y.size[1] = x.size[last];
+  y.stride[0] = x.stride[0];
+  y.stride[1] = x.stride[last];
+  return y;
+}
 
-// Those of a backend that has them, else nullptr.
-inline LstmKernels* lstm_kernels(Backend& backend) { return dynamic_cast<LstmKernels*>(&backend); }
+// Of one unit in one step.
+template <class T>
+struct LstmGates {
+  T i, f, g, o;
+};
+template <class T>
+struct LstmCell {
+  T cell, squashed, state;
+};
+template <class T>
+HD LstmCell<T> lstm_cell(const LstmGates<T>& gates, T before) {
+  const T cell = gates.f * before + gates.i * gates.g;
+  const T squashed = math::tanh(cell);
+  return {cell, squashed, gates.o * squashed};
+}
+
+// Slopes of the sums behind the gates, and of the cell before the step, by those of the state and
+// of the cell after it.
+template <class T>
+struct LstmSlopes {
+  LstmGates<T> sums;
+  T cell;
+};
+template <class T>
+HD LstmSlopes<T> lstm_slopes(const LstmGates<T>& y, T before, T squashed, T dstate, T dcell) {
+  const T d = dcell + dstate * y.o * (1 - squashed * squashed);
+  return {{d * y.g * y.i * (1 - y.i), d * before * y.f * (1 - y.f), d * y.i * (1 - y.g * y.g),
+           dstate * squashed * y.o * (1 - y.o)},
+          d * y.f};
+}
 
 }  // namespace sotto

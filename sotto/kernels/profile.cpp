@@ -10,6 +10,7 @@
 #include "sotto/core/error.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/functors.h"
+#include "sotto/kernels/lstm.h"
 #include "sotto/kernels/update_rules.h"
 
 namespace sotto {
@@ -155,6 +156,14 @@ class ProfiledBackend : public Backend {
   void gemm(View a, View b, double beta, View c) override {
     measure("gemm", gemm_flops(a, c), {a, b, c}, [&] { inner_.gemm(a, b, beta, c); });
   }
+  void lstm(const LstmLayer& layer) override {
+    measure("lstm", lstm_flops(layer), {layer.gates, layer.states, layer.cells, layer.squashed},
+            [&] { inner_.lstm(layer); });
+  }
+  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) override {
+    measure("lstm_grad", lstm_flops(layer), {layer.gates, layer.cells, layer.squashed, dy, dz},
+            [&] { inner_.lstm_grad(layer, dy, dz, dstate, dcell); });
+  }
   void row_dot(View a, View b, View y) override {
     measure("row_dot", 2 * count(a), {a, b, y}, [&] { inner_.row_dot(a, b, y); });
   }
@@ -272,29 +281,6 @@ class ProfiledBackend : public Backend {
 
 namespace {
 
-// Of a backend that has the kernels of LSTM layers.
-class ProfiledWithLstm final : public ProfiledBackend, public LstmKernels {
- public:
-  explicit ProfiledWithLstm(Backend& inner)
-      : ProfiledBackend(inner), layers_(*lstm_kernels(inner)) {}
-  void lstm(const LstmLayer& layer) override {
-    measure("lstm", lstm_flops(layer), {layer.gates, layer.states, layer.cells, layer.squashed},
-            [&] { layers_.lstm(layer); });
-  }
-  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) override {
-    measure("lstm_grad", lstm_flops(layer), {layer.gates, layer.cells, layer.squashed, dy, dz},
-            [&] { layers_.lstm_grad(layer, dy, dz, dstate, dcell); });
-  }
-
- private:
-  LstmKernels& layers_;
-};
-
-std::unique_ptr<ProfiledBackend> profiled(Backend& inner) {
-  if (lstm_kernels(inner)) return std::make_unique<ProfiledWithLstm>(inner);
-  return std::make_unique<ProfiledBackend>(inner);
-}
-
 std::unique_ptr<ProfiledBackend>& running() {
   static std::unique_ptr<ProfiledBackend> profiled;
   return profiled;
@@ -313,7 +299,7 @@ std::vector<KernelTotal> slowest_first(const std::map<std::string, KernelTotal>&
 
 KernelProfile::KernelProfile() {
   check(!running(), "KernelProfile: another one is running");
-  running() = profiled(backend(cpu));
+  running() = std::make_unique<ProfiledBackend>(backend(cpu));
   observe_cpu_backend(running().get());
 }
 

@@ -3,11 +3,10 @@
 #pragma once
 
 #include "sotto/kernels/backend.h"
-#include "sotto/kernels/lstm.h"
 
 namespace sotto {
 
-class CpuBackend : public Backend, public LstmKernels {
+class CpuBackend : public Backend {
  public:
   std::string name() const override { return "cpu (portable)"; }
   Costs costs() const override;

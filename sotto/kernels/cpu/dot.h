@@ -61,6 +61,9 @@ double squared_norm(const T* a, std::int64_t count) {
         sums[lane] += double{(x * x + y * y) + (z * z + w * w)};
       }
     }
+    for (; i + lanes <= count; i += lanes) {
+      for (std::int64_t lane = 0; lane < lanes; ++lane) sums[lane] += square(i + lane);
+    }
     double rest = 0;
     for (; i < count; ++i) rest += square(i);
     const double total = sum_of(sums) + rest;

@@ -7,26 +7,16 @@
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/images.h"
+#include "sotto/kernels/cpu/product.h"
 #include "sotto/kernels/fold_batch.h"
-#include "sotto/kernels/math.h"
+#include "sotto/kernels/lstm.h"
 
 namespace sotto {
 
 namespace {
 
-// [n, k] of x [n, t, k] at one of t, or of x [n, k]: some of the samples.
-View rows_at(const View& x, std::int64_t t, Range samples) {
-  const int last = x.rank - 1;
-  const std::int64_t offset = samples.first * x.stride[0] + (x.rank == 3 ? t * x.stride[1] : 0);
-  View y;
-  y.data = x.as<char>() + offset * static_cast<std::int64_t>(size_of(x.dtype));
-  y.dtype = x.dtype;
-  y.rank = 2;
-  y.size[0] = samples.count();
-  y.size[1] = x.size[last];
-  y.stride[0] = x.stride[0];
-  y.stride[1] = x.stride[last];
-  return y;
+View rows_of(const View& x, std::int64_t t, Range samples) {
+  return rows_at(x, t, samples.first, samples.count());
 }
 
 template <class T>
@@ -48,20 +38,21 @@ void update_cell(const T* gates, const T* cell, T* next, T* squashed, T* state, 
   const T *i = gates, *f = i + h, *g = f + h, *o = g + h;
 #pragma GCC ivdep
   for (std::int64_t j = 0; j < h; ++j) {
-    next[j] = f[j] * cell[j] + i[j] * g[j];
-    squashed[j] = math::tanh(next[j]);
-    state[j] = o[j] * squashed[j];
+    const LstmCell<T> y = lstm_cell<T>({i[j], f[j], g[j], o[j]}, cell[j]);
+    next[j] = y.cell;
+    squashed[j] = y.squashed;
+    state[j] = y.state;
   }
 }
 
 template <class T>
 void step(const LstmLayer& layer, std::int64_t t, Range samples) {
-  const std::int64_t h = layer.weight.size[1];
-  const auto at = [&](const View& x, std::int64_t place) { return rows_at(x, place, samples); };
+  const std::int64_t h = layer.units();
+  const auto at = [&](const View& x, std::int64_t place) { return rows_of(x, place, samples); };
   const View gates = at(layer.gates, t), squashed = at(layer.squashed, t),
              cell = at(layer.cells, layer.before(t)), next = at(layer.cells, layer.after(t)),
              state = at(layer.states, layer.after(t));
-  widely([&] {
+  widest([&] {
     for (std::int64_t n = 0; n < samples.count(); ++n) {
       open_gates(row<T>(gates, n), layer.bias.as<T>(), h);
       update_cell(row<T>(gates, n), row<T>(cell, n), row<T>(next, n), row<T>(squashed, n),
@@ -78,29 +69,34 @@ void step_grad(const T* gates, const T* cell, const T* squashed, const T* dstate
   T *di = dz, *df = di + h, *dg = df + h, *dout = dg + h;
 #pragma GCC ivdep
   for (std::int64_t j = 0; j < h; ++j) {
-    const T s = squashed[j], d = dcell[j] + dstate[j] * o[j] * (1 - s * s);
-    di[j] = d * g[j] * i[j] * (1 - i[j]);
-    df[j] = d * cell[j] * f[j] * (1 - f[j]);
-    dg[j] = d * i[j] * (1 - g[j] * g[j]);
-    dout[j] = dstate[j] * s * o[j] * (1 - o[j]);
-    dcell[j] = d * f[j];
+    const LstmSlopes<T> y =
+        lstm_slopes<T>({i[j], f[j], g[j], o[j]}, cell[j], squashed[j], dstate[j], dcell[j]);
+    di[j] = y.sums.i;
+    df[j] = y.sums.f;
+    dg[j] = y.sums.g;
+    dout[j] = y.sums.o;
+    dcell[j] = y.cell;
   }
 }
 
-// Calls f for shares of the samples, with f's element type. Products of very few rows may be
-// rounded otherwise than those of many: no share is small, and results do not depend on their
-// number.
+// Calls f, with f's element type, for some samples after the others: so few that what a step reads
+// and writes of them stays in the cache, and that products read the weight where it lies.
 template <class F>
-void for_each_share(const LstmLayer& layer, F&& f) {
-  constexpr std::int64_t unit = 16;
-  const std::int64_t n = layer.gates.size[0], units = std::max<std::int64_t>(1, n / unit),
-                     work = layer.steps() * layer.weight.numel() * unit;
-  parallel_for(units, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
-    const Range share{begin * unit, end == units ? n : end * unit};
-    if (layer.gates.dtype == Dtype::f64) {
-      f(double{}, share);
-    } else {
-      f(float{}, share);
+void for_some_samples(const LstmLayer& layer, F&& f) {
+  constexpr std::int64_t most = 64, least = 8;
+  const std::int64_t n = layer.samples(), threads = thread_count();
+  const std::int64_t needed = (n + most - 1) / most,
+                     even = (needed + threads - 1) / threads * threads;
+  const std::int64_t parts = std::max<std::int64_t>(1, std::min(n / least, even));
+  const std::int64_t work = layer.steps() * layer.weight.numel() * (n / parts);
+  parallel_for(parts, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      const Range some{part * n / parts, (part + 1) * n / parts};
+      if (layer.gates.dtype == Dtype::f64) {
+        f(double{}, some);
+      } else {
+        f(float{}, some);
+      }
     }
   });
 }
@@ -108,23 +104,31 @@ void for_each_share(const LstmLayer& layer, F&& f) {
 }  // namespace
 
 void CpuBackend::lstm(const LstmLayer& layer) {
-  for_each_share(layer, [&]<class T>(T, Range samples) {
+  // As the products of all steps read it.
+  const Matrix weight = matrix(layer.weight, 0);
+  const Scratch turned(weight.cols, weight.rows, weight.dtype);
+  copy_matrix(weight.transposed(), turned.matrix());
+  View by_units = transposed(layer.weight);
+  by_units.data = turned.matrix().data;
+  by_units.stride[0] = weight.rows;
+  by_units.stride[1] = 1;
+  for_some_samples(layer, [&]<class T>(T, Range samples) {
     for (std::int64_t k = 0; k < layer.steps(); ++k) {
       const std::int64_t t = layer.step(k);
-      gemm(rows_at(layer.states, layer.before(t), samples), transposed(layer.weight), 1,
-           rows_at(layer.gates, t, samples));
+      gemm(rows_of(layer.states, layer.before(t), samples), by_units, 1,
+           rows_of(layer.gates, t, samples));
       step<T>(layer, t, samples);
     }
   });
 }
 
 void CpuBackend::lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) {
-  const std::int64_t h = layer.weight.size[1];
-  for_each_share(layer, [&]<class T>(T, Range samples) {
-    const View dh = rows_at(dstate, 0, samples), dc = rows_at(dcell, 0, samples);
+  const std::int64_t h = layer.units();
+  for_some_samples(layer, [&]<class T>(T, Range samples) {
+    const View dh = rows_of(dstate, 0, samples), dc = rows_of(dcell, 0, samples);
     for (std::int64_t k = layer.steps(); k-- > 0;) {
       const std::int64_t t = layer.step(k);
-      const auto at = [&](const View& x, std::int64_t place) { return rows_at(x, place, samples); };
+      const auto at = [&](const View& x, std::int64_t place) { return rows_of(x, place, samples); };
       const View dout = at(dy, t), gates = at(layer.gates, t), squashed = at(layer.squashed, t),
                  cell = at(layer.cells, layer.before(t)), d = at(dz, t);
       widely([&] {

@@ -50,7 +50,17 @@ double fold_row(const T* x, const ReductionPlan& plan) {
   return partial[0];
 }
 
-// result[k] folded with column k of some rows, four at a time for the sake of loads and stores.
+// Asks for `width` neighbours in each of four rows.
+template <class T>
+void prefetch_rows(const T* x, std::int64_t stride, std::int64_t width) {
+  constexpr auto line = static_cast<std::int64_t>(64 / sizeof(T));
+  for (int r = 0; r < 4; ++r) {
+    for (std::int64_t k = 0; k < width; k += line) __builtin_prefetch(x + r * stride + k);
+  }
+}
+
+// result[k] folded with column k of some rows, four at a time for the sake of loads and stores;
+// long ones one after the other, for processors foresee one stream and not four that end often.
 template <class Fold, class T, class Step>
 void fold_rows(const T* x, const Axis& rows, Step step, std::int64_t width, double* result) {
   const auto some = [&]<int Count>(const T* p, std::integral_constant<int, Count>) {
@@ -62,9 +72,12 @@ void fold_rows(const T* x, const Axis& rows, Step step, std::int64_t width, doub
       result[k] = value;
     }
   };
+  constexpr std::int64_t long_row = 1024 / sizeof(T);
   std::int64_t row = 0;
-  for (; row + 4 <= rows.size; row += 4)
+  for (; width < long_row && row + 4 <= rows.size; row += 4) {
+    if (step == 1) prefetch_rows(x + (row + 4) * rows.stride, rows.stride, width);
     some(x + row * rows.stride, std::integral_constant<int, 4>{});
+  }
   for (; row < rows.size; ++row) some(x + row * rows.stride, std::integral_constant<int, 1>{});
 }
 
@@ -97,8 +110,10 @@ void reduce_rows(const T* x, Y* y, const ReductionPlan& plan) {
 
 template <class Fold, class T, class Y>
 void reduce_columns(const T* x, Y* y, const ReductionPlan& plan) {
-  constexpr std::int64_t most = 64;
+  // As many neighbours at a time as a thread can have, so that memory is read in long pieces.
+  constexpr std::int64_t longest = 512, shortest = 64;
   const std::int64_t width = plan.kept_x.back().size;
+  const std::int64_t most = plan.kept_x.outer().numel() >= thread_count() ? longest : shortest;
   const std::int64_t blocks = (width + most - 1) / most;
   const Axis inner_y = plan.kept_y.back();
   const AxisList outer_x = plan.kept_x.outer(), outer_y = plan.kept_y.outer();
@@ -106,7 +121,7 @@ void reduce_columns(const T* x, Y* y, const ReductionPlan& plan) {
   parallel_for(
       outer_x.numel() * blocks, elementwise_grain / work + 1,
       [&](std::int64_t begin, std::int64_t end) {
-        double result[most];
+        double result[longest];
         for (std::int64_t i = begin; i < end; ++i) {
           const std::int64_t first = i % blocks * most;
           const std::int64_t part = std::min(most, width - first);

@@ -246,8 +246,8 @@ void multiply_block(std::int64_t rows, std::int64_t terms, const Strided<const T
                     const Strided<const T>& b, const Target<T>& to, Workspace<R>& workspace) {
   constexpr std::int64_t width = 3 * R::lanes;
   T* const panels = workspace.panels;
-  // For few rows b is read once or twice, where it lies.
-  const bool few = b.col_stride == 1 && rows <= 2 * R::rows;
+  // For few rows b is read where it lies.
+  const bool few = b.col_stride == 1 && rows <= 8 * R::rows;
   const auto panel_at = [&](std::int64_t j) {
     const std::int64_t left = to.columns - j;
     const std::int64_t own = panel_width<R>(left);

@@ -60,6 +60,10 @@ class DeviceBackend : public Backend {
   void normalize(View x, double eps, bool centered, View y, View rstd) override;
   void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override;
 
+  // lstm.h
+  void lstm(const LstmLayer& layer) override;
+  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) override;
+
   // persample.h
   void row_dot(View a, View b, View y) override;
   void gram_dot(View a1, View b1, View a2, View b2, View y) override;
