@@ -100,7 +100,7 @@ reconfigure=
 step configure meson setup $reconfigure "$build" "$root" -Dbuildtype=release -Dtests=enabled \
   -Dsamples=auto -Dcuda=enabled "-Dgpu_targets=${gpu:-90}" || exit 1
 units="devices device_code device_ops device_clipping capture captured_clip captured_faults captured_loss fused_update
-score_weights conv gemm lstm pool reduce precision attention per_sample_routes"
+score_weights conv gemm lstm pool reduce precision attention per_sample_routes large_arrays"
 targets=sotto/libsotto_cuda.so
 for unit in $units; do targets="$targets tests/test_$unit"; done
 # shellcheck disable=SC2086 # a list
@@ -109,8 +109,10 @@ step no_gpu env CUDA_VISIBLE_DEVICES= "$build/tests/test_devices"
 for unit in $units; do step "$unit" "$build/tests/test_$unit"; done
 if step build_conformance ninja -C "$build" tests/conformance/conformance; then
   for device in cpu cuda:0; do
-    step "conformance_$device" "$build/tests/conformance/conformance" "$root/tests/conformance/cases" \
-      --device "$device"
+    for type in both f16 bf16; do
+      step "conformance_${device}_$type" "$build/tests/conformance/conformance" "$root/tests/conformance/cases" \
+        --device "$device" "--$type"
+    done
   done
 fi
 step bench "$build/tests/bench_gpu"

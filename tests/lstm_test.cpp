@@ -84,14 +84,23 @@ TEST_CASE("device code: gradients of LSTM layers") {
                  dstate = random_tensor(random, {n, h}, {0, 1}, dtype),
                  dcell = random_tensor(random, {n, h}, {0, 1}, dtype);
     check_on_devices(unwritten({n, t, 4 * h}, dtype), [&](Backend& b, const View& dz) {
-      b.lstm_grad(layer.view(), dy.view(), dz, clone(dstate).view(), clone(dcell).view());
+      b.lstm_grad(layer.view(), dy.view(), dz, clone(dstate).view(), clone(dcell).view(), {});
     });
     const Tensor dz = unwritten({n, t, 4 * h}, dtype);
+    for_each_device_code([&] {
+      const Tensor squares = unwritten({n, t}, Dtype::f64);
+      backend(cpu).lstm_grad(layer.view(), dy.view(), dz.view(), clone(dstate).view(),
+                             clone(dcell).view(), squares.view());
+      const Tensor wide = to_dtype(dz, Dtype::f64), expected = sum(mul(wide, wide), {2});
+      for (std::int64_t i = 0; i < n * t; ++i)
+        CHECK(squares.view().as<double>()[i] ==
+              Approx(expected.view().as<double>()[i]).epsilon(1e-6));
+    });
     check_on_devices(dstate, [&](Backend& b, const View& y) {
-      b.lstm_grad(layer.view(), dy.view(), dz.view(), y, clone(dcell).view());
+      b.lstm_grad(layer.view(), dy.view(), dz.view(), y, clone(dcell).view(), {});
     });
     check_on_devices(dcell, [&](Backend& b, const View& y) {
-      b.lstm_grad(layer.view(), dy.view(), dz.view(), clone(dstate).view(), y);
+      b.lstm_grad(layer.view(), dy.view(), dz.view(), clone(dstate).view(), y, {});
     });
   });
 }

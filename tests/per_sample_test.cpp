@@ -365,3 +365,26 @@ TEST_CASE("a weighted sum needs little memory beside the factors and the sum") {
     CHECK(sum.select(0, 0).select(0, 0).item() == n * 0.125);
   }
 }
+
+TEST_CASE("the squared norms of a factor's rows count as they are given") {
+  PublicRandom random(40);
+  const Common c{.n = 3, .o = 4, .i = 6};
+  const Tensor b = random_factor(random, c, {20, 4}), a = random_factor(random, c, {20, 6}),
+               wide = to_dtype(b, Dtype::f64), squares = sum(mul(wide, wide), {2});
+  const PerSample plain = PerSample::outer(b, a, {4, 6}),
+                  known = PerSample::outer(b, a, {4, 6}, reshape(squares, {3, 20})),
+                  longer = PerSample::outer(b, a, {4, 6}, scale(reshape(squares, {3, 20}), 4));
+  const auto check_times = [](double times, const PerSample& f, const PerSample& g) {
+    NormBounds x, y;
+    squared_norm({f}, Route::gram, &x);
+    squared_norm({g}, Route::gram, &y);
+    REQUIRE(x.errors.size() == y.errors.size());
+    for (std::size_t n = 0; n < x.errors.size(); ++n) {
+      CHECK(x.errors[n] == Approx(times * y.errors[n]).epsilon(1e-6));
+      CHECK(x.shares[n] == Approx(times * y.shares[n]).epsilon(1e-6));
+    }
+  };
+  check_times(1, known, plain);
+  check_times(2, longer, plain);
+  check_times(2, longer.slice(1, 3), plain.slice(1, 3));
+}

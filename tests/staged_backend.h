@@ -109,8 +109,11 @@ class StagedBackend final : public Backend {
   void lstm(const LstmLayer& layer) override {
     run([&](Stage& s) { on().lstm(staged(layer, s)); });
   }
-  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) override {
-    run([&](Stage& s) { on().lstm_grad(staged(layer, s), s(dy), s(dz), s(dstate), s(dcell)); });
+  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,
+                 View squares) override {
+    run([&](Stage& s) {
+      on().lstm_grad(staged(layer, s), s(dy), s(dz), s(dstate), s(dcell), s(squares));
+    });
   }
   void row_dot(View a, View b, View y) override {
     run([&](Stage& s) { on().row_dot(s(a), s(b), s(y)); });

@@ -68,12 +68,17 @@ Kept run(const Places& p, bool reverse) {
 void back(const Kept& s, const Tensor& d, const Places& p, SampleAxis samples, Adjoint& adjoint) {
   const Tensor dz = empty_like(s.gates), dc = clone(d.select(1, s.steps() + 1)),
                dh = zeros_like(dc);
-  backend(dz.device()).lstm_grad(s.layer({}), s.after(d).view(), dz.view(), dh.view(), dc.view());
+  // For both weights' norms, which only a private step takes.
+  const bool norms = p.inputs[0].tape().options().private_data;
+  const Tensor squares =
+      norms ? Tensor::empty({dz.size(0), dz.size(1)}, Dtype::f64, dz.device()) : Tensor();
+  backend(dz.device())
+      .lstm_grad(s.layer({}), s.after(d).view(), dz.view(), dh.view(), dc.view(), squares.view());
   const auto shared = [&](int place, auto&& gradient) {
     if (place >= 0 && adjoint.wants(place)) adjoint.shared(place, for_samples(gradient(), samples));
   };
   const auto weight = [&](int place, const Tensor& a) {
-    shared(place, [&] { return PerSample::outer(dz, a, {dz.size(2), a.size(2)}); });
+    shared(place, [&] { return PerSample::outer(dz, a, {dz.size(2), a.size(2)}, squares); });
   };
   if (adjoint.wants(0)) adjoint.input(0, reshape(gemm(rows_of(dz), s.ih), s.x.shape()));
   weight(1, s.x);

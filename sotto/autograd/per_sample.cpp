@@ -54,11 +54,12 @@ Shape PerSample::weight_shape(const Tensor& dy, const Tensor& x, const Window& w
   return {dy.size(1), x.size(1) / window.groups, k[0], k[1], k[2]};
 }
 
-PerSample PerSample::outer(const Tensor& b, const Tensor& a, const Shape& shape) {
+PerSample PerSample::outer(const Tensor& b, const Tensor& a, const Shape& shape,
+                           const Tensor& squares) {
   check(b.rank() == 3 && a.rank() == 3 && b.size(0) == a.size(0) && b.size(1) == a.size(1) &&
             b.size(2) * a.size(2) == shape.numel(),
         "PerSample::outer: factors {} and {} for the shape {}", b.shape(), a.shape(), shape);
-  return {Outer{contiguous(b), contiguous(a)}, shape};
+  return {Outer{contiguous(b), contiguous(a), squares}, shape};
 }
 
 PerSample PerSample::patches(const Tensor& dy, const Tensor& x, const Window& window,

@@ -54,7 +54,9 @@ class PerSample {
   ~PerSample();
 
   // G[n] = sum_t b[n,t] (x) a[n,t], with b [n, t, o] and a [n, t, i]; `shape` holds o * i elements.
-  static PerSample outer(const Tensor& b, const Tensor& a, const Shape& shape);
+  // `squares` [n, t] f64 is |b[n,t]|^2, where that is known.
+  static PerSample outer(const Tensor& b, const Tensor& a, const Shape& shape,
+                         const Tensor& squares = {});
   // The same with a = patches of x [n, c, d, h, w], and b = dy [n, o, d', h', w']; `shape` is that
   // of the weight, [o, c / groups, kd, kh, kw] up to axes of size 1.
   static PerSample patches(const Tensor& dy, const Tensor& x, const Window& window,
@@ -137,6 +139,7 @@ class PerSample {
  private:
   struct Outer {
     Tensor b, a;
+    Tensor squares = {};  // |b[n,t]|^2, or undefined
   };
   struct Patches {
     Tensor dy, x;

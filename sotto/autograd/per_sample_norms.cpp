@@ -32,7 +32,8 @@ PerSample::Terms PerSample::terms_of_samples() const {
     return full({samples()}, roots, Dtype::f64, leading().device());
   };
   if (const auto* f = std::get_if<Outer>(&form_)) {
-    const Tensor a = squares(f->a), b = squares(f->b), lengths = mul(root(b), root(a));
+    const Tensor a = squares(f->a), b = f->squares.defined() ? f->squares : squares(f->b),
+                 lengths = mul(root(b), root(a));
     return {total(lengths), count(binary(binary_index<Greater>, lengths, zero)), least_cancelled,
             total(a), total(b)};
   }

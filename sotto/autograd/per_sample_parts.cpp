@@ -19,10 +19,10 @@ Tensor weighted(const Tensor& x, const Tensor& weights) {
 }  // namespace
 
 PerSample PerSample::slice(std::int64_t begin, std::int64_t end) const {
-  const auto part = [&](const Tensor& x) { return x.slice(0, begin, end); };
+  const auto part = [&](const Tensor& x) { return x.defined() ? x.slice(0, begin, end) : x; };
   return std::visit(
       Overloaded{[&](const Outer& f) {
-                   return PerSample(Outer{part(f.b), part(f.a)}, shape_);
+                   return PerSample(Outer{part(f.b), part(f.a), part(f.squares)}, shape_);
                  },
                  [&](const Patches& f) {
                    return PerSample(Patches{part(f.dy), part(f.x), f.window}, shape_);

@@ -142,7 +142,9 @@ class Backend {
   virtual void lstm(const LstmLayer& layer) = 0;
   // From dy [n, t, h], of the states after each step, to dz [n, t, 4 h], of the sums. dstate and
   // dcell [n, h] are the gradients of the last state and cell before, of the first ones after.
-  virtual void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) = 0;
+  // squares [n, t], f64 and row-major or without data: the squared norms of the rows of dz.
+  virtual void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,
+                         View squares) = 0;
 
   // Per-sample gradients (docs/per_sample_gradients.md). All sums are taken in double.
   // y[n] = sum_k a[n,k] b[n,k]; a and b row-major [n, k]; y f64.

@@ -160,9 +160,10 @@ class ProfiledBackend : public Backend {
     measure("lstm", lstm_flops(layer), {layer.gates, layer.states, layer.cells, layer.squashed},
             [&] { inner_.lstm(layer); });
   }
-  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) override {
+  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,
+                 View squares) override {
     measure("lstm_grad", lstm_flops(layer), {layer.gates, layer.cells, layer.squashed, dy, dz},
-            [&] { inner_.lstm_grad(layer, dy, dz, dstate, dcell); });
+            [&] { inner_.lstm_grad(layer, dy, dz, dstate, dcell, squares); });
   }
   void row_dot(View a, View b, View y) override {
     measure("row_dot", 2 * count(a), {a, b, y}, [&] { inner_.row_dot(a, b, y); });

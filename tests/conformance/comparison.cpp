@@ -41,6 +41,19 @@ Worst worst_of(const std::vector<double>& got, const std::vector<double>& expect
   return worst;
 }
 
+// The cases' own; of 16 bits they say nothing: so many times what rounds the largest value.
+Tolerance tolerance_for(const Described& described, const std::vector<double>& expected,
+                        Dtype dtype) {
+  constexpr double units = 16;
+  if (dtype == Dtype::f64) return described.f64;
+  if (dtype == Dtype::f32) return described.f32;
+  const double relative = units * (dtype == Dtype::f16 ? 0x1p-11 : 0x1p-8);
+  double largest = 0;
+  for (const double value : expected) largest = std::fmax(largest, std::abs(value));
+  return {std::max(described.f32.absolute, relative * largest),
+          std::max(described.f32.relative, relative)};
+}
+
 }  // namespace
 
 void Comparison::expect(const std::string& name, const Tensor& got, const std::string& how) {
@@ -54,7 +67,7 @@ void Comparison::expect(const std::string& name, const Tensor& got, const std::s
   }
   const auto values = to_dtype(got, Dtype::f64).to_vector<double>();
   const auto expected = described.value.to_vector<double>();
-  const Tolerance& tolerance = dtype_ == Dtype::f64 ? described.f64 : described.f32;
+  const Tolerance tolerance = tolerance_for(described, expected, dtype_);
   const Worst worst = worst_of(values, expected, tolerance);
   if (worst.severity <= 1) return;
   const double wanted = expected[worst.at];

@@ -74,7 +74,7 @@ void run_way(DpCase& dp, const Way& way, Comparison& comparison) {
   const std::vector<Part> parts = dp.parts();
   std::vector<Tensor> losses;
   for (const Part& part : parts) {
-    Tape tape({.private_data = true});
+    Tape tape(tape_options(dp.dtype, true));
     const Var loss = dp.loss(tape, part.begin, part.end);
     losses.push_back(loss.value());
     clipper.add(tape, loss, dp.plain ? nullptr : &part.grouping);
@@ -94,7 +94,7 @@ void run_way(DpCase& dp, const Way& way, Comparison& comparison) {
 // Units' gradients from the rows of an ordinary tape, added up here.
 void check_units(DpCase& dp, Comparison& comparison) {
   RowsSink sink;
-  Tape tape;
+  Tape tape(tape_options(dp.dtype));
   const Var loss = dp.loss(tape, 0, dp.rows);
   tape.backward(loss, sink);
   std::vector<double> members(static_cast<std::size_t>(dp.units), 0.0);

@@ -25,7 +25,7 @@ class CollectingSink final : public GradSink {
 
 // A case recorded on a tape.
 struct Recorded {
-  Recorded(const Case& c, Dtype dtype, Parameters& parameters, const TapeOptions& options = {});
+  Recorded(const Case& c, Dtype dtype, Parameters& parameters, bool private_data = false);
 
   Tape tape;
   Values inputs, outputs;
@@ -39,8 +39,8 @@ Var leaf(Tape& tape, const Described& operand, Dtype dtype) {
                            : tape.constant(value, SampleAxis::shared(), wants_grad);
 }
 
-Recorded::Recorded(const Case& c, Dtype dtype, Parameters& parameters, const TapeOptions& options)
-    : tape(options) {
+Recorded::Recorded(const Case& c, Dtype dtype, Parameters& parameters, bool private_data)
+    : tape(tape_options(dtype, private_data)) {
   for (const std::string& name : c.names_after("in.")) {
     inputs.emplace(name, leaf(tape, c.tensor("in." + name), dtype));
   }
@@ -95,7 +95,7 @@ void check_rows(const Case& c, Dtype dtype, Parameters& parameters, Comparison& 
   for (auto& [name, parameter] : parameters) {
     Shape shape = parameter.value.shape();
     shape.insert(0, samples);
-    Tensor rows = zeros(shape, dtype);
+    Tensor rows = zeros(shape, parameter.value.dtype());
     for (const auto& [owner, value] : sink.all()) {
       if (owner == &parameter) rows = value;
     }
@@ -130,7 +130,7 @@ void check_private(const Case& c, Dtype dtype, Parameters& parameters, Compariso
   for (auto& [name, parameter] : parameters) all.push_back(&parameter);
   for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
     const char* how = passes == ClipPasses::one ? "private, one pass" : "private, two passes";
-    Recorded run(c, dtype, parameters, {.private_data = true});
+    Recorded run(c, dtype, parameters, true);
     expect_values(c, run, comparison);
     if (all.empty()) return;
     Clipper clipper(flat_group(all, no_bound), {}, passes);

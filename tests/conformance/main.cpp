@@ -1,4 +1,5 @@
-// conformance DIR [--f64|--f32|--both] [--engine portable|onednn] [--device NAME] [--kind K]
+// conformance DIR [--f64|--f32|--f16|--bf16|--both] [--engine portable|onednn] [--device NAME]
+// [--kind K]
 //             [--case NAME] [--verbose]
 //
 // Runs every case under DIR. Exit status: 0 when all pass or are skipped, 1 when one fails, 2 when
@@ -6,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -44,11 +46,20 @@ int main(int count, char** words) {
   CLI::App app("Runs conformance cases");
   Selection selection;
   std::string folder, engine, device = "cpu";
-  bool only_f32 = false, only_f64 = false, both = false;
+  const std::map<std::string, std::vector<sotto::Dtype>> types{
+      {"f64", {sotto::Dtype::f64}},
+      {"f32", {sotto::Dtype::f32}},
+      {"f16", {sotto::Dtype::f16}},
+      {"bf16", {sotto::Dtype::bf16}},
+      {"both", {sotto::Dtype::f32, sotto::Dtype::f64}}};
+  std::map<std::string, bool> asked;
   app.add_option("dir", folder, "Folder of cases")->required();
-  auto* f32 = app.add_flag("--f32", only_f32, "In single precision");
-  auto* f64 = app.add_flag("--f64", only_f64, "In double precision")->excludes(f32);
-  app.add_flag("--both", both, "In both (the default)")->excludes(f32)->excludes(f64);
+  auto* const type = app.add_option_group("type")->require_option(0, 1);
+  type->add_flag("--f32", asked["f32"], "In single precision");
+  type->add_flag("--f64", asked["f64"], "In double precision");
+  type->add_flag("--both", asked["both"], "In both (the default)");
+  type->add_flag("--f16", asked["f16"], "In half precision: operands, or tapes of that precision");
+  type->add_flag("--bf16", asked["bf16"], "The same in bfloat16");
   app.add_option("--engine", engine, "The CPU's engine")
       ->check(CLI::IsMember({"portable", "onednn"}));
   app.add_option("--device", device, "Where to compute: cpu, cuda or cuda:N");
@@ -58,8 +69,9 @@ int main(int count, char** words) {
   try {
     app.parse(count, words);
     selection.folder = folder;
-    if (only_f32) selection.dtypes = {sotto::Dtype::f32};
-    if (only_f64) selection.dtypes = {sotto::Dtype::f64};
+    for (const auto& [name, wanted] : asked) {
+      if (wanted) selection.dtypes = types.at(name);
+    }
     selection.device = sotto::device_named(device);
     return run(selection, engine);
   } catch (const CLI::ParseError& error) {

@@ -38,7 +38,8 @@ class CpuBackend : public Backend {
   void gemm(View a, View b, double beta, View c) override;
 
   void lstm(const LstmLayer& layer) override;
-  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) override;
+  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,
+                 View squares) override;
 
   void row_dot(View a, View b, View y) override;
   void gram_dot(View a1, View b1, View a2, View b2, View y) override;

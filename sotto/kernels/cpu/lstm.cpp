@@ -5,6 +5,7 @@
 #include "sotto/core/parallel.h"
 #include "sotto/core/wide.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
+#include "sotto/kernels/cpu/dot.h"
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/images.h"
 #include "sotto/kernels/cpu/product.h"
@@ -122,8 +123,10 @@ void CpuBackend::lstm(const LstmLayer& layer) {
   });
 }
 
-void CpuBackend::lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) {
+void CpuBackend::lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,
+                           View squares) {
   const std::int64_t h = layer.units();
+  auto* const norms = squares.as<double>();
   for_some_samples(layer, [&]<class T>(T, Range samples) {
     const View dh = rows_of(dstate, 0, samples), dc = rows_of(dcell, 0, samples);
     for (std::int64_t k = layer.steps(); k-- > 0;) {
@@ -138,6 +141,8 @@ void CpuBackend::lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate
           for (std::int64_t j = 0; j < h; ++j) total[j] += part[j];
           step_grad<T>(row<T>(gates, n), row<T>(cell, n), row<T>(squashed, n), total, row<T>(dc, n),
                        row<T>(d, n), h);
+          if (norms)
+            norms[(samples.first + n) * layer.steps() + t] = squared_norm(row<T>(d, n), 4 * h);
         }
       });
       gemm(d, layer.weight, 0, dh);

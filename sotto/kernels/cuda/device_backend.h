@@ -62,7 +62,8 @@ class DeviceBackend : public Backend {
 
   // lstm.h
   void lstm(const LstmLayer& layer) override;
-  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell) override;
+  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,
+                 View squares) override;
 
   // persample.h
   void row_dot(View a, View b, View y) override;

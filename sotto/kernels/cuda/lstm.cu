@@ -6,6 +6,6 @@
 namespace sotto {
 
 template void DeviceBackend<CudaExec>::lstm(const LstmLayer&);
-template void DeviceBackend<CudaExec>::lstm_grad(const LstmLayer&, View, View, View, View);
+template void DeviceBackend<CudaExec>::lstm_grad(const LstmLayer&, View, View, View, View, View);
 
 }  // namespace sotto

@@ -19,6 +19,16 @@ struct StepRows {
   HD T* operator[](std::int64_t sample) const { return data + sample * stride; }
 };
 
+// [n t, k] of x [n, t, k], row-major.
+inline View all_rows(View x) {
+  x.rank = 2;
+  x.size[0] *= x.size[1];
+  x.size[1] = x.size[2];
+  x.stride[0] = x.stride[1];
+  x.stride[1] = 1;
+  return x;
+}
+
 // The gates, as `gates` holds them once they are open.
 template <class T>
 HD LstmGates<T> gates_of(const T* gates, std::int64_t unit, std::int64_t h) {
@@ -106,7 +116,7 @@ void DeviceBackend<Exec>::lstm(const LstmLayer& layer) {
 
 template <class Exec>
 void DeviceBackend<Exec>::lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate,
-                                    View dcell) {
+                                    View dcell, View squares) {
   const std::int64_t n = layer.samples();
   for (std::int64_t k = layer.steps(); k-- > 0;) {
     const std::int64_t t = layer.step(k);
@@ -119,6 +129,13 @@ void DeviceBackend<Exec>::lstm_grad(const LstmLayer& layer, View dy, View dz, Vi
     }
     gemm(rows_at(dz, t, 0, n), layer.weight, 0, dstate);
   }
+  if (!squares.data) return;
+  const View rows = all_rows(dz);
+  View each = squares;
+  each.rank = 1;
+  each.size[0] = squares.numel();
+  each.stride[0] = 1;
+  row_dot(rows, rows, each);
 }
 
 }  // namespace sotto
