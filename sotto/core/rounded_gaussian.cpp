@@ -58,18 +58,18 @@ typedef std::uint32_t EightHalves __attribute__((vector_size(32)));
   for (std::size_t i = 0; i < words.size(); i += 8) {
     Eight word;
     std::memcpy(&word, &words[i], sizeof word);
-    const auto box = std::bit_cast<__m512i>(word >> (64 - NormalBoxes::box_bits));
+    const auto box = reinterpret_cast<__m512i>(word >> (64 - NormalBoxes::box_bits));
     const __m256i entry =
         _mm512_mask_i64gather_epi32(__m256i{}, 0xff, box, boxes.entries(), sizeof *boxes.entries());
-    const Eight strip =
-        __builtin_convertvector(std::bit_cast<EightHalves>(entry), Eight) & NormalBoxes::strip_mask;
+    const Eight strip = __builtin_convertvector(reinterpret_cast<EightHalves>(entry), Eight) &
+                        NormalBoxes::strip_mask;
     const Eight n = ((strip << bits | (word & NormalBoxes::place_mask)) + half) >> shift;
     const Eight sign = word >> bits & 1;
     const Eight drawn = (n ^ -sign) + sign;
     std::memcpy(&out[i], &drawn, sizeof drawn);
-    const auto uncertain = std::bit_cast<__m256i>(EightHalves{} + NormalBoxes::uncertain);
+    const auto uncertain = reinterpret_cast<__m256i>(EightHalves{} + NormalBoxes::uncertain);
     const __mmask8 open = _mm256_test_epi32_mask(entry, uncertain);
-    const __m256i opened = _mm256_maskz_compress_epi32(open, std::bit_cast<__m256i>(index));
+    const __m256i opened = _mm256_maskz_compress_epi32(open, reinterpret_cast<__m256i>(index));
     std::memcpy(&undecided.index[undecided.count], &opened, sizeof opened);
     undecided.count += static_cast<std::size_t>(std::popcount(std::uint32_t{open}));
     index += 8;

@@ -34,7 +34,7 @@ class ThreadPool {
  private:
   // What the threads share of a run: its number, how many parts there are, and the next to begin,
   // in one word, so that whoever takes a part knows that the run is not over before it is done.
-  struct Ticket {
+  struct alignas(std::uint64_t) Ticket {
     std::uint32_t run;
     std::uint16_t parts, next;
   };

@@ -41,9 +41,10 @@ void CapturedClip::clip(DeviceClip& there) const {
   std::vector<ParameterUses> groups(groups_.size());
   std::size_t budget = how_.row_budget;
   for (const auto& [parameter, whole] : whole_) {
-    const auto group = std::find_if(groups_.begin(), groups_.end(), [&](const ClipGroup& g) {
+    const auto has = [parameter = parameter](const ClipGroup& g) {
       return std::find(g.parameters.begin(), g.parameters.end(), parameter) != g.parameters.end();
-    });
+    };
+    const auto group = std::find_if(groups_.begin(), groups_.end(), has);
     std::vector<PerSample> uses;
     for (const auto& use : whole) uses.push_back(*use);
     groups[static_cast<std::size_t>(group - groups_.begin())].emplace_back(

@@ -17,8 +17,7 @@ RdpAccountant::RdpAccountant(std::vector<double> orders, Relation relation)
   check(!orders_.empty(), "rdp accountant: no orders");
   for (const double order : orders_) rdp_sampled_gaussian(1, 1, order);  // throws out of range
   std::ranges::sort(orders_);
-  const auto doubles = std::ranges::unique(orders_);
-  orders_.erase(doubles.begin(), doubles.end());
+  orders_.erase(std::unique(orders_.begin(), orders_.end()), orders_.end());
 }
 
 // Whether the divergences are those of a mechanism, and not bounds of them.

@@ -216,7 +216,9 @@ std::vector<Timeline::Phase> Timeline::phases() const {
   for (std::size_t k = course.first; k < course.events.size(); ++k) {
     const auto& [at, record, comes] = course.events[k];
     if (!comes) continue;
-    const auto same = [&](const Phase& phase) { return phase.name == record->label.phase; };
+    const auto same = [&, record = record](const Phase& phase) {
+      return phase.name == record->label.phase;
+    };
     auto found = std::find_if(phases.begin(), phases.end(), same);
     if (found == phases.end()) found = phases.insert(found, {record->label.phase, 0, 0, 0});
     found->peak = std::max(found->peak, totals[k + 1]);

@@ -35,9 +35,9 @@ void open_gates(T* z, const T* bias, std::int64_t h) {
 }
 
 template <class T>
-void update_cell(const T* gates, const T* cell, T* next, T* squashed, T* state, std::int64_t h) {
+void update_cell(const T* gates, const T* cell, T* __restrict next, T* __restrict squashed,
+                 T* __restrict state, std::int64_t h) {
   const T *i = gates, *f = i + h, *g = f + h, *o = g + h;
-#pragma GCC ivdep
   for (std::int64_t j = 0; j < h; ++j) {
     const LstmCell<T> y = lstm_cell<T>({i[j], f[j], g[j], o[j]}, cell[j]);
     next[j] = y.cell;
@@ -64,11 +64,10 @@ void step(const LstmLayer& layer, std::int64_t t, Range samples) {
 
 // Of one sample; dcell passes from after the step to before it.
 template <class T>
-void step_grad(const T* gates, const T* cell, const T* squashed, const T* dstate, T* dcell, T* dz,
-               std::int64_t h) {
+void step_grad(const T* gates, const T* cell, const T* squashed, const T* dstate,
+               T* __restrict dcell, T* __restrict dz, std::int64_t h) {
   const T *i = gates, *f = i + h, *g = f + h, *o = g + h;
   T *di = dz, *df = di + h, *dg = df + h, *dout = dg + h;
-#pragma GCC ivdep
   for (std::int64_t j = 0; j < h; ++j) {
     const LstmSlopes<T> y =
         lstm_slopes<T>({i[j], f[j], g[j], o[j]}, cell[j], squashed[j], dstate[j], dcell[j]);

@@ -79,6 +79,22 @@ class Grams {
   Storage products_;
 };
 
+// Elements of inner products that are worth a thread: they go by four times as fast as those of
+// loops that write.
+constexpr std::int64_t dot_grain = 4 * elementwise_grain;
+
+// y[n] = a[n] b[n], and otherwise inner products of rows.
+template <class T>
+void dot_rows(const T* a, const T* b, std::int64_t k, std::int64_t begin, std::int64_t end,
+              double* y) {
+  if (k == 1) {
+    for (std::int64_t n = begin; n < end; ++n)
+      y[n] = static_cast<double>(acc_t<T>(a[n])) * static_cast<double>(acc_t<T>(b[n]));
+    return;
+  }
+  for (std::int64_t n = begin; n < end; ++n) y[n] = dot(a + n * k, b + n * k, k);
+}
+
 // Columns whose double sums stay in the first-level cache.
 constexpr std::int64_t sum_block = 512;
 
@@ -97,12 +113,9 @@ Costs CpuBackend::costs() const {
 void CpuBackend::row_dot(View a, View b, View y) {
   const std::int64_t k = a.size[1];
   dispatch_float(a.dtype, [&]<class T>(std::type_identity<T>) {
-    parallel_for(a.size[0], elementwise_grain / std::max<std::int64_t>(k, 1) + 1,
+    parallel_for(a.size[0], dot_grain / std::max<std::int64_t>(k, 1) + 1,
                  [&](std::int64_t begin, std::int64_t end) {
-                   widely([&] {
-                     for (std::int64_t n = begin; n < end; ++n)
-                       y.as<double>()[n] = dot(a.as<T>() + n * k, b.as<T>() + n * k, k);
-                   });
+                   widely([&] { dot_rows(a.as<T>(), b.as<T>(), k, begin, end, y.as<double>()); });
                  });
   });
 }
@@ -112,7 +125,7 @@ void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
   const std::int64_t i = a1.size[2], o = b1.size[2];
   const std::int64_t width = std::max<std::int64_t>(1, i + o);
   const std::int64_t grain =
-      single ? elementwise_grain / width + 1 : product_grain(a1.size[1] * a2.size[1] * width);
+      single ? dot_grain / width + 1 : product_grain(a1.size[1] * a2.size[1] * width);
   auto* const to = y.as<double>();
   dispatch_float(a1.dtype, [&]<class T>(std::type_identity<T>) {
     parallel_for(a1.size[0], grain, [&](std::int64_t begin, std::int64_t end) {
