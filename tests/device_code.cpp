@@ -2,10 +2,12 @@
 
 #include <array>
 #include <barrier>
+#include <bit>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "sotto/core/error.h"
 #include "sotto/kernels/cuda/conv.h"
 #include "sotto/kernels/cuda/elementwise.h"
 #include "sotto/kernels/cuda/index.h"
@@ -16,6 +18,7 @@
 #include "sotto/kernels/cuda/release.h"
 #include "sotto/kernels/cuda/rows.h"
 #include "sotto/kernels/cuda/unary.h"
+#include "sotto/kernels/tf32.h"
 
 namespace sotto {
 
@@ -48,6 +51,31 @@ class HostTeam {
   int rank_;
 };
 
+// To 11 bits, halves to even.
+float rounded_to_tf32(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  constexpr std::uint32_t dropped = 13, last = 1u << dropped;
+  return std::bit_cast<float>((bits + last / 2 - 1 + (bits >> dropped & 1)) & ~(last - 1));
+}
+
+// A factor as a product of tf32 takes it: of f32 a row-major copy, rounded; others as they are.
+class Factor {
+ public:
+  Factor(Backend& engine, const View& x, bool tf32) : view_(x) {
+    if (!tf32 || x.dtype != Dtype::f32) return;
+    values_.resize(static_cast<std::size_t>(x.numel()));
+    view_ = in_order(x, false);
+    view_.data = values_.data();
+    engine.copy(x, view_);
+    for (float& value : values_) value = rounded_to_tf32(value);
+  }
+  const View& view() const { return view_; }
+
+ private:
+  std::vector<float> values_;
+  View view_;
+};
+
 // A library that is the CPU's: convolutions in one order, as a device's library has them.
 class HostConvPlan final : public ConvPlan {
  public:
@@ -57,9 +85,12 @@ class HostConvPlan final : public ConvPlan {
     p.x.data = x;
     p.w.data = w;
     p.y.data = y;
+    const auto factor = [&](const View& v) { return Factor(engine_, v, p.tf32); };
     switch (p.pass) {
-      case ConvPass::forward: return engine_.conv(p.x, p.w, {}, p.window, p.y);
-      case ConvPass::data: return engine_.conv_data(p.y, p.w, p.window, p.x);
+      case ConvPass::forward:
+        return engine_.conv(factor(p.x).view(), factor(p.w).view(), {}, p.window, p.y);
+      case ConvPass::data:
+        return engine_.conv_data(factor(p.y).view(), factor(p.w).view(), p.window, p.x);
       // Its weight gradients are row-major.
       case ConvPass::weight: return weight(p);
     }
@@ -99,7 +130,7 @@ class LaunchedPlan final : public ConvPlan {
       : plan_(std::move(plan)), later_(later) {}
   void run(void* x, void* w, void* y) const override {
     if (!later_) {
-      ++launches_at_once();
+      count_launch();
       return plan_->run(x, w, y);
     }
     later_->push_back([plan = plan_, x, w, y] { plan->run(x, w, y); });
@@ -112,8 +143,13 @@ class LaunchedPlan final : public ConvPlan {
 
 class HostExec {
  public:
-  HostExec(Device device, Backend& products, std::shared_ptr<void> guard, Launches* later)
-      : device_(device), products_(products), guard_(std::move(guard)), later_(later) {}
+  HostExec(Device device, Backend& products, std::shared_ptr<void> guard, Launches* later,
+           bool tf32)
+      : device_(device),
+        products_(products),
+        guard_(std::move(guard)),
+        later_(later),
+        tf32_(tf32) {}
   template <class F>
   void for_each(std::int64_t count, const F& f) const {
     launch([f, count] { run_each(count, f); });
@@ -126,8 +162,14 @@ class HostExec {
     launch([=] { std::memcpy(to, from, bytes); });
   }
   void bring(const void* from, void* to, std::size_t bytes) const { std::memcpy(to, from, bytes); }
+  // Within primitives products are of full precision: norms come of them.
   void gemm(const View& a, const View& b, double beta, const View& c) const {
-    launch([products = &products_, a, b, beta, c] { products->gemm(a, b, beta, c); });
+    product(a, b, beta, c, false);
+  }
+  void product(const View& a, const View& b, double beta, const View& c, bool tf32) const {
+    launch([products = &products_, a, b, beta, c, tf32] {
+      products->gemm(Factor(*products, a, tf32).view(), Factor(*products, b, tf32).view(), beta, c);
+    });
   }
   static constexpr std::int64_t scratch_bytes() { return 1 << 12; }  // for work in parts
   Device device() const { return device_; }
@@ -141,14 +183,14 @@ class HostExec {
         std::make_unique<LaunchedPlan>(std::make_shared<HostConvPlan>(products_, problem), later_));
     return plans_.back().get();
   }
-  bool tf32() const { return false; }
+  bool tf32() const { return tf32_; }
 
  private:
   // As on a GPU, all that it is given is copied.
   template <class F>
   void launch(F&& f) const {
     if (!later_) {
-      ++launches_at_once();
+      count_launch();
       return f();
     }
     later_->push_back(std::forward<F>(f));
@@ -158,6 +200,7 @@ class HostExec {
   Backend& products_;
   std::shared_ptr<void> guard_;
   Launches* later_;
+  bool tf32_;
   mutable std::vector<std::unique_ptr<LaunchedPlan>> plans_;
 };
 
@@ -175,13 +218,14 @@ class HostBackend final : public DeviceBackend<HostExec> {
     return costs;
   }
   void gemm(View a, View b, double beta, View c) override {
-    execution("gemm", {&a, &b, &c}).gemm(a, b, beta, c);
+    const HostExec exec = execution("gemm", {&a, &b, &c});
+    exec.product(a, b, beta, c, exec.tf32());
   }
 
  protected:
   HostExec execution(const char*, Views views) override {
     return HostExec(device_, products_, on_call_ ? on_call_(views) : nullptr,
-                    on_launch_ ? on_launch_() : nullptr);
+                    on_launch_ ? on_launch_() : nullptr, tf32_ && !WholeProducts::wanted());
   }
 
  private:
@@ -189,6 +233,7 @@ class HostBackend final : public DeviceBackend<HostExec> {
   Backend& products_;
   OnCall on_call_;
   OnLaunch on_launch_;
+  bool tf32_ = tf32_used();
 };
 
 }  // namespace
@@ -196,6 +241,16 @@ class HostBackend final : public DeviceBackend<HostExec> {
 std::atomic<std::int64_t>& launches_at_once() {
   static std::atomic<std::int64_t> count = 0;
   return count;
+}
+
+std::atomic<std::int64_t>& failing_launch() {
+  static std::atomic<std::int64_t> number = -1;
+  return number;
+}
+
+void count_launch() {
+  if (launches_at_once()++ == failing_launch())
+    throw SystemFailure("pretended GPU: too many resources requested for launch");
 }
 
 std::unique_ptr<Backend> make_device_code(Device device, Backend& products, OnCall on_call,

@@ -23,6 +23,10 @@ using OnLaunch = std::function<Launches*()>;
 
 // How often something was launched at once, by all backends: kernels, products, plans and copies.
 std::atomic<std::int64_t>& launches_at_once();
+// Of these the one after so many fails; none below 0.
+std::atomic<std::int64_t>& failing_launch();
+// Counts one more. Throws SystemFailure for the one that fails.
+void count_launch();
 
 // Scratch comes from the allocator of `device`, products from `products`.
 std::unique_ptr<Backend> make_device_code(Device device, Backend& products, OnCall on_call = {},

@@ -100,7 +100,7 @@ reconfigure=
 step configure meson setup $reconfigure "$build" "$root" -Dbuildtype=release -Dtests=enabled \
   -Dsamples=auto -Dcuda=enabled "-Dgpu_targets=${gpu:-90}" || exit 1
 units="devices device_code device_ops device_clipping capture captured_clip captured_faults captured_loss fused_update
-score_weights conv gemm lstm pool reduce precision attention per_sample_routes large_arrays"
+score_weights conv gemm lstm pool reduce precision attention per_sample_routes large_arrays tf32"
 targets=sotto/libsotto_cuda.so
 for unit in $units; do targets="$targets tests/test_$unit"; done
 # shellcheck disable=SC2086 # a list
@@ -114,8 +114,10 @@ if step build_conformance ninja -C "$build" tests/conformance/conformance; then
         --device "$device" "--$type"
     done
   done
+  step conformance_cuda_tf32 "$build/tests/conformance/conformance" "$root/tests/conformance/cases" --device cuda --tf32
 fi
 step bench "$build/tests/bench_gpu"
+step bench_tf32 "$build/tests/bench_gpu" tf32
 # Needs CLI11, which such a machine may lack.
 if step build_networks ninja -C "$build" tests/bench_steps; then
   step networks_small "$build/tests/bench_steps" --device cuda --models mnist --batches 512 --modes ordinary,flat \

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Puts what tests/gpu.sh has done so far in a table: gpu_results.py FOLDER writes results.json and
-results.md there, from steps.txt, machine.log, bench.log, the steps of networks in networks_*.log, and peers.log."""
+results.md there, from steps.txt, machine.log, bench.log, bench_tf32.log, the steps of networks in networks_*.log, and
+peers.log."""
 import json
 import pathlib
 import sys
@@ -73,7 +74,7 @@ def table(rows, columns):
 
 
 def main(folder):
-    ours = measurements(folder / "bench.log")
+    ours = measurements(folder / "bench.log") + measurements(folder / "bench_tf32.log")
     for log in sorted(folder.glob("networks_*.log")):
         ours += network_steps(measurements(log))
     measured = beside(ours, measurements(folder / "peers.log"))

@@ -1,6 +1,6 @@
 // The arithmetic of per-sample gradients against materialised rows and loops.
 #include "sotto/core/allocator.h"
-#include "sotto/kernels/whole_products.h"
+#include "sotto/kernels/tf32.h"
 #include "tests/device_code.h"
 #include "tests/per_sample_cases.h"
 #include "tests/throws.h"

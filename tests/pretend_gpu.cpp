@@ -195,7 +195,7 @@ class Captured final : public CapturedLaunches {
  public:
   Captured(Memory& memory, Launches launches) : memory_(memory), launches_(std::move(launches)) {}
   void replay() override {
-    ++launches_at_once();
+    count_launch();
     const auto open = memory_.open();
     for (const auto& launch : launches_) launch();
   }
@@ -235,7 +235,10 @@ class Runtime final : public CudaRuntime {
     const bool within = to_device == from_device;
     if (capturing && from_device != cpu)
       return capturing->push_back([=] { std::memcpy(to, from, bytes); });
-    ++(within ? launches_at_once() : waits_);
+    if (within)
+      count_launch();
+    else
+      ++waits_;
     const auto open = memory_.open();
     std::memcpy(to, from, bytes);
   }
@@ -300,4 +303,8 @@ extern "C" __attribute__((visibility("default"))) sotto::PretendedCounts sotto_p
 
 extern "C" __attribute__((visibility("default"))) void sotto_pretended_lose(int launch) {
   sotto::lost_launch = launch;
+}
+
+extern "C" __attribute__((visibility("default"))) void sotto_pretended_fail(std::int64_t number) {
+  sotto::failing_launch() = number;
 }

@@ -36,4 +36,9 @@ inline bool lose_launch(int launch) {
   return lose != nullptr;
 }
 
+// The launch after this many since the process began fails, with SystemFailure; none below 0.
+inline void fail_launch(std::int64_t number) {
+  pretended<void(std::int64_t)>("sotto_pretended_fail")(number);
+}
+
 }  // namespace sotto

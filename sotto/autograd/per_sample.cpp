@@ -4,7 +4,7 @@
 
 #include "sotto/core/overloaded.h"
 #include "sotto/kernels/compute.h"
-#include "sotto/kernels/whole_products.h"
+#include "sotto/kernels/tf32.h"
 
 namespace sotto {
 

@@ -1,7 +1,8 @@
 // Prints, as one JSON object a line, how fast the first GPU computes: the median of several runs in
 // microseconds, and what that is in GFLOP/s, in GB/s of memory or in images of a small network's
-// steps. Without a GPU it says why.
+// steps. `bench_gpu tf32` does so for what rounds factors of f32. Without a GPU it says why.
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,7 @@
 #include "sotto/dp/mechanism.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/kernels/functors.h"
+#include "sotto/kernels/tf32.h"
 #include "sotto/memory/captured_loss.h"
 #include "sotto/nn/layers.h"
 #include "sotto/nn/optimizer.h"
@@ -37,7 +39,7 @@ void report(const std::string& what, Dtype dtype, double amount, const char* uni
   fmt::print(
       "{{\"what\": \"{}\", \"dtype\": \"{}\", \"microseconds\": {:.2f}, \"rate\": {:.1f}, "
       "\"unit\": \"{}\"}}\n",
-      what, name(dtype), middle * 1e6, amount / middle * 1e-9, unit);
+      what, tf32_used() ? "tf32" : name(dtype), middle * 1e6, amount / middle * 1e-9, unit);
 }
 
 Tensor some_values(const Shape& shape, Dtype dtype) { return full(shape, 0.01, dtype, gpu); }
@@ -69,11 +71,7 @@ void streams(Dtype dtype) {
          [&] { backend(gpu).normalize(x.view(), 1e-5, true, y.view(), rstd.view()); });
 }
 
-void per_sample(Dtype dtype) {
-  const Tensor a = some_values({32, 512, 768}, dtype), b = some_values({32, 512, 3072}, dtype);
-  const Tensor norms = Tensor::empty({32}, Dtype::f64, gpu);
-  report("gram norms", dtype, 2.0 * 32 * 512 * 512 * (768 + 3072), "GFLOP/s",
-         [&] { backend(gpu).gram_dot(a.view(), b.view(), a.view(), b.view(), norms.view()); });
+void convolution(Dtype dtype) {
   const Tensor x = some_values({64, 64, 1, 56, 56}, dtype),
                w = some_values({64, 64, 1, 3, 3}, dtype);
   Window window;
@@ -83,7 +81,15 @@ void per_sample(Dtype dtype) {
   }
   const double flops = 2.0 * 64 * 56 * 56 * 64 * 64 * 9;
   report("conv", dtype, flops, "GFLOP/s", [&] { conv(x, w, {}, window); });
-  report("conv weight norms", dtype, flops, "GFLOP/s", [&] { conv_weight_norms(x, x, window); });
+  if (!tf32_used())
+    report("conv weight norms", dtype, flops, "GFLOP/s", [&] { conv_weight_norms(x, x, window); });
+}
+
+void gram_norms(Dtype dtype) {
+  const Tensor a = some_values({32, 512, 768}, dtype), b = some_values({32, 512, 3072}, dtype);
+  const Tensor norms = Tensor::empty({32}, Dtype::f64, gpu);
+  report("gram norms", dtype, 2.0 * 32 * 512 * 512 * (768 + 3072), "GFLOP/s",
+         [&] { backend(gpu).gram_dot(a.view(), b.view(), a.view(), b.view(), norms.view()); });
 }
 
 // Steps of a small network on 512 images, which launches bound: 26,010 parameters.
@@ -142,15 +148,23 @@ void steps() {
 
 }  // namespace
 
-int main() {
+int main(int count, char** words) {
+  const bool tf32 = count == 2 && std::string_view(words[1]) == "tf32";
+  if (count != 1 && !tf32) {
+    fmt::print(stderr, "usage: bench_gpu [tf32]\n");
+    return 2;
+  }
+  use_tf32(tf32);
   if (const std::string reason = cuda_reason(); !reason.empty()) {
     fmt::print("no GPU: {}\n", reason);
     return 1;
   }
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     products(dtype);
+    convolution(dtype);
+    if (tf32) return 0;
     streams(dtype);
-    per_sample(dtype);
+    gram_norms(dtype);
   }
   steps();
 }

@@ -52,8 +52,15 @@ class Timer:
         print(json.dumps({"by": by, "what": what, "dtype": dtype, "microseconds": middle}), flush=True)
 
 
-def kernels(torch, timer, device, dtype):
-    name = {torch.float32: "f32", torch.bfloat16: "bf16"}[dtype]
+def round_factors(torch, wanted):
+    """Whether factors of f32 become tf32; of convolutions they do by default."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = wanted
+
+
+def kernels(torch, timer, device, name):
+    """Of f32, bf16 or tf32: f32 whose factors products and convolutions round."""
+    dtype = torch.bfloat16 if name == "bf16" else torch.float32
+    round_factors(torch, name == "tf32")
     F = torch.nn.functional
 
     def values(*shape):
@@ -75,12 +82,14 @@ def kernels(torch, timer, device, dtype):
 
     for m, k, n in ((16384, 768, 2304), (16384, 768, 3072), (16384, 3072, 768), (16384, 768, 50257)):
         report(f"gemm {m} x {k} x {n}", lambda: product(m, k, n))
+    report("conv", convolution)
+    if name == "tf32":
+        return
     x, row = values(16384, 3072), values(3072)
     for what, f in (("copy", torch.clone), ("gelu", F.gelu), ("add", lambda x: x + x), ("add row", lambda x: x + row),
                     ("sum of columns", lambda x: x.sum(0)), ("sum of rows", lambda x: x.sum(1)),
                     ("softmax", lambda x: x.softmax(1)), ("normalize", lambda x: F.layer_norm(x, (3072,)))):
         report(what, lambda: on(x, f))
-    report("conv", convolution)
 
 
 def small_network(torch, device):
@@ -217,8 +226,8 @@ def main():
     if device.type == "cuda" and not torch.cuda.is_available():
         return print("no GPU that PyTorch can use")
     timer = Timer(torch, options)
-    for dtype in (torch.float32, torch.bfloat16):
-        kernels(torch, timer, device, dtype)
+    for name in ("tf32", "bf16", "f32"):
+        kernels(torch, timer, device, name)
     timer.report("torch", "ordinary step", "f32", lambda: ordinary(torch, device))
     try:
         import opacus

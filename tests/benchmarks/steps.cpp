@@ -22,6 +22,7 @@
 #include "sotto/core/devices.h"
 #include "sotto/dp/engine.h"
 #include "sotto/kernels/profile.h"
+#include "sotto/kernels/tf32.h"
 #include "sotto/memory/captured_loss.h"
 #include "sotto/nn/init.h"
 #include "tests/benchmarks/sized_models.h"
@@ -47,6 +48,8 @@ struct Options {
   std::string device = "cpu";
   std::string precision = "f32";
   bool capture = false;
+
+  bool tf32() const { return precision == "tf32"; }
 };
 
 struct Mode {
@@ -77,7 +80,7 @@ class Training {
   Training(const models::Entry& entry, std::int64_t samples, const Options& options)
       : entry_(entry),
         device_(device_named(options.device)),
-        precision_(memory::parse_precision(options.precision).value_or(Dtype::f32)) {
+        precision_(options.tf32() ? Dtype::f32 : *memory::parse_precision(options.precision)) {
     nn::manual_seed(1);
     model_ = entry.make();
     model_->to(device_);
@@ -276,6 +279,8 @@ json timed(const models::Entry& entry, const std::string& mode, std::int64_t sam
 }
 
 int run(const Options& options) {
+  check(!options.tf32() || options.device != "cpu", "--precision tf32: the CPU rounds no factors");
+  use_tf32(options.tf32());
   check(!options.profile || options.device == "cpu",
         "--profile: times of kernels are to be had on the CPU alone, not on {}", options.device);
   for (const std::string& model : options.models) {
@@ -305,8 +310,9 @@ int main(int argc, char** argv) {
   app.add_option("--max-steps", options.max_steps, "Timed steps at most");
   app.add_option("--sigma", options.noise_multiplier, "Noise multiplier");
   app.add_option("--device", options.device, "cpu, cuda or cuda:N; default: cpu");
-  app.add_option("--precision", options.precision, "f32, bf16 or f16; default: f32")
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
+  app.add_option("--precision", options.precision,
+                 "f32, tf32 (on a GPU), bf16 or f16; default: f32")
+      ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}));
   app.add_flag("--capture", options.capture,
                "Forward and backward are captured and replayed (on a GPU)");
   app.add_flag("--profile", options.profile,

@@ -41,13 +41,13 @@ Worst worst_of(const std::vector<double>& got, const std::vector<double>& expect
   return worst;
 }
 
-// The cases' own; of 16 bits they say nothing: so many times what rounds the largest value.
+// The cases' own; of fewer bits they say nothing: so many times what rounds the largest value.
 Tolerance tolerance_for(const Described& described, const std::vector<double>& expected,
-                        Dtype dtype) {
-  constexpr double units = 16;
+                        Dtype dtype, bool tf32) {
+  constexpr double units = 16, of_11_bits = 0x1p-11, of_8_bits = 0x1p-8;
   if (dtype == Dtype::f64) return described.f64;
-  if (dtype == Dtype::f32) return described.f32;
-  const double relative = units * (dtype == Dtype::f16 ? 0x1p-11 : 0x1p-8);
+  if (dtype == Dtype::f32 && !tf32) return described.f32;
+  const double relative = units * (dtype == Dtype::bf16 ? of_8_bits : of_11_bits);
   double largest = 0;
   for (const double value : expected) largest = std::fmax(largest, std::abs(value));
   return {std::max(described.f32.absolute, relative * largest),
@@ -67,7 +67,7 @@ void Comparison::expect(const std::string& name, const Tensor& got, const std::s
   }
   const auto values = to_dtype(got, Dtype::f64).to_vector<double>();
   const auto expected = described.value.to_vector<double>();
-  const Tolerance tolerance = tolerance_for(described, expected, dtype_);
+  const Tolerance tolerance = tolerance_for(described, expected, dtype_, tf32_);
   const Worst worst = worst_of(values, expected, tolerance);
   if (worst.severity <= 1) return;
   const double wanted = expected[worst.at];

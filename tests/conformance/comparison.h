@@ -20,8 +20,8 @@ struct Deviation {
 
 class Comparison {
  public:
-  // Computed in `dtype`, which chooses the tolerance.
-  Comparison(const Case& c, Dtype dtype) : case_(c), dtype_(dtype) {}
+  // Computed in `dtype`, which chooses the tolerance; `tf32`: by a GPU that rounds factors.
+  Comparison(const Case& c, Dtype dtype, bool tf32) : case_(c), dtype_(dtype), tf32_(tf32) {}
 
   bool expects(const std::string& name) const { return case_.has("expect." + name); }
   // Compares with expect.<name>, if the case has it. `how` names the way it was computed, where
@@ -36,6 +36,7 @@ class Comparison {
  private:
   const Case& case_;
   Dtype dtype_;
+  bool tf32_;
   std::set<std::string> compared_;
   std::vector<Deviation> deviations_;
 };

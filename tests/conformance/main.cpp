@@ -1,6 +1,5 @@
-// conformance DIR [--f64|--f32|--f16|--bf16|--both] [--engine portable|onednn] [--device NAME]
-// [--kind K]
-//             [--case NAME] [--verbose]
+// conformance DIR [--f64|--f32|--tf32|--f16|--bf16|--both] [--engine portable|onednn]
+//             [--device NAME] [--kind K] [--case NAME] [--verbose]
 //
 // Runs every case under DIR. Exit status: 0 when all pass or are skipped, 1 when one fails, 2 when
 // one is not as the format says, DIR cannot be read or the usage is wrong.
@@ -14,6 +13,7 @@
 #include "sotto/core/devices.h"
 #include "sotto/core/error.h"
 #include "sotto/kernels/backend.h"
+#include "sotto/kernels/tf32.h"
 #include "tests/conformance/runner.h"
 
 namespace {
@@ -47,15 +47,15 @@ int main(int count, char** words) {
   Selection selection;
   std::string folder, engine, device = "cpu";
   const std::map<std::string, std::vector<sotto::Dtype>> types{
-      {"f64", {sotto::Dtype::f64}},
-      {"f32", {sotto::Dtype::f32}},
-      {"f16", {sotto::Dtype::f16}},
-      {"bf16", {sotto::Dtype::bf16}},
-      {"both", {sotto::Dtype::f32, sotto::Dtype::f64}}};
+      {"f64", {sotto::Dtype::f64}},   {"f32", {sotto::Dtype::f32}},
+      {"tf32", {sotto::Dtype::f32}},  {"f16", {sotto::Dtype::f16}},
+      {"bf16", {sotto::Dtype::bf16}}, {"both", {sotto::Dtype::f32, sotto::Dtype::f64}}};
   std::map<std::string, bool> asked;
   app.add_option("dir", folder, "Folder of cases")->required();
   auto* const type = app.add_option_group("type")->require_option(0, 1);
   type->add_flag("--f32", asked["f32"], "In single precision");
+  type->add_flag("--tf32", asked["tf32"],
+                 "In single precision whose factors a GPU rounds to 11 bits");
   type->add_flag("--f64", asked["f64"], "In double precision");
   type->add_flag("--both", asked["both"], "In both (the default)");
   type->add_flag("--f16", asked["f16"], "In half precision: operands, or tapes of that precision");
@@ -72,7 +72,11 @@ int main(int count, char** words) {
     for (const auto& [name, wanted] : asked) {
       if (wanted) selection.dtypes = types.at(name);
     }
+    selection.tf32 = asked["tf32"];
+    if (selection.tf32) sotto::use_tf32(true);
     selection.device = sotto::device_named(device);
+    sotto::check(!selection.tf32 || selection.device != sotto::cpu,
+                 "--tf32: the CPU rounds no factors; --device names a GPU");
     return run(selection, engine);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : bad_input;

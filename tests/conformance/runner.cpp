@@ -22,8 +22,8 @@ Result malformed(Result result, const std::string& what) {
   return result;
 }
 
-std::vector<Deviation> deviations_of(const Case& c, Runner run, Dtype dtype) {
-  Comparison comparison(c, dtype);
+std::vector<Deviation> deviations_of(const Case& c, Runner run, Dtype dtype, bool tf32) {
+  Comparison comparison(c, dtype, tf32);
   try {
     run(c, dtype, comparison);
     comparison.finish();
@@ -37,11 +37,11 @@ std::vector<Deviation> deviations_of(const Case& c, Runner run, Dtype dtype) {
   return comparison.deviations();
 }
 
-Result run_case(const Case& c, const std::vector<Dtype>& dtypes) {
+Result run_case(const Case& c, const Selection& selection) {
   Result result{.kind = c.kind, .type = c.type, .name = c.name};
   std::vector<Deviation> all;
-  for (const Dtype dtype : dtypes) {
-    for (Deviation& deviation : deviations_of(c, runners.at(c.kind), dtype)) {
+  for (const Dtype dtype : selection.dtypes) {
+    for (Deviation& deviation : deviations_of(c, runners.at(c.kind), dtype, selection.tf32)) {
       result.single_precision = result.single_precision || deviation.single_precision;
       if (!deviation.single_precision)
         all.push_back({fmt::format("{}: {}", name(dtype), deviation.text), deviation.severity});
@@ -116,7 +116,7 @@ void run_file(const Selection& selection, const std::filesystem::path& path,
     const Case c = on_device(read_case(path), selection.device);
     result = {.kind = c.kind, .type = c.type, .name = c.name};
     if (!selected(selection, c.kind, c.name)) return;
-    results.push_back(guarded(result, [&] { return run_case(c, selection.dtypes); }));
+    results.push_back(guarded(result, [&] { return run_case(c, selection); }));
   } catch (const Malformed& error) {
     if (selected(selection, result.kind, result.name))
       results.push_back(malformed(result, error.what()));

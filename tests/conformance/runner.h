@@ -16,6 +16,7 @@ struct Selection {
   std::string kind;      // all when empty
   std::string name;      // all when empty
   Device device = cpu;   // where everything but the accountants is computed
+  bool tf32 = false;     // the device rounds factors of f32 to 11 bits
   bool verbose = false;  // every deviation, not only the worst of a case
 };
 

@@ -1,15 +1,13 @@
 #include "sotto/kernels/cuda/cuda_backend.h"
 
-#include <cstdlib>
 #include <optional>
-#include <string_view>
 
 #include "sotto/kernels/cuda/device_backend.h"
 #include "sotto/kernels/cuda/execution.cuh"
 #include "sotto/kernels/cuda/moves.h"
 #include "sotto/kernels/cuda/scratch.h"
 #include "sotto/kernels/fold_batch.h"
-#include "sotto/kernels/whole_products.h"
+#include "sotto/kernels/tf32.h"
 
 namespace sotto {
 
@@ -40,11 +38,6 @@ class Readable {
   std::optional<Scratch<char>> copy_;
 };
 
-bool wants_tf32() {
-  const char* const asked = std::getenv("SOTTO_TF32");
-  return asked && std::string_view(asked) == "1";
-}
-
 class CudaBackend final : public DeviceBackend<CudaExec> {
  public:
   explicit CudaBackend(DeviceState& state) : state_(state) {}
@@ -57,24 +50,22 @@ class CudaBackend final : public DeviceBackend<CudaExec> {
   }
 
   void gemm(View a, View b, double beta, View c) override {
-    execution("gemm", {&a, &b, &c}).product(a, b, beta, c, rounds());
+    const CudaExec exec = execution("gemm", {&a, &b, &c});
+    exec.product(a, b, beta, c, exec.tf32());
   }
   void affine(View a, View b, View bias, View c) override {
     if (!library_adds(a, bias, c)) return Backend::affine(a, b, bias, c);
-    execution("affine", {&a, &b, &bias, &c}).affine(a, b, bias, c, rounds());
+    execution("affine", {&a, &b, &bias, &c}).affine(a, b, bias, c);
   }
 
  protected:
   CudaExec execution(const char* op, Views views) override {
-    return CudaExec(state_, Call(op, state_.device(), views), tf32_);
+    return CudaExec(state_, Call(op, state_.device(), views), tf32_ && !WholeProducts::wanted());
   }
 
  private:
-  // Whether factors of products may be rounded now.
-  bool rounds() const { return tf32_ && !WholeProducts::wanted(); }
-
   DeviceState& state_;
-  bool tf32_ = wants_tf32();
+  bool tf32_ = tf32_used();
 };
 
 }  // namespace
@@ -92,10 +83,9 @@ void CudaExec::product(View a, View b, double beta, View c, bool tf32) const {
   library_product(state_, call_, left.view(), right.view(), beta, c, tf32);
 }
 
-void CudaExec::affine(const View& a, const View& b, const View& bias, const View& c,
-                      bool tf32) const {
+void CudaExec::affine(const View& a, const View& b, const View& bias, const View& c) const {
   const Readable left(*this, a), right(*this, b);
-  library_affine(state_, call_, left.view(), right.view(), bias, c, tf32);
+  library_affine(state_, call_, left.view(), right.view(), bias, c, tf32_);
 }
 
 std::unique_ptr<Backend> make_cuda_backend(DeviceState& state) {

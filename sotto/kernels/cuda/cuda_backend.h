@@ -8,8 +8,8 @@
 
 namespace sotto {
 
-// `state` must outlive the backend. Products of f32 round their factors to 11 bits (tf32) where the
-// environment variable SOTTO_TF32 is 1; those behind norms never do.
+// `state` must outlive the backend. Products of f32 round their factors to 11 bits where
+// tf32_used() (tf32.h); those behind norms never do.
 std::unique_ptr<Backend> make_cuda_backend(DeviceState& state);
 
 }  // namespace sotto

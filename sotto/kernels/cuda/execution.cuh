@@ -48,6 +48,7 @@ __global__ void __launch_bounds__(block) run_team(const F f, const std::int64_t 
 
 class CudaExec {
  public:
+  // `tf32`: whether products and convolutions may round their factors.
   CudaExec(DeviceState& state, const Call& call, bool tf32)
       : state_(state), call_(call), tf32_(tf32) {
     state.use();
@@ -86,7 +87,7 @@ class CudaExec {
   // Defined in cuda_backend.cu.
   void product(View a, View b, double beta, View c, bool tf32) const;
   // c = a b + bias where library_adds().
-  void affine(const View& a, const View& b, const View& bias, const View& c, bool tf32) const;
+  void affine(const View& a, const View& b, const View& bias, const View& c) const;
   const ConvPlan* conv_plan(const ConvProblem& problem) const {
     return sotto::conv_plan(state_, problem);
   }
