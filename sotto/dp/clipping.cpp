@@ -6,6 +6,7 @@
 #include "sotto/autograd/ownership.h"
 #include "sotto/dp/captured_clip.h"
 #include "sotto/dp/device_clipping.h"
+#include "sotto/dp/unit_lengths.h"
 #include "sotto/dp/unit_sink.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/memory/physical_batches.h"
@@ -14,11 +15,6 @@ namespace sotto {
 
 namespace {
 
-// What cancels in a gradient of single precision is at most so many times its error (squared_norm).
-constexpr double terms_of_error = 0x1p23;
-// Of all terms of a sum together: far from float's end, 2^128, for positions of a table's row.
-constexpr double harmless_size = 0x1p100;
-
 // The sum of 1/2 for each of some units and -1/2 for each of the others.
 double halves(std::ptrdiff_t some, std::size_t all) {
   return static_cast<double>(some) - static_cast<double>(all) / 2;
@@ -26,27 +22,9 @@ double halves(std::ptrdiff_t some, std::size_t all) {
 
 }  // namespace
 
-// Of a group's gradient for each unit.
-struct Clipper::Lengths {
-  explicit Lengths(std::int64_t units) : of(static_cast<std::size_t>(units)) {}
-  // Of gradients of a loss times `scale`, a power of two.
-  void add(const std::vector<PerSample>& uses, Route route, double scale) {
-    NormBounds more;
-    const std::vector<double> part = squared_norm(uses, route, &more).to_vector<double>();
-    for (std::size_t n = 0; n < of.size(); ++n)
-      of[n].add(part[n], more.errors[n], more.shares[n], scale);
-  }
-  std::vector<GradientLength> of;
-};
-
 // What a group's gradients are multiplied by.
-struct Clipper::Factors {
-  std::vector<double> values;  // one for each unit
-  // Units whose terms are too long for a sum with others' (GradientLength::apart).
-  std::vector<std::size_t> apart;
-  Tensor weights;  // weights_of() the others, 0 for these
-  // Whether no sum of these gradients times these can overflow, whatever the order of its terms.
-  bool harmless = false;
+struct Clipper::Factors : UnitFactors {
+  Tensor weights;  // weights_of() the values, 0 for what is to stay apart
 };
 
 // Backward's sink for one pass: a group's factors wait until its last parameter has come.
@@ -81,7 +59,7 @@ class Clipper::OnePass final : public GradSink {
         flush(group);
       } else {
         // No parameter of the group was used: every unit's gradient is zero.
-        clipper_.factors_for(group, Lengths(units));
+        clipper_.factors_for(group, UnitLengths(units));
       }
     }
     if (losses_) read();
@@ -171,23 +149,10 @@ std::size_t Clipper::group_of(const Parameter& parameter) const {
       parameter.value.shape()));
 }
 
-Clipper::Factors Clipper::factors_for(std::size_t group, const Lengths& lengths) {
-  const double margin = rounding_margin(groups_[group]), bound = groups_[group].bound;
-  std::vector<double> norms(lengths.of.size());
-  Factors factors{.values = std::vector<double>(norms.size()), .apart = {}, .weights = {}};
-  double largest = 0, sizes = 0;
-  for (std::size_t n = 0; n < norms.size(); ++n) {
-    const GradientLength& length = lengths.of[n];
-    norms[n] = length.norm();
-    const double factor = length.factor(options_.rule, bound, margin, loss_scale_);
-    factors.values[n] = factor;
-    if (factor == 0) continue;
-    if (length.apart(factor, bound)) factors.apart.push_back(n);
-    largest = std::max(largest, factor);
-    sizes += factor * (norms[n] + std::sqrt(length.error) * terms_of_error);
-  }
-  factors.harmless = largest <= loss_scale_ && sizes < harmless_size;
-  count(group, norms, factors.values);
+Clipper::Factors Clipper::factors_for(std::size_t group, const UnitLengths& lengths) {
+  const ClipGroup& of = groups_[group];
+  Factors factors{lengths.factors(options_.rule, of.bound, rounding_margin(of), loss_scale_), {}};
+  count(group, factors.norms, factors.values);
   std::vector<double> together = factors.values;
   for (const std::size_t n : factors.apart) together[n] = 0;
   factors.weights = weights_of(std::move(together));
@@ -217,7 +182,7 @@ Tensor Clipper::weights_of(std::vector<double> factors) const {
 
 // In the way that the host decides, which has to wait for a GPU.
 void Clipper::clip_group(std::size_t group, ParameterUses& gradients) {
-  Lengths lengths(gradients[0].second[0].samples());
+  UnitLengths lengths(gradients[0].second[0].samples());
   for (const auto& [parameter, uses] : gradients) lengths.add(uses, options_.route, loss_scale_);
   const Factors factors = factors_for(group, lengths);
   for (auto& [parameter, uses] : gradients) {
@@ -347,7 +312,7 @@ void Clipper::add_losses(const std::vector<double>& losses, const Grouping* grou
 
 void Clipper::two_passes(Tape& tape, const Var& loss, const Grouping* grouping,
                          std::int64_t units) {
-  std::vector<Lengths> lengths(groups_.size(), Lengths(units));
+  std::vector<UnitLengths> lengths(groups_.size(), UnitLengths(units));
   UnitSink norms(grouping, [&](const Parameter& parameter, const auto& uses) {
     lengths[group_of(parameter)].add(uses, options_.route, loss_scale_);
   });
@@ -367,7 +332,8 @@ void Clipper::add_zeros(std::int64_t units) {
   start_batch();
   broken_ = true;
   begin_units(units);
-  for (std::size_t group = 0; group < groups_.size(); ++group) factors_for(group, Lengths(units));
+  for (std::size_t group = 0; group < groups_.size(); ++group)
+    factors_for(group, UnitLengths(units));
   end_units();
   broken_ = false;
 }

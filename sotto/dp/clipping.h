@@ -74,6 +74,7 @@ struct ClipStatistics {
 };
 
 class CapturedClip;
+class UnitLengths;
 
 class Clipper {
  public:
@@ -134,9 +135,8 @@ class Clipper {
 
   std::size_t group_of(const Parameter& parameter) const;
   std::size_t budget_for(std::int64_t units) const;
-  struct Lengths;
   struct Factors;
-  Factors factors_for(std::size_t group, const Lengths& lengths);
+  Factors factors_for(std::size_t group, const UnitLengths& lengths);
   void count(std::size_t group, const std::vector<double>& norms,
              const std::vector<double>& factors);
   Tensor weights_of(std::vector<double> factors) const;

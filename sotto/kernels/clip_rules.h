@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "sotto/core/half.h"
 #include "sotto/core/view.h"
@@ -29,8 +30,7 @@ struct ClipRule {
   // `margin` is a relative slack for rounding and `error` what rounding may add to the norm
   // besides: factor * (n + error) <= C (1 - margin).
   HD double factor(double norm, double bound, double margin, double error = 0) const {
-    constexpr double opacus_eps = 1e-6;
-    if (!std::isfinite(norm) || !std::isfinite(error)) return 0;
+    constexpr double opacus_eps = 1e-6, infinite = std::numeric_limits<double>::infinity();
     double wanted = 1;
     switch (kind) {
       case Kind::minimum: break;
@@ -41,7 +41,10 @@ struct ClipRule {
     }
     const double most = bound * (1 - margin) / (norm + error);  // infinite for 0
     const double factor = std::min(wanted, most);
-    return factor < smallest ? 0 : factor;
+    // One choice after the other, for loops over units.
+    const double large_enough = factor < smallest ? 0 : factor;
+    const double finite = norm < infinite ? large_enough : 0;
+    return error < infinite ? finite : 0;
   }
 };
 
@@ -54,14 +57,15 @@ struct GradientLength {
   // One more parameter, of a loss times `scale`, a power of two; its squared norm, what rounding
   // may add to the norm, and the share of its terms' length.
   HD void add(double part, double rounded, double of_terms, double scale) {
-    square += part / (scale * scale);
-    error += rounded * rounded / (scale * scale);
-    share = std::max(share, of_terms / scale);
+    const double unscaled = 1 / scale;  // exact
+    square += part * (unscaled * unscaled);
+    error += rounded * rounded * (unscaled * unscaled);
+    share = std::max(share, of_terms * unscaled);
   }
   // Whether its terms times the factor are too long to be in one sum with those of others.
   HD bool apart(double factor, double bound) const { return factor * share > bound; }
   // A Gram product may round a norm of zero to just below it.
-  HD double norm() const { return std::isnan(square) ? square : std::sqrt(std::max(square, 0.0)); }
+  HD double norm() const { return std::sqrt(square < 0 ? 0.0 : square); }
   // The factor for it, and the weight for gradients of a loss times `scale`, factor / scale: either
   // is 0 or at least ClipRule::smallest. The margin has room for errors up to half of it.
   HD double factor(const ClipRule& rule, double bound, double margin, double scale) const {
