@@ -329,6 +329,9 @@ TEST_CASE("rows count for as much rounding as the factors that they were made of
   check_same({f.compact().reshaped({6, 4}).permuted({1, 0})}, {f});
   const Grouping grouping{.unit_of_row = {0, 1, 0}, .units = 2};
   check_same({f.compact().group(grouping)}, {f.group(grouping)});
+  check_same({f.compact().slice(1, 3)}, {f.slice(1, 3)});
+  check_same({PerSample::first_of(std::make_shared<const PerSample>(f.compact()), 2)},
+             {f.slice(0, 2)});
 }
 
 TEST_CASE("rows and sums of per-sample gradients are of whole factors on every device") {

@@ -153,13 +153,12 @@ Var Trainer::loss_of(Tape& tape, const std::vector<Tensor>& batch) {
   return cross_entropy(model_(tape.input(batch[0])), batch[1]);
 }
 
-// Of a random batch nearly always all; nothing before it is known how many rows fit.
+// Nothing before it is known how many rows fit.
 std::optional<std::int64_t> Trainer::captured_rows() const {
-  constexpr double deviations = 4;
-  const auto most = engine_ ? engine_->physical_batch() : accumulation_.physical_batch();
+  if (engine_) return engine_->physical_batch();
+  const auto most = accumulation_.physical_batch();
   if (!most) return std::nullopt;
-  const double batch = settings_.batch + (engine_ ? deviations * std::sqrt(settings_.batch) : 0);
-  return std::min(*most, static_cast<std::int64_t>(std::ceil(batch)));
+  return std::min(*most, static_cast<std::int64_t>(std::ceil(settings_.batch)));
 }
 
 Var Trainer::losses(Tape& tape, std::span<const std::int64_t> rows) {

@@ -25,6 +25,8 @@ struct Grouping {
   std::vector<std::int64_t> unit_of_row;  // -1: the row takes part in nothing
   std::int64_t units = 0;
   bool mean = false;
+  // Whether row k is unit k as long as there are units, and the other rows take part in nothing.
+  bool first_rows() const;
 };
 
 // What is known of the norm of a parameter's gradient, for each sample: [n] f64, where its factors
@@ -209,7 +211,7 @@ class PerSample {
   Shape shape_;
   std::shared_ptr<const PerSample> whole_;
   // Errors and shares, where these are of what it was made of: choices for a batch must not show in
-  // them. slice() and other selections, whose norms nobody asks for, leave them behind.
+  // them. Other selections than slice(), whose norms nobody asks for, leave them behind.
   NormTerms known_;
 };
 

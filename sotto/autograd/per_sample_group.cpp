@@ -57,6 +57,14 @@ NormTerms of_units(const NormTerms& rows, const UnitRows& of, std::int64_t units
 
 }  // namespace
 
+bool Grouping::first_rows() const {
+  const auto rows = static_cast<std::int64_t>(unit_of_row.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (unit_of_row[static_cast<std::size_t>(row)] != (row < units ? row : -1)) return false;
+  }
+  return rows >= units;
+}
+
 PerSample PerSample::group(const Grouping& grouping) const {
   check(static_cast<std::int64_t>(grouping.unit_of_row.size()) == samples(),
         "PerSample::group: {} rows in the grouping, {} in the batch", grouping.unit_of_row.size(),

@@ -20,7 +20,7 @@ Tensor weighted(const Tensor& x, const Tensor& weights) {
 
 PerSample PerSample::slice(std::int64_t begin, std::int64_t end) const {
   const auto part = [&](const Tensor& x) { return x.defined() ? x.slice(0, begin, end) : x; };
-  return std::visit(
+  PerSample y = std::visit(
       Overloaded{[&](const Outer& f) {
                    return PerSample(Outer{part(f.b), part(f.a), part(f.squares)}, shape_);
                  },
@@ -32,6 +32,8 @@ PerSample PerSample::slice(std::int64_t begin, std::int64_t end) const {
                  },
                  [&](const Dense& f) { return PerSample(Dense{part(f.rows)}, shape_); }},
       form_);
+  y.known_ = {{}, part(known_.errors), part(known_.shares), {}};
+  return y;
 }
 
 PerSample PerSample::selected(const Tensor& ids) const {

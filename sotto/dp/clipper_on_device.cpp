@@ -33,16 +33,17 @@ void Clipper::take(std::size_t group, const DeviceClip& there, bool replayed) {
 }
 
 // Both passes, read once; false where the host has to decide, and the tape is as it was.
-bool Clipper::two_passes_there(Tape& tape, const Var& loss, const Grouping* grouping,
-                               std::int64_t units) {
+bool Clipper::two_passes_there(Tape& tape, const Var& loss, const Tensor& losses,
+                               const Grouping* grouping) {
   uncaptured_ = "two passes";
-  const std::unique_ptr<DeviceClip> there = on_device(loss.value(), units);
-  UnitSink norms(grouping, [&](const Parameter& parameter, const auto& uses) {
+  const std::int64_t units = std::ssize(unit_finite_);
+  const std::unique_ptr<DeviceClip> there = on_device(losses, units);
+  UnitSink norms(grouping, units, [&](const Parameter& parameter, const auto& uses) {
     there->add_norm(group_of(parameter), parameter, uses);
   });
   tape.backward(loss, norms, loss_scale_, Tape::Keep::graph);
   for (std::size_t group = 0; group < groups_.size(); ++group) there->find_factors(group);
-  UnitSink sums(grouping, [&](Parameter& parameter, const auto& uses) {
+  UnitSink sums(grouping, units, [&](Parameter& parameter, const auto& uses) {
     there->add_sum(group_of(parameter), parameter, uses);
   });
   tape.backward(loss, sums, loss_scale_, Tape::Keep::graph);

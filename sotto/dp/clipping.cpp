@@ -35,6 +35,7 @@ class Clipper::OnePass final : public GradSink {
   OnePass(Clipper& clipper, const Grouping* grouping, std::int64_t units, const Tensor* losses)
       : clipper_(clipper),
         grouping_(grouping),
+        units_(units),
         losses_(losses),
         pending_(clipper.groups_.size()),
         budget_(clipper.budget_for(units)) {}
@@ -44,14 +45,16 @@ class Clipper::OnePass final : public GradSink {
   void receive(Parameter& parameter, std::vector<PerSample> uses) override {
     const LabelScope scope = LabelScope::phase("clip");
     const std::size_t group = clipper_.group_of(parameter);
-    if (losses_ && !grouping_ && CapturedClip::made_of(uses)) {
+    const bool captured = losses_ && !grouping_ && CapturedClip::made_of(uses);
+    uses = grouped(std::move(uses), grouping_, units_);
+    if (captured) {
       replayed_.emplace_back(&parameter, std::move(uses));
     } else {
-      keep(group, parameter, grouped(std::move(uses), grouping_));
+      keep(group, parameter, std::move(uses));
     }
   }
 
-  void flush_all(std::int64_t units) {
+  void flush_all() {
     if (!replayed_.empty() && clip_replayed()) return;
     for (std::size_t group = 0; group < pending_.size(); ++group) {
       if (done(group)) continue;
@@ -59,7 +62,7 @@ class Clipper::OnePass final : public GradSink {
         flush(group);
       } else {
         // No parameter of the group was used: every unit's gradient is zero.
-        clipper_.factors_for(group, UnitLengths(units));
+        clipper_.factors_for(group, UnitLengths(units_));
       }
     }
     if (losses_) read();
@@ -128,6 +131,7 @@ class Clipper::OnePass final : public GradSink {
 
   Clipper& clipper_;
   const Grouping* grouping_;
+  std::int64_t units_;
   const Tensor* losses_;
   std::unique_ptr<DeviceClip> there_;
   std::vector<ParameterUses> pending_;
@@ -288,15 +292,23 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
 
 void Clipper::add_part(Tape& tape, const Var& loss, const Grouping* grouping) {
   const std::int64_t units = grouping ? grouping->units : loss.shape().numel();
-  const bool there = units > 0 && all_on_gpu(loss.value());
-  if (!there) add_losses(to_dtype(loss.value(), Dtype::f64).to_vector<double>(), grouping);
+  Tensor losses = loss.value();
+  check(!grouping || std::ssize(grouping->unit_of_row) == losses.numel(),
+        "Clipper: a grouping of {} rows for {} losses", grouping ? grouping->unit_of_row.size() : 0,
+        losses.numel());
+  if (grouping && grouping->first_rows()) {
+    grouping = nullptr;
+    losses = losses.slice(0, 0, units);
+  }
+  const bool there = units > 0 && all_on_gpu(losses);
+  if (!there) add_losses(to_dtype(losses, Dtype::f64).to_vector<double>(), grouping);
   begin_units(units);
   uncaptured_ = grouping ? "units of several rows" : "no captured loss";
   if (passes_ == ClipPasses::one) {
-    OnePass sink(*this, grouping, units, there ? &loss.value() : nullptr);
+    OnePass sink(*this, grouping, units, there ? &losses : nullptr);
     tape.backward(loss, sink, loss_scale_);
-    sink.flush_all(units);
-  } else if (!there || !two_passes_there(tape, loss, grouping, units)) {
+    sink.flush_all();
+  } else if (!there || !two_passes_there(tape, loss, losses, grouping)) {
     two_passes(tape, loss, grouping, units);
   }
   end_units();
@@ -313,7 +325,7 @@ void Clipper::add_losses(const std::vector<double>& losses, const Grouping* grou
 void Clipper::two_passes(Tape& tape, const Var& loss, const Grouping* grouping,
                          std::int64_t units) {
   std::vector<UnitLengths> lengths(groups_.size(), UnitLengths(units));
-  UnitSink norms(grouping, [&](const Parameter& parameter, const auto& uses) {
+  UnitSink norms(grouping, units, [&](const Parameter& parameter, const auto& uses) {
     lengths[group_of(parameter)].add(uses, options_.route, loss_scale_);
   });
   tape.backward(loss, norms, loss_scale_, Tape::Keep::graph);
@@ -322,7 +334,7 @@ void Clipper::two_passes(Tape& tape, const Var& loss, const Grouping* grouping,
     factors.push_back(factors_for(group, lengths[group]));
     factors.back().harmless = false;  // what a second backward gives is another gradient
   }
-  UnitSink sums(grouping, [&](Parameter& parameter, const auto& uses) {
+  UnitSink sums(grouping, units, [&](Parameter& parameter, const auto& uses) {
     add_weighted(parameter, uses, factors[group_of(parameter)]);
   });
   tape.backward(loss, sums, loss_scale_);

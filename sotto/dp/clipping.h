@@ -152,7 +152,8 @@ class Clipper {
   bool all_on_gpu(const Tensor& losses) const;
   std::unique_ptr<DeviceClip> on_device(const Tensor& losses, std::int64_t units) const;
   void two_passes(Tape& tape, const Var& loss, const Grouping* grouping, std::int64_t units);
-  bool two_passes_there(Tape& tape, const Var& loss, const Grouping* grouping, std::int64_t units);
+  bool two_passes_there(Tape& tape, const Var& loss, const Tensor& losses,
+                        const Grouping* grouping);
   struct Before;
   void undo(const Before& before);
   const Gradients& complete_sums();

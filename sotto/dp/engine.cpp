@@ -214,15 +214,17 @@ Engine::Part Engine::part_of(const RowsOfUnits& units, std::int64_t first, std::
   return part;
 }
 
+void Engine::Part::fill_up(std::int64_t count) {
+  const auto more = static_cast<std::size_t>(std::max<std::int64_t>(0, count - std::ssize(rows)));
+  rows.insert(rows.end(), more, std::int64_t{rows[0]});
+  draws.insert(draws.end(), more, std::int64_t{draws[0]});
+  grouping.unit_of_row.insert(grouping.unit_of_row.end(), more, -1);
+}
+
 void Engine::add_part(const Loss& loss, Part part, const Target& target) const {
   if (part.rows.empty()) return target.clipper.add_zeros(part.grouping.units);
-  // A batch of one cannot tell its sample axis from other axes of size 1: its row comes twice, and
-  // once it counts for nothing.
-  if (part.rows.size() == 1) {
-    part.rows.push_back(part.rows[0]);
-    part.draws.push_back(part.draws[0]);
-    part.grouping.unit_of_row.push_back(-1);
-  }
+  // A batch of one cannot tell its sample axis from other axes of size 1.
+  part.fill_up(std::max<std::int64_t>(2, target.rows));
   target.phases.enter("forward");
   Tape tape({.private_data = true,
              .precision = precision_,
@@ -236,15 +238,29 @@ void Engine::add_part(const Loss& loss, Part part, const Target& target) const {
   target.clipper.add(tape, losses, one_row_each(part.grouping) ? nullptr : &part.grouping);
 }
 
+// The rows of all parts, as they are filled up.
+void Engine::expect(const RowsOfUnits& units, std::span<const std::int64_t> counts) const {
+  std::vector<std::int64_t> rows;
+  std::int64_t first = 0;
+  for (const std::int64_t end : physical_batches_->ends(counts)) {
+    Part part = part_of(units, first, end);
+    if (!part.rows.empty()) part.fill_up(rows_of_parts());
+    rows.insert(rows.end(), part.rows.begin(), part.rows.end());
+    first = end;
+  }
+  options_.expect_rows(rows);
+}
+
 void Engine::compute(const Draw& draw, const Loss& loss) {
   const RowsOfUnits units = rows_of(draw);
-  if (options_.expect_rows) options_.expect_rows(units.rows);
-  std::vector<std::int64_t> counts(units.starts.size());
-  std::adjacent_difference(units.starts.begin(), units.starts.end(), counts.begin());
+  std::vector<std::int64_t> differences(units.starts.size());
+  std::adjacent_difference(units.starts.begin(), units.starts.end(), differences.begin());
+  const std::span counts = std::span<const std::int64_t>(differences).subspan(1);
+  if (options_.expect_rows) expect(units, counts);
   const auto run = [&](std::int64_t first, std::int64_t end) {
-    add_part(loss, part_of(units, first, end), {clipper_, phases_});
+    add_part(loss, part_of(units, first, end), {clipper_, phases_, rows_of_parts()});
   };
-  physical_batches_->over(std::span(counts).subspan(1), run, [&] {
+  physical_batches_->over(counts, run, [&] {
     if (!clipper_.broken()) return false;
     clipper_.discard();
     return true;

@@ -101,7 +101,7 @@ struct MeanQuery {
 
 class Engine {
  public:
-  // One loss for each row, [rows], on the given private tape. A row may come twice.
+  // One loss for each row, [rows], on the given private tape. A row may come several times.
   using Loss = std::function<Var(Tape& tape, std::span<const std::int64_t> rows)>;
 
   // Trains the parameters of `model` that are not frozen now, with the memory policy's checkpoints.
@@ -149,7 +149,8 @@ class Engine {
   void load_state(const TensorFile& state);
   const PhaseClock& phases() const { return phases_; }
   // The most rows that are computed at once: as in the policy or as found at the first step, until
-  // memory ran out; nothing before they were found.
+  // memory ran out; nothing before they were found. On a GPU all parts have so many, rows that come
+  // again included: no more than a batch has but once in a million.
   std::optional<std::int64_t> physical_batch() const;
   // How a step is computed within the policy's limit; nothing before the first step or without one.
   const std::optional<memory::Plan>& memory_plan() const { return plan_; }
@@ -160,6 +161,8 @@ class Engine {
     std::vector<std::int64_t> rows;
     std::vector<std::int64_t> draws;  // what each row's public randomness is numbered by
     Grouping grouping;
+    // The first row comes again, and counts for nothing, until there are so many.
+    void fill_up(std::int64_t count);
   };
   // The rows of units: those of unit k are starts[k] .. starts[k + 1] - 1 of them.
   struct RowsOfUnits {
@@ -171,16 +174,20 @@ class Engine {
   RowsOfUnits rows_of(const Draw& draw) const;
   // Units first .. end - 1.
   Part part_of(const RowsOfUnits& units, std::int64_t first, std::int64_t end) const;
-  // Where a part is added, and who measures it.
+  // Where a part is added, and who measures it; how many rows it is filled up to.
   struct Target {
     Clipper& clipper;
     PhaseClock& phases;
+    std::int64_t rows = 0;
   };
   void add_part(const Loss& loss, Part part, const Target& target) const;
   void plan_memory(const Loss& loss);
   std::vector<memory::Way> ways(const memory::Demand& demand);
   void set_passes(ClipPasses passes, std::size_t row_budget);
   void set_physical_batches(std::int64_t rows);
+  bool parts_of_one_size() const;
+  std::int64_t rows_of_parts() const;
+  void expect(const RowsOfUnits& units, std::span<const std::int64_t> counts) const;
   std::size_t dry_peak(const Loss& loss, std::int64_t rows, std::int64_t more) const;
   RowsOfUnits dry_units(std::int64_t rows) const;
   std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;
@@ -210,6 +217,7 @@ class Engine {
   std::unique_ptr<Mechanism> mechanism_;
   Budget budget_;
   std::optional<memory::PhysicalBatches> physical_batches_;
+  std::int64_t largest_part_ = 0;  // rows, where units have one each
   std::optional<memory::Plan> plan_;
   Dtype precision_;
   std::int64_t steps_made_ = 0;

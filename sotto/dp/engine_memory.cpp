@@ -40,14 +40,33 @@ void Engine::set_passes(ClipPasses passes, std::size_t row_budget) {
   if (every) memory::set_checkpoints(model_, *every, backwards_of(passes));
 }
 
+// Libraries of GPUs choose by the shape of a batch how they compute it, so that others' gradients
+// would show how many there are, and look for a way anew for each size: there parts are filled up.
+bool Engine::parts_of_one_size() const { return memory::device_of(optimizer_) != cpu; }
+
+// What parts are filled up to; 0: they are not.
+std::int64_t Engine::rows_of_parts() const {
+  if (!parts_of_one_size()) return 0;
+  return options_.rows_of_unit ? physical_batches_->rows()
+                               : std::min(largest_part_, physical_batches_->rows());
+}
+
 void Engine::set_physical_batches(std::int64_t rows) {
-  physical_batches_.emplace(rows, options_.memory.accumulation.value_or(1));
-  clipper_.set_largest_part(std::min(rows, large_batch(*sampler_)));
+  const std::int64_t large = large_batch(*sampler_),
+                     parts = options_.memory.accumulation.value_or(1);
+  largest_part_ = std::min(rows, (large + parts - 1) / parts);
+  if (parts_of_one_size() && !options_.memory.physical_batch && !options_.rows_of_unit) {
+    // As many parts as before, of which none is nearly empty.
+    const std::int64_t some = (large + largest_part_ - 1) / largest_part_;
+    rows = largest_part_ = (large + some - 1) / some;
+  }
+  physical_batches_.emplace(rows, parts);
+  clipper_.set_largest_part(std::min(rows, large));
 }
 
 std::optional<std::int64_t> Engine::physical_batch() const {
   if (!physical_batches_) return std::nullopt;
-  return physical_batches_->rows();
+  return parts_of_one_size() ? rows_of_parts() : physical_batches_->rows();
 }
 
 // So many rows of the first units, the last of which may be cut; none where nobody has any.
@@ -136,8 +155,8 @@ void Engine::plan_memory(const Loss& loss) {
       std::max(largest_unit, std::min((all + parts - 1) / parts, policy.rows()));
   const auto peak_of = [&](std::int64_t rows) {
     // What the first part may leave, whose last unit may not have fitted in.
-    const std::int64_t more = rows >= all ? 0 : std::min(rows, all - rows + largest_unit - 1);
-    return dry_peak(loss, rows, more);
+    const std::int64_t left = rows >= all ? 0 : std::min(rows, all - rows + largest_unit - 1);
+    return dry_peak(loss, rows, left > 0 && parts_of_one_size() ? rows : left);
   };
   const memory::Demand demand{
       .peak_of = peak_of,

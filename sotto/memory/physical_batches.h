@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <span>
+#include <vector>
 
 namespace sotto::memory {
 
@@ -32,8 +33,17 @@ class PhysicalBatches {
   void over(std::span<const std::int64_t> rows_of, const Run& run, const Lost& lost);
 
   std::int64_t rows() const { return rows_; }
+  // Where the parts of these items end if there is memory for all.
+  std::vector<std::int64_t> ends(std::span<const std::int64_t> rows_of) const;
 
  private:
+  // What is to come of a batch.
+  struct Rest {
+    std::int64_t first, rows, parts;
+  };
+  Rest all(std::span<const std::int64_t> rows_of) const;
+  Rest after_next(std::span<const std::int64_t> rows_of, const Rest& rest) const;
+
   std::int64_t rows_, parts_;
 };
 
