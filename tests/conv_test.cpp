@@ -276,6 +276,9 @@ TEST_CASE("convolutions of the sizes that networks have") {
     }
     // So large that devices do it in parts.
     check_conv_weight(engine, random, image_case(5, {16, 32}, 13, square(4, 2, 0)), Dtype::bf16);
+    // A product where images lie channels-last: in one of some random layouts.
+    for (int round = 0; round < 8; ++round)
+      check_conv_weight(engine, random, image_case(3, {10, 12}, 7, square(1, 1, 0)), Dtype::f16);
   });
 }
 

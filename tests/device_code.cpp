@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sotto/core/error.h"
+#include "sotto/kernels/cuda/attention.h"
 #include "sotto/kernels/cuda/conv.h"
 #include "sotto/kernels/cuda/elementwise.h"
 #include "sotto/kernels/cuda/index.h"
@@ -19,6 +20,7 @@
 #include "sotto/kernels/cuda/rows.h"
 #include "sotto/kernels/cuda/unary.h"
 #include "sotto/kernels/tf32.h"
+#include "tests/host_attention.h"
 
 namespace sotto {
 
@@ -141,6 +143,21 @@ class LaunchedPlan final : public ConvPlan {
   Launches* later_;
 };
 
+class LaunchedAttention final : public AttentionPlan {
+ public:
+  explicit LaunchedAttention(Launches* later) : later_(later) {}
+  void run(const AttentionProblem& problem) const override {
+    if (!later_) {
+      count_launch();
+      return HostAttentionPlan().run(problem);
+    }
+    later_->push_back([problem] { HostAttentionPlan().run(problem); });
+  }
+
+ private:
+  Launches* later_;
+};
+
 class HostExec {
  public:
   HostExec(Device device, Backend& products, std::shared_ptr<void> guard, Launches* later,
@@ -149,7 +166,8 @@ class HostExec {
         products_(products),
         guard_(std::move(guard)),
         later_(later),
-        tf32_(tf32) {}
+        tf32_(tf32),
+        attention_(later) {}
   template <class F>
   void for_each(std::int64_t count, const F& f) const {
     launch([f, count] { run_each(count, f); });
@@ -183,6 +201,11 @@ class HostExec {
         std::make_unique<LaunchedPlan>(std::make_shared<HostConvPlan>(products_, problem), later_));
     return plans_.back().get();
   }
+  // Nor all of attention: 24 features not at all, 40 forwards alone.
+  const AttentionPlan* attention_plan(const AttentionProblem& problem) const {
+    const std::int64_t features = problem.forward.q.size[3];
+    return features == 24 || (features == 40 && problem.backward) ? nullptr : &attention_;
+  }
   bool tf32() const { return tf32_; }
 
  private:
@@ -201,6 +224,7 @@ class HostExec {
   std::shared_ptr<void> guard_;
   Launches* later_;
   bool tf32_;
+  LaunchedAttention attention_;
   mutable std::vector<std::unique_ptr<LaunchedPlan>> plans_;
 };
 

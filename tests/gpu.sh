@@ -100,7 +100,7 @@ reconfigure=
 step configure meson setup $reconfigure "$build" "$root" -Dbuildtype=release -Dtests=enabled \
   -Dsamples=auto -Dcuda=enabled "-Dgpu_targets=${gpu:-90}" || exit 1
 units="devices device_code device_ops device_clipping capture captured_clip captured_faults captured_loss fused_update
-score_weights conv gemm lstm pool reduce precision attention per_sample_routes large_arrays tf32 filled_parts"
+score_weights conv gemm lstm pool reduce precision attention per_sample_routes large_arrays tf32 filled_parts fused_attention"
 targets=sotto/libsotto_cuda.so
 for unit in $units; do targets="$targets tests/test_$unit"; done
 # shellcheck disable=SC2086 # a list

@@ -6,6 +6,7 @@
 
 #include "sotto/core/tensor.h"
 #include "sotto/kernels/backend.h"
+#include "sotto/kernels/fused_attention.h"
 #include "sotto/kernels/lstm.h"
 
 namespace sotto {
@@ -97,6 +98,18 @@ class StagedBackend final : public Backend {
   void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) override {
     run([&](Stage& s) { on().score_weights_grad(rule, s(w), s(dw), s(dx)); });
   }
+  bool attention(const FusedAttention& a) override {
+    bool done = false;
+    run([&](Stage& s) { done = on().attention(staged(a, s)); });
+    return done;
+  }
+  bool attention_grad(const FusedAttention& a, const FusedAttentionGrad& grad) override {
+    bool done = false;
+    run([&](Stage& s) {
+      done = on().attention_grad(staged(a, s), {s(grad.dy), s(grad.dq), s(grad.dk), s(grad.dv)});
+    });
+    return done;
+  }
   void normalize(View x, double eps, bool centered, View y, View rstd) override {
     run([&](Stage& s) { on().normalize(s(x), eps, centered, s(y), s(rstd)); });
   }
@@ -180,6 +193,9 @@ class StagedBackend final : public Backend {
 
  private:
   Backend& on() const { return backend(device_); }
+  static FusedAttention staged(const FusedAttention& x, Stage& s) {
+    return {s(x.q), s(x.k), s(x.v), s(x.y), s(x.stats), x.scale, x.causal};
+  }
   static LstmLayer staged(const LstmLayer& x, Stage& s) {
     return {s(x.gates), s(x.states), s(x.cells), s(x.squashed), s(x.weight), s(x.bias), x.reverse};
   }

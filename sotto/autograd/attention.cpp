@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "sotto/autograd/elementwise.h"
+#include "sotto/autograd/fused_attention.h"
 #include "sotto/autograd/precision.h"
 #include "sotto/autograd/products.h"
 #include "sotto/autograd/reductions.h"
@@ -212,44 +213,6 @@ void check_attention(const Var& q, const Var& k, const Var& v, const AttentionOp
         options.dropout);
 }
 
-constexpr double hidden_score = -std::numeric_limits<double>::infinity();
-
-// 1 where a causal query may not look.
-Tensor causal_mask(std::int64_t queries, std::int64_t keys, std::int64_t always_visible) {
-  std::vector<std::int64_t> mask;
-  for (std::int64_t t = 0; t < queries; ++t) {
-    for (std::int64_t s = 0; s < keys; ++s) mask.push_back(s > t + always_visible);
-  }
-  return Tensor::from(mask, {queries, keys});
-}
-
-// Whether a query sees any key: one that sees none has weights of zero, and not 0 / 0.
-Tensor any_seen(const Tensor& scores) {
-  const int last = scores.rank() - 1;
-  if (scores.size(last) == 0) return full({}, 1, scores.dtype(), scores.device());
-  const Tensor top = reduce(Reduction::max, scores, {last}, true);
-  return binary(binary_index<Greater>, top, full({}, hidden_score, top.dtype(), top.device()));
-}
-
-Var plain_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
-                  const AttentionOptions& options) {
-  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())));
-  Tape& tape = q.tape();
-  Var scores = affine(matmul(q, transpose(k, -1, -2)), scale, 0);
-  const Var least = tape.constant(full({}, hidden_score, scores.dtype()));
-  for (const Var& mask : masks)
-    scores = mask.dtype() == Dtype::i64 ? where(mask, least, scores) : add(scores, mask);
-  if (options.causal) {
-    const Tensor mask =
-        causal_mask(scores.value().size(-2), scores.value().size(-1), options.always_visible);
-    scores = where(tape.constant(mask), least, scores);
-  }
-  // With a finite score each, queries that see no key pass the softmax.
-  const Var zero = tape.constant(zeros({}, scores.dtype()));
-  const Var seen = known(tape, any_seen(scores.value()), scores.samples());
-  return where(seen, softmax(where(seen, scores, zero)), zero);
-}
-
 bool trained(const std::vector<Var>& masks) {
   for (const Var& mask : masks) {
     if (mask.needs_grad()) return true;
@@ -268,15 +231,6 @@ SampleAxis attention_samples(const std::vector<Var>& all, const Shape& lead, std
   return samples;
 }
 
-}  // namespace
-
-Var attention_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
-                      const AttentionOptions& options) {
-  return plain_weights(q, k, masks, options);
-}
-
-namespace {
-
 // x with the samples along an axis where it is the same for all.
 Var batched_along(const Var& x, int axis, std::int64_t samples, int rank) {
   Shape one = Shape::filled(rank, 1);
@@ -284,22 +238,20 @@ Var batched_along(const Var& x, int axis, std::int64_t samples, int rank) {
   return add(x, known(x.tape(), zeros(one, x.dtype(), x.value().device()), axis));
 }
 
-// Operands that have the leading axes in full, and where their samples are.
-Attention flattened(const Var& q, const Var& k, const Var& v, const std::vector<Var>& masks,
+// All but the operands, which have the leading axes in full and their samples where it is said.
+Attention described(const Var& q, const Var& k, const Var& v, const std::vector<Var>& masks,
                     const AttentionOptions& options, SampleAxis samples) {
   const Shape lead = leading(q.shape());
-  const auto flat = [&lead](const Var& x) {
-    return reshape(contiguous(x.value()), {lead.numel(), x.value().size(-2), x.value().size(-1)});
-  };
   Attention s{
-      .q = flat(q),
-      .k = flat(k),
-      .v = flat(v),
+      .q = {},
+      .k = {},
+      .v = {},
       .masks = {},
       .options = options,
       .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())))};
   // The CPU multiplies blocks fastest in f32.
-  const bool on_cpu = s.q.device() == cpu && s.k.device() == cpu && s.v.device() == cpu;
+  const bool on_cpu =
+      q.value().device() == cpu && k.value().device() == cpu && v.value().device() == cpu;
   s.factors = on_cpu ? arithmetic_type(q.dtype()) : q.dtype();
   Tape& tape = q.tape();
   if (!tape.options().training) s.options.dropout = 0;
@@ -310,13 +262,66 @@ Attention flattened(const Var& q, const Var& k, const Var& v, const std::vector<
         "attention: dropout over {} views of a sample; split_views first",
         batched ? tape.views(q) : 1);
   if (s.options.dropout > 0) s.key = tape.next_key();
-  s.sample = with_matrix(lead, s.queries(), s.keys());
+  s.sample = with_matrix(lead, q.value().size(-2), k.value().size(-2));
   if (batched) s.sample.erase(samples.axis());
   if (!batched) s.rows = {0};
   for (std::int64_t n = 0; batched && s.options.dropout > 0 && n < lead[samples.axis()]; ++n)
     s.rows.push_back(tape.options().row(n));
   for (const Var& mask : masks) s.masks.push_back(flat_mask(mask.value(), lead));
   return s;
+}
+
+// The same with the operands, each flat.
+Attention with_operands(Attention s, const Tensor& q, const Tensor& k, const Tensor& v) {
+  const auto flat = [](const Tensor& x) {
+    return reshape(contiguous(x), {leading(x.shape()).numel(), x.size(-2), x.size(-1)});
+  };
+  s.q = flat(q);
+  s.k = flat(k);
+  s.v = flat(v);
+  return s;
+}
+
+// What one kernel can do: nothing is hidden but by time.
+bool plain(const Attention& s) {
+  return s.masks.empty() && s.options.dropout == 0 && s.options.always_visible == 0;
+}
+
+void give(Adjoint& adjoint, const std::array<Shape, 3>& shapes, const Tensor& q, const Tensor& k,
+          const Tensor& v) {
+  adjoint.input(0, reshape(q, shapes[0]));
+  adjoint.input(1, reshape(k, shapes[1]));
+  adjoint.input(2, reshape(v, shapes[2]));
+}
+
+// On the tape, by products and kernels on scores.
+Var by_products(const Attention& s, const std::array<Var, 3>& of, const Shape& shape,
+                SampleAxis samples) {
+  const auto& [q, k, v] = of;
+  const std::array shapes{q.shape(), k.shape(), v.shape()};
+  return q.tape().record(attention_op, {q, k, v}, reshape(forward(s), shape), samples,
+                         [s, shapes](const Tensor& dy, Adjoint& adjoint) {
+                           const Shape flat{s.slices(), s.queries(), s.v.size(2)};
+                           const AttentionGradient d = backward(s, reshape(contiguous(dy), flat));
+                           give(adjoint, shapes, d.q, d.k, d.v);
+                         });
+}
+
+// On the tape, in one kernel.
+Var by_kernel(const Attention& s, const FusedResult& result, const std::array<Var, 3>& of,
+              const Shape& shape, SampleAxis samples) {
+  const auto& [q, k, v] = of;
+  const std::array shapes{q.shape(), k.shape(), v.shape()};
+  return q.tape().record(
+      attention_op, {q, k, v}, reshape(result.y, shape), samples,
+      [s, result, shapes](const Tensor& dy, Adjoint& adjoint) {
+        if (const auto d = fused_attention_grad(result, dy))
+          return give(adjoint, shapes, d->q, d->k, d->v);
+        const Attention flat = with_operands(s, result.q, result.k, result.v);
+        const AttentionGradient d = backward(
+            flat, reshape(contiguous(dy), {flat.slices(), flat.queries(), flat.v.size(2)}));
+        give(adjoint, shapes, d.q, d.k, d.v);
+      });
 }
 
 }  // namespace
@@ -330,7 +335,7 @@ Var attention(const Var& queries, const Var& keys_given, const Var& values,
         "attention: queries are {}, keys {}, values {}", name(query.dtype()), name(key.dtype()),
         name(value.dtype()));
   if (trained(masks) || masks.size() > most_score_masks) {
-    return matmul(dropout(plain_weights(query, key, masks, options), options.dropout), value);
+    return matmul(dropout(attention_weights(query, key, masks, options), options.dropout), value);
   }
   const Shape keys = broadcast_shapes("attention", leading(key.shape()), leading(value.shape()));
   const Shape lead = broadcast_shapes("attention", leading(query.shape()), keys);
@@ -345,18 +350,14 @@ Var attention(const Var& queries, const Var& keys_given, const Var& values,
                        lead);
   };
   const Var q = operand(query), k = operand(key), v = operand(value);
-  const Attention s = flattened(q, k, v, masks, options, samples);
-  const Tensor y = reshape(forward(s), with_matrix(lead, a, s.v.size(2)));
-  return query.tape().record(attention_op, {q, k, v}, y, samples,
-                             [s, shapes = std::array{q.shape(), k.shape(), v.shape()}](
-                                 const Tensor& dy, Adjoint& adjoint) {
-                               const Shape flat{s.slices(), s.queries(), s.v.size(2)};
-                               const AttentionGradient d =
-                                   backward(s, reshape(contiguous(dy), flat));
-                               adjoint.input(0, reshape(d.q, shapes[0]));
-                               adjoint.input(1, reshape(d.k, shapes[1]));
-                               adjoint.input(2, reshape(d.v, shapes[2]));
-                             });
+  const Attention s = described(q, k, v, masks, options, samples);
+  const Shape shape = with_matrix(lead, a, v.value().size(-1));
+  if (plain(s)) {
+    if (const auto result =
+            fused_attention(q.value(), k.value(), v.value(), s.scale, s.options.causal))
+      return by_kernel(s, *result, {q, k, v}, shape, samples);
+  }
+  return by_products(with_operands(s, q.value(), k.value(), v.value()), {q, k, v}, shape, samples);
 }
 
 }  // namespace sotto

@@ -22,6 +22,8 @@ namespace sotto {
 class RoundedGaussian;
 struct ChaChaStream;
 struct ClipRule;
+struct FusedAttention;
+struct FusedAttentionGrad;
 struct LstmLayer;
 struct UpdateArray;
 
@@ -121,6 +123,14 @@ class Backend {
   // (dw - sum_s w dw / total), total being the weights' own sum where w, and with it dx, has 16
   // bits beside an f32 dw. dx may be w or dw.
   virtual void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) = 0;
+  // Attention in one kernel (fused_attention.h), from q, k and v to y and stats. False, and nothing
+  // is done, where the backend has none: products and score_weights are another way.
+  virtual bool attention(const FusedAttention& /*attention*/) { return false; }
+  // From dy, and from what attention() read and wrote, to the gradients of q, k and v.
+  virtual bool attention_grad(const FusedAttention& /*attention*/,
+                              const FusedAttentionGrad& /*grad*/) {
+    return false;
+  }
   // y = (x - mean) rstd with rstd [rows, 1] = 1 / sqrt(variance + eps), in f32 where x is narrower;
   // `centered` false leaves the mean out (root mean square).
   virtual void normalize(View x, double eps, bool centered, View y, View rstd) = 0;

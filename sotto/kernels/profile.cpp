@@ -10,6 +10,7 @@
 #include "sotto/core/error.h"
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/functors.h"
+#include "sotto/kernels/fused_attention.h"
 #include "sotto/kernels/lstm.h"
 #include "sotto/kernels/update_rules.h"
 
@@ -48,6 +49,11 @@ double gemm_flops(View a, View c) { return 2 * count(c) * static_cast<double>(a.
 // Of the products; the rest is little beside them.
 double lstm_flops(const LstmLayer& layer) {
   return 2 * count(layer.gates) * static_cast<double>(layer.weight.size[1]);
+}
+
+// Of scores and of weighted values.
+double attention_flops(const FusedAttention& a) {
+  return 2 * (count(a.q) + count(a.y)) * static_cast<double>(a.keys());
 }
 
 // Of each of the three passes of a convolution.
@@ -144,6 +150,20 @@ class ProfiledBackend : public Backend {
   void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) override {
     measure("score_weights_grad", count(w), {w, dw, dx},
             [&] { inner_.score_weights_grad(rule, w, dw, dx); });
+  }
+  bool attention(const FusedAttention& a) override {
+    bool done = false;
+    measure("attention", attention_flops(a), {a.q, a.k, a.v, a.y},
+            [&] { done = inner_.attention(a); });
+    return done;
+  }
+  // Five products, for two.
+  bool attention_grad(const FusedAttention& a, const FusedAttentionGrad& grad) override {
+    bool done = false;
+    measure("attention_grad", 2.5 * attention_flops(a),
+            {a.q, a.k, a.v, a.y, grad.dy, grad.dq, grad.dk, grad.dv},
+            [&] { done = inner_.attention_grad(a, grad); });
+    return done;
   }
   void normalize(View x, double eps, bool centered, View y, View rstd) override {
     measure("normalize", count(x), {x, y, rstd},

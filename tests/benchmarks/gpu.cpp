@@ -3,10 +3,12 @@
 // steps. `bench_gpu tf32` does so for what rounds factors of f32. Without a GPU it says why.
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include <fmt/format.h>
 
 #include "sotto/autograd/ops.h"
+#include "sotto/autograd/precision.h"
 #include "sotto/core/cuda.h"
 #include "sotto/dp/mechanism.h"
 #include "sotto/kernels/compute.h"
@@ -92,6 +94,29 @@ void gram_norms(Dtype dtype) {
          [&] { backend(gpu).gram_dot(a.view(), b.view(), a.view(), b.view(), norms.view()); });
 }
 
+// Heads within positions, as projections leave them: GPT-2 small's layer of 32 samples, ViT-B/16's
+// of
+// 64. Operations are those of two products there, and of five back, masked or not.
+void attentions(Dtype dtype) {
+  constexpr std::int64_t heads = 12, features = 64;
+  for (const auto& [samples, positions, causal] :
+       {std::tuple<std::int64_t, std::int64_t, bool>{32, 512, true}, {64, 197, false}}) {
+    const Tensor x =
+        some_values({samples, positions, heads, features}, dtype).permute({0, 2, 1, 3});
+    const double product = 2.0 * samples * heads * positions * positions * features;
+    const auto attend = [&](bool back) {
+      Tape tape;
+      const Var q = tape.input(x, 0, back), k = tape.input(x, 0, back), v = tape.input(x, 0, back);
+      const Var y = attention(q, k, v, {}, {.causal = causal});
+      SumSink sums;
+      if (back) tape.backward(sum_per_sample(cast(y, Dtype::f32)), sums);
+    };
+    const std::string what = fmt::format("attention {} x {}", samples, positions);
+    report(what, dtype, 2 * product, "GFLOP/s", [&] { attend(false); });
+    report(what + ", there and back", dtype, 7 * product, "GFLOP/s", [&] { attend(true); });
+  }
+}
+
 // Steps of a small network on 512 images, which launches bound: 26,010 parameters.
 class Steps {
  public:
@@ -165,6 +190,7 @@ int main(int count, char** words) {
     if (tf32) return 0;
     streams(dtype);
     gram_norms(dtype);
+    attentions(dtype);
   }
   steps();
 }

@@ -92,6 +92,27 @@ def kernels(torch, timer, device, name):
         report(what, lambda: on(x, f))
 
 
+def attentions(torch, timer, device, name):
+    """Of GPT-2 small and ViT-B/16, as bench_gpu has them."""
+    dtype = torch.bfloat16 if name == "bf16" else torch.float32
+
+    def attend(samples, positions, causal, back):
+        x = torch.full((samples, positions, 12, 64), 0.01, dtype=dtype, device=device).transpose(1, 2)
+        q, k, v = (x.detach().requires_grad_(back) for _ in range(3))
+
+        def run():
+            y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            if back:
+                torch.autograd.grad(y.float().sum(), (q, k, v))
+
+        return run
+
+    for samples, positions, causal in ((32, 512, True), (64, 197, False)):
+        for back in (False, True):
+            what = f"attention {samples} x {positions}" + (", there and back" if back else "")
+            timer.report("torch", what, name, lambda: attend(samples, positions, causal, back))
+
+
 def small_network(torch, device):
     nn = torch.nn
     return nn.Sequential(
@@ -228,6 +249,8 @@ def main():
     timer = Timer(torch, options)
     for name in ("tf32", "bf16", "f32"):
         kernels(torch, timer, device, name)
+        if name != "tf32":
+            attentions(torch, timer, device, name)
     timer.report("torch", "ordinary step", "f32", lambda: ordinary(torch, device))
     try:
         import opacus

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <cudnn_graph.h>
@@ -19,13 +20,16 @@ void cudnn_check(const Call& call, const char* function, cudnnStatus_t status);
 cudnnHandle_t cudnn_handle(DeviceState& state, const Call& call);
 
 // What was described is right and the library cannot do it.
-struct Unsupported {};
+struct Unsupported {
+  std::string reason;  // its own
+};
 
+// A handle: copies name one object, which lives as long as what was set to it.
 class Descriptor {
  public:
   Descriptor(const Call& call, cudnnBackendDescriptorType_t type);
 
-  cudnnBackendDescriptor_t get() const { return raw_.get(); }
+  cudnnBackendDescriptor_t get() const { return node_->raw; }
   template <class T>
   void set(const Call& call, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
            const std::vector<T>& values) {
@@ -33,8 +37,10 @@ class Descriptor {
                 cudnnBackendSetAttribute(get(), name, type,
                                          static_cast<std::int64_t>(values.size()), values.data()));
   }
+  void set(const Call& call, cudnnBackendAttributeName_t name,
+           const std::vector<Descriptor>& values);
   void set(const Call& call, cudnnBackendAttributeName_t name, const Descriptor& value) {
-    set(call, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::vector{value.get()});
+    set(call, name, std::vector{value});
   }
   // Up to `most` values, fewer if there are fewer.
   template <class T>
@@ -56,10 +62,37 @@ class Descriptor {
   bool can_finalize() { return cudnnBackendFinalize(get()) == CUDNN_STATUS_SUCCESS; }
 
  private:
-  struct Destroy {
-    void operator()(void* raw) const { cudnnBackendDestroyDescriptor(raw); }
+  struct Node {
+    Node() = default;
+    Node(const Node&) = delete;
+    Node& operator=(const Node&) = delete;
+    ~Node() {
+      if (raw) cudnnBackendDestroyDescriptor(raw);
+    }
+
+    cudnnBackendDescriptor_t raw = nullptr;
+    std::vector<std::shared_ptr<Node>> uses;
   };
-  std::unique_ptr<void, Destroy> raw_;
+  std::shared_ptr<Node> node_;
 };
+
+// A tensor of a graph, without an address.
+struct GraphTensor {
+  std::int64_t id;
+  cudnnDataType_t dtype;
+  std::vector<std::int64_t> size, stride;
+  bool within = false;    // lies in no memory: made by one operation and read by others
+  bool by_value = false;  // one number, given by the host
+};
+Descriptor tensor_descriptor(const Call& call, const GraphTensor& tensor);
+
+// Of f32, f16 or bf16.
+cudnnDataType_t cudnn_type(Dtype dtype);
+
+// Whether an address is one that graphs are described for.
+bool library_aligned(const View& view);
+
+// Appends a view's type, sizes and strides, as a part of a key that plans are kept by.
+void append_form(std::vector<std::int64_t>& key, const View& view);
 
 }  // namespace sotto

@@ -12,8 +12,8 @@
 //   again when the call returns, gemm(a, b, beta, c), device()
 //   scratch_bytes(), what a primitive takes at most for what it works out of on the way, unless a
 //   single sample needs more
-//   conv_plan(problem), the library's way for it or nullptr (library_conv.h), and tf32(), whether
-//   convolutions may round their factors
+//   conv_plan(problem) and attention_plan(problem), the library's way for it or nullptr
+//   (library_conv.h, attention.h), and tf32(), whether convolutions may round their factors
 // Calls run one after the other.
 //
 // The members are defined in the headers beside this one, and compiled by the .cu files of the same
@@ -73,6 +73,10 @@ class DeviceBackend : public Backend {
   void weighted_pieces(View x, View w, View pieces) override;
   void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
                     View y) override;
+
+  // attention.h
+  bool attention(const FusedAttention& attention) override;
+  bool attention_grad(const FusedAttention& attention, const FusedAttentionGrad& grad) override;
 
   // conv.h
   void conv(View x, View w, View bias, const Window& window, View y) override;

@@ -23,12 +23,15 @@ class CapturedLaunches;
 struct Call {
   const char* name;
   Device device;
-  const View* views[6] = {};
+  static constexpr std::size_t most_views = 9;
+  const View* views[most_views] = {};  // the first ones
 
   Call(const char* name, Device device, std::initializer_list<const View*> all = {})
       : name(name), device(device) {
-    int count = 0;
-    for (const View* view : all) views[count++] = view;
+    std::size_t count = 0;
+    for (const View* view : all) {
+      if (count < most_views) views[count++] = view;
+    }
   }
 };
 

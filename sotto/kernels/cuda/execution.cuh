@@ -1,6 +1,7 @@
 // How a GPU runs the bodies of device_backend.h.
 #pragma once
 
+#include "sotto/kernels/cuda/cudnn_attention.h"
 #include "sotto/kernels/cuda/cudnn_conv.h"
 #include "sotto/kernels/cuda/device_state.h"
 #include "sotto/kernels/cuda/products.h"
@@ -90,6 +91,9 @@ class CudaExec {
   void affine(const View& a, const View& b, const View& bias, const View& c) const;
   const ConvPlan* conv_plan(const ConvProblem& problem) const {
     return sotto::conv_plan(state_, problem);
+  }
+  const AttentionPlan* attention_plan(const AttentionProblem& problem) const {
+    return sotto::attention_plan(state_, problem);
   }
   bool tf32() const { return tf32_; }
   static constexpr std::int64_t scratch_bytes() { return std::int64_t{1} << 28; }

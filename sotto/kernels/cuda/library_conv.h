@@ -42,6 +42,28 @@ bool conv_by_library(DeviceBackend<Exec>& backend, const Exec& exec, ConvProblem
   return true;
 }
 
+// Whether each position of y is of one position of x, so that a convolution is a product.
+inline bool is_product(const ConvProblem& p) {
+  const Window& w = p.window;
+  bool alone = w.groups == 1 && w.positions() == 1;
+  for (int axis = 0; axis < 3; ++axis)
+    alone = alone && w.stride[axis] == 1 && w.before[axis] == 0 && w.after[axis] == 0;
+  return alone;
+}
+
+// dw += dy^T x where is_product() and images lie channels-last, with sums of dw's type.
+template <class Exec>
+void conv_weight_product(const Exec& exec, const ConvProblem& p, double beta) {
+  const std::int64_t positions = p.x.numel() / p.x.size[1];
+  const auto rows = [positions](const View& x) {
+    return View{x.data, x.dtype, 2, {positions, x.size[1]}, {x.size[1], 1}};
+  };
+  const View dy = rows(p.y);
+  const View turned{dy.data, dy.dtype, 2, {dy.size[1], positions}, {1, dy.size[1]}};
+  exec.gemm(turned, rows(p.x), beta,
+            {p.w.data, p.w.dtype, 2, {p.w.size[0], p.w.size[1]}, {p.w.size[1], 1}});
+}
+
 // dw = sum over samples + beta dw. Images that are narrower than dw, and that the library has no
 // way of multiplying as they are, are widened, some samples at a time: their products are exact in
 // tf32 too, and sums are not rounded to the narrow type.
@@ -51,6 +73,10 @@ bool conv_weight_by_library(DeviceBackend<Exec>& backend, const Exec& exec,
   const View &x = problem.x, &dy = problem.y, &dw = problem.w;
   const auto last = channels_last(x, dy);
   if (!last) return false;
+  if (*last && x.dtype != dw.dtype && is_product(problem)) {
+    conv_weight_product(exec, problem, beta);
+    return true;
+  }
   const Scratch<char> sums(exec.device(), bytes_of(dw.dtype, dw.numel()));
   const auto part_of = [&](std::int64_t first, std::int64_t count) {
     ConvProblem part = problem;
