@@ -260,7 +260,10 @@ TEST_CASE("convolutions of the sizes that networks have") {
     for (const Case& c :
          {image_case(9, {1, 16}, 28, square(8, 2, 3)), image_case(5, {16, 32}, 13, square(4, 2, 0)),
           image_case(70, {3, 8}, 8, square(3, 1, 1)), image_case(3, {24, 24}, 10, depthwise),
-          image_case(3, {40, 48}, 7, square(1, 1, 0))}) {
+          image_case(3, {40, 48}, 7, square(1, 1, 0)), image_case(11, {64, 32}, 8, square(3, 1, 1)),
+          image_case(3, {160, 32}, 9, square(3, 1, 1)),
+          image_case(2, {32, 48}, 17, square(3, 1, 1)),
+          image_case(2, {64, 32}, 12, square(3, 1, 0))}) {
       check_all(engine, random, c, Dtype::f32);
     }
     // Whose data pass may be a forward pass by weights turned around.
@@ -316,8 +319,9 @@ TEST_CASE("unfold gives the inputs under each window, channels first") {
 TEST_CASE("a NaN in one sample leaves the bits of the other samples") {
   for_each_engine([](Backend& engine) {
     Random random(5);
-    for (const Case& c : {image_case(7, {5, 6}, 6, square(3, 1, 1)),
-                          image_case(40, {1, 16}, 28, square(8, 2, 3)), random_case(random, 5)}) {
+    for (const Case& c :
+         {image_case(7, {5, 6}, 6, square(3, 1, 1)), image_case(40, {1, 16}, 28, square(8, 2, 3)),
+          image_case(13, {32, 40}, 16, square(3, 1, 1)), random_case(random, 5)}) {
       const Tensor x = random_tensor(random, c.x, channels_last_order, Dtype::f32);
       const Tensor dy = random_tensor(random, c.y, channels_last_order, Dtype::f32);
       const Tensor w = random_tensor(random, c.w, {0, 1, 2, 3, 4}, Dtype::f32);
@@ -342,6 +346,41 @@ TEST_CASE("a NaN in one sample leaves the bits of the other samples") {
       }
     }
   });
+}
+
+TEST_CASE("a sample has the same bits in any batch on the CPU") {
+  for (const CpuEngine engine : {CpuEngine::portable, CpuEngine::onednn}) {
+    if (has_cpu_engine(engine)) set_cpu_engine(engine);
+    Random random(8);
+    constexpr std::int64_t samples = 71;
+    for (const auto& [channels, side] : {std::pair<Shape, std::int64_t>{{6, 16}, 9},
+                                         {{32, 64}, 8},
+                                         {{128, 32}, 16},
+                                         {{256, 32}, 8}}) {
+      const Case c = image_case(samples, channels, side, square(3, 1, 1));
+      INFO(to_string(c.x) << " w " << to_string(c.w));
+      const Tensor x = random_tensor(random, c.x, channels_last_order, Dtype::f32);
+      const Tensor dy = random_tensor(random, c.y, channels_last_order, Dtype::f32);
+      const Tensor w = random_tensor(random, c.w, {0, 1, 2, 3, 4}, Dtype::f32);
+      const auto run = [&](std::int64_t first, std::int64_t last) {
+        Shape y_shape = c.y, x_shape = c.x;
+        y_shape[0] = x_shape[0] = last - first;
+        std::array results{unwritten(y_shape, channels_last_order, Dtype::f32),
+                           unwritten(x_shape, channels_last_order, Dtype::f32)};
+        backend(cpu).conv(x.slice(0, first, last).view(), w.view(), View{}, c.window,
+                          results[0].view());
+        backend(cpu).conv_data(dy.slice(0, first, last).view(), w.view(), c.window,
+                               results[1].view());
+        return results;
+      };
+      const auto all = run(0, samples);
+      for (const auto& [first, last] :
+           {std::pair<std::int64_t, std::int64_t>{0, 1}, {3, 12}, {30, 70}, {70, 71}}) {
+        for (std::size_t i = 0; i < all.size(); ++i)
+          CHECK(same_bits(run(first, last)[i], all[i].slice(0, first, last)));
+      }
+    }
+  }
 }
 
 TEST_CASE("the same inputs give the same bits") {

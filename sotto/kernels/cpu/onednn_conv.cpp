@@ -70,6 +70,16 @@ Forward::primitive_desc describe_forward(const Words& c, const memory::desc& bia
   return {wanted, own_scratchpad, onednn_engine()};
 }
 
+Forward::primitive_desc describe_winograd(const Words& c, const memory::desc& bias) {
+  dnnl::primitive_attr own_scratchpad;
+  own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const auto any = [&c](const memory::dims& dims) { return memory::desc(dims, c.type, Tag::any); };
+  const Forward::desc wanted(dnnl::prop_kind::forward_training,
+                             dnnl::algorithm::convolution_winograd, any(c.x), c.any_weights(), bias,
+                             any(c.y), c.stride, c.dilation, c.before, c.after);
+  return {wanted, own_scratchpad, onednn_engine()};
+}
+
 BackwardData::primitive_desc describe_data(const Words& c) {
   dnnl::primitive_attr own_scratchpad;
   own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -90,8 +100,8 @@ bool made_by(const dnnl::primitive_desc_base& p, std::string_view name) {
   return std::string_view(p.impl_info_str()).find(name) != std::string_view::npos;
 }
 
-std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool with_bias,
-                                          Dtype dtype) {
+std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool with_bias, Dtype dtype,
+                                          Algorithm algorithm) {
   const Words c(g, dtype);
   ConvPrimitive p;
   p.pass = pass;
@@ -109,8 +119,15 @@ std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool wit
   bool good = false;
   if (pass == Pass::forward) {
     if (with_bias) p.bias = memory::desc({g.outputs}, f32, Tag::a);
-    const auto described = describe_forward(c, p.bias);
+    const bool tiles = algorithm == Algorithm::winograd;
+    const auto described = tiles ? describe_winograd(c, p.bias) : describe_forward(c, p.bias);
     good = take(described, described.weights_desc(), Forward(described));
+    if (tiles) {
+      p.own_x = described.src_desc();
+      p.own_y = described.dst_desc();
+      p.enter = dnnl::reorder({onednn_engine(), p.x, onednn_engine(), p.own_x});
+      p.leave = dnnl::reorder({onednn_engine(), p.own_y, onednn_engine(), p.y});
+    }
   } else if (pass == Pass::data) {
     const auto described = describe_data(c);
     good = take(described, described.weights_desc(), BackwardData(described));
@@ -125,9 +142,11 @@ std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool wit
   return std::make_shared<const ConvPrimitive>(std::move(p));
 }
 
-std::vector<std::int64_t> key_of(Pass pass, const Geometry& g, bool bias, Dtype dtype) {
+std::vector<std::int64_t> key_of(Pass pass, const Geometry& g, bool bias, Dtype dtype,
+                                 Algorithm algorithm) {
   std::vector<std::int64_t> key{static_cast<std::int64_t>(pass),
                                 static_cast<std::int64_t>(dtype),
+                                static_cast<std::int64_t>(algorithm),
                                 bias,
                                 g.samples,
                                 g.channels,
@@ -153,16 +172,16 @@ bool has_bf16_instructions() {
 }
 
 std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g, bool bias,
-                                                    Dtype dtype) {
+                                                    Dtype dtype, Algorithm algorithm) {
   static std::mutex mutex;
   static std::map<std::vector<std::int64_t>, std::shared_ptr<const ConvPrimitive>> primitives;
-  const std::vector<std::int64_t> key = key_of(pass, g, bias, dtype);
+  const std::vector<std::int64_t> key = key_of(pass, g, bias, dtype, algorithm);
   const std::lock_guard lock(mutex);
   if (const auto found = primitives.find(key); found != primitives.end()) return found->second;
   std::shared_ptr<const ConvPrimitive> made;
   try {
     const OneThread one;
-    made = make(pass, g, bias, dtype);
+    made = make(pass, g, bias, dtype, algorithm);
   } catch (const dnnl::error&) {
     // Not a shape for oneDNN; remembered as nullptr.
   }
@@ -174,12 +193,17 @@ ConvRun::ConvRun(const ConvPrimitive& p)
     : p_(p),
       stream_(onednn_engine()),
       scratch_(p.scratchpad.get_size(), cpu),
+      own_(p.own_x.get_size() + p.own_y.get_size(), cpu),
       x_(p.x, onednn_engine(), nullptr),
       y_(p.y, onednn_engine(), nullptr),
       weights_(p.weights, onednn_engine(), nullptr) {
-  const bool forward = p.pass == Pass::forward;
-  arguments_ = {{p.pass == Pass::data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, x_},
-                {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y_},
+  const bool forward = p.pass == Pass::forward, own = p.own_x.get_size() > 0;
+  if (own) {
+    own_x_ = memory(p.own_x, onednn_engine(), own_.data());
+    own_y_ = memory(p.own_y, onednn_engine(), static_cast<char*>(own_.data()) + p.own_x.get_size());
+  }
+  arguments_ = {{p.pass == Pass::data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, own ? own_x_ : x_},
+                {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, own ? own_y_ : y_},
                 {p.pass == Pass::weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, weights_},
                 {DNNL_ARG_SCRATCHPAD, memory(p.scratchpad, onednn_engine(), scratch_.data())}};
   if (forward && p.bias.get_size() > 0) {
@@ -193,7 +217,9 @@ void ConvRun::operator()(void* x, void* y, void* weights, const float* bias) {
   y_.set_data_handle(y);
   weights_.set_data_handle(weights);
   if (bias) bias_.set_data_handle(const_cast<float*>(bias));
+  if (p_.enter) p_.enter.execute(stream_, {{DNNL_ARG_FROM, x_}, {DNNL_ARG_TO, own_x_}});
   p_.primitive.execute(stream_, arguments_);
+  if (p_.leave) p_.leave.execute(stream_, {{DNNL_ARG_FROM, own_y_}, {DNNL_ARG_TO, y_}});
 }
 
 Reorder::Reorder(const ConvPrimitive& p)

@@ -15,9 +15,17 @@ namespace sotto {
 
 enum class Pass { forward, data, weight };
 
+// How products are taken: as they are, or of tiles of 4 x 4 results with a quarter of the
+// multiplications (Winograd; Lavin and Gray 2016, "Fast algorithms for convolutional neural
+// networks"), whose results differ from the sums that they stand for by some two times as much.
+enum class Algorithm { direct, winograd };
+
 struct ConvPrimitive {
   Pass pass;
   dnnl::memory::desc x, y, bias;
+  // Where it wants images in an order of its own: from channels-last, and back.
+  dnnl::memory::desc own_x, own_y;
+  dnnl::primitive enter, leave;
   dnnl::memory::desc plain;    // weights [o, c, kernel], row-major
   dnnl::memory::desc weights;  // in the order that the primitive wants
   dnnl::memory::desc scratchpad;
@@ -27,9 +35,10 @@ struct ConvPrimitive {
 };
 
 // A convolution of g.samples samples, of images and weights in f32 or, but for the weight pass,
-// bf16. nullptr when oneDNN has none that is worth having.
+// bf16; by tiles forwards, in f32, alone. nullptr when oneDNN has none that is worth having.
 std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g, bool bias,
-                                                    Dtype dtype = Dtype::f32);
+                                                    Dtype dtype = Dtype::f32,
+                                                    Algorithm algorithm = Algorithm::direct);
 
 const dnnl::engine& onednn_engine();
 // Whether the processor multiplies bf16 itself (AVX-512 or AMX). It takes subnormal numbers for
@@ -46,8 +55,8 @@ class ConvRun {
  private:
   const ConvPrimitive& p_;
   dnnl::stream stream_;
-  Storage scratch_;
-  dnnl::memory x_, y_, weights_, bias_;
+  Storage scratch_, own_;
+  dnnl::memory x_, y_, weights_, bias_, own_x_, own_y_;
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
