@@ -60,8 +60,8 @@ UnitFactors UnitLengths::factors(const ClipRule& rule, double bound, double marg
       for (std::size_t n = 0; n < units; ++n) {
         const double factor = values[n];
         const double terms = factor * (norms[n] + std::sqrt(of[n].error) * terms_of_error);
-        far += (factor != 0) & of[n].apart(factor, most) ? 1 : 0;
-        beyond += (factor != 0) & ((factor > scaled) | !(terms < each)) ? 1 : 0;
+        far += ((factor != 0) & of[n].apart(factor, most)) ? 1 : 0;
+        beyond += ((factor != 0) & ((factor > scaled) | !(terms < each))) ? 1 : 0;
       }
       apart = far;
       large = beyond;
