@@ -12,27 +12,32 @@
 namespace sotto {
 namespace {
 
-// In cuDNN's words; figures of Nvidia's data sheets and of CUDA's tables of compute capabilities.
-const char* const h200 = R"({"deviceName":"NVIDIA H200","cudaDeviceId":0,"deviceVer":900,
-  "driverVer":13000,"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],
-  "regsPerBlock":65536,"multiProcessorCount":132,"smClockRateKHz":1980000,
-  "memClockRateKHz":3201000,"l2CacheSize":52428800,"warpSize":32,"maxSharedMemoryPerBlock":49152,
-  "maxSharedMemoryPerBlockOptin":232448,"reservedSharedMemoryPerBlock":1024,
-  "maxRegistersPerSM":65536,"pciDeviceId":0,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,
-  "maxThreadsPerSM":2048,"isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":150754820096})";
-const char* const a100 = R"({"deviceName":"NVIDIA A100","cudaDeviceId":0,"deviceVer":800,
-  "driverVer":13000,"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],
-  "regsPerBlock":65536,"multiProcessorCount":108,"smClockRateKHz":1410000,
-  "memClockRateKHz":1215000,"l2CacheSize":41943040,"warpSize":32,"maxSharedMemoryPerBlock":49152,
-  "maxSharedMemoryPerBlockOptin":166912,"reservedSharedMemoryPerBlock":1024,
-  "maxRegistersPerSM":65536,"pciDeviceId":0,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,
-  "maxThreadsPerSM":2048,"isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":42505273344})";
-
 struct Gpu {
   const char* name;
-  const char* description;
+  int version, processors, clock, memory_clock, shared_memory;
+  std::int64_t cache, memory;
+
+  // In cuDNN's words.
+  std::string description() const {
+    std::ostringstream text;
+    text << R"({"deviceName":")" << name << R"(","cudaDeviceId":0,"deviceVer":)" << version
+         << R"(,"driverVer":13000,"maxGridSize":[2147483647,65535,65535],)"
+         << R"("maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":)"
+         << processors << R"(,"smClockRateKHz":)" << clock << R"(,"memClockRateKHz":)"
+         << memory_clock << R"(,"l2CacheSize":)" << cache
+         << R"(,"warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":)"
+         << shared_memory << R"(,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,)"
+         << R"("pciDeviceId":0,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,)"
+         << R"("maxThreadsPerSM":2048,"isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":)"
+         << memory << "}";
+    return text.str();
+  }
 };
-constexpr std::array gpus{Gpu{"H200", h200}, Gpu{"A100", a100}};
+
+// Figures of Nvidia's data sheets and of CUDA's tables of compute capabilities.
+constexpr Gpu h200{"NVIDIA H200", 900, 132, 1980000, 3201000, 232448, 52428800, 150754820096};
+constexpr Gpu a100{"NVIDIA A100", 800, 108, 1410000, 1215000, 166912, 41943040, 42505273344};
+constexpr std::array gpus{h200, a100};
 
 constexpr Device device{DeviceKind::cuda, 0};
 
@@ -106,7 +111,7 @@ bool has_plan(const Call& call, const PlanTarget& target, const ConvProblem& pro
 TEST_CASE("cuDNN has a deterministic plan for each pass of each convolution", "[cudnn]") {
   const Call call("conv", device);
   for (const Gpu& gpu : gpus) {
-    const PlanTarget target(call, gpu.description);
+    const PlanTarget target(call, gpu.description());
     for (const Layer& layer : layers) {
       for (const Precision precision : precisions) {
         for (const ConvPass pass : {ConvPass::forward, ConvPass::data, ConvPass::weight}) {
@@ -172,7 +177,7 @@ constexpr std::array attentions{Sizes{"GPT-2 small", 8, 12, 512, 512, 64, 64, tr
 TEST_CASE("cuDNN has a plan for attention, forwards and back", "[cudnn]") {
   const Call call("attention", device);
   for (const Gpu& gpu : gpus) {
-    const PlanTarget target(call, gpu.description);
+    const PlanTarget target(call, gpu.description());
     for (const Sizes& sizes : attentions) {
       for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {
         for (const bool backward : {false, true}) {
@@ -192,7 +197,7 @@ TEST_CASE("cuDNN has a plan for attention, forwards and back", "[cudnn]") {
 
 TEST_CASE("cuDNN has no plan for features that its kernels do not take", "[cudnn]") {
   const Call call("attention", device);
-  const PlanTarget target(call, h200);
+  const PlanTarget target(call, h200.description());
   Sizes sizes = attentions[0];
   sizes.features = sizes.values = 60;
   for (const bool backward : {false, true})

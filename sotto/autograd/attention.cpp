@@ -1,7 +1,6 @@
 #include "sotto/autograd/attention.h"
 
 #include <cmath>
-#include <limits>
 
 #include "sotto/autograd/elementwise.h"
 #include "sotto/autograd/fused_attention.h"
@@ -12,7 +11,6 @@
 #include "sotto/autograd/shape_ops.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/kernels/dropout_numbers.h"
-#include "sotto/kernels/functors.h"
 #include "sotto/kernels/product_chain.h"
 
 namespace sotto {

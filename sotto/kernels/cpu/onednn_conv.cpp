@@ -61,22 +61,18 @@ using BackwardData = dnnl::convolution_backward_data;
 using BackwardWeights = dnnl::convolution_backward_weights;
 constexpr auto direct = dnnl::algorithm::convolution_direct;
 
-Forward::primitive_desc describe_forward(const Words& c, const memory::desc& bias) {
+// By tiles images lie as the primitive wants them.
+Forward::primitive_desc describe_forward(const Words& c, const memory::desc& bias,
+                                         Algorithm algorithm = Algorithm::direct) {
   dnnl::primitive_attr own_scratchpad;
   own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const Forward::desc wanted(dnnl::prop_kind::forward_training, direct, c.images(c.x),
-                             c.any_weights(), bias, c.images(c.y), c.stride, c.dilation, c.before,
-                             c.after);
-  return {wanted, own_scratchpad, onednn_engine()};
-}
-
-Forward::primitive_desc describe_winograd(const Words& c, const memory::desc& bias) {
-  dnnl::primitive_attr own_scratchpad;
-  own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const auto any = [&c](const memory::dims& dims) { return memory::desc(dims, c.type, Tag::any); };
-  const Forward::desc wanted(dnnl::prop_kind::forward_training,
-                             dnnl::algorithm::convolution_winograd, any(c.x), c.any_weights(), bias,
-                             any(c.y), c.stride, c.dilation, c.before, c.after);
+  const bool tiles = algorithm == Algorithm::winograd;
+  const auto images = [&](const memory::dims& dims) {
+    return tiles ? memory::desc(dims, c.type, Tag::any) : c.images(dims);
+  };
+  const Forward::desc wanted(
+      dnnl::prop_kind::forward_training, tiles ? dnnl::algorithm::convolution_winograd : direct,
+      images(c.x), c.any_weights(), bias, images(c.y), c.stride, c.dilation, c.before, c.after);
   return {wanted, own_scratchpad, onednn_engine()};
 }
 
@@ -119,10 +115,9 @@ std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool wit
   bool good = false;
   if (pass == Pass::forward) {
     if (with_bias) p.bias = memory::desc({g.outputs}, f32, Tag::a);
-    const bool tiles = algorithm == Algorithm::winograd;
-    const auto described = tiles ? describe_winograd(c, p.bias) : describe_forward(c, p.bias);
+    const auto described = describe_forward(c, p.bias, algorithm);
     good = take(described, described.weights_desc(), Forward(described));
-    if (tiles) {
+    if (algorithm == Algorithm::winograd) {
       p.own_x = described.src_desc();
       p.own_y = described.dst_desc();
       p.enter = dnnl::reorder({onednn_engine(), p.x, onednn_engine(), p.own_x});

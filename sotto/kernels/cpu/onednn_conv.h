@@ -17,7 +17,7 @@ enum class Pass { forward, data, weight };
 
 // How products are taken: as they are, or of tiles of 4 x 4 results with a quarter of the
 // multiplications (Winograd; Lavin and Gray 2016, "Fast algorithms for convolutional neural
-// networks"), whose results differ from the sums that they stand for by some two times as much.
+// networks"), whose results differ from the sums that they stand for by up to two times as much.
 enum class Algorithm { direct, winograd };
 
 struct ConvPrimitive {

@@ -1,7 +1,6 @@
 #include "sotto/kernels/cuda/cudnn_attention.h"
 
 #include <limits>
-#include <map>
 
 #include "sotto/kernels/cuda/cudnn_attention_graph.h"
 #include "sotto/kernels/cuda/scratch.h"
@@ -84,12 +83,8 @@ const AttentionPlan* attention_plan(DeviceState& state, const AttentionProblem& 
   bool aligned = true;
   for_each_view(problem, [&](const View& view) { aligned = aligned && library_aligned(view); });
   if (!aligned) return nullptr;
-  static auto* const plans = new std::map<Numbers, std::unique_ptr<LibraryAttention>>;
-  const std::lock_guard lock(cudnn_mutex());
-  const Numbers key = key_of(state, problem);
-  auto found = plans->find(key);
-  if (found == plans->end()) found = plans->emplace(key, find_plan(state, problem)).first;
-  return found->second.get();
+  return kept_plan<LibraryAttention>(key_of(state, problem),
+                                     [&] { return find_plan(state, problem); });
 }
 
 }  // namespace sotto

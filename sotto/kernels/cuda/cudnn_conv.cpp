@@ -1,7 +1,6 @@
 #include "sotto/kernels/cuda/cudnn_conv.h"
 
 #include <cstdlib>
-#include <map>
 #include <string_view>
 
 #include "sotto/core/error.h"
@@ -102,12 +101,7 @@ const ConvPlan* conv_plan(DeviceState& state, const ConvProblem& problem) {
       !library_aligned(problem.y)) {
     return nullptr;
   }
-  static auto* const plans = new std::map<Numbers, std::unique_ptr<LibraryConv>>;
-  const std::lock_guard lock(cudnn_mutex());
-  const Numbers key = key_of(state, problem);
-  auto found = plans->find(key);
-  if (found == plans->end()) found = plans->emplace(key, find_plan(state, problem)).first;
-  return found->second.get();
+  return kept_plan<LibraryConv>(key_of(state, problem), [&] { return find_plan(state, problem); });
 }
 
 }  // namespace sotto

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -43,6 +45,17 @@ std::vector<Descriptor> find_plans(const Call& call, const PlanTarget& target,
 
 // The library's handles are not for two threads at once.
 std::mutex& cudnn_mutex();
+
+// What find() gave for a key when it was first asked for, nullptr included, with the lock held.
+// Kept as long as the process lives, for each type of plan apart.
+template <class Plan, class Find>
+const Plan* kept_plan(const std::vector<std::int64_t>& key, Find&& find) {
+  static auto* const plans = new std::map<std::vector<std::int64_t>, std::unique_ptr<Plan>>;
+  const std::lock_guard lock(cudnn_mutex());
+  auto found = plans->find(key);
+  if (found == plans->end()) found = plans->emplace(key, find()).first;
+  return found->second.get();
+}
 
 // A plan for a GPU in use.
 class LibraryPlan {
