@@ -56,15 +56,15 @@ class LibraryAttention final : public AttentionPlan {
   LibraryPlan plan_;
 };
 
-// Whether sums over keys have an order on the way back (cudnn_attention_graph.h): with later GPUs
-// the library takes another way for that, which was not looked at.
+// Whether sums over keys have an order on the way back (cudnn_attention_graph.h): of other GPUs than
+// those of compute capability 9 nothing says so, and two passes must see the same gradients.
 bool sums_in_order(const DeviceState& state, const Call& call) {
   state.use();
   int device = 0, major = 0;
   cuda_check(call, "cudaGetDevice", cudaGetDevice(&device));
   cuda_check(call, "cudaDeviceGetAttribute",
              cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  return major == 8 || major == 9;
+  return major == 9;
 }
 
 std::unique_ptr<LibraryAttention> find_plan(DeviceState& state, const AttentionProblem& p) try {
