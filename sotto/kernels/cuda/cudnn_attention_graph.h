@@ -12,8 +12,8 @@ namespace attention_id {
 enum : std::int64_t { q, k, v, y, stats, dy, dq, dk, dv, projection, scale, hidden, one, others };
 }
 
-// The library's ways of doing it, its favourite first. Forwards they give the same bits each time; on
-// the way back, for GPUs of compute capability 9, too: the slopes of all scores lie in the
+// The library's ways of doing it, its favourite first. Forwards they give the same bits each time;
+// on the way back, for GPUs of compute capability 9, too: the slopes of all scores lie in the
 // workspace, two bytes each, so that sums over keys have an order (for these GPUs cudnn-frontend
 // makes the same graph where a deterministic way is asked for). Throws Unsupported for what the
 // library does not know.
