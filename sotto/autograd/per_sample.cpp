@@ -19,11 +19,14 @@ Shape with_samples(std::int64_t n, const Shape& shape) {
   return y;
 }
 
-// What copies of some samples' factors, to be weighted, may take: little beside what is there, all
-// factors and their sum, so that a clipped sum needs hardly more than a plain one.
-std::int64_t weighted_bytes(std::int64_t there) {
-  constexpr std::int64_t part = 16, least = std::int64_t{1} << 20, most = std::int64_t{16} << 20;
-  return std::clamp(there / part, least, most);
+// Of how many samples copies are made together, to be weighted, each of `copied` bytes: little
+// beside what is there, all factors and their sum, so that a clipped sum needs hardly more than a
+// plain one; a multiple of 64 where it can be, for two threads with whole pieces of convolutions.
+std::int64_t weighted_together(std::int64_t there, std::int64_t copied) {
+  constexpr std::int64_t part = 16, least = std::int64_t{1} << 20, most = std::int64_t{16} << 20,
+                         whole = 64;
+  const std::int64_t fit = std::clamp(there / part, least, most) / (copied + 1);
+  return fit < whole / 2 ? std::max<std::int64_t>(1, fit) : (fit + whole / 2) / whole * whole;
 }
 
 // The samples with a weight, or nothing when all have one.
@@ -278,8 +281,8 @@ Tensor PerSample::sum(const Tensor& weights) const {
   // Some samples after the others. One factor is copied, or both where they are narrow.
   const std::int64_t n = samples(), copied = leading().numel() + (narrow() ? factor_values() : 0);
   const auto element = static_cast<std::int64_t>(size_of(dtype()));
-  const std::int64_t budget = weighted_bytes(element * (factor_values() + shape_.numel()));
-  const std::int64_t step = std::max<std::int64_t>(1, budget * n / (element * copied + 1));
+  const std::int64_t step = weighted_together(element * (factor_values() + shape_.numel()),
+                                              element * copied / std::max<std::int64_t>(1, n));
   Tensor y;
   for (std::int64_t at = 0; at < n || !y.defined(); at += step) {
     const std::int64_t end = std::min(n, at + step);

@@ -188,6 +188,7 @@ class PerSample {
   NormTerms of_images(const Tensor& dy, const Tensor& x) const;
   NormTerms rounding(bool alone) const;
   double positions() const;
+  bool by_tiles() const;
   double last_place() const;
   static Tensor root(const Tensor& x);
   void add_underflow(Tensor& errors, const Tensor& a, const Tensor& b) const;

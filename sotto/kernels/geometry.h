@@ -32,6 +32,16 @@ struct Window {
       windows *= (kernel[axis] + stride[axis] - 1) / stride[axis];
     return windows;
   }
+  // Whether a convolution may go by tiles of 4 x 4 results (Winograd): two axes of 3 that move
+  // by 1.
+  HD bool suits_tiles() const {
+    bool square = groups == 1 && kernel[0] == 1 && before[0] == 0 && after[0] == 0;
+    for (int axis = 1; axis < 3; ++axis) {
+      square = square && kernel[axis] == 3 && stride[axis] == 1 && dilation[axis] == 1 &&
+               before[axis] <= 1 && after[axis] <= 1;
+    }
+    return square;
+  }
   bool operator==(const Window&) const = default;
 };
 

@@ -26,8 +26,10 @@ struct Words {
   bool flat;
   memory::dims x, y, w;
   memory::dims stride, dilation, before, after;
-  memory::desc images(const memory::dims& dims) const {
-    return {dims, type, flat ? Tag::nhwc : Tag::ndhwc};
+  // By tiles images lie as the primitive wants them.
+  memory::desc images(const memory::dims& dims, Algorithm algorithm = Algorithm::direct) const {
+    const Tag channels_last = flat ? Tag::nhwc : Tag::ndhwc;
+    return {dims, type, algorithm == Algorithm::winograd ? Tag::any : channels_last};
   }
   memory::desc plain() const {
     constexpr Tag tags[] = {Tag::abcd, Tag::abcde, Tag::abcdef};
@@ -61,18 +63,17 @@ using BackwardData = dnnl::convolution_backward_data;
 using BackwardWeights = dnnl::convolution_backward_weights;
 constexpr auto direct = dnnl::algorithm::convolution_direct;
 
-// By tiles images lie as the primitive wants them.
+dnnl::algorithm name_of(Algorithm algorithm) {
+  return algorithm == Algorithm::winograd ? dnnl::algorithm::convolution_winograd : direct;
+}
+
 Forward::primitive_desc describe_forward(const Words& c, const memory::desc& bias,
                                          Algorithm algorithm = Algorithm::direct) {
   dnnl::primitive_attr own_scratchpad;
   own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const bool tiles = algorithm == Algorithm::winograd;
-  const auto images = [&](const memory::dims& dims) {
-    return tiles ? memory::desc(dims, c.type, Tag::any) : c.images(dims);
-  };
-  const Forward::desc wanted(
-      dnnl::prop_kind::forward_training, tiles ? dnnl::algorithm::convolution_winograd : direct,
-      images(c.x), c.any_weights(), bias, images(c.y), c.stride, c.dilation, c.before, c.after);
+  const Forward::desc wanted(dnnl::prop_kind::forward_training, name_of(algorithm),
+                             c.images(c.x, algorithm), c.any_weights(), bias,
+                             c.images(c.y, algorithm), c.stride, c.dilation, c.before, c.after);
   return {wanted, own_scratchpad, onednn_engine()};
 }
 
@@ -84,16 +85,54 @@ BackwardData::primitive_desc describe_data(const Words& c) {
   return {wanted, own_scratchpad, onednn_engine(), describe_forward(c, {})};
 }
 
-BackwardWeights::primitive_desc describe_weight(const Words& c) {
+BackwardWeights::primitive_desc describe_weight(const Words& c, Algorithm algorithm) {
   dnnl::primitive_attr own_scratchpad;
   own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const BackwardWeights::desc wanted(direct, c.images(c.x), c.any_weights(), c.images(c.y),
-                                     c.stride, c.dilation, c.before, c.after);
-  return {wanted, own_scratchpad, onednn_engine(), describe_forward(c, {})};
+  const BackwardWeights::desc wanted(name_of(algorithm), c.images(c.x, algorithm), c.any_weights(),
+                                     c.images(c.y, algorithm), c.stride, c.dilation, c.before,
+                                     c.after);
+  return {wanted, own_scratchpad, onednn_engine(), describe_forward(c, {}, algorithm)};
 }
 
 bool made_by(const dnnl::primitive_desc_base& p, std::string_view name) {
   return std::string_view(p.impl_info_str()).find(name) != std::string_view::npos;
+}
+
+// The order of images that a primitive wants, and how they come to lie so.
+void keep_order(const memory::desc& x, const memory::desc& y, ConvPrimitive& p) {
+  const dnnl::engine& e = onednn_engine();
+  p.own_x = x;
+  p.own_y = y;
+  p.order_x = dnnl::reorder({e, p.x, e, x});
+  p.order_y =
+      p.pass == Pass::forward ? dnnl::reorder({e, y, e, p.y}) : dnnl::reorder({e, p.y, e, y});
+}
+
+// Whether it is worth having: the last resort is a plain loop, slower than patches by orders of
+// magnitude.
+bool keep(const dnnl::primitive_desc_base& described, const memory::desc& weights,
+          dnnl::primitive primitive, ConvPrimitive& p) {
+  p.weights = weights;
+  p.scratchpad = described.scratchpad_desc();
+  p.primitive = std::move(primitive);
+  p.brgemm = made_by(described, "brg");
+  return !made_by(described, "ref");
+}
+
+bool describe(const Words& c, Algorithm algorithm, ConvPrimitive& p) {
+  const bool tiles = algorithm == Algorithm::winograd;
+  if (p.pass == Pass::forward) {
+    const auto described = describe_forward(c, p.bias, algorithm);
+    if (tiles) keep_order(described.src_desc(), described.dst_desc(), p);
+    return keep(described, described.weights_desc(), Forward(described), p);
+  }
+  if (p.pass == Pass::data) {
+    const auto described = describe_data(c);
+    return keep(described, described.weights_desc(), BackwardData(described), p);
+  }
+  const auto described = describe_weight(c, algorithm);
+  if (tiles) keep_order(described.src_desc(), described.diff_dst_desc(), p);
+  return keep(described, described.diff_weights_desc(), BackwardWeights(described), p);
 }
 
 std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool with_bias, Dtype dtype,
@@ -104,33 +143,8 @@ std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool wit
   p.x = c.images(c.x);
   p.y = c.images(c.y);
   p.plain = c.plain();
-  const auto take = [&](const auto& described, const memory::desc& weights, auto primitive) {
-    p.weights = weights;
-    p.scratchpad = described.scratchpad_desc();
-    p.primitive = primitive;
-    p.brgemm = made_by(described, "brg");
-    // The last resort is a plain loop, slower than patches by orders of magnitude.
-    return !made_by(described, "ref");
-  };
-  bool good = false;
-  if (pass == Pass::forward) {
-    if (with_bias) p.bias = memory::desc({g.outputs}, f32, Tag::a);
-    const auto described = describe_forward(c, p.bias, algorithm);
-    good = take(described, described.weights_desc(), Forward(described));
-    if (algorithm == Algorithm::winograd) {
-      p.own_x = described.src_desc();
-      p.own_y = described.dst_desc();
-      p.enter = dnnl::reorder({onednn_engine(), p.x, onednn_engine(), p.own_x});
-      p.leave = dnnl::reorder({onednn_engine(), p.own_y, onednn_engine(), p.y});
-    }
-  } else if (pass == Pass::data) {
-    const auto described = describe_data(c);
-    good = take(described, described.weights_desc(), BackwardData(described));
-  } else {
-    const auto described = describe_weight(c);
-    good = take(described, described.diff_weights_desc(), BackwardWeights(described));
-  }
-  if (!good) return nullptr;
+  if (with_bias) p.bias = memory::desc({g.outputs}, f32, Tag::a);
+  if (!describe(c, algorithm, p)) return nullptr;
   const bool to_plain = pass == Pass::weight;
   p.reorder = dnnl::reorder({onednn_engine(), to_plain ? p.weights : p.plain, onednn_engine(),
                              to_plain ? p.plain : p.weights});
@@ -212,9 +226,14 @@ void ConvRun::operator()(void* x, void* y, void* weights, const float* bias) {
   y_.set_data_handle(y);
   weights_.set_data_handle(weights);
   if (bias) bias_.set_data_handle(const_cast<float*>(bias));
-  if (p_.enter) p_.enter.execute(stream_, {{DNNL_ARG_FROM, x_}, {DNNL_ARG_TO, own_x_}});
+  const auto order = [&](const dnnl::primitive& reorder, dnnl::memory& from, dnnl::memory& to) {
+    if (reorder) reorder.execute(stream_, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  };
+  const bool forward = p_.pass == Pass::forward;
+  order(p_.order_x, x_, own_x_);
+  if (!forward) order(p_.order_y, y_, own_y_);
   p_.primitive.execute(stream_, arguments_);
-  if (p_.leave) p_.leave.execute(stream_, {{DNNL_ARG_FROM, own_y_}, {DNNL_ARG_TO, y_}});
+  if (forward) order(p_.order_y, own_y_, y_);
 }
 
 Reorder::Reorder(const ConvPrimitive& p)

@@ -23,9 +23,9 @@ enum class Algorithm { direct, winograd };
 struct ConvPrimitive {
   Pass pass;
   dnnl::memory::desc x, y, bias;
-  // Where it wants images in an order of its own: from channels-last, and back.
+  // Where it wants images in an order of its own: from channels-last, and y back forwards.
   dnnl::memory::desc own_x, own_y;
-  dnnl::primitive enter, leave;
+  dnnl::primitive order_x, order_y;
   dnnl::memory::desc plain;    // weights [o, c, kernel], row-major
   dnnl::memory::desc weights;  // in the order that the primitive wants
   dnnl::memory::desc scratchpad;
@@ -35,7 +35,8 @@ struct ConvPrimitive {
 };
 
 // A convolution of g.samples samples, of images and weights in f32 or, but for the weight pass,
-// bf16; by tiles forwards, in f32, alone. nullptr when oneDNN has none that is worth having.
+// bf16; by tiles in f32, and not in the data pass. nullptr when oneDNN has none that is worth
+// having.
 std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g, bool bias,
                                                     Dtype dtype = Dtype::f32,
                                                     Algorithm algorithm = Algorithm::direct);
