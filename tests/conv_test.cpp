@@ -1,44 +1,13 @@
 #include "sotto/kernels/compute.h"
-#include "tests/kernel_cases.h"
+#include "tests/conv_cases.h"
 
 using namespace sotto;
 
 namespace {
 
-struct Case {
-  Window window;
-  Shape x, w, y;
-};
-
-// Up to three spatial axes, groups, dilation and padding that differs at the two ends.
-Case random_case(Random& random, std::int64_t samples) {
-  Case c;
-  const std::int64_t axes = between(random, 1, 3);
-  const std::int64_t groups = between(random, 1, 3);
-  c.window.groups = groups;
-  c.x = {samples, groups * between(random, 1, 9)};
-  c.w = {groups * between(random, 1, 9), c.x[1] / groups};
-  c.y = {samples, c.w[0]};
-  for (int axis = 0; axis < 3; ++axis) {
-    std::int64_t in = 1;
-    if (axis >= 3 - axes) {
-      c.window.kernel[axis] = between(random, 1, 4);
-      c.window.stride[axis] = between(random, 1, 3);
-      c.window.dilation[axis] = between(random, 1, 2);
-      c.window.before[axis] = between(random, 0, 3);
-      c.window.after[axis] = between(random, -1, 3);  // less than none: as a gradient's may be
-      in = between(random, c.window.dilation[axis] * (c.window.kernel[axis] - 1) + 2, 9);
-    }
-    c.x.push_back(in);
-    c.w.push_back(c.window.kernel[axis]);
-    c.y.push_back(c.window.output_size(axis, in));
-  }
-  return c;
-}
-
 // One whose weight gradients have rows of many numbers that lie side by side.
-Case wide_case(Random& random, std::int64_t samples) {
-  Case c;
+ConvCase wide_case(Random& random, std::int64_t samples) {
+  ConvCase c;
   do c = random_case(random, samples);
   while (c.window.groups > 1 || c.window.dilation[2] > 1);
   c.x[1] = c.w[1] = between(random, 8, 40);
@@ -55,7 +24,7 @@ std::size_t flat(const Shape& shape, std::initializer_list<std::int64_t> at) {
 
 // Calls f(x index, w index, y index, sample) for every product of the convolution.
 template <class F>
-void for_each_product(const Case& c, F&& f) {
+void for_each_product(const ConvCase& c, F&& f) {
   const Window& w = c.window;
   const Shape outer{c.y[0], c.y[1], c.w[1]};
   const Shape inner{c.y[2], c.y[3], c.y[4], c.w[2], c.w[3], c.w[4]};
@@ -83,14 +52,6 @@ std::vector<double> zeros_of(const Shape& shape) {
   return std::vector<double>(static_cast<std::size_t>(shape.numel()), 0.0);
 }
 
-Shape rows_shape(const Case& c) {
-  Shape shape = c.w;
-  shape.insert(0, c.x[0]);
-  return shape;
-}
-
-const Shape channels_last_order{0, 2, 3, 4, 1};
-
 // Half of the images lie channels-last, the others in any order.
 Tensor image(Random& random, const Shape& shape, Dtype dtype) {
   return random() % 2 ? random_tensor(random, shape, channels_last_order, dtype)
@@ -100,7 +61,7 @@ Tensor unwritten_image(Random& random, const Shape& shape, Dtype dtype) {
   return unwritten(shape, random() % 2 ? channels_last_order : random_order(random, 5), dtype);
 }
 
-void check_conv(Backend& engine, Random& random, const Case& c, Dtype dtype) {
+void check_conv(Backend& engine, Random& random, const ConvCase& c, Dtype dtype) {
   const Tensor x = image(random, c.x, dtype), w = random_tensor(random, c.w, dtype);
   const Tensor bias = random_tensor(random, {c.w[0]}, dtype);
   const Tensor y = unwritten_image(random, c.y, dtype);
@@ -116,7 +77,7 @@ void check_conv(Backend& engine, Random& random, const Case& c, Dtype dtype) {
   check_close(y, expected);
 }
 
-void check_conv_data(Backend& engine, Random& random, const Case& c, Dtype dtype) {
+void check_conv_data(Backend& engine, Random& random, const ConvCase& c, Dtype dtype) {
   const Tensor dy = image(random, c.y, dtype), w = random_tensor(random, c.w, dtype);
   const Tensor dx = unwritten_image(random, c.x, dtype);
   const std::vector<double> dys = values(dy), ws = values(w);
@@ -126,14 +87,12 @@ void check_conv_data(Backend& engine, Random& random, const Case& c, Dtype dtype
   check_close(dx, expected);
 }
 
-void check_conv_norms(Backend& engine, const Case& c, const Tensor& dy, const Tensor& x,
-                      const std::vector<double>& rows) {
+void check_conv_norms(const ConvCase& c, const Tensor& dy, const Tensor& x,
+                      const std::vector<double>& rows, const Tensor& norms) {
   const auto squared = [](const std::vector<double>& all, std::size_t n, std::size_t count) {
     const auto first = all.begin() + static_cast<std::ptrdiff_t>(n * count);
     return std::inner_product(first, first + static_cast<std::ptrdiff_t>(count), first, 0.0);
   };
-  const Tensor norms = unwritten({c.x[0], 3}, Dtype::f64);
-  engine.conv_weight_norms(dy.view(), x.view(), c.window, norms.view());
   const std::vector<double> dys = values(dy), xs = values(x), got = values(norms);
   const auto samples = static_cast<std::size_t>(c.x[0]);
   for (std::size_t n = 0; n < samples; ++n) {
@@ -147,7 +106,7 @@ void check_conv_norms(Backend& engine, const Case& c, const Tensor& dy, const Te
 }
 
 // Of windows that move by one, where the backend offers them.
-void check_gram_norms(Backend& engine, const Case& c, const Tensor& dy, const Tensor& x,
+void check_gram_norms(Backend& engine, const ConvCase& c, const Tensor& dy, const Tensor& x,
                       const std::vector<double>& rows) {
   const Window& w = c.window;
   const bool by_one = w.stride[0] * w.stride[1] * w.stride[2] == 1;
@@ -164,7 +123,7 @@ void check_gram_norms(Backend& engine, const Case& c, const Tensor& dy, const Te
   }
 }
 
-void check_conv_weight(Backend& engine, Random& random, const Case& c, Dtype dtype) {
+void check_conv_weight(Backend& engine, Random& random, const ConvCase& c, Dtype dtype) {
   const Tensor dy = image(random, c.y, dtype), x = image(random, c.x, dtype);
   const std::vector<double> dys = values(dy), xs = values(x);
   std::vector<double> rows = zeros_of(rows_shape(c)), sum = zeros_of(c.w);
@@ -175,9 +134,15 @@ void check_conv_weight(Backend& engine, Random& random, const Case& c, Dtype dty
   const Tensor dw = unwritten(c.w, dtype), dw_rows = unwritten(rows_shape(c), dtype);
   engine.conv_weight(dy.view(), x.view(), c.window, 0, dw.view());
   check_close(dw, sum);
-  engine.conv_weight_rows(dy.view(), x.view(), c.window, dw_rows.view());
+  engine.conv_weight_rows(dy.view(), x.view(), c.window, dw_rows.view(), View{});
   check_close(dw_rows, rows);
-  check_conv_norms(engine, c, dy, x, rows);
+  const Tensor norms = unwritten({c.x[0], 3}, Dtype::f64), with_rows = clone(norms);
+  const Tensor wide_rows = unwritten(rows_shape(c), arithmetic_type(dtype));
+  engine.conv_weight_rows(dy.view(), x.view(), c.window, wide_rows.view(), with_rows.view());
+  check_close(wide_rows, rows);
+  check_conv_norms(c, dy, x, rows, with_rows);
+  engine.conv_weight_norms(dy.view(), x.view(), c.window, norms.view());
+  check_conv_norms(c, dy, x, rows, norms);
   check_gram_norms(engine, c, dy, x, rows);
   // The gradient of narrow images may be wider.
   const Tensor more = random_tensor(random, c.w, {0, 1, 2, 3, 4}, arithmetic_type(dtype));
@@ -187,30 +152,12 @@ void check_conv_weight(Backend& engine, Random& random, const Case& c, Dtype dty
   check_close(more, sum);
 }
 
-void check_all(Backend& engine, Random& random, const Case& c, Dtype dtype) {
+void check_all(Backend& engine, Random& random, const ConvCase& c, Dtype dtype) {
   INFO(name(dtype) << " x " << to_string(c.x) << " w " << to_string(c.w) << " y "
                    << to_string(c.y));
   check_conv(engine, random, c, dtype);
   check_conv_data(engine, random, c, dtype);
   check_conv_weight(engine, random, c, dtype);
-}
-
-Case image_case(std::int64_t samples, const Shape& channels, std::int64_t side, Window window) {
-  const std::int64_t out = window.output_size(2, side);
-  return {window,
-          {samples, channels[0], 1, side, side},
-          {channels[1], channels[0] / window.groups, 1, window.kernel[1], window.kernel[2]},
-          {samples, channels[1], 1, out, out}};
-}
-
-Window square(std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
-  Window w;
-  for (int axis = 1; axis < 3; ++axis) {
-    w.kernel[axis] = kernel;
-    w.stride[axis] = stride;
-    w.before[axis] = w.after[axis] = padding;
-  }
-  return w;
 }
 
 }  // namespace
@@ -219,7 +166,7 @@ TEST_CASE("convolutions and their gradients are the sums of products that define
   for_each_engine([](Backend& engine) {
     Random random(1);
     for (int round = 0; round < 40; ++round) {
-      const Case c = random_case(random, between(random, 1, 4));
+      const ConvCase c = random_case(random, between(random, 1, 4));
       for (const Dtype dtype : float_dtypes) check_all(engine, random, c, dtype);
     }
   });
@@ -229,7 +176,7 @@ TEST_CASE("norms of weight gradients are those of their rows, however large") {
   for_each_engine([](Backend& engine) {
     Random random(7);
     for (int round = 0; round < 60; ++round) {
-      Case c = wide_case(random, 2);
+      ConvCase c = wide_case(random, 2);
       if (round % 10 < 2) c = image_case(2, {5, 7}, 40, square(4, 1, 2));  // many positions
       const Dtype dtype = float_dtypes[round % std::size(float_dtypes)];
       const Tensor x = image(random, c.x, dtype), dy = image(random, c.y, dtype);
@@ -238,10 +185,10 @@ TEST_CASE("norms of weight gradients are those of their rows, however large") {
       for_each_product(c, [&](auto i, auto j, auto k, auto n) {
         rows[n * rows.size() / 2 + j] += dys[k] * xs[i];
       });
-      check_conv_norms(engine, c, dy, x, rows);
-      if (dtype != Dtype::f32) continue;
-      const Tensor norms = unwritten({2, 3}, Dtype::f64), others = unwritten({2, 3}, Dtype::f64);
+      const Tensor norms = unwritten({2, 3}, Dtype::f64), others = clone(norms);
       engine.conv_weight_norms(dy.view(), x.view(), c.window, norms.view());
+      check_conv_norms(c, dy, x, rows, norms);
+      if (dtype != Dtype::f32) continue;
       // Squares that float has not.
       for (const double size : {0x1p-80, 0x1p80}) {
         const Tensor scaled = scale(dy, size);
@@ -257,7 +204,7 @@ TEST_CASE("convolutions of the sizes that networks have") {
     Random random(2);
     Window depthwise = square(3, 1, 1);
     depthwise.groups = 24;
-    for (const Case& c :
+    for (const ConvCase& c :
          {image_case(9, {1, 16}, 28, square(8, 2, 3)), image_case(5, {16, 32}, 13, square(4, 2, 0)),
           image_case(70, {3, 8}, 8, square(3, 1, 1)), image_case(3, {24, 24}, 10, depthwise),
           image_case(3, {40, 48}, 7, square(1, 1, 0)), image_case(11, {64, 32}, 8, square(3, 1, 1)),
@@ -273,7 +220,7 @@ TEST_CASE("convolutions of the sizes that networks have") {
     uneven.dilation[1] = 2;
     Window out_of_sight = square(2, 1, 2);
     for (const Window& window : {square(5, 1, 2), uneven, out_of_sight}) {
-      Case c = image_case(2, {6, 32}, 11, window);
+      ConvCase c = image_case(2, {6, 32}, 11, window);
       c.y[3] = window.output_size(1, 11);
       check_all(engine, random, c, Dtype::f32);
     }
@@ -296,7 +243,7 @@ TEST_CASE("unfold gives the inputs under each window, channels first") {
   for_each_engine([](Backend& engine) {
     Random random(4);
     for (int round = 0; round < 30; ++round) {
-      Case c = random_case(random, between(random, 0, 3));
+      ConvCase c = random_case(random, between(random, 0, 3));
       c.window.groups = 1;
       c.w = {1, c.x[1], c.w[2], c.w[3], c.w[4]};
       c.y[1] = 1;
@@ -312,89 +259,6 @@ TEST_CASE("unfold gives the inputs under each window, channels first") {
         });
         CHECK(values(patches) == expected);
       }
-    }
-  });
-}
-
-TEST_CASE("a NaN in one sample leaves the bits of the other samples") {
-  for_each_engine([](Backend& engine) {
-    Random random(5);
-    for (const Case& c :
-         {image_case(7, {5, 6}, 6, square(3, 1, 1)), image_case(40, {1, 16}, 28, square(8, 2, 3)),
-          image_case(13, {32, 40}, 16, square(3, 1, 1)), random_case(random, 5)}) {
-      const Tensor x = random_tensor(random, c.x, channels_last_order, Dtype::f32);
-      const Tensor dy = random_tensor(random, c.y, channels_last_order, Dtype::f32);
-      const Tensor w = random_tensor(random, c.w, {0, 1, 2, 3, 4}, Dtype::f32);
-      const auto run = [&] {
-        std::vector<Tensor> results{unwritten(c.y, channels_last_order, Dtype::f32),
-                                    unwritten(c.x, channels_last_order, Dtype::f32),
-                                    unwritten(rows_shape(c), Dtype::f32)};
-        engine.conv(x.view(), w.view(), View{}, c.window, results[0].view());
-        engine.conv_data(dy.view(), w.view(), c.window, results[1].view());
-        engine.conv_weight_rows(dy.view(), x.view(), c.window, results[2].view());
-        return results;
-      };
-      const std::vector<Tensor> before = run();
-      constexpr std::int64_t bad = 3;
-      for (const Tensor& t : {x, dy}) fill(t.select(0, bad), [] { return std::nan(""); });
-      const std::vector<Tensor> after = run();
-      for (std::size_t i = 0; i < before.size(); ++i) {
-        const Tensor &a = before[i], &b = after[i];
-        CHECK(same_bits(a.slice(0, 0, bad), b.slice(0, 0, bad)));
-        CHECK(same_bits(a.slice(0, bad + 1, c.x[0]), b.slice(0, bad + 1, c.x[0])));
-        CHECK_FALSE(same_bits(a.select(0, bad), b.select(0, bad)));
-      }
-    }
-  });
-}
-
-TEST_CASE("a sample has the same bits in any batch on the CPU") {
-  for (const CpuEngine engine : {CpuEngine::portable, CpuEngine::onednn}) {
-    if (has_cpu_engine(engine)) set_cpu_engine(engine);
-    Random random(8);
-    constexpr std::int64_t samples = 71;
-    for (const auto& [channels, side] : {std::pair<Shape, std::int64_t>{{6, 16}, 9},
-                                         {{32, 64}, 8},
-                                         {{128, 32}, 16},
-                                         {{256, 32}, 8}}) {
-      const Case c = image_case(samples, channels, side, square(3, 1, 1));
-      INFO(to_string(c.x) << " w " << to_string(c.w));
-      const Tensor x = random_tensor(random, c.x, channels_last_order, Dtype::f32);
-      const Tensor dy = random_tensor(random, c.y, channels_last_order, Dtype::f32);
-      const Tensor w = random_tensor(random, c.w, {0, 1, 2, 3, 4}, Dtype::f32);
-      const auto run = [&](std::int64_t first, std::int64_t last) {
-        Shape y_shape = c.y, x_shape = c.x;
-        y_shape[0] = x_shape[0] = last - first;
-        std::array results{unwritten(y_shape, channels_last_order, Dtype::f32),
-                           unwritten(x_shape, channels_last_order, Dtype::f32)};
-        backend(cpu).conv(x.slice(0, first, last).view(), w.view(), View{}, c.window,
-                          results[0].view());
-        backend(cpu).conv_data(dy.slice(0, first, last).view(), w.view(), c.window,
-                               results[1].view());
-        return results;
-      };
-      const auto all = run(0, samples);
-      for (const auto& [first, last] :
-           {std::pair<std::int64_t, std::int64_t>{0, 1}, {3, 12}, {30, 70}, {70, 71}}) {
-        for (std::size_t i = 0; i < all.size(); ++i)
-          CHECK(same_bits(run(first, last)[i], all[i].slice(0, first, last)));
-      }
-    }
-  }
-}
-
-TEST_CASE("the same inputs give the same bits") {
-  for_each_engine([](Backend& engine) {
-    Random random(6);
-    const Case c = image_case(37, {4, 12}, 12, square(3, 2, 1));
-    const Tensor x = random_tensor(random, c.x, channels_last_order, Dtype::f32);
-    const Tensor dy = random_tensor(random, c.y, channels_last_order, Dtype::f32);
-    const Tensor first = unwritten(c.w, Dtype::f32);
-    engine.conv_weight(dy.view(), x.view(), c.window, 0, first.view());
-    for (int round = 0; round < 10; ++round) {
-      const Tensor again = unwritten(c.w, Dtype::f32);
-      engine.conv_weight(dy.view(), x.view(), c.window, 0, again.view());
-      CHECK(same_bits(first, again));
     }
   });
 }

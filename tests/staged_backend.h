@@ -156,8 +156,8 @@ class StagedBackend final : public Backend {
   void conv_weight(View dy, View x, const Window& window, double beta, View dw) override {
     run([&](Stage& s) { on().conv_weight(s(dy), s(x), window, beta, s(dw)); });
   }
-  void conv_weight_rows(View dy, View x, const Window& window, View dw) override {
-    run([&](Stage& s) { on().conv_weight_rows(s(dy), s(x), window, s(dw)); });
+  void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) override {
+    run([&](Stage& s) { on().conv_weight_rows(s(dy), s(x), window, s(dw), s(norms)); });
   }
   void conv_weight_norms(View dy, View x, const Window& window, View y) override {
     run([&](Stage& s) { on().conv_weight_norms(s(dy), s(x), window, s(y)); });

@@ -21,12 +21,14 @@ Shape with_samples(std::int64_t n, const Shape& shape) {
 
 // Of how many samples copies are made together, to be weighted, each of `copied` bytes: little
 // beside what is there, all factors and their sum, so that a clipped sum needs hardly more than a
-// plain one; a multiple of 64 where it can be, for two threads with whole pieces of convolutions.
+// plain one; where that is 16 or more, a multiple of 64, for two threads with whole pieces of
+// convolutions.
 std::int64_t weighted_together(std::int64_t there, std::int64_t copied) {
   constexpr std::int64_t part = 16, least = std::int64_t{1} << 20, most = std::int64_t{16} << 20,
                          whole = 64;
   const std::int64_t fit = std::clamp(there / part, least, most) / (copied + 1);
-  return fit < whole / 2 ? std::max<std::int64_t>(1, fit) : (fit + whole / 2) / whole * whole;
+  if (fit < whole / 4) return std::max<std::int64_t>(1, fit);
+  return std::max<std::int64_t>(1, fit / whole) * whole;
 }
 
 // The samples with a weight, or nothing when all have one.
@@ -193,6 +195,16 @@ PerSample PerSample::with_rows(const PerSample& other) const {
   return y;
 }
 
+// Of a convolution; `norms`, unless it is nullptr, is given what conv_weight_norms gives.
+Tensor PerSample::image_rows(Tensor* norms) const {
+  const WholeProducts whole;
+  const LabelScope scope = LabelScope::kind(MemoryKind::rows);
+  const auto& f = std::get<Patches>(form_);
+  const Shape weight = weight_shape(f.dy, f.x, f.window);
+  return reshape(conv_weight_rows(f.dy, f.x, f.window, weight, norms),
+                 with_samples(samples(), shape_));
+}
+
 Tensor PerSample::materialize() const {
   const WholeProducts whole;
   const LabelScope scope = LabelScope::kind(MemoryKind::rows);
@@ -206,11 +218,7 @@ Tensor PerSample::materialize() const {
   }
   return std::visit(
       Overloaded{[&](const Outer& f) { return reshape(outer_sum(f.b, f.a), full_shape); },
-                 [&](const Patches& f) {
-                   return reshape(
-                       conv_weight_rows(f.dy, f.x, f.window, weight_shape(f.dy, f.x, f.window)),
-                       full_shape);
-                 },
+                 [&](const Patches&) { return image_rows(nullptr); },
                  [&](const OneHot& f) {
                    Tensor rows = zeros(full_shape, f.b.dtype(), f.b.device());
                    for (std::int64_t n = 0; n < f.b.size(0); ++n) {

@@ -186,6 +186,7 @@ class PerSample {
   Terms terms_of_samples() const;
   NormTerms of_terms() const;
   NormTerms of_images(const Tensor& dy, const Tensor& x) const;
+  Tensor image_rows(Tensor* norms) const;
   NormTerms rounding(bool alone) const;
   double positions() const;
   bool by_tiles() const;
@@ -212,7 +213,8 @@ class PerSample {
   Shape shape_;
   std::shared_ptr<const PerSample> whole_;
   // Errors and shares, where these are of what it was made of: choices for a batch must not show in
-  // them. Other selections than slice(), whose norms nobody asks for, leave them behind.
+  // them; and of rows the squared norms, where they came with them. Other selections than slice(),
+  // whose norms nobody asks for, leave them behind.
   NormTerms known_;
 };
 

@@ -254,9 +254,16 @@ PerSample PerSample::prepared(Route route, std::size_t budget) const {
                        !(narrow() && row_bytes() > factors);
   const bool rows = route == Route::rows || (route == Route::automatic && cheaper);
   if (!rows) return *this;
-  PerSample kept = dense(materialize());
   // Whether there is room for rows depends on who else is in the batch; what a norm is worth may
   // not.
+  if (std::holds_alternative<Patches>(form_)) {
+    Tensor norms;  // taken while rows and images are in the caches
+    PerSample kept = dense(image_rows(&norms));
+    kept.known_ = of_images(norms.select(1, 1), norms.select(1, 2));
+    kept.known_.squares = contiguous(norms.select(1, 0));
+    return kept;
+  }
+  PerSample kept = dense(materialize());
   if (positions() > 1) kept.known_ = rounding(true);
   return kept;
 }

@@ -230,6 +230,10 @@ NormTerms PerSample::terms(const std::vector<PerSample>& uses, Route route, bool
     return y;
   }
   add_rounding(uses, y);
+  if (single && first.known_.squares.defined()) {
+    y.squares = first.known_.squares;
+    return y;
+  }
   y.squares = single ? product(first, first, route, y.doubts) : norm_of_uses(uses, route, y.doubts);
   return y;
 }

@@ -32,7 +32,7 @@ PerSample PerSample::slice(std::int64_t begin, std::int64_t end) const {
                  },
                  [&](const Dense& f) { return PerSample(Dense{part(f.rows)}, shape_); }},
       form_);
-  y.known_ = {{}, part(known_.errors), part(known_.shares), {}};
+  y.known_ = {part(known_.squares), part(known_.errors), part(known_.shares), {}};
   return y;
 }
 

@@ -189,8 +189,9 @@ class Backend {
   virtual void conv_data(View dy, View w, const Window& window, View dx) = 0;
   // dw = sum over samples + beta dw
   virtual void conv_weight(View dy, View x, const Window& window, double beta, View dw) = 0;
-  // One weight gradient for each sample: dw [n, o, c / groups, kd, kh, kw].
-  virtual void conv_weight_rows(View dy, View x, const Window& window, View dw) = 0;
+  // One weight gradient for each sample: dw [n, o, c / groups, kd, kh, kw]; and, where dw is in the
+  // type of the arithmetic, what conv_weight_norms gives of them, unless `norms` has no data.
+  virtual void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) = 0;
   // The squared norms of these, without writing them, and of what they are made of, by which their
   // rounding is to be judged: y[n] = (|dw[n]|^2, |dy[n]|^2, |x[n]|^2); y [n, 3] f64, row-major.
   virtual void conv_weight_norms(View dy, View x, const Window& window, View y) = 0;

@@ -86,8 +86,9 @@ Tensor conv_data(const Tensor& dy, const Tensor& w, const Window& window, const 
 Tensor conv_weight(const Tensor& dy, const Tensor& x, const Window& window, const Shape& w_shape);
 // dw += the same; dw row-major, of w_shape.
 void conv_weight_add(const Tensor& dy, const Tensor& x, const Window& window, const Tensor& dw);
+// `norms` is given what conv_weight_norms gives.
 Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
-                        const Shape& w_shape);
+                        const Shape& w_shape, Tensor* norms = nullptr);
 // [n, 3] f64, as Backend::conv_weight_norms gives them.
 Tensor conv_weight_norms(const Tensor& dy, const Tensor& x, const Window& window);
 Tensor unfold(const Tensor& x, const Window& window);

@@ -37,11 +37,12 @@ void conv_weight_add(const Tensor& dy, const Tensor& x, const Window& window, co
 }
 
 Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
-                        const Shape& w_shape) {
+                        const Shape& w_shape, Tensor* norms) {
   Shape shape = w_shape;
   shape.insert(0, dy.size(0));
   Tensor dw = Tensor::empty(shape, arithmetic_type(dy.dtype()), dy.device());
-  on(dy).conv_weight_rows(dy.view(), x.view(), window, dw.view());
+  if (norms) *norms = Tensor::empty({dy.size(0), 3}, Dtype::f64, dy.device());
+  on(dy).conv_weight_rows(dy.view(), x.view(), window, dw.view(), norms ? norms->view() : View{});
   return dw;
 }
 

@@ -220,9 +220,9 @@ class ProfiledBackend : public Backend {
     measure("conv_weight", conv_flops(dy, x, window), {dy, x, dw},
             [&] { inner_.conv_weight(dy, x, window, beta, dw); });
   }
-  void conv_weight_rows(View dy, View x, const Window& window, View dw) override {
+  void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) override {
     measure("conv_weight_rows", conv_flops(dy, x, window), {dy, x, dw},
-            [&] { inner_.conv_weight_rows(dy, x, window, dw); });
+            [&] { inner_.conv_weight_rows(dy, x, window, dw, norms); });
   }
   void conv_weight_norms(View dy, View x, const Window& window, View y) override {
     measure("conv_weight_norms", conv_flops(dy, x, window), {dy, x, y},

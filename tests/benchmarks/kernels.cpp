@@ -81,7 +81,7 @@ void convolution(std::int64_t n, const Image& s) {
   report(name + " conv_weight", flops,
          [&] { b.conv_weight(y.view(), x.view(), window, 0, w.view()); });
   report(name + " conv_weight_rows", flops,
-         [&] { b.conv_weight_rows(y.view(), x.view(), window, rows.view()); });
+         [&] { b.conv_weight_rows(y.view(), x.view(), window, rows.view(), View{}); });
   const Tensor norms = zeros({n, 3}, Dtype::f64);
   report(name + " conv_weight_norms", flops,
          [&] { b.conv_weight_norms(y.view(), x.view(), window, norms.view()); });

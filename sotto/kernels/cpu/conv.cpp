@@ -245,7 +245,7 @@ void CpuBackend::conv_weight(View dy, View x, const Window& window, double beta,
   });
 }
 
-void CpuBackend::conv_weight_rows(View dy, View x, const Window& window, View dw) {
+void CpuBackend::conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) {
   const Geometry g(x, dy, window);
   with_arithmetic(x.dtype, [&]<class T>(std::type_identity<T>) {
     parallel_for(g.samples, product_grain(sample_work(g)),
@@ -254,6 +254,12 @@ void CpuBackend::conv_weight_rows(View dy, View x, const Window& window, View dw
                    for (std::int64_t n = begin; n < end; ++n) {
                      sum_weight(dy, x, g, {n, n + 1}, row.data());
                      unpack(row.data(), false, row_of(dw, n));
+                     if (!norms.data) continue;
+                     Images<T> slopes(dy, {n, n + 1}), in(x, {n, n + 1});
+                     slopes.load();
+                     in.load();
+                     const double square = squared_norm(row.data(), g.outputs * g.taps());
+                     write_norms(g, square, slopes.data(), in.data(), norms.as<double>() + 3 * n);
                    }
                  });
   });

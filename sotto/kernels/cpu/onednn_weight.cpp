@@ -11,8 +11,9 @@
 namespace sotto {
 namespace {
 
-// By tiles, as many together as what they are transformed to leaves in the caches.
-constexpr std::int64_t tiled[] = {8}, small_tiled[] = {32, 8};
+// By tiles, as many together as what they are transformed to leaves in the caches; and of images of
+// few tiles as many as outweigh the transformed weights.
+constexpr std::int64_t tiled[] = {8}, small_tiled[] = {32, 8}, tiny_tiled[] = {32};
 
 void add(const float* x, std::size_t bytes, float* y) {
   for (std::size_t i = 0; i < bytes / sizeof(float); ++i) y[i] += x[i];
@@ -76,11 +77,12 @@ bool tiled_rows_pay(const Geometry& g) {
 
 // Pieces of a sum by tiles; not usable where they do not pay or oneDNN has none.
 Pieces tiled_pieces(const Geometry& g, const View& x, const View& dy) {
-  constexpr std::int64_t small = 256;
+  constexpr std::int64_t small = 256, tiny = 63;
   std::span<const std::int64_t> sizes;
   if (in_tiles(g, x, dy) && tiled_sums_pay(g)) {
     sizes = tiled;
     if (g.positions() <= small) sizes = small_tiled;
+    if (g.positions() <= tiny) sizes = tiny_tiled;
   }
   return {Pass::weight, g, false, sizes, Dtype::f32, Algorithm::winograd};
 }
@@ -111,6 +113,13 @@ void for_each_row(const Pieces& pieces, const View& dy, const View& x, F&& f) {
   });
 }
 
+// Of a row in the primitive's order: that, and the zeros that fill it up, do not show in its norm.
+void write_row_norms(const Pieces& pieces, const Geometry& g, const float* row, const float* dy,
+                     const float* x, double* y) {
+  const auto count = static_cast<std::int64_t>(pieces[0].weights.get_size() / sizeof(float));
+  write_norms(g, squared_norm(row, count), dy, x, y);
+}
+
 }  // namespace
 
 // One sum for each thread, and these in order.
@@ -139,30 +148,30 @@ void OnednnBackend::conv_weight(View dy, View x, const Window& window, double be
   }
 }
 
-void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View dw) {
+void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) {
   const Geometry g(x, dy, window);
   if (suits_onednn({dy, x, dw}) && dw.dtype == Dtype::f32 && dw.contiguous()) {
     const Pieces pieces = row_pieces(g, x, dy);
     if (pieces.usable()) {
-      const auto write = [&](float* row, auto, auto, Reorder& reorder, std::int64_t sample) {
+      const auto write = [&](float* row, const float* ys, const float* xs, Reorder& reorder,
+                             std::int64_t sample) {
         reorder(row, dw.as<float>() + sample * dw.stride[0]);
+        if (norms.data) write_row_norms(pieces, g, row, ys, xs, norms.as<double>() + 3 * sample);
       };
       return for_each_row(pieces, dy, x, write);
     }
   }
-  CpuBackend::conv_weight_rows(dy, x, window, dw);
+  CpuBackend::conv_weight_rows(dy, x, window, dw, norms);
 }
 
-// The order of a row, and the zeros that fill it up, do not show in its norm.
 void OnednnBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
   const Geometry g(x, dy, window);
   if (suits_onednn({dy, x}) && !WeightNorms<float>::suits(g)) {
     const Pieces pieces(Pass::weight, g, false, alone);
     if (pieces.usable()) {
-      const auto count = static_cast<std::int64_t>(pieces[0].weights.get_size() / sizeof(float));
       const auto write = [&](const float* row, const float* ys, const float* xs, auto&,
                              std::int64_t sample) {
-        write_norms(g, squared_norm(row, count), ys, xs, y.as<double>() + 3 * sample);
+        write_row_norms(pieces, g, row, ys, xs, y.as<double>() + 3 * sample);
       };
       return for_each_row(pieces, dy, x, write);
     }

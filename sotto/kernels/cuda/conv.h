@@ -339,9 +339,17 @@ void weight_rows_into(DeviceBackend<Exec>& backend, const Exec& exec, const Patc
   }
 }
 
+// y [n, 3]: those of rows, and of what they are made of.
 template <class Exec>
-void DeviceBackend<Exec>::conv_weight_rows(View dy, View x, const Window& window, View dw) {
-  const Exec exec = execution("conv_weight_rows", {&dy, &x, &dw});
+void write_norms(const Exec& exec, View dy, View x, const double* of_rows, View y) {
+  exec.for_each_team(y.size[0], x.numel() / x.size[0],
+                     NormsOfParts{sample_axes(dy), sample_axes(x), dy, x, of_rows, y.as<double>()});
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::conv_weight_rows(View dy, View x, const Window& window, View dw,
+                                           View norms) {
+  const Exec exec = execution("conv_weight_rows", {&dy, &x, &dw, &norms});
   const PatchPlan plan{Geometry(x, dy, window), x.dtype, exec.scratch_bytes()};
   if (dw.numel() == 0) return;
   const Scratch<char> patches(exec.device(),
@@ -350,6 +358,13 @@ void DeviceBackend<Exec>::conv_weight_rows(View dy, View x, const Window& window
     weight_rows_into(*this, exec, plan, {samples_of(dy, first, count), samples_of(x, first, count)},
                      patches.data(), samples_of(dw, first, count));
   });
+  if (!norms.data) return;
+  const Scratch<double> of_rows(exec.device(), dw.size[0]);
+  with_arithmetic(dw.dtype, [&](auto type) {
+    const auto* rows = dw.as<const decltype(type)>();
+    dot_rows(exec, dw.size[0], dw.numel() / dw.size[0], rows, rows, of_rows.data());
+  });
+  write_norms(exec, dy, x, of_rows.data(), norms);
 }
 
 template <class Exec>
@@ -372,9 +387,7 @@ void DeviceBackend<Exec>::conv_weight_norms(View dy, View x, const Window& windo
       dot_rows(exec, count, size, rows.data(), rows.data(), norms.data() + first);
     });
   });
-  exec.for_each_team(
-      plan.g.samples, plan.g.pixels() * plan.g.channels,
-      NormsOfParts{sample_axes(dy), sample_axes(x), dy, x, norms.data(), y.as<double>()});
+  write_norms(exec, dy, x, norms.data(), y);
 }
 
 }  // namespace sotto

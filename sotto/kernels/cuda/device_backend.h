@@ -82,7 +82,7 @@ class DeviceBackend : public Backend {
   void conv(View x, View w, View bias, const Window& window, View y) override;
   void conv_data(View dy, View w, const Window& window, View dx) override;
   void conv_weight(View dy, View x, const Window& window, double beta, View dw) override;
-  void conv_weight_rows(View dy, View x, const Window& window, View dw) override;
+  void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) override;
   void conv_weight_norms(View dy, View x, const Window& window, View y) override;
   void unfold(View x, const Window& window, View patches) override;
 
