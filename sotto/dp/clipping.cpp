@@ -166,13 +166,9 @@ Clipper::Factors Clipper::factors_for(std::size_t group, const UnitLengths& leng
 // The next units of a group.
 void Clipper::count(std::size_t group, const std::vector<double>& norms,
                     const std::vector<double>& factors) {
-  std::ptrdiff_t within = 0;
-  for (std::size_t n = 0; n < norms.size(); ++n) {
-    if (factors[n] == 0 && norms[n] != 0) ++statistics_.not_finite;
-    if (!std::isfinite(norms[n])) unit_finite_[n] = false;
-    within += norms[n] <= groups_[group].bound;
-  }
-  within_bound_[group] += halves(within, norms.size());
+  const UnitCounts counts = count_units(norms, factors, groups_[group].bound, unit_finite_);
+  statistics_.not_finite += counts.lost;
+  within_bound_[group] += halves(counts.within, norms.size());
   auto &all_norms = statistics_.norms[group], &all_factors = statistics_.factors[group];
   all_norms.insert(all_norms.end(), norms.begin(), norms.end());
   all_factors.insert(all_factors.end(), factors.begin(), factors.end());
@@ -180,7 +176,8 @@ void Clipper::count(std::size_t group, const std::vector<double>& norms,
 
 // [n], for gradients of a loss times the loss's scale.
 Tensor Clipper::weights_of(std::vector<double> factors) const {
-  for (double& factor : factors) factor /= loss_scale_;
+  const double unscaled = 1 / loss_scale_;  // exact
+  for (double& factor : factors) factor *= unscaled;
   return Tensor::from(factors, {std::ssize(factors)});
 }
 
@@ -315,9 +312,12 @@ void Clipper::add_part(Tape& tape, const Var& loss, const Grouping* grouping) {
 }
 
 void Clipper::add_losses(const std::vector<double>& losses, const Grouping* grouping) {
+  if (!grouping) {
+    statistics_.loss_sum += finite_sum(losses);
+    return;
+  }
   for (std::size_t row = 0; row < losses.size(); ++row) {
-    const bool counts =
-        !grouping || (row < grouping->unit_of_row.size() && grouping->unit_of_row[row] >= 0);
+    const bool counts = row < grouping->unit_of_row.size() && grouping->unit_of_row[row] >= 0;
     if (counts && std::isfinite(losses[row])) statistics_.loss_sum += losses[row];
   }
 }

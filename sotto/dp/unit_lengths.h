@@ -1,5 +1,5 @@
 // From the norms of a part's units to the factors that bound them: clip_rules.h, for all units of a
-// group of parameters at once.
+// group of parameters at once, and what is counted of them.
 #pragma once
 
 #include <vector>
@@ -28,7 +28,23 @@ class UnitLengths {
   UnitFactors factors(const ClipRule& rule, double bound, double margin, double scale) const;
 
  private:
-  std::vector<GradientLength> of_;
+  struct Factors;
+  template <ClipRule::Kind kind>
+  void factors_by(const ClipRule& rule, double bound, double margin, double scale,
+                  Factors& y) const;
+
+  std::vector<double> squares_, errors_, shares_;  // as in GradientLength
 };
+
+struct UnitCounts {
+  std::ptrdiff_t within = 0;  // the bound
+  std::ptrdiff_t lost = 0;    // with a factor of 0, though their norm is not
+};
+// Of a group's units; finite[n] becomes 0 where a norm is not.
+UnitCounts count_units(const std::vector<double>& norms, const std::vector<double>& factors,
+                       double bound, std::vector<char>& finite);
+
+// The sum of those that are finite.
+double finite_sum(const std::vector<double>& values);
 
 }  // namespace sotto

@@ -66,12 +66,13 @@ struct GradientLength {
   HD bool apart(double factor, double bound) const { return factor * share > bound; }
   // A Gram product may round a norm of zero to just below it.
   HD double norm() const { return std::sqrt(square < 0 ? 0.0 : square); }
+  // What rounding may add to it.
+  HD double rounding() const { return std::sqrt(error); }
   // The factor for it, and the weight for gradients of a loss times `scale`, factor / scale: either
   // is 0 or at least ClipRule::smallest. The margin has room for errors up to half of it.
   HD double factor(const ClipRule& rule, double bound, double margin, double scale) const {
-    const double rounding = std::sqrt(error);
-    const double y =
-        rule.factor(norm(), bound, margin, rounding <= margin / 2 * norm() ? 0 : rounding);
+    const double more = rounding();
+    const double y = rule.factor(norm(), bound, margin, more <= margin / 2 * norm() ? 0 : more);
     return y < ClipRule::smallest * scale ? 0 : y;
   }
 };

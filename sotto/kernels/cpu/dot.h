@@ -36,10 +36,8 @@ double sum_terms(std::int64_t count, const F& term) {
 
 // Whether squares that were added in float add up to `total`: what those below float's range lose
 // is nothing beside it, and none has left the range above.
-inline bool squares_hold(double total) {
-  constexpr double least = 1e-24;
-  return total >= least && total <= std::numeric_limits<double>::max();
-}
+inline constexpr double least_held = 1e-24, most_held = std::numeric_limits<double>::max();
+inline bool squares_hold(double total) { return total >= least_held && total <= most_held; }
 
 // sum_i a[i]^2. Of single precision and narrower, four squares at a time are added in float, which
 // costs at most a relative 2^-22 where no square leaves float's range.

@@ -1,5 +1,6 @@
 // Inner products of per-sample gradients, and their weighted sum, without writing rows.
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include <Eigen/Core>
@@ -13,6 +14,7 @@
 #include "sotto/kernels/cpu/grain.h"
 #include "sotto/kernels/cpu/gram_sum.h"
 #include "sotto/kernels/cpu/product.h"
+#include "sotto/kernels/cpu/row_norms.h"
 #include "sotto/kernels/pieces.h"
 
 namespace sotto {
@@ -87,12 +89,19 @@ constexpr std::int64_t dot_grain = 4 * elementwise_grain;
 template <class T>
 void dot_rows(const T* a, const T* b, std::int64_t k, std::int64_t begin, std::int64_t end,
               double* y) {
-  if (k == 1) {
-    for (std::int64_t n = begin; n < end; ++n)
-      y[n] = static_cast<double>(acc_t<T>(a[n])) * static_cast<double>(acc_t<T>(b[n]));
-    return;
+#if defined(__x86_64__)
+  if constexpr (std::is_same_v<T, float>) {
+    if (a == b && k > 1 && has_avx512()) return squared_norms_avx512(a, k, begin, end, y);
   }
-  for (std::int64_t n = begin; n < end; ++n) y[n] = dot(a + n * k, b + n * k, k);
+#endif
+  widely([&] {
+    if (k == 1) {
+      for (std::int64_t n = begin; n < end; ++n)
+        y[n] = static_cast<double>(acc_t<T>(a[n])) * static_cast<double>(acc_t<T>(b[n]));
+      return;
+    }
+    for (std::int64_t n = begin; n < end; ++n) y[n] = dot(a + n * k, b + n * k, k);
+  });
 }
 
 // Columns whose double sums stay in the first-level cache.
@@ -115,7 +124,7 @@ void CpuBackend::row_dot(View a, View b, View y) {
   dispatch_float(a.dtype, [&]<class T>(std::type_identity<T>) {
     parallel_for(a.size[0], dot_grain / std::max<std::int64_t>(k, 1) + 1,
                  [&](std::int64_t begin, std::int64_t end) {
-                   widely([&] { dot_rows(a.as<T>(), b.as<T>(), k, begin, end, y.as<double>()); });
+                   dot_rows(a.as<T>(), b.as<T>(), k, begin, end, y.as<double>());
                  });
   });
 }
@@ -197,13 +206,62 @@ std::vector<WeightedRow> weighted_rows(View w, std::int64_t n) {
   return rows;
 }
 
+// Of so few columns that a row is no loop: out[k] = sum_n weights[n] x[n, k] + beta out[k].
+template <std::int64_t width, class T, class Y>
+void weighted_narrow(const T* x, const std::vector<double>& weights, double beta, Y* out) {
+  double sums[width][sum_lanes] = {};
+  const auto add = [&sums, x, from = weights.data()](std::int64_t n, std::int64_t lane) {
+    const double weight = from[n];
+    for (std::int64_t k = 0; k < width; ++k) {
+      const double term = weight * static_cast<double>(acc_t<T>(x[n * width + k]));
+      sums[k][lane] += weight != 0 ? term : 0;
+    }
+  };
+  const std::int64_t rows = std::ssize(weights);
+  std::int64_t n = 0;
+  for (; n + sum_lanes <= rows; n += sum_lanes) {
+    for (std::int64_t lane = 0; lane < sum_lanes; ++lane) add(n + lane, lane);
+  }
+  for (; n < rows; ++n) add(n, n % sum_lanes);
+  for (std::int64_t k = 0; k < width; ++k) {
+    const double before = beta == 0 ? 0 : beta * static_cast<double>(acc_t<Y>(out[k]));
+    out[k] = Y(static_cast<acc_t<Y>>(before + sum_of(sums[k])));
+  }
+}
+
+// f(width), a constant, for few columns; whether there are so few.
+template <class F>
+bool with_narrow(std::int64_t width, const F& f) {
+  switch (width) {
+    case 1: f(std::integral_constant<std::int64_t, 1>{}); return true;
+    case 2: f(std::integral_constant<std::int64_t, 2>{}); return true;
+    case 3: f(std::integral_constant<std::int64_t, 3>{}); return true;
+    case 4: f(std::integral_constant<std::int64_t, 4>{}); return true;
+    default: return false;
+  }
+}
+
+std::vector<double> doubles(View w) {
+  std::vector<double> y(static_cast<std::size_t>(w.size[0]));
+  dispatch_float(w.dtype, [&]<class W>(std::type_identity<W>) {
+    for (std::int64_t i = 0; i < w.size[0]; ++i)
+      y[static_cast<std::size_t>(i)] = static_cast<double>(acc_t<W>(w.as<W>()[i * w.stride[0]]));
+  });
+  return y;
+}
+
 }  // namespace
 
 void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
   const std::int64_t n = x.size[0];
   const std::int64_t width = x.size[1];
-  const std::vector<WeightedRow> rows = weighted_rows(w, n);
   const auto run = [&]<class T, class Y>(std::type_identity<T>, std::type_identity<Y>) {
+    const auto narrow = [&](auto columns) {
+      const std::vector<double> weights = doubles(w);
+      widely([&] { weighted_narrow<columns>(x.as<T>(), weights, beta, y.as<Y>()); });
+    };
+    if (with_narrow(width, narrow)) return;
+    const std::vector<WeightedRow> rows = weighted_rows(w, n);
     parallel_for((width + sum_block - 1) / sum_block,
                  elementwise_grain / (sum_block * std::max<std::int64_t>(n, 1)) + 1,
                  [&](std::int64_t begin, std::int64_t end) {
