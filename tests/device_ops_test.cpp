@@ -243,20 +243,22 @@ TEST_CASE("noise that is drawn on a GPU is the CPU's to the bit, and so is what 
   const RoundedGaussian gaussian(grid.deviation);
   SecretRandom random = SecretRandom::insecure_seeded(8);
   Sums expected(cpu);
-  add_on_grid(expected.sums, grid, 7, [&](std::int64_t, std::span<std::int64_t> noise) {
-    gaussian.fill(random, noise);
-    return noise;
-  });
+  add_on_grid(expected.sums, expected.sums, grid, 7,
+              [&](std::int64_t, std::span<std::int64_t> noise) {
+                gaussian.fill(random, noise);
+                return noise;
+              });
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
     for (const std::int64_t most_draws : {std::int64_t{1024}, std::int64_t{1} << 22}) {
       Sums got(info.device);
       SecretRandom same = SecretRandom::insecure_seeded(8);
-      release_on_device(got.sums, {.grid = grid,
-                                   .divisor = 7,
-                                   .gaussian = gaussian,
-                                   .random = same,
-                                   .most_draws = most_draws});
+      release_on_device(got.sums, got.sums,
+                        {.grid = grid,
+                         .divisor = 7,
+                         .gaussian = gaussian,
+                         .random = same,
+                         .most_draws = most_draws});
       CHECK(got.released() == expected.released());
       CHECK(got.moved() == Sums(cpu).moved());
     }
@@ -280,8 +282,8 @@ TEST_CASE("on a GPU, noise and every rule's step together are one after the othe
                    second = SecretRandom::insecure_seeded(8);
       for (int step = 0; step < 2; ++step) {
         nn::Optimizer::Step made(one, together.sums, 0.5);
-        release_on_device(together.sums, {grid, 7, gaussian, first, &made});
-        release_on_device(apart.sums, {grid, 7, gaussian, second});
+        release_on_device(together.sums, together.sums, {grid, 7, gaussian, first, &made});
+        release_on_device(apart.sums, apart.sums, {grid, 7, gaussian, second});
         other.step(apart.sums, 0.5);
         CHECK(together.moved() == apart.moved());
         CHECK(together.released() == apart.released());
@@ -304,7 +306,7 @@ TEST_CASE("a sum on a GPU that is not a number is refused") {
         {&parameter, Tensor::from({1, std::nan(""), 2}, {3}, Dtype::f32).to(info.device)}};
     CHECK(throws(
         [&] {
-          release_on_device(sums, {grid, 1, gaussian, random});
+          release_on_device(sums, sums, {grid, 1, gaussian, random});
         },
         "release: a sum is not a number"));
   }

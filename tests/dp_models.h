@@ -7,6 +7,7 @@
 #include "sotto/autograd/ops.h"
 #include "sotto/core/philox.h"
 #include "sotto/dp/clipping.h"
+#include "sotto/kernels/compute.h"
 #include "sotto/nn/layers.h"
 #include "sotto/nn/module.h"
 
@@ -52,7 +53,7 @@ inline Batch without(const Batch& batch, std::int64_t sample) {
 inline std::vector<double> flat(const Gradients& gradients) {
   std::vector<double> values;
   for (const auto& [parameter, tensor] : gradients) {
-    for (const float v : tensor.to_vector<float>()) values.push_back(static_cast<double>(v));
+    for (const double v : to_dtype(tensor, Dtype::f64).to_vector<double>()) values.push_back(v);
   }
   return values;
 }

@@ -226,7 +226,8 @@ TEST_CASE("an infinite sum counts as the largest finite one") {
   const float infinity = std::numeric_limits<float>::infinity();
   const Tensor sums = Tensor::from(std::vector<float>{infinity, -infinity, 8}, {3});
   const NoiseGrid grid = noise_grid(1, 1e30, 3);
-  add_on_grid({{nullptr, sums}}, grid, 1, [](std::int64_t, std::span<std::int64_t> noise) {
+  const Gradients in_place{{nullptr, sums}};
+  add_on_grid(in_place, in_place, grid, 1, [](std::int64_t, std::span<std::int64_t> noise) {
     std::fill(noise.begin(), noise.end(), 0);
     return noise;
   });

@@ -58,13 +58,14 @@ void check_on_grid(const std::vector<T>& sums, const std::vector<std::int64_t>& 
     return out;
   };
   bool known = false;
-  add_on_grid({{nullptr, total}}, grid, divisor, draw,
+  const Gradients in_place{{nullptr, total}};
+  add_on_grid(in_place, in_place, grid, divisor, draw,
               [&](auto, auto, auto, auto, bool finite) { known = finite; });
   const std::vector<T> got = total.template to_vector<T>();
   CHECK((!known || std::all_of(got.begin(), got.end(), [](T x) { return std::isfinite(x); })));
   std::int64_t wrong = 0;
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    const T expected = on_grid(sums[i], noise[i], grid.spacing, divisor);
+    const T expected = on_grid<T>(sums[i], noise[i], grid.spacing, divisor);
     wrong += std::bit_cast<std::array<std::byte, sizeof(T)>>(got[i]) ==
                      std::bit_cast<std::array<std::byte, sizeof(T)>>(expected)
                  ? 0
@@ -172,7 +173,8 @@ TEST_CASE("usual sums are known to be finite, and those that noise may make infi
       std::fill(noise.begin(), noise.end(), 1);
       return noise;
     };
-    add_on_grid({{nullptr, Tensor::from(std::vector<float>{sum}, {1})}}, {spacing, 1}, 0.5, draw,
+    const Gradients in_place{{nullptr, Tensor::from(std::vector<float>{sum}, {1})}};
+    add_on_grid(in_place, in_place, {spacing, 1}, 0.5, draw,
                 [&](auto, auto, auto, auto, bool finite) { known = finite; });
     return known;
   };
@@ -187,7 +189,8 @@ TEST_CASE("a sum that is not a number is refused") {
     std::fill(noise.begin(), noise.end(), 1);
     return noise;
   };
-  CHECK_THROWS_AS(add_on_grid({{nullptr, total}}, {1, 1}, 1, draw), std::invalid_argument);
+  const Gradients in_place{{nullptr, total}};
+  CHECK_THROWS_AS(add_on_grid(in_place, in_place, {1, 1}, 1, draw), std::invalid_argument);
 }
 
 TEST_CASE("scales without a grid are refused") {

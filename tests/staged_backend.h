@@ -140,6 +140,9 @@ class StagedBackend final : public Backend {
   void weighted_sum(View x, View w, double beta, View y) override {
     run([&](Stage& s) { on().weighted_sum(s(x), s(w), beta, s(y)); });
   }
+  void add_rounded(View x, View w, double spacing, View y) override {
+    run([&](Stage& s) { on().add_rounded(s(x), s(w), spacing, s(y)); });
+  }
   void weighted_pieces(View x, View w, View pieces) override {
     run([&](Stage& s) { on().weighted_pieces(s(x), s(w), s(pieces)); });
   }

@@ -32,14 +32,14 @@ std::int64_t weighted_together(std::int64_t there, std::int64_t copied) {
 }
 
 // The samples with a weight, or nothing when all have one.
-std::optional<Tensor> chosen(const Tensor& weights) {
+std::optional<std::vector<std::int64_t>> chosen(const Tensor& weights) {
   const std::vector<double> w = to_dtype(weights, Dtype::f64).to_vector<double>();
   if (std::find(w.begin(), w.end(), 0.0) == w.end()) return std::nullopt;
   std::vector<std::int64_t> ids;
   for (std::size_t i = 0; i < w.size(); ++i) {
     if (w[i] != 0) ids.push_back(static_cast<std::int64_t>(i));
   }
-  return Tensor::from(ids, {static_cast<std::int64_t>(ids.size())});
+  return ids;
 }
 
 }  // namespace
@@ -286,25 +286,48 @@ Tensor PerSample::sum(const Tensor& weights) const {
     if (const auto* f = std::get_if<OneHot>(&part.form_)) return f->add_to(y);
     axpby(1, part.sum(), 1, y);
   };
-  // Some samples after the others. One factor is copied, or both where they are narrow.
-  const std::int64_t n = samples(), copied = leading().numel() + (narrow() ? factor_values() : 0);
-  const auto element = static_cast<std::int64_t>(size_of(dtype()));
-  const std::int64_t step = weighted_together(element * (factor_values() + shape_.numel()),
-                                              element * copied / std::max<std::int64_t>(1, n));
   Tensor y;
-  for (std::int64_t at = 0; at < n || !y.defined(); at += step) {
-    const std::int64_t end = std::min(n, at + step);
-    const Tensor w = weights.slice(0, at, end);
-    const auto ids = here ? chosen(w) : std::nullopt;
-    const PerSample all = slice(at, end), wide = narrow() ? all.in_type(dtype()) : all;
-    const PerSample some = here ? wide : wide.masked(w);
-    const PerSample part = ids ? some.selected(*ids).scaled(gather(w, *ids, 0)) : some.scaled(w);
+  for_each_weighted(weights, {}, [&](const PerSample& part, auto) {
     if (y.defined())
       add_sum(part, y);
     else
       y = part.sum();
-  }
+  });
   return y;
+}
+
+// Calls f(part, ends) for some samples after the others, those with a weight, times their weights;
+// one factor is copied, or both where they are narrow. Where there are blocks none is parted, and
+// the part's ends are those of its own. At least once.
+void PerSample::for_each_weighted(const Tensor& weights, const std::vector<std::int64_t>& ends,
+                                  const OnWeighted& f) const {
+  const bool here = weights.device() == cpu;
+  const std::int64_t n = samples(), copied = leading().numel() + (narrow() ? factor_values() : 0);
+  const auto element = static_cast<std::int64_t>(size_of(dtype()));
+  const std::int64_t step = weighted_together(element * (factor_values() + shape_.numel()),
+                                              element * copied / std::max<std::int64_t>(1, n));
+  auto block = ends.begin();
+  std::int64_t at = 0;
+  do {
+    std::int64_t end = std::min(n, at + step);
+    const auto first = block;
+    for (; block != ends.end() && (block == first || *block <= at + step); ++block) end = *block;
+    const Tensor w = weights.slice(0, at, end);
+    const std::optional<std::vector<std::int64_t>> ids = here ? chosen(w) : std::nullopt;
+    const PerSample all = slice(at, end), wide = narrow() ? all.in_type(dtype()) : all;
+    const PerSample some = here ? wide : wide.masked(w);
+    std::vector<std::int64_t> of_part;
+    for (auto of = first; of != block; ++of)
+      of_part.push_back(ids ? std::lower_bound(ids->begin(), ids->end(), *of - at) - ids->begin()
+                            : *of - at);
+    if (ids) {
+      const Tensor rows = Tensor::from(*ids, {std::ssize(*ids)});
+      f(some.selected(rows).scaled(gather(w, rows, 0)), of_part);
+    } else {
+      f(some.scaled(w), of_part);
+    }
+    at = end;
+  } while (at < n);
 }
 
 PerSample PerSample::reshaped(const Shape& shape) const {

@@ -8,8 +8,10 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <variant>
 
+#include "sotto/autograd/rounded_sum.h"
 #include "sotto/core/tensor.h"
 #include "sotto/kernels/geometry.h"
 
@@ -74,6 +76,7 @@ class PerSample {
   static PerSample first_of(std::shared_ptr<const PerSample> whole, std::int64_t rows);
 
   std::int64_t samples() const;
+  Device device() const { return leading().device(); }
   // What first_of() was given; null for everything else, also for what was made of its result.
   const std::shared_ptr<const PerSample>& whole() const { return whole_; }
   // The shape of the parameter.
@@ -95,6 +98,11 @@ class PerSample {
   // does not read, nothing or, where a factor is not finite, perhaps NaN to the whole sum.
   Tensor sum(const Tensor& weights) const;
   // [n] f64: <f[n], g[n]>. Throws when samples or shapes differ.
+  // The same, added to a sum with each of its terms rounded to a multiple of the sum's spacing:
+  // rows of a dense form and of tables, of other forms blocks of samples, or single ones. `uses` is
+  // how many times the parameter is used.
+  void add_to(const RoundedSum& sum, const Tensor& weights, const BlockEnds& ends,
+              std::int64_t uses = 1) const;
   friend Tensor dot(const PerSample& f, const PerSample& g, Route route);
 
   // Samples begin .. end - 1.
@@ -128,9 +136,9 @@ class PerSample {
   // gradient: 2^-23 sqrt(T) sum_t |b[t]| |a[t]| in single precision, added over uses, for T
   // positions, and what underflow may take from inner products (docs/privacy.md). Far below the
   // norm unless terms cancel. Rows have those of the factors they were made of; a single use whose
-  // rows arose as such has 0. Shares become sum_t |b[t]| |a[t]| / max(64, 4 sqrt(T)), added over
-  // uses: where that is longer than the bound, the terms are so long in a sum that others' parts
-  // would be rounded away beside them.
+  // rows arose as such has 0. Shares become sum_t |b[t]| |a[t]| / max(min(64, 8 sqrt(T)), 4
+  // sqrt(T)), added over uses: where that is longer than the bound, the terms are so long in a sum
+  // that others' parts would be rounded away beside them.
   friend Tensor squared_norm(const std::vector<PerSample>& uses, Route route, NormBounds* more);
   // The same without reading anything on the host: what squared_norm() would compute again, in
   // double, is in doubt.
@@ -170,6 +178,13 @@ class PerSample {
   bool multiplied_as_it_is() const;
   bool scaled_in_pieces() const;
   Tensor sum_in_pieces(const Tensor& weights) const;
+  std::int64_t most_together(std::int64_t uses) const;
+  void add_images(const RoundedSum& sum, std::span<const std::int64_t> ends) const;
+  void add_each(const RoundedSum& sum, const Tensor& weights) const;
+  void add_table(const RoundedSum& sum, const Tensor& weights) const;
+  using OnWeighted = std::function<void(const PerSample& part, std::span<const std::int64_t> ends)>;
+  void for_each_weighted(const Tensor& weights, const std::vector<std::int64_t>& ends,
+                         const OnWeighted& f) const;
   std::int64_t factor_values() const;
   std::optional<Dtype> factor_type() const;
   using OnPart = std::function<void(const PerSample& part, std::int64_t begin, std::int64_t end)>;
@@ -224,6 +239,9 @@ Tensor squared_norm(const std::vector<PerSample>& uses, Route route = Route::aut
                     NormBounds* more = nullptr);
 
 NormTerms norm_terms(const std::vector<PerSample>& uses, Route route = Route::automatic);
+
+// Adds a tensor of the sum's shape as one term.
+void add_term(const Tensor& term, const RoundedSum& sum);
 
 // `weight` times the gradient of one sample, by all uses, added up in double and rounded once to
 // the type of sums.

@@ -12,7 +12,7 @@ namespace sotto {
 namespace {
 
 // So many times its clipped gradient a sample's terms may be in a sum with those of others.
-constexpr double least_cancelled = 64;
+constexpr double least_cancelled = 64, of_few_terms = 8;
 
 // Sums of convolutions by tiles (Winograd) lose up to nine times 2^-23 |dy| |x|, as a search found,
 // even of one tile; a direct sum, not one. For windows of 3 x 3, with 3 |dy| |x|, so many positions
@@ -68,7 +68,9 @@ NormTerms PerSample::of_terms() const {
   if (scaled_in_pieces()) axpby(piece_rounding, lengths, 1, y.errors);
   // How many times the clipped gradient the terms may be: without a common direction they are
   // sqrt(T) times their sum.
-  const Tensor usual = full({}, std::max(least, 4.0), Dtype::f64, lengths.device());
+  const auto number = [&](double x) { return full({}, x, Dtype::f64, lengths.device()); };
+  const Tensor few = scale(binary(binary_index<Maximum>, roots, number(1)), of_few_terms);
+  const Tensor usual = binary(binary_index<Minimum>, few, number(std::max(least, 4.0)));
   y.shares =
       binary(binary_index<Div>, lengths, binary(binary_index<Maximum>, scale(roots, 4), usual));
   if (of_a.defined()) add_underflow(y.errors, of_a, of_b);
@@ -84,7 +86,8 @@ NormTerms PerSample::of_images(const Tensor& dy, const Tensor& x) const {
   NormTerms y;
   y.errors = scale(
       lengths, last_place() * std::max(roots, least) + (scaled_in_pieces() ? piece_rounding : 0));
-  y.shares = scale(lengths, 1 / std::max(least_cancelled, 4 * roots));
+  y.shares =
+      scale(lengths, 1 / std::max(std::min(of_few_terms * roots, least_cancelled), 4 * roots));
   if (by_tiles() && x.device() == cpu) {  // which alone has tiles
     const Tensor most = full({}, longest_tiled * longest_tiled, Dtype::f64, x.device());
     for (const Tensor& squares : {dy, x}) {

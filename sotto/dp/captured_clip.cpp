@@ -27,8 +27,8 @@ CapturedClip::CapturedClip(const std::vector<ClipGroup>& groups, const How& how,
   for (const auto& [parameter, uses] : gradients) whole_.emplace_back(parameter, wholes(uses));
 }
 
-bool CapturedClip::of(const ParameterUses& gradients, std::size_t row_budget) const {
-  return row_budget == how_.row_budget &&
+bool CapturedClip::of(const ParameterUses& gradients, const How& how) const {
+  return how.row_budget == how_.row_budget && how.spacings == how_.spacings &&
          std::equal(gradients.begin(), gradients.end(), whole_.begin(), whole_.end(),
                     [](const auto& given, const auto& known) {
                       return given.first == known.first && wholes(given.second) == known.second;
@@ -55,7 +55,9 @@ void CapturedClip::clip(DeviceClip& there) const {
 
 void CapturedClip::capture(double loss_scale, const Tensor& losses) {
   const std::int64_t rows = whole_[0].second[0]->samples();
-  const DeviceClip::How how{how_.rule, how_.route, rows, rows};
+  // Every row is a term: which units are in a block is another thing at each step.
+  const DeviceClip::How how{how_.rule, how_.route,    rows,
+                            rows,      how_.spacings, [rows](auto) { return single_ends(rows); }};
   try {
     DeviceClip expected(groups_, how, device_);
     expected.set(loss_scale, losses.numel());

@@ -20,7 +20,8 @@ class CapturedClip {
   struct How {
     ClipRule rule;
     Route route = Route::automatic;
-    std::size_t row_budget = 0;  // bytes, as in ClipOptions
+    std::size_t row_budget = 0;      // bytes, as in ClipOptions
+    std::vector<double> spacings{};  // as in DeviceClip::How
   };
   // Whether all uses are of captured work (PerSample::whole).
   static bool made_of(const std::vector<PerSample>& uses);
@@ -29,8 +30,8 @@ class CapturedClip {
   CapturedClip(const std::vector<ClipGroup>& groups, const How& how,
                const ParameterUses& gradients);
 
-  // Whether these are the gradients it was made for, of whichever batch, and may take as much.
-  bool of(const ParameterUses& gradients, std::size_t row_budget) const;
+  // Whether these are the gradients it was made for, of whichever batch, and it would be made so.
+  bool of(const ParameterUses& gradients, const How& how) const;
   // Captures, replays, and compares with the same work done at once; once.
   void capture(double loss_scale, const Tensor& losses);
   // Why it cannot be replayed; empty when it can.

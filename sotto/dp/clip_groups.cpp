@@ -1,6 +1,7 @@
 #include "sotto/dp/clip_groups.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 
@@ -62,6 +63,59 @@ double rounding_margin(const ClipGroup& group) {
   for (const Parameter* parameter : group.parameters)
     largest = std::max(largest, margin(parameter->value.dtype()));
   return largest;
+}
+
+double sum_spacing(const ClipGroup& group, std::int64_t most_units) {
+  // Sums of up to so many times the bound are below 2^51 spacings, and terms are far below that:
+  // 64 units of at most 64 times the bound each.
+  constexpr std::int64_t least = std::int64_t{1} << 12;
+  const auto most = static_cast<std::uint64_t>(std::max(most_units, least));
+  return std::ldexp(std::exp2(std::ceil(std::log2(group.bound))), std::bit_width(most - 1) - 51);
+}
+
+namespace {
+
+// What the rounding of one unit's terms may add, relative to the bound, whose part a spacing is.
+double term_rounding(const ClipGroup& group, double spacing_of_bound) {
+  constexpr double terms = 128;
+  double elements = 0;
+  for (const Parameter* parameter : group.parameters)
+    elements += static_cast<double>(parameter->value.numel());
+  return terms * spacing_of_bound * std::sqrt(elements);
+}
+
+}  // namespace
+
+double sum_rounding(const ClipGroup& group, std::int64_t most_units) {
+  constexpr double of_blocks = 0x1p-8, of_wide_blocks = 0x1p-37;
+  bool wide = true, here = true;
+  for (const Parameter* parameter : group.parameters) {
+    wide = wide && parameter->value.dtype() == Dtype::f64;
+    here = here && parameter->value.device() == cpu;
+  }
+  // The matrix units of GPUs may cut off what they do not keep, where a CPU rounds.
+  return (here ? 1 : 2) * (wide ? of_wide_blocks : of_blocks) +
+         term_rounding(group, sum_spacing(group, most_units) / group.bound);
+}
+
+void check_sum_rounding(const ClipGroup& group, std::int64_t most_units) {
+  constexpr double most = 0x1p-8;
+  ClipGroup unlucky = group;
+  unlucky.bound = 1 + 0x1p-20;  // just beyond a power of two
+  const double added = term_rounding(group, sum_spacing(unlucky, most_units));
+  check(added <= most,
+        "Clipper: batches of up to {} units with so many parameters would be rounded to {:.3g} of "
+        "the bound, of at most {:.3g}: smaller batches, or groups of parameters, would do",
+        most_units, added, most);
+}
+
+double rounded_sensitivity(const std::vector<ClipGroup>& groups, std::int64_t most_units) {
+  double squares = 0;
+  for (const ClipGroup& group : groups) {
+    const double bound = group.bound * (1 + sum_rounding(group, most_units));
+    squares += bound * bound;
+  }
+  return std::sqrt(squares);
 }
 
 double sensitivity_of(const std::vector<ClipGroup>& groups) {

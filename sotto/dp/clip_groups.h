@@ -33,7 +33,21 @@ std::vector<ClipGroup> named_groups(const nn::NamedParameters& parameters,
 // What rounding may add to the norm of a group's clipped gradient, relative (docs/privacy.md).
 double rounding_margin(const ClipGroup& group);
 
-// The root of the sum of the bounds' squares.
+// The root of the sum of the bounds' squares: the sensitivity of a sum without rounding.
 double sensitivity_of(const std::vector<ClipGroup>& groups);
+
+// The power of two that the terms of a group's sum are rounded to multiples of, so that the sum of
+// `most_units` units is exact in f64.
+double sum_spacing(const ClipGroup& group, std::int64_t most_units);
+
+// What rounding within the terms of a group's sum, and of them, may add to its sensitivity,
+// relative to the bound (docs/privacy.md, "Rounding").
+double sum_rounding(const ClipGroup& group, std::int64_t most_units);
+
+// Throws std::invalid_argument where that would be too much of any bound.
+void check_sum_rounding(const ClipGroup& group, std::int64_t most_units);
+
+// The same of all groups together: the sensitivity of a sum as it is computed.
+double rounded_sensitivity(const std::vector<ClipGroup>& groups, std::int64_t most_units);
 
 }  // namespace sotto

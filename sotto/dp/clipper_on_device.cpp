@@ -16,8 +16,15 @@ bool Clipper::all_on_gpu(const Tensor& losses) const {
   return there;
 }
 
+std::vector<double> Clipper::spacings() const {
+  std::vector<double> all;
+  for (const ClipGroup& group : groups_) all.push_back(sum_spacing(group, options_.largest_batch));
+  return all;
+}
+
 std::unique_ptr<DeviceClip> Clipper::on_device(const Tensor& losses, std::int64_t units) const {
-  const DeviceClip::How how{options_.rule, options_.route, units, losses.numel()};
+  const DeviceClip::How how{options_.rule,  options_.route, units,
+                            losses.numel(), spacings(),     part_ends_};
   auto there = std::make_unique<DeviceClip>(groups_, how, losses.device());
   there->set(loss_scale_, units);
   there->add_losses(losses);
@@ -29,7 +36,7 @@ void Clipper::take(std::size_t group, const DeviceClip& there, bool replayed) {
   const std::int64_t units = std::ssize(unit_finite_);
   count(group, there.norms(group, units), there.factors(group, units));
   for (const auto& [parameter, total] : there.sums(group))
-    add_to_sum(*parameter, replayed ? clone(total) : total);
+    add_sum(*parameter, replayed ? clone(total) : total);
 }
 
 // Both passes, read once; false where the host has to decide, and the tape is as it was.
@@ -63,10 +70,10 @@ Clipper::Replayed Clipper::clip_captured(const ParameterUses& gradients, const T
   uncaptured_ = alone ? "" : "gradients that are not captured beside those that are";
   if (!alone) return Replayed::no;
   const std::size_t budget = budget_for(gradients[0].second[0].whole()->samples());
-  if (!captured_ || !captured_->of(gradients, budget)) {
+  const CapturedClip::How how{options_.rule, options_.route, budget, spacings()};
+  if (!captured_ || !captured_->of(gradients, how)) {
     captured_ = nullptr;  // makes room
-    captured_ = std::make_shared<CapturedClip>(
-        groups_, CapturedClip::How{options_.rule, options_.route, budget}, gradients);
+    captured_ = std::make_shared<CapturedClip>(groups_, how, gradients);
     captured_->capture(loss_scale_, losses);
   }
   uncaptured_ = captured_->reason();
@@ -74,7 +81,10 @@ Clipper::Replayed Clipper::clip_captured(const ParameterUses& gradients, const T
   const DeviceClip& there = captured_->replay(loss_scale_, losses);
   add_losses(there.losses(), nullptr);
   for (std::size_t group = 0; group < groups_.size(); ++group) {
-    if (!there.sound(group)) return Replayed::not_sound;
+    if (there.sound(group)) continue;
+    // Every unit stays a term of its own, as in the replay, whoever is in doubt.
+    part_ends_ = [units = std::ssize(unit_finite_)](auto) { return single_ends(units); };
+    return Replayed::not_sound;
   }
   for (std::size_t group = 0; group < groups_.size(); ++group) take(group, there, true);
   return Replayed::taken;

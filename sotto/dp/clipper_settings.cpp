@@ -37,6 +37,8 @@ Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, Clip
     }
   }
   check(!seen.empty(), "Clipper: no group of parameters");
+  check(options.largest_batch >= 1, "Clipper: batches of at most {} units", options.largest_batch);
+  for (const ClipGroup& group : groups_) check_sum_rounding(group, options.largest_batch);
   const bool by_gamma = options.rule.kind == ClipRule::Kind::automatic ||
                         options.rule.kind == ClipRule::Kind::adaptive;
   check(!by_gamma || (options.rule.gamma > 0 && std::isfinite(options.rule.gamma)),
@@ -93,6 +95,7 @@ void Clipper::discard() {
   statistics_.factors.resize(groups_.size());
   within_bound_.assign(groups_.size(), 0);
   finite_ = 0;
+  blocks_.reset();
   broken_ = false;
   finished_ = false;
 }

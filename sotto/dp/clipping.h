@@ -14,6 +14,7 @@
 #include "sotto/dp/clip_rule.h"
 #include "sotto/dp/device_clipping.h"
 #include "sotto/dp/sampler.h"
+#include "sotto/dp/sum_blocks.h"
 
 namespace sotto {
 
@@ -24,6 +25,9 @@ struct ClipOptions {
   std::size_t row_budget = std::size_t{512} << 20;
   // Whether the number of units whose gradient was finite may be released with the sum.
   bool count_finite = false;
+  // The most units that a batch may have. The more, the coarser are the multiples that its sum is
+  // made of. Engine raises it to what its batches have but once in 10^300.
+  std::int64_t largest_batch = std::int64_t{1} << 16;
 };
 
 // One pass keeps factors or rows until a group's norms are known (book-keeping, Bu et al. 2022).
@@ -37,7 +41,8 @@ class ClippedSum {
  public:
   ClippedSum(ClippedSum&&) = default;
   ClippedSum& operator=(ClippedSum&&) = default;
-  // The most that one unit can change the sum by, in the L2 norm over all parameters.
+  // The most that one unit can change the sum by, in the L2 norm over all parameters, what rounding
+  // makes of it included.
   double sensitivity() const { return sensitivity_; }
   // The groups of parameters that were clipped.
   std::int64_t groups() const { return std::ssize(within_bound_); }
@@ -86,6 +91,10 @@ class Clipper {
   Clipper(const Clipper&) = delete;
   Clipper& operator=(const Clipper&) = delete;
 
+  // Says which units will be added, in this order, and which of them are summed together: parts
+  // must end where blocks do. Without it each unit is rounded by itself, which is slower. Throws
+  // std::invalid_argument in the middle of a batch.
+  void begin(SumBlocks blocks);
   // Adds one physical batch: backward from a loss [n] on a private tape, which is empty afterwards.
   // Throws when the loss reaches a trainable parameter that is in no group. With a grouping the
   // units are its own, else each sample is one. When memory runs out (OutOfMemory, std::bad_alloc)
@@ -94,7 +103,8 @@ class Clipper {
   // Adds units that have no rows: a gradient of zero each.
   void add_zeros(std::int64_t units);
   // The sum of everything added since the last finish, for the draw that the units came from.
-  // Throws when another number of units was added than drawn.
+  // Throws when another number of units was added than drawn, more than the largest batch, or other
+  // units than begin() was told.
   ClippedSum finish(Draw draw);
   // Forgets what was added: after an exception in mid-batch.
   void discard();
@@ -103,7 +113,7 @@ class Clipper {
 
   // Of the batch that is being added, or was finished last. NOT private.
   const ClipStatistics& statistics() const { return statistics_; }
-  double sensitivity() const { return sensitivity_of(groups_); }
+  double sensitivity() const { return rounded_sensitivity(groups_, options_.largest_batch); }
   // For the next batch. Throws std::invalid_argument for another number of bounds than groups, for
   // one that is not positive and finite, and in the middle of a batch.
   void set_bounds(const std::vector<double>& bounds);
@@ -127,7 +137,7 @@ class Clipper {
   // Why the last part was not clipped by a replay of captured work; empty when it was, or was and
   // had to be clipped again.
   const std::string& uncaptured() const { return uncaptured_; }
-  // Not private either: the sum before noise, for tests.
+  // Not private either: the sum before noise, f64, for tests.
   const Gradients& sums_for_tests() { return complete_sums(); }
 
  private:
@@ -146,7 +156,16 @@ class Clipper {
   Replayed clip_captured(const ParameterUses& gradients, const Tensor& losses, bool alone);
   void add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
                     const Factors& factors);
-  void add_to_sum(const Parameter& parameter, const Tensor& value);
+  void add_terms(const RoundedSum& sum, const std::vector<PerSample>& uses, const Factors& factors,
+                 const BlockEnds& ends) const;
+  void add_block(Parameter& parameter, const std::vector<PerSample>& uses, const Factors& factors,
+                 std::int64_t begin, std::int64_t end);
+  RoundedSum empty_sum(const Parameter& parameter, Device device) const;
+  std::vector<double> spacings() const;
+  double spacing_for(const Parameter& parameter) const;
+  RoundedSum sum_for(const Parameter& parameter);
+  void add_sum(const Parameter& parameter, const Tensor& total);
+  BlockEnds blocks_of_part(std::int64_t units) const;
   void add_part(Tape& tape, const Var& loss, const Grouping* grouping);
   void add_losses(const std::vector<double>& losses, const Grouping* grouping);
   bool all_on_gpu(const Tensor& losses) const;
@@ -170,6 +189,8 @@ class Clipper {
   std::vector<double> within_bound_;  // as in ClippedSum
   double finite_ = 0;                 // the same
   std::vector<char> unit_finite_;     // of the physical batch that is being added
+  std::optional<SumBlocks> blocks_;   // of the batch
+  BlockEnds part_ends_;               // of the physical batch, within it
   double loss_scale_ = 1;
   std::int64_t largest_part_ = 0;
   bool finished_ = true;

@@ -163,7 +163,8 @@ void CorrelatedMechanism::prepare(const Draw& draw, const Gradients& sums, doubl
   }
 }
 
-void CorrelatedMechanism::add_noise(const Gradients& sums, const Scale& scale) {
+void CorrelatedMechanism::add_noise(const Gradients& sums, const Gradients& released,
+                                    const Scale& scale) {
   Started& plan = *started_;
   plan.whole = false;
   const auto draw = [&](std::int64_t first, std::span<std::int64_t> noise) {
@@ -171,7 +172,7 @@ void CorrelatedMechanism::add_noise(const Gradients& sums, const Scale& scale) {
     plan.stream.correlate(first, noise);
     return noise;
   };
-  add_on_grid(sums, plan.grid, scale.divisor, draw, scale.finished);
+  add_on_grid(sums, released, plan.grid, scale.divisor, draw, scale.finished);
   plan.stream.advance();
   ++plan.next_draw;
   plan.whole = true;

@@ -35,8 +35,10 @@ class DeviceClip {
   struct How {
     ClipRule rule;
     Route route = Route::automatic;
-    std::int64_t units = 0;  // of privacy
-    std::int64_t rows = 0;   // losses, at most
+    std::int64_t units = 0;          // of privacy
+    std::int64_t rows = 0;           // losses, at most
+    std::vector<double> spacings{};  // of each group's sums (sum_spacing)
+    BlockEnds ends{};
   };
   DeviceClip(const std::vector<ClipGroup>& groups, const How& how, Device device);
 

@@ -71,10 +71,12 @@ bool on_one_gpu(const Gradients& sums) {
          });
 }
 
-void release_on_device(const Gradients& sums, const DeviceRelease& how) {
+void release_on_device(const Gradients& sums, const Gradients& released, const DeviceRelease& how) {
   Batches batches(sums[0].second.device(), how);
   std::vector<Whole> whole;
-  for (const auto& [parameter, total] : sums) {
+  std::vector<Tensor> wide;
+  for (std::size_t k = 0; k < sums.size(); ++k) {
+    const auto& [parameter, total] = released[k];
     const Tensor flat = contiguous(total);  // draws are numbered in this order
     const bool in_place = flat.shares_storage(total);
     std::optional<UpdateArray> array;
@@ -83,6 +85,10 @@ void release_on_device(const Gradients& sums, const DeviceRelease& how) {
       array =
           UpdateArray{.dtype = total.dtype(), .count = total.numel(), .gradient = flat.view().data};
       whole.push_back({parameter, flat, total});
+    }
+    if (!sums[k].second.shares_storage(total)) {
+      wide.push_back(contiguous(to_dtype(sums[k].second, Dtype::f64)));
+      array->sum = wide.back().data<double>();
     }
     array->spacing = how.grid.spacing;
     array->divisor = how.divisor;

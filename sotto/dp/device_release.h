@@ -23,12 +23,12 @@ struct DeviceRelease {
   std::int64_t most_draws = std::int64_t{1} << 22;
 };
 
-// What add_on_grid() makes of the sums with draws of the generator, to the bit, and the optimizer's
-// step: three launches for each `most_draws` elements, whatever the number of parameters. The host
-// waits once, for whether all numbers were finite. The key reaches the device as an argument of the
-// kernels alone; draws are in its memory meanwhile. Throws std::invalid_argument, when all is done,
-// for a sum that is not a number, and for a step with a gradient that noise made infinite; elements
-// for which that holds have not moved, others have.
-void release_on_device(const Gradients& sums, const DeviceRelease& how);
+// In `released` what add_on_grid() makes of the sums with draws of the generator, to the bit, and
+// the optimizer's step: three launches for each `most_draws` elements, whatever the number of
+// parameters. The host waits once, for whether all numbers were finite. The key reaches the device
+// as an argument of the kernels alone; draws are in its memory meanwhile. Throws
+// std::invalid_argument, when all is done, for a sum that is not a number, and for a step with a
+// gradient that noise made infinite; elements for which that holds have not moved, others have.
+void release_on_device(const Gradients& sums, const Gradients& released, const DeviceRelease& how);
 
 }  // namespace sotto

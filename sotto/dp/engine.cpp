@@ -59,9 +59,18 @@ bool counts_finite(const EngineOptions& options) {
   return options.loss_scaling.adjust == LossScaling::Adjust::on_release;
 }
 
-ClipOptions clip_options(const EngineOptions& options) {
+// Batches are not larger but with a probability below e^-1000; planned ones are as they are.
+std::int64_t largest_batch(const Sampler& sampler) {
+  if (sampler.sampling() == Sampling::planned) return sampler.population();
+  constexpr double least = 4096;
+  const double large = std::ceil(4 * sampler.expected_size() + least);
+  return std::min(sampler.population(), static_cast<std::int64_t>(large));
+}
+
+ClipOptions clip_options(const EngineOptions& options, const Sampler& sampler) {
   ClipOptions clipping = options.clipping;
   clipping.count_finite = counts_finite(options);
+  clipping.largest_batch = largest_batch(sampler);
   return clipping;
 }
 
@@ -80,7 +89,7 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       optimizer_(optimizer),
       ledger_(ledger),
       sampler_(make_sampler(population, sampler_options(options))),
-      clipper_(clip_groups(model, options), clip_options(options),
+      clipper_(clip_groups(model, options), clip_options(options, *sampler_),
                options.passes.value_or(ClipPasses::one)),
       loss_scale_(options.loss_scaling, options.memory.precision.value_or(Dtype::f32)),
       first_bounds_(bounds_of(clipper_.groups())),
@@ -239,10 +248,12 @@ void Engine::add_part(const Loss& loss, Part part, const Target& target) const {
 }
 
 // The rows of all parts, as they are filled up.
-void Engine::expect(const RowsOfUnits& units, std::span<const std::int64_t> counts) const {
+void Engine::expect(const RowsOfUnits& units, std::span<const std::int64_t> block_ends,
+                    std::span<const std::int64_t> rows_of_blocks) const {
   std::vector<std::int64_t> rows;
   std::int64_t first = 0;
-  for (const std::int64_t end : physical_batches_->ends(counts)) {
+  for (const std::int64_t block : physical_batches_->ends(rows_of_blocks)) {
+    const std::int64_t end = block_ends[static_cast<std::size_t>(block)];
     Part part = part_of(units, first, end);
     if (!part.rows.empty()) part.fill_up(rows_of_parts());
     rows.insert(rows.end(), part.rows.begin(), part.rows.end());
@@ -255,14 +266,24 @@ void Engine::compute(const Draw& draw, const Loss& loss) {
   const RowsOfUnits units = rows_of(draw);
   std::vector<std::int64_t> differences(units.starts.size());
   std::adjacent_difference(units.starts.begin(), units.starts.end(), differences.begin());
-  const std::span counts = std::span<const std::int64_t>(differences).subspan(1);
-  if (options_.expect_rows) expect(units, counts);
+  const SumBlocks blocks(draw.units(), std::span<const std::int64_t>(differences).subspan(1),
+                         block_size_);
+  // Where blocks begin and end, in units, and the rows of each: parts are of whole blocks.
+  std::vector<std::int64_t> ends = blocks.ends(), rows;
+  ends.insert(ends.begin(), 0);
+  for (std::size_t k = 1; k < ends.size(); ++k)
+    rows.push_back(units.starts[static_cast<std::size_t>(ends[k])] -
+                   units.starts[static_cast<std::size_t>(ends[k - 1])]);
+  if (options_.expect_rows) expect(units, ends, rows);
   const auto run = [&](std::int64_t first, std::int64_t end) {
-    add_part(loss, part_of(units, first, end), {clipper_, phases_, rows_of_parts()});
+    const auto unit = [&](std::int64_t block) { return ends[static_cast<std::size_t>(block)]; };
+    add_part(loss, part_of(units, unit(first), unit(end)), {clipper_, phases_, rows_of_parts()});
   };
-  physical_batches_->over(counts, run, [&] {
+  clipper_.begin(blocks);
+  physical_batches_->over(rows, run, [&] {
     if (!clipper_.broken()) return false;
     clipper_.discard();
+    clipper_.begin(blocks);
     return true;
   });
 }

@@ -187,9 +187,12 @@ class Engine {
   void set_physical_batches(std::int64_t rows);
   bool parts_of_one_size() const;
   std::int64_t rows_of_parts() const;
-  void expect(const RowsOfUnits& units, std::span<const std::int64_t> counts) const;
+  void expect(const RowsOfUnits& units, std::span<const std::int64_t> block_ends,
+              std::span<const std::int64_t> rows_of_blocks) const;
   std::size_t dry_peak(const Loss& loss, std::int64_t rows, std::int64_t more) const;
   RowsOfUnits dry_units(std::int64_t rows) const;
+  SumBlocks dry_blocks(std::int64_t units, std::int64_t more, std::int64_t rows) const;
+  SumBlocks::Most block_size(std::int64_t rows) const;
   std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;
 
   double noise_at(std::int64_t step) const;
@@ -217,6 +220,7 @@ class Engine {
   std::unique_ptr<Mechanism> mechanism_;
   Budget budget_;
   std::optional<memory::PhysicalBatches> physical_batches_;
+  SumBlocks::Most block_size_;
   std::int64_t largest_part_ = 0;  // rows, where units have one each
   std::optional<memory::Plan> plan_;
   Dtype precision_;

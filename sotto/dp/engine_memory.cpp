@@ -1,6 +1,7 @@
 // How many rows the engine computes at once, where it is to find out: dry runs of its own code into
 // another clipper, from which nothing is released.
 #include <algorithm>
+#include <numeric>
 
 #include "sotto/dp/binomial_tail.h"
 #include "sotto/dp/engine.h"
@@ -51,6 +52,15 @@ std::int64_t Engine::rows_of_parts() const {
                                : std::min(largest_part_, physical_batches_->rows());
 }
 
+// Blocks are as large for good: which units are summed together must not rest on the memory that
+// there is during a step. Parts that are filled up have several of them, so that little is filled.
+// Units of several rows are padded to the largest of their part, and are blocks of their own.
+SumBlocks::Most Engine::block_size(std::int64_t rows) const {
+  const std::int64_t most = options_.rows_of_unit ? 1 : SumBlocks::Most{}.units;
+  const std::int64_t units = parts_of_one_size() ? rows / 4 : rows;
+  return {.units = std::clamp<std::int64_t>(units, 1, most), .rows = rows};
+}
+
 void Engine::set_physical_batches(std::int64_t rows) {
   const std::int64_t large = large_batch(*sampler_),
                      parts = options_.memory.accumulation.value_or(1);
@@ -60,6 +70,7 @@ void Engine::set_physical_batches(std::int64_t rows) {
     const std::int64_t some = (large + largest_part_ - 1) / largest_part_;
     rows = largest_part_ = (large + some - 1) / some;
   }
+  block_size_ = block_size(rows);
   physical_batches_.emplace(rows, parts);
   clipper_.set_largest_part(std::min(rows, large));
 }
@@ -83,15 +94,29 @@ Engine::RowsOfUnits Engine::dry_units(std::int64_t rows) const {
   return units;
 }
 
+// Of two parts, which lie in no block together.
+SumBlocks Engine::dry_blocks(std::int64_t units, std::int64_t more, std::int64_t rows) const {
+  constexpr std::int64_t far = std::int64_t{1} << 40;
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(units + more));
+  std::iota(numbers.begin(), numbers.begin() + units, std::int64_t{0});
+  std::iota(numbers.begin() + units, numbers.end(), far);
+  // Any number of rows but those of the first part are too many beside them.
+  std::vector<std::int64_t> rows_of(numbers.size(), 1);
+  if (units > 0 && more > 0) rows_of.back() = rows;
+  return {numbers, rows_of, block_size(rows)};
+}
+
 // The peak in bytes of computing a part of so many rows, and one of some more that finds the sums
 // of the first, as the engine is set now.
 std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, std::int64_t more) const {
   Clipper clipper(clipper_.groups(), clipper_.options(), clipper_.passes());
   clipper.set_loss_scale(clipper_.loss_scale());
   PhaseClock unseen({memory::device_of(optimizer_)});
-  for (const std::int64_t part : {rows, more}) {
+  const RowsOfUnits parts[] = {dry_units(rows), dry_units(more)};
+  clipper.begin(dry_blocks(parts[0].units(), parts[1].units(), rows));
+  for (const RowsOfUnits& units : parts) {
+    const std::int64_t part = units.starts.back();
     if (part == 0) continue;
-    const RowsOfUnits units = dry_units(part);
     // What is read ahead has to fit, too.
     if (options_.expect_rows) options_.expect_rows(dry_units(2 * part).rows);
     add_part(loss, part_of(units, 0, units.units()), {clipper, unseen});

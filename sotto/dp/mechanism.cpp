@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "sotto/autograd/ownership.h"
 #include "sotto/core/gaussian.h"
 #include "sotto/core/limit_exemption.h"
 #include "sotto/dp/calibration.h"
@@ -17,10 +18,28 @@ void Mechanism::record(const Draw& draw, Ledger& ledger, const Ledger::Admit& ad
   ledger.record(event(draw.event()), draw.number(), admit, PassPlace{draw.pass(), draw.place()});
 }
 
+namespace {
+
+// Room for what sums become in the types of their parameters: themselves where they have these.
+Gradients room_for(const Gradients& sums) {
+  Gradients released;
+  for (const auto& [parameter, total] : sums) {
+    const Dtype dtype = parameter->value.dtype();
+    const bool same = total.dtype() == dtype;
+    released.emplace_back(parameter,
+                          same ? total : Tensor::empty(total.shape(), dtype, total.device()));
+    if (!same) label_for(*parameter, MemoryKind::gradient, released.back().second);
+  }
+  return released;
+}
+
+}  // namespace
+
 // The sums with noise, divided, for numbers that are no parameter's.
 std::vector<double> Mechanism::noisy(const std::vector<double>& sums, const Scale& scale) {
   const Tensor values = Tensor::from(sums, {std::ssize(sums)});
-  add_noise({{nullptr, values}}, scale);
+  const Gradients numbers{{nullptr, values}};
+  add_noise(numbers, numbers, scale);
   return values.to_vector<double>();
 }
 
@@ -48,22 +67,24 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optim
   check_scale(scale, elements);
   prepare(draw, sum.sums_, sum.sensitivity_, ledger);
   const double deviation = noise_deviation(scale) / scale.divisor;
+  Gradients released = room_for(sum.sums_);
   std::optional<nn::Optimizer::Step> step;
   if (optimizer != nullptr) {
-    step.emplace(*optimizer, sum.sums_, deviation * deviation);
+    step.emplace(*optimizer, released, deviation * deviation);
     scale.finished = [&](const auto&... block) { step->finished(block...); };
     scale.step = &*step;
   }
   // What is charged is released and used: from here on memory is no reason to stop.
   const LimitExemption exemption;
   record(draw, ledger, admit);
-  add_noise(sum.sums_, scale);
-  if (count_noise == 0) return Released(std::move(sum.sums_), deviation * deviation, {}, {});
+  add_noise(sum.sums_, released, scale);
+  sum.sums_.clear();  // makes room
+  if (count_noise == 0) return Released(std::move(released), deviation * deviation, {}, {});
   parts = noisy(parts, counts);
   for (double& part : parts) part += 0.5;
   const auto finite = sum.finite_ ? std::optional(parts.back()) : std::nullopt;
   if (finite) parts.pop_back();
-  return Released(std::move(sum.sums_), deviation * deviation, std::move(parts), finite);
+  return Released(std::move(released), deviation * deviation, std::move(parts), finite);
 }
 
 // What is no gradient gets noise of its own, which is not correlated.
@@ -117,11 +138,12 @@ void GaussianMechanism::check_scale(const Scale& scale, std::int64_t elements) c
     noise_grid(scale.multiplier, scale.sensitivity, elements);
 }
 
-void GaussianMechanism::add_noise(const Gradients& sums, const Scale& scale) {
+void GaussianMechanism::add_noise(const Gradients& sums, const Gradients& released,
+                                  const Scale& scale) {
   if (scale.multiplier > 0 && noise_ == GaussianNoise::rounded) {
-    add_rounded(sums, scale);
+    add_rounded(sums, released, scale);
   } else {
-    add_floating_point(sums, scale);
+    add_floating_point(sums, released, scale);
   }
 }
 
@@ -137,7 +159,8 @@ void GaussianMechanism::expect_release() {
   }
 }
 
-void GaussianMechanism::add_rounded(const Gradients& sums, const Scale& scale) {
+void GaussianMechanism::add_rounded(const Gradients& sums, const Gradients& released,
+                                    const Scale& scale) {
   std::vector<std::int64_t> counts;
   for (const auto& [parameter, total] : sums) counts.push_back(total.numel());
   const auto elements = std::reduce(counts.begin(), counts.end());
@@ -150,21 +173,25 @@ void GaussianMechanism::add_rounded(const Gradients& sums, const Scale& scale) {
   grid_ = grid;
   expected_ = same && !on_gpu ? std::move(counts) : std::vector<std::int64_t>();
   if (on_gpu)
-    return release_on_device(sums, {.grid = grid,
-                                    .divisor = scale.divisor,
-                                    .gaussian = *sampler_,
-                                    .random = random_,
-                                    .step = scale.step});
+    return release_on_device(sums, released,
+                             {.grid = grid,
+                              .divisor = scale.divisor,
+                              .gaussian = *sampler_,
+                              .random = random_,
+                              .step = scale.step});
   const auto draw = [&](std::int64_t /*first*/, std::span<std::int64_t> room) {
     if (useful) return ahead->next(room);
     sampler_->fill(random_, room);
     return std::span<const std::int64_t>(room);
   };
-  add_on_grid(sums, grid, scale.divisor, draw, scale.finished);
+  add_on_grid(sums, released, grid, scale.divisor, draw, scale.finished);
 }
 
-void GaussianMechanism::add_floating_point(const Gradients& sums, const Scale& scale) {
-  for (const auto& [parameter, total] : sums) {
+void GaussianMechanism::add_floating_point(const Gradients& sums, const Gradients& released,
+                                           const Scale& scale) {
+  for (std::size_t k = 0; k < sums.size(); ++k) {
+    const auto& [parameter, total] = sums[k];
+    const Tensor& result = released[k].second;
     // In double and rounded once.
     const Tensor wide = to_dtype(total, Dtype::f64);
     if (scale.multiplier > 0) {
@@ -173,9 +200,9 @@ void GaussianMechanism::add_floating_point(const Gradients& sums, const Scale& s
       axpby(noise_deviation(scale), Tensor::from(draws_, total.shape()), 1, wide);
     }
     axpby(1 / scale.divisor, wide, 0, wide);
-    copy_into(wide, total);
+    copy_into(wide, result);
     if (scale.finished)
-      scale.finished(parameter, contiguous(total).view_as({-1}).value(), 0, total.numel(), false);
+      scale.finished(parameter, contiguous(result).view_as({-1}).value(), 0, total.numel(), false);
   }
 }
 

@@ -92,7 +92,8 @@ class Mechanism {
   // Throws std::invalid_argument when there is no noise of this scale for so many elements: before
   // anything is written to the ledger.
   virtual void check_scale(const Scale& /*scale*/, std::int64_t /*elements*/) const {}
-  virtual void add_noise(const Gradients& sums, const Scale& scale) = 0;
+  // Into `released`, tensors of the parameters' types, which may be the sums.
+  virtual void add_noise(const Gradients& sums, const Gradients& released, const Scale& scale) = 0;
   // The standard deviation of what the next add_noise() adds to each element before the division.
   virtual double noise_deviation(const Scale& scale) const = 0;
   // Noise that nobody can predict.
@@ -138,7 +139,7 @@ class GaussianMechanism final : public Mechanism {
   std::string description() const override;
 
  protected:
-  void add_noise(const Gradients& sums, const Scale& scale) override;
+  void add_noise(const Gradients& sums, const Gradients& released, const Scale& scale) override;
   void check_scale(const Scale& scale, std::int64_t elements) const override;
   double noise_deviation(const Scale& scale) const override {
     return scale.multiplier * scale.sensitivity;
@@ -146,8 +147,8 @@ class GaussianMechanism final : public Mechanism {
   bool secure() const override { return random_.secure(); }
 
  private:
-  void add_rounded(const Gradients& sums, const Scale& scale);
-  void add_floating_point(const Gradients& sums, const Scale& scale);
+  void add_rounded(const Gradients& sums, const Gradients& released, const Scale& scale);
+  void add_floating_point(const Gradients& sums, const Gradients& released, const Scale& scale);
 
   double noise_multiplier_ = 0;
   SecretRandom random_;

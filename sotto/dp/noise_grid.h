@@ -47,11 +47,12 @@ using WholeNoise =
 using OnFinished = std::function<void(const Parameter* parameter, const Tensor& flat,
                                       std::int64_t first, std::int64_t end, bool finite)>;
 
-// In place, every element becomes the nearest multiple of the spacing plus so many spacings,
-// divided by `divisor`. `draw` is asked for every element once, in order, and `finished`, if there
-// is one, told. An infinite sum counts as the largest finite one. Throws std::invalid_argument for
-// a sum that is not a number.
-void add_on_grid(const Gradients& sums, const NoiseGrid& grid, double divisor,
-                 const WholeNoise& draw, const OnFinished& finished = {});
+// Every element becomes the nearest multiple of the spacing plus so many spacings, divided by
+// `divisor`, in `released`, which has the sums' shapes and devices and may be the sums; where it is
+// f32 the sums are f32 or f64. `draw` is asked for every element once, in order, and `finished`, if
+// there is one, told. An infinite sum counts as the largest finite one. Throws
+// std::invalid_argument for a sum that is not a number.
+void add_on_grid(const Gradients& sums, const Gradients& released, const NoiseGrid& grid,
+                 double divisor, const WholeNoise& draw, const OnFinished& finished = {});
 
 }  // namespace sotto

@@ -168,6 +168,10 @@ class Backend {
   // y[k] = sum_n w[n] x[n,k] + beta y[k] over the rows with w[n] != 0 alone; x row-major [n, k],
   // w f32 or f64; y may be f32 where x is narrower.
   virtual void weighted_sum(View x, View w, double beta, View y) = 0;
+  // y[k] += sum_n round(w[n] x[n,k]) over the rows with w[n] != 0 alone, each term rounded to the
+  // nearest multiple of `spacing`, a power of two; x row-major [n, k], w f32 or f64, y f64. With
+  // terms below 2^51 spacings and sums below 2^53 of them, whatever the order of terms, y is exact.
+  virtual void add_rounded(View x, View w, double spacing, View y) = 0;
   // Two tensors that add up to w[n] x[n,k] as far as pieces.h says, zeros where w[n] is 0: x
   // row-major [n, k] in bf16, w [n] f64, pieces [2, n, k] in bf16, row-major.
   virtual void weighted_pieces(View x, View w, View pieces) = 0;
@@ -189,6 +193,14 @@ class Backend {
   virtual void conv_data(View dy, View w, const Window& window, View dx) = 0;
   // dw = sum over samples + beta dw
   virtual void conv_weight(View dy, View x, const Window& window, double beta, View dw) = 0;
+  // Adds to dw, f64 and row-major, the sums over the samples up to each of the ends, each rounded
+  // to a multiple of `spacing` (add_rounded). Or returns false and does nothing: then nothing is
+  // faster here than conv_weight for each of them.
+  virtual bool conv_weight_rounded(View /*dy*/, View /*x*/, const Window& /*window*/,
+                                   std::span<const std::int64_t> /*ends*/, double /*spacing*/,
+                                   View /*dw*/) {
+    return false;
+  }
   // One weight gradient for each sample: dw [n, o, c / groups, kd, kh, kw]; and, where dw is in the
   // type of the arithmetic, what conv_weight_norms gives of them, unless `norms` has no data.
   virtual void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) = 0;

@@ -52,7 +52,7 @@ struct ClipRule {
 struct GradientLength {
   double square = 0;  // of its norm
   double error = 0;   // what rounding may add to that, squared
-  double share = 0;   // the largest of its parameters' shares (NormTerms)
+  double share = 0;   // the root of the sum of its parameters' squared shares (NormTerms)
 
   // One more parameter, of a loss times `scale`, a power of two; its squared norm, what rounding
   // may add to the norm, and the share of its terms' length.
@@ -60,7 +60,8 @@ struct GradientLength {
     const double unscaled = 1 / scale;  // exact
     square += part * (unscaled * unscaled);
     error += rounded * rounded * (unscaled * unscaled);
-    share = std::max(share, of_terms * unscaled);
+    const double more = of_terms * unscaled;
+    share = share > 0 ? std::sqrt(share * share + more * more) : more;
   }
   // Whether its terms times the factor are too long to be in one sum with those of others.
   HD bool apart(double factor, double bound) const { return factor * share > bound; }

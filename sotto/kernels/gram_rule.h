@@ -1,4 +1,5 @@
-// When a norm by Gram products is good enough, for all devices. Device code can include this header.
+// When a norm by Gram products is good enough, for all devices. Device code can include this
+// header.
 #pragma once
 
 #include <cmath>

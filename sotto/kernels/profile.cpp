@@ -199,6 +199,9 @@ class ProfiledBackend : public Backend {
   void weighted_sum(View x, View w, double beta, View y) override {
     measure("weighted_sum", 2 * count(x), {x, w, y}, [&] { inner_.weighted_sum(x, w, beta, y); });
   }
+  void add_rounded(View x, View w, double spacing, View y) override {
+    measure("add_rounded", 2 * count(x), {x, w, y}, [&] { inner_.add_rounded(x, w, spacing, y); });
+  }
   void weighted_pieces(View x, View w, View pieces) override {
     measure("weighted_pieces", count(pieces), {x, w, pieces},
             [&] { inner_.weighted_pieces(x, w, pieces); });
@@ -219,6 +222,13 @@ class ProfiledBackend : public Backend {
   void conv_weight(View dy, View x, const Window& window, double beta, View dw) override {
     measure("conv_weight", conv_flops(dy, x, window), {dy, x, dw},
             [&] { inner_.conv_weight(dy, x, window, beta, dw); });
+  }
+  bool conv_weight_rounded(View dy, View x, const Window& window,
+                           std::span<const std::int64_t> ends, double spacing, View dw) override {
+    bool done = false;
+    measure("conv_weight_rounded", conv_flops(dy, x, window), {dy, x, dw},
+            [&] { done = inner_.conv_weight_rounded(dy, x, window, ends, spacing, dw); });
+    return done;
   }
   void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) override {
     measure("conv_weight_rows", conv_flops(dy, x, window), {dy, x, dw},

@@ -138,6 +138,7 @@ struct UpdateArray {
   std::int64_t count = 0;
   void* value = nullptr;  // none where the rule is NoStep
   void* gradient = nullptr;
+  const double* sum = nullptr;    // what the gradient is made of with the noise; else of itself
   void* state[most_states] = {};  // as many as the rule keeps
   bool first = false;             // states are written and not read: they start with `start`
   double start = 0;
@@ -152,6 +153,7 @@ struct UpdateArray {
     const auto move = [&](void*& data) { data = data ? static_cast<char*>(data) + bytes : data; };
     move(y.value);
     move(y.gradient);
+    if (y.sum) y.sum += from;
     for (void*& kept : y.state) move(kept);
     y.count = part;
     return y;
@@ -167,9 +169,9 @@ HD inline std::int64_t nearest_multiple(double value, double spacing) {
 
 // The nearest multiple of the spacing plus so many spacings, divided. An infinite sum counts as the
 // largest finite one. Not for NaN.
-template <class T>
-HD T on_grid(T sum, std::int64_t noise, double spacing, double divisor) {
-  constexpr T largest = std::numeric_limits<T>::max();
+template <class T, class Sum>
+HD T on_grid(Sum sum, std::int64_t noise, double spacing, double divisor) {
+  constexpr Sum largest = std::numeric_limits<Sum>::max();
   const std::int64_t n = nearest_multiple(std::clamp(sum, -largest, largest), spacing) + noise;
   return static_cast<T>(static_cast<double>(n) * spacing / divisor);
 }
@@ -191,8 +193,9 @@ template <class T, bool noisy, class Rule, class States>
 HD UpdateFault update_element(const UpdateArray& array, Rule rule, States states, std::int64_t i) {
   T g = static_cast<T*>(array.gradient)[i];
   if constexpr (noisy) {
-    if (g != g) return UpdateFault::not_a_number;
-    g = on_grid(g, array.noise[i], array.spacing, array.divisor);
+    const double sum = array.sum ? array.sum[i] : static_cast<double>(g);
+    if (sum != sum) return UpdateFault::not_a_number;
+    g = on_grid<T>(sum, array.noise[i], array.spacing, array.divisor);
     static_cast<T*>(array.gradient)[i] = g;
     if (g - g != 0) return UpdateFault::not_finite;
   }

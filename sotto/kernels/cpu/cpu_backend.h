@@ -45,6 +45,7 @@ class CpuBackend : public Backend {
   void gram_dot(View a1, View b1, View a2, View b2, View y) override;
   void onehot_dot(View ids1, View b1, View ids2, View b2, View y) override;
   void weighted_sum(View x, View w, double beta, View y) override;
+  void add_rounded(View x, View w, double spacing, View y) override;
   void weighted_pieces(View x, View w, View pieces) override;
   void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
                     View y) override;
@@ -77,6 +78,8 @@ class OnednnBackend final : public CpuBackend {
   void conv(View x, View w, View bias, const Window& window, View y) override;
   void conv_data(View dy, View w, const Window& window, View dx) override;
   void conv_weight(View dy, View x, const Window& window, double beta, View dw) override;
+  bool conv_weight_rounded(View dy, View x, const Window& window,
+                           std::span<const std::int64_t> ends, double spacing, View dw) override;
   void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) override;
   void conv_weight_norms(View dy, View x, const Window& window, View y) override;
 };

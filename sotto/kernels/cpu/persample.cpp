@@ -193,6 +193,26 @@ void weighted_columns(View x, const std::vector<WeightedRow>& rows, double beta,
   for (std::int64_t k = 0; k < count; ++k) out[k] = Y(static_cast<acc_t<Y>>(sums[k]));
 }
 
+// The same with each term rounded to a multiple of a power of two: to add 1.5 2^52 of it to a
+// number below 2^51 of it leaves a whole number of them in the last 51 bits.
+template <std::size_t together, class T>
+void add_rounded_rows(View x, std::int64_t first, std::int64_t count, const WeightedRow* from,
+                      double spacing, double* sums) {
+  const double whole = 0x1.8p52 * spacing;
+  const T* row[together];
+  double weight[together];
+  for (std::size_t r = 0; r < together; ++r) {
+    row[r] = x.as<T>() + from[r].row * x.size[1] + first;
+    weight[r] = from[r].weight;
+  }
+  for (std::int64_t k = 0; k < count; ++k) {
+    double sum = sums[k];
+    for (std::size_t r = 0; r < together; ++r)
+      sum += weight[r] * static_cast<double>(acc_t<T>(row[r][k])) + whole - whole;
+    sums[k] = sum;
+  }
+}
+
 // The rows with a weight.
 std::vector<WeightedRow> weighted_rows(View w, std::int64_t n) {
   std::vector<WeightedRow> rows;
@@ -280,6 +300,32 @@ void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
     } else {
       run(type, std::type_identity<acc_t<T>>{});
     }
+  });
+}
+
+void CpuBackend::add_rounded(View x, View w, double spacing, View y) {
+  constexpr std::size_t together = 4;
+  const std::vector<WeightedRow> rows = weighted_rows(w, x.size[0]);
+  const std::int64_t width = x.size[1];
+  const auto add = [&]<class T>(std::type_identity<T>, std::int64_t first, std::int64_t count) {
+    double* const sums = y.as<double>() + first;
+    std::size_t at = 0;
+    for (; at + together <= rows.size(); at += together)
+      add_rounded_rows<together, T>(x, first, count, &rows[at], spacing, sums);
+    for (; at < rows.size(); ++at)
+      add_rounded_rows<1, T>(x, first, count, &rows[at], spacing, sums);
+  };
+  const std::int64_t terms = sum_block * std::max<std::int64_t>(std::ssize(rows), 1);
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T> type) {
+    parallel_for((width + sum_block - 1) / sum_block, elementwise_grain / terms + 1,
+                 [&](std::int64_t begin, std::int64_t end) {
+                   const std::int64_t first = begin * sum_block;
+                   widest([&] {
+                     for (std::int64_t at = first; at < std::min(end * sum_block, width);
+                          at += sum_block)
+                       add(type, at, std::min(sum_block, width - at));
+                   });
+                 });
   });
 }
 

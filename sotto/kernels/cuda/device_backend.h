@@ -70,6 +70,7 @@ class DeviceBackend : public Backend {
   void gram_dot(View a1, View b1, View a2, View b2, View y) override;
   void onehot_dot(View ids1, View b1, View ids2, View b2, View y) override;
   void weighted_sum(View x, View w, double beta, View y) override;
+  void add_rounded(View x, View w, double spacing, View y) override;
   void weighted_pieces(View x, View w, View pieces) override;
   void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
                     View y) override;

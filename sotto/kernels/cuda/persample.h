@@ -255,6 +255,27 @@ struct WeightedSums {
   }
 };
 
+// The rounded terms of a column.
+template <class T>
+struct AddRoundedColumn {
+  std::int64_t samples, width;
+  const T* x;
+  View w;
+  double spacing;
+  double* y;
+  HD void operator()(std::int64_t column) const {
+    const double whole = 0x1.8p52 * spacing;
+    double sum = y[column];
+    for (std::int64_t n = 0; n < samples; ++n) {
+      const double weight = load_as<double>(w.data, w.dtype, n * w.stride[0]);
+      if (weight == 0) continue;
+      const double term = weight * static_cast<double>(acc_t<T>(x[n * width + column]));
+      sum += (term + whole) - whole;
+    }
+    y[column] = sum;
+  }
+};
+
 // The pieces of `lanes` neighbours of one row.
 template <int lanes>
 struct PiecesOfRow {
@@ -335,6 +356,15 @@ void DeviceBackend<Exec>::weighted_sum(View x, View w, double beta, View y) {
                   WeightedParts<T>{samples, width, parts, x.as<const T>(), w, partial.data()});
   });
   exec.for_each(width, WeightedSums{width, parts, partial.data(), beta, y});
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::add_rounded(View x, View w, double spacing, View y) {
+  const Exec exec = execution("add_rounded", {&x, &w, &y});
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    exec.for_each(x.size[1], AddRoundedColumn<T>{x.size[0], x.size[1], x.as<const T>(), w, spacing,
+                                                 y.as<double>()});
+  });
 }
 
 template <class Exec>
