@@ -166,7 +166,7 @@ EventCounts Engine::planned(std::int64_t from, std::int64_t to) const {
 }
 
 bool Engine::can_step() const {
-  const OneUser::Call call(thread_, "Engine::can_step", OneUser::Access::reads);
+  const OneUser::Call call(user_, "Engine::can_step", OneUser::Access::reads);
   if (options_.steps > 0 && steps_made_ >= options_.steps) return false;
   if (!options_.target_epsilon) return true;
   return budget_.allows_after(planned(steps_made_, options_.steps)) ||
@@ -302,15 +302,15 @@ void Engine::follow_bound_schedule() {
 }
 
 // Weights that are not finite would go on spending.
-void Engine::check_model() const {
-  trained_.check_same(model_);
+void Engine::check_model() {
+  const bool assigned = trained_.check_same(model_);
   constexpr std::int64_t steps_on_gpu = 16;
-  if (memory::device_of(optimizer_) == cpu || steps_here_ % steps_on_gpu == 0)
+  if (assigned || memory::device_of(optimizer_) == cpu || steps_made_ % steps_on_gpu == 0)
     trained_.check_finite();
 }
 
 StepReport Engine::step(const Loss& loss) {
-  const OneUser::Call call(thread_, "Engine::step", OneUser::Access::changes);
+  const OneUser::Call call(user_, "Engine::step", OneUser::Access::changes);
   check_model();
   if (!can_step())
     fail(fmt::format("Engine: no step left: {} made of {}, epsilon {:.4g} spent", steps_made_,
@@ -325,7 +325,6 @@ StepReport Engine::step(const Loss& loss) {
   if (options_.memory.limit == 0) mechanism_->expect_release();
   phases_.stop();
   ++steps_made_;
-  ++steps_here_;
   if (options_.adaptive_clipping) {
     const auto bounds = bounds_of(clipper_.groups());
     clipper_.set_bounds(options_.adaptive_clipping->next(bounds, released.within_bound()));
@@ -338,7 +337,7 @@ StepReport Engine::step(const Loss& loss) {
 }
 
 std::vector<double> Engine::release_means(const MeanQuery& query) {
-  const OneUser::Call call(thread_, "Engine::release_means", OneUser::Access::changes);
+  const OneUser::Call call(user_, "Engine::release_means", OneUser::Access::changes);
   check(!options_.noise_strategy,
         "release_means: a plan of correlated noise allows no other releases in between");
   check(query.noise_multiplier > 0, "release_means: noise multiplier {}", query.noise_multiplier);

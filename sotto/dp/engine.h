@@ -131,8 +131,8 @@ class Engine {
   // false, and when other runs of the ledger have spent what is left of a target epsilon since:
   // nothing is released then, and can_step() is false from there on. Throws it also, with nothing
   // released or charged, for a trained parameter that is not what it was when the engine was made,
-  // or holds NaN or infinity: on a GPU, for which the host would have to wait, values are looked at
-  // before the first step and every 16th one.
+  // or holds NaN or infinity. On a GPU, for which the host would have to wait, values are looked at
+  // once they were assigned, and before every 16th step.
   StepReport step(const Loss& loss);
   // Estimates of the means, released through the same ledger. Throws std::invalid_argument, with
   // nothing released, when the target epsilon would be passed.
@@ -186,7 +186,7 @@ class Engine {
     void add(std::span<const std::int64_t> rows_of_next);
   };
   RowsOfUnits rows_of(const Draw& draw) const;
-  void check_model() const;
+  void check_model();
   // Units first .. end - 1.
   Part part_of(const RowsOfUnits& units, std::int64_t first, std::int64_t end) const;
   // Where a part is added, and who measures it; how many rows it is filled up to.
@@ -236,10 +236,9 @@ class Engine {
   std::optional<memory::Plan> plan_;
   Dtype precision_;
   std::int64_t steps_made_ = 0;
-  std::int64_t steps_here_ = 0;  // made by this engine, and not by one that it goes on from
   PhaseClock phases_;
   TrainedParameters trained_{model_};
-  mutable OneUser thread_;
+  mutable OneUser user_;
 };
 
 }  // namespace sotto

@@ -1,6 +1,7 @@
 #include "sotto/dp/trained_parameters.h"
 
 #include <unordered_set>
+#include <utility>
 
 #include "sotto/core/devices.h"
 #include "sotto/nn/finite.h"
@@ -23,10 +24,11 @@ TrainedParameters::TrainedParameters(nn::Module& model) {
   }
 }
 
-void TrainedParameters::check_same(nn::Module& model) const {
+bool TrainedParameters::check_same(nn::Module& model) {
   const std::vector<Parameter*> present = model.parameters();
   const std::unordered_set<const Parameter*> known(present.begin(), present.end());
-  for (const One& one : all_) {
+  bool assigned = false;
+  for (One& one : all_) {
     check(known.contains(one.parameter),
           "Engine: parameter {} was replaced or removed since the engine was made: make another "
           "optimizer and engine",
@@ -40,7 +42,10 @@ void TrainedParameters::check_same(nn::Module& model) const {
           "Engine: parameter {} was frozen since the engine was made: make another optimizer and "
           "engine",
           one.name);
+    const void* const place = value.view().data;
+    if (std::exchange(one.place, place) != place) assigned = true;
   }
+  return assigned;
 }
 
 void TrainedParameters::check_finite() const {

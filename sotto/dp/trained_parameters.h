@@ -12,8 +12,9 @@ class TrainedParameters {
  public:
   explicit TrainedParameters(nn::Module& model);
   // Throws std::invalid_argument, naming it, for one that the model has no longer, or another in
-  // its place, that is frozen, or whose shape, type or device is another.
-  void check_same(nn::Module& model) const;
+  // its place, that is frozen, or whose shape, type or device is another. Returns whether a value
+  // lies elsewhere than at the last call, so that it was assigned since.
+  bool check_same(nn::Module& model);
   // Throws std::invalid_argument, naming it, for one that holds NaN or infinity. Only after
   // check_same().
   void check_finite() const;
@@ -25,6 +26,7 @@ class TrainedParameters {
     Shape shape;
     Dtype dtype;
     Device device;
+    const void* place = nullptr;  // of the value, at the last call
   };
   std::vector<One> all_;
 };
