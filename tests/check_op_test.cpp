@@ -1,4 +1,6 @@
 // The laws themselves: each of these operations breaks one, and check_op() must say which.
+#include <cmath>
+
 #include "catch.h"
 #include "sotto/autograd/ops.h"
 #include "sotto/kernels/compute.h"
@@ -97,6 +99,62 @@ TEST_CASE("check_op finds a sum of gradients spread over the samples") {
                  });
                }),
                "a sample alone gives the same\" does not hold"));
+}
+
+// Right where uniform draws go, and not at `wrong`.
+OpCase wrong_where(bool (*wrong)(double x), double gradient) {
+  return one_input([=](const Var& x) {
+    Tensor slope = clone(x.value());
+    std::vector<double> all = to_dtype(slope, Dtype::f64).to_vector<double>();
+    for (double& v : all) v = wrong(v) ? gradient : 2;
+    copy_into(Tensor::from(all, slope.shape()), slope);
+    return recorded(x, scale(x.value(), 2), [slope](const Tensor& dy) { return mul(dy, slope); });
+  });
+}
+
+TEST_CASE("check_op finds what is wrong in the tails, or at zero alone") {
+  constexpr const char* law = "far and special values have no gaps";
+  CHECK(breaks(wrong_where([](double x) { return std::abs(x) > 2; }, 1), law));
+  CHECK(breaks(wrong_where([](double x) { return x > 30; }, 1), law));
+  CHECK(breaks(wrong_where([](double x) { return x < -80; }, 1), law));
+  CHECK(breaks(wrong_where([](double x) { return x == 0; }, 0), law));
+  CHECK(breaks(wrong_where([](double x) { return x == 1; }, std::nan("")), law));
+  CHECK_NOTHROW(testing::check_op(wrong_where([](double) { return false; }, 0)));
+}
+
+TEST_CASE("check_op finds a value that is missing at zero, and one that overflows early") {
+  constexpr const char* law = "far and special values have no gaps";
+  // sin(x) / x and log(1 + e^x), as they are written down.
+  CHECK(breaks(one_input([](const Var& x) { return sin(x) / x; }), law));
+  CHECK(breaks(one_input([](const Var& x) { return log(affine(exp(x), 1, 1)); }), law));
+  CHECK_NOTHROW(testing::check_op(one_input([](const Var& x) { return softplus(x); })));
+}
+
+TEST_CASE("kinks, jumps, poles and the ends of a domain are no faults") {
+  for (const auto f :
+       {+[](const Var& x) { return relu(x); }, +[](const Var& x) { return abs(x); },
+        +[](const Var& x) { return reciprocal(x); }, +[](const Var& x) { return log(x * x); },
+        +[](const Var& x) { return exp(x); }})
+    CHECK_NOTHROW(testing::check_op(one_input(f)));
+}
+
+TEST_CASE("one sample in each instance is no check") {
+  // A batch norm that the tape does not see, of which one sample has nothing to show.
+  struct BatchNorm final : nn::Module {
+    Var forward(const Var& x) override {
+      const auto centred = [](const Tensor& t) {
+        return sub(t, scale(sum(t, {0}, true), 1.0 / static_cast<double>(t.size(0))));
+      };
+      return recorded(x, centred(x.value()), centred);
+    }
+  } layer;
+  const auto of = [](std::int64_t n) {
+    return [n](PublicRandom& random) { return uniform_values(random, {n, 3}); };
+  };
+  CHECK(
+      throws([&] { testing::check_layer(layer, of(1)); },
+             "1 samples at most in 24 instances: whether samples are kept apart shows from 2 on"));
+  CHECK(throws([&] { testing::check_layer(layer, of(2)); }, "a sample alone gives the same"));
 }
 
 TEST_CASE("check_op finds a parameter whose gradient is missing") {

@@ -23,6 +23,14 @@ PKG_CONFIG_PATH=$(dirname "$prefix") PKG_CONFIG_SYSROOT_DIR=$work/root \
 ninja -C "$work/installed/build"
 LD_LIBRARY_PATH=$libraries "$work/installed/build/consumer"
 
+# Headers need fmt and nothing else: no other package's file is found here.
+mkdir "$work/alone"
+cp "$prefix" "$(pkg-config --variable=pcfiledir fmt)/fmt.pc" "$work/alone"
+flags=$(PKG_CONFIG_LIBDIR=$work/alone PKG_CONFIG_SYSROOT_DIR=$work/root pkg-config --cflags --libs sotto)
+# shellcheck disable=SC2086
+c++ -std=c++20 -Wall -Wextra -Werror "$source/tests/readme_example.cpp" -o "$work/example" $flags
+LD_LIBRARY_PATH=$libraries "$work/example"
+
 cp -r "$source/tests/consumer" "$work/embedded"
 mkdir "$work/embedded/subprojects"
 ln -s "$source" "$work/embedded/subprojects/sotto"

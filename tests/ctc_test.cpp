@@ -117,6 +117,16 @@ TEST_CASE("impossible labels and unknown numbers stay with their sample") {
   CHECK(std::isfinite(losses[2]));
 }
 
+TEST_CASE("labels and lengths may be of narrow types") {
+  PublicRandom random(65);
+  Tape tape;
+  const Var x = tape.input(log_probabilities(random, {3, 1, 3}), 1);
+  const Tensor steps = ids({3}, {1}), length = ids({1}, {1}), label = ids({2}, {1, 1});
+  const auto narrow = [](const Tensor& t) { return to_dtype(t, Dtype::i32); };
+  CHECK(values(ctc_loss(x, narrow(label), narrow(steps), narrow(length)).value()) ==
+        values(ctc_loss(x, label, steps, length).value()));
+}
+
 TEST_CASE("labels and lengths that do not fit are refused") {
   PublicRandom random(64);
   Tape tape;

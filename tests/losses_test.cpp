@@ -130,6 +130,25 @@ TEST_CASE("an ignored element of a loss may be NaN") {
   CHECK(loss.value().to_vector<double>() == std::vector<double>{2, 0});
 }
 
+TEST_CASE("labels may be of narrow types") {
+  PublicRandom random(66);
+  Tape tape;
+  const Var x = rows(tape, random, -2, 2).var;
+  const Tensor wide = Tensor::from(std::vector<std::int64_t>{0, 2, 1, 2}, {n});
+  for (const Dtype dtype : {Dtype::i32, Dtype::u8}) {
+    const Tensor narrow = to_dtype(wide, dtype);
+    CHECK(cross_entropy(x, narrow).value().to_vector<double>() ==
+          cross_entropy(x, wide).value().to_vector<double>());
+    CHECK(nll_loss(x, narrow).value().to_vector<double>() ==
+          nll_loss(x, wide).value().to_vector<double>());
+  }
+  const Tensor negative = Tensor::from(std::vector<std::int32_t>{0, 2, -1, 2}, {n});
+  CHECK(throws([&] { cross_entropy(x, negative); }, "cross_entropy: target -1 of 3 classes"));
+  CHECK_NOTHROW(cross_entropy(x, negative, {.ignore_index = -1}));
+  const Tensor real = to_dtype(wide, Dtype::f32);
+  CHECK(throws([&] { cross_entropy(x, real); }, "cross_entropy: targets f32 (4)"));
+}
+
 TEST_CASE("losses refuse targets of another shape") {
   Tape tape;
   const Var x = tape.input(zeros({2, 3})), t = tape.input(zeros({2, 1}));

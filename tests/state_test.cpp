@@ -85,6 +85,59 @@ TEST_CASE("a file that does not fit is refused by name and changes nothing") {
   CHECK(all_values(module)[0] == 2 * before[0]);
 }
 
+TEST_CASE("a module whose visit() forgets a child, or a parameter, is not saved without it") {
+  struct Forgetful final : nn::Module {
+    Var forward(const Var& x) override { return child(x) * x.tape().use(*scale); }
+    void visit(const nn::Visitor& visitor) override {
+      if (shows_child) visitor("child", child);
+      if (shows_scale) visitor("scale", scale);
+    }
+    bool shows_child = true, shows_scale = true;
+    nn::Linear child{3, 2};
+    std::unique_ptr<Parameter> scale = std::make_unique<Parameter>(full({2}, 1));
+  };
+  const TemporaryFile file;
+  const auto save_after_call = [&](bool shows_child, bool shows_scale) {
+    Forgetful inner;
+    inner.shows_child = shows_child;
+    inner.shows_scale = shows_scale;
+    nn::Sequential model{std::move(inner)};
+    Tape tape;
+    model(tape.input(zeros({4, 3})));
+    nn::save_module(file.path, model);
+  };
+  CHECK_NOTHROW(save_after_call(true, true));
+  CHECK(
+      throws([&] { save_after_call(false, true); },
+             "a parameter would be left out: that of a Linear of 0, which visit() does not show"));
+  CHECK(throws([&] { save_after_call(true, false); }, "of 0, whose visit() does not show it"));
+}
+
+TEST_CASE("what another module's visit() shows is nobody's secret") {
+  nn::Linear shared(3, 3);
+  struct Borrower final : nn::Module {
+    explicit Borrower(nn::Linear& other) : other(&other) {}
+    Var forward(const Var& x) override { return (*other)(x); }
+    nn::Linear* other;
+  };
+  struct Whole final : nn::Module {
+    explicit Whole(nn::Linear& other) : borrower(other), lender(&other) {}
+    Var forward(const Var& x) override { return borrower(x); }
+    void visit(const nn::Visitor& visitor) override {
+      visitor("borrower", borrower);
+      visitor("lender", *lender);
+    }
+    Borrower borrower;
+    nn::Linear* lender;
+  } whole(shared);
+  Tape tape;
+  whole(tape.input(zeros({2, 3})));
+  CHECK(nn::parameter_tensors(whole).size() == 2);
+  shared.freeze();  // frozen, it is not the borrower's to keep
+  whole.borrower(tape.input(zeros({2, 3})));
+  CHECK(nn::parameter_tensors(whole.borrower).empty());
+}
+
 TEST_CASE("what is read does not share storage with what was given") {
   Single module(1);
   const Tensor given = full({2}, 5, Dtype::f64);

@@ -15,8 +15,8 @@ struct AttentionOptions {
   // So many first keys are seen by all queries. (They are the first, and not the last, so that how
   // long the others are, or are padded, does not show in how sums with them are rounded.)
   std::int64_t always_visible = 0;
-  std::optional<double> scale;  // 1 / sqrt(d) without one
-  double dropout = 0;           // on the weights, while the tape is training
+  std::optional<double> scale = {};  // 1 / sqrt(d) without one
+  double dropout = 0;                // on the weights, while the tape is training
 };
 
 // y = softmax(scale q k^T + masks) v over the keys: q [.., a, d], k [.., b, d], v [.., b, e], y

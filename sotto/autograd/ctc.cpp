@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "sotto/autograd/labels.h"
 #include "sotto/autograd/precision.h"
 #include "sotto/autograd/samples.h"
 #include "sotto/kernels/compute.h"
@@ -28,11 +29,12 @@ struct Alignment {
   std::vector<Tensor> advances;  // by step, [n, 1]: whether the step is one of the sample's
 };
 
-std::vector<std::int64_t> lengths_of(const char* what, const Tensor& lengths, std::int64_t n,
+std::vector<std::int64_t> lengths_of(const char* what, const Tensor& given, std::int64_t n,
                                      std::int64_t least, std::int64_t most) {
+  const Tensor lengths = as_labels(given);
   check(lengths.dtype() == Dtype::i64 && lengths.shape() == Shape{n},
-        "ctc_loss: {} lengths {} of shape {} for {} samples", what, name(lengths.dtype()),
-        lengths.shape(), n);
+        "ctc_loss: {} lengths {} of shape {} for {} samples", what, name(given.dtype()),
+        given.shape(), n);
   const std::vector<std::int64_t> values = lengths.to_vector<std::int64_t>();
   for (const std::int64_t length : values)
     check(length >= least && length <= most, "ctc_loss: {} length {} is not in {} .. {}", what,
@@ -53,12 +55,12 @@ void add_states(const std::int64_t* target, std::int64_t length, std::int64_t wi
   }
 }
 
-Alignment aligned(const Shape& shape, const Tensor& targets, const Tensor& input_lengths,
+Alignment aligned(const Shape& shape, const Tensor& given, const Tensor& input_lengths,
                   const Tensor& target_lengths, std::int64_t blank) {
+  const Tensor targets = as_labels(given);
   const std::int64_t steps = shape[0], n = shape[1], classes = shape[2];
   check(targets.dtype() == Dtype::i64 && targets.rank() == 2 && targets.size(0) == n,
-        "ctc_loss: targets {} of shape {} for {} samples", name(targets.dtype()), targets.shape(),
-        n);
+        "ctc_loss: targets {} of shape {} for {} samples", name(given.dtype()), given.shape(), n);
   check(blank >= 0 && blank < classes, "ctc_loss: blank {} of {} classes", blank, classes);
   const std::int64_t width = targets.size(1), states = 2 * width + 1;
   const auto inputs = lengths_of("input", input_lengths, n, 1, steps);

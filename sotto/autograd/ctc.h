@@ -15,9 +15,10 @@ struct CtcOptions {
 // Connectionist temporal classification (Graves et al. 2006): -log of the probability that the
 // labels of a path through the steps, repetitions merged and blanks left out, are the sample's
 // target; one number for each sample, [n]. `log_probabilities` are [T, n, C] with the samples along
-// axis 1. `targets` are i64 [n, S]; of sample k the first target_lengths[k] count, and of its steps
-// the first input_lengths[k] (i64 [n] both). The gradient is that of the formula, for any
-// log_probabilities. Throws std::invalid_argument for shapes, labels and lengths that do not fit.
+// axis 1. `targets` are [n, S]; of sample k the first target_lengths[k] count, and of its steps
+// the first input_lengths[k] ([n] both); i64, i32 or u8 all three. The gradient is that of the
+// formula, for any log_probabilities. Throws std::invalid_argument for shapes, labels and lengths
+// that do not fit.
 Var ctc_loss(const Var& log_probabilities, const Tensor& targets, const Tensor& input_lengths,
              const Tensor& target_lengths, const CtcOptions& options = {});
 

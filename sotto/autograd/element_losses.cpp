@@ -2,6 +2,7 @@
 
 #include "sotto/autograd/elementwise.h"
 #include "sotto/autograd/indexing.h"
+#include "sotto/autograd/labels.h"
 #include "sotto/autograd/precision.h"
 #include "sotto/autograd/reductions.h"
 #include "sotto/autograd/samples.h"
@@ -131,15 +132,16 @@ Var soft_cross_entropy(const Var& scores, const Var& probabilities,
   return reduce_within(affine(sum(y, {axis}), -1, 0), within);
 }
 
-Var nll_loss(const Var& log_probabilities, const Tensor& targets, const NllOptions& options,
+Var nll_loss(const Var& log_probabilities, const Tensor& labels, const NllOptions& options,
              Within within) {
+  const Tensor targets = as_labels(labels);
   const Var x = widened(log_probabilities);
   Shape expected = x.shape();
   check(x.rank() >= 2, "nll_loss: log-probabilities {} have no classes along axis 1", x.shape());
   const std::int64_t classes = expected[1];
   expected.erase(1);
   check(targets.dtype() == Dtype::i64 && targets.shape() == expected,
-        "nll_loss: targets {} {} for log-probabilities {}", name(targets.dtype()), targets.shape(),
+        "nll_loss: targets {} {} for log-probabilities {}", name(labels.dtype()), labels.shape(),
         x.shape());
   std::vector<double> class_weights(static_cast<std::size_t>(classes), 1.0);
   if (options.class_weights.defined()) {

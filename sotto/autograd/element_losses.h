@@ -23,8 +23,8 @@ Var huber_loss(const Var& x, const Var& target, double delta = 1, Within within 
 // field.
 Var binary_cross_entropy(const Var& x, const Var& target, Within within = Within::mean);
 struct LogitsOptions {
-  std::optional<Var> weight;      // of the elements; broadcasts
-  std::optional<Var> pos_weight;  // of the positive term; broadcasts
+  std::optional<Var> weight = {};      // of the elements; broadcasts
+  std::optional<Var> pos_weight = {};  // of the positive term; broadcasts
 };
 // The same for logits: weight (-pos_weight t log s(x) - (1 - t) log(1 - s(x))), s the sigmoid.
 Var binary_cross_entropy_with_logits(const Var& x, const Var& target,
@@ -44,15 +44,16 @@ Var hinge_loss(const Var& x, const Var& target, double margin = 1, Within within
 struct SoftTargetOptions {
   int class_axis = 1;
   double label_smoothing = 0;
-  Tensor class_weights;  // [C]; undefined for none
+  Tensor class_weights = {};  // [C]; undefined for none
 };
 Var soft_cross_entropy(const Var& logits, const Var& probabilities,
                        const SoftTargetOptions& options = {}, Within within = Within::mean);
 // -w[t] x[t] for log-probabilities x with the classes along axis 1, x [n, C, ...] and targets [n,
-// ...]; 0 where ignored. With Within::mean it is divided by the sum of w[t] in the sample.
+// ...], i64, i32 or u8; 0 where ignored. With Within::mean it is divided by the sum of w[t] in the
+// sample.
 struct NllOptions {
-  std::optional<std::int64_t> ignore_index;
-  Tensor class_weights;  // [C]; undefined for none
+  std::optional<std::int64_t> ignore_index = {};
+  Tensor class_weights = {};  // [C]; undefined for none
 };
 Var nll_loss(const Var& log_probabilities, const Tensor& targets, const NllOptions& options = {},
              Within within = Within::mean);

@@ -1,6 +1,7 @@
 #include "sotto/autograd/losses.h"
 
 #include "sotto/autograd/elementwise.h"
+#include "sotto/autograd/labels.h"
 #include "sotto/autograd/precision.h"
 #include "sotto/autograd/reductions.h"
 #include "sotto/autograd/samples.h"
@@ -94,8 +95,9 @@ Var weighted_logarithms(const Var& x, int axis, const Tensor& q) {
 
 }  // namespace
 
-Var cross_entropy_elements(const Var& scores, const Tensor& targets,
+Var cross_entropy_elements(const Var& scores, const Tensor& labels,
                            const CrossEntropyOptions& options) {
+  const Tensor targets = as_labels(labels);
   const Var logits = widened(scores);
   const int axis = normalize_axis("cross_entropy", options.class_axis, logits.rank());
   check(options.label_smoothing >= 0 && options.label_smoothing <= 1,
@@ -104,7 +106,7 @@ Var cross_entropy_elements(const Var& scores, const Tensor& targets,
   Shape expected = logits.shape();
   expected.erase(axis);
   check(targets.shape() == expected && targets.dtype() == Dtype::i64,
-        "cross_entropy: targets {} {} for logits {}", name(targets.dtype()), targets.shape(),
+        "cross_entropy: targets {} {} for logits {}", name(labels.dtype()), labels.shape(),
         logits.shape());
   check(!options.class_weights.defined() || options.class_weights.shape() == Shape{classes},
         "cross_entropy: {} class weights for {} classes", options.class_weights.shape(), classes);

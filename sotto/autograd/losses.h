@@ -15,14 +15,14 @@ struct CrossEntropyOptions {
   // Targets of this value count as nothing.
   std::int64_t ignore_index = std::numeric_limits<std::int64_t>::min();
   // Weights of the classes, [C]; undefined for none.
-  Tensor class_weights;
+  Tensor class_weights = {};
 };
 
 // The cross entropy of each element, of logits' shape without the class axis: with lp = log_softmax
 // over the C classes, s the label smoothing and t the target,
-// (1 - s) (-w[t] lp[t]) + (s / C) sum_c -w[c] lp[c]. Targets are i64; throws for one that is
-// neither a class nor ignore_index. Of targets on a GPU, which the host does not wait for, such a
-// one makes its element NaN.
+// (1 - s) (-w[t] lp[t]) + (s / C) sum_c -w[c] lp[c]. Targets are i64, i32 or u8; throws for one
+// that is neither a class nor ignore_index. Of targets on a GPU, which the host does not wait for,
+// such a one makes its element NaN.
 Var cross_entropy_elements(const Var& logits, const Tensor& targets,
                            const CrossEntropyOptions& options = {});
 

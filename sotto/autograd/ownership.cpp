@@ -4,6 +4,20 @@
 
 namespace sotto {
 
+namespace {
+
+thread_local const UseWatch* watch = nullptr;
+
+}  // namespace
+
+UseWatch::UseWatch(OnUse on_use) : on_use_(std::move(on_use)), before_(watch) { watch = this; }
+
+UseWatch::~UseWatch() { watch = before_; }
+
+void note_use(const Parameter& parameter) {
+  if (watch) watch->on_use_(parameter);
+}
+
 void label_input(const Tensor& value) {
   if (!value.defined()) return;
   allocator(value.device()).forget_waiting();

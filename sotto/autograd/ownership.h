@@ -1,6 +1,8 @@
 // Whose bytes the tape's values are (core/memory_label.h).
 #pragma once
 
+#include <functional>
+
 #include "sotto/autograd/parameter.h"
 
 namespace sotto {
@@ -10,6 +12,23 @@ void label_input(const Tensor& value);
 
 // A parameter belongs to the module that uses it first.
 void label_parameter(const Tensor& value);
+
+// Told of every parameter that a tape uses, for as long as it lives and on its thread; a later one
+// is told instead of an earlier.
+class UseWatch {
+ public:
+  using OnUse = std::function<void(const Parameter& parameter)>;
+  explicit UseWatch(OnUse on_use);
+  UseWatch(const UseWatch&) = delete;
+  UseWatch& operator=(const UseWatch&) = delete;
+  ~UseWatch();
+
+ private:
+  friend void note_use(const Parameter& parameter);
+  OnUse on_use_;
+  const UseWatch* before_;
+};
+void note_use(const Parameter& parameter);
 
 // A parameter's gradient or state belongs to the module that the parameter belongs to.
 void label_for(const Parameter& parameter, MemoryKind kind, const Tensor& value);

@@ -24,7 +24,7 @@ enum class Route { automatic, gram, rows };
 // Rows that belong together: what is clipped is the unit (a user, a sample's augmentations), whose
 // gradient is the sum or the mean of its rows'.
 struct Grouping {
-  std::vector<std::int64_t> unit_of_row;  // -1: the row takes part in nothing
+  std::vector<std::int64_t> unit_of_row = {};  // -1: the row takes part in nothing
   std::int64_t units = 0;
   bool mean = false;
   // Whether row k is unit k as long as there are units, and the other rows take part in nothing.

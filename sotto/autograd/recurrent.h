@@ -21,11 +21,11 @@ int gate_count(Cell cell);
 // All shared by the samples. With g = gate_count() hidden: ih [g, in], hh [g, out], biases [g], and
 // for an LSTM with projection (Sak et al. 2014) hr [out, hidden]; out is `hidden` without one.
 struct RecurrentWeights {
-  Var ih;
-  Var hh;
-  std::optional<Var> bias_ih;
-  std::optional<Var> bias_hh;
-  std::optional<Var> hr;
+  Var ih = {};
+  Var hh = {};
+  std::optional<Var> bias_ih = {};
+  std::optional<Var> bias_hh = {};
+  std::optional<Var> hr = {};
 };
 
 struct RecurrentOptions {
@@ -34,7 +34,7 @@ struct RecurrentOptions {
   // How many steps of each sample are valid, [n] i64 within 0 .. t; all when undefined. At other
   // steps the output is 0 and nothing in the input matters; without a step the first states are the
   // last.
-  Tensor lengths;
+  Tensor lengths = {};
 };
 
 struct RecurrentResult {

@@ -37,8 +37,14 @@ Shape axes_of(const char* op, const Var& x, const Shape& axes) {
   return all;
 }
 
+// A mean or sum over the samples is the end of most losses, or the beginning of a batch norm.
+constexpr const char* advice =
+    "of a loss, return one loss for each row; the engine averages (mean_per_sample and "
+    "sum_per_sample stay within a row); of activations, use group_norm, layer_norm or "
+    "instance_norm for batch norm (nn::group_norm_for_batch_norm converts one)";
+
 SampleAxis reduced_samples(const Op& op, const Var& x, const Shape& axes, bool keepdim) {
-  const SampleAxis samples = kept_samples(op, x, axes);
+  const SampleAxis samples = kept_samples(op, x, axes, advice);
   if (!samples.batched() || keepdim) return samples;
   int axis = samples.axis();
   for (const std::int64_t gone : axes) axis -= gone < samples.axis();
@@ -100,7 +106,7 @@ Var sum(const Var& input, const Shape& wanted, bool keepdim) {
 
 Var mean(const Var& x, const Shape& wanted, bool keepdim) {
   const Shape axes = axes_of("mean", x, wanted);
-  kept_samples("mean", x, axes);
+  kept_samples("mean", x, axes, advice);
   return affine(sum(x, axes, keepdim), 1 / count(x, axes), 0);
 }
 

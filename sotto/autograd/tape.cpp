@@ -184,6 +184,7 @@ Var Tape::constant(const Tensor& value, SampleAxis samples, bool wants_grad) {
 
 Var Tape::use(Parameter& parameter) {
   label_parameter(parameter.value);
+  note_use(parameter);
   if (!parameter.trainable) return constant(parameter.value);
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_[i].parameter != &parameter) continue;
@@ -287,8 +288,9 @@ void Tape::check_backward(const Var& loss, const GradSink& sink) const {
         "backward: a loss in {}; a loss is summed in f32 (widened)", name(loss.dtype()));
   if (!options_.private_data) return;
   check(loss.samples().batched() && loss.rank() == 1,
-        "backward: a private tape needs one loss for each sample: shape {}{}", loss.shape(),
-        loss.samples().is_shared() ? ", shared by all samples" : "");
+        "backward: a private tape needs one loss for each sample: shape {}{}; return one loss for "
+        "each row; the engine averages",
+        loss.shape(), loss.samples().is_shared() ? ", shared by all samples" : "");
   check(views(loss) == 1, "backward: {} losses for {} samples; add those of a sample's views",
         loss.shape()[0], sample_count_);
   check(sink.bounds_influence(),

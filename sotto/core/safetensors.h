@@ -13,8 +13,8 @@
 namespace sotto {
 
 struct TensorFile {
-  std::map<std::string, Tensor> tensors;
-  std::map<std::string, std::string> metadata;
+  std::map<std::string, Tensor> tensors = {};
+  std::map<std::string, std::string> metadata = {};
 };
 
 // The tensors of a file, row-major on the CPU. F64, F32, F16, BF16, I64, I32, U8 and BOOL are

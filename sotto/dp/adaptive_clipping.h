@@ -15,7 +15,7 @@ struct AdaptiveClipping {
   double learning_rate = 0.2;
   // The standard deviation of the noise on each group's count; a twentieth of the expected batch
   // size unless it is given.
-  std::optional<double> count_noise;
+  std::optional<double> count_noise = {};
   // Bounds stay between these.
   double least_bound = 1e-6, largest_bound = 1e6;
 

@@ -12,7 +12,7 @@ namespace sotto {
 // Parameters that are clipped together. The sensitivity of several groups is the root of the sum of
 // their bounds' squares.
 struct ClipGroup {
-  std::vector<Parameter*> parameters;
+  std::vector<Parameter*> parameters = {};
   double bound = 1;
 };
 

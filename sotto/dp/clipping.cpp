@@ -149,9 +149,11 @@ std::size_t Clipper::group_of(const Parameter& parameter) const {
     const auto& members = groups_[group].parameters;
     if (std::find(members.begin(), members.end(), &parameter) != members.end()) return group;
   }
+  const std::string owner = parameter.value.memory_label().module;
   fail(fmt::format(
-      "Clipper: the loss depends on a trainable parameter of shape {} that is in no clip group",
-      parameter.value.shape()));
+      "Clipper: the loss depends on a trainable parameter of shape {} that is in no clip group: it "
+      "belongs to {}; groups are of what visit() shows and is trainable when they are made",
+      parameter.value.shape(), owner.empty() ? "no module that was called" : owner));
 }
 
 Clipper::Factors Clipper::factors_for(std::size_t group, const UnitLengths& lengths) {

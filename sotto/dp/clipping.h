@@ -19,7 +19,7 @@
 namespace sotto {
 
 struct ClipOptions {
-  ClipRule rule;
+  ClipRule rule = {};
   Route route = Route::automatic;
   // Bytes of materialised rows that may be kept until norms are known.
   std::size_t row_budget = std::size_t{512} << 20;

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "sotto/core/text.h"
+#include "sotto/dp/rows_apart.h"
 #include "sotto/dp/validation.h"
 
 namespace sotto {
@@ -174,6 +175,7 @@ EventCounts Engine::planned(std::int64_t from, std::int64_t to) const {
 }
 
 bool Engine::can_step() const {
+  const OneUser::Call call(user_, "Engine::can_step", OneUser::Access::reads);
   if (options_.steps > 0 && steps_made_ >= options_.steps) return false;
   if (!options_.target_epsilon) return true;
   return budget_.allows_after(planned(steps_made_, options_.steps)) ||
@@ -199,6 +201,7 @@ Engine::RowsOfUnits Engine::rows_of(const Draw& draw) const {
     return units;
   }
   for (const std::int64_t unit : draw.units()) units.add(rows_of_unit(unit));
+  check_rows_apart(draw.units(), units.rows, units.starts);
   return units;
 }
 
@@ -242,7 +245,8 @@ void Engine::add_part(const Loss& loss, Part part, const Target& target) const {
              .rows = std::move(part.draws)});
   const Var losses = loss(tape, part.rows);
   check(losses.shape() == Shape{static_cast<std::int64_t>(part.rows.size())},
-        "Engine: a loss of shape {} for {} rows", losses.shape(), part.rows.size());
+        "Engine: a loss of shape {} for {} rows; return one loss for each row; the engine averages",
+        losses.shape(), part.rows.size());
   target.phases.enter("backward and clip");
   target.clipper.add(tape, losses, one_row_each(part.grouping) ? nullptr : &part.grouping);
 }
@@ -318,7 +322,17 @@ void Engine::follow_bound_schedule() {
   clipper_.set_bounds(bounds);
 }
 
+// Weights that are not finite would go on spending.
+void Engine::check_model() {
+  const bool assigned = trained_.check_same(model_);
+  constexpr std::int64_t steps_on_gpu = 16;
+  if (assigned || memory::device_of(optimizer_) == cpu || steps_made_ % steps_on_gpu == 0)
+    trained_.check_finite();
+}
+
 StepReport Engine::step(const Loss& loss) {
+  const OneUser::Call call(user_, "Engine::step", OneUser::Access::changes);
+  check_model();
   if (!can_step())
     fail(fmt::format("Engine: no step left: {} made of {}, epsilon {:.4g} spent", steps_made_,
                      options_.steps, epsilon()));
@@ -344,6 +358,7 @@ StepReport Engine::step(const Loss& loss) {
 }
 
 std::vector<double> Engine::release_means(const MeanQuery& query) {
+  const OneUser::Call call(user_, "Engine::release_means", OneUser::Access::changes);
   check(!options_.noise_strategy,
         "release_means: a plan of correlated noise allows no other releases in between");
   check(query.noise_multiplier > 0, "release_means: noise multiplier {}", query.noise_multiplier);

@@ -8,12 +8,14 @@
 #include <memory>
 #include <optional>
 
+#include "sotto/core/one_user.h"
 #include "sotto/core/safetensors.h"
 #include "sotto/dp/adaptive_clipping.h"
 #include "sotto/dp/budget.h"
 #include "sotto/dp/correlated_noise.h"
 #include "sotto/dp/make_sampler.h"
 #include "sotto/dp/statement.h"
+#include "sotto/dp/trained_parameters.h"
 #include "sotto/memory/loss_scale.h"
 #include "sotto/memory/model_checkpoints.h"
 #include "sotto/memory/phases.h"
@@ -27,8 +29,8 @@ namespace sotto {
 struct EngineOptions {
   // Exactly one of the two: a noise multiplier, or an epsilon to which it is calibrated for
   // `steps`.
-  std::optional<double> noise_multiplier;
-  std::optional<double> target_epsilon;
+  std::optional<double> noise_multiplier = {};
+  std::optional<double> target_epsilon = {};
   // Below 1 over the population, unless allow_large_delta.
   double delta = 1e-5;
   bool allow_large_delta = false;
@@ -45,41 +47,43 @@ struct EngineOptions {
   std::int64_t groups_in_cycle = 0;
   // The physical batch and what else decides over memory. A unit's rows are never parted. With
   // rows_of_unit a precision that is not set is f32, whatever fits.
-  memory::Policy memory;
+  memory::Policy memory = {};
   // Whom the promise is made to, in the words of the ledger's header, which must be the same.
   std::string unit = LedgerHeader{}.unit;
   // The rows of a unit: all records of a user, or one record several times, to be augmented
-  // differently. Without it row k is unit k. A unit without rows has a gradient of zero.
-  std::function<std::vector<std::int64_t>(std::int64_t unit)> rows_of_unit;
+  // differently. Without it row k is unit k. A unit without rows has a gradient of zero. No row may
+  // be of two units: refused for a batch, and when the engine is made for the whole population of
+  // up to 2^20 units. Two rows that hold one record cannot be seen.
+  std::function<std::vector<std::int64_t>(std::int64_t unit)> rows_of_unit = {};
   // A unit's gradient is the mean of its rows' and not their sum (De et al. 2022).
   bool mean_of_rows = false;
   // Told the rows that the loss will be asked for next, in parts, in this order: for what reads
   // ahead (BatchLoader::expect). They are as SECRET as what the loss is told.
-  std::function<void(std::span<const std::int64_t> rows)> expect_rows;
+  std::function<void(std::span<const std::int64_t> rows)> expect_rows = {};
 
   // The bound of all parameters together, unless there are groups with bounds of their own
   // (layer_groups, named_groups).
   double clip_bound = 1;
-  std::vector<ClipGroup> groups;
-  ClipOptions clipping;
+  std::vector<ClipGroup> groups = {};
+  ClipOptions clipping = {};
   // Unset: one, or two where the memory policy has a limit that one cannot keep.
-  std::optional<ClipPasses> passes;
+  std::optional<ClipPasses> passes = {};
   // The bounds above are where it starts.
-  std::optional<AdaptiveClipping> adaptive_clipping;
+  std::optional<AdaptiveClipping> adaptive_clipping = {};
   // Every bound at step k = 0, 1, ..., from the one above; moves the noise with it.
-  std::optional<nn::Schedule> bound_schedule;
+  std::optional<nn::Schedule> bound_schedule = {};
   // The noise multiplier at step k, from the one above or the one that is found for the target.
-  std::optional<nn::Schedule> noise_schedule;
+  std::optional<nn::Schedule> noise_schedule = {};
   GaussianNoise noise = GaussianNoise::rounded;
   // Noise that is correlated over the steps, for planned and cyclic Poisson batches alone: the
   // noise multiplier is then that of the whole plan or cycle (CorrelatedMechanism). A plan needs
   // it.
-  std::optional<NoiseStrategy> noise_strategy;
+  std::optional<NoiseStrategy> noise_strategy = {};
   // Of gradients in the policy's precision (norms, clipping, noise and updates are not in it). One
   // that moves on_release has the number of finite gradients released at each step, beside the
   // gradient and within the same noise multiplier, with the noise on counts of adaptive_clipping,
   // or the default of that.
-  LossScaling loss_scaling;
+  LossScaling loss_scaling = {};
   // Public randomness: dropout and the like.
   std::uint64_t seed = 0;
 };
@@ -92,23 +96,30 @@ struct StepReport {
 
 // Means of bounded values over units drawn at random: a loss, an accuracy on the training data.
 struct MeanQuery {
-  std::vector<StatisticRange> ranges;
+  std::vector<StatisticRange> ranges = {};
   // values(units)[k] are those of units[k], one for each range; at most a physical batch at a time.
-  std::function<std::vector<std::vector<double>>(std::span<const std::int64_t> units)> values;
+  std::function<std::vector<std::vector<double>>(std::span<const std::int64_t> units)> values = {};
   double noise_multiplier = 1;
   double sampling_rate = 1;
 };
 
+// One thread at a time uses an engine, whichever. Calls of step(), release_means(), load_state(),
+// state(), report(), epsilon() and can_step() by another one meanwhile throw std::invalid_argument,
+// and so do the first three when they are called by a loss or a query of the engine itself; the
+// other members are for the thread that makes the steps, or between them. Two engines in two
+// threads need two models and optimizers.
 class Engine {
  public:
   // One loss for each row, [rows], on the given private tape. A row may come several times.
   using Loss = std::function<Var(Tape& tape, std::span<const std::int64_t> rows)>;
 
   // Trains the parameters of `model` that are not frozen now, with the memory policy's checkpoints.
-  // The model, the optimizer and the ledger must outlive the engine. Steps and privacy continue
-  // from what the ledger holds. Throws std::invalid_argument, with all problems at once
-  // (dp/validation.h), for options that are out of range or disagree, for an optimizer that has
-  // other parameters than the model trains, and for a ledger of a data set with another population.
+  // The model, the optimizer and the ledger must outlive the engine: a destroyed one cannot be
+  // seen. Of the parameters that are trained, none may be replaced, frozen, or be given another
+  // shape, type or device while it lives. Steps and privacy continue from what the ledger holds.
+  // Throws std::invalid_argument, with all problems at once (dp/validation.h), for options that are
+  // out of range or disagree, for an optimizer that has other parameters than the model trains, and
+  // for a ledger of a data set with another population.
   Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, Ledger& ledger,
          const EngineOptions& options);
 
@@ -118,7 +129,10 @@ class Engine {
   // runs out, the step goes on in smaller physical batches, down to a single unit. When the loss
   // throws, nothing is released or charged. Throws std::invalid_argument when can_step() is
   // false, and when other runs of the ledger have spent what is left of a target epsilon since:
-  // nothing is released then, and can_step() is false from there on.
+  // nothing is released then, and can_step() is false from there on. Throws it also, with nothing
+  // released or charged, for a trained parameter that is not what it was when the engine was made,
+  // or holds NaN or infinity. On a GPU, for which the host would have to wait, values are looked at
+  // once they were assigned, and before every 16th step.
   StepReport step(const Loss& loss);
   // Estimates of the means, released through the same ledger. Throws std::invalid_argument, with
   // nothing released, when the target epsilon would be passed.
@@ -127,7 +141,7 @@ class Engine {
   // Spent so far by all runs of the ledger, those in other processes as of the last reservation;
   // infinite when the ledger is marked as not private. Costs some tens of milliseconds after new
   // releases.
-  double epsilon() const { return budget_.epsilon(); }
+  double epsilon() const;
   double delta() const { return options_.delta; }
   // What is guaranteed now, for whom and under which assumptions.
   PrivacyStatement report() const;
@@ -172,6 +186,7 @@ class Engine {
     void add(std::span<const std::int64_t> rows_of_next);
   };
   RowsOfUnits rows_of(const Draw& draw) const;
+  void check_model();
   // Units first .. end - 1.
   Part part_of(const RowsOfUnits& units, std::int64_t first, std::int64_t end) const;
   // Where a part is added, and who measures it; how many rows it is filled up to.
@@ -226,6 +241,8 @@ class Engine {
   Dtype precision_;
   std::int64_t steps_made_ = 0;
   PhaseClock phases_;
+  TrainedParameters trained_{model_};
+  mutable OneUser user_;
 };
 
 }  // namespace sotto

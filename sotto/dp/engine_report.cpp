@@ -57,7 +57,13 @@ std::string clipping_words(const Clipper& clipper, const EngineOptions& options)
 
 }  // namespace
 
+double Engine::epsilon() const {
+  const OneUser::Call call(user_, "Engine::epsilon", OneUser::Access::reads);
+  return budget_.epsilon();
+}
+
 PrivacyStatement Engine::report() const {
+  const OneUser::Call call(user_, "Engine::report", OneUser::Access::reads);
   return {.epsilon = epsilon(),
           .delta = delta(),
           .releases = ledger_.releases(),

@@ -70,6 +70,7 @@ Json parsed(const TensorFile& file) {
 }  // namespace
 
 TensorFile Engine::state() const {
+  const OneUser::Call call(user_, "Engine::state", OneUser::Access::reads);
   const SamplerState sampler = sampler_->state();
   TensorFile file;
   std::vector<double> bounds;
@@ -92,6 +93,7 @@ TensorFile Engine::state() const {
 }
 
 void Engine::load_state(const TensorFile& file) {
+  const OneUser::Call call(user_, "Engine::load_state", OneUser::Access::changes);
   const Json object = parsed(file);
   check(field<std::string>(object, "ledger") == ledger_.id() &&
             field<std::string>(object, "run") == ledger_.run_id(),

@@ -9,7 +9,7 @@ namespace sotto {
 // >= 1.
 struct NoiseGoal {
   std::int64_t steps = 1;
-  Participation participation;
+  Participation participation = {};
   PrefixError error = PrefixError::mean;
 };
 

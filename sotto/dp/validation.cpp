@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+
+#include "sotto/dp/rows_apart.h"
 
 namespace sotto {
 
@@ -154,6 +157,22 @@ void check_checkpoints(Problems& problems, nn::Module& model, const EngineOption
                   options.memory.checkpoint.value_or(0));
 }
 
+// The whole population's rows, where looking at them takes no time.
+void check_units(Problems& problems, std::int64_t population, const EngineOptions& options) {
+  constexpr std::int64_t most = 1 << 20;
+  problems.unless(!options.mean_of_rows || options.rows_of_unit,
+                  "mean_of_rows without rows_of_unit");
+  if (!options.rows_of_unit || population < 1 || population > most) return;
+  std::vector<std::int64_t> units(static_cast<std::size_t>(population)), rows, starts{0};
+  std::iota(units.begin(), units.end(), 0);
+  for (const std::int64_t unit : units) {
+    const std::vector<std::int64_t> own = options.rows_of_unit(unit);
+    rows.insert(rows.end(), own.begin(), own.end());
+    starts.push_back(std::ssize(rows));
+  }
+  problems.from([&] { check_rows_apart(units, rows, starts); });
+}
+
 // Batches that can be drawn, that the accountant has a proof for, and noise that fits them.
 void check_sampling(Problems& problems, std::int64_t population, const EngineOptions& options,
                     Relation relation) {
@@ -207,8 +226,7 @@ std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer&
   problems.unless(options.unit == header.unit,
                   "the unit of privacy is \"{}\", and \"{}\" in the ledger", options.unit,
                   header.unit);
-  problems.unless(!options.mean_of_rows || options.rows_of_unit,
-                  "mean_of_rows without rows_of_unit");
+  check_units(problems, population, options);
   const std::size_t before = problems.number();
   check_parameters(problems, model, optimizer);
   check_checkpoints(problems, model, options);

@@ -64,7 +64,8 @@ double Accumulation::add_part(const Batch& batch, std::int64_t first, std::int64
       batch.rows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
   Tape tape(options);
   const Var losses = batch.loss(tape, rows);
-  check(losses.shape() == Shape{std::ssize(rows)}, "Accumulation: a loss of shape {} for {} rows",
+  check(losses.shape() == Shape{std::ssize(rows)},
+        "Accumulation: a loss of shape {} for {} rows; return one loss for each row",
         losses.shape(), rows.size());
   phases.enter("backward");
   tape.backward(losses, sink, loss_scale_.value() / static_cast<double>(batch.rows.size()));

@@ -118,7 +118,9 @@ class CapturedLoss::Pass {
 Var CapturedLoss::Pass::weighted(Tape& tape) {
   const Var losses = loss_(tape, batch_);
   check(losses.shape() == Shape{batch_[0].size(0)} && losses.samples().batched(),
-        "captured loss: a loss of shape {} for {} rows", losses.shape(), batch_[0].size(0));
+        "captured loss: a loss of shape {} for {} rows; return one loss for each row; the engine "
+        "averages",
+        losses.shape(), batch_[0].size(0));
   losses_ = losses.value();
   if (!dy_.defined()) dy_ = full(losses.shape(), 1, losses.dtype(), losses_.device());
   return mul(losses, known(tape, dy_, 0));

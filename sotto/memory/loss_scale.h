@@ -21,7 +21,7 @@ struct LossScaling {
   };
   Adjust adjust = Adjust::never;
   // What it starts with; 1, and 2^8 with f16, unless it is given.
-  std::optional<double> first;
+  std::optional<double> first = {};
   double least = 1, largest = 0x1p24;
   // Good steps after which it is doubled.
   std::int64_t growth_interval = 2000;

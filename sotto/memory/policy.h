@@ -14,16 +14,16 @@ namespace sotto::memory {
 struct Policy {
   // The most rows that are computed at once. Unset: the most that keep the limit, found by dry runs
   // at the first step; without a limit or accumulation, usual_physical_batch.
-  std::optional<std::int64_t> physical_batch;
+  std::optional<std::int64_t> physical_batch = {};
   // A batch is computed in so many parts of about the same size, or in more that are smaller.
-  std::optional<std::int64_t> accumulation;
+  std::optional<std::int64_t> accumulation = {};
   // Every n-th module of the model's Sequentials keeps its input and the rest is run again in
   // backward (model_checkpoints.h); 0: nothing is. Unset: as the model is set; where it is set to
   // nothing and nothing cheaper keeps the limit, the segments that run least again.
-  std::optional<int> checkpoint;
+  std::optional<int> checkpoint = {};
   // What operations compute in where they can (TapeOptions): f32, f16 or bf16. Unset: f32, or bf16
   // where nothing else keeps the limit.
-  std::optional<Dtype> precision;
+  std::optional<Dtype> precision = {};
   // Bytes that all tensors on the model's device may take at once during a step; 0: no limit.
   std::size_t limit = 0;
 

@@ -13,19 +13,20 @@ namespace sotto::nn {
 
 // Parameters of multi-head attention as values, [e, e] and so on; what is not there is not used.
 struct AttentionWeights {
-  std::optional<Var> in_proj_weight;  // [3 e, e]: query, key, value; or the next three
-  std::optional<Var> q_proj_weight, k_proj_weight, v_proj_weight;  // [e, e], [e, kdim], [e, vdim]
-  std::optional<Var> in_proj_bias;                                 // [3 e]
-  std::optional<Var> bias_k, bias_v;  // [1, 1, e], a key and value of every sample
-  std::optional<Var> out_proj_weight, out_proj_bias;
+  std::optional<Var> in_proj_weight = {};  // [3 e, e]: query, key, value; or the next three
+  std::optional<Var> q_proj_weight = {}, k_proj_weight = {},
+                     v_proj_weight = {};        // [e, e], [e, kdim], [e, vdim]
+  std::optional<Var> in_proj_bias = {};         // [3 e]
+  std::optional<Var> bias_k = {}, bias_v = {};  // [1, 1, e], a key and value of every sample
+  std::optional<Var> out_proj_weight = {}, out_proj_bias = {};
 };
 
 struct AttentionMasks {
   // [n, keys] i64: 1 hides the key from all queries of the sample.
-  std::optional<Var> key_padding;
+  std::optional<Var> key_padding = {};
   // [queries, keys], the same for all samples, or [n, heads, queries, keys]; i64: 1 hides; else
   // added.
-  std::optional<Var> attention;
+  std::optional<Var> attention = {};
   // Query t sees the keys s <= t.
   bool causal = false;
 };

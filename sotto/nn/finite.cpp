@@ -30,20 +30,20 @@ void write_square(const Tensor& x, const Tensor& square) {
   backend(x.device()).row_dot(row.view(), row.view(), square.view());
 }
 
-// Whether all of them are finite, which are on one device.
+}  // namespace
+
 bool all_finite(const std::vector<Tensor>& all) {
   std::vector<Tensor> parts;
   for (const Tensor& x : all) {
     const auto more = parts_of(x);
     parts.insert(parts.end(), more.begin(), more.end());
   }
+  if (parts.empty()) return true;
   const Tensor squares = Tensor::empty({std::ssize(parts)}, Dtype::f64, all[0].device());
   for (std::int64_t k = 0; k < squares.numel(); ++k)
     write_square(parts[static_cast<std::size_t>(k)], squares.slice(0, k, k + 1));
   return sum(sub(squares, squares)).item() == 0;
 }
-
-}  // namespace
 
 void check_finite(const Tensor& grad, const Parameter& parameter) {
   check(all_finite({grad}), "step: the gradient of a parameter {} is not finite",

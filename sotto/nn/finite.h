@@ -1,10 +1,12 @@
-// Gradients that updates refuse.
+// Gradients that updates refuse, and weights that an engine does.
 #pragma once
 
 #include "sotto/autograd/parameter.h"
 
 namespace sotto::nn {
 
+// Whether none of them, which are on one device, holds NaN or infinity. The host waits once.
+bool all_finite(const std::vector<Tensor>& all);
 // Throws std::invalid_argument, with the parameter's shape, when a gradient, or a part of one,
 // holds NaN or infinity.
 void check_finite(const Tensor& grad, const Parameter& parameter);

@@ -10,8 +10,8 @@ namespace sotto::nn {
 
 // What follows normalisation: y = x weight + bias, each optional and shared by all samples.
 struct ScaleShift {
-  std::optional<Var> weight;
-  std::optional<Var> bias;
+  std::optional<Var> weight = {};
+  std::optional<Var> bias = {};
 };
 
 // (x - mean) / sqrt(variance + eps) over groups of c / groups neighbouring channels and all that

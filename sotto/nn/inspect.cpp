@@ -10,9 +10,6 @@
 
 namespace sotto::nn {
 
-namespace {
-
-// The class without namespaces: "Linear", "Conv<2>".
 std::string kind_of(const Module& module) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> full(
@@ -24,6 +21,8 @@ std::string kind_of(const Module& module) {
   }
   return kind;
 }
+
+namespace {
 
 // 1,234,567
 std::string grouped(std::int64_t count) {

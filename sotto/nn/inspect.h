@@ -8,6 +8,9 @@
 
 namespace sotto::nn {
 
+// The class without namespaces: "Linear", "Conv<2>".
+std::string kind_of(const Module& module);
+
 // One line for each module, indented by depth: its name, kind, parameters' shapes and their number,
 // with "frozen" where nothing of it is trained. The last line has the totals.
 std::string to_string(Module& module);

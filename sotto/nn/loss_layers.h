@@ -10,14 +10,14 @@
 namespace sotto::nn {
 
 struct CrossEntropyLoss {
-  CrossEntropyOptions options;
+  CrossEntropyOptions options = {};
   Var operator()(const Var& logits, const Tensor& targets) const {
     return cross_entropy(logits, targets, options);
   }
 };
 
 struct NllLoss {
-  NllOptions options;
+  NllOptions options = {};
   Within within = Within::mean;
   Var operator()(const Var& log_probabilities, const Tensor& targets) const {
     return nll_loss(log_probabilities, targets, options, within);
@@ -60,7 +60,7 @@ struct BceLoss {
 };
 
 struct BceWithLogitsLoss {
-  LogitsOptions options;
+  LogitsOptions options = {};
   Within within = Within::mean;
   Var operator()(const Var& x, const Var& target) const {
     return binary_cross_entropy_with_logits(x, target, options, within);
@@ -109,7 +109,7 @@ struct TripletMarginLoss {
 };
 
 struct CtcLoss {
-  CtcOptions options;
+  CtcOptions options = {};
   Var operator()(const Var& log_probabilities, const Tensor& targets, const Tensor& input_lengths,
                  const Tensor& target_lengths) const {
     return ctc_loss(log_probabilities, targets, input_lengths, target_lengths, options);

@@ -5,10 +5,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "sotto/autograd/ownership.h"
 #include "sotto/autograd/precision.h"
 #include "sotto/autograd/segment.h"
 #include "sotto/core/allocator.h"
 #include "sotto/kernels/compute.h"
+#include "sotto/nn/inspect.h"
 
 namespace sotto::nn {
 
@@ -40,43 +42,54 @@ namespace {
 
 thread_local CallWatch* watch = nullptr;
 
-using Paths = std::unordered_map<const Module*, const char*>;
-// Of the modules in the outermost one that is running on this thread.
-thread_local const Paths* paths = nullptr;
+// What visit() shows of a module: the paths of all modules in it, and their parameters.
+struct Shown {
+  std::unordered_map<const Module*, const char*> paths;
+  std::unordered_set<const Parameter*> parameters;
 
-void add_paths(const std::string& path, Module& module, Paths& found) {
-  found.emplace(&module, interned(path));
-  module.visit(Visitor([](const std::string&, Parameter&) {},
-                       [&](const std::string& name, Module& child) {
-                         add_paths(path.empty() ? name : path + "." + name, child, found);
-                       }));
-}
+  void add(const std::string& path, Module& module) {
+    paths.emplace(&module, interned(path));
+    module.visit(Visitor([&](const std::string&, Parameter& p) { parameters.insert(&p); },
+                         [&](const std::string& name, Module& child) {
+                           add(path.empty() ? name : path + "." + name, child);
+                         }));
+  }
+};
+// Of the outermost module that is running on this thread.
+thread_local const Shown* shown = nullptr;
+// The innermost module that is running, where that is not one of them.
+thread_local const Module* hidden = nullptr;
 
 // What a module allocates is labelled with its path; the outermost begins the forward phase. When
 // it runs again in backward, the outermost is a part of the model, which lies at `path`.
 class CallScope {
  public:
   CallScope(Module& module, const Var& x, const char* path = no_text)
-      : outermost_(paths == nullptr) {
+      : outermost_(shown == nullptr), hidden_before_(hidden) {
     MemoryLabel label = memory_label();
     if (outermost_) {
       if (x.value().defined()) allocator(x.value().device()).forget_waiting();
-      add_paths(path, module, own_);
-      paths = &own_;
+      own_.add(path, module);
+      shown = &own_;
       if (*label.phase == '\0') label.phase = "forward";
     }
-    if (const auto own = paths->find(&module); own != paths->end()) label.module = own->second;
+    const auto own = shown->paths.find(&module);
+    hidden = own == shown->paths.end() ? &module : nullptr;
+    if (!hidden) label.module = own->second;
     inner_.emplace(label);
   }
   CallScope(const CallScope&) = delete;
   CallScope& operator=(const CallScope&) = delete;
   ~CallScope() {
-    if (outermost_) paths = nullptr;
+    if (outermost_) shown = nullptr;
+    hidden = hidden_before_;
   }
+  bool outermost() const { return outermost_; }
 
  private:
   bool outermost_;
-  Paths own_;
+  const Module* hidden_before_;
+  Shown own_;
   std::optional<LabelScope> inner_;
 };
 
@@ -90,6 +103,8 @@ CallWatch::~CallWatch() { watch = before_; }
 
 Var Module::operator()(const Var& x) {
   const CallScope scope(*this, x);
+  std::optional<UseWatch> uses;
+  if (scope.outermost()) uses.emplace([this](const Parameter& p) { note_use(p); });
   std::optional<PrecisionRegion> region;
   if (precision_) region.emplace(x.tape(), *precision_);
   const auto call = [this, path = memory_label().module](const Var& in) {
@@ -99,6 +114,20 @@ Var Module::operator()(const Var& x) {
   Var y = recompute_ ? segment(call, x) : call(x);
   if (watch && !x.tape().repeats()) watch->on_call_(*this, x, y);
   return y;
+}
+
+// Also the label of the parameter's memory says what it belongs to.
+void Module::note_use(const Parameter& parameter) {
+  if (!parameter.trainable || shown->parameters.contains(&parameter)) return;
+  for (const Unshown& known : unshown_) {
+    if (known.parameter == &parameter) return;
+  }
+  const std::string path = memory_label().module, of = path.empty() ? "the model" : path;
+  const std::string owner =
+      hidden ? fmt::format("a {} of {}, which visit() does not show", kind_of(*hidden), of)
+             : fmt::format("{}, whose visit() does not show it", of);
+  unshown_.push_back({&parameter, owner});
+  parameter.value.relabel({.kind = MemoryKind::parameter, .module = interned(owner)});
 }
 
 NamedParameters Module::named_parameters() { return Collector().collect(*this); }

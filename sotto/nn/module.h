@@ -61,6 +61,14 @@ class Module {
   // "conv1.weight", "0.bias". A parameter met twice has its first name.
   NamedParameters named_parameters();
   std::vector<Parameter*> parameters();
+  // A trainable parameter that a call used and visit() did not show, and what it belongs to: "a
+  // Linear of encoder, which visit() does not show". Collected in calls through operator() from
+  // outside of modules.
+  struct Unshown {
+    const Parameter* parameter;
+    std::string owner;
+  };
+  const std::vector<Unshown>& unshown() const { return unshown_; }
   // The number of elements of all parameters, frozen ones included.
   std::int64_t parameter_count();
 
@@ -82,7 +90,9 @@ class Module {
 
  private:
   void set_trainable(bool trainable);
+  void note_use(const Parameter& parameter);
 
+  std::vector<Unshown> unshown_;
   std::optional<Dtype> precision_;
   bool recompute_ = false;
 };

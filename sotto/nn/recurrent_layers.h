@@ -25,9 +25,9 @@ struct RecurrentOptions {
 // Optional arguments of a run: the states before the first step, [layers * directions, n, out] and,
 // for an LSTM, [layers * directions, n, hidden]; and how many steps of each sample are valid.
 struct RecurrentInputs {
-  std::optional<Var> h0;
-  std::optional<Var> c0;
-  Tensor lengths;
+  std::optional<Var> h0 = {};
+  std::optional<Var> c0 = {};
+  Tensor lengths = {};
 };
 
 // The states are those after the last valid step, in the layout of the first ones.

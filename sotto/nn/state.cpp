@@ -1,10 +1,32 @@
 #include "sotto/nn/state.h"
 
+#include <algorithm>
+
 #include "sotto/kernels/compute.h"
 
 namespace sotto::nn {
 
+namespace {
+
+// Nothing that calls of the module, or of one in it, used is left out of `parameters`.
+void check_shown(const Module& module, const std::vector<Parameter*>& parameters) {
+  for (const auto& [parameter, owner] : module.unshown()) {
+    const auto at = std::find(parameters.begin(), parameters.end(), parameter);
+    check(at != parameters.end(), "module: a parameter would be left out: that of {}", owner);
+  }
+}
+
+void check_all_shown(Module& module, const std::vector<Parameter*>& parameters) {
+  check_shown(module, parameters);
+  module.visit(
+      Visitor([](const std::string&, Parameter&) {},
+              [&](const std::string&, Module& child) { check_all_shown(child, parameters); }));
+}
+
+}  // namespace
+
 std::map<std::string, Tensor> parameter_tensors(Module& module) {
+  check_all_shown(module, module.parameters());
   std::map<std::string, Tensor> tensors;
   for (const auto& [name, parameter] : module.named_parameters()) {
     check(tensors.emplace(name, parameter->value).second, "module: two parameters are called {}",

@@ -9,7 +9,8 @@
 
 namespace sotto::nn {
 
-// The values of all parameters, sharing their storage.
+// The values of all parameters, sharing their storage. Throws std::invalid_argument where calls of
+// the module used a trainable parameter that visit() does not show: it would be missing.
 std::map<std::string, Tensor> parameter_tensors(Module& module);
 // Gives every parameter its value: a copy, on the parameter's device. Throws std::invalid_argument,
 // naming the parameter, when one is missing, unexpected, or of another shape or dtype; then nothing

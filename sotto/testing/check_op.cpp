@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "sotto/kernels/compute.h"
+#include "sotto/testing/far_values.h"
 #include "sotto/testing/op_run.h"
 
 namespace sotto::testing {
@@ -253,6 +254,7 @@ constexpr Law laws[] = {
     {"other samples change no bit", check_independence},
     {"sums and products are those of the rows", check_per_sample},
     {"single precision agrees with double", check_single},
+    {"far and special values have no gaps", check_far},
 };
 
 std::string description(const Instance& instance) {
@@ -292,9 +294,11 @@ void check_laws(const OpCase& op, int number, const Instance& instance, PublicRa
 void check_op(const OpCase& op, const CheckOptions& options) {
   check(options.instances > 0, "check_op: {} instances", options.instances);
   PublicRandom random(options.seed);
+  std::int64_t samples = 0;
   for (int i = 0; i < options.instances; ++i) {
-    const Instance instance = op.make(random);
-    check_laws(op, i, with_loss(instance, random), random, options.exact);
+    const Instance instance = op.make(random), whole = with_loss(instance, random);
+    samples = std::max(samples, samples_of(whole));
+    check_laws(op, i, whole, random, options.exact);
     std::optional<Instance> shared;
     try {
       shared = with_loss(all_shared(instance), random);
@@ -303,6 +307,11 @@ void check_op(const OpCase& op, const CheckOptions& options) {
     }
     check_laws(op, i, *shared, random, options.exact);
   }
+  check(
+      samples >= 2,
+      "check_op: {} ({}): {} samples at most in {} instances: whether samples are kept apart shows "
+      "from 2 on",
+      op.op, op.what, samples, options.instances);
 }
 
 void check_layer(nn::Module& layer, const std::function<Tensor(PublicRandom&)>& make,

@@ -14,25 +14,29 @@ namespace sotto::testing {
 // An argument in f64 (or i64): batched along an axis, or shared. A shared one that wants a gradient
 // is given to the function as a parameter, one that does not as a constant.
 struct OpInput {
-  Tensor value;
+  Tensor value = {};
   SampleAxis samples = SampleAxis::shared();
   bool wants_grad = true;
+  // Whether values far from those drawn are tried in it, one at a time. Not for what they make
+  // arithmetic useless in (weights of a recurrence), or what is no free choice (probabilities).
+  bool far = true;
 };
 
 // One set of arguments of a function of tape values, and the function.
 struct Instance {
-  std::vector<OpInput> inputs;
-  std::function<Var(const std::vector<Var>&)> run;
+  std::vector<OpInput> inputs = {};
+  std::function<Var(const std::vector<Var>&)> run = {};
   // What the function uses besides its arguments.
   std::vector<Parameter*> parameters = {};
 };
 
 // A function with random instances of it. Smooth at what `make` draws, or no difference quotient
-// agrees; all samples of an instance independent of one another.
+// agrees; all samples of an instance independent of one another. Some instances have two samples or
+// more, or nothing would be seen of what mixes them.
 struct OpCase {
-  std::string op;    // as registered
-  std::string what;  // which of its uses
-  std::function<Instance(PublicRandom&)> make;
+  std::string op = {};    // as registered
+  std::string what = {};  // which of its uses
+  std::function<Instance(PublicRandom&)> make = {};
 };
 
 struct CheckOptions {
@@ -50,10 +54,14 @@ struct CheckOptions {
 // - a batch without samples passes, with sums of zero;
 // - what other samples hold, NaN and infinity included, changes no bit of a sample's;
 // - a per-sample gradient's sums and products are those of its rows, by every route;
-// - single precision agrees with double.
+// - single precision agrees with double;
+// - at 0, 1, -1 and far from what was drawn, to 90 and -90, each in one element of an argument:
+//   value and gradient have no gaps, and single precision agrees as far as its range goes. Where
+//   the function has no limit or slope, as at poles and jumps, nothing is asked there.
 // Where it also takes shared arguments, each instance is run a second time with all of them
 // parameters: then gradients of many samples pass its backward (Op::Lifts).
-// Throws std::invalid_argument naming the law that does not hold, and where.
+// Throws std::invalid_argument naming the law that does not hold, and where; and where no instance
+// has two samples.
 void check_op(const OpCase& op, const CheckOptions& options = {});
 
 // Holds a layer with the parameters it has to the same laws, on inputs [n, ...] in f64 or i64 that
