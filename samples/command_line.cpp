@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "samples/program.h"
 #include "sotto/core/devices.h"
 #include "sotto/core/error.h"
 #include "sotto/core/text.h"
@@ -102,7 +103,7 @@ bool CommandLine::parse(int argc, const char* const* argv) {
   try {
     app_.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app_.help());
+    print_text(app_.help());
     return false;
   } catch (const CLI::ParseError& error) {
     fail(error.what());

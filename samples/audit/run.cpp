@@ -6,6 +6,7 @@
 
 #include "samples/mnist/progress.h"
 #include "samples/models.h"
+#include "samples/program.h"
 #include "sotto/autograd/ops.h"
 #include "sotto/core/philox.h"
 #include "sotto/core/text.h"
@@ -186,7 +187,7 @@ Findings Run::judged() const {
 
 void Run::introduce() const {
   if (options_.quiet) return;
-  fmt::print(
+  samples::print(
       "{} samples and {} canaries, noise multiplier {:.4g}, sampling rate {:.4g}, {} steps\n",
       data_.size(), canaries_.size(), engine_.noise_multiplier(), engine_.sampler().rate(),
       options_.steps);

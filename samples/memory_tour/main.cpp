@@ -27,9 +27,9 @@ int tour(int argc, const char* const* argv) {
   samples::check_writable("--json", json);
   samples::check_distinct({page, json});
   const auto exercises = memory_tour::tour(network);
-  fmt::print("{}", to_text(exercises));
-  samples::write_text(page, to_html(network, exercises));
-  samples::write_text(json, to_json(network, exercises).dump(2) + "\n");
+  samples::print_text(to_text(exercises));
+  samples::write_texts({{page, to_html(network, exercises)},
+                        {json, samples::json_text(to_json(network, exercises))}});
   return 0;
 }
 

@@ -154,7 +154,8 @@ void resolve(const Reading& line, Settings& s) {
 }
 
 void check_files(const Options& options) {
-  samples::check_writable("--save", options.save);
+  const FileKind saved = options.resumed ? FileKind::tensors : FileKind::other;
+  samples::check_writable("--save", options.save, saved);
   samples::check_writable("--report", options.report);
   samples::check_writable("--json", options.json);
   std::vector<std::string> all = {options.report, options.json};
@@ -167,9 +168,10 @@ void check_files(const Options& options) {
 // A run must not overwrite what another left, its ledger least of all.
 void check_unused(const Options& options) {
   if (options.save.empty() || options.resumed) return;
+  std::error_code none;
   for (const std::string& path : {options.save, ledger_path(options.save)}) {
-    check(!std::filesystem::exists(path), "--save: {} is there already (--resume continues it)",
-          path);
+    check(!std::filesystem::exists(path, none),
+          "--save: {} is there already (--resume continues it)", path);
   }
 }
 
@@ -218,8 +220,8 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   }
   validate(options.settings);
   check_numbers(options);
-  check_files(options);
   check_unused(options);
+  check_files(options);
   check_resumable(options);
   return options;
 }

@@ -11,6 +11,7 @@
 #include "samples/mnist/progress.h"
 #include "samples/mnist/recorder.h"
 #include "samples/mnist/summary.h"
+#include "samples/printable.h"
 #include "samples/program.h"
 #include "sotto/core/allocator.h"
 #include "sotto/core/parallel.h"
@@ -116,34 +117,34 @@ class Session {
 void Session::introduce() const {
   if (options_.quiet) return;
   const Settings& s = trainer_.settings();
-  fmt::print("{} training and {} test samples, {}\n", s.train_size, s.test_size,
-             s.data.empty() ? "drawn by the program" : "from " + s.data);
+  samples::print("{} training and {} test samples, {}\n", s.train_size, s.test_size,
+                 s.data.empty() ? "drawn by the program" : "from " + samples::printable(s.data));
   if (const Engine* const engine = trainer_.engine()) {
-    fmt::print(
+    samples::print(
         "private training: noise multiplier {:.4g}, clip bound {:g}, {} batches of {:.5g} samples "
         "on "
         "average, {} steps\n",
         engine->noise_multiplier(), s.clip_bound, name(engine->sampler().sampling()),
         engine->sampler().expected_size(), planned_steps(s));
   } else {
-    fmt::print("NO PRIVACY: ordinary training of {} steps; the model may reveal training samples\n",
-               planned_steps(s));
+    samples::print(
+        "NO PRIVACY: ordinary training of {} steps; the model may reveal training samples\n",
+        planned_steps(s));
   }
-  if (options_.resumed) fmt::print("resumed at step {}\n", trainer_.steps_made());
+  if (options_.resumed) samples::print("resumed at step {}\n", trainer_.steps_made());
   if (lost_releases_ > 0) {
-    fmt::print(
+    samples::print(
         "the ledger holds {} releases more than the checkpoint: their model was lost, they "
         "stay charged\n",
         lost_releases_);
   }
-  std::fflush(stdout);
 }
 
 void Session::step() {
   const bool planned = trainer_.memory_plan().has_value();
   statistics_.add(trainer_.step());
   if (!planned && trainer_.memory_plan() && !options_.quiet)
-    fmt::print("{}", trainer_.memory_plan()->text());
+    samples::print_text(trainer_.memory_plan()->text());
   const std::int64_t made = trainer_.steps_made();
   if (made % interval(options_.eval_every, options_.settings) == 0) {
     evaluate();
@@ -185,31 +186,35 @@ void Session::finish() {
                         .history = history_,
                         .lost_releases = lost_releases_};
   progress_.clear();
-  write_reports(outcome);
   if (caught_signal != 0) {
-    fmt::print("stopped by a signal after step {} of {}{}\n", made,
-               planned_steps(options_.settings),
-               options_.save.empty() ? "" : "; continue with --resume " + options_.save);
+    samples::print(
+        "stopped by a signal after step {} of {}{}\n", made, planned_steps(options_.settings),
+        options_.save.empty() ? ""
+                              : "; continue with --resume " + samples::printable(options_.save));
   }
-  fmt::print("{}\n", closing_line(outcome, trainer_));
-  std::fflush(stdout);
+  samples::print("{}\n", closing_line(outcome, trainer_));
+  write_reports(outcome);  // after what would be lost if they could not be written
 }
 
 void Session::write_reports(const Outcome& outcome) {
   if (options_.report.empty() && options_.json.empty()) return;
   const TrainingReport report = make_report(outcome, trainer_, statistics_.statistics());
-  samples::write_text(options_.report, to_html(report));
-  samples::write_text(options_.json, to_json(report).dump(2) + "\n");
+  samples::write_texts(
+      {{options_.report, to_html(report)}, {options_.json, samples::json_text(to_json(report))}});
 }
 
 }  // namespace
 
 void watch_for_signals() {
-  struct sigaction action = {};
+  struct sigaction action = {}, before = {};
   action.sa_handler = note_signal;
+  sigaction(SIGPIPE, &action, nullptr);  // again and again: what follows prints, too
   action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    sigaction(signal, nullptr, &before);
+    // Whoever started the program chose to have it ignored, such as nohup.
+    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
 }
 
 Data prepare(Options& options) {

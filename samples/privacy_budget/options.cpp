@@ -215,7 +215,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
+    samples::print_text(app.help());
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     fail(error.what());
