@@ -15,13 +15,13 @@
 
 #include "samples/printable.h"
 #include "sotto/core/atomic_file.h"
+#include "sotto/core/parallel.h"
 #include "sotto/core/text.h"
 
 namespace sotto::samples {
 
 namespace {
 
-constexpr int most_threads = 1024;
 // Counts that are larger are mistakes, and sums of them could overflow.
 constexpr std::int64_t most_samples = std::int64_t{1} << 40;
 

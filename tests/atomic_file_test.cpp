@@ -256,12 +256,19 @@ TEST_CASE("what dead processes left is removed, and what others write is not") {
   if (child == 0) _exit(0);
   waitpid(child, nullptr, 0);
   const std::string dead = std::to_string(child), alive = std::to_string(getpid());
-  const std::string kept[] = {"a",         "a." + alive + ".0.tmp", "b." + dead + ".0.tmp",
-                              "a.0.0.tmp", "a." + dead + ".tmp",    "a." + dead + ".0.tmpx",
-                              "a.x.0.tmp", "a." + dead + ".0x.tmp"};
+  const std::string kept[] = {"a",
+                              "a." + alive + ".0.tmp",
+                              "b." + dead + ".0.tmp",
+                              "a.0.0.tmp",
+                              "aa." + dead + ".0.tmp",
+                              "a." + dead + ".tmp",
+                              "a." + dead + ".0.tmpx",
+                              "a.x.0.tmp",
+                              "a." + dead + ".0x.tmp"};
   for (const std::string& name : kept) put(folder.file(name), "x");
   put(folder.file("a." + dead + ".0.tmp"), "x");
   put(folder.file("a." + dead + ".12.tmp"), "x");
+  put(folder.file("a.statistics.json." + dead + ".3.tmp"), "x");
   remove_leftovers(folder.file("a"));
   for (const std::string& name : kept) CHECK(std::filesystem::exists(folder.file(name)));
   CHECK(folder.count() == std::ssize(kept));

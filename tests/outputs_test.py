@@ -183,6 +183,19 @@ class Files(Case):
         with open(self.path(name), "rb") as file:
             return file.read()
 
+    def test_what_a_killed_run_left_half_written_goes_when_it_is_resumed(self):
+        model = self.path("m")
+        self.assertEqual(run([*TRAIN, "--save", model]).returncode, 0)
+        with subprocess.Popen(["true"]) as dead:
+            pass
+        others = [f"m.{os.getpid()}.0.tmp", f"n.{dead.pid}.0.tmp"]
+        kept = sorted([*os.listdir(self.folder), *others])
+        for name in (*others, f"m.{dead.pid}.0.tmp", f"m.statistics.json.{dead.pid}.1.tmp"):
+            with open(self.path(name), "a", encoding="utf-8"):
+                pass
+        self.assertEqual(run([MNIST, "--resume", model, "--quiet"]).returncode, 0)
+        self.assertEqual(sorted(os.listdir(self.folder)), kept)
+
     def test_names_are_shown_in_one_line_without_what_a_terminal_obeys(self):
         for name, shown in ((b"a\x1b[31m\n", rb"a\x1b[31m\x0a"), (b"\xff\xc2\x9b\xe2\x82", b"\\xff\\xc2\\x9b\\xe2\\x82"),
                             ("ä€\U0001f512".encode(), "ä€\U0001f512".encode())):

@@ -224,8 +224,7 @@ Findings Run::find() {
 
 Dataset load_data(const Options& options) {
   if (options.data.empty()) return make_digits(options.train_size, options.seed);
-  const Dataset all = read_mnist(options.data, true);
-  return all.slice(0, std::min(options.train_size, all.size()));
+  return read_mnist(options.data, true, options.train_size);
 }
 
 Findings run(const Options& options, const Dataset& data) { return Run(options, data).find(); }

@@ -14,6 +14,7 @@
 #include "samples/printable.h"
 #include "samples/program.h"
 #include "sotto/core/allocator.h"
+#include "sotto/core/atomic_file.h"
 #include "sotto/core/parallel.h"
 
 namespace sotto::mnist {
@@ -53,6 +54,7 @@ class Session {
         progress_(plan()),
         start_(std::chrono::steady_clock::now()) {
     if (!options_.resumed) return;
+    remove_leftovers(options_.save);  // nobody else goes on with this run
     history_ = options_.resumed->history;
     if (const auto& mark = options_.resumed->ledger)
       lost_releases_ = ledger_.run_releases() - mark->releases;

@@ -30,10 +30,6 @@ void normalize(const Tensor& images) {
   });
 }
 
-Dataset at_most(const Dataset& data, std::int64_t size) {
-  return data.slice(0, std::min(size, data.size()));
-}
-
 models::MnistNetwork make_network(const Settings& settings) {
   nn::manual_seed(settings.seed);
   models::MnistNetwork network(settings.activation);
@@ -51,8 +47,8 @@ Data load_data(Settings& settings) {
     data.test = make_digits(settings.test_size, settings.seed);
     data.train = make_digits(settings.train_size, settings.seed, settings.test_size);
   } else {
-    data.train = at_most(read_mnist(settings.data, true), settings.train_size);
-    data.test = at_most(read_mnist(settings.data, false), settings.test_size);
+    data.train = read_mnist(settings.data, true, settings.train_size);
+    data.test = read_mnist(settings.data, false, settings.test_size);
     settings.train_size = data.train.size();
     settings.test_size = data.test.size();
   }

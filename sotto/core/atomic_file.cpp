@@ -8,6 +8,9 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <limits>
+#include <optional>
+#include <stdexcept>
 #include <vector>
 
 #include <fcntl.h>
@@ -79,21 +82,28 @@ void write_straight(const FilePlace& place, const std::function<void(FileWriter&
   body(writer);
 }
 
-// Whether a name is NAME.PROCESS.SERIAL.tmp of a process that is no more.
-bool left_over(std::string_view name, std::string_view of) {
-  constexpr std::string_view ending = ".tmp";
-  if (!name.starts_with(of) || !name.ends_with(ending)) return false;
-  name.remove_suffix(ending.size());
-  name.remove_prefix(std::min(of.size(), name.size()));
-  pid_t process = 0;
-  std::uint64_t serial = 0;
+// What follows the last dot, which goes with it; empty when that is not a number.
+std::optional<std::uint64_t> take_number(std::string_view& name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == name.npos) return std::nullopt;
   const char* const end = name.data() + name.size();
-  if (!name.starts_with('.')) return false;
-  const auto [dot, bad_process] = std::from_chars(name.data() + 1, end, process);
-  if (bad_process != std::errc() || dot == end || *dot != '.') return false;
-  const auto [last, bad_serial] = std::from_chars(dot + 1, end, serial);
-  return bad_serial == std::errc() && last == end && process > 0 && ::kill(process, 0) != 0 &&
-         errno == ESRCH;
+  std::uint64_t number = 0;
+  const auto [last, error] = std::from_chars(name.data() + dot + 1, end, number);
+  name = name.substr(0, dot);
+  return error == std::errc() && last == end ? std::optional(number) : std::nullopt;
+}
+
+// Whether a name is NAME.PROCESS.SERIAL.tmp of a process that is no more, for a file that is called
+// `of`, or begins with it and a dot.
+bool left_over(std::string_view name, const std::string& of) {
+  constexpr std::string_view ending = ".tmp";
+  if (!name.ends_with(ending)) return false;
+  name.remove_suffix(ending.size());
+  const auto serial = take_number(name), process = take_number(name);
+  if (!serial || !process || *process == 0 || *process > std::numeric_limits<pid_t>::max())
+    return false;
+  if (name != of && !name.starts_with(of + '.')) return false;
+  return ::kill(static_cast<pid_t>(*process), 0) != 0 && errno == ESRCH;
 }
 
 }  // namespace
@@ -141,16 +151,17 @@ void check_can_write(const std::string& path, FileKind kind) {
   const Temporary temporary{made};
 }
 
-void remove_leftovers(const std::string& path) {
+void remove_leftovers(const std::string& path) try {
   namespace fs = std::filesystem;
-  std::error_code none;
-  const fs::path folder = fs::absolute(path, none).parent_path();
-  const std::string name = fs::path(path).filename().string();
+  const fs::path place = fs::absolute(file_place(path).path);
   std::vector<fs::path> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
-    if (left_over(entry.path().filename().string(), name)) found.push_back(entry.path());
+  for (const fs::directory_entry& entry : fs::directory_iterator(place.parent_path())) {
+    if (left_over(entry.path().filename().string(), place.filename().string()))
+      found.push_back(entry.path());
   }
   for (const fs::path& file : found) ::unlink(file.c_str());
+} catch (const std::runtime_error&) {
+  // They take some room, and harm nobody.
 }
 
 std::string read_file(const std::string& path, std::size_t limit) {

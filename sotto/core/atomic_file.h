@@ -37,7 +37,7 @@ void write_file_atomically(const std::string& path, const std::function<void(Fil
 // Throws what write_file_atomically would before it calls its body, and leaves no file.
 void check_can_write(const std::string& path, FileKind kind = FileKind::other);
 // Removes what processes that are dead now left of files that they were to put in the place of
-// `path`. Failures are no matter.
+// `path`, or of another that is named like it with a dot and more. Failures are no matter.
 void remove_leftovers(const std::string& path);
 
 // The whole file. Throws SystemFailure when it cannot be read or holds more than `limit` bytes, and

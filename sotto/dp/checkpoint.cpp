@@ -1,5 +1,6 @@
 #include "sotto/dp/checkpoint.h"
 
+#include "sotto/core/atomic_file.h"
 #include "sotto/nn/state.h"
 
 namespace sotto {
@@ -50,6 +51,7 @@ LedgerMark checkpoint_mark(const std::string& path) {
 
 void load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
                      Engine& engine, nn::MovingAverage* average) {
+  remove_leftovers(path);
   TensorFile file = load_safetensors(path);
   const Tensors all = std::exchange(file.tensors, {});
   const Tensors averages = part(all, average_prefix);
