@@ -15,6 +15,7 @@
 
 #include "samples/printable.h"
 #include "sotto/core/atomic_file.h"
+#include "sotto/core/memory_usage.h"
 #include "sotto/core/parallel.h"
 #include "sotto/core/text.h"
 
@@ -54,11 +55,11 @@ void fill_standard_files() {
   if (number >= 0) ::close(number);
 }
 
-// One line on standard error, or nowhere when that is closed.
+// On standard error, or nowhere when that is closed.
 int tell(const std::string& name, std::string_view text, int status) {
   // What reads a sample's data may say its own name, which is the sample's.
   const std::string prefix = name + ": ";
-  const std::string line = (text.starts_with(prefix) ? "" : prefix) + printable(text) + "\n";
+  const std::string line = (text.starts_with(prefix) ? "" : prefix) + std::string(text) + "\n";
   try {
     FileWriter(STDERR_FILENO, name).write(line);
   } catch (const SystemFailure&) {
@@ -71,9 +72,11 @@ int told(const std::string& name, const std::function<int()>& body, int bad_argu
   try {
     return body();
   } catch (const std::invalid_argument& error) {
-    return tell(name, error.what(), bad_argument);
-  } catch (const std::exception& error) {
+    return tell(name, printable(error.what()), bad_argument);
+  } catch (const OutOfMemory& error) {  // a list in lines, of kinds of bytes and no files
     return tell(name, error.what(), failure);
+  } catch (const std::exception& error) {
+    return tell(name, printable(error.what()), failure);
   }
 }
 

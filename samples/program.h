@@ -53,11 +53,11 @@ std::string json_text(const nlohmann::json& value);
 inline constexpr int failure = 1;
 inline constexpr int bad_arguments = 2;
 
-// What a program ends with: what `body` returns, or, after one line "name: ..." on stderr for what
-// it throws, bad_argument for std::invalid_argument and `failure` for others; `failure`, too, where
-// that would be 0 and something could not be printed. A program whose standard output is closed
-// fails before `body` begins. Writing to a pipe that nobody reads, or beyond the size that files
-// may have, is an error as others are, and no signal.
+// What a program ends with: what `body` returns, or, after "name: ..." on stderr for what it
+// throws, in one line but for OutOfMemory, bad_argument for std::invalid_argument and `failure` for
+// others; `failure`, too, where that would be 0 and something could not be printed. A program whose
+// standard output is closed fails before `body` begins. Writing to a pipe that nobody reads, or
+// beyond the size that files may have, is an error as others are, and no signal.
 int ending(const std::string& name, const std::function<int()>& body,
            int bad_argument = bad_arguments);
 

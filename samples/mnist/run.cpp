@@ -224,7 +224,10 @@ Data prepare(Options& options) {
   allocator(options.settings.device).set_limit(options.settings.memory.limit);
   Data data = load_data(options.settings);
   validate(options.settings);
-  if (options.settings.privacy) noise_multiplier(options.settings);
+  if (options.resumed) return data;
+  // What is wrong with the settings of a new run is found before it has a ledger.
+  Ledger ledger({.relation = relation_of(options.settings)});
+  Trainer(options.settings, data, ledger, std::nullopt);
   return data;
 }
 
