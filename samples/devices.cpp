@@ -1,5 +1,6 @@
 // Lists the devices of this machine, and says why there is no GPU among them.
 #include "sotto/core/devices.h"
+#include "samples/command_line.h"
 #include "samples/program.h"
 
 namespace {
@@ -7,7 +8,9 @@ namespace {
 using namespace sotto;
 
 int list(int argc, const char* const* argv) {
-  check(argc == 1, "takes no arguments, and not {}", argc > 1 ? argv[1] : "");
+  samples::CommandLine line(
+      "Lists the devices of this machine, and says why there is no GPU among them.");
+  if (!line.parse(argc, argv)) return 0;
   constexpr double gibibyte = 1 << 30;
   for (const DeviceInfo& info : devices()) {
     samples::print("{:<8} {:.1f} GiB  {}{}\n", name(info.device),

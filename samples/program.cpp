@@ -15,9 +15,11 @@
 
 #include "samples/printable.h"
 #include "sotto/core/atomic_file.h"
+#include "sotto/core/devices.h"
 #include "sotto/core/memory_usage.h"
 #include "sotto/core/parallel.h"
 #include "sotto/core/text.h"
+#include "sotto/dp/clip_groups.h"
 
 namespace sotto::samples {
 
@@ -96,6 +98,25 @@ void check_memory(const memory::Policy& policy) {
   number("--accumulation", policy.accumulation, "a number of parts");
   const std::vector<std::string> problems = policy.problems();
   check(problems.empty(), "{}", joined(problems, "; "));
+}
+
+void check_clip_bound(double bound) {
+  require(
+      bound >= least_clip_bound && bound <= largest_clip_bound, "--clip", bound,
+      fmt::format("from {:.3g} to {:.3g} (2^-100 to 2^100)", least_clip_bound, largest_clip_bound));
+}
+
+void check_noise_multiplier(double noise) {
+  constexpr double most = 1e6;
+  require(noise > 0 && noise <= most, "--noise-multiplier", noise,
+          fmt::format("above 0 and at most {:g}", most));
+}
+
+void check_fits(const char* options, double bytes) {
+  constexpr double gibibyte = 1 << 30;
+  const auto there = static_cast<double>(devices().front().memory);
+  check(there == 0 || bytes <= there, "{}: {:.4g} GiB would be needed, of the {:.4g} GiB there are",
+        options, bytes / gibibyte, there / gibibyte);
 }
 
 void check_writable(const char* option, const std::string& path, FileKind kind) {

@@ -11,6 +11,7 @@
 
 #include "sotto/core/error.h"
 #include "sotto/core/file_place.h"
+#include "sotto/core/memory_usage.h"
 #include "sotto/memory/policy.h"
 
 namespace sotto::samples {
@@ -28,6 +29,27 @@ void check_memory(const memory::Policy& policy);
 // its folder takes new files, and what it would replace is no ledger and, unless `kind` is tensors,
 // no checkpoint. An empty path is no file.
 void check_writable(const char* option, const std::string& path, FileKind kind = FileKind::other);
+// Throws std::invalid_argument unless Clipper takes it, which is what --clip gives.
+void check_clip_bound(double bound);
+// Throws std::invalid_argument unless it is positive and hides no more than anybody needs to:
+// beyond that, formulae for the noise lose their digits.
+void check_noise_multiplier(double noise);
+// Throws std::invalid_argument, naming the options that decide them, for more bytes than the
+// machine has.
+void check_fits(const char* options, double bytes);
+// The data that `load` returns. Throws SystemFailure, naming the options that decide their size,
+// where a limit leaves no room for them.
+template <class Load>
+auto loaded(const char* options, Load&& load) {
+  try {
+    return load();
+  } catch (const OutOfMemory& error) {
+    throw SystemFailure(
+        fmt::format("the data need more than the limit of {} bytes: {} more after "
+                    "{} (fewer by {}, or a larger --memory-limit)",
+                    error.limit(), error.requested(), error.current(), options));
+  }
+}
 // Throws std::invalid_argument when two of the paths are the same file. Empty ones are none.
 void check_distinct(const std::vector<std::string>& paths);
 

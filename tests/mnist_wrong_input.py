@@ -36,6 +36,16 @@ class WrongArguments(Case):
             ("--checkpoint", ["--checkpoint", "some"]),
             ("no chain", ["--checkpoint", "2"]),
             ("--clip", ["--clip", "0"]),
+            ("--clip: 1e-300 is not from 7.89e-31 to 1.27e+30", ["--clip", "1e-300"]),
+            ("--capture: there is nothing to capture on the cpu", ["--capture"]),
+            ("--resume: the value is empty", ["--resume", ""]),
+            ("--save: the value is empty", ["--save="]),
+            ("--save: the value is missing before --quiet", ["--save", "--quiet"]),
+            ("--steps: is given 2 times", ["--steps", "2", "--steps", "3"]),
+            ("--quiet: is given 2 times", ["--quiet", "--quiet"]),
+            ("--seed: 99999999999999999999 is not", ["--seed", "99999999999999999999"]),
+            ("less private than the noise", ["--batch", "8", "--noise-multiplier", "2",
+                                             "--adaptive-quantile", "0.5", "--save", save]),
             ("--clip-rule", ["--clip-rule", "sometimes"]),
             ("--clip-groups", ["--clip-groups", "some"]),
             ("--adaptive-quantile", ["--adaptive-quantile", "2"]),
@@ -103,6 +113,21 @@ class WrongArguments(Case):
             with self.subTest(arguments=arguments):
                 self.refuse(2, fact, "--resume", model, *arguments)
         self.assertEqual(charged(model + ".ledger"), 2)
+
+
+    def test_a_limit_that_the_data_alone_exceed_blames_the_data(self):
+        self.refuse(1, "the data need more than the limit of 1000000 bytes", *NOISY, "--steps", "1",
+                    "--memory-limit", "1MB", "--save", self.path("model"))
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_what_differs_from_a_preset_is_told(self):
+        given = ["--preset", "quick", *NOISY, "--steps", "1"]
+        first = next(line for line in self.succeed(*given).splitlines() if "preset" in line)
+        self.assertEqual(first.split(",")[0], "preset quick")
+        for change in ("steps is 1 instead of not set", "epsilon is not set instead of 3.0",
+                       "noise multiplier is 2.0 instead of not set", "batch is 64.0 instead of 1024.0"):
+            self.assertIn(change, first)
+        self.assertNotIn("delta", first)
 
 
 class WrongFiles(Case):

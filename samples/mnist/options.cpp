@@ -7,6 +7,7 @@
 #include "samples/mnist/presets.h"
 #include "samples/models.h"
 #include "samples/program.h"
+#include "sotto/core/devices.h"
 #include "sotto/core/text.h"
 #include "sotto/dp/ledger_contents.h"
 
@@ -181,6 +182,16 @@ void check_numbers(const Options& options) {
   check(options.write_ahead >= 1 && options.write_ahead <= largest_reservation,
         "--write-ahead: {} is not from 1 to {}", options.write_ahead, largest_reservation);
   samples::check_threads(options.threads);
+  const Device device = options.settings.device;
+  check(!options.settings.capture || device != cpu,
+        "--capture: there is nothing to capture on the {} (give --device cuda)", name(device));
+}
+
+// Presets go with any data.
+std::string compared(const std::string& preset, const Settings& settings, Settings of) {
+  of.data_from_files = settings.data_from_files;
+  const std::string text = changes(settings, of);
+  return text.empty() ? preset : fmt::format("{}, but {}", preset, text);
 }
 
 void check_resumable(const Options& options) {
@@ -208,6 +219,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
     options.settings = options.resumed->settings;
   }
   const bool privacy = options.settings.privacy;
+  const Settings before = options.settings;
   Reading line(options);
   line.parse(argc, argv);
   if (options.resumed) {
@@ -218,6 +230,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   if (!options.settings.privacy && !options.resumed && !line.given("--lr")) {
     options.settings.learning_rate = ordinary_learning_rate;
   }
+  if (!names.preset().empty()) options.preset = compared(names.preset(), options.settings, before);
   validate(options.settings);
   check_numbers(options);
   check_unused(options);

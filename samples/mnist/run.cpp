@@ -121,6 +121,7 @@ void Session::introduce() const {
   const Settings& s = trainer_.settings();
   samples::print("{} training and {} test samples, {}\n", s.train_size, s.test_size,
                  s.data.empty() ? "drawn by the program" : "from " + samples::printable(s.data));
+  if (!options_.preset.empty()) samples::print("preset {}\n", options_.preset);
   if (const Engine* const engine = trainer_.engine()) {
     samples::print(
         "private training: noise multiplier {:.4g}, clip bound {:g}, {} batches of {:.5g} samples "
@@ -222,7 +223,8 @@ void watch_for_signals() {
 Data prepare(Options& options) {
   if (options.threads > 0) set_thread_count(options.threads);
   allocator(options.settings.device).set_limit(options.settings.memory.limit);
-  Data data = load_data(options.settings);
+  Data data =
+      samples::loaded("--train-size, --test-size", [&] { return load_data(options.settings); });
   validate(options.settings);
   if (options.resumed) return data;
   // What is wrong with the settings of a new run is found before it has a ledger.

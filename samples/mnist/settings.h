@@ -105,6 +105,9 @@ Settings settings_from_json(const nlohmann::json& json);
 // "batch is 512 here and 1024 in the checkpoint; ..."; empty when `here` can resume `there`.
 std::string differences(const Settings& here, const Settings& there);
 
+// "steps is 5 instead of not set, ...": whatever differs.
+std::string changes(const Settings& settings, const Settings& of);
+
 // Throws std::invalid_argument for the first value that is out of range, in one line.
 void validate(const Settings& settings);
 
