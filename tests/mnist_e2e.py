@@ -31,6 +31,7 @@ from mnist_runs import (
     run,
     show_on,
     start,
+    state_of,
     steps_in,
     updates_of,
 )
@@ -181,8 +182,9 @@ class SameSeed(Case):
         for name in ("a", "b"):
             self.succeed(*SIZES, "--no-privacy", "--threads", "2", "--steps", "6", "--save",
                          self.path(name))
-        with open(self.path("a"), "rb") as a, open(self.path("b"), "rb") as b:
-            self.assertTrue(a.read() == b.read())
+        for name_of in (str, state_of):
+            with open(name_of(self.path("a")), "rb") as a, open(name_of(self.path("b")), "rb") as b:
+                self.assertTrue(a.read() == b.read())
 
     def test_another_seed_gives_another_model(self):
         self.succeed(*PLAIN, "--steps", "2", "--save", self.path("a"))
@@ -270,7 +272,7 @@ class Killed(Case):
     def run_until_killed(self, model, arguments, lines):
         """Lets the run print some evaluations, kills it, and returns its first and last steps."""
         process = start(*arguments, "--eval-every", "1", "--save-every", "3", "--write-ahead", "2")
-        first = read_checkpoint(model)[1]["step"] if os.path.exists(model) else 0
+        first = read_checkpoint(model)[1]["step"] if os.path.exists(state_of(model)) else 0
         last = first
         for _ in range(lines):
             line = process.stdout.readline()

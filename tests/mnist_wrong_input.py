@@ -9,7 +9,8 @@ import os
 import random
 import struct
 
-from mnist_runs import ALONE, NOISY, SMALL, Case, charged, differing, main, start, steps_in
+from mnist_runs import (ALONE, NOISY, SMALL, Case, charged, differing, main, start, state_of,
+                        steps_in)
 
 
 class WrongArguments(Case):
@@ -92,7 +93,9 @@ class WrongArguments(Case):
         self.refuse(2, "there already", *NOISY, "--steps", "2", "--save", model)
         os.remove(model)
         self.refuse(2, "there already", *NOISY, "--steps", "2", "--save", model)
-        del before["model"]
+        os.remove(state_of(model))
+        self.refuse(2, "give another name", *NOISY, "--steps", "2", "--save", model)
+        del before["model"], before["model.state"]
         self.assertEqual(differing(before, self.contents()), [])
 
     def test_a_run_resumed_with_other_settings_is_refused_and_says_which(self):
@@ -134,7 +137,9 @@ class WrongFiles(Case):
     def setUp(self):
         super().setUp()
         self.model = self.path("model")
-        self.succeed(*NOISY, "--steps", "4", "--save", self.model, "--write-ahead", "1")
+        self.succeed(*NOISY, "--steps", "4", "--save", self.model, "--write-ahead", "1",
+                     "--statistics")
+        self.state = state_of(self.model)
 
     def resume(self, status, fact):
         self.refuse(status, fact, "--resume", self.model, "--steps", "8")
@@ -147,20 +152,26 @@ class WrongFiles(Case):
 
     def test_a_checkpoint_that_is_not_there_or_cut_short_is_refused(self):
         self.refuse(1, "absent", "--resume", self.path("absent"))
-        self.edit(self.model, lambda text: text[:-100])
-        self.resume(1, self.model)
-        self.edit(self.model, lambda text: text[:20])
-        self.resume(1, self.model)
-        self.edit(self.model, lambda text: b"")
-        self.resume(1, self.model)
+        self.edit(self.state, lambda text: text[:-100])
+        self.resume(1, self.state)
+        self.edit(self.state, lambda text: text[:20])
+        self.resume(1, self.state)
+        self.edit(self.state, lambda text: b"")
+        self.resume(1, self.state)
+
+    def test_a_model_without_its_state_is_refused(self):
+        os.remove(self.state)
+        self.resume(1, "it is a model, and there is no " + self.state)
+        os.remove(self.model)
+        self.resume(1, f"there is no {self.state} to resume from")
 
     def test_a_checkpoint_of_something_else_is_refused(self):
         header = b'{"__metadata__":{"a":"b"}}      '
-        self.edit(self.model, lambda text: struct.pack("<Q", len(header)) + header)
+        self.edit(self.state, lambda text: struct.pack("<Q", len(header)) + header)
         self.resume(1, "not a checkpoint")
 
     def test_a_checkpoint_without_one_of_its_tensors_is_refused(self):
-        self.edit(self.model, lambda text: text.replace(b"conv1.weight", b"conv1.wiight"))
+        self.edit(self.state, lambda text: text.replace(b"conv1.weight", b"conv1.wiight"))
         self.resume(1, "conv1.w")
 
     def test_a_ledger_that_is_missing_damaged_or_shorter_than_the_checkpoint_is_refused(self):

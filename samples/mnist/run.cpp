@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <limits>
 
 #include <nlohmann/json.hpp>
@@ -32,11 +33,19 @@ std::int64_t interval(std::int64_t asked, const Settings& settings) {
 }
 
 Ledger make_ledger(const Options& options) {
-  const LedgerHeader header{.relation = relation_of(options.settings)};
+  const LedgerHeader header = header_of(options.settings);
   if (options.save.empty() || !options.settings.privacy) return Ledger(header);
   const std::string path = ledger_path(options.save);
-  return options.resumed ? Ledger::resume(path, *options.resumed->ledger, options.write_ahead)
-                         : Ledger::create(path, header, options.write_ahead);
+  if (options.resumed) return Ledger::resume(path, *options.resumed->ledger, options.write_ahead);
+  // One that counts nothing may be there (options.cpp).
+  return std::filesystem::exists(path) ? Ledger::open(path, options.write_ahead)
+                                       : Ledger::create(path, header, options.write_ahead);
+}
+
+// Those of a run that kept them once are kept on.
+bool keeps_statistics(const Options& options) {
+  const bool kept = options.resumed && std::filesystem::exists(statistics_path(options.save));
+  return options.statistics || kept;
 }
 
 Statistics earlier_statistics(const Options& options) {
@@ -53,8 +62,11 @@ class Session {
         trainer_(options_.settings, data, ledger_, options_.resumed),
         progress_(plan()),
         start_(std::chrono::steady_clock::now()) {
+    options_.statistics = keeps_statistics(options_);
     if (!options_.resumed) return;
-    remove_leftovers(options_.save);  // nobody else goes on with this run
+    // Nobody else goes on with this run.
+    for (const std::string& path : {options_.save, state_path(options_.save)})
+      remove_leftovers(path);
     history_ = options_.resumed->history;
     if (const auto& mark = options_.resumed->ledger)
       lost_releases_ = ledger_.run_releases() - mark->releases;
@@ -134,6 +146,10 @@ void Session::introduce() const {
         "NO PRIVACY: ordinary training of {} steps; the model may reveal training samples\n",
         planned_steps(s));
   }
+  if (!options_.save.empty())
+    samples::print("the model is saved as {}; {}, to resume from, is SECRET\n",
+                   samples::printable(options_.save),
+                   samples::printable(state_path(options_.save)));
   if (options_.resumed) samples::print("resumed at step {}\n", trainer_.steps_made());
   if (lost_releases_ > 0) {
     samples::print(
@@ -165,15 +181,19 @@ void Session::evaluate() {
   progress_.evaluated(state());
 }
 
-// The statistics first: they may know of steps that the checkpoint does not, never the reverse.
+// The statistics first: they may know of steps that the state does not, never the reverse. And the
+// state before the model, which takes the place of a checkpoint from when they were one file.
 void Session::save() {
   if (options_.save.empty()) return;
-  Statistics statistics = statistics_.statistics();
-  statistics.seconds = seconds();
-  save_statistics(statistics_path(options_.save), statistics);
+  if (options_.statistics) {
+    Statistics statistics = statistics_.statistics();
+    statistics.seconds = seconds();
+    save_statistics(statistics_path(options_.save), statistics);
+  }
   Checkpoint checkpoint = trainer_.checkpoint();
   checkpoint.history = history_;
-  save_checkpoint(options_.save, checkpoint);
+  save_checkpoint(state_path(options_.save), checkpoint);
+  trainer_.save_model(options_.save);
 }
 
 void Session::finish() {
@@ -187,7 +207,9 @@ void Session::finish() {
                         .epochs = epochs_of(options_.settings, made),
                         .seconds = seconds(),
                         .history = history_,
-                        .lost_releases = lost_releases_};
+                        .lost_releases = lost_releases_,
+                        .save = options_.save,
+                        .saved_statistics = options_.statistics};
   progress_.clear();
   if (caught_signal != 0) {
     samples::print(
@@ -228,7 +250,7 @@ Data prepare(Options& options) {
   validate(options.settings);
   if (options.resumed) return data;
   // What is wrong with the settings of a new run is found before it has a ledger.
-  Ledger ledger({.relation = relation_of(options.settings)});
+  Ledger ledger(header_of(options.settings));
   Trainer(options.settings, data, ledger, std::nullopt);
   return data;
 }

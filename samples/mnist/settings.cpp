@@ -168,6 +168,8 @@ Relation relation_of(const Settings& s) {
   return exchanged ? Relation::replace_one : Relation::add_or_remove_one;
 }
 
+LedgerHeader header_of(const Settings& s) { return {.relation = relation_of(s)}; }
+
 EngineOptions engine_options(const Settings& s) {
   EngineOptions options{.noise_multiplier = s.noise_multiplier,
                         .target_epsilon = s.epsilon,

@@ -115,6 +115,7 @@ void validate(const Settings& settings);
 EngineOptions engine_options(const Settings& settings);
 // What is exchanged or left out between neighbours: what the sampling has a proof for.
 Relation relation_of(const Settings& settings);
+LedgerHeader header_of(const Settings& settings);
 std::vector<std::string> sampling_names();
 
 // The noise multiplier that is given, or that meets the target epsilon after the planned steps.

@@ -5,6 +5,7 @@
 
 #include "sotto/autograd/ops.h"
 #include "sotto/core/parallel.h"
+#include "sotto/dp/checkpoint.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/digits.h"
 #include "sotto/nn/idx.h"
@@ -240,6 +241,13 @@ Checkpoint Trainer::checkpoint() {
   checkpoint.optimizer = optimizer_->state(model_.named_parameters());
   if (average_) checkpoint.average = average_->state();
   return checkpoint;
+}
+
+void Trainer::save_model(const std::string& path) {
+  std::optional<nn::MovingAverage::Scope> scope;
+  if (average_ && average_->updates() > 0) scope.emplace(*average_);
+  if (engine_) return sotto::save_model(path, model_, engine_->report());
+  nn::save_module(path, model_, {{statement_key, "\"none: trained with --no-privacy\""}});
 }
 
 std::vector<PhaseTotal> Trainer::phases() const {

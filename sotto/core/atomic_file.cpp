@@ -122,6 +122,12 @@ void FileWriter::write(std::span<const std::byte> bytes) {
   }
 }
 
+void FileWriter::owner_only() {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) == 0 && !S_ISREG(status.st_mode)) return;
+  if (::fchmod(descriptor_, S_IRUSR | S_IWUSR) != 0) fail_with_errno("write", path_);
+}
+
 void write_file_atomically(const std::string& path, const std::function<void(FileWriter&)>& body,
                            FileKind kind) {
   const FilePlace place = file_place(path);

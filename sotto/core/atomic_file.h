@@ -19,6 +19,9 @@ class FileWriter {
   // Throws SystemFailure when not everything could be written. Waits for a reader that is slow.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  // Before the first byte of what nobody else may read: mode 0600, whatever was there before.
+  // What is no file, such as a pipe, has no mode to change.
+  void owner_only();
 
  private:
   int descriptor_;

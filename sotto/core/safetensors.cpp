@@ -285,6 +285,7 @@ void save_safetensors(const std::string& path, const TensorFile& file) {
   context.check(header.size() <= most_header_bytes, "the header has {} bytes, more than {}",
                 header.size(), most_header_bytes);
   const auto write = [&](FileWriter& writer) {
+    if (file.metadata.contains(secret_key)) writer.owner_only();
     const std::uint64_t length = header.size();
     writer.write(std::as_bytes(std::span(&length, 1)));
     writer.write(header);

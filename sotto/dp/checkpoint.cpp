@@ -42,6 +42,10 @@ void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optim
   save_safetensors(path, file);
 }
 
+void save_model(const std::string& path, nn::Module& model, const PrivacyStatement& statement) {
+  nn::save_module(path, model, {{statement_key, to_json(statement)}});
+}
+
 LedgerMark checkpoint_mark(const std::string& path) {
   const TensorFile file = load_safetensors(path);
   const auto mark = file.metadata.find(mark_key);
