@@ -41,6 +41,7 @@ void check_fits(const char* options, double bytes);
 // where a limit leaves no room for them.
 template <class Load>
 auto loaded(const char* options, Load&& load) {
+  const LabelScope label = LabelScope::kind(MemoryKind::data);
   try {
     return load();
   } catch (const OutOfMemory& error) {
