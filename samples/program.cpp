@@ -128,6 +128,7 @@ void check_writable(const char* option, const std::string& path, FileKind kind) 
   check(!fs::is_directory(path, none), "{}: {} is a folder", option, path);
   try {
     check_can_write(path, kind);
+    remove_leftovers(path);
   } catch (const SystemFailure& error) {
     fail(fmt::format("{}: {}", option, error.what()));
   }

@@ -27,7 +27,7 @@ void check_threads(int threads);
 void check_memory(const memory::Policy& policy);
 // Throws std::invalid_argument unless a file can be written there, as far as can be known before:
 // its folder takes new files, and what it would replace is no ledger and, unless `kind` is tensors,
-// no checkpoint. An empty path is no file.
+// no checkpoint. What a killed program left of it is removed. An empty path is no file.
 void check_writable(const char* option, const std::string& path, FileKind kind = FileKind::other);
 // Throws std::invalid_argument unless Clipper takes it, which is what --clip gives.
 void check_clip_bound(double bound);
