@@ -11,10 +11,11 @@ import time
 
 from calls import Calls
 from mutations import Mutations
+from options import Options
 from outputs import Outputs
 from world import World
 
-PARTS = {"outputs": Outputs, "calls": Calls, "mutations": Mutations}
+PARTS = {"outputs": Outputs, "calls": Calls, "mutations": Mutations, "options": Options}
 
 
 def main():

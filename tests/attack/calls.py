@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from world import checkpoint_step, contents
+from world import contents, saved_step, state_of
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EINTR, errno.EMFILE, errno.EACCES, errno.EROFS)
 ACTIONS = [str(number) for number in ERRORS] + [f"{errno.ENOSPC}+", f"{errno.EIO}+", "before",
@@ -36,7 +36,7 @@ class Calls:
         files = ["--save-every", "2", "--eval-every", "1", "--write-ahead", "2", "--json",
                  os.path.join(folder, "json")]
         model = os.path.join(folder, "m")
-        if os.path.exists(model):
+        if os.path.exists(state_of(model)):
             return [self.world.mnist, "--resume", model, "--steps", str(start + STEPS),
                     "--threads", "1", *files]
         return self.world.training("--save", model, *files, steps=STEPS)
@@ -73,7 +73,7 @@ class Calls:
             call, action = world.random.randrange(1, calls + 1), world.random.choice(ACTIONS)
             story.append(f"call {call}: {action}")
             world.begin(f"seed {world.seed}: mnist, " + ", then ".join(story))
-            start = self.start(model)
+            start = saved_step(model)
             done = world.run(self.command(folder, start), killed=action in KILLS,
                              **self.environment(folder, call, action))
             hit = self.report()
@@ -83,12 +83,10 @@ class Calls:
             self.after(folder, done, start, released)
             if action in map(str, (errno.EIO, errno.ENOSPC)) and hit in KEPT and done.status == 0:
                 world.wrong("a failure is passed over", done)
-            if not os.path.exists(model):
-                break
-        if not os.path.exists(model):
+        if not self.can_go_on(model):
             return
         world.begin(f"seed {world.seed}: mnist, " + ", then ".join([*story, "no failure"]))
-        start = self.start(model)
+        start = saved_step(model)
         done = world.run(self.command(folder, start))
         if done.status != 0:
             world.wrong("cannot be resumed", done)
@@ -96,8 +94,13 @@ class Calls:
         if [name for name in contents(folder) if name.endswith(".tmp")]:
             world.wrong("temporary files are left", done)
 
-    def start(self, model):
-        return checkpoint_step(model) if os.path.exists(model) else 0
+    def can_go_on(self, model):
+        """Not with a ledger that broke off in its first line: the programs say to remove it."""
+        ledger = model + ".ledger"
+        if os.path.exists(state_of(model)) or not os.path.exists(ledger):
+            return True
+        with open(ledger, "rb") as file:
+            return b"\n" in file.read()
 
     def released(self, done, start):
         """Steps that a life told of: so many releases left it at least."""
@@ -106,9 +109,9 @@ class Calls:
 
     def after(self, folder, done, start, released):
         world, model = self.world, os.path.join(folder, "m")
-        if os.path.exists(model):
+        if os.path.exists(state_of(model)):
             try:
-                step = checkpoint_step(model)
+                step = saved_step(model)
             except (ValueError, KeyError) as error:
                 return world.dangerous(f"the checkpoint cannot be read: {error}", done)
             if not os.path.exists(model + ".ledger"):
@@ -120,7 +123,7 @@ class Calls:
         if done.status == 0:
             if step != start + STEPS or len(CLOSING.findall(done.out)) != 1:
                 world.wrong("status 0, and not all is there", done)
-            if not os.path.exists(os.path.join(folder, "json")):
+            if not all(os.path.exists(path) for path in (model, os.path.join(folder, "json"))):
                 world.wrong("status 0, and an output is lost", done)
         return None
 
@@ -141,4 +144,4 @@ class Calls:
                 world.wrong(f"status {status}: {err!r}")
         if not any(status == 0 for _, status in ended):
             world.wrong("none goes on")
-        world.ledger_counts(model + ".ledger", checkpoint_step(model))
+        world.ledger_counts(model + ".ledger", saved_step(model))

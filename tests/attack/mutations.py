@@ -6,7 +6,7 @@ import os
 import shutil
 import struct
 
-from world import checkpoint_step
+from world import saved_step, state_of
 
 MORE = 2  # steps that a run goes on for
 
@@ -81,7 +81,7 @@ class Mutations:
         self.each = max(1, (world.count or 60) // 6)
         self.saved = world.folder()
         self.model = os.path.join(self.saved, "m")
-        world.run(world.training("--save", self.model, "--write-ahead", "1", "--quiet", steps=4))
+        world.run(world.training("--save", self.model, "--write-ahead", "1", "--statistics", "--quiet", steps=4))
         self.data = world.folder()
         for part, count in (("train", 60), ("t10k", 20)):
             self.write_idx(f"{part}-images-idx3-ubyte", 2051, (count, 28, 28), count * 784)
@@ -116,9 +116,9 @@ class Mutations:
         shutil.copytree(self.saved, folder)
         return os.path.join(folder, "m")
 
-    def resume(self, model):
+    def resume(self, model, *extra):
         return self.world.run([self.world.mnist, "--resume", model, "--threads", "1", "--steps",
-                               str(checkpoint_or(model, 4) + MORE), "--quiet"])
+                               str(saved_or(model, 4) + MORE), "--quiet", *extra])
 
     def ledger(self):
         model = self.copy()
@@ -137,7 +137,7 @@ class Mutations:
 
     def checkpoint(self):
         model = self.copy()
-        before, after = self.mutated(model, "checkpoint")
+        before, after = self.mutated(state_of(model), "state")
         done = self.resume(model)
         self.world.ledger_counts(model + ".ledger", 4)
         if done.status == 0 and before != after and has_checksum(before):
@@ -146,10 +146,9 @@ class Mutations:
     def statistics(self):
         model = self.copy()
         path = model + ".statistics.json"
-        if os.path.exists(path):
-            self.mutated(path, "statistics")
-            self.resume(model)
-            self.world.ledger_counts(model + ".ledger", 4)
+        self.mutated(path, "statistics")
+        self.resume(model, "--statistics")
+        self.world.ledger_counts(model + ".ledger", 4)
 
     def train(self, folder):
         return self.world.run([self.world.mnist, "--data", folder, "--batch", "20", "--steps", "1",
@@ -178,9 +177,9 @@ class Mutations:
             self.world.wrong("packed data that were changed are taken", done)
 
 
-def checkpoint_or(model, otherwise):
+def saved_or(model, otherwise):
     try:
-        return checkpoint_step(model)
+        return saved_step(model)
     except Exception:  # whatever may be wrong with it
         return otherwise
 

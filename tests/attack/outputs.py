@@ -45,7 +45,7 @@ class Outputs:
     # Each puts something at a path, or names one; and says whether the program may use it.
     def kinds(self, folder):
         path = lambda name: os.path.join(folder, name)
-        for name in ("m", "m.ledger"):
+        for name in ("m", "m.ledger", "m.state"):
             shutil.copy(os.path.join(self.saved, name), path("other_" + name))
         os.mkdir(path("folder"))
         os.mkfifo(path("fifo"))
@@ -61,8 +61,8 @@ class Outputs:
         os.link(path("other_m.ledger"), path("hard_ledger"))
         good = ["absent", "old", "link", "dangling", "to_null", "\udcff\udcfe", "a\nb\x1b[31m"]
         bad = ["folder", "fifo", "to_fifo", "socket", "round", "other_m", "other_m.ledger",
-               "to_ledger", "to_model", "hard_ledger", "no/folder", "old/below", "x" * 250,
-               "x" * 300]
+               "other_m.state", "to_ledger", "to_model", "hard_ledger", "no/folder", "old/below",
+               "x" * 250, "x" * 300]
         return ([(path(name), True) for name in good] + [(path(name), False) for name in bad] +
                 [("/dev/null", True), ("/dev/stdout", True), ("/dev/fd/99", False),
                  ("/proc/self/mem", False), ("/proc/1/fd/1", False), ("/dev/fd/0", False)])
@@ -158,7 +158,8 @@ class Outputs:
     # What a run is to write is not what it has, or is to write, under another name.
     def own_files(self):
         world = self.world
-        for option, name in itertools.product(("--report", "--json"), ("m", "m.ledger", "link")):
+        for option, name in itertools.product(("--report", "--json"),
+                                              ("m", "m.ledger", "m.state", "link")):
             folder = world.folder()
             model = os.path.join(folder, "m")
             os.symlink("m.ledger", os.path.join(folder, "link"))

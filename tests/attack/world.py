@@ -77,7 +77,8 @@ class World:
     def wrong(self, what, done=None):
         self.fail("wrong", what, done)
 
-    def run(self, command, closed=(), killed=False, pass_fds=(), stdout=subprocess.PIPE, **extra):
+    def run(self, command, closed=(), killed=False, pass_fds=(), stdout=subprocess.PIPE, cwd=None,
+            **environment):
         """Runs a program with some standard files closed, and says what no program may do: hang,
         die by a signal, fail in other words than one line, or warn when all is well."""
 
@@ -85,9 +86,9 @@ class World:
             for number in closed:
                 os.close(number)
 
-        environment = {**os.environ, **extra}
-        with subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=environment,
-                              pass_fds=pass_fds, preexec_fn=close_files) as process:
+        with subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, cwd=cwd,
+                              env={**os.environ, **environment}, pass_fds=pass_fds,
+                              preexec_fn=close_files) as process:
             try:
                 out, err = process.communicate(timeout=HANG)
                 done = Done(command, process.returncode, out or b"", err)
@@ -157,9 +158,16 @@ def contents(folder):
     return found
 
 
-def checkpoint_step(path):
-    """How many steps a checkpoint has behind it."""
-    with open(path, "rb") as file:
+def state_of(model):
+    """The file from which what was saved as `model` is gone on with."""
+    return model + ".state"
+
+
+def saved_step(model):
+    """How many steps are behind what was saved; 0 when nothing was."""
+    if not os.path.exists(state_of(model)):
+        return 0
+    with open(state_of(model), "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         metadata = json.loads(file.read(length))["__metadata__"]
     return json.loads(metadata["sotto.mnist.progress"])["step"]
