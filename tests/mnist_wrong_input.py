@@ -73,7 +73,7 @@ class WrongArguments(Case):
             ("same name", ["--save", save, "--report", save]),
             ("same name", ["--save", save, "--json", save + ".ledger"]),
             ("--save", ["--resume", save, "--save", save]),
-            ("clip bound", [*NOISY, "--clip", "1e-300", "--save", save]),
+            ("--clip", [*NOISY, "--clip", "1e-300", "--save", save]),
             ("noise grid", [*SMALL, "--noise-multiplier", "1e-300", "--save", save]),
             ("prv", [*NOISY, "--sampling", "balls_and_bins", "--accountant", "prv", "--save", save]),
         ):

@@ -163,7 +163,10 @@ void resolve(const Reading& line, Settings& s) {
 
 void check_files(const Options& options) {
   const FileKind saved = options.resumed ? FileKind::tensors : FileKind::other;
-  samples::check_writable("--save", options.save, saved);
+  if (!options.save.empty()) {
+    for (const std::string& path : {options.save, state_path(options.save)})
+      samples::check_writable("--save", path, saved);
+  }
   samples::check_writable("--report", options.report);
   samples::check_writable("--json", options.json);
   std::vector<std::string> all = {options.report, options.json};
