@@ -77,6 +77,23 @@ TEST_CASE("a failing writer leaves the old file and no other") {
   CHECK(folder.count() == 1);
 }
 
+TEST_CASE("what is for its owner alone is so from its first moment") {
+  const Folder folder;
+  const auto mode = [](const std::filesystem::path& path) {
+    return static_cast<int>(std::filesystem::status(path).permissions());
+  };
+  const std::string path = folder.file("a");
+  put(path, "old");
+  REQUIRE(::chmod(path.c_str(), 0644) == 0);
+  const auto body = [&](FileWriter& writer) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path))
+      CHECK(mode(entry) == (entry.path() == path ? 0644 : 0600));
+    writer.write("new");
+  };
+  write_file_atomically(path, body, FileKind::other, Readers::owner);
+  CHECK(mode(path) == 0600);
+}
+
 TEST_CASE("the old file is there until the new one is whole") {
   const Folder folder;
   const std::string path = folder.file("a");

@@ -186,10 +186,8 @@ void save_statistics(const std::string& path, const Statistics& statistics) {
                        {"seconds", statistics.seconds},
                        {"points", points},
                        {"norms", norms}};
-  write_file_atomically(path, [&](FileWriter& writer) {
-    writer.owner_only();
-    writer.write(object.dump() + "\n");
-  });
+  const auto write = [&](FileWriter& writer) { writer.write(object.dump() + "\n"); };
+  write_file_atomically(path, write, FileKind::other, Readers::owner);
 }
 
 Statistics load_statistics(const std::string& path, std::int64_t step) {

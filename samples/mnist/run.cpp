@@ -64,9 +64,7 @@ class Session {
         start_(std::chrono::steady_clock::now()) {
     options_.statistics = keeps_statistics(options_);
     if (!options_.resumed) return;
-    // Nobody else goes on with this run.
-    for (const std::string& path : {options_.save, state_path(options_.save)})
-      remove_leftovers(path);
+    remove_leftovers(options_.save);  // nobody else goes on with this run
     history_ = options_.resumed->history;
     if (const auto& mark = options_.resumed->ledger)
       lost_releases_ = ledger_.run_releases() - mark->releases;

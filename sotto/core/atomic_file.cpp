@@ -39,9 +39,10 @@ struct Temporary {
 };
 
 // Creates a new file beside `path` and puts its name into `made`.
-Descriptor create_beside(const std::string& path, std::string& made) {
+Descriptor create_beside(const std::string& path, std::string& made,
+                         Readers readers = Readers::as_usual) {
   static std::atomic<std::uint64_t> serial{0};
-  constexpr unsigned permissions = 0666;
+  const unsigned permissions = readers == Readers::owner ? 0600 : 0666;
   Descriptor file;
   do {
     made = fmt::format("{}.{}.{}.tmp", path, ::getpid(), serial++);
@@ -122,21 +123,15 @@ void FileWriter::write(std::span<const std::byte> bytes) {
   }
 }
 
-void FileWriter::owner_only() {
-  struct stat status {};
-  if (::fstat(descriptor_, &status) == 0 && !S_ISREG(status.st_mode)) return;
-  if (::fchmod(descriptor_, S_IRUSR | S_IWUSR) != 0) fail_with_errno("write", path_);
-}
-
 void write_file_atomically(const std::string& path, const std::function<void(FileWriter&)>& body,
-                           FileKind kind) {
+                           FileKind kind, Readers readers) {
   const FilePlace place = file_place(path);
   if (!place.replaced) return write_straight(place, body);
   check_replaceable(place.path, kind);
   std::string made;
-  Descriptor file = create_beside(place.path, made);
+  Descriptor file = create_beside(place.path, made, readers);
   Temporary temporary{made};
-  keep_permissions(place.path, file.number());
+  if (readers == Readers::as_usual) keep_permissions(place.path, file.number());
   FileWriter writer(file.number(), path);
   body(writer);
   if (::fsync(file.number()) != 0 || !file.close()) fail_with_errno("write", path);

@@ -19,14 +19,15 @@ class FileWriter {
   // Throws SystemFailure when not everything could be written. Waits for a reader that is slow.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  // Before the first byte of what nobody else may read: mode 0600, whatever was there before.
-  // What is no file, such as a pipe, has no mode to change.
-  void owner_only();
 
  private:
   int descriptor_;
   const std::string& path_;
 };
+
+// Who may read a new file. For its owner alone it has mode 0600 from the beginning, whatever was
+// there before.
+enum class Readers { as_usual, owner };
 
 // Has `body` write a temporary file beside `path`, brings it to the disk, and puts it in the place
 // of `path`, with the permissions of the file that was there; a symbolic link stays, and the file
@@ -36,7 +37,7 @@ class FileWriter {
 // for FIFOs and what else is no file; and for a file that holds a ledger, or tensors while `kind`
 // is another: those are never replaced, whoever wrote them.
 void write_file_atomically(const std::string& path, const std::function<void(FileWriter&)>& body,
-                           FileKind kind = FileKind::other);
+                           FileKind kind = FileKind::other, Readers readers = Readers::as_usual);
 // Throws what write_file_atomically would before it calls its body, and leaves no file.
 void check_can_write(const std::string& path, FileKind kind = FileKind::other);
 // Removes what processes that are dead now left of files that they were to put in the place of

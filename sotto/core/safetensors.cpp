@@ -285,13 +285,14 @@ void save_safetensors(const std::string& path, const TensorFile& file) {
   context.check(header.size() <= most_header_bytes, "the header has {} bytes, more than {}",
                 header.size(), most_header_bytes);
   const auto write = [&](FileWriter& writer) {
-    if (file.metadata.contains(secret_key)) writer.owner_only();
     const std::uint64_t length = header.size();
     writer.write(std::as_bytes(std::span(&length, 1)));
     writer.write(header);
     for (const auto* entry : order) write_elements(entry->second, writer);
   };
-  write_file_atomically(path, write, FileKind::tensors);
+  const bool secret = file.metadata.contains(secret_key);
+  write_file_atomically(path, write, FileKind::tensors,
+                        secret ? Readers::owner : Readers::as_usual);
 }
 
 }  // namespace sotto
