@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "samples/printable.h"
 #include "samples/svg.h"
 #include "sotto/core/error.h"
 
@@ -58,9 +59,11 @@ std::vector<Dot> measured(const LineChart& chart) {
 
 std::string escape(std::string_view text) {
   std::string safe;
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    switch (c) {
+  while (!text.empty()) {
+    const std::size_t bytes = samples::character_bytes(text);
+    const std::string_view next = text.substr(0, std::max<std::size_t>(bytes, 1));
+    const auto code = static_cast<unsigned char>(next.front());
+    switch (next.front()) {
       case '&': safe += "&amp;"; break;
       case '<': safe += "&lt;"; break;
       case '>': safe += "&gt;"; break;
@@ -68,13 +71,10 @@ std::string escape(std::string_view text) {
       case '\'': safe += "&#39;"; break;
       case '\t':
       case '\n':
-      case '\r': safe += c; break;
-      default:
-        if (code < 0x20 || code == 0x7f)
-          safe += "\xef\xbf\xbd";
-        else
-          safe += c;
+      case '\r': safe += next; break;
+      default: safe += bytes == 0 || code < 0x20 || code == 0x7f ? "\xef\xbf\xbd" : next;
     }
+    text.remove_prefix(next.size());
   }
   return safe;
 }

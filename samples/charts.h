@@ -13,7 +13,7 @@
 namespace sotto {
 
 // Text for HTML content and quoted attributes: & < > " ' become entities, control characters that
-// markup may not hold become U+FFFD.
+// markup may not hold, and bytes that are no UTF-8, become U+FFFD.
 std::string escape(std::string_view text);
 
 // "1,234,567"

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string_view>
 
+#include "samples/program.h"
 #include "sotto/core/devices.h"
 #include "sotto/core/error.h"
 #include "sotto/core/text.h"
@@ -13,7 +15,71 @@ namespace {
 
 constexpr int help_column = 30;
 
+// Of the subcommands, too.
+std::vector<CLI::Option*> all_options(CLI::App& app) {
+  std::vector<CLI::Option*> all = app.get_options();
+  for (CLI::App* const sub : app.get_subcommands(std::function<bool(CLI::App*)>())) {
+    const std::vector<CLI::Option*> more = all_options(*sub);
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+// A shell's variable that is not set leaves an empty argument.
+void refuse_empty_values(int argc, const char* const* argv) {
+  std::string option = "arguments";
+  for (int k = 1; k < argc; ++k) {
+    const std::string_view text = argv[k];
+    const std::size_t equals = text.find('=');
+    if (text.starts_with("--")) option = text.substr(0, equals);
+    const bool nothing_after = text.starts_with("--") && equals + 1 == text.size();
+    check(!text.empty() && !nothing_after, "{}: the value is empty", option);
+  }
+}
+
+// Without quotes such a variable leaves nothing: the next option would become the value.
+std::string option_fault(const std::string& text) {
+  return text.starts_with("--") ? fmt::format("the value is missing before {}", text) : "";
+}
+
+// A flag that is there is true.
+std::string flag_fault(const std::string& text) {
+  return text == "true" ? "" : fmt::format("takes no value, such as {}", text);
+}
+
+void be_strict(CLI::Option& option) {
+  const bool flag = option.get_items_expected_max() == 0;
+  option.check(flag ? flag_fault : option_fault);
+  if (flag) option.multi_option_policy(CLI::MultiOptionPolicy::Throw);
+}
+
+void refuse_repeated(const std::vector<CLI::Option*>& options) {
+  for (const CLI::Option* const option : options) {
+    const int most = std::max(1, option->get_items_expected_max());
+    check(static_cast<int>(option->count()) <= most, "{}: is given {} times", option->get_name(),
+          option->count());
+  }
+}
+
 }  // namespace
+
+bool parse_arguments(CLI::App& app, int argc, const char* const* argv) {
+  refuse_empty_values(argc, argv);
+  const std::vector<CLI::Option*> options = all_options(app);
+  for (CLI::Option* const option : options) be_strict(*option);
+  try {
+    app.parse(argc, argv);
+    return true;
+  } catch (const CLI::CallForHelp&) {
+    print_text(app.help());
+    return false;
+  } catch (const CLI::ArgumentMismatch& error) {
+    refuse_repeated(options);
+    fail(error.what());
+  } catch (const CLI::ParseError& error) {
+    fail(error.what());
+  }
+}
 
 CommandLine::CommandLine(const std::string& description, const std::string& footer)
     : app_(description) {
@@ -55,11 +121,7 @@ CLI::Option* CommandLine::parsed(const char* name,
 }
 
 void CommandLine::add_seed(std::uint64_t& seed, const std::string& text) {
-  option("--seed", seed, text, "N")->check([](const std::string& given) {
-    const bool digits =
-        !given.empty() && given.find_first_not_of("0123456789") == std::string::npos;
-    return digits ? std::string() : given + " is not a whole number of 0 or more";
-  });  // the parser itself would let -1 wrap around
+  option("--seed", seed, text, "N");
 }
 
 void CommandLine::add_threads(int& threads) {
@@ -99,14 +161,7 @@ void CommandLine::add_memory(memory::Policy& policy) {
 }
 
 bool CommandLine::parse(int argc, const char* const* argv) {
-  try {
-    app_.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app_.help());
-    return false;
-  } catch (const CLI::ParseError& error) {
-    fail(error.what());
-  }
+  if (!parse_arguments(app_, argc, argv)) return false;
   for (const auto& [one, other] : conflicts_) {
     check(!given(one.c_str()) || !given(other.c_str()), "{} and {} do not go together", one, other);
   }

@@ -2,18 +2,66 @@
 // options that several samples have.
 #pragma once
 
+#include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "sotto/core/device.h"
 #include "sotto/memory/policy.h"
 
 namespace sotto::samples {
+
+// What is wrong with the text of a number, which is written as plain decimals: "010" is no whole
+// number, and nothing is cut off at the ends of the range. Empty: nothing is.
+template <class Number>
+std::string number_fault(const std::string& text) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, fault] = std::from_chars(text.data(), end, number);
+  const bool whole_text = fault == std::errc() && rest == end;
+  if constexpr (std::is_integral_v<Number>) {
+    using Range = std::numeric_limits<Number>;
+    if (whole_text && fmt::to_string(number) == text) return "";
+    return fmt::format("{} is not a whole number from {} to {}", text, Range::min(), Range::max());
+  } else {
+    if (whole_text && std::isfinite(number)) return "";
+    const bool beyond = fault == std::errc::result_out_of_range && rest == end;
+    return fmt::format("{} is {}", text, beyond ? "too large or too small" : "not a finite number");
+  }
+}
+
+template <class T>
+struct ValueOf {
+  using type = T;
+};
+template <class T>
+struct ValueOf<std::optional<T>> : ValueOf<T> {};
+template <class T>
+struct ValueOf<std::vector<T>> : ValueOf<T> {};
+
+// What every option of every program is made by: numbers are checked as texts.
+template <class T>
+CLI::Option* add_option(CLI::App& app, const std::string& name, T& value, const std::string& text) {
+  CLI::Option* const option = app.add_option(name, value, text);
+  using Value = typename ValueOf<T>::type;
+  if constexpr (std::is_arithmetic_v<Value>) option->check(number_fault<Value>);
+  return option;
+}
+
+// Parses as every program does. False when the help was asked for, and printed. Throws
+// std::invalid_argument, in one line that names the option, for what is wrong: also for a value
+// that is empty, an option where a value should be, and an option that is given twice.
+bool parse_arguments(CLI::App& app, int argc, const char* const* argv);
 
 class CommandLine {
  public:
@@ -25,7 +73,7 @@ class CommandLine {
   void group(const char* title) { group_ = title; }
   template <class T>
   CLI::Option* option(const char* name, T& value, const std::string& text, const char* type) {
-    return app_.add_option(name, value, text)->type_name(type)->group(group_);
+    return add_option(app_, name, value, text)->type_name(type)->group(group_);
   }
   CLI::Option* flag(const char* name, bool& value, const std::string& text);
   // One of the names, which the help lists.
@@ -47,8 +95,7 @@ class CommandLine {
   // --memory-limit.
   void add_memory(memory::Policy& policy);
 
-  // False when the help was asked for, and printed. Throws std::invalid_argument, in one line that
-  // names the option, for what is wrong, and for two options that do not go together.
+  // As parse_arguments(). Throws also for two options that do not go together.
   bool parse(int argc, const char* const* argv);
   bool given(const char* option) const { return app_[option]->count() > 0; }
 

@@ -1,16 +1,29 @@
 // Lists the devices of this machine, and says why there is no GPU among them.
-#include <fmt/format.h>
-
 #include "sotto/core/devices.h"
+#include "samples/command_line.h"
+#include "samples/program.h"
 
-int main() {
+namespace {
+
+using namespace sotto;
+
+int list(int argc, const char* const* argv) {
+  samples::CommandLine line(
+      "Lists the devices of this machine, and says why there is no GPU among them.");
+  if (!line.parse(argc, argv)) return 0;
   constexpr double gibibyte = 1 << 30;
-  for (const sotto::DeviceInfo& info : sotto::devices()) {
-    fmt::print("{:<8} {:.1f} GiB  {}{}\n", name(info.device),
-               static_cast<double>(info.memory) / gibibyte, info.name,
-               info.detail.empty() ? "" : ", compute capability " + info.detail);
+  for (const DeviceInfo& info : devices()) {
+    samples::print("{:<8} {:.1f} GiB  {}{}\n", name(info.device),
+                   static_cast<double>(info.memory) / gibibyte, info.name,
+                   info.detail.empty() ? "" : ", compute capability " + info.detail);
   }
-  if (const std::string reason = sotto::cuda_reason(); !reason.empty()) {
-    fmt::print("cuda     {}\n", reason);
-  }
+  if (const std::string reason = cuda_reason(); !reason.empty())
+    samples::print("cuda     {}\n", reason);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return sotto::samples::ending("devices", [&] { return list(argc, argv); });
 }

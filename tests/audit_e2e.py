@@ -66,6 +66,14 @@ class Whole(Audit):
         _, found = self.audit(0, "--noise-multiplier", "50", "--confidence", "0.9999")
         self.assertLess(found["one_run"]["epsilon"], found["accountant"])
 
+    def test_a_confidence_is_told_with_all_of_its_digits(self):
+        out, _ = self.audit(0, "--noise-multiplier", "0.3", "--confidence", "0.999999999999",
+                            "--report", self.path("page.html"))
+        self.assertIn(" 99.9999999999 % confidence", out)
+        self.assertNotIn("100 %", out)
+        with open(self.path("page.html"), encoding="utf-8") as file:
+            self.assertIn("with 99.9999999999 % confidence", Page(file.read()).text)
+
     def test_the_target_epsilon_is_what_is_claimed(self):
         _, found = self.audit(0, "--epsilon", "3")
         self.assertLessEqual(found["accountant"], 3)

@@ -328,5 +328,12 @@ TEST_CASE("audits refuse what they cannot judge") {
   CHECK(throws([&] { trade_off_audit(scores, scores, {.confidence = 0}); }, "confidence 0"));
 }
 
+TEST_CASE("a confidence below 1 is told as less than 100 %") {
+  CHECK(confidence_text(0.95) == "95 %");
+  CHECK(confidence_text(0.57) == "57 %");
+  CHECK(confidence_text(0.999999999999) == "99.9999999999 %");
+  CHECK(confidence_text(std::nextafter(1.0, 0.0)).starts_with("99.99999999999"));
+}
+
 }  // namespace
 }  // namespace sotto

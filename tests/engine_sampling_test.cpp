@@ -1,5 +1,7 @@
 // The engine with every sampler, with correlated noise, and interrupted.
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 
 #include "catch.h"
 #include "ledger_files.h"
@@ -244,6 +246,34 @@ TEST_CASE("a moving average goes on after a checkpoint as if there had been none
   CHECK(throws([&] { load_checkpoint(file, t.model, t.optimizer, engine, &average); },
                "has no moving average"));
   CHECK(average.updates() == 4);
+}
+
+TEST_CASE("a checkpoint is secret, and a model is weights and what is promised of them") {
+  namespace fs = std::filesystem;
+  const Place place;
+  const std::string secret = place.path() + ".state", published = place.path() + ".model";
+  EngineOptions options = options_of(Sampling::balls_and_bins);
+  options.noise_multiplier = 1;
+  Training t;
+  Ledger ledger = Ledger::create(place.path());
+  Engine engine = t.engine(ledger, options);
+  engine.step(t.loss());
+  // As it was when everybody could read it.
+  std::ofstream(secret) << "old";
+  fs::permissions(secret, fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_read);
+  save_checkpoint(secret, t.model, t.optimizer, engine, ledger);
+  CHECK(load_safetensors(secret).metadata.contains(secret_key));
+  CHECK(fs::status(secret).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
+
+  save_model(published, t.model, engine.report());
+  const TensorFile file = load_safetensors(published);
+  CHECK(file.metadata ==
+        std::map<std::string, std::string>{{"sotto.privacy", to_json(engine.report())}});
+  CHECK(file.tensors.size() == t.model.parameters().size());
+  CHECK((fs::status(published).permissions() & fs::perms::group_read) != fs::perms::none);
+  Training other;
+  nn::load_module(published, other.model);
+  CHECK(other.weights() == t.weights());
 }
 
 TEST_CASE("moving bounds are restored") {

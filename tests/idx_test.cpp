@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include "catch.h"
@@ -243,8 +244,47 @@ TEST_CASE("MNIST files that do not fit together are refused") {
   CHECK(throws<SystemFailure>([&] { read(images(2), images(2)); }, "expected (n)"));
 }
 
+TEST_CASE("the first elements alone are read, and nothing beyond them is looked at") {
+  const auto first = [](const Bytes& file, std::int64_t most) {
+    std::istringstream in(file);
+    return read_idx(in, "test", most);
+  };
+  const Bytes file = idx({100, 3}, ramp(300));
+  CHECK(first(file, 2).to_vector<std::uint8_t>() == std::vector<std::uint8_t>{0, 1, 2, 3, 4, 5});
+  CHECK(first(file.substr(0, 12 + 6), 2).shape() == Shape{2, 3});
+  CHECK(first(gzipped(file), 99).shape() == Shape{99, 3});
+  CHECK(first(file, 100).shape() == Shape{100, 3});
+  CHECK(throws<SystemFailure>([&] { first(file + "x", 100); }, "more bytes of data"));
+  CHECK(throws([&] { first(file, 0); }, "0 elements"));
+  // Terabytes, had the file all that it says.
+  const Bytes endless = gzipped(idx({0xffffffff, 0x400}, Bytes(1 << 22, 'x')));
+  CHECK(first(endless, 4).shape() == Shape{4, 0x400});
+}
+
+TEST_CASE("of MNIST the samples that are asked for are read, and counts still have to agree") {
+  const Folder folder;
+  folder.write("train-images-idx3-ubyte.gz", gzipped(images(5)));
+  folder.write("train-labels-idx1-ubyte", label_file("\1\2\3\4\5"));
+  const Dataset data = read_mnist(folder.path(), true, 2);
+  CHECK(data.targets.to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 2});
+  CHECK(data.inputs.shape() == Shape{2, 1, 28, 28});
+  CHECK(read_mnist(folder.path(), true, 1000).size() == 5);
+  folder.write("train-labels-idx1-ubyte", label_file("\1\2\3\4"));
+  CHECK(throws<SystemFailure>([&] { read_mnist(folder.path(), true, 2); }, "5 images"));
+  // A shape that is not MNIST's is refused before anything of its size is read.
+  folder.write("train-images-idx3-ubyte.gz", gzipped(idx({1, 0xffffffff, 0x7fffffff}, "")));
+  CHECK(throws<SystemFailure>([&] { read_mnist(folder.path(), true, 2); }, "expected (n, 28, 28)"));
+}
+
+TEST_CASE("a FIFO among the data is refused and keeps nobody waiting") {
+  const Folder folder;
+  REQUIRE(::mkfifo((folder.path() + "/train-images-idx3-ubyte").c_str(), 0600) == 0);
+  folder.write("train-labels-idx1-ubyte", label_file("\1"));
+  CHECK(throws<SystemFailure>([&] { read_mnist(folder.path(), true); }, "a FIFO"));
+}
+
 TEST_CASE("a missing file or folder is named") {
-  CHECK(throws<SystemFailure>([&] { read_idx("/nowhere/file"); }, "/nowhere/file: cannot open"));
+  CHECK(throws<SystemFailure>([&] { read_idx("/nowhere/file"); }, "/nowhere/file: No such file"));
   CHECK(throws<SystemFailure>([&] { read_mnist("/nowhere", true); }, "/nowhere: no such folder"));
   const Folder folder;
   folder.write("train-images-idx3-ubyte", images(1));

@@ -11,8 +11,10 @@ import pty
 import random
 import signal
 import struct
+import subprocess
 import termios
 
+import mnist_runs
 from mnist_runs import (
     ALONE,
     CLOSING,
@@ -29,6 +31,7 @@ from mnist_runs import (
     run,
     show_on,
     start,
+    state_of,
     steps_in,
     updates_of,
 )
@@ -179,8 +182,9 @@ class SameSeed(Case):
         for name in ("a", "b"):
             self.succeed(*SIZES, "--no-privacy", "--threads", "2", "--steps", "6", "--save",
                          self.path(name))
-        with open(self.path("a"), "rb") as a, open(self.path("b"), "rb") as b:
-            self.assertTrue(a.read() == b.read())
+        for name_of in (str, state_of):
+            with open(name_of(self.path("a")), "rb") as a, open(name_of(self.path("b")), "rb") as b:
+                self.assertTrue(a.read() == b.read())
 
     def test_another_seed_gives_another_model(self):
         self.succeed(*PLAIN, "--steps", "2", "--save", self.path("a"))
@@ -221,7 +225,7 @@ class Interrupted(Case):
 
     def test_a_run_stopped_by_a_signal_and_resumed_spends_what_an_uninterrupted_one_does(self):
         whole = self.report(*NOISY, "--steps", "120")["privacy"]
-        for sign in (signal.SIGINT, signal.SIGTERM):
+        for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.subTest(signal=sign):
                 model = self.path(f"model{sign}")
                 self.interrupt(sign, *NOISY, "--steps", "120", "--eval-every", "1", "--save", model)
@@ -232,6 +236,28 @@ class Interrupted(Case):
                 resumed = self.report("--resume", model, *ALONE)["privacy"]
                 self.assertEqual(resumed["epsilon"], whole["epsilon"])
                 self.assertEqual(resumed["releases"], 120)
+
+    def test_a_run_whose_reader_left_saves_first(self):
+        model = self.path("model")
+        process = start(*NOISY, "--steps", "100000", "--eval-every", "1", "--save", model)
+        while (steps_in(process.stdout.readline()) or 0) < 3:
+            pass
+        process.stdout.close()
+        self.assertEqual(process.wait(timeout=300), 128 + signal.SIGPIPE)
+        process.stderr.close()
+        step = read_checkpoint(model)[1]["step"]
+        self.assertGreaterEqual(step, 3)
+        self.assertEqual(charged(model + ".ledger"), step)
+
+    def test_a_hangup_that_was_to_be_ignored_is(self):
+        process = subprocess.Popen(["nohup", mnist_runs.MNIST, *NOISY, "--steps", "30", "--eval-every", "1"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        process.stdout.readline()
+        process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        out, _ = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0)
+        self.assertIn("step 30/30", out)
 
     def test_without_save_a_signal_ends_a_run_after_its_step(self):
         out = self.interrupt(signal.SIGINT, *NOISY, "--steps", "10000", "--eval-every", "1")
@@ -246,7 +272,7 @@ class Killed(Case):
     def run_until_killed(self, model, arguments, lines):
         """Lets the run print some evaluations, kills it, and returns its first and last steps."""
         process = start(*arguments, "--eval-every", "1", "--save-every", "3", "--write-ahead", "2")
-        first = read_checkpoint(model)[1]["step"] if os.path.exists(model) else 0
+        first = read_checkpoint(model)[1]["step"] if os.path.exists(state_of(model)) else 0
         last = first
         for _ in range(lines):
             line = process.stdout.readline()

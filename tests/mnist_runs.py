@@ -43,8 +43,8 @@ def steps_in(line):
     return int(found.group(1)) if found else None
 
 
-def read_checkpoint(path):
-    """The tensors as (dtype, shape, bytes), and the progress, by our own reading of the format."""
+def read_tensors(path):
+    """The tensors as (dtype, shape, bytes), and the metadata, by our own reading of the format."""
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))
@@ -54,6 +54,17 @@ def read_checkpoint(path):
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
         tensors[name] = (entry["dtype"], tuple(entry["shape"]), data[begin:end])
+    return tensors, metadata
+
+
+def state_of(model):
+    """The file from which what was saved as `model` is resumed."""
+    return model + ".state"
+
+
+def read_checkpoint(model):
+    """The tensors of its state, and the progress."""
+    tensors, metadata = read_tensors(state_of(model))
     return tensors, json.loads(metadata["sotto.mnist.progress"])
 
 

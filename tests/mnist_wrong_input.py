@@ -9,7 +9,8 @@ import os
 import random
 import struct
 
-from mnist_runs import ALONE, NOISY, SMALL, Case, charged, differing, main, start, steps_in
+from mnist_runs import (ALONE, NOISY, SMALL, Case, charged, differing, main, start, state_of,
+                        steps_in)
 
 
 class WrongArguments(Case):
@@ -36,6 +37,16 @@ class WrongArguments(Case):
             ("--checkpoint", ["--checkpoint", "some"]),
             ("no chain", ["--checkpoint", "2"]),
             ("--clip", ["--clip", "0"]),
+            ("--clip: 1e-300 is not from 7.89e-31 to 1.27e+30", ["--clip", "1e-300"]),
+            ("--capture: there is nothing to capture on the cpu", ["--capture"]),
+            ("--resume: the value is empty", ["--resume", ""]),
+            ("--save: the value is empty", ["--save="]),
+            ("--save: the value is missing before --quiet", ["--save", "--quiet"]),
+            ("--steps: is given 2 times", ["--steps", "2", "--steps", "3"]),
+            ("--quiet: is given 2 times", ["--quiet", "--quiet"]),
+            ("--seed: 99999999999999999999 is not", ["--seed", "99999999999999999999"]),
+            ("less private than the noise", ["--batch", "8", "--noise-multiplier", "2",
+                                             "--adaptive-quantile", "0.5", "--save", save]),
             ("--clip-rule", ["--clip-rule", "sometimes"]),
             ("--clip-groups", ["--clip-groups", "some"]),
             ("--adaptive-quantile", ["--adaptive-quantile", "2"]),
@@ -62,6 +73,9 @@ class WrongArguments(Case):
             ("same name", ["--save", save, "--report", save]),
             ("same name", ["--save", save, "--json", save + ".ledger"]),
             ("--save", ["--resume", save, "--save", save]),
+            ("--clip", [*NOISY, "--clip", "1e-300", "--save", save]),
+            ("noise grid", [*SMALL, "--noise-multiplier", "1e-300", "--save", save]),
+            ("prv", [*NOISY, "--sampling", "balls_and_bins", "--accountant", "prv", "--save", save]),
         ):
             with self.subTest(arguments=arguments):
                 self.refuse(2, fact, *arguments)
@@ -79,7 +93,9 @@ class WrongArguments(Case):
         self.refuse(2, "there already", *NOISY, "--steps", "2", "--save", model)
         os.remove(model)
         self.refuse(2, "there already", *NOISY, "--steps", "2", "--save", model)
-        del before["model"]
+        os.remove(state_of(model))
+        self.refuse(2, "give another name", *NOISY, "--steps", "2", "--save", model)
+        del before["model"], before["model.state"]
         self.assertEqual(differing(before, self.contents()), [])
 
     def test_a_run_resumed_with_other_settings_is_refused_and_says_which(self):
@@ -102,11 +118,28 @@ class WrongArguments(Case):
         self.assertEqual(charged(model + ".ledger"), 2)
 
 
+    def test_a_limit_that_the_data_alone_exceed_blames_the_data(self):
+        self.refuse(1, "the data need more than the limit of 1000000 bytes", *NOISY, "--steps", "1",
+                    "--memory-limit", "1MB", "--save", self.path("model"))
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_what_differs_from_a_preset_is_told(self):
+        given = ["--preset", "quick", *NOISY, "--steps", "1"]
+        first = next(line for line in self.succeed(*given).splitlines() if "preset" in line)
+        self.assertEqual(first.split(",")[0], "preset quick")
+        for change in ("steps is 1 instead of not set", "epsilon is not set instead of 3.0",
+                       "noise multiplier is 2.0 instead of not set", "batch is 64.0 instead of 1024.0"):
+            self.assertIn(change, first)
+        self.assertNotIn("delta", first)
+
+
 class WrongFiles(Case):
     def setUp(self):
         super().setUp()
         self.model = self.path("model")
-        self.succeed(*NOISY, "--steps", "4", "--save", self.model, "--write-ahead", "1")
+        self.succeed(*NOISY, "--steps", "4", "--save", self.model, "--write-ahead", "1",
+                     "--statistics")
+        self.state = state_of(self.model)
 
     def resume(self, status, fact):
         self.refuse(status, fact, "--resume", self.model, "--steps", "8")
@@ -119,20 +152,26 @@ class WrongFiles(Case):
 
     def test_a_checkpoint_that_is_not_there_or_cut_short_is_refused(self):
         self.refuse(1, "absent", "--resume", self.path("absent"))
-        self.edit(self.model, lambda text: text[:-100])
-        self.resume(1, self.model)
-        self.edit(self.model, lambda text: text[:20])
-        self.resume(1, self.model)
-        self.edit(self.model, lambda text: b"")
-        self.resume(1, self.model)
+        self.edit(self.state, lambda text: text[:-100])
+        self.resume(1, self.state)
+        self.edit(self.state, lambda text: text[:20])
+        self.resume(1, self.state)
+        self.edit(self.state, lambda text: b"")
+        self.resume(1, self.state)
+
+    def test_a_model_without_its_state_is_refused(self):
+        os.remove(self.state)
+        self.resume(1, "it is a model, and there is no " + self.state)
+        os.remove(self.model)
+        self.resume(1, f"there is no {self.state} to resume from")
 
     def test_a_checkpoint_of_something_else_is_refused(self):
         header = b'{"__metadata__":{"a":"b"}}      '
-        self.edit(self.model, lambda text: struct.pack("<Q", len(header)) + header)
+        self.edit(self.state, lambda text: struct.pack("<Q", len(header)) + header)
         self.resume(1, "not a checkpoint")
 
     def test_a_checkpoint_without_one_of_its_tensors_is_refused(self):
-        self.edit(self.model, lambda text: text.replace(b"conv1.weight", b"conv1.wiight"))
+        self.edit(self.state, lambda text: text.replace(b"conv1.weight", b"conv1.wiight"))
         self.resume(1, "conv1.w")
 
     def test_a_ledger_that_is_missing_damaged_or_shorter_than_the_checkpoint_is_refused(self):

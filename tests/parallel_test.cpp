@@ -215,6 +215,11 @@ TEST_CASE("libraries see one thread in a loop, and their own number again after 
   omp_set_num_threads(before);
 }
 
-TEST_CASE("fewer than one thread is an error") {
+TEST_CASE("the environment's number of threads is limited as others are") {
+  CHECK(thread_count() <= most_threads);
+}
+
+TEST_CASE("fewer than one thread, and more than machines have, are an error") {
   CHECK_THROWS_WITH(set_thread_count(0), "set_thread_count: 0 threads");
+  CHECK_THROWS_WITH(set_thread_count(most_threads + 1), "set_thread_count: 1025 threads");
 }

@@ -71,11 +71,22 @@ TEST_CASE("a phase says what it changes, and the rest is as for all") {
   CHECK(phase.event == Event{2, Sampling::poisson, 0.1});
   CHECK(phase.steps == 10);
   CHECK(make_phase(parse_phase("epochs=2.5", all)).steps == 250);
-  for (const char* text :
-       {"", "steps", "steps=", "steps=1.5", "steps=1x", "step=1", "epochs=ten"}) {
+  for (const char* text : {"", "steps", "steps=", "steps=1.5", "steps=1x", "step=1", "epochs=ten",
+                           "steps=3,steps=1", "steps=99999999999999999999"}) {
     CAPTURE(text);
     CHECK(throws([&] { parse_phase(text, all); }, std::string("--phase ") + text));
   }
+}
+
+TEST_CASE("what is said for all phases holds for one of them at least") {
+  const PhaseOptions all{.noise_multiplier = 1, .sampling_rate = 0.01, .steps = 10};
+  const auto phases = parse_phases({"steps=5", "noise-multiplier=2"}, all);
+  REQUIRE(phases.size() == 2);
+  CHECK(make_phase(phases[0]).steps == 5);
+  CHECK(make_phase(phases[1]).steps == 10);
+  CHECK(throws([&] { parse_phases({"steps=5"}, all); }, "--steps has no effect"));
+  CHECK(throws([&] { parse_phases({"steps=10", "epochs=1"}, all); }, "--steps has no effect"));
+  CHECK(throws([&] { make_phase(parse_phase("steps=5,epochs=1", all)); }, "--steps and --epochs"));
 }
 
 TEST_CASE("epochs and batches become whole steps, rounded up") {

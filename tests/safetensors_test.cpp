@@ -152,6 +152,7 @@ TEST_CASE("load reads what save wrote, and names a missing file") {
   CHECK(throws<SystemFailure>([&] { load_safetensors(temporary.path); }, temporary.path));
   save_safetensors(temporary.path, example());
   CHECK(load_safetensors(temporary.path).tensors.size() == example().tensors.size());
+  std::filesystem::remove(temporary.path);
   write_file_atomically(temporary.path, [](FileWriter& writer) { writer.write("{}"); });
   CHECK(throws([&] { load_safetensors(temporary.path); }, temporary.path));
 }

@@ -12,6 +12,7 @@ namespace {
 using samples::require;
 
 constexpr std::int64_t most_samples = std::int64_t{1} << 40;
+constexpr double bytes_of_digit = 28 * 28 * sizeof(float) + sizeof(std::int64_t);
 
 class Reading {
  public:
@@ -78,13 +79,12 @@ void validate(const Options& o) {
   const auto positive = [](double x) { return std::isfinite(x) && x > 0; };
   const auto count = [](std::int64_t n) { return n >= 1 && n <= most_samples; };
   require(count(o.train_size), "--train-size", o.train_size, "a number of samples");
+  if (o.data.empty())
+    samples::check_fits("--train-size", bytes_of_digit * static_cast<double>(o.train_size));
   require(positive(o.epsilon), "--epsilon", o.epsilon, "a positive number");
-  if (o.noise_multiplier) {
-    require(positive(*o.noise_multiplier), "--noise-multiplier", *o.noise_multiplier,
-            "a positive number");
-  }
+  if (o.noise_multiplier) samples::check_noise_multiplier(*o.noise_multiplier);
   require(o.delta > 0 && o.delta < 1, "--delta", o.delta, "between 0 and 1");
-  require(positive(o.clip_bound), "--clip", o.clip_bound, "a positive number");
+  samples::check_clip_bound(o.clip_bound);
   require(positive(o.batch), "--batch", o.batch, "a positive number");
   samples::check_memory(o.memory);
   require(count(o.steps), "--steps", o.steps, "a number of steps");

@@ -30,7 +30,8 @@ std::string card(const char* name, double epsilon, const std::string& below, boo
 }
 
 std::string cards(const Findings& found) {
-  const std::string sure = fmt::format("with {} confidence", percent(found.one_run.confidence));
+  const std::string sure =
+      fmt::format("with {} confidence", confidence_text(found.one_run.confidence));
   return "<div class=\"cards\">\n" +
          card("Claim", found.claim,
               fmt::format("claimed, at δ = {}", number(found.one_run.delta))) +
@@ -154,8 +155,8 @@ std::string verdict(const Findings& found) {
   const char* judged = "no contradiction";
   if (found.doubtful()) judged = "A CONTRADICTION, IF CANARIES ARE INDEPENDENT";
   if (found.contradicted()) judged = "THE CLAIM IS CONTRADICTED";
-  return fmt::format("ε ≥ {:.3f} with {:g} % confidence, claimed: ε = {:.3f} (δ = {:g}): {}",
-                     found.one_run.epsilon, 100 * found.one_run.confidence, found.claim,
+  return fmt::format("ε ≥ {:.3f} with {} confidence, claimed: ε = {:.3f} (δ = {:g}): {}",
+                     found.one_run.epsilon, confidence_text(found.one_run.confidence), found.claim,
                      found.one_run.delta, judged);
 }
 

@@ -6,6 +6,7 @@
 
 #include "samples/mnist/progress.h"
 #include "samples/models.h"
+#include "samples/program.h"
 #include "sotto/autograd/ops.h"
 #include "sotto/core/philox.h"
 #include "sotto/core/text.h"
@@ -186,7 +187,7 @@ Findings Run::judged() const {
 
 void Run::introduce() const {
   if (options_.quiet) return;
-  fmt::print(
+  samples::print(
       "{} samples and {} canaries, noise multiplier {:.4g}, sampling rate {:.4g}, {} steps\n",
       data_.size(), canaries_.size(), engine_.noise_multiplier(), engine_.sampler().rate(),
       options_.steps);
@@ -223,8 +224,7 @@ Findings Run::find() {
 
 Dataset load_data(const Options& options) {
   if (options.data.empty()) return make_digits(options.train_size, options.seed);
-  const Dataset all = read_mnist(options.data, true);
-  return all.slice(0, std::min(options.train_size, all.size()));
+  return read_mnist(options.data, true, options.train_size);
 }
 
 Findings run(const Options& options, const Dataset& data) { return Run(options, data).find(); }

@@ -13,9 +13,9 @@ namespace {
 void show(const sotto::footprint::Options& options) {
   if (options.threads > 0) sotto::set_thread_count(options.threads);
   const sotto::footprint::Findings found = sotto::footprint::run(options);
-  sotto::samples::write_text(options.html, to_html(options, found));
-  sotto::samples::write_text(options.json, to_json(options, found).dump() + "\n");
-  fmt::print("{}", to_text(found));
+  sotto::samples::print_text(to_text(found));
+  sotto::samples::write_texts({{options.html, to_html(options, found)},
+                               {options.json, sotto::samples::json_text(to_json(options, found))}});
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ class Reading {
   void add_training() {
     Options& o = options_;
     line_.group("Training");
-    line_.option("--model", o.model, "one of " + models::model_names(), "NAME");
+    const auto read = [&o](const std::string& text) { o.model = models::entry_called(text).name; };
+    line_.parsed("--model", read, o.model, "one of " + models::model_names(), "NAME");
     line_.option("--batch", o.batch, "samples in a (logical) batch", "N");
     line_.flag("--no-privacy", o.no_privacy, "ordinary training");
     line_.choice("--clip-groups", o.clip_groups, "what is clipped together", {"flat", "layers"});
@@ -64,9 +65,12 @@ class Reading {
 std::optional<Options> parse_options(int argc, const char* const* argv) {
   Options o;
   if (!Reading(o).parse(argc, argv)) return std::nullopt;
-  models::entry_called(o.model);
+  const models::Entry& model = models::entry_called(o.model);
   samples::require(o.batch >= 2 && o.batch <= most_samples, "--batch", o.batch,
                    "a number of samples > 1");
+  const double element = model.words > 0 ? sizeof(std::int64_t) : sizeof(float);
+  samples::check_fits(
+      "--batch", element * static_cast<double>(model.input.numel()) * static_cast<double>(o.batch));
   samples::check_memory(o.memory);
   samples::check_threads(o.threads);
   samples::check_writable("--html", o.html);

@@ -8,9 +8,35 @@
 
 namespace {
 
+using sotto::memory_tour::Network;
+
+constexpr std::int64_t largest_width = 1 << 20, most_layers = 1 << 12, largest_batch = 1 << 24;
+
+// Adam's parameters, gradients and two states are the most that is held of the network; beside
+// them each layer's result and its gradient.
+double bytes_of(const Network& network) {
+  const auto width = static_cast<double>(network.width);
+  const double layers = static_cast<double>(network.layers);
+  const double kept = 2 * (layers + 1) * static_cast<double>(network.batch) * width;
+  return sizeof(float) * (4 * layers * width * width + kept);
+}
+
+void check_numbers(const Network& network) {
+  using sotto::samples::require;
+  const auto range = [](const char* option, std::int64_t given, std::int64_t most) {
+    require(given >= 1 && given <= most, option, given, fmt::format("from 1 to {}", most));
+  };
+  range("--width", network.width, largest_width);
+  range("--layers", network.layers, most_layers);
+  range("--batch", network.batch, largest_batch);
+  require(network.batch % sotto::memory_tour::most_parts == 0, "--batch", network.batch,
+          fmt::format("a multiple of {}", sotto::memory_tour::most_parts));
+  sotto::samples::check_fits("--width, --layers, --batch", bytes_of(network));
+}
+
 int tour(int argc, const char* const* argv) {
   using namespace sotto;
-  memory_tour::Network network;
+  Network network;
   std::string page, json;
   samples::CommandLine line(
       "Counts the bytes of training steps of a network of linear layers with and without each\n"
@@ -23,13 +49,14 @@ int tour(int argc, const char* const* argv) {
   line.option("--report", page, "write a page with the tables and a plot", "FILE");
   line.option("--json", json, "write the page's contents as JSON", "FILE");
   if (!line.parse(argc, argv)) return 0;
+  check_numbers(network);
   samples::check_writable("--report", page);
   samples::check_writable("--json", json);
   samples::check_distinct({page, json});
   const auto exercises = memory_tour::tour(network);
-  fmt::print("{}", to_text(exercises));
-  samples::write_text(page, to_html(network, exercises));
-  samples::write_text(json, to_json(network, exercises).dump(2) + "\n");
+  samples::print_text(to_text(exercises));
+  samples::write_texts({{page, to_html(network, exercises)},
+                        {json, samples::json_text(to_json(network, exercises))}});
   return 0;
 }
 

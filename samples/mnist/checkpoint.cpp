@@ -7,6 +7,7 @@
 #include "sotto/core/atomic_file.h"
 #include "sotto/core/error.h"
 #include "sotto/core/safetensors.h"
+#include "sotto/dp/checkpoint.h"
 
 namespace sotto::mnist {
 
@@ -144,6 +145,7 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   for (const auto& [prefix, tensors] : parts) {
     for (const auto& [name, tensor] : checkpoint.*tensors) file.tensors[prefix + name] = tensor;
   }
+  file.metadata.emplace(secret_key, "of training without privacy; publish the model alone");
   save_safetensors(path, file);
 }
 
@@ -152,9 +154,25 @@ Checkpoint load_checkpoint(const std::string& path) {
                     [&] { return parse_checkpoint(load_safetensors(path)); });
 }
 
-std::string ledger_path(const std::string& checkpoint_path) { return checkpoint_path + ".ledger"; }
-std::string statistics_path(const std::string& checkpoint_path) {
-  return checkpoint_path + ".statistics.json";
+std::string state_path(const std::string& model_path) { return model_path + ".state"; }
+std::string ledger_path(const std::string& model_path) { return model_path + ".ledger"; }
+std::string statistics_path(const std::string& model_path) {
+  return model_path + ".statistics.json";
+}
+
+Checkpoint load_saved(const std::string& model_path) {
+  const std::string state = state_path(model_path);
+  if (std::filesystem::exists(state)) return load_checkpoint(state);
+  const bool ledger = std::filesystem::exists(ledger_path(model_path));
+  if (!std::filesystem::exists(model_path)) {
+    throw SystemFailure(fmt::format("there is no {} to resume from{}", state,
+                                    ledger ? ": give --save instead" : ""));
+  }
+  return parse_file(model_path, "a checkpoint of this program", [&] {
+    const TensorFile file = load_safetensors(model_path);
+    check(!file.metadata.contains(statement_key), "it is a model, and there is no {}", state);
+    return parse_checkpoint(file);
+  });
 }
 
 void save_statistics(const std::string& path, const Statistics& statistics) {
@@ -163,9 +181,13 @@ void save_statistics(const std::string& path, const Statistics& statistics) {
     points.push_back({step, loss, or_null(clipped)});
   }
   for (const auto& histogram : statistics.norms) norms.push_back(norms_json(histogram));
-  const json object = {
-      {"private", false}, {"seconds", statistics.seconds}, {"points", points}, {"norms", norms}};
-  write_file_atomically(path, [&](FileWriter& writer) { writer.write(object.dump() + "\n"); });
+  const json object = {{"NOT PRIVATE", "exact functions of the training data"},
+                       {"private", false},
+                       {"seconds", statistics.seconds},
+                       {"points", points},
+                       {"norms", norms}};
+  const auto write = [&](FileWriter& writer) { writer.write(object.dump() + "\n"); };
+  write_file_atomically(path, write, FileKind::other, Readers::owner);
 }
 
 Statistics load_statistics(const std::string& path, std::int64_t step) {

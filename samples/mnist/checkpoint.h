@@ -1,6 +1,6 @@
-// What a run can be continued from. Of a private run everything in a checkpoint may be published:
-// weights, optimizer state and the settings, but no losses, norms or times, and no generator's
-// state. Those numbers are in a file of their own, which is not private.
+// What a run can be continued from, which is SECRET: beside the weights it may hold the batches of
+// passes, past and to come. Losses, norms and times are in a file of their own, which is not
+// private. The model that may be published is a third (sotto/dp/checkpoint.h).
 #pragma once
 
 #include <map>
@@ -43,8 +43,15 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 // Throws SystemFailure when the file cannot be read or is not such a checkpoint.
 Checkpoint load_checkpoint(const std::string& path);
 
-std::string ledger_path(const std::string& checkpoint_path);
-std::string statistics_path(const std::string& checkpoint_path);
+// Beside the model, whose path is what people give.
+std::string state_path(const std::string& model_path);
+std::string ledger_path(const std::string& model_path);
+std::string statistics_path(const std::string& model_path);
+
+// The state of the run that was saved as `model_path`, or the file itself, which was the checkpoint
+// before there were models. Throws SystemFailure, also, saying what can be done, when there is
+// neither.
+Checkpoint load_saved(const std::string& model_path);
 
 // Facts for the report that are NOT private: exact functions of the training data.
 struct Statistics {
@@ -59,6 +66,7 @@ struct Statistics {
   std::vector<TrainingReport::NormHistogram> norms;
 };
 
+// For nobody but the file's owner to read.
 void save_statistics(const std::string& path, const Statistics& statistics);
 // What the file holds up to `step`; nothing when there is no file. Throws SystemFailure when it is
 // damaged.

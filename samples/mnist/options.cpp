@@ -7,8 +7,10 @@
 #include "samples/mnist/presets.h"
 #include "samples/models.h"
 #include "samples/program.h"
+#include "sotto/core/atomic_file.h"
+#include "sotto/core/devices.h"
 #include "sotto/core/text.h"
-#include "sotto/dp/ledger_contents.h"
+#include "sotto/dp/ledger_text.h"
 
 namespace sotto::mnist {
 
@@ -128,10 +130,16 @@ void Reading::add_training() {
 
 void Reading::add_files() {
   line_.group("Files");
-  line_.option("--save", options_.save, "write checkpoints here, and the ledger to FILE.ledger",
+  line_.option("--save", options_.save,
+               "write the model here: weights and what is promised of them; beside it FILE.state, "
+               "SECRET, to resume from, and FILE.ledger, of what was spent",
                "FILE");
-  line_.option("--resume", resume_, "continue from this checkpoint, and save there", "FILE");
-  line_.option("--save-every", options_.save_every, "steps between checkpoints; 0: an epoch", "N");
+  line_.option("--resume", resume_, "continue what was saved as FILE, and save there", "FILE");
+  line_.option("--save-every", options_.save_every, "steps between savings; 0: an epoch", "N");
+  line_.flag(
+      "--statistics", options_.statistics,
+      "save losses and norms to FILE.statistics.json, so that the report of a resumed run is "
+      "whole: NOT PRIVATE");
   line_.option("--report", options_.report, "write a page about the run", "FILE");
   line_.option("--json", options_.json, "write the page's contents as JSON", "FILE");
 }
@@ -154,23 +162,47 @@ void resolve(const Reading& line, Settings& s) {
 }
 
 void check_files(const Options& options) {
-  samples::check_writable("--save", options.save);
+  const FileKind saved = options.resumed ? FileKind::tensors : FileKind::other;
+  if (!options.save.empty()) {
+    for (const std::string& path : {options.save, state_path(options.save)})
+      samples::check_writable("--save", path, saved);
+  }
   samples::check_writable("--report", options.report);
   samples::check_writable("--json", options.json);
   std::vector<std::string> all = {options.report, options.json};
   if (!options.save.empty()) {
-    all.insert(all.end(), {options.save, ledger_path(options.save), statistics_path(options.save)});
+    all.insert(all.end(), {options.save, state_path(options.save), ledger_path(options.save),
+                           statistics_path(options.save)});
   }
   samples::check_distinct(all);
+}
+
+// Of a run that ended before its first step the ledger may be all there is. It counts nothing, and
+// is taken.
+void check_ledger(const std::string& path, const Settings& settings) {
+  std::error_code none;
+  if (!std::filesystem::exists(path, none)) return;
+  const std::string text = read_file(path);
+  check(text.find('\n') != std::string::npos,
+        "--save: {} broke off before its first line and counts nothing: remove it", path);
+  const LedgerContents ledger = parse_ledger(text, path).contents;
+  const std::int64_t releases = total_releases(ledger.events());
+  check(releases == 0,
+        "--save: {} counts {} releases of a run whose state is not there: give another name", path,
+        releases);
+  check(settings.privacy && ledger.header == header_of(settings) && ledger.reasons.empty(),
+        "--save: {} is the ledger of other training: give another name", path);
 }
 
 // A run must not overwrite what another left, its ledger least of all.
 void check_unused(const Options& options) {
   if (options.save.empty() || options.resumed) return;
-  for (const std::string& path : {options.save, ledger_path(options.save)}) {
-    check(!std::filesystem::exists(path), "--save: {} is there already (--resume continues it)",
-          path);
+  std::error_code none;
+  for (const std::string& path : {options.save, state_path(options.save)}) {
+    check(!std::filesystem::exists(path, none),
+          "--save: {} is there already (--resume {} continues it)", path, options.save);
   }
+  check_ledger(ledger_path(options.save), options.settings);
 }
 
 void check_numbers(const Options& options) {
@@ -178,7 +210,18 @@ void check_numbers(const Options& options) {
   check(options.eval_every >= 0, "--eval-every: {} steps", options.eval_every);
   check(options.write_ahead >= 1 && options.write_ahead <= largest_reservation,
         "--write-ahead: {} is not from 1 to {}", options.write_ahead, largest_reservation);
+  check(!options.statistics || !options.save.empty(), "--statistics: needs --save or --resume");
   samples::check_threads(options.threads);
+  const Device device = options.settings.device;
+  check(!options.settings.capture || device != cpu,
+        "--capture: there is nothing to capture on the {} (give --device cuda)", name(device));
+}
+
+// Presets go with any data.
+std::string compared(const std::string& preset, const Settings& settings, Settings of) {
+  of.data_from_files = settings.data_from_files;
+  const std::string text = changes(settings, of);
+  return text.empty() ? preset : fmt::format("{}, but {}", preset, text);
 }
 
 void check_resumable(const Options& options) {
@@ -202,10 +245,11 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   Options options;
   if (!names.preset().empty()) options.settings = preset(names.preset());
   if (!names.resume().empty()) {
-    options.resumed = load_checkpoint(names.resume());
+    options.resumed = load_saved(names.resume());
     options.settings = options.resumed->settings;
   }
   const bool privacy = options.settings.privacy;
+  const Settings before = options.settings;
   Reading line(options);
   line.parse(argc, argv);
   if (options.resumed) {
@@ -216,10 +260,11 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   if (!options.settings.privacy && !options.resumed && !line.given("--lr")) {
     options.settings.learning_rate = ordinary_learning_rate;
   }
+  if (!names.preset().empty()) options.preset = compared(names.preset(), options.settings, before);
   validate(options.settings);
   check_numbers(options);
-  check_files(options);
   check_unused(options);
+  check_files(options);
   check_resumable(options);
   return options;
 }

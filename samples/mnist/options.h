@@ -13,7 +13,10 @@ struct Options {
   Settings settings;
   std::optional<Checkpoint> resumed;  // where the run goes on
 
-  std::string save;  // empty: nothing is saved
+  std::string preset;  // its name, and what differs from it; empty: none was asked for
+
+  std::string save;         // the model; empty: nothing is saved
+  bool statistics = false;  // are saved too
   std::string report, json;
   std::int64_t save_every = 0;  // steps; 0: once an epoch
   std::int64_t eval_every = 0;

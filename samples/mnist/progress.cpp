@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <string_view>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "samples/program.h"
 #include "sotto/dp/rounding.h"
 
 namespace sotto::mnist {
@@ -72,20 +72,17 @@ void Progress::stepped(const State& state) {
 void Progress::evaluated(const State& state) {
   if (plan_.quiet) return;
   if (terminal_) return draw(state);
-  fmt::print("{}\n", line(state));
-  std::fflush(stdout);
+  samples::print("{}\n", line(state));
 }
 
 void Progress::clear() {
   if (!terminal_ || plan_.quiet || drawn_ == Clock::time_point()) return;
-  fmt::print("\r{}\r", "\x1b[K");
-  std::fflush(stdout);
+  samples::print("\r{}\r", "\x1b[K");
 }
 
 void Progress::draw(const State& state) {
   drawn_ = Clock::now();
-  fmt::print("\r{}{}", bar(state, terminal_width() - 1), "\x1b[K");
-  std::fflush(stdout);
+  samples::print("\r{}{}", bar(state, terminal_width() - 1), "\x1b[K");
 }
 
 double Progress::steps_per_second(std::int64_t step) const {

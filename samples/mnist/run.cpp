@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <limits>
 
 #include <nlohmann/json.hpp>
@@ -11,8 +12,10 @@
 #include "samples/mnist/progress.h"
 #include "samples/mnist/recorder.h"
 #include "samples/mnist/summary.h"
+#include "samples/printable.h"
 #include "samples/program.h"
 #include "sotto/core/allocator.h"
+#include "sotto/core/atomic_file.h"
 #include "sotto/core/parallel.h"
 
 namespace sotto::mnist {
@@ -30,11 +33,19 @@ std::int64_t interval(std::int64_t asked, const Settings& settings) {
 }
 
 Ledger make_ledger(const Options& options) {
-  const LedgerHeader header{.relation = relation_of(options.settings)};
+  const LedgerHeader header = header_of(options.settings);
   if (options.save.empty() || !options.settings.privacy) return Ledger(header);
   const std::string path = ledger_path(options.save);
-  return options.resumed ? Ledger::resume(path, *options.resumed->ledger, options.write_ahead)
-                         : Ledger::create(path, header, options.write_ahead);
+  if (options.resumed) return Ledger::resume(path, *options.resumed->ledger, options.write_ahead);
+  // One that counts nothing may be there (options.cpp).
+  return std::filesystem::exists(path) ? Ledger::open(path, options.write_ahead)
+                                       : Ledger::create(path, header, options.write_ahead);
+}
+
+// Those of a run that kept them once are kept on.
+bool keeps_statistics(const Options& options) {
+  const bool kept = options.resumed && std::filesystem::exists(statistics_path(options.save));
+  return options.statistics || kept;
 }
 
 Statistics earlier_statistics(const Options& options) {
@@ -51,7 +62,9 @@ class Session {
         trainer_(options_.settings, data, ledger_, options_.resumed),
         progress_(plan()),
         start_(std::chrono::steady_clock::now()) {
+    options_.statistics = keeps_statistics(options_);
     if (!options_.resumed) return;
+    remove_leftovers(options_.save);  // nobody else goes on with this run
     history_ = options_.resumed->history;
     if (const auto& mark = options_.resumed->ledger)
       lost_releases_ = ledger_.run_releases() - mark->releases;
@@ -116,34 +129,39 @@ class Session {
 void Session::introduce() const {
   if (options_.quiet) return;
   const Settings& s = trainer_.settings();
-  fmt::print("{} training and {} test samples, {}\n", s.train_size, s.test_size,
-             s.data.empty() ? "drawn by the program" : "from " + s.data);
+  samples::print("{} training and {} test samples, {}\n", s.train_size, s.test_size,
+                 s.data.empty() ? "drawn by the program" : "from " + samples::printable(s.data));
+  if (!options_.preset.empty()) samples::print("preset {}\n", options_.preset);
   if (const Engine* const engine = trainer_.engine()) {
-    fmt::print(
+    samples::print(
         "private training: noise multiplier {:.4g}, clip bound {:g}, {} batches of {:.5g} samples "
         "on "
         "average, {} steps\n",
         engine->noise_multiplier(), s.clip_bound, name(engine->sampler().sampling()),
         engine->sampler().expected_size(), planned_steps(s));
   } else {
-    fmt::print("NO PRIVACY: ordinary training of {} steps; the model may reveal training samples\n",
-               planned_steps(s));
+    samples::print(
+        "NO PRIVACY: ordinary training of {} steps; the model may reveal training samples\n",
+        planned_steps(s));
   }
-  if (options_.resumed) fmt::print("resumed at step {}\n", trainer_.steps_made());
+  if (!options_.save.empty())
+    samples::print("the model is saved as {}; {}, to resume from, is SECRET\n",
+                   samples::printable(options_.save),
+                   samples::printable(state_path(options_.save)));
+  if (options_.resumed) samples::print("resumed at step {}\n", trainer_.steps_made());
   if (lost_releases_ > 0) {
-    fmt::print(
+    samples::print(
         "the ledger holds {} releases more than the checkpoint: their model was lost, they "
         "stay charged\n",
         lost_releases_);
   }
-  std::fflush(stdout);
 }
 
 void Session::step() {
   const bool planned = trainer_.memory_plan().has_value();
   statistics_.add(trainer_.step());
   if (!planned && trainer_.memory_plan() && !options_.quiet)
-    fmt::print("{}", trainer_.memory_plan()->text());
+    samples::print_text(trainer_.memory_plan()->text());
   const std::int64_t made = trainer_.steps_made();
   if (made % interval(options_.eval_every, options_.settings) == 0) {
     evaluate();
@@ -161,15 +179,19 @@ void Session::evaluate() {
   progress_.evaluated(state());
 }
 
-// The statistics first: they may know of steps that the checkpoint does not, never the reverse.
+// The statistics first: they may know of steps that the state does not, never the reverse. And the
+// state before the model, which takes the place of a checkpoint from when they were one file.
 void Session::save() {
   if (options_.save.empty()) return;
-  Statistics statistics = statistics_.statistics();
-  statistics.seconds = seconds();
-  save_statistics(statistics_path(options_.save), statistics);
+  if (options_.statistics) {
+    Statistics statistics = statistics_.statistics();
+    statistics.seconds = seconds();
+    save_statistics(statistics_path(options_.save), statistics);
+  }
   Checkpoint checkpoint = trainer_.checkpoint();
   checkpoint.history = history_;
-  save_checkpoint(options_.save, checkpoint);
+  save_checkpoint(state_path(options_.save), checkpoint);
+  trainer_.save_model(options_.save);
 }
 
 void Session::finish() {
@@ -183,41 +205,51 @@ void Session::finish() {
                         .epochs = epochs_of(options_.settings, made),
                         .seconds = seconds(),
                         .history = history_,
-                        .lost_releases = lost_releases_};
+                        .lost_releases = lost_releases_,
+                        .save = options_.save,
+                        .saved_statistics = options_.statistics};
   progress_.clear();
-  write_reports(outcome);
   if (caught_signal != 0) {
-    fmt::print("stopped by a signal after step {} of {}{}\n", made,
-               planned_steps(options_.settings),
-               options_.save.empty() ? "" : "; continue with --resume " + options_.save);
+    samples::print(
+        "stopped by a signal after step {} of {}{}\n", made, planned_steps(options_.settings),
+        options_.save.empty() ? ""
+                              : "; continue with --resume " + samples::printable(options_.save));
   }
-  fmt::print("{}\n", closing_line(outcome, trainer_));
-  std::fflush(stdout);
+  samples::print("{}\n", closing_line(outcome, trainer_));
+  write_reports(outcome);  // after what would be lost if they could not be written
 }
 
 void Session::write_reports(const Outcome& outcome) {
   if (options_.report.empty() && options_.json.empty()) return;
   const TrainingReport report = make_report(outcome, trainer_, statistics_.statistics());
-  samples::write_text(options_.report, to_html(report));
-  samples::write_text(options_.json, to_json(report).dump(2) + "\n");
+  samples::write_texts(
+      {{options_.report, to_html(report)}, {options_.json, samples::json_text(to_json(report))}});
 }
 
 }  // namespace
 
 void watch_for_signals() {
-  struct sigaction action = {};
+  struct sigaction action = {}, before = {};
   action.sa_handler = note_signal;
+  sigaction(SIGPIPE, &action, nullptr);  // again and again: what follows prints, too
   action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    sigaction(signal, nullptr, &before);
+    // Whoever started the program chose to have it ignored, such as nohup.
+    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
 }
 
 Data prepare(Options& options) {
   if (options.threads > 0) set_thread_count(options.threads);
   allocator(options.settings.device).set_limit(options.settings.memory.limit);
-  Data data = load_data(options.settings);
+  Data data =
+      samples::loaded("--train-size, --test-size", [&] { return load_data(options.settings); });
   validate(options.settings);
-  if (options.settings.privacy) noise_multiplier(options.settings);
+  if (options.resumed) return data;
+  // What is wrong with the settings of a new run is found before it has a ledger.
+  Ledger ledger(header_of(options.settings));
+  Trainer(options.settings, data, ledger, std::nullopt);
   return data;
 }
 

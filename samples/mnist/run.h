@@ -6,8 +6,9 @@
 
 namespace sotto::mnist {
 
-// From now on SIGINT and SIGTERM ask a run to stop at the end of its step; a second one ends the
-// program.
+// From now on SIGINT, SIGTERM, SIGHUP, and standard output that is a pipe with no reader left ask a
+// run to stop at the end of its step; a second signal ends the program. What the program was
+// started to ignore stays ignored.
 void watch_for_signals();
 
 // The data that the options name. Throws SystemFailure when it cannot be read, and

@@ -7,6 +7,7 @@
 
 #include "samples/models.h"
 #include "samples/program.h"
+#include "sotto/core/text.h"
 #include "sotto/dp/validation.h"
 
 namespace sotto::mnist {
@@ -42,18 +43,15 @@ void value_from_json(const json& from, std::optional<Dtype>& value) {
 // Counts that are larger are mistakes, and sums of them could overflow.
 constexpr std::int64_t most_samples = std::int64_t{1} << 40;
 constexpr std::int64_t most_steps = std::int64_t{1} << 40;
+constexpr double bytes_of_digit = 28 * 28 * sizeof(float) + sizeof(std::int64_t);
 
 bool positive(double value) { return std::isfinite(value) && value > 0; }
 
 void validate_privacy(const Settings& s) {
   check(s.epsilon.has_value() != s.noise_multiplier.has_value(),
         "--epsilon, --noise-multiplier: give one of the two");
-  if (s.epsilon) {
-    require(positive(*s.epsilon), "--epsilon", *s.epsilon, "a positive number");
-  } else {
-    require(positive(*s.noise_multiplier), "--noise-multiplier", *s.noise_multiplier,
-            "a positive number (--no-privacy trains without noise)");
-  }
+  if (s.epsilon) require(positive(*s.epsilon), "--epsilon", *s.epsilon, "a positive number");
+  if (s.noise_multiplier) samples::check_noise_multiplier(*s.noise_multiplier);
   require(s.delta > 0 && s.delta < 1, "--delta", s.delta, "between 0 and 1");
   const auto& quantile = s.adaptive_quantile;
   require(!quantile || (*quantile >= 0 && *quantile <= 1), "--adaptive-quantile",
@@ -61,7 +59,7 @@ void validate_privacy(const Settings& s) {
   require((s.largest_batch > 0) == (s.sampling == "truncated_poisson") && s.largest_batch >= 0,
           "--largest-batch", s.largest_batch,
           "a number of samples with --sampling truncated_poisson, and absent with others");
-  require(positive(s.clip_bound), "--clip", s.clip_bound, "a positive number");
+  samples::check_clip_bound(s.clip_bound);
 }
 
 void validate_optimizer(const Settings& s) {
@@ -102,11 +100,26 @@ std::string differences(const Settings& here, const Settings& there) {
   return text;
 }
 
+std::string changes(const Settings& settings, const Settings& of) {
+  const json ours = to_json(settings), theirs = to_json(of);
+  std::vector<std::string> all;
+  visit_settings(settings, [&](const char* name, const auto&, OnResume) {
+    if (ours[name] == theirs[name]) return;
+    all.push_back(fmt::format("{} is {} instead of {}", name,
+                              ours[name].is_null() ? "not set" : ours[name].dump(),
+                              theirs[name].is_null() ? "not set" : theirs[name].dump()));
+  });
+  return joined(all, ", ");
+}
+
 void validate(const Settings& s) {
   require(s.train_size >= 1 && s.train_size <= most_samples, "--train-size", s.train_size,
           "a number of samples");
   require(s.test_size >= 1 && s.test_size <= most_samples, "--test-size", s.test_size,
           "a number of samples");
+  if (s.data.empty())
+    samples::check_fits("--train-size, --test-size",
+                        bytes_of_digit * static_cast<double>(s.train_size + s.test_size));
   require(s.batch > 0 && s.batch <= static_cast<double>(s.train_size), "--batch", s.batch,
           fmt::format("above 0 and at most the {} training samples", s.train_size));
   samples::check_memory(s.memory);
@@ -154,6 +167,8 @@ Relation relation_of(const Settings& s) {
   const bool exchanged = sampling == Sampling::fixed_size || sampling == Sampling::partition;
   return exchanged ? Relation::replace_one : Relation::add_or_remove_one;
 }
+
+LedgerHeader header_of(const Settings& s) { return {.relation = relation_of(s)}; }
 
 EngineOptions engine_options(const Settings& s) {
   EngineOptions options{.noise_multiplier = s.noise_multiplier,

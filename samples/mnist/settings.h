@@ -105,6 +105,9 @@ Settings settings_from_json(const nlohmann::json& json);
 // "batch is 512 here and 1024 in the checkpoint; ..."; empty when `here` can resume `there`.
 std::string differences(const Settings& here, const Settings& there);
 
+// "steps is 5 instead of not set, ...": whatever differs.
+std::string changes(const Settings& settings, const Settings& of);
+
 // Throws std::invalid_argument for the first value that is out of range, in one line.
 void validate(const Settings& settings);
 
@@ -112,6 +115,7 @@ void validate(const Settings& settings);
 EngineOptions engine_options(const Settings& settings);
 // What is exchanged or left out between neighbours: what the sampling has a proof for.
 Relation relation_of(const Settings& settings);
+LedgerHeader header_of(const Settings& settings);
 std::vector<std::string> sampling_names();
 
 // The noise multiplier that is given, or that meets the target epsilon after the planned steps.

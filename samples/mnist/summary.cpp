@@ -1,5 +1,6 @@
 #include "samples/mnist/summary.h"
 
+#include <filesystem>
 #include <map>
 
 #include <nlohmann/json.hpp>
@@ -58,10 +59,27 @@ std::vector<TrainingReport::Phase> phase_rows(const Trainer& trainer) {
   return rows;
 }
 
+// Which of the files that a run left may be published.
+void tell_files(const Outcome& outcome, PrivacyStatement& privacy) {
+  if (outcome.save.empty()) return;
+  const std::filesystem::path model = std::filesystem::path(outcome.save).filename();
+  privacy.covered.push_back(
+      fmt::format("The file {}: the weights, and this statement", model.string()));
+  privacy.not_covered.push_back(fmt::format(
+      "The file {}, to resume from: it may hold batches, past and to come, and is SECRET",
+      state_path(model)));
+  privacy.not_covered.push_back(
+      fmt::format("The file {}: it says how many units there are", ledger_path(model)));
+  if (!outcome.saved_statistics) return;
+  privacy.not_covered.push_back(
+      fmt::format("The file {}: losses and norms of the training data", statistics_path(model)));
+}
+
 PrivacyStatement statement(const Outcome& outcome, const Engine& engine) {
   PrivacyStatement privacy = engine.report();
   privacy.not_covered.insert(privacy.not_covered.begin(),
                              "The test images: accuracy on them may be published only if they may");
+  tell_files(outcome, privacy);
   if (outcome.lost_releases > 0) {
     privacy.notes.push_back(
         fmt::format("Up to {} releases were made after a checkpoint and lost in a crash. They are "

@@ -16,6 +16,9 @@ struct Outcome {
   std::vector<Checkpoint::Evaluation> history;
   // Releases that are charged and whose model was lost in a crash.
   std::int64_t lost_releases = 0;
+  // The model's path, if it was saved, and whether statistics are beside it.
+  std::string save{};
+  bool saved_statistics = false;
 };
 
 // "test accuracy 98.12 %   (ε = 2.93, δ = 1e-05)   60 epochs in 212 s"; epsilon is rounded up.

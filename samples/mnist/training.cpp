@@ -5,6 +5,7 @@
 
 #include "sotto/autograd/ops.h"
 #include "sotto/core/parallel.h"
+#include "sotto/dp/checkpoint.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/digits.h"
 #include "sotto/nn/idx.h"
@@ -30,10 +31,6 @@ void normalize(const Tensor& images) {
   });
 }
 
-Dataset at_most(const Dataset& data, std::int64_t size) {
-  return data.slice(0, std::min(size, data.size()));
-}
-
 models::MnistNetwork make_network(const Settings& settings) {
   nn::manual_seed(settings.seed);
   models::MnistNetwork network(settings.activation);
@@ -51,8 +48,8 @@ Data load_data(Settings& settings) {
     data.test = make_digits(settings.test_size, settings.seed);
     data.train = make_digits(settings.train_size, settings.seed, settings.test_size);
   } else {
-    data.train = at_most(read_mnist(settings.data, true), settings.train_size);
-    data.test = at_most(read_mnist(settings.data, false), settings.test_size);
+    data.train = read_mnist(settings.data, true, settings.train_size);
+    data.test = read_mnist(settings.data, false, settings.test_size);
     settings.train_size = data.train.size();
     settings.test_size = data.test.size();
   }
@@ -244,6 +241,13 @@ Checkpoint Trainer::checkpoint() {
   checkpoint.optimizer = optimizer_->state(model_.named_parameters());
   if (average_) checkpoint.average = average_->state();
   return checkpoint;
+}
+
+void Trainer::save_model(const std::string& path) {
+  std::optional<nn::MovingAverage::Scope> scope;
+  if (average_ && average_->updates() > 0) scope.emplace(*average_);
+  if (engine_) return sotto::save_model(path, model_, engine_->report());
+  nn::save_module(path, model_, {{statement_key, "\"none: trained with --no-privacy\""}});
 }
 
 std::vector<PhaseTotal> Trainer::phases() const {

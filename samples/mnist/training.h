@@ -50,6 +50,8 @@ class Trainer {
   std::optional<double> epsilon() const;
   // Everything but the history of evaluations.
   Checkpoint checkpoint();
+  // The weights that test_accuracy() is of, and what is promised of them.
+  void save_model(const std::string& path);
 
   const Settings& settings() const { return settings_; }
   const Engine* engine() const { return engine_.get(); }  // none without privacy

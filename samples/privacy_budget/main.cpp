@@ -1,7 +1,5 @@
 // Answers questions about the privacy of a training; --help says which.
 
-#include <cstdio>
-
 #include "samples/privacy_budget/commands.h"
 #include "samples/privacy_budget/options.h"
 #include "samples/privacy_budget/progress.h"
@@ -16,9 +14,8 @@ void show(const Options& options) {
   Answer found = answer(options, progress);
   progress.clear();
   found.json["notes"] = found.notes;
-  if (!options.html.empty()) sotto::samples::write_text(options.html, to_html(found));
-  fmt::print("{}", options.json ? found.json.dump(2) + "\n" : to_text(found));
-  if (std::fflush(stdout) != 0) throw sotto::SystemFailure("cannot write the answer");
+  sotto::samples::print_text(options.json ? sotto::samples::json_text(found.json) : to_text(found));
+  if (!options.html.empty()) sotto::samples::write_text({options.html, to_html(found)});
 }
 
 }  // namespace

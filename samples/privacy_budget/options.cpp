@@ -97,25 +97,26 @@ class VerbLine {
 
 void VerbLine::add_question() {
   const bool many = is(Command::spent);
-  auto* const delta = sub_->add_option(
-      "--delta", options_.deltas, many ? "the deltas to find epsilon for" : "the delta to keep to");
+  auto* const delta =
+      samples::add_option(*sub_, "--delta", options_.deltas,
+                          many ? "the deltas to find epsilon for" : "the delta to keep to");
   delta->type_name("D")->group("Question")->delimiter(',');
   if (!many) delta->expected(1)->required();
   if (!is(Command::compare)) {
     auto* const epsilon =
-        sub_->add_option("--epsilon", options_.epsilons,
-                         many ? "the epsilons to find delta for" : "the epsilon to stay within");
+        samples::add_option(*sub_, "--epsilon", options_.epsilons,
+                            many ? "the epsilons to find delta for" : "the epsilon to stay within");
     epsilon->type_name("E")->group("Question")->delimiter(',');
     if (!many) epsilon->expected(1)->required();
-    sub_->add_option("--accountant", accountant_,
-                     "pld (tight), prv or rdp; if none is given, pld where it has a proof")
+    samples::add_option(*sub_, "--accountant", accountant_,
+                        "pld (tight), prv or rdp; if none is given, pld where it has a proof")
         ->type_name("NAME")
         ->group("Question");
   }
-  sub_->add_option(
-          "--relation", relation_,
-          fmt::format("which data sets are neighbours: {}{}", joined(relation_names(), ", "),
-                      is(Command::compare) ? "; both, if none is given" : ""))
+  samples::add_option(
+      *sub_, "--relation", relation_,
+      fmt::format("which data sets are neighbours: {}{}", joined(relation_names(), ", "),
+                  is(Command::compare) ? "; both, if none is given" : ""))
       ->type_name("NAME")
       ->group("Question");
 }
@@ -123,8 +124,8 @@ void VerbLine::add_question() {
 void VerbLine::add_phase() {
   const char* const group = "Training";
   if (is(Command::spent)) {
-    sub_->add_option("--ledger", options_.ledger,
-                     "the ledger of a training, which may be running, instead of the below")
+    samples::add_option(*sub_, "--ledger", options_.ledger,
+                        "the ledger of a training, which may be running, instead of the below")
         ->type_name("FILE")
         ->group(group);
   }
@@ -134,18 +135,19 @@ void VerbLine::add_phase() {
           return;
         const std::string all =
             name == "sampling" ? fmt::format("{}: {}", text, joined(sampling_names(), ", ")) : text;
-        sub_->add_option("--" + name, member, all)->type_name(type)->group(group);
+        samples::add_option(*sub_, "--" + name, member, all)->type_name(type)->group(group);
       });
   if (is(Command::spent)) {
-    sub_->add_option("--phase", phase_texts_,
-                     "one of several phases; the options above hold for what it leaves out")
+    samples::add_option(*sub_, "--phase", phase_texts_,
+                        "one of several phases; the options above hold for what it leaves out")
         ->type_name("NAME=VALUE,...")
         ->group(group)
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
   if (is(Command::compare)) {
-    sub_->add_option("--groups", options_.groups, "groups of cyclic_poisson; some, if not given")
+    samples::add_option(*sub_, "--groups", options_.groups,
+                        "groups of cyclic_poisson; some, if not given")
         ->type_name("N")
         ->group(group);
   }
@@ -154,7 +156,8 @@ void VerbLine::add_phase() {
 void VerbLine::add_output() {
   sub_->add_flag("--json", options_.json, "print JSON, with all digits, instead of tables")
       ->group("Output");
-  sub_->add_option("--html", options_.html, "write a page with curves that needs nothing else")
+  samples::add_option(*sub_, "--html", options_.html,
+                      "write a page with curves that needs nothing else")
       ->type_name("FILE")
       ->group("Output");
 }
@@ -199,8 +202,8 @@ Options VerbLine::options() const {
           options.html);
     return options;
   }
-  for (const std::string& text : phase_texts_) options.phases.push_back(parse_phase(text, phase_));
-  if (options.phases.empty()) options.phases = {phase_};
+  options.phases = {phase_};
+  if (!phase_texts_.empty()) options.phases = parse_phases(phase_texts_, phase_);
   return options;
 }
 
@@ -212,14 +215,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   app.footer("privacy_budget COMMAND --help lists the command's options and shows examples.");
   std::vector<std::unique_ptr<VerbLine>> lines;
   for (const Verb& verb : verbs()) lines.push_back(std::make_unique<VerbLine>(app, verb));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    fail(error.what());
-  }
+  if (!samples::parse_arguments(app, argc, argv)) return std::nullopt;
   for (const auto& line : lines) {
     if (line->chosen()) return line->options();
   }

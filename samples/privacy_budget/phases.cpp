@@ -5,8 +5,10 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <utility>
 
+#include "samples/program.h"
 #include "sotto/core/error.h"
 #include "sotto/core/text.h"
 #include "sotto/dp/binomial_tail.h"
@@ -35,7 +37,7 @@ void check_count(const char* option, std::optional<std::int64_t> value) {
 }
 
 void check_numbers(const PhaseOptions& o) {
-  check_positive("--noise-multiplier", o.noise_multiplier);
+  if (o.noise_multiplier) samples::check_noise_multiplier(*o.noise_multiplier);
   check_positive("--batch", o.batch);
   check_positive("--epochs", o.epochs);
   check_count("--population", o.population);
@@ -132,6 +134,24 @@ void read_number(const std::string& text, Number& number) {
 }
 void read_number(const std::string& text, std::string& word) { word = text; }
 
+using Items = std::vector<std::pair<std::string, std::string>>;
+
+// Each name once.
+Items items_of(const std::string& text) {
+  Items items;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string item = text.substr(at, end - at);
+    const std::size_t equals = item.find('=');
+    check(equals != std::string::npos, "'{}' is not NAME=VALUE", item);
+    const std::string name = item.substr(0, equals);
+    for (const auto& other : items) check(other.first != name, "{} is given twice", name);
+    items.emplace_back(name, item.substr(equals + 1));
+    at = end + 1;
+  }
+  return items;
+}
+
 // Of two ways to say the same, the phase's takes the place of the one given for all.
 void drop_other(const std::string& name, PhaseOptions& o) {
   if (name == "batch") o.sampling_rate.reset();
@@ -150,7 +170,14 @@ void set_option(const std::string& name, const std::string& value, PhaseOptions&
     read_number(value, member.emplace());
   });
   check(known, "a phase has no {}", name);
-  drop_other(name, o);
+}
+
+std::set<std::string> names_of(const PhaseOptions& o) {
+  std::set<std::string> names;
+  visit_phase_options(o, [&](const char* name, const auto& member, const char*, const char*) {
+    if (member) names.insert(name);
+  });
+  return names;
 }
 
 }  // namespace
@@ -198,18 +225,29 @@ Relation relation_called(const std::string& name) {
 
 PhaseOptions parse_phase(const std::string& text, PhaseOptions base) {
   try {
-    for (std::size_t at = 0; at <= text.size();) {
-      const std::size_t end = std::min(text.find(',', at), text.size());
-      const std::string item = text.substr(at, end - at);
-      const std::size_t equals = item.find('=');
-      check(equals != std::string::npos, "'{}' is not NAME=VALUE", item);
-      set_option(item.substr(0, equals), item.substr(equals + 1), base);
-      at = end + 1;
-    }
+    const Items items = items_of(text);
+    for (const auto& [name, value] : items) drop_other(name, base);
+    for (const auto& [name, value] : items) set_option(name, value, base);
     return base;
   } catch (const std::invalid_argument& error) {
     fail(fmt::format("--phase {}: {}", text, error.what()));
   }
+}
+
+std::vector<PhaseOptions> parse_phases(const std::vector<std::string>& texts,
+                                       const PhaseOptions& base) {
+  std::vector<PhaseOptions> phases;
+  std::set<std::string> unused = names_of(base);
+  for (const std::string& text : texts) {
+    phases.push_back(parse_phase(text, base));
+    const std::set<std::string> own = names_of(parse_phase(text, {}));
+    for (const std::string& name : names_of(phases.back())) {
+      if (!own.contains(name)) unused.erase(name);
+    }
+  }
+  for (const std::string& name : unused)
+    fail(fmt::format("--{} has no effect: every --phase says otherwise", name));
+  return phases;
 }
 
 Phase make_phase(const PhaseOptions& o, Unknown unknown) {

@@ -62,8 +62,12 @@ std::string name(Relation relation);
 Relation relation_called(const std::string& name);
 
 // `base` with what "batch=256,steps=1000" says instead. Throws std::invalid_argument, naming the
-// text, for what is no such list.
+// text, for what is no such list or says one thing twice.
 PhaseOptions parse_phase(const std::string& text, PhaseOptions base);
+// So for each of the texts, of which there is one at least. Throws also for an option of `base` in
+// whose place each of them says something else.
+std::vector<PhaseOptions> parse_phases(const std::vector<std::string>& texts,
+                                       const PhaseOptions& base);
 
 // Throws std::invalid_argument, naming options and values, when something that the sampling needs
 // is missing, out of range, or contradicts something else.

@@ -24,7 +24,7 @@ Progress Progress::on_terminal() {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   return Progress(
       [terminal](const std::string& text) {
-        if (terminal) fmt::print(stderr, "{}", text);
+        if (terminal) std::fputs(text.c_str(), stderr);
       },
       [] {
         const auto now = std::chrono::steady_clock::now().time_since_epoch();

@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <utility>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <vector>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,21 +28,6 @@ namespace {
   throw SystemFailure(fmt::format("{}: {}: {}", op, path, std::strerror(errno)));
 }
 
-// A file that is open as long as this object lives.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() { close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int number() const { return number_; }
-  bool close() { return number_ < 0 || ::close(std::exchange(number_, -1)) == 0; }
-
- private:
-  int number_;
-};
-
 // Removes the file unless it was renamed.
 struct Temporary {
   std::string path;
@@ -48,15 +39,17 @@ struct Temporary {
 };
 
 // Creates a new file beside `path` and puts its name into `made`.
-int create_beside(const std::string& path, std::string& made) {
+Descriptor create_beside(const std::string& path, std::string& made,
+                         Readers readers = Readers::as_usual) {
   static std::atomic<std::uint64_t> serial{0};
-  int number = -1;
+  const unsigned permissions = readers == Readers::owner ? 0600 : 0666;
+  Descriptor file;
   do {
     made = fmt::format("{}.{}.{}.tmp", path, ::getpid(), serial++);
-    number = ::open(made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (number < 0 && (errno == EEXIST || errno == EINTR));
-  if (number < 0) fail_with_errno("write", path);
-  return number;
+    file = open_file(made, O_WRONLY | O_CREAT | O_EXCL, permissions);
+  } while (!file.is_open() && (errno == EEXIST || errno == EINTR));
+  if (!file.is_open()) fail_with_errno("write", path);
+  return file;
 }
 
 void keep_permissions(const std::string& path, int descriptor) {
@@ -70,10 +63,48 @@ void keep_permissions(const std::string& path, int descriptor) {
 void sync_folder_of(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;
-  const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (opened.number() < 0) fail_with_errno("write", folder);
+  const Descriptor opened = open_file(folder, O_RDONLY | O_DIRECTORY);
+  if (!opened.is_open()) fail_with_errno("write", folder);
   // Some file systems cannot do this for a folder and say EINVAL.
   if (::fsync(opened.number()) != 0 && errno != EINVAL) fail_with_errno("write", folder);
+}
+
+void check_replaceable(const std::string& path, FileKind kind) {
+  const FileKind there = file_kind(path);
+  if (there == FileKind::other || (there == FileKind::tensors && kind == there)) return;
+  throw SystemFailure(
+      fmt::format("write: {}: is {}, which is not replaced", path,
+                  there == FileKind::ledger ? "a ledger" : "a checkpoint or model"));
+}
+
+void write_straight(const FilePlace& place, const std::function<void(FileWriter&)>& body) {
+  const Descriptor file = open_place(place);
+  FileWriter writer(file.number(), place.path);
+  body(writer);
+}
+
+// What follows the last dot, which goes with it; empty when that is not a number.
+std::optional<std::uint64_t> take_number(std::string_view& name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == name.npos) return std::nullopt;
+  const char* const end = name.data() + name.size();
+  std::uint64_t number = 0;
+  const auto [last, error] = std::from_chars(name.data() + dot + 1, end, number);
+  name = name.substr(0, dot);
+  return error == std::errc() && last == end ? std::optional(number) : std::nullopt;
+}
+
+// Whether a name is NAME.PROCESS.SERIAL.tmp of a process that is no more, for a file that is called
+// `of`, or begins with it and a dot.
+bool left_over(std::string_view name, const std::string& of) {
+  constexpr std::string_view ending = ".tmp";
+  if (!name.ends_with(ending)) return false;
+  name.remove_suffix(ending.size());
+  const auto serial = take_number(name), process = take_number(name);
+  if (!serial || !process || *process == 0 || *process > std::numeric_limits<pid_t>::max())
+    return false;
+  if (name != of && !name.starts_with(of + '.')) return false;
+  return ::kill(static_cast<pid_t>(*process), 0) != 0 && errno == ESRCH;
 }
 
 }  // namespace
@@ -83,29 +114,61 @@ void FileWriter::write(std::span<const std::byte> bytes) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {  // whoever gave us the descriptor chose not to wait
+      pollfd ready{.fd = descriptor_, .events = POLLOUT, .revents = 0};
+      ::poll(&ready, 1, -1);
     } else if (errno != EINTR) {
       fail_with_errno("write", path_);
     }
   }
 }
 
-void write_file_atomically(const std::string& path, const std::function<void(FileWriter&)>& body) {
+void write_file_atomically(const std::string& path, const std::function<void(FileWriter&)>& body,
+                           FileKind kind, Readers readers) {
+  const FilePlace place = file_place(path);
+  if (!place.replaced) return write_straight(place, body);
+  check_replaceable(place.path, kind);
   std::string made;
-  Descriptor file(create_beside(path, made));
+  Descriptor file = create_beside(place.path, made, readers);
   Temporary temporary{made};
-  keep_permissions(path, file.number());
+  if (readers == Readers::as_usual) keep_permissions(place.path, file.number());
   FileWriter writer(file.number(), path);
   body(writer);
   if (::fsync(file.number()) != 0 || !file.close()) fail_with_errno("write", path);
-  if (::rename(made.c_str(), path.c_str()) != 0) fail_with_errno("write", path);
+  if (::rename(made.c_str(), place.path.c_str()) != 0) fail_with_errno("write", path);
   temporary.renamed = true;
-  sync_folder_of(path);
+  sync_folder_of(place.path);
+}
+
+void check_can_write(const std::string& path, FileKind kind) {
+  const FilePlace place = file_place(path);
+  if (!place.replaced) {
+    open_place(place);
+    return;
+  }
+  check_replaceable(place.path, kind);
+  std::string made;
+  create_beside(place.path, made);
+  const Temporary temporary{made};
+}
+
+void remove_leftovers(const std::string& path) try {
+  namespace fs = std::filesystem;
+  const fs::path place = fs::absolute(file_place(path).path);
+  std::vector<fs::path> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(place.parent_path())) {
+    if (left_over(entry.path().filename().string(), place.filename().string()))
+      found.push_back(entry.path());
+  }
+  for (const fs::path& file : found) ::unlink(file.c_str());
+} catch (const std::runtime_error&) {
+  // They take some room, and harm nobody.
 }
 
 std::string read_file(const std::string& path, std::size_t limit) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file = open_to_read(path);
   struct stat status {};
-  if (file.number() < 0 || ::fstat(file.number(), &status) != 0) fail_with_errno("read", path);
+  if (::fstat(file.number(), &status) != 0) fail_with_errno("read", path);
   std::string text;
   // One byte more than the size, so that the end is met without growing; pipes tell no size.
   constexpr std::size_t least = 4096;

@@ -19,7 +19,7 @@ constexpr const char* advice[memory_kinds] = {
     "a smaller physical batch, clipping in two passes or by layers, or 16-bit activations",
     "a smaller row budget, a smaller physical batch or clipping in two passes",
     "a smaller physical batch or fewer threads",
-    "a smaller physical batch",
+    "fewer samples in memory or a smaller physical batch",
     "a smaller physical batch",
 };
 

@@ -16,6 +16,8 @@ namespace sotto {
 
 namespace {
 
+static_assert(most_threads <= ThreadPool::most_parts);
+
 thread_local bool in_part = false;
 
 // Sets in_part for as long as it lives.
@@ -28,7 +30,7 @@ class InPart {
 };
 
 std::atomic<int>& threads() {
-  static std::atomic<int> count{omp_get_max_threads()};
+  static std::atomic<int> count{std::min(omp_get_max_threads(), most_threads)};
   return count;
 }
 
@@ -45,8 +47,7 @@ OneThread::~OneThread() {
 void parallel_for(std::int64_t count, std::int64_t grain,
                   const std::function<void(std::int64_t, std::int64_t)>& body) {
   if (count <= 0) return;
-  const std::int64_t most =
-      in_part || omp_in_parallel() ? 1 : std::min(thread_count(), ThreadPool::most_parts);
+  const std::int64_t most = in_part || omp_in_parallel() ? 1 : thread_count();
   const std::int64_t parts = std::min(count / std::max<std::int64_t>(grain, 1), most);
   const OneThread one;
   if (parts <= 1) return body(0, count);
@@ -71,7 +72,7 @@ void parallel_for(std::int64_t count, std::int64_t grain,
 }
 
 bool offer_idle_work(IdleWork& work) {
-  const int others = std::min(thread_count(), ThreadPool::most_parts) - 1;
+  const int others = thread_count() - 1;
   return !in_part && ThreadPool::instance().offer(work, others);
 }
 
@@ -80,7 +81,7 @@ void withdraw_idle_work(IdleWork& work) { ThreadPool::instance().withdraw(work);
 int thread_count() { return threads(); }
 
 void set_thread_count(int count) {
-  check(count >= 1, "set_thread_count: {} threads", count);
+  check(count >= 1 && count <= most_threads, "set_thread_count: {} threads", count);
   threads() = count;
 }
 

@@ -17,7 +17,9 @@ void parallel_for(std::int64_t count, std::int64_t grain,
 
 // How many parts parallel_for makes at most; at first what the machine has (or OMP_NUM_THREADS).
 int thread_count();
-// For all threads. Throws std::invalid_argument unless count >= 1.
+// More than machines have cores: what OMP_NUM_THREADS asks for beyond it is not given.
+inline constexpr int most_threads = 1 << 10;
+// For all threads. Throws std::invalid_argument unless 1 <= count <= most_threads.
 void set_thread_count(int count);
 
 // While one lives, libraries take the thread that made it for the only one. So it is in

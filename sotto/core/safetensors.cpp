@@ -284,12 +284,15 @@ void save_safetensors(const std::string& path, const TensorFile& file) {
   const std::string header = header_text(file, order, context);
   context.check(header.size() <= most_header_bytes, "the header has {} bytes, more than {}",
                 header.size(), most_header_bytes);
-  write_file_atomically(path, [&](FileWriter& writer) {
+  const auto write = [&](FileWriter& writer) {
     const std::uint64_t length = header.size();
     writer.write(std::as_bytes(std::span(&length, 1)));
     writer.write(header);
     for (const auto* entry : order) write_elements(entry->second, writer);
-  });
+  };
+  const bool secret = file.metadata.contains(secret_key);
+  write_file_atomically(path, write, FileKind::tensors,
+                        secret ? Readers::owner : Readers::as_usual);
 }
 
 }  // namespace sotto

@@ -17,6 +17,9 @@ struct TensorFile {
   std::map<std::string, std::string> metadata = {};
 };
 
+// Where the metadata have this key, the file is secret, for the reason that is its value.
+inline constexpr const char* secret_key = "sotto.secret";
+
 // The tensors of a file, row-major on the CPU. F64, F32, F16, BF16, I64, I32, U8 and BOOL are
 // supported. Throws SystemFailure when the file cannot be read, and std::invalid_argument, naming
 // the file and the tensor, when anything in it is not as the format says.
@@ -25,8 +28,9 @@ TensorFile load_safetensors(const std::string& path);
 TensorFile parse_safetensors(std::span<const std::byte> bytes, const std::string& name);
 
 // Writes all tensors, of any strides and from any device, atomically (atomic_file.h), each at a
-// multiple of its element size. Throws std::invalid_argument for a tensor that is undefined, or a
-// name that is not UTF-8 or is "__metadata__"; SystemFailure when the file cannot be written.
+// multiple of its element size; what is secret (secret_key) for nobody but its owner to read.
+// Throws std::invalid_argument for a tensor that is undefined, or a name that is not UTF-8 or is
+// "__metadata__"; SystemFailure when the file cannot be written.
 void save_safetensors(const std::string& path, const TensorFile& file);
 
 }  // namespace sotto

@@ -118,12 +118,19 @@ OneRunAudit one_run_audit(std::span<const double> scores, const std::vector<bool
   return best;
 }
 
+std::string confidence_text(double confidence) {
+  const double percent = 100 * confidence;
+  int digits = 6;
+  while (digits < 17 && fmt::format("{:.{}g}", percent, digits) == "100") ++digits;
+  return fmt::format("{:.{}g} %", percent, digits);
+}
+
 std::string OneRunAudit::in_words() const {
   const std::string found = fmt::format("{} of {} guesses about {} canaries were right", correct,
                                         guesses.in + guesses.out, canaries);
   if (epsilon == 0) return found + ": that proves no epsilon above 0";
-  return fmt::format("{}: epsilon is at least {:.4g} at delta {:g}, with {:g} % confidence", found,
-                     epsilon, delta, 100 * confidence);
+  return fmt::format("{}: epsilon is at least {:.4g} at delta {:g}, with {} confidence", found,
+                     epsilon, delta, confidence_text(confidence));
 }
 
 }  // namespace sotto

@@ -18,6 +18,9 @@ struct Guesses {
   bool operator==(const Guesses&) const = default;
 };
 
+// "95 %", and "99.9999999999 %" for 0.999999999999: as many digits as keep it below 100.
+std::string confidence_text(double confidence);
+
 struct OneRunOptions {
   double confidence = 0.95;
   double delta = 1e-5;

@@ -1,5 +1,6 @@
 #include "sotto/dp/checkpoint.h"
 
+#include "sotto/core/atomic_file.h"
 #include "sotto/nn/state.h"
 
 namespace sotto {
@@ -41,6 +42,10 @@ void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optim
   save_safetensors(path, file);
 }
 
+void save_model(const std::string& path, nn::Module& model, const PrivacyStatement& statement) {
+  nn::save_module(path, model, {{statement_key, to_json(statement)}});
+}
+
 LedgerMark checkpoint_mark(const std::string& path) {
   const TensorFile file = load_safetensors(path);
   const auto mark = file.metadata.find(mark_key);
@@ -50,6 +55,7 @@ LedgerMark checkpoint_mark(const std::string& path) {
 
 void load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
                      Engine& engine, nn::MovingAverage* average) {
+  remove_leftovers(path);
   TensorFile file = load_safetensors(path);
   const Tensors all = std::exchange(file.tensors, {});
   const Tensors averages = part(all, average_prefix);

@@ -1,6 +1,7 @@
-// Checkpoints of private training: one safetensors file with the model, its moving average, the
-// optimizer's state, where the engine stands, and a mark of the ledger. Written atomically; no
-// generator is part of it.
+// Two files of private training, both safetensors and written atomically. A checkpoint is what
+// training goes on from: the model, its moving average, the optimizer's state, where the engine
+// stands, and a mark of the ledger; no generator is part of it. It is SECRET. A model is what may
+// be published: weights alone, and what is promised of them.
 #pragma once
 
 #include <string>
@@ -10,13 +11,19 @@
 
 namespace sotto {
 
-// Everything but the ledger, which is a file of its own. The file is as SECRET as the batches to
-// come and correlated noise, unless sampling is without passes and noise without correlation: then
-// it holds only what was released. Throws SystemFailure when the file cannot be written, and
-// std::invalid_argument for a ledger in memory.
+// Everything but the ledger, which is a file of its own. The file holds the batches of passes, also
+// those to come, and correlated noise, also that of the past: who reads it can take the noise off.
+// It is marked as secret (secret_key, which Engine::state() sets), and nobody but its owner may
+// read it. Throws SystemFailure when the file cannot be written, and std::invalid_argument for a
+// ledger in memory.
 void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
                      const Engine& engine, Ledger& ledger,
                      const nn::MovingAverage* average = nullptr);
+
+// The weights by the names that nn::load_module() reads, the statement (Engine::report()) as JSON
+// in the metadata under statement_key. Throws SystemFailure when the file cannot be written.
+inline constexpr const char* statement_key = "sotto.privacy";
+void save_model(const std::string& path, nn::Module& model, const PrivacyStatement& statement);
 
 // For Ledger::resume(), before the engine is made. Throws SystemFailure when the file cannot be
 // read, and std::invalid_argument when it is no checkpoint.

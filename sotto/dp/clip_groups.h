@@ -16,6 +16,9 @@ struct ClipGroup {
   double bound = 1;
 };
 
+// Of bounds. Beyond these, sums in single precision overflow or lose their last digits.
+inline constexpr double least_clip_bound = 0x1p-100, largest_clip_bound = 0x1p100;
+
 // One group of all parameters that are trained.
 std::vector<ClipGroup> flat_group(const std::vector<Parameter*>& parameters, double bound);
 

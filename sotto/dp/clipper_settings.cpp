@@ -10,9 +10,9 @@ namespace sotto {
 namespace {
 
 void check_bound(double bound) {
-  // Beyond these, sums in single precision overflow or lose their last digits.
-  constexpr double least = 0x1p-100, largest = 0x1p100;
-  check(bound >= least && bound <= largest, "Clipper: a clip bound of {}", bound);
+  check(bound >= least_clip_bound && bound <= largest_clip_bound,
+        "Clipper: a clip bound of {} is not from {:.3g} to {:.3g} (2^-100 to 2^100)", bound,
+        least_clip_bound, largest_clip_bound);
 }
 
 }  // namespace

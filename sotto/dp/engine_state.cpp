@@ -84,6 +84,7 @@ TensorFile Engine::state() const {
                             {"loss_scale", loss_scale_.value()},
                             {"good_steps", loss_scale_.good_steps()}}
                            .dump();
+  file.metadata[secret_key] = "batches and noise that privacy rests on; publish the model alone";
   if (!sampler.rest.empty())
     file.tensors[rest_of_pass] = Tensor::from(sampler.rest, {std::ssize(sampler.rest)});
   if (const auto* const correlated = dynamic_cast<const CorrelatedMechanism*>(mechanism_.get())) {

@@ -35,7 +35,7 @@ struct flock lock_of(short type, off_t byte) {
 
 }  // namespace
 
-LedgerFile::Lock::Lock(const LedgerFile& file) : descriptor_(file.descriptor_) {
+LedgerFile::Lock::Lock(const LedgerFile& file) : descriptor_(file.file_.number()) {
   if (descriptor_ < 0) return;
   struct flock lock = lock_of(F_WRLCK, append_byte);
   while (::fcntl(descriptor_, F_OFD_SETLKW, &lock) != 0) {
@@ -51,24 +51,13 @@ LedgerFile::Lock::~Lock() {
 
 LedgerFile::LedgerFile(const std::string& path, int flags)
     : path_(std::filesystem::absolute(path)) {
-  constexpr int permissions = 0600;
-  descriptor_ = ::open(path_.c_str(), flags | O_RDWR | O_APPEND | O_CLOEXEC, permissions);
-  if (descriptor_ < 0) fail_on(path_, "cannot open");
+  constexpr unsigned permissions = 0600;
+  file_ = open_file(path_, flags | O_RDWR | O_APPEND, permissions);
+  if (!file_.is_open()) fail_on(path_, "cannot open");
   struct stat status {};
-  const bool known = ::fstat(descriptor_, &status) == 0;
-  if (known && S_ISREG(status.st_mode)) return;
-  ::close(descriptor_);
-  throw SystemFailure(fmt::format("ledger: not a regular file: {}", path_));
-}
-
-LedgerFile::~LedgerFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-LedgerFile& LedgerFile::operator=(LedgerFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
+  const bool known = ::fstat(file_.number(), &status) == 0;
+  if (!known || !S_ISREG(status.st_mode))
+    throw SystemFailure(fmt::format("ledger: not a regular file: {}", path_));
 }
 
 void LedgerFile::claim_run(const std::string& run) const {
@@ -76,7 +65,7 @@ void LedgerFile::claim_run(const std::string& run) const {
   constexpr int base = 16;
   const auto byte = static_cast<off_t>(std::stoull(run.substr(0, digits), nullptr, base));
   struct flock lock = lock_of(F_WRLCK, append_byte + 1 + byte);
-  if (::fcntl(descriptor_, F_OFD_SETLK, &lock) == 0) return;
+  if (::fcntl(file_.number(), F_OFD_SETLK, &lock) == 0) return;
   if (errno != EAGAIN && errno != EACCES) fail_on(path_, "cannot lock");
   throw SystemFailure(
       fmt::format("ledger: {}: run {} is being continued by another ledger", path_, run));
@@ -85,7 +74,7 @@ void LedgerFile::claim_run(const std::string& run) const {
 void LedgerFile::check_in_place() const {
   struct stat ours {
   }, named{};
-  if (::fstat(descriptor_, &ours) != 0) fail_on(path_, "cannot read");
+  if (::fstat(file_.number(), &ours) != 0) fail_on(path_, "cannot read");
   if (::stat(path_.c_str(), &named) == 0 && ours.st_dev == named.st_dev &&
       ours.st_ino == named.st_ino)
     return;
@@ -99,7 +88,7 @@ std::string LedgerFile::read(std::size_t begin) const {
     const std::size_t size = text.size(), piece = std::max(least, size);
     text.resize(size + piece);
     const ssize_t got =
-        ::pread(descriptor_, text.data() + size, piece, static_cast<off_t>(begin + size));
+        ::pread(file_.number(), text.data() + size, piece, static_cast<off_t>(begin + size));
     if (got < 0 && errno != EINTR) fail_on(path_, "cannot read");
     text.resize(size + static_cast<std::size_t>(got > 0 ? got : 0));
     if (got == 0) return text;
@@ -107,13 +96,13 @@ std::string LedgerFile::read(std::size_t begin) const {
 }
 
 void LedgerFile::truncate(std::size_t size) {
-  if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) fail_on(path_, "cannot truncate");
+  if (::ftruncate(file_.number(), static_cast<off_t>(size)) != 0) fail_on(path_, "cannot truncate");
   sync();
 }
 
 void LedgerFile::append(const std::string& text) {
   for (std::size_t done = 0; done < text.size();) {
-    const ssize_t wrote = ::write(descriptor_, text.data() + done, text.size() - done);
+    const ssize_t wrote = ::write(file_.number(), text.data() + done, text.size() - done);
     if (wrote < 0 && errno != EINTR) fail_on(path_, "cannot append");
     if (wrote > 0) done += static_cast<std::size_t>(wrote);
   }
@@ -121,18 +110,15 @@ void LedgerFile::append(const std::string& text) {
 }
 
 void LedgerFile::sync() const {
-  if (::fdatasync(descriptor_) != 0) fail_on(path_, "cannot sync");
+  if (::fdatasync(file_.number()) != 0) fail_on(path_, "cannot sync");
 }
 
 void LedgerFile::sync_folder() const {
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail_on(folder, "cannot open");
-  const bool synced = ::fsync(descriptor) == 0;
-  const int reason = errno;
-  ::close(descriptor);
-  errno = reason;
-  if (!synced && errno != EINVAL) fail_on(folder, "cannot sync");  // EINVAL: no such notion here
+  const Descriptor opened = open_file(folder, O_RDONLY | O_DIRECTORY);
+  if (!opened.is_open()) fail_on(folder, "cannot open");
+  if (::fsync(opened.number()) != 0 && errno != EINVAL)  // EINVAL: no such notion here
+    fail_on(folder, "cannot sync");
 }
 
 }  // namespace sotto

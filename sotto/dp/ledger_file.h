@@ -3,7 +3,8 @@
 
 #include <cstddef>
 #include <string>
-#include <utility>
+
+#include "sotto/core/open_file.h"
 
 namespace sotto {
 
@@ -27,12 +28,8 @@ class LedgerFile {
   // `flags` of open(2) besides read, write and append. Throws SystemFailure when the file cannot be
   // opened or is not a regular file.
   LedgerFile(const std::string& path, int flags);
-  ~LedgerFile();
-  LedgerFile(LedgerFile&& other) noexcept
-      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-  LedgerFile& operator=(LedgerFile&& other) noexcept;
 
-  bool exists() const { return descriptor_ >= 0; }
+  bool exists() const { return file_.is_open(); }
   const std::string& path() const { return path_; }  // absolute
   // Waits while another ledger holds the file. Does nothing where there is no file. Throws
   // SystemFailure when the file cannot be locked.
@@ -54,7 +51,7 @@ class LedgerFile {
 
  private:
   std::string path_;
-  int descriptor_ = -1;
+  Descriptor file_;
 };
 
 }  // namespace sotto

@@ -125,8 +125,8 @@ TradeOffAudit trade_off_audit(std::span<const double> without, std::span<const d
 std::string TradeOffAudit::in_words() const {
   return fmt::format(
       "epsilon is at least {:.4g} at delta {:g}, and at least {:.4g} (mu {:.4g}) if the trade-off "
-      "is a Gaussian's; {:g} % confidence each, for independent scores",
-      epsilon, delta, gaussian_epsilon, mu, 100 * confidence);
+      "is a Gaussian's; {} confidence each, for independent scores",
+      epsilon, delta, gaussian_epsilon, mu, confidence_text(confidence));
 }
 
 }  // namespace sotto

@@ -5,13 +5,17 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <functional>
 #include <limits>
 #include <span>
+#include <streambuf>
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+
 #include "sotto/core/error.h"
+#include "sotto/core/file_place.h"
 #include "sotto/core/parallel.h"
 #include "sotto/core/text.h"
 #include "sotto/nn/gzip.h"
@@ -74,10 +78,9 @@ std::int64_t counted(const GzipReader& in, const Shape& shape) {
   return shape.numel();
 }
 
-// Exactly `count` bytes and then the end. Memory grows with the bytes that are there, not with
-// the bytes that the header promises.
-std::vector<std::uint8_t> read_body(GzipReader& in, const Shape& shape) {
-  const auto count = static_cast<std::size_t>(counted(in, shape));
+// Exactly `count` bytes. Memory grows with the bytes that are there, not with the bytes that the
+// header promises.
+std::vector<std::uint8_t> read_bytes(GzipReader& in, std::size_t count, const Shape& shape) {
   std::vector<std::uint8_t> bytes;
   while (bytes.size() < count) {
     const std::size_t begin = bytes.size();
@@ -86,11 +89,67 @@ std::vector<std::uint8_t> read_body(GzipReader& in, const Shape& shape) {
     expect(begin + got == bytes.size(), "idx: {}: {} bytes of data, expected {} for the shape {}",
            in.name(), begin + got, count, shape);
   }
+  return bytes;
+}
+
+void expect_end(GzipReader& in, const Shape& shape) {
   std::array<std::uint8_t, 1> beyond{};
   const std::size_t extra = in.read(beyond);  // also makes gzip's checksum be compared
-  expect(extra == 0, "idx: {}: more bytes of data than the {} for the shape {}", in.name(), count,
-         shape);
-  return bytes;
+  expect(extra == 0, "idx: {}: more bytes of data than the {} for the shape {}", in.name(),
+         shape.numel(), shape);
+}
+
+// What was read of a file, and how many elements its first axis has there.
+struct Beginning {
+  Tensor values;
+  std::int64_t size = 0;
+};
+
+// The file's shape is seen by `accept` before anything of that size is read.
+using Accept = std::function<void(const Shape&)>;
+
+Beginning read_beginning(std::istream& in, const std::string& name, std::int64_t most,
+                         const Accept& accept = {}) {
+  check(most >= 1, "idx: {}: {} elements of the first axis", name, most);
+  GzipReader reader(in, name);
+  const Shape whole = read_header(reader);
+  counted(reader, whole);
+  if (accept) accept(whole);
+  Shape shape = whole;
+  shape[0] = std::min(shape[0], most);
+  const auto bytes = read_bytes(reader, static_cast<std::size_t>(shape.numel()), shape);
+  if (shape == whole) expect_end(reader, whole);
+  return {Tensor::from(bytes, shape), whole[0]};
+}
+
+// A file for streams. Its number is above those of the standard files, unlike that of a
+// std::ifstream.
+class FileBuffer : public std::streambuf {
+ public:
+  explicit FileBuffer(const std::string& path)
+      : file_(open_to_read(path)), path_(path), buffer_(chunk_bytes) {}
+
+ protected:
+  int_type underflow() override {
+    ssize_t got = 0;
+    do {
+      got = ::read(file_.number(), buffer_.data(), buffer_.size());
+    } while (got < 0 && errno == EINTR);
+    expect(got >= 0, "idx: {}: {}", path_, std::strerror(errno));
+    setg(buffer_.data(), buffer_.data(), buffer_.data() + got);
+    return got == 0 ? traits_type::eof() : traits_type::to_int_type(buffer_[0]);
+  }
+
+ private:
+  Descriptor file_;
+  std::string path_;
+  std::vector<char> buffer_;
+};
+
+Beginning read_beginning(const std::string& path, std::int64_t most, const Accept& accept = {}) {
+  FileBuffer buffer(path);
+  std::istream in(&buffer);
+  return read_beginning(in, path, most, accept);
 }
 
 // The first of the four spellings of a file's name that is there.
@@ -133,30 +192,27 @@ Tensor widened_labels(const Tensor& bytes, const std::string& path) {
 
 }  // namespace
 
-Tensor read_idx(std::istream& in, const std::string& name) {
-  GzipReader reader(in, name);
-  const Shape shape = read_header(reader);
-  return Tensor::from(read_body(reader, shape), shape);
+Tensor read_idx(std::istream& in, const std::string& name, std::int64_t most) {
+  return read_beginning(in, name, most).values;
 }
 
-Tensor read_idx(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  expect(in.is_open(), "idx: {}: cannot open: {}", path, std::strerror(errno));
-  return read_idx(in, path);
+Tensor read_idx(const std::string& path, std::int64_t most) {
+  return read_beginning(path, most).values;
 }
 
-Dataset read_mnist(const std::string& folder, bool train) {
+Dataset read_mnist(const std::string& folder, bool train, std::int64_t most) {
   const std::string part = train ? "train" : "t10k";
   const std::string image_path = find_file(folder, part + "-images", 3);
   const std::string label_path = find_file(folder, part + "-labels", 1);
-  const Tensor images = read_idx(image_path);
-  const Tensor labels = read_idx(label_path);
-  expect(images.rank() == 3 && images.size(1) == mnist_side && images.size(2) == mnist_side,
-         "mnist: {}: shape {}, expected (n, {}, {})", image_path, images.shape(), mnist_side,
-         mnist_side);
-  expect(labels.rank() == 1, "mnist: {}: shape {}, expected (n)", label_path, labels.shape());
-  expect(images.size(0) == labels.size(0), "mnist: {} images in {}, {} labels in {}",
-         images.size(0), image_path, labels.size(0), label_path);
+  const auto [images, image_count] = read_beginning(image_path, most, [&](const Shape& shape) {
+    expect(shape.rank() == 3 && shape[1] == mnist_side && shape[2] == mnist_side,
+           "mnist: {}: shape {}, expected (n, {}, {})", image_path, shape, mnist_side, mnist_side);
+  });
+  const auto [labels, label_count] = read_beginning(label_path, most, [&](const Shape& shape) {
+    expect(shape.rank() == 1, "mnist: {}: shape {}, expected (n)", label_path, shape);
+  });
+  expect(image_count == label_count, "mnist: {} images in {}, {} labels in {}", image_count,
+         image_path, label_count, label_path);
   return {scaled_images(images), widened_labels(labels, label_path)};
 }
 

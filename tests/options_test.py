@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Gives every option of every program each kind of value that people and scripts give by mistake.
+
+Usage: options_test.py PATH_OF_PROGRAM... [unittest options]
+
+The options are those that the help lists, so that those of tomorrow are tried, too. No value ends a
+program by a signal or keeps it busy: it is taken, or refused in one line that names the option.
+"""
+
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAMS = []
+SECONDS = 30  # after which a run of a few milliseconds hangs
+PRIVATE = ["--noise-multiplier", "0.5"]
+PHASE = [*PRIVATE, "--sampling-rate", "1", "--steps", "4"]
+TARGET = ["--delta", "1e-5", "--epsilon", "3"]
+# A run that takes no time, for each command.
+SMALL = {
+    "mnist": ["--train-size", "40", "--test-size", "10", "--batch", "8", "--steps", "1",
+              "--threads", "1", *PRIVATE],
+    "audit": ["--train-size", "10", "--canaries", "64", "--batch", "9", "--steps", "1", "--threads",
+              "1", *PRIVATE],
+    "footprint": ["--model", "logreg", "--batch", "4", "--threads", "1"],
+    "memory_tour": ["--width", "8", "--layers", "1", "--batch", "8"],
+    "privacy_budget spent": ["--delta", "1e-5", *PHASE],
+    "privacy_budget compare": ["--delta", "1e-5", *PHASE],
+    "privacy_budget noise": [*TARGET, *PHASE[2:]],
+    "privacy_budget steps": [*TARGET, *PHASE[:4]],
+    "privacy_budget batch": [*TARGET, *PRIVATE, "--steps", "4"],
+}
+NUMBERS = set("NXDEQP")
+# Kinds of values: which are refused whatever the option, if it wants a number, and others.
+REFUSED = {"empty", "missing", "twice"}
+REFUSED_NUMBERS = {"negative", "nan", "infinite", "beyond", "octal", "unknown"}
+VALUES = {"empty": "", "missing": "--help", "negative": "-1", "zero": "0", "nan": "nan",
+          "infinite": "inf", "beyond": "1" + 400 * "0", "huge": "9000000000000000000",
+          "octal": "0x10", "unknown": "unknown"}
+
+
+def run(command, arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=folder,
+                                  timeout=SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+def commands():
+    """The programs, or each one's commands where it has some."""
+    for program in PROGRAMS:
+        text = run([program], ["--help"]).stdout
+        _, _, listed = text.partition("\nSubcommands:\n")
+        names = re.findall(r"^  (\w+) ", listed, re.MULTILINE)
+        yield from ([program, name] for name in names) if names else [[program]]
+
+
+def options(command):
+    """The name of each option, its type or None, and whether it takes several values."""
+    for line in run(command, ["--help"]).stdout.splitlines():
+        found = re.match(r"  (--[\w-]+)(?: ([A-Z=]+)(\S*)( \.\.\.)?)?  ", line + "  ")
+        if found:
+            name, kind, rest, several = found.groups()
+            yield name, kind and kind.split("=")[0], bool(several) or rest == ",..."
+
+
+def name_of(command):
+    return " ".join([os.path.basename(command[0]), *command[1:]])
+
+
+def without(arguments, name):
+    """The arguments, of which each has a value, but for an option's."""
+    pairs = zip(arguments[::2], arguments[1::2])
+    return [text for pair in pairs if pair[0] != name for text in pair]
+
+
+def cases():
+    for command in commands():
+        small = SMALL.get(name_of(command), [])
+        for name, kind, several in options(command):
+            if kind is None:
+                for what, given in (("empty", [name + "="]), ("twice", [name, name]),
+                                    ("unknown", [name + "=unknown"])):
+                    yield command, name, kind, what, [*small, *given]
+                continue
+            rest = without(small, name)
+            for what, value in VALUES.items():
+                yield command, name, kind, what, [*rest, name, value]
+            yield command, name, kind, "empty", [*rest, name + "="]
+            if not several:
+                yield command, name, kind, "twice", [*rest, name, "1", name, "1"]
+
+
+class Options(unittest.TestCase):
+    def test_every_program_is_here_with_a_small_run_that_works(self):
+        for command in commands():
+            done = run(command, SMALL.get(name_of(command), []))
+            self.assertIn(done.returncode, (0, 3), (command, done.stderr))  # 3: audit's finding
+            self.assertEqual(done.stderr, "")
+
+    def test_what_no_program_knows_is_refused(self):
+        for command in commands():
+            for given in (["--nothing"], ["--nothing", "1"], ["stray"], [""], ["-x"]):
+                done = run(command, [*SMALL.get(name_of(command), []), *given])
+                self.assertEqual(done.returncode, 2, (command, given, done.stderr))
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    def test_what_this_machine_has_no_memory_for_is_refused_before_it_is_made(self):
+        for program, option, value in (("memory_tour", "--width", "1000000"),
+                                       ("mnist", "--train-size", "100000000000"),
+                                       ("mnist", "--test-size", "100000000000"),
+                                       ("audit", "--train-size", "100000000000")):
+            command = next(c for c in commands() if name_of(c) == program)
+            done = run(command, [*without(SMALL[program], option), option, value])
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr, rf"^{program}: .*{option}.* GiB would be needed, .*\n$")
+
+    def test_every_value_of_every_option_is_taken_or_refused_in_one_line_that_names_it(self):
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            tried = [(case, pool.submit(run, case[0], case[4])) for case in cases()]
+        self.assertGreater(len(tried), 1000)
+        for case, done in tried:
+            with self.subTest(case=(name_of(case[0]), *case[4])):
+                self.judge(case, done.result())
+
+    def judge(self, case, done):
+        command, option, kind, what, arguments = case
+        self.assertIsNotNone(done, "still busy")
+        self.assertGreaterEqual(done.returncode, 0, done.stderr)
+        lines = done.stderr.splitlines()
+        refused = what in REFUSED or kind is None
+        refused |= kind in NUMBERS and what in REFUSED_NUMBERS
+        refused |= kind in ("NAME", "SIZE") and what == "unknown"
+        if refused:
+            self.assertEqual(done.returncode, 2, done.stderr)
+        if done.returncode == 2:
+            self.assertEqual(done.stdout, "")
+            self.assertEqual(len(lines), 1, done.stderr)
+            self.assertTrue(lines[0].startswith(os.path.basename(command[0]) + ": "), lines)
+            self.assertIn(option, lines[0])
+        elif done.returncode == 1:  # a file that is not there, or does not hold what it should
+            self.assertIn(kind, ("DIR", "FILE"), done.stderr)
+            self.assertEqual(len(lines), 1, done.stderr)
+            self.assertIn(arguments[-1], lines[0])
+        else:
+            self.assertEqual(lines, [])
+
+
+def main():
+    """Tests the programs that the first arguments name; the others are unittest's."""
+    while len(sys.argv) > 1 and os.path.exists(sys.argv[1]):
+        PROGRAMS.append(os.path.abspath(sys.argv.pop(1)))
+    unittest.main("__main__")
+
+
+if __name__ == "__main__":
+    main()
