@@ -130,6 +130,8 @@ void Session::introduce() const {
                planned_steps(s));
   }
   if (options_.resumed) fmt::print("resumed at step {}\n", trainer_.steps_made());
+  if (options_.resumed && !options_.resumed->verified)
+    fmt::print("the checkpoint has no checksum: damage to its tensors would not be seen\n");
   if (lost_releases_ > 0) {
     fmt::print(
         "the ledger holds {} releases more than the checkpoint: their model was lost, they "

@@ -48,7 +48,7 @@ LedgerMark checkpoint_mark(const std::string& path) {
   return ledger_mark_from_json(mark->second);
 }
 
-void load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
+bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
                      Engine& engine, nn::MovingAverage* average) {
   TensorFile file = load_safetensors(path);
   const Tensors all = std::exchange(file.tensors, {});
@@ -70,6 +70,7 @@ void load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& 
     engine.load_state(before);
     throw;
   }
+  return file.verified;
 }
 
 }  // namespace sotto
