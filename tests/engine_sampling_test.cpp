@@ -6,6 +6,7 @@
 #include "catch.h"
 #include "ledger_files.h"
 #include "sotto/autograd/ops.h"
+#include "sotto/core/atomic_file.h"
 #include "sotto/dp/checkpoint.h"
 #include "sotto/dp/noise_search.h"
 #include "sotto/dp/spent.h"
@@ -290,8 +291,35 @@ TEST_CASE("moving bounds are restored") {
   const double bound = engine.clipper().groups()[0].bound;
   CHECK(bound != 1);
   Engine other = t.engine(ledger, options);
-  load_checkpoint(file, t.model, t.optimizer, other);
+  CHECK(load_checkpoint(file, t.model, t.optimizer, other));
   CHECK(other.clipper().groups()[0].bound == bound);
+}
+
+TEST_CASE("a checkpoint whose tensors are damaged is refused, and one without a checksum is told") {
+  const Place place;
+  const std::string file = place.path() + ".model";
+  EngineOptions options = options_of(Sampling::poisson);
+  options.noise_multiplier = 1;
+  Training t;
+  Ledger ledger = Ledger::create(place.path());
+  Engine engine = t.engine(ledger, options);
+  engine.step(t.loss());
+  save_checkpoint(file, t.model, t.optimizer, engine, ledger);
+  const std::string good = read_file(file);
+  const auto write = [&](const std::string& bytes) {
+    std::ofstream(file, std::ios::binary) << bytes;
+  };
+  std::string bytes = good;
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write(bytes);
+  const std::vector<float> weights = t.weights();
+  CHECK(throws([&] { load_checkpoint(file, t.model, t.optimizer, engine); }, "damaged"));
+  CHECK(throws([&] { checkpoint_mark(file); }, "damaged"));
+  CHECK(t.weights() == weights);
+  bytes = good;
+  bytes[bytes.find("sotto.xxh64")] = 'S';
+  write(bytes);
+  CHECK_FALSE(load_checkpoint(file, t.model, t.optimizer, engine));
 }
 
 TEST_CASE("a state of another engine, and a file that is no checkpoint, change nothing") {

@@ -13,6 +13,10 @@ from mnist_runs import (ALONE, NOISY, SMALL, Case, charged, differing, main, sta
                         steps_in)
 
 
+def without_checksum(checkpoint):
+    return checkpoint.replace(b"sotto.xxh64", b"other.xxh64")
+
+
 class WrongArguments(Case):
     def test_each_is_refused_in_one_line_with_status_2(self):
         save = self.path("model")
@@ -171,8 +175,30 @@ class WrongFiles(Case):
         self.resume(1, "not a checkpoint")
 
     def test_a_checkpoint_without_one_of_its_tensors_is_refused(self):
+        self.edit(self.state, without_checksum)
         self.edit(self.state, lambda text: text.replace(b"conv1.weight", b"conv1.wiight"))
         self.resume(1, "conv1.w")
+
+    def test_a_checkpoint_with_bits_flipped_or_blocks_zeroed_is_refused(self):
+        with open(self.state, "rb") as file:
+            good = file.read()
+        data = 8 + struct.unpack("<Q", good[:8])[0]
+        draws = random.Random(1)
+        for _ in range(20):
+            damaged = bytearray(good)
+            at = draws.randrange(data, len(good))
+            damaged[at] ^= 1 << draws.randrange(8)
+            self.edit(self.state, lambda text, damaged=damaged: bytes(damaged))
+            self.resume(1, "damaged: its checksum is")
+        start = len(good) - 512
+        self.edit(self.state, lambda text: good[:start] + bytes(512))
+        self.resume(1, "damaged: its checksum is")
+
+    def test_a_checkpoint_without_a_checksum_is_resumed_and_the_program_says_so(self):
+        said = "the checkpoint has no checksum"
+        self.assertNotIn(said, self.succeed("--resume", self.model, *ALONE, "--steps", "5"))
+        self.edit(self.state, without_checksum)
+        self.assertIn(said, self.succeed("--resume", self.model, *ALONE, "--steps", "6"))
 
     def test_a_ledger_that_is_missing_damaged_or_shorter_than_the_checkpoint_is_refused(self):
         ledger = self.model + ".ledger"

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -101,6 +102,7 @@ TEST_CASE("every dtype, shape and view comes back as it was saved") {
   const TensorFile file = example();
   const TensorFile again = parse(bytes_of(file));
   CHECK(again.metadata == file.metadata);
+  CHECK(again.verified);
   REQUIRE(again.tensors.size() == file.tensors.size());
   for (const auto& [key, x] : file.tensors) {
     INFO(key);
@@ -113,6 +115,7 @@ TEST_CASE("an empty file of tensors comes back empty") {
   const TensorFile again = parse(bytes_of({}));
   CHECK(again.tensors.empty());
   CHECK(again.metadata.empty());
+  CHECK(again.verified);
 }
 
 TEST_CASE("a file written by hand has the values it says") {
@@ -129,6 +132,7 @@ TEST_CASE("a file written by hand has the values it says") {
   CHECK(file.tensors.at("a").to_vector<float>() == std::vector<float>{1.5f, -2});
   CHECK(file.tensors.at("a").shape() == Shape{1, 2});
   CHECK(file.tensors.at("b").item() == -7);
+  CHECK_FALSE(file.verified);
 }
 
 TEST_CASE("the data begins at a multiple of eight, with the widest elements first") {
@@ -165,6 +169,7 @@ TEST_CASE("what cannot be saved is refused before the file is touched") {
   CHECK(throws([&] { save({{{"__metadata__", x}}, {}}); }, "the name is taken by the format"));
   CHECK(throws([&] { save({{{"\xff", x}}, {}}); }, "not UTF-8"));
   CHECK(throws([&] { save({{}, {{"key", "\xc3("}}}); }, "not UTF-8"));
+  CHECK(throws([&] { save({{}, {{"sotto.xxh64", "0"}}}); }, "taken by the checksum"));
   CHECK_FALSE(std::filesystem::exists(temporary.path));
 }
 
@@ -269,13 +274,79 @@ TEST_CASE("a boolean other than zero and one is refused") {
   CHECK(throws([&] { parse(bytes); }, "tensor w: a BOOL has the value 2"));
 }
 
+TEST_CASE("a file that says its checksum is read by whoever follows the description") {
+  // XXH64 of {"a":{"data_offsets":[0,2],"dtype":"U8","shape":[2]}}, and with it of 1 and 2.
+  const std::string bytes =
+      file_of(R"({"a": {"shape": [2], "dtype": "U8", "data_offsets": [0, 2]},)"
+              R"( "__metadata__": {"sotto.xxh64": "e20b05e98410353d"}})") +
+      "\1\2";
+  CHECK(parse(bytes).verified);
+}
+
+// Every bit of a small file, and blocks of a larger one.
+TEST_CASE(
+    "a file with a bit flipped or a block lost is refused, or is the same, or has no checksum") {
+  const std::string good =
+      bytes_of({{{"w", Tensor::from({1, 2, 3}, {3}, Dtype::f32)}}, {{"a", "b"}}});
+  int unverified = 0;
+  for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+    std::string bytes = good;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ 1 << bit % 8);
+    try {
+      const TensorFile file = parse(bytes);
+      unverified += file.verified ? 0 : 1;
+      if (file.verified) check_same(file.tensors.at("w"), parse(good).tensors.at("w"));
+      CHECK(bit < 8 * (good.size() - 12));
+    } catch (const std::invalid_argument&) {
+    }
+  }
+  // A checksum under another name is none.
+  CHECK(unverified <= 8 * 11);
+}
+
+TEST_CASE("a block of data that reads as zeros is found, wherever it is") {
+  PublicRandom random(3);
+  const std::string good = bytes_of({{{"a", random_tensor({3000}, Dtype::f32, random)},
+                                      {"b", random_tensor({777}, Dtype::u8, random)}},
+                                     {}});
+  for (int round = 0; round < 200; ++round) {
+    std::string bytes = good;
+    const auto size = static_cast<std::size_t>(1 + random.below(512));
+    const auto from = bytes.size() - 12'777 + static_cast<std::size_t>(random.below(12'777 - 512));
+    std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(from), size, '\0');
+    if (bytes == good) continue;  // a single zero
+    CHECK(throws([&] { parse(bytes); }, "safetensors: model: damaged: its checksum is"));
+  }
+}
+
+// Work that grows with the square would take longer than any test may.
+TEST_CASE("300,000 tensors are saved and loaded") {
+  TensorFile file;
+  for (int i = 0; i < 300'000; ++i)
+    file.tensors["layers." + std::to_string(i) + ".weight"] =
+        Tensor::from({static_cast<double>(i)}, {1}, Dtype::f32);
+  const TensorFile again = parse(bytes_of(file));
+  REQUIRE(again.tensors.size() == 300'000);
+  CHECK(again.verified);
+  CHECK(again.tensors.at("layers.299999.weight").item() == 299'999);
+}
+
+TEST_CASE("a header of more than a million entries is refused by that limit") {
+  std::string header = "{";
+  for (int i = 0; i <= 1'000'000; ++i) header += "\"" + std::to_string(i) + "\":0,";
+  header.back() = '}';
+  CHECK(refused(header, 0, "safetensors: model: the header has more than 1000000 entries"));
+}
+
 TEST_CASE("20,000 damaged files are parsed or refused, and nothing else") {
   PublicRandom random(2);
   TensorFile file = example();
   std::erase_if(file.tensors, [](const auto& entry) {
     return !entry.first.ends_with("2") && !entry.first.ends_with("sliced");
   });
-  const std::string good = bytes_of(file);
+  std::string good = bytes_of(file);
+  // Without a checksum, or it alone would refuse nearly all.
+  good[good.find("sotto.xxh64")] = 'S';
   std::uint64_t length = 0;
   std::memcpy(&length, good.data(), 8);
   int parsed = 0;

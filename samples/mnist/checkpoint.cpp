@@ -87,6 +87,7 @@ Checkpoint parse_checkpoint(const TensorFile& file) {
         "a ledger's mark belongs to private runs");
   for (const auto& [name, tensor] : file.tensors) place(name, tensor, checkpoint);
   checkpoint.engine.metadata = file.metadata;
+  checkpoint.verified = file.verified;
   return checkpoint;
 }
 

@@ -35,6 +35,8 @@ struct Checkpoint {
   std::map<std::string, Tensor> model, optimizer, average;
   // Of private runs: Engine::state().
   TensorFile engine;
+  // Of one that was loaded: whether its file had a checksum, which then held.
+  bool verified = false;
 };
 
 // Written atomically as safetensors: "model.conv1.weight", "optimizer.conv1.weight.momentum",

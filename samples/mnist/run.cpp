@@ -149,6 +149,8 @@ void Session::introduce() const {
                    samples::printable(options_.save),
                    samples::printable(state_path(options_.save)));
   if (options_.resumed) samples::print("resumed at step {}\n", trainer_.steps_made());
+  if (options_.resumed && !options_.resumed->verified)
+    samples::print("the checkpoint has no checksum: damage to its tensors would not be seen\n");
   if (lost_releases_ > 0) {
     samples::print(
         "the ledger holds {} releases more than the checkpoint: their model was lost, they "

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sotto/core/atomic_file.h"
+#include "sotto/core/xxh64.h"
 
 namespace sotto {
 
@@ -23,6 +25,8 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 constexpr std::string_view metadata_key = "__metadata__";
 constexpr std::size_t length_bytes = 8;
 constexpr std::size_t most_header_bytes = 100'000'000;  // as the format's own library has it
+constexpr std::size_t most_entries = 1'000'000;         // parsed they take less than a gigabyte
+constexpr const char* checksum_key = "sotto.xxh64";
 
 struct TypeName {
   Dtype dtype;
@@ -55,27 +59,48 @@ struct Context {
   Context tensor(const std::string& name) const { return {text + ": tensor " + name}; }
 };
 
-// Refuses what the parser alone would let pass: keys given twice, and nesting deeper than a
-// tensor's lists.
-class HeaderGuard {
+// Reads a header through without keeping it, and refuses what the parser would let pass: keys given
+// twice, nesting deeper than a tensor's lists, and more entries than there may be memory for. The
+// parser has a callback for that, and looks through all entries so far after each of them.
+class HeaderGuard : public json::json_sax_t {
  public:
   explicit HeaderGuard(const Context& context) : context_(context) {}
 
-  bool operator()(int depth, json::parse_event_t event, json& parsed) {
-    constexpr int deepest = 3;
-    context_.check(depth <= deepest, "the header is nested more than {} deep", deepest);
-    if (event == json::parse_event_t::object_start) {
-      keys_.emplace_back();
-    } else if (event == json::parse_event_t::object_end) {
-      keys_.pop_back();
-    } else if (event == json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      context_.check(keys_.back().insert(key).second, "the key {} is there twice", key);
-    }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return enter(); }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool end_array() override { return leave(); }
+  bool key(string_t& key) override {
+    auto& keys = keys_.back();
+    context_.check(keys.insert(key).second, "the key {} is there twice", key);
+    context_.check(keys.size() <= most_entries, "the header has more than {} entries",
+                   most_entries);
     return true;
+  }
+  // The parser itself says better what is wrong.
+  bool parse_error(std::size_t, const std::string&, const json::exception&) override {
+    return false;
   }
 
  private:
+  bool enter() {
+    constexpr std::size_t deepest = 3;
+    keys_.emplace_back();
+    context_.check(keys_.size() <= deepest, "the header is nested more than {} deep", deepest);
+    return true;
+  }
+  bool leave() {
+    keys_.pop_back();
+    return true;
+  }
+
   const Context& context_;
   std::vector<std::set<std::string>> keys_;
 };
@@ -85,9 +110,9 @@ json parse_header(std::string_view text, const Context& context) {
   // The parser would take a zero byte for the end of its input.
   context.check(text.find('\0') == text.npos, "the header is not JSON: it holds a zero byte");
   try {
-    // The parser copies its callback; the reference keeps one guard.
     HeaderGuard guard(context);
-    json header = json::parse(text, std::ref(guard));
+    json::sax_parse(text, &guard);
+    json header = json::parse(text);
     context.check(header.is_object(), "the header is not a JSON object");
     return header;
   } catch (const json::exception& error) {
@@ -152,11 +177,26 @@ std::map<std::string, std::string> parse_metadata(const json& value, const Conte
   return metadata;
 }
 
-// The tensors must fill the data one after another, without gaps and without sharing bytes.
-void check_places(std::vector<Entry> entries, std::size_t data_bytes, const Context& context) {
+// The tensors in the order of their data.
+std::vector<Entry> read_header(const json& header, std::map<std::string, std::string>& metadata,
+                               const Context& context) {
+  std::vector<Entry> entries;
+  for (const auto& [key, value] : header.items()) {
+    if (key == metadata_key) {
+      metadata = parse_metadata(value, context);
+    } else {
+      entries.push_back(parse_entry(key, value, context.tensor(key)));
+    }
+  }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
   });
+  return entries;
+}
+
+// The tensors must fill the data one after another, without gaps and without sharing bytes.
+void check_places(const std::vector<Entry>& entries, std::size_t data_bytes,
+                  const Context& context) {
   std::size_t place = 0;
   for (const Entry& entry : entries) {
     context.tensor(entry.name)
@@ -167,6 +207,34 @@ void check_places(std::vector<Entry> entries, std::size_t data_bytes, const Cont
     place = entry.end;
   }
   context.check(place == data_bytes, "the tensors end at byte {} of {}", place, data_bytes);
+}
+
+// Removes the checksum, and metadata that hold nothing else.
+std::optional<std::string> take_checksum(json& header) {
+  const auto metadata = header.find(metadata_key);
+  if (metadata == header.end() || !metadata->contains(checksum_key)) return std::nullopt;
+  auto written = (*metadata)[checksum_key].get<std::string>();
+  metadata->erase(checksum_key);
+  if (metadata->empty()) header.erase(metadata);
+  return written;
+}
+
+std::uint64_t sum_of(const json& header) {
+  const std::string text = header.dump();
+  return xxh64(std::as_bytes(std::span(text)));
+}
+
+// Whether there is a checksum, which is taken out of the header; it holds where there is one.
+bool check_sum(json& header, const std::vector<Entry>& entries, std::span<const std::byte> data,
+               const Context& context) {
+  const std::optional<std::string> written = take_checksum(header);
+  if (!written) return false;
+  std::uint64_t sum = sum_of(header);
+  for (const Entry& entry : entries)
+    sum = xxh64(data.subspan(entry.begin, entry.end - entry.begin), sum);
+  context.check(fmt::format("{:016x}", sum) == *written,
+                "damaged: its checksum is {:016x} where {} says {}", sum, checksum_key, *written);
+  return true;
 }
 
 Tensor read_tensor(const Entry& entry, std::span<const std::byte> data, const Context& context) {
@@ -195,16 +263,11 @@ TensorFile parse_safetensors(std::span<const std::byte> bytes, const std::string
                 length, rest.size());
   const auto data = rest.subspan(length);
   TensorFile file;
-  std::vector<Entry> entries;
-  const json header = parse_header({reinterpret_cast<const char*>(rest.data()), length}, context);
-  for (const auto& [key, value] : header.items()) {
-    if (key == metadata_key) {
-      file.metadata = parse_metadata(value, context);
-    } else {
-      entries.push_back(parse_entry(key, value, context.tensor(key)));
-    }
-  }
+  json header = parse_header({reinterpret_cast<const char*>(rest.data()), length}, context);
+  const std::vector<Entry> entries = read_header(header, file.metadata, context);
   check_places(entries, data.size(), context);
+  file.verified = check_sum(header, entries, data, context);
+  file.metadata.erase(checksum_key);
   for (const Entry& entry : entries) {
     file.tensors[entry.name] = read_tensor(entry, data, context.tensor(entry.name));
   }
@@ -218,54 +281,33 @@ TensorFile load_safetensors(const std::string& path) {
 
 namespace {
 
-using Named = std::pair<const std::string, Tensor>;
+using Named = std::pair<std::string, Tensor>;
 
-// The order of the data: wide elements first, so that each tensor is aligned; then by name.
-std::vector<const Named*> data_order(const TensorFile& file, const Context& context) {
-  std::vector<const Named*> order;
-  for (const Named& entry : file.tensors) {
-    const Context here = context.tensor(entry.first);
-    here.check(entry.first != metadata_key, "the name is taken by the format");
-    here.check(entry.second.defined(), "not defined");
-    order.push_back(&entry);
+// The tensors on the CPU in the order of the data: wide elements first, so that each is aligned;
+// then by name.
+std::vector<Named> data_order(const TensorFile& file, const Context& context) {
+  context.check(file.tensors.size() < most_entries, "{} tensors where less than {} are supported",
+                file.tensors.size(), most_entries);
+  context.check(!file.metadata.contains(checksum_key), "the key {} is taken by the checksum",
+                checksum_key);
+  std::vector<Named> order;
+  for (const auto& [name, x] : file.tensors) {
+    const Context here = context.tensor(name);
+    here.check(name != metadata_key, "the name is taken by the format");
+    here.check(x.defined(), "not defined");
+    order.emplace_back(name, x.to(cpu));
   }
-  std::stable_sort(order.begin(), order.end(), [](const Named* a, const Named* b) {
-    return size_of(a->second.dtype()) > size_of(b->second.dtype());
+  std::stable_sort(order.begin(), order.end(), [](const Named& a, const Named& b) {
+    return size_of(a.second.dtype()) > size_of(b.second.dtype());
   });
   return order;
 }
 
-std::string header_text(const TensorFile& file, const std::vector<const Named*>& order,
-                        const Context& context) {
-  json header = json::object();
-  if (!file.metadata.empty()) header[std::string(metadata_key)] = file.metadata;
-  std::size_t begin = 0;
-  for (const auto* entry : order) {
-    const Tensor& x = entry->second;
-    const std::size_t end = begin + x.bytes();
-    const auto* const type = std::find_if(std::begin(type_names), std::end(type_names),
-                                          [&](const TypeName& t) { return t.dtype == x.dtype(); });
-    header[entry->first] = {{"dtype", type->text},
-                            {"shape", std::vector(x.shape().begin(), x.shape().end())},
-                            {"data_offsets", {begin, end}}};
-    begin = end;
-  }
-  std::string text;
-  try {
-    text = header.dump();
-  } catch (const json::exception& error) {
-    context.check(false, "a name or a metadata entry is not UTF-8: {}", error.what());
-  }
-  constexpr std::size_t alignment = 8;
-  text.resize((text.size() + alignment - 1) / alignment * alignment, ' ');
-  return text;
-}
-
-void write_elements(const Tensor& anywhere, FileWriter& writer) {
-  const Tensor x = anywhere.to(cpu);
+// Calls f with the elements, row-major without gaps.
+template <class F>
+void with_elements(const Tensor& x, F&& f) {
   const auto* const first = static_cast<const std::byte*>(x.view().data);
-  if (x.numel() == 0) return;
-  if (x.contiguous()) return writer.write(std::span(first, x.bytes()));
+  if (x.contiguous() || x.numel() == 0) return f(std::span(first, x.bytes()));
   const std::size_t width = size_of(x.dtype());
   std::vector<std::byte> packed;
   packed.reserve(x.bytes());
@@ -273,7 +315,43 @@ void write_elements(const Tensor& anywhere, FileWriter& writer) {
     const std::byte* const from = first + offset * static_cast<std::int64_t>(width);
     packed.insert(packed.end(), from, from + width);
   });
-  writer.write(packed);
+  f(std::span<const std::byte>(packed));
+}
+
+json header_json(const TensorFile& file, const std::vector<Named>& order) {
+  json header = json::object();
+  if (!file.metadata.empty()) header[std::string(metadata_key)] = file.metadata;
+  std::size_t begin = 0;
+  for (const auto& [name, x] : order) {
+    const std::size_t end = begin + x.bytes();
+    const auto* const type = std::find_if(std::begin(type_names), std::end(type_names),
+                                          [&](const TypeName& t) { return t.dtype == x.dtype(); });
+    header[name] = {{"dtype", type->text},
+                    {"shape", std::vector(x.shape().begin(), x.shape().end())},
+                    {"data_offsets", {begin, end}}};
+    begin = end;
+  }
+  return header;
+}
+
+std::string header_text(const TensorFile& file, const std::vector<Named>& order,
+                        const Context& context) {
+  json header = header_json(file, order);
+  std::string text;
+  try {
+    std::uint64_t sum = sum_of(header);
+    for (const auto& [name, x] : order)
+      with_elements(x, [&](std::span<const std::byte> bytes) { sum = xxh64(bytes, sum); });
+    header[std::string(metadata_key)][checksum_key] = fmt::format("{:016x}", sum);
+    text = header.dump();
+  } catch (const json::exception& error) {
+    context.check(false, "a name or a metadata entry is not UTF-8: {}", error.what());
+  }
+  constexpr std::size_t alignment = 8;
+  text.resize((text.size() + alignment - 1) / alignment * alignment, ' ');
+  context.check(text.size() <= most_header_bytes, "the header has {} bytes, more than {}",
+                text.size(), most_header_bytes);
+  return text;
 }
 
 }  // namespace
@@ -282,15 +360,14 @@ void save_safetensors(const std::string& path, const TensorFile& file) {
   const Context context{path};
   const auto order = data_order(file, context);
   const std::string header = header_text(file, order, context);
-  context.check(header.size() <= most_header_bytes, "the header has {} bytes, more than {}",
-                header.size(), most_header_bytes);
+  const bool secret = file.metadata.contains(secret_key);
   const auto write = [&](FileWriter& writer) {
     const std::uint64_t length = header.size();
     writer.write(std::as_bytes(std::span(&length, 1)));
     writer.write(header);
-    for (const auto* entry : order) write_elements(entry->second, writer);
+    for (const auto& [name, x] : order)
+      with_elements(x, [&](std::span<const std::byte> bytes) { writer.write(bytes); });
   };
-  const bool secret = file.metadata.contains(secret_key);
   write_file_atomically(path, write, FileKind::tensors,
                         secret ? Readers::owner : Readers::as_usual);
 }

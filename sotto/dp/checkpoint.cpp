@@ -53,7 +53,7 @@ LedgerMark checkpoint_mark(const std::string& path) {
   return ledger_mark_from_json(mark->second);
 }
 
-void load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
+bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
                      Engine& engine, nn::MovingAverage* average) {
   remove_leftovers(path);
   TensorFile file = load_safetensors(path);
@@ -76,6 +76,7 @@ void load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& 
     engine.load_state(before);
     throw;
   }
+  return file.verified;
 }
 
 }  // namespace sotto

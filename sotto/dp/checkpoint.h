@@ -32,8 +32,9 @@ LedgerMark checkpoint_mark(const std::string& path);
 // Gives model, optimizer and engine the values they had; the ledger must have been resumed with the
 // mark. Throws as above, and std::invalid_argument, naming the entry, when something does not fit
 // the model, the optimizer, the engine or the average; also for an average where the file has none,
-// and for none where it has one.
-void load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
+// and for none where it has one. Returns whether the file had a checksum (core/safetensors.h),
+// which then held: without one, damage to it may not be seen.
+bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
                      Engine& engine, nn::MovingAverage* average = nullptr);
 
 }  // namespace sotto
