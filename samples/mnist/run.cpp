@@ -14,6 +14,7 @@
 #include "samples/program.h"
 #include "sotto/core/allocator.h"
 #include "sotto/core/parallel.h"
+#include "sotto/dp/rounding.h"
 
 namespace sotto::mnist {
 
@@ -120,10 +121,10 @@ void Session::introduce() const {
              s.data.empty() ? "drawn by the program" : "from " + s.data);
   if (const Engine* const engine = trainer_.engine()) {
     fmt::print(
-        "private training: noise multiplier {:.4g}, clip bound {:g}, {} batches of {:.5g} samples "
+        "private training: noise multiplier {}, clip bound {:g}, {} batches of {:.5g} samples "
         "on "
         "average, {} steps\n",
-        engine->noise_multiplier(), s.clip_bound, name(engine->sampler().sampling()),
+        noise_text(engine->noise_multiplier()), s.clip_bound, name(engine->sampler().sampling()),
         engine->sampler().expected_size(), planned_steps(s));
   } else {
     fmt::print("NO PRIVACY: ordinary training of {} steps; the model may reveal training samples\n",
