@@ -130,13 +130,16 @@ DeltaCurve::DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bou
   // mass = sum_{k >= i} f_k e^{-tilt d (k - i)},
   // scaled = sum_{k > i} f_k (1 - e^{-d (k - i)}) e^{-tilt d (k - i)}
   const double decay = std::exp(-tilt_ * spacing_), rise = -std::expm1(-spacing_);
-  double mass = 0, scaled = 0;
+  // A lower bound is one at every smaller epsilon, where what is subtracted may leave less.
+  const double kept = bound == Bound::lower ? decay : 0;
+  double mass = 0, scaled = 0, last = 0;
   std::size_t place = wrap(start + sum.size() - 1, sum.size());
   for (std::int64_t i = sum.size() - 1; i >= 0; --i) {
     scaled = decay * ((1 - rise) * scaled + rise * mass);
     mass = decay * mass + std::max(density[place] + error, 0.0);
     place = place == 0 ? density.size() - 1 : place - 1;
-    scaled_[static_cast<std::size_t>(i)] = std::max(scaled + outside, 0.0);
+    last = std::max(scaled + outside, kept * last);
+    scaled_[static_cast<std::size_t>(i)] = last;
   }
 }
 
