@@ -149,9 +149,9 @@ double delta_of_one_beyond(double q, double sigma, double epsilon) {
 }
 
 TEST_CASE("losses beyond what e is a number of are bounded from both sides") {
-  for (const double q : {1e-11, 1e-8, 8.3e-6, 1e-4, 0.01}) {
-    for (const double sigma : {0.0101, 0.0134, 0.02, 0.025, 0.026}) {
-      for (const double part : {0.9, 0.1, 1e-3}) {
+  for (const double q : {1e-11, 8.3e-6, 0.01}) {
+    for (const double sigma : {0.0101, 0.025}) {
+      for (const double part : {0.9, 1e-3}) {
         const PldAccountant pld = composed(q, sigma, 1);
         const double upper = pld.epsilon(part * q), lower = pld.epsilon(part * q, Bound::lower);
         CAPTURE(q, sigma, part, upper, lower);

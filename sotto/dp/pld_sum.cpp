@@ -147,16 +147,20 @@ double DeltaCurve::add_escaped(double delta) const {
   return bound_ == Bound::upper ? std::min(delta + escaped_, 1.0) : std::min(delta, 1.0);
 }
 
-double DeltaCurve::delta_at(std::int64_t index) const {
+// With the mass that lies above the point at `index`, and above epsilon.
+double DeltaCurve::delta_at(std::int64_t index, double epsilon) const {
   const double scaled = scaled_[static_cast<std::size_t>(index)];
   if (scaled == 0) return add_escaped(0);
-  return add_escaped(std::exp(std::log(scaled) + log_scale_ - tilt_ * point(index)));
+  return add_escaped(std::exp(std::log(scaled) + log_scale_ - tilt_ * epsilon));
 }
+
+double DeltaCurve::delta_at(std::int64_t index) const { return delta_at(index, point(index)); }
 
 double DeltaCurve::delta(double epsilon) const {
   const double place = (epsilon - first_) / spacing_;
   const auto last = static_cast<std::int64_t>(scaled_.size()) - 1;
-  if (place >= static_cast<double>(last)) return bound_ == Bound::upper ? delta_at(last) : 0;
+  if (place >= static_cast<double>(last))  // there is mass outside the window alone
+    return bound_ == Bound::upper ? delta_at(last, epsilon) : 0;
   if (place < 0) {  // delta is convex in e^epsilon, 1 at epsilon = -infinity
     const double low = delta_at(0);
     const double below = epsilon - first_;
