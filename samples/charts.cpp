@@ -91,11 +91,14 @@ std::string grouped(std::int64_t value) {
 std::string number(double value) {
   if (std::isnan(value)) return "–";
   if (std::isinf(value)) return value > 0 ? "∞" : "−∞";
-  const std::string text = fmt::format("{:.4g}", value == 0 ? 0.0 : value);
-  const std::size_t e = text.find('e');
-  if (e == std::string::npos) return text;
-  const std::string factor = text.substr(0, e);
-  return (factor == "1" ? "" : factor + " · ") + "10" + raised(std::stoi(text.substr(e + 1)));
+  return typeset(fmt::format("{:.4g}", value == 0 ? 0.0 : value));
+}
+
+std::string typeset(const std::string& decimal) {
+  const std::size_t e = decimal.find('e');
+  if (e == std::string::npos) return decimal;
+  const std::string factor = decimal.substr(0, e);
+  return (factor == "1" ? "" : factor + " · ") + "10" + raised(std::stoi(decimal.substr(e + 1)));
 }
 
 std::string memory_size(std::uint64_t bytes) {

@@ -22,6 +22,9 @@ std::string grouped(std::int64_t value);
 // A number with four significant digits, very large and small ones as 2.5 · 10⁻⁷; a dash for NaN.
 std::string number(double value);
 
+// A decimal as numbers are written above: "1.01e-05" as 1.01 · 10⁻⁵.
+std::string typeset(const std::string& decimal);
+
 // "98.13 %"; a dash for NaN.
 std::string percent(double fraction);
 

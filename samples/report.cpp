@@ -10,6 +10,7 @@
 #include "samples/charts.h"
 #include "samples/report_style.h"
 #include "sotto/core/error.h"
+#include "sotto/dp/rounding.h"
 
 namespace sotto {
 
@@ -46,6 +47,9 @@ std::string list(const std::vector<std::string>& items) {
   return html + "</ul>\n";
 }
 
+std::string shown_epsilon(double epsilon) { return typeset(epsilon_text(epsilon)); }
+std::string shown_delta(double delta) { return typeset(delta_text(delta)); }
+
 // The guarantee covers what is computed from the model and from data that need no protection.
 bool accuracy_is_private(const TrainingReport& report) {
   return report.privacy && !report.accuracy_on_private_data;
@@ -74,8 +78,8 @@ std::string headline(const TrainingReport& report) {
                 report.accuracy_on_private_data ? "on private data" : "on held-out data",
                 accuracy_is_private(report)});
   if (report.privacy) {
-    html += card({"Privacy", fmt::format("ε = {}", number(report.privacy->epsilon)),
-                  fmt::format("at δ = {}", number(report.privacy->delta))});
+    html += card({"Privacy", "ε = " + shown_epsilon(report.privacy->epsilon),
+                  "at δ = " + shown_delta(report.privacy->delta)});
   } else {
     html += card({.name = "Privacy", .value = "None", .below = "no guarantee", .alarm = true});
   }
@@ -112,8 +116,8 @@ std::string training(const TrainingReport& report) {
   std::string html = panel(report, "Test accuracy", accuracy_is_private(report), &Point::accuracy,
                            {.name = "accuracy", .label = percent});
   if (report.privacy) {
-    html +=
-        panel(report, "Privacy spent, ε", true, &Point::epsilon, {.name = "epsilon", .colour = 2});
+    html += panel(report, "Privacy spent, ε", true, &Point::epsilon,
+                  {.name = "epsilon", .label = shown_epsilon, .colour = 2});
   }
   const bool clipped = any_measured(report, &Point::clipped_fraction);
   html += panel(report, "Training loss", false, &Point::loss,
@@ -215,7 +219,7 @@ std::string statement(const TrainingReport& report) {
       "any "
       "two neighbouring data sets and any set of outcomes, its probability under one is at most "
       "e<sup>ε</sup> times its probability under the other, plus δ.</p>\n",
-      number(privacy.epsilon), number(privacy.delta));
+      shown_epsilon(privacy.epsilon), shown_delta(privacy.delta));
   html += facts(privacy) + "<div class=\"columns\">\n<div>\n<h3>Covered</h3>\n" +
           list(privacy.covered) + "</div>\n<div>\n<h3>Not covered</h3>\n" +
           list(privacy.not_covered) + "</div>\n</div>\n";

@@ -240,6 +240,45 @@ TEST_CASE("the report says what ran, in words and as JSON") {
   CHECK(json["not_private"].empty());
 }
 
+TEST_CASE("the report rounds delta and epsilon up, and the noise multiplier down") {
+  nn::manual_seed(7);
+  Training t;
+  Engine engine(t.model, t.optimizer, 200, t.ledger,
+                {.noise_multiplier = 1.23456789, .delta = 1.0000001e-5, .logical_batch = 20});
+  engine.step(t.loss());
+  const std::string text = to_text(engine.report());
+  const double shown = std::stod(text.substr(text.find("= (") + 3));
+  CAPTURE(text);
+  CHECK(shown >= engine.epsilon());
+  CHECK(shown < engine.epsilon() * 1.001);
+  CHECK(says(text, ", 1.00001e-05) differential privacy"));
+  CHECK(says(text, "noise multiplier 1.23456 ("));
+}
+
+TEST_CASE(
+    "the report says that a unit counts for nothing where it is not there, and what is exact") {
+  nn::manual_seed(7);
+  Training t;
+  Engine engine(t.model, t.optimizer, 200, t.ledger,
+                {.noise_multiplier = 1.5, .logical_batch = 20});
+  const PrivacyStatement report = engine.report();
+  CHECK(says(report.relation, "add or remove one, as zero-out"));
+  CHECK(says(report.relation, "the number of units is public"));
+  std::string lines;
+  for (const std::string& line : report.not_covered) lines += line + "\n";
+  for (const char* part : {"sums of gradients", "fractions clipped", "how many units were drawn",
+                           "number of units: it is public", "seed", "padded", "GPUs", "ChaCha20",
+                           "outside of the tape", "checkpoint", "Time, memory"}) {
+    CAPTURE(part, lines);
+    CHECK(says(lines, part));
+  }
+  CHECK_FALSE(says(lines, "floating point"));
+  Engine floating(
+      t.model, t.optimizer, 200, t.ledger,
+      {.noise_multiplier = 1.5, .logical_batch = 20, .noise = GaussianNoise::floating_point});
+  CHECK(says(to_text(floating.report()), "noise that is drawn in floating point"));
+}
+
 TEST_CASE("a report without a guarantee says so first") {
   Training t;
   Engine engine(t.model, t.optimizer, 200, t.ledger,

@@ -109,6 +109,49 @@ TEST_CASE(
   CHECK(problems(Sampling::partition, AccountantKind::rdp, Relation::replace_one).empty());
 }
 
+// Of more than 90 of 120 units at rate 1/4 there is no danger, of more than 29 there is.
+TEST_CASE("a bound that takes delta is refused with the bound that would do, and that one trains") {
+  Training t;
+  for (const bool by_target : {true, false}) {
+    EngineOptions options = options_of(Sampling::truncated_poisson);
+    (by_target ? options.target_epsilon : options.noise_multiplier) = 2;
+    for (const std::int64_t bound : {29, 45}) {  // below the mean, and above it
+      options.largest_batch = bound;
+      const auto all = engine_problems(t.model, t.optimizer, population, options);
+      REQUIRE(all.size() == 1);
+      CAPTURE(all[0]);
+      const std::string would = "a bound of ";
+      const std::size_t at = all[0].find(would);
+      REQUIRE(at != std::string::npos);
+      options.largest_batch = std::stoll(all[0].substr(at + would.size()));
+      CHECK(options.largest_batch > bound);
+      CHECK(options.largest_batch < 90);
+      CHECK(engine_problems(t.model, t.optimizer, population, options).empty());
+      Ledger ledger;
+      Engine engine = t.engine(ledger, options);
+      while (engine.can_step() && engine.steps_made() < steps) engine.step(t.loss());
+      CHECK(engine.epsilon() < 3);  // and no absurd noise
+      CHECK(engine.noise_multiplier() < 4);
+      --options.largest_batch;
+      CHECK(engine_problems(t.model, t.optimizer, population, options).size() == 1);
+    }
+  }
+}
+
+TEST_CASE("a bound that no batch passes is no problem, and one without privacy neither") {
+  Training t;
+  EngineOptions options = options_of(Sampling::truncated_poisson);
+  options.noise_multiplier = 1e-3;  // e^epsilon is beyond every number
+  const auto all = engine_problems(t.model, t.optimizer, population, options);
+  REQUIRE(all.size() == 1);
+  CHECK(all[0].find("a bound of 121 units would do") != std::string::npos);
+  options.largest_batch = 121;
+  CHECK(engine_problems(t.model, t.optimizer, population, options).empty());
+  options.largest_batch = 10;
+  options.noise_multiplier = 0;
+  CHECK(engine_problems(t.model, t.optimizer, population, options).empty());
+}
+
 TEST_CASE("problems of samplings and correlated noise are told") {
   Training t;
   const auto problem = [&](const EngineOptions& options) {

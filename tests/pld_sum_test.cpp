@@ -120,6 +120,26 @@ TEST_CASE("delta below the window keeps its digits") {
   }
 }
 
+// Half of the tilted mass may lie outside of the window, which ends at 2.
+TEST_CASE("far from a tilted window a lower bound stays what it was, and an upper one falls") {
+  constexpr double tilt = 4;
+  const DiscretePair loss{.spacing = 0.5, .atoms = {{-2, std::log(0.8)}, {2, std::log(0.2)}}};
+  TiltedSum sum(tilt, loss.spacing, 16);
+  sum.add(sum.tilted(loss), 2);
+  const LossWindow window{.low = -2, .high = 2, .outside_mass = 1e-5};
+  const DeltaCurve lower(sum, window, Bound::lower), upper(sum, window, Bound::upper);
+  double last = 1;
+  for (double epsilon = -1.5; epsilon < 12; epsilon += 0.1) {
+    const double truth = enumerated(loss, 2, epsilon), below = lower.delta(epsilon);
+    CAPTURE(epsilon, truth);
+    CHECK(below <= std::min(truth, last));
+    CHECK(upper.delta(epsilon) >= truth);
+    last = below;
+  }
+  CHECK(lower.delta(-1.5) > 0.03);
+  CHECK(upper.delta(12) < 1e-4 * upper.delta(8));
+}
+
 TEST_CASE("delta with jumps is bounded from both sides") {
   constexpr int n = 3;
   constexpr double jump = 0.01, two_jumps = 1e-3;

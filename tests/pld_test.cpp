@@ -136,6 +136,49 @@ TEST_CASE("one release agrees with its closed form from both sides") {
   }
 }
 
+// delta of one release where e^epsilon may be no number, but is far above 1: with x where the loss
+// is epsilon and z = x / s, q P[N(1, s^2) > x] - e^epsilon P[N(0, s^2) > x], whose densities at x
+// are equal, and P[N(0, 1) > z] = density(z) / (z + 1 / (z + 2 / (z + ...))).
+double delta_of_one_beyond(double q, double sigma, double epsilon) {
+  const double x = 0.5 + sigma * sigma * (epsilon - std::log(q)), z = x / sigma;
+  const double u = (x - 1) / sigma;
+  double fraction = z;
+  for (int k = 40; k >= 1; --k) fraction = z + k / fraction;
+  const double density = std::exp(-u * u / 2) / std::sqrt(2 * std::acos(-1.0));
+  return q * (above(u) - density / fraction);
+}
+
+TEST_CASE("losses beyond what e is a number of are bounded from both sides") {
+  for (const double q : {1e-11, 8.3e-6, 0.01}) {
+    for (const double sigma : {0.0101, 0.025}) {
+      for (const double part : {0.9, 1e-3}) {
+        const PldAccountant pld = composed(q, sigma, 1);
+        const double upper = pld.epsilon(part * q), lower = pld.epsilon(part * q, Bound::lower);
+        CAPTURE(q, sigma, part, upper, lower);
+        CHECK(delta_of_one_beyond(q, sigma, upper) <= part * q * (1 + 1e-9));
+        CHECK(delta_of_one_beyond(q, sigma, lower) >= part * q * (1 - 1e-9));
+        CHECK(lower > 0.9 * upper);
+      }
+    }
+  }
+}
+
+// The second release says nothing, or, rarely, everything: with mass q, which is below delta.
+TEST_CASE("a rare release that reveals all takes its probability of delta, and no more") {
+  constexpr double q = 8.3e-6;
+  for (const double delta : {1e-5, 2e-5, 1e-4}) {
+    PldAccountant pld;
+    pld.compose({2.5});
+    pld.compose({0.025, Sampling::poisson, q});
+    const double truth = gaussian_epsilon(2.5, (delta - q) / (1 - q));
+    CAPTURE(delta, truth);
+    CHECK(pld.epsilon(delta) < truth * 1.002);
+    CHECK(pld.epsilon(delta) > truth * (1 - 1e-9));
+    CHECK(pld.epsilon(delta, Bound::lower) > truth * 0.998);
+    CHECK(pld.epsilon(delta, Bound::lower) < truth * (1 + 1e-9));
+  }
+}
+
 TEST_CASE("two releases agree with quadrature from both sides") {
   for (const double q : {0.01, 0.2, 0.7}) {
     for (const double sigma : {0.5, 1.0, 4.0}) {

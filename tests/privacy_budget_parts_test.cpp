@@ -48,6 +48,17 @@ TEST_CASE("an upper bound is printed rounded up, a lower bound rounded down") {
   CHECK_THROWS_AS(rounded_down(std::nan("")), std::invalid_argument);
 }
 
+TEST_CASE("of privacy no less is printed than was spent") {
+  CHECK(epsilon_text(2.37901) == "2.38");
+  CHECK(epsilon_text(infinity) == "∞");
+  CHECK(epsilon_text(std::nextafter(3.0, 4.0)) == "3.001");
+  CHECK(epsilon_text(std::nextafter(3.0, 0.0)) == "3");
+  CHECK(delta_text(1e-5) == "1e-05");
+  CHECK(delta_text(std::nextafter(1e-5, 1.0)) == "1.00001e-05");
+  CHECK(noise_text(1.1) == "1.1");
+  CHECK(noise_text(std::nextafter(1.1, 0.0)) == "1.09999");
+}
+
 TEST_CASE(
     "what is printed reads back on its side of the value, within one unit of the last digit") {
   std::mt19937_64 random(7);

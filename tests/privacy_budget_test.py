@@ -7,7 +7,7 @@ Usage: privacy_budget_test.py PATH_OF_PRIVACY_BUDGET PATH_OF_WRITE_LEDGERS [unit
 import re
 
 from privacy_budget_runs import (DELTA, DIGITS, FULL, FULL_EPSILON, PLAIN, PLAIN_EPSILON, Case,
-                                 main)
+                                 main, run)
 
 
 class Spent(Case):
@@ -109,19 +109,33 @@ class Samplings(Case):
                 self.assertLess(answer["epsilon"], PLAIN_EPSILON[1])
 
     def test_a_largest_batch_is_a_cut(self):
-        options = ["spent", *DELTA, *DIGITS, "--noise-multiplier", "1.1", "--steps", "100",
-                   "--sampling", "truncated_poisson"]
-        found = self.ask(*options, "--largest-batch", "320")
+        plain = [*DIGITS, "--noise-multiplier", "1.1", "--steps", "100"]
+        truncated = ["spent", *plain, "--sampling", "truncated_poisson"]
+        found = self.ask(*truncated, "--delta", "0.1", "--largest-batch", "320")
         cut = found["releases"][0]["cut"]
         exact = 4.884608700e-5  # P[Binomial(60001, 256/60000) > 320], from the sum of its terms
         self.assertGreaterEqual(cut, exact * (1 - 1e-6))
         self.assertLessEqual(cut, exact * 1.02)
-        same = self.ask(*options, "--cut", str(cut))
+        same = self.ask(*truncated, "--delta", "0.1", "--cut", str(cut))
         self.assertEqual(found["answers"], same["answers"])
-        self.assertEqual(found["answers"][0]["epsilon"], "infinity")  # 100 of them are above delta
-        enough = self.ask(*options, "--largest-batch", "420")["answers"][0]["epsilon"]
-        plain = self.spent(*DIGITS, "--noise-multiplier", "1.1", "--steps", "100")["epsilon"]
-        self.assertAlmostEqual(enough, plain, places=4)
+        enough = self.ask(*truncated, *DELTA, "--largest-batch", "420")["answers"][0]["epsilon"]
+        self.assertAlmostEqual(enough, self.spent(*plain)["epsilon"], places=4)
+
+    def test_a_bound_that_takes_delta_is_refused_with_one_that_would_do(self):
+        truncated = [*DIGITS, *DELTA, "--sampling", "truncated_poisson", "--largest-batch"]
+        spent = ["spent", "--noise-multiplier", "1.1", "--steps", "100", *truncated]
+        noise = ["noise", "--epsilon", "0.5", "--steps", "100", *truncated]
+        steps = ["steps", "--epsilon", "0.5", "--noise-multiplier", "1.1", *truncated]
+        for question in (spent, noise, steps):
+            for bound in ("200", "300"):  # below the mean, and above it
+                with self.subTest(question=question[0], bound=bound):
+                    done = run(*question, bound)
+                    self.assertEqual((done.returncode, done.stdout), (2, ""))
+                    would = int(re.search(r"a bound of (\d+) units would do", done.stderr).group(1))
+                    self.assertLess(would, 420)
+                    self.succeed(*question, str(would))
+                    if question[0] != "spent":  # where what is dear but finite is told
+                        self.refuse(2, "would do", *question, str(would - 1))
 
     def test_a_pass_that_was_begun_counts_whole(self):
         options = ["--sampling", "planned", "--batches", "8", "--noise-multiplier", "4"]

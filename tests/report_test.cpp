@@ -182,6 +182,17 @@ TEST_CASE("the headline and the statement carry the values") {
   CHECK_FALSE(contains(html, "No privacy"));
 }
 
+TEST_CASE("epsilon and delta are rounded up on the page") {
+  TrainingReport report = full_report();
+  report.privacy->epsilon = 2.50001;
+  report.privacy->delta = 1.0000001e-5;
+  report.points.back().epsilon = 2.50001;
+  const std::string html = to_html(report);
+  CHECK(occurrences(html, "2.501") == 4);  // the card, the statement, the curve and its end
+  CHECK(occurrences(html, "1.00001 · 10⁻⁵") == 2);
+  CHECK_FALSE(contains(html, "δ = 10⁻⁵"));
+}
+
 TEST_CASE("what is not private carries a badge and is listed") {
   TrainingReport report = full_report();
   // The time, the loss, the clipped fraction, the norms, the phases.

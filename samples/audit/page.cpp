@@ -10,6 +10,7 @@
 
 #include "samples/charts.h"
 #include "samples/report_style.h"
+#include "sotto/dp/rounding.h"
 
 namespace sotto::audit {
 
@@ -21,11 +22,17 @@ std::string section(const char* heading, const std::string& body) {
   return fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", heading, body);
 }
 
+// A claim says that epsilon is at most so much, an attack that it is at least so much.
+std::string shown_epsilon(double epsilon, bool claimed) {
+  return typeset(claimed ? epsilon_text(epsilon) : rounded_down(epsilon));
+}
+
 std::string card(const char* name, double epsilon, const std::string& below, bool alarm = false) {
+  const bool claimed = below.starts_with("claimed");
   return fmt::format(
       "<div class=\"card{}\"><div class=\"name\">{}</div><div class=\"value\">ε {} {}</div>"
       "<div class=\"below\">{}</div></div>\n",
-      alarm ? " alarm" : "", name, below.starts_with("claimed") ? "=" : "≥", number(epsilon),
+      alarm ? " alarm" : "", name, claimed ? "=" : "≥", shown_epsilon(epsilon, claimed),
       escape(below));
 }
 
@@ -33,8 +40,7 @@ std::string cards(const Findings& found) {
   const std::string sure =
       fmt::format("with {} confidence", confidence_text(found.one_run.confidence));
   return "<div class=\"cards\">\n" +
-         card("Claim", found.claim,
-              fmt::format("claimed, at δ = {}", number(found.one_run.delta))) +
+         card("Claim", found.claim, "claimed, at δ = " + typeset(delta_text(found.one_run.delta))) +
          card("Proven", found.one_run.epsilon, sure, found.contradicted()) +
          card("If canaries are independent", found.trade_off.epsilon, sure,
               found.trade_off.epsilon > found.claim) +
@@ -45,23 +51,28 @@ std::string cards(const Findings& found) {
 
 // Bars from 0 on one scale.
 std::string comparison(const Findings& found) {
-  const std::pair<const char*, double> rows[] = {
+  struct Row {
+    const char* name;
+    double epsilon;
+    bool claimed = false;
+  };
+  const Row rows[] = {
       {"Proven by one run", found.one_run.epsilon},
       {"If canaries are independent", found.trade_off.epsilon},
       {"And the trade-off a Gaussian's", found.trade_off.gaussian_epsilon},
-      {"Claimed", found.claim},
-      {"Accountant", found.accountant},
+      {"Claimed", found.claim, true},
+      {"Accountant", found.accountant, true},
   };
   double most = std::numeric_limits<double>::min();
-  for (const auto& [name, epsilon] : rows) {
+  for (const auto& [name, epsilon, claimed] : rows) {
     if (std::isfinite(epsilon)) most = std::max(most, epsilon);
   }
   std::string html = "<table>\n<tr><th></th><th class=\"n\">ε</th><th></th></tr>\n";
-  for (const auto& [name, epsilon] : rows) {
+  for (const auto& [name, epsilon, claimed] : rows) {
     html += fmt::format(
         "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"meter\" style=\"width:60%\">"
         "<div style=\"width:{:.1f}%\"></div></td></tr>\n",
-        name, number(epsilon), std::isfinite(epsilon) ? 100 * epsilon / most : 100);
+        name, shown_epsilon(epsilon, claimed), std::isfinite(epsilon) ? 100 * epsilon / most : 100);
   }
   return html + "</table>\n";
 }
@@ -98,7 +109,7 @@ Settings settings(const Options& o, const Findings& found) {
           {"Canaries", grouped(o.canaries)},
           {"Canaries on", o.on.empty() ? "all parameters" : o.on},
           {"Score", o.score},
-          {"Noise multiplier", number(found.noise_multiplier)},
+          {"Noise multiplier", typeset(noise_text(found.noise_multiplier))},
           {"Clip bound", number(o.clip_bound)},
           {"Sampling rate", number(found.sampling_rate)},
           {"Steps", grouped(o.steps)},
@@ -155,9 +166,9 @@ std::string verdict(const Findings& found) {
   const char* judged = "no contradiction";
   if (found.doubtful()) judged = "A CONTRADICTION, IF CANARIES ARE INDEPENDENT";
   if (found.contradicted()) judged = "THE CLAIM IS CONTRADICTED";
-  return fmt::format("ε ≥ {:.3f} with {} confidence, claimed: ε = {:.3f} (δ = {:g}): {}",
-                     found.one_run.epsilon, confidence_text(found.one_run.confidence), found.claim,
-                     found.one_run.delta, judged);
+  return fmt::format("ε ≥ {} with {} confidence, claimed: ε = {} (δ = {}): {}",
+                     rounded_down(found.one_run.epsilon), confidence_text(found.one_run.confidence),
+                     epsilon_text(found.claim), delta_text(found.one_run.delta), judged);
 }
 
 std::string to_html(const Options& options, const Findings& found) {

@@ -14,6 +14,7 @@
 #include "sotto/dp/canaries.h"
 #include "sotto/dp/engine.h"
 #include "sotto/dp/pld_accountant.h"
+#include "sotto/dp/rounding.h"
 #include "sotto/nn/batch_loader.h"
 #include "sotto/nn/digits.h"
 #include "sotto/nn/idx.h"
@@ -188,9 +189,9 @@ Findings Run::judged() const {
 void Run::introduce() const {
   if (options_.quiet) return;
   samples::print(
-      "{} samples and {} canaries, noise multiplier {:.4g}, sampling rate {:.4g}, {} steps\n",
-      data_.size(), canaries_.size(), engine_.noise_multiplier(), engine_.sampler().rate(),
-      options_.steps);
+      "{} samples and {} canaries, noise multiplier {}, sampling rate {:.4g}, {} steps\n",
+      data_.size(), canaries_.size(), noise_text(engine_.noise_multiplier()),
+      engine_.sampler().rate(), options_.steps);
 }
 
 Findings Run::find() {

@@ -95,7 +95,7 @@ std::string Progress::line(const State& state) const {
   std::string text = fmt::format("epoch {:.2f}/{}  step {}/{}", done * plan_.epochs,
                                  epochs_text(plan_.epochs), state.step, plan_.steps);
   if (state.accuracy) text += fmt::format("  test accuracy {}", accuracy_text(*state.accuracy));
-  text += state.epsilon ? fmt::format("  ε = {}", rounded_up(*state.epsilon, digits_of_epsilon))
+  text += state.epsilon ? fmt::format("  ε = {}", epsilon_text(*state.epsilon, digits_of_epsilon))
                         : "  no privacy";
   return text + fmt::format("  {:.0f} samples/s  {}", rate * plan_.batch,
                             time_left(static_cast<double>(plan_.steps - state.step) / rate));
@@ -108,7 +108,7 @@ std::string Progress::bar(const State& state, int width) const {
   std::string parts[] = {
       fmt::format("  {}", time_left(static_cast<double>(plan_.steps - state.step) / rate)),
       state.accuracy ? "  " + accuracy_text(*state.accuracy) : "",
-      state.epsilon ? "  ε " + rounded_up(*state.epsilon, digits_of_epsilon) : "  no privacy",
+      state.epsilon ? "  ε " + epsilon_text(*state.epsilon, digits_of_epsilon) : "  no privacy",
       fmt::format("  {:.0f} samples/s", rate * plan_.batch),
   };
   std::string head = fmt::format("epoch {:.1f}/{}", done * plan_.epochs, epochs_text(plan_.epochs));

@@ -17,6 +17,7 @@
 #include "sotto/core/allocator.h"
 #include "sotto/core/atomic_file.h"
 #include "sotto/core/parallel.h"
+#include "sotto/dp/rounding.h"
 
 namespace sotto::mnist {
 
@@ -134,10 +135,10 @@ void Session::introduce() const {
   if (!options_.preset.empty()) samples::print("preset {}\n", options_.preset);
   if (const Engine* const engine = trainer_.engine()) {
     samples::print(
-        "private training: noise multiplier {:.4g}, clip bound {:g}, {} batches of {:.5g} samples "
+        "private training: noise multiplier {}, clip bound {:g}, {} batches of {:.5g} samples "
         "on "
         "average, {} steps\n",
-        engine->noise_multiplier(), s.clip_bound, name(engine->sampler().sampling()),
+        noise_text(engine->noise_multiplier()), s.clip_bound, name(engine->sampler().sampling()),
         engine->sampler().expected_size(), planned_steps(s));
   } else {
     samples::print(

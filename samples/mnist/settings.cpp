@@ -192,6 +192,9 @@ EngineOptions engine_options(const Settings& s) {
 double noise_multiplier(const Settings& s) {
   const EngineOptions options = engine_options(s);
   const auto sampler = make_sampler(s.train_size, sampler_options(options));
+  const std::string cut =
+      truncation_problem(s.train_size, sampler->event(), options, relation_of(s));
+  check(cut.empty(), "--largest-batch: {}: {}", s.largest_batch, cut);
   if (s.noise_multiplier) return *s.noise_multiplier;
   return calibrate_noise_multiplier({.epsilon = s.epsilon.value(),
                                      .delta = s.delta,

@@ -94,8 +94,8 @@ PrivacyStatement statement(const Outcome& outcome, const Engine& engine) {
 std::string closing_line(const Outcome& outcome, const Trainer& trainer) {
   const std::optional<double> epsilon = trainer.epsilon();
   const std::string privacy =
-      epsilon ? fmt::format("(ε = {}, δ = {:g})", rounded_up(*epsilon, digits_of_epsilon),
-                            trainer.settings().delta)
+      epsilon ? fmt::format("(ε = {}, δ = {})", epsilon_text(*epsilon, digits_of_epsilon),
+                            delta_text(trainer.settings().delta))
               : "(no privacy)";
   return fmt::format("test accuracy {}   {}   {} epochs in {}", accuracy_text(outcome.accuracy),
                      privacy, epochs_text(outcome.epochs), seconds_text(outcome.seconds));

@@ -13,6 +13,7 @@
 #include "sotto/dp/gdp.h"
 #include "sotto/dp/ledger_text.h"
 #include "sotto/dp/pld_accountant.h"
+#include "sotto/dp/truncation.h"
 
 namespace sotto::budget {
 
@@ -151,6 +152,29 @@ std::int64_t largest_batch(Method method, Relation relation, const Phase& phase,
     (allowed(middle) ? low : high) = middle;
   }
   return low;
+}
+
+std::string cut_refusal(const Phase& phase, const Target& target) {
+  const bool rate_is_known = phase.steps_per_epoch > 0;
+  return truncation_problem(rate_is_known ? phase.population : std::nullopt,
+                            {target.epsilon, target.delta, phase.event, phase.steps});
+}
+
+std::string cut_refusal(Method method, Relation relation, const std::vector<Phase>& phases,
+                        double delta) {
+  History whole;
+  for (Phase phase : phases) {
+    phase.event.cut = 0;
+    for (const auto& releases : releases_of(phase)) whole.push_back(releases);
+  }
+  const auto without_cut = composed(method, relation, whole);
+  for (const Phase& phase : phases) {
+    std::string problem = truncation_problem(
+        phase.population, {.delta = delta, .batch = phase.event, .steps = phase.steps},
+        *without_cut);
+    if (!problem.empty()) return problem;
+  }
+  return "";
 }
 
 LedgerFacts read_ledger(const char* option, const std::string& path) {

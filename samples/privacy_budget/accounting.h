@@ -59,6 +59,13 @@ double largest_rate(Method method, Relation relation, const Phase& phase, const 
 std::int64_t largest_batch(Method method, Relation relation, const Phase& phase,
                            const Target& target);
 
+// Why the bound of truncated Poisson batches is too small for the target, with one that would do;
+// empty where it is not.
+std::string cut_refusal(const Phase& phase, const Target& target);
+// The same for the first such phase of a training, at the epsilon that it spends at delta.
+std::string cut_refusal(Method method, Relation relation, const std::vector<Phase>& phases,
+                        double delta);
+
 struct LedgerFacts {
   std::string unit;
   Relation relation;

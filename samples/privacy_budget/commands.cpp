@@ -20,13 +20,13 @@ std::string description(const Event& event) {
   std::string text = sotto::name(event.sampling);
   if (in_passes(event.sampling)) text += fmt::format(", passes of {}", event.batches);
   if (has_rate(event.sampling)) text += fmt::format(", rate {}", shown(event.sampling_rate));
-  if (event.cut > 0) text += fmt::format(", cut {}", shown(event.cut));
+  if (event.cut > 0) text += fmt::format(", cut {}", delta_text(event.cut));
   return text;
 }
 
 std::string description(Relation relation) {
   return relation == Relation::add_or_remove_one
-             ? "add_or_remove_one (a record is there or not)"
+             ? "add_or_remove_one (a record is there or counts for nothing)"
              : "replace_one (a record is exchanged for another)";
 }
 
@@ -49,7 +49,7 @@ void note_delta(double delta, const std::optional<std::int64_t>& population, Ans
   if (!population || delta * static_cast<double>(*population) < 1) return;
   answer.notes.push_back(
       fmt::format("delta {} is not below 1/{}: it allows to publish a record outright",
-                  shown(delta), *population));
+                  delta_text(delta), *population));
 }
 
 History first_steps(const std::vector<Phase>& phases, std::int64_t steps, double noise) {

@@ -59,7 +59,7 @@ struct Cell {
 std::string text_of(const Cell& cell) {
   if (!cell.refusal.empty()) return cell.method == Method::gdp ? "–" : "no proof";
   return cell.method == Method::gdp ? fmt::format("{:.4g}", cell.bounds.upper)
-                                    : rounded_up(cell.bounds.upper);
+                                    : epsilon_text(cell.bounds.upper);
 }
 
 nlohmann::ordered_json json_of(const Cell& cell) {
@@ -120,8 +120,8 @@ void Comparison::tell_training() {
   answer_.json["sampling_rate"] = poisson_.event.sampling_rate;
   answer_.json["steps"] = poisson_.steps;
   answer_.json["rows"] = nlohmann::ordered_json::array();
-  answer_.facts = {{"delta", shown(delta_)},
-                   {"noise multiplier", shown(poisson_.event.noise_multiplier)},
+  answer_.facts = {{"delta", delta_text(delta_)},
+                   {"noise multiplier", noise_text(poisson_.event.noise_multiplier)},
                    {"steps", grouped(poisson_.steps)}};
 }
 

@@ -46,7 +46,9 @@ void check_numbers(const PhaseOptions& o) {
   check_count("--largest-batch", o.largest_batch);
   check(!o.sampling_rate || (*o.sampling_rate > 0 && *o.sampling_rate <= 1),
         "--sampling-rate: {} is not above 0 and at most 1", o.sampling_rate.value_or(0));
-  check(!o.cut || (*o.cut >= 0 && *o.cut <= 1), "--cut: {} is not in [0, 1]", o.cut.value_or(0));
+  check(!o.cut || (*o.cut > 0 && *o.cut <= 1),
+        "--cut: {} is not above 0 and at most 1 (--largest-batch and --population compute it)",
+        o.cut.value_or(0));
   check(!o.batch || !o.population || *o.batch <= static_cast<double>(*o.population),
         "--batch: {} of a --population of {}", o.batch.value_or(0), o.population.value_or(0));
 }

@@ -1,5 +1,6 @@
 // What a training has spent, by its ledger or by a description.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
@@ -20,6 +21,7 @@ struct Training {
   Relation relation;
   std::optional<std::int64_t> population;
   std::function<History(std::int64_t steps, double noise)> first;
+  std::vector<Phase> phases{};  // as they were described
 };
 
 std::int64_t count_of(const History& history) {
@@ -92,7 +94,8 @@ Training described_training(const Options& options) {
   for (const Phase& phase : phases) steps += phase.steps;
   Training training{.history = first_steps(phases, steps, 1),
                     .relation = options.relation.value_or(Relation::add_or_remove_one),
-                    .population = phases.front().population};
+                    .population = phases.front().population,
+                    .phases = phases};
   training.first = [phases](std::int64_t first, double noise) {
     return first_steps(phases, first, noise);
   };
@@ -105,7 +108,7 @@ void tell_releases(const Training& training, Answer& answer) {
   answer.json["releases"] = nlohmann::ordered_json::array();
   for (const auto& [event, charged, paid] : by_kind(training.history)) {
     const std::int64_t count = charged + paid;
-    table.rows.push_back({description(event), shown(event.noise_multiplier), grouped(count)});
+    table.rows.push_back({description(event), noise_text(event.noise_multiplier), grouped(count)});
     auto json = nlohmann::ordered_json::parse(to_json(event));
     json["count"] = count;
     answer.json["releases"].push_back(std::move(json));
@@ -150,6 +153,13 @@ class Questions {
   Table table_;
 };
 
+// A ledger says what was; a description may be one of what should not be.
+void check_cut(Method method, const Training& training, double delta, const Bounds& found) {
+  if (std::isfinite(found.upper)) return;
+  const std::string problem = cut_refusal(method, training.relation, training.phases, delta);
+  check(problem.empty(), "--largest-batch, --cut: {}", problem);
+}
+
 void tell_answers(const Options& options, Method method, const Training& training, Answer& answer,
                   Progress& progress) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -159,7 +169,9 @@ void tell_answers(const Options& options, Method method, const Training& trainin
   const bool secret = training.reasons.empty();
   const auto& [history, relation] = std::tie(training.history, training.relation);
   for (const double value : options.deltas) {
-    epsilons.ask(value, secret ? epsilon(method, relation, history, value) : Bounds{infinity});
+    const Bounds found = secret ? epsilon(method, relation, history, value) : Bounds{infinity};
+    check_cut(method, training, value, found);
+    epsilons.ask(value, found);
     note_delta(value, training.population, answer);
     progress.advance();
   }

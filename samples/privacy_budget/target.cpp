@@ -91,7 +91,7 @@ void tell_batches(Unknown unknown, std::int64_t batch, const Phase& phase, Answe
 
 void tell_result(const Target& target, const Bounds& bounds, Answer& answer) {
   Table table{.head = {"delta", "epsilon wanted", "epsilon at most", "and at least"}};
-  table.rows.push_back({shown(target.delta), shown(target.epsilon), rounded_up(bounds.upper),
+  table.rows.push_back({delta_text(target.delta), shown(target.epsilon), epsilon_text(bounds.upper),
                         bounds.lower ? rounded_down(*bounds.lower) : "–"});
   answer.tables.push_back(std::move(table));
   answer.json["delta"] = target.delta;
@@ -112,6 +112,8 @@ Answer answer_target(const Options& options, Progress& progress) {
   const Target target{options.epsilons.front(), options.deltas.front()};
   Phase phase = with_placeholder(make_phase(options.phases.front(), unknown), unknown);
   const Method method = choose_method(options.accountant, relation, releases_of(phase));
+  const std::string cut = cut_refusal(phase, target);
+  check(cut.empty(), "{}: {}", options.phases.front().cut ? "--cut" : "--largest-batch", cut);
   const std::int64_t batch = solve(method, relation, unknown, target, phase);
   Answer answer{.title = title_of(unknown)};
   answer.json["command"] = unknown == Unknown::noise   ? "noise"

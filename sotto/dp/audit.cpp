@@ -7,6 +7,7 @@
 
 #include "sotto/core/error.h"
 #include "sotto/dp/binomial.h"
+#include "sotto/dp/rounding.h"
 #include "sotto/dp/search.h"
 
 namespace sotto {
@@ -129,8 +130,8 @@ std::string OneRunAudit::in_words() const {
   const std::string found = fmt::format("{} of {} guesses about {} canaries were right", correct,
                                         guesses.in + guesses.out, canaries);
   if (epsilon == 0) return found + ": that proves no epsilon above 0";
-  return fmt::format("{}: epsilon is at least {:.4g} at delta {:g}, with {} confidence", found,
-                     epsilon, delta, confidence_text(confidence));
+  return fmt::format("{}: epsilon is at least {} at delta {}, with {} confidence", found,
+                     rounded_down(epsilon), delta_text(delta), confidence_text(confidence));
 }
 
 }  // namespace sotto

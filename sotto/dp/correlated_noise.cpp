@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "sotto/dp/rounding.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto {
@@ -102,10 +103,10 @@ Event CorrelatedMechanism::event(Event batch) const {
 
 std::string CorrelatedMechanism::description() const {
   return fmt::format(
-      "Gaussian, correlated by a {} over {} steps, noise multiplier {:.6g} of the whole "
+      "Gaussian, correlated by a {} over {} steps, noise multiplier {} of the whole "
       "{} with a separation of {} (exact sampler on a grid, keyed by {})",
       std::visit([](const auto& factor) { return name(factor); }, plan_.strategy.factor()),
-      plan_.strategy.steps(), plan_.noise_multiplier,
+      plan_.strategy.steps(), noise_text(plan_.noise_multiplier),
       plan_.sampling == Sampling::planned ? "plan" : "cycle", plan_.separation,
       random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
 }

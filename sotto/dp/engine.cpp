@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "sotto/core/text.h"
+#include "sotto/dp/rounding.h"
 #include "sotto/dp/rows_apart.h"
 #include "sotto/dp/validation.h"
 
@@ -334,8 +335,8 @@ StepReport Engine::step(const Loss& loss) {
   const OneUser::Call call(user_, "Engine::step", OneUser::Access::changes);
   check_model();
   if (!can_step())
-    fail(fmt::format("Engine: no step left: {} made of {}, epsilon {:.4g} spent", steps_made_,
-                     options_.steps, epsilon()));
+    fail(fmt::format("Engine: no step left: {} made of {}, epsilon {} spent", steps_made_,
+                     options_.steps, epsilon_text(epsilon())));
   follow_bound_schedule();
   check(!options_.noise_schedule || noise_at(steps_made_) > 0,
         "Engine: the schedule of noise is {} at step {}", noise_at(steps_made_), steps_made_);
@@ -367,8 +368,8 @@ std::vector<double> Engine::release_means(const MeanQuery& query) {
   GaussianMechanism mechanism(query.noise_multiplier, SecretRandom(), options_.noise);
   const Event event = mechanism.event(sampler.event());
   if (!budget_.allows_after({{event, 1}}))
-    fail(fmt::format("release_means: epsilon would pass {} from {:.4g}",
-                     options_.target_epsilon.value_or(0), epsilon()));
+    fail(fmt::format("release_means: epsilon would pass {} from {}",
+                     options_.target_epsilon.value_or(0), epsilon_text(epsilon())));
   StatisticSum sum(query.ranges);
   Draw draw = sampler.draw();
   for (const auto units : draw.parts(physical_batch().value_or(memory::usual_physical_batch))) {

@@ -3,6 +3,7 @@
 #include "sotto/dp/engine.h"
 
 #include "sotto/core/text.h"
+#include "sotto/dp/rounding.h"
 
 namespace sotto {
 
@@ -20,8 +21,8 @@ std::string sampling_words(const Sampler& sampler) {
     case Sampling::truncated_poisson:
       return fmt::format(
           "truncated Poisson: every unit with probability {:.6g}, independently, "
-          "and fewer where that is too many (probability below {:.3g}){}",
-          event.sampling_rate, event.cut, mean);
+          "and fewer where that is too many (probability at most {}){}",
+          event.sampling_rate, rounded_up(event.cut, 3), mean);
     case Sampling::fixed_size:
       return fmt::format("a subset of fixed size, without replacement{}", mean);
     case Sampling::partition:
@@ -55,6 +56,34 @@ std::string clipping_words(const Clipper& clipper, const EngineOptions& options)
   return text + fmt::format("; sensitivity {:.6g}", clipper.sensitivity());
 }
 
+// The expected batch that sums are divided by, and what is printed of sizes, are functions of the
+// number of units: neighbours have the same.
+std::string relation_words(Relation relation) {
+  return relation == Relation::add_or_remove_one
+             ? "add or remove one, as zero-out: one unit has its data or counts for nothing, and "
+               "the number of units is public"
+             : "replace one: one unit has its data or another's, and the number of units is public";
+}
+
+std::vector<std::string> not_covered(const EngineOptions& options) {
+  std::vector<std::string> lines = {
+      "The choice of settings, when it was made by looking at results on this data",
+      "Exact numbers: sums of gradients and losses before noise, norms, factors and losses of "
+      "units, fractions clipped, and how many units were drawn, and which",
+      "The number of units: it is public, as is the seed of initial weights, dropout and "
+      "augmentation",
+      "Time, memory and other things that can be observed while the program runs, and whoever can "
+      "read its memory",
+      "What the loss computes from the batch outside of the tape, and whether it throws",
+      "Rounding that others decide: samples of several lengths that are not padded to a public "
+      "one, and sums of libraries on GPUs (docs/privacy.md, \"Known to be missing\")",
+      "Whoever can tell ChaCha20 from random words, or edits the state in a checkpoint",
+  };
+  if (options.noise == GaussianNoise::floating_point)
+    lines.emplace_back("The last digits of noise that is drawn in floating point");
+  return lines;
+}
+
 }  // namespace
 
 double Engine::epsilon() const {
@@ -68,7 +97,7 @@ PrivacyStatement Engine::report() const {
           .delta = delta(),
           .releases = ledger_.releases(),
           .unit = ledger_.header().unit,
-          .relation = relation_text(ledger_.header().relation),
+          .relation = relation_words(ledger_.header().relation),
           .sampling = sampling_words(*sampler_),
           .clipping = clipping_words(clipper_, options_),
           .mechanism =
@@ -78,11 +107,7 @@ PrivacyStatement Engine::report() const {
           .covered = {"The weights after every step, their moving average, and the optimizer's "
                       "state",
                       "Whatever is computed from these and from other data, predictions included"},
-          .not_covered = {"The choice of settings, when it was made by looking at results on this "
-                          "data",
-                          "Statistics of the clipper: norms, factors and losses of single units",
-                          "Time, memory and other things that can be observed while the program "
-                          "runs"},
+          .not_covered = not_covered(options_),
           .notes = {}};
 }
 

@@ -8,6 +8,7 @@
 #include "sotto/core/limit_exemption.h"
 #include "sotto/dp/calibration.h"
 #include "sotto/dp/device_release.h"
+#include "sotto/dp/rounding.h"
 #include "sotto/kernels/compute.h"
 
 namespace sotto {
@@ -128,7 +129,7 @@ Event GaussianMechanism::event(Event batch) const {
 
 std::string GaussianMechanism::description() const {
   return fmt::format(
-      "Gaussian, noise multiplier {:.6g} ({} keyed by {})", noise_multiplier_,
+      "Gaussian, noise multiplier {} ({} keyed by {})", noise_text(noise_multiplier_),
       noise_ == GaussianNoise::rounded ? "exact sampler on a grid," : "floating-point sampler",
       random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
 }

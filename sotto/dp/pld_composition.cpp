@@ -332,7 +332,7 @@ std::vector<double> PldComposition::answers(const Counts& counts, const Views& v
     const bool jumping = i == 0 && views.jumps;
     double found =
         jumping ? with_jumps(counts, question, bound, *views.jumps) : nothing(question, bound);
-    if (!jumping || !views.jumps->decide) {
+    if (!jumping || !views.jumps->decide || bound == Bound::lower) {
       const double other = i == 1 && bound == Bound::upper
                                ? of_other(counts, views.plans[i], question, list.front())
                                : answer(counts, {bound, i == 1, {}}, views.plans[i], question);

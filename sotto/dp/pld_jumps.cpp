@@ -69,16 +69,18 @@ double epsilon_of_many(const std::vector<SampledReleases>& releases, double limi
 }
 
 // The lattice of a plan with losses as fine as jumps need them, and no more points than are
-// affordable.
-LossLattice affordable(const PldPlan& answer, const PldPlan& rest) {
+// affordable. Where next to nothing is below the limit, only the jumps, of about epsilon, count.
+LossLattice affordable(const PldPlan& answer, const PldPlan& rest, double epsilon) {
   constexpr double few_points = 1 << 18;
   constexpr std::int64_t dense = 128;  // a jump's width is a part of 1e-5 of its variance
+  constexpr double fine = 0x1p-9;  // rounding a loss down leaves out as large a part of its mass
   const auto width = [](const PldPlan& plan) {
     return 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
   };
   const double least = std::max(width(answer), width(rest)) / few_points;
-  const double ratio = std::max(least / answer.lattice.spacing, 1.0);
-  return {.spacing = answer.lattice.spacing * std::exp2(std::ceil(2 * std::log2(ratio)) / 2),
+  const double wanted = std::min({answer.lattice.spacing, epsilon / dense, fine});
+  const double ratio = std::max(least / wanted, 1.0);
+  return {.spacing = wanted * std::exp2(std::ceil(2 * std::log2(ratio)) / 2),
           .dense = std::max(answer.lattice.dense, dense)};
 }
 
@@ -236,7 +238,7 @@ double PldComposition::with_jumps(const Counts& counts, const PldQuestion& quest
                 .at_rest = planner.at_rest(estimate.limit, estimate.delta)};
   double best = nothing(question, Bound::upper);
   for (int round = 0; round < most_rounds; ++round) {
-    const LossLattice lattice = affordable(plan.at_answer, plan.at_rest);
+    const LossLattice lattice = affordable(plan.at_answer, plan.at_rest, estimate.epsilon);
     const Side side{Bound::upper, false, lattice};
     const double answer = jump_answer(counts, side, plan, question);
     best = std::min({best, answer, chernoff(counts, side, plan.at_answer.tilt, question)});
@@ -246,7 +248,7 @@ double PldComposition::with_jumps(const Counts& counts, const PldQuestion& quest
     plan.at_answer = next;
   }
   if (bound == Bound::upper) return best;
-  LossLattice lattice = affordable(plan.at_answer, plan.at_rest);
+  LossLattice lattice = affordable(plan.at_answer, plan.at_rest, estimate.epsilon);
   lattice.spacing /= 2;  // merging takes twice the width
   return jump_answer(counts, {Bound::lower, false, lattice}, plan, question);
 }

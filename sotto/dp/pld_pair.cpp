@@ -75,7 +75,9 @@ double LossPair::position(double loss) const {
   if (within() && loss < 0) return 1 - position(-loss);
   if (change_ != BatchChange::exchanged) {
     if (rate_ == 1) return 0.5 + variance * loss;
-    if (loss > overflow) return 0.5 + variance * (loss - std::log(rate_));
+    // Where e^L is no number, it is e^loss / r.
+    const double exponent = loss - std::log(rate_);
+    if (exponent > overflow) return 0.5 + variance * exponent;
     const double change = std::expm1(loss) / rate_;
     if (change > -0.5) return 0.5 + variance * std::log1p(change);
     const double ratio = (std::exp(loss) - (1 - rate_)) / rate_;  // e^L

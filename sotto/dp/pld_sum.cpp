@@ -130,13 +130,16 @@ DeltaCurve::DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bou
   // mass = sum_{k >= i} f_k e^{-tilt d (k - i)},
   // scaled = sum_{k > i} f_k (1 - e^{-d (k - i)}) e^{-tilt d (k - i)}
   const double decay = std::exp(-tilt_ * spacing_), rise = -std::expm1(-spacing_);
-  double mass = 0, scaled = 0;
+  // A lower bound is one at every smaller epsilon, where what is subtracted may leave less.
+  const double kept = bound == Bound::lower ? decay : 0;
+  double mass = 0, scaled = 0, last = 0;
   std::size_t place = wrap(start + sum.size() - 1, sum.size());
   for (std::int64_t i = sum.size() - 1; i >= 0; --i) {
     scaled = decay * ((1 - rise) * scaled + rise * mass);
     mass = decay * mass + std::max(density[place] + error, 0.0);
     place = place == 0 ? density.size() - 1 : place - 1;
-    scaled_[static_cast<std::size_t>(i)] = std::max(scaled + outside, 0.0);
+    last = std::max(scaled + outside, kept * last);
+    scaled_[static_cast<std::size_t>(i)] = last;
   }
 }
 
@@ -144,16 +147,20 @@ double DeltaCurve::add_escaped(double delta) const {
   return bound_ == Bound::upper ? std::min(delta + escaped_, 1.0) : std::min(delta, 1.0);
 }
 
-double DeltaCurve::delta_at(std::int64_t index) const {
+// With the mass that lies above the point at `index`, and above epsilon.
+double DeltaCurve::delta_at(std::int64_t index, double epsilon) const {
   const double scaled = scaled_[static_cast<std::size_t>(index)];
   if (scaled == 0) return add_escaped(0);
-  return add_escaped(std::exp(std::log(scaled) + log_scale_ - tilt_ * point(index)));
+  return add_escaped(std::exp(std::log(scaled) + log_scale_ - tilt_ * epsilon));
 }
+
+double DeltaCurve::delta_at(std::int64_t index) const { return delta_at(index, point(index)); }
 
 double DeltaCurve::delta(double epsilon) const {
   const double place = (epsilon - first_) / spacing_;
   const auto last = static_cast<std::int64_t>(scaled_.size()) - 1;
-  if (place >= static_cast<double>(last)) return bound_ == Bound::upper ? delta_at(last) : 0;
+  if (place >= static_cast<double>(last))  // there is mass outside the window alone
+    return bound_ == Bound::upper ? delta_at(last, epsilon) : 0;
   if (place < 0) {  // delta is convex in e^epsilon, 1 at epsilon = -infinity
     const double low = delta_at(0);
     const double below = epsilon - first_;

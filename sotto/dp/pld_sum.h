@@ -73,6 +73,7 @@ class DeltaCurve {
  private:
   double point(std::int64_t index) const { return first_ + static_cast<double>(index) * spacing_; }
   double delta_at(std::int64_t index) const;
+  double delta_at(std::int64_t index, double epsilon) const;
   double add_escaped(double delta) const;
 
   Bound bound_;

@@ -11,6 +11,8 @@ namespace sotto {
 
 namespace {
 
+constexpr int given_digits = 6;  // of numbers that are mostly given, and shorter
+
 double read(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
 
 // The decimal before (-1) or after (+1) "d.ddde±xx".
@@ -41,6 +43,10 @@ std::string rounded(double value, int digits, int direction) {
 
 std::string rounded_up(double value, int digits) { return rounded(value, digits, 1); }
 std::string rounded_down(double value, int digits) { return rounded(value, digits, -1); }
+
+std::string epsilon_text(double epsilon, int digits) { return rounded_up(epsilon, digits); }
+std::string delta_text(double delta) { return rounded_up(delta, given_digits); }
+std::string noise_text(double noise) { return rounded_down(noise, given_digits); }
 
 std::string shown(double value) { return std::isinf(value) ? "∞" : fmt::format("{:g}", value); }
 

@@ -14,6 +14,12 @@ inline constexpr int shown_digits = 4;
 std::string rounded_up(double value, int digits = shown_digits);
 std::string rounded_down(double value, int digits = shown_digits);
 
+// What is said of privacy, wherever it is printed: never less of it spent than is. Epsilon and
+// delta are rounded up, the noise multiplier of releases down, delta and noise to six digits.
+std::string epsilon_text(double epsilon, int digits = shown_digits);
+std::string delta_text(double delta);
+std::string noise_text(double noise_multiplier);
+
 // A number that somebody gave, to six digits: "0.00426667".
 std::string shown(double value);
 

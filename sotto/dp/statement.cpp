@@ -22,8 +22,8 @@ std::string list(const char* title, const std::vector<std::string>& lines) {
 
 std::string to_text(const PrivacyStatement& s) {
   std::string text = s.not_private.empty()
-                         ? fmt::format("(epsilon, delta) = ({}, {:g}) differential privacy\n",
-                                       rounded_up(s.epsilon), s.delta)
+                         ? fmt::format("(epsilon, delta) = ({}, {}) differential privacy\n",
+                                       epsilon_text(s.epsilon), delta_text(s.delta))
                          : "NO PRIVACY IS GUARANTEED\n" + list("because of", s.not_private);
   const std::pair<const char*, const std::string&> rows[] = {
       {"unit of privacy", s.unit}, {"neighbouring data sets", s.relation},

@@ -25,7 +25,7 @@ struct PrivacyStatement {
   std::vector<std::string> notes;
 };
 
-// Some twenty lines for people. Epsilon is rounded up.
+// Some twenty lines for people. Epsilon and delta are rounded up.
 std::string to_text(const PrivacyStatement& statement);
 // An object with the names above; null for an infinite epsilon.
 std::string to_json(const PrivacyStatement& statement);

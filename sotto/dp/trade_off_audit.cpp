@@ -7,6 +7,7 @@
 #include "sotto/core/error.h"
 #include "sotto/dp/binomial.h"
 #include "sotto/dp/gdp.h"
+#include "sotto/dp/rounding.h"
 #include "sotto/dp/search.h"
 
 namespace sotto {
@@ -124,9 +125,10 @@ TradeOffAudit trade_off_audit(std::span<const double> without, std::span<const d
 
 std::string TradeOffAudit::in_words() const {
   return fmt::format(
-      "epsilon is at least {:.4g} at delta {:g}, and at least {:.4g} (mu {:.4g}) if the trade-off "
+      "epsilon is at least {} at delta {}, and at least {} (mu {}) if the trade-off "
       "is a Gaussian's; {} confidence each, for independent scores",
-      epsilon, delta, gaussian_epsilon, mu, confidence_text(confidence));
+      rounded_down(epsilon), delta_text(delta), rounded_down(gaussian_epsilon), rounded_down(mu),
+      confidence_text(confidence));
 }
 
 }  // namespace sotto

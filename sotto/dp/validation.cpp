@@ -6,6 +6,8 @@
 
 #include "sotto/dp/rows_apart.h"
 
+#include "sotto/dp/truncation.h"
+
 namespace sotto {
 
 namespace {
@@ -216,6 +218,26 @@ SamplerOptions sampler_options(const EngineOptions& options) {
           .steps = options.sampling == Sampling::planned ? options.steps : 0};
 }
 
+std::string truncation_problem(std::int64_t population, const Event& batch,
+                               const EngineOptions& options, Relation relation) {
+  if (batch.cut == 0) return "";
+  const PrivacyTarget target{.epsilon = options.target_epsilon.value_or(0),
+                             .delta = options.delta,
+                             .batch = batch,
+                             .steps = std::max<std::int64_t>(1, options.steps)};
+  if (options.target_epsilon) return truncation_problem(population, target);
+  Event release = batch;
+  release.cut = 0;
+  release.noise_multiplier = *options.noise_multiplier;
+  const auto spent = new_accountant(options.accountant, relation)();
+  if (!options.noise_schedule) spent->compose(release, target.steps);
+  for (std::int64_t step = 0; options.noise_schedule && step < target.steps; ++step) {
+    release.noise_multiplier = options.noise_schedule->rate(step, *options.noise_multiplier);
+    spent->compose(release);
+  }
+  return truncation_problem(population, target, *spent);
+}
+
 std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer& optimizer,
                                          std::int64_t population, const EngineOptions& options,
                                          const LedgerHeader& header) {
@@ -236,6 +258,11 @@ std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer&
   check_adaptive(problems, options);
   check_precision_options(problems, options);
   check_schedules(problems, options);
+  if (problems.number() == 0) {
+    const Event batch = make_sampler(population, sampler_options(options))->event();
+    const std::string cut = truncation_problem(population, batch, options, header.relation);
+    problems.unless(cut.empty(), "largest_batch {}: {}", options.largest_batch, cut);
+  }
   return std::move(problems).all();
 }
 
