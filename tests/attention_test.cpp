@@ -346,7 +346,7 @@ TEST_CASE(
     const Var y = layer.forward(tape.input(x), tape.input(memory), {.causal = true});
     clipper.add(tape, sum_per_sample(square(y)));
     for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
-      for (const float v : sum.to_vector<float>()) CHECK(std::isfinite(v));
+      for (const double v : sum.to_vector<double>()) CHECK(std::isfinite(v));
     }
   }
 }

@@ -303,7 +303,8 @@ TEST_CASE("every problem of the settings is told, each with its values") {
   CHECK(problems({.noise_multiplier = 1.0, .steps = -1}) == Texts{"-1 steps"});
   CHECK(problems({.noise_multiplier = 1.0, .clip_bound = -1}) == Texts{"clip bound -1"});
   CHECK(problems({.noise_multiplier = -1.0, .clip_bound = 1e31}) ==
-        Texts{"noise multiplier -1", "Clipper: a clip bound of 1e+31"});
+        Texts{"noise multiplier -1",
+              "Clipper: a clip bound of 1e+31 is not from 7.89e-31 to 1.27e+30 (2^-100 to 2^100)"});
   CHECK(problems({.noise_multiplier = 1.0,
                   .clipping = {.rule = {.kind = ClipRule::Kind::automatic, .gamma = 0}}}) ==
         Texts{"Clipper: gamma 0 is not positive"});

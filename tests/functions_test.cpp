@@ -77,7 +77,10 @@ const Binary binaries[] = {
      [](const Var& x, const Var& t) { return kl_div(log_softmax(x), log_softmax(t), true); }},
     {"poisson_nll_loss", [](const Var& x, const Var& t) { return poisson_nll_loss(x, exp(t)); }},
     {"binary_cross_entropy",
-     [](const Var& x, const Var& t) { return binary_cross_entropy(sigmoid(x), sigmoid(t)); }},
+     // Probabilities that are 0 in single precision have a logarithm of -100 there.
+     [](const Var& x, const Var& t) {
+       return binary_cross_entropy(sigmoid(affine(x, 0.5, 0)), sigmoid(t));
+     }},
     {"binary_cross_entropy_with_logits",
      [](const Var& x, const Var& t) {
        return binary_cross_entropy_with_logits(x, sigmoid(t), {.weight = {}, .pos_weight = {}});

@@ -82,7 +82,7 @@ std::vector<double> sum_over(Clipper& clipper, nn::Sequential& model, const Poli
 
 void check_policy(nn::Sequential& model, const Policy& policy, const Batch& batch) {
   Clipper clipper(make_groups(model, policy.groups), {.rule = policy.rule}, policy.passes);
-  CHECK(clipper.sensitivity() <= bound * (1 + 0x1p-8));
+  CHECK(clipper.sensitivity() <= bound * (1 + 0x1p-19));
   const std::vector<std::int64_t> units = {0, 1, 2, 3, 4};
   const std::vector<double> all = sum_over(clipper, model, policy, batch, units);
   for (const std::int64_t left : {0, 2, 4}) {

@@ -17,7 +17,7 @@ constexpr double most_alone = 64, most_positions = 32;
 // Images that are one term, and rows of these.
 constexpr std::int64_t most_images = 32, most_image_rows = 256;
 // Bytes of rows that are made together, to be added.
-constexpr std::int64_t rows_together = std::int64_t{4} << 20;
+constexpr std::int64_t rows_together = std::int64_t{1} << 18;
 
 // Adds the rows of x [n, ...], each a term, times a weight each.
 void add_rows(const Tensor& x, const Tensor& weights, const RoundedSum& sum) {

@@ -65,11 +65,11 @@ double rounding_margin(const ClipGroup& group) {
   return largest;
 }
 
-double sum_spacing(const ClipGroup& group, std::int64_t most_units) {
+double sum_spacing(const ClipGroup& group, const SumSize& size) {
   // Sums of up to so many times the bound are below 2^51 spacings, and terms are far below that:
   // 64 units of at most 64 times the bound each.
   constexpr std::int64_t least = std::int64_t{1} << 12;
-  const auto most = static_cast<std::uint64_t>(std::max(most_units, least));
+  const auto most = static_cast<std::uint64_t>(std::max(size.batch, least));
   return std::ldexp(std::exp2(std::ceil(std::log2(group.bound))), std::bit_width(most - 1) - 51);
 }
 
@@ -86,33 +86,36 @@ double term_rounding(const ClipGroup& group, double spacing_of_bound) {
 
 }  // namespace
 
-double sum_rounding(const ClipGroup& group, std::int64_t most_units) {
-  constexpr double of_blocks = 0x1p-8, of_wide_blocks = 0x1p-37;
-  bool wide = true, here = true;
+double sum_rounding(const ClipGroup& group, const SumSize& size) {
+  constexpr double of_blocks = 0x1p-8, of_wide_sums = 0x1p-52;
+  bool here = true, wide = false, narrow = false;
   for (const Parameter* parameter : group.parameters) {
-    wide = wide && parameter->value.dtype() == Dtype::f64;
     here = here && parameter->value.device() == cpu;
+    (parameter->value.dtype() == Dtype::f64 ? wide : narrow) = true;
   }
+  double most = term_rounding(group, sum_spacing(group, size) / group.bound);
   // The matrix units of GPUs may cut off what they do not keep, where a CPU rounds.
-  return (here ? 1 : 2) * (wide ? of_wide_blocks : of_blocks) +
-         term_rounding(group, sum_spacing(group, most_units) / group.bound);
+  if (narrow && size.block > 1) most += (here ? 1 : 2) * of_blocks;
+  // In f64 all units of a batch are one chain.
+  const auto batch = static_cast<double>(size.batch);
+  return most + (wide ? batch * batch * of_wide_sums : 0);
 }
 
-void check_sum_rounding(const ClipGroup& group, std::int64_t most_units) {
+void check_sum_rounding(const ClipGroup& group, const SumSize& size) {
   constexpr double most = 0x1p-8;
   ClipGroup unlucky = group;
   unlucky.bound = 1 + 0x1p-20;  // just beyond a power of two
-  const double added = term_rounding(group, sum_spacing(unlucky, most_units));
+  const double added = sum_rounding(unlucky, {.batch = size.batch});
   check(added <= most,
         "Clipper: batches of up to {} units with so many parameters would be rounded to {:.3g} of "
         "the bound, of at most {:.3g}: smaller batches, or groups of parameters, would do",
-        most_units, added, most);
+        size.batch, added, most);
 }
 
-double rounded_sensitivity(const std::vector<ClipGroup>& groups, std::int64_t most_units) {
+double rounded_sensitivity(const std::vector<ClipGroup>& groups, const SumSize& size) {
   double squares = 0;
   for (const ClipGroup& group : groups) {
-    const double bound = group.bound * (1 + sum_rounding(group, most_units));
+    const double bound = group.bound * (1 + sum_rounding(group, size));
     squares += bound * bound;
   }
   return std::sqrt(squares);

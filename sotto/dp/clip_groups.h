@@ -39,18 +39,24 @@ double rounding_margin(const ClipGroup& group);
 // The root of the sum of the bounds' squares: the sensitivity of a sum without rounding.
 double sensitivity_of(const std::vector<ClipGroup>& groups);
 
-// The power of two that the terms of a group's sum are rounded to multiples of, so that the sum of
-// `most_units` units is exact in f64.
-double sum_spacing(const ClipGroup& group, std::int64_t most_units);
+// How many units a sum may be of, and how many of them may be one of its terms (SumBlocks).
+struct SumSize {
+  std::int64_t batch = std::int64_t{1} << 16;
+  std::int64_t block = 1;
+};
+
+// The power of two that the terms of a group's sums in f32 are rounded to multiples of, so that the
+// sums are exact in f64. Those of f64 are rounded to nothing.
+double sum_spacing(const ClipGroup& group, const SumSize& size);
 
 // What rounding within the terms of a group's sum, and of them, may add to its sensitivity,
-// relative to the bound (docs/privacy.md, "Rounding").
-double sum_rounding(const ClipGroup& group, std::int64_t most_units);
+// relative to the bound (docs/privacy.md, "The sum over units").
+double sum_rounding(const ClipGroup& group, const SumSize& size);
 
 // Throws std::invalid_argument where that would be too much of any bound.
-void check_sum_rounding(const ClipGroup& group, std::int64_t most_units);
+void check_sum_rounding(const ClipGroup& group, const SumSize& size);
 
 // The same of all groups together: the sensitivity of a sum as it is computed.
-double rounded_sensitivity(const std::vector<ClipGroup>& groups, std::int64_t most_units);
+double rounded_sensitivity(const std::vector<ClipGroup>& groups, const SumSize& size);
 
 }  // namespace sotto

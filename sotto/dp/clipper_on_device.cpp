@@ -18,7 +18,7 @@ bool Clipper::all_on_gpu(const Tensor& losses) const {
 
 std::vector<double> Clipper::spacings() const {
   std::vector<double> all;
-  for (const ClipGroup& group : groups_) all.push_back(sum_spacing(group, options_.largest_batch));
+  for (const ClipGroup& group : groups_) all.push_back(sum_spacing(group, options_.largest));
   return all;
 }
 

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "sotto/autograd/ownership.h"
 #include "sotto/dp/captured_clip.h"
+#include "sotto/dp/clip_factors.h"
 #include "sotto/dp/device_clipping.h"
-#include "sotto/dp/unit_lengths.h"
 #include "sotto/dp/unit_sink.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/memory/physical_batches.h"
@@ -22,11 +21,6 @@ double halves(std::ptrdiff_t some, std::size_t all) {
 }
 
 }  // namespace
-
-// What a group's gradients are multiplied by.
-struct Clipper::Factors : UnitFactors {
-  Tensor weights;  // weights_of() the values, 0 for what is to stay apart
-};
 
 // Backward's sink for one pass: a group's factors wait until its last parameter has come.
 class Clipper::OnePass final : public GradSink {
@@ -196,102 +190,6 @@ void Clipper::clip_group(std::size_t group, ParameterUses& gradients) {
   gradients.clear();
 }
 
-// Adds sum_n factor[n] G[n]; what is to stay apart rounded for itself. Should that overflow
-// although every norm is finite (terms of one sample cancelling), the samples of the block where it
-// does are added one by one and those that overflow are left out, so that none of them can spoil
-// the others. Other blocks have the same terms as without it.
-void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
-                           const Factors& factors) {
-  if (factors.harmless && uses[0].device() == cpu) {
-    add_terms(sum_for(parameter), uses, factors, part_ends_);
-  } else if (const RoundedSum all = empty_sum(parameter, uses[0].device());
-             add_terms(all, uses, factors, part_ends_), all_finite(all.total)) {
-    add_sum(parameter, all.total);
-  } else {
-    std::int64_t at = 0;
-    for (const std::int64_t end : part_ends_(SumBlocks::Most{}.units)) {
-      add_block(parameter, uses, factors, at, end);
-      at = end;
-    }
-  }
-}
-
-// With the blocks that `ends` are of.
-void Clipper::add_terms(const RoundedSum& sum, const std::vector<PerSample>& uses,
-                        const Factors& factors, const BlockEnds& ends) const {
-  for (const PerSample& use : uses) use.add_to(sum, factors.weights, ends, std::ssize(uses));
-  for (const std::size_t n : factors.apart) {
-    const double weight = factors.values[n] / loss_scale_;
-    add_term(gradient_alone(uses, static_cast<std::int64_t>(n), weight), sum);
-  }
-}
-
-// Units begin .. end - 1 of the part.
-void Clipper::add_block(Parameter& parameter, const std::vector<PerSample>& uses,
-                        const Factors& factors, std::int64_t begin, std::int64_t end) {
-  std::vector<PerSample> some;
-  for (const PerSample& use : uses) some.push_back(use.slice(begin, end));
-  const auto units = static_cast<std::size_t>(end - begin);
-  Factors of_some{{.values = {factors.values.begin() + begin, factors.values.begin() + end}},
-                  factors.weights.slice(0, begin, end)};
-  for (const std::size_t n : factors.apart) {
-    const auto place = static_cast<std::int64_t>(n) - begin;
-    if (place >= 0 && place < end - begin) of_some.apart.push_back(static_cast<std::size_t>(place));
-  }
-  const auto ends = [this, begin, end](std::int64_t most) {
-    std::vector<std::int64_t> within = part_ends_(most);
-    std::erase_if(within, [&](std::int64_t at) { return at <= begin || at > end; });
-    for (std::int64_t& at : within) at -= begin;
-    return within;
-  };
-  const RoundedSum all = empty_sum(parameter, uses[0].device());
-  add_terms(all, some, of_some, ends);
-  if (all_finite(all.total)) return add_sum(parameter, all.total);
-  for (std::size_t n = 0; n < units; ++n) {
-    if (of_some.values[n] == 0) continue;
-    std::vector<double> one(units, 0.0);
-    one[n] = of_some.values[n];
-    const Tensor alone = weighted_sum(some, weights_of(one));
-    if (all_finite(alone)) {
-      add_term(alone, sum_for(parameter));
-    } else {
-      ++statistics_.not_finite;
-    }
-  }
-}
-
-RoundedSum Clipper::empty_sum(const Parameter& parameter, Device device) const {
-  return {zeros(parameter.value.shape(), Dtype::f64, device), spacing_for(parameter)};
-}
-
-double Clipper::spacing_for(const Parameter& parameter) const {
-  return sum_spacing(groups_[group_of(parameter)], options_.largest_batch);
-}
-
-// The parameter's sum, to be added to.
-RoundedSum Clipper::sum_for(const Parameter& parameter) {
-  const auto entry = std::find_if(sums_.begin(), sums_.end(),
-                                  [&](const auto& e) { return e.first == &parameter; });
-  if (!entry->second.defined()) {
-    entry->second = zeros(parameter.value.shape(), Dtype::f64, parameter.value.device());
-    label_for(parameter, MemoryKind::gradient, entry->second);
-  }
-  touched_ = touched_ || had_sum_[static_cast<std::size_t>(entry - sums_.begin())];
-  return {entry->second, spacing_for(parameter)};
-}
-
-// Adds a sum whose terms are rounded already; it may become the parameter's own.
-void Clipper::add_sum(const Parameter& parameter, const Tensor& total) {
-  const auto entry = std::find_if(sums_.begin(), sums_.end(),
-                                  [&](const auto& e) { return e.first == &parameter; });
-  if (entry->second.defined()) {
-    axpby(1, total, 1, sum_for(parameter).total);
-  } else {
-    label_for(parameter, MemoryKind::gradient, total);
-    entry->second = total;
-  }
-}
-
 // What no sample touched is zero, and gets its noise too.
 const Gradients& Clipper::complete_sums() {
   for (auto& [parameter, sum] : sums_) {
@@ -414,33 +312,6 @@ void Clipper::add_zeros(std::int64_t units) {
   broken_ = false;
 }
 
-void Clipper::begin(SumBlocks blocks) {
-  start_batch();
-  check_between_batches("another beginning");
-  check(!blocks_, "Clipper: the batch has begun");
-  blocks_ = std::move(blocks);
-}
-
-// Within the batch's blocks.
-BlockEnds Clipper::blocks_of_part(std::int64_t units) const {
-  if (!blocks_) return [units](std::int64_t) { return single_ends(units); };
-  const std::int64_t first = statistics_.units, end = first + units;
-  const auto known = std::make_shared<std::map<std::int64_t, std::vector<std::int64_t>>>();
-  const auto part = [this, first, end, known](std::int64_t most) {
-    const auto [found, is_new] = known->emplace(most, std::vector<std::int64_t>());
-    std::vector<std::int64_t>& ends = found->second;
-    if (!is_new) return ends;
-    ends = blocks_->ends(most);
-    std::erase_if(ends, [&](std::int64_t at) { return at <= first || at > end; });
-    for (std::int64_t& at : ends) at -= first;
-    return ends;
-  };
-  const std::vector<std::int64_t> all = blocks_->ends();
-  check(units == 0 || std::binary_search(all.begin(), all.end(), end),
-        "Clipper: units {} to {} of the batch are a part that cuts a block", first, end - 1);
-  return part;
-}
-
 void Clipper::begin_units(std::int64_t units) {
   unit_finite_.assign(static_cast<std::size_t>(units), true);
   part_ends_ = blocks_of_part(units);
@@ -457,8 +328,8 @@ ClippedSum Clipper::finish(Draw draw) {
   const auto drawn = static_cast<std::int64_t>(draw.units().size());
   check(statistics_.units == drawn, "Clipper: {} units were drawn and {} clipped", drawn,
         statistics_.units);
-  check(drawn <= options_.largest_batch, "Clipper: a batch of {} units, of at most {}", drawn,
-        options_.largest_batch);
+  check(drawn <= options_.largest.batch, "Clipper: a batch of {} units, of at most {}", drawn,
+        options_.largest.batch);
   check(!blocks_ || std::ranges::equal(blocks_->units(), draw.units()),
         "Clipper: the batch began for other units than were drawn");
   complete_sums();

@@ -25,9 +25,10 @@ struct ClipOptions {
   std::size_t row_budget = std::size_t{512} << 20;
   // Whether the number of units whose gradient was finite may be released with the sum.
   bool count_finite = false;
-  // The most units that a batch may have. The more, the coarser are the multiples that its sum is
-  // made of. Engine raises it to what its batches have but once in 10^300.
-  std::int64_t largest_batch = std::int64_t{1} << 16;
+  // The most units that a batch may have, and that may be in a block (begin()). The larger the
+  // batch, the coarser are the multiples that its sum is made of; blocks of more than one unit cost
+  // a little sensitivity. Engine sets both, the former to what its batches have but once in 10^400.
+  SumSize largest = {};
 };
 
 // One pass keeps factors or rows until a group's norms are known (book-keeping, Bu et al. 2022).
@@ -93,7 +94,7 @@ class Clipper {
 
   // Says which units will be added, in this order, and which of them are summed together: parts
   // must end where blocks do. Without it each unit is rounded by itself, which is slower. Throws
-  // std::invalid_argument in the middle of a batch.
+  // std::invalid_argument in the middle of a batch, and for larger blocks than the options allow.
   void begin(SumBlocks blocks);
   // Adds one physical batch: backward from a loss [n] on a private tape, which is empty afterwards.
   // Throws when the loss reaches a trainable parameter that is in no group. With a grouping the
@@ -113,7 +114,7 @@ class Clipper {
 
   // Of the batch that is being added, or was finished last. NOT private.
   const ClipStatistics& statistics() const { return statistics_; }
-  double sensitivity() const { return rounded_sensitivity(groups_, options_.largest_batch); }
+  double sensitivity() const { return rounded_sensitivity(groups_, options_.largest); }
   // For the next batch. Throws std::invalid_argument for another number of bounds than groups, for
   // one that is not positive and finite, and in the middle of a batch.
   void set_bounds(const std::vector<double>& bounds);

@@ -100,9 +100,10 @@ std::int64_t DeviceClip::first_check() const {
 void DeviceClip::add_sum(std::size_t group, Parameter& parameter,
                          const std::vector<PerSample>& uses) {
   const Tensor total = zeros(parameter.value.shape(), Dtype::f64, device_);
+  const double spacing = parameter.value.dtype() == Dtype::f64 ? 0 : how_.spacings[group];
   const Tensor weights = results(group).select(0, ClipResults::weights);
   for (const PerSample& use : uses)
-    use.add_to({total, how_.spacings[group]}, weights, how_.ends, std::ssize(uses));
+    use.add_to({total, spacing}, weights, how_.ends, std::ssize(uses));
   const std::int64_t at = first_check() + std::ssize(sums_);
   copy_into(sum(total), report_.slice(0, at, at + 1));
   sums_.push_back({group, &parameter, total});

@@ -57,7 +57,7 @@ std::int64_t Engine::rows_of_parts() const {
 // Units of several rows are padded to the largest of their part, and are blocks of their own.
 SumBlocks::Most Engine::block_size(std::int64_t rows) const {
   const std::int64_t most = options_.rows_of_unit ? 1 : SumBlocks::Most{}.units;
-  const std::int64_t units = parts_of_one_size() ? rows / 4 : rows;
+  const std::int64_t units = parts_of_one_size() ? rows / 4 : rows < most ? rows / 2 : most;
   return {.units = std::clamp<std::int64_t>(units, 1, most), .rows = rows};
 }
 

@@ -23,6 +23,7 @@ class SumBlocks {
   SumBlocks(std::span<const std::int64_t> units, std::span<const std::int64_t> rows_of, Most most);
 
   const std::vector<std::int64_t>& units() const { return units_; }
+  const Most& most() const { return most_; }
   // Where blocks end, by places in the draw, in rising order; with `most` fewer units in each than
   // the largest may have, within the larger ones.
   std::vector<std::int64_t> ends() const { return ends(most_.units); }

@@ -1,0 +1,13 @@
+// What a clipper multiplies a group's gradients by, between its own files.
+#pragma once
+
+#include "sotto/dp/clipping.h"
+#include "sotto/dp/unit_lengths.h"
+
+namespace sotto {
+
+struct Clipper::Factors : UnitFactors {
+  Tensor weights;  // weights_of() the values, 0 for what is to stay apart
+};
+
+}  // namespace sotto
