@@ -47,7 +47,10 @@ std::string list(const std::vector<std::string>& items) {
   return html + "</ul>\n";
 }
 
-std::string shown_epsilon(double epsilon) { return typeset(epsilon_text(epsilon)); }
+// Below 0 there are ticks of an axis.
+std::string shown_epsilon(double epsilon) {
+  return epsilon < 0 ? number(epsilon) : typeset(epsilon_text(epsilon));
+}
 std::string shown_delta(double delta) { return typeset(delta_text(delta)); }
 
 // The guarantee covers what is computed from the model and from data that need no protection.

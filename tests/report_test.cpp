@@ -184,6 +184,11 @@ TEST_CASE("the headline and the statement carry the values") {
 
 TEST_CASE("epsilon and delta are rounded up on the page") {
   TrainingReport report = full_report();
+  report.points = {{.step = 1, .epsilon = 0.05}, {.step = 2, .epsilon = 0.65}};
+  CHECK_FALSE(contains(to_html(report), "001<"));  // nor ticks of 0.6000000000000001
+  report.points = {{.step = 1, .epsilon = 0}};
+  CHECK_NOTHROW(to_html(report));  // whose axis begins below 0
+  report = full_report();
   report.privacy->epsilon = 2.50001;
   report.privacy->delta = 1.0000001e-5;
   report.points.back().epsilon = 2.50001;
