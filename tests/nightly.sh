@@ -22,8 +22,8 @@ failed() {
 
 # A build with clang, without what the fuzzers and analyzers do not look at.
 configure_with_clang() {
-  CXX=clang++ configure "$build" "$root" -Dbuildtype=debugoptimized -Doptimization=1 -Dfuzzers=true -Dtests=enabled \
-    -Dsamples=disabled -Dcuda=disabled -Donednn=disabled -Db_pch=false
+  CXX=clang++ configure "$build" "$root" -Doptimization=1 -Db_ndebug=false -Dcpp_args=-g1 -Dfuzzers=true \
+    -Dtests=enabled -Dsamples=disabled -Dcuda=disabled -Donednn=disabled -Db_pch=false
 }
 
 # fuzz NAME: the parser of that name.
