@@ -1,7 +1,7 @@
 # What building sotto needs, and how to get it. Sourced by scripts; needs a POSIX shell.
 # shellcheck shell=sh disable=SC2034
 
-# Debian package, and how its presence is seen: a program, a pkg-config module or a header.
+# Debian package, and how its presence is seen: a program, a pkg-config module, a header or a library of clang's own.
 build_packages="g++:program:c++
 meson:program:meson
 ninja-build:program:ninja
@@ -13,6 +13,10 @@ zlib1g-dev:module:zlib
 nlohmann-json3-dev:module:nlohmann_json
 libcli11-dev:module:CLI11"
 test_packages="catch2:catch:-"
+nightly_packages="clang:program:clang++
+libclang-rt-14-dev:runtime:fuzzer
+clang-tidy:program:clang-tidy
+cppcheck:program:cppcheck"
 # Faster with it; our own loops do the work without.
 optional_packages="libdnnl-dev:header:oneapi/dnnl/dnnl.hpp"
 
@@ -22,6 +26,7 @@ have() {
     program) command -v "$2" >/dev/null 2>&1 ;;
     module) pkg-config --exists "$2" 2>/dev/null ;;
     header) echo "#include <$2>" | c++ -E -x c++ - >/dev/null 2>&1 ;;
+    runtime) ls "$(clang++ -print-runtime-dir 2>/dev/null)/libclang_rt.$2"-*.a >/dev/null 2>&1 ;;
     catch) pkg-config --exists catch2 2>/dev/null || pkg-config --exists catch2-with-main 2>/dev/null ;;
   esac
 }

@@ -320,15 +320,19 @@ TEST_CASE("a block of data that reads as zeros is found, wherever it is") {
 }
 
 // Work that grows with the square would take longer than any test may.
-TEST_CASE("300,000 tensors are saved and loaded") {
-  TensorFile file;
-  for (int i = 0; i < 300'000; ++i)
-    file.tensors["layers." + std::to_string(i) + ".weight"] =
-        Tensor::from({static_cast<double>(i)}, {1}, Dtype::f32);
-  const TensorFile again = parse(bytes_of(file));
-  REQUIRE(again.tensors.size() == 300'000);
-  CHECK(again.verified);
-  CHECK(again.tensors.at("layers.299999.weight").item() == 299'999);
+TEST_CASE("300,000 tensors are loaded") {
+  constexpr int count = 300'000;
+  std::string header = "{";
+  for (int i = 0; i < count; ++i)
+    header +=
+        fmt::format(R"("w{}":{{"dtype":"U8","shape":[],"data_offsets":[{},{}]}},)", i, i, i + 1);
+  header.back() = '}';
+  std::string bytes = file_of(header, count);
+  bytes.back() = 7;
+  const TensorFile file = parse(bytes);
+  REQUIRE(file.tensors.size() == count);
+  CHECK(file.tensors.at("w299998").item() == 0);
+  CHECK(file.tensors.at("w299999").item() == 7);
 }
 
 TEST_CASE("a header of more than a million entries is refused by that limit") {

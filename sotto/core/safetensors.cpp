@@ -318,15 +318,19 @@ void with_elements(const Tensor& x, F&& f) {
   f(std::span<const std::byte>(packed));
 }
 
+std::string_view text_of(Dtype dtype) {
+  return std::find_if(std::begin(type_names), std::end(type_names),
+                      [&](const TypeName& t) { return t.dtype == dtype; })
+      ->text;
+}
+
 json header_json(const TensorFile& file, const std::vector<Named>& order) {
   json header = json::object();
   if (!file.metadata.empty()) header[std::string(metadata_key)] = file.metadata;
   std::size_t begin = 0;
   for (const auto& [name, x] : order) {
     const std::size_t end = begin + x.bytes();
-    const auto* const type = std::find_if(std::begin(type_names), std::end(type_names),
-                                          [&](const TypeName& t) { return t.dtype == x.dtype(); });
-    header[name] = {{"dtype", type->text},
+    header[name] = {{"dtype", text_of(x.dtype())},
                     {"shape", std::vector(x.shape().begin(), x.shape().end())},
                     {"data_offsets", {begin, end}}};
     begin = end;

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Writes what the fuzzers begin with: small files of every kind that their parsers read.
+
+Usage: corpus.py FOLDER
+
+Makes a folder for each fuzzer in FOLDER. Ledgers are in ledger_corpus.
+"""
+
+import gzip
+import json
+import pathlib
+import shutil
+import struct
+import sys
+
+EVENTS = [
+    {"mechanism": "gaussian", "noise_multiplier": 1.1, "sampling": "poisson", "sampling_rate": 0.01},
+    {"mechanism": "gaussian", "noise_multiplier": 4, "sampling": "full_batch", "sampling_rate": 1},
+    {"mechanism": "gaussian", "noise_multiplier": 2, "sampling": "truncated_poisson", "sampling_rate": 0.1, "cut": 1e-9},
+    {"mechanism": "gaussian", "noise_multiplier": 2, "sampling": "balls_and_bins", "sampling_rate": 1, "batches": 4,
+     "paid": False},
+]
+SETTINGS = {
+    "accountant": "pld", "accumulation": None, "activation": "tanh", "adaptive quantile": None, "average": None,
+    "batch": 8.0, "checkpoint": None, "clip bound": 0.1, "clip groups": "flat", "clip rule": "minimum",
+    "data from files": False, "delta": 1e-05, "epochs": 20.0, "epsilon": None, "largest batch": 0, "learning rate": 0.5,
+    "memory limit": 0, "momentum": 0.9, "noise multiplier": 1.0, "normalize": False, "optimizer": "sgd",
+    "passes": "auto", "physical batch": None, "precision": "auto", "privacy": True, "sampling": "poisson",
+    "schedule": "constant", "seed": 0, "steps": 3, "test size": 10, "train size": 40, "warmup": 0,
+}
+MARK = {"bytes": 715, "chain": "f" * 64, "ledger": "a" * 32, "lines": 4, "releases": 3, "run": "b" * 32}
+STATISTICS = {
+    "norms": [{"clip_bound": 0.1, "clipped_fraction": 1.0, "counts": [0, 3], "edges": [0.0, 0.5, 1.0], "step": 2}],
+    "points": [[2, 2.3, 1.0], [3, 2.2, None]], "private": False, "seconds": 0.07,
+}
+TEXTS = {
+    "b": ["4096", "2GiB", "1.5 MB", "0.1kB"],
+    "c": ["auto", "none", "3"],
+    "d": ["cpu", "cuda", "cuda:1"],
+    "e": [json.dumps(event) for event in EVENTS],
+    "p": ["auto", "bf16"],
+    "x": [
+        "noise-multiplier=1.1,population=60000,batch=256,epochs=20",
+        "noise-multiplier=1,sampling=balls_and_bins,population=1000,batches=4,steps=8",
+        "noise-multiplier=1,sampling=truncated_poisson,sampling-rate=0.01,population=1000,largest-batch=20,steps=5",
+        "noise-multiplier=2,sampling=truncated_poisson,sampling-rate=0.01,population=1000,cut=1e-9,steps=5",
+    ],
+}
+
+
+def tensors(header, data):
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def safetensors():
+    def entry(dtype, shape, begin, end):
+        return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+    yield tensors({}, b"")
+    # The checksum does not fit.
+    yield tensors({"__metadata__": {"format": "pt", "sotto.xxh64": "0123456789abcdef"}}, b"")
+    yield tensors({"w": entry("F32", [1, 2], 0, 8), "b": entry("BOOL", [2], 8, 10), "e": entry("F64", [0], 10, 10)},
+                  b"\0" * 10)
+    for dtype, size in {"F16": 2, "BF16": 2, "I64": 8, "I32": 4, "U8": 1}.items():
+        yield tensors({dtype: entry(dtype, [], 0, size)}, b"\1" * size)
+
+
+def idx():
+    images = struct.pack(">IIII", 0x0803, 2, 3, 2) + bytes(range(12))
+    labels = struct.pack(">II", 0x0801, 4) + bytes(range(4))
+    for plain in (images, labels):
+        yield plain
+        yield gzip.compress(plain, mtime=0)
+    yield gzip.compress(labels[:6], mtime=0) + gzip.compress(labels[6:], mtime=0)
+
+
+def options():
+    for option, texts in TEXTS.items():
+        for text in texts:
+            yield (option + text).encode()
+
+
+def engine_state():
+    sampler = {"event": {**EVENTS[3], "noise_multiplier": 0, "sampling_rate": 1, "batches": 3, "paid": True},
+               "expected_size": 4.0, "number": 2, "pass": 0, "place": 2, "population": 12, "secure": True}
+    state = {"bounds": [1.0], "good_steps": 0, "ledger": "LEDGER", "loss_scale": 1.0, "noise_multiplier": 1.0,
+             "run": "RUN", "sampler": sampler, "steps_made": 2}
+    yield json.dumps(state).encode()
+    yield json.dumps({**state, "sampler": {**sampler, "number": 1, "place": 1}, "steps_made": 1}).encode()
+
+
+def checkpoint():
+    def lines(*objects):
+        return "\n".join(json.dumps(o) for o in objects).encode()
+
+    progress = {"epoch": 0, "history": [[2, 0.5, 2.9], [3, 0.4, None]], "ledger": MARK, "noise_multiplier": 1.0,
+                "row": 0, "step": 3}
+    yield lines(SETTINGS, progress, STATISTICS)
+    yield lines({**SETTINGS, "privacy": False, "noise multiplier": None}, {**progress, "ledger": None}, STATISTICS)
+    yield lines({**SETTINGS, "sampling": "balls_and_bins", "accountant": "rdp"}, progress, STATISTICS)
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    for make in (safetensors, idx, options, engine_state, checkpoint):
+        place = folder / make.__name__
+        place.mkdir(parents=True, exist_ok=True)
+        for number, content in enumerate(make()):
+            (place / f"seed_{number}").write_bytes(content)
+    ledgers = pathlib.Path(__file__).parent / "ledger_corpus"
+    shutil.copytree(ledgers, folder / "ledger", dirs_exist_ok=True)
+
+
+if __name__ == "__main__":
+    main()
