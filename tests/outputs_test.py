@@ -204,6 +204,13 @@ class Files(Case):
             self.assertEqual(done.stderr.count(b"\n"), 1)
             self.assertIn(shown, done.stderr)
 
+    def test_what_a_ledger_and_its_name_say_is_shown_without_what_a_terminal_obeys(self):
+        ledger = self.path("a\x1b[31m\nb.ledger")
+        self.assertEqual(run([*TRAIN, "--save", ledger[:-len(".ledger")]]).returncode, 0)
+        done = run([BUDGET, "spent", "--ledger", ledger, "--delta", "1e-5"])
+        self.assertIn(rb"a\x1b[31m\x0ab.ledger", done.stdout)
+        self.assertNotIn(b"\x1b", done.stdout)
+
     def test_a_name_that_is_no_utf_8_works_in_json_and_on_pages(self):
         ledger = os.path.join(self.folder.encode(), b"\xff\n.ledger")
         self.assertEqual(run([*TRAIN, "--save", ledger[:-len(b".ledger")]]).returncode, 0)

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "samples/charts.h"
+#include "samples/printable.h"
 #include "samples/report_style.h"
 
 namespace sotto::budget {
@@ -109,9 +110,10 @@ std::string to_text(const Answer& answer) {
   std::size_t width = 0;
   for (const auto& fact : answer.facts) width = std::max(width, length(fact.first));
   std::string text;
-  for (const std::string& alarm : answer.alarms) text += fmt::format("NOT PRIVATE: {}\n", alarm);
+  for (const std::string& alarm : answer.alarms)
+    text += fmt::format("NOT PRIVATE: {}\n", samples::printable(alarm));
   for (const auto& [name, value] : answer.facts) {
-    text += fmt::format("{}{}{}{}\n", name, padding(width, name), gap, value);
+    text += fmt::format("{}{}{}{}\n", name, padding(width, name), gap, samples::printable(value));
   }
   for (const Table& table : answer.tables) text += fmt::format("\n{}", to_text(table));
   if (!answer.notes.empty()) text += "\n";
