@@ -10,12 +10,15 @@
 
 namespace sotto {
 
-// Everything but the ledger, which is a file of its own. The file is as SECRET as the batches to
-// come and correlated noise, unless sampling is without passes and noise without correlation: then
-// it holds only what was released. Throws SystemFailure when the file cannot be written, and
-// std::invalid_argument for a ledger in memory.
+// Everything but the engine's ledger, which is a file of its own. The file is as SECRET as the
+// batches to come and correlated noise, unless sampling is without passes and noise without
+// correlation: then it holds only what was released. Throws SystemFailure when the file cannot be
+// written, and std::invalid_argument for a ledger in memory.
 void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
-                     const Engine& engine, Ledger& ledger,
+                     const Engine& engine, const nn::MovingAverage* average = nullptr);
+// The same; throws std::invalid_argument also when the ledger is another than the engine's.
+void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
+                     const Engine& engine, const Ledger& ledger,
                      const nn::MovingAverage* average = nullptr);
 
 // For Ledger::resume(), before the engine is made. Throws SystemFailure when the file cannot be

@@ -55,6 +55,18 @@ std::string clipping_words(const Clipper& clipper, const EngineOptions& options)
   return text + fmt::format("; sensitivity {:.6g}", clipper.sensitivity());
 }
 
+std::string composition_words(const History& history) {
+  if (history.adaptive)
+    return "adaptive: settings were chosen when earlier releases could be looked at; epsilon is "
+           "that of a Renyi odometer, for any such choice and any end";
+  if (history.within_plans)
+    return "planned: settings and numbers of steps at most were in the ledger before the first "
+           "release; should the end have been chosen by looking at releases, epsilon is that of "
+           "all that was planned";
+  return "planned: releases of one kind; epsilon holds where their number was not chosen by "
+         "looking at them, as no largest number was in the ledger before the first";
+}
+
 }  // namespace
 
 PrivacyStatement Engine::report() const {
@@ -68,6 +80,8 @@ PrivacyStatement Engine::report() const {
           .mechanism =
               mechanism_->description() + (options_.noise_schedule ? ", moved by a schedule" : ""),
           .accountant = budget_.accountant(),
+          .composition = composition_words(ledger_.history()),
+          .epsilon_planned = budget_.epsilon_planned(),
           .not_private = ledger_.reasons(),
           .covered = {"The weights after every step, their moving average, and the optimizer's "
                       "state",
