@@ -207,6 +207,7 @@ Answer answer_spent(const Options& options, Progress& progress) {
       options.ledger.empty() ? described_training(options) : ledger_training(options, answer);
   const Method method = method_of(options, training, answer);
   tell_method(method, training.relation, options, answer);
+  if (training.adaptive) answer.facts.back().second = "rdp, of orders fixed in advance";
   tell_reasons(training, answer);
   tell_releases(training, answer);
   tell_answers(options, method, training, answer, progress);
