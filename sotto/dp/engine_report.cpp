@@ -80,8 +80,6 @@ PrivacyStatement Engine::report() const {
           .mechanism =
               mechanism_->description() + (options_.noise_schedule ? ", moved by a schedule" : ""),
           .accountant = budget_.accountant(),
-          .composition = composition_words(ledger_.history()),
-          .epsilon_planned = budget_.epsilon_planned(),
           .not_private = ledger_.reasons(),
           .covered = {"The weights after every step, their moving average, and the optimizer's "
                       "state",
@@ -91,7 +89,9 @@ PrivacyStatement Engine::report() const {
                           "Statistics of the clipper: norms, factors and losses of single units",
                           "Time, memory and other things that can be observed while the program "
                           "runs"},
-          .notes = {}};
+          .notes = {},
+          .composition = composition_words(ledger_.history()),
+          .epsilon_planned = budget_.epsilon_planned()};
 }
 
 }  // namespace sotto

@@ -20,15 +20,15 @@ struct PrivacyStatement {
   std::string clipping;
   std::string mechanism;
   std::string accountant;
+  std::vector<std::string> not_private;  // reasons for which there is no guarantee
+  std::vector<std::string> covered;      // what may be published
+  std::vector<std::string> not_covered;  // "the choice of settings, when ..."
+  std::vector<std::string> notes;
   // Whether settings were fixed before releases that they could have been chosen by, and what the
   // epsilon is valid for.
   std::string composition = {};
   // Of all that was planned, however the end was chosen; nothing where releases were not planned.
   std::optional<double> epsilon_planned = {};
-  std::vector<std::string> not_private;  // reasons for which there is no guarantee
-  std::vector<std::string> covered;      // what may be published
-  std::vector<std::string> not_covered;  // "the choice of settings, when ..."
-  std::vector<std::string> notes;
 };
 
 // Some twenty lines for people. Epsilon is rounded up.
