@@ -45,7 +45,7 @@ TEST_CASE("each group's count is of the units within its own bound") {
   const Released second = f.release({0.5F, 1.0F, 1.5F, 3.0F, 9.0F}, mechanism, 1e-2);
   CHECK(second.within_bound()[0] == Approx(1).margin(0.02));
   CHECK(second.within_bound()[1] == Approx(0.6).margin(0.02));
-  CHECK(f.release({1.0F}, mechanism, 0).within_bound().empty());
+  CHECK(f.release({0.5F, 1.0F, 1.5F, 3.0F, 9.0F}, mechanism, 0).within_bound().empty());
 }
 
 TEST_CASE("a unit that is not a number is beyond every bound") {

@@ -140,6 +140,7 @@ TEST_CASE("a schedule of noise is what the ledger holds and what a target is met
   Training t;
   Engine engine(t.model, t.optimizer, 200, t.ledger,
                 {.noise_multiplier = 3.0,
+                 .steps = 5,
                  .logical_batch = 100,
                  .noise_schedule = nn::Schedule::step(2, 0.5)});
   for (int step = 0; step < 5; ++step) engine.step(t.loss());
@@ -174,8 +175,9 @@ TEST_CASE("releases of others on the ledger take their part of the budget") {
   Training t;
   const EngineOptions options{.target_epsilon = 1.0, .steps = 8, .logical_batch = 20};
   Engine one(t.model, t.optimizer, 200, t.ledger, options);
+  Engine two(t.model, t.optimizer, 200, t.ledger.new_run(), options);
+  CHECK(two.noise_multiplier() == one.noise_multiplier());
   for (int step = 0; step < 4; ++step) one.step(t.loss());
-  Engine two(t.model, t.optimizer, 200, t.ledger, options);
   int more = 0;
   for (; two.can_step(); ++more) two.step(t.loss());
   CHECK(more == 4);
@@ -186,9 +188,12 @@ TEST_CASE("releases of others on the ledger take their part of the budget") {
 TEST_CASE("means are released through the ledger, and not beyond the target") {
   nn::manual_seed(6);
   Training t;
-  Engine engine(
-      t.model, t.optimizer, 200, t.ledger,
-      {.target_epsilon = 1.0, .steps = 5, .logical_batch = 20, .memory = {.physical_batch = 32}});
+  Engine engine(t.model, t.optimizer, 200, t.ledger,
+                {.target_epsilon = 1.0,
+                 .steps = 5,
+                 .planned_means = {{.noise_multiplier = 20}},
+                 .logical_batch = 20,
+                 .memory = {.physical_batch = 32}});
   std::size_t most = 0;
   const auto mean = [&](double noise) {
     return engine.release_means({.ranges = {{0, 1}},

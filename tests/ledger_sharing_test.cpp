@@ -30,7 +30,7 @@ int spend(Ledger& ledger, const Event& event, const Ledger::Admit& admit) {
 }
 
 Ledger::Admit at_most(std::int64_t releases) {
-  return [=](const EventCounts& after) { return total_releases(after) <= releases; };
+  return [=](const History& after) { return total_releases(after.events) <= releases; };
 }
 
 std::int64_t charged(const Place& place) {
@@ -151,7 +151,7 @@ TEST_CASE("a reservation is as large as the budget allows") {
   CHECK(ledger.next_draw() == 13);
   // A question that has no answer is nothing but that.
   CHECK_THROWS_AS(
-      record(ledger, sampled, 1, [](const EventCounts&) -> bool { throw std::bad_alloc(); }),
+      record(ledger, sampled, 1, [](const History&) -> bool { throw std::bad_alloc(); }),
       std::bad_alloc);
   CHECK(read(place.path()) == text);
   record(ledger, sampled, 1, at_most(14));
@@ -163,7 +163,7 @@ TEST_CASE("a reservation is as large as the budget allows") {
 TEST_CASE("what is asked to admit a release cannot make another one unseen") {
   const Place place;
   Ledger ledger = Ledger::create(place.path(), {}, 4);
-  const Ledger::Admit greedy = [&](const EventCounts&) {
+  const Ledger::Admit greedy = [&](const History&) {
     ledger.record(everybody, 0);
     return true;
   };

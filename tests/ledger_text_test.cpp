@@ -47,7 +47,7 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 
 TEST_CASE("a line's checksum is that of the line before it and its own text") {
   const std::string id(32, 'a');
-  const std::string first = R"({"sotto_ledger":3,"id":")" + id +
+  const std::string first = R"({"sotto_ledger":4,"id":")" + id +
                             R"(","unit":"one training example","relation":"add or remove one")";
   const std::string second = R"({"run":")" + some_run + R"(","not_private":"a")";
   const std::string text = first + R"(,"chain":")" + sha256(first) + "\"}\n" + second +
@@ -69,9 +69,9 @@ TEST_CASE("the header says who is protected, and from whom, strictly") {
            {"replace one", "replace_one"},
            {"\"one user\"", "3"},
            {",\"relation\":\"replace one\"", ""},
-           {"\"sotto_ledger\":3", "\"sotto_ledger\":1"},
-           {"\"sotto_ledger\":3", "\"sotto_ledger\":4"},
-           {"\"sotto_ledger\":3", "\"sotto_ledger\":\"3\""},
+           {"\"sotto_ledger\":4", "\"sotto_ledger\":1"},
+           {"\"sotto_ledger\":4", "\"sotto_ledger\":5"},
+           {"\"sotto_ledger\":4", "\"sotto_ledger\":\"4\""},
            {"\"id\":\"0000", "\"id\":\"000"},
            {"\"id\":\"0000", "\"id\":\"000g"},
            {"{\"sotto", "{\"more\":1,\"sotto"}}) {
@@ -81,7 +81,7 @@ TEST_CASE("the header says who is protected, and from whom, strictly") {
 }
 
 TEST_CASE("a file of version 2 is read, and learns the population") {
-  const std::string old = replaced(header, "\"sotto_ledger\":3", "\"sotto_ledger\":2");
+  const std::string old = replaced(header, "\"sotto_ledger\":4", "\"sotto_ledger\":2");
   const LedgerRun run{some_run, {}, 0, {}};
   CHECK(parse_ledger(file_of({old, reserve(16, 0)}), "f").contents.population == std::nullopt);
   const std::string said = population_line(run, 60);

@@ -39,6 +39,15 @@ class Ledgers(Case):
         self.assertTrue(any("is not below 1/100000" in note for note in phases["notes"]))
         self.assertNotIn("population", found)
 
+    def test_settings_that_followed_releases_cost_more(self):
+        planned, found = self.ledger("phases.ledger"), self.ledger("adaptive.ledger")
+        self.assertEqual((planned["adaptive"], found["adaptive"]), (False, True))
+        self.assertGreater(found["answers"][0]["epsilon"], planned["answers"][0]["epsilon"])
+        self.assertEqual(found["accountant"], "rdp")
+        self.assertTrue(any(note.startswith("adaptive: settings") for note in found["notes"]))
+        self.refuse(2, "rdp alone has a proof", "spent", *DELTA, "--ledger",
+                    self.path("adaptive.ledger"), "--accountant", "pld")
+
     def test_passes_of_a_ledger_are_charged_once(self):
         found = self.ledger("passes.ledger", "--html", self.path("page.html"))
         self.assertEqual(found["releases"][0]["count"], 10)

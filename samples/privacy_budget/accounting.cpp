@@ -9,6 +9,7 @@
 #include "sotto/core/atomic_file.h"
 #include "sotto/core/error.h"
 #include "sotto/dp/accountant.h"
+#include "sotto/dp/adaptive_accountant.h"
 #include "sotto/dp/calibration.h"
 #include "sotto/dp/gdp.h"
 #include "sotto/dp/ledger_text.h"
@@ -121,6 +122,27 @@ Bounds delta(Method method, Relation relation, const History& history, double ep
   return {accountant->delta(epsilon)};
 }
 
+namespace {
+
+AdaptiveAccountant composed_adaptively(Relation relation, const History& plans,
+                                       const History& history) {
+  AdaptiveAccountant accountant(relation, plans);
+  for (const auto& [event, count] : history) accountant.compose(event, count);
+  return accountant;
+}
+
+}  // namespace
+
+Bounds adaptive_epsilon(Relation relation, const History& plans, const History& history,
+                        double delta) {
+  return {composed_adaptively(relation, plans, history).epsilon(delta)};
+}
+
+Bounds adaptive_delta(Relation relation, const History& plans, const History& history,
+                      double epsilon) {
+  return {composed_adaptively(relation, plans, history).delta(epsilon)};
+}
+
 double least_noise(Method method, Relation relation, const Phase& phase, const Target& target) {
   return calibrate_noise_multiplier({target.epsilon, target.delta, phase.event, phase.steps},
                                     maker(method, relation));
@@ -180,8 +202,14 @@ std::string cut_refusal(Method method, Relation relation, const std::vector<Phas
 LedgerFacts read_ledger(const char* option, const std::string& path) {
   try {
     const LedgerContents ledger = parse_ledger(read_file(path), path).contents;
-    return {ledger.header.unit, ledger.header.relation, ledger.events(), ledger.reasons,
-            ledger.population};
+    const sotto::History history = ledger.history();
+    return {.unit = ledger.header.unit,
+            .relation = ledger.header.relation,
+            .history = history.events,
+            .reasons = ledger.reasons,
+            .population = ledger.population,
+            .adaptive = history.adaptive,
+            .plans = history.plans};
   } catch (const SystemFailure& error) {
     throw SystemFailure(fmt::format("{}: {}", option, error.what()));
   }

@@ -44,6 +44,12 @@ Method choose_method(const std::optional<Method>& wanted, Relation relation,
 // there is a refusal.
 Bounds epsilon(Method method, Relation relation, const History& history, double delta);
 Bounds delta(Method method, Relation relation, const History& history, double epsilon);
+// The same for a history whose settings, but for the plans, could have been chosen by looking at
+// it.
+Bounds adaptive_epsilon(Relation relation, const History& plans, const History& history,
+                        double delta);
+Bounds adaptive_delta(Relation relation, const History& plans, const History& history,
+                      double epsilon);
 
 struct Target {
   double epsilon, delta;
@@ -72,6 +78,9 @@ struct LedgerFacts {
   History history;
   std::vector<std::string> reasons;  // why it is not private; or none
   std::optional<std::int64_t> population;
+  // As in sotto::History.
+  bool adaptive = false;
+  History plans = {};
 };
 
 // A ledger as it stands, read without holding it, so that a training can go on meanwhile. Throws

@@ -20,6 +20,8 @@ struct Training {
   std::vector<std::string> reasons;
   Relation relation;
   std::optional<std::int64_t> population;
+  bool adaptive = false;
+  History plans = {};
   std::function<History(std::int64_t steps, double noise)> first;
   std::vector<Phase> phases{};  // as they were described
 };
@@ -72,7 +74,9 @@ Training ledger_training(const Options& options, Answer& answer) {
   Training training{.history = ledger.history,
                     .reasons = ledger.reasons,
                     .relation = options.relation.value_or(ledger.relation),
-                    .population = ledger.population};
+                    .population = ledger.population,
+                    .adaptive = ledger.adaptive,
+                    .plans = ledger.plans};
   training.first = [kinds = by_kind(ledger.history)](std::int64_t steps, double noise) {
     return cut_short(kinds, steps, noise);
   };
@@ -168,19 +172,42 @@ void tell_answers(const Options& options, Method method, const Training& trainin
   Questions epsilons("delta", "epsilon", answer), deltas("epsilon", "delta", answer);
   const bool secret = training.reasons.empty();
   const auto& [history, relation] = std::tie(training.history, training.relation);
+  const auto spent = [&](double value) {
+    return training.adaptive ? adaptive_epsilon(relation, training.plans, history, value)
+                             : epsilon(method, relation, history, value);
+  };
+  const auto lost = [&](double value) {
+    return training.adaptive ? adaptive_delta(relation, training.plans, history, value)
+                             : delta(method, relation, history, value);
+  };
   for (const double value : options.deltas) {
-    const Bounds found = secret ? epsilon(method, relation, history, value) : Bounds{infinity};
+    const Bounds found = secret ? spent(value) : Bounds{infinity};
     check_cut(method, training, value, found);
     epsilons.ask(value, found);
     note_delta(value, training.population, answer);
     progress.advance();
   }
   for (const double value : options.epsilons) {
-    deltas.ask(value, secret ? delta(method, relation, history, value) : Bounds{1});
+    deltas.ask(value, secret ? lost(value) : Bounds{1});
     progress.advance();
   }
   epsilons.finish();
   deltas.finish();
+}
+
+// Whose settings could have been chosen by looking at releases, for which RDP alone has a proof.
+Method method_of(const Options& options, const Training& training, Answer& answer) {
+  answer.json["adaptive"] = training.adaptive;
+  if (!training.adaptive)
+    return choose_method(options.accountant, training.relation, training.history);
+  check(options.accountant.value_or(Method::rdp) == Method::rdp,
+        "--accountant {}: the ledger's settings could have been chosen by looking at its releases, "
+        "for which rdp alone has a proof",
+        name(options.accountant.value_or(Method::rdp)));
+  answer.notes.emplace_back(
+      "adaptive: settings could have been chosen by looking at releases; the answer holds for any "
+      "such choice");
+  return choose_method(Method::rdp, training.relation, training.history);
 }
 
 }  // namespace
@@ -190,12 +217,14 @@ Answer answer_spent(const Options& options, Progress& progress) {
   answer.json["command"] = "spent";
   const Training training =
       options.ledger.empty() ? described_training(options) : ledger_training(options, answer);
-  const Method method = choose_method(options.accountant, training.relation, training.history);
+  const Method method = method_of(options, training, answer);
   tell_method(method, training.relation, options, answer);
+  if (training.adaptive) answer.facts.back().second = "rdp, of orders fixed in advance";
   tell_reasons(training, answer);
   tell_releases(training, answer);
   tell_answers(options, method, training, answer, progress);
-  if (options.html.empty() || !answer.alarms.empty() || options.deltas.empty()) return answer;
+  if (options.html.empty() || !answer.alarms.empty() || options.deltas.empty() || training.adaptive)
+    return answer;
   const std::vector<Kind> kinds = by_kind(training.history);
   const bool one_kind = kinds.size() == 1;
   answer.charts = privacy_curves({.series = {{.name = name(method),

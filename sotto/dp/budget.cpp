@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sotto/core/error.h"
+#include "sotto/dp/adaptive_accountant.h"
 
 namespace sotto {
 
@@ -33,13 +34,22 @@ Budget::Budget(const Ledger& ledger, NewAccountant accountant, double delta,
       target_epsilon_(target_epsilon),
       spent_(new_accountant_()) {}
 
+std::unique_ptr<Accountant> Budget::fresh(const History& history) const {
+  auto accountant = new_accountant_();
+  if (!history.adaptive) return accountant;
+  return new_adaptive_accountant(accountant->relation(), history.plans)();
+}
+
 double Budget::epsilon() const {
   if (!ledger_.private_noise()) return std::numeric_limits<double>::infinity();
-  Total now = totals(ledger_.events());
-  if (epsilon_ && now == composed_) return *epsilon_;
+  const History history = ledger_.history();
+  Total now = totals(history.events);
+  if (epsilon_ && now == composed_ && history.adaptive == adaptive_) return *epsilon_;
   epsilon_.reset();
-  if (!within(composed_, now)) {  // a reservation was settled: some of it was not used
-    spent_ = new_accountant_();
+  // Some of a reservation was not used, or the last release was not planned.
+  if (!within(composed_, now) || history.adaptive != adaptive_) {
+    spent_ = fresh(history);
+    adaptive_ = history.adaptive;
     composed_.clear();
   }
   for (const auto& [event, count] : now) {
@@ -52,18 +62,20 @@ double Budget::epsilon() const {
 }
 
 bool Budget::allows_after(const EventCounts& more) const {
-  EventCounts all = ledger_.events();
-  for (const auto& [event, count] : more) add_releases(all, event, count);
-  return allows(all);
+  return allows(ledger_.history_after(more));
 }
 
-bool Budget::allows(const EventCounts& counts) const {
+bool Budget::allows(const History& history) const {
   if (!target_epsilon_) return true;
   if (!ledger_.private_noise()) return false;
-  const Total total = totals(counts);
+  const Total total = totals(history.events);
+  if (std::exchange(answers_adaptive_, history.adaptive) != history.adaptive) {
+    allowed_.clear();
+    refused_.reset();
+  }
   if (within(total, allowed_)) return true;
   if (refused_ && within(*refused_, total)) return false;
-  const std::unique_ptr<Accountant> all = new_accountant_();
+  const std::unique_ptr<Accountant> all = fresh(history);
   for (const auto& [event, count] : total) all->compose(event, count);
   const bool allowed = all->epsilon(delta_) <= *target_epsilon_;
   if (allowed) {
@@ -74,9 +86,22 @@ bool Budget::allows(const EventCounts& counts) const {
   return allowed;
 }
 
+std::optional<double> Budget::epsilon_planned() const {
+  const History history = ledger_.history();
+  if (!history.within_plans) return std::nullopt;
+  if (!ledger_.private_noise()) return std::numeric_limits<double>::infinity();
+  const std::unique_ptr<Accountant> all = new_accountant_();
+  for (const auto& [event, count] : history.plans) all->compose(event, count);
+  return all->epsilon(delta_);
+}
+
+std::string Budget::accountant() const {
+  return spent_->name() + (adaptive_ ? ", of orders fixed in advance" : "");
+}
+
 Ledger::Admit Budget::admission() const {
   if (!target_epsilon_) return {};
-  return [this](const EventCounts& after) { return allows(after); };
+  return [this](const History& after) { return allows(after); };
 }
 
 }  // namespace sotto

@@ -12,36 +12,44 @@ namespace sotto {
 
 class Budget {
  public:
-  // The ledger must outlive the budget. Without a target everything is allowed.
+  // Without a target everything is allowed.
   Budget(const Ledger& ledger, NewAccountant accountant, double delta,
          std::optional<double> target_epsilon);
 
-  // Spent by all that is in the ledger; infinite when the ledger is marked as not private.
+  // Spent by all that is in the ledger, by the accountant, or the adaptive one where settings could
+  // have been chosen by looking at releases (History::adaptive); infinite when the ledger is marked
+  // as not private.
   double epsilon() const;
   // Whether the target holds when these releases follow on what is in the ledger.
   bool allows_after(const EventCounts& more) const;
   // Whether it holds for these releases and no others.
-  bool allows(const EventCounts& total) const;
+  bool allows(const History& total) const;
+  // Of all that the ledger's runs planned; nothing where something else was released.
+  std::optional<double> epsilon_planned() const;
   // allows() for Ledger::record; nothing without a target. The budget must outlive it.
   Ledger::Admit admission() const;
   double delta() const { return delta_; }
-  std::string accountant() const { return spent_->name(); }
+  std::string accountant() const;
 
  private:
   using Total = std::map<Event, std::int64_t>;
 
-  const Ledger& ledger_;
+  std::unique_ptr<Accountant> fresh(const History& history) const;
+
+  Ledger ledger_;
   NewAccountant new_accountant_;
   double delta_;
   std::optional<double> target_epsilon_;
   // Of the ledger as it was when it was read last.
   mutable std::unique_ptr<Accountant> spent_;
   mutable Total composed_;
+  mutable bool adaptive_ = false;
   mutable std::optional<double> epsilon_;
   // More releases never cost less: what is within the first is allowed, what holds all of the
   // second is not.
   mutable Total allowed_;
   mutable std::optional<Total> refused_;
+  mutable bool answers_adaptive_ = false;
 };
 
 }  // namespace sotto

@@ -30,9 +30,9 @@ Tensors part(const Tensors& all, const std::string& prefix) {
 }  // namespace
 
 void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
-                     const Engine& engine, Ledger& ledger, const nn::MovingAverage* average) {
+                     const Engine& engine, const nn::MovingAverage* average) {
   TensorFile file = engine.state();
-  file.metadata[mark_key] = to_json(ledger.mark());
+  file.metadata[mark_key] = to_json(engine.ledger().mark());
   Tensors all;
   add(all, engine_prefix, file.tensors);
   add(all, model_prefix, nn::parameter_tensors(model));
@@ -40,6 +40,14 @@ void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optim
   if (average != nullptr) add(all, average_prefix, average->state());
   file.tensors = std::move(all);
   save_safetensors(path, file);
+}
+
+void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
+                     const Engine& engine, const Ledger& ledger, const nn::MovingAverage* average) {
+  const Ledger own = engine.ledger();
+  check(own.id() == ledger.id() && own.run_id() == ledger.run_id(),
+        "checkpoint: the ledger is another than the engine's");
+  save_checkpoint(path, model, optimizer, engine, average);
 }
 
 void save_model(const std::string& path, nn::Module& model, const PrivacyStatement& statement) {

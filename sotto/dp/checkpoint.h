@@ -11,13 +11,16 @@
 
 namespace sotto {
 
-// Everything but the ledger, which is a file of its own. The file holds the batches of passes, also
-// those to come, and correlated noise, also that of the past: who reads it can take the noise off.
-// It is marked as secret (secret_key, which Engine::state() sets), and nobody but its owner may
-// read it. Throws SystemFailure when the file cannot be written, and std::invalid_argument for a
-// ledger in memory.
+// Everything but the engine's ledger, which is a file of its own. The file holds the batches of
+// passes, also those to come, and correlated noise, also that of the past: who reads it can take
+// the noise off. It is marked as secret (secret_key, which Engine::state() sets), and nobody but
+// its owner may read it. Throws SystemFailure when the file cannot be written, and
+// std::invalid_argument for a ledger in memory.
 void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
-                     const Engine& engine, Ledger& ledger,
+                     const Engine& engine, const nn::MovingAverage* average = nullptr);
+// The same; throws std::invalid_argument also when the ledger is another than the engine's.
+void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
+                     const Engine& engine, const Ledger& ledger,
                      const nn::MovingAverage* average = nullptr);
 
 // The weights by the names that nn::load_module() reads, the statement (Engine::report()) as JSON

@@ -22,24 +22,6 @@ EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::
   return options;
 }
 
-NewAccountant accountant_of(const EngineOptions& options, const Ledger& ledger) {
-  return new_accountant(options.accountant, ledger.header().relation);
-}
-
-double noise_for(const EngineOptions& options, const Sampler& sampler, const Ledger& ledger) {
-  if (options.noise_multiplier) return *options.noise_multiplier;
-  PrivacyTarget target{.epsilon = *options.target_epsilon,
-                       .delta = options.delta,
-                       .batch = sampler.event(),
-                       .steps = options.steps};
-  if (options.noise_schedule) {
-    target.noise_at = [&](std::int64_t step, double first) {
-      return options.noise_schedule->rate(step, first);
-    };
-  }
-  return calibrate_noise_multiplier(target, accountant_of(options, ledger));
-}
-
 // Whether row k is unit k.
 bool one_row_each(const Grouping& grouping) {
   for (std::size_t row = 0; row < grouping.unit_of_row.size(); ++row) {
@@ -85,8 +67,8 @@ std::vector<double> bounds_of(const std::vector<ClipGroup>& groups) {
 
 }  // namespace
 
-Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, Ledger& ledger,
-               const EngineOptions& options)
+Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population,
+               const Ledger& ledger, const EngineOptions& options)
     : options_(validated(model, optimizer, population, ledger, options)),
       model_(model),
       optimizer_(optimizer),
@@ -98,7 +80,8 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       first_bounds_(bounds_of(clipper_.groups())),
       first_noise_multiplier_(noise_for(options, *sampler_, ledger)),
       mechanism_(make_mechanism()),
-      budget_(ledger, accountant_of(options, ledger), options.delta, options.target_epsilon),
+      budget_(ledger, new_accountant(options.accountant, ledger.header().relation), options.delta,
+              options.target_epsilon),
       precision_(options.memory.precision.value_or(Dtype::f32)),
       phases_({memory::device_of(optimizer)}) {
   const memory::Policy& memory = options_.memory;
@@ -114,8 +97,9 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
     noise_grid(noise_at(0), clipper_.sensitivity(), elements);
   check_counts();
   clipper_.set_loss_scale(loss_scale_.value());
-  sampler_->number_from(ledger.next_draw());
-  ledger.set_population(population);
+  sampler_->number_from(ledger_.next_draw());
+  ledger_.set_population(population);
+  write_plan();
 }
 
 double Engine::count_noise(double expected_size) const {
@@ -148,32 +132,6 @@ std::unique_ptr<Mechanism> Engine::make_mechanism() const {
                 .noise_multiplier = first_noise_multiplier_,
                 .sampling = sampler_->sampling(),
                 .separation = sampler_->separation()});
-}
-
-double Engine::noise_at(std::int64_t step) const {
-  if (!options_.noise_schedule) return first_noise_multiplier_;
-  return options_.noise_schedule->rate(step, first_noise_multiplier_);
-}
-
-EventCounts Engine::planned(std::int64_t from, std::int64_t to) const {
-  Event event = sampler_->event();
-  event.noise_multiplier = first_noise_multiplier_;
-  EventCounts releases;
-  for (std::int64_t step = from; options_.noise_schedule && step < to; ++step) {
-    event.noise_multiplier = noise_at(step);
-    add_releases(releases, event, 1);
-  }
-  if (options_.noise_schedule) return releases;
-  // Every batches-th draw begins a pass, and pays for it.
-  const std::int64_t before = (event.batches - sampler_->place()) % event.batches;
-  const std::int64_t draws = to - from;
-  const std::int64_t passes =
-      (std::max<std::int64_t>(0, draws - before) + event.batches - 1) / event.batches;
-  event.paid = false;
-  if (passes > 0) releases.emplace_back(event, passes);
-  event.paid = true;
-  if (draws > passes) releases.emplace_back(event, draws - passes);
-  return releases;
 }
 
 bool Engine::can_step() const {
@@ -294,7 +252,13 @@ void Engine::compute(const Draw& draw, const Loss& loss) {
   });
 }
 
+// Of the run, by the first release.
+void Engine::claim() {
+  if (!claim_) claim_ = ledger_.claim();
+}
+
 Released Engine::release(const Loss& loss) {
+  claim();
   const SamplerState before = sampler_->state();
   const std::int64_t releases = ledger_.run_releases();
   try {
@@ -363,6 +327,7 @@ std::vector<double> Engine::release_means(const MeanQuery& query) {
   const OneUser::Call call(user_, "Engine::release_means", OneUser::Access::changes);
   check(!options_.noise_strategy,
         "release_means: a plan of correlated noise allows no other releases in between");
+  claim();
   check(query.noise_multiplier > 0, "release_means: noise multiplier {}", query.noise_multiplier);
   PoissonSampler sampler(sampler_->population(), query.sampling_rate);
   sampler.number_from(ledger_.next_draw());

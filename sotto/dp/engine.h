@@ -26,9 +26,16 @@
 
 namespace sotto {
 
+// Means that are to be released: MeanQuery has the numbers.
+struct PlannedMeans {
+  double noise_multiplier = 1;
+  double sampling_rate = 1;
+  std::int64_t times = 1;
+};
+
 struct EngineOptions {
   // Exactly one of the two: a noise multiplier, or an epsilon to which it is calibrated for
-  // `steps`.
+  // `steps`, with what the ledger's releases and planned_means leave of it.
   std::optional<double> noise_multiplier = {};
   std::optional<double> target_epsilon = {};
   // Below 1 over the population, unless allow_large_delta.
@@ -36,6 +43,8 @@ struct EngineOptions {
   bool allow_large_delta = false;
   // Steps that are planned; with a target epsilon no step is made that would go beyond it.
   std::int64_t steps = 0;
+  // Releases of release_means() that are written into the ledger's plan beside the steps.
+  std::vector<PlannedMeans> planned_means = {};
   // Proves for the relation of the ledger.
   AccountantKind accountant = AccountantKind::pld;
 
@@ -114,13 +123,16 @@ class Engine {
   using Loss = std::function<Var(Tape& tape, std::span<const std::int64_t> rows)>;
 
   // Trains the parameters of `model` that are not frozen now, with the memory policy's checkpoints.
-  // The model, the optimizer and the ledger must outlive the engine: a destroyed one cannot be
-  // seen. Of the parameters that are trained, none may be replaced, frozen, or be given another
-  // shape, type or device while it lives. Steps and privacy continue from what the ledger holds.
-  // Throws std::invalid_argument, with all problems at once (dp/validation.h), for options that are
-  // out of range or disagree, for an optimizer that has other parameters than the model trains, and
-  // for a ledger of a data set with another population.
-  Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, Ledger& ledger,
+  // The model and the optimizer must outlive the engine: a destroyed one cannot be seen. Of the
+  // parameters that are trained, none may be replaced, frozen, or be given another shape, type or
+  // device while it lives. A run of a ledger is for one engine at a time, the first that releases
+  // something (Ledger::new_run). The plan of the engine is written into the ledger where nothing
+  // was released yet; its releases count as chosen by looking at what was, else. Steps and privacy
+  // continue from what the ledger holds. Throws std::invalid_argument, with all problems at once
+  // (dp/validation.h), for options that are out of range or disagree, for an optimizer that has
+  // other parameters than the model trains, for a ledger of a data set with another population, and
+  // for a target epsilon of which the ledger has nothing left.
+  Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, const Ledger& ledger,
          const EngineOptions& options);
 
   // Whether another step is planned and within the target epsilon.
@@ -135,7 +147,8 @@ class Engine {
   // once they were assigned, and before every 16th step.
   StepReport step(const Loss& loss);
   // Estimates of the means, released through the same ledger. Throws std::invalid_argument, with
-  // nothing released, when the target epsilon would be passed.
+  // nothing released, when the target epsilon would be passed. Beyond planned_means they make the
+  // ledger's history adaptive, and epsilon larger.
   std::vector<double> release_means(const MeanQuery& query);
 
   // Spent so far by all runs of the ledger, those in other processes as of the last reservation;
@@ -143,6 +156,8 @@ class Engine {
   // releases.
   double epsilon() const;
   double delta() const { return options_.delta; }
+  // A handle of the run that the engine releases by.
+  Ledger ledger() const { return ledger_; }
   // What is guaranteed now, for whom and under which assumptions.
   PrivacyStatement report() const;
   // Of the next step.
@@ -210,10 +225,14 @@ class Engine {
   SumBlocks::Most block_size(std::int64_t rows) const;
   std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;
 
+  static double noise_for(const EngineOptions& options, const Sampler& sampler,
+                          const Ledger& ledger);
   double noise_at(std::int64_t step) const;
   // What the steps from one to before another will be accounted as.
   EventCounts planned(std::int64_t from, std::int64_t to) const;
+  void write_plan();
   void compute(const Draw& draw, const Loss& loss);
+  void claim();
   Released release(const Loss& loss);
   void follow_bound_schedule();
   void check_counts() const;
@@ -226,7 +245,8 @@ class Engine {
   EngineOptions options_;
   nn::Module& model_;
   nn::Optimizer& optimizer_;
-  Ledger& ledger_;
+  Ledger ledger_;
+  std::shared_ptr<const void> claim_;
   std::unique_ptr<Sampler> sampler_;
   Clipper clipper_;
   LossScale loss_scale_;

@@ -84,6 +84,18 @@ std::vector<std::string> not_covered(const EngineOptions& options) {
   return lines;
 }
 
+std::string composition_words(const History& history) {
+  if (history.adaptive)
+    return "adaptive: settings were chosen when earlier releases could be looked at; epsilon is "
+           "that of a Renyi odometer, for any such choice and any end";
+  if (history.within_plans)
+    return "planned: settings and numbers of steps at most were in the ledger before the first "
+           "release; should the end have been chosen by looking at releases, epsilon is that of "
+           "all that was planned";
+  return "planned: releases of one kind; epsilon holds where their number was not chosen by "
+         "looking at them, as no largest number was in the ledger before the first";
+}
+
 }  // namespace
 
 double Engine::epsilon() const {
@@ -108,7 +120,9 @@ PrivacyStatement Engine::report() const {
                       "state",
                       "Whatever is computed from these and from other data, predictions included"},
           .not_covered = not_covered(options_),
-          .notes = {}};
+          .notes = {},
+          .composition = composition_words(ledger_.history()),
+          .epsilon_planned = budget_.epsilon_planned()};
 }
 
 }  // namespace sotto

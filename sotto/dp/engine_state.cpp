@@ -104,7 +104,9 @@ void Engine::load_state(const TensorFile& file) {
         "engine state: step {} with {} releases of this run in the ledger", steps,
         ledger_.run_releases());
   const auto noise = field<double>(object, "noise_multiplier");
-  check(noise == first_noise_multiplier_,
+  // It is more where other runs had spent something when this one began.
+  check(noise == first_noise_multiplier_ ||
+            (options_.target_epsilon && noise > first_noise_multiplier_),
         "engine state: the noise multiplier would be {:.6g} and was {:.6g}",
         first_noise_multiplier_, noise);
   const auto bounds = field<std::vector<double>>(object, "bounds");
@@ -115,18 +117,23 @@ void Engine::load_state(const TensorFile& file) {
     scale.resume(field<double>(object, "loss_scale"), field<std::int64_t>(object, "good_steps"));
   const SamplerState sampler = sampler_state(field<Json>(object, "sampler"), file);
   const bool goes_on = sampler.number == ledger_.next_draw();
-  auto* const correlated = dynamic_cast<CorrelatedMechanism*>(mechanism_.get());
-  check(!correlated || goes_on,
+  check(!options_.noise_strategy || goes_on,
         "engine state: the plan of correlated noise stood at draw {}, and the ledger has seen "
         "draws up to {}: a new plan must begin",
         sampler.number, ledger_.next_draw());
   const SamplerState before = sampler_->state();
   sampler_->load_state(sampler);
+  const double noise_before = std::exchange(first_noise_multiplier_, noise);
+  std::unique_ptr<Mechanism> mechanism_before;
   try {
-    if (correlated) correlated->load_state(noise_state(file));
+    if (noise != noise_before) mechanism_before = std::exchange(mechanism_, make_mechanism());
+    if (auto* const correlated = dynamic_cast<CorrelatedMechanism*>(mechanism_.get()))
+      correlated->load_state(noise_state(file));
     clipper_.set_bounds(bounds);
     clipper_.set_loss_scale(scale.value());
   } catch (...) {
+    first_noise_multiplier_ = noise_before;
+    if (mechanism_before) mechanism_ = std::move(mechanism_before);
     sampler_->load_state(before);
     throw;
   }

@@ -4,32 +4,24 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "sotto/dp/event.h"
-#include "sotto/dp/ledger_contents.h"
-#include "sotto/dp/ledger_file.h"
-#include "sotto/dp/ledger_mark.h"
-#include "sotto/dp/ledger_text.h"
+#include "sotto/dp/open_ledger.h"
 
 namespace sotto {
 
-// Where a draw is in its pass: the number of the draw that began it, and the place from 0.
-struct PassPlace {
-  std::uint64_t began = 0;
-  std::int64_t place = 0;
-};
-
-// One run's hold on a ledger. Append-only and movable. One thread at a time; other threads and
-// processes open the file for themselves. After fork() the child's copy throws.
+// A handle of one run's hold on a ledger, which lasts as long as there is a handle of it: copies
+// are handles of the same run, and engines keep one. A handle that was moved from throws
+// std::invalid_argument. Append-only. Any thread may call, and runs of their own, new_run(), may
+// release at the same time. After fork() the child's copy throws.
 class Ledger {
  public:
   // Whether releases may be made, given what all runs would then have released. Other runs wait for
   // the answer; a ledger that is written to for it throws.
-  using Admit = std::function<bool(const EventCounts& after)>;
+  using Admit = OpenLedger::Admit;
 
   // In memory.
   explicit Ledger(LedgerHeader header = {});
@@ -44,9 +36,8 @@ class Ledger {
   // SystemFailure, also, when the file is not the ledger that the mark is of, has not all that it
   // had then, or has other lines; and when another ledger continues the run.
   static Ledger resume(const std::string& path, const LedgerMark& mark, std::int64_t block = 16);
-  ~Ledger();
-  Ledger(Ledger&&) noexcept;
-  Ledger& operator=(Ledger&&) = delete;
+  // Another run on this ledger, in memory or open() of its file: one for each engine.
+  Ledger new_run() const;
 
   // Counts one release of `event` on the sampler's draw number `draw`; call it before the release
   // leaves the mechanism. When the run has none in reserve, it reads what other runs added, and
@@ -59,75 +50,59 @@ class Ledger {
   // pass of its kind that this run began, and come after those released before.
   void record(const Event& event, std::uint64_t draw, const Admit& admit = {},
               const std::optional<PassPlace>& place = {});
-  // Writes down how much of the open reservation was used; at a checkpoint, and by the destructor.
+  // Writes down how much of the open reservation was used; at a checkpoint, and when the last
+  // handle goes.
   void settle();
-  // Says how many units the data set has, of which sampling rates are; engines do. Throws
-  // std::invalid_argument, with nothing written, unless units >= 1 and no run ever said another
-  // number: runs on other data do not belong here.
+  // Says how many units the data set has, of which sampling rates are; engines and mechanisms do.
+  // Throws std::invalid_argument, with nothing written, unless units >= 1 and no run ever said
+  // another number: runs on other data do not belong here.
   void set_population(std::int64_t units);
+  // Says what this run will release at most, instead of what it said before; engines do. False,
+  // and nothing is written, once any run has released something: what comes then could have been
+  // chosen by looking at that (History::adaptive).
+  bool plan(const EventCounts& most);
   // For noise or batches that are not secret (a seeded generator): no privacy is claimed from here
   // on, and never again for this file.
   void mark_not_private(const std::string& reason);
   // What a checkpoint needs to resume(): settles, and syncs the file. Throws std::invalid_argument
   // for a ledger in memory.
   LedgerMark mark();
+  // One engine at a time uses a run: throws std::invalid_argument while an earlier claim lives.
+  std::shared_ptr<const void> claim();
 
-  // What was released by all runs, reservations of the others whole. Up to date when the last
-  // reservation, settlement or mark was made.
+  // What was released by all runs, reservations of the others whole, and whether its settings were
+  // planned. Up to date when the last reservation, settlement or mark was made.
+  History history() const { return history_after({}); }
+  // If this run released these, too.
+  History history_after(const EventCounts& more) const;
   EventCounts events() const;
   std::int64_t releases() const { return total_releases(events()); }
   // Lines of other runs that were read so far: events() changed other than by record() when it
   // grew.
-  std::int64_t lines_of_others() const { return lines_of_others_; }
+  std::int64_t lines_of_others() const;
   // Of this run.
   std::int64_t run_releases() const;
   // The smallest draw number that this run never used, across crashes too: a resumed sampler goes
   // on here.
   std::uint64_t next_draw() const;
   bool private_noise() const { return reasons().empty(); }
-  const std::vector<std::string>& reasons() const { return text_.contents.reasons; }
+  std::vector<std::string> reasons() const;
   // Of the ledger and of this run, 128 random bits each.
-  const std::string& id() const { return text_.contents.id; }
-  const std::string& run_id() const { return run_; }
+  const std::string& id() const;
+  const std::string& run_id() const;
+  // Whether the run is that of a checkpoint.
+  bool resumed() const;
   // As far as was read, like events(); nothing before a run said it.
-  std::optional<std::int64_t> population() const { return text_.contents.population; }
-  const LedgerHeader& header() const { return text_.contents.header; }
+  std::optional<std::int64_t> population() const;
+  const LedgerHeader& header() const;
 
  private:
-  // The releases that the file allows, and how many of them were made.
-  struct Block {
-    Reservation reserved;
-    std::int64_t used = 0;
-    std::uint64_t next_draw = 0;
-    bool covers(const Event& event, std::uint64_t draw) const;
-  };
+  // What is open, locked against other threads.
+  class Locked;
+  explicit Ledger(std::shared_ptr<OpenLedger> open) : open_(std::move(open)) {}
+  Locked locked() const;
 
-  Ledger(LedgerFile file, std::int64_t block);
-  static Ledger open_run(const std::string& path, const LedgerMark* mark, std::int64_t block);
-  void check_usable() const;
-  void check_place(const Event& event, const PassPlace& place) const;
-  void check_mark(const LedgerMark& mark) const;
-  std::optional<std::string> text_after(std::size_t size, const std::string& checksum) const;
-  void repair();
-  void refresh();
-  void append(const std::string& lines);
-  void reserve(const Event& event, std::uint64_t draw, const Admit& admit);
-  bool admitted(const Admit& admit, const LedgerContents& next);
-  std::int64_t block_of(const Event& event, const LedgerRun& run) const;
-  LedgerContents settled() const;
-  std::string settlement();
-  const LedgerRun& run() const;
-
-  LedgerText text_;
-  std::string run_;
-  LedgerFile file_;
-  std::int64_t block_ = 1;
-  std::optional<Block> open_;
-  PassPlace last_;  // of the last batch in a pass that was recorded with its place
-  std::int64_t lines_of_others_ = 0;
-  std::int64_t process_;
-  bool broken_ = false;
-  bool asking_ = false;  // the run's Admit is being asked
+  std::shared_ptr<OpenLedger> open_;
 };
 
 }  // namespace sotto

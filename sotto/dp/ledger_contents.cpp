@@ -104,11 +104,29 @@ void LedgerContents::set_population(std::int64_t units) {
   population = units;
 }
 
+// Releases mostly follow the plan's order: the next kind is looked for behind the last one.
+bool LedgerRun::within_plan() const {
+  auto next = plan.begin();
+  return std::ranges::all_of(events, [&](const auto& entry) {
+    const auto planned = [&](const auto& kind) { return kind.first == entry.first; };
+    next = std::find_if(next, plan.end(), planned);
+    if (next == plan.end()) next = std::find_if(plan.begin(), plan.end(), planned);
+    return next != plan.end() && entry.second <= next->second;
+  });
+}
+
+void LedgerContents::set_plan(LedgerRun& run, const EventCounts& most) const {
+  check(events().empty(), "a plan after {} releases", total_releases(events()));
+  for (const auto& [event, count] : most)
+    check(count >= 1 && count < std::int64_t{1} << 53, "a plan of {} releases", count);
+  run.plan = most;
+}
+
 LedgerRun& LedgerContents::run(const std::string& id) {
   const auto found =
       std::find_if(runs.rbegin(), runs.rend(), [&](const LedgerRun& run) { return run.id == id; });
   if (found != runs.rend()) return *found;
-  runs.push_back({.id = id, .events = {}, .next_draw = 0, .open = {}});
+  runs.push_back({.id = id, .events = {}, .next_draw = 0, .open = {}, .passes = {}});
   return runs.back();
 }
 
@@ -118,6 +136,25 @@ EventCounts LedgerContents::events() const {
     for (const auto& [event, releases] : run.events) add_releases(all, event, releases);
   }
   return all;
+}
+
+History LedgerContents::history() const {
+  History history{.events = events(),
+                  .within_plans = std::ranges::all_of(runs, &LedgerRun::within_plan)};
+  for (const LedgerRun& run : runs) {
+    for (const auto& [event, count] : run.plan) add_releases(history.plans, event, count);
+  }
+  if (history.within_plans) return history;
+  // Releases of one kind, where a pass is one with the batches that it pays for, are a fixed
+  // sequence, of which nobody chose more than the end.
+  const auto kind = [](Event event) {
+    event.paid = false;
+    return event;
+  };
+  history.adaptive = std::ranges::any_of(history.events, [&](const auto& entry) {
+    return kind(entry.first) != kind(history.events.front().first);
+  });
+  return history;
 }
 
 }  // namespace sotto

@@ -26,6 +26,18 @@ struct LedgerHeader {
 void add_releases(EventCounts& counts, const Event& event, std::int64_t releases);
 std::int64_t total_releases(const EventCounts& counts);
 
+// What was released, in the words of composition theorems (docs/accounting.md, section 4).
+struct History {
+  EventCounts events;
+  // At most, by what the runs wrote down before any release; whether that holds all that was
+  // released.
+  EventCounts plans = {};
+  bool within_plans = true;
+  // Settings were written down after a release that they could have been chosen by: kinds of
+  // releases differ, and not all are within the plans.
+  bool adaptive = false;
+};
+
 // Releases of one event that are paid for in advance, on draws numbered from `first_draw`.
 struct Reservation {
   Event event;
@@ -50,6 +62,7 @@ struct LedgerRun {
     bool operator==(const Pass&) const = default;
   };
   std::vector<Pass> passes;
+  EventCounts plan = {};  // at most, by what was written before any release of any run
 
   bool operator==(const LedgerRun&) const = default;
 
@@ -66,6 +79,8 @@ struct LedgerRun {
   // The pass that such a batch, paid or first, belongs to; nothing where none has begun.
   Pass* pass_of(Event event);
   const Pass* pass_of(Event event) const;
+  // Whether the plan allows all that was released.
+  bool within_plan() const;
 };
 
 struct LedgerContents {
@@ -83,6 +98,10 @@ struct LedgerContents {
   LedgerRun& run(const std::string& id);
   // Of all runs.
   EventCounts events() const;
+  History history() const;
+  // Says what the run will release at most, instead of what it said before. Throws
+  // std::invalid_argument when something was released, or the plan is none.
+  void set_plan(LedgerRun& run, const EventCounts& most) const;
 };
 
 }  // namespace sotto

@@ -61,6 +61,20 @@ void take_header(LedgerContents& contents, const Json& object) {
   contents.header = {text_field(object, "unit"), relation_called(text_field(object, "relation"))};
 }
 
+EventCounts plan_of(const Json& plan) {
+  check(plan.is_array() && !plan.empty(), "plan is no list of releases");
+  EventCounts most;
+  for (const Json& entry : plan) {
+    check(entry.is_object(), "plan is no list of releases");
+    check_fields(entry, 2);
+    check(entry.contains("event"), "no event");
+    const auto count = static_cast<std::int64_t>(whole_number(entry, "most"));
+    check(count >= 1, "a plan of {} releases", count);
+    add_releases(most, event_from_json(entry["event"].dump()), count);
+  }
+  return most;
+}
+
 void take_run_line(LedgerContents& contents, const Json& object) {
   LedgerRun& run = contents.run(id_field(object, "run"));
   if (object.contains("reserve")) {
@@ -76,6 +90,9 @@ void take_run_line(LedgerContents& contents, const Json& object) {
   } else if (object.contains("population")) {
     check_fields(object, 3);
     contents.set_population(static_cast<std::int64_t>(whole_number(object, "population")));
+  } else if (object.contains("plan")) {
+    check_fields(object, 3);
+    contents.set_plan(run, plan_of(object["plan"]));
   } else {
     check_fields(object, 3);
     contents.reasons.push_back(text_field(object, "not_private"));
@@ -176,6 +193,13 @@ std::string settlement_line(const LedgerRun& run, std::int64_t used, std::uint64
 
 std::string population_line(const LedgerRun& run, std::int64_t units) {
   return dump({{"run", run.id}, {"population", units}});
+}
+
+std::string plan_line(const LedgerRun& run, const EventCounts& most) {
+  OrderedJson plan = OrderedJson::array();
+  for (const auto& [event, count] : most)
+    plan.push_back({{"most", count}, {"event", OrderedJson::parse(to_json(event))}});
+  return dump({{"run", run.id}, {"plan", plan}});
 }
 
 std::string not_private_line(const LedgerRun& run, const std::string& reason) {

@@ -10,8 +10,9 @@
 
 namespace sotto {
 
-// Of what is written. Version 2, which is read too, has no lines of populations.
-inline constexpr int ledger_version = 3, oldest_ledger_version = 2;
+// Of what is written. Older ones are read too: version 2 has no lines of populations, version 3
+// none of plans.
+inline constexpr int ledger_version = 4, oldest_ledger_version = 2;
 
 // What was read or written of a file.
 struct LedgerText {
@@ -34,6 +35,7 @@ std::string header_line(const LedgerContents& contents);
 std::string reservation_line(const LedgerRun& run, const Reservation& reservation);
 std::string settlement_line(const LedgerRun& run, std::int64_t used, std::uint64_t next_draw);
 std::string population_line(const LedgerRun& run, std::int64_t units);
+std::string plan_line(const LedgerRun& run, const EventCounts& most);
 std::string not_private_line(const LedgerRun& run, const std::string& reason);
 // The next line of the file, newline included: `line` with its checksum. The contents do not
 // change.

@@ -14,6 +14,7 @@
 namespace sotto {
 
 void Mechanism::record(const Draw& draw, Ledger& ledger, const Ledger::Admit& admit) {
+  if (ledger.population() != draw.population()) ledger.set_population(draw.population());
   if (!secure()) ledger.mark_not_private("noise from a seeded generator");
   if (!draw.secure()) ledger.mark_not_private("batches from a seeded generator");
   ledger.record(event(draw.event()), draw.number(), admit, PassPlace{draw.pass(), draw.place()});

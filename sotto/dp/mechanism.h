@@ -51,8 +51,8 @@ class Mechanism {
   // clipper counts them, are released too, each with so much noise; the gradient gets more than
   // without, so that both together are one release with the event's noise multiplier
   // (other_noise_multiplier). Throws, with nothing released, when the ledger cannot be written,
-  // when `admit` does not allow it (Ledger::record), and when the count_noise is too little for the
-  // noise multiplier.
+  // when `admit` does not allow it (Ledger::record), when the batch is of another population than
+  // the ledger's, and when the count_noise is too little for the noise multiplier.
   Released release(ClippedSum sum, Ledger& ledger, const Ledger::Admit& admit = {},
                    double count_noise = 0) {
     return release(std::move(sum), ledger, nullptr, admit, count_noise);

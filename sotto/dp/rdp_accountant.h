@@ -23,6 +23,8 @@ class RdpAccountant final : public Accountant {
   RdpBound best_delta(double epsilon) const;
   // Whether a smaller or larger order than there is might prove a smaller epsilon.
   bool order_at_edge(double delta) const;
+  // The divergence of everything composed, for each order from the smallest.
+  std::vector<double> rdp() const;
 
  private:
   // Releases of one kind, and the divergence of one of them for each order: NaN while not computed.
@@ -36,7 +38,6 @@ class RdpAccountant final : public Accountant {
   double charged_delta(double epsilon) const override { return best_delta(epsilon).value; }
   bool exact(const Event& event) const;
   double rdp(std::size_t i) const;
-  std::vector<double> rdp() const;
 
   std::vector<double> orders_;  // increasing
   bool convex_ = true;

@@ -40,6 +40,7 @@ Draw Sampler::draw() {
   draw.event_ = event_;
   draw.separation_ = separation();
   draw.expected_size_ = expected_size();
+  draw.population_ = population_;
   draw.number_ = number_;
   draw.place_ = place;
   if (place == 0) pass_ = number_;

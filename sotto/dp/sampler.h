@@ -26,6 +26,8 @@ class Draw {
   std::int64_t separation() const { return separation_; }
   // The mean number of units in a draw of the pass, not rounded. Public.
   double expected_size() const { return expected_size_; }
+  // Of which the rate is: the ledger takes batches of one population alone.
+  std::int64_t population() const { return population_; }
   std::uint64_t number() const { return number_; }
   // Where it is in its pass, from 0, and the number of the draw that began the pass.
   std::int64_t place() const { return place_; }
@@ -42,6 +44,7 @@ class Draw {
   Event event_;
   std::int64_t separation_ = 1;
   double expected_size_ = 0;
+  std::int64_t population_ = 0;
   std::uint64_t number_ = 0;
   std::int64_t place_ = 0;
   std::uint64_t pass_ = 0;

@@ -2,11 +2,15 @@
 
 #include <limits>
 
+#include "sotto/dp/adaptive_accountant.h"
+
 namespace sotto {
 
 double epsilon(const Ledger& ledger, double delta, const NewAccountant& accountant) {
-  const auto spent = accountant();
-  for (const auto& [event, count] : ledger.events()) spent->compose(event, count);
+  const History history = ledger.history();
+  auto spent = accountant();
+  if (history.adaptive) spent = new_adaptive_accountant(spent->relation(), history.plans)();
+  for (const auto& [event, count] : history.events) spent->compose(event, count);
   const double epsilon = spent->epsilon(delta);
   return ledger.private_noise() ? epsilon : std::numeric_limits<double>::infinity();
 }

@@ -26,11 +26,14 @@ std::string to_text(const PrivacyStatement& s) {
                                        epsilon_text(s.epsilon), delta_text(s.delta))
                          : "NO PRIVACY IS GUARANTEED\n" + list("because of", s.not_private);
   const std::pair<const char*, const std::string&> rows[] = {
-      {"unit of privacy", s.unit}, {"neighbouring data sets", s.relation},
-      {"sampling", s.sampling},    {"clipping", s.clipping},
-      {"mechanism", s.mechanism},  {"accountant", s.accountant},
+      {"unit of privacy", s.unit},    {"neighbouring data sets", s.relation},
+      {"sampling", s.sampling},       {"clipping", s.clipping},
+      {"mechanism", s.mechanism},     {"accountant", s.accountant},
+      {"composition", s.composition},
   };
   for (const auto& [name, value] : rows) text += fmt::format("{}: {}\n", name, value);
+  if (s.epsilon_planned)
+    text += fmt::format("epsilon of all that was planned: {}\n", rounded_up(*s.epsilon_planned));
   text += fmt::format("releases accounted for: {}\n", s.releases);
   return text + list("covered", s.covered) + list("not covered", s.not_covered) +
          list("notes", s.notes);
@@ -47,6 +50,10 @@ std::string to_json(const PrivacyStatement& s) {
                        {"clipping", s.clipping},
                        {"mechanism", s.mechanism},
                        {"accountant", s.accountant},
+                       {"composition", s.composition},
+                       {"epsilon_planned", s.epsilon_planned && std::isfinite(*s.epsilon_planned)
+                                               ? Json(*s.epsilon_planned)
+                                               : Json(nullptr)},
                        {"not_private", s.not_private},
                        {"covered", s.covered},
                        {"not_covered", s.not_covered},
