@@ -196,7 +196,7 @@ std::string facts(const PrivacyStatement& privacy) {
       {"Unit of privacy", privacy.unit},       {"Neighbouring data sets", privacy.relation},
       {"Sampling", privacy.sampling},          {"Clipping", privacy.clipping},
       {"Mechanism", privacy.mechanism},        {"Accountant", privacy.accountant},
-      {"Releases", grouped(privacy.releases)},
+      {"Releases", grouped(privacy.releases)}, {"Composition", privacy.composition},
   };
   std::string html = "<dl class=\"facts\">\n";
   for (const auto& [name, value] : rows) {
