@@ -71,13 +71,17 @@ class Outputs:
         for command, options in self.world.writers():
             for option in options:
                 folder = self.world.folder()
-                for output, usable in self.kinds(folder):
+                for output, usable in self.some(self.kinds(folder), 12):
                     self.output(command, option, output, usable, folder)
                 self.full(command, option)
                 self.pipe(command, option)
                 shutil.rmtree(folder)
         self.closed()
         self.own_files()
+
+    def some(self, cases, short):
+        """All of them, or in the short form so many that are drawn."""
+        return cases if self.world.count else self.world.random.sample(cases, short)
 
     def output(self, command, option, output, usable, folder):
         world = self.world
@@ -128,8 +132,9 @@ class Outputs:
         commands = [[*command] for command, _ in world.writers()] + [[world.devices]]
         commands += [[world.mnist, "--help"], [world.mnist, "--bogus"], [world.devices, "--bogus"]]
         for command in commands:
-            for closed in itertools.chain.from_iterable(
-                    itertools.combinations((0, 1, 2), count) for count in range(4)):
+            choices = [closed for count in range(4)
+                       for closed in itertools.combinations((0, 1, 2), count)]
+            for closed in self.some(choices, 4):
                 folder = world.folder()
                 world.begin(f"{os.path.basename(command[0])} without standard files {closed}")
                 model = os.path.join(folder, "m")
