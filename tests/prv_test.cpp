@@ -19,7 +19,7 @@ struct Phase {
   std::int64_t count = 1;
 };
 
-struct History {
+struct Course {
   std::vector<Phase> phases;
   double delta;
   Relation relation = added;
@@ -28,13 +28,13 @@ struct History {
 Event poisson(double q, double sigma) { return {sigma, Sampling::poisson, q}; }
 
 template <class AnyAccountant>
-AnyAccountant composed(const History& history) {
+AnyAccountant composed(const Course& history) {
   AnyAccountant accountant(history.relation);
   for (const Phase& phase : history.phases) accountant.compose(phase.event, phase.count);
   return accountant;
 }
 
-const std::vector<History> histories = {
+const std::vector<Course> histories = {
     {{{poisson(0.01, 1.1), 1000}}, 1e-5},
     {{{poisson(0.01, 4), 10000}}, 1e-9},
     {{{poisson(0.001, 0.3), 100}}, 1e-5},
@@ -63,7 +63,7 @@ struct Golden {
 
 // What is certain: both intervals hold the truth.
 TEST_CASE("the interval of epsilon meets that of the PLD accountant and is as narrow as is said") {
-  for (const History& history : histories) {
+  for (const Course& history : histories) {
     const auto prv = composed<PrvAccountant>(history);
     const auto pld = composed<PldAccountant>(history);
     const Event& event = history.phases.front().event;
@@ -81,7 +81,7 @@ TEST_CASE("the interval of epsilon meets that of the PLD accountant and is as na
 
 TEST_CASE("the interval of delta meets that of the PLD accountant") {
   for (const std::size_t i : {3, 4, 11}) {
-    const History& history = histories.at(i);
+    const Course& history = histories.at(i);
     const auto prv = composed<PrvAccountant>(history);
     const auto pld = composed<PldAccountant>(history);
     const double epsilon = 0.8 * pld.epsilon(history.delta);
