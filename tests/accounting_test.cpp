@@ -132,9 +132,9 @@ TEST_CASE("clipping in one pass lets factors go as it forms their sums") {
   const Var loss = sum_per_sample(model(tape.input(x)));
   clipper.add(tape, loss);
   // The inputs of three layers, the gradients of four outputs, which are the biases' rows too, and
-  // of the sums the first alone, with a copy of what it is made of.
+  // of the sums, in f64, the first alone, with a few rows that it is made of.
   const std::size_t factor = taken(rows * width), sum = taken(width * width);
-  CHECK(timeline.peak() - timeline.first() < 7 * factor + sum + factor + factor / 2);
+  CHECK(timeline.peak() - timeline.first() < 7 * factor + 3 * sum + factor + factor / 2);
 }
 
 TEST_CASE("two passes over segments need what an ordinary step does, where these lie in one more") {
@@ -162,7 +162,7 @@ TEST_CASE("two passes over segments need what an ordinary step does, where these
   const double ordinary = peak(false);
   CHECK(peak(true) > 1.2 * ordinary);
   memory::checkpoint_every(model, 3, memory::Backwards::two);
-  CHECK(peak(true) < 1.05 * ordinary);
+  CHECK(peak(true) < 1.1 * ordinary);  // sums in f64
   CHECK(model.segments().front() == nn::Sequential::Segment{0, 27});
 }
 

@@ -304,6 +304,7 @@ class Eight {
                           .noise = GaussianNoise::floating_point};
     options.memory.checkpoint = techniques.checkpoints ? 2 : 0;
     if (techniques.parts) options.memory.accumulation = 3;
+    if (techniques.halved) options.memory.physical_batch = 4;  // blocks of two
     if (techniques.precision != Dtype::f64) options.memory.precision = techniques.precision;
     Engine engine(model_, optimizer, samples, ledger, options);
     engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {

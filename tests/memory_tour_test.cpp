@@ -38,7 +38,7 @@ TEST_CASE("a private step peaks near the ordinary one, and each technique lowers
   CHECK(peak(2, 3) > peak(2, 2));  // one segment of all layers runs all of them again at once
   CHECK(peak(3, 1) < 0.9 * peak(3, 0));
   CHECK(peak(4, 1) < 2 * peak(4, 0));  // holds every layer's output gradient until norms are known
-  for (const std::size_t row : {2, 3}) CHECK(peak(4, row) < 1.1 * peak(4, 0));
+  for (const std::size_t row : {2, 3}) CHECK(peak(4, row) < 1.2 * peak(4, 0));
 }
 
 TEST_CASE("a tour refuses what it cannot part, and steps settings that contradict each other") {

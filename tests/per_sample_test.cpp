@@ -317,7 +317,7 @@ TEST_CASE("rows count for as much rounding as the factors that they were made of
     for (std::size_t n = 0; n < x.errors.size(); ++n) {
       CHECK(x.errors[n] > 0);
       CHECK(x.errors[n] == Approx(y.errors[n]).epsilon(1e-9));
-      CHECK(x.shares[n] == Approx(y.shares[n]).epsilon(1e-12));
+      CHECK(x.shares[n] >= y.shares[n] * (1 - 1e-12));  // of units of several rows more
     }
   };
   const PerSample f = use(), g = use(), kept = f.prepared(Route::rows, 1 << 20);

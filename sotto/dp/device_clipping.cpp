@@ -33,6 +33,10 @@ bool all_finite(const Tensor& x) { return std::isfinite(sum(x).item()); }
 
 DeviceClip::DeviceClip(const std::vector<ClipGroup>& groups, const How& how, Device device)
     : groups_(groups), how_(how), device_(device), set_(groups.size()), terms_(groups.size()) {
+  if (how_.spacings.empty()) {
+    for (const ClipGroup& group : groups) how_.spacings.push_back(sum_spacing(group, {}));
+  }
+  if (!how_.ends) how_.ends = [units = how.units](auto) { return single_ends(units); };
   const std::int64_t count = std::ssize(groups);
   settings_ = zeros({count, ClipSettings::rows}, Dtype::f64, device);
   std::int64_t parameters = 0;

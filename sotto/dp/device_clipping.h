@@ -37,8 +37,8 @@ class DeviceClip {
     Route route = Route::automatic;
     std::int64_t units = 0;          // of privacy
     std::int64_t rows = 0;           // losses, at most
-    std::vector<double> spacings{};  // of each group's sums (sum_spacing)
-    BlockEnds ends{};
+    std::vector<double> spacings{};  // of each group's sums; empty: sum_spacing() by default
+    BlockEnds ends{};                // empty: single units
   };
   DeviceClip(const std::vector<ClipGroup>& groups, const How& how, Device device);
 

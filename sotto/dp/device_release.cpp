@@ -88,7 +88,7 @@ void release_on_device(const Gradients& sums, const Gradients& released, const D
     }
     if (!sums[k].second.shares_storage(total)) {
       wide.push_back(contiguous(to_dtype(sums[k].second, Dtype::f64)));
-      array->sum = wide.back().data<double>();
+      array->sum = wide.back().view().as<const double>();
     }
     array->spacing = how.grid.spacing;
     array->divisor = how.divisor;

@@ -220,6 +220,7 @@ class Engine {
   void expect(const RowsOfUnits& units, std::span<const std::int64_t> block_ends,
               std::span<const std::int64_t> rows_of_blocks) const;
   std::size_t dry_peak(const Loss& loss, std::int64_t rows, std::int64_t more) const;
+  std::size_t sum_bytes() const;
   RowsOfUnits dry_units(std::int64_t rows) const;
   SumBlocks dry_blocks(std::int64_t units, std::int64_t more, std::int64_t rows) const;
   SumBlocks::Most block_size(std::int64_t rows) const;

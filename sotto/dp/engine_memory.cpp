@@ -57,7 +57,9 @@ std::int64_t Engine::rows_of_parts() const {
 // Units of several rows are padded to the largest of their part, and are blocks of their own.
 SumBlocks::Most Engine::block_size(std::int64_t rows) const {
   const std::int64_t most = options_.rows_of_unit ? 1 : SumBlocks::Most{}.units;
-  const std::int64_t units = parts_of_one_size() ? rows / 4 : rows < most ? rows / 2 : most;
+  constexpr std::int64_t most_on_gpu = 16;  // where memory may run out without a limit of ours
+  std::int64_t units = rows < most ? rows / 2 : most;
+  if (parts_of_one_size()) units = std::min(rows / 4, most_on_gpu);
   return {.units = std::clamp<std::int64_t>(units, 1, most), .rows = rows};
 }
 
@@ -125,6 +127,18 @@ std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, std::int64_t m
   return unseen.peak_bytes() + optimizer_.bytes_to_come();
 }
 
+// Of the sums in f64, which are there beside the gradients that are released.
+std::size_t Engine::sum_bytes() const {
+  std::size_t bytes = 0;
+  for (const ClipGroup& group : clipper_.groups()) {
+    for (const Parameter* parameter : group.parameters) {
+      if (parameter->value.dtype() == Dtype::f64) continue;
+      bytes += static_cast<std::size_t>(parameter->value.numel()) * size_of(Dtype::f64);
+    }
+  }
+  return bytes;
+}
+
 // What the options leave open. A sum by one product over the batch, of factors that were not kept
 // as rows, takes about as long as a forward pass; a second backward as two. Checkpoints run at most
 // about one forward pass again for each backward.
@@ -187,7 +201,7 @@ void Engine::plan_memory(const Loss& loss) {
       .peak_of = peak_of,
       .least = largest_unit,
       .most = most,
-      .update = memory::update_bytes(optimizer_),
+      .update = memory::update_bytes(optimizer_) + sum_bytes(),
       .limit = memory::limit_within(policy.limit, memory::device_of(optimizer_))};
   plan_ = memory::choose_way(ways(demand), demand);
   set_physical_batches(plan_->fit().rows);

@@ -11,7 +11,8 @@ namespace sotto::memory {
 
 namespace {
 
-// Keeps gradients as a step does; with norms, as both passes of ghost clipping do.
+// Keeps gradients as a step does; with norms, as both passes of ghost clipping do, whose sums are
+// f64.
 class Step final : public GradSink {
  public:
   explicit Step(bool norms) : norms_(norms) {}
@@ -20,8 +21,19 @@ class Step final : public GradSink {
     NormBounds more;
     if (norms_) squared_norm(uses, Route::automatic, &more);
     for (const PerSample& use : uses)
-      accumulate(sums_, parameter,
-                 norms_ ? use.sum(full({use.samples()}, 0.5, Dtype::f64)) : use.sum());
+      accumulate(sums_, parameter, norms_ ? clipped(use) : use.sum());
+  }
+  static Tensor clipped(const PerSample& use) {
+    const std::int64_t samples = use.samples();
+    const Tensor total = zeros(use.shape(), Dtype::f64, use.device());
+    const auto ends = [samples](std::int64_t most) {
+      std::vector<std::int64_t> all;
+      while (all.empty() || all.back() < samples)
+        all.push_back(std::min(samples, (all.empty() ? 0 : all.back()) + most));
+      return all;
+    };
+    use.add_to({total, 0x1p-40}, full({samples}, 0.5, Dtype::f64), ends);
+    return total;
   }
   std::size_t bytes() const {
     std::size_t all = 0;

@@ -1,0 +1,60 @@
+// A small training of every sampling, for the tests of engines.
+#pragma once
+
+#include "sotto/autograd/ops.h"
+#include "sotto/dp/engine.h"
+#include "sotto/dp/noise_search.h"
+#include "sotto/nn/digits.h"
+#include "sotto/nn/init.h"
+#include "sotto/nn/layers.h"
+
+namespace sotto {
+
+inline constexpr std::int64_t population = 120;
+inline constexpr std::int64_t steps = 9;
+
+struct Training {
+  Dataset data = (nn::manual_seed(1), make_digits(population, 1));  // before the model is made
+  nn::Sequential model{nn::Flatten(), nn::Linear(784, 10)};
+  nn::Sgd optimizer{model, {.learning_rate = 0.1, .momentum = 0.9}};
+
+  Engine::Loss loss() {
+    return [this](Tape& tape, std::span<const std::int64_t> rows) {
+      const Dataset batch = data.batch(rows);
+      return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
+    };
+  }
+  Engine engine(Ledger& ledger, const EngineOptions& options) {
+    return Engine(model, optimizer, population, ledger, options);
+  }
+  std::vector<float> weights() { return model.parameters()[0]->value.to_vector<float>(); }
+};
+
+// Settings of each sampling with three or four batches to a pass.
+inline EngineOptions options_of(Sampling sampling) {
+  EngineOptions options{.steps = steps, .sampling = sampling, .logical_batch = 30};
+  if (sampling == Sampling::full_batch) options.logical_batch = population;
+  if (sampling == Sampling::truncated_poisson) options.largest_batch = 90;
+  if (sampling == Sampling::balls_and_bins) options.accountant = AccountantKind::rdp;
+  if (sampling == Sampling::cyclic_poisson) {
+    options.groups_in_cycle = 4;
+    options.logical_batch = 20;
+  }
+  if (sampling == Sampling::planned)
+    options.noise_strategy =
+        best_banded_toeplitz({.steps = steps, .participation = {.separation = 4}}, 3);
+  return options;
+}
+
+inline LedgerHeader header_for(Sampling sampling) {
+  const bool exchanged = sampling == Sampling::fixed_size || sampling == Sampling::partition;
+  return {.relation = exchanged ? Relation::replace_one : Relation::add_or_remove_one};
+}
+
+inline constexpr Sampling all_samplings[] = {
+    Sampling::full_batch, Sampling::poisson,        Sampling::truncated_poisson,
+    Sampling::fixed_size, Sampling::partition,      Sampling::balls_and_bins,
+    Sampling::planned,    Sampling::cyclic_poisson,
+};
+
+}  // namespace sotto
