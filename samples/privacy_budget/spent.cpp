@@ -45,7 +45,7 @@ std::vector<Kind> by_kind(const History& history) {
     first.paid = false;
     const auto known = std::find_if(kinds.begin(), kinds.end(),
                                     [&](const Kind& kind) { return kind.event == first; });
-    Kind& kind = known == kinds.end() ? kinds.emplace_back(first) : *known;
+    Kind& kind = known == kinds.end() ? kinds.emplace_back(Kind{first}) : *known;
     (event.paid ? kind.paid : kind.charged) += count;
   }
   return kinds;

@@ -33,7 +33,7 @@ std::string text_field(const Json& object, const char* key) {
 }
 
 std::string id_field(const Json& object, const char* key) {
-  const std::string id = text_field(object, key);
+  std::string id = text_field(object, key);
   check(id.size() == id_digits && id.find_first_not_of("0123456789abcdef") == std::string::npos,
         "{} is not {} hexadecimal digits", key, id_digits);
   return id;
@@ -211,7 +211,7 @@ std::string line_end(const std::string& checksum) { return ",\"chain\":\"" + che
 std::string add_line(LedgerText& text, const std::string& line) {
   const std::string body = line.substr(0, line.size() - 1);  // all but the last brace
   text.checksum = checksum_after(text.checksum, body);
-  const std::string whole = body + line_end(text.checksum) + "\n";
+  std::string whole = body + line_end(text.checksum) + "\n";
   text.size += whole.size();
   ++text.lines;
   return whole;
