@@ -132,9 +132,10 @@ TEST_CASE("clipping in one pass lets factors go as it forms their sums") {
   const Var loss = sum_per_sample(model(tape.input(x)));
   clipper.add(tape, loss);
   // The inputs of three layers, the gradients of four outputs, which are the biases' rows too, and
-  // of the sums, in f64, the first alone, with a few rows that it is made of.
+  // of the sums, in f64, the first alone, with a row that it is made of; or at the end all sums.
   const std::size_t factor = taken(rows * width), sum = taken(width * width);
-  CHECK(timeline.peak() - timeline.first() < 7 * factor + 3 * sum + factor + factor / 2);
+  CHECK(timeline.peak() - timeline.first() <
+        std::max(7 * factor + 3 * sum + factor + factor / 2, 4 * 2 * sum + sum + 2 * factor));
 }
 
 TEST_CASE("two passes over segments need what an ordinary step does, where these lie in one more") {
@@ -162,7 +163,7 @@ TEST_CASE("two passes over segments need what an ordinary step does, where these
   const double ordinary = peak(false);
   CHECK(peak(true) > 1.2 * ordinary);
   memory::checkpoint_every(model, 3, memory::Backwards::two);
-  CHECK(peak(true) < 1.1 * ordinary);  // sums in f64
+  CHECK(peak(true) < 1.15 * ordinary);  // sums in f64
   CHECK(model.segments().front() == nn::Sequential::Segment{0, 27});
 }
 

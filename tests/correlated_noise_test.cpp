@@ -78,7 +78,7 @@ TEST_CASE("the stated deviation is that of the step's noise") {
     for (std::int64_t t = 0; t < 8; ++t) {
       const double deviation = 1.7 * bound * mechanism.factor_sensitivity() * inverse.row(t).norm();
       CHECK(f.release(mechanism, sampler).noise_variance() ==
-            Approx(deviation * deviation / 16).epsilon(1e-6));
+            Approx(deviation * deviation / 16).epsilon(1e-5));
     }
   }
 }

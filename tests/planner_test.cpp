@@ -118,7 +118,7 @@ Peaks step(const std::string& network, bool privately, std::size_t more,
 TEST_CASE("plans keep their limits, and predict the peak of a step within a tenth") {
   for (const char* network : {"perceptron", "conv net", "transformer"}) {
     for (const bool privately : {false, true}) {
-      for (const std::size_t more : {2'000'000, 3'000'000, 20'000'000}) {
+      for (const std::size_t more : {2'600'000, 3'600'000, 20'000'000}) {
         const Peaks peaks = step(network, privately, more);
         CAPTURE(network, privately, more, peaks.plan.text());
         CHECK(peaks.measured <= static_cast<double>(more));

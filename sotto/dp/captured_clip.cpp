@@ -10,6 +10,7 @@ namespace {
 
 std::vector<std::shared_ptr<const PerSample>> wholes(const std::vector<PerSample>& uses) {
   std::vector<std::shared_ptr<const PerSample>> all;
+  all.reserve(uses.size());
   for (const PerSample& use : uses) all.push_back(use.whole());
   return all;
 }

@@ -61,6 +61,7 @@ ClipOptions clip_options(const EngineOptions& options, const Sampler& sampler) {
 
 std::vector<double> bounds_of(const std::vector<ClipGroup>& groups) {
   std::vector<double> bounds;
+  bounds.reserve(groups.size());
   for (const ClipGroup& group : groups) bounds.push_back(group.bound);
   return bounds;
 }

@@ -53,12 +53,12 @@ std::int64_t Engine::rows_of_parts() const {
 }
 
 // Blocks are as large for good: which units are summed together must not rest on the memory that
-// there is during a step. Parts that are filled up have several of them, so that little is filled.
+// there is during a step. Smaller parts have several of them, so that they are filled well.
 // Units of several rows are padded to the largest of their part, and are blocks of their own.
 SumBlocks::Most Engine::block_size(std::int64_t rows) const {
   const std::int64_t most = options_.rows_of_unit ? 1 : SumBlocks::Most{}.units;
   constexpr std::int64_t most_on_gpu = 16;  // where memory may run out without a limit of ours
-  std::int64_t units = rows < most ? rows / 2 : most;
+  std::int64_t units = rows < most ? rows / 4 : most;
   if (parts_of_one_size()) units = std::min(rows / 4, most_on_gpu);
   return {.units = std::clamp<std::int64_t>(units, 1, most), .rows = rows};
 }
