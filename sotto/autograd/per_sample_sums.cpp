@@ -13,7 +13,7 @@ namespace sotto {
 namespace {
 
 // Samples of a product that are one term, at most: of one position, and positions of several.
-constexpr double most_alone = 64, most_positions = 32;
+constexpr double most_alone = 96, most_positions = 32;
 // Images that are one term, and rows of these.
 constexpr std::int64_t most_images = 32, most_image_rows = 256;
 // Bytes of rows that are made together, to be added.

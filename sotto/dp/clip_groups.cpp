@@ -66,8 +66,8 @@ double rounding_margin(const ClipGroup& group) {
 }
 
 double sum_spacing(const ClipGroup& group, const SumSize& size) {
-  // Sums of up to so many times the bound are below 2^51 spacings, and terms are far below that:
-  // 64 units of at most 64 times the bound each.
+  // Sums of up to so many times the bound are below 2^51 spacings, and terms are below that: 32
+  // units of at most 64 times the bound each, or 96 of the bound.
   constexpr std::int64_t least = std::int64_t{1} << 12;
   const auto most = static_cast<std::uint64_t>(std::max(size.batch, least));
   return std::ldexp(std::exp2(std::ceil(std::log2(group.bound))), std::bit_width(most - 1) - 51);

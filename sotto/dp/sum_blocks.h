@@ -15,7 +15,7 @@ namespace sotto {
 class SumBlocks {
  public:
   struct Most {
-    std::int64_t units = 64;
+    std::int64_t units = 96;
     std::int64_t rows = 0;  // of all its units together, where a block has several; 0: any number
   };
   // `units` are numbers in rising order; rows_of[k] is how many rows unit k of them has, and empty
