@@ -126,6 +126,9 @@ TEST_CASE("means are planned where they were announced, and room is left for the
   Engine engine = t.engine(Ledger(), options);
   CHECK(engine.noise_multiplier() > 1.01 * alone);
   means(engine, 5);
+  // Nobody fixed when the means come: all of the plan counts.
+  CHECK(engine.epsilon() > 1.999);
+  CHECK(says(engine.report().composition, "all that was planned, as which part"));
   t.step(engine, 5);
   means(engine, 5);
   CHECK_FALSE(engine.ledger().history().adaptive);

@@ -39,9 +39,13 @@ int main(int, char** argv) {
     Ledger ledger = Ledger::create(folder + "phases.ledger", {}, block);
     ledger.set_population(100000);
     ledger.plan({{poisson, 150}, {{.noise_multiplier = 4}, 2}});
-    release(ledger, poisson, 100);
+    release(ledger, poisson, 150);
     release(ledger, {.noise_multiplier = 4}, 2);
-    release(ledger, poisson, 50);
+  }
+  {
+    Ledger ledger = Ledger::create(folder + "chosen.ledger", {}, block);
+    ledger.plan({{poisson, 150}, {{.noise_multiplier = 4}, 2}});
+    release(ledger, {.noise_multiplier = 4}, 1);
   }
   {
     Ledger ledger = Ledger::create(folder + "adaptive.ledger", {}, block);

@@ -122,25 +122,11 @@ Bounds delta(Method method, Relation relation, const History& history, double ep
   return {accountant->delta(epsilon)};
 }
 
-namespace {
-
-AdaptiveAccountant composed_adaptively(Relation relation, const History& plans,
-                                       const History& history) {
-  AdaptiveAccountant accountant(relation, plans);
-  for (const auto& [event, count] : history) accountant.compose(event, count);
-  return accountant;
-}
-
-}  // namespace
-
 Bounds adaptive_epsilon(Relation relation, const History& plans, const History& history,
                         double delta) {
-  return {composed_adaptively(relation, plans, history).epsilon(delta)};
-}
-
-Bounds adaptive_delta(Relation relation, const History& plans, const History& history,
-                      double epsilon) {
-  return {composed_adaptively(relation, plans, history).delta(epsilon)};
+  AdaptiveAccountant accountant(relation, plans);
+  for (const auto& [event, count] : history) accountant.compose(event, count);
+  return {accountant.epsilon(delta)};
 }
 
 double least_noise(Method method, Relation relation, const Phase& phase, const Target& target) {
@@ -209,6 +195,7 @@ LedgerFacts read_ledger(const char* option, const std::string& path) {
             .reasons = ledger.reasons,
             .population = ledger.population,
             .adaptive = history.adaptive,
+            .whole_plan = history.whole_plan,
             .plans = history.plans};
   } catch (const SystemFailure& error) {
     throw SystemFailure(fmt::format("{}: {}", option, error.what()));

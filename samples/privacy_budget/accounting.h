@@ -48,8 +48,6 @@ Bounds delta(Method method, Relation relation, const History& history, double ep
 // it.
 Bounds adaptive_epsilon(Relation relation, const History& plans, const History& history,
                         double delta);
-Bounds adaptive_delta(Relation relation, const History& plans, const History& history,
-                      double epsilon);
 
 struct Target {
   double epsilon, delta;
@@ -79,7 +77,7 @@ struct LedgerFacts {
   std::vector<std::string> reasons;  // why it is not private; or none
   std::optional<std::int64_t> population;
   // As in sotto::History.
-  bool adaptive = false;
+  bool adaptive = false, whole_plan = false;
   History plans = {};
 };
 

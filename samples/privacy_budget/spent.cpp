@@ -20,10 +20,13 @@ struct Training {
   std::vector<std::string> reasons;
   Relation relation;
   std::optional<std::int64_t> population;
-  bool adaptive = false;
+  // As in sotto::History.
+  bool adaptive = false, whole_plan = false;
   History plans = {};
   std::function<History(std::int64_t steps, double noise)> first;
   std::vector<Phase> phases{};  // as they were described
+
+  const History& charged() const { return whole_plan ? plans : history; }
 };
 
 std::int64_t count_of(const History& history) {
@@ -76,6 +79,7 @@ Training ledger_training(const Options& options, Answer& answer) {
                     .relation = options.relation.value_or(ledger.relation),
                     .population = ledger.population,
                     .adaptive = ledger.adaptive,
+                    .whole_plan = ledger.whole_plan,
                     .plans = ledger.plans};
   training.first = [kinds = by_kind(ledger.history)](std::int64_t steps, double noise) {
     return cut_short(kinds, steps, noise);
@@ -171,15 +175,12 @@ void tell_answers(const Options& options, Method method, const Training& trainin
                  static_cast<int>(options.deltas.size() + options.epsilons.size()));
   Questions epsilons("delta", "epsilon", answer), deltas("epsilon", "delta", answer);
   const bool secret = training.reasons.empty();
-  const auto& [history, relation] = std::tie(training.history, training.relation);
+  const auto& [history, relation] = std::tie(training.charged(), training.relation);
   const auto spent = [&](double value) {
     return training.adaptive ? adaptive_epsilon(relation, training.plans, history, value)
                              : epsilon(method, relation, history, value);
   };
-  const auto lost = [&](double value) {
-    return training.adaptive ? adaptive_delta(relation, training.plans, history, value)
-                             : delta(method, relation, history, value);
-  };
+  const auto lost = [&](double value) { return delta(method, relation, history, value); };
   for (const double value : options.deltas) {
     const Bounds found = secret ? spent(value) : Bounds{infinity};
     check_cut(method, training, value, found);
@@ -198,8 +199,15 @@ void tell_answers(const Options& options, Method method, const Training& trainin
 // Whose settings could have been chosen by looking at releases, for which RDP alone has a proof.
 Method method_of(const Options& options, const Training& training, Answer& answer) {
   answer.json["adaptive"] = training.adaptive;
+  if (training.whole_plan)
+    answer.notes.emplace_back(
+        "planned: the answer is that of all that was planned, as which part of it was released "
+        "could have been chosen by looking");
   if (!training.adaptive)
-    return choose_method(options.accountant, training.relation, training.history);
+    return choose_method(options.accountant, training.relation, training.charged());
+  check(options.epsilons.empty(),
+        "--epsilon: the ledger's settings could have been chosen by looking at its releases, for "
+        "which an epsilon is proved for a delta that was fixed in advance, and not the reverse");
   check(options.accountant.value_or(Method::rdp) == Method::rdp,
         "--accountant {}: the ledger's settings could have been chosen by looking at its releases, "
         "for which rdp alone has a proof",
@@ -223,7 +231,8 @@ Answer answer_spent(const Options& options, Progress& progress) {
   tell_reasons(training, answer);
   tell_releases(training, answer);
   tell_answers(options, method, training, answer, progress);
-  if (options.html.empty() || !answer.alarms.empty() || options.deltas.empty() || training.adaptive)
+  if (options.html.empty() || !answer.alarms.empty() || options.deltas.empty() ||
+      training.adaptive || training.whole_plan)
     return answer;
   const std::vector<Kind> kinds = by_kind(training.history);
   const bool one_kind = kinds.size() == 1;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
+#include <stdexcept>
 
 namespace sotto {
 
@@ -63,17 +63,10 @@ double AdaptiveAccountant::charged_epsilon(double delta) const {
   return std::max(0.0, least);
 }
 
-// By bisection, as the shares depend on delta.
-double AdaptiveAccountant::charged_delta(double epsilon) const {
-  if (nothing(divergences_.rdp())) return 0;
-  constexpr int bits = 60;
-  double low = std::log(std::numeric_limits<double>::min()), high = 0;
-  if (charged_epsilon(std::exp(low)) <= epsilon) return std::exp(low);
-  for (int step = 0; step < bits; ++step) {
-    const double middle = std::midpoint(low, high);
-    (charged_epsilon(std::exp(middle)) <= epsilon ? high : low) = middle;
-  }
-  return std::exp(high);
+double AdaptiveAccountant::charged_delta(double) const {
+  throw std::invalid_argument(
+      "adaptive accountant: for settings that were chosen by looking, an epsilon is proved for a "
+      "delta fixed in advance, and no delta for an epsilon");
 }
 
 NewAccountant new_adaptive_accountant(Relation relation, EventCounts plans) {

@@ -9,6 +9,7 @@ namespace sotto {
 // Renyi divergences of orders that are fixed before anything is released, each with a share of
 // delta: the order that is best for what was planned then has half of it, and all have as much of
 // the rest. Larger than what the other accountants prove for settings fixed in advance.
+// delta() is refused: the shares hold for a delta that is fixed in advance, too.
 class AdaptiveAccountant final : public Accountant {
  public:
   // `plans` were written down before the first release. Throws std::invalid_argument where there is

@@ -40,10 +40,26 @@ std::unique_ptr<Accountant> Budget::fresh(const History& history) const {
   return new_adaptive_accountant(accountant->relation(), history.plans)();
 }
 
+double Budget::epsilon_of_plans(const EventCounts& plans) const {
+  if (plans == plans_) return plans_epsilon_;
+  const std::unique_ptr<Accountant> all = new_accountant_();
+  for (const auto& [event, count] : totals(plans)) all->compose(event, count);
+  plans_epsilon_ = all->epsilon(delta_);
+  plans_ = plans;
+  return plans_epsilon_;
+}
+
+History Budget::as_charged(History history) const {
+  if (!history.whole_plan || !target_epsilon_) return history;
+  history.adaptive = epsilon_of_plans(history.plans) > *target_epsilon_;
+  history.whole_plan = !history.adaptive;
+  return history;
+}
+
 double Budget::epsilon() const {
   if (!ledger_.private_noise()) return std::numeric_limits<double>::infinity();
-  const History history = ledger_.history();
-  Total now = totals(history.events);
+  const History history = this->history();
+  Total now = totals(history.charged());
   if (epsilon_ && now == composed_ && history.adaptive == adaptive_) return *epsilon_;
   epsilon_.reset();
   // Some of a reservation was not used, or the last release was not planned.
@@ -65,10 +81,11 @@ bool Budget::allows_after(const EventCounts& more) const {
   return allows(ledger_.history_after(more));
 }
 
-bool Budget::allows(const History& history) const {
+bool Budget::allows(const History& after) const {
   if (!target_epsilon_) return true;
   if (!ledger_.private_noise()) return false;
-  const Total total = totals(history.events);
+  const History history = as_charged(after);
+  const Total total = totals(history.charged());
   if (std::exchange(answers_adaptive_, history.adaptive) != history.adaptive) {
     allowed_.clear();
     refused_.reset();
@@ -90,9 +107,7 @@ std::optional<double> Budget::epsilon_planned() const {
   const History history = ledger_.history();
   if (!history.within_plans) return std::nullopt;
   if (!ledger_.private_noise()) return std::numeric_limits<double>::infinity();
-  const std::unique_ptr<Accountant> all = new_accountant_();
-  for (const auto& [event, count] : history.plans) all->compose(event, count);
-  return all->epsilon(delta_);
+  return epsilon_of_plans(history.plans);
 }
 
 std::string Budget::accountant() const {

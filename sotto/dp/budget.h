@@ -16,14 +16,18 @@ class Budget {
   Budget(const Ledger& ledger, NewAccountant accountant, double delta,
          std::optional<double> target_epsilon);
 
-  // Spent by all that is in the ledger, by the accountant, or the adaptive one where settings could
-  // have been chosen by looking at releases (History::adaptive); infinite when the ledger is marked
-  // as not private.
+  // Spent by all that is in the ledger (History::charged), by the accountant, or the adaptive one
+  // where settings could have been chosen by looking at releases (History::adaptive); infinite when
+  // the ledger is marked as not private.
   double epsilon() const;
+  // The ledger's, as it is charged. Where the whole plan would be charged and is not within the
+  // target, what was released is charged as adaptive: plans and target, which are older than every
+  // release, decide that.
+  History history() const { return as_charged(ledger_.history()); }
   // Whether the target holds when these releases follow on what is in the ledger.
   bool allows_after(const EventCounts& more) const;
   // Whether it holds for these releases and no others.
-  bool allows(const History& total) const;
+  bool allows(const History& after) const;
   // Of all that the ledger's runs planned; nothing where something else was released.
   std::optional<double> epsilon_planned() const;
   // allows() for Ledger::record; nothing without a target. The budget must outlive it.
@@ -35,6 +39,8 @@ class Budget {
   using Total = std::map<Event, std::int64_t>;
 
   std::unique_ptr<Accountant> fresh(const History& history) const;
+  History as_charged(History history) const;
+  double epsilon_of_plans(const EventCounts& plans) const;
 
   Ledger ledger_;
   NewAccountant new_accountant_;
@@ -50,6 +56,8 @@ class Budget {
   mutable Total allowed_;
   mutable std::optional<Total> refused_;
   mutable bool answers_adaptive_ = false;
+  mutable EventCounts plans_;  // and their epsilon
+  mutable double plans_epsilon_ = 0;
 };
 
 }  // namespace sotto

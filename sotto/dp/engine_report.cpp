@@ -88,6 +88,9 @@ std::string composition_words(const History& history) {
   if (history.adaptive)
     return "adaptive: settings were chosen when earlier releases could be looked at; epsilon is "
            "that of a Renyi odometer, for any such choice and any end";
+  if (history.whole_plan)
+    return "planned: epsilon is that of all that was planned, as which part of it was released "
+           "could have been chosen by looking";
   if (history.within_plans)
     return "planned: settings and numbers of steps at most were in the ledger before the first "
            "release; should the end have been chosen by looking at releases, epsilon is that of "
@@ -121,7 +124,7 @@ PrivacyStatement Engine::report() const {
                       "Whatever is computed from these and from other data, predictions included"},
           .not_covered = not_covered(options_),
           .notes = {},
-          .composition = composition_words(ledger_.history()),
+          .composition = composition_words(budget_.history()),
           .epsilon_planned = budget_.epsilon_planned()};
 }
 

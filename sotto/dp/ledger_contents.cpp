@@ -115,6 +115,19 @@ bool LedgerRun::within_plan() const {
   });
 }
 
+// Batches that are paid for are part of the first one of their pass.
+bool LedgerRun::prefix_of_plan() const {
+  bool ended = false;
+  for (const auto& [event, planned] : plan) {
+    if (event.paid) continue;
+    const auto found = std::ranges::find(events, event, &EventCounts::value_type::first);
+    const std::int64_t released = found == events.end() ? 0 : found->second;
+    if (ended && released > 0) return false;
+    ended = ended || released < planned;
+  }
+  return within_plan();
+}
+
 void LedgerContents::set_plan(LedgerRun& run, const EventCounts& most) const {
   check(events().empty(), "a plan after {} releases", total_releases(events()));
   for (const auto& [event, count] : most)
@@ -138,22 +151,38 @@ EventCounts LedgerContents::events() const {
   return all;
 }
 
+namespace {
+
+// Whether all is of one kind, where a pass is one with the batches that it pays for: a fixed
+// sequence, of which nobody chose more than the end.
+bool one_kind(const EventCounts& counts) {
+  const auto kind = [](Event event) {
+    event.paid = false;
+    return event;
+  };
+  return std::ranges::all_of(
+      counts, [&](const auto& entry) { return kind(entry.first) == kind(counts.front().first); });
+}
+
+}  // namespace
+
+bool LedgerContents::one_sequence() const {
+  const auto used = [](const LedgerRun& run) { return !run.plan.empty() || !run.events.empty(); };
+  return std::ranges::count_if(runs, used) <= 1 &&
+         std::ranges::all_of(runs, &LedgerRun::prefix_of_plan);
+}
+
 History LedgerContents::history() const {
   History history{.events = events(),
                   .within_plans = std::ranges::all_of(runs, &LedgerRun::within_plan)};
   for (const LedgerRun& run : runs) {
     for (const auto& [event, count] : run.plan) add_releases(history.plans, event, count);
   }
-  if (history.within_plans) return history;
-  // Releases of one kind, where a pass is one with the batches that it pays for, are a fixed
-  // sequence, of which nobody chose more than the end.
-  const auto kind = [](Event event) {
-    event.paid = false;
-    return event;
-  };
-  history.adaptive = std::ranges::any_of(history.events, [&](const auto& entry) {
-    return kind(entry.first) != kind(history.events.front().first);
-  });
+  if (history.within_plans) {
+    history.whole_plan = !history.events.empty() && !one_kind(history.plans) && !one_sequence();
+  } else {
+    history.adaptive = !one_kind(history.events);
+  }
   return history;
 }
 

@@ -33,9 +33,15 @@ struct History {
   // released.
   EventCounts plans = {};
   bool within_plans = true;
+  // All is within the plans, but is no prefix of a sequence that they fix: which part of them was
+  // released could have been chosen by looking.
+  bool whole_plan = false;
   // Settings were written down after a release that they could have been chosen by: kinds of
   // releases differ, and not all are within the plans.
   bool adaptive = false;
+
+  // What epsilon is of.
+  const EventCounts& charged() const { return whole_plan ? plans : events; }
 };
 
 // Releases of one event that are paid for in advance, on draws numbered from `first_draw`.
@@ -81,6 +87,8 @@ struct LedgerRun {
   const Pass* pass_of(Event event) const;
   // Whether the plan allows all that was released.
   bool within_plan() const;
+  // Whether it was released in the plan's order, each kind of event before the next.
+  bool prefix_of_plan() const;
 };
 
 struct LedgerContents {
@@ -99,6 +107,8 @@ struct LedgerContents {
   // Of all runs.
   EventCounts events() const;
   History history() const;
+  // Whether one run planned, and released a prefix of that.
+  bool one_sequence() const;
   // Says what the run will release at most, instead of what it said before. Throws
   // std::invalid_argument when something was released, or the plan is none.
   void set_plan(LedgerRun& run, const EventCounts& most) const;

@@ -10,7 +10,7 @@ double epsilon(const Ledger& ledger, double delta, const NewAccountant& accounta
   const History history = ledger.history();
   auto spent = accountant();
   if (history.adaptive) spent = new_adaptive_accountant(spent->relation(), history.plans)();
-  for (const auto& [event, count] : history.events) spent->compose(event, count);
+  for (const auto& [event, count] : history.charged()) spent->compose(event, count);
   const double epsilon = spent->epsilon(delta);
   return ledger.private_noise() ? epsilon : std::numeric_limits<double>::infinity();
 }
