@@ -130,9 +130,11 @@ class Network {
   // The clipped sum of these units, in parts of about so many.
   std::vector<double> sum(const Tensor& x, const std::vector<std::int64_t>& units,
                           std::int64_t part, bool in_blocks = true) {
-    Clipper clipper(flat_group({&weight_, &bias_}, 1),
-                    {.rule = {.kind = of_.kind}, .largest = {std::int64_t{1} << 20, 64}});
-    const SumBlocks blocks(units, {}, {.units = std::clamp<std::int64_t>(part, 1, 64)});
+    Clipper clipper(
+        flat_group({&weight_, &bias_}, 1),
+        {.rule = {.kind = of_.kind}, .largest = {std::int64_t{1} << 20, SumBlocks::Most{}.units}});
+    const SumBlocks blocks(units, {},
+                           {.units = std::clamp<std::int64_t>(part, 1, SumBlocks::Most{}.units)});
     std::vector<std::int64_t> ends = in_blocks ? blocks.ends() : single_ends(std::ssize(units));
     if (in_blocks) clipper.begin(blocks);
     std::int64_t first = 0;
@@ -249,7 +251,7 @@ TEST_CASE("a part that cuts a block is refused, and so are other units than the 
     Tape tape({.private_data = true});
     clipper.add(tape, sum_per_sample(linear(tape.input(x.slice(0, first, end)), tape.use(w))));
   };
-  Clipper clipper(flat_group({&w}, 1), {.largest = {.block = 64}});
+  Clipper clipper(flat_group({&w}, 1), {.largest = {.block = SumBlocks::Most{}.units}});
   clipper.begin(SumBlocks(numbers(40), {}, {.units = 16}));
   add(clipper, 0, 16);
   CHECK_THROWS_AS(add(clipper, 16, 20), std::invalid_argument);
@@ -283,9 +285,7 @@ TEST_CASE("of 2^18 units, too", "[.large]") {
   CHECK(moved({.data = Data::equal}, 1 << 18, 1 << 20) <= 1);
 }
 
-TEST_CASE("and of 2^20", "[.large]") {
-  CHECK(moved({.data = Data::offset}, 1 << 20, 512) <= 1);
-}
+TEST_CASE("and of 2^20", "[.large]") { CHECK(moved({.data = Data::offset}, 1 << 20, 512) <= 1); }
 
 }  // namespace
 }  // namespace sotto
