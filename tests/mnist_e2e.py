@@ -224,6 +224,7 @@ class Interrupted(Case):
         return out
 
     def test_a_run_stopped_by_a_signal_and_resumed_spends_what_an_uninterrupted_one_does(self):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which the programs inherit; nohup ignores it
         whole = self.report(*NOISY, "--steps", "120")["privacy"]
         for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.subTest(signal=sign):

@@ -28,7 +28,7 @@ class Files(Case):
             self.assertEqual({"model." + name: tensor for name, tensor in tensors.items()},
                              {name: tensor for name, tensor in state.items()
                               if name.startswith("model.")})
-            self.assertEqual(set(metadata), {"sotto.privacy"})
+            self.assertEqual(set(metadata), {"sotto.privacy", "sotto.xxh64"})
             statement = json.loads(metadata["sotto.privacy"])
             for key in ("epsilon", "delta", "releases", "sampling", "mechanism"):
                 self.assertEqual(statement[key], report["privacy"][key])
@@ -79,7 +79,7 @@ class Files(Case):
         self.succeed("--resume", model, *ALONE, "--steps", "4")
         self.assertEqual(read_checkpoint(model)[1]["step"], 4)
         self.assertEqual(self.mode("model.state"), 0o600)
-        self.assertEqual(set(read_tensors(model)[1]), {"sotto.privacy"})
+        self.assertEqual(set(read_tensors(model)[1]), {"sotto.privacy", "sotto.xxh64"})
         self.assertEqual(charged(model + ".ledger"), 4)
 
     def test_a_ledger_that_counts_nothing_is_taken_and_another_is_not(self):

@@ -208,7 +208,7 @@ class WrongFiles(Case):
         damaged = whole.replace(b'"reserve":1', b'"reserve":2', 1)
         self.assertNotEqual(damaged, whole)
         for fact, text in (
-            ("model.ledger:3: the checksum does not fit", damaged),
+            ("model.ledger:4: the checksum does not fit", damaged),
             ("model.ledger:3: the checksum does not fit", b"".join(lines[:2] + lines[3:])),
             ("model.ledger:1: no header", b""),
             ("behind the checkpoint", lines[0]),
