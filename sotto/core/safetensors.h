@@ -37,9 +37,9 @@ TensorFile parse_safetensors(std::span<const std::byte> bytes, const std::string
 
 // Writes all tensors, of any strides and from any device, atomically (atomic_file.h), each at a
 // multiple of its element size; those of a device are copied to the CPU first, all of them. What is
-// secret (secret_key) is for nobody but its owner to read. Throws std::invalid_argument for a tensor
-// that is undefined, a name that is not UTF-8 or is "__metadata__", a checksum among the metadata,
-// and a header above the limits; SystemFailure when the file cannot be written.
+// secret (secret_key) is for nobody but its owner to read. Throws std::invalid_argument for a
+// tensor that is undefined, a name that is not UTF-8 or is "__metadata__", a checksum among the
+// metadata, and a header above the limits; SystemFailure when the file cannot be written.
 void save_safetensors(const std::string& path, const TensorFile& file);
 
 }  // namespace sotto
