@@ -58,7 +58,8 @@ std::int64_t Engine::rows_of_parts() const {
 SumBlocks::Most Engine::block_size(std::int64_t rows) const {
   const std::int64_t most = options_.rows_of_unit ? 1 : SumBlocks::Most{}.units;
   constexpr std::int64_t most_on_gpu = 16;  // where memory may run out without a limit of ours
-  std::int64_t units = rows < most ? rows / 4 : most;
+  constexpr std::int64_t small = 64;
+  std::int64_t units = rows < small ? rows / 4 : rows;
   if (parts_of_one_size()) units = std::min(rows / 4, most_on_gpu);
   return {.units = std::clamp<std::int64_t>(units, 1, most), .rows = rows};
 }
