@@ -268,7 +268,7 @@ TEST_CASE("a factor that a weight takes out of range is left out alone") {
   // in a product with others.
   Parameter w(Tensor::from(std::vector<float>{1, 1}, {1, 2}));
   Clipper clipper({{{&w}, 1e6}},
-                  {.rule = {.kind = ClipRule::Kind::automatic}, .largest = {.block = 2}});
+                  {.rule = {.kind = ClipRule::Kind::automatic}, .sum_size = {.block = 2}});
   clipper.begin(SumBlocks(std::vector<std::int64_t>{0, 1}, {}, {.units = 2}));
   const std::vector<float> x{1e-36f, 1e-36f, 3, 4}, slopes{1e35f, 1};
   Tape tape({.private_data = true});

@@ -19,6 +19,13 @@ std::vector<std::int64_t> numbers(std::int64_t count, std::int64_t step = 1) {
   return units;
 }
 
+// The ends of blocks of one unit each.
+std::vector<std::int64_t> singles(std::int64_t count) {
+  std::vector<std::int64_t> ends = numbers(count);
+  for (std::int64_t& end : ends) ++end;
+  return ends;
+}
+
 std::vector<std::int64_t> without(std::vector<std::int64_t> units, std::int64_t unit) {
   std::erase(units, unit);
   return units;
@@ -73,9 +80,9 @@ TEST_CASE("blocks for fewer units lie within those for more, and rows count") {
     CHECK(std::accumulate(rows.begin() + at, rows.begin() + end, std::int64_t{0}) <= 70);
     at = end;
   }
-  CHECK(blocks.ends(1) == single_ends(500));
+  CHECK(blocks.ends(1) == singles(500));
   CHECK(SumBlocks(numbers(3), std::vector<std::int64_t>{9, 9, 9}, {.units = 4, .rows = 5}).ends() ==
-        single_ends(3));
+        singles(3));
   CHECK(SumBlocks({}, {}, {}).ends().empty());
 }
 
@@ -127,16 +134,15 @@ class Network {
         weight_(zeros(of.side > 0 ? Shape{8, of.width, 3, 3} : Shape{1, of.width})),
         bias_(zeros({of.side > 0 ? 8 : 1})) {}
 
-  // The clipped sum of these units, in parts of about so many.
+  // The clipped sum of these units, in parts of about so many, and blocks of at most so many.
   std::vector<double> sum(const Tensor& x, const std::vector<std::int64_t>& units,
-                          std::int64_t part, bool in_blocks = true) {
-    Clipper clipper(
-        flat_group({&weight_, &bias_}, 1),
-        {.rule = {.kind = of_.kind}, .largest = {std::int64_t{1} << 20, SumBlocks::Most{}.units}});
-    const SumBlocks blocks(units, {},
-                           {.units = std::clamp<std::int64_t>(part, 1, SumBlocks::Most{}.units)});
-    std::vector<std::int64_t> ends = in_blocks ? blocks.ends() : single_ends(std::ssize(units));
-    if (in_blocks) clipper.begin(blocks);
+                          std::int64_t part, std::int64_t block) {
+    Clipper clipper(flat_group({&weight_, &bias_}, 1),
+                    {.rule = {.kind = of_.kind},
+                     .sum_size = {std::int64_t{1} << 20, SumBlocks::Limits{}.units}});
+    const SumBlocks blocks(units, {}, {.units = block});
+    const std::vector<std::int64_t> ends = blocks.ends();
+    if (block > 1) clipper.begin(blocks);
     std::int64_t first = 0;
     for (std::size_t k = 0; k < ends.size(); ++k) {
       const bool full = k + 1 == ends.size() || ends[k + 1] - first > part;
@@ -177,10 +183,11 @@ double moved(const Case& of, std::int64_t population, std::int64_t part) {
   const std::int64_t pixels = of.side > 0 ? of.side * of.side : 1;
   const Tensor x = features(of.data, population, of.width * of.positions * pixels);
   const std::vector<std::int64_t> units = numbers(population);
-  const std::vector<double> all = network.sum(x, units, part);
+  const std::int64_t block = std::clamp<std::int64_t>(part, 1, SumBlocks::Limits{}.units);
+  const std::vector<double> all = network.sum(x, units, part, block);
   double most = 0;
   for (const std::int64_t left : {std::int64_t{0}, population / 3}) {
-    const double by = distance(all, network.sum(x, without(units, left), part));
+    const double by = distance(all, network.sum(x, without(units, left), part, block));
     most = std::max(most, by / network.sensitivity());
   }
   return most;
@@ -229,19 +236,25 @@ TEST_CASE("and for convolutions, by rows, by sums and by tiles") {
   }
 }
 
-TEST_CASE("where parts end does not show, nor whether others are drawn") {
-  Network network({.data = Data::offset});
-  const Tensor x = features(Data::offset, 3000, 4);
+TEST_CASE("where parts end does not show") {
+  constexpr std::int64_t population = 3000, width = 4;
   PublicRandom random(3);
   std::vector<std::int64_t> units;
-  for (std::int64_t unit = 0; unit < 3000; ++unit) {
-    if (random.word() % 3 == 0) units.push_back(unit);
+  for (std::int64_t unit = 0; unit < population; ++unit) {
+    if (random.below(3) == 0) units.push_back(unit);
   }
-  const std::vector<double> expected = network.sum(x, units, 96);
-  for (const std::int64_t part : {97, 128, 200, 512, 3000})
-    CHECK(network.sum(x, units, part) == expected);
-  // Of single units, too, the sum is the same in any parts.
-  CHECK(network.sum(x, units, 7, false) == network.sum(x, units, 300, false));
+  // Products are of 96, 8 and 2 units, and of one.
+  for (const std::int64_t positions : {1, 4, 12, 20}) {
+    Network network({.data = Data::offset, .width = width, .positions = positions});
+    const Tensor x = features(Data::offset, population, width * positions);
+    for (const std::int64_t block : {SumBlocks::Limits{}.units, std::int64_t{2}, std::int64_t{1}}) {
+      const std::vector<double> expected = network.sum(x, units, population, block);
+      for (const std::int64_t part : {1, 7, 200}) {
+        CAPTURE(positions, block, part);
+        CHECK(network.sum(x, units, part, block) == expected);
+      }
+    }
+  }
 }
 
 TEST_CASE("a part that cuts a block is refused, and so are other units than the batch began for") {
@@ -251,7 +264,7 @@ TEST_CASE("a part that cuts a block is refused, and so are other units than the 
     Tape tape({.private_data = true});
     clipper.add(tape, sum_per_sample(linear(tape.input(x.slice(0, first, end)), tape.use(w))));
   };
-  Clipper clipper(flat_group({&w}, 1), {.largest = {.block = SumBlocks::Most{}.units}});
+  Clipper clipper(flat_group({&w}, 1), {.sum_size = {.block = SumBlocks::Limits{}.units}});
   clipper.begin(SumBlocks(numbers(40), {}, {.units = 16}));
   add(clipper, 0, 16);
   CHECK_THROWS_AS(add(clipper, 16, 20), std::invalid_argument);
@@ -265,7 +278,7 @@ TEST_CASE("a part that cuts a block is refused, and so are other units than the 
 
 TEST_CASE("a batch that is larger than the clipper was made for is refused") {
   Parameter w(zeros({1, 4}));
-  Clipper clipper(flat_group({&w}, 1), {.largest = {.batch = 30}});
+  Clipper clipper(flat_group({&w}, 1), {.sum_size = {.batch = 30}});
   clipper.add_zeros(40);
   FullBatchSampler sampler(40);
   CHECK_THROWS_AS(clipper.finish(sampler.draw()), std::invalid_argument);
@@ -273,8 +286,8 @@ TEST_CASE("a batch that is larger than the clipper was made for is refused") {
 
 TEST_CASE("batches and parameters for which the sum would be too coarse are refused") {
   Parameter w(zeros({64, 64}));
-  CHECK_NOTHROW(Clipper({{{&w}, 1}}, {.largest = {.batch = std::int64_t{1} << 29}}));
-  CHECK_THROWS_AS(Clipper({{{&w}, 1}}, {.largest = {.batch = std::int64_t{1} << 40}}),
+  CHECK_NOTHROW(Clipper({{{&w}, 1}}, {.sum_size = {.batch = std::int64_t{1} << 29}}));
+  CHECK_THROWS_AS(Clipper({{{&w}, 1}}, {.sum_size = {.batch = std::int64_t{1} << 40}}),
                   std::invalid_argument);
 }
 

@@ -2,7 +2,6 @@
 // one term, form by form. How far rounding within a term goes is in docs/privacy.md, "Rounding".
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "sotto/autograd/per_sample.h"
 #include "sotto/kernels/compute.h"
@@ -32,9 +31,10 @@ Tensor ones(std::int64_t count, Device device) { return full({count}, 1, Dtype::
 
 }  // namespace
 
-std::vector<std::int64_t> single_ends(std::int64_t samples) {
-  std::vector<std::int64_t> ends(static_cast<std::size_t>(samples));
-  std::iota(ends.begin(), ends.end(), std::int64_t{1});
+std::vector<std::int64_t> ends_within(std::vector<std::int64_t> ends, std::int64_t begin,
+                                      std::int64_t end) {
+  std::erase_if(ends, [&](std::int64_t at) { return at <= begin || at > end; });
+  for (std::int64_t& at : ends) at -= begin;
   return ends;
 }
 
@@ -57,8 +57,10 @@ void PerSample::add_to(const RoundedSum& sum, const Tensor& weights, const Block
         "PerSample::add_to: weights {} for {} samples", weights.shape(), samples());
   if (const auto* f = std::get_if<Dense>(&form_)) return add_rows(f->rows, weights, sum);
   if (std::holds_alternative<OneHot>(form_)) return add_table(sum, weights);
-  const std::vector<std::int64_t> blocks = ends(most_together(uses));
-  if (std::ssize(blocks) == samples()) return add_each(sum, weights);
+  // Never by the blocks that there are: a sample alone in its block is the same term beside others.
+  const std::int64_t most = ends ? most_together(uses) : 1;
+  if (most == 1) return add_each(sum, weights);
+  const std::vector<std::int64_t> blocks = ends(most);
   if (weights.device() != cpu && scaled_in_pieces()) {
     std::int64_t at = 0;
     for (const std::int64_t end : blocks) {
@@ -121,7 +123,7 @@ void PerSample::add_table(const RoundedSum& sum, const Tensor& weights) const {
     add_term(f.b, rounded);
     OneHot{f.ids, rounded.total, f.gaps}.add_to(sum.total);
   };
-  for_each_weighted(weights, single_ends(samples()), add_part);
+  for_each_weighted(weights, {}, add_part);
 }
 
 }  // namespace sotto

@@ -16,12 +16,13 @@ struct RoundedSum {
   double spacing = 1;
 };
 
-// Which consecutive samples may be one term, by one product, before they are rounded: ends(most)
-// are the ends of blocks of at most `most` samples, in rising order, and ends(1) those of single
-// samples. Blocks for a smaller number lie within those for a larger one.
+// Blocks of consecutive samples, each of which may be one term: ends(most) are the ends of blocks
+// of at most `most` samples, in rising order. Blocks for a smaller number lie within those for a
+// larger one. An empty function: every sample is a term.
 using BlockEnds = std::function<std::vector<std::int64_t>(std::int64_t most)>;
 
-// Every sample is a term.
-std::vector<std::int64_t> single_ends(std::int64_t samples);
+// The ends that lie in (begin, end], counted from `begin`.
+std::vector<std::int64_t> ends_within(std::vector<std::int64_t> ends, std::int64_t begin,
+                                      std::int64_t end);
 
 }  // namespace sotto

@@ -57,8 +57,7 @@ void CapturedClip::clip(DeviceClip& there) const {
 void CapturedClip::capture(double loss_scale, const Tensor& losses) {
   const std::int64_t rows = whole_[0].second[0]->samples();
   // Every row is a term: which units are in a block is another thing at each step.
-  const DeviceClip::How how{how_.rule, how_.route,    rows,
-                            rows,      how_.spacings, [rows](auto) { return single_ends(rows); }};
+  const DeviceClip::How how{how_.rule, how_.route, rows, rows, how_.spacings};
   try {
     DeviceClip expected(groups_, how, device_);
     expected.set(loss_scale, losses.numel());

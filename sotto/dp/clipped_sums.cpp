@@ -13,28 +13,27 @@ void Clipper::begin(SumBlocks blocks) {
   start_batch();
   check_between_batches("another beginning");
   check(!blocks_, "Clipper: the batch has begun");
-  check(blocks.most().units <= options_.largest.block, "Clipper: blocks of {} units, of at most {}",
-        blocks.most().units, options_.largest.block);
+  check(blocks.limits().units <= options_.sum_size.block,
+        "Clipper: blocks of {} units, of at most {}", blocks.limits().units,
+        options_.sum_size.block);
   blocks_ = std::move(blocks);
 }
 
 // Within the batch's blocks.
 BlockEnds Clipper::blocks_of_part(std::int64_t units) const {
-  if (!blocks_) return [units](std::int64_t) { return single_ends(units); };
+  if (!blocks_) return {};
   const std::int64_t first = statistics_.units, end = first + units;
   const auto known = std::make_shared<std::map<std::int64_t, std::vector<std::int64_t>>>();
   const auto part = [this, first, end, known](std::int64_t most) {
     const auto [found, is_new] = known->emplace(most, std::vector<std::int64_t>());
     std::vector<std::int64_t>& ends = found->second;
     if (!is_new) return ends;
-    ends = blocks_->ends(most);
-    std::erase_if(ends, [&](std::int64_t at) { return at <= first || at > end; });
-    for (std::int64_t& at : ends) at -= first;
-    return ends;
+    return ends = ends_within(blocks_->ends(most), first, end);
   };
   const std::vector<std::int64_t> all = blocks_->ends();
   check(units == 0 || std::binary_search(all.begin(), all.end(), end),
         "Clipper: units {} to {} of the batch are a part that cuts a block", first, end - 1);
+  if (blocks_->limits().units == 1) return {};
   return part;
 }
 
@@ -50,10 +49,12 @@ void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& u
              add_terms(all, uses, factors, part_ends_), all_finite(all.total)) {
     add_sum(parameter, all.total);
   } else {
-    std::int64_t at = 0;
-    for (const std::int64_t end : part_ends_(SumBlocks::Most{}.units)) {
+    std::vector<std::int64_t> ends;
+    if (part_ends_) ends = part_ends_(options_.sum_size.block);
+    const std::int64_t units = std::ssize(factors.values);
+    for (std::int64_t at = 0, end = 0; at < units; at = end) {
+      end = ends.empty() ? at + 1 : *std::upper_bound(ends.begin(), ends.end(), at);
       add_block(parameter, uses, factors, at, end);
-      at = end;
     }
   }
 }
@@ -80,12 +81,9 @@ void Clipper::add_block(Parameter& parameter, const std::vector<PerSample>& uses
     const auto place = static_cast<std::int64_t>(n) - begin;
     if (place >= 0 && place < end - begin) of_some.apart.push_back(static_cast<std::size_t>(place));
   }
-  const auto ends = [this, begin, end](std::int64_t most) {
-    std::vector<std::int64_t> within = part_ends_(most);
-    std::erase_if(within, [&](std::int64_t at) { return at <= begin || at > end; });
-    for (std::int64_t& at : within) at -= begin;
-    return within;
-  };
+  BlockEnds ends;
+  if (part_ends_)
+    ends = [&](std::int64_t most) { return ends_within(part_ends_(most), begin, end); };
   const RoundedSum all = empty_sum(parameter, uses[0].device());
   add_terms(all, some, of_some, ends);
   if (all_finite(all.total)) return add_sum(parameter, all.total);
@@ -108,7 +106,7 @@ RoundedSum Clipper::empty_sum(const Parameter& parameter, Device device) const {
 
 double Clipper::spacing_for(const Parameter& parameter) const {
   if (parameter.value.dtype() == Dtype::f64) return 0;
-  return sum_spacing(groups_[group_of(parameter)], options_.largest);
+  return sum_spacing(groups_[group_of(parameter)], options_.sum_size);
 }
 
 // The parameter's sum, to be added to.

@@ -18,7 +18,7 @@ bool Clipper::all_on_gpu(const Tensor& losses) const {
 
 std::vector<double> Clipper::spacings() const {
   std::vector<double> all;
-  for (const ClipGroup& group : groups_) all.push_back(sum_spacing(group, options_.largest));
+  for (const ClipGroup& group : groups_) all.push_back(sum_spacing(group, options_.sum_size));
   return all;
 }
 
@@ -83,7 +83,7 @@ Clipper::Replayed Clipper::clip_captured(const ParameterUses& gradients, const T
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     if (there.sound(group)) continue;
     // Every unit stays a term of its own, as in the replay, whoever is in doubt.
-    part_ends_ = [units = std::ssize(unit_finite_)](auto) { return single_ends(units); };
+    part_ends_ = {};
     return Replayed::not_sound;
   }
   for (std::size_t group = 0; group < groups_.size(); ++group) take(group, there, true);

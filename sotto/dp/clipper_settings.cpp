@@ -37,10 +37,10 @@ Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, Clip
     }
   }
   check(!seen.empty(), "Clipper: no group of parameters");
-  check(options.largest.batch >= 1 && options.largest.block >= 1,
-        "Clipper: batches of at most {} units and blocks of {}", options.largest.batch,
-        options.largest.block);
-  for (const ClipGroup& group : groups_) check_sum_rounding(group, options.largest);
+  check(options.sum_size.batch >= 1 && options.sum_size.block >= 1,
+        "Clipper: batches of at most {} units and blocks of {}", options.sum_size.batch,
+        options.sum_size.block);
+  for (const ClipGroup& group : groups_) check_sum_rounding(group, options.sum_size);
   const bool by_gamma = options.rule.kind == ClipRule::Kind::automatic ||
                         options.rule.kind == ClipRule::Kind::adaptive;
   check(!by_gamma || (options.rule.gamma > 0 && std::isfinite(options.rule.gamma)),

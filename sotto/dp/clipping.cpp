@@ -261,7 +261,7 @@ void Clipper::add_part(Tape& tape, const Var& loss, const Grouping* grouping) {
   if (!there) add_losses(to_dtype(losses, Dtype::f64).to_vector<double>(), grouping);
   begin_units(units);
   // Units of several rows are padded to the largest of the part, which is nobody else's business.
-  if (grouping) part_ends_ = [units](std::int64_t) { return single_ends(units); };
+  if (grouping) part_ends_ = {};
   uncaptured_ = grouping ? "units of several rows" : "no captured loss";
   if (passes_ == ClipPasses::one) {
     OnePass sink(*this, grouping, units, there ? &losses : nullptr);
@@ -328,8 +328,8 @@ ClippedSum Clipper::finish(Draw draw) {
   const auto drawn = static_cast<std::int64_t>(draw.units().size());
   check(statistics_.units == drawn, "Clipper: {} units were drawn and {} clipped", drawn,
         statistics_.units);
-  check(drawn <= options_.largest.batch, "Clipper: a batch of {} units, of at most {}", drawn,
-        options_.largest.batch);
+  check(drawn <= options_.sum_size.batch, "Clipper: a batch of {} units, of at most {}", drawn,
+        options_.sum_size.batch);
   check(!blocks_ || std::ranges::equal(blocks_->units(), draw.units()),
         "Clipper: the batch began for other units than were drawn");
   complete_sums();

@@ -28,7 +28,7 @@ struct ClipOptions {
   // The most units that a batch may have, and that may be in a block (begin()). The larger the
   // batch, the coarser are the multiples that its sum is made of; blocks of more than one unit cost
   // a little sensitivity. Engine sets both, the former to what its batches have but once in 10^400.
-  SumSize largest = {};
+  SumSize sum_size = {};
 };
 
 // One pass keeps factors or rows until a group's norms are known (book-keeping, Bu et al. 2022).
@@ -114,7 +114,7 @@ class Clipper {
 
   // Of the batch that is being added, or was finished last. NOT private.
   const ClipStatistics& statistics() const { return statistics_; }
-  double sensitivity() const { return rounded_sensitivity(groups_, options_.largest); }
+  double sensitivity() const { return rounded_sensitivity(groups_, options_.sum_size); }
   // For the next batch. Throws std::invalid_argument for another number of bounds than groups, for
   // one that is not positive and finite, and in the middle of a batch.
   void set_bounds(const std::vector<double>& bounds);

@@ -36,7 +36,6 @@ DeviceClip::DeviceClip(const std::vector<ClipGroup>& groups, const How& how, Dev
   if (how_.spacings.empty()) {
     for (const ClipGroup& group : groups) how_.spacings.push_back(sum_spacing(group, {}));
   }
-  if (!how_.ends) how_.ends = [units = how.units](auto) { return single_ends(units); };
   const std::int64_t count = std::ssize(groups);
   settings_ = zeros({count, ClipSettings::rows}, Dtype::f64, device);
   std::int64_t parameters = 0;

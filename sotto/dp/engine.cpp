@@ -54,8 +54,8 @@ std::int64_t largest_batch(const Sampler& sampler) {
 ClipOptions clip_options(const EngineOptions& options, const Sampler& sampler) {
   ClipOptions clipping = options.clipping;
   clipping.count_finite = counts_finite(options);
-  clipping.largest = {.batch = largest_batch(sampler),
-                      .block = options.rows_of_unit ? 1 : SumBlocks::Most{}.units};
+  clipping.sum_size = {.batch = largest_batch(sampler),
+                       .block = options.rows_of_unit ? 1 : SumBlocks::Limits{}.units};
   return clipping;
 }
 

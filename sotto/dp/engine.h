@@ -223,7 +223,7 @@ class Engine {
   std::size_t sum_bytes() const;
   RowsOfUnits dry_units(std::int64_t rows) const;
   SumBlocks dry_blocks(std::int64_t units, std::int64_t more, std::int64_t rows) const;
-  SumBlocks::Most block_size(std::int64_t rows) const;
+  SumBlocks::Limits block_size(std::int64_t rows) const;
   std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;
 
   static double noise_for(const EngineOptions& options, const Sampler& sampler,
@@ -256,7 +256,7 @@ class Engine {
   std::unique_ptr<Mechanism> mechanism_;
   Budget budget_;
   std::optional<memory::PhysicalBatches> physical_batches_;
-  SumBlocks::Most block_size_;
+  SumBlocks::Limits block_size_;
   std::int64_t largest_part_ = 0;  // rows, where units have one each
   std::optional<memory::Plan> plan_;
   Dtype precision_;

@@ -55,8 +55,8 @@ std::int64_t Engine::rows_of_parts() const {
 // Blocks are as large for good: which units are summed together must not rest on the memory that
 // there is during a step. Smaller parts have several of them, so that they are filled well.
 // Units of several rows are padded to the largest of their part, and are blocks of their own.
-SumBlocks::Most Engine::block_size(std::int64_t rows) const {
-  const std::int64_t most = options_.rows_of_unit ? 1 : SumBlocks::Most{}.units;
+SumBlocks::Limits Engine::block_size(std::int64_t rows) const {
+  const std::int64_t most = options_.rows_of_unit ? 1 : SumBlocks::Limits{}.units;
   constexpr std::int64_t most_on_gpu = 16;  // where memory may run out without a limit of ours
   constexpr std::int64_t small = 64;
   std::int64_t units = rows < small ? rows / 4 : rows;

@@ -8,10 +8,10 @@
 namespace sotto {
 
 SumBlocks::SumBlocks(std::span<const std::int64_t> units, std::span<const std::int64_t> rows_of,
-                     Most most)
-    : units_(units.begin(), units.end()), most_(most) {
-  check(most.units >= 1 && most.rows >= 0, "SumBlocks: at most {} units and {} rows", most.units,
-        most.rows);
+                     Limits limits)
+    : units_(units.begin(), units.end()), limits_(limits) {
+  check(limits.units >= 1 && limits.rows >= 0, "SumBlocks: at most {} units and {} rows",
+        limits.units, limits.rows);
   check(rows_of.empty() || rows_of.size() == units.size(), "SumBlocks: rows of {} units for {}",
         rows_of.size(), units.size());
   check(std::is_sorted(units.begin(), units.end(), std::less_equal<>()) || units.size() < 2,
@@ -24,14 +24,14 @@ SumBlocks::SumBlocks(std::span<const std::int64_t> units, std::span<const std::i
 
 std::vector<std::int64_t> SumBlocks::ends(std::int64_t most) const {
   std::vector<std::int64_t> ends;
-  if (!units_.empty()) cut(0, std::ssize(units_), std::min(most, most_.units), ends);
+  if (!units_.empty()) cut(0, std::ssize(units_), std::min(most, limits_.units), ends);
   return ends;
 }
 
 void SumBlocks::cut(std::int64_t first, std::int64_t end, std::int64_t most,
                     std::vector<std::int64_t>& ends) const {
   const auto rows = [&](std::int64_t k) { return rows_before_[static_cast<std::size_t>(k)]; };
-  const bool fits = most_.rows == 0 || rows(end) - rows(first) <= most_.rows;
+  const bool fits = limits_.rows == 0 || rows(end) - rows(first) <= limits_.rows;
   if (end - first == 1 || (end - first <= most && fits)) return ends.push_back(end);
   // The highest digit, in base two, in which the numbers differ.
   const auto number = [&](std::int64_t k) {

@@ -14,19 +14,20 @@ namespace sotto {
 
 class SumBlocks {
  public:
-  struct Most {
+  struct Limits {
     std::int64_t units = 96;
     std::int64_t rows = 0;  // of all its units together, where a block has several; 0: any number
   };
   // `units` are numbers in rising order; rows_of[k] is how many rows unit k of them has, and empty
-  // where each has one. Throws std::invalid_argument unless most.units >= 1.
-  SumBlocks(std::span<const std::int64_t> units, std::span<const std::int64_t> rows_of, Most most);
+  // where each has one. Throws std::invalid_argument unless limits.units >= 1.
+  SumBlocks(std::span<const std::int64_t> units, std::span<const std::int64_t> rows_of,
+            Limits limits);
 
   const std::vector<std::int64_t>& units() const { return units_; }
-  const Most& most() const { return most_; }
+  const Limits& limits() const { return limits_; }
   // Where blocks end, by places in the draw, in rising order; with `most` fewer units in each than
   // the largest may have, within the larger ones.
-  std::vector<std::int64_t> ends() const { return ends(most_.units); }
+  std::vector<std::int64_t> ends() const { return ends(limits_.units); }
   std::vector<std::int64_t> ends(std::int64_t most) const;
 
  private:
@@ -34,7 +35,7 @@ class SumBlocks {
            std::vector<std::int64_t>& ends) const;
 
   std::vector<std::int64_t> units_, rows_before_;
-  Most most_;
+  Limits limits_;
 };
 
 }  // namespace sotto

@@ -26,13 +26,7 @@ class Step final : public GradSink {
   static Tensor clipped(const PerSample& use) {
     const std::int64_t samples = use.samples();
     const Tensor total = zeros(use.shape(), Dtype::f64, use.device());
-    const auto ends = [samples](std::int64_t most) {
-      std::vector<std::int64_t> all;
-      while (all.empty() || all.back() < samples)
-        all.push_back(std::min(samples, (all.empty() ? 0 : all.back()) + most));
-      return all;
-    };
-    use.add_to({total, 0x1p-40}, full({samples}, 0.5, Dtype::f64), ends);
+    use.add_to({total, 0x1p-40}, full({samples}, 0.5, Dtype::f64), {});
     return total;
   }
   std::size_t bytes() const {

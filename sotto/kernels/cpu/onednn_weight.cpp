@@ -9,6 +9,7 @@
 #include "sotto/kernels/cpu/cpu_backend.h"
 #include "sotto/kernels/cpu/onednn_pieces.h"
 #include "sotto/kernels/cpu/weight_norms.h"
+#include "sotto/kernels/rounded_term.h"
 
 namespace sotto {
 namespace {
@@ -23,9 +24,9 @@ void add(const float* x, std::size_t bytes, float* y) {
 
 // y += x, each element rounded to a multiple of the spacing.
 void add_rounded_to(const float* x, std::int64_t count, double spacing, double* y) {
-  const double whole = 0x1.8p52 * spacing;
   widest([=] {
-    for (std::int64_t k = 0; k < count; ++k) y[k] += static_cast<double>(x[k]) + whole - whole;
+    for (std::int64_t k = 0; k < count; ++k)
+      y[k] += rounded_term(static_cast<double>(x[k]), spacing);
   });
 }
 

@@ -16,6 +16,7 @@
 #include "sotto/kernels/cpu/product.h"
 #include "sotto/kernels/cpu/row_norms.h"
 #include "sotto/kernels/pieces.h"
+#include "sotto/kernels/rounded_term.h"
 
 namespace sotto {
 
@@ -159,10 +160,10 @@ struct WeightedRow {
   double weight;
 };
 
-// sums[k] += sum_r weight[r] row_r[k] for `together` rows, so that the sums are read and written
-// once for all of them.
-template <std::size_t together, class T>
-void add_rows(View x, std::int64_t first, std::int64_t count, const WeightedRow* from,
+// sums[k] += sum_r term(weight[r] row_r[k]) for `together` rows, so that the sums are read and
+// written once for all of them.
+template <std::size_t together, class T, class Term>
+void add_rows(View x, std::int64_t first, std::int64_t count, const WeightedRow* from, Term term,
               double* sums) {
   const T* row[together];
   double weight[together];
@@ -173,44 +174,32 @@ void add_rows(View x, std::int64_t first, std::int64_t count, const WeightedRow*
   for (std::int64_t k = 0; k < count; ++k) {
     double sum = sums[k];
     for (std::size_t r = 0; r < together; ++r)
-      sum += weight[r] * static_cast<double>(acc_t<T>(row[r][k]));
+      sum += term(weight[r] * static_cast<double>(acc_t<T>(row[r][k])));
     sums[k] = sum;
   }
+}
+
+// The same for all rows.
+template <class T, class Term>
+void add_all_rows(View x, const std::vector<WeightedRow>& rows, std::int64_t first,
+                  std::int64_t count, Term term, double* sums) {
+  constexpr std::size_t together = 4;
+  std::size_t at = 0;
+  for (; at + together <= rows.size(); at += together)
+    add_rows<together, T>(x, first, count, &rows[at], term, sums);
+  for (; at < rows.size(); ++at) add_rows<1, T>(x, first, count, &rows[at], term, sums);
 }
 
 // out[k] = sum_r weight[r] x[row[r], first + k] + beta out[k], `count` columns.
 template <class T, class Y>
 void weighted_columns(View x, const std::vector<WeightedRow>& rows, double beta, std::int64_t first,
                       std::int64_t count, Y* out) {
-  constexpr std::size_t together = 4;
   double sums[sum_block];
   for (std::int64_t k = 0; k < count; ++k)
     sums[k] = beta == 0 ? 0 : beta * static_cast<double>(acc_t<Y>(out[k]));
-  std::size_t at = 0;
-  for (; at + together <= rows.size(); at += together)
-    add_rows<together, T>(x, first, count, &rows[at], sums);
-  for (; at < rows.size(); ++at) add_rows<1, T>(x, first, count, &rows[at], sums);
+  add_all_rows<T>(
+      x, rows, first, count, [](double term) { return term; }, sums);
   for (std::int64_t k = 0; k < count; ++k) out[k] = Y(static_cast<acc_t<Y>>(sums[k]));
-}
-
-// The same with each term rounded to a multiple of a power of two: to add 1.5 2^52 of it to a
-// number below 2^51 of it leaves a whole number of them in the last 51 bits.
-template <std::size_t together, class T>
-void add_rounded_rows(View x, std::int64_t first, std::int64_t count, const WeightedRow* from,
-                      double spacing, double* sums) {
-  const double whole = 0x1.8p52 * spacing;
-  const T* row[together];
-  double weight[together];
-  for (std::size_t r = 0; r < together; ++r) {
-    row[r] = x.as<T>() + from[r].row * x.size[1] + first;
-    weight[r] = from[r].weight;
-  }
-  for (std::int64_t k = 0; k < count; ++k) {
-    double sum = sums[k];
-    for (std::size_t r = 0; r < together; ++r)
-      sum += weight[r] * static_cast<double>(acc_t<T>(row[r][k])) + whole - whole;
-    sums[k] = sum;
-  }
 }
 
 // The rows with a weight.
@@ -304,26 +293,19 @@ void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
 }
 
 void CpuBackend::add_rounded(View x, View w, double spacing, View y) {
-  constexpr std::size_t together = 4;
   const std::vector<WeightedRow> rows = weighted_rows(w, x.size[0]);
   const std::int64_t width = x.size[1];
-  const auto add = [&]<class T>(std::type_identity<T>, std::int64_t first, std::int64_t count) {
-    double* const sums = y.as<double>() + first;
-    std::size_t at = 0;
-    for (; at + together <= rows.size(); at += together)
-      add_rounded_rows<together, T>(x, first, count, &rows[at], spacing, sums);
-    for (; at < rows.size(); ++at)
-      add_rounded_rows<1, T>(x, first, count, &rows[at], spacing, sums);
-  };
+  const auto rounded = [spacing](double term) { return rounded_term(term, spacing); };
   const std::int64_t terms = sum_block * std::max<std::int64_t>(std::ssize(rows), 1);
-  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T> type) {
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
     parallel_for((width + sum_block - 1) / sum_block, elementwise_grain / terms + 1,
                  [&](std::int64_t begin, std::int64_t end) {
                    const std::int64_t first = begin * sum_block;
                    widest([&] {
                      for (std::int64_t at = first; at < std::min(end * sum_block, width);
                           at += sum_block)
-                       add(type, at, std::min(sum_block, width - at));
+                       add_all_rows<T>(x, rows, at, std::min(sum_block, width - at), rounded,
+                                       y.as<double>() + at);
                    });
                  });
   });

@@ -13,6 +13,7 @@
 #include "sotto/kernels/fold_batch.h"
 #include "sotto/kernels/gram_rule.h"
 #include "sotto/kernels/pieces.h"
+#include "sotto/kernels/rounded_term.h"
 
 namespace sotto {
 
@@ -264,13 +265,11 @@ struct AddRoundedColumn {
   double spacing;
   double* y;
   HD void operator()(std::int64_t column) const {
-    const double whole = 0x1.8p52 * spacing;
     double sum = y[column];
     for (std::int64_t n = 0; n < samples; ++n) {
       const double weight = load_as<double>(w.data, w.dtype, n * w.stride[0]);
       if (weight == 0) continue;
-      const double term = weight * static_cast<double>(acc_t<T>(x[n * width + column]));
-      sum += (term + whole) - whole;
+      sum += rounded_term(weight * static_cast<double>(acc_t<T>(x[n * width + column])), spacing);
     }
     y[column] = sum;
   }
