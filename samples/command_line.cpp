@@ -15,7 +15,7 @@ namespace {
 
 constexpr int help_column = 30;
 
-// Of the subcommands, too.
+// All options of `app` and of its subcommands.
 std::vector<CLI::Option*> all_options(CLI::App& app) {
   std::vector<CLI::Option*> all = app.get_options();
   for (CLI::App* const sub : app.get_subcommands(std::function<bool(CLI::App*)>())) {

@@ -21,8 +21,8 @@
 
 namespace sotto::samples {
 
-// What is wrong with the text of a number, which is written as plain decimals: "010" is no whole
-// number, and nothing is cut off at the ends of the range. Empty: nothing is.
+// Returns why `text` is no number of this type, written as plain decimals; empty where it is one.
+// "010" is no whole number, and nothing is cut off at the ends of the range.
 template <class Number>
 std::string number_fault(const std::string& text) {
   Number number{};
@@ -49,7 +49,7 @@ struct ValueOf<std::optional<T>> : ValueOf<T> {};
 template <class T>
 struct ValueOf<std::vector<T>> : ValueOf<T> {};
 
-// What every option of every program is made by: numbers are checked as texts.
+// Makes an option; every option of every program is made by it. Numbers are checked as texts.
 template <class T>
 CLI::Option* add_option(CLI::App& app, const std::string& name, T& value, const std::string& text) {
   CLI::Option* const option = app.add_option(name, value, text);

@@ -28,7 +28,7 @@ namespace {
 // Counts that are larger are mistakes, and sums of them could overflow.
 constexpr std::int64_t most_samples = std::int64_t{1} << 40;
 
-// What kept text from being printed first; empty while nothing did.
+// The first failure to print text; empty while there was none.
 std::string& output_failure() {
   static std::string failure;
   return failure;
@@ -59,7 +59,7 @@ void fill_standard_files() {
 
 // On standard error, or nowhere when that is closed.
 int tell(const std::string& name, std::string_view text, int status) {
-  // What reads a sample's data may say its own name, which is the sample's.
+  // Code that reads a program's data may put its own name first, which is the program's.
   const std::string prefix = name + ": ";
   const std::string line = (text.starts_with(prefix) ? "" : prefix) + std::string(text) + "\n";
   try {
@@ -69,7 +69,7 @@ int tell(const std::string& name, std::string_view text, int status) {
   return status;
 }
 
-// Whether `body` came to an end; if not, what it threw is told.
+// Runs `body` and returns its status. An exception is told, and has a status of its own.
 int told(const std::string& name, const std::function<int()>& body, int bad_argument) {
   try {
     return body();

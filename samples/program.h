@@ -1,4 +1,4 @@
-// What the samples have in common as programs: how settings are checked, how text is printed and
+// The parts that the samples share as programs: how settings are checked, how text is printed and
 // files are written, and how a program ends that throws.
 #pragma once
 
@@ -27,7 +27,8 @@ void check_threads(int threads);
 void check_memory(const memory::Policy& policy);
 // Throws std::invalid_argument unless a file can be written there, as far as can be known before:
 // its folder takes new files, and what it would replace is no ledger and, unless `kind` is tensors,
-// no checkpoint. What a killed program left of it is removed. An empty path is no file.
+// no checkpoint. Temporary files of it that a killed program left are removed. An empty path is no
+// file.
 void check_writable(const char* option, const std::string& path, FileKind kind = FileKind::other);
 // Throws std::invalid_argument unless Clipper takes it, which is what --clip gives.
 void check_clip_bound(double bound);
@@ -76,11 +77,12 @@ std::string json_text(const nlohmann::json& value);
 inline constexpr int failure = 1;
 inline constexpr int bad_arguments = 2;
 
-// What a program ends with: what `body` returns, or, after "name: ..." on stderr for what it
-// throws, in one line but for OutOfMemory, bad_argument for std::invalid_argument and `failure` for
-// others; `failure`, too, where that would be 0 and something could not be printed. A program whose
-// standard output is closed fails before `body` begins. Writing to a pipe that nobody reads, or
-// beyond the size that files may have, is an error as others are, and no signal.
+// Runs `body`, and returns the status that the program ends with: the one that `body` returns. An
+// exception is told as "name: ..." on stderr, in one line but for OutOfMemory, and the status is
+// bad_argument for std::invalid_argument and `failure` for others. The status is `failure`, too,
+// where it would be 0 and something could not be printed. A program whose standard output is closed
+// fails before `body` begins. Writing to a pipe that nobody reads, or beyond the size that files
+// may have, is an error as others are, and no signal.
 int ending(const std::string& name, const std::function<int()>& body,
            int bad_argument = bad_arguments);
 

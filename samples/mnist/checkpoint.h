@@ -1,6 +1,6 @@
-// What a run can be continued from, which is SECRET: beside the weights it may hold the batches of
-// passes, past and to come. Losses, norms and times are in a file of their own, which is not
-// private. The model that may be published is a third (sotto/dp/checkpoint.h).
+// A state from which a run is continued. It is SECRET: beside the weights it may hold the batches
+// of passes, past and to come. Losses, norms and times are in a file of their own, which is not
+// private. The model that may be published is in a third file (sotto/dp/checkpoint.h).
 #pragma once
 
 #include <map>
@@ -35,7 +35,7 @@ struct Checkpoint {
   std::map<std::string, Tensor> model, optimizer, average;
   // Of private runs: Engine::state().
   TensorFile engine;
-  // Of one that was loaded: whether its file had a checksum, which then held.
+  // True for a loaded checkpoint whose file had a checksum; the checksum then held.
   bool verified = false;
 };
 

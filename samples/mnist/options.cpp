@@ -177,8 +177,8 @@ void check_files(const Options& options) {
   samples::check_distinct(all);
 }
 
-// Of a run that ended before its first step the ledger may be all there is. It counts nothing, and
-// is taken.
+// A run that ended before its first step may leave nothing but its ledger. Such a ledger counts
+// nothing, and is taken.
 void check_ledger(const std::string& path, const Settings& settings) {
   std::error_code none;
   if (!std::filesystem::exists(path, none)) return;

@@ -250,7 +250,7 @@ Data prepare(Options& options) {
       samples::loaded("--train-size, --test-size", [&] { return load_data(options.settings); });
   validate(options.settings);
   if (options.resumed) return data;
-  // What is wrong with the settings of a new run is found before it has a ledger.
+  // A mistake in the settings of a new run is found before the run has a ledger.
   Ledger ledger(header_of(options.settings));
   Trainer(options.settings, data, ledger, std::nullopt);
   return data;

@@ -6,8 +6,8 @@
 
 namespace sotto::mnist {
 
-// From now on SIGINT, SIGTERM, SIGHUP, and standard output that is a pipe with no reader left ask a
-// run to stop at the end of its step; a second signal ends the program. What the program was
+// Makes SIGINT, SIGTERM, SIGHUP, and standard output that is a pipe with no reader left ask a run
+// to stop at the end of its step; a second signal ends the program. A signal that the program was
 // started to ignore stays ignored.
 void watch_for_signals();
 

@@ -196,7 +196,8 @@ void tell_answers(const Options& options, Method method, const Training& trainin
   deltas.finish();
 }
 
-// Whose settings could have been chosen by looking at releases, for which RDP alone has a proof.
+// Chooses the accounting method. Where settings could have been chosen by looking at releases, RDP
+// alone has a proof.
 Method method_of(const Options& options, const Training& training, Answer& answer) {
   answer.json["adaptive"] = training.adaptive;
   if (training.whole_plan)

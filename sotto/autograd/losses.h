@@ -21,8 +21,8 @@ struct CrossEntropyOptions {
 // The cross entropy of each element, of logits' shape without the class axis: with lp = log_softmax
 // over the C classes, s the label smoothing and t the target,
 // (1 - s) (-w[t] lp[t]) + (s / C) sum_c -w[c] lp[c]. Targets are i64, i32 or u8; throws for one
-// that is neither a class nor ignore_index. Of targets on a GPU, which the host does not wait for,
-// such a one makes its element NaN.
+// that is neither a class nor ignore_index. Such a target on a GPU, which the host does not wait
+// for, makes its element NaN.
 Var cross_entropy_elements(const Var& logits, const Tensor& targets,
                            const CrossEntropyOptions& options = {});
 

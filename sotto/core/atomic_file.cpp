@@ -83,7 +83,8 @@ void write_straight(const FilePlace& place, const std::function<void(FileWriter&
   body(writer);
 }
 
-// What follows the last dot, which goes with it; empty when that is not a number.
+// Takes the last dot and the text behind it off `name`, and returns that text as a number; nothing
+// where it is none.
 std::optional<std::uint64_t> take_number(std::string_view& name) {
   const std::size_t dot = name.rfind('.');
   if (dot == name.npos) return std::nullopt;
@@ -94,7 +95,7 @@ std::optional<std::uint64_t> take_number(std::string_view& name) {
   return error == std::errc() && last == end ? std::optional(number) : std::nullopt;
 }
 
-// Whether a name is NAME.PROCESS.SERIAL.tmp of a process that is no more, for a file that is called
+// Returns whether `name` is NAME.PROCESS.SERIAL.tmp of a process that is no more, where NAME is
 // `of`, or begins with it and a dot.
 bool left_over(std::string_view name, const std::string& of) {
   constexpr std::string_view ending = ".tmp";

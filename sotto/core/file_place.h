@@ -1,4 +1,4 @@
-// Where a path leads, and what is there: what has to be known before a file is replaced.
+// A path's place: where it leads, and what is there. Both must be known before a file is replaced.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace sotto {
 
-// What a file holds that must not be lost, by its first bytes and not by its name.
+// The kind of contents that must not be lost. A file's first bytes decide it, and not its name.
 enum class FileKind {
   other,
   ledger,   // of any version

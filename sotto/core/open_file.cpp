@@ -15,8 +15,8 @@ bool Descriptor::close() {
   return closed;
 }
 
-// What other threads print meanwhile must not reach the file either: numbers that are free are
-// taken by what cannot be written to, before the file is opened.
+// Descriptors that cannot be written to take the numbers that are free, before the file is opened:
+// text that other threads print meanwhile must not reach the file either.
 Descriptor open_file(const std::string& path, int flags, unsigned permissions) {
   std::array<Descriptor, STDERR_FILENO + 1> fillers;
   for (Descriptor& filler : fillers) {

@@ -20,7 +20,7 @@ class Descriptor {
 
   int number() const { return number_; }
   bool is_open() const { return number_ >= 0; }
-  // Whether the system had nothing to say against it. Leaves errno as it was when it had not.
+  // Returns true, with errno as it was, unless the system reports an error.
   bool close();
 
  private:

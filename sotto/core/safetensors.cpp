@@ -224,7 +224,8 @@ std::uint64_t sum_of(const json& header) {
   return xxh64(std::as_bytes(std::span(text)));
 }
 
-// Whether there is a checksum, which is taken out of the header; it holds where there is one.
+// Takes the checksum out of the header, and returns whether there is one. Throws where it does not
+// hold.
 bool check_sum(json& header, const std::vector<Entry>& entries, std::span<const std::byte> data,
                const Context& context) {
   const std::optional<std::string> written = take_checksum(header);

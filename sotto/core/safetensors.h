@@ -20,11 +20,11 @@ namespace sotto {
 struct TensorFile {
   std::map<std::string, Tensor> tensors = {};
   std::map<std::string, std::string> metadata = {};  // without the checksum
-  // Of a file that was read: whether it had a checksum, which then held.
+  // True for a file that was read and had a checksum; the checksum then held.
   bool verified = false;
 };
 
-// Where the metadata have this key, the file is secret, for the reason that is its value.
+// A file whose metadata have this key is secret; the value is the reason.
 inline constexpr const char* secret_key = "sotto.secret";
 
 // The tensors of a file, row-major on the CPU. F64, F32, F16, BF16, I64, I32, U8 and BOOL are
@@ -36,8 +36,8 @@ TensorFile load_safetensors(const std::string& path);
 TensorFile parse_safetensors(std::span<const std::byte> bytes, const std::string& name);
 
 // Writes all tensors, of any strides and from any device, atomically (atomic_file.h), each at a
-// multiple of its element size; those of a device are copied to the CPU first, all of them. What is
-// secret (secret_key) is for nobody but its owner to read. Throws std::invalid_argument for a
+// multiple of its element size; those of a device are copied to the CPU first, all of them. A
+// secret file (secret_key) is for nobody but its owner to read. Throws std::invalid_argument for a
 // tensor that is undefined, a name that is not UTF-8 or is "__metadata__", a checksum among the
 // metadata, and a header above the limits; SystemFailure when the file cannot be written.
 void save_safetensors(const std::string& path, const TensorFile& file);

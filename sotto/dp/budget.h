@@ -20,15 +20,15 @@ class Budget {
   // where settings could have been chosen by looking at releases (History::adaptive); infinite when
   // the ledger is marked as not private.
   double epsilon() const;
-  // The ledger's, as it is charged. Where the whole plan would be charged and is not within the
-  // target, what was released is charged as adaptive: plans and target, which are older than every
+  // The ledger's history, as it is charged. Where the whole plan would be charged and is not within
+  // the target, the releases are charged as adaptive: plans and target, which are older than every
   // release, decide that.
   History history() const { return as_charged(ledger_.history()); }
-  // Whether the target holds when these releases follow on what is in the ledger.
+  // Returns whether the target holds when these releases follow on those in the ledger.
   bool allows_after(const EventCounts& more) const;
-  // Whether it holds for these releases and no others.
+  // Returns whether the target holds for these releases and no others.
   bool allows(const History& after) const;
-  // Of all that the ledger's runs planned; nothing where something else was released.
+  // The epsilon of all that the ledger's runs planned; nothing where something else was released.
   std::optional<double> epsilon_planned() const;
   // allows() for Ledger::record; nothing without a target. The budget must outlive it.
   Ledger::Admit admission() const;

@@ -1,4 +1,4 @@
-// What an engine plans to release, and how much noise its steps need for that.
+// An engine's plan of releases, and how much noise its steps need for that.
 #include "sotto/dp/adaptive_accountant.h"
 #include "sotto/dp/engine.h"
 
@@ -19,8 +19,9 @@ EventCounts planned_means(const EngineOptions& options) {
   return releases;
 }
 
-// What the steps' noise must leave room for: what the ledger holds, after which whoever chose these
-// settings could look at it, and planned means. A resumed run found its noise when it began.
+// Accountants that begin with all that the steps' noise must leave room for: planned means, and the
+// ledger's releases, which whoever chose these settings could look at. A resumed run found its
+// noise when it began.
 NewAccountant accountant_of_rest(const EngineOptions& options, const Ledger& ledger) {
   const History history = ledger.history();
   const EventCounts released = ledger.resumed() ? EventCounts{} : history.events;

@@ -70,10 +70,10 @@ class Ledger {
   // One engine at a time uses a run: throws std::invalid_argument while an earlier claim lives.
   std::shared_ptr<const void> claim();
 
-  // What was released by all runs, reservations of the others whole, and whether its settings were
+  // The releases of all runs, with the others' reservations whole, and whether their settings were
   // planned. Up to date when the last reservation, settlement or mark was made.
   History history() const { return history_after({}); }
-  // If this run released these, too.
+  // The history if this run released these, too.
   History history_after(const EventCounts& more) const;
   EventCounts events() const;
   std::int64_t releases() const { return total_releases(events()); }
@@ -90,14 +90,14 @@ class Ledger {
   // Of the ledger and of this run, 128 random bits each.
   const std::string& id() const;
   const std::string& run_id() const;
-  // Whether the run is that of a checkpoint.
+  // Returns whether the run is that of a checkpoint.
   bool resumed() const;
   // As far as was read, like events(); nothing before a run said it.
   std::optional<std::int64_t> population() const;
   const LedgerHeader& header() const;
 
  private:
-  // What is open, locked against other threads.
+  // The open ledger, locked against other threads.
   class Locked;
   explicit Ledger(std::shared_ptr<OpenLedger> open) : open_(std::move(open)) {}
   Locked locked() const;

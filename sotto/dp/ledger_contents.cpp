@@ -153,8 +153,8 @@ EventCounts LedgerContents::events() const {
 
 namespace {
 
-// Whether all is of one kind, where a pass is one with the batches that it pays for: a fixed
-// sequence, of which nobody chose more than the end.
+// Returns whether all events are of one kind; the first batch of a pass is of one kind with those
+// that it pays for. They are then a fixed sequence, of which nobody chose more than the end.
 bool one_kind(const EventCounts& counts) {
   const auto kind = [](Event event) {
     event.paid = false;

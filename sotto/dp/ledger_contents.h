@@ -26,11 +26,11 @@ struct LedgerHeader {
 void add_releases(EventCounts& counts, const Event& event, std::int64_t releases);
 std::int64_t total_releases(const EventCounts& counts);
 
-// What was released, in the words of composition theorems (docs/accounting.md, section 4).
+// A ledger's releases, in the words of composition theorems (docs/accounting.md, section 4).
 struct History {
   EventCounts events;
-  // At most, by what the runs wrote down before any release; whether that holds all that was
-  // released.
+  // The most releases that the runs wrote down before any release; and whether that holds all that
+  // was released.
   EventCounts plans = {};
   bool within_plans = true;
   // All is within the plans, but is no prefix of a sequence that they fix: which part of them was
@@ -40,7 +40,7 @@ struct History {
   // releases differ, and not all are within the plans.
   bool adaptive = false;
 
-  // What epsilon is of.
+  // The releases that epsilon is the cost of.
   const EventCounts& charged() const { return whole_plan ? plans : events; }
 };
 
@@ -85,9 +85,9 @@ struct LedgerRun {
   // The pass that such a batch, paid or first, belongs to; nothing where none has begun.
   Pass* pass_of(Event event);
   const Pass* pass_of(Event event) const;
-  // Whether the plan allows all that was released.
+  // Returns whether the plan allows all that was released.
   bool within_plan() const;
-  // Whether it was released in the plan's order, each kind of event before the next.
+  // Returns whether it was released in the plan's order, each kind of event before the next.
   bool prefix_of_plan() const;
 };
 
@@ -107,7 +107,7 @@ struct LedgerContents {
   // Of all runs.
   EventCounts events() const;
   History history() const;
-  // Whether one run planned, and released a prefix of that.
+  // Returns whether at most one run has planned or released, and released a prefix of its plan.
   bool one_sequence() const;
   // Says what the run will release at most, instead of what it said before. Throws
   // std::invalid_argument when something was released, or the plan is none.

@@ -10,8 +10,8 @@
 
 namespace sotto {
 
-// Of what is written. Older ones are read too: version 2 has no lines of populations, version 3
-// none of plans.
+// The version of ledgers that are written, and the oldest that is read: version 2 has no lines of
+// populations, version 3 none of plans.
 inline constexpr int ledger_version = 4, oldest_ledger_version = 2;
 
 // What was read or written of a file.

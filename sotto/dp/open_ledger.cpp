@@ -138,7 +138,8 @@ void OpenLedger::reserve(const Event& event, std::uint64_t draw, const Admit& ad
   open_ = {.reserved = reservation, .used = 0, .next_draw = draw};
 }
 
-// What was recorded in between would be lost with the contents that were asked about.
+// The ledger throws when `admit` writes to it: a record made in between would be lost with the
+// contents that were asked about.
 bool OpenLedger::admitted(const Admit& admit, const LedgerContents& next) {
   if (!admit) return true;
   struct Asking {
@@ -288,8 +289,7 @@ void OpenLedger::check_mark(const LedgerMark& mark) const {
   }
 }
 
-// What the file holds after `size` bytes, or nothing when a line with that checksum does not end
-// there.
+// The text of the file after `size` bytes; nothing when no line with that checksum ends there.
 std::optional<std::string> OpenLedger::text_after(std::size_t size,
                                                   const std::string& checksum) const {
   const std::string end = line_end(checksum);

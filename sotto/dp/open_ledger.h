@@ -17,7 +17,7 @@
 
 namespace sotto {
 
-// Where a draw is in its pass: the number of the draw that began it, and the place from 0.
+// A draw's place in its pass: the number of the draw that began the pass, and the place from 0.
 struct PassPlace {
   std::uint64_t began = 0;
   std::int64_t place = 0;
@@ -58,7 +58,7 @@ class OpenLedger {
   const std::string& run_id() const { return run_; }
   bool resumed() const { return resumed_; }
   const LedgerContents& contents() const { return shared_->text.contents; }
-  // Of all runs in one memory.
+  // The mutex of all runs that share one ledger in memory.
   std::recursive_mutex& mutex() const { return shared_->mutex; }
 
  private:
@@ -70,7 +70,7 @@ class OpenLedger {
     bool covers(const Event& event, std::uint64_t draw) const;
   };
 
-  // What runs in one memory share; a file is read by each run for itself.
+  // The state that runs on one ledger in memory share; each run reads a file for itself.
   struct Shared {
     LedgerText text;
     std::recursive_mutex mutex;  // an Admit may ask

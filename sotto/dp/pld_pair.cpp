@@ -75,7 +75,7 @@ double LossPair::position(double loss) const {
   if (within() && loss < 0) return 1 - position(-loss);
   if (change_ != BatchChange::exchanged) {
     if (rate_ == 1) return 0.5 + variance * loss;
-    // Where e^L is no number, it is e^loss / r.
+    // e^L is e^loss / r beyond the largest number.
     const double exponent = loss - std::log(rate_);
     if (exponent > overflow) return 0.5 + variance * exponent;
     const double change = std::expm1(loss) / rate_;

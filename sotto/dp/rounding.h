@@ -14,8 +14,9 @@ inline constexpr int shown_digits = 4;
 std::string rounded_up(double value, int digits = shown_digits);
 std::string rounded_down(double value, int digits = shown_digits);
 
-// What is said of privacy, wherever it is printed: never less of it spent than is. Epsilon and
-// delta are rounded up, the noise multiplier of releases down, delta and noise to six digits.
+// Texts of the numbers of privacy, wherever they are printed: they never tell less than was spent.
+// Epsilon and delta are rounded up, the noise multiplier of releases down, delta and noise to six
+// digits.
 std::string epsilon_text(double epsilon, int digits = shown_digits);
 std::string delta_text(double delta);
 std::string noise_text(double noise_multiplier);

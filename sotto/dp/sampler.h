@@ -26,7 +26,7 @@ class Draw {
   std::int64_t separation() const { return separation_; }
   // The mean number of units in a draw of the pass, not rounded. Public.
   double expected_size() const { return expected_size_; }
-  // Of which the rate is: the ledger takes batches of one population alone.
+  // The number of units that the rate is of: a ledger takes batches of one population alone.
   std::int64_t population() const { return population_; }
   std::uint64_t number() const { return number_; }
   // Where it is in its pass, from 0, and the number of the draw that began the pass.

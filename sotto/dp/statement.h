@@ -24,10 +24,11 @@ struct PrivacyStatement {
   std::vector<std::string> covered;      // what may be published
   std::vector<std::string> not_covered;  // "the choice of settings, when ..."
   std::vector<std::string> notes;
-  // Whether settings were fixed before releases that they could have been chosen by, and what the
-  // epsilon is valid for.
+  // Says whether settings were fixed before releases that they could have been chosen by, and what
+  // the epsilon is valid for.
   std::string composition = {};
-  // Of all that was planned, however the end was chosen; nothing where releases were not planned.
+  // The epsilon of all that was planned, however the end was chosen; nothing where releases were
+  // not planned.
   std::optional<double> epsilon_planned = {};
 };
 

@@ -1,4 +1,4 @@
-// What the bound of truncated Poisson batches costs, and the one that would do.
+// The cost of the bound of truncated Poisson batches, and the bound that would do.
 #pragma once
 
 #include <optional>

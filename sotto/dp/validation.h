@@ -17,8 +17,9 @@ std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer&
 // The groups that the options ask for: their own, or one of all trained parameters.
 std::vector<ClipGroup> clip_groups(nn::Module& model, const EngineOptions& options);
 
-// Why the bound of truncated Poisson batches, a sampler's event, costs too much of delta
-// (dp/truncation.h); empty where it does not, and for other samplings. Of options without problems.
+// Returns why the bound of truncated Poisson batches, a sampler's event, costs too much of delta
+// (dp/truncation.h); empty where it does not, and for other samplings. The options must have no
+// other problems.
 std::string truncation_problem(std::int64_t population, const Event& batch,
                                const EngineOptions& options, Relation relation);
 

@@ -5,7 +5,7 @@
 
 namespace sotto::nn {
 
-// Whether none of them, which are on one device, holds NaN or infinity. The host waits once.
+// Returns whether no tensor holds NaN or infinity. All are on one device. The host waits once.
 bool all_finite(const std::vector<Tensor>& all);
 // Throws std::invalid_argument, with the parameter's shape, when a gradient, or a part of one,
 // holds NaN or infinity.

@@ -99,7 +99,7 @@ void expect_end(GzipReader& in, const Shape& shape) {
          shape.numel(), shape);
 }
 
-// What was read of a file, and how many elements its first axis has there.
+// The first elements of a file, and how many elements its first axis has in the file.
 struct Beginning {
   Tensor values;
   std::int64_t size = 0;

@@ -15,9 +15,9 @@ namespace sotto {
 // The unsigned bytes of an IDX file, plain or gzip-compressed, in the file's own shape: u8, rank 1
 // to max_rank. Throws SystemFailure, naming the file and the values, where it is missing, no IDX
 // file, of another element type, too short, too long or damaged. The format is described by
-// LeCun, Cortes and Burges, "The MNIST database of handwritten digits". Of a file with more than
-// `most` >= 1 elements on the first axis the first ones alone are read, and nothing beyond them is
-// looked at: a file that unpacks to more than memory holds does no harm.
+// LeCun, Cortes and Burges, "The MNIST database of handwritten digits". The first `most` >= 1
+// elements of the first axis alone are read where a file has more, and nothing beyond them is
+// looked at then: a file that unpacks to more than memory holds does no harm.
 Tensor read_idx(const std::string& path,
                 std::int64_t most = std::numeric_limits<std::int64_t>::max());
 // The same from a stream; `name` is what messages call it.

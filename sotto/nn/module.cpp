@@ -42,7 +42,7 @@ namespace {
 
 thread_local CallWatch* watch = nullptr;
 
-// What visit() shows of a module: the paths of all modules in it, and their parameters.
+// The parts of a module that visit() shows: the paths of all modules in it, and their parameters.
 struct Shown {
   std::unordered_map<const Module*, const char*> paths;
   std::unordered_set<const Parameter*> parameters;
@@ -55,9 +55,9 @@ struct Shown {
                          }));
   }
 };
-// Of the outermost module that is running on this thread.
+// The parts of the outermost module that is running on this thread.
 thread_local const Shown* shown = nullptr;
-// The innermost module that is running, where that is not one of them.
+// The innermost module that is running, where that is none of these parts.
 thread_local const Module* hidden = nullptr;
 
 // What a module allocates is labelled with its path; the outermost begins the forward phase. When

@@ -17,8 +17,9 @@ struct OpInput {
   Tensor value = {};
   SampleAxis samples = SampleAxis::shared();
   bool wants_grad = true;
-  // Whether values far from those drawn are tried in it, one at a time. Not for what they make
-  // arithmetic useless in (weights of a recurrence), or what is no free choice (probabilities).
+  // True where values far from those drawn are tried in this argument, one at a time. Set it to
+  // false where they make arithmetic useless (weights of a recurrence), or where the argument is no
+  // free choice (probabilities).
   bool far = true;
 };
 

@@ -64,7 +64,7 @@ bool close(double a, double b, double relative) {
   return std::abs(a - b) <= relative * (1 + std::max(std::abs(a), std::abs(b)));
 }
 
-// Of a function on one side of a point, from two steps; nothing unless these agree.
+// The slope of a function on one side of a point, from two steps; nothing unless these agree.
 std::optional<double> slope(double here, double near, double far, double step) {
   const double fine = (near - here) / (step / 4), coarse = (far - here) / step;
   if (!close(fine, coarse, 1e-2)) return std::nullopt;
@@ -78,7 +78,7 @@ double gradient_of(const OpRun& run, std::size_t i, std::size_t element) {
   return sum;
 }
 
-// Whether a limit of the loss exists from both sides.
+// Returns whether the loss has one limit from both sides.
 bool continuous(const Around& loss, double relative) {
   const double sides[] = {loss.below, loss.below_near, loss.above_near, loss.above};
   return std::all_of(std::begin(sides), std::end(sides), [&](double side) {
@@ -104,7 +104,7 @@ void check_gaps(const Instance& instance, std::size_t i, std::size_t element, do
   check(std::isfinite(gradient), "input {} at {}: slope {} by the gradient", i, value, gradient);
   if (kink) return;
   const double low = std::min(*left, *right), high = std::max(*left, *right);
-  // What is left of the curvature, and rounding of the loss over the smaller step.
+  // Room for what is left of the curvature, and for rounding of the loss over the smaller step.
   const double room =
       1e-5 * (1 + std::max(std::abs(low), std::abs(high))) + 1e-8 * std::abs(loss->here);
   check(gradient >= low - room && gradient <= high + room,

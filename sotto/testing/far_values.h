@@ -6,10 +6,10 @@
 namespace sotto::testing {
 
 // Puts a special value and a far one, one after the other, into an element of each
-// floating-point argument of an instance made by with_loss(). Where the loss has a limit there, it
-// must be the loss; where it has a slope, the gradient must be it, and at a kink finite; and single
-// precision must agree with double as far as its range goes. Where the loss has neither (a pole, a
-// jump, outside of the domain), nothing is asked. Throws std::invalid_argument.
+// floating-point argument of an instance made by with_loss(). The loss must equal its limit there,
+// where it has one; the gradient must equal the loss's slope, where it has one, and be finite at a
+// kink; single precision must agree with double as far as its range goes. Nothing is asked where
+// the loss has neither (a pole, a jump, outside of the domain). Throws std::invalid_argument.
 void check_far(const Instance& instance, PublicRandom& random);
 
 }  // namespace sotto::testing
