@@ -1,4 +1,4 @@
-// What everybody does wrong once: each mistake is an error that says what to do, and costs nothing.
+// Mistakes that everybody makes once: each is an error that says what to do, and costs nothing.
 #include <atomic>
 #include <cmath>
 #include <thread>
@@ -47,7 +47,7 @@ struct Training {
     options.logical_batch = population;
     return Engine(model, optimizer, population, ledger, options);
   }
-  // Whether the step fails so, and nothing is charged for it.
+  // Returns whether the step fails with this text, and nothing is charged for it.
   bool refused(Engine& engine, const Engine::Loss& loss, std::string_view text) {
     const std::int64_t before = ledger.releases();
     return throws([&] { engine.step(loss); }, text) && ledger.releases() == before;

@@ -1,4 +1,4 @@
-// What an engine plans, what it costs when settings follow releases, and whose the ledger is.
+// An engine's plan, the cost of settings that follow releases, and whose the ledger is.
 #include <thread>
 
 #include "catch.h"

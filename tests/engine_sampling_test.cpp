@@ -63,7 +63,7 @@ TEST_CASE(
   CHECK(problems(Sampling::partition, AccountantKind::rdp, Relation::replace_one).empty());
 }
 
-// Of more than 90 of 120 units at rate 1/4 there is no danger, of more than 29 there is.
+// Draws of more than 90 of 120 units at rate 1/4 are no danger; draws of more than 29 are one.
 TEST_CASE("a bound that takes delta is refused with the bound that would do, and that one trains") {
   Training t;
   for (const bool by_target : {true, false}) {

@@ -1,11 +1,11 @@
 #!/bin/sh
-# What takes too long for every commit: all tests, the slow ones with them; each fuzzer for a minute, from small files of
-# every kind that corpus.py writes and from what earlier nights found; and the analyzers of clang and cppcheck over
-# core and dp. Installs what is missing. Ends with status 1 when anything failed, after everything was tried.
+# Runs what takes too long for every commit: all tests, the slow ones with them; each fuzzer for a minute, from small
+# files of every kind that corpus.py writes and from what earlier nights found; and the analyzers of clang and cppcheck
+# over core and dp. Installs what is missing. Ends with status 1 when anything failed, after everything was tried.
 #
 # usage: nightly.sh [tests] [fuzzers] [analyzers]     all of them if left out
 #
-# SOTTO_FUZZ_SECONDS is the time for each fuzzer (60). What breaks one is in build-fuzz/found.
+# SOTTO_FUZZ_SECONDS is the time for each fuzzer (60). Inputs that break one are in build-fuzz/found.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)

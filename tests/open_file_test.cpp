@@ -16,7 +16,7 @@ using namespace sotto;
 namespace {
 
 // Runs f in a process that was started with some of its standard files closed, as daemons are: bit
-// k of `closed` stands for number k. Whether it came to its end.
+// k of `closed` stands for number k. Returns whether f came to its end.
 template <class F>
 bool run_without(int closed, F&& f) {
   const pid_t child = ::fork();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the samples do with outputs that are closed, full, no files, or files that matter.
+"""The samples meet outputs that are closed, full, no files, or files that matter.
 
 Usage: outputs_test.py MNIST AUDIT FOOTPRINT MEMORY_TOUR PRIVACY_BUDGET DEVICES [unittest options]
 """

@@ -12,7 +12,7 @@ ERRORS = (errno.EIO, errno.ENOSPC, errno.EINTR, errno.EMFILE, errno.EACCES, errn
 ACTIONS = [str(number) for number in ERRORS] + [f"{errno.ENOSPC}+", f"{errno.EIO}+", "before",
                                                 "after", "torn", "short"]
 KILLS = ("before", "after", "torn")
-# Of these nothing is kept when they fail, so that nobody may say that all is well.
+# Nothing is kept of such a call that fails, so that the program may not say that all is well.
 KEPT = ("write", "fsync", "fdatasync", "rename", "ftruncate")
 CLOSING = re.compile(rb"^test accuracy .*$", re.MULTILINE)
 STEPS = 4
@@ -47,7 +47,7 @@ class Calls:
                 "FAILING_REPORT": os.path.join(self.world.root, "report")}
 
     def report(self):
-        """What the last life said of its calls."""
+        """The calls of the last life, as it told them."""
         path = os.path.join(self.world.root, "report")
         if not os.path.exists(path):
             return ""

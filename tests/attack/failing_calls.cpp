@@ -88,7 +88,7 @@ struct Count {
   }
 } count;
 
-// What becomes of this call.
+// Counts a call that is ours, and returns what is to be done to it.
 Action fate(const char* name, bool ours) {
   Plan& p = plan();
   if (!ours) return Action::none;

@@ -69,7 +69,7 @@ MUTATIONS = (flip, flip, zero, noise, cut, lose, double, append, lines, number, 
 
 
 def tensors_lie(before, after):
-    """Whether a file's tensors are others now, and its header, with their checksum, is not."""
+    """True where a file's tensors have changed and its header, with their checksum, has not."""
     (length,) = struct.unpack("<Q", before[:8])
     end = 8 + length
     checked = any("xxh" in key for key in json.loads(before[8:end])["__metadata__"])

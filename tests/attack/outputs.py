@@ -15,7 +15,7 @@ DEVICES = ("/dev/null", "/dev/full", "/dev/stdout", "/dev/stderr", "/dev/fd", "/
 
 
 def shape(path):
-    """What a path is, and where it leads."""
+    """The kind of file that a path is, and where it leads."""
     try:
         status = os.lstat(path)
         link = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
@@ -25,7 +25,7 @@ def shape(path):
 
 
 def whole(data):
-    """Whether a page or a JSON file is all there."""
+    """True where a page or a JSON file is all there."""
     if data.lstrip().startswith(b"{"):
         with contextlib.suppress(ValueError):
             json.loads(data)
@@ -160,7 +160,7 @@ class Outputs:
         if done.status == 0:
             world.wrong("text is lost with status 0", done)
 
-    # What a run is to write is not what it has, or is to write, under another name.
+    # A page must not be one of the run's own files, there or to be written, by name or by link.
     def own_files(self):
         world = self.world
         for option, name in itertools.product(("--report", "--json"),

@@ -1,4 +1,4 @@
-"""What the attacks share: the programs, how they are run, and how what they do is judged."""
+"""The parts that the attacks share: the programs, and how they are run and judged."""
 
 import hashlib
 import json
