@@ -1,6 +1,6 @@
-// Leaving a unit out moves the clipped sum of a logical batch by at most its sensitivity, although
-// every later unit then has another place: data made so that rounding lines up, and data that are
-// not, parts of all sizes, ordinary sums beside them that move by more.
+// A unit that is left out moves the clipped sum of a logical batch by at most its sensitivity,
+// although every later unit then has another place. Data are made so that rounding lines up, and
+// not; parts are of all sizes.
 #include <cmath>
 #include <numeric>
 
@@ -55,7 +55,8 @@ TEST_CASE("blocks hold at most so many units, and a unit that is left out change
     const std::int64_t left =
         units[static_cast<std::size_t>(random.word() % static_cast<std::uint64_t>(units.size()))];
     const auto rest = blocks_of(without(units, left));
-    // What is not the same makes one run of at most most + 1 units, the one left out among them.
+    // Blocks that differ are neighbours, and hold at most most + 1 units, the one left out
+    // included.
     std::size_t front = 0, back = 0;
     while (front < rest.size() && all[front] == rest[front]) ++front;
     while (back < rest.size() - front && all[all.size() - 1 - back] == rest[rest.size() - 1 - back])
@@ -123,22 +124,24 @@ struct Case {
   std::int64_t width = 4;
   std::int64_t positions = 1;
   std::int64_t side = 0;  // of images, where the layer is a convolution
+  std::size_t row_budget = ClipOptions{}.row_budget;
 };
 
 // A linear layer whose gradient with regard to its weight is the sum of its inputs, or a
-// convolution of 3 x 3 windows with eight outputs.
+// convolution of 3 x 3 windows with 32 outputs.
 class Network {
  public:
   explicit Network(const Case& of)
       : of_(of),
-        weight_(zeros(of.side > 0 ? Shape{8, of.width, 3, 3} : Shape{1, of.width})),
-        bias_(zeros({of.side > 0 ? 8 : 1})) {}
+        weight_(zeros(of.side > 0 ? Shape{32, of.width, 3, 3} : Shape{1, of.width})),
+        bias_(zeros({of.side > 0 ? 32 : 1})) {}
 
   // The clipped sum of these units, in parts of about so many, and blocks of at most so many.
   std::vector<double> sum(const Tensor& x, const std::vector<std::int64_t>& units,
                           std::int64_t part, std::int64_t block) {
     Clipper clipper(flat_group({&weight_, &bias_}, 1),
                     {.rule = {.kind = of_.kind},
+                     .row_budget = of_.row_budget,
                      .sum_size = {std::int64_t{1} << 20, SumBlocks::Limits{}.units}});
     const SumBlocks blocks(units, {}, {.units = block});
     const std::vector<std::int64_t> ends = blocks.ends();
@@ -225,13 +228,15 @@ TEST_CASE("by every rule, in 16 bits, and over positions") {
   }
 }
 
-TEST_CASE("and for convolutions, by rows, by sums and by tiles") {
+TEST_CASE("and for convolutions, by rows that are kept and by sums, of which some go by tiles") {
   for (const Data data : all_data) {
     for (const auto& [side, width] :
          {std::pair{4, 40}, std::pair{8, 3}, std::pair{8, 40}, std::pair{12, 40}}) {
-      CAPTURE(data, side, width);
-      const Case of{.data = data, .width = width, .side = side};
-      CHECK(moved(of, 400, 400) <= 1);
+      for (const std::size_t row_budget : {ClipOptions{}.row_budget, std::size_t{0}}) {
+        CAPTURE(data, side, width, row_budget);
+        CHECK(moved({.data = data, .width = width, .side = side, .row_budget = row_budget}, 400,
+                    400) <= 1);
+      }
     }
   }
 }
@@ -291,7 +296,7 @@ TEST_CASE("batches and parameters for which the sum would be too coarse are refu
                   std::invalid_argument);
 }
 
-// A minute: in the slow suite alone (tests/meson.build).
+// These take a minute, and are in the slow suite alone (tests/meson.build).
 TEST_CASE("of 2^18 units, too", "[.large]") {
   CHECK(moved({.data = Data::offset}, 1 << 18, 8) <= 1);
   CHECK(moved({.data = Data::halfway}, 1 << 18, 512) <= 1);

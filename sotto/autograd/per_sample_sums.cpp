@@ -1,5 +1,5 @@
-// Sums of per-sample gradients that do not depend on the order of samples (rounded_sum.h): what is
-// one term, form by form. How far rounding within a term goes is in docs/privacy.md, "Rounding".
+// Sums of per-sample gradients that do not depend on the order of samples (rounded_sum.h): the
+// terms of each form. docs/privacy.md, "The sum over units", bounds the rounding within a term.
 #include <algorithm>
 #include <cmath>
 
@@ -57,7 +57,8 @@ void PerSample::add_to(const RoundedSum& sum, const Tensor& weights, const Block
         "PerSample::add_to: weights {} for {} samples", weights.shape(), samples());
   if (const auto* f = std::get_if<Dense>(&form_)) return add_rows(f->rows, weights, sum);
   if (std::holds_alternative<OneHot>(form_)) return add_table(sum, weights);
-  // Never by the blocks that there are: a sample alone in its block is the same term beside others.
+  // The blocks that there are must not decide this: a sample alone in its block is the same term
+  // beside others.
   const std::int64_t most = ends ? most_together(uses) : 1;
   if (most == 1) return add_each(sum, weights);
   const std::vector<std::int64_t> blocks = ends(most);

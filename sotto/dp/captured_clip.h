@@ -30,7 +30,7 @@ class CapturedClip {
   CapturedClip(const std::vector<ClipGroup>& groups, const How& how,
                const ParameterUses& gradients);
 
-  // Whether these are the gradients it was made for, of whichever batch, and it would be made so.
+  // True for gradients at the addresses that it was made for, of any batch, with the same settings.
   bool of(const ParameterUses& gradients, const How& how) const;
   // Captures, replays, and compares with the same work done at once; once.
   void capture(double loss_scale, const Tensor& losses);

@@ -1,4 +1,4 @@
-// What a clipper multiplies a group's gradients by, between its own files.
+// The factors of a group's gradients, as the files of Clipper share them.
 #pragma once
 
 #include "sotto/dp/clipping.h"

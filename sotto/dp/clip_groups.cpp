@@ -75,7 +75,8 @@ double sum_spacing(const ClipGroup& group, const SumSize& size) {
 
 namespace {
 
-// What the rounding of one unit's terms may add, relative to the bound, whose part a spacing is.
+// Returns how far the rounding of one unit's terms may move a sum. The spacing is given, and the
+// result is, in units of the bound.
 double term_rounding(const ClipGroup& group, double spacing_of_bound) {
   constexpr double terms = 128;
   double elements = 0;

@@ -16,7 +16,7 @@ struct ClipGroup {
   double bound = 1;
 };
 
-// Of bounds. Beyond these, sums in single precision overflow or lose their last digits.
+// Clip bounds lie in this range: beyond it, sums in f32 overflow or lose their last digits.
 inline constexpr double least_clip_bound = 0x1p-100, largest_clip_bound = 0x1p100;
 
 // One group of all parameters that are trained.
@@ -36,27 +36,27 @@ std::vector<ClipGroup> named_groups(const nn::NamedParameters& parameters,
 // What rounding may add to the norm of a group's clipped gradient, relative (docs/privacy.md).
 double rounding_margin(const ClipGroup& group);
 
-// The root of the sum of the bounds' squares: the sensitivity of a sum without rounding.
+// Returns the root of the sum of the bounds' squares: the sensitivity of an exact sum.
 double sensitivity_of(const std::vector<ClipGroup>& groups);
 
-// How many units a sum may be of, and how many of them may be one of its terms (SumBlocks).
+// A sum is of at most `batch` units, and each of its terms of at most `block` (SumBlocks).
 struct SumSize {
   std::int64_t batch = std::int64_t{1} << 16;
   std::int64_t block = 1;
 };
 
-// The power of two that the terms of a group's sums in f32 are rounded to multiples of, so that the
-// sums are exact in f64. Those of f64 are rounded to nothing.
+// Returns the spacing of a group's sums for parameters in f32: a power of two. Terms are rounded to
+// its multiples, which f64 adds up exactly. Terms of parameters in f64 are not rounded.
 double sum_spacing(const ClipGroup& group, const SumSize& size);
 
-// What rounding within the terms of a group's sum, and of them, may add to its sensitivity,
-// relative to the bound (docs/privacy.md, "The sum over units").
+// Returns how much rounding may add to the sensitivity of a group's sum, relative to the bound:
+// within terms, and of them (docs/privacy.md, "The sum over units").
 double sum_rounding(const ClipGroup& group, const SumSize& size);
 
-// Throws std::invalid_argument where that would be too much of any bound.
+// Throws std::invalid_argument where the rounding of terms is more than 2^-8 of a bound.
 void check_sum_rounding(const ClipGroup& group, const SumSize& size);
 
-// The same of all groups together: the sensitivity of a sum as it is computed.
+// Returns the sensitivity of the sum as it is computed: of all groups, rounding included.
 double rounded_sensitivity(const std::vector<ClipGroup>& groups, const SumSize& size);
 
 }  // namespace sotto

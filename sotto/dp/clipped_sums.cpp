@@ -1,5 +1,5 @@
-// What a clipper adds up: terms whose sum does not depend on the order of units, nor on where parts
-// of the batch end (docs/privacy.md, "The sum over units").
+// The sums of a clipper: they depend neither on the order of units nor on where parts of the batch
+// end (docs/privacy.md, "The sum over units").
 #include <algorithm>
 #include <map>
 
@@ -19,7 +19,7 @@ void Clipper::begin(SumBlocks blocks) {
   blocks_ = std::move(blocks);
 }
 
-// Within the batch's blocks.
+// Returns the blocks of the next `units` units of the batch.
 BlockEnds Clipper::blocks_of_part(std::int64_t units) const {
   if (!blocks_) return {};
   const std::int64_t first = statistics_.units, end = first + units;
@@ -37,10 +37,9 @@ BlockEnds Clipper::blocks_of_part(std::int64_t units) const {
   return part;
 }
 
-// Adds sum_n factor[n] G[n]; what is to stay apart rounded for itself. Should that overflow
-// although every norm is finite (terms of one sample cancelling), the samples of the block where it
-// does are added one by one and those that overflow are left out, so that none of them can spoil
-// the others. Other blocks have the same terms as without it.
+// Adds sum_n factor[n] G[n]. A sum may overflow although every norm is finite, as terms of one
+// sample cancel. The samples of the block that overflows are then added one by one, and those that
+// overflow alone are left out: none of them spoils the others, whose blocks keep their terms.
 void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
                            const Factors& factors) {
   if (factors.harmless && uses[0].device() == cpu) {
@@ -59,7 +58,7 @@ void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& u
   }
 }
 
-// With the blocks that `ends` are of.
+// Adds all units of the gradients, those that stay apart as terms of their own.
 void Clipper::add_terms(const RoundedSum& sum, const std::vector<PerSample>& uses,
                         const Factors& factors, const BlockEnds& ends) const {
   for (const PerSample& use : uses) use.add_to(sum, factors.weights, ends, std::ssize(uses));
@@ -69,7 +68,7 @@ void Clipper::add_terms(const RoundedSum& sum, const std::vector<PerSample>& use
   }
 }
 
-// Units begin .. end - 1 of the part.
+// Adds units begin .. end - 1 of the part, which are one block.
 void Clipper::add_block(Parameter& parameter, const std::vector<PerSample>& uses,
                         const Factors& factors, std::int64_t begin, std::int64_t end) {
   std::vector<PerSample> some;
@@ -109,7 +108,7 @@ double Clipper::spacing_for(const Parameter& parameter) const {
   return sum_spacing(groups_[group_of(parameter)], options_.sum_size);
 }
 
-// The parameter's sum, to be added to.
+// Returns the parameter's sum, to be added to.
 RoundedSum Clipper::sum_for(const Parameter& parameter) {
   const auto entry = std::find_if(sums_.begin(), sums_.end(),
                                   [&](const auto& e) { return e.first == &parameter; });

@@ -27,7 +27,7 @@ struct ClipOptions {
   bool count_finite = false;
   // The most units that a batch may have, and that may be in a block (begin()). The larger the
   // batch, the coarser are the multiples that its sum is made of; blocks of more than one unit cost
-  // a little sensitivity. Engine sets both, the former to what its batches have but once in 10^400.
+  // a little sensitivity. Engine sets both.
   SumSize sum_size = {};
 };
 
@@ -42,8 +42,8 @@ class ClippedSum {
  public:
   ClippedSum(ClippedSum&&) = default;
   ClippedSum& operator=(ClippedSum&&) = default;
-  // The most that one unit can change the sum by, in the L2 norm over all parameters, what rounding
-  // makes of it included.
+  // The most that one unit can change the sum by, in the L2 norm over all parameters, rounding
+  // included.
   double sensitivity() const { return sensitivity_; }
   // The groups of parameters that were clipped.
   std::int64_t groups() const { return std::ssize(within_bound_); }
@@ -92,8 +92,8 @@ class Clipper {
   Clipper(const Clipper&) = delete;
   Clipper& operator=(const Clipper&) = delete;
 
-  // Says which units will be added, in this order, and which of them are summed together: parts
-  // must end where blocks do. Without it each unit is rounded by itself, which is slower. Throws
+  // Begins a batch whose units will be added in the order of the blocks, each of which is summed as
+  // one; parts must end where blocks do. Without it every unit is a term, which is slower. Throws
   // std::invalid_argument in the middle of a batch, and for larger blocks than the options allow.
   void begin(SumBlocks blocks);
   // Adds one physical batch: backward from a loss [n] on a private tape, which is empty afterwards.

@@ -23,7 +23,7 @@ struct DeviceRelease {
   std::int64_t most_draws = std::int64_t{1} << 22;
 };
 
-// In `released` what add_on_grid() makes of the sums with draws of the generator, to the bit, and
+// Writes to `released` what add_on_grid() writes with draws of the generator, to the bit, and makes
 // the optimizer's step: three launches for each `most_draws` elements, whatever the number of
 // parameters. The host waits once, for whether all numbers were finite. The key reaches the device
 // as an argument of the kernels alone; draws are in its memory meanwhile. Throws

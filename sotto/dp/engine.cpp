@@ -43,7 +43,8 @@ bool counts_finite(const EngineOptions& options) {
   return options.loss_scaling.adjust == LossScaling::Adjust::on_release;
 }
 
-// Batches are not larger but with a probability below e^-1000; planned ones are as they are.
+// Returns how many units a batch has at most: a planned one at most all, another one more than that
+// with a probability below e^-1000.
 std::int64_t largest_batch(const Sampler& sampler) {
   if (sampler.sampling() == Sampling::planned) return sampler.population();
   constexpr double least = 4096;
@@ -233,7 +234,7 @@ void Engine::compute(const Draw& draw, const Loss& loss) {
   std::adjacent_difference(units.starts.begin(), units.starts.end(), differences.begin());
   const SumBlocks blocks(draw.units(), std::span<const std::int64_t>(differences).subspan(1),
                          block_size_);
-  // Where blocks begin and end, in units, and the rows of each: parts are of whole blocks.
+  // Parts are made of whole blocks: their ends, in units, from 0, and the rows of each.
   std::vector<std::int64_t> ends = blocks.ends(), rows;
   ends.insert(ends.begin(), 0);
   for (std::size_t k = 1; k < ends.size(); ++k)

@@ -52,9 +52,9 @@ std::int64_t Engine::rows_of_parts() const {
                                : std::min(largest_part_, physical_batches_->rows());
 }
 
-// Blocks are as large for good: which units are summed together must not rest on the memory that
-// there is during a step. Smaller parts have several of them, so that they are filled well.
-// Units of several rows are padded to the largest of their part, and are blocks of their own.
+// Blocks keep their size while the engine lives: the memory that is left during a step must not
+// decide which units are summed together. Small parts hold several blocks, so that they are filled
+// well. Units of several rows are padded to the largest of their part, and each is a block.
 SumBlocks::Limits Engine::block_size(std::int64_t rows) const {
   const std::int64_t most = options_.rows_of_unit ? 1 : SumBlocks::Limits{}.units;
   constexpr std::int64_t most_on_gpu = 16;  // where memory may run out without a limit of ours
@@ -97,13 +97,13 @@ Engine::RowsOfUnits Engine::dry_units(std::int64_t rows) const {
   return units;
 }
 
-// Of two parts, which lie in no block together.
+// Returns the blocks of two parts, none of which reaches from one into the other.
 SumBlocks Engine::dry_blocks(std::int64_t units, std::int64_t more, std::int64_t rows) const {
   constexpr std::int64_t far = std::int64_t{1} << 40;
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(units + more));
   std::iota(numbers.begin(), numbers.begin() + units, std::int64_t{0});
   std::iota(numbers.begin() + units, numbers.end(), far);
-  // Any number of rows but those of the first part are too many beside them.
+  // One more row than those of the first part is too many for a block.
   std::vector<std::int64_t> rows_of(numbers.size(), 1);
   if (units > 0 && more > 0) rows_of.back() = rows;
   return {numbers, rows_of, block_size(rows)};
@@ -128,7 +128,7 @@ std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, std::int64_t m
   return unseen.peak_bytes() + optimizer_.bytes_to_come();
 }
 
-// Of the sums in f64, which are there beside the gradients that are released.
+// Returns the bytes of the sums in f64, which are there beside the gradients that are released.
 std::size_t Engine::sum_bytes() const {
   std::size_t bytes = 0;
   for (const ClipGroup& group : clipper_.groups()) {

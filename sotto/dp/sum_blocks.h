@@ -1,9 +1,9 @@
-// Which units of a draw are summed together before the sum is rounded (autograd/rounded_sum.h):
-// that is decided by their numbers and not by their places in the batch, so that a unit that is
-// left out changes its own block and no other.
+// Blocks of units that are summed together before their sum is rounded (autograd/rounded_sum.h).
+// The numbers of the units decide, not their places in the batch: a unit that is left out changes
+// its own block and no other.
 //
-// The numbers are cut in two, at a multiple of a power of two, again and again, until a block has
-// at most so many of the drawn units. Whether it is cut rests on the units of the block alone.
+// The numbers are halved, at multiples of powers of two, until a block holds at most so many of the
+// drawn units. The units of a block alone decide whether it is halved.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class SumBlocks {
 
   const std::vector<std::int64_t>& units() const { return units_; }
   const Limits& limits() const { return limits_; }
-  // Where blocks end, by places in the draw, in rising order; with `most` fewer units in each than
-  // the largest may have, within the larger ones.
+  // Returns the ends of blocks of at most `most` units, as places in the draw, in rising order.
+  // Smaller blocks lie within larger ones.
   std::vector<std::int64_t> ends() const { return ends(limits_.units); }
   std::vector<std::int64_t> ends(std::int64_t most) const;
 
