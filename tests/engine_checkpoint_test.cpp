@@ -7,7 +7,6 @@
 #include "engine_training.h"
 #include "ledger_files.h"
 #include "sotto/autograd/ops.h"
-#include "sotto/core/atomic_file.h"
 #include "sotto/dp/checkpoint.h"
 #include "sotto/dp/noise_search.h"
 #include "sotto/dp/spent.h"
@@ -20,6 +19,31 @@
 
 namespace sotto {
 namespace {
+
+EngineOptions noisy(Sampling sampling = Sampling::poisson) {
+  EngineOptions options = options_of(sampling);
+  options.noise_multiplier = 1;
+  return options;
+}
+
+// A training on a ledger in a file, and its checkpoint.
+struct Run {
+  explicit Run(EngineOptions given = noisy()) : options(std::move(given)) {}
+
+  void save(const nn::MovingAverage* average = nullptr) {
+    save_checkpoint(file, t.model, t.optimizer, engine, ledger, average);
+  }
+  bool load(Engine& into, nn::MovingAverage* average = nullptr) {
+    return load_checkpoint(file, t.model, t.optimizer, into, average);
+  }
+
+  Place place;
+  std::string file = place.path() + ".model";
+  EngineOptions options;
+  Training t;
+  Ledger ledger = Ledger::create(place.path());
+  Engine engine = t.engine(ledger, options);
+};
 
 TEST_CASE("a checkpoint goes on where it was, with every sampling") {
   for (const Sampling sampling : all_samplings) {
@@ -92,25 +116,22 @@ TEST_CASE("a ledger ahead of the checkpoint begins a new pass, and no plan goes 
 }
 
 TEST_CASE("a moving average goes on after a checkpoint as if there had been none") {
-  const Place place;
-  const std::string file = place.path() + ".model";
-  EngineOptions options = options_of(Sampling::poisson);
-  options.noise_multiplier = 1;
-  Training t, resumed;
-  Ledger ledger = Ledger::create(place.path());
-  Engine engine = t.engine(ledger, options), again = resumed.engine(ledger, options);
+  Run run;
+  Training& t = run.t;
+  Training resumed;
+  Engine again = resumed.engine(run.ledger, run.options);
   nn::MovingAverage average(t.model, 0.7), restored(resumed.model, 0.7);
   for (int k = 0; k < 3; ++k) {
-    engine.step(t.loss());
+    run.engine.step(t.loss());
     average.update();
   }
-  save_checkpoint(file, t.model, t.optimizer, engine, ledger, &average);
-  CHECK(throws([&] { load_checkpoint(file, resumed.model, resumed.optimizer, again); },
+  run.save(&average);
+  CHECK(throws([&] { load_checkpoint(run.file, resumed.model, resumed.optimizer, again); },
                "has a moving average"));
   CHECK(again.steps_made() == 0);
-  load_checkpoint(file, resumed.model, resumed.optimizer, again, &restored);
+  load_checkpoint(run.file, resumed.model, resumed.optimizer, again, &restored);
   CHECK(restored.updates() == 3);
-  engine.step(t.loss());  // noise is fresh: both runs get the same update
+  run.engine.step(t.loss());  // noise is fresh: both runs get the same update
   average.update();
   nn::set_parameters(resumed.model, nn::parameter_tensors(t.model), "the same update");
   restored.update();
@@ -118,33 +139,29 @@ TEST_CASE("a moving average goes on after a checkpoint as if there had been none
   restored.copy_to(resumed.model);
   CHECK(resumed.weights() == t.weights());
 
-  save_checkpoint(file, t.model, t.optimizer, engine, ledger);
-  CHECK(throws([&] { load_checkpoint(file, t.model, t.optimizer, engine, &average); },
-               "has no moving average"));
+  run.save();
+  CHECK(throws([&] { run.load(run.engine, &average); }, "has no moving average"));
   CHECK(average.updates() == 4);
 }
 
 TEST_CASE("a checkpoint is secret, and a model is weights and what is promised of them") {
   namespace fs = std::filesystem;
-  const Place place;
-  const std::string secret = place.path() + ".state", published = place.path() + ".model";
-  EngineOptions options = options_of(Sampling::balls_and_bins);
-  options.noise_multiplier = 1;
-  Training t;
-  Ledger ledger = Ledger::create(place.path());
-  Engine engine = t.engine(ledger, options);
-  engine.step(t.loss());
+  Run run(noisy(Sampling::balls_and_bins));
+  Training& t = run.t;
+  run.engine.step(t.loss());
   // As it was when everybody could read it.
-  std::ofstream(secret) << "old";
-  fs::permissions(secret, fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_read);
-  save_checkpoint(secret, t.model, t.optimizer, engine, ledger);
-  CHECK(load_safetensors(secret).metadata.contains(secret_key));
-  CHECK(fs::status(secret).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
+  std::ofstream(run.file) << "old";
+  fs::permissions(run.file,
+                  fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_read);
+  run.save();
+  CHECK(load_safetensors(run.file).metadata.contains(secret_key));
+  CHECK(fs::status(run.file).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
 
-  save_model(published, t.model, engine.report());
+  const std::string published = run.place.path("published");
+  save_model(published, t.model, run.engine.report());
   const TensorFile file = load_safetensors(published);
   CHECK(file.metadata ==
-        std::map<std::string, std::string>{{"sotto.privacy", to_json(engine.report())}});
+        std::map<std::string, std::string>{{"sotto.privacy", to_json(run.engine.report())}});
   CHECK(file.tensors.size() == t.model.parameters().size());
   CHECK((fs::status(published).permissions() & fs::perms::group_read) != fs::perms::none);
   Training other;
@@ -153,91 +170,101 @@ TEST_CASE("a checkpoint is secret, and a model is weights and what is promised o
 }
 
 TEST_CASE("moving bounds are restored") {
-  const Place place;
-  const std::string file = place.path() + ".model";
-  EngineOptions options = options_of(Sampling::poisson);
-  options.noise_multiplier = 1;
+  EngineOptions options = noisy();
   options.adaptive_clipping = AdaptiveClipping{.learning_rate = 0.5};
-  Training t;
-  Ledger ledger = Ledger::create(place.path());
-  Engine engine = t.engine(ledger, options);
-  for (int k = 0; k < 3; ++k) engine.step(t.loss());
-  save_checkpoint(file, t.model, t.optimizer, engine, ledger);
-  const double bound = engine.clipper().groups()[0].bound;
+  Run run(options);
+  for (int k = 0; k < 3; ++k) run.engine.step(run.t.loss());
+  run.save();
+  const double bound = run.engine.clipper().groups()[0].bound;
   CHECK(bound != 1);
-  Engine other = t.engine(ledger, options);
-  CHECK(load_checkpoint(file, t.model, t.optimizer, other));
+  Engine other = run.t.engine(run.ledger, options);
+  CHECK(run.load(other));
   CHECK(other.clipper().groups()[0].bound == bound);
 }
 
 TEST_CASE("a checkpoint whose tensors are damaged is refused, and one without a checksum is told") {
-  const Place place;
-  const std::string file = place.path() + ".model";
-  EngineOptions options = options_of(Sampling::poisson);
-  options.noise_multiplier = 1;
-  Training t;
-  Ledger ledger = Ledger::create(place.path());
-  Engine engine = t.engine(ledger, options);
-  engine.step(t.loss());
-  save_checkpoint(file, t.model, t.optimizer, engine, ledger);
-  const std::string good = read_file(file);
-  const auto write = [&](const std::string& bytes) {
-    std::ofstream(file, std::ios::binary) << bytes;
-  };
+  Run run;
+  run.engine.step(run.t.loss());
+  run.save();
+  const std::string good = read(run.file);
   std::string bytes = good;
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  write(bytes);
-  const std::vector<float> weights = t.weights();
-  CHECK(throws([&] { load_checkpoint(file, t.model, t.optimizer, engine); }, "damaged"));
-  CHECK(throws([&] { checkpoint_mark(file); }, "damaged"));
-  CHECK(t.weights() == weights);
+  write(run.file, bytes);
+  Training fresh;
+  const std::vector<float> weights = fresh.weights();
+  CHECK(throws([&] { load_checkpoint(run.file, fresh.model, fresh.optimizer, run.engine); },
+               "damaged"));
+  CHECK(throws([&] { checkpoint_mark(run.file); }, "damaged"));
+  CHECK(fresh.weights() == weights);
   bytes = good;
   bytes[bytes.find("sotto.xxh64")] = 'S';
-  write(bytes);
-  CHECK_FALSE(load_checkpoint(file, t.model, t.optimizer, engine));
+  write(run.file, bytes);
+  CHECK_FALSE(run.load(run.engine));
 }
 
 TEST_CASE("a state of another engine, and a file that is no checkpoint, change nothing") {
-  const Place place;
-  const std::string file = place.path() + ".model";
-  EngineOptions options = options_of(Sampling::poisson);
-  options.noise_multiplier = 1;
-  Training t;
-  Ledger ledger = Ledger::create(place.path());
-  Engine engine = t.engine(ledger, options);
-  engine.step(t.loss());
-  save_checkpoint(file, t.model, t.optimizer, engine, ledger);
+  Run run;
+  Training& t = run.t;
+  run.engine.step(t.loss());
+  run.save();
   const auto refused = [&](const EngineOptions& other, const std::string& text) {
-    Engine wrong = t.engine(ledger, other);
-    return throws([&] { load_checkpoint(file, t.model, t.optimizer, wrong); }, text) &&
-           wrong.steps_made() == 0;
+    Engine wrong = t.engine(run.ledger, other);
+    return throws([&] { run.load(wrong); }, text) && wrong.steps_made() == 0;
   };
-  EngineOptions other = options;
+  EngineOptions other = run.options;
   other.noise_multiplier = 2;
   CHECK(refused(other, "engine state: the noise multiplier would be 2 and was 1"));
-  other = options;
+  other = run.options;
   other.groups = layer_groups(t.model.named_parameters(), 1);
   other.groups.push_back(other.groups[0]);
   other.groups[0].parameters.resize(1);
   other.groups[1].parameters.erase(other.groups[1].parameters.begin());
   CHECK(refused(other, "engine state: 1 clip bounds for 2 groups"));
-  other = options;
+  other = run.options;
   other.logical_batch = 40;
   CHECK(refused(other, "Sampler: "));
-  nn::save_module(file, t.model);
-  CHECK(throws([&] { checkpoint_mark(file); }, "has no sotto.ledger_mark"));
-  CHECK(throws([&] { load_checkpoint(file, t.model, t.optimizer, engine); },
-               "engine state: the metadata has no sotto.engine"));
-  CHECK(throws(
-      [] {
-        Training memory;
-        Ledger none;
-        EngineOptions plain = options_of(Sampling::poisson);
-        plain.noise_multiplier = 1;
-        Engine e = memory.engine(none, plain);
-        save_checkpoint("unused", memory.model, memory.optimizer, e, none);
-      },
-      ""));
+  nn::save_module(run.file, t.model);
+  CHECK(throws([&] { checkpoint_mark(run.file); }, "has no sotto.ledger_mark"));
+  CHECK(throws([&] { run.load(run.engine); }, "engine state: the metadata has no sotto.engine"));
+  CHECK(run.engine.steps_made() == 1);
+}
+
+TEST_CASE("a checkpoint of another model changes nothing") {
+  Run run;
+  nn::MovingAverage average(run.t.model, 0.7);
+  run.engine.step(run.t.loss());
+  average.update();
+  run.save(&average);
+  TensorFile file = load_safetensors(run.file);
+  for (auto& [name, tensor] : file.tensors) {
+    if (name.starts_with("model.") && tensor.shape() == Shape{10})
+      tensor = Tensor::from(std::vector<float>(11), {11});
+  }
+  save_safetensors(run.file, file);
+
+  Training other;
+  Engine engine = other.engine(run.ledger, run.options);
+  nn::MovingAverage untouched(other.model, 0.7);
+  const auto state = [&] { return other.optimizer.state(other.model.named_parameters()).size(); };
+  const std::size_t before = state();
+  const std::vector<float> weights = other.weights();
+  CHECK(throws([&] { load_checkpoint(run.file, other.model, other.optimizer, engine, &untouched); },
+               "11"));
+  CHECK(engine.steps_made() == 0);
+  CHECK(untouched.updates() == 0);
+  CHECK(state() == before);
+  CHECK(other.weights() == weights);
+}
+
+TEST_CASE("a checkpoint needs a ledger in a file, from which it can go on") {
+  const Place place;
+  Training t;
+  Ledger ledger;
+  const Engine engine = t.engine(ledger, noisy());
+  const std::string file = place.path("none");
+  CHECK(throws([&] { save_checkpoint(file, t.model, t.optimizer, engine); },
+               "a mark of a ledger in memory"));
+  CHECK_FALSE(std::filesystem::exists(file));
 }
 
 }  // namespace
