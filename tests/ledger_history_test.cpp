@@ -88,6 +88,21 @@ TEST_CASE("the part of several plans that came out costs what all of them cost")
   }
 }
 
+TEST_CASE("a target below the price of all plans admits what its filter proves") {
+  const Event first{.noise_multiplier = 2.5};
+  Ledger ledger;
+  const Ledger other = ledger.new_run();
+  CHECK(ledger.plan({{first, 1}}));
+  CHECK(Ledger(other).plan({{everybody, 1000}}));
+  const auto budget = [](const Ledger& of, double target) {
+    return Budget(of, new_accountant(AccountantKind::pld), delta, target);
+  };
+  CHECK(pld({{first, 1}, {everybody, 1000}}) > 10);
+  CHECK(budget(ledger, 10).allows_after({{first, 1}}));
+  CHECK_FALSE(budget(other, 10).allows_after({{everybody, 1000}}));
+  CHECK_FALSE(budget(ledger, pld({{first, 1}})).allows_after({{first, 1}}));
+}
+
 TEST_CASE("releases in the order of one run's plan cost what they are, in another all of it") {
   Event first{.noise_multiplier = 3, .sampling = Sampling::partition, .batches = 2};
   Event paid = first;
@@ -182,12 +197,7 @@ TEST_CASE("plans in a file are checked") {
   const LedgerContents read = parse_ledger(file_of({header, plan}), "f").contents;
   CHECK(read.runs.at(0).plan == EventCounts{{sampled, 7}, {everybody, 1}});
   const auto refused = [](const std::vector<std::string>& lines, const std::string& text) {
-    try {
-      parse_ledger(file_of(lines), "f");
-      return false;
-    } catch (const SystemFailure& failure) {
-      return std::string(failure.what()).find(text) != std::string::npos;
-    }
+    return throws<SystemFailure>([&] { parse_ledger(file_of(lines), "f"); }, text);
   };
   CHECK(refused({header, reserve(1, 0), plan}, "f:3: a plan after 1 releases"));
   CHECK(refused({header, plan_line(run, {})}, "plan is no list of releases"));
