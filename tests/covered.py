@@ -47,4 +47,6 @@ def main(root, check_itself):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     sys.exit(main(pathlib.Path(sys.argv[1]), "--self" in sys.argv))

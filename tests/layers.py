@@ -78,6 +78,8 @@ def findings(root):
 
 
 def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     found = list(findings(pathlib.Path(sys.argv[1])))
     for finding in found:
         print(finding)

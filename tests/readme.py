@@ -8,6 +8,8 @@ PARTS = (
     ("docs/custom_ops.md", "tests/custom_ops_test.cpp", ("LAYER", "OPERATION", "CHECKS")),
 )
 
+if len(sys.argv) < 2:
+    sys.exit(__doc__)
 root = pathlib.Path(sys.argv[1])
 for page, source, marks in PARTS:
     blocks = re.findall(r"```cpp\n(.*?)```", (root / page).read_text(encoding="utf-8"), re.S)

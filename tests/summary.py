@@ -29,4 +29,6 @@ def main(path):
     return 1 if failed or not passed else 0
 
 
+if len(sys.argv) < 2:
+    sys.exit(__doc__)
 sys.exit(main(sys.argv[1]))

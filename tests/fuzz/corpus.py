@@ -102,6 +102,8 @@ def checkpoint():
 
 
 def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
     for make in (safetensors, idx, options, engine_state, checkpoint):
         place = folder / make.__name__
