@@ -23,10 +23,7 @@ class Audit(Case):
 
     def refuse(self, fact, *arguments):
         done = run(*arguments)
-        self.assertEqual(done.returncode, 2, (arguments, done.stdout, done.stderr))
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        self.assertTrue(done.stderr.startswith("audit: "), done.stderr)
-        self.assertIn(fact, done.stderr)
+        self.told(done, 2, fact)
         self.assertEqual(done.stdout, "")
 
 

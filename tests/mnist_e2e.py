@@ -24,17 +24,15 @@ from mnist_runs import (
     SMALL,
     Case,
     Page,
-    charged,
     differing,
     main,
-    read_checkpoint,
     run,
     show_on,
     start,
-    state_of,
     steps_in,
     updates_of,
 )
+from programs import charged, read_checkpoint, state_of
 
 
 class Whole(Case):

@@ -8,8 +8,8 @@ import json
 import os
 import stat
 
-from mnist_runs import (ALONE, NOISY, PLAIN, Case, charged, main, read_checkpoint, read_tensors, run,
-                        state_of)
+from mnist_runs import ALONE, NOISY, PLAIN, Case, main, run
+from programs import charged, read_checkpoint, read_tensors, state_of
 
 
 class Files(Case):
@@ -47,7 +47,8 @@ class Files(Case):
 
     def test_a_model_without_privacy_says_so(self):
         self.succeed(*PLAIN, "--steps", "1", "--save", self.path("model"))
-        self.assertIn("none", read_tensors(self.path("model"))[1]["sotto.privacy"])
+        statement = json.loads(read_tensors(self.path("model"))[1]["sotto.privacy"])
+        self.assertEqual(statement, "none: trained with --no-privacy")
 
     def test_statistics_are_written_when_they_are_asked_for_and_kept_on(self):
         model = self.path("model")

@@ -6,9 +6,10 @@ import os
 import re
 import struct
 import subprocess
-import sys
-import tempfile
 import unittest
+
+import programs
+from programs import run_program, take_programs
 
 MNIST = ""
 CLOSING = re.compile(
@@ -23,9 +24,7 @@ PLAIN = [*SMALL, "--no-privacy", "--seed", "5"]
 
 
 def run(*arguments):
-    return subprocess.run(
-        [MNIST, *arguments], capture_output=True, text=True, timeout=300, check=False
-    )
+    return run_program([MNIST, *arguments])
 
 
 def start(*arguments):
@@ -41,47 +40,6 @@ def show_on(terminal, *arguments):
 def steps_in(line):
     found = re.search(r"step (\d+)/", line)
     return int(found.group(1)) if found else None
-
-
-def read_tensors(path):
-    """The tensors as (dtype, shape, bytes), and the metadata, by our own reading of the format."""
-    with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
-        data = file.read()
-    metadata = header.pop("__metadata__")
-    tensors = {}
-    for name, entry in header.items():
-        begin, end = entry["data_offsets"]
-        tensors[name] = (entry["dtype"], tuple(entry["shape"]), data[begin:end])
-    return tensors, metadata
-
-
-def state_of(model):
-    """The file from which what was saved as `model` is resumed."""
-    return model + ".state"
-
-
-def read_checkpoint(model):
-    """The tensors of its state, and the progress."""
-    tensors, metadata = read_tensors(state_of(model))
-    return tensors, json.loads(metadata["sotto.mnist.progress"])
-
-
-def charged(path):
-    """Releases that a ledger counts: reservations whole, unless their run settles them."""
-    total, open_reservations = 0, {}
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            if not line.endswith("\n"):
-                break  # the crash was in the middle of this append
-            entry = json.loads(line)
-            if "reserve" in entry:
-                total += entry["reserve"]
-                open_reservations[entry["run"]] = entry["reserve"]
-            elif "settle" in entry:
-                total += entry["settle"] - open_reservations.pop(entry["run"])
-    return total
 
 
 def differing(a, b):
@@ -124,15 +82,7 @@ class Page(html.parser.HTMLParser):
         self.text += data
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
+class Case(programs.Case):
     def contents(self):
         found = {}
         for name in os.listdir(self.folder):
@@ -153,10 +103,7 @@ class Case(unittest.TestCase):
     def refuse(self, status, fact, *arguments):
         """The run fails with one line that holds the fact, and prints nothing else."""
         done = run(*arguments)
-        self.assertEqual(done.returncode, status, (arguments, done.stdout, done.stderr))
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        self.assertTrue(done.stderr.startswith("mnist: "), done.stderr)
-        self.assertIn(fact, done.stderr)
+        self.told(done, status, fact)
         self.assertNotIn("test accuracy", done.stdout)
 
     def report(self, *arguments):
@@ -168,5 +115,5 @@ class Case(unittest.TestCase):
 def main():
     """Tests the program that the first argument names; the others are unittest's."""
     global MNIST
-    MNIST = os.path.abspath(sys.argv.pop(1))
+    (MNIST,) = take_programs(1)
     unittest.main("__main__")

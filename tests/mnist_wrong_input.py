@@ -9,8 +9,8 @@ import os
 import random
 import struct
 
-from mnist_runs import (ALONE, NOISY, SMALL, Case, charged, differing, main, start, state_of,
-                        steps_in)
+from mnist_runs import (ALONE, NOISY, SMALL, Case, differing, main, start, steps_in)
+from programs import charged, state_of
 
 
 def without_checksum(checkpoint):

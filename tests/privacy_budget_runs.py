@@ -1,11 +1,11 @@
 """What the tests of the sample `privacy_budget` share: starting it and reading its answers."""
 
 import json
-import os
 import subprocess
-import sys
-import tempfile
 import unittest
+
+import programs
+from programs import run_program, take_programs
 
 PROGRAM = WRITE_LEDGERS = ""
 DELTA = ["--delta", "1e-5"]
@@ -18,8 +18,7 @@ FULL_EPSILON = 4.377178  # in closed form, tests/accountant_test.cpp
 
 
 def run(*arguments, **options):
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=120,
-                          check=False, **options)
+    return run_program([PROGRAM, *arguments], **options)
 
 
 def start_writing_ledgers(folder):
@@ -30,15 +29,7 @@ def start_writing_ledgers(folder):
     return writer
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
+class Case(programs.Case):
     def succeed(self, *arguments):
         done = run(*arguments)
         self.assertEqual(done.returncode, 0, (arguments, done.stderr))
@@ -55,15 +46,12 @@ class Case(unittest.TestCase):
     def refuse(self, status, fact, *arguments):
         """The run fails with one line that holds the fact, and prints nothing else."""
         done = run(*arguments)
-        self.assertEqual(done.returncode, status, (arguments, done.stdout, done.stderr))
+        self.told(done, status, fact)
         self.assertEqual(done.stdout, "")
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        self.assertTrue(done.stderr.startswith("privacy_budget: "), done.stderr)
-        self.assertIn(fact, done.stderr)
 
 
 def main():
     """Tests the programs that the first two arguments name; the others are unittest's."""
     global PROGRAM, WRITE_LEDGERS
-    PROGRAM, WRITE_LEDGERS = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+    PROGRAM, WRITE_LEDGERS = take_programs(2)
     unittest.main("__main__")

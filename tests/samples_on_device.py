@@ -7,11 +7,11 @@ Usage: samples_on_device.py PATH_OF_MNIST PATH_OF_AUDIT PATH_OF_FOOTPRINT [unitt
 import json
 import os
 import struct
-import subprocess
-import sys
 import unittest.mock
 
-from mnist_runs import ALONE, Case, charged, main, read_checkpoint
+import mnist_runs
+from mnist_runs import ALONE, Case
+from programs import charged, read_checkpoint, run_program, take_programs
 
 SIZES = [*ALONE, "--train-size", "80", "--test-size", "10"]
 SMALL = [*SIZES, "--batch", "16", "--seed", "5", "--ema", "0.9"]
@@ -20,7 +20,7 @@ NOISY = [*SMALL, "--noise-multiplier", "1"]
 GPU = ["--device", "cuda"]
 # Both compute in float, by other kernels.
 TOLERANCE = 1e-5
-PROGRAMS = {"mnist": sys.argv[1], "audit": sys.argv.pop(2), "footprint": sys.argv.pop(2)}
+PROGRAMS = {}
 
 
 def numbers(tensor):
@@ -31,8 +31,7 @@ def numbers(tensor):
 
 class OnDevice(Case):
     def done(self, program, *arguments):
-        done = subprocess.run([PROGRAMS[program], *arguments], capture_output=True, text=True,
-                              timeout=300, check=False)
+        done = run_program([PROGRAMS[program], *arguments])
         self.assertEqual(done.stderr, "")
         return done.stdout
 
@@ -124,12 +123,10 @@ class OnDevice(Case):
         self.assertLess(there["first"], here["first"])
 
     def refuse(self, program, fact, *arguments):
-        done = subprocess.run([PROGRAMS[program], *arguments], capture_output=True, text=True,
-                              timeout=300, check=False)
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        done = run_program([PROGRAMS[program], *arguments])
+        self.told(done, 2, fact)
         self.assertTrue(done.stderr.startswith(f"{program}: --device: "), done.stderr)
-        self.assertIn(fact, done.stderr)
+        self.assertEqual(done.stdout, "")
 
     def test_a_device_that_cannot_be_used_is_refused_before_anything_is_read_or_written(self):
         save = ["--data", self.path("nowhere"), "--save", self.path("model")]
@@ -142,4 +139,6 @@ class OnDevice(Case):
 
 
 if __name__ == "__main__":
-    main()
+    PROGRAMS = dict(zip(("mnist", "audit", "footprint"), take_programs(3)))
+    mnist_runs.MNIST = PROGRAMS["mnist"]
+    unittest.main()

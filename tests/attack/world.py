@@ -1,15 +1,17 @@
 """The parts that the attacks share: the programs, and how they are run and judged."""
 
 import hashlib
-import json
 import os
 import random
 import shutil
 import signal
 import stat
-import struct
 import subprocess
+import sys
 import tempfile
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from programs import charged, read_checkpoint, run_program, state_of
 
 PROGRAMS = ("mnist", "audit", "footprint", "memory_tour", "privacy_budget", "devices")
 HANG = 60  # seconds, of programs that take less than one
@@ -82,20 +84,12 @@ class World:
         """Runs a program with some standard files closed, and says what no program may do: hang,
         die by a signal, fail in other words than one line, or warn when all is well."""
 
-        def close_files():
-            for number in closed:
-                os.close(number)
-
-        with subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, cwd=cwd,
-                              env={**os.environ, **environment}, pass_fds=pass_fds,
-                              preexec_fn=close_files) as process:
-            try:
-                out, err = process.communicate(timeout=HANG)
-                done = Done(command, process.returncode, out or b"", err)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                out, err = process.communicate()
-                done = Done(command, None, out or b"", err)
+        try:
+            ended = run_program(command, closed, stdout=stdout, cwd=cwd, text=False, timeout=HANG,
+                                env={**os.environ, **environment}, pass_fds=pass_fds)
+            done = Done(command, ended.returncode, ended.stdout or b"", ended.stderr)
+        except subprocess.TimeoutExpired as late:
+            done = Done(command, None, late.stdout or b"", late.stderr or b"")
         self.judge(done, closed, killed)
         return done
 
@@ -117,24 +111,10 @@ class World:
             if done.status == 0 and lines:
                 self.wrong("says something is wrong with status 0", done)
 
-    # A ledger as a file, by our own reading of the format.
-    def charged(self, path):
-        """Releases that a ledger counts: reservations whole, unless their run settles them."""
-        total, reserved = 0, {}
-        with open(path, "rb") as file:
-            for line in file.read().split(b"\n")[:-1]:
-                entry = json.loads(line)
-                if "reserve" in entry:
-                    total += entry["reserve"]
-                    reserved[entry["run"]] = entry["reserve"]
-                elif "settle" in entry:
-                    total += entry["settle"] - reserved.pop(entry["run"])
-        return total
-
     def ledger_counts(self, path, least):
         """A ledger that is there is readable, by us and by the program, and counts enough."""
         try:
-            total = self.charged(path)
+            total = charged(path)
         except (ValueError, KeyError) as error:
             return self.dangerous(f"the ledger cannot be read: {error}")
         if total < least:
@@ -158,16 +138,8 @@ def contents(folder):
     return found
 
 
-def state_of(model):
-    """The file from which what was saved as `model` is gone on with."""
-    return model + ".state"
-
-
 def saved_step(model):
     """How many steps are behind what was saved; 0 when nothing was."""
     if not os.path.exists(state_of(model)):
         return 0
-    with open(state_of(model), "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        metadata = json.loads(file.read(length))["__metadata__"]
-    return json.loads(metadata["sotto.mnist.progress"])["step"]
+    return read_checkpoint(model)[1]["step"]
