@@ -125,6 +125,8 @@ struct Case {
   std::int64_t positions = 1;
   std::int64_t side = 0;  // of images, where the layer is a convolution
   std::size_t row_budget = ClipOptions{}.row_budget;
+  // Numbers in a row.
+  std::int64_t size() const { return width * positions * std::max<std::int64_t>(1, side * side); }
 };
 
 // A linear layer whose gradient with regard to its weight is the sum of its inputs, or a
@@ -183,8 +185,7 @@ class Network {
 // How far a sum moves at most, in sensitivities, when one of some units is left out.
 double moved(const Case& of, std::int64_t population, std::int64_t part) {
   Network network(of);
-  const std::int64_t pixels = of.side > 0 ? of.side * of.side : 1;
-  const Tensor x = features(of.data, population, of.width * of.positions * pixels);
+  const Tensor x = features(of.data, population, of.size());
   const std::vector<std::int64_t> units = numbers(population);
   const std::int64_t block = std::clamp<std::int64_t>(part, 1, SumBlocks::Limits{}.units);
   const std::vector<double> all = network.sum(x, units, part, block);
@@ -241,13 +242,41 @@ TEST_CASE("and for convolutions, by rows that are kept and by sums, of which som
   }
 }
 
-TEST_CASE("where parts end does not show") {
-  constexpr std::int64_t population = 3000, width = 4;
+// Every third unit or so, so that blocks have all sizes.
+std::vector<std::int64_t> some_of(std::int64_t population) {
   PublicRandom random(3);
   std::vector<std::int64_t> units;
   for (std::int64_t unit = 0; unit < population; ++unit) {
     if (random.below(3) == 0) units.push_back(unit);
   }
+  return units;
+}
+
+TEST_CASE("blocks sum up to what their units alone do") {
+  std::vector<Case> cases;
+  for (const std::int64_t positions : {1, 4, 12, 20})
+    cases.push_back({.data = Data::offset, .width = 7, .positions = positions});
+  for (const auto& [side, width] :
+       {std::pair{4, 40}, std::pair{8, 3}, std::pair{8, 40}, std::pair{20, 40}})
+    cases.push_back({.data = Data::offset, .width = width, .side = side, .row_budget = 0});
+  const std::vector<std::int64_t> units = some_of(400);
+  for (Case of : cases) {
+    for (const Dtype precision : {Dtype::f32, Dtype::bf16}) {
+      of.precision = precision;
+      CAPTURE(of.positions, of.side, of.width, name(precision));
+      Network network(of);
+      const Tensor x = features(of.data, 400, of.size());
+      const std::vector<double> alone = network.sum(x, units, 400, 1);
+      const std::vector<double> blocks = network.sum(x, units, 400, SumBlocks::Limits{}.units);
+      CHECK(distance(alone, blocks) < 1e-5 * distance(alone, std::vector<double>(alone.size())));
+      CHECK((alone != blocks) == (of.positions <= 16));  // products of blocks, or rows
+    }
+  }
+}
+
+TEST_CASE("where parts end does not show") {
+  constexpr std::int64_t population = 3000, width = 4;
+  const std::vector<std::int64_t> units = some_of(population);
   // Products are of 96, 8 and 2 units, and of one.
   for (const std::int64_t positions : {1, 4, 12, 20}) {
     Network network({.data = Data::offset, .width = width, .positions = positions});
