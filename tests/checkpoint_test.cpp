@@ -245,9 +245,9 @@ TEST_CASE("a budget of bytes is met by the plan for it, and the peak is what it 
       CHECK_FALSE(model.segments().empty());
       CHECK(plan.work >= work);
       CHECK(plan.peak <= budget);
-      CHECK(measured < (private_data ? 1.1 : 1.05) * static_cast<double>(plan.peak));
+      CHECK(measured < 1.05 * static_cast<double>(plan.peak));
       // Of two backwards over blocks that are kept, slopes may be counted twice.
-      CHECK(measured > (private_data ? 0.9 : 0.95) * static_cast<double>(plan.peak));
+      CHECK(measured > (private_data ? 0.8 : 0.95) * static_cast<double>(plan.peak));
       work = plan.work;
     }
     CHECK(throws([&] { checkpoint_auto(model, x, all / 10, private_data); }, "no plan needs"));
