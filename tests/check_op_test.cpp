@@ -4,6 +4,7 @@
 #include "catch.h"
 #include "sotto/autograd/ops.h"
 #include "sotto/kernels/compute.h"
+#include "sotto/testing/check_layer.h"
 #include "tests/op_cases.h"
 #include "tests/throws.h"
 

@@ -4,7 +4,7 @@
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/init.h"
 #include "sotto/sotto.h"
-#include "sotto/testing/check_op.h"
+#include "sotto/testing/check_layer.h"
 
 using namespace sotto;
 

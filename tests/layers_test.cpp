@@ -3,6 +3,7 @@
 #include "sotto/nn/layers.h"
 #include "sotto/kernels/compute.h"
 #include "sotto/nn/init.h"
+#include "sotto/testing/check_layer.h"
 #include "tests/kernel_cases.h"
 #include "tests/op_cases.h"
 #include "tests/throws.h"

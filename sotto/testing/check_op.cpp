@@ -314,17 +314,6 @@ void check_op(const OpCase& op, const CheckOptions& options) {
       op.op, op.what, samples, options.instances);
 }
 
-void check_layer(nn::Module& layer, const std::function<Tensor(PublicRandom&)>& make,
-                 const CheckOptions& options) {
-  const auto instance = [&](PublicRandom& random) {
-    const Tensor x = make(random);
-    return Instance{{{x, 0, is_float(x.dtype())}},
-                    [&layer](const std::vector<Var>& v) { return layer(v[0]); },
-                    layer.parameters()};
-  };
-  check_op({"layer", fmt::format("{} parameters", layer.parameter_count()), instance}, options);
-}
-
 Tensor uniform_values(PublicRandom& random, const Shape& shape, double low, double high) {
   std::vector<double> values(static_cast<std::size_t>(shape.numel()));
   for (double& value : values) value = low + (high - low) * random.uniform();

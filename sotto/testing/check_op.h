@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "sotto/autograd/tape.h"
 #include "sotto/core/philox.h"
-#include "sotto/nn/module.h"
 
 namespace sotto::testing {
 
@@ -64,11 +64,6 @@ struct CheckOptions {
 // Throws std::invalid_argument naming the law that does not hold, and where; and where no instance
 // has two samples.
 void check_op(const OpCase& op, const CheckOptions& options = {});
-
-// Holds a layer with the parameters it has to the same laws, on inputs [n, ...] in f64 or i64 that
-// `make` draws. Parameters are in double while they are checked, and afterwards as before.
-void check_layer(nn::Module& layer, const std::function<Tensor(PublicRandom&)>& make,
-                 const CheckOptions& options = {});
 
 // Uniform in [low, high), f64.
 Tensor uniform_values(PublicRandom& random, const Shape& shape, double low = -2, double high = 2);
