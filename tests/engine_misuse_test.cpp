@@ -4,19 +4,14 @@
 #include <thread>
 
 #include "catch.h"
-#include "sotto/autograd/ops.h"
+#include "engine_training.h"
 #include "sotto/core/devices.h"
-#include "sotto/dp/engine.h"
 #include "sotto/kernels/compute.h"
-#include "sotto/nn/digits.h"
-#include "sotto/nn/init.h"
-#include "sotto/nn/layers.h"
 #include "throws.h"
 
 namespace sotto {
 namespace {
 
-constexpr std::int64_t population = 40;
 constexpr const char* advice = "return one loss for each row; the engine averages";
 
 // A user's module, whose visit() may forget its hidden layer.
@@ -33,15 +28,11 @@ struct Network final : nn::Module {
   nn::Linear last{4, 10};
 };
 
-struct Training {
-  explicit Training(bool shows_all = true) : model(shows_all) {}
+// A training of such a network, whose steps may be refused.
+struct Attempt {
+  explicit Attempt(bool shows_all = true) : model(shows_all) {}
 
-  Engine::Loss loss() {
-    return [this](Tape& tape, std::span<const std::int64_t> rows) {
-      const Dataset batch = data.batch(rows);
-      return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
-    };
-  }
+  Engine::Loss loss() { return loss_of(data, model); }
   Engine engine(EngineOptions options = {}) {
     options.noise_multiplier = 1;
     options.logical_batch = population;
@@ -60,7 +51,7 @@ struct Training {
 };
 
 TEST_CASE("a mean over the batch is refused with what to return instead") {
-  Training t;
+  Attempt t;
   Engine engine = t.engine();
   const Engine::Loss loss = t.loss();
   const auto of = [&](Var (*reduce)(const Var&)) {
@@ -77,7 +68,7 @@ TEST_CASE("a mean over the batch is refused with what to return instead") {
 }
 
 TEST_CASE("a child that visit() forgets is named") {
-  Training t(false);
+  Attempt t(false);
   Engine engine = t.engine();
   CHECK(t.refused(engine, t.loss(),
                   "parameter of shape (4) that is in no clip group: it belongs to a Linear of "
@@ -85,7 +76,7 @@ TEST_CASE("a child that visit() forgets is named") {
 }
 
 TEST_CASE("a parameter that was unfrozen since the engine was made is named") {
-  Training t;
+  Attempt t;
   t.model.hidden.freeze();
   nn::Sgd optimizer(t.model, {.learning_rate = 0.1});
   Engine engine(t.model, optimizer, population, t.ledger,
@@ -95,7 +86,7 @@ TEST_CASE("a parameter that was unfrozen since the engine was made is named") {
 }
 
 TEST_CASE("a parameter that is replaced or changed while the engine lives is found") {
-  Training t;
+  Attempt t;
   Engine engine = t.engine();
   engine.step(t.loss());
   Parameter& bias = *t.model.last.bias;
@@ -117,7 +108,7 @@ TEST_CASE("a parameter that is replaced or changed while the engine lives is fou
 
 TEST_CASE("weights that are not finite stop before more is spent") {
   for (const float bad : {std::nanf(""), INFINITY}) {
-    Training t;
+    Attempt t;
     Engine engine = t.engine();
     engine.step(t.loss());
     Tensor& weight = t.model.hidden.weight->value;
@@ -152,7 +143,7 @@ TEST_CASE("weights that were assigned are looked at before the next step, on eve
 }
 
 TEST_CASE("a row of two units is refused, of the population or of a batch") {
-  Training t;
+  Attempt t;
   const auto make = [&](std::int64_t units, double batch) {
     return Engine(t.model, t.optimizer, units, t.ledger,
                   {.noise_multiplier = 1,
@@ -167,7 +158,7 @@ TEST_CASE("a row of two units is refused, of the population or of a batch") {
 }
 
 TEST_CASE("a row of two units of a batch is refused where the population is too large to walk") {
-  Training t;
+  Attempt t;
   constexpr std::int64_t units = (1 << 20) + 1;
   Engine engine(t.model, t.optimizer, units, t.ledger,
                 {.noise_multiplier = 1,
@@ -178,7 +169,7 @@ TEST_CASE("a row of two units of a batch is refused where the population is too 
 }
 
 TEST_CASE("two threads in one engine: one of them is told, and nothing is lost") {
-  Training t;
+  Attempt t;
   Engine engine = t.engine();
   std::atomic<bool> inside = false, tried = false;
   const Engine::Loss loss = t.loss();
@@ -208,7 +199,7 @@ TEST_CASE("two threads in one engine: one of them is told, and nothing is lost")
 }
 
 TEST_CASE("a loss may look at its engine, and not step it") {
-  Training t;
+  Attempt t;
   Engine engine = t.engine();
   const Engine::Loss loss = t.loss();
   const StepReport report = engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {

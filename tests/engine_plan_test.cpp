@@ -2,39 +2,16 @@
 #include <thread>
 
 #include "catch.h"
-#include "dp_models.h"
+#include "engine_training.h"
+#include "epsilon_of.h"
 #include "ledger_files.h"
-#include "sotto/autograd/ops.h"
 #include "sotto/dp/adaptive_accountant.h"
 #include "sotto/dp/checkpoint.h"
-#include "sotto/dp/pld_accountant.h"
 #include "sotto/dp/spent.h"
-#include "sotto/nn/dataset.h"
-#include "sotto/nn/digits.h"
 #include "throws.h"
 
 namespace sotto {
 namespace {
-
-constexpr std::int64_t population = 200;
-
-struct Training {
-  Dataset data = make_digits(population, 1);
-  nn::Sequential model{nn::Flatten(), nn::Linear(784, 10)};
-  nn::Sgd optimizer{model, {.learning_rate = 0.1}};
-
-  Engine engine(const Ledger& ledger, const EngineOptions& options) {
-    return Engine(model, optimizer, population, ledger, options);
-  }
-  void step(Engine& engine, int times = 1) {
-    for (int k = 0; k < times; ++k) {
-      engine.step([this](Tape& tape, std::span<const std::int64_t> rows) {
-        const Dataset batch = data.batch(rows);
-        return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
-      });
-    }
-  }
-};
 
 double means(Engine& engine, double noise) {
   return engine.release_means({.ranges = {{0, 1}},
@@ -43,12 +20,6 @@ double means(Engine& engine, double noise) {
                                      return std::vector(units.size(), std::vector{0.5});
                                    },
                                .noise_multiplier = noise})[0];
-}
-
-double pld(const EventCounts& releases) {
-  PldAccountant accountant;
-  for (const auto& [event, count] : releases) accountant.compose(event, count);
-  return accountant.epsilon(1e-5);
 }
 
 bool says(const std::string& text, const std::string& part) {

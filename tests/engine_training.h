@@ -1,4 +1,4 @@
-// A small training of every sampling, for the tests of engines.
+// A small training, of every sampling, for the tests of engines.
 #pragma once
 
 #include "sotto/autograd/ops.h"
@@ -13,19 +13,25 @@ namespace sotto {
 inline constexpr std::int64_t population = 120;
 inline constexpr std::int64_t steps = 9;
 
+// Both must outlive it.
+inline Engine::Loss loss_of(const Dataset& data, nn::Module& model) {
+  return [&](Tape& tape, std::span<const std::int64_t> rows) {
+    const Dataset batch = data.batch(rows);
+    return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
+  };
+}
+
 struct Training {
   Dataset data = (nn::manual_seed(1), make_digits(population, 1));  // before the model is made
   nn::Sequential model{nn::Flatten(), nn::Linear(784, 10)};
   nn::Sgd optimizer{model, {.learning_rate = 0.1, .momentum = 0.9}};
 
-  Engine::Loss loss() {
-    return [this](Tape& tape, std::span<const std::int64_t> rows) {
-      const Dataset batch = data.batch(rows);
-      return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
-    };
-  }
-  Engine engine(Ledger& ledger, const EngineOptions& options) {
+  Engine::Loss loss() { return loss_of(data, model); }
+  Engine engine(const Ledger& ledger, const EngineOptions& options) {
     return Engine(model, optimizer, population, ledger, options);
+  }
+  void step(Engine& engine, std::int64_t times = 1) {
+    for (std::int64_t k = 0; k < times; ++k) engine.step(loss());
   }
   std::vector<float> weights() { return model.parameters()[0]->value.to_vector<float>(); }
 };

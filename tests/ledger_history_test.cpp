@@ -8,32 +8,20 @@
 #include "sotto/dp/budget.h"
 #include "sotto/dp/ledger.h"
 #include "sotto/dp/mechanism.h"
-#include "sotto/dp/pld_accountant.h"
 #include "sotto/dp/spent.h"
 #include "sotto/kernels/compute.h"
+#include "tests/epsilon_of.h"
 #include "tests/ledger_files.h"
 #include "tests/throws.h"
 
 namespace sotto {
 namespace {
 
-constexpr double delta = 1e-5;
-
 void record(Ledger& ledger, const Event& event, int times) {
   for (int i = 0; i < times; ++i) ledger.record(event, ledger.next_draw());
 }
 
-double pld(const EventCounts& releases) {
-  PldAccountant accountant;
-  for (const auto& [event, count] : releases) accountant.compose(event, count);
-  return accountant.epsilon(delta);
-}
-
-double adaptive(const EventCounts& releases) {
-  AdaptiveAccountant accountant;
-  for (const auto& [event, count] : releases) accountant.compose(event, count);
-  return accountant.epsilon(delta);
-}
+double adaptive(const EventCounts& releases) { return epsilon_of(releases, AdaptiveAccountant()); }
 
 }  // namespace
 
@@ -208,21 +196,16 @@ TEST_CASE("what is proved for any choice is above what is proved for none") {
   for (const double noise : {0.7, 1.0, 3.0}) {
     for (const std::int64_t steps : {1, 100, 5000}) {
       const EventCounts some{{{noise, Sampling::poisson, 0.004}, steps}, {{20.0}, 3}};
-      AdaptiveAccountant accountant, of_plan(Relation::add_or_remove_one, some);
-      RdpAccountant fixed;
-      for (const auto& [event, count] : some) {
-        accountant.compose(event, count);
-        of_plan.compose(event, count);
-        fixed.compose(event, count);
-      }
-      const double epsilon = accountant.epsilon(delta), rdp = fixed.epsilon(delta);
+      const double epsilon = adaptive(some), rdp = epsilon_of(some, RdpAccountant());
+      const double of_plan =
+          epsilon_of(some, AdaptiveAccountant(Relation::add_or_remove_one, some));
       CAPTURE(noise, steps, epsilon, rdp);
       CHECK(rdp > pld(some));
       CHECK(epsilon < 1.75 * rdp);
-      CHECK(of_plan.epsilon(delta) > rdp);
-      CHECK(of_plan.epsilon(delta) < 1.25 * rdp);
-      CHECK(of_plan.epsilon(delta) < epsilon);
-      CHECK(throws([&] { accountant.delta(epsilon); }, "no delta for an epsilon"));
+      CHECK(of_plan > rdp);
+      CHECK(of_plan < 1.25 * rdp);
+      CHECK(of_plan < epsilon);
+      CHECK(throws([&] { AdaptiveAccountant().delta(epsilon); }, "no delta for an epsilon"));
     }
   }
   CHECK(adaptive({}) == 0);
