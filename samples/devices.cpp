@@ -1,7 +1,7 @@
 // Lists the devices of this machine, and says why there is no GPU among them.
-#include "sotto/core/devices.h"
-#include "samples/command_line.h"
-#include "samples/program.h"
+#include <sotto/core/devices.h>
+#include "samples/cli/command_line.h"
+#include "samples/cli/program.h"
 
 namespace {
 

@@ -6,8 +6,8 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 build=$root/build-quickstart
 report=$build/mnist.html
-# shellcheck source=tests/packages.sh
-. "$root/tests/packages.sh"
+# shellcheck source=tests/scripts/packages.sh
+. "$root/tests/scripts/packages.sh"
 
 install_missing "$build_packages"
 echo "Building in $build"

@@ -5,8 +5,8 @@ set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 build=$root/build-tests
-# shellcheck source=tests/packages.sh
-. "$root/tests/packages.sh"
+# shellcheck source=tests/scripts/packages.sh
+. "$root/tests/scripts/packages.sh"
 
 install_missing "$build_packages
 $test_packages"
@@ -18,5 +18,5 @@ log=$build/meson-logs/testlog.json
 rm -f "$log"
 status=0
 meson test -C "$build" --no-rebuild --print-errorlogs || status=1
-python3 "$root/tests/summary.py" "$log" || status=1
+python3 "$root/tests/scripts/summary.py" "$log" || status=1
 exit $status

@@ -2,11 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <sotto/core/threads/parallel.h>
 #include "samples/audit/options.h"
 #include "samples/audit/page.h"
 #include "samples/audit/run.h"
-#include "samples/program.h"
-#include "sotto/core/parallel.h"
+#include "samples/cli/program.h"
 
 namespace {
 

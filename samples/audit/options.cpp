@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "samples/command_line.h"
-#include "samples/program.h"
+#include "samples/cli/command_line.h"
+#include "samples/cli/program.h"
 
 namespace sotto::audit {
 

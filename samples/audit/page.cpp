@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "samples/charts.h"
-#include "samples/report_style.h"
-#include "sotto/dp/rounding.h"
+#include <sotto/dp/numerics/directed_rounding.h>
+#include "samples/report/charts.h"
+#include "samples/report/report_style.h"
 
 namespace sotto::audit {
 

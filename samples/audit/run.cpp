@@ -4,21 +4,21 @@
 #include <chrono>
 #include <numeric>
 
+#include <sotto/autograd/ops.h>
+#include <sotto/core/join.h>
+#include <sotto/core/random/philox.h>
+#include <sotto/dp/accounting/calibration.h>
+#include <sotto/dp/accounting/pld/pld_accountant.h>
+#include <sotto/dp/audit/canaries.h>
+#include <sotto/dp/engine/engine.h>
+#include <sotto/dp/numerics/directed_rounding.h>
+#include <sotto/nn/data/batch_loader.h>
+#include <sotto/nn/data/digits.h>
+#include <sotto/nn/data/idx.h>
+#include <sotto/nn/init.h>
+#include "samples/cli/program.h"
 #include "samples/mnist/progress.h"
-#include "samples/models.h"
-#include "samples/program.h"
-#include "sotto/autograd/ops.h"
-#include "sotto/core/philox.h"
-#include "sotto/core/text.h"
-#include "sotto/dp/calibration.h"
-#include "sotto/dp/canaries.h"
-#include "sotto/dp/engine.h"
-#include "sotto/dp/pld_accountant.h"
-#include "sotto/dp/rounding.h"
-#include "sotto/nn/batch_loader.h"
-#include "sotto/nn/digits.h"
-#include "sotto/nn/idx.h"
-#include "sotto/nn/init.h"
+#include "samples/models/models.h"
 
 namespace sotto::audit {
 

@@ -4,9 +4,9 @@
 #include <functional>
 #include <vector>
 
+#include <sotto/dp/audit/audit.h>
+#include <sotto/nn/data/dataset.h>
 #include "samples/audit/options.h"
-#include "sotto/dp/audit.h"
-#include "sotto/nn/dataset.h"
 
 namespace sotto::audit {
 

@@ -2,11 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <sotto/core/threads/parallel.h>
+#include "samples/cli/program.h"
 #include "samples/footprint/options.h"
 #include "samples/footprint/page.h"
 #include "samples/footprint/run.h"
-#include "samples/program.h"
-#include "sotto/core/parallel.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
 #include "samples/footprint/options.h"
 
-#include "samples/command_line.h"
-#include "samples/program.h"
-#include "samples/registry.h"
+#include "samples/cli/command_line.h"
+#include "samples/cli/program.h"
+#include "samples/models/registry.h"
 
 namespace sotto::footprint {
 

@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "samples/band_chart.h"
-#include "samples/charts.h"
-#include "samples/report_style.h"
-#include "sotto/core/devices.h"
+#include <sotto/core/devices.h>
+#include "samples/report/band_chart.h"
+#include "samples/report/charts.h"
+#include "samples/report/report_style.h"
 
 namespace sotto::footprint {
 

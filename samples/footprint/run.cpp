@@ -3,11 +3,11 @@
 #include <memory>
 #include <numeric>
 
-#include "samples/registry.h"
-#include "sotto/autograd/ops.h"
-#include "sotto/dp/engine.h"
-#include "sotto/memory/accumulation.h"
-#include "sotto/nn/batch_loader.h"
+#include <sotto/autograd/ops.h>
+#include <sotto/dp/engine/engine.h>
+#include <sotto/memory/accumulation.h>
+#include <sotto/nn/data/batch_loader.h>
+#include "samples/models/registry.h"
 
 namespace sotto::footprint {
 

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include <sotto/memory/planning/planner.h>
+#include <sotto/memory/profiling/timeline.h>
 #include "samples/footprint/options.h"
-#include "sotto/memory/planner.h"
-#include "sotto/memory/timeline.h"
 
 namespace sotto::footprint {
 

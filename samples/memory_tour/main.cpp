@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "samples/command_line.h"
+#include "samples/cli/command_line.h"
+#include "samples/cli/program.h"
 #include "samples/memory_tour/page.h"
-#include "samples/program.h"
 
 namespace {
 

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "samples/curve_chart.h"
-#include "samples/report_style.h"
-#include "sotto/memory/policy.h"
+#include <sotto/memory/planning/policy.h>
+#include "samples/report/curve_chart.h"
+#include "samples/report/report_style.h"
 
 namespace sotto::memory_tour {
 

@@ -2,10 +2,10 @@
 
 #include <memory>
 
-#include "samples/step_bytes.h"
-#include "sotto/autograd/ops.h"
-#include "sotto/nn/init.h"
-#include "sotto/nn/layers.h"
+#include <sotto/autograd/ops.h>
+#include <sotto/nn/init.h>
+#include <sotto/nn/layers.h>
+#include "samples/models/step_bytes.h"
 
 namespace sotto::memory_tour {
 

@@ -4,10 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "sotto/core/atomic_file.h"
-#include "sotto/core/error.h"
-#include "sotto/core/safetensors.h"
-#include "sotto/dp/checkpoint.h"
+#include <sotto/core/error.h>
+#include <sotto/core/io/atomic_file.h>
+#include <sotto/core/io/safetensors.h>
+#include <sotto/dp/engine/training_checkpoint.h>
 
 namespace sotto::mnist {
 

@@ -1,6 +1,6 @@
 // A state from which a run is continued. It is SECRET: beside the weights it may hold the batches
 // of passes, past and to come. Losses, norms and times are in a file of their own, which is not
-// private. The model that may be published is in a third file (sotto/dp/checkpoint.h).
+// private. The model that may be published is in a third file (dp/engine/training_checkpoint.h).
 #pragma once
 
 #include <map>
@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include <sotto/core/io/safetensors.h>
+#include <sotto/dp/ledger/ledger_mark.h>
+#include <sotto/nn/data/dataset.h>
 #include "samples/mnist/settings.h"
-#include "samples/report.h"
-#include "sotto/core/safetensors.h"
-#include "sotto/dp/ledger_mark.h"
-#include "sotto/nn/dataset.h"
+#include "samples/report/report.h"
 
 namespace sotto::mnist {
 

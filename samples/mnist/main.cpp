@@ -1,8 +1,8 @@
 // Trains a network to read digits with differential privacy; --help says how.
 
+#include "samples/cli/program.h"
 #include "samples/mnist/options.h"
 #include "samples/mnist/run.h"
-#include "samples/program.h"
 
 int main(int argc, char** argv) {
   using sotto::samples::ending;

@@ -3,14 +3,14 @@
 #include <filesystem>
 #include <utility>
 
-#include "samples/command_line.h"
+#include <sotto/core/devices.h>
+#include <sotto/core/io/atomic_file.h>
+#include <sotto/core/join.h>
+#include <sotto/dp/ledger/ledger_text.h>
+#include "samples/cli/command_line.h"
+#include "samples/cli/program.h"
 #include "samples/mnist/presets.h"
-#include "samples/models.h"
-#include "samples/program.h"
-#include "sotto/core/atomic_file.h"
-#include "sotto/core/devices.h"
-#include "sotto/core/text.h"
-#include "sotto/dp/ledger_text.h"
+#include "samples/models/models.h"
 
 namespace sotto::mnist {
 

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "sotto/core/error.h"
+#include <sotto/core/error.h>
 
 namespace sotto::mnist {
 

@@ -9,8 +9,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "samples/program.h"
-#include "sotto/dp/rounding.h"
+#include <sotto/dp/numerics/directed_rounding.h>
+#include "samples/cli/program.h"
 
 namespace sotto::mnist {
 

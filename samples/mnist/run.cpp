@@ -9,15 +9,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include <sotto/core/allocator/allocator.h>
+#include <sotto/core/io/atomic_file.h>
+#include <sotto/core/threads/parallel.h>
+#include <sotto/dp/numerics/directed_rounding.h>
+#include "samples/cli/printable.h"
+#include "samples/cli/program.h"
 #include "samples/mnist/progress.h"
 #include "samples/mnist/recorder.h"
 #include "samples/mnist/summary.h"
-#include "samples/printable.h"
-#include "samples/program.h"
-#include "sotto/core/allocator.h"
-#include "sotto/core/atomic_file.h"
-#include "sotto/core/parallel.h"
-#include "sotto/dp/rounding.h"
 
 namespace sotto::mnist {
 

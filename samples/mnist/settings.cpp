@@ -5,10 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "samples/models.h"
-#include "samples/program.h"
-#include "sotto/core/text.h"
-#include "sotto/dp/validation.h"
+#include <sotto/core/join.h>
+#include <sotto/dp/engine/validation.h>
+#include "samples/cli/program.h"
+#include "samples/models/models.h"
 
 namespace sotto::mnist {
 

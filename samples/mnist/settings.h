@@ -9,7 +9,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "sotto/dp/engine.h"
+#include <sotto/dp/engine/engine.h>
 
 namespace sotto::mnist {
 

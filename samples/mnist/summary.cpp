@@ -5,10 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <sotto/core/devices.h>
+#include <sotto/core/threads/parallel.h>
+#include <sotto/dp/numerics/directed_rounding.h>
 #include "samples/mnist/progress.h"
-#include "sotto/core/devices.h"
-#include "sotto/core/parallel.h"
-#include "sotto/dp/rounding.h"
 
 namespace sotto::mnist {
 

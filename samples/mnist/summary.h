@@ -5,7 +5,7 @@
 #include <string>
 
 #include "samples/mnist/training.h"
-#include "samples/report.h"
+#include "samples/report/report.h"
 
 namespace sotto::mnist {
 

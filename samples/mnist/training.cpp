@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sotto/autograd/ops.h"
-#include "sotto/core/parallel.h"
-#include "sotto/dp/checkpoint.h"
-#include "sotto/kernels/compute.h"
-#include "sotto/nn/digits.h"
-#include "sotto/nn/idx.h"
-#include "sotto/nn/init.h"
-#include "sotto/nn/optimizer.h"
-#include "sotto/nn/state.h"
+#include <sotto/autograd/ops.h>
+#include <sotto/core/threads/parallel.h>
+#include <sotto/dp/engine/training_checkpoint.h>
+#include <sotto/kernels/tensor_ops/tensor_ops.h>
+#include <sotto/nn/data/digits.h>
+#include <sotto/nn/data/idx.h>
+#include <sotto/nn/init.h>
+#include <sotto/nn/optim/optimizer.h>
+#include <sotto/nn/state.h>
 
 namespace sotto::mnist {
 

@@ -5,14 +5,14 @@
 #include <optional>
 #include <vector>
 
+#include <sotto/dp/engine/engine.h>
+#include <sotto/memory/accumulation.h>
+#include <sotto/memory/captured_loss.h>
+#include <sotto/nn/data/batch_loader.h>
+#include <sotto/nn/optim/moving_average.h>
 #include "samples/mnist/checkpoint.h"
 #include "samples/mnist/settings.h"
-#include "samples/models.h"
-#include "sotto/dp/engine.h"
-#include "sotto/memory/accumulation.h"
-#include "sotto/memory/captured_loss.h"
-#include "sotto/nn/batch_loader.h"
-#include "sotto/nn/moving_average.h"
+#include "samples/models/models.h"
 
 namespace sotto::mnist {
 

@@ -6,15 +6,15 @@
 #include <memory>
 #include <numeric>
 
-#include "sotto/core/atomic_file.h"
-#include "sotto/core/error.h"
-#include "sotto/dp/accountant.h"
-#include "sotto/dp/adaptive_accountant.h"
-#include "sotto/dp/calibration.h"
-#include "sotto/dp/gdp.h"
-#include "sotto/dp/ledger_text.h"
-#include "sotto/dp/pld_accountant.h"
-#include "sotto/dp/truncation.h"
+#include <sotto/core/error.h>
+#include <sotto/core/io/atomic_file.h>
+#include <sotto/dp/accounting/accountant.h>
+#include <sotto/dp/accounting/adaptive_accountant.h>
+#include <sotto/dp/accounting/calibration.h>
+#include <sotto/dp/accounting/gdp.h>
+#include <sotto/dp/accounting/pld/pld_accountant.h>
+#include <sotto/dp/accounting/truncation.h>
+#include <sotto/dp/ledger/ledger_text.h>
 
 namespace sotto::budget {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "samples/privacy_budget/phases.h"
-#include "sotto/dp/event.h"
+#include <sotto/dp/event.h>
+#include "samples/privacy_budget/training_phases.h"
 
 namespace sotto::budget {
 

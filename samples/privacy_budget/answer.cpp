@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "samples/charts.h"
-#include "samples/printable.h"
-#include "samples/report_style.h"
+#include "samples/cli/printable.h"
+#include "samples/report/charts.h"
+#include "samples/report/report_style.h"
 
 namespace sotto::budget {
 

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "samples/curve_chart.h"
+#include "samples/report/curve_chart.h"
 
 namespace sotto::budget {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "sotto/dp/rounding.h"
+#include <sotto/dp/numerics/directed_rounding.h>
 
 namespace sotto::budget {
 

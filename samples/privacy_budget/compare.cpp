@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "samples/charts.h"
+#include <sotto/core/error.h>
+#include <sotto/dp/numerics/directed_rounding.h>
 #include "samples/privacy_budget/commands.h"
-#include "sotto/core/error.h"
-#include "sotto/dp/rounding.h"
+#include "samples/report/charts.h"
 
 namespace sotto::budget {
 

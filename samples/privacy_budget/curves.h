@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "samples/curve_chart.h"
 #include "samples/privacy_budget/accounting.h"
 #include "samples/privacy_budget/progress.h"
+#include "samples/report/curve_chart.h"
 
 namespace sotto::budget {
 

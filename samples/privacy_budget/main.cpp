@@ -1,9 +1,9 @@
 // Answers questions about the privacy of a training; --help says which.
 
+#include "samples/cli/program.h"
 #include "samples/privacy_budget/commands.h"
 #include "samples/privacy_budget/options.h"
 #include "samples/privacy_budget/progress.h"
-#include "samples/program.h"
 
 namespace {
 

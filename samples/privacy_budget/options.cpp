@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 
-#include "samples/command_line.h"
-#include "samples/program.h"
-#include "sotto/core/text.h"
+#include <sotto/core/join.h>
+#include "samples/cli/command_line.h"
+#include "samples/cli/program.h"
 
 namespace sotto::budget {
 

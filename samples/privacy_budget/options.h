@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "samples/privacy_budget/accounting.h"
-#include "samples/privacy_budget/phases.h"
+#include "samples/privacy_budget/training_phases.h"
 
 namespace sotto::budget {
 

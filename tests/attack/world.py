@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "samples"))
 from programs import charged, read_checkpoint, run_program, state_of
 
 PROGRAMS = ("mnist", "audit", "footprint", "memory_tour", "privacy_budget", "devices")

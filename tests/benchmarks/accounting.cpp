@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "sotto/core/parallel.h"
-#include "sotto/dp/calibration.h"
+#include "core/threads/parallel.h"
+#include "dp/accounting/calibration.h"
 
 using namespace sotto;
 

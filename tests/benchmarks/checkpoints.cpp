@@ -2,13 +2,13 @@
 // docs/memory.md. Bytes are counted and do not depend on the machine.
 #include <cstdio>
 
-#include "sotto/autograd/ops.h"
-#include "sotto/core/allocator.h"
-#include "sotto/dp/clipping.h"
-#include "sotto/kernels/compute.h"
-#include "sotto/memory/checkpoint.h"
-#include "sotto/nn/init.h"
-#include "sotto/nn/layers.h"
+#include "autograd/ops.h"
+#include "core/allocator/allocator.h"
+#include "dp/clipping/clipper.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "memory/checkpointing/sequential_checkpoints.h"
+#include "nn/init.h"
+#include "nn/layers.h"
 
 using namespace sotto;
 

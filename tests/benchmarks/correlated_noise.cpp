@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "sotto/core/parallel.h"
-#include "sotto/core/rounded_gaussian.h"
-#include "sotto/dp/noise_search.h"
-#include "sotto/dp/noise_stream.h"
+#include "core/random/rounded_gaussian.h"
+#include "core/threads/parallel.h"
+#include "dp/noise/correlated/noise_stream.h"
+#include "dp/noise/correlated/strategy_optimization.h"
 #include "tests/benchmarks/timing.h"
 
 using namespace sotto;

@@ -7,18 +7,18 @@
 
 #include <fmt/format.h>
 
-#include "sotto/autograd/ops.h"
-#include "sotto/autograd/precision.h"
-#include "sotto/core/cuda.h"
-#include "sotto/dp/mechanism.h"
-#include "sotto/kernels/compute.h"
-#include "sotto/kernels/functors.h"
-#include "sotto/kernels/tf32.h"
-#include "sotto/memory/captured_loss.h"
-#include "sotto/nn/layers.h"
-#include "sotto/nn/optimizer.h"
+#include "autograd/ops.h"
+#include "autograd/precision.h"
+#include "core/cuda/cuda_library.h"
+#include "dp/noise/mechanism.h"
+#include "kernels/functors/functors.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "kernels/tf32.h"
+#include "memory/captured_loss.h"
+#include "nn/layers.h"
+#include "nn/optim/optimizer.h"
 #include "tests/benchmarks/timing.h"
-#include "tests/launched_network.h"
+#include "tests/support/launched_network.h"
 
 using namespace sotto;
 

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "sotto/core/parallel.h"
-#include "sotto/kernels/compute.h"
+#include "core/threads/parallel.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/benchmarks/fma_peak.h"
 #include "tests/benchmarks/timing.h"
 

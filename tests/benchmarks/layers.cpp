@@ -11,12 +11,12 @@
 
 #include <fmt/format.h>
 
-#include "sotto/autograd/ops.h"
-#include "sotto/core/allocator.h"
-#include "sotto/core/philox.h"
-#include "sotto/dp/clipping.h"
-#include "sotto/nn/functional.h"
-#include "sotto/nn/layers.h"
+#include "autograd/ops.h"
+#include "core/allocator/allocator.h"
+#include "core/random/philox.h"
+#include "dp/clipping/clipper.h"
+#include "nn/functional.h"
+#include "nn/layers.h"
 #include "tests/benchmarks/timing.h"
 
 using namespace sotto;

@@ -1,5 +1,5 @@
-// Prints, as JSON, the peak bytes of one training step by phase: of a model of samples/registry.h
-// with some settings, or of a table of docs/memory.md.
+// Prints, as JSON, the peak bytes of one training step by phase: of a model of
+// samples/models/registry.h with some settings, or of a table of docs/memory.md.
 //   bench_memory MODEL BATCH [NAME=VALUE]...
 //     accumulation=N, privacy=none|one_pass|two_passes|by_layer, optimizer=sgd|momentum|adam,
 //     checkpoint=N, precision=f32|bf16|f16, state=f32|bf16, update=apart|fused, loss=classes|sum
@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "samples/registry.h"
-#include "samples/step_bytes.h"
-#include "sotto/autograd/ops.h"
+#include "autograd/ops.h"
+#include "samples/models/registry.h"
+#include "samples/models/step_bytes.h"
 
 using namespace sotto;
 using models::StepOptimizer;

@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "sotto/autograd/ops.h"
-#include "sotto/core/gaussian.h"
-#include "sotto/core/parallel.h"
-#include "sotto/dp/mechanism.h"
-#include "sotto/kernels/compute.h"
+#include "autograd/ops.h"
+#include "core/random/gaussian.h"
+#include "core/threads/parallel.h"
+#include "dp/noise/mechanism.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/benchmarks/timing.h"
 
 using namespace sotto;

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "sotto/autograd/per_sample.h"
-#include "sotto/core/philox.h"
-#include "sotto/kernels/compute.h"
+#include "autograd/per_sample/per_sample.h"
+#include "core/random/philox.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/benchmarks/timing.h"
 
 using namespace sotto;

@@ -3,11 +3,11 @@
 #include <charconv>
 #include <string_view>
 
-#include "samples/models.h"
-#include "samples/resnet.h"
-#include "samples/workloads.h"
-#include "sotto/kernels/compute.h"
-#include "sotto/nn/init.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/init.h"
+#include "samples/models/models.h"
+#include "samples/models/resnet.h"
+#include "samples/models/workloads.h"
 
 namespace sotto::models {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "samples/registry.h"
+#include "samples/models/registry.h"
 
 namespace sotto::models {
 

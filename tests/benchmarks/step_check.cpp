@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "sotto/kernels/compute.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
 namespace {

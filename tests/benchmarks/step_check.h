@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "samples/registry.h"
-#include "sotto/dp/clipping.h"
+#include "dp/clipping/clipper.h"
+#include "samples/models/registry.h"
 
 namespace sotto {
 

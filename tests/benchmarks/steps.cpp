@@ -1,7 +1,7 @@
 // Times training steps, ordinary and private by every policy and route, of the networks in
-// samples/registry.h and of sized ones (sized_models.h). Prints one JSON line for each case, with
-// the keys of the peers' timings beside it (compare_peers.py runs both in turn), and with --profile
-// where the time goes.
+// samples/models/registry.h and of sized ones (sized_models.h). Prints one JSON line for each case,
+// with the keys of the peers' timings beside it (compare_peers.py runs both in turn), and with
+// --profile where the time goes.
 //
 // Before a step is timed its model, loss and clipping are checked on eight samples: what these are
 // summed up to is what they are alone, each clipped, or the program fails.
@@ -17,14 +17,14 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "sotto/core/allocator.h"
-#include "sotto/core/cuda.h"
-#include "sotto/core/devices.h"
-#include "sotto/dp/engine.h"
-#include "sotto/kernels/profile.h"
-#include "sotto/kernels/tf32.h"
-#include "sotto/memory/captured_loss.h"
-#include "sotto/nn/init.h"
+#include "core/allocator/allocator.h"
+#include "core/cuda/cuda_library.h"
+#include "core/devices.h"
+#include "dp/engine/engine.h"
+#include "kernels/profile.h"
+#include "kernels/tf32.h"
+#include "memory/captured_loss.h"
+#include "nn/init.h"
 #include "tests/benchmarks/sized_models.h"
 #include "tests/benchmarks/step_check.h"
 #include "tests/benchmarks/timing.h"

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sotto/dp/analytic_gaussian.h"
-#include "sotto/dp/calibration.h"
-#include "sotto/dp/gdp.h"
-#include "sotto/dp/rdp.h"
-#include "sotto/dp/rdp_accountant.h"
+#include "dp/accounting/analytic_gaussian.h"
+#include "dp/accounting/calibration.h"
+#include "dp/accounting/gdp.h"
+#include "dp/accounting/rdp/rdp.h"
+#include "dp/accounting/rdp/rdp_accountant.h"
 #include "tests/conformance/kinds.h"
 
 namespace sotto::conformance {

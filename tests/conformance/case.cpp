@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "sotto/core/safetensors.h"
+#include "core/io/safetensors.h"
 
 namespace sotto::conformance {
 

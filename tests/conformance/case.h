@@ -11,7 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "sotto/core/tensor.h"
+#include "core/tensor.h"
 
 namespace sotto::conformance {
 

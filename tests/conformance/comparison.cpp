@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "sotto/kernels/compute.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::conformance {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "sotto/kernels/compute.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::conformance {
 

@@ -1,7 +1,7 @@
 // A dp_step case, read: what the model is, which rows are run together, and what is clipped.
 #pragma once
 
-#include "sotto/dp/clipping.h"
+#include "dp/clipping/clipper.h"
 #include "tests/conformance/kinds.h"
 
 namespace sotto::conformance {

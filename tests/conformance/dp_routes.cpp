@@ -1,8 +1,8 @@
 #include <cmath>
 #include <limits>
 
-#include "sotto/dp/mechanism.h"
-#include "sotto/kernels/compute.h"
+#include "dp/noise/mechanism.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/conformance/dp_case.h"
 
 namespace sotto::conformance {

@@ -2,7 +2,7 @@
 // all throw Skip and Malformed, and let the library's exceptions pass.
 #pragma once
 
-#include "sotto/autograd/parameter.h"
+#include "autograd/parameter.h"
 #include "tests/conformance/comparison.h"
 #include "tests/conformance/vocabulary.h"
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sotto/dp/clipping.h"
-#include "sotto/kernels/compute.h"
+#include "dp/clipping/clipper.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/conformance/kinds.h"
 
 namespace sotto::conformance {

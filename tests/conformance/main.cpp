@@ -10,10 +10,10 @@
 
 #include <fmt/format.h>
 
-#include "sotto/core/devices.h"
-#include "sotto/core/error.h"
-#include "sotto/kernels/backend.h"
-#include "sotto/kernels/tf32.h"
+#include "core/devices.h"
+#include "core/error.h"
+#include "kernels/backend.h"
+#include "kernels/tf32.h"
 #include "tests/conformance/runner.h"
 
 namespace {

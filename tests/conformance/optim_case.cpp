@@ -1,8 +1,8 @@
 #include <cmath>
 #include <memory>
 
-#include "sotto/kernels/compute.h"
-#include "sotto/nn/optimizer.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/optim/optimizer.h"
 #include "tests/conformance/kinds.h"
 #include "tests/conformance/schedules.h"
 

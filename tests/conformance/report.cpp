@@ -5,7 +5,7 @@
 
 #include "tests/conformance/runner.h"
 
-#include "sotto/core/text.h"
+#include "core/join.h"
 
 namespace sotto::conformance {
 

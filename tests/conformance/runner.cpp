@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "sotto/core/error.h"
+#include "core/error.h"
 #include "tests/conformance/kinds.h"
 
 namespace sotto::conformance {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "sotto/core/device.h"
-#include "sotto/core/dtype.h"
+#include "core/device.h"
+#include "core/dtype.h"
 
 namespace sotto::conformance {
 

@@ -1,7 +1,7 @@
 // Schedules of the optim cases.
 #pragma once
 
-#include "sotto/nn/schedule.h"
+#include "nn/optim/schedule.h"
 #include "tests/conformance/case.h"
 
 namespace sotto::conformance {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "sotto/autograd/ops.h"
+#include "autograd/ops.h"
 #include "tests/conformance/case.h"
 
 namespace sotto::conformance {

@@ -1,4 +1,4 @@
-#include "sotto/nn/attention_layers.h"
+#include "nn/layers/attention_layers.h"
 #include "tests/conformance/vocabulary.h"
 
 namespace sotto::conformance {

@@ -1,5 +1,5 @@
-#include "sotto/nn/embedding_bag.h"
-#include "sotto/nn/functional.h"
+#include "nn/functional.h"
+#include "nn/layers/embedding_bag.h"
 #include "tests/conformance/vocabulary.h"
 
 namespace sotto::conformance {

@@ -1,4 +1,4 @@
-#include "sotto/kernels/compute.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/conformance/vocabulary.h"
 
 namespace sotto::conformance {

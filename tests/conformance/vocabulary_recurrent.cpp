@@ -1,4 +1,4 @@
-#include "sotto/nn/recurrent_layers.h"
+#include "nn/layers/recurrent_layers.h"
 #include "tests/conformance/vocabulary.h"
 
 namespace sotto::conformance {

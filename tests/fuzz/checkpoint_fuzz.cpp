@@ -9,8 +9,8 @@
 
 #include <unistd.h>
 
+#include "core/error.h"
 #include "samples/mnist/checkpoint.h"
-#include "sotto/core/error.h"
 
 namespace {
 

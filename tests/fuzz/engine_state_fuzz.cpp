@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "sotto/dp/engine.h"
-#include "sotto/nn/layers.h"
+#include "dp/engine/engine.h"
+#include "nn/layers.h"
 
 namespace {
 

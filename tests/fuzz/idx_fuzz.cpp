@@ -9,8 +9,8 @@
 
 #include <zlib.h>
 
-#include "sotto/core/error.h"
-#include "sotto/nn/idx.h"
+#include "core/error.h"
+#include "nn/data/idx.h"
 
 namespace {
 

@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "sotto/core/error.h"
-#include "sotto/dp/ledger_mark.h"
-#include "sotto/dp/ledger_text.h"
+#include "core/error.h"
+#include "dp/ledger/ledger_mark.h"
+#include "dp/ledger/ledger_text.h"
 
 namespace {
 

@@ -5,10 +5,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "samples/privacy_budget/phases.h"
-#include "sotto/core/devices.h"
-#include "sotto/dp/event.h"
-#include "sotto/memory/policy.h"
+#include "core/devices.h"
+#include "dp/event.h"
+#include "memory/planning/policy.h"
+#include "samples/privacy_budget/training_phases.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "sotto/core/safetensors.h"
+#include "core/io/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

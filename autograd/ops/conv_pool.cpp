@@ -1,0 +1,232 @@
+#include "autograd/ops/conv_pool.h"
+
+#include "autograd/ops/reductions.h"
+#include "autograd/precision.h"
+#include "autograd/sample_axis_rules.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+namespace {
+
+const Op conv_op("conv");
+const Op max_pool_op("max_pool");
+const Op avg_pool_op("avg_pool");
+
+void check_images(const Op& op, const Var& x) {
+  check(x.rank() >= 3 && x.rank() <= 5, "{}: input {} is not [n, c, 1 to 3 spatial axes]", op.name,
+        x.shape());
+}
+
+std::int64_t at(const char* op, const Shape& list, int axis, int axes) {
+  check(list.rank() == 1 || list.rank() == axes, "{}: {} for {} spatial axes", op, list, axes);
+  return list.rank() == 1 ? list[0] : list[axis];
+}
+
+Window conv_window(const Var& x, const Var& w, const ConvOptions& options) {
+  Window window;
+  window.groups = options.groups;
+  const int axes = x.rank() - 2;
+  for (int i = 0; i < axes; ++i) {
+    const int k = 3 - axes + i;
+    window.kernel[k] = w.shape()[2 + i];
+    window.stride[k] = at("conv", options.stride, i, axes);
+    window.dilation[k] = at("conv", options.dilation, i, axes);
+    const std::int64_t total = window.dilation[k] * (window.kernel[k] - 1);
+    window.before[k] = options.same ? total / 2 : at("conv", options.padding, i, axes);
+    window.after[k] = options.same ? total - total / 2 : window.before[k];
+    check(window.stride[k] >= 1 && window.dilation[k] >= 1 && window.before[k] >= 0 &&
+              window.kernel[k] >= 1,
+          "conv: kernel {}, stride {}, dilation {}, padding {}", window.kernel[k], window.stride[k],
+          window.dilation[k], window.before[k]);
+    check(!options.same || window.stride[k] == 1, "conv: padding \"same\" with stride {}",
+          window.stride[k]);
+    check(window.output_size(k, x.shape()[2 + i]) >= 1,
+          "conv: a kernel of {} does not fit in axis {} of {}", window.kernel[k], 2 + i, x.shape());
+  }
+  return window;
+}
+
+void check_conv(const Var& x, const Var& w, const std::optional<Var>& b,
+                const ConvOptions& options) {
+  check_images(conv_op, x);
+  check(w.rank() == x.rank() && options.groups >= 1 &&
+            x.shape()[1] == w.shape()[1] * options.groups && w.shape()[0] % options.groups == 0,
+        "conv: input {} with weight {} in {} groups", x.shape(), w.shape(), options.groups);
+  check(!b || b->shape() == Shape{w.shape()[0]}, "conv: bias {} with weight {}",
+        b ? b->shape() : Shape{}, w.shape());
+  check(w.samples().is_shared() && (!b || b->samples().is_shared()),
+        "conv: weight and bias are shared by all samples");
+}
+
+// Padding that is not zeros comes first, as an op of its own.
+Var padded(const Var& x, Window& window, PadMode mode) {
+  if (mode == PadMode::zeros) return x;
+  Var y = x;
+  const int axes = x.rank() - 2;
+  for (int i = 0; i < axes; ++i) {
+    const int k = 3 - axes + i;
+    y = pad(y, 2 + i, std::exchange(window.before[k], 0), std::exchange(window.after[k], 0), mode);
+  }
+  return y;
+}
+
+Window pool_window(const char* op, const Var& x, const PoolOptions& options) {
+  Window window;
+  const int axes = x.rank() - 2;
+  const Shape& stride = options.stride.empty() ? options.kernel : options.stride;
+  for (int i = 0; i < axes; ++i) {
+    const int k = 3 - axes + i;
+    window.kernel[k] = at(op, options.kernel, i, axes);
+    window.stride[k] = at(op, stride, i, axes);
+    window.dilation[k] = at(op, options.dilation, i, axes);
+    const std::int64_t padding = at(op, options.padding, i, axes);
+    check(window.kernel[k] >= 1 && window.stride[k] >= 1 && window.dilation[k] >= 1 &&
+              padding >= 0 && 2 * padding <= window.kernel[k],
+          "{}: kernel {}, stride {}, dilation {}, padding {}", op, window.kernel[k],
+          window.stride[k], window.dilation[k], padding);
+    window.before[k] = padding;
+    window.after[k] = padding;
+    const std::int64_t in = x.shape()[2 + i];
+    const std::int64_t room = in + 2 * padding - window.dilation[k] * (window.kernel[k] - 1) - 1;
+    check(room >= 0, "{}: a kernel of {} does not fit in axis {} of {}", op, window.kernel[k],
+          2 + i, x.shape());
+    const std::int64_t left = room % window.stride[k];
+    // One more window, unless it would start beyond the input and its padding on the left.
+    const std::int64_t next_start = (room / window.stride[k] + 1) * window.stride[k];
+    if (options.ceil_mode && left > 0 && next_start < in + padding)
+      window.after[k] += window.stride[k] - left;
+  }
+  return window;
+}
+
+// dy in the memory order of the images it is the gradient of.
+Tensor like_images(const Tensor& dy, const Shape& order) {
+  if (dy.permute(order).contiguous()) return dy;
+  Tensor y = Tensor::empty_ordered(dy.shape(), order, dy.dtype(), dy.device());
+  copy_into(dy, y);
+  return y;
+}
+
+Tensor pooled(const Tensor& x, const Window& window, Dtype dtype) {
+  Shape shape = x.shape();
+  for (int i = 0; i < 3; ++i) shape[2 + i] = window.output_size(i, x.size(2 + i));
+  return Tensor::empty_ordered(shape, x.memory_order(), dtype, x.device());
+}
+
+}  // namespace
+
+Tensor with_three_spatial_axes(Tensor x) {
+  while (x.rank() < 5) x = x.unsqueeze(2);
+  return x;
+}
+
+Tensor with_rank(Tensor x, int rank) {
+  while (x.rank() > rank) x = x.squeeze(2);
+  return x;
+}
+
+PerSample for_samples(PerSample gradient, SampleAxis samples) {
+  return samples.is_mixed() ? PerSample::dense(gradient.sum().unsqueeze(0)) : gradient;
+}
+
+Var conv(const Var& images, const Var& weights, const std::optional<Var>& b,
+         const ConvOptions& options) {
+  check_conv(images, weights, b, options);
+  Var image = images, w = weights;
+  cast_inputs(conv_op, {&image, &w});
+  check(image.dtype() == w.dtype(), "conv: input is {}, weight {}", name(image.dtype()),
+        name(w.dtype()));
+  Window window = conv_window(image, w, options);
+  const Var x = padded(image, window, options.mode);
+  Shape touched;
+  for (int i = 1; i < x.rank(); ++i) touched.push_back(i);
+  const SampleAxis samples = kept_samples(conv_op, x, touched);
+  // Kept channels-last, as forward, backward and the weight's gradient all want it.
+  const Tensor input = channels_last(with_three_spatial_axes(x.value()));
+  const Tensor weight = with_three_spatial_axes(w.value());
+  const Tensor kept = w.needs_grad() ? input : input.outline();
+  const int rank = x.rank();
+  const Tensor y = conv(input, weight, b ? b->value() : Tensor(), window);
+  std::vector<Var> inputs{x, w};
+  if (b) inputs.push_back(*b);
+  return x.tape().record(
+      conv_op, inputs, with_rank(y, rank), samples,
+      [=, shape = w.shape(), biased = b.has_value()](const Tensor& d, Adjoint& adjoint) {
+        const Tensor dy = channels_last(with_three_spatial_axes(d));
+        if (adjoint.wants(0))
+          adjoint.input(0, with_rank(conv_data(dy, weight, window, kept.shape()), rank));
+        if (adjoint.wants(1))
+          adjoint.shared(1, for_samples(PerSample::patches(dy, kept, window, shape), samples));
+        if (biased && adjoint.wants(2))
+          adjoint.shared(2, for_samples(PerSample::dense(wide_sum(dy, {2, 3, 4})), samples));
+      });
+}
+
+Var max_pool(const Var& x, const PoolOptions& options) {
+  check_images(max_pool_op, x);
+  const Window window = pool_window("max_pool", x, options);
+  Shape touched;
+  for (int i = 2; i < x.rank(); ++i) touched.push_back(i);
+  const Tensor input = with_three_spatial_axes(x.value());
+  constexpr std::int64_t most_in_byte = 255;
+  Tensor y = pooled(input, window, x.dtype());
+  Tensor chosen =
+      pooled(input, window, window.positions() <= most_in_byte ? Dtype::u8 : Dtype::i32);
+  backend(y.device()).max_pool(input.view(), window, y.view(), chosen.view());
+  const int rank = x.rank();
+  return x.tape().record(
+      max_pool_op, {x}, with_rank(y, rank), kept_samples(max_pool_op, x, touched),
+      [chosen, window, rank, shape = input.shape(), order = input.memory_order()](
+          const Tensor& dy, Adjoint& adjoint) {
+        Tensor dx = Tensor::empty_ordered(shape, order, dy.dtype(), dy.device());
+        backend(dy.device())
+            .max_pool_grad(like_images(with_three_spatial_axes(dy), order).view(), chosen.view(),
+                           window, dx.view());
+        adjoint.input(0, with_rank(dx, rank));
+      });
+}
+
+Var avg_pool(const Var& x, const PoolOptions& options) {
+  check_images(avg_pool_op, x);
+  const Window window = pool_window("avg_pool", x, options);
+  Shape touched;
+  for (int i = 2; i < x.rank(); ++i) touched.push_back(i);
+  const Tensor input = with_three_spatial_axes(x.value());
+  Tensor y = pooled(input, window, x.dtype());
+  const bool counted = options.count_padding;
+  backend(y.device()).avg_pool(input.view(), window, counted, y.view());
+  const int rank = x.rank();
+  return x.tape().record(
+      avg_pool_op, {x}, with_rank(y, rank), kept_samples(avg_pool_op, x, touched),
+      [window, counted, rank, shape = input.shape(), order = input.memory_order()](
+          const Tensor& dy, Adjoint& adjoint) {
+        Tensor dx = Tensor::empty_ordered(shape, order, dy.dtype(), dy.device());
+        backend(dy.device())
+            .avg_pool_grad(like_images(with_three_spatial_axes(dy), order).view(), window, counted,
+                           dx.view());
+        adjoint.input(0, with_rank(dx, rank));
+      });
+}
+
+Var adaptive_avg_pool(const Var& x, const Shape& output) {
+  const int axes = x.rank() - 2;
+  check(output.rank() == axes, "adaptive_avg_pool: output {} for the input {}", output, x.shape());
+  Var y = x;
+  for (int i = 0; i < axes; ++i) {
+    const std::int64_t in = x.shape()[2 + i];
+    const std::int64_t out = output[i];
+    check(out >= 1 && in >= 1, "adaptive_avg_pool: output {} for the input {}", output, x.shape());
+    std::vector<double> matrix(static_cast<std::size_t>(out * in));
+    for (std::int64_t o = 0; o < out; ++o) {
+      const std::int64_t begin = o * in / out;
+      const std::int64_t end = ((o + 1) * in + out - 1) / out;
+      for (std::int64_t j = begin; j < end; ++j)
+        matrix[static_cast<std::size_t>(o * in + j)] = 1.0 / static_cast<double>(end - begin);
+    }
+    y = map_axis(y, 2 + i, Tensor::from(matrix, {out, in}));
+  }
+  return y;
+}
+
+}  // namespace sotto

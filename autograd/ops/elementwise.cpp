@@ -1,0 +1,192 @@
+#include "autograd/ops/elementwise.h"
+
+#include <algorithm>
+#include <array>
+
+#include "autograd/ops/shape_ops.h"
+#include "autograd/precision.h"
+#include "autograd/sample_axis_rules.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+namespace {
+
+template <class... F>
+std::vector<Op> ops_of(FunctorList<F...>) {
+  return {Op(F::name, Op::Lifts::yes)...};
+}
+
+const std::vector<Op> unary_ops = ops_of(UnaryFunctors{});
+const std::vector<Op> binary_ops = ops_of(BinaryFunctors{});
+const Op where_op("where", Op::Lifts::yes);
+const Op dropout_op("dropout");
+
+// The memory of an operand that nobody else can see any more, for the result; else undefined.
+Tensor reusable(const Var& x) {
+  return x.value().sole() && x.value().dense() ? x.value() : Tensor();
+}
+
+}  // namespace
+
+Var unary(int op, Var x, Constants constants) {
+  const Op& name = unary_ops[static_cast<std::size_t>(op)];
+  cast_inputs(name, {&x});
+  const Reads reads = unary_reads(op);
+  const bool keeps_x = x.needs_grad() && reads_first(reads);
+  const Tensor y = unary(op, x.value(), constants, keeps_x ? Tensor() : reusable(x));
+  const Tensor kept_y = reads_second(reads) ? y : Tensor();
+  const Tensor kept_x = keeps_x ? x.value() : kept_y;
+  return x.tape().record(
+      name, {x}, y, x.samples(),
+      [op, constants, x = kept_x, y = kept_y](const Tensor& dy, Adjoint& adjoint) {
+        // What is not read is there in name only.
+        adjoint.input(0, unary_grad(op, x.defined() ? x : dy, y.defined() ? y : dy, dy, constants,
+                                    adjoint.in_place(dy)));
+      });
+}
+
+namespace {
+
+// Bytes of a gradient that is formed only to be summed.
+constexpr std::int64_t chunk_bytes = std::int64_t{8} << 20;
+
+struct BinaryGradient {
+  int op;
+  std::array<Tensor, 2> operands;  // undefined where it is not read
+  std::array<Shape, 2> shapes;
+  SampleAxis samples;
+
+  // Whether the gradient of an operand is that of the result, but for broadcasting.
+  bool passes_on(int i) const {
+    return op == binary_index<Add> || (op == binary_index<Sub> && i == 0);
+  }
+  // What is not read is there in name only.
+  const Tensor& operand(int i, const Tensor& dy) const {
+    const Tensor& x = operands[static_cast<std::size_t>(i)];
+    return x.defined() ? x : dy;
+  }
+
+  void deliver(int i, bool last, const Tensor& dy, Adjoint& adjoint) const {
+    if (passes_on(i)) return adjoint.broadcast(i, dy);
+    const bool repeated = shapes[static_cast<std::size_t>(i)] != dy.shape();
+    if (repeated && samples.batched() && adjoint.lead() == 0)
+      return adjoint.broadcast(i, summed(i, dy));
+    const Tensor into = last ? adjoint.in_place(dy) : Tensor();
+    adjoint.broadcast(i, binary_grad(op, i, operand(0, dy), operand(1, dy), dy, into));
+  }
+
+  // The gradient of an operand that was repeated, summed over all axes where it was but the
+  // samples', for some samples after the others: it is never there as a whole.
+  Tensor summed(int i, const Tensor& dy) const {
+    const Shape& own = shapes[static_cast<std::size_t>(i)];
+    const int axis = samples.axis();
+    Shape kept = dy.shape();
+    for (int k = 0; k < dy.rank(); ++k) {
+      const int at = k - (dy.rank() - own.rank());
+      if (k != axis && (at < 0 || own[at] == 1)) kept[k] = 1;
+    }
+    const Tensor y = Tensor::empty(kept, arithmetic_type(dy.dtype()), dy.device());
+    const std::int64_t n = dy.size(axis);
+    const std::int64_t each = static_cast<std::int64_t>(dy.bytes()) / std::max<std::int64_t>(n, 1);
+    const std::int64_t step = std::max<std::int64_t>(1, chunk_bytes / (each + 1));
+    for (std::int64_t at = 0; at < n; at += step) {
+      const auto part = [&](const Tensor& x) { return x.slice(axis, at, std::min(n, at + step)); };
+      const auto of = [&](int k) { return part(operand(k, dy).expand(dy.shape())); };
+      const Tensor to = part(y);
+      copy_into(wide_sum_to(binary_grad(op, i, of(0), of(1), part(dy)), to.shape()), to);
+    }
+    return y;
+  }
+};
+
+}  // namespace
+
+Var binary(int op, Var a, Var b) {
+  const Op& name = binary_ops[static_cast<std::size_t>(op)];
+  cast_inputs(name, {&a, &b});
+  const auto read = [op, &a, &b](bool (*reads)(Reads)) {
+    return (a.needs_grad() && reads(binary_reads(op, 0))) ||
+           (b.needs_grad() && reads(binary_reads(op, 1)));
+  };
+  const Tensor kept_a = read(reads_first) ? a.value() : Tensor();
+  const Tensor kept_b = read(reads_second) ? b.value() : Tensor();
+  const Shape shape = broadcast_shapes(name.name, a.shape(), b.shape());
+  const SampleAxis samples = broadcast_samples(name, {a, b}, shape);
+  Tensor into = a.shape() == shape ? reusable(a) : Tensor();
+  // Results keep the first operand's memory order.
+  const bool same_order = a.shape() != shape || a.value().strides() == b.value().strides();
+  if (!into.defined() && b.shape() == shape && same_order) into = reusable(b);
+  const Tensor y = binary(op, a.value(), b.value(), into);
+  const BinaryGradient gradient{op, {kept_a, kept_b}, {a.shape(), b.shape()}, samples};
+  return a.tape().record(name, {a, b}, y, samples, [gradient](const Tensor& dy, Adjoint& adjoint) {
+    // The last may write over dy.
+    for (const int i : {1, 0}) {
+      if (!adjoint.wants(i)) continue;
+      const bool last = i == 0 || !adjoint.wants(0);
+      gradient.deliver(i, last, dy, adjoint);
+    }
+  });
+}
+
+Var where(const Var& condition, const Var& yes, const Var& no) {
+  Var a = yes, b = no;
+  cast_inputs(where_op, {&a, &b});
+  const Tensor y = where(condition.value(), a.value(), b.value());
+  return a.tape().record(where_op, {condition, a, b}, y,
+                         broadcast_samples(where_op, {condition, a, b}, y.shape()),
+                         [mask = condition.value()](const Tensor& dy, Adjoint& adjoint) {
+                           const Tensor zero = zeros({}, dy.dtype(), dy.device());
+                           adjoint.broadcast(1, where(mask, dy, zero));
+                           adjoint.broadcast(2, where(mask, zero, dy));
+                         });
+}
+
+namespace {
+
+// Which elements of x stay, a byte for each. Drawn with the samples first, so that a row's mask
+// does not depend on the physical batch.
+Tensor kept_elements(const Var& x, double rate) {
+  Tape& tape = x.tape();
+  const bool batched = x.samples().batched();
+  const int axis = batched ? x.samples().axis() : 0;
+  Shape shape = x.shape();
+  const std::int64_t n = batched ? shape[axis] : 1;
+  if (batched) shape.erase(axis);
+  shape.insert(0, n);
+  const PhiloxKey key = tape.next_key();
+  std::vector<RowDraws> rows;
+  for (std::int64_t i = 0; i < n; ++i) rows.push_back({batched ? tape.options().row(i) : 0, 0});
+  const Tensor mask = bernoulli(key, rows, 1 - rate, shape, x.value().device());
+  if (!batched) return mask.squeeze(0);
+  Shape order;
+  for (int i = 1; i < shape.rank(); ++i) order.push_back(i);
+  order.insert(axis, 0);
+  return mask.permute(order);
+}
+
+// x / (1 - rate) where an element is kept, else zero.
+Tensor dropped(const Tensor& x, const Tensor& kept, double rate) {
+  const Tensor y = where(kept, x, zeros({}, x.dtype(), x.device()));
+  axpby(1 / (1 - rate), y, 0, y);
+  return y;
+}
+
+}  // namespace
+
+Var dropout(const Var& x, double rate) {
+  check(rate >= 0 && rate < 1, "dropout: rate {} outside [0, 1)", rate);
+  Tape& tape = x.tape();
+  if (!tape.options().training || rate == 0) return x;
+  if (x.samples().batched() && tape.views(x) > 1) {
+    std::vector<Var> views = split_views(x, tape.views(x));
+    for (Var& view : views) view = dropout(view, rate);
+    return join_views(views);
+  }
+  const Tensor kept = kept_elements(x, rate);
+  return tape.record(
+      dropout_op, {x}, dropped(x.value(), kept, rate), x.samples(),
+      [=](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, dropped(dy, kept, rate)); });
+}
+
+}  // namespace sotto

@@ -1,0 +1,311 @@
+#include "autograd/ops/reductions.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/ops/elementwise.h"
+#include "autograd/ops/indexing.h"
+#include "autograd/ops/shape_ops.h"
+#include "autograd/precision.h"
+#include "autograd/sample_axis_rules.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+namespace {
+
+const Op sum_op("sum", Op::Lifts::yes);
+const Op norm_op("norm");
+const Op softmax_op("softmax");
+const Op log_softmax_op("log_softmax");
+const Op normalize_op("normalize", Op::Lifts::yes);
+const Op map_axis_op("map_axis");
+
+bool contains(const Shape& axes, int axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+// Axes as given, or all of them.
+Shape axes_of(const char* op, const Var& x, const Shape& axes) {
+  Shape all;
+  for (int i = 0; axes.empty() && i < x.rank(); ++i) all.push_back(i);
+  for (const std::int64_t axis : axes) {
+    const int at = normalize_axis(op, static_cast<int>(axis), x.rank());
+    check(!contains(all, at), "{}: axis {} twice in {}", op, at, axes);
+    all.push_back(at);
+  }
+  return all;
+}
+
+// A mean or sum over the samples is the end of most losses, or the beginning of a batch norm.
+constexpr const char* advice =
+    "of a loss, return one loss for each row; the engine averages (mean_per_sample and "
+    "sum_per_sample stay within a row); of activations, use group_norm, layer_norm or "
+    "instance_norm for batch norm (nn::group_norm_for_batch_norm converts one)";
+
+SampleAxis reduced_samples(const Op& op, const Var& x, const Shape& axes, bool keepdim) {
+  const SampleAxis samples = kept_samples(op, x, axes, advice);
+  if (!samples.batched() || keepdim) return samples;
+  int axis = samples.axis();
+  for (const std::int64_t gone : axes) axis -= gone < samples.axis();
+  return axis;
+}
+
+// y with size 1 in the places of `axes`.
+Shape kept_shape(const Shape& x, const Shape& axes) {
+  Shape shape = x;
+  for (const std::int64_t axis : axes) shape[static_cast<int>(axis)] = 1;
+  return shape;
+}
+
+double count(const Var& x, const Shape& axes) {
+  double product = 1;
+  for (const std::int64_t axis : axes)
+    product *= static_cast<double>(x.shape()[static_cast<int>(axis)]);
+  return product;
+}
+
+Shape all_but_samples(const Var& x) {
+  Shape axes;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i != x.samples().axis()) axes.push_back(i);
+  }
+  return axes;
+}
+
+Var softmax_rows(const Op& op, Var x, int axis, bool logarithm) {
+  cast_inputs(op, {&x});
+  axis = normalize_axis(op.name, axis, x.rank());
+  const SampleAxis samples = kept_samples(op, x, {axis});
+  const auto last = [axis](const Tensor& t) { return contiguous(t.transpose(axis, -1)); };
+  const Tensor rows = last(x.value());
+  Tensor y = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
+  backend(y.device()).softmax(rows.view(), logarithm, y.view());
+  return x.tape().record(
+      op, {x}, y.transpose(axis, -1), samples,
+      [y, last, axis, logarithm](const Tensor& dy, Adjoint& adjoint) {
+        Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
+        backend(y.device()).softmax_grad(y.view(), last(dy).view(), logarithm, dx.view());
+        adjoint.input(0, dx.transpose(axis, -1));
+      });
+}
+
+}  // namespace
+
+Var sum(const Var& input, const Shape& wanted, bool keepdim) {
+  Var x = input;
+  cast_inputs(sum_op, {&x});
+  const Shape axes = axes_of("sum", x, wanted);
+  const Tensor y = axes.empty() ? x.value() : sum(x.value(), axes, keepdim);
+  return x.tape().record(sum_op, {x}, y, reduced_samples(sum_op, x, axes, keepdim),
+                         [shape = x.shape(), axes](const Tensor& dy, Adjoint& adjoint) {
+                           const Tensor kept = reshape(dy, adjoint.lifted(kept_shape(shape, axes)));
+                           adjoint.input(0, kept.expand(adjoint.lifted(shape)));
+                         });
+}
+
+Var mean(const Var& x, const Shape& wanted, bool keepdim) {
+  const Shape axes = axes_of("mean", x, wanted);
+  kept_samples("mean", x, axes, advice);
+  return affine(sum(x, axes, keepdim), 1 / count(x, axes), 0);
+}
+
+Var variance(const Var& x, const Shape& wanted, bool keepdim, double correction) {
+  const Shape axes = axes_of("variance", x, wanted);
+  kept_samples("variance", x, axes);
+  const Var deviation = sub(x, mean(x, axes, true));
+  return affine(sum(square(deviation), axes, keepdim), 1 / (count(x, axes) - correction), 0);
+}
+
+Var standard_deviation(const Var& x, const Shape& axes, bool keepdim, double correction) {
+  return sqrt(variance(x, axes, keepdim, correction));
+}
+
+Var norm(const Var& input, const Shape& wanted, bool keepdim) {
+  Var x = input;
+  cast_inputs(norm_op, {&x});
+  const Shape axes = axes_of("norm", x, wanted);
+  const Tensor y = unary(unary_index<Sqrt>, sum(mul(x.value(), x.value()), axes, true));
+  const Tensor value = keepdim ? y : reshape(y, sum(x.value(), axes, false).shape());
+  return x.tape().record(norm_op, {x}, value, reduced_samples(norm_op, x, axes, keepdim),
+                         [x = x.value(), y](const Tensor& dy, Adjoint& adjoint) {
+                           // Where the norm is zero so is x: any divisor will do.
+                           const Tensor divisor = where(y, y, full({}, 1, y.dtype(), y.device()));
+                           const Tensor slope =
+                               binary(binary_index<Div>, reshape(dy, y.shape()), divisor);
+                           adjoint.input(0, mul(x, slope));
+                         });
+}
+
+Var p_norm(const Var& input, double p, const Shape& axes, bool keepdim) {
+  check(p > 0, "p_norm: p is {}", p);
+  const Var x = widened(input);
+  if (p == 2) return norm(x, axes, keepdim);
+  const Var size = abs(x);
+  if (p == 1) return sum(size, axes, keepdim);
+  const Var most = amax(size, axes, true);
+  if (std::isinf(p)) return keepdim ? most : sum(most, axes);
+  // In units of the largest element, so that powers neither overflow nor vanish.
+  const Var unit = known(x.tape(), most.value(), most.samples());
+  const Var one = x.tape().constant(full({}, 1, x.dtype(), x.value().device()));
+  const Var powers = sum(pow(size / where(unit, unit, one), p), axes, true);
+  const Var y = unit * pow(where(unit, powers, one), 1 / p);
+  return keepdim ? y : sum(y, axes);
+}
+
+Var logsumexp(const Var& input, const Shape& wanted, bool keepdim) {
+  const Var x = widened(input);
+  const Shape axes = axes_of("logsumexp", x, wanted);
+  const SampleAxis samples = kept_samples("logsumexp", x, axes);
+  // The shift cancels, so it needs no gradient.
+  const Var shift = known(x.tape(), reduce(Reduction::max, x.value(), axes, true), samples);
+  Var y = add(log(sum(exp(sub(x, shift)), axes, true)), shift);
+  for (int i = x.rank() - 1; i >= 0 && !keepdim; --i) {
+    if (contains(axes, i)) y = squeeze(y, i);
+  }
+  return y;
+}
+
+Var sum_per_sample(const Var& x) {
+  const Shape axes = all_but_samples(x);
+  return axes.empty() ? x : sum(x, axes);
+}
+
+Var mean_per_sample(const Var& x) {
+  const Shape axes = all_but_samples(x);
+  return axes.empty() ? x : mean(x, axes);
+}
+
+Var softmax(const Var& x, int axis) { return softmax_rows(softmax_op, x, axis, false); }
+
+Var log_softmax(const Var& x, int axis) { return softmax_rows(log_softmax_op, x, axis, true); }
+
+Var normalize(const Var& x, int features, double eps, bool centered) {
+  check(features >= 1 && features <= x.rank(), "normalize: {} axes of {}", features, x.shape());
+  Shape touched;
+  std::int64_t width = 1;
+  for (int i = 1; i <= features; ++i) {
+    touched.push_back(-i);
+    width *= x.value().size(-i);
+  }
+  check(width > 0, "normalize: over no elements of {}", x.shape());
+  const SampleAxis samples = kept_samples(normalize_op, x, touched);
+  const Tensor rows = reshape(contiguous(x.value()), {x.value().numel() / width, width});
+  Tensor y = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
+  Tensor rstd = Tensor::empty({rows.size(0), 1}, arithmetic_type(rows.dtype()), rows.device());
+  backend(y.device()).normalize(rows.view(), eps, centered, y.view(), rstd.view());
+  return x.tape().record(
+      normalize_op, {x}, reshape(y, x.shape()), samples,
+      [y, rstd, centered](const Tensor& dy, Adjoint& adjoint) {
+        // Of gradients of many samples one after the other.
+        const std::int64_t rows = y.size(0), width = y.size(1);
+        const Shape flat{dy.numel() / width, width};
+        const Tensor dx = dy.contiguous() ? adjoint.in_place(dy)
+                                          : Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+        const Tensor d = reshape(contiguous(dy), flat), to = reshape(dx, flat);
+        for (std::int64_t first = 0; first < d.size(0); first += rows) {
+          backend(y.device())
+              .normalize_grad(y.view(), rstd.view(), d.slice(0, first, first + rows).view(),
+                              centered, to.slice(0, first, first + rows).view());
+        }
+        adjoint.input(0, dx);
+      });
+}
+
+namespace {
+
+// What the copies of some samples may take.
+constexpr std::int64_t chunk_bytes = std::int64_t{8} << 20;
+
+// Calls f(begin, end) for all samples of x, few at a time.
+template <class F>
+void for_each_chunk(const Tensor& x, F&& f) {
+  const std::int64_t n = x.size(0);
+  const std::int64_t each = static_cast<std::int64_t>(x.bytes()) / std::max<std::int64_t>(n, 1);
+  const std::int64_t step = std::max<std::int64_t>(1, chunk_bytes / (each + 1));
+  for (std::int64_t at = 0; at < n; at += step) f(at, std::min(n, at + step));
+}
+
+// Images in groups of channels: rows [samples * groups, width].
+struct Groups {
+  std::int64_t groups, width;
+
+  // Of samples begin .. end - 1, row-major: a view where they lie so, else a copy.
+  Tensor rows(const Tensor& x, std::int64_t begin, std::int64_t end) const {
+    return contiguous(reshape(x.slice(0, begin, end), {(end - begin) * groups, -1}));
+  }
+  // Has f(rows) write into these samples of y, through a copy where they lie otherwise.
+  template <class F>
+  void write(const Tensor& y, std::int64_t begin, std::int64_t end, F&& f) const {
+    const Tensor part = y.slice(0, begin, end);
+    const Shape shape{(end - begin) * groups, width};
+    if (part.contiguous()) return f(*part.view_as(shape));
+    const Tensor copy = Tensor::empty(part.shape(), part.dtype(), part.device());
+    f(*copy.view_as(shape));
+    copy_into(copy, part);
+  }
+  void apply(const Tensor& x, double eps, const Tensor& y, const Tensor& rstd) const {
+    for_each_chunk(y, [&](std::int64_t begin, std::int64_t end) {
+      const Tensor in = rows(x, begin, end), scales = rows(rstd, begin, end);
+      write(y, begin, end, [&](const Tensor& out) {
+        backend(y.device()).normalize(in.view(), eps, true, out.view(), scales.view());
+      });
+    });
+  }
+  void grad(const Tensor& y, const Tensor& rstd, const Tensor& dy, const Tensor& dx) const {
+    for_each_chunk(y, [&](std::int64_t begin, std::int64_t end) {
+      const Tensor kept = rows(y, begin, end), scales = rows(rstd, begin, end);
+      const Tensor slopes = rows(dy, begin, end);
+      write(dx, begin, end, [&](const Tensor& out) {
+        backend(y.device())
+            .normalize_grad(kept.view(), scales.view(), slopes.view(), true, out.view());
+      });
+    });
+  }
+};
+
+}  // namespace
+
+Var normalize_groups(const Var& x, std::int64_t groups, double eps) {
+  check(x.rank() >= 2, "normalize_groups: input {} has no channels", x.shape());
+  const std::int64_t n = x.shape()[0], c = x.shape()[1];
+  check(groups >= 1 && c % groups == 0, "normalize_groups: {} groups of {} channels", groups, c);
+  Shape touched;
+  Groups of{groups, c / groups};
+  for (int axis = 1; axis < x.rank(); ++axis) {
+    touched.push_back(axis);
+    if (axis > 1) of.width *= x.shape()[axis];
+  }
+  check(of.width > 0, "normalize_groups: over no elements of {}", x.shape());
+  const SampleAxis samples = kept_samples(normalize_op, x, touched);
+  const Tensor y = empty_like(x.value());
+  const Tensor rstd = Tensor::empty({n, groups, 1}, arithmetic_type(x.dtype()), y.device());
+  of.apply(x.value(), eps, y, rstd);
+  return x.tape().record(normalize_op, {x}, y, samples,
+                         [y, rstd, of](const Tensor& dy, Adjoint& adjoint) {
+                           const Tensor dx = adjoint.in_place(dy);
+                           if (adjoint.lead() == 0) of.grad(y, rstd, dy, dx);
+                           for (std::int64_t k = 0; adjoint.lead() == 1 && k < dy.size(0); ++k)
+                             of.grad(y, rstd, dy.select(0, k), dx.select(0, k));
+                           adjoint.input(0, dx);
+                         });
+}
+
+Var map_axis(const Var& x, int axis, const Tensor& matrix) {
+  axis = normalize_axis("map_axis", axis, x.rank());
+  check(matrix.rank() == 2 && matrix.size(1) == x.shape()[axis],
+        "map_axis: matrix {} on axis {} of {}", matrix.shape(), axis, x.shape());
+  const auto along = [axis](const Tensor& t, const Tensor& m) {
+    const Tensor last = contiguous(t.transpose(axis, -1));
+    Shape shape = last.shape();
+    shape[shape.rank() - 1] = m.size(1);
+    const Tensor flat = reshape(last, {m.size(0) == 0 ? 0 : last.numel() / m.size(0), m.size(0)});
+    return reshape(gemm(flat, m), shape).transpose(axis, -1);
+  };
+  const Tensor m = to_dtype(matrix, x.dtype());
+  return x.tape().record(
+      map_axis_op, {x}, along(x.value(), m.transpose(0, 1)), kept_samples(map_axis_op, x, {axis}),
+      [m, along](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, along(dy, m)); });
+}
+
+}  // namespace sotto

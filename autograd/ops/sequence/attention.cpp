@@ -1,0 +1,361 @@
+#include "autograd/ops/sequence/attention.h"
+
+#include <cmath>
+
+#include "autograd/ops/elementwise.h"
+#include "autograd/ops/linear.h"
+#include "autograd/ops/reductions.h"
+#include "autograd/ops/sequence/fused_attention.h"
+#include "autograd/ops/shape_ops.h"
+#include "autograd/precision.h"
+#include "autograd/sample_axis_rules.h"
+#include "kernels/host_device/dropout_counter.h"
+#include "kernels/host_device/gemm_blocking.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+namespace {
+
+const Op attention_op("attention");
+
+// Of how many scores a block should be: on the CPU they then stay in a cache, on a GPU they are
+// what one launch works on, which takes longer than the launch.
+std::int64_t block_scores(Device device) { return std::int64_t{1} << (device == cpu ? 19 : 23); }
+
+// Everything flat: q [m, a, d], k [m, b, d], v [m, b, e], masks [m or 1, a or 1, b or 1].
+struct Attention {
+  Tensor q, k, v;
+  std::vector<Tensor> masks;
+  AttentionOptions options;
+  double scale = 1;
+  // Of factors, q's type or that of its arithmetic, which scores have: weights and the slopes of
+  // scores are rounded to it (docs/memory.md#mixed-precision).
+  Dtype factors = Dtype::f32;
+  PhiloxKey key;                         // of dropout
+  std::vector<std::uint64_t> rows = {};  // the samples', for dropout; one when all is shared
+  Shape sample = {};                     // of one sample's weights, for dropout
+
+  std::int64_t slices() const { return q.size(0); }
+  std::int64_t queries() const { return q.size(1); }
+  std::int64_t keys() const { return k.size(1); }
+};
+
+// Slices n0 .. n1 - 1 and queries r0 .. r1 - 1; several slices only with all of their queries.
+struct Block {
+  std::int64_t n0, n1, r0, r1;
+};
+
+// With sums over queries these are cut on the CPU where their chains end, so that the cuts, which
+// the number of keys decides, do not show; a block of very many keys is then larger.
+template <class F>
+void for_each_block(const Attention& s, bool sums, F&& f) {
+  const std::int64_t most = block_scores(s.q.device());
+  const std::int64_t one = std::max<std::int64_t>(1, s.queries() * s.keys());
+  const std::int64_t slices = std::max<std::int64_t>(1, most / one);
+  const std::int64_t unit = sums && s.q.device() == cpu ? product_chain : 1;
+  const std::int64_t fit = most / std::max<std::int64_t>(1, s.keys());
+  const std::int64_t rows = std::max<std::int64_t>(1, fit / unit) * unit;
+  if (one <= most) {
+    for (std::int64_t n = 0; n < s.slices(); n += slices)
+      f(Block{n, std::min(n + slices, s.slices()), 0, s.queries()});
+    return;
+  }
+  for (std::int64_t n = 0; n < s.slices(); ++n) {
+    for (std::int64_t r = 0; r < s.queries(); r += rows)
+      f(Block{n, n + 1, r, std::min(r + rows, s.queries())});
+  }
+}
+
+Tensor part(const Tensor& x, const Block& b) { return x.slice(0, b.n0, b.n1).slice(1, b.r0, b.r1); }
+
+// Blocks of queries, or of what lies like them, and of keys or values, as factors.
+Tensor queries_of(const Attention& s, const Tensor& x, const Block& b) {
+  return to_dtype(part(x, b), s.factors);
+}
+Tensor keys_of(const Attention& s, const Tensor& x, const Block& b) {
+  return to_dtype(x.slice(0, b.n0, b.n1), s.factors);
+}
+
+// The same of a mask, whose first two axes may be of size 1.
+Tensor mask_part(const Tensor& mask, const Block& b) {
+  const Tensor slices = mask.size(0) == 1 ? mask : mask.slice(0, b.n0, b.n1);
+  return mask.size(1) == 1 ? slices : slices.slice(1, b.r0, b.r1);
+}
+
+// Without masks. Dropout leaves 1 - dropout of the weights, whose total is larger by that.
+ScoreRule rule_of(const Attention& s, const Block& b) {
+  return {.scale = s.scale,
+          .total = 1 / (1 - s.options.dropout),
+          .causal = s.options.causal,
+          .first_query = b.r0,
+          .always_visible = s.options.always_visible,
+          .masks = {}};
+}
+
+Tensor weights_of(const Attention& s, const Block& b) {
+  const Tensor x = wide_gemm(queries_of(s, s.q, b), keys_of(s, s.k, b).transpose(1, 2));
+  const Tensor y = x.dtype() == s.factors ? x : Tensor::empty(x.shape(), s.factors, x.device());
+  std::vector<Tensor> masks;
+  std::vector<View> views;
+  for (const Tensor& mask : s.masks) {
+    const Tensor m = mask_part(mask, b).to(x.device());
+    masks.push_back(m.dtype() == Dtype::i64 ? m : to_dtype(m, x.dtype()));
+    views.push_back(masks.back().expand(x.shape()).view());
+  }
+  ScoreRule rule = rule_of(s, b);
+  rule.masks = views;
+  backend(x.device()).score_weights(rule, x.view(), y.view());
+  return y;
+}
+
+Shape leading(const Shape& shape) {
+  Shape lead = shape;
+  lead.erase(lead.rank() - 1);
+  lead.erase(lead.rank() - 1);
+  return lead;
+}
+
+// Which weights of a block dropout keeps, undefined without it: as of one value of all weights,
+// whatever the blocks.
+Tensor kept(const Attention& s, const Block& b) {
+  if (s.options.dropout == 0) return {};
+  const std::int64_t each = leading(s.sample).numel();
+  std::vector<RowDraws> rows;
+  for (std::int64_t slice = b.n0; slice < b.n1; ++slice) {
+    const std::int64_t first = (slice % each * s.queries() + b.r0) * s.keys();
+    rows.push_back({s.rows[static_cast<std::size_t>(slice / each)],
+                    number_in_row(s.sample.begin(), s.sample.rank(), first)});
+  }
+  return bernoulli(s.key, rows, 1 - s.options.dropout, {b.n1 - b.n0, b.r1 - b.r0, s.keys()},
+                   s.q.device());
+}
+
+// x where the mask is 1, else 0; x itself without one.
+Tensor dropped(const Tensor& x, const Tensor& mask) {
+  return mask.defined() ? where(mask, x, zeros({}, x.dtype(), x.device())) : x;
+}
+
+// y = a b, or y += a b
+void product_into(const Tensor& a, const Tensor& b, const Tensor& y, bool add = false) {
+  const bool fits = y.dtype() == a.dtype() || y.dtype() == arithmetic_type(a.dtype());
+  if (fits && y.device() == a.device() && y.device() == b.device())
+    return backend(y.device()).gemm(a.view(), b.view(), add ? 1 : 0, y.view());
+  const Tensor product = wide_gemm(a, b);
+  return add ? axpby(1, product, 1, y) : copy_into(product, y);
+}
+
+Tensor forward(const Attention& s) {
+  const Tensor y = Tensor::empty({s.slices(), s.queries(), s.v.size(2)}, s.q.dtype(), s.q.device());
+  for_each_block(s, false, [&](const Block& b) {
+    product_into(dropped(weights_of(s, b), kept(s, b)), keys_of(s, s.v, b), part(y, b));
+  });
+  return y;
+}
+
+struct AttentionGradient {
+  Tensor q, k, v;
+};
+
+AttentionGradient backward(const Attention& s, const Tensor& dy) {
+  // What several blocks add to is f32.
+  const bool several = s.queries() * s.keys() > block_scores(s.q.device());
+  const auto gradient = [several](const Tensor& x) {
+    return Tensor::empty(x.shape(), several ? arithmetic_type(x.dtype()) : x.dtype(), x.device());
+  };
+  const AttentionGradient d{gradient(s.q), gradient(s.k), gradient(s.v)};
+  for_each_block(s, true, [&](const Block& b) {
+    const bool add = b.r0 > 0;
+    const Tensor weights = weights_of(s, b), mask = kept(s, b), out = queries_of(s, dy, b);
+    product_into(dropped(weights, mask).transpose(1, 2), out, d.v.slice(0, b.n0, b.n1), add);
+    const Tensor of_weights = dropped(wide_gemm(out, keys_of(s, s.v, b).transpose(1, 2)), mask);
+    const Tensor& slopes = weights;  // take the weights' place
+    backend(slopes.device())
+        .score_weights_grad(rule_of(s, b), weights.view(), of_weights.view(), slopes.view());
+    product_into(slopes, keys_of(s, s.k, b), part(d.q, b));
+    product_into(slopes.transpose(1, 2), queries_of(s, s.q, b), d.k.slice(0, b.n0, b.n1), add);
+  });
+  return d;
+}
+
+Shape with_matrix(Shape lead, std::int64_t rows, std::int64_t columns) {
+  lead.push_back(rows);
+  lead.push_back(columns);
+  return lead;
+}
+
+// x expanded to the leading axes.
+Var spread_lead(const Var& x, const Shape& lead) {
+  const Shape shape = with_matrix(lead, x.value().size(-2), x.value().size(-1));
+  return x.shape() == shape ? x : expand(x, shape);
+}
+
+// A mask, flat, that keeps its axes of size 1 where it can.
+Tensor flat_mask(const Tensor& mask, const Shape& lead) {
+  check(mask.rank() <= lead.rank() + 2, "attention: mask {} for the leading axes {}", mask.shape(),
+        lead);
+  Tensor m = mask;
+  while (m.rank() < lead.rank() + 2) m = m.unsqueeze(0);
+  bool same = true;
+  for (int i = 0; i < lead.rank(); ++i) same = same && m.size(i) == 1;
+  if (same) return reshape(m, {1, m.size(-2), m.size(-1)});
+  return reshape(m.expand(with_matrix(lead, m.size(-2), m.size(-1))),
+                 {lead.numel(), m.size(-2), m.size(-1)});
+}
+
+void check_attention(const Var& q, const Var& k, const Var& v, const AttentionOptions& options) {
+  check(q.rank() >= 2 && k.rank() >= 2 && v.rank() >= 2 && q.shape().back() == k.shape().back() &&
+            k.value().size(-2) == v.value().size(-2),
+        "attention: queries {}, keys {} and values {}", q.shape(), k.shape(), v.shape());
+  check(options.dropout >= 0 && options.dropout < 1, "attention: dropout rate {} outside [0, 1)",
+        options.dropout);
+}
+
+bool trained(const std::vector<Var>& masks) {
+  for (const Var& mask : masks) {
+    if (mask.needs_grad()) return true;
+  }
+  return false;
+}
+
+// Where the samples are: along a leading axis of what is batched. Anything else mixes them.
+SampleAxis attention_samples(const std::vector<Var>& all, const Shape& lead, std::int64_t rows,
+                             std::int64_t columns) {
+  const SampleAxis samples = broadcast_samples(attention_op, all, with_matrix(lead, rows, columns));
+  if (!samples.batched() || samples.axis() < lead.rank()) return samples;
+  for (const Var& x : all) {
+    if (x.samples().batched()) return x.tape().mix(attention_op.name, x);
+  }
+  return samples;
+}
+
+// x with the samples along an axis where it is the same for all.
+Var batched_along(const Var& x, int axis, std::int64_t samples, int rank) {
+  Shape one = Shape::filled(rank, 1);
+  one[axis] = samples;
+  return add(x, known(x.tape(), zeros(one, x.dtype(), x.value().device()), axis));
+}
+
+// All but the operands, which have the leading axes in full and their samples where it is said.
+Attention described(const Var& q, const Var& k, const Var& v, const std::vector<Var>& masks,
+                    const AttentionOptions& options, SampleAxis samples) {
+  const Shape lead = leading(q.shape());
+  Attention s{
+      .q = {},
+      .k = {},
+      .v = {},
+      .masks = {},
+      .options = options,
+      .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())))};
+  // The CPU multiplies blocks fastest in f32.
+  const bool on_cpu =
+      q.value().device() == cpu && k.value().device() == cpu && v.value().device() == cpu;
+  s.factors = on_cpu ? arithmetic_type(q.dtype()) : q.dtype();
+  Tape& tape = q.tape();
+  if (!tape.options().training) s.options.dropout = 0;
+  const bool batched = samples.batched();
+  check(s.options.dropout == 0 || !batched || samples.axis() == 0,
+        "attention: dropout with the samples along axis {}", batched ? samples.axis() : 0);
+  check(s.options.dropout == 0 || !batched || tape.views(q) == 1,
+        "attention: dropout over {} views of a sample; split_views first",
+        batched ? tape.views(q) : 1);
+  if (s.options.dropout > 0) s.key = tape.next_key();
+  s.sample = with_matrix(lead, q.value().size(-2), k.value().size(-2));
+  if (batched) s.sample.erase(samples.axis());
+  if (!batched) s.rows = {0};
+  for (std::int64_t n = 0; batched && s.options.dropout > 0 && n < lead[samples.axis()]; ++n)
+    s.rows.push_back(tape.options().row(n));
+  for (const Var& mask : masks) s.masks.push_back(flat_mask(mask.value(), lead));
+  return s;
+}
+
+// The same with the operands, each flat.
+Attention with_operands(Attention s, const Tensor& q, const Tensor& k, const Tensor& v) {
+  const auto flat = [](const Tensor& x) {
+    return reshape(contiguous(x), {leading(x.shape()).numel(), x.size(-2), x.size(-1)});
+  };
+  s.q = flat(q);
+  s.k = flat(k);
+  s.v = flat(v);
+  return s;
+}
+
+// What one kernel can do: nothing is hidden but by time.
+bool plain(const Attention& s) {
+  return s.masks.empty() && s.options.dropout == 0 && s.options.always_visible == 0;
+}
+
+void give(Adjoint& adjoint, const std::array<Shape, 3>& shapes, const Tensor& q, const Tensor& k,
+          const Tensor& v) {
+  adjoint.input(0, reshape(q, shapes[0]));
+  adjoint.input(1, reshape(k, shapes[1]));
+  adjoint.input(2, reshape(v, shapes[2]));
+}
+
+// On the tape, by products and kernels on scores.
+Var by_products(const Attention& s, const std::array<Var, 3>& of, const Shape& shape,
+                SampleAxis samples) {
+  const auto& [q, k, v] = of;
+  const std::array shapes{q.shape(), k.shape(), v.shape()};
+  return q.tape().record(attention_op, {q, k, v}, reshape(forward(s), shape), samples,
+                         [s, shapes](const Tensor& dy, Adjoint& adjoint) {
+                           const Shape flat{s.slices(), s.queries(), s.v.size(2)};
+                           const AttentionGradient d = backward(s, reshape(contiguous(dy), flat));
+                           give(adjoint, shapes, d.q, d.k, d.v);
+                         });
+}
+
+// On the tape, in one kernel.
+Var by_kernel(const Attention& s, const FusedResult& result, const std::array<Var, 3>& of,
+              const Shape& shape, SampleAxis samples) {
+  const auto& [q, k, v] = of;
+  const std::array shapes{q.shape(), k.shape(), v.shape()};
+  return q.tape().record(
+      attention_op, {q, k, v}, reshape(result.y, shape), samples,
+      [s, result, shapes](const Tensor& dy, Adjoint& adjoint) {
+        if (const auto d = fused_attention_grad(result, dy))
+          return give(adjoint, shapes, d->q, d->k, d->v);
+        const Attention flat = with_operands(s, result.q, result.k, result.v);
+        const AttentionGradient d = backward(
+            flat, reshape(contiguous(dy), {flat.slices(), flat.queries(), flat.v.size(2)}));
+        give(adjoint, shapes, d.q, d.k, d.v);
+      });
+}
+
+}  // namespace
+
+Var attention(const Var& queries, const Var& keys_given, const Var& values,
+              const std::vector<Var>& masks, const AttentionOptions& options) {
+  check_attention(queries, keys_given, values, options);
+  Var query = queries, key = keys_given, value = values;
+  cast_inputs(attention_op, {&query, &key, &value});
+  check(query.dtype() == key.dtype() && query.dtype() == value.dtype(),
+        "attention: queries are {}, keys {}, values {}", name(query.dtype()), name(key.dtype()),
+        name(value.dtype()));
+  if (trained(masks) || masks.size() > most_score_masks) {
+    return matmul(dropout(attention_weights(query, key, masks, options), options.dropout), value);
+  }
+  const Shape keys = broadcast_shapes("attention", leading(key.shape()), leading(value.shape()));
+  const Shape lead = broadcast_shapes("attention", leading(query.shape()), keys);
+  const std::int64_t a = query.value().size(-2), b = key.value().size(-2);
+  std::vector<Var> all{query, key, value};
+  all.insert(all.end(), masks.begin(), masks.end());
+  const SampleAxis samples = attention_samples(all, lead, a, b);
+  const auto operand = [&](const Var& x) {
+    const bool same_for_all = samples.batched() && x.samples().is_shared();
+    const int axis = same_for_all ? samples.axis() : 0;
+    return spread_lead(same_for_all ? batched_along(x, axis, lead[axis], lead.rank() + 2) : x,
+                       lead);
+  };
+  const Var q = operand(query), k = operand(key), v = operand(value);
+  const Attention s = described(q, k, v, masks, options, samples);
+  const Shape shape = with_matrix(lead, a, v.value().size(-1));
+  if (plain(s)) {
+    if (const auto result =
+            fused_attention(q.value(), k.value(), v.value(), s.scale, s.options.causal))
+      return by_kernel(s, *result, {q, k, v}, shape, samples);
+  }
+  return by_products(with_operands(s, q.value(), k.value(), v.value()), {q, k, v}, shape, samples);
+}
+
+}  // namespace sotto

@@ -1,0 +1,58 @@
+// The weights of attention as values on the tape, by a product and a softmax: the plain way.
+#include <cmath>
+#include <limits>
+
+#include "autograd/ops/elementwise.h"
+#include "autograd/ops/linear.h"
+#include "autograd/ops/reductions.h"
+#include "autograd/ops/sequence/attention.h"
+#include "autograd/ops/shape_ops.h"
+#include "autograd/sample_axis_rules.h"
+#include "kernels/functors/functors.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr double hidden_score = -std::numeric_limits<double>::infinity();
+
+// 1 where a causal query may not look.
+Tensor causal_mask(std::int64_t queries, std::int64_t keys, std::int64_t always_visible) {
+  std::vector<std::int64_t> mask;
+  for (std::int64_t t = 0; t < queries; ++t) {
+    for (std::int64_t s = 0; s < keys; ++s) mask.push_back(s > t + always_visible);
+  }
+  return Tensor::from(mask, {queries, keys});
+}
+
+// Whether a query sees any key: one that sees none has weights of zero, and not 0 / 0.
+Tensor any_seen(const Tensor& scores) {
+  const int last = scores.rank() - 1;
+  if (scores.size(last) == 0) return full({}, 1, scores.dtype(), scores.device());
+  const Tensor top = reduce(Reduction::max, scores, {last}, true);
+  return binary(binary_index<Greater>, top, full({}, hidden_score, top.dtype(), top.device()));
+}
+
+}  // namespace
+
+Var attention_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
+                      const AttentionOptions& options) {
+  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())));
+  Tape& tape = q.tape();
+  Var scores = affine(matmul(q, transpose(k, -1, -2)), scale, 0);
+  const Var least = tape.constant(full({}, hidden_score, scores.dtype()));
+  for (const Var& mask : masks)
+    scores = mask.dtype() == Dtype::i64 ? where(mask, least, scores) : add(scores, mask);
+  if (options.causal) {
+    const Tensor mask =
+        causal_mask(scores.value().size(-2), scores.value().size(-1), options.always_visible);
+    scores = where(tape.constant(mask), least, scores);
+  }
+  // With a finite score each, queries that see no key pass the softmax.
+  const Var zero = tape.constant(zeros({}, scores.dtype()));
+  const Var seen = known(tape, any_seen(scores.value()), scores.samples());
+  return where(seen, softmax(where(seen, scores, zero)), zero);
+}
+
+}  // namespace sotto

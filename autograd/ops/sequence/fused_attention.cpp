@@ -1,0 +1,79 @@
+#include "autograd/ops/sequence/fused_attention.h"
+
+#include "kernels/host_device/attention_args.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+namespace {
+
+// Kernels read 16 bytes at a time: a row of features begins at a multiple of them.
+constexpr std::int64_t together = 8;
+
+// Whether a kernel reads it where it lies.
+bool readable(const Tensor& x) {
+  if (x.strides().back() != 1) return false;
+  for (int axis = 0; axis < x.rank() - 1; ++axis) {
+    if (x.size(axis) != 1 && (x.strides()[axis] <= 0 || x.strides()[axis] % together != 0))
+      return false;
+  }
+  return true;
+}
+
+// With two leading axes, which are made of fewer or more.
+Tensor with_heads(const Tensor& x) {
+  Tensor y = x.rank() == 2 ? x.unsqueeze(0) : x;
+  if (y.rank() == 3) y = y.unsqueeze(1);
+  if (y.rank() > 4) {
+    y = contiguous(y);
+    std::int64_t slices = 1;
+    for (int axis = 0; axis < x.rank() - 2; ++axis) slices *= x.size(axis);
+    y = reshape(y, {slices, 1, x.size(-2), x.size(-1)});
+  }
+  return readable(y) ? y : contiguous(y);
+}
+
+// Features of all heads of a position side by side, as projections have them.
+Tensor like(const Tensor& x, std::int64_t features) {
+  return Tensor::empty_ordered({x.size(0), x.size(1), x.size(2), features}, {0, 2, 1, 3}, x.dtype(),
+                               x.device());
+}
+
+FusedAttention views_of(const FusedResult& r) {
+  return {.q = r.q.view(),
+          .k = r.k.view(),
+          .v = r.v.view(),
+          .y = r.y.view(),
+          .stats = r.stats.view(),
+          .scale = r.scale,
+          .causal = r.causal};
+}
+
+bool fits(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const bool narrow = q.dtype() == Dtype::f16 || q.dtype() == Dtype::bf16;
+  return narrow && q.device() != cpu && k.device() == q.device() && v.device() == q.device() &&
+         q.numel() > 0 && k.numel() > 0 && v.numel() > 0 && q.size(-1) % together == 0 &&
+         v.size(-1) % together == 0;
+}
+
+}  // namespace
+
+std::optional<FusedResult> fused_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                           double scale, bool causal) {
+  if (!fits(q, k, v)) return {};
+  FusedResult r{with_heads(q), with_heads(k), with_heads(v), {}, {}, scale, causal};
+  r.y = like(r.q, r.v.size(3));
+  r.stats = Tensor::empty({r.q.size(0), r.q.size(1), r.q.size(2)}, Dtype::f32, q.device());
+  if (!backend(q.device()).attention(views_of(r))) return {};
+  return r;
+}
+
+std::optional<FusedGradients> fused_attention_grad(const FusedResult& r, const Tensor& dy) {
+  const Tensor slopes = with_heads(dy.to(r.y.device()));
+  const FusedGradients d{like(r.q, r.q.size(3)), like(r.k, r.k.size(3)), like(r.v, r.v.size(3))};
+  const FusedAttentionGrad views{slopes.view(), d.q.view(), d.k.view(), d.v.view()};
+  if (!backend(r.y.device()).attention_grad(views_of(r), views)) return {};
+  return d;
+}
+
+}  // namespace sotto

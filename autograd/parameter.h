@@ -1,0 +1,28 @@
+// A trainable tensor. It stays where it was made, because tapes, sinks and optimizers know it by
+// its address.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace sotto {
+
+struct Parameter {
+  explicit Parameter(Tensor initial) : value(std::move(initial)) {
+    value.relabel({.kind = MemoryKind::parameter});
+  }
+  Parameter(const Parameter&) = delete;
+  Parameter& operator=(const Parameter&) = delete;
+
+  Tensor value;
+  bool trainable = true;
+};
+
+// Gradients of parameters, in a fixed order.
+using Gradients = std::vector<std::pair<Parameter*, Tensor>>;
+
+}  // namespace sotto

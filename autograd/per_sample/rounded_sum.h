@@ -1,0 +1,28 @@
+// Sums over samples whose value does not depend on the order of their terms, nor on what else is
+// summed: each term is rounded to a multiple of a power of two, and multiples are added exactly.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace sotto {
+
+// A parameter's sum: f64, in multiples of `spacing`.
+struct RoundedSum {
+  Tensor total;
+  double spacing = 1;
+};
+
+// Blocks of consecutive samples, each of which may be one term: ends(most) are the ends of blocks
+// of at most `most` samples, in rising order. Blocks for a smaller number lie within those for a
+// larger one. An empty function: every sample is a term.
+using BlockEnds = std::function<std::vector<std::int64_t>(std::int64_t most)>;
+
+// The ends that lie in (begin, end], counted from `begin`.
+std::vector<std::int64_t> ends_within(std::vector<std::int64_t> ends, std::int64_t begin,
+                                      std::int64_t end);
+
+}  // namespace sotto

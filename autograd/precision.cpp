@@ -1,0 +1,220 @@
+#include "autograd/precision.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+namespace {
+
+const Op cast_op("cast", Op::Lifts::yes);
+
+// Products gain by 16 bits and add up in f32. Sums, powers, logarithms and what is made of them
+// leave the range or the digits of 16 bits. Normalisation takes its statistics in double and keeps
+// them in f32, so that it may follow.
+const std::unordered_map<std::string_view, Width>& table() {
+  using enum Width;
+  static const std::unordered_map<std::string_view, Width> widths = {
+      // Products.
+      {"linear", narrow},
+      {"matmul", narrow},
+      {"conv", narrow},
+      {"conv_transpose", narrow},
+      {"embedding", narrow},
+      {"attention", narrow},
+      {"rnn", narrow},
+      {"gru", narrow},
+      {"lstm", narrow},
+      // Reductions and losses.
+      {"sum", wide},
+      {"norm", wide},
+      {"softmax", wide},
+      {"log_softmax", wide},
+      {"cross_entropy", wide},
+      {"ctc_loss", wide},
+      // Functions with steep or unbounded slopes, and phases.
+      {"exp", wide},
+      {"expm1", wide},
+      {"log", wide},
+      {"log1p", wide},
+      {"sqrt", wide},
+      {"rsqrt", wide},
+      {"square", wide},
+      {"pow", wide},
+      {"power", wide},
+      {"reciprocal", wide},
+      {"div", wide},
+      {"erf", wide},
+      {"sin", wide},
+      {"cos", wide},
+      {"tan", wide},
+      {"asin", wide},
+      {"acos", wide},
+      {"atan", wide},
+      {"sinh", wide},
+      {"cosh", wide},
+      {"asinh", wide},
+      {"acosh", wide},
+      {"atanh", wide},
+      {"softplus", wide},
+      {"logsigmoid", wide},
+      // Activations.
+      {"relu", follows},
+      {"leaky_relu", follows},
+      {"elu", follows},
+      {"selu", follows},
+      {"celu", follows},
+      {"gelu", follows},
+      {"gelu_tanh", follows},
+      {"sigmoid", follows},
+      {"silu", follows},
+      {"tanh", follows},
+      {"mish", follows},
+      {"softsign", follows},
+      {"clamp", follows},
+      {"hardswish", follows},
+      {"hardsigmoid", follows},
+      {"hardshrink", follows},
+      {"softshrink", follows},
+      {"threshold", follows},
+      {"abs", follows},
+      {"affine", follows},
+      // Sums and choices of two.
+      {"add", follows},
+      {"sub", follows},
+      {"mul", follows},
+      {"maximum", follows},
+      {"minimum", follows},
+      {"greater", follows},
+      {"greater_equal", follows},
+      {"equal", follows},
+      {"where", follows},
+      // Normalisation, pooling, fixed maps.
+      {"normalize", follows},
+      {"max_pool", follows},
+      {"avg_pool", follows},
+      {"map_axis", follows},
+      {"dropout", follows},
+      // Movement.
+      {"reshape", follows},
+      {"permute", follows},
+      {"expand", follows},
+      {"slice", follows},
+      {"views", follows},
+      {"concat", follows},
+      {"take", follows},
+      {"gather", follows},
+      {"scatter", follows},
+      {"sort", follows},
+      {"cast", follows},
+      // What holds other operations.
+      {"segment", follows},
+      {"segment_result", follows},
+      {"captured_loss", follows},
+  };
+  return widths;
+}
+
+bool narrow_type(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
+
+// The wider of two types; f32 for the two of 16 bits.
+Dtype wider(Dtype a, Dtype b) { return a == b ? a : Dtype::f32; }
+
+// What the inputs are, those with samples before the others; nothing for f64 or no samples.
+std::optional<Dtype> type_of_inputs(const std::vector<const Var*>& inputs) {
+  std::optional<Dtype> with_samples, any;
+  bool samples = false;
+  for (const Var* x : inputs) {
+    if (!x) continue;
+    samples = samples || !x->samples().is_shared();
+    if (!is_float(x->dtype())) continue;
+    if (x->dtype() == Dtype::f64) return std::nullopt;
+    const auto join = [&](std::optional<Dtype>& type) {
+      type = wider(x->dtype(), type.value_or(x->dtype()));
+    };
+    join(any);
+    if (!x->samples().is_shared()) join(with_samples);
+  }
+  if (!samples) return std::nullopt;
+  return with_samples ? with_samples : any;
+}
+
+}  // namespace
+
+Width width_of(const char* op) {
+  const auto found = table().find(op);
+  return found == table().end() ? Width::follows : found->second;
+}
+
+std::vector<const char*> ops_with_width() {
+  std::vector<const char*> names;
+  for (const auto& [name, width] : table()) names.push_back(name.data());
+  return names;
+}
+
+std::optional<Dtype> dtype_for(const Op& op, const std::vector<const Var*>& inputs) {
+  const auto lead = std::find_if(inputs.begin(), inputs.end(), [](const Var* x) { return x; });
+  if (lead == inputs.end()) return std::nullopt;
+  const std::optional<Dtype> precision = (*lead)->tape().precision();
+  if (!precision) return std::nullopt;
+  const std::optional<Dtype> type = type_of_inputs(inputs);
+  if (!type) return std::nullopt;
+  switch (width_of(op.name)) {
+    case Width::narrow: return precision;
+    case Width::wide: return Dtype::f32;
+    case Width::follows: break;
+  }
+  return precision == Dtype::f32 ? precision : type;
+}
+
+void cast_inputs(const Op& op, const std::vector<Var*>& inputs) {
+  const std::optional<Dtype> dtype = dtype_for(op, {inputs.begin(), inputs.end()});
+  if (!dtype) return;
+  for (Var* x : inputs) {
+    if (x && is_float(x->dtype())) *x = cast(*x, *dtype);
+  }
+}
+
+Var cast(const Var& x, Dtype dtype) {
+  check(is_float(x.dtype()) && is_float(dtype), "cast: {} as {}", name(x.dtype()), name(dtype));
+  if (x.dtype() == dtype) return x;
+  std::vector<Var>& known = x.tape().casts_;
+  for (std::size_t i = 0; i + 1 < known.size(); i += 2) {
+    if (known[i].is(x) && known[i + 1].dtype() == dtype) return known[i + 1];
+  }
+  const Dtype from = x.dtype();
+  // f16 and bf16 factors stand for numbers in f32, so that a gradient may pass with its form.
+  Tape::PullBack same;
+  if (from != Dtype::f64 && dtype != Dtype::f64)
+    same = [](const PerSample& gradient) { return gradient; };
+  const Var y = x.tape().record(
+      cast_op, {x}, to_dtype(x.value(), dtype), x.samples(),
+      [from](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, to_dtype(dy, from)); }, same);
+  // Of values with samples the last alone: several products often have one operand.
+  if (!x.samples().is_shared() && !known.empty() && !known.front().samples().is_shared())
+    known.erase(known.begin(), known.begin() + 2);
+  known.insert(x.samples().is_shared() ? known.end() : known.begin(), {x, y});
+  return y;
+}
+
+Var widened(const Var& x) {
+  return x.tape().precision() && narrow_type(x.dtype()) ? cast(x, Dtype::f32) : x;
+}
+
+void check_precision(const char* what, Dtype precision) {
+  check(precision == Dtype::f32 || narrow_type(precision), "{}: a precision of {}", what,
+        name(precision));
+}
+
+PrecisionRegion::PrecisionRegion(Tape& tape, Dtype precision)
+    : tape_(tape), before_(tape.precision_) {
+  check_precision("tape", precision);
+  tape.precision_ = precision;
+}
+
+PrecisionRegion::~PrecisionRegion() { tape_.precision_ = before_; }
+
+}  // namespace sotto

@@ -1,0 +1,47 @@
+#include "autograd/sink.h"
+
+#include <algorithm>
+
+#include "autograd/memory_labels.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+void accumulate(Gradients& gradients, Parameter& parameter, const Tensor& value) {
+  for (auto& [known, total] : gradients) {
+    if (known == &parameter) return axpby(1, value, 1, total);
+  }
+  gradients.emplace_back(&parameter, value);
+}
+
+void SumSink::receive(Parameter& parameter, std::vector<PerSample> uses) {
+  for (const PerSample& use : uses) {
+    const Tensor sum = use.sum();
+    label_for(parameter, MemoryKind::gradient, sum);
+    accumulate(gradients_, parameter, sum);
+  }
+}
+
+void RowsSink::receive(Parameter& parameter, std::vector<PerSample> uses) {
+  // A dense gradient hands out its own rows, which are not ours to add to.
+  const LabelScope scope = LabelScope::kind(MemoryKind::rows);
+  for (const PerSample& use : uses) accumulate(rows_, parameter, clone(use.materialize()));
+}
+
+const Tensor& RowsSink::rows(const Parameter& parameter) const {
+  const auto found = std::find_if(rows_.begin(), rows_.end(),
+                                  [&](const auto& entry) { return entry.first == &parameter; });
+  check(found != rows_.end(), "RowsSink: no gradient for this parameter of shape {}",
+        parameter.value.shape());
+  return found->second;
+}
+
+Tensor RowsSink::squared_norms() const {
+  check(!rows_.empty(), "RowsSink: no gradients");
+  Tensor total = zeros({rows_[0].second.size(0)}, Dtype::f64);
+  for (const auto& [parameter, rows] : rows_)
+    axpby(1, squared_norm({PerSample::dense(rows)}), 1, total);
+  return total;
+}
+
+}  // namespace sotto

@@ -1,0 +1,114 @@
+#include "core/cuda/cuda_library.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "core/cuda/capture.h"
+#include "core/error.h"
+
+namespace sotto {
+
+namespace {
+
+// Beside the library (or the program) that this function is in.
+std::string library_path() {
+  if (const char* asked = std::getenv("SOTTO_CUDA_LIBRARY")) return asked;
+  Dl_info here{};
+  if (dladdr(reinterpret_cast<void*>(&cuda_runtime), &here) == 0 || !here.dli_fname) return {};
+  const std::string file = here.dli_fname;
+  return file.substr(0, file.rfind('/') + 1) + "libsotto_cuda.so";
+}
+
+CudaRuntime* make_runtime() {
+  const std::string path = library_path();
+  if (access(path.c_str(), R_OK) != 0) {
+    throw SystemFailure("this build has no GPU part: there is no " + path);
+  }
+  // Never closed: tensors with static lifetime may live on a device.
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) throw SystemFailure(fmt::format("library missing: {}", dlerror()));
+  const auto make = reinterpret_cast<MakeCudaRuntime>(dlsym(library, "sotto_cuda_runtime"));
+  if (!make) throw SystemFailure(path + " is no CUDA library of sotto");
+  return make();
+}
+
+struct Loaded {
+  CudaRuntime* runtime = nullptr;
+  std::string reason;
+};
+
+// The library is tried once: what it lacks does not come while the program runs.
+const Loaded& loaded() {
+  static const Loaded result = [] {
+    Loaded y;
+    try {
+      y.runtime = make_runtime();
+    } catch (const SystemFailure& failure) {
+      y.reason = failure.what();
+    }
+    return y;
+  }();
+  return result;
+}
+
+}  // namespace
+
+CudaRuntime& cuda_runtime() {
+  check(loaded().runtime != nullptr, "cuda: {}", loaded().reason);
+  return *loaded().runtime;
+}
+
+std::string cuda_reason() { return loaded().reason; }
+
+namespace {
+
+using Allocators = std::map<int, std::unique_ptr<Allocator>>;
+
+// That of a GPU, over memory(runtime).
+template <class Memory>
+Allocator& allocator_of(int index, Allocators& allocators, Memory&& memory) {
+  check(cuda_reason().empty(), "cuda:{}: {}", index, cuda_reason());
+  CudaRuntime& runtime = cuda_runtime();
+  const auto count = static_cast<int>(runtime.devices().size());
+  check(0 <= index && index < count, "cuda: device {} of {}", index, count);
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  auto& slot = allocators[index];
+  if (!slot) slot = std::make_unique<Allocator>(memory(runtime));
+  return *slot;
+}
+
+}  // namespace
+
+Allocator& cuda_allocator(int index) {
+  // Never destroyed, like the CPU's.
+  static auto* const allocators = new Allocators;
+  return allocator_of(index, *allocators,
+                      [&](CudaRuntime& runtime) -> RawMemory& { return runtime.memory(index); });
+}
+
+Allocator& pinned_allocator(int index) {
+  static auto* const allocators = new Allocators;
+  return allocator_of(index, *allocators, [&](CudaRuntime& runtime) -> RawMemory& {
+    return runtime.pinned_memory(index);
+  });
+}
+
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device,
+                std::size_t bytes) {
+  if (bytes == 0) return;
+  if (to_device == cpu && from_device == cpu) {
+    std::memcpy(to, from, bytes);
+  } else {
+    if (Capture::any()) Capture::check_copy(to, to_device, from_device);
+    cuda_runtime().copy(to, to_device, from, from_device, bytes);
+  }
+}
+
+}  // namespace sotto

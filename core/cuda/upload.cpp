@@ -1,0 +1,62 @@
+#include "core/cuda/upload.h"
+
+#include <utility>
+
+#include "core/cuda/capture.h"
+#include "core/devices.h"
+
+namespace sotto {
+
+Upload::Upload(Device device) : index_(device.index) {
+  check(device.kind == DeviceKind::cuda, "upload: to {}, which is no GPU", name(device));
+  pinned_allocator(index_);
+}
+
+Upload::~Upload() {
+  try {
+    give_up();
+    if (sent_) cuda_runtime().synchronize(*sent_);
+  } catch (const SystemFailure&) {
+    // The device failed: the next call on it says so.
+  }
+  pinned_allocator(index_).release(room_);
+}
+
+// What is asked for next may get the tensor's memory: it must come after the copy.
+void Upload::give_up() {
+  if (std::exchange(on_its_way_, false)) cuda_runtime().wait(index_, *sent_);
+  tensor_ = {};
+}
+
+void Upload::begin(const Shape& shape, Dtype dtype) {
+  refuse_capture("a batch that is read ahead");
+  give_up();
+  tensor_ = Tensor::empty(shape, dtype, {DeviceKind::cuda, index_});
+  after_ = cuda_runtime().record(index_);
+}
+
+std::byte* Upload::room() {
+  if (sent_) cuda_runtime().synchronize(*std::exchange(sent_, nullptr));
+  if (tensor_.bytes() > bytes_) {
+    Allocator& memory = pinned_allocator(index_);
+    bytes_ = 0;
+    memory.release(std::exchange(room_, nullptr));
+    room_ = memory.allocate(tensor_.bytes());
+    bytes_ = tensor_.bytes();
+  }
+  return static_cast<std::byte*>(room_);
+}
+
+void Upload::send() {
+  if (tensor_.numel() == 0) return;
+  sent_ = cuda_runtime().copy_beside(index_, tensor_.view().data, room_, tensor_.bytes(), *after_);
+  on_its_way_ = true;
+}
+
+Tensor Upload::arrive() {
+  check(tensor_.defined() && (on_its_way_ || tensor_.numel() == 0), "upload: nothing was sent");
+  if (std::exchange(on_its_way_, false)) cuda_runtime().wait(index_, *sent_);
+  return std::exchange(tensor_, {});
+}
+
+}  // namespace sotto

@@ -1,0 +1,154 @@
+// Exact normal magnitudes by rejection from boxes, with integers alone (docs/privacy.md, "The
+// noise"). The half line is cut into strips; a magnitude y is in units of a strip's width, and its
+// density is proportional to exp(-lambda y^2). The area under the curve is covered by 4096 boxes of
+// the same area, one strip wide, stacked from the axis up. Most of them lie under the curve as a
+// whole, so that a box and a place in it are a draw. In a box that the curve passes through, a
+// uniform height decides, with as many bits as it takes (Karney 2016 draws normals so, from other
+// proposals). Beyond the strips is a tail of its own. Device code can include this header.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "core/random/bernoulli_exp.h"
+#include "core/random/fixed_point.h"
+
+namespace sotto {
+
+class NormalBoxes {
+ public:
+  static constexpr int fraction_bits = 51;
+
+  // For lambda 2^-72, which must be in [2^-11 (1 - 2^-49), 2^-9]: strips of 1/32 to 1/16 standard
+  // deviations. Throws std::invalid_argument otherwise.
+  explicit NormalBoxes(std::uint64_t lambda);
+
+  // A word is a box (12 bits), a sign for others to use (1 bit), and a place in the strip.
+  HD static constexpr bool negative(std::uint64_t word) { return (word >> fraction_bits & 1) != 0; }
+  // Whether the word's box lies under the curve.
+  HD bool certain(std::uint64_t word) const { return entry(word) < uncertain; }
+  // The magnitude that the word stands for if its box is certain, or else accepted: the first 51
+  // bits after the point of a real number, rounded down.
+  HD std::uint64_t magnitude(std::uint64_t word) const {
+    const std::uint64_t strip = entry(word) & strip_mask;
+    return strip << fraction_bits | (word & place_mask);
+  }
+  // The magnitude of a draw that begins with `word`, certain or not, and takes more independent
+  // uniform words, more(), as it needs them. Its distribution has every probability within a factor
+  // of 1 +- 2^-80 of the one said above; from 4112 strips on, over 128 deviations, nothing is
+  // drawn.
+  template <class Words>
+  HD std::uint64_t decide(std::uint64_t word, Words&& more) const;
+
+  // Where the tail begins, in strips: between 3.5 and 3.6 standard deviations.
+  int strips() const { return strips_; }
+  // Of each box: its strip, and `uncertain` where it does not lie under the curve as a whole. One
+  // more follows, so that 32 bits can be read from each.
+  const std::uint16_t* entries() const { return table_.data(); }
+  static constexpr std::uint16_t strip_mask = 127, uncertain = 128;
+  static constexpr int box_bits = 12;
+  static constexpr std::uint64_t place_mask = (std::uint64_t{1} << fraction_bits) - 1;
+
+  // Words with one of these boxes, out of 4096, stand for draws from the tail.
+  int first_tail_box() const { return first_box_[strips_]; }
+  int tail_boxes() const { return first_box_[strips_ + 1] - first_box_[strips_]; }
+
+ private:
+  static constexpr int boxes = 1 << box_bits;
+  static constexpr int most_strips = 112;  // 3.5 deviations of 32 strips
+  // The tail's proposals are blocks of 8 strips, each half as likely as the one before.
+  static constexpr int block = 8, most_blocks = 500;
+
+  HD std::uint16_t entry(std::uint64_t word) const { return table_[word >> (64 - box_bits)]; }
+  // 51 bits of a place, and 64 more.
+  HD static Fixed128 long_place(std::uint64_t place, std::uint64_t rest) {
+    return Fixed128{place} << (120 - fraction_bits) | Fixed128{rest} << 5;
+  }
+  int count_boxes(int scale) const;
+  void lay_boxes();
+  void draw_chords();
+  HD coin::Verdict beside_chord(std::uint64_t level, std::uint64_t u, int strip,
+                                std::uint64_t place) const;
+  template <class Words>
+  HD bool accepts(std::uint64_t word, int strip, Words& more) const;
+  template <class Words>
+  HD std::optional<std::uint64_t> tail(std::uint64_t word, Words& more) const;
+
+  Fixed128 lambda_;
+  int strips_;
+  int scale_ = 0;                                   // the curve's height at 0, in boxes
+  std::array<Fixed128, most_strips + 1> height_{};  // of the curve left of each strip
+  // The line between the curve's heights at a strip's ends, in 2^-32 of a box: where it
+  // begins and how far it falls; and how far the curve, as these numbers have it, may be from it.
+  static constexpr int chord_bits = 32, chord_place_bits = 24;
+  std::array<std::int64_t, most_strips> chord_{}, fall_{};
+  std::int64_t off_chord_ = 0;
+  std::array<std::uint16_t, most_strips + 2> first_box_{};  // of each strip, and of the tail
+  std::array<std::uint16_t, boxes + 1> table_{};            // entries()
+  // Of the tail's proposals: docs/privacy.md.
+  Fixed128 tail_height_, tail_slope_, tail_factor_;
+};
+
+template <class Words>
+HD std::uint64_t NormalBoxes::decide(std::uint64_t word, Words&& more) const {
+  for (;; word = more()) {
+    if (certain(word)) return magnitude(word);
+    const int strip = entry(word) & strip_mask;
+    if (strip < strips_) {
+      if (accepts(word, strip, more)) return magnitude(word);
+    } else if (strip == strips_) {
+      if (const auto drawn = tail(word, more)) return *drawn;
+    }
+  }
+}
+
+// Whether level + u 2^-64 is under the curve, where the strip's chord is enough to tell.
+HD inline coin::Verdict NormalBoxes::beside_chord(std::uint64_t level, std::uint64_t u, int strip,
+                                                  std::uint64_t place) const {
+  const auto at = static_cast<std::int64_t>(place >> (fraction_bits - chord_place_bits));
+  const auto height = static_cast<std::int64_t>(level << chord_bits | u >> (64 - chord_bits));
+  const std::int64_t chord = chord_[strip] - (fall_[strip] * at >> chord_place_bits);
+  if (height < chord - off_chord_) return coin::Verdict::below;
+  return height > chord + off_chord_ ? coin::Verdict::above : coin::Verdict::open;
+}
+
+template <class Words>
+HD bool NormalBoxes::accepts(std::uint64_t word, int strip, Words& more) const {
+  const std::uint64_t level = (word >> (64 - box_bits)) - first_box_[strip];
+  const std::uint64_t place = word & place_mask;
+  const std::uint64_t u = more();
+  const coin::Verdict soon = beside_chord(level, u, strip, place);
+  if (soon != coin::Verdict::open) return soon == coin::Verdict::below;
+  const auto at = static_cast<std::uint64_t>(strip);
+  const Fixed64 x = coin::exponent(to_fixed64(lambda_), at << 56, place << (56 - fraction_bits));
+  const coin::Verdict verdict =
+      coin::compare(coin::above_level(level, u), to_fixed64(height_[strip]), x);
+  if (verdict != coin::Verdict::open) return verdict == coin::Verdict::below;
+  const Fixed128 exact = coin::exponent(lambda_, Fixed128{at} << 120, long_place(place, more()));
+  return coin::settle(coin::above_level(level, u, more()), height_[strip], exact);
+}
+
+// Proposes y = strips + 8 (blocks + place) with probability 2^-(blocks + 1) for each number of
+// blocks, and accepts it with probability 2^blocks exp(-lambda (y^2 - strips^2)), a factor for each
+// block and one for the place; before that, with the part of the tail's boxes that is needed.
+template <class Words>
+HD std::optional<std::uint64_t> NormalBoxes::tail(std::uint64_t word, Words& more) const {
+  const std::uint64_t level = (word >> (64 - box_bits)) - first_box_[strips_];
+  if (!coin::below(level, tail_height_, 0, more)) return {};
+  const Fixed128 place = long_place(word & place_mask, more());
+  const Fixed128 curvature = lambda_ * block * block;
+  std::uint64_t blocks = 0;
+  while (more() >> 63 != 0) {
+    if (++blocks == most_blocks || !coin::below(0, tail_factor_, 0, more)) return {};
+    const Fixed128 odd = (2 * blocks - 1) * curvature;
+    if (!coin::survives(odd + 2 * multiply(curvature, place), more)) return {};
+  }
+  if (!coin::survives(multiply(tail_slope_, place), more)) return {};
+  if (!coin::survives(multiply(curvature, multiply(place, place)), more)) return {};
+  const std::uint64_t start = static_cast<std::uint64_t>(strips_) + block * blocks;
+  constexpr int place_shift = 120 - fraction_bits - 3;  // 2^3 strips in a block
+  return (start << fraction_bits) + static_cast<std::uint64_t>(place >> place_shift);
+}
+
+}  // namespace sotto

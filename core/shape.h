@@ -1,0 +1,71 @@
+// Sizes and strides of a tensor: short lists of up to six integers, kept inline.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/error.h"
+
+namespace sotto {
+
+inline constexpr int max_rank = 6;
+
+// A list of at most max_rank integers: a shape, strides, or a list of axes.
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> values)
+      : Shape(std::span(values.begin(), values.size())) {}
+  explicit Shape(std::span<const std::int64_t> values);
+  // `rank` entries, all `value`.
+  static Shape filled(int rank, std::int64_t value);
+
+  int rank() const { return rank_; }
+  bool empty() const { return rank_ == 0; }
+  std::int64_t operator[](int axis) const { return values_[static_cast<std::size_t>(axis)]; }
+  std::int64_t& operator[](int axis) { return values_[static_cast<std::size_t>(axis)]; }
+  std::int64_t back() const { return (*this)[rank_ - 1]; }
+  const std::int64_t* begin() const { return values_.data(); }
+  const std::int64_t* end() const { return values_.data() + rank_; }
+
+  // The product of all entries; 1 for rank 0.
+  std::int64_t numel() const;
+  void push_back(std::int64_t value);
+  // Before position `axis`.
+  void insert(int axis, std::int64_t value);
+  void erase(int axis);
+  bool operator==(const Shape& other) const;
+
+ private:
+  std::array<std::int64_t, max_rank> values_{};
+  int rank_ = 0;
+};
+
+// `axis` counted from the front; negative values count from the end. Throws when out of range.
+int normalize_axis(const char* op, int axis, int rank);
+
+// The shape both broadcast to, aligned at the right (sizes 1 repeat). Throws, naming `op`.
+Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
+
+// Row-major strides, in elements.
+Shape contiguous_strides(const Shape& shape);
+
+// The bytes of elements of `width` bytes, or nothing when the product, with zero sizes left out,
+// passes 2^63 - 1: then strides could overflow too. Sizes must not be negative.
+std::optional<std::int64_t> checked_bytes(const Shape& shape, std::size_t width);
+
+// "(4, 3)"
+std::string to_string(const Shape& shape);
+
+}  // namespace sotto
+
+// As by to_string. Not inline: every source that names a shape in an error would compile it.
+template <>
+struct fmt::formatter<sotto::Shape> {
+  constexpr auto parse(fmt::format_parse_context& context) const { return context.begin(); }
+  fmt::appender format(const sotto::Shape& shape, fmt::format_context& context) const;
+};

@@ -1,0 +1,170 @@
+// The tensor: shared storage seen through a shape and strides. Taking a part, permuting axes and
+// broadcasting make another view of the same bytes; copying is arithmetic
+// (kernels/tensor_ops/tensor_ops.h).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/allocator/memory_label.h"
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/shape.h"
+#include "core/view.h"
+
+namespace sotto {
+
+// A block of bytes on a device, returned to the device's allocator when the last tensor goes.
+class Storage {
+ public:
+  // Scratch: counted as workspace.
+  Storage(std::size_t bytes, Device device);
+  Storage(std::size_t bytes, Device device, const MemoryLabel& label);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+
+ private:
+  std::size_t bytes_;
+  Device device_;
+  void* data_;
+};
+
+class Tensor {
+ public:
+  struct Layout {
+    Shape shape;
+    Shape strides;
+  };
+
+  // No tensor: defined() is false and everything else is an error. None of these is inline: whoever
+  // passes tensors would compile them again and again.
+  Tensor();
+  Tensor(const Tensor&);
+  Tensor(Tensor&&) noexcept;
+  Tensor& operator=(const Tensor&);
+  Tensor& operator=(Tensor&&) noexcept;
+  ~Tensor();
+
+  // Uninitialised, row-major.
+  static Tensor empty(const Shape& shape, Dtype dtype = Dtype::f32, Device device = cpu);
+  // Uninitialised, with the axes laid out in memory in the given order, slowest first:
+  // {0, 2, 3, 1} is channels-last for [n, c, h, w].
+  static Tensor empty_ordered(const Shape& shape, const Shape& order, Dtype dtype, Device device);
+  // A copy of the values, row-major, on the CPU. Throws when the counts differ.
+  template <class T>
+  static Tensor from(std::span<const T> values, const Shape& shape);
+  template <class T>
+  static Tensor from(const std::vector<T>& values, const Shape& shape) {
+    return from(std::span<const T>(values), shape);
+  }
+  static Tensor from(std::initializer_list<double> values, const Shape& shape, Dtype dtype);
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  const Shape& strides() const { return strides_; }
+  int rank() const { return shape_.rank(); }
+  // Negative axes count from the end.
+  std::int64_t size(int axis) const { return shape_[normalize_axis("size", axis, rank())]; }
+  std::int64_t numel() const { return shape_.numel(); }
+  Dtype dtype() const { return dtype_; }
+  Device device() const;
+  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
+  // Row-major without gaps.
+  bool contiguous() const { return view().contiguous(); }
+  // Some permutation of its axes is row-major without gaps.
+  bool dense() const;
+  // Axes by falling stride: the order in which a dense tensor lies in memory.
+  Shape memory_order() const;
+  bool shares_storage(const Tensor& other) const { return storage_ == other.storage_; }
+  // Whose bytes its storage's are; the default for an empty one.
+  MemoryLabel memory_label() const;
+  void relabel(const MemoryLabel& label) const;
+  void relabel(MemoryKind kind) const;  // the rest of the label stays
+  // Whether no other tensor sees the bytes: who holds this one may write over them.
+  bool sole() const { return storage_.use_count() == 1; }
+  // The shape, strides and type without the values: not defined(), and holds no memory.
+  Tensor outline() const;
+
+  View view() const;
+  // The first element; CPU only. Throws when T is not the dtype.
+  template <class T>
+  T* data() const;
+  // The values in row-major order, whatever the strides. Throws when T is not the dtype.
+  template <class T>
+  std::vector<T> to_vector() const;
+  // The only element, as a double.
+  double item() const;
+  // The same values on `device`, with the same strides (the bytes between the first and the last
+  // element are copied); the tensor itself when it is there already. Throws std::invalid_argument,
+  // with the reason, when the device cannot be used.
+  Tensor to(Device device) const;
+
+  // Views. All take negative axes and throw std::invalid_argument naming the call.
+  Tensor permute(const Shape& axes) const;  // y axis k is x axis axes[k]
+  Tensor transpose(int a, int b) const;
+  Tensor slice(int axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
+  Tensor select(int axis, std::int64_t index) const;  // drops the axis
+  Tensor unsqueeze(int axis) const;                   // inserts an axis of size 1
+  Tensor squeeze(int axis) const;                     // drops an axis of size 1
+  Tensor expand(const Shape& shape) const;            // broadcast, aligned at the right
+  // The same elements in row-major order under another shape, or nothing when that needs a copy.
+  // One entry may be -1.
+  std::optional<Tensor> view_as(const Shape& shape) const;
+
+ private:
+  static Tensor from_elements(const void* values, std::size_t count, const Shape& shape,
+                              Dtype dtype);
+  void* elements(Dtype dtype) const;
+  // On the CPU; itself where it lies there already.
+  Tensor row_major() const;
+
+  std::shared_ptr<Storage> storage_;
+  std::int64_t offset_ = 0;  // in elements
+  Shape shape_;
+  Shape strides_;
+  Dtype dtype_ = Dtype::f32;
+};
+
+// `shape` with its one -1 replaced so that the product is `numel`. Throws, naming `op`.
+Shape infer_shape(const char* op, const Shape& shape, std::int64_t numel);
+
+// Calls f(offset), in elements from the first, for every element in row-major order.
+template <class F>
+void for_each_offset(const Shape& shape, const Shape& strides, F&& f) {
+  Shape at = Shape::filled(shape.rank(), 0);
+  for (std::int64_t left = shape.numel(), offset = 0; left > 0; --left) {
+    f(offset);
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      offset += strides[axis];
+      if (++at[axis] < shape[axis]) break;
+      offset -= strides[axis] * shape[axis];
+      at[axis] = 0;
+    }
+  }
+}
+
+template <class T>
+Tensor Tensor::from(std::span<const T> values, const Shape& shape) {
+  return from_elements(values.data(), values.size(), shape, dtype_of<T>());
+}
+
+template <class T>
+T* Tensor::data() const {
+  return static_cast<T*>(elements(dtype_of<T>()));
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  const Tensor x = row_major();
+  const T* first = x.data<T>();
+  return std::vector<T>(first, first + numel());
+}
+
+}  // namespace sotto

@@ -1,0 +1,22 @@
+#include "core/threads/one_user.h"
+
+#include "core/error.h"
+
+namespace sotto {
+
+OneUser::Call::Call(OneUser& object, const char* name, Access access) : object_(object) {
+  std::thread::id user;
+  const std::thread::id self = std::this_thread::get_id();
+  outermost_ = object.user_.compare_exchange_strong(user, self, std::memory_order_acquire);
+  check(outermost_ || user == self,
+        "{}: another thread is in a call of the same object; one thread at a time may use it",
+        name);
+  check(outermost_ || access == Access::reads,
+        "{}: called inside of another call of the same object, as a loss must not", name);
+}
+
+OneUser::Call::~Call() {
+  if (outermost_) object_.user_.store(std::thread::id(), std::memory_order_release);
+}
+
+}  // namespace sotto

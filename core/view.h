@@ -1,0 +1,38 @@
+// What a kernel sees of a tensor: an address, an element type, sizes and strides. A view owns
+// nothing, and device code can include this header.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace sotto {
+
+struct View {
+  void* data = nullptr;
+  Dtype dtype = Dtype::f32;
+  int rank = 0;
+  std::int64_t size[6] = {};
+  std::int64_t stride[6] = {};  // in elements; 0 repeats
+
+  template <class T>
+  HD T* as() const {
+    return static_cast<T*>(data);
+  }
+  HD std::int64_t numel() const {
+    std::int64_t product = 1;
+    for (int i = 0; i < rank; ++i) product *= size[i];
+    return product;
+  }
+  // Row-major without gaps.
+  bool contiguous() const {
+    std::int64_t expected = 1;
+    for (int i = rank - 1; i >= 0; --i) {
+      if (size[i] != 1 && stride[i] != expected) return false;
+      expected *= size[i];
+    }
+    return true;
+  }
+};
+
+}  // namespace sotto

@@ -1,0 +1,160 @@
+#include "dp/accounting/accountant.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "dp/accounting/pld/pld_accountant.h"
+#include "dp/accounting/pld/prv_accountant.h"
+#include "dp/accounting/rdp/rdp_accountant.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr std::array<const char*, 3> names = {"pld", "rdp", "prv"};  // by kind
+constexpr std::int64_t most_releases = std::int64_t{1} << 53;
+
+// Which accountants have a proof, by relation; prv composes the pairs of pld, and has those of pld.
+// docs/accounting.md, section 6, gives each.
+struct Proof {
+  Sampling sampling;
+  struct {
+    bool pld, rdp;
+  } add_or_remove_one, replace_one;
+};
+constexpr std::array<Proof, 8> proofs = {{
+    {Sampling::full_batch, {true, true}, {true, true}},
+    {Sampling::poisson, {true, true}, {true, true}},
+    {Sampling::truncated_poisson, {true, true}, {true, true}},
+    {Sampling::fixed_size, {false, false}, {true, true}},
+    {Sampling::partition, {false, false}, {true, true}},
+    {Sampling::balls_and_bins, {false, true}, {false, false}},
+    {Sampling::cyclic_poisson, {true, true}, {true, true}},
+    {Sampling::planned, {true, true}, {true, true}},
+}};
+
+bool proved(AccountantKind kind, Sampling sampling, Relation relation) {
+  const Proof& proof = proofs.at(static_cast<std::size_t>(sampling));
+  const auto& by = relation == Relation::replace_one ? proof.replace_one : proof.add_or_remove_one;
+  return kind == AccountantKind::rdp ? by.rdp : by.pld;
+}
+
+// The event that costs the same, of a kind that accountants charge.
+Event charged(const Event& event) {
+  Event plain{.noise_multiplier = event.noise_multiplier};
+  switch (event.sampling) {
+    case Sampling::full_batch:
+    case Sampling::partition:
+    case Sampling::planned: return plain;
+    case Sampling::balls_and_bins:
+      if (event.batches == 1) return plain;
+      plain.batches = event.batches;
+      break;
+    default:
+      if (event.sampling_rate == 1) return plain;
+      plain.sampling_rate = event.sampling_rate;
+  }
+  const bool independent =
+      event.sampling == Sampling::truncated_poisson || event.sampling == Sampling::cyclic_poisson;
+  plain.sampling = independent ? Sampling::poisson : event.sampling;
+  return plain;
+}
+
+}  // namespace
+
+const char* name(AccountantKind kind) { return names.at(static_cast<std::size_t>(kind)); }
+
+AccountantKind accountant_called(const std::string& name) {
+  const auto found = std::ranges::find(names, name);
+  check(found != names.end(), "accountant: no accountant is called {}", name);
+  return static_cast<AccountantKind>(found - names.begin());
+}
+
+std::string unproved(AccountantKind kind, Sampling sampling, Relation relation) {
+  if (proved(kind, sampling, relation)) return "";
+  const AccountantKind other =
+      kind == AccountantKind::rdp ? AccountantKind::pld : AccountantKind::rdp;
+  return fmt::format("the {} accountant has no proof for {} batches and {}; {} has one", name(kind),
+                     name(sampling),
+                     relation == Relation::replace_one ? "replace_one" : "add_or_remove_one",
+                     proved(other, sampling, relation) ? name(other) : "none");
+}
+
+void Accountant::compose(const Event& event, std::int64_t count) {
+  check_event("compose", event);
+  check(count >= 0 && count <= most_releases, "compose: {} releases", count);
+  const std::string reason = unproved(kind_, event.sampling, relation_);
+  check(reason.empty(), "compose: {}", reason);
+  if (count == 0) return;
+  if (event.batches > 1) check_paid(event, count);
+  if (event.paid) return;
+  cut_ = std::min(cut_ + static_cast<double>(count) * event.cut, 1.0);
+  if (event.sampling_rate > 0) charge(charged(event), count);
+}
+
+// A pass that was begun pays for all its further batches.
+void Accountant::check_paid(const Event& event, std::int64_t count) {
+  Event first = event;
+  first.paid = false;
+  Pass& pass = passes_[first];
+  std::int64_t& of_kind = event.paid ? pass.paid : pass.begun;
+  check(of_kind <= most_releases, "compose: more than {} {} batches", most_releases,
+        sotto::name(event.sampling));
+  const std::int64_t paid = pass.paid + (event.paid ? count : 0);
+  check(paid == 0 || event.paid == false || (paid - 1) / (event.batches - 1) < pass.begun,
+        "compose: {} paid {} batches after {} passes of {} were begun", paid,
+        sotto::name(event.sampling), pass.begun, event.batches);
+  of_kind += count;
+}
+
+void Accountant::check_delta(double delta) {
+  check(delta > 0 && delta < 1, "epsilon: delta {} is not in (0, 1)", delta);
+}
+
+void Accountant::check_epsilon(double epsilon) {
+  check(epsilon >= 0 && std::isfinite(epsilon), "delta: epsilon {} is not a finite number >= 0",
+        epsilon);
+}
+
+// Records that were cut move both outputs by at most cut() in total variation, so that
+// delta'(epsilon) = delta(epsilon) + (1 + e^epsilon) cut (Chua et al. 2024). What solves that for
+// epsilon is the fixed point of a function that grows, reached from below; a point that is not
+// below its image is enough.
+double Accountant::epsilon(double delta) const {
+  check_delta(delta);
+  if (cut_ == 0) return charged_epsilon(delta);
+  constexpr double beyond = 1e-7;
+  constexpr int most_steps = 100;
+  double epsilon = 0;
+  for (int step = 0; step < most_steps && epsilon < infinity; ++step) {
+    const double left = delta - (1 + std::exp(epsilon)) * cut_;
+    if (!(left > 0)) return infinity;
+    const double next = charged_epsilon(left);
+    if (next <= epsilon) return epsilon;
+    epsilon = next * (1 + beyond);
+  }
+  return infinity;
+}
+
+double Accountant::delta(double epsilon) const {
+  check_epsilon(epsilon);
+  const double cut = cut_ == 0 ? 0 : (1 + std::exp(epsilon)) * cut_;
+  return std::min(charged_delta(epsilon) + cut, 1.0);
+}
+
+NewAccountant new_accountant(AccountantKind kind, Relation relation) {
+  return [kind, relation]() -> std::unique_ptr<Accountant> {
+    switch (kind) {
+      case AccountantKind::pld: return std::make_unique<PldAccountant>(relation);
+      case AccountantKind::prv: return std::make_unique<PrvAccountant>(relation);
+      case AccountantKind::rdp: break;
+    }
+    return std::make_unique<RdpAccountant>(default_orders(), relation);
+  };
+}
+
+}  // namespace sotto

@@ -1,0 +1,78 @@
+#include "dp/accounting/adaptive_accountant.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace sotto {
+
+namespace {
+
+// alpha - 1 from 1/2 to 4096 by factors of 2^(1/4): sampled batches lose much of their privacy just
+// above the best order, and fewer orders would leave more of delta to each.
+const std::vector<double>& fixed_orders() {
+  static const std::vector<double> orders = [] {
+    constexpr int first = -4, last = 48;
+    std::vector<double> all;
+    for (int k = first; k <= last; ++k) all.push_back(1 + std::exp2(0.25 * k));
+    return all;
+  }();
+  return orders;
+}
+
+// Epsilon by divergence and share of delta of one order (docs/accounting.md, section 2).
+double epsilon_at(double order, double rdp, double log_share) {
+  const double b = order - 1;
+  return rdp + std::log(b / order) - (log_share + std::log(order)) / b;
+}
+
+bool nothing(const std::vector<double>& rdp) {
+  return std::ranges::all_of(rdp, [](double divergence) { return divergence == 0; });
+}
+
+}  // namespace
+
+AdaptiveAccountant::AdaptiveAccountant(Relation relation, const EventCounts& plans)
+    : Accountant(AccountantKind::rdp, relation), divergences_(fixed_orders(), relation) {
+  RdpAccountant planned(fixed_orders(), relation);
+  for (const auto& [event, count] : plans) planned.compose(event, count);
+  planned_ = planned.rdp();
+}
+
+std::vector<double> AdaptiveAccountant::log_shares(double delta) const {
+  const std::vector<double>& orders = fixed_orders();
+  const auto count = static_cast<double>(orders.size());
+  if (nothing(planned_)) return std::vector(orders.size(), std::log(delta / count));
+  std::vector<double> epsilons(orders.size());
+  for (std::size_t i = 0; i < orders.size(); ++i)
+    epsilons[i] = epsilon_at(orders[i], planned_[i], std::log(delta));
+  std::vector<double> shares(orders.size(), std::log(delta / (2 * count)));
+  shares[static_cast<std::size_t>(std::ranges::min_element(epsilons) - epsilons.begin())] =
+      std::log(delta * (0.5 + 0.5 / count));
+  return shares;
+}
+
+double AdaptiveAccountant::charged_epsilon(double delta) const {
+  const std::vector<double>& orders = fixed_orders();
+  const std::vector<double> rdp = divergences_.rdp(), shares = log_shares(delta);
+  if (nothing(rdp)) return 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < orders.size(); ++i)
+    least = std::min(least, epsilon_at(orders[i], rdp[i], shares[i]));
+  return std::max(0.0, least);
+}
+
+double AdaptiveAccountant::charged_delta(double) const {
+  throw std::invalid_argument(
+      "adaptive accountant: for settings that were chosen by looking, an epsilon is proved for a "
+      "delta fixed in advance, and no delta for an epsilon");
+}
+
+NewAccountant new_adaptive_accountant(Relation relation, EventCounts plans) {
+  return [relation, plans = std::move(plans)] {
+    return std::make_unique<AdaptiveAccountant>(relation, plans);
+  };
+}
+
+}  // namespace sotto

@@ -1,0 +1,18 @@
+#include "dp/accounting/ledger_epsilon.h"
+
+#include <limits>
+
+#include "dp/accounting/adaptive_accountant.h"
+
+namespace sotto {
+
+double epsilon(const Ledger& ledger, double delta, const NewAccountant& accountant) {
+  const History history = ledger.history();
+  auto spent = accountant();
+  if (history.adaptive) spent = new_adaptive_accountant(spent->relation(), history.plans)();
+  for (const auto& [event, count] : history.charged()) spent->compose(event, count);
+  const double epsilon = spent->epsilon(delta);
+  return ledger.private_noise() ? epsilon : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace sotto

@@ -1,0 +1,125 @@
+// Composition of releases by their privacy loss distributions, from both sides of the truth.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "dp/accounting/pld/discretization.h"
+#include "dp/accounting/pld/large_losses.h"
+#include "dp/accounting/pld/tilted_sum.h"
+#include "dp/event.h"
+
+namespace sotto {
+
+// What becomes of the losses between lattice points.
+enum class LossRounding {
+  one_sided,     // each release errs to the side of the bound: the error grows with their number
+  mean_matched,  // to the nearest: it grows with the root of it, and is bounded afterwards
+};
+
+// What can be said for certain without looking.
+double nothing(const PldQuestion& question, Bound bound);
+
+// Answers questions about growing histories. What was computed for one answer serves the next:
+// after one more release of a kind seen before, only the spectra are multiplied again.
+class PldComposition {
+ public:
+  // The least noise multiplier that upper bounds are made for; lower bounds take it for less noise.
+  static constexpr double least_noise = 0.01;
+
+  explicit PldComposition(Relation relation, LossRounding rounding = LossRounding::one_sided)
+      : relation_(relation), rounding_(rounding) {}
+
+  // The epsilon or delta asked for, from one side, of a history of full, Poisson and fixed size
+  // batches whose noise multipliers and sampling rates are positive. Lower bounds take what a fixed
+  // size batch reveals for what it reveals in the worse of the two directions.
+  double answer(const std::map<Event, std::int64_t>& history, const PldQuestion& question,
+                Bound bound);
+
+ private:
+  using Key = SampledGaussian;
+  using Counts = std::map<Key, double>;
+
+  // One of the directions from one side, on a lattice.
+  struct Side {
+    Bound bound = Bound::upper;
+    bool mirrored = false;
+    LossLattice lattice;
+
+    auto operator<=>(const Side&) const = default;
+  };
+  // What is known of one kind of release.
+  struct Kind {
+    Kind(const Key& key, double left_out) : pair(key, left_out), samples(pair) {}
+
+    LossPair pair;
+    LossSamples samples;
+    std::map<Side, DiscretePair> discrete;
+  };
+  // A sum, what has been added to it, and the last of it.
+  struct Sum {
+    TiltedSum sum;
+    Counts counts;
+    std::optional<std::pair<Key, TiltedLoss>> last;
+  };
+  struct SumKey {
+    Side side;
+    double tilt = 0;
+    std::int64_t size = 0;
+
+    auto operator<=>(const SumKey&) const = default;
+  };
+
+  // How to answer where losses above a limit are apart from the sum of the others.
+  struct JumpPlan {
+    double limit = 0;
+    PldPlan at_answer, at_rest;
+  };
+  struct Rest;
+  // How to answer for each direction.
+  struct Views {
+    std::vector<PldPlan> plans;
+    std::optional<JumpEstimate> jumps;  // of the first
+  };
+
+  Key key(const Event& event, Bound bound) const;
+  Counts normalized(const std::map<Event, std::int64_t>& history, int bits, Bound bound) const;
+  void leave_out(double log_mass);
+  double refined(const Counts& counts, const PldQuestion& question, Bound bound);
+  std::vector<SampledReleases> sampled(const Counts& counts);
+  std::vector<PldPlanner> planners(const Counts& counts, const PldQuestion& question);
+  const DiscretePair& discrete(const Key& key, Side side);
+  double log_moment(const Counts& counts, const Side& side, double tilt);
+  LossWindow window(const Counts& counts, const Side& side, const PldPlan& plan);
+  double chernoff(const Counts& counts, const Side& side, double tilt, const PldQuestion& question);
+  const TiltedSum& sum(const Counts& counts, const SumKey& key);
+  void add(TiltedSum& sum, const Side& side, const std::vector<std::pair<Key, double>>& kinds);
+  std::optional<LossWindow> fit(const Counts& counts, Side& side, const PldPlan& plan);
+  double composed(const Counts& counts, const Side& side, double tilt, const LossWindow& window,
+                  const PldQuestion& question);
+  double answer(const Counts& counts, Side side, const PldPlan& plan, const PldQuestion& question);
+  std::vector<double> answers(const Counts& counts, const Views& views, const PldQuestion& question,
+                              Bound bound);
+  double of_other(const Counts& counts, const PldPlan& plan, const PldQuestion& question,
+                  double enough);
+  double with_jumps(const Counts& counts, const PldQuestion& question, Bound bound,
+                    const JumpEstimate& estimate);
+  double jump_answer(const Counts& counts, const Side& side, const JumpPlan& plan,
+                     const PldQuestion& question);
+  std::optional<JumpCurve> jump_curve(const Counts& counts, const Side& side, const JumpPlan& plan);
+  std::optional<DeltaCurve> curve_of(const std::vector<Rest>& rests, const Side& side,
+                                     const PldPlan& plan);
+  double matched_spacing(const Counts& counts, const PldPlan& plan) const;
+  double matched_answer(const Counts& counts, const Side& side, double tilt,
+                        const LossWindow& window, const PldQuestion& question);
+
+  Relation relation_;
+  LossRounding rounding_;
+  double left_out_ = 0;  // at each end of every kind
+  std::map<Key, Kind> kinds_;
+  std::map<SumKey, Sum> sums_;
+};
+
+}  // namespace sotto

@@ -1,0 +1,257 @@
+#include "dp/accounting/pld/discrete_pld.h"
+
+#include <bit>
+#include <limits>
+
+namespace sotto {
+
+namespace {
+
+using Atom = DiscretePair::Atom;
+
+// How far from a point `index` steps from the centre its outer neighbour is.
+std::int64_t stride(std::int64_t index, std::int64_t dense) {
+  const std::int64_t ratio = std::abs(index) / dense;
+  return ratio < 2 ? 1
+                   : static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(ratio)));
+}
+
+// LossLattice points, in order, from one not above `lowest` to one not below `highest`.
+std::vector<Atom> lattice_points(double lowest, double highest, const LossLattice& lattice) {
+  std::vector<Atom> points;
+  const auto beyond = [&](std::int64_t index, double end) {
+    return static_cast<double>(index) * lattice.spacing >= end;
+  };
+  std::int64_t index = 0;
+  for (; !beyond(index, -lowest); index += stride(index, lattice.dense)) {
+    points.push_back({-index});
+  }
+  points.push_back({-index});
+  std::reverse(points.begin(), points.end());
+  for (index = 0; !beyond(index, highest);) {
+    index += stride(index, lattice.dense);
+    points.push_back({index});
+  }
+  return points;
+}
+
+// e^t - 1, which is short for what cells are usually wide.
+double change(double t) {
+  constexpr double small = 5e-3;  // t^6 / 7! is below the rounding
+  if (std::abs(t) > small) return std::expm1(t);
+  return t * (1 + t / 2 * (1 + t / 3 * (1 + t / 4 * (1 + t / 5 * (1 + t / 6)))));
+}
+
+// The mass of P in a cell of width h, at distance t above the lower end, goes to the upper end with
+// the part (1 - e^{-t}) / (1 - e^{-h}) and to the lower with (e^{h-t} - 1) / (e^h - 1).
+DiscretePair connect_dots(const LossPair& pair, const LossLattice& lattice) {
+  DiscretePair result{.offset = pair.centre(), .spacing = lattice.spacing};
+  result.escaped = pair.escaping();
+  result.atoms = lattice_points(pair.loss(pair.lowest()) - result.offset,
+                                pair.loss(pair.highest()) - result.offset, lattice);
+  std::vector<Atom>& atoms = result.atoms;
+  std::vector<double> masses(atoms.size());
+  double from = pair.lowest();
+  for (std::size_t i = 0; i + 1 < atoms.size(); ++i) {
+    const double low = result.loss(atoms[i]), high = result.loss(atoms[i + 1]);
+    const double up = -1 / std::expm1(low - high), down = 1 / std::expm1(high - low);
+    const bool last = i + 2 == atoms.size();
+    const double to = last ? pair.highest() : std::clamp(pair.position(high), from, pair.highest());
+    pair.integrate(from, to, [&](double mass, double loss) {
+      masses[i] += mass * std::max(down * change(high - loss), 0.0);
+      masses[i + 1] -= mass * std::min(up * change(low - loss), 0.0);
+    });
+    from = to;
+  }
+  for (std::size_t i = 0; i < atoms.size(); ++i) {
+    if (atoms[i].index == 0)
+      masses[i] += pair.without_loss();  // the centre is 0 where there is any
+    atoms[i].log_mass = std::log(masses[i]);
+  }
+  std::erase_if(atoms, [](const Atom& atom) { return std::isinf(atom.log_mass); });
+  return result;
+}
+
+// Merges outcomes from the lowest loss up. Where the joint loss of a run is not quite a lattice
+// point, the loss of (P, Q) is rounded down, or mirrored, that of (Q, P).
+class Merger {
+ public:
+  Merger(const LossPair& pair, const LossLattice& lattice, bool mirrored)
+      : pair_(pair), lattice_(lattice), side_(mirrored ? -1 : 1), centre_(pair.centre()) {}
+
+  DiscretePair merge() {
+    result_.spacing = lattice_.spacing;
+    double from = first_run();
+    while (from < pair_.highest()) from = next_run(from);
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr double slack = 1e-12;  // relative, above the rounding of an integral
+
+  // Outcomes between two positions: P and P - e^goal Q of them.
+  struct Run {
+    double mass = 0, excess = 0;
+  };
+  Run run(double from, double to, double goal) const {
+    Run run;
+    pair_.integrate(from, to, [&](double mass, double loss) {
+      run.mass += mass;
+      run.excess -= mass * std::expm1(goal - loss);
+    });
+    return run;
+  }
+
+  // The lowest run, whose loss becomes the offset, and which ends where the density of the loss
+  // falls slowly enough for the next run to have a loss on the lattice. Returns its end.
+  double first_run() {
+    constexpr double growth = 1.5;
+    const double start = pair_.lowest(), lowest = pair_.loss(start);
+    double end = start;
+    for (double width = lattice_.spacing;; width *= growth) {
+      end = std::clamp(pair_.position(lowest + width), end, pair_.highest());
+      const Run first = run(start, end, lowest);
+      result_.offset = lowest - std::log1p(-first.excess / first.mass);
+      if (end == pair_.highest()) break;
+      if (end_of_run(end, point(target(pair_.loss(end)))) < pair_.highest()) break;
+    }
+    double margin = slack * (std::abs(result_.offset - lowest) + std::abs(lowest));
+    Run first = run(start, end, result_.offset);
+    for (; !(side_ * first.excess >= 0); margin *= 2) {
+      result_.offset -= side_ * margin;
+      first = run(start, end, result_.offset);
+    }
+    add(0, first);
+    return end;
+  }
+
+  // Adds the run from a position on, and returns its end.
+  double next_run(double from) {
+    std::int64_t index = target(pair_.loss(from));
+    double to = end_of_run(from, point(index));
+    Run next;
+    if (to < pair_.highest()) next = run(from, to, point(index));
+    if (to == pair_.highest() || !(side_ * next.excess >= 0)) {
+      // The density falls too fast for a run that wide: one whose loss is rounded.
+      constexpr double rounding = 1e-6;  // spacings
+      to = std::min(pair_.position(2 * point(index) - pair_.loss(from)), pair_.highest());
+      next = run(from, to, point(index));
+      const double loss = point(index) - std::log1p(-next.excess / next.mass);
+      const double steps = (loss - result_.offset) / lattice_.spacing - side_ * rounding;
+      index = static_cast<std::int64_t>(side_ > 0 ? std::floor(steps) : std::ceil(steps));
+      next = run(from, to, point(index));
+    }
+    add(index, next);
+    return to;
+  }
+
+  double point(std::int64_t index) const {
+    return result_.offset + static_cast<double>(index) * lattice_.spacing;
+  }
+
+  // The lattice point that the run from this loss on is to have: runs are at least two spacings
+  // wide, so that there is one.
+  std::int64_t target(double loss) const {
+    const double relative = std::abs(loss - centre_) / (2 * static_cast<double>(lattice_.dense));
+    const double half_width = std::max(lattice_.spacing, relative);
+    return static_cast<std::int64_t>(
+        std::ceil((loss + half_width - result_.offset) / lattice_.spacing));
+  }
+
+  // Where the run must end for its joint loss to be `goal`, by Newton's method for the excess,
+  // whose derivative is the integrand at the end; highest() where the run would be too long.
+  double end_of_run(double from, double goal) const {
+    constexpr int most_steps = 30;
+    constexpr double precision = 1e-13, longest = 64;
+    const double rise = goal - pair_.loss(from), start = pair_.position(goal);
+    const double limit = std::min(pair_.position(goal + longest * rise), pair_.highest());
+    double to = pair_.position(goal + rise);
+    for (int step = 0; step < most_steps && to < limit; ++step) {
+      const LossPoint end = pair_.at(to);
+      const double slope = -end.density * std::expm1(goal - end.loss);
+      const double change = run(from, to, goal).excess / slope;
+      to = std::clamp(to - change, start, to + 2 * (to - start));
+      if (!(std::abs(change) > precision * (to - from))) break;
+    }
+    to += side_ * slack * (to - from);
+    return to < limit ? to : pair_.highest();
+  }
+
+  // An atom that is at most the run: less of P at a loss that is not above, or mirrored, less of Q
+  // at a loss that is not below.
+  void add(std::int64_t index, const Run& run) {
+    const double mass = side_ > 0 ? run.mass - run.excess : run.mass;
+    const bool fits = side_ * run.excess >= 0 && mass > 0;
+    if (fits) result_.atoms.push_back({index, std::log(mass)});
+  }
+
+  const LossPair& pair_;
+  LossLattice lattice_;
+  double side_, centre_;
+  DiscretePair result_;
+};
+
+// The pair (Q, P).
+DiscretePair mirror_image(const DiscretePair& pair) {
+  DiscretePair result{.offset = -pair.offset, .spacing = pair.spacing, .escaped = pair.escaped};
+  for (auto atom = pair.atoms.rbegin(); atom != pair.atoms.rend(); ++atom) {
+    result.atoms.push_back({-atom->index, atom->log_mass - pair.loss(*atom)});
+  }
+  return result;
+}
+
+}  // namespace
+
+DiscretePair discretise(const LossPair& pair, const LossLattice& lattice, Bound bound,
+                        bool mirrored) {
+  DiscretePair result =
+      bound == Bound::upper ? connect_dots(pair, lattice) : Merger(pair, lattice, mirrored).merge();
+  return mirrored ? mirror_image(result) : result;
+}
+
+// The width is measured at the ends of the cells, so that the rounding of position() is in it.
+DiscretePair mean_matched(const LossPair& pair, double spacing, bool mirrored) {
+  constexpr double evaluation = 1e-14;  // relative error of a loss
+  DiscretePair result{.offset = pair.centre(), .spacing = spacing, .escaped = pair.escaping()};
+  const double lowest = pair.loss(pair.lowest()), highest = pair.loss(pair.highest());
+  double from = pair.lowest(), below = lowest, least = 0, most = 0, total = 0, moved = 0;
+  auto index = static_cast<std::int64_t>(std::floor((lowest - result.offset) / spacing));
+  for (; from < pair.highest(); ++index) {
+    const double point = result.loss({index});
+    const double to = std::clamp(pair.position(point + spacing / 2), from, pair.highest());
+    double mass = index == 0 ? pair.without_loss() : 0;  // the centre is 0 where there is any
+    pair.integrate(from, to, [&](double of_p, double loss) {
+      const double part = mirrored ? of_p * std::exp(-loss) : of_p;
+      mass += part;
+      moved += part * (loss - point);
+    });
+    const double above = pair.loss(to);
+    if (mass > 0) {
+      least = std::min(least, below - point);
+      most = std::max(most, above - point);
+      total += mass;
+      result.atoms.push_back({index, std::log(mass)});
+    }
+    from = to;
+    below = above;
+  }
+  result.offset += moved / total;
+  result.width = most - least;
+  result.drift =
+      mass_tolerance * result.width + evaluation * std::max(std::abs(lowest), std::abs(highest));
+  if (!mirrored) return result;
+  result.offset = -result.offset;
+  std::ranges::reverse(result.atoms);
+  for (Atom& atom : result.atoms) atom.index = -atom.index;
+  return result;
+}
+
+double log_moment(const DiscretePair& pair, double tilt) {
+  const auto exponent = [&](const Atom& atom) { return atom.log_mass + tilt * pair.loss(atom); };
+  double largest = exponent(pair.atoms.front()), sum = 0;
+  for (const Atom& atom : pair.atoms) largest = std::max(largest, exponent(atom));
+  for (const Atom& atom : pair.atoms) sum += std::exp(exponent(atom) - largest);
+  return largest + std::log(sum);
+}
+
+}  // namespace sotto

@@ -1,0 +1,272 @@
+#include "dp/accounting/pld/discretization.h"
+
+#include <algorithm>
+#include <bit>
+#include <numbers>
+
+namespace sotto {
+
+namespace {
+
+constexpr int most_steps = 60;
+constexpr double jump_accuracy = 5e-5;
+// Where the tilted sum is at its very end, a width that is as good as nothing.
+constexpr double no_width = 1e-9;
+
+// Products of the tilt and the loss that lose too many digits: the loss is as good as at its end.
+bool too_steep(const Cumulants& c, double tilt) {
+  constexpr double most = 1e8;
+  return tilt * std::abs(c.mean) > most;
+}
+
+// Adds the moments of `count` losses to a sum. The losses increase, so the largest exponent is at
+// one of the ends.
+void add(Cumulants& sum, const LossSamples& samples, double count, double tilt) {
+  const double shift = std::max(tilt * samples.losses.front(), tilt * samples.losses.back());
+  double total = 0, first = 0, second = 0, spread = 0;
+  for (std::size_t i = 0; i < samples.losses.size(); ++i) {
+    const double weight = samples.weights[i] * std::exp(tilt * samples.losses[i] - shift);
+    const double loss = samples.losses[i] - samples.centre;
+    total += weight;
+    first += weight * loss;
+    second += weight * loss * loss;
+    spread += weight * std::abs(loss);
+  }
+  const double mean = first / total, square = second / total;
+  sum.value += count * (shift + std::log(total));
+  sum.mean += count * (samples.centre + mean);
+  sum.variance += count * std::max(square - mean * mean, 0.0);
+  sum.spread += count * spread / total;
+  sum.square += count * square;
+}
+
+// The largest power of two^(1/parts) that is not above x.
+double round_down(double x, double parts) {
+  return x > 0 ? std::exp2(std::floor(std::log2(x) * parts) / parts) : x;
+}
+
+// ln of the saddle point approximation of delta at the mean of the tilted sum.
+double log_saddle_point(const Cumulants& c, double tilt) {
+  const double width = 1 + tilt * std::sqrt(2 * std::numbers::pi * c.variance);
+  return c.value - tilt * c.mean - std::log(width) - std::log1p(tilt);
+}
+
+}  // namespace
+
+LossSamples::LossSamples(const LossPair& pair) : centre(pair.centre()) {
+  constexpr int together = 4;       // neighbouring points, at their mean
+  constexpr double least = 1e-300;  // a mass whose digits are all there
+  double mass = 0, first = 0;
+  int points = 0;
+  pair.integrate(pair.lowest(), pair.highest(), [&](double weight, double loss) {
+    mass += weight;
+    first += weight * loss;
+    if (++points % together != 0) return;
+    if (mass > least) {
+      weights.push_back(mass);
+      losses.push_back(losses.empty() ? first / mass : std::max(first / mass, losses.back()));
+    }
+    mass = first = 0;
+  });
+  if (pair.without_loss() == 0) return;
+  const auto place = std::ranges::lower_bound(losses, 0.0) - losses.begin();
+  losses.insert(losses.begin() + place, 0.0);
+  weights.insert(weights.begin() + place, pair.without_loss());
+}
+
+LossSamples LossSamples::up_to(double loss) const {
+  const auto size = std::ranges::upper_bound(losses, loss) - losses.begin();
+  LossSamples result = *this;
+  result.losses.resize(static_cast<std::size_t>(size));
+  result.weights.resize(static_cast<std::size_t>(size));
+  return result;
+}
+
+// The order is right for a normal distribution; tails that are heavier need a smaller one.
+LossWindow tilted_window(const std::function<double(double)>& log_moment, const PldPlan& plan,
+                         double spacing) {
+  const double base = log_moment(plan.tilt);
+  const double deviation = std::max(plan.deviation, spacing);
+  // How far up (sign 1) or down (sign -1) the tilted sum reaches.
+  const auto reach = [&](double sign) {
+    double best = std::numeric_limits<double>::infinity();
+    for (double s = std::sqrt(2 * plan.log_outside) / deviation;; s /= 2) {
+      const double bound = (log_moment(plan.tilt + sign * s) - base + plan.log_outside) / s;
+      if (!(bound < best)) return best;
+      best = bound;
+    }
+  };
+  return {-reach(-1), reach(1), 2 * std::exp(-plan.log_outside)};
+}
+
+double lattice_points(const LossWindow& window, double spacing) {
+  return (window.high - window.low) / spacing + 2;
+}
+
+double log_largest_weight(double tilt) {
+  return (tilt > 0 ? -tilt * std::log1p(1 / tilt) : 0) - std::log1p(tilt);
+}
+
+PldPlanner::PldPlanner(std::vector<SampledReleases> releases, bool mirrored,
+                       const PldQuestion& question, double accuracy)
+    : releases_(std::move(releases)),
+      mirrored_(mirrored),
+      question_(question),
+      accuracy_(accuracy) {
+  const Cumulants untilted = at(0);
+  value_at_0_ = untilted.value;  // nearly 0, by as much as the samples are coarse
+  for (const auto& [samples, count] : releases_) counts_ += count;
+  typical_ = untilted.spread / counts_;
+}
+
+PldPlanner::PldPlanner(std::vector<SampledReleases> releases, const PldQuestion& question)
+    : PldPlanner(std::move(releases), false, question, jump_accuracy) {
+  jumps_ = true;
+}
+
+Cumulants PldPlanner::at(double tilt) const {
+  Cumulants sum;
+  // E_Q[e^{-tilt loss}] = E_P[e^{-(1 + tilt) loss}]
+  for (const auto& [samples, count] : releases_) {
+    add(sum, *samples, count, mirrored_ ? -1 - tilt : tilt);
+  }
+  sum.value -= value_at_0_;
+  if (mirrored_) sum.mean = -sum.mean;
+  return sum;
+}
+
+// The tilt at whose mean delta is about this large. -ln delta is nearly the square of the tilt.
+double PldPlanner::tilt_for_delta(double delta) const {
+  constexpr double precision = 0.02, start = 1, least = 1e-6;
+  const double goal = -std::log(delta);
+  double low = 0, high = std::numeric_limits<double>::infinity(), tilt = start;
+  for (int step = 0; step < most_steps; ++step) {
+    const Cumulants c = at(tilt);
+    const double reached = -log_saddle_point(c, tilt);
+    if (std::abs(reached - goal) < precision * goal) break;
+    if (reached < goal && too_steep(c, tilt)) break;
+    (reached > goal ? high : low) = tilt;
+    const double guess = tilt * std::sqrt(goal / std::max(reached, least * goal));
+    tilt = guess > low && guess < high ? guess
+           : std::isinf(high)          ? 2 * low
+           : low > 0                   ? std::sqrt(low * high)
+                                       : high / 2;
+  }
+  return tilt;
+}
+
+// The tilt whose mean is epsilon, 0 where that would be negative, or one that leaves nothing of
+// delta.
+double PldPlanner::tilt_for_epsilon(double epsilon) const {
+  constexpr double precision = 0.1;  // deviations
+  constexpr double least = 1e-6, growth = 4, nothing = 1000;
+  double low = 0, high = std::numeric_limits<double>::infinity(), tilt = 0;
+  for (int step = 0; step < most_steps; ++step) {
+    const Cumulants c = at(tilt);
+    const double missing = epsilon - c.mean;
+    if (missing * missing < precision * precision * c.variance) break;
+    if (missing > 0 ? too_steep(c, tilt) : tilt == 0) break;
+    if (c.value - tilt * epsilon < -nothing) break;
+    (missing < 0 ? high : low) = tilt;
+    const double guess = std::min(tilt + missing / c.variance, growth * tilt + nothing / epsilon);
+    tilt = guess > low && guess < high ? guess
+           : std::isinf(high)          ? 2 * low + 1
+                                       : std::sqrt(std::max(low, least * high) * high);
+  }
+  return tilt;
+}
+
+PldPlan PldPlanner::first() const {
+  if (question_.of == PldQuestion::Of::delta) {
+    const double tilt = tilt_for_epsilon(question_.given);
+    return plan(tilt, question_.given, log_saddle_point(at(tilt), tilt));
+  }
+  const double tilt = tilt_for_delta(question_.given);
+  return plan(tilt, at(tilt).mean, std::log(question_.given));
+}
+
+PldPlan PldPlanner::near(double epsilon, double delta) const {
+  return plan(tilt_for_epsilon(epsilon), epsilon, std::log(delta));
+}
+
+PldPlan PldPlanner::at_rest(double limit, double delta) const {
+  constexpr double margin = 14, part_of_two = 1e-6;  // as far as two losses above the limit matter
+  const double rare = std::sqrt(part_of_two * delta / std::min(limit, 1.0));
+  return {.deviation = std::sqrt(at(0).variance),
+          .log_outside = std::max(margin + std::log(rare / delta), margin)};
+}
+
+PldPlan PldPlanner::next(const PldPlan& last, double answer) const {
+  constexpr double margin = 13, finer = 2;
+  const bool of_epsilon = question_.of == PldQuestion::Of::epsilon;
+  const double epsilon = of_epsilon ? answer : question_.given;
+  const double log_delta = std::log(of_epsilon ? question_.given : answer);
+  if (!std::isfinite(epsilon) || !std::isfinite(log_delta)) return last;
+  if (jumps_ && epsilon == 0) return last;
+  const double left_out =
+      at(last.tilt).value - last.tilt * epsilon + log_largest_weight(last.tilt) - last.log_outside;
+  const PldPlan better = plan(tilt_for_epsilon(epsilon), epsilon, log_delta);
+  const bool good = left_out < log_delta - margin &&
+                    last.lattice.spacing < finer * better.lattice.spacing &&
+                    last.lattice.dense >= better.lattice.dense / 2;
+  return good ? last : better;
+}
+
+double PldPlanner::deviation(const Cumulants& c) const {
+  return std::max(std::sqrt(c.variance), no_width * (std::abs(c.mean) + typical_));
+}
+
+// Where to look with this tilt for an answer near this epsilon and delta.
+PldPlan PldPlanner::view(double tilt, double epsilon, double log_delta) const {
+  constexpr double margin = 15, least_outside = 12, most_outside = 600;
+  const Cumulants c = at(tilt);
+  const double looseness = c.value - tilt * epsilon + log_largest_weight(tilt) - log_delta;
+  PldPlan plan{.tilt = tilt,
+               .deviation = deviation(c),
+               .log_outside = std::clamp(looseness + margin, least_outside, most_outside)};
+  const auto log_moment = [&](double t) { return at(t).value; };
+  const LossWindow window = tilted_window(log_moment, plan, no_width * typical_);
+  plan.width = window.high - window.low;
+  return plan;
+}
+
+// With this tilt, or with less of it where that makes the window much shorter: a tail that decides
+// nothing may carry the moments. Half of the tilt leaves delta well above the rounding errors.
+PldPlan PldPlanner::shortest(double tilt, double epsilon, double log_delta) const {
+  constexpr double much = 0.75, most_outside = 25;
+  PldPlan best = view(tilt, epsilon, log_delta);
+  for (;;) {
+    const PldPlan less = view(best.tilt / 2, epsilon, log_delta);
+    if (jumps_ || less.log_outside > most_outside || !(less.width < much * best.width)) return best;
+    best = less;
+  }
+}
+
+// For an answer near this epsilon and delta.
+PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
+  constexpr double tilt_parts = 8, spacing_parts = 4, floor_part = 0.1, fine_part = 0.05;
+  constexpr double most_power = 10, densest = 1 << 12;
+  tilt = round_down(tilt, tilt_parts);
+  const Cumulants c = at(tilt);
+  const double deviation = this->deviation(c);
+  const double error = accuracy_ * std::max(epsilon, floor_part * deviation);
+  const double allowed =
+      question_.of == PldQuestion::Of::epsilon ? error : accuracy_ / std::max(tilt, 1 / deviation);
+  // The discretisation adds (1 + tilt) / 2 times the sum of E[width^2 / 6] to epsilon, where the
+  // width is the spacing or 1/dense of the distance to the centre. Each may take half.
+  // Where one loss decides, delta falls by a power of epsilon.
+  const double steepness = jumps_ ? std::max(tilt, most_power / epsilon) : tilt;
+  const double variance = (jumps_ ? accuracy_ * epsilon : allowed) / (1 + steepness);
+  const double spacing =
+      std::max(std::sqrt(6 * variance / counts_), variance / (c.spread + no_width * typical_));
+  const double dense = std::clamp(std::sqrt(c.square / (6 * variance)), 1.0, densest);
+  PldPlan plan = shortest(tilt, epsilon, log_delta);
+  plan.lattice = {
+      .spacing = round_down(spacing, spacing_parts),
+      .dense = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(dense)))};
+  plan.finest = round_down(fine_part * typical_, spacing_parts);
+  plan.error = round_down(error, spacing_parts);
+  return plan;
+}
+
+}  // namespace sotto

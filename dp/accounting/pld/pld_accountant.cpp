@@ -1,0 +1,111 @@
+#include "dp/accounting/pld/pld_accountant.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "dp/accounting/analytic_gaussian.h"
+#include "dp/accounting/rdp/rdp_accountant.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+PldAccountant::PldAccountant(Relation relation)
+    : PldAccountant(AccountantKind::pld, relation, LossRounding::one_sided) {}
+
+void PldAccountant::charge(const Event& event, std::int64_t count) {
+  if (event.noise_multiplier == 0) {
+    without_noise_ = true;
+  } else {
+    history_[event] += count;
+  }
+}
+
+double PldAccountant::epsilon(double delta, Bound bound) const {
+  if (bound == Bound::upper || without_noise_) return epsilon(delta);
+  check_delta(delta);
+  const double all = charged_epsilon(delta, bound);
+  if (cut() == 0) return all;
+  const double more = delta + (1 + std::exp(all)) * cut();
+  return more < 1 ? std::min(charged_epsilon(more, bound), all) : 0;
+}
+
+double PldAccountant::delta(double epsilon, Bound bound) const {
+  if (bound == Bound::upper || without_noise_) return delta(epsilon);
+  check_epsilon(epsilon);
+  const double all = charged_delta(epsilon, bound);
+  return cut() == 0 ? all : std::max(all - (1 + std::exp(epsilon)) * cut(), 0.0);
+}
+
+double PldAccountant::charged_epsilon(double delta, Bound bound) const {
+  if (without_noise_) return infinity;
+  if (total_variation() <= delta) return 0;
+  if (unsampled(bound)) return gaussian_epsilon(gaussian_noise(), delta);
+  return composition_.answer(history_, {PldQuestion::Of::epsilon, delta}, bound);
+}
+
+double PldAccountant::charged_delta(double epsilon, Bound bound) const {
+  if (without_noise_) return 1;
+  if (history_.empty()) return 0;
+  if (unsampled(bound)) return gaussian_delta(gaussian_noise(), epsilon);
+  const double answer = composition_.answer(history_, {PldQuestion::Of::delta, epsilon}, bound);
+  return bound == Bound::upper ? std::min(answer, delta_in_corners(epsilon, answer)) : answer;
+}
+
+// Total variation distance; and Renyi divergences, which see the cancellation of many small losses,
+// where the answer is not far below the distance and that does not take long.
+double PldAccountant::delta_in_corners(double epsilon, double answer) const {
+  constexpr double near = 0.1;
+  constexpr std::size_t most_kinds = 32;
+  const double distance = total_variation();
+  if (answer < near * distance || history_.size() > most_kinds) return distance;
+  RdpAccountant renyi(default_orders(), relation());
+  for (const auto& [event, count] : history_) renyi.compose(event, count);
+  return std::min(distance, renyi.delta(epsilon));
+}
+
+// Of one release, in units of the distance of the two means.
+double PldAccountant::noise(const Event& event) const {
+  return event.noise_multiplier / (relation() == Relation::replace_one ? 2 : 1);
+}
+
+// Whether the history is taken as one of full batches: it is, or an upper bound is asked for where
+// so little noise was added that sampling hardly helps.
+bool PldAccountant::unsampled(Bound bound) const {
+  bool full = true, noisy = true;
+  for (const auto& [event, count] : history_) {
+    full = full && event.sampling_rate == 1;
+    noisy = noisy && noise(event) >= PldComposition::least_noise;
+  }
+  return full || (bound == Bound::upper && !noisy);
+}
+
+// Of the one unsampled release that all are, in units of the distance of its two means; 0 where the
+// noise is too little for a number.
+double PldAccountant::gaussian_noise() const {
+  constexpr double least = 1e-100;
+  double inverse = 0;
+  for (const auto& [event, count] : history_) {
+    inverse = std::hypot(inverse, std::sqrt(static_cast<double>(count)) / noise(event));
+  }
+  return 1 / inverse < least ? 0 : 1 / inverse;
+}
+
+// A bound of delta at epsilon 0: total variation distances add, and sampling scales them.
+double PldAccountant::total_variation() const {
+  double sum = 0;
+  for (const auto& [event, count] : history_) {
+    const double half = 1 / (2 * std::numbers::sqrt2 * noise(event));
+    sum += static_cast<double>(count) * event.sampling_rate * std::erf(half);
+  }
+  constexpr double rounding = 1e-12;
+  return std::min(sum * (1 + rounding), 1.0);
+}
+
+}  // namespace sotto

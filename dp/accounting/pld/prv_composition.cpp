@@ -1,0 +1,58 @@
+// Composition of losses that were moved to the nearest lattice point. Proof in docs/accounting.md,
+// section 5.
+#include <algorithm>
+#include <cmath>
+
+#include "dp/accounting/pld/composition.h"
+
+namespace sotto {
+
+namespace {
+
+// How far moving the losses may have moved the sum to either side, except with probability
+// `missed`: Hoeffding (1963), theorem 2.
+double hoeffding(double squared_widths, double drift, double missed) {
+  return std::sqrt(-0.5 * std::log(missed) * squared_widths) + drift;
+}
+
+}  // namespace
+
+// The spacing whose error is the one wanted (Gopi, Lee and Wutschitz 2021, theorem 5.5), or a
+// coarser one where that takes too long.
+double PldComposition::matched_spacing(const Counts& counts, const PldPlan& plan) const {
+  constexpr double largest_error = 0.01, most_points = 1 << 21, most_cells = 1 << 18;
+  double releases = 0, range = 0;
+  for (const auto& [key, count] : counts) {
+    const LossPair& pair = kinds_.at(key).pair;
+    releases += count;
+    range += pair.loss(pair.highest()) - pair.loss(pair.lowest());
+  }
+  const double error = std::min(plan.error, largest_error);
+  const double wanted = error / hoeffding(releases, 0, left_out_ * releases);
+  const double window = 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
+  const double kinds = static_cast<double>(counts.size());
+  const double least = std::max(window * kinds / most_points, range / most_cells);
+  return std::exp2(std::floor(4 * std::log2(std::max(wanted, least))) / 4);  // used again
+}
+
+// What the moved losses say, `moved` further in epsilon and `missed` in delta.
+double PldComposition::matched_answer(const Counts& counts, const Side& side, double tilt,
+                                      const LossWindow& window, const PldQuestion& question) {
+  double releases = 0, squares = 0, drift = 0;
+  for (const auto& [key, count] : counts) {
+    const DiscretePair& pair = discrete(key, side);
+    releases += count;
+    squares += count * pair.width * pair.width;
+    drift += count * pair.drift;
+  }
+  const double missed = left_out_ * releases, moved = hoeffding(squares, drift, missed);
+  const double sign = side.bound == Bound::upper ? 1 : -1;
+  const bool of_delta = question.of == PldQuestion::Of::delta;
+  const PldQuestion nearer = {question.of, question.given - sign * (of_delta ? moved : missed)};
+  if (!of_delta && nearer.given >= 1) return 0;
+  const double answer = composed(counts, side, tilt, window, nearer);
+  return of_delta ? std::clamp(answer + sign * missed, 0.0, 1.0)
+                  : std::max(answer + sign * moved, 0.0);
+}
+
+}  // namespace sotto

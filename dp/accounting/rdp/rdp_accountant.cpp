@@ -1,0 +1,88 @@
+#include "dp/accounting/rdp/rdp_accountant.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/error.h"
+#include "core/threads/parallel.h"
+#include "dp/accounting/rdp/balls_and_bins.h"
+#include "dp/accounting/rdp/replace_one.h"
+
+namespace sotto {
+
+RdpAccountant::RdpAccountant(std::vector<double> orders, Relation relation)
+    : Accountant(AccountantKind::rdp, relation), orders_(std::move(orders)) {
+  check(!orders_.empty(), "rdp accountant: no orders");
+  for (const double order : orders_) rdp_sampled_gaussian(1, 1, order);  // throws out of range
+  std::ranges::sort(orders_);
+  orders_.erase(std::unique(orders_.begin(), orders_.end()), orders_.end());
+}
+
+// Whether the divergences are those of a mechanism, and not bounds of them.
+bool RdpAccountant::exact(const Event& event) const {
+  return event.sampling != Sampling::balls_and_bins &&
+         (relation() == Relation::add_or_remove_one || event.sampling_rate == 1);
+}
+
+void RdpAccountant::charge(const Event& event, std::int64_t count) {
+  const auto [kind, is_new] = kinds_.try_emplace(event);
+  Kind& known = kind->second;
+  known.count += static_cast<double>(count);
+  if (!is_new) return;
+  const double sigma = event.noise_multiplier;
+  if (event.sampling == Sampling::balls_and_bins) {
+    known.curve = rdp_curve_balls_and_bins(event.batches, sigma, orders_);
+  } else if (!exact(event)) {
+    known.curve = rdp_curve_replaced(event.sampling_rate, sigma, orders_);
+  } else {
+    known.curve.assign(orders_.size(), std::numeric_limits<double>::quiet_NaN());
+  }
+  convex_ = convex_ && exact(event);
+}
+
+// The divergence of everything composed at orders_[i].
+double RdpAccountant::rdp(std::size_t i) const {
+  const double distance = relation() == Relation::replace_one ? 2 : 1;
+  std::vector<std::pair<const Event, Kind>*> unknown;
+  for (auto& entry : kinds_) {
+    if (std::isnan(entry.second.curve[i])) unknown.push_back(&entry);
+  }
+  constexpr std::int64_t grain = 16;
+  parallel_for(static_cast<std::int64_t>(unknown.size()), grain, [&](auto begin, auto end) {
+    for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k) {
+      auto& [event, kind] = *unknown[k];
+      kind.curve[i] =
+          rdp_sampled_gaussian(event.sampling_rate, event.noise_multiplier / distance, orders_[i]);
+    }
+  });
+  double sum = 0;
+  for (const auto& [event, kind] : kinds_) sum += kind.count * kind.curve[i];
+  return sum;
+}
+
+std::vector<double> RdpAccountant::rdp() const {
+  std::vector<double> all(orders_.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = rdp(i);
+  return all;
+}
+
+RdpBound RdpAccountant::best_epsilon(double delta) const {
+  if (!convex_) return rdp_epsilon(orders_, rdp(), delta);
+  return rdp_epsilon(
+      orders_, [this](std::size_t i) { return rdp(i); }, delta);
+}
+
+RdpBound RdpAccountant::best_delta(double epsilon) const {
+  if (!convex_) return rdp_delta(orders_, rdp(), epsilon);
+  return rdp_delta(
+      orders_, [this](std::size_t i) { return rdp(i); }, epsilon);
+}
+
+bool RdpAccountant::order_at_edge(double delta) const {
+  const RdpBound best = best_epsilon(delta);
+  return best.value > 0 && (best.order == orders_.front() || best.order == orders_.back());
+}
+
+}  // namespace sotto

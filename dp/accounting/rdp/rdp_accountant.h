@@ -1,0 +1,47 @@
+// Accounting by Renyi divergences: safe for every mechanism here, and cheap. The divergences of
+// the releases add up, order by order.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "dp/accounting/accountant.h"
+#include "dp/accounting/rdp/rdp.h"
+
+namespace sotto {
+
+// Divergences are computed when an answer needs their order, and kept: an accountant is for one
+// thread at a time.
+class RdpAccountant final : public Accountant {
+ public:
+  // Throws std::invalid_argument unless there is an order and all are in (1, 1e6].
+  explicit RdpAccountant(std::vector<double> orders = default_orders(),
+                         Relation relation = Relation::add_or_remove_one);
+
+  // What the divergences prove with the orders that gave it, were no batch to lose records.
+  RdpBound best_epsilon(double delta) const;
+  RdpBound best_delta(double epsilon) const;
+  // Whether a smaller or larger order than there is might prove a smaller epsilon.
+  bool order_at_edge(double delta) const;
+  // The divergence of everything composed, for each order from the smallest.
+  std::vector<double> rdp() const;
+
+ private:
+  // Releases of one kind, and the divergence of one of them for each order: NaN while not computed.
+  struct Kind {
+    double count = 0;
+    std::vector<double> curve;
+  };
+
+  void charge(const Event& event, std::int64_t count) override;
+  double charged_epsilon(double delta) const override { return best_epsilon(delta).value; }
+  double charged_delta(double epsilon) const override { return best_delta(epsilon).value; }
+  bool exact(const Event& event) const;
+  double rdp(std::size_t i) const;
+
+  std::vector<double> orders_;  // increasing
+  bool convex_ = true;
+  mutable std::map<Event, Kind> kinds_;
+};
+
+}  // namespace sotto

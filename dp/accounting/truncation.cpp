@@ -1,0 +1,53 @@
+#include "dp/accounting/truncation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/error.h"
+#include "dp/numerics/binomial_tail.h"
+#include "dp/numerics/directed_rounding.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr double share = 0.5;  // of delta that truncation may take
+
+// The least bound beyond which a batch has more units with this probability at most.
+std::int64_t least_bound(std::int64_t population, double rate, double cut) {
+  std::int64_t low = 0, high = population + 1;  // which no batch passes
+  while (high - low > 1) {
+    const std::int64_t middle = std::midpoint(low, high);
+    (binomial_tail(population + 1, rate, middle) <= cut ? high : low) = middle;
+  }
+  return high;
+}
+
+}  // namespace
+
+std::string truncation_problem(std::optional<std::int64_t> population,
+                               const PrivacyTarget& target) {
+  const Event& batch = target.batch;
+  if (batch.sampling != Sampling::truncated_poisson || batch.cut == 0) return "";
+  const auto steps = static_cast<double>(std::max<std::int64_t>(1, target.steps));
+  const double most = share * target.delta / (1 + std::exp(target.epsilon)) / steps;
+  if (batch.cut <= most) return "";
+  const std::string enough =
+      population
+          ? fmt::format("bound of {} units", least_bound(*population, batch.sampling_rate, most))
+          : fmt::format("probability of {}", rounded_down(most));
+  return fmt::format(
+      "batches would lose units with a probability of up to {} a step, which takes more than half "
+      "of delta {} at epsilon {} in {} steps: a {} would do",
+      rounded_up(batch.cut), delta_text(target.delta), epsilon_text(target.epsilon), steps, enough);
+}
+
+std::string truncation_problem(std::optional<std::int64_t> population,
+                               PrivacyTarget delta_and_steps, const Accountant& without_cut) {
+  delta_and_steps.epsilon = without_cut.epsilon((1 - share) * delta_and_steps.delta);
+  if (std::isinf(delta_and_steps.epsilon)) return "";
+  return truncation_problem(population, delta_and_steps);
+}
+
+}  // namespace sotto

@@ -1,0 +1,43 @@
+#include "dp/clipping/adaptive_clipping.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+
+namespace sotto {
+
+namespace {
+
+bool positive(double x) { return x > 0 && std::isfinite(x); }
+
+}  // namespace
+
+void AdaptiveClipping::validate() const {
+  check(quantile >= 0 && quantile <= 1, "adaptive clipping: quantile {} outside [0, 1]", quantile);
+  check(positive(learning_rate), "adaptive clipping: learning rate {}", learning_rate);
+  check(!count_noise || positive(*count_noise), "adaptive clipping: count noise {}",
+        count_noise.value_or(0));
+  check(positive(least_bound) && least_bound <= largest_bound && std::isfinite(largest_bound),
+        "adaptive clipping: bounds from {} to {}", least_bound, largest_bound);
+}
+
+double AdaptiveClipping::count_noise_for(double expected_size) const {
+  constexpr double part_of_batch = 0.05;  // Andrew et al. 2021, section 3.1
+  return count_noise.value_or(part_of_batch * expected_size);
+}
+
+std::vector<double> AdaptiveClipping::next(const std::vector<double>& bounds,
+                                           const std::vector<double>& within_bound) const {
+  check(bounds.size() == within_bound.size(), "adaptive clipping: {} counts of {} bounds",
+        within_bound.size(), bounds.size());
+  std::vector<double> moved;
+  for (std::size_t k = 0; k < bounds.size(); ++k) {
+    const double part = std::clamp(within_bound[k], 0.0, 1.0);
+    const double bound = bounds[k] * std::exp(-learning_rate * (part - quantile));
+    moved.push_back(std::clamp(bound, least_bound, largest_bound));
+  }
+  return moved;
+}
+
+}  // namespace sotto

@@ -1,0 +1,49 @@
+#include "dp/clipping/sum_blocks.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/error.h"
+
+namespace sotto {
+
+SumBlocks::SumBlocks(std::span<const std::int64_t> units, std::span<const std::int64_t> rows_of,
+                     Limits limits)
+    : units_(units.begin(), units.end()), limits_(limits) {
+  check(limits.units >= 1 && limits.rows >= 0, "SumBlocks: at most {} units and {} rows",
+        limits.units, limits.rows);
+  check(rows_of.empty() || rows_of.size() == units.size(), "SumBlocks: rows of {} units for {}",
+        rows_of.size(), units.size());
+  check(std::is_sorted(units.begin(), units.end(), std::less_equal<>()) || units.size() < 2,
+        "SumBlocks: units that are not in rising order");
+  rows_before_.reserve(units.size() + 1);
+  rows_before_.push_back(0);
+  for (std::size_t k = 0; k < units.size(); ++k)
+    rows_before_.push_back(rows_before_.back() + (rows_of.empty() ? 1 : rows_of[k]));
+}
+
+std::vector<std::int64_t> SumBlocks::ends(std::int64_t most) const {
+  std::vector<std::int64_t> ends;
+  if (!units_.empty()) cut(0, std::ssize(units_), std::min(most, limits_.units), ends);
+  return ends;
+}
+
+void SumBlocks::cut(std::int64_t first, std::int64_t end, std::int64_t most,
+                    std::vector<std::int64_t>& ends) const {
+  const auto rows = [&](std::int64_t k) { return rows_before_[static_cast<std::size_t>(k)]; };
+  const bool fits = limits_.rows == 0 || rows(end) - rows(first) <= limits_.rows;
+  if (end - first == 1 || (end - first <= most && fits)) return ends.push_back(end);
+  // The highest digit, in base two, in which the numbers differ.
+  const auto number = [&](std::int64_t k) {
+    return static_cast<std::uint64_t>(units_[static_cast<std::size_t>(k)]);
+  };
+  const std::uint64_t digit = std::bit_floor(number(first) ^ number(end - 1));
+  const auto begin = units_.begin() + first, last = units_.begin() + end;
+  const auto middle = std::partition_point(begin, last, [&](std::int64_t unit) {
+    return (static_cast<std::uint64_t>(unit) & digit) == 0;
+  });
+  cut(first, middle - units_.begin(), most, ends);
+  cut(middle - units_.begin(), end, most, ends);
+}
+
+}  // namespace sotto

@@ -1,0 +1,41 @@
+// Blocks of units that are summed together before their sum is rounded
+// (autograd/per_sample/rounded_sum.h). The numbers of the units decide, not their places in the
+// batch: a unit that is left out changes its own block and no other.
+//
+// The numbers are halved, at multiples of powers of two, until a block holds at most so many of the
+// drawn units. The units of a block alone decide whether it is halved.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace sotto {
+
+class SumBlocks {
+ public:
+  struct Limits {
+    std::int64_t units = 96;
+    std::int64_t rows = 0;  // of all its units together, where a block has several; 0: any number
+  };
+  // `units` are numbers in rising order; rows_of[k] is how many rows unit k of them has, and empty
+  // where each has one. Throws std::invalid_argument unless limits.units >= 1.
+  SumBlocks(std::span<const std::int64_t> units, std::span<const std::int64_t> rows_of,
+            Limits limits);
+
+  const std::vector<std::int64_t>& units() const { return units_; }
+  const Limits& limits() const { return limits_; }
+  // Returns the ends of blocks of at most `most` units, as places in the draw, in rising order.
+  // Smaller blocks lie within larger ones.
+  std::vector<std::int64_t> ends() const { return ends(limits_.units); }
+  std::vector<std::int64_t> ends(std::int64_t most) const;
+
+ private:
+  void cut(std::int64_t first, std::int64_t end, std::int64_t most,
+           std::vector<std::int64_t>& ends) const;
+
+  std::vector<std::int64_t> units_, rows_before_;
+  Limits limits_;
+};
+
+}  // namespace sotto

@@ -1,0 +1,50 @@
+// From the norms of a part's units to the factors that bound them: clip_factor.h, for all units of
+// a group of parameters at once, and what is counted of them.
+#pragma once
+
+#include <vector>
+
+#include "autograd/per_sample/per_sample.h"
+#include "kernels/host_device/clip_factor.h"
+
+namespace sotto {
+
+// What one group's gradients are multiplied by.
+struct UnitFactors {
+  std::vector<double> norms, values;  // one for each unit
+  // Units whose terms are too long for a sum with others' (GradientLength::apart).
+  std::vector<std::size_t> apart;
+  // Whether no sum of these gradients times these can overflow, whatever the order of its terms.
+  bool harmless = false;
+};
+
+// Of a group's gradient for each unit.
+class UnitLengths {
+ public:
+  explicit UnitLengths(std::int64_t units);
+  // One parameter more, of a loss times `scale`, a power of two.
+  void add(const std::vector<PerSample>& uses, Route route, double scale);
+  // For a bound with this margin for rounding, and gradients of a loss times `scale`.
+  UnitFactors factors(const ClipRule& rule, double bound, double margin, double scale) const;
+
+ private:
+  struct Factors;
+  template <ClipRule::Kind kind>
+  void factors_by(const ClipRule& rule, double bound, double margin, double scale,
+                  Factors& y) const;
+
+  std::vector<double> squares_, errors_, shares_;  // as in GradientLength
+};
+
+struct UnitCounts {
+  std::ptrdiff_t within = 0;  // the bound
+  std::ptrdiff_t lost = 0;    // with a factor of 0, though their norm is not
+};
+// Of a group's units; finite[n] becomes 0 where a norm is not.
+UnitCounts count_units(const std::vector<double>& norms, const std::vector<double>& factors,
+                       double bound, std::vector<char>& finite);
+
+// The sum of those that are finite.
+double finite_sum(const std::vector<double>& values);
+
+}  // namespace sotto

@@ -1,0 +1,131 @@
+// The engine's privacy statement: what its parts did, in words.
+
+#include "dp/engine/engine.h"
+
+#include "core/join.h"
+#include "dp/numerics/directed_rounding.h"
+
+namespace sotto {
+
+namespace {
+
+std::string sampling_words(const Sampler& sampler) {
+  const Event& event = sampler.event();
+  const std::string mean =
+      fmt::format("; {:.6g} of {} units on average", sampler.expected_size(), sampler.population());
+  switch (event.sampling) {
+    case Sampling::full_batch: return fmt::format("all {} units", sampler.population());
+    case Sampling::poisson:
+      return fmt::format("Poisson: every unit with probability {:.6g}, independently{}",
+                         event.sampling_rate, mean);
+    case Sampling::truncated_poisson:
+      return fmt::format(
+          "truncated Poisson: every unit with probability {:.6g}, independently, "
+          "and fewer where that is too many (probability at most {}){}",
+          event.sampling_rate, rounded_up(event.cut, 3), mean);
+    case Sampling::fixed_size:
+      return fmt::format("a subset of fixed size, without replacement{}", mean);
+    case Sampling::partition:
+      return fmt::format("passes in a random order, cut into {} batches{}", event.batches, mean);
+    case Sampling::balls_and_bins:
+      return fmt::format("in a pass of {} batches every unit is in a random one{}", event.batches,
+                         mean);
+    case Sampling::cyclic_poisson:
+      return fmt::format("{} groups in turn, of which every unit with probability {:.6g}{}",
+                         event.batches, event.sampling_rate, mean);
+    case Sampling::planned:
+      return fmt::format("a public plan of {} steps, a unit taking part every {} steps{}",
+                         event.batches, sampler.separation(), mean);
+  }
+  return "";
+}
+
+std::string clipping_words(const Clipper& clipper, const EngineOptions& options) {
+  std::vector<double> bounds;
+  for (const ClipGroup& group : clipper.groups()) bounds.push_back(group.bound);
+  const bool several = bounds.size() > 1;
+  std::string text =
+      fmt::format("each unit's gradient {} by the rule \"{}\" to {}{}",
+                  several ? fmt::format("in {} groups", bounds.size()) : "as a whole",
+                  name(options.clipping.rule.kind), several ? "bounds " : "",
+                  joined(bounds, ", ", [](double bound) { return fmt::format("{:.6g}", bound); }));
+  if (options.adaptive_clipping)
+    text += fmt::format(", which follow the quantile {:g} of the norms privately",
+                        options.adaptive_clipping->quantile);
+  if (options.bound_schedule) text += ", by a schedule";
+  return text + fmt::format("; sensitivity {:.6g}", clipper.sensitivity());
+}
+
+// The expected batch that sums are divided by, and what is printed of sizes, are functions of the
+// number of units: neighbours have the same.
+std::string relation_words(Relation relation) {
+  return relation == Relation::add_or_remove_one
+             ? "add or remove one, as zero-out: one unit has its data or counts for nothing, and "
+               "the number of units is public"
+             : "replace one: one unit has its data or another's, and the number of units is public";
+}
+
+std::vector<std::string> not_covered(const EngineOptions& options) {
+  std::vector<std::string> lines = {
+      "The choice of settings, when it was made by looking at results on this data",
+      "Exact numbers: sums of gradients and losses before noise, norms, factors and losses of "
+      "units, fractions clipped, and how many units were drawn, and which",
+      "The number of units: it is public, as is the seed of initial weights, dropout and "
+      "augmentation",
+      "Time, memory and other things that can be observed while the program runs, and whoever can "
+      "read its memory",
+      "What the loss computes from the batch outside of the tape, and whether it throws",
+      "Rounding that others decide: samples of several lengths that are not padded to a public "
+      "one, and sums of libraries on GPUs (docs/privacy.md, \"Known to be missing\")",
+      "Whoever can tell ChaCha20 from random words, or edits the state in a checkpoint",
+  };
+  if (options.noise == GaussianNoise::floating_point)
+    lines.emplace_back("The last digits of noise that is drawn in floating point");
+  return lines;
+}
+
+std::string composition_words(const History& history) {
+  if (history.adaptive)
+    return "adaptive: settings were chosen when earlier releases could be looked at; epsilon is "
+           "that of a Renyi odometer, for any such choice and any end";
+  if (history.whole_plan)
+    return "planned: epsilon is that of all that was planned, as which part of it was released "
+           "could have been chosen by looking";
+  if (history.within_plans)
+    return "planned: settings and numbers of steps at most were in the ledger before the first "
+           "release; should the end have been chosen by looking at releases, epsilon is that of "
+           "all that was planned";
+  return "planned: releases of one kind; epsilon holds where their number was not chosen by "
+         "looking at them, as no largest number was in the ledger before the first";
+}
+
+}  // namespace
+
+double Engine::epsilon() const {
+  const OneUser::Call call(user_, "Engine::epsilon", OneUser::Access::reads);
+  return budget_.epsilon();
+}
+
+PrivacyStatement Engine::report() const {
+  const OneUser::Call call(user_, "Engine::report", OneUser::Access::reads);
+  return {.epsilon = epsilon(),
+          .delta = delta(),
+          .releases = ledger_.releases(),
+          .unit = ledger_.header().unit,
+          .relation = relation_words(ledger_.header().relation),
+          .sampling = sampling_words(*sampler_),
+          .clipping = clipping_words(clipper_, options_),
+          .mechanism =
+              mechanism_->description() + (options_.noise_schedule ? ", moved by a schedule" : ""),
+          .accountant = budget_.accountant(),
+          .not_private = ledger_.reasons(),
+          .covered = {"The weights after every step, their moving average, and the optimizer's "
+                      "state",
+                      "Whatever is computed from these and from other data, predictions included"},
+          .not_covered = not_covered(options_),
+          .notes = {},
+          .composition = composition_words(budget_.history()),
+          .epsilon_planned = budget_.epsilon_planned()};
+}
+
+}  // namespace sotto

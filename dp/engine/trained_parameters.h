@@ -1,0 +1,34 @@
+// The parameters that an engine trains, as they were when it was made.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace sotto {
+
+class TrainedParameters {
+ public:
+  explicit TrainedParameters(nn::Module& model);
+  // Throws std::invalid_argument, naming it, for one that the model has no longer, or another in
+  // its place, that is frozen, or whose shape, type or device is another. Returns whether a value
+  // lies elsewhere than at the last call, so that it was assigned since.
+  bool check_same(nn::Module& model);
+  // Throws std::invalid_argument, naming it, for one that holds NaN or infinity. Only after
+  // check_same().
+  void check_finite() const;
+
+ private:
+  struct One {
+    std::string name;
+    const Parameter* parameter;
+    Shape shape;
+    Dtype dtype;
+    Device device;
+    const void* place = nullptr;  // of the value, at the last call
+  };
+  std::vector<One> all_;
+};
+
+}  // namespace sotto

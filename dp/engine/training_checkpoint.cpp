@@ -1,0 +1,90 @@
+#include "dp/engine/training_checkpoint.h"
+
+#include "core/io/atomic_file.h"
+#include "nn/state.h"
+
+namespace sotto {
+
+namespace {
+
+using Tensors = std::map<std::string, Tensor>;
+
+constexpr const char* mark_key = "sotto.ledger_mark";
+constexpr const char* model_prefix = "model.";
+constexpr const char* optimizer_prefix = "optimizer.";
+constexpr const char* engine_prefix = "engine.";
+constexpr const char* average_prefix = "moving_average.";
+
+void add(Tensors& all, const char* prefix, const Tensors& part) {
+  for (const auto& [name, tensor] : part) all[prefix + name] = tensor;
+}
+
+Tensors part(const Tensors& all, const std::string& prefix) {
+  Tensors found;
+  for (const auto& [name, tensor] : all) {
+    if (name.starts_with(prefix)) found[name.substr(prefix.size())] = tensor;
+  }
+  return found;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
+                     const Engine& engine, const nn::MovingAverage* average) {
+  TensorFile file = engine.state();
+  file.metadata[mark_key] = to_json(engine.ledger().mark());
+  Tensors all;
+  add(all, engine_prefix, file.tensors);
+  add(all, model_prefix, nn::parameter_tensors(model));
+  add(all, optimizer_prefix, optimizer.state(model.named_parameters()));
+  if (average != nullptr) add(all, average_prefix, average->state());
+  file.tensors = std::move(all);
+  save_safetensors(path, file);
+}
+
+void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
+                     const Engine& engine, const Ledger& ledger, const nn::MovingAverage* average) {
+  const Ledger own = engine.ledger();
+  check(own.id() == ledger.id() && own.run_id() == ledger.run_id(),
+        "checkpoint: the ledger is another than the engine's");
+  save_checkpoint(path, model, optimizer, engine, average);
+}
+
+void save_model(const std::string& path, nn::Module& model, const PrivacyStatement& statement) {
+  nn::save_module(path, model, {{statement_key, to_json(statement)}});
+}
+
+LedgerMark checkpoint_mark(const std::string& path) {
+  const TensorFile file = load_safetensors(path);
+  const auto mark = file.metadata.find(mark_key);
+  check(mark != file.metadata.end(), "checkpoint: {} has no {}", path, mark_key);
+  return ledger_mark_from_json(mark->second);
+}
+
+bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,
+                     Engine& engine, nn::MovingAverage* average) {
+  remove_leftovers(path);
+  TensorFile file = load_safetensors(path);
+  const Tensors all = std::exchange(file.tensors, {});
+  const Tensors averages = part(all, average_prefix);
+  check(averages.empty() == (average == nullptr), "checkpoint: {} has {} moving average", path,
+        averages.empty() ? "no" : "a");
+  file.tensors = part(all, engine_prefix);
+  const TensorFile before = engine.state();
+  const Tensors old_optimizer = optimizer.state(model.named_parameters());
+  const Tensors old_average = average == nullptr ? Tensors{} : average->state();
+  engine.load_state(file);
+  try {
+    if (average != nullptr) average->load_state(averages);
+    optimizer.load_state(part(all, optimizer_prefix), model.named_parameters());
+    nn::set_parameters(model, part(all, model_prefix), path);
+  } catch (...) {
+    if (average != nullptr) average->load_state(old_average);
+    optimizer.load_state(old_optimizer, model.named_parameters());
+    engine.load_state(before);
+    throw;
+  }
+  return file.verified;
+}
+
+}  // namespace sotto

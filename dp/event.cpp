@@ -1,0 +1,140 @@
+#include "dp/event.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr const char* mechanism_name = "gaussian";
+
+// What the samplings are called and which numbers they have.
+struct Kind {
+  Sampling sampling;
+  const char* name;
+  bool rate, passes, cut;
+};
+constexpr std::array<Kind, 8> kinds = {{
+    {Sampling::full_batch, "full_batch", false, false, false},
+    {Sampling::poisson, "poisson", true, false, false},
+    {Sampling::truncated_poisson, "truncated_poisson", true, false, true},
+    {Sampling::fixed_size, "fixed_size", true, false, false},
+    {Sampling::partition, "partition", false, true, false},
+    {Sampling::balls_and_bins, "balls_and_bins", false, true, false},
+    {Sampling::cyclic_poisson, "cyclic_poisson", true, true, false},
+    {Sampling::planned, "planned", false, true, false},
+}};
+
+const Kind& kind_of(Sampling sampling) { return kinds.at(static_cast<std::size_t>(sampling)); }
+
+// Reads the fields of an object, each once.
+class Fields {
+ public:
+  explicit Fields(const nlohmann::json& object) : object_(object) {}
+
+  double number(const char* key) {
+    const auto& value = field(key);
+    check(value.is_number(), "event: {} is not a number", key);
+    return value.get<double>();
+  }
+  std::int64_t whole(const char* key) {
+    const auto& value = field(key);
+    check(value.is_number_integer(), "event: {} is not a whole number", key);
+    return value.get<std::int64_t>();
+  }
+  bool truth(const char* key) {
+    const auto& value = field(key);
+    check(value.is_boolean(), "event: {} is not true or false", key);
+    return value.get<bool>();
+  }
+  std::string word(const char* key) {
+    const auto& value = field(key);
+    check(value.is_string(), "event: {} is not a string", key);
+    return value.get<std::string>();
+  }
+  void end() const {
+    check(read_ == object_.size(), "event: {} fields where {} are known: {}", object_.size(), read_,
+          object_.dump());
+  }
+
+ private:
+  const nlohmann::json& field(const char* key) {
+    const auto field = object_.find(key);
+    check(field != object_.end(), "event: no {}", key);
+    ++read_;
+    return *field;
+  }
+
+  const nlohmann::json& object_;
+  std::size_t read_ = 0;
+};
+
+Sampling sampling_called(const std::string& name) {
+  const auto known =
+      std::find_if(kinds.begin(), kinds.end(), [&](const Kind& kind) { return kind.name == name; });
+  check(known != kinds.end(), "event: unknown sampling: {}", name);
+  return known->sampling;
+}
+
+}  // namespace
+
+const char* name(Sampling sampling) { return kind_of(sampling).name; }
+bool has_rate(Sampling sampling) { return kind_of(sampling).rate; }
+bool in_passes(Sampling sampling) { return kind_of(sampling).passes; }
+
+void check_event(const char* op, const Event& event) {
+  const Kind& kind = kind_of(event.sampling);
+  check(std::isfinite(event.noise_multiplier) && event.noise_multiplier >= 0,
+        "{}: noise multiplier {} is not a finite number >= 0", op, event.noise_multiplier);
+  check(event.sampling_rate >= 0 && event.sampling_rate <= 1,
+        "{}: sampling rate {} is not in [0, 1]", op, event.sampling_rate);
+  check(kind.rate || event.sampling_rate == 1, "{}: sampling rate {} of {} batches", op,
+        event.sampling_rate, kind.name);
+  check(event.batches >= 1 && (kind.passes || event.batches == 1), "{}: passes of {} {} batches",
+        op, event.batches, kind.name);
+  check(!event.paid || event.batches > 1, "{}: a {} batch that an earlier one paid for", op,
+        kind.name);
+  check(event.cut >= 0 && event.cut <= 1 && (kind.cut || event.cut == 0),
+        "{}: {} batches that lose records with probability {}", op, kind.name, event.cut);
+}
+
+std::string to_json(const Event& event) {
+  const Kind& kind = kind_of(event.sampling);
+  nlohmann::ordered_json object = {{"mechanism", mechanism_name},
+                                   {"noise_multiplier", event.noise_multiplier},
+                                   {"sampling", kind.name},
+                                   {"sampling_rate", event.sampling_rate}};
+  if (kind.passes) {
+    object["batches"] = event.batches;
+    object["paid"] = event.paid;
+  }
+  if (kind.cut) object["cut"] = event.cut;
+  return object.dump();
+}
+
+Event event_from_json(const std::string& text) {
+  const nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
+  check(object.is_object(), "event: not an object: {}", text);
+  Fields fields(object);
+  check(fields.word("mechanism") == mechanism_name, "event: unknown mechanism: {}", text);
+  Event event{.noise_multiplier = fields.number("noise_multiplier"),
+              .sampling = sampling_called(fields.word("sampling")),
+              .sampling_rate = fields.number("sampling_rate")};
+  const Kind& kind = kind_of(event.sampling);
+  if (kind.passes) {
+    event.batches = fields.whole("batches");
+    event.paid = fields.truth("paid");
+  }
+  if (kind.cut) event.cut = fields.number("cut");
+  fields.end();
+  check_event("event", event);
+  return event;
+}
+
+}  // namespace sotto

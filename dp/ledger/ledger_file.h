@@ -1,0 +1,57 @@
+// The file under a ledger: only appended to, and shared with other ledgers by locks.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "core/io/open_file.h"
+
+namespace sotto {
+
+// An open file that is only ever appended to; or none.
+class LedgerFile {
+ public:
+  // Keeps other ledgers from reading and appending, for as long as it lives.
+  class Lock {
+   public:
+    ~Lock();
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+   private:
+    friend class LedgerFile;
+    explicit Lock(const LedgerFile& file);
+    int descriptor_;
+  };
+
+  LedgerFile() = default;
+  // `flags` of open(2) besides read, write and append. Throws SystemFailure when the file cannot be
+  // opened or is not a regular file.
+  LedgerFile(const std::string& path, int flags);
+
+  bool exists() const { return file_.is_open(); }
+  const std::string& path() const { return path_; }  // absolute
+  // Waits while another ledger holds the file. Does nothing where there is no file. Throws
+  // SystemFailure when the file cannot be locked.
+  Lock lock() const { return Lock(*this); }
+  // Keeps the run, whose name is 128 bits in hexadecimal, from being continued by another ledger as
+  // long as this file is open. Throws SystemFailure when one does already.
+  void claim_run(const std::string& run) const;
+  // Throws SystemFailure unless the path still names this file.
+  void check_in_place() const;
+  // The bytes from `begin` to the end; none when the file is shorter.
+  std::string read(std::size_t begin) const;
+  void truncate(std::size_t size);
+  // Returns when the bytes are on the disk. Throws SystemFailure.
+  void append(const std::string& text);
+  // Returns when everything that was ever appended is on the disk.
+  void sync() const;
+  // Makes the file's name durable too.
+  void sync_folder() const;
+
+ private:
+  std::string path_;
+  Descriptor file_;
+};
+
+}  // namespace sotto

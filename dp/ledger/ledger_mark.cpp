@@ -1,0 +1,52 @@
+#include "dp/ledger/ledger_mark.h"
+
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace sotto {
+
+namespace {
+
+std::int64_t whole_number(const nlohmann::json& object, const char* key) {
+  const auto field = object.find(key);
+  check(field != object.end() && field->is_number_unsigned() &&
+            field->get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max(),
+        "ledger mark: {} is not a whole number", key);
+  return field->get<std::int64_t>();
+}
+
+std::string digits(const nlohmann::json& object, const char* key, std::size_t size) {
+  const auto field = object.find(key);
+  check(field != object.end() && field->is_string(), "ledger mark: {} is not a string", key);
+  const auto text = field->get<std::string>();
+  check(text.size() == size && text.find_first_not_of("0123456789abcdef") == std::string::npos,
+        "ledger mark: {} is not {} hexadecimal digits: {}", key, size, text);
+  return text;
+}
+
+}  // namespace
+
+std::string to_json(const LedgerMark& mark) {
+  const nlohmann::ordered_json object = {{"ledger", mark.ledger},     {"run", mark.run},
+                                         {"releases", mark.releases}, {"lines", mark.lines},
+                                         {"bytes", mark.bytes},       {"chain", mark.checksum}};
+  return object.dump();
+}
+
+LedgerMark ledger_mark_from_json(const std::string& text) {
+  constexpr std::size_t fields = 6, id_digits = 32, checksum_digits = 64;
+  const nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
+  check(object.is_object(), "ledger mark: not an object: {}", text);
+  check(object.size() == fields, "ledger mark: {} fields instead of {}", object.size(), fields);
+  return {.ledger = digits(object, "ledger", id_digits),
+          .run = digits(object, "run", id_digits),
+          .releases = whole_number(object, "releases"),
+          .lines = whole_number(object, "lines"),
+          .bytes = static_cast<std::uint64_t>(whole_number(object, "bytes")),
+          .checksum = digits(object, "chain", checksum_digits)};
+}
+
+}  // namespace sotto

@@ -1,0 +1,109 @@
+// A ledger that is open: what handles of one run (Ledger) share.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dp/event.h"
+#include "dp/ledger/ledger_contents.h"
+#include "dp/ledger/ledger_file.h"
+#include "dp/ledger/ledger_mark.h"
+#include "dp/ledger/ledger_text.h"
+
+namespace sotto {
+
+// A draw's place in its pass: the number of the draw that began the pass, and the place from 0.
+struct PassPlace {
+  std::uint64_t began = 0;
+  std::int64_t place = 0;
+};
+
+// The functions are those of Ledger, which locks mutex() around each.
+class OpenLedger {
+ public:
+  using Admit = std::function<bool(const History& after)>;
+
+  // In memory.
+  explicit OpenLedger(LedgerHeader header);
+  OpenLedger(LedgerFile file, std::int64_t block);
+  static std::shared_ptr<OpenLedger> create(const std::string& path, LedgerHeader header,
+                                            std::int64_t block);
+  // A new run, or that of a mark.
+  static std::shared_ptr<OpenLedger> open(const std::string& path, const LedgerMark* mark,
+                                          std::int64_t block);
+  std::shared_ptr<OpenLedger> new_run();
+  ~OpenLedger();
+  OpenLedger(const OpenLedger&) = delete;
+  OpenLedger& operator=(const OpenLedger&) = delete;
+
+  void record(const Event& event, std::uint64_t draw, const Admit& admit,
+              const std::optional<PassPlace>& place);
+  void settle();
+  void set_population(std::int64_t units);
+  bool plan(const EventCounts& most);
+  std::shared_ptr<const void> claim();
+  void mark_not_private(const std::string& reason);
+  LedgerMark mark();
+
+  History history_after(const EventCounts& more) const;
+  EventCounts events() const;
+  std::int64_t lines_of_others() const { return lines_of_others_; }
+  std::int64_t run_releases() const;
+  std::uint64_t next_draw() const;
+  const std::string& run_id() const { return run_; }
+  bool resumed() const { return resumed_; }
+  const LedgerContents& contents() const { return shared_->text.contents; }
+  // The mutex of all runs that share one ledger in memory.
+  std::recursive_mutex& mutex() const { return shared_->mutex; }
+
+ private:
+  // The releases that the file allows, and how many of them were made.
+  struct Block {
+    Reservation reserved;
+    std::int64_t used = 0;
+    std::uint64_t next_draw = 0;
+    bool covers(const Event& event, std::uint64_t draw) const;
+  };
+
+  // The state that runs on one ledger in memory share; each run reads a file for itself.
+  struct Shared {
+    LedgerText text;
+    std::recursive_mutex mutex;  // an Admit may ask
+    bool asking = false;         // an Admit is being asked
+  };
+
+  LedgerText& text() { return shared_->text; }
+  const LedgerText& text() const { return shared_->text; }
+  void check_usable() const;
+  void check_place(const Event& event, const PassPlace& place) const;
+  void check_mark(const LedgerMark& mark) const;
+  std::optional<std::string> text_after(std::size_t size, const std::string& checksum) const;
+  void repair();
+  void refresh();
+  void append(const std::string& lines);
+  void reserve(const Event& event, std::uint64_t draw, const Admit& admit);
+  bool admitted(const Admit& admit, const LedgerContents& next);
+  std::int64_t block_of(const Event& event, const LedgerRun& run) const;
+  LedgerContents settled() const;
+  std::string settlement();
+  const LedgerRun& run() const;
+
+  std::shared_ptr<Shared> shared_;
+  std::string run_;
+  LedgerFile file_;
+  std::int64_t block_ = 1;
+  std::optional<Block> open_;
+  PassPlace last_;  // of the last batch in a pass that was recorded with its place
+  std::int64_t lines_of_others_ = 0;
+  std::int64_t process_;
+  bool broken_ = false;
+  bool resumed_ = false;
+  std::weak_ptr<const void> claim_;
+};
+
+}  // namespace sotto

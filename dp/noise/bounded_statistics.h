@@ -1,0 +1,54 @@
+// Private statistics of the units beside training: counts, mean losses, accuracies on the training
+// data. Values are bounded, summed over a draw, and released by a mechanism through the ledger.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "dp/sampling/sampler.h"
+
+namespace sotto {
+
+// What one unit's value of a statistic is clamped to. {0, 1} for counts and accuracies.
+struct StatisticRange {
+  double low = 0, high = 1;
+
+  // Clamped, and mapped linearly to [-1, 1]; 0 for NaN.
+  double to_unit(double value) const;
+  double from_unit(double value) const;
+};
+
+// Sums of bounded statistics over the units of a draw. Not private until a mechanism has released
+// them, so their values cannot be read.
+class BoundedStatistics {
+ public:
+  const Draw& draw() const { return draw_; }
+
+ private:
+  friend class StatisticSum;
+  friend class Mechanism;
+  BoundedStatistics(std::vector<StatisticRange> ranges, std::vector<double> sums, Draw draw)
+      : ranges_(std::move(ranges)), sums_(std::move(sums)), draw_(std::move(draw)) {}
+  std::vector<StatisticRange> ranges_;
+  std::vector<double> sums_;  // of values mapped to [-1, 1]: a unit changes each by at most 1
+  Draw draw_;
+};
+
+class StatisticSum {
+ public:
+  // One range for each statistic. Throws std::invalid_argument unless there is one and all are
+  // finite with low < high.
+  explicit StatisticSum(std::vector<StatisticRange> ranges);
+  // One unit's values. Throws std::invalid_argument for another number of them.
+  void add(std::span<const double> values);
+  // The sums of all units added since the last finish. Throws std::invalid_argument when another
+  // number of them was added than drawn.
+  BoundedStatistics finish(Draw draw);
+
+ private:
+  std::vector<StatisticRange> ranges_;
+  std::vector<double> sums_;
+  std::int64_t units_ = 0;
+};
+
+}  // namespace sotto

@@ -1,0 +1,225 @@
+#include "dp/noise/correlated/correlated_mechanism.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "dp/numerics/directed_rounding.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+namespace {
+
+double factor_sensitivity_of(const NoisePlan& plan) {
+  check(std::isfinite(plan.noise_multiplier) && plan.noise_multiplier > 0,
+        "correlated noise: a noise multiplier of {}", plan.noise_multiplier);
+  check(plan.sampling == Sampling::planned || plan.sampling == Sampling::cyclic_poisson,
+        "correlated noise: there is no analysis for {} batches", name(plan.sampling));
+  check(plan.separation >= 1, "correlated noise: a separation of {}", plan.separation);
+  if (plan.sampling == Sampling::planned) {
+    return plan.strategy.sensitivity({.separation = plan.separation});
+  }
+  check(plan.strategy.bands() <= plan.separation,
+        "correlated noise: {} bands are more than the {} batches of a cycle", plan.strategy.bands(),
+        plan.separation);
+  return plan.strategy.sensitivity({.separation = plan.separation, .most = 1});
+}
+
+std::vector<std::int64_t> sizes_of(const Gradients& sums) {
+  std::vector<std::int64_t> sizes;
+  for (const auto& [parameter, total] : sums) sizes.push_back(total.numel());
+  return sizes;
+}
+
+template <class T>
+bool all_numbers(const Tensor& x) {
+  const Tensor flat = contiguous(x).to(cpu);
+  const std::span<const T> values(flat.data<T>(), static_cast<std::size_t>(x.numel()));
+  return std::none_of(values.begin(), values.end(), [](T v) { return std::isnan(v); });
+}
+
+Tensor scalar(double value) { return Tensor::from(std::vector{value}, {}); }
+Tensor scalar(std::int64_t value) { return Tensor::from(std::vector{value}, {}); }
+
+std::string name(const TreeFactor& /*factor*/) { return "tree"; }
+std::string name(const BandedToeplitz& factor) {
+  return fmt::format("Toeplitz of {} bands", factor.coefficients.size());
+}
+std::string name(const BufferedToeplitz& factor) {
+  return fmt::format("Toeplitz of {} buffers", factor.decays.size());
+}
+
+std::vector<double> numbers(const TreeFactor& /*factor*/) { return {}; }
+std::vector<double> numbers(const BandedToeplitz& factor) { return factor.coefficients; }
+std::vector<double> numbers(const BufferedToeplitz& factor) {
+  std::vector<double> both = factor.decays;
+  both.insert(both.end(), factor.scales.begin(), factor.scales.end());
+  return both;
+}
+
+const Tensor& entry(const std::map<std::string, Tensor>& state, const std::string& name,
+                    Dtype dtype, int rank) {
+  const auto found = state.find(name);
+  check(found != state.end() && found->second.defined() && found->second.dtype() == dtype &&
+            found->second.rank() == rank,
+        "correlated noise: the state has no {}", name);
+  return found->second;
+}
+
+}  // namespace
+
+// Neighbours' noise is rounded in up to `rows` steps, each element by at most 3/4 of a spacing, and
+// their sums as always: together they move apart by at most
+// spacing sqrt(elements) (C's sensitivity + 3/2 sqrt(rows)).
+NoiseGrid noise_grid(const NoisePlan& plan, double sensitivity, std::int64_t elements) {
+  const std::int64_t rows =
+      plan.sampling == Sampling::planned ? plan.strategy.steps() : plan.strategy.bands();
+  const double factor_sensitivity = factor_sensitivity_of(plan);
+  const double root = factor_sensitivity + 1.5 * std::sqrt(static_cast<double>(rows));
+  const double enlarged = std::ceil(static_cast<double>(elements) * root * root);
+  check(enlarged < 0x1p62, "correlated noise: {} elements and {} steps are too many", elements,
+        plan.strategy.steps());
+  // More than the rounding of C's sensitivity, a root of sums of positive numbers.
+  const double slack = 1 + 0x1p-50 * static_cast<double>(plan.strategy.steps());
+  return noise_grid(plan.noise_multiplier, sensitivity * factor_sensitivity * slack,
+                    static_cast<std::int64_t>(enlarged));
+}
+
+CorrelatedMechanism::CorrelatedMechanism(NoisePlan plan, SecretRandom random)
+    : plan_(std::move(plan)),
+      factor_sensitivity_(factor_sensitivity_of(plan_)),
+      random_(std::move(random)) {}
+
+Event CorrelatedMechanism::event(Event batch) const {
+  const bool planned = plan_.sampling == Sampling::planned;
+  const std::int64_t batches = planned ? plan_.strategy.steps() : plan_.separation;
+  check(batch.sampling == plan_.sampling && batch.batches == batches,
+        "correlated noise: passes of {} {} batches, the plan is for {} {}", batch.batches,
+        sotto::name(batch.sampling), batches, sotto::name(plan_.sampling));
+  batch.noise_multiplier = plan_.noise_multiplier;
+  return batch;
+}
+
+std::string CorrelatedMechanism::description() const {
+  return fmt::format(
+      "Gaussian, correlated by a {} over {} steps, noise multiplier {} of the whole "
+      "{} with a separation of {} (exact sampler on a grid, keyed by {})",
+      std::visit([](const auto& factor) { return name(factor); }, plan_.strategy.factor()),
+      plan_.strategy.steps(), noise_text(plan_.noise_multiplier),
+      plan_.sampling == Sampling::planned ? "plan" : "cycle", plan_.separation,
+      random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
+}
+
+CorrelatedMechanism::Started CorrelatedMechanism::start(std::vector<std::int64_t> sizes,
+                                                        double sensitivity,
+                                                        std::uint64_t draw) const {
+  const std::int64_t elements = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  const NoiseGrid grid = noise_grid(plan_, sensitivity, elements);
+  NoiseStream stream(plan_.strategy, elements);
+  // 2^7 deviations of anything the stream holds fit into 62 bits.
+  check(grid.deviation * stream.spread() < RoundedGaussian::deviation_limit,
+        "correlated noise: a noise multiplier of {} is too large for {} elements and {} steps",
+        plan_.noise_multiplier, elements, plan_.strategy.steps());
+  return {std::move(sizes),  sensitivity, grid, RoundedGaussian(grid.deviation),
+          std::move(stream), draw};
+}
+
+void CorrelatedMechanism::check_goes_on(const std::vector<std::int64_t>& sizes, double sensitivity,
+                                        std::uint64_t draw, std::uint64_t next_in_ledger) const {
+  check(sizes == started_->sizes, "correlated noise: other parameters than the plan began with");
+  check(sensitivity == started_->sensitivity,
+        "correlated noise: a sensitivity of {}, the plan began with {}", sensitivity,
+        started_->sensitivity);
+  check(draw == started_->next_draw && next_in_ledger == draw,
+        "correlated noise: step {} of the plan is for draw {}, not for draw {} with {} next in the "
+        "ledger: a new plan must begin",
+        steps_made(), started_->next_draw, draw, next_in_ledger);
+}
+
+void CorrelatedMechanism::prepare(const Draw& draw, const Gradients& sums, double sensitivity,
+                                  const Ledger& ledger) {
+  const Event now = event(draw.event());
+  check(!started_ || started_->whole,
+        "correlated noise: a release broke off: a new plan must begin");
+  const std::int64_t step = steps_made();
+  check(step < plan_.strategy.steps(), "correlated noise: all {} steps of the plan were made",
+        step);
+  check(now.paid == (step % now.batches != 0),
+        "correlated noise: draw {} is {} batch of a pass at step {} of the plan", draw.number(),
+        now.paid ? "a later" : "the first", step);
+  check(draw.place() == step % now.batches,
+        "correlated noise: batch {} of a pass at step {} of the plan", draw.place(), step);
+  check(draw.separation() >= plan_.separation,
+        "correlated noise: draws with a separation of {}, the plan needs {}", draw.separation(),
+        plan_.separation);
+  for (const auto& [parameter, total] : sums) {
+    check(total.dtype() == Dtype::f64 ? all_numbers<double>(total) : all_numbers<float>(total),
+          "correlated noise: a sum is not a number");
+  }
+  if (step == 0) {
+    started_.emplace(start(sizes_of(sums), sensitivity, draw.number()));
+  } else {
+    check_goes_on(sizes_of(sums), sensitivity, draw.number(), ledger.next_draw());
+  }
+}
+
+void CorrelatedMechanism::add_noise(const Gradients& sums, const Gradients& released,
+                                    const Scale& scale) {
+  Started& plan = *started_;
+  plan.whole = false;
+  const auto draw = [&](std::int64_t first, std::span<std::int64_t> noise) {
+    plan.sampler.fill(random_, noise);
+    plan.stream.correlate(first, noise);
+    return noise;
+  };
+  add_on_grid(sums, released, plan.grid, scale.divisor, draw, scale.finished);
+  plan.stream.advance();
+  ++plan.next_draw;
+  plan.whole = true;
+}
+
+double CorrelatedMechanism::noise_deviation(const Scale& scale) const {
+  return scale.multiplier * factor_sensitivity_ * scale.sensitivity *
+         std::sqrt(plan_.strategy.noise_variance(steps_made()));
+}
+
+Tensor CorrelatedMechanism::signature() const {
+  std::vector<double> values{static_cast<double>(plan_.strategy.factor().index()),
+                             static_cast<double>(plan_.strategy.steps()), plan_.noise_multiplier,
+                             static_cast<double>(plan_.sampling),
+                             static_cast<double>(plan_.separation)};
+  const std::vector<double> factor =
+      std::visit([](const auto& kind) { return numbers(kind); }, plan_.strategy.factor());
+  values.insert(values.end(), factor.begin(), factor.end());
+  return Tensor::from(values, {std::ssize(values)});
+}
+
+std::map<std::string, Tensor> CorrelatedMechanism::state() const {
+  check(!started_ || started_->whole,
+        "correlated noise: a release broke off: a new plan must begin");
+  std::map<std::string, Tensor> state{{"plan", signature()}, {"step", scalar(steps_made())}};
+  if (steps_made() == 0) return state;
+  state["next_draw"] = scalar(static_cast<std::int64_t>(started_->next_draw));
+  state["sensitivity"] = scalar(started_->sensitivity);
+  state["sizes"] = Tensor::from(started_->sizes, {std::ssize(started_->sizes)});
+  state["memory"] = clone(started_->stream.memory());
+  return state;
+}
+
+void CorrelatedMechanism::load_state(const std::map<std::string, Tensor>& state) {
+  check(entry(state, "plan", Dtype::f64, 1).to_vector<double>() == signature().to_vector<double>(),
+        "correlated noise: the state is of another plan");
+  const std::int64_t step = entry(state, "step", Dtype::i64, 0).to_vector<std::int64_t>()[0];
+  std::optional<Started> loaded;
+  if (step != 0) {
+    const std::int64_t draw = entry(state, "next_draw", Dtype::i64, 0).to_vector<std::int64_t>()[0];
+    loaded.emplace(start(entry(state, "sizes", Dtype::i64, 1).to_vector<std::int64_t>(),
+                         entry(state, "sensitivity", Dtype::f64, 0).to_vector<double>()[0],
+                         static_cast<std::uint64_t>(draw)));
+    loaded->stream.resume(step, entry(state, "memory", Dtype::i64, 2));
+  }
+  started_ = std::move(loaded);
+}
+
+}  // namespace sotto

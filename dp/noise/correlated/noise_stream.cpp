@@ -1,0 +1,164 @@
+#include "dp/noise/correlated/noise_stream.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include "core/threads/parallel.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+namespace {
+
+using Wide = __int128;
+
+// A factor's numbers are multiples of 2^-40.
+constexpr int factor_bits = 40;
+std::int64_t whole(double x) { return std::llrint(std::ldexp(x, factor_bits)); }
+
+// The nearest integer to x / 2^bits, halves up.
+std::int64_t rounded(Wide x, int bits) {
+  return static_cast<std::int64_t>((x + (Wide{1} << (bits - 1))) >> bits);
+}
+
+// Elements that are worked on together, so that their sums stay in the first-level cache.
+constexpr std::size_t group = 256;
+
+std::int64_t slots_of(const TreeFactor& /*factor*/, std::int64_t steps) {
+  return std::bit_width(static_cast<std::uint64_t>(steps));
+}
+std::int64_t slots_of(const BandedToeplitz& factor, std::int64_t steps) {
+  return std::min(std::ssize(factor.coefficients), steps) - 1;
+}
+std::int64_t slots_of(const BufferedToeplitz& factor, std::int64_t /*steps*/) {
+  return std::ssize(factor.decays);
+}
+
+// Rounding a buffer to 2^-bits at every step moves m by up to 2^-bits / 2 times
+// sum_i scales[i] sum_k decays[i]^k, the sum of C's first column below the diagonal: by 1/4.
+int bits_for_buffers(const NoiseStrategy& strategy) {
+  double sum = 0;
+  for (std::int64_t t = 1; t < strategy.steps(); ++t) sum += strategy.entry(t, 0);
+  return std::max(1, std::ilogb(2 * sum + 1) + 1);
+}
+
+}  // namespace
+
+NoiseStream::NoiseStream(NoiseStrategy strategy, std::int64_t elements)
+    : strategy_(std::move(strategy)) {
+  check(elements >= 0, "noise stream: {} elements", elements);
+  const std::int64_t slots = std::visit(
+      [&](const auto& kind) { return slots_of(kind, strategy_.steps()); }, strategy_.factor());
+  memory_ = zeros({slots, elements}, Dtype::i64);
+  if (std::holds_alternative<BufferedToeplitz>(strategy_.factor())) {
+    fraction_bits_ = bits_for_buffers(strategy_);
+  }
+}
+
+std::span<std::int64_t> NoiseStream::slot(std::int64_t index, std::int64_t first,
+                                          std::size_t count) {
+  return {memory_.data<std::int64_t>() + index * elements() + first, count};
+}
+
+void NoiseStream::correlate(std::int64_t first, std::span<std::int64_t> noise) {
+  check(step_ < strategy_.steps(), "noise stream: all {} steps were made", step_);
+  check(first >= 0 && first + std::ssize(noise) <= elements(),
+        "noise stream: elements {} to {} of {}", first, first + std::ssize(noise), elements());
+  const auto groups = static_cast<std::int64_t>((noise.size() + group - 1) / group);
+  constexpr std::int64_t grain = 16;
+  parallel_for(groups, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (auto g = begin; g < end; ++g) {
+      const auto at = static_cast<std::size_t>(g) * group;
+      const auto part = noise.subspan(at, std::min(group, noise.size() - at));
+      const std::int64_t element = first + static_cast<std::int64_t>(at);
+      std::visit([&](const auto& kind) { correlate_by(kind, element, part); }, strategy_.factor());
+    }
+  });
+}
+
+// The node that ends here takes the place of those it is made of.
+void NoiseStream::correlate_by(const TreeFactor& /*factor*/, std::int64_t first,
+                               std::span<std::int64_t> noise) {
+  const int level = std::countr_zero(static_cast<std::uint64_t>(step_ + 1));
+  const auto node = slot(level, first, noise.size());
+  std::copy(noise.begin(), noise.end(), node.begin());
+  for (int below = 0; below < level; ++below) {
+    const auto part = slot(below, first, noise.size());
+    for (std::size_t e = 0; e < noise.size(); ++e) noise[e] -= part[e];
+  }
+}
+
+// Slot t mod (bands - 1) holds the noise of step t.
+void NoiseStream::correlate_by(const BandedToeplitz& factor, std::int64_t first,
+                               std::span<std::int64_t> noise) {
+  const std::int64_t slots = memory_.size(0);
+  if (slots == 0) return;
+  std::array<Wide, group> sums{};
+  for (std::int64_t back = 1; back <= std::min(slots, step_); ++back) {
+    const std::int64_t c = whole(factor.coefficients[static_cast<std::size_t>(back)]);
+    const auto past = slot((step_ - back) % slots, first, noise.size());
+    for (std::size_t e = 0; e < noise.size(); ++e) sums[e] += static_cast<Wide>(c) * past[e];
+  }
+  const auto now = slot(step_ % slots, first, noise.size());
+  for (std::size_t e = 0; e < noise.size(); ++e) {
+    now[e] = noise[e] -= rounded(sums[e], factor_bits);
+  }
+}
+
+// Buffer i, in units of 2^-fraction_bits, is sum_(j < t) decays[i]^(t-j-1) y_j.
+void NoiseStream::correlate_by(const BufferedToeplitz& factor, std::int64_t first,
+                               std::span<std::int64_t> noise) {
+  std::array<Wide, group> sums{};
+  for (std::int64_t i = 0; i < memory_.size(0); ++i) {
+    const std::int64_t scale = whole(factor.scales[static_cast<std::size_t>(i)]);
+    const auto buffer = slot(i, first, noise.size());
+    for (std::size_t e = 0; e < noise.size(); ++e) sums[e] += static_cast<Wide>(scale) * buffer[e];
+  }
+  for (std::size_t e = 0; e < noise.size(); ++e) {
+    noise[e] -= rounded(sums[e], factor_bits + fraction_bits_);
+  }
+  for (std::int64_t i = 0; i < memory_.size(0); ++i) {
+    const std::int64_t decay = whole(factor.decays[static_cast<std::size_t>(i)]);
+    const auto buffer = slot(i, first, noise.size());
+    for (std::size_t e = 0; e < noise.size(); ++e) {
+      buffer[e] =
+          rounded(static_cast<Wide>(decay) * buffer[e], factor_bits) + (noise[e] << fraction_bits_);
+    }
+  }
+}
+
+double NoiseStream::spread() const {
+  double most = 1;
+  for (std::int64_t t = 0; t < strategy_.steps(); ++t) {
+    most = std::max(most, strategy_.noise_variance(t));
+  }
+  const auto* factor = std::get_if<BufferedToeplitz>(&strategy_.factor());
+  if (factor == nullptr) return std::sqrt(most);
+  std::vector<double> impulse(static_cast<std::size_t>(strategy_.steps()), 0.0);
+  impulse[0] = 1;
+  const std::vector<double> noise = strategy_.solve(std::move(impulse));
+  const double unit = std::ldexp(1.0, 2 * fraction_bits_);
+  for (const double decay : factor->decays) {
+    double buffer = 0, square = 0;
+    for (const double y : noise) {
+      buffer = decay * buffer + y;
+      square += buffer * buffer;
+    }
+    most = std::max(most, square * unit);
+  }
+  return std::sqrt(most);
+}
+
+void NoiseStream::resume(std::int64_t step, const Tensor& memory) {
+  check(step >= 0 && step <= strategy_.steps(), "noise stream: step {} of {}", step,
+        strategy_.steps());
+  check(memory.defined() && memory.dtype() == Dtype::i64 && memory.shape() == memory_.shape(),
+        "noise stream: a memory of another shape or dtype than {}", memory_.shape());
+  copy_into(memory, memory_);
+  step_ = step;
+}
+
+}  // namespace sotto

@@ -1,0 +1,53 @@
+// Multiplication by C^-1 one step at a time, in whole numbers: the noise that a mechanism adds. It
+// remembers past noise and must be kept as secret as it.
+#pragma once
+
+#include <span>
+
+#include "core/tensor.h"
+#include "dp/noise/correlated/strategy_matrix.h"
+
+namespace sotto {
+
+// y_t = z_t - round(m_t), where m_t = sum_(j < t) C[t, j] y_j is what the factor makes of the noise
+// before. The rounded number depends on past noise alone and is within 3/4 of m_t; for a tree it is
+// m_t. docs/correlated_noise.md says why this keeps the privacy of the Gaussian mechanism.
+class NoiseStream {
+ public:
+  // For so many elements that each have a stream of their own.
+  NoiseStream(NoiseStrategy strategy, std::int64_t elements);
+
+  // z becomes y for the elements first, first + 1, ... at the current step. Each element comes once
+  // in a step, in any order.
+  void correlate(std::int64_t first, std::span<std::int64_t> noise);
+  // To the next step.
+  void advance() { ++step_; }
+
+  const NoiseStrategy& strategy() const { return strategy_; }
+  std::int64_t step() const { return step_; }
+  std::int64_t elements() const { return memory_.size(1); }
+  // The largest standard deviation, for z of deviation 1, of y and of the numbers in the memory.
+  double spread() const;
+
+  // i64 [slots, elements]: past noise (banded; bands - 1 slots), the nodes in use (tree; one for
+  // each level) or the buffers. SECRET.
+  const Tensor& memory() const { return memory_; }
+  // Goes on at a step with a copy of the memory that belongs to it. Throws std::invalid_argument
+  // for a step outside [0, steps] and another shape or dtype.
+  void resume(std::int64_t step, const Tensor& memory);
+
+ private:
+  std::span<std::int64_t> slot(std::int64_t index, std::int64_t first, std::size_t count);
+  void correlate_by(const TreeFactor& factor, std::int64_t first, std::span<std::int64_t> noise);
+  void correlate_by(const BandedToeplitz& factor, std::int64_t first,
+                    std::span<std::int64_t> noise);
+  void correlate_by(const BufferedToeplitz& factor, std::int64_t first,
+                    std::span<std::int64_t> noise);
+
+  NoiseStrategy strategy_;
+  int fraction_bits_ = 0;  // of the buffers
+  std::int64_t step_ = 0;
+  Tensor memory_;
+};
+
+}  // namespace sotto

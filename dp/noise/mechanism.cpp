@@ -1,0 +1,211 @@
+#include "dp/noise/mechanism.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "autograd/memory_labels.h"
+#include "core/allocator/limit_exemption.h"
+#include "core/random/gaussian.h"
+#include "dp/accounting/calibration.h"
+#include "dp/noise/gpu_release.h"
+#include "dp/numerics/directed_rounding.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+void Mechanism::record(const Draw& draw, Ledger& ledger, const Ledger::Admit& admit) {
+  if (ledger.population() != draw.population()) ledger.set_population(draw.population());
+  if (!secure()) ledger.mark_not_private("noise from a seeded generator");
+  if (!draw.secure()) ledger.mark_not_private("batches from a seeded generator");
+  ledger.record(event(draw.event()), draw.number(), admit, PassPlace{draw.pass(), draw.place()});
+}
+
+namespace {
+
+// Room for what sums become in the types of their parameters: themselves where they have these.
+Gradients room_for(const Gradients& sums) {
+  Gradients released;
+  for (const auto& [parameter, total] : sums) {
+    const Dtype dtype = parameter->value.dtype();
+    const bool same = total.dtype() == dtype;
+    released.emplace_back(parameter,
+                          same ? total : Tensor::empty(total.shape(), dtype, total.device()));
+    if (!same) label_for(*parameter, MemoryKind::gradient, released.back().second);
+  }
+  return released;
+}
+
+}  // namespace
+
+// The sums with noise, divided, for numbers that are no parameter's.
+std::vector<double> Mechanism::noisy(const std::vector<double>& sums, const Scale& scale) {
+  const Tensor values = Tensor::from(sums, {std::ssize(sums)});
+  const Gradients numbers{{nullptr, values}};
+  add_noise(numbers, numbers, scale);
+  return values.to_vector<double>();
+}
+
+Released Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optimizer,
+                            const Ledger::Admit& admit, double count_noise) {
+  MemoryLabel label = memory_label();
+  label.kind = MemoryKind::workspace;
+  label.phase = "update";
+  const LabelScope labelled(label);
+  const Draw& draw = sum.draw_;
+  Scale scale{event(draw.event()).noise_multiplier, sum.sensitivity_, draw.expected_size()};
+  Scale counts{.divisor = draw.expected_size()};
+  std::vector<double> parts = sum.within_bound_;
+  if (sum.finite_) parts.push_back(*sum.finite_);
+  if (count_noise != 0) {
+    check_independent();
+    // Every unit adds 1/2 or -1/2 to each count.
+    counts.sensitivity = std::sqrt(static_cast<double>(parts.size())) / 2;
+    counts.multiplier = count_noise / counts.sensitivity;
+    scale.multiplier = other_noise_multiplier(scale.multiplier, counts.multiplier);
+    check_scale(counts, std::ssize(parts));
+  }
+  std::int64_t elements = 0;
+  for (const auto& [parameter, total] : sum.sums_) elements += total.numel();
+  check_scale(scale, elements);
+  prepare(draw, sum.sums_, sum.sensitivity_, ledger);
+  const double deviation = noise_deviation(scale) / scale.divisor;
+  Gradients released = room_for(sum.sums_);
+  std::optional<nn::Optimizer::Step> step;
+  if (optimizer != nullptr) {
+    step.emplace(*optimizer, released, deviation * deviation);
+    scale.finished = [&](const auto&... block) { step->finished(block...); };
+    scale.step = &*step;
+  }
+  // What is charged is released and used: from here on memory is no reason to stop.
+  const LimitExemption exemption;
+  record(draw, ledger, admit);
+  add_noise(sum.sums_, released, scale);
+  sum.sums_.clear();  // makes room
+  if (count_noise == 0) return Released(std::move(released), deviation * deviation, {}, {});
+  parts = noisy(parts, counts);
+  for (double& part : parts) part += 0.5;
+  const auto finite = sum.finite_ ? std::optional(parts.back()) : std::nullopt;
+  if (finite) parts.pop_back();
+  return Released(std::move(released), deviation * deviation, std::move(parts), finite);
+}
+
+// What is no gradient gets noise of its own, which is not correlated.
+void Mechanism::check_independent() const {
+  check(independent(), "release: only gradients can be released with correlated noise");
+}
+
+std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& ledger,
+                                       const Ledger::Admit& admit) {
+  check_independent();
+  const Draw& draw = statistics.draw_;
+  const double sensitivity = std::sqrt(static_cast<double>(statistics.ranges_.size()));
+  const Scale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_size()};
+  check_scale(scale, std::ssize(statistics.sums_));
+  record(draw, ledger, admit);
+  std::vector<double> means = noisy(statistics.sums_, scale);
+  for (std::size_t k = 0; k < means.size(); ++k)
+    means[k] = statistics.ranges_[k].from_unit(means[k]);
+  return means;
+}
+
+GaussianMechanism::GaussianMechanism(double noise_multiplier, SecretRandom random,
+                                     GaussianNoise noise)
+    : random_(std::move(random)), noise_(noise) {
+  set_noise_multiplier(noise_multiplier);
+}
+
+void GaussianMechanism::set_noise_multiplier(double noise_multiplier) {
+  check(std::isfinite(noise_multiplier) && noise_multiplier >= 0,
+        "GaussianMechanism: a noise multiplier of {}", noise_multiplier);
+  noise_multiplier_ = noise_multiplier;
+}
+
+Event GaussianMechanism::event(Event batch) const {
+  check(batch.sampling != Sampling::planned,
+        "GaussianMechanism: the noise multiplier of one step is not that of a plan "
+        "(CorrelatedMechanism)");
+  batch.noise_multiplier = noise_multiplier_;
+  return batch;
+}
+
+std::string GaussianMechanism::description() const {
+  return fmt::format(
+      "Gaussian, noise multiplier {} ({} keyed by {})", noise_text(noise_multiplier_),
+      noise_ == GaussianNoise::rounded ? "exact sampler on a grid," : "floating-point sampler",
+      random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
+}
+
+void GaussianMechanism::check_scale(const Scale& scale, std::int64_t elements) const {
+  if (scale.multiplier > 0 && noise_ == GaussianNoise::rounded && elements > 0)
+    noise_grid(scale.multiplier, scale.sensitivity, elements);
+}
+
+void GaussianMechanism::add_noise(const Gradients& sums, const Gradients& released,
+                                  const Scale& scale) {
+  if (scale.multiplier > 0 && noise_ == GaussianNoise::rounded) {
+    add_rounded(sums, released, scale);
+  } else {
+    add_floating_point(sums, released, scale);
+  }
+}
+
+void GaussianMechanism::expect_release() {
+  constexpr std::int64_t least = 1 << 12;  // elements that are worth another thread
+  if (ahead_ && ahead_->ours()) return;
+  ahead_.reset();
+  if (std::reduce(expected_.begin(), expected_.end()) < least) return;
+  try {
+    ahead_ = std::make_unique<NoiseAhead>(sampler_, random_, expected_);
+  } catch (const std::exception&) {
+    // Without memory, or words, for it: it is drawn when it is asked for, or that throws.
+  }
+}
+
+void GaussianMechanism::add_rounded(const Gradients& sums, const Gradients& released,
+                                    const Scale& scale) {
+  std::vector<std::int64_t> counts;
+  for (const auto& [parameter, total] : sums) counts.push_back(total.numel());
+  const auto elements = std::reduce(counts.begin(), counts.end());
+  if (elements == 0) return;
+  const NoiseGrid grid = noise_grid(scale.multiplier, scale.sensitivity, elements);
+  const bool same = sampler_ && grid == grid_, on_gpu = on_one_gpu(sums);
+  const std::unique_ptr<NoiseAhead> ahead = std::move(ahead_);
+  const bool useful = ahead && same && !on_gpu && ahead->ours() && ahead->counts() == counts;
+  if (!same) sampler_ = std::make_shared<const RoundedGaussian>(grid.deviation);
+  grid_ = grid;
+  expected_ = same && !on_gpu ? std::move(counts) : std::vector<std::int64_t>();
+  if (on_gpu)
+    return release_on_device(sums, released,
+                             {.grid = grid,
+                              .divisor = scale.divisor,
+                              .gaussian = *sampler_,
+                              .random = random_,
+                              .step = scale.step});
+  const auto draw = [&](std::int64_t /*first*/, std::span<std::int64_t> room) {
+    if (useful) return ahead->next(room);
+    sampler_->fill(random_, room);
+    return std::span<const std::int64_t>(room);
+  };
+  add_on_grid(sums, released, grid, scale.divisor, draw, scale.finished);
+}
+
+void GaussianMechanism::add_floating_point(const Gradients& sums, const Gradients& released,
+                                           const Scale& scale) {
+  for (std::size_t k = 0; k < sums.size(); ++k) {
+    const auto& [parameter, total] = sums[k];
+    const Tensor& result = released[k].second;
+    // In double and rounded once.
+    const Tensor wide = to_dtype(total, Dtype::f64);
+    if (scale.multiplier > 0) {
+      draws_.resize(static_cast<std::size_t>(total.numel()));
+      fill_gaussian(random_, draws_);
+      axpby(noise_deviation(scale), Tensor::from(draws_, total.shape()), 1, wide);
+    }
+    axpby(1 / scale.divisor, wide, 0, wide);
+    copy_into(wide, result);
+    if (scale.finished)
+      scale.finished(parameter, contiguous(result).view_as({-1}).value(), 0, total.numel(), false);
+  }
+}
+
+}  // namespace sotto

@@ -1,0 +1,118 @@
+#include "dp/noise/noise_prefetch.h"
+
+#include <algorithm>
+#include <thread>
+
+#include <string.h>
+
+#include "core/threads/parallel.h"
+#include "dp/noise/noise_grid.h"
+
+namespace sotto {
+
+namespace {
+
+// Calls f(elements) for each stretch of each array, until it is false.
+template <class F>
+void for_each_stretch(const std::vector<std::int64_t>& counts, F&& f) {
+  for (const std::int64_t count : counts) {
+    for (std::int64_t at = 0; at < count; at += noise_stretch) {
+      if (!f(std::min(noise_stretch, count - at))) return;
+    }
+  }
+}
+
+std::uint64_t blocks_of(std::int64_t stretch) {
+  return RoundedGaussian::blocks_for(static_cast<std::size_t>(stretch));
+}
+
+std::uint64_t blocks_of(const std::vector<std::int64_t>& counts) {
+  std::uint64_t blocks = 0;
+  for_each_stretch(counts, [&](std::int64_t stretch) {
+    blocks += blocks_of(stretch);
+    return true;
+  });
+  return blocks;
+}
+
+}  // namespace
+
+NoiseAhead::NoiseAhead(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
+                       std::vector<std::int64_t> counts)
+    : gaussian_(std::move(gaussian)),
+      counts_(std::move(counts)),
+      forks_(SecretRandom::forks()),
+      stream_(random.reserve(blocks_of(counts_))) {
+  // The words are the same with one thread, which has no idle ones beside it.
+  if (thread_count() == 1) return;
+  draws_.emplace(static_cast<std::size_t>(plan()) * sizeof(std::int64_t), cpu);
+  offer_idle_work(*this);
+}
+
+NoiseAhead::~NoiseAhead() {
+  withdraw_idle_work(*this);
+  explicit_bzero(&stream_, sizeof stream_);
+}
+
+// Cuts the stretches that are drawn ahead into pieces; returns how many elements they have.
+std::int64_t NoiseAhead::plan() {
+  constexpr auto group = static_cast<std::int64_t>(RoundedGaussian::group_values);
+  std::int64_t first = 0;
+  std::uint64_t block = 0;
+  for_each_stretch(counts_, [&](std::int64_t stretch) {
+    if (first + stretch > most_ahead) return false;
+    for (std::int64_t at = 0; at < stretch; at += group) {
+      const auto groups_before = static_cast<std::uint64_t>(at / group);
+      pieces_.push_back({first + at, static_cast<std::size_t>(std::min(group, stretch - at)),
+                         block + RoundedGaussian::group_blocks * groups_before});
+    }
+    first += stretch;
+    block += blocks_of(stretch);
+    return true;
+  });
+  done_ = std::vector<std::atomic<bool>>(pieces_.size());
+  return first;
+}
+
+ChaChaStream NoiseAhead::stream_at(std::uint64_t block) const {
+  ChaChaStream here = stream_;
+  here.block += block;
+  return here;
+}
+
+// Draws the first piece before `end` that nobody has begun, if there is one.
+bool NoiseAhead::draw_before(std::size_t end) {
+  std::size_t k = begun_.load(std::memory_order_relaxed);
+  do {
+    if (k >= end) return false;
+  } while (!begun_.compare_exchange_weak(k, k + 1, std::memory_order_relaxed));
+  const Piece& piece = pieces_[k];
+  gaussian_->fill(stream_at(piece.block), {draws() + piece.first, piece.size});
+  done_[k].store(true, std::memory_order_release);
+  return true;
+}
+
+std::span<const std::int64_t> NoiseAhead::next(std::span<std::int64_t> room) {
+  const std::int64_t first = given_;
+  const std::uint64_t block = next_block_;
+  given_ += std::ssize(room);
+  next_block_ += blocks_of(std::ssize(room));
+  const std::size_t begin = given_pieces_;
+  while (given_pieces_ < pieces_.size() && pieces_[given_pieces_].first < given_) ++given_pieces_;
+  if (begin == given_pieces_) {
+    gaussian_->fill(stream_at(block), room);
+    return room;
+  }
+  parallel_for(static_cast<std::int64_t>(given_pieces_ - begin), 2,
+               [&](std::int64_t from, std::int64_t to) {
+                 while (from++ < to && draw_before(given_pieces_)) {
+                 }
+               });
+  // Others may be within some.
+  for (std::size_t k = begin; k < given_pieces_; ++k) {
+    while (!done_[k].load(std::memory_order_acquire)) std::this_thread::yield();
+  }
+  return {draws() + first, room.size()};
+}
+
+}  // namespace sotto

@@ -1,0 +1,51 @@
+// Batches of a fixed, public number of units: drawn, or by a public plan.
+#pragma once
+
+#include "dp/sampling/sampler.h"
+
+namespace sotto {
+
+// Every subset of `size` units with the same probability, without replacement, independently of
+// other draws.
+class FixedSizeSampler final : public Sampler {
+ public:
+  // Throws std::invalid_argument unless 1 <= size <= population <= 2^53.
+  FixedSizeSampler(std::int64_t population, std::int64_t size,
+                   SecretRandom random = SecretRandom());
+
+  double expected_size() const override { return static_cast<double>(size_); }
+
+ protected:
+  std::vector<std::int64_t> choose(std::int64_t /*place*/) override {
+    return uniform_subset(population(), size_, random_);
+  }
+  bool secure() const override { return random_.secure(); }
+
+ private:
+  std::int64_t size_;
+  SecretRandom random_;
+};
+
+// A public plan of `steps` draws, for noise that is correlated over them: draw t has the units
+// from (t mod b) batch on, `batch` of them, where b = floor(population / batch). So each unit takes
+// part every b draws exactly (fixed epoch order, as after shuffling once and dropping the
+// remainder); the last population - b batch units never do. The whole plan is one pass.
+class PlannedSampler final : public Sampler {
+ public:
+  // Throws std::invalid_argument unless 1 <= batch <= population and steps >= 1.
+  PlannedSampler(std::int64_t population, std::int64_t batch, std::int64_t steps);
+
+  double expected_size() const override { return static_cast<double>(batch_); }
+  std::int64_t separation() const override { return population() / batch_; }
+
+ protected:
+  std::vector<std::int64_t> choose(std::int64_t place) override;
+  bool secure() const override { return true; }  // nothing is drawn
+  // The noise after the plan has not been thought of.
+  bool repeats() const override { return false; }
+
+ private:
+  std::int64_t batch_;
+};
+
+}  // namespace sotto

@@ -1,0 +1,66 @@
+#include "dp/sampling/poisson_samplers.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "dp/numerics/binomial_tail.h"
+
+namespace sotto {
+
+namespace {
+
+Event truncated_event(std::int64_t population, double rate, std::int64_t largest) {
+  constexpr const char* op = "TruncatedPoissonSampler";
+  check(population >= 1 && population < std::int64_t{1} << 53, "{}: a population of {}", op,
+        population);
+  check(largest >= 1, "{}: at most {} units of {}", op, largest, population);
+  const double exact = IndependentSubset(op, rate).rate();
+  return {.sampling = Sampling::truncated_poisson,
+          .sampling_rate = exact,
+          .cut = binomial_tail(population + 1, exact, largest)};
+}
+
+Event cyclic_event(std::int64_t population, std::int64_t groups, double rate) {
+  constexpr const char* op = "CyclicPoissonSampler";
+  check(groups >= 1 && groups <= population, "{}: {} groups of {} units", op, groups, population);
+  return {.sampling = Sampling::cyclic_poisson,
+          .sampling_rate = IndependentSubset(op, rate).rate(),
+          .batches = groups};
+}
+
+}  // namespace
+
+TruncatedPoissonSampler::TruncatedPoissonSampler(std::int64_t population, double rate,
+                                                 std::int64_t largest, SecretRandom random)
+    : Sampler(population, truncated_event(population, rate, largest)),
+      largest_(largest),
+      subset_("TruncatedPoissonSampler", rate),
+      random_(std::move(random)) {}
+
+double TruncatedPoissonSampler::expected_size() const {
+  return std::min(Sampler::expected_size(), static_cast<double>(largest_));
+}
+
+std::vector<std::int64_t> TruncatedPoissonSampler::choose(std::int64_t /*place*/) {
+  std::vector<std::int64_t> units = subset_.draw(population(), random_);
+  const auto drawn = static_cast<std::int64_t>(units.size());
+  if (drawn <= largest_) return units;
+  std::vector<std::int64_t> kept = uniform_subset(drawn, largest_, random_);
+  for (std::int64_t& unit : kept) unit = units[static_cast<std::size_t>(unit)];
+  return kept;
+}
+
+CyclicPoissonSampler::CyclicPoissonSampler(std::int64_t population, std::int64_t groups,
+                                           double rate, SecretRandom random)
+    : Sampler(population, cyclic_event(population, groups, rate)),
+      subset_("CyclicPoissonSampler", rate),
+      random_(std::move(random)) {}
+
+std::vector<std::int64_t> CyclicPoissonSampler::choose(std::int64_t place) {
+  const std::int64_t members = (population() - place - 1) / groups() + 1;
+  std::vector<std::int64_t> units = subset_.draw(members, random_);
+  for (std::int64_t& unit : units) unit = place + groups() * unit;
+  return units;
+}
+
+}  // namespace sotto

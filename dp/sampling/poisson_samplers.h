@@ -1,0 +1,57 @@
+// Poisson sampling with a limit on the batch, and within groups that take turns.
+#pragma once
+
+#include "dp/sampling/sampler.h"
+
+namespace sotto {
+
+// A Poisson batch that is cut, when it has more than `largest` units, down to a uniform subset of
+// that many: physical batches of a fixed shape hold it. The event's cut bounds the probability of
+// that, for one unit more than the population has, too (Ganesh 2025).
+class TruncatedPoissonSampler final : public Sampler {
+ public:
+  // Throws std::invalid_argument unless 0 < rate <= 1 and largest >= 1.
+  TruncatedPoissonSampler(std::int64_t population, double rate, std::int64_t largest,
+                          SecretRandom random = SecretRandom());
+
+  std::int64_t largest() const { return largest_; }
+  // Of the batches before they are cut, but at most `largest`.
+  double expected_size() const override;
+
+ protected:
+  std::vector<std::int64_t> choose(std::int64_t place) override;
+  bool secure() const override { return random_.secure(); }
+
+ private:
+  std::int64_t largest_;
+  IndependentSubset subset_;
+  SecretRandom random_;
+};
+
+// Unit u belongs to group u mod groups. The groups take turns, and in its turn every unit of a
+// group takes part with the same probability, independently (Choquette-Choo et al. 2023,
+// "(Amplified) banded matrix factorization"). A pass is one turn of each.
+class CyclicPoissonSampler final : public Sampler {
+ public:
+  // `rate` is that of a unit in its group's turn. Throws std::invalid_argument unless
+  // 0 < rate <= 1 and 1 <= groups <= population.
+  CyclicPoissonSampler(std::int64_t population, std::int64_t groups, double rate,
+                       SecretRandom random = SecretRandom());
+
+  std::int64_t groups() const { return event().batches; }
+  double expected_size() const override {
+    return Sampler::expected_size() / static_cast<double>(groups());
+  }
+  // Until number_from() starts a new pass.
+  std::int64_t separation() const override { return groups(); }
+
+ protected:
+  std::vector<std::int64_t> choose(std::int64_t place) override;
+  bool secure() const override { return random_.secure(); }
+
+ private:
+  IndependentSubset subset_;
+  SecretRandom random_;
+};
+
+}  // namespace sotto

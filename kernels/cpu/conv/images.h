@@ -1,0 +1,65 @@
+// Images as the portable convolutions work on them: channels-last, in the type of the arithmetic;
+// and the two moves between images and patches (the inputs under a window, as a row).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/tensor.h"
+#include "kernels/cpu/per_sample/dot.h"
+#include "kernels/host_device/geometry.h"
+
+namespace sotto {
+
+// [first, last)
+struct Range {
+  std::int64_t first;
+  std::int64_t last;
+  std::int64_t count() const { return last - first; }
+};
+
+// Scratch for `count` values.
+template <class T>
+class Values {
+ public:
+  explicit Values(std::int64_t count)
+      : storage_(static_cast<std::size_t>(count) * sizeof(T), cpu) {}
+  T* data() const { return static_cast<T*>(storage_.data()); }
+
+ private:
+  Storage storage_;
+};
+
+// Some samples of [n, c, d, h, w] as T, channels-last: the tensor's own bytes where it lies so,
+// otherwise a copy, which load() fills and store() writes back.
+template <class T>
+class Images {
+ public:
+  Images(const View& view, Range samples);
+  void load();
+  void store() const;
+  T* data() const { return data_; }
+
+ private:
+  View view_;  // of these samples alone
+  std::optional<Storage> copy_;
+  T* data_;
+};
+
+// Of one sample, for Backend::conv_weight_norms: of its weight gradient, dy and x.
+template <class T>
+void write_norms(const Geometry& g, double of_weight, const T* dy, const T* x, double* y) {
+  y[0] = of_weight;
+  y[1] = squared_norm(dy, g.positions() * g.outputs);
+  y[2] = squared_norm(x, g.pixels() * g.channels);
+}
+
+// patches[r, k, c] = what position r sees of the group's channel c at tap k, zero in the padding.
+// `rows` counts positions over the samples that x holds.
+template <class T>
+void gather_patches(const T* x, const Geometry& g, Range rows, std::int64_t group, T* patches);
+// The transpose: adds every patch to the pixels it came from.
+template <class T>
+void scatter_patches(const T* patches, const Geometry& g, Range rows, std::int64_t group, T* x);
+
+}  // namespace sotto

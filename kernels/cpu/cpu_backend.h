@@ -1,0 +1,94 @@
+// The CPU's backend: loops of our own for everything; oneDNN, where it was built in, takes over
+// convolutions in f32 and products in bf16.
+#pragma once
+
+#include "kernels/backend.h"
+
+namespace sotto {
+
+class CpuBackend : public Backend {
+ public:
+  std::string name() const override { return "cpu (portable)"; }
+  Costs costs() const override;
+
+  void fill(double value, View y) override;
+  void copy(View x, View y) override;
+  void gather(View x, View ids, int axis, View y) override;
+  void scatter_add(View x, View ids, int axis, View y) override;
+  void take_along(View x, View ids, int axis, View y) override;
+  void put_along_add(View x, View ids, int axis, View y) override;
+
+  void unary(int op, Constants c, View x, View y) override;
+  void unary_grad(int op, Constants c, View x, View y, View dy, View dx) override;
+  void binary(int op, View a, View b, View y) override;
+  void binary_grad(int op, int which, View a, View b, View dy, View d) override;
+  void where(View condition, View a, View b, View y) override;
+  void axpby(double alpha, View x, double beta, View y) override;
+
+  void reduce(Reduction op, View x, View y) override;
+  void argmax(View x, View y) override;
+
+  void softmax(View x, bool logarithm, View y) override;
+  void softmax_grad(View y, View dy, bool logarithm, View dx) override;
+  void score_weights(const ScoreRule& rule, View x, View y) override;
+  void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) override;
+  void normalize(View x, double eps, bool centered, View y, View rstd) override;
+  void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override;
+
+  void gemm(View a, View b, double beta, View c) override;
+
+  void lstm(const LstmLayer& layer) override;
+  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,
+                 View squares) override;
+
+  void row_dot(View a, View b, View y) override;
+  void gram_dot(View a1, View b1, View a2, View b2, View y) override;
+  void onehot_dot(View ids1, View b1, View ids2, View b2, View y) override;
+  void weighted_sum(View x, View w, double beta, View y) override;
+  void add_rounded(View x, View w, double spacing, View y) override;
+  void weighted_pieces(View x, View w, View pieces) override;
+  void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
+                    View y) override;
+
+  void conv(View x, View w, View bias, const Window& window, View y) override;
+  void conv_data(View dy, View w, const Window& window, View dx) override;
+  void conv_weight(View dy, View x, const Window& window, double beta, View dw) override;
+  void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) override;
+  void conv_weight_norms(View dy, View x, const Window& window, View y) override;
+  bool conv_gram_norms(View dy, View x, const Window& window, View y) override;
+  void unfold(View x, const Window& window, View patches) override;
+
+  void max_pool(View x, const Window& window, View y, View chosen) override;
+  void max_pool_grad(View dy, View chosen, const Window& window, View dx) override;
+  void avg_pool(View x, const Window& window, bool count_padding, View y) override;
+  void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) override;
+
+  void bernoulli(PhiloxKey key, View rows, double keep, View y) override;
+
+  void rounded_gaussian(const RoundedGaussian& gaussian, const ChaChaStream& stream,
+                        std::span<const std::int64_t> counts, View y) override;
+  void update(std::span<const UpdateArray> arrays, View faults) override;
+};
+
+class OnednnBackend final : public CpuBackend {
+ public:
+  std::string name() const override { return "cpu (oneDNN)"; }
+
+  void gemm(View a, View b, double beta, View c) override;
+  void conv(View x, View w, View bias, const Window& window, View y) override;
+  void conv_data(View dy, View w, const Window& window, View dx) override;
+  void conv_weight(View dy, View x, const Window& window, double beta, View dw) override;
+  bool conv_weight_rounded(View dy, View x, const Window& window,
+                           std::span<const std::int64_t> ends, double spacing, View dw) override;
+  void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) override;
+  void conv_weight_norms(View dy, View x, const Window& window, View y) override;
+};
+
+// The engine compiled in besides our own, or nullptr. Defined in onednn.cpp or no_onednn.cpp: Meson
+// picks the file.
+Backend* onednn_backend();
+
+// What backend(cpu) hands out instead of the chosen engine, until nullptr is given (KernelProfile).
+void observe_cpu_backend(Backend* observer);
+
+}  // namespace sotto

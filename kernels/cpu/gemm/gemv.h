@@ -1,0 +1,106 @@
+// Products with one row, those of layers with a single output: every element of b is used once, so
+// that it is read where it lies and no panel is made of it. The chains of multiply-adds are those
+// of microkernel.h, and so are the bits.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cpu/gemm/microkernel.h"
+
+namespace sotto::tiles {
+
+// The rows of b lie in one piece each: vectors of columns, so many side by side as there are, and
+// then of fewer; the last vector begins where it ends with b, whatever was there before.
+template <class R, int Vectors = 8, class T = typename R::T>
+void row_of_tiles(std::int64_t terms, const Strided<const T>& a, const Strided<const T>& b,
+                  const Target<T>& to, std::int64_t first = 0) {
+  constexpr std::int64_t width = Vectors * R::lanes;
+  for (; to.columns - first >= width; first += width)
+    tile<R, 1, Vectors>(terms, a, b.at(0, first).data, b.row_stride,
+                        {to.c.at(0, first), width, to.add});
+  if constexpr (Vectors > 1) {
+    row_of_tiles<R, Vectors / 2>(terms, a, b, to, first);
+  } else if (first < to.columns) {
+    T last[R::lanes];
+    const T* const from = b.at(0, to.columns - R::lanes).data;
+    tile<R, 1, 1>(terms, a, from, b.row_stride, {{last, R::lanes, 1}, R::lanes, false});
+    put_each(last + R::lanes - (to.columns - first),
+             Target<T>{to.c.at(0, first), to.columns - first, to.add});
+  }
+}
+
+// A square of turned_chains(). Its terms are added to the chains, but for the first `used`.
+template <class R, class Column, class T = typename R::T>
+void turned_square(const Column& column, const T* a, std::int64_t a_stride, int used,
+                   typename R::Vector& sum) {
+  using V = typename R::Vector;
+  constexpr int n = R::lanes;
+  V x[n];
+#pragma GCC unroll 16
+  for (int j = 0; j < n; ++j) x[j] = load<V>(column(j));
+  transpose<R>(x);
+#pragma GCC unroll 16
+  for (int i = 0; i < n; ++i) {
+    if (i >= used) sum += (a[i * a_stride] - V{}) * x[i];
+  }
+}
+
+// The columns of b lie in one piece each: a vector's lanes are the chains of so many columns, whose
+// terms are read in squares and turned. The last square ends with the terms.
+template <class R, class T = typename R::T>
+typename R::Vector turned_chains(std::int64_t terms, const Strided<const T>& a,
+                                 const Strided<const T>& b, std::int64_t columns) {
+  constexpr int n = R::lanes;
+  const auto square = [&](std::int64_t k, int used, typename R::Vector& sum) {
+    const auto column = [&](int j) { return b.at(k, std::min<std::int64_t>(j, columns - 1)).data; };
+    turned_square<R>(column, a.at(0, k).data, a.col_stride, used, sum);
+  };
+  typename R::Vector sum{};
+  std::int64_t k = 0;
+  for (; k + n <= terms; k += n) square(k, 0, sum);
+  if (k > 0) {
+    if (k < terms) square(terms - n, static_cast<int>(n - (terms - k)), sum);
+    return sum;
+  }
+  for (; k < terms; ++k) {
+    T some[n] = {};
+    for (std::int64_t j = 0; j < columns; ++j) some[j] = *b.at(k, j).data;
+    sum += (*a.at(0, k).data - typename R::Vector{}) * load<typename R::Vector>(some);
+  }
+  return sum;
+}
+
+// Whether b's rows lie in one piece each, with room for a vector.
+template <class R, class T = typename R::T>
+bool has_whole_rows(const Strided<const T>& b, std::int64_t columns) {
+  return b.col_stride == 1 && columns >= R::lanes;
+}
+
+// Whether multiply_row() takes this b.
+template <class R, class T = typename R::T>
+bool suits_row(const Strided<const T>& b, std::int64_t columns) {
+  return has_whole_rows<R>(b, columns) || b.row_stride == 1;
+}
+
+// c [1, columns] = a [1, terms] b [terms, columns], or c += a b.
+template <class R, class T = typename R::T>
+void multiply_row(std::int64_t terms, const Strided<const T>& a, const Strided<const T>& b,
+                  const Target<T>& to) {
+  for (std::int64_t k = 0; k < terms; k += product_chain) {
+    const std::int64_t some = std::min(product_chain, terms - k);
+    const Target<T> sums{to.c, to.columns, to.add || k > 0};
+    if (has_whole_rows<R>(b, to.columns)) {
+      row_of_tiles<R>(some, a.at(0, k), b.at(k, 0), sums);
+      continue;
+    }
+    for (std::int64_t j = 0; j < to.columns; j += R::lanes) {
+      const std::int64_t columns = std::min<std::int64_t>(R::lanes, to.columns - j);
+      const typename R::Vector chains[1] = {
+          turned_chains<R>(some, a.at(0, k), b.at(k, j), columns)};
+      put<R>(chains, 0, Target<T>{sums.c.at(0, j), columns, sums.add});
+    }
+  }
+}
+
+}  // namespace sotto::tiles

@@ -1,0 +1,204 @@
+// Forward and data passes of convolutions by oneDNN; whatever it has nothing good for goes the
+// portable way.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/onednn/onednn_batches.h"
+
+namespace sotto {
+namespace {
+
+// By tiles. What is left is computed as a whole piece: how oneDNN adds up over channels depends on
+// the size of a piece (and on the processor's caches), and the bits of a sample must not depend on
+// how many others there are.
+constexpr std::int64_t tiled[] = {8};
+
+// Weights in the order of each primitive; mostly one order for all.
+class OrderedWeights {
+ public:
+  OrderedWeights(const Pieces& pieces, Backend& backend, const View& w) {
+    const bool lies = w.dtype == pieces.dtype() && w.contiguous();
+    const Storage copy(lies ? 0 : static_cast<std::size_t>(w.numel()) * size_of(pieces.dtype()),
+                       cpu);
+    void* const row_major = lies ? w.data : copy.data();
+    if (!lies) {
+      View plain = in_order(w, false);
+      plain.data = row_major;
+      plain.dtype = pieces.dtype();
+      backend.copy(w, plain);
+    }
+    const OneThread one;
+    for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
+      const auto same = [&](std::size_t k) { return pieces[k].weights == pieces[kind].weights; };
+      std::size_t k = 0;
+      while (!same(k)) ++k;
+      ordered_.push_back(k < kind ? ordered_[k]
+                                  : std::make_shared<Storage>(pieces[k].weights.get_size(), cpu));
+      if (k == kind) Reorder{pieces[kind]}(row_major, ordered_.back()->data());
+    }
+  }
+  void* operator[](std::size_t kind) const { return ordered_[kind]->data(); }
+
+ private:
+  std::vector<std::shared_ptr<Storage>> ordered_;
+};
+
+// The first of some samples.
+void* sample(const View& v, Range samples) {
+  return v.as<char>() + samples.first * v.stride[0] * static_cast<std::int64_t>(size_of(v.dtype));
+}
+
+// y from x for fewer samples than a piece has, those that it has more being zero.
+void transform_rest(const Pieces& pieces, const OrderedWeights& weights, const View& bias,
+                    const View& x, const View& y, Range samples) {
+  const std::size_t last = pieces.kinds() - 1;
+  const ConvPrimitive& p = pieces[last];
+  Images<float> xs(x, samples), ys(y, samples);
+  xs.load();
+  const Storage from(p.x.get_size(), cpu), to(p.y.get_size(), cpu);
+  const std::size_t given = float_bytes(samples.count() * (x.numel() / x.size[0])),
+                    wanted = float_bytes(samples.count() * (y.numel() / y.size[0]));
+  std::memcpy(from.data(), xs.data(), given);
+  std::memset(static_cast<char*>(from.data()) + given, 0, from.bytes() - given);
+  ConvRun run(p);
+  run(from.data(), to.data(), weights[last], bias.as<float>());
+  std::memcpy(ys.data(), to.data(), wanted);
+  ys.store();
+}
+
+// y from x in the forward pass, x from y in the data pass. bf16 images lie channels-last.
+void transform(const Pieces& pieces, const OrderedWeights& weights, const View& bias, const View& x,
+               const View& y) {
+  const bool forward = pieces[0].pass == Pass::forward;
+  pieces.for_each_share([&](Range share) {
+    for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
+      pieces.for_each_piece(kind, share, [&](ConvRun& run, Range samples) {
+        if (pieces.dtype() == Dtype::bf16)
+          return run(sample(x, samples), sample(y, samples), weights[kind], bias.as<float>());
+        Images<float> xs(x, samples), ys(y, samples);
+        (forward ? xs : ys).load();
+        run(xs.data(), ys.data(), weights[kind], bias.as<float>());
+        (forward ? ys : xs).store();
+      });
+    }
+    if (const Range rest = pieces.rest(share); rest.count() > 0)
+      transform_rest(pieces, weights, bias, x, y, rest);
+  });
+}
+
+// Whether tiles pay: in f32, with channels and pixels enough. (On Zen 4, 0.4 to 0.9 of the time for
+// these, and more than all of it for fewer.)
+bool tiles_pay(const Geometry& g, const View& x, const View& y) {
+  constexpr std::int64_t least_channels = 32, least_width = 8, wide = 16, least_products = 2048;
+  const std::int64_t width = std::min(g.out[1], g.out[2]);
+  return in_tiles(g, x, y) && std::min(g.channels, g.outputs) >= least_channels &&
+         width >= least_width && (width >= wide || g.channels * g.outputs >= least_products);
+}
+
+// Pieces of a forward pass by tiles; not usable where they do not pay or oneDNN has none.
+Pieces tiled_pieces(const Geometry& g, bool bias, const View& x, const View& y) {
+  if (!tiles_pay(g, x, y)) return {Pass::forward, g, bias, {}};
+  return {Pass::forward, g, bias, tiled, Dtype::f32, Algorithm::winograd};
+}
+
+// A data pass as the forward pass from dy to dx by the weights turned around in space, where
+// windows move by one and do not end in the padding.
+std::optional<Geometry> as_forward(const Geometry& g) {
+  Geometry turned = g;
+  std::swap(turned.channels, turned.outputs);
+  for (int axis = 0; axis < 3; ++axis) {
+    Window& window = turned.window;
+    const std::int64_t span = window.dilation[axis] * (window.kernel[axis] - 1);
+    if (window.stride[axis] != 1 || window.before[axis] > span || window.after[axis] > span)
+      return std::nullopt;
+    window.before[axis] = span - window.before[axis];
+    window.after[axis] = span - window.after[axis];
+    std::swap(turned.in[axis], turned.out[axis]);
+  }
+  return g.window.groups == 1 ? std::optional(turned) : std::nullopt;
+}
+
+// Batch-reduce products, which oneDNN 2.6 has in forward passes alone, take 0.75 to 0.95 of its
+// data pass, but more than that for few pixels or channels.
+bool pays_as_forward(const Geometry& g) {
+  constexpr std::int64_t least_width = 8, vector = 16;
+  return g.window.positions() > 1 && g.in[2] >= least_width && g.outputs % vector == 0;
+}
+
+// w [o, c, kernel] as [c, o, kernel turned around].
+View turned_around(View w) {
+  std::swap(w.size[0], w.size[1]);
+  std::swap(w.stride[0], w.stride[1]);
+  std::int64_t last = 0;
+  for (int axis = 2; axis < w.rank; ++axis) {
+    last += (w.size[axis] - 1) * w.stride[axis];
+    w.stride[axis] = -w.stride[axis];
+  }
+  w.data = w.as<char>() + last * static_cast<std::int64_t>(size_of(w.dtype));
+  return w;
+}
+
+// Pieces of a batch whose results are stored as `y`. What is rounded to 16 bits must not depend on
+// who else is in the batch: each sample is a piece.
+std::span<const std::int64_t> piece_sizes(const View& y) {
+  if (y.dtype == Dtype::f32) return together;
+  return alone;
+}
+
+// The pieces of a forward or data pass: of bf16 where the processor multiplies it, else of f32.
+Pieces pass_pieces(Pass pass, const Geometry& g, bool bias, const View& x, const View& w,
+                   const View& y) {
+  const bool bfloat = has_bf16_instructions() && lies_channels_last(x) && lies_channels_last(y) &&
+                      x.dtype == Dtype::bf16 && y.dtype == Dtype::bf16 && w.dtype == Dtype::bf16;
+  if (bfloat) {
+    Pieces pieces(pass, g, bias, alone, Dtype::bf16);
+    if (pieces.usable()) return pieces;
+  }
+  return {pass, g, bias, piece_sizes(pass == Pass::forward ? y : x)};
+}
+
+}  // namespace
+
+Backend* onednn_backend() {
+  static OnednnBackend backend;
+  return &backend;
+}
+
+void OnednnBackend::conv(View x, View w, View bias, const Window& window, View y) {
+  const bool plain_bias = !bias.data || (bias.dtype == Dtype::f32 && bias.contiguous());
+  const Geometry g(x, y, window);
+  if (suits_onednn({x, w, y}) && plain_bias) {
+    const Pieces tiles = tiled_pieces(g, bias.data != nullptr, x, y);
+    if (tiles.usable()) return transform(tiles, {tiles, *this, w}, bias, x, y);
+    const Pieces pieces = pass_pieces(Pass::forward, g, bias.data != nullptr, x, w, y);
+    if (pieces.usable()) return transform(pieces, {pieces, *this, w}, bias, x, y);
+  }
+  CpuBackend::conv(x, w, bias, window, y);
+}
+
+void OnednnBackend::conv_data(View dy, View w, const Window& window, View dx) {
+  const Geometry g(dx, dy, window);
+  const auto forward = as_forward(g);
+  if (forward && suits_onednn({dy, w, dx})) {
+    const Pieces tiles = tiled_pieces(*forward, false, dy, dx);
+    if (tiles.usable()) return transform(tiles, {tiles, *this, turned_around(w)}, {}, dy, dx);
+  }
+  if (forward && pays_as_forward(g) && suits_onednn({dy, w, dx}) && dy.dtype == Dtype::f32 &&
+      dx.dtype == Dtype::f32) {
+    const Pieces pieces(Pass::forward, *forward, false, together);
+    if (pieces.usable() && pieces[0].brgemm)
+      return transform(pieces, {pieces, *this, turned_around(w)}, {}, dy, dx);
+  }
+  if (suits_onednn({dy, w, dx})) {
+    const Pieces pieces = pass_pieces(Pass::data, g, false, dx, w, dy);
+    if (pieces.usable()) return transform(pieces, {pieces, *this, w}, {}, dx, dy);
+  }
+  CpuBackend::conv_data(dy, w, window, dx);
+}
+
+}  // namespace sotto

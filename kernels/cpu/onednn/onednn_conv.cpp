@@ -1,0 +1,252 @@
+#include "kernels/cpu/onednn/onednn_conv.h"
+
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "core/threads/parallel.h"
+
+namespace sotto {
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+constexpr auto f32 = memory::data_type::f32;
+
+// Primitives kept. A network has some tens of shapes; more than these means shapes that do not
+// come back.
+constexpr std::size_t kept = 1024;
+
+// The convolution in oneDNN's words. Images are 2-D where the depth is 1 throughout.
+struct Words {
+  Words(const Geometry& g, Dtype dtype);
+
+  memory::data_type type;
+  bool flat;
+  memory::dims x, y, w;
+  memory::dims stride, dilation, before, after;
+  // By tiles images lie as the primitive wants them.
+  memory::desc images(const memory::dims& dims, Algorithm algorithm = Algorithm::direct) const {
+    const Tag channels_last = flat ? Tag::nhwc : Tag::ndhwc;
+    return {dims, type, algorithm == Algorithm::winograd ? Tag::any : channels_last};
+  }
+  memory::desc plain() const {
+    constexpr Tag tags[] = {Tag::abcd, Tag::abcde, Tag::abcdef};
+    return {w, type, tags[w.size() - 4]};
+  }
+  memory::desc any_weights() const { return {w, type, Tag::any}; }
+};
+
+Words::Words(const Geometry& g, Dtype dtype)
+    : type(dtype == Dtype::bf16 ? memory::data_type::bf16 : f32),
+      x{g.samples, g.channels},
+      y{g.samples, g.outputs} {
+  const Window& window = g.window;
+  flat = g.in[0] == 1 && g.out[0] == 1 && window.kernel[0] == 1 && window.before[0] == 0;
+  if (window.groups > 1) w.push_back(window.groups);
+  w.push_back(g.group_outputs());
+  w.push_back(g.group_channels());
+  for (int axis = flat ? 1 : 0; axis < 3; ++axis) {
+    x.push_back(g.in[axis]);
+    y.push_back(g.out[axis]);
+    w.push_back(window.kernel[axis]);
+    stride.push_back(window.stride[axis]);
+    dilation.push_back(window.dilation[axis] - 1);
+    before.push_back(window.before[axis]);
+    after.push_back(window.after[axis]);
+  }
+}
+
+using Forward = dnnl::convolution_forward;
+using BackwardData = dnnl::convolution_backward_data;
+using BackwardWeights = dnnl::convolution_backward_weights;
+constexpr auto direct = dnnl::algorithm::convolution_direct;
+
+dnnl::algorithm name_of(Algorithm algorithm) {
+  return algorithm == Algorithm::winograd ? dnnl::algorithm::convolution_winograd : direct;
+}
+
+Forward::primitive_desc describe_forward(const Words& c, const memory::desc& bias,
+                                         Algorithm algorithm = Algorithm::direct) {
+  dnnl::primitive_attr own_scratchpad;
+  own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const Forward::desc wanted(dnnl::prop_kind::forward_training, name_of(algorithm),
+                             c.images(c.x, algorithm), c.any_weights(), bias,
+                             c.images(c.y, algorithm), c.stride, c.dilation, c.before, c.after);
+  return {wanted, own_scratchpad, onednn_engine()};
+}
+
+BackwardData::primitive_desc describe_data(const Words& c) {
+  dnnl::primitive_attr own_scratchpad;
+  own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const BackwardData::desc wanted(direct, c.images(c.x), c.any_weights(), c.images(c.y), c.stride,
+                                  c.dilation, c.before, c.after);
+  return {wanted, own_scratchpad, onednn_engine(), describe_forward(c, {})};
+}
+
+BackwardWeights::primitive_desc describe_weight(const Words& c, Algorithm algorithm) {
+  dnnl::primitive_attr own_scratchpad;
+  own_scratchpad.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const BackwardWeights::desc wanted(name_of(algorithm), c.images(c.x, algorithm), c.any_weights(),
+                                     c.images(c.y, algorithm), c.stride, c.dilation, c.before,
+                                     c.after);
+  return {wanted, own_scratchpad, onednn_engine(), describe_forward(c, {}, algorithm)};
+}
+
+bool made_by(const dnnl::primitive_desc_base& p, std::string_view name) {
+  return std::string_view(p.impl_info_str()).find(name) != std::string_view::npos;
+}
+
+// The order of images that a primitive wants, and how they come to lie so.
+void keep_order(const memory::desc& x, const memory::desc& y, ConvPrimitive& p) {
+  const dnnl::engine& e = onednn_engine();
+  p.own_x = x;
+  p.own_y = y;
+  p.order_x = dnnl::reorder({e, p.x, e, x});
+  p.order_y =
+      p.pass == Pass::forward ? dnnl::reorder({e, y, e, p.y}) : dnnl::reorder({e, p.y, e, y});
+}
+
+// Whether it is worth having: the last resort is a plain loop, slower than patches by orders of
+// magnitude.
+bool keep(const dnnl::primitive_desc_base& described, const memory::desc& weights,
+          dnnl::primitive primitive, ConvPrimitive& p) {
+  p.weights = weights;
+  p.scratchpad = described.scratchpad_desc();
+  p.primitive = std::move(primitive);
+  p.brgemm = made_by(described, "brg");
+  return !made_by(described, "ref");
+}
+
+bool describe(const Words& c, Algorithm algorithm, ConvPrimitive& p) {
+  const bool tiles = algorithm == Algorithm::winograd;
+  if (p.pass == Pass::forward) {
+    const auto described = describe_forward(c, p.bias, algorithm);
+    if (tiles) keep_order(described.src_desc(), described.dst_desc(), p);
+    return keep(described, described.weights_desc(), Forward(described), p);
+  }
+  if (p.pass == Pass::data) {
+    const auto described = describe_data(c);
+    return keep(described, described.weights_desc(), BackwardData(described), p);
+  }
+  const auto described = describe_weight(c, algorithm);
+  if (tiles) keep_order(described.src_desc(), described.diff_dst_desc(), p);
+  return keep(described, described.diff_weights_desc(), BackwardWeights(described), p);
+}
+
+std::shared_ptr<const ConvPrimitive> make(Pass pass, const Geometry& g, bool with_bias, Dtype dtype,
+                                          Algorithm algorithm) {
+  const Words c(g, dtype);
+  ConvPrimitive p;
+  p.pass = pass;
+  p.x = c.images(c.x);
+  p.y = c.images(c.y);
+  p.plain = c.plain();
+  if (with_bias) p.bias = memory::desc({g.outputs}, f32, Tag::a);
+  if (!describe(c, algorithm, p)) return nullptr;
+  const bool to_plain = pass == Pass::weight;
+  p.reorder = dnnl::reorder({onednn_engine(), to_plain ? p.weights : p.plain, onednn_engine(),
+                             to_plain ? p.plain : p.weights});
+  return std::make_shared<const ConvPrimitive>(std::move(p));
+}
+
+std::vector<std::int64_t> key_of(Pass pass, const Geometry& g, bool bias, Dtype dtype,
+                                 Algorithm algorithm) {
+  std::vector<std::int64_t> key{static_cast<std::int64_t>(pass),
+                                static_cast<std::int64_t>(dtype),
+                                static_cast<std::int64_t>(algorithm),
+                                bias,
+                                g.samples,
+                                g.channels,
+                                g.outputs,
+                                g.window.groups};
+  for (int axis = 0; axis < 3; ++axis) {
+    key.insert(key.end(), {g.in[axis], g.out[axis], g.window.kernel[axis], g.window.stride[axis],
+                           g.window.before[axis], g.window.after[axis], g.window.dilation[axis]});
+  }
+  return key;
+}
+
+}  // namespace
+
+const dnnl::engine& onednn_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+bool has_bf16_instructions() {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+}
+
+std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g, bool bias,
+                                                    Dtype dtype, Algorithm algorithm) {
+  static std::mutex mutex;
+  static std::map<std::vector<std::int64_t>, std::shared_ptr<const ConvPrimitive>> primitives;
+  const std::vector<std::int64_t> key = key_of(pass, g, bias, dtype, algorithm);
+  const std::lock_guard lock(mutex);
+  if (const auto found = primitives.find(key); found != primitives.end()) return found->second;
+  std::shared_ptr<const ConvPrimitive> made;
+  try {
+    const OneThread one;
+    made = make(pass, g, bias, dtype, algorithm);
+  } catch (const dnnl::error&) {
+    // Not a shape for oneDNN; remembered as nullptr.
+  }
+  if (primitives.size() >= kept) primitives.clear();
+  return primitives[key] = made;
+}
+
+ConvRun::ConvRun(const ConvPrimitive& p)
+    : p_(p),
+      stream_(onednn_engine()),
+      scratch_(p.scratchpad.get_size(), cpu),
+      own_(p.own_x.get_size() + p.own_y.get_size(), cpu),
+      x_(p.x, onednn_engine(), nullptr),
+      y_(p.y, onednn_engine(), nullptr),
+      weights_(p.weights, onednn_engine(), nullptr) {
+  const bool forward = p.pass == Pass::forward, own = p.own_x.get_size() > 0;
+  if (own) {
+    own_x_ = memory(p.own_x, onednn_engine(), own_.data());
+    own_y_ = memory(p.own_y, onednn_engine(), static_cast<char*>(own_.data()) + p.own_x.get_size());
+  }
+  arguments_ = {{p.pass == Pass::data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, own ? own_x_ : x_},
+                {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, own ? own_y_ : y_},
+                {p.pass == Pass::weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, weights_},
+                {DNNL_ARG_SCRATCHPAD, memory(p.scratchpad, onednn_engine(), scratch_.data())}};
+  if (forward && p.bias.get_size() > 0) {
+    bias_ = memory(p.bias, onednn_engine(), nullptr);
+    arguments_.insert({DNNL_ARG_BIAS, bias_});
+  }
+}
+
+void ConvRun::operator()(void* x, void* y, void* weights, const float* bias) {
+  x_.set_data_handle(x);
+  y_.set_data_handle(y);
+  weights_.set_data_handle(weights);
+  if (bias) bias_.set_data_handle(const_cast<float*>(bias));
+  const auto order = [&](const dnnl::primitive& reorder, dnnl::memory& from, dnnl::memory& to) {
+    if (reorder) reorder.execute(stream_, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  };
+  const bool forward = p_.pass == Pass::forward;
+  order(p_.order_x, x_, own_x_);
+  if (!forward) order(p_.order_y, y_, own_y_);
+  p_.primitive.execute(stream_, arguments_);
+  if (forward) order(p_.order_y, own_y_, y_);
+}
+
+Reorder::Reorder(const ConvPrimitive& p)
+    : p_(p),
+      stream_(onednn_engine()),
+      from_(p.pass == Pass::weight ? p.weights : p.plain, onednn_engine(), nullptr),
+      to_(p.pass == Pass::weight ? p.plain : p.weights, onednn_engine(), nullptr),
+      arguments_{{DNNL_ARG_FROM, from_}, {DNNL_ARG_TO, to_}} {}
+
+void Reorder::operator()(void* from, void* to) {
+  from_.set_data_handle(from);
+  to_.set_data_handle(to);
+  p_.reorder.execute(stream_, arguments_);
+}
+
+}  // namespace sotto

@@ -1,0 +1,331 @@
+// Inner products of per-sample gradients, and their weighted sum, without writing rows.
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include <Eigen/Core>
+
+#include "core/tensor.h"
+#include "core/threads/parallel.h"
+#include "core/threads/simd_dispatch.h"
+#include "kernels/cpu/conv/gram_sum.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/gemm/gemm_kernel.h"
+#include "kernels/cpu/grain.h"
+#include "kernels/cpu/per_sample/dot.h"
+#include "kernels/cpu/per_sample/row_norms.h"
+#include "kernels/host_device/bf16_split.h"
+#include "kernels/host_device/clip_factor.h"
+#include "kernels/host_device/rounded_term.h"
+
+namespace sotto {
+
+namespace {
+
+template <class T>
+using Dense = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+// One sample's slice [positions, width] of a factor, as a matrix of type A.
+template <class A, class T>
+Dense<A> slice(View x, std::int64_t sample) {
+  const std::int64_t size = x.size[1] * x.size[2];
+  const T* first = x.as<T>() + sample * size;
+  Dense<A> m(x.size[1], x.size[2]);
+  for (std::int64_t i = 0; i < size; ++i) m.data()[i] = static_cast<A>(acc_t<T>(first[i]));
+  return m;
+}
+
+// The same by the definition: the two weight gradients, in double, and their inner product. This
+// form cancels linearly where the Gram form cancels quadratically.
+template <class T>
+double dot_of_rows(View a1, View b1, View a2, View b2, std::int64_t n) {
+  const Dense<double> g1 = slice<double, T>(b1, n).transpose() * slice<double, T>(a1, n);
+  const Dense<double> g2 = slice<double, T>(b2, n).transpose() * slice<double, T>(a2, n);
+  return g1.cwiseProduct(g2).sum();
+}
+
+// One thread's memory for the inner products of all positions with all, of a sample's factors of
+// type T: of a and of b.
+template <class T>
+class Grams {
+ public:
+  using A = acc_t<T>;
+  Grams(const View& a1, const View& a2)
+      : size_(a1.size[1] * a2.size[1]),
+        products_(2 * static_cast<std::size_t>(size_) * sizeof(A), cpu) {}
+
+  double of(View a1, View b1, View a2, View b2, std::int64_t n) {
+    A* of_a = static_cast<A*>(products_.data());
+    A* of_b = of_a + size_;
+    multiply(a1, a2, n, of_a);
+    multiply(b1, b2, n, of_b);
+    GramSum sum;
+    widely([&] { sum.add(of_a, of_b, size_); });
+    return sum.sound() ? sum.value : dot_of_rows<T>(a1, b1, a2, b2, n);
+  }
+
+ private:
+  void multiply(View x, View y, std::int64_t n, A* products) const {
+    const Matrix to{products, dtype_of<A>(), x.size[1], y.size[1], y.size[1], 1};
+    if constexpr (std::is_same_v<A, T>) {
+      product(matrix(x, n), matrix(y, n).transposed(), false, to);
+    } else {
+      Dense<A> left = slice<A, T>(x, n), right = slice<A, T>(y, n);
+      const auto seen = [](Dense<A>& m) {
+        return Matrix{m.data(), dtype_of<A>(), m.rows(), m.cols(), m.cols(), 1};
+      };
+      product(seen(left), seen(right).transposed(), false, to);
+    }
+  }
+
+  std::int64_t size_;
+  Storage products_;
+};
+
+// Elements of inner products that are worth a thread: they go by four times as fast as those of
+// loops that write.
+constexpr std::int64_t dot_grain = 4 * elementwise_grain;
+
+// y[n] = a[n] b[n], and otherwise inner products of rows.
+template <class T>
+void dot_rows(const T* a, const T* b, std::int64_t k, std::int64_t begin, std::int64_t end,
+              double* y) {
+#if defined(__x86_64__)
+  if constexpr (std::is_same_v<T, float>) {
+    if (a == b && k > 1 && has_avx512()) return squared_norms_avx512(a, k, begin, end, y);
+  }
+#endif
+  widely([&] {
+    if (k == 1) {
+      for (std::int64_t n = begin; n < end; ++n)
+        y[n] = static_cast<double>(acc_t<T>(a[n])) * static_cast<double>(acc_t<T>(b[n]));
+      return;
+    }
+    for (std::int64_t n = begin; n < end; ++n) y[n] = dot(a + n * k, b + n * k, k);
+  });
+}
+
+// Columns whose double sums stay in the first-level cache.
+constexpr std::int64_t sum_block = 512;
+
+}  // namespace
+
+// Seconds on one core of a recent server processor, as docs/per_sample_gradients.md measures them;
+// only their ratios matter.
+Costs CpuBackend::costs() const {
+  return {.gram_flops = 40e9,
+          .rows_flops = 60e9,
+          .sum_flops = 100e9,
+          .bytes = 15e9,
+          .shifted_adds = 4e9};
+}
+
+void CpuBackend::row_dot(View a, View b, View y) {
+  const std::int64_t k = a.size[1];
+  dispatch_float(a.dtype, [&]<class T>(std::type_identity<T>) {
+    parallel_for(a.size[0], dot_grain / std::max<std::int64_t>(k, 1) + 1,
+                 [&](std::int64_t begin, std::int64_t end) {
+                   dot_rows(a.as<T>(), b.as<T>(), k, begin, end, y.as<double>());
+                 });
+  });
+}
+
+void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
+  const bool single = a1.size[1] == 1 && a2.size[1] == 1;
+  const std::int64_t i = a1.size[2], o = b1.size[2];
+  const std::int64_t width = std::max<std::int64_t>(1, i + o);
+  const std::int64_t grain =
+      single ? dot_grain / width + 1 : product_grain(a1.size[1] * a2.size[1] * width);
+  auto* const to = y.as<double>();
+  dispatch_float(a1.dtype, [&]<class T>(std::type_identity<T>) {
+    parallel_for(a1.size[0], grain, [&](std::int64_t begin, std::int64_t end) {
+      if (single) {
+        widely([&] {
+          for (std::int64_t n = begin; n < end; ++n)
+            to[n] = dot(a1.as<T>() + n * i, a2.as<T>() + n * i, i) *
+                    dot(b1.as<T>() + n * o, b2.as<T>() + n * o, o);
+        });
+        return;
+      }
+      Grams<T> grams(a1, a2);
+      for (std::int64_t n = begin; n < end; ++n) to[n] = grams.of(a1, b1, a2, b2, n);
+    });
+  });
+}
+
+namespace {
+
+struct WeightedRow {
+  std::int64_t row;
+  double weight;
+};
+
+// sums[k] += sum_r term(weight[r] row_r[k]) for `together` rows, so that the sums are read and
+// written once for all of them.
+template <std::size_t together, class T, class Term>
+void add_rows(View x, std::int64_t first, std::int64_t count, const WeightedRow* from, Term term,
+              double* sums) {
+  const T* row[together];
+  double weight[together];
+  for (std::size_t r = 0; r < together; ++r) {
+    row[r] = x.as<T>() + from[r].row * x.size[1] + first;
+    weight[r] = from[r].weight;
+  }
+  for (std::int64_t k = 0; k < count; ++k) {
+    double sum = sums[k];
+    for (std::size_t r = 0; r < together; ++r)
+      sum += term(weight[r] * static_cast<double>(acc_t<T>(row[r][k])));
+    sums[k] = sum;
+  }
+}
+
+// The same for all rows.
+template <class T, class Term>
+void add_all_rows(View x, const std::vector<WeightedRow>& rows, std::int64_t first,
+                  std::int64_t count, Term term, double* sums) {
+  constexpr std::size_t together = 4;
+  std::size_t at = 0;
+  for (; at + together <= rows.size(); at += together)
+    add_rows<together, T>(x, first, count, &rows[at], term, sums);
+  for (; at < rows.size(); ++at) add_rows<1, T>(x, first, count, &rows[at], term, sums);
+}
+
+// out[k] = sum_r weight[r] x[row[r], first + k] + beta out[k], `count` columns.
+template <class T, class Y>
+void weighted_columns(View x, const std::vector<WeightedRow>& rows, double beta, std::int64_t first,
+                      std::int64_t count, Y* out) {
+  double sums[sum_block];
+  for (std::int64_t k = 0; k < count; ++k)
+    sums[k] = beta == 0 ? 0 : beta * static_cast<double>(acc_t<Y>(out[k]));
+  add_all_rows<T>(
+      x, rows, first, count, [](double term) { return term; }, sums);
+  for (std::int64_t k = 0; k < count; ++k) out[k] = Y(static_cast<acc_t<Y>>(sums[k]));
+}
+
+// The rows with a weight.
+std::vector<WeightedRow> weighted_rows(View w, std::int64_t n) {
+  std::vector<WeightedRow> rows;
+  rows.reserve(static_cast<std::size_t>(n));
+  dispatch_float(w.dtype, [&]<class W>(std::type_identity<W>) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto weight = static_cast<double>(acc_t<W>(w.as<W>()[i * w.stride[0]]));
+      if (weight != 0) rows.push_back({i, weight});
+    }
+  });
+  return rows;
+}
+
+// Of so few columns that a row is no loop: out[k] = sum_n weights[n] x[n, k] + beta out[k].
+template <std::int64_t width, class T, class Y>
+void weighted_narrow(const T* x, const std::vector<double>& weights, double beta, Y* out) {
+  double sums[width][sum_lanes] = {};
+  const auto add = [&sums, x, from = weights.data()](std::int64_t n, std::int64_t lane) {
+    const double weight = from[n];
+    for (std::int64_t k = 0; k < width; ++k) {
+      const double term = weight * static_cast<double>(acc_t<T>(x[n * width + k]));
+      sums[k][lane] += weight != 0 ? term : 0;
+    }
+  };
+  const std::int64_t rows = std::ssize(weights);
+  std::int64_t n = 0;
+  for (; n + sum_lanes <= rows; n += sum_lanes) {
+    for (std::int64_t lane = 0; lane < sum_lanes; ++lane) add(n + lane, lane);
+  }
+  for (; n < rows; ++n) add(n, n % sum_lanes);
+  for (std::int64_t k = 0; k < width; ++k) {
+    const double before = beta == 0 ? 0 : beta * static_cast<double>(acc_t<Y>(out[k]));
+    out[k] = Y(static_cast<acc_t<Y>>(before + sum_of(sums[k])));
+  }
+}
+
+// f(width), a constant, for few columns; whether there are so few.
+template <class F>
+bool with_narrow(std::int64_t width, const F& f) {
+  switch (width) {
+    case 1: f(std::integral_constant<std::int64_t, 1>{}); return true;
+    case 2: f(std::integral_constant<std::int64_t, 2>{}); return true;
+    case 3: f(std::integral_constant<std::int64_t, 3>{}); return true;
+    case 4: f(std::integral_constant<std::int64_t, 4>{}); return true;
+    default: return false;
+  }
+}
+
+std::vector<double> doubles(View w) {
+  std::vector<double> y(static_cast<std::size_t>(w.size[0]));
+  dispatch_float(w.dtype, [&]<class W>(std::type_identity<W>) {
+    for (std::int64_t i = 0; i < w.size[0]; ++i)
+      y[static_cast<std::size_t>(i)] = static_cast<double>(acc_t<W>(w.as<W>()[i * w.stride[0]]));
+  });
+  return y;
+}
+
+}  // namespace
+
+void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
+  const std::int64_t n = x.size[0];
+  const std::int64_t width = x.size[1];
+  const auto run = [&]<class T, class Y>(std::type_identity<T>, std::type_identity<Y>) {
+    const auto narrow = [&](auto columns) {
+      const std::vector<double> weights = doubles(w);
+      widely([&] { weighted_narrow<columns>(x.as<T>(), weights, beta, y.as<Y>()); });
+    };
+    if (with_narrow(width, narrow)) return;
+    const std::vector<WeightedRow> rows = weighted_rows(w, n);
+    parallel_for((width + sum_block - 1) / sum_block,
+                 elementwise_grain / (sum_block * std::max<std::int64_t>(n, 1)) + 1,
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t part = begin; part < end; ++part) {
+                     const std::int64_t first = part * sum_block;
+                     widely([&] {
+                       weighted_columns<T>(x, rows, beta, first, std::min(sum_block, width - first),
+                                           y.as<Y>() + first);
+                     });
+                   }
+                 });
+  };
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T> type) {
+    if (x.dtype == y.dtype) {
+      run(type, type);
+    } else {
+      run(type, std::type_identity<acc_t<T>>{});
+    }
+  });
+}
+
+void CpuBackend::add_rounded(View x, View w, double spacing, View y) {
+  const std::vector<WeightedRow> rows = weighted_rows(w, x.size[0]);
+  const std::int64_t width = x.size[1];
+  const auto rounded = [spacing](double term) { return rounded_term(term, spacing); };
+  const std::int64_t terms = sum_block * std::max<std::int64_t>(std::ssize(rows), 1);
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    parallel_for((width + sum_block - 1) / sum_block, elementwise_grain / terms + 1,
+                 [&](std::int64_t begin, std::int64_t end) {
+                   const std::int64_t first = begin * sum_block;
+                   widest([&] {
+                     for (std::int64_t at = first; at < std::min(end * sum_block, width);
+                          at += sum_block)
+                       add_all_rows<T>(x, rows, at, std::min(sum_block, width - at), rounded,
+                                       y.as<double>() + at);
+                   });
+                 });
+  });
+}
+
+void CpuBackend::weighted_pieces(View x, View w, View pieces) {
+  const std::int64_t n = x.size[0], k = x.size[1];
+  const auto grain = elementwise_grain / std::max<std::int64_t>(k, 1) + 1;
+  parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * k; i < end * k; ++i) {
+      const Pieces y = sotto::weighted_pieces(w.as<const double>()[i / k], x.as<const bf16>()[i]);
+      for (int p = 0; p < float_pieces; ++p) pieces.as<bf16>()[p * n * k + i] = y.piece[p];
+    }
+  });
+}
+
+void CpuBackend::clip_factors(const ClipRule& rule, double margin, View terms, View settings,
+                              View y) {
+  const ClipSample clip(rule, margin, terms, settings, y);
+  for (std::int64_t n = 0; n < clip.samples; ++n) clip(n);
+}
+
+}  // namespace sotto

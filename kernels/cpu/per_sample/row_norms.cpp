@@ -1,0 +1,123 @@
+#include "kernels/cpu/per_sample/row_norms.h"
+
+#if defined(__x86_64__)
+
+#include <algorithm>
+
+#include <immintrin.h>
+
+#include "kernels/cpu/per_sample/dot.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr std::int64_t vector_floats = 16, block_vectors = 4;
+constexpr std::int64_t block_floats = block_vectors * vector_floats;
+// Rows whose sums become numbers together.
+constexpr std::int64_t rows_together = 8;
+
+// How a row is read: so many elements in whole blocks, and of one block more those in the masks.
+struct Blocks {
+  std::int64_t whole;
+  __mmask16 rest[block_vectors];
+
+  explicit Blocks(std::int64_t width) : whole(width / block_floats * block_floats) {
+    for (std::int64_t v = 0; v < block_vectors; ++v) {
+      const std::int64_t left =
+          std::clamp<std::int64_t>(width - whole - v * vector_floats, 0, vector_floats);
+      rest[v] = static_cast<__mmask16>((1U << left) - 1);
+    }
+  }
+};
+
+typedef double Eight __attribute__((vector_size(64)));
+
+// In double. (Of masked instructions no compiler says that they read what was never written.)
+[[gnu::target("avx512f,avx512vl")]] inline Eight wide(__m256 x) {
+  return _mm512_maskz_cvtps_pd(0xff, x);
+}
+
+// sum + the squares of a block.
+[[gnu::target("avx512f,avx512vl")]] inline Eight plus_squares(Eight sum, __m512 x, __m512 y,
+                                                              __m512 z, __m512 w) {
+  const __m512 squares = (x * x + y * y) + (z * z + w * w);
+  return sum + (wide(__builtin_shufflevector(squares, squares, 0, 1, 2, 3, 4, 5, 6, 7)) +
+                wide(__builtin_shufflevector(squares, squares, 8, 9, 10, 11, 12, 13, 14, 15)));
+}
+
+// Eight numbers whose sum is the row's.
+[[gnu::target("avx512f,avx512vl")]] inline Eight sums_of_row(const float* a, const Blocks& blocks) {
+  constexpr std::int64_t next = vector_floats;
+  Eight sums{};
+  for (const float* const end = a + blocks.whole; a != end; a += block_floats) {
+    sums = plus_squares(sums, _mm512_loadu_ps(a), _mm512_loadu_ps(a + next),
+                        _mm512_loadu_ps(a + 2 * next), _mm512_loadu_ps(a + 3 * next));
+  }
+  const __mmask16* const some = blocks.rest;
+  if (some[0] == 0) return sums;
+  return plus_squares(
+      sums, _mm512_maskz_loadu_ps(some[0], a), _mm512_maskz_loadu_ps(some[1], a + next),
+      _mm512_maskz_loadu_ps(some[2], a + 2 * next), _mm512_maskz_loadu_ps(some[3], a + 3 * next));
+}
+
+// Of two vectors the sums of neighbours, in turn.
+[[gnu::target("avx512f,avx512vl")]] inline Eight sums_of_pairs(Eight x, Eight y) {
+  return __builtin_shufflevector(x, y, 0, 8, 2, 10, 4, 12, 6, 14) +
+         __builtin_shufflevector(x, y, 1, 9, 3, 11, 5, 13, 7, 15);
+}
+
+// Of two vectors of four pairs each the sums of every other and its next.
+[[gnu::target("avx512f,avx512vl")]] inline Eight sums_of_quarters(Eight x, Eight y) {
+  return __builtin_shufflevector(x, y, 0, 1, 4, 5, 8, 9, 12, 13) +
+         __builtin_shufflevector(x, y, 2, 3, 6, 7, 10, 11, 14, 15);
+}
+
+// The sum of each of eight vectors.
+[[gnu::target("avx512f,avx512vl")]] inline Eight totals(const Eight (&s)[rows_together]) {
+  return sums_of_quarters(sums_of_quarters(sums_of_pairs(s[0], s[1]), sums_of_pairs(s[2], s[3])),
+                          sums_of_quarters(sums_of_pairs(s[4], s[5]), sums_of_pairs(s[6], s[7])));
+}
+
+// Of one, in the same order.
+[[gnu::target("avx512f,avx512vl")]] inline double total(Eight s) {
+  return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+}
+
+// Whether squares_hold() of all.
+[[gnu::target("avx512f,avx512vl")]] inline bool all_hold(Eight y) {
+  const __mmask8 large = _mm512_cmp_pd_mask(y, _mm512_set1_pd(least_held), _CMP_GE_OQ);
+  return _mm512_mask_cmp_pd_mask(large, y, _mm512_set1_pd(most_held), _CMP_LE_OQ) == 0xff;
+}
+
+// In double, where it does not hold.
+void correct(const float* row, std::int64_t width, double& y) {
+  if (squares_hold(y)) return;
+  y = sum_terms(width, [row](std::int64_t i) { return double{row[i]} * double{row[i]}; });
+}
+
+}  // namespace
+
+[[gnu::target("avx512f,avx512vl")]] void squared_norms_avx512(const float* a, std::int64_t width,
+                                                              std::int64_t begin, std::int64_t end,
+                                                              double* y) {
+  const Blocks blocks(width);
+  std::int64_t n = begin;
+  for (; n + rows_together <= end; n += rows_together) {
+    Eight sums[rows_together];
+    for (std::int64_t r = 0; r < rows_together; ++r)
+      sums[r] = sums_of_row(a + (n + r) * width, blocks);
+    const Eight all = totals(sums);
+    _mm512_storeu_pd(y + n, all);
+    if (all_hold(all)) continue;
+    for (std::int64_t r = n; r < n + rows_together; ++r) correct(a + r * width, width, y[r]);
+  }
+  for (; n < end; ++n) {
+    y[n] = total(sums_of_row(a + n * width, blocks));
+    correct(a + n * width, width, y[n]);
+  }
+}
+
+}  // namespace sotto
+
+#endif

@@ -1,0 +1,220 @@
+// Softmax and normalisation, a row at a time; sums over a row are taken in double.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/threads/parallel.h"
+#include "core/threads/simd_dispatch.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/grain.h"
+#include "kernels/cpu/map.h"
+#include "kernels/cpu/per_sample/dot.h"
+#include "kernels/functors/scalar_math.h"
+
+namespace sotto {
+
+namespace {
+
+// Calls f(row, k, its pointers...) for every row of row-major arrays of x's sizes.
+template <class F, class... T>
+void for_rows_of(const View& x, F&& f, T*... arrays) {
+  const std::int64_t k = x.size[x.rank - 1];
+  const std::int64_t rows = k == 0 ? 0 : x.numel() / k;
+  parallel_for(rows, elementwise_grain / std::max<std::int64_t>(k, 1) + 1,
+               [&](std::int64_t begin, std::int64_t end) {
+                 widely([&] {
+                   for (std::int64_t r = begin; r < end; ++r) f(r, k, (arrays + r * k)...);
+                 });
+               });
+}
+// Of views of one type.
+template <class F, class... V>
+void for_each_row(F&& f, View first, V... rest) {
+  dispatch_float(first.dtype, [&]<class T>(std::type_identity<T>) {
+    for_rows_of(first, f, first.template as<T>(), rest.template as<T>()...);
+  });
+}
+
+// The largest element that is no NaN, or -infinity. As many lanes as compilers keep a loop for,
+// which they then turn into vector instructions.
+template <class T>
+acc_t<T> largest(const T* x, std::int64_t k) {
+  using A = acc_t<T>;
+  constexpr std::int64_t lanes = 32, quarter = lanes / 4;
+  const auto larger = [](A top, A v) { return v > top ? v : top; };
+  A tops[lanes];
+  std::fill_n(tops, lanes, -std::numeric_limits<A>::infinity());
+  std::int64_t i = 0;
+  for (; i + lanes <= k; i += lanes) {
+    for (std::int64_t lane = 0; lane < lanes; ++lane)
+      tops[lane] = larger(tops[lane], A(x[i + lane]));
+  }
+  for (std::int64_t lane = 0; i < k; ++i, ++lane) tops[lane] = larger(tops[lane], A(x[i]));
+  for (std::int64_t lane = 0; lane < quarter; ++lane) {
+    tops[lane] = larger(larger(tops[lane], tops[lane + quarter]),
+                        larger(tops[lane + 2 * quarter], tops[lane + 3 * quarter]));
+  }
+  for (std::int64_t lane = 1; lane < quarter; ++lane) tops[0] = larger(tops[0], tops[lane]);
+  return tops[0];
+}
+
+// sum_i e^(x[i] - top), whose terms become y, which may be x, where that is given.
+template <class T>
+double exponentials(const T* x, std::int64_t k, acc_t<T> top, T* y) {
+  constexpr std::int64_t part = 256;
+  acc_t<T> e[part];
+  double sum = 0;
+  for (std::int64_t at = 0; at < k; at += part) {
+    const std::int64_t count = std::min(part, k - at);
+    for (std::int64_t i = 0; i < count; ++i) e[i] = math::exp(acc_t<T>(x[at + i]) - top);
+    sum += sum_terms(count, [&](std::int64_t i) { return static_cast<double>(e[i]); });
+    for (std::int64_t i = 0; y && i < count; ++i) y[at + i] = T(e[i]);
+  }
+  return sum;
+}
+
+// What weights y of a rule add up to: rounded ones, to something else than its total.
+template <class T>
+double total_of(const ScoreRule& rule, const T* y, std::int64_t k) {
+  if constexpr (std::is_same_v<T, acc_t<T>>) {
+    return rule.total;
+  } else {
+    const double sum =
+        sum_terms(k, [y](std::int64_t i) { return static_cast<double>(acc_t<T>(y[i])); });
+    return sum == 0 ? rule.total : sum;
+  }
+}
+
+// dx = scale y (dy - sum_i y[i] dy[i] / total); dx may be y or dy.
+template <class T, class D>
+void softmax_slopes(const ScoreRule& rule, double total, const T* y, const D* dy, std::int64_t k,
+                    T* dx) {
+  using A = acc_t<T>;
+  const double sum =
+      sum_terms(k, [&](std::int64_t i) { return static_cast<double>(A(dy[i]) * A(y[i])); });
+  const A mean = static_cast<A>(sum / total), scale = static_cast<A>(rule.scale);
+  for (std::int64_t i = 0; i < k; ++i) dx[i] = T(scale * (A(y[i]) * (A(dy[i]) - mean)));
+}
+
+// Row `row` of a slice of a mask put on x.
+template <class A>
+void put_mask(const View& mask, std::int64_t slice, std::int64_t row, std::int64_t keys, A* x) {
+  const std::int64_t at = slice * mask.stride[0] + row * mask.stride[1], step = mask.stride[2];
+  const auto put = [&](const auto* m, const auto& masked) {
+    if (step == 1) {
+      for (std::int64_t s = 0; s < keys; ++s) x[s] = masked(x[s], m[s]);
+    } else {
+      for (std::int64_t s = 0; s < keys; ++s) x[s] = masked(x[s], m[s * step]);
+    }
+  };
+  if (mask.dtype == Dtype::i64) {
+    constexpr A hidden = -std::numeric_limits<A>::infinity();
+    put(mask.as<std::int64_t>() + at,
+        [](A score, std::int64_t hides) { return hides != 0 ? hidden : score; });
+  } else {
+    put(mask.as<A>() + at, [](A score, A more) { return score + more; });
+  }
+}
+
+// y = the weights of a query, row `row` of a slice, by its scores x, which are used up.
+template <class A, class T>
+void weigh(const ScoreRule& rule, std::int64_t slice, std::int64_t row, std::int64_t keys, A* x,
+           T* y) {
+  constexpr A hidden = -std::numeric_limits<A>::infinity();
+  const std::int64_t k = rule.in_time(row, keys);
+  const A scale = static_cast<A>(rule.scale);
+  for (std::int64_t s = 0; s < k; ++s) x[s] *= scale;
+  for (const View& mask : rule.masks) put_mask(mask, slice, row, k, x);
+  const A top = largest(x, k);
+  const bool sees = !rule.may_hide() || top != hidden ||
+                    std::any_of(x, x + k, [](A score) { return score != score; });
+  const double sum = sees ? exponentials(x, k, top, x) : 0;
+  const A factor = static_cast<A>(rule.total / sum);
+  for (std::int64_t s = 0; s < k; ++s) y[s] = T(sees ? x[s] * factor : A(0));
+  std::fill(y + k, y + keys, T(0));
+}
+
+}  // namespace
+
+void CpuBackend::softmax(View x, bool logarithm, View y) {
+  for_each_row(
+      [logarithm]<class T>(std::int64_t, std::int64_t k, const T* a, T* b) {
+        using A = acc_t<T>;
+        const A top = largest(a, k);
+        const double sum = exponentials(a, k, top, logarithm ? nullptr : b);
+        // Taken off after the maximum: added to a large one first, it would be rounded away.
+        const A log_sum = static_cast<A>(std::log(sum));
+        const A factor = static_cast<A>(1 / sum);
+        for (std::int64_t i = 0; i < k; ++i) {
+          b[i] = logarithm ? T(A(a[i]) - top - log_sum) : T(A(b[i]) * factor);
+        }
+      },
+      x, y);
+}
+
+void CpuBackend::softmax_grad(View y, View dy, bool logarithm, View dx) {
+  for_each_row(
+      [logarithm]<class T>(std::int64_t, std::int64_t k, const T* p, const T* d, T* out) {
+        using A = acc_t<T>;
+        if (!logarithm) return softmax_slopes({}, 1, p, d, k, out);
+        const A s = static_cast<A>(
+            sum_terms(k, [&](std::int64_t i) { return static_cast<double>(A(d[i])); }));
+        for (std::int64_t i = 0; i < k; ++i) out[i] = T(A(d[i]) - math::exp(A(p[i])) * s);
+      },
+      y, dy, dx);
+}
+
+void CpuBackend::score_weights(const ScoreRule& rule, View x, View y) {
+  dispatch_float(y.dtype, [&]<class T>(std::type_identity<T>) {
+    const auto one = [&](std::int64_t index, std::int64_t keys, acc_t<T>* scores, T* weights) {
+      weigh(rule, index / x.size[1], index % x.size[1], keys, scores, weights);
+    };
+    for_rows_of(x, one, x.as<acc_t<T>>(), y.as<T>());
+  });
+}
+
+void CpuBackend::score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) {
+  dispatch_float(w.dtype, [&]<class T>(std::type_identity<T>) {
+    const auto one = [&](std::int64_t, std::int64_t keys, const T* p, const acc_t<T>* d,
+                         T* slopes) {
+      softmax_slopes(rule, total_of(rule, p, keys), p, d, keys, slopes);
+    };
+    for_rows_of(w, one, w.as<T>(), dw.as<acc_t<T>>(), dx.as<T>());
+  });
+}
+
+void CpuBackend::normalize(View x, double eps, bool centered, View y, View rstd) {
+  for_each_row(
+      [eps, centered, rstd]<class T>(std::int64_t row, std::int64_t k, const T* a, T* b) {
+        using A = acc_t<T>;
+        const auto value = [a](std::int64_t i) { return static_cast<double>(A(a[i])); };
+        const double mean = centered ? sum_terms(k, value) / static_cast<double>(k) : 0;
+        const double square = sum_terms(k, [&](std::int64_t i) {
+          const double d = value(i) - mean;
+          return d * d;
+        });
+        const double r = 1 / std::sqrt(square / static_cast<double>(k) + eps);
+        rstd.as<A>()[row] = static_cast<A>(r);
+        for (std::int64_t i = 0; i < k; ++i) {
+          b[i] = T(static_cast<A>((static_cast<double>(A(a[i])) - mean) * r));
+        }
+      },
+      x, y);
+}
+
+// dx = rstd (dy - mean(dy) - y mean(dy y)), without the second term when not centered.
+void CpuBackend::normalize_grad(View y, View rstd, View dy, bool centered, View dx) {
+  for_each_row(
+      [centered, rstd]<class T>(std::int64_t row, std::int64_t k, const T* p, const T* d, T* out) {
+        using A = acc_t<T>;
+        const auto value = [d](std::int64_t i) { return static_cast<double>(A(d[i])); };
+        const double count = static_cast<double>(k);
+        const A mean = centered ? static_cast<A>(sum_terms(k, value) / count) : A(0);
+        const A slope = static_cast<A>(dot(d, p, k) / count);
+        const A r = rstd.as<A>()[row];
+        for (std::int64_t i = 0; i < k; ++i) out[i] = T(r * (A(d[i]) - mean - A(p[i]) * slope));
+      },
+      y, dy, dx);
+}
+
+}  // namespace sotto

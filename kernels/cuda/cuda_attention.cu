@@ -1,0 +1,12 @@
+// Compiles attention by a library for GPUs.
+#include "kernels/cuda/cuda_attention.h"
+
+#include "kernels/cuda/runtime/execution.cuh"
+
+namespace sotto {
+
+template bool DeviceBackend<CudaExec>::attention(const FusedAttention&);
+template bool DeviceBackend<CudaExec>::attention_grad(const FusedAttention&,
+                                                      const FusedAttentionGrad&);
+
+}  // namespace sotto

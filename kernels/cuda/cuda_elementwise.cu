@@ -1,0 +1,23 @@
+// Compiles movement and the elementwise primitives of two operands and more for GPUs.
+#include "kernels/cuda/cuda_elementwise.h"
+
+#include "kernels/cuda/runtime/execution.cuh"
+
+namespace sotto {
+
+bool has_code_for_device() {
+  cudaFuncAttributes attributes;
+  const bool there =
+      cudaFuncGetAttributes(&attributes, run_each<PackedFill<std::uint32_t>>) == cudaSuccess;
+  cudaGetLastError();  // the failure is told once
+  return there;
+}
+
+template void DeviceBackend<CudaExec>::fill(double, View);
+template void DeviceBackend<CudaExec>::copy(View, View);
+template void DeviceBackend<CudaExec>::binary(int, View, View, View);
+template void DeviceBackend<CudaExec>::binary_grad(int, int, View, View, View, View);
+template void DeviceBackend<CudaExec>::where(View, View, View, View);
+template void DeviceBackend<CudaExec>::axpby(double, View, double, View);
+
+}  // namespace sotto

@@ -1,0 +1,311 @@
+// Movement and elementwise primitives of two operands and more.
+#pragma once
+
+#include <cstring>
+
+#include "kernels/cuda/copy_fill.h"
+#include "kernels/cuda/cuda_map.h"
+#include "kernels/cuda/runtime/device_backend.h"
+#include "kernels/functors/functors.h"
+
+namespace sotto {
+
+// dy times the derivative with respect to an operand
+template <class F, int which>
+struct BinarySlope {
+  template <class A>
+  HD A operator()(A a, A b, A dy) const {
+    if constexpr (which == 0)
+      return dy * F{}.grad_a(a, b);
+    else
+      return dy * F{}.grad_b(a, b);
+  }
+};
+
+struct AnyBinary {
+  int op;
+  template <class A>
+  HD A operator()(A a, A b) const {
+    A y = a;
+    with_functor(BinaryFunctors{}, op, [&]<class F>(std::type_identity<F>) { y = F{}(a, b); });
+    return y;
+  }
+};
+
+template <int which>
+struct AnyBinarySlope {
+  int op;
+  template <class A>
+  HD A operator()(A a, A b, A dy) const {
+    A d = dy;
+    with_functor(BinaryFunctors{}, op,
+                 [&]<class F>(std::type_identity<F>) { d = BinarySlope<F, which>{}(a, b, dy); });
+    return d;
+  }
+};
+
+template <class A>
+struct Scaled {
+  A alpha;
+  HD A operator()(A x) const { return alpha * x; }
+};
+
+template <class A>
+struct ScaledSum {
+  A alpha, beta;
+  HD A operator()(A x, A y) const { return alpha * x + beta * y; }
+};
+
+// Between any two types, as acc_t has them: by way of 64-bit integers from integers, of double from
+// floating-point numbers, which holds every narrower one.
+struct ConvertingCopy {
+  LoopNest<2> nest;
+  View x, y;
+
+  HD void operator()(std::int64_t i) const {
+    const Offsets<2> at = offsets_at(nest, i);
+    if (is_float(x.dtype)) {
+      store(load_as<double>(x.data, x.dtype, at.of[0]), at.of[1]);
+    } else {
+      store(integer(at.of[0]), at.of[1]);
+    }
+  }
+
+ private:
+  HD std::int64_t integer(std::int64_t at) const {
+    switch (x.dtype) {
+      case Dtype::i64: return x.as<const std::int64_t>()[at];
+      case Dtype::i32: return x.as<const std::int32_t>()[at];
+      case Dtype::u8: return x.as<const std::uint8_t>()[at];
+      default: return x.as<const bool>()[at] ? 1 : 0;
+    }
+  }
+  template <class V>
+  HD void store(V value, std::int64_t at) const {
+    const auto whole = static_cast<std::int64_t>(value);
+    switch (y.dtype) {
+      case Dtype::i64: y.as<std::int64_t>()[at] = whole; break;
+      case Dtype::i32: y.as<std::int32_t>()[at] = static_cast<std::int32_t>(whole); break;
+      case Dtype::u8: y.as<std::uint8_t>()[at] = static_cast<std::uint8_t>(whole); break;
+      case Dtype::boolean: y.as<bool>()[at] = whole != 0; break;
+      default: store_as(value, y.data, y.dtype, at);
+    }
+  }
+};
+
+// Floating-point types of different widths, arrays without gaps: a pack of the wider one.
+template <class X, class Y>
+struct PackedCast {
+  static constexpr int lanes = pack_bytes / (sizeof(X) > sizeof(Y) ? sizeof(X) : sizeof(Y));
+  const X* x;
+  Y* y;
+  std::int64_t count;
+
+  HD static Y cast(X v) { return static_cast<Y>(static_cast<acc_t<Y>>(static_cast<acc_t<X>>(v))); }
+  HD void operator()(std::int64_t pack) const {
+    const std::int64_t first = pack * lanes;
+    if (first + lanes <= count) {
+      const auto from = *reinterpret_cast<const Pack<X, lanes>*>(x + first);
+      Pack<Y, lanes> to;
+      for (int lane = 0; lane < lanes; ++lane) to.value[lane] = cast(from.value[lane]);
+      *reinterpret_cast<Pack<Y, lanes>*>(y + first) = to;
+    } else {
+      for (std::int64_t i = first; i < count; ++i) y[i] = cast(x[i]);
+    }
+  }
+};
+
+template <class Bits>
+struct Choose {
+  LoopNest<4> nest;
+  View condition;
+  const Bits* a;
+  const Bits* b;
+  Bits* y;
+  HD void operator()(std::int64_t i) const {
+    const Offsets<4> at = offsets_at(nest, i);
+    y[at.of[3]] = holds(at.of[0]) ? a[at.of[1]] : b[at.of[2]];
+  }
+
+ private:
+  HD bool holds(std::int64_t at) const {
+    switch (condition.dtype) {
+      case Dtype::i64: return condition.as<const std::int64_t>()[at] != 0;
+      case Dtype::i32: return condition.as<const std::int32_t>()[at] != 0;
+      case Dtype::u8: return condition.as<const std::uint8_t>()[at] != 0;
+      case Dtype::boolean: return condition.as<const bool>()[at];
+      default: return load_as<double>(condition.data, condition.dtype, at) != 0;
+    }
+  }
+};
+
+// The same in packs, by a condition of bytes.
+template <class Bits>
+struct PackedChoose {
+  static constexpr int lanes = pack_bytes / sizeof(Bits);
+  LoopNest<4> packs;
+  const std::uint8_t* condition;
+  const Bits *a, *b;
+  Bits* y;
+  HD void operator()(std::int64_t pack) const {
+    using Values = Pack<Bits, lanes>;
+    const Offsets<4> at = offsets_at(packs, pack);
+    const auto holds = load(condition, 0, at);
+    const Values then = load(a, 1, at), otherwise = load(b, 2, at);
+    Values result;
+    for (int lane = 0; lane < lanes; ++lane)
+      result.value[lane] = holds.value[lane] != 0 ? then.value[lane] : otherwise.value[lane];
+    *reinterpret_cast<Values*>(y + at.of[3]) = result;
+  }
+
+ private:
+  template <class X>
+  HD Pack<X, lanes> load(const X* x, int operand, const Offsets<4>& at) const {
+    if (packs.stride[operand][packs.rank - 1] != 0)
+      return *reinterpret_cast<const Pack<X, lanes>*>(x + at.of[operand]);
+    Pack<X, lanes> same;
+    for (X& value : same.value) value = x[at.of[operand]];
+    return same;
+  }
+};
+
+// Copies views of one type that are not flat.
+template <class Bits, class Exec>
+void copy_strided(const Exec& exec, const LoopNest<2>& nest, const View& x, const View& y) {
+  constexpr int lanes = PackedCopy<Bits>::lanes;
+  const bool side_by_side = nest.stride[0][nest.rank - 1] == 1;
+  if (side_by_side && nest.rank > 1 && packable(nest, std::array{x, y}, lanes)) {
+    const LoopNest<2> packs = in_packs(nest, lanes);
+    exec.for_each(packs.count, PackedCopy<Bits>{packs, x.as<Bits>(), y.as<Bits>()});
+  } else {
+    exec.for_each(nest.count, StridedCopy<Bits>{nest, x.as<Bits>(), y.as<Bits>()});
+  }
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::fill(double value, View y) {
+  const Exec exec = execution("fill", {&y});
+  const LoopNest<1> nest(std::array{y});
+  if (nest.count == 0) return;
+  dispatch(y.dtype, [&]<class T>(std::type_identity<T>) {
+    const T element = static_cast<T>(static_cast<acc_t<T>>(value));
+    dispatch_bits(y.dtype, [&]<class Bits>(std::type_identity<Bits>) {
+      if constexpr (sizeof(Bits) == sizeof(T)) {
+        Bits bits;
+        std::memcpy(&bits, &element, sizeof bits);
+        if (nest.rank == 1 && nest.stride[0][0] == 1 && aligned(y)) {
+          const PackedFill<Bits> packed{bits, y.as<Bits>(), nest.count};
+          exec.for_each((nest.count + packed.lanes - 1) / packed.lanes, packed);
+        } else {
+          exec.for_each(nest.count, StridedFill<Bits>{bits, nest, y.as<Bits>()});
+        }
+      }
+    });
+  });
+}
+
+template <class Exec>
+void cast_flat(const Exec& exec, View x, View y, std::int64_t count) {
+  dispatch_float(x.dtype, [&]<class X>(std::type_identity<X>) {
+    dispatch_float(y.dtype, [&]<class Y>(std::type_identity<Y>) {
+      if constexpr (!std::is_same_v<X, Y>) {
+        const PackedCast<X, Y> packed{x.as<X>(), y.as<Y>(), count};
+        exec.for_each((count + packed.lanes - 1) / packed.lanes, packed);
+      }
+    });
+  });
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::copy(View x, View y) {
+  const Exec exec = execution("copy", {&x, &y});
+  const LoopNest<2> nest(std::array{x, y});
+  if (nest.count == 0) return;
+  const bool flat = nest.rank == 1 && nest.stride[0][0] == 1 && nest.stride[1][0] == 1;
+  if (x.dtype == y.dtype && flat) {
+    exec.copy(x.data, y.data, static_cast<std::size_t>(nest.count) * size_of(x.dtype));
+  } else if (x.dtype == y.dtype) {
+    dispatch_bits(x.dtype, [&]<class Bits>(std::type_identity<Bits>) {
+      copy_strided<Bits>(exec, nest, x, y);
+    });
+  } else if (flat && is_float(x.dtype) && is_float(y.dtype) && aligned(x) && aligned(y)) {
+    cast_flat(exec, x, y, nest.count);
+  } else {
+    exec.for_each(nest.count, ConvertingCopy{nest, x, y});
+  }
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::binary(int op, View a, View b, View y) {
+  const Exec exec = execution("binary", {&a, &b, &y});
+  const std::array views{a, b, y};
+  bool done = false;
+  BinaryFunctors::at(op,
+                     [&]<class F>(std::type_identity<F>) { done = packed_map(exec, views, F{}); });
+  if (done) return;
+  with_arithmetic(a.dtype,
+                  [&](auto type) { strided_map<decltype(type)>(exec, views, AnyBinary{op}); });
+}
+
+template <int which, class Exec>
+void binary_slope(const Exec& exec, int op, const std::array<View, 4>& views) {
+  bool done = false;
+  BinaryFunctors::at(op, [&]<class F>(std::type_identity<F>) {
+    done = packed_map(exec, views, BinarySlope<F, which>{});
+  });
+  if (done) return;
+  with_arithmetic(views[0].dtype, [&](auto type) {
+    strided_map<decltype(type)>(exec, views, AnyBinarySlope<which>{op});
+  });
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::binary_grad(int op, int which, View a, View b, View dy, View d) {
+  const Exec exec = execution("binary_grad", {&a, &b, &dy, &d});
+  if (which == 0) {
+    binary_slope<0>(exec, op, {a, b, dy, d});
+  } else {
+    binary_slope<1>(exec, op, {a, b, dy, d});
+  }
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::where(View condition, View a, View b, View y) {
+  const Exec exec = execution("where", {&condition, &a, &b, &y});
+  const LoopNest<4> nest(std::array{condition, a, b, y});
+  if (nest.count == 0) return;
+  dispatch_bits(y.dtype, [&]<class Bits>(std::type_identity<Bits>) {
+    constexpr int lanes = PackedChoose<Bits>::lanes;
+    // A flat array's last pack may be short, which this kernel does not look for.
+    const bool whole = nest.size[nest.rank - 1] % lanes == 0 && size_of(condition.dtype) == 1;
+    if (whole && packable(nest, std::array{condition, a, b, y}, lanes)) {
+      const LoopNest<4> packs = in_packs(nest, lanes);
+      exec.for_each(packs.count, PackedChoose<Bits>{packs, condition.as<std::uint8_t>(),
+                                                    a.as<Bits>(), b.as<Bits>(), y.as<Bits>()});
+    } else {
+      exec.for_each(nest.count,
+                    Choose<Bits>{nest, condition, a.as<Bits>(), b.as<Bits>(), y.as<Bits>()});
+    }
+  });
+}
+
+template <class A, class Exec, class F, std::size_t N>
+void map_either_way(const Exec& exec, const std::array<View, N>& views, F f) {
+  if (!packed_map(exec, views, f)) strided_map<A>(exec, views, f);
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::axpby(double alpha, View x, double beta, View y) {
+  const Exec exec = execution("axpby", {&x, &y});
+  with_arithmetic(y.dtype, [&](auto type) {
+    using A = decltype(type);
+    const A a = static_cast<A>(alpha), b = static_cast<A>(beta);
+    if (beta == 0) {
+      map_either_way<A>(exec, std::array{x, y}, Scaled<A>{a});
+    } else {
+      map_either_way<A>(exec, std::array{x, y, y}, ScaledSum<A>{a, b});
+    }
+  });
+}
+
+}  // namespace sotto

@@ -1,0 +1,397 @@
+// Inner products of per-sample gradients, and their weighted sum, without writing rows. Sums are
+// taken in double.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/cuda/cuda_map.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/rowwise.h"
+#include "kernels/cuda/runtime/device_backend.h"
+#include "kernels/cuda/runtime/scratch.h"
+#include "kernels/host_device/bf16_split.h"
+#include "kernels/host_device/clip_factor.h"
+#include "kernels/host_device/fold_batch.h"
+#include "kernels/host_device/gram_precision.h"
+#include "kernels/host_device/rounded_term.h"
+
+namespace sotto {
+
+// partial[n, part] = one part of the inner product of row n.
+template <class T>
+struct DotRows {
+  using A = acc_t<T>;
+  Row<T> row;
+  std::int64_t parts;
+  const T *a, *b;
+  double* partial;
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t index) const {
+    const std::int64_t start = index / parts * row.count;
+    const Part part(row.count / row.unit(), parts, index % parts);
+    double sum = 0;
+    const auto add = [&](A u, A v) { sum += static_cast<double>(u) * static_cast<double>(v); };
+    row.each(team, part.first * row.unit(), part.last * row.unit(), add, a + start, b + start);
+    sum = team.fold(Folding{Reduction::sum}, sum);
+    if (team.rank() == 0) partial[index] = sum;
+  }
+};
+
+// y[n] = sum over parts of partial[n, part]
+struct AddParts {
+  std::int64_t parts;
+  const double* partial;
+  double* y;
+  HD void operator()(std::int64_t n) const {
+    double sum = 0;
+    for (std::int64_t part = 0; part < parts; ++part) sum += partial[n * parts + part];
+    y[n] = sum;
+  }
+};
+
+// y[n] = <a[n], b[n]> for row-major [rows, k].
+template <class T, class Exec>
+void dot_rows(const Exec& exec, std::int64_t rows, std::int64_t k, const T* a, const T* b,
+              double* y) {
+  const std::int64_t parts = count_parts(k, rows, busy_teams, team_work);
+  const Scratch<double> partial(exec.device(), rows * parts);
+  exec.for_each_team(rows * parts, k / parts,
+                     DotRows<T>{Row<T>(k, a, b), parts, a, b, partial.data()});
+  exec.for_each(rows, AddParts{parts, partial.data(), y});
+}
+
+struct Multiply {
+  const double* x;
+  double* y;
+  HD void operator()(std::int64_t i) const { y[i] *= x[i]; }
+};
+
+// partial[n, part] = one part of the sum of ga gb, and of its terms' magnitudes; [samples, parts,
+// 2].
+template <class A>
+struct GramParts {
+  std::int64_t size, parts;
+  const A *ga, *gb;
+  double* partial;
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t index) const {
+    const std::int64_t start = index / parts * size;
+    const Part part(size, parts, index % parts);
+    double sum = 0, magnitude = 0;
+    for (std::int64_t i = part.first + team.rank(); i < part.last; i += team.size()) {
+      const double term = static_cast<double>(ga[start + i]) * static_cast<double>(gb[start + i]);
+      sum += term;
+      magnitude += std::fabs(term);
+    }
+    sum = team.fold(Folding{Reduction::sum}, sum);
+    magnitude = team.fold(Folding{Reduction::sum}, magnitude);
+    if (team.rank() == 0) {
+      partial[2 * index] = sum;
+      partial[2 * index + 1] = magnitude;
+    }
+  }
+};
+
+// y[n] = the sum, or NaN in again[n] != 0 where it cancels so far, or overflowed, that it is to be
+// taken by the definition.
+struct GramSums {
+  std::int64_t parts;
+  const double* partial;
+  double* y;
+  std::uint8_t* again;
+  HD void operator()(std::int64_t n) const {
+    double sum = 0, magnitude = 0;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      sum += partial[2 * (n * parts + part)];
+      magnitude += partial[2 * (n * parts + part) + 1];
+    }
+    y[n] = sum;
+    again[n] = gram_is_sound(sum, magnitude) ? 0 : 1;
+  }
+};
+
+// A factor [samples, positions, width] of row-major samples.
+struct Factor {
+  View view;
+  HD double at(std::int64_t n, std::int64_t t, std::int64_t i) const {
+    const std::int64_t offset = (n * view.size[1] + t) * view.size[2] + i;
+    return load_as<double>(view.data, view.dtype, offset);
+  }
+};
+
+// One part of the inner product of the two weight gradients [o, i] of a sample that is to be done
+// again. This form cancels linearly where the Gram form cancels quadratically.
+struct GradientDotParts {
+  Factor a1, b1, a2, b2;
+  std::int64_t parts;
+  const std::uint8_t* again;
+  double* partial;
+
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t index) const {
+    const std::int64_t n = index / parts, inputs = a1.view.size[2];
+    if (again[n] == 0) return;
+    const Part part(inputs * b1.view.size[2], parts, index % parts);
+    const double sum = team_sum(team, part.last - part.first, [&](std::int64_t k) {
+      const std::int64_t o = (part.first + k) / inputs, i = (part.first + k) % inputs;
+      return gradient(a1, b1, n, o, i) * gradient(a2, b2, n, o, i);
+    });
+    if (team.rank() == 0) partial[index] = sum;
+  }
+
+ private:
+  HD static double gradient(const Factor& a, const Factor& b, std::int64_t n, std::int64_t o,
+                            std::int64_t i) {
+    double sum = 0;
+    for (std::int64_t t = 0; t < a.view.size[1]; ++t) sum += b.at(n, t, o) * a.at(n, t, i);
+    return sum;
+  }
+};
+
+struct ReplaceDots {
+  std::int64_t parts;
+  const std::uint8_t* again;
+  const double* partial;
+  double* y;
+  HD void operator()(std::int64_t n) const {
+    if (again[n] != 0) AddParts{parts, partial, y}(n);
+  }
+};
+
+// Some samples of a view whose axis 0 they are.
+inline View samples_of(View x, std::int64_t first, std::int64_t count) {
+  const std::int64_t offset = first * x.stride[0] * static_cast<std::int64_t>(size_of(x.dtype));
+  x.data = x.as<char>() + offset;
+  x.size[0] = count;
+  return x;
+}
+
+// A row-major array of scratch.
+template <class A>
+View scratch_view(const Scratch<A>& scratch, std::initializer_list<std::int64_t> sizes) {
+  View y{scratch.data(), dtype_of<A>(), static_cast<int>(sizes.size()), {}, {}};
+  std::copy(sizes.begin(), sizes.end(), y.size);
+  std::int64_t stride = 1;
+  for (int i = y.rank - 1; i >= 0; --i) {
+    y.stride[i] = stride;
+    stride *= y.size[i];
+  }
+  return y;
+}
+
+// gram_dot of samples few enough for the scratch.
+template <class A, class Exec>
+void gram_dot_of(const Exec& exec, View a1, View b1, View a2, View b2, View y) {
+  const std::int64_t samples = a1.size[0], s = a1.size[1], t = a2.size[1];
+  const Scratch<A> ga(exec.device(), samples * s * t), gb(exec.device(), samples * s * t);
+  exec.gemm(a1, transposed(a2), 0, scratch_view(ga, {samples, s, t}));
+  exec.gemm(b1, transposed(b2), 0, scratch_view(gb, {samples, s, t}));
+  const std::int64_t parts = count_parts(s * t, samples, busy_teams, team_work);
+  const Scratch<double> partial(exec.device(), 2 * samples * parts);
+  const Scratch<std::uint8_t> again(exec.device(), samples);
+  exec.for_each_team(samples * parts, s * t / parts,
+                     GramParts<A>{s * t, parts, ga.data(), gb.data(), partial.data()});
+  exec.for_each(samples, GramSums{parts, partial.data(), y.as<double>(), again.data()});
+  const std::int64_t size = a1.size[2] * b1.size[2];
+  const std::int64_t cuts = count_parts(size, samples, busy_teams, team_work);
+  const Scratch<double> dots(exec.device(), samples * cuts);
+  exec.for_each_team(samples * cuts, size / cuts,
+                     GradientDotParts{{a1}, {b1}, {a2}, {b2}, cuts, again.data(), dots.data()});
+  exec.for_each(samples, ReplaceDots{cuts, again.data(), dots.data(), y.as<double>()});
+}
+
+// partial[n, s] = the terms of onehot_dot with position s of the first factor.
+template <class T>
+struct OnehotTerms {
+  View ids1, b1, ids2, b2;
+  double* partial;
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t index) const {
+    using A = acc_t<T>;
+    const std::int64_t positions = ids2.size[1], width = b1.size[2], n = index / ids1.size[1];
+    const std::int64_t id = ids1.as<const std::int64_t>()[index];
+    const std::int64_t* const others = ids2.as<const std::int64_t>() + n * positions;
+    double sum = 0;
+    for (std::int64_t t = 0; t < positions && id >= 0; ++t) {
+      if (others[t] != id) continue;
+      const T* const p = b1.as<const T>() + (b1.size[1] == 1 ? n : index) * width;
+      const T* const q = b2.as<const T>() + (b2.size[1] == 1 ? n : n * positions + t) * width;
+      for (std::int64_t i = team.rank(); i < width; i += team.size()) {
+        sum += static_cast<double>(A(p[i])) * static_cast<double>(A(q[i]));
+      }
+    }
+    sum = team.fold(Folding{Reduction::sum}, sum);
+    if (team.rank() == 0) partial[index] = sum;
+  }
+};
+
+// One part of the samples of a column: rows with weight 0 are not read.
+template <class T>
+struct WeightedParts {
+  std::int64_t samples, width, parts;
+  const T* x;
+  View w;
+  double* partial;
+  HD void operator()(std::int64_t index) const {
+    const std::int64_t column = index % width;
+    const Part part(samples, parts, index / width);
+    double sum = 0;
+    for (std::int64_t n = part.first; n < part.last; ++n) {
+      const double weight = load_as<double>(w.data, w.dtype, n * w.stride[0]);
+      if (weight != 0) sum += weight * static_cast<double>(acc_t<T>(x[n * width + column]));
+    }
+    partial[index] = sum;
+  }
+};
+
+struct WeightedSums {
+  std::int64_t width, parts;
+  const double* partial;
+  double beta;
+  View y;
+  HD void operator()(std::int64_t column) const {
+    double sum = beta == 0 ? 0 : beta * load_as<double>(y.data, y.dtype, column);
+    for (std::int64_t part = 0; part < parts; ++part) sum += partial[part * width + column];
+    store_as(sum, y.data, y.dtype, column);
+  }
+};
+
+// The rounded terms of a column.
+template <class T>
+struct AddRoundedColumn {
+  std::int64_t samples, width;
+  const T* x;
+  View w;
+  double spacing;
+  double* y;
+  HD void operator()(std::int64_t column) const {
+    double sum = y[column];
+    for (std::int64_t n = 0; n < samples; ++n) {
+      const double weight = load_as<double>(w.data, w.dtype, n * w.stride[0]);
+      if (weight == 0) continue;
+      sum += rounded_term(weight * static_cast<double>(acc_t<T>(x[n * width + column])), spacing);
+    }
+    y[column] = sum;
+  }
+};
+
+// The pieces of `lanes` neighbours of one row.
+template <int lanes>
+struct PiecesOfRow {
+  using Values = Pack<std::uint16_t, lanes>;
+  std::int64_t count, width;
+  const std::uint16_t* x;
+  const double* w;
+  std::uint16_t* pieces;
+  HD void operator()(std::int64_t pack) const {
+    const std::int64_t at = pack * lanes;
+    const double weight = w[at / width];
+    const Values values = *reinterpret_cast<const Values*>(x + at);
+    Values y[float_pieces];
+    for (int lane = 0; lane < lanes; ++lane) {
+      const Pieces of = weighted_pieces(weight, std::bit_cast<bf16>(values.value[lane]));
+      for (int p = 0; p < float_pieces; ++p) y[p].value[lane] = of.piece[p].bits;
+    }
+    for (int p = 0; p < float_pieces; ++p)
+      *reinterpret_cast<Values*>(pieces + p * count + at) = y[p];
+  }
+};
+
+template <class Exec>
+void DeviceBackend<Exec>::row_dot(View a, View b, View y) {
+  const Exec exec = execution("row_dot", {&a, &b, &y});
+  if (a.size[0] == 0) return;
+  dispatch_float(a.dtype, [&]<class T>(std::type_identity<T>) {
+    dot_rows(exec, a.size[0], a.size[1], a.as<const T>(), b.as<const T>(), y.as<double>());
+  });
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::gram_dot(View a1, View b1, View a2, View b2, View y) {
+  const Exec exec = execution("gram_dot", {&a1, &b1, &a2, &b2, &y});
+  const std::int64_t samples = a1.size[0], s = a1.size[1], t = a2.size[1];
+  if (samples == 0) return;
+  dispatch_float(a1.dtype, [&]<class T>(std::type_identity<T>) {
+    if (s == 1 && t == 1) {
+      const Scratch<double> dots(exec.device(), samples);
+      dot_rows(exec, samples, a1.size[2], a1.as<const T>(), a2.as<const T>(), dots.data());
+      dot_rows(exec, samples, b1.size[2], b1.as<const T>(), b2.as<const T>(), y.as<double>());
+      return exec.for_each(samples, Multiply{dots.data(), y.as<double>()});
+    }
+    using A = acc_t<T>;
+    const auto sample_bytes = 2 * s * t * static_cast<std::int64_t>(sizeof(A));
+    const std::int64_t step =
+        std::max<std::int64_t>(1, exec.scratch_bytes() / std::max<std::int64_t>(1, sample_bytes));
+    for (std::int64_t n = 0; n < samples; n += step) {
+      const std::int64_t count = std::min(step, samples - n);
+      const auto some = [&](const View& v) { return samples_of(v, n, count); };
+      gram_dot_of<A>(exec, some(a1), some(b1), some(a2), some(b2), some(y));
+    }
+  });
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::onehot_dot(View ids1, View b1, View ids2, View b2, View y) {
+  const Exec exec = execution("onehot_dot", {&ids1, &b1, &ids2, &b2, &y});
+  const std::int64_t samples = ids1.size[0], positions = ids1.size[1];
+  if (samples == 0) return;
+  const Scratch<double> partial(exec.device(), samples * positions);
+  dispatch_float(b1.dtype, [&]<class T>(std::type_identity<T>) {
+    exec.for_each_team(samples * positions, b1.size[2],
+                       OnehotTerms<T>{ids1, b1, ids2, b2, partial.data()});
+  });
+  exec.for_each(samples, AddParts{positions, partial.data(), y.as<double>()});
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::weighted_sum(View x, View w, double beta, View y) {
+  const Exec exec = execution("weighted_sum", {&x, &w, &y});
+  const std::int64_t samples = x.size[0], width = x.size[1];
+  if (width == 0) return;
+  const std::int64_t parts = count_parts(samples, width, busy_threads, thread_work);
+  const Scratch<double> partial(exec.device(), width * parts);
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    exec.for_each(width * parts,
+                  WeightedParts<T>{samples, width, parts, x.as<const T>(), w, partial.data()});
+  });
+  exec.for_each(width, WeightedSums{width, parts, partial.data(), beta, y});
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::add_rounded(View x, View w, double spacing, View y) {
+  const Exec exec = execution("add_rounded", {&x, &w, &y});
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    exec.for_each(x.size[1], AddRoundedColumn<T>{x.size[0], x.size[1], x.as<const T>(), w, spacing,
+                                                 y.as<double>()});
+  });
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::weighted_pieces(View x, View w, View pieces) {
+  const Exec exec = execution("weighted_pieces", {&x, &w, &pieces});
+  const std::int64_t width = x.size[1], count = x.numel();
+  constexpr int lanes = pack_bytes / sizeof(std::uint16_t);
+  const auto aligned = [](const View& v) {
+    return reinterpret_cast<std::uintptr_t>(v.data) % pack_bytes == 0;
+  };
+  const auto run = [&]<int together>(std::integral_constant<int, together>) {
+    exec.for_each(count / together,
+                  PiecesOfRow<together>{count, width, x.as<const std::uint16_t>(),
+                                        w.as<const double>(), pieces.as<std::uint16_t>()});
+  };
+  if (width % lanes == 0 && aligned(x) && aligned(pieces)) {
+    run(std::integral_constant<int, lanes>{});
+  } else {
+    run(std::integral_constant<int, 1>{});
+  }
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::clip_factors(const ClipRule& rule, double margin, View terms,
+                                       View settings, View y) {
+  const Exec exec = execution("clip_factors", {&terms, &settings, &y});
+  const ClipSample clip(rule, margin, terms, settings, y);
+  exec.for_each(clip.samples, clip);
+}
+
+}  // namespace sotto

@@ -1,0 +1,107 @@
+#include "kernels/cuda/cudnn/cudnn_conv.h"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "core/error.h"
+#include "kernels/cuda/cudnn/cudnn_conv_graph.h"
+
+namespace sotto {
+
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+constexpr std::size_t most_trials = 8;
+
+bool wants_fast() {
+  static const bool fast = [] {
+    const char* const asked = std::getenv("SOTTO_CUDNN");
+    const std::string_view wanted = asked ? asked : "deterministic";
+    check(wanted == "fast" || wanted == "deterministic",
+          "SOTTO_CUDNN: {} where deterministic or fast is known", wanted);
+    return wanted == "fast";
+  }();
+  return fast;
+}
+
+// The problem as numbers, by which plans are kept.
+Numbers key_of(const DeviceState& state, const ConvProblem& p) {
+  Numbers key{state.device().index, static_cast<int>(p.pass), p.tf32, p.window.groups};
+  for (const View* v : {&p.x, &p.w, &p.y}) append_form(key, *v);
+  for (const std::int64_t* list :
+       {p.window.stride, p.window.before, p.window.after, p.window.dilation}) {
+    key.insert(key.end(), list, list + 3);
+  }
+  return key;
+}
+
+class LibraryConv final : public ConvPlan {
+ public:
+  LibraryConv(DeviceState& state, const ConvProblem& problem, const Call& call, Descriptor plan)
+      : state_(state), problem_(problem), plan_(state, call, std::move(plan)) {}
+  void run(void* x, void* w, void* y) const override {
+    const std::lock_guard lock(cudnn_mutex());
+    launch(x, w, y);
+  }
+  // Needs the lock.
+  void launch(void* x, void* w, void* y) const {
+    const Call call("conv", state_.device(), {&problem_.x, &problem_.w, &problem_.y});
+    plan_.run(call, {std::begin(conv_ids), std::end(conv_ids)}, {x, w, y});
+  }
+
+ private:
+  DeviceState& state_;
+  ConvProblem problem_;
+  LibraryPlan plan_;
+};
+
+// Milliseconds of a run, after one that is not counted.
+float time_of(const DeviceState& state, const Call& call, const LibraryConv& plan,
+              const ConvProblem& problem) {
+  constexpr int runs = 3;
+  cudaEvent_t begin = nullptr, end = nullptr;
+  cuda_check(call, "cudaEventCreate", cudaEventCreate(&begin));
+  cuda_check(call, "cudaEventCreate", cudaEventCreate(&end));
+  for (int i = 0; i <= runs; ++i) {
+    if (i == 1) cuda_check(call, "cudaEventRecord", cudaEventRecord(begin, state.stream()));
+    plan.launch(problem.x.data, problem.w.data, problem.y.data);
+  }
+  cuda_check(call, "cudaEventRecord", cudaEventRecord(end, state.stream()));
+  cuda_check(call, "cudaEventSynchronize", cudaEventSynchronize(end));
+  float time = 0;
+  cuda_check(call, "cudaEventElapsedTime", cudaEventElapsedTime(&time, begin, end));
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return time / runs;
+}
+
+std::unique_ptr<LibraryConv> find_plan(DeviceState& state, const ConvProblem& problem) try {
+  const Call call("conv", state.device(), {&problem.x, &problem.w, &problem.y});
+  const bool fast = wants_fast();
+  std::unique_ptr<LibraryConv> best;
+  float least = 0;
+  for (Descriptor& plan :
+       conv_plans(call, PlanTarget(state, call), problem, fast, fast ? most_trials : 1)) {
+    auto one = std::make_unique<LibraryConv>(state, problem, call, std::move(plan));
+    const float time = fast ? time_of(state, call, *one, problem) : 0;
+    if (best && time >= least) continue;
+    best = std::move(one);
+    least = time;
+  }
+  return best;
+} catch (const Unsupported&) {
+  return nullptr;
+}
+
+}  // namespace
+
+const ConvPlan* conv_plan(DeviceState& state, const ConvProblem& problem) {
+  if (problem.x.dtype == Dtype::f64 || !library_aligned(problem.x) || !library_aligned(problem.w) ||
+      !library_aligned(problem.y)) {
+    return nullptr;
+  }
+  return kept_plan<LibraryConv>(key_of(state, problem), [&] { return find_plan(state, problem); });
+}
+
+}  // namespace sotto

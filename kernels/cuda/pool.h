@@ -1,0 +1,147 @@
+// Pooling, a thread for each element. The gradients gather, so that every pixel is written once.
+#pragma once
+
+#include "kernels/cuda/cuda_map.h"
+#include "kernels/cuda/runtime/device_backend.h"
+#include "kernels/host_device/max_index.h"
+#include "kernels/host_device/windows.h"
+
+namespace sotto {
+
+// The sample, channel and place of element `index` of [samples, channels, size], channels fastest,
+// as images lie.
+struct Pixel {
+  std::int64_t n, c;
+  Place at;
+  HD Pixel(std::int64_t index, std::int64_t channels, const std::int64_t* size)
+      : n(index / channels / (size[0] * size[1] * size[2])),
+        c(index % channels),
+        at(place(index / channels % (size[0] * size[1] * size[2]), size)) {}
+};
+
+HD inline std::int64_t offset_of(const View& v, std::int64_t n, std::int64_t c, const Place& p) {
+  return n * v.stride[0] + c * v.stride[1] + p.at[0] * v.stride[2] + p.at[1] * v.stride[3] +
+         p.at[2] * v.stride[4];
+}
+
+template <class T, class I>
+struct MaxPool {
+  Geometry g;
+  View x, y, chosen;
+  HD void operator()(std::int64_t index) const {
+    using A = acc_t<T>;
+    const Pixel to(index, g.channels, g.out);
+    // A window that lies in the padding altogether gives zero; tap 0 is in the padding too.
+    A best = A{0};
+    std::int64_t at = 0;
+    bool none = true;
+    for_each_pixel(g, to.at, [&](std::int64_t tap, const Place& pixel) {
+      const A v = A(x.as<const T>()[offset_of(x, to.n, to.c, pixel)]);
+      const bool larger = none || takes_over(v, best);
+      best = larger ? v : best;
+      at = larger ? tap : at;
+      none = false;
+    });
+    y.as<T>()[offset_of(y, to.n, to.c, to.at)] = T(best);
+    chosen.as<I>()[offset_of(chosen, to.n, to.c, to.at)] = static_cast<I>(at);
+  }
+};
+
+template <class T, class I>
+struct MaxPoolGrad {
+  Geometry g;
+  View dy, chosen, dx;
+  HD void operator()(std::int64_t index) const {
+    using A = acc_t<T>;
+    const Pixel to(index, g.channels, g.in);
+    A sum = A{0};
+    for_each_position(g, to.at, [&](std::int64_t tap, const Place& from) {
+      const I mine = chosen.as<const I>()[offset_of(chosen, to.n, to.c, from)];
+      if (mine == static_cast<I>(tap)) {
+        sum += A(dy.as<const T>()[offset_of(dy, to.n, to.c, from)]);
+      }
+    });
+    dx.as<T>()[offset_of(dx, to.n, to.c, to.at)] = T(sum);
+  }
+};
+
+template <class T>
+struct AvgPool {
+  Geometry g;
+  bool count_padding;
+  View x, y;
+  HD void operator()(std::int64_t index) const {
+    using A = acc_t<T>;
+    const Pixel to(index, g.channels, g.out);
+    A sum = A{0};
+    for_each_pixel(g, to.at, [&](std::int64_t, const Place& pixel) {
+      sum += A(x.as<const T>()[offset_of(x, to.n, to.c, pixel)]);
+    });
+    y.as<T>()[offset_of(y, to.n, to.c, to.at)] =
+        T(sum * static_cast<A>(weight(g, to.at, count_padding)));
+  }
+};
+
+template <class T>
+struct AvgPoolGrad {
+  Geometry g;
+  bool count_padding;
+  View dy, dx;
+  HD void operator()(std::int64_t index) const {
+    using A = acc_t<T>;
+    const Pixel to(index, g.channels, g.in);
+    A sum = A{0};
+    for_each_position(g, to.at, [&](std::int64_t, const Place& from) {
+      sum += A(dy.as<const T>()[offset_of(dy, to.n, to.c, from)]) *
+             static_cast<A>(weight(g, from, count_padding));
+    });
+    dx.as<T>()[offset_of(dx, to.n, to.c, to.at)] = T(sum);
+  }
+};
+
+template <class Exec>
+void DeviceBackend<Exec>::max_pool(View x, const Window& window, View y, View chosen) {
+  const Exec exec = execution("max_pool", {&x, &y, &chosen});
+  const Geometry g(x, y, window);
+  if (y.numel() == 0) return;
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    with_index(chosen.dtype, [&]<class I>(std::type_identity<I>) {
+      exec.for_each(y.numel(), MaxPool<T, I>{g, x, y, chosen});
+    });
+  });
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::max_pool_grad(View dy, View chosen, const Window& window, View dx) {
+  const Exec exec = execution("max_pool_grad", {&dy, &chosen, &dx});
+  const Geometry g(dx, dy, window);
+  if (dx.numel() == 0) return;
+  dispatch_float(dy.dtype, [&]<class T>(std::type_identity<T>) {
+    with_index(chosen.dtype, [&]<class I>(std::type_identity<I>) {
+      exec.for_each(dx.numel(), MaxPoolGrad<T, I>{g, dy, chosen, dx});
+    });
+  });
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::avg_pool(View x, const Window& window, bool count_padding, View y) {
+  const Exec exec = execution("avg_pool", {&x, &y});
+  const Geometry g(x, y, window);
+  if (y.numel() == 0) return;
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    exec.for_each(y.numel(), AvgPool<T>{g, count_padding, x, y});
+  });
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::avg_pool_grad(View dy, const Window& window, bool count_padding,
+                                        View dx) {
+  const Exec exec = execution("avg_pool_grad", {&dy, &dx});
+  const Geometry g(dx, dy, window);
+  if (dx.numel() == 0) return;
+  dispatch_float(dy.dtype, [&]<class T>(std::type_identity<T>) {
+    exec.for_each(dx.numel(), AvgPoolGrad<T>{g, count_padding, dy, dx});
+  });
+}
+
+}  // namespace sotto

@@ -1,0 +1,178 @@
+// Reductions over any axes. Every result is folded in double, in parts where there are few results
+// and many elements; the parts depend on the sizes alone.
+#pragma once
+
+#include "kernels/cuda/cuda_map.h"
+#include "kernels/cuda/reduce_ops.h"
+#include "kernels/cuda/row.h"
+#include "kernels/cuda/runtime/device_backend.h"
+#include "kernels/cuda/runtime/scratch.h"
+#include "kernels/host_device/reduction_plan.h"
+
+namespace sotto {
+
+// [first, last) of part `part` of `parts` of `count` elements.
+struct Part {
+  std::int64_t first, last;
+  HD Part(std::int64_t count, std::int64_t parts, std::int64_t part)
+      : first(count / parts * part + smaller(part, count % parts)),
+        last(first + count / parts + (part < count % parts ? 1 : 0)) {}
+
+ private:
+  HD static std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+};
+
+// Into how many parts `count` elements of each of `results` results are cut, so that `bodies`
+// bodies run side by side, but parts have at least `least` elements.
+inline std::int64_t count_parts(std::int64_t count, std::int64_t results, std::int64_t bodies,
+                                std::int64_t least) {
+  const std::int64_t wanted = (bodies + results - 1) / results;
+  return std::max<std::int64_t>(1, std::min(wanted, count / least));
+}
+
+// One part of a result.
+template <class T>
+struct PartialFold {
+  ReductionPlan plan;
+  Folding folding;
+  std::int64_t results, count, parts;
+  const T* x;
+  double* partial;  // [parts, results]
+
+  // Elements rank, rank + size, ... of the part that belongs to `index`.
+  HD double some(std::int64_t index, int rank, int size) const {
+    const T* const from = x + plan.kept_x.offset(index % results);
+    const Part part(count, parts, index / results);
+    double sum = folding.start();
+    for (std::int64_t i = part.first + rank; i < part.last; i += size) {
+      sum = folding(sum, static_cast<double>(acc_t<T>(from[plan.reduced.offset(i)])));
+    }
+    return sum;
+  }
+};
+
+// By one thread; neighbouring threads have neighbouring results.
+template <class T>
+struct FoldColumns {
+  PartialFold<T> fold;
+  HD void operator()(std::int64_t index) const { fold.partial[index] = fold.some(index, 0, 1); }
+};
+
+// By a team, whose threads have neighbouring elements.
+template <class T>
+struct FoldRows {
+  PartialFold<T> fold;
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t index) const {
+    const double sum = team.fold(fold.folding, fold.some(index, team.rank(), team.size()));
+    if (team.rank() == 0) fold.partial[index] = sum;
+  }
+};
+
+// The same where a result's elements lie side by side, and every pack of them is aligned.
+template <class T>
+struct FoldPackedRows {
+  PartialFold<T> fold;
+  Row<T> row;
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t index) const {
+    const T* const from = fold.x + fold.plan.kept_x.offset(index % fold.results);
+    const Part part(row.count / row.lanes, fold.parts, index / fold.results);
+    double sum = fold.folding.start();
+    const auto add = [&](acc_t<T> v) { sum = fold.folding(sum, static_cast<double>(v)); };
+    row.each(team, part.first * row.lanes, part.last * row.lanes, add, from);
+    sum = team.fold(fold.folding, sum);
+    if (team.rank() == 0) fold.partial[index] = sum;
+  }
+};
+
+// Whether that is so.
+template <class T>
+bool packed_rows(const ReductionPlan& plan, const Row<T>& row) {
+  bool fits = row.packed && plan.reduced.count == 1 && plan.reduced.back().stride == 1;
+  for (int i = 0; i < plan.kept_x.count; ++i)
+    fits = fits && plan.kept_x.axis[i].stride % row.lanes == 0;
+  return fits;
+}
+
+// y[result] = the parts folded in order.
+struct FoldParts {
+  AxisList kept_y;
+  Folding folding;
+  std::int64_t results, parts;
+  const double* partial;
+  View y;
+  HD void operator()(std::int64_t result) const {
+    double sum = folding.start();
+    for (std::int64_t part = 0; part < parts; ++part) {
+      sum = folding(sum, partial[part * results + result]);
+    }
+    store_as(sum, y.data, y.dtype, kept_y.offset(result));
+  }
+};
+
+// Threads, and teams, that keep a large GPU busy; what a thread, and a team, should have to do.
+inline constexpr std::int64_t busy_threads = 1 << 18, busy_teams = 1 << 11;
+inline constexpr std::int64_t thread_work = 64, team_work = 1 << 13;
+
+// The first largest element of a row. NaN counts as largest in the first place and is passed over
+// elsewhere, as comparing one element after the other has it.
+template <class T>
+struct ArgMax {
+  std::int64_t width;
+  const T* x;
+  std::int64_t* y;
+  template <class Team>
+  HD void operator()(const Team& team, std::int64_t row) const {
+    const T* const from = x + row * width;
+    double top = -HUGE_VAL;
+    double place = static_cast<double>(width);
+    for (std::int64_t k = team.rank(); k < width; k += team.size()) {
+      const auto value = static_cast<double>(acc_t<T>(from[k]));
+      const double shown = value == value ? value : (k == 0 ? HUGE_VAL : -HUGE_VAL);
+      if (shown > top || place == static_cast<double>(width)) {
+        top = shown;
+        place = static_cast<double>(k);
+      }
+    }
+    const double most = team.fold(Folding{Reduction::max}, top);
+    place = team.fold(Folding{Reduction::min}, top == most ? place : static_cast<double>(width));
+    if (team.rank() == 0) y[row] = static_cast<std::int64_t>(place);
+  }
+};
+
+template <class Exec>
+void DeviceBackend<Exec>::reduce(Reduction op, View x, View y) {
+  const Exec exec = execution("reduce", {&x, &y});
+  if (y.numel() == 0) return;
+  const ReductionPlan plan(x, y);
+  const std::int64_t results = plan.kept_x.numel(), count = plan.reduced.numel();
+  const bool columns = plan.columns();
+  const std::int64_t parts = columns ? count_parts(count, results, busy_threads, thread_work)
+                                     : count_parts(count, results, busy_teams, team_work);
+  const Scratch<double> partial(exec.device(), results * parts);
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    const PartialFold<T> fold{plan, {op}, results, count, parts, x.as<T>(), partial.data()};
+    const Row<T> row(count, x.as<T>());
+    if (columns) {
+      exec.for_each(results * parts, FoldColumns<T>{fold});
+    } else if (packed_rows(plan, row)) {
+      exec.for_each_team(results * parts, count / parts, FoldPackedRows<T>{fold, row});
+    } else {
+      exec.for_each_team(results * parts, count / parts, FoldRows<T>{fold});
+    }
+  });
+  exec.for_each(results, FoldParts{plan.kept_y, {op}, results, parts, partial.data(), y});
+}
+
+template <class Exec>
+void DeviceBackend<Exec>::argmax(View x, View y) {
+  const Exec exec = execution("argmax", {&x, &y});
+  const std::int64_t width = x.size[x.rank - 1];
+  if (y.numel() == 0) return;
+  dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
+    exec.for_each_team(y.numel(), width, ArgMax<T>{width, x.as<T>(), y.as<std::int64_t>()});
+  });
+}
+
+}  // namespace sotto

@@ -1,0 +1,95 @@
+// Rows of elements side by side, each walked by a team of threads: 16 bytes at a time where every
+// row begins at a multiple of that and ends with one, which is decided at launch.
+#pragma once
+
+#include "kernels/cuda/cuda_map.h"
+#include "kernels/cuda/reduce_ops.h"
+
+namespace sotto {
+
+// How rows of `count` elements of type T, or of its arithmetic type, are walked. Functions get
+// values of the arithmetic type.
+template <class T>
+struct Row {
+  using A = acc_t<T>;
+  static constexpr int lanes = pack_bytes / sizeof(T);
+
+  std::int64_t count;
+  bool packed;
+
+  // Of arrays in which such rows follow one another.
+  template <class... X>
+  Row(std::int64_t count, const X*... arrays)
+      : count(count),
+        packed(count % lanes == 0 &&
+               ((reinterpret_cast<std::uintptr_t>(arrays) % (lanes * sizeof(X)) == 0) && ...)) {}
+
+  // How many elements are walked together.
+  HD int unit() const { return packed ? lanes : 1; }
+  // So many elements, and what is walked together with the last of them.
+  HD std::int64_t whole(std::int64_t elements) const {
+    return (elements + unit() - 1) / unit() * unit();
+  }
+
+  // f(i, x[i]...) for the calling thread's elements from `first` to before `end`, multiples of
+  // unit().
+  template <class Team, class F, class... X>
+  HD void each_at(const Team& team, std::int64_t first, std::int64_t end, F f,
+                  const X*... x) const {
+    if (packed) {
+      for (std::int64_t i = first + team.rank() * lanes; i < end; i += team.size() * lanes)
+        each_lane(f, i, load(x + i)...);
+    } else {
+      for (std::int64_t i = first + team.rank(); i < end; i += team.size()) f(i, A(x[i])...);
+    }
+  }
+  // f(x[i]...) likewise.
+  template <class Team, class F, class... X>
+  HD void each(const Team& team, std::int64_t first, std::int64_t end, F f, const X*... x) const {
+    each_at(
+        team, first, end, [&f](std::int64_t, auto... v) { f(v...); }, x...);
+  }
+  // sum_i f(x[i]...) for all threads.
+  template <class Team, class F, class... X>
+  HD double sum(const Team& team, F f, const X*... x) const {
+    double sum = 0;
+    each(
+        team, 0, count, [&](auto... v) { sum += static_cast<double>(f(v...)); }, x...);
+    return team.fold(Folding{Reduction::sum}, sum);
+  }
+  // y[i] = f(i, x[i]...)
+  template <class Team, class F, class Y, class... X>
+  HD void map_at(const Team& team, F f, Y* y, const X*... x) const {
+    if (packed) {
+      for (std::int64_t i = team.rank() * lanes; i < count; i += team.size() * lanes)
+        *reinterpret_cast<Pack<Y, lanes>*>(y + i) = result<Y>(f, i, load(x + i)...);
+    } else {
+      for (std::int64_t i = team.rank(); i < count; i += team.size()) y[i] = Y(f(i, A(x[i])...));
+    }
+  }
+  // y[i] = f(x[i]...)
+  template <class Team, class F, class Y, class... X>
+  HD void map(const Team& team, F f, Y* y, const X*... x) const {
+    map_at(
+        team, [&f](std::int64_t, auto... v) { return f(v...); }, y, x...);
+  }
+
+ private:
+  // By value: in registers, from one access, or two where x is the wider type.
+  template <class X>
+  HD static Pack<X, lanes> load(const X* x) {
+    return *reinterpret_cast<const Pack<X, lanes>*>(x);
+  }
+  template <class F, class... V>
+  HD static void each_lane(const F& f, std::int64_t i, const V... v) {
+    for (int lane = 0; lane < lanes; ++lane) f(i + lane, A(v.value[lane])...);
+  }
+  template <class Y, class F, class... V>
+  HD static Pack<Y, lanes> result(const F& f, std::int64_t i, const V... v) {
+    Pack<Y, lanes> y;
+    for (int lane = 0; lane < lanes; ++lane) y.value[lane] = Y(f(i + lane, A(v.value[lane])...));
+    return y;
+  }
+};
+
+}  // namespace sotto

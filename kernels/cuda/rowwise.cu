@@ -1,0 +1,15 @@
+// Compiles softmax and normalisation for GPUs.
+#include "kernels/cuda/rowwise.h"
+
+#include "kernels/cuda/runtime/execution.cuh"
+
+namespace sotto {
+
+template void DeviceBackend<CudaExec>::softmax(View, bool, View);
+template void DeviceBackend<CudaExec>::softmax_grad(View, View, bool, View);
+template void DeviceBackend<CudaExec>::score_weights(const ScoreRule&, View, View);
+template void DeviceBackend<CudaExec>::score_weights_grad(const ScoreRule&, View, View, View);
+template void DeviceBackend<CudaExec>::normalize(View, double, bool, View, View);
+template void DeviceBackend<CudaExec>::normalize_grad(View, View, View, bool, View);
+
+}  // namespace sotto

@@ -1,0 +1,107 @@
+// The primitives in the form that GPUs run: a body for each element, or for each team of threads.
+// `Exec` says how bodies are run. CudaExec (execution.cuh) launches them on a GPU; the tests run
+// the same bodies on the host (tests/host_execution.h), which is how their arithmetic and indices
+// are checked where there is no GPU.
+//
+// An Exec is made for one call of a primitive, from its name and its views, and has
+//   for_each(count, f)              f(i) for every i in [0, count), side by side
+//   for_each_team(count, width, f)  f(team, i) likewise, by all threads of a team of about `width`;
+//                                   a team has rank(), size() and fold(f, x), which gives every
+//                                   thread the threads' x folded in a fixed order
+//   copy(from, to, bytes), bring(from, to, bytes) from the host's memory, which may be written
+//   again when the call returns, gemm(a, b, beta, c), device()
+//   scratch_bytes(), what a primitive takes at most for what it works out of on the way, unless a
+//   single sample needs more
+//   conv_plan(problem) and attention_plan(problem), the library's way for it or nullptr
+//   (cudnn_dispatch.h, attention.h), and tf32(), whether convolutions may round their factors
+// Calls run one after the other.
+//
+// The members are defined in the headers beside this one, and compiled by the .cu files of the same
+// names.
+#pragma once
+
+#include <initializer_list>
+
+#include "kernels/backend.h"
+
+namespace sotto {
+
+template <class Exec>
+class DeviceBackend : public Backend {
+ public:
+  // elementwise.h
+  void fill(double value, View y) override;
+  void copy(View x, View y) override;
+  void binary(int op, View a, View b, View y) override;
+  void binary_grad(int op, int which, View a, View b, View dy, View d) override;
+  void where(View condition, View a, View b, View y) override;
+  void axpby(double alpha, View x, double beta, View y) override;
+
+  // unary.h
+  void unary(int op, Constants c, View x, View y) override;
+  void unary_grad(int op, Constants c, View x, View y, View dy, View dx) override;
+
+  // index.h
+  void gather(View x, View ids, int axis, View y) override;
+  void scatter_add(View x, View ids, int axis, View y) override;
+  void take_along(View x, View ids, int axis, View y) override;
+  void put_along_add(View x, View ids, int axis, View y) override;
+  void bernoulli(PhiloxKey key, View rows, double keep, View y) override;
+
+  // reduce.h
+  void reduce(Reduction op, View x, View y) override;
+  void argmax(View x, View y) override;
+
+  // rowwise.h
+  void softmax(View x, bool logarithm, View y) override;
+  void softmax_grad(View y, View dy, bool logarithm, View dx) override;
+  void score_weights(const ScoreRule& rule, View x, View y) override;
+  void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) override;
+  void normalize(View x, double eps, bool centered, View y, View rstd) override;
+  void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override;
+
+  // lstm.h
+  void lstm(const LstmLayer& layer) override;
+  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,
+                 View squares) override;
+
+  // cuda_per_sample.h
+  void row_dot(View a, View b, View y) override;
+  void gram_dot(View a1, View b1, View a2, View b2, View y) override;
+  void onehot_dot(View ids1, View b1, View ids2, View b2, View y) override;
+  void weighted_sum(View x, View w, double beta, View y) override;
+  void add_rounded(View x, View w, double spacing, View y) override;
+  void weighted_pieces(View x, View w, View pieces) override;
+  void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
+                    View y) override;
+
+  // attention.h
+  bool attention(const FusedAttention& attention) override;
+  bool attention_grad(const FusedAttention& attention, const FusedAttentionGrad& grad) override;
+
+  // conv.h
+  void conv(View x, View w, View bias, const Window& window, View y) override;
+  void conv_data(View dy, View w, const Window& window, View dx) override;
+  void conv_weight(View dy, View x, const Window& window, double beta, View dw) override;
+  void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) override;
+  void conv_weight_norms(View dy, View x, const Window& window, View y) override;
+  void unfold(View x, const Window& window, View patches) override;
+
+  // pool.h
+  void max_pool(View x, const Window& window, View y, View chosen) override;
+  void max_pool_grad(View dy, View chosen, const Window& window, View dx) override;
+  void avg_pool(View x, const Window& window, bool count_padding, View y) override;
+  void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) override;
+
+  // noisy_update.h
+  void rounded_gaussian(const RoundedGaussian& gaussian, const ChaChaStream& stream,
+                        std::span<const std::int64_t> counts, View y) override;
+  void update(std::span<const UpdateArray> arrays, View faults) override;
+
+ protected:
+  using Views = std::initializer_list<const View*>;
+  // The execution of one call of the primitive `op`.
+  virtual Exec execution(const char* op, Views views) = 0;
+};
+
+}  // namespace sotto

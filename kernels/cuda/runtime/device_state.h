@@ -1,0 +1,84 @@
+// One GPU's stream and library handles, and errors. No header of fmt or Eigen: .cu files include
+// this.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include "core/device.h"
+#include "core/view.h"
+
+struct cublasLtContext;
+
+namespace sotto {
+
+class CapturedLaunches;
+
+// What is being done, for messages.
+struct Call {
+  const char* name;
+  Device device;
+  static constexpr std::size_t most_views = 9;
+  const View* views[most_views] = {};  // the first ones
+
+  Call(const char* name, Device device, std::initializer_list<const View*> all = {})
+      : name(name), device(device) {
+    std::size_t count = 0;
+    for (const View* view : all) {
+      if (count < most_views) views[count++] = view;
+    }
+  }
+};
+
+// Throws SystemFailure: "cuda:0: gemm of f32 (4, 3), f32 (3, 5): cublasLtMatmul: reason".
+[[noreturn]] void device_failed(const Call& call, const char* function, const std::string& reason);
+
+inline void cuda_check(const Call& call, const char* function, cudaError_t status) {
+  if (status != cudaSuccess) [[unlikely]]
+    device_failed(call, function, cudaGetErrorString(status));
+}
+
+// A GPU in use, for as long as the process lives. Its work runs in order on one stream, copies
+// beside it in order on `copies`.
+class DeviceState {
+ public:
+  // `index` counts usable GPUs, `ordinal` CUDA's devices.
+  DeviceState(int index, int ordinal);
+  DeviceState(const DeviceState&) = delete;
+  DeviceState& operator=(const DeviceState&) = delete;
+
+  Device device() const { return device_; }
+  // Where the calling thread's work goes: to main_stream(), or to where it is being captured.
+  cudaStream_t stream() const;
+  cudaStream_t main_stream() const { return stream_; }
+  cudaStream_t copies() const { return copies_; }
+  // What CudaRuntime asks for.
+  void begin_capture();
+  std::unique_ptr<CapturedLaunches> end_capture();
+  // Makes it the calling thread's current device.
+  void use() const;
+  cublasLtContext* cublas();
+  // Memory for the libraries to work in; calls run one after the other, so that one piece serves
+  // all.
+  void* workspace() const { return workspace_; }
+  static constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
+
+ private:
+  Device device_;
+  int ordinal_;
+  cudaStream_t stream_ = nullptr, copies_ = nullptr;
+  cudaStream_t capture_stream_ = nullptr;  // of one capture after the other
+  std::mutex capturing_;
+  void* workspace_ = nullptr;
+  cublasLtContext* cublas_ = nullptr;
+};
+
+// Whether this build has kernels for the current device. Defined in cuda_elementwise.cu.
+bool has_code_for_device();
+
+}  // namespace sotto

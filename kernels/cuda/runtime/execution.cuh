@@ -1,0 +1,115 @@
+// How a GPU runs the bodies of device_backend.h.
+#pragma once
+
+#include "kernels/cuda/cublas_gemm.h"
+#include "kernels/cuda/cudnn/cudnn_attention.h"
+#include "kernels/cuda/cudnn/cudnn_conv.h"
+#include "kernels/cuda/runtime/device_state.h"
+
+namespace sotto {
+
+inline constexpr int warp = 32;
+inline constexpr int block = 256;
+
+// A warp, or a block of warps.
+template <int width>
+struct DeviceTeam {
+  __device__ int rank() const { return static_cast<int>(threadIdx.x) % width; }
+  __device__ static constexpr int size() { return width; }
+
+  // Pairs at distances 16, 8, 4, 2 and 1, then the warps in order.
+  template <class F>
+  __device__ double fold(F f, double x) const {
+    for (int step = warp / 2; step > 0; step /= 2) x = f(x, __shfl_xor_sync(~0u, x, step));
+    if constexpr (width > warp) {
+      __shared__ double partial[width / warp];
+      __syncthreads();  // all threads have read what the fold before left here
+      if (threadIdx.x % warp == 0) partial[threadIdx.x / warp] = x;
+      __syncthreads();
+      x = partial[0];
+      for (int i = 1; i < width / warp; ++i) x = f(x, partial[i]);
+    }
+    return x;
+  }
+};
+
+template <class F>
+__global__ void __launch_bounds__(block) run_each(const F f, const std::int64_t count) {
+  const std::int64_t step = std::int64_t{gridDim.x} * block;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * block + threadIdx.x; i < count; i += step) f(i);
+}
+
+template <int width, class F>
+__global__ void __launch_bounds__(block) run_team(const F f, const std::int64_t count) {
+  constexpr int teams = block / width;
+  const std::int64_t step = std::int64_t{gridDim.x} * teams;
+  std::int64_t i = std::int64_t{blockIdx.x} * teams + threadIdx.x / width;
+  for (; i < count; i += step) f(DeviceTeam<width>{}, i);
+}
+
+class CudaExec {
+ public:
+  // `tf32`: whether products and convolutions may round their factors.
+  CudaExec(DeviceState& state, const Call& call, bool tf32)
+      : state_(state), call_(call), tf32_(tf32) {
+    state.use();
+  }
+
+  template <class F>
+  void for_each(std::int64_t count, const F& f) const {
+    if (count == 0) return;
+    run_each<<<blocks(count, block), block, 0, state_.stream()>>>(f, count);
+    launched();
+  }
+  template <class F>
+  void for_each_team(std::int64_t count, std::int64_t width, const F& f) const {
+    constexpr std::int64_t widest_for_warp = 1024;
+    if (count == 0) return;
+    if (width <= widest_for_warp) {
+      run_team<warp><<<blocks(count, block / warp), block, 0, state_.stream()>>>(f, count);
+    } else {
+      run_team<block><<<blocks(count, 1), block, 0, state_.stream()>>>(f, count);
+    }
+    launched();
+  }
+  void copy(const void* from, void* to, std::size_t bytes) const {
+    cuda_check(call_, "cudaMemcpyAsync",
+               cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_.stream()));
+  }
+  void bring(const void* from, void* to, std::size_t bytes) const {
+    // From memory that is not pinned: what `from` holds has been taken when the call returns.
+    cuda_check(call_, "cudaMemcpyAsync",
+               cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state_.stream()));
+  }
+  // Within primitives products are of full precision: norms come of them.
+  void gemm(const View& a, const View& b, double beta, const View& c) const {
+    product(a, b, beta, c, false);
+  }
+  // Defined in cuda_backend.cu.
+  void product(View a, View b, double beta, View c, bool tf32) const;
+  // c = a b + bias where library_adds().
+  void affine(const View& a, const View& b, const View& bias, const View& c) const;
+  const ConvPlan* conv_plan(const ConvProblem& problem) const {
+    return sotto::conv_plan(state_, problem);
+  }
+  const AttentionPlan* attention_plan(const AttentionProblem& problem) const {
+    return sotto::attention_plan(state_, problem);
+  }
+  bool tf32() const { return tf32_; }
+  static constexpr std::int64_t scratch_bytes() { return std::int64_t{1} << 28; }
+  Device device() const { return state_.device(); }
+
+ private:
+  static unsigned blocks(std::int64_t count, int in_block) {
+    constexpr std::int64_t most = 1 << 20;  // bodies loop over what is more
+    const std::int64_t wanted = (count + in_block - 1) / in_block;
+    return static_cast<unsigned>(wanted < most ? wanted : most);
+  }
+  void launched() const { cuda_check(call_, "launch", cudaGetLastError()); }
+
+  DeviceState& state_;
+  Call call_;
+  bool tf32_;
+};
+
+}  // namespace sotto

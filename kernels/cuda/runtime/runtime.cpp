@@ -1,0 +1,235 @@
+// The entrance of libsotto_cuda.so: finds the usable GPUs and gives each its memory and backend.
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "core/cuda/cuda_library.h"
+#include "core/error.h"
+#include "kernels/cuda/runtime/cuda_backend.h"
+
+namespace sotto {
+
+namespace {
+
+// Of one GPU, through CUDA's own allocator.
+class DeviceMemory final : public RawMemory {
+ public:
+  explicit DeviceMemory(const DeviceState& state) : state_(state) {}
+  void* allocate(std::size_t bytes) override {
+    state_.use();
+    void* address = nullptr;
+    const cudaError_t status = cudaMalloc(&address, bytes);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // told by the allocator, and not again by the next call
+      return nullptr;
+    }
+    cuda_check(Call("allocate", state_.device()), "cudaMalloc", status);
+    return address;
+  }
+  // A failure here is that of earlier work, which the next call tells.
+  void release(void* address) noexcept override { cudaFree(address); }
+
+ private:
+  const DeviceState& state_;
+};
+
+// Pages of the host that stay where they are, so that a GPU can read them by itself.
+class PinnedMemory final : public RawMemory {
+ public:
+  explicit PinnedMemory(const DeviceState& state) : state_(state) {}
+  void* allocate(std::size_t bytes) override {
+    state_.use();
+    void* address = nullptr;
+    const cudaError_t status = cudaHostAlloc(&address, bytes, cudaHostAllocDefault);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      return nullptr;
+    }
+    cuda_check(Call("allocate pinned memory", state_.device()), "cudaHostAlloc", status);
+    return address;
+  }
+  void release(void* address) noexcept override { cudaFreeHost(address); }
+
+ private:
+  const DeviceState& state_;
+};
+
+class StreamEvent final : public DeviceEvent {
+ public:
+  // Recorded on the stream now. Who waits for it sleeps.
+  StreamEvent(const DeviceState& state, cudaStream_t stream) : device_(state.device()) {
+    const Call call("record", device_);
+    state.use();
+    cuda_check(call, "cudaEventCreate",
+               cudaEventCreateWithFlags(&event_, cudaEventDisableTiming | cudaEventBlockingSync));
+    const cudaError_t status = cudaEventRecord(event_, stream);
+    if (status != cudaSuccess) cudaEventDestroy(event_);
+    cuda_check(call, "cudaEventRecord", status);
+  }
+  StreamEvent(const StreamEvent&) = delete;
+  StreamEvent& operator=(const StreamEvent&) = delete;
+  ~StreamEvent() override { cudaEventDestroy(event_); }
+
+  cudaEvent_t get() const { return event_; }
+  Device device() const { return device_; }
+
+ private:
+  Device device_;
+  cudaEvent_t event_ = nullptr;
+};
+
+const StreamEvent& recorded(const DeviceEvent& event) {
+  return static_cast<const StreamEvent&>(event);
+}
+
+void wait_on(const Call& call, cudaStream_t stream, const DeviceEvent& event) {
+  cuda_check(call, "cudaStreamWaitEvent", cudaStreamWaitEvent(stream, recorded(event).get(), 0));
+}
+
+struct Gpu {
+  Gpu(int index, int ordinal)
+      : state(index, ordinal), memory(state), pinned(state), backend(make_cuda_backend(state)) {}
+  DeviceState state;
+  DeviceMemory memory;
+  PinnedMemory pinned;
+  std::unique_ptr<Backend> backend;
+};
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+// How many devices CUDA sees. Throws SystemFailure, with the reason, when it sees none.
+int count_ordinals() {
+  int driver = 0, runtime = 0, count = 0;
+  cudaRuntimeGetVersion(&runtime);
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    throw SystemFailure("no driver: libcuda.so.1 was not found");
+  }
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver) {
+    throw SystemFailure(fmt::format("the driver is too old: it is for CUDA {}, this build for {}",
+                                    version_text(driver), version_text(runtime)));
+  }
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
+    throw SystemFailure("no device");
+  }
+  if (status != cudaSuccess) throw SystemFailure(cudaGetErrorString(status));
+  return count;
+}
+
+class Runtime final : public CudaRuntime {
+ public:
+  Runtime() {
+    std::string reason;
+    const int count = count_ordinals();
+    for (int ordinal = 0; ordinal < count; ++ordinal) take(ordinal, reason);
+    if (infos_.empty()) throw SystemFailure(reason);
+  }
+
+  const std::vector<DeviceInfo>& devices() const override { return infos_; }
+  RawMemory& memory(int index) override { return gpu(index).memory; }
+  Backend& backend(int index) override { return *gpu(index).backend; }
+
+  void copy(void* to, Device to_device, const void* from, Device from_device,
+            std::size_t bytes) override {
+    const Device lead = to_device == cpu ? from_device : to_device;
+    const Call call("copy", lead);
+    // Between GPUs, what is to be copied must have been computed.
+    if (to_device != cpu && from_device != cpu && to_device != from_device) {
+      synchronize(from_device.index);
+    }
+    const DeviceState& state = gpu(lead.index).state;
+    // The host's bytes are no part of what is captured.
+    const bool within = to_device == from_device;
+    const cudaStream_t stream = within ? state.stream() : state.main_stream();
+    state.use();
+    cuda_check(call, "cudaMemcpyAsync",
+               cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+    if (to_device == cpu || from_device == cpu) synchronize(lead.index);
+  }
+
+  void synchronize(int index) override {
+    const DeviceState& state = gpu(index).state;
+    state.use();
+    cuda_check(Call("synchronize", state.device()), "cudaStreamSynchronize",
+               cudaStreamSynchronize(state.main_stream()));
+  }
+
+  void begin_capture(int index) override { gpu(index).state.begin_capture(); }
+  std::unique_ptr<CapturedLaunches> end_capture(int index) override {
+    return gpu(index).state.end_capture();
+  }
+
+  RawMemory& pinned_memory(int index) override { return gpu(index).pinned; }
+
+  std::unique_ptr<DeviceEvent> record(int index) override {
+    const DeviceState& state = gpu(index).state;
+    return std::make_unique<StreamEvent>(state, state.main_stream());
+  }
+
+  std::unique_ptr<DeviceEvent> copy_beside(int index, void* to, const void* from, std::size_t bytes,
+                                           const DeviceEvent& after) override {
+    const DeviceState& state = gpu(index).state;
+    const Call call("copy beside", state.device());
+    state.use();
+    wait_on(call, state.copies(), after);
+    cuda_check(call, "cudaMemcpyAsync",
+               cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state.copies()));
+    return std::make_unique<StreamEvent>(state, state.copies());
+  }
+
+  void wait(int index, const DeviceEvent& event) override {
+    const DeviceState& state = gpu(index).state;
+    state.use();
+    wait_on(Call("wait", state.device()), state.main_stream(), event);
+  }
+
+  void synchronize(const DeviceEvent& event) override {
+    cuda_check(Call("synchronize", recorded(event).device()), "cudaEventSynchronize",
+               cudaEventSynchronize(recorded(event).get()));
+  }
+
+ private:
+  void take(int ordinal, std::string& reason) {
+    cudaDeviceProp properties{};
+    const cudaError_t status = cudaGetDeviceProperties(&properties, ordinal);
+    if (status != cudaSuccess || cudaSetDevice(ordinal) != cudaSuccess) {
+      reason = fmt::format("device {}: {}", ordinal, cudaGetErrorString(cudaGetLastError()));
+      return;
+    }
+    const std::string capability = fmt::format("{}.{}", properties.major, properties.minor);
+    if (!has_code_for_device()) {
+      reason = fmt::format("{} is too old: this build has no code for compute capability {}",
+                           properties.name, capability);
+      return;
+    }
+    const Device device{DeviceKind::cuda, static_cast<int>(infos_.size())};
+    ordinals_.push_back(ordinal);
+    gpus_.emplace_back();
+    infos_.push_back({device, properties.name, static_cast<std::int64_t>(properties.totalGlobalMem),
+                      capability});
+  }
+
+  // Made at the first use, so that GPUs that nobody asks for are left alone.
+  Gpu& gpu(int index) {
+    const auto at = static_cast<std::size_t>(index);
+    check(index >= 0 && at < gpus_.size(), "cuda: device {} of {}", index, gpus_.size());
+    if (!gpus_[at]) gpus_[at] = std::make_unique<Gpu>(index, ordinals_[at]);
+    return *gpus_[at];
+  }
+
+  std::vector<DeviceInfo> infos_;
+  std::vector<int> ordinals_;
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+};
+
+}  // namespace
+
+}  // namespace sotto
+
+extern "C" __attribute__((visibility("default"))) sotto::CudaRuntime* sotto_cuda_runtime() {
+  // Never destroyed: tensors with static lifetime may live on a device.
+  static auto* const runtime = new sotto::Runtime;
+  return runtime;
+}

@@ -1,0 +1,77 @@
+// A layer of long short-term memory (Hochreiter and Schmidhuber 1997) as one primitive: what it
+// works on, and what a step does with each unit, on every device.
+#pragma once
+
+#include "core/view.h"
+#include "kernels/functors/scalar_math.h"
+
+namespace sotto {
+
+// A layer over t steps of n samples, with h units. All views have neighbours along their last axis,
+// and are all f32 or all f64.
+struct LstmLayer {
+  View gates;     // [n, t, 4 h]: before, the sums over the inputs; after, the gates i, f, g, o
+  View states;    // [n, t + 1, h]: the state before the first step, and after each
+  View cells;     // [n, t + 1, h]: the same of the cells
+  View squashed;  // [n, t, h]: tanh of the cells after each step
+  View weight;    // [4 h, h], of the state in the sums
+  View bias;      // [4 h], or without data
+  bool reverse = false;
+
+  std::int64_t samples() const { return gates.size[0]; }
+  std::int64_t units() const { return weight.size[1]; }
+  // Of t steps in the order of memory, the k-th that is taken; where in `states` and `cells` it
+  // finds and leaves its own.
+  std::int64_t steps() const { return gates.size[1]; }
+  std::int64_t step(std::int64_t k) const { return reverse ? steps() - 1 - k : k; }
+  std::int64_t before(std::int64_t step) const { return reverse ? step + 1 : step; }
+  std::int64_t after(std::int64_t step) const { return reverse ? step : step + 1; }
+};
+
+// Samples first .. first + count - 1 of x [n, t, k] at step t, or of x [n, k]: [count, k].
+inline View rows_at(const View& x, std::int64_t t, std::int64_t first, std::int64_t count) {
+  const int last = x.rank - 1;
+  const std::int64_t offset = first * x.stride[0] + (x.rank == 3 ? t * x.stride[1] : 0);
+  View y;
+  y.data = x.as<char>() + offset * static_cast<std::int64_t>(size_of(x.dtype));
+  y.dtype = x.dtype;
+  y.rank = 2;
+  y.size[0] = count;
+  y.size[1] = x.size[last];
+  y.stride[0] = x.stride[0];
+  y.stride[1] = x.stride[last];
+  return y;
+}
+
+// Of one unit in one step.
+template <class T>
+struct LstmGates {
+  T i, f, g, o;
+};
+template <class T>
+struct LstmCell {
+  T cell, squashed, state;
+};
+template <class T>
+HD LstmCell<T> lstm_cell(const LstmGates<T>& gates, T before) {
+  const T cell = gates.f * before + gates.i * gates.g;
+  const T squashed = math::tanh(cell);
+  return {cell, squashed, gates.o * squashed};
+}
+
+// Slopes of the sums behind the gates, and of the cell before the step, by those of the state and
+// of the cell after it.
+template <class T>
+struct LstmSlopes {
+  LstmGates<T> sums;
+  T cell;
+};
+template <class T>
+HD LstmSlopes<T> lstm_slopes(const LstmGates<T>& y, T before, T squashed, T dstate, T dcell) {
+  const T d = dcell + dstate * y.o * (1 - squashed * squashed);
+  return {{d * y.g * y.i * (1 - y.i), d * before * y.f * (1 - y.f), d * y.i * (1 - y.g * y.g),
+           dstate * squashed * y.o * (1 - y.o)},
+          d * y.f};
+}
+
+}  // namespace sotto

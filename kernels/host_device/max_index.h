@@ -1,0 +1,29 @@
+// What max pooling keeps of each window: which of its elements was chosen. Device code can include
+// this header.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/dtype.h"
+
+namespace sotto {
+
+// Whether v takes the place of the maximum so far: the first of equals stays, NaN counts as
+// largest.
+template <class A>
+HD bool takes_over(A v, A best) {
+  return !((v <= best) | (best != best));
+}
+
+// Calls f(std::type_identity<I>{}) with the type of indices in a window: u8 or i32.
+template <class F>
+void with_index(Dtype dtype, F&& f) {
+  if (dtype == Dtype::u8) {
+    f(std::type_identity<std::uint8_t>{});
+  } else {
+    f(std::type_identity<std::int32_t>{});
+  }
+}
+
+}  // namespace sotto

@@ -1,0 +1,219 @@
+// How one element of a parameter moves at a step: the arithmetic of nn's update rules
+// (nn/optim/update_rules.h says what they are), and of a release's noise, for both devices. Device
+// code can include this header.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "core/view.h"
+#include "kernels/functors/functors.h"
+
+namespace sotto {
+
+// What rules are configured by at a step; each reads some of them.
+struct RuleConstants {
+  double rate = 0;      // the learning rate, with what corrects for means that start at zero
+  double decay = 0;     // g = gradient + decay p
+  double shrink = 1;    // times p, first of all
+  double momentum = 0;  // what the mean of gradients keeps
+  double gain = 1;      // what it takes of the new one
+  double memory = 0;    // what the mean of squares keeps
+  double correction = 1;
+  double offset = 0;
+  double eps = 0;
+  bool nesterov = false, maximize = false, centered = false;
+};
+
+// A rule is f(c, first, g, p, state): with the gradient g, it moves p and its states in the
+// arithmetic type T. At the first step of a parameter a state is the number it starts with.
+
+struct SgdStep {
+  template <class T>
+  HD void operator()(const RuleConstants& c, bool first, T g, T& p, T* state) const {
+    T direction = (c.maximize ? -g : g) + T(c.decay) * p;
+    if (c.momentum > 0) {
+      state[0] = first ? direction : T(c.gain) * direction + T(c.momentum) * state[0];
+      direction = c.nesterov ? T(c.momentum) * state[0] + direction : state[0];
+    }
+    p -= T(c.rate) * direction;
+  }
+};
+
+// mean = memory mean + (1 - memory) x
+template <class T>
+HD void average_in(double memory, T x, T& mean) {
+  mean = T(1 - memory) * x + T(memory) * mean;
+}
+
+struct AdamStep {
+  // With three states the largest mean square divides.
+  template <class T>
+  HD void operator()(const RuleConstants& c, bool, T g, T& p, T* state) const {
+    p *= T(c.shrink);
+    g += T(c.decay) * p;
+    average_in(c.momentum, g, state[0]);
+    average_in(c.memory, g * g, state[1]);
+    state[2] = Maximum{}(state[2], state[1]);
+    p -= T(c.rate) * (state[0] / (T(c.correction) * Sqrt{}(state[2]) + T(c.eps)));
+  }
+};
+
+struct RmsPropStep {
+  template <class T>
+  HD void operator()(const RuleConstants& c, bool, T g, T& p, T* state) const {
+    g += T(c.decay) * p;
+    average_in(c.memory, g * g, state[0]);
+    T variance = state[0];
+    if (c.centered) {
+      average_in(c.memory, g, state[1]);
+      // Rounding must not take a variance below zero.
+      variance = Maximum{}(variance - state[1] * state[1], T(0));
+    }
+    T& built_up = state[c.centered ? 2 : 1];
+    built_up = g / (Sqrt{}(variance) + T(c.eps)) + T(c.momentum) * built_up;
+    p -= T(c.rate) * built_up;
+  }
+};
+
+struct AdagradStep {
+  template <class T>
+  HD void operator()(const RuleConstants& c, bool, T g, T& p, T* state) const {
+    g += T(c.decay) * p;
+    state[0] += g * g;
+    p -= T(c.rate) * (g / (Sqrt{}(state[0]) + T(c.eps)));
+  }
+};
+
+struct AdamaxStep {
+  template <class T>
+  HD void operator()(const RuleConstants& c, bool, T g, T& p, T* state) const {
+    g += T(c.decay) * p;
+    average_in(c.momentum, g, state[0]);
+    state[1] = Maximum{}(T(c.memory) * state[1], Abs{}(g) + T(c.eps));
+    p -= T(c.rate) * (state[0] / state[1]);
+  }
+};
+
+struct AdadeltaStep {
+  template <class T>
+  HD void operator()(const RuleConstants& c, bool, T g, T& p, T* state) const {
+    g += T(c.decay) * p;
+    average_in(c.memory, g * g, state[0]);
+    const T change = Sqrt{}((state[1] + T(c.eps)) / (state[0] + T(c.eps))) * g;
+    average_in(c.memory, change * change, state[1]);
+    p -= T(c.rate) * change;
+  }
+};
+
+struct DpAdamStep {
+  template <class T>
+  HD void operator()(const RuleConstants& c, bool, T g, T& p, T* state) const {
+    g += T(c.decay) * p;
+    average_in(c.momentum, g, state[0]);
+    average_in(c.memory, g * g, state[1]);
+    const T own = T(c.correction) * state[1] + T(c.offset);
+    p -= T(c.rate) * (state[0] / Sqrt{}(Maximum{}(own, T(c.eps))));
+  }
+};
+
+// The gradient is finished and nothing moves.
+struct NoStep {
+  template <class T>
+  HD void operator()(const RuleConstants&, bool, T, T&, T*) const {}
+};
+
+using UpdateRules = FunctorList<SgdStep, AdamStep, RmsPropStep, AdagradStep, AdamaxStep,
+                                AdadeltaStep, DpAdamStep, NoStep>;
+
+inline constexpr int most_states = 3;
+
+// Elements of one parameter, all in one order without gaps, f32 or f64.
+struct UpdateArray {
+  int rule = UpdateRules::index<NoStep>();
+  RuleConstants constants{};
+  Dtype dtype = Dtype::f32;  // of all of them
+  std::int64_t count = 0;
+  void* value = nullptr;  // none where the rule is NoStep
+  void* gradient = nullptr;
+  const double* sum = nullptr;    // what the gradient is made of with the noise; else of itself
+  void* state[most_states] = {};  // as many as the rule keeps
+  bool first = false;             // states are written and not read: they start with `start`
+  double start = 0;
+  // Where there is noise, in whole spacings, the gradient first becomes on_grid(..).
+  const std::int64_t* noise = nullptr;
+  double spacing = 1, divisor = 1;
+
+  // Elements from .. from + part - 1, noise aside.
+  UpdateArray slice(std::int64_t from, std::int64_t part) const {
+    UpdateArray y = *this;
+    const auto bytes = static_cast<std::size_t>(from) * size_of(dtype);
+    const auto move = [&](void*& data) { data = data ? static_cast<char*>(data) + bytes : data; };
+    move(y.value);
+    move(y.gradient);
+    if (y.sum) y.sum += from;
+    for (void*& kept : y.state) move(kept);
+    y.count = part;
+    return y;
+  }
+};
+
+// The nearest multiple of a power of two, as a number of them. What lies more than 2^61 of them
+// from 0 counts as that far. Not for NaN.
+HD inline std::int64_t nearest_multiple(double value, double spacing) {
+  constexpr double most = 0x1p61;
+  return std::llrint(std::clamp(value / spacing, -most, most));
+}
+
+// The nearest multiple of the spacing plus so many spacings, divided. An infinite sum counts as the
+// largest finite one. Not for NaN.
+template <class T, class Sum>
+HD T on_grid(Sum sum, std::int64_t noise, double spacing, double divisor) {
+  constexpr Sum largest = std::numeric_limits<Sum>::max();
+  const std::int64_t n = nearest_multiple(std::clamp(sum, -largest, largest), spacing) + noise;
+  return static_cast<T>(static_cast<double>(n) * spacing / divisor);
+}
+
+// What keeps an element from being updated.
+enum class UpdateFault { none, not_a_number, not_finite };
+inline constexpr int update_faults = 2;
+
+// How many states an array has.
+HD inline int count_states(const UpdateArray& array) {
+  int states = 0;
+  while (states < most_states && array.state[states]) ++states;
+  return states;
+}
+
+// One element, whole or not at all. T is the arrays' type; `noisy` is whether there is noise, and
+// `states` how many states, an int or a constant. Gradients without noise must be finite.
+template <class T, bool noisy, class Rule, class States>
+HD UpdateFault update_element(const UpdateArray& array, Rule rule, States states, std::int64_t i) {
+  T g = static_cast<T*>(array.gradient)[i];
+  if constexpr (noisy) {
+    const double sum = array.sum ? array.sum[i] : static_cast<double>(g);
+    if (sum != sum) return UpdateFault::not_a_number;
+    g = on_grid<T>(sum, array.noise[i], array.spacing, array.divisor);
+    static_cast<T*>(array.gradient)[i] = g;
+    if (g - g != 0) return UpdateFault::not_finite;
+  }
+  if constexpr (!std::is_same_v<Rule, NoStep>) {
+    T state[most_states] = {};  // those that the rule does not keep are zero
+    for (int k = 0; k < most_states; ++k) {
+      if (k >= states) break;
+      state[k] = array.first ? T(array.start) : static_cast<const T*>(array.state[k])[i];
+    }
+    T p = static_cast<const T*>(array.value)[i];
+    rule(array.constants, array.first, g, p, state);
+    static_cast<T*>(array.value)[i] = p;
+    for (int k = 0; k < most_states; ++k) {
+      if (k >= states) break;
+      static_cast<T*>(array.state[k])[i] = state[k];
+    }
+  }
+  return UpdateFault::none;
+}
+
+}  // namespace sotto

@@ -1,0 +1,25 @@
+// Where the operands of one operation lie: on one device.
+#pragma once
+
+#include "core/devices.h"
+#include "core/error.h"
+#include "core/tensor.h"
+#include "kernels/backend.h"
+
+namespace sotto {
+
+inline Backend& on(const Tensor& x) { return backend(x.device()); }
+
+// x where an operation of both runs: on the other's GPU, if the other is on one.
+inline Tensor beside(const Tensor& x, const Tensor& other) {
+  return x.defined() && other.device() != cpu && x.device() == cpu ? x.to(other.device()) : x;
+}
+// Whether one is on a GPU and the other on the CPU. Throws std::invalid_argument for two GPUs.
+inline bool apart(const Tensor& a, const Tensor& b) {
+  if (a.device() == b.device()) return false;
+  check(a.device() == cpu || b.device() == cpu, "operands on {} and {}", name(a.device()),
+        name(b.device()));
+  return true;
+}
+
+}  // namespace sotto

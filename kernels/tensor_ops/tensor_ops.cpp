@@ -1,0 +1,400 @@
+#include "kernels/tensor_ops/tensor_ops.h"
+
+#include <algorithm>
+
+#include "kernels/functors/functors.h"
+#include "kernels/operand_device.h"
+
+namespace sotto {
+
+namespace {
+
+// The sizes of `shape`, ones where x is shorter or has size 1 repeated by stride 0.
+View spread(const Tensor& x, const Shape& shape) {
+  return x.shape() == shape ? x.view() : x.expand(shape).view();
+}
+
+void check_same_type(const char* op, const Tensor& a, const Tensor& b) {
+  check(a.dtype() == b.dtype(), "{}: dtypes differ: {} and {}", op, name(a.dtype()),
+        name(b.dtype()));
+}
+
+// An uninitialised result of `shape`, in the memory order of an operand that has it.
+Tensor result_like(const Shape& shape, const Tensor& a, const Tensor& b) {
+  if (a.shape() == shape && a.dense()) return empty_like(a);
+  if (b.shape() == shape && b.dense()) {
+    return Tensor::empty_ordered(shape, b.memory_order(), a.dtype(), a.device());
+  }
+  return Tensor::empty(shape, a.dtype(), a.device());
+}
+
+void check_ids(const Tensor& ids, std::int64_t size) {
+  check(ids.dtype() == Dtype::i64 && ids.rank() == 1,
+        "gather: ids are {} of shape {} where i64 of one axis is needed", name(ids.dtype()),
+        ids.shape());
+  if (ids.device() != cpu) return;  // the device's kernel deals with ids past the end
+  const std::int64_t* const first = ids.data<std::int64_t>();
+  const std::int64_t count = ids.numel(), step = ids.strides()[0];
+  std::int64_t largest = -1;
+  for (std::int64_t k = 0; k < count; ++k) largest = std::max(largest, first[k * step]);
+  check(largest < size, "gather: id {} in an axis of size {}", largest, size);
+}
+
+}  // namespace
+
+Tensor full(const Shape& shape, double value, Dtype dtype, Device device) {
+  Tensor y = Tensor::empty(shape, dtype, device);
+  backend(device).fill(value, y.view());
+  return y;
+}
+
+Tensor zeros(const Shape& shape, Dtype dtype, Device device) {
+  return full(shape, 0, dtype, device);
+}
+
+Tensor empty_like(const Tensor& x) {
+  if (!x.dense()) return Tensor::empty(x.shape(), x.dtype(), x.device());
+  return Tensor::empty_ordered(x.shape(), x.memory_order(), x.dtype(), x.device());
+}
+
+Tensor zeros_like(const Tensor& x) {
+  Tensor y = empty_like(x);
+  on(x).fill(0, y.view());
+  return y;
+}
+
+Tensor contiguous(const Tensor& x) {
+  if (x.contiguous()) return x;
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  on(x).copy(x.view(), y.view());
+  return y;
+}
+
+Tensor clone(const Tensor& x) {
+  Tensor y = empty_like(x);
+  on(x).copy(x.view(), y.view());
+  return y;
+}
+
+Tensor to_dtype(const Tensor& x, Dtype dtype) {
+  if (x.dtype() == dtype) return x;
+  Tensor y = x.dense() ? Tensor::empty_ordered(x.shape(), x.memory_order(), dtype, x.device())
+                       : Tensor::empty(x.shape(), dtype, x.device());
+  on(x).copy(x.view(), y.view());
+  return y;
+}
+
+Dtype arithmetic_type(Dtype dtype) {
+  return dtype == Dtype::f16 || dtype == Dtype::bf16 ? Dtype::f32 : dtype;
+}
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  if (auto y = x.view_as(shape)) return *y;
+  return *contiguous(x).view_as(shape);
+}
+
+void copy_into(const Tensor& x, const Tensor& y) {
+  const Tensor from = x.to(y.device());
+  on(y).copy(spread(from, y.shape()), y.view());
+}
+
+Tensor bernoulli(PhiloxKey key, const std::vector<RowDraws>& rows, double keep, const Shape& shape,
+                 Device device) {
+  check(shape.rank() > 0 && shape[0] == std::ssize(rows), "bernoulli: {} rows for {}", rows.size(),
+        shape);
+  std::vector<std::int64_t> numbers;
+  for (const RowDraws& draws : rows) {
+    numbers.push_back(static_cast<std::int64_t>(draws.row));
+    numbers.push_back(static_cast<std::int64_t>(draws.first));
+  }
+  const Tensor y = Tensor::empty(shape, Dtype::boolean, device);
+  const Tensor from = Tensor::from(numbers, {shape[0], 2}).to(device);
+  backend(device).bernoulli(key, from.view(), keep, y.view());
+  return y;
+}
+
+Tensor concat(const std::vector<Tensor>& parts, int axis) {
+  check(!parts.empty(), "concat: no tensors");
+  Shape shape = parts[0].shape();
+  axis = normalize_axis("concat", axis, shape.rank());
+  shape[axis] = 0;
+  for (const Tensor& part : parts) {
+    check_same_type("concat", parts[0], part);
+    Shape rest = part.shape();
+    check(rest.rank() == shape.rank(), "concat: {} beside {}", part.shape(), parts[0].shape());
+    shape[axis] += rest[axis];
+    rest[axis] = shape[axis];
+    check(rest == shape, "concat: {} beside {} along axis {}", part.shape(), parts[0].shape(),
+          axis);
+  }
+  const auto on_gpu = std::find_if(parts.begin(), parts.end(),
+                                   [](const Tensor& part) { return part.device() != cpu; });
+  const Device device = on_gpu == parts.end() ? cpu : on_gpu->device();
+  Tensor y = Tensor::empty(shape, parts[0].dtype(), device);
+  std::int64_t at = 0;
+  for (const Tensor& part : parts) {
+    copy_into(part, y.slice(axis, at, at + part.size(axis)));
+    at += part.size(axis);
+  }
+  return y;
+}
+
+Tensor gather(const Tensor& x, const Tensor& ids, int axis) {
+  if (apart(x, ids)) return gather(beside(x, ids), beside(ids, x), axis);
+  axis = normalize_axis("gather", axis, x.rank());
+  check_ids(ids, x.size(axis));
+  Shape shape = x.shape();
+  shape[axis] = ids.numel();
+  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  on(x).gather(x.view(), ids.view(), axis, y.view());
+  return y;
+}
+
+Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t size) {
+  if (apart(x, ids)) return scatter_add(beside(x, ids), beside(ids, x), axis, size);
+  Shape shape = x.shape();
+  shape[normalize_axis("scatter_add", axis, x.rank())] = size;
+  Tensor y = zeros(shape, x.dtype(), x.device());
+  scatter_add_into(x, ids, axis, y);
+  return y;
+}
+
+void scatter_add_into(const Tensor& x, const Tensor& ids, int axis, const Tensor& y) {
+  axis = normalize_axis("scatter_add", axis, x.rank());
+  const Tensor all = reshape(ids.to(y.device()), {-1}), from = x.to(y.device());
+  check_ids(all, y.size(axis));
+  Shape shape = x.shape();
+  check(ids.rank() >= 1 && shape[axis] == ids.size(0), "scatter_add: ids {} for axis {} of {}",
+        ids.shape(), axis, shape);
+  shape[axis] = y.size(axis);
+  check(y.shape() == shape, "scatter_add: {} onto {}", shape, y.shape());
+  on(y).scatter_add(from.view(), all.view(), axis, y.view());
+}
+
+Tensor unary(int op, const Tensor& x, Constants constants, const Tensor& into) {
+  Tensor y = into.defined() ? into : empty_like(x);
+  on(x).unary(op, constants, x.view(), y.view());
+  return y;
+}
+
+Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants,
+                  const Tensor& into) {
+  Tensor dx = into.defined() ? into : empty_like(dy);
+  on(x).unary_grad(op, constants, spread(x, dy.shape()), spread(y, dy.shape()), dy.view(),
+                   dx.view());
+  return dx;
+}
+
+Tensor binary(int op, const Tensor& a, const Tensor& b, const Tensor& into) {
+  const char* name = nullptr;
+  BinaryFunctors::at(op, [&]<class F>(std::type_identity<F>) { name = F::name; });
+  check_same_type(name, a, b);
+  if (apart(a, b)) return binary(op, beside(a, b), beside(b, a));  // `into` may be apart too
+  const Shape shape = broadcast_shapes(name, a.shape(), b.shape());
+  Tensor y = into.defined() ? into : result_like(shape, a, b);
+  on(a).binary(op, spread(a, shape), spread(b, shape), y.view());
+  return y;
+}
+
+Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Tensor& dy,
+                   const Tensor& into) {
+  Tensor d = into.defined() && into.device() == dy.device() ? into : empty_like(dy);
+  const Tensor left = beside(a, dy), right = beside(b, dy);
+  on(dy).binary_grad(op, which, spread(left, dy.shape()), spread(right, dy.shape()), dy.view(),
+                     d.view());
+  return d;
+}
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  check_same_type("where", a, b);
+  if (apart(a, b)) return where(condition, beside(a, b), beside(b, a));
+  if (apart(condition, a)) {
+    return where(beside(condition, a), beside(a, condition), beside(b, condition));
+  }
+  const Shape pair = broadcast_shapes("where", a.shape(), b.shape());
+  const Shape shape = broadcast_shapes("where", condition.shape(), pair);
+  Tensor y = result_like(shape, a, b);
+  on(a).where(spread(condition, shape), spread(a, shape), spread(b, shape), y.view());
+  return y;
+}
+
+Tensor add(const Tensor& a, const Tensor& b) { return binary(binary_index<Add>, a, b); }
+Tensor sub(const Tensor& a, const Tensor& b) { return binary(binary_index<Sub>, a, b); }
+Tensor mul(const Tensor& a, const Tensor& b) { return binary(binary_index<Mul>, a, b); }
+
+Tensor scale(const Tensor& x, double factor) {
+  Tensor y = empty_like(x);
+  axpby(factor, x, 0, y);
+  return y;
+}
+
+void axpby(double alpha, const Tensor& x, double beta, const Tensor& y) {
+  const Tensor from = x.to(y.device());
+  on(y).axpby(alpha, spread(from, y.shape()), beta, y.view());
+}
+
+namespace {
+
+Tensor reduced(Reduction op, const Tensor& x, const Shape& axes, bool keepdim, Dtype dtype) {
+  Shape shape = x.shape();
+  bool gone[max_rank] = {};
+  for (int i = 0; i < x.rank(); ++i) gone[i] = axes.empty();
+  for (const std::int64_t axis : axes)
+    gone[normalize_axis("reduce", static_cast<int>(axis), x.rank())] = true;
+  for (int i = 0; i < x.rank(); ++i) {
+    check(op == Reduction::sum || op == Reduction::product || !gone[i] || shape[i] > 0,
+          "reduce: extreme value over axis {} of {}", i, shape);
+    if (gone[i]) shape[i] = 1;
+  }
+  Tensor y = Tensor::empty(shape, dtype, x.device());
+  if (shape == x.shape()) {
+    on(x).copy(x.view(), y.view());  // of one element each
+  } else {
+    on(x).reduce(op, x.view(), y.view());
+  }
+  if (!keepdim) {
+    for (int i = x.rank() - 1; i >= 0; --i) {
+      if (gone[i]) y = y.squeeze(i);
+    }
+  }
+  return y;
+}
+
+// What broadcasting from `shape` to x's added, summed by `add_up(axes)`.
+template <class F>
+Tensor summed_to(const Tensor& x, const Shape& shape, F&& add_up) {
+  if (x.shape() == shape) return x;
+  Shape axes;
+  const int lead = x.rank() - shape.rank();
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i < lead || (shape[i - lead] == 1 && x.size(i) != 1)) axes.push_back(i);
+  }
+  Tensor y = axes.empty() ? x : add_up(axes);
+  for (int i = 0; i < lead; ++i) y = y.squeeze(0);
+  return y;
+}
+
+}  // namespace
+
+Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim) {
+  return reduced(op, x, axes, keepdim, x.dtype());
+}
+
+Tensor sum(const Tensor& x, const Shape& axes, bool keepdim) {
+  return reduced(Reduction::sum, x, axes, keepdim, x.dtype());
+}
+
+Tensor wide_sum(const Tensor& x, const Shape& axes, bool keepdim) {
+  return reduced(Reduction::sum, x, axes, keepdim, arithmetic_type(x.dtype()));
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  return summed_to(x, shape, [&](const Shape& axes) { return sum(x, axes, true); });
+}
+
+Tensor wide_sum_to(const Tensor& x, const Shape& shape) {
+  return summed_to(x, shape, [&](const Shape& axes) { return wide_sum(x, axes, true); });
+}
+
+Tensor argmax(const Tensor& x) {
+  check(x.rank() > 0 && x.shape().back() > 0, "argmax: over the last axis of {}", x.shape());
+  Shape shape = x.shape();
+  shape.erase(x.rank() - 1);
+  Tensor y = Tensor::empty(shape, Dtype::i64, x.device());
+  on(x).argmax(contiguous(x).view(), y.view());
+  return y;
+}
+
+namespace {
+
+Shape product_shape(const Tensor& a, const Tensor& b) {
+  check((a.rank() == 2 || a.rank() == 3) && (b.rank() == 2 || b.rank() == 3),
+        "gemm: ranks {} and {}", a.rank(), b.rank());
+  check_same_type("gemm", a, b);
+  check(a.size(-1) == b.size(-2), "gemm: inner sizes differ: {} x {}", a.shape(), b.shape());
+  Shape shape{a.size(-2), b.size(-1)};
+  if (a.rank() == 3 || b.rank() == 3) {
+    const std::int64_t batch = a.rank() == 3 ? a.size(0) : b.size(0);
+    check(a.rank() == 2 || b.rank() == 2 || b.size(0) == batch, "gemm: batches differ: {} x {}",
+          a.shape(), b.shape());
+    shape.insert(0, batch);
+  }
+  return shape;
+}
+
+View with_batch(const Tensor& x, const Shape& product) {
+  if (x.rank() == product.rank()) return x.view();
+  return x.expand({product[0], x.size(0), x.size(1)}).view();
+}
+
+Tensor product(const Tensor& a, const Tensor& b, Dtype dtype) {
+  if (apart(a, b)) return product(beside(a, b), beside(b, a), dtype);
+  const Shape shape = product_shape(a, b);
+  Tensor c = Tensor::empty(shape, dtype, a.device());
+  on(a).gemm(with_batch(a, shape), with_batch(b, shape), 0, c.view());
+  return c;
+}
+
+}  // namespace
+
+Tensor gemm(const Tensor& a, const Tensor& b) { return product(a, b, a.dtype()); }
+Tensor wide_gemm(const Tensor& a, const Tensor& b) {
+  return product(a, b, arithmetic_type(a.dtype()));
+}
+
+Tensor affine(const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (apart(a, b)) return affine(beside(a, b), beside(b, a), bias);
+  const Shape shape = product_shape(a, b);
+  check(shape.rank() == 2 && bias.shape() == Shape{shape[1]}, "affine: bias {} for the product {}",
+        bias.shape(), shape);
+  Tensor c = Tensor::empty(shape, a.dtype(), a.device());
+  const Tensor added = to_dtype(bias.to(a.device()), a.dtype());
+  on(a).affine(a.view(), b.view(), reshape(added, {1, shape[1]}).view(), c.view());
+  return c;
+}
+
+Tensor outer_sum(const Tensor& b, const Tensor& a) { return wide_gemm(b.transpose(-1, -2), a); }
+
+void outer_sum_add(const Tensor& b, const Tensor& a, const Tensor& y) {
+  if (apart(a, b)) return outer_sum_add(beside(b, a), beside(a, b), y);
+  const Tensor columns = b.transpose(-1, -2);
+  const Shape shape = product_shape(columns, a);
+  check(y.shape() == shape && (y.dtype() == a.dtype() || y.dtype() == arithmetic_type(a.dtype())),
+        "outer_sum: result {} of {} for the product {} of {}", y.shape(), name(y.dtype()), shape,
+        name(a.dtype()));
+  on(a).gemm(with_batch(columns, shape), with_batch(a, shape), 1, y.view());
+}
+
+namespace {
+
+void check_along(const Tensor& ids, int axis, const Shape& target) {
+  bool fits = ids.dtype() == Dtype::i64 && ids.rank() == target.rank();
+  for (int i = 0; fits && i < ids.rank(); ++i) fits = i == axis || ids.size(i) <= target[i];
+  check(fits, "ids {} of shape {} along axis {} of {}", name(ids.dtype()), ids.shape(), axis,
+        target);
+  if (ids.device() != cpu) return;
+  for (const std::int64_t id : ids.to_vector<std::int64_t>()) {
+    check(id >= 0 && id < target[axis], "id {} along axis {} of {}", id, axis, target);
+  }
+}
+
+}  // namespace
+
+Tensor take_along(const Tensor& x, const Tensor& ids, int axis) {
+  if (apart(x, ids)) return take_along(beside(x, ids), beside(ids, x), axis);
+  check_along(ids, axis, x.shape());
+  Tensor y = Tensor::empty(ids.shape(), x.dtype(), x.device());
+  on(x).take_along(x.view(), ids.view(), axis, y.view());
+  return y;
+}
+
+Tensor put_along(const Tensor& x, const Tensor& ids, int axis, const Shape& shape) {
+  if (apart(x, ids)) return put_along(beside(x, ids), beside(ids, x), axis, shape);
+  check_along(ids, axis, shape);
+  check(x.shape() == ids.shape(), "values {} for ids {}", x.shape(), ids.shape());
+  Tensor y = zeros(shape, x.dtype(), x.device());
+  on(x).put_along_add(x.view(), ids.view(), axis, y.view());
+  return y;
+}
+
+}  // namespace sotto

@@ -1,0 +1,143 @@
+#include "memory/accumulation.h"
+
+#include <algorithm>
+
+#include "core/join.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto::memory {
+
+namespace {
+
+// Sums, and whether it was given anything since it was last told to forget.
+class WatchedSums final : public GradSink {
+ public:
+  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+    touched = true;
+    sums.receive(parameter, std::move(uses));
+  }
+  bool sums_only() const override { return true; }
+
+  SumSink sums;
+  bool touched = false;
+};
+
+LossScale scale_of(const Policy& policy) {
+  using Adjust = LossScaling::Adjust;
+  const Dtype precision = policy.precision.value_or(Dtype::f32);
+  return LossScale({.adjust = precision == Dtype::f16 ? Adjust::on_overflow : Adjust::never},
+                   precision);
+}
+
+}  // namespace
+
+Accumulation::Accumulation(const Policy& policy, nn::Module* model)
+    : policy_(policy),
+      model_(model),
+      precision_(policy.precision.value_or(Dtype::f32)),
+      loss_scale_(scale_of(policy)),
+      phases_({device_of(model ? model->parameters() : std::vector<Parameter*>{})}) {
+  const std::vector<std::string> problems = policy.problems();
+  check(problems.empty(), "Accumulation: {}", joined(problems, "; "));
+  check(!policy.checkpoint || model != nullptr, "Accumulation: checkpoints without a model");
+  if (policy.checkpoint) set_checkpoints(*model, *policy.checkpoint);
+  if (policy.limit == 0) parts_.emplace(policy.rows(), policy.accumulation.value_or(1));
+}
+
+std::optional<std::int64_t> Accumulation::physical_batch() const {
+  if (!parts_) return std::nullopt;
+  return parts_->rows();
+}
+
+// Adds the share of rows first .. end - 1 of the mean; returns the sum of their losses.
+double Accumulation::add_part(const Batch& batch, std::int64_t first, std::int64_t end,
+                              GradSink& sink, PhaseClock& phases) const {
+  phases.enter("forward");
+  TapeOptions options = batch.options;
+  options.precision = precision_;
+  if (options.rows.empty()) {
+    options.first_row += first;
+  } else {
+    options.rows.assign(batch.options.rows.begin() + first, batch.options.rows.begin() + end);
+  }
+  const auto rows =
+      batch.rows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
+  Tape tape(options);
+  const Var losses = batch.loss(tape, rows);
+  check(losses.shape() == Shape{std::ssize(rows)},
+        "Accumulation: a loss of shape {} for {} rows; return one loss for each row",
+        losses.shape(), rows.size());
+  phases.enter("backward");
+  tape.backward(losses, sink, loss_scale_.value() / static_cast<double>(batch.rows.size()));
+  return sum(to_dtype(losses.value(), Dtype::f64)).item();
+}
+
+Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
+                                                 std::span<const std::int64_t> rows,
+                                                 const nn::Optimizer& optimizer,
+                                                 const TapeOptions& options) {
+  check(!rows.empty(), "Accumulation: no rows");
+  const Batch batch{loss, rows, options};
+  if (!parts_) {
+    phases_.stop();  // dry runs belong to no phase
+    make_plan(batch, optimizer);
+  }
+  const LimitScope limit(policy_.limit, device_of(optimizer));
+  WatchedSums sink;
+  double loss_sum = 0;
+  const auto run = [&](std::int64_t first, std::int64_t end) {
+    sink.touched = false;
+    loss_sum += add_part(batch, first, end, sink, phases_);
+  };
+  const auto lost = [&] {
+    if (!sink.touched) return false;
+    sink = {};
+    loss_sum = 0;
+    return true;
+  };
+  parts_->over(std::vector<std::int64_t>(rows.size(), 1), run, lost);
+  phases_.stop();
+  if (loss_scale_.options().adjust == LossScaling::Adjust::never && loss_scale_.value() == 1)
+    return {sink.sums.gradients(), loss_sum};
+  return {loss_scale_.unscaled(sink.sums.gradients()).value_or(Gradients{}), loss_sum};
+}
+
+std::vector<Way> Accumulation::ways(const Demand& demand) {
+  const std::vector<Dtype> precisions =
+      policy_.precision ? std::vector{*policy_.precision} : std::vector{Dtype::f32, Dtype::bf16};
+  const bool can_cut = model_ != nullptr && can_be_cut(policy_, *model_);
+  std::vector<Way> ways;
+  for (const Dtype precision : precisions) {
+    const auto enter = [this, precision, can_cut]() -> Entered {
+      precision_ = precision;
+      if (can_cut) set_checkpoints(*model_, 0);
+      return {};
+    };
+    ways.push_back({name(precision), enter});
+    if (can_cut) ways.push_back(with_checkpoints(ways.back(), *model_, demand));
+  }
+  return ways;
+}
+
+void Accumulation::make_plan(const Batch& batch, const nn::Optimizer& optimizer) {
+  const std::int64_t parts = policy_.accumulation.value_or(1);
+  const std::int64_t most = std::min((std::ssize(batch.rows) + parts - 1) / parts, policy_.rows());
+  const auto peak_of = [&](std::int64_t rows) {
+    PhaseClock unseen({device_of(optimizer)});
+    SumSink sink;
+    // The second part, if there is one, finds the sums of the first.
+    for (const std::int64_t part : {rows, std::min(rows, std::ssize(batch.rows) - rows)}) {
+      if (part > 0) add_part(batch, 0, part, sink, unseen);
+    }
+    unseen.stop();
+    return unseen.peak_bytes() + optimizer.bytes_to_come();
+  };
+  const Demand demand{.peak_of = peak_of,
+                      .most = most,
+                      .update = update_bytes(optimizer),
+                      .limit = limit_within(policy_.limit, device_of(optimizer))};
+  plan_ = choose_way(ways(demand), demand);
+  parts_.emplace(plan_->fit().rows, parts);
+}
+
+}  // namespace sotto::memory

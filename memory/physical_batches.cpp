@@ -1,0 +1,77 @@
+#include "memory/physical_batches.h"
+
+#include <algorithm>
+#include <new>
+#include <numeric>
+
+#include "core/allocator/allocator.h"
+#include "core/error.h"
+
+namespace sotto::memory {
+
+bool out_of_memory(const std::exception& error) {
+  return dynamic_cast<const OutOfMemory*>(&error) != nullptr ||
+         dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+}
+
+namespace {
+
+// Whether it ran; throws what cannot be helped by a smaller part.
+bool ran(const std::function<void()>& run, bool can_be_parted) {
+  try {
+    run();
+    return true;
+  } catch (const std::exception& error) {
+    if (!can_be_parted || !out_of_memory(error)) throw;
+    return false;
+  }
+}
+
+}  // namespace
+
+PhysicalBatches::PhysicalBatches(std::int64_t rows, std::int64_t parts)
+    : rows_(rows), parts_(parts) {
+  check(rows >= 1 && parts >= 1, "PhysicalBatches: {} rows at a time in {} parts", rows, parts);
+}
+
+PhysicalBatches::Rest PhysicalBatches::all(std::span<const std::int64_t> rows_of) const {
+  return {0, std::reduce(rows_of.begin(), rows_of.end()), parts_};
+}
+
+// What is left when the next part is done.
+PhysicalBatches::Rest PhysicalBatches::after_next(std::span<const std::int64_t> rows_of,
+                                                  const Rest& rest) const {
+  const std::int64_t most = std::min(rows_, (rest.rows + rest.parts - 1) / rest.parts);
+  const auto items = static_cast<std::int64_t>(rows_of.size());
+  if (rest.rows <= most) return {items, 0, std::max<std::int64_t>(1, rest.parts - 1)};
+  std::int64_t end = rest.first, rows = 0;
+  do rows += rows_of[static_cast<std::size_t>(end++)];
+  while (end < items && rows + rows_of[static_cast<std::size_t>(end)] <= most);
+  return {end, rest.rows - rows, std::max<std::int64_t>(1, rest.parts - 1)};
+}
+
+std::vector<std::int64_t> PhysicalBatches::ends(std::span<const std::int64_t> rows_of) const {
+  std::vector<std::int64_t> ends;
+  for (Rest rest = all(rows_of); rest.first < std::ssize(rows_of);) {
+    rest = after_next(rows_of, rest);
+    ends.push_back(rest.first);
+  }
+  return ends;
+}
+
+void PhysicalBatches::over(std::span<const std::int64_t> rows_of, const Run& run,
+                           const Lost& lost) {
+  for (Rest rest = all(rows_of); rest.first < std::ssize(rows_of);) {
+    const Rest next = after_next(rows_of, rest);
+    const std::int64_t rows = rest.rows - next.rows;
+    const bool can_be_parted = next.first - rest.first > 1 && rows > 1;
+    if (ran([&] { run(rest.first, next.first); }, can_be_parted)) {
+      rest = next;
+      continue;
+    }
+    rows_ = rows / 2;
+    if (lost()) rest = all(rows_of);
+  }
+}
+
+}  // namespace sotto::memory

@@ -1,0 +1,39 @@
+#include "memory/profiling/phase_profiler.h"
+
+#include <algorithm>
+
+namespace sotto {
+
+void PhaseClock::enter(const char* phase) {
+  stop();
+  while (watches_.size() < devices_.size())
+    watches_.push_back(std::make_unique<memory::PeakWatch>(devices_[watches_.size()]));
+  const auto found = std::find_if(totals_.begin(), totals_.end(),
+                                  [&](const PhaseTotal& total) { return total.name == phase; });
+  running_ = static_cast<std::size_t>(found - totals_.begin());
+  if (found == totals_.end()) {
+    totals_.push_back({.name = phase, .peak_bytes = std::vector<std::size_t>(devices_.size())});
+  }
+  ++totals_[running_].entries;
+  for (const auto& watch : watches_) watch->restart();
+  stopped_ = false;
+  since_ = std::chrono::steady_clock::now();
+}
+
+void PhaseClock::stop() {
+  if (stopped_) return;
+  PhaseTotal& total = totals_[running_];
+  total.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - since_).count();
+  for (std::size_t k = 0; k < watches_.size(); ++k)
+    total.peak_bytes[k] = std::max(total.peak_bytes[k], watches_[k]->peak());
+  stopped_ = true;
+}
+
+std::size_t PhaseClock::peak_bytes(std::size_t device) const {
+  check(device < devices_.size(), "PhaseClock: device {} of {}", device, devices_.size());
+  std::size_t peak = 0;
+  for (const PhaseTotal& total : totals_) peak = std::max(peak, total.peak_bytes[device]);
+  return peak;
+}
+
+}  // namespace sotto

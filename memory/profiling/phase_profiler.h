@@ -1,0 +1,46 @@
+// Where a training step's time and memory go: phases that follow one another, each with its seconds
+// and the largest number of bytes in use during it, on each device.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memory/profiling/peak_memory.h"
+
+namespace sotto {
+
+struct PhaseTotal {
+  std::string name;
+  double seconds = 0;
+  std::vector<std::size_t> peak_bytes{};  // of each of the clock's devices
+  std::int64_t entries = 0;
+};
+
+class PhaseClock {
+ public:
+  explicit PhaseClock(std::vector<Device> devices = {cpu}) : devices_(std::move(devices)) {}
+
+  // Ends the running phase and begins another. Throws std::invalid_argument, at the first call,
+  // when a device is not there.
+  void enter(const char* phase);
+  // Ends the running phase.
+  void stop();
+  const std::vector<Device>& devices() const { return devices_; }
+  // In the order in which phases were first entered.
+  const std::vector<PhaseTotal>& totals() const { return totals_; }
+  // The largest peak of all phases on one of the devices.
+  std::size_t peak_bytes(std::size_t device = 0) const;
+
+ private:
+  std::vector<Device> devices_;
+  std::vector<std::unique_ptr<memory::PeakWatch>> watches_;  // one for each device
+  std::vector<PhaseTotal> totals_;
+  std::size_t running_ = 0;
+  bool stopped_ = true;
+  std::chrono::steady_clock::time_point since_;
+};
+
+}  // namespace sotto

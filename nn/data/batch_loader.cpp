@@ -1,0 +1,90 @@
+#include "nn/data/batch_loader.h"
+
+#include <algorithm>
+
+namespace sotto {
+
+BatchLoader::BatchLoader(const Dataset& data, Device device) : data_(data) {
+  for (int k = 0; device != cpu && k < 2; ++k) slots_.emplace_back(device);
+}
+
+void BatchLoader::expect(std::span<const std::int64_t> rows, std::span<const std::int64_t> then) {
+  if (slots_.empty()) return;
+  rows_.assign(rows.begin(), rows.end());
+  then_.assign(then.begin(), then.end());
+  begin_ = at_ = largest_ = 0;
+}
+
+Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
+  if (slots_.empty()) return data_.batch(rows);
+  data_.check_rows(rows);
+  Slot& now = slots_[turn_];
+  // A part may be a little smaller than the one before.
+  const bool hit = ahead_ && now.rows.size() >= rows.size() &&
+                   std::equal(rows.begin(), rows.end(), now.rows.begin());
+  ahead_ = false;
+  if (hit) ++hits_;
+  if (!hit) start(rows, std::launch::deferred);
+  now.gathered.get();
+  const Dataset batch{now.inputs.arrive(), now.targets.arrive()};
+  turn_ = 1 - turn_;
+  if (const auto next = expected_after(rows); !next.empty()) {
+    try {
+      data_.check_rows(next);
+      start(next, std::launch::async);
+      ahead_ = true;
+    } catch (const std::exception&) {
+      // What is computed needs the memory, or the rows are wrong, as whoever asks for them is told.
+      rows_.clear();
+    }
+  }
+  const auto count = std::ssize(rows);
+  return {batch.inputs.slice(0, 0, count), batch.targets.slice(0, 0, count)};
+}
+
+// Into the slot whose turn it is.
+void BatchLoader::start(std::span<const std::int64_t> rows, std::launch how) {
+  Slot& slot = slots_[turn_];
+  if (slot.gathered.valid()) slot.gathered.wait();
+  slot.rows.assign(rows.begin(), rows.end());
+  const auto shape = [&](const Tensor& x) {
+    Shape shape = x.shape();
+    shape[0] = std::ssize(rows);
+    return shape;
+  };
+  MemoryLabel label = memory_label();
+  label.kind = MemoryKind::data;
+  const LabelScope scope(label);
+  // The large one last: where there is no memory for it, little is held in vain.
+  slot.targets.begin(shape(data_.targets), data_.targets.dtype());
+  slot.inputs.begin(shape(data_.inputs), data_.inputs.dtype());
+  slot.gathered = std::async(how, [this, &slot] { gather(slot); });
+}
+
+void BatchLoader::gather(Slot& slot) const {
+  copy_rows(data_.inputs, slot.rows, slot.inputs.room());
+  slot.inputs.send();
+  copy_rows(data_.targets, slot.rows, slot.targets.room());
+  slot.targets.send();
+}
+
+// What will probably be asked for after these rows; nothing where they are none of those expected.
+std::span<const std::int64_t> BatchLoader::expected_after(std::span<const std::int64_t> rows) {
+  // After the last part; that part again, or the whole batch, if there was no memory for it.
+  for (const std::size_t place : {at_, begin_, std::size_t{0}}) {
+    const auto left = std::span<const std::int64_t>(rows_).subspan(std::min(place, rows_.size()));
+    if (rows.empty() || left.size() < rows.size() ||
+        !std::equal(rows.begin(), rows.end(), left.begin())) {
+      continue;
+    }
+    largest_ = place == at_ ? std::max(largest_, rows.size()) : rows.size();
+    begin_ = place;
+    at_ = place + rows.size();
+    const auto next =
+        at_ < rows_.size() ? left.subspan(rows.size()) : std::span<const std::int64_t>(then_);
+    return next.first(std::min(largest_, next.size()));
+  }
+  return {};
+}
+
+}  // namespace sotto

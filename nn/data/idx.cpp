@@ -1,0 +1,219 @@
+#include "nn/data/idx.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <span>
+#include <streambuf>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/io/file_place.h"
+#include "core/join.h"
+#include "core/threads/parallel.h"
+#include "nn/data/gzip.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr std::uint8_t unsigned_byte = 0x08;  // IDX's code for the element type u8
+constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
+constexpr std::int64_t mnist_side = 28;
+constexpr std::int64_t mnist_classes = 10;
+
+// Throws SystemFailure, formatted like fmt::format, unless `ok`.
+template <class... Args>
+void expect(bool ok, fmt::format_string<Args...> text, Args&&... args) {
+  if (!ok) throw SystemFailure(fmt::format(text, std::forward<Args>(args)...));
+}
+
+std::string hex(std::span<const std::uint8_t> bytes) {
+  return joined(bytes, " ", [](std::uint8_t byte) { return fmt::format("{:02x}", byte); });
+}
+
+std::int64_t read_size(GzipReader& in, int axis, int rank) {
+  std::array<std::uint8_t, 4> bytes{};
+  const std::size_t got = in.read(bytes);
+  expect(got == bytes.size(), "idx: {}: the file ends in the size of axis {} of {}", in.name(),
+         axis, rank);
+  std::int64_t size = 0;
+  for (const std::uint8_t byte : bytes) size = size << 8 | byte;
+  return size;
+}
+
+// Two zero bytes, the element type, the rank; then each axis as a big-endian u32.
+Shape read_header(GzipReader& in) {
+  std::array<std::uint8_t, 4> magic{};
+  const std::size_t got = in.read(magic);
+  expect(got == magic.size(), "idx: {}: the file has {} bytes and no header", in.name(), got);
+  expect(magic[0] == 0 && magic[1] == 0, "idx: {}: begins with {}, not with 00 00", in.name(),
+         hex(magic));
+  expect(magic[2] == unsigned_byte, "idx: {}: element type 0x{:02x}, expected 0x08 (u8)", in.name(),
+         magic[2]);
+  const int rank = magic[3];
+  expect(rank >= 1 && rank <= max_rank, "idx: {}: rank {} is not in 1 to {}", in.name(), rank,
+         max_rank);
+  Shape shape;
+  for (int axis = 0; axis < rank; ++axis) shape.push_back(read_size(in, axis, rank));
+  return shape;
+}
+
+// The number of elements, whose product may not fit 64 bits in a file that lies. An axis of size
+// 0 does not excuse the others.
+std::int64_t counted(const GzipReader& in, const Shape& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) {
+    expect(size == 0 || count <= std::numeric_limits<std::int64_t>::max() / size,
+           "idx: {}: the shape {} is absurd", in.name(), shape);
+    count *= std::max<std::int64_t>(size, 1);
+  }
+  return shape.numel();
+}
+
+// Exactly `count` bytes. Memory grows with the bytes that are there, not with the bytes that the
+// header promises.
+std::vector<std::uint8_t> read_bytes(GzipReader& in, std::size_t count, const Shape& shape) {
+  std::vector<std::uint8_t> bytes;
+  while (bytes.size() < count) {
+    const std::size_t begin = bytes.size();
+    bytes.resize(begin + std::min(chunk_bytes, count - begin));
+    const std::size_t got = in.read(std::span(bytes).subspan(begin));
+    expect(begin + got == bytes.size(), "idx: {}: {} bytes of data, expected {} for the shape {}",
+           in.name(), begin + got, count, shape);
+  }
+  return bytes;
+}
+
+void expect_end(GzipReader& in, const Shape& shape) {
+  std::array<std::uint8_t, 1> beyond{};
+  const std::size_t extra = in.read(beyond);  // also makes gzip's checksum be compared
+  expect(extra == 0, "idx: {}: more bytes of data than the {} for the shape {}", in.name(),
+         shape.numel(), shape);
+}
+
+// The first elements of a file, and how many elements its first axis has in the file.
+struct Beginning {
+  Tensor values;
+  std::int64_t size = 0;
+};
+
+// The file's shape is seen by `accept` before anything of that size is read.
+using Accept = std::function<void(const Shape&)>;
+
+Beginning read_beginning(std::istream& in, const std::string& name, std::int64_t most,
+                         const Accept& accept = {}) {
+  check(most >= 1, "idx: {}: {} elements of the first axis", name, most);
+  GzipReader reader(in, name);
+  const Shape whole = read_header(reader);
+  counted(reader, whole);
+  if (accept) accept(whole);
+  Shape shape = whole;
+  shape[0] = std::min(shape[0], most);
+  const auto bytes = read_bytes(reader, static_cast<std::size_t>(shape.numel()), shape);
+  if (shape == whole) expect_end(reader, whole);
+  return {Tensor::from(bytes, shape), whole[0]};
+}
+
+// A file for streams. Its number is above those of the standard files, unlike that of a
+// std::ifstream.
+class FileBuffer : public std::streambuf {
+ public:
+  explicit FileBuffer(const std::string& path)
+      : file_(open_to_read(path)), path_(path), buffer_(chunk_bytes) {}
+
+ protected:
+  int_type underflow() override {
+    ssize_t got = 0;
+    do {
+      got = ::read(file_.number(), buffer_.data(), buffer_.size());
+    } while (got < 0 && errno == EINTR);
+    expect(got >= 0, "idx: {}: {}", path_, std::strerror(errno));
+    setg(buffer_.data(), buffer_.data(), buffer_.data() + got);
+    return got == 0 ? traits_type::eof() : traits_type::to_int_type(buffer_[0]);
+  }
+
+ private:
+  Descriptor file_;
+  std::string path_;
+  std::vector<char> buffer_;
+};
+
+Beginning read_beginning(const std::string& path, std::int64_t most, const Accept& accept = {}) {
+  FileBuffer buffer(path);
+  std::istream in(&buffer);
+  return read_beginning(in, path, most, accept);
+}
+
+// The first of the four spellings of a file's name that is there.
+std::string find_file(const std::string& folder, const std::string& what, int rank) {
+  expect(std::filesystem::is_directory(folder), "mnist: {}: no such folder", folder);
+  for (const char* separator : {"-", "."}) {
+    for (const char* ending : {"", ".gz"}) {
+      const auto path = std::filesystem::path(folder) /
+                        fmt::format("{}{}idx{}-ubyte{}", what, separator, rank, ending);
+      if (std::filesystem::exists(path)) return path.string();
+    }
+  }
+  throw SystemFailure(
+      fmt::format("mnist: {}: neither {}-idx{}-ubyte nor {}.idx{}-ubyte, plain or .gz", folder,
+                  what, rank, what, rank));
+}
+
+// f32 in [0, 1] with an axis for the one channel.
+Tensor scaled_images(const Tensor& bytes) {
+  Tensor images = Tensor::empty({bytes.size(0), 1, bytes.size(1), bytes.size(2)}, Dtype::f32, cpu);
+  const std::uint8_t* from = bytes.data<std::uint8_t>();
+  float* to = images.data<float>();
+  parallel_for(bytes.numel(), chunk_bytes, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t k = begin; k < end; ++k) to[k] = static_cast<float>(from[k]) / 255.0f;
+  });
+  return images;
+}
+
+Tensor widened_labels(const Tensor& bytes, const std::string& path) {
+  Tensor labels = Tensor::empty(bytes.shape(), Dtype::i64);
+  const std::uint8_t* from = bytes.data<std::uint8_t>();
+  std::int64_t* to = labels.data<std::int64_t>();
+  for (std::int64_t k = 0; k < bytes.numel(); ++k) {
+    expect(from[k] < mnist_classes, "mnist: {}: label {} of sample {} is above 9", path, from[k],
+           k);
+    to[k] = from[k];
+  }
+  return labels;
+}
+
+}  // namespace
+
+Tensor read_idx(std::istream& in, const std::string& name, std::int64_t most) {
+  return read_beginning(in, name, most).values;
+}
+
+Tensor read_idx(const std::string& path, std::int64_t most) {
+  return read_beginning(path, most).values;
+}
+
+Dataset read_mnist(const std::string& folder, bool train, std::int64_t most) {
+  const std::string part = train ? "train" : "t10k";
+  const std::string image_path = find_file(folder, part + "-images", 3);
+  const std::string label_path = find_file(folder, part + "-labels", 1);
+  const auto [images, image_count] = read_beginning(image_path, most, [&](const Shape& shape) {
+    expect(shape.rank() == 3 && shape[1] == mnist_side && shape[2] == mnist_side,
+           "mnist: {}: shape {}, expected (n, {}, {})", image_path, shape, mnist_side, mnist_side);
+  });
+  const auto [labels, label_count] = read_beginning(label_path, most, [&](const Shape& shape) {
+    expect(shape.rank() == 1, "mnist: {}: shape {}, expected (n)", label_path, shape);
+  });
+  expect(image_count == label_count, "mnist: {} images in {}, {} labels in {}", image_count,
+         image_path, label_count, label_path);
+  return {scaled_images(images), widened_labels(labels, label_path)};
+}
+
+}  // namespace sotto

@@ -1,0 +1,52 @@
+// Initial values of parameters, drawn from public randomness. Layers draw theirs when they are
+// made, one after another from init_random(): the same seed and order of construction give the same
+// model.
+#pragma once
+
+#include <cstdint>
+
+#include "core/random/philox.h"
+#include "core/tensor.h"
+
+namespace sotto::nn {
+
+// The calling thread's source of initial values; seeded with 0 to begin with.
+PublicRandom& init_random();
+// Starts the calling thread's source again.
+void manual_seed(std::uint64_t seed);
+
+// The inputs that one output sums over, and the outputs that one input reaches, of a weight
+// [o, i, kernel...]: i or o times the kernel's size. Throws std::invalid_argument below rank 2.
+struct Fans {
+  std::int64_t in;
+  std::int64_t out;
+};
+Fans fans(const Shape& weight);
+
+enum class Fan { in, out };
+enum class Nonlinearity { linear, sigmoid, tanh, relu, leaky_relu, selu };
+// The factor by which weights in front of a nonlinearity are wider than 1 / sqrt(fan), as
+// customary: 1, 1, 5/3, sqrt(2), sqrt(2 / (1 + slope^2)) and 3/4. `slope` is leaky_relu's.
+double gain(Nonlinearity nonlinearity, double slope = 0.01);
+
+// All draws are f32 on the CPU, in row-major order.
+// Uniform in [low, high); normal with the given mean and standard deviation.
+Tensor random_uniform(const Shape& shape, double low, double high,
+                      PublicRandom& random = init_random());
+Tensor random_normal(const Shape& shape, double mean = 0, double deviation = 1,
+                     PublicRandom& random = init_random());
+
+struct Kaiming {
+  Fan fan = Fan::in;
+  double gain = sotto::nn::gain(Nonlinearity::relu);
+};
+// Standard deviation gain / sqrt(fan) (He et al. 2015, equations 10 and 14).
+Tensor kaiming_uniform(const Shape& weight, const Kaiming& options = {},
+                       PublicRandom& random = init_random());
+Tensor kaiming_normal(const Shape& weight, const Kaiming& options = {},
+                      PublicRandom& random = init_random());
+// Standard deviation gain sqrt(2 / (fan in + fan out)) (Glorot and Bengio 2010, equation 16).
+Tensor xavier_uniform(const Shape& weight, double gain = 1, PublicRandom& random = init_random());
+Tensor xavier_normal(const Shape& weight, double gain = 1, PublicRandom& random = init_random());
+
+}  // namespace sotto::nn

@@ -1,0 +1,148 @@
+// Multi-head attention and what transformers are built of (Vaswani et al. 2017), with PyTorch's
+// parameter names and layouts.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "autograd/ops/sequence/attention.h"
+#include "nn/layers/dense_layers.h"
+#include "nn/layers/norm_layers.h"
+
+namespace sotto::nn {
+
+// Parameters of multi-head attention as values, [e, e] and so on; what is not there is not used.
+struct AttentionWeights {
+  std::optional<Var> in_proj_weight = {};  // [3 e, e]: query, key, value; or the next three
+  std::optional<Var> q_proj_weight = {}, k_proj_weight = {},
+                     v_proj_weight = {};        // [e, e], [e, kdim], [e, vdim]
+  std::optional<Var> in_proj_bias = {};         // [3 e]
+  std::optional<Var> bias_k = {}, bias_v = {};  // [1, 1, e], a key and value of every sample
+  std::optional<Var> out_proj_weight = {}, out_proj_bias = {};
+};
+
+struct AttentionMasks {
+  // [n, keys] i64: 1 hides the key from all queries of the sample.
+  std::optional<Var> key_padding = {};
+  // [queries, keys], the same for all samples, or [n, heads, queries, keys]; i64: 1 hides; else
+  // added.
+  std::optional<Var> attention = {};
+  // Query t sees the keys s <= t.
+  bool causal = false;
+};
+
+struct MultiheadOptions {
+  std::int64_t heads = 1;
+  bool add_zero_attn = false;
+  double dropout = 0;
+};
+
+// query [n, a, e], key [n, b, kdim], value [n, b, vdim]; the result is [n, a, e]. The keys that
+// bias_k and add_zero_attn add are seen by all queries, whatever the masks say.
+Var multihead_attention(const Var& query, const Var& key, const Var& value,
+                        const AttentionWeights& weights, const MultiheadOptions& options,
+                        const AttentionMasks& masks = {});
+// The weights of each head, [n, heads, a, b + added], those of added keys last. Not part of the
+// loss's graph as a rule.
+Var multihead_attention_weights(const Var& query, const Var& key, const Var& value,
+                                const AttentionWeights& weights, const MultiheadOptions& options,
+                                const AttentionMasks& masks = {});
+
+struct MultiheadAttentionOptions {
+  double dropout = 0;
+  bool bias = true;
+  bool add_bias_kv = false;
+  bool add_zero_attn = false;
+  std::int64_t kdim = 0;  // 0: embed_dim
+  std::int64_t vdim = 0;
+  bool batch_first = false;
+};
+
+class MultiheadAttention final : public Module {
+ public:
+  // Throws std::invalid_argument unless num_heads divides embed_dim.
+  MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
+                     const MultiheadAttentionOptions& options = {});
+  // Self-attention.
+  Var forward(const Var& x) override { return forward(x, x, x); }
+  Var forward(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks = {});
+  // [n, heads, a, b], or [n, a, b] when averaged over the heads.
+  Var weights(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks = {},
+              bool average = true);
+  void visit(const Visitor& visitor) override;
+
+  std::unique_ptr<Parameter> in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight,
+      in_proj_bias, bias_k, bias_v;
+  Linear out_proj;
+
+ private:
+  AttentionWeights values(Tape& tape);
+  std::array<Var, 3> samples_first(const Var& query, const Var& key, const Var& value) const;
+
+  MultiheadOptions options_;
+  bool batch_first_;
+};
+
+enum class FeedForwardActivation { relu, gelu };
+
+struct TransformerOptions {
+  std::int64_t dim_feedforward = 2048;
+  double dropout = 0.1;
+  FeedForwardActivation activation = FeedForwardActivation::relu;
+  double layer_norm_eps = 1e-5;
+  bool batch_first = false;
+  bool norm_first = false;
+};
+
+// Self-attention and a feed-forward network, each with a residual connection and a layer norm.
+class TransformerEncoderLayer final : public Module {
+ public:
+  TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
+                          const TransformerOptions& options = {});
+  Var forward(const Var& x) override { return forward(x, {}); }
+  Var forward(const Var& x, const AttentionMasks& masks);
+  void visit(const Visitor& visitor) override;
+
+  MultiheadAttention self_attn;
+  Linear linear1, linear2;
+  LayerNorm norm1, norm2;
+
+ private:
+  TransformerOptions options_;
+};
+
+// The same with attention to a memory in between.
+class TransformerDecoderLayer final : public Module {
+ public:
+  TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
+                          const TransformerOptions& options = {});
+  // Attends to itself.
+  Var forward(const Var& x) override { return forward(x, x); }
+  Var forward(const Var& x, const Var& memory, const AttentionMasks& masks = {},
+              const AttentionMasks& memory_masks = {});
+  void visit(const Visitor& visitor) override;
+
+  MultiheadAttention self_attn, multihead_attn;
+  Linear linear1, linear2;
+  LayerNorm norm1, norm2, norm3;
+
+ private:
+  TransformerOptions options_;
+};
+
+// x plus a learned vector for each position: weight [positions, features], x [n, t, features] with
+// t <= positions. Starts normal with a deviation of 0.02.
+class PositionalEmbedding final : public Module {
+ public:
+  PositionalEmbedding(std::int64_t positions, std::int64_t features);
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override { visitor("weight", weight); }
+
+  std::unique_ptr<Parameter> weight;
+};
+
+// x [n, t, features] plus sines and cosines of the position, of wavelengths from 2 pi to 10000 2
+// pi; nothing is learned.
+Var add_sinusoidal_positions(const Var& x);
+
+}  // namespace sotto::nn

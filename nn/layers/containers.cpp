@@ -1,0 +1,33 @@
+#include "nn/layers/containers.h"
+
+namespace sotto::nn {
+
+Module& ModuleList::operator[](int index) {
+  check(index >= 0 && index < size(), "ModuleList: module {} of {}", index, size());
+  return *modules_[static_cast<std::size_t>(index)];
+}
+
+Var ModuleList::forward(const Var&) { fail("ModuleList: has no forward; call its modules"); }
+
+void ModuleList::visit(const Visitor& visitor) {
+  for (int i = 0; i < size(); ++i) visitor(std::to_string(i), (*this)[i]);
+}
+
+Module& ModuleDict::operator[](const std::string& key) {
+  const auto found = modules_.find(key);
+  check(found != modules_.end(), "ModuleDict: no module \"{}\"", key);
+  return *found->second;
+}
+
+Var ModuleDict::forward(const Var&) { fail("ModuleDict: has no forward; call its modules"); }
+
+void ModuleDict::visit(const Visitor& visitor) {
+  for (const auto& [key, module] : modules_) visitor(key, *module);
+}
+
+void ModuleDict::check_key(const std::string& key) const {
+  check(!key.empty() && key.find('.') == std::string::npos, "ModuleDict: the key \"{}\"", key);
+  check(!contains(key), "ModuleDict: \"{}\" twice", key);
+}
+
+}  // namespace sotto::nn

@@ -1,0 +1,105 @@
+// Convolutions and pooling over [n, c, spatial...], with one to three spatial axes. Where sizes are
+// asked for there is one entry for each spatial axis, or a single one for all.
+#pragma once
+
+#include "autograd/ops/conv_pool.h"
+#include "nn/module.h"
+
+namespace sotto::nn {
+
+// As sotto::ConvOptions, which says what they mean, and whether there is a bias.
+struct ConvOptions {
+  Shape stride{1};
+  Shape padding{0};
+  Shape dilation{1};
+  std::int64_t groups = 1;
+  bool same = false;
+  PadMode mode = PadMode::zeros;
+  bool bias = true;
+};
+
+// Cross-correlation. Weight and bias start uniform in +-1 / sqrt(in / groups * kernel's size).
+// Throws std::invalid_argument unless groups divides in and out.
+template <int axes>
+class Conv final : public Module {
+ public:
+  Conv(std::int64_t in, std::int64_t out, const Shape& kernel, const ConvOptions& options = {});
+  Conv(std::int64_t in, std::int64_t out, std::int64_t kernel, const ConvOptions& options = {})
+      : Conv(in, out, Shape{kernel}, options) {}
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override;
+
+  const sotto::ConvOptions& options() const { return options_; }
+
+  std::unique_ptr<Parameter> weight;  // [out, in / groups, kernel...]
+  std::unique_ptr<Parameter> bias;    // [out], or none
+
+ private:
+  sotto::ConvOptions options_;
+};
+
+template <int axes>
+class MaxPool final : public Module {
+ public:
+  explicit MaxPool(const PoolOptions& options) : options_(options) {}
+  explicit MaxPool(std::int64_t kernel) : MaxPool(PoolOptions{.kernel = {kernel}}) {}
+  MaxPool(std::int64_t kernel, std::int64_t stride)
+      : MaxPool(PoolOptions{.kernel = {kernel}, .stride = {stride}}) {}
+  Var forward(const Var& x) override;
+
+ private:
+  PoolOptions options_;
+};
+
+template <int axes>
+class AvgPool final : public Module {
+ public:
+  explicit AvgPool(const PoolOptions& options) : options_(options) {}
+  explicit AvgPool(std::int64_t kernel) : AvgPool(PoolOptions{.kernel = {kernel}}) {}
+  AvgPool(std::int64_t kernel, std::int64_t stride)
+      : AvgPool(PoolOptions{.kernel = {kernel}, .stride = {stride}}) {}
+  Var forward(const Var& x) override;
+
+ private:
+  PoolOptions options_;
+};
+
+// To an output of the given sizes.
+template <int axes>
+class AdaptiveAvgPool final : public Module {
+ public:
+  explicit AdaptiveAvgPool(const Shape& output);
+  explicit AdaptiveAvgPool(std::int64_t output) : AdaptiveAvgPool(Shape{output}) {}
+  Var forward(const Var& x) override;
+
+ private:
+  Shape output_;
+};
+
+using Conv1d = Conv<1>;
+using Conv2d = Conv<2>;
+using Conv3d = Conv<3>;
+using MaxPool1d = MaxPool<1>;
+using MaxPool2d = MaxPool<2>;
+using MaxPool3d = MaxPool<3>;
+using AvgPool1d = AvgPool<1>;
+using AvgPool2d = AvgPool<2>;
+using AvgPool3d = AvgPool<3>;
+using AdaptiveAvgPool1d = AdaptiveAvgPool<1>;
+using AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
+using AdaptiveAvgPool3d = AdaptiveAvgPool<3>;
+
+extern template class Conv<1>;
+extern template class Conv<2>;
+extern template class Conv<3>;
+extern template class MaxPool<1>;
+extern template class MaxPool<2>;
+extern template class MaxPool<3>;
+extern template class AvgPool<1>;
+extern template class AvgPool<2>;
+extern template class AvgPool<3>;
+extern template class AdaptiveAvgPool<1>;
+extern template class AdaptiveAvgPool<2>;
+extern template class AdaptiveAvgPool<3>;
+
+}  // namespace sotto::nn

@@ -1,0 +1,69 @@
+// Layers over features and ids, and the small ones between layers.
+#pragma once
+
+#include <optional>
+
+#include "nn/module.h"
+
+namespace sotto::nn {
+
+struct LinearOptions {
+  bool bias = true;
+};
+
+// y[.., o] = sum_i x[.., i] weight[o, i] + bias[o]. Both start uniform in +-1 / sqrt(in).
+class Linear final : public Module {
+ public:
+  Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {});
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override;
+
+  std::unique_ptr<Parameter> weight;  // [o, i]
+  std::unique_ptr<Parameter> bias;    // [o], or none
+};
+
+struct EmbeddingOptions {
+  // A row that starts at zero and learns nothing; negative numbers count from the end.
+  std::optional<std::int64_t> padding = std::nullopt;
+  // Known from elsewhere and refused, with the reason: what they do depends on other samples, or
+  // changes rows by data without noise.
+  bool scale_grad_by_freq = false;
+  std::optional<double> max_norm = std::nullopt;
+};
+
+// y[.., :] = weight[x[..], :] for ids x, i64 of any shape. Rows start standard normal.
+class Embedding final : public Module {
+ public:
+  Embedding(std::int64_t rows, std::int64_t features, const EmbeddingOptions& options = {});
+  Var forward(const Var& ids) override;
+  void visit(const Visitor& visitor) override;
+  // The padding row, counted from the start.
+  std::optional<std::int64_t> padding() const { return options_.padding; }
+
+  std::unique_ptr<Parameter> weight;  // [rows, features]
+
+ private:
+  EmbeddingOptions options_;
+};
+
+// Joins axes start .. end, both included.
+class Flatten final : public Module {
+ public:
+  explicit Flatten(int start = 1, int end = -1) : start_(start), end_(end) {}
+  Var forward(const Var& x) override;
+
+ private:
+  int start_, end_;
+};
+
+// See sotto::dropout. Throws std::invalid_argument unless 0 <= rate < 1.
+class Dropout final : public Module {
+ public:
+  explicit Dropout(double rate = 0.5);
+  Var forward(const Var& x) override;
+
+ private:
+  double rate_;
+};
+
+}  // namespace sotto::nn

@@ -1,0 +1,79 @@
+#include "nn/layers/more_layers.h"
+
+#include <cmath>
+
+#include "autograd/ops/elementwise.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/functional.h"
+#include "nn/init.h"
+
+namespace sotto::nn {
+
+template <int axes>
+ConvTranspose<axes>::ConvTranspose(std::int64_t in, std::int64_t out, const Shape& kernel,
+                                   const ConvTransposeOptions& options)
+    : options_{options.stride, options.padding, options.output_padding, options.dilation,
+               options.groups} {
+  const std::int64_t groups = options.groups;
+  check(in >= 1 && out >= 1 && groups >= 1 && in % groups == 0 && out % groups == 0,
+        "ConvTranspose{}d: {} channels to {} in {} groups", axes, in, out, groups);
+  check(kernel.rank() == 1 || kernel.rank() == axes, "ConvTranspose{}d: a kernel of sizes {}", axes,
+        kernel);
+  Shape shape{in, out / groups};
+  for (int i = 0; i < axes; ++i) shape.push_back(kernel.rank() == 1 ? kernel[0] : kernel[i]);
+  const double bound = 1 / std::sqrt(static_cast<double>(fans(shape).in));
+  weight = std::make_unique<Parameter>(random_uniform(shape, -bound, bound));
+  if (options.bias) bias = std::make_unique<Parameter>(random_uniform({out}, -bound, bound));
+}
+
+template <int axes>
+Var ConvTranspose<axes>::forward(const Var& x) {
+  check(x.rank() == axes + 2, "ConvTranspose{}d: input {} is not [n, c, {} spatial axes]", axes,
+        x.shape(), axes);
+  Tape& tape = x.tape();
+  const Var w = tape.use(*weight);
+  return conv_transpose(x, w, bias ? std::optional(tape.use(*bias)) : std::nullopt, options_);
+}
+
+template <int axes>
+void ConvTranspose<axes>::visit(const Visitor& visitor) {
+  visitor("weight", weight);
+  visitor("bias", bias);
+}
+
+template class ConvTranspose<1>;
+template class ConvTranspose<2>;
+template class ConvTranspose<3>;
+
+PRelu::PRelu(std::int64_t parameters) {
+  check(parameters >= 1, "PRelu: {} parameters", parameters);
+  constexpr double start = 0.25;
+  weight = std::make_unique<Parameter>(full({parameters}, start));
+}
+
+Var PRelu::forward(const Var& x) { return prelu(x, x.tape().use(*weight)); }
+
+Bilinear::Bilinear(std::int64_t in1, std::int64_t in2, std::int64_t out, bool with_bias) {
+  check(in1 >= 1 && in2 >= 1 && out >= 1, "Bilinear: {} and {} inputs, {} outputs", in1, in2, out);
+  const double bound = 1 / std::sqrt(static_cast<double>(in1));
+  weight = std::make_unique<Parameter>(random_uniform({out, in1, in2}, -bound, bound));
+  if (with_bias) bias = std::make_unique<Parameter>(random_uniform({out}, -bound, bound));
+}
+
+Var Bilinear::forward(const Var& x1, const Var& x2) {
+  Tape& tape = x1.tape();
+  return bilinear(x1, x2, tape.use(*weight), bias ? std::optional(tape.use(*bias)) : std::nullopt);
+}
+
+void Bilinear::visit(const Visitor& visitor) {
+  visitor("weight", weight);
+  visitor("bias", bias);
+}
+
+Var LocalResponseNorm::forward(const Var& x) {
+  return local_response_norm(x, size_, alpha_, beta_, k_);
+}
+
+Var Residual::forward(const Var& x) { return x + inner_->forward(x); }
+
+}  // namespace sotto::nn

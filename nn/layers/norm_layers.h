@@ -1,0 +1,97 @@
+// Normalisation layers over functional.h. Weights start at one, biases at zero.
+#pragma once
+
+#include "nn/module.h"
+
+namespace sotto::nn {
+
+struct NormOptions {
+  double eps = 1e-5;
+  bool affine = true;  // weight and bias
+  bool bias = true;    // bias, if affine
+};
+
+// x [n, c, ...]. Throws std::invalid_argument unless groups divides channels.
+class GroupNorm final : public Module {
+ public:
+  GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options = {});
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override;
+
+  std::unique_ptr<Parameter> weight;  // [c], or none
+  std::unique_ptr<Parameter> bias;    // [c], or none
+
+ private:
+  std::int64_t groups_;
+  std::int64_t channels_;
+  double eps_;
+};
+
+struct InstanceNormOptions {
+  double eps = 1e-5;
+  bool affine = false;  // weight and bias
+};
+
+// x [n, c, spatial...].
+template <int axes>
+class InstanceNorm final : public Module {
+ public:
+  explicit InstanceNorm(std::int64_t channels, const InstanceNormOptions& options = {});
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override;
+
+  std::unique_ptr<Parameter> weight;  // [c], or none
+  std::unique_ptr<Parameter> bias;    // [c], or none
+
+ private:
+  std::int64_t channels_;
+  double eps_;
+};
+
+using InstanceNorm1d = InstanceNorm<1>;
+using InstanceNorm2d = InstanceNorm<2>;
+using InstanceNorm3d = InstanceNorm<3>;
+
+extern template class InstanceNorm<1>;
+extern template class InstanceNorm<2>;
+extern template class InstanceNorm<3>;
+
+// Over the last axes, of sizes `normalized`.
+class LayerNorm final : public Module {
+ public:
+  explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
+  explicit LayerNorm(std::int64_t features, const NormOptions& options = {})
+      : LayerNorm(Shape{features}, options) {}
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override;
+
+  std::unique_ptr<Parameter> weight;  // [normalized...], or none
+  std::unique_ptr<Parameter> bias;    // [normalized...], or none
+
+ private:
+  Shape normalized_;
+  double eps_;
+};
+
+struct RmsNormOptions {
+  double eps = 1e-6;
+  bool affine = true;
+};
+
+// The same without mean and bias.
+class RMSNorm final : public Module {
+ public:
+  explicit RMSNorm(const Shape& normalized, const RmsNormOptions& options = {});
+  explicit RMSNorm(std::int64_t features, const RmsNormOptions& options = {})
+      : RMSNorm(Shape{features}, options) {}
+  Var forward(const Var& x) override;
+  void visit(const Visitor& visitor) override;
+
+  std::unique_ptr<Parameter> weight;  // [normalized...], or none
+
+ private:
+  Shape normalized_;
+  double eps_;
+};
+
+}  // namespace sotto::nn

@@ -1,0 +1,138 @@
+// Recurrent networks of one or more layers, in one or both directions, and single cells. Parameters
+// are called weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_hr_l0, with the layer's
+// number and, of the second direction, "_reverse" behind. All start uniform in +-1 / sqrt(hidden).
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "autograd/ops/sequence/recurrent.h"
+#include "nn/module.h"
+
+namespace sotto::nn {
+
+struct RecurrentOptions {
+  std::int64_t num_layers = 1;
+  bool bias = true;
+  bool batch_first = false;  // input and output [n, t, ...] instead of [t, n, ...]
+  double dropout = 0;        // between layers
+  bool bidirectional = false;
+  std::int64_t proj_size = 0;  // LSTM only; 0 for none
+  // So many steps at a time are run again in backward instead of being kept; 0 keeps all.
+  std::int64_t segment_steps = 0;
+};
+
+// Optional arguments of a run: the states before the first step, [layers * directions, n, out] and,
+// for an LSTM, [layers * directions, n, hidden]; and how many steps of each sample are valid.
+struct RecurrentInputs {
+  std::optional<Var> h0 = {};
+  std::optional<Var> c0 = {};
+  Tensor lengths = {};
+};
+
+// The states are those after the last valid step, in the layout of the first ones.
+struct RecurrentOutputs {
+  Var output;  // [n, t, directions * out] or [t, n, ...]; 0 at steps that are not valid
+  Var h;
+  std::optional<Var> c;
+};
+
+// What RNN, GRU and LSTM have in common.
+class RecurrentLayers : public Module {
+ public:
+  Var forward(const Var& x) override { return run(x).output; }
+  RecurrentOutputs run(const Var& x, const RecurrentInputs& inputs = {});
+  void visit(const Visitor& visitor) override;
+
+  struct Weights {
+    std::string suffix;  // "_l0_reverse"
+    std::unique_ptr<Parameter> ih, hh, bias_ih, bias_hh, hr;
+  };
+  // Layer by layer, and in each the forward direction first.
+  std::vector<Weights> weights;
+
+ protected:
+  RecurrentLayers(Cell cell, std::int64_t input, std::int64_t hidden,
+                  const RecurrentOptions& options);
+
+ private:
+  RecurrentResult direction(const Var& x, std::size_t which, const RecurrentInputs& inputs);
+
+  Cell cell_;
+  RecurrentOptions options_;
+};
+
+class RNN final : public RecurrentLayers {
+ public:
+  enum class Nonlinearity { tanh, relu };
+  RNN(std::int64_t input, std::int64_t hidden, const RecurrentOptions& options = {},
+      Nonlinearity nonlinearity = Nonlinearity::tanh)
+      : RecurrentLayers(nonlinearity == Nonlinearity::tanh ? Cell::tanh : Cell::relu, input, hidden,
+                        options) {}
+};
+
+class GRU final : public RecurrentLayers {
+ public:
+  GRU(std::int64_t input, std::int64_t hidden, const RecurrentOptions& options = {})
+      : RecurrentLayers(Cell::gru, input, hidden, options) {}
+};
+
+class LSTM final : public RecurrentLayers {
+ public:
+  LSTM(std::int64_t input, std::int64_t hidden, const RecurrentOptions& options = {})
+      : RecurrentLayers(Cell::lstm, input, hidden, options) {}
+};
+
+// One step; parameters weight_ih, weight_hh, bias_ih, bias_hh. x [n, input], states [n, hidden],
+// zero where not given.
+class RecurrentCell : public Module {
+ public:
+  struct State {
+    Var h;
+    std::optional<Var> c;
+  };
+  Var forward(const Var& x) override { return step(x).h; }
+  State step(const Var& x, const std::optional<Var>& h = std::nullopt,
+             const std::optional<Var>& c = std::nullopt);
+  void visit(const Visitor& visitor) override;
+
+  std::unique_ptr<Parameter> weight_ih, weight_hh, bias_ih, bias_hh;
+
+ protected:
+  RecurrentCell(Cell cell, std::int64_t input, std::int64_t hidden, bool bias);
+
+ private:
+  Cell cell_;
+};
+
+class RNNCell final : public RecurrentCell {
+ public:
+  RNNCell(std::int64_t input, std::int64_t hidden, bool bias = true,
+          RNN::Nonlinearity nonlinearity = RNN::Nonlinearity::tanh)
+      : RecurrentCell(nonlinearity == RNN::Nonlinearity::tanh ? Cell::tanh : Cell::relu, input,
+                      hidden, bias) {}
+};
+
+class GRUCell final : public RecurrentCell {
+ public:
+  GRUCell(std::int64_t input, std::int64_t hidden, bool bias = true)
+      : RecurrentCell(Cell::gru, input, hidden, bias) {}
+};
+
+class LSTMCell final : public RecurrentCell {
+ public:
+  LSTMCell(std::int64_t input, std::int64_t hidden, bool bias = true)
+      : RecurrentCell(Cell::lstm, input, hidden, bias) {}
+};
+
+// Layers of weights as functions, for weights that are not a module's own: `weights` as in
+// RecurrentLayers, x [n, t, in] with the samples first.
+struct LayeredOptions {
+  bool bidirectional = false;
+  double dropout = 0;
+  std::int64_t segment_steps = 0;
+};
+RecurrentOutputs run_layers(Cell cell, const Var& x, const std::vector<RecurrentWeights>& weights,
+                            const RecurrentInputs& inputs, const LayeredOptions& options);
+
+}  // namespace sotto::nn

@@ -1,0 +1,272 @@
+#include "nn/optim/update_rules.h"
+
+#include <cmath>
+
+#include "kernels/functors/functors.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto::nn {
+
+namespace {
+
+void check_at_least_zero(const char* rule, const char* option, double value) {
+  check(value >= 0 && std::isfinite(value), "{}: {} is {}", rule, option, value);
+}
+
+// Factors that remember: in [0, 1).
+void check_memory(const char* rule, const char* option, double value) {
+  check(value >= 0 && value < 1, "{}: {} is {} outside [0, 1)", rule, option, value);
+}
+
+// The buffer, zero at its first use.
+const Tensor& buffer(const Update& update, std::size_t index) {
+  Tensor& state = update.buffers[index];
+  if (!state.defined()) state = zeros_like(update.value);
+  return state;
+}
+
+// mean = memory mean + (1 - memory) x
+void average_in(const Tensor& x, double memory, const Tensor& mean) {
+  axpby(1 - memory, x, memory, mean);
+}
+
+Tensor squared(const Tensor& x) { return mul(x, x); }
+
+Tensor root(const Tensor& x) { return unary(unary_index<Sqrt>, x); }
+
+Tensor affine(const Tensor& x, double factor, double offset) {
+  return unary(unary_index<Affine>, x, {factor, offset});
+}
+
+Tensor quotient(const Tensor& a, const Tensor& b) { return binary(binary_index<Div>, a, b); }
+
+double length(const Tensor& x) { return std::sqrt(to_dtype(sum(squared(x)), Dtype::f64).item()); }
+
+// 1 - memory^t, the sum of an average's weights after t steps.
+double weight_sum(double memory, std::int64_t t) {
+  return 1 - std::pow(memory, static_cast<double>(t));
+}
+
+}  // namespace
+
+void SgdRule::validate() const {
+  check_at_least_zero("sgd", "learning_rate", learning_rate);
+  check_at_least_zero("sgd", "weight_decay", weight_decay);
+  check_at_least_zero("sgd", "momentum", momentum);
+  check(std::isfinite(dampening), "sgd: dampening is {}", dampening);
+  check(!nesterov || (momentum > 0 && dampening == 0),
+        "sgd: nesterov with momentum {} and dampening {}", momentum, dampening);
+}
+
+std::vector<const char*> SgdRule::buffers() const {
+  if (momentum == 0) return {};
+  return {"momentum"};
+}
+
+RulePlan SgdRule::plan(const Update& update) const {
+  return {.rule = UpdateRules::index<SgdStep>(),
+          .constants = {.rate = update.learning_rate,
+                        .decay = weight_decay,
+                        .momentum = momentum,
+                        .gain = 1 - dampening,
+                        .nesterov = nesterov,
+                        .maximize = maximize}};
+}
+
+template <bool decoupled>
+void AdamRule<decoupled>::validate() const {
+  check_at_least_zero("adam", "learning_rate", learning_rate);
+  check_at_least_zero("adam", "weight_decay", weight_decay);
+  check_at_least_zero("adam", "eps", eps);
+  check_memory("adam", "beta1", beta1);
+  check_memory("adam", "beta2", beta2);
+}
+
+template <bool decoupled>
+std::vector<const char*> AdamRule<decoupled>::buffers() const {
+  if (amsgrad) return {"mean", "mean_square", "max_mean_square"};
+  return {"mean", "mean_square"};
+}
+
+template <bool decoupled>
+RulePlan AdamRule<decoupled>::plan(const Update& update) const {
+  const double rate = update.learning_rate;
+  return {.rule = UpdateRules::index<AdamStep>(),
+          .constants = {.rate = rate / weight_sum(beta1, update.t),
+                        .decay = decoupled ? 0 : weight_decay,
+                        .shrink = decoupled ? 1 - rate * weight_decay : 1,
+                        .momentum = beta1,
+                        .memory = beta2,
+                        .correction = 1 / std::sqrt(weight_sum(beta2, update.t)),
+                        .eps = eps}};
+}
+
+template struct AdamRule<false>;
+template struct AdamRule<true>;
+
+void RmsPropRule::validate() const {
+  check_at_least_zero("rmsprop", "learning_rate", learning_rate);
+  check_at_least_zero("rmsprop", "weight_decay", weight_decay);
+  check_at_least_zero("rmsprop", "eps", eps);
+  check_at_least_zero("rmsprop", "momentum", momentum);
+  check_memory("rmsprop", "alpha", alpha);
+}
+
+std::vector<const char*> RmsPropRule::buffers() const {
+  std::vector<const char*> names{"mean_square"};
+  if (centered) names.push_back("mean");
+  if (momentum > 0) names.push_back("momentum");
+  return names;
+}
+
+RulePlan RmsPropRule::plan(const Update& update) const {
+  return {.rule = UpdateRules::index<RmsPropStep>(),
+          .constants = {.rate = update.learning_rate,
+                        .decay = weight_decay,
+                        .momentum = momentum,
+                        .memory = alpha,
+                        .eps = eps,
+                        .centered = centered}};
+}
+
+void AdagradRule::validate() const {
+  check_at_least_zero("adagrad", "learning_rate", learning_rate);
+  check_at_least_zero("adagrad", "rate_decay", rate_decay);
+  check_at_least_zero("adagrad", "weight_decay", weight_decay);
+  check_at_least_zero("adagrad", "initial", initial);
+  check_at_least_zero("adagrad", "eps", eps);
+}
+
+std::vector<const char*> AdagradRule::buffers() const { return {"sum_square"}; }
+
+RulePlan AdagradRule::plan(const Update& update) const {
+  const double slowed = 1 + static_cast<double>(update.t - 1) * rate_decay;
+  return {.rule = UpdateRules::index<AdagradStep>(),
+          .constants = {.rate = update.learning_rate / slowed, .decay = weight_decay, .eps = eps},
+          .start = initial};
+}
+
+void AdamaxRule::validate() const {
+  check_at_least_zero("adamax", "learning_rate", learning_rate);
+  check_at_least_zero("adamax", "weight_decay", weight_decay);
+  check_at_least_zero("adamax", "eps", eps);
+  check_memory("adamax", "beta1", beta1);
+  check_memory("adamax", "beta2", beta2);
+}
+
+std::vector<const char*> AdamaxRule::buffers() const { return {"mean", "max_size"}; }
+
+RulePlan AdamaxRule::plan(const Update& update) const {
+  return {.rule = UpdateRules::index<AdamaxStep>(),
+          .constants = {.rate = update.learning_rate / weight_sum(beta1, update.t),
+                        .decay = weight_decay,
+                        .momentum = beta1,
+                        .memory = beta2,
+                        .eps = eps}};
+}
+
+void AdadeltaRule::validate() const {
+  check_at_least_zero("adadelta", "learning_rate", learning_rate);
+  check_at_least_zero("adadelta", "weight_decay", weight_decay);
+  check_at_least_zero("adadelta", "eps", eps);
+  check_memory("adadelta", "rho", rho);
+}
+
+std::vector<const char*> AdadeltaRule::buffers() const {
+  return {"mean_square", "mean_square_change"};
+}
+
+RulePlan AdadeltaRule::plan(const Update& update) const {
+  return {.rule = UpdateRules::index<AdadeltaStep>(),
+          .constants = {
+              .rate = update.learning_rate, .decay = weight_decay, .memory = rho, .eps = eps}};
+}
+
+void LambRule::validate() const {
+  check_at_least_zero("lamb", "learning_rate", learning_rate);
+  check_at_least_zero("lamb", "weight_decay", weight_decay);
+  check_at_least_zero("lamb", "eps", eps);
+  check_memory("lamb", "beta1", beta1);
+  check_memory("lamb", "beta2", beta2);
+}
+
+std::vector<const char*> LambRule::buffers() const { return {"mean", "mean_square"}; }
+
+void LambRule::apply(const Update& update) const {
+  const Tensor &m = buffer(update, 0), &v = buffer(update, 1);
+  average_in(update.grad, beta1, m);
+  average_in(squared(update.grad), beta2, v);
+  const Tensor scaled = affine(root(v), 1 / std::sqrt(weight_sum(beta2, update.t)), eps);
+  const Tensor r = quotient(affine(m, 1 / weight_sum(beta1, update.t), 0), scaled);
+  axpby(weight_decay, update.value, 1, r);
+  const double of_value = length(update.value), of_update = length(r);
+  const double trust = of_value > 0 && of_update > 0 ? of_value / of_update : 1;
+  axpby(-update.learning_rate * trust, r, 1, update.value);
+}
+
+void DpAdamRule::validate() const {
+  check_at_least_zero("dp_adam", "learning_rate", learning_rate);
+  check_at_least_zero("dp_adam", "weight_decay", weight_decay);
+  check(floor > 0 && std::isfinite(floor), "dp_adam: floor is {}", floor);
+  check_memory("dp_adam", "beta1", beta1);
+  check_memory("dp_adam", "beta2", beta2);
+}
+
+std::vector<const char*> DpAdamRule::buffers() const { return {"mean", "mean_square"}; }
+
+RulePlan DpAdamRule::plan(const Update& update) const {
+  return {.rule = UpdateRules::index<DpAdamStep>(),
+          .constants = {.rate = update.learning_rate / weight_sum(beta1, update.t),
+                        .decay = weight_decay,
+                        .momentum = beta1,
+                        .memory = beta2,
+                        .correction = 1 / weight_sum(beta2, update.t),
+                        .offset = -update.noise_variance,
+                        .eps = floor}};
+}
+
+std::optional<UpdateArray> array_of(const RulePlan& plan, const Update& update) {
+  const Tensor& value = update.value;
+  const Shape order = value.memory_order();
+  if (!value.permute(order).contiguous()) return {};
+  UpdateArray array{.rule = plan.rule,
+                    .constants = plan.constants,
+                    .dtype = value.dtype(),
+                    .count = value.numel(),
+                    .value = value.view().data,
+                    .gradient = update.grad.view().data,
+                    .start = plan.start};
+  if (!update.grad.permute(order).contiguous()) return {};
+  std::size_t k = 0;
+  for (Tensor& state : update.buffers) {
+    if (!state.defined()) {
+      state = empty_like(value);
+      array.first = true;
+    }
+    if (!state.permute(order).contiguous()) return {};
+    array.state[k++] = state.view().data;
+  }
+  return array;
+}
+
+void apply(const RulePlan& plan, const Update& update) {
+  if (const auto array = array_of(plan, update)) {
+    return backend(update.value.device()).update(std::span(&*array, 1), {});
+  }
+  // In row-major copies.
+  const Tensor value = contiguous(update.value), grad = contiguous(update.grad);
+  std::vector<Tensor> state;
+  for (const Tensor& kept : update.buffers)
+    state.push_back(kept.defined() ? contiguous(kept) : Tensor());
+  Update copy{.value = value, .grad = grad, .buffers = state};
+  const UpdateArray array = array_of(plan, copy).value();
+  backend(value.device()).update(std::span(&array, 1), {});
+  if (!value.shares_storage(update.value)) copy_into(value, update.value);
+  for (std::size_t k = 0; k < state.size(); ++k) {
+    Tensor& kept = update.buffers[k];
+    if (!kept.defined()) kept = state[k];
+    if (!kept.shares_storage(state[k])) copy_into(state[k], kept);
+  }
+}
+
+}  // namespace sotto::nn

@@ -1,0 +1,166 @@
+// Update rules: how one parameter changes at a step. With g the gradient, p the parameter, t = 1,
+// 2, ... its steps and states starting at zero; every rule but AdamW's adds weight decay first,
+// g + weight_decay p.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/tensor.h"
+#include "kernels/host_device/optimizer_update.h"
+
+namespace sotto::nn {
+
+struct Update {
+  const Tensor& value;  // written in place
+  const Tensor& grad;   // of the same shape, dtype and device
+  double learning_rate;
+  std::int64_t t;
+  // The variance of the noise on each element of the gradient; 0 where there is none.
+  double noise_variance;
+  // One for each name in buffers(); undefined at first.
+  std::span<Tensor> buffers;
+};
+
+// A rule has `learning_rate`, the rate it starts with; validate(), which throws
+// std::invalid_argument for options out of range; and buffers(), the names of the state it keeps
+// for each parameter. One that treats every element for itself has plan(), what
+// kernels/host_device/optimizer_update.h needs to know; others have apply().
+struct RulePlan {
+  int rule;  // in UpdateRules
+  RuleConstants constants;
+  double start = 0;  // what states are at first
+};
+
+// b = g at first, then momentum b + (1 - dampening) g; p - rate b, or p - rate (g + momentum b)
+// with nesterov. `maximize` turns g around first.
+struct SgdRule {
+  double learning_rate = 0.01;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+  bool maximize = false;
+
+  void validate() const;
+  std::vector<const char*> buffers() const;
+  RulePlan plan(const Update& update) const;
+};
+
+// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
+// p - rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) (Kingma and Ba 2015); with amsgrad
+// the largest v so far (Reddi et al. 2018). Decoupled: p (1 - rate weight_decay) before, and the
+// decay is not in g (Loshchilov and Hutter 2019).
+template <bool decoupled>
+struct AdamRule {
+  double learning_rate = 0.001;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = decoupled ? 0.01 : 0;
+  bool amsgrad = false;
+
+  void validate() const;
+  std::vector<const char*> buffers() const;
+  RulePlan plan(const Update& update) const;
+};
+
+extern template struct AdamRule<false>;
+extern template struct AdamRule<true>;
+
+// v = alpha v + (1 - alpha) g^2, s = sqrt(v) + eps; centered: a = alpha a + (1 - alpha) g,
+// s = sqrt(v - a^2) + eps; b = momentum b + g / s, p - rate b (Tieleman and Hinton 2012).
+struct RmsPropRule {
+  double learning_rate = 0.01;
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;
+  bool centered = false;
+
+  void validate() const;
+  std::vector<const char*> buffers() const;
+  RulePlan plan(const Update& update) const;
+};
+
+// v = v + g^2 from `initial` on, p - rate / (1 + (t - 1) rate_decay) g / (sqrt(v) + eps)
+// (Duchi et al. 2011).
+struct AdagradRule {
+  double learning_rate = 0.01;
+  double rate_decay = 0;
+  double weight_decay = 0;
+  double initial = 0;
+  double eps = 1e-10;
+
+  void validate() const;
+  std::vector<const char*> buffers() const;
+  RulePlan plan(const Update& update) const;
+};
+
+// m as Adam's, u = max(beta2 u, |g| + eps), p - rate / (1 - beta1^t) m / u (Kingma and Ba 2015,
+// section 7.1).
+struct AdamaxRule {
+  double learning_rate = 0.002;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+
+  void validate() const;
+  std::vector<const char*> buffers() const;
+  RulePlan plan(const Update& update) const;
+};
+
+// v = rho v + (1 - rho) g^2, d = sqrt(a + eps) / sqrt(v + eps) g, a = rho a + (1 - rho) d^2,
+// p - rate d (Zeiler 2012).
+struct AdadeltaRule {
+  double learning_rate = 1;
+  double rho = 0.9;
+  double eps = 1e-6;
+  double weight_decay = 0;
+
+  void validate() const;
+  std::vector<const char*> buffers() const;
+  RulePlan plan(const Update& update) const;
+};
+
+// m and v as Adam's; with r = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p,
+// p - rate |p| / |r| r, each norm over the whole parameter; |p| / |r| is 1 where one of them is 0
+// (You et al. 2020).
+struct LambRule {
+  double learning_rate = 0.001;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-6;
+  double weight_decay = 0;
+
+  void validate() const;
+  std::vector<const char*> buffers() const;
+  void apply(const Update& update) const;
+};
+
+// Adam whose second moment is that of the gradient without its noise:
+// p - rate m / (1 - beta1^t) / sqrt(max(v / (1 - beta2^t) - noise_variance, floor))
+// (Tang et al. 2023, DP-AdamBC).
+struct DpAdamRule {
+  double learning_rate = 0.001;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double floor = 1e-8;
+  double weight_decay = 0;
+
+  void validate() const;
+  std::vector<const char*> buffers() const;
+  RulePlan plan(const Update& update) const;
+};
+
+// The step that the plan is for, and the states, made where there are none, all in the value's
+// memory order; nothing where value, gradient or a state do not lie so. The tensors must outlive
+// the result.
+std::optional<UpdateArray> array_of(const RulePlan& plan, const Update& update);
+// Makes the step, whatever the memory order.
+void apply(const RulePlan& plan, const Update& update);
+
+}  // namespace sotto::nn

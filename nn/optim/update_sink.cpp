@@ -1,0 +1,15 @@
+#include "nn/optim/update_sink.h"
+
+namespace sotto::nn {
+
+void UpdateSink::receive(Parameter& parameter, std::vector<PerSample> uses) {
+  check(updated_.insert(&parameter).second,
+        "UpdateSink: a second gradient of a parameter {}; one sink is for one backward, and "
+        "gradients that are accumulated need a SumSink",
+        parameter.value.shape());
+  SumSink sum;
+  sum.receive(parameter, std::move(uses));
+  optimizer_.step(sum.gradients());
+}
+
+}  // namespace sotto::nn

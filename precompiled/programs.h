@@ -1,6 +1,0 @@
-// What nearly every source of the samples and of the runner of conformance cases includes, compiled
-// once for each. Off with -Db_pch=false.
-#include <nlohmann/json.hpp>
-
-#include "precompiled/library.h"
-#include "sotto/sotto.h"

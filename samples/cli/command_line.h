@@ -1,0 +1,108 @@
+// What the command lines of the samples have in common: how options are declared and read, and the
+// options that several samples have.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <sotto/core/device.h>
+#include <sotto/memory/planning/policy.h>
+
+namespace sotto::samples {
+
+// Returns why `text` is no number of this type, written as plain decimals; empty where it is one.
+// "010" is no whole number, and nothing is cut off at the ends of the range.
+template <class Number>
+std::string number_fault(const std::string& text) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, fault] = std::from_chars(text.data(), end, number);
+  const bool whole_text = fault == std::errc() && rest == end;
+  if constexpr (std::is_integral_v<Number>) {
+    using Range = std::numeric_limits<Number>;
+    if (whole_text && fmt::to_string(number) == text) return "";
+    return fmt::format("{} is not a whole number from {} to {}", text, Range::min(), Range::max());
+  } else {
+    if (whole_text && std::isfinite(number)) return "";
+    const bool beyond = fault == std::errc::result_out_of_range && rest == end;
+    return fmt::format("{} is {}", text, beyond ? "too large or too small" : "not a finite number");
+  }
+}
+
+template <class T>
+struct ValueOf {
+  using type = T;
+};
+template <class T>
+struct ValueOf<std::optional<T>> : ValueOf<T> {};
+template <class T>
+struct ValueOf<std::vector<T>> : ValueOf<T> {};
+
+// Makes an option; every option of every program is made by it. Numbers are checked as texts.
+template <class T>
+CLI::Option* add_option(CLI::App& app, const std::string& name, T& value, const std::string& text) {
+  CLI::Option* const option = app.add_option(name, value, text);
+  using Value = typename ValueOf<T>::type;
+  if constexpr (std::is_arithmetic_v<Value>) option->check(number_fault<Value>);
+  return option;
+}
+
+// Parses as every program does. False when the help was asked for, and printed. Throws
+// std::invalid_argument, in one line that names the option, for what is wrong: also for a value
+// that is empty, an option where a value should be, and an option that is given twice.
+bool parse_arguments(CLI::App& app, int argc, const char* const* argv);
+
+class CommandLine {
+ public:
+  explicit CommandLine(const std::string& description, const std::string& footer = "");
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  // What is added from now on is under this title in the help.
+  void group(const char* title) { group_ = title; }
+  template <class T>
+  CLI::Option* option(const char* name, T& value, const std::string& text, const char* type) {
+    return add_option(app_, name, value, text)->type_name(type)->group(group_);
+  }
+  CLI::Option* flag(const char* name, bool& value, const std::string& text);
+  // One of the names, which the help lists.
+  CLI::Option* choice(const char* name, std::string& value, const std::string& text,
+                      const std::vector<std::string>& names);
+  // `read` stores a text and throws std::invalid_argument for a wrong one; `shown` is the value
+  // that is there before.
+  CLI::Option* parsed(const char* name, const std::function<void(const std::string&)>& read,
+                      const std::string& shown, const std::string& text, const char* type);
+  void conflict(const char* one, const char* other) { conflicts_.emplace_back(one, other); }
+
+  // --seed, of public randomness.
+  void add_seed(std::uint64_t& seed, const std::string& text);
+  // --threads: of the whole program; 0: all.
+  void add_threads(int& threads);
+  // --device: where the model is; parsing fails, with the reason, for one that cannot be used.
+  void add_device(Device& device);
+  // The settings of memory::Policy: --physical-batch, --accumulation, --checkpoint, --precision,
+  // --memory-limit.
+  void add_memory(memory::Policy& policy);
+
+  // As parse_arguments(). Throws also for two options that do not go together.
+  bool parse(int argc, const char* const* argv);
+  bool given(const char* option) const { return app_[option]->count() > 0; }
+
+ private:
+  std::string group_;
+  std::vector<std::pair<std::string, std::string>> conflicts_;
+  CLI::App app_;
+};
+
+}  // namespace sotto::samples

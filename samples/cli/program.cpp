@@ -1,0 +1,187 @@
+#include "samples/cli/program.h"
+
+#include <csignal>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <sotto/core/allocator/memory_usage.h>
+#include <sotto/core/devices.h>
+#include <sotto/core/io/atomic_file.h>
+#include <sotto/core/join.h>
+#include <sotto/core/threads/parallel.h>
+#include <sotto/dp/clipping/clip_groups.h>
+#include "samples/cli/printable.h"
+
+namespace sotto::samples {
+
+namespace {
+
+// Counts that are larger are mistakes, and sums of them could overflow.
+constexpr std::int64_t most_samples = std::int64_t{1} << 40;
+
+// The first failure to print text; empty while there was none.
+std::string& output_failure() {
+  static std::string failure;
+  return failure;
+}
+
+// Two paths are the same file when these are equal.
+std::string identity(const std::string& path) {
+  namespace fs = std::filesystem;
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return fmt::format("{}:{}", status.st_dev, status.st_ino);
+  const fs::path place = fs::absolute(file_place(path).path);
+  return fs::weakly_canonical(place.parent_path()) / place.filename();
+}
+
+bool can_print() {
+  const int flags = ::fcntl(STDOUT_FILENO, F_GETFL);
+  return flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
+// Files that others open, such as the C++ library, do not become standard output or error either.
+void fill_standard_files() {
+  int number = 0;
+  do {
+    number = ::open("/", O_PATH | O_CLOEXEC);
+  } while (number >= 0 && number <= STDERR_FILENO);
+  if (number >= 0) ::close(number);
+}
+
+// On standard error, or nowhere when that is closed.
+int tell(const std::string& name, std::string_view text, int status) {
+  // Code that reads a program's data may put its own name first, which is the program's.
+  const std::string prefix = name + ": ";
+  const std::string line = (text.starts_with(prefix) ? "" : prefix) + std::string(text) + "\n";
+  try {
+    FileWriter(STDERR_FILENO, name).write(line);
+  } catch (const SystemFailure&) {
+  }
+  return status;
+}
+
+// Runs `body` and returns its status. An exception is told, and has a status of its own.
+int told(const std::string& name, const std::function<int()>& body, int bad_argument) {
+  try {
+    return body();
+  } catch (const std::invalid_argument& error) {
+    return tell(name, printable(error.what()), bad_argument);
+  } catch (const OutOfMemory& error) {  // a list in lines, of kinds of bytes and no files
+    return tell(name, error.what(), failure);
+  } catch (const std::exception& error) {
+    return tell(name, printable(error.what()), failure);
+  }
+}
+
+}  // namespace
+
+void check_threads(int threads) {
+  require(threads >= 0 && threads <= most_threads, "--threads", threads,
+          fmt::format("from 0 to {}", most_threads));
+}
+
+void check_memory(const memory::Policy& policy) {
+  const auto number = [](const char* option, const std::optional<std::int64_t>& given,
+                         const char* range) {
+    if (given) require(*given >= 1 && *given <= most_samples, option, *given, range);
+  };
+  number("--physical-batch", policy.physical_batch, "a number of samples");
+  number("--accumulation", policy.accumulation, "a number of parts");
+  const std::vector<std::string> problems = policy.problems();
+  check(problems.empty(), "{}", joined(problems, "; "));
+}
+
+void check_clip_bound(double bound) {
+  require(
+      bound >= least_clip_bound && bound <= largest_clip_bound, "--clip", bound,
+      fmt::format("from {:.3g} to {:.3g} (2^-100 to 2^100)", least_clip_bound, largest_clip_bound));
+}
+
+void check_noise_multiplier(double noise) {
+  constexpr double most = 1e6;
+  require(noise > 0 && noise <= most, "--noise-multiplier", noise,
+          fmt::format("above 0 and at most {:g}", most));
+}
+
+void check_fits(const char* options, double bytes) {
+  constexpr double gibibyte = 1 << 30;
+  const auto there = static_cast<double>(devices().front().memory);
+  check(there == 0 || bytes <= there, "{}: {:.4g} GiB would be needed, of the {:.4g} GiB there are",
+        options, bytes / gibibyte, there / gibibyte);
+}
+
+void check_writable(const char* option, const std::string& path, FileKind kind) {
+  namespace fs = std::filesystem;
+  if (path.empty()) return;
+  const fs::path folder = fs::absolute(path).parent_path();
+  std::error_code none;
+  check(fs::is_directory(folder, none), "{}: there is no folder {}", option, folder.string());
+  check(!fs::is_directory(path, none), "{}: {} is a folder", option, path);
+  try {
+    check_can_write(path, kind);
+    remove_leftovers(path);
+  } catch (const SystemFailure& error) {
+    fail(fmt::format("{}: {}", option, error.what()));
+  }
+}
+
+void check_distinct(const std::vector<std::string>& paths) {
+  std::set<std::string> seen;
+  for (const std::string& path : paths) {
+    if (path.empty()) continue;
+    check(seen.insert(identity(path)).second, "two files have the same name: {}", path);
+  }
+}
+
+void print_text(std::string_view text) {
+  static const std::string name = "standard output";
+  try {
+    FileWriter(STDOUT_FILENO, name).write(text);
+  } catch (const SystemFailure& error) {
+    if (output_failure().empty()) output_failure() = error.what();
+  }
+}
+
+void write_text(const TextFile& file) {
+  if (file.path.empty()) return;
+  write_file_atomically(file.path, [&](FileWriter& writer) { writer.write(file.text); });
+}
+
+void write_texts(const std::vector<TextFile>& files) {
+  std::exception_ptr first;
+  for (const TextFile& file : files) {
+    try {
+      write_text(file);
+    } catch (const SystemFailure&) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+std::string json_text(const nlohmann::json& value) {
+  constexpr int indent = 2;
+  return value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+int ending(const std::string& name, const std::function<int()>& body, int bad_argument) {
+  fill_standard_files();
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
+  if (!can_print())
+    return tell(name, "standard output is closed; > /dev/null is for what nobody reads", failure);
+  const int status = told(name, body, bad_argument);
+  if (status != 0 || output_failure().empty()) return status;
+  return tell(name, output_failure(), failure);
+}
+
+}  // namespace sotto::samples

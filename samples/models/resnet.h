@@ -1,0 +1,71 @@
+// Residual networks.
+#pragma once
+
+#include <optional>
+
+#include <sotto/nn/layers.h>
+
+namespace sotto::models {
+
+// A convolution without bias, and group normalisation (Wu and He 2018) after it: each sample's
+// statistics are its own, as private training asks for.
+class NormedConv final : public nn::Module {
+ public:
+  NormedConv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
+             std::int64_t groups);
+  Var forward(const Var& x) override;
+  void visit(const nn::Visitor& visitor) override;
+
+ private:
+  nn::Conv2d conv_;
+  nn::GroupNorm norm_;
+};
+
+// relu(x' + expand(relu(middle(relu(reduce(x)))))): convolutions 1x1, 3x3, which has the stride,
+// and 1x1 to four times the width; x' is x, or one convolution 1x1 of it where the shapes differ
+// (He et al. 2016, figure 5).
+class Bottleneck final : public nn::Module {
+ public:
+  // Channels that come out of a block for each of its width.
+  static constexpr std::int64_t expansion = 4;
+
+  Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride, std::int64_t groups);
+  Var forward(const Var& x) override;
+  void visit(const nn::Visitor& visitor) override;
+
+ private:
+  NormedConv reduce_, middle_, expand_;
+  std::optional<NormedConv> shortcut_;
+};
+
+struct ResNetOptions {
+  // Blocks of each stage; a stage has twice the width of the one before, on half the height and
+  // width. These are ResNet-50's.
+  std::vector<std::int64_t> blocks = {3, 4, 6, 3};
+  std::int64_t width = 64;   // of the first stage
+  std::int64_t groups = 32;  // of every normalisation
+  std::int64_t classes = 10;
+  // For 224x224 pixels or so: the stem is a 7x7 convolution with stride 2 and 3x3 maximum pooling
+  // with stride 2 (He et al. 2016). Otherwise for 32x32: one 3x3 convolution with stride 1, as
+  // usual for CIFAR-10.
+  bool large_images = false;
+};
+
+// For [n, 3, h, w]. Gives logits [n, classes]. ResNet-50 has 23,520,842 parameters.
+class ResNet final : public nn::Module {
+ public:
+  // Throws std::invalid_argument unless `groups` divides `width`.
+  explicit ResNet(const ResNetOptions& options = {});
+  Var forward(const Var& x) override;
+  void visit(const nn::Visitor& visitor) override;
+  // All blocks, one after the other.
+  nn::Sequential& blocks() { return blocks_; }
+
+ private:
+  NormedConv stem_;
+  std::optional<nn::MaxPool2d> pool_;
+  nn::Sequential blocks_;
+  nn::Linear classifier_;
+};
+
+}  // namespace sotto::models

@@ -1,0 +1,210 @@
+#include "samples/models/workloads.h"
+
+#include <sotto/autograd/ops.h>
+#include <sotto/nn/functional.h>
+#include "samples/models/resnet.h"
+
+namespace sotto::models {
+
+namespace {
+
+// Averages over axes of each sample.
+class MeanOver final : public nn::Module {
+ public:
+  explicit MeanOver(const Shape& axes) : axes_(axes) {}
+  Var forward(const Var& x) override { return mean(x, axes_); }
+
+ private:
+  Shape axes_;
+};
+
+nn::Conv2d conv3x3(std::int64_t in, std::int64_t out) { return {in, out, 3, {.padding = {1}}}; }
+
+// A convolution by standardised weights (Qiao et al. 2019), without bias.
+class StandardizedConv final : public nn::Module {
+ public:
+  StandardizedConv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride)
+      : inner_(in, out, kernel, {.stride = {stride}, .padding = {kernel / 2}, .bias = false}) {}
+  Var forward(const Var& x) override {
+    const Var w = nn::standardized_weight(x.tape().use(*inner_.weight));
+    return conv(x, w, std::nullopt, inner_.options());
+  }
+  void visit(const nn::Visitor& visitor) override { inner_.visit(visitor); }
+
+ private:
+  nn::Conv2d inner_;
+};
+
+// relu(x' + norm(conv(relu(norm(conv(x)))))), x' as in Bottleneck.
+class BasicBlock final : public nn::Module {
+ public:
+  BasicBlock(std::int64_t in, std::int64_t out, std::int64_t stride)
+      : first_(in, out, 3, stride, groups), second_(out, out, 3, 1, groups) {
+    if (stride != 1 || in != out) shortcut_.emplace(in, out, 1, stride, groups);
+  }
+  Var forward(const Var& x) override {
+    const Var y = second_(relu(first_(x)));
+    return relu(y + (shortcut_ ? (*shortcut_)(x) : x));
+  }
+  void visit(const nn::Visitor& visitor) override {
+    visitor("first", first_);
+    visitor("second", second_);
+    if (shortcut_) visitor("shortcut", *shortcut_);
+  }
+
+ private:
+  static constexpr std::int64_t groups = 32;
+  NormedConv first_, second_;
+  std::optional<NormedConv> shortcut_;
+};
+
+// conv(relu(norm)) twice with a shortcut (He et al. 2016b), the weights standardised.
+class WideBlock final : public nn::Module {
+ public:
+  WideBlock(std::int64_t in, std::int64_t out, std::int64_t stride)
+      : conv1_(in, out, 3, stride), conv2_(out, out, 3, 1), norm1_(16, in), norm2_(16, out) {
+    if (in != out) shortcut_.add(StandardizedConv(in, out, 1, stride));
+  }
+  Var forward(const Var& x) override {
+    const Var a = relu(norm1_(x));
+    const Var y = conv2_(relu(norm2_(conv1_(a))));
+    return y + (shortcut_.size() > 0 ? shortcut_(a) : x);
+  }
+  void visit(const nn::Visitor& visitor) override {
+    visitor("norm1", norm1_);
+    visitor("conv1", conv1_);
+    visitor("norm2", norm2_);
+    visitor("conv2", conv2_);
+    visitor("shortcut", shortcut_);
+  }
+
+ private:
+  StandardizedConv conv1_, conv2_;
+  nn::GroupNorm norm1_, norm2_;
+  nn::Sequential shortcut_;
+};
+
+// Norm first, residual around attention and around the feed-forward network.
+class Block final : public nn::Module {
+ public:
+  Block(std::int64_t width, std::int64_t heads, bool causal)
+      : norm1_(width),
+        norm2_(width),
+        attention_(width, heads, {.batch_first = true}),
+        up_(width, 4 * width),
+        down_(4 * width, width),
+        causal_(causal) {}
+  Var forward(const Var& x) override {
+    const Var a = norm1_(x);
+    const Var y = x + attention_.forward(a, a, a, {.causal = causal_});
+    return y + down_(gelu(up_(norm2_(y))));
+  }
+  void visit(const nn::Visitor& visitor) override {
+    visitor("norm1", norm1_);
+    visitor("attention", attention_);
+    visitor("norm2", norm2_);
+    visitor("up", up_);
+    visitor("down", down_);
+  }
+
+ private:
+  nn::LayerNorm norm1_, norm2_;
+  nn::MultiheadAttention attention_;
+  nn::Linear up_, down_;
+  bool causal_;
+};
+
+// [n, c, h, w] to [n, h w, c].
+class Tokens final : public nn::Module {
+ public:
+  Var forward(const Var& x) override { return transpose(flatten(x, 2, -1), 1, 2); }
+};
+
+}  // namespace
+
+std::unique_ptr<nn::Module> cifar_network() {
+  auto net = std::make_unique<nn::Sequential>();
+  std::int64_t channels = 3;
+  for (const std::int64_t width : {32, 64, 128}) {
+    for (int k = 0; k < 2; ++k) {
+      net->add(conv3x3(channels, width));
+      net->add(nn::Relu());
+      channels = width;
+    }
+    net->add(nn::AvgPool2d(2, 2));
+  }
+  net->add(conv3x3(channels, 256));
+  net->add(nn::Relu());
+  net->add(conv3x3(256, 10));
+  net->add(MeanOver({2, 3}));
+  return net;
+}
+
+std::unique_ptr<nn::Module> embedding_network() {
+  return std::make_unique<nn::Sequential>(
+      nn::Sequential{nn::Embedding(imdb_rows, 16), MeanOver({1}), nn::Linear(16, 2)});
+}
+
+std::unique_ptr<nn::Module> lstm_network() {
+  constexpr std::int64_t width = 100;
+  return std::make_unique<nn::Sequential>(
+      nn::Sequential{nn::Embedding(imdb_rows, width), nn::LSTM(width, width, {.batch_first = true}),
+                     MeanOver({1}), nn::Linear(width, 2)});
+}
+
+std::unique_ptr<nn::Module> resnet18() {
+  auto net = std::make_unique<nn::Sequential>();
+  net->add(NormedConv(3, 64, 3, 1, 32));
+  net->add(nn::Relu());
+  std::int64_t channels = 64;
+  for (const std::int64_t width : {64, 128, 256, 512}) {
+    net->add(BasicBlock(channels, width, width == 64 ? 1 : 2));
+    net->add(BasicBlock(width, width, 1));
+    channels = width;
+  }
+  net->add(MeanOver({2, 3}));
+  net->add(nn::Linear(channels, 10));
+  return net;
+}
+
+std::unique_ptr<nn::Module> wide_resnet() {
+  auto net = std::make_unique<nn::Sequential>();
+  net->add(StandardizedConv(3, 16, 3, 1));
+  std::int64_t channels = 16;
+  for (const std::int64_t width : {64, 128, 256}) {
+    net->add(WideBlock(channels, width, width == 64 ? 1 : 2));
+    net->add(WideBlock(width, width, 1));
+    channels = width;
+  }
+  net->add(nn::GroupNorm(16, 256));
+  net->add(nn::Relu());
+  net->add(MeanOver({2, 3}));
+  net->add(nn::Linear(256, 10));
+  return net;
+}
+
+std::unique_ptr<nn::Module> vision_transformer(const VisionOptions& options) {
+  const std::int64_t width = options.width, patches = options.side / options.patch;
+  auto net = std::make_unique<nn::Sequential>();
+  net->add(nn::Conv2d(3, width, options.patch, {.stride = {options.patch}}));
+  net->add(Tokens());
+  net->add(nn::PositionalEmbedding(patches * patches, width));
+  for (int k = 0; k < options.blocks; ++k) net->add(Block(width, options.heads, false));
+  net->add(nn::LayerNorm(width));
+  net->add(MeanOver({1}));
+  net->add(nn::Linear(width, options.classes));
+  return net;
+}
+
+std::unique_ptr<nn::Module> causal_transformer(const CausalOptions& options) {
+  const std::int64_t width = options.width;
+  auto net = std::make_unique<nn::Sequential>();
+  net->add(nn::Embedding(options.words, width));
+  net->add(nn::PositionalEmbedding(options.length, width));
+  for (int k = 0; k < options.blocks; ++k) net->add(Block(width, options.heads, true));
+  net->add(nn::LayerNorm(width));
+  net->add(nn::Linear(width, options.words));
+  return net;
+}
+
+}  // namespace sotto::models

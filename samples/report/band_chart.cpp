@@ -1,0 +1,91 @@
+#include "samples/report/band_chart.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <sotto/core/error.h>
+#include "samples/report/svg.h"
+
+namespace sotto {
+
+using namespace svg;
+
+namespace {
+
+constexpr double bottom = 380;
+
+class Stack {
+ public:
+  explicit Stack(const BandChart& chart) : chart_(chart) {
+    std::vector<double> total(chart.x.size());
+    edges_.push_back(total);
+    for (const Band& band : chart.bands) {
+      check(band.y.size() == chart.x.size(), "band_chart: {} values for {} x", band.y.size(),
+            chart.x.size());
+      for (std::size_t k = 0; k < total.size(); ++k) total[k] += band.y[k];
+      edges_.push_back(total);
+    }
+  }
+
+  double highest() const {
+    const std::vector<double>& top_edge = edges_.back();
+    return top_edge.empty() ? 0 : *std::max_element(top_edge.begin(), top_edge.end());
+  }
+
+  std::string draw() const {
+    const auto [first, last] = widened(chart_.x.front(), chart_.x.back());
+    const std::vector<double> ticks = round_ticks(0, highest(), 6);
+    const Scale x{first, last, left, right}, y{0, std::max(highest(), ticks.back()), bottom, top};
+    std::string svg = svg::open(bottom + 26, chart_.name);
+    svg += y_axis(y, ticks, chart_.label) + x_axis(x, bottom, chart_.x_name);
+    for (std::size_t k = 0; k < chart_.bands.size(); ++k) svg += shapes(k, x, y);
+    return svg + "</svg>\n";
+  }
+
+ private:
+  // One shape for each stretch where the band is there.
+  std::string shapes(std::size_t band, const Scale& x, const Scale& y) const {
+    const std::vector<double>& values = chart_.bands[band].y;
+    std::string svg;
+    for (std::size_t begin = 0; begin < values.size(); ++begin) {
+      if (values[begin] == 0) continue;
+      std::size_t end = begin;
+      while (end < values.size() && values[end] > 0) ++end;
+      svg += shape(band, begin, end, x, y);
+      begin = end;
+    }
+    return svg;
+  }
+
+  // An amount holds until the next x, or to the end.
+  std::string shape(std::size_t band, std::size_t begin, std::size_t end, const Scale& x,
+                    const Scale& y) const {
+    const Band& drawn = chart_.bands[band];
+    std::string there, back;
+    for (std::size_t k = begin; k < end; ++k) {
+      const double from = x(chart_.x[k]), to = k + 1 < chart_.x.size() ? x(chart_.x[k + 1]) : right;
+      const double above = y(edges_[band + 1][k]), below = y(edges_[band][k]);
+      there += fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", from, above, to, above);
+      back.insert(0, fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", to, below, from, below));
+    }
+    return fmt::format("<polygon class=\"band {}\" points=\"{}{}\"><title>{}</title></polygon>\n",
+                       colour_class("fill", drawn.colour), there, back, escape(drawn.title));
+  }
+
+  const BandChart& chart_;
+  std::vector<std::vector<double>> edges_;  // the lowest first
+};
+
+}  // namespace
+
+std::string colour_class(const char* what, int colour) {
+  return colour < chart_colours ? fmt::format("{}-{}", what, colour) : fmt::format("{}-rest", what);
+}
+
+std::string band_chart(const BandChart& chart) {
+  const Stack stack(chart);
+  return stack.highest() > 0 ? stack.draw() : nothing;
+}
+
+}  // namespace sotto

@@ -1,0 +1,203 @@
+#include "samples/report/charts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdlib>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <sotto/core/error.h>
+#include "samples/cli/printable.h"
+#include "samples/report/svg.h"
+
+namespace sotto {
+
+using namespace svg;
+
+namespace {
+
+struct Dot {
+  double x, y;
+};
+
+// Every point answers the pointer over a column as wide as its surroundings.
+std::string hover_columns(const LineChart& chart, const std::vector<Dot>& dots, const Scale& x,
+                          double bottom) {
+  std::string svg;
+  for (std::size_t k = 0; k < dots.size(); ++k) {
+    const double begin = k == 0 ? left : x((dots[k - 1].x + dots[k].x) / 2);
+    const double end = k + 1 == dots.size() ? right : x((dots[k].x + dots[k + 1].x) / 2);
+    svg += fmt::format(
+        "<rect class=\"hover\" x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\">"
+        "<title>step {}: {} {}</title></rect>\n",
+        begin, top, std::max(end - begin, 0.0), bottom - top,
+        grouped(static_cast<std::int64_t>(dots[k].x)), escape(chart.name),
+        escape(chart.label(dots[k].y)));
+  }
+  return svg;
+}
+
+// An exponent in small raised digits.
+std::string raised(int exponent) {
+  constexpr const char* digits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+  std::string text = exponent < 0 ? "⁻" : "";
+  for (const char digit : fmt::format("{}", std::abs(exponent))) text += digits[digit - '0'];
+  return text;
+}
+
+std::vector<Dot> measured(const LineChart& chart) {
+  std::vector<Dot> dots;
+  for (std::size_t k = 0; k < std::min(chart.x.size(), chart.y.size()); ++k) {
+    if (std::isfinite(chart.y[k])) dots.push_back({chart.x[k], chart.y[k]});
+  }
+  return dots;
+}
+
+}  // namespace
+
+std::string escape(std::string_view text) {
+  std::string safe;
+  while (!text.empty()) {
+    const std::size_t bytes = samples::character_bytes(text);
+    const std::string_view next = text.substr(0, std::max<std::size_t>(bytes, 1));
+    const auto code = static_cast<unsigned char>(next.front());
+    switch (next.front()) {
+      case '&': safe += "&amp;"; break;
+      case '<': safe += "&lt;"; break;
+      case '>': safe += "&gt;"; break;
+      case '"': safe += "&quot;"; break;
+      case '\'': safe += "&#39;"; break;
+      case '\t':
+      case '\n':
+      case '\r': safe += next; break;
+      default: safe += bytes == 0 || code < 0x20 || code == 0x7f ? "\xef\xbf\xbd" : next;
+    }
+    text.remove_prefix(next.size());
+  }
+  return safe;
+}
+
+std::string grouped(std::int64_t value) {
+  std::string digits = fmt::format("{}", value);
+  const std::ptrdiff_t first = value < 0 ? 1 : 0;
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > first; at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  }
+  return digits;
+}
+
+std::string number(double value) {
+  if (std::isnan(value)) return "–";
+  if (std::isinf(value)) return value > 0 ? "∞" : "−∞";
+  return typeset(fmt::format("{:.4g}", value == 0 ? 0.0 : value));
+}
+
+std::string typeset(const std::string& decimal) {
+  const std::size_t e = decimal.find('e');
+  if (e == std::string::npos) return decimal;
+  const std::string factor = decimal.substr(0, e);
+  return (factor == "1" ? "" : factor + " · ") + "10" + raised(std::stoi(decimal.substr(e + 1)));
+}
+
+std::string memory_size(std::uint64_t bytes) {
+  constexpr double mebi = 1024.0 * 1024.0;
+  const double size = static_cast<double>(bytes) / mebi;
+  return size < 1024 ? fmt::format("{:.4g} MiB", size) : fmt::format("{:.4g} GiB", size / 1024);
+}
+
+std::string percent(double fraction) {
+  return std::isfinite(fraction) ? fmt::format("{:.4g} %", 100 * fraction) : "–";
+}
+
+std::string line_chart(const LineChart& chart) {
+  const std::vector<Dot> dots = measured(chart);
+  if (dots.empty()) return nothing;
+  constexpr double bottom = 132;
+  const auto [least, most] = std::minmax_element(
+      dots.begin(), dots.end(), [](const Dot& a, const Dot& b) { return a.y < b.y; });
+  const auto [low, high] = widened(least->y, most->y);
+  const std::vector<double> ticks = round_ticks(low, high, 3);
+  const auto [first_x, last_x] = widened(chart.first_x, chart.last_x);
+  const Scale x{first_x, last_x, left, right};
+  const Scale y{ticks.front(), ticks.back(), bottom, top};
+  std::string svg = svg::open(chart.x_name.empty() ? bottom + 8 : bottom + 26, chart.name);
+  svg += y_axis(y, ticks, chart.label);
+  if (!chart.x_name.empty()) svg += x_axis(x, bottom, chart.x_name);
+  svg += fmt::format("<polyline class=\"line-{}\" points=\"", chart.colour);
+  for (const Dot& dot : dots) svg += fmt::format("{:.1f},{:.1f} ", x(dot.x), y(dot.y));
+  svg += "\"/>\n";
+  svg += fmt::format("<circle class=\"fill-{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"/>\n",
+                     chart.colour, x(dots.back().x), y(dots.back().y));
+  svg +=
+      fmt::format("<text class=\"last\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+                  x(dots.back().x) + 10, y(dots.back().y) + 4, escape(chart.label(dots.back().y)));
+  return svg + hover_columns(chart, dots, x, bottom) + "</svg>\n";
+}
+
+namespace {
+
+void check_histogram(const HistogramChart& chart) {
+  const std::vector<double>& edges = chart.edges;
+  check(edges.size() == chart.counts.size() + 1, "histogram_chart: {} edges for {} counts",
+        edges.size(), chart.counts.size());
+  for (std::size_t k = 0; k + 1 < edges.size(); ++k) {
+    check(std::isfinite(edges[k]) && std::isfinite(edges[k + 1]) && edges[k] < edges[k + 1],
+          "histogram_chart: edges {} and {} do not rise", edges[k], edges[k + 1]);
+  }
+}
+
+std::string bar(const HistogramChart& chart, std::size_t k, const Scale& x, const Scale& y) {
+  const double begin = x(chart.edges[k]);
+  const double end = x(chart.edges[k + 1]);
+  const double height = y(0) - y(static_cast<double>(chart.counts[k]));
+  const bool beyond = chart.edges[k] >= chart.bound;
+  return fmt::format(
+      "<rect class=\"fill-{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\">"
+      "<title>{} to {}: {}</title></rect>\n",
+      beyond ? 1 : 0, begin, y(0) - height, std::max(end - begin - 1, 0.5), height,
+      number(chart.edges[k]), number(chart.edges[k + 1]), grouped(chart.counts[k]));
+}
+
+}  // namespace
+
+std::string histogram_chart(const HistogramChart& chart) {
+  if (chart.counts.empty()) return nothing;
+  check_histogram(chart);
+  const std::int64_t most = *std::max_element(chart.counts.begin(), chart.counts.end());
+  if (most <= 0) return nothing;
+  constexpr double bottom = 190;
+  const std::vector<double> ticks = round_ticks(0, static_cast<double>(most), 4);
+  const Scale x{chart.edges.front(), chart.edges.back(), left, right};
+  const Scale y{0, ticks.back(), bottom, top + 14};
+  std::string svg = svg::open(bottom + 26, chart.x_name);
+  svg += y_axis(y, ticks, [](double v) { return number(v); }) + x_axis(x, bottom, chart.x_name);
+  for (std::size_t k = 0; k < chart.counts.size(); ++k) svg += bar(chart, k, x, y);
+  if (chart.bound >= x.low && chart.bound <= x.high) {
+    svg += rule("bound", x(chart.bound), top, x(chart.bound), bottom);
+    svg += text_at(x(chart.bound) + 6, top + 8, "start", chart.bound_name);
+  }
+  return svg + "</svg>\n";
+}
+
+std::string stacked_bar(const std::vector<Share>& shares) {
+  double total = 0;
+  for (const Share& share : shares) total += share.value;
+  if (!(total > 0) || !std::isfinite(total)) return nothing;
+  constexpr double height = 30;
+  std::string svg = svg::open(height, "shares of the time");
+  double at = 0;
+  for (std::size_t k = 0; k < shares.size(); ++k) {
+    const double wide = shares[k].value / total * width;
+    svg += fmt::format(
+        "<rect class=\"fill-{}\" x=\"{:.1f}\" y=\"0\" width=\"{:.1f}\" height=\"{}\">"
+        "<title>{}: {}, {}</title></rect>\n",
+        k % chart_colours, at, std::max(wide - 2, 0.5), height, escape(shares[k].name),
+        escape(shares[k].text), percent(shares[k].value / total));
+    at += wide;
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace sotto

@@ -1,0 +1,75 @@
+// The page that a training run leaves behind: one HTML file that needs nothing else, and the same
+// facts as JSON. It says which numbers the privacy guarantee covers and which it does not.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <sotto/dp/engine/privacy_statement.h>
+
+namespace sotto {
+
+struct TrainingReport {
+  static constexpr double unmeasured = std::numeric_limits<double>::quiet_NaN();
+
+  struct Setting {
+    std::string name;
+    std::string value;
+  };
+
+  // What is known after `step` updates; unmeasured where nothing was.
+  struct Point {
+    std::int64_t step = 0;
+    double loss = unmeasured;              // mean over the batch
+    double accuracy = unmeasured;          // on the test data, in [0, 1]
+    double epsilon = unmeasured;           // spent so far, at the statement's delta
+    double clipped_fraction = unmeasured;  // of the samples of the step
+  };
+
+  // L2 norms of per-sample gradients before clipping, gathered over the steps that end at `step`.
+  struct NormHistogram {
+    std::int64_t step = 0;
+    std::vector<double> edges{};  // counts.size() + 1, rising
+    std::vector<std::int64_t> counts{};
+    double clip_bound = unmeasured;
+    double clipped_fraction = unmeasured;
+  };
+
+  struct Phase {
+    std::string name;
+    double seconds = 0;
+    std::uint64_t peak_bytes = 0;
+  };
+
+  std::string title;
+  std::vector<Setting> settings;
+  std::vector<Point> points;         // rising in step
+  std::vector<NormHistogram> norms;  // rising in step
+  std::vector<Phase> phases;
+  std::optional<PrivacyStatement> privacy;  // nothing: trained without privacy
+  std::string no_privacy_reason;            // shown where there is no statement
+  bool accuracy_on_private_data = false;
+  // Numbers not private beyond those the page finds by itself (not_private_numbers).
+  std::vector<std::string> not_private;
+  double test_accuracy = unmeasured;  // in [0, 1]
+  double epochs = 0;
+  double seconds = 0;
+};
+
+// One sentence for each kind of number in the report that is computed from private data without
+// noise, and so is not covered by the guarantee.
+std::vector<std::string> not_private_numbers(const TrainingReport& report);
+
+// A whole page, UTF-8, well-formed as XML. Throws std::invalid_argument when a histogram's edges
+// do not rise or do not match its counts, and unless epsilon >= 0 and 0 <= delta < 1.
+std::string to_html(const TrainingReport& report);
+
+// The same facts under the names of the structs above; what was not measured is null.
+nlohmann::json to_json(const TrainingReport& report);
+
+}  // namespace sotto

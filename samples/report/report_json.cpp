@@ -1,0 +1,65 @@
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "samples/report/report.h"
+
+namespace sotto {
+
+namespace {
+
+using nlohmann::json;
+
+// JSON knows neither NaN nor infinity.
+json measured(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+
+json to_json(const TrainingReport::Point& point) {
+  return {{"step", point.step},
+          {"loss", measured(point.loss)},
+          {"accuracy", measured(point.accuracy)},
+          {"epsilon", measured(point.epsilon)},
+          {"clipped_fraction", measured(point.clipped_fraction)}};
+}
+
+json to_json(const TrainingReport::NormHistogram& norms) {
+  return {{"step", norms.step},
+          {"edges", norms.edges},
+          {"counts", norms.counts},
+          {"clip_bound", measured(norms.clip_bound)},
+          {"clipped_fraction", measured(norms.clipped_fraction)}};
+}
+
+json to_json(const TrainingReport::Phase& phase) {
+  return {
+      {"name", phase.name}, {"seconds", measured(phase.seconds)}, {"peak_bytes", phase.peak_bytes}};
+}
+
+template <class T>
+json all(const std::vector<T>& values) {
+  json list = json::array();
+  for (const T& value : values) list.push_back(to_json(value));
+  return list;
+}
+
+}  // namespace
+
+json to_json(const TrainingReport& report) {
+  json settings = json::array();
+  for (const auto& [name, value] : report.settings) {
+    settings.push_back({{"name", name}, {"value", value}});
+  }
+  return {{"title", report.title},
+          {"test_accuracy", measured(report.test_accuracy)},
+          {"accuracy_on_private_data", report.accuracy_on_private_data},
+          {"epochs", measured(report.epochs)},
+          {"seconds", measured(report.seconds)},
+          {"privacy", report.privacy ? json::parse(to_json(*report.privacy)) : json(nullptr)},
+          {"no_privacy_reason", report.no_privacy_reason},
+          {"not_private", not_private_numbers(report)},
+          {"settings", settings},
+          {"points", all(report.points)},
+          {"norms", all(report.norms)},
+          {"phases", all(report.phases)}};
+}
+
+}  // namespace sotto

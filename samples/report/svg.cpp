@@ -1,0 +1,70 @@
+#include "samples/report/svg.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include <fmt/format.h>
+
+namespace sotto::svg {
+
+std::vector<double> round_ticks(double low, double high, int wanted) {
+  const double rough = (high - low) / wanted;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double factor : {5, 2, 1}) {
+    if (factor * power >= rough * (1 - 1e-9)) step = factor * power;
+  }
+  std::vector<double> ticks;
+  const double first = std::floor(low / step + 1e-9);
+  const double last = std::ceil(high / step - 1e-9);
+  // Each tick is the number nearest to a short decimal, which a product with 0.1 is not.
+  const double parts = std::round(1 / power), whole = std::round(step / power);
+  for (double k = first; k <= last; ++k) ticks.push_back(parts > 1 ? k * whole / parts : k * step);
+  return ticks;
+}
+
+std::pair<double, double> widened(double low, double high) {
+  const double least = 1e-3 * std::max({std::abs(low), std::abs(high), 1e-3});
+  return high - low >= least ? std::pair(low, high) : std::pair(low - least, high + least);
+}
+
+std::string open(double height, const std::string& what) {
+  return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", width, height,
+                     escape(what));
+}
+
+std::string text_at(double x, double y, const char* anchor, const std::string& text) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
+                     escape(text));
+}
+
+std::string rule(const char* style, double x1, double y1, double x2, double y2) {
+  return fmt::format(
+      "<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", style, x1,
+      y1, x2, y2);
+}
+
+std::string y_axis(const Scale& y, const std::vector<double>& ticks, const Label& label) {
+  std::string svg;
+  for (const double tick : ticks) {
+    svg += rule("grid", left, y(tick), right, y(tick));
+    svg += text_at(left - 8, y(tick) + 4, "end", label(tick));
+  }
+  return svg;
+}
+
+std::string x_axis(const Scale& x, double bottom, const std::string& name) {
+  std::string svg;
+  for (const double tick : round_ticks(x.low, x.high, 8)) {
+    if (tick < x.low || tick > x.high) continue;
+    svg += rule("grid", x(tick), bottom, x(tick), bottom + 4);
+    svg += text_at(x(tick), bottom + 18, "middle",
+                   tick == std::floor(tick) && std::abs(tick) < 1e15
+                       ? grouped(static_cast<std::int64_t>(tick))
+                       : number(tick));
+  }
+  return svg + text_at(width, bottom + 18, "end", name);
+}
+
+}  // namespace sotto::svg

@@ -1,0 +1,49 @@
+// What every chart is drawn with: the plot area, scales, round ticks, lines and texts as inline
+// SVG.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "samples/report/charts.h"
+
+namespace sotto::svg {
+
+inline constexpr double width = 960;
+inline constexpr double left = 64;    // room for the labels of the y axis
+inline constexpr double right = 868;  // and, beyond it, for the last value
+inline constexpr double top = 12;
+inline constexpr const char* nothing = "<p class=\"empty\">Nothing was recorded.</p>\n";
+
+struct Scale {
+  double low, high;  // values
+  double from, to;   // pixels
+
+  double operator()(double value) const {
+    return from + (value - low) / (high - low) * (to - from);
+  }
+};
+
+// About `wanted` round numbers, 1, 2 or 5 times a power of ten apart, that cover [low, high].
+std::vector<double> round_ticks(double low, double high, int wanted);
+
+// A single value gets room on both sides.
+std::pair<double, double> widened(double low, double high);
+
+// The opening tag of a picture of this height, with what it shows for who cannot see it.
+std::string open(double height, const std::string& what);
+
+// `anchor` is start, middle or end; the text is escaped.
+std::string text_at(double x, double y, const char* anchor, const std::string& text);
+
+// A straight line of a class of the style sheet.
+std::string rule(const char* style, double x1, double y1, double x2, double y2);
+
+// A labelled grid line at each tick.
+std::string y_axis(const Scale& y, const std::vector<double>& ticks, const Label& label);
+
+// Labelled marks below the plot, and what they count.
+std::string x_axis(const Scale& x, double bottom, const std::string& name);
+
+}  // namespace sotto::svg

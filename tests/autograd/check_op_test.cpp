@@ -1,0 +1,205 @@
+// The laws themselves: each of these operations breaks one, and check_op() must say which.
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/check/check_layer.h"
+#include "tests/support/catch.h"
+#include "tests/support/op_cases.h"
+#include "tests/support/throws.h"
+
+using namespace sotto;
+
+namespace {
+
+const Op broken_op("broken");
+
+// An operation of one batched input [n, 3], and of a parameter [3] where it takes two.
+OpCase one_input(std::function<Var(const Var&)> f) {
+  return {"broken", "one input", [f](PublicRandom& random) {
+            return Instance{{{uniform_values(random, {draw(random, 2, 4), 3}), 0}},
+                            [f](const std::vector<Var>& x) { return f(x[0]); }};
+          }};
+}
+OpCase with_parameter(std::function<Var(const Var&, const Var&)> f) {
+  return {"broken", "with a parameter", [f](PublicRandom& random) {
+            return Instance{{{uniform_values(random, {draw(random, 2, 4), 3}), 0},
+                             {uniform_values(random, {3})}},
+                            [f](const std::vector<Var>& x) { return f(x[0], x[1]); }};
+          }};
+}
+
+// The op that claims to leave its samples where they are.
+Var recorded(const Var& x, const Tensor& y, const std::function<Tensor(const Tensor&)>& pull) {
+  return x.tape().record(
+      broken_op, {x}, y, x.samples(),
+      [pull](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, pull(dy)); });
+}
+
+bool breaks(const OpCase& op, const char* law) {
+  return throws([&] { testing::check_op(op); }, law);
+}
+
+// y = x w, elementwise, whose per-sample gradient is what `rows` makes of the true one.
+Var product(const Var& x, const Var& w, const std::function<PerSample(const Tensor&)>& emitted) {
+  return x.tape().record(broken_op, {x, w}, mul(x.value(), w.value()), x.samples(),
+                         [x = x.value(), w = w.value(), emitted](const Tensor& dy, Adjoint& a) {
+                           if (a.wants(0)) a.input(0, mul(dy, w));
+                           a.shared(1, emitted(mul(dy, x)));
+                         });
+}
+
+}  // namespace
+
+TEST_CASE("check_op finds a wrong derivative") {
+  CHECK(breaks(
+      one_input([](const Var& x) {
+        const Tensor square = mul(x.value(), x.value());
+        return recorded(x, square,
+                        [at = x.value()](const Tensor& dy) { return scale(mul(dy, at), 2.001); });
+      }),
+      "broken (one input): \"gradients are derivatives\" does not hold for instance 0, ("));
+}
+
+TEST_CASE("check_op finds an operation that mixes samples unseen by the tape") {
+  CHECK(breaks(one_input([](const Var& x) {
+                 const double n = static_cast<double>(x.shape()[0]);
+                 const auto centred = [n](const Tensor& t) {
+                   return sub(t, scale(sum(t, {0}, true), 1 / n));
+                 };
+                 return recorded(x, centred(x.value()), centred);
+               }),
+               "a sample alone gives the same"));
+}
+
+TEST_CASE("check_op finds rounding that depends on how many samples there are") {
+  CHECK(breaks(one_input([](const Var& x) {
+                 const double n = static_cast<double>(x.shape()[0]);
+                 const auto there_and_back = [n](const Tensor& t) {
+                   return scale(scale(t, 0.1 * n), 1 / (0.1 * n));
+                 };
+                 return recorded(x, there_and_back(x.value()), there_and_back);
+               }),
+               "a sample alone gives exactly the same"));
+}
+
+TEST_CASE("check_op finds what only a NaN of another sample shows") {
+  CHECK(breaks(one_input([](const Var& x) {
+                 const Tensor nothing = scale(sum(x.value(), {0}, true), 0);
+                 return recorded(x, add(x.value(), nothing), [](const Tensor& dy) { return dy; });
+               }),
+               "other samples change no bit"));
+}
+
+TEST_CASE("check_op finds a sum of gradients spread over the samples") {
+  CHECK(breaks(with_parameter([](const Var& x, const Var& w) {
+                 return product(x, w, [](const Tensor& rows) {
+                   const double n = static_cast<double>(rows.size(0));
+                   const Tensor mean = scale(sum(rows, {0}, true), 1 / n);
+                   return PerSample::dense(contiguous(mean.expand(rows.shape())));
+                 });
+               }),
+               "a sample alone gives the same\" does not hold"));
+}
+
+// Right where uniform draws go, and not at `wrong`.
+OpCase wrong_where(bool (*wrong)(double x), double gradient) {
+  return one_input([=](const Var& x) {
+    Tensor slope = clone(x.value());
+    std::vector<double> all = to_dtype(slope, Dtype::f64).to_vector<double>();
+    for (double& v : all) v = wrong(v) ? gradient : 2;
+    copy_into(Tensor::from(all, slope.shape()), slope);
+    return recorded(x, scale(x.value(), 2), [slope](const Tensor& dy) { return mul(dy, slope); });
+  });
+}
+
+TEST_CASE("check_op finds what is wrong in the tails, or at zero alone") {
+  constexpr const char* law = "far and special values have no gaps";
+  CHECK(breaks(wrong_where([](double x) { return std::abs(x) > 2; }, 1), law));
+  CHECK(breaks(wrong_where([](double x) { return x > 30; }, 1), law));
+  CHECK(breaks(wrong_where([](double x) { return x < -80; }, 1), law));
+  CHECK(breaks(wrong_where([](double x) { return x == 0; }, 0), law));
+  CHECK(breaks(wrong_where([](double x) { return x == 1; }, std::nan("")), law));
+  CHECK_NOTHROW(testing::check_op(wrong_where([](double) { return false; }, 0)));
+}
+
+TEST_CASE("check_op finds a value that is missing at zero, and one that overflows early") {
+  constexpr const char* law = "far and special values have no gaps";
+  // sin(x) / x and log(1 + e^x), as they are written down.
+  CHECK(breaks(one_input([](const Var& x) { return sin(x) / x; }), law));
+  CHECK(breaks(one_input([](const Var& x) { return log(affine(exp(x), 1, 1)); }), law));
+  CHECK_NOTHROW(testing::check_op(one_input([](const Var& x) { return softplus(x); })));
+}
+
+TEST_CASE("kinks, jumps, poles and the ends of a domain are no faults") {
+  for (const auto f :
+       {+[](const Var& x) { return relu(x); }, +[](const Var& x) { return abs(x); },
+        +[](const Var& x) { return reciprocal(x); }, +[](const Var& x) { return log(x * x); },
+        +[](const Var& x) { return exp(x); }})
+    CHECK_NOTHROW(testing::check_op(one_input(f)));
+}
+
+TEST_CASE("one sample in each instance is no check") {
+  // A batch norm that the tape does not see, of which one sample has nothing to show.
+  struct BatchNorm final : nn::Module {
+    Var forward(const Var& x) override {
+      const auto centred = [](const Tensor& t) {
+        return sub(t, scale(sum(t, {0}, true), 1.0 / static_cast<double>(t.size(0))));
+      };
+      return recorded(x, centred(x.value()), centred);
+    }
+  } layer;
+  const auto of = [](std::int64_t n) {
+    return [n](PublicRandom& random) { return uniform_values(random, {n, 3}); };
+  };
+  CHECK(
+      throws([&] { testing::check_layer(layer, of(1)); },
+             "1 samples at most in 24 instances: whether samples are kept apart shows from 2 on"));
+  CHECK(throws([&] { testing::check_layer(layer, of(2)); }, "a sample alone gives the same"));
+}
+
+TEST_CASE("check_op finds a parameter whose gradient is missing") {
+  CHECK(breaks(with_parameter([](const Var& x, const Var& w) {
+                 return recorded(x, mul(x.value(), w.value()),
+                                 [w = w.value()](const Tensor& dy) { return mul(dy, w); });
+               }),
+               "gradients are derivatives"));
+}
+
+TEST_CASE("check_op finds single precision that is not") {
+  CHECK(breaks(one_input([](const Var& x) {
+                 Tensor y = x.value();
+                 if (y.dtype() == Dtype::f32) y = to_dtype(to_dtype(y, Dtype::bf16), Dtype::f32);
+                 return recorded(x, scale(y, 1), [](const Tensor& dy) { return dy; });
+               }),
+               "single precision agrees with double"));
+}
+
+TEST_CASE("check_op finds a backward that is wrong for gradients of many samples") {
+  static const Op lifting_op("lifting", Op::Lifts::yes);
+  CHECK(breaks(one_input([](const Var& x) {
+                 return x.tape().record(lifting_op, {x}, clone(x.value()), x.samples(),
+                                        [](const Tensor& dy, Adjoint& adjoint) {
+                                          adjoint.input(0, scale(dy, adjoint.lead() ? 2 : 1));
+                                        });
+               }),
+               "gradients are derivatives"));
+}
+
+TEST_CASE("check_op names what the tape itself refuses") {
+  CHECK(breaks(one_input([](const Var& x) { return sum(x, {0}); }), "sum: "));
+}
+
+TEST_CASE("a correct operation passes, and no instances are no check") {
+  const OpCase good = with_parameter([](const Var& x, const Var& w) {
+    return product(x, w, [](const Tensor& rows) { return PerSample::dense(rows); });
+  });
+  CHECK_NOTHROW(testing::check_op(good));
+  CHECK(throws([&] { testing::check_op(good, {.instances = 0}); }, "check_op: 0 instances"));
+}
+
+// So that an operation cannot be added without a case: the walk over the registry sees this one.
+TEST_CASE("an operation without a case is found") {
+  CHECK(ops_without_case(op_cases()) ==
+        std::vector<std::string>{"captured_loss", "broken", "lifting"});
+}

@@ -1,0 +1,221 @@
+// Attention in one kernel, on every device that has one: its values and gradients beside those of
+// the plain way in double, whatever strides operands have; what it does not take.
+#include <functional>
+#include <map>
+
+#include "autograd/ops.h"
+#include "autograd/precision.h"
+#include "core/devices.h"
+#include "dp/clipping/clipper.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/layers.h"
+#include "tests/support/catch.h"
+#include "tests/support/fake_gpu_counts.h"
+
+using namespace sotto;
+
+namespace {
+
+struct Sizes {
+  std::int64_t samples, queries, keys, heads, features, values;
+};
+
+Tensor normal_values(PublicRandom& random, const Shape& shape, Dtype dtype) {
+  std::vector<double> values(static_cast<std::size_t>(shape.numel()));
+  for (double& value : values) value = random.normal();
+  return to_dtype(Tensor::from(values, shape), dtype);
+}
+
+// [n, t, heads features] to [n, heads, t, features]
+Var heads_of(const Var& x, std::int64_t heads) {
+  const Shape& s = x.shape();
+  return permute(reshape(x, {s[0], s[1], heads, s[2] / heads}), {0, 2, 1, 3});
+}
+
+using Attend = std::function<Var(const Var&, const Var&, const Var&)>;
+
+// y and the gradients of q, k and v, in double, on the CPU.
+std::vector<Tensor> run(const Attend& f, const std::vector<Tensor>& x, const Tensor& weights,
+                        Dtype dtype, Device device) {
+  Tape tape({.seed = 3});
+  std::vector<Var> v;
+  for (const Tensor& t : x) v.push_back(tape.input(to_dtype(t, dtype).to(device), 0, true));
+  const Var y = f(v[0], v[1], v[2]);
+  SumSink sink;
+  tape.backward(sum_per_sample(mul(y, tape.input(to_dtype(weights, dtype).to(device)))), sink);
+  std::vector<Tensor> all{y.value()};
+  for (const Var& input : v) all.push_back(tape.grad(input));
+  for (Tensor& t : all) t = to_dtype(contiguous(t).to(cpu), Dtype::f64);
+  return all;
+}
+
+double relative_error(const Tensor& got, const Tensor& expected) {
+  const std::vector<double> u = got.to_vector<double>(), v = expected.to_vector<double>();
+  REQUIRE(u.size() == v.size());
+  double error = 0, size = 0;
+  for (std::size_t i = 0; i < v.size(); ++i) {
+    error += (u[i] - v[i]) * (u[i] - v[i]);
+    size += v[i] * v[i];
+  }
+  return std::sqrt(error / size);
+}
+
+// f16 loses 2^-11 with each rounding, bf16 2^-8; some meet in each number.
+double allowed(Dtype dtype) { return 4 * (dtype == Dtype::f16 ? 0x1p-11 : 0x1p-8); }
+
+// Every device but the CPU.
+void for_each_gpu(const std::function<void(Device)>& f) {
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    INFO(info.name);
+    f(info.device);
+  }
+}
+
+std::vector<Tensor> operands(PublicRandom& random, const Sizes& s, Dtype dtype) {
+  return {normal_values(random, {s.samples, s.queries, s.heads * s.features}, dtype),
+          normal_values(random, {s.samples, s.keys, s.heads * s.features}, dtype),
+          normal_values(random, {s.samples, s.keys, s.heads * s.values}, dtype)};
+}
+
+// The number of launches of f; nothing where they are not counted.
+std::optional<std::int64_t> launches(const std::function<void()>& f) {
+  const auto before = pretended_counts();
+  f();
+  if (!before) return {};
+  return pretended_counts()->launches - before->launches;
+}
+
+}  // namespace
+
+TEST_CASE("attention on a GPU is attention, with heads within positions or before them") {
+  PublicRandom random(1);
+  // Of features: some that the pretended library does not take, or not on the way back.
+  const Sizes all[] = {{3, 9, 9, 2, 8, 8},  {2, 5, 13, 1, 16, 8}, {1, 17, 17, 3, 64, 64},
+                       {3, 6, 6, 2, 24, 8}, {2, 7, 7, 2, 40, 40}, {4, 3, 2, 1, 8, 8}};
+  for_each_gpu([&](Device device) {
+    for (const Sizes& s : all) {
+      for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+        for (const bool causal : {false, true}) {
+          INFO(name(dtype) << (causal ? ", causal" : "") << ", features " << s.features);
+          const std::vector<Tensor> x = operands(random, s, dtype);
+          const Tensor weights =
+              normal_values(random, {s.samples, s.heads, s.queries, s.values}, dtype);
+          const Attend split = [&](const Var& q, const Var& k, const Var& v) {
+            return attention(heads_of(q, s.heads), heads_of(k, s.heads), heads_of(v, s.heads), {},
+                             {.causal = causal, .scale = 0.3});
+          };
+          const std::vector<Tensor> expected = run(split, x, weights, Dtype::f64, cpu),
+                                    got = run(split, x, weights, dtype, device);
+          for (std::size_t i = 0; i < got.size(); ++i)
+            CHECK(relative_error(got[i], expected[i]) < allowed(dtype));
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("any number of leading axes, of which some operands have fewer") {
+  PublicRandom random(2);
+  const Attend plain = [](const Var& q, const Var& k, const Var& v) { return attention(q, k, v); };
+  const std::vector<std::vector<Shape>> all{{{3, 5, 8}, {3, 7, 8}, {3, 7, 8}},
+                                            {{3, 2, 2, 5, 8}, {3, 2, 2, 7, 8}, {3, 2, 2, 7, 8}},
+                                            {{3, 2, 5, 8}, {3, 1, 7, 8}, {3, 1, 7, 8}}};
+  for_each_gpu([&](Device device) {
+    for (const std::vector<Shape>& shapes : all) {
+      std::vector<Tensor> x;
+      for (const Shape& shape : shapes) x.push_back(normal_values(random, shape, Dtype::f16));
+      const Tensor weights = normal_values(random, shapes[0], Dtype::f16);
+      const std::vector<Tensor> expected = run(plain, x, weights, Dtype::f64, cpu),
+                                got = run(plain, x, weights, Dtype::f16, device);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        CHECK(relative_error(got[i], expected[i]) < allowed(Dtype::f16));
+    }
+  });
+}
+
+TEST_CASE("attention has the same bits each time, and for a sample in any batch") {
+  PublicRandom random(5);
+  const Sizes s{3, 96, 96, 2, 64, 64};
+  const std::vector<Tensor> x = operands(random, s, Dtype::bf16);
+  const Tensor weights = normal_values(random, {3, 2, 96, 64}, Dtype::bf16);
+  const Attend split = [&](const Var& q, const Var& k, const Var& v) {
+    return attention(heads_of(q, 2), heads_of(k, 2), heads_of(v, 2), {}, {.causal = true});
+  };
+  for_each_gpu([&](Device device) {
+    const std::vector<Tensor> once = run(split, x, weights, Dtype::bf16, device),
+                              again = run(split, x, weights, Dtype::bf16, device);
+    for (std::size_t i = 0; i < once.size(); ++i)
+      CHECK(once[i].to_vector<double>() == again[i].to_vector<double>());
+    std::vector<Tensor> others = x;
+    for (Tensor& t : others) {
+      const Tensor rest = normal_values(random, t.slice(0, 0, 2).shape(), Dtype::bf16);
+      t = concat({rest, t.slice(0, 2, 3)}, 0);
+    }
+    const std::vector<Tensor> beside = run(split, others, weights, Dtype::bf16, device);
+    for (std::size_t i = 0; i < once.size(); ++i)
+      CHECK(once[i].slice(0, 2, 3).to_vector<double>() ==
+            beside[i].slice(0, 2, 3).to_vector<double>());
+  });
+}
+
+TEST_CASE("one launch takes the place of products and scores, where nothing but time hides keys") {
+  PublicRandom random(3);
+  const Shape shape{2, 2, 6, 8};
+  for_each_gpu([&](Device device) {
+    const auto of = [&](Dtype dtype, const AttentionOptions& options, bool masked) {
+      Tape tape({.training = options.dropout > 0, .seed = 3});
+      const auto input = [&] { return tape.input(normal_values(random, shape, dtype).to(device)); };
+      const Var q = input(), k = input(), v = input();
+      std::vector<Var> masks;
+      if (masked) masks.push_back(tape.constant(zeros({6, 6}, Dtype::i64, device)));
+      return launches([&] { attention(q, k, v, masks, options); });
+    };
+    const auto fused = of(Dtype::bf16, {}, false);
+    if (!fused) return;
+    CHECK(*fused == 1);
+    CHECK(of(Dtype::f16, {.causal = true}, false) == 1);
+    CHECK(*of(Dtype::f32, {}, false) > 1);
+    CHECK(*of(Dtype::bf16, {}, true) > 1);
+    CHECK(*of(Dtype::bf16, {.dropout = 0.5}, false) > 1);
+    CHECK(*of(Dtype::bf16, {.causal = true, .always_visible = 1}, false) > 1);
+  });
+}
+
+TEST_CASE("a layer's clipped gradients are those of its samples alone, attention in one kernel") {
+  PublicRandom random(4);
+  const Tensor x = normal_values(random, {3, 6, 16}, Dtype::f32);
+  for_each_gpu([&](Device device) {
+    for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+      nn::MultiheadAttention layer(16, 2, {.batch_first = true});
+      layer.to(device);
+      const auto clipped = [&](std::int64_t first, std::int64_t last) {
+        Clipper clipper(flat_group(layer.parameters(), 0.5));
+        Tape tape({.private_data = true, .precision = dtype});
+        const Var input = tape.input(x.slice(0, first, last).to(device));
+        const Var y = layer.forward(input, input, input, {.causal = true});
+        clipper.add(tape, sum_per_sample(cast(mul(y, y), Dtype::f32)));
+        std::vector<double> all;
+        for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
+          const std::vector<double> part =
+              to_dtype(contiguous(sum).to(cpu), Dtype::f64).to_vector<double>();
+          all.insert(all.end(), part.begin(), part.end());
+        }
+        return all;
+      };
+      const std::vector<double> together = clipped(0, 3);
+      std::vector<double> alone(together.size());
+      for (std::int64_t n = 0; n < 3; ++n) {
+        const std::vector<double> one = clipped(n, n + 1);
+        double norm = 0;
+        for (std::size_t i = 0; i < one.size(); ++i) {
+          alone[i] += one[i];
+          norm += one[i] * one[i];
+        }
+        CHECK(std::sqrt(norm) <= 0.5);
+      }
+      for (std::size_t i = 0; i < alone.size(); ++i)
+        CHECK(together[i] == Approx(alone[i]).margin(1e-5));
+    }
+  });
+}

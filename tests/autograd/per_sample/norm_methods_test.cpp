@@ -1,0 +1,312 @@
+// How per-sample norms are computed: which route is taken, and that none loses digits.
+#include <set>
+
+#include "core/allocator/allocator.h"
+#include "core/devices.h"
+#include "kernels/profile.h"
+#include "tests/support/per_sample_cases.h"
+
+using namespace sotto;
+
+namespace {
+
+constexpr std::size_t plenty = std::size_t{1} << 30;
+
+PerSample linear_use(std::int64_t n, std::int64_t t, std::int64_t i, std::int64_t o) {
+  return PerSample::outer(zeros({n, t, o}), zeros({n, t, i}), {o, i});
+}
+
+PerSample conv_use(std::int64_t n, std::int64_t c, std::int64_t o, std::int64_t side,
+                   std::int64_t kernel) {
+  Window window;
+  for (const int axis : {1, 2}) {
+    window.kernel[axis] = kernel;
+    window.before[axis] = window.after[axis] = kernel / 2;
+  }
+  return PerSample::patches(zeros({n, o, 1, side, side}), zeros({n, c, 1, side, side}), window,
+                            {o, c, kernel, kernel});
+}
+
+// Factors whose sums cancel: activations that vary little around an offset, and output gradients
+// that sum to almost nothing over the positions.
+struct Cancelling {
+  Tensor b, a;
+};
+
+Cancelling cancelling(PublicRandom& random, const Shape& activations, const Shape& gradients,
+                      double offset) {
+  Tensor a = add(uniform_values(random, activations, -1, 1), full({}, offset, Dtype::f64));
+  Tensor b = uniform_values(random, gradients, -1, 1);
+  Shape positions;
+  for (int i = 1; i + 1 < b.rank(); ++i) positions.push_back(i);
+  const Tensor total = sum(b, positions, true);
+  b = sub(b, scale(total, static_cast<double>(total.numel()) / static_cast<double>(b.numel())));
+  // What single precision holds is the truth that both computations start from.
+  return {to_dtype(b, Dtype::f32), to_dtype(a, Dtype::f32)};
+}
+
+// The largest relative error of the norms by any route, against double precision.
+template <class Make>
+double norm_error(const Cancelling& factors, Make&& make) {
+  const PerSample wide = make(to_dtype(factors.b, Dtype::f64), to_dtype(factors.a, Dtype::f64));
+  const std::vector<double> expected = values(dot(wide, wide, Route::rows));
+  const PerSample f = make(factors.b, factors.a);
+  double worst = 0;
+  for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
+    const std::vector<double> found = values(dot(f, f, route));
+    for (std::size_t n = 0; n < found.size(); ++n) {
+      const double error = std::abs(std::sqrt(found[n] / expected[n]) - 1);
+      worst = error <= worst ? worst : error;
+    }
+  }
+  return worst;
+}
+
+constexpr double offsets[] = {1, 10, 100, 1000};
+constexpr double norm_accuracy = 1e-4;
+
+}  // namespace
+
+TEST_CASE("a linear layer of one position never makes rows") {
+  for (const std::int64_t width : {1, 8, 512, 4096}) {
+    CHECK(linear_use(2, 1, width, width).prepared(Route::automatic, plenty).form() ==
+          std::string("outer"));
+  }
+}
+
+TEST_CASE("many positions of a small weight make rows, few of a large one keep factors") {
+  CHECK(conv_use(2, 3, 16, 32, 3).prepared(Route::automatic, plenty).form() ==
+        std::string("dense"));
+  CHECK(linear_use(2, 1024, 16, 16).prepared(Route::automatic, plenty).form() ==
+        std::string("dense"));
+  CHECK(linear_use(2, 8, 1024, 1024).prepared(Route::automatic, plenty).form() ==
+        std::string("outer"));
+  CHECK(conv_use(2, 256, 256, 2, 3).prepared(Route::automatic, plenty).form() ==
+        std::string("patches"));
+}
+
+TEST_CASE("norms of a convolution need no patches where its window moves by one pixel") {
+  // 128 to 128 channels on 8 x 8: by products of patches, rows would be the cheaper.
+  const PerSample f = conv_use(2, 128, 128, 8, 3);
+  CHECK(f.prepared(Route::automatic, plenty).form() == std::string("patches"));
+  const auto kernels = [](const PerSample& use) {
+    KernelProfile profile;
+    dot(use, use);
+    std::set<std::string> names;
+    for (const KernelTotal& total : profile.totals()) names.insert(total.name);
+    return names;
+  };
+  CHECK(kernels(f).count("conv_gram_norms") == 1);
+  CHECK(kernels(f).count("unfold") == 0);
+  Window by_two;
+  by_two.stride[2] = 2;
+  const PerSample strided = PerSample::patches(zeros({2, 512, 1, 1, 2}), zeros({2, 512, 1, 1, 3}),
+                                               by_two, {512, 512, 1, 1});
+  CHECK(kernels(strided).count("conv_gram_norms") == 0);
+  CHECK(kernels(strided).count("unfold") == 1);
+}
+
+TEST_CASE("rows stay within the budget and the route is obeyed") {
+  const PerSample f = conv_use(2, 3, 16, 32, 3);
+  CHECK(f.row_bytes() == 2 * 16 * 3 * 3 * 3 * sizeof(float));
+  CHECK(f.prepared(Route::automatic, f.row_bytes() - 1).form() == std::string("patches"));
+  CHECK(f.prepared(Route::rows, f.row_bytes() - 1).form() == std::string("patches"));
+  CHECK(f.prepared(Route::gram, plenty).form() == std::string("patches"));
+  CHECK(linear_use(2, 1, 64, 64).prepared(Route::rows, plenty).form() == std::string("dense"));
+}
+
+TEST_CASE("factors in 16 bits are kept where rows would take more") {
+  const auto form = [](Dtype dtype, std::int64_t positions, Route route) {
+    const Tensor factor = full({2, positions, 128}, 0.5, dtype);
+    return std::string(PerSample::outer(factor, factor, {128, 128}).prepared(route, plenty).form());
+  };
+  CHECK(form(Dtype::f32, 64, Route::automatic) == "dense");
+  CHECK(form(Dtype::bf16, 64, Route::automatic) == "outer");
+  CHECK(form(Dtype::bf16, 64, Route::rows) == "dense");
+  CHECK(form(Dtype::bf16, 1024, Route::automatic) == "dense");
+}
+
+TEST_CASE("norms keep four digits where the sums of a linear layer cancel") {
+  for (const auto& [positions, seeds] :
+       {std::pair(64, 200), std::pair(256, 40), std::pair(1024, 8)}) {
+    for (const double offset : offsets) {
+      for (int seed = 0; seed < seeds; ++seed) {
+        PublicRandom random(static_cast<std::uint64_t>(seed), 1);
+        const Cancelling factors = cancelling(random, {2, positions, 8}, {2, positions, 4}, offset);
+        INFO(positions << " positions, offset " << offset << ", seed " << seed);
+        CHECK(norm_error(factors, [](const Tensor& b, const Tensor& a) {
+                return PerSample::outer(b, a, {4, 8});
+              }) < norm_accuracy);
+      }
+    }
+  }
+}
+
+TEST_CASE("norms of ordinary data keep five digits by every route") {
+  PublicRandom random(17);
+  for (int round = 0; round < 60; ++round) {
+    const std::int64_t t = std::int64_t{1} << draw(random, 0, 10), o = draw(random, 1, 40),
+                       i = draw(random, 1, 40);
+    const Cancelling factors{to_dtype(uniform_values(random, {3, t, o}), Dtype::f32),
+                             to_dtype(uniform_values(random, {3, t, i}), Dtype::f32)};
+    INFO(t << " positions, " << i << " to " << o);
+    CHECK(norm_error(factors, [&](const Tensor& b, const Tensor& a) {
+            return PerSample::outer(b, a, {o, i});
+          }) < 1e-5);
+  }
+}
+
+TEST_CASE("norms keep four digits where the sums of a convolution cancel") {
+  Window window;
+  window.kernel[1] = window.kernel[2] = 2;
+  for_each_engine([&](Backend&) {
+    for (const double offset : offsets) {
+      for (std::uint64_t seed = 0; seed < 50; ++seed) {
+        PublicRandom random(seed, 2);
+        Cancelling factors = cancelling(random, {2, 1, 9, 9, 2}, {2, 1, 8, 8, 4}, offset);
+        const Shape order{0, 4, 1, 2, 3};
+        factors = {factors.b.permute(order), factors.a.permute(order)};
+        INFO("offset " << offset << ", seed " << seed);
+        CHECK(norm_error(factors, [&](const Tensor& b, const Tensor& a) {
+                return PerSample::patches(b, a, window, {4, 2, 2, 2});
+              }) < norm_accuracy);
+      }
+    }
+  });
+}
+
+TEST_CASE("a finite gradient of factors whose products overflow has a finite norm") {
+  const Tensor b = Tensor::from({1e-25, 2e-25}, {1, 2, 1}, Dtype::f32);
+  const Tensor a = Tensor::from({1e25, 1e25}, {1, 2, 1}, Dtype::f32);
+  const PerSample f = PerSample::outer(b, a, {1, 1});
+  for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
+    CHECK(dot(f, f, route).item() == Approx(9).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("factors of 16 bits are multiplied as they are on a GPU, with sums and rows in f32") {
+  Random random(41);
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {
+      for (const std::int64_t positions : {1, 70}) {
+        INFO(info.name << ' ' << name(dtype) << ' ' << positions);
+        const Tensor b = random_tensor(random, {6, positions, 20}, {0, 1, 2}, dtype),
+                     a = random_tensor(random, {6, positions, 30}, {0, 1, 2}, dtype);
+        const Shape shape{20, 30};
+        const auto exact =
+            PerSample::outer(to_dtype(b, Dtype::f64), to_dtype(a, Dtype::f64), shape);
+        const auto use = PerSample::outer(b.to(info.device), a.to(info.device), shape);
+        const Tensor weights = random_tensor(random, {6}, Dtype::f64);
+        const auto same = [](const Tensor& got, const Tensor& expected) {
+          CHECK(got.dtype() == Dtype::f32);
+          check_close(got, values(expected));
+        };
+        same(use.sum(), exact.sum());
+        same(use.materialize(), exact.materialize());
+        same(use.sum(weights), exact.sum(weights));
+        same(use.sum(weights.to(info.device)), exact.sum(weights));
+        for (const Route route : {Route::gram, Route::rows})
+          same(to_dtype(dot(use, use, route), Dtype::f32), dot(exact, exact, route));
+      }
+    }
+    const PerSample large =
+        PerSample::outer(full({512, 8, 64}, 1, Dtype::bf16, info.device),
+                         full({512, 8, 64}, 0.5, Dtype::bf16, info.device), {64, 64});
+    Allocator& memory = allocator(info.device);
+    const std::size_t before = memory.statistics().current;
+    memory.reset_peak();
+    const Tensor sum = large.sum();
+    CHECK(memory.statistics().peak == before + sum.bytes());
+    CHECK(sum.select(0, 3).select(0, 5).item() == 2048);
+  }
+}
+
+TEST_CASE("factors of 16 bits of convolutions and tables give sums and rows in f32 on a GPU") {
+  Random random(43);
+  const auto same = [](const Tensor& got, const Tensor& expected) {
+    CHECK(got.dtype() == Dtype::f32);
+    check_close(got, values(expected));
+  };
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {
+      INFO(info.name << ' ' << name(dtype));
+      const Tensor dy = random_tensor(random, {6, 5, 1, 4, 4}, {0, 1, 2, 3, 4}, dtype),
+                   x = random_tensor(random, {6, 3, 1, 6, 6}, {0, 1, 2, 3, 4}, dtype),
+                   b = random_tensor(random, {6, 7, 8}, {0, 1, 2}, dtype);
+      const Tensor ids = Tensor::from(std::vector<std::int64_t>(42, 3), {6, 7});
+      const Tensor weights = random_tensor(random, {6}, Dtype::f64);
+      const auto forms = [&](Dtype type, Device device) {
+        const auto as = [&](const Tensor& t) { return to_dtype(t, type).to(device); };
+        const Window window{.kernel = {1, 3, 3}};
+        return std::array{PerSample::patches(as(dy), as(x), window, {5, 3, 3, 3}),
+                          PerSample::onehot(ids.to(device), as(b), {9, 8})};
+      };
+      const auto exact = forms(Dtype::f64, cpu), uses = forms(dtype, info.device);
+      for (std::size_t k = 0; k < uses.size(); ++k) {
+        same(uses[k].sum(), exact[k].sum());
+        same(uses[k].materialize(), exact[k].materialize());
+        same(uses[k].sum(weights), exact[k].sum(weights));
+        same(uses[k].sum(weights.to(info.device)), exact[k].sum(weights));
+        same(to_dtype(dot(uses[k], uses[k], Route::automatic), Dtype::f32),
+             dot(exact[k], exact[k]));
+      }
+    }
+  }
+}
+
+namespace {
+
+// Uses of a linear layer and a convolution of random shapes, of one sample, in bf16.
+std::array<PerSample, 2> narrow_uses(Random& random, Device device) {
+  const auto draw = [&](const Shape& shape) {
+    const Shape order = shape.rank() == 3 ? Shape{0, 1, 2} : Shape{0, 2, 3, 4, 1};
+    return random_tensor(random, shape, order, Dtype::bf16).to(device);
+  };
+  const std::int64_t t = between(random, 1, 3), o = between(random, 1, 9),
+                     i = between(random, 1, 9), side = between(random, 2, 4);
+  const Window window{.kernel = {1, 2, 2}};
+  return {PerSample::outer(draw({1, t, o}), draw({1, t, i}), {o, i}),
+          PerSample::patches(draw({1, o, 1, side - 1, side - 1}), draw({1, i, 1, side, side}),
+                             window, {o, i, 2, 2})};
+}
+
+}  // namespace
+
+TEST_CASE("a sum that a GPU weights in bf16 is no longer than its norm and rounding allow") {
+  Random random(42);
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    INFO(info.name);
+    for (int round = 0; round < 40; ++round) {
+      for (const PerSample& use : narrow_uses(random, info.device)) {
+        const NormTerms terms = norm_terms({use});
+        const double norm = std::sqrt(terms.squares.to(cpu).item()),
+                     error = terms.errors.to(cpu).item();
+        for (const double scale : {1.0, 0x1p-90, 7.7e8}) {
+          const double weight = scale / (norm + error);
+          const auto sum = values(use.sum(full({1}, weight, Dtype::f64, info.device)).to(cpu));
+          const auto exact = values(use.sum().to(cpu));
+          double length = 0, lacking = 0;
+          for (std::size_t k = 0; k < sum.size(); ++k) {
+            length = std::hypot(length, sum[k] / scale);
+            lacking = std::hypot(lacking, sum[k] / scale - exact[k] / (norm + error));
+          }
+          CHECK(length <= 1 + 0x1p-21);
+          CHECK(lacking * (norm + error) <= error + norm * 0x1p-21);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a sum that a GPU weights in bf16 has numbers that bf16 alone would not hold") {
+  for (const DeviceInfo& info : devices()) {
+    if (info.device == cpu) continue;
+    const auto extreme = PerSample::outer(full({1, 1, 3}, 0x1.1p-30, Dtype::bf16, info.device),
+                                          full({1, 1, 3}, 0x1p127, Dtype::bf16, info.device), {9});
+    const Tensor small = extreme.sum(full({1}, 0x1.1p-98, Dtype::f64, info.device)).to(cpu);
+    CHECK(small.select(0, 0).item() == 0x1.21p-1);
+  }
+}

@@ -1,0 +1,301 @@
+// Mixed precision on the tape: which types operations compute in, what parameters get, and that a
+// sample's bits are its own.
+#include "autograd/precision.h"
+
+#include <algorithm>
+
+#include "autograd/check/op_run.h"
+#include "autograd/segment.h"
+#include "core/allocator/allocator.h"
+#include "core/devices.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/init.h"
+#include "tests/support/catch.h"
+#include "tests/support/dp_models.h"
+#include "tests/support/op_cases.h"
+#include "tests/support/throws.h"
+
+using namespace sotto;
+using namespace sotto::testing;
+
+namespace {
+
+constexpr Dtype narrow_types[] = {Dtype::bf16, Dtype::f16};
+
+// Half the distance of neighbouring numbers about 1.
+double rounding(Dtype dtype) { return dtype == Dtype::bf16 ? 0x1p-8 : 0x1p-11; }
+
+std::vector<double> doubles(const Tensor& x) {
+  return to_dtype(contiguous(x), Dtype::f64).to_vector<double>();
+}
+
+// The largest difference, relative to the largest expected value and at least to 1.
+double error(const Tensor& y, const Tensor& expected) {
+  const std::vector<double> got = doubles(y), wanted = doubles(expected);
+  REQUIRE(got.size() == wanted.size());
+  double largest = 1, difference = 0;
+  for (std::size_t k = 0; k < got.size(); ++k) {
+    largest = std::max(largest, std::abs(wanted[k]));
+    if (!(std::abs(got[k] - wanted[k]) <= difference)) difference = std::abs(got[k] - wanted[k]);
+  }
+  return difference / largest;
+}
+
+Tensor random_tensor(PublicRandom& random, const Shape& shape) {
+  return to_dtype(uniform_values(random, shape, -1, 1), Dtype::f32);
+}
+
+Instance on_device(Instance instance, Device device) {
+  for (OpInput& input : instance.inputs) input.value = input.value.to(device);
+  return instance;
+}
+
+// Two layers with the norm between them, on [n, 6].
+nn::Sequential perceptron() {
+  return nn::Sequential{nn::Linear(6, 8), nn::LayerNorm({8}), nn::Tanh(), nn::Linear(8, 3)};
+}
+
+// Attention and a recurrent layer, on [n, 5, 8].
+nn::Sequential sequences() {
+  return nn::Sequential{
+      nn::TransformerEncoderLayer(8, 2, {.dim_feedforward = 16, .dropout = 0, .batch_first = true}),
+      nn::LSTM(8, 6, {.batch_first = true}), nn::Flatten(), nn::Linear(30, 3)};
+}
+
+}  // namespace
+
+TEST_CASE("every registered operation is in the table of widths, and nothing else") {
+  const std::vector<const char*> table = ops_with_width();
+  const auto registered = registered_ops();
+  const auto holds = [](const auto& all, const char* op) {
+    return std::any_of(all.begin(), all.end(),
+                       [&](const char* one) { return std::string_view(one) == op; });
+  };
+  for (const char* op : registered) {
+    INFO(op);
+    CHECK(holds(table, op));
+  }
+  for (const char* op : table) {
+    INFO(op);
+    CHECK(holds(registered, op));
+  }
+}
+
+TEST_CASE("every operation in 16 bits agrees with double to rounding, and its gradients too") {
+  // An op may be several kernels, each of which rounds what it stores.
+  constexpr double factor = 8;
+  for (const OpCase& one : op_cases()) {
+    PublicRandom random(78);
+    for (int i = 0; i < 3; ++i) {
+      Instance instance = with_loss(one.make(random), random);
+      for (const Dtype precision : narrow_types) {
+        INFO(one.op << ", " << one.what << " in " << name(precision));
+        for (OpInput& x : instance.inputs) {
+          if (is_float(x.value.dtype()))
+            x.value = to_dtype(to_dtype(x.value, precision), Dtype::f64);
+        }
+        const OpRun wide = run_case(instance, Dtype::f64);
+        for (const DeviceInfo& info : devices()) {
+          INFO(info.name);
+          const OpRun run = run_case(on_device(instance, info.device), Dtype::f32, 0, precision);
+          CHECK(run.losses.dtype() == Dtype::f32);
+          CHECK(error(run.output, wide.output) <= factor * rounding(precision));
+          for (std::size_t k = 0; k < run.uses.size(); ++k) {
+            if (run.uses[k].empty()) continue;
+            const Tensor rows = rows_of_uses(run.uses[k]);
+            CHECK(rows.dtype() == Dtype::f32);
+            CHECK(error(rows, rows_of_uses(wide.uses[k])) <= factor * rounding(precision));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("products are narrow, sums are wide, and other operations follow their samples") {
+  for (const Dtype narrow : narrow_types) {
+    PublicRandom random(1);
+    Parameter w(random_tensor(random, {4, 5})), gain(random_tensor(random, {4}));
+    Tape tape({.precision = narrow});
+    const Var x = tape.input(random_tensor(random, {3, 5}));
+    CHECK(relu(x).dtype() == Dtype::f32);
+    const Var y = linear(x, tape.use(w));
+    CHECK(y.dtype() == narrow);
+    CHECK(mul(relu(y), tape.use(gain)).dtype() == narrow);
+    CHECK(add(y, tape.input(random_tensor(random, {3, 4}))).dtype() == Dtype::f32);
+    CHECK(softmax(y, 1).dtype() == Dtype::f32);
+    CHECK(sum(y, {1}).dtype() == Dtype::f32);
+    CHECK(exp(y).dtype() == Dtype::f32);
+    CHECK(normalize(y, 1, 1e-5).dtype() == narrow);
+    CHECK(matmul(tape.use(w), tape.constant(random_tensor(random, {5, 2}))).dtype() == Dtype::f32);
+    Parameter exact(to_dtype(w.value, Dtype::f64));
+    CHECK(linear(cast(x, Dtype::f64), tape.use(exact)).dtype() == Dtype::f64);
+  }
+}
+
+TEST_CASE("regions nest, and a module's precision holds for its calls and children") {
+  PublicRandom random(2);
+  Parameter w(random_tensor(random, {5, 5}));
+  Tape tape;
+  const Var x = tape.input(random_tensor(random, {3, 5}));
+  const auto type = [&](const Var& value) { return linear(value, tape.use(w)).dtype(); };
+  CHECK(type(x) == Dtype::f32);
+  {
+    const PrecisionRegion outer(tape, Dtype::bf16);
+    const Var y = linear(x, tape.use(w));
+    CHECK(y.dtype() == Dtype::bf16);
+    {
+      const PrecisionRegion inner(tape, Dtype::f32);
+      CHECK(type(y) == Dtype::f32);
+      CHECK(relu(y).dtype() == Dtype::f32);
+      const PrecisionRegion innermost(tape, Dtype::f16);
+      CHECK(type(y) == Dtype::f16);
+    }
+    CHECK(type(x) == Dtype::bf16);
+  }
+  CHECK(type(x) == Dtype::f32);
+  CHECK_FALSE(tape.precision());
+
+  nn::Sequential model{nn::Linear(5, 5), nn::Sequential{nn::Linear(5, 4)}};
+  model.set_precision(Dtype::bf16);
+  CHECK(model(x).dtype() == Dtype::bf16);
+  model[1].set_precision(Dtype::f32);
+  CHECK(model(x).dtype() == Dtype::f32);
+  CHECK(model[0](x).dtype() == Dtype::f32);
+  CHECK_THROWS_AS(model.set_precision(Dtype::f64), std::invalid_argument);
+  CHECK_THROWS_AS(Tape({.precision = Dtype::i64}), std::invalid_argument);
+}
+
+TEST_CASE("a parameter is converted once, and its gradient keeps its form and is f32") {
+  PublicRandom random(3);
+  Parameter w(random_tensor(random, {4, 4}));
+  Tape tape({.private_data = true, .precision = Dtype::bf16});
+  const Var x = tape.input(random_tensor(random, {3, 4}));
+  const Var once = cast(tape.use(w), Dtype::bf16);
+  CHECK(cast(tape.use(w), Dtype::bf16).is(once));
+  const Var operand = cast(x, Dtype::bf16);
+  CHECK(cast(x, Dtype::bf16).is(operand));
+  const Var y = linear(linear(x, tape.use(w)), tape.use(w));
+  CollectSink sink;
+  tape.backward(sum_per_sample(y), sink);
+  const std::vector<PerSample> uses = sink.uses(w);
+  REQUIRE(uses.size() == 2);
+  for (const PerSample& use : uses) {
+    CHECK(std::string_view(use.form()) == "outer");
+    CHECK(use.dtype() == Dtype::f32);
+    CHECK(use.sum().dtype() == Dtype::f32);
+    CHECK(use.materialize().dtype() == Dtype::f32);
+  }
+  CHECK(w.value.dtype() == Dtype::f32);
+}
+
+TEST_CASE("a loss in 16 bits is refused") {
+  PublicRandom random(4);
+  Parameter w(random_tensor(random, {1, 4}));
+  Tape tape({.precision = Dtype::bf16});
+  const Var loss = squeeze(linear(tape.input(random_tensor(random, {3, 4})), tape.use(w)), 1);
+  SumSink sink;
+  CHECK_THROWS_AS(tape.backward(loss, sink), std::invalid_argument);
+  CHECK_NOTHROW(tape.backward(widened(loss), sink));
+}
+
+TEST_CASE("activations take half the bytes in 16 bits") {
+  nn::manual_seed(5);
+  nn::Sequential model{nn::Conv2d(8, 16, 3, {.padding = {1}}),
+                       nn::GroupNorm(4, 16),
+                       nn::Relu(),
+                       nn::Conv2d(16, 16, 3, {.padding = {1}}),
+                       nn::Relu(),
+                       nn::Flatten(),
+                       nn::Linear(16 * 12 * 12, 10)};
+  PublicRandom random(6);
+  const Tensor images = random_tensor(random, {64, 8, 12, 12});
+  const auto held = [&](Dtype precision) {
+    const std::size_t before = allocator(cpu).statistics().current;
+    Tape tape({.precision = precision});
+    const Tensor given = clone(to_dtype(images, precision));
+    const Var y = model(tape.input(given));
+    return static_cast<double>(allocator(cpu).statistics().current - before);
+  };
+  const double parameters = 4 * static_cast<double>(model.parameter_count());
+  const double wide = held(Dtype::f32);
+  for (const Dtype narrow : narrow_types) {
+    // Half of each activation, and a copy of the parameters (docs/memory.md, "Mixed precision").
+    CHECK(held(narrow) == Approx(wide / 2 + parameters / 2).epsilon(0.03));
+  }
+}
+
+TEST_CASE("a sample's gradient has the same bits in any batch, in every precision") {
+  nn::manual_seed(7);
+  nn::Sequential images = small_network(), rows = perceptron(), steps = sequences();
+  PublicRandom random(8);
+  const Batch batch = random_batch(70, random);
+  const Tensor features = random_tensor(random, {70, 6}),
+               series = random_tensor(random, {70, 5, 8});
+  const auto bits = [&](nn::Sequential& model, const Tensor& x, std::int64_t begin,
+                        std::int64_t end, Dtype precision) {
+    Tape tape({.private_data = true, .precision = precision});
+    const Var y = model(tape.input(x.slice(0, begin, end)));
+    CollectSink sink;
+    tape.backward(cross_entropy(y, batch.targets.slice(0, begin, end)), sink);
+    std::vector<double> values;
+    for (Parameter* p : model.parameters()) {
+      for (const double v : doubles(rows_of_uses(sink.uses(*p)).slice(0, 40 - begin, 41 - begin)))
+        values.push_back(v);
+    }
+    return values;
+  };
+  for (const Dtype precision : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    for (const auto& [model, x] :
+         {std::pair(&images, batch.images), {&rows, features}, {&steps, series}}) {
+      const std::vector<double> whole = bits(*model, x, 0, 70, precision);
+      for (const auto& [begin, end] :
+           {std::pair(40, 42), {38, 41}, {40, 41}, {7, 70}, {0, 41}, {33, 49}})
+        CHECK(bits(*model, x, begin, end, precision) == whole);
+    }
+  }
+}
+
+TEST_CASE("a segment in 16 bits that is run again gives the same bits") {
+  nn::manual_seed(9);
+  nn::Sequential model = small_network();
+  PublicRandom random(10);
+  const Batch batch = random_batch(6, random);
+  const auto gradients = [&](Dtype precision, bool again) {
+    Tape tape({.private_data = true, .precision = precision});
+    const auto run = [&](const Var& x) { return model(x); };
+    const Var x = tape.input(batch.images);
+    const Var y = again ? segment(run, x) : run(x);
+    CHECK(y.dtype() == precision);
+    CollectSink sink;
+    tape.backward(cross_entropy(y, batch.targets), sink);
+    std::vector<double> values;
+    for (Parameter* p : model.parameters()) {
+      for (const double v : doubles(rows_of_uses(sink.uses(*p)))) values.push_back(v);
+    }
+    return values;
+  };
+  for (const Dtype precision : narrow_types)
+    CHECK(gradients(precision, true) == gradients(precision, false));
+}
+
+TEST_CASE("norms see the subnormal factors that sums see, by every route") {
+  for (const auto& [small, large] : {std::pair(1e-39, 1e38), {1e38, 1e-39}}) {
+    const auto like = [](const Tensor& x) { return to_dtype(x, Dtype::f64); };
+    const Tensor b = full({2, 3, 4}, small, Dtype::bf16), a = full({2, 3, 5}, large, Dtype::bf16);
+    const Tensor dy = full({2, 4, 1, 2, 2}, small, Dtype::bf16),
+                 x = full({2, 3, 1, 3, 3}, large, Dtype::bf16);
+    const Window window{.kernel = {1, 2, 2}};
+    const std::pair<PerSample, PerSample> forms[] = {
+        {PerSample::outer(b, a, {4, 5}), PerSample::outer(like(b), like(a), {4, 5})},
+        {PerSample::patches(dy, x, window, {4, 3, 2, 2}),
+         PerSample::patches(like(dy), like(x), window, {4, 3, 2, 2})}};
+    for (const auto& [narrow, wide] : forms) {
+      const double exact = doubles(dot(wide, wide))[0];
+      REQUIRE(exact > 1e-3);
+      for (const Route route : {Route::automatic, Route::gram, Route::rows})
+        CHECK(doubles(squared_norm({narrow}, route))[1] == Approx(exact).epsilon(1e-6));
+      CHECK(error(narrow.sum(), wide.sum()) < 1e-6);
+    }
+  }
+}

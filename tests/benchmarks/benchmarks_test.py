@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""What the scripts in tests/benchmarks make of measurements; nothing is measured here.
+
+Usage: benchmarks_test.py [unittest options]
+"""
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "scripts")]
+
+import compare_peers
+import gpu_results
+import pages
+import products
+import scaling
+
+
+def growing(power, sizes=(1, 2, 4, 8, 16, 32), factor=3.0):
+    """Cases whose ordinary side is linear, and whose private side grows with a power."""
+    return [{"size": size, "ordinary": {"time": factor * size, "memory": factor * size},
+             "private": {"time": factor * size ** power, "memory": factor * size}} for size in sizes]
+
+
+class OnGpus(unittest.TestCase):
+    def test_peers_stand_beside_what_has_their_name_and_type(self):
+        def log(name, *measured):
+            (self.folder / name).write_text("\n".join(json.dumps(one) for one in measured) + '\n{"what": "cut')
+
+        def ours(what, dtype, microseconds):
+            return {"what": what, "dtype": dtype, "microseconds": microseconds, "rate": 1.0, "unit": "GB/s"}
+
+        def peer(by, what, dtype, microseconds):
+            return {"by": by, "what": what, "dtype": dtype, "microseconds": microseconds}
+
+        with tempfile.TemporaryDirectory() as name:
+            self.folder = pathlib.Path(name)
+            (self.folder / "steps.txt").write_text("bench passed 3\n")
+            log("bench.log", ours("add", "f32", 10), ours("add", "bf16", 5), ours("private step", "f32", 50),
+                ours("private step, captured", "f32", 20))
+            gpu_results.main(self.folder)
+            self.assertNotIn("torch", (self.folder / "results.md").read_text())
+            log("peers.log", peer("torch", "add", "f32", 11), peer("opacus", "private step", "f32", 1000))
+            gpu_results.main(self.folder)
+            rows = json.loads((self.folder / "results.json").read_text())["measurements"]
+            self.assertEqual([row.get("torch / sotto") for row in rows], [1.1, None, None, None])
+            self.assertEqual([row.get("opacus / sotto") for row in rows], [None, None, 20, 50])
+            self.assertIn("| add | f32 | 10 | 1.0 | GB/s | 11 | 1.1 |  |  |", (self.folder / "results.md").read_text())
+
+    def test_private_steps_are_compared_with_ordinary_ones_of_the_same_kind(self):
+        def line(mode, ms, precision="bf16", **more):
+            return {"model": "vit-b16", "mode": mode, "batch": 256, "precision": precision, "ms_per_step": ms,
+                    "peak_bytes": ms * 2**20, **more}
+
+        rows = gpu_results.network_steps([
+            line("ordinary", 100), line("flat", 120), line("flat", 90, "f32"), line("ordinary", 50, not_captured=""),
+            line("flat", 75, not_captured=""), line("flat", 110, not_captured="a reason")])
+        self.assertEqual([row.get("private / ordinary") for row in rows], [None, 1.2, None, None, 1.5, 1.1])
+        self.assertEqual(rows[1]["memory"], 1.2)
+        self.assertEqual(rows[0]["what"], "vit-b16 ordinary step, batch 256")
+        self.assertEqual(rows[4]["what"], "vit-b16 private (flat) step, batch 256, captured")
+        self.assertEqual(rows[0]["rate"], 2560)
+        peers = [{"by": "torch", "what": "vit-b16 ordinary step, batch 256", "dtype": "bf16", "microseconds": 3e5}]
+        self.assertEqual([row.get("torch / sotto") for row in gpu_results.beside(rows, peers)],
+                         [3.0, None, None, 6.0, None, None])
+
+
+class Scaling(unittest.TestCase):
+    def test_the_exponent_of_a_power_is_found(self):
+        for power in (0.5, 1.0, 2.0):
+            slope, factor = scaling.exponent(growing(power), "private", "time")
+            self.assertAlmostEqual(slope, power)
+            self.assertAlmostEqual(factor, 3.0)
+
+    def test_only_the_upper_half_is_fitted(self):
+        cases = growing(2)
+        for case in cases[:3]:
+            case["private"]["time"] = 1e6
+        self.assertAlmostEqual(scaling.exponent(cases, "private", "time")[0], 2)
+        cases[3]["private"]["time"] *= 1.5
+        self.assertLess(scaling.exponent(cases, "private", "time")[0], 1.9)
+
+    def test_what_grows_faster_is_named(self):
+        self.assertEqual(scaling.growing_faster(scaling.exponents(growing(1.2))), ["time"])
+        self.assertEqual(scaling.growing_faster(scaling.exponents(growing(1 + scaling.SCATTER / 2))), [])
+        self.assertEqual(scaling.growing_faster(scaling.exponents(growing(0.5))), [])
+        row = scaling.table([(scaling.SCANS[0], growing(1.2))]).splitlines()[-1]
+        self.assertIn("| 1.00 | 1.20 | 1.00 | 1.00 |", row)
+        self.assertTrue(row.endswith("| time |"), row)
+
+    def test_the_shortest_step_and_the_greatest_peak_count(self):
+        lines = [{"mode": mode, "ms_min": ms, "peak_bytes": peak} for mode, ms, peak in
+                 [("ordinary", 5, 70), ("flat", 9, 90), ("ordinary", 4, 60), ("flat", 8, 95)]]
+        self.assertEqual(scaling.summed_up(16, lines), {"size": 16, "ordinary": {"time": 4, "memory": 70},
+                                                        "private": {"time": 8, "memory": 95}})
+
+    def test_sizes_double_from_first_to_last(self):
+        self.assertEqual(scaling.doubled(16, 128), [16, 32, 64, 128])
+        for scan, last in zip(scaling.SCANS, (8192, 2048, 128, 1024)):
+            self.assertEqual(scan.sizes[-1], last)
+            self.assertIn(str(last), "{} {}".format(*scan.case(last)))
+
+    def test_figures_are_well_formed_and_hold_every_point(self):
+        for scan in scaling.SCANS:
+            cases = growing(1.2, scan.sizes)
+            drawing = xml.dom.minidom.parseString(scaling.figure(scan, cases))
+            titles = [t.firstChild.data for t in drawing.getElementsByTagName("title")]
+            for size in scan.sizes:
+                # Once for time and once for memory.
+                self.assertEqual(sum(title.startswith(f"private, {size}: ") for title in titles), 2)
+
+
+class Pages(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.page = pathlib.Path(folder.name) / "page.md"
+
+    def test_only_what_stands_between_the_marks_is_replaced(self):
+        self.page.write_text("a\n<!-- x -->\nold\n<!-- end of x -->\nb\n")
+        for _ in range(2):
+            pages.write_between(self.page, "x", "new")
+            self.assertEqual(self.page.read_text(), "a\n<!-- x -->\nnew\n\n<!-- end of x -->\nb\n")
+
+    def test_pages_without_the_marks_are_left_as_they_are(self):
+        for text in ("a\n", "<!-- x -->\n", "<!-- end of x -->\n<!-- x -->\n", "<!-- x -->\n<!-- x -->\n<!-- end of x -->\n"):
+            self.page.write_text(text)
+            with self.assertRaises(SystemExit):
+                pages.write_between(self.page, "x", "new")
+            self.assertEqual(self.page.read_text(), text)
+
+    def test_the_pages_of_the_project_have_the_marks(self):
+        text = (pathlib.Path(__file__).parents[2] / "docs/performance.md").read_text()
+        for name in ("steps", "products", "scaling"):
+            self.page.write_text(text)
+            pages.write_between(self.page, name, "new")
+
+    def test_a_logarithmic_axis_has_equal_steps_for_equal_ratios(self):
+        axis = pages.LogAxis([3, 700], 0, 300)
+        self.assertEqual(axis.ticks(), [1, 10, 100, 1000])
+        self.assertEqual([round(axis.at(tick), 6) for tick in axis.ticks()], [0, 100, 200, 300])
+        octaves = pages.LogAxis([16, 1024], 60, 0, base=2)
+        self.assertEqual((octaves.ticks()[0], octaves.ticks()[-1]), (16, 1024))
+        self.assertEqual([round(octaves.at(size), 6) for size in (16, 128, 1024)], [60, 30, 0])
+        self.assertEqual(pages.LogAxis([10, 10], 0, 1).ticks(), [10, 100])
+
+
+class Tables(unittest.TestCase):
+    def test_steps_have_a_row_without_peers_too(self):
+        case = {"model": "mnist", "batch": 64, "floor_ms": 1.0, "ms": {"ordinary": 2.0, "private": 3.0},
+                "ratios": [1.5, 1.25, None, None, None]}
+        ceilings = {"threads": 2, "unit": "AVX2", "fma_gflops": 100.0, "triad_gbytes": 10.0}
+        rows = compare_peers.table(ceilings, [case]).splitlines()
+        self.assertEqual(rows[-2], "| mnist | 64 | 1.000 | 0.50 | 2.000 | 3.000 | - | - | 1.50 | 1.25 | - | - | - |")
+        xml.dom.minidom.parseString(compare_peers.plot([case]))
+
+    def test_products_have_the_median_of_their_rounds(self):
+        lines = [{"what": "gemm", "gflops": g, "fraction": f} for g, f in ((90, 0.7), (120, 0.9), (100, 0.79))]
+        lines += [{"what": "conv", "gflops": 10, "fraction": None}]
+        self.assertEqual(products.table(lines).splitlines()[2:],
+                         ["| gemm | 100.0 | 0.79 | yes |", "| conv | 10.0 | - |  |"])
+
+
+if __name__ == "__main__":
+    unittest.main()

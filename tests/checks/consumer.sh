@@ -1,0 +1,46 @@
+#!/bin/sh
+# consumer.sh BUILD SOURCE: installs the library into a folder of its own and builds a separate project
+# against it by pkg-config; then compiles the same project with sotto as a subproject. A header of the project's own that
+# has the name of one of ours is not taken for it.
+set -eu
+
+build=$1
+source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+meson install -C "$build" --no-rebuild --destdir "$work/root" --quiet
+prefix=$(find "$work/root" -name sotto.pc -print | head -n 1)
+[ -n "$prefix" ] || { echo "no sotto.pc was installed" >&2; exit 1; }
+if find "$work/root" -path '*include/sotto*' ! -name '*.h' -type f | grep .; then
+  echo "the files above were installed beside the headers" >&2
+  exit 1
+fi
+
+# project FOLDER: the separate project.
+project() {
+  cp -r "$source/tests/consumer" "$1"
+  mkdir "$1/core"
+  echo '#error "a header of the project was included"' >"$1/core/error.h"
+}
+
+project "$work/installed"
+libraries=$(dirname "$(dirname "$prefix")")
+PKG_CONFIG_PATH=$(dirname "$prefix") PKG_CONFIG_SYSROOT_DIR=$work/root \
+  meson setup "$work/installed/build" "$work/installed" --wrap-mode nofallback
+ninja -C "$work/installed/build"
+LD_LIBRARY_PATH=$libraries "$work/installed/build/consumer"
+
+# Headers need fmt and nothing else: no other package's file is found here.
+mkdir "$work/alone"
+cp "$prefix" "$(pkg-config --variable=pcfiledir fmt)/fmt.pc" "$work/alone"
+flags=$(PKG_CONFIG_LIBDIR=$work/alone PKG_CONFIG_SYSROOT_DIR=$work/root pkg-config --cflags --libs sotto)
+# shellcheck disable=SC2086
+c++ -std=c++20 -Wall -Wextra -Werror "$source/tests/checks/readme_example.cpp" -o "$work/example" $flags
+LD_LIBRARY_PATH=$libraries "$work/example"
+
+project "$work/embedded"
+mkdir "$work/embedded/subprojects"
+ln -s "$source" "$work/embedded/subprojects/sotto"
+meson setup "$work/embedded/build" "$work/embedded" --force-fallback-for sotto
+ninja -C "$work/embedded/build" consumer.p/main.cpp.o

@@ -1,0 +1,183 @@
+// Bounds that follow a quantile, and private statistics: what is released, with how much noise, and
+// that the ledger knows. A right mechanism fails a statistical check with probability under 1e-6.
+#include "dp/clipping/adaptive_clipping.h"
+
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "dp/accounting/calibration.h"
+#include "dp/noise/mechanism.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "tests/support/catch.h"
+#include "tests/support/throws.h"
+
+namespace sotto {
+namespace {
+
+// Units whose gradients have norms of our choice: the loss of unit n is norms[n] times a weight.
+struct Fixture {
+  Parameter a{zeros({1})}, b{zeros({1})};
+  Clipper clipper{{{{&a}, 1.0}, {{&b}, 2.0}}};
+  Ledger ledger;
+
+  // A batch of everybody, released; a's norms are `norms`, b's are twice that.
+  Released release(const std::vector<float>& norms, GaussianMechanism& mechanism,
+                   double count_noise) {
+    const std::int64_t n = std::ssize(norms);
+    FullBatchSampler sampler(n);
+    sampler.number_from(ledger.next_draw());
+    Tape tape({.private_data = true});
+    const Var x = tape.input(Tensor::from(norms, {n, 1}));
+    const Var loss = sum_per_sample(x * tape.use(a)) + sum_per_sample((x + x) * tape.use(b));
+    clipper.add(tape, loss);
+    return mechanism.release(clipper.finish(sampler.draw()), ledger, {}, count_noise);
+  }
+};
+
+TEST_CASE("each group's count is of the units within its own bound") {
+  Fixture f;
+  GaussianMechanism mechanism(1e-3, SecretRandom::insecure_seeded(1));
+  // Bounds 1 and 2 of norms x and 2x: both groups have two within and three beyond.
+  const Released released = f.release({0.5F, 1.0F, 1.5F, 3.0F, 9.0F}, mechanism, 1e-2);
+  REQUIRE(released.within_bound().size() == 2);
+  for (const double part : released.within_bound()) CHECK(part == Approx(0.4).margin(0.02));
+  f.clipper.set_bounds({10, 4});
+  const Released second = f.release({0.5F, 1.0F, 1.5F, 3.0F, 9.0F}, mechanism, 1e-2);
+  CHECK(second.within_bound()[0] == Approx(1).margin(0.02));
+  CHECK(second.within_bound()[1] == Approx(0.6).margin(0.02));
+  CHECK(f.release({0.5F, 1.0F, 1.5F, 3.0F, 9.0F}, mechanism, 0).within_bound().empty());
+}
+
+TEST_CASE("a unit that is not a number is beyond every bound") {
+  Fixture f;
+  GaussianMechanism mechanism(1e-3, SecretRandom::insecure_seeded(1));
+  const Released released = f.release({NAN, 0.5F, INFINITY, 0.5F}, mechanism, 1e-2);
+  for (const double part : released.within_bound()) CHECK(part == Approx(0.5).margin(0.02));
+}
+
+TEST_CASE("the noise of gradient and counts has the deviations that the split says") {
+  Fixture f;
+  constexpr double total = 0.5, count_noise = 0.6;
+  GaussianMechanism mechanism(total, SecretRandom::insecure_seeded(2));
+  const double count_sensitivity = std::sqrt(2.0) / 2;
+  const double gradient = other_noise_multiplier(total, count_noise / count_sensitivity);
+  double gradient_square = 0, count_square = 0;
+  constexpr int releases = 4000;
+  const std::vector<float> nobody_within(8, 1e3F);
+  double variance = 0;
+  for (int i = 0; i < releases; ++i) {
+    const Released released = f.release(nobody_within, mechanism, count_noise);
+    variance = released.noise_variance();
+    // All gradients are clipped to the same point.
+    const double value = to_dtype(released.gradients()[0].second, Dtype::f64).item();
+    gradient_square += (value - 1) * (value - 1) / releases;
+    const double part = released.within_bound()[0];
+    count_square += part * part / releases;
+  }
+  const double sensitivity = std::sqrt(1.0 + 4.0);
+  const double expected = gradient * sensitivity / 8;
+  CHECK(variance == Approx(expected * expected));
+  const double error = 5 * std::sqrt(2.0 / releases);
+  CHECK(std::abs(gradient_square / (expected * expected) - 1) < error);
+  CHECK(std::abs(count_square / (count_noise * count_noise / 64) - 1) < error);
+  REQUIRE(f.ledger.events().size() == 1);
+  CHECK(f.ledger.events()[0].first.noise_multiplier == total);
+}
+
+TEST_CASE("too little noise on the counts is refused before anything is recorded") {
+  Fixture f;
+  GaussianMechanism mechanism(1, SecretRandom::insecure_seeded(2));
+  CHECK_THROWS_AS(f.release({1.0F}, mechanism, 0.7), std::invalid_argument);
+  f.clipper.discard();
+  CHECK_THROWS_AS(f.release({1.0F}, mechanism, -1), std::invalid_argument);
+  CHECK(f.ledger.releases() == 0);
+}
+
+TEST_CASE("bounds settle at the quantile of the norms") {
+  const AdaptiveClipping adaptive{.quantile = 0.25, .learning_rate = 0.2};
+  // Norms uniform on [0, 8]: the part within a bound C is C / 8.
+  std::vector<double> bounds = {0.01, 100};
+  for (int step = 0; step < 300; ++step) {
+    std::vector<double> within;
+    for (const double bound : bounds) within.push_back(std::min(1.0, bound / 8));
+    bounds = adaptive.next(bounds, within);
+  }
+  for (const double bound : bounds) CHECK(bound == Approx(2).epsilon(1e-3));
+}
+
+TEST_CASE("the update is Andrew's, and noise moves a bound by a bounded factor") {
+  const AdaptiveClipping adaptive{.quantile = 0.5, .learning_rate = 0.3, .largest_bound = 10};
+  CHECK(adaptive.next({2}, {0.9})[0] == Approx(2 * std::exp(-0.3 * 0.4)));
+  CHECK(adaptive.next({2}, {50})[0] == Approx(2 * std::exp(-0.15)));
+  CHECK(adaptive.next({2}, {-50})[0] == Approx(2 * std::exp(0.15)));
+  CHECK(adaptive.next({10}, {0})[0] == 10);
+  CHECK(adaptive.next({1e-6}, {1})[0] == 1e-6);
+  CHECK(adaptive.count_noise_for(256) == Approx(12.8));
+  CHECK(AdaptiveClipping{.count_noise = 3}.count_noise_for(256) == 3);
+}
+
+TEST_CASE("settings of adaptive clipping out of range are named") {
+  CHECK_NOTHROW(AdaptiveClipping{}.validate());
+  for (const AdaptiveClipping& wrong :
+       {AdaptiveClipping{.quantile = 1.1}, AdaptiveClipping{.quantile = NAN},
+        AdaptiveClipping{.learning_rate = 0}, AdaptiveClipping{.count_noise = 0},
+        AdaptiveClipping{.least_bound = 0}, AdaptiveClipping{.least_bound = 2, .largest_bound = 1},
+        AdaptiveClipping{.largest_bound = INFINITY}}) {
+    CHECK_THROWS_AS(wrong.validate(), std::invalid_argument);
+  }
+  CHECK_THROWS_AS(AdaptiveClipping{}.next({1, 1}, {0.5}), std::invalid_argument);
+}
+
+TEST_CASE("bounds change between batches only") {
+  Fixture f;
+  CHECK_THROWS_AS(f.clipper.set_bounds({1}), std::invalid_argument);
+  CHECK_THROWS_AS(f.clipper.set_bounds({1, 0}), std::invalid_argument);
+  CHECK_THROWS_AS(f.clipper.set_bounds({1, NAN}), std::invalid_argument);
+  f.clipper.add_zeros(3);
+  CHECK_THROWS_AS(f.clipper.set_bounds({1, 1}), std::invalid_argument);
+  f.clipper.discard();
+  f.clipper.set_bounds({3, 4});
+  CHECK(f.clipper.sensitivity() == Approx(5));
+}
+
+TEST_CASE("means of bounded statistics are released with their noise, and recorded") {
+  Ledger ledger;
+  GaussianMechanism mechanism(2, SecretRandom::insecure_seeded(5));
+  FullBatchSampler sampler(400);
+  double first = 0, second = 0, square = 0;
+  constexpr int releases = 2000;
+  for (int i = 0; i < releases; ++i) {
+    StatisticSum sum({{0, 1}, {-10, 30}});
+    // Half of the units are right; losses beyond the range count as its ends.
+    for (int unit = 0; unit < 400; ++unit)
+      sum.add(std::vector<double>{unit % 2 + 0.0, unit < 300 ? 1e9 : -1e9});
+    const std::vector<double> means = mechanism.release(sum.finish(sampler.draw()), ledger);
+    first += means[0] / releases;
+    second += means[1] / releases;
+    square += (means[0] - 0.5) * (means[0] - 0.5) / releases;
+  }
+  // The noise of a mean: half the range times multiplier * sqrt(statistics) / units.
+  const double deviation = 0.5 * 2 * std::sqrt(2.0) / 400;
+  CHECK(std::abs(first - 0.5) < 5 * deviation / std::sqrt(releases));
+  CHECK(std::abs(second - 20) < 5 * 40 * deviation / std::sqrt(releases));
+  CHECK(std::abs(square / (deviation * deviation) - 1) < 5 * std::sqrt(2.0 / releases));
+  REQUIRE(ledger.events().size() == 1);
+  CHECK(ledger.events()[0] == std::pair<Event, std::int64_t>(Event{2}, releases));
+}
+
+TEST_CASE("a statistic that is not a number moves nothing, and mistakes are errors") {
+  CHECK(StatisticRange{2, 6}.to_unit(NAN) == 0);
+  CHECK(StatisticRange{2, 6}.to_unit(INFINITY) == 1);
+  CHECK(StatisticRange{2, 6}.to_unit(3) == Approx(-0.5));
+  CHECK(StatisticRange{2, 6}.from_unit(-0.5) == Approx(3));
+  CHECK_THROWS_AS(StatisticSum({}), std::invalid_argument);
+  CHECK_THROWS_AS(StatisticSum({{1, 1}}), std::invalid_argument);
+  CHECK_THROWS_AS(StatisticSum({{0, INFINITY}}), std::invalid_argument);
+  StatisticSum sum({{0, 1}});
+  CHECK_THROWS_AS(sum.add(std::vector<double>{1, 2}), std::invalid_argument);
+  FullBatchSampler sampler(3);
+  CHECK_THROWS_AS(sum.finish(sampler.draw()), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace sotto

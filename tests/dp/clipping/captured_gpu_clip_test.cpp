@@ -1,0 +1,358 @@
+// Clipping that is replayed is the clipping that is done at once, bit by bit, and counts rows that
+// are padding for nothing. On every GPU there is.
+#include "dp/clipping/captured_gpu_clip.h"
+
+#include "core/allocator/allocator.h"
+#include "dp/clipping/clipper.h"
+#include "dp/noise/mechanism.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/optim/optimizer.h"
+#include "tests/support/captured_setup.h"
+#include "tests/support/fake_gpu_counts.h"
+#include "tests/support/kernel_cases.h"
+#include "tests/support/launched_network.h"
+#include "tests/support/throws.h"
+
+using namespace sotto;
+
+namespace {
+
+constexpr std::int64_t rows = 6;
+constexpr TapeOptions private_tape{.private_data = true};
+
+std::vector<Tensor> first_rows(const Batch& batch, std::int64_t count) {
+  return {batch.images.slice(0, 0, count), batch.targets.slice(0, 0, count)};
+}
+
+// One part after the other through one clipper; sums, norms and factors.
+class Steps {
+ public:
+  Steps(Device device, const ClipOptions& options, bool by_parameter)
+      : s(device, rows), clipper(groups(by_parameter), options) {}
+
+  std::vector<double> part(const std::vector<Tensor>& batch, bool capture = true) {
+    const Device device = s.model.parameters()[0]->value.device();
+    clipper.discard();
+    Tape tape(private_tape);
+    clipper.add(tape, capture ? s.captured(tape, batch) : s.plain(tape, on_device(device, batch)));
+    std::vector<double> all = flat(clipper.sums_for_tests());
+    const ClipStatistics& statistics = clipper.statistics();
+    for (const auto* of : {&statistics.norms, &statistics.factors}) {
+      for (const auto& values : *of) all.insert(all.end(), values.begin(), values.end());
+    }
+    all.push_back(statistics.loss_sum);
+    all.push_back(static_cast<double>(statistics.not_finite));
+    return all;
+  }
+
+  Setup s;
+  Clipper clipper;
+
+ private:
+  std::vector<ClipGroup> groups(bool by_parameter) {
+    if (!by_parameter) return flat_group(s.model.parameters(), 0.3);
+    std::vector<ClipGroup> all;
+    for (Parameter* parameter : s.model.parameters()) all.push_back({{parameter}, 0.2});
+    return all;
+  }
+};
+
+void spoil(const Tensor& images, std::int64_t row, double value) {
+  copy_into(full({}, value), images.select(0, row));
+}
+
+}  // namespace
+
+TEST_CASE("a replayed clipping is the one that is done at once, while bounds and scales move") {
+  for_each_gpu([](Device device) {
+    PublicRandom random(3);
+    for (const bool by_parameter : {false, true}) {
+      for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
+        Steps replayed(device, {.route = route}, by_parameter);
+        Steps plain(device, {.route = route}, by_parameter);
+        for (int step = 0; step < 4; ++step) {
+          const std::vector<Tensor> batch = tensors(random_batch(rows, random));
+          const bool same = replayed.part(batch) == plain.part(batch, false);
+          CHECK(same);
+          CHECK(replayed.clipper.uncaptured() == "");
+          CHECK(plain.clipper.uncaptured() == "no captured loss");
+          const std::vector<double> bounds(replayed.clipper.groups().size(), 0.4 / (step + 1));
+          for (Clipper* clipper : {&replayed.clipper, &plain.clipper}) {
+            clipper->discard();
+            clipper->set_bounds(bounds);
+            clipper->set_loss_scale(step == 1 ? 16 : 1);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("rows that are padding add nothing to a replayed clipping, whatever they hold") {
+  for_each_gpu([](Device device) {
+    PublicRandom random(4);
+    Steps clean(device, {}, false), spoilt(device, {}, false), plain(device, {}, false);
+    const Batch batch = random_batch(rows, random);
+    Batch hostile = random_batch(rows, random);
+    for (std::int64_t row = 0; row < rows; ++row)
+      spoil(hostile.images, row, row % 2 == 0 ? std::nan("") : HUGE_VAL);
+    for (const std::int64_t count : {4, 1, 5}) {
+      spoilt.part(tensors(hostile));
+      CHECK(spoilt.clipper.statistics().not_finite == 6);
+      const std::vector<double> got = spoilt.part(first_rows(batch, count));
+      const std::vector<double> expected = clean.part(first_rows(batch, count));
+      CHECK(got == expected);
+      CHECK(spoilt.clipper.uncaptured() == "");
+      CHECK(distance(got, plain.part(first_rows(batch, count), false)) < 1e-5);
+    }
+  });
+}
+
+TEST_CASE("a sum outlives the replay after it") {
+  for_each_gpu([](Device device) {
+    PublicRandom random(5);
+    Steps steps(device, {}, false);
+    const Batch first = random_batch(rows, random), second = random_batch(rows, random);
+    const auto add = [&](const Batch& batch) {
+      Tape tape(private_tape);
+      steps.clipper.add(tape, steps.s.captured(tape, tensors(batch)));
+    };
+    add(first);
+    add(second);
+    const std::vector<double> both = flat(steps.clipper.sums_for_tests());
+    std::vector<double> added = steps.part(tensors(first));
+    const std::vector<double> other = steps.part(tensors(second));
+    for (std::size_t k = 0; k < both.size(); ++k) added[k] += other[k];
+    added.resize(both.size());
+    CHECK(distance(both, added) < 1e-5);
+  });
+}
+
+TEST_CASE("what is not sound in a replay is clipped again in the host's way") {
+  for_each_gpu([](Device device) {
+    nn::Sequential model{nn::Linear(1, 3, {.bias = false})};
+    model.to(device);
+    const memory::CapturedLoss::Loss plain = [&](Tape& tape, const std::vector<Tensor>& batch) {
+      return sum_per_sample(model(tape.input(batch[0])));
+    };
+    memory::CapturedLoss captured(model, 2, plain);
+    const ClipOptions by_rows{.route = Route::rows, .row_budget = 0};
+    Clipper replayed(flat_group(model.parameters(), 1), by_rows);
+    Clipper at_once(flat_group(model.parameters(), 1), by_rows);
+    // The sum of the third one's first three is lost in single precision.
+    for (const std::vector<float>& x : std::vector<std::vector<float>>{{1, 1, 1, 2, 3, 4},
+                                                                       {1, 0, 1, 2, 3, 5},
+                                                                       {0.5f, 1e8f, -1e8f, 1, 2, 4},
+                                                                       {1, 2, 1, 1, 1, 1}}) {
+      const std::vector<Tensor> batch{Tensor::from(x, {2, 3, 1}).to(device)};
+      for (Clipper* clipper : {&replayed, &at_once}) {
+        clipper->discard();
+        Tape tape(private_tape);
+        clipper->add(tape, clipper == &replayed ? captured(tape, batch) : plain(tape, batch));
+      }
+      CHECK(captured.reason() == "");
+      CHECK(replayed.uncaptured() == "");
+      CHECK(replayed.statistics().norms == at_once.statistics().norms);
+      CHECK(flat(replayed.sums_for_tests()) == flat(at_once.sums_for_tests()));
+      const double total = double{x[0]} + double{x[1]} + double{x[2]};
+      CHECK(replayed.statistics().norms[0][0] == Approx(std::sqrt(3.0) * total));
+    }
+  });
+}
+
+TEST_CASE("a clipper that captured losses take turns with clips each's gradients") {
+  for_each_gpu([](Device device) {
+    PublicRandom random(8);
+    Steps steps(device, {}, false), plain(device, {}, false);
+    memory::CapturedLoss doubled(steps.s.model, rows,
+                                 [&](Tape& tape, const std::vector<Tensor>& batch) {
+                                   const Var loss = loss_of(steps.s.model, tape, batch);
+                                   return loss + loss;
+                                 });
+    for (int step = 0; step < 4; ++step) {
+      const std::vector<Tensor> batch = tensors(random_batch(rows, random));
+      Tape tape(private_tape);
+      steps.clipper.discard();
+      steps.clipper.add(tape, doubled(tape, batch));
+      CHECK(steps.clipper.uncaptured() == "");
+      const std::vector<double> twice = steps.clipper.statistics().norms[0];
+      const bool same = steps.part(batch) == plain.part(batch, false);
+      CHECK(same);
+      for (std::size_t n = 0; n < twice.size(); ++n)
+        CHECK(twice[n] == Approx(2 * steps.clipper.statistics().norms[0][n]).epsilon(1e-5));
+    }
+  });
+}
+
+TEST_CASE("a clipping that cannot be replayed says why, and is done") {
+  for_each_gpu([](Device device) {
+    PublicRandom random(6);
+    const std::vector<Tensor> batch = tensors(random_batch(rows, random));
+    Steps steps(device, {}, false);
+    const auto reason = [&](const Grouping* grouping, bool twice) {
+      steps.clipper.discard();
+      Tape tape(private_tape);
+      const Var loss = steps.s.captured(tape, batch);
+      const Var more = steps.s.plain(tape, on_device(device, batch));
+      steps.clipper.add(tape, twice ? loss + more : loss, grouping);
+      return steps.clipper.uncaptured();
+    };
+    CHECK(reason(nullptr, true) == "no captured loss");
+    const Grouping pairs{.unit_of_row = {0, 0, 1, 1, 2, 2}, .units = 3};
+    CHECK(reason(&pairs, false) == "units of several rows");
+    CHECK(reason(nullptr, false) == "");
+    steps.clipper.discard();
+    steps.clipper.set_passes(ClipPasses::two, 0);
+    CHECK(reason(nullptr, false) == "two passes");
+  });
+}
+
+TEST_CASE("a replay that does not do all that it should is found out before it counts") {
+  for_each_gpu([](Device device) {
+    PublicRandom random(12);
+    const std::vector<Tensor> batch = tensors(random_batch(rows, random));
+    Steps plain(device, {}, false);
+    plain.part(batch, false);
+    int found = 0;
+    for (int launch = 0; launch < 12; ++launch) {
+      Steps replayed(device, {}, false);
+      Tape tape(private_tape);
+      const Var loss = replayed.s.captured(tape, batch);  // whole: what is lost is the clipping's
+      if (!lose_launch(launch)) return;
+      replayed.clipper.add(tape, loss);
+      lose_launch(-1);
+      const bool same =
+          flat(replayed.clipper.sums_for_tests()) == flat(plain.clipper.sums_for_tests());
+      CHECK(same);
+      found += replayed.clipper.uncaptured().find("other values") != std::string::npos;
+    }
+    CHECK(found > 6);
+  });
+}
+
+TEST_CASE("gradients beside those that are captured are clipped with them") {
+  for_each_gpu([](Device device) {
+    PublicRandom random(9);
+    const std::vector<Tensor> batch = tensors(random_batch(rows, random));
+    for (const bool by_parameter : {false, true}) {
+      Setup s(device, rows);
+      Parameter shift(zeros({36}, Dtype::f32, device));
+      std::vector<ClipGroup> groups{{s.model.parameters(), 0.3}};
+      by_parameter ? groups.push_back({{&shift}, 0.2}) : groups[0].parameters.push_back(&shift);
+      Clipper clipper(groups);
+      const auto part = [&](bool capture) {
+        clipper.discard();
+        Tape tape(private_tape);
+        const std::vector<Tensor> there = on_device(device, batch);
+        const Var x = tape.input(reshape(there[0], {rows, 36}));
+        const Var more = sum_per_sample(mul(x, tape.use(shift)));
+        clipper.add(tape, (capture ? s.captured(tape, batch) : s.plain(tape, there)) + more);
+        std::vector<double> all = flat(clipper.sums_for_tests());
+        for (const auto& norms : clipper.statistics().norms)
+          all.insert(all.end(), norms.begin(), norms.end());
+        return all;
+      };
+      const std::vector<double> expected = part(false);
+      CHECK(distance(part(true), expected) < 1e-5);
+      CHECK(clipper.uncaptured() == "gradients that are not captured beside those that are");
+    }
+  });
+}
+
+TEST_CASE("another way to clip takes the captured one's memory back") {
+  for_each_gpu([](Device device) {
+    PublicRandom random(10);
+    Steps steps(device, {}, false);
+    steps.part(tensors(random_batch(rows, random)));
+    steps.clipper.discard();
+    const std::size_t before = allocator(device).statistics().current;
+    steps.clipper.set_passes(ClipPasses::two, 0);
+    CHECK(allocator(device).statistics().current < before);
+  });
+}
+
+TEST_CASE("a captured loss that reaches a parameter in no group is refused") {
+  for_each_gpu([](Device device) {
+    PublicRandom random(7);
+    Setup s(device, rows);
+    Clipper clipper({{s.model[0].parameters(), 1}});
+    Tape tape(private_tape);
+    const Var loss = s.captured(tape, tensors(random_batch(rows, random)));
+    CHECK(throws([&] { clipper.add(tape, loss); }, "that is in no clip group"));
+    CHECK(clipper.broken());
+  });
+}
+
+namespace {
+
+// The small network of bench_gpu, with fewer images.
+class BenchSteps {
+ public:
+  explicit BenchSteps(Device device) {
+    model_.to(device);
+    for (Tensor& x : batch_) x = x.to(device);
+    optimizer_.emplace(model_, nn::SgdRule{.learning_rate = 0.01});
+  }
+
+  // Of a step that compares no more what is replayed.
+  PretendedCounts of(bool is_private, bool capture) {
+    PretendedCounts before;
+    constexpr int compared = 5;
+    for (int step = 0; step <= compared; ++step) {
+      copy_into(full({}, 0.01 * (step + 1)), batch_[0]);
+      before = *pretended_counts();
+      is_private ? privately(capture) : ordinarily(capture);
+    }
+    const PretendedCounts after = *pretended_counts();
+    return {after.launches - before.launches, after.waits - before.waits};
+  }
+
+ private:
+  static constexpr std::int64_t images = 3;
+
+  void ordinarily(bool capture) {
+    Tape tape;
+    const Var losses = capture ? captured_(tape, batch_) : plain_(tape, batch_);
+    SumSink sums;
+    tape.backward(losses, sums, 1.0 / images);
+    optimizer_->step(sums.gradients());
+  }
+  void privately(bool capture) {
+    Tape tape(private_tape);
+    clipper_.add(tape, capture ? captured_(tape, batch_) : plain_(tape, batch_));
+    CHECK(clipper_.uncaptured() == (capture ? "" : "no captured loss"));
+    mechanism_.update(clipper_.finish(sampler_.draw()), ledger_, *optimizer_);
+  }
+
+  nn::Sequential model_ = launched_network();
+  std::vector<Tensor> batch_{full({images, 1, 28, 28}, 0.01), zeros({images}, Dtype::i64)};
+  memory::CapturedLoss::Loss plain_ = [this](Tape& tape, const std::vector<Tensor>& batch) {
+    return cross_entropy(model_(tape.input(batch[0])), batch[1]);
+  };
+  memory::CapturedLoss captured_{model_, images, plain_};
+  std::optional<nn::Sgd> optimizer_;
+  Clipper clipper_{flat_group(model_.parameters(), 1.0)};
+  GaussianMechanism mechanism_{1.0, SecretRandom::insecure_seeded(4)};
+  FullBatchSampler sampler_{images};
+  Ledger ledger_;
+};
+
+}  // namespace
+
+// The table of docs/gpu.md.
+TEST_CASE("a captured private step is few launches, and waits twice") {
+  if (!pretended_counts()) return;
+  for_each_gpu([](Device device) {
+    BenchSteps steps(device);
+    const auto check_counts = [&](bool is_private, bool capture, PretendedCounts expected) {
+      CAPTURE(is_private, capture);
+      const PretendedCounts counts = steps.of(is_private, capture);
+      CHECK(counts.launches == expected.launches);
+      CHECK(counts.waits == expected.waits);
+    };
+    check_counts(false, false, {89, 1});
+    check_counts(false, true, {36, 1});
+    check_counts(true, false, {202, 2});
+    check_counts(true, true, {22, 2});
+  });
+}

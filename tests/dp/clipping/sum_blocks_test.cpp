@@ -1,0 +1,338 @@
+// A unit that is left out moves the clipped sum of a logical batch by at most its sensitivity,
+// although every later unit then has another place. Data are made so that rounding lines up, and
+// not; parts are of all sizes.
+#include <cmath>
+#include <numeric>
+
+#include "dp/clipping/sum_blocks.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "tests/support/catch.h"
+#include "tests/support/dp_models.h"
+
+namespace sotto {
+namespace {
+
+std::vector<std::int64_t> numbers(std::int64_t count, std::int64_t step = 1) {
+  std::vector<std::int64_t> units(static_cast<std::size_t>(count));
+  std::iota(units.begin(), units.end(), std::int64_t{0});
+  for (std::int64_t& unit : units) unit *= step;
+  return units;
+}
+
+// The ends of blocks of one unit each.
+std::vector<std::int64_t> singles(std::int64_t count) {
+  std::vector<std::int64_t> ends = numbers(count);
+  for (std::int64_t& end : ends) ++end;
+  return ends;
+}
+
+std::vector<std::int64_t> without(std::vector<std::int64_t> units, std::int64_t unit) {
+  std::erase(units, unit);
+  return units;
+}
+
+TEST_CASE("blocks hold at most so many units, and a unit that is left out changes its own alone") {
+  PublicRandom random(5);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::int64_t> units;
+    const auto rate = static_cast<std::uint64_t>(1 + round % 7);
+    for (std::int64_t unit = 0; unit < 900; ++unit) {
+      if (random.word() % 8 < rate) units.push_back(unit + round);
+    }
+    const std::int64_t most = 1 + round % 40;
+    const auto blocks_of = [&](const std::vector<std::int64_t>& of) {
+      std::vector<std::vector<std::int64_t>> blocks;
+      std::int64_t at = 0;
+      for (const std::int64_t end : SumBlocks(of, {}, {.units = most}).ends()) {
+        blocks.emplace_back(of.begin() + at, of.begin() + end);
+        at = end;
+      }
+      REQUIRE(at == std::ssize(of));
+      return blocks;
+    };
+    const auto all = blocks_of(units);
+    for (const auto& block : all) CHECK(std::ssize(block) <= most);
+    const std::int64_t left =
+        units[static_cast<std::size_t>(random.word() % static_cast<std::uint64_t>(units.size()))];
+    const auto rest = blocks_of(without(units, left));
+    // Blocks that differ are neighbours, and hold at most most + 1 units, the one left out
+    // included.
+    std::size_t front = 0, back = 0;
+    while (front < rest.size() && all[front] == rest[front]) ++front;
+    while (back < rest.size() - front && all[all.size() - 1 - back] == rest[rest.size() - 1 - back])
+      ++back;
+    std::vector<std::int64_t> changed;
+    for (std::size_t k = front; k < all.size() - back; ++k)
+      changed.insert(changed.end(), all[k].begin(), all[k].end());
+    CHECK(std::ssize(changed) <= most + 1);
+    CHECK(std::count(changed.begin(), changed.end(), left) == 1);
+  }
+}
+
+TEST_CASE("blocks for fewer units lie within those for more, and rows count") {
+  const std::vector<std::int64_t> units = numbers(500, 3);
+  std::vector<std::int64_t> rows(500);
+  for (std::size_t k = 0; k < rows.size(); ++k) rows[k] = static_cast<std::int64_t>(k % 5);
+  const SumBlocks blocks(units, rows, {.units = 64, .rows = 70});
+  const std::vector<std::int64_t> large = blocks.ends(), small = blocks.ends(8);
+  CHECK(std::includes(small.begin(), small.end(), large.begin(), large.end()));
+  std::int64_t at = 0;
+  for (const std::int64_t end : large) {
+    CHECK(std::accumulate(rows.begin() + at, rows.begin() + end, std::int64_t{0}) <= 70);
+    at = end;
+  }
+  CHECK(blocks.ends(1) == singles(500));
+  CHECK(SumBlocks(numbers(3), std::vector<std::int64_t>{9, 9, 9}, {.units = 4, .rows = 5}).ends() ==
+        singles(3));
+  CHECK(SumBlocks({}, {}, {}).ends().empty());
+}
+
+TEST_CASE("units out of order, and blocks of none, are refused") {
+  CHECK_THROWS_AS(SumBlocks(std::vector<std::int64_t>{1, 0}, {}, {}), std::invalid_argument);
+  CHECK_THROWS_AS(SumBlocks(std::vector<std::int64_t>{1, 1}, {}, {}), std::invalid_argument);
+  CHECK_THROWS_AS(SumBlocks(numbers(2), {}, {.units = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(SumBlocks(numbers(2), std::vector<std::int64_t>{1}, {}), std::invalid_argument);
+}
+
+// How the data are made; each of them is one row of features [population, width].
+enum class Data {
+  equal,      // every gradient the same: partial sums grow as far as they can
+  offset,     // 1 + 0.1 N, not crafted
+  halfway,    // sums whose next term is half a unit in the last place, and later others'
+  cancelling  // pairs that cancel, so that rounding is all that stays
+};
+
+Tensor features(Data data, std::int64_t population, std::int64_t width) {
+  PublicRandom random(9);
+  std::vector<float> x(static_cast<std::size_t>(population * width));
+  for (std::int64_t n = 0; n < population; ++n) {
+    for (std::int64_t k = 0; k < width; ++k) {
+      double value = 1;
+      if (data == Data::offset) value = 1 + 0.1 * random.normal();
+      if (data == Data::halfway) value = 1 + 0x1p-13 * static_cast<double>((n * 7 + k) % 3);
+      if (data == Data::cancelling) value = (n % 2 == 0 ? 1 : -1) * (1 + 0.01 * random.normal());
+      x[static_cast<std::size_t>(n * width + k)] = static_cast<float>(value);
+    }
+  }
+  return Tensor::from(x, {population, width});
+}
+
+struct Case {
+  Data data;
+  ClipRule::Kind kind = ClipRule::Kind::minimum;
+  Dtype precision = Dtype::f32;
+  std::int64_t width = 4;
+  std::int64_t positions = 1;
+  std::int64_t side = 0;  // of images, where the layer is a convolution
+  std::size_t row_budget = ClipOptions{}.row_budget;
+  // Numbers in a row.
+  std::int64_t size() const { return width * positions * std::max<std::int64_t>(1, side * side); }
+};
+
+// A linear layer whose gradient with regard to its weight is the sum of its inputs, or a
+// convolution of 3 x 3 windows with 32 outputs.
+class Network {
+ public:
+  explicit Network(const Case& of)
+      : of_(of),
+        weight_(zeros(of.side > 0 ? Shape{32, of.width, 3, 3} : Shape{1, of.width})),
+        bias_(zeros({of.side > 0 ? 32 : 1})) {}
+
+  // The clipped sum of these units, in parts of about so many, and blocks of at most so many.
+  std::vector<double> sum(const Tensor& x, const std::vector<std::int64_t>& units,
+                          std::int64_t part, std::int64_t block) {
+    Clipper clipper(flat_group({&weight_, &bias_}, 1),
+                    {.rule = {.kind = of_.kind},
+                     .row_budget = of_.row_budget,
+                     .sum_size = {std::int64_t{1} << 20, SumBlocks::Limits{}.units}});
+    const SumBlocks blocks(units, {}, {.units = block});
+    const std::vector<std::int64_t> ends = blocks.ends();
+    if (block > 1) clipper.begin(blocks);
+    std::int64_t first = 0;
+    for (std::size_t k = 0; k < ends.size(); ++k) {
+      const bool full = k + 1 == ends.size() || ends[k + 1] - first > part;
+      if (full) add(clipper, x, {units.begin() + first, units.begin() + ends[k]});
+      if (full) first = ends[k];
+    }
+    sensitivity_ = clipper.sensitivity();
+    return flat(clipper.sums_for_tests());
+  }
+  double sensitivity() const { return sensitivity_; }
+
+ private:
+  void add(Clipper& clipper, const Tensor& x, const std::vector<std::int64_t>& units) {
+    Tape tape({.private_data = true, .precision = of_.precision});
+    const Tensor ids = Tensor::from(units, {std::ssize(units)});
+    const Tensor rows = gather(x, ids, 0);
+    clipper.add(tape, sum_per_sample(output(tape, rows)));
+  }
+
+  Var output(Tape& tape, const Tensor& rows) {
+    const std::int64_t n = rows.size(0);
+    if (of_.side > 0) {
+      const Var images = tape.input(reshape(rows, {n, of_.width, of_.side, of_.side}));
+      return conv(images, tape.use(weight_), tape.use(bias_), {.padding = {1, 1}});
+    }
+    return linear(tape.input(reshape(rows, {n, of_.positions, of_.width})), tape.use(weight_),
+                  tape.use(bias_));
+  }
+
+  Case of_;
+  Parameter weight_, bias_;
+  double sensitivity_ = 0;
+};
+
+// How far a sum moves at most, in sensitivities, when one of some units is left out.
+double moved(const Case& of, std::int64_t population, std::int64_t part) {
+  Network network(of);
+  const Tensor x = features(of.data, population, of.size());
+  const std::vector<std::int64_t> units = numbers(population);
+  const std::int64_t block = std::clamp<std::int64_t>(part, 1, SumBlocks::Limits{}.units);
+  const std::vector<double> all = network.sum(x, units, part, block);
+  double most = 0;
+  for (const std::int64_t left : {std::int64_t{0}, population / 3}) {
+    const double by = distance(all, network.sum(x, without(units, left), part, block));
+    most = std::max(most, by / network.sensitivity());
+  }
+  return most;
+}
+
+constexpr Data all_data[] = {Data::equal, Data::offset, Data::halfway, Data::cancelling};
+constexpr ClipRule::Kind all_kinds[] = {ClipRule::Kind::minimum, ClipRule::Kind::opacus,
+                                        ClipRule::Kind::automatic, ClipRule::Kind::normalise,
+                                        ClipRule::Kind::adaptive};
+
+TEST_CASE("a unit that is left out moves the sum of 2^10 to 2^13 others by no more than it may") {
+  for (const Data data : all_data) {
+    for (const std::int64_t population : {1 << 10, 1 << 13}) {
+      for (const std::int64_t part : {std::int64_t{8}, std::int64_t{512}, std::int64_t{1} << 20}) {
+        CAPTURE(data, population, part);
+        CHECK(moved({.data = data}, population, part) <= 1);
+      }
+    }
+    CHECK(moved({.data = data}, 1 << 10, 1) <= 1);
+  }
+}
+
+TEST_CASE("by every rule, in 16 bits, and over positions") {
+  for (const Data data : all_data) {
+    for (const ClipRule::Kind kind : all_kinds) {
+      for (const Dtype precision : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+        CAPTURE(data, kind, name(precision));
+        CHECK(moved({data, kind, precision}, 1 << 11, 100) <= 1);
+      }
+    }
+    for (const std::int64_t positions : {2, 5, 16, 40, 100}) {
+      CAPTURE(data, positions);
+      CHECK(moved({.data = data, .positions = positions}, 1 << 9, 128) <= 1);
+    }
+  }
+}
+
+TEST_CASE("and for convolutions, by rows that are kept and by sums, of which some go by tiles") {
+  for (const Data data : all_data) {
+    for (const auto& [side, width] :
+         {std::pair{4, 40}, std::pair{8, 3}, std::pair{8, 40}, std::pair{12, 40}}) {
+      for (const std::size_t row_budget : {ClipOptions{}.row_budget, std::size_t{0}}) {
+        CAPTURE(data, side, width, row_budget);
+        CHECK(moved({.data = data, .width = width, .side = side, .row_budget = row_budget}, 400,
+                    400) <= 1);
+      }
+    }
+  }
+}
+
+// Every third unit or so, so that blocks have all sizes.
+std::vector<std::int64_t> some_of(std::int64_t population) {
+  PublicRandom random(3);
+  std::vector<std::int64_t> units;
+  for (std::int64_t unit = 0; unit < population; ++unit) {
+    if (random.below(3) == 0) units.push_back(unit);
+  }
+  return units;
+}
+
+TEST_CASE("blocks sum up to what their units alone do") {
+  std::vector<Case> cases;
+  for (const std::int64_t positions : {1, 4, 12, 20})
+    cases.push_back({.data = Data::offset, .width = 7, .positions = positions});
+  for (const auto& [side, width] :
+       {std::pair{4, 40}, std::pair{8, 3}, std::pair{8, 40}, std::pair{20, 40}})
+    cases.push_back({.data = Data::offset, .width = width, .side = side, .row_budget = 0});
+  const std::vector<std::int64_t> units = some_of(400);
+  for (Case of : cases) {
+    for (const Dtype precision : {Dtype::f32, Dtype::bf16}) {
+      of.precision = precision;
+      CAPTURE(of.positions, of.side, of.width, name(precision));
+      Network network(of);
+      const Tensor x = features(of.data, 400, of.size());
+      const std::vector<double> alone = network.sum(x, units, 400, 1);
+      const std::vector<double> blocks = network.sum(x, units, 400, SumBlocks::Limits{}.units);
+      CHECK(distance(alone, blocks) < 1e-5 * distance(alone, std::vector<double>(alone.size())));
+      CHECK((alone != blocks) == (of.positions <= 16));  // products of blocks, or rows
+    }
+  }
+}
+
+TEST_CASE("where parts end does not show") {
+  constexpr std::int64_t population = 3000, width = 4;
+  const std::vector<std::int64_t> units = some_of(population);
+  // Products are of 96, 8 and 2 units, and of one.
+  for (const std::int64_t positions : {1, 4, 12, 20}) {
+    Network network({.data = Data::offset, .width = width, .positions = positions});
+    const Tensor x = features(Data::offset, population, width * positions);
+    for (const std::int64_t block : {SumBlocks::Limits{}.units, std::int64_t{2}, std::int64_t{1}}) {
+      const std::vector<double> expected = network.sum(x, units, population, block);
+      for (const std::int64_t part : {1, 7, 200}) {
+        CAPTURE(positions, block, part);
+        CHECK(network.sum(x, units, part, block) == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("a part that cuts a block is refused, and so are other units than the batch began for") {
+  Parameter w(zeros({1, 4}));
+  const Tensor x = features(Data::offset, 40, 4);
+  const auto add = [&](Clipper& clipper, std::int64_t first, std::int64_t end) {
+    Tape tape({.private_data = true});
+    clipper.add(tape, sum_per_sample(linear(tape.input(x.slice(0, first, end)), tape.use(w))));
+  };
+  Clipper clipper(flat_group({&w}, 1), {.sum_size = {.block = SumBlocks::Limits{}.units}});
+  clipper.begin(SumBlocks(numbers(40), {}, {.units = 16}));
+  add(clipper, 0, 16);
+  CHECK_THROWS_AS(add(clipper, 16, 20), std::invalid_argument);
+  clipper.discard();
+  clipper.begin(SumBlocks(numbers(40, 2), {}, {}));
+  CHECK_THROWS_AS(clipper.begin(SumBlocks(numbers(40), {}, {})), std::invalid_argument);
+  add(clipper, 0, 40);
+  FullBatchSampler sampler(40);
+  CHECK_THROWS_AS(clipper.finish(sampler.draw()), std::invalid_argument);
+}
+
+TEST_CASE("a batch that is larger than the clipper was made for is refused") {
+  Parameter w(zeros({1, 4}));
+  Clipper clipper(flat_group({&w}, 1), {.sum_size = {.batch = 30}});
+  clipper.add_zeros(40);
+  FullBatchSampler sampler(40);
+  CHECK_THROWS_AS(clipper.finish(sampler.draw()), std::invalid_argument);
+}
+
+TEST_CASE("batches and parameters for which the sum would be too coarse are refused") {
+  Parameter w(zeros({64, 64}));
+  CHECK_NOTHROW(Clipper({{{&w}, 1}}, {.sum_size = {.batch = std::int64_t{1} << 29}}));
+  CHECK_THROWS_AS(Clipper({{{&w}, 1}}, {.sum_size = {.batch = std::int64_t{1} << 40}}),
+                  std::invalid_argument);
+}
+
+// These take a minute, and are in the slow suite alone (tests/meson.build).
+TEST_CASE("of 2^18 units, too", "[.large]") {
+  CHECK(moved({.data = Data::offset}, 1 << 18, 8) <= 1);
+  CHECK(moved({.data = Data::halfway}, 1 << 18, 512) <= 1);
+  CHECK(moved({.data = Data::equal}, 1 << 18, 1 << 20) <= 1);
+}
+
+TEST_CASE("and of 2^20", "[.large]") { CHECK(moved({.data = Data::offset}, 1 << 20, 512) <= 1); }
+
+}  // namespace
+}  // namespace sotto

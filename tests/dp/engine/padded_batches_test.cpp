@@ -1,0 +1,135 @@
+// On GPUs all parts of a batch have one size: libraries choose by the shape how they compute, and
+// what they chose for a batch with one sample more would show in the gradients of all others.
+#include <cstring>
+
+#include "dp/engine/engine.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "kernels/tf32.h"
+#include "tests/support/captured_setup.h"
+#include "tests/support/kernel_cases.h"
+
+using namespace sotto;
+
+namespace {
+
+constexpr std::int64_t physical = 4;
+
+// So that what the pretended GPU does by its library for odd numbers of samples differs from what
+// it does by patches for even ones.
+const bool rounding = (use_tf32(true), true);
+
+struct Asked {
+  std::vector<std::int64_t> sizes;     // of each part, in rows
+  std::vector<std::int64_t> rows;      // one part after the other
+  std::vector<std::int64_t> expected;  // as told before
+};
+
+struct Step {
+  Asked asked;
+  std::vector<double> norms;
+  std::string uncaptured;
+};
+
+struct How {
+  std::int64_t units;
+  bool captured = false;
+  ClipPasses passes = ClipPasses::one;
+  bool users = false;  // unit k has 1 + k % 3 rows
+  std::optional<std::int64_t> accumulation = {};
+  std::optional<std::int64_t> physical_batch = physical;
+};
+
+// A first step over all units, which are those of `data` that come first.
+Step step_on(Device device, const Batch& data, const How& how) {
+  Setup s(device, physical);
+  nn::Sgd optimizer(s.model, {.learning_rate = 0.1});
+  Ledger ledger;
+  Step step;
+  EngineOptions options{.noise_multiplier = 1, .logical_batch = static_cast<double>(how.units)};
+  options.memory = {.physical_batch = how.physical_batch, .accumulation = how.accumulation};
+  options.passes = how.passes;
+  options.expect_rows = [&](std::span<const std::int64_t> rows) {
+    step.asked.expected.assign(rows.begin(), rows.end());
+  };
+  if (how.users) {
+    options.rows_of_unit = [](std::int64_t unit) {
+      return std::vector<std::int64_t>(static_cast<std::size_t>(1 + unit % 3), unit);
+    };
+  }
+  Engine engine(s.model, optimizer, how.units, ledger, options);
+  const StepReport report = engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
+    step.asked.sizes.push_back(std::ssize(rows));
+    step.asked.rows.insert(step.asked.rows.end(), rows.begin(), rows.end());
+    const Tensor ids = Tensor::from(std::vector(rows.begin(), rows.end()), {std::ssize(rows)});
+    const std::vector<Tensor> batch{gather(data.images, ids, 0), gather(data.targets, ids, 0)};
+    const auto there = on_device(device, batch);
+    return how.captured ? s.captured(tape, there) : s.plain(tape, there);
+  });
+  CHECK(report.statistics->units == how.units);
+  step.norms = report.statistics->norms[0];
+  step.uncaptured = engine.clipper().uncaptured();
+  return step;
+}
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b, std::int64_t count) {
+  return std::memcmp(a.data(), b.data(), static_cast<std::size_t>(count) * sizeof a[0]) == 0;
+}
+
+Batch some_data() {
+  PublicRandom random(11);
+  return random_batch(16, random);
+}
+
+}  // namespace
+
+TEST_CASE("parts on a GPU have one size, and a unit more does not show in the others' norms") {
+  const Batch data = some_data();
+  REQUIRE(rounding);
+  for_each_gpu([&](Device device) {
+    for (const bool captured : {false, true}) {
+      for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
+        const How how{.units = 10, .captured = captured, .passes = passes};
+        const Step ten = step_on(device, data, how);
+        for (const std::int64_t units : {9, 11, 12}) {
+          How other = how;
+          other.units = units;
+          const Step step = step_on(device, data, other);
+          CHECK(step.asked.sizes == std::vector<std::int64_t>(3, physical));
+          CHECK(step.asked.rows == step.asked.expected);
+          CHECK(same_bits(step.norms, ten.norms, std::min<std::int64_t>(units, 10)));
+          if (captured && passes == ClipPasses::one) CHECK(step.uncaptured.empty());
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("filled parts clip what the CPU clips") {
+  const Batch data = some_data();
+  for_each_gpu([&](Device device) {
+    for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
+      for (const bool users : {false, true}) {
+        const How how{.units = 7, .passes = passes, .users = users};
+        const Step there = step_on(device, data, how), here = step_on(cpu, data, how);
+        CHECK(here.asked.rows.size() < there.asked.rows.size());
+        CHECK(there.asked.rows == there.asked.expected);
+        for (const std::int64_t size : there.asked.sizes) CHECK(size == physical);
+        REQUIRE(there.norms.size() == here.norms.size());
+        for (std::size_t n = 0; n < here.norms.size(); ++n)
+          CHECK(there.norms[n] == Approx(here.norms[n]).epsilon(0.01));
+      }
+    }
+  });
+}
+
+TEST_CASE("where no physical batch is asked for none is nearly empty") {
+  const Batch data = some_data();
+  for_each_gpu([&](Device device) {
+    // Of 16 units, all of which are drawn, in three parts.
+    const Step three =
+        step_on(device, data, {.units = 16, .accumulation = 3, .physical_batch = {}});
+    CHECK(three.asked.sizes == std::vector<std::int64_t>(3, 6));
+    const Step one = step_on(device, data, {.units = 16, .physical_batch = {}});
+    CHECK(one.asked.sizes == std::vector<std::int64_t>{16});
+  });
+}

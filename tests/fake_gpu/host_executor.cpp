@@ -1,0 +1,292 @@
+#include "tests/fake_gpu/host_executor.h"
+
+#include <array>
+#include <barrier>
+#include <bit>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "kernels/cuda/conv.h"
+#include "kernels/cuda/cuda_attention.h"
+#include "kernels/cuda/cuda_elementwise.h"
+#include "kernels/cuda/cuda_lstm.h"
+#include "kernels/cuda/cuda_per_sample.h"
+#include "kernels/cuda/index.h"
+#include "kernels/cuda/noisy_update.h"
+#include "kernels/cuda/pool.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/rowwise.h"
+#include "kernels/cuda/unary.h"
+#include "kernels/tf32.h"
+#include "tests/support/host_attention.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr int team_size = 3;  // not a power of two, so that no index arithmetic gets by with one
+
+struct Shared {
+  std::barrier<> barrier{team_size};
+  std::array<double, team_size> values;
+};
+
+class HostTeam {
+ public:
+  HostTeam(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
+  int rank() const { return rank_; }
+  static constexpr int size() { return team_size; }
+  template <class F>
+  double fold(F f, double x) const {
+    shared_.values[static_cast<std::size_t>(rank_)] = x;
+    shared_.barrier.arrive_and_wait();
+    double sum = shared_.values[0];
+    for (int i = 1; i < team_size; ++i) sum = f(sum, shared_.values[static_cast<std::size_t>(i)]);
+    shared_.barrier.arrive_and_wait();
+    return sum;
+  }
+
+ private:
+  Shared& shared_;
+  int rank_;
+};
+
+// To 11 bits, halves to even.
+float rounded_to_tf32(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  constexpr std::uint32_t dropped = 13, last = 1u << dropped;
+  return std::bit_cast<float>((bits + last / 2 - 1 + (bits >> dropped & 1)) & ~(last - 1));
+}
+
+// A factor as a product of tf32 takes it: of f32 a row-major copy, rounded; others as they are.
+class Factor {
+ public:
+  Factor(Backend& engine, const View& x, bool tf32) : view_(x) {
+    if (!tf32 || x.dtype != Dtype::f32) return;
+    values_.resize(static_cast<std::size_t>(x.numel()));
+    view_ = in_order(x, false);
+    view_.data = values_.data();
+    engine.copy(x, view_);
+    for (float& value : values_) value = rounded_to_tf32(value);
+  }
+  const View& view() const { return view_; }
+
+ private:
+  std::vector<float> values_;
+  View view_;
+};
+
+// A library that is the CPU's: convolutions in one order, as a device's library has them.
+class HostConvPlan final : public ConvPlan {
+ public:
+  HostConvPlan(Backend& engine, const ConvProblem& problem) : engine_(engine), problem_(problem) {}
+  void run(void* x, void* w, void* y) const override {
+    ConvProblem p = problem_;
+    p.x.data = x;
+    p.w.data = w;
+    p.y.data = y;
+    const auto factor = [&](const View& v) { return Factor(engine_, v, p.tf32); };
+    switch (p.pass) {
+      case ConvPass::forward:
+        return engine_.conv(factor(p.x).view(), factor(p.w).view(), {}, p.window, p.y);
+      case ConvPass::data:
+        return engine_.conv_data(factor(p.y).view(), factor(p.w).view(), p.window, p.x);
+      // Its weight gradients are row-major.
+      case ConvPass::weight: return weight(p);
+    }
+  }
+
+ private:
+  void weight(const ConvProblem& p) const {
+    std::vector<char> bytes(static_cast<std::size_t>(bytes_of(p.w.dtype, p.w.numel())));
+    View row_major = in_order(p.w, false);
+    row_major.data = bytes.data();
+    engine_.conv_weight(p.y, p.x, p.window, 0, row_major);
+    engine_.copy(row_major, p.w);
+  }
+
+  Backend& engine_;
+  ConvProblem problem_;
+};
+
+void run_each(std::int64_t count, const auto& f) {
+  for (std::int64_t i = count - 1; i >= 0; --i) f(i);  // no order is promised
+}
+
+void run_team(std::int64_t count, const auto& f) {
+  Shared shared;
+  std::array<std::jthread, team_size> threads;
+  for (int rank = 0; rank < team_size; ++rank) {
+    threads[static_cast<std::size_t>(rank)] = std::jthread([&shared, &f, count, rank] {
+      for (std::int64_t i = 0; i < count; ++i) f(HostTeam(shared, rank), i);
+    });
+  }
+}
+
+// A plan whose runs are launches like others.
+class LaunchedPlan final : public ConvPlan {
+ public:
+  LaunchedPlan(std::shared_ptr<const ConvPlan> plan, Launches* later)
+      : plan_(std::move(plan)), later_(later) {}
+  void run(void* x, void* w, void* y) const override {
+    if (!later_) {
+      count_launch();
+      return plan_->run(x, w, y);
+    }
+    later_->push_back([plan = plan_, x, w, y] { plan->run(x, w, y); });
+  }
+
+ private:
+  std::shared_ptr<const ConvPlan> plan_;
+  Launches* later_;
+};
+
+class LaunchedAttention final : public AttentionPlan {
+ public:
+  explicit LaunchedAttention(Launches* later) : later_(later) {}
+  void run(const AttentionProblem& problem) const override {
+    if (!later_) {
+      count_launch();
+      return HostAttentionPlan().run(problem);
+    }
+    later_->push_back([problem] { HostAttentionPlan().run(problem); });
+  }
+
+ private:
+  Launches* later_;
+};
+
+class HostExec {
+ public:
+  HostExec(Device device, Backend& products, std::shared_ptr<void> guard, Launches* later,
+           bool tf32)
+      : device_(device),
+        products_(products),
+        guard_(std::move(guard)),
+        later_(later),
+        tf32_(tf32),
+        attention_(later) {}
+  template <class F>
+  void for_each(std::int64_t count, const F& f) const {
+    launch([f, count] { run_each(count, f); });
+  }
+  template <class F>
+  void for_each_team(std::int64_t count, std::int64_t, const F& f) const {
+    launch([f, count] { run_team(count, f); });
+  }
+  void copy(const void* from, void* to, std::size_t bytes) const {
+    launch([=] { std::memcpy(to, from, bytes); });
+  }
+  void bring(const void* from, void* to, std::size_t bytes) const { std::memcpy(to, from, bytes); }
+  // Within primitives products are of full precision: norms come of them.
+  void gemm(const View& a, const View& b, double beta, const View& c) const {
+    product(a, b, beta, c, false);
+  }
+  void product(const View& a, const View& b, double beta, const View& c, bool tf32) const {
+    launch([products = &products_, a, b, beta, c, tf32] {
+      products->gemm(Factor(*products, a, tf32).view(), Factor(*products, b, tf32).view(), beta, c);
+    });
+  }
+  static constexpr std::int64_t scratch_bytes() { return 1 << 12; }  // for work in parts
+  Device device() const { return device_; }
+  // A library that cannot do everything: an even number of samples goes by patches, and images
+  // narrower than the weight's gradient only where there are 4 k + 1.
+  const ConvPlan* conv_plan(const ConvProblem& problem) const {
+    const std::int64_t samples = problem.x.size[0];
+    if (samples % 2 == 0 || (problem.x.dtype != problem.w.dtype && samples % 4 == 3))
+      return nullptr;
+    plans_.push_back(
+        std::make_unique<LaunchedPlan>(std::make_shared<HostConvPlan>(products_, problem), later_));
+    return plans_.back().get();
+  }
+  // Nor all of attention: 24 features not at all, 40 forwards alone.
+  const AttentionPlan* attention_plan(const AttentionProblem& problem) const {
+    const std::int64_t features = problem.forward.q.size[3];
+    return features == 24 || (features == 40 && problem.backward) ? nullptr : &attention_;
+  }
+  bool tf32() const { return tf32_; }
+
+ private:
+  // As on a GPU, all that it is given is copied.
+  template <class F>
+  void launch(F&& f) const {
+    if (!later_) {
+      count_launch();
+      return f();
+    }
+    later_->push_back(std::forward<F>(f));
+  }
+
+  Device device_;
+  Backend& products_;
+  std::shared_ptr<void> guard_;
+  Launches* later_;
+  bool tf32_;
+  LaunchedAttention attention_;
+  mutable std::vector<std::unique_ptr<LaunchedPlan>> plans_;
+};
+
+class HostBackend final : public DeviceBackend<HostExec> {
+ public:
+  HostBackend(Device device, Backend& products, OnCall on_call, OnLaunch on_launch)
+      : device_(device),
+        products_(products),
+        on_call_(std::move(on_call)),
+        on_launch_(std::move(on_launch)) {}
+  std::string name() const override { return "device code on the host"; }
+  Costs costs() const override {
+    Costs costs = products_.costs();
+    costs.shifted_adds = 0;  // no products of pixels
+    return costs;
+  }
+  void gemm(View a, View b, double beta, View c) override {
+    const HostExec exec = execution("gemm", {&a, &b, &c});
+    exec.product(a, b, beta, c, exec.tf32());
+  }
+
+ protected:
+  HostExec execution(const char*, Views views) override {
+    return HostExec(device_, products_, on_call_ ? on_call_(views) : nullptr,
+                    on_launch_ ? on_launch_() : nullptr, tf32_ && !WholeProducts::wanted());
+  }
+
+ private:
+  Device device_;
+  Backend& products_;
+  OnCall on_call_;
+  OnLaunch on_launch_;
+  bool tf32_ = tf32_used();
+};
+
+}  // namespace
+
+std::atomic<std::int64_t>& launches_at_once() {
+  static std::atomic<std::int64_t> count = 0;
+  return count;
+}
+
+std::atomic<std::int64_t>& failing_launch() {
+  static std::atomic<std::int64_t> number = -1;
+  return number;
+}
+
+void count_launch() {
+  if (launches_at_once()++ == failing_launch())
+    throw SystemFailure("pretended GPU: too many resources requested for launch");
+}
+
+std::unique_ptr<Backend> make_device_code(Device device, Backend& products, OnCall on_call,
+                                          OnLaunch on_launch) {
+  return std::make_unique<HostBackend>(device, products, std::move(on_call), std::move(on_launch));
+}
+
+DeviceCodeOnHost::DeviceCodeOnHost()
+    : engine_(backend(cpu)), device_code_(make_device_code(cpu, engine_)) {
+  set_cpu_backend(*device_code_);
+}
+
+DeviceCodeOnHost::~DeviceCodeOnHost() { set_cpu_backend(engine_); }
+
+}  // namespace sotto

@@ -1,0 +1,214 @@
+// A GPU's backend for views of host memory, so that the tests of the primitives run on GPUs as they
+// are.
+#pragma once
+
+#include <list>
+
+#include "core/tensor.h"
+#include "kernels/backend.h"
+#include "kernels/host_device/attention_args.h"
+#include "kernels/host_device/lstm_layer.h"
+
+namespace sotto {
+
+// The views of one call on a device. Everything goes there, and comes back when the call is over.
+class Stage {
+ public:
+  explicit Stage(Device device) : device_(device) {}
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+  ~Stage() noexcept(false);
+
+  // The view of the same sizes and strides on the device; of one address, one.
+  View operator()(const View& host);
+
+ private:
+  struct Piece {
+    Piece(void* host, std::size_t bytes, Device device) : host(host), storage(bytes, device) {}
+    void* host;
+    Storage storage;
+  };
+  Device device_;
+  std::list<Piece> pieces_;
+};
+
+class StagedBackend final : public Backend {
+ public:
+  explicit StagedBackend(Device device) : device_(device) {}
+  std::string name() const override { return on().name() + ", staged"; }
+  Costs costs() const override { return on().costs(); }
+
+  void fill(double value, View y) override {
+    run([&](Stage& s) { on().fill(value, s(y)); });
+  }
+  void copy(View x, View y) override {
+    run([&](Stage& s) { on().copy(s(x), s(y)); });
+  }
+  void gather(View x, View ids, int axis, View y) override {
+    run([&](Stage& s) { on().gather(s(x), s(ids), axis, s(y)); });
+  }
+  void scatter_add(View x, View ids, int axis, View y) override {
+    run([&](Stage& s) { on().scatter_add(s(x), s(ids), axis, s(y)); });
+  }
+  void take_along(View x, View ids, int axis, View y) override {
+    run([&](Stage& s) { on().take_along(s(x), s(ids), axis, s(y)); });
+  }
+  void put_along_add(View x, View ids, int axis, View y) override {
+    run([&](Stage& s) { on().put_along_add(s(x), s(ids), axis, s(y)); });
+  }
+  void unary(int op, Constants c, View x, View y) override {
+    run([&](Stage& s) { on().unary(op, c, s(x), s(y)); });
+  }
+  void unary_grad(int op, Constants c, View x, View y, View dy, View dx) override {
+    run([&](Stage& s) { on().unary_grad(op, c, s(x), s(y), s(dy), s(dx)); });
+  }
+  void binary(int op, View a, View b, View y) override {
+    run([&](Stage& s) { on().binary(op, s(a), s(b), s(y)); });
+  }
+  void binary_grad(int op, int which, View a, View b, View dy, View d) override {
+    run([&](Stage& s) { on().binary_grad(op, which, s(a), s(b), s(dy), s(d)); });
+  }
+  void where(View condition, View a, View b, View y) override {
+    run([&](Stage& s) { on().where(s(condition), s(a), s(b), s(y)); });
+  }
+  void axpby(double alpha, View x, double beta, View y) override {
+    run([&](Stage& s) { on().axpby(alpha, s(x), beta, s(y)); });
+  }
+  void reduce(Reduction op, View x, View y) override {
+    run([&](Stage& s) { on().reduce(op, s(x), s(y)); });
+  }
+  void argmax(View x, View y) override {
+    run([&](Stage& s) { on().argmax(s(x), s(y)); });
+  }
+  void softmax(View x, bool logarithm, View y) override {
+    run([&](Stage& s) { on().softmax(s(x), logarithm, s(y)); });
+  }
+  void softmax_grad(View y, View dy, bool logarithm, View dx) override {
+    run([&](Stage& s) { on().softmax_grad(s(y), s(dy), logarithm, s(dx)); });
+  }
+  void score_weights(const ScoreRule& rule, View x, View y) override {
+    run([&](Stage& s) {
+      std::vector<View> there;
+      for (const View& mask : rule.masks) there.push_back(s(mask));
+      ScoreRule staged = rule;
+      staged.masks = there;
+      on().score_weights(staged, s(x), s(y));
+    });
+  }
+  void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) override {
+    run([&](Stage& s) { on().score_weights_grad(rule, s(w), s(dw), s(dx)); });
+  }
+  bool attention(const FusedAttention& a) override {
+    bool done = false;
+    run([&](Stage& s) { done = on().attention(staged(a, s)); });
+    return done;
+  }
+  bool attention_grad(const FusedAttention& a, const FusedAttentionGrad& grad) override {
+    bool done = false;
+    run([&](Stage& s) {
+      done = on().attention_grad(staged(a, s), {s(grad.dy), s(grad.dq), s(grad.dk), s(grad.dv)});
+    });
+    return done;
+  }
+  void normalize(View x, double eps, bool centered, View y, View rstd) override {
+    run([&](Stage& s) { on().normalize(s(x), eps, centered, s(y), s(rstd)); });
+  }
+  void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override {
+    run([&](Stage& s) { on().normalize_grad(s(y), s(rstd), s(dy), centered, s(dx)); });
+  }
+  void gemm(View a, View b, double beta, View c) override {
+    run([&](Stage& s) { on().gemm(s(a), s(b), beta, s(c)); });
+  }
+  void lstm(const LstmLayer& layer) override {
+    run([&](Stage& s) { on().lstm(staged(layer, s)); });
+  }
+  void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,
+                 View squares) override {
+    run([&](Stage& s) {
+      on().lstm_grad(staged(layer, s), s(dy), s(dz), s(dstate), s(dcell), s(squares));
+    });
+  }
+  void row_dot(View a, View b, View y) override {
+    run([&](Stage& s) { on().row_dot(s(a), s(b), s(y)); });
+  }
+  void gram_dot(View a1, View b1, View a2, View b2, View y) override {
+    run([&](Stage& s) { on().gram_dot(s(a1), s(b1), s(a2), s(b2), s(y)); });
+  }
+  void onehot_dot(View ids1, View b1, View ids2, View b2, View y) override {
+    run([&](Stage& s) { on().onehot_dot(s(ids1), s(b1), s(ids2), s(b2), s(y)); });
+  }
+  void weighted_sum(View x, View w, double beta, View y) override {
+    run([&](Stage& s) { on().weighted_sum(s(x), s(w), beta, s(y)); });
+  }
+  void add_rounded(View x, View w, double spacing, View y) override {
+    run([&](Stage& s) { on().add_rounded(s(x), s(w), spacing, s(y)); });
+  }
+  void weighted_pieces(View x, View w, View pieces) override {
+    run([&](Stage& s) { on().weighted_pieces(s(x), s(w), s(pieces)); });
+  }
+  void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
+                    View y) override {
+    run([&](Stage& s) { on().clip_factors(rule, margin, s(terms), s(settings), s(y)); });
+  }
+  void conv(View x, View w, View bias, const Window& window, View y) override {
+    run([&](Stage& s) { on().conv(s(x), s(w), s(bias), window, s(y)); });
+  }
+  void conv_data(View dy, View w, const Window& window, View dx) override {
+    run([&](Stage& s) { on().conv_data(s(dy), s(w), window, s(dx)); });
+  }
+  void conv_weight(View dy, View x, const Window& window, double beta, View dw) override {
+    run([&](Stage& s) { on().conv_weight(s(dy), s(x), window, beta, s(dw)); });
+  }
+  void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) override {
+    run([&](Stage& s) { on().conv_weight_rows(s(dy), s(x), window, s(dw), s(norms)); });
+  }
+  void conv_weight_norms(View dy, View x, const Window& window, View y) override {
+    run([&](Stage& s) { on().conv_weight_norms(s(dy), s(x), window, s(y)); });
+  }
+  bool conv_gram_norms(View dy, View x, const Window& window, View y) override {
+    bool done = false;
+    run([&](Stage& s) { done = on().conv_gram_norms(s(dy), s(x), window, s(y)); });
+    return done;
+  }
+  void unfold(View x, const Window& window, View patches) override {
+    run([&](Stage& s) { on().unfold(s(x), window, s(patches)); });
+  }
+  void max_pool(View x, const Window& window, View y, View chosen) override {
+    run([&](Stage& s) { on().max_pool(s(x), window, s(y), s(chosen)); });
+  }
+  void max_pool_grad(View dy, View chosen, const Window& window, View dx) override {
+    run([&](Stage& s) { on().max_pool_grad(s(dy), s(chosen), window, s(dx)); });
+  }
+  void avg_pool(View x, const Window& window, bool count_padding, View y) override {
+    run([&](Stage& s) { on().avg_pool(s(x), window, count_padding, s(y)); });
+  }
+  void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) override {
+    run([&](Stage& s) { on().avg_pool_grad(s(dy), window, count_padding, s(dx)); });
+  }
+  void bernoulli(PhiloxKey key, View rows, double keep, View y) override {
+    run([&](Stage& s) { on().bernoulli(key, s(rows), keep, s(y)); });
+  }
+  void rounded_gaussian(const RoundedGaussian& gaussian, const ChaChaStream& stream,
+                        std::span<const std::int64_t> counts, View y) override {
+    run([&](Stage& s) { on().rounded_gaussian(gaussian, stream, counts, s(y)); });
+  }
+  void update(std::span<const UpdateArray> arrays, View faults) override;
+
+ private:
+  Backend& on() const { return backend(device_); }
+  static FusedAttention staged(const FusedAttention& x, Stage& s) {
+    return {s(x.q), s(x.k), s(x.v), s(x.y), s(x.stats), x.scale, x.causal};
+  }
+  static LstmLayer staged(const LstmLayer& x, Stage& s) {
+    return {s(x.gates), s(x.states), s(x.cells), s(x.squashed), s(x.weight), s(x.bias), x.reverse};
+  }
+  template <class F>
+  void run(F&& call) {
+    Stage stage(device_);
+    call(stage);
+  }
+
+  Device device_;
+};
+
+}  // namespace sotto

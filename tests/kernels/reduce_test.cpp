@@ -1,0 +1,328 @@
+// Reductions, movement and row-wise primitives against loops in double, in any memory order.
+#include <cstdlib>
+#include <map>
+#include <numeric>
+
+#include "core/threads/parallel.h"
+#include "core/threads/simd_dispatch.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "tests/support/kernel_cases.h"
+#include "tests/support/threads.h"
+
+using namespace sotto;
+
+namespace {
+
+constexpr Reduction reductions[] = {Reduction::sum, Reduction::max, Reduction::min,
+                                    Reduction::product};
+
+double fold(Reduction op, double a, double b) {
+  switch (op) {
+    case Reduction::sum: return a + b;
+    case Reduction::max: return std::max(a, b);
+    case Reduction::min: return std::min(a, b);
+    default: return a * b;
+  }
+}
+
+double start(Reduction op) {
+  switch (op) {
+    case Reduction::sum: return 0;
+    case Reduction::max: return -HUGE_VAL;
+    case Reduction::min: return HUGE_VAL;
+    default: return 1;
+  }
+}
+
+Shape sizes(Random& random, int rank, std::int64_t least, std::int64_t most) {
+  Shape shape;
+  for (int i = 0; i < rank; ++i) shape.push_back(between(random, least, most));
+  return shape;
+}
+
+// A view with gaps, repeats or neither.
+Tensor any_view(Random& random, const Shape& shape, Dtype dtype) {
+  if (shape.empty()) return random_tensor(random, shape, dtype);
+  const int axis = static_cast<int>(between(random, 0, shape.rank() - 1));
+  Shape stored = shape;
+  switch (between(random, 0, 2)) {
+    case 0:
+      stored[axis] = 2 * shape[axis] + 1;
+      return random_tensor(random, stored, dtype).slice(axis, 0, 2 * shape[axis], 2);
+    case 1: stored[axis] = 1; return random_tensor(random, stored, dtype).expand(shape);
+    default: return random_tensor(random, shape, dtype);
+  }
+}
+
+// The results by row-major index of y, which has size 1 at the reduced axes.
+std::vector<double> reduced(Reduction op, const Tensor& x, const Shape& y) {
+  std::vector<double> result(static_cast<std::size_t>(y.numel()), start(op));
+  const std::vector<double> all = values(x);
+  const Shape strides = contiguous_strides(x.shape());
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    std::int64_t at = 0;
+    for (int i = 0; i < y.rank(); ++i) {
+      const std::int64_t here = static_cast<std::int64_t>(k) / strides[i] % x.shape()[i];
+      at = at * y[i] + (y[i] == 1 ? 0 : here);
+    }
+    double& slot = result[static_cast<std::size_t>(at)];
+    slot = fold(op, slot, all[k]);
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("the environment leaves out instructions") {
+  const char* const wanted = std::getenv("SOTTO_INSTRUCTIONS");
+  if (wanted) CHECK_FALSE(has_avx512());
+  if (wanted && std::string_view(wanted) == "portable") CHECK_FALSE(has_avx2());
+}
+
+TEST_CASE("reductions over any axes and strides agree with loops") {
+  Random random(41);
+  for (int i = 0; i < 600; ++i) {
+    const Dtype dtype = float_dtypes[i % 4];
+    const Shape shape =
+        sizes(random, static_cast<int>(between(random, 0, 5)), 1, i % 10 == 0 ? 20 : 6);
+    const Tensor x = any_view(random, shape, dtype);
+    Shape kept = shape;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (between(random, 0, 1) == 0) kept[axis] = 1;
+    }
+    for (const Reduction op : reductions) {
+      const Tensor y = unwritten(kept, random_order(random, kept.rank()), dtype);
+      backend(cpu).reduce(op, x.view(), y.view());
+      check_close(y, reduced(op, x, kept));
+    }
+  }
+}
+
+TEST_CASE("sums over nothing are zero, products one, extreme values an error") {
+  const Tensor x = zeros({3, 0, 2});
+  CHECK(values(sum(x, {1})) == std::vector<double>(6, 0.0));
+  CHECK(values(reduce(Reduction::product, x, {1}, true)) == std::vector<double>(6, 1.0));
+  CHECK(sum(x, {0}).shape() == Shape{0, 2});
+  CHECK(sum(x).item() == 0);
+  CHECK_THROWS_AS(reduce(Reduction::max, x, {1}, false), std::invalid_argument);
+}
+
+TEST_CASE("a long sum of floats is rounded once") {
+  Random random(42);
+  for (const bool columns : {false, true}) {
+    const Tensor x = columns ? random_tensor(random, {100000, 2}, {0, 1}, Dtype::f32)
+                             : random_tensor(random, {2, 100000}, {0, 1}, Dtype::f32);
+    const std::vector<double> exact =
+        reduced(Reduction::sum, x, columns ? Shape{1, 2} : Shape{2, 1});
+    const std::vector<double> found = values(sum(x, {columns ? 0 : 1}));
+    for (std::size_t k = 0; k < 2; ++k)
+      CHECK(std::abs(found[k] - exact[k]) <= 0x1p-23 * std::abs(exact[k]));
+  }
+}
+
+TEST_CASE("extreme values and sums show a NaN wherever it stands") {
+  for (std::int64_t at = 0; at < 19; ++at) {
+    Tensor x = full({19, 3}, 1);
+    x.data<float>()[at * 3 + 1] = std::nanf("");
+    for (const Reduction op : reductions) {
+      // By columns and by rows.
+      for (const Tensor& view : {x, contiguous(x.transpose(0, 1)).transpose(0, 1)}) {
+        const std::vector<double> y = values(reduce(op, view, {0}, false));
+        CHECK((!std::isnan(y[0]) && std::isnan(y[1]) && !std::isnan(y[2])));
+      }
+    }
+  }
+}
+
+TEST_CASE("argmax finds the first largest value of a row") {
+  Random random(43);
+  for (int i = 0; i < 50; ++i) {
+    const Tensor x = random_tensor(random, sizes(random, 3, 1, 7), Dtype::f32);
+    const std::vector<double> all = values(x);
+    const std::vector<std::int64_t> found = argmax(x).to_vector<std::int64_t>();
+    const auto width = static_cast<std::ptrdiff_t>(x.size(-1));
+    for (std::size_t r = 0; r < found.size(); ++r) {
+      const auto row = all.begin() + static_cast<std::ptrdiff_t>(r) * width;
+      CHECK(found[r] == std::max_element(row, row + width) - row);
+    }
+  }
+  CHECK(argmax(Tensor::from({1, 3, 3, 2}, {4}, Dtype::f32)).to_vector<std::int64_t>()[0] == 1);
+}
+
+TEST_CASE("gather and scatter move rows along any axis") {
+  Random random(44);
+  for (int i = 0; i < 300; ++i) {
+    const Dtype dtype = float_dtypes[i % 4];
+    const Shape shape = sizes(random, static_cast<int>(between(random, 1, 4)), 1, 6);
+    const int axis = static_cast<int>(between(random, 0, shape.rank() - 1));
+    const Tensor x = any_view(random, shape, dtype);
+    std::vector<std::int64_t> ids;
+    for (std::int64_t k = between(random, 0, 8); k > 0; --k)
+      ids.push_back(between(random, -1, shape[axis] - 1));
+    const Tensor index = Tensor::from(ids, {static_cast<std::int64_t>(ids.size())});
+    const Tensor y = gather(x, index, axis);
+    const Tensor wide = to_dtype(any_view(random, y.shape(), dtype), Dtype::f64);
+    const Tensor z = scatter_add(wide, index, axis, shape[axis]);
+    Tensor expected = zeros(shape, Dtype::f64);
+    for (std::size_t k = 0; k < ids.size(); ++k) {
+      const auto at = static_cast<std::int64_t>(k);
+      const Tensor slice = y.slice(axis, at, at + 1);
+      if (ids[k] < 0) {
+        CHECK(values(slice) == std::vector<double>(static_cast<std::size_t>(slice.numel()), 0.0));
+        continue;
+      }
+      CHECK(same_bits(slice, x.slice(axis, ids[k], ids[k] + 1)));
+      const Tensor to = expected.slice(axis, ids[k], ids[k] + 1);
+      copy_into(add(contiguous(to), wide.slice(axis, at, at + 1)), to);
+    }
+    check_close(z, values(expected));
+    CHECK_THROWS_AS(gather(x, Tensor::from(std::vector<std::int64_t>{shape[axis]}, {1}), axis),
+                    std::invalid_argument);
+  }
+}
+
+// Rows of many terms, so that several threads share them out; three ids to a slice.
+TEST_CASE("a scatter adds in the order of the ids, by any number of threads") {
+  Random random(46);
+  constexpr std::int64_t slices = 7'001, each = 3, rows = 90, width = 5;
+  const Tensor x = random_tensor(random, {slices, width}, {0, 1}, Dtype::f32);
+  std::vector<std::int64_t> ids;
+  for (std::int64_t k = 0; k < slices * each; ++k) ids.push_back(between(random, -1, rows - 1));
+  const Tensor index = Tensor::from(ids, {slices, each});
+  std::vector<float> expected(rows * width);
+  for (std::size_t k = 0; k < ids.size(); ++k) {
+    for (std::size_t i = 0; ids[k] >= 0 && i < width; ++i)
+      expected[static_cast<std::size_t>(ids[k]) * width + i] +=
+          x.data<float>()[k / each * width + i];
+  }
+  for (const int threads : {1, 2, 3, 8}) {
+    const Threads setting(threads);
+    CHECK(scatter_add(x, index, 0, rows).to_vector<float>() == expected);
+  }
+}
+
+// Ids that collide in any small table, some of them padding; samples follow each other.
+TEST_CASE("the norm of a table's gradient with one row a sample counts equal ids") {
+  Random random(47);
+  constexpr std::int64_t n = 50, positions = 40, width = 6;
+  const Tensor b = random_tensor(random, {n, 1, width}, {0, 1, 2}, Dtype::f64);
+  std::vector<std::int64_t> ids;
+  for (std::int64_t k = 0; k < n * positions; ++k)
+    ids.push_back(between(random, -1, 3 + k / positions) << between(random, 0, 1) * 40);
+  const Tensor index = Tensor::from(ids, {n, positions});
+  for (const int threads : {1, 3}) {
+    const Threads setting(threads);
+    const Tensor y = zeros({n}, Dtype::f64);
+    backend(cpu).onehot_dot(index.view(), b.view(), index.view(), b.view(), y.view());
+    for (std::int64_t sample = 0; sample < n; ++sample) {
+      std::map<std::int64_t, double> times;
+      for (std::int64_t t = 0; t < positions; ++t) {
+        const std::int64_t id = ids[static_cast<std::size_t>(sample * positions + t)];
+        if (id >= 0) ++times[id];
+      }
+      double expected = 0;
+      for (const auto& [id, count] : times) expected += count * count;
+      double square = 0;
+      for (std::int64_t i = 0; i < width; ++i)
+        square += std::pow(b.data<double>()[sample * width + i], 2);
+      CHECK(y.data<double>()[sample] == Approx(expected * square).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("softmax and normalisation of rows agree with their definitions") {
+  Random random(45);
+  for (int i = 0; i < 200; ++i) {
+    const Dtype dtype = float_dtypes[i % 4];
+    const std::int64_t rows = between(random, 1, 5), k = between(random, 1, 40);
+    const Tensor x = random_tensor(random, {rows, k}, {0, 1}, dtype);
+    const std::vector<double> a = values(x);
+    std::vector<double> soft(a.size()), logs(a.size()), normal(a.size()), rms(a.size());
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double total = 0, mean = 0, square = 0, variance = 0;
+      const auto at = [&](std::int64_t c) { return static_cast<std::size_t>(r * k + c); };
+      for (std::int64_t c = 0; c < k; ++c) {
+        total += std::exp(a[at(c)]);
+        mean += a[at(c)] / static_cast<double>(k);
+        square += a[at(c)] * a[at(c)] / static_cast<double>(k);
+      }
+      for (std::int64_t c = 0; c < k; ++c)
+        variance += std::pow(a[at(c)] - mean, 2) / static_cast<double>(k);
+      for (std::int64_t c = 0; c < k; ++c) {
+        soft[at(c)] = std::exp(a[at(c)]) / total;
+        logs[at(c)] = a[at(c)] - std::log(total);
+        normal[at(c)] = (a[at(c)] - mean) / std::sqrt(variance + 1e-3);
+        rms[at(c)] = a[at(c)] / std::sqrt(square + 1e-3);
+      }
+    }
+    const Tensor y = unwritten({rows, k}, dtype), rstd = unwritten({rows, 1}, dtype);
+    backend(cpu).softmax(x.view(), false, y.view());
+    check_close(y, soft);
+    backend(cpu).softmax(x.view(), true, y.view());
+    check_close(y, logs);
+    backend(cpu).normalize(x.view(), 1e-3, true, y.view(), rstd.view());
+    check_close(y, normal);
+    backend(cpu).normalize(x.view(), 1e-3, false, y.view(), rstd.view());
+    check_close(y, rms);
+  }
+}
+
+namespace {
+
+// Results of kernels on inputs large enough to be split over threads.
+std::vector<Tensor> some_results() {
+  Random random(46);
+  const Tensor x = random_tensor(random, {70, 900}, {0, 1}, Dtype::f32),
+               w = random_tensor(random, {70}, Dtype::f32);
+  const Tensor ids = Tensor::from(std::vector<std::int64_t>(70, 3), {70});
+  Tensor soft = zeros(x.shape()), dots = zeros({70}, Dtype::f64), total = zeros({900});
+  std::vector<RowDraws> rows;
+  for (std::uint64_t row = 0; row < 70; ++row) rows.push_back({row, 5});
+  const Tensor mask = bernoulli({1, 2}, rows, 0.3, x.shape(), cpu);
+  backend(cpu).softmax(x.view(), false, soft.view());
+  backend(cpu).row_dot(x.view(), x.view(), dots.view());
+  backend(cpu).weighted_sum(x.view(), w.view(), 0, total.view());
+  Tensor grams = zeros({2}, Dtype::f64);
+  const Tensor factor = reshape(x, {2, 35, 900});
+  backend(cpu).gram_dot(factor.view(), factor.view(), factor.view(), factor.view(), grams.view());
+  Window window;
+  window.kernel[1] = window.kernel[2] = 3;
+  const Tensor image = random_tensor(random, {6, 8, 1, 18, 18}, Dtype::f32);
+  const Tensor weight = random_tensor(random, {16, 8, 1, 3, 3}, Dtype::f32);
+  const Tensor dy = random_tensor(random, {6, 16, 1, 16, 16}, Dtype::f32);
+  return {mask,
+          soft,
+          dots,
+          total,
+          grams,
+          sum(x),
+          sum(x, {0}),
+          sum(x, {1}),
+          mul(x, x),
+          gather(x, ids, 0),
+          gemm(x, x.transpose(0, 1)),
+          conv(image, weight, Tensor(), window),
+          conv_data(dy, weight, window, image.shape()),
+          conv_weight_rows(dy, image, window, weight.shape()),
+          conv_weight_norms(dy, image, window),
+          unfold(image, window)};
+}
+
+}  // namespace
+
+TEST_CASE("results do not depend on the number of threads") {
+  const int before = thread_count();
+  for_each_engine([&](Backend&) {
+    set_thread_count(1);
+    const std::vector<Tensor> one = some_results();
+    for (const int threads : {2, 3}) {
+      set_thread_count(threads);
+      const std::vector<Tensor> more = some_results();
+      for (std::size_t i = 0; i < one.size(); ++i) {
+        INFO("result " << i << " on " << threads << " threads");
+        CHECK(same_bits(one[i], more[i]));
+      }
+    }
+  });
+  set_thread_count(before);
+}

@@ -1,0 +1,150 @@
+// Where factors of f32 are rounded to 11 bits: products and convolutions of activations are, norms
+// and weight gradients are not, so that clipping bounds what it is said to bound.
+#include "kernels/tf32.h"
+
+#include <stdexcept>
+
+#include "dp/clipping/clipper.h"
+#include "tests/support/captured_setup.h"
+#include "tests/support/per_sample_cases.h"
+#include "tests/support/throws.h"
+
+using namespace sotto;
+
+namespace {
+
+// Of a factor, and far from what sums in f32 round.
+constexpr double tf32_step = 0x1p-11, f32_sums = 1e-5;
+
+// Before any GPU is used, and the kernels on the host.
+const bool asked = (use_tf32(true), true);
+
+// Relative to the longest it can be: `terms` products of numbers up to 1.
+double error(const Tensor& got, const Tensor& expected, std::int64_t terms) {
+  const std::vector<double> x = values(got), y = values(expected);
+  double most = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) most = std::max(most, std::abs(x[i] - y[i]));
+  return most / static_cast<double>(terms);
+}
+
+// What `f` makes with and without the GPU's kernels, of operands of f32. A GPU's libraries may
+// choose not to round; the host, which comes first, always does.
+void check_rounded(std::int64_t terms, const std::function<Tensor()>& f) {
+  const Tensor expected = f();
+  bool host = true;
+  for_each_device_code([&] {
+    const Tensor got = f();
+    CHECK(error(got, expected, terms) < 3 * tf32_step);
+    if (host) CHECK(error(got, expected, terms) > tf32_step / 256);
+    host = false;
+    const WholeProducts whole;
+    CHECK(error(f(), expected, terms) < f32_sums);
+  });
+}
+
+Window window_of_3() {
+  Window window;
+  window.kernel[1] = window.kernel[2] = 3;
+  window.before[1] = window.after[2] = 1;
+  return window;
+}
+
+std::vector<double> clipped(Device device, const Batch& batch, Route route, ClipPasses passes) {
+  Setup s(device, 1);
+  Clipper clipper(flat_group(s.model.parameters(), 0.25), {.route = route}, passes);
+  Tape tape({.private_data = true});
+  clipper.add(tape, s.plain(tape, on_device(device, tensors(batch))));
+  return flat(clipper.sums_for_tests());
+}
+
+Batch sample_of(const Batch& batch, std::int64_t n) {
+  return {batch.images.slice(0, n, n + 1), batch.targets.slice(0, n, n + 1)};
+}
+
+}  // namespace
+
+TEST_CASE("products and convolutions of f32 round their factors where that is wanted") {
+  REQUIRE(asked);
+  Random random(1);
+  const auto some = [&](const Shape& shape) { return random_tensor(random, shape, Dtype::f32); };
+  const Tensor a = some({33, 70}), b = some({70, 17}), row = some({1, 17});
+  check_rounded(70, [&] { return gemm(a, b); });
+  check_rounded(70, [&] {
+    const Tensor y = Tensor::empty({33, 17}, Dtype::f32);
+    backend(cpu).affine(a.view(), b.view(), row.view(), y.view());
+    return y;
+  });
+  // As a library takes them on the host: channels last, 3 samples.
+  const auto images = [&](const Shape& shape) {
+    return random_tensor(random, shape, {0, 2, 3, 4, 1}, Dtype::f32);
+  };
+  const Tensor x = images({3, 6, 1, 7, 8}), w = some({5, 6, 1, 3, 3}), dy = images({3, 5, 1, 6, 7});
+  check_rounded(54, [&] { return conv(x, w, {}, window_of_3()); });
+  check_rounded(45, [&] { return conv_data(dy, w, window_of_3(), x.shape()); });
+}
+
+TEST_CASE("no other type is rounded") {
+  Random random(2);
+  for (const Dtype dtype : {Dtype::f64, Dtype::f16, Dtype::bf16}) {
+    const Tensor a = random_tensor(random, {9, 40}, dtype),
+                 b = random_tensor(random, {40, 6}, dtype);
+    const Tensor expected = to_dtype(gemm(to_dtype(a, Dtype::f64), to_dtype(b, Dtype::f64)), dtype);
+    for_each_device_code([&] { check_close(gemm(a, b), values(expected)); });
+  }
+}
+
+TEST_CASE("norms, rows and sums of per-sample gradients are of whole factors") {
+  PublicRandom random(3);
+  const Common c{.n = 5, .o = 4, .i = 3, .dtype = Dtype::f32};
+  const Tensor weights = to_dtype(uniform_values(random, {c.n}), Dtype::f64);
+  for (const PerSample& use : {random_outer(random, c), random_patches(random, c),
+                               random_onehot(random, c), random_dense(random, c)}) {
+    INFO(use.form());
+    const auto all = [&] {
+      std::vector<std::vector<double>> y{values(use.materialize()), values(use.sum()),
+                                         values(use.sum(weights))};
+      for (const Route route : {Route::automatic, Route::gram, Route::rows})
+        y.push_back(values(squared_norm({use}, route, nullptr)));
+      return y;
+    };
+    const auto expected = all();
+    for_each_device_code([&] {
+      const auto got = all();
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        INFO(k);
+        REQUIRE(got[k].size() == expected[k].size());
+        for (std::size_t i = 0; i < got[k].size(); ++i)
+          CHECK(std::abs(got[k][i] - expected[k][i]) <
+                f32_sums * std::max(1.0, std::abs(expected[k][i])));
+      }
+    });
+  }
+}
+
+TEST_CASE("a clipped sum is that of the samples alone, each within the bound") {
+  PublicRandom random(4);
+  const Batch batch = random_batch(5, random);  // odd: convolutions as of one
+  const auto check_on = [&](Device device) {
+    for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
+      for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
+        const std::vector<double> together = clipped(device, batch, route, passes);
+        std::vector<double> sum(together.size());
+        for (std::int64_t n = 0; n < batch.images.size(0); ++n) {
+          const std::vector<double> alone = clipped(device, sample_of(batch, n), route, passes);
+          CHECK(distance(alone, std::vector<double>(alone.size())) <= 0.25);
+          for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += alone[i];
+        }
+        CHECK(distance(together, sum) < f32_sums);
+      }
+    }
+  };
+  for_each_gpu(check_on);
+  const DeviceCodeOnHost device_code;
+  check_on(cpu);
+}
+
+TEST_CASE("a process keeps to one answer") {
+  CHECK(tf32_used());
+  use_tf32(true);
+  CHECK_THROWS_AS(use_tf32(false), std::logic_error);
+}

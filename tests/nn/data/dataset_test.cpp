@@ -1,0 +1,162 @@
+#include "nn/data/dataset.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/support/catch.h"
+
+using namespace sotto;
+
+namespace {
+
+// Sample k holds 10 k, 10 k + 1, 10 k + 2 and has the target 100 + k.
+Dataset numbered(std::int64_t count) {
+  std::vector<float> inputs;
+  std::vector<std::int64_t> targets;
+  for (std::int64_t k = 0; k < count; ++k) {
+    for (int j = 0; j < 3; ++j) inputs.push_back(static_cast<float>(10 * k + j));
+    targets.push_back(100 + k);
+  }
+  return {Tensor::from(inputs, {count, 3, 1}), Tensor::from(targets, {count})};
+}
+
+using Rows = std::vector<std::int64_t>;
+
+// The rows of one epoch, batch after batch.
+Rows epoch(ShuffledBatches& batches) {
+  Rows rows;
+  for (std::int64_t k = 0; k < batches.batches(); ++k) {
+    const Rows next = batches.next();
+    rows.insert(rows.end(), next.begin(), next.end());
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("a batch holds the chosen samples in the chosen order") {
+  const Dataset data = numbered(7);
+  const Dataset batch = data.batch(Rows{6, 0, 6, 3});
+  CHECK(batch.size() == 4);
+  CHECK(batch.inputs.shape() == Shape{4, 3, 1});
+  CHECK(batch.inputs.to_vector<float>() ==
+        std::vector<float>{60, 61, 62, 0, 1, 2, 60, 61, 62, 30, 31, 32});
+  CHECK(batch.targets.to_vector<std::int64_t>() == Rows{106, 100, 106, 103});
+  CHECK_FALSE(batch.inputs.shares_storage(data.inputs));
+}
+
+TEST_CASE("a large batch equals its samples taken one at a time") {
+  const Dataset data = numbered(1000);
+  Rows rows(3000);
+  for (std::size_t k = 0; k < rows.size(); ++k) rows[k] = static_cast<std::int64_t>(k * 617 % 1000);
+  const std::vector<float> inputs = data.batch(rows).inputs.to_vector<float>();
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    REQUIRE(inputs[3 * k + 2] == static_cast<float>(10 * rows[k] + 2));
+  }
+}
+
+TEST_CASE("a batch of no samples keeps the shape of one") {
+  const Dataset batch = numbered(4).batch(Rows{});
+  CHECK(batch.size() == 0);
+  CHECK(batch.inputs.shape() == Shape{0, 3, 1});
+  CHECK(batch.targets.shape() == Shape{0});
+  CHECK(batch.batch(Rows{}).size() == 0);
+  CHECK_THROWS_AS(batch.batch(Rows{0}), std::invalid_argument);
+}
+
+TEST_CASE("rows outside the data set are refused") {
+  const Dataset data = numbered(4);
+  CHECK_THROWS_WITH(data.batch(Rows{1, 4}), "batch: row 4 of 4 samples");
+  CHECK_THROWS_WITH(data.batch(Rows{-1}), "batch: row -1 of 4 samples");
+}
+
+TEST_CASE("a slice is a part of the same storage, and batches are taken from it") {
+  const Dataset data = numbered(6);
+  const Dataset part = data.slice(2, 5);
+  CHECK(part.size() == 3);
+  CHECK(part.inputs.shares_storage(data.inputs));
+  CHECK(part.batch(Rows{2}).targets.to_vector<std::int64_t>() == Rows{104});
+  CHECK(part.batch(Rows{0}).inputs.to_vector<float>() == std::vector<float>{20, 21, 22});
+  CHECK_THROWS_AS(part.batch(Rows{3}), std::invalid_argument);
+  CHECK(data.slice(6, 6).size() == 0);
+  CHECK_THROWS_AS(data.slice(4, 7), std::invalid_argument);
+  CHECK_THROWS_AS(data.slice(4, 3), std::invalid_argument);
+  CHECK_THROWS_AS(data.slice(-1, 3), std::invalid_argument);
+}
+
+TEST_CASE("inputs and targets that do not belong together are refused") {
+  const Dataset data = numbered(6);
+  CHECK_THROWS_WITH((Dataset{data.inputs, data.slice(0, 5).targets}.size()),
+                    "dataset: sample counts differ: inputs (6, 3, 1), targets (5)");
+  CHECK_THROWS_AS((Dataset{data.inputs, Tensor()}.size()), std::invalid_argument);
+  CHECK_THROWS_AS((Dataset{Tensor::empty({}), data.targets}.size()), std::invalid_argument);
+  CHECK_THROWS_AS((Dataset{Tensor::empty({4, 6}).transpose(0, 1), data.targets}.size()),
+                  std::invalid_argument);
+}
+
+TEST_CASE("every epoch hands out each row once, in an order of its own") {
+  ShuffledBatches batches(103, 10, 5);
+  CHECK(batches.batches() == 11);
+  const Rows first = epoch(batches);
+  CHECK(batches.position() == ShuffledBatches::Position{1, 0});
+  const Rows second = epoch(batches);
+  CHECK(first != second);
+  Rows all(103);
+  std::iota(all.begin(), all.end(), 0);
+  CHECK(first != all);
+  for (Rows rows : {first, second}) {
+    std::sort(rows.begin(), rows.end());
+    CHECK(rows == all);
+  }
+}
+
+TEST_CASE("batches have the size asked for, and the last one what is left") {
+  ShuffledBatches batches(7, 3, 1);
+  CHECK(batches.next().size() == 3);
+  CHECK(batches.next().size() == 3);
+  CHECK(batches.next().size() == 1);
+  ShuffledBatches large(7, 30, 1);
+  CHECK(large.next().size() == 7);
+  CHECK(large.next().size() == 7);
+}
+
+TEST_CASE("what comes next is known before it is handed out, also over the end of an epoch") {
+  ShuffledBatches batches(10, 4, 3), same(10, 4, 3);
+  for (int k = 0; k < 7; ++k) {
+    const auto position = batches.position();
+    const std::vector<std::int64_t> next = batches.peek();
+    CHECK(batches.position() == position);
+    CHECK(batches.next() == next);
+    CHECK(same.next() == next);
+  }
+}
+
+TEST_CASE("the order is a function of the seed") {
+  ShuffledBatches a(50, 8, 3);
+  ShuffledBatches b(50, 8, 3);
+  ShuffledBatches c(50, 8, 4);
+  const Rows order = epoch(a);
+  CHECK(order == epoch(b));
+  CHECK(order != epoch(c));
+}
+
+TEST_CASE("a run resumed at a position draws what the unbroken run draws") {
+  ShuffledBatches unbroken(25, 4, 9);
+  for (int k = 0; k < 20; ++k) {
+    ShuffledBatches resumed(25, 4, 9);
+    resumed.seek(unbroken.position());
+    ShuffledBatches other = unbroken;
+    for (int j = 0; j < 9; ++j) REQUIRE(resumed.next() == other.next());
+    unbroken.next();
+  }
+}
+
+TEST_CASE("positions where no batch begins are refused") {
+  ShuffledBatches batches(25, 4, 9);
+  CHECK_THROWS_AS(batches.seek({0, 25}), std::invalid_argument);
+  CHECK_THROWS_AS(batches.seek({0, 3}), std::invalid_argument);
+  CHECK_THROWS_AS(batches.seek({-1, 0}), std::invalid_argument);
+  CHECK_THROWS_AS(batches.seek({0, -4}), std::invalid_argument);
+  CHECK_THROWS_AS(ShuffledBatches(0, 4, 9), std::invalid_argument);
+  CHECK_THROWS_AS(ShuffledBatches(4, 0, 9), std::invalid_argument);
+}

@@ -1,0 +1,217 @@
+// The networks of the samples.
+#include <numeric>
+#include <set>
+
+#include "autograd/ops/loss/losses.h"
+#include "autograd/sink.h"
+#include "core/allocator/allocator.h"
+#include "dp/engine/engine.h"
+#include "kernels/functors/functors.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "memory/accumulation.h"
+#include "samples/models/models.h"
+#include "samples/models/registry.h"
+#include "samples/models/resnet.h"
+#include "samples/models/workloads.h"
+#include "tests/benchmarks/sized_models.h"
+#include "tests/support/catch.h"
+#include "tests/support/threads.h"
+#include "tests/support/throws.h"
+
+using namespace sotto;
+
+TEST_CASE("every registered model gives finite logits for each of its samples") {
+  std::set<std::string> names;
+  for (const models::Entry& entry : models::registry()) {
+    INFO(entry.name);
+    CHECK(names.insert(entry.name).second);
+    CHECK(&models::entry_called(entry.name) == &entry);
+    // Those of 32x32 pixels take seconds; a small one is below.
+    if (entry.input[0] == 3) continue;
+    const auto model = entry.make();
+    const auto [inputs, labels] = entry.random_examples(2);
+    Tape tape({.private_data = true});
+    const Var logits = (*model)(tape.input(inputs));
+    CHECK(logits.shape()[logits.rank() - 1] == entry.classes);
+    const Var losses = entry.losses(logits, labels);
+    CHECK(losses.shape() == Shape{2});
+    CHECK(std::isfinite(sum(losses.value()).item()));
+  }
+  CHECK(throws([] { models::entry_called("resnet"); }, "resnet18, resnet50"));
+  CHECK(throws([] { models::entry_of_any("gpt3"); }, "perceptron:WIDTHxDEPTH"));
+}
+
+TEST_CASE("sized models have the sizes in their names") {
+  const std::string perceptron = "perceptron:12x3", transformer = "transformer:20";
+  const models::Entry layers = models::entry_of_any(perceptron);
+  CHECK(layers.make()->parameter_count() == 3 * (12 * 12 + 12) + 12 * 10 + 10);
+  CHECK(layers.input == Shape{12});
+  for (const std::string& name : {perceptron, transformer}) {
+    const models::Entry entry = models::entry_of_any(name);
+    CHECK(entry.name == name);
+    const auto [inputs, labels] = entry.random_examples(2);
+    Tape tape;
+    const auto model = entry.make();
+    CHECK(entry.losses((*model)(tape.input(inputs)), labels).shape() == Shape{2});
+  }
+  CHECK(models::entry_of_any(transformer).input == Shape{20});
+  CHECK(models::entry_of_any("mnist").input == Shape{1, 28, 28});
+  for (const char* wrong : {"perceptron:12", "perceptron:0x3", "perceptron:12x", "perceptron:12x3y",
+                            "transformer:-5", "transformer:9999999", "transformers:20"}) {
+    INFO(wrong);
+    CHECK_THROWS_AS(models::entry_of_any(wrong), std::invalid_argument);
+  }
+}
+
+TEST_CASE("large models are those of the papers") {
+  // Weights and biases of attention's two layers, the feed-forward network's two, and the norms'.
+  const auto block = [](std::int64_t d) { return 12 * d * d + 13 * d; };
+  const models::CausalOptions words{.words = 11, .length = 6, .width = 8, .heads = 2, .blocks = 3};
+  const auto causal = models::causal_transformer(words);
+  CHECK(causal->parameter_count() == 11 * 8 + 6 * 8 + 3 * block(8) + 2 * 8 + 8 * 11 + 11);
+  const models::VisionOptions patches{
+      .side = 12, .patch = 3, .width = 8, .heads = 2, .blocks = 2, .classes = 5};
+  const auto vision = models::vision_transformer(patches);
+  CHECK(vision->parameter_count() == 3 * 3 * 3 * 8 + 8 + 16 * 8 + 2 * block(8) + 2 * 8 + 8 * 5 + 5);
+  Tape tape;
+  CHECK((*causal)(tape.input(zeros({2, 6}, Dtype::i64))).shape() == Shape{2, 6, 11});
+  CHECK((*vision)(tape.input(zeros({2, 3, 12, 12}, Dtype::f32))).shape() == Shape{2, 5});
+  const models::Entry gpt2 = models::entry_of_any("gpt2-small");
+  CHECK(gpt2.input == Shape{512});
+  CHECK(gpt2.words == 50257);
+  CHECK(models::entry_of_any("vit-b16").input == Shape{3, 224, 224});
+}
+
+TEST_CASE("residual networks for large images have a wider stem") {
+  const models::ResNetOptions small{.blocks = {1}, .width = 8, .groups = 4, .classes = 3};
+  models::ResNetOptions large = small;
+  large.large_images = true;
+  models::ResNet network(large);
+  CHECK(network.parameter_count() - models::ResNet(small).parameter_count() ==
+        8 * 3 * (7 * 7 - 3 * 3));
+  Tape tape;
+  const Var x = tape.input(zeros({2, 3, 32, 32}, Dtype::f32));
+  CHECK(network(x).shape() == Shape{2, 3});
+  CHECK(models::entry_of_any("resnet50-224").classes == 1000);
+}
+
+TEST_CASE("gradients of deep sized models do not vanish") {
+  const std::string name = "perceptron:16x64";
+  const models::Entry entry = models::entry_of_any(name);
+  const auto model = entry.make();
+  const auto [inputs, labels] = entry.random_examples(2);
+  Tape tape;
+  SumSink sink;
+  tape.backward(entry.losses((*model)(tape.input(inputs)), labels), sink);
+  for (const auto& [parameter, sum] : sink.gradients())
+    CHECK(reduce(Reduction::max, unary(unary_index<Abs>, sum), {}, false).item() > 1e-10);
+}
+
+TEST_CASE("ResNet-50 has the parameters that its definition gives") {
+  // Convolutions without bias, two numbers for each channel of a normalisation, a linear layer.
+  const auto normed = [](std::int64_t in, std::int64_t out, std::int64_t kernel) {
+    return in * out * kernel * kernel + 2 * out;
+  };
+  std::int64_t expected = normed(3, 64, 3), in = 64, width = 64;
+  for (const std::int64_t blocks : {3, 4, 6, 3}) {
+    expected += normed(in, 4 * width, 1);
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      expected += normed(in, width, 1) + normed(width, width, 3) + normed(width, 4 * width, 1);
+      in = 4 * width;
+    }
+    width *= 2;
+  }
+  expected += in * 10 + 10;
+  CHECK(models::ResNet().parameter_count() == expected);
+  CHECK(expected == 23520842);
+}
+
+TEST_CASE("a small residual network trains privately") {
+  models::ResNet network({.blocks = {1, 2}, .width = 8, .groups = 4, .classes = 3});
+  CHECK(network.blocks().size() == 3);
+  Tape tape({.private_data = true});
+  const models::Entry entry{
+      .name = "", .description = "", .make = nullptr, .input = {3, 8, 8}, .classes = 3};
+  const auto [inputs, labels] = entry.random_examples(4);
+  Clipper clipper(flat_group(network.parameters(), 1));
+  clipper.add(tape, cross_entropy(network(tape.input(inputs)), labels));
+  for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
+    INFO(parameter->value.shape().numel());
+    CHECK(reduce(Reduction::max, unary(unary_index<Abs>, sum), {}, false).item() > 0);
+  }
+}
+
+namespace {
+
+struct Peak {
+  double predicted, measured;  // bytes in forward and backward, beyond what is in use before
+  std::string plan;
+};
+
+// Of a step on some samples within a limit.
+class PlannedStep {
+ public:
+  PlannedStep(const models::Entry& entry, std::int64_t samples)
+      : entry_(entry), model_(entry.make()), data_(entry.random_examples(samples)) {}
+
+  std::int64_t parameters() { return model_->parameter_count(); }
+  Peak privately(const memory::Policy& policy) {
+    Ledger ledger;
+    Engine engine(
+        *model_, optimizer_, samples(), ledger,
+        {.noise_multiplier = 1, .logical_batch = static_cast<double>(samples()), .memory = policy});
+    engine.step(loss());
+    return peak(*engine.memory_plan(), engine.phases());
+  }
+  Peak ordinarily(const memory::Policy& policy) {
+    memory::Accumulation accumulation(policy, *model_);
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(samples()));
+    std::iota(rows.begin(), rows.end(), 0);
+    accumulation.mean_gradient(loss(), rows, optimizer_);
+    return peak(*accumulation.plan(), accumulation.phases());
+  }
+
+ private:
+  std::int64_t samples() const { return data_.labels.size(0); }
+  std::function<Var(Tape&, std::span<const std::int64_t>)> loss() {
+    return [this](Tape& tape, std::span<const std::int64_t> rows) {
+      const Tensor ids = Tensor::from(std::vector(rows.begin(), rows.end()), {std::ssize(rows)});
+      return entry_.losses((*model_)(tape.input(gather(data_.inputs, ids, 0))),
+                           gather(data_.labels, ids, 0));
+    };
+  }
+  Peak peak(const memory::Plan& plan, const PhaseClock& phases) const {
+    std::size_t measured = 0;
+    for (const PhaseTotal& phase : phases.totals()) {
+      if (phase.name.find("ward") != std::string::npos)
+        measured = std::max(measured, phase.peak_bytes[0]);
+    }
+    return {static_cast<double>(plan.fit().measured - before_),
+            static_cast<double>(measured - before_), plan.text()};
+  }
+
+  const models::Entry& entry_;
+  std::unique_ptr<nn::Module> model_;
+  models::Examples data_;
+  nn::Sgd optimizer_{*model_, {.learning_rate = 0.01}};
+  std::size_t before_ = allocator(cpu).statistics().current;
+};
+
+}  // namespace
+
+TEST_CASE("plans predict the peak of a step of every registered model within a tenth") {
+  // Whether two threads' workspaces are there at the same time is a matter of luck.
+  const Threads one(1);
+  const memory::Policy policy{.physical_batch = 2, .limit = std::size_t{4} << 30};
+  for (const models::Entry& entry : models::registry()) {
+    for (const bool privately : {false, true}) {
+      PlannedStep step(entry, 3);
+      // Larger ones take seconds, and are computed once.
+      constexpr std::int64_t large = 8'000'000;
+      if (privately && step.parameters() > large) continue;
+      const Peak peak = privately ? step.privately(policy) : step.ordinarily(policy);
+      CAPTURE(entry.name, privately, peak.plan);
+      CHECK(peak.predicted == Approx(peak.measured).epsilon(0.1));
+    }
+  }
+}

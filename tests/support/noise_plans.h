@@ -1,0 +1,85 @@
+// Plans on which nobody takes part, so that what is released is noise alone.
+#pragma once
+
+#include "dp/noise/correlated/correlated_mechanism.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "tests/support/catch.h"
+
+namespace sotto {
+
+inline constexpr double bound = 0.5;
+inline constexpr std::int64_t elements = 700;
+
+// Passes of a public order or of cyclic sampling, in which the same units always take part.
+class Passes final : public Sampler {
+ public:
+  Passes(Sampling sampling, std::int64_t batches, std::int64_t separation,
+         std::vector<std::int64_t> units = {})
+      : Sampler(100, {.sampling = sampling,
+                      .sampling_rate = sampling == Sampling::planned ? 1 : 0.5,
+                      .batches = batches}),
+        separation_(separation),
+        units_(std::move(units)) {}
+  std::int64_t separation() const override { return separation_; }
+  double expected_size() const override { return 4; }
+
+ protected:
+  std::vector<std::int64_t> choose(std::int64_t /*place*/) override { return units_; }
+  bool secure() const override { return true; }
+
+ private:
+  std::int64_t separation_;
+  std::vector<std::int64_t> units_;
+};
+
+// A model whose gradient is zero: what is released is noise alone, over the expected size.
+struct Fixture {
+  Parameter a{zeros({20, 30})};
+  Parameter b{zeros({100}, Dtype::f64)};
+  Clipper clipper{{{{&a, &b}, bound}}};
+  Ledger ledger;
+
+  Released release(Mechanism& mechanism, Sampler& sampler) {
+    clipper.discard();
+    return mechanism.release(clipper.finish(sampler.draw()), ledger);
+  }
+  std::vector<double> noise(Mechanism& mechanism, Sampler& sampler) {
+    const Released released = release(mechanism, sampler);
+    std::vector<double> values;
+    for (const float v : released.gradients()[0].second.to_vector<float>())
+      values.push_back(4 * static_cast<double>(v));
+    for (const double v : released.gradients()[1].second.to_vector<double>())
+      values.push_back(4 * v);
+    return values;
+  }
+  // Nothing was released, and the ledger has not changed.
+  void check_refused(Mechanism& mechanism, Sampler& sampler) {
+    const std::int64_t releases = ledger.releases();
+    const std::uint64_t next = ledger.next_draw();
+    const std::size_t reasons = ledger.reasons().size();
+    CHECK_THROWS_AS(release(mechanism, sampler), std::invalid_argument);
+    CHECK(ledger.releases() == releases);
+    CHECK(ledger.next_draw() == next);
+    CHECK(ledger.reasons().size() == reasons);
+  }
+};
+
+inline NoisePlan plan_of(NoiseStrategy strategy, std::int64_t separation = 3) {
+  return {.strategy = std::move(strategy), .noise_multiplier = 1.7, .separation = separation};
+}
+
+inline NoisePlan banded_plan(std::int64_t steps = 6) {
+  return plan_of(NoiseStrategy(BandedToeplitz{{1, 0.5}}, steps));
+}
+
+// By step, then by element.
+inline std::vector<std::vector<double>> noise_of(CorrelatedMechanism& mechanism) {
+  Fixture f;
+  const std::int64_t steps = mechanism.plan().strategy.steps();
+  Passes sampler(Sampling::planned, steps, 3);
+  std::vector<std::vector<double>> noise;
+  for (std::int64_t t = 0; t < steps; ++t) noise.push_back(f.noise(mechanism, sampler));
+  return noise;
+}
+
+}  // namespace sotto

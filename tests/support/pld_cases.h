@@ -1,0 +1,16 @@
+// Histories that the tests of accounting by loss distributions ask about.
+#pragma once
+
+#include "dp/accounting/pld/pld_accountant.h"
+
+namespace sotto {
+
+// Equal steps on Poisson batches.
+inline PldAccountant composed(double q, double sigma, std::int64_t steps,
+                              Relation relation = Relation::add_or_remove_one) {
+  PldAccountant accountant(relation);
+  accountant.compose({sigma, Sampling::poisson, q}, steps);
+  return accountant;
+}
+
+}  // namespace sotto

@@ -1,0 +1,20 @@
+// Another number of threads for a while, in tests.
+#pragma once
+
+#include "core/threads/parallel.h"
+
+namespace sotto {
+
+// Sets the number of threads and puts the old one back.
+class Threads {
+ public:
+  explicit Threads(int count) : before_(thread_count()) { set_thread_count(count); }
+  ~Threads() { set_thread_count(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
+}  // namespace sotto
