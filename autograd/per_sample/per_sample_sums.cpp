@@ -31,11 +31,12 @@ Tensor ones(std::int64_t count, Device device) { return full({count}, 1, Dtype::
 
 }  // namespace
 
-std::vector<std::int64_t> ends_within(std::vector<std::int64_t> ends, std::int64_t begin,
+std::vector<std::int64_t> ends_within(std::span<const std::int64_t> ends, std::int64_t begin,
                                       std::int64_t end) {
-  std::erase_if(ends, [&](std::int64_t at) { return at <= begin || at > end; });
-  for (std::int64_t& at : ends) at -= begin;
-  return ends;
+  std::vector<std::int64_t> within(std::ranges::upper_bound(ends, begin),
+                                   std::ranges::upper_bound(ends, end));
+  for (std::int64_t& at : within) at -= begin;
+  return within;
 }
 
 void add_term(const Tensor& term, const RoundedSum& sum) {

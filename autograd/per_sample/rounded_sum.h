@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "core/tensor.h"
@@ -21,8 +22,8 @@ struct RoundedSum {
 // larger one. An empty function: every sample is a term.
 using BlockEnds = std::function<std::vector<std::int64_t>(std::int64_t most)>;
 
-// The ends that lie in (begin, end], counted from `begin`.
-std::vector<std::int64_t> ends_within(std::vector<std::int64_t> ends, std::int64_t begin,
+// Returns those of rising `ends` that lie in (begin, end], counted from `begin`.
+std::vector<std::int64_t> ends_within(std::span<const std::int64_t> ends, std::int64_t begin,
                                       std::int64_t end);
 
 }  // namespace sotto

@@ -1,7 +1,6 @@
 // The sums of a clipper: they depend neither on the order of units nor on where parts of the batch
 // end (docs/privacy.md, "The sum over units").
 #include <algorithm>
-#include <map>
 
 #include "autograd/memory_labels.h"
 #include "dp/clipping/clip_factors.h"
@@ -23,18 +22,13 @@ void Clipper::begin(SumBlocks blocks) {
 BlockEnds Clipper::blocks_of_part(std::int64_t units) const {
   if (!blocks_) return {};
   const std::int64_t first = statistics_.units, end = first + units;
-  const auto known = std::make_shared<std::map<std::int64_t, std::vector<std::int64_t>>>();
-  const auto part = [this, first, end, known](std::int64_t most) {
-    const auto [found, is_new] = known->emplace(most, std::vector<std::int64_t>());
-    std::vector<std::int64_t>& ends = found->second;
-    if (!is_new) return ends;
-    return ends = ends_within(blocks_->ends(most), first, end);
-  };
-  const std::vector<std::int64_t> all = blocks_->ends();
+  const std::vector<std::int64_t>& all = blocks_->ends();
   check(units == 0 || std::binary_search(all.begin(), all.end(), end),
         "Clipper: units {} to {} of the batch are a part that cuts a block", first, end - 1);
   if (blocks_->limits().units == 1) return {};
-  return part;
+  return [this, first, end](std::int64_t most) {
+    return ends_within(blocks_->ends(most), first, end);
+  };
 }
 
 // Adds sum_n factor[n] G[n]. A sum may overflow although every norm is finite, as terms of one

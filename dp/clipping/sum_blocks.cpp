@@ -22,10 +22,11 @@ SumBlocks::SumBlocks(std::span<const std::int64_t> units, std::span<const std::i
     rows_before_.push_back(rows_before_.back() + (rows_of.empty() ? 1 : rows_of[k]));
 }
 
-std::vector<std::int64_t> SumBlocks::ends(std::int64_t most) const {
-  std::vector<std::int64_t> ends;
-  if (!units_.empty()) cut(0, std::ssize(units_), std::min(most, limits_.units), ends);
-  return ends;
+const std::vector<std::int64_t>& SumBlocks::ends(std::int64_t most) const& {
+  most = std::min(most, limits_.units);
+  const auto [found, is_new] = ends_.try_emplace(most);
+  if (is_new && !units_.empty()) cut(0, std::ssize(units_), most, found->second);
+  return found->second;
 }
 
 void SumBlocks::cut(std::int64_t first, std::int64_t end, std::int64_t most,

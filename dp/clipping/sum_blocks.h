@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -26,9 +27,12 @@ class SumBlocks {
   const std::vector<std::int64_t>& units() const { return units_; }
   const Limits& limits() const { return limits_; }
   // Returns the ends of blocks of at most `most` units, as places in the draw, in rising order.
-  // Smaller blocks lie within larger ones.
-  std::vector<std::int64_t> ends() const { return ends(limits_.units); }
-  std::vector<std::int64_t> ends(std::int64_t most) const;
+  // Smaller blocks lie within larger ones. Each number's blocks are sought once, by one thread at a
+  // time.
+  const std::vector<std::int64_t>& ends() const& { return ends(limits_.units); }
+  const std::vector<std::int64_t>& ends(std::int64_t most) const&;
+  void ends() && = delete;  // the ends would outlive the blocks
+  void ends(std::int64_t most) && = delete;
 
  private:
   void cut(std::int64_t first, std::int64_t end, std::int64_t most,
@@ -36,6 +40,7 @@ class SumBlocks {
 
   std::vector<std::int64_t> units_, rows_before_;
   Limits limits_;
+  mutable std::map<std::int64_t, std::vector<std::int64_t>> ends_;  // by `most`
 };
 
 }  // namespace sotto

@@ -42,8 +42,9 @@ TEST_CASE("blocks hold at most so many units, and a unit that is left out change
     const std::int64_t most = 1 + round % 40;
     const auto blocks_of = [&](const std::vector<std::int64_t>& of) {
       std::vector<std::vector<std::int64_t>> blocks;
+      const SumBlocks sums(of, {}, {.units = most});
       std::int64_t at = 0;
-      for (const std::int64_t end : SumBlocks(of, {}, {.units = most}).ends()) {
+      for (const std::int64_t end : sums.ends()) {
         blocks.emplace_back(of.begin() + at, of.begin() + end);
         at = end;
       }
@@ -82,9 +83,13 @@ TEST_CASE("blocks for fewer units lie within those for more, and rows count") {
     at = end;
   }
   CHECK(blocks.ends(1) == singles(500));
-  CHECK(SumBlocks(numbers(3), std::vector<std::int64_t>{9, 9, 9}, {.units = 4, .rows = 5}).ends() ==
-        singles(3));
-  CHECK(SumBlocks({}, {}, {}).ends().empty());
+  CHECK(blocks.ends(8) == small);
+  CHECK(blocks.ends(900) == large);
+  const SumBlocks many_rows(numbers(3), std::vector<std::int64_t>{9, 9, 9},
+                            {.units = 4, .rows = 5});
+  CHECK(many_rows.ends() == singles(3));
+  const SumBlocks none({}, {}, {});
+  CHECK(none.ends().empty());
 }
 
 TEST_CASE("units out of order, and blocks of none, are refused") {
