@@ -1,4 +1,5 @@
-// Whose bytes the tape's values are (core/allocator/memory_label.h).
+// Memory labels of the tape's values: the operation, module and phase that own each allocation
+// (core/allocator/memory_label.h).
 #pragma once
 
 #include <functional>

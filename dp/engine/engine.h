@@ -168,7 +168,7 @@ class Engine {
   const LossScale& loss_scale() const { return loss_scale_; }
   // Steps made by this engine's model.
   std::int64_t steps_made() const { return steps_made_; }
-  // What a checkpoint needs besides the model and the optimizer (dp/engine/training_checkpoint.h):
+  // A checkpoint needs this besides the model and the optimizer (dp/engine/training_checkpoint.h):
   // steps, noise multiplier, clip bounds, loss scale, where the sampler stands, past noise that is
   // correlated with the next. As SECRET as the batches and that noise. No generator is part of it.
   TensorFile state() const;

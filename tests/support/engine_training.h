@@ -13,7 +13,7 @@ namespace sotto {
 inline constexpr std::int64_t population = 120;
 inline constexpr std::int64_t steps = 9;
 
-// Both must outlive it.
+// The data and the model must outlive the loss.
 inline Engine::Loss loss_of(const Dataset& data, nn::Module& model) {
   return [&](Tape& tape, std::span<const std::int64_t> rows) {
     const Dataset batch = data.batch(rows);

@@ -1,4 +1,4 @@
-// What releases cost by one accountant, for a delta that the tests of histories share.
+// The epsilon of releases by one accountant, at a delta that the tests of histories share.
 #pragma once
 
 #include "dp/accounting/pld/pld_accountant.h"

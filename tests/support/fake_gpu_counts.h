@@ -1,4 +1,4 @@
-// What the pretended GPU (fake_gpu.cpp) has been asked for, and how it is made to fail.
+// Counts of the calls that the pretended GPU (fake_gpu.cpp) was given, and how it is made to fail.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The primitives in the form that GPUs run: a body for each element, or for each team of threads.
 // `Exec` says how bodies are run. CudaExec (execution.cuh) launches them on a GPU; the tests run
-// the same bodies on the host (tests/host_execution.h), which is how their arithmetic and indices
+// the same bodies on the host (tests/fake_gpu/host_executor.h), which is how their arithmetic and indices
 // are checked where there is no GPU.
 //
 // An Exec is made for one call of a primitive, from its name and its views, and has

@@ -78,7 +78,7 @@ class DeviceState {
   cublasLtContext* cublas_ = nullptr;
 };
 
-// Whether this build has kernels for the current device. Defined in cuda_elementwise.cu.
+// Returns whether this build has kernels for the current device. Defined in cuda_elementwise.cu.
 bool has_code_for_device();
 
 }  // namespace sotto

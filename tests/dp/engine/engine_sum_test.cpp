@@ -1,5 +1,5 @@
-// What an engine's step on a large batch releases moves by its sensitivity when a unit is left out,
-// for data that are made so that rounding lines up.
+// The sum that an engine's step on a large batch releases moves by its sensitivity when a unit is
+// left out, for data that are made so that rounding lines up.
 #include <algorithm>
 #include <cmath>
 
