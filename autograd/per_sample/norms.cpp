@@ -68,7 +68,9 @@ NormTerms PerSample::of_terms() const {
   if (scaled_in_pieces()) axpby(piece_rounding, lengths, 1, y.errors);
   // How many times the clipped gradient the terms may be: without a common direction they are
   // sqrt(T) times their sum.
-  const auto number = [&](double x) { return full({}, x, Dtype::f64, lengths.device()); };
+  const auto number = [device = lengths.device()](double x) {
+    return full({}, x, Dtype::f64, device);
+  };
   const Tensor few = scale(binary(binary_index<Maximum>, roots, number(1)), of_few_terms);
   const Tensor usual = binary(binary_index<Minimum>, few, number(std::max(least, 4.0)));
   y.shares =

@@ -175,7 +175,8 @@ void tell_answers(const Options& options, Method method, const Training& trainin
                  static_cast<int>(options.deltas.size() + options.epsilons.size()));
   Questions epsilons("delta", "epsilon", answer), deltas("epsilon", "delta", answer);
   const bool secret = training.reasons.empty();
-  const auto& [history, relation] = std::tie(training.charged(), training.relation);
+  const EventCounts& history = training.charged();
+  const Relation relation = training.relation;
   const auto spent = [&](double value) {
     return training.adaptive ? adaptive_epsilon(relation, training.plans, history, value)
                              : epsilon(method, relation, history, value);
