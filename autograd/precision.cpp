@@ -10,7 +10,7 @@ namespace sotto {
 
 namespace {
 
-const Op cast_op("cast", Op::Lifts::yes);
+const Op cast_op("cast", Op::Batchable::yes);
 
 // Products gain by 16 bits and add up in f32. Sums, powers, logarithms and what is made of them
 // leave the range or the digits of 16 bits. Normalisation takes its statistics in double and keeps
@@ -156,9 +156,10 @@ std::vector<const char*> ops_with_width() {
 }
 
 std::optional<Dtype> dtype_for(const Op& op, const std::vector<const Var*>& inputs) {
-  const auto lead = std::find_if(inputs.begin(), inputs.end(), [](const Var* x) { return x; });
-  if (lead == inputs.end()) return std::nullopt;
-  const std::optional<Dtype> precision = (*lead)->tape().precision();
+  const auto batch_dims =
+      std::find_if(inputs.begin(), inputs.end(), [](const Var* x) { return x; });
+  if (batch_dims == inputs.end()) return std::nullopt;
+  const std::optional<Dtype> precision = (*batch_dims)->tape().precision();
   if (!precision) return std::nullopt;
   const std::optional<Dtype> type = type_of_inputs(inputs);
   if (!type) return std::nullopt;
@@ -189,7 +190,7 @@ Var cast(const Var& x, Dtype dtype) {
   // f16 and bf16 factors stand for numbers in f32, so that a gradient may pass with its form.
   Tape::PullBack same;
   if (from != Dtype::f64 && dtype != Dtype::f64)
-    same = [](const PerSample& gradient) { return gradient; };
+    same = [](const PerSampleGrad& gradient) { return gradient; };
   const Var y = x.tape().record(
       cast_op, {x}, to_dtype(x.value(), dtype), x.samples(),
       [from](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, to_dtype(dy, from)); }, same);
@@ -200,7 +201,7 @@ Var cast(const Var& x, Dtype dtype) {
   return y;
 }
 
-Var widened(const Var& x) {
+Var to_f32(const Var& x) {
   return x.tape().precision() && narrow_type(x.dtype()) ? cast(x, Dtype::f32) : x;
 }
 

@@ -34,7 +34,7 @@ void cast_inputs(const Op& op, const std::vector<Var*>& inputs);
 // type.
 Var cast(const Var& x, Dtype dtype);
 // f16 and bf16 as f32 on a tape with a precision, for sums and losses; anything else as it is.
-Var widened(const Var& x);
+Var to_f32(const Var& x);
 
 // Throws std::invalid_argument, naming `what`, for another type than f32, f16 and bf16.
 void check_precision(const char* what, Dtype precision);

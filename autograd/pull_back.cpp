@@ -7,9 +7,9 @@
 namespace sotto {
 
 // All uses of a shared value together, as rows or, where only sums are wanted, as one row.
-Tensor Tape::rows_of(const std::vector<PerSample>& uses) const {
+Tensor Tape::rows_of(const std::vector<PerSampleGrad>& uses) const {
   Tensor rows;
-  for (const PerSample& use : uses) {
+  for (const PerSampleGrad& use : uses) {
     const Tensor part = sums_only_ ? use.sum().unsqueeze(0) : use.materialize();
     check(!rows.defined() || rows.size(0) == part.size(0),
           "backward: a shared value meets {} samples in one use and {} in another",
@@ -22,16 +22,16 @@ Tensor Tape::rows_of(const std::vector<PerSample>& uses) const {
 // A shared value computed from parameters: its per-sample gradient passes the op in the form it has
 // where the op knows how, else as rows (the pull-back is linear, so that sums may pass as one row).
 void Tape::pull_back(int index) {
-  const std::vector<PerSample> uses = cotangents_[static_cast<std::size_t>(index)].take_rows();
+  const std::vector<PerSampleGrad> uses = cotangents_[static_cast<std::size_t>(index)].take_rows();
   if (uses.empty()) return;
   const Node& node = nodes_[static_cast<std::size_t>(index)];
   if (node.pull_back) {
     auto& target = cotangents_[static_cast<std::size_t>(node.inputs[0].index_)].rows;
-    for (const PerSample& use : uses) target.push_back(node.pull_back(use));
+    for (const PerSampleGrad& use : uses) target.push_back(node.pull_back(use));
     return;
   }
   const Tensor rows = to_dtype(rows_of(uses), node.dtype);
-  if (node.lifts || rows.size(0) == 0) {
+  if (node.batchable || rows.size(0) == 0) {
     pull_rows(index, rows);
   } else {
     pull_each_row(index, rows);
@@ -41,7 +41,7 @@ void Tape::pull_back(int index) {
 // All rows at once; none at all pass any op.
 void Tape::pull_rows(int index, const Tensor& rows) {
   const Node& node = nodes_[static_cast<std::size_t>(index)];
-  if (node.lifts) {
+  if (node.batchable) {
     Adjoint adjoint(*this, index, rows.size(0));
     node.backward(rows, adjoint);
   }
@@ -49,11 +49,11 @@ void Tape::pull_rows(int index, const Tensor& rows) {
     if (input.index_ < 0) continue;
     Cotangent& target = cotangents_[static_cast<std::size_t>(input.index_)];
     if (target.value.defined()) {
-      target.rows.push_back(PerSample::dense(std::exchange(target.value, Tensor())));
+      target.rows.push_back(PerSampleGrad::materialized(std::exchange(target.value, Tensor())));
     } else if (rows.size(0) == 0) {
       Shape shape = input.shape();
       shape.insert(0, 0);
-      target.rows.push_back(PerSample::dense(zeros(shape, node.dtype)));
+      target.rows.push_back(PerSampleGrad::materialized(zeros(shape, node.dtype)));
     }
   }
 }
@@ -73,7 +73,7 @@ void Tape::pull_each_row(int index, const Tensor& rows) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].empty()) continue;
     auto& target = cotangents_[static_cast<std::size_t>(node.inputs[i].index_)].rows;
-    target.push_back(PerSample::dense(concat(parts[i], 0)));
+    target.push_back(PerSampleGrad::materialized(concat(parts[i], 0)));
   }
 }
 

@@ -21,7 +21,8 @@ SampleAxis broadcast_samples(const Op& op, const std::vector<Var>& inputs, const
   return axis;
 }
 
-SampleAxis kept_samples(const char* op, const Var& x, const Shape& touched, const char* advice) {
+SampleAxis preserve_sample_axis(const char* op, const Var& x, const Shape& touched,
+                                const char* advice) {
   if (!x.samples().batched()) return x.samples();
   for (const std::int64_t axis : touched) {
     if (normalize_axis(op, static_cast<int>(axis), x.rank()) == x.samples().axis()) {
@@ -50,7 +51,7 @@ SampleAxis reshaped_samples(const Op& op, const Var& x, const Shape& shape) {
                       "position would be a sample, and no longer the record the unit of privacy");
 }
 
-Var known(Tape& tape, const Tensor& value, SampleAxis samples) {
+Var untracked(Tape& tape, const Tensor& value, SampleAxis samples) {
   if (!samples.batched()) return tape.constant(value, samples);
   const std::int64_t n = tape.sample_count(), rows = value.size(samples.axis());
   return tape.input_views(value, n > 0 ? rows / n : 1, samples.axis());

@@ -12,11 +12,11 @@ SampleAxis broadcast_samples(const Op& op, const std::vector<Var>& inputs, const
 // The sample axis of an op that works along `touched` axes of x and drops none: x's own, unless it
 // is touched.
 // `op` is the name that a refusal tells, `advice` what it says to do instead.
-SampleAxis kept_samples(const char* op, const Var& x, const Shape& touched,
-                        const char* advice = nullptr);
-inline SampleAxis kept_samples(const Op& op, const Var& x, const Shape& touched,
-                               const char* advice = nullptr) {
-  return kept_samples(op.name, x, touched, advice);
+SampleAxis preserve_sample_axis(const char* op, const Var& x, const Shape& touched,
+                                const char* advice = nullptr);
+inline SampleAxis preserve_sample_axis(const Op& op, const Var& x, const Shape& touched,
+                                       const char* advice = nullptr) {
+  return preserve_sample_axis(op.name, x, touched, advice);
 }
 
 // The sample axis after reshaping to `shape`: the axis of the same size with as many elements
@@ -24,7 +24,7 @@ inline SampleAxis kept_samples(const Op& op, const Var& x, const Shape& touched,
 SampleAxis reshaped_samples(const Op& op, const Var& x, const Shape& shape);
 
 // A value without gradient whose samples lie along `samples`.
-Var known(Tape& tape, const Tensor& value, SampleAxis samples);
+Var untracked(Tape& tape, const Tensor& value, SampleAxis samples);
 
 // x as [samples, positions, ...last `features` axes joined]: the sample axis first; one sample when
 // the value is shared or mixed.

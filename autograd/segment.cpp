@@ -13,8 +13,8 @@ namespace sotto {
 
 namespace {
 
-const Op segment_op("segment", Op::Lifts::yes, Op::Rows::regrouped);
-const Op result_op("segment_result", Op::Lifts::yes, Op::Rows::regrouped);
+const Op segment_op("segment", Op::Batchable::yes, Op::Rows::changes_sample_count);
+const Op result_op("segment_result", Op::Batchable::yes, Op::Rows::changes_sample_count);
 
 }  // namespace
 
@@ -66,17 +66,17 @@ class Segment::Handover final : public GradSink {
   bool sums_only() const override { return outer_.tape_.sink_->sums_only(); }
   bool keeps() const override { return outer_.tape_.sink_->keeps(); }
 
-  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
     const int place = place_of(parameter);
-    for (const PerSample& use : uses) {
+    for (const PerSampleGrad& use : uses) {
       // A shared node's gradient passes as rows.
-      if (outer_.lead() > 0) {
+      if (outer_.batch_dims() > 0) {
         outer_.input(place, use.materialize());
       } else {
-        outer_.shared(place, waits(place) ? use.compact() : use);
+        outer_.shared(place, waits(place) ? use.smallest_form() : use);
       }
     }
-    if (outer_.lead() == 0 && last_use(place)) deliver(parameter);
+    if (outer_.batch_dims() == 0 && last_use(place)) deliver(parameter);
   }
 
   // Which of the outer node's inputs a parameter is; -1 for one that the first run did not use.
@@ -199,7 +199,7 @@ std::vector<Var> Segment::record_several(Tape& outer, const std::vector<Var>& in
     all.push_back(outer.record(result_op, {whole}, results[k].value(), results[k].samples(),
                                [=](const Tensor& dy, Adjoint& adjoint) {
                                  (*gradients)[k] = dy;
-                                 const Shape none = adjoint.lifted(nothing.shape());
+                                 const Shape none = adjoint.with_batch_dims(nothing.shape());
                                  adjoint.input(0, zeros(none, nothing.dtype(), nothing.device()));
                                }));
   }

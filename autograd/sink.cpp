@@ -14,33 +14,33 @@ void accumulate(Gradients& gradients, Parameter& parameter, const Tensor& value)
   gradients.emplace_back(&parameter, value);
 }
 
-void SumSink::receive(Parameter& parameter, std::vector<PerSample> uses) {
-  for (const PerSample& use : uses) {
+void SumSink::receive(Parameter& parameter, std::vector<PerSampleGrad> uses) {
+  for (const PerSampleGrad& use : uses) {
     const Tensor sum = use.sum();
     label_for(parameter, MemoryKind::gradient, sum);
     accumulate(gradients_, parameter, sum);
   }
 }
 
-void RowsSink::receive(Parameter& parameter, std::vector<PerSample> uses) {
+void PerSampleGradSink::receive(Parameter& parameter, std::vector<PerSampleGrad> uses) {
   // A dense gradient hands out its own rows, which are not ours to add to.
   const LabelScope scope = LabelScope::kind(MemoryKind::rows);
-  for (const PerSample& use : uses) accumulate(rows_, parameter, clone(use.materialize()));
+  for (const PerSampleGrad& use : uses) accumulate(rows_, parameter, clone(use.materialize()));
 }
 
-const Tensor& RowsSink::rows(const Parameter& parameter) const {
+const Tensor& PerSampleGradSink::rows(const Parameter& parameter) const {
   const auto found = std::find_if(rows_.begin(), rows_.end(),
                                   [&](const auto& entry) { return entry.first == &parameter; });
-  check(found != rows_.end(), "RowsSink: no gradient for this parameter of shape {}",
+  check(found != rows_.end(), "PerSampleGradSink: no gradient for this parameter of shape {}",
         parameter.value.shape());
   return found->second;
 }
 
-Tensor RowsSink::squared_norms() const {
-  check(!rows_.empty(), "RowsSink: no gradients");
+Tensor PerSampleGradSink::squared_norms() const {
+  check(!rows_.empty(), "PerSampleGradSink: no gradients");
   Tensor total = zeros({rows_[0].second.size(0)}, Dtype::f64);
   for (const auto& [parameter, rows] : rows_)
-    axpby(1, squared_norm({PerSample::dense(rows)}), 1, total);
+    axpby(1, squared_norm({PerSampleGrad::materialized(rows)}), 1, total);
   return total;
 }
 

@@ -12,7 +12,7 @@ class GradSink {
   virtual ~GradSink() = default;
   // Takes all uses of one parameter at once, when backward has passed the last of them. The
   // gradient is their sum. Called once for each parameter used, in reverse order of first use.
-  virtual void receive(Parameter& parameter, std::vector<PerSample> uses) = 0;
+  virtual void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) = 0;
   // True when only sum() of what is received matters: the tape may then sum before it pulls a
   // gradient back through shared values.
   virtual bool sums_only() const { return false; }
@@ -26,7 +26,7 @@ class GradSink {
 // Ordinary training: the sum over samples.
 class SumSink final : public GradSink {
  public:
-  void receive(Parameter& parameter, std::vector<PerSample> uses) override;
+  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
   bool sums_only() const override { return true; }
   // In the order in which they arrived; repeated backwards add up.
   const Gradients& gradients() const { return gradients_; }
@@ -36,9 +36,9 @@ class SumSink final : public GradSink {
 };
 
 // One materialised row for each sample, for tests and statistics. Not private.
-class RowsSink final : public GradSink {
+class PerSampleGradSink final : public GradSink {
  public:
-  void receive(Parameter& parameter, std::vector<PerSample> uses) override;
+  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
   // [n, ...shape]. Throws when the parameter had no gradient.
   const Tensor& rows(const Parameter& parameter) const;
   // [n] f64, over all parameters.

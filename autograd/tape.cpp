@@ -22,7 +22,7 @@ std::vector<const char*>& op_names() {
 void add_to(Tensor& total, const Tensor& part) {
   if (!total.defined()) {
     total = part;
-  } else if (total.sole() && total.dense() && total.shape() == part.shape() &&
+  } else if (total.sole() && total.is_dense() && total.shape() == part.shape() &&
              total.dtype() == part.dtype()) {
     axpby(1, part, 1, total);
   } else {
@@ -31,7 +31,7 @@ void add_to(Tensor& total, const Tensor& part) {
 }
 
 // Views of a sample as one: row r belongs to sample r mod n.
-PerSample by_samples(const PerSample& gradient, std::int64_t samples) {
+PerSampleGrad by_samples(const PerSampleGrad& gradient, std::int64_t samples) {
   const std::int64_t rows = gradient.samples();
   if (samples <= 0 || rows <= samples) return gradient;
   Grouping views{.unit_of_row = {}, .units = samples};
@@ -41,7 +41,8 @@ PerSample by_samples(const PerSample& gradient, std::int64_t samples) {
 
 }  // namespace
 
-Op::Op(const char* name, Lifts lifts, Rows rows) : name(name), lifts(lifts), rows(rows) {
+Op::Op(const char* name, Batchable batchable, Rows rows)
+    : name(name), batchable(batchable), rows(rows) {
   op_names().push_back(name);
 }
 
@@ -60,7 +61,7 @@ bool Adjoint::wants(int i) const { return input_var(i).needs_grad(); }
 
 bool Adjoint::sums_only() const { return tape_.sums_only_; }
 
-Shape Adjoint::lifted(const Shape& shape) const {
+Shape Adjoint::with_batch_dims(const Shape& shape) const {
   Shape y = shape;
   if (rows_ >= 0) y.insert(0, rows_);
   return y;
@@ -69,12 +70,12 @@ Shape Adjoint::lifted(const Shape& shape) const {
 void Adjoint::input(int i, const Tensor& dx) {
   if (!wants(i)) return;
   const Var& x = input_var(i);
-  check(dx.shape() == lifted(x.shape()), "{}: gradient {} for input {} of shape {}",
+  check(dx.shape() == with_batch_dims(x.shape()), "{}: gradient {} for input {} of shape {}",
         tape_.nodes_[static_cast<std::size_t>(node_)].name, dx.shape(), i, x.shape());
   add_to(tape_.cotangents_[static_cast<std::size_t>(x.index_)].value, to_dtype(dx, x.dtype()));
 }
 
-void Adjoint::shared(int i, const PerSample& gradient) {
+void Adjoint::shared(int i, const PerSampleGrad& gradient) {
   if (!wants(i)) return;
   const Var& x = input_var(i);
   check(gradient.shape() == x.shape(), "{}: gradient {} for shared input {} of shape {}",
@@ -85,7 +86,7 @@ void Adjoint::shared(int i, const PerSample& gradient) {
   Tape::Cotangent& target = tape_.cotangents_[static_cast<std::size_t>(x.index_)];
   // Factors need not wait for the last use of a value.
   if (tape_.sums_only_) return add_to(target.sum, gradient.sum());
-  const PerSample use = by_samples(gradient, tape_.sample_count());
+  const PerSampleGrad use = by_samples(gradient, tape_.sample_count());
   const bool both_rows = !target.rows.empty() && target.rows.back().samples() == use.samples() &&
                          target.rows.back().form() == std::string_view("dense") &&
                          use.form() == std::string_view("dense");
@@ -102,24 +103,24 @@ void Adjoint::broadcast(int i, const Tensor& full) {
     Shape kept = x.shape();
     while (kept.rank() + 1 < full.rank()) kept.insert(0, 1);
     kept.insert(0, rows_);
-    return input(i, reshape(sum_to(full, kept), lifted(x.shape())));
+    return input(i, reshape(sum_to(full, kept), with_batch_dims(x.shape())));
   }
   if (!x.samples().is_shared() || samples.is_shared()) return input(i, sum_to(full, x.shape()));
   if (samples.is_mixed())
-    return shared(i, PerSample::dense(wide_sum_to(full, x.shape()).unsqueeze(0)));
+    return shared(i, PerSampleGrad::materialized(sum_to_f32(full, x.shape()).unsqueeze(0)));
   // Sums over all axes but the samples', which comes to the front.
   Shape kept = x.shape();
   while (kept.rank() < full.rank()) kept.insert(0, 1);
   const int axis = samples.axis();
   kept[axis] = full.size(axis);
-  const Tensor rows = wide_sum_to(full, kept);
+  const Tensor rows = sum_to_f32(full, kept);
   Shape order{axis};
   for (int k = 0; k < full.rank(); ++k) {
     if (k != axis) order.push_back(k);
   }
   Shape shape = x.shape();
   shape.insert(0, full.size(axis));
-  shared(i, PerSample::dense(reshape(rows.permute(order), shape)));
+  shared(i, PerSampleGrad::materialized(reshape(rows.permute(order), shape)));
 }
 
 Tape::Tape(const TapeOptions& options) : options_(options) {
@@ -131,7 +132,7 @@ Tape::~Tape() = default;
 
 Tensor Adjoint::in_place(const Tensor& dy) const {
   // The tape's own reference is the one that counts: it lets go of dy after this backward.
-  return dy.sole() && dy.dense() ? dy : empty_like(dy);
+  return dy.sole() && dy.is_dense() ? dy : empty_like(dy);
 }
 
 Var Tape::append(Node node, const Tensor& value, bool needs_grad) {
@@ -204,7 +205,7 @@ void Tape::check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor
                       SampleAxis samples) const {
   if (!samples.batched()) return;
   const std::int64_t rows = value.size(samples.axis());
-  if (op.rows == Op::Rows::regrouped) {
+  if (op.rows == Op::Rows::changes_sample_count) {
     check(rows == 0 || rows % sample_count_ == 0, "{}: {} rows for {} samples", op.name, rows,
           sample_count_);
     return;
@@ -246,7 +247,7 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
   return append({.name = op.name,
                  .inputs = std::move(inputs),
                  .samples = samples,
-                 .lifts = op.lifts == Op::Lifts::yes,
+                 .batchable = op.batchable == Op::Batchable::yes,
                  .backward = std::move(backward),
                  .pull_back = std::move(pull_back)},
                 value, needs_grad);
@@ -285,7 +286,7 @@ void Tape::check_backward(const Var& loss, const GradSink& sink) const {
   check(loss.tape_ == this, "backward: the loss is on another tape");
   check(holds(loss), "backward: the tape was emptied by an earlier backward");
   check(!precision_ || size_of(loss.dtype()) >= size_of(Dtype::f32),
-        "backward: a loss in {}; a loss is summed in f32 (widened)", name(loss.dtype()));
+        "backward: a loss in {}; a loss is summed in f32 (to_f32)", name(loss.dtype()));
   if (!options_.private_data) return;
   check(loss.samples().batched() && loss.rank() == 1,
         "backward: a private tape needs one loss for each sample: shape {}{}; return one loss for "
@@ -318,7 +319,7 @@ void Tape::backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink
     if (y.index_ < 0 || !dy.defined()) continue;
     Cotangent& start = cotangents_[static_cast<std::size_t>(y.index_)];
     if (y.samples().is_shared()) {
-      start.rows.push_back(PerSample::dense(dy));
+      start.rows.push_back(PerSampleGrad::materialized(dy));
     } else {
       add_to(start.value, dy);
     }
@@ -338,8 +339,9 @@ void Tape::clear() {
   generation_ = next_generation();
 }
 
-std::vector<PerSample> Tape::Cotangent::take_rows() {
-  if (sum.defined()) rows.push_back(PerSample::dense(std::exchange(sum, Tensor()).unsqueeze(0)));
+std::vector<PerSampleGrad> Tape::Cotangent::take_rows() {
+  if (sum.defined())
+    rows.push_back(PerSampleGrad::materialized(std::exchange(sum, Tensor()).unsqueeze(0)));
   return std::exchange(rows, {});
 }
 
@@ -348,12 +350,12 @@ void Tape::visit(int index, GradSink& sink) {
   Cotangent& cotangent = cotangents_[static_cast<std::size_t>(index)];
   const LabelScope scope = backward_scope(node.name, node.module);
   if (node.parameter) {
-    std::vector<PerSample> rows = cotangent.take_rows();
+    std::vector<PerSampleGrad> rows = cotangent.take_rows();
     if (!rows.empty()) sink.receive(*node.parameter, std::move(rows));
     return;
   }
   if (node.wants_grad) {
-    for (const PerSample& rows : cotangent.take_rows()) add_to(cotangent.value, rows.sum());
+    for (const PerSampleGrad& rows : cotangent.take_rows()) add_to(cotangent.value, rows.sum());
     if (cotangent.value.defined()) grads_.emplace_back(index, cotangent.value);
     return;
   }

@@ -21,15 +21,15 @@ class Adjoint;
 // recorded, so that tests can ask for a check of each.
 struct Op {
   // Whether its backward also takes gradients with an axis of rows in front, and hands on such:
-  // then the gradients of many samples pass a shared value at once. Adjoint::lead() tells the two
-  // apart.
-  enum class Lifts { no, yes };
+  // then the gradients of many samples pass a shared value at once. Adjoint::batch_dims() tells the
+  // two apart.
+  enum class Batchable { no, yes };
   // Whether its result has other rows than its inputs, several for each sample or again one.
-  enum class Rows { kept, regrouped };
+  enum class Rows { kept, changes_sample_count };
 
-  explicit Op(const char* name, Lifts lifts = Lifts::no, Rows rows = Rows::kept);
+  explicit Op(const char* name, Batchable batchable = Batchable::no, Rows rows = Rows::kept);
   const char* name;
-  Lifts lifts;
+  Batchable batchable;
   Rows rows;
 };
 std::span<const char* const> registered_ops();
@@ -73,16 +73,16 @@ class Adjoint {
   // the input's shape.
   void input(int i, const Tensor& dx);
   // The gradient of a shared input of a batched node.
-  void shared(int i, const PerSample& gradient);
+  void shared(int i, const PerSampleGrad& gradient);
   // For elementwise ops: a gradient in the node's shape, summed here over what was broadcast.
   void broadcast(int i, const Tensor& full);
   // Whether of gradients of shared inputs their sum over samples is all that is asked for.
   bool sums_only() const;
   // How many axes of rows the gradient has in front of the node's: 1 or 0. What input() is given
   // has as many in front of the input's.
-  int lead() const { return rows_ < 0 ? 0 : 1; }
+  int batch_dims() const { return rows_ < 0 ? 0 : 1; }
   // A shape with these axes in front.
-  Shape lifted(const Shape& shape) const;
+  Shape with_batch_dims(const Shape& shape) const;
   // Where a gradient like dy can be written: over dy itself if nothing else holds it, whose values
   // are gone then, else a new tensor. For the last thing that a backward makes of its dy.
   Tensor in_place(const Tensor& dy) const;
@@ -122,7 +122,7 @@ class Tape {
  public:
   using Backward = std::function<void(const Tensor& dy, Adjoint& adjoint)>;
   // How the gradient of a shared value follows for the op's one input without losing its form.
-  using PullBack = std::function<PerSample(const PerSample& gradient)>;
+  using PullBack = std::function<PerSampleGrad(const PerSampleGrad& gradient)>;
 
   // Throws std::invalid_argument for a precision that is not f32, f16 or bf16.
   explicit Tape(const TapeOptions& options = {});
@@ -173,9 +173,9 @@ class Tape {
   // A key of public randomness, another one at each call.
   PhiloxKey next_key();
   // Whether it is no segment's (segment.h), but that of a whole pass.
-  bool whole() const { return mode_ == Mode::record; }
+  bool is_root() const { return mode_ == Mode::record; }
   // Whether a segment runs again on it (segment.h): what counts calls did so the first time.
-  bool repeats() const { return mode_ == Mode::repeat; }
+  bool is_recomputing() const { return mode_ == Mode::repeat; }
 
  private:
   friend class Adjoint;
@@ -208,16 +208,16 @@ class Tape {
     const char* module = no_text;  // that recorded it
     Parameter* parameter = nullptr;
     bool wants_grad = false;
-    bool lifts = false;
+    bool batchable = false;
     Backward backward;
     PullBack pull_back;
   };
   struct Cotangent {
     Tensor value;  // of batched and mixed values, and of shared ones during pull-back
-    std::vector<PerSample> rows;  // of shared values
-    Tensor sum;                   // of theirs, where the sink wants no more
+    std::vector<PerSampleGrad> rows;  // of shared values
+    Tensor sum;                       // of theirs, where the sink wants no more
     // All rows of a shared value, and the sum as one.
-    std::vector<PerSample> take_rows();
+    std::vector<PerSampleGrad> take_rows();
   };
 
   Var append(Node node, const Tensor& value, bool needs_grad);
@@ -232,7 +232,7 @@ class Tape {
   void backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink& sink, Keep keep);
   void visit(int index, GradSink& sink);
   void pull_back(int index);
-  Tensor rows_of(const std::vector<PerSample>& uses) const;
+  Tensor rows_of(const std::vector<PerSampleGrad>& uses) const;
   void pull_rows(int index, const Tensor& rows);
   void pull_each_row(int index, const Tensor& rows);
 

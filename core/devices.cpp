@@ -45,7 +45,7 @@ std::string name(Device device) {
              : (device.kind == DeviceKind::cpu ? "cpu:" : "cuda:") + std::to_string(device.index);
 }
 
-Device device_named(std::string_view name) {
+Device parse_device(std::string_view name) {
   if (name == "cpu") return cpu;
   constexpr std::string_view kind = "cuda";
   const std::string_view number =

@@ -29,6 +29,6 @@ std::string name(Device device);
 
 // The device called "cpu", "cuda" (the first GPU) or "cuda:N". Throws std::invalid_argument for
 // another name, and, with the reason, for a device that cannot be used here.
-Device device_named(std::string_view name);
+Device parse_device(std::string_view name);
 
 }  // namespace sotto

@@ -133,7 +133,7 @@ Shape Tensor::memory_order() const {
   return order;
 }
 
-bool Tensor::dense() const { return contiguous() || permute(memory_order()).contiguous(); }
+bool Tensor::is_dense() const { return contiguous() || permute(memory_order()).contiguous(); }
 
 View Tensor::view() const {
   if (Capture::any()) Capture::keep(storage_);

@@ -79,7 +79,7 @@ class Tensor {
   // Row-major without gaps.
   bool contiguous() const { return view().contiguous(); }
   // Some permutation of its axes is row-major without gaps.
-  bool dense() const;
+  bool is_dense() const;
   // Axes by falling stride: the order in which a dense tensor lies in memory.
   Shape memory_order() const;
   bool shares_storage(const Tensor& other) const { return storage_ == other.storage_; }

@@ -24,7 +24,7 @@ enum class Sampling {
 };
 
 // Which data sets are neighbours.
-enum class Relation {
+enum class NeighboringRelation {
   add_or_remove_one,  // one record is there or not
   replace_one,        // one record is exchanged for another
 };

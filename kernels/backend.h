@@ -53,7 +53,7 @@ struct Costs {
 
 // How the weights of queries for keys come of their scores: each query's weights are `total` times
 // the softmax of `scale` times its scores, masked.
-struct ScoreRule {
+struct AttentionMask {
   double scale = 1;
   double total = 1;
   // Row r is of query t = first_query + r, which sees the first always_visible keys and, counted
@@ -118,13 +118,13 @@ class Backend {
   // y = weights of the scores x [n, queries, keys] in f32 or f64, which are used up; y is x, or of
   // 16 bits beside an f32 x. A query all of whose keys are hidden has weights of 0; one that sees a
   // NaN has NaN for the keys it sees.
-  virtual void score_weights(const ScoreRule& rule, View x, View y) = 0;
+  virtual void masked_softmax(const AttentionMask& rule, View x, View y) = 0;
   // dx = slopes of the loss in the scores, by its slopes dw in weights w that a rule made: scale w
   // (dw - sum_s w dw / total), total being the weights' own sum where w, and with it dx, has 16
   // bits beside an f32 dw. dx may be w or dw.
-  virtual void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) = 0;
+  virtual void score_weights_grad(const AttentionMask& rule, View w, View dw, View dx) = 0;
   // Attention in one kernel (fused_attention.h), from q, k and v to y and stats. False, and nothing
-  // is done, where the backend has none: products and score_weights are another way.
+  // is done, where the backend has none: products and masked_softmax are another way.
   virtual bool attention(const FusedAttention& /*attention*/) { return false; }
   // From dy, and from what attention() read and wrote, to the gradients of q, k and v.
   virtual bool attention_grad(const FusedAttention& /*attention*/,
@@ -174,7 +174,7 @@ class Backend {
   virtual void add_rounded(View x, View w, double spacing, View y) = 0;
   // Two tensors that add up to w[n] x[n,k] as far as bf16_split.h says, zeros where w[n] is 0: x
   // row-major [n, k] in bf16, w [n] f64, pieces [2, n, k] in bf16, row-major.
-  virtual void weighted_pieces(View x, View w, View pieces) = 0;
+  virtual void scale_to_bf16x2(View x, View w, View pieces) = 0;
   // The factors of n samples' gradients with regard to p parameters, as clip_factor.h says, whose
   // enumerators name the rows. All f64, row-major.
   //   terms [3, p, n]: squared norms, what rounding may add to the norms, and where a squared norm
@@ -228,7 +228,7 @@ class Backend {
 
   // Public randomness: elements of y, row-major and of any type, become 1 with probability `keep`,
   // else 0. Row n of y is drawn by key_of_row(key, rows[n][0]), its elements by rows[n][1] and on
-  // as number_in_row says (dropout_counter.h); rows i64 [n, 2], row-major.
+  // as rng_counter says (dropout_counter.h); rows i64 [n, 2], row-major.
   virtual void bernoulli(PhiloxKey key, View rows, double keep, View y) = 0;
 
   // Secret randomness: whole-number noise for arrays of counts[k] elements. What

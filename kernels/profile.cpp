@@ -142,12 +142,12 @@ class ProfiledBackend : public Backend {
     measure("softmax_grad", count(y), {y, dy, dx},
             [&] { inner_.softmax_grad(y, dy, logarithm, dx); });
   }
-  void score_weights(const ScoreRule& rule, View x, View y) override {
+  void masked_softmax(const AttentionMask& rule, View x, View y) override {
     std::vector<View> operands{x, y};
     operands.insert(operands.end(), rule.masks.begin(), rule.masks.end());
-    measure("score_weights", count(x), operands, [&] { inner_.score_weights(rule, x, y); });
+    measure("score_weights", count(x), operands, [&] { inner_.masked_softmax(rule, x, y); });
   }
-  void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) override {
+  void score_weights_grad(const AttentionMask& rule, View w, View dw, View dx) override {
     measure("score_weights_grad", count(w), {w, dw, dx},
             [&] { inner_.score_weights_grad(rule, w, dw, dx); });
   }
@@ -177,12 +177,12 @@ class ProfiledBackend : public Backend {
     measure("gemm", gemm_flops(a, c), {a, b, c}, [&] { inner_.gemm(a, b, beta, c); });
   }
   void lstm(const LstmLayer& layer) override {
-    measure("lstm", lstm_flops(layer), {layer.gates, layer.states, layer.cells, layer.squashed},
+    measure("lstm", lstm_flops(layer), {layer.gates, layer.states, layer.cells, layer.tanh_cell},
             [&] { inner_.lstm(layer); });
   }
   void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,
                  View squares) override {
-    measure("lstm_grad", lstm_flops(layer), {layer.gates, layer.cells, layer.squashed, dy, dz},
+    measure("lstm_grad", lstm_flops(layer), {layer.gates, layer.cells, layer.tanh_cell, dy, dz},
             [&] { inner_.lstm_grad(layer, dy, dz, dstate, dcell, squares); });
   }
   void row_dot(View a, View b, View y) override {
@@ -202,9 +202,9 @@ class ProfiledBackend : public Backend {
   void add_rounded(View x, View w, double spacing, View y) override {
     measure("add_rounded", 2 * count(x), {x, w, y}, [&] { inner_.add_rounded(x, w, spacing, y); });
   }
-  void weighted_pieces(View x, View w, View pieces) override {
+  void scale_to_bf16x2(View x, View w, View pieces) override {
     measure("weighted_pieces", count(pieces), {x, w, pieces},
-            [&] { inner_.weighted_pieces(x, w, pieces); });
+            [&] { inner_.scale_to_bf16x2(x, w, pieces); });
   }
   void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
                     View y) override {

@@ -40,8 +40,8 @@ bool tf32_used() {
   return *held;
 }
 
-WholeProducts::WholeProducts() { ++living; }
-WholeProducts::~WholeProducts() { --living; }
-bool WholeProducts::wanted() { return living > 0; }
+NoTf32Scope::NoTf32Scope() { ++living; }
+NoTf32Scope::~NoTf32Scope() { --living; }
+bool NoTf32Scope::wanted() { return living > 0; }
 
 }  // namespace sotto

@@ -16,12 +16,12 @@ bool tf32_used();
 // While one lives on a thread, backend.h's products that the thread asks for take factors of f32
 // whole, also where rounded ones are wanted. A weight's per-sample gradients need it: the norms
 // that clip them are of whole factors, and what is added up must not be longer than its norm.
-class WholeProducts {
+class NoTf32Scope {
  public:
-  WholeProducts();
-  ~WholeProducts();
-  WholeProducts(const WholeProducts&) = delete;
-  WholeProducts& operator=(const WholeProducts&) = delete;
+  NoTf32Scope();
+  ~NoTf32Scope();
+  NoTf32Scope(const NoTf32Scope&) = delete;
+  NoTf32Scope& operator=(const NoTf32Scope&) = delete;
 
   // Whether one lives on this thread.
   static bool wanted();

@@ -12,7 +12,7 @@ namespace {
 // Sums, and whether it was given anything since it was last told to forget.
 class WatchedSums final : public GradSink {
  public:
-  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
     touched = true;
     sums.receive(parameter, std::move(uses));
   }
@@ -50,8 +50,8 @@ std::optional<std::int64_t> Accumulation::physical_batch() const {
 }
 
 // Adds the share of rows first .. end - 1 of the mean; returns the sum of their losses.
-double Accumulation::add_part(const Batch& batch, std::int64_t first, std::int64_t end,
-                              GradSink& sink, PhaseClock& phases) const {
+double Accumulation::add_physical_batch(const Batch& batch, std::int64_t first, std::int64_t end,
+                                        GradSink& sink, PhaseProfiler& phases) const {
   phases.enter("forward");
   TapeOptions options = batch.options;
   options.precision = precision_;
@@ -87,7 +87,7 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
   double loss_sum = 0;
   const auto run = [&](std::int64_t first, std::int64_t end) {
     sink.touched = false;
-    loss_sum += add_part(batch, first, end, sink, phases_);
+    loss_sum += add_physical_batch(batch, first, end, sink, phases_);
   };
   const auto lost = [&] {
     if (!sink.touched) return false;
@@ -102,41 +102,41 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
   return {loss_scale_.unscaled(sink.sums.gradients()).value_or(Gradients{}), loss_sum};
 }
 
-std::vector<Way> Accumulation::ways(const Demand& demand) {
+std::vector<Strategy> Accumulation::strategies(const MemoryRequirement& requirement) {
   const std::vector<Dtype> precisions =
       policy_.precision ? std::vector{*policy_.precision} : std::vector{Dtype::f32, Dtype::bf16};
-  const bool can_cut = model_ != nullptr && can_be_cut(policy_, *model_);
-  std::vector<Way> ways;
+  const bool can_cut = model_ != nullptr && can_checkpoint(policy_, *model_);
+  std::vector<Strategy> strategies;
   for (const Dtype precision : precisions) {
-    const auto enter = [this, precision, can_cut]() -> Entered {
+    const auto apply = [this, precision, can_cut]() -> StrategyCost {
       precision_ = precision;
       if (can_cut) set_checkpoints(*model_, 0);
       return {};
     };
-    ways.push_back({name(precision), enter});
-    if (can_cut) ways.push_back(with_checkpoints(ways.back(), *model_, demand));
+    strategies.push_back({name(precision), apply});
+    if (can_cut) strategies.push_back(with_checkpoints(strategies.back(), *model_, requirement));
   }
-  return ways;
+  return strategies;
 }
 
 void Accumulation::make_plan(const Batch& batch, const nn::Optimizer& optimizer) {
   const std::int64_t parts = policy_.accumulation.value_or(1);
   const std::int64_t most = std::min((std::ssize(batch.rows) + parts - 1) / parts, policy_.rows());
   const auto peak_of = [&](std::int64_t rows) {
-    PhaseClock unseen({device_of(optimizer)});
+    PhaseProfiler unseen({device_of(optimizer)});
     SumSink sink;
     // The second part, if there is one, finds the sums of the first.
     for (const std::int64_t part : {rows, std::min(rows, std::ssize(batch.rows) - rows)}) {
-      if (part > 0) add_part(batch, 0, part, sink, unseen);
+      if (part > 0) add_physical_batch(batch, 0, part, sink, unseen);
     }
     unseen.stop();
     return unseen.peak_bytes() + optimizer.bytes_to_come();
   };
-  const Demand demand{.peak_of = peak_of,
-                      .most = most,
-                      .update = update_bytes(optimizer),
-                      .limit = limit_within(policy_.limit, device_of(optimizer))};
-  plan_ = choose_way(ways(demand), demand);
+  const MemoryRequirement requirement{.peak_of = peak_of,
+                                      .most = most,
+                                      .update = update_bytes(optimizer),
+                                      .limit = limit_within(policy_.limit, device_of(optimizer))};
+  plan_ = choose_strategy(strategies(requirement), requirement);
   parts_.emplace(plan_->fit().rows, parts);
 }
 

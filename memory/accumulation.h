@@ -49,8 +49,8 @@ class Accumulation {
   const std::optional<Plan>& plan() const { return plan_; }
   const LossScale& loss_scale() const { return loss_scale_; }
   // "forward" and "backward"; others may be entered.
-  PhaseClock& phases() { return phases_; }
-  const PhaseClock& phases() const { return phases_; }
+  PhaseProfiler& phases() { return phases_; }
+  const PhaseProfiler& phases() const { return phases_; }
 
  private:
   // A logical batch.
@@ -60,9 +60,9 @@ class Accumulation {
     const TapeOptions& options;
   };
   Accumulation(const Policy& policy, nn::Module* model);
-  std::vector<Way> ways(const Demand& demand);
-  double add_part(const Batch& batch, std::int64_t first, std::int64_t end, GradSink& sink,
-                  PhaseClock& phases) const;
+  std::vector<Strategy> strategies(const MemoryRequirement& requirement);
+  double add_physical_batch(const Batch& batch, std::int64_t first, std::int64_t end,
+                            GradSink& sink, PhaseProfiler& phases) const;
   void make_plan(const Batch& batch, const nn::Optimizer& optimizer);
 
   Policy policy_;
@@ -71,7 +71,7 @@ class Accumulation {
   LossScale loss_scale_;
   std::optional<PhysicalBatches> parts_;
   std::optional<Plan> plan_;
-  PhaseClock phases_;
+  PhaseProfiler phases_;
 };
 
 }  // namespace sotto::memory

@@ -15,7 +15,7 @@ namespace {
 
 const Op captured_op("captured_loss");
 
-using Uses = std::vector<std::pair<Parameter*, std::vector<PerSample>>>;
+using Uses = std::vector<std::pair<Parameter*, std::vector<PerSampleGrad>>>;
 
 // What backward gives, to be read again after each replay: all uses of the parameters, or their
 // sums alone. Who gets them afterwards bounds influence, or is refused by the tape that asks.
@@ -25,11 +25,12 @@ class Kept final : public GradSink {
   bool sums_only() const override { return sums_; }
   bool keeps() const override { return true; }
   bool bounds_influence() const override { return true; }
-  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
     if (!sums_) return void(uses_.emplace_back(&parameter, std::move(uses)));
     Tensor total;
-    for (const PerSample& use : uses) total = total.defined() ? add(total, use.sum()) : use.sum();
-    uses_.emplace_back(&parameter, std::vector{PerSample::dense(total.unsqueeze(0))});
+    for (const PerSampleGrad& use : uses)
+      total = total.defined() ? add(total, use.sum()) : use.sum();
+    uses_.emplace_back(&parameter, std::vector{PerSampleGrad::materialized(total.unsqueeze(0))});
   }
   // In the order of first use.
   Uses take() {
@@ -51,7 +52,7 @@ std::vector<std::uint64_t> bits_of(const Tensor& losses, const Uses& gradients) 
   };
   add(losses);
   for (const auto& [parameter, uses] : gradients) {
-    for (const PerSample& use : uses) add(use.sum());
+    for (const PerSampleGrad& use : uses) add(use.sum());
   }
   return bits;
 }
@@ -106,7 +107,7 @@ class CapturedLoss::Pass {
   std::vector<Tensor> batch_;  // with as many rows as were captured
   Tensor dy_, losses_;         // [rows]
   Uses gradients_;
-  std::vector<std::vector<std::shared_ptr<const PerSample>>> whole_;  // the same
+  std::vector<std::vector<std::shared_ptr<const PerSampleGrad>>> whole_;  // the same
   Capture capture_;
   int confirmations_ = 0;
   std::int64_t calls_ = 0;
@@ -123,7 +124,7 @@ Var CapturedLoss::Pass::weighted(Tape& tape) {
         losses.shape(), batch_[0].size(0));
   losses_ = losses.value();
   if (!dy_.defined()) dy_ = full(losses.shape(), 1, losses.dtype(), losses_.device());
-  return mul(losses, known(tape, dy_, 0));
+  return mul(losses, untracked(tape, dy_, 0));
 }
 
 void CapturedLoss::Pass::load(const std::vector<Tensor>& batch) const {
@@ -152,7 +153,8 @@ void CapturedLoss::Pass::prepare(const std::vector<Tensor>& batch, std::int64_t 
   gradients_ = kept.take();
   for (const auto& [parameter, uses] : gradients_) {
     whole_.emplace_back();
-    for (const PerSample& use : uses) whole_.back().push_back(std::make_shared<PerSample>(use));
+    for (const PerSampleGrad& use : uses)
+      whole_.back().push_back(std::make_shared<PerSampleGrad>(use));
   }
   if (replayed_bits() != expected)
     throw CannotCapture("a replay gives other values than the run before it");
@@ -221,7 +223,7 @@ void CapturedLoss::Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& 
   for (std::size_t k = 0; k < gradients_.size(); ++k) {
     for (std::size_t u = 0; u < gradients_[k].second.size(); ++u) {
       adjoint.shared(static_cast<int>(k), options_.private_data
-                                              ? PerSample::first_of(whole_[k][u], rows)
+                                              ? PerSampleGrad::captured_prefix(whole_[k][u], rows)
                                               : gradients_[k].second[u]);
     }
   }
@@ -241,7 +243,7 @@ void CapturedLoss::forget() {
 
 std::string CapturedLoss::obstacle(const Tape& tape, std::int64_t rows) const {
   if (Capture::here()) return "it is part of what is captured";
-  if (!tape.whole()) return "it is part of a segment that is run again";
+  if (!tape.is_root()) return "it is part of a segment that is run again";
   if (tape.precision().value_or(Dtype::f32) != tape.options().precision)
     return "it is in a region of another precision";
   if (rows == 0 || rows > rows_) return fmt::format("{} rows where {} were captured", rows, rows_);

@@ -11,8 +11,8 @@ namespace {
 // The Philox stream of initial values: ASCII "init".
 constexpr std::uint64_t init_stream = 0x696e697400000000;
 
-template <class Draw>
-Tensor drawn(const Shape& shape, const Draw& draw) {
+template <class SampledBatch>
+Tensor drawn(const Shape& shape, const SampledBatch& draw) {
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
   for (float& value : values) value = static_cast<float>(draw());
   return Tensor::from(values, shape);

@@ -108,7 +108,7 @@ struct Seen {
 std::map<const Module*, Seen> results_on(Module& model, const Tensor& input) {
   std::map<const Module*, Seen> seen;
   Tape tape({.training = false});
-  const CallWatch watch([&](const Module& module, const Var&, const Var& result) {
+  const ModuleHook watch([&](const Module& module, const Var&, const Var& result) {
     Seen& s = seen[&module];
     s.shape = result.shape();
     s.bytes += bytes_of(result.value());

@@ -40,7 +40,7 @@ class Collector {
 
 namespace {
 
-thread_local CallWatch* watch = nullptr;
+thread_local ModuleHook* watch = nullptr;
 
 // The parts of a module that visit() shows: the paths of all modules in it, and their parameters.
 struct Shown {
@@ -95,11 +95,11 @@ class CallScope {
 
 }  // namespace
 
-CallWatch::CallWatch(OnCall on_call) : on_call_(std::move(on_call)), before_(watch) {
+ModuleHook::ModuleHook(OnCall on_call) : on_call_(std::move(on_call)), before_(watch) {
   watch = this;
 }
 
-CallWatch::~CallWatch() { watch = before_; }
+ModuleHook::~ModuleHook() { watch = before_; }
 
 Var Module::operator()(const Var& x) {
   const CallScope scope(*this, x);
@@ -112,7 +112,7 @@ Var Module::operator()(const Var& x) {
     return forward(in);
   };
   Var y = recompute_ ? segment(call, x) : call(x);
-  if (watch && !x.tape().repeats()) watch->on_call_(*this, x, y);
+  if (watch && !x.tape().is_recomputing()) watch->on_call_(*this, x, y);
   return y;
 }
 

@@ -50,11 +50,11 @@ class Module {
   // Shows every parameter and child, always in the same order: visitor("weight", weight).
   virtual void visit(const Visitor&) {}
 
-  // forward(), in the module's precision and seen by a CallWatch.
+  // forward(), in the module's precision and seen by a ModuleHook.
   Var operator()(const Var& x);
   // Calls keep their input alone and are run again in backward (autograd/segment.h). The module
   // stays where it is until then.
-  void set_recompute(bool recompute) { recompute_ = recompute; }
+  void set_recomputing(bool recompute) { recompute_ = recompute; }
   bool recompute() const { return recompute_; }
 
   // All parameters, children's included, in the order of visit(), called by the path to them:
@@ -100,18 +100,18 @@ class Module {
 // Sees every module that is called, with its input and its result, for as long as it lives and on
 // its thread; a later one sees instead of an earlier. What is run again in backward was seen
 // before.
-class CallWatch {
+class ModuleHook {
  public:
   using OnCall = std::function<void(const Module& module, const Var& x, const Var& result)>;
-  explicit CallWatch(OnCall on_call);
-  CallWatch(const CallWatch&) = delete;
-  CallWatch& operator=(const CallWatch&) = delete;
-  ~CallWatch();
+  explicit ModuleHook(OnCall on_call);
+  ModuleHook(const ModuleHook&) = delete;
+  ModuleHook& operator=(const ModuleHook&) = delete;
+  ~ModuleHook();
 
  private:
   friend class Module;
   OnCall on_call_;
-  CallWatch* before_;
+  ModuleHook* before_;
 };
 
 // Modules one after another; children are called "0", "1" and so on. Give them in braces,

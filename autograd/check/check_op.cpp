@@ -84,7 +84,7 @@ void check_derivative(Instance instance, PublicRandom& random) {
     const Tensor direction = uniform_values(random, x.shape(), -1, 1);
     double gradient = 0;
     if (argument && run.grads[i].defined()) gradient = inner(run.grads[i], direction);
-    for (const PerSample& use : run.uses[i]) gradient += inner(use.sum(), direction);
+    for (const PerSampleGrad& use : run.uses[i]) gradient += inner(use.sum(), direction);
     // Truncation is 1e-12 of third derivatives, rounding 1e-10 of the loss.
     constexpr double accuracy = 2e-7;
     const double found = difference_quotient(instance, x, direction);
@@ -132,7 +132,7 @@ void check_empty(const Instance& instance, PublicRandom&) {
   const OpRun run = run_case(samples_between(instance, 0, 0), Dtype::f64);
   check(run.losses.numel() == 0, "{} losses", run.losses.numel());
   for (std::size_t i = 0; i < run.uses.size(); ++i) {
-    for (const PerSample& use : run.uses[i]) {
+    for (const PerSampleGrad& use : run.uses[i]) {
       const std::string what = "gradient of " + input_name(instance, i);
       check(use.samples() == 0, "{}: {} rows", what, use.samples());
       check_near(what, use.sum(), zeros(use.shape(), Dtype::f64), 0);
@@ -194,21 +194,22 @@ void check_independence(const Instance& instance, PublicRandom& random) {
   }
 }
 
-void check_products(const PerSample& f, const PerSample& g, const std::string& what) {
+void check_products(const PerSampleGrad& f, const PerSampleGrad& g, const std::string& what) {
   const Shape flat{f.samples(), f.shape().numel()};
   const Tensor expected =
       sum(mul(reshape(f.materialize(), flat), reshape(g.materialize(), flat)), {1});
   // A Gram product sums as many terms as there are pairs of positions.
   constexpr double factor = 8;
-  for (const Route route : {Route::automatic, Route::gram, Route::rows})
-    check_near(what + ": product", dot(f, g, route), expected, factor);
+  for (const NormMethod norm_method :
+       {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize})
+    check_near(what + ": product", dot(f, g, norm_method), expected, factor);
 }
 
 void check_per_sample(const Instance& instance, PublicRandom& random) {
   const OpRun run = run_case(instance, Dtype::f64);
   for (std::size_t i = 0; i < run.uses.size(); ++i) {
     const std::string what = "gradient of " + input_name(instance, i);
-    for (const PerSample& f : run.uses[i]) {
+    for (const PerSampleGrad& f : run.uses[i]) {
       const Tensor rows = f.materialize();
       check(f.samples() == samples_of(instance), "{}: {} rows for {} samples", what, f.samples(),
             samples_of(instance));
@@ -217,7 +218,7 @@ void check_per_sample(const Instance& instance, PublicRandom& random) {
       column[0] = f.samples();
       check_near(what + ": weighted sum", f.sum(w), sum(mul(rows, reshape(w, column)), {0}), 1);
       check_near(what + ": sum", f.sum(), sum(rows, {0}), 1);
-      for (const PerSample& g : run.uses[i]) check_products(f, g, what);
+      for (const PerSampleGrad& g : run.uses[i]) check_products(f, g, what);
     }
   }
 }

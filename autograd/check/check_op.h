@@ -60,7 +60,7 @@ struct CheckOptions {
 //   value and gradient have no gaps, and single precision agrees as far as its range goes. Where
 //   the function has no limit or slope, as at poles and jumps, nothing is asked there.
 // Where it also takes shared arguments, each instance is run a second time with all of them
-// parameters: then gradients of many samples pass its backward (Op::Lifts).
+// parameters: then gradients of many samples pass its backward (Op::Batchable).
 // Throws std::invalid_argument naming the law that does not hold, and where; and where no instance
 // has two samples.
 void check_op(const OpCase& op, const CheckOptions& options = {});

@@ -74,7 +74,7 @@ std::optional<double> slope(double here, double near, double far, double step) {
 double gradient_of(const OpRun& run, std::size_t i, std::size_t element) {
   double sum = 0;
   if (run.grads[i].defined()) sum += values(run.grads[i])[element];
-  for (const PerSample& use : run.uses[i]) sum += values(use.sum())[element];
+  for (const PerSampleGrad& use : run.uses[i]) sum += values(use.sum())[element];
   return sum;
 }
 

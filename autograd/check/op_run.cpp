@@ -62,16 +62,16 @@ Arguments put_on(Tape& tape, const std::vector<OpInput>& inputs, Dtype dtype) {
 
 }  // namespace
 
-std::vector<PerSample> CollectSink::uses(const Parameter& parameter) const {
+std::vector<PerSampleGrad> CollectSink::uses(const Parameter& parameter) const {
   for (const auto& [known, uses] : collected_) {
     if (known == &parameter) return uses;
   }
   return {};
 }
 
-Tensor rows_of_uses(const std::vector<PerSample>& uses) {
+Tensor rows_of_uses(const std::vector<PerSampleGrad>& uses) {
   Tensor total;
-  for (const PerSample& use : uses)
+  for (const PerSampleGrad& use : uses)
     total = total.defined() ? add(total, use.materialize()) : use.materialize();
   return total;
 }

@@ -10,17 +10,17 @@ namespace sotto::testing {
 // Keeps every use of every parameter as it arrived.
 class CollectSink final : public GradSink {
  public:
-  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
     collected_.emplace_back(&parameter, std::move(uses));
   }
   // Nothing is released from a test.
   bool bounds_influence() const override { return true; }
   // Nothing when no gradient reached the parameter.
-  std::vector<PerSample> uses(const Parameter& parameter) const;
+  std::vector<PerSampleGrad> uses(const Parameter& parameter) const;
   std::size_t count() const { return collected_.size(); }
 
  private:
-  std::vector<std::pair<const Parameter*, std::vector<PerSample>>> collected_;
+  std::vector<std::pair<const Parameter*, std::vector<PerSampleGrad>>> collected_;
 };
 
 // What came of a run of an instance. Outputs have the samples first.
@@ -28,13 +28,13 @@ struct OpRun {
   Tensor output;
   Tensor losses;  // [n]
   // By input and then by parameter; empty for inputs that are not parameters.
-  std::vector<std::vector<PerSample>> uses;
+  std::vector<std::vector<PerSampleGrad>> uses;
   // By input; undefined unless it is batched and wants one.
   std::vector<Tensor> grads;
 };
 
 // All uses of a parameter together, [n, ...shape].
-Tensor rows_of_uses(const std::vector<PerSample>& uses);
+Tensor rows_of_uses(const std::vector<PerSampleGrad>& uses);
 
 // The instance followed by a loss of its output, with random weights as another input: loss n is
 // sum_k weights[n,k] y[n,k]. A shared output meets weights with a sample axis of their own.

@@ -126,8 +126,8 @@ Tensor with_rank(Tensor x, int rank) {
   return x;
 }
 
-PerSample for_samples(PerSample gradient, SampleAxis samples) {
-  return samples.is_mixed() ? PerSample::dense(gradient.sum().unsqueeze(0)) : gradient;
+PerSampleGrad for_samples(PerSampleGrad gradient, SampleAxis samples) {
+  return samples.is_mixed() ? PerSampleGrad::materialized(gradient.sum().unsqueeze(0)) : gradient;
 }
 
 Var conv(const Var& images, const Var& weights, const std::optional<Var>& b,
@@ -141,7 +141,7 @@ Var conv(const Var& images, const Var& weights, const std::optional<Var>& b,
   const Var x = padded(image, window, options.mode);
   Shape touched;
   for (int i = 1; i < x.rank(); ++i) touched.push_back(i);
-  const SampleAxis samples = kept_samples(conv_op, x, touched);
+  const SampleAxis samples = preserve_sample_axis(conv_op, x, touched);
   // Kept channels-last, as forward, backward and the weight's gradient all want it.
   const Tensor input = channels_last(with_three_spatial_axes(x.value()));
   const Tensor weight = with_three_spatial_axes(w.value());
@@ -157,9 +157,10 @@ Var conv(const Var& images, const Var& weights, const std::optional<Var>& b,
         if (adjoint.wants(0))
           adjoint.input(0, with_rank(conv_data(dy, weight, window, kept.shape()), rank));
         if (adjoint.wants(1))
-          adjoint.shared(1, for_samples(PerSample::patches(dy, kept, window, shape), samples));
+          adjoint.shared(1, for_samples(PerSampleGrad::patches(dy, kept, window, shape), samples));
         if (biased && adjoint.wants(2))
-          adjoint.shared(2, for_samples(PerSample::dense(wide_sum(dy, {2, 3, 4})), samples));
+          adjoint.shared(2,
+                         for_samples(PerSampleGrad::materialized(sum_f32(dy, {2, 3, 4})), samples));
       });
 }
 
@@ -176,7 +177,7 @@ Var max_pool(const Var& x, const PoolOptions& options) {
   backend(y.device()).max_pool(input.view(), window, y.view(), chosen.view());
   const int rank = x.rank();
   return x.tape().record(
-      max_pool_op, {x}, with_rank(y, rank), kept_samples(max_pool_op, x, touched),
+      max_pool_op, {x}, with_rank(y, rank), preserve_sample_axis(max_pool_op, x, touched),
       [chosen, window, rank, shape = input.shape(), order = input.memory_order()](
           const Tensor& dy, Adjoint& adjoint) {
         Tensor dx = Tensor::empty_ordered(shape, order, dy.dtype(), dy.device());
@@ -198,7 +199,7 @@ Var avg_pool(const Var& x, const PoolOptions& options) {
   backend(y.device()).avg_pool(input.view(), window, counted, y.view());
   const int rank = x.rank();
   return x.tape().record(
-      avg_pool_op, {x}, with_rank(y, rank), kept_samples(avg_pool_op, x, touched),
+      avg_pool_op, {x}, with_rank(y, rank), preserve_sample_axis(avg_pool_op, x, touched),
       [window, counted, rank, shape = input.shape(), order = input.memory_order()](
           const Tensor& dy, Adjoint& adjoint) {
         Tensor dx = Tensor::empty_ordered(shape, order, dy.dtype(), dy.device());

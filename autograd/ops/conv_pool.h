@@ -44,6 +44,6 @@ Var adaptive_avg_pool(const Var& x, const Shape& output);
 Tensor with_three_spatial_axes(Tensor x);
 Tensor with_rank(Tensor x, int rank);
 // The gradient of a shared value as one summand for the whole batch, where samples were mixed.
-PerSample for_samples(PerSample gradient, SampleAxis samples);
+PerSampleGrad for_samples(PerSampleGrad gradient, SampleAxis samples);
 
 }  // namespace sotto

@@ -14,17 +14,17 @@ namespace {
 
 template <class... F>
 std::vector<Op> ops_of(FunctorList<F...>) {
-  return {Op(F::name, Op::Lifts::yes)...};
+  return {Op(F::name, Op::Batchable::yes)...};
 }
 
 const std::vector<Op> unary_ops = ops_of(UnaryFunctors{});
 const std::vector<Op> binary_ops = ops_of(BinaryFunctors{});
-const Op where_op("where", Op::Lifts::yes);
+const Op where_op("where", Op::Batchable::yes);
 const Op dropout_op("dropout");
 
 // The memory of an operand that nobody else can see any more, for the result; else undefined.
 Tensor reusable(const Var& x) {
-  return x.value().sole() && x.value().dense() ? x.value() : Tensor();
+  return x.value().sole() && x.value().is_dense() ? x.value() : Tensor();
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ struct BinaryGradient {
   void deliver(int i, bool last, const Tensor& dy, Adjoint& adjoint) const {
     if (passes_on(i)) return adjoint.broadcast(i, dy);
     const bool repeated = shapes[static_cast<std::size_t>(i)] != dy.shape();
-    if (repeated && samples.batched() && adjoint.lead() == 0)
+    if (repeated && samples.batched() && adjoint.batch_dims() == 0)
       return adjoint.broadcast(i, summed(i, dy));
     const Tensor into = last ? adjoint.in_place(dy) : Tensor();
     adjoint.broadcast(i, binary_grad(op, i, operand(0, dy), operand(1, dy), dy, into));
@@ -94,7 +94,7 @@ struct BinaryGradient {
       const auto part = [&](const Tensor& x) { return x.slice(axis, at, std::min(n, at + step)); };
       const auto of = [&](int k) { return part(operand(k, dy).expand(dy.shape())); };
       const Tensor to = part(y);
-      copy_into(wide_sum_to(binary_grad(op, i, of(0), of(1), part(dy)), to.shape()), to);
+      copy_into(sum_to_f32(binary_grad(op, i, of(0), of(1), part(dy)), to.shape()), to);
     }
     return y;
   }

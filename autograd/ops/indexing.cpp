@@ -22,7 +22,7 @@ SampleAxis indexed_samples(const Op& op, const Var& x, int axis, const Var& ids)
   if (x.samples().is_mixed() || ids.samples().is_mixed()) return SampleAxis::mixed();
   const bool agree = x.samples() == ids.samples();
   if (!agree) return x.tape().mix(op.name, x.samples().batched() ? x : ids);
-  return kept_samples(op, x, {axis});
+  return preserve_sample_axis(op, x, {axis});
 }
 
 // Zeros of `shape` plus src at its ids.
@@ -41,7 +41,7 @@ Var gather_shared(const Var& x, int axis, const Var& ids) {
   Tape& tape = ids.tape();
   Shape one_each = Shape::filled(x.rank() + 1, 1);
   one_each[0] = ids.shape()[s];
-  const Var copies = add(known(tape, zeros(one_each, x.dtype(), x.value().device()), 0), x);
+  const Var copies = add(untracked(tape, zeros(one_each, x.dtype(), x.value().device()), 0), x);
   Shape to_front{s}, back;
   for (int i = 0; i < ids.rank(); ++i) {
     if (i != s) to_front.push_back(i);
@@ -78,7 +78,7 @@ Var scatter_add(const Var& x, int axis, const Var& ids, const Var& src) {
 
 std::vector<Var> split(const Var& x, int axis, const std::vector<std::int64_t>& sizes) {
   axis = normalize_axis("split", axis, x.rank());
-  kept_samples("split", x, {axis});
+  preserve_sample_axis("split", x, {axis});
   const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   check(total == x.shape()[axis], "split: parts of {} elements in all for axis {} of {}", total,
         axis, x.shape());
@@ -126,7 +126,7 @@ Var kept(const char* op, const Var& x, Keep keep) {
   std::vector<std::int64_t> mask;
   for (std::int64_t i = 0; i < rows * columns; ++i) mask.push_back(keep(i / columns, i % columns));
   // A mask over rows and columns says nothing of samples that lie along them.
-  kept_samples(op, x, {-2, -1});
+  preserve_sample_axis(op, x, {-2, -1});
   return where(x.tape().constant(Tensor::from(mask, {rows, columns})), x,
                x.tape().constant(zeros({}, x.dtype())));
 }
@@ -151,20 +151,20 @@ Var masked_fill(const Var& x, const Var& mask, double value) {
 
 Var argmax(const Var& x, int axis, bool keepdim) {
   axis = normalize_axis("argmax", axis, x.rank());
-  const SampleAxis samples = kept_samples("argmax", x, {axis});
+  const SampleAxis samples = preserve_sample_axis("argmax", x, {axis});
   const Tensor ids = argmax(x.value().transpose(axis, -1)).unsqueeze(-1).transpose(axis, -1);
-  const Var y = known(x.tape(), contiguous(ids), samples);
+  const Var y = untracked(x.tape(), contiguous(ids), samples);
   return keepdim ? y : squeeze(y, axis);
 }
 
 Var max(const Var& x, int axis, bool keepdim) {
-  kept_samples("max", x, {axis});
+  preserve_sample_axis("max", x, {axis});
   const Var y = gather(x, axis, argmax(x, axis, true));
   return keepdim ? y : squeeze(y, axis);
 }
 
 Var min(const Var& x, int axis, bool keepdim) {
-  kept_samples("min", x, {axis});
+  preserve_sample_axis("min", x, {axis});
   return affine(max(affine(x, -1, 0), axis, keepdim), -1, 0);
 }
 
@@ -188,14 +188,14 @@ Var amin(const Var& x, const Shape& axes, bool keepdim) {
 Var prod(const Var& x, int axis, bool keepdim) {
   axis = normalize_axis("prod", axis, x.rank());
   check(x.shape()[axis] > 0, "prod: over no elements of {}", x.shape());
-  kept_samples("prod", x, {axis});
+  preserve_sample_axis("prod", x, {axis});
   Var y = select(x, axis, 0);
   for (std::int64_t i = 1; i < x.shape()[axis]; ++i) y = mul(y, select(x, axis, i));
   return keepdim ? unsqueeze(y, axis) : y;
 }
 
 Var cumulative_sum(const Var& x, int axis) {
-  kept_samples("cumulative_sum", x, {axis});
+  preserve_sample_axis("cumulative_sum", x, {axis});
   const std::int64_t n = x.value().size(axis);
   std::vector<double> ones;
   for (std::int64_t i = 0; i < n * n; ++i) ones.push_back(i % n <= i / n);
@@ -204,7 +204,7 @@ Var cumulative_sum(const Var& x, int axis) {
 
 Ordered sort(const Var& x, int axis, bool descending) {
   axis = normalize_axis("sort", axis, x.rank());
-  const SampleAxis samples = kept_samples(order_op, x, {axis});
+  const SampleAxis samples = preserve_sample_axis(order_op, x, {axis});
   const std::int64_t length = x.shape()[axis];
   const Tensor lines = contiguous(x.value().transpose(axis, -1));
   const std::vector<double> values = to_dtype(lines, Dtype::f64).to_vector<double>();
@@ -221,14 +221,14 @@ Ordered sort(const Var& x, int axis, bool descending) {
     });
   }
   const Tensor order = contiguous(Tensor::from(ids, lines.shape()).transpose(axis, -1));
-  const Var where_from = known(x.tape(), order, samples);
+  const Var where_from = untracked(x.tape(), order, samples);
   return {gather(x, axis, where_from), where_from};
 }
 
 Ordered topk(const Var& x, std::int64_t k, int axis, bool largest) {
   axis = normalize_axis("topk", axis, x.rank());
   check(k >= 0 && k <= x.shape()[axis], "topk: {} of axis {} in {}", k, axis, x.shape());
-  kept_samples("topk", x, {axis});
+  preserve_sample_axis("topk", x, {axis});
   const Var ids = slice(sort(x, axis, largest).ids, axis, 0, k);
   return {gather(x, axis, ids), ids};
 }

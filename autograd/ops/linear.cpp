@@ -68,11 +68,11 @@ Tensor learned_ids(const Tensor& ids, std::optional<std::int64_t> padding) {
 }
 
 // Collapses the leading axes of a product's operand, broadcast to `lead`, into one batch axis.
-Tensor batch_of(const Tensor& x, const Shape& lead) {
-  Shape full = lead;
+Tensor batch_of(const Tensor& x, const Shape& batch_dims) {
+  Shape full = batch_dims;
   full.push_back(x.size(-2));
   full.push_back(x.size(-1));
-  return reshape(x.expand(full), {lead.numel(), x.size(-2), x.size(-1)});
+  return reshape(x.expand(full), {batch_dims.numel(), x.size(-2), x.size(-1)});
 }
 
 Shape leading_axes(const Shape& shape) {
@@ -110,7 +110,7 @@ SampleAxis product_samples(const Var& a, const Var& b, const Shape& y) {
 // private training would keep for every layer.
 Tensor bias_rows(const Tensor& dy) {
   const bool single = dy.size(1) == 1 && arithmetic_type(dy.dtype()) == dy.dtype();
-  return single ? dy.squeeze(1) : wide_sum(dy, {1});
+  return single ? dy.squeeze(1) : sum_f32(dy, {1});
 }
 
 // y[.., o] = sum_i x[.., i] w[o, i] + b[o]; where `flipped`, w is [i, o].
@@ -118,7 +118,7 @@ Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipp
   cast_inputs(op, {&x, &w});
   check(x.dtype() == w.dtype(), "{}: dtypes differ: {} x {}", op.name, name(x.dtype()),
         name(w.dtype()));
-  const SampleAxis samples = kept_samples(op, x, {-1});
+  const SampleAxis samples = preserve_sample_axis(op, x, {-1});
   const Tensor weight = flipped ? w.value().transpose(0, 1) : w.value();
   const Tensor y = reshape(affine_rows(x.value(), weight, b ? &b->value() : nullptr),
                            with_last(x.shape(), weight.size(0)));
@@ -132,10 +132,11 @@ Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipp
         const Tensor out = by_sample(dy, samples, 1);
         if (adjoint.wants(1)) {
           const Tensor in = by_sample(x, samples, 1);
-          adjoint.shared(
-              1, flipped ? PerSample::outer(in, out, shape) : PerSample::outer(out, in, shape));
+          adjoint.shared(1, flipped ? PerSampleGrad::outer(in, out, shape)
+                                    : PerSampleGrad::outer(out, in, shape));
         }
-        if (biased && adjoint.wants(2)) adjoint.shared(2, PerSample::dense(bias_rows(out)));
+        if (biased && adjoint.wants(2))
+          adjoint.shared(2, PerSampleGrad::materialized(bias_rows(out)));
       });
 }
 
@@ -153,27 +154,29 @@ Var product(Var a, Var b) {
   if (batched_along(b, -1) && a.samples().is_shared()) {
     return transpose(product(transpose(b, -1, -2), transpose(a, -1, -2)), -1, -2);
   }
-  const Shape lead = broadcast_shapes("matmul", leading_axes(a.shape()), leading_axes(b.shape()));
-  Shape shape = lead;
+  const Shape batch_dims =
+      broadcast_shapes("matmul", leading_axes(a.shape()), leading_axes(b.shape()));
+  Shape shape = batch_dims;
   shape.push_back(a.shape()[a.rank() - 2]);
   shape.push_back(b.shape().back());
   const SampleAxis samples = product_samples(a, b, shape);
-  const Tensor y = reshape(gemm(batch_of(a.value(), lead), batch_of(b.value(), lead)), shape);
+  const Tensor y =
+      reshape(gemm(batch_of(a.value(), batch_dims), batch_of(b.value(), batch_dims)), shape);
   return a.tape().record(
       matmul_op, {a, b}, y, samples,
-      [a = b.needs_grad() ? a.value() : Tensor(), b = a.needs_grad() ? b.value() : Tensor(), lead](
-          const Tensor& dy, Adjoint& adjoint) {
-        const Tensor d = batch_of(dy, lead);
+      [a = b.needs_grad() ? a.value() : Tensor(), b = a.needs_grad() ? b.value() : Tensor(),
+       batch_dims](const Tensor& dy, Adjoint& adjoint) {
+        const Tensor d = batch_of(dy, batch_dims);
         const auto full = [&](const Tensor& batch) {
-          Shape to = lead;
+          Shape to = batch_dims;
           to.push_back(batch.size(1));
           to.push_back(batch.size(2));
           return reshape(batch, to);
         };
         if (adjoint.wants(0))
-          adjoint.broadcast(0, full(gemm(d, batch_of(b, lead).transpose(1, 2))));
+          adjoint.broadcast(0, full(gemm(d, batch_of(b, batch_dims).transpose(1, 2))));
         if (adjoint.wants(1))
-          adjoint.broadcast(1, full(gemm(batch_of(a, lead).transpose(1, 2), d)));
+          adjoint.broadcast(1, full(gemm(batch_of(a, batch_dims).transpose(1, 2), d)));
       });
 }
 
@@ -215,7 +218,7 @@ Var embedding(const Var& table, const Var& ids, std::optional<std::int64_t> padd
       embedding_op, {table, ids}, y, ids.samples(),
       [learned = learned.squeeze(2), samples = ids.samples(), shape = table.shape(),
        gaps = padding.has_value()](const Tensor& dy, Adjoint& adjoint) {
-        adjoint.shared(0, PerSample::onehot(learned, by_sample(dy, samples, 1), shape, gaps));
+        adjoint.shared(0, PerSampleGrad::onehot(learned, by_sample(dy, samples, 1), shape, gaps));
       });
 }
 

@@ -14,11 +14,11 @@ namespace sotto {
 
 namespace {
 
-const Op sum_op("sum", Op::Lifts::yes);
+const Op sum_op("sum", Op::Batchable::yes);
 const Op norm_op("norm");
 const Op softmax_op("softmax");
 const Op log_softmax_op("log_softmax");
-const Op normalize_op("normalize", Op::Lifts::yes);
+const Op normalize_op("normalize", Op::Batchable::yes);
 const Op map_axis_op("map_axis");
 
 bool contains(const Shape& axes, int axis) {
@@ -44,7 +44,7 @@ constexpr const char* advice =
     "instance_norm for batch norm (nn::group_norm_for_batch_norm converts one)";
 
 SampleAxis reduced_samples(const Op& op, const Var& x, const Shape& axes, bool keepdim) {
-  const SampleAxis samples = kept_samples(op, x, axes, advice);
+  const SampleAxis samples = preserve_sample_axis(op, x, axes, advice);
   if (!samples.batched() || keepdim) return samples;
   int axis = samples.axis();
   for (const std::int64_t gone : axes) axis -= gone < samples.axis();
@@ -76,7 +76,7 @@ Shape all_but_samples(const Var& x) {
 Var softmax_rows(const Op& op, Var x, int axis, bool logarithm) {
   cast_inputs(op, {&x});
   axis = normalize_axis(op.name, axis, x.rank());
-  const SampleAxis samples = kept_samples(op, x, {axis});
+  const SampleAxis samples = preserve_sample_axis(op, x, {axis});
   const auto last = [axis](const Tensor& t) { return contiguous(t.transpose(axis, -1)); };
   const Tensor rows = last(x.value());
   Tensor y = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
@@ -99,20 +99,21 @@ Var sum(const Var& input, const Shape& wanted, bool keepdim) {
   const Tensor y = axes.empty() ? x.value() : sum(x.value(), axes, keepdim);
   return x.tape().record(sum_op, {x}, y, reduced_samples(sum_op, x, axes, keepdim),
                          [shape = x.shape(), axes](const Tensor& dy, Adjoint& adjoint) {
-                           const Tensor kept = reshape(dy, adjoint.lifted(kept_shape(shape, axes)));
-                           adjoint.input(0, kept.expand(adjoint.lifted(shape)));
+                           const Tensor kept =
+                               reshape(dy, adjoint.with_batch_dims(kept_shape(shape, axes)));
+                           adjoint.input(0, kept.expand(adjoint.with_batch_dims(shape)));
                          });
 }
 
 Var mean(const Var& x, const Shape& wanted, bool keepdim) {
   const Shape axes = axes_of("mean", x, wanted);
-  kept_samples("mean", x, axes, advice);
+  preserve_sample_axis("mean", x, axes, advice);
   return affine(sum(x, axes, keepdim), 1 / count(x, axes), 0);
 }
 
 Var variance(const Var& x, const Shape& wanted, bool keepdim, double correction) {
   const Shape axes = axes_of("variance", x, wanted);
-  kept_samples("variance", x, axes);
+  preserve_sample_axis("variance", x, axes);
   const Var deviation = sub(x, mean(x, axes, true));
   return affine(sum(square(deviation), axes, keepdim), 1 / (count(x, axes) - correction), 0);
 }
@@ -139,14 +140,14 @@ Var norm(const Var& input, const Shape& wanted, bool keepdim) {
 
 Var p_norm(const Var& input, double p, const Shape& axes, bool keepdim) {
   check(p > 0, "p_norm: p is {}", p);
-  const Var x = widened(input);
+  const Var x = to_f32(input);
   if (p == 2) return norm(x, axes, keepdim);
   const Var size = abs(x);
   if (p == 1) return sum(size, axes, keepdim);
   const Var most = amax(size, axes, true);
   if (std::isinf(p)) return keepdim ? most : sum(most, axes);
   // In units of the largest element, so that powers neither overflow nor vanish.
-  const Var unit = known(x.tape(), most.value(), most.samples());
+  const Var unit = untracked(x.tape(), most.value(), most.samples());
   const Var one = x.tape().constant(full({}, 1, x.dtype(), x.value().device()));
   const Var powers = sum(pow(size / where(unit, unit, one), p), axes, true);
   const Var y = unit * pow(where(unit, powers, one), 1 / p);
@@ -154,11 +155,11 @@ Var p_norm(const Var& input, double p, const Shape& axes, bool keepdim) {
 }
 
 Var logsumexp(const Var& input, const Shape& wanted, bool keepdim) {
-  const Var x = widened(input);
+  const Var x = to_f32(input);
   const Shape axes = axes_of("logsumexp", x, wanted);
-  const SampleAxis samples = kept_samples("logsumexp", x, axes);
+  const SampleAxis samples = preserve_sample_axis("logsumexp", x, axes);
   // The shift cancels, so it needs no gradient.
-  const Var shift = known(x.tape(), reduce(Reduction::max, x.value(), axes, true), samples);
+  const Var shift = untracked(x.tape(), reduce(Reduction::max, x.value(), axes, true), samples);
   Var y = add(log(sum(exp(sub(x, shift)), axes, true)), shift);
   for (int i = x.rank() - 1; i >= 0 && !keepdim; --i) {
     if (contains(axes, i)) y = squeeze(y, i);
@@ -189,7 +190,7 @@ Var normalize(const Var& x, int features, double eps, bool centered) {
     width *= x.value().size(-i);
   }
   check(width > 0, "normalize: over no elements of {}", x.shape());
-  const SampleAxis samples = kept_samples(normalize_op, x, touched);
+  const SampleAxis samples = preserve_sample_axis(normalize_op, x, touched);
   const Tensor rows = reshape(contiguous(x.value()), {x.value().numel() / width, width});
   Tensor y = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
   Tensor rstd = Tensor::empty({rows.size(0), 1}, arithmetic_type(rows.dtype()), rows.device());
@@ -277,18 +278,18 @@ Var normalize_groups(const Var& x, std::int64_t groups, double eps) {
     if (axis > 1) of.width *= x.shape()[axis];
   }
   check(of.width > 0, "normalize_groups: over no elements of {}", x.shape());
-  const SampleAxis samples = kept_samples(normalize_op, x, touched);
+  const SampleAxis samples = preserve_sample_axis(normalize_op, x, touched);
   const Tensor y = empty_like(x.value());
   const Tensor rstd = Tensor::empty({n, groups, 1}, arithmetic_type(x.dtype()), y.device());
   of.apply(x.value(), eps, y, rstd);
-  return x.tape().record(normalize_op, {x}, y, samples,
-                         [y, rstd, of](const Tensor& dy, Adjoint& adjoint) {
-                           const Tensor dx = adjoint.in_place(dy);
-                           if (adjoint.lead() == 0) of.grad(y, rstd, dy, dx);
-                           for (std::int64_t k = 0; adjoint.lead() == 1 && k < dy.size(0); ++k)
-                             of.grad(y, rstd, dy.select(0, k), dx.select(0, k));
-                           adjoint.input(0, dx);
-                         });
+  return x.tape().record(
+      normalize_op, {x}, y, samples, [y, rstd, of](const Tensor& dy, Adjoint& adjoint) {
+        const Tensor dx = adjoint.in_place(dy);
+        if (adjoint.batch_dims() == 0) of.grad(y, rstd, dy, dx);
+        for (std::int64_t k = 0; adjoint.batch_dims() == 1 && k < dy.size(0); ++k)
+          of.grad(y, rstd, dy.select(0, k), dx.select(0, k));
+        adjoint.input(0, dx);
+      });
 }
 
 Var map_axis(const Var& x, int axis, const Tensor& matrix) {
@@ -304,7 +305,8 @@ Var map_axis(const Var& x, int axis, const Tensor& matrix) {
   };
   const Tensor m = to_dtype(matrix, x.dtype());
   return x.tape().record(
-      map_axis_op, {x}, along(x.value(), m.transpose(0, 1)), kept_samples(map_axis_op, x, {axis}),
+      map_axis_op, {x}, along(x.value(), m.transpose(0, 1)),
+      preserve_sample_axis(map_axis_op, x, {axis}),
       [m, along](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, along(dy, m)); });
 }
 

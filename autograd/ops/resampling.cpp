@@ -125,7 +125,7 @@ Var conv_transpose(const Var& input_images, const Var& weights, const std::optio
   const Window window = transposed_window(x, w, options);
   Shape touched;
   for (int i = 1; i < x.rank(); ++i) touched.push_back(i);
-  const SampleAxis samples = kept_samples(conv_transpose_op, x, touched);
+  const SampleAxis samples = preserve_sample_axis(conv_transpose_op, x, touched);
   const int rank = x.rank();
   const Tensor input = channels_last(with_three_spatial_axes(x.value())),
                weight = with_three_spatial_axes(w.value());
@@ -137,7 +137,7 @@ Var conv_transpose(const Var& input_images, const Var& weights, const std::optio
         const Tensor dy = channels_last(with_three_spatial_axes(d));
         if (adjoint.wants(0)) adjoint.input(0, with_rank(conv(dy, weight, Tensor(), window), rank));
         if (adjoint.wants(1))
-          adjoint.shared(1, for_samples(PerSample::patches(input, dy, window, shape), samples));
+          adjoint.shared(1, for_samples(PerSampleGrad::patches(input, dy, window, shape), samples));
       });
   if (!b) return y;
   Shape channels = Shape::filled(rank - 1, 1);

@@ -13,9 +13,9 @@ namespace {
 
 const Op reshape_op("reshape");
 const Op permute_op("permute");
-const Op expand_op("expand", Op::Lifts::yes);
-const Op slice_op("slice", Op::Lifts::yes);
-const Op views_op("views", Op::Lifts::no, Op::Rows::regrouped);
+const Op expand_op("expand", Op::Batchable::yes);
+const Op slice_op("slice", Op::Batchable::yes);
+const Op views_op("views", Op::Batchable::no, Op::Rows::changes_sample_count);
 const Op concat_op("concat");
 constexpr const char* views_advice =
     "join_views puts several views of the same samples into one batch";
@@ -27,7 +27,7 @@ Var reshaped(const Var& x, const Tensor& y, SampleAxis samples) {
   return x.tape().record(
       reshape_op, {x}, y, samples,
       [shape](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, reshape(dy, shape)); },
-      [shape](const PerSample& gradient) { return gradient.reshaped(shape); });
+      [shape](const PerSampleGrad& gradient) { return gradient.reshaped(shape); });
 }
 
 // The shape with -1 filled in as for one sample, where a batch has none to tell.
@@ -89,7 +89,7 @@ Var permute(const Var& x, const Shape& axes) {
   return x.tape().record(
       permute_op, {x}, y, samples,
       [inverse](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, dy.permute(inverse)); },
-      [inverse](const PerSample& gradient) { return gradient.permuted(inverse); });
+      [inverse](const PerSampleGrad& gradient) { return gradient.permuted(inverse); });
 }
 
 Var transpose(const Var& x, int a, int b) {
@@ -111,18 +111,18 @@ Var unsqueeze(const Var& x, int axis) {
 Var squeeze(const Var& x, int axis) {
   axis = normalize_axis("squeeze", axis, x.rank());
   const Tensor y = x.value().squeeze(axis);
-  SampleAxis samples = kept_samples(reshape_op, x, {axis});
+  SampleAxis samples = preserve_sample_axis(reshape_op, x, {axis});
   if (samples.batched() && samples.axis() > axis) samples = samples.axis() - 1;
   return reshaped(x, y, samples);
 }
 
 Var expand(const Var& x, const Shape& shape) {
   Shape full = shape;
-  const int lead = full.rank() - x.rank();
-  check(lead >= 0, "expand: {} to {}", x.shape(), shape);
+  const int batch_dims = full.rank() - x.rank();
+  check(batch_dims >= 0, "expand: {} to {}", x.shape(), shape);
   for (int i = 0; i < full.rank(); ++i) {
-    check(full[i] >= 0 || (full[i] == -1 && i >= lead), "expand: {} to {}", x.shape(), shape);
-    if (full[i] == -1) full[i] = x.shape()[i - lead];
+    check(full[i] >= 0 || (full[i] == -1 && i >= batch_dims), "expand: {} to {}", x.shape(), shape);
+    if (full[i] == -1) full[i] = x.shape()[i - batch_dims];
   }
   const Tensor y = x.value().expand(full);
   return x.tape().record(expand_op, {x}, y, broadcast_samples(expand_op, {x}, full),
@@ -133,10 +133,10 @@ Var slice(const Var& x, int axis, std::int64_t start, std::int64_t stop, std::in
   axis = normalize_axis("slice", axis, x.rank());
   const Tensor y = x.value().slice(axis, start, stop, step);
   return x.tape().record(
-      slice_op, {x}, y, kept_samples(slice_op, x, {axis}),
+      slice_op, {x}, y, preserve_sample_axis(slice_op, x, {axis}),
       [shape = x.shape(), axis, start, stop, step](const Tensor& dy, Adjoint& adjoint) {
-        const Tensor dx = zeros(adjoint.lifted(shape), dy.dtype(), dy.device());
-        copy_into(dy, dx.slice(axis + adjoint.lead(), start, stop, step));
+        const Tensor dx = zeros(adjoint.with_batch_dims(shape), dy.dtype(), dy.device());
+        copy_into(dy, dx.slice(axis + adjoint.batch_dims(), start, stop, step));
         adjoint.input(0, dx);
       });
 }
@@ -154,13 +154,13 @@ Var concat(const std::vector<Var>& given, int axis) {
   const std::vector<Var> parts = in_one_type(concat_op, given);
   const auto batched =
       std::find_if(parts.begin(), parts.end(), [](const Var& x) { return x.samples().batched(); });
-  const Var& lead = batched == parts.end() ? parts[0] : *batched;
-  axis = normalize_axis("concat", axis, lead.rank());
-  SampleAxis samples = kept_samples(concat_op, lead, {axis}, views_advice);
+  const Var& batch_dims = batched == parts.end() ? parts[0] : *batched;
+  axis = normalize_axis("concat", axis, batch_dims.rank());
+  SampleAxis samples = preserve_sample_axis(concat_op, batch_dims, {axis}, views_advice);
   std::vector<Tensor> values;
   std::vector<std::int64_t> starts{0};
   for (const Var& x : parts) {
-    check(x.rank() == lead.rank(), "concat: {} beside {}", x.shape(), lead.shape());
+    check(x.rank() == batch_dims.rank(), "concat: {} beside {}", x.shape(), batch_dims.shape());
     if (x.samples().is_mixed()) samples = SampleAxis::mixed();
     if (samples.batched() && x.samples().batched() && !(x.samples() == samples))
       samples = x.tape().mix(concat_op.name, x, views_advice);
@@ -169,39 +169,40 @@ Var concat(const std::vector<Var>& given, int axis) {
       if (shape[samples.axis()] != 1)
         samples = x.tape().mix(concat_op.name, x, views_advice);
       else
-        shape[samples.axis()] = lead.shape()[samples.axis()];
+        shape[samples.axis()] = batch_dims.shape()[samples.axis()];
     }
     values.push_back(x.value().expand(shape));
     starts.push_back(starts.back() + shape[axis]);
   }
-  return lead.tape().record(concat_op, parts, concat(values, axis), samples,
-                            [axis, starts](const Tensor& dy, Adjoint& adjoint) {
-                              for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
-                                adjoint.broadcast(static_cast<int>(i),
-                                                  dy.slice(axis, starts[i], starts[i + 1]));
-                              }
-                            });
+  return batch_dims.tape().record(concat_op, parts, concat(values, axis), samples,
+                                  [axis, starts](const Tensor& dy, Adjoint& adjoint) {
+                                    for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
+                                      adjoint.broadcast(static_cast<int>(i),
+                                                        dy.slice(axis, starts[i], starts[i + 1]));
+                                    }
+                                  });
 }
 
 Var join_views(const std::vector<Var>& given) {
   check(!given.empty(), "join_views: no values");
   const std::vector<Var> views = in_one_type(views_op, given);
-  const Var& lead = views[0];
-  const int axis = lead.samples().axis();
+  const Var& batch_dims = views[0];
+  const int axis = batch_dims.samples().axis();
   std::vector<Tensor> values;
   for (const Var& x : views) {
-    check(x.samples() == lead.samples() && x.shape() == lead.shape(),
-          "join_views: {} beside {}, or samples along different axes", x.shape(), lead.shape());
+    check(x.samples() == batch_dims.samples() && x.shape() == batch_dims.shape(),
+          "join_views: {} beside {}, or samples along different axes", x.shape(),
+          batch_dims.shape());
     values.push_back(x.value());
   }
-  const std::int64_t rows = lead.shape()[axis];
-  return lead.tape().record(views_op, views, concat(values, axis), axis,
-                            [axis, rows](const Tensor& dy, Adjoint& adjoint) {
-                              for (std::int64_t k = 0; rows > 0 && k < dy.size(axis) / rows; ++k) {
-                                adjoint.input(static_cast<int>(k),
-                                              dy.slice(axis, k * rows, (k + 1) * rows));
-                              }
-                            });
+  const std::int64_t rows = batch_dims.shape()[axis];
+  return batch_dims.tape().record(
+      views_op, views, concat(values, axis), axis,
+      [axis, rows](const Tensor& dy, Adjoint& adjoint) {
+        for (std::int64_t k = 0; rows > 0 && k < dy.size(axis) / rows; ++k) {
+          adjoint.input(static_cast<int>(k), dy.slice(axis, k * rows, (k + 1) * rows));
+        }
+      });
 }
 
 std::vector<Var> split_views(const Var& x, std::int64_t count) {
@@ -233,14 +234,14 @@ Var take(const Var& x, int axis, const std::vector<std::int64_t>& ids) {
   axis = normalize_axis("take", axis, x.rank());
   const Tensor index = Tensor::from(ids, {static_cast<std::int64_t>(ids.size())});
   const Tensor y = gather(x.value(), index, axis);
-  return x.tape().record(take_op, {x}, y, kept_samples(take_op, x, {axis}),
+  return x.tape().record(take_op, {x}, y, preserve_sample_axis(take_op, x, {axis}),
                          [index, axis, size = x.shape()[axis]](const Tensor& dy, Adjoint& adjoint) {
                            adjoint.input(0, scatter_add(dy, index, axis, size));
                          });
 }
 
 Var flip(const Var& x, const Shape& axes) {
-  kept_samples("flip", x, axes);
+  preserve_sample_axis("flip", x, axes);
   Var y = x;
   for (const std::int64_t axis : axes) {
     std::vector<std::int64_t> ids(static_cast<std::size_t>(x.value().size(static_cast<int>(axis))));
@@ -251,7 +252,7 @@ Var flip(const Var& x, const Shape& axes) {
 }
 
 Var roll(const Var& x, int axis, std::int64_t shift) {
-  kept_samples("roll", x, {axis});
+  preserve_sample_axis("roll", x, {axis});
   const std::int64_t n = x.value().size(axis);
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < n; ++i) ids.push_back(((i - shift) % n + n) % n);
@@ -267,7 +268,7 @@ Var pad(const Var& x, int axis, std::int64_t before, std::int64_t after, PadMode
   check(mode != PadMode::circular || std::max(before, after) <= n,
         "pad: wrapping {} and {} elements of an axis of size {}", before, after, n);
   if (before == 0 && after == 0) return x;
-  kept_samples("pad", x, {axis});
+  preserve_sample_axis("pad", x, {axis});
   std::vector<std::int64_t> ids;
   for (std::int64_t i = -before; i < n + after; ++i) {
     const bool inside = i >= 0 && i < n;

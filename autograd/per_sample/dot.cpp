@@ -49,7 +49,7 @@ GramTimes gram_times(const Geometry& g, std::size_t element, const Costs& costs)
 }  // namespace
 
 // The factors of one group of a convolution, with its patches written out; an outer form as it is.
-PerSample PerSample::factors(const PerSample& f, std::int64_t group) {
+PerSampleGrad PerSampleGrad::factors(const PerSampleGrad& f, std::int64_t group) {
   const auto* p = std::get_if<Patches>(&f.form_);
   if (!p) return f;
   const std::int64_t groups = p->window.groups;
@@ -63,17 +63,17 @@ PerSample PerSample::factors(const PerSample& f, std::int64_t group) {
 }
 
 // The same for factors of different types, or of a type and its wider one.
-Tensor PerSample::gram_of_parts(const PerSample& f, const PerSample& g) {
+Tensor PerSampleGrad::gram_of_parts(const PerSampleGrad& f, const PerSampleGrad& g) {
   Tensor y = Tensor::empty({f.samples()}, Dtype::f64, f.leading().device());
-  const PerSample &lead = f.narrow() ? f : g, &other = f.narrow() ? g : f;
-  lead.for_each_part([&](const PerSample& part, std::int64_t begin, std::int64_t end) {
+  const PerSampleGrad &batch_dims = f.narrow() ? f : g, &other = f.narrow() ? g : f;
+  batch_dims.for_each_part([&](const PerSampleGrad& part, std::int64_t begin, std::int64_t end) {
     copy_into(gram(part, other.slice(begin, end).in_type(f.dtype())), y.slice(0, begin, end));
   });
   return y;
 }
 
 // Sample-wise Gram products of outer and patches forms, or of two onehot forms.
-Tensor PerSample::gram(const PerSample& f, const PerSample& g) {
+Tensor PerSampleGrad::gram(const PerSampleGrad& f, const PerSampleGrad& g) {
   const std::int64_t n = f.samples();
   if (f.factor_type() != g.factor_type() || !f.factor_type()) return gram_of_parts(f, g);
   Tensor y = Tensor::empty({n}, Dtype::f64, f.leading().device());
@@ -105,8 +105,8 @@ Tensor PerSample::gram(const PerSample& f, const PerSample& g) {
   for (std::int64_t group = 0; group < groups; ++group) {
     for (std::int64_t at = 0; at < n; at += step) {
       const std::int64_t end = std::min(n, at + step);
-      const PerSample left = factors(f.slice(at, end), group);
-      const PerSample right = &f == &g ? left : factors(g.slice(at, end), group);
+      const PerSampleGrad left = factors(f.slice(at, end), group);
+      const PerSampleGrad right = &f == &g ? left : factors(g.slice(at, end), group);
       const auto& u = std::get<Outer>(left.form_);
       const auto& v = std::get<Outer>(right.form_);
       Tensor part = Tensor::empty({end - at}, Dtype::f64, y.device());
@@ -131,7 +131,7 @@ Tensor cancelled(const Tensor& rows, const Tensor& factors) {
 }  // namespace
 
 // [n], the squared norm of each sample of x.
-Tensor PerSample::squared_norms(const Tensor& x) {
+Tensor PerSampleGrad::squared_norms(const Tensor& x) {
   const std::int64_t n = x.size(0);
   Tensor y = Tensor::empty({n}, Dtype::f64, x.device());
   const Tensor rows = reshape(contiguous(x), {n, n == 0 ? 0 : x.numel() / n});
@@ -140,7 +140,7 @@ Tensor PerSample::squared_norms(const Tensor& x) {
 }
 
 // An upper bound of the squared norm of each row, from the factors' norms alone; nothing for rows.
-Tensor PerSample::bounds() const {
+Tensor PerSampleGrad::bounds() const {
   if (const auto* f = std::get_if<OneHot>(&form_)) {
     const auto positions = static_cast<double>(f->ids.size(1));
     return scale(squared_norms(f->b),
@@ -156,14 +156,15 @@ Tensor PerSample::bounds() const {
 
 // Takes inner products again in double where there is a mark, or marks them as doubtful. One sample
 // at a time, so that none depends on which others are computed again.
-void PerSample::settle(const PerSample& f, const PerSample& g, const Tensor& marks, const Tensor& y,
-                       const Tensor& doubts) {
+void PerSampleGrad::recompute_in_f64(const PerSampleGrad& f, const PerSampleGrad& g,
+                                     const Tensor& marks, const Tensor& y,
+                                     const Tensor& needs_f64) {
   if (!marks.defined()) return;
-  if (doubts.defined()) return axpby(1, marks, 1, doubts);
+  if (needs_f64.defined()) return axpby(1, marks, 1, needs_f64);
   const std::vector<double> again = marks.to_vector<double>();
   for (std::int64_t id = 0; id < std::ssize(again); ++id) {
     if (again[static_cast<std::size_t>(id)] == 0) continue;
-    const PerSample p = f.slice(id, id + 1).wide();
+    const PerSampleGrad p = f.slice(id, id + 1).wide();
     copy_into(&f == &g ? by_rows(p, p) : by_rows(p, g.slice(id, id + 1).wide()),
               y.slice(0, id, id + 1));
   }
@@ -171,19 +172,21 @@ void PerSample::settle(const PerSample& f, const PerSample& g, const Tensor& mar
 
 // The norms of a convolution's rows, none of which is written; and what rounding may add to them,
 // as both factors' norms come with them.
-Tensor PerSample::row_norms(const PerSample& f, const Tensor& doubts, NormTerms* more) {
+Tensor PerSampleGrad::row_norms(const PerSampleGrad& f, const Tensor& needs_f64,
+                                NormEstimate* more) {
   const auto& p = std::get<Patches>(f.form_);
   const Tensor norms = conv_weight_norms(p.dy, p.x, p.window);
   Tensor y = contiguous(norms.select(1, 0));
   const Tensor dy = norms.select(1, 1), x = norms.select(1, 2);
   const Tensor bounds = mul(dy, scale(x, static_cast<double>(p.window.overlap())));
-  if (f.dtype() != Dtype::f64) settle(f, f, cancelled(y, bounds), y, doubts);
+  if (f.dtype() != Dtype::f64) recompute_in_f64(f, f, cancelled(y, bounds), y, needs_f64);
   if (more) *more = f.of_images(dy, x);
   return y;
 }
 
-Tensor PerSample::by_rows(const PerSample& f, const PerSample& g, const Tensor& doubts) {
-  if (&f == &g && std::holds_alternative<Patches>(f.form_)) return row_norms(f, doubts);
+Tensor PerSampleGrad::by_rows(const PerSampleGrad& f, const PerSampleGrad& g,
+                              const Tensor& needs_f64) {
+  if (&f == &g && std::holds_alternative<Patches>(f.form_)) return row_norms(f, needs_f64);
   const std::int64_t n = f.samples();
   const std::int64_t width = f.shape_.numel();
   const bool exact = f.dtype() == Dtype::f64;
@@ -191,26 +194,26 @@ Tensor PerSample::by_rows(const PerSample& f, const PerSample& g, const Tensor& 
   const std::int64_t step = chunk_samples(static_cast<std::size_t>(width) * size_of(f.dtype()));
   for (std::int64_t at = 0; at < n; at += step) {
     const std::int64_t end = std::min(n, at + step);
-    const PerSample left = f.slice(at, end), right = g.slice(at, end);
+    const PerSampleGrad left = f.slice(at, end), right = g.slice(at, end);
     const Tensor u = reshape(left.materialize(), {end - at, width});
     const Tensor v = &f == &g ? u : reshape(right.materialize(), {end - at, width});
     const Tensor part = y.slice(0, at, end);
     backend(y.device()).row_dot(u.view(), v.view(), part.view());
     // The rows themselves lost nothing.
     if (exact || (&f == &g && std::holds_alternative<Dense>(f.form_))) continue;
-    const Tensor doubtful = doubts.defined() ? doubts.slice(0, at, end) : Tensor();
+    const Tensor doubtful = needs_f64.defined() ? needs_f64.slice(0, at, end) : Tensor();
     if (&f == &g) {
-      settle(left, left, cancelled(part, left.bounds()), part, doubtful);
+      recompute_in_f64(left, left, cancelled(part, left.bounds()), part, doubtful);
     } else {
-      settle(left, right, cancelled(squared_norms(u), left.bounds()), part, doubtful);
-      settle(left, right, cancelled(squared_norms(v), right.bounds()), part, doubtful);
+      recompute_in_f64(left, right, cancelled(squared_norms(u), left.bounds()), part, doubtful);
+      recompute_in_f64(left, right, cancelled(squared_norms(v), right.bounds()), part, doubtful);
     }
   }
   return y;
 }
 
 // With one position a linear layer's norm is the product of its factors' norms.
-PerSample::Times PerSample::times() const {
+PerSampleGrad::Times PerSampleGrad::times() const {
   const Costs costs = backend(leading().device()).costs();
   const double width = static_cast<double>(shape_.numel());
   const double row = width * static_cast<double>(size_of(dtype())) / costs.bytes;
@@ -239,45 +242,48 @@ PerSample::Times PerSample::times() const {
 // Whether sums and rows are products of the factors themselves. Those of two 16-bit numbers are
 // exact in f32, in which GPUs add them up; the CPU's instructions for them take subnormal numbers
 // for zeros, and norms and sums must see the same numbers.
-bool PerSample::multiplied_as_it_is() const {
+bool PerSampleGrad::multiplied_as_it_is() const {
   if (!narrow() || std::holds_alternative<Patches>(form_)) return true;
   return std::holds_alternative<Outer>(form_) && factor_type() && leading().device() != cpu;
 }
 
-PerSample PerSample::prepared(Route route, std::size_t budget) const {
-  if (std::holds_alternative<Dense>(form_) || row_bytes() > budget) return *this;
+PerSampleGrad PerSampleGrad::materialize_if_cheaper(NormMethod norm_method,
+                                                    std::size_t budget) const {
+  if (std::holds_alternative<Dense>(form_) || materialized_bytes() > budget) return *this;
   const Times t = times();
   // Whoever computes in 16 bits does so for bytes.
   const std::size_t factors =
       static_cast<std::size_t>(factor_values()) * size_of(leading().dtype());
   const bool cheaper = t.kept_rows < std::min(t.rows_norm, t.gram_norm) + t.sum &&
-                       !(narrow() && row_bytes() > factors);
-  const bool rows = route == Route::rows || (route == Route::automatic && cheaper);
+                       !(narrow() && materialized_bytes() > factors);
+  const bool rows =
+      norm_method == NormMethod::materialize || (norm_method == NormMethod::automatic && cheaper);
   if (!rows) return *this;
   // Whether there is room for rows depends on who else is in the batch; what a norm is worth may
   // not.
   if (std::holds_alternative<Patches>(form_)) {
     Tensor norms;  // taken while rows and images are in the caches
-    PerSample kept = dense(image_rows(&norms));
+    PerSampleGrad kept = materialized(image_rows(&norms));
     kept.known_ = of_images(norms.select(1, 1), norms.select(1, 2));
     kept.known_.squares = contiguous(norms.select(1, 0));
     return kept;
   }
-  PerSample kept = dense(materialize());
+  PerSampleGrad kept = materialized(materialize());
   if (positions() > 1) kept.known_ = rounding(true);
   return kept;
 }
 
 // Whether an inner product is taken by the factors.
-bool PerSample::by_gram(const PerSample& f, const PerSample& g, Route route) {
-  const auto factored = [](const PerSample& p) {
+bool PerSampleGrad::by_gram(const PerSampleGrad& f, const PerSampleGrad& g,
+                            NormMethod norm_method) {
+  const auto factored = [](const PerSampleGrad& p) {
     return std::holds_alternative<Outer>(p.form_) || std::holds_alternative<Patches>(p.form_);
   };
-  const auto groups = [](const PerSample& p) {
+  const auto groups = [](const PerSampleGrad& p) {
     const auto* patches = std::get_if<Patches>(&p.form_);
     return patches ? patches->window.groups : 1;
   };
-  const auto columns = [](const PerSample& p) {
+  const auto columns = [](const PerSampleGrad& p) {
     const auto* outer = std::get_if<Outer>(&p.form_);
     return outer ? outer->a.size(2)
                  : p.shape_.numel() / std::max<std::int64_t>(p.leading().size(1), 1);
@@ -286,20 +292,21 @@ bool PerSample::by_gram(const PerSample& f, const PerSample& g, Route route) {
       std::holds_alternative<OneHot>(f.form_) && std::holds_alternative<OneHot>(g.form_);
   const bool possible =
       onehot || (factored(f) && factored(g) && groups(f) == groups(g) && columns(f) == columns(g));
-  const bool wanted = route == Route::gram ||
-                      (route == Route::automatic && f.times().gram_norm <= f.times().rows_norm);
+  const bool wanted =
+      norm_method == NormMethod::ghost ||
+      (norm_method == NormMethod::automatic && f.times().gram_norm <= f.times().rows_norm);
   return possible && wanted;
 }
 
-Tensor PerSample::product(const PerSample& f, const PerSample& g, Route route,
-                          const Tensor& doubts) {
+Tensor PerSampleGrad::product(const PerSampleGrad& f, const PerSampleGrad& g,
+                              NormMethod norm_method, const Tensor& needs_f64) {
   check(f.samples() == g.samples() && f.shape() == g.shape() && f.dtype() == g.dtype(),
         "dot: {} samples of {} and {} of {}", f.samples(), f.shape(), g.samples(), g.shape());
-  return by_gram(f, g, route) ? gram(f, g) : by_rows(f, g, doubts);
+  return by_gram(f, g, norm_method) ? gram(f, g) : by_rows(f, g, needs_f64);
 }
 
-Tensor dot(const PerSample& f, const PerSample& g, Route route) {
-  return PerSample::product(f, g, route, {});
+Tensor dot(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_method) {
+  return PerSampleGrad::product(f, g, norm_method, {});
 }
 
 }  // namespace sotto

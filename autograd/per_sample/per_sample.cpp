@@ -44,61 +44,66 @@ std::optional<std::vector<std::int64_t>> chosen(const Tensor& weights) {
 
 }  // namespace
 
-PerSample::PerSample(const PerSample&) = default;
-PerSample::PerSample(PerSample&&) noexcept = default;
-PerSample& PerSample::operator=(const PerSample&) = default;
-PerSample& PerSample::operator=(PerSample&&) noexcept = default;
-PerSample::~PerSample() = default;
+PerSampleGrad::PerSampleGrad(const PerSampleGrad&) = default;
+PerSampleGrad::PerSampleGrad(PerSampleGrad&&) noexcept = default;
+PerSampleGrad& PerSampleGrad::operator=(const PerSampleGrad&) = default;
+PerSampleGrad& PerSampleGrad::operator=(PerSampleGrad&&) noexcept = default;
+PerSampleGrad::~PerSampleGrad() = default;
 
 // [n, t, k] -> [n t, k]
-Tensor PerSample::flat(const Tensor& x) { return reshape(x, {x.size(0) * x.size(1), x.size(2)}); }
+Tensor PerSampleGrad::flat(const Tensor& x) {
+  return reshape(x, {x.size(0) * x.size(1), x.size(2)});
+}
 
 // The weight's shape with three spatial axes.
-Shape PerSample::weight_shape(const Tensor& dy, const Tensor& x, const Window& window) {
+Shape PerSampleGrad::weight_shape(const Tensor& dy, const Tensor& x, const Window& window) {
   const auto& k = window.kernel;
   return {dy.size(1), x.size(1) / window.groups, k[0], k[1], k[2]};
 }
 
-PerSample PerSample::outer(const Tensor& b, const Tensor& a, const Shape& shape,
-                           const Tensor& squares) {
+PerSampleGrad PerSampleGrad::outer(const Tensor& b, const Tensor& a, const Shape& shape,
+                                   const Tensor& squares) {
   check(b.rank() == 3 && a.rank() == 3 && b.size(0) == a.size(0) && b.size(1) == a.size(1) &&
             b.size(2) * a.size(2) == shape.numel(),
-        "PerSample::outer: factors {} and {} for the shape {}", b.shape(), a.shape(), shape);
+        "PerSampleGrad::outer: factors {} and {} for the shape {}", b.shape(), a.shape(), shape);
   return {Outer{contiguous(b), contiguous(a), squares}, shape};
 }
 
-PerSample PerSample::patches(const Tensor& dy, const Tensor& x, const Window& window,
-                             const Shape& shape) {
+PerSampleGrad PerSampleGrad::patches(const Tensor& dy, const Tensor& x, const Window& window,
+                                     const Shape& shape) {
   check(dy.rank() == 5 && x.rank() == 5 && dy.size(0) == x.size(0) &&
             weight_shape(dy, x, window).numel() == shape.numel(),
-        "PerSample::patches: output gradient {} and input {} for the shape {}", dy.shape(),
+        "PerSampleGrad::patches: output gradient {} and input {} for the shape {}", dy.shape(),
         x.shape(), shape);
   return {Patches{dy, x, window}, shape};
 }
 
-PerSample PerSample::onehot(const Tensor& ids, const Tensor& b, const Shape& shape, bool gaps) {
+PerSampleGrad PerSampleGrad::onehot(const Tensor& ids, const Tensor& b, const Shape& shape,
+                                    bool gaps) {
   check(ids.rank() == 2 && b.rank() == 3 && ids.size(0) == b.size(0) &&
             (ids.size(1) == b.size(1) || b.size(1) == 1) && shape.rank() == 2 &&
             b.size(2) == shape[1],
-        "PerSample::onehot: ids {} and rows {} for the shape {}", ids.shape(), b.shape(), shape);
+        "PerSampleGrad::onehot: ids {} and rows {} for the shape {}", ids.shape(), b.shape(),
+        shape);
   const bool repeats = b.size(1) > 1 && b.strides()[1] == 0;
   return {OneHot{contiguous(ids), contiguous(repeats ? b.slice(1, 0, 1) : b), gaps}, shape};
 }
 
-PerSample PerSample::dense(const Tensor& rows) {
-  check(rows.rank() >= 1, "PerSample::dense: no sample axis in {}", rows.shape());
+PerSampleGrad PerSampleGrad::materialized(const Tensor& rows) {
+  check(rows.rank() >= 1, "PerSampleGrad::materialized: no sample axis in {}", rows.shape());
   Shape shape = rows.shape();
   shape.erase(0);
   return {Dense{contiguous(rows)}, shape};
 }
 
-PerSample PerSample::first_of(std::shared_ptr<const PerSample> whole, std::int64_t rows) {
-  PerSample y = whole->slice(0, rows);
-  y.whole_ = std::move(whole);
+PerSampleGrad PerSampleGrad::captured_prefix(std::shared_ptr<const PerSampleGrad> whole,
+                                             std::int64_t rows) {
+  PerSampleGrad y = whole->slice(0, rows);
+  y.captured_ = std::move(whole);
   return y;
 }
 
-const Tensor& PerSample::leading() const {
+const Tensor& PerSampleGrad::leading() const {
   return std::visit(Overloaded{[](const Outer& f) -> const Tensor& { return f.b; },
                                [](const Patches& f) -> const Tensor& { return f.dy; },
                                [](const OneHot& f) -> const Tensor& { return f.b; },
@@ -106,12 +111,12 @@ const Tensor& PerSample::leading() const {
                     form_);
 }
 
-std::int64_t PerSample::samples() const { return leading().size(0); }
+std::int64_t PerSampleGrad::samples() const { return leading().size(0); }
 
-Dtype PerSample::dtype() const { return arithmetic_type(leading().dtype()); }
+Dtype PerSampleGrad::dtype() const { return arithmetic_type(leading().dtype()); }
 
 // What all factors are; nothing where they differ.
-std::optional<Dtype> PerSample::factor_type() const {
+std::optional<Dtype> PerSampleGrad::factor_type() const {
   const auto both = [](const Tensor& x, const Tensor& y) {
     return x.dtype() == y.dtype() ? std::optional(x.dtype()) : std::nullopt;
   };
@@ -122,7 +127,7 @@ std::optional<Dtype> PerSample::factor_type() const {
                     form_);
 }
 
-std::int64_t PerSample::factor_values() const {
+std::int64_t PerSampleGrad::factor_values() const {
   return std::visit(Overloaded{[](const Outer& f) { return f.b.numel() + f.a.numel(); },
                                [](const Patches& f) { return f.dy.numel() + f.x.numel(); },
                                [](const OneHot& f) { return f.b.numel(); },
@@ -132,7 +137,7 @@ std::int64_t PerSample::factor_values() const {
 
 // Calls f(part, begin, end) for some samples after the others, with their factors in the type of
 // the arithmetic.
-void PerSample::for_each_part(const OnPart& f) const {
+void PerSampleGrad::for_each_part(const OnPart& f) const {
   const std::int64_t n = samples();
   if (!narrow()) return f(*this, std::int64_t{0}, n);
   const std::int64_t step = std::max<std::int64_t>(1, part_values * n / (factor_values() + 1));
@@ -142,12 +147,12 @@ void PerSample::for_each_part(const OnPart& f) const {
   }
 }
 
-const char* PerSample::form() const {
+const char* PerSampleGrad::form() const {
   constexpr const char* names[] = {"outer", "patches", "onehot", "dense"};
   return names[form_.index()];
 }
 
-void PerSample::count_as_kept() const {
+void PerSampleGrad::count_as_kept() const {
   const auto keep = [](MemoryKind kind, std::initializer_list<const Tensor*> tensors) {
     for (const Tensor* x : tensors) {
       const MemoryKind now = x->memory_label().kind;
@@ -169,11 +174,11 @@ void PerSample::count_as_kept() const {
              form_);
 }
 
-std::size_t PerSample::row_bytes() const {
+std::size_t PerSampleGrad::materialized_bytes() const {
   return static_cast<std::size_t>(samples() * shape_.numel()) * size_of(dtype());
 }
 
-std::size_t PerSample::bytes() const {
+std::size_t PerSampleGrad::bytes() const {
   return std::visit(Overloaded{[](const Outer& f) { return f.b.bytes() + f.a.bytes(); },
                                [](const Patches& f) { return f.dy.bytes() + f.x.bytes(); },
                                [](const OneHot& f) { return f.ids.bytes() + f.b.bytes(); },
@@ -181,23 +186,23 @@ std::size_t PerSample::bytes() const {
                     form_);
 }
 
-PerSample PerSample::compact() const {
-  if (row_bytes() >= bytes()) return *this;
-  PerSample rows = dense(materialize());
+PerSampleGrad PerSampleGrad::smallest_form() const {
+  if (materialized_bytes() >= bytes()) return *this;
+  PerSampleGrad rows = materialized(materialize());
   rows.known_ = rounding(false);
   return rows;
 }
 
-PerSample PerSample::with_rows(const PerSample& other) const {
-  PerSample y = dense(add(materialize(), other.materialize()));
-  if (known_.errors.defined() || other.known_.errors.defined())
+PerSampleGrad PerSampleGrad::with_rows(const PerSampleGrad& other) const {
+  PerSampleGrad y = materialized(add(materialize(), other.materialize()));
+  if (known_.error_bounds.defined() || other.known_.error_bounds.defined())
     add_rounding({*this, other}, y.known_);
   return y;
 }
 
 // Of a convolution; `norms`, unless it is nullptr, is given what conv_weight_norms gives.
-Tensor PerSample::image_rows(Tensor* norms) const {
-  const WholeProducts whole;
+Tensor PerSampleGrad::image_rows(Tensor* norms) const {
+  const NoTf32Scope whole;
   const LabelScope scope = LabelScope::kind(MemoryKind::rows);
   const auto& f = std::get<Patches>(form_);
   const Shape weight = weight_shape(f.dy, f.x, f.window);
@@ -205,13 +210,13 @@ Tensor PerSample::image_rows(Tensor* norms) const {
                  with_samples(samples(), shape_));
 }
 
-Tensor PerSample::materialize() const {
-  const WholeProducts whole;
+Tensor PerSampleGrad::materialize() const {
+  const NoTf32Scope whole;
   const LabelScope scope = LabelScope::kind(MemoryKind::rows);
   const Shape full_shape = with_samples(samples(), shape_);
   if (!multiplied_as_it_is()) {
     const Tensor rows = Tensor::empty(full_shape, dtype(), leading().device());
-    for_each_part([&](const PerSample& part, std::int64_t begin, std::int64_t end) {
+    for_each_part([&](const PerSampleGrad& part, std::int64_t begin, std::int64_t end) {
       copy_into(part.materialize(), rows.slice(0, begin, end));
     });
     return rows;
@@ -233,17 +238,17 @@ Tensor PerSample::materialize() const {
 }
 
 // Adds all samples' gradients to y.
-void PerSample::OneHot::add_to(const Tensor& y) const {
+void PerSampleGrad::OneHot::add_to(const Tensor& y) const {
   const Tensor rows = flat(b);
   const std::int64_t each = rows.size(0) == 0 ? 1 : ids.numel() / rows.size(0);
   scatter_add_into(rows, reshape(ids, {rows.size(0), each}), 0, y);
 }
 
-Tensor PerSample::sum() const {
-  const WholeProducts whole;
+Tensor PerSampleGrad::sum() const {
+  const NoTf32Scope whole;
   if (!multiplied_as_it_is()) {
     const Tensor total = zeros(shape_, dtype(), leading().device());
-    for_each_part([&](const PerSample& part, auto, auto) { axpby(1, part.sum(), 1, total); });
+    for_each_part([&](const PerSampleGrad& part, auto, auto) { axpby(1, part.sum(), 1, total); });
     return total;
   }
   return std::visit(
@@ -265,10 +270,10 @@ Tensor PerSample::sum() const {
       form_);
 }
 
-Tensor PerSample::sum(const Tensor& weights) const {
-  const WholeProducts whole;
+Tensor PerSampleGrad::sum(const Tensor& weights) const {
+  const NoTf32Scope whole;
   check(weights.rank() == 1 && weights.size(0) == samples(),
-        "PerSample::sum: weights {} for {} samples", weights.shape(), samples());
+        "PerSampleGrad::sum: weights {} for {} samples", weights.shape(), samples());
   if (const auto* f = std::get_if<Dense>(&form_)) {
     Tensor y = Tensor::empty(shape_, dtype(), f->rows.device());
     backend(y.device())
@@ -278,7 +283,7 @@ Tensor PerSample::sum(const Tensor& weights) const {
   }
   const bool here = weights.device() == cpu;
   if (!here && scaled_in_pieces()) return sum_in_pieces(weights);
-  const auto add_sum = [](const PerSample& part, const Tensor& y) {
+  const auto add_sum = [](const PerSampleGrad& part, const Tensor& y) {
     if (const auto* f = std::get_if<Outer>(&part.form_)) {
       const Tensor a = flat(f->a), b = flat(f->b);
       return outer_sum_add(b, a, reshape(y, {b.size(1), a.size(1)}));
@@ -287,7 +292,7 @@ Tensor PerSample::sum(const Tensor& weights) const {
     axpby(1, part.sum(), 1, y);
   };
   Tensor y;
-  for_each_weighted(weights, {}, [&](const PerSample& part, auto) {
+  for_each_weighted(weights, {}, [&](const PerSampleGrad& part, auto) {
     if (y.defined())
       add_sum(part, y);
     else
@@ -299,8 +304,8 @@ Tensor PerSample::sum(const Tensor& weights) const {
 // Calls f(part, ends) for some samples after the others, those with a weight, times their weights;
 // one factor is copied, or both where they are narrow. Where there are blocks none is parted, and
 // the part's ends are those of its own. At least once.
-void PerSample::for_each_weighted(const Tensor& weights, const std::vector<std::int64_t>& ends,
-                                  const OnWeighted& f) const {
+void PerSampleGrad::for_each_weighted(const Tensor& weights, const std::vector<std::int64_t>& ends,
+                                      const OnWeighted& f) const {
   const bool here = weights.device() == cpu;
   const std::int64_t n = samples(), copied = leading().numel() + (narrow() ? factor_values() : 0);
   const auto element = static_cast<std::int64_t>(size_of(dtype()));
@@ -314,8 +319,8 @@ void PerSample::for_each_weighted(const Tensor& weights, const std::vector<std::
     for (; block != ends.end() && (block == first || *block <= at + step); ++block) end = *block;
     const Tensor w = weights.slice(0, at, end);
     const std::optional<std::vector<std::int64_t>> ids = here ? chosen(w) : std::nullopt;
-    const PerSample all = slice(at, end), wide = narrow() ? all.in_type(dtype()) : all;
-    const PerSample some = here ? wide : wide.masked(w);
+    const PerSampleGrad all = slice(at, end), wide = narrow() ? all.in_type(dtype()) : all;
+    const PerSampleGrad some = here ? wide : wide.masked(w);
     std::vector<std::int64_t> of_part;
     for (auto of = first; of != block; ++of)
       of_part.push_back(ids ? std::lower_bound(ids->begin(), ids->end(), *of - at) - ids->begin()
@@ -330,26 +335,26 @@ void PerSample::for_each_weighted(const Tensor& weights, const std::vector<std::
   } while (at < n);
 }
 
-PerSample PerSample::reshaped(const Shape& shape) const {
-  check(shape.numel() == shape_.numel(), "PerSample::reshaped: {} to {}", shape_, shape);
+PerSampleGrad PerSampleGrad::reshaped(const Shape& shape) const {
+  check(shape.numel() == shape_.numel(), "PerSampleGrad::reshaped: {} to {}", shape_, shape);
   if (const auto* f = std::get_if<Dense>(&form_)) {
-    PerSample y = dense(reshape(f->rows, with_samples(samples(), shape)));
+    PerSampleGrad y = materialized(reshape(f->rows, with_samples(samples(), shape)));
     y.known_ = known_;
     return y;
   }
   // The other forms say nothing of how the parameter's elements are laid out in axes, but a table.
-  if (std::holds_alternative<OneHot>(form_)) return dense(materialize()).reshaped(shape);
+  if (std::holds_alternative<OneHot>(form_)) return materialized(materialize()).reshaped(shape);
   return {form_, shape};
 }
 
-PerSample PerSample::permuted(const Shape& axes) const {
+PerSampleGrad PerSampleGrad::permuted(const Shape& axes) const {
   if (const auto* f = std::get_if<Outer>(&form_)) {
     const bool matrix = shape_.rank() == 2 && shape_[0] == f->b.size(2) && axes[0] % 2 != 0;
     if (matrix) return outer(f->a, f->b, {shape_[1], shape_[0]});
   }
   Shape order{0};
   for (int k = 0; k < axes.rank(); ++k) order.push_back((axes[k] + axes.rank()) % axes.rank() + 1);
-  PerSample y = dense(materialize().permute(order));
+  PerSampleGrad y = materialized(materialize().permute(order));
   y.known_ = known_;
   return y;
 }

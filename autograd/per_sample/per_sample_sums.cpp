@@ -44,18 +44,18 @@ void add_term(const Tensor& term, const RoundedSum& sum) {
 }
 
 // Samples that are one term, at most, where the parameter is used so many times.
-std::int64_t PerSample::most_together(std::int64_t uses) const {
+std::int64_t PerSampleGrad::most_together(std::int64_t uses) const {
   const double positions = this->positions() * static_cast<double>(uses);
   if (std::holds_alternative<Patches>(form_)) return static_cast<std::int64_t>(most_alone);
   const double most = positions <= 1 ? most_alone : most_positions / positions;
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(most));
 }
 
-void PerSample::add_to(const RoundedSum& sum, const Tensor& weights, const BlockEnds& ends,
-                       std::int64_t uses) const {
-  const WholeProducts whole;
+void PerSampleGrad::add_to(const RoundedSum& sum, const Tensor& weights, const BlockEnds& ends,
+                           std::int64_t uses) const {
+  const NoTf32Scope whole;
   check(weights.rank() == 1 && weights.size(0) == samples(),
-        "PerSample::add_to: weights {} for {} samples", weights.shape(), samples());
+        "PerSampleGrad::add_to: weights {} for {} samples", weights.shape(), samples());
   if (const auto* f = std::get_if<Dense>(&form_)) return add_rows(f->rows, weights, sum);
   if (std::holds_alternative<OneHot>(form_)) return add_table(sum, weights);
   // The blocks that there are must not decide this: a sample alone in its block is the same term
@@ -71,7 +71,8 @@ void PerSample::add_to(const RoundedSum& sum, const Tensor& weights, const Block
     }
     return;
   }
-  const auto add_part = [&](const PerSample& part, std::span<const std::int64_t> part_ends) {
+  const auto add_physical_batch = [&](const PerSampleGrad& part,
+                                      std::span<const std::int64_t> part_ends) {
     if (std::holds_alternative<Patches>(form_)) return part.add_images(sum, part_ends);
     std::int64_t at = 0;
     for (const std::int64_t end : part_ends) {
@@ -79,11 +80,11 @@ void PerSample::add_to(const RoundedSum& sum, const Tensor& weights, const Block
       at = end;
     }
   };
-  for_each_weighted(weights, blocks, add_part);
+  for_each_weighted(weights, blocks, add_physical_batch);
 }
 
 // The samples of blocks, cut again at every so many of them: each piece is a term.
-void PerSample::add_images(const RoundedSum& sum, std::span<const std::int64_t> ends) const {
+void PerSampleGrad::add_images(const RoundedSum& sum, std::span<const std::int64_t> ends) const {
   const auto& f = std::get<Patches>(form_);
   std::int64_t piece =
       std::clamp<std::int64_t>(most_image_rows / (f.dy.size(2) * f.dy.size(3)), 1, most_images);
@@ -108,8 +109,9 @@ void PerSample::add_images(const RoundedSum& sum, std::span<const std::int64_t> 
 }
 
 // Rows are made, some samples' at a time, and each is a term.
-void PerSample::add_each(const RoundedSum& sum, const Tensor& weights) const {
-  const std::int64_t n = samples(), bytes = n == 0 ? 0 : static_cast<std::int64_t>(row_bytes()) / n;
+void PerSampleGrad::add_each(const RoundedSum& sum, const Tensor& weights) const {
+  const std::int64_t n = samples(),
+                     bytes = n == 0 ? 0 : static_cast<std::int64_t>(materialized_bytes()) / n;
   const std::int64_t step = std::max<std::int64_t>(1, rows_together / (bytes + 1));
   for (std::int64_t at = 0; at < n; at += step) {
     const std::int64_t end = std::min(n, at + step);
@@ -118,14 +120,14 @@ void PerSample::add_each(const RoundedSum& sum, const Tensor& weights) const {
 }
 
 // Each position's row of the table is a term.
-void PerSample::add_table(const RoundedSum& sum, const Tensor& weights) const {
-  const auto add_part = [&](const PerSample& part, auto) {
+void PerSampleGrad::add_table(const RoundedSum& sum, const Tensor& weights) const {
+  const auto add_physical_batch = [&](const PerSampleGrad& part, auto) {
     const auto& f = std::get<OneHot>(part.form_);
     const RoundedSum rounded{zeros(f.b.shape(), Dtype::f64, f.b.device()), sum.spacing};
     add_term(f.b, rounded);
     OneHot{f.ids, rounded.total, f.gaps}.add_to(sum.total);
   };
-  for_each_weighted(weights, {}, add_part);
+  for_each_weighted(weights, {}, add_physical_batch);
 }
 
 }  // namespace sotto

@@ -27,7 +27,7 @@ void for_each_piece(const Tensor& x, const Tensor& weights, F&& f) {
   const std::int64_t n = x.size(0), each = n == 0 ? 0 : x.numel() / n;
   const Tensor pieces = Tensor::empty({float_pieces, n, each}, Dtype::bf16, x.device());
   backend(x.device())
-      .weighted_pieces(reshape(lying, {n, each}).view(), weights.view(), pieces.view());
+      .scale_to_bf16x2(reshape(lying, {n, each}).view(), weights.view(), pieces.view());
   for (int p = 0; p < float_pieces; ++p) {
     const Tensor piece = reshape(pieces.select(0, p), lying.shape());
     f(images ? piece.permute({0, 4, 1, 2, 3}) : piece);
@@ -37,14 +37,14 @@ void for_each_piece(const Tensor& x, const Tensor& weights, F&& f) {
 }  // namespace
 
 // Whether weights on the device that the factors are on are given to one of them in pieces.
-bool PerSample::scaled_in_pieces() const {
+bool PerSampleGrad::scaled_in_pieces() const {
   const bool product =
       std::holds_alternative<Outer>(form_) || std::holds_alternative<Patches>(form_);
   return product && factor_type() == Dtype::bf16 && leading().device() != cpu;
 }
 
 // The smaller factor is scaled, a few samples' at a time.
-Tensor PerSample::sum_in_pieces(const Tensor& weights) const {
+Tensor PerSampleGrad::sum_in_pieces(const Tensor& weights) const {
   const auto* const outer = std::get_if<Outer>(&form_);
   const auto* const images = std::get_if<Patches>(&form_);
   const Tensor b = outer ? outer->b : channels_last(images->dy),

@@ -62,7 +62,7 @@ bool Allocator::allowed(std::size_t size) const {
   if (LimitExemption::holds()) return true;
   const bool within = limit_ == 0 || statistics_.current + size <= limit_;
   return within && std::all_of(watches_.begin(), watches_.end(),
-                               [&](AllocationWatch* watch) { return watch->allows(size); });
+                               [&](AllocationObserver* watch) { return watch->allows(size); });
 }
 
 void* Allocator::take_cached(FreeBlocks& free, std::size_t size) {
@@ -140,7 +140,7 @@ void Allocator::hand_out(void* address, const Block& block) {
   statistics_.held_peak = std::max(statistics_.held_peak, statistics_.current + statistics_.cached);
   block.account->usage.add(block.size);
   for (MemoryUsage* group : block.account->groups) group->add(block.size);
-  for (AllocationWatch* watch : watches_)
+  for (AllocationObserver* watch : watches_)
     watch->allocated({block.serial, block.size, statistics_.current, block.account->label});
 }
 
@@ -156,7 +156,7 @@ void Allocator::release(void* address) noexcept {
   for (MemoryUsage* group : block.account->groups) group->remove(block.size);
   statistics_.cached += block.size;
   cache(block.pool ? block.pool->free_ : free_, block.size, address);
-  for (AllocationWatch* watch : watches_)
+  for (AllocationObserver* watch : watches_)
     watch->released({block.serial, block.size, statistics_.current, block.account->label});
 }
 
@@ -226,7 +226,7 @@ void Allocator::move(Block& block, const MemoryLabel& label) {
   Account& to = account_of(label);
   move_totals(*block.account, to, block.size, true);
   block.account = &to;
-  for (AllocationWatch* watch : watches_) watch->relabelled(block.serial, label);
+  for (AllocationObserver* watch : watches_) watch->relabelled(block.serial, label);
 }
 
 void Allocator::relabel(void* address, const MemoryLabel& label) {
@@ -261,7 +261,7 @@ void Allocator::name_waiting(const char* op, const char* phase) {
     } else {
       label.kind = MemoryKind::workspace;
       move_totals(*block.account, account_of(label), block.size, false);
-      for (AllocationWatch* watch : watches_) watch->relabelled(block.serial, label);
+      for (AllocationObserver* watch : watches_) watch->relabelled(block.serial, label);
     }
   }
 }
@@ -337,18 +337,18 @@ void Allocator::release_cached() {
   give_back_cached(statistics_.cached);
 }
 
-void Allocator::add_watch(AllocationWatch& watch) {
+void Allocator::add_watch(AllocationObserver& watch) {
   const std::lock_guard lock(mutex_);
-  std::vector<AllocationWatch::Block> in_use;
+  std::vector<AllocationObserver::Block> in_use;
   for (const auto& [address, block] : blocks_)
     in_use.push_back({block.serial, block.size, statistics_.current, block.account->label});
   std::sort(in_use.begin(), in_use.end(),
             [](const auto& a, const auto& b) { return a.serial < b.serial; });
   watches_.push_back(&watch);
-  for (const AllocationWatch::Block& block : in_use) watch.allocated(block);
+  for (const AllocationObserver::Block& block : in_use) watch.allocated(block);
 }
 
-void Allocator::remove_watch(AllocationWatch& watch) {
+void Allocator::remove_watch(AllocationObserver& watch) {
   const std::lock_guard lock(mutex_);
   std::erase(watches_, &watch);
 }

@@ -27,7 +27,7 @@ class RawMemory {
 
 // Sees what an allocator hands out and takes back. Called under the allocator's lock, by any
 // thread: it must not call the allocator.
-class AllocationWatch {
+class AllocationObserver {
  public:
   struct Block {
     std::uint64_t serial;  // of the allocation: 1, 2, ...
@@ -36,7 +36,7 @@ class AllocationWatch {
     MemoryLabel label;
   };
 
-  virtual ~AllocationWatch() = default;
+  virtual ~AllocationObserver() = default;
   // Whether the request may be met; false is as if there were no more memory.
   virtual bool allows(std::size_t /*bytes*/) { return true; }
   // Also called, at the start of the watch, for every block in use.
@@ -89,8 +89,8 @@ class Allocator {
   // They are no operation's.
   void forget_waiting();
 
-  void add_watch(AllocationWatch& watch);
-  void remove_watch(AllocationWatch& watch);
+  void add_watch(AllocationObserver& watch);
+  void remove_watch(AllocationObserver& watch);
 
   // The size that is really taken for a request of `bytes`.
   static std::size_t size_class(std::size_t bytes);
@@ -147,7 +147,7 @@ class Allocator {
   std::unordered_map<MemoryLabel, Account, LabelHash> accounts_;
   std::array<std::map<std::string, MemoryUsage>, memory_axes> groups_;
   std::unordered_map<const void*, std::vector<Waiting>> waiting_;
-  std::vector<AllocationWatch*> watches_;
+  std::vector<AllocationObserver*> watches_;
 };
 
 // The allocator of a device. Throws std::invalid_argument when the device is not there.

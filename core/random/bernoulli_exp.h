@@ -1,6 +1,6 @@
-// Coins that fall with a probability of height e^-x, right to 2^-101: what NormalBoxes decides by,
-// with integers alone. `Words` is called for independent uniform words. Device code can include
-// this header.
+// Coins that fall with a probability of height e^-x, right to 2^-101: what ExactNormalSampler
+// decides by, with integers alone. `Words` is called for independent uniform words. Device code can
+// include this header.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ HD inline Verdict compare(Fixed64 y, Fixed64 height, Fixed64 x) {
 
 // The same with 120 bits after the point. What they leave open, within 2^-102, counts as above;
 // heights are right to 2^-103.
-HD inline bool settle(Fixed128 y, Fixed128 height, Fixed128 x) {
+HD inline bool decide(Fixed128 y, Fixed128 height, Fixed128 x) {
   constexpr Fixed128 slack = one128 >> 102;
   return y + slack < multiply(height, exp_minus(x));
 }
@@ -40,7 +40,7 @@ HD bool below(std::uint64_t level, Fixed128 height, Fixed128 x, Words& more) {
   const std::uint64_t u = more();
   const Verdict verdict = compare(above_level(level, u), to_fixed64(height), to_fixed64(x));
   if (verdict != Verdict::open) return verdict == Verdict::below;
-  return settle(above_level(level, u, more()), height, x);
+  return decide(above_level(level, u, more()), height, x);
 }
 
 // True with probability e^-x.

@@ -13,7 +13,7 @@ int ceiling(Fixed128 x) { return static_cast<int>((x + one128 - 1) >> 120); }
 
 }  // namespace
 
-NormalBoxes::NormalBoxes(std::uint64_t lambda) : lambda_(Fixed128{lambda} << 48) {
+ExactNormalSampler::ExactNormalSampler(std::uint64_t lambda) : lambda_(Fixed128{lambda} << 48) {
   constexpr std::uint64_t most = std::uint64_t{1} << 63, least = most / 4 - 4096;
   check(lambda >= least && lambda <= most, "normal boxes: lambda 2^-72 of {}", lambda);
   const double strips_in_deviation = std::sqrt(0x1p71 / static_cast<double>(lambda));
@@ -33,7 +33,7 @@ NormalBoxes::NormalBoxes(std::uint64_t lambda) : lambda_(Fixed128{lambda} << 48)
 // A curve is within an eighth of its largest second derivative of its chord over an interval of 1,
 // and that of a exp(-lambda y^2) is at most 2 lambda a. The rest is for what is rounded down: a
 // place by 2^-24 of a fall, which is less than 2^4 boxes, and five numbers by 1 at most.
-void NormalBoxes::draw_chords() {
+void ExactNormalSampler::draw_chords() {
   constexpr int drop = 120 - chord_bits;
   const auto times = static_cast<unsigned>(scale_);
   off_chord_ = static_cast<std::int64_t>(lambda_ * times / 4 >> drop) +
@@ -45,7 +45,7 @@ void NormalBoxes::draw_chords() {
 }
 
 // How many boxes cover the curve, when its height at 0 is `scale` of them.
-int NormalBoxes::count_boxes(int scale) const {
+int ExactNormalSampler::count_boxes(int scale) const {
   const auto times = static_cast<unsigned>(scale);
   int count = ceiling(height_[strips_] * times * 2 * block);
   for (int i = 0; i < strips_; ++i) count += ceiling(height_[i] * times);
@@ -53,7 +53,7 @@ int NormalBoxes::count_boxes(int scale) const {
 }
 
 // The boxes of a strip lie side by side, then those of the tail, then some that are never accepted.
-void NormalBoxes::lay_boxes() {
+void ExactNormalSampler::lay_boxes() {
   std::fill(table_.begin(), table_.end(), static_cast<std::uint16_t>(uncertain | strip_mask));
   int box = 0;
   const auto lay = [&](int strip, int all, int certain) {

@@ -16,13 +16,13 @@
 
 namespace sotto {
 
-class NormalBoxes {
+class ExactNormalSampler {
  public:
   static constexpr int fraction_bits = 51;
 
   // For lambda 2^-72, which must be in [2^-11 (1 - 2^-49), 2^-9]: strips of 1/32 to 1/16 standard
   // deviations. Throws std::invalid_argument otherwise.
-  explicit NormalBoxes(std::uint64_t lambda);
+  explicit ExactNormalSampler(std::uint64_t lambda);
 
   // A word is a box (12 bits), a sign for others to use (1 bit), and a place in the strip.
   HD static constexpr bool negative(std::uint64_t word) { return (word >> fraction_bits & 1) != 0; }
@@ -91,7 +91,7 @@ class NormalBoxes {
 };
 
 template <class Words>
-HD std::uint64_t NormalBoxes::decide(std::uint64_t word, Words&& more) const {
+HD std::uint64_t ExactNormalSampler::decide(std::uint64_t word, Words&& more) const {
   for (;; word = more()) {
     if (certain(word)) return magnitude(word);
     const int strip = entry(word) & strip_mask;
@@ -104,8 +104,8 @@ HD std::uint64_t NormalBoxes::decide(std::uint64_t word, Words&& more) const {
 }
 
 // Whether level + u 2^-64 is under the curve, where the strip's chord is enough to tell.
-HD inline coin::Verdict NormalBoxes::beside_chord(std::uint64_t level, std::uint64_t u, int strip,
-                                                  std::uint64_t place) const {
+HD inline coin::Verdict ExactNormalSampler::beside_chord(std::uint64_t level, std::uint64_t u,
+                                                         int strip, std::uint64_t place) const {
   const auto at = static_cast<std::int64_t>(place >> (fraction_bits - chord_place_bits));
   const auto height = static_cast<std::int64_t>(level << chord_bits | u >> (64 - chord_bits));
   const std::int64_t chord = chord_[strip] - (fall_[strip] * at >> chord_place_bits);
@@ -114,7 +114,7 @@ HD inline coin::Verdict NormalBoxes::beside_chord(std::uint64_t level, std::uint
 }
 
 template <class Words>
-HD bool NormalBoxes::accepts(std::uint64_t word, int strip, Words& more) const {
+HD bool ExactNormalSampler::accepts(std::uint64_t word, int strip, Words& more) const {
   const std::uint64_t level = (word >> (64 - box_bits)) - first_box_[strip];
   const std::uint64_t place = word & place_mask;
   const std::uint64_t u = more();
@@ -126,14 +126,14 @@ HD bool NormalBoxes::accepts(std::uint64_t word, int strip, Words& more) const {
       coin::compare(coin::above_level(level, u), to_fixed64(height_[strip]), x);
   if (verdict != coin::Verdict::open) return verdict == coin::Verdict::below;
   const Fixed128 exact = coin::exponent(lambda_, Fixed128{at} << 120, long_place(place, more()));
-  return coin::settle(coin::above_level(level, u, more()), height_[strip], exact);
+  return coin::decide(coin::above_level(level, u, more()), height_[strip], exact);
 }
 
 // Proposes y = strips + 8 (blocks + place) with probability 2^-(blocks + 1) for each number of
 // blocks, and accepts it with probability 2^blocks exp(-lambda (y^2 - strips^2)), a factor for each
 // block and one for the place; before that, with the part of the tail's boxes that is needed.
 template <class Words>
-HD std::optional<std::uint64_t> NormalBoxes::tail(std::uint64_t word, Words& more) const {
+HD std::optional<std::uint64_t> ExactNormalSampler::tail(std::uint64_t word, Words& more) const {
   const std::uint64_t level = (word >> (64 - box_bits)) - first_box_[strips_];
   if (!coin::below(level, tail_height_, 0, more)) return {};
   const Fixed128 place = long_place(word & place_mask, more());

@@ -75,8 +75,9 @@ void fill_gaussian(SecretRandom& random, std::span<double> out) {
       }
     }
   };
-  parallel_for(static_cast<std::int64_t>(groups), grain,
-               [&](std::int64_t begin, std::int64_t end) { widely([&] { draw(begin, end); }); });
+  parallel_for(static_cast<std::int64_t>(groups), grain, [&](std::int64_t begin, std::int64_t end) {
+    simd_dispatch([&] { draw(begin, end); });
+  });
 }
 
 }  // namespace sotto

@@ -16,7 +16,7 @@ double PublicRandom::normal() {
 
 std::int64_t PublicRandom::below(std::int64_t n) {
   check(n >= 1, "below: no integers in [0, {})", n);
-  return draw_below(n, [this] { return word(); });
+  return uniform_int(n, [this] { return word(); });
 }
 
 void PublicRandom::shuffle(std::span<std::int64_t> values) {

@@ -49,25 +49,25 @@ typedef std::uint64_t Eight __attribute__((vector_size(64)));
 typedef std::uint32_t EightHalves __attribute__((vector_size(32)));
 
 // RoundedGaussian::decided and certain of eight words at a time, for a multiple of eight.
-[[gnu::target("avx512f,avx512vl")]] void decide_eights(const NormalBoxes& boxes, int shift,
+[[gnu::target("avx512f,avx512vl")]] void decide_eights(const ExactNormalSampler& boxes, int shift,
                                                        std::span<const std::uint64_t> words,
                                                        std::int64_t* out, Undecided& undecided) {
-  constexpr int bits = NormalBoxes::fraction_bits;
+  constexpr int bits = ExactNormalSampler::fraction_bits;
   const std::uint64_t half = std::uint64_t{1} << (shift - 1);
   EightHalves index{0, 1, 2, 3, 4, 5, 6, 7};
   for (std::size_t i = 0; i < words.size(); i += 8) {
     Eight word;
     std::memcpy(&word, &words[i], sizeof word);
-    const auto box = reinterpret_cast<__m512i>(word >> (64 - NormalBoxes::box_bits));
+    const auto box = reinterpret_cast<__m512i>(word >> (64 - ExactNormalSampler::box_bits));
     const __m256i entry =
         _mm512_mask_i64gather_epi32(__m256i{}, 0xff, box, boxes.entries(), sizeof *boxes.entries());
     const Eight strip = __builtin_convertvector(reinterpret_cast<EightHalves>(entry), Eight) &
-                        NormalBoxes::strip_mask;
-    const Eight n = ((strip << bits | (word & NormalBoxes::place_mask)) + half) >> shift;
+                        ExactNormalSampler::strip_mask;
+    const Eight n = ((strip << bits | (word & ExactNormalSampler::place_mask)) + half) >> shift;
     const Eight sign = word >> bits & 1;
     const Eight drawn = (n ^ -sign) + sign;
     std::memcpy(&out[i], &drawn, sizeof drawn);
-    const auto uncertain = reinterpret_cast<__m256i>(EightHalves{} + NormalBoxes::uncertain);
+    const auto uncertain = reinterpret_cast<__m256i>(EightHalves{} + ExactNormalSampler::uncertain);
     const __mmask8 open = _mm256_test_epi32_mask(entry, uncertain);
     const __m256i opened = _mm256_maskz_compress_epi32(open, reinterpret_cast<__m256i>(index));
     std::memcpy(&undecided.index[undecided.count], &opened, sizeof opened);
@@ -96,7 +96,7 @@ std::uint64_t lambda(double strips_in_deviation) {
 }  // namespace
 
 RoundedGaussian::RoundedGaussian(double deviation)
-    : shift_(NormalBoxes::fraction_bits - exponent_of_strip(deviation)),
+    : shift_(ExactNormalSampler::fraction_bits - exponent_of_strip(deviation)),
       boxes_(lambda(std::ldexp(deviation, -strip_exponent()))) {}
 
 void RoundedGaussian::draw_group(const ChaChaStream& stream, std::span<std::int64_t> out) const {

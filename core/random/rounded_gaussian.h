@@ -45,18 +45,18 @@ class RoundedGaussian {
 
   // The draw that begins with `word`, if certain(word).
   HD std::int64_t decided(std::uint64_t word) const {
-    return rounded(boxes_.magnitude(word), NormalBoxes::negative(word));
+    return rounded(boxes_.magnitude(word), ExactNormalSampler::negative(word));
   }
   HD bool certain(std::uint64_t word) const { return boxes_.certain(word); }
   // The draw that begins with `word`, certain or not, and takes more words, more(), as it needs
   // them.
   template <class Words>
   HD std::int64_t draw(std::uint64_t word, Words&& more) const {
-    return rounded(boxes_.decide(word, more), NormalBoxes::negative(word));
+    return rounded(boxes_.decide(word, more), ExactNormalSampler::negative(word));
   }
   // A strip is 2^strip_exponent() integers wide.
-  int strip_exponent() const { return NormalBoxes::fraction_bits - shift_; }
-  const NormalBoxes& boxes() const { return boxes_; }
+  int strip_exponent() const { return ExactNormalSampler::fraction_bits - shift_; }
+  const ExactNormalSampler& boxes() const { return boxes_; }
 
  private:
   HD std::int64_t rounded(std::uint64_t magnitude, bool negative) const {
@@ -67,7 +67,7 @@ class RoundedGaussian {
   void draw_group(const ChaChaStream& stream, std::span<std::int64_t> out) const;
 
   int shift_;  // from a magnitude's last bit to the integers
-  NormalBoxes boxes_;
+  ExactNormalSampler boxes_;
 };
 
 }  // namespace sotto

@@ -116,7 +116,7 @@ double SecretRandom::uniform() { return unit_interval(word()); }
 
 std::int64_t SecretRandom::below(std::int64_t n) {
   check(n >= 1, "below: no integers in [0, {})", n);
-  return draw_below(n, [this] { return word(); });
+  return uniform_int(n, [this] { return word(); });
 }
 
 void SecretRandom::fill(std::span<std::uint8_t> out) {

@@ -4,24 +4,24 @@
 
 namespace sotto {
 
-class IdleWork {
+class BackgroundTask {
  public:
   // Does a piece of some ten microseconds, and returns whether there was one left. Called by
   // several threads side by side; must not throw.
-  virtual bool do_piece() = 0;
+  virtual bool run_chunk() = 0;
 
  protected:
-  IdleWork() = default;
-  IdleWork(const IdleWork&) = delete;
-  IdleWork& operator=(const IdleWork&) = delete;
+  BackgroundTask() = default;
+  BackgroundTask(const BackgroundTask&) = delete;
+  BackgroundTask& operator=(const BackgroundTask&) = delete;
   // Its owner has called withdraw_idle_work() before.
-  ~IdleWork() = default;
+  ~BackgroundTask() = default;
 };
 
 // Lets threads do it from now on, unless there is other such work already, or no thread but the
 // caller's (parallel.h). Returns whether they will.
-bool offer_idle_work(IdleWork& work);
+bool offer_idle_work(BackgroundTask& work);
 // Returns when no thread is within it; does nothing where it was not offered.
-void withdraw_idle_work(IdleWork& work);
+void withdraw_idle_work(BackgroundTask& work);
 
 }  // namespace sotto

@@ -71,12 +71,12 @@ void parallel_for(std::int64_t count, std::int64_t grain,
   if (failure) std::rethrow_exception(failure);
 }
 
-bool offer_idle_work(IdleWork& work) {
+bool offer_idle_work(BackgroundTask& work) {
   const int others = thread_count() - 1;
   return !in_part && ThreadPool::instance().offer(work, others);
 }
 
-void withdraw_idle_work(IdleWork& work) { ThreadPool::instance().withdraw(work); }
+void withdraw_idle_work(BackgroundTask& work) { ThreadPool::instance().withdraw(work); }
 
 int thread_count() { return threads(); }
 

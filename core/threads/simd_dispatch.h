@@ -17,7 +17,7 @@ template <class F>
   f();
 }
 
-// Whether widely() takes AVX2: the processor has it, and the environment variable
+// Whether simd_dispatch() takes AVX2: the processor has it, and the environment variable
 // SOTTO_INSTRUCTIONS is not "portable" at the first call.
 bool has_avx2();
 // The same of AVX-512 (F and VL) in the loops that have it, for neither "portable" nor "avx2". Both
@@ -26,7 +26,7 @@ bool has_avx512();
 
 // f(), for loops over arithmetic that is all in inline functions.
 template <class F>
-void widely(const F& f) {
+void simd_dispatch(const F& f) {
   if (has_avx2()) {
     in_avx2(f);
   } else {
@@ -37,11 +37,11 @@ void widely(const F& f) {
 // The same in AVX-512 where there is that, for loops that compute much for each element; those that
 // wait for memory gain nothing by it.
 template <class F>
-void widest(const F& f) {
+void simd_dispatch_avx512(const F& f) {
   if (has_avx512()) {
     in_avx512(f);
   } else {
-    widely(f);
+    simd_dispatch(f);
   }
 }
 
@@ -51,12 +51,12 @@ inline bool has_avx2() { return false; }
 inline bool has_avx512() { return false; }
 
 template <class F>
-void widely(const F& f) {
+void simd_dispatch(const F& f) {
   f();
 }
 
 template <class F>
-void widest(const F& f) {
+void simd_dispatch_avx512(const F& f) {
   f();
 }
 

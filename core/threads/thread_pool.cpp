@@ -53,14 +53,14 @@ bool ThreadPool::do_next() {
 bool ThreadPool::do_idle() {
   if (idle_.load(std::memory_order_relaxed) == nullptr) return false;
   idlers_.fetch_add(1);
-  IdleWork* const work = idle_.load();
-  const bool did = work != nullptr && work->do_piece();
+  BackgroundTask* const work = idle_.load();
+  const bool did = work != nullptr && work->run_chunk();
   idlers_.fetch_sub(1);
   return did;
 }
 
-bool ThreadPool::offer(IdleWork& work, int threads) {
-  IdleWork* none = nullptr;
+bool ThreadPool::offer(BackgroundTask& work, int threads) {
+  BackgroundTask* none = nullptr;
   if (threads < 1 || !idle_.compare_exchange_strong(none, &work)) return false;
   if (!taken_.test_and_set(std::memory_order_acquire)) {
     grow(threads);
@@ -71,8 +71,8 @@ bool ThreadPool::offer(IdleWork& work, int threads) {
   return true;
 }
 
-void ThreadPool::withdraw(IdleWork& work) {
-  IdleWork* here = &work;
+void ThreadPool::withdraw(BackgroundTask& work) {
+  BackgroundTask* here = &work;
   if (!idle_.compare_exchange_strong(here, nullptr)) return;
   // A fork left the threads behind, and what they did.
   if (process_ != getpid()) return idlers_.store(0);

@@ -25,11 +25,11 @@ class ThreadPool {
 
   static constexpr int most_parts = 1 << 15;
 
-  // Up to `threads` threads of the pool call work.do_piece() while they have no parts to do.
+  // Up to `threads` threads of the pool call work.run_chunk() while they have no parts to do.
   // Returns false, and nothing happens, while there is other such work.
-  bool offer(IdleWork& work, int threads);
+  bool offer(BackgroundTask& work, int threads);
   // Returns when no thread is within `work`, and none will be.
-  void withdraw(IdleWork& work);
+  void withdraw(BackgroundTask& work);
 
  private:
   // What the threads share of a run: its number, how many parts there are, and the next to begin,
@@ -51,7 +51,7 @@ class ThreadPool {
   std::atomic<const std::function<void(int)>*> part_{nullptr};
   std::atomic<int> unfinished_{0};
   std::atomic<int> runs_{0};  // wakes the threads
-  std::atomic<IdleWork*> idle_{nullptr};
+  std::atomic<BackgroundTask*> idle_{nullptr};
   std::atomic<int> idlers_{0};  // that may be within it
   std::atomic_flag taken_;
   int threads_ = 0;

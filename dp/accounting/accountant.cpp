@@ -37,9 +37,10 @@ constexpr std::array<Proof, 8> proofs = {{
     {Sampling::planned, {true, true}, {true, true}},
 }};
 
-bool proved(AccountantKind kind, Sampling sampling, Relation relation) {
+bool proved(AccountantKind kind, Sampling sampling, NeighboringRelation relation) {
   const Proof& proof = proofs.at(static_cast<std::size_t>(sampling));
-  const auto& by = relation == Relation::replace_one ? proof.replace_one : proof.add_or_remove_one;
+  const auto& by =
+      relation == NeighboringRelation::replace_one ? proof.replace_one : proof.add_or_remove_one;
   return kind == AccountantKind::rdp ? by.rdp : by.pld;
 }
 
@@ -68,26 +69,28 @@ Event charged(const Event& event) {
 
 const char* name(AccountantKind kind) { return names.at(static_cast<std::size_t>(kind)); }
 
-AccountantKind accountant_called(const std::string& name) {
+AccountantKind parse_accountant(const std::string& name) {
   const auto found = std::ranges::find(names, name);
   check(found != names.end(), "accountant: no accountant is called {}", name);
   return static_cast<AccountantKind>(found - names.begin());
 }
 
-std::string unproved(AccountantKind kind, Sampling sampling, Relation relation) {
+std::string unsupported_reason(AccountantKind kind, Sampling sampling,
+                               NeighboringRelation relation) {
   if (proved(kind, sampling, relation)) return "";
   const AccountantKind other =
       kind == AccountantKind::rdp ? AccountantKind::pld : AccountantKind::rdp;
-  return fmt::format("the {} accountant has no proof for {} batches and {}; {} has one", name(kind),
-                     name(sampling),
-                     relation == Relation::replace_one ? "replace_one" : "add_or_remove_one",
-                     proved(other, sampling, relation) ? name(other) : "none");
+  return fmt::format(
+      "the {} accountant has no proof for {} batches and {}; {} has one", name(kind),
+      name(sampling),
+      relation == NeighboringRelation::replace_one ? "replace_one" : "add_or_remove_one",
+      proved(other, sampling, relation) ? name(other) : "none");
 }
 
 void Accountant::compose(const Event& event, std::int64_t count) {
   check_event("compose", event);
   check(count >= 0 && count <= most_releases, "compose: {} releases", count);
-  const std::string reason = unproved(kind_, event.sampling, relation_);
+  const std::string reason = unsupported_reason(kind_, event.sampling, relation_);
   check(reason.empty(), "compose: {}", reason);
   if (count == 0) return;
   if (event.batches > 1) check_paid(event, count);
@@ -146,7 +149,7 @@ double Accountant::delta(double epsilon) const {
   return std::min(charged_delta(epsilon) + cut, 1.0);
 }
 
-NewAccountant new_accountant(AccountantKind kind, Relation relation) {
+NewAccountant make_accountant(AccountantKind kind, NeighboringRelation relation) {
   return [kind, relation]() -> std::unique_ptr<Accountant> {
     switch (kind) {
       case AccountantKind::pld: return std::make_unique<PldAccountant>(relation);

@@ -21,12 +21,13 @@ enum class AccountantKind {
 // "pld", "rdp", "prv".
 const char* name(AccountantKind kind);
 // The kind of that name. Throws std::invalid_argument when there is none.
-AccountantKind accountant_called(const std::string& name);
+AccountantKind parse_accountant(const std::string& name);
 
 // Why the accountant cannot compose batches drawn like this, and which ones can: "the pld
 // accountant has no proof for balls_and_bins batches and add_or_remove_one; rdp has one". Empty
 // where it has a proof.
-std::string unproved(AccountantKind kind, Sampling sampling, Relation relation);
+std::string unsupported_reason(AccountantKind kind, Sampling sampling,
+                               NeighboringRelation relation);
 
 class Accountant {
  public:
@@ -35,7 +36,7 @@ class Accountant {
   // Adds `count` releases of one kind after what was composed before. A batch that is paid for
   // costs nothing; passes are charged with their first batch. Throws std::invalid_argument when a
   // number of the event is out of range or count not in [0, 2^53], when there is no proof (the text
-  // of unproved()), and when more batches are paid for than the passes begun so far have.
+  // of unsupported_reason()), and when more batches are paid for than the passes begun so far have.
   void compose(const Event& event, std::int64_t count = 1);
   // The smallest epsilon this accountant can prove for delta in (0, 1); 0 for an empty history,
   // infinity when nothing can be proved. Throws std::invalid_argument for another delta.
@@ -43,11 +44,12 @@ class Accountant {
   // The smallest delta it can prove for a finite epsilon >= 0; throws for another epsilon.
   double delta(double epsilon) const;
   AccountantKind kind() const { return kind_; }
-  Relation relation() const { return relation_; }
+  NeighboringRelation relation() const { return relation_; }
   std::string name() const { return sotto::name(kind_); }
 
  protected:
-  Accountant(AccountantKind kind, Relation relation) : kind_(kind), relation_(relation) {}
+  Accountant(AccountantKind kind, NeighboringRelation relation)
+      : kind_(kind), relation_(relation) {}
   Accountant(const Accountant&) = default;
   Accountant(Accountant&&) = default;
   Accountant& operator=(const Accountant&) = default;
@@ -72,14 +74,15 @@ class Accountant {
   void check_paid(const Event& event, std::int64_t count);
 
   AccountantKind kind_;
-  Relation relation_;
+  NeighboringRelation relation_;
   double cut_ = 0;
   std::map<Event, Pass> passes_;  // by their first batch
 };
 
 // Makes an accountant with an empty history.
 using NewAccountant = std::function<std::unique_ptr<Accountant>()>;
-NewAccountant new_accountant(AccountantKind kind = AccountantKind::pld,
-                             Relation relation = Relation::add_or_remove_one);
+NewAccountant make_accountant(
+    AccountantKind kind = AccountantKind::pld,
+    NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
 
 }  // namespace sotto

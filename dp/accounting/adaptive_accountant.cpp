@@ -33,7 +33,7 @@ bool nothing(const std::vector<double>& rdp) {
 
 }  // namespace
 
-AdaptiveAccountant::AdaptiveAccountant(Relation relation, const EventCounts& plans)
+AdaptiveAccountant::AdaptiveAccountant(NeighboringRelation relation, const EventCounts& plans)
     : Accountant(AccountantKind::rdp, relation), divergences_(fixed_orders(), relation) {
   RdpAccountant planned(fixed_orders(), relation);
   for (const auto& [event, count] : plans) planned.compose(event, count);
@@ -69,7 +69,7 @@ double AdaptiveAccountant::charged_delta(double) const {
       "delta fixed in advance, and no delta for an epsilon");
 }
 
-NewAccountant new_adaptive_accountant(Relation relation, EventCounts plans) {
+NewAccountant new_adaptive_accountant(NeighboringRelation relation, EventCounts plans) {
   return [relation, plans = std::move(plans)] {
     return std::make_unique<AdaptiveAccountant>(relation, plans);
   };

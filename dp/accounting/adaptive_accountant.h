@@ -14,7 +14,7 @@ class AdaptiveAccountant final : public Accountant {
  public:
   // `plans` were written down before the first release. Throws std::invalid_argument where there is
   // no proof for one of them.
-  explicit AdaptiveAccountant(Relation relation = Relation::add_or_remove_one,
+  explicit AdaptiveAccountant(NeighboringRelation relation = NeighboringRelation::add_or_remove_one,
                               const EventCounts& plans = {});
 
  private:
@@ -30,7 +30,7 @@ class AdaptiveAccountant final : public Accountant {
   std::vector<double> planned_;  // divergences of the plans
 };
 
-NewAccountant new_adaptive_accountant(Relation relation = Relation::add_or_remove_one,
-                                      EventCounts plans = {});
+NewAccountant new_adaptive_accountant(
+    NeighboringRelation relation = NeighboringRelation::add_or_remove_one, EventCounts plans = {});
 
 }  // namespace sotto

@@ -114,7 +114,7 @@ std::string Budget::accountant() const {
   return spent_->name() + (adaptive_ ? ", of orders fixed in advance" : "");
 }
 
-Ledger::Admit Budget::admission() const {
+Ledger::BudgetCheck Budget::admission() const {
   if (!target_epsilon_) return {};
   return [this](const History& after) { return allows(after); };
 }

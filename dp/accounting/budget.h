@@ -31,7 +31,7 @@ class Budget {
   // The epsilon of all that the ledger's runs planned; nothing where something else was released.
   std::optional<double> epsilon_planned() const;
   // allows() for Ledger::record; nothing without a target. The budget must outlive it.
-  Ledger::Admit admission() const;
+  Ledger::BudgetCheck admission() const;
   double delta() const { return delta_; }
   std::string accountant() const;
 

@@ -31,7 +31,8 @@ class Search {
     check(!target.noise_at || target.batch.batches == 1, "{}: noise that changes within a pass",
           op);
     const auto asked = accountant();
-    const std::string reason = unproved(asked->kind(), target.batch.sampling, asked->relation());
+    const std::string reason =
+        unsupported_reason(asked->kind(), target.batch.sampling, asked->relation());
     check(reason.empty(), "{}: {}", op, reason);
   }
 

@@ -28,19 +28,19 @@ struct PrivacyTarget {
 // The smallest noise multiplier; 0 for no steps. Throws also when none up to 1e9 meets the target,
 // or sampling_rate is 0.
 double calibrate_noise_multiplier(const PrivacyTarget& target,
-                                  const NewAccountant& accountant = new_accountant());
+                                  const NewAccountant& accountant = make_accountant());
 
 // The largest number of steps with this noise multiplier (the target's own `steps` is not read): 0
 // when a single pass is too much, at most 2^53. Throws also unless noise_multiplier is finite and
 // >= 0, or when sampling_rate is 0.
 std::int64_t max_steps(double noise_multiplier, const PrivacyTarget& target,
-                       const NewAccountant& accountant = new_accountant());
+                       const NewAccountant& accountant = make_accountant());
 
 // The largest sampling rate with this noise multiplier (that of the target's batch is not read, and
 // its `cut` must hold for the rate returned). Throws also unless noise_multiplier is finite and
 // >= 0, when batches drawn like this have no rate, and when none from 1e-15 on meets the target.
 double max_sampling_rate(double noise_multiplier, const PrivacyTarget& target,
-                         const NewAccountant& accountant = new_accountant());
+                         const NewAccountant& accountant = make_accountant());
 
 // Two Gaussian releases on one batch, each with the noise multiplier relative to its own
 // sensitivity, are one: 1/joint^2 = 1/one^2 + 1/other^2 (Andrew et al. 2021, theorem 1, of clipped
@@ -52,11 +52,11 @@ double joint_noise_multiplier(double one, double other);
 double other_noise_multiplier(double joint, double one);
 
 // The smallest standard deviation of the noise on each of `groups` counts
-// (AdaptiveClipping::count_noise) with which the counts, and gradients released with this noise
-// multiplier of their own, meet the target together. Throws also unless groups >= 1, and when the
-// gradients alone do not meet it.
+// (AdaptiveClipping::unclipped_count_stddev) with which the counts, and gradients released with
+// this noise multiplier of their own, meet the target together. Throws also unless groups >= 1, and
+// when the gradients alone do not meet it.
 double calibrate_count_noise(double noise_multiplier, std::int64_t groups,
                              const PrivacyTarget& target,
-                             const NewAccountant& accountant = new_accountant());
+                             const NewAccountant& accountant = make_accountant());
 
 }  // namespace sotto

@@ -13,6 +13,6 @@ namespace sotto {
 // std::invalid_argument unless delta is in (0, 1), and as Accountant::compose does for a release
 // that the accountant has no proof for.
 double epsilon(const Ledger& ledger, double delta,
-               const NewAccountant& accountant = new_accountant());
+               const NewAccountant& accountant = make_accountant());
 
 }  // namespace sotto

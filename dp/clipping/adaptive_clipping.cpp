@@ -16,24 +16,24 @@ bool positive(double x) { return x > 0 && std::isfinite(x); }
 void AdaptiveClipping::validate() const {
   check(quantile >= 0 && quantile <= 1, "adaptive clipping: quantile {} outside [0, 1]", quantile);
   check(positive(learning_rate), "adaptive clipping: learning rate {}", learning_rate);
-  check(!count_noise || positive(*count_noise), "adaptive clipping: count noise {}",
-        count_noise.value_or(0));
+  check(!unclipped_count_stddev || positive(*unclipped_count_stddev),
+        "adaptive clipping: count noise {}", unclipped_count_stddev.value_or(0));
   check(positive(least_bound) && least_bound <= largest_bound && std::isfinite(largest_bound),
         "adaptive clipping: bounds from {} to {}", least_bound, largest_bound);
 }
 
-double AdaptiveClipping::count_noise_for(double expected_size) const {
+double AdaptiveClipping::unclipped_count_stddev_for(double expected_batch_size) const {
   constexpr double part_of_batch = 0.05;  // Andrew et al. 2021, section 3.1
-  return count_noise.value_or(part_of_batch * expected_size);
+  return unclipped_count_stddev.value_or(part_of_batch * expected_batch_size);
 }
 
 std::vector<double> AdaptiveClipping::next(const std::vector<double>& bounds,
-                                           const std::vector<double>& within_bound) const {
-  check(bounds.size() == within_bound.size(), "adaptive clipping: {} counts of {} bounds",
-        within_bound.size(), bounds.size());
+                                           const std::vector<double>& unclipped_fraction) const {
+  check(bounds.size() == unclipped_fraction.size(), "adaptive clipping: {} counts of {} bounds",
+        unclipped_fraction.size(), bounds.size());
   std::vector<double> moved;
   for (std::size_t k = 0; k < bounds.size(); ++k) {
-    const double part = std::clamp(within_bound[k], 0.0, 1.0);
+    const double part = std::clamp(unclipped_fraction[k], 0.0, 1.0);
     const double bound = bounds[k] * std::exp(-learning_rate * (part - quantile));
     moved.push_back(std::clamp(bound, least_bound, largest_bound));
   }

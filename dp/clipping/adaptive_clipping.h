@@ -15,17 +15,18 @@ struct AdaptiveClipping {
   double learning_rate = 0.2;
   // The standard deviation of the noise on each group's count; a twentieth of the expected batch
   // size unless it is given.
-  std::optional<double> count_noise = {};
+  std::optional<double> unclipped_count_stddev = {};
   // Bounds stay between these.
   double least_bound = 1e-6, largest_bound = 1e6;
 
   // Throws std::invalid_argument unless quantile is in [0, 1], learning_rate and the count noise
   // are positive and finite, and 0 < least_bound <= largest_bound < infinity.
   void validate() const;
-  double count_noise_for(double expected_size) const;
-  // The bounds after a step; within_bound as in Released, taken as 0 or 1 where it lies outside.
+  double unclipped_count_stddev_for(double expected_batch_size) const;
+  // The bounds after a step; unclipped_fraction as in NoisyGradient, taken as 0 or 1 where it lies
+  // outside.
   std::vector<double> next(const std::vector<double>& bounds,
-                           const std::vector<double>& within_bound) const;
+                           const std::vector<double>& unclipped_fraction) const;
 };
 
 }  // namespace sotto

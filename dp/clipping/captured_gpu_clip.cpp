@@ -8,18 +8,18 @@ namespace sotto {
 
 namespace {
 
-std::vector<std::shared_ptr<const PerSample>> wholes(const std::vector<PerSample>& uses) {
-  std::vector<std::shared_ptr<const PerSample>> all;
+std::vector<std::shared_ptr<const PerSampleGrad>> wholes(const std::vector<PerSampleGrad>& uses) {
+  std::vector<std::shared_ptr<const PerSampleGrad>> all;
   all.reserve(uses.size());
-  for (const PerSample& use : uses) all.push_back(use.whole());
+  for (const PerSampleGrad& use : uses) all.push_back(use.captured());
   return all;
 }
 
 }  // namespace
 
-bool CapturedClip::made_of(const std::vector<PerSample>& uses) {
+bool CapturedClip::made_of(const std::vector<PerSampleGrad>& uses) {
   return std::all_of(uses.begin(), uses.end(),
-                     [](const PerSample& use) { return use.whole() != nullptr; });
+                     [](const PerSampleGrad& use) { return use.captured() != nullptr; });
 }
 
 CapturedClip::CapturedClip(const std::vector<ClipGroup>& groups, const How& how,
@@ -29,7 +29,8 @@ CapturedClip::CapturedClip(const std::vector<ClipGroup>& groups, const How& how,
 }
 
 bool CapturedClip::of(const ParameterUses& gradients, const How& how) const {
-  return how.row_budget == how_.row_budget && how.spacings == how_.spacings &&
+  return how.per_sample_grad_budget == how_.per_sample_grad_budget &&
+         how.spacings == how_.spacings &&
          std::equal(gradients.begin(), gradients.end(), whole_.begin(), whole_.end(),
                     [](const auto& given, const auto& known) {
                       return given.first == known.first && wholes(given.second) == known.second;
@@ -40,16 +41,16 @@ bool CapturedClip::of(const ParameterUses& gradients, const How& how) const {
 void CapturedClip::clip(DeviceClip& there) const {
   there.start();
   std::vector<ParameterUses> groups(groups_.size());
-  std::size_t budget = how_.row_budget;
+  std::size_t budget = how_.per_sample_grad_budget;
   for (const auto& [parameter, whole] : whole_) {
     const auto has = [parameter = parameter](const ClipGroup& g) {
       return std::find(g.parameters.begin(), g.parameters.end(), parameter) != g.parameters.end();
     };
     const auto group = std::find_if(groups_.begin(), groups_.end(), has);
-    std::vector<PerSample> uses;
+    std::vector<PerSampleGrad> uses;
     for (const auto& use : whole) uses.push_back(*use);
     groups[static_cast<std::size_t>(group - groups_.begin())].emplace_back(
-        parameter, prepared(std::move(uses), how_.route, budget));
+        parameter, materialize_if_cheaper(std::move(uses), how_.norm_method, budget));
   }
   for (std::size_t group = 0; group < groups.size(); ++group) there.clip(group, groups[group]);
 }
@@ -57,7 +58,7 @@ void CapturedClip::clip(DeviceClip& there) const {
 void CapturedClip::capture(double loss_scale, const Tensor& losses) {
   const std::int64_t rows = whole_[0].second[0]->samples();
   // Every row is a term: which units are in a block is another thing at each step.
-  const DeviceClip::How how{how_.rule, how_.route, rows, rows, how_.spacings};
+  const DeviceClip::How how{how_.rule, how_.norm_method, rows, rows, how_.spacings};
   try {
     DeviceClip expected(groups_, how, device_);
     expected.set(loss_scale, losses.numel());

@@ -19,12 +19,12 @@ class CapturedClip {
  public:
   struct How {
     ClipRule rule;
-    Route route = Route::automatic;
-    std::size_t row_budget = 0;      // bytes, as in ClipOptions
-    std::vector<double> spacings{};  // as in DeviceClip::How
+    NormMethod norm_method = NormMethod::automatic;
+    std::size_t per_sample_grad_budget = 0;  // bytes, as in ClipOptions
+    std::vector<double> spacings{};          // as in DeviceClip::How
   };
-  // Whether all uses are of captured work (PerSample::whole).
-  static bool made_of(const std::vector<PerSample>& uses);
+  // Whether all uses are of captured work (PerSampleGrad::whole).
+  static bool made_of(const std::vector<PerSampleGrad>& uses);
 
   // For gradients of that kind, in the order in which they are prepared. The groups outlive it.
   CapturedClip(const std::vector<ClipGroup>& groups, const How& how,
@@ -45,7 +45,7 @@ class CapturedClip {
 
   const std::vector<ClipGroup>& groups_;
   How how_;
-  std::vector<std::pair<Parameter*, std::vector<std::shared_ptr<const PerSample>>>> whole_;
+  std::vector<std::pair<Parameter*, std::vector<std::shared_ptr<const PerSampleGrad>>>> whole_;
   Device device_;
   std::optional<DeviceClip> there_;
   std::optional<Capture> captured_;

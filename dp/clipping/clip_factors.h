@@ -6,7 +6,7 @@
 
 namespace sotto {
 
-struct Clipper::Factors : UnitFactors {
+struct Clipper::Factors : ClipFactors {
   Tensor weights;  // weights_of() the values, 0 for what is to stay apart
 };
 

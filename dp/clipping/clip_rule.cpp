@@ -15,7 +15,7 @@ struct NamedRule {
 constexpr NamedRule rules[] = {{ClipRule::Kind::minimum, "minimum"},
                                {ClipRule::Kind::opacus, "opacus"},
                                {ClipRule::Kind::automatic, "automatic"},
-                               {ClipRule::Kind::normalise, "normalise"},
+                               {ClipRule::Kind::normalize, "normalise"},
                                {ClipRule::Kind::adaptive, "adaptive"}};
 
 }  // namespace

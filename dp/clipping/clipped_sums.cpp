@@ -34,9 +34,9 @@ BlockEnds Clipper::blocks_of_part(std::int64_t units) const {
 // Adds sum_n factor[n] G[n]. A sum may overflow although every norm is finite, as terms of one
 // sample cancel. The samples of the block that overflows are then added one by one, and those that
 // overflow alone are left out: none of them spoils the others, whose blocks keep their terms.
-void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
+void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSampleGrad>& uses,
                            const Factors& factors) {
-  if (factors.harmless && uses[0].device() == cpu) {
+  if (factors.cannot_overflow && uses[0].device() == cpu) {
     add_terms(sum_for(parameter), uses, factors, part_ends_);
   } else if (const RoundedSum all = empty_sum(parameter, uses[0].device());
              add_terms(all, uses, factors, part_ends_), all_finite(all.total)) {
@@ -53,20 +53,20 @@ void Clipper::add_weighted(Parameter& parameter, const std::vector<PerSample>& u
 }
 
 // Adds all units of the gradients, those that stay apart as terms of their own.
-void Clipper::add_terms(const RoundedSum& sum, const std::vector<PerSample>& uses,
+void Clipper::add_terms(const RoundedSum& sum, const std::vector<PerSampleGrad>& uses,
                         const Factors& factors, const BlockEnds& ends) const {
-  for (const PerSample& use : uses) use.add_to(sum, factors.weights, ends, std::ssize(uses));
+  for (const PerSampleGrad& use : uses) use.add_to(sum, factors.weights, ends, std::ssize(uses));
   for (const std::size_t n : factors.apart) {
     const double weight = factors.values[n] / loss_scale_;
-    add_term(gradient_alone(uses, static_cast<std::int64_t>(n), weight), sum);
+    add_term(sample_gradient_f64(uses, static_cast<std::int64_t>(n), weight), sum);
   }
 }
 
 // Adds units begin .. end - 1 of the part, which are one block.
-void Clipper::add_block(Parameter& parameter, const std::vector<PerSample>& uses,
+void Clipper::add_block(Parameter& parameter, const std::vector<PerSampleGrad>& uses,
                         const Factors& factors, std::int64_t begin, std::int64_t end) {
-  std::vector<PerSample> some;
-  for (const PerSample& use : uses) some.push_back(use.slice(begin, end));
+  std::vector<PerSampleGrad> some;
+  for (const PerSampleGrad& use : uses) some.push_back(use.slice(begin, end));
   const auto units = static_cast<std::size_t>(end - begin);
   Factors of_some{{.values = {factors.values.begin() + begin, factors.values.begin() + end}},
                   factors.weights.slice(0, begin, end)};

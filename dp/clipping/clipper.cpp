@@ -16,7 +16,7 @@ namespace sotto {
 namespace {
 
 // The sum of 1/2 for each of some units and -1/2 for each of the others.
-double halves(std::ptrdiff_t some, std::size_t all) {
+double centered_count(std::ptrdiff_t some, std::size_t all) {
   return static_cast<double>(some) - static_cast<double>(all) / 2;
 }
 
@@ -37,7 +37,7 @@ class Clipper::OnePass final : public GradSink {
   bool bounds_influence() const override { return true; }
   bool keeps() const override { return true; }
 
-  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
     const LabelScope scope = LabelScope::phase("clip");
     const std::size_t group = clipper_.group_of(parameter);
     const bool captured = losses_ && !grouping_ && CapturedClip::made_of(uses);
@@ -57,7 +57,7 @@ class Clipper::OnePass final : public GradSink {
         flush(group);
       } else {
         // No parameter of the group was used: every unit's gradient is zero.
-        clipper_.factors_for(group, UnitLengths(units_));
+        clipper_.factors_for(group, UnitNorms(units_));
       }
     }
     if (losses_) read();
@@ -68,8 +68,8 @@ class Clipper::OnePass final : public GradSink {
     return std::find(done_.begin(), done_.end(), group) != done_.end();
   }
 
-  void keep(std::size_t group, Parameter& parameter, std::vector<PerSample> uses) {
-    uses = prepared(std::move(uses), clipper_.options_.route, budget_);
+  void keep(std::size_t group, Parameter& parameter, std::vector<PerSampleGrad> uses) {
+    uses = materialize_if_cheaper(std::move(uses), clipper_.options_.norm_method, budget_);
     pending_[group].emplace_back(&parameter, std::move(uses));
     if (pending_[group].size() == clipper_.groups_[group].parameters.size()) flush(group);
   }
@@ -79,9 +79,9 @@ class Clipper::OnePass final : public GradSink {
     const bool alone =
         done_.empty() && std::all_of(pending_.begin(), pending_.end(),
                                      [](const ParameterUses& group) { return group.empty(); });
-    const auto outcome = clipper_.clip_captured(replayed_, *losses_, alone);
+    const auto outcome = clipper_.replay_clip_graph(replayed_, *losses_, alone);
     if (outcome == Replayed::taken) return true;
-    if (outcome == Replayed::not_sound) losses_ = nullptr;
+    if (outcome == Replayed::must_redo_on_host) losses_ = nullptr;
     for (auto& [parameter, uses] : replayed_)
       keep(clipper_.group_of(*parameter), *parameter, std::move(uses));
     return false;
@@ -99,9 +99,9 @@ class Clipper::OnePass final : public GradSink {
     there_->clip(group, gradients);
     unread_.push_back(group);
     for (const auto& [parameter, uses] : gradients) {
-      for (const PerSample& use : uses) unread_bytes_ += use.bytes();
+      for (const PerSampleGrad& use : uses) unread_bytes_ += use.bytes();
     }
-    if (unread_bytes_ > clipper_.options_.row_budget) read();
+    if (unread_bytes_ > clipper_.options_.per_sample_grad_budget) read();
   }
 
   // Groups that are not sound are clipped again, in the way that the host decides.
@@ -150,7 +150,7 @@ std::size_t Clipper::group_of(const Parameter& parameter) const {
       parameter.value.shape(), owner.empty() ? "no module that was called" : owner));
 }
 
-Clipper::Factors Clipper::factors_for(std::size_t group, const UnitLengths& lengths) {
+Clipper::Factors Clipper::factors_for(std::size_t group, const UnitNorms& lengths) {
   const ClipGroup& of = groups_[group];
   Factors factors{lengths.factors(options_.rule, of.bound, rounding_margin(of), loss_scale_), {}};
   count(group, factors.norms, factors.values);
@@ -165,7 +165,7 @@ void Clipper::count(std::size_t group, const std::vector<double>& norms,
                     const std::vector<double>& factors) {
   const UnitCounts counts = count_units(norms, factors, groups_[group].bound, unit_finite_);
   statistics_.not_finite += counts.lost;
-  within_bound_[group] += halves(counts.within, norms.size());
+  within_bound_[group] += centered_count(counts.within, norms.size());
   auto &all_norms = statistics_.norms[group], &all_factors = statistics_.factors[group];
   all_norms.insert(all_norms.end(), norms.begin(), norms.end());
   all_factors.insert(all_factors.end(), factors.begin(), factors.end());
@@ -180,8 +180,9 @@ Tensor Clipper::weights_of(std::vector<double> factors) const {
 
 // In the way that the host decides, which has to wait for a GPU.
 void Clipper::clip_group(std::size_t group, ParameterUses& gradients) {
-  UnitLengths lengths(gradients[0].second[0].samples());
-  for (const auto& [parameter, uses] : gradients) lengths.add(uses, options_.route, loss_scale_);
+  UnitNorms lengths(gradients[0].second[0].samples());
+  for (const auto& [parameter, uses] : gradients)
+    lengths.add(uses, options_.norm_method, loss_scale_);
   const Factors factors = factors_for(group, lengths);
   for (auto& [parameter, uses] : gradients) {
     add_weighted(*parameter, uses, factors);
@@ -212,7 +213,7 @@ void Clipper::start_batch() {
 struct Clipper::Before {
   double loss_sum;
   std::int64_t not_finite;
-  std::vector<double> within_bound;
+  std::vector<double> unclipped_fraction;
 };
 
 void Clipper::undo(const Before& before) {
@@ -225,7 +226,7 @@ void Clipper::undo(const Before& before) {
   const auto units = static_cast<std::size_t>(statistics_.units);
   for (auto& norms : statistics_.norms) norms.resize(units);
   for (auto& factors : statistics_.factors) factors.resize(units);
-  within_bound_ = before.within_bound;
+  within_bound_ = before.unclipped_fraction;
   broken_ = false;
 }
 
@@ -239,7 +240,7 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   touched_ = false;
   broken_ = true;
   try {
-    add_part(tape, loss, grouping);
+    add_physical_batch(tape, loss, grouping);
   } catch (const std::exception& error) {
     if (memory::out_of_memory(error)) undo(before);
     throw;
@@ -247,7 +248,7 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   broken_ = false;
 }
 
-void Clipper::add_part(Tape& tape, const Var& loss, const Grouping* grouping) {
+void Clipper::add_physical_batch(Tape& tape, const Var& loss, const Grouping* grouping) {
   const std::int64_t units = grouping ? grouping->units : loss.shape().numel();
   Tensor losses = loss.value();
   check(!grouping || std::ssize(grouping->unit_of_row) == losses.numel(),
@@ -267,7 +268,7 @@ void Clipper::add_part(Tape& tape, const Var& loss, const Grouping* grouping) {
     OnePass sink(*this, grouping, units, there ? &losses : nullptr);
     tape.backward(loss, sink, loss_scale_);
     sink.flush_all();
-  } else if (!there || !two_passes_there(tape, loss, losses, grouping)) {
+  } else if (!there || !two_passes_on_gpu(tape, loss, losses, grouping)) {
     two_passes(tape, loss, grouping, units);
   }
   end_units();
@@ -286,15 +287,15 @@ void Clipper::add_losses(const std::vector<double>& losses, const Grouping* grou
 
 void Clipper::two_passes(Tape& tape, const Var& loss, const Grouping* grouping,
                          std::int64_t units) {
-  std::vector<UnitLengths> lengths(groups_.size(), UnitLengths(units));
+  std::vector<UnitNorms> lengths(groups_.size(), UnitNorms(units));
   UnitSink norms(grouping, units, [&](const Parameter& parameter, const auto& uses) {
-    lengths[group_of(parameter)].add(uses, options_.route, loss_scale_);
+    lengths[group_of(parameter)].add(uses, options_.norm_method, loss_scale_);
   });
   tape.backward(loss, norms, loss_scale_, Tape::Keep::graph);
   std::vector<Factors> factors;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     factors.push_back(factors_for(group, lengths[group]));
-    factors.back().harmless = false;  // what a second backward gives is another gradient
+    factors.back().cannot_overflow = false;  // what a second backward gives is another gradient
   }
   UnitSink sums(grouping, units, [&](Parameter& parameter, const auto& uses) {
     add_weighted(parameter, uses, factors[group_of(parameter)]);
@@ -306,8 +307,7 @@ void Clipper::add_zeros(std::int64_t units) {
   start_batch();
   broken_ = true;
   begin_units(units);
-  for (std::size_t group = 0; group < groups_.size(); ++group)
-    factors_for(group, UnitLengths(units));
+  for (std::size_t group = 0; group < groups_.size(); ++group) factors_for(group, UnitNorms(units));
   end_units();
   broken_ = false;
 }
@@ -319,11 +319,11 @@ void Clipper::begin_units(std::int64_t units) {
 
 void Clipper::end_units() {
   const auto finite = std::count(unit_finite_.begin(), unit_finite_.end(), char{true});
-  finite_ += halves(finite, unit_finite_.size());
+  finite_ += centered_count(finite, unit_finite_.size());
   statistics_.units += std::ssize(unit_finite_);
 }
 
-ClippedSum Clipper::finish(Draw draw) {
+ClippedSum Clipper::finish(SampledBatch draw) {
   start_batch();
   const auto drawn = static_cast<std::int64_t>(draw.units().size());
   check(statistics_.units == drawn, "Clipper: {} units were drawn and {} clipped", drawn,

@@ -20,9 +20,9 @@ namespace sotto {
 
 struct ClipOptions {
   ClipRule rule = {};
-  Route route = Route::automatic;
+  NormMethod norm_method = NormMethod::automatic;
   // Bytes of materialised rows that may be kept until norms are known.
-  std::size_t row_budget = std::size_t{512} << 20;
+  std::size_t per_sample_grad_budget = std::size_t{512} << 20;
   // Whether the number of units whose gradient was finite may be released with the sum.
   bool count_finite = false;
   // The most units that a batch may have, and that may be in a block (begin()). The larger the
@@ -49,16 +49,16 @@ class ClippedSum {
   std::int64_t groups() const { return std::ssize(within_bound_); }
   // Whether there is a count of finite gradients.
   bool counts_finite() const { return finite_.has_value(); }
-  const Draw& draw() const { return draw_; }
+  const SampledBatch& draw() const { return draw_; }
 
  private:
   friend class Clipper;
   friend class Mechanism;
-  ClippedSum(Gradients sums, double sensitivity, std::vector<double> within_bound,
-             std::optional<double> finite, Draw draw)
+  ClippedSum(Gradients sums, double sensitivity, std::vector<double> unclipped_fraction,
+             std::optional<double> finite, SampledBatch draw)
       : sums_(std::move(sums)),
         sensitivity_(sensitivity),
-        within_bound_(std::move(within_bound)),
+        within_bound_(std::move(unclipped_fraction)),
         finite_(finite),
         draw_(std::move(draw)) {}
   Gradients sums_;
@@ -66,7 +66,7 @@ class ClippedSum {
   // For each group the sum over units of 1/2 or -1/2, as the norm was within the bound or not.
   std::vector<double> within_bound_;
   std::optional<double> finite_;  // the same for gradients that were finite
-  Draw draw_;
+  SampledBatch draw_;
 };
 
 // Facts about one logical batch, for people and tests. NOT private: they are exact functions of the
@@ -80,7 +80,7 @@ struct ClipStatistics {
 };
 
 class CapturedClip;
-class UnitLengths;
+class UnitNorms;
 
 class Clipper {
  public:
@@ -106,7 +106,7 @@ class Clipper {
   // The sum of everything added since the last finish, for the draw that the units came from.
   // Throws when another number of units was added than drawn, more than the largest batch, or other
   // units than begin() was told.
-  ClippedSum finish(Draw draw);
+  ClippedSum finish(SampledBatch draw);
   // Forgets what was added: after an exception in mid-batch.
   void discard();
   // Whether a failed add() may have left something in the sum: only discard() helps then.
@@ -127,7 +127,7 @@ class Clipper {
   const std::vector<ClipGroup>& groups() const { return groups_; }
   // How the next batch is computed: the result is the same up to rounding. Throws
   // std::invalid_argument in the middle of a batch.
-  void set_passes(ClipPasses passes, std::size_t row_budget);
+  void set_passes(ClipPasses passes, std::size_t per_sample_grad_budget);
   ClipPasses passes() const { return passes_; }
   // Parts of batches have so many units at most, or 0: that is not known. Whether rows are kept is
   // decided as for so many, not by how many a part happens to have, of which the rounding of
@@ -137,7 +137,7 @@ class Clipper {
   const ClipOptions& options() const { return options_; }
   // Why the last part was not clipped by a replay of captured work; empty when it was, or was and
   // had to be clipped again.
-  const std::string& uncaptured() const { return uncaptured_; }
+  const std::string& capture_failure_reason() const { return uncaptured_; }
   // Not private either: the sum before noise, f64, for tests.
   const Gradients& sums_for_tests() { return complete_sums(); }
 
@@ -147,33 +147,33 @@ class Clipper {
   std::size_t group_of(const Parameter& parameter) const;
   std::size_t budget_for(std::int64_t units) const;
   struct Factors;
-  Factors factors_for(std::size_t group, const UnitLengths& lengths);
+  Factors factors_for(std::size_t group, const UnitNorms& lengths);
   void count(std::size_t group, const std::vector<double>& norms,
              const std::vector<double>& factors);
   Tensor weights_of(std::vector<double> factors) const;
   void clip_group(std::size_t group, ParameterUses& gradients);
   void take(std::size_t group, const DeviceClip& there, bool replayed = false);
-  enum class Replayed { no, not_sound, taken };
-  Replayed clip_captured(const ParameterUses& gradients, const Tensor& losses, bool alone);
-  void add_weighted(Parameter& parameter, const std::vector<PerSample>& uses,
+  enum class Replayed { no, must_redo_on_host, taken };
+  Replayed replay_clip_graph(const ParameterUses& gradients, const Tensor& losses, bool alone);
+  void add_weighted(Parameter& parameter, const std::vector<PerSampleGrad>& uses,
                     const Factors& factors);
-  void add_terms(const RoundedSum& sum, const std::vector<PerSample>& uses, const Factors& factors,
-                 const BlockEnds& ends) const;
-  void add_block(Parameter& parameter, const std::vector<PerSample>& uses, const Factors& factors,
-                 std::int64_t begin, std::int64_t end);
+  void add_terms(const RoundedSum& sum, const std::vector<PerSampleGrad>& uses,
+                 const Factors& factors, const BlockEnds& ends) const;
+  void add_block(Parameter& parameter, const std::vector<PerSampleGrad>& uses,
+                 const Factors& factors, std::int64_t begin, std::int64_t end);
   RoundedSum empty_sum(const Parameter& parameter, Device device) const;
   std::vector<double> spacings() const;
   double spacing_for(const Parameter& parameter) const;
   RoundedSum sum_for(const Parameter& parameter);
   void add_sum(const Parameter& parameter, const Tensor& total);
   BlockEnds blocks_of_part(std::int64_t units) const;
-  void add_part(Tape& tape, const Var& loss, const Grouping* grouping);
+  void add_physical_batch(Tape& tape, const Var& loss, const Grouping* grouping);
   void add_losses(const std::vector<double>& losses, const Grouping* grouping);
   bool all_on_gpu(const Tensor& losses) const;
   std::unique_ptr<DeviceClip> on_device(const Tensor& losses, std::int64_t units) const;
   void two_passes(Tape& tape, const Var& loss, const Grouping* grouping, std::int64_t units);
-  bool two_passes_there(Tape& tape, const Var& loss, const Tensor& losses,
-                        const Grouping* grouping);
+  bool two_passes_on_gpu(Tape& tape, const Var& loss, const Tensor& losses,
+                         const Grouping* grouping);
   struct Before;
   void undo(const Before& before);
   const Gradients& complete_sums();

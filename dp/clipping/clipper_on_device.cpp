@@ -23,8 +23,8 @@ std::vector<double> Clipper::spacings() const {
 }
 
 std::unique_ptr<DeviceClip> Clipper::on_device(const Tensor& losses, std::int64_t units) const {
-  const DeviceClip::How how{options_.rule,  options_.route, units,
-                            losses.numel(), spacings(),     part_ends_};
+  const DeviceClip::How how{options_.rule,  options_.norm_method, units,
+                            losses.numel(), spacings(),           part_ends_};
   auto there = std::make_unique<DeviceClip>(groups_, how, losses.device());
   there->set(loss_scale_, units);
   there->add_losses(losses);
@@ -40,8 +40,8 @@ void Clipper::take(std::size_t group, const DeviceClip& there, bool replayed) {
 }
 
 // Both passes, read once; false where the host has to decide, and the tape is as it was.
-bool Clipper::two_passes_there(Tape& tape, const Var& loss, const Tensor& losses,
-                               const Grouping* grouping) {
+bool Clipper::two_passes_on_gpu(Tape& tape, const Var& loss, const Tensor& losses,
+                                const Grouping* grouping) {
   uncaptured_ = "two passes";
   const std::int64_t units = std::ssize(unit_finite_);
   const std::unique_ptr<DeviceClip> there = on_device(losses, units);
@@ -65,12 +65,12 @@ bool Clipper::two_passes_there(Tape& tape, const Var& loss, const Tensor& losses
 
 // By one replay. Where that is not to be had nothing has happened; where it is not sound the losses
 // alone were counted.
-Clipper::Replayed Clipper::clip_captured(const ParameterUses& gradients, const Tensor& losses,
-                                         bool alone) {
+Clipper::Replayed Clipper::replay_clip_graph(const ParameterUses& gradients, const Tensor& losses,
+                                             bool alone) {
   uncaptured_ = alone ? "" : "gradients that are not captured beside those that are";
   if (!alone) return Replayed::no;
-  const std::size_t budget = budget_for(gradients[0].second[0].whole()->samples());
-  const CapturedClip::How how{options_.rule, options_.route, budget, spacings()};
+  const std::size_t budget = budget_for(gradients[0].second[0].captured()->samples());
+  const CapturedClip::How how{options_.rule, options_.norm_method, budget, spacings()};
   if (!captured_ || !captured_->of(gradients, how)) {
     captured_ = nullptr;  // makes room
     captured_ = std::make_shared<CapturedClip>(groups_, how, gradients);
@@ -84,7 +84,7 @@ Clipper::Replayed Clipper::clip_captured(const ParameterUses& gradients, const T
     if (there.sound(group)) continue;
     // Every unit stays a term of its own, as in the replay, whoever is in doubt.
     part_ends_ = {};
-    return Replayed::not_sound;
+    return Replayed::must_redo_on_host;
   }
   for (std::size_t group = 0; group < groups_.size(); ++group) take(group, there, true);
   return Replayed::taken;

@@ -59,10 +59,10 @@ void Clipper::set_loss_scale(double scale) {
   loss_scale_ = scale;
 }
 
-void Clipper::set_passes(ClipPasses passes, std::size_t row_budget) {
+void Clipper::set_passes(ClipPasses passes, std::size_t per_sample_grad_budget) {
   check_between_batches("other passes");
   passes_ = passes;
-  options_.row_budget = row_budget;
+  options_.per_sample_grad_budget = per_sample_grad_budget;
   captured_ = nullptr;  // makes room
 }
 
@@ -76,7 +76,7 @@ void Clipper::set_largest_part(std::int64_t units) {
 // Of bytes of rows, for a part of so many units.
 std::size_t Clipper::budget_for(std::int64_t units) const {
   const auto most = static_cast<std::size_t>(std::max<std::int64_t>({units, largest_part_, 1}));
-  return options_.row_budget / most * static_cast<std::size_t>(units);
+  return options_.per_sample_grad_budget / most * static_cast<std::size_t>(units);
 }
 
 void Clipper::set_bounds(const std::vector<double>& bounds) {

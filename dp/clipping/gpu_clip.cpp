@@ -9,20 +9,21 @@
 
 namespace sotto {
 
-Tensor weighted_sum(const std::vector<PerSample>& uses, const Tensor& weights) {
+Tensor weighted_sum(const std::vector<PerSampleGrad>& uses, const Tensor& weights) {
   Tensor total;
-  for (const PerSample& use : uses) {
+  for (const PerSampleGrad& use : uses) {
     const Tensor part = use.sum(weights);
     total = total.defined() ? add(total, part) : part;
   }
   return total;
 }
 
-std::vector<PerSample> prepared(std::vector<PerSample> uses, Route route, std::size_t& budget) {
-  for (PerSample& use : uses) {
-    const PerSample kept = use.prepared(route, budget);
+std::vector<PerSampleGrad> materialize_if_cheaper(std::vector<PerSampleGrad> uses,
+                                                  NormMethod norm_method, std::size_t& budget) {
+  for (PerSampleGrad& use : uses) {
+    const PerSampleGrad kept = use.materialize_if_cheaper(norm_method, budget);
     if (std::string_view(kept.form()) == "dense" && std::string_view(use.form()) != "dense")
-      budget -= kept.row_bytes();
+      budget -= kept.materialized_bytes();
     use = kept;
     use.count_as_kept();
   }
@@ -65,20 +66,20 @@ void DeviceClip::start() {
 }
 
 void DeviceClip::add_norm(std::size_t group, const Parameter& parameter,
-                          const std::vector<PerSample>& uses) {
+                          const std::vector<PerSampleGrad>& uses) {
   const auto& members = groups_[group].parameters;
   const auto k = std::find(members.begin(), members.end(), &parameter) - members.begin();
   if (!terms_[group].defined()) {
     terms_[group] = zeros({ClipTerms::rows, std::ssize(members), how_.units}, Dtype::f64, device_);
   }
-  const NormTerms terms = norm_terms(uses, how_.route);
+  const NormEstimate terms = norm_terms(uses, how_.norm_method);
   const auto put = [&](ClipTerms::Row row, const Tensor& x) {
     if (x.defined()) copy_into(x, terms_[group].select(0, row).select(0, k));
   };
   put(ClipTerms::squares, terms.squares);
-  put(ClipTerms::errors, terms.errors);
-  put(ClipTerms::shares, terms.shares);
-  put(ClipTerms::doubts, terms.doubts);
+  put(ClipTerms::error_bounds, terms.error_bounds);
+  put(ClipTerms::term_norms, terms.term_norms);
+  put(ClipTerms::needs_f64, terms.needs_f64);
 }
 
 Tensor DeviceClip::results(std::size_t group) const {
@@ -101,11 +102,11 @@ std::int64_t DeviceClip::first_check() const {
 }
 
 void DeviceClip::add_sum(std::size_t group, Parameter& parameter,
-                         const std::vector<PerSample>& uses) {
+                         const std::vector<PerSampleGrad>& uses) {
   const Tensor total = zeros(parameter.value.shape(), Dtype::f64, device_);
   const double spacing = parameter.value.dtype() == Dtype::f64 ? 0 : how_.spacings[group];
   const Tensor weights = results(group).select(0, ClipResults::weights);
-  for (const PerSample& use : uses)
+  for (const PerSampleGrad& use : uses)
     use.add_to({total, spacing}, weights, how_.ends, std::ssize(uses));
   const std::int64_t at = first_check() + std::ssize(sums_);
   copy_into(sum(total), report_.slice(0, at, at + 1));
@@ -134,7 +135,7 @@ std::span<const double> DeviceClip::result(std::size_t group, ClipResults::Row r
 }
 
 bool DeviceClip::sound(std::size_t group) const {
-  for (const double doubt : result(group, ClipResults::doubts, how_.units)) {
+  for (const double doubt : result(group, ClipResults::needs_f64, how_.units)) {
     if (doubt != 0) return false;
   }
   for (std::size_t k = 0; k < sums_.size(); ++k) {

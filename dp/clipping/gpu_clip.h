@@ -16,14 +16,15 @@
 namespace sotto {
 
 // All uses of some parameters.
-using ParameterUses = std::vector<std::pair<Parameter*, std::vector<PerSample>>>;
+using ParameterUses = std::vector<std::pair<Parameter*, std::vector<PerSampleGrad>>>;
 
 // sum_n w[n] G[n] of a parameter's gradient, over its uses; weights [n], f64.
-Tensor weighted_sum(const std::vector<PerSample>& uses, const Tensor& weights);
+Tensor weighted_sum(const std::vector<PerSampleGrad>& uses, const Tensor& weights);
 
 // The uses as they are kept until their norms are known: as rows where these are cheaper and fit
 // what is left of the budget in bytes.
-std::vector<PerSample> prepared(std::vector<PerSample> uses, Route route, std::size_t& budget);
+std::vector<PerSampleGrad> materialize_if_cheaper(std::vector<PerSampleGrad> uses,
+                                                  NormMethod norm_method, std::size_t& budget);
 
 // Whether a total is a number: NaN and Inf do not leave a sum. (Clipped gradients are far too small
 // for their sum to overflow.) Of one that is on a GPU the host learns it only by waiting.
@@ -34,7 +35,7 @@ class DeviceClip {
  public:
   struct How {
     ClipRule rule;
-    Route route = Route::automatic;
+    NormMethod norm_method = NormMethod::automatic;
     std::int64_t units = 0;          // of privacy
     std::int64_t rows = 0;           // losses, at most
     std::vector<double> spacings{};  // of each group's sums; empty: sum_spacing() by default
@@ -49,9 +50,10 @@ class DeviceClip {
   void start();
   // In this order for each group, without waiting: its parameters' norms, its factors, and its
   // parameters' sums.
-  void add_norm(std::size_t group, const Parameter& parameter, const std::vector<PerSample>& uses);
+  void add_norm(std::size_t group, const Parameter& parameter,
+                const std::vector<PerSampleGrad>& uses);
   void find_factors(std::size_t group);
-  void add_sum(std::size_t group, Parameter& parameter, const std::vector<PerSample>& uses);
+  void add_sum(std::size_t group, Parameter& parameter, const std::vector<PerSampleGrad>& uses);
   // All three.
   void clip(std::size_t group, const ParameterUses& uses);
   // The losses of the part, to be read with the rest.

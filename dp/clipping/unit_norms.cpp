@@ -22,54 +22,54 @@ void with_kind(ClipRule::Kind kind, const F& f) {
     case ClipRule::Kind::minimum: return of.template operator()<ClipRule::Kind::minimum>();
     case ClipRule::Kind::opacus: return of.template operator()<ClipRule::Kind::opacus>();
     case ClipRule::Kind::automatic: return of.template operator()<ClipRule::Kind::automatic>();
-    case ClipRule::Kind::normalise: return of.template operator()<ClipRule::Kind::normalise>();
+    case ClipRule::Kind::normalize: return of.template operator()<ClipRule::Kind::normalize>();
     case ClipRule::Kind::adaptive: return of.template operator()<ClipRule::Kind::adaptive>();
   }
 }
 
 }  // namespace
 
-UnitLengths::UnitLengths(std::int64_t units)
+UnitNorms::UnitNorms(std::int64_t units)
     : squares_(static_cast<std::size_t>(units)),
-      errors_(squares_.size()),
-      shares_(errors_.size()) {}
+      error_bounds_(squares_.size()),
+      term_norms_(error_bounds_.size()) {}
 
-void UnitLengths::add(const std::vector<PerSample>& uses, Route route, double scale) {
-  NormBounds more;
-  const std::vector<double> parts = squared_norm(uses, route, &more).to_vector<double>();
-  widely([&, units = squares_.size(), squares = squares_.data(), errors = errors_.data(),
-          shares = shares_.data()] {
-    const double *const part = parts.data(), *const error = more.errors.data(),
-                        *const share = more.shares.data();
+void UnitNorms::add(const std::vector<PerSampleGrad>& uses, NormMethod norm_method, double scale) {
+  NormErrorBounds more;
+  const std::vector<double> parts = squared_norm(uses, norm_method, &more).to_vector<double>();
+  simd_dispatch([&, units = squares_.size(), squares = squares_.data(),
+                 error_bounds = error_bounds_.data(), term_norms = term_norms_.data()] {
+    const double *const part = parts.data(), *const error = more.error_bounds.data(),
+                        *const term_norm = more.term_norms.data();
     const double of_loss = scale;
     for (std::size_t n = 0; n < units; ++n) {
-      GradientLength length{squares[n], errors[n], shares[n]};
-      length.add(part[n], error[n], share[n], of_loss);
+      GradientNorm length{squares[n], error_bounds[n], term_norms[n]};
+      length.add(part[n], error[n], term_norm[n], of_loss);
       squares[n] = length.square;
-      errors[n] = length.error;
-      shares[n] = length.share;
+      error_bounds[n] = length.error;
+      term_norms[n] = length.term_norm;
     }
   });
 }
 
 // What is taken of each unit, and how many of them are to stay apart or may overflow.
-struct UnitLengths::Factors {
+struct UnitNorms::Factors {
   double *norms, *values, *roundings;
   std::int64_t apart = 0, large = 0;
 };
 
 template <ClipRule::Kind kind>
-void UnitLengths::factors_by(const ClipRule& rule, double bound, double margin, double scale,
-                             Factors& y) const {
+void UnitNorms::factors_by(const ClipRule& rule, double bound, double margin, double scale,
+                           Factors& y) const {
   // Of this function alone, so that no store can be to one of them.
   const ClipRule known{kind, rule.gamma};
   const std::size_t units = squares_.size();
   const double each = harmless_size / static_cast<double>(units);
-  const double *const squares = squares_.data(), *const errors = errors_.data(),
-                      *const shares = shares_.data();
+  const double *const squares = squares_.data(), *const error_bounds = error_bounds_.data(),
+                      *const term_norms = term_norms_.data();
   double *const norms = y.norms, *const values = y.values, *const roundings = y.roundings;
   for (std::size_t n = 0; n < units; ++n) {
-    const GradientLength of{squares[n], errors[n], 0};
+    const GradientNorm of{squares[n], error_bounds[n], 0};
     norms[n] = of.norm();
     roundings[n] = of.rounding();
     values[n] = of.factor(known, bound, margin, scale);
@@ -78,24 +78,25 @@ void UnitLengths::factors_by(const ClipRule& rule, double bound, double margin, 
   for (std::size_t n = 0; n < units; ++n) {
     const double factor = values[n];
     const double terms = factor * (norms[n] + roundings[n] * terms_of_error);
-    apart += ((factor != 0) & GradientLength{0, 0, shares[n]}.apart(factor, bound)) ? 1 : 0;
+    apart += ((factor != 0) & GradientNorm{0, 0, term_norms[n]}.apart(factor, bound)) ? 1 : 0;
     large += ((factor != 0) & ((factor > scale) | !(terms < each))) ? 1 : 0;
   }
   y.apart = apart;
   y.large = large;
 }
 
-UnitFactors UnitLengths::factors(const ClipRule& rule, double bound, double margin,
-                                 double scale) const {
+ClipFactors UnitNorms::factors(const ClipRule& rule, double bound, double margin,
+                               double scale) const {
   const std::size_t size = squares_.size();
-  UnitFactors y{.norms = std::vector<double>(size), .values = std::vector<double>(size)};
+  ClipFactors y{.norms = std::vector<double>(size), .values = std::vector<double>(size)};
   std::vector<double> roundings(size);
   Factors of{y.norms.data(), y.values.data(), roundings.data()};
-  with_kind(rule.kind,
-            [&](auto kind) { widely([&] { factors_by<kind>(rule, bound, margin, scale, of); }); });
-  y.harmless = of.large == 0;
+  with_kind(rule.kind, [&](auto kind) {
+    simd_dispatch([&] { factors_by<kind>(rule, bound, margin, scale, of); });
+  });
+  y.cannot_overflow = of.large == 0;
   for (std::size_t n = 0; of.apart > 0 && n < size; ++n) {
-    if (y.values[n] != 0 && GradientLength{0, 0, shares_[n]}.apart(y.values[n], bound))
+    if (y.values[n] != 0 && GradientNorm{0, 0, term_norms_[n]}.apart(y.values[n], bound))
       y.apart.push_back(n);
   }
   return y;
@@ -104,8 +105,8 @@ UnitFactors UnitLengths::factors(const ClipRule& rule, double bound, double marg
 UnitCounts count_units(const std::vector<double>& norms, const std::vector<double>& factors,
                        double bound, std::vector<char>& finite) {
   UnitCounts y;
-  widely([&, units = norms.size(), norm = norms.data(), factor = factors.data(),
-          still = finite.data(), most = bound] {
+  simd_dispatch([&, units = norms.size(), norm = norms.data(), factor = factors.data(),
+                 still = finite.data(), most = bound] {
     std::ptrdiff_t within = 0, lost = 0;
     for (std::size_t n = 0; n < units; ++n) {
       within += norm[n] <= most ? 1 : 0;
@@ -120,7 +121,7 @@ UnitCounts count_units(const std::vector<double>& norms, const std::vector<doubl
 double finite_sum(const std::vector<double>& values) {
   constexpr std::size_t lanes = 8;
   double total = 0;
-  widely([&, size = values.size(), value = values.data()] {
+  simd_dispatch([&, size = values.size(), value = values.data()] {
     const auto counted = [value](std::size_t n) { return std::isfinite(value[n]) ? value[n] : 0; };
     double sums[lanes] = {};
     std::size_t n = 0;

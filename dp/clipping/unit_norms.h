@@ -10,22 +10,22 @@
 namespace sotto {
 
 // What one group's gradients are multiplied by.
-struct UnitFactors {
+struct ClipFactors {
   std::vector<double> norms, values;  // one for each unit
-  // Units whose terms are too long for a sum with others' (GradientLength::apart).
+  // Units whose terms are too long for a sum with others' (GradientNorm::apart).
   std::vector<std::size_t> apart;
   // Whether no sum of these gradients times these can overflow, whatever the order of its terms.
-  bool harmless = false;
+  bool cannot_overflow = false;
 };
 
 // Of a group's gradient for each unit.
-class UnitLengths {
+class UnitNorms {
  public:
-  explicit UnitLengths(std::int64_t units);
+  explicit UnitNorms(std::int64_t units);
   // One parameter more, of a loss times `scale`, a power of two.
-  void add(const std::vector<PerSample>& uses, Route route, double scale);
+  void add(const std::vector<PerSampleGrad>& uses, NormMethod norm_method, double scale);
   // For a bound with this margin for rounding, and gradients of a loss times `scale`.
-  UnitFactors factors(const ClipRule& rule, double bound, double margin, double scale) const;
+  ClipFactors factors(const ClipRule& rule, double bound, double margin, double scale) const;
 
  private:
   struct Factors;
@@ -33,7 +33,7 @@ class UnitLengths {
   void factors_by(const ClipRule& rule, double bound, double margin, double scale,
                   Factors& y) const;
 
-  std::vector<double> squares_, errors_, shares_;  // as in GradientLength
+  std::vector<double> squares_, error_bounds_, term_norms_;  // as in GradientNorm
 };
 
 struct UnitCounts {

@@ -48,7 +48,7 @@ bool counts_finite(const EngineOptions& options) {
 std::int64_t largest_batch(const Sampler& sampler) {
   if (sampler.sampling() == Sampling::planned) return sampler.population();
   constexpr double least = 4096;
-  const double large = std::ceil(4 * sampler.expected_size() + least);
+  const double large = std::ceil(4 * sampler.expected_batch_size() + least);
   return std::min(sampler.population(), static_cast<std::int64_t>(large));
 }
 
@@ -82,12 +82,12 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       first_bounds_(bounds_of(clipper_.groups())),
       first_noise_multiplier_(noise_for(options, *sampler_, ledger)),
       mechanism_(make_mechanism()),
-      budget_(ledger, new_accountant(options.accountant, ledger.header().relation), options.delta,
+      budget_(ledger, make_accountant(options.accountant, ledger.header().relation), options.delta,
               options.target_epsilon),
       precision_(options.memory.precision.value_or(Dtype::f32)),
       phases_({memory::device_of(optimizer)}) {
   const memory::Policy& memory = options_.memory;
-  set_passes(clipper_.passes(), clipper_.options().row_budget);
+  set_passes(clipper_.passes(), clipper_.options().per_sample_grad_budget);
   if (memory.limit == 0) set_physical_batches(memory.rows());
   follow_bound_schedule();
   // Scales that the grid does not have are refused now, and not at the first release.
@@ -99,19 +99,20 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
     noise_grid(noise_at(0), clipper_.sensitivity(), elements);
   check_counts();
   clipper_.set_loss_scale(loss_scale_.value());
-  sampler_->number_from(ledger_.next_draw());
+  sampler_->resume_from(ledger_.next_draw());
   ledger_.set_population(population);
   write_plan();
 }
 
-double Engine::count_noise(double expected_size) const {
+double Engine::unclipped_count_stddev(double expected_batch_size) const {
   if (!options_.adaptive_clipping && !counts_finite(options_)) return 0;
-  return options_.adaptive_clipping.value_or(AdaptiveClipping{}).count_noise_for(expected_size);
+  return options_.adaptive_clipping.value_or(AdaptiveClipping{})
+      .unclipped_count_stddev_for(expected_batch_size);
 }
 
 // Counts released with the gradient must leave it some of the noise multiplier, at every step.
 void Engine::check_counts() const {
-  const double deviation = count_noise(sampler_->expected_size());
+  const double deviation = unclipped_count_stddev(sampler_->expected_batch_size());
   if (deviation == 0) return;
   const double number =
       static_cast<double>(first_bounds_.size()) + (counts_finite(options_) ? 1 : 0);
@@ -120,7 +121,7 @@ void Engine::check_counts() const {
     check(noise_at(step) == 0 || noise_at(step) < counts,
           "Engine: the counts of adaptive clipping and loss scaling alone, with a noise multiplier "
           "of {:.6g}, are less "
-          "private than the noise multiplier {:.6g} at step {} (raise count_noise)",
+          "private than the noise multiplier {:.6g} at step {} (raise unclipped_count_stddev)",
           counts, noise_at(step), step);
     if (!options_.noise_schedule) return;
   }
@@ -154,7 +155,7 @@ void Engine::RowsOfUnits::add(std::span<const std::int64_t> rows_of_next) {
   starts.push_back(std::ssize(rows));
 }
 
-Engine::RowsOfUnits Engine::rows_of(const Draw& draw) const {
+Engine::RowsOfUnits Engine::rows_of(const SampledBatch& draw) const {
   RowsOfUnits units;
   if (!options_.rows_of_unit) {
     units.rows.assign(draw.units().begin(), draw.units().end());
@@ -167,7 +168,8 @@ Engine::RowsOfUnits Engine::rows_of(const Draw& draw) const {
   return units;
 }
 
-Engine::Part Engine::part_of(const RowsOfUnits& units, std::int64_t first, std::int64_t end) const {
+Engine::Part Engine::physical_batch_of(const RowsOfUnits& units, std::int64_t first,
+                                       std::int64_t end) const {
   const auto start = [&](std::int64_t unit) {
     return units.starts[static_cast<std::size_t>(unit)];
   };
@@ -188,17 +190,17 @@ Engine::Part Engine::part_of(const RowsOfUnits& units, std::int64_t first, std::
   return part;
 }
 
-void Engine::Part::fill_up(std::int64_t count) {
+void Engine::Part::pad(std::int64_t count) {
   const auto more = static_cast<std::size_t>(std::max<std::int64_t>(0, count - std::ssize(rows)));
   rows.insert(rows.end(), more, std::int64_t{rows[0]});
   draws.insert(draws.end(), more, std::int64_t{draws[0]});
   grouping.unit_of_row.insert(grouping.unit_of_row.end(), more, -1);
 }
 
-void Engine::add_part(const Loss& loss, Part part, const Target& target) const {
+void Engine::add_physical_batch(const Loss& loss, Part part, const Target& target) const {
   if (part.rows.empty()) return target.clipper.add_zeros(part.grouping.units);
   // A batch of one cannot tell its sample axis from other axes of size 1.
-  part.fill_up(std::max<std::int64_t>(2, target.rows));
+  part.pad(std::max<std::int64_t>(2, target.rows));
   target.phases.enter("forward");
   Tape tape({.private_data = true,
              .precision = precision_,
@@ -220,15 +222,15 @@ void Engine::expect(const RowsOfUnits& units, std::span<const std::int64_t> bloc
   std::int64_t first = 0;
   for (const std::int64_t block : physical_batches_->ends(rows_of_blocks)) {
     const std::int64_t end = block_ends[static_cast<std::size_t>(block)];
-    Part part = part_of(units, first, end);
-    if (!part.rows.empty()) part.fill_up(rows_of_parts());
+    Part part = physical_batch_of(units, first, end);
+    if (!part.rows.empty()) part.pad(rows_of_parts());
     rows.insert(rows.end(), part.rows.begin(), part.rows.end());
     first = end;
   }
   options_.expect_rows(rows);
 }
 
-void Engine::compute(const Draw& draw, const Loss& loss) {
+void Engine::compute(const SampledBatch& draw, const Loss& loss) {
   const RowsOfUnits units = rows_of(draw);
   std::vector<std::int64_t> differences(units.starts.size());
   std::adjacent_difference(units.starts.begin(), units.starts.end(), differences.begin());
@@ -243,7 +245,8 @@ void Engine::compute(const Draw& draw, const Loss& loss) {
   if (options_.expect_rows) expect(units, ends, rows);
   const auto run = [&](std::int64_t first, std::int64_t end) {
     const auto unit = [&](std::int64_t block) { return ends[static_cast<std::size_t>(block)]; };
-    add_part(loss, part_of(units, unit(first), unit(end)), {clipper_, phases_, rows_of_parts()});
+    add_physical_batch(loss, physical_batch_of(units, unit(first), unit(end)),
+                       {clipper_, phases_, rows_of_parts()});
   };
   clipper_.begin(blocks);
   physical_batches_->over(rows, run, [&] {
@@ -259,16 +262,16 @@ void Engine::claim() {
   if (!claim_) claim_ = ledger_.claim();
 }
 
-Released Engine::release(const Loss& loss) {
+NoisyGradient Engine::release(const Loss& loss) {
   claim();
   const SamplerState before = sampler_->state();
   const std::int64_t releases = ledger_.run_releases();
   try {
     phases_.enter("sample");
-    Draw draw = sampler_->draw();
+    SampledBatch draw = sampler_->draw();
     compute(draw, loss);
     phases_.enter("noise, ledger and update");
-    const double on_counts = count_noise(draw.expected_size());
+    const double on_counts = unclipped_count_stddev(draw.expected_batch_size());
     if (GaussianMechanism* const mechanism = gaussian())
       mechanism->set_noise_multiplier(noise_at(steps_made_));
     return mechanism_->update(clipper_.finish(std::move(draw)), ledger_, optimizer_,
@@ -309,14 +312,14 @@ StepReport Engine::step(const Loss& loss) {
         "Engine: the schedule of noise is {} at step {}", noise_at(steps_made_), steps_made_);
   if (!physical_batches_) plan_memory(loss);
   const memory::LimitScope limit(options_.memory.limit, memory::device_of(optimizer_));
-  const Released released = release(loss);
+  const NoisyGradient released = release(loss);
   // The next step's noise, ahead; not where there is a limit, whose planner does not count it.
   if (options_.memory.limit == 0) mechanism_->expect_release();
   phases_.stop();
   ++steps_made_;
   if (options_.adaptive_clipping) {
     const auto bounds = bounds_of(clipper_.groups());
-    clipper_.set_bounds(options_.adaptive_clipping->next(bounds, released.within_bound()));
+    clipper_.set_bounds(options_.adaptive_clipping->next(bounds, released.unclipped_fraction()));
   }
   if (released.finite()) {
     loss_scale_.follow(*released.finite());
@@ -332,14 +335,14 @@ std::vector<double> Engine::release_means(const MeanQuery& query) {
   claim();
   check(query.noise_multiplier > 0, "release_means: noise multiplier {}", query.noise_multiplier);
   PoissonSampler sampler(sampler_->population(), query.sampling_rate);
-  sampler.number_from(ledger_.next_draw());
+  sampler.resume_from(ledger_.next_draw());
   GaussianMechanism mechanism(query.noise_multiplier, SecretRandom(), options_.noise);
   const Event event = mechanism.event(sampler.event());
   if (!budget_.allows_after({{event, 1}}))
     fail(fmt::format("release_means: epsilon would pass {} from {}",
                      options_.target_epsilon.value_or(0), epsilon_text(epsilon())));
   StatisticSum sum(query.ranges);
-  Draw draw = sampler.draw();
+  SampledBatch draw = sampler.draw();
   for (const auto units : draw.parts(physical_batch().value_or(memory::usual_physical_batch))) {
     if (units.empty()) continue;
     const auto values = query.values(units);

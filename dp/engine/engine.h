@@ -87,7 +87,7 @@ struct EngineOptions {
   // Noise that is correlated over the steps, for planned and cyclic Poisson batches alone: the
   // noise multiplier is then that of the whole plan or cycle (CorrelatedMechanism). A plan needs
   // it.
-  std::optional<NoiseStrategy> noise_strategy = {};
+  std::optional<StrategyMatrix> noise_strategy = {};
   // Of gradients in the policy's precision (norms, clipping, noise and updates are not in it). One
   // that moves on_release has the number of finite gradients released at each step, beside the
   // gradient and within the same noise multiplier, with the noise on counts of adaptive_clipping,
@@ -176,7 +176,7 @@ class Engine {
   // Throws std::invalid_argument, with nothing changed, when the state is not of an engine like
   // this one, or a plan of correlated noise cannot go on.
   void load_state(const TensorFile& state);
-  const PhaseClock& phases() const { return phases_; }
+  const PhaseProfiler& phases() const { return phases_; }
   // The most rows that are computed at once: as in the policy or as found at the first step, until
   // memory ran out; nothing before they were found. On a GPU all parts have so many, rows that come
   // again included: no more than a batch has but once in a million.
@@ -191,7 +191,7 @@ class Engine {
     std::vector<std::int64_t> draws;  // what each row's public randomness is numbered by
     Grouping grouping;
     // The first row comes again, and counts for nothing, until there are so many.
-    void fill_up(std::int64_t count);
+    void pad(std::int64_t count);
   };
   // The rows of units: those of unit k are starts[k] .. starts[k + 1] - 1 of them.
   struct RowsOfUnits {
@@ -200,20 +200,20 @@ class Engine {
     std::int64_t units() const { return std::ssize(starts) - 1; }
     void add(std::span<const std::int64_t> rows_of_next);
   };
-  RowsOfUnits rows_of(const Draw& draw) const;
+  RowsOfUnits rows_of(const SampledBatch& draw) const;
   void check_model();
   // Units first .. end - 1.
-  Part part_of(const RowsOfUnits& units, std::int64_t first, std::int64_t end) const;
+  Part physical_batch_of(const RowsOfUnits& units, std::int64_t first, std::int64_t end) const;
   // Where a part is added, and who measures it; how many rows it is filled up to.
   struct Target {
     Clipper& clipper;
-    PhaseClock& phases;
+    PhaseProfiler& phases;
     std::int64_t rows = 0;
   };
-  void add_part(const Loss& loss, Part part, const Target& target) const;
+  void add_physical_batch(const Loss& loss, Part part, const Target& target) const;
   void plan_memory(const Loss& loss);
-  std::vector<memory::Way> ways(const memory::Demand& demand);
-  void set_passes(ClipPasses passes, std::size_t row_budget);
+  std::vector<memory::Strategy> strategies(const memory::MemoryRequirement& requirement);
+  void set_passes(ClipPasses passes, std::size_t per_sample_grad_budget);
   void set_physical_batches(std::int64_t rows);
   bool parts_of_one_size() const;
   std::int64_t rows_of_parts() const;
@@ -232,13 +232,13 @@ class Engine {
   // What the steps from one to before another will be accounted as.
   EventCounts planned(std::int64_t from, std::int64_t to) const;
   void write_plan();
-  void compute(const Draw& draw, const Loss& loss);
+  void compute(const SampledBatch& draw, const Loss& loss);
   void claim();
-  Released release(const Loss& loss);
+  NoisyGradient release(const Loss& loss);
   void follow_bound_schedule();
   void check_counts() const;
   // The standard deviation of the noise on counts released with the gradient; 0 for none.
-  double count_noise(double expected_size) const;
+  double unclipped_count_stddev(double expected_batch_size) const;
   std::unique_ptr<Mechanism> make_mechanism() const;
   GaussianMechanism* gaussian() { return dynamic_cast<GaussianMechanism*>(mechanism_.get()); }
 
@@ -261,7 +261,7 @@ class Engine {
   std::optional<memory::Plan> plan_;
   Dtype precision_;
   std::int64_t steps_made_ = 0;
-  PhaseClock phases_;
+  PhaseProfiler phases_;
   TrainedParameters trained_{model_};
   mutable OneUser user_;
 };

@@ -25,8 +25,8 @@ EventCounts planned_means(const EngineOptions& options) {
 NewAccountant accountant_of_rest(const EngineOptions& options, const Ledger& ledger) {
   const History history = ledger.history();
   const EventCounts released = ledger.resumed() ? EventCounts{} : history.events;
-  const Relation relation = ledger.header().relation;
-  const NewAccountant start = released.empty() ? new_accountant(options.accountant, relation)
+  const NeighboringRelation relation = ledger.header().relation;
+  const NewAccountant start = released.empty() ? make_accountant(options.accountant, relation)
                                                : new_adaptive_accountant(relation, history.plans);
   EventCounts others = planned_means(options);
   for (const auto& [event, count] : released) add_releases(others, event, count);

@@ -11,8 +11,8 @@ namespace {
 
 std::string sampling_words(const Sampler& sampler) {
   const Event& event = sampler.event();
-  const std::string mean =
-      fmt::format("; {:.6g} of {} units on average", sampler.expected_size(), sampler.population());
+  const std::string mean = fmt::format("; {:.6g} of {} units on average",
+                                       sampler.expected_batch_size(), sampler.population());
   switch (event.sampling) {
     case Sampling::full_batch: return fmt::format("all {} units", sampler.population());
     case Sampling::poisson:
@@ -58,8 +58,8 @@ std::string clipping_words(const Clipper& clipper, const EngineOptions& options)
 
 // The expected batch that sums are divided by, and what is printed of sizes, are functions of the
 // number of units: neighbours have the same.
-std::string relation_words(Relation relation) {
-  return relation == Relation::add_or_remove_one
+std::string relation_words(NeighboringRelation relation) {
+  return relation == NeighboringRelation::add_or_remove_one
              ? "add or remove one, as zero-out: one unit has its data or counts for nothing, and "
                "the number of units is public"
              : "replace one: one unit has its data or another's, and the number of units is public";

@@ -27,7 +27,7 @@ T field(const Json& object, const char* name) {
 Json to_json(const SamplerState& state) {
   return {{"event", Json::parse(sotto::to_json(state.event))},
           {"population", state.population},
-          {"expected_size", state.expected_size},
+          {"expected_size", state.expected_batch_size},
           {"secure", state.secure},
           {"place", state.place},
           {"pass", state.pass},
@@ -37,7 +37,7 @@ Json to_json(const SamplerState& state) {
 SamplerState sampler_state(const Json& object, const TensorFile& file) {
   SamplerState state{.event = event_from_json(field<Json>(object, "event").dump()),
                      .population = field<std::int64_t>(object, "population"),
-                     .expected_size = field<double>(object, "expected_size"),
+                     .expected_batch_size = field<double>(object, "expected_size"),
                      .secure = field<bool>(object, "secure"),
                      .place = field<std::int64_t>(object, "place"),
                      .pass = field<std::uint64_t>(object, "pass"),
@@ -137,7 +137,7 @@ void Engine::load_state(const TensorFile& file) {
     sampler_->load_state(before);
     throw;
   }
-  if (!goes_on) sampler_->number_from(ledger_.next_draw());
+  if (!goes_on) sampler_->resume_from(ledger_.next_draw());
   steps_made_ = steps;
   loss_scale_ = scale;
 }

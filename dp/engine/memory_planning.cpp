@@ -15,8 +15,9 @@ namespace {
 std::int64_t large_batch(const Sampler& sampler) {
   constexpr double tail = 0x1p-20;
   const std::int64_t population = sampler.population();
-  const double rate = std::min(1.0, sampler.expected_size() / static_cast<double>(population));
-  auto least = static_cast<std::int64_t>(sampler.expected_size()), most = population;
+  const double rate =
+      std::min(1.0, sampler.expected_batch_size() / static_cast<double>(population));
+  auto least = static_cast<std::int64_t>(sampler.expected_batch_size()), most = population;
   while (least < most) {
     const std::int64_t middle = (least + most) / 2;
     if (binomial_tail(population, rate, middle) <= tail) {
@@ -28,15 +29,15 @@ std::int64_t large_batch(const Sampler& sampler) {
   return std::max<std::int64_t>(1, most);
 }
 
-memory::Backwards backwards_of(ClipPasses passes) {
-  return passes == ClipPasses::two ? memory::Backwards::two : memory::Backwards::one;
+memory::BackwardPasses backwards_of(ClipPasses passes) {
+  return passes == ClipPasses::two ? memory::BackwardPasses::two : memory::BackwardPasses::one;
 }
 
 }  // namespace
 
 // The clipper's, and the policy's checkpoints as they suit these.
-void Engine::set_passes(ClipPasses passes, std::size_t row_budget) {
-  clipper_.set_passes(passes, row_budget);
+void Engine::set_passes(ClipPasses passes, std::size_t per_sample_grad_budget) {
+  clipper_.set_passes(passes, per_sample_grad_budget);
   const std::optional<int> every = options_.memory.checkpoint;
   if (every) memory::set_checkpoints(model_, *every, backwards_of(passes));
 }
@@ -114,7 +115,7 @@ SumBlocks Engine::dry_blocks(std::int64_t units, std::int64_t more, std::int64_t
 std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, std::int64_t more) const {
   Clipper clipper(clipper_.groups(), clipper_.options(), clipper_.passes());
   clipper.set_loss_scale(clipper_.loss_scale());
-  PhaseClock unseen({memory::device_of(optimizer_)});
+  PhaseProfiler unseen({memory::device_of(optimizer_)});
   const RowsOfUnits parts[] = {dry_units(rows), dry_units(more)};
   clipper.begin(dry_blocks(parts[0].units(), parts[1].units(), rows));
   for (const RowsOfUnits& units : parts) {
@@ -122,7 +123,7 @@ std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, std::int64_t m
     if (part == 0) continue;
     // What is read ahead has to fit, too.
     if (options_.expect_rows) options_.expect_rows(dry_units(2 * part).rows);
-    add_part(loss, part_of(units, 0, units.units()), {clipper, unseen});
+    add_physical_batch(loss, physical_batch_of(units, 0, units.units()), {clipper, unseen});
   }
   unseen.stop();
   return unseen.peak_bytes() + optimizer_.bytes_to_come();
@@ -143,22 +144,22 @@ std::size_t Engine::sum_bytes() const {
 // What the options leave open. A sum by one product over the batch, of factors that were not kept
 // as rows, takes about as long as a forward pass; a second backward as two. Checkpoints run at most
 // about one forward pass again for each backward.
-std::vector<memory::Way> Engine::ways(const memory::Demand& demand) {
+std::vector<memory::Strategy> Engine::strategies(const memory::MemoryRequirement& requirement) {
   struct Passes {
     const char* name;
     ClipPasses passes;
-    std::size_t row_budget;
+    std::size_t per_sample_grad_budget;
     double recomputation;
     bool cut;
   };
-  const std::size_t rows = options_.clipping.row_budget;
+  const std::size_t rows = options_.clipping.per_sample_grad_budget;
   std::vector<Passes> clips = {{"one pass", ClipPasses::one, rows, 0, false},
                                {"one pass", ClipPasses::one, rows, 0, true},
                                {"one pass without rows", ClipPasses::one, 0, 1, false},
                                {"two passes", ClipPasses::two, rows, 2, false},
                                {"one pass without rows", ClipPasses::one, 0, 1, true},
                                {"two passes", ClipPasses::two, rows, 2, true}};
-  const bool can_cut = memory::can_be_cut(options_.memory, model_);
+  const bool can_cut = memory::can_checkpoint(options_.memory, model_);
   std::erase_if(clips, [&](const Passes& clip) {
     return (clip.cut && !can_cut) || clip.passes != options_.passes.value_or(clip.passes);
   });
@@ -166,22 +167,22 @@ std::vector<memory::Way> Engine::ways(const memory::Demand& demand) {
   // Rounding to 16 bits moves the gradients of all units: it must not rest on what fits where that
   // rests on how many rows the largest unit has.
   if (!options_.memory.precision && !options_.rows_of_unit) precisions.push_back(Dtype::bf16);
-  std::vector<memory::Way> ways;
+  std::vector<memory::Strategy> strategies;
   for (const Dtype precision : precisions) {
     for (const Passes& clip : clips) {
-      const auto enter = [this, clip, precision, can_cut]() -> memory::Entered {
-        set_passes(clip.passes, clip.row_budget);
+      const auto apply = [this, clip, precision, can_cut]() -> memory::StrategyCost {
+        set_passes(clip.passes, clip.per_sample_grad_budget);
         precision_ = precision;
         if (can_cut) memory::set_checkpoints(model_, 0);
         return {clip.recomputation};
       };
-      ways.push_back({fmt::format("{}, {}", clip.name, name(precision)), enter});
+      strategies.push_back({fmt::format("{}, {}", clip.name, name(precision)), apply});
       if (!clip.cut) continue;
-      ways.back() =
-          memory::with_checkpoints(ways.back(), model_, demand, {true, backwards_of(clip.passes)});
+      strategies.back() = memory::with_checkpoints(strategies.back(), model_, requirement,
+                                                   {true, backwards_of(clip.passes)});
     }
   }
-  return ways;
+  return strategies;
 }
 
 void Engine::plan_memory(const Loss& loss) {
@@ -198,13 +199,13 @@ void Engine::plan_memory(const Loss& loss) {
     const std::int64_t left = rows >= all ? 0 : std::min(rows, all - rows + largest_unit - 1);
     return dry_peak(loss, rows, left > 0 && parts_of_one_size() ? rows : left);
   };
-  const memory::Demand demand{
+  const memory::MemoryRequirement requirement{
       .peak_of = peak_of,
       .least = largest_unit,
       .most = most,
       .update = memory::update_bytes(optimizer_) + sum_bytes(),
       .limit = memory::limit_within(policy.limit, memory::device_of(optimizer_))};
-  plan_ = memory::choose_way(ways(demand), demand);
+  plan_ = memory::choose_strategy(strategies(requirement), requirement);
   set_physical_batches(plan_->fit().rows);
 }
 

@@ -54,7 +54,7 @@ void save_model(const std::string& path, nn::Module& model, const PrivacyStateme
   nn::save_module(path, model, {{statement_key, to_json(statement)}});
 }
 
-LedgerMark checkpoint_mark(const std::string& path) {
+LedgerPosition checkpoint_mark(const std::string& path) {
   const TensorFile file = load_safetensors(path);
   const auto mark = file.metadata.find(mark_key);
   check(mark != file.metadata.end(), "checkpoint: {} has no {}", path, mark_key);

@@ -30,7 +30,7 @@ void save_model(const std::string& path, nn::Module& model, const PrivacyStateme
 
 // For Ledger::resume(), before the engine is made. Throws SystemFailure when the file cannot be
 // read, and std::invalid_argument when it is no checkpoint.
-LedgerMark checkpoint_mark(const std::string& path);
+LedgerPosition checkpoint_mark(const std::string& path);
 
 // Gives model, optimizer and engine the values they had; the ledger must have been resumed with the
 // mark. Throws as above, and std::invalid_argument, naming the entry, when something does not fit

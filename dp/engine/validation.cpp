@@ -101,10 +101,11 @@ void check_adaptive(Problems& problems, const EngineOptions& options) {
   if (!options.noise_multiplier || !(*options.noise_multiplier > 0)) return;
   const double groups = static_cast<double>(std::max<std::size_t>(1, options.groups.size()));
   const double counts =
-      options.adaptive_clipping->count_noise_for(options.logical_batch) / (std::sqrt(groups) / 2);
+      options.adaptive_clipping->unclipped_count_stddev_for(options.logical_batch) /
+      (std::sqrt(groups) / 2);
   problems.unless(counts > *options.noise_multiplier,
                   "adaptive clipping: its counts alone, with a noise multiplier of {:.6g}, are "
-                  "less private than the noise multiplier {} (raise count_noise)",
+                  "less private than the noise multiplier {} (raise unclipped_count_stddev)",
                   counts, *options.noise_multiplier);
 }
 
@@ -177,8 +178,8 @@ void check_units(Problems& problems, std::int64_t population, const EngineOption
 
 // Batches that can be drawn, that the accountant has a proof for, and noise that fits them.
 void check_sampling(Problems& problems, std::int64_t population, const EngineOptions& options,
-                    Relation relation) {
-  const std::string reason = unproved(options.accountant, options.sampling, relation);
+                    NeighboringRelation relation) {
+  const std::string reason = unsupported_reason(options.accountant, options.sampling, relation);
   problems.unless(reason.empty(), "{}", reason);
   if (population >= 1 && options.logical_batch > 0 &&
       options.logical_batch <= static_cast<double>(population))
@@ -219,7 +220,7 @@ SamplerOptions sampler_options(const EngineOptions& options) {
 }
 
 std::string truncation_problem(std::int64_t population, const Event& batch,
-                               const EngineOptions& options, Relation relation) {
+                               const EngineOptions& options, NeighboringRelation relation) {
   if (batch.cut == 0) return "";
   const PrivacyTarget target{.epsilon = options.target_epsilon.value_or(0),
                              .delta = options.delta,
@@ -229,7 +230,7 @@ std::string truncation_problem(std::int64_t population, const Event& batch,
   Event release = batch;
   release.cut = 0;
   release.noise_multiplier = *options.noise_multiplier;
-  const auto spent = new_accountant(options.accountant, relation)();
+  const auto spent = make_accountant(options.accountant, relation)();
   if (!options.noise_schedule) spent->compose(release, target.steps);
   for (std::int64_t step = 0; options.noise_schedule && step < target.steps; ++step) {
     release.noise_multiplier = options.noise_schedule->rate(step, *options.noise_multiplier);

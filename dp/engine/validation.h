@@ -21,7 +21,7 @@ std::vector<ClipGroup> clip_groups(nn::Module& model, const EngineOptions& optio
 // (dp/accounting/truncation.h); empty where it does not, and for other samplings. The options must
 // have no other problems.
 std::string truncation_problem(std::int64_t population, const Event& batch,
-                               const EngineOptions& options, Relation relation);
+                               const EngineOptions& options, NeighboringRelation relation);
 
 // As make_sampler() takes them.
 SamplerOptions sampler_options(const EngineOptions& options);

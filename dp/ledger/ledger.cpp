@@ -29,22 +29,22 @@ Ledger Ledger::open(const std::string& path, std::int64_t block) {
   return Ledger(OpenLedger::open(path, nullptr, block));
 }
 
-Ledger Ledger::resume(const std::string& path, const LedgerMark& mark, std::int64_t block) {
+Ledger Ledger::resume(const std::string& path, const LedgerPosition& mark, std::int64_t block) {
   return Ledger(OpenLedger::open(path, &mark, block));
 }
 
 Ledger Ledger::new_run() const { return Ledger(locked()->new_run()); }
 
-void Ledger::record(const Event& event, std::uint64_t draw, const Admit& admit,
-                    const std::optional<PassPlace>& place) {
-  locked()->record(event, draw, admit, place);
+void Ledger::record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check,
+                    const std::optional<EpochPosition>& place) {
+  locked()->record(event, draw, budget_check, place);
 }
 
 void Ledger::settle() { locked()->settle(); }
 void Ledger::set_population(std::int64_t units) { locked()->set_population(units); }
 bool Ledger::plan(const EventCounts& most) { return locked()->plan(most); }
 void Ledger::mark_not_private(const std::string& reason) { locked()->mark_not_private(reason); }
-LedgerMark Ledger::mark() { return locked()->mark(); }
+LedgerPosition Ledger::mark() { return locked()->mark(); }
 std::shared_ptr<const void> Ledger::claim() { return locked()->claim(); }
 
 History Ledger::history_after(const EventCounts& more) const {

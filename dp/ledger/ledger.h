@@ -21,7 +21,7 @@ class Ledger {
  public:
   // Whether releases may be made, given what all runs would then have released. Other runs wait for
   // the answer; a ledger that is written to for it throws.
-  using Admit = OpenLedger::Admit;
+  using BudgetCheck = OpenLedger::BudgetCheck;
 
   // In memory.
   explicit Ledger(LedgerHeader header = {});
@@ -35,21 +35,22 @@ class Ledger {
   // Goes on with the run of a checkpoint. What was released after the checkpoint counts. Throws
   // SystemFailure, also, when the file is not the ledger that the mark is of, has not all that it
   // had then, or has other lines; and when another ledger continues the run.
-  static Ledger resume(const std::string& path, const LedgerMark& mark, std::int64_t block = 16);
+  static Ledger resume(const std::string& path, const LedgerPosition& mark,
+                       std::int64_t block = 16);
   // Another run on this ledger, in memory or open() of its file: one for each engine.
   Ledger new_run() const;
 
   // Counts one release of `event` on the sampler's draw number `draw`; call it before the release
   // leaves the mechanism. When the run has none in reserve, it reads what other runs added, and
-  // reserves as many of a block as `admit` allows, no other run being able to spend in between.
-  // Throws std::invalid_argument, with nothing counted, when it allows none; unless draw >=
-  // next_draw() (below that, the batch may have been released already) and draw < 2^62; and for a
-  // paid event that no earlier one of this run paid for. Throws SystemFailure when the file cannot
-  // be written or is not what it was: then nothing may be released, now or later.
-  // For batches in passes `place` says which of its pass it is: a paid one must belong to the last
-  // pass of its kind that this run began, and come after those released before.
-  void record(const Event& event, std::uint64_t draw, const Admit& admit = {},
-              const std::optional<PassPlace>& place = {});
+  // reserves as many of a block as `budget_check` allows, no other run being able to spend in
+  // between. Throws std::invalid_argument, with nothing counted, when it allows none; unless draw
+  // >= next_draw() (below that, the batch may have been released already) and draw < 2^62; and for
+  // a paid event that no earlier one of this run paid for. Throws SystemFailure when the file
+  // cannot be written or is not what it was: then nothing may be released, now or later. For
+  // batches in passes `place` says which of its pass it is: a paid one must belong to the last pass
+  // of its kind that this run began, and come after those released before.
+  void record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check = {},
+              const std::optional<EpochPosition>& place = {});
   // Writes down how much of the open reservation was used; at a checkpoint, and when the last
   // handle goes.
   void settle();
@@ -66,7 +67,7 @@ class Ledger {
   void mark_not_private(const std::string& reason);
   // What a checkpoint needs to resume(): settles, and syncs the file. Throws std::invalid_argument
   // for a ledger in memory.
-  LedgerMark mark();
+  LedgerPosition mark();
   // One engine at a time uses a run: throws std::invalid_argument while an earlier claim lives.
   std::shared_ptr<const void> claim();
 

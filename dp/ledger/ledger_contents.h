@@ -17,7 +17,7 @@ inline constexpr std::uint64_t end_of_draws = std::uint64_t{1} << 62;
 // What the numbers are about: the unit of privacy, in words for people, and the neighbours.
 struct LedgerHeader {
   std::string unit = "one training example";
-  Relation relation = Relation::add_or_remove_one;
+  NeighboringRelation relation = NeighboringRelation::add_or_remove_one;
 
   bool operator==(const LedgerHeader&) const = default;
 };

@@ -29,14 +29,14 @@ std::string digits(const nlohmann::json& object, const char* key, std::size_t si
 
 }  // namespace
 
-std::string to_json(const LedgerMark& mark) {
+std::string to_json(const LedgerPosition& mark) {
   const nlohmann::ordered_json object = {{"ledger", mark.ledger},     {"run", mark.run},
                                          {"releases", mark.releases}, {"lines", mark.lines},
                                          {"bytes", mark.bytes},       {"chain", mark.checksum}};
   return object.dump();
 }
 
-LedgerMark ledger_mark_from_json(const std::string& text) {
+LedgerPosition ledger_mark_from_json(const std::string& text) {
   constexpr std::size_t fields = 6, id_digits = 32, checksum_digits = 64;
   const nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
   check(object.is_object(), "ledger mark: not an object: {}", text);

@@ -39,8 +39,9 @@ std::string id_field(const Json& object, const char* key) {
   return id;
 }
 
-Relation relation_called(const std::string& text) {
-  for (const Relation relation : {Relation::add_or_remove_one, Relation::replace_one}) {
+NeighboringRelation relation_called(const std::string& text) {
+  for (const NeighboringRelation relation :
+       {NeighboringRelation::add_or_remove_one, NeighboringRelation::replace_one}) {
     if (text == relation_text(relation)) return relation;
   }
   fail("unknown relation: " + text);
@@ -142,8 +143,8 @@ std::string dump(const OrderedJson& object) {
 
 }  // namespace
 
-const char* relation_text(Relation relation) {
-  return relation == Relation::add_or_remove_one ? "add or remove one" : "replace one";
+const char* relation_text(NeighboringRelation relation) {
+  return relation == NeighboringRelation::add_or_remove_one ? "add or remove one" : "replace one";
 }
 
 void read_ledger(LedgerText& text, const std::string& more, const std::string& path) {

@@ -45,6 +45,6 @@ std::string add_line(LedgerText& text, const std::string& line);
 std::string line_end(const std::string& checksum);
 
 // The relation as the header has it.
-const char* relation_text(Relation relation);
+const char* relation_text(NeighboringRelation relation);
 
 }  // namespace sotto

@@ -50,7 +50,7 @@ std::shared_ptr<OpenLedger> OpenLedger::create(const std::string& path, LedgerHe
   return ledger;
 }
 
-std::shared_ptr<OpenLedger> OpenLedger::open(const std::string& path, const LedgerMark* mark,
+std::shared_ptr<OpenLedger> OpenLedger::open(const std::string& path, const LedgerPosition* mark,
                                              std::int64_t block) {
   check_block(block);
   auto ledger = std::make_shared<OpenLedger>(LedgerFile(path, 0), block);
@@ -90,7 +90,7 @@ bool OpenLedger::Block::covers(const Event& event, std::uint64_t draw) const {
 }
 
 // A batch of a pass that nobody paid for, or one that comes again, would be released for nothing.
-void OpenLedger::check_place(const Event& event, const PassPlace& place) const {
+void OpenLedger::check_place(const Event& event, const EpochPosition& place) const {
   if (!event.paid) return;
   const LedgerRun::Pass* const pass = run().pass_of(event);
   check(pass != nullptr && pass->draw == place.began,
@@ -101,28 +101,28 @@ void OpenLedger::check_place(const Event& event, const PassPlace& place) const {
         place.began, last_.place);
 }
 
-void OpenLedger::record(const Event& event, std::uint64_t draw, const Admit& admit,
-                        const std::optional<PassPlace>& place) {
+void OpenLedger::record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check,
+                        const std::optional<EpochPosition>& place) {
   check_usable();
   check_event("record", event);
   check(draw >= next_draw(), "record: draw released twice: draw {}, the next unused one is {}",
         draw, next_draw());
   check(draw < end_of_draws, "record: draw {} is too large", draw);
   if (place) check_place(event, *place);
-  if (!open_ || !open_->covers(event, draw)) reserve(event, draw, admit);
+  if (!open_ || !open_->covers(event, draw)) reserve(event, draw, budget_check);
   ++open_->used;
   open_->next_draw = draw + 1;
   if (place && event.batches > 1) last_ = *place;
 }
 
-void OpenLedger::reserve(const Event& event, std::uint64_t draw, const Admit& admit) {
+void OpenLedger::reserve(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check) {
   const LedgerFile::Lock lock = file_.lock();
   refresh();
   const LedgerContents before = settled();
   LedgerContents next = before;
   Reservation reservation{event, block_of(event, next.run(run_)), draw};
   next.run(run_).reserve(reservation);
-  while (!admitted(admit, next)) {
+  while (!admitted(budget_check, next)) {
     check(reservation.count > 1, "record: the budget allows no more: {} releases by all runs",
           total_releases(before.events()));
     reservation.count /= 2;
@@ -138,16 +138,16 @@ void OpenLedger::reserve(const Event& event, std::uint64_t draw, const Admit& ad
   open_ = {.reserved = reservation, .used = 0, .next_draw = draw};
 }
 
-// The ledger throws when `admit` writes to it: a record made in between would be lost with the
-// contents that were asked about.
-bool OpenLedger::admitted(const Admit& admit, const LedgerContents& next) {
-  if (!admit) return true;
+// The ledger throws when `budget_check` writes to it: a record made in between would be lost with
+// the contents that were asked about.
+bool OpenLedger::admitted(const BudgetCheck& budget_check, const LedgerContents& next) {
+  if (!budget_check) return true;
   struct Asking {
     explicit Asking(bool& flag) : flag(flag) { flag = true; }
     ~Asking() { flag = false; }
     bool& flag;
   } asking(shared_->asking);
-  return admit(next.history());
+  return budget_check(next.history());
 }
 
 // No more than the plan has left, if it has: a crash would else count what nobody planned. The
@@ -229,7 +229,7 @@ void OpenLedger::mark_not_private(const std::string& reason) {
   text().contents.reasons.push_back(reason);
 }
 
-LedgerMark OpenLedger::mark() {
+LedgerPosition OpenLedger::mark() {
   check_usable();
   check(file_.exists(), "ledger: a mark of a ledger in memory");
   settle();
@@ -267,7 +267,7 @@ void OpenLedger::check_usable() const {
         "ledger: carried across a fork, from process {} to {}: open it anew", process_, ::getpid());
 }
 
-void OpenLedger::check_mark(const LedgerMark& mark) const {
+void OpenLedger::check_mark(const LedgerPosition& mark) const {
   const std::string& path = file_.path();
   if (mark.ledger != text().contents.id) {
     throw SystemFailure(

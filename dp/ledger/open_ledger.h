@@ -18,7 +18,7 @@
 namespace sotto {
 
 // A draw's place in its pass: the number of the draw that began the pass, and the place from 0.
-struct PassPlace {
+struct EpochPosition {
   std::uint64_t began = 0;
   std::int64_t place = 0;
 };
@@ -26,7 +26,7 @@ struct PassPlace {
 // The functions are those of Ledger, which locks mutex() around each.
 class OpenLedger {
  public:
-  using Admit = std::function<bool(const History& after)>;
+  using BudgetCheck = std::function<bool(const History& after)>;
 
   // In memory.
   explicit OpenLedger(LedgerHeader header);
@@ -34,21 +34,21 @@ class OpenLedger {
   static std::shared_ptr<OpenLedger> create(const std::string& path, LedgerHeader header,
                                             std::int64_t block);
   // A new run, or that of a mark.
-  static std::shared_ptr<OpenLedger> open(const std::string& path, const LedgerMark* mark,
+  static std::shared_ptr<OpenLedger> open(const std::string& path, const LedgerPosition* mark,
                                           std::int64_t block);
   std::shared_ptr<OpenLedger> new_run();
   ~OpenLedger();
   OpenLedger(const OpenLedger&) = delete;
   OpenLedger& operator=(const OpenLedger&) = delete;
 
-  void record(const Event& event, std::uint64_t draw, const Admit& admit,
-              const std::optional<PassPlace>& place);
+  void record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check,
+              const std::optional<EpochPosition>& place);
   void settle();
   void set_population(std::int64_t units);
   bool plan(const EventCounts& most);
   std::shared_ptr<const void> claim();
   void mark_not_private(const std::string& reason);
-  LedgerMark mark();
+  LedgerPosition mark();
 
   History history_after(const EventCounts& more) const;
   EventCounts events() const;
@@ -73,21 +73,21 @@ class OpenLedger {
   // The state that runs on one ledger in memory share; each run reads a file for itself.
   struct Shared {
     LedgerText text;
-    std::recursive_mutex mutex;  // an Admit may ask
-    bool asking = false;         // an Admit is being asked
+    std::recursive_mutex mutex;  // an BudgetCheck may ask
+    bool asking = false;         // an BudgetCheck is being asked
   };
 
   LedgerText& text() { return shared_->text; }
   const LedgerText& text() const { return shared_->text; }
   void check_usable() const;
-  void check_place(const Event& event, const PassPlace& place) const;
-  void check_mark(const LedgerMark& mark) const;
+  void check_place(const Event& event, const EpochPosition& place) const;
+  void check_mark(const LedgerPosition& mark) const;
   std::optional<std::string> text_after(std::size_t size, const std::string& checksum) const;
   void repair();
   void refresh();
   void append(const std::string& lines);
-  void reserve(const Event& event, std::uint64_t draw, const Admit& admit);
-  bool admitted(const Admit& admit, const LedgerContents& next);
+  void reserve(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check);
+  bool admitted(const BudgetCheck& budget_check, const LedgerContents& next);
   std::int64_t block_of(const Event& event, const LedgerRun& run) const;
   LedgerContents settled() const;
   std::string settlement();
@@ -98,7 +98,7 @@ class OpenLedger {
   LedgerFile file_;
   std::int64_t block_ = 1;
   std::optional<Block> open_;
-  PassPlace last_;  // of the last batch in a pass that was recorded with its place
+  EpochPosition last_;  // of the last batch in a pass that was recorded with its place
   std::int64_t lines_of_others_ = 0;
   std::int64_t process_;
   bool broken_ = false;

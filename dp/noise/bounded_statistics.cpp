@@ -34,7 +34,7 @@ void StatisticSum::add(std::span<const double> values) {
   ++units_;
 }
 
-BoundedStatistics StatisticSum::finish(Draw draw) {
+BoundedStatistics StatisticSum::finish(SampledBatch draw) {
   const std::int64_t drawn = std::ssize(draw.units());
   check(units_ == drawn, "StatisticSum: {} units were drawn and {} added", drawn, units_);
   units_ = 0;

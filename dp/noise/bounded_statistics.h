@@ -22,16 +22,16 @@ struct StatisticRange {
 // them, so their values cannot be read.
 class BoundedStatistics {
  public:
-  const Draw& draw() const { return draw_; }
+  const SampledBatch& draw() const { return draw_; }
 
  private:
   friend class StatisticSum;
   friend class Mechanism;
-  BoundedStatistics(std::vector<StatisticRange> ranges, std::vector<double> sums, Draw draw)
+  BoundedStatistics(std::vector<StatisticRange> ranges, std::vector<double> sums, SampledBatch draw)
       : ranges_(std::move(ranges)), sums_(std::move(sums)), draw_(std::move(draw)) {}
   std::vector<StatisticRange> ranges_;
   std::vector<double> sums_;  // of values mapped to [-1, 1]: a unit changes each by at most 1
-  Draw draw_;
+  SampledBatch draw_;
 };
 
 class StatisticSum {
@@ -43,7 +43,7 @@ class StatisticSum {
   void add(std::span<const double> values);
   // The sums of all units added since the last finish. Throws std::invalid_argument when another
   // number of them was added than drawn.
-  BoundedStatistics finish(Draw draw);
+  BoundedStatistics finish(SampledBatch draw);
 
  private:
   std::vector<StatisticRange> ranges_;

@@ -13,11 +13,13 @@
 
 namespace sotto {
 
-void Mechanism::record(const Draw& draw, Ledger& ledger, const Ledger::Admit& admit) {
+void Mechanism::record(const SampledBatch& draw, Ledger& ledger,
+                       const Ledger::BudgetCheck& budget_check) {
   if (ledger.population() != draw.population()) ledger.set_population(draw.population());
   if (!secure()) ledger.mark_not_private("noise from a seeded generator");
   if (!draw.secure()) ledger.mark_not_private("batches from a seeded generator");
-  ledger.record(event(draw.event()), draw.number(), admit, PassPlace{draw.pass(), draw.place()});
+  ledger.record(event(draw.event()), draw.number(), budget_check,
+                EpochPosition{draw.pass(), draw.place()});
 }
 
 namespace {
@@ -45,22 +47,23 @@ std::vector<double> Mechanism::noisy(const std::vector<double>& sums, const Scal
   return values.to_vector<double>();
 }
 
-Released Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optimizer,
-                            const Ledger::Admit& admit, double count_noise) {
+NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optimizer,
+                                 const Ledger::BudgetCheck& budget_check,
+                                 double unclipped_count_stddev) {
   MemoryLabel label = memory_label();
   label.kind = MemoryKind::workspace;
   label.phase = "update";
   const LabelScope labelled(label);
-  const Draw& draw = sum.draw_;
-  Scale scale{event(draw.event()).noise_multiplier, sum.sensitivity_, draw.expected_size()};
-  Scale counts{.divisor = draw.expected_size()};
+  const SampledBatch& draw = sum.draw_;
+  Scale scale{event(draw.event()).noise_multiplier, sum.sensitivity_, draw.expected_batch_size()};
+  Scale counts{.divisor = draw.expected_batch_size()};
   std::vector<double> parts = sum.within_bound_;
   if (sum.finite_) parts.push_back(*sum.finite_);
-  if (count_noise != 0) {
+  if (unclipped_count_stddev != 0) {
     check_independent();
     // Every unit adds 1/2 or -1/2 to each count.
     counts.sensitivity = std::sqrt(static_cast<double>(parts.size())) / 2;
-    counts.multiplier = count_noise / counts.sensitivity;
+    counts.multiplier = unclipped_count_stddev / counts.sensitivity;
     scale.multiplier = other_noise_multiplier(scale.multiplier, counts.multiplier);
     check_scale(counts, std::ssize(parts));
   }
@@ -78,15 +81,16 @@ Released Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optim
   }
   // What is charged is released and used: from here on memory is no reason to stop.
   const LimitExemption exemption;
-  record(draw, ledger, admit);
+  record(draw, ledger, budget_check);
   add_noise(sum.sums_, released, scale);
   sum.sums_.clear();  // makes room
-  if (count_noise == 0) return Released(std::move(released), deviation * deviation, {}, {});
+  if (unclipped_count_stddev == 0)
+    return NoisyGradient(std::move(released), deviation * deviation, {}, {});
   parts = noisy(parts, counts);
   for (double& part : parts) part += 0.5;
   const auto finite = sum.finite_ ? std::optional(parts.back()) : std::nullopt;
   if (finite) parts.pop_back();
-  return Released(std::move(released), deviation * deviation, std::move(parts), finite);
+  return NoisyGradient(std::move(released), deviation * deviation, std::move(parts), finite);
 }
 
 // What is no gradient gets noise of its own, which is not correlated.
@@ -95,13 +99,13 @@ void Mechanism::check_independent() const {
 }
 
 std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& ledger,
-                                       const Ledger::Admit& admit) {
+                                       const Ledger::BudgetCheck& budget_check) {
   check_independent();
-  const Draw& draw = statistics.draw_;
+  const SampledBatch& draw = statistics.draw_;
   const double sensitivity = std::sqrt(static_cast<double>(statistics.ranges_.size()));
-  const Scale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_size()};
+  const Scale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_batch_size()};
   check_scale(scale, std::ssize(statistics.sums_));
-  record(draw, ledger, admit);
+  record(draw, ledger, budget_check);
   std::vector<double> means = noisy(statistics.sums_, scale);
   for (std::size_t k = 0; k < means.size(); ++k)
     means[k] = statistics.ranges_[k].from_unit(means[k]);
@@ -155,7 +159,7 @@ void GaussianMechanism::expect_release() {
   ahead_.reset();
   if (std::reduce(expected_.begin(), expected_.end()) < least) return;
   try {
-    ahead_ = std::make_unique<NoiseAhead>(sampler_, random_, expected_);
+    ahead_ = std::make_unique<NoisePrefetch>(sampler_, random_, expected_);
   } catch (const std::exception&) {
     // Without memory, or words, for it: it is drawn when it is asked for, or that throws.
   }
@@ -169,7 +173,7 @@ void GaussianMechanism::add_rounded(const Gradients& sums, const Gradients& rele
   if (elements == 0) return;
   const NoiseGrid grid = noise_grid(scale.multiplier, scale.sensitivity, elements);
   const bool same = sampler_ && grid == grid_, on_gpu = on_one_gpu(sums);
-  const std::unique_ptr<NoiseAhead> ahead = std::move(ahead_);
+  const std::unique_ptr<NoisePrefetch> ahead = std::move(ahead_);
   const bool useful = ahead && same && !on_gpu && ahead->ours() && ahead->counts() == counts;
   if (!same) sampler_ = std::make_shared<const RoundedGaussian>(grid.deviation);
   grid_ = grid;

@@ -16,25 +16,25 @@
 namespace sotto {
 
 // A mean gradient with noise on it, whose release is in the ledger. Only mechanisms make one.
-class Released {
+class NoisyGradient {
  public:
   const Gradients& gradients() const { return gradients_; }
   // Of the noise on each element.
   double noise_variance() const { return noise_variance_; }
   // For each clip group about the part of the units whose norm was within the bound, of the
   // expected number of them; noise may take it out of [0, 1]. Empty unless it was asked for.
-  const std::vector<double>& within_bound() const { return within_bound_; }
+  const std::vector<double>& unclipped_fraction() const { return within_bound_; }
   // The same part of the units whose gradient was finite; nothing unless the clipper counts them
   // (ClipOptions) and counts were asked for.
   std::optional<double> finite() const { return finite_; }
 
  private:
   friend class Mechanism;
-  Released(Gradients gradients, double noise_variance, std::vector<double> within_bound,
-           std::optional<double> finite)
+  NoisyGradient(Gradients gradients, double noise_variance, std::vector<double> unclipped_fraction,
+                std::optional<double> finite)
       : gradients_(std::move(gradients)),
         noise_variance_(noise_variance),
-        within_bound_(std::move(within_bound)),
+        within_bound_(std::move(unclipped_fraction)),
         finite_(finite) {}
   Gradients gradients_;
   double noise_variance_;
@@ -47,32 +47,35 @@ class Mechanism {
   virtual ~Mechanism() = default;
   // Writes the event to the ledger, then adds noise in proportion to the sum's sensitivity to every
   // element of every parameter, and divides by the expected (public) batch size. With a deviation
-  // count_noise > 0 the numbers of units within the bounds, and of those that are finite where the
-  // clipper counts them, are released too, each with so much noise; the gradient gets more than
-  // without, so that both together are one release with the event's noise multiplier
+  // unclipped_count_stddev > 0 the numbers of units within the bounds, and of those that are finite
+  // where the clipper counts them, are released too, each with so much noise; the gradient gets
+  // more than without, so that both together are one release with the event's noise multiplier
   // (other_noise_multiplier). Throws, with nothing released, when the ledger cannot be written,
-  // when `admit` does not allow it (Ledger::record), when the batch is of another population than
-  // the ledger's, and when the count_noise is too little for the noise multiplier.
-  Released release(ClippedSum sum, Ledger& ledger, const Ledger::Admit& admit = {},
-                   double count_noise = 0) {
-    return release(std::move(sum), ledger, nullptr, admit, count_noise);
+  // when `budget_check` does not allow it (Ledger::record), when the batch is of another population
+  // than the ledger's, and when the unclipped_count_stddev is too little for the noise multiplier.
+  NoisyGradient release(ClippedSum sum, Ledger& ledger,
+                        const Ledger::BudgetCheck& budget_check = {},
+                        double unclipped_count_stddev = 0) {
+    return release(std::move(sum), ledger, nullptr, budget_check, unclipped_count_stddev);
   }
   // The same, and the optimizer's step with it: noise, division and update in one pass over the
   // parameters, block by block. Throws also what Optimizer::step() throws, before anything is
   // recorded; but should noise make a number infinite, in the middle of the update.
-  Released update(ClippedSum sum, Ledger& ledger, nn::Optimizer& optimizer,
-                  const Ledger::Admit& admit = {}, double count_noise = 0) {
-    return release(std::move(sum), ledger, &optimizer, admit, count_noise);
+  NoisyGradient update(ClippedSum sum, Ledger& ledger, nn::Optimizer& optimizer,
+                       const Ledger::BudgetCheck& budget_check = {},
+                       double unclipped_count_stddev = 0) {
+    return release(std::move(sum), ledger, &optimizer, budget_check, unclipped_count_stddev);
   }
   // The same for bounded statistics of the units: estimates of their means over the units drawn,
   // the sums with noise divided by the expected number of units.
   std::vector<double> release(BoundedStatistics statistics, Ledger& ledger,
-                              const Ledger::Admit& admit = {});
+                              const Ledger::BudgetCheck& budget_check = {});
   // Says that a release is to come, like the last one as far as anyone knows: noise for it may be
   // drawn by threads that have nothing to do until then. Changes nothing of what is released, and
   // does not throw.
   virtual void expect_release() {}
-  // What a release is accounted as, from the event of its batch (Draw::event, Sampler::event).
+  // What a release is accounted as, from the event of its batch (SampledBatch::event,
+  // Sampler::event).
   virtual Event event(Event batch) const = 0;
   // For the privacy statement.
   virtual std::string description() const = 0;
@@ -80,13 +83,13 @@ class Mechanism {
  protected:
   // Called before anything is written to the ledger; throws std::invalid_argument when this sum
   // must not be released now.
-  virtual void prepare(const Draw& /*draw*/, const Gradients& /*sums*/, double /*sensitivity*/,
-                       const Ledger& /*ledger*/) {}
+  virtual void prepare(const SampledBatch& /*draw*/, const Gradients& /*sums*/,
+                       double /*sensitivity*/, const Ledger& /*ledger*/) {}
   // How much noise a sum gets: of deviation multiplier * sensitivity, on every element. The sum
   // with noise is divided by `divisor` in the same pass.
   struct Scale {
     double multiplier = 0, sensitivity = 1, divisor = 1;
-    OnFinished finished{};                // to be told, if there is one
+    OnBlockReady finished{};              // to be told, if there is one
     nn::Optimizer::Step* step = nullptr;  // what is told, if there is one
   };
   // Throws std::invalid_argument when there is no noise of this scale for so many elements: before
@@ -102,10 +105,10 @@ class Mechanism {
   virtual bool independent() const { return true; }
 
  private:
-  Released release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optimizer,
-                   const Ledger::Admit& admit, double count_noise);
+  NoisyGradient release(ClippedSum sum, Ledger& ledger, nn::Optimizer* optimizer,
+                        const Ledger::BudgetCheck& budget_check, double unclipped_count_stddev);
   void check_independent() const;
-  void record(const Draw& draw, Ledger& ledger, const Ledger::Admit& admit);
+  void record(const SampledBatch& draw, Ledger& ledger, const Ledger::BudgetCheck& budget_check);
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
 };
 
@@ -158,7 +161,7 @@ class GaussianMechanism final : public Mechanism {
   NoiseGrid grid_;
   std::shared_ptr<const RoundedGaussian> sampler_;
   std::vector<std::int64_t> expected_;
-  std::unique_ptr<NoiseAhead> ahead_;
+  std::unique_ptr<NoisePrefetch> ahead_;
   std::vector<double> draws_;
 };
 

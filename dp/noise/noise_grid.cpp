@@ -30,7 +30,7 @@ bool add_small(std::span<const S> sum, T* y, const NoiseGrid& grid, double divis
   double released[group];
   std::uint64_t outside = 0;
   const double spacing = grid.spacing, in_spacings = 1 / spacing;
-  widely([&, size = sum.size(), values = sum.data(), noise, spacing, divisor] {
+  simd_dispatch([&, size = sum.size(), values = sum.data(), noise, spacing, divisor] {
     std::uint64_t beyond = 0;
     for (std::size_t i = 0; i < size; ++i) {
       const double x = static_cast<double>(values[i]) * in_spacings;
@@ -102,10 +102,10 @@ NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t e
 }
 
 void add_on_grid(const Gradients& sums, const Gradients& released, const NoiseGrid& grid,
-                 double divisor, const WholeNoise& draw, const OnFinished& finished) {
+                 double divisor, const WholeNoise& draw, const OnBlockReady& finished) {
   std::int64_t first = 0, most = 0;
   for (const auto& [parameter, total] : sums)
-    most = std::max(most, std::min(total.numel(), noise_stretch));
+    most = std::max(most, std::min(total.numel(), noise_block_size));
   const auto draws = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(most));
   for (std::size_t k = 0; k < sums.size(); ++k) {
     const auto& [parameter, total] = sums[k];
@@ -114,8 +114,8 @@ void add_on_grid(const Gradients& sums, const Gradients& released, const NoiseGr
     const bool here = result.device() == cpu, in_place = here && result.contiguous();
     const Tensor from = contiguous(total).to(cpu);
     const Tensor flat = in_place ? result : Tensor::empty(total.shape(), result.dtype());
-    for (std::int64_t at = 0; at < total.numel(); at += noise_stretch) {
-      const auto count = static_cast<std::size_t>(std::min(total.numel() - at, noise_stretch));
+    for (std::int64_t at = 0; at < total.numel(); at += noise_block_size) {
+      const auto count = static_cast<std::size_t>(std::min(total.numel() - at, noise_block_size));
       const std::span noise = draw(first + at, std::span(draws.get(), count));
       bool finite = false;
       const auto add = [&]<class S, class T>(std::type_identity<S>, std::type_identity<T>) {

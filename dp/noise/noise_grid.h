@@ -35,7 +35,7 @@ struct NoiseGrid {
 NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t elements);
 
 // Elements of one parameter that noise is drawn for together, at most.
-inline constexpr std::int64_t noise_stretch = std::int64_t{1} << 16;  // 512 KiB, in the cache
+inline constexpr std::int64_t noise_block_size = std::int64_t{1} << 16;  // 512 KiB, in the cache
 
 // Noise in spacings for the elements first, first + 1, ... of all parameters together, of one
 // parameter's: as many as there is room for. Returns where it is, in `room` or elsewhere.
@@ -44,8 +44,8 @@ using WholeNoise =
 
 // Elements first .. end - 1 of a parameter's `flat` tensor, row-major, are finished, and `finite`
 // where that is known.
-using OnFinished = std::function<void(const Parameter* parameter, const Tensor& flat,
-                                      std::int64_t first, std::int64_t end, bool finite)>;
+using OnBlockReady = std::function<void(const Parameter* parameter, const Tensor& flat,
+                                        std::int64_t first, std::int64_t end, bool finite)>;
 
 // Every element becomes the nearest multiple of the spacing plus so many spacings, divided by
 // `divisor`, in `released`, which has the sums' shapes and devices and may be the sums; where it is
@@ -53,6 +53,6 @@ using OnFinished = std::function<void(const Parameter* parameter, const Tensor& 
 // there is one, told. An infinite sum counts as the largest finite one. Throws
 // std::invalid_argument for a sum that is not a number.
 void add_on_grid(const Gradients& sums, const Gradients& released, const NoiseGrid& grid,
-                 double divisor, const WholeNoise& draw, const OnFinished& finished = {});
+                 double divisor, const WholeNoise& draw, const OnBlockReady& finished = {});
 
 }  // namespace sotto

@@ -16,8 +16,8 @@ namespace {
 template <class F>
 void for_each_stretch(const std::vector<std::int64_t>& counts, F&& f) {
   for (const std::int64_t count : counts) {
-    for (std::int64_t at = 0; at < count; at += noise_stretch) {
-      if (!f(std::min(noise_stretch, count - at))) return;
+    for (std::int64_t at = 0; at < count; at += noise_block_size) {
+      if (!f(std::min(noise_block_size, count - at))) return;
     }
   }
 }
@@ -37,8 +37,8 @@ std::uint64_t blocks_of(const std::vector<std::int64_t>& counts) {
 
 }  // namespace
 
-NoiseAhead::NoiseAhead(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
-                       std::vector<std::int64_t> counts)
+NoisePrefetch::NoisePrefetch(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
+                             std::vector<std::int64_t> counts)
     : gaussian_(std::move(gaussian)),
       counts_(std::move(counts)),
       forks_(SecretRandom::forks()),
@@ -49,13 +49,13 @@ NoiseAhead::NoiseAhead(std::shared_ptr<const RoundedGaussian> gaussian, SecretRa
   offer_idle_work(*this);
 }
 
-NoiseAhead::~NoiseAhead() {
+NoisePrefetch::~NoisePrefetch() {
   withdraw_idle_work(*this);
   explicit_bzero(&stream_, sizeof stream_);
 }
 
 // Cuts the stretches that are drawn ahead into pieces; returns how many elements they have.
-std::int64_t NoiseAhead::plan() {
+std::int64_t NoisePrefetch::plan() {
   constexpr auto group = static_cast<std::int64_t>(RoundedGaussian::group_values);
   std::int64_t first = 0;
   std::uint64_t block = 0;
@@ -74,14 +74,14 @@ std::int64_t NoiseAhead::plan() {
   return first;
 }
 
-ChaChaStream NoiseAhead::stream_at(std::uint64_t block) const {
+ChaChaStream NoisePrefetch::stream_at(std::uint64_t block) const {
   ChaChaStream here = stream_;
   here.block += block;
   return here;
 }
 
 // Draws the first piece before `end` that nobody has begun, if there is one.
-bool NoiseAhead::draw_before(std::size_t end) {
+bool NoisePrefetch::draw_before(std::size_t end) {
   std::size_t k = begun_.load(std::memory_order_relaxed);
   do {
     if (k >= end) return false;
@@ -92,7 +92,7 @@ bool NoiseAhead::draw_before(std::size_t end) {
   return true;
 }
 
-std::span<const std::int64_t> NoiseAhead::next(std::span<std::int64_t> room) {
+std::span<const std::int64_t> NoisePrefetch::next(std::span<std::int64_t> room) {
   const std::int64_t first = given_;
   const std::uint64_t block = next_block_;
   given_ += std::ssize(room);

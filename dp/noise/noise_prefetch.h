@@ -15,16 +15,16 @@
 
 namespace sotto {
 
-class NoiseAhead final : private IdleWork {
+class NoisePrefetch final : private BackgroundTask {
  public:
   // For arrays of counts[k] elements, one after the other: what gaussian.fill(random, ...) draws
   // for each stretch (noise_grid.h) of each array. The words for all of them are taken from
   // `random` now. Where there are several threads, draws for the stretches that are within the
   // first most_ahead elements are made ahead.
-  NoiseAhead(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
-             std::vector<std::int64_t> counts);
+  NoisePrefetch(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
+                std::vector<std::int64_t> counts);
   // Forgets the words.
-  ~NoiseAhead();
+  ~NoisePrefetch();
 
   static constexpr std::int64_t most_ahead = std::int64_t{1} << 16;  // 512 KiB
 
@@ -43,7 +43,7 @@ class NoiseAhead final : private IdleWork {
     std::uint64_t block = 0;
   };
   std::int64_t plan();
-  bool do_piece() override { return draw_before(pieces_.size()); }
+  bool run_chunk() override { return draw_before(pieces_.size()); }
   bool draw_before(std::size_t end);
   ChaChaStream stream_at(std::uint64_t block) const;
   std::int64_t* draws() const { return static_cast<std::int64_t*>(draws_->data()); }

@@ -113,7 +113,7 @@ FourierTransform::FourierTransform(std::int64_t size)
 
 // Of z_, in place.
 void FourierTransform::transform() {
-  widely([&] {
+  simd_dispatch([&] {
     std::size_t stride = 1;
     for (std::size_t size = half_; size > 1;) {
       const std::size_t factor =

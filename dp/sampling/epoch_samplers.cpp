@@ -49,7 +49,7 @@ std::vector<std::int64_t> sorted(const std::vector<std::int64_t>& batch_of,
 PassSampler::PassSampler(std::int64_t population, const Event& first, SecretRandom random)
     : Sampler(population, first), random_(std::move(random)) {}
 
-double PassSampler::expected_size() const {
+double PassSampler::expected_batch_size() const {
   return static_cast<double>(population()) / static_cast<double>(event().batches);
 }
 

@@ -10,7 +10,7 @@ namespace sotto {
 class PassSampler : public Sampler {
  public:
   // population / batches: a mean over the pass.
-  double expected_size() const override;
+  double expected_batch_size() const override;
 
  protected:
   // A pass of the event's batches.

@@ -13,7 +13,7 @@ class FixedSizeSampler final : public Sampler {
   FixedSizeSampler(std::int64_t population, std::int64_t size,
                    SecretRandom random = SecretRandom());
 
-  double expected_size() const override { return static_cast<double>(size_); }
+  double expected_batch_size() const override { return static_cast<double>(size_); }
 
  protected:
   std::vector<std::int64_t> choose(std::int64_t /*place*/) override {
@@ -35,7 +35,7 @@ class PlannedSampler final : public Sampler {
   // Throws std::invalid_argument unless 1 <= batch <= population and steps >= 1.
   PlannedSampler(std::int64_t population, std::int64_t batch, std::int64_t steps);
 
-  double expected_size() const override { return static_cast<double>(batch_); }
+  double expected_batch_size() const override { return static_cast<double>(batch_); }
   std::int64_t separation() const override { return population() / batch_; }
 
  protected:

@@ -37,8 +37,8 @@ TruncatedPoissonSampler::TruncatedPoissonSampler(std::int64_t population, double
       subset_("TruncatedPoissonSampler", rate),
       random_(std::move(random)) {}
 
-double TruncatedPoissonSampler::expected_size() const {
-  return std::min(Sampler::expected_size(), static_cast<double>(largest_));
+double TruncatedPoissonSampler::expected_batch_size() const {
+  return std::min(Sampler::expected_batch_size(), static_cast<double>(largest_));
 }
 
 std::vector<std::int64_t> TruncatedPoissonSampler::choose(std::int64_t /*place*/) {

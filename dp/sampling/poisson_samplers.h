@@ -16,7 +16,7 @@ class TruncatedPoissonSampler final : public Sampler {
 
   std::int64_t largest() const { return largest_; }
   // Of the batches before they are cut, but at most `largest`.
-  double expected_size() const override;
+  double expected_batch_size() const override;
 
  protected:
   std::vector<std::int64_t> choose(std::int64_t place) override;
@@ -39,10 +39,10 @@ class CyclicPoissonSampler final : public Sampler {
                        SecretRandom random = SecretRandom());
 
   std::int64_t groups() const { return event().batches; }
-  double expected_size() const override {
-    return Sampler::expected_size() / static_cast<double>(groups());
+  double expected_batch_size() const override {
+    return Sampler::expected_batch_size() / static_cast<double>(groups());
   }
-  // Until number_from() starts a new pass.
+  // Until resume_from() starts a new pass.
   std::int64_t separation() const override { return groups(); }
 
  protected:

@@ -7,7 +7,7 @@
 
 namespace sotto {
 
-std::vector<std::span<const std::int64_t>> Draw::parts(std::int64_t limit) const {
+std::vector<std::span<const std::int64_t>> SampledBatch::parts(std::int64_t limit) const {
   check(limit >= 1, "parts: {} units at a time", limit);
   const std::span<const std::int64_t> all(units_);
   std::vector<std::span<const std::int64_t>> parts;
@@ -23,37 +23,37 @@ Sampler::Sampler(std::int64_t population, const Event& first)
   check_event("Sampler", first);
 }
 
-void Sampler::stand_at(std::int64_t place, std::uint64_t number) {
+void Sampler::seek(std::int64_t place, std::uint64_t number) {
   place_ = place;
   number_ = number;
   event_.paid = place % event_.batches > 0;
 }
 
-void Sampler::number_from(std::uint64_t number) { stand_at(0, number); }
+void Sampler::resume_from(std::uint64_t number) { seek(0, number); }
 
-Draw Sampler::draw() {
+SampledBatch Sampler::draw() {
   const bool over = place_ == event_.batches;
   check(!over || repeats(), "Sampler: {}: all {} draws are made", name(event_.sampling), place_);
   const std::int64_t place = over ? 0 : place_;
-  Draw draw;
+  SampledBatch draw;
   draw.units_ = choose(place);
   draw.event_ = event_;
   draw.separation_ = separation();
-  draw.expected_size_ = expected_size();
+  draw.expected_size_ = expected_batch_size();
   draw.population_ = population_;
   draw.number_ = number_;
   draw.place_ = place;
   if (place == 0) pass_ = number_;
   draw.pass_ = pass_;
   draw.secure_ = secure();
-  stand_at(place + 1, number_ + 1);
+  seek(place + 1, number_ + 1);
   return draw;
 }
 
 SamplerState Sampler::state() const {
   return {.event = event_,
           .population = population_,
-          .expected_size = expected_size(),
+          .expected_batch_size = expected_batch_size(),
           .secure = secure(),
           .place = place_,
           .pass = pass_,
@@ -69,13 +69,13 @@ void Sampler::load_state(const SamplerState& state) {
   Event event = event_;
   event.paid = state.place % event_.batches > 0;
   event.cut = state.event.cut;  // its last digits may be another machine's
-  check(state.event == event && state.expected_size == expected_size(),
+  check(state.event == event && state.expected_batch_size == expected_batch_size(),
         "Sampler: a state of other batches: {} and {} units on average for {} and {}",
-        to_json(state.event), state.expected_size, to_json(event), expected_size());
+        to_json(state.event), state.expected_batch_size, to_json(event), expected_batch_size());
   check(state.secure || !secure(), "Sampler: a state of seeded batches for secret ones");
   load_rest(state.place, state.rest);
   pass_ = state.pass;
-  stand_at(state.place, state.number);
+  seek(state.place, state.number);
 }
 
 void Sampler::load_rest(std::int64_t /*place*/, const std::vector<std::int64_t>& rest) {

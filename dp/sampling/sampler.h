@@ -13,10 +13,10 @@ namespace sotto {
 
 // One logical batch, as a sampler drew it. Only samplers make draws, and a draw can be moved and
 // used up but not copied.
-class Draw {
+class SampledBatch {
  public:
-  Draw(Draw&&) = default;
-  Draw& operator=(Draw&&) = default;
+  SampledBatch(SampledBatch&&) = default;
+  SampledBatch& operator=(SampledBatch&&) = default;
 
   // The units of privacy that take part, in rising order; may be empty.
   std::span<const std::int64_t> units() const { return units_; }
@@ -25,7 +25,7 @@ class Draw {
   // At least so many draws lie between two in which one unit takes part; 1 where none are promised.
   std::int64_t separation() const { return separation_; }
   // The mean number of units in a draw of the pass, not rounded. Public.
-  double expected_size() const { return expected_size_; }
+  double expected_batch_size() const { return expected_size_; }
   // The number of units that the rate is of: a ledger takes batches of one population alone.
   std::int64_t population() const { return population_; }
   std::uint64_t number() const { return number_; }
@@ -39,7 +39,7 @@ class Draw {
 
  private:
   friend class Sampler;
-  Draw() = default;
+  SampledBatch() = default;
   std::vector<std::int64_t> units_;
   Event event_;
   std::int64_t separation_ = 1;
@@ -56,8 +56,8 @@ class Draw {
 struct SamplerState {
   Event event;  // of the next draw
   std::int64_t population = 0;
-  double expected_size = 0;
-  bool secure = false;             // Draw::secure() of its draws
+  double expected_batch_size = 0;
+  bool secure = false;             // SampledBatch::secure() of its draws
   std::int64_t place = 0;          // batches drawn of the pass
   std::uint64_t pass = 0;          // number of the draw that began the pass
   std::uint64_t number = 0;        // of the next draw
@@ -72,7 +72,7 @@ class Sampler {
   virtual ~Sampler() = default;
 
   // Throws std::invalid_argument when there is no further pass (a plan that came to its end).
-  Draw draw();
+  SampledBatch draw();
   // Of the next draw, with a noise multiplier of 0.
   const Event& event() const { return event_; }
   Sampling sampling() const { return event_.sampling; }
@@ -80,12 +80,12 @@ class Sampler {
   // where a double does not hold it.
   double rate() const { return event_.sampling_rate; }
   std::int64_t population() const { return population_; }
-  virtual double expected_size() const { return rate() * static_cast<double>(population_); }
+  virtual double expected_batch_size() const { return rate() * static_cast<double>(population_); }
   virtual std::int64_t separation() const { return 1; }
   // Batches drawn of the pass.
   std::int64_t place() const { return place_; }
   // The next draw's number: a resumed run goes on where its ledger stopped, and with a new pass.
-  void number_from(std::uint64_t number);
+  void resume_from(std::uint64_t number);
 
   SamplerState state() const;
   // Goes on where that state was taken, also within a pass, with the same numbers: a ledger refuses
@@ -105,7 +105,7 @@ class Sampler {
   virtual void load_rest(std::int64_t place, const std::vector<std::int64_t>& rest);
 
  private:
-  void stand_at(std::int64_t place, std::uint64_t number);
+  void seek(std::int64_t place, std::uint64_t number);
 
   std::int64_t population_;
   Event event_;

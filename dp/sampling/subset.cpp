@@ -117,7 +117,7 @@ std::vector<std::int64_t> floyd(std::int64_t n, std::int64_t size, Set taken,
                                 SecretRandom& random) {
   const auto word = [&] { return random.word(); };
   for (std::int64_t last = n - size; last < n; ++last) {
-    if (!taken.insert(draw_below(last + 1, word))) taken.insert(last);
+    if (!taken.insert(uniform_int(last + 1, word))) taken.insert(last);
   }
   return std::move(taken).members();
 }
@@ -140,7 +140,7 @@ double IndependentSubset::rate() const {
 int IndependentSubset::zeros() const { return threshold_ == 0 ? 0 : std::countl_zero(threshold_); }
 
 std::vector<std::int64_t> IndependentSubset::draw(std::int64_t n, SecretRandom& random) {
-  return zeros() >= zeros_for_darts ? by_darts(n, random) : by_coins(n, random);
+  return zeros() >= zeros_for_darts ? sample_sparse(n, random) : sample_dense(n, random);
 }
 
 // Compares a 64-bit coin with the threshold, most significant 16 bits first; the other 48 are drawn
@@ -152,7 +152,7 @@ bool IndependentSubset::heads(std::uint16_t first_bits, SecretRandom& random) co
   return (random.word() & low_48) < (threshold_ & low_48);
 }
 
-std::vector<std::int64_t> IndependentSubset::by_coins(std::int64_t n, SecretRandom& random) {
+std::vector<std::int64_t> IndependentSubset::sample_dense(std::int64_t n, SecretRandom& random) {
   std::vector<std::int64_t> taken;
   if (threshold_ == 0) {
     taken.resize(static_cast<std::size_t>(n));
@@ -189,8 +189,8 @@ void IndependentSubset::throw_darts(SecretRandom& random) {
   } while (std::adjacent_find(darts_.begin(), darts_.end(), same) != darts_.end());
 }
 
-std::vector<std::int64_t> IndependentSubset::by_darts(std::int64_t n, SecretRandom& random) {
-  check(zeros() >= 1, "by_darts: a rate of {}, not below 1/2", rate());
+std::vector<std::int64_t> IndependentSubset::sample_sparse(std::int64_t n, SecretRandom& random) {
+  check(zeros() >= 1, "sample_sparse: a rate of {}, not below 1/2", rate());
   const auto places = static_cast<std::int64_t>((std::uint64_t{1} << zeros()) - 1);
   std::vector<std::int64_t> taken;
   // The last block may stand out over the end: what is hit there is nobody.

@@ -22,9 +22,9 @@ class IndependentSubset {
   // Of [0, n), in rising order, by the route that is faster; both have the same distribution.
   std::vector<std::int64_t> draw(std::int64_t n, SecretRandom& random);
   // A 64-bit coin for every unit.
-  std::vector<std::int64_t> by_coins(std::int64_t n, SecretRandom& random);
+  std::vector<std::int64_t> sample_dense(std::int64_t n, SecretRandom& random);
   // Work in proportion to n rate, for small rates. Throws std::invalid_argument unless rate < 1/2.
-  std::vector<std::int64_t> by_darts(std::int64_t n, SecretRandom& random);
+  std::vector<std::int64_t> sample_sparse(std::int64_t n, SecretRandom& random);
 
  private:
   struct Dart {

@@ -30,7 +30,7 @@ void scaled_sum(double alpha, View x, double beta, View y) {
     if (beta == 0) {
       for (std::int64_t i = 0; i < count; ++i) q[i * step[1]] = Y(term(i));
     } else if (step[0] == 1 && step[1] == 1) {
-      widely([&] {
+      simd_dispatch([&] {
         for (std::int64_t i = 0; i < count; ++i)
           q[i] = Y(a * static_cast<A>(static_cast<acc_t<X>>(p[i])) + b * A(q[i]));
       });
@@ -54,7 +54,7 @@ void scaled_rows(View x, View w, View y) {
   const std::int64_t n = x.size[0], width = n == 0 ? 0 : x.numel() / n;
   parallel_for(n, elementwise_grain / std::max<std::int64_t>(width, 1) + 1,
                [&](std::int64_t begin, std::int64_t end) {
-                 widely([&] {
+                 simd_dispatch([&] {
                    for (std::int64_t row = begin; row < end; ++row) {
                      const T factor = w.as<T>()[row * w.stride[0]];
                      const T* from = x.as<T>() + row * width;

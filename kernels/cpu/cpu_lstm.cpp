@@ -35,13 +35,13 @@ void open_gates(T* z, const T* bias, std::int64_t h) {
 }
 
 template <class T>
-void update_cell(const T* gates, const T* cell, T* __restrict next, T* __restrict squashed,
+void update_cell(const T* gates, const T* cell, T* __restrict next, T* __restrict tanh_cell,
                  T* __restrict state, std::int64_t h) {
   const T *i = gates, *f = i + h, *g = f + h, *o = g + h;
   for (std::int64_t j = 0; j < h; ++j) {
     const LstmCell<T> y = lstm_cell<T>({i[j], f[j], g[j], o[j]}, cell[j]);
     next[j] = y.cell;
-    squashed[j] = y.squashed;
+    tanh_cell[j] = y.tanh_cell;
     state[j] = y.state;
   }
 }
@@ -50,13 +50,13 @@ template <class T>
 void step(const LstmLayer& layer, std::int64_t t, Range samples) {
   const std::int64_t h = layer.units();
   const auto at = [&](const View& x, std::int64_t place) { return rows_of(x, place, samples); };
-  const View gates = at(layer.gates, t), squashed = at(layer.squashed, t),
+  const View gates = at(layer.gates, t), tanh_cell = at(layer.tanh_cell, t),
              cell = at(layer.cells, layer.before(t)), next = at(layer.cells, layer.after(t)),
              state = at(layer.states, layer.after(t));
-  widest([&] {
+  simd_dispatch_avx512([&] {
     for (std::int64_t n = 0; n < samples.count(); ++n) {
       open_gates(row<T>(gates, n), layer.bias.as<T>(), h);
-      update_cell(row<T>(gates, n), row<T>(cell, n), row<T>(next, n), row<T>(squashed, n),
+      update_cell(row<T>(gates, n), row<T>(cell, n), row<T>(next, n), row<T>(tanh_cell, n),
                   row<T>(state, n), h);
     }
   });
@@ -64,13 +64,13 @@ void step(const LstmLayer& layer, std::int64_t t, Range samples) {
 
 // Of one sample; dcell passes from after the step to before it.
 template <class T>
-void step_grad(const T* gates, const T* cell, const T* squashed, const T* dstate,
+void step_grad(const T* gates, const T* cell, const T* tanh_cell, const T* dstate,
                T* __restrict dcell, T* __restrict dz, std::int64_t h) {
   const T *i = gates, *f = i + h, *g = f + h, *o = g + h;
   T *di = dz, *df = di + h, *dg = df + h, *dout = dg + h;
   for (std::int64_t j = 0; j < h; ++j) {
     const LstmSlopes<T> y =
-        lstm_slopes<T>({i[j], f[j], g[j], o[j]}, cell[j], squashed[j], dstate[j], dcell[j]);
+        lstm_cell_grad<T>({i[j], f[j], g[j], o[j]}, cell[j], tanh_cell[j], dstate[j], dcell[j]);
     di[j] = y.sums.i;
     df[j] = y.sums.f;
     dg[j] = y.sums.g;
@@ -131,15 +131,15 @@ void CpuBackend::lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate
     for (std::int64_t k = layer.steps(); k-- > 0;) {
       const std::int64_t t = layer.step(k);
       const auto at = [&](const View& x, std::int64_t place) { return rows_of(x, place, samples); };
-      const View dout = at(dy, t), gates = at(layer.gates, t), squashed = at(layer.squashed, t),
+      const View dout = at(dy, t), gates = at(layer.gates, t), tanh_cell = at(layer.tanh_cell, t),
                  cell = at(layer.cells, layer.before(t)), d = at(dz, t);
-      widely([&] {
+      simd_dispatch([&] {
         for (std::int64_t n = 0; n < samples.count(); ++n) {
           T* const total = row<T>(dh, n);
           const T* const part = row<T>(dout, n);
           for (std::int64_t j = 0; j < h; ++j) total[j] += part[j];
-          step_grad<T>(row<T>(gates, n), row<T>(cell, n), row<T>(squashed, n), total, row<T>(dc, n),
-                       row<T>(d, n), h);
+          step_grad<T>(row<T>(gates, n), row<T>(cell, n), row<T>(tanh_cell, n), total,
+                       row<T>(dc, n), row<T>(d, n), h);
           if (norms)
             norms[(samples.first + n) * layer.steps() + t] = squared_norm(row<T>(d, n), 4 * h);
         }

@@ -147,8 +147,7 @@ void CpuBackend::bernoulli(PhiloxKey key, View rows, double keep, View y) {
     const auto draw = [&](std::int64_t at) {
       const std::uint64_t* const row = numbers + at / in_row * 2;
       const PhiloxKey own = key_of_row(key, row[0]);
-      const std::uint64_t first =
-          row[1] + number_in_row(y.size + 1, y.rank - 1, at % in_row * line);
+      const std::uint64_t first = row[1] + rng_counter(y.size + 1, y.rank - 1, at % in_row * line);
       for (std::int64_t i = 0; i < line; ++i) {
         const bool kept = uniform(own, first + static_cast<std::uint64_t>(i)) < keep;
         y.as<T>()[at * line + i] = T(acc_t<T>(kept ? 1 : 0));

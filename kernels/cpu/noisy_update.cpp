@@ -32,7 +32,7 @@ void with_states(int states, F&& call) {
     case 0: return call(std::integral_constant<int, 0>{});
     case 1: return call(std::integral_constant<int, 1>{});
     case 2: return call(std::integral_constant<int, 2>{});
-    default: return call(std::integral_constant<int, most_states>{});
+    default: return call(std::integral_constant<int, max_states>{});
   }
 }
 

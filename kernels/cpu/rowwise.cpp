@@ -22,7 +22,7 @@ void for_rows_of(const View& x, F&& f, T*... arrays) {
   const std::int64_t rows = k == 0 ? 0 : x.numel() / k;
   parallel_for(rows, elementwise_grain / std::max<std::int64_t>(k, 1) + 1,
                [&](std::int64_t begin, std::int64_t end) {
-                 widely([&] {
+                 simd_dispatch([&] {
                    for (std::int64_t r = begin; r < end; ++r) f(r, k, (arrays + r * k)...);
                  });
                });
@@ -75,7 +75,7 @@ double exponentials(const T* x, std::int64_t k, acc_t<T> top, T* y) {
 
 // What weights y of a rule add up to: rounded ones, to something else than its total.
 template <class T>
-double total_of(const ScoreRule& rule, const T* y, std::int64_t k) {
+double total_of(const AttentionMask& rule, const T* y, std::int64_t k) {
   if constexpr (std::is_same_v<T, acc_t<T>>) {
     return rule.total;
   } else {
@@ -87,8 +87,8 @@ double total_of(const ScoreRule& rule, const T* y, std::int64_t k) {
 
 // dx = scale y (dy - sum_i y[i] dy[i] / total); dx may be y or dy.
 template <class T, class D>
-void softmax_slopes(const ScoreRule& rule, double total, const T* y, const D* dy, std::int64_t k,
-                    T* dx) {
+void softmax_slopes(const AttentionMask& rule, double total, const T* y, const D* dy,
+                    std::int64_t k, T* dx) {
   using A = acc_t<T>;
   const double sum =
       sum_terms(k, [&](std::int64_t i) { return static_cast<double>(A(dy[i]) * A(y[i])); });
@@ -118,7 +118,7 @@ void put_mask(const View& mask, std::int64_t slice, std::int64_t row, std::int64
 
 // y = the weights of a query, row `row` of a slice, by its scores x, which are used up.
 template <class A, class T>
-void weigh(const ScoreRule& rule, std::int64_t slice, std::int64_t row, std::int64_t keys, A* x,
+void weigh(const AttentionMask& rule, std::int64_t slice, std::int64_t row, std::int64_t keys, A* x,
            T* y) {
   constexpr A hidden = -std::numeric_limits<A>::infinity();
   const std::int64_t k = rule.in_time(row, keys);
@@ -164,7 +164,7 @@ void CpuBackend::softmax_grad(View y, View dy, bool logarithm, View dx) {
       y, dy, dx);
 }
 
-void CpuBackend::score_weights(const ScoreRule& rule, View x, View y) {
+void CpuBackend::masked_softmax(const AttentionMask& rule, View x, View y) {
   dispatch_float(y.dtype, [&]<class T>(std::type_identity<T>) {
     const auto one = [&](std::int64_t index, std::int64_t keys, acc_t<T>* scores, T* weights) {
       weigh(rule, index / x.size[1], index % x.size[1], keys, scores, weights);
@@ -173,7 +173,7 @@ void CpuBackend::score_weights(const ScoreRule& rule, View x, View y) {
   });
 }
 
-void CpuBackend::score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) {
+void CpuBackend::score_weights_grad(const AttentionMask& rule, View w, View dw, View dx) {
   dispatch_float(w.dtype, [&]<class T>(std::type_identity<T>) {
     const auto one = [&](std::int64_t, std::int64_t keys, const T* p, const acc_t<T>* d,
                          T* slopes) {

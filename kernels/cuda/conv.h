@@ -96,7 +96,7 @@ inline AxisList sample_axes(const View& x) {
 class ImageRows {
  public:
   ImageRows(Device device, const View& x) : image_(x), rows_(x) {
-    if (!lies_channels_last(x)) {
+    if (!is_channels_last(x)) {
       copy_.emplace(device, bytes_of(x.dtype, x.numel()));
       rows_.data = copy_->data();
     }
@@ -156,14 +156,14 @@ class RowMajor {
 struct PatchPlan {
   Geometry g;
   Dtype dtype;
-  std::int64_t most_bytes;     // of scratch, unless a sample needs more
-  std::int64_t row_bytes = 0;  // needed for each sample beside its patches
+  std::int64_t most_bytes;              // of scratch, unless a sample needs more
+  std::int64_t materialized_bytes = 0;  // needed for each sample beside its patches
 
   std::int64_t columns() const { return g.channels * g.window.positions(); }
   std::int64_t sample_elements() const { return g.positions() * columns(); }
   std::int64_t samples_at_once() const {
     const std::int64_t one =
-        std::max<std::int64_t>(1, bytes_of(dtype, sample_elements()) + row_bytes);
+        std::max<std::int64_t>(1, bytes_of(dtype, sample_elements()) + materialized_bytes);
     return std::clamp<std::int64_t>(most_bytes / one, 1, std::max<std::int64_t>(1, g.samples));
   }
   // [samples, positions, taps of the group]

@@ -45,7 +45,7 @@ HD void put_gates(const LstmGates<T>& y, T* gates, std::int64_t unit, std::int64
 // One unit of one sample, from the sums to the state.
 template <class T>
 struct LstmForward {
-  StepRows<T> gates, before, after, squashed, state;
+  StepRows<T> gates, before, after, tanh_cell, state;
   const T* bias;
   std::int64_t h;
 
@@ -53,7 +53,7 @@ struct LstmForward {
       : gates(layer.gates, t),
         before(layer.cells, layer.before(t)),
         after(layer.cells, layer.after(t)),
-        squashed(layer.squashed, t),
+        tanh_cell(layer.tanh_cell, t),
         state(layer.states, layer.after(t)),
         bias(layer.bias.as<T>()),
         h(layer.units()) {}
@@ -69,7 +69,7 @@ struct LstmForward {
     put_gates(open, gates[n], unit, h);
     const LstmCell<T> y = lstm_cell(open, before[n][unit]);
     after[n][unit] = y.cell;
-    squashed[n][unit] = y.squashed;
+    tanh_cell[n][unit] = y.tanh_cell;
     state[n][unit] = y.state;
   }
 };
@@ -77,14 +77,14 @@ struct LstmForward {
 // One unit of one sample, from the slopes of the state and the cell to those of the sums.
 template <class T>
 struct LstmBackward {
-  StepRows<T> gates, before, squashed, dy, dz, dstate, dcell;
+  StepRows<T> gates, before, tanh_cell, dy, dz, dstate, dcell;
   std::int64_t h;
 
   LstmBackward(const LstmLayer& layer, std::int64_t t, const View& dy, const View& dz,
                const View& dstate, const View& dcell)
       : gates(layer.gates, t),
         before(layer.cells, layer.before(t)),
-        squashed(layer.squashed, t),
+        tanh_cell(layer.tanh_cell, t),
         dy(dy, t),
         dz(dz, t),
         dstate(dstate, 0),
@@ -93,8 +93,8 @@ struct LstmBackward {
   HD void operator()(std::int64_t index) const {
     const std::int64_t n = index / h, unit = index % h;
     const LstmSlopes<T> y =
-        lstm_slopes(gates_of(gates[n], unit, h), before[n][unit], squashed[n][unit],
-                    dstate[n][unit] + dy[n][unit], dcell[n][unit]);
+        lstm_cell_grad(gates_of(gates[n], unit, h), before[n][unit], tanh_cell[n][unit],
+                       dstate[n][unit] + dy[n][unit], dcell[n][unit]);
     put_gates(y.sums, dz[n], unit, h);
     dcell[n][unit] = y.cell;
   }

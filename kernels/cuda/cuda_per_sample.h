@@ -106,7 +106,7 @@ struct GramSums {
       magnitude += partial[2 * (n * parts + part) + 1];
     }
     y[n] = sum;
-    again[n] = gram_is_sound(sum, magnitude) ? 0 : 1;
+    again[n] = gram_is_accurate(sum, magnitude) ? 0 : 1;
   }
 };
 
@@ -289,7 +289,7 @@ struct PiecesOfRow {
     const Values values = *reinterpret_cast<const Values*>(x + at);
     Values y[float_pieces];
     for (int lane = 0; lane < lanes; ++lane) {
-      const Pieces of = weighted_pieces(weight, std::bit_cast<bf16>(values.value[lane]));
+      const Pieces of = scale_to_bf16x2(weight, std::bit_cast<bf16>(values.value[lane]));
       for (int p = 0; p < float_pieces; ++p) y[p].value[lane] = of.piece[p].bits;
     }
     for (int p = 0; p < float_pieces; ++p)
@@ -367,7 +367,7 @@ void DeviceBackend<Exec>::add_rounded(View x, View w, double spacing, View y) {
 }
 
 template <class Exec>
-void DeviceBackend<Exec>::weighted_pieces(View x, View w, View pieces) {
+void DeviceBackend<Exec>::scale_to_bf16x2(View x, View w, View pieces) {
   const Exec exec = execution("weighted_pieces", {&x, &w, &pieces});
   const std::int64_t width = x.size[1], count = x.numel();
   constexpr int lanes = pack_bytes / sizeof(std::uint16_t);

@@ -144,7 +144,7 @@ struct Bernoulli {
   HD void operator()(std::int64_t i) const {
     const std::int64_t each = y.numel() / y.size[0];
     const std::uint64_t* const row = rows + i / each * 2;
-    const std::uint64_t number = row[1] + number_in_row(y.size + 1, y.rank - 1, i % each);
+    const std::uint64_t number = row[1] + rng_counter(y.size + 1, y.rank - 1, i % each);
     const bool kept = uniform(key_of_row(key, row[0]), number) < keep;
     y.as<T>()[i] = T(acc_t<T>(kept ? 1 : 0));
   }

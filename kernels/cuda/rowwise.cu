@@ -7,8 +7,8 @@ namespace sotto {
 
 template void DeviceBackend<CudaExec>::softmax(View, bool, View);
 template void DeviceBackend<CudaExec>::softmax_grad(View, View, bool, View);
-template void DeviceBackend<CudaExec>::score_weights(const ScoreRule&, View, View);
-template void DeviceBackend<CudaExec>::score_weights_grad(const ScoreRule&, View, View, View);
+template void DeviceBackend<CudaExec>::masked_softmax(const AttentionMask&, View, View);
+template void DeviceBackend<CudaExec>::score_weights_grad(const AttentionMask&, View, View, View);
 template void DeviceBackend<CudaExec>::normalize(View, double, bool, View, View);
 template void DeviceBackend<CudaExec>::normalize_grad(View, View, View, bool, View);
 

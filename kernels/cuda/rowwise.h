@@ -73,7 +73,7 @@ struct ScoreMasks {
   View mask[most_score_masks] = {};
   std::size_t count = 0;
 
-  explicit ScoreMasks(const ScoreRule& rule) : count(rule.masks.size()) {
+  explicit ScoreMasks(const AttentionMask& rule) : count(rule.masks.size()) {
     std::copy(rule.masks.begin(), rule.masks.end(), mask);
   }
   // All of them put on the score of a key.
@@ -99,7 +99,7 @@ template <class T>
 struct ScoreWeights {
   using A = acc_t<T>;
   Row<T> row;
-  ScoreRule rule;
+  AttentionMask rule;
   ScoreMasks masks;
   std::int64_t queries;
   const A* x;
@@ -252,7 +252,7 @@ void DeviceBackend<Exec>::softmax_grad(View y, View dy, bool logarithm, View dx)
 }
 
 template <class Exec>
-void DeviceBackend<Exec>::score_weights(const ScoreRule& rule, View x, View y) {
+void DeviceBackend<Exec>::masked_softmax(const AttentionMask& rule, View x, View y) {
   const ScoreMasks masks(rule);
   const View* const m = masks.mask;
   static_assert(most_score_masks == 4);
@@ -266,7 +266,7 @@ void DeviceBackend<Exec>::score_weights(const ScoreRule& rule, View x, View y) {
 }
 
 template <class Exec>
-void DeviceBackend<Exec>::score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) {
+void DeviceBackend<Exec>::score_weights_grad(const AttentionMask& rule, View w, View dw, View dx) {
   const Exec exec = execution("score_weights_grad", {&w, &dw, &dx});
   with_rows(w, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t keys) {
     using A = acc_t<T>;

@@ -17,7 +17,7 @@ struct Pieces {
 // w x in pieces: zeros where w is 0, whatever x is; where it is not finite, or larger than what
 // bf16 holds, their sum is not finite. The product of w and x is taken in double, so that no
 // compiler can make it and a difference one.
-HD inline Pieces weighted_pieces(double w, bf16 x) {
+HD inline Pieces scale_to_bf16x2(double w, bf16 x) {
   float left = w == 0 ? 0.0f : static_cast<float>(w * static_cast<double>(float{x}));
   Pieces y;
   for (bf16& piece : y.piece) {

@@ -18,7 +18,7 @@ struct ClipRule {
     minimum,    // min(1, C / n)                      (Abadi et al. 2016)
     opacus,     // min(1, C / (n + 1e-6))             (for comparison with that library)
     automatic,  // C / (n + gamma)                    (Bu et al. 2023, AUTO-S)
-    normalise,  // C / n; 0 for n = 0
+    normalize,  // C / n; 0 for n = 0
     adaptive,   // C / (n + gamma / (n + gamma)), each sample its own  (Xia et al. 2023, PSAC)
   };
   Kind kind = Kind::minimum;
@@ -36,7 +36,7 @@ struct ClipRule {
       case Kind::minimum: break;
       case Kind::opacus: wanted = std::min(1.0, bound / (norm + opacus_eps)); break;
       case Kind::automatic: wanted = bound / (norm + gamma); break;
-      case Kind::normalise: wanted = norm > 0 ? bound / norm : 0; break;
+      case Kind::normalize: wanted = norm > 0 ? bound / norm : 0; break;
       case Kind::adaptive: wanted = bound / (norm + gamma / (norm + gamma)); break;
     }
     const double most = bound * (1 - margin) / (norm + error);  // infinite for 0
@@ -49,10 +49,10 @@ struct ClipRule {
 };
 
 // A unit's gradient with regard to several parameters.
-struct GradientLength {
-  double square = 0;  // of its norm
-  double error = 0;   // what rounding may add to that, squared
-  double share = 0;   // the root of the sum of its parameters' squared shares (NormTerms)
+struct GradientNorm {
+  double square = 0;     // of its norm
+  double error = 0;      // what rounding may add to that, squared
+  double term_norm = 0;  // the root of the sum of its parameters' squared shares (NormEstimate)
 
   // One more parameter, of a loss times `scale`, a power of two; its squared norm, what rounding
   // may add to the norm, and the share of its terms' length.
@@ -61,10 +61,10 @@ struct GradientLength {
     square += part * (unscaled * unscaled);
     error += rounded * rounded * (unscaled * unscaled);
     const double more = of_terms * unscaled;
-    share = share > 0 ? std::sqrt(share * share + more * more) : more;
+    term_norm = term_norm > 0 ? std::sqrt(term_norm * term_norm + more * more) : more;
   }
   // Whether its terms times the factor are too long to be in one sum with those of others.
-  HD bool apart(double factor, double bound) const { return factor * share > bound; }
+  HD bool apart(double factor, double bound) const { return factor * term_norm > bound; }
   // A Gram product may round a norm of zero to just below it.
   HD double norm() const { return std::sqrt(square < 0 ? 0.0 : square); }
   // What rounding may add to it.
@@ -80,13 +80,13 @@ struct GradientLength {
 
 // Rows of Backend::clip_factors: of what it is given, and of what it gives.
 struct ClipTerms {
-  enum Row : std::int64_t { squares, errors, shares, doubts, rows };
+  enum Row : std::int64_t { squares, error_bounds, term_norms, needs_f64, rows };
 };
 struct ClipSettings {
   enum Row : std::int64_t { bound, scale, live, rows };
 };
 struct ClipResults {
-  enum Row : std::int64_t { norms, factors, weights, doubts, rows };
+  enum Row : std::int64_t { norms, factors, weights, needs_f64, rows };
 };
 
 // One sample of Backend::clip_factors.
@@ -109,12 +109,12 @@ struct ClipSample {
   HD void operator()(std::int64_t n) const {
     const double scale = settings[ClipSettings::scale];
     const bool live = static_cast<double>(n) < settings[ClipSettings::live];
-    GradientLength length;
+    GradientNorm length;
     bool doubt = false;
     for (std::int64_t k = 0; k < parameters; ++k) {
-      length.add(term(ClipTerms::squares, k, n), term(ClipTerms::errors, k, n),
-                 term(ClipTerms::shares, k, n), scale);
-      doubt = doubt || !(term(ClipTerms::doubts, k, n) == 0);
+      length.add(term(ClipTerms::squares, k, n), term(ClipTerms::error_bounds, k, n),
+                 term(ClipTerms::term_norms, k, n), scale);
+      doubt = doubt || !(term(ClipTerms::needs_f64, k, n) == 0);
     }
     const double bound = settings[ClipSettings::bound];
     const double factor = live ? length.factor(rule, bound, margin, scale) : 0;
@@ -122,7 +122,7 @@ struct ClipSample {
     y[ClipResults::norms * samples + n] = length.norm();
     y[ClipResults::factors * samples + n] = factor;
     y[ClipResults::weights * samples + n] = factor / scale;
-    y[ClipResults::doubts * samples + n] = live && doubt ? 1 : 0;
+    y[ClipResults::needs_f64 * samples + n] = live && doubt ? 1 : 0;
   }
 
  private:

@@ -17,7 +17,7 @@ HD inline PhiloxKey key_of_row(PhiloxKey key, std::uint64_t row) {
 // Of element `index`, row-major, of a row with these axes: sum_k i[k] s^(axes - 1 - k) mod 2^64,
 // for s = 2^64 divided by the golden ratio, which spreads multiples (Knuth, The Art of Computer
 // Programming 3, 6.4). Elements along the last axis follow one another.
-HD inline std::uint64_t number_in_row(const std::int64_t* sizes, int axes, std::int64_t index) {
+HD inline std::uint64_t rng_counter(const std::int64_t* sizes, int axes, std::int64_t index) {
   constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
   std::uint64_t number = 0, step = 1;
   for (int axis = axes - 1; axis >= 0; --axis) {

@@ -85,7 +85,7 @@ inline View in_order(View v, bool channels_last) {
 }
 
 // Whether the samples of [n, c, d, h, w] lie one after the other, each d h w c without gaps.
-inline bool lies_channels_last(const View& images) {
+inline bool is_channels_last(const View& images) {
   std::int64_t expected = 1;
   for (const int axis : {1, 4, 3, 2, 0}) {
     if (images.size[axis] != 1 && images.stride[axis] != expected) return false;

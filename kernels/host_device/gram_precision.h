@@ -13,7 +13,7 @@ namespace sotto {
 // of its terms in float, and below this share of the sum of magnitudes it could show in the fifth
 // digit of the result. Products of finite factors may overflow in float though the gradient does
 // not.
-HD inline bool gram_is_sound(double value, double magnitude) {
+HD inline bool gram_is_accurate(double value, double magnitude) {
   constexpr double cancellation_share = 0.02;
   const bool finite = magnitude < HUGE_VAL;
   return magnitude == 0 || (finite && std::fabs(value) >= cancellation_share * magnitude);

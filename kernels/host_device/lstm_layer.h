@@ -10,12 +10,12 @@ namespace sotto {
 // A layer over t steps of n samples, with h units. All views have neighbours along their last axis,
 // and are all f32 or all f64.
 struct LstmLayer {
-  View gates;     // [n, t, 4 h]: before, the sums over the inputs; after, the gates i, f, g, o
-  View states;    // [n, t + 1, h]: the state before the first step, and after each
-  View cells;     // [n, t + 1, h]: the same of the cells
-  View squashed;  // [n, t, h]: tanh of the cells after each step
-  View weight;    // [4 h, h], of the state in the sums
-  View bias;      // [4 h], or without data
+  View gates;      // [n, t, 4 h]: before, the sums over the inputs; after, the gates i, f, g, o
+  View states;     // [n, t + 1, h]: the state before the first step, and after each
+  View cells;      // [n, t + 1, h]: the same of the cells
+  View tanh_cell;  // [n, t, h]: tanh of the cells after each step
+  View weight;     // [4 h, h], of the state in the sums
+  View bias;       // [4 h], or without data
   bool reverse = false;
 
   std::int64_t samples() const { return gates.size[0]; }
@@ -50,13 +50,13 @@ struct LstmGates {
 };
 template <class T>
 struct LstmCell {
-  T cell, squashed, state;
+  T cell, tanh_cell, state;
 };
 template <class T>
 HD LstmCell<T> lstm_cell(const LstmGates<T>& gates, T before) {
   const T cell = gates.f * before + gates.i * gates.g;
-  const T squashed = math::tanh(cell);
-  return {cell, squashed, gates.o * squashed};
+  const T tanh_cell = math::tanh(cell);
+  return {cell, tanh_cell, gates.o * tanh_cell};
 }
 
 // Slopes of the sums behind the gates, and of the cell before the step, by those of the state and
@@ -67,10 +67,10 @@ struct LstmSlopes {
   T cell;
 };
 template <class T>
-HD LstmSlopes<T> lstm_slopes(const LstmGates<T>& y, T before, T squashed, T dstate, T dcell) {
-  const T d = dcell + dstate * y.o * (1 - squashed * squashed);
+HD LstmSlopes<T> lstm_cell_grad(const LstmGates<T>& y, T before, T tanh_cell, T dstate, T dcell) {
+  const T d = dcell + dstate * y.o * (1 - tanh_cell * tanh_cell);
   return {{d * y.g * y.i * (1 - y.i), d * before * y.f * (1 - y.f), d * y.i * (1 - y.g * y.g),
-           dstate * squashed * y.o * (1 - y.o)},
+           dstate * tanh_cell * y.o * (1 - y.o)},
           d * y.f};
 }
 

@@ -128,7 +128,7 @@ struct NoStep {
 using UpdateRules = FunctorList<SgdStep, AdamStep, RmsPropStep, AdagradStep, AdamaxStep,
                                 AdadeltaStep, DpAdamStep, NoStep>;
 
-inline constexpr int most_states = 3;
+inline constexpr int max_states = 3;
 
 // Elements of one parameter, all in one order without gaps, f32 or f64.
 struct UpdateArray {
@@ -138,9 +138,9 @@ struct UpdateArray {
   std::int64_t count = 0;
   void* value = nullptr;  // none where the rule is NoStep
   void* gradient = nullptr;
-  const double* sum = nullptr;    // what the gradient is made of with the noise; else of itself
-  void* state[most_states] = {};  // as many as the rule keeps
-  bool first = false;             // states are written and not read: they start with `start`
+  const double* sum = nullptr;   // what the gradient is made of with the noise; else of itself
+  void* state[max_states] = {};  // as many as the rule keeps
+  bool first = false;            // states are written and not read: they start with `start`
   double start = 0;
   // Where there is noise, in whole spacings, the gradient first becomes on_grid(..).
   const std::int64_t* noise = nullptr;
@@ -183,7 +183,7 @@ inline constexpr int update_faults = 2;
 // How many states an array has.
 HD inline int count_states(const UpdateArray& array) {
   int states = 0;
-  while (states < most_states && array.state[states]) ++states;
+  while (states < max_states && array.state[states]) ++states;
   return states;
 }
 
@@ -200,15 +200,15 @@ HD UpdateFault update_element(const UpdateArray& array, Rule rule, States states
     if (g - g != 0) return UpdateFault::not_finite;
   }
   if constexpr (!std::is_same_v<Rule, NoStep>) {
-    T state[most_states] = {};  // those that the rule does not keep are zero
-    for (int k = 0; k < most_states; ++k) {
+    T state[max_states] = {};  // those that the rule does not keep are zero
+    for (int k = 0; k < max_states; ++k) {
       if (k >= states) break;
       state[k] = array.first ? T(array.start) : static_cast<const T*>(array.state[k])[i];
     }
     T p = static_cast<const T*>(array.value)[i];
     rule(array.constants, array.first, g, p, state);
     static_cast<T*>(array.value)[i] = p;
-    for (int k = 0; k < most_states; ++k) {
+    for (int k = 0; k < max_states; ++k) {
       if (k >= states) break;
       static_cast<T*>(array.state[k])[i] = state[k];
     }

@@ -21,8 +21,8 @@ void check_same_type(const char* op, const Tensor& a, const Tensor& b) {
 
 // An uninitialised result of `shape`, in the memory order of an operand that has it.
 Tensor result_like(const Shape& shape, const Tensor& a, const Tensor& b) {
-  if (a.shape() == shape && a.dense()) return empty_like(a);
-  if (b.shape() == shape && b.dense()) {
+  if (a.shape() == shape && a.is_dense()) return empty_like(a);
+  if (b.shape() == shape && b.is_dense()) {
     return Tensor::empty_ordered(shape, b.memory_order(), a.dtype(), a.device());
   }
   return Tensor::empty(shape, a.dtype(), a.device());
@@ -53,7 +53,7 @@ Tensor zeros(const Shape& shape, Dtype dtype, Device device) {
 }
 
 Tensor empty_like(const Tensor& x) {
-  if (!x.dense()) return Tensor::empty(x.shape(), x.dtype(), x.device());
+  if (!x.is_dense()) return Tensor::empty(x.shape(), x.dtype(), x.device());
   return Tensor::empty_ordered(x.shape(), x.memory_order(), x.dtype(), x.device());
 }
 
@@ -78,8 +78,8 @@ Tensor clone(const Tensor& x) {
 
 Tensor to_dtype(const Tensor& x, Dtype dtype) {
   if (x.dtype() == dtype) return x;
-  Tensor y = x.dense() ? Tensor::empty_ordered(x.shape(), x.memory_order(), dtype, x.device())
-                       : Tensor::empty(x.shape(), dtype, x.device());
+  Tensor y = x.is_dense() ? Tensor::empty_ordered(x.shape(), x.memory_order(), dtype, x.device())
+                          : Tensor::empty(x.shape(), dtype, x.device());
   on(x).copy(x.view(), y.view());
   return y;
 }
@@ -284,7 +284,7 @@ Tensor sum(const Tensor& x, const Shape& axes, bool keepdim) {
   return reduced(Reduction::sum, x, axes, keepdim, x.dtype());
 }
 
-Tensor wide_sum(const Tensor& x, const Shape& axes, bool keepdim) {
+Tensor sum_f32(const Tensor& x, const Shape& axes, bool keepdim) {
   return reduced(Reduction::sum, x, axes, keepdim, arithmetic_type(x.dtype()));
 }
 
@@ -292,8 +292,8 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   return summed_to(x, shape, [&](const Shape& axes) { return sum(x, axes, true); });
 }
 
-Tensor wide_sum_to(const Tensor& x, const Shape& shape) {
-  return summed_to(x, shape, [&](const Shape& axes) { return wide_sum(x, axes, true); });
+Tensor sum_to_f32(const Tensor& x, const Shape& shape) {
+  return summed_to(x, shape, [&](const Shape& axes) { return sum_f32(x, axes, true); });
 }
 
 Tensor argmax(const Tensor& x) {
@@ -338,7 +338,7 @@ Tensor product(const Tensor& a, const Tensor& b, Dtype dtype) {
 }  // namespace
 
 Tensor gemm(const Tensor& a, const Tensor& b) { return product(a, b, a.dtype()); }
-Tensor wide_gemm(const Tensor& a, const Tensor& b) {
+Tensor gemm_f32(const Tensor& a, const Tensor& b) {
   return product(a, b, arithmetic_type(a.dtype()));
 }
 
@@ -353,7 +353,7 @@ Tensor affine(const Tensor& a, const Tensor& b, const Tensor& bias) {
   return c;
 }
 
-Tensor outer_sum(const Tensor& b, const Tensor& a) { return wide_gemm(b.transpose(-1, -2), a); }
+Tensor outer_sum(const Tensor& b, const Tensor& a) { return gemm_f32(b.transpose(-1, -2), a); }
 
 void outer_sum_add(const Tensor& b, const Tensor& a, const Tensor& y) {
   if (apart(a, b)) return outer_sum_add(beside(b, a), beside(a, b), y);

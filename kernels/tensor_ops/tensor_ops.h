@@ -57,20 +57,20 @@ void axpby(double alpha, const Tensor& x, double beta, const Tensor& y);
 Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim);
 Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
 // The sum in f32 of values in f16 or bf16.
-Tensor wide_sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
+Tensor sum_f32(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
 // An id for each element along `axis` (Backend::take_along, put_along_add). The second gives an
 // array of `shape` that is zero where nothing was put. Both throw for ids outside the axis.
 Tensor take_along(const Tensor& x, const Tensor& ids, int axis);
 Tensor put_along(const Tensor& x, const Tensor& ids, int axis, const Shape& shape);
 // Sums x over what broadcasting added to reach x's shape from `shape`.
 Tensor sum_to(const Tensor& x, const Shape& shape);
-Tensor wide_sum_to(const Tensor& x, const Shape& shape);
+Tensor sum_to_f32(const Tensor& x, const Shape& shape);
 Tensor argmax(const Tensor& x);  // over the last axis, dropped; i64
 
 // a [.., m, k] b [.., k, n]; both of rank 2, or a batch axis in front of either or both.
 Tensor gemm(const Tensor& a, const Tensor& b);
 // The product in f32 of values in f16 or bf16.
-Tensor wide_gemm(const Tensor& a, const Tensor& b);
+Tensor gemm_f32(const Tensor& a, const Tensor& b);
 // y[.., o, i] = sum_t b[.., t, o] a[.., t, i], of rank 2 or 3; in f32 where b and a are f16 or
 // bf16.
 Tensor outer_sum(const Tensor& b, const Tensor& a);

@@ -42,7 +42,7 @@ class Run {
     held_ += held_by(part);
     if (!part.again) return;
     work_ += total(chain_, part.begin, part.end, &ChainBlock::work) +
-             of(chain_, part.parts, last.output, Backwards::one).work_;
+             of(chain_, part.parts, last.output, BackwardPasses::one).work_;
   }
   void back(const ChainPart& part) {
     held_ -= held_by(part);
@@ -67,10 +67,10 @@ class Run {
   double work() const { return work_; }
 
   static Run of(const Chain& chain, const std::vector<ChainPart>& parts, std::size_t incoming,
-                Backwards backwards) {
+                BackwardPasses backwards) {
     Run run(chain, incoming);
     for (const ChainPart& part : parts) run.record(part);
-    if (backwards == Backwards::two) run.back_and_keep(parts);
+    if (backwards == BackwardPasses::two) run.back_and_keep(parts);
     for (auto part = parts.rbegin(); part != parts.rend(); ++part) run.back(*part);
     return run;
   }
@@ -82,7 +82,7 @@ class Run {
   }
   void pass(const ChainPart& part) {
     const ChainBlock& last = chain_[at(part.end - 1)];
-    see(part.again ? of(chain_, part.parts, last.output, Backwards::one).peak_ : last.backward,
+    see(part.again ? of(chain_, part.parts, last.output, BackwardPasses::one).peak_ : last.backward,
         !first_);
   }
   // The incoming gradient is among a last block's own bytes.
@@ -212,14 +212,14 @@ std::size_t least_budget(const Chain& chain, std::size_t enough) {
 
 }  // namespace
 
-ChainPlan evaluated(const Chain& chain, std::vector<ChainPart> parts, Backwards backwards) {
+ChainPlan evaluated(const Chain& chain, std::vector<ChainPart> parts, BackwardPasses backwards) {
   check(!chain.empty(), "chain: no blocks");
   check_parts(parts, 0, static_cast<int>(chain.size()));
   const Run run = Run::of(chain, parts, 0, backwards);
   return {std::move(parts), run.peak(), run.work()};
 }
 
-ChainPlan plan_chain(const Chain& chain, std::size_t budget, Backwards backwards) {
+ChainPlan plan_chain(const Chain& chain, std::size_t budget, BackwardPasses backwards) {
   check(!chain.empty(), "chain: no blocks");
   const int size = static_cast<int>(chain.size());
   ChainPlan best{.work = impossible};
@@ -234,7 +234,7 @@ ChainPlan plan_chain(const Chain& chain, std::size_t budget, Backwards backwards
     if (!table.feasible()) return;
     offer(table.parts());
     // All in one segment, so that the first of two backwards releases the rest.
-    if (backwards == Backwards::two) offer({{0, size, true, table.parts()}});
+    if (backwards == BackwardPasses::two) offer({{0, size, true, table.parts()}});
   };
   std::vector<ChainPart> kept;
   for (int s = 0; s < size; ++s) kept.push_back({s, s + 1});
@@ -243,7 +243,7 @@ ChainPlan plan_chain(const Chain& chain, std::size_t budget, Backwards backwards
   // Two backwards need more than the one that is planned for.
   constexpr std::size_t steps = 32;
   offer_within(budget);
-  for (std::size_t k = 1; k < steps && backwards == Backwards::two; ++k)
+  for (std::size_t k = 1; k < steps && backwards == BackwardPasses::two; ++k)
     offer_within(budget - budget / steps * k);
   if (best.work == impossible) offer_within(least_budget(chain, 2 * least));
   check(best.work < impossible,

@@ -42,17 +42,18 @@ struct ChainPlan {
 
 // How often backward passes what was recorded: the first of two passes, that of ghost clipping's
 // norms, releases nothing but what it ran again itself.
-enum class Backwards { one, two };
+enum class BackwardPasses { one, two };
 
 // The plan with the least work whose peak is within the budget. Sizes are rounded up to
 // budget / 500 while it is sought, so that within that much of the limit it may find none where
 // there is one. For two backwards it is the best of the plans for one, of this budget and smaller
 // ones. Throws std::invalid_argument when there is none, with the least peak that was found.
-ChainPlan plan_chain(const Chain& chain, std::size_t budget, Backwards backwards = Backwards::one);
+ChainPlan plan_chain(const Chain& chain, std::size_t budget,
+                     BackwardPasses backwards = BackwardPasses::one);
 
 // Peak and work (of one backward) of any parts that cover the chain. Throws std::invalid_argument
 // where they do not.
 ChainPlan evaluated(const Chain& chain, std::vector<ChainPart> parts,
-                    Backwards backwards = Backwards::one);
+                    BackwardPasses backwards = BackwardPasses::one);
 
 }  // namespace sotto::memory

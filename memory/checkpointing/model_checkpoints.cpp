@@ -12,10 +12,10 @@ namespace sotto::memory {
 
 namespace {
 
-void descend(nn::Module& module, const std::function<bool(nn::Module&)>& enter) {
-  if (!enter(module)) return;
+void descend(nn::Module& module, const std::function<bool(nn::Module&)>& apply) {
+  if (!apply(module)) return;
   module.visit(nn::Visitor([](const std::string&, Parameter&) {},
-                           [&](const std::string&, nn::Module& child) { descend(child, enter); }));
+                           [&](const std::string&, nn::Module& child) { descend(child, apply); }));
 }
 
 }  // namespace
@@ -41,13 +41,13 @@ bool has_checkpoints(nn::Module& model) {
   return any;
 }
 
-void set_checkpoints(nn::Module& model, int n, Backwards backwards) {
+void set_checkpoints(nn::Module& model, int n, BackwardPasses backwards) {
   check(n >= 0, "checkpoints: every {} modules", n);
   const std::vector<nn::Sequential*> lists = block_lists(model);
   check(n == 0 || !lists.empty(),
         "checkpoints: the model has no Sequential of several modules to run again in parts");
   descend(model, [](nn::Module& module) {
-    module.set_recompute(false);
+    module.set_recomputing(false);
     if (auto* const list = dynamic_cast<nn::Sequential*>(&module)) list->set_segments({});
     return true;
   });
@@ -80,24 +80,25 @@ struct Call {
 };
 
 // The first call of each list in a dry run of `least` rows.
-std::vector<Call> calls_of(nn::Module& model, const Demand& demand) {
+std::vector<Call> calls_of(nn::Module& model, const MemoryRequirement& requirement) {
   std::vector<Call> calls;
   for (nn::Sequential* list : block_lists(model)) calls.push_back({list});
-  const nn::CallWatch watch([&](const nn::Module& module, const Var& x, const Var&) {
+  const nn::ModuleHook watch([&](const nn::Module& module, const Var& x, const Var&) {
     for (Call& call : calls) {
       if (call.list != &module || call.input.defined() || !x.samples().batched()) continue;
       call = {call.list, x.value(), x.samples().axis(), x.tape().precision()};
     }
   });
-  demand.peak_of(demand.least);
+  requirement.peak_of(requirement.least);
   std::erase_if(calls, [](const Call& call) { return !call.input.defined(); });
   return calls;
 }
 
 // Its input for more rows, as many as the ratio says: those it has, again and again.
-Tensor repeated(const Call& call, const Demand& demand) {
+Tensor repeated(const Call& call, const MemoryRequirement& requirement) {
   const std::int64_t size = call.input.shape()[call.axis];
-  const std::int64_t wanted = (size * demand.useful() + demand.least - 1) / demand.least;
+  const std::int64_t wanted =
+      (size * requirement.useful() + requirement.least - 1) / requirement.least;
   std::vector<std::int64_t> ids(static_cast<std::size_t>(wanted));
   for (std::int64_t i = 0; i < wanted; ++i) ids[static_cast<std::size_t>(i)] = i % size;
   return gather(call.input, Tensor::from(ids, {wanted}).to(call.input.device()), call.axis);
@@ -109,12 +110,12 @@ struct Blocks {
 };
 
 // The list that keeps most, with its costs.
-Blocks largest(nn::Module& model, const Demand& demand, const CutRun& how) {
+Blocks largest(nn::Module& model, const MemoryRequirement& requirement, const CheckpointRun& how) {
   Blocks most;
   std::size_t bytes = 0;
-  for (const Call& call : calls_of(model, demand)) {
+  for (const Call& call : calls_of(model, requirement)) {
     Chain chain = measured_chain(
-        *call.list, repeated(call, demand),
+        *call.list, repeated(call, requirement),
         {.private_data = how.private_data, .sample_axis = call.axis, .precision = call.precision});
     std::size_t kept = 0;
     for (const ChainBlock& block : chain) kept += block.kept;
@@ -127,8 +128,8 @@ Blocks largest(nn::Module& model, const Demand& demand, const CutRun& how) {
 // Looks for the plan of a list by what runs of the whole model need beside it.
 class Search {
  public:
-  Search(const Blocks& blocks, const Demand& demand, const CutRun& how)
-      : blocks_(blocks), demand_(demand), how_(how) {}
+  Search(const Blocks& blocks, const MemoryRequirement& requirement, const CheckpointRun& how)
+      : blocks_(blocks), demand_(requirement), how_(how) {}
 
   ChainPlan find() {
     constexpr int rounds = 6;
@@ -177,47 +178,50 @@ class Search {
   }
 
   const Blocks& blocks_;
-  const Demand& demand_;
-  const CutRun& how_;
+  const MemoryRequirement& demand_;
+  const CheckpointRun& how_;
   ChainPlan best_;
   double peak_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace
 
-std::optional<Cut> cut_within(nn::Module& model, const Demand& demand, const CutRun& how) {
+std::optional<Cut> choose_checkpoints(nn::Module& model, const MemoryRequirement& requirement,
+                                      const CheckpointRun& how) {
   Blocks blocks;
   try {
     set_checkpoints(model, 1);
-    blocks = largest(model, demand, how);
+    blocks = largest(model, requirement, how);
   } catch (const std::exception& error) {
     if (!out_of_memory(error)) throw;
   }
   set_checkpoints(model, 0);
   if (blocks.list == nullptr) return std::nullopt;
-  const ChainPlan plan = Search(blocks, demand, how).find();
+  const ChainPlan plan = Search(blocks, requirement, how).find();
   Cut cut{.list = blocks.list, .segments = segments_of(plan)};
   blocks.list->set_segments(cut.segments);
   double all = 0;
   for (const ChainBlock& block : blocks.chain) all += block.work;
-  if (all > 0) cut.recomputation = plan.work / all * (how.backwards == Backwards::two ? 2 : 1);
+  if (all > 0) cut.recomputation = plan.work / all * (how.backwards == BackwardPasses::two ? 2 : 1);
   return cut;
 }
 
-bool can_be_cut(const Policy& policy, nn::Module& model) {
+bool can_checkpoint(const Policy& policy, nn::Module& model) {
   return !policy.checkpoint && !block_lists(model).empty() && !has_checkpoints(model);
 }
 
-Way with_checkpoints(const Way& way, nn::Module& model, const Demand& demand, const CutRun& how) {
-  const auto enter = [=, &model, cut = std::optional<Cut>(), sought = false]() mutable -> Entered {
-    const Entered plain = way.enter();
-    if (!sought) cut = cut_within(model, demand, how);
+Strategy with_checkpoints(const Strategy& strategy, nn::Module& model,
+                          const MemoryRequirement& requirement, const CheckpointRun& how) {
+  const auto apply = [=, &model, cut = std::optional<Cut>(),
+                      sought = false]() mutable -> StrategyCost {
+    const StrategyCost plain = strategy.apply();
+    if (!sought) cut = choose_checkpoints(model, requirement, how);
     sought = true;
     if (!cut) return plain;
     cut->list->set_segments(cut->segments);
     return {plain.recomputation + cut->recomputation, cut->text()};
   };
-  return {way.name + ", checkpoints", enter};
+  return {strategy.name + ", checkpoints", apply};
 }
 
 }  // namespace sotto::memory

@@ -17,13 +17,13 @@ class Step final : public GradSink {
  public:
   explicit Step(bool norms) : norms_(norms) {}
   bool sums_only() const override { return !norms_; }
-  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
-    NormBounds more;
-    if (norms_) squared_norm(uses, Route::automatic, &more);
-    for (const PerSample& use : uses)
+  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
+    NormErrorBounds more;
+    if (norms_) squared_norm(uses, NormMethod::automatic, &more);
+    for (const PerSampleGrad& use : uses)
       accumulate(sums_, parameter, norms_ ? clipped(use) : use.sum());
   }
-  static Tensor clipped(const PerSample& use) {
+  static Tensor clipped(const PerSampleGrad& use) {
     const std::int64_t samples = use.samples();
     const Tensor total = zeros(use.shape(), Dtype::f64, use.device());
     use.add_to({total, 0x1p-40}, full({samples}, 0.5, Dtype::f64), {});
@@ -43,8 +43,8 @@ class Step final : public GradSink {
 // What products of the forward pass cost: as much as those of the weights' gradients.
 class Products final : public GradSink {
  public:
-  void receive(Parameter&, std::vector<PerSample> uses) override {
-    for (const PerSample& use : uses)
+  void receive(Parameter&, std::vector<PerSampleGrad> uses) override {
+    for (const PerSampleGrad& use : uses)
       seconds_ += use.times().sum * static_cast<double>(use.samples());
   }
   double seconds() const { return seconds_; }
@@ -118,12 +118,13 @@ void collect(const std::vector<ChainPart>& parts, std::vector<nn::Sequential::Se
 
 }  // namespace
 
-void checkpoint_every(nn::Sequential& model, int n, Backwards backwards) {
+void checkpoint_every(nn::Sequential& model, int n, BackwardPasses backwards) {
   check(n >= 1, "checkpoint_every: {} modules", n);
   std::vector<nn::Sequential::Segment> segments;
   for (int begin = 0; begin < model.size(); begin += n)
     segments.push_back({begin, std::min(begin + n, model.size())});
-  if (backwards == Backwards::two && segments.size() > 1) segments.push_back({0, model.size()});
+  if (backwards == BackwardPasses::two && segments.size() > 1)
+    segments.push_back({0, model.size()});
   model.set_segments(std::move(segments));
 }
 
@@ -149,7 +150,7 @@ std::vector<nn::Sequential::Segment> segments_of(const ChainPlan& plan) {
 ChainPlan checkpoint_auto(nn::Sequential& model, const Tensor& input, std::size_t budget,
                           bool private_data) {
   ChainPlan plan = plan_chain(measured_chain(model, input, {.private_data = private_data}), budget,
-                              private_data ? Backwards::two : Backwards::one);
+                              private_data ? BackwardPasses::two : BackwardPasses::one);
   model.set_segments(segments_of(plan));
   return plan;
 }

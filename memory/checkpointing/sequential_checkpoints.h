@@ -1,6 +1,6 @@
 // Activation checkpointing of a Sequential by one setting: every n-th value kept, or what a budget
 // of bytes asks for. What is not kept is run again in backward (autograd/segment.h), and gradients
-// stay what they are. Of any other module, nn::Module::set_recompute() does the same for itself.
+// stay what they are. Of any other module, nn::Module::set_recomputing() does the same for itself.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace sotto::memory {
 // Keeps the input of every n-th module and runs the n modules behind it together again. For two
 // backwards all of this is run again once more: only so the first of them, too, releases what it
 // has passed. Throws std::invalid_argument unless n >= 1.
-void checkpoint_every(nn::Sequential& model, int n, Backwards backwards = Backwards::one);
+void checkpoint_every(nn::Sequential& model, int n, BackwardPasses backwards = BackwardPasses::one);
 
 // How a chain is run.
 struct ChainRun {

@@ -55,7 +55,7 @@ class Search {
     return static_cast<std::int64_t>(
         std::clamp(rows, static_cast<double>(best_.rows + 1), static_cast<double>(beyond_ - 1)));
   }
-  const RowFit& best() const { return best_; }
+  const BatchSizeSearch& best() const { return best_; }
   std::size_t first_bytes() const {
     return runs_.empty() ? 0 : static_cast<std::size_t>(runs_[0].bytes);
   }
@@ -80,13 +80,14 @@ class Search {
   std::int64_t beyond_;  // the fewest rows that do not fit, as far as is known
   bool known_ = true;    // the bytes of the last run
   std::vector<Run> runs_;
-  RowFit best_;
+  BatchSizeSearch best_;
 };
 
 }  // namespace
 
-RowFit fit_rows(const PeakOf& peak_of, std::int64_t least, std::int64_t most, std::size_t limit) {
-  check(least >= 1 && most >= least, "fit_rows: from {} to {} rows", least, most);
+BatchSizeSearch largest_batch_that_fits(const PeakOf& peak_of, std::int64_t least,
+                                        std::int64_t most, std::size_t limit) {
+  check(least >= 1 && most >= least, "largest_batch_that_fits: from {} to {} rows", least, most);
   Search search(peak_of, most, limit);
   search.run(least);
   if (search.best().rows == 0) return {.measured = search.first_bytes(), .runs = 1};

@@ -8,7 +8,7 @@
 
 namespace sotto::memory {
 
-struct RowFit {
+struct BatchSizeSearch {
   // The most rows that were found to fit; 0 when not even the fewest do.
   std::int64_t rows = 0;
   // Peak bytes of a run of them, or of the fewest; 0 when there was no memory for these.
@@ -24,6 +24,7 @@ using PeakOf = std::function<std::size_t(std::int64_t rows)>;
 
 // The most rows, of `least` to `most`, whose peak stays within `limit` bytes, or up to 1/32 of
 // these bytes less.
-RowFit fit_rows(const PeakOf& peak_of, std::int64_t least, std::int64_t most, std::size_t limit);
+BatchSizeSearch largest_batch_that_fits(const PeakOf& peak_of, std::int64_t least,
+                                        std::int64_t most, std::size_t limit);
 
 }  // namespace sotto::memory

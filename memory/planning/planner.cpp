@@ -17,77 +17,82 @@ std::string rows_text(std::int64_t rows) {
 }
 
 // The way that needs least, of those whose bytes are known.
-[[noreturn]] void refuse(const Plan& plan, const Demand& demand) {
+[[noreturn]] void refuse(const Plan& plan, const MemoryRequirement& requirement) {
   const Plan::Considered* best = nullptr;
-  for (const Plan::Considered& way : plan.considered) {
-    const std::size_t bytes = way.fit.measured;
-    if (bytes > 0 && (best == nullptr || bytes < best->fit.measured)) best = &way;
+  for (const Plan::Considered& strategy : plan.considered) {
+    const std::size_t bytes = strategy.fit.measured;
+    if (bytes > 0 && (best == nullptr || bytes < best->fit.measured)) best = &strategy;
   }
   fail(fmt::format(
-      "memory: {} at once: {} needed, and the limit is {} ({} B)", rows_text(demand.least),
+      "memory: {} at once: {} needed, and the limit is {} ({} B)", rows_text(requirement.least),
       best == nullptr ? "more than there is"
                       : fmt::format("{} ({})", bytes_text(best->fit.measured), best->name),
-      bytes_text(demand.limit), demand.limit));
+      bytes_text(requirement.limit), requirement.limit));
 }
 
 }  // namespace
 
-std::int64_t Demand::useful() const { return std::min(most, std::max(useful_rows, least)); }
+std::int64_t MemoryRequirement::useful() const {
+  return std::min(most, std::max(useful_rows, least));
+}
 
-Plan choose_way(std::span<const Way> ways, const Demand& demand) {
-  check(demand.update <= demand.limit,
+Plan choose_strategy(std::span<const Strategy> strategies, const MemoryRequirement& requirement) {
+  check(requirement.update <= requirement.limit,
         "memory: the update of all parameters: {} needed, and the limit is {} ({} B)",
-        bytes_text(demand.update), bytes_text(demand.limit), demand.limit);
-  Plan plan{.update = demand.update, .limit = demand.limit};
-  for (const Way& way : ways) {
-    const Entered entered = way.enter();
-    const RowFit fit = fit_rows(demand.peak_of, demand.least, demand.most, demand.limit);
-    plan.considered.push_back({way.name, entered.recomputation, fit, entered.text});
+        bytes_text(requirement.update), bytes_text(requirement.limit), requirement.limit);
+  Plan plan{.update = requirement.update, .limit = requirement.limit};
+  for (const Strategy& strategy : strategies) {
+    const StrategyCost entered = strategy.apply();
+    const BatchSizeSearch fit = largest_batch_that_fits(requirement.peak_of, requirement.least,
+                                                        requirement.most, requirement.limit);
+    plan.considered.push_back({strategy.name, entered.recomputation, fit, entered.text});
     plan.chosen = plan.considered.size() - 1;
-    if (fit.rows >= demand.useful()) return plan;
+    if (fit.rows >= requirement.useful()) return plan;
   }
-  const auto first = std::find_if(plan.considered.begin(), plan.considered.end(),
-                                  [](const Plan::Considered& way) { return way.fit.rows > 0; });
-  if (first == plan.considered.end()) refuse(plan, demand);
+  const auto first =
+      std::find_if(plan.considered.begin(), plan.considered.end(),
+                   [](const Plan::Considered& strategy) { return strategy.fit.rows > 0; });
+  if (first == plan.considered.end()) refuse(plan, requirement);
   plan.chosen = static_cast<std::size_t>(first - plan.considered.begin());
-  ways[plan.chosen].enter();
+  strategies[plan.chosen].apply();
   return plan;
 }
 
 std::string Plan::text() const {
-  const Considered& way = considered[chosen];
+  const Considered& strategy = considered[chosen];
   std::string text = fmt::format("memory: {} at once, {}: {} of {} predicted, {} in the update\n",
-                                 rows_text(way.fit.rows), way.name, bytes_text(fit().measured),
-                                 bytes_text(limit), bytes_text(update));
+                                 rows_text(strategy.fit.rows), strategy.name,
+                                 bytes_text(fit().measured), bytes_text(limit), bytes_text(update));
   for (const Considered& other : considered) {
-    if (&other == &way) continue;
+    if (&other == &strategy) continue;
     text +=
         fmt::format("  not {}: {}\n", other.name,
                     other.fit.rows == 0 ? bytes_text(other.fit.measured) + " for the fewest rows"
                                         : "room for " + rows_text(other.fit.rows) + " only");
   }
-  if (way.recomputation > 0)
-    text += fmt::format("  computes again as much as {:.2g} forward passes\n", way.recomputation);
-  if (!way.text.empty()) text += fmt::format("  {}\n", way.text);
+  if (strategy.recomputation > 0)
+    text +=
+        fmt::format("  computes again as much as {:.2g} forward passes\n", strategy.recomputation);
+  if (!strategy.text.empty()) text += fmt::format("  {}\n", strategy.text);
   return text;
 }
 
 std::string Plan::json() const {
-  nlohmann::json ways = nlohmann::json::array();
-  for (const Considered& way : considered) {
-    ways.push_back({{"name", way.name},
-                    {"recomputation", way.recomputation},
-                    {"settings", way.text},
-                    {"rows", way.fit.rows},
-                    {"predicted_bytes", way.fit.predicted},
-                    {"measured_bytes", way.fit.measured}});
+  nlohmann::json strategies = nlohmann::json::array();
+  for (const Considered& strategy : considered) {
+    strategies.push_back({{"name", strategy.name},
+                          {"recomputation", strategy.recomputation},
+                          {"settings", strategy.text},
+                          {"rows", strategy.fit.rows},
+                          {"predicted_bytes", strategy.fit.predicted},
+                          {"measured_bytes", strategy.fit.measured}});
   }
   return nlohmann::json{{"chosen", considered[chosen].name},
                         {"physical_batch", fit().rows},
                         {"predicted_bytes", fit().measured},
                         {"update_bytes", update},
                         {"limit_bytes", limit},
-                        {"considered", ways}}
+                        {"considered", strategies}}
       .dump(2);
 }
 

@@ -13,15 +13,15 @@
 namespace sotto::memory {
 
 // What a way to compute a step comes to.
-struct Entered {
+struct StrategyCost {
   double recomputation = 0;  // what is computed again, in forward passes
   std::string text = {};     // what its name does not say: "runs 0 .. 4 of 9 modules again"
 };
 
 // One way to compute a step.
-struct Way {
-  std::string name;                // "two passes, bf16"
-  std::function<Entered()> enter;  // from now on steps and dry runs are computed in this way
+struct Strategy {
+  std::string name;                     // "two passes, bf16"
+  std::function<StrategyCost()> apply;  // from now on steps and dry runs are computed in this way
 };
 
 // Fewer rows at once leave much of the machine idle: a way in which so many fit is preferred to one
@@ -29,7 +29,7 @@ struct Way {
 inline constexpr std::int64_t useful_rows = 8;
 
 // What has to fit.
-struct Demand {
+struct MemoryRequirement {
   PeakOf peak_of;          // dry runs in the way that was entered last
   std::int64_t least = 1;  // rows that cannot be parted
   std::int64_t most = 1;   // more are never needed at once
@@ -44,7 +44,7 @@ struct Plan {
   struct Considered {
     std::string name;
     double recomputation;
-    RowFit fit;
+    BatchSizeSearch fit;
     std::string text;  // of Entered
   };
   std::vector<Considered> considered;  // in the order in which they were tried
@@ -52,7 +52,7 @@ struct Plan {
   std::size_t update = 0, limit = 0;   // bytes, as in Demand
 
   // Its `measured` is the peak that computing a physical batch is predicted to have.
-  const RowFit& fit() const { return considered[chosen].fit; }
+  const BatchSizeSearch& fit() const { return considered[chosen].fit; }
   // What was chosen and why no other way, predicted and measured: a few lines, or a JSON object.
   std::string text() const;
   std::string json() const;
@@ -61,7 +61,7 @@ struct Plan {
 // Of ways in the order of preference, enters the first in which useful() rows fit, else the first
 // in which the least fit. Throws std::invalid_argument, with bytes, when none does or the update
 // does not.
-Plan choose_way(std::span<const Way> ways, const Demand& demand);
+Plan choose_strategy(std::span<const Strategy> strategies, const MemoryRequirement& requirement);
 
 // Where parameters are: of the first of them, or the CPU where there are none.
 template <class P>

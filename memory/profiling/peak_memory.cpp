@@ -2,21 +2,21 @@
 
 namespace sotto::memory {
 
-PeakWatch::PeakWatch(Device device) : device_(device) {
+PeakMemoryTracker::PeakMemoryTracker(Device device) : device_(device) {
   allocator(device).add_watch(*this);
   restart();
 }
 
-PeakWatch::~PeakWatch() { allocator(device_).remove_watch(*this); }
+PeakMemoryTracker::~PeakMemoryTracker() { allocator(device_).remove_watch(*this); }
 
-void PeakWatch::restart() {
+void PeakMemoryTracker::restart() {
   peak_ = 0;
   std::size_t unset = 0;
   // An allocation in between has set a later one.
   peak_.compare_exchange_strong(unset, allocator(device_).statistics().current);
 }
 
-void PeakWatch::allocated(const Block& block) {
+void PeakMemoryTracker::allocated(const Block& block) {
   // Under the allocator's lock: nobody else raises it.
   if (block.current > peak_) peak_ = block.current;
 }

@@ -9,13 +9,13 @@
 
 namespace sotto::memory {
 
-class PeakWatch final : public AllocationWatch {
+class PeakMemoryTracker final : public AllocationObserver {
  public:
   // From now on. Throws std::invalid_argument when the device is not there.
-  explicit PeakWatch(Device device);
-  ~PeakWatch() override;
-  PeakWatch(const PeakWatch&) = delete;
-  PeakWatch& operator=(const PeakWatch&) = delete;
+  explicit PeakMemoryTracker(Device device);
+  ~PeakMemoryTracker() override;
+  PeakMemoryTracker(const PeakMemoryTracker&) = delete;
+  PeakMemoryTracker& operator=(const PeakMemoryTracker&) = delete;
 
   Device device() const { return device_; }
   // The most bytes in use at a time since the start or restart().

@@ -4,10 +4,10 @@
 
 namespace sotto {
 
-void PhaseClock::enter(const char* phase) {
+void PhaseProfiler::enter(const char* phase) {
   stop();
   while (watches_.size() < devices_.size())
-    watches_.push_back(std::make_unique<memory::PeakWatch>(devices_[watches_.size()]));
+    watches_.push_back(std::make_unique<memory::PeakMemoryTracker>(devices_[watches_.size()]));
   const auto found = std::find_if(totals_.begin(), totals_.end(),
                                   [&](const PhaseTotal& total) { return total.name == phase; });
   running_ = static_cast<std::size_t>(found - totals_.begin());
@@ -20,7 +20,7 @@ void PhaseClock::enter(const char* phase) {
   since_ = std::chrono::steady_clock::now();
 }
 
-void PhaseClock::stop() {
+void PhaseProfiler::stop() {
   if (stopped_) return;
   PhaseTotal& total = totals_[running_];
   total.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - since_).count();
@@ -29,8 +29,8 @@ void PhaseClock::stop() {
   stopped_ = true;
 }
 
-std::size_t PhaseClock::peak_bytes(std::size_t device) const {
-  check(device < devices_.size(), "PhaseClock: device {} of {}", device, devices_.size());
+std::size_t PhaseProfiler::peak_bytes(std::size_t device) const {
+  check(device < devices_.size(), "PhaseProfiler: device {} of {}", device, devices_.size());
   std::size_t peak = 0;
   for (const PhaseTotal& total : totals_) peak = std::max(peak, total.peak_bytes[device]);
   return peak;

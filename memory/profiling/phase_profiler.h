@@ -19,9 +19,9 @@ struct PhaseTotal {
   std::int64_t entries = 0;
 };
 
-class PhaseClock {
+class PhaseProfiler {
  public:
-  explicit PhaseClock(std::vector<Device> devices = {cpu}) : devices_(std::move(devices)) {}
+  explicit PhaseProfiler(std::vector<Device> devices = {cpu}) : devices_(std::move(devices)) {}
 
   // Ends the running phase and begins another. Throws std::invalid_argument, at the first call,
   // when a device is not there.
@@ -36,7 +36,7 @@ class PhaseClock {
 
  private:
   std::vector<Device> devices_;
-  std::vector<std::unique_ptr<memory::PeakWatch>> watches_;  // one for each device
+  std::vector<std::unique_ptr<memory::PeakMemoryTracker>> watches_;  // one for each device
   std::vector<PhaseTotal> totals_;
   std::size_t running_ = 0;
   bool stopped_ = true;

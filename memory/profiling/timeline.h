@@ -16,12 +16,12 @@ namespace sotto::memory {
 
 struct TimelineOptions {
   Device device = cpu;
-  // Released blocks that are remembered; of more, the oldest are forgotten, and the record begins
-  // later. About 100 bytes each.
+  // Released blocks that are remembered; of more, the oldest are forgotten, and the record
+  // begins later. About 100 bytes each.
   std::size_t capacity = std::size_t{1} << 16;
 };
 
-class Timeline final : public AllocationWatch {
+class Timeline final : public AllocationObserver {
  public:
   // Records from now on. Throws std::invalid_argument when the device is not there.
   explicit Timeline(const TimelineOptions& options = {});

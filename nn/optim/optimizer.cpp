@@ -142,7 +142,7 @@ std::optional<UpdateArray> Optimizer::array(Slot& slot, const Tensor& grad,
                                             double noise_variance) const {
   const Tensor& value = slot.parameter->value;
   if (!elementwise() || slot.bf16_state || grad.dtype() != value.dtype() ||
-      grad.device() != value.device() || !value.dense()) {
+      grad.device() != value.device() || !value.is_dense()) {
     return {};
   }
   ++slot.steps;

@@ -2,7 +2,7 @@
 
 namespace sotto::nn {
 
-void UpdateSink::receive(Parameter& parameter, std::vector<PerSample> uses) {
+void UpdateSink::receive(Parameter& parameter, std::vector<PerSampleGrad> uses) {
   check(updated_.insert(&parameter).second,
         "UpdateSink: a second gradient of a parameter {}; one sink is for one backward, and "
         "gradients that are accumulated need a SumSink",

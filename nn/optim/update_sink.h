@@ -20,7 +20,7 @@ class UpdateSink final : public GradSink {
   explicit UpdateSink(Optimizer& optimizer) : optimizer_(optimizer) {}
   // Throws what Optimizer::step() throws, with the parameters before this one updated; and for a
   // second gradient of one parameter.
-  void receive(Parameter& parameter, std::vector<PerSample> uses) override;
+  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
   bool sums_only() const override { return true; }
 
  private:

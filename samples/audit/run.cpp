@@ -156,7 +156,7 @@ void Run::step() {
   std::vector<double> shown = canaries_.values();
   for (std::size_t k = 0; k < shown.size(); ++k) {
     const double mean = (before[k] - shown[k]) / options_.learning_rate;
-    shown[k] = (mean * engine_.sampler().expected_size() - others[k]) / options_.clip_bound;
+    shown[k] = (mean * engine_.sampler().expected_batch_size() - others[k]) / options_.clip_bound;
   }
   trace_.push_back(std::move(shown));
 }

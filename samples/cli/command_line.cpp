@@ -130,7 +130,7 @@ void CommandLine::add_threads(int& threads) {
 
 void CommandLine::add_device(Device& device) {
   parsed(
-      "--device", [&device](const std::string& text) { device = device_named(text); }, name(device),
+      "--device", [&device](const std::string& text) { device = parse_device(text); }, name(device),
       "where the model and its batches are: cpu, cuda, cuda:N", "NAME");
 }
 

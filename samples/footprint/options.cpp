@@ -26,7 +26,7 @@ class Reading {
   void add_training() {
     Options& o = options_;
     line_.group("Training");
-    const auto read = [&o](const std::string& text) { o.model = models::entry_called(text).name; };
+    const auto read = [&o](const std::string& text) { o.model = models::parse_entry(text).name; };
     line_.parsed("--model", read, o.model, "one of " + models::model_names(), "NAME");
     line_.option("--batch", o.batch, "samples in a (logical) batch", "N");
     line_.flag("--no-privacy", o.no_privacy, "ordinary training");
@@ -65,7 +65,7 @@ class Reading {
 std::optional<Options> parse_options(int argc, const char* const* argv) {
   Options o;
   if (!Reading(o).parse(argc, argv)) return std::nullopt;
-  const models::Entry& model = models::entry_called(o.model);
+  const models::Entry& model = models::parse_entry(o.model);
   samples::require(o.batch >= 2 && o.batch <= most_samples, "--batch", o.batch,
                    "a number of samples > 1");
   const double element = model.words > 0 ? sizeof(std::int64_t) : sizeof(float);

@@ -22,7 +22,7 @@ std::unique_ptr<nn::Optimizer> make_optimizer(const std::string& name, nn::Modul
 }
 
 std::unique_ptr<nn::Module> make_model(const Options& options) {
-  std::unique_ptr<nn::Module> model = models::entry_called(options.model).make();
+  std::unique_ptr<nn::Module> model = models::parse_entry(options.model).make();
   model->to(options.device);
   return model;
 }
@@ -31,7 +31,7 @@ class Training {
  public:
   explicit Training(const Options& options)
       : options_(options),
-        entry_(models::entry_called(options.model)),
+        entry_(models::parse_entry(options.model)),
         model_(make_model(options)),
         optimizer_(make_optimizer(options.optimizer, *model_)),
         accumulation_(options.memory, *model_),

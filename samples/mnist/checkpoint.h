@@ -27,7 +27,7 @@ struct Checkpoint {
   Settings settings;
   std::int64_t step = 0;
   // Of private runs: the ledger when this was written, and the noise in use.
-  std::optional<LedgerMark> ledger;
+  std::optional<LedgerPosition> ledger;
   double noise_multiplier = 0;
   // Of ordinary ones: where the next batch begins.
   ShuffledBatches::Position position;

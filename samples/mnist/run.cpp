@@ -139,7 +139,7 @@ void Session::introduce() const {
         "on "
         "average, {} steps\n",
         noise_text(engine->noise_multiplier()), s.clip_bound, name(engine->sampler().sampling()),
-        engine->sampler().expected_size(), planned_steps(s));
+        engine->sampler().expected_batch_size(), planned_steps(s));
   } else {
     samples::print(
         "NO PRIVACY: ordinary training of {} steps; the model may reveal training samples\n",

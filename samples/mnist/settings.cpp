@@ -162,10 +162,10 @@ std::vector<std::string> sampling_names() {
   return names;
 }
 
-Relation relation_of(const Settings& s) {
+NeighboringRelation relation_of(const Settings& s) {
   const Sampling sampling = sampling_called(s.sampling);
   const bool exchanged = sampling == Sampling::fixed_size || sampling == Sampling::partition;
-  return exchanged ? Relation::replace_one : Relation::add_or_remove_one;
+  return exchanged ? NeighboringRelation::replace_one : NeighboringRelation::add_or_remove_one;
 }
 
 LedgerHeader header_of(const Settings& s) { return {.relation = relation_of(s)}; }
@@ -175,7 +175,7 @@ EngineOptions engine_options(const Settings& s) {
                         .target_epsilon = s.epsilon,
                         .delta = s.delta,
                         .steps = planned_steps(s),
-                        .accountant = accountant_called(s.accountant),
+                        .accountant = parse_accountant(s.accountant),
                         .sampling = sampling_called(s.sampling),
                         .logical_batch = s.batch,
                         .largest_batch = s.largest_batch,
@@ -200,7 +200,7 @@ double noise_multiplier(const Settings& s) {
                                      .delta = s.delta,
                                      .batch = sampler->event(),
                                      .steps = planned_steps(s)},
-                                    new_accountant(options.accountant, relation_of(s)));
+                                    make_accountant(options.accountant, relation_of(s)));
 }
 
 std::int64_t planned_steps(const Settings& s) {

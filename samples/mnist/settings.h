@@ -114,7 +114,7 @@ void validate(const Settings& settings);
 // The engine's, but for the clip groups, which need the network.
 EngineOptions engine_options(const Settings& settings);
 // What is exchanged or left out between neighbours: what the sampling has a proof for.
-Relation relation_of(const Settings& settings);
+NeighboringRelation relation_of(const Settings& settings);
 LedgerHeader header_of(const Settings& settings);
 std::vector<std::string> sampling_names();
 

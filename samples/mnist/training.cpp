@@ -188,7 +188,7 @@ StepFacts Trainer::private_step() {
 }
 
 StepFacts Trainer::ordinary_step() {
-  PhaseClock& clock = accumulation_.phases();
+  PhaseProfiler& clock = accumulation_.phases();
   clock.enter("sample");
   const std::vector<std::int64_t> rows = batches_.next();
   loader_.expect(rows, batches_.peek());

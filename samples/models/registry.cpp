@@ -145,7 +145,7 @@ std::string model_names() {
   return joined(names, ", ");
 }
 
-const Entry& entry_called(const std::string& name, const std::string& others) {
+const Entry& parse_entry(const std::string& name, const std::string& others) {
   for (const Entry& entry : registry()) {
     if (entry.name == name) return entry;
   }

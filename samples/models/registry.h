@@ -35,6 +35,6 @@ const std::vector<Entry>& registry();
 std::string model_names();
 // Throws std::invalid_argument, listing the names, and then the others that the caller knows, when
 // there is none of this name.
-const Entry& entry_called(const std::string& name, const std::string& others = "");
+const Entry& parse_entry(const std::string& name, const std::string& others = "");
 
 }  // namespace sotto::models

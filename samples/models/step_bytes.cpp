@@ -50,9 +50,9 @@ StepRun::StepRun(const std::function<std::unique_ptr<nn::Module>()>& make, const
       "step: a fused update goes with neither accumulation nor privacy");
   std::size_t start = in_use();
   model_ = make();
-  memory::set_checkpoints(
-      *model_, setting.checkpoint,
-      setting.privacy == StepPrivacy::two_passes ? memory::Backwards::two : memory::Backwards::one);
+  memory::set_checkpoints(*model_, setting.checkpoint,
+                          setting.privacy == StepPrivacy::two_passes ? memory::BackwardPasses::two
+                                                                     : memory::BackwardPasses::one);
   const std::size_t parameters = in_use() - start;
   optimizer_ = optimizer_for(*model_, setting);
   start = in_use();
@@ -105,7 +105,7 @@ void StepRun::privately(std::int64_t batch) {
 StepBytes StepRun::step(std::int64_t batch) {
   check(batch >= 1 && batch % setting_.accumulation == 0, "step: {} samples in {} parts", batch,
         setting_.accumulation);
-  phases_ = PhaseClock();
+  phases_ = PhaseProfiler();
   bytes_.before = in_use();
   if (setting_.privacy == StepPrivacy::none) {
     ordinary(batch);

@@ -61,7 +61,7 @@ class StepRun {
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<nn::Optimizer> optimizer_;
   StepBytes bytes_;
-  PhaseClock phases_;
+  PhaseProfiler phases_;
 };
 
 }  // namespace sotto::models

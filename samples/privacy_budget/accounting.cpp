@@ -23,13 +23,14 @@ namespace {
 constexpr std::array<const char*, 4> method_names = {"pld", "rdp", "gdp", "prv"};
 
 // Of the library; not for gdp.
-AccountantKind kind_of(Method method) { return accountant_called(name(method)); }
+AccountantKind kind_of(Method method) { return parse_accountant(name(method)); }
 
-NewAccountant maker(Method method, Relation relation) {
-  return new_accountant(kind_of(method), relation);
+NewAccountant maker(Method method, NeighboringRelation relation) {
+  return make_accountant(kind_of(method), relation);
 }
 
-std::unique_ptr<Accountant> composed(Method method, Relation relation, const History& history) {
+std::unique_ptr<Accountant> composed(Method method, NeighboringRelation relation,
+                                     const History& history) {
   auto accountant = maker(method, relation)();
   for (const auto& [event, count] : history) accountant->compose(event, count);
   return accountant;
@@ -37,21 +38,22 @@ std::unique_ptr<Accountant> composed(Method method, Relation relation, const His
 
 // The limit of the releases of one kind. Records exchanged for others are twice as far apart as
 // those that are there or not.
-double gdp_mu(Relation relation, const Event& event, std::int64_t count) {
-  const double noise = event.noise_multiplier / (relation == Relation::replace_one ? 2 : 1);
+double gdp_mu(NeighboringRelation relation, const Event& event, std::int64_t count) {
+  const double noise =
+      event.noise_multiplier / (relation == NeighboringRelation::replace_one ? 2 : 1);
   switch (event.sampling) {
     case Sampling::full_batch: return std::sqrt(static_cast<double>(count)) / noise;
     case Sampling::poisson:
-      check(relation == Relation::add_or_remove_one, "gdp: no limit is known");
+      check(relation == NeighboringRelation::add_or_remove_one, "gdp: no limit is known");
       return gdp_poisson(event.sampling_rate, noise, count);
     case Sampling::fixed_size:
-      check(relation == Relation::replace_one, "gdp: no limit is known");
+      check(relation == NeighboringRelation::replace_one, "gdp: no limit is known");
       return gdp_fixed_size(event.sampling_rate, noise, count);
     default: fail("gdp: no limit is known");
   }
 }
 
-double gdp_mu(Relation relation, const History& history) {
+double gdp_mu(NeighboringRelation relation, const History& history) {
   double mu = 0;
   for (const auto& [event, count] : history) mu = std::hypot(mu, gdp_mu(relation, event, count));
   return mu;
@@ -73,8 +75,8 @@ History releases_of(const Phase& phase) {
   return history;
 }
 
-std::string refusal(Method method, Relation relation, const Event& event) {
-  if (method != Method::gdp) return unproved(kind_of(method), event.sampling, relation);
+std::string refusal(Method method, NeighboringRelation relation, const Event& event) {
+  if (method != Method::gdp) return unsupported_reason(kind_of(method), event.sampling, relation);
   try {
     gdp_mu(relation, event, 1);
     return "";
@@ -83,7 +85,7 @@ std::string refusal(Method method, Relation relation, const Event& event) {
   }
 }
 
-std::string refusal(Method method, Relation relation, const History& history) {
+std::string refusal(Method method, NeighboringRelation relation, const History& history) {
   for (const auto& [event, count] : history) {
     std::string reason = refusal(method, relation, event);
     if (!reason.empty()) return reason;
@@ -91,7 +93,7 @@ std::string refusal(Method method, Relation relation, const History& history) {
   return "";
 }
 
-Method choose_method(const std::optional<Method>& wanted, Relation relation,
+Method choose_method(const std::optional<Method>& wanted, NeighboringRelation relation,
                      const History& history) {
   if (wanted) {
     const std::string reason = refusal(*wanted, relation, history);
@@ -104,7 +106,7 @@ Method choose_method(const std::optional<Method>& wanted, Relation relation,
   fail(fmt::format("--relation {}: {}", name(relation), refusal(Method::pld, relation, history)));
 }
 
-Bounds epsilon(Method method, Relation relation, const History& history, double delta) {
+Bounds epsilon(Method method, NeighboringRelation relation, const History& history, double delta) {
   if (method == Method::gdp) return {gdp_epsilon(gdp_mu(relation, history), delta)};
   const auto accountant = composed(method, relation, history);
   if (const auto* const pld = dynamic_cast<const PldAccountant*>(accountant.get())) {
@@ -113,7 +115,7 @@ Bounds epsilon(Method method, Relation relation, const History& history, double 
   return {accountant->epsilon(delta)};
 }
 
-Bounds delta(Method method, Relation relation, const History& history, double epsilon) {
+Bounds delta(Method method, NeighboringRelation relation, const History& history, double epsilon) {
   if (method == Method::gdp) return {gdp_delta(gdp_mu(relation, history), epsilon)};
   const auto accountant = composed(method, relation, history);
   if (const auto* const pld = dynamic_cast<const PldAccountant*>(accountant.get())) {
@@ -122,31 +124,33 @@ Bounds delta(Method method, Relation relation, const History& history, double ep
   return {accountant->delta(epsilon)};
 }
 
-Bounds adaptive_epsilon(Relation relation, const History& plans, const History& history,
+Bounds adaptive_epsilon(NeighboringRelation relation, const History& plans, const History& history,
                         double delta) {
   AdaptiveAccountant accountant(relation, plans);
   for (const auto& [event, count] : history) accountant.compose(event, count);
   return {accountant.epsilon(delta)};
 }
 
-double least_noise(Method method, Relation relation, const Phase& phase, const Target& target) {
+double least_noise(Method method, NeighboringRelation relation, const Phase& phase,
+                   const Target& target) {
   return calibrate_noise_multiplier({target.epsilon, target.delta, phase.event, phase.steps},
                                     maker(method, relation));
 }
 
-std::int64_t most_steps(Method method, Relation relation, const Phase& phase,
+std::int64_t most_steps(Method method, NeighboringRelation relation, const Phase& phase,
                         const Target& target) {
   return max_steps(phase.event.noise_multiplier, {target.epsilon, target.delta, phase.event},
                    maker(method, relation));
 }
 
-double largest_rate(Method method, Relation relation, const Phase& phase, const Target& target) {
+double largest_rate(Method method, NeighboringRelation relation, const Phase& phase,
+                    const Target& target) {
   return max_sampling_rate(phase.event.noise_multiplier,
                            {target.epsilon, target.delta, phase.event, phase.steps},
                            maker(method, relation));
 }
 
-std::int64_t largest_batch(Method method, Relation relation, const Phase& phase,
+std::int64_t largest_batch(Method method, NeighboringRelation relation, const Phase& phase,
                            const Target& target) {
   const auto allowed = [&](std::int64_t batch) {
     Phase tried = phase;
@@ -168,8 +172,8 @@ std::string cut_refusal(const Phase& phase, const Target& target) {
                             {target.epsilon, target.delta, phase.event, phase.steps});
 }
 
-std::string cut_refusal(Method method, Relation relation, const std::vector<Phase>& phases,
-                        double delta) {
+std::string cut_refusal(Method method, NeighboringRelation relation,
+                        const std::vector<Phase>& phases, double delta) {
   History whole;
   for (Phase phase : phases) {
     phase.event.cut = 0;

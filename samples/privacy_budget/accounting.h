@@ -32,21 +32,21 @@ struct Bounds {
 };
 
 // Why the method has no answer for such releases; empty when it has one.
-std::string refusal(Method method, Relation relation, const Event& event);
-std::string refusal(Method method, Relation relation, const History& history);
+std::string refusal(Method method, NeighboringRelation relation, const Event& event);
+std::string refusal(Method method, NeighboringRelation relation, const History& history);
 
 // The tighter one of the methods that prove something about the history, or the one that is named.
 // Throws std::invalid_argument when there is none.
-Method choose_method(const std::optional<Method>& wanted, Relation relation,
+Method choose_method(const std::optional<Method>& wanted, NeighboringRelation relation,
                      const History& history);
 
 // Bounds of epsilon for this delta and of delta for this epsilon. Throw std::invalid_argument when
 // there is a refusal.
-Bounds epsilon(Method method, Relation relation, const History& history, double delta);
-Bounds delta(Method method, Relation relation, const History& history, double epsilon);
+Bounds epsilon(Method method, NeighboringRelation relation, const History& history, double delta);
+Bounds delta(Method method, NeighboringRelation relation, const History& history, double epsilon);
 // The same for a history whose settings, but for the plans, could have been chosen by looking at
 // it.
-Bounds adaptive_epsilon(Relation relation, const History& plans, const History& history,
+Bounds adaptive_epsilon(NeighboringRelation relation, const History& plans, const History& history,
                         double delta);
 
 struct Target {
@@ -57,22 +57,25 @@ struct Target {
 // the population is cut into batches, the largest of those, with which the phase meets the target;
 // what they replace in it is not read. Throw std::invalid_argument when there is
 // a refusal, or nothing meets the target.
-double least_noise(Method method, Relation relation, const Phase& phase, const Target& target);
-std::int64_t most_steps(Method method, Relation relation, const Phase& phase, const Target& target);
-double largest_rate(Method method, Relation relation, const Phase& phase, const Target& target);
-std::int64_t largest_batch(Method method, Relation relation, const Phase& phase,
+double least_noise(Method method, NeighboringRelation relation, const Phase& phase,
+                   const Target& target);
+std::int64_t most_steps(Method method, NeighboringRelation relation, const Phase& phase,
+                        const Target& target);
+double largest_rate(Method method, NeighboringRelation relation, const Phase& phase,
+                    const Target& target);
+std::int64_t largest_batch(Method method, NeighboringRelation relation, const Phase& phase,
                            const Target& target);
 
 // Why the bound of truncated Poisson batches is too small for the target, with one that would do;
 // empty where it is not.
 std::string cut_refusal(const Phase& phase, const Target& target);
 // The same for the first such phase of a training, at the epsilon that it spends at delta.
-std::string cut_refusal(Method method, Relation relation, const std::vector<Phase>& phases,
-                        double delta);
+std::string cut_refusal(Method method, NeighboringRelation relation,
+                        const std::vector<Phase>& phases, double delta);
 
 struct LedgerFacts {
   std::string unit;
-  Relation relation;
+  NeighboringRelation relation;
   History history;
   std::vector<std::string> reasons;  // why it is not private; or none
   std::optional<std::int64_t> population;

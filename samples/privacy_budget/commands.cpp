@@ -24,13 +24,14 @@ std::string description(const Event& event) {
   return text;
 }
 
-std::string description(Relation relation) {
-  return relation == Relation::add_or_remove_one
+std::string description(NeighboringRelation relation) {
+  return relation == NeighboringRelation::add_or_remove_one
              ? "add_or_remove_one (a record is there or counts for nothing)"
              : "replace_one (a record is exchanged for another)";
 }
 
-void tell_method(Method method, Relation relation, const Options& options, Answer& answer) {
+void tell_method(Method method, NeighboringRelation relation, const Options& options,
+                 Answer& answer) {
   const bool second = !options.accountant && method != Method::pld;
   answer.facts.emplace_back("neighbours", description(relation));
   answer.facts.emplace_back(

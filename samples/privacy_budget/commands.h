@@ -23,9 +23,10 @@ Answer answer_compare(const Options& options, Progress& progress);
 // What they share.
 // "poisson, rate 0.00426667"
 std::string description(const Event& event);
-std::string description(Relation relation);
+std::string description(NeighboringRelation relation);
 // The relation and the accountant, as facts and in the JSON.
-void tell_method(Method method, Relation relation, const Options& options, Answer& answer);
+void tell_method(Method method, NeighboringRelation relation, const Options& options,
+                 Answer& answer);
 // {"epsilon": ..., "epsilon_at_least": ...}, for whatever `what` names.
 void put_bounds(const std::string& what, const Bounds& bounds, nlohmann::ordered_json& json);
 // A note when delta is so large that publishing one record outright would be within it.

@@ -84,26 +84,27 @@ class Comparison {
 
   Answer answer() {
     tell_training();
-    const std::vector<Relation> relations =
-        options_.relation ? std::vector{*options_.relation}
-                          : std::vector{Relation::add_or_remove_one, Relation::replace_one};
+    const std::vector<NeighboringRelation> relations =
+        options_.relation
+            ? std::vector{*options_.relation}
+            : std::vector{NeighboringRelation::add_or_remove_one, NeighboringRelation::replace_one};
     progress_.begin("epsilon",
                     static_cast<int>(compared.size() * std::size(methods) * relations.size()));
-    for (const Relation relation : relations) compare(relation);
+    for (const NeighboringRelation relation : relations) compare(relation);
     answer_.notes.emplace_back(
         "epsilon at most; gdp is the limit of many steps and guarantees nothing");
     note_delta(delta_, given_.population, answer_);
     if (!options_.html.empty()) {
-      for (const Relation relation : relations) add_curves(relation);
+      for (const NeighboringRelation relation : relations) add_curves(relation);
     }
     return std::move(answer_);
   }
 
  private:
   void tell_training();
-  void compare(Relation relation);
-  void add_curves(Relation relation);
-  Cell cell(Method method, Relation relation, const Phase& phase) const;
+  void compare(NeighboringRelation relation);
+  void add_curves(NeighboringRelation relation);
+  Cell cell(Method method, NeighboringRelation relation, const Phase& phase) const;
 
   const Options& options_;
   Progress& progress_;
@@ -125,14 +126,14 @@ void Comparison::tell_training() {
                    {"steps", grouped(poisson_.steps)}};
 }
 
-Cell Comparison::cell(Method method, Relation relation, const Phase& phase) const {
+Cell Comparison::cell(Method method, NeighboringRelation relation, const Phase& phase) const {
   const History history = releases_of(phase);
   Cell cell{.method = method, .refusal = refusal(method, relation, history)};
   if (cell.refusal.empty()) cell.bounds = epsilon(method, relation, history, delta_);
   return cell;
 }
 
-void Comparison::compare(Relation relation) {
+void Comparison::compare(NeighboringRelation relation) {
   Table table{.caption = description(relation),
               .named = true,
               .head = {"sampling", "pld", "prv", "rdp", "gdp (no guarantee)"}};
@@ -154,7 +155,7 @@ void Comparison::compare(Relation relation) {
   answer_.tables.push_back(std::move(table));
 }
 
-void Comparison::add_curves(Relation relation) {
+void Comparison::add_curves(NeighboringRelation relation) {
   CurveQuestion question{.steps = poisson_.steps,
                          .noise = poisson_.event.noise_multiplier,
                          .relative_noise = false,

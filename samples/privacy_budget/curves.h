@@ -16,7 +16,7 @@ namespace sotto::budget {
 struct Series {
   std::string name;
   Method method;
-  Relation relation;
+  NeighboringRelation relation;
   // The first `steps` steps, with the noise multiplied.
   std::function<History(std::int64_t steps, double noise)> history;
   int colour = 0;

@@ -173,7 +173,7 @@ void check_probability(const char* option, double value) {
   check(value > 0 && value < 1, "{}: {} is not between 0 and 1", option, value);
 }
 
-std::optional<Method> accountant_called(const std::string& wanted) {
+std::optional<Method> parse_accountant(const std::string& wanted) {
   if (wanted.empty()) return std::nullopt;
   for (const Method method : {Method::pld, Method::rdp, Method::prv}) {
     if (wanted == name(method)) return method;
@@ -192,7 +192,7 @@ Options VerbLine::options() const {
   check(!options.deltas.empty() || !options.epsilons.empty(),
         "--delta: is missing (or give --epsilon)");
   if (!relation_.empty()) options.relation = relation_called(relation_);
-  options.accountant = accountant_called(accountant_);
+  options.accountant = parse_accountant(accountant_);
   check(!options.groups || *options.groups >= 1, "--groups: {} is not at least 1",
         options.groups.value_or(0));
   samples::check_writable("--html", options.html);

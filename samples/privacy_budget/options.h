@@ -18,7 +18,7 @@ struct Options {
   std::vector<PhaseOptions> phases{};  // one, but for `spent`; none with a ledger
   std::string ledger{};                // empty: phases
   std::vector<double> deltas{}, epsilons{};
-  std::optional<Relation> relation{};
+  std::optional<NeighboringRelation> relation{};
   std::optional<Method> accountant{};
   std::optional<std::int64_t> groups{};  // of cyclic_poisson, for `compare`
   bool json = false;

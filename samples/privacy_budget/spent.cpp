@@ -18,7 +18,7 @@ namespace {
 struct Training {
   History history;
   std::vector<std::string> reasons;
-  Relation relation;
+  NeighboringRelation relation;
   std::optional<std::int64_t> population;
   // As in sotto::History.
   bool adaptive = false, whole_plan = false;
@@ -101,7 +101,7 @@ Training described_training(const Options& options) {
   std::int64_t steps = 0;
   for (const Phase& phase : phases) steps += phase.steps;
   Training training{.history = first_steps(phases, steps, 1),
-                    .relation = options.relation.value_or(Relation::add_or_remove_one),
+                    .relation = options.relation.value_or(NeighboringRelation::add_or_remove_one),
                     .population = phases.front().population,
                     .phases = phases};
   training.first = [phases](std::int64_t first, double noise) {
@@ -176,7 +176,7 @@ void tell_answers(const Options& options, Method method, const Training& trainin
   Questions epsilons("delta", "epsilon", answer), deltas("epsilon", "delta", answer);
   const bool secret = training.reasons.empty();
   const EventCounts& history = training.charged();
-  const Relation relation = training.relation;
+  const NeighboringRelation relation = training.relation;
   const auto spent = [&](double value) {
     return training.adaptive ? adaptive_epsilon(relation, training.plans, history, value)
                              : epsilon(method, relation, history, value);

@@ -29,7 +29,8 @@ Phase with_placeholder(Phase phase, Unknown unknown) {
 
 // The records of the largest batch, 0 when that cannot be told without a population. Batches of a
 // fixed size are whole; otherwise a whole number is what people give.
-std::int64_t find_batch(Method method, Relation relation, const Target& target, Phase& phase) {
+std::int64_t find_batch(Method method, NeighboringRelation relation, const Target& target,
+                        Phase& phase) {
   const double records = static_cast<double>(phase.population.value_or(0));
   std::int64_t batch = 0;
   if (has_rate(phase.event.sampling)) {
@@ -50,8 +51,8 @@ std::int64_t find_batch(Method method, Relation relation, const Target& target, 
 }
 
 // Fills in what is unknown; returns what find_batch does, if that was it.
-std::int64_t solve(Method method, Relation relation, Unknown unknown, const Target& target,
-                   Phase& phase) {
+std::int64_t solve(Method method, NeighboringRelation relation, Unknown unknown,
+                   const Target& target, Phase& phase) {
   try {
     if (unknown == Unknown::batch) return find_batch(method, relation, target, phase);
     if (unknown == Unknown::noise) {
@@ -108,7 +109,8 @@ const char* title_of(Unknown unknown) {
 
 Answer answer_target(const Options& options, Progress& progress) {
   const Unknown unknown = unknown_of(options.command);
-  const Relation relation = options.relation.value_or(Relation::add_or_remove_one);
+  const NeighboringRelation relation =
+      options.relation.value_or(NeighboringRelation::add_or_remove_one);
   const Target target{options.epsilons.front(), options.deltas.front()};
   Phase phase = with_placeholder(make_phase(options.phases.front(), unknown), unknown);
   const Method method = choose_method(options.accountant, relation, releases_of(phase));

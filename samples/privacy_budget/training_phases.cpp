@@ -23,8 +23,9 @@ constexpr std::int64_t most = std::int64_t{1} << 40;
 // than a hundredth.
 constexpr double rounding = 4 * std::numeric_limits<double>::epsilon();
 
-constexpr std::array<std::pair<Relation, const char*>, 2> relations = {
-    {{Relation::add_or_remove_one, "add_or_remove_one"}, {Relation::replace_one, "replace_one"}}};
+constexpr std::array<std::pair<NeighboringRelation, const char*>, 2> relations = {
+    {{NeighboringRelation::add_or_remove_one, "add_or_remove_one"},
+     {NeighboringRelation::replace_one, "replace_one"}}};
 
 void check_positive(const char* option, std::optional<double> value) {
   check(!value || (std::isfinite(*value) && *value > 0), "{}: {} is not a positive number", option,
@@ -209,16 +210,16 @@ Sampling sampling_called(const std::string& name) {
 }
 
 std::vector<std::string> relation_names() {
-  return {name(Relation::add_or_remove_one), name(Relation::replace_one)};
+  return {name(NeighboringRelation::add_or_remove_one), name(NeighboringRelation::replace_one)};
 }
 
-std::string name(Relation relation) {
+std::string name(NeighboringRelation relation) {
   return std::find_if(relations.begin(), relations.end(),
                       [&](const auto& pair) { return pair.first == relation; })
       ->second;
 }
 
-Relation relation_called(const std::string& name) {
+NeighboringRelation relation_called(const std::string& name) {
   for (const auto& [relation, known] : relations) {
     if (name == known) return relation;
   }

@@ -58,8 +58,8 @@ std::vector<std::string> sampling_names();
 Sampling sampling_called(const std::string& name);
 // "add_or_remove_one" and "replace_one".
 std::vector<std::string> relation_names();
-std::string name(Relation relation);
-Relation relation_called(const std::string& name);
+std::string name(NeighboringRelation relation);
+NeighboringRelation relation_called(const std::string& name);
 
 // `base` with what "batch=256,steps=1000" says instead. Throws std::invalid_argument, naming the
 // text, for what is no such list or says one thing twice.

@@ -117,9 +117,9 @@ std::string line_chart(const LineChart& chart) {
   constexpr double bottom = 132;
   const auto [least, most] = std::minmax_element(
       dots.begin(), dots.end(), [](const Dot& a, const Dot& b) { return a.y < b.y; });
-  const auto [low, high] = widened(least->y, most->y);
+  const auto [low, high] = to_f32(least->y, most->y);
   const std::vector<double> ticks = round_ticks(low, high, 3);
-  const auto [first_x, last_x] = widened(chart.first_x, chart.last_x);
+  const auto [first_x, last_x] = to_f32(chart.first_x, chart.last_x);
   const Scale x{first_x, last_x, left, right};
   const Scale y{ticks.front(), ticks.back(), bottom, top};
   std::string svg = svg::open(chart.x_name.empty() ? bottom + 8 : bottom + 26, chart.name);

@@ -24,7 +24,7 @@ std::vector<double> round_ticks(double low, double high, int wanted) {
   return ticks;
 }
 
-std::pair<double, double> widened(double low, double high) {
+std::pair<double, double> to_f32(double low, double high) {
   const double least = 1e-3 * std::max({std::abs(low), std::abs(high), 1e-3});
   return high - low >= least ? std::pair(low, high) : std::pair(low - least, high + least);
 }

@@ -29,7 +29,7 @@ struct Scale {
 std::vector<double> round_ticks(double low, double high, int wanted);
 
 // A single value gets room on both sides.
-std::pair<double, double> widened(double low, double high);
+std::pair<double, double> to_f32(double low, double high);
 
 // The opening tag of a picture of this height, with what it shows for who cannot see it.
 std::string open(double height, const std::string& what);

@@ -41,7 +41,8 @@ bool breaks(const OpCase& op, const char* law) {
 }
 
 // y = x w, elementwise, whose per-sample gradient is what `rows` makes of the true one.
-Var product(const Var& x, const Var& w, const std::function<PerSample(const Tensor&)>& emitted) {
+Var product(const Var& x, const Var& w,
+            const std::function<PerSampleGrad(const Tensor&)>& emitted) {
   return x.tape().record(broken_op, {x, w}, mul(x.value(), w.value()), x.samples(),
                          [x = x.value(), w = w.value(), emitted](const Tensor& dy, Adjoint& a) {
                            if (a.wants(0)) a.input(0, mul(dy, w));
@@ -96,7 +97,7 @@ TEST_CASE("check_op finds a sum of gradients spread over the samples") {
                  return product(x, w, [](const Tensor& rows) {
                    const double n = static_cast<double>(rows.size(0));
                    const Tensor mean = scale(sum(rows, {0}, true), 1 / n);
-                   return PerSample::dense(contiguous(mean.expand(rows.shape())));
+                   return PerSampleGrad::materialized(contiguous(mean.expand(rows.shape())));
                  });
                }),
                "a sample alone gives the same\" does not hold"));
@@ -176,11 +177,11 @@ TEST_CASE("check_op finds single precision that is not") {
 }
 
 TEST_CASE("check_op finds a backward that is wrong for gradients of many samples") {
-  static const Op lifting_op("lifting", Op::Lifts::yes);
+  static const Op lifting_op("lifting", Op::Batchable::yes);
   CHECK(breaks(one_input([](const Var& x) {
                  return x.tape().record(lifting_op, {x}, clone(x.value()), x.samples(),
                                         [](const Tensor& dy, Adjoint& adjoint) {
-                                          adjoint.input(0, scale(dy, adjoint.lead() ? 2 : 1));
+                                          adjoint.input(0, scale(dy, adjoint.batch_dims() ? 2 : 1));
                                         });
                }),
                "gradients are derivatives"));
@@ -192,7 +193,7 @@ TEST_CASE("check_op names what the tape itself refuses") {
 
 TEST_CASE("a correct operation passes, and no instances are no check") {
   const OpCase good = with_parameter([](const Var& x, const Var& w) {
-    return product(x, w, [](const Tensor& rows) { return PerSample::dense(rows); });
+    return product(x, w, [](const Tensor& rows) { return PerSampleGrad::materialized(rows); });
   });
   CHECK_NOTHROW(testing::check_op(good));
   CHECK(throws([&] { testing::check_op(good, {.instances = 0}); }, "check_op: 0 instances"));

@@ -178,9 +178,9 @@ TEST_CASE("a parameter is converted once, and its gradient keeps its form and is
   const Var y = linear(linear(x, tape.use(w)), tape.use(w));
   CollectSink sink;
   tape.backward(sum_per_sample(y), sink);
-  const std::vector<PerSample> uses = sink.uses(w);
+  const std::vector<PerSampleGrad> uses = sink.uses(w);
   REQUIRE(uses.size() == 2);
-  for (const PerSample& use : uses) {
+  for (const PerSampleGrad& use : uses) {
     CHECK(std::string_view(use.form()) == "outer");
     CHECK(use.dtype() == Dtype::f32);
     CHECK(use.sum().dtype() == Dtype::f32);
@@ -196,7 +196,7 @@ TEST_CASE("a loss in 16 bits is refused") {
   const Var loss = squeeze(linear(tape.input(random_tensor(random, {3, 4})), tape.use(w)), 1);
   SumSink sink;
   CHECK_THROWS_AS(tape.backward(loss, sink), std::invalid_argument);
-  CHECK_NOTHROW(tape.backward(widened(loss), sink));
+  CHECK_NOTHROW(tape.backward(to_f32(loss), sink));
 }
 
 TEST_CASE("activations take half the bytes in 16 bits") {
@@ -286,15 +286,16 @@ TEST_CASE("norms see the subnormal factors that sums see, by every route") {
     const Tensor dy = full({2, 4, 1, 2, 2}, small, Dtype::bf16),
                  x = full({2, 3, 1, 3, 3}, large, Dtype::bf16);
     const Window window{.kernel = {1, 2, 2}};
-    const std::pair<PerSample, PerSample> forms[] = {
-        {PerSample::outer(b, a, {4, 5}), PerSample::outer(like(b), like(a), {4, 5})},
-        {PerSample::patches(dy, x, window, {4, 3, 2, 2}),
-         PerSample::patches(like(dy), like(x), window, {4, 3, 2, 2})}};
+    const std::pair<PerSampleGrad, PerSampleGrad> forms[] = {
+        {PerSampleGrad::outer(b, a, {4, 5}), PerSampleGrad::outer(like(b), like(a), {4, 5})},
+        {PerSampleGrad::patches(dy, x, window, {4, 3, 2, 2}),
+         PerSampleGrad::patches(like(dy), like(x), window, {4, 3, 2, 2})}};
     for (const auto& [narrow, wide] : forms) {
       const double exact = doubles(dot(wide, wide))[0];
       REQUIRE(exact > 1e-3);
-      for (const Route route : {Route::automatic, Route::gram, Route::rows})
-        CHECK(doubles(squared_norm({narrow}, route))[1] == Approx(exact).epsilon(1e-6));
+      for (const NormMethod norm_method :
+           {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize})
+        CHECK(doubles(squared_norm({narrow}, norm_method))[1] == Approx(exact).epsilon(1e-6));
       CHECK(error(narrow.sum(), wide.sum()) < 1e-6);
     }
   }

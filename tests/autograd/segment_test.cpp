@@ -132,9 +132,10 @@ TEST_CASE("clipped sums and norms are the same with segments under every rule, r
   for (Parameter* parameter : net.trainable()) layers.push_back({{parameter}, 0.2});
   for (const auto kind :
        {ClipRule::Kind::minimum, ClipRule::Kind::opacus, ClipRule::Kind::automatic,
-        ClipRule::Kind::normalise, ClipRule::Kind::adaptive}) {
-    for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
-      const ClipOptions options{.rule = {.kind = kind}, .route = route};
+        ClipRule::Kind::normalize, ClipRule::Kind::adaptive}) {
+    for (const NormMethod norm_method :
+         {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
+      const ClipOptions options{.rule = {.kind = kind}, .norm_method = norm_method};
       for (const auto& groups : {flat, layers}) {
         const Clipped plain = clipped(net, Cut::none, groups, options, ClipPasses::one);
         for (const Cut cut : {Cut::parts, Cut::nested}) {
@@ -158,7 +159,7 @@ TEST_CASE("clipped sums and norms are the same with segments under every rule, r
 TEST_CASE("a sample's row with segments is the gradient of running it alone without them") {
   Network net;
   Tape tape({.seed = 3});
-  RowsSink rows;
+  PerSampleGradSink rows;
   tape.backward(net.loss(tape, images(), Cut::nested), rows);
   for (std::int64_t n = 0; n < images().size(0); ++n) {
     Tape alone({.seed = 3, .first_row = n});

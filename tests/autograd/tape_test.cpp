@@ -22,7 +22,7 @@ using Model = std::function<Var(Tape& tape, const Var& x)>;
 // Rows of every parameter, by running all samples together.
 Gradients rows_together(const Model& model, const Tensor& x) {
   Tape tape;
-  RowsSink sink;
+  PerSampleGradSink sink;
   tape.backward(sum_per_sample(square(model(tape, tape.input(x)))), sink);
   return sink.all();
 }
@@ -51,8 +51,9 @@ void check_norms(const Model& model, const Tensor& x, Parameter& parameter, std:
   REQUIRE(sink.uses(parameter).size() == uses);
   const Tensor rows = rows_of_uses(sink.uses(parameter));
   const Tensor flat = reshape(rows, {rows.size(0), parameter.value.numel()});
-  for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
-    check_close(squared_norm(sink.uses(parameter), route), values(sum(mul(flat, flat), {1})));
+  for (const NormMethod norm_method :
+       {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
+    check_close(squared_norm(sink.uses(parameter), norm_method), values(sum(mul(flat, flat), {1})));
   }
 }
 
@@ -127,7 +128,7 @@ TEST_CASE("norms of a parameter used several times have their cross terms") {
 TEST_CASE("a row of padding learns nothing") {
   Parameter table(random_values(17, {3, 2}));
   Tape tape;
-  RowsSink sink;
+  PerSampleGradSink sink;
   const Var ids = tape.input(Tensor::from(std::vector<std::int64_t>{0, 1, 1, 2}, {2, 2}));
   tape.backward(sum_per_sample(embedding(tape.use(table), ids, 1)), sink);
   CHECK(values(sink.rows(table)) == std::vector<double>{1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1});
@@ -137,7 +138,7 @@ TEST_CASE(
     "backward of an embedding goes to the rows that forward took, whatever became of the ids") {
   Parameter table(random_values(17, {3, 2}));
   Tape tape;
-  RowsSink sink;
+  PerSampleGradSink sink;
   const Tensor ids = Tensor::from(std::vector<std::int64_t>{0, 2}, {2, 1});
   const Var loss = sum_per_sample(embedding(tape.use(table), tape.input(ids)));
   copy_into(full({2, 1}, 1 << 20, Dtype::i64), ids);
@@ -180,7 +181,7 @@ TEST_CASE("a private tape delivers one loss for each sample to sinks that bound 
   const Var y = linear(tape.input(random_values(23, {2, 4})), tape.use(w));
   const Var loss = sum_per_sample(y);
   SumSink sum_sink;
-  RowsSink rows_sink;
+  PerSampleGradSink rows_sink;
   CollectSink sink;
   CHECK(throws([&] { tape.backward(loss, sum_sink); }, "sinks that bound each sample's influence"));
   CHECK(
@@ -235,7 +236,7 @@ TEST_CASE("a kept graph gives the same gradients again") {
   Tape tape;
   const Var x = tape.input(random_values(28, {2, 4}), 0, true);
   const Var loss = sum_per_sample(tanh(linear(x, standardised(tape.use(w)))));
-  RowsSink first, second;
+  PerSampleGradSink first, second;
   tape.backward(loss, first, 1, Tape::Keep::graph);
   const Tensor dx = tape.grad(x);
   tape.backward(loss, second);

@@ -70,7 +70,7 @@ void print_table(const char* name, nn::Sequential model, const Tensor& x) {
   for (const int n : {1, model.size() / 8, model.size() / 4}) {
     memory::checkpoint_every(model, n);
     print_row(fmt::format("every {} of {} modules", n, model.size()), model, x);
-    memory::checkpoint_every(model, n, memory::Backwards::two);
+    memory::checkpoint_every(model, n, memory::BackwardPasses::two);
     print_row(fmt::format("every {}, and all once more", n), model, x);
   }
   const memory::Chain chain = memory::measured_chain(model, x);

@@ -22,15 +22,15 @@ std::string name(const BandedToeplitz& factor) {
 std::string name(const BufferedToeplitz& factor) {
   return fmt::format("buffers {}", factor.decays.size());
 }
-std::string name(const NoiseStrategy& strategy) {
+std::string name(const StrategyMatrix& strategy) {
   return std::visit([](const auto& factor) { return name(factor); }, strategy.factor());
 }
 
-double root_error(const NoiseStrategy& strategy, Participation record, PrefixError error) {
+double root_error(const StrategyMatrix& strategy, Participation record, PrefixError error) {
   return std::sqrt(squared_error(strategy, record, error));
 }
 
-void report(const std::string& what, const NoiseStrategy& strategy, Participation record,
+void report(const std::string& what, const StrategyMatrix& strategy, Participation record,
             double seconds) {
   fmt::print(
       "{{\"strategy\": \"{}\", \"steps\": {}, \"separation\": {}, \"sensitivity\": {:.3f}, "
@@ -41,12 +41,12 @@ void report(const std::string& what, const NoiseStrategy& strategy, Participatio
 }
 
 void report_errors(std::int64_t steps, std::int64_t separation) {
-  const NoiseGoal goal{.steps = steps, .participation = {.separation = separation}};
+  const ErrorObjective goal{.steps = steps, .participation = {.separation = separation}};
   report("independent", {BandedToeplitz{{1}}, steps}, goal.participation, 0);
   report("tree", {TreeFactor{}, steps}, goal.participation, 0);
   report("square root", {square_root_factor(steps), steps}, goal.participation, 0);
   const auto timed = [&](const auto& find) {
-    std::optional<NoiseStrategy> found;
+    std::optional<StrategyMatrix> found;
     const double seconds = seconds_of([&] { found.emplace(find()); });
     report(name(*found), *found, goal.participation, seconds);
   };
@@ -55,12 +55,12 @@ void report_errors(std::int64_t steps, std::int64_t separation) {
   for (const int buffers : {1, 2, 4}) timed([&] { return best_buffered_toeplitz(goal, buffers); });
 }
 
-void report_step(const NoiseStrategy& strategy) {
+void report_step(const StrategyMatrix& strategy) {
   constexpr std::int64_t elements = 1'000'000;
   const RoundedGaussian gaussian(0x1p38);
   SecretRandom random;
   std::vector<std::int64_t> noise(elements);
-  NoiseStream stream(strategy, elements);
+  CorrelatedNoiseStream stream(strategy, elements);
   double draw = 1e9, correlate = 1e9;
   for (std::int64_t t = 0; t < strategy.steps(); ++t) {
     draw = std::min(draw, seconds_of([&] { gaussian.fill(random, noise); }));

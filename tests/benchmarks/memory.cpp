@@ -60,7 +60,7 @@ std::string name_of(const Names<T>& names, T wanted) {
 }
 
 ordered_json measured(const Case& c) {
-  const models::Entry& entry = models::entry_called(c.model);
+  const models::Entry& entry = models::parse_entry(c.model);
   const auto loss = [&](nn::Module& model, Tape& tape, std::int64_t n) {
     const models::Examples examples = entry.random_examples(n);
     const Var logits = model(tape.input(examples.inputs));

@@ -21,7 +21,7 @@ constexpr std::size_t budget = std::size_t{1} << 30;
 
 struct Case {
   std::string name;
-  PerSample gradient;
+  PerSampleGrad gradient;
 };
 
 Tensor normal_values(const Shape& shape) {
@@ -33,8 +33,8 @@ Tensor normal_values(const Shape& shape) {
 
 Case linear(const std::string& name, std::int64_t positions, std::int64_t in, std::int64_t out) {
   return {fmt::format("{}, {} to {}, T = {}", name, in, out, positions),
-          PerSample::outer(normal_values({samples, positions, out}),
-                           normal_values({samples, positions, in}), {out, in})};
+          PerSampleGrad::outer(normal_values({samples, positions, out}),
+                               normal_values({samples, positions, in}), {out, in})};
 }
 
 Case convolution(std::int64_t side, std::int64_t in, std::int64_t out) {
@@ -46,7 +46,7 @@ Case convolution(std::int64_t side, std::int64_t in, std::int64_t out) {
   const Tensor x = channels_last(normal_values({samples, in, 1, side, side}));
   const Tensor dy = channels_last(normal_values({samples, out, 1, side, side}));
   return {fmt::format("Conv2d 3x3, {} to {}, {} x {}", in, out, side, side),
-          PerSample::patches(dy, x, window, {out, in, 3, 3})};
+          PerSampleGrad::patches(dy, x, window, {out, in, 3, 3})};
 }
 
 Case table(std::int64_t rows) {
@@ -55,8 +55,8 @@ Case table(std::int64_t rows) {
   std::vector<std::int64_t> ids(samples * positions);
   for (std::int64_t& id : ids) id = random.below(rows);
   return {fmt::format("Embedding, {} x {}, T = {}", rows, width, positions),
-          PerSample::onehot(Tensor::from(ids, {samples, positions}),
-                            normal_values({samples, positions, width}), {rows, width})};
+          PerSampleGrad::onehot(Tensor::from(ids, {samples, positions}),
+                                normal_values({samples, positions, width}), {rows, width})};
 }
 
 std::vector<Case> cases() {
@@ -83,31 +83,32 @@ struct Way {
   double measured;
 };
 
-std::vector<Way> ways(const PerSample& f, const Tensor& weights) {
-  const auto seconds = [&](const PerSample& g, Route route) {
+std::vector<Way> ways(const PerSampleGrad& f, const Tensor& weights) {
+  const auto seconds = [&](const PerSampleGrad& g, NormMethod norm_method) {
     return fastest_seconds([&] {
-             dot(g, g, route);
+             dot(g, g, norm_method);
              g.sum(weights);
            }) /
            samples;
   };
   const auto kept = [&] {
-    const PerSample rows = f.prepared(Route::rows, budget);
+    const PerSampleGrad rows = f.materialize_if_cheaper(NormMethod::materialize, budget);
     dot(rows, rows);
     rows.sum(weights);
   };
-  const PerSample::Times t = f.times();
-  std::vector<Way> all{{"gram", t.gram_norm + t.sum, seconds(f, Route::gram)}};
+  const PerSampleGrad::Times t = f.times();
+  std::vector<Way> all{{"gram", t.gram_norm + t.sum, seconds(f, NormMethod::ghost)}};
   // Rows of a table of 50,000 words are not to be had.
   if (f.form() == std::string("onehot")) return all;
   all.push_back({"rows, kept", t.kept_rows, fastest_seconds(kept) / samples});
-  all.push_back({"rows, passed", t.rows_norm + t.sum, seconds(f, Route::rows)});
+  all.push_back({"rows, passed", t.rows_norm + t.sum, seconds(f, NormMethod::materialize)});
   return all;
 }
 
-std::string chosen(const PerSample& f) {
-  if (f.prepared(Route::automatic, budget).form() == std::string("dense")) return "rows, kept";
-  const PerSample::Times t = f.times();
+std::string chosen(const PerSampleGrad& f) {
+  if (f.materialize_if_cheaper(NormMethod::automatic, budget).form() == std::string("dense"))
+    return "rows, kept";
+  const PerSampleGrad::Times t = f.times();
   return t.gram_norm <= t.rows_norm ? "gram" : "rows, passed";
 }
 

@@ -100,7 +100,7 @@ Entry entry_of_any(const std::string& name) {
   }
   if (name.starts_with(perceptron_prefix)) return sized_perceptron(name);
   if (name.starts_with(transformer_prefix)) return sized_transformer(name);
-  return entry_called(name, sized_names);
+  return parse_entry(name, sized_names);
 }
 
 }  // namespace sotto::models

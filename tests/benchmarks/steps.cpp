@@ -55,17 +55,17 @@ struct Options {
 struct Mode {
   const char* name;
   const char* what;
-  Route route = Route::automatic;
+  NormMethod norm_method = NormMethod::automatic;
   ClipPasses passes = ClipPasses::one;
   bool by_layer = false;
 };
 
 constexpr Mode private_modes[] = {
     {"flat", "one bound, one pass, the route by the model of costs"},
-    {"gram", "one bound, norms by Gram products", Route::gram},
-    {"rows", "one bound, norms by rows", Route::rows},
-    {"two-passes", "one bound, nothing kept", Route::automatic, ClipPasses::two},
-    {"layers", "a bound for each parameter", Route::automatic, ClipPasses::one, true},
+    {"gram", "one bound, norms by Gram products", NormMethod::ghost},
+    {"rows", "one bound, norms by rows", NormMethod::materialize},
+    {"two-passes", "one bound, nothing kept", NormMethod::automatic, ClipPasses::two},
+    {"layers", "a bound for each parameter", NormMethod::automatic, ClipPasses::one, true},
 };
 
 std::string mode_names() {
@@ -79,7 +79,7 @@ class Training {
  public:
   Training(const models::Entry& entry, std::int64_t samples, const Options& options)
       : entry_(entry),
-        device_(device_named(options.device)),
+        device_(parse_device(options.device)),
         precision_(options.tf32() ? Dtype::f32 : *memory::parse_precision(options.precision)) {
     nn::manual_seed(1);
     model_ = entry.make();
@@ -152,7 +152,7 @@ class Ordinary final : public Training {
     clock_.stop();
   }
 
-  PhaseClock clock_{{device_}};
+  PhaseProfiler clock_{{device_}};
 };
 
 // A folder that goes with its owner.
@@ -176,12 +176,13 @@ class Private final : public Training {
   Private(const models::Entry& entry, std::int64_t samples, const Mode& mode,
           const Options& settings)
       : Training(entry, samples, settings),
-        ledger_(Ledger::create(scratch_.file("ledger"), {.relation = Relation::replace_one})) {
+        ledger_(Ledger::create(scratch_.file("ledger"),
+                               {.relation = NeighboringRelation::replace_one})) {
     EngineOptions options{.noise_multiplier = settings.noise_multiplier,
                           .sampling = Sampling::fixed_size,
                           .logical_batch = static_cast<double>(samples),
                           .memory = {.physical_batch = samples, .precision = precision_},
-                          .clipping = {.route = mode.route},
+                          .clipping = {.norm_method = mode.norm_method},
                           .passes = mode.passes};
     groups_ = flat_group(model_->parameters(), options.clip_bound);
     if (mode.by_layer)

@@ -14,7 +14,7 @@ import sys
 FUNCTION = re.compile(r"^(?:inline )?(?:Var|std::vector<Var>|Ordered|RecurrentResult) (\w+)\(", re.M)
 CLASS = re.compile(r"^(?:class|struct) (\w+) (?:final )?: (?:public )?(?:Module|Activation|Lora|Recurrent)", re.M)
 # What others are made of: functions by number, and templates whose instances have names.
-APART = {"known", "unary", "binary", "apply", "Activation", "Lora", "RecurrentCell", "RecurrentLayers"}
+APART = {"untracked", "unary", "binary", "apply", "Activation", "Lora", "RecurrentCell", "RecurrentLayers"}
 
 
 def declared(root):

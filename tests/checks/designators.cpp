@@ -21,8 +21,9 @@ int of_training() {
                ClipOptions{.count_finite = true}, ClipGroup{.bound = 1},
                AdaptiveClipping{.quantile = 0.5}, LossScaling{.growth_interval = 9},
                MeanQuery{.sampling_rate = 1}, SamplerOptions{.expected_batch = 8},
-               PrivacyTarget{.epsilon = 1}, NoiseGoal{.steps = 4}, LedgerHeader{.unit = "one user"},
-               CanaryOptions{}, TapeOptions{.private_data = true}, TensorFile{.tensors = {}});
+               PrivacyTarget{.epsilon = 1}, ErrorObjective{.steps = 4},
+               LedgerHeader{.unit = "one user"}, CanaryOptions{}, TapeOptions{.private_data = true},
+               TensorFile{.tensors = {}});
 }
 
 int of_models() {

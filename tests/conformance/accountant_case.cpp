@@ -35,23 +35,23 @@ double composed_row(const Json& row, const std::string& query, const NewAccounta
                             : accountant->delta(field<double>(row, "epsilon"));
 }
 
-Relation relation_of(const Json& row) {
+NeighboringRelation relation_of(const Json& row) {
   const auto relation = field<std::string>(row, "relation");
-  if (relation == "replace_one") return Relation::replace_one;
+  if (relation == "replace_one") return NeighboringRelation::replace_one;
   if (relation != "add_or_remove_one") throw Malformed("relation is " + relation);
-  return Relation::add_or_remove_one;
+  return NeighboringRelation::add_or_remove_one;
 }
 
 // What Opacus proves of divergences: neither by the total variation nor not less than 0, as
 // RdpAccountant does.
 class OpacusAccountant final : public Accountant {
  public:
-  OpacusAccountant(const std::vector<double>& orders, Relation relation)
+  OpacusAccountant(const std::vector<double>& orders, NeighboringRelation relation)
       : Accountant(AccountantKind::rdp, relation), orders_(orders), rdp_(orders.size()) {}
 
  private:
   void charge(const Event& event, std::int64_t count) override {
-    const double distance = relation() == Relation::replace_one ? 2 : 1;
+    const double distance = relation() == NeighboringRelation::replace_one ? 2 : 1;
     const auto curve = rdp_curve(event.sampling_rate, event.noise_multiplier / distance, orders_);
     for (std::size_t i = 0; i < rdp_.size(); ++i) rdp_[i] += static_cast<double>(count) * curve[i];
   }
@@ -95,7 +95,7 @@ double gdp_row(const Json& row, const std::string& query) {
 // Several phases are one whose precision 1 / sigma^2 is the sum of theirs. An exchanged record
 // moves the sum twice as far as one that is there or not.
 double gaussian_row(const Json& row, const std::string& query) {
-  const double distance = relation_of(row) == Relation::replace_one ? 2 : 1;
+  const double distance = relation_of(row) == NeighboringRelation::replace_one ? 2 : 1;
   if (query == "sigma") {
     return distance * gaussian_noise_multiplier(field<double>(row, "epsilon"),
                                                 field<double>(row, "delta"),
@@ -122,7 +122,7 @@ double run_accountant_row(const Json& table, const Json& row) {
   }
   if (accountant == "gdp") return gdp_row(row, query);
   if (accountant == "tight")
-    return composed_row(row, query, new_accountant(AccountantKind::pld, relation_of(row)));
+    return composed_row(row, query, make_accountant(AccountantKind::pld, relation_of(row)));
   if (accountant != "rdp" && accountant != "gaussian") {
     throw Malformed("accountant is " + accountant);
   }

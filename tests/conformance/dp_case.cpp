@@ -13,7 +13,7 @@ ClipRule read_rule(const Json& dp) {
   const auto name = field<std::string>(dp, "rule");
   if (name == "min") return {.kind = ClipRule::Kind::minimum};
   if (name == "opacus") return {.kind = ClipRule::Kind::opacus};
-  if (name == "normalise") return {.kind = ClipRule::Kind::normalise};
+  if (name == "normalise") return {.kind = ClipRule::Kind::normalize};
   if (name != "automatic") throw Malformed("rule is " + name);
   return {.kind = ClipRule::Kind::automatic, .gamma = field<double>(dp, "gamma")};
 }

@@ -12,16 +12,16 @@ namespace {
 struct Way {
   const char* name;
   ClipPasses passes;
-  Route route;
+  NormMethod norm_method;
 };
 
 constexpr Way ways[] = {
-    {"one pass", ClipPasses::one, Route::automatic},
-    {"one pass, gram", ClipPasses::one, Route::gram},
-    {"one pass, rows", ClipPasses::one, Route::rows},
-    {"two passes", ClipPasses::two, Route::automatic},
-    {"two passes, gram", ClipPasses::two, Route::gram},
-    {"two passes, rows", ClipPasses::two, Route::rows},
+    {"one pass", ClipPasses::one, NormMethod::automatic},
+    {"one pass, gram", ClipPasses::one, NormMethod::ghost},
+    {"one pass, rows", ClipPasses::one, NormMethod::materialize},
+    {"two passes", ClipPasses::two, NormMethod::automatic},
+    {"two passes, gram", ClipPasses::two, NormMethod::ghost},
+    {"two passes, rows", ClipPasses::two, NormMethod::materialize},
 };
 
 // Statistics [group][place] as [units, groups] in the case's order of units.
@@ -43,12 +43,12 @@ Tensor by_unit(const DpCase& dp, const std::vector<Part>& parts,
 }
 
 void expect_sums(DpCase& dp, const Gradients& sums, Comparison& comparison, const char* how) {
-  const auto expected_size = field<double>(dp.dp, "expected_batch_size");
+  const auto expected_batch_size = field<double>(dp.dp, "expected_batch_size");
   for (const auto& [name, parameter] : dp.parameters) {
     for (const auto& [owner, total] : sums) {
       if (owner != &parameter) continue;
       comparison.expect("grad_sum." + name, total, how);
-      comparison.expect("grad_mean." + name, scale(total, 1 / expected_size), how);
+      comparison.expect("grad_mean." + name, scale(total, 1 / expected_batch_size), how);
     }
   }
 }
@@ -59,7 +59,8 @@ void expect_released(DpCase& dp, Clipper& clipper, Comparison& comparison, const
     return;
   Ledger ledger;
   FullBatchSampler sampler(dp.units);
-  const Released released = GaussianMechanism(0).release(clipper.finish(sampler.draw()), ledger);
+  const NoisyGradient released =
+      GaussianMechanism(0).release(clipper.finish(sampler.draw()), ledger);
   for (const auto& [name, parameter] : dp.parameters) {
     for (const auto& [owner, mean] : released.gradients()) {
       if (owner == &parameter) {
@@ -70,7 +71,7 @@ void expect_released(DpCase& dp, Clipper& clipper, Comparison& comparison, const
 }
 
 void run_way(DpCase& dp, const Way& way, Comparison& comparison) {
-  Clipper clipper(dp.groups, {.rule = dp.rule, .route = way.route}, way.passes);
+  Clipper clipper(dp.groups, {.rule = dp.rule, .norm_method = way.norm_method}, way.passes);
   const std::vector<Part> parts = dp.parts();
   std::vector<Tensor> losses;
   for (const Part& part : parts) {
@@ -95,7 +96,7 @@ void run_way(DpCase& dp, const Way& way, Comparison& comparison) {
 
 // Units' gradients from the rows of an ordinary tape, added up here.
 void check_units(DpCase& dp, Comparison& comparison) {
-  RowsSink sink;
+  PerSampleGradSink sink;
   Tape tape(tape_options(dp.dtype));
   const Var loss = dp.loss(tape, 0, dp.rows);
   tape.backward(loss, sink);

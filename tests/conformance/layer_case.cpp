@@ -12,18 +12,19 @@ namespace {
 // Keeps what it is given, as it is given.
 class CollectingSink final : public GradSink {
  public:
-  void receive(Parameter& parameter, std::vector<PerSample> uses) override {
+  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
     received_.emplace_back(&parameter, std::move(uses));
   }
   // [n], over all parameters.
-  Tensor squared_norms(std::int64_t samples, Route route) const {
+  Tensor squared_norms(std::int64_t samples, NormMethod norm_method) const {
     Tensor total = zeros({samples}, Dtype::f64);
-    for (const auto& [parameter, uses] : received_) axpby(1, squared_norm(uses, route), 1, total);
+    for (const auto& [parameter, uses] : received_)
+      axpby(1, squared_norm(uses, norm_method), 1, total);
     return total;
   }
 
  private:
-  std::vector<std::pair<Parameter*, std::vector<PerSample>>> received_;
+  std::vector<std::pair<Parameter*, std::vector<PerSampleGrad>>> received_;
 };
 
 // A case recorded on a tape.
@@ -88,7 +89,7 @@ void expect_gradients(const Gradients& gradients, Parameters& parameters, Compar
 void check_rows(const Case& c, Dtype dtype, Parameters& parameters, Comparison& comparison) {
   Recorded run(c, dtype, parameters);
   expect_values(c, run, comparison);
-  RowsSink sink;
+  PerSampleGradSink sink;
   run.tape.backward(run.loss, sink);
   expect_input_gradients(run, comparison, "rows");
   Gradients sums;
@@ -120,9 +121,9 @@ void check_norms(const Case& c, Dtype dtype, Parameters& parameters, Comparison&
   CollectingSink sink;
   run.tape.backward(run.loss, sink);
   const std::int64_t samples = run.loss.value().numel();
-  comparison.expect("norm_sq", sink.squared_norms(samples, Route::automatic), "automatic");
-  comparison.expect("norm_sq", sink.squared_norms(samples, Route::gram), "gram");
-  comparison.expect("norm_sq", sink.squared_norms(samples, Route::rows), "by rows");
+  comparison.expect("norm_sq", sink.squared_norms(samples, NormMethod::automatic), "automatic");
+  comparison.expect("norm_sq", sink.squared_norms(samples, NormMethod::ghost), "gram");
+  comparison.expect("norm_sq", sink.squared_norms(samples, NormMethod::materialize), "by rows");
 }
 
 // A private tape takes every layer of the vocabulary, and a bound that clips nothing changes
@@ -131,7 +132,7 @@ void check_private(const Case& c, Dtype dtype, Parameters& parameters, Compariso
   std::vector<Parameter*> all;
   for (auto& [name, parameter] : parameters) all.push_back(&parameter);
   // Sums are made of multiples of a small part of the bound, which is not far above the norms.
-  RowsSink rows;
+  PerSampleGradSink rows;
   Recorded alone(c, dtype, parameters);
   alone.tape.backward(alone.loss, rows);
   double no_bound = 1;

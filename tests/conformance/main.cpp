@@ -74,7 +74,7 @@ int main(int count, char** words) {
     }
     selection.tf32 = asked["tf32"];
     if (selection.tf32) sotto::use_tf32(true);
-    selection.device = sotto::device_named(device);
+    selection.device = sotto::parse_device(device);
     sotto::check(!selection.tf32 || selection.device != sotto::cpu,
                  "--tf32: the CPU rounds no factors; --device names a GPU");
     return run(selection, engine);

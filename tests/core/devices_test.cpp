@@ -68,7 +68,7 @@ TEST_CASE("the CPU is the first device, and every device is found by its name") 
   CHECK(all[0].device == cpu);
   CHECK(all[0].memory > 0);
   for (const DeviceInfo& info : all) {
-    CHECK(device_named(name(info.device)) == info.device);
+    CHECK(parse_device(name(info.device)) == info.device);
     CHECK(!info.name.empty());
   }
 }
@@ -78,7 +78,7 @@ TEST_CASE("a GPU that cannot be used is refused with the reason, in one line") {
   CHECK(reason.empty() == (devices().size() > 1));
   CHECK(reason.find('\n') == std::string::npos);
   if (reason.empty()) return;
-  CHECK(throws([] { device_named("cuda"); }, reason));
+  CHECK(throws([] { parse_device("cuda"); }, reason));
   CHECK(throws([] { cuda_runtime(); }, reason));
   CHECK(throws([] { Tensor::empty({2}, Dtype::f32, {DeviceKind::cuda, 0}); }, reason));
   CHECK(throws([] { Tensor::empty({2}).to({DeviceKind::cuda, 0}); }, reason));
@@ -86,9 +86,9 @@ TEST_CASE("a GPU that cannot be used is refused with the reason, in one line") {
 
 TEST_CASE("a name that is no device's is refused") {
   for (const char* wrong : {"", "gpu", "cud", "cuda:", "cuda:x", "cuda:-1", "cuda0", "cpu:1"}) {
-    CHECK(throws([&] { device_named(wrong); }, "where cpu, cuda or cuda:N is known"));
+    CHECK(throws([&] { parse_device(wrong); }, "where cpu, cuda or cuda:N is known"));
   }
-  CHECK_THROWS_AS(device_named("cuda:99"), std::invalid_argument);
+  CHECK_THROWS_AS(parse_device("cuda:99"), std::invalid_argument);
 }
 
 TEST_CASE("tensors go to every device and back with their strides") {

@@ -233,7 +233,7 @@ TEST_CASE("contiguous and dense are what the offsets say") {
     CAPTURE(to_string(x.shape()), to_string(x.strides()));
     REQUIRE(x.contiguous() == (offsets == row_major));
     std::sort(offsets.begin(), offsets.end());
-    REQUIRE(x.dense() == (offsets == row_major));
+    REQUIRE(x.is_dense() == (offsets == row_major));
   }
 }
 
@@ -241,7 +241,7 @@ TEST_CASE("a tensor laid out channels-last has the strides of its memory order")
   const Tensor x = Tensor::empty_ordered({2, 3, 4, 5}, {0, 2, 3, 1}, Dtype::f32, cpu);
   CHECK(x.strides() == Shape{60, 1, 15, 3});
   CHECK(x.memory_order() == Shape{0, 2, 3, 1});
-  CHECK(x.dense());
+  CHECK(x.is_dense());
   CHECK_FALSE(x.contiguous());
   CHECK(x.permute({0, 2, 3, 1}).contiguous());
 }

@@ -249,7 +249,7 @@ class HostBackend final : public DeviceBackend<HostExec> {
  protected:
   HostExec execution(const char*, Views views) override {
     return HostExec(device_, products_, on_call_ ? on_call_(views) : nullptr,
-                    on_launch_ ? on_launch_() : nullptr, tf32_ && !WholeProducts::wanted());
+                    on_launch_ ? on_launch_() : nullptr, tf32_ && !NoTf32Scope::wanted());
   }
 
  private:

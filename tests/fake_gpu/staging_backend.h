@@ -86,16 +86,16 @@ class StagedBackend final : public Backend {
   void softmax_grad(View y, View dy, bool logarithm, View dx) override {
     run([&](Stage& s) { on().softmax_grad(s(y), s(dy), logarithm, s(dx)); });
   }
-  void score_weights(const ScoreRule& rule, View x, View y) override {
+  void masked_softmax(const AttentionMask& rule, View x, View y) override {
     run([&](Stage& s) {
       std::vector<View> there;
       for (const View& mask : rule.masks) there.push_back(s(mask));
-      ScoreRule staged = rule;
+      AttentionMask staged = rule;
       staged.masks = there;
-      on().score_weights(staged, s(x), s(y));
+      on().masked_softmax(staged, s(x), s(y));
     });
   }
-  void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) override {
+  void score_weights_grad(const AttentionMask& rule, View w, View dw, View dx) override {
     run([&](Stage& s) { on().score_weights_grad(rule, s(w), s(dw), s(dx)); });
   }
   bool attention(const FusedAttention& a) override {
@@ -143,8 +143,8 @@ class StagedBackend final : public Backend {
   void add_rounded(View x, View w, double spacing, View y) override {
     run([&](Stage& s) { on().add_rounded(s(x), s(w), spacing, s(y)); });
   }
-  void weighted_pieces(View x, View w, View pieces) override {
-    run([&](Stage& s) { on().weighted_pieces(s(x), s(w), s(pieces)); });
+  void scale_to_bf16x2(View x, View w, View pieces) override {
+    run([&](Stage& s) { on().scale_to_bf16x2(s(x), s(w), s(pieces)); });
   }
   void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
                     View y) override {
@@ -200,7 +200,7 @@ class StagedBackend final : public Backend {
     return {s(x.q), s(x.k), s(x.v), s(x.y), s(x.stats), x.scale, x.causal};
   }
   static LstmLayer staged(const LstmLayer& x, Stage& s) {
-    return {s(x.gates), s(x.states), s(x.cells), s(x.squashed), s(x.weight), s(x.bias), x.reverse};
+    return {s(x.gates), s(x.states), s(x.cells), s(x.tanh_cell), s(x.weight), s(x.bias), x.reverse};
   }
   template <class F>
   void run(F&& call) {

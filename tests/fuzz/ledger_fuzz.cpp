@@ -60,7 +60,7 @@ void check_parts(const std::string& text, const LedgerText& whole) {
 
 void check_mark(const std::string& text) {
   try {
-    const LedgerMark mark = ledger_mark_from_json(text);
+    const LedgerPosition mark = ledger_mark_from_json(text);
     require(ledger_mark_from_json(to_json(mark)) == mark);
   } catch (const std::invalid_argument&) {
     // The same.

@@ -27,8 +27,8 @@ void parse(char option, const std::string& text) {
     const auto checkpoint = memory::parse_checkpoint(text);
     require(memory::parse_checkpoint(memory::checkpoint_text(checkpoint)) == checkpoint);
   } else if (option == 'd') {
-    const Device device = device_named(text);
-    require(device_named(name(device)) == device);
+    const Device device = parse_device(text);
+    require(parse_device(name(device)) == device);
   } else if (option == 'e') {
     const Event event = event_from_json(text);
     require(event_from_json(to_json(event)) == event);

@@ -35,13 +35,14 @@ Tensor of_sample(std::int64_t place, std::int64_t n, std::int64_t channels, std:
   return Tensor::from(values, {n, channels, side, side});
 }
 
-PerSample gradient(const ImageFactors& images, Dtype dtype) {
+PerSampleGrad gradient(const ImageFactors& images, Dtype dtype) {
   const std::int64_t n = images.x.size(0), c = images.x.size(1), k = images.dy.size(1),
                      side = images.x.size(2);
   const auto volume = [&](const Tensor& t, std::int64_t channels) {
     return channels_last(to_dtype(reshape(t, {n, channels, 1, side, side}), dtype));
   };
-  return PerSample::patches(volume(images.dy, k), volume(images.x, c), same_size(), {k, c, 3, 3});
+  return PerSampleGrad::patches(volume(images.dy, k), volume(images.x, c), same_size(),
+                                {k, c, 3, 3});
 }
 
 double length(const Tensor& x) {
@@ -52,11 +53,11 @@ double length(const Tensor& x) {
 
 // What the sum lost of the first sample's gradient, of what clipping allows for.
 double share_of_allowance(const ImageFactors& images) {
-  const PerSample use = gradient(images, Dtype::f32);
-  NormBounds bounds;
-  squared_norm({use}, Route::automatic, &bounds);
+  const PerSampleGrad use = gradient(images, Dtype::f32);
+  NormErrorBounds bounds;
+  squared_norm({use}, NormMethod::automatic, &bounds);
   const Tensor exact = gradient(images, Dtype::f64).sum();
-  return length(sub(to_dtype(use.sum(), Dtype::f64), exact)) / bounds.errors[0];
+  return length(sub(to_dtype(use.sum(), Dtype::f64), exact)) / bounds.error_bounds[0];
 }
 
 // Patterns of which tiles lose most: few pixels of a tile, of very different sizes, alike in all
@@ -77,17 +78,17 @@ ImageFactors steep_tile(PublicRandom& random, std::int64_t side) {
 }
 
 struct Setting {
-  Route route;
+  NormMethod norm_method;
   ClipPasses passes;
 };
-constexpr Setting settings[] = {{Route::automatic, ClipPasses::one},
-                                {Route::gram, ClipPasses::one},
-                                {Route::rows, ClipPasses::one},
-                                {Route::automatic, ClipPasses::two}};
+constexpr Setting settings[] = {{NormMethod::automatic, ClipPasses::one},
+                                {NormMethod::ghost, ClipPasses::one},
+                                {NormMethod::materialize, ClipPasses::one},
+                                {NormMethod::automatic, ClipPasses::two}};
 
 std::vector<double> clipped_sum(const ImageFactors& images, const Setting& setting, double bound) {
   Parameter w(zeros({images.dy.size(1), images.x.size(1), 3, 3}));
-  Clipper clipper(flat_group({&w}, bound), {.route = setting.route}, setting.passes);
+  Clipper clipper(flat_group({&w}, bound), {.norm_method = setting.norm_method}, setting.passes);
   Tape tape({.private_data = true});
   const ConvOptions options{.padding = {1, 1}};
   const Var y = conv(tape.input(images.x), tape.use(w), std::nullopt, options);
@@ -144,9 +145,10 @@ TEST_CASE("a row has the same bits in any batch, and is the gradient that it sta
       return random_tensor(random, {5, channels, side, side}, {0, 1, 2, 3}, Dtype::f32);
     };
     const ImageFactors images{noise(c), noise(k)};
-    const PerSample uses = gradient(images, Dtype::f32);
+    const PerSampleGrad uses = gradient(images, Dtype::f32);
     const Tensor rows = uses.materialize(), exact = gradient(images, Dtype::f64).materialize();
-    const PerSample kept = uses.prepared(Route::rows, uses.row_bytes());
+    const PerSampleGrad kept =
+        uses.materialize_if_cheaper(NormMethod::materialize, uses.materialized_bytes());
     const std::vector<double> squares = values(squared_norm({kept}));
     for (std::int64_t n = 0; n < 5; ++n) {
       const Tensor row = rows.slice(0, n, n + 1);

@@ -180,12 +180,12 @@ TEST_CASE("gemm sums halves in float and can give wider results") {
 TEST_CASE("products of tensors in 16 bits are of their type or f32, and are added to either") {
   Random random(6);
   const Tensor plain = random_tensor(random, {3, 4}, Dtype::f32);
-  CHECK(same_bits(wide_gemm(plain, plain.transpose(0, 1)), gemm(plain, plain.transpose(0, 1))));
+  CHECK(same_bits(gemm_f32(plain, plain.transpose(0, 1)), gemm(plain, plain.transpose(0, 1))));
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     const Tensor a = random_tensor(random, {2, 5, 9}, dtype),
                  b = random_tensor(random, {9, 7}, dtype);
     const std::vector<double> expected = naive_product(a, b.expand({2, 9, 7}));
-    const Tensor narrow = gemm(a, b), wide = wide_gemm(a, b), sum = zeros_like(wide);
+    const Tensor narrow = gemm(a, b), wide = gemm_f32(a, b), sum = zeros_like(wide);
     CHECK(narrow.dtype() == dtype);
     CHECK(wide.dtype() == Dtype::f32);
     check_close(narrow, expected);
@@ -194,7 +194,7 @@ TEST_CASE("products of tensors in 16 bits are of their type or f32, and are adde
     check_close(sum, expected);
     const Tensor other = zeros({2, 5, 7}, dtype == Dtype::f16 ? Dtype::bf16 : Dtype::f16);
     CHECK(throws([&] { outer_sum_add(a.transpose(1, 2), b, other); }, name(other.dtype())));
-    CHECK(throws([&] { wide_gemm(a, to_dtype(b, Dtype::f32)); }, "f32"));
+    CHECK(throws([&] { gemm_f32(a, to_dtype(b, Dtype::f32)); }, "f32"));
   }
 }
 
@@ -299,7 +299,7 @@ TEST_CASE(
     if (n > 2) set_value(w, 2, 0), set_value(x, 3 * k - 1, HUGE_VAL);
     for_each_engine([&](Backend& engine) {
       const Tensor pieces = unwritten({float_pieces, n, k}, Dtype::bf16);
-      engine.weighted_pieces(x.view(), w.view(), pieces.view());
+      engine.scale_to_bf16x2(x.view(), w.view(), pieces.view());
       const std::vector<double> factors = values(x), weights = values(w), p = values(pieces);
       for (std::size_t i = 0; i < factors.size(); ++i) {
         const double weight = weights[i / static_cast<std::size_t>(k)];

@@ -8,7 +8,7 @@ namespace {
 
 // What a layer works on, all of it random; what it only writes holds NaN.
 struct Layer {
-  Tensor gates, states, cells, squashed, weight, bias;
+  Tensor gates, states, cells, tanh_cell, weight, bias;
   bool reverse;
 
   Layer(Random& random, std::int64_t n, std::int64_t t, std::int64_t h, Dtype dtype)
@@ -23,17 +23,17 @@ struct Layer {
     cells = unwritten({n, t + 1, h}, dtype);
     for (const Tensor& x : {states, cells})
       copy_into(row_major({n, h}), x.select(1, reverse ? t : 0));
-    squashed = unwritten({n, t, h}, dtype);
+    tanh_cell = unwritten({n, t, h}, dtype);
     weight = row_major({4 * h, h});
     if (random() % 3 != 0) bias = row_major({4 * h});
   }
   LstmLayer view() const {
-    return {gates.view(),  states.view(), cells.view(), squashed.view(),
+    return {gates.view(),  states.view(), cells.view(), tanh_cell.view(),
             weight.view(), bias.view(),   reverse};
   }
   Layer copy() const {
     Layer y = *this;
-    for (Tensor* const x : {&y.gates, &y.states, &y.cells, &y.squashed}) *x = clone(*x);
+    for (Tensor* const x : {&y.gates, &y.states, &y.cells, &y.tanh_cell}) *x = clone(*x);
     return y;
   }
 };
@@ -52,7 +52,7 @@ void for_random_layers(Test&& test) {
 }
 
 constexpr Tensor Layer::*written[] = {&Layer::gates, &Layer::states, &Layer::cells,
-                                      &Layer::squashed};
+                                      &Layer::tanh_cell};
 
 }  // namespace
 
@@ -65,7 +65,7 @@ TEST_CASE("device code: LSTM layers") {
         (which == written[0]   ? views.gates
          : which == written[1] ? views.states
          : which == written[2] ? views.cells
-                               : views.squashed) = y;
+                               : views.tanh_cell) = y;
         b.lstm(views);
       });
     }
@@ -76,8 +76,8 @@ TEST_CASE("device code: gradients of LSTM layers") {
   for_random_layers([](const Layer& drawn, Random& random) {
     const Layer layer = drawn.copy();
     backend(cpu).lstm(layer.view());
-    const std::int64_t n = layer.squashed.size(0), t = layer.squashed.size(1),
-                       h = layer.squashed.size(2);
+    const std::int64_t n = layer.tanh_cell.size(0), t = layer.tanh_cell.size(1),
+                       h = layer.tanh_cell.size(2);
     const Dtype dtype = layer.gates.dtype();
     const Tensor wide = random_tensor(random, {n, t + 2, h}, {0, 1, 2}, dtype),
                  dy = wide.slice(1, 1, t + 1),
@@ -109,8 +109,8 @@ TEST_CASE("an LSTM layer is what its definition says") {
   for_random_layers([](const Layer& drawn, Random&) {
     const Layer layer = drawn.copy();
     backend(cpu).lstm(layer.view());
-    const std::int64_t n = layer.squashed.size(0), steps = layer.squashed.size(1),
-                       h = layer.squashed.size(2);
+    const std::int64_t n = layer.tanh_cell.size(0), steps = layer.tanh_cell.size(1),
+                       h = layer.tanh_cell.size(2);
     const auto wide = [](const Tensor& x) { return to_dtype(x, Dtype::f64); };
     const auto sigmoid = [](double z) { return 1 / (1 + std::exp(-z)); };
     const Tensor states = zeros({n, steps + 1, h}, Dtype::f64), cells = zeros_like(states);

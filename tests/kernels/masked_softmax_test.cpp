@@ -15,12 +15,12 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // A rule with its masks, which broadcast to the scores.
 struct Case {
   Shape shape;
-  ScoreRule rule;
+  AttentionMask rule;
   std::vector<Tensor> masks = {};
 
-  ScoreRule with_masks(std::vector<View>& views) const {
+  AttentionMask with_masks(std::vector<View>& views) const {
     for (const Tensor& mask : masks) views.push_back(mask.expand(shape).view());
-    ScoreRule all = rule;
+    AttentionMask all = rule;
     all.masks = views;
     return all;
   }
@@ -112,7 +112,7 @@ std::vector<double> slopes_by_definition(const Case& c, const Tensor& weights,
 Tensor weights_of(const Case& c, const Tensor& x, Dtype dtype) {
   std::vector<View> views;
   const Tensor scores = clone(x), y = dtype == x.dtype() ? scores : unwritten(c.shape, dtype);
-  backend(cpu).score_weights(c.with_masks(views), scores.view(), y.view());
+  backend(cpu).masked_softmax(c.with_masks(views), scores.view(), y.view());
   return y;
 }
 Tensor weights_of(const Case& c, const Tensor& x) { return weights_of(c, x, x.dtype()); }

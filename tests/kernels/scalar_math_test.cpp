@@ -30,7 +30,7 @@ double worst(float low, float high, F&& f, G&& exact) {
       if (x < low || x > high) continue;
       const double expected = exact(static_cast<double>(x));
       float fused;
-      widely([&] { fused = f(x); });
+      simd_dispatch([&] { fused = f(x); });
       for (const float found : {f(x), fused}) {
         const double error = ulps(found, expected);
         if (std::isnan(error)) return error;

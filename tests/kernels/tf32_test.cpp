@@ -37,7 +37,7 @@ void check_rounded(std::int64_t terms, const std::function<Tensor()>& f) {
     CHECK(error(got, expected, terms) < 3 * tf32_step);
     if (host) CHECK(error(got, expected, terms) > tf32_step / 256);
     host = false;
-    const WholeProducts whole;
+    const NoTf32Scope whole;
     CHECK(error(f(), expected, terms) < f32_sums);
   });
 }
@@ -49,9 +49,10 @@ Window window_of_3() {
   return window;
 }
 
-std::vector<double> clipped(Device device, const Batch& batch, Route route, ClipPasses passes) {
+std::vector<double> clipped(Device device, const Batch& batch, NormMethod norm_method,
+                            ClipPasses passes) {
   Setup s(device, 1);
-  Clipper clipper(flat_group(s.model.parameters(), 0.25), {.route = route}, passes);
+  Clipper clipper(flat_group(s.model.parameters(), 0.25), {.norm_method = norm_method}, passes);
   Tape tape({.private_data = true});
   clipper.add(tape, s.plain(tape, on_device(device, tensors(batch))));
   return flat(clipper.sums_for_tests());
@@ -97,14 +98,15 @@ TEST_CASE("norms, rows and sums of per-sample gradients are of whole factors") {
   PublicRandom random(3);
   const Common c{.n = 5, .o = 4, .i = 3, .dtype = Dtype::f32};
   const Tensor weights = to_dtype(uniform_values(random, {c.n}), Dtype::f64);
-  for (const PerSample& use : {random_outer(random, c), random_patches(random, c),
-                               random_onehot(random, c), random_dense(random, c)}) {
+  for (const PerSampleGrad& use : {random_outer(random, c), random_patches(random, c),
+                                   random_onehot(random, c), random_dense(random, c)}) {
     INFO(use.form());
     const auto all = [&] {
       std::vector<std::vector<double>> y{values(use.materialize()), values(use.sum()),
                                          values(use.sum(weights))};
-      for (const Route route : {Route::automatic, Route::gram, Route::rows})
-        y.push_back(values(squared_norm({use}, route, nullptr)));
+      for (const NormMethod norm_method :
+           {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize})
+        y.push_back(values(squared_norm({use}, norm_method, nullptr)));
       return y;
     };
     const auto expected = all();
@@ -125,12 +127,14 @@ TEST_CASE("a clipped sum is that of the samples alone, each within the bound") {
   PublicRandom random(4);
   const Batch batch = random_batch(5, random);  // odd: convolutions as of one
   const auto check_on = [&](Device device) {
-    for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
+    for (const NormMethod norm_method :
+         {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
       for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
-        const std::vector<double> together = clipped(device, batch, route, passes);
+        const std::vector<double> together = clipped(device, batch, norm_method, passes);
         std::vector<double> sum(together.size());
         for (std::int64_t n = 0; n < batch.images.size(0); ++n) {
-          const std::vector<double> alone = clipped(device, sample_of(batch, n), route, passes);
+          const std::vector<double> alone =
+              clipped(device, sample_of(batch, n), norm_method, passes);
           CHECK(distance(alone, std::vector<double>(alone.size())) <= 0.25);
           for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += alone[i];
         }

@@ -165,7 +165,8 @@ TEST_CASE("physical batches of any size give the step of one batch, for every po
           options.rows_of_unit = users;
           options.mean_of_rows = passes == ClipPasses::one;
         } else {
-          options.adaptive_clipping = AdaptiveClipping{.quantile = 0.4, .count_noise = 1e-12};
+          options.adaptive_clipping =
+              AdaptiveClipping{.quantile = 0.4, .unclipped_count_stddev = 1e-12};
         }
         CAPTURE(groups, rule);
         const Outcome whole = private_step(options, groups);
@@ -183,7 +184,7 @@ TEST_CASE("a step that runs out of memory goes on in smaller parts to the same r
     for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
       EngineOptions options{
           .passes = passes,
-          .adaptive_clipping = AdaptiveClipping{.quantile = 0.4, .count_noise = 1e-12}};
+          .adaptive_clipping = AdaptiveClipping{.quantile = 0.4, .unclipped_count_stddev = 1e-12}};
       const Outcome whole = private_step(options, groups);
       options.memory.physical_batch = 8;
       std::set<std::int64_t> sizes;
@@ -203,7 +204,7 @@ TEST_CASE("a step that runs out of memory goes on in smaller parts to the same r
 }
 
 // Refuses one allocation, the k-th.
-class Refusal final : public AllocationWatch {
+class Refusal final : public AllocationObserver {
  public:
   explicit Refusal(std::int64_t k) : left_(k) { allocator(cpu).add_watch(*this); }
   ~Refusal() override { allocator(cpu).remove_watch(*this); }
@@ -329,7 +330,7 @@ TEST_CASE("the most rows that keep a limit are found in a few runs") {
   for (const std::int64_t knee : {1, 3, 50, 10'000}) {
     for (const std::size_t limit : {1100, 1250, 1999, 5000, 100'000}) {
       std::vector<std::int64_t> runs;
-      const memory::RowFit fit = memory::fit_rows(
+      const memory::BatchSizeSearch fit = memory::largest_batch_that_fits(
           [&](std::int64_t rows) {
             runs.push_back(rows);
             return bent(rows, knee);
@@ -353,19 +354,19 @@ TEST_CASE("runs without memory count as too large, and a limit below one row is 
     if (rows > 5) throw std::bad_alloc();
     return 10;
   };
-  CHECK(memory::fit_rows(peak_of, 1, 12, 100).rows == 5);
+  CHECK(memory::largest_batch_that_fits(peak_of, 1, 12, 100).rows == 5);
   const auto large = [](std::int64_t) -> std::size_t { return 3000; };
-  CHECK(memory::fit_rows(large, 2, 9, 2048).rows == 0);
-  const memory::Way way{"some way", [] { return memory::Entered{}; }};
+  CHECK(memory::largest_batch_that_fits(large, 2, 9, 2048).rows == 0);
+  const memory::Strategy strategy{"some way", [] { return memory::StrategyCost{}; }};
   CHECK(throws(
       [&] {
-        memory::choose_way({&way, 1}, {large, 2, 9, 0, 2048});
+        memory::choose_strategy({&strategy, 1}, {large, 2, 9, 0, 2048});
       },
       "memory: 2 rows at once: 2.93 KiB (some way) needed, and the limit is 2.00 KiB "
       "(2048 B)"));
   CHECK(throws(
       [&] {
-        memory::choose_way({&way, 1}, {large, 2, 9, 4096, 2048});
+        memory::choose_strategy({&strategy, 1}, {large, 2, 9, 4096, 2048});
       },
       "memory: the update of all parameters: 4.00 KiB needed"));
 }

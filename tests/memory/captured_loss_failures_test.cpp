@@ -18,7 +18,7 @@ constexpr TapeOptions private_tape{.private_data = true};
 class Ignored final : public GradSink {
  public:
   bool bounds_influence() const override { return true; }
-  void receive(Parameter& /*parameter*/, std::vector<PerSample> /*uses*/) override {}
+  void receive(Parameter& /*parameter*/, std::vector<PerSampleGrad> /*uses*/) override {}
 };
 
 std::vector<double> losses(const memory::CapturedLoss::Loss& loss, Device device,

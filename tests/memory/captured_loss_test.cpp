@@ -105,8 +105,8 @@ TEST_CASE("private training with a captured loss is that without, bit by bit") {
       CHECK(equal);
     };
     same({});
-    same({.clipping = {.route = Route::gram}});
-    same({.clipping = {.route = Route::rows}});
+    same({.clipping = {.norm_method = NormMethod::ghost}});
+    same({.clipping = {.norm_method = NormMethod::materialize}});
     same({.passes = ClipPasses::two});
     same({.precision = Dtype::bf16});
     same({.by_layer = true});
@@ -222,7 +222,7 @@ TEST_CASE("sequences of words are captured, with attention, recurrence and what 
       nn::manual_seed(6);
       Words words;
       words.model.to(device);
-      words.model[2].set_recompute(recompute);
+      words.model[2].set_recomputing(recompute);
       memory::CapturedLoss captured(words.model, 3, words.plain);
       PublicRandom random(5);
       for (int step = 0; step < 2; ++step) {

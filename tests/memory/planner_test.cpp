@@ -104,7 +104,7 @@ Peaks step(const std::string& network, bool privately, std::size_t more,
     const auto result = accumulation.mean_gradient(loss, rows, optimizer);
     optimizer.step(result.gradients);
   }
-  const PhaseClock& phases = engine ? engine->phases() : accumulation.phases();
+  const PhaseProfiler& phases = engine ? engine->phases() : accumulation.phases();
   std::size_t measured = 0;  // of forward and backward
   for (const PhaseTotal& phase : phases.totals()) {
     if (phase.name.find("ward") != std::string::npos)
@@ -148,8 +148,8 @@ TEST_CASE("checkpoints keep a limit that nothing cheaper does, and the peak is w
       again = chosen.recomputation;
     }
     options.memory.checkpoint = 0;
-    for (const auto& way : step("deep", privately, 50'000'000, options).plan.considered)
-      CHECK(way.name.find("checkpoints") == std::string::npos);
+    for (const auto& strategy : step("deep", privately, 50'000'000, options).plan.considered)
+      CHECK(strategy.name.find("checkpoints") == std::string::npos);
   }
 }
 
@@ -161,14 +161,14 @@ TEST_CASE("a policy sets a model's checkpoints and precision, and refuses what i
   CHECK(model.segments() == Segments{{0, 3}, {3, 6}, {6, 8}});
   CHECK(model.precision() == Dtype::bf16);
   CHECK(memory::has_checkpoints(model));
-  CHECK_FALSE(memory::can_be_cut({}, model));
+  CHECK_FALSE(memory::can_checkpoint({}, model));
   memory::apply({}, model);
   CHECK(model.segments().size() == 3);
-  model[0].set_recompute(true);
+  model[0].set_recomputing(true);
   memory::apply({.checkpoint = 0}, model);
   CHECK_FALSE(memory::has_checkpoints(model));
-  CHECK(memory::can_be_cut({}, model));
-  CHECK_FALSE(memory::can_be_cut({.checkpoint = 0}, model));
+  CHECK(memory::can_checkpoint({}, model));
+  CHECK_FALSE(memory::can_checkpoint({.checkpoint = 0}, model));
   CHECK(throws([&] { memory::apply({.limit = 1}, model); }, "settings of steps"));
   CHECK(throws([&] { memory::set_checkpoints(model, -1); }, "every -1 modules"));
   nn::Linear layer(2, 2);
@@ -186,17 +186,18 @@ TEST_CASE("a policy sets a model's checkpoints and precision, and refuses what i
 
 TEST_CASE("the first way in which useful rows fit is taken, else the first in which any do") {
   std::size_t each = 0;  // bytes of a row, in the way that was entered last
-  const auto way = [&](const char* name, double recomputation, std::size_t bytes) {
-    return memory::Way{name, [&each, recomputation, bytes]() -> memory::Entered {
-                         each = bytes;
-                         return {recomputation};
-                       }};
+  const auto strategy = [&](const char* name, double recomputation, std::size_t bytes) {
+    return memory::Strategy{name, [&each, recomputation, bytes]() -> memory::StrategyCost {
+                              each = bytes;
+                              return {recomputation};
+                            }};
   };
-  const memory::Way ways[] = {way("plain", 0, 100), way("lean", 1, 50), way("leanest", 2, 10)};
+  const memory::Strategy strategies[] = {strategy("plain", 0, 100), strategy("lean", 1, 50),
+                                         strategy("leanest", 2, 10)};
   const auto chosen = [&](std::size_t limit, std::int64_t most) {
     const auto peak_of = [&](std::int64_t rows) { return each * static_cast<std::size_t>(rows); };
     const memory::Plan plan =
-        memory::choose_way(ways, {.peak_of = peak_of, .most = most, .limit = limit});
+        memory::choose_strategy(strategies, {.peak_of = peak_of, .most = most, .limit = limit});
     CHECK(plan.fit().measured == each * static_cast<std::size_t>(plan.fit().rows));
     const auto json = nlohmann::json::parse(plan.json());
     CHECK(json["chosen"] == plan.considered[plan.chosen].name);
@@ -215,8 +216,8 @@ TEST_CASE("what was asked for is kept by a plan") {
   const auto names = [](const EngineOptions& options) {
     std::vector<std::string> all;
     try {
-      for (const auto& way : step("conv net", true, 20'000'000, options).plan.considered)
-        all.push_back(way.name);
+      for (const auto& strategy : step("conv net", true, 20'000'000, options).plan.considered)
+        all.push_back(strategy.name);
     } catch (const std::invalid_argument&) {
     }
     return all;

@@ -143,13 +143,13 @@ std::size_t peak_of(nn::Sequential& model, const Tensor& x, bool private_data) {
 }  // namespace
 
 TEST_CASE("modules that are run again train as before, whatever they hold") {
-  check_unchanged([](nn::Sequential& model) { model.set_recompute(true); });
+  check_unchanged([](nn::Sequential& model) { model.set_recomputing(true); });
   check_unchanged([](nn::Sequential& model) {
-    for (int i = 0; i < model.size(); ++i) model[i].set_recompute(true);
-    model.set_recompute(true);
+    for (int i = 0; i < model.size(); ++i) model[i].set_recomputing(true);
+    model.set_recomputing(true);
   });
   check_unchanged([](nn::Sequential& model) { model.set_segments({{0, 5}, {1, 3}, {1, 2}}); });
-  for (const Backwards backwards : {Backwards::one, Backwards::two})
+  for (const BackwardPasses backwards : {BackwardPasses::one, BackwardPasses::two})
     check_unchanged([=](nn::Sequential& model) { checkpoint_every(model, 2, backwards); });
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("a module in a narrow precision is run again in it, after its region h
   const auto gradients = [](bool narrow, bool again) {
     nn::Sequential model = perceptron();
     if (narrow) model.set_precision(Dtype::bf16);
-    model.set_recompute(again);
+    model.set_recomputing(again);
     if (again) model.set_segments({{0, 9}, {3, 5}});
     Tape tape;
     SumSink sink;
@@ -174,11 +174,11 @@ TEST_CASE("a call is seen once, although it is run again") {
   nn::Sequential model = transformer();
   checkpoint_every(model, 3);
   int calls = 0;
-  const nn::CallWatch watch([&](const nn::Module&, const Var&, const Var&) { ++calls; });
+  const nn::ModuleHook watch([&](const nn::Module&, const Var&, const Var&) { ++calls; });
   ordinary(model);
   nn::Sequential plain = transformer();
   int plain_calls = 0;
-  const nn::CallWatch other([&](const nn::Module&, const Var&, const Var&) { ++plain_calls; });
+  const nn::ModuleHook other([&](const nn::Module&, const Var&, const Var&) { ++plain_calls; });
   ordinary(plain);
   CHECK(calls == plain_calls);
 }
@@ -337,7 +337,7 @@ class Eight {
   Var losses(Tape& tape, std::span<const std::int64_t> rows) {
     const Tensor ids = Tensor::from(std::vector(rows.begin(), rows.end()), {std::ssize(rows)});
     const Tensor x = to_dtype(gather(random_values(9, {samples, 6}), ids, 0), dtype_);
-    return sum_per_sample(square(widened(model_(tape.input(x)))));
+    return sum_per_sample(square(to_f32(model_(tape.input(x)))));
   }
   std::vector<double> weights() {
     std::vector<double> all;

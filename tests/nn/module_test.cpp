@@ -218,7 +218,7 @@ TEST_CASE("a block of convolution and normalisation keeps samples apart") {
   Tape apart({.private_data = true});
   CHECK(block(apart.input(values({3, 2, 4, 4}))).samples().axis() == 0);
   Tape tape;
-  RowsSink sink;
+  PerSampleGradSink sink;
   tape.backward(sum_per_sample(block(tape.input(values({3, 2, 4, 4})))), sink);
   CHECK(sink.rows(*block.norm.weight).shape() == Shape{3, 2});
   CHECK(sink.rows(*block.scale).shape() == Shape{3, 1});

@@ -25,7 +25,7 @@ TEST_CASE("every registered model gives finite logits for each of its samples") 
   for (const models::Entry& entry : models::registry()) {
     INFO(entry.name);
     CHECK(names.insert(entry.name).second);
-    CHECK(&models::entry_called(entry.name) == &entry);
+    CHECK(&models::parse_entry(entry.name) == &entry);
     // Those of 32x32 pixels take seconds; a small one is below.
     if (entry.input[0] == 3) continue;
     const auto model = entry.make();
@@ -37,7 +37,7 @@ TEST_CASE("every registered model gives finite logits for each of its samples") 
     CHECK(losses.shape() == Shape{2});
     CHECK(std::isfinite(sum(losses.value()).item()));
   }
-  CHECK(throws([] { models::entry_called("resnet"); }, "resnet18, resnet50"));
+  CHECK(throws([] { models::parse_entry("resnet"); }, "resnet18, resnet50"));
   CHECK(throws([] { models::entry_of_any("gpt3"); }, "perceptron:WIDTHxDEPTH"));
 }
 
@@ -180,7 +180,7 @@ class PlannedStep {
                            gather(data_.labels, ids, 0));
     };
   }
-  Peak peak(const memory::Plan& plan, const PhaseClock& phases) const {
+  Peak peak(const memory::Plan& plan, const PhaseProfiler& phases) const {
     std::size_t measured = 0;
     for (const PhaseTotal& phase : phases.totals()) {
       if (phase.name.find("ward") != std::string::npos)

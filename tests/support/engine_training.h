@@ -54,7 +54,8 @@ inline EngineOptions options_of(Sampling sampling) {
 
 inline LedgerHeader header_for(Sampling sampling) {
   const bool exchanged = sampling == Sampling::fixed_size || sampling == Sampling::partition;
-  return {.relation = exchanged ? Relation::replace_one : Relation::add_or_remove_one};
+  return {.relation = exchanged ? NeighboringRelation::replace_one
+                                : NeighboringRelation::add_or_remove_one};
 }
 
 inline constexpr Sampling all_samplings[] = {

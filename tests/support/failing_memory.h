@@ -8,7 +8,7 @@
 namespace sotto {
 
 // Refuses one request of a device's, the k-th, for as long as it lives.
-class FailingMemory final : public AllocationWatch {
+class FailingMemory final : public AllocationObserver {
  public:
   explicit FailingMemory(std::int64_t k, Device device = cpu) : left_(k), device_(device) {
     allocator(device).add_watch(*this);

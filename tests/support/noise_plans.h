@@ -21,7 +21,7 @@ class Passes final : public Sampler {
         separation_(separation),
         units_(std::move(units)) {}
   std::int64_t separation() const override { return separation_; }
-  double expected_size() const override { return 4; }
+  double expected_batch_size() const override { return 4; }
 
  protected:
   std::vector<std::int64_t> choose(std::int64_t /*place*/) override { return units_; }
@@ -39,12 +39,12 @@ struct Fixture {
   Clipper clipper{{{{&a, &b}, bound}}};
   Ledger ledger;
 
-  Released release(Mechanism& mechanism, Sampler& sampler) {
+  NoisyGradient release(Mechanism& mechanism, Sampler& sampler) {
     clipper.discard();
     return mechanism.release(clipper.finish(sampler.draw()), ledger);
   }
   std::vector<double> noise(Mechanism& mechanism, Sampler& sampler) {
-    const Released released = release(mechanism, sampler);
+    const NoisyGradient released = release(mechanism, sampler);
     std::vector<double> values;
     for (const float v : released.gradients()[0].second.to_vector<float>())
       values.push_back(4 * static_cast<double>(v));
@@ -64,12 +64,12 @@ struct Fixture {
   }
 };
 
-inline NoisePlan plan_of(NoiseStrategy strategy, std::int64_t separation = 3) {
+inline NoisePlan plan_of(StrategyMatrix strategy, std::int64_t separation = 3) {
   return {.strategy = std::move(strategy), .noise_multiplier = 1.7, .separation = separation};
 }
 
 inline NoisePlan banded_plan(std::int64_t steps = 6) {
-  return plan_of(NoiseStrategy(BandedToeplitz{{1, 0.5}}, steps));
+  return plan_of(StrategyMatrix(BandedToeplitz{{1, 0.5}}, steps));
 }
 
 // By step, then by element.

@@ -9,8 +9,8 @@
 
 namespace sotto {
 
-inline std::vector<NoiseStrategy> strategies(std::int64_t steps) {
-  std::vector<NoiseStrategy> all;
+inline std::vector<StrategyMatrix> strategies(std::int64_t steps) {
+  std::vector<StrategyMatrix> all;
   all.emplace_back(TreeFactor{}, steps);
   all.emplace_back(BandedToeplitz{{1}}, steps);
   all.emplace_back(BandedToeplitz{{1, 0.6, 0.41, 0.33}}, steps);
@@ -21,7 +21,7 @@ inline std::vector<NoiseStrategy> strategies(std::int64_t steps) {
   return all;
 }
 
-inline Eigen::MatrixXd dense(const NoiseStrategy& strategy) {
+inline Eigen::MatrixXd dense(const StrategyMatrix& strategy) {
   Eigen::MatrixXd c(strategy.steps(), strategy.steps());
   for (std::int64_t row = 0; row < strategy.steps(); ++row) {
     for (std::int64_t column = 0; column < strategy.steps(); ++column) {

@@ -25,13 +25,13 @@ inline Tensor random_factor(PublicRandom& random, const Common& c, Shape rest) {
   return x;
 }
 
-inline PerSample random_outer(PublicRandom& random, const Common& c) {
+inline PerSampleGrad random_outer(PublicRandom& random, const Common& c) {
   const std::int64_t t = draw(random, 1, 5);
-  return PerSample::outer(random_factor(random, c, {t, c.o}), random_factor(random, c, {t, c.i}),
-                          {c.o, c.i});
+  return PerSampleGrad::outer(random_factor(random, c, {t, c.o}),
+                              random_factor(random, c, {t, c.i}), {c.o, c.i});
 }
 
-inline PerSample random_onehot(PublicRandom& random, const Common& c) {
+inline PerSampleGrad random_onehot(PublicRandom& random, const Common& c) {
   const std::int64_t t = draw(random, 1, 5);
   Tensor ids = random_ids(random, {c.n, t}, c.o + 1);
   for (std::int64_t& id :
@@ -39,15 +39,15 @@ inline PerSample random_onehot(PublicRandom& random, const Common& c) {
     --id;
   const bool same = one_in(random, 3);  // at all positions
   const Tensor b = random_factor(random, c, {same ? 1 : t, c.i});
-  return PerSample::onehot(ids, same ? b.expand({c.n, t, c.i}) : b, {c.o, c.i});
+  return PerSampleGrad::onehot(ids, same ? b.expand({c.n, t, c.i}) : b, {c.o, c.i});
 }
 
-inline PerSample random_dense(PublicRandom& random, const Common& c) {
-  return PerSample::dense(random_factor(random, c, {c.o, c.i}));
+inline PerSampleGrad random_dense(PublicRandom& random, const Common& c) {
+  return PerSampleGrad::materialized(random_factor(random, c, {c.o, c.i}));
 }
 
 // A 3 x 2 kernel over one or two groups; the shape is [groups o, i, 3, 2].
-inline PerSample random_patches(PublicRandom& random, const Common& c) {
+inline PerSampleGrad random_patches(PublicRandom& random, const Common& c) {
   Window window;
   window.groups = c.groups;
   window.kernel[1] = 3;
@@ -56,12 +56,12 @@ inline PerSample random_patches(PublicRandom& random, const Common& c) {
   window.before[1] = draw(random, 0, 1);
   const Shape x{c.groups * c.i, 1, draw(random, 3, 5), draw(random, 2, 5)};
   const Shape dy{c.groups * c.o, 1, window.output_size(1, x[2]), window.output_size(2, x[3])};
-  return PerSample::patches(random_factor(random, c, dy), random_factor(random, c, x), window,
-                            {c.groups * c.o, c.i, 3, 2});
+  return PerSampleGrad::patches(random_factor(random, c, dy), random_factor(random, c, x), window,
+                                {c.groups * c.o, c.i, 3, 2});
 }
 
 // Two uses of one parameter, of random forms that fit together.
-inline std::pair<PerSample, PerSample> random_pair(PublicRandom& random) {
+inline std::pair<PerSampleGrad, PerSampleGrad> random_pair(PublicRandom& random) {
   const Common c{draw(random, 0, 5), draw(random, 1, 4), draw(random, 1, 4), draw(random, 1, 2)};
   const auto matrix = [&] {
     switch (random.below(3)) {
@@ -73,7 +73,7 @@ inline std::pair<PerSample, PerSample> random_pair(PublicRandom& random) {
   if (!one_in(random, 3)) return {matrix(), matrix()};
   const Shape rows{c.groups * c.o, c.i, 3, 2};
   if (one_in(random, 2))
-    return {random_patches(random, c), PerSample::dense(random_factor(random, c, rows))};
+    return {random_patches(random, c), PerSampleGrad::materialized(random_factor(random, c, rows))};
   return {random_patches(random, c), random_patches(random, c)};
 }
 

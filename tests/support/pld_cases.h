@@ -6,8 +6,9 @@
 namespace sotto {
 
 // Equal steps on Poisson batches.
-inline PldAccountant composed(double q, double sigma, std::int64_t steps,
-                              Relation relation = Relation::add_or_remove_one) {
+inline PldAccountant composed(
+    double q, double sigma, std::int64_t steps,
+    NeighboringRelation relation = NeighboringRelation::add_or_remove_one) {
   PldAccountant accountant(relation);
   accountant.compose({sigma, Sampling::poisson, q}, steps);
   return accountant;

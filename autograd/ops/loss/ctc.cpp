@@ -182,7 +182,7 @@ Var ctc_loss(const Var& log_probabilities, const Tensor& targets, const Tensor& 
   cast_inputs(ctc_op, {&x});
   check(x.rank() == 3 && x.shape()[0] > 0, "ctc_loss: log-probabilities {} are not [T, n, C]",
         x.shape());
-  const SampleAxis samples = kept_samples(ctc_op, x, {0, 2});
+  const SampleAxis samples = preserve_sample_axis(ctc_op, x, {0, 2});
   const Alignment a = aligned(x.shape(), targets, input_lengths, target_lengths, options.blank);
   const Tensor emitted = emissions(x.value(), a);
   const std::vector<Tensor> before = beginnings(emitted, a);

@@ -33,7 +33,7 @@ Var beside(const Var& like, const Tensor& value, int gone) {
   const Tensor same = is_float(value.dtype()) ? to_dtype(value, like.dtype()) : value;
   const SampleAxis samples = like.samples();
   const bool moved = samples.batched() && gone >= 0 && gone < samples.axis();
-  return known(like.tape(), same, moved ? SampleAxis(samples.axis() - 1) : samples);
+  return untracked(like.tape(), same, moved ? SampleAxis(samples.axis() - 1) : samples);
 }
 
 // Weights of the classes along an axis of a value of this rank.
@@ -84,7 +84,7 @@ Var huber_loss(const Var& x, const Var& target, double delta, Within within) {
 
 Var binary_cross_entropy(const Var& probabilities, const Var& target, Within within) {
   check_pair("binary_cross_entropy", probabilities, target);
-  const Var x = widened(probabilities);
+  const Var x = to_f32(probabilities);
   const Var no = affine(x, -1, 1);
   return reduce_within(
       affine(target * bounded_log(x) + affine(target, -1, 1) * bounded_log(no), -1, 0), within);
@@ -122,7 +122,7 @@ Var hinge_loss(const Var& x, const Var& target, double margin, Within within) {
 Var soft_cross_entropy(const Var& scores, const Var& probabilities,
                        const SoftTargetOptions& options, Within within) {
   check_pair("soft_cross_entropy", scores, probabilities);
-  const Var logits = widened(scores);
+  const Var logits = to_f32(scores);
   const int axis = normalize_axis("soft_cross_entropy", options.class_axis, logits.rank());
   const double s = options.label_smoothing;
   check(s >= 0 && s <= 1, "soft_cross_entropy: label smoothing {}", s);
@@ -135,7 +135,7 @@ Var soft_cross_entropy(const Var& scores, const Var& probabilities,
 Var nll_loss(const Var& log_probabilities, const Tensor& labels, const NllOptions& options,
              Within within) {
   const Tensor targets = as_labels(labels);
-  const Var x = widened(log_probabilities);
+  const Var x = to_f32(log_probabilities);
   Shape expected = x.shape();
   check(x.rank() >= 2, "nll_loss: log-probabilities {} have no classes along axis 1", x.shape());
   const std::int64_t classes = expected[1];
@@ -157,10 +157,10 @@ Var nll_loss(const Var& log_probabilities, const Tensor& labels, const NllOption
     id = ignored ? 0 : id;
     weights.push_back(ignored ? 0 : class_weights[static_cast<std::size_t>(id)]);
   }
-  Shape lifted = expected;
-  lifted.insert(1, 1);
+  Shape with_batch_dims = expected;
+  with_batch_dims.insert(1, 1);
   const Var weight = beside(x, Tensor::from(weights, expected), 1);
-  const Var picked = squeeze(gather(x, 1, beside(x, Tensor::from(ids, lifted), -1)), 1);
+  const Var picked = squeeze(gather(x, 1, beside(x, Tensor::from(ids, with_batch_dims), -1)), 1);
   // Weights select: what is ignored may be anything.
   const Var y = affine(where(weight, picked, number(x, 0)) * weight, -1, 0);
   if (within != Within::mean) return reduce_within(y, within);
@@ -170,7 +170,7 @@ Var nll_loss(const Var& log_probabilities, const Tensor& labels, const NllOption
 
 Var cosine_similarity(const Var& left, const Var& right, int axis, double eps) {
   check_pair("cosine_similarity", left, right);
-  const Var a = widened(left), b = widened(right);
+  const Var a = to_f32(left), b = to_f32(right);
   const Var lengths = norm(a, {axis}) * norm(b, {axis});
   return sum(a * b, {axis}) / maximum(lengths, number(a, eps));
 }
@@ -187,7 +187,7 @@ Var triplet_margin_loss(const Var& anchor, const Var& positive, const Var& negat
   check_pair("triplet_margin_loss", anchor, negative);
   check(p >= 1, "triplet_margin_loss: p {}", p);
   const auto distance = [&](const Var& other) {
-    return p_norm(affine(widened(anchor) - widened(other), 1, eps), p, {-1});
+    return p_norm(affine(to_f32(anchor) - to_f32(other), 1, eps), p, {-1});
   };
   return relu(affine(distance(positive) - distance(negative), 1, margin));
 }

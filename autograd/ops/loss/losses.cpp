@@ -70,7 +70,7 @@ SampleAxis without_axis(SampleAxis samples, int axis) {
 // sum_c q[.., c] log_softmax(x)[.., c], the classes along `axis` of x. Weights select: a class of
 // weight 0 may have a logit of minus infinity, an ignored element anything.
 Var weighted_logarithms(const Var& x, int axis, const Tensor& q) {
-  const SampleAxis samples = kept_samples(cross_entropy_op, x, {axis});
+  const SampleAxis samples = preserve_sample_axis(cross_entropy_op, x, {axis});
   // The classes last, and back.
   Shape order, back;
   for (int i = 0; i < x.rank(); ++i) {
@@ -98,7 +98,7 @@ Var weighted_logarithms(const Var& x, int axis, const Tensor& q) {
 Var cross_entropy_elements(const Var& scores, const Tensor& labels,
                            const CrossEntropyOptions& options) {
   const Tensor targets = as_labels(labels);
-  const Var logits = widened(scores);
+  const Var logits = to_f32(scores);
   const int axis = normalize_axis("cross_entropy", options.class_axis, logits.rank());
   check(options.label_smoothing >= 0 && options.label_smoothing <= 1,
         "cross_entropy: label smoothing {}", options.label_smoothing);
@@ -132,12 +132,13 @@ Var cross_entropy(const Var& logits, const Tensor& targets, const CrossEntropyOp
   const Tensor total = sum(count, {1, 2});
   const Tensor divisor = where(total, total, full({}, 1, Dtype::f64, total.device()));
   const Tensor share = unary(unary_index<Reciprocal>, divisor);
-  return mul(sum_per_sample(elements), known(logits.tape(), to_dtype(share, elements.dtype()), 0));
+  return mul(sum_per_sample(elements),
+             untracked(logits.tape(), to_dtype(share, elements.dtype()), 0));
 }
 
 Var mse_loss(const Var& x, const Var& target) {
   check(x.shape() == target.shape(), "mse_loss: {} and target {}", x.shape(), target.shape());
-  return mean_per_sample(square(sub(widened(x), target)));
+  return mean_per_sample(square(sub(to_f32(x), target)));
 }
 
 }  // namespace sotto

@@ -84,7 +84,7 @@ Tensor mask_part(const Tensor& mask, const Block& b) {
 }
 
 // Without masks. Dropout leaves 1 - dropout of the weights, whose total is larger by that.
-ScoreRule rule_of(const Attention& s, const Block& b) {
+AttentionMask rule_of(const Attention& s, const Block& b) {
   return {.scale = s.scale,
           .total = 1 / (1 - s.options.dropout),
           .causal = s.options.causal,
@@ -94,7 +94,7 @@ ScoreRule rule_of(const Attention& s, const Block& b) {
 }
 
 Tensor weights_of(const Attention& s, const Block& b) {
-  const Tensor x = wide_gemm(queries_of(s, s.q, b), keys_of(s, s.k, b).transpose(1, 2));
+  const Tensor x = gemm_f32(queries_of(s, s.q, b), keys_of(s, s.k, b).transpose(1, 2));
   const Tensor y = x.dtype() == s.factors ? x : Tensor::empty(x.shape(), s.factors, x.device());
   std::vector<Tensor> masks;
   std::vector<View> views;
@@ -103,17 +103,17 @@ Tensor weights_of(const Attention& s, const Block& b) {
     masks.push_back(m.dtype() == Dtype::i64 ? m : to_dtype(m, x.dtype()));
     views.push_back(masks.back().expand(x.shape()).view());
   }
-  ScoreRule rule = rule_of(s, b);
+  AttentionMask rule = rule_of(s, b);
   rule.masks = views;
-  backend(x.device()).score_weights(rule, x.view(), y.view());
+  backend(x.device()).masked_softmax(rule, x.view(), y.view());
   return y;
 }
 
 Shape leading(const Shape& shape) {
-  Shape lead = shape;
-  lead.erase(lead.rank() - 1);
-  lead.erase(lead.rank() - 1);
-  return lead;
+  Shape batch_dims = shape;
+  batch_dims.erase(batch_dims.rank() - 1);
+  batch_dims.erase(batch_dims.rank() - 1);
+  return batch_dims;
 }
 
 // Which weights of a block dropout keeps, undefined without it: as of one value of all weights,
@@ -125,7 +125,7 @@ Tensor kept(const Attention& s, const Block& b) {
   for (std::int64_t slice = b.n0; slice < b.n1; ++slice) {
     const std::int64_t first = (slice % each * s.queries() + b.r0) * s.keys();
     rows.push_back({s.rows[static_cast<std::size_t>(slice / each)],
-                    number_in_row(s.sample.begin(), s.sample.rank(), first)});
+                    rng_counter(s.sample.begin(), s.sample.rank(), first)});
   }
   return bernoulli(s.key, rows, 1 - s.options.dropout, {b.n1 - b.n0, b.r1 - b.r0, s.keys()},
                    s.q.device());
@@ -141,7 +141,7 @@ void product_into(const Tensor& a, const Tensor& b, const Tensor& y, bool add = 
   const bool fits = y.dtype() == a.dtype() || y.dtype() == arithmetic_type(a.dtype());
   if (fits && y.device() == a.device() && y.device() == b.device())
     return backend(y.device()).gemm(a.view(), b.view(), add ? 1 : 0, y.view());
-  const Tensor product = wide_gemm(a, b);
+  const Tensor product = gemm_f32(a, b);
   return add ? axpby(1, product, 1, y) : copy_into(product, y);
 }
 
@@ -168,7 +168,7 @@ AttentionGradient backward(const Attention& s, const Tensor& dy) {
     const bool add = b.r0 > 0;
     const Tensor weights = weights_of(s, b), mask = kept(s, b), out = queries_of(s, dy, b);
     product_into(dropped(weights, mask).transpose(1, 2), out, d.v.slice(0, b.n0, b.n1), add);
-    const Tensor of_weights = dropped(wide_gemm(out, keys_of(s, s.v, b).transpose(1, 2)), mask);
+    const Tensor of_weights = dropped(gemm_f32(out, keys_of(s, s.v, b).transpose(1, 2)), mask);
     const Tensor& slopes = weights;  // take the weights' place
     backend(slopes.device())
         .score_weights_grad(rule_of(s, b), weights.view(), of_weights.view(), slopes.view());
@@ -178,29 +178,29 @@ AttentionGradient backward(const Attention& s, const Tensor& dy) {
   return d;
 }
 
-Shape with_matrix(Shape lead, std::int64_t rows, std::int64_t columns) {
-  lead.push_back(rows);
-  lead.push_back(columns);
-  return lead;
+Shape with_matrix(Shape batch_dims, std::int64_t rows, std::int64_t columns) {
+  batch_dims.push_back(rows);
+  batch_dims.push_back(columns);
+  return batch_dims;
 }
 
 // x expanded to the leading axes.
-Var spread_lead(const Var& x, const Shape& lead) {
-  const Shape shape = with_matrix(lead, x.value().size(-2), x.value().size(-1));
+Var spread_lead(const Var& x, const Shape& batch_dims) {
+  const Shape shape = with_matrix(batch_dims, x.value().size(-2), x.value().size(-1));
   return x.shape() == shape ? x : expand(x, shape);
 }
 
 // A mask, flat, that keeps its axes of size 1 where it can.
-Tensor flat_mask(const Tensor& mask, const Shape& lead) {
-  check(mask.rank() <= lead.rank() + 2, "attention: mask {} for the leading axes {}", mask.shape(),
-        lead);
+Tensor flat_mask(const Tensor& mask, const Shape& batch_dims) {
+  check(mask.rank() <= batch_dims.rank() + 2, "attention: mask {} for the leading axes {}",
+        mask.shape(), batch_dims);
   Tensor m = mask;
-  while (m.rank() < lead.rank() + 2) m = m.unsqueeze(0);
+  while (m.rank() < batch_dims.rank() + 2) m = m.unsqueeze(0);
   bool same = true;
-  for (int i = 0; i < lead.rank(); ++i) same = same && m.size(i) == 1;
+  for (int i = 0; i < batch_dims.rank(); ++i) same = same && m.size(i) == 1;
   if (same) return reshape(m, {1, m.size(-2), m.size(-1)});
-  return reshape(m.expand(with_matrix(lead, m.size(-2), m.size(-1))),
-                 {lead.numel(), m.size(-2), m.size(-1)});
+  return reshape(m.expand(with_matrix(batch_dims, m.size(-2), m.size(-1))),
+                 {batch_dims.numel(), m.size(-2), m.size(-1)});
 }
 
 void check_attention(const Var& q, const Var& k, const Var& v, const AttentionOptions& options) {
@@ -219,10 +219,11 @@ bool trained(const std::vector<Var>& masks) {
 }
 
 // Where the samples are: along a leading axis of what is batched. Anything else mixes them.
-SampleAxis attention_samples(const std::vector<Var>& all, const Shape& lead, std::int64_t rows,
-                             std::int64_t columns) {
-  const SampleAxis samples = broadcast_samples(attention_op, all, with_matrix(lead, rows, columns));
-  if (!samples.batched() || samples.axis() < lead.rank()) return samples;
+SampleAxis attention_samples(const std::vector<Var>& all, const Shape& batch_dims,
+                             std::int64_t rows, std::int64_t columns) {
+  const SampleAxis samples =
+      broadcast_samples(attention_op, all, with_matrix(batch_dims, rows, columns));
+  if (!samples.batched() || samples.axis() < batch_dims.rank()) return samples;
   for (const Var& x : all) {
     if (x.samples().batched()) return x.tape().mix(attention_op.name, x);
   }
@@ -233,13 +234,13 @@ SampleAxis attention_samples(const std::vector<Var>& all, const Shape& lead, std
 Var batched_along(const Var& x, int axis, std::int64_t samples, int rank) {
   Shape one = Shape::filled(rank, 1);
   one[axis] = samples;
-  return add(x, known(x.tape(), zeros(one, x.dtype(), x.value().device()), axis));
+  return add(x, untracked(x.tape(), zeros(one, x.dtype(), x.value().device()), axis));
 }
 
 // All but the operands, which have the leading axes in full and their samples where it is said.
 Attention described(const Var& q, const Var& k, const Var& v, const std::vector<Var>& masks,
                     const AttentionOptions& options, SampleAxis samples) {
-  const Shape lead = leading(q.shape());
+  const Shape batch_dims = leading(q.shape());
   Attention s{
       .q = {},
       .k = {},
@@ -260,12 +261,12 @@ Attention described(const Var& q, const Var& k, const Var& v, const std::vector<
         "attention: dropout over {} views of a sample; split_views first",
         batched ? tape.views(q) : 1);
   if (s.options.dropout > 0) s.key = tape.next_key();
-  s.sample = with_matrix(lead, q.value().size(-2), k.value().size(-2));
+  s.sample = with_matrix(batch_dims, q.value().size(-2), k.value().size(-2));
   if (batched) s.sample.erase(samples.axis());
   if (!batched) s.rows = {0};
-  for (std::int64_t n = 0; batched && s.options.dropout > 0 && n < lead[samples.axis()]; ++n)
+  for (std::int64_t n = 0; batched && s.options.dropout > 0 && n < batch_dims[samples.axis()]; ++n)
     s.rows.push_back(tape.options().row(n));
-  for (const Var& mask : masks) s.masks.push_back(flat_mask(mask.value(), lead));
+  for (const Var& mask : masks) s.masks.push_back(flat_mask(mask.value(), batch_dims));
   return s;
 }
 
@@ -336,20 +337,21 @@ Var attention(const Var& queries, const Var& keys_given, const Var& values,
     return matmul(dropout(attention_weights(query, key, masks, options), options.dropout), value);
   }
   const Shape keys = broadcast_shapes("attention", leading(key.shape()), leading(value.shape()));
-  const Shape lead = broadcast_shapes("attention", leading(query.shape()), keys);
+  const Shape batch_dims = broadcast_shapes("attention", leading(query.shape()), keys);
   const std::int64_t a = query.value().size(-2), b = key.value().size(-2);
   std::vector<Var> all{query, key, value};
   all.insert(all.end(), masks.begin(), masks.end());
-  const SampleAxis samples = attention_samples(all, lead, a, b);
+  const SampleAxis samples = attention_samples(all, batch_dims, a, b);
   const auto operand = [&](const Var& x) {
     const bool same_for_all = samples.batched() && x.samples().is_shared();
     const int axis = same_for_all ? samples.axis() : 0;
-    return spread_lead(same_for_all ? batched_along(x, axis, lead[axis], lead.rank() + 2) : x,
-                       lead);
+    return spread_lead(
+        same_for_all ? batched_along(x, axis, batch_dims[axis], batch_dims.rank() + 2) : x,
+        batch_dims);
   };
   const Var q = operand(query), k = operand(key), v = operand(value);
   const Attention s = described(q, k, v, masks, options, samples);
-  const Shape shape = with_matrix(lead, a, v.value().size(-1));
+  const Shape shape = with_matrix(batch_dims, a, v.value().size(-1));
   if (plain(s)) {
     if (const auto result =
             fused_attention(q.value(), k.value(), v.value(), s.scale, s.options.causal))

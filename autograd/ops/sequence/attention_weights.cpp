@@ -51,7 +51,7 @@ Var attention_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
   }
   // With a finite score each, queries that see no key pass the softmax.
   const Var zero = tape.constant(zeros({}, scores.dtype()));
-  const Var seen = known(tape, any_seen(scores.value()), scores.samples());
+  const Var seen = untracked(tape, any_seen(scores.value()), scores.samples());
   return where(seen, softmax(where(seen, scores, zero)), zero);
 }
 

@@ -15,7 +15,7 @@ namespace {
 // What backward reads.
 struct Kept {
   Tensor x, ih, hh;
-  Tensor gates, cells, squashed;
+  Tensor gates, cells, tanh_cell;
   Tensor all;  // [n, t + 2, h]: t + 1 states, and the last cell
   bool reverse;
 
@@ -31,7 +31,7 @@ struct Kept {
   std::int64_t first() const { return reverse ? steps() : 0; }
   std::int64_t last() const { return reverse ? 0 : steps(); }
   LstmLayer layer(const Tensor& bias) const {
-    return {gates.view(), states().view(), cells.view(), squashed.view(),
+    return {gates.view(), states().view(), cells.view(), tanh_cell.view(),
             hh.view(),    bias.view(),     reverse};
   }
 };
@@ -78,15 +78,15 @@ void back(const Kept& s, const Tensor& d, const Places& p, SampleAxis samples, A
     if (place >= 0 && adjoint.wants(place)) adjoint.shared(place, for_samples(gradient(), samples));
   };
   const auto weight = [&](int place, const Tensor& a) {
-    shared(place, [&] { return PerSample::outer(dz, a, {dz.size(2), a.size(2)}, squares); });
+    shared(place, [&] { return PerSampleGrad::outer(dz, a, {dz.size(2), a.size(2)}, squares); });
   };
   if (adjoint.wants(0)) adjoint.input(0, reshape(gemm(rows_of(dz), s.ih), s.x.shape()));
   weight(1, s.x);
   weight(2, s.before(s.states()));
   const bool biased = p.bias_ih >= 0 || p.bias_hh >= 0;
-  const Tensor rows = biased ? wide_sum(dz, {1}) : Tensor();
+  const Tensor rows = biased ? sum_f32(dz, {1}) : Tensor();
   for (const int place : {p.bias_ih, p.bias_hh})
-    shared(place, [&] { return PerSample::dense(rows); });
+    shared(place, [&] { return PerSampleGrad::materialized(rows); });
   if (p.h0 >= 0) adjoint.input(p.h0, add(dh, d.select(1, s.first())));
   if (p.c0 >= 0) adjoint.input(p.c0, dc);
 }
@@ -102,7 +102,7 @@ std::optional<RecurrentResult> whole_lstm(const Op& op, const Places& p,
   const bool together = std::all_of(p.inputs.begin(), p.inputs.end(),
                                     [&](const Var& v) { return v.value().device() == device; });
   if (!wide || !plain || !together) return std::nullopt;
-  const SampleAxis samples = kept_samples(op, x, {1, 2});
+  const SampleAxis samples = preserve_sample_axis(op, x, {1, 2});
   const Kept s = run(p, options.reverse);
   const Var all = x.tape().record(
       op, p.inputs, s.all, samples,

@@ -170,19 +170,19 @@ Tensor valid_steps(const Tensor& lengths, std::int64_t t, Dtype dtype) {
 // Hands on what a sequence's gradient says.
 void deliver(const Sequence& s, const SequenceGradient& g, const Places& p, SampleAxis samples,
              Adjoint& adjoint) {
-  const auto shared = [&](int place, PerSample gradient) {
+  const auto shared = [&](int place, PerSampleGrad gradient) {
     if (place >= 0 && adjoint.wants(place))
       adjoint.shared(place, for_samples(std::move(gradient), samples));
   };
   const auto weight = [&](int place, const Tensor& b, const Tensor& a) {
     if (place >= 0 && adjoint.wants(place))
-      shared(place, PerSample::outer(exchanged(b), exchanged(a), {b.size(2), a.size(2)}));
+      shared(place, PerSampleGrad::outer(exchanged(b), exchanged(a), {b.size(2), a.size(2)}));
   };
   if (adjoint.wants(0)) adjoint.input(0, exchanged(row_product(g.x_parts, s.ih)));
   weight(1, g.x_parts, s.x);
   weight(2, g.h_parts, s.before);
-  shared(p.bias_ih, PerSample::dense(wide_sum(g.x_parts, {0})));
-  shared(p.bias_hh, PerSample::dense(wide_sum(g.h_parts, {0})));
+  shared(p.bias_ih, PerSampleGrad::materialized(sum_f32(g.x_parts, {0})));
+  shared(p.bias_hh, PerSampleGrad::materialized(sum_f32(g.h_parts, {0})));
   if (s.hr.defined() && adjoint.wants(p.hr)) {
     std::vector<Tensor> unprojected;
     for (const CellStep& step : s.steps) unprojected.push_back(step.h.unsqueeze(0));
@@ -217,10 +217,10 @@ Var last_state(const Var& y, const std::optional<Var>& h0, const RecurrentOption
     none.push_back(length == 0);
   }
   const Tensor last = Tensor::from(ids, {n, 1, out});
-  const Var h = squeeze(gather(y, 1, known(y.tape(), last, y.samples())), 1);
+  const Var h = squeeze(gather(y, 1, untracked(y.tape(), last, y.samples())), 1);
   if (!h0) return h;
   const Tensor stayed = to_dtype(Tensor::from(none, {n, 1}), y.dtype());
-  return where(known(y.tape(), stayed, y.samples()), *h0, h);
+  return where(untracked(y.tape(), stayed, y.samples()), *h0, h);
 }
 
 // Of the valid steps those within begin .. end - 1.
@@ -270,7 +270,7 @@ RecurrentResult run_recurrent(Cell cell, const Var& x, const RecurrentWeights& w
   check(!c0 || cell == Cell::lstm, "{}: a c state is for LSTM only", op.name);
   const auto whole = cell == Cell::lstm ? whole_lstm(op, p, options) : std::nullopt;
   if (whole) return *whole;
-  const SampleAxis samples = kept_samples(op, x, {1, 2});
+  const SampleAxis samples = preserve_sample_axis(op, x, {1, 2});
   const std::int64_t n = x.shape()[0], t = x.shape()[1], out = weights.hh.shape()[1],
                      hidden = weights.ih.shape()[0] / gate_count(cell);
   auto s = std::make_shared<Sequence>(Sequence{

@@ -28,16 +28,16 @@ CellStep lstm_step(const Tensor& x_part, const Tensor& h_part, const Tensor& c) 
   const Tensor i = apply<Sigmoid>(block(z, 0, 4)), f = apply<Sigmoid>(block(z, 1, 4)),
                g = apply<Tanh>(block(z, 2, 4)), o = apply<Sigmoid>(block(z, 3, 4));
   const Tensor next = add(mul(f, c), mul(i, g));
-  const Tensor squashed = apply<Tanh>(next);
-  return {{i, f, g, o, c, squashed}, mul(o, squashed), next};
+  const Tensor tanh_cell = apply<Tanh>(next);
+  return {{i, f, g, o, c, tanh_cell}, mul(o, tanh_cell), next};
 }
 
 CellGradient lstm_gradient(const CellStep& step, const Tensor& dh, const Tensor& dc) {
   const Tensor &i = step.saved[0], &f = step.saved[1], &g = step.saved[2], &o = step.saved[3],
-               &c = step.saved[4], &squashed = step.saved[5];
-  const Tensor d = add(dc, through_tanh(mul(dh, o), squashed));
+               &c = step.saved[4], &tanh_cell = step.saved[5];
+  const Tensor d = add(dc, through_tanh(mul(dh, o), tanh_cell));
   const Tensor z = concat({through_sigmoid(mul(d, g), i), through_sigmoid(mul(d, c), f),
-                           through_tanh(mul(d, i), g), through_sigmoid(mul(dh, squashed), o)},
+                           through_tanh(mul(d, i), g), through_sigmoid(mul(dh, tanh_cell), o)},
                           1);
   return {z, z, Tensor(), mul(d, f)};
 }

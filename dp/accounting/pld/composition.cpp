@@ -41,12 +41,13 @@ LossLattice affordable(const PldPlan& plan, std::size_t kinds, double releases) 
 
 // The Chernoff bound: as if all the tilted mass were where it weighs most, which is what Renyi
 // divergences prove (Canonne, Kamath and Steinke 2020, proposition 12).
-double chernoff_bound(double log_moment, double tilt, const PldQuestion& question, double escaped) {
+double chernoff_bound(double log_moment, double tilt, const PldQuery& question,
+                      double infinity_mass) {
   const double log_weight = log_largest_weight(tilt) + log_moment;
-  if (question.of == PldQuestion::Of::delta) {
-    return std::min(std::exp(log_weight - tilt * question.given) + escaped, 1.0);
+  if (question.of == PldQuery::Of::delta) {
+    return std::min(std::exp(log_weight - tilt * question.given) + infinity_mass, 1.0);
   }
-  const double delta = question.given - escaped;
+  const double delta = question.given - infinity_mass;
   return delta > 0 ? std::max((log_weight - std::log(delta)) / tilt, 0.0) : infinity;
 }
 
@@ -59,27 +60,28 @@ double rounded(double x, int bits, bool up) {
 
 // How many bits of noise, rates and counts are read, and of what is asked: steps that move the
 // answer by more than two answers differ in their error (docs/accounting.md, section 5).
-int bits_of_releases(const PldQuestion& question) {
-  return question.of == PldQuestion::Of::epsilon ? 16 : 21;
+int bits_of_releases(const PldQuery& question) {
+  return question.of == PldQuery::Of::epsilon ? 16 : 21;
 }
-int bits_of_given(const PldQuestion& question) {
-  return question.of == PldQuestion::Of::epsilon ? 12 : 21;
+int bits_of_given(const PldQuery& question) {
+  return question.of == PldQuery::Of::epsilon ? 12 : 21;
 }
 
 }  // namespace
 
-double nothing(const PldQuestion& question, Bound bound) {
+double nothing(const PldQuery& question, Bound bound) {
   if (bound == Bound::lower) return 0;
-  return question.of == PldQuestion::Of::delta ? 1 : infinity;
+  return question.of == PldQuery::Of::delta ? 1 : infinity;
 }
 
 // What is composed for an event.
 PldComposition::Key PldComposition::key(const Event& event, Bound bound) const {
   const double rate = event.sampling_rate, sigma = event.noise_multiplier;
-  if (relation_ == Relation::add_or_remove_one) return {BatchChange::one_more, rate, sigma};
-  if (event.sampling != Sampling::fixed_size) return {BatchChange::exchanged, rate, sigma};
+  if (relation_ == NeighboringRelation::add_or_remove_one)
+    return {Adjacency::add_remove, rate, sigma};
+  if (event.sampling != Sampling::fixed_size) return {Adjacency::replace, rate, sigma};
   const bool upper = bound == Bound::upper;
-  return {upper ? BatchChange::exchanged_within : BatchChange::one_more, rate, sigma / 2};
+  return {upper ? Adjacency::replace_fixed_size : Adjacency::add_remove, rate, sigma / 2};
 }
 
 // Noise and rates in the range that the discretisation is made for, on the side of the bound: more
@@ -114,16 +116,16 @@ PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int
   return counts;
 }
 
-const DiscretePair& PldComposition::discrete(const Key& key, Side side) {
+const DiscretePld& PldComposition::discrete(const Key& key, Side side) {
   constexpr std::size_t most_kept = 8;
-  const bool matched = rounding_ == LossRounding::mean_matched;
+  const bool matched = rounding_ == Discretization::mean_matched;
   if (matched) side.bound = Bound::upper;  // one for both
   Kind& kind = kinds_.at(key);
   const auto known = kind.discrete.find(side);
   if (known != kind.discrete.end()) return known->second;
   if (kind.discrete.size() >= most_kept) kind.discrete.clear();
-  DiscretePair pair = matched ? mean_matched(kind.pair, side.lattice.spacing, side.mirrored)
-                              : discretise(kind.pair, side.lattice, side.bound, side.mirrored);
+  DiscretePld pair = matched ? mean_matched(kind.pair, side.lattice.spacing, side.mirrored)
+                             : discretise(kind.pair, side.lattice, side.bound, side.mirrored);
   return kind.discrete.emplace(side, std::move(pair)).first->second;
 }
 
@@ -207,18 +209,18 @@ std::optional<LossWindow> PldComposition::fit(const Counts& counts, Side& side,
 
 // The answer of the discrete losses of a side.
 double PldComposition::composed(const Counts& counts, const Side& side, double tilt,
-                                const LossWindow& window, const PldQuestion& question) {
+                                const LossWindow& window, const PldQuery& question) {
   const std::int64_t size = transform_size(lattice_points(window, side.lattice.spacing));
   const DeltaCurve curve(sum(counts, {side, tilt, size}), window, side.bound);
-  const bool of_delta = question.of == PldQuestion::Of::delta;
+  const bool of_delta = question.of == PldQuery::Of::delta;
   const double answer = of_delta ? curve.delta(question.given) : curve.epsilon(question.given);
   if (side.bound == Bound::lower) return answer;
   return std::min(answer, chernoff(counts, side, tilt, question));
 }
 
 double PldComposition::answer(const Counts& counts, Side side, const PldPlan& plan,
-                              const PldQuestion& question) {
-  const bool matched = rounding_ == LossRounding::mean_matched;
+                              const PldQuery& question) {
+  const bool matched = rounding_ == Discretization::mean_matched;
   side.lattice = matched ? LossLattice{matched_spacing(counts, plan)} : plan.used;
   const bool merges = !matched && side.bound == Bound::lower;
   if (merges) side.lattice.spacing /= 2;  // which takes twice the width
@@ -230,15 +232,15 @@ double PldComposition::answer(const Counts& counts, Side side, const PldPlan& pl
 
 // The best Chernoff bound of a geometric sequence of tilts around one.
 double PldComposition::chernoff(const Counts& counts, const Side& side, double tilt,
-                                const PldQuestion& question) {
-  double escaped = 0, releases = 0;
+                                const PldQuery& question) {
+  double infinity_mass = 0, releases = 0;
   for (const auto& [key, count] : counts) {
-    escaped += count * discrete(key, side).escaped;
+    infinity_mass += count * discrete(key, side).infinity_mass;
     releases += count;
   }
   const double rounding = 1e-9 + 2 * mass_tolerance * releases;
   const auto bound = [&](double t) {
-    return chernoff_bound(log_moment(counts, side, t) + rounding, t, question, escaped);
+    return chernoff_bound(log_moment(counts, side, t) + rounding, t, question, infinity_mass);
   };
   double best = bound(tilt);
   for (const double factor : {0.5, 2.0}) {
@@ -252,20 +254,19 @@ double PldComposition::chernoff(const Counts& counts, const Side& side, double t
 std::vector<SampledReleases> PldComposition::sampled(const Counts& counts) {
   std::vector<SampledReleases> releases;
   for (const auto& [key, count] : counts) {
-    const auto kind = kinds_.try_emplace(key, key, left_out_).first;
+    const auto kind = kinds_.try_emplace(key, key, tail_mass_truncation_).first;
     releases.push_back({&kind->second.samples, count});
   }
   return releases;
 }
 
-std::vector<PldPlanner> PldComposition::planners(const Counts& counts,
-                                                 const PldQuestion& question) {
+std::vector<PldPlanner> PldComposition::planners(const Counts& counts, const PldQuery& question) {
   const double accuracy =
-      rounding_ == LossRounding::mean_matched ? matched_accuracy : fine_accuracy;
+      rounding_ == Discretization::mean_matched ? matched_accuracy : fine_accuracy;
   const std::vector<SampledReleases> releases = sampled(counts);
   std::vector<PldPlanner> result = {PldPlanner(releases, false, question, accuracy)};
   if (std::ranges::any_of(
-          counts, [](const auto& kind) { return kind.first.change == BatchChange::one_more; })) {
+          counts, [](const auto& kind) { return kind.first.change == Adjacency::add_remove; })) {
     result.emplace_back(releases, true, question, accuracy);
   }
   return result;
@@ -275,17 +276,17 @@ std::vector<PldPlanner> PldComposition::planners(const Counts& counts,
 void PldComposition::leave_out(double log_mass) {
   constexpr double step = 8, least = -680;
   const double mass = std::exp(std::max(std::floor(log_mass / step) * step, least));
-  if (mass == left_out_) return;
-  left_out_ = mass;
+  if (mass == tail_mass_truncation_) return;
+  tail_mass_truncation_ = mass;
   kinds_.clear();
   sums_.clear();
 }
 
-double PldComposition::answer(const std::map<Event, std::int64_t>& history,
-                              const PldQuestion& asked, Bound bound) {
+double PldComposition::answer(const std::map<Event, std::int64_t>& history, const PldQuery& asked,
+                              Bound bound) {
   constexpr double first_log_delta = -30, least_log_delta = -600;
-  const double margin = asked.of == PldQuestion::Of::epsilon ? 16 : 10;
-  PldQuestion question = asked;
+  const double margin = asked.of == PldQuery::Of::epsilon ? 16 : 10;
+  PldQuery question = asked;
   if (bound == Bound::upper) question.given = rounded(asked.given, bits_of_given(asked), false);
   const Counts counts = normalized(history, bits_of_releases(asked), bound);
   if (counts.empty()) return 0;
@@ -295,7 +296,7 @@ double PldComposition::answer(const std::map<Event, std::int64_t>& history,
     leave_out(log_delta - std::log(total) - margin);
     return refined(counts, question, bound);
   };
-  if (question.of == PldQuestion::Of::epsilon) return answer_from(std::log(question.given));
+  if (question.of == PldQuery::Of::epsilon) return answer_from(std::log(question.given));
   // Every mass left out gives a bound. Less of it lets a smaller delta be seen, but also tails that
   // are so heavy that no tilt looks past them.
   double log_delta = first_log_delta, best = answer_from(log_delta);
@@ -310,14 +311,14 @@ double PldComposition::answer(const std::map<Event, std::int64_t>& history,
 
 // The upper bound for the direction that hardly ever decides: on a coarse lattice where that is
 // enough to see that it is not above the other's.
-double PldComposition::of_other(const Counts& counts, const PldPlan& plan,
-                                const PldQuestion& question, double enough) {
+double PldComposition::of_other(const Counts& counts, const PldPlan& plan, const PldQuery& question,
+                                double enough) {
   constexpr std::int64_t coarser = 4;
   PldPlan coarse = plan;
   coarse.used.spacing *= static_cast<double>(coarser);
   coarse.used.dense = std::max<std::int64_t>(coarse.used.dense / coarser, 1);
   const Side side{Bound::upper, true, {}};
-  if (rounding_ == LossRounding::one_sided) {
+  if (rounding_ == Discretization::connect_the_dots) {
     const double rough = answer(counts, side, coarse, question);
     if (rough <= enough) return rough;
   }
@@ -326,7 +327,7 @@ double PldComposition::of_other(const Counts& counts, const PldPlan& plan,
 
 // What each direction says.
 std::vector<double> PldComposition::answers(const Counts& counts, const Views& views,
-                                            const PldQuestion& question, Bound bound) {
+                                            const PldQuery& question, Bound bound) {
   std::vector<double> list;
   for (std::size_t i = 0; i < views.plans.size(); ++i) {
     const bool jumping = i == 0 && views.jumps;
@@ -345,7 +346,7 @@ std::vector<double> PldComposition::answers(const Counts& counts, const Views& v
 
 // The upper bound, with plans made better until they fit their answer; the lower bound by the same
 // plans.
-double PldComposition::refined(const Counts& counts, const PldQuestion& question, Bound bound) {
+double PldComposition::refined(const Counts& counts, const PldQuery& question, Bound bound) {
   constexpr int most_rounds = 6;
   const std::vector<PldPlanner> planners = this->planners(counts, question);
   double releases = 0;
@@ -356,11 +357,12 @@ double PldComposition::refined(const Counts& counts, const PldQuestion& question
     plans.push_back(planner.first());
     plans.back().used = affordable(plans.front(), counts.size(), releases);
   }
-  if (rounding_ == LossRounding::one_sided) views.jumps = jump_estimate(sampled(counts), question);
+  if (rounding_ == Discretization::connect_the_dots)
+    views.jumps = jump_estimate(sampled(counts), question);
   double best = infinity;
   for (int round = 0; round < most_rounds; ++round) {
     // The other direction, which hardly ever decides, needs no smaller error than the first.
-    if (rounding_ == LossRounding::mean_matched) {
+    if (rounding_ == Discretization::mean_matched) {
       for (PldPlan& plan : plans) plan.error = std::max(plan.error, plans.front().error);
     }
     const std::vector<double> list = answers(counts, views, question, Bound::upper);

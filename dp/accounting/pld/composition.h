@@ -14,13 +14,14 @@
 namespace sotto {
 
 // What becomes of the losses between lattice points.
-enum class LossRounding {
-  one_sided,     // each release errs to the side of the bound: the error grows with their number
-  mean_matched,  // to the nearest: it grows with the root of it, and is bounded afterwards
+enum class Discretization {
+  connect_the_dots,  // each release errs to the side of the bound: the error grows with their
+                     // number
+  mean_matched,      // to the nearest: it grows with the root of it, and is bounded afterwards
 };
 
 // What can be said for certain without looking.
-double nothing(const PldQuestion& question, Bound bound);
+double nothing(const PldQuery& question, Bound bound);
 
 // Answers questions about growing histories. What was computed for one answer serves the next:
 // after one more release of a kind seen before, only the spectra are multiplied again.
@@ -29,13 +30,14 @@ class PldComposition {
   // The least noise multiplier that upper bounds are made for; lower bounds take it for less noise.
   static constexpr double least_noise = 0.01;
 
-  explicit PldComposition(Relation relation, LossRounding rounding = LossRounding::one_sided)
+  explicit PldComposition(NeighboringRelation relation,
+                          Discretization rounding = Discretization::connect_the_dots)
       : relation_(relation), rounding_(rounding) {}
 
   // The epsilon or delta asked for, from one side, of a history of full, Poisson and fixed size
   // batches whose noise multipliers and sampling rates are positive. Lower bounds take what a fixed
   // size batch reveals for what it reveals in the worse of the two directions.
-  double answer(const std::map<Event, std::int64_t>& history, const PldQuestion& question,
+  double answer(const std::map<Event, std::int64_t>& history, const PldQuery& question,
                 Bound bound);
 
  private:
@@ -52,11 +54,12 @@ class PldComposition {
   };
   // What is known of one kind of release.
   struct Kind {
-    Kind(const Key& key, double left_out) : pair(key, left_out), samples(pair) {}
+    Kind(const Key& key, double tail_mass_truncation)
+        : pair(key, tail_mass_truncation), samples(pair) {}
 
-    LossPair pair;
+    DominatingPair pair;
     LossSamples samples;
-    std::map<Side, DiscretePair> discrete;
+    std::map<Side, DiscretePld> discrete;
   };
   // A sum, what has been added to it, and the last of it.
   struct Sum {
@@ -87,37 +90,38 @@ class PldComposition {
   Key key(const Event& event, Bound bound) const;
   Counts normalized(const std::map<Event, std::int64_t>& history, int bits, Bound bound) const;
   void leave_out(double log_mass);
-  double refined(const Counts& counts, const PldQuestion& question, Bound bound);
+  double refined(const Counts& counts, const PldQuery& question, Bound bound);
   std::vector<SampledReleases> sampled(const Counts& counts);
-  std::vector<PldPlanner> planners(const Counts& counts, const PldQuestion& question);
-  const DiscretePair& discrete(const Key& key, Side side);
+  std::vector<PldPlanner> planners(const Counts& counts, const PldQuery& question);
+  const DiscretePld& discrete(const Key& key, Side side);
   double log_moment(const Counts& counts, const Side& side, double tilt);
   LossWindow window(const Counts& counts, const Side& side, const PldPlan& plan);
-  double chernoff(const Counts& counts, const Side& side, double tilt, const PldQuestion& question);
+  double chernoff(const Counts& counts, const Side& side, double tilt, const PldQuery& question);
   const TiltedSum& sum(const Counts& counts, const SumKey& key);
   void add(TiltedSum& sum, const Side& side, const std::vector<std::pair<Key, double>>& kinds);
   std::optional<LossWindow> fit(const Counts& counts, Side& side, const PldPlan& plan);
   double composed(const Counts& counts, const Side& side, double tilt, const LossWindow& window,
-                  const PldQuestion& question);
-  double answer(const Counts& counts, Side side, const PldPlan& plan, const PldQuestion& question);
-  std::vector<double> answers(const Counts& counts, const Views& views, const PldQuestion& question,
+                  const PldQuery& question);
+  double answer(const Counts& counts, Side side, const PldPlan& plan, const PldQuery& question);
+  std::vector<double> answers(const Counts& counts, const Views& views, const PldQuery& question,
                               Bound bound);
-  double of_other(const Counts& counts, const PldPlan& plan, const PldQuestion& question,
+  double of_other(const Counts& counts, const PldPlan& plan, const PldQuery& question,
                   double enough);
-  double with_jumps(const Counts& counts, const PldQuestion& question, Bound bound,
+  double with_jumps(const Counts& counts, const PldQuery& question, Bound bound,
                     const JumpEstimate& estimate);
   double jump_answer(const Counts& counts, const Side& side, const JumpPlan& plan,
-                     const PldQuestion& question);
-  std::optional<JumpCurve> jump_curve(const Counts& counts, const Side& side, const JumpPlan& plan);
+                     const PldQuery& question);
+  std::optional<LargeLossCurve> jump_curve(const Counts& counts, const Side& side,
+                                           const JumpPlan& plan);
   std::optional<DeltaCurve> curve_of(const std::vector<Rest>& rests, const Side& side,
                                      const PldPlan& plan);
   double matched_spacing(const Counts& counts, const PldPlan& plan) const;
   double matched_answer(const Counts& counts, const Side& side, double tilt,
-                        const LossWindow& window, const PldQuestion& question);
+                        const LossWindow& window, const PldQuery& question);
 
-  Relation relation_;
-  LossRounding rounding_;
-  double left_out_ = 0;  // at each end of every kind
+  NeighboringRelation relation_;
+  Discretization rounding_;
+  double tail_mass_truncation_ = 0;  // at each end of every kind
   std::map<Key, Kind> kinds_;
   std::map<SumKey, Sum> sums_;
 };

@@ -7,7 +7,7 @@ namespace sotto {
 
 namespace {
 
-using Atom = DiscretePair::Atom;
+using Atom = DiscretePld::Atom;
 
 // How far from a point `index` steps from the centre its outer neighbour is.
 std::int64_t stride(std::int64_t index, std::int64_t dense) {
@@ -44,9 +44,9 @@ double change(double t) {
 
 // The mass of P in a cell of width h, at distance t above the lower end, goes to the upper end with
 // the part (1 - e^{-t}) / (1 - e^{-h}) and to the lower with (e^{h-t} - 1) / (e^h - 1).
-DiscretePair connect_dots(const LossPair& pair, const LossLattice& lattice) {
-  DiscretePair result{.offset = pair.centre(), .spacing = lattice.spacing};
-  result.escaped = pair.escaping();
+DiscretePld connect_dots(const DominatingPair& pair, const LossLattice& lattice) {
+  DiscretePld result{.offset = pair.centre(), .spacing = lattice.spacing};
+  result.infinity_mass = pair.infinity_mass();
   result.atoms = lattice_points(pair.loss(pair.lowest()) - result.offset,
                                 pair.loss(pair.highest()) - result.offset, lattice);
   std::vector<Atom>& atoms = result.atoms;
@@ -76,10 +76,10 @@ DiscretePair connect_dots(const LossPair& pair, const LossLattice& lattice) {
 // point, the loss of (P, Q) is rounded down, or mirrored, that of (Q, P).
 class Merger {
  public:
-  Merger(const LossPair& pair, const LossLattice& lattice, bool mirrored)
+  Merger(const DominatingPair& pair, const LossLattice& lattice, bool mirrored)
       : pair_(pair), lattice_(lattice), side_(mirrored ? -1 : 1), centre_(pair.centre()) {}
 
-  DiscretePair merge() {
+  DiscretePld merge() {
     result_.spacing = lattice_.spacing;
     double from = first_run();
     while (from < pair_.highest()) from = next_run(from);
@@ -185,15 +185,16 @@ class Merger {
     if (fits) result_.atoms.push_back({index, std::log(mass)});
   }
 
-  const LossPair& pair_;
+  const DominatingPair& pair_;
   LossLattice lattice_;
   double side_, centre_;
-  DiscretePair result_;
+  DiscretePld result_;
 };
 
 // The pair (Q, P).
-DiscretePair mirror_image(const DiscretePair& pair) {
-  DiscretePair result{.offset = -pair.offset, .spacing = pair.spacing, .escaped = pair.escaped};
+DiscretePld mirror_image(const DiscretePld& pair) {
+  DiscretePld result{
+      .offset = -pair.offset, .spacing = pair.spacing, .infinity_mass = pair.infinity_mass};
   for (auto atom = pair.atoms.rbegin(); atom != pair.atoms.rend(); ++atom) {
     result.atoms.push_back({-atom->index, atom->log_mass - pair.loss(*atom)});
   }
@@ -202,17 +203,18 @@ DiscretePair mirror_image(const DiscretePair& pair) {
 
 }  // namespace
 
-DiscretePair discretise(const LossPair& pair, const LossLattice& lattice, Bound bound,
-                        bool mirrored) {
-  DiscretePair result =
+DiscretePld discretise(const DominatingPair& pair, const LossLattice& lattice, Bound bound,
+                       bool mirrored) {
+  DiscretePld result =
       bound == Bound::upper ? connect_dots(pair, lattice) : Merger(pair, lattice, mirrored).merge();
   return mirrored ? mirror_image(result) : result;
 }
 
 // The width is measured at the ends of the cells, so that the rounding of position() is in it.
-DiscretePair mean_matched(const LossPair& pair, double spacing, bool mirrored) {
+DiscretePld mean_matched(const DominatingPair& pair, double spacing, bool mirrored) {
   constexpr double evaluation = 1e-14;  // relative error of a loss
-  DiscretePair result{.offset = pair.centre(), .spacing = spacing, .escaped = pair.escaping()};
+  DiscretePld result{
+      .offset = pair.centre(), .spacing = spacing, .infinity_mass = pair.infinity_mass()};
   const double lowest = pair.loss(pair.lowest()), highest = pair.loss(pair.highest());
   double from = pair.lowest(), below = lowest, least = 0, most = 0, total = 0, moved = 0;
   auto index = static_cast<std::int64_t>(std::floor((lowest - result.offset) / spacing));
@@ -246,7 +248,7 @@ DiscretePair mean_matched(const LossPair& pair, double spacing, bool mirrored) {
   return result;
 }
 
-double log_moment(const DiscretePair& pair, double tilt) {
+double log_moment(const DiscretePld& pair, double tilt) {
   const auto exponent = [&](const Atom& atom) { return atom.log_mass + tilt * pair.loss(atom); };
   double largest = exponent(pair.atoms.front()), sum = 0;
   for (const Atom& atom : pair.atoms) largest = std::max(largest, exponent(atom));

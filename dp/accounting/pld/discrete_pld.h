@@ -24,14 +24,14 @@ struct LossLattice {
 
 // The loss under P is offset + index * spacing with the atom's mass, infinite with mass `escaped`;
 // indices increase. Under Q an atom has its mass times e^{-loss}.
-struct DiscretePair {
+struct DiscretePld {
   struct Atom {
     std::int64_t index = 0;
     double log_mass = 0;
   };
   double offset = 0;
   double spacing = 0;
-  double escaped = 0;
+  double infinity_mass = 0;
   // Of losses moved with their mean kept (mean_matched): loss - atom's loss lies in an interval of
   // this width, and its mean is within `drift` of 0.
   double width = 0, drift = 0;
@@ -49,14 +49,14 @@ inline constexpr double mass_tolerance = 1e-12;
 // its values there.
 // lower, for pairs whose loss is nowhere constant: merges runs of outcomes whose joint loss is a
 // lattice point, that is, forgets which of them happened; the curve becomes a polygon of tangents.
-DiscretePair discretise(const LossPair& pair, const LossLattice& lattice, Bound bound,
-                        bool mirrored);
+DiscretePld discretise(const DominatingPair& pair, const LossLattice& lattice, Bound bound,
+                       bool mirrored);
 
 // Moves every finite loss to the nearest point of a lattice of this spacing, placed so that the
 // mean stays (Gopi, Lee and Wutschitz 2021, algorithm 2, DiscretizePRV). Neither bound by itself.
-DiscretePair mean_matched(const LossPair& pair, double spacing, bool mirrored);
+DiscretePld mean_matched(const DominatingPair& pair, double spacing, bool mirrored);
 
 // ln E_P[e^{tilt loss}; loss finite]
-double log_moment(const DiscretePair& pair, double tilt);
+double log_moment(const DiscretePld& pair, double tilt);
 
 }  // namespace sotto

@@ -53,7 +53,7 @@ double log_saddle_point(const Cumulants& c, double tilt) {
 
 }  // namespace
 
-LossSamples::LossSamples(const LossPair& pair) : centre(pair.centre()) {
+LossSamples::LossSamples(const DominatingPair& pair) : centre(pair.centre()) {
   constexpr int together = 4;       // neighbouring points, at their mean
   constexpr double least = 1e-300;  // a mass whose digits are all there
   double mass = 0, first = 0;
@@ -108,7 +108,7 @@ double log_largest_weight(double tilt) {
 }
 
 PldPlanner::PldPlanner(std::vector<SampledReleases> releases, bool mirrored,
-                       const PldQuestion& question, double accuracy)
+                       const PldQuery& question, double accuracy)
     : releases_(std::move(releases)),
       mirrored_(mirrored),
       question_(question),
@@ -119,7 +119,7 @@ PldPlanner::PldPlanner(std::vector<SampledReleases> releases, bool mirrored,
   typical_ = untilted.spread / counts_;
 }
 
-PldPlanner::PldPlanner(std::vector<SampledReleases> releases, const PldQuestion& question)
+PldPlanner::PldPlanner(std::vector<SampledReleases> releases, const PldQuery& question)
     : PldPlanner(std::move(releases), false, question, jump_accuracy) {
   jumps_ = true;
 }
@@ -177,7 +177,7 @@ double PldPlanner::tilt_for_epsilon(double epsilon) const {
 }
 
 PldPlan PldPlanner::first() const {
-  if (question_.of == PldQuestion::Of::delta) {
+  if (question_.of == PldQuery::Of::delta) {
     const double tilt = tilt_for_epsilon(question_.given);
     return plan(tilt, question_.given, log_saddle_point(at(tilt), tilt));
   }
@@ -198,15 +198,15 @@ PldPlan PldPlanner::at_rest(double limit, double delta) const {
 
 PldPlan PldPlanner::next(const PldPlan& last, double answer) const {
   constexpr double margin = 13, finer = 2;
-  const bool of_epsilon = question_.of == PldQuestion::Of::epsilon;
+  const bool of_epsilon = question_.of == PldQuery::Of::epsilon;
   const double epsilon = of_epsilon ? answer : question_.given;
   const double log_delta = std::log(of_epsilon ? question_.given : answer);
   if (!std::isfinite(epsilon) || !std::isfinite(log_delta)) return last;
   if (jumps_ && epsilon == 0) return last;
-  const double left_out =
+  const double tail_mass_truncation =
       at(last.tilt).value - last.tilt * epsilon + log_largest_weight(last.tilt) - last.log_outside;
   const PldPlan better = plan(tilt_for_epsilon(epsilon), epsilon, log_delta);
-  const bool good = left_out < log_delta - margin &&
+  const bool good = tail_mass_truncation < log_delta - margin &&
                     last.lattice.spacing < finer * better.lattice.spacing &&
                     last.lattice.dense >= better.lattice.dense / 2;
   return good ? last : better;
@@ -251,7 +251,7 @@ PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
   const double deviation = this->deviation(c);
   const double error = accuracy_ * std::max(epsilon, floor_part * deviation);
   const double allowed =
-      question_.of == PldQuestion::Of::epsilon ? error : accuracy_ / std::max(tilt, 1 / deviation);
+      question_.of == PldQuery::Of::epsilon ? error : accuracy_ / std::max(tilt, 1 / deviation);
   // The discretisation adds (1 + tilt) / 2 times the sum of E[width^2 / 6] to epsilon, where the
   // width is the spacing or 1/dense of the distance to the centre. Each may take half.
   // Where one loss decides, delta falls by a power of epsilon.

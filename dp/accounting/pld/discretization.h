@@ -12,7 +12,7 @@ namespace sotto {
 
 // The loss of one release under P, as weighted points.
 struct LossSamples {
-  explicit LossSamples(const LossPair& pair);
+  explicit LossSamples(const DominatingPair& pair);
   // Those up to a loss.
   LossSamples up_to(double loss) const;
 
@@ -35,7 +35,7 @@ struct Cumulants {
 };
 
 // What is asked about a composition: epsilon for a delta, or delta for an epsilon.
-struct PldQuestion {
+struct PldQuery {
   enum class Of { epsilon, delta };
   Of of = Of::epsilon;
   double given = 0;  // the delta or the epsilon
@@ -67,10 +67,10 @@ class PldPlanner {
  public:
   // For one of the two directions: losses of (P, Q), or mirrored, of (Q, P). The accuracy is
   // relative: of epsilon, or of delta for a question of delta.
-  PldPlanner(std::vector<SampledReleases> releases, bool mirrored, const PldQuestion& question,
+  PldPlanner(std::vector<SampledReleases> releases, bool mirrored, const PldQuery& question,
              double accuracy);
   // For the losses of (P, Q) up to a limit, above which one loss may decide.
-  PldPlanner(std::vector<SampledReleases> releases, const PldQuestion& question);
+  PldPlanner(std::vector<SampledReleases> releases, const PldQuery& question);
 
   // From an estimate of the answer by the saddle point of its Laplace transform.
   PldPlan first() const;
@@ -92,7 +92,7 @@ class PldPlanner {
 
   std::vector<SampledReleases> releases_;
   bool mirrored_;
-  PldQuestion question_;
+  PldQuery question_;
   double accuracy_;
   bool jumps_ = false;
   double counts_ = 0, value_at_0_ = 0;

@@ -24,29 +24,29 @@ double gaussian_above(double z) { return 0.5 * std::erfc(z / std::numbers::sqrt2
 
 }  // namespace
 
-LossPair::LossPair(const SampledGaussian& release, double left_out)
+DominatingPair::DominatingPair(const SampledGaussian& release, double tail_mass_truncation)
     : change_(release.change),
       rate_(release.rate),
       sigma_(release.noise),
-      left_out_(left_out),
+      tail_mass_truncation_(tail_mass_truncation),
       turn_(0.5 + sigma_ * sigma_ * (std::log1p(-rate_) - std::log(rate_))),
       log_norm_(-std::log(sigma_) - 0.5 * std::log(2 * std::numbers::pi)) {
   constexpr double most = 39;  // standard deviations, beyond which masses are no numbers
   constexpr double precision = 1e-3;
   const auto end = [&](double safe, const auto& mass) {
-    return safe_root(0, safe, precision, [&](double x) { return mass(x) - left_out; });
+    return safe_root(0, safe, precision, [&](double x) { return mass(x) - tail_mass_truncation; });
   };
   highest_ = end(1 + most * sigma_, [&](double x) { return mass_above(x); });
   lowest_ = -end(most * sigma_, [&](double x) { return gaussian_above(x / sigma_); });
 }
 
 // P(x, infinity)
-double LossPair::mass_above(double x) const {
+double DominatingPair::mass_above(double x) const {
   return rate_ * gaussian_above((x - 1) / sigma_) + (1 - rate_) * gaussian_above(x / sigma_);
 }
 
 // ln(1 - r + r e^L), L = (2x - 1) / (2 s^2); the second form where the first would cancel.
-double LossPair::log_ratio(double x) const {
+double DominatingPair::log_ratio(double x) const {
   const double exponent = (x - 0.5) / (sigma_ * sigma_);
   if (rate_ == 1) return exponent;
   if (exponent > overflow) return std::log(rate_) + exponent;
@@ -54,26 +54,26 @@ double LossPair::log_ratio(double x) const {
   return change > -0.5 ? std::log1p(change) : std::log(1 - rate_ + rate_ * std::exp(exponent));
 }
 
-LossPoint LossPair::at(double x) const {
+LossPoint DominatingPair::at(double x) const {
   const auto density = [&](double ratio, double z) {
     return std::exp(ratio - 0.5 * z * z + log_norm_);
   };
   if (within() && x < middle) return {density(0, (x - 1) / sigma_), -log_ratio(1 - x)};
   const double ratio = log_ratio(x);
   return {density(ratio, x / sigma_),
-          change_ == BatchChange::exchanged ? ratio - log_ratio(-x) : ratio};
+          change_ == Adjacency::replace ? ratio - log_ratio(-x) : ratio};
 }
 
-double LossPair::loss(double x) const { return at(x).loss; }
+double DominatingPair::loss(double x) const { return at(x).loss; }
 
-double LossPair::without_loss() const {
+double DominatingPair::without_loss() const {
   return within() ? (1 - rate_) * std::erf(middle / (std::numbers::sqrt2 * sigma_)) : 0;
 }
 
-double LossPair::position(double loss) const {
+double DominatingPair::position(double loss) const {
   const double variance = sigma_ * sigma_;
   if (within() && loss < 0) return 1 - position(-loss);
-  if (change_ != BatchChange::exchanged) {
+  if (change_ != Adjacency::replace) {
     if (rate_ == 1) return 0.5 + variance * loss;
     // e^L is e^loss / r beyond the largest number.
     const double exponent = loss - std::log(rate_);
@@ -92,7 +92,7 @@ double LossPair::position(double loss) const {
 
 // How long a piece from x on may be: the density changes by at most e^5, and the loss, which has
 // singularities at turn + i pi s^2, is resolved.
-double LossPair::piece(double x) const {
+double DominatingPair::piece(double x) const {
   constexpr double log_change = 5, resolved = 1.4;
   const double variance = sigma_ * sigma_;
   const auto near = [&](double turn) {
@@ -103,7 +103,7 @@ double LossPair::piece(double x) const {
       std::min(sigma_ / 2, log_change * variance / std::max(std::abs(x), std::abs(x - 1)));
   if (within() && x < middle) return std::min({length, near(1 - turn_), middle - x});
   length = std::min(length, near(turn_));
-  return change_ == BatchChange::exchanged ? std::min(length, near(-turn_)) : length;
+  return change_ == Adjacency::replace ? std::min(length, near(-turn_)) : length;
 }
 
 }  // namespace sotto

@@ -17,17 +17,17 @@ struct LossPoint {
 };
 
 // How neighbouring batches differ, in a pair of densities with M = (1-r) N(0, s^2) + r N(1, s^2).
-enum class BatchChange {
-  one_more,          // P = M, Q = N(0, s^2) (Zhu, Dong and Wang 2022, theorem 11)
-  exchanged,         // of Poisson batches: P = M, Q = (1-r) N(0, s^2) + r N(-1, s^2)
-  exchanged_within,  // of fixed size, at distance 1: M and N(0, s^2) where M is larger, else
-                     // N(1, s^2) and (1-r) N(1, s^2) + r N(0, s^2), and what is missing of each in
-                     // one point without loss (Zhu, Dong and Wang 2022, proposition 30)
+enum class Adjacency {
+  add_remove,          // P = M, Q = N(0, s^2) (Zhu, Dong and Wang 2022, theorem 11)
+  replace,             // of Poisson batches: P = M, Q = (1-r) N(0, s^2) + r N(-1, s^2)
+  replace_fixed_size,  // of fixed size, at distance 1: M and N(0, s^2) where M is larger, else
+                       // N(1, s^2) and (1-r) N(1, s^2) + r N(0, s^2), and what is missing of each
+                       // in one point without loss (Zhu, Dong and Wang 2022, proposition 30)
 };
 
 // One release.
 struct SampledGaussian {
-  BatchChange change = BatchChange::one_more;
+  Adjacency change = Adjacency::add_remove;
   double rate = 1;   // r
   double noise = 0;  // s
 
@@ -36,11 +36,11 @@ struct SampledGaussian {
 
 // The loss increases with x. Every other pair of neighbouring outputs is dominated by (P, Q), or by
 // (Q, P), which for exchanged records is the same pair reflected.
-class LossPair {
+class DominatingPair {
  public:
   // Takes a sampling rate in (0, 1], a noise from 0.01 to 1e9, and the mass > 1e-300 that may be
   // left out at each end of the line.
-  LossPair(const SampledGaussian& release, double left_out);
+  DominatingPair(const SampledGaussian& release, double tail_mass_truncation);
 
   LossPoint at(double x) const;
   double loss(double x) const;
@@ -51,10 +51,10 @@ class LossPair {
   // Where the loss has this value; -infinity below its range.
   double position(double loss) const;
 
-  // P, and Q where (Q, P) matters, has at most the mass escaping() outside [lowest, highest].
+  // P, and Q where (Q, P) matters, has at most the mass infinity_mass() outside [lowest, highest].
   double lowest() const { return lowest_; }
   double highest() const { return highest_; }
-  double escaping() const { return 2 * left_out_; }
+  double infinity_mass() const { return 2 * tail_mass_truncation_; }
 
   // Calls visit(mass, loss) for the points of a quadrature rule of P on [from, to]: sums over the
   // points are integrals to about 14 digits for functions of the loss as smooth as the loss is.
@@ -103,16 +103,16 @@ class LossPair {
     }
   }
 
-  bool within() const { return change_ == BatchChange::exchanged_within; }
+  bool within() const { return change_ == Adjacency::replace_fixed_size; }
   double log_ratio(double x) const;
   double piece(double x) const;
   double mass_above(double x) const;
 
   static constexpr double middle = 0.5;  // where N(0, s^2) and N(1, s^2) are equal
 
-  BatchChange change_;
+  Adjacency change_;
   double rate_, sigma_;
-  double left_out_, lowest_, highest_, turn_, log_norm_;
+  double tail_mass_truncation_, lowest_, highest_, turn_, log_norm_;
 };
 
 }  // namespace sotto

@@ -84,7 +84,7 @@ LossLattice affordable(const PldPlan& answer, const PldPlan& rest, double epsilo
           .dense = std::max(answer.lattice.dense, dense)};
 }
 
-DiscretePair up_to(DiscretePair pair, double limit) {
+DiscretePld up_to(DiscretePld pair, double limit) {
   std::erase_if(pair.atoms, [&](const auto& atom) { return pair.loss(atom) > limit; });
   return pair;
 }
@@ -92,12 +92,12 @@ DiscretePair up_to(DiscretePair pair, double limit) {
 }  // namespace
 
 std::optional<JumpEstimate> jump_estimate(const std::vector<SampledReleases>& releases,
-                                          const PldQuestion& question) {
+                                          const PldQuery& question) {
   constexpr double part_of_two = 1e-6, may_decide = 0.1, decide = 0.5, least_delta = 1e-290;
   constexpr std::size_t most_kinds = 32;  // of more, it takes long
   constexpr double few = 1e5;  // releases, of which the sum has a lattice as fine as wanted
   if (releases.size() > most_kinds) return {};
-  const bool of_epsilon = question.of == PldQuestion::Of::epsilon;
+  const bool of_epsilon = question.of == PldQuery::Of::epsilon;
   const auto of_one = [&](double epsilon) { return delta_of_one(releases, epsilon); };
   const double delta = of_epsilon ? question.given : of_one(question.given);
   if (delta < least_delta) return {};
@@ -111,19 +111,19 @@ std::optional<JumpEstimate> jump_estimate(const std::vector<SampledReleases>& re
   return JumpEstimate{limit, epsilon, delta, releases.size() == 1 && ratio > decide};
 }
 
-void JumpCurve::add(double loss, double expected) {
+void LargeLossCurve::add(double loss, double expected) {
   jumps_.push_back({loss, expected});
   expected_ += expected;
   weight_ -= expected * std::expm1(-loss);
 }
 
-double JumpCurve::of_others(double epsilon) const {
+double LargeLossCurve::of_others(double epsilon) const {
   const double others = others_.delta(epsilon);
   if (bound_ == Bound::lower) return std::max(others, less_.kept - std::exp(epsilon));
   return std::min(others, sum_.delta(epsilon - less_.shift) / less_.mass);
 }
 
-double JumpCurve::delta(double epsilon) const {
+double LargeLossCurve::delta(double epsilon) const {
   constexpr double rounding = 1e-9;
   double one = 0;
   for (const Jump& jump : jumps_) one += jump.expected * of_others(epsilon - jump.loss);
@@ -133,7 +133,7 @@ double JumpCurve::delta(double epsilon) const {
   return std::min(sum_.delta(epsilon) + (one + two) * (1 + rounding), 1.0);
 }
 
-double JumpCurve::epsilon(double delta) const {
+double LargeLossCurve::epsilon(double delta) const {
   constexpr double precision = 1e-7, first = 1e-12, growth = 4, most = 1e12;
   const auto excess = [&](double epsilon) { return std::log(this->delta(epsilon) / delta); };
   if (!(excess(0) > 0)) return 0;
@@ -148,7 +148,7 @@ double JumpCurve::epsilon(double delta) const {
 
 // The losses up to the limit, of so many releases of one kind.
 struct PldComposition::Rest {
-  DiscretePair pair;
+  DiscretePld pair;
   double count = 0;
 
   static double log_moment(const std::vector<Rest>& rests, double tilt) {
@@ -176,8 +176,8 @@ std::optional<DeltaCurve> PldComposition::curve_of(const std::vector<Rest>& rest
 // The others of releases of one kind are one less. Of several kinds, they are one of each kind less
 // for a lower bound, and all for an upper one: one release less says no more, except that what is
 // left of a release is a distribution only when it is divided by its mass and shifted by a loss.
-std::optional<JumpCurve> PldComposition::jump_curve(const Counts& counts, const Side& side,
-                                                    const JumpPlan& plan) {
+std::optional<LargeLossCurve> PldComposition::jump_curve(const Counts& counts, const Side& side,
+                                                         const JumpPlan& plan) {
   std::vector<Rest> all, others, one_of_each;
   const bool upper = side.bound == Bound::upper, less = !upper || counts.size() == 1;
   double releases = 0;
@@ -195,13 +195,13 @@ std::optional<JumpCurve> PldComposition::jump_curve(const Counts& counts, const 
   // The rounding of shifts goes to the side of the bound; jumps of one kind alone are not shifted.
   const double error = 4 * mass_tolerance * static_cast<double>(counts.size());
   const double margin = counts.size() == 1 ? 0 : upper ? error : -error;
-  JumpCurve curve(*sum, *rest, side.bound,
-                  {.shift = shifts + error,
-                   .mass = std::exp(log_masses),
-                   .kept = std::exp(Rest::log_moment(others, 0) - rounding)});
+  LargeLossCurve curve(*sum, *rest, side.bound,
+                       {.shift = shifts + error,
+                        .mass = std::exp(log_masses),
+                        .kept = std::exp(Rest::log_moment(others, 0) - rounding)});
   auto kept = all.begin();
   for (const auto& [key, count] : counts) {
-    const DiscretePair& pair = discrete(key, side);
+    const DiscretePld& pair = discrete(key, side);
     const double log_mass = sotto::log_moment(kept->pair, 0);
     const double shift = sotto::log_moment((kept++)->pair, -1) - log_mass - shifts + margin;
     const double factor = count * std::exp(log_masses - log_mass);
@@ -214,15 +214,15 @@ std::optional<JumpCurve> PldComposition::jump_curve(const Counts& counts, const 
 }
 
 double PldComposition::jump_answer(const Counts& counts, const Side& side, const JumpPlan& plan,
-                                   const PldQuestion& question) {
+                                   const PldQuery& question) {
   const auto curve = jump_curve(counts, side, plan);
   if (!curve) return nothing(question, side.bound);
-  return question.of == PldQuestion::Of::delta ? curve->delta(question.given)
-                                               : curve->epsilon(question.given);
+  return question.of == PldQuery::Of::delta ? curve->delta(question.given)
+                                            : curve->epsilon(question.given);
 }
 
 // The answer for the losses of (P, Q), of which one above the limit may decide.
-double PldComposition::with_jumps(const Counts& counts, const PldQuestion& question, Bound bound,
+double PldComposition::with_jumps(const Counts& counts, const PldQuery& question, Bound bound,
                                   const JumpEstimate& estimate) {
   constexpr int most_rounds = 4;
   std::vector<LossSamples> samples;

@@ -19,10 +19,10 @@ struct JumpEstimate {
 
 // Nothing where the sum of many losses decides.
 std::optional<JumpEstimate> jump_estimate(const std::vector<SampledReleases>& releases,
-                                          const PldQuestion& question);
+                                          const PldQuery& question);
 
 // Bounds of delta from sums of the losses up to a limit, and the losses above it.
-class JumpCurve {
+class LargeLossCurve {
  public:
   // What a release less takes from the sum: the sum, `shift` further down and divided by `mass`, is
   // above the one without it, whose probability is at least `kept`.
@@ -31,7 +31,7 @@ class JumpCurve {
   };
   // `sum` is that of all releases, accurate near the answer, `others` is that beside a jump,
   // accurate near 0.
-  JumpCurve(const DeltaCurve& sum, const DeltaCurve& others, Bound bound, const Less& less)
+  LargeLossCurve(const DeltaCurve& sum, const DeltaCurve& others, Bound bound, const Less& less)
       : sum_(sum), others_(others), bound_(bound), less_(less) {}
 
   // A loss above the limit, and how many releases have it on average.

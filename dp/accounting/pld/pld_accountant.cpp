@@ -16,8 +16,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-PldAccountant::PldAccountant(Relation relation)
-    : PldAccountant(AccountantKind::pld, relation, LossRounding::one_sided) {}
+PldAccountant::PldAccountant(NeighboringRelation relation)
+    : PldAccountant(AccountantKind::pld, relation, Discretization::connect_the_dots) {}
 
 void PldAccountant::charge(const Event& event, std::int64_t count) {
   if (event.noise_multiplier == 0) {
@@ -47,14 +47,14 @@ double PldAccountant::charged_epsilon(double delta, Bound bound) const {
   if (without_noise_) return infinity;
   if (total_variation() <= delta) return 0;
   if (unsampled(bound)) return gaussian_epsilon(gaussian_noise(), delta);
-  return composition_.answer(history_, {PldQuestion::Of::epsilon, delta}, bound);
+  return composition_.answer(history_, {PldQuery::Of::epsilon, delta}, bound);
 }
 
 double PldAccountant::charged_delta(double epsilon, Bound bound) const {
   if (without_noise_) return 1;
   if (history_.empty()) return 0;
   if (unsampled(bound)) return gaussian_delta(gaussian_noise(), epsilon);
-  const double answer = composition_.answer(history_, {PldQuestion::Of::delta, epsilon}, bound);
+  const double answer = composition_.answer(history_, {PldQuery::Of::delta, epsilon}, bound);
   return bound == Bound::upper ? std::min(answer, delta_in_corners(epsilon, answer)) : answer;
 }
 
@@ -72,7 +72,7 @@ double PldAccountant::delta_in_corners(double epsilon, double answer) const {
 
 // Of one release, in units of the distance of the two means.
 double PldAccountant::noise(const Event& event) const {
-  return event.noise_multiplier / (relation() == Relation::replace_one ? 2 : 1);
+  return event.noise_multiplier / (relation() == NeighboringRelation::replace_one ? 2 : 1);
 }
 
 // Whether the history is taken as one of full batches: it is, or an upper bound is asked for where

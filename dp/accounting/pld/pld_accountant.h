@@ -17,7 +17,7 @@ namespace sotto {
 // for the next one: an accountant is for one thread at a time. The PRV accountant derives from it.
 class PldAccountant : public Accountant {
  public:
-  explicit PldAccountant(Relation relation = Relation::add_or_remove_one);
+  explicit PldAccountant(NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
 
   using Accountant::delta;
   using Accountant::epsilon;
@@ -28,7 +28,7 @@ class PldAccountant : public Accountant {
   double delta(double epsilon, Bound bound) const;
 
  protected:
-  PldAccountant(AccountantKind kind, Relation relation, LossRounding rounding)
+  PldAccountant(AccountantKind kind, NeighboringRelation relation, Discretization rounding)
       : Accountant(kind, relation), composition_(relation, rounding) {}
 
  private:

@@ -12,8 +12,8 @@ namespace sotto {
 // of epsilon, 1 % where epsilon is below 1, and more where that takes more than 2^21 points.
 class PrvAccountant final : public PldAccountant {
  public:
-  explicit PrvAccountant(Relation relation = Relation::add_or_remove_one)
-      : PldAccountant(AccountantKind::prv, relation, LossRounding::mean_matched) {}
+  explicit PrvAccountant(NeighboringRelation relation = NeighboringRelation::add_or_remove_one)
+      : PldAccountant(AccountantKind::prv, relation, Discretization::mean_matched) {}
 };
 
 }  // namespace sotto

@@ -23,12 +23,12 @@ double PldComposition::matched_spacing(const Counts& counts, const PldPlan& plan
   constexpr double largest_error = 0.01, most_points = 1 << 21, most_cells = 1 << 18;
   double releases = 0, range = 0;
   for (const auto& [key, count] : counts) {
-    const LossPair& pair = kinds_.at(key).pair;
+    const DominatingPair& pair = kinds_.at(key).pair;
     releases += count;
     range += pair.loss(pair.highest()) - pair.loss(pair.lowest());
   }
   const double error = std::min(plan.error, largest_error);
-  const double wanted = error / hoeffding(releases, 0, left_out_ * releases);
+  const double wanted = error / hoeffding(releases, 0, tail_mass_truncation_ * releases);
   const double window = 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
   const double kinds = static_cast<double>(counts.size());
   const double least = std::max(window * kinds / most_points, range / most_cells);
@@ -37,18 +37,18 @@ double PldComposition::matched_spacing(const Counts& counts, const PldPlan& plan
 
 // What the moved losses say, `moved` further in epsilon and `missed` in delta.
 double PldComposition::matched_answer(const Counts& counts, const Side& side, double tilt,
-                                      const LossWindow& window, const PldQuestion& question) {
+                                      const LossWindow& window, const PldQuery& question) {
   double releases = 0, squares = 0, drift = 0;
   for (const auto& [key, count] : counts) {
-    const DiscretePair& pair = discrete(key, side);
+    const DiscretePld& pair = discrete(key, side);
     releases += count;
     squares += count * pair.width * pair.width;
     drift += count * pair.drift;
   }
-  const double missed = left_out_ * releases, moved = hoeffding(squares, drift, missed);
+  const double missed = tail_mass_truncation_ * releases, moved = hoeffding(squares, drift, missed);
   const double sign = side.bound == Bound::upper ? 1 : -1;
-  const bool of_delta = question.of == PldQuestion::Of::delta;
-  const PldQuestion nearer = {question.of, question.given - sign * (of_delta ? moved : missed)};
+  const bool of_delta = question.of == PldQuery::Of::delta;
+  const PldQuery nearer = {question.of, question.given - sign * (of_delta ? moved : missed)};
   if (!of_delta && nearer.given >= 1) return 0;
   const double answer = composed(counts, side, tilt, window, nearer);
   return of_delta ? std::clamp(answer + sign * missed, 0.0, 1.0)

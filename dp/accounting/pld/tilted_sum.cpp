@@ -64,8 +64,9 @@ TiltedSum::TiltedSum(double tilt, double spacing, std::int64_t size)
       size_(size),
       product_(static_cast<std::size_t>(size) / 2 + 1, 1) {}
 
-TiltedLoss TiltedSum::tilted(const DiscretePair& pair) const {
-  TiltedLoss loss{.log_moment = sotto::log_moment(pair, tilt_), .escaped = pair.escaped};
+TiltedLoss TiltedSum::tilted(const DiscretePld& pair) const {
+  TiltedLoss loss{.log_moment = sotto::log_moment(pair, tilt_),
+                  .infinity_mass = pair.infinity_mass};
   const auto log_mass = [&](const auto& atom) { return atom.log_mass + tilt_ * pair.loss(atom); };
   const auto origin = std::ranges::max_element(pair.atoms, {}, log_mass);
   loss.offset = pair.loss(*origin);
@@ -97,7 +98,7 @@ void TiltedSum::add(const TiltedLoss& loss, double count) {
   count_ += count;
   spread_ += count * loss.rest;
   log_moment_ += count * loss.log_moment;
-  log_kept_ += count * std::log1p(-loss.escaped);
+  log_kept_ += count * std::log1p(-loss.infinity_mass);
 }
 
 std::vector<double> TiltedSum::folded() const { return fourier_transform(size_).inverse(product_); }
@@ -116,7 +117,7 @@ DeltaCurve::DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bou
       spacing_(sum.spacing()),
       tilt_(sum.tilt()),
       log_scale_(sum.log_moment()),
-      escaped_(sum.escaped()),
+      escaped_(sum.infinity_mass()),
       scaled_(static_cast<std::size_t>(sum.size())) {
   // Relative rounding of the recursions below: 13/2 unit for each of 2^21 points.
   constexpr double sums = 2e-9;

@@ -19,11 +19,11 @@ std::int64_t transform_size(double count);
 // the non-negative frequencies.
 struct TiltedLoss {
   std::vector<std::complex<double>> spectrum;
-  double rest = 0;        // the probability of all but the likeliest value
-  double log_origin = 0;  // ln of that of the likeliest
-  double offset = 0;      // the likeliest value; others are whole numbers of spacings away
-  double log_moment = 0;  // ln E[e^{tilt loss}]
-  double escaped = 0;     // the probability that it is infinite
+  double rest = 0;           // the probability of all but the likeliest value
+  double log_origin = 0;     // ln of that of the likeliest
+  double offset = 0;         // the likeliest value; others are whole numbers of spacings away
+  double log_moment = 0;     // ln E[e^{tilt loss}]
+  double infinity_mass = 0;  // the probability that it is infinite
 };
 
 // The sum of many such losses, of which further ones can be added.
@@ -33,7 +33,7 @@ class TiltedSum {
   TiltedSum(double tilt, double spacing, std::int64_t size);
 
   // A loss on a lattice of this spacing, ready to be added.
-  TiltedLoss tilted(const DiscretePair& pair) const;
+  TiltedLoss tilted(const DiscretePld& pair) const;
   // Adds `count` > 0 independent losses of one kind.
   void add(const TiltedLoss& loss, double count);
 
@@ -44,7 +44,7 @@ class TiltedSum {
   double offset() const { return offset_; }
   double log_moment() const { return log_moment_; }
   // The probability that one of the losses is infinite.
-  double escaped() const { return -std::expm1(log_kept_); }
+  double infinity_mass() const { return -std::expm1(log_kept_); }
 
   // Probabilities of the tilted sum on the lattice, those a multiple of `size` apart added up:
   // index i stands for offset + spacing * (i + size * (whole numbers)).

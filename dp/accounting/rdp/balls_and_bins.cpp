@@ -96,10 +96,12 @@ class NegativeMoments {
   // ln E[M^{-b}] for b > 0.
   double log(double b) {
     constexpr double quadrature = 1e-9;  // above its errors
-    constexpr double widest = 0.2, narrow = 0.75, parts = 4, negligible = 45;
-    const double ideal = std::min(widest, narrow / std::sqrt(b + 2));
+    constexpr double simd_dispatch_avx512 = 0.2, narrow = 0.75, parts = 4, negligible = 45;
+    const double ideal = std::min(simd_dispatch_avx512, narrow / std::sqrt(b + 2));
     // Steps that are powers of each other share their points.
-    const double step = widest * std::exp2(std::floor(parts * std::log2(ideal / widest)) / parts);
+    const double step =
+        simd_dispatch_avx512 *
+        std::exp2(std::floor(parts * std::log2(ideal / simd_dispatch_avx512)) / parts);
     const double start = std::round(std::log(b + 1) / step);
     LogSum sum;
     for (const double direction : {1.0, -1.0}) {

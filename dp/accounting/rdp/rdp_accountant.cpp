@@ -12,7 +12,7 @@
 
 namespace sotto {
 
-RdpAccountant::RdpAccountant(std::vector<double> orders, Relation relation)
+RdpAccountant::RdpAccountant(std::vector<double> orders, NeighboringRelation relation)
     : Accountant(AccountantKind::rdp, relation), orders_(std::move(orders)) {
   check(!orders_.empty(), "rdp accountant: no orders");
   for (const double order : orders_) rdp_sampled_gaussian(1, 1, order);  // throws out of range
@@ -23,7 +23,7 @@ RdpAccountant::RdpAccountant(std::vector<double> orders, Relation relation)
 // Whether the divergences are those of a mechanism, and not bounds of them.
 bool RdpAccountant::exact(const Event& event) const {
   return event.sampling != Sampling::balls_and_bins &&
-         (relation() == Relation::add_or_remove_one || event.sampling_rate == 1);
+         (relation() == NeighboringRelation::add_or_remove_one || event.sampling_rate == 1);
 }
 
 void RdpAccountant::charge(const Event& event, std::int64_t count) {
@@ -44,7 +44,7 @@ void RdpAccountant::charge(const Event& event, std::int64_t count) {
 
 // The divergence of everything composed at orders_[i].
 double RdpAccountant::rdp(std::size_t i) const {
-  const double distance = relation() == Relation::replace_one ? 2 : 1;
+  const double distance = relation() == NeighboringRelation::replace_one ? 2 : 1;
   std::vector<std::pair<const Event, Kind>*> unknown;
   for (auto& entry : kinds_) {
     if (std::isnan(entry.second.curve[i])) unknown.push_back(&entry);

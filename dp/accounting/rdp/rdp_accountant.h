@@ -16,7 +16,7 @@ class RdpAccountant final : public Accountant {
  public:
   // Throws std::invalid_argument unless there is an order and all are in (1, 1e6].
   explicit RdpAccountant(std::vector<double> orders = default_orders(),
-                         Relation relation = Relation::add_or_remove_one);
+                         NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
 
   // What the divergences prove with the orders that gave it, were no batch to lose records.
   RdpBound best_epsilon(double delta) const;

@@ -116,7 +116,7 @@ CorrelatedMechanism::Started CorrelatedMechanism::start(std::vector<std::int64_t
                                                         std::uint64_t draw) const {
   const std::int64_t elements = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   const NoiseGrid grid = noise_grid(plan_, sensitivity, elements);
-  NoiseStream stream(plan_.strategy, elements);
+  CorrelatedNoiseStream stream(plan_.strategy, elements);
   // 2^7 deviations of anything the stream holds fit into 62 bits.
   check(grid.deviation * stream.spread() < RoundedGaussian::deviation_limit,
         "correlated noise: a noise multiplier of {} is too large for {} elements and {} steps",
@@ -137,8 +137,8 @@ void CorrelatedMechanism::check_goes_on(const std::vector<std::int64_t>& sizes, 
         steps_made(), started_->next_draw, draw, next_in_ledger);
 }
 
-void CorrelatedMechanism::prepare(const Draw& draw, const Gradients& sums, double sensitivity,
-                                  const Ledger& ledger) {
+void CorrelatedMechanism::prepare(const SampledBatch& draw, const Gradients& sums,
+                                  double sensitivity, const Ledger& ledger) {
   const Event now = event(draw.event());
   check(!started_ || started_->whole,
         "correlated noise: a release broke off: a new plan must begin");

@@ -11,9 +11,9 @@ namespace sotto {
 
 // How noise is correlated, and which batches it is made for.
 struct NoisePlan {
-  NoiseStrategy strategy;
+  StrategyMatrix strategy;
   // Of the whole plan, as one release: the standard deviation of the independent noise over the
-  // clipped sum's sensitivity times C's. For planned batches C's is NoiseStrategy::sensitivity()
+  // clipped sum's sensitivity times C's. For planned batches C's is StrategyMatrix::sensitivity()
   // with this separation; for cyclic Poisson batches the norm of its largest column.
   double noise_multiplier = 1;
   Sampling sampling = Sampling::planned;  // or cyclic_poisson
@@ -56,7 +56,7 @@ class CorrelatedMechanism final : public Mechanism {
   void load_state(const std::map<std::string, Tensor>& state);
 
  protected:
-  void prepare(const Draw& draw, const Gradients& sums, double sensitivity,
+  void prepare(const SampledBatch& draw, const Gradients& sums, double sensitivity,
                const Ledger& ledger) override;
   void add_noise(const Gradients& sums, const Gradients& released, const Scale& scale) override;
   double noise_deviation(const Scale& scale) const override;
@@ -70,7 +70,7 @@ class CorrelatedMechanism final : public Mechanism {
     double sensitivity;               // of the clipped sums
     NoiseGrid grid;
     RoundedGaussian sampler;
-    NoiseStream stream;
+    CorrelatedNoiseStream stream;
     std::uint64_t next_draw;
     bool whole = true;  // no release broke off
   };

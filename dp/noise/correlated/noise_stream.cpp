@@ -39,7 +39,7 @@ std::int64_t slots_of(const BufferedToeplitz& factor, std::int64_t /*steps*/) {
 
 // Rounding a buffer to 2^-bits at every step moves m by up to 2^-bits / 2 times
 // sum_i scales[i] sum_k decays[i]^k, the sum of C's first column below the diagonal: by 1/4.
-int bits_for_buffers(const NoiseStrategy& strategy) {
+int bits_for_buffers(const StrategyMatrix& strategy) {
   double sum = 0;
   for (std::int64_t t = 1; t < strategy.steps(); ++t) sum += strategy.entry(t, 0);
   return std::max(1, std::ilogb(2 * sum + 1) + 1);
@@ -47,7 +47,7 @@ int bits_for_buffers(const NoiseStrategy& strategy) {
 
 }  // namespace
 
-NoiseStream::NoiseStream(NoiseStrategy strategy, std::int64_t elements)
+CorrelatedNoiseStream::CorrelatedNoiseStream(StrategyMatrix strategy, std::int64_t elements)
     : strategy_(std::move(strategy)) {
   check(elements >= 0, "noise stream: {} elements", elements);
   const std::int64_t slots = std::visit(
@@ -58,12 +58,12 @@ NoiseStream::NoiseStream(NoiseStrategy strategy, std::int64_t elements)
   }
 }
 
-std::span<std::int64_t> NoiseStream::slot(std::int64_t index, std::int64_t first,
-                                          std::size_t count) {
+std::span<std::int64_t> CorrelatedNoiseStream::slot(std::int64_t index, std::int64_t first,
+                                                    std::size_t count) {
   return {memory_.data<std::int64_t>() + index * elements() + first, count};
 }
 
-void NoiseStream::correlate(std::int64_t first, std::span<std::int64_t> noise) {
+void CorrelatedNoiseStream::correlate(std::int64_t first, std::span<std::int64_t> noise) {
   check(step_ < strategy_.steps(), "noise stream: all {} steps were made", step_);
   check(first >= 0 && first + std::ssize(noise) <= elements(),
         "noise stream: elements {} to {} of {}", first, first + std::ssize(noise), elements());
@@ -80,8 +80,8 @@ void NoiseStream::correlate(std::int64_t first, std::span<std::int64_t> noise) {
 }
 
 // The node that ends here takes the place of those it is made of.
-void NoiseStream::correlate_by(const TreeFactor& /*factor*/, std::int64_t first,
-                               std::span<std::int64_t> noise) {
+void CorrelatedNoiseStream::correlate_by(const TreeFactor& /*factor*/, std::int64_t first,
+                                         std::span<std::int64_t> noise) {
   const int level = std::countr_zero(static_cast<std::uint64_t>(step_ + 1));
   const auto node = slot(level, first, noise.size());
   std::copy(noise.begin(), noise.end(), node.begin());
@@ -92,8 +92,8 @@ void NoiseStream::correlate_by(const TreeFactor& /*factor*/, std::int64_t first,
 }
 
 // Slot t mod (bands - 1) holds the noise of step t.
-void NoiseStream::correlate_by(const BandedToeplitz& factor, std::int64_t first,
-                               std::span<std::int64_t> noise) {
+void CorrelatedNoiseStream::correlate_by(const BandedToeplitz& factor, std::int64_t first,
+                                         std::span<std::int64_t> noise) {
   const std::int64_t slots = memory_.size(0);
   if (slots == 0) return;
   std::array<Wide, group> sums{};
@@ -109,8 +109,8 @@ void NoiseStream::correlate_by(const BandedToeplitz& factor, std::int64_t first,
 }
 
 // Buffer i, in units of 2^-fraction_bits, is sum_(j < t) decays[i]^(t-j-1) y_j.
-void NoiseStream::correlate_by(const BufferedToeplitz& factor, std::int64_t first,
-                               std::span<std::int64_t> noise) {
+void CorrelatedNoiseStream::correlate_by(const BufferedToeplitz& factor, std::int64_t first,
+                                         std::span<std::int64_t> noise) {
   std::array<Wide, group> sums{};
   for (std::int64_t i = 0; i < memory_.size(0); ++i) {
     const std::int64_t scale = whole(factor.scales[static_cast<std::size_t>(i)]);
@@ -130,7 +130,7 @@ void NoiseStream::correlate_by(const BufferedToeplitz& factor, std::int64_t firs
   }
 }
 
-double NoiseStream::spread() const {
+double CorrelatedNoiseStream::spread() const {
   double most = 1;
   for (std::int64_t t = 0; t < strategy_.steps(); ++t) {
     most = std::max(most, strategy_.noise_variance(t));
@@ -152,7 +152,7 @@ double NoiseStream::spread() const {
   return std::sqrt(most);
 }
 
-void NoiseStream::resume(std::int64_t step, const Tensor& memory) {
+void CorrelatedNoiseStream::resume(std::int64_t step, const Tensor& memory) {
   check(step >= 0 && step <= strategy_.steps(), "noise stream: step {} of {}", step,
         strategy_.steps());
   check(memory.defined() && memory.dtype() == Dtype::i64 && memory.shape() == memory_.shape(),

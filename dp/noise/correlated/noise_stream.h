@@ -12,10 +12,10 @@ namespace sotto {
 // y_t = z_t - round(m_t), where m_t = sum_(j < t) C[t, j] y_j is what the factor makes of the noise
 // before. The rounded number depends on past noise alone and is within 3/4 of m_t; for a tree it is
 // m_t. docs/correlated_noise.md says why this keeps the privacy of the Gaussian mechanism.
-class NoiseStream {
+class CorrelatedNoiseStream {
  public:
   // For so many elements that each have a stream of their own.
-  NoiseStream(NoiseStrategy strategy, std::int64_t elements);
+  CorrelatedNoiseStream(StrategyMatrix strategy, std::int64_t elements);
 
   // z becomes y for the elements first, first + 1, ... at the current step. Each element comes once
   // in a step, in any order.
@@ -23,7 +23,7 @@ class NoiseStream {
   // To the next step.
   void advance() { ++step_; }
 
-  const NoiseStrategy& strategy() const { return strategy_; }
+  const StrategyMatrix& strategy() const { return strategy_; }
   std::int64_t step() const { return step_; }
   std::int64_t elements() const { return memory_.size(1); }
   // The largest standard deviation, for z of deviation 1, of y and of the numbers in the memory.
@@ -44,7 +44,7 @@ class NoiseStream {
   void correlate_by(const BufferedToeplitz& factor, std::int64_t first,
                     std::span<std::int64_t> noise);
 
-  NoiseStrategy strategy_;
+  StrategyMatrix strategy_;
   int fraction_bits_ = 0;  // of the buffers
   std::int64_t step_ = 0;
   Tensor memory_;

@@ -11,7 +11,7 @@ namespace sotto {
 
 namespace {
 
-// What NoiseStream computes with.
+// What CorrelatedNoiseStream computes with.
 double to_grid(double x) { return std::ldexp(std::round(std::ldexp(x, 40)), -40); }
 
 void check_and_round(TreeFactor& /*factor*/) {}
@@ -105,7 +105,7 @@ std::int64_t divided_up(std::int64_t a, std::int64_t b) { return a / b + (a % b 
 
 }  // namespace
 
-NoiseStrategy::NoiseStrategy(NoiseFactor factor, std::int64_t steps)
+StrategyMatrix::StrategyMatrix(StrategyFactor factor, std::int64_t steps)
     : factor_(std::move(factor)), steps_(steps) {
   check(steps >= 1, "noise strategy: {} steps", steps);
   std::visit([](auto& kind) { check_and_round(kind); }, factor_);
@@ -119,12 +119,12 @@ NoiseStrategy::NoiseStrategy(NoiseFactor factor, std::int64_t steps)
   }
 }
 
-std::int64_t NoiseStrategy::bands() const {
+std::int64_t StrategyMatrix::bands() const {
   const auto* banded = std::get_if<BandedToeplitz>(&factor_);
   return banded != nullptr ? std::min(std::ssize(banded->coefficients), steps_) : steps_;
 }
 
-double NoiseStrategy::entry(std::int64_t row, std::int64_t column) const {
+double StrategyMatrix::entry(std::int64_t row, std::int64_t column) const {
   check(row >= 0 && row < steps_ && column >= 0 && column < steps_,
         "noise strategy: entry ({}, {}) of {} steps", row, column, steps_);
   if (column > row) return 0;
@@ -136,7 +136,7 @@ double NoiseStrategy::entry(std::int64_t row, std::int64_t column) const {
 
 // Of each level at most so many nodes lie within the steps, with at most so many of the record's
 // steps in each; their sum is at most the number of all its steps.
-double NoiseStrategy::tree_sensitivity(Participation participation) const {
+double StrategyMatrix::tree_sensitivity(Participation participation) const {
   double square = 0;
   for (std::int64_t length = 1; length <= steps_; length *= 2) {
     const std::int64_t nodes = (steps_ / length + 1) / 2;
@@ -149,7 +149,7 @@ double NoiseStrategy::tree_sensitivity(Participation participation) const {
   return std::sqrt(square);
 }
 
-double NoiseStrategy::sensitivity(Participation participation) const {
+double StrategyMatrix::sensitivity(Participation participation) const {
   check(participation.separation >= 1 && participation.most >= 1,
         "noise strategy: a separation of {} and at most {} steps", participation.separation,
         participation.most);
@@ -174,18 +174,18 @@ double NoiseStrategy::sensitivity(Participation participation) const {
   return std::sqrt(square);
 }
 
-std::vector<double> NoiseStrategy::solve(std::vector<double> z) const {
+std::vector<double> StrategyMatrix::solve(std::vector<double> z) const {
   check(std::ssize(z) == steps_, "noise strategy: {} numbers for {} steps", z.size(), steps_);
   std::visit([&](const auto& kind) { solve_in_place(kind, z); }, factor_);
   return z;
 }
 
-double NoiseStrategy::noise_variance(std::int64_t step) const {
+double StrategyMatrix::noise_variance(std::int64_t step) const {
   check(step >= 0 && step < steps_, "noise strategy: step {} of {}", step, steps_);
   return noise_variances_[static_cast<std::size_t>(step)];
 }
 
-std::vector<double> NoiseStrategy::prefix_variances() const {
+std::vector<double> StrategyMatrix::prefix_variances() const {
   if (!std::holds_alternative<TreeFactor>(factor_)) {
     return squared_lengths(solve(std::vector<double>(static_cast<std::size_t>(steps_), 1.0)));
   }
@@ -205,7 +205,7 @@ BandedToeplitz square_root_factor(std::int64_t bands) {
   return factor;
 }
 
-double squared_error(const NoiseStrategy& strategy, Participation participation,
+double squared_error(const StrategyMatrix& strategy, Participation participation,
                      PrefixError error) {
   const std::vector<double> variances = strategy.prefix_variances();
   const double sensitivity = strategy.sensitivity(participation);

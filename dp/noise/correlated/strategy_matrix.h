@@ -32,7 +32,7 @@ struct BufferedToeplitz {
   bool operator==(const BufferedToeplitz&) const = default;
 };
 
-using NoiseFactor = std::variant<TreeFactor, BandedToeplitz, BufferedToeplitz>;
+using StrategyFactor = std::variant<TreeFactor, BandedToeplitz, BufferedToeplitz>;
 
 // In how many steps a record can take part: those are `separation` or more apart, and at most
 // `most`.
@@ -42,14 +42,14 @@ struct Participation {
 };
 
 // A factor C for a number of steps, counted from 0. C is not negative and has ones on its diagonal.
-class NoiseStrategy {
+class StrategyMatrix {
  public:
   // The numbers of the factor are rounded to multiples of 2^-40, so that arithmetic with them can
   // be exact. Throws std::invalid_argument unless steps >= 1, there is a first coefficient of 1,
   // and the others are in [0, 1]; decays in [0, 1), as many scales >= 0, with a sum of at most 1.
-  NoiseStrategy(NoiseFactor factor, std::int64_t steps);
+  StrategyMatrix(StrategyFactor factor, std::int64_t steps);
 
-  const NoiseFactor& factor() const { return factor_; }
+  const StrategyFactor& factor() const { return factor_; }
   std::int64_t steps() const { return steps_; }
   // C[t, s] = 0 for t - s >= bands.
   std::int64_t bands() const;
@@ -73,7 +73,7 @@ class NoiseStrategy {
  private:
   double tree_sensitivity(Participation participation) const;
 
-  NoiseFactor factor_;
+  StrategyFactor factor_;
   std::int64_t steps_;
   std::vector<double> column_;  // C[t, 0]
   std::vector<double> noise_variances_;
@@ -88,6 +88,7 @@ enum class PrefixError { mean, max };
 
 // That error for noise of standard deviation 1 x sensitivity: prefix_variances() times the squared
 // sensitivity.
-double squared_error(const NoiseStrategy& strategy, Participation participation, PrefixError error);
+double squared_error(const StrategyMatrix& strategy, Participation participation,
+                     PrefixError error);
 
 }  // namespace sotto

@@ -16,7 +16,7 @@ namespace {
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // How much the square of each row of A C^-1 counts.
-std::vector<double> row_weights(const NoiseGoal& goal) {
+std::vector<double> row_weights(const ErrorObjective& goal) {
   check(goal.steps >= 1 && goal.participation.separation >= 1 && goal.participation.most >= 1,
         "noise search: {} steps, a separation of {}, at most {} steps of a record", goal.steps,
         goal.participation.separation, goal.participation.most);
@@ -86,7 +86,7 @@ std::vector<double> coefficients_at(const std::vector<double>& x) {
 }
 
 // The logarithm of the squared error at those coefficients.
-ValueAndGradient banded_objective(const NoiseGoal& goal, const std::vector<double>& weights,
+ValueAndGradient banded_objective(const ErrorObjective& goal, const std::vector<double>& weights,
                                   const std::vector<double>& x) {
   const std::vector<double> c = coefficients_at(x);
   std::vector<double> column = c;
@@ -132,7 +132,7 @@ ValueAndGradient buffered_error(const BufferedToeplitz& factor,
 // Powers of decays below this count as 0: numbers that are not normal make arithmetic slow.
 constexpr double least_power = 0x1p-500;
 
-ValueAndGradient buffered_sensitivity(const BufferedToeplitz& factor, const NoiseGoal& goal) {
+ValueAndGradient buffered_sensitivity(const BufferedToeplitz& factor, const ErrorObjective& goal) {
   const std::size_t buffers = factor.decays.size();
   std::vector<double> column(index(goal.steps), 0.0);
   column[0] = 1;
@@ -168,7 +168,7 @@ BufferedToeplitz buffers_at(const std::vector<double>& x) {
   return factor;
 }
 
-ValueAndGradient buffered_objective(const NoiseGoal& goal, const std::vector<double>& weights,
+ValueAndGradient buffered_objective(const ErrorObjective& goal, const std::vector<double>& weights,
                                     const std::vector<double>& x) {
   const BufferedToeplitz factor = buffers_at(x);
   ValueAndGradient y =
@@ -195,7 +195,7 @@ std::vector<double> start_of_buffers(double longest, int buffers) {
 
 }  // namespace
 
-NoiseStrategy best_banded_toeplitz(const NoiseGoal& goal, std::int64_t bands) {
+StrategyMatrix best_banded_toeplitz(const ErrorObjective& goal, std::int64_t bands) {
   check(bands >= 1 && bands <= goal.steps, "best_banded_toeplitz: {} bands of {} steps", bands,
         goal.steps);
   const std::vector<double> weights = row_weights(goal);
@@ -207,7 +207,7 @@ NoiseStrategy best_banded_toeplitz(const NoiseGoal& goal, std::int64_t bands) {
   return {BandedToeplitz{coefficients_at(minimize(objective, std::move(start)))}, goal.steps};
 }
 
-NoiseStrategy best_buffered_toeplitz(const NoiseGoal& goal, int buffers) {
+StrategyMatrix best_buffered_toeplitz(const ErrorObjective& goal, int buffers) {
   constexpr int most = 16;
   check(buffers >= 0 && buffers <= most, "best_buffered_toeplitz: {} buffers", buffers);
   const std::vector<double> weights = row_weights(goal);

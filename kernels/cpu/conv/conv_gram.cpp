@@ -139,8 +139,8 @@ void norms(const View& dy, const View& x, const Geometry& g, double* y) {
       slopes.load();
       in.load();
       GramSum sum;
-      widely([&] { sum = grams(slopes.data(), in.data()); });
-      y[n] = sum.sound() ? sum.value : exact_weight_norm(dy, x, g, n);
+      simd_dispatch([&] { sum = grams(slopes.data(), in.data()); });
+      y[n] = sum.accurate() ? sum.value : exact_weight_norm(dy, x, g, n);
     }
   });
 }

@@ -23,7 +23,7 @@ struct GramSum {
     magnitude += times * sum_terms(count, [&](std::int64_t i) { return std::abs(term(i)); });
   }
 
-  bool sound() const { return gram_is_sound(value, magnitude); }
+  bool accurate() const { return gram_is_accurate(value, magnitude); }
 };
 
 }  // namespace sotto

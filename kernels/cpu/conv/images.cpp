@@ -80,7 +80,7 @@ Images<T>::Images(const View& view, Range samples) : view_(view) {
   view_.size[0] = samples.count();
   const std::int64_t offset = samples.first * view.stride[0];
   view_.data = view.as<char>() + offset * static_cast<std::int64_t>(size_of(view.dtype));
-  if (view.dtype == dtype_of<T>() && lies_channels_last(view_)) {
+  if (view.dtype == dtype_of<T>() && is_channels_last(view_)) {
     data_ = view_.as<T>();
   } else {
     copy_.emplace(static_cast<std::size_t>(view_.numel()) * sizeof(T), cpu);
@@ -92,7 +92,7 @@ template <class T>
 void Images<T>::load() {
   if (!copy_) return;
   dispatch_float(view_.dtype, [&]<class S>(std::type_identity<S>) {
-    if (lies_channels_last(view_)) {
+    if (is_channels_last(view_)) {
       const S* from = view_.as<S>();
       const std::int64_t count = view_.numel();
       for (std::int64_t i = 0; i < count; ++i) data_[i] = static_cast<acc_t<S>>(from[i]);
@@ -106,7 +106,7 @@ template <class T>
 void Images<T>::store() const {
   if (!copy_) return;
   dispatch_float(view_.dtype, [&]<class S>(std::type_identity<S>) {
-    if (lies_channels_last(view_)) {
+    if (is_channels_last(view_)) {
       S* to = view_.as<S>();
       const std::int64_t count = view_.numel();
       for (std::int64_t i = 0; i < count; ++i)

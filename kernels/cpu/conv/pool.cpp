@@ -80,7 +80,7 @@ struct Maximum {
 
 void CpuBackend::max_pool(View x, const Window& window, View y, View chosen) {
   const Geometry g(x, y, window);
-  const bool rows = lies_channels_last(x) && lies_channels_last(y) && lies_channels_last(chosen);
+  const bool rows = is_channels_last(x) && is_channels_last(y) && is_channels_last(chosen);
   const auto run = [&]<class T, class I>(std::type_identity<T>, std::type_identity<I>) {
     if (rows) return max_pool_rows(g, x.as<T>(), y.as<T>(), chosen.as<I>());
     for_each_strip(g, g.out, [&](std::int64_t n, const Place& p, Range channels) {
@@ -103,7 +103,7 @@ void CpuBackend::max_pool(View x, const Window& window, View y, View chosen) {
 
 void CpuBackend::max_pool_grad(View dy, View chosen, const Window& window, View dx) {
   const Geometry g(dx, dy, window);
-  const bool rows = lies_channels_last(dx) && lies_channels_last(dy) && lies_channels_last(chosen);
+  const bool rows = is_channels_last(dx) && is_channels_last(dy) && is_channels_last(chosen);
   const auto run = [&]<class T, class I>(std::type_identity<T>, std::type_identity<I>) {
     if (rows) return max_pool_rows_grad(g, dy.as<T>(), chosen.as<I>(), dx.as<T>());
     for_each_strip(g, g.in, [&](std::int64_t n, const Place& pixel, Range channels) {
@@ -126,7 +126,7 @@ void CpuBackend::max_pool_grad(View dy, View chosen, const Window& window, View 
 
 void CpuBackend::avg_pool(View x, const Window& window, bool count_padding, View y) {
   const Geometry g(x, y, window);
-  const bool rows = lies_channels_last(x) && lies_channels_last(y);
+  const bool rows = is_channels_last(x) && is_channels_last(y);
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
     if (rows) return avg_pool_rows(g, x.as<T>(), count_padding, y.as<T>());
     for_each_strip(g, g.out, [&](std::int64_t n, const Place& p, Range channels) {
@@ -144,7 +144,7 @@ void CpuBackend::avg_pool(View x, const Window& window, bool count_padding, View
 
 void CpuBackend::avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) {
   const Geometry g(dx, dy, window);
-  const bool rows = lies_channels_last(dx) && lies_channels_last(dy);
+  const bool rows = is_channels_last(dx) && is_channels_last(dy);
   dispatch_float(dy.dtype, [&]<class T>(std::type_identity<T>) {
     if (rows) return avg_pool_rows_grad(g, dy.as<T>(), count_padding, dx.as<T>());
     for_each_strip(g, g.in, [&](std::int64_t n, const Place& pixel, Range channels) {

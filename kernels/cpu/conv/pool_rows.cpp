@@ -80,7 +80,7 @@ void for_each_row(const Geometry& g, F&& f) {
   const std::int64_t rows = g.out[0] * g.out[1];
   parallel_for(g.samples * rows, row_grain / row_work(g) + 1,
                [&](std::int64_t begin, std::int64_t end) {
-                 widely([&] {
+                 simd_dispatch([&] {
                    for (std::int64_t at = begin; at < end; ++at)
                      f(at / rows, row_place(g, at % rows), at * g.out[2] * g.channels);
                  });
@@ -136,7 +136,7 @@ void for_each_image(const Geometry& g, T* dx, F&& f) {
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t n = begin; n < end; ++n) {
                    const Row<T> sums(dx + n * size, size);
-                   widely([&] {
+                   simd_dispatch([&] {
                      for (std::int64_t row = 0; row < rows; ++row)
                        f(sums.data(), row_place(g, row), (n * rows + row) * g.out[2] * g.channels);
                    });

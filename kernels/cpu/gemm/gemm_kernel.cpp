@@ -43,15 +43,15 @@ tiles::Strided<X> strided(const Matrix& x) {
 
 // By vectors of so many bytes.
 template <class T, int Bytes, class Widely>
-void multiply_by(const Widely& widely, const Matrix& a, const Matrix& b, bool add,
+void multiply_by(const Widely& simd_dispatch, const Matrix& a, const Matrix& b, bool add,
                  const Matrix& c) {
   using R = tiles::Registers<T, Bytes>;
   const tiles::Strided<const T> x = strided<T, const T>(a), y = strided<T, const T>(b);
   const tiles::Target<T> to{strided<T>(c), c.cols, add};
   if (c.rows == 1 && tiles::suits_row<R>(y, c.cols))
-    return widely([&] { tiles::multiply_row<R>(a.cols, x, y, to); });
+    return simd_dispatch([&] { tiles::multiply_row<R>(a.cols, x, y, to); });
   tiles::Workspace<R> memory;  // on the stack: a thread's own, and nobody's when it ends
-  widely([&] { tiles::multiply<R>(c.rows, a.cols, x, y, to, memory); });
+  simd_dispatch([&] { tiles::multiply<R>(c.rows, a.cols, x, y, to, memory); });
 }
 
 // Everything has elements of type T.

@@ -153,7 +153,7 @@ std::span<const std::int64_t> piece_sizes(const View& y) {
 // The pieces of a forward or data pass: of bf16 where the processor multiplies it, else of f32.
 Pieces pass_pieces(Pass pass, const Geometry& g, bool bias, const View& x, const View& w,
                    const View& y) {
-  const bool bfloat = has_bf16_instructions() && lies_channels_last(x) && lies_channels_last(y) &&
+  const bool bfloat = has_bf16_instructions() && is_channels_last(x) && is_channels_last(y) &&
                       x.dtype == Dtype::bf16 && y.dtype == Dtype::bf16 && w.dtype == Dtype::bf16;
   if (bfloat) {
     Pieces pieces(pass, g, bias, alone, Dtype::bf16);

@@ -24,7 +24,7 @@ void add(const float* x, std::size_t bytes, float* y) {
 
 // y += x, each element rounded to a multiple of the spacing.
 void add_rounded_to(const float* x, std::int64_t count, double spacing, double* y) {
-  widest([=] {
+  simd_dispatch_avx512([=] {
     for (std::int64_t k = 0; k < count; ++k)
       y[k] += rounded_term(static_cast<double>(x[k]), spacing);
   });

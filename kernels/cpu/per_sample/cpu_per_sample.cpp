@@ -60,8 +60,8 @@ class Grams {
     multiply(a1, a2, n, of_a);
     multiply(b1, b2, n, of_b);
     GramSum sum;
-    widely([&] { sum.add(of_a, of_b, size_); });
-    return sum.sound() ? sum.value : dot_of_rows<T>(a1, b1, a2, b2, n);
+    simd_dispatch([&] { sum.add(of_a, of_b, size_); });
+    return sum.accurate() ? sum.value : dot_of_rows<T>(a1, b1, a2, b2, n);
   }
 
  private:
@@ -95,7 +95,7 @@ void dot_rows(const T* a, const T* b, std::int64_t k, std::int64_t begin, std::i
     if (a == b && k > 1 && has_avx512()) return squared_norms_avx512(a, k, begin, end, y);
   }
 #endif
-  widely([&] {
+  simd_dispatch([&] {
     if (k == 1) {
       for (std::int64_t n = begin; n < end; ++n)
         y[n] = static_cast<double>(acc_t<T>(a[n])) * static_cast<double>(acc_t<T>(b[n]));
@@ -140,7 +140,7 @@ void CpuBackend::gram_dot(View a1, View b1, View a2, View b2, View y) {
   dispatch_float(a1.dtype, [&]<class T>(std::type_identity<T>) {
     parallel_for(a1.size[0], grain, [&](std::int64_t begin, std::int64_t end) {
       if (single) {
-        widely([&] {
+        simd_dispatch([&] {
           for (std::int64_t n = begin; n < end; ++n)
             to[n] = dot(a1.as<T>() + n * i, a2.as<T>() + n * i, i) *
                     dot(b1.as<T>() + n * o, b2.as<T>() + n * o, o);
@@ -267,7 +267,7 @@ void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
   const auto run = [&]<class T, class Y>(std::type_identity<T>, std::type_identity<Y>) {
     const auto narrow = [&](auto columns) {
       const std::vector<double> weights = doubles(w);
-      widely([&] { weighted_narrow<columns>(x.as<T>(), weights, beta, y.as<Y>()); });
+      simd_dispatch([&] { weighted_narrow<columns>(x.as<T>(), weights, beta, y.as<Y>()); });
     };
     if (with_narrow(width, narrow)) return;
     const std::vector<WeightedRow> rows = weighted_rows(w, n);
@@ -276,7 +276,7 @@ void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t part = begin; part < end; ++part) {
                      const std::int64_t first = part * sum_block;
-                     widely([&] {
+                     simd_dispatch([&] {
                        weighted_columns<T>(x, rows, beta, first, std::min(sum_block, width - first),
                                            y.as<Y>() + first);
                      });
@@ -301,7 +301,7 @@ void CpuBackend::add_rounded(View x, View w, double spacing, View y) {
     parallel_for((width + sum_block - 1) / sum_block, elementwise_grain / terms + 1,
                  [&](std::int64_t begin, std::int64_t end) {
                    const std::int64_t first = begin * sum_block;
-                   widest([&] {
+                   simd_dispatch_avx512([&] {
                      for (std::int64_t at = first; at < std::min(end * sum_block, width);
                           at += sum_block)
                        add_all_rows<T>(x, rows, at, std::min(sum_block, width - at), rounded,
@@ -311,12 +311,12 @@ void CpuBackend::add_rounded(View x, View w, double spacing, View y) {
   });
 }
 
-void CpuBackend::weighted_pieces(View x, View w, View pieces) {
+void CpuBackend::scale_to_bf16x2(View x, View w, View pieces) {
   const std::int64_t n = x.size[0], k = x.size[1];
   const auto grain = elementwise_grain / std::max<std::int64_t>(k, 1) + 1;
   parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin * k; i < end * k; ++i) {
-      const Pieces y = sotto::weighted_pieces(w.as<const double>()[i / k], x.as<const bf16>()[i]);
+      const Pieces y = sotto::scale_to_bf16x2(w.as<const double>()[i / k], x.as<const bf16>()[i]);
       for (int p = 0; p < float_pieces; ++p) pieces.as<bf16>()[p * n * k + i] = y.piece[p];
     }
   });

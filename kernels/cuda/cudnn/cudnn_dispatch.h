@@ -13,7 +13,7 @@ namespace sotto {
 
 // Whether the images of a problem lie channels-last; nothing where they lie in no order or in two.
 inline std::optional<bool> channels_last(const View& x, const View& y) {
-  if (lies_channels_last(x) && lies_channels_last(y)) return true;
+  if (is_channels_last(x) && is_channels_last(y)) return true;
   if (x.contiguous() && y.contiguous()) return false;
   return {};
 }
@@ -65,7 +65,7 @@ void conv_weight_product(const Exec& exec, const ConvProblem& p, double beta) {
 }
 
 // dw = sum over samples + beta dw. Images that are narrower than dw, and that the library has no
-// way of multiplying as they are, are widened, some samples at a time: their products are exact in
+// way of multiplying as they are, are to_f32, some samples at a time: their products are exact in
 // tf32 too, and sums are not rounded to the narrow type.
 template <class Exec>
 bool conv_weight_by_library(DeviceBackend<Exec>& backend, const Exec& exec,
@@ -101,7 +101,7 @@ bool conv_weight_by_library(DeviceBackend<Exec>& backend, const Exec& exec,
                      each = x_bytes + bytes_of(dw.dtype, dy.numel() / samples);
   const std::int64_t step = std::clamp<std::int64_t>(exec.scratch_bytes() / each, 1, samples);
   const Scratch<char> wide(exec.device(), step * each);
-  const auto widened = [&](std::int64_t first) {
+  const auto to_f32 = [&](std::int64_t first) {
     ConvProblem part = part_of(first, std::min(step, samples - first));
     part.tf32 = true;
     part.x.dtype = part.y.dtype = dw.dtype;
@@ -109,10 +109,10 @@ bool conv_weight_by_library(DeviceBackend<Exec>& backend, const Exec& exec,
     part.y.data = wide.data() + part.x.size[0] * x_bytes;
     return part;
   };
-  if (!exec.conv_plan(widened(0)) || !exec.conv_plan(widened((samples - 1) / step * step)))
+  if (!exec.conv_plan(to_f32(0)) || !exec.conv_plan(to_f32((samples - 1) / step * step)))
     return false;
   for (std::int64_t first = 0; first < samples; first += step) {
-    const ConvProblem part = widened(first);
+    const ConvProblem part = to_f32(first);
     backend.copy(samples_of(x, first, part.x.size[0]), part.x);
     backend.copy(samples_of(dy, first, part.y.size[0]), part.y);
     run(part, first == 0 ? beta : 1);

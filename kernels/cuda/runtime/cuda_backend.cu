@@ -60,7 +60,7 @@ class CudaBackend final : public DeviceBackend<CudaExec> {
 
  protected:
   CudaExec execution(const char* op, Views views) override {
-    return CudaExec(state_, Call(op, state_.device(), views), tf32_ && !WholeProducts::wanted());
+    return CudaExec(state_, Call(op, state_.device(), views), tf32_ && !NoTf32Scope::wanted());
   }
 
  private:

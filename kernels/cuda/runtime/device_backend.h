@@ -1,7 +1,7 @@
 // The primitives in the form that GPUs run: a body for each element, or for each team of threads.
 // `Exec` says how bodies are run. CudaExec (execution.cuh) launches them on a GPU; the tests run
-// the same bodies on the host (tests/fake_gpu/host_executor.h), which is how their arithmetic and indices
-// are checked where there is no GPU.
+// the same bodies on the host (tests/fake_gpu/host_executor.h), which is how their arithmetic and
+// indices are checked where there is no GPU.
 //
 // An Exec is made for one call of a primitive, from its name and its views, and has
 //   for_each(count, f)              f(i) for every i in [0, count), side by side
@@ -55,8 +55,8 @@ class DeviceBackend : public Backend {
   // rowwise.h
   void softmax(View x, bool logarithm, View y) override;
   void softmax_grad(View y, View dy, bool logarithm, View dx) override;
-  void score_weights(const ScoreRule& rule, View x, View y) override;
-  void score_weights_grad(const ScoreRule& rule, View w, View dw, View dx) override;
+  void masked_softmax(const AttentionMask& rule, View x, View y) override;
+  void score_weights_grad(const AttentionMask& rule, View w, View dw, View dx) override;
   void normalize(View x, double eps, bool centered, View y, View rstd) override;
   void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override;
 
@@ -71,7 +71,7 @@ class DeviceBackend : public Backend {
   void onehot_dot(View ids1, View b1, View ids2, View b2, View y) override;
   void weighted_sum(View x, View w, double beta, View y) override;
   void add_rounded(View x, View w, double spacing, View y) override;
-  void weighted_pieces(View x, View w, View pieces) override;
+  void scale_to_bf16x2(View x, View w, View pieces) override;
   void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
                     View y) override;
 

@@ -12,19 +12,19 @@ namespace {
 
 constexpr std::size_t plenty = std::size_t{1} << 30;
 
-PerSample linear_use(std::int64_t n, std::int64_t t, std::int64_t i, std::int64_t o) {
-  return PerSample::outer(zeros({n, t, o}), zeros({n, t, i}), {o, i});
+PerSampleGrad linear_use(std::int64_t n, std::int64_t t, std::int64_t i, std::int64_t o) {
+  return PerSampleGrad::outer(zeros({n, t, o}), zeros({n, t, i}), {o, i});
 }
 
-PerSample conv_use(std::int64_t n, std::int64_t c, std::int64_t o, std::int64_t side,
-                   std::int64_t kernel) {
+PerSampleGrad conv_use(std::int64_t n, std::int64_t c, std::int64_t o, std::int64_t side,
+                       std::int64_t kernel) {
   Window window;
   for (const int axis : {1, 2}) {
     window.kernel[axis] = kernel;
     window.before[axis] = window.after[axis] = kernel / 2;
   }
-  return PerSample::patches(zeros({n, o, 1, side, side}), zeros({n, c, 1, side, side}), window,
-                            {o, c, kernel, kernel});
+  return PerSampleGrad::patches(zeros({n, o, 1, side, side}), zeros({n, c, 1, side, side}), window,
+                                {o, c, kernel, kernel});
 }
 
 // Factors whose sums cancel: activations that vary little around an offset, and output gradients
@@ -48,12 +48,13 @@ Cancelling cancelling(PublicRandom& random, const Shape& activations, const Shap
 // The largest relative error of the norms by any route, against double precision.
 template <class Make>
 double norm_error(const Cancelling& factors, Make&& make) {
-  const PerSample wide = make(to_dtype(factors.b, Dtype::f64), to_dtype(factors.a, Dtype::f64));
-  const std::vector<double> expected = values(dot(wide, wide, Route::rows));
-  const PerSample f = make(factors.b, factors.a);
+  const PerSampleGrad wide = make(to_dtype(factors.b, Dtype::f64), to_dtype(factors.a, Dtype::f64));
+  const std::vector<double> expected = values(dot(wide, wide, NormMethod::materialize));
+  const PerSampleGrad f = make(factors.b, factors.a);
   double worst = 0;
-  for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
-    const std::vector<double> found = values(dot(f, f, route));
+  for (const NormMethod norm_method :
+       {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
+    const std::vector<double> found = values(dot(f, f, norm_method));
     for (std::size_t n = 0; n < found.size(); ++n) {
       const double error = std::abs(std::sqrt(found[n] / expected[n]) - 1);
       worst = error <= worst ? worst : error;
@@ -69,27 +70,28 @@ constexpr double norm_accuracy = 1e-4;
 
 TEST_CASE("a linear layer of one position never makes rows") {
   for (const std::int64_t width : {1, 8, 512, 4096}) {
-    CHECK(linear_use(2, 1, width, width).prepared(Route::automatic, plenty).form() ==
-          std::string("outer"));
+    CHECK(linear_use(2, 1, width, width)
+              .materialize_if_cheaper(NormMethod::automatic, plenty)
+              .form() == std::string("outer"));
   }
 }
 
 TEST_CASE("many positions of a small weight make rows, few of a large one keep factors") {
-  CHECK(conv_use(2, 3, 16, 32, 3).prepared(Route::automatic, plenty).form() ==
+  CHECK(conv_use(2, 3, 16, 32, 3).materialize_if_cheaper(NormMethod::automatic, plenty).form() ==
         std::string("dense"));
-  CHECK(linear_use(2, 1024, 16, 16).prepared(Route::automatic, plenty).form() ==
+  CHECK(linear_use(2, 1024, 16, 16).materialize_if_cheaper(NormMethod::automatic, plenty).form() ==
         std::string("dense"));
-  CHECK(linear_use(2, 8, 1024, 1024).prepared(Route::automatic, plenty).form() ==
+  CHECK(linear_use(2, 8, 1024, 1024).materialize_if_cheaper(NormMethod::automatic, plenty).form() ==
         std::string("outer"));
-  CHECK(conv_use(2, 256, 256, 2, 3).prepared(Route::automatic, plenty).form() ==
+  CHECK(conv_use(2, 256, 256, 2, 3).materialize_if_cheaper(NormMethod::automatic, plenty).form() ==
         std::string("patches"));
 }
 
 TEST_CASE("norms of a convolution need no patches where its window moves by one pixel") {
   // 128 to 128 channels on 8 x 8: by products of patches, rows would be the cheaper.
-  const PerSample f = conv_use(2, 128, 128, 8, 3);
-  CHECK(f.prepared(Route::automatic, plenty).form() == std::string("patches"));
-  const auto kernels = [](const PerSample& use) {
+  const PerSampleGrad f = conv_use(2, 128, 128, 8, 3);
+  CHECK(f.materialize_if_cheaper(NormMethod::automatic, plenty).form() == std::string("patches"));
+  const auto kernels = [](const PerSampleGrad& use) {
     KernelProfile profile;
     dot(use, use);
     std::set<std::string> names;
@@ -100,30 +102,35 @@ TEST_CASE("norms of a convolution need no patches where its window moves by one 
   CHECK(kernels(f).count("unfold") == 0);
   Window by_two;
   by_two.stride[2] = 2;
-  const PerSample strided = PerSample::patches(zeros({2, 512, 1, 1, 2}), zeros({2, 512, 1, 1, 3}),
-                                               by_two, {512, 512, 1, 1});
+  const PerSampleGrad strided = PerSampleGrad::patches(
+      zeros({2, 512, 1, 1, 2}), zeros({2, 512, 1, 1, 3}), by_two, {512, 512, 1, 1});
   CHECK(kernels(strided).count("conv_gram_norms") == 0);
   CHECK(kernels(strided).count("unfold") == 1);
 }
 
 TEST_CASE("rows stay within the budget and the route is obeyed") {
-  const PerSample f = conv_use(2, 3, 16, 32, 3);
-  CHECK(f.row_bytes() == 2 * 16 * 3 * 3 * 3 * sizeof(float));
-  CHECK(f.prepared(Route::automatic, f.row_bytes() - 1).form() == std::string("patches"));
-  CHECK(f.prepared(Route::rows, f.row_bytes() - 1).form() == std::string("patches"));
-  CHECK(f.prepared(Route::gram, plenty).form() == std::string("patches"));
-  CHECK(linear_use(2, 1, 64, 64).prepared(Route::rows, plenty).form() == std::string("dense"));
+  const PerSampleGrad f = conv_use(2, 3, 16, 32, 3);
+  CHECK(f.materialized_bytes() == 2 * 16 * 3 * 3 * 3 * sizeof(float));
+  CHECK(f.materialize_if_cheaper(NormMethod::automatic, f.materialized_bytes() - 1).form() ==
+        std::string("patches"));
+  CHECK(f.materialize_if_cheaper(NormMethod::materialize, f.materialized_bytes() - 1).form() ==
+        std::string("patches"));
+  CHECK(f.materialize_if_cheaper(NormMethod::ghost, plenty).form() == std::string("patches"));
+  CHECK(linear_use(2, 1, 64, 64).materialize_if_cheaper(NormMethod::materialize, plenty).form() ==
+        std::string("dense"));
 }
 
 TEST_CASE("factors in 16 bits are kept where rows would take more") {
-  const auto form = [](Dtype dtype, std::int64_t positions, Route route) {
+  const auto form = [](Dtype dtype, std::int64_t positions, NormMethod norm_method) {
     const Tensor factor = full({2, positions, 128}, 0.5, dtype);
-    return std::string(PerSample::outer(factor, factor, {128, 128}).prepared(route, plenty).form());
+    return std::string(PerSampleGrad::outer(factor, factor, {128, 128})
+                           .materialize_if_cheaper(norm_method, plenty)
+                           .form());
   };
-  CHECK(form(Dtype::f32, 64, Route::automatic) == "dense");
-  CHECK(form(Dtype::bf16, 64, Route::automatic) == "outer");
-  CHECK(form(Dtype::bf16, 64, Route::rows) == "dense");
-  CHECK(form(Dtype::bf16, 1024, Route::automatic) == "dense");
+  CHECK(form(Dtype::f32, 64, NormMethod::automatic) == "dense");
+  CHECK(form(Dtype::bf16, 64, NormMethod::automatic) == "outer");
+  CHECK(form(Dtype::bf16, 64, NormMethod::materialize) == "dense");
+  CHECK(form(Dtype::bf16, 1024, NormMethod::automatic) == "dense");
 }
 
 TEST_CASE("norms keep four digits where the sums of a linear layer cancel") {
@@ -135,7 +142,7 @@ TEST_CASE("norms keep four digits where the sums of a linear layer cancel") {
         const Cancelling factors = cancelling(random, {2, positions, 8}, {2, positions, 4}, offset);
         INFO(positions << " positions, offset " << offset << ", seed " << seed);
         CHECK(norm_error(factors, [](const Tensor& b, const Tensor& a) {
-                return PerSample::outer(b, a, {4, 8});
+                return PerSampleGrad::outer(b, a, {4, 8});
               }) < norm_accuracy);
       }
     }
@@ -151,7 +158,7 @@ TEST_CASE("norms of ordinary data keep five digits by every route") {
                              to_dtype(uniform_values(random, {3, t, i}), Dtype::f32)};
     INFO(t << " positions, " << i << " to " << o);
     CHECK(norm_error(factors, [&](const Tensor& b, const Tensor& a) {
-            return PerSample::outer(b, a, {o, i});
+            return PerSampleGrad::outer(b, a, {o, i});
           }) < 1e-5);
   }
 }
@@ -168,7 +175,7 @@ TEST_CASE("norms keep four digits where the sums of a convolution cancel") {
         factors = {factors.b.permute(order), factors.a.permute(order)};
         INFO("offset " << offset << ", seed " << seed);
         CHECK(norm_error(factors, [&](const Tensor& b, const Tensor& a) {
-                return PerSample::patches(b, a, window, {4, 2, 2, 2});
+                return PerSampleGrad::patches(b, a, window, {4, 2, 2, 2});
               }) < norm_accuracy);
       }
     }
@@ -178,9 +185,10 @@ TEST_CASE("norms keep four digits where the sums of a convolution cancel") {
 TEST_CASE("a finite gradient of factors whose products overflow has a finite norm") {
   const Tensor b = Tensor::from({1e-25, 2e-25}, {1, 2, 1}, Dtype::f32);
   const Tensor a = Tensor::from({1e25, 1e25}, {1, 2, 1}, Dtype::f32);
-  const PerSample f = PerSample::outer(b, a, {1, 1});
-  for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
-    CHECK(dot(f, f, route).item() == Approx(9).epsilon(1e-5));
+  const PerSampleGrad f = PerSampleGrad::outer(b, a, {1, 1});
+  for (const NormMethod norm_method :
+       {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
+    CHECK(dot(f, f, norm_method).item() == Approx(9).epsilon(1e-5));
   }
 }
 
@@ -195,8 +203,8 @@ TEST_CASE("factors of 16 bits are multiplied as they are on a GPU, with sums and
                      a = random_tensor(random, {6, positions, 30}, {0, 1, 2}, dtype);
         const Shape shape{20, 30};
         const auto exact =
-            PerSample::outer(to_dtype(b, Dtype::f64), to_dtype(a, Dtype::f64), shape);
-        const auto use = PerSample::outer(b.to(info.device), a.to(info.device), shape);
+            PerSampleGrad::outer(to_dtype(b, Dtype::f64), to_dtype(a, Dtype::f64), shape);
+        const auto use = PerSampleGrad::outer(b.to(info.device), a.to(info.device), shape);
         const Tensor weights = random_tensor(random, {6}, Dtype::f64);
         const auto same = [](const Tensor& got, const Tensor& expected) {
           CHECK(got.dtype() == Dtype::f32);
@@ -206,13 +214,13 @@ TEST_CASE("factors of 16 bits are multiplied as they are on a GPU, with sums and
         same(use.materialize(), exact.materialize());
         same(use.sum(weights), exact.sum(weights));
         same(use.sum(weights.to(info.device)), exact.sum(weights));
-        for (const Route route : {Route::gram, Route::rows})
-          same(to_dtype(dot(use, use, route), Dtype::f32), dot(exact, exact, route));
+        for (const NormMethod norm_method : {NormMethod::ghost, NormMethod::materialize})
+          same(to_dtype(dot(use, use, norm_method), Dtype::f32), dot(exact, exact, norm_method));
       }
     }
-    const PerSample large =
-        PerSample::outer(full({512, 8, 64}, 1, Dtype::bf16, info.device),
-                         full({512, 8, 64}, 0.5, Dtype::bf16, info.device), {64, 64});
+    const PerSampleGrad large =
+        PerSampleGrad::outer(full({512, 8, 64}, 1, Dtype::bf16, info.device),
+                             full({512, 8, 64}, 0.5, Dtype::bf16, info.device), {64, 64});
     Allocator& memory = allocator(info.device);
     const std::size_t before = memory.statistics().current;
     memory.reset_peak();
@@ -240,8 +248,8 @@ TEST_CASE("factors of 16 bits of convolutions and tables give sums and rows in f
       const auto forms = [&](Dtype type, Device device) {
         const auto as = [&](const Tensor& t) { return to_dtype(t, type).to(device); };
         const Window window{.kernel = {1, 3, 3}};
-        return std::array{PerSample::patches(as(dy), as(x), window, {5, 3, 3, 3}),
-                          PerSample::onehot(ids.to(device), as(b), {9, 8})};
+        return std::array{PerSampleGrad::patches(as(dy), as(x), window, {5, 3, 3, 3}),
+                          PerSampleGrad::onehot(ids.to(device), as(b), {9, 8})};
       };
       const auto exact = forms(Dtype::f64, cpu), uses = forms(dtype, info.device);
       for (std::size_t k = 0; k < uses.size(); ++k) {
@@ -249,7 +257,7 @@ TEST_CASE("factors of 16 bits of convolutions and tables give sums and rows in f
         same(uses[k].materialize(), exact[k].materialize());
         same(uses[k].sum(weights), exact[k].sum(weights));
         same(uses[k].sum(weights.to(info.device)), exact[k].sum(weights));
-        same(to_dtype(dot(uses[k], uses[k], Route::automatic), Dtype::f32),
+        same(to_dtype(dot(uses[k], uses[k], NormMethod::automatic), Dtype::f32),
              dot(exact[k], exact[k]));
       }
     }
@@ -259,7 +267,7 @@ TEST_CASE("factors of 16 bits of convolutions and tables give sums and rows in f
 namespace {
 
 // Uses of a linear layer and a convolution of random shapes, of one sample, in bf16.
-std::array<PerSample, 2> narrow_uses(Random& random, Device device) {
+std::array<PerSampleGrad, 2> narrow_uses(Random& random, Device device) {
   const auto draw = [&](const Shape& shape) {
     const Shape order = shape.rank() == 3 ? Shape{0, 1, 2} : Shape{0, 2, 3, 4, 1};
     return random_tensor(random, shape, order, Dtype::bf16).to(device);
@@ -267,9 +275,9 @@ std::array<PerSample, 2> narrow_uses(Random& random, Device device) {
   const std::int64_t t = between(random, 1, 3), o = between(random, 1, 9),
                      i = between(random, 1, 9), side = between(random, 2, 4);
   const Window window{.kernel = {1, 2, 2}};
-  return {PerSample::outer(draw({1, t, o}), draw({1, t, i}), {o, i}),
-          PerSample::patches(draw({1, o, 1, side - 1, side - 1}), draw({1, i, 1, side, side}),
-                             window, {o, i, 2, 2})};
+  return {PerSampleGrad::outer(draw({1, t, o}), draw({1, t, i}), {o, i}),
+          PerSampleGrad::patches(draw({1, o, 1, side - 1, side - 1}), draw({1, i, 1, side, side}),
+                                 window, {o, i, 2, 2})};
 }
 
 }  // namespace
@@ -280,10 +288,10 @@ TEST_CASE("a sum that a GPU weights in bf16 is no longer than its norm and round
     if (info.device == cpu) continue;
     INFO(info.name);
     for (int round = 0; round < 40; ++round) {
-      for (const PerSample& use : narrow_uses(random, info.device)) {
-        const NormTerms terms = norm_terms({use});
+      for (const PerSampleGrad& use : narrow_uses(random, info.device)) {
+        const NormEstimate terms = norm_terms({use});
         const double norm = std::sqrt(terms.squares.to(cpu).item()),
-                     error = terms.errors.to(cpu).item();
+                     error = terms.error_bounds.to(cpu).item();
         for (const double scale : {1.0, 0x1p-90, 7.7e8}) {
           const double weight = scale / (norm + error);
           const auto sum = values(use.sum(full({1}, weight, Dtype::f64, info.device)).to(cpu));
@@ -304,9 +312,34 @@ TEST_CASE("a sum that a GPU weights in bf16 is no longer than its norm and round
 TEST_CASE("a sum that a GPU weights in bf16 has numbers that bf16 alone would not hold") {
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
-    const auto extreme = PerSample::outer(full({1, 1, 3}, 0x1.1p-30, Dtype::bf16, info.device),
-                                          full({1, 1, 3}, 0x1p127, Dtype::bf16, info.device), {9});
+    const auto extreme =
+        PerSampleGrad::outer(full({1, 1, 3}, 0x1.1p-30, Dtype::bf16, info.device),
+                             full({1, 1, 3}, 0x1p127, Dtype::bf16, info.device), {9});
     const Tensor small = extreme.sum(full({1}, 0x1.1p-98, Dtype::f64, info.device)).to(cpu);
     CHECK(small.select(0, 0).item() == 0x1.21p-1);
   }
+}
+
+TEST_CASE("the squared norms of a factor's rows count as they are given") {
+  PublicRandom random(40);
+  const Common c{.n = 3, .o = 4, .i = 6};
+  const Tensor b = random_factor(random, c, {20, 4}), a = random_factor(random, c, {20, 6}),
+               wide = to_dtype(b, Dtype::f64), squares = sum(mul(wide, wide), {2});
+  const PerSampleGrad plain = PerSampleGrad::outer(b, a, {4, 6}),
+                      known = PerSampleGrad::outer(b, a, {4, 6}, reshape(squares, {3, 20})),
+                      longer =
+                          PerSampleGrad::outer(b, a, {4, 6}, scale(reshape(squares, {3, 20}), 4));
+  const auto check_times = [](double times, const PerSampleGrad& f, const PerSampleGrad& g) {
+    NormErrorBounds x, y;
+    squared_norm({f}, NormMethod::ghost, &x);
+    squared_norm({g}, NormMethod::ghost, &y);
+    REQUIRE(x.error_bounds.size() == y.error_bounds.size());
+    for (std::size_t n = 0; n < x.error_bounds.size(); ++n) {
+      CHECK(x.error_bounds[n] == Approx(times * y.error_bounds[n]).epsilon(1e-6));
+      CHECK(x.term_norms[n] == Approx(times * y.term_norms[n]).epsilon(1e-6));
+    }
+  };
+  check_times(1, known, plain);
+  check_times(2, longer, plain);
+  check_times(2, longer.slice(1, 3), plain.slice(1, 3));
 }

@@ -10,10 +10,11 @@ using namespace sotto;
 namespace {
 
 constexpr int cases = 60;
-constexpr Route routes[] = {Route::automatic, Route::gram, Route::rows};
+constexpr NormMethod norm_methods[] = {NormMethod::automatic, NormMethod::ghost,
+                                       NormMethod::materialize};
 
 // Rows as [n][element].
-std::vector<std::vector<double>> rows_of(const PerSample& f) {
+std::vector<std::vector<double>> rows_of(const PerSampleGrad& f) {
   const std::vector<double> flat = values(f.materialize());
   const auto width = static_cast<std::size_t>(f.shape().numel());
   std::vector<std::vector<double>> rows;
@@ -51,7 +52,7 @@ void for_each_use(F&& f) {
     PublicRandom random(31);
     for (int i = 0; i < cases; ++i) {
       const auto [u, v] = random_pair(random);
-      for (const PerSample& use : {u, v}) {
+      for (const PerSampleGrad& use : {u, v}) {
         INFO(use.form() << ", " << use.samples() << " samples of " << to_string(use.shape()));
         f(use, random);
       }
@@ -78,13 +79,13 @@ TEST_CASE("materialised rows are the sums that the forms stand for") {
       }
     }
   }
-  check_close(PerSample::outer(b, a, {4, 5}).materialize(), outer);
-  check_close(PerSample::outer(b, a, {2, 2, 5}).materialize(), outer);
-  check_close(PerSample::onehot(Tensor::from(ids, {2, 3}), b, {2, 4}).materialize(), onehot);
+  check_close(PerSampleGrad::outer(b, a, {4, 5}).materialize(), outer);
+  check_close(PerSampleGrad::outer(b, a, {2, 2, 5}).materialize(), outer);
+  check_close(PerSampleGrad::onehot(Tensor::from(ids, {2, 3}), b, {2, 4}).materialize(), onehot);
   const Tensor first = b.slice(1, 0, 1), all = first.expand({2, 3, 4});
-  const auto row = PerSample::onehot(Tensor::from(ids, {2, 3}), contiguous(all), {2, 4});
+  const auto row = PerSampleGrad::onehot(Tensor::from(ids, {2, 3}), contiguous(all), {2, 4});
   for (const Tensor& same : {first, all}) {
-    const auto f = PerSample::onehot(Tensor::from(ids, {2, 3}), same, {2, 4});
+    const auto f = PerSampleGrad::onehot(Tensor::from(ids, {2, 3}), same, {2, 4});
     check_close(f.materialize(), row.materialize().to_vector<double>());
   }
 }
@@ -96,19 +97,20 @@ TEST_CASE("inner products by every route are those of the rows") {
       const auto [f, g] = random_pair(random);
       INFO(f.form() << " and " << g.form() << ", " << f.samples() << " samples of "
                     << to_string(f.shape()));
-      for (const Route route : routes) {
-        check_close(dot(f, g, route), products(rows_of(f), rows_of(g)));
-        check_close(dot(g, f, route), products(rows_of(f), rows_of(g)));
-        check_close(dot(f, f, route), products(rows_of(f), rows_of(f)));
-        const PerSample both = PerSample::dense(add(f.materialize(), g.materialize()));
-        check_close(squared_norm({f, g}, route), products(rows_of(both), rows_of(both)));
+      for (const NormMethod norm_method : norm_methods) {
+        check_close(dot(f, g, norm_method), products(rows_of(f), rows_of(g)));
+        check_close(dot(g, f, norm_method), products(rows_of(f), rows_of(g)));
+        check_close(dot(f, f, norm_method), products(rows_of(f), rows_of(f)));
+        const PerSampleGrad both =
+            PerSampleGrad::materialized(add(f.materialize(), g.materialize()));
+        check_close(squared_norm({f, g}, norm_method), products(rows_of(both), rows_of(both)));
       }
     }
   });
 }
 
 TEST_CASE("sums are those of the rows, weighted and not") {
-  for_each_use([](const PerSample& f, PublicRandom& random) {
+  for_each_use([](const PerSampleGrad& f, PublicRandom& random) {
     const std::int64_t width = f.shape().numel();
     std::vector<double> w;
     for (std::int64_t n = 0; n < f.samples(); ++n)
@@ -118,8 +120,9 @@ TEST_CASE("sums are those of the rows, weighted and not") {
     CHECK(f.sum(weights).shape() == f.shape());
     check_close(f.sum(), weighted(rows_of(f), std::vector<double>(w.size(), 1.0), width));
     check_close(f.sum(weights), weighted(rows_of(f), w, width));
-    check_close(f.prepared(Route::rows, std::size_t{1} << 30).sum(weights),
-                weighted(rows_of(f), w, width));
+    check_close(
+        f.materialize_if_cheaper(NormMethod::materialize, std::size_t{1} << 30).sum(weights),
+        weighted(rows_of(f), w, width));
     CHECK_THROWS_AS(f.sum(Tensor::from(std::vector<double>(w.size() + 1), {f.samples() + 1})),
                     std::invalid_argument);
   });
@@ -146,12 +149,13 @@ TEST_CASE("products of rows and a number each are those of elements, to the bit"
 }
 
 TEST_CASE("a slice holds its samples alone") {
-  for_each_use([](const PerSample& f, PublicRandom& random) {
+  for_each_use([](const PerSampleGrad& f, PublicRandom& random) {
     const std::int64_t begin = draw(random, 0, f.samples()), end = draw(random, begin, f.samples());
-    const PerSample part = f.slice(begin, end);
+    const PerSampleGrad part = f.slice(begin, end);
     CHECK(part.samples() == end - begin);
     check_close(part.materialize(), values(f.materialize().slice(0, begin, end)));
-    check_close(dot(part, part, Route::gram), values(dot(f, f, Route::gram).slice(0, begin, end)));
+    check_close(dot(part, part, NormMethod::ghost),
+                values(dot(f, f, NormMethod::ghost).slice(0, begin, end)));
   });
 }
 
@@ -166,18 +170,20 @@ TEST_CASE("a sample of weight zero adds exactly nothing, whatever it holds") {
       };
       const Tensor weights = Tensor::from({0.5, -1, 0, 2}, {4}, Dtype::f64);
       const Grouping grouping{.unit_of_row = {1, 0, -1, 1}, .units = 2};
-      const PerSample clean = with(1);
+      const PerSampleGrad clean = with(1);
       for (const double mark : {std::nan(""), HUGE_VAL, 1e30}) {
-        const PerSample f = with(mark);
+        const PerSampleGrad f = with(mark);
         INFO(f.form() << " holding " << mark);
         CHECK(same_bits(f.sum(weights), clean.sum(weights)));
-        const PerSample rows = f.prepared(Route::rows, std::size_t{1} << 20);
+        const PerSampleGrad rows =
+            f.materialize_if_cheaper(NormMethod::materialize, std::size_t{1} << 20);
         CHECK(same_bits(rows.sum(weights),
-                        clean.prepared(Route::rows, std::size_t{1} << 20).sum(weights)));
+                        clean.materialize_if_cheaper(NormMethod::materialize, std::size_t{1} << 20)
+                            .sum(weights)));
         CHECK(same_bits(f.group(grouping).materialize(), clean.group(grouping).materialize()));
-        for (const Route route : routes) {
-          const std::vector<double> norms = values(dot(f, f, route)),
-                                    expected = values(dot(clean, clean, route));
+        for (const NormMethod norm_method : norm_methods) {
+          const std::vector<double> norms = values(dot(f, f, norm_method)),
+                                    expected = values(dot(clean, clean, norm_method));
           CHECK(norms[0] == expected[0]);
           CHECK(norms[1] == expected[1]);
           CHECK(norms[3] == expected[3]);
@@ -189,7 +195,7 @@ TEST_CASE("a sample of weight zero adds exactly nothing, whatever it holds") {
 }
 
 TEST_CASE("a unit's gradient is the sum or the mean of its rows") {
-  for_each_use([](const PerSample& f, PublicRandom& random) {
+  for_each_use([](const PerSampleGrad& f, PublicRandom& random) {
     Grouping grouping{.unit_of_row = {}, .units = draw(random, 1, 4), .mean = one_in(random, 2)};
     for (std::int64_t n = 0; n < f.samples(); ++n)
       grouping.unit_of_row.push_back(draw(random, -1, grouping.units - 1));
@@ -210,20 +216,20 @@ TEST_CASE("a unit's gradient is the sum or the mean of its rows") {
         flat.push_back(value /= grouping.mean && count[u] > 0 ? count[u] : 1);
       weights.push_back(one_in(random, 3) ? 0 : random.uniform());
     }
-    const PerSample grouped = f.group(grouping);
+    const PerSampleGrad grouped = f.group(grouping);
     REQUIRE(grouped.samples() == grouping.units);
     CHECK(grouped.shape() == f.shape());
     check_close(grouped.materialize(), flat);
     check_close(grouped.sum(Tensor::from(weights, {grouping.units})),
                 weighted(units, weights, f.shape().numel()));
-    for (const Route route : routes)
-      check_close(dot(grouped, grouped, route), products(units, units));
+    for (const NormMethod norm_method : norm_methods)
+      check_close(dot(grouped, grouped, norm_method), products(units, units));
   });
 }
 
 TEST_CASE("a grouping names every row and no unit past the last") {
   PublicRandom random(1);
-  const PerSample f = random_dense(random, {.n = 3, .o = 2, .i = 2});
+  const PerSampleGrad f = random_dense(random, {.n = 3, .o = 2, .i = 2});
   CHECK(throws(
       [&] {
         f.group({.unit_of_row = {0, 0}, .units = 1});
@@ -236,23 +242,24 @@ TEST_CASE("factors that do not fit their shape are refused") {
   const Tensor b = zeros({2, 3, 4}), a = zeros({2, 3, 5});
   CHECK(throws(
       [&] {
-        PerSample::outer(b, a, {4, 4});
+        PerSampleGrad::outer(b, a, {4, 4});
       },
-      "PerSample::outer: factors (2, 3, 4) and (2, 3, 5)"));
-  CHECK(throws([&] { PerSample::outer(b, zeros({2, 2, 5}), {4, 5}); }, "PerSample::outer"));
-  CHECK(throws([&] { PerSample::dense(zeros({})); }, "no sample axis"));
-  const PerSample f = PerSample::outer(b, a, {4, 5});
+      "PerSampleGrad::outer: factors (2, 3, 4) and (2, 3, 5)"));
+  CHECK(throws([&] { PerSampleGrad::outer(b, zeros({2, 2, 5}), {4, 5}); }, "PerSampleGrad::outer"));
+  CHECK(throws([&] { PerSampleGrad::materialized(zeros({})); }, "no sample axis"));
+  const PerSampleGrad f = PerSampleGrad::outer(b, a, {4, 5});
   CHECK(throws([&] { dot(f, f.slice(0, 1)); }, "dot: 2 samples"));
   CHECK(throws([&] { squared_norm({}); }, "without a use"));
 }
 
 TEST_CASE("outer products of different factors of one shape meet as rows") {
   PublicRandom random(4);
-  const PerSample f = PerSample::outer(uniform_values(random, {3, 2, 2}),
-                                       uniform_values(random, {3, 2, 6}), {2, 2, 3});
-  const PerSample g = PerSample::outer(uniform_values(random, {3, 4, 4}),
-                                       uniform_values(random, {3, 4, 3}), {2, 2, 3});
-  for (const Route route : routes) check_close(dot(f, g, route), products(rows_of(f), rows_of(g)));
+  const PerSampleGrad f = PerSampleGrad::outer(uniform_values(random, {3, 2, 2}),
+                                               uniform_values(random, {3, 2, 6}), {2, 2, 3});
+  const PerSampleGrad g = PerSampleGrad::outer(uniform_values(random, {3, 4, 4}),
+                                               uniform_values(random, {3, 4, 3}), {2, 2, 3});
+  for (const NormMethod norm_method : norm_methods)
+    check_close(dot(f, g, norm_method), products(rows_of(f), rows_of(g)));
 }
 
 // Two uses of one weight may cancel so far that the difference of inner products holds nothing.
@@ -263,11 +270,11 @@ TEST_CASE("norms of uses that cancel each other are those of the sum") {
       const Common c{.n = 3, .o = 4, .i = 5};
       const Tensor a = random_factor(random, c, {3, 5}), b = random_factor(random, c, {3, 4});
       const Tensor small = scale(random_factor(random, c, {3, 4}), rest);
-      const PerSample f = PerSample::outer(b, a, {4, 5});
-      const PerSample g = PerSample::outer(add(scale(b, -1), small), a, {4, 5});
-      const auto expected = rows_of(PerSample::outer(small, a, {4, 5}));
-      for (const Route route : routes) {
-        const std::vector<double> norms = values(squared_norm({f, g}, route));
+      const PerSampleGrad f = PerSampleGrad::outer(b, a, {4, 5});
+      const PerSampleGrad g = PerSampleGrad::outer(add(scale(b, -1), small), a, {4, 5});
+      const auto expected = rows_of(PerSampleGrad::outer(small, a, {4, 5}));
+      for (const NormMethod norm_method : norm_methods) {
+        const std::vector<double> norms = values(squared_norm({f, g}, norm_method));
         for (std::size_t n = 0; n < norms.size(); ++n) {
           INFO("what is left: " << rest);
           CHECK(norms[n] == Approx(products(expected, expected)[n]).epsilon(1e-8).margin(1e-28));
@@ -283,18 +290,18 @@ TEST_CASE("positions that a sample does not have add nothing to what rounding ma
   const Common c{.n = 3, .o = 4, .i = 6};
   const Tensor b = random_factor(random, c, {5, 4}), a = random_factor(random, c, {5, 6});
   const auto bounds_of = [](const Tensor& slopes, const Tensor& inputs) {
-    NormBounds bounds;
-    squared_norm({PerSample::outer(slopes, inputs, {4, 6})}, Route::gram, &bounds);
+    NormErrorBounds bounds;
+    squared_norm({PerSampleGrad::outer(slopes, inputs, {4, 6})}, NormMethod::ghost, &bounds);
     return bounds;
   };
-  const NormBounds own = bounds_of(b, a);
+  const NormErrorBounds own = bounds_of(b, a);
   const Tensor none = zeros({3, 900, 4}, b.dtype()), any = full({3, 900, 6}, 1, a.dtype());
-  const NormBounds padded = bounds_of(concat({b, none}, 1), concat({a, any}, 1));
+  const NormErrorBounds padded = bounds_of(concat({b, none}, 1), concat({a, any}, 1));
   for (std::size_t n = 0; n < 3; ++n) {
-    CHECK(own.errors[n] > 0);
-    CHECK(padded.errors[n] == Approx(own.errors[n]).epsilon(1e-6));
-    CHECK(own.shares[n] > 0);
-    CHECK(padded.shares[n] == Approx(own.shares[n]).epsilon(1e-12));
+    CHECK(own.error_bounds[n] > 0);
+    CHECK(padded.error_bounds[n] == Approx(own.error_bounds[n]).epsilon(1e-6));
+    CHECK(own.term_norms[n] > 0);
+    CHECK(padded.term_norms[n] == Approx(own.term_norms[n]).epsilon(1e-12));
   }
 }
 
@@ -303,44 +310,47 @@ TEST_CASE("rows count for as much rounding as the factors that they were made of
   PublicRandom random(39);
   const Common c{.n = 3, .o = 4, .i = 6};
   const auto use = [&] {
-    return PerSample::outer(random_factor(random, c, {20, 4}), random_factor(random, c, {20, 6}),
-                            {4, 6});
+    return PerSampleGrad::outer(random_factor(random, c, {20, 4}),
+                                random_factor(random, c, {20, 6}), {4, 6});
   };
-  const auto bounds_of = [](const std::vector<PerSample>& uses) {
-    NormBounds bounds;
-    squared_norm(uses, Route::automatic, &bounds);
+  const auto bounds_of = [](const std::vector<PerSampleGrad>& uses) {
+    NormErrorBounds bounds;
+    squared_norm(uses, NormMethod::automatic, &bounds);
     return bounds;
   };
-  const auto check_same = [&](const std::vector<PerSample>& a, const std::vector<PerSample>& b) {
-    const NormBounds x = bounds_of(a), y = bounds_of(b);
-    REQUIRE(x.errors.size() == y.errors.size());
-    for (std::size_t n = 0; n < x.errors.size(); ++n) {
-      CHECK(x.errors[n] > 0);
-      CHECK(x.errors[n] == Approx(y.errors[n]).epsilon(1e-9));
-      CHECK(x.shares[n] >= y.shares[n] * (1 - 1e-12));  // of units of several rows more
+  const auto check_same = [&](const std::vector<PerSampleGrad>& a,
+                              const std::vector<PerSampleGrad>& b) {
+    const NormErrorBounds x = bounds_of(a), y = bounds_of(b);
+    REQUIRE(x.error_bounds.size() == y.error_bounds.size());
+    for (std::size_t n = 0; n < x.error_bounds.size(); ++n) {
+      CHECK(x.error_bounds[n] > 0);
+      CHECK(x.error_bounds[n] == Approx(y.error_bounds[n]).epsilon(1e-9));
+      CHECK(x.term_norms[n] >= y.term_norms[n] * (1 - 1e-12));  // of units of several rows more
     }
   };
-  const PerSample f = use(), g = use(), kept = f.prepared(Route::rows, 1 << 20);
+  const PerSampleGrad f = use(), g = use(),
+                      kept = f.materialize_if_cheaper(NormMethod::materialize, 1 << 20);
   CHECK(kept.form() == std::string_view("dense"));
   check_same({kept}, {f});
-  CHECK(f.compact().form() == std::string_view("dense"));
-  check_same({f.compact(), g.compact()}, {f, g});
-  check_same({f.compact().with_rows(g.compact())}, {f, g});
-  check_same({f.compact().reshaped({6, 4}).permuted({1, 0})}, {f});
+  CHECK(f.smallest_form().form() == std::string_view("dense"));
+  check_same({f.smallest_form(), g.smallest_form()}, {f, g});
+  check_same({f.smallest_form().with_rows(g.smallest_form())}, {f, g});
+  check_same({f.smallest_form().reshaped({6, 4}).permuted({1, 0})}, {f});
   const Grouping grouping{.unit_of_row = {0, 1, 0}, .units = 2};
-  check_same({f.compact().group(grouping)}, {f.group(grouping)});
-  check_same({f.compact().slice(1, 3)}, {f.slice(1, 3)});
-  check_same({PerSample::first_of(std::make_shared<const PerSample>(f.compact()), 2)},
-             {f.slice(0, 2)});
+  check_same({f.smallest_form().group(grouping)}, {f.group(grouping)});
+  check_same({f.smallest_form().slice(1, 3)}, {f.slice(1, 3)});
+  check_same(
+      {PerSampleGrad::captured_prefix(std::make_shared<const PerSampleGrad>(f.smallest_form()), 2)},
+      {f.slice(0, 2)});
 }
 
 TEST_CASE("rows and sums of per-sample gradients are of whole factors on every device") {
-  for_each_use([](const PerSample& use, PublicRandom&) {
+  for_each_use([](const PerSampleGrad& use, PublicRandom&) {
     Backend& engine = backend(cpu);
     int calls = 0, rounded = 0;
     const auto watched = make_device_code(cpu, engine, [&](auto) {
       ++calls;
-      rounded += WholeProducts::wanted() ? 0 : 1;
+      rounded += NoTf32Scope::wanted() ? 0 : 1;
       return nullptr;
     });
     const Tensor weights = full({use.samples()}, 0.5, Dtype::f64);
@@ -349,15 +359,15 @@ TEST_CASE("rows and sums of per-sample gradients are of whole factors on every d
     set_cpu_backend(engine);
     CHECK(calls > 0);
     CHECK(rounded == 0);
-    CHECK_FALSE(WholeProducts::wanted());
+    CHECK_FALSE(NoTf32Scope::wanted());
   });
 }
 
 TEST_CASE("a weighted sum needs little memory beside the factors and the sum") {
   constexpr std::int64_t n = 8192, width = 256;
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
-    const PerSample use = PerSample::outer(full({n, 1, width}, 1, dtype),
-                                           full({n, 1, width}, 0.5, dtype), {width, width});
+    const PerSampleGrad use = PerSampleGrad::outer(full({n, 1, width}, 1, dtype),
+                                                   full({n, 1, width}, 0.5, dtype), {width, width});
     const Tensor weights = full({n}, 0.25, Dtype::f64);
     const MemoryStatistics before = allocator(cpu).statistics();
     allocator(cpu).reset_peak();
@@ -367,27 +377,4 @@ TEST_CASE("a weighted sum needs little memory beside the factors and the sum") {
     CHECK(allocator(cpu).statistics().peak <= before.current + room);
     CHECK(sum.select(0, 0).select(0, 0).item() == n * 0.125);
   }
-}
-
-TEST_CASE("the squared norms of a factor's rows count as they are given") {
-  PublicRandom random(40);
-  const Common c{.n = 3, .o = 4, .i = 6};
-  const Tensor b = random_factor(random, c, {20, 4}), a = random_factor(random, c, {20, 6}),
-               wide = to_dtype(b, Dtype::f64), squares = sum(mul(wide, wide), {2});
-  const PerSample plain = PerSample::outer(b, a, {4, 6}),
-                  known = PerSample::outer(b, a, {4, 6}, reshape(squares, {3, 20})),
-                  longer = PerSample::outer(b, a, {4, 6}, scale(reshape(squares, {3, 20}), 4));
-  const auto check_times = [](double times, const PerSample& f, const PerSample& g) {
-    NormBounds x, y;
-    squared_norm({f}, Route::gram, &x);
-    squared_norm({g}, Route::gram, &y);
-    REQUIRE(x.errors.size() == y.errors.size());
-    for (std::size_t n = 0; n < x.errors.size(); ++n) {
-      CHECK(x.errors[n] == Approx(times * y.errors[n]).epsilon(1e-6));
-      CHECK(x.shares[n] == Approx(times * y.shares[n]).epsilon(1e-6));
-    }
-  };
-  check_times(1, known, plain);
-  check_times(2, longer, plain);
-  check_times(2, longer.slice(1, 3), plain.slice(1, 3));
 }

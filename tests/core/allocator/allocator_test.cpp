@@ -261,7 +261,7 @@ TEST_CASE("out of memory names what is in use, the largest first, and what would
 namespace {
 
 // Counts what it sees, and refuses requests on demand.
-class Counting final : public AllocationWatch {
+class Counting final : public AllocationObserver {
  public:
   bool allows(std::size_t) override { return !refuses; }
   void allocated(const Block& block) override { bytes += block.bytes, last = block.current; }

@@ -162,7 +162,7 @@ TEST_CASE("two passes over segments need what an ordinary step does, where these
   memory::checkpoint_every(model, 3);
   const double ordinary = peak(false);
   CHECK(peak(true) > 1.2 * ordinary);
-  memory::checkpoint_every(model, 3, memory::Backwards::two);
+  memory::checkpoint_every(model, 3, memory::BackwardPasses::two);
   CHECK(peak(true) < 1.15 * ordinary);  // sums in f64
   CHECK(model.segments().front() == nn::Sequential::Segment{0, 27});
 }
@@ -239,7 +239,7 @@ TEST_CASE("phases have their own peaks and leave the allocator's alone") {
   allocator(cpu).reset_peak();
   const std::size_t before = allocator(cpu).statistics().current;
   full({3000}, 0);
-  PhaseClock clock;
+  PhaseProfiler clock;
   clock.enter("large");
   full({2000}, 0);
   clock.enter("small");

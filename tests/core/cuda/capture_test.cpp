@@ -318,7 +318,7 @@ TEST_CASE("calls of a captured loss and their backwards take turns") {
     CHECK(throws([&] { first.backward(a, sums); }, "another batch was computed"));
     CHECK_NOTHROW(second.backward(b, sums));
     Tape third;
-    RowsSink rows;
+    PerSampleGradSink rows;
     const Var c = s.captured(third, batch);
     CHECK(throws([&] { third.backward(c, rows); }, "sinks get sums alone"));
   });

@@ -21,7 +21,7 @@ std::uint64_t word_in(int box, std::uint64_t place) {
 
 // A draw that begins with `word` and goes on with these words; {} when more are asked for. Words
 // that are left over when the draw is rejected begin another one.
-std::optional<std::uint64_t> decide(const NormalBoxes& boxes, std::uint64_t word,
+std::optional<std::uint64_t> decide(const ExactNormalSampler& boxes, std::uint64_t word,
                                     const std::vector<std::uint64_t>& words) {
   struct UsedUp {};
   std::size_t used = 0;
@@ -37,8 +37,8 @@ std::optional<std::uint64_t> decide(const NormalBoxes& boxes, std::uint64_t word
 
 // The values of the word at `place` with which the draw is accepted, others being as they are, as a
 // part of all.
-double accepted(const NormalBoxes& boxes, std::uint64_t word, std::vector<std::uint64_t> words,
-                std::size_t place) {
+double accepted(const ExactNormalSampler& boxes, std::uint64_t word,
+                std::vector<std::uint64_t> words, std::size_t place) {
   words[place] = 0;
   const auto drawn = decide(boxes, word, words);
   if (drawn.value_or(0) == 0) return 0;  // what words of zeros give
@@ -51,7 +51,7 @@ double accepted(const NormalBoxes& boxes, std::uint64_t word, std::vector<std::u
 }
 
 // Height of the curve over `place` in the strip, in boxes.
-double height(const NormalBoxes& boxes, int strip, std::uint64_t place) {
+double height(const ExactNormalSampler& boxes, int strip, std::uint64_t place) {
   double sum = 0;
   for (int box = 0; box < boxes.first_tail_box(); ++box) {
     const std::uint64_t word = word_in(box, place);
@@ -69,15 +69,15 @@ double curve(double lambda, double y) {
 
 const double lambdas[] = {0x1p-9, 0x1p-10, 0.9 * 0x1p-10, 0x1p-11};
 
-NormalBoxes boxes_for(double lambda) {
-  return NormalBoxes(static_cast<std::uint64_t>(std::ldexp(lambda, 72)));
+ExactNormalSampler boxes_for(double lambda) {
+  return ExactNormalSampler(static_cast<std::uint64_t>(std::ldexp(lambda, 72)));
 }
 
 }  // namespace
 
 TEST_CASE("accepted heights are in proportion to the normal density, in every strip") {
   for (const double lambda : lambdas) {
-    const NormalBoxes boxes = boxes_for(lambda);
+    const ExactNormalSampler boxes = boxes_for(lambda);
     const double scale = height(boxes, 0, 1);
     CHECK(scale == Approx(std::round(scale)).epsilon(1e-15));
     for (int strip = 0; strip < boxes.strips(); strip += 1 + strip / 3) {
@@ -92,7 +92,7 @@ TEST_CASE("accepted heights are in proportion to the normal density, in every st
 // Where the curve crosses one box, from 300-bit arithmetic: the first 64 bits of the height within
 // the box and 56 more, for the shortest and the longest place with given 51 bits.
 TEST_CASE("what 64 bits leave open is decided by 56 more, and by 64 more of the place") {
-  const NormalBoxes boxes = boxes_for(0x1p-10);
+  const ExactNormalSampler boxes = boxes_for(0x1p-10);
   REQUIRE(height(boxes, 0, 1) == Approx(140).epsilon(1e-15));
   const int strip = 20, level = 94;
   int box = level;
@@ -142,7 +142,7 @@ struct TailWords {
 // Thresholds are found to 2^-22: nearer, a comparison takes one word more than the others.
 TEST_CASE("the tail has the normal density, to 12 deviations and beyond") {
   for (const double lambda : lambdas) {
-    const NormalBoxes boxes = boxes_for(lambda);
+    const ExactNormalSampler boxes = boxes_for(lambda);
     const double scale = height(boxes, 0, 1);
     const int strips = boxes.strips(), first = boxes.first_tail_box();
     for (const int blocks : {0, 1, 2, 5, 9, 20, 40}) {

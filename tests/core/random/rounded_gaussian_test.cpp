@@ -118,7 +118,7 @@ TEST_CASE("the low bits are uniform") {
 TEST_CASE("the tail has its weight, beyond 6 deviations too") {
   const double deviation = 1.5 * 0x1p30;
   const RoundedGaussian gaussian(deviation);
-  const NormalBoxes& boxes = gaussian.boxes();
+  const ExactNormalSampler& boxes = gaussian.boxes();
   const double begin = std::ldexp(boxes.strips(), gaussian.strip_exponent()) / deviation;
   auto random = SecretRandom::insecure_seeded(5);
   const auto more = [&] { return random.word(); };

@@ -72,11 +72,11 @@ TEST_CASE("work that is worth it runs on every thread") {
 namespace {
 
 // Pieces that threads count, and whether the caller's was one of them.
-class CountedPieces final : public IdleWork {
+class CountedPieces final : public BackgroundTask {
  public:
   explicit CountedPieces(int pieces) : left_(pieces) {}
   ~CountedPieces() { withdraw_idle_work(*this); }
-  bool do_piece() override {
+  bool run_chunk() override {
     if (left_.fetch_sub(1) <= 0) return false;
     by_caller_ = by_caller_ || std::this_thread::get_id() == caller_;
     ++done_;

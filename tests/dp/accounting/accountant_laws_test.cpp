@@ -16,10 +16,11 @@ using namespace sotto;
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr auto added = Relation::add_or_remove_one, replaced = Relation::replace_one;
+constexpr auto added = NeighboringRelation::add_or_remove_one,
+               replaced = NeighboringRelation::replace_one;
 const std::vector<AccountantKind> kinds = {AccountantKind::pld, AccountantKind::rdp,
                                            AccountantKind::prv};
-const std::vector<Relation> relations = {added, replaced};
+const std::vector<NeighboringRelation> relations = {added, replaced};
 
 const std::vector<Event> events = {
     {1.5},
@@ -37,9 +38,9 @@ Event paid(Event event) {
   return event;
 }
 
-std::unique_ptr<Accountant> composed(AccountantKind kind, Relation relation, const Event& event,
-                                     std::int64_t count = 1) {
-  auto accountant = new_accountant(kind, relation)();
+std::unique_ptr<Accountant> composed(AccountantKind kind, NeighboringRelation relation,
+                                     const Event& event, std::int64_t count = 1) {
+  auto accountant = make_accountant(kind, relation)();
   accountant->compose(event, count);
   return accountant;
 }
@@ -48,10 +49,10 @@ std::unique_ptr<Accountant> composed(AccountantKind kind, Relation relation, con
 template <class Function>
 void for_each_proof(const Function& f) {
   for (const AccountantKind kind : kinds) {
-    for (const Relation relation : relations) {
+    for (const NeighboringRelation relation : relations) {
       for (const Event& event : events) {
         CAPTURE(name(kind), name(event.sampling), relation == replaced);
-        if (unproved(kind, event.sampling, relation).empty()) f(kind, relation, event);
+        if (unsupported_reason(kind, event.sampling, relation).empty()) f(kind, relation, event);
       }
     }
   }
@@ -61,7 +62,7 @@ void for_each_proof(const Function& f) {
 
 TEST_CASE("an accountant composes what it has a proof for and says who can serve the rest") {
   int proofs = 0;
-  for_each_proof([&](AccountantKind kind, Relation relation, const Event& event) {
+  for_each_proof([&](AccountantKind kind, NeighboringRelation relation, const Event& event) {
     const double epsilon = composed(kind, relation, event)->epsilon(1e-6);
     CHECK(epsilon > 0);
     CHECK(epsilon < 20);
@@ -69,37 +70,37 @@ TEST_CASE("an accountant composes what it has a proof for and says who can serve
   });
   CHECK(proofs == 37);
   for (const AccountantKind kind : kinds) {
-    for (const Relation relation : relations) {
+    for (const NeighboringRelation relation : relations) {
       for (const Event& event : events) {
-        const std::string reason = unproved(kind, event.sampling, relation);
+        const std::string reason = unsupported_reason(kind, event.sampling, relation);
         if (reason.empty()) continue;
         CHECK_THROWS_WITH(composed(kind, relation, event), "compose: " + reason);
       }
     }
   }
-  CHECK(unproved(AccountantKind::pld, Sampling::balls_and_bins, added) ==
+  CHECK(unsupported_reason(AccountantKind::pld, Sampling::balls_and_bins, added) ==
         "the pld accountant has no proof for balls_and_bins batches and add_or_remove_one; "
         "rdp has one");
   CHECK(
-      unproved(AccountantKind::rdp, Sampling::partition, added) ==
+      unsupported_reason(AccountantKind::rdp, Sampling::partition, added) ==
       "the rdp accountant has no proof for partition batches and add_or_remove_one; none has one");
-  CHECK_FALSE(unproved(AccountantKind::rdp, Sampling::fixed_size, added).empty());
-  CHECK_FALSE(unproved(AccountantKind::rdp, Sampling::balls_and_bins, replaced).empty());
+  CHECK_FALSE(unsupported_reason(AccountantKind::rdp, Sampling::fixed_size, added).empty());
+  CHECK_FALSE(unsupported_reason(AccountantKind::rdp, Sampling::balls_and_bins, replaced).empty());
 }
 
 TEST_CASE("accountants are made by kind, name and relation") {
   for (const AccountantKind kind : kinds) {
-    CHECK(accountant_called(name(kind)) == kind);
-    for (const Relation relation : relations) {
-      const auto accountant = new_accountant(kind, relation)();
+    CHECK(parse_accountant(name(kind)) == kind);
+    for (const NeighboringRelation relation : relations) {
+      const auto accountant = make_accountant(kind, relation)();
       CHECK(accountant->kind() == kind);
       CHECK(accountant->name() == name(kind));
       CHECK(accountant->relation() == relation);
     }
   }
-  CHECK(new_accountant()()->kind() == AccountantKind::pld);
-  CHECK(new_accountant()()->relation() == added);
-  CHECK_THROWS_WITH(accountant_called("gdp"), "accountant: no accountant is called gdp");
+  CHECK(make_accountant()()->kind() == AccountantKind::pld);
+  CHECK(make_accountant()()->relation() == added);
+  CHECK_THROWS_WITH(parse_accountant("gdp"), "accountant: no accountant is called gdp");
 }
 
 TEST_CASE("an exchanged record moves a full batch twice as far") {
@@ -110,7 +111,7 @@ TEST_CASE("an exchanged record moves a full batch twice as far") {
 }
 
 TEST_CASE("samplings that come down to others cost the same") {
-  for_each_proof([&](AccountantKind kind, Relation relation, const Event& event) {
+  for_each_proof([&](AccountantKind kind, NeighboringRelation relation, const Event& event) {
     Event same{event.noise_multiplier};
     if (event.sampling == Sampling::cyclic_poisson) {
       same = {event.noise_multiplier, Sampling::poisson, event.sampling_rate};
@@ -123,7 +124,7 @@ TEST_CASE("samplings that come down to others cost the same") {
 }
 
 TEST_CASE("a rate of 1 and a pass of one batch are full batches") {
-  for_each_proof([&](AccountantKind kind, Relation relation, Event event) {
+  for_each_proof([&](AccountantKind kind, NeighboringRelation relation, Event event) {
     event.sampling_rate = event.batches = 1;
     event.cut = 0;
     for (const double sigma : {0.1, 1.0, 30.0}) {
@@ -141,7 +142,7 @@ TEST_CASE("a rate of 1 and a pass of one batch are full batches") {
 }
 
 TEST_CASE("a pass is charged with its first batch, and an unfinished one whole") {
-  for_each_proof([&](AccountantKind kind, Relation relation, const Event& event) {
+  for_each_proof([&](AccountantKind kind, NeighboringRelation relation, const Event& event) {
     if (!in_passes(event.sampling)) return;
     const auto accountant = composed(kind, relation, event, 2);
     const double epsilon = accountant->epsilon(1e-6);
@@ -154,9 +155,9 @@ TEST_CASE("a pass is charged with its first batch, and an unfinished one whole")
 }
 
 TEST_CASE("batches are paid for by passes that were begun before, of the same kind") {
-  for_each_proof([&](AccountantKind kind, Relation relation, const Event& event) {
+  for_each_proof([&](AccountantKind kind, NeighboringRelation relation, const Event& event) {
     if (!in_passes(event.sampling)) return;
-    const auto accountant = new_accountant(kind, relation)();
+    const auto accountant = make_accountant(kind, relation)();
     CHECK_THROWS_AS(accountant->compose(paid(event)), std::invalid_argument);
     Event other = event;
     other.noise_multiplier = 2;
@@ -179,7 +180,7 @@ TEST_CASE("lost records cost their probability, in delta and in epsilon") {
   const std::int64_t steps = 100;
   for (const AccountantKind kind : kinds) {
     if (kind == AccountantKind::prv) continue;  // takes long; the base class does it
-    for (const Relation relation : relations) {
+    for (const NeighboringRelation relation : relations) {
       const auto poisson = composed(kind, relation, {1.5, Sampling::poisson, 0.01}, steps);
       const auto truncated =
           composed(kind, relation, {1.5, Sampling::truncated_poisson, 0.01, 1, false, cut}, steps);
@@ -214,7 +215,7 @@ TEST_CASE("a ledger is accounted for by the accountant that is asked for") {
   for (std::uint64_t draw = 0; draw < 6; ++draw) {
     ledger.record(draw % 3 == 0 ? pass : paid(pass), draw);
   }
-  CHECK(epsilon(ledger, 1e-5, new_accountant(AccountantKind::rdp)) ==
+  CHECK(epsilon(ledger, 1e-5, make_accountant(AccountantKind::rdp)) ==
         composed(AccountantKind::rdp, added, pass, 2)->epsilon(1e-5));
   CHECK_THROWS_WITH(epsilon(ledger, 1e-5),
                     "compose: the pld accountant has no proof for balls_and_bins batches and "
@@ -224,7 +225,7 @@ TEST_CASE("a ledger is accounted for by the accountant that is asked for") {
 // epsilon and delta of one, two and four times as many releases; the others have less noise or are
 // asked for less delta.
 TEST_CASE("answers are numbers that no argument moves the wrong way, over the whole range") {
-  for_each_proof([&](AccountantKind kind, Relation relation, Event event) {
+  for_each_proof([&](AccountantKind kind, NeighboringRelation relation, Event event) {
     if (kind == AccountantKind::prv)
       return;  // takes long; tests/dp/accounting/pld/prv_accountant_test.cpp has corners
     const bool rate = has_rate(event.sampling), pld = kind == AccountantKind::pld;
@@ -261,7 +262,7 @@ TEST_CASE("answers are numbers that no argument moves the wrong way, over the wh
 
 TEST_CASE("numbers out of range are errors for every accountant") {
   for (const AccountantKind kind : kinds) {
-    const auto accountant = new_accountant(kind)();
+    const auto accountant = make_accountant(kind)();
     for (const double wrong : {0.0, 1.0, -1.0, std::nan("")}) {
       CHECK_THROWS_AS(accountant->epsilon(wrong), std::invalid_argument);
     }

@@ -20,7 +20,7 @@ PrivacyTarget sampled(double epsilon, double delta, double q, std::int64_t steps
   return {epsilon, delta, {.sampling = Sampling::poisson, .sampling_rate = q}, steps};
 }
 
-const NewAccountant rdp = new_accountant(AccountantKind::rdp);
+const NewAccountant rdp = make_accountant(AccountantKind::rdp);
 
 NewAccountant by_orders(std::vector<double> orders) {
   return [orders = std::move(orders)] { return std::make_unique<RdpAccountant>(orders); };
@@ -103,15 +103,16 @@ TEST_CASE("noise, steps and rate are calibrated for every sampling that has a pr
                                       {0, Sampling::cyclic_poisson, 0.1, 30},
                                       {0, Sampling::planned, 1, 30}};
   for (const AccountantKind kind : {AccountantKind::pld, AccountantKind::rdp}) {
-    for (const Relation relation : {Relation::add_or_remove_one, Relation::replace_one}) {
+    for (const NeighboringRelation relation :
+         {NeighboringRelation::add_or_remove_one, NeighboringRelation::replace_one}) {
       for (const Event& batch : batches) {
         const bool others = batch.sampling == Sampling::truncated_poisson ||
                             batch.sampling == Sampling::cyclic_poisson;
-        if (others && relation == Relation::replace_one) continue;  // as Poisson batches
-        const NewAccountant fresh = new_accountant(kind, relation);
+        if (others && relation == NeighboringRelation::replace_one) continue;  // as Poisson batches
+        const NewAccountant fresh = make_accountant(kind, relation);
         const PrivacyTarget target{2, 1e-6, batch, 61};  // three passes of 30
-        CAPTURE(name(kind), name(batch.sampling), relation == Relation::replace_one);
-        if (!unproved(kind, batch.sampling, relation).empty()) {
+        CAPTURE(name(kind), name(batch.sampling), relation == NeighboringRelation::replace_one);
+        if (!unsupported_reason(kind, batch.sampling, relation).empty()) {
           CHECK_THROWS_AS(calibrate_noise_multiplier(target, fresh), std::invalid_argument);
           continue;
         }

@@ -149,7 +149,7 @@ Run train(Lab& lab, Sampler&& sampler, Mechanism&& mechanism, int steps,
   PldAccountant accountant;
   Run run;
   for (int step = 0; step < steps; ++step) {
-    Draw draw = sampler.draw();
+    SampledBatch draw = sampler.draw();
     accountant.compose(mechanism.event(draw.event()));
     std::vector<std::int64_t> rows;
     for (const std::int64_t unit : draw.units()) {
@@ -159,9 +159,9 @@ Run train(Lab& lab, Sampler&& sampler, Mechanism&& mechanism, int steps,
     }
     Tape tape({.private_data = true});
     clipper.add(tape, lab.loss(tape, rows));
-    const Released released = mechanism.release(clipper.finish(std::move(draw)), ledger);
+    const NoisyGradient released = mechanism.release(clipper.finish(std::move(draw)), ledger);
     run.trace.push_back(lab.canaries.elements(released.gradients()));
-    for (double& x : run.trace.back()) x *= sampler.expected_size();
+    for (double& x : run.trace.back()) x *= sampler.expected_batch_size();
     optimizer.step(released.gradients());
   }
   run.claimed = accountant.epsilon(delta);
@@ -274,7 +274,7 @@ TEST_CASE("the engine's bound is below its epsilon, from the models it leaves al
         [&](Tape& tape, std::span<const std::int64_t> rows) { return lab.loss(tape, rows); });
     std::vector<double> shown = lab.canaries.values();
     for (std::size_t k = 0; k < shown.size(); ++k)
-      shown[k] = (before[k] - shown[k]) / learning_rate * engine.sampler().expected_size();
+      shown[k] = (before[k] - shown[k]) / learning_rate * engine.sampler().expected_batch_size();
     trace.push_back(std::move(shown));
   }
   const OneRunAudit found =

@@ -29,7 +29,7 @@ TEST_CASE("a canary's gradient is its magnitude in one element, another for each
   PublicRandom random(3);
   const Batch batch = random_batch(count, random);
   Tape tape;
-  RowsSink sink;
+  PerSampleGradSink sink;
   const Var losses =
       canaries.losses(cross_entropy(model(tape.input(batch.images)), batch.targets), rows);
   const std::vector<double> values = canaries.values();
@@ -58,7 +58,7 @@ TEST_CASE("rows that are no canaries keep their losses and gradients, beside any
   batch.images.data<float>()[36] = std::nanf("");
   const std::vector<std::int64_t> rows{0, people + 5, 3, people + 99};
   Tape tape, plain;
-  RowsSink sink, expected;
+  PerSampleGradSink sink, expected;
   const Var losses =
       canaries.losses(cross_entropy(model(tape.input(batch.images)), batch.targets), rows);
   const Var ordinary = cross_entropy(model(plain.input(batch.images)), batch.targets);

@@ -21,16 +21,16 @@ struct Fixture {
   Ledger ledger;
 
   // A batch of everybody, released; a's norms are `norms`, b's are twice that.
-  Released release(const std::vector<float>& norms, GaussianMechanism& mechanism,
-                   double count_noise) {
+  NoisyGradient release(const std::vector<float>& norms, GaussianMechanism& mechanism,
+                        double unclipped_count_stddev) {
     const std::int64_t n = std::ssize(norms);
     FullBatchSampler sampler(n);
-    sampler.number_from(ledger.next_draw());
+    sampler.resume_from(ledger.next_draw());
     Tape tape({.private_data = true});
     const Var x = tape.input(Tensor::from(norms, {n, 1}));
     const Var loss = sum_per_sample(x * tape.use(a)) + sum_per_sample((x + x) * tape.use(b));
     clipper.add(tape, loss);
-    return mechanism.release(clipper.finish(sampler.draw()), ledger, {}, count_noise);
+    return mechanism.release(clipper.finish(sampler.draw()), ledger, {}, unclipped_count_stddev);
   }
 };
 
@@ -38,40 +38,40 @@ TEST_CASE("each group's count is of the units within its own bound") {
   Fixture f;
   GaussianMechanism mechanism(1e-3, SecretRandom::insecure_seeded(1));
   // Bounds 1 and 2 of norms x and 2x: both groups have two within and three beyond.
-  const Released released = f.release({0.5F, 1.0F, 1.5F, 3.0F, 9.0F}, mechanism, 1e-2);
-  REQUIRE(released.within_bound().size() == 2);
-  for (const double part : released.within_bound()) CHECK(part == Approx(0.4).margin(0.02));
+  const NoisyGradient released = f.release({0.5F, 1.0F, 1.5F, 3.0F, 9.0F}, mechanism, 1e-2);
+  REQUIRE(released.unclipped_fraction().size() == 2);
+  for (const double part : released.unclipped_fraction()) CHECK(part == Approx(0.4).margin(0.02));
   f.clipper.set_bounds({10, 4});
-  const Released second = f.release({0.5F, 1.0F, 1.5F, 3.0F, 9.0F}, mechanism, 1e-2);
-  CHECK(second.within_bound()[0] == Approx(1).margin(0.02));
-  CHECK(second.within_bound()[1] == Approx(0.6).margin(0.02));
-  CHECK(f.release({0.5F, 1.0F, 1.5F, 3.0F, 9.0F}, mechanism, 0).within_bound().empty());
+  const NoisyGradient second = f.release({0.5F, 1.0F, 1.5F, 3.0F, 9.0F}, mechanism, 1e-2);
+  CHECK(second.unclipped_fraction()[0] == Approx(1).margin(0.02));
+  CHECK(second.unclipped_fraction()[1] == Approx(0.6).margin(0.02));
+  CHECK(f.release({0.5F, 1.0F, 1.5F, 3.0F, 9.0F}, mechanism, 0).unclipped_fraction().empty());
 }
 
 TEST_CASE("a unit that is not a number is beyond every bound") {
   Fixture f;
   GaussianMechanism mechanism(1e-3, SecretRandom::insecure_seeded(1));
-  const Released released = f.release({NAN, 0.5F, INFINITY, 0.5F}, mechanism, 1e-2);
-  for (const double part : released.within_bound()) CHECK(part == Approx(0.5).margin(0.02));
+  const NoisyGradient released = f.release({NAN, 0.5F, INFINITY, 0.5F}, mechanism, 1e-2);
+  for (const double part : released.unclipped_fraction()) CHECK(part == Approx(0.5).margin(0.02));
 }
 
 TEST_CASE("the noise of gradient and counts has the deviations that the split says") {
   Fixture f;
-  constexpr double total = 0.5, count_noise = 0.6;
+  constexpr double total = 0.5, unclipped_count_stddev = 0.6;
   GaussianMechanism mechanism(total, SecretRandom::insecure_seeded(2));
   const double count_sensitivity = std::sqrt(2.0) / 2;
-  const double gradient = other_noise_multiplier(total, count_noise / count_sensitivity);
+  const double gradient = other_noise_multiplier(total, unclipped_count_stddev / count_sensitivity);
   double gradient_square = 0, count_square = 0;
   constexpr int releases = 4000;
   const std::vector<float> nobody_within(8, 1e3F);
   double variance = 0;
   for (int i = 0; i < releases; ++i) {
-    const Released released = f.release(nobody_within, mechanism, count_noise);
+    const NoisyGradient released = f.release(nobody_within, mechanism, unclipped_count_stddev);
     variance = released.noise_variance();
     // All gradients are clipped to the same point.
     const double value = to_dtype(released.gradients()[0].second, Dtype::f64).item();
     gradient_square += (value - 1) * (value - 1) / releases;
-    const double part = released.within_bound()[0];
+    const double part = released.unclipped_fraction()[0];
     count_square += part * part / releases;
   }
   const double sensitivity = std::sqrt(1.0 + 4.0);
@@ -79,7 +79,8 @@ TEST_CASE("the noise of gradient and counts has the deviations that the split sa
   CHECK(variance == Approx(expected * expected));
   const double error = 5 * std::sqrt(2.0 / releases);
   CHECK(std::abs(gradient_square / (expected * expected) - 1) < error);
-  CHECK(std::abs(count_square / (count_noise * count_noise / 64) - 1) < error);
+  CHECK(std::abs(count_square / (unclipped_count_stddev * unclipped_count_stddev / 64) - 1) <
+        error);
   REQUIRE(f.ledger.events().size() == 1);
   CHECK(f.ledger.events()[0].first.noise_multiplier == total);
 }
@@ -112,15 +113,15 @@ TEST_CASE("the update is Andrew's, and noise moves a bound by a bounded factor")
   CHECK(adaptive.next({2}, {-50})[0] == Approx(2 * std::exp(0.15)));
   CHECK(adaptive.next({10}, {0})[0] == 10);
   CHECK(adaptive.next({1e-6}, {1})[0] == 1e-6);
-  CHECK(adaptive.count_noise_for(256) == Approx(12.8));
-  CHECK(AdaptiveClipping{.count_noise = 3}.count_noise_for(256) == 3);
+  CHECK(adaptive.unclipped_count_stddev_for(256) == Approx(12.8));
+  CHECK(AdaptiveClipping{.unclipped_count_stddev = 3}.unclipped_count_stddev_for(256) == 3);
 }
 
 TEST_CASE("settings of adaptive clipping out of range are named") {
   CHECK_NOTHROW(AdaptiveClipping{}.validate());
   for (const AdaptiveClipping& wrong :
        {AdaptiveClipping{.quantile = 1.1}, AdaptiveClipping{.quantile = NAN},
-        AdaptiveClipping{.learning_rate = 0}, AdaptiveClipping{.count_noise = 0},
+        AdaptiveClipping{.learning_rate = 0}, AdaptiveClipping{.unclipped_count_stddev = 0},
         AdaptiveClipping{.least_bound = 0}, AdaptiveClipping{.least_bound = 2, .largest_bound = 1},
         AdaptiveClipping{.largest_bound = INFINITY}}) {
     CHECK_THROWS_AS(wrong.validate(), std::invalid_argument);

@@ -41,11 +41,13 @@ std::vector<double> norms(const std::vector<Parameter*>& parameters, const Loss&
 
 // That samples have the same norms together and alone, by every route and in one pass or two.
 void check_norms(const std::vector<Parameter*>& parameters, std::int64_t n, const Loss& loss) {
-  for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
+  for (const NormMethod norm_method :
+       {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
     for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
-      const auto together = norms(parameters, loss, 0, n, {.route = route}, passes);
+      const auto together = norms(parameters, loss, 0, n, {.norm_method = norm_method}, passes);
       for (std::int64_t k = 0; k < n; ++k) {
-        const double alone = norms(parameters, loss, k, k + 1, {.route = Route::rows})[0];
+        const double alone =
+            norms(parameters, loss, k, k + 1, {.norm_method = NormMethod::materialize})[0];
         CHECK(together[static_cast<std::size_t>(k)] == Approx(alone).epsilon(1e-9));
       }
     }

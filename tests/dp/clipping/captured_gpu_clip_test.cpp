@@ -67,15 +67,16 @@ TEST_CASE("a replayed clipping is the one that is done at once, while bounds and
   for_each_gpu([](Device device) {
     PublicRandom random(3);
     for (const bool by_parameter : {false, true}) {
-      for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
-        Steps replayed(device, {.route = route}, by_parameter);
-        Steps plain(device, {.route = route}, by_parameter);
+      for (const NormMethod norm_method :
+           {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
+        Steps replayed(device, {.norm_method = norm_method}, by_parameter);
+        Steps plain(device, {.norm_method = norm_method}, by_parameter);
         for (int step = 0; step < 4; ++step) {
           const std::vector<Tensor> batch = tensors(random_batch(rows, random));
           const bool same = replayed.part(batch) == plain.part(batch, false);
           CHECK(same);
-          CHECK(replayed.clipper.uncaptured() == "");
-          CHECK(plain.clipper.uncaptured() == "no captured loss");
+          CHECK(replayed.clipper.capture_failure_reason() == "");
+          CHECK(plain.clipper.capture_failure_reason() == "no captured loss");
           const std::vector<double> bounds(replayed.clipper.groups().size(), 0.4 / (step + 1));
           for (Clipper* clipper : {&replayed.clipper, &plain.clipper}) {
             clipper->discard();
@@ -102,7 +103,7 @@ TEST_CASE("rows that are padding add nothing to a replayed clipping, whatever th
       const std::vector<double> got = spoilt.part(first_rows(batch, count));
       const std::vector<double> expected = clean.part(first_rows(batch, count));
       CHECK(got == expected);
-      CHECK(spoilt.clipper.uncaptured() == "");
+      CHECK(spoilt.clipper.capture_failure_reason() == "");
       CHECK(distance(got, plain.part(first_rows(batch, count), false)) < 1e-5);
     }
   });
@@ -136,7 +137,7 @@ TEST_CASE("what is not sound in a replay is clipped again in the host's way") {
       return sum_per_sample(model(tape.input(batch[0])));
     };
     memory::CapturedLoss captured(model, 2, plain);
-    const ClipOptions by_rows{.route = Route::rows, .row_budget = 0};
+    const ClipOptions by_rows{.norm_method = NormMethod::materialize, .per_sample_grad_budget = 0};
     Clipper replayed(flat_group(model.parameters(), 1), by_rows);
     Clipper at_once(flat_group(model.parameters(), 1), by_rows);
     // The sum of the third one's first three is lost in single precision.
@@ -151,7 +152,7 @@ TEST_CASE("what is not sound in a replay is clipped again in the host's way") {
         clipper->add(tape, clipper == &replayed ? captured(tape, batch) : plain(tape, batch));
       }
       CHECK(captured.reason() == "");
-      CHECK(replayed.uncaptured() == "");
+      CHECK(replayed.capture_failure_reason() == "");
       CHECK(replayed.statistics().norms == at_once.statistics().norms);
       CHECK(flat(replayed.sums_for_tests()) == flat(at_once.sums_for_tests()));
       const double total = double{x[0]} + double{x[1]} + double{x[2]};
@@ -174,7 +175,7 @@ TEST_CASE("a clipper that captured losses take turns with clips each's gradients
       Tape tape(private_tape);
       steps.clipper.discard();
       steps.clipper.add(tape, doubled(tape, batch));
-      CHECK(steps.clipper.uncaptured() == "");
+      CHECK(steps.clipper.capture_failure_reason() == "");
       const std::vector<double> twice = steps.clipper.statistics().norms[0];
       const bool same = steps.part(batch) == plain.part(batch, false);
       CHECK(same);
@@ -195,7 +196,7 @@ TEST_CASE("a clipping that cannot be replayed says why, and is done") {
       const Var loss = steps.s.captured(tape, batch);
       const Var more = steps.s.plain(tape, on_device(device, batch));
       steps.clipper.add(tape, twice ? loss + more : loss, grouping);
-      return steps.clipper.uncaptured();
+      return steps.clipper.capture_failure_reason();
     };
     CHECK(reason(nullptr, true) == "no captured loss");
     const Grouping pairs{.unit_of_row = {0, 0, 1, 1, 2, 2}, .units = 3};
@@ -224,7 +225,7 @@ TEST_CASE("a replay that does not do all that it should is found out before it c
       const bool same =
           flat(replayed.clipper.sums_for_tests()) == flat(plain.clipper.sums_for_tests());
       CHECK(same);
-      found += replayed.clipper.uncaptured().find("other values") != std::string::npos;
+      found += replayed.clipper.capture_failure_reason().find("other values") != std::string::npos;
     }
     CHECK(found > 6);
   });
@@ -254,7 +255,8 @@ TEST_CASE("gradients beside those that are captured are clipped with them") {
       };
       const std::vector<double> expected = part(false);
       CHECK(distance(part(true), expected) < 1e-5);
-      CHECK(clipper.uncaptured() == "gradients that are not captured beside those that are");
+      CHECK(clipper.capture_failure_reason() ==
+            "gradients that are not captured beside those that are");
     }
   });
 }
@@ -320,7 +322,7 @@ class BenchSteps {
   void privately(bool capture) {
     Tape tape(private_tape);
     clipper_.add(tape, capture ? captured_(tape, batch_) : plain_(tape, batch_));
-    CHECK(clipper_.uncaptured() == (capture ? "" : "no captured loss"));
+    CHECK(clipper_.capture_failure_reason() == (capture ? "" : "no captured loss"));
     mechanism_.update(clipper_.finish(sampler_.draw()), ledger_, *optimizer_);
   }
 

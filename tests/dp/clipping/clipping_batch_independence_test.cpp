@@ -77,7 +77,8 @@ TEST_CASE("whether rows are kept does not show in the factors of others") {
     const Sample like = cancelling(positions, mean);
     const auto sum_of = [&](bool with, std::size_t rows) {
       Parameter w(zeros({width, width}));
-      Clipper clipper(flat_group({&w}, 1), {.row_budget = rows * width * width * sizeof(float)});
+      Clipper clipper(flat_group({&w}, 1),
+                      {.per_sample_grad_budget = rows * width * width * sizeof(float)});
       return linear_sum(like, positions, with, clipper, w);
     };
     const Clipped with = sum_of(true, others), without = sum_of(false, others);
@@ -91,7 +92,8 @@ TEST_CASE("with a largest part nothing at all changes for others") {
   const Sample like = cancelling(64, 1000);
   const auto sum_of = [&](bool with, std::int64_t largest) {
     Parameter w(zeros({width, width}));
-    Clipper clipper(flat_group({&w}, 1), {.row_budget = others * width * width * sizeof(float)});
+    Clipper clipper(flat_group({&w}, 1),
+                    {.per_sample_grad_budget = others * width * width * sizeof(float)});
     clipper.set_largest_part(largest);
     return linear_sum(like, 64, with, clipper, w).factor;
   };

@@ -17,16 +17,16 @@ namespace {
 
 constexpr TapeOptions private_tape{.private_data = true};
 constexpr ClipRule::Kind kinds[] = {ClipRule::Kind::minimum, ClipRule::Kind::opacus,
-                                    ClipRule::Kind::automatic, ClipRule::Kind::normalise,
+                                    ClipRule::Kind::automatic, ClipRule::Kind::normalize,
                                     ClipRule::Kind::adaptive};
 
 struct How {
   ClipRule rule = {};
-  Route route = Route::automatic;
+  NormMethod norm_method = NormMethod::automatic;
   ClipPasses passes = ClipPasses::one;
   bool by_parameter = false;
   std::optional<Grouping> units = {};
-  std::size_t row_budget = std::size_t{512} << 20;
+  std::size_t per_sample_grad_budget = std::size_t{512} << 20;
 };
 
 struct Clipped {
@@ -45,7 +45,10 @@ std::vector<ClipGroup> groups_of(nn::Module& model, bool by_parameter) {
 Clipped clip(Device device, const std::vector<Batch>& parts, const How& how) {
   Setup s(device, 1);
   Clipper clipper(groups_of(s.model, how.by_parameter),
-                  {.rule = how.rule, .route = how.route, .row_budget = how.row_budget}, how.passes);
+                  {.rule = how.rule,
+                   .norm_method = how.norm_method,
+                   .per_sample_grad_budget = how.per_sample_grad_budget},
+                  how.passes);
   for (const Batch& part : parts) {
     Tape tape(private_tape);
     const Var loss = s.plain(tape, on_device(device, tensors(part)));
@@ -90,15 +93,15 @@ TEST_CASE("device code: factors of several parameters' gradients, by every rule"
   for (std::int64_t k = 0; k < parameters; ++k) {
     for (std::int64_t n = 0; n < samples; ++n) {
       at(ClipTerms::squares, k, n) = static_cast<double>(between(random, 0, 9));
-      at(ClipTerms::errors, k, n) = n == 2 ? 3 : 1e-9;
-      at(ClipTerms::shares, k, n) = n == 5 && k == 2 ? 1e6 : 1e-3;
-      at(ClipTerms::doubts, k, n) = n == 3 && k == 1 ? std::nan("") : n == 4 && k == 2 ? 2 : 0;
+      at(ClipTerms::error_bounds, k, n) = n == 2 ? 3 : 1e-9;
+      at(ClipTerms::term_norms, k, n) = n == 5 && k == 2 ? 1e6 : 1e-3;
+      at(ClipTerms::needs_f64, k, n) = n == 3 && k == 1 ? std::nan("") : n == 4 && k == 2 ? 2 : 0;
     }
   }
   at(ClipTerms::squares, 1, 0) = std::nan("");
   at(ClipTerms::squares, 1, 1) = HUGE_VAL;
   at(ClipTerms::squares, 0, 5) = -1e-9;
-  at(ClipTerms::doubts, 0, 6) = 1;
+  at(ClipTerms::needs_f64, 0, 6) = 1;
   const Tensor settings = Tensor::from(std::vector<double>{0.5, 4, 6}, {ClipSettings::rows});
   for (const auto kind : kinds) {
     const auto run = [&] {
@@ -111,16 +114,16 @@ TEST_CASE("device code: factors of several parameters' gradients, by every rule"
       return expected.data<double>()[row * samples + n];
     };
     for (std::int64_t n = 0; n < samples; ++n) {
-      GradientLength length;
+      GradientNorm length;
       for (std::int64_t k = 0; k < parameters; ++k)
-        length.add(at(ClipTerms::squares, k, n), at(ClipTerms::errors, k, n),
-                   at(ClipTerms::shares, k, n), 4);
+        length.add(at(ClipTerms::squares, k, n), at(ClipTerms::error_bounds, k, n),
+                   at(ClipTerms::term_norms, k, n), 4);
       const double factor = n < 6 ? length.factor({kind}, 0.5, 0x1p-20, 4) : 0;
       CHECK(result(ClipResults::factors, n) == factor);
       CHECK(result(ClipResults::weights, n) == factor / 4);
       const bool apart = length.apart(factor, 0.5);
       CHECK(apart == (n == 5));
-      CHECK(result(ClipResults::doubts, n) == (n == 3 || n == 4 || apart ? 1 : 0));
+      CHECK(result(ClipResults::needs_f64, n) == (n == 3 || n == 4 || apart ? 1 : 0));
     }
     for_each_device_code([&] { CHECK(same_bits(run(), expected)); });
   }
@@ -135,7 +138,7 @@ TEST_CASE("a sum that is not finite is not sound") {
     clip.set(1, 2);
     clip.add_losses(full({2}, 3, Dtype::f32, device));
     const auto rows = [&](double value) {
-      return std::vector{PerSample::dense(full({2, 3}, value, Dtype::f32, device))};
+      return std::vector{PerSampleGrad::materialized(full({2, 3}, value, Dtype::f32, device))};
     };
     for (const double value : {2.0, std::nan(""), HUGE_VAL}) {
       clip.start();
@@ -163,7 +166,7 @@ TEST_CASE("a sample of weight 0 on a GPU adds nothing, or what cannot be missed"
       const Tensor left = full({3, 2, 4}, 1), right = full({3, 2, 5}, 3);
       copy_into(full({}, b), left.select(0, 1));
       copy_into(full({}, a), right.select(0, 1));
-      const PerSample f = PerSample::outer(left.to(device), right.to(device), {4, 5});
+      const PerSampleGrad f = PerSampleGrad::outer(left.to(device), right.to(device), {4, 5});
       return values(f.sum(weights));
     };
     const std::vector<double> expected(20, 2 * 3 * 2.5);
@@ -179,18 +182,18 @@ TEST_CASE("a GPU clips as the CPU does, by every rule, route, grouping and numbe
     PublicRandom random(3);
     const std::vector<Batch> parts{random_batch(5, random), random_batch(4, random)};
     const auto same = [&](const How& how) {
-      CAPTURE(static_cast<int>(how.rule.kind), static_cast<int>(how.route), how.by_parameter);
+      CAPTURE(static_cast<int>(how.rule.kind), static_cast<int>(how.norm_method), how.by_parameter);
       check_same(clip(device, parts, how), clip(cpu, parts, how));
     };
     for (const auto kind : kinds) same({.rule = {kind}});
     for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
       for (const bool by_parameter : {false, true}) {
-        for (const Route route : {Route::gram, Route::rows})
-          same({.route = route, .passes = passes, .by_parameter = by_parameter});
+        for (const NormMethod norm_method : {NormMethod::ghost, NormMethod::materialize})
+          same({.norm_method = norm_method, .passes = passes, .by_parameter = by_parameter});
       }
     }
     // Room for one group after the other, and for no rows.
-    same({.by_parameter = true, .row_budget = 1});
+    same({.by_parameter = true, .per_sample_grad_budget = 1});
   });
 }
 
@@ -232,9 +235,10 @@ namespace {
 struct Factors {
   Tensor x, dy;
 };
-Clipped clip_uses(Device device, const std::vector<Factors>& uses, Route route, ClipPasses passes) {
+Clipped clip_uses(Device device, const std::vector<Factors>& uses, NormMethod norm_method,
+                  ClipPasses passes) {
   Parameter w(zeros({uses[0].dy.size(2), uses[0].x.size(2)}, Dtype::f32, device));
-  Clipper clipper(flat_group({&w}, 1), {.route = route}, passes);
+  Clipper clipper(flat_group({&w}, 1), {.norm_method = norm_method}, passes);
   Tape tape(private_tape);
   std::optional<Var> loss;
   for (const Factors& f : uses) {
@@ -264,11 +268,12 @@ TEST_CASE("terms that cancel, and sums that overflow, are clipped on a GPU as on
         // Products of +-1e40 at two positions, of a gradient of zero.
         {{column({1e20f, 1e20f, 1, 2}, 2), column({1e20f, -1e20f, 1, 1}, 2)}}};
     for (const auto& uses : cases) {
-      for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
+      for (const NormMethod norm_method :
+           {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
         for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
-          CAPTURE(&uses - cases.data(), static_cast<int>(route));
-          const Clipped got = clip_uses(device, uses, route, passes);
-          check_same(got, clip_uses(cpu, uses, route, passes));
+          CAPTURE(&uses - cases.data(), static_cast<int>(norm_method));
+          const Clipped got = clip_uses(device, uses, norm_method, passes);
+          check_same(got, clip_uses(cpu, uses, norm_method, passes));
           for (const double v : got.sums) CHECK(std::isfinite(v));
         }
       }

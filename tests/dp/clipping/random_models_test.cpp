@@ -61,7 +61,7 @@ Together together(RandomModel& model, bool cut) {
   const auto samples = static_cast<std::size_t>(model.inputs().size(0));
   Together result{Rows(samples), std::vector(3, std::vector<double>(samples))};
   for (Parameter& parameter : model.parameters()) {
-    const std::vector<PerSample> uses = sink.uses(parameter);
+    const std::vector<PerSampleGrad> uses = sink.uses(parameter);
     const auto width = static_cast<std::size_t>(parameter.value.numel());
     const std::vector<double> all =
         uses.empty() ? std::vector<double>(samples * width) : doubles(rows_of_uses(uses));
@@ -70,11 +70,12 @@ Together together(RandomModel& model, bool cut) {
       result.rows[n].insert(result.rows[n].end(), first,
                             first + static_cast<std::ptrdiff_t>(width));
     }
-    for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
+    for (const NormMethod norm_method :
+         {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
       if (uses.empty()) continue;
-      const std::vector<double> norms = doubles(squared_norm(uses, route));
+      const std::vector<double> norms = doubles(squared_norm(uses, norm_method));
       for (std::size_t n = 0; n < samples; ++n)
-        result.squared_norms[static_cast<std::size_t>(route)][n] += norms[n];
+        result.squared_norms[static_cast<std::size_t>(norm_method)][n] += norms[n];
     }
   }
   return result;
@@ -117,10 +118,10 @@ std::string fault(RandomModel& model, bool cut) {
     if (!(distance(expected[n], got.rows[n]) <= tolerance * (1 + norm))) {
       return fmt::format("sample {}: gradient differs from the sample alone", n);
     }
-    for (std::size_t route = 0; route < got.squared_norms.size(); ++route) {
-      if (!(std::abs(std::sqrt(got.squared_norms[route][n]) - norm) <= 1e-7 * (1 + norm))) {
+    for (std::size_t norm_method = 0; norm_method < got.squared_norms.size(); ++norm_method) {
+      if (!(std::abs(std::sqrt(got.squared_norms[norm_method][n]) - norm) <= 1e-7 * (1 + norm))) {
         return fmt::format("sample {}: norm {} by route {}, {} alone", n,
-                           std::sqrt(got.squared_norms[route][n]), route, norm);
+                           std::sqrt(got.squared_norms[norm_method][n]), norm_method, norm);
       }
     }
   }

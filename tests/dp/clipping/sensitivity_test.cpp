@@ -120,7 +120,7 @@ void check_all(const ClipRule& rule, Dtype dtype, Dtype precision = Dtype::f32) 
 }
 
 using Kind = ClipRule::Kind;
-constexpr Kind kinds[] = {Kind::minimum, Kind::opacus, Kind::automatic, Kind::normalise,
+constexpr Kind kinds[] = {Kind::minimum, Kind::opacus, Kind::automatic, Kind::normalize,
                           Kind::adaptive};
 
 TEST_CASE("one unit moves the clipped sum by at most the sensitivity, whatever the policy") {

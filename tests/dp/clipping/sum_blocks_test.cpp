@@ -129,7 +129,7 @@ struct Case {
   std::int64_t width = 4;
   std::int64_t positions = 1;
   std::int64_t side = 0;  // of images, where the layer is a convolution
-  std::size_t row_budget = ClipOptions{}.row_budget;
+  std::size_t per_sample_grad_budget = ClipOptions{}.per_sample_grad_budget;
   // Numbers in a row.
   std::int64_t size() const { return width * positions * std::max<std::int64_t>(1, side * side); }
 };
@@ -148,7 +148,7 @@ class Network {
                           std::int64_t part, std::int64_t block) {
     Clipper clipper(flat_group({&weight_, &bias_}, 1),
                     {.rule = {.kind = of_.kind},
-                     .row_budget = of_.row_budget,
+                     .per_sample_grad_budget = of_.per_sample_grad_budget,
                      .sum_size = {std::int64_t{1} << 20, SumBlocks::Limits{}.units}});
     const SumBlocks blocks(units, {}, {.units = block});
     const std::vector<std::int64_t> ends = blocks.ends();
@@ -204,7 +204,7 @@ double moved(const Case& of, std::int64_t population, std::int64_t part) {
 
 constexpr Data all_data[] = {Data::equal, Data::offset, Data::halfway, Data::cancelling};
 constexpr ClipRule::Kind all_kinds[] = {ClipRule::Kind::minimum, ClipRule::Kind::opacus,
-                                        ClipRule::Kind::automatic, ClipRule::Kind::normalise,
+                                        ClipRule::Kind::automatic, ClipRule::Kind::normalize,
                                         ClipRule::Kind::adaptive};
 
 TEST_CASE("a unit that is left out moves the sum of 2^10 to 2^13 others by no more than it may") {
@@ -238,10 +238,14 @@ TEST_CASE("and for convolutions, by rows that are kept and by sums, of which som
   for (const Data data : all_data) {
     for (const auto& [side, width] :
          {std::pair{4, 40}, std::pair{8, 3}, std::pair{8, 40}, std::pair{12, 40}}) {
-      for (const std::size_t row_budget : {ClipOptions{}.row_budget, std::size_t{0}}) {
-        CAPTURE(data, side, width, row_budget);
-        CHECK(moved({.data = data, .width = width, .side = side, .row_budget = row_budget}, 400,
-                    400) <= 1);
+      for (const std::size_t per_sample_grad_budget :
+           {ClipOptions{}.per_sample_grad_budget, std::size_t{0}}) {
+        CAPTURE(data, side, width, per_sample_grad_budget);
+        CHECK(moved({.data = data,
+                     .width = width,
+                     .side = side,
+                     .per_sample_grad_budget = per_sample_grad_budget},
+                    400, 400) <= 1);
       }
     }
   }
@@ -263,7 +267,8 @@ TEST_CASE("blocks sum up to what their units alone do") {
     cases.push_back({.data = Data::offset, .width = 7, .positions = positions});
   for (const auto& [side, width] :
        {std::pair{4, 40}, std::pair{8, 3}, std::pair{8, 40}, std::pair{20, 40}})
-    cases.push_back({.data = Data::offset, .width = width, .side = side, .row_budget = 0});
+    cases.push_back(
+        {.data = Data::offset, .width = width, .side = side, .per_sample_grad_budget = 0});
   const std::vector<std::int64_t> units = some_of(400);
   for (Case of : cases) {
     for (const Dtype precision : {Dtype::f32, Dtype::bf16}) {

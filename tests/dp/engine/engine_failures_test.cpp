@@ -131,7 +131,7 @@ EngineOptions partition_options() {
 
 TEST_CASE("a loss that throws leaves sampler and ledger where they were") {
   Training t;
-  Ledger ledger(LedgerHeader{.relation = Relation::replace_one});
+  Ledger ledger(LedgerHeader{.relation = NeighboringRelation::replace_one});
   Engine engine(t.model, t.optimizer, population, ledger, partition_options());
   const auto fail = [&](int times) {
     t.fails = true;
@@ -154,8 +154,8 @@ struct Releases {
   Parameter w{full({3}, 0)};
   Clipper clipper{flat_group({&w}, 1)};
   GaussianMechanism mechanism{1};
-  Ledger ledger{LedgerHeader{.relation = Relation::replace_one}};
-  void release(Draw draw) {
+  Ledger ledger{LedgerHeader{.relation = NeighboringRelation::replace_one}};
+  void release(SampledBatch draw) {
     clipper.discard();
     if (!draw.units().empty()) clipper.add_zeros(std::ssize(draw.units()));
     mechanism.release(clipper.finish(std::move(draw)), ledger);
@@ -222,10 +222,10 @@ TEST_CASE("batches of a pass that nobody paid for are refused, whatever earlier 
   PartitionSampler sampler(40, 10);
   r.release(sampler.draw());
   r.release(sampler.draw());
-  sampler.number_from(r.ledger.next_draw());
+  sampler.resume_from(r.ledger.next_draw());
   sampler.draw();  // the new pass's first batch is lost
   CHECK(throws([&] { r.release(sampler.draw()); }, "was not the last to be paid for"));
-  sampler.number_from(r.ledger.next_draw());
+  sampler.resume_from(r.ledger.next_draw());
   for (int k = 0; k < 4; ++k) r.release(sampler.draw());
   CHECK(r.ledger.releases() == 6);
   CHECK(r.ledger.events()[0].second == 2);
@@ -268,12 +268,12 @@ TEST_CASE("clip bounds beyond what single precision sums hold are refused") {
 
 TEST_CASE("a checkpoint of another run of the same ledger is refused") {
   const Place place;
-  std::vector<LedgerMark> marks;
+  std::vector<LedgerPosition> marks;
   for (const char* name : {"a", "b"}) {
     Training t;
-    Ledger ledger = name[0] == 'a'
-                        ? Ledger::create(place.path(), {.relation = Relation::replace_one})
-                        : Ledger::open(place.path());
+    Ledger ledger = name[0] == 'a' ? Ledger::create(place.path(),
+                                                    {.relation = NeighboringRelation::replace_one})
+                                   : Ledger::open(place.path());
     Engine engine(t.model, t.optimizer, population, ledger, partition_options());
     engine.step(t.loss());
     save_checkpoint(place.path(name), t.model, t.optimizer, engine, ledger);
@@ -348,14 +348,15 @@ TEST_CASE("schedules that reach zero stop before a release, and not after one") 
 TEST_CASE("counts with too little noise for the calibrated multiplier are refused at once") {
   Training t;
   Ledger ledger;
-  const auto make = [&](double count_noise) {
-    Engine(t.model, t.optimizer, population, ledger,
-           {.target_epsilon = 3,
-            .steps = 4,
-            .logical_batch = 10,
-            .adaptive_clipping = AdaptiveClipping{.count_noise = count_noise}});
+  const auto make = [&](double unclipped_count_stddev) {
+    Engine(
+        t.model, t.optimizer, population, ledger,
+        {.target_epsilon = 3,
+         .steps = 4,
+         .logical_batch = 10,
+         .adaptive_clipping = AdaptiveClipping{.unclipped_count_stddev = unclipped_count_stddev}});
   };
-  CHECK(throws([&] { make(0.2); }, "(raise count_noise)"));
+  CHECK(throws([&] { make(0.2); }, "(raise unclipped_count_stddev)"));
   CHECK_NOTHROW(make(2));
 }
 

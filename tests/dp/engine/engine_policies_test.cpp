@@ -222,11 +222,12 @@ TEST_CASE("means are released through the ledger, and not beyond the target") {
 TEST_CASE("the report says what ran, in words and as JSON") {
   nn::manual_seed(7);
   Training t;
-  Engine engine(t.model, t.optimizer, 200, t.ledger,
-                {.noise_multiplier = 1.5,
-                 .logical_batch = 20,
-                 .groups = t.layers(0.5),
-                 .adaptive_clipping = AdaptiveClipping{.quantile = 0.3, .count_noise = 5}});
+  Engine engine(
+      t.model, t.optimizer, 200, t.ledger,
+      {.noise_multiplier = 1.5,
+       .logical_batch = 20,
+       .groups = t.layers(0.5),
+       .adaptive_clipping = AdaptiveClipping{.quantile = 0.3, .unclipped_count_stddev = 5}});
   engine.step(t.loss());
   const PrivacyStatement report = engine.report();
   CHECK(report.epsilon == engine.epsilon());
@@ -329,7 +330,7 @@ TEST_CASE("problems of adaptive clipping are told") {
   using Texts = std::vector<std::string>;
   CHECK(problems({}) == Texts{});
   CHECK(problems({.quantile = 2}) == Texts{"adaptive clipping: quantile 2 outside [0, 1]"});
-  const Texts little = problems({.count_noise = 0.5});
+  const Texts little = problems({.unclipped_count_stddev = 0.5});
   REQUIRE(little.size() == 1);
   CHECK(says(little[0], "its counts alone, with a noise multiplier of 1"));
   CHECK(t.problems({.noise_multiplier = 1.0,

@@ -35,8 +35,9 @@ TEST_CASE("every sampling meets a target in its planned steps, by the ledger") {
     CHECK(ledger.releases() == steps);
     CHECK(engine.epsilon() <= 5);
     CHECK(engine.epsilon() > 4.99);
-    CHECK(engine.epsilon() ==
-          epsilon(ledger, 1e-5, new_accountant(options.accountant, header_for(sampling).relation)));
+    CHECK(
+        engine.epsilon() ==
+        epsilon(ledger, 1e-5, make_accountant(options.accountant, header_for(sampling).relation)));
     for (const auto& [event, count] : ledger.events()) CHECK(event.sampling == sampling);
     CHECK(to_text(engine.report()).find("sampling: ") != std::string::npos);
   }
@@ -45,22 +46,24 @@ TEST_CASE("every sampling meets a target in its planned steps, by the ledger") {
 TEST_CASE(
     "a sampling without a proof for accountant and neighbours is refused with those that have") {
   Training t;
-  const auto problems = [&](Sampling sampling, AccountantKind accountant, Relation relation) {
+  const auto problems = [&](Sampling sampling, AccountantKind accountant,
+                            NeighboringRelation relation) {
     EngineOptions options = options_of(sampling);
     options.noise_multiplier = 1;
     options.accountant = accountant;
     return engine_problems(t.model, t.optimizer, population, options, {.relation = relation});
   };
-  const auto first =
-      problems(Sampling::balls_and_bins, AccountantKind::pld, Relation::add_or_remove_one);
+  const auto first = problems(Sampling::balls_and_bins, AccountantKind::pld,
+                              NeighboringRelation::add_or_remove_one);
   REQUIRE(first.size() == 1);
   CHECK(first[0].find("no proof for balls_and_bins") != std::string::npos);
   CHECK(first[0].find("rdp has one") != std::string::npos);
-  CHECK(problems(Sampling::fixed_size, AccountantKind::pld, Relation::add_or_remove_one).size() ==
-        1);
-  CHECK(problems(Sampling::partition, AccountantKind::rdp, Relation::add_or_remove_one).size() ==
-        1);
-  CHECK(problems(Sampling::partition, AccountantKind::rdp, Relation::replace_one).empty());
+  CHECK(problems(Sampling::fixed_size, AccountantKind::pld, NeighboringRelation::add_or_remove_one)
+            .size() == 1);
+  CHECK(problems(Sampling::partition, AccountantKind::rdp, NeighboringRelation::add_or_remove_one)
+            .size() == 1);
+  CHECK(
+      problems(Sampling::partition, AccountantKind::rdp, NeighboringRelation::replace_one).empty());
 }
 
 // Draws of more than 90 of 120 units at rate 1/4 are no danger; draws of more than 29 are one.

@@ -102,16 +102,17 @@ TEST_CASE("the clipped sum in 16 bits is that of each sample alone in double, by
   const double tolerated = 4 * 6 * bound;
   using Kind = ClipRule::Kind;
   for (const Kind kind :
-       {Kind::minimum, Kind::opacus, Kind::automatic, Kind::normalise, Kind::adaptive}) {
+       {Kind::minimum, Kind::opacus, Kind::automatic, Kind::normalize, Kind::adaptive}) {
     for (const bool layers : {false, true}) {
       const auto groups = layers ? layer_groups(model.named_parameters(), bound)
                                  : flat_group(model.parameters(), bound);
       const std::vector<double> exact = by_definition(model, batch, groups, {.kind = kind});
-      for (const Route route : {Route::automatic, Route::gram, Route::rows}) {
+      for (const NormMethod norm_method :
+           {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
         for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
           for (const Dtype precision : narrow_types) {
-            CAPTURE(kind, layers, route, passes, name(precision));
-            Clipper clipper(groups, {.rule = {.kind = kind}, .route = route}, passes);
+            CAPTURE(kind, layers, norm_method, passes, name(precision));
+            Clipper clipper(groups, {.rule = {.kind = kind}, .norm_method = norm_method}, passes);
             const auto sum = clipped(model, batch, clipper, precision);
             CHECK(distance(sum, exact) <= tolerated * rounding(precision));
             CHECK(distance(sum, exact) > 0);

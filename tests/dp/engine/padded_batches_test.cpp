@@ -27,7 +27,7 @@ struct Asked {
 struct Step {
   Asked asked;
   std::vector<double> norms;
-  std::string uncaptured;
+  std::string capture_failure_reason;
 };
 
 struct How {
@@ -67,7 +67,7 @@ Step step_on(Device device, const Batch& data, const How& how) {
   });
   CHECK(report.statistics->units == how.units);
   step.norms = report.statistics->norms[0];
-  step.uncaptured = engine.clipper().uncaptured();
+  step.capture_failure_reason = engine.clipper().capture_failure_reason();
   return step;
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("parts on a GPU have one size, and a unit more does not show in the ot
           CHECK(step.asked.sizes == std::vector<std::int64_t>(3, physical));
           CHECK(step.asked.rows == step.asked.expected);
           CHECK(same_bits(step.norms, ten.norms, std::min<std::int64_t>(units, 10)));
-          if (captured && passes == ClipPasses::one) CHECK(step.uncaptured.empty());
+          if (captured && passes == ClipPasses::one) CHECK(step.capture_failure_reason.empty());
         }
       }
     }

@@ -26,7 +26,7 @@ constexpr char before_release = 'b', after_release = 'a';
 // What a checkpoint is to a run: how far its model got, and the ledger's mark.
 struct Saved {
   std::int64_t step = 0;
-  LedgerMark mark;
+  LedgerPosition mark;
 };
 
 std::optional<Saved> load(const std::string& path) {
@@ -55,7 +55,7 @@ void live(const std::string& ledger_path, const std::string& checkpoint, int pip
   Clipper clipper({{{&weights}, 1}});
   GaussianMechanism often(1), seldom(2);
   PoissonSampler sampler(1000, 1e-12);
-  sampler.number_from(ledger.next_draw());
+  sampler.resume_from(ledger.next_draw());
   std::int64_t step = saved ? saved->step : 0;
   for (int i = 0; i < releases_of_a_life; ++i) {
     GaussianMechanism& mechanism = i % 11 < 8 ? often : seldom;

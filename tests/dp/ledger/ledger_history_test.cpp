@@ -51,7 +51,7 @@ TEST_CASE("the part of several plans that came out costs what all of them cost")
       {{.noise_multiplier = 3.30492}, 1}};
   const EventCounts all{{first, 1}, others[0], others[1]};
   const auto budget = [](const Ledger& ledger, std::optional<double> target) {
-    return Budget(ledger, new_accountant(AccountantKind::pld), delta, target);
+    return Budget(ledger, make_accountant(AccountantKind::pld), delta, target);
   };
   for (const std::size_t chosen : {0, 1}) {
     Ledger ledger;
@@ -83,7 +83,7 @@ TEST_CASE("a target below the price of all plans admits what its filter proves")
   CHECK(ledger.plan({{first, 1}}));
   CHECK(Ledger(other).plan({{everybody, 1000}}));
   const auto budget = [](const Ledger& of, double target) {
-    return Budget(of, new_accountant(AccountantKind::pld), delta, target);
+    return Budget(of, make_accountant(AccountantKind::pld), delta, target);
   };
   CHECK(pld({{first, 1}, {everybody, 1000}}) > 10);
   CHECK(budget(ledger, 10).allows_after({{first, 1}}));
@@ -198,7 +198,7 @@ TEST_CASE("what is proved for any choice is above what is proved for none") {
       const EventCounts some{{{noise, Sampling::poisson, 0.004}, steps}, {{20.0}, 3}};
       const double epsilon = adaptive(some), rdp = epsilon_of(some, RdpAccountant());
       const double of_plan =
-          epsilon_of(some, AdaptiveAccountant(Relation::add_or_remove_one, some));
+          epsilon_of(some, AdaptiveAccountant(NeighboringRelation::add_or_remove_one, some));
       CAPTURE(noise, steps, epsilon, rdp);
       CHECK(rdp > pld(some));
       CHECK(epsilon < 1.75 * rdp);
@@ -275,8 +275,8 @@ TEST_CASE("a batch of another population than the ledger's is refused") {
   Ledger ledger;
   PoissonSampler small(50, 0.5), large(5000, 0.005);
   const auto release = [&](Sampler& sampler) {
-    sampler.number_from(ledger.next_draw());
-    Draw draw = sampler.draw();
+    sampler.resume_from(ledger.next_draw());
+    SampledBatch draw = sampler.draw();
     CHECK(draw.population() == sampler.population());
     clipper.add_zeros(std::ssize(draw.units()));
     mechanism.release(clipper.finish(std::move(draw)), ledger);

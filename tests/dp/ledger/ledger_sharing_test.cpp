@@ -14,22 +14,23 @@ using namespace sotto;
 
 namespace {
 
-void record(Ledger& ledger, const Event& event, int times, const Ledger::Admit& admit = {}) {
-  for (int i = 0; i < times; ++i) ledger.record(event, ledger.next_draw(), admit);
+void record(Ledger& ledger, const Event& event, int times,
+            const Ledger::BudgetCheck& budget_check = {}) {
+  for (int i = 0; i < times; ++i) ledger.record(event, ledger.next_draw(), budget_check);
 }
 
 // Records until it is refused; the number of releases.
-int spend(Ledger& ledger, const Event& event, const Ledger::Admit& admit) {
+int spend(Ledger& ledger, const Event& event, const Ledger::BudgetCheck& budget_check) {
   for (int made = 0;; ++made) {
     try {
-      record(ledger, event, 1, admit);
+      record(ledger, event, 1, budget_check);
     } catch (const std::invalid_argument&) {
       return made;
     }
   }
 }
 
-Ledger::Admit at_most(std::int64_t releases) {
+Ledger::BudgetCheck at_most(std::int64_t releases) {
   return [=](const History& after) { return total_releases(after.events) <= releases; };
 }
 
@@ -163,7 +164,7 @@ TEST_CASE("a reservation is as large as the budget allows") {
 TEST_CASE("what is asked to admit a release cannot make another one unseen") {
   const Place place;
   Ledger ledger = Ledger::create(place.path(), {}, 4);
-  const Ledger::Admit greedy = [&](const History&) {
+  const Ledger::BudgetCheck greedy = [&](const History&) {
     ledger.record(everybody, 0);
     return true;
   };
@@ -274,7 +275,7 @@ TEST_CASE("what another run left of a line is removed, and counts nothing") {
 TEST_CASE("a run is continued by one ledger at a time") {
   const Place place;
   Ledger ledger = Ledger::create(place.path(), {}, 4);
-  const LedgerMark mark = ledger.mark();
+  const LedgerPosition mark = ledger.mark();
   record(ledger, sampled, 1);
   CHECK(fails([&] { Ledger::resume(place.path(), mark); },
               "run " + mark.run + " is being continued by another ledger"));
@@ -289,7 +290,7 @@ TEST_CASE("a run is continued by one ledger at a time") {
 
 TEST_CASE("a mark reads back from JSON, and nothing else does") {
   const Place place;
-  const LedgerMark mark = Ledger::create(place.path()).mark();
+  const LedgerPosition mark = Ledger::create(place.path()).mark();
   const std::string text = to_json(mark);
   CHECK(ledger_mark_from_json(text) == mark);
   CHECK(mark.lines == 1);
@@ -313,7 +314,7 @@ TEST_CASE("a mark reads back from JSON, and nothing else does") {
 
 TEST_CASE("a ledger ahead of its mark is honoured, others' releases and all") {
   const Place place;
-  LedgerMark mark;
+  LedgerPosition mark;
   {
     Ledger ledger = Ledger::create(place.path(), {}, 4);
     record(ledger, sampled, 3);
@@ -332,7 +333,7 @@ TEST_CASE("a ledger ahead of its mark is honoured, others' releases and all") {
 TEST_CASE("a ledger that is not its mark's, is behind it or was changed is refused") {
   const Place place;
   std::string before;
-  LedgerMark mark;
+  LedgerPosition mark;
   {
     Ledger ledger = Ledger::create(place.path(), {}, 1);
     record(ledger, sampled, 3);
@@ -363,7 +364,7 @@ TEST_CASE("a ledger that is not its mark's, is behind it or was changed is refus
   for (int k = 4; k < 7; ++k) same += add_line(next, reserve(1, k, sampled, mark.run));
   CHECK(same.size() == text.size());
   CHECK(refused(same, "its first 7 lines are not those that the checkpoint saw"));
-  LedgerMark small = mark;
+  LedgerPosition small = mark;
   small.bytes = 3;
   write(place.path(), text);
   CHECK(fails([&] { Ledger::resume(place.path(), small); }, "are not those"));

@@ -62,7 +62,7 @@ TEST_CASE("epsilon of a ledger is that of its events, and infinite without secre
   RdpAccountant accountant;
   accountant.compose(sampled, 500);
   accountant.compose(everybody, 2);
-  CHECK(epsilon(ledger, 1e-5, new_accountant(AccountantKind::rdp)) == accountant.epsilon(1e-5));
+  CHECK(epsilon(ledger, 1e-5, make_accountant(AccountantKind::rdp)) == accountant.epsilon(1e-5));
   CHECK(epsilon(ledger, 1e-5) < accountant.epsilon(1e-5));
   ledger.mark_not_private("seeded noise");
   CHECK(epsilon(ledger, 1e-5) == std::numeric_limits<double>::infinity());
@@ -84,8 +84,8 @@ TEST_CASE("a draw cannot be released twice") {
 
 TEST_CASE("a settled ledger reopens with exact counts") {
   const Place place;
-  const LedgerHeader users{"one user", Relation::replace_one};
-  LedgerMark mark;
+  const LedgerHeader users{"one user", NeighboringRelation::replace_one};
+  LedgerPosition mark;
   {
     Ledger ledger = Ledger::create(place.path(), users);
     record(ledger, sampled, 37);
@@ -111,7 +111,7 @@ TEST_CASE("a settled ledger reopens with exact counts") {
 TEST_CASE("an unsettled reservation counts whole, and its draws are used up") {
   const Place place;
   std::string text;
-  LedgerMark mark;
+  LedgerPosition mark;
   {
     Ledger ledger = Ledger::create(place.path(), {}, 10);
     mark = ledger.mark();

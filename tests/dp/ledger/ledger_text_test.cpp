@@ -61,7 +61,7 @@ TEST_CASE("a line's checksum is that of the line before it and its own text") {
 }
 
 TEST_CASE("the header says who is protected, and from whom, strictly") {
-  const LedgerHeader users{"one user", Relation::replace_one};
+  const LedgerHeader users{"one user", NeighboringRelation::replace_one};
   const std::string line = header_line({std::string(32, '0'), users, {}, {}});
   CHECK(line.find(R"("unit":"one user","relation":"replace one")") != std::string::npos);
   CHECK(parse_ledger(file_of({line}), "f").contents.header == users);

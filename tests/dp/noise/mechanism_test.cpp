@@ -26,10 +26,10 @@ struct Fixture {
   // One release with nothing in the batch, scaled back by the expected batch size.
   std::vector<double> noise(Mechanism& mechanism) {
     PoissonSampler empty(1000, 1e-12, SecretRandom::insecure_seeded(2));
-    empty.number_from(ledger.next_draw());
-    Draw draw = empty.draw();
-    const double size = draw.expected_size();
-    const Released released = mechanism.release(clipper.finish(std::move(draw)), ledger);
+    empty.resume_from(ledger.next_draw());
+    SampledBatch draw = empty.draw();
+    const double size = draw.expected_batch_size();
+    const NoisyGradient released = mechanism.release(clipper.finish(std::move(draw)), ledger);
     std::vector<double> values;
     for (const auto& [parameter, gradient] : released.gradients()) {
       for (const float v : gradient.to_vector<float>())
@@ -105,7 +105,7 @@ TEST_CASE("every element gets noise, rows that no sample touched included") {
   clipper.add(tape, sum_per_sample(embedding(tape.use(table), ids)));
   GaussianMechanism mechanism(1);
   Ledger ledger;
-  const Released released = mechanism.release(clipper.finish(sampler.draw()), ledger);
+  const NoisyGradient released = mechanism.release(clipper.finish(sampler.draw()), ledger);
   for (const float v : released.gradients()[0].second.to_vector<float>()) CHECK(v != 0);
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("the ledger's event is what ran") {
   GaussianMechanism mechanism(0.9, SecretRandom::insecure_seeded(5));
   f.noise(mechanism);
   FullBatchSampler everybody(1000);
-  everybody.number_from(f.ledger.next_draw());
+  everybody.resume_from(f.ledger.next_draw());
   f.clipper.discard();
   Parameter unused(zeros({1}));
   CHECK(f.ledger.events().size() == 1);
@@ -159,7 +159,7 @@ TEST_CASE("the released gradient is the noisy sum over the expected batch size")
   Tape tape({.private_data = true});
   const std::vector<float> rows{1, 2, 3, 4, 5, 6, 7, 8};
   clipper.add(tape, sum_per_sample(mul(tape.input(Tensor::from(rows, {4, 2})), tape.use(w))));
-  const Released released = mechanism.release(clipper.finish(sampler.draw()), ledger);
+  const NoisyGradient released = mechanism.release(clipper.finish(sampler.draw()), ledger);
   CHECK(released.gradients()[0].second.to_vector<float>() == std::vector<float>{4, 5});
   CHECK(std::isinf(epsilon(ledger, 1e-5)));
 }
@@ -174,7 +174,7 @@ std::vector<double> release_rows(const std::vector<double>& rows, double bound,
   const Var x = tape.input(Tensor::from(rows, {4, 2}));
   clipper.add(tape, sum_per_sample(mul(x, tape.use(w))));
   Ledger ledger;
-  const Released released = mechanism.release(clipper.finish(sampler.draw()), ledger);
+  const NoisyGradient released = mechanism.release(clipper.finish(sampler.draw()), ledger);
   std::vector<double> values = released.gradients()[0].second.to_vector<double>();
   for (double& v : values) v *= 4;
   return values;
@@ -212,7 +212,7 @@ TEST_CASE("sums in single precision are released at extreme scales") {
     clipper.add(tape, sum_per_sample(mul(x, tape.use(w))));
     GaussianMechanism mechanism(1);
     Ledger ledger;
-    const Released released = mechanism.release(clipper.finish(sampler.draw()), ledger);
+    const NoisyGradient released = mechanism.release(clipper.finish(sampler.draw()), ledger);
     double squares = 0;
     for (const float v : released.gradients()[0].second.to_vector<float>()) {
       squares += std::pow(2 * static_cast<double>(v) / bound, 2);

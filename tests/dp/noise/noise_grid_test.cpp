@@ -144,12 +144,12 @@ TEST_CASE("sums of any size become the same multiples with their noise") {
   for (const int exponent : {-990, -40, -3, 0, 5, 900}) {
     const NoiseGrid grid{std::ldexp(1.0, exponent), 1};
     for (const int bits : {1, 30, 50, 53, 62}) {
-      std::vector<double> sums, halves;
+      std::vector<double> sums, centered_count;
       std::vector<float> singles;
       std::vector<std::int64_t> noise;
       for (int i = 0; i < 3000; ++i) {
         sums.push_back(number(bits) * grid.spacing);
-        halves.push_back((std::floor(number(bits)) + 0.5) * grid.spacing);
+        centered_count.push_back((std::floor(number(bits)) + 0.5) * grid.spacing);
         singles.push_back(static_cast<float>(sums.back()));
         noise.push_back(std::llrint(number(bits)));
       }
@@ -159,7 +159,7 @@ TEST_CASE("sums of any size become the same multiples with their noise") {
       noise[2900] = -(std::int64_t{1} << 62);
       for (const double divisor : {1.0, 0.3, 64.0}) {
         check_on_grid(sums, noise, grid, divisor);
-        check_on_grid(halves, noise, grid, divisor);
+        check_on_grid(centered_count, noise, grid, divisor);
         check_on_grid(singles, noise, grid, divisor);
       }
     }

@@ -27,8 +27,8 @@ template <class F>
 Draws in_stretches(const std::vector<std::int64_t>& counts, F&& f) {
   Draws all;
   for (const std::int64_t count : counts) {
-    for (std::int64_t at = 0; at < count; at += noise_stretch) {
-      Draws room(static_cast<std::size_t>(std::min(noise_stretch, count - at)));
+    for (std::int64_t at = 0; at < count; at += noise_block_size) {
+      Draws room(static_cast<std::size_t>(std::min(noise_block_size, count - at)));
       const std::span<const std::int64_t> drawn = f(room);
       all.insert(all.end(), drawn.begin(), drawn.end());
     }
@@ -45,14 +45,14 @@ TEST_CASE("noise that is drawn ahead is what would be drawn later, on any number
     std::vector<std::int64_t> counts;
     for (int k = 0; k < 4; ++k) counts.push_back(static_cast<std::int64_t>(random() % 3000));
     counts.push_back(static_cast<std::int64_t>(random() % 50'000));
-    if (round % 4 == 0) counts.push_back(NoiseAhead::most_ahead + 1234);
+    if (round % 4 == 0) counts.push_back(NoisePrefetch::most_ahead + 1234);
     SecretRandom later = SecretRandom::insecure_seeded(7), ahead = SecretRandom::insecure_seeded(7);
     const Draws expected = in_stretches(counts, [&](std::span<std::int64_t> room) {
       gaussian->fill(later, room);
       return room;
     });
     const Threads setting(1 + round % 3);
-    NoiseAhead noise(gaussian, ahead, counts);
+    NoisePrefetch noise(gaussian, ahead, counts);
     // Some of it has been drawn by then, or all, or nothing.
     for (int k = 0; k < 1000 * (round % 5); ++k) std::this_thread::yield();
     const auto next = [&](std::span<std::int64_t> room) { return noise.next(room); };
@@ -66,8 +66,8 @@ TEST_CASE("noise that nobody asks for is left, whether or not it was drawn") {
   const auto gaussian = std::make_shared<const RoundedGaussian>(1e6);
   SecretRandom random = SecretRandom::insecure_seeded(7);
   for (int round = 0; round < 200; ++round) {
-    NoiseAhead noise(gaussian, random, {20'000});
-    NoiseAhead other(gaussian, random, {20'000});  // idle threads do one at a time
+    NoisePrefetch noise(gaussian, random, {20'000});
+    NoisePrefetch other(gaussian, random, {20'000});  // idle threads do one at a time
     Draws room(20'000);
     if (round % 2 == 0) CHECK(other.next(room).size() == room.size());
   }
@@ -84,7 +84,7 @@ class Releases {
   std::vector<float> next(double multiplier) {
     mechanism_.set_noise_multiplier(multiplier);
     if (expect_) mechanism_.expect_release();
-    const Released released = mechanism_.release(clipper_.finish(sampler_.draw()), ledger_);
+    const NoisyGradient released = mechanism_.release(clipper_.finish(sampler_.draw()), ledger_);
     std::vector<float> values;
     for (const auto& [parameter, gradient] : released.gradients()) {
       for (const float v : gradient.to_vector<float>()) values.push_back(v);
@@ -140,8 +140,8 @@ TEST_CASE("noise that was drawn before a fork is the parent's alone") {
   const Threads setting(3);
   const auto gaussian = std::make_shared<const RoundedGaussian>(1e6);
   SecretRandom random;
-  std::optional<NoiseAhead> noise(std::in_place, gaussian, random,
-                                  std::vector<std::int64_t>{5'000});
+  std::optional<NoisePrefetch> noise(std::in_place, gaussian, random,
+                                     std::vector<std::int64_t>{5'000});
   CHECK(noise->ours());
   const pid_t child = fork();
   if (child == 0) {

@@ -18,7 +18,7 @@ SecretRandom seeded(std::uint64_t seed) { return SecretRandom::insecure_seeded(s
 std::vector<std::int64_t> pass_of(Sampler& sampler) {
   std::vector<std::int64_t> batch_of(static_cast<std::size_t>(sampler.population()), -1);
   for (std::int64_t batch = 0; batch < sampler.event().batches; ++batch) {
-    const Draw draw = sampler.draw();
+    const SampledBatch draw = sampler.draw();
     REQUIRE(std::is_sorted(draw.units().begin(), draw.units().end()));
     for (const std::int64_t unit : draw.units()) {
       REQUIRE(batch_of.at(static_cast<std::size_t>(unit)) == -1);
@@ -80,7 +80,7 @@ TEST_CASE("a partition's batches differ by one unit at most") {
       const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
       CHECK(*most - *least <= 1);
       CHECK(*most <= static_cast<std::size_t>(batch));
-      CHECK(sampler.expected_size() * static_cast<double>(batches) ==
+      CHECK(sampler.expected_batch_size() * static_cast<double>(batches) ==
             Approx(static_cast<double>(population)).epsilon(1e-15));
     }
   }
@@ -94,10 +94,10 @@ void check_payment(S& sampler, const Event& first) {
     for (std::int64_t place = 0; place < first.batches; ++place) {
       const Event& event = place == 0 ? first : later;
       CHECK(sampler.event() == event);
-      const Draw draw = sampler.draw();
+      const SampledBatch draw = sampler.draw();
       CHECK(draw.event() == event);
       CHECK(draw.separation() == 1);
-      CHECK(draw.expected_size() == sampler.expected_size());
+      CHECK(draw.expected_batch_size() == sampler.expected_batch_size());
       CHECK_FALSE(draw.secure());
     }
   }
@@ -106,10 +106,10 @@ void check_payment(S& sampler, const Event& first) {
 TEST_CASE("the first batch of a pass pays for all") {
   PartitionSampler partition(10, 4, seeded(4));
   check_payment(partition, {.sampling = Sampling::partition, .batches = 3});
-  CHECK(partition.expected_size() == 10 / 3.0);
+  CHECK(partition.expected_batch_size() == 10 / 3.0);
   BallsAndBinsSampler balls(10, 4, seeded(5));
   check_payment(balls, {.sampling = Sampling::balls_and_bins, .batches = 4});
-  CHECK(balls.expected_size() == 2.5);
+  CHECK(balls.expected_batch_size() == 2.5);
   PartitionSampler whole(10, 10, seeded(6));
   check_payment(whole, {.sampling = Sampling::partition, .batches = 1});
   CHECK(PartitionSampler(10, 4).draw().secure());
@@ -123,7 +123,7 @@ TEST_CASE("a new number starts a new pass of everybody, which is paid for") {
     const std::vector<std::int64_t> before = pass_of(*sampler);
     for (int i = 0; i < 4; ++i) sampler->draw();
     CHECK(sampler->event().paid);
-    sampler->number_from(50);
+    sampler->resume_from(50);
     CHECK_FALSE(sampler->event().paid);
     CHECK(sampler->state().rest.empty());
     CHECK(pass_of(*sampler) != before);
@@ -140,7 +140,7 @@ void check_state(S sampler, S other) {
   other.load_state(state);
   CHECK(other.state().rest == state.rest);
   for (int i = 0; i < 3; ++i) {
-    const Draw a = sampler.draw(), b = other.draw();
+    const SampledBatch a = sampler.draw(), b = other.draw();
     CHECK(std::equal(a.units().begin(), a.units().end(), b.units().begin(), b.units().end()));
     CHECK(a.event() == b.event());
     CHECK(a.number() == b.number());

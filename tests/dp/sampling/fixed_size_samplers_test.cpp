@@ -13,7 +13,7 @@ namespace {
 
 SecretRandom seeded(std::uint64_t seed) { return SecretRandom::insecure_seeded(seed); }
 
-std::vector<std::int64_t> units(const Draw& draw) {
+std::vector<std::int64_t> units(const SampledBatch& draw) {
   return {draw.units().begin(), draw.units().end()};
 }
 
@@ -24,7 +24,7 @@ TEST_CASE("every batch of a size is as likely as every other, whatever the last 
   std::vector<std::int64_t> counts(100);
   std::size_t last = 0;
   for (int i = 0; i <= draws; ++i) {
-    const Draw draw = sampler.draw();
+    const SampledBatch draw = sampler.draw();
     REQUIRE(draw.units().size() == 2);
     const std::int64_t a = draw.units()[0], b = draw.units()[1];
     REQUIRE(a < b);
@@ -48,9 +48,9 @@ TEST_CASE("the rate of a fixed size is the quotient, rounded up") {
       CHECK(product >= size);
       CHECK(less < size);
       CHECK(sampler.event() == Event{.sampling = Sampling::fixed_size, .sampling_rate = rate});
-      const Draw draw = sampler.draw();
+      const SampledBatch draw = sampler.draw();
       CHECK(draw.event() == sampler.event());
-      CHECK(draw.expected_size() == static_cast<double>(size));
+      CHECK(draw.expected_batch_size() == static_cast<double>(size));
       CHECK(draw.separation() == 1);
       CHECK_FALSE(draw.secure());
     }
@@ -64,11 +64,11 @@ TEST_CASE("a plan takes turns by number, and leaves the remainder out") {
   Event event{.sampling = Sampling::planned, .batches = 5};
   for (std::size_t step = 0; step < 5; ++step) {
     CHECK(sampler.event() == event);
-    const Draw draw = sampler.draw();
+    const SampledBatch draw = sampler.draw();
     CHECK(units(draw) == batches[step % 3]);
     CHECK(draw.event() == event);
     CHECK(draw.separation() == 3);
-    CHECK(draw.expected_size() == 2);
+    CHECK(draw.expected_batch_size() == 2);
     CHECK(draw.number() == step);
     CHECK(draw.secure());
     event.paid = true;
@@ -81,9 +81,9 @@ TEST_CASE("a plan ends, and starts again with a new number alone") {
   CHECK(throws([&] { sampler.draw(); }, "planned: all 3 draws are made"));
   CHECK(throws([&] { sampler.draw(); }, "planned: all 3 draws are made"));
   const SamplerState over = sampler.state();
-  sampler.number_from(8);
+  sampler.resume_from(8);
   CHECK_FALSE(sampler.event().paid);
-  const Draw draw = sampler.draw();
+  const SampledBatch draw = sampler.draw();
   CHECK(draw.number() == 8);
   CHECK(units(draw) == std::vector<std::int64_t>{0, 1});
   sampler.load_state(over);
@@ -96,7 +96,7 @@ TEST_CASE("a plan's state goes on with its next batch, in no other plan") {
   const SamplerState state = sampler.state();
   PlannedSampler other(9, 3, 7);
   other.load_state(state);
-  const Draw draw = other.draw();
+  const SampledBatch draw = other.draw();
   CHECK(units(draw) == std::vector<std::int64_t>{3, 4, 5});
   CHECK(draw.event().paid);
   CHECK(draw.number() == 4);

@@ -16,7 +16,7 @@ std::unique_ptr<Sampler> made(const SamplerOptions& options, std::int64_t popula
 struct Case {
   SamplerOptions options;
   Event event;
-  double expected_size;
+  double expected_batch_size;
   std::int64_t separation = 1;
 };
 const Case cases[] = {
@@ -45,14 +45,14 @@ const Case cases[] = {
 };
 
 TEST_CASE("every sampling is made, with the batches that were asked for") {
-  for (const auto& [options, event, expected_size, separation] : cases) {
+  for (const auto& [options, event, expected_batch_size, separation] : cases) {
     const auto sampler = made(options);
     INFO(name(options.sampling));
     CHECK(sampler->event() == event);
     CHECK(sampler->population() == 100);
-    const Draw draw = sampler->draw();
+    const SampledBatch draw = sampler->draw();
     CHECK(draw.event() == event);
-    CHECK(draw.expected_size() == expected_size);
+    CHECK(draw.expected_batch_size() == expected_batch_size);
     CHECK(draw.separation() == separation);
   }
 }

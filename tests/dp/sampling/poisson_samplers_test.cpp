@@ -22,7 +22,7 @@ TEST_CASE("a truncated batch is a Poisson batch, or a uniform part of one that i
   TruncatedPoissonSampler sampler(n, rate, largest, seeded(1));
   std::vector<std::int64_t> counts(1 << n);
   for (int i = 0; i < draws; ++i) {
-    const Draw draw = sampler.draw();
+    const SampledBatch draw = sampler.draw();
     std::size_t mask = 0;
     for (const std::int64_t unit : draw.units()) mask |= std::size_t{1} << unit;
     ++counts[mask];
@@ -50,11 +50,11 @@ TEST_CASE("the cut bounds the probability of a batch too large, for one unit mor
   CHECK(TruncatedPoissonSampler(3, 0.5, 4, seeded(2)).event().cut == 0);
   TruncatedPoissonSampler large(60'000, 256.0 / 60'000, 400, seeded(3));
   CHECK(large.event().cut == binomial_tail(60'001, large.rate(), 400));
-  const Draw draw = large.draw();
+  const SampledBatch draw = large.draw();
   CHECK(draw.event() == large.event());
-  CHECK(draw.expected_size() == large.rate() * 60'000);
+  CHECK(draw.expected_batch_size() == large.rate() * 60'000);
   CHECK(draw.separation() == 1);
-  CHECK(TruncatedPoissonSampler(10, 0.5, 3, seeded(4)).expected_size() == 3);
+  CHECK(TruncatedPoissonSampler(10, 0.5, 3, seeded(4)).expected_batch_size() == 3);
   CHECK(large.largest() == 400);
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("groups take turns, and units in them take part independently") {
   bool last = false;
   for (int pass = 0; pass < passes; ++pass) {
     for (std::int64_t group = 0; group < groups; ++group) {
-      const Draw draw = sampler.draw();
+      const SampledBatch draw = sampler.draw();
       bool first = false, second = false;
       for (const std::int64_t unit : draw.units()) {
         CHECK(unit % groups == group);
@@ -104,14 +104,14 @@ TEST_CASE("the first group's turn pays for its pass, again from a new number on"
   for (int pass = 0; pass < 2; ++pass) {
     for (const Event& event : {first, later, later}) {
       CHECK(sampler.event() == event);
-      const Draw draw = sampler.draw();
+      const SampledBatch draw = sampler.draw();
       CHECK(draw.event() == event);
       CHECK(draw.separation() == 3);
-      CHECK(draw.expected_size() == 10 * 0.25 / 3);
+      CHECK(draw.expected_batch_size() == 10 * 0.25 / 3);
     }
   }
   sampler.draw();
-  sampler.number_from(40);
+  sampler.resume_from(40);
   CHECK(sampler.event() == first);
   CyclicPoissonSampler one(10, 1, 0.25, seeded(8));
   one.draw();
@@ -124,7 +124,7 @@ TEST_CASE("a cyclic state goes on with the next group") {
   const SamplerState state = everybody.state();
   CyclicPoissonSampler other(7, 3, 1, seeded(10));
   other.load_state(state);
-  const Draw draw = other.draw();
+  const SampledBatch draw = other.draw();
   CHECK(std::vector<std::int64_t>(draw.units().begin(), draw.units().end()) ==
         std::vector<std::int64_t>{1, 4});
   CHECK(draw.event().paid);

@@ -22,7 +22,7 @@ TEST_CASE("every unit takes part with the stated probability") {
     constexpr int draws = 4000;
     std::vector<int> counts(200);
     for (int i = 0; i < draws; ++i) {
-      const Draw draw = s.draw();
+      const SampledBatch draw = s.draw();
       for (const std::int64_t unit : draw.units()) ++counts[static_cast<std::size_t>(unit)];
     }
     const double deviation = std::sqrt(draws * rate * (1 - rate));
@@ -38,7 +38,7 @@ TEST_CASE("two units take part independently, and so do successive draws") {
   int repeats = 0;
   std::vector<bool> last(8);
   for (int i = 0; i < draws; ++i) {
-    const Draw draw = s.draw();
+    const SampledBatch draw = s.draw();
     std::vector<bool> now(8);
     for (const std::int64_t a : draw.units()) {
       now[static_cast<std::size_t>(a)] = true;
@@ -78,9 +78,9 @@ TEST_CASE("the rate of a draw is the sampler's, and at least what was asked for 
   for (const double rate : {1e-8, 1.0 / 3, 256.0 / 60000, 0.999999, 1.0}) {
     PoissonSampler s = sampler(1000, rate, 5);
     CHECK(std::abs(s.rate() - rate) <= 0x1p-63);
-    const Draw draw = s.draw();
+    const SampledBatch draw = s.draw();
     CHECK(draw.event() == s.event());
-    CHECK(draw.expected_size() == s.rate() * 1000);
+    CHECK(draw.expected_batch_size() == s.rate() * 1000);
     CHECK(draw.event().sampling == Sampling::poisson);
     CHECK_FALSE(draw.secure());
   }
@@ -89,9 +89,9 @@ TEST_CASE("the rate of a draw is the sampler's, and at least what was asked for 
 
 TEST_CASE("draws are numbered, sorted, and split into parts that cover them") {
   PoissonSampler s = sampler(100, 0.4, 6);
-  s.number_from(17);
-  const Draw first = s.draw();
-  const Draw second = s.draw();
+  s.resume_from(17);
+  const SampledBatch first = s.draw();
+  const SampledBatch second = s.draw();
   CHECK(first.number() == 17);
   CHECK(second.number() == 18);
   CHECK(std::is_sorted(first.units().begin(), first.units().end()));
@@ -105,19 +105,19 @@ TEST_CASE("draws are numbered, sorted, and split into parts that cover them") {
 
 TEST_CASE("a draw may be empty, and has one empty part then") {
   PoissonSampler s = sampler(3, 1e-9, 7);
-  const Draw draw = s.draw();
+  const SampledBatch draw = s.draw();
   CHECK(draw.units().empty());
   CHECK(draw.parts(5).size() == 1);
 }
 
 TEST_CASE("a state continues the numbers") {
   PoissonSampler s = sampler(100, 0.4, 8);
-  s.number_from(7);
+  s.resume_from(7);
   s.draw();
   const SamplerState state = s.state();
   CHECK(state.event == s.event());
   CHECK(state.population == 100);
-  CHECK(state.expected_size == s.expected_size());
+  CHECK(state.expected_batch_size == s.expected_batch_size());
   CHECK(state.number == 8);
   CHECK(state.rest.empty());
   PoissonSampler t = sampler(100, 0.4, 9);
@@ -131,7 +131,7 @@ TEST_CASE("a state continues the numbers") {
 
 TEST_CASE("a state of another sampler, or one that cannot be, is refused and changes nothing") {
   PoissonSampler s = sampler(100, 0.5, 10);
-  s.number_from(3);
+  s.resume_from(3);
   const SamplerState good = s.state();
   const auto refused = [&](auto change, const char* text) {
     SamplerState bad = good;
@@ -141,7 +141,7 @@ TEST_CASE("a state of another sampler, or one that cannot be, is refused and cha
     CHECK(s.state().number == 3);
   };
   refused([](SamplerState& state) { state.population = 99; }, "a state of 99 units for 100");
-  refused([](SamplerState& state) { state.expected_size = 51; }, "51 units on average");
+  refused([](SamplerState& state) { state.expected_batch_size = 51; }, "51 units on average");
   refused([](SamplerState& state) { state.event.sampling_rate = 0.25; }, "0.25");
   refused([](SamplerState& state) { state.event.paid = true; }, "other batches");
   refused([](SamplerState& state) { state.event.noise_multiplier = 1; }, "other batches");

@@ -15,8 +15,9 @@
 namespace sotto {
 namespace {
 
-using Route = std::vector<std::int64_t> (IndependentSubset::*)(std::int64_t, SecretRandom&);
-constexpr Route routes[] = {&IndependentSubset::by_coins, &IndependentSubset::by_darts};
+using NormMethod = std::vector<std::int64_t> (IndependentSubset::*)(std::int64_t, SecretRandom&);
+constexpr NormMethod norm_methods[] = {&IndependentSubset::sample_dense,
+                                       &IndependentSubset::sample_sparse};
 
 // A bit for each unit.
 std::size_t mask(const std::vector<std::int64_t>& units) {
@@ -39,11 +40,11 @@ TEST_CASE("every subset has the probability of independent units, by either rout
   constexpr std::int64_t n = 5, draws = 60'000;
   // Blocks of 1, 3, 7 and 31 places, which end within the units, at their end and beyond it.
   for (const double rate : {0.3, 0.249, 0.2, 0.1, 0.03}) {
-    for (const Route route : routes) {
+    for (const NormMethod norm_method : norm_methods) {
       IndependentSubset subset("test", rate);
       SecretRandom random = SecretRandom::insecure_seeded(1);
       std::vector<std::int64_t> counts(1 << n);
-      for (int i = 0; i < draws; ++i) ++counts[mask((subset.*route)(n, random))];
+      for (int i = 0; i < draws; ++i) ++counts[mask((subset.*norm_method)(n, random))];
       std::vector<double> expected;
       for (unsigned m = 0; m < counts.size(); ++m)
         expected.push_back(draws * std::pow(rate, std::popcount(m)) *
@@ -53,13 +54,13 @@ TEST_CASE("every subset has the probability of independent units, by either rout
   }
 }
 
-void check_sizes_and_places(std::int64_t n, double rate, int draws, Route route) {
+void check_sizes_and_places(std::int64_t n, double rate, int draws, NormMethod norm_method) {
   constexpr std::int64_t slices = 25;
   IndependentSubset subset("test", rate);
   SecretRandom random = SecretRandom::insecure_seeded(2);
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(n) + 1), places(slices);
   for (int i = 0; i < draws; ++i) {
-    const std::vector<std::int64_t> units = (subset.*route)(n, random);
+    const std::vector<std::int64_t> units = (subset.*norm_method)(n, random);
     CHECK(std::is_sorted(units.begin(), units.end()));
     ++sizes[units.size()];
     for (const std::int64_t unit : units) ++places[static_cast<std::size_t>(unit * slices / n)];
@@ -78,11 +79,11 @@ void check_sizes_and_places(std::int64_t n, double rate, int draws, Route route)
 
 TEST_CASE("sizes are binomial and places uniform, by either route") {
   // One whole block, at the rate of its places; some blocks; many.
-  check_sizes_and_places(127, 0x1p-7, 400'000, &IndependentSubset::by_darts);
-  check_sizes_and_places(300, 0.006, 100'000, &IndependentSubset::by_darts);
-  check_sizes_and_places(50'000, 1e-3, 2'000, &IndependentSubset::by_darts);
-  check_sizes_and_places(300, 0.006, 20'000, &IndependentSubset::by_coins);
-  check_sizes_and_places(50'000, 1e-3, 200, &IndependentSubset::by_coins);
+  check_sizes_and_places(127, 0x1p-7, 400'000, &IndependentSubset::sample_sparse);
+  check_sizes_and_places(300, 0.006, 100'000, &IndependentSubset::sample_sparse);
+  check_sizes_and_places(50'000, 1e-3, 2'000, &IndependentSubset::sample_sparse);
+  check_sizes_and_places(300, 0.006, 20'000, &IndependentSubset::sample_dense);
+  check_sizes_and_places(50'000, 1e-3, 200, &IndependentSubset::sample_dense);
 }
 
 TEST_CASE("neighbours and successive draws are independent at small rates") {
@@ -94,7 +95,7 @@ TEST_CASE("neighbours and successive draws are independent at small rates") {
   std::int64_t repeats = 0;
   std::vector<std::int64_t> last;
   for (int i = 0; i < draws; ++i) {
-    const std::vector<std::int64_t> now = subset.by_darts(n, random);
+    const std::vector<std::int64_t> now = subset.sample_sparse(n, random);
     // At distances within a block of 63 and beyond.
     for (const std::int64_t unit : now) {
       for (int at = 0; const std::int64_t distance : {1, 2, 62, 63})
@@ -127,7 +128,7 @@ TEST_CASE("everybody, nobody, and rates that are almost 0 or 1") {
   constexpr int draws = 2000;
   double taken = 0;
   for (int i = 0; i < draws; ++i)
-    taken += static_cast<double>(rare.by_darts(std::int64_t{1} << 61, random).size());
+    taken += static_cast<double>(rare.sample_sparse(std::int64_t{1} << 61, random).size());
   CHECK(near(taken, draws * 1e6, 0.375e-6));
   CHECK(IndependentSubset("test", 1e-3).draw(0, random).empty());
   CHECK(IndependentSubset("test", 0.7).draw(0, random).empty());
@@ -176,8 +177,9 @@ TEST_CASE("rates, routes and sizes out of range are refused") {
   SecretRandom random = SecretRandom::insecure_seeded(6);
   for (const double rate : {0.0, -0.1, 1.1, std::nan("")})
     CHECK(throws([&] { IndependentSubset("mine", rate); }, "mine: rate"));
-  CHECK(throws([&] { IndependentSubset("test", 0.5).by_darts(3, random); }, "0.5, not below 1/2"));
-  CHECK(throws([&] { IndependentSubset("test", 1.0).by_darts(3, random); }, "not below 1/2"));
+  CHECK(throws([&] { IndependentSubset("test", 0.5).sample_sparse(3, random); },
+               "0.5, not below 1/2"));
+  CHECK(throws([&] { IndependentSubset("test", 1.0).sample_sparse(3, random); }, "not below 1/2"));
   CHECK(throws([&] { uniform_subset(3, 4, random); }, "4 of 3 units"));
   CHECK(throws([&] { uniform_subset(3, -1, random); }, "-1 of 3 units"));
 }

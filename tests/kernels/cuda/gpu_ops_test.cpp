@@ -44,7 +44,7 @@ void check_on(Device device, const OpCase& one) {
       REQUIRE(got.uses[k].size() == expected.uses[k].size());
       if (got.uses[k].empty()) continue;
       check_same(rows_of_uses(got.uses[k]), rows_of_uses(expected.uses[k]));
-      const PerSample &f = got.uses[k][0], &g = expected.uses[k][0];
+      const PerSampleGrad &f = got.uses[k][0], &g = expected.uses[k][0];
       // Sums in double of products in float.
       check_same(to_dtype(dot(f, f), Dtype::f32), to_dtype(dot(g, g), Dtype::f32));
       check_same(f.sum(), g.sum());
@@ -55,14 +55,14 @@ void check_on(Device device, const OpCase& one) {
 }
 
 // The parameters after three private steps on a device, with seeded noise.
-std::vector<double> trained_on(Device device, Route route) {
+std::vector<double> trained_on(Device device, NormMethod norm_method) {
   nn::manual_seed(5);
   nn::Sequential model = small_network();
   model.to(device);
   nn::Adam optimizer(model, {.learning_rate = 0.05});
   Ledger ledger;
   FullBatchSampler sampler(6);
-  Clipper clipper(flat_group(model.parameters(), 0.5), {.route = route});
+  Clipper clipper(flat_group(model.parameters(), 0.5), {.norm_method = norm_method});
   GaussianMechanism mechanism(0.7, SecretRandom::insecure_seeded(4));
   PublicRandom random(9);
   for (int step = 0; step < 3; ++step) {
@@ -313,12 +313,12 @@ TEST_CASE("a sum on a GPU that is not a number is refused") {
 }
 
 TEST_CASE("private training on a GPU is that on the CPU") {
-  for (const Route route : {Route::gram, Route::rows}) {
-    const std::vector<double> expected = trained_on(cpu, route);
+  for (const NormMethod norm_method : {NormMethod::ghost, NormMethod::materialize}) {
+    const std::vector<double> expected = trained_on(cpu, norm_method);
     for (const DeviceInfo& info : devices()) {
       if (info.device == cpu) continue;
       INFO(info.name);
-      CHECK(distance(trained_on(info.device, route), expected) < 1e-3);
+      CHECK(distance(trained_on(info.device, norm_method), expected) < 1e-3);
     }
   }
 }

@@ -46,9 +46,9 @@ void check_fused(const Rule& rule, GaussianNoise noise, Dtype dtype = Dtype::f32
   GaussianMechanism first(1.5, SecretRandom::insecure_seeded(4), noise);
   GaussianMechanism second(1.5, SecretRandom::insecure_seeded(4), noise);
   for (int step = 0; step < 3; ++step) {
-    const Released released = first.release(apart.sum(), apart.ledger);
+    const NoisyGradient released = first.release(apart.sum(), apart.ledger);
     one.step(released.gradients(), released.noise_variance());
-    const Released together = second.update(fused.sum(), fused.ledger, other);
+    const NoisyGradient together = second.update(fused.sum(), fused.ledger, other);
     CHECK(together.noise_variance() == released.noise_variance());
   }
   const bool same = apart.values() == fused.values();

@@ -131,7 +131,7 @@ TEST_CASE("a parameter without a gradient stays, and its steps are not counted")
   CHECK(state.at("b.mean").dtype() == Dtype::f64);
 }
 
-TEST_CASE("a narrower gradient is widened to its parameter") {
+TEST_CASE("a narrower gradient is to_f32 to its parameter") {
   Parameter parameter(full({1}, 1));
   nn::Sgd optimizer({{{&parameter}, {.learning_rate = 0.5}}});
   optimizer.step({{&parameter, full({1}, 0.25, Dtype::bf16)}});

@@ -200,11 +200,12 @@ TEST_CASE("two releases agree with quadrature from both sides") {
 
 // Sampling with a rate of nearly 1 takes the numerical way, the full batch its closed form.
 TEST_CASE("without sampling the closed form lies between the bounds") {
-  for (const auto relation : {Relation::add_or_remove_one, Relation::replace_one}) {
+  for (const auto relation :
+       {NeighboringRelation::add_or_remove_one, NeighboringRelation::replace_one}) {
     for (const double sigma : {0.5, 2.0, 30.0}) {
       for (const double delta : {1e-3, 1e-8, 1e-14}) {
         CAPTURE(sigma, delta);
-        const double noise = relation == Relation::replace_one ? sigma / 2 : sigma;
+        const double noise = relation == NeighboringRelation::replace_one ? sigma / 2 : sigma;
         const double exact = gaussian_epsilon(noise, delta, 20);
         CHECK(composed(1, sigma, 20, relation).epsilon(delta) == Approx(exact).epsilon(1e-12));
         const PldAccountant numerical = composed(1 - 1e-14, sigma, 20, relation);
@@ -237,9 +238,9 @@ TEST_CASE("a small delta is seen past tails that are heavier than it") {
   const PldAccountant accountant = composed(1.3e-8, 1.76, 1000);
   CHECK(accountant.delta(1e-4) < 1e-50);
   CHECK(accountant.delta(1e-2) < accountant.delta(1e-4));
-  PldAccountant exchanged(Relation::replace_one);
-  exchanged.compose({1.76, Sampling::fixed_size, 1.3e-8}, 1000);
-  CHECK(exchanged.delta(1e-4) < 1e-17);
+  PldAccountant replace(NeighboringRelation::replace_one);
+  replace.compose({1.76, Sampling::fixed_size, 1.3e-8}, 1000);
+  CHECK(replace.delta(1e-4) < 1e-17);
   RdpAccountant rdp;
   rdp.compose({0.44, Sampling::poisson, 6.3e-8}, 11425);
   CHECK(composed(6.3e-8, 0.44, 11425).delta(0.0022) <= rdp.delta(0.0022));
@@ -254,7 +255,7 @@ double delta_of_fixed_size(double q, double sigma, double epsilon) {
 TEST_CASE("one batch of a fixed size agrees with its closed form from both sides") {
   for (const double q : {1e-4, 0.3, 0.9}) {
     for (const double sigma : {0.6, 3.0, 20.0}) {
-      PldAccountant accountant(Relation::replace_one);
+      PldAccountant accountant(NeighboringRelation::replace_one);
       accountant.compose({sigma, Sampling::fixed_size, q});
       for (const double part : {0.0, 0.5, 0.9}) {
         const double epsilon = part * std::log1p(q * std::expm1(4 / sigma));
@@ -278,7 +279,7 @@ TEST_CASE("one batch of a fixed size agrees with its closed form from both sides
 TEST_CASE("two batches of a fixed size agree with quadrature of the spliced profile") {
   for (const double q : {0.01, 0.3}) {
     for (const double sigma : {1.0, 4.0}) {
-      PldAccountant accountant(Relation::replace_one);
+      PldAccountant accountant(NeighboringRelation::replace_one);
       accountant.compose({sigma, Sampling::fixed_size, q}, 2);
       const double s = sigma / 2, step = s / 512;
       const auto profile = [&](double epsilon) {
@@ -310,8 +311,8 @@ TEST_CASE("epsilon of fixed size batches is below what Renyi divergences prove")
   for (const double q : {0.001, 0.1}) {
     for (const double sigma : {1.0, 5.0}) {
       for (const std::int64_t steps : {1, 1000}) {
-        PldAccountant accountant(Relation::replace_one);
-        RdpAccountant rdp(default_orders(), Relation::replace_one);
+        PldAccountant accountant(NeighboringRelation::replace_one);
+        RdpAccountant rdp(default_orders(), NeighboringRelation::replace_one);
         accountant.compose({sigma, Sampling::fixed_size, q}, steps);
         rdp.compose({sigma, Sampling::fixed_size, q}, steps);
         CAPTURE(q, sigma, steps);

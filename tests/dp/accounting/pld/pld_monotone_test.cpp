@@ -60,7 +60,7 @@ int points_asked() {
 // less, without a tolerance; upper bounds may be out of order by the gap. Of 300 points it is 7 %
 // for one, more than 2.5 % for four with epsilons below 4e-4, and most often a hundredth of that.
 TEST_CASE("random points of the whole range have bounds close together and move the right way") {
-  constexpr double widest = 0.08, negligible = 2e-5, nearby = 1.01, far = 2;
+  constexpr double simd_dispatch_avx512 = 0.08, negligible = 2e-5, nearby = 1.01, far = 2;
   RandomPoints points;
   for (int i = 0; i < points_asked(); ++i) {
     const Point point = points.next();
@@ -69,7 +69,7 @@ TEST_CASE("random points of the whole range have bounds close together and move 
     CHECK(std::isfinite(upper));
     CHECK(lower >= 0);
     CHECK(lower <= upper);
-    CHECK(lower >= (1 - widest) * upper - negligible);
+    CHECK(lower >= (1 - simd_dispatch_avx512) * upper - negligible);
     for (const double factor : {nearby, far}) {
       for (const Point& more : point.with_more_loss(factor)) {
         CAPTURE(more.q, more.sigma, more.steps, more.delta);
@@ -139,7 +139,8 @@ TEST_CASE("no step or record is free: epsilon grows with steps and rate and fall
         CHECK(composed(q / 2, sigma, steps).epsilon(1e-6) <= epsilon);
         CHECK(composed(q, sigma * 1.2, steps).epsilon(1e-6) <= epsilon);
         CHECK(composed(q, sigma, steps).epsilon(1e-5) <= epsilon);
-        CHECK(composed(q, sigma, steps, Relation::replace_one).epsilon(1e-6) * (1 + tight) >=
+        CHECK(composed(q, sigma, steps, NeighboringRelation::replace_one).epsilon(1e-6) *
+                  (1 + tight) >=
               epsilon / (1 + tight));
       }
     }

@@ -12,7 +12,8 @@ using namespace sotto;
 
 namespace {
 
-constexpr auto added = Relation::add_or_remove_one, replaced = Relation::replace_one;
+constexpr auto added = NeighboringRelation::add_or_remove_one,
+               replaced = NeighboringRelation::replace_one;
 
 struct Phase {
   Event event;
@@ -22,7 +23,7 @@ struct Phase {
 struct Course {
   std::vector<Phase> phases;
   double delta;
-  Relation relation = added;
+  NeighboringRelation relation = added;
 };
 
 Event poisson(double q, double sigma) { return {sigma, Sampling::poisson, q}; }
@@ -140,7 +141,7 @@ TEST_CASE("full batches agree with their closed form") {
 TEST_CASE("losses moved to a lattice keep their mass and mean and are within their width") {
   for (const double rate : {0.01, 0.5, 1.0}) {
     for (const bool mirrored : {false, true}) {
-      const LossPair pair({BatchChange::one_more, rate, 0.8}, 1e-15);
+      const DominatingPair pair({Adjacency::add_remove, rate, 0.8}, 1e-15);
       const double side = mirrored ? -1 : 1;
       double mass = 0, mean = 0, moved_mass = 0, moved_mean = 0;
       pair.integrate(pair.lowest(), pair.highest(), [&](double of_p, double loss) {
@@ -148,7 +149,7 @@ TEST_CASE("losses moved to a lattice keep their mass and mean and are within the
         mass += part;
         mean += side * part * loss;
       });
-      const DiscretePair moved = mean_matched(pair, 0.05, mirrored);
+      const DiscretePld moved = mean_matched(pair, 0.05, mirrored);
       for (const auto& atom : moved.atoms) {
         moved_mass += std::exp(atom.log_mass);
         moved_mean += std::exp(atom.log_mass) * moved.loss(atom);
@@ -184,8 +185,8 @@ TEST_CASE("corners give bounds") {
 TEST_CASE("what has no proof is refused with the accountant that has one") {
   PrvAccountant accountant;
   CHECK(accountant.name() == "prv");
-  CHECK(accountant_called("prv") == AccountantKind::prv);
-  CHECK(new_accountant(AccountantKind::prv)()->kind() == AccountantKind::prv);
+  CHECK(parse_accountant("prv") == AccountantKind::prv);
+  CHECK(make_accountant(AccountantKind::prv)()->kind() == AccountantKind::prv);
   CHECK_THROWS_WITH(accountant.compose({1.5, Sampling::balls_and_bins, 1, 100}),
                     "compose: the prv accountant has no proof for balls_and_bins batches and "
                     "add_or_remove_one; rdp has one");

@@ -33,9 +33,9 @@ void operator delete(void* place, std::size_t) noexcept { std::free(place); }
 namespace {
 
 // So many normal losses with a deviation in spacings, of which each is a whole number of spacings.
-DiscretePair normal(double deviation) {
+DiscretePld normal(double deviation) {
   constexpr double reach = 9;
-  DiscretePair pair{.spacing = 1e-3, .atoms = {}};
+  DiscretePld pair{.spacing = 1e-3, .atoms = {}};
   const double log_norm = std::log(deviation * std::sqrt(2 * std::acos(-1.0)));
   const auto last = static_cast<std::int64_t>(reach * deviation);
   for (std::int64_t i = -last; i <= last; ++i) {
@@ -46,7 +46,7 @@ DiscretePair normal(double deviation) {
 }
 
 // What n such losses say, without a tilt.
-DeltaCurve curve(const DiscretePair& pair, int n, Bound bound) {
+DeltaCurve curve(const DiscretePld& pair, int n, Bound bound) {
   constexpr double reach = 10;  // spacings
   TiltedSum sum(0, pair.spacing, 64);
   if (n > 0) sum.add(sum.tilted(pair), n);
@@ -54,7 +54,7 @@ DeltaCurve curve(const DiscretePair& pair, int n, Bound bound) {
 }
 
 // delta of n losses, by enumeration.
-double enumerated(const DiscretePair& pair, int n, double epsilon) {
+double enumerated(const DiscretePld& pair, int n, double epsilon) {
   if (n == 0) return std::max(-std::expm1(epsilon), 0.0);
   double sum = 0;
   for (const auto& atom : pair.atoms) {
@@ -93,7 +93,7 @@ TEST_CASE("a Fourier transform is its formula, and its inverse gives the sequenc
 TEST_CASE("a sum is as exact as it says") {
   for (const double deviation : {8.0, 30.0, 100.0}) {
     for (const int n : {1, 2, 8, 9}) {
-      const DiscretePair loss = normal(deviation), exact = normal(deviation * std::sqrt(n));
+      const DiscretePld loss = normal(deviation), exact = normal(deviation * std::sqrt(n));
       TiltedSum sum(0, loss.spacing, 1 << 13);
       sum.add(sum.tilted(loss), n);
       const std::vector<double> folded = sum.folded();
@@ -123,7 +123,7 @@ TEST_CASE("delta below the window keeps its digits") {
 // Half of the tilted mass may lie outside of the window, which ends at 2.
 TEST_CASE("far from a tilted window a lower bound stays what it was, and an upper one falls") {
   constexpr double tilt = 4;
-  const DiscretePair loss{.spacing = 0.5, .atoms = {{-2, std::log(0.8)}, {2, std::log(0.2)}}};
+  const DiscretePld loss{.spacing = 0.5, .atoms = {{-2, std::log(0.8)}, {2, std::log(0.2)}}};
   TiltedSum sum(tilt, loss.spacing, 16);
   sum.add(sum.tilted(loss), 2);
   const LossWindow window{.low = -2, .high = 2, .outside_mass = 1e-5};
@@ -143,17 +143,17 @@ TEST_CASE("far from a tilted window a lower bound stays what it was, and an uppe
 TEST_CASE("delta with jumps is bounded from both sides") {
   constexpr int n = 3;
   constexpr double jump = 0.01, two_jumps = 1e-3;
-  DiscretePair rest{.spacing = 0.05, .atoms = {{-1, std::log(0.5)}, {1, std::log(0.49)}}},
+  DiscretePld rest{.spacing = 0.05, .atoms = {{-1, std::log(0.5)}, {1, std::log(0.49)}}},
       all = rest;
   all.atoms.push_back({40, std::log(jump)});
   const double loss = all.loss(all.atoms.back()), mass = 1 - jump;
   const double shift = log_moment(rest, -1) - log_moment(rest, 0);
   const auto sum = curve(rest, n, Bound::upper), less = curve(rest, n, Bound::lower);
-  JumpCurve upper(sum, curve(rest, n - 1, Bound::upper), Bound::upper, {shift, mass});
+  LargeLossCurve upper(sum, curve(rest, n - 1, Bound::upper), Bound::upper, {shift, mass});
   upper.add(loss, n * jump);
-  JumpCurve from_all(sum, sum, Bound::upper, {});
+  LargeLossCurve from_all(sum, sum, Bound::upper, {});
   from_all.add(loss + shift, n * jump / mass);
-  JumpCurve lower(less, curve(rest, n - 1, Bound::lower), Bound::lower, {.kept = mass * mass});
+  LargeLossCurve lower(less, curve(rest, n - 1, Bound::lower), Bound::lower, {.kept = mass * mass});
   lower.add(loss, n * jump);
   for (const double epsilon : {0.0, 0.01, 0.1, 0.7, 1.9, 1.98, 2.05, 2.5}) {
     const double truth = enumerated(all, n, epsilon);

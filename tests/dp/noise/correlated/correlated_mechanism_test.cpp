@@ -13,7 +13,7 @@
 namespace sotto {
 namespace {
 
-void check_covariance(const NoiseStrategy& strategy) {
+void check_covariance(const StrategyMatrix& strategy) {
   const std::int64_t steps = strategy.steps();
   Eigen::MatrixXd sums = Eigen::MatrixXd::Zero(steps, steps);
   constexpr int plans = 40;
@@ -42,14 +42,14 @@ void check_covariance(const NoiseStrategy& strategy) {
 }
 
 TEST_CASE("the noise of a plan has the covariance C^-1 C^-T, times its scale squared") {
-  for (const NoiseStrategy& strategy : strategies(6)) check_covariance(strategy);
+  for (const StrategyMatrix& strategy : strategies(6)) check_covariance(strategy);
 }
 
 // docs/correlated_noise.md: with spacing g, d elements and n steps, what one record changes is at
 // most S (D + g sqrt d) + 3/2 g sqrt(d n).
 TEST_CASE("the noise is scaled by all that one record changes, rounding included") {
   for (const std::int64_t steps : {1, 30, 3000}) {
-    for (const NoiseStrategy& strategy : strategies(steps)) {
+    for (const StrategyMatrix& strategy : strategies(steps)) {
       for (const double d : {1.0, 1e4, 1e8}) {
         const double factor = strategy.sensitivity({.separation = 3});
         NoisePlan plan = plan_of(strategy);
@@ -70,7 +70,7 @@ TEST_CASE("the noise is scaled by all that one record changes, rounding included
 }
 
 TEST_CASE("the stated deviation is that of the step's noise") {
-  for (const NoiseStrategy& strategy : strategies(8)) {
+  for (const StrategyMatrix& strategy : strategies(8)) {
     Fixture f;
     CorrelatedMechanism mechanism(plan_of(strategy), SecretRandom::insecure_seeded(3));
     Passes sampler(Sampling::planned, 8, 3);
@@ -84,7 +84,7 @@ TEST_CASE("the stated deviation is that of the step's noise") {
 }
 
 TEST_CASE("elements are independent of each other") {
-  CorrelatedMechanism mechanism(plan_of(NoiseStrategy(TreeFactor{}, 200)),
+  CorrelatedMechanism mechanism(plan_of(StrategyMatrix(TreeFactor{}, 200)),
                                 SecretRandom::insecure_seeded(4));
   const auto noise = noise_of(mechanism);
   for (const std::size_t apart : {1, 599, 600}) {
@@ -112,7 +112,7 @@ std::vector<double> third_release(double scale) {
     Tape tape({.private_data = true});
     const Var x = tape.input(Tensor::from({0.3 * scale, -0.2 * scale}, {1, 2}, Dtype::f64));
     clipper.add(tape, sum_per_sample(mul(x, tape.use(w))));
-    const Released released = mechanism.release(clipper.finish(sampler.draw()), ledger);
+    const NoisyGradient released = mechanism.release(clipper.finish(sampler.draw()), ledger);
     values = released.gradients()[0].second.to_vector<double>();
   }
   return values;
@@ -131,7 +131,8 @@ TEST_CASE("the description names strategy, plan and key") {
         "whole plan with a separation of 3 (exact sampler on a grid, keyed by the operating "
         "system)");
   CHECK(
-      CorrelatedMechanism(plan_of(NoiseStrategy(TreeFactor{}, 9)), SecretRandom::insecure_seeded(1))
+      CorrelatedMechanism(plan_of(StrategyMatrix(TreeFactor{}, 9)),
+                          SecretRandom::insecure_seeded(1))
           .description() ==
       "Gaussian, correlated by a tree over 9 steps, noise multiplier 1.7 of the whole plan with a "
       "separation of 3 (exact sampler on a grid, keyed by a SEED: NOT PRIVATE)");

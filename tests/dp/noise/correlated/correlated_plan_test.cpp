@@ -31,7 +31,7 @@ TEST_CASE("the first release pays for the plan") {
 }
 
 TEST_CASE("cyclic Poisson batches are scaled by the largest column") {
-  const NoiseStrategy strategy(BandedToeplitz{{1, 0.5, 0.25}}, 8);
+  const StrategyMatrix strategy(BandedToeplitz{{1, 0.5, 0.25}}, 8);
   const NoisePlan plan{.strategy = strategy,
                        .noise_multiplier = 1.7,
                        .sampling = Sampling::cyclic_poisson,
@@ -89,7 +89,7 @@ TEST_CASE("steps out of order are refused before the ledger is written") {
   f.release(mechanism, sampler);
   Passes again(Sampling::planned, 6, 3);
   f.check_refused(mechanism, again);  // the first batch
-  again.number_from(1);
+  again.resume_from(1);
   f.check_refused(mechanism, again);  // a new pass
   f.check_refused(mechanism, again);  // a later batch, but draw 2 at step 1
   CHECK_NOTHROW(f.release(mechanism, sampler));
@@ -133,7 +133,7 @@ TEST_CASE("a sum that is not a number is refused before the ledger is written") 
 // words that follow goes on.
 TEST_CASE("a plan that is resumed releases what it would have released") {
   constexpr std::uint64_t blocks_of_step = 75 + 13;  // 8 draws each, for 600 and 100 elements
-  for (const NoiseStrategy& strategy : strategies(6)) {
+  for (const StrategyMatrix& strategy : strategies(6)) {
     CorrelatedMechanism uninterrupted(plan_of(strategy), SecretRandom::insecure_seeded(5));
     const auto expected = noise_of(uninterrupted);
     CorrelatedMechanism first(plan_of(strategy), SecretRandom::insecure_seeded(5));
@@ -181,7 +181,7 @@ TEST_CASE("a state of another plan, or a part of one, is refused and changes not
   NoisePlan noisier = banded_plan(), farther = banded_plan();
   noisier.noise_multiplier = 1.8;
   farther.separation = 4;
-  const NoisePlan wider = plan_of(NoiseStrategy(BandedToeplitz{{1, 0.5, 0.1}}, 6));
+  const NoisePlan wider = plan_of(StrategyMatrix(BandedToeplitz{{1, 0.5, 0.1}}, 6));
   for (const NoisePlan& other : {noisier, farther, banded_plan(7), wider})
     CHECK_THROWS_AS(CorrelatedMechanism(other).load_state(state), std::invalid_argument);
   for (const auto& [name, tensor] : state) {
@@ -200,7 +200,7 @@ TEST_CASE("a state of another plan, or a part of one, is refused and changes not
 
 TEST_CASE("scales without a grid are an error, and nothing is released") {
   Fixture f;
-  NoisePlan plan = plan_of(NoiseStrategy(TreeFactor{}, 64));
+  NoisePlan plan = plan_of(StrategyMatrix(TreeFactor{}, 64));
   const auto refuse = [&] {
     CorrelatedMechanism mechanism(plan);
     Passes sampler(Sampling::planned, 64, 3);

@@ -21,7 +21,7 @@ Numbers random_numbers(std::size_t count, double deviation, std::uint64_t seed) 
 }
 
 // y[t] for z[t], one vector of elements for each step.
-std::vector<Numbers> streamed(NoiseStream& stream, const std::vector<Numbers>& z) {
+std::vector<Numbers> streamed(CorrelatedNoiseStream& stream, const std::vector<Numbers>& z) {
   std::vector<Numbers> y;
   for (Numbers now : z) {
     stream.correlate(0, now);
@@ -42,9 +42,9 @@ std::vector<Numbers> noise_for(std::int64_t steps, std::size_t elements, double 
 TEST_CASE("a stream is the product with the dense inverse to 1e-12") {
   constexpr std::int64_t steps = 70;
   constexpr double deviation = 0x1p48;
-  for (const NoiseStrategy& strategy : strategies(steps)) {
+  for (const StrategyMatrix& strategy : strategies(steps)) {
     const auto z = noise_for(steps, 3, deviation);
-    NoiseStream stream(strategy, 3);
+    CorrelatedNoiseStream stream(strategy, 3);
     const auto y = streamed(stream, z);
     const Eigen::MatrixXd inverse = dense(strategy).inverse();
     for (std::size_t e = 0; e < 3; ++e) {
@@ -62,9 +62,9 @@ TEST_CASE("a stream is the product with the dense inverse to 1e-12") {
 
 TEST_CASE("what is subtracted from fresh noise is within 3/4 of what the factor says") {
   constexpr std::int64_t steps = 150;
-  for (const NoiseStrategy& strategy : strategies(steps)) {
+  for (const StrategyMatrix& strategy : strategies(steps)) {
     const auto z = noise_for(steps, 40, 1000);
-    NoiseStream stream(strategy, 40);
+    CorrelatedNoiseStream stream(strategy, 40);
     const auto y = streamed(stream, z);
     double worst = 0;
     for (std::size_t t = 0; t < y.size(); ++t) {
@@ -87,9 +87,9 @@ TEST_CASE("what is subtracted from fresh noise is within 3/4 of what the factor 
 TEST_CASE("parts of the elements in any order are the whole") {
   constexpr std::int64_t steps = 9;
   constexpr std::size_t elements = 1000;
-  for (const NoiseStrategy& strategy : strategies(steps)) {
+  for (const StrategyMatrix& strategy : strategies(steps)) {
     const auto z = noise_for(steps, elements, 1e6);
-    NoiseStream whole(strategy, elements), parts(strategy, elements);
+    CorrelatedNoiseStream whole(strategy, elements), parts(strategy, elements);
     const auto expected = streamed(whole, z);
     for (std::size_t t = 0; t < z.size(); ++t) {
       Numbers now = z[t];
@@ -105,9 +105,9 @@ TEST_CASE("parts of the elements in any order are the whole") {
 
 TEST_CASE("a stream goes on from its memory") {
   constexpr std::int64_t steps = 12;
-  for (const NoiseStrategy& strategy : strategies(steps)) {
+  for (const StrategyMatrix& strategy : strategies(steps)) {
     const auto z = noise_for(steps, 5, 1e6);
-    NoiseStream first(strategy, 5), expected(strategy, 5), second(strategy, 5);
+    CorrelatedNoiseStream first(strategy, 5), expected(strategy, 5), second(strategy, 5);
     const auto all = streamed(expected, z);
     streamed(first, {z.begin(), z.begin() + 7});
     second.resume(7, first.memory());
@@ -122,8 +122,8 @@ TEST_CASE("the spread is that of noise and memory") {
   constexpr std::int64_t steps = 50;
   constexpr std::size_t elements = 4'000;
   constexpr double deviation = 1e6;
-  for (const NoiseStrategy& strategy : strategies(steps)) {
-    NoiseStream stream(strategy, elements);
+  for (const StrategyMatrix& strategy : strategies(steps)) {
+    CorrelatedNoiseStream stream(strategy, elements);
     double largest = 0;
     for (const Numbers& z : noise_for(steps, elements, deviation)) {
       Numbers now = z;
@@ -146,7 +146,7 @@ TEST_CASE("the spread is that of noise and memory") {
 }
 
 TEST_CASE("what does not fit a stream is an error") {
-  NoiseStream stream(NoiseStrategy(BandedToeplitz{{1, 0.5}}, 4), 3);
+  CorrelatedNoiseStream stream(StrategyMatrix(BandedToeplitz{{1, 0.5}}, 4), 3);
   Numbers noise(3);
   CHECK_THROWS_AS(stream.correlate(1, noise), std::invalid_argument);
   CHECK_THROWS_AS(stream.correlate(-1, noise), std::invalid_argument);

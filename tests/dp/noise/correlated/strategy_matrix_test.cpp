@@ -15,7 +15,7 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
 // The worst of all patterns, by trying them: C is not negative, so that equal vectors add up most.
-double worst_pattern(const NoiseStrategy& strategy, Participation allowed) {
+double worst_pattern(const StrategyMatrix& strategy, Participation allowed) {
   const MatrixXd c = dense(strategy);
   double worst = 0;
   for (unsigned pattern = 1; pattern < 1U << strategy.steps(); ++pattern) {
@@ -32,27 +32,27 @@ double worst_pattern(const NoiseStrategy& strategy, Participation allowed) {
   return worst;
 }
 
-bool falls(const NoiseStrategy& strategy) {
+bool falls(const StrategyMatrix& strategy) {
   const auto* banded = std::get_if<BandedToeplitz>(&strategy.factor());
   return banded == nullptr ||
          std::is_sorted(banded->coefficients.rbegin(), banded->coefficients.rend());
 }
 
 TEST_CASE("the factor is lower triangular with ones on the diagonal and so many bands") {
-  for (const NoiseStrategy& strategy : strategies(13)) {
+  for (const StrategyMatrix& strategy : strategies(13)) {
     const MatrixXd c = dense(strategy);
     CHECK(c.isLowerTriangular());
     CHECK(c.diagonal().isOnes());
     CHECK(c.minCoeff() >= 0);
     for (std::int64_t apart = strategy.bands(); apart < 13; ++apart) CHECK(c(apart, 0) == 0);
   }
-  CHECK(NoiseStrategy(BandedToeplitz{{1, 0.5, 0.25}}, 2).bands() == 2);
+  CHECK(StrategyMatrix(BandedToeplitz{{1, 0.5, 0.25}}, 2).bands() == 2);
 }
 
 TEST_CASE("solve is the product with the inverse, and variances are those of its rows") {
   for (const std::int64_t steps : {1, 2, 13, 64}) {
     const MatrixXd a = MatrixXd::Ones(steps, steps).triangularView<Eigen::Lower>();
-    for (const NoiseStrategy& strategy : strategies(steps)) {
+    for (const StrategyMatrix& strategy : strategies(steps)) {
       const MatrixXd inverse = dense(strategy).inverse();
       const VectorXd z = VectorXd::LinSpaced(steps, -1, 2).array().sin();
       const std::vector<double> y = strategy.solve({z.begin(), z.end()});
@@ -71,7 +71,7 @@ TEST_CASE("solve is the product with the inverse, and variances are those of its
 
 TEST_CASE("sensitivities are those of the worst pattern, or above") {
   constexpr std::int64_t steps = 11;
-  for (const NoiseStrategy& strategy : strategies(steps)) {
+  for (const StrategyMatrix& strategy : strategies(steps)) {
     for (std::int64_t separation = 1; separation <= steps + 1; ++separation) {
       for (const std::int64_t most : {1, 2, 3, 11}) {
         const Participation allowed{separation, most};
@@ -88,7 +88,7 @@ TEST_CASE("sensitivities are those of the worst pattern, or above") {
 
 TEST_CASE("a tree's sensitivity is exact for one step of a record and for all of them") {
   for (const std::int64_t steps : {1, 2, 7, 8, 9, 12}) {
-    const NoiseStrategy tree(TreeFactor{}, steps);
+    const StrategyMatrix tree(TreeFactor{}, steps);
     const auto levels = static_cast<double>(std::bit_width(static_cast<std::uint64_t>(steps)));
     CHECK(tree.sensitivity({.most = 1}) == Approx(std::sqrt(levels)));
     CHECK(tree.sensitivity({}) == Approx(worst_pattern(tree, {})));
@@ -99,7 +99,7 @@ TEST_CASE("a tree's sensitivity is exact for one step of a record and for all of
 // separation counts the steps in between.
 TEST_CASE("a tree's sensitivity is at most that of the tree with all its nodes") {
   const auto square = [](std::int64_t steps, Participation record) {
-    return std::pow(NoiseStrategy(TreeFactor{}, steps).sensitivity(record), 2);
+    return std::pow(StrategyMatrix(TreeFactor{}, steps).sensitivity(record), 2);
   };
   CHECK(square(8, {.separation = 8, .most = 1}) == Approx(4));
   CHECK(square(9, {.separation = 4, .most = 3}) <= 11 + 1e-12);
@@ -112,7 +112,7 @@ TEST_CASE("a tree's sensitivity is at most that of the tree with all its nodes")
 TEST_CASE("the error of a tree grows with the squared logarithm of the steps") {
   for (int height = 1; height < 15; ++height) {
     const std::int64_t steps = std::int64_t{1} << height;
-    const NoiseStrategy tree(TreeFactor{}, steps);
+    const StrategyMatrix tree(TreeFactor{}, steps);
     const std::vector<double> variances = tree.prefix_variances();
     CHECK(variances.back() == 1);
     CHECK(variances[variances.size() - 2] == height);
@@ -121,7 +121,7 @@ TEST_CASE("the error of a tree grows with the squared logarithm of the steps") {
     const double mean =
         (0.5 * height * static_cast<double>(steps) + 1) / static_cast<double>(steps);
     CHECK(squared_error(tree, {.most = 1}, PrefixError::mean) == Approx(mean * (height + 1)));
-    const NoiseStrategy independent(BandedToeplitz{{1}}, steps);
+    const StrategyMatrix independent(BandedToeplitz{{1}}, steps);
     CHECK(squared_error(independent, {.most = 1}, PrefixError::max) == steps);
   }
 }
@@ -129,7 +129,7 @@ TEST_CASE("the error of a tree grows with the squared logarithm of the steps") {
 // Fichtenberger et al. 2023: C C = A, and 1 + ln(n) / pi or little more is the best possible error.
 TEST_CASE("the square root of the prefix sums is what it says") {
   constexpr std::int64_t steps = 200;
-  const NoiseStrategy root(square_root_factor(steps), steps);
+  const StrategyMatrix root(square_root_factor(steps), steps);
   const MatrixXd c = dense(root), square = c * c;
   const MatrixXd a = MatrixXd::Ones(steps, steps).triangularView<Eigen::Lower>();
   CHECK((square - a).cwiseAbs().maxCoeff() < 1e-9);  // coefficients are rounded to 2^-40
@@ -138,21 +138,21 @@ TEST_CASE("the square root of the prefix sums is what it says") {
 }
 
 TEST_CASE("a single column's norm is the sensitivity of records that come once") {
-  const NoiseStrategy banded(BandedToeplitz{{1, 0.5, 0.25}}, 30);
+  const StrategyMatrix banded(BandedToeplitz{{1, 0.5, 0.25}}, 30);
   const double column = std::sqrt(1 + 0.25 + 0.0625);
   CHECK(banded.sensitivity({.separation = 30}) == Approx(column));
   CHECK(banded.sensitivity({.separation = 3}) == Approx(column * std::sqrt(10.0)));
   CHECK(banded.sensitivity({.separation = 3, .most = 6}) == Approx(column * std::sqrt(6.0)));
   // JAX-Privacy's table: squares of 8 and 6 for columns of norm 1.
-  const NoiseStrategy table(square_root_factor(4), 32);
+  const StrategyMatrix table(square_root_factor(4), 32);
   const double norm = table.sensitivity({.most = 1});
   CHECK(table.sensitivity({.separation = 4}) == Approx(norm * std::sqrt(8.0)));
   CHECK(table.sensitivity({.separation = 4, .most = 6}) == Approx(norm * std::sqrt(6.0)));
 }
 
 TEST_CASE("a factor's numbers are rounded to multiples of 2^-40") {
-  const NoiseStrategy banded(BandedToeplitz{{1, 0.3}}, 9);
-  const NoiseStrategy buffered(BufferedToeplitz{{0.7}, {0.1}}, 9);
+  const StrategyMatrix banded(BandedToeplitz{{1, 0.3}}, 9);
+  const StrategyMatrix buffered(BufferedToeplitz{{0.7}, {0.1}}, 9);
   const double expected[] = {0.3, 0.7, 0.1};
   const double numbers[] = {std::get<BandedToeplitz>(banded.factor()).coefficients[1],
                             std::get<BufferedToeplitz>(buffered.factor()).decays[0],
@@ -165,8 +165,8 @@ TEST_CASE("a factor's numbers are rounded to multiples of 2^-40") {
 }
 
 TEST_CASE("factors out of range are an error") {
-  const auto refused = [](NoiseFactor factor, std::int64_t steps = 10) {
-    CHECK_THROWS_AS(NoiseStrategy(std::move(factor), steps), std::invalid_argument);
+  const auto refused = [](StrategyFactor factor, std::int64_t steps = 10) {
+    CHECK_THROWS_AS(StrategyMatrix(std::move(factor), steps), std::invalid_argument);
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
   refused(TreeFactor{}, 0);
@@ -182,7 +182,7 @@ TEST_CASE("factors out of range are an error") {
   refused(BufferedToeplitz{{0.5}, {-0.1}});
   refused(BufferedToeplitz{{0.5}, {nan}});
   refused(BufferedToeplitz{{0.5, 0.6}, {0.6, 0.6}});
-  const NoiseStrategy tree(TreeFactor{}, 4);
+  const StrategyMatrix tree(TreeFactor{}, 4);
   CHECK_THROWS_AS(tree.sensitivity({.separation = 0}), std::invalid_argument);
   CHECK_THROWS_AS(tree.sensitivity({.most = 0}), std::invalid_argument);
   CHECK_THROWS_AS(tree.entry(4, 0), std::invalid_argument);

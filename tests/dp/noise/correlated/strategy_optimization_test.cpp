@@ -10,11 +10,11 @@
 namespace sotto {
 namespace {
 
-double error_of(const NoiseStrategy& strategy, const NoiseGoal& goal) {
+double error_of(const StrategyMatrix& strategy, const ErrorObjective& goal) {
   return squared_error(strategy, goal.participation, goal.error);
 }
 
-const std::vector<NoiseGoal> goals = {
+const std::vector<ErrorObjective> goals = {
     {.steps = 300, .participation = {.separation = 300}, .error = PrefixError::mean},
     {.steps = 300, .participation = {.separation = 300}, .error = PrefixError::max},
     {.steps = 300, .participation = {.separation = 60}, .error = PrefixError::mean},
@@ -41,46 +41,46 @@ TEST_CASE("where a function is not finite there is no step") {
 
 // A relative change of any number by 1e-3 is felt in the second order alone.
 TEST_CASE("no small change makes an optimal banded factor better") {
-  for (const NoiseGoal& goal : goals) {
-    const NoiseStrategy best = best_banded_toeplitz(goal, 8);
+  for (const ErrorObjective& goal : goals) {
+    const StrategyMatrix best = best_banded_toeplitz(goal, 8);
     const BandedToeplitz factor = std::get<BandedToeplitz>(best.factor());
     for (std::size_t i = 1; i < 8; ++i) {
       for (const double change : {0.999, 1.001}) {
         BandedToeplitz changed = factor;
         changed.coefficients[i] *= change;
         if (changed.coefficients[i] > changed.coefficients[i - 1]) continue;
-        CHECK(error_of(NoiseStrategy(changed, goal.steps), goal) > error_of(best, goal));
+        CHECK(error_of(StrategyMatrix(changed, goal.steps), goal) > error_of(best, goal));
       }
     }
   }
 }
 
 TEST_CASE("no small change makes an optimal buffered factor better") {
-  for (const NoiseGoal& goal : goals) {
-    const NoiseStrategy best = best_buffered_toeplitz(goal, 2);
+  for (const ErrorObjective& goal : goals) {
+    const StrategyMatrix best = best_buffered_toeplitz(goal, 2);
     const BufferedToeplitz factor = std::get<BufferedToeplitz>(best.factor());
     for (std::size_t i = 0; i < 2; ++i) {
       for (const double change : {0.999, 1.001}) {
         BufferedToeplitz decay = factor, scale = factor;
         decay.decays[i] = 1 - (1 - decay.decays[i]) * change;
         scale.scales[i] *= change;
-        CHECK(error_of(NoiseStrategy(decay, goal.steps), goal) > error_of(best, goal));
-        CHECK(error_of(NoiseStrategy(scale, goal.steps), goal) > error_of(best, goal));
+        CHECK(error_of(StrategyMatrix(decay, goal.steps), goal) > error_of(best, goal));
+        CHECK(error_of(StrategyMatrix(scale, goal.steps), goal) > error_of(best, goal));
       }
     }
   }
 }
 
 TEST_CASE("optimal factors are better than the square root's first bands, and more are better") {
-  for (const NoiseGoal& goal : goals) {
+  for (const ErrorObjective& goal : goals) {
     double last = std::numeric_limits<double>::infinity();
     for (const std::int64_t bands : {1, 2, 4, 16, 20}) {
       const double error = error_of(best_banded_toeplitz(goal, bands), goal);
-      CHECK(error <= error_of(NoiseStrategy(square_root_factor(bands), goal.steps), goal));
+      CHECK(error <= error_of(StrategyMatrix(square_root_factor(bands), goal.steps), goal));
       CHECK(error < last);
       last = error;
     }
-    last = error_of(NoiseStrategy(BandedToeplitz{{1}}, goal.steps), goal);
+    last = error_of(StrategyMatrix(BandedToeplitz{{1}}, goal.steps), goal);
     for (const int buffers : {1, 2, 3}) {
       const double error = error_of(best_buffered_toeplitz(goal, buffers), goal);
       CHECK(error <= last * (1 + 1e-6));  // a further buffer may be of no use
@@ -90,14 +90,14 @@ TEST_CASE("optimal factors are better than the square root's first bands, and mo
 }
 
 TEST_CASE("two buffers stay two where that is better") {
-  const NoiseGoal goal{.steps = 1000, .participation = {.separation = 50}};
+  const ErrorObjective goal{.steps = 1000, .participation = {.separation = 50}};
   const double one = error_of(best_buffered_toeplitz(goal, 1), goal);
   CHECK(error_of(best_buffered_toeplitz(goal, 2), goal) < 0.99 * one);
 }
 
 // JAX-Privacy's table, to five digits: the largest error of 100,000 steps, each record once.
 TEST_CASE("two buffers for 100,000 steps are the published ones") {
-  const NoiseStrategy best = best_buffered_toeplitz(
+  const StrategyMatrix best = best_buffered_toeplitz(
       {.steps = 100'000, .participation = {.most = 1}, .error = PrefixError::max}, 2);
   const BufferedToeplitz factor = std::get<BufferedToeplitz>(best.factor());
   const std::size_t slow = factor.decays[0] > factor.decays[1] ? 0 : 1;
@@ -110,9 +110,9 @@ TEST_CASE("two buffers for 100,000 steps are the published ones") {
 // Fichtenberger et al. 2023: the square root's error is 1 + ln(n) / pi but for a few hundredths,
 // and no factor's is below by more. McMahan et al. 2024: few buffers are nearly as good.
 TEST_CASE("a few buffers come near the best error there is") {
-  const NoiseGoal goal{.steps = 1000, .participation = {.most = 1}, .error = PrefixError::max};
+  const ErrorObjective goal{.steps = 1000, .participation = {.most = 1}, .error = PrefixError::max};
   const double limit = 1 + std::log(1000.0) / std::numbers::pi;
-  const double root = std::sqrt(error_of(NoiseStrategy(square_root_factor(1000), 1000), goal));
+  const double root = std::sqrt(error_of(StrategyMatrix(square_root_factor(1000), 1000), goal));
   const double buffered = std::sqrt(error_of(best_buffered_toeplitz(goal, 4), goal));
   CHECK(root / limit == Approx(1.03).margin(0.03));
   CHECK(buffered / limit == Approx(1.03).margin(0.03));
