@@ -1,4 +1,4 @@
-// Where a tensor's bytes are.
+// Identifies the device that stores a tensor's bytes.
 #pragma once
 
 namespace sotto {

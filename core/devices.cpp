@@ -13,7 +13,7 @@ namespace sotto {
 
 namespace {
 
-// Linux names the processor in this file; "CPU" where there is none or it says nothing.
+// The processor's name from /proc/cpuinfo (Linux); "CPU" if it is missing there.
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -54,7 +54,7 @@ Device parse_device(std::string_view name) {
   const char* const end = number.data() + number.size();
   const bool known = name.starts_with(kind) && number.starts_with(':') &&
                      std::from_chars(number.data() + 1, end, index).ptr == end && index >= 0;
-  check(known, "device: \"{}\" where cpu, cuda or cuda:N is known", name);
+  check(known, "device: \"{}\" is none of cpu, cuda and cuda:N", name);
   const auto count = static_cast<int>(cuda_runtime().devices().size());
   check(index < count, "device: {} where there are {} GPUs", name, count);
   return {DeviceKind::cuda, index};

@@ -1,4 +1,4 @@
-// Which devices this machine has, and what people call them.
+// Lists the devices of this machine, and converts their names.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,22 @@ namespace sotto {
 
 struct DeviceInfo {
   Device device;
-  std::string name;         // as its maker calls it
-  std::int64_t memory = 0;  // in bytes; 0 where the machine does not say
-  std::string detail;       // of a GPU its compute capability, as "9.0"
+  std::string name;         // the manufacturer's name
+  std::int64_t memory = 0;  // bytes; 0 if unknown
+  std::string detail;       // the compute capability of a GPU, such as "9.0"
 };
 
-// The CPU, and the GPUs that can be used. Never throws for want of a GPU: cuda_reason() says why
-// there is none.
+// The CPU and the usable GPUs. A machine without GPU is no error: cuda_reason() gives the reason.
 std::vector<DeviceInfo> devices();
 
-// Why no CUDA device can be used, in one line; empty when one can.
+// The reason why no CUDA device can be used, in one line; empty if one can.
 std::string cuda_reason();
 
-// "cpu", "cuda:0"
+// The device in words: "cpu", "cuda:0".
 std::string name(Device device);
 
-// The device called "cpu", "cuda" (the first GPU) or "cuda:N". Throws std::invalid_argument for
-// another name, and, with the reason, for a device that cannot be used here.
+// The device named "cpu", "cuda" (the first GPU) or "cuda:N". Throws std::invalid_argument for any
+// other name, and, with the reason, for a device that cannot be used.
 Device parse_device(std::string_view name);
 
 }  // namespace sotto

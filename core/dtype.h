@@ -1,4 +1,4 @@
-// Element types of tensors, and the one place where a run-time type becomes a C++ type.
+// Element types of tensors, and the one dispatch from a run-time type to a C++ type.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace sotto {
 
 enum class Dtype : std::uint8_t { f64, f32, f16, bf16, i64, i32, u8, boolean };
 
-// "f32" and so on; the spelling used in messages.
+// The type in words, as messages spell it: "f32".
 const char* name(Dtype dtype);
 
 // Throws std::invalid_argument for a value outside the enumeration.
@@ -70,8 +70,8 @@ inline std::size_t size_of(Dtype dtype) {
 
 constexpr bool is_float(Dtype dtype) { return dtype <= Dtype::bf16; }
 
-// The type arithmetic happens in: double for f64, float for the other floating-point types,
-// std::int64_t for the integers.
+// The accumulator type for elements of type T: double for f64, float for the other floating-point
+// types, std::int64_t for the integers.
 template <class T>
 using acc_t =
     std::conditional_t<std::is_same_v<T, double>, double,

@@ -1,5 +1,5 @@
-// Errors: one function for the caller's mistakes, so that every message names the operation and
-// the values it was given.
+// Errors of the caller: one function throws them all, so that every message names the operation and
+// its values.
 #pragma once
 
 #include <stdexcept>
@@ -11,7 +11,7 @@ namespace sotto {
 
 // Throws std::invalid_argument with the text "op: what is wrong: values".
 [[noreturn]] void fail(const std::string& text);
-// The same, formatted like fmt::vformat.
+// Like fail(text), with the text formatted by fmt::vformat.
 [[noreturn]] void fail(fmt::string_view text, fmt::format_args args);
 
 // Throws std::invalid_argument, formatted like fmt::format, unless `ok`.

@@ -1,5 +1,5 @@
-// The two 16-bit floating-point types, as storage: arithmetic happens in float. GPUs have
-// instructions for the same roundings, which differ in the bits of a NaN alone.
+// The two 16-bit floating-point types, as storage: arithmetic is done in float. The GPU's
+// conversion instructions round identically, except for the bits of a NaN.
 #pragma once
 
 #include <bit>
@@ -49,7 +49,8 @@ struct f16 {
     } else if (magnitude >= 0x477ff000u) {
       h = 0x7c00u;  // 65520 and above round to infinity
     } else if (magnitude < 0x38800000u) {
-      // Adding one half lines the subnormal's last bit up with the float's and rounds once.
+      // Adding one half aligns the subnormal's last bit with the float's last bit, so the sum
+      // rounds once.
       const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
       h = std::bit_cast<std::uint32_t>(aligned) - 0x3f000000u;
     } else {

@@ -1,4 +1,4 @@
-// Lists in messages.
+// Joins the elements of a list into one text.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace sotto {
 
-// "a, b, c": what f makes of each element, a string, one after the other.
+// The strings f(element), separated by `separator`: "a, b, c".
 template <class Range, class F = std::identity>
 std::string joined(const Range& elements, std::string_view separator, F&& f = {}) {
   std::string y;

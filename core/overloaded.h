@@ -1,4 +1,4 @@
-// A visitor for std::visit, made of one lambda for each alternative.
+// A visitor for std::visit, made from one lambda per alternative.
 #pragma once
 
 namespace sotto {

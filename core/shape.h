@@ -35,7 +35,7 @@ class Shape {
   // The product of all entries; 1 for rank 0.
   std::int64_t numel() const;
   void push_back(std::int64_t value);
-  // Before position `axis`.
+  // Inserts `value` before position `axis`.
   void insert(int axis, std::int64_t value);
   void erase(int axis);
   bool operator==(const Shape& other) const;
@@ -45,25 +45,28 @@ class Shape {
   int rank_ = 0;
 };
 
-// `axis` counted from the front; negative values count from the end. Throws when out of range.
+// The axis counted from the front; a negative `axis` counts from the end. Throws if it is out of
+// range.
 int normalize_axis(const char* op, int axis, int rank);
 
-// The shape both broadcast to, aligned at the right (sizes 1 repeat). Throws, naming `op`.
+// The shape to which a and b broadcast, aligned at the right (sizes 1 repeat). Throws, naming `op`.
 Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
 
 // Row-major strides, in elements.
 Shape contiguous_strides(const Shape& shape);
 
-// The bytes of elements of `width` bytes, or nothing when the product, with zero sizes left out,
-// passes 2^63 - 1: then strides could overflow too. Sizes must not be negative.
+// The bytes of a tensor with elements of `width` bytes. Returns nullopt if the product, with zero
+// sizes left out, exceeds 2^63 - 1, because strides could overflow then. Sizes must not be
+// negative.
 std::optional<std::int64_t> checked_bytes(const Shape& shape, std::size_t width);
 
-// "(4, 3)"
+// The shape in words: "(4, 3)".
 std::string to_string(const Shape& shape);
 
 }  // namespace sotto
 
-// As by to_string. Not inline: every source that names a shape in an error would compile it.
+// Prints the text of to_string(). Not inline, because every source with a shape in an error text
+// would compile it.
 template <>
 struct fmt::formatter<sotto::Shape> {
   constexpr auto parse(fmt::format_parse_context& context) const { return context.begin(); }

@@ -78,8 +78,9 @@ Tensor Tensor::from_elements(const void* values, std::size_t count, const Shape&
 }
 
 void* Tensor::elements(Dtype dtype) const {
-  check(dtype_ == dtype, "tensor: elements are {}, asked for as {}", name(dtype_), name(dtype));
-  check(device() == cpu, "tensor: elements on a GPU, asked for on the CPU");
+  check(dtype_ == dtype, "tensor: elements are {}, but {} was requested", name(dtype_),
+        name(dtype));
+  check(device() == cpu, "tensor: elements are on a GPU, but were requested on the CPU");
   return view().data;
 }
 
@@ -124,7 +125,7 @@ Device Tensor::device() const {
 
 Shape Tensor::memory_order() const {
   Shape order;
-  // Each goes before those of smaller stride.
+  // Insertion sort by decreasing stride.
   for (int i = 0; i < rank(); ++i) {
     int at = i;
     while (at > 0 && strides_[static_cast<int>(order[at - 1])] < strides_[i]) --at;
@@ -164,7 +165,8 @@ Tensor Tensor::to(Device device) const {
     last = 0;
     for (int i = 0; i < rank(); ++i) last += (shape_[i] - 1) * strides_[i];
   }
-  // What captured work is brought from the host is not written over by it.
+  // A copy from the host into captured work is a constant, so it must not use the pool, whose
+  // blocks the work overwrites.
   const AllocationPool::Scope apart(nullptr);
   Tensor y = *this;
   y.offset_ = 0;
@@ -225,7 +227,7 @@ Tensor Tensor::unsqueeze(int axis) const {
 
 Tensor Tensor::squeeze(int axis) const {
   axis = normalize_axis("squeeze", axis, rank());
-  check(shape_[axis] == 1, "squeeze: axis {} of {} has not size 1", axis, shape_);
+  check(shape_[axis] == 1, "squeeze: axis {} of {} does not have size 1", axis, shape_);
   Tensor y = *this;
   y.shape_.erase(axis);
   y.strides_.erase(axis);
@@ -247,8 +249,8 @@ Tensor Tensor::expand(const Shape& shape) const {
 
 namespace {
 
-// Lays the new axes from `fresh` on over a run of `run` elements that lie `stride` apart. False
-// when they do not fit, else `fresh` moves past them.
+// Maps the new axes from `fresh` on to a run of `run` elements with stride `stride`. Returns false
+// if they do not match, else advances `fresh` past them.
 bool cover_run(Tensor::Layout& y, int& fresh, std::int64_t run, std::int64_t stride) {
   const int begin = fresh;
   std::int64_t covered = 1;
@@ -266,7 +268,8 @@ bool cover_run(Tensor::Layout& y, int& fresh, std::int64_t run, std::int64_t str
 std::optional<Tensor> Tensor::view_as(const Shape& wanted) const {
   Layout to{infer_shape("reshape", wanted, numel()), {}};
   to.strides = contiguous_strides(to.shape);
-  // Runs of old axes that are contiguous among themselves may be split and joined freely.
+  // Consecutive old axes that are contiguous among themselves form a run, which can be split and
+  // merged freely.
   std::int64_t run = 1;
   std::int64_t stride = 0;
   int fresh = 0;

@@ -1,6 +1,6 @@
-// The tensor: shared storage seen through a shape and strides. Taking a part, permuting axes and
-// broadcasting make another view of the same bytes; copying is arithmetic
-// (kernels/tensor_ops/tensor_ops.h).
+// The tensor: shared storage seen through a shape and strides. Slicing, permuting and broadcasting
+// return views of the storage; kernels/tensor_ops/tensor_ops.h has the operations that compute new
+// tensors.
 #pragma once
 
 #include <memory>
@@ -16,10 +16,11 @@
 
 namespace sotto {
 
-// A block of bytes on a device, returned to the device's allocator when the last tensor goes.
+// A block of bytes on a device, returned to the device's allocator with the last tensor that uses
+// it.
 class Storage {
  public:
-  // Scratch: counted as workspace.
+  // Scratch memory: labelled as workspace.
   Storage(std::size_t bytes, Device device);
   Storage(std::size_t bytes, Device device, const MemoryLabel& label);
   ~Storage();
@@ -43,8 +44,8 @@ class Tensor {
     Shape strides;
   };
 
-  // No tensor: defined() is false and everything else is an error. None of these is inline: whoever
-  // passes tensors would compile them again and again.
+  // An undefined tensor: defined() is false and every other call is an error. The special members
+  // are not inline, so that users of tensors do not compile them in every file.
   Tensor();
   Tensor(const Tensor&);
   Tensor(Tensor&&) noexcept;
@@ -52,12 +53,13 @@ class Tensor {
   Tensor& operator=(Tensor&&) noexcept;
   ~Tensor();
 
-  // Uninitialised, row-major.
+  // An uninitialised tensor, row-major.
   static Tensor empty(const Shape& shape, Dtype dtype = Dtype::f32, Device device = cpu);
-  // Uninitialised, with the axes laid out in memory in the given order, slowest first:
-  // {0, 2, 3, 1} is channels-last for [n, c, h, w].
+  // An uninitialised tensor with its axes ordered in memory, slowest first, by `order`: {0, 2, 3,
+  // 1} is channels-last for [n, c, h, w].
   static Tensor empty_ordered(const Shape& shape, const Shape& order, Dtype dtype, Device device);
-  // A copy of the values, row-major, on the CPU. Throws when the counts differ.
+  // A copy of the values, row-major, on the CPU. Throws if values.size() differs from
+  // shape.numel().
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape);
   template <class T>
@@ -76,37 +78,37 @@ class Tensor {
   Dtype dtype() const { return dtype_; }
   Device device() const;
   std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
-  // Row-major without gaps.
+  // True if the tensor is row-major without gaps.
   bool contiguous() const { return view().contiguous(); }
-  // Some permutation of its axes is row-major without gaps.
+  // True if some permutation of its axes is row-major without gaps.
   bool is_dense() const;
-  // Axes by falling stride: the order in which a dense tensor lies in memory.
+  // The axes by decreasing stride: the order in which a dense tensor is stored.
   Shape memory_order() const;
   bool shares_storage(const Tensor& other) const { return storage_ == other.storage_; }
-  // Whose bytes its storage's are; the default for an empty one.
+  // The label of the storage's block; a default label for an empty tensor.
   MemoryLabel memory_label() const;
   void relabel(const MemoryLabel& label) const;
-  void relabel(MemoryKind kind) const;  // the rest of the label stays
-  // Whether no other tensor sees the bytes: who holds this one may write over them.
+  void relabel(MemoryKind kind) const;  // keeps the rest of the label
+  // True if no other tensor shares the storage, so that it may be overwritten.
   bool sole() const { return storage_.use_count() == 1; }
-  // The shape, strides and type without the values: not defined(), and holds no memory.
+  // Shape, strides and type without storage: defined() is false.
   Tensor outline() const;
 
   View view() const;
-  // The first element; CPU only. Throws when T is not the dtype.
+  // The address of the first element; CPU only. Throws if T is not the dtype.
   template <class T>
   T* data() const;
-  // The values in row-major order, whatever the strides. Throws when T is not the dtype.
+  // The values in row-major order, whatever the strides and device. Throws if T is not the dtype.
   template <class T>
   std::vector<T> to_vector() const;
-  // The only element, as a double.
+  // The value of a tensor with one element. Throws if it has another number of elements.
   double item() const;
-  // The same values on `device`, with the same strides (the bytes between the first and the last
-  // element are copied); the tensor itself when it is there already. Throws std::invalid_argument,
-  // with the reason, when the device cannot be used.
+  // A copy on `device` with equal strides (bytes between the first and the last element are
+  // copied); the tensor itself if it is on that device. Throws std::invalid_argument, with the
+  // reason, if the device cannot be used.
   Tensor to(Device device) const;
 
-  // Views. All take negative axes and throw std::invalid_argument naming the call.
+  // Views. They take negative axes and throw std::invalid_argument, naming the call.
   Tensor permute(const Shape& axes) const;  // y axis k is x axis axes[k]
   Tensor transpose(int a, int b) const;
   Tensor slice(int axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
@@ -114,15 +116,15 @@ class Tensor {
   Tensor unsqueeze(int axis) const;                   // inserts an axis of size 1
   Tensor squeeze(int axis) const;                     // drops an axis of size 1
   Tensor expand(const Shape& shape) const;            // broadcast, aligned at the right
-  // The same elements in row-major order under another shape, or nothing when that needs a copy.
-  // One entry may be -1.
+  // A view of the elements in row-major order under another shape; nullopt if that needs a copy.
+  // One entry may be -1 and is inferred.
   std::optional<Tensor> view_as(const Shape& shape) const;
 
  private:
   static Tensor from_elements(const void* values, std::size_t count, const Shape& shape,
                               Dtype dtype);
   void* elements(Dtype dtype) const;
-  // On the CPU; itself where it lies there already.
+  // A row-major tensor on the CPU; the tensor itself if it is one.
   Tensor row_major() const;
 
   std::shared_ptr<Storage> storage_;
@@ -135,7 +137,7 @@ class Tensor {
 // `shape` with its one -1 replaced so that the product is `numel`. Throws, naming `op`.
 Shape infer_shape(const char* op, const Shape& shape, std::int64_t numel);
 
-// Calls f(offset), in elements from the first, for every element in row-major order.
+// Calls f(offset) for every element in row-major order; offsets count elements from the first one.
 template <class F>
 void for_each_offset(const Shape& shape, const Shape& strides, F&& f) {
   Shape at = Shape::filled(shape.rank(), 0);

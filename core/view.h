@@ -1,5 +1,5 @@
-// What a kernel sees of a tensor: an address, an element type, sizes and strides. A view owns
-// nothing, and device code can include this header.
+// A kernel's view of a tensor: address, element type, sizes and strides. It owns nothing, and
+// device code can include this header.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct View {
   Dtype dtype = Dtype::f32;
   int rank = 0;
   std::int64_t size[6] = {};
-  std::int64_t stride[6] = {};  // in elements; 0 repeats
+  std::int64_t stride[6] = {};  // in elements; 0 repeats the element
 
   template <class T>
   HD T* as() const {
@@ -24,7 +24,7 @@ struct View {
     for (int i = 0; i < rank; ++i) product *= size[i];
     return product;
   }
-  // Row-major without gaps.
+  // True if the view is row-major without gaps.
   bool contiguous() const {
     std::int64_t expected = 1;
     for (int i = rank - 1; i >= 0; --i) {

@@ -1,5 +1,5 @@
-// Blocks of an allocator that one user keeps for itself: work that was captured once reads and
-// writes the same addresses whenever it is done again (capture.h).
+// Blocks of an allocator that are reserved for one user. A CUDA graph needs them: every replay
+// reads and writes the addresses of its capture (core/cuda/capture.h).
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,22 @@
 
 namespace sotto {
 
-// What was allocated in its Scope comes back to it when it is released, and serves nothing else as
-// long as the pool lives. The allocator counts such blocks as cached. Thread-safe as the allocator.
+// A block allocated in the pool's Scope returns to the pool when it is released, and is reused only
+// from there while the pool lives. The allocator counts such blocks as cached. Thread-safe, like
+// the allocator.
 class AllocationPool {
  public:
   explicit AllocationPool(Allocator& allocator) : allocator_(allocator) {}
-  // Blocks become the allocator's, those in use when they are released.
+  // Returns the free blocks to the allocator; blocks still in use follow when they are released.
   ~AllocationPool();
   AllocationPool(const AllocationPool&) = delete;
   AllocationPool& operator=(const AllocationPool&) = delete;
 
-  // Whether it is the address of a block in use that was allocated from the pool.
+  // True if `address` is a block in use that was allocated from the pool.
   bool holds(void* address) const;
 
-  // While it lives, what this thread allocates from the pool's allocator is the pool's: blocks that
-  // came back first, then the allocator's. nullptr: nothing is a pool's.
+  // While it lives, this thread's allocations from the pool's allocator take the pool's free blocks
+  // first, then the allocator's, and belong to the pool. nullptr: allocations belong to no pool.
   class Scope {
    public:
     explicit Scope(AllocationPool* pool);
@@ -38,11 +39,11 @@ class AllocationPool {
 
  private:
   friend class Allocator;
-  // That this thread allocates from; nullptr where it is none of the allocator's.
+  // The pool of this thread's innermost Scope; nullptr if it belongs to another allocator.
   static AllocationPool* of_thread(const Allocator& allocator);
 
   Allocator& allocator_;
-  Allocator::FreeBlocks free_;  // under the allocator's lock
+  Allocator::FreeBlocks free_;  // guarded by the allocator's lock
 };
 
 }  // namespace sotto

@@ -17,7 +17,7 @@ namespace sotto {
 namespace {
 
 constexpr std::size_t alignment = 64;
-// Blocks of a thread that wait for their operation; of more, the older are nobody's.
+// Blocks of one thread that wait for the name of their op; beyond it the older half stays unnamed.
 constexpr std::size_t most_waiting = 4096;
 
 class HostMemory final : public RawMemory {
@@ -35,7 +35,7 @@ bool waits(const MemoryLabel& label) {
 
 std::size_t Allocator::size_class(std::size_t bytes) {
   if (bytes <= 8 * alignment) return (bytes + alignment - 1) / alignment * alignment;
-  // Eight classes between powers of two.
+  // Eight size classes between consecutive powers of two.
   const std::size_t step = std::bit_floor(bytes - 1) / 8;
   // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): bytes is above 8 alignments here.
   return (bytes + step - 1) / step * step;
@@ -79,7 +79,7 @@ void* Allocator::take_new(std::size_t size) {
   statistics_.unusable = std::max(statistics_.unusable, statistics_.cached);
   const std::size_t held = statistics_.current + statistics_.cached + size;
   if (limit_ != 0 && held > limit_) give_back_cached(held - limit_);
-  // What is left of the cache is pools'.
+  // Only blocks of pools are still cached here; they cannot be given back.
   const bool room = limit_ == 0 || statistics_.current + statistics_.cached + size <= limit_;
   if (!room && !LimitExemption::holds()) return nullptr;
   void* address = source_.allocate(size);
@@ -94,7 +94,7 @@ void* Allocator::take(AllocationPool* pool, std::size_t size) {
   return address ? address : take_new(size);
 }
 
-// At least so many bytes, the largest blocks first.
+// Returns at least `bytes` cached bytes to the system, the largest blocks first.
 void Allocator::give_back_cached(std::size_t bytes) {
   std::size_t given = 0;
   for (auto at = free_.rbegin(); at != free_.rend() && given < bytes; ++at) {
@@ -120,7 +120,7 @@ void* Allocator::allocate(std::size_t bytes, const MemoryLabel& label) {
   return address;
 }
 
-// Counts the block, or gives it back where there is no memory to do so.
+// Records the block; returns it to the source if there is no memory for the record.
 void Allocator::hand_out(void* address, const Block& block) {
   try {
     if (waits(block.account->label)) {
@@ -176,7 +176,7 @@ void Allocator::dissolve(AllocationPool& pool) noexcept {
   }
 }
 
-// A block that is counted as cached already.
+// Adds a block, already counted as cached, to a free list.
 void Allocator::cache(FreeBlocks& free, std::size_t size, void* address) noexcept {
   try {
     free[size].push_back(address);
@@ -195,7 +195,7 @@ void Allocator::refuse(std::size_t bytes, const MemoryLabel& label) const {
   throw OutOfMemory(bytes, label, limit_, statistics_, live_labels());
 }
 
-// Bytes that were counted as one account's become another's.
+// Moves the totals of one block from one account to another.
 void Allocator::move_totals(Account& from, Account& to, std::size_t size, bool in_use) {
   const auto shift = [&](MemoryUsage& a, MemoryUsage& b) {
     a.allocated -= size;
@@ -294,7 +294,7 @@ std::vector<LabelledUsage> Allocator::live_labels() const {
   for (const auto& [label, account] : accounts_) {
     if (account.usage.current > 0) all.push_back({label, account.usage});
   }
-  // By name where equally large: a hash map has no order that comes again.
+  // Equal sizes are ordered by name, because the order of a hash map is not reproducible.
   const auto key = [](const LabelledUsage& x) {
     return std::tuple(~x.usage.current, x.label.kind, x.label.op_name(),
                       std::string(x.label.module), std::string(x.label.phase));
@@ -357,7 +357,7 @@ Allocator& allocator(Device device) {
   if (device.kind == DeviceKind::cuda) return cuda_allocator(device.index);
   if (device != cpu) fail(fmt::format("allocator: no device {}", name(device)));
   static HostMemory host;
-  // Never destroyed: tensors with static lifetime may outlive any order of destruction.
+  // Never destroyed: tensors with static lifetime may outlive every other static object.
   static auto* const instance = new Allocator(host);
   return *instance;
 }

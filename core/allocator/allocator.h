@@ -1,4 +1,4 @@
-// Memory for tensors: cached by size class, counted by owner, and limited.
+// Memory for tensors: cached by size class, accounted by owner, and limited.
 #pragma once
 
 #include <array>
@@ -21,33 +21,35 @@ class AllocationPool;
 class RawMemory {
  public:
   virtual ~RawMemory() = default;
-  virtual void* allocate(std::size_t bytes) = 0;  // nullptr when there is none
+  virtual void* allocate(std::size_t bytes) = 0;  // nullptr: no memory left
   virtual void release(void* address) noexcept = 0;
 };
 
-// Sees what an allocator hands out and takes back. Called under the allocator's lock, by any
-// thread: it must not call the allocator.
+// Sees every block that an allocator hands out and takes back. It is called under the allocator's
+// lock, by any thread, and must not call the allocator.
 class AllocationObserver {
  public:
   struct Block {
     std::uint64_t serial;  // of the allocation: 1, 2, ...
-    std::size_t bytes;     // really taken
-    std::size_t current;   // in use on the device afterwards
+    std::size_t bytes;     // the size class of the request
+    std::size_t current;   // in use on the device after this call
     MemoryLabel label;
   };
 
   virtual ~AllocationObserver() = default;
-  // Whether the request may be met; false is as if there were no more memory.
+  // Returns whether a request may be met; false makes it fail like an exhausted device.
   virtual bool allows(std::size_t /*bytes*/) { return true; }
-  // Also called, at the start of the watch, for every block in use.
+  // Called for every allocation, and when the observer is added, for every block in use.
   virtual void allocated(const Block& block) = 0;
   virtual void released(const Block& block) = 0;
-  // The block, in use or already released, turned out to be someone else's.
+  // The owner of a block, in use or already released, became known or changed.
   virtual void relabelled(std::uint64_t /*serial*/, const MemoryLabel& /*label*/) {}
 };
 
-// Hands out blocks of at least 64-byte alignment and keeps returned ones for reuse, in size
-// classes that waste at most an eighth. Thread-safe.
+// A caching allocator of one device: it hands out blocks aligned to at least 64 bytes and keeps
+// released ones for reuse, in size classes that waste at most an eighth. Thread-safe.
+// `allocator(cpu).set_limit(bytes)` limits a device, `allocator(cpu).usage(MemoryAxis::kind)` shows
+// its owners.
 class Allocator {
  public:
   explicit Allocator(RawMemory& source) : source_(source) {}
@@ -55,44 +57,44 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  // nullptr for no bytes. Throws OutOfMemory, with nothing changed but the cache, when the limit
-  // would be passed or the machine has no more, after what is cached was given back.
+  // Returns nullptr for 0 bytes. When the limit or the machine's memory would be exceeded, cached
+  // blocks are given back first; if that is not enough, it throws OutOfMemory, with only the cache
+  // changed.
   void* allocate(std::size_t bytes, const MemoryLabel& label = memory_label());
   void release(void* address) noexcept;
-  // Throws as allocate() does, but takes nothing: whether work that will need so many bytes, but
-  // is exempt from the limit (LimitExemption), may begin.
+  // Throws as allocate(bytes) would, but takes nothing. Call it before work that is exempt from the
+  // limit (LimitExemption) begins.
   void check_room(std::size_t bytes);
 
   MemoryStatistics statistics() const;
-  // By kind, op, module or phase: the largest current first, then by name. A group's peak is that
-  // of its own bytes.
+  // Usage summed by kind, op, module or phase: the largest `current` first, then by name. A group's
+  // peak is that of its own bytes.
   std::vector<NamedUsage> usage(MemoryAxis axis) const;
-  // By whole labels, those in use: the largest first.
+  // Usage of each label that has bytes in use, the largest first.
   std::vector<LabelledUsage> live() const;
-  // Of all peaks.
+  // Resets the peaks of the device and of every label.
   void reset_peak();
-  // Bytes that may be held at once, in use or cached; 0 means no limit.
+  // Limits the bytes held at once, in use or cached; 0 means no limit.
   void set_limit(std::size_t bytes);
   std::size_t limit() const;
-  // Gives every cached block back to the system.
+  // Returns every cached block to the system, except those of pools.
   void release_cached();
 
-  // The label of a block in use; nothing happens for another address.
+  // Changes the label of a block in use; ignores other addresses.
   void relabel(void* address, const MemoryLabel& label);
-  // The label of a block in use; the default for another address.
+  // The label of a block in use; a default label for other addresses.
   MemoryLabel label_of(void* address) const;
-  // An operation's memory is handed out before the operation is known: tensors and workspace that
-  // this thread allocated without naming an op wait for one. These blocks become the op's: tensors
-  // in use are its activations, those that are not any more its workspace. `phase` is for those
-  // that have none.
+  // Labels memory whose op was not yet known when it was allocated. Blocks that this thread
+  // allocated without an op, as tensors or workspace, become the op's: tensors still in use as its
+  // activations, released ones as its workspace. `phase` is set where the label has none.
   void name_waiting(const char* op, const char* phase);
-  // They are no operation's.
+  // Leaves the waiting blocks of this thread without an op.
   void forget_waiting();
 
   void add_watch(AllocationObserver& watch);
   void remove_watch(AllocationObserver& watch);
 
-  // The size that is really taken for a request of `bytes`.
+  // The bytes taken for a request of `bytes`.
   static std::size_t size_class(std::size_t bytes);
 
  private:
@@ -108,7 +110,7 @@ class Allocator {
     std::size_t requested;
     std::uint64_t serial;
     Account* account;
-    AllocationPool* pool;  // that it goes back to; nullptr: anybody's
+    AllocationPool* pool;  // it returns to this pool; nullptr: to the allocator
   };
   struct Waiting {
     void* address;
@@ -140,7 +142,7 @@ class Allocator {
   mutable std::mutex mutex_;
   FreeBlocks free_;
   MemoryStatistics statistics_;
-  std::size_t requested_ = 0;  // of what is in use
+  std::size_t requested_ = 0;  // requested bytes of the blocks in use
   std::size_t limit_ = 0;
   std::uint64_t serial_ = 0;
   std::unordered_map<void*, Block> blocks_;  // in use
@@ -150,7 +152,7 @@ class Allocator {
   std::vector<AllocationObserver*> watches_;
 };
 
-// The allocator of a device. Throws std::invalid_argument when the device is not there.
+// The allocator of a device. Throws std::invalid_argument if the device does not exist.
 Allocator& allocator(Device device);
 
 }  // namespace sotto

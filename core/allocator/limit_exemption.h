@@ -1,10 +1,11 @@
-// Work that must not stop half way: an update of parameters, a release that was charged.
+// Exempts work that must not stop half way: an update of parameters, a release that was charged.
 #pragma once
 
 namespace sotto {
 
-// While it lives, what this thread allocates, and what parallel_for's others do for it, may pass
-// the allocators' limits, and no watch refuses it. Ask for room before (Allocator::check_room).
+// While it lives, allocations of this thread, and of the threads that parallel_for lends to it, may
+// exceed the allocators' limits, and no observer refuses them. Check for memory before
+// (Allocator::check_room).
 class LimitExemption {
  public:
   explicit LimitExemption(bool exempt = true);
@@ -12,7 +13,7 @@ class LimitExemption {
   LimitExemption& operator=(const LimitExemption&) = delete;
   ~LimitExemption();
 
-  // Of this thread, now.
+  // True while this thread is exempt.
   static bool holds();
 
  private:

@@ -8,9 +8,9 @@ namespace sotto {
 namespace {
 
 constinit thread_local MemoryLabel current;
-// None: the thread itself.
+// nullptr: the thread itself is the owner.
 constinit thread_local const void* working_for = nullptr;
-// Its address stands for the thread.
+// The address of this variable identifies the thread.
 constinit thread_local char token = 0;
 
 constexpr const char* kind_names[memory_kinds] = {"parameters",  "gradients", "optimizer state",
@@ -26,7 +26,7 @@ std::string MemoryLabel::op_name() const {
 }
 
 const char* interned(std::string_view text) {
-  // Never destroyed: blocks with static lifetime keep their labels to the end.
+  // Never destroyed: blocks with static lifetime keep their labels until the program ends.
   static auto* const texts = new std::set<std::string, std::less<>>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);

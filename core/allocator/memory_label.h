@@ -1,5 +1,5 @@
-// Whose bytes they are: every block of memory is handed out under a label, which says what it is
-// for, and which operation, module and phase of a step asked for it.
+// Memory labels: every block is allocated under a label that names its owner: its kind, and the op,
+// module and phase of the step that asked for it.
 #pragma once
 
 #include <cstdint>
@@ -11,44 +11,46 @@ namespace sotto {
 enum class MemoryKind : std::uint8_t {
   parameter,
   gradient,         // sums over samples, until the update has used them
-  optimizer_state,  // what a rule keeps between steps
-  activation,       // values of the forward pass that backward or later layers need
-  factors,          // what per-sample gradients are made of, kept until norms are known
-  rows,             // per-sample gradients that were written out
+  optimizer_state,  // state that an optimizer keeps between steps
+  activation,       // forward values that backward or later layers need
+  factors,          // factors of per-sample gradients, kept until the norms are known
+  rows,             // materialized per-sample gradients
   workspace,        // scratch of kernels, temporaries, gradients of activations
   data,             // inputs of a tape
   other,
 };
 inline constexpr int memory_kinds = 9;
 
-// "optimizer state"
+// The kind in words: "optimizer state".
 const char* name(MemoryKind kind);
 
-// One address in the whole program, unlike a literal.
+// The empty text, at one address in the whole program (a literal has one per translation unit).
 inline constexpr char no_text[] = "";
 
-// The texts are not owned, and compared by their addresses: literals, or interned().
+// The owner of a block. Texts are not owned and are compared by address: use literals or
+// interned().
 struct MemoryLabel {
   MemoryKind kind = MemoryKind::other;
-  bool backward = false;  // of the operation's backward
+  bool backward = false;  // allocated by the backward of `op`
   const char* op = no_text;
-  const char* module = no_text;  // the path to it, "block1.conv2"
+  const char* module = no_text;  // its path in the model: "block1.conv2"
   const char* phase = no_text;
 
   bool operator==(const MemoryLabel&) const = default;
-  // "conv2d (backward)"
+  // The op in words: "conv2d (backward)".
   std::string op_name() const;
 };
 
-// The text, kept for as long as the program runs.
+// A copy of the text that lives as long as the program; equal texts have one address.
 const char* interned(std::string_view text);
 
-// What this thread allocates under now.
+// The label under which this thread allocates.
 const MemoryLabel& memory_label();
-// Stands for the thread this one works for: itself, but in parallel_for.
+// Identifies the thread on whose behalf this one allocates: inside parallel_for the caller, else
+// the thread itself.
 const void* memory_owner();
 
-// Sets the thread's label for as long as it lives.
+// Sets the thread's label, and the owner of its allocations, while it lives.
 class LabelScope {
  public:
   explicit LabelScope(const MemoryLabel& label, const void* owner = memory_owner());
@@ -56,7 +58,7 @@ class LabelScope {
   LabelScope& operator=(const LabelScope&) = delete;
   ~LabelScope();
 
-  // The label as it is, but for one part.
+  // The current label with one field replaced.
   static LabelScope kind(MemoryKind kind);
   static LabelScope phase(const char* phase);
   static LabelScope module(const char* path);

@@ -8,9 +8,9 @@ namespace sotto {
 
 namespace {
 
-constexpr std::size_t listed = 8;  // owners that an error names
+constexpr std::size_t listed = 8;  // owners listed in an error
 
-// What lowers the bytes of each kind, in the order of MemoryKind.
+// Advice that lowers the bytes of each kind, in the order of MemoryKind.
 constexpr const char* advice[memory_kinds] = {
     "a model of fewer parameters",
     "freezing parameters",
@@ -23,7 +23,7 @@ constexpr const char* advice[memory_kinds] = {
     "a smaller physical batch",
 };
 
-// A module's tensor that waits for its op will be an activation.
+// A tensor of a module whose op is not yet known will be an activation.
 MemoryKind expected_kind(const MemoryLabel& label) {
   const bool waits = label.kind == MemoryKind::other && *label.module != '\0';
   return waits ? MemoryKind::activation : label.kind;
@@ -36,7 +36,7 @@ std::string owner(const MemoryLabel& label) {
   return text;
 }
 
-// Labels that read the same, together.
+// Sums the usage of labels that have the same text.
 std::vector<std::pair<std::string, std::size_t>> owners(const std::vector<LabelledUsage>& live) {
   std::vector<std::pair<std::string, std::size_t>> all;
   for (const auto& [label, usage] : live) {

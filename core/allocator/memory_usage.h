@@ -1,5 +1,5 @@
-// Bytes counted: of a device, of whoever shares a label's kind, op, module or phase; and what is
-// thrown when there are no more.
+// Counters of memory use, for a device or for all blocks whose labels share a kind, op, module or
+// phase; and the exception thrown when memory runs out.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 
 namespace sotto {
 
-// Bytes are those really taken, of size classes.
+// All sizes are bytes of size classes (Allocator::size_class), not of requests.
 struct MemoryUsage {
   std::size_t current = 0;       // handed out and not yet returned
   std::size_t peak = 0;          // the largest `current` since the start or reset_peak()
-  std::size_t allocated = 0;     // bytes handed out so far, all together
+  std::size_t allocated = 0;     // bytes handed out so far
   std::size_t freed = 0;         // bytes returned so far
   std::int64_t allocations = 0;  // blocks handed out so far
   std::int64_t releases = 0;     // blocks returned so far
@@ -27,20 +27,21 @@ struct MemoryUsage {
 
 struct MemoryStatistics : MemoryUsage {
   std::size_t cached = 0;    // bytes kept for reuse
-  std::int64_t reused = 0;   // allocations that came from there
-  std::size_t rounding = 0;  // of `current`, bytes beyond what was asked for: lost to size classes
-  // The most cached bytes, since the start or reset_peak(), among which a request that needed other
-  // memory found no block of its class.
+  std::int64_t reused = 0;   // allocations met from the cache
+  std::size_t rounding = 0;  // bytes of `current` beyond the requests, lost to size classes
+  // Fragmentation: the most cached bytes, since the start or reset_peak(), at a request that found
+  // no cached block of its size class.
   std::size_t unusable = 0;
-  // The largest current + cached since then: what the machine had to give.
+  // The peak of current + cached since the start or reset_peak(): the memory the machine had to
+  // supply.
   std::size_t held_peak = 0;
 };
 
-// The part of a label by which usage is summed.
+// The field of a label by which usage is grouped.
 enum class MemoryAxis { kind, op, module, phase };
 inline constexpr int memory_axes = 4;
 
-// That part in words: "conv2d (backward)"; empty where it is not known.
+// That field in words, such as "conv2d (backward)"; empty if it is not known.
 std::string part_of(const MemoryLabel& label, MemoryAxis axis);
 
 struct NamedUsage {
@@ -53,15 +54,15 @@ struct LabelledUsage {
   MemoryUsage usage;
 };
 
-// No memory within the limit, or none on the machine. The text says what was in use, the largest
-// first, and which settings need less of it.
+// Thrown when the limit or the machine's memory is exhausted. The text lists the largest owners and
+// the settings that lower the largest kind.
 class OutOfMemory final : public SystemFailure {
  public:
-  // `live`: what is in use, the largest first.
+  // `live`: usage by label, the largest first (Allocator::live()).
   OutOfMemory(std::size_t requested, const MemoryLabel& label, std::size_t limit,
               const MemoryStatistics& statistics, const std::vector<LabelledUsage>& live);
   std::size_t requested() const { return requested_; }  // bytes
-  std::size_t limit() const { return limit_; }          // bytes; 0: the machine's
+  std::size_t limit() const { return limit_; }          // bytes; 0: no limit was set
   std::size_t current() const { return current_; }      // bytes in use
 
  private:

@@ -15,7 +15,7 @@ constinit thread_local Capture* current = nullptr;
 
 constinit std::atomic<int> Capture::running_ = 0;
 
-// While a piece is captured.
+// Marks this thread as capturing, with the capture's pool as its allocation pool.
 class Capture::Running {
  public:
   explicit Running(Capture& capture) : scope_(capture.pool_.get()) {
@@ -41,7 +41,7 @@ Capture::Capture(Device device) : device_(device) {
 Capture::~Capture() = default;
 
 void Capture::add(const std::function<void()>& work) {
-  check(!current, "capture: within another");
+  check(!current, "capture: inside of another capture");
   CudaRuntime& runtime = cuda_runtime();
   runtime.begin_capture(device_.index);
   try {
@@ -51,7 +51,7 @@ void Capture::add(const std::function<void()>& work) {
     try {
       runtime.end_capture(device_.index);
     } catch (const SystemFailure&) {
-      // Told by what broke it off.
+      // The first exception says why the capture ended; it is rethrown.
     }
     throw;
   }
@@ -60,7 +60,7 @@ void Capture::add(const std::function<void()>& work) {
 
 void Capture::replay(std::size_t piece) const {
   check(piece < pieces_.size(), "capture: piece {} of {}", piece, pieces_.size());
-  check(!current, "capture: a replay within another");
+  check(!current, "capture: a replay inside of a capture");
   pieces_[piece]->replay();
 }
 
@@ -75,9 +75,10 @@ void Capture::check_copy(void* to, Device to_device, Device from_device) {
   if (!current) return;
   if (to_device == cpu) throw CannotCapture("a value that the host reads");
   if (from_device == cpu) {
-    if (current->pool_->holds(to)) throw CannotCapture("values of the host's in its memory");
+    if (current->pool_->holds(to))
+      throw CannotCapture("host values copied into memory of the captured work");
   } else if (to_device != from_device) {
-    throw CannotCapture("values that go from one GPU to another");
+    throw CannotCapture("a copy from one GPU to another");
   }
 }
 

@@ -1,10 +1,10 @@
-// Work of a GPU that is captured once and done again by one call each time: a CUDA graph, in place
-// of the hundreds of launches that bound small networks.
+// CUDA graphs: a sequence of launches is captured once and replayed by one call, which replaces the
+// hundreds of launches that bound small networks.
 //
-// What is captured is the launches, with the addresses and numbers they were given, and nothing
-// that the host does. So whatever must not come again (noise), and whatever the host decides by
-// values, is refused while work is captured: that is no error of the caller, but a reason to do the
-// work in the ordinary way.
+// A graph holds the launches with the addresses and values of their arguments, and nothing that the
+// host does. Work that must not repeat (noise) and decisions of the host that depend on values
+// therefore refuse to be captured (CannotCapture). That is not an error of the caller, but a reason
+// to run the work without a graph.
 #pragma once
 
 #include <atomic>
@@ -23,42 +23,44 @@ class AllocationPool;
 class CapturedLaunches;
 class Storage;
 
-// Why work cannot be captured, in words: "secret randomness, which must never come again".
+// The reason why work cannot be captured, in words: "secret randomness, which must never be
+// repeated".
 class CannotCapture final : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Pieces of work that share their memory, each done by one call.
+// A list of CUDA graphs that share memory; each is replayed by one call. Use it for work that runs
+// many times on one set of buffers.
 //
-// What they read and wrote while they were captured stays where it is as long as this lives: memory
-// that they allocated is theirs alone, and what was allocated before is kept. A tensor that was
-// allocated in a piece holds what the last replay wrote.
+// The memory that captured work read and wrote stays valid while the object lives: blocks allocated
+// inside belong to its pool, blocks allocated before are kept alive. A tensor allocated inside a
+// piece holds the values of the last replay.
 class Capture {
  public:
-  // Throws CannotCapture where there are no launches: on the CPU.
+  // Throws CannotCapture on the CPU, which has no launches.
   explicit Capture(Device device);
-  // The memory of tensors that are still in use becomes theirs.
+  // Blocks of tensors that are still in use return to the allocator when they are released.
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  // Captures what `work` asks of the device, without doing it, as the next piece. Values from the
-  // host are brought once, now, and are constants for each replay. Throws CannotCapture for what
-  // can only be done in the ordinary way, std::invalid_argument within a piece, and what `work`
-  // throws; nothing is added then.
+  // Captures the device work that `work` asks for, without running it, as the next piece. Values
+  // from the host are copied now and are constants in each replay. Throws CannotCapture for work
+  // that cannot be captured, std::invalid_argument inside of another capture, and the exceptions of
+  // `work`; no piece is added then.
   void add(const std::function<void()>& work);
-  // Does a piece, counted from 0, in order with the device's other work.
+  // Runs piece number `piece` (from 0), in order with the device's other work.
   void replay(std::size_t piece) const;
 
-  // Whether this thread is capturing.
+  // True while this thread is capturing.
   static bool here();
 
-  // For core alone. Whether any thread is capturing: a cheap question before the others.
+  // For core only: true while any thread is capturing, a cheap test before the functions below.
   static bool any() { return running_.load(std::memory_order_relaxed) != 0; }
-  // Of memory that a primitive is about to be shown.
+  // Keeps alive a block that a primitive is about to use.
   static void keep(const std::shared_ptr<Storage>& storage);
-  // Of bytes that are about to be copied. Throws CannotCapture where they leave the device.
+  // Checks a copy. Throws CannotCapture if its bytes leave the device.
   static void check_copy(void* to, Device to_device, Device from_device);
 
  private:
@@ -68,7 +70,8 @@ class Capture {
   Device device_;
   std::unique_ptr<AllocationPool> pool_;
   std::vector<std::unique_ptr<CapturedLaunches>> pieces_;
-  std::set<std::shared_ptr<Storage>> kept_;  // allocated before, or on the host's behalf
+  std::set<std::shared_ptr<Storage>>
+      kept_;  // allocated before the capture, or for a copy from the host
 };
 
 // Throws CannotCapture while this thread is capturing.

@@ -16,7 +16,7 @@ namespace sotto {
 
 namespace {
 
-// Beside the library (or the program) that this function is in.
+// The file libsotto_cuda.so next to the library (or program) that contains this function.
 std::string library_path() {
   if (const char* asked = std::getenv("SOTTO_CUDA_LIBRARY")) return asked;
   Dl_info here{};
@@ -34,7 +34,7 @@ CudaRuntime* make_runtime() {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw SystemFailure(fmt::format("library missing: {}", dlerror()));
   const auto make = reinterpret_cast<MakeCudaRuntime>(dlsym(library, "sotto_cuda_runtime"));
-  if (!make) throw SystemFailure(path + " is no CUDA library of sotto");
+  if (!make) throw SystemFailure(path + " is not a CUDA library of sotto");
   return make();
 }
 
@@ -43,7 +43,7 @@ struct Loaded {
   std::string reason;
 };
 
-// The library is tried once: what it lacks does not come while the program runs.
+// The library is loaded once per process: a missing driver does not appear while the program runs.
 const Loaded& loaded() {
   static const Loaded result = [] {
     Loaded y;
@@ -70,7 +70,7 @@ namespace {
 
 using Allocators = std::map<int, std::unique_ptr<Allocator>>;
 
-// That of a GPU, over memory(runtime).
+// The caching allocator of a GPU, created over memory(runtime) at the first call.
 template <class Memory>
 Allocator& allocator_of(int index, Allocators& allocators, Memory&& memory) {
   check(cuda_reason().empty(), "cuda:{}: {}", index, cuda_reason());
@@ -87,7 +87,7 @@ Allocator& allocator_of(int index, Allocators& allocators, Memory&& memory) {
 }  // namespace
 
 Allocator& cuda_allocator(int index) {
-  // Never destroyed, like the CPU's.
+  // Never destroyed, like the allocator of the CPU.
   static auto* const allocators = new Allocators;
   return allocator_of(index, *allocators,
                       [&](CudaRuntime& runtime) -> RawMemory& { return runtime.memory(index); });

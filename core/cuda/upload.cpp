@@ -17,19 +17,19 @@ Upload::~Upload() {
     give_up();
     if (sent_) cuda_runtime().synchronize(*sent_);
   } catch (const SystemFailure&) {
-    // The device failed: the next call on it says so.
+    // The device failed: the next call on it reports the error.
   }
   pinned_allocator(index_).release(room_);
 }
 
-// What is asked for next may get the tensor's memory: it must come after the copy.
+// A later allocation may reuse the tensor's memory, so the device waits for the copy first.
 void Upload::give_up() {
   if (std::exchange(on_its_way_, false)) cuda_runtime().wait(index_, *sent_);
   tensor_ = {};
 }
 
 void Upload::begin(const Shape& shape, Dtype dtype) {
-  refuse_capture("a batch that is read ahead");
+  refuse_capture("an asynchronous upload of a batch");
   give_up();
   tensor_ = Tensor::empty(shape, dtype, {DeviceKind::cuda, index_});
   after_ = cuda_runtime().record(index_);

@@ -1,5 +1,5 @@
-// A tensor on its way from the host to a GPU while the GPU computes: written by the host into
-// pinned memory, copied from there beside other work, and waited for by the work that reads it.
+// Asynchronous upload of a tensor to a GPU: the host writes it into pinned memory, a second stream
+// copies it while the GPU computes, and the work that reads it waits for the copy.
 #pragma once
 
 #include <memory>
@@ -9,39 +9,39 @@
 
 namespace sotto {
 
-// For one tensor after the other: begin(), room(), send(), arrive(). All that uses the device's
-// memory is ordered by events: the copy comes after the work that was asked for before begin(), and
-// before the work that is asked for after arrive(); pinned memory is written again when its copy is
-// done. Calls must not overlap, but room() and send() may be another thread's.
+// Uploads one tensor after the other: begin(), room(), send(), arrive(). Events order the use of
+// device memory: the copy starts after the work asked for before begin(), and ends before the work
+// asked for after arrive(). The pinned buffer is rewritten only after its copy is done. Calls must
+// not overlap, but another thread may call room() and send().
 class Upload {
  public:
-  // Throws std::invalid_argument unless `device` is a GPU that can be used.
+  // Throws std::invalid_argument unless `device` is a usable GPU.
   explicit Upload(Device device);
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
   // Waits until the copy is done.
   ~Upload();
 
-  // The next tensor, on the device; one that did not arrive is given up. Throws OutOfMemory.
+  // Allocates the next tensor on the device; drops one that has not arrived. Throws OutOfMemory.
   void begin(const Shape& shape, Dtype dtype);
-  // Where the host writes its values, row-major. Waits until an earlier copy from there is done.
+  // The pinned buffer for the tensor's values, row-major. Waits for an earlier copy from it.
   std::byte* room();
-  // The values are written: the copy begins.
+  // Starts the copy; the values must have been written.
   void send();
-  // The tensor. Work on it that is asked for from now on finds the values; the host does not wait.
-  // Throws std::invalid_argument when nothing was sent.
+  // Returns the tensor. Work asked for from now on sees its values; the host does not wait. Throws
+  // std::invalid_argument if nothing was sent.
   Tensor arrive();
 
  private:
   void give_up();
 
   int index_;
-  Tensor tensor_;                       // none between arrive() and begin()
-  std::unique_ptr<DeviceEvent> after_;  // when the tensor's memory is free of earlier work
-  std::unique_ptr<DeviceEvent> sent_;   // when the last copy from `room_` is done
-  bool on_its_way_ = false;             // the tensor's copy, which nothing waits for yet
+  Tensor tensor_;                       // undefined between arrive() and begin()
+  std::unique_ptr<DeviceEvent> after_;  // end of the earlier work that may use the tensor's memory
+  std::unique_ptr<DeviceEvent> sent_;   // end of the last copy from `room_`
+  bool on_its_way_ = false;             // true while no work waits for the copy yet
   void* room_ = nullptr;
-  std::size_t bytes_ = 0;  // of the room
+  std::size_t bytes_ = 0;  // size of `room_`
 };
 
 }  // namespace sotto

@@ -28,7 +28,7 @@ namespace {
   throw SystemFailure(fmt::format("{}: {}: {}", op, path, std::strerror(errno)));
 }
 
-// Removes the file unless it was renamed.
+// A temporary file, removed by the destructor unless it was renamed.
 struct Temporary {
   std::string path;
   bool renamed = false;
@@ -38,7 +38,7 @@ struct Temporary {
   }
 };
 
-// Creates a new file beside `path` and puts its name into `made`.
+// Creates a new file next to `path` and stores its name in `made`.
 Descriptor create_beside(const std::string& path, std::string& made,
                          Readers readers = Readers::as_usual) {
   static std::atomic<std::uint64_t> serial{0};
@@ -59,13 +59,13 @@ void keep_permissions(const std::string& path, int descriptor) {
   if (::fchmod(descriptor, old.st_mode & permissions) != 0) fail_with_errno("write", path);
 }
 
-// Brings the rename itself to the disk.
+// Syncs the folder of `path`, so that a rename in it survives a power failure.
 void sync_folder_of(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;
   const Descriptor opened = open_file(folder, O_RDONLY | O_DIRECTORY);
   if (!opened.is_open()) fail_with_errno("write", folder);
-  // Some file systems cannot do this for a folder and say EINVAL.
+  // Some file systems cannot sync a folder and return EINVAL.
   if (::fsync(opened.number()) != 0 && errno != EINVAL) fail_with_errno("write", folder);
 }
 
@@ -73,7 +73,7 @@ void check_replaceable(const std::string& path, FileKind kind) {
   const FileKind there = file_kind(path);
   if (there == FileKind::other || (there == FileKind::tensors && kind == there)) return;
   throw SystemFailure(
-      fmt::format("write: {}: is {}, which is not replaced", path,
+      fmt::format("write: {}: is {} and must not be overwritten", path,
                   there == FileKind::ledger ? "a ledger" : "a checkpoint or model"));
 }
 
@@ -83,8 +83,8 @@ void write_straight(const FilePlace& place, const std::function<void(FileWriter&
   body(writer);
 }
 
-// Takes the last dot and the text behind it off `name`, and returns that text as a number; nothing
-// where it is none.
+// Removes the last dot and the text behind it from `name`. Returns that text as a number; nullopt
+// if it is none.
 std::optional<std::uint64_t> take_number(std::string_view& name) {
   const std::size_t dot = name.rfind('.');
   if (dot == name.npos) return std::nullopt;
@@ -95,8 +95,8 @@ std::optional<std::uint64_t> take_number(std::string_view& name) {
   return error == std::errc() && last == end ? std::optional(number) : std::nullopt;
 }
 
-// Returns whether `name` is NAME.PROCESS.SERIAL.tmp of a process that is no more, where NAME is
-// `of`, or begins with it and a dot.
+// True if `name` is NAME.PROCESS.SERIAL.tmp, the process no longer runs, and NAME is `of` or begins
+// with `of` and a dot.
 bool left_over(std::string_view name, const std::string& of) {
   constexpr std::string_view ending = ".tmp";
   if (!name.ends_with(ending)) return false;
@@ -115,7 +115,8 @@ void FileWriter::write(std::span<const std::byte> bytes) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN) {  // whoever gave us the descriptor chose not to wait
+    } else if (errno ==
+               EAGAIN) {  // the descriptor may have been opened non-blocking by another program
       pollfd ready{.fd = descriptor_, .events = POLLOUT, .revents = 0};
       ::poll(&ready, 1, -1);
     } else if (errno != EINTR) {
@@ -163,7 +164,7 @@ void remove_leftovers(const std::string& path) try {
   }
   for (const fs::path& file : found) ::unlink(file.c_str());
 } catch (const std::runtime_error&) {
-  // They take some room, and harm nobody.
+  // Leftover files only cost disk space.
 }
 
 std::string read_file(const std::string& path, std::size_t limit) {
@@ -171,7 +172,8 @@ std::string read_file(const std::string& path, std::size_t limit) {
   struct stat status {};
   if (::fstat(file.number(), &status) != 0) fail_with_errno("read", path);
   std::string text;
-  // One byte more than the size, so that the end is met without growing; pipes tell no size.
+  // One byte more than the size, so that the end of the file is found without growing; pipes have
+  // no size.
   constexpr std::size_t least = 4096;
   std::size_t room = std::max(least, static_cast<std::size_t>(status.st_size) + 1);
   for (std::size_t size = 0;; room = 2 * size) {

@@ -1,4 +1,5 @@
-// Files that are either whole or untouched, whatever happens while they are written.
+// Atomic writes: after a failure or a crash a file has either its old or its new contents,
+// complete.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +13,11 @@
 
 namespace sotto {
 
-// Where write_file_atomically's caller puts the bytes; each call is a system call.
+// Receives the bytes that write_file_atomically's caller writes; each call is a system call.
 class FileWriter {
  public:
   FileWriter(int descriptor, const std::string& path) : descriptor_(descriptor), path_(path) {}
-  // Throws SystemFailure when not everything could be written. Waits for a reader that is slow.
+  // Throws SystemFailure unless all bytes were written. Waits for a slow reader.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
@@ -25,27 +26,28 @@ class FileWriter {
   const std::string& path_;
 };
 
-// Who may read a new file. For its owner alone it has mode 0600 from the beginning, whatever was
-// there before.
+// The readers of a new file. `owner`: mode 0600 from the start, whatever the mode of a replaced
+// file.
 enum class Readers { as_usual, owner };
 
-// Has `body` write a temporary file beside `path`, brings it to the disk, and puts it in the place
-// of `path`, with the permissions of the file that was there; a symbolic link stays, and the file
-// that it leads to is replaced. When anything fails before that, exceptions of `body` included, the
-// temporary file is removed and the old file is as it was. A character device and what is open
-// already (/dev/fd/N) are written as they are. Throws SystemFailure with the path and the reason;
-// for FIFOs and what else is no file; and for a file that holds a ledger, or tensors while `kind`
-// is another: those are never replaced, whoever wrote them.
+// Replaces `path` atomically: `body` writes a temporary file next to it, which is synced and
+// renamed. The new file keeps the permissions of the old one; a symbolic link stays, and its target
+// is replaced. On any failure, exceptions of `body` included, the temporary file is removed and the
+// old file is unchanged. A character device and a file that is already open (/dev/fd/N) are written
+// directly.
+// Throws SystemFailure with the path and the reason; also for FIFOs, sockets, folders and disks,
+// for every ledger, and for a safetensors file unless `kind` is `tensors`: such files are never
+// overwritten.
 void write_file_atomically(const std::string& path, const std::function<void(FileWriter&)>& body,
                            FileKind kind = FileKind::other, Readers readers = Readers::as_usual);
-// Throws what write_file_atomically would before it calls its body, and leaves no file.
+// Throws as write_file_atomically would before it calls `body`; leaves no file.
 void check_can_write(const std::string& path, FileKind kind = FileKind::other);
-// Removes what processes that are dead now left of files that they were to put in the place of
-// `path`, or of another that is named like it with a dot and more. Failures are no matter.
+// Removes temporary files that dead processes left when they replaced `path` or a file whose name
+// begins with `path` and a dot. Ignores failures.
 void remove_leftovers(const std::string& path);
 
-// The whole file. Throws SystemFailure when it cannot be read or holds more than `limit` bytes, and
-// for a FIFO or a device; /dev/fd/N may name a pipe.
+// The contents of a file. Throws SystemFailure if it cannot be read, has more than `limit` bytes,
+// or is a FIFO or a device; /dev/fd/N may name a pipe.
 std::string read_file(const std::string& path,
                       std::size_t limit = std::numeric_limits<std::size_t>::max());
 

@@ -36,7 +36,7 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-// The number of the open file that a path names in /proc/self/fd, where links are not names.
+// The descriptor that `path` names if it is in /proc/self/fd, where links do not contain paths.
 std::optional<int> open_number(const char* op, const std::string& path) {
   const std::string folder = folder_of(path);
   struct statfs system {};
@@ -54,15 +54,16 @@ std::optional<int> open_number(const char* op, const std::string& path) {
 
 const char* kind_name(mode_t mode) {
   if (S_ISDIR(mode)) return "Is a directory";
-  if (S_ISFIFO(mode)) return "a FIFO, which can keep a program waiting; /dev/fd/N may name a pipe";
+  if (S_ISFIFO(mode)) return "a FIFO, which could block the program; /dev/fd/N may name a pipe";
   if (S_ISSOCK(mode)) return "a socket";
   if (S_ISBLK(mode)) return "a block device";
   return "a character device";
 }
 
-// Follows the links of the last part, as the kernel would; those before it are its own affair.
+// Resolves the symbolic links of the path's last component like the kernel; the kernel itself
+// resolves those of the folders.
 FilePlace followed(const char* op, const std::string& path) {
-  constexpr int most_links = 40;  // as the kernel has it
+  constexpr int most_links = 40;  // the kernel's limit
   std::string at = path;
   for (int links = 0; links <= most_links; ++links) {
     struct stat status {};
@@ -91,7 +92,8 @@ FileKind file_kind(const std::string& path) {
   if (got < 0) fail_with_errno("read", path);
   const std::string_view text(bytes.data(), static_cast<std::size_t>(got));
   if (text.starts_with(ledger_beginning)) return FileKind::ledger;
-  // The length of a header, little-endian, and its brace. Eight letters would be a larger number.
+  // A safetensors file begins with the header's length, little-endian, and a brace. Eight letters
+  // of a text would be a larger number than any header length.
   constexpr std::size_t length_bytes = 8;
   constexpr std::uint64_t most_header_bytes = std::uint64_t{1} << 32;
   std::uint64_t length = 0;

@@ -1,4 +1,4 @@
-// A path's place: where it leads, and what is there. Both must be known before a file is replaced.
+// Resolves a path before it is written: the file it leads to, and its present contents.
 #pragma once
 
 #include <string>
@@ -7,31 +7,32 @@
 
 namespace sotto {
 
-// The kind of contents that must not be lost. A file's first bytes decide it, and not its name.
+// Contents that must not be lost, recognized by the first bytes of a file, not by its name.
 enum class FileKind {
   other,
   ledger,   // of any version
   tensors,  // safetensors: a checkpoint or a model
 };
 
-// `other` also when there is no file. Throws SystemFailure when it cannot be read.
+// The kind of a file; `other` if it does not exist. Throws SystemFailure if it cannot be read.
 FileKind file_kind(const std::string& path);
 
-// How a file can be written.
+// The way to write a path.
 struct FilePlace {
-  std::string path;       // with the symbolic links of its last part resolved
-  bool replaced = false;  // a regular file, or none yet: written beside and put in its place
-  int descriptor = -1;    // not negative: a file that is open already, named as /dev/fd/N
+  std::string path;  // the path, with the symbolic links of its last component resolved
+  bool replaced =
+      false;            // a regular file or a new one: written to a temporary file that is renamed
+  int descriptor = -1;  // >= 0: an open file of this process, named as /dev/fd/N
 };
 
-// Throws SystemFailure for links that lead nowhere, and for what is neither a regular file nor a
-// character device nor an open file of this process: folders, FIFOs, sockets, disks.
+// Resolves a path that is to be written. Throws SystemFailure for dangling links to folders that do
+// not exist, and for folders, FIFOs, sockets and disks.
 FilePlace file_place(const std::string& path);
-// Opens a place that is not replaced, to write. Throws SystemFailure when that is not allowed.
+// Opens a place with replaced == false for writing. Throws SystemFailure if that is not permitted.
 Descriptor open_place(const FilePlace& place);
 
-// Opens a file to read: a regular one, or whatever /dev/fd/N names. Throws SystemFailure for
-// others: a FIFO may keep its reader waiting, and a device never end.
+// Opens a regular file, or the file that /dev/fd/N names, for reading. Throws SystemFailure for
+// others: a FIFO could block its reader, and a device may be endless.
 Descriptor open_to_read(const std::string& path);
 
 }  // namespace sotto

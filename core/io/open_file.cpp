@@ -15,8 +15,9 @@ bool Descriptor::close() {
   return closed;
 }
 
-// Descriptors that cannot be written to take the numbers that are free, before the file is opened:
-// text that other threads print meanwhile must not reach the file either.
+// Unwritable descriptors first take the free numbers up to that of standard error. They stay until
+// the file is open, because other threads may print meanwhile, and their text must not reach the
+// file.
 Descriptor open_file(const std::string& path, int flags, unsigned permissions) {
   std::array<Descriptor, STDERR_FILENO + 1> fillers;
   for (Descriptor& filler : fillers) {
@@ -26,7 +27,7 @@ Descriptor open_file(const std::string& path, int flags, unsigned permissions) {
   }
   Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, permissions));
   if (!file.is_open() || file.number() > STDERR_FILENO) return file;
-  errno = EMFILE;  // a number was given back in between
+  errno = EMFILE;  // another thread closed a low number meanwhile
   return {};
 }
 

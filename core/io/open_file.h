@@ -1,4 +1,4 @@
-// Files that a program opened, none of which takes the place of standard input, output or error.
+// Opens files whose descriptors are never those of standard input, output or error.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace sotto {
 
-// A file that is open as long as this object lives; or none.
+// Owns an open file descriptor, or none.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -20,18 +20,18 @@ class Descriptor {
 
   int number() const { return number_; }
   bool is_open() const { return number_ >= 0; }
-  // Returns true, with errno as it was, unless the system reports an error.
+  // Closes the file. Returns true, with errno unchanged, unless the system reports an error.
   bool close();
 
  private:
   int number_ = -1;
 };
 
-// open(2), closed on exec. A program may be started with standard input, output or error closed;
-// their numbers are free then, and what it prints would go into the file that gets one. So this
-// file's number is above them. Holds nothing, and errno says why, when the file cannot be opened.
+// open(2), closed on exec, with a number above standard error. If a program is started with a
+// standard stream closed, open(2) alone could return that stream's number, and printed text would
+// go into the file. Returns an empty Descriptor, with errno set, if the file cannot be opened.
 Descriptor open_file(const std::string& path, int flags, unsigned permissions = 0);
-// Another number for an open file, above those of standard input, output and error, too.
+// Duplicates a descriptor, with a number above standard error.
 Descriptor same_file(int number);
 
 }  // namespace sotto

@@ -24,8 +24,8 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr std::string_view metadata_key = "__metadata__";
 constexpr std::size_t length_bytes = 8;
-constexpr std::size_t most_header_bytes = 100'000'000;  // as the format's own library has it
-constexpr std::size_t most_entries = 1'000'000;         // parsed they take less than a gigabyte
+constexpr std::size_t most_header_bytes = 100'000'000;  // limit of the format's own library
+constexpr std::size_t most_entries = 1'000'000;         // parsed, they take less than 1 GB
 constexpr const char* checksum_key = "sotto.xxh64";
 
 struct TypeName {
@@ -36,7 +36,7 @@ constexpr TypeName type_names[] = {
     {Dtype::f64, "F64"}, {Dtype::f32, "F32"}, {Dtype::f16, "F16"}, {Dtype::bf16, "BF16"},
     {Dtype::i64, "I64"}, {Dtype::i32, "I32"}, {Dtype::u8, "U8"},   {Dtype::boolean, "BOOL"}};
 
-// Where a tensor lies, in bytes from the end of the header.
+// A tensor's entry in the header; `begin` and `end` count bytes from the end of the header.
 struct Entry {
   std::string name;
   Dtype dtype;
@@ -45,7 +45,7 @@ struct Entry {
   std::size_t end;
 };
 
-// Names the file, and the tensor if there is one, in every error.
+// The beginning of error texts: the file, and the tensor if there is one.
 struct Context {
   std::string text;
 
@@ -59,9 +59,9 @@ struct Context {
   Context tensor(const std::string& name) const { return {text + ": tensor " + name}; }
 };
 
-// Reads a header through without keeping it, and refuses what the parser would let pass: keys given
-// twice, nesting deeper than a tensor's lists, and more entries than there may be memory for. The
-// parser has a callback for that, and looks through all entries so far after each of them.
+// Scans a header before it is parsed and rejects what the JSON parser accepts: duplicate keys,
+// nesting deeper than a tensor's lists, and too many entries. (The parser's own callback could do
+// this, but takes quadratic time.)
 class HeaderGuard : public json::json_sax_t {
  public:
   explicit HeaderGuard(const Context& context) : context_(context) {}
@@ -79,12 +79,12 @@ class HeaderGuard : public json::json_sax_t {
   bool end_array() override { return leave(); }
   bool key(string_t& key) override {
     auto& keys = keys_.back();
-    context_.check(keys.insert(key).second, "the key {} is there twice", key);
+    context_.check(keys.insert(key).second, "the key {} occurs twice", key);
     context_.check(keys.size() <= most_entries, "the header has more than {} entries",
                    most_entries);
     return true;
   }
-  // The parser itself says better what is wrong.
+  // json::parse() reports the error with its position.
   bool parse_error(std::size_t, const std::string&, const json::exception&) override {
     return false;
   }
@@ -107,7 +107,7 @@ class HeaderGuard : public json::json_sax_t {
 
 json parse_header(std::string_view text, const Context& context) {
   context.check(text.starts_with('{'), "the header does not begin with a brace");
-  // The parser would take a zero byte for the end of its input.
+  // The parser would treat a zero byte as the end of its input.
   context.check(text.find('\0') == text.npos, "the header is not JSON: it holds a zero byte");
   try {
     HeaderGuard guard(context);
@@ -121,7 +121,7 @@ json parse_header(std::string_view text, const Context& context) {
   }
 }
 
-// A list of integers from 0 to 2^63 - 1.
+// A list of integers from 0 to 2^63 - 1; throws for any other JSON value.
 std::vector<std::int64_t> integers(const json& list, const char* what, const Context& context) {
   context.check(list.is_array(), "{} is not a list: {}", what, list.type_name());
   std::vector<std::int64_t> values;
@@ -194,13 +194,13 @@ std::vector<Entry> read_header(const json& header, std::map<std::string, std::st
   return entries;
 }
 
-// The tensors must fill the data one after another, without gaps and without sharing bytes.
+// Checks that the tensors fill the data one after the other, without gaps or overlaps.
 void check_places(const std::vector<Entry>& entries, std::size_t data_bytes,
                   const Context& context) {
   std::size_t place = 0;
   for (const Entry& entry : entries) {
     context.tensor(entry.name)
-        .check(entry.begin == place, "begins at byte {} where the one before it ends at {}",
+        .check(entry.begin == place, "begins at byte {} but the tensor before it ends at {}",
                entry.begin, place);
     context.tensor(entry.name)
         .check(entry.end <= data_bytes, "ends at byte {} of {}", entry.end, data_bytes);
@@ -209,7 +209,7 @@ void check_places(const std::vector<Entry>& entries, std::size_t data_bytes,
   context.check(place == data_bytes, "the tensors end at byte {} of {}", place, data_bytes);
 }
 
-// Removes the checksum, and metadata that hold nothing else.
+// Removes the checksum from the header, and the metadata if they are empty then.
 std::optional<std::string> take_checksum(json& header) {
   const auto metadata = header.find(metadata_key);
   if (metadata == header.end() || !metadata->contains(checksum_key)) return std::nullopt;
@@ -224,8 +224,8 @@ std::uint64_t sum_of(const json& header) {
   return xxh64(std::as_bytes(std::span(text)));
 }
 
-// Takes the checksum out of the header, and returns whether there is one. Throws where it does not
-// hold.
+// Removes the checksum from the header, and returns whether there was one. Throws if it differs
+// from the checksum of the file.
 bool check_sum(json& header, const std::vector<Entry>& entries, std::span<const std::byte> data,
                const Context& context) {
   const std::optional<std::string> written = take_checksum(header);
@@ -234,7 +234,7 @@ bool check_sum(json& header, const std::vector<Entry>& entries, std::span<const 
   for (const Entry& entry : entries)
     sum = xxh64(data.subspan(entry.begin, entry.end - entry.begin), sum);
   context.check(fmt::format("{:016x}", sum) == *written,
-                "damaged: its checksum is {:016x} where {} says {}", sum, checksum_key, *written);
+                "damaged: its checksum is {:016x}, but {} is {}", sum, checksum_key, *written);
   return true;
 }
 
@@ -284,17 +284,17 @@ namespace {
 
 using Named = std::pair<std::string, Tensor>;
 
-// The tensors on the CPU in the order of the data: wide elements first, so that each is aligned;
-// then by name.
+// The tensors on the CPU in the order of their data: by decreasing element size, so that each is
+// aligned, then by name.
 std::vector<Named> data_order(const TensorFile& file, const Context& context) {
   context.check(file.tensors.size() < most_entries, "{} tensors where less than {} are supported",
                 file.tensors.size(), most_entries);
-  context.check(!file.metadata.contains(checksum_key), "the key {} is taken by the checksum",
-                checksum_key);
+  context.check(!file.metadata.contains(checksum_key),
+                "the metadata key {} is reserved for the checksum", checksum_key);
   std::vector<Named> order;
   for (const auto& [name, x] : file.tensors) {
     const Context here = context.tensor(name);
-    here.check(name != metadata_key, "the name is taken by the format");
+    here.check(name != metadata_key, "the name is reserved by the format");
     here.check(x.defined(), "not defined");
     order.emplace_back(name, x.to(cpu));
   }
@@ -304,7 +304,7 @@ std::vector<Named> data_order(const TensorFile& file, const Context& context) {
   return order;
 }
 
-// Calls f with the elements, row-major without gaps.
+// Calls f with the bytes of the elements, row-major without gaps.
 template <class F>
 void with_elements(const Tensor& x, F&& f) {
   const auto* const first = static_cast<const std::byte*>(x.view().data);

@@ -1,11 +1,11 @@
-// Tensors in files: the safetensors format, read and written by Python's libraries too. Eight bytes
-// of header length, a JSON header with each tensor's type, shape and place, and the elements,
-// row-major and little-endian.
+// Reads and writes tensors in the safetensors format, which Python's libraries share: eight bytes
+// of header length, a JSON header with the type, shape and position of each tensor, and the
+// elements, row-major and little-endian.
 //
-// A file that was saved here has a checksum among its metadata, "sotto.xxh64": XXH64 (xxh64.h) of
-// the header without it, as JSON with sorted keys and no spaces, and then of each tensor's bytes in
-// the order of the data, each with the sum so far as the seed; 16 hexadecimal digits. It finds what
-// disks and transfers damage, not what somebody changed on purpose.
+// Saved files contain a checksum, the metadata entry "sotto.xxh64": XXH64 (xxh64.h), as 16
+// hexadecimal digits, first of the header without that entry, as JSON with sorted keys and no
+// spaces, then of each tensor's bytes in the order of the data, each with the previous sum as its
+// seed. It detects damage by disks and transfers, not deliberate changes.
 #pragma once
 
 #include <cstddef>
@@ -20,26 +20,26 @@ namespace sotto {
 struct TensorFile {
   std::map<std::string, Tensor> tensors = {};
   std::map<std::string, std::string> metadata = {};  // without the checksum
-  // True for a file that was read and had a checksum; the checksum then held.
+  // True for a loaded file with a checksum (load_safetensors() throws if the checksum is wrong).
   bool verified = false;
 };
 
-// A file whose metadata have this key is secret; the value is the reason.
+// A file with this metadata key is secret: it is saved with mode 0600. The value is the reason.
 inline constexpr const char* secret_key = "sotto.secret";
 
-// The tensors of a file, row-major on the CPU. F64, F32, F16, BF16, I64, I32, U8 and BOOL are
-// supported. Throws SystemFailure when the file cannot be read, and std::invalid_argument, naming
-// the file and the tensor, when anything in it is not as the format says, its
-// checksum does not hold, or its header has more than 100 million bytes or a million entries.
+// The tensors of a file, row-major on the CPU: F64, F32, F16, BF16, I64, I32, U8 and BOOL. Throws
+// SystemFailure if the file cannot be read, and std::invalid_argument, naming the file and the
+// tensor, if it violates the format, its checksum is wrong, or its header has more than 100 million
+// bytes or a million entries.
 TensorFile load_safetensors(const std::string& path);
-// The same for bytes in memory; `name` is what messages call them.
+// Like load_safetensors() for bytes in memory; `name` stands for the file in error texts.
 TensorFile parse_safetensors(std::span<const std::byte> bytes, const std::string& name);
 
-// Writes all tensors, of any strides and from any device, atomically (atomic_file.h), each at a
-// multiple of its element size; those of a device are copied to the CPU first, all of them. A
-// secret file (secret_key) is for nobody but its owner to read. Throws std::invalid_argument for a
-// tensor that is undefined, a name that is not UTF-8 or is "__metadata__", a checksum among the
-// metadata, and a header above the limits; SystemFailure when the file cannot be written.
+// Writes all tensors, of any strides and device, atomically (atomic_file.h), each aligned to its
+// element size. Tensors of other devices are all copied to the CPU first. A secret file
+// (secret_key) is readable by its owner only. Throws std::invalid_argument for an undefined tensor,
+// a name that is not UTF-8 or is "__metadata__", metadata with a checksum, or a header above the
+// limits; SystemFailure if the file cannot be written.
 void save_safetensors(const std::string& path, const TensorFile& file);
 
 }  // namespace sotto

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t block_bytes = 64;
 
-// The first 32 bits of the fractions of the cube roots of the first 64 primes (section 4.2.2).
+// The first 32 bits of the fractional parts of the cube roots of the first 64 primes (section
+// 4.2.2).
 constexpr std::array<std::uint32_t, 64> round_constants = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -56,10 +57,11 @@ void compress(State& state, std::string_view block) {
 }  // namespace
 
 std::string sha256(std::string_view message) {
-  // The fractions of the square roots of the first eight primes (section 5.3.3).
+  // The first 32 bits of the fractional parts of the square roots of the first 8 primes (section
+  // 5.3.3).
   State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  // A bit, zeros, and the length in bits as 64 bits fill the last block (section 5.1.1).
+  // Padding: a one bit, zeros, and the message length in bits as a 64-bit number (section 5.1.1).
   std::string padded = std::string(message) + '\x80';
   constexpr std::size_t length_bytes = 8;
   while (padded.size() % block_bytes != block_bytes - length_bytes) padded += '\0';

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4): checksums that nobody can match with another text.
+// SHA-256 (FIPS 180-4): a cryptographic checksum.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace sotto {
 
-// Of the bytes of `message`, as 64 lower-case hexadecimal digits.
+// The hash of the bytes of `message`, as 64 lower-case hexadecimal digits.
 std::string sha256(std::string_view message);
 
 }  // namespace sotto

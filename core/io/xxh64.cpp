@@ -8,14 +8,14 @@ namespace sotto {
 
 namespace {
 
-// The specification's constants.
+// The five primes of the specification.
 constexpr std::uint64_t prime_1 = 0x9E3779B185EBCA87, prime_2 = 0xC2B2AE3D27D4EB4F,
                         prime_3 = 0x165667B19E3779F9, prime_4 = 0x85EBCA77C2B2AE63,
                         prime_5 = 0x27D4EB2F165667C5;
 
 static_assert(std::endian::native == std::endian::little, "words are little-endian");
 
-// Takes a number off the front.
+// Removes a number from the front of `bytes` and returns it.
 template <class Number>
 Number take(std::span<const std::byte>& bytes) {
   Number number;
@@ -28,7 +28,7 @@ std::uint64_t round(std::uint64_t lane, std::uint64_t word) {
   return std::rotl(lane + word * prime_2, 31) * prime_1;
 }
 
-// The whole stripes of four words, a lane for each word (steps 1 to 3).
+// Consumes the complete stripes of four words, one accumulator per word (steps 1 to 3).
 std::uint64_t take_stripes(std::span<const std::byte>& bytes, std::uint64_t seed) {
   std::array<std::uint64_t, 4> lanes = {seed + prime_1 + prime_2, seed + prime_2, seed,
                                         seed - prime_1};
@@ -41,7 +41,7 @@ std::uint64_t take_stripes(std::span<const std::byte>& bytes, std::uint64_t seed
   return sum;
 }
 
-// The bytes that are less than a stripe (step 5).
+// Consumes the bytes of an incomplete stripe (step 5).
 std::uint64_t add_rest(std::uint64_t sum, std::span<const std::byte> bytes) {
   while (bytes.size() >= sizeof(std::uint64_t))
     sum = std::rotl(sum ^ round(0, take<std::uint64_t>(bytes)), 27) * prime_1 + prime_4;
@@ -58,7 +58,7 @@ std::uint64_t xxh64(std::span<const std::byte> bytes, std::uint64_t seed) {
   const std::uint64_t size = bytes.size();
   std::uint64_t sum = size < stripe ? seed + prime_5 : take_stripes(bytes, seed);
   sum = add_rest(sum + size, bytes);
-  // So that every bit of the input may change every bit of the sum (step 6).
+  // Avalanche: every bit of the input affects every bit of the sum (step 6).
   sum = (sum ^ sum >> 33) * prime_2;
   sum = (sum ^ sum >> 29) * prime_3;
   return sum ^ sum >> 32;

@@ -1,5 +1,5 @@
-// XXH64 (Collet, xxHash's specification, version 0.1.1): 64 bits that tell damaged bytes from whole
-// ones, many times faster than a disk. Who changes bytes on purpose can make it fit: see sha256.h.
+// XXH64 (Collet, xxHash specification 0.1.1): a 64-bit checksum that detects accidental damage,
+// many times faster than a disk. It does not resist deliberate changes; see sha256.h for that.
 #pragma once
 
 #include <cstddef>

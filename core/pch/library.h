@@ -1,5 +1,6 @@
-// What nearly every source of the library includes, compiled once: standard headers and fmt, none
-// of our own, so that a missing include of ours still shows. Off with -Db_pch=false.
+// Precompiled header: the standard headers and fmt, which nearly every source includes. It has none
+// of the library's own headers, so that a missing include of one still shows. Off with
+// -Db_pch=false.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Coins that fall with a probability of height e^-x, right to 2^-101: what ExactNormalSampler
-// decides by, with integers alone. `Words` is called for independent uniform words. Device code can
-// include this header.
+// Bernoulli(h e^-x) in integer arithmetic, with absolute error below 2^-101. Used by the exact
+// normal sampler (exact_normal.h). `Words` is a callable that returns independent uniform 64-bit
+// words. Device code can include this header.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,9 @@ namespace sotto::coin {
 
 enum class Verdict { below, above, open };
 
-// Whether y < height e^-x, of which the 64 bits given are the beginning. Left open within 2^-22,
-// which is more than all errors together: 2^-23 from the exponential times 256, 2^-40 from others.
+// Compares y, the first 64 bits of a uniform number, with height e^-x. `open` if they differ by
+// less than 2^-22, which exceeds the sum of all errors: 2^-23 from the exponential times 256, 2^-40
+// from the rest.
 HD inline Verdict compare(Fixed64 y, Fixed64 height, Fixed64 x) {
   constexpr Fixed64 slack = one64 >> 22;
   const Fixed64 curve = multiply(height, exp_minus(x));
@@ -21,20 +22,20 @@ HD inline Verdict compare(Fixed64 y, Fixed64 height, Fixed64 x) {
   return y > curve + slack ? Verdict::above : Verdict::open;
 }
 
-// The same with 120 bits after the point. What they leave open, within 2^-102, counts as above;
-// heights are right to 2^-103.
+// True if y < height e^-x, with y to 120 bits after the point. Differences below 2^-102 count as
+// not less; heights must be accurate to 2^-103.
 HD inline bool decide(Fixed128 y, Fixed128 height, Fixed128 x) {
   constexpr Fixed128 slack = one128 >> 102;
   return y + slack < multiply(height, exp_minus(x));
 }
 
-// `level` + u with the first 56 bits of a uniform u, and with 120 of them.
+// `level` + u, with the first 56 and the first 120 bits of a uniform u.
 HD inline Fixed64 above_level(std::uint64_t level, std::uint64_t u) { return level << 56 | u >> 8; }
 HD inline Fixed128 above_level(std::uint64_t level, std::uint64_t u, std::uint64_t rest) {
   return Fixed128{level} << 120 | Fixed128{u} << 56 | rest >> 8;
 }
 
-// Whether level + u < height e^-x for a fresh uniform u; x <= 1/4.
+// True if level + u < height e^-x for a fresh uniform u; x <= 1/4.
 template <class Words>
 HD bool below(std::uint64_t level, Fixed128 height, Fixed128 x, Words& more) {
   const std::uint64_t u = more();
@@ -43,7 +44,7 @@ HD bool below(std::uint64_t level, Fixed128 height, Fixed128 x, Words& more) {
   return decide(above_level(level, u, more()), height, x);
 }
 
-// True with probability e^-x.
+// True with probability e^-x, for any x.
 template <class Words>
 HD bool survives(Fixed128 x, Words& more) {
   constexpr Fixed128 quarter = one128 / 4;

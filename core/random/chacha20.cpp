@@ -13,7 +13,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "keystream words are little-endian");
 
 // Blocks computed side by side. The vector type is the compilers' portable one: it becomes one
-// register or several, as the machine has them.
+// register or several, depending on the CPU.
 constexpr std::size_t lanes = 16;
 constexpr std::size_t group_bytes = lanes * chacha_block_bytes;
 typedef std::uint32_t Lanes __attribute__((vector_size(4 * lanes)));
@@ -31,7 +31,7 @@ typedef std::uint32_t Lanes __attribute__((vector_size(4 * lanes)));
   step(c, d, b, 7);
 }
 
-// Word w of block stream.block + first + i in lane i of state[w].
+// Sets lane i of state[w] to word w of block stream.block + first + i.
 [[gnu::always_inline]] inline void start_lanes(const ChaChaStream& stream, std::uint64_t first,
                                                Lanes (&state)[16]) {
   const ChaChaNonce nonce{{0, static_cast<std::uint32_t>(stream.domain),
@@ -55,16 +55,16 @@ typedef std::uint32_t Lanes __attribute__((vector_size(4 * lanes)));
   std::memcpy(out, by_block, sizeof by_block);
 }
 
-// Compiled for several instruction sets; the widest that the processor has is taken when the
-// library is loaded. All arithmetic is on integers: the bits are the same by any. The thread
-// sanitizer does not stand such a choice, which is made before it starts.
+// Compiled for several instruction sets; the loader picks the best one that the CPU supports. All
+// arithmetic is on integers, so each gives equal bits. The thread sanitizer does not support this
+// dispatch, which runs before the sanitizer starts.
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_THREAD__)
 #define FOR_INSTRUCTION_SETS __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define FOR_INSTRUCTION_SETS
 #endif
 
-// The blocks first to first + lanes - 1 of the stretch.
+// Writes blocks `first` to first + lanes - 1 of the stream.
 FOR_INSTRUCTION_SETS void write_group(const ChaChaStream& stream, std::uint64_t first, char* out) {
   constexpr int double_rounds = 10;
   Lanes start[16];
@@ -88,7 +88,7 @@ FOR_INSTRUCTION_SETS void write_group(const ChaChaStream& stream, std::uint64_t 
 }  // namespace
 
 void chacha20_keystream(const ChaChaStream& stream, void* out, std::size_t bytes) {
-  constexpr std::int64_t grain = 256;  // 256 KiB, some 0.1 ms: less is not worth a thread
+  constexpr std::int64_t grain = 256;  // 256 KiB, about 0.1 ms: less is not worth a thread
   auto* const to = static_cast<char*>(out);
   const std::size_t whole = bytes / group_bytes;
   parallel_for(static_cast<std::int64_t>(whole), grain, [&](std::int64_t begin, std::int64_t end) {

@@ -1,4 +1,4 @@
-// The ChaCha20 keystream (RFC 8439, Bernstein 2008): what secret randomness is made of. Device code
+// The ChaCha20 keystream (RFC 8439, Bernstein 2008), the source of secret randomness. Device code
 // can include this header.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace sotto {
 
-// Words are read little-endian from the bytes of the RFC.
+// Keys, nonces and blocks hold the RFC's bytes as little-endian words.
 struct ChaChaKey {
   std::uint32_t word[8] = {};
 };
@@ -61,15 +61,16 @@ HD constexpr ChaChaBlock chacha20_block(const ChaChaKey& key, const ChaChaNonce&
   return y;
 }
 
-// A stretch of a long keystream. It has Bernstein's layout: a block's number is 64 bits (the RFC's
-// counter and first nonce word), `domain` the other 64, so that sequences of one key stay apart.
+// A range of a long keystream, in Bernstein's layout: the block number has 64 bits (the RFC's
+// counter and first nonce word), and `domain` the other 64, which separates independent sequences
+// of one key.
 struct ChaChaStream {
   ChaChaKey key;
   std::uint64_t domain = 0;
   std::uint64_t block = 0;  // the number of the first block
 };
 
-// Block stream.block + i.
+// Block number stream.block + i.
 HD constexpr ChaChaBlock chacha20_block(const ChaChaStream& stream, std::uint64_t i) {
   const std::uint64_t number = stream.block + i;
   return chacha20_block(
@@ -79,8 +80,8 @@ HD constexpr ChaChaBlock chacha20_block(const ChaChaStream& stream, std::uint64_
       static_cast<std::uint32_t>(number));
 }
 
-// The first `bytes` bytes of the stretch, on the CPU, several blocks side by side on every thread.
-// The bytes depend on the stream alone.
+// Writes the first `bytes` bytes of the stream, on the CPU, in vectors and on all threads. The
+// bytes depend on the stream only.
 void chacha20_keystream(const ChaChaStream& stream, void* out, std::size_t bytes);
 
 }  // namespace sotto

@@ -15,7 +15,7 @@ int ceiling(Fixed128 x) { return static_cast<int>((x + one128 - 1) >> 120); }
 
 ExactNormalSampler::ExactNormalSampler(std::uint64_t lambda) : lambda_(Fixed128{lambda} << 48) {
   constexpr std::uint64_t most = std::uint64_t{1} << 63, least = most / 4 - 4096;
-  check(lambda >= least && lambda <= most, "normal boxes: lambda 2^-72 of {}", lambda);
+  check(lambda >= least && lambda <= most, "exact normal: lambda is {} 2^-72", lambda);
   const double strips_in_deviation = std::sqrt(0x1p71 / static_cast<double>(lambda));
   strips_ = std::min(static_cast<int>(std::ceil(3.5 * strips_in_deviation)), most_strips);
   for (unsigned i = 0; i <= static_cast<unsigned>(strips_); ++i) {
@@ -30,9 +30,10 @@ ExactNormalSampler::ExactNormalSampler(std::uint64_t lambda) : lambda_(Fixed128{
   draw_chords();
 }
 
-// A curve is within an eighth of its largest second derivative of its chord over an interval of 1,
-// and that of a exp(-lambda y^2) is at most 2 lambda a. The rest is for what is rounded down: a
-// place by 2^-24 of a fall, which is less than 2^4 boxes, and five numbers by 1 at most.
+// Bounds the distance of curve and chord. Over an interval of length 1 a curve is within max |f''|
+// / 8 of its chord, and the second derivative of a exp(-lambda y^2) is at most 2 lambda a. The
+// remaining terms bound the rounding down: of a position by 2^-24 of the fall, which is less than
+// 2^4 boxes, and of five numbers by 1 each.
 void ExactNormalSampler::draw_chords() {
   constexpr int drop = 120 - chord_bits;
   const auto times = static_cast<unsigned>(scale_);
@@ -44,7 +45,7 @@ void ExactNormalSampler::draw_chords() {
   }
 }
 
-// How many boxes cover the curve, when its height at 0 is `scale` of them.
+// The number of boxes that cover the curve if its height at 0 is `scale` boxes.
 int ExactNormalSampler::count_boxes(int scale) const {
   const auto times = static_cast<unsigned>(scale);
   int count = ceiling(height_[strips_] * times * 2 * block);
@@ -52,7 +53,8 @@ int ExactNormalSampler::count_boxes(int scale) const {
   return count;
 }
 
-// The boxes of a strip lie side by side, then those of the tail, then some that are never accepted.
+// Fills the table: the boxes of each strip are consecutive, then come those of the tail, then boxes
+// that are never accepted.
 void ExactNormalSampler::lay_boxes() {
   std::fill(table_.begin(), table_.end(), static_cast<std::uint16_t>(uncertain | strip_mask));
   int box = 0;

@@ -1,10 +1,12 @@
-// Exact normal magnitudes by rejection from boxes, with integers alone (docs/privacy.md, "The
-// noise"). The half line is cut into strips; a magnitude y is in units of a strip's width, and its
-// density is proportional to exp(-lambda y^2). The area under the curve is covered by 4096 boxes of
-// the same area, one strip wide, stacked from the axis up. Most of them lie under the curve as a
-// whole, so that a box and a place in it are a draw. In a box that the curve passes through, a
-// uniform height decides, with as many bits as it takes (Karney 2016 draws normals so, from other
-// proposals). Beyond the strips is a tail of its own. Device code can include this header.
+// Exact sampling of normal magnitudes by rejection from equal-area boxes, in integer arithmetic
+// (docs/privacy.md, "The noise").
+//
+// The half line is cut into strips; a magnitude y is in units of a strip's width, with density
+// proportional to exp(-lambda y^2). 4096 boxes of equal area, one strip wide and stacked from the
+// axis up, cover the area under the curve. Most boxes are entirely under the curve, so that a box
+// and a position in it are a sample. In a box that the curve crosses, a uniform height decides,
+// with as many bits as needed (as in Karney 2016, with other proposals). The tail beyond the strips
+// has its own proposals. Device code can include this header.
 #pragma once
 
 #include <array>
@@ -20,48 +22,47 @@ class ExactNormalSampler {
  public:
   static constexpr int fraction_bits = 51;
 
-  // For lambda 2^-72, which must be in [2^-11 (1 - 2^-49), 2^-9]: strips of 1/32 to 1/16 standard
-  // deviations. Throws std::invalid_argument otherwise.
+  // lambda is given in units of 2^-72 and must be in [2^-11 (1 - 2^-49), 2^-9], which makes strips
+  // of 1/32 to 1/16 standard deviations. Throws std::invalid_argument otherwise.
   explicit ExactNormalSampler(std::uint64_t lambda);
 
-  // A word is a box (12 bits), a sign for others to use (1 bit), and a place in the strip.
+  // A word consists of a box (12 bits), a sign for the caller (1 bit) and a position in the strip.
   HD static constexpr bool negative(std::uint64_t word) { return (word >> fraction_bits & 1) != 0; }
-  // Whether the word's box lies under the curve.
+  // True if the word's box is entirely under the curve, so that the word is accepted.
   HD bool certain(std::uint64_t word) const { return entry(word) < uncertain; }
-  // The magnitude that the word stands for if its box is certain, or else accepted: the first 51
-  // bits after the point of a real number, rounded down.
+  // The magnitude of an accepted word: the first 51 bits after the point of a real number, rounded
+  // down.
   HD std::uint64_t magnitude(std::uint64_t word) const {
     const std::uint64_t strip = entry(word) & strip_mask;
     return strip << fraction_bits | (word & place_mask);
   }
-  // The magnitude of a draw that begins with `word`, certain or not, and takes more independent
-  // uniform words, more(), as it needs them. Its distribution has every probability within a factor
-  // of 1 +- 2^-80 of the one said above; from 4112 strips on, over 128 deviations, nothing is
-  // drawn.
+  // The magnitude of a sample that begins with `word` and calls more() for further independent
+  // uniform words as needed. Every probability is within a factor of 1 +- 2^-80 of the distribution
+  // above; magnitudes from 4112 strips on (over 128 standard deviations) never occur.
   template <class Words>
   HD std::uint64_t decide(std::uint64_t word, Words&& more) const;
 
-  // Where the tail begins, in strips: between 3.5 and 3.6 standard deviations.
+  // The number of strips, where the tail begins: 3.5 to 3.6 standard deviations.
   int strips() const { return strips_; }
-  // Of each box: its strip, and `uncertain` where it does not lie under the curve as a whole. One
-  // more follows, so that 32 bits can be read from each.
+  // The table of boxes: the strip of each, plus `uncertain` if it is not entirely under the curve.
+  // One more entry follows, so that 32 bits can be read from each.
   const std::uint16_t* entries() const { return table_.data(); }
   static constexpr std::uint16_t strip_mask = 127, uncertain = 128;
   static constexpr int box_bits = 12;
   static constexpr std::uint64_t place_mask = (std::uint64_t{1} << fraction_bits) - 1;
 
-  // Words with one of these boxes, out of 4096, stand for draws from the tail.
+  // The boxes, out of 4096, that stand for samples from the tail.
   int first_tail_box() const { return first_box_[strips_]; }
   int tail_boxes() const { return first_box_[strips_ + 1] - first_box_[strips_]; }
 
  private:
   static constexpr int boxes = 1 << box_bits;
-  static constexpr int most_strips = 112;  // 3.5 deviations of 32 strips
-  // The tail's proposals are blocks of 8 strips, each half as likely as the one before.
+  static constexpr int most_strips = 112;  // 3.5 standard deviations of 32 strips
+  // Proposals of the tail are blocks of 8 strips, each half as likely as the one before.
   static constexpr int block = 8, most_blocks = 500;
 
   HD std::uint16_t entry(std::uint64_t word) const { return table_[word >> (64 - box_bits)]; }
-  // 51 bits of a place, and 64 more.
+  // A position with 51 + 64 bits.
   HD static Fixed128 long_place(std::uint64_t place, std::uint64_t rest) {
     return Fixed128{place} << (120 - fraction_bits) | Fixed128{rest} << 5;
   }
@@ -77,16 +78,16 @@ class ExactNormalSampler {
 
   Fixed128 lambda_;
   int strips_;
-  int scale_ = 0;                                   // the curve's height at 0, in boxes
-  std::array<Fixed128, most_strips + 1> height_{};  // of the curve left of each strip
-  // The line between the curve's heights at a strip's ends, in 2^-32 of a box: where it
-  // begins and how far it falls; and how far the curve, as these numbers have it, may be from it.
+  int scale_ = 0;                                   // height of the curve at 0, in boxes
+  std::array<Fixed128, most_strips + 1> height_{};  // of the curve at each strip's left end
+  // The chord between the curve's heights at a strip's two ends, in 2^-32 of a box: its height at
+  // the left end, and its fall; and a bound on the distance of curve and chord as stored.
   static constexpr int chord_bits = 32, chord_place_bits = 24;
   std::array<std::int64_t, most_strips> chord_{}, fall_{};
   std::int64_t off_chord_ = 0;
   std::array<std::uint16_t, most_strips + 2> first_box_{};  // of each strip, and of the tail
   std::array<std::uint16_t, boxes + 1> table_{};            // entries()
-  // Of the tail's proposals: docs/privacy.md.
+  // Constants of the tail's proposals: docs/privacy.md.
   Fixed128 tail_height_, tail_slope_, tail_factor_;
 };
 
@@ -103,7 +104,7 @@ HD std::uint64_t ExactNormalSampler::decide(std::uint64_t word, Words&& more) co
   }
 }
 
-// Whether level + u 2^-64 is under the curve, where the strip's chord is enough to tell.
+// Compares level + u 2^-64 with the curve by the strip's chord; `open` if the chord cannot decide.
 HD inline coin::Verdict ExactNormalSampler::beside_chord(std::uint64_t level, std::uint64_t u,
                                                          int strip, std::uint64_t place) const {
   const auto at = static_cast<std::int64_t>(place >> (fraction_bits - chord_place_bits));
@@ -129,9 +130,10 @@ HD bool ExactNormalSampler::accepts(std::uint64_t word, int strip, Words& more) 
   return coin::decide(coin::above_level(level, u, more()), height_[strip], exact);
 }
 
-// Proposes y = strips + 8 (blocks + place) with probability 2^-(blocks + 1) for each number of
-// blocks, and accepts it with probability 2^blocks exp(-lambda (y^2 - strips^2)), a factor for each
-// block and one for the place; before that, with the part of the tail's boxes that is needed.
+// Samples the tail. It proposes y = strips + 8 (blocks + place), each number of blocks with
+// probability 2^-(blocks + 1), and accepts y with probability 2^blocks exp(-lambda (y^2 -
+// strips^2)): one factor per block and one for the place. Before that, it accepts the needed part
+// of the tail's boxes.
 template <class Words>
 HD std::optional<std::uint64_t> ExactNormalSampler::tail(std::uint64_t word, Words& more) const {
   const std::uint64_t level = (word >> (64 - box_bits)) - first_box_[strips_];

@@ -12,15 +12,15 @@ namespace sotto {
 
 namespace {
 
-// One group is 64 blocks: 256 pairs of words, so that a thread works in its first-level cache.
+// A group is 64 blocks, which give 256 pairs of words; it fits in a thread's first-level cache.
 constexpr std::size_t pairs = 256;
 constexpr std::size_t group_values = 2 * pairs;
 constexpr std::uint64_t group_blocks = group_values * 8 / chacha_block_bytes;
-// The keystream of further coin throws, apart from the draws themselves.
+// The domain of the keystream for exponent bits beyond the first 22.
 constexpr std::uint64_t refill_domain = 1;
 
-// The throws after the first 22 zeros: another 512, from a block of the pair's own. It stops
-// counting there, which happens with probability 2^-534.
+// The number of leading zeros of a pair whose first 22 exponent bits are zero, from up to 512
+// further bits of its own block. Counting stops there, which happens with probability 2^-534.
 double refilled_zeros(const ChaChaStream& stream, std::uint64_t pair) {
   const ChaChaStream refill{stream.key, refill_domain, stream.block * (pairs / group_blocks)};
   int zeros = box_muller::exponent_bits;
@@ -31,8 +31,8 @@ double refilled_zeros(const ChaChaStream& stream, std::uint64_t pair) {
   return zeros;
 }
 
-// Pair i has its radius from word i, its angle from word 256 + i, and gives the values of these
-// places.
+// Writes one group: pair i takes its radius from word i and its angle from word 256 + i, and gives
+// the values at these two indices.
 void draw_group(const ChaChaStream& stream, std::uint64_t group, double* out) {
   std::array<std::uint64_t, group_values> words;
   std::array<double, pairs> zeros;
@@ -60,7 +60,7 @@ void draw_group(const ChaChaStream& stream, std::uint64_t group, double* out) {
 }  // namespace
 
 void fill_gaussian(SecretRandom& random, std::span<double> out) {
-  constexpr std::int64_t grain = 32;  // 16384 values, some 0.2 ms
+  constexpr std::int64_t grain = 32;  // 16384 values, about 0.2 ms
   const std::size_t groups = (out.size() + group_values - 1) / group_values;
   const ChaChaStream stream = random.reserve(groups * group_blocks);
   const auto draw = [&](std::int64_t begin, std::int64_t end) {

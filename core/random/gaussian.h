@@ -1,4 +1,4 @@
-// Gaussian noise from secret randomness.
+// Floating-point Gaussian noise from secret randomness.
 #pragma once
 
 #include <span>
@@ -7,11 +7,10 @@
 
 namespace sotto {
 
-// Independent standard normals by Box and Muller 1958, in double precision; element i does not
-// depend on the number of threads. Radii come from uniforms of 53 significant bits down to 2^-535,
-// so that |z| goes up to 27.24. This is a floating-point Gaussian: its values lie on the grid of
-// floating-point results, and a mechanism that releases sums with it must hide that grid
-// (Mironov 2012).
+// Fills `out` with independent standard normals (Box and Muller 1958) in f64; element i does not
+// depend on the number of threads. Radii come from uniforms with 53 significant bits down to
+// 2^-535, so |z| <= 27.24. The values are results of floating-point arithmetic; a mechanism that
+// releases sums with them must hide their grid (Mironov 2012).
 void fill_gaussian(SecretRandom& random, std::span<double> out);
 
 }  // namespace sotto

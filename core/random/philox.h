@@ -1,8 +1,7 @@
 // Public randomness: initialisation, dropout, augmentation, synthetic data. Philox 4x32-10 (Salmon
 // et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") is a function of (seed, stream,
-// counter), so that host and device draw the same words and a replay draws the same numbers.
-// Nothing here is secret: noise and batch sampling come from secret_random.h. Device code can
-// include this header.
+// counter), so host and device draw equal words and a replay draws equal numbers. It is not secret:
+// noise and batch sampling use secret_random.h. Device code can include this header.
 #pragma once
 
 #include <cmath>
@@ -13,8 +12,8 @@
 
 namespace sotto {
 
-// Chooses one sequence. Give each purpose a stream of its own: the functions below read the same
-// words, so that uniform(key, i) and normal(key, i) are not independent of each other.
+// Selects one sequence. Give each purpose its own stream: the functions below read the same words,
+// so uniform(key, i) and normal(key, i) are not independent.
 struct PhiloxKey {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
@@ -26,8 +25,8 @@ struct PhiloxBlock {
   std::uint32_t word[4];
 };
 
-// The block numbered `counter`: Philox 4x32 with ten rounds, key words (seed), counter words
-// (counter, stream), each low half first.
+// Block number `counter`: Philox 4x32 with ten rounds, key words (seed), counter words (counter,
+// stream), each low half first.
 HD inline PhiloxBlock philox(PhiloxKey key, std::uint64_t counter) {
   // Multipliers and Weyl increments of Salmon et al. 2011, section 3.5.
   constexpr std::uint64_t m0 = 0xd2511f53u;
@@ -51,7 +50,7 @@ HD inline PhiloxBlock philox(PhiloxKey key, std::uint64_t counter) {
   return x;
 }
 
-// The 64-bit word `index` of a sequence: half of block index / 2.
+// Word `index` (64 bits) of a sequence: one half of block index / 2.
 HD inline std::uint64_t philox_word(PhiloxKey key, std::uint64_t index) {
   const PhiloxBlock block = philox(key, index / 2);
   const int at = 2 * static_cast<int>(index % 2);
@@ -68,12 +67,12 @@ HD inline float unit_interval(std::uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }
 
-// Uniform in [0, 1) with 53 bits; two in each block.
+// Uniform in [0, 1) with 53 bits; two numbers per block.
 HD inline double uniform(PhiloxKey key, std::uint64_t index) {
   return unit_interval(philox_word(key, index));
 }
 
-// Uniform in [0, 1) with 24 bits; four in each block.
+// Uniform in [0, 1) with 24 bits; four numbers per block.
 HD inline float uniform_float(PhiloxKey key, std::uint64_t index) {
   return unit_interval(philox(key, index / 4).word[index % 4]);
 }
@@ -89,25 +88,25 @@ HD inline double normal(PhiloxKey key, std::uint64_t index) {
   return radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
 }
 
-// Draws one after another from the Philox sequence (seed, stream), for code that runs in sequence
-// on the host; it converts neither to nor from SecretRandom. Each draw but below() and shuffle()
-// uses exactly one 64-bit word or, for normal(), one block of two.
+// A sequential generator over the Philox sequence (seed, stream), on the host. It does not convert
+// to or from SecretRandom. Each call uses one 64-bit word, normal() one block of two, and below()
+// and shuffle() as many as they need.
 class PublicRandom {
  public:
   explicit PublicRandom(std::uint64_t seed, std::uint64_t stream = 0) : key_{seed, stream} {}
 
   std::uint64_t word() { return philox_word(key_, counter_++); }
-  // In [0, 1), with 53 bits.
+  // Uniform in [0, 1), with 53 bits.
   double uniform() { return unit_interval(word()); }
   // Standard normal.
   double normal();
-  // Every integer in [0, n) with the same probability. Throws std::invalid_argument when n < 1.
+  // Uniform on the integers of [0, n). Throws std::invalid_argument if n < 1.
   std::int64_t below(std::int64_t n);
-  // Every order with the same probability (Fisher and Yates).
+  // Permutes the values uniformly at random (Fisher and Yates).
   void shuffle(std::span<std::int64_t> values);
 
   PhiloxKey key() const { return key_; }
-  // How many words have been used; setting it continues from there.
+  // The number of words used so far; after set_counter(n), the next word is number n.
   std::uint64_t counter() const { return counter_; }
   void set_counter(std::uint64_t counter) { counter_ = counter; }
 

@@ -37,7 +37,7 @@ class MoreWords {
   std::size_t used_ = words_.size();
 };
 
-// The draws of a group that their first words leave undecided.
+// The samples of a group that their first words leave undecided.
 struct Undecided {
   std::array<std::uint32_t, RoundedGaussian::group_values + 8> index;
   std::size_t count = 0;
@@ -48,7 +48,8 @@ struct Undecided {
 typedef std::uint64_t Eight __attribute__((vector_size(64)));
 typedef std::uint32_t EightHalves __attribute__((vector_size(32)));
 
-// RoundedGaussian::decided and certain of eight words at a time, for a multiple of eight.
+// Vectorized RoundedGaussian::decided and certain, eight words at a time; the size must be a
+// multiple of 8.
 [[gnu::target("avx512f,avx512vl")]] void decide_eights(const ExactNormalSampler& boxes, int shift,
                                                        std::span<const std::uint64_t> words,
                                                        std::int64_t* out, Undecided& undecided) {
@@ -78,16 +79,16 @@ typedef std::uint32_t EightHalves __attribute__((vector_size(32)));
 
 #endif
 
-// deviation = 2^exponent strips_in_deviation, the latter in [16, 32).
+// The exponent e with deviation = 2^e strips_in_deviation, strips_in_deviation in [16, 32).
 int exponent_of_strip(double deviation) {
   check(
       deviation >= RoundedGaussian::least_deviation && deviation < RoundedGaussian::deviation_limit,
-      "rounded Gaussian: a standard deviation of {}", deviation);
+      "rounded Gaussian: the standard deviation is {}", deviation);
   return std::ilogb(deviation) - 4;
 }
 
-// 2^72 / (2 strips_in_deviation^2), rounded down so far that it is not above the true value: the
-// arithmetic is wrong by less than 2^-51 of it.
+// 2^72 / (2 strips_in_deviation^2), never above the exact value: the floating-point arithmetic errs
+// by less than 2^-51 of it, so it is reduced by 2^-50.
 std::uint64_t lambda(double strips_in_deviation) {
   return static_cast<std::uint64_t>(0x1p71 / (strips_in_deviation * strips_in_deviation) *
                                     (1 - 0x1p-50));
@@ -123,7 +124,7 @@ void RoundedGaussian::draw_group(const ChaChaStream& stream, std::span<std::int6
 }
 
 void RoundedGaussian::fill(const ChaChaStream& stream, std::span<std::int64_t> out) const {
-  constexpr std::int64_t grain = 2;  // 2048 values, some 10 microseconds
+  constexpr std::int64_t grain = 2;  // 2048 values, about 10 microseconds
   const std::size_t groups = (out.size() + group_values - 1) / group_values;
   parallel_for(static_cast<std::int64_t>(groups), grain, [&](std::int64_t begin, std::int64_t end) {
     for (auto g = static_cast<std::size_t>(begin); g < static_cast<std::size_t>(end); ++g) {

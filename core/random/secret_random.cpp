@@ -17,7 +17,8 @@ namespace sotto {
 
 namespace {
 
-// So many that numbers of four draws in each block still fit 64 bits (gaussian.cpp).
+// The largest number of blocks for which counts of four samples per block fit in 64 bits
+// (gaussian.cpp).
 constexpr std::uint64_t most_blocks = std::uint64_t{1} << 62;
 
 std::atomic<std::uint64_t> forked{0};
@@ -72,7 +73,7 @@ void SecretRandom::forget() noexcept {
 void SecretRandom::key_from_system() {
   forget();
   const ssize_t got = getrandom(next_.key.word, sizeof next_.key.word, 0);
-  // A request of up to 256 bytes is met in one piece or not at all (getrandom(2)).
+  // getrandom(2) returns requests of up to 256 bytes completely or not at all.
   if (got != static_cast<ssize_t>(sizeof next_.key.word)) {
     throw SystemFailure(fmt::format("secret random: getrandom: {}", std::strerror(errno)));
   }
@@ -89,10 +90,10 @@ void SecretRandom::follow_fork() {
 }
 
 ChaChaStream SecretRandom::reserve(std::uint64_t blocks) {
-  refuse_capture("secret randomness, which must never come again");
+  refuse_capture("secret randomness, which must never repeat");
   follow_fork();
-  check(open_, "secret random: the generator was moved from: {} blocks asked for", blocks);
-  check(blocks <= most_blocks - next_.block, "secret random: used up: {} blocks asked for, {} left",
+  check(open_, "secret random: the generator was moved from, but {} blocks were requested", blocks);
+  check(blocks <= most_blocks - next_.block, "secret random: used up: {} blocks requested, {} left",
         blocks, most_blocks - next_.block);
   const ChaChaStream given = next_;
   next_.block += blocks;
@@ -100,8 +101,8 @@ ChaChaStream SecretRandom::reserve(std::uint64_t blocks) {
 }
 
 std::uint64_t SecretRandom::word() {
-  // A call for each word would cost more than the word.
-  if (Capture::any()) refuse_capture("secret randomness, which must never come again");
+  // refuse_capture() is not inline; calling it for each word would cost more than the word.
+  if (Capture::any()) refuse_capture("secret randomness, which must never repeat");
   if (generation_ != forked.load(std::memory_order_relaxed)) follow_fork();
   if (used_ == buffer_.size()) {
     fill(std::span(buffer_));

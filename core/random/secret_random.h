@@ -1,5 +1,5 @@
-// Secret randomness: noise and batch sampling, on whose unpredictability privacy rests. A ChaCha20
-// keystream keyed by the operating system; the device that expands it does not matter.
+// Secret randomness for noise and batch sampling: privacy depends on its being unpredictable. It is
+// a ChaCha20 keystream with a key from the operating system; every device expands it to equal bits.
 #pragma once
 
 #include <array>
@@ -10,43 +10,42 @@
 
 namespace sotto {
 
-// A generator that never gives the same words twice. It moves but does not copy, and converts
-// neither to nor from PublicRandom. After fork() a child takes a new key from the operating system
-// before its first draw; a seeded generator throws in the child instead. Not for use by two threads
-// at once.
+// A generator that never returns a word twice. It can be moved but not copied, and does not convert
+// to or from PublicRandom. After fork() the child takes a new key from the operating system before
+// its first word; a seeded generator throws in the child instead. Not thread-safe.
 class SecretRandom {
  public:
-  // Keyed by the operating system. Throws SystemFailure when it gives no key.
+  // Takes a key from the operating system. Throws SystemFailure if that fails.
   SecretRandom();
-  // The same words for the same seed: for tests only, never private.
+  // A generator whose words depend on the seed only: for tests, never private.
   static SecretRandom insecure_seeded(std::uint64_t seed);
-  // Forgets the key, as does a generator that was moved from; that one throws when used.
+  // Erases the key. A generator that was moved from has none and throws when used.
   ~SecretRandom();
   SecretRandom(SecretRandom&& other) noexcept;
   SecretRandom& operator=(SecretRandom&& other) noexcept;
 
-  // Keyed by the operating system, not by a seed.
+  // True if the key is from the operating system, false if from a seed.
   bool secure() const { return secure_; }
 
-  // How often this process was forked off since the first call or generator: what was drawn before
-  // the last time is another process's, too.
+  // The number of forks between the first call (or generator) and this process. Words drawn before
+  // the last fork are known to another process, too.
   static std::uint64_t forks();
 
-  // All bits independent and uniform. Throws std::invalid_argument when the generator is used up
-  // (2^62 blocks), was moved from, or is seeded and on the child's side of a fork().
+  // A uniform 64-bit word. Throws std::invalid_argument if the generator is used up (2^62 blocks),
+  // was moved from, or is seeded and in a child of fork().
   std::uint64_t word();
-  // In [0, 1), with 53 bits.
+  // Uniform in [0, 1), with 53 bits.
   double uniform();
-  // Every integer in [0, n) with the same probability. Throws when n < 1.
+  // Uniform on the integers of [0, n). Throws std::invalid_argument if n < 1.
   std::int64_t below(std::int64_t n);
-  // Bytes of fresh blocks, in parallel; the rest of the last block is never used. Independent of
-  // the number of threads.
+  // Fills `out` from fresh blocks, in parallel; the rest of the last block is discarded. The bytes
+  // do not depend on the number of threads.
   void fill(std::span<std::uint8_t> out);
   void fill(std::span<std::uint32_t> out);
   void fill(std::span<std::uint64_t> out);
 
-  // Blocks that are the caller's alone, for a device that expands the keystream itself: the first
-  // `blocks` blocks of what is returned, which holds the key and must be kept as secret as it.
+  // Reserves the next `blocks` blocks of the keystream for the caller, as for a device that expands
+  // them itself. The result contains the key and must be kept secret.
   ChaChaStream reserve(std::uint64_t blocks);
 
  private:
@@ -59,11 +58,11 @@ class SecretRandom {
   void key_from_system();
   void follow_fork();
 
-  ChaChaStream next_;  // the first block not yet given out
-  bool open_ = true;   // false when moved from
+  ChaChaStream next_;  // first block not yet reserved
+  bool open_ = true;   // false after a move
   bool secure_ = true;
-  std::uint64_t generation_ = 0;             // of the process, among its forks
-  std::array<std::uint64_t, 128> buffer_{};  // what the blocks computed side by side give
+  std::uint64_t generation_ = 0;             // forks() when the key was taken
+  std::array<std::uint64_t, 128> buffer_{};  // words of the blocks computed side by side
   std::size_t used_ = buffer_.size();
 };
 

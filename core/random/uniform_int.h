@@ -1,17 +1,17 @@
-// Unbiased integers from 64-bit words, for either kind of randomness.
+// Unbiased integers from 64-bit words, for public and secret randomness.
 #pragma once
 
 #include <cstdint>
 
 namespace sotto {
 
-// Every integer in [0, n) with the same probability, n >= 1, from independent uniform words:
-// words under 2^64 mod n are drawn again, so that the rest is a multiple of n.
+// Uniform on the integers of [0, n), n >= 1, from independent uniform words: words below 2^64 mod n
+// are rejected, so that the number of remaining words is a multiple of n.
 template <class Words>
 std::int64_t uniform_int(std::int64_t n, Words&& words) {
   const auto m = static_cast<std::uint64_t>(n);
   std::uint64_t word = words();
-  // 2^64 mod n is below n, so that for all but the smallest words there is no need to know it.
+  // 2^64 mod n is below n, so the division is needed only for words below n.
   if (word < m) {
     const std::uint64_t excess = (0 - m) % m;
     while (word < excess) word = words();

@@ -9,10 +9,11 @@ OneUser::Call::Call(OneUser& object, const char* name, Access access) : object_(
   const std::thread::id self = std::this_thread::get_id();
   outermost_ = object.user_.compare_exchange_strong(user, self, std::memory_order_acquire);
   check(outermost_ || user == self,
-        "{}: another thread is in a call of the same object; one thread at a time may use it",
+        "{}: another thread is in a call of the same object; only one thread at a time may use it",
         name);
   check(outermost_ || access == Access::reads,
-        "{}: called inside of another call of the same object, as a loss must not", name);
+        "{}: called inside of another call of this object, which a loss function must not do",
+        name);
 }
 
 OneUser::Call::~Call() {

@@ -1,4 +1,5 @@
-// Objects that one thread at a time uses: a second one meets an error instead of a race.
+// Guards an object that only one thread at a time may use: a second thread gets an error instead of
+// a race.
 #pragma once
 
 #include <atomic>
@@ -9,8 +10,9 @@ namespace sotto {
 class OneUser {
  public:
   enum class Access { reads, changes };
-  // A call, by its name ("Engine::step"), for as long as it lives. Throws std::invalid_argument
-  // while another thread's lives, and inside of another call of this thread unless it only reads.
+  // Marks a call of the object, by its name ("Engine::step"), while it lives. Throws
+  // std::invalid_argument if another thread is inside a call, or if this thread is and the new call
+  // changes the object.
   class Call {
    public:
     Call(OneUser& object, const char* name, Access access);
@@ -24,7 +26,7 @@ class OneUser {
   };
 
  private:
-  std::atomic<std::thread::id> user_ = std::thread::id();  // nobody
+  std::atomic<std::thread::id> user_ = std::thread::id();  // the default id: no thread
 };
 
 }  // namespace sotto

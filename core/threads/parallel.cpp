@@ -20,7 +20,7 @@ static_assert(most_threads <= ThreadPool::most_parts);
 
 thread_local bool in_part = false;
 
-// Sets in_part for as long as it lives.
+// Sets in_part while it lives.
 class InPart {
  public:
   InPart() { in_part = true; }

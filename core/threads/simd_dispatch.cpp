@@ -11,7 +11,7 @@ namespace sotto {
 
 namespace {
 
-// What SOTTO_INSTRUCTIONS says.
+// The value of SOTTO_INSTRUCTIONS; empty if it is not set.
 std::string_view wanted() {
   static const std::string_view wanted = [] {
     const char* const given = std::getenv("SOTTO_INSTRUCTIONS");

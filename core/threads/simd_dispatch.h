@@ -1,30 +1,32 @@
-// Loops in the widest vector instructions that the processor has, in builds for any processor.
+// Run-time SIMD dispatch: a loop is compiled for baseline x86-64, AVX2 and AVX-512, and the best
+// version that the CPU supports is called.
 #pragma once
 
 namespace sotto {
 
 #if defined(__x86_64__)
 
-// f(), compiled for AVX2 with everything it calls.
+// Calls f(), compiled for AVX2 together with everything it calls.
 template <class F>
 [[gnu::target("avx2,fma"), gnu::flatten]] void in_avx2(const F& f) {
   f();
 }
 
-// The same for AVX-512's F and VL.
+// Calls f(), compiled for AVX-512 F and VL together with everything it calls.
 template <class F>
 [[gnu::target("avx2,fma,avx512f,avx512vl"), gnu::flatten]] void in_avx512(const F& f) {
   f();
 }
 
-// Whether simd_dispatch() takes AVX2: the processor has it, and the environment variable
-// SOTTO_INSTRUCTIONS is not "portable" at the first call.
+// True if simd_dispatch() uses AVX2: the CPU supports it, and the environment variable
+// SOTTO_INSTRUCTIONS was not "portable" at the first call. Throws std::invalid_argument if its
+// value is neither "portable" nor "avx2".
 bool has_avx2();
-// The same of AVX-512 (F and VL) in the loops that have it, for neither "portable" nor "avx2". Both
-// throw std::invalid_argument for any other value.
+// True if simd_dispatch_avx512() uses AVX-512 (F and VL): the CPU supports it, and
+// SOTTO_INSTRUCTIONS is neither "portable" nor "avx2". Throws as has_avx2().
 bool has_avx512();
 
-// f(), for loops over arithmetic that is all in inline functions.
+// Calls f() in AVX2 if has_avx2(). For loops over arithmetic that is all in inline functions.
 template <class F>
 void simd_dispatch(const F& f) {
   if (has_avx2()) {
@@ -34,8 +36,8 @@ void simd_dispatch(const F& f) {
   }
 }
 
-// The same in AVX-512 where there is that, for loops that compute much for each element; those that
-// wait for memory gain nothing by it.
+// Calls f() in AVX-512 if has_avx512(), else as simd_dispatch(). For loops that compute much per
+// element; memory-bound loops gain nothing by it.
 template <class F>
 void simd_dispatch_avx512(const F& f) {
   if (has_avx512()) {

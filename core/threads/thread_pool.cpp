@@ -9,11 +9,12 @@ namespace sotto {
 
 namespace {
 
-// Between the loops of a training step pass some microseconds, which is less than it takes to wake
-// a thread that sleeps: threads look for so long, and now and then let others have the core.
+// The loops of a training step follow each other within microseconds, less than it takes to wake a
+// sleeping thread. Idle threads therefore poll this often before they sleep, and yield the core now
+// and then.
 constexpr int looks = 2000, looks_between_yields = 50;
 
-// Whether `ready` was found before it took too long.
+// Polls ready(); returns false if it did not become true in `looks` tries.
 template <class F>
 bool look_for(const F& ready) {
   for (int look = 1; look <= looks; ++look) {
@@ -33,8 +34,9 @@ ThreadPool& ThreadPool::instance() {
   return *pool;
 }
 
-// Does a part of the run that nobody has begun, if there is one. A part that is taken keeps the run
-// going, and with it what part_ points to; if the run is over by then, another is in the ticket.
+// Executes the next part of the run that no thread has begun, if there is one. Taking a part keeps
+// the run, and thus *part_, alive. If the run ended meanwhile, the ticket has changed and the
+// exchange fails.
 bool ThreadPool::do_next() {
   Ticket ticket = ticket_.load(std::memory_order_acquire);
   while (ticket.next < ticket.parts) {
@@ -49,7 +51,7 @@ bool ThreadPool::do_next() {
   return false;
 }
 
-// Counted before it looks, so that whoever takes the work away waits.
+// Increments the count before it reads idle_, so that withdraw() waits for this thread.
 bool ThreadPool::do_idle() {
   if (idle_.load(std::memory_order_relaxed) == nullptr) return false;
   idlers_.fetch_add(1);
@@ -74,7 +76,7 @@ bool ThreadPool::offer(BackgroundTask& work, int threads) {
 void ThreadPool::withdraw(BackgroundTask& work) {
   BackgroundTask* here = &work;
   if (!idle_.compare_exchange_strong(here, nullptr)) return;
-  // A fork left the threads behind, and what they did.
+  // After a fork the child has neither the threads nor the background work they were doing.
   if (process_ != getpid()) return idlers_.store(0);
   while (idlers_.load() != 0) std::this_thread::yield();
 }
@@ -93,11 +95,11 @@ void ThreadPool::grow(int threads) {
   try {
     for (; threads_ < threads; ++threads_) std::thread([this] { work(); }).detach();
   } catch (const std::exception&) {
-    // The machine has no thread or no memory left for us: fewer will do.
+    // The machine has no thread or memory left; fewer threads suffice.
   }
 }
 
-// Those who have begun a part have a core, or had one when they began.
+// A thread that has begun a part has a core, or had one when it began, so polling comes first.
 void ThreadPool::wait_for_others() {
   if (look_for([&] { return unfinished_.load(std::memory_order_acquire) == 0; })) return;
   for (int left = unfinished_.load(); left != 0; left = unfinished_.load()) unfinished_.wait(left);

@@ -1,7 +1,7 @@
-// The threads behind parallel_for. Whoever has work does it itself and never waits for a thread to
-// begin, only for parts that were begun: on a machine that is busy with other things, loops seldom
-// take longer than on one thread, where a barrier would wait for a thread that has no core, some
-// milliseconds each time.
+// The threads behind parallel_for. The caller executes parts itself and waits only for parts that
+// other threads have begun, never for a thread to begin. On a busy machine a loop therefore seldom
+// takes longer than on one thread, whereas a barrier would wait milliseconds for a descheduled
+// thread.
 #pragma once
 
 #include <atomic>
@@ -14,26 +14,27 @@ namespace sotto {
 
 class ThreadPool {
  public:
-  // One for the process; it lives as long as that, since its threads do. After a fork the child's
-  // has no threads, and callers do everything themselves; a part must not fork and go on in both.
+  // The pool of the process, which is never destroyed, because its threads live as long as the
+  // process. After a fork the child's pool has no threads and callers execute everything
+  // themselves; a part must not fork and continue in both processes.
   static ThreadPool& instance();
 
-  // Calls part(k) once for each k in [0, parts): on this thread those that no thread of the pool
-  // has begun. Up to parts - 1 threads help. While another caller has the pool, all are done here.
-  // part must not throw.
+  // Calls part(k) once for each k in [0, parts). Up to parts - 1 threads of the pool help; this
+  // thread executes the parts that none of them has begun, and all of them while another caller
+  // uses the pool. `part` must not throw.
   void run(int parts, const std::function<void(int)>& part);
 
   static constexpr int most_parts = 1 << 15;
 
-  // Up to `threads` threads of the pool call work.run_chunk() while they have no parts to do.
-  // Returns false, and nothing happens, while there is other such work.
+  // Up to `threads` threads of the pool call work.run_chunk() while they have no parts. Returns
+  // false, and changes nothing, if other work is already offered.
   bool offer(BackgroundTask& work, int threads);
-  // Returns when no thread is within `work`, and none will be.
+  // Returns when no thread is inside `work`, and none will enter it.
   void withdraw(BackgroundTask& work);
 
  private:
-  // What the threads share of a run: its number, how many parts there are, and the next to begin,
-  // in one word, so that whoever takes a part knows that the run is not over before it is done.
+  // The state of a run that threads share: its number, the number of parts, and the next part. It
+  // is one atomic word, so that a thread that takes a part knows that the run cannot end before it.
   struct alignas(std::uint64_t) Ticket {
     std::uint32_t run;
     std::uint16_t parts, next;
@@ -50,12 +51,12 @@ class ThreadPool {
   std::atomic<Ticket> ticket_{};
   std::atomic<const std::function<void(int)>*> part_{nullptr};
   std::atomic<int> unfinished_{0};
-  std::atomic<int> runs_{0};  // wakes the threads
+  std::atomic<int> runs_{0};  // changes wake the threads
   std::atomic<BackgroundTask*> idle_{nullptr};
-  std::atomic<int> idlers_{0};  // that may be within it
+  std::atomic<int> idlers_{0};  // threads that may be inside the background work
   std::atomic_flag taken_;
   int threads_ = 0;
-  std::atomic<int> process_{0};  // whose threads they are
+  std::atomic<int> process_{0};  // the process that started the threads
 };
 
 }  // namespace sotto

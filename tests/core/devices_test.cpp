@@ -86,7 +86,7 @@ TEST_CASE("a GPU that cannot be used is refused with the reason, in one line") {
 
 TEST_CASE("a name that is no device's is refused") {
   for (const char* wrong : {"", "gpu", "cud", "cuda:", "cuda:x", "cuda:-1", "cuda0", "cpu:1"}) {
-    CHECK(throws([&] { parse_device(wrong); }, "where cpu, cuda or cuda:N is known"));
+    CHECK(throws([&] { parse_device(wrong); }, "is none of cpu, cuda and cuda:N"));
   }
   CHECK_THROWS_AS(parse_device("cuda:99"), std::invalid_argument);
 }

@@ -276,11 +276,11 @@ TEST_CASE("errors name the call and the values") {
   CHECK(throws([&] { x.slice(1, 0, 2, 0); }, "slice: 0:2:0 of axis 1 in (2, 3)"));
   CHECK(throws([&] { x.select(0, 2); }, "select: index 2 of axis 0 in (2, 3)"));
   CHECK(throws([&] { x.select(0, -3); }, "select: index -3 of axis 0 in (2, 3)"));
-  CHECK(throws([&] { x.squeeze(0); }, "squeeze: axis 0 of (2, 3) has not size 1"));
+  CHECK(throws([&] { x.squeeze(0); }, "squeeze: axis 0 of (2, 3) does not have size 1"));
   CHECK(throws([&] { x.expand({3, 3}); }, "expand: shapes do not broadcast: (2, 3) and (3, 3)"));
   CHECK(throws([&] { x.expand({3}); }, "expand: (2, 3) does not broadcast to (3)"));
   CHECK(throws([&] { x.item(); }, "item: 6 elements in a tensor of shape (2, 3)"));
-  CHECK(throws([&] { x.data<float>(); }, "tensor: elements are i64, asked for as f32"));
+  CHECK(throws([&] { x.data<float>(); }, "tensor: elements are i64, but f32 was requested"));
   CHECK(throws([] { Tensor().item(); }, "item:"));
   CHECK(throws([] { Tensor().device(); }, "tensor: not defined"));
   CHECK(throws([] { Tensor::empty({2, -1}); }, "tensor: negative size in (2, -1)"));

@@ -147,7 +147,7 @@ TEST_CASE("noise, updates, numbered draws and what the host reads are refused, a
       copy_into(scale(x, 2), y);  // the ordinary way goes on
       CHECK(y.select(0, 5).item() == 10);
     };
-    const char* const secret = "secret randomness, which must never come again";
+    const char* const secret = "secret randomness, which must never repeat";
     const char* const numbered = "public randomness, which the host numbers (dropout)";
     SecretRandom random = SecretRandom::insecure_seeded(1);
     refused(secret, [&] { random.word(); });
@@ -164,11 +164,12 @@ TEST_CASE("noise, updates, numbered draws and what the host reads are refused, a
     refused(numbered, [] { Tape().next_key(); });
     refused(numbered, [] { TapeOptions().row(0); });
     refused("a value that the host reads", [&] { x.select(0, 1).item(); });
-    refused("values of the host's in its memory", [&] {
+    refused("host values copied into memory of the captured work", [&] {
       const Tensor own = Tensor::empty({64}, Dtype::f32, device), host = zeros({64});
       copy_bytes(own.view().data, device, host.view().data, cpu, own.bytes());
     });
-    CHECK(throws([&] { capture.add([&] { capture.add([] {}); }); }, "capture: within another"));
+    CHECK(throws([&] { capture.add([&] { capture.add([] {}); }); },
+                 "capture: inside of another capture"));
     CHECK(throws([&] { capture.add([&] { capture.replay(0); }); }, "capture: piece 0 of 0"));
   });
 }

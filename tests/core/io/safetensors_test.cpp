@@ -166,10 +166,10 @@ TEST_CASE("what cannot be saved is refused before the file is touched") {
   const Tensor x = Tensor::from({1}, {1}, Dtype::f32);
   const auto save = [&](const TensorFile& file) { save_safetensors(temporary.path, file); };
   CHECK(throws([&] { save({{{"w", Tensor()}}, {}}); }, "tensor w: not defined"));
-  CHECK(throws([&] { save({{{"__metadata__", x}}, {}}); }, "the name is taken by the format"));
+  CHECK(throws([&] { save({{{"__metadata__", x}}, {}}); }, "the name is reserved by the format"));
   CHECK(throws([&] { save({{{"\xff", x}}, {}}); }, "not UTF-8"));
   CHECK(throws([&] { save({{}, {{"key", "\xc3("}}}); }, "not UTF-8"));
-  CHECK(throws([&] { save({{}, {{"sotto.xxh64", "0"}}}); }, "taken by the checksum"));
+  CHECK(throws([&] { save({{}, {{"sotto.xxh64", "0"}}}); }, "reserved for the checksum"));
   CHECK_FALSE(std::filesystem::exists(temporary.path));
 }
 
@@ -187,8 +187,8 @@ TEST_CASE("a header that is cut off, too long or not JSON is refused") {
   CHECK(refused(std::string("{}\0", 3), 0, "not JSON"));
   CHECK(refused("{\"\xff\":1}", 0, "not JSON"));
   CHECK(refused("{\"a\":1e999}", 0, "not JSON"));
-  CHECK(refused(R"({"a":{},"a":{}})", 0, "the key a is there twice"));
-  CHECK(refused(R"({"__metadata__":{"k":"1","k":"1"}})", 0, "the key k is there twice"));
+  CHECK(refused(R"({"a":{},"a":{}})", 0, "the key a occurs twice"));
+  CHECK(refused(R"({"__metadata__":{"k":"1","k":"1"}})", 0, "the key k occurs twice"));
   CHECK(refused("{\"a\":" + std::string(100'000, '['), 0, "nested more than 3 deep"));
 }
 
@@ -243,7 +243,7 @@ TEST_CASE("offsets that are no stretch of the data are refused") {
   CHECK(placed("[0,5]", "data_offsets 0 to 5 for the 4 bytes"));
   CHECK(placed("[0.0,4.0]", "data_offsets holds 0.0"));
   CHECK(placed("[0,18446744073709551615]", "data_offsets holds 18446744073709551615"));
-  CHECK(placed("[4,8]", "tensor w: begins at byte 4 where the one before it ends at 0"));
+  CHECK(placed("[4,8]", "tensor w: begins at byte 4 but the tensor before it ends at 0"));
   CHECK(placed("[9223372036854775803,9223372036854775807]", "begins at byte"));
 }
 
@@ -254,9 +254,9 @@ TEST_CASE("tensors that overlap, leave gaps or do not end with the data are refu
                        second + "}}",
                    data, why);
   };
-  CHECK(two("[0,4]", 4, "tensor b: begins at byte 0 where the one before it ends at 4"));
-  CHECK(two("[3,7]", 7, "tensor b: begins at byte 3 where the one before it ends at 4"));
-  CHECK(two("[5,9]", 9, "tensor b: begins at byte 5 where the one before it ends at 4"));
+  CHECK(two("[0,4]", 4, "tensor b: begins at byte 0 but the tensor before it ends at 4"));
+  CHECK(two("[3,7]", 7, "tensor b: begins at byte 3 but the tensor before it ends at 4"));
+  CHECK(two("[5,9]", 9, "tensor b: begins at byte 5 but the tensor before it ends at 4"));
   CHECK(two("[4,8]", 7, "tensor b: ends at byte 8 of 7"));
   CHECK(two("[4,8]", 9, "the tensors end at byte 8 of 9"));
   CHECK(refused("{}", 1, "the tensors end at byte 0 of 1"));

@@ -225,7 +225,7 @@ TEST_CASE("a generator that is used up or was moved from throws") {
   CHECK_THROWS_AS(random.reserve((std::uint64_t{1} << 62) + 1), std::invalid_argument);
   random.reserve((std::uint64_t{1} << 62) - 1);
   random.reserve(1);
-  CHECK_THROWS_WITH(random.reserve(1), "secret random: used up: 1 blocks asked for, 0 left");
+  CHECK_THROWS_WITH(random.reserve(1), "secret random: used up: 1 blocks requested, 0 left");
   CHECK_THROWS_AS(random.word(), std::invalid_argument);
 
   auto a = SecretRandom::insecure_seeded(4);
