@@ -20,7 +20,7 @@ CpuEngine first_choice() {
   const char* asked = std::getenv("SOTTO_CPU_ENGINE");
   const std::string_view wanted = asked ? asked : "";
   check(wanted.empty() || wanted == "portable" || wanted == "onednn",
-        "SOTTO_CPU_ENGINE: {} where portable or onednn is known", wanted);
+        "SOTTO_CPU_ENGINE: \"{}\" is neither portable nor onednn", wanted);
   if (wanted == "portable" || (wanted.empty() && !has_cpu_engine(CpuEngine::onednn))) {
     return CpuEngine::portable;
   }

@@ -1,11 +1,11 @@
-// The primitives a device supplies. One class for each device; the CPU's is in cpu/, a GPU's
-// implements the same list.
+// The seam to devices: a Backend supplies the primitives of one device. The CPU's are in cpu/,
+// those of NVIDIA GPUs in cuda/.
 //
 // Contract: views in, views out. A primitive never allocates device memory, never checks and never
-// differentiates: callers (tensor_ops.h) have checked shapes and dtypes. Inputs come first, outputs
-// last; an output never overlaps an input unless it is the same view and the primitive is
-// elementwise. Storage may be narrow; arithmetic and reductions are float or wider (double for
-// f64). Sums have a fixed order: same inputs, same device, same bits.
+// differentiates; its callers (tensor_ops.h) have checked shapes and dtypes. Inputs come first,
+// outputs last. An output never overlaps an input, except that an elementwise primitive may write
+// over an input's own view. Storage may have 16 bits; arithmetic and reductions are in float or
+// wider (double for f64). Sums have a fixed order: equal inputs on one device give equal bits.
 #pragma once
 
 #include <cstdint>
@@ -29,44 +29,45 @@ struct UpdateArray;
 
 enum class Reduction { sum, max, min, product };
 
-// Up to two numbers that an elementwise operation is configured by (a slope, limits, an exponent).
+// The up to two numbers that configure an elementwise operation (a slope, limits, an exponent).
 struct Constants {
   double a = 0;
   double b = 0;
 };
 
-// Which of its two arguments a derivative depends on (functors.h).
+// The arguments that a derivative depends on (functors.h).
 enum class Reads { nothing, first, second, both };
 constexpr bool reads_first(Reads reads) { return reads == Reads::first || reads == Reads::both; }
 constexpr bool reads_second(Reads reads) { return reads == Reads::second || reads == Reads::both; }
 
-// Machine figures behind the choice between Gram and rows (docs/per_sample_gradients.md): constants
-// and not measurements at run time, so that the same run takes the same route.
+// Throughput figures for the choice between ghost norms and materialized per-sample gradients
+// (docs/per_sample_gradients.md). They are constants rather than run-time measurements, so that
+// repeated runs make equal choices.
 struct Costs {
-  double gram_flops;  // per second, in the small batched products of a Gram norm
+  double gram_flops;  // per second, in the small batched products of a ghost norm
   double rows_flops;  // per second, in per-sample weight gradients
-  double sum_flops;   // per second, in one large product over the whole batch
+  double sum_flops;   // per second, in one large product over the batch
   double bytes;       // per second, streaming memory
-  // Additions of products of pixels per second in conv_gram_norms; 0 where that is not to be had.
+  // Additions of products of pixels per second in conv_gram_norms; 0 if it is not implemented.
   double shifted_adds = 0;
 };
 
-// How the weights of queries for keys come of their scores: each query's weights are `total` times
-// the softmax of `scale` times its scores, masked.
+// Turns attention scores into weights: the weights of each query are `total` times the softmax of
+// `scale` times its scores, with masked keys left out.
 struct AttentionMask {
   double scale = 1;
   double total = 1;
-  // Row r is of query t = first_query + r, which sees the first always_visible keys and, counted
-  // from behind these, the keys s <= t.
+  // Row r belongs to query t = first_query + r, which sees the first always_visible keys and,
+  // counted from behind these, the keys s <= t.
   bool causal = false;
   std::int64_t first_query = 0;
   std::int64_t always_visible = 0;
-  // At most most_score_masks, of the scores' sizes (stride 0 repeats): i64 hides keys where it is
-  // not 0, one of the scores' type is added.
+  // At most most_score_masks masks with the sizes of the scores (stride 0 repeats). An i64 mask
+  // hides keys where it is not 0; a mask of the scores' type is added to them.
   std::span<const View> masks;
 
   HD bool may_hide() const { return causal || !masks.empty(); }
-  // How many keys, of so many, do not come too late for a row's query.
+  // The number of keys, out of `keys`, that the causal mask lets a row's query see.
   HD std::int64_t in_time(std::int64_t row, std::int64_t keys) const {
     const std::int64_t end = always_visible + first_query + row + 1;
     return causal && end < keys ? end : keys;
@@ -82,20 +83,20 @@ class Backend {
 
   // Movement.
   virtual void fill(double value, View y) = 0;
-  virtual void copy(View x, View y) = 0;  // same sizes; converts the dtype
+  virtual void copy(View x, View y) = 0;  // equal sizes; converts the dtype
   // y[.., k, ..] = x[.., ids[k], ..] along `axis`; a negative id gives zeros. ids: i64, one axis.
   virtual void gather(View x, View ids, int axis, View y) = 0;
-  // y[.., ids[k m + j], ..] += x[.., k, ..] for j < m, where there are m ids for each slice of x,
-  // one or more; negative ids are skipped. ids: i64, one axis.
+  // y[.., ids[k m + j], ..] += x[.., k, ..] for j < m: each slice of x has m >= 1 ids. Negative ids
+  // are skipped. ids: i64, one axis.
   virtual void scatter_add(View x, View ids, int axis, View y) = 0;
-  // An id for each element: y[i, j, k] = x[i, ids[i, j, k], k] for axis 1, and so on. ids: i64, of
-  // y's sizes, which are at most x's in the other axes.
+  // One id per element: for axis 1, y[i, j, k] = x[i, ids[i, j, k], k]. ids: i64, with the sizes of
+  // y, which do not exceed x's in the other axes.
   virtual void take_along(View x, View ids, int axis, View y) = 0;
-  // Its transpose: y[i, ids[i, j, k], k] += x[i, j, k].
+  // The transpose of take_along: y[i, ids[i, j, k], k] += x[i, j, k].
   virtual void put_along_add(View x, View ids, int axis, View y) = 0;
 
-  // Elementwise; `op` indexes the lists of functors.h. All views have the sizes of the output
-  // (stride 0 repeats).
+  // Elementwise operations; `op` is an index into the lists of functors.h. All views have the sizes
+  // of the output (stride 0 repeats).
   virtual void unary(int op, Constants c, View x, View y) = 0;
   // dx = dy f'(x), given y = f(x)
   virtual void unary_grad(int op, Constants c, View x, View y, View dy, View dx) = 0;
@@ -106,153 +107,159 @@ class Backend {
   // y = alpha x + beta y; beta 0 does not read y. y may be wider than x.
   virtual void axpby(double alpha, View x, double beta, View y) = 0;
 
-  // Reductions. y has the rank of x, with size 1 at the reduced axes; it may be f32 where x is
-  // narrower.
+  // Reductions. y has the rank of x, with size 1 at the reduced axes; it may be f32 if x has 16
+  // bits.
   virtual void reduce(Reduction op, View x, View y) = 0;
-  // Along the last axis, row-major x: i64 index of the first largest value; y [.., 1].
+  // The index (i64) of the first maximum along the last axis; x row-major, y [.., 1].
   virtual void argmax(View x, View y) = 0;
 
-  // Row by row, row-major [rows, k].
+  // Operations on each row of row-major [rows, k].
   virtual void softmax(View x, bool logarithm, View y) = 0;
   virtual void softmax_grad(View y, View dy, bool logarithm, View dx) = 0;
-  // y = weights of the scores x [n, queries, keys] in f32 or f64, which are used up; y is x, or of
-  // 16 bits beside an f32 x. A query all of whose keys are hidden has weights of 0; one that sees a
-  // NaN has NaN for the keys it sees.
+  // y = the attention weights of the scores x [n, queries, keys], f32 or f64, which are
+  // overwritten. y is x itself, or has 16 bits and x is f32. A query without visible keys has
+  // weights of 0; a query with a NaN among its visible scores has weights of NaN.
   virtual void masked_softmax(const AttentionMask& rule, View x, View y) = 0;
-  // dx = slopes of the loss in the scores, by its slopes dw in weights w that a rule made: scale w
-  // (dw - sum_s w dw / total), total being the weights' own sum where w, and with it dx, has 16
-  // bits beside an f32 dw. dx may be w or dw.
+  // dx = the gradient of the loss with respect to the scores, from its gradient dw with respect to
+  // the weights w: dx = scale w (dw - sum_s w dw / total). If w and dx have 16 bits and dw is f32,
+  // the sum of w replaces `total`. dx may be w or dw.
   virtual void score_weights_grad(const AttentionMask& rule, View w, View dw, View dx) = 0;
-  // Attention in one kernel (fused_attention.h), from q, k and v to y and stats. False, and nothing
-  // is done, where the backend has none: products and masked_softmax are another way.
+  // Fused attention (attention_args.h): computes y and stats from q, k and v. Returns false, and
+  // does nothing, if the backend cannot; the caller then uses products and masked_softmax.
   virtual bool attention(const FusedAttention& /*attention*/) { return false; }
-  // From dy, and from what attention() read and wrote, to the gradients of q, k and v.
+  // Computes the gradients of q, k and v from dy and from the inputs and outputs of attention().
   virtual bool attention_grad(const FusedAttention& /*attention*/,
                               const FusedAttentionGrad& /*grad*/) {
     return false;
   }
-  // y = (x - mean) rstd with rstd [rows, 1] = 1 / sqrt(variance + eps), in f32 where x is narrower;
-  // `centered` false leaves the mean out (root mean square).
+  // y = (x - mean) rstd with rstd [rows, 1] = 1 / sqrt(variance + eps), f32 if x has 16 bits. With
+  // `centered` false the mean is not subtracted (root mean square).
   virtual void normalize(View x, double eps, bool centered, View y, View rstd) = 0;
   virtual void normalize_grad(View y, View rstd, View dy, bool centered, View dx) = 0;
 
-  // Products. Views of rank 2 or 3 (a batch first; stride 0 repeats an operand over the batch):
-  // c = a b + beta c, beta 0 or 1. Any strides in a and b; c row-major in its last two axes, of the
-  // type of both factors, or f32 where that has 16 bits.
-  // On a CPU the bits of an element depend on its row of a and its column of b alone, whatever else
+  // Products. Views have rank 2 or 3 (a batch axis first; stride 0 repeats an operand over the
+  // batch): c = a b + beta c, beta 0 or 1. a and b may have any strides; c is row-major in its last
+  // two axes and has the dtype of a and b, or is f32 if they have 16 bits. On a CPU, the bits of an
+  // element depend only on its row of a and its column of b, not on the other rows and columns,
+  // because rows belong to samples. (In 16 bits this holds for rows.)
   // is multiplied with them: rows are samples'. (In 16 bits that is so for rows.)
   virtual void gemm(View a, View b, double beta, View c) = 0;
-  // c = a b + bias, of rank 2; bias [1, columns], of c's type. By a copy and a gemm where a device
-  // has nothing better.
+  // c = a b + bias, of rank 2; bias [1, columns], of c's type. The default is a copy and a gemm.
   virtual void affine(View a, View b, View bias, View c);
 
-  // All steps of a layer of long short-term memory (lstm.h), all of whose views are f32 or f64.
-  // Fills all but the first state and cell: z = gates + weight state + bias; i, f, o = sigmoid(z),
-  // g = tanh(z), cell' = f cell + i g, state' = o tanh(cell').
+  // All steps of an LSTM layer (lstm_layer.h); its views are all f32 or all f64. Writes gates and
+  // all states and cells except the initial ones: z = gates + weight state + bias; i, f, o =
+  // sigmoid(z), g = tanh(z), cell' = f cell + i g, state' = o tanh(cell').
   virtual void lstm(const LstmLayer& layer) = 0;
-  // From dy [n, t, h], of the states after each step, to dz [n, t, 4 h], of the sums. dstate and
-  // dcell [n, h] are the gradients of the last state and cell before, of the first ones after.
-  // squares [n, t], f64 and row-major or without data: the squared norms of the rows of dz.
+  // From dy [n, t, h], the gradient of the states after each step, computes dz [n, t, 4 h], the
+  // gradient of the sums z. dstate and dcell [n, h] hold the gradients of the final state and cell
+  // before the call, of the initial ones after it. squares [n, t], f64 and row-major or without
+  // data: the squared norms of the rows of dz.
   virtual void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,
                          View squares) = 0;
 
-  // Per-sample gradients (docs/per_sample_gradients.md). All sums are taken in double.
+  // Per-sample gradients (docs/per_sample_gradients.md). All sums are computed in double.
   // y[n] = sum_k a[n,k] b[n,k]; a and b row-major [n, k]; y f64.
   virtual void row_dot(View a, View b, View y) = 0;
-  // y[n] = sum_{s,t} <a1[n,s], a2[n,t]> <b1[n,s], b2[n,t]>, the inner product of sum_t b a^T for
-  // two factors; row-major [n, s, *], [n, t, *]; y f64. Where the terms cancel so far that the
-  // products' rounding could show in the fifth digit, the sample is computed again in double.
+  // The ghost norm's Gram form: y[n] = sum_{s,t} <a1[n,s], a2[n,t]> <b1[n,s], b2[n,t]>, the inner
+  // product of sum_t b a^T for two pairs of factors; row-major [n, s, *], [n, t, *]; y f64. A
+  // sample whose terms cancel so far that rounding could show in the fifth digit is recomputed in
+  // f64 (gram_precision.h).
   virtual void gram_dot(View a1, View b1, View a2, View b2, View y) = 0;
   // y[n] = sum_{s,t, ids1[n,s] = ids2[n,t] >= 0} <b1[n,s], b2[n,t]>; y f64.
   virtual void onehot_dot(View ids1, View b1, View ids2, View b2, View y) = 0;
-  // y[k] = sum_n w[n] x[n,k] + beta y[k] over the rows with w[n] != 0 alone; x row-major [n, k],
-  // w f32 or f64; y may be f32 where x is narrower.
+  // y[k] = sum_n w[n] x[n,k] + beta y[k]; rows with w[n] == 0 are left out, whatever their values.
+  // x row-major [n, k], w f32 or f64; y may be f32 if x has 16 bits.
   virtual void weighted_sum(View x, View w, double beta, View y) = 0;
-  // y[k] += sum_n round(w[n] x[n,k]) over the rows with w[n] != 0 alone, each term rounded to the
-  // nearest multiple of `spacing`, a power of two; x row-major [n, k], w f32 or f64, y f64. With
-  // terms below 2^51 spacings and sums below 2^53 of them, whatever the order of terms, y is exact.
+  // y[k] += sum_n round(w[n] x[n,k]), each term rounded to the nearest multiple of `spacing`, a
+  // power of two; rows with w[n] == 0 are left out. x row-major [n, k], w f32 or f64, y f64. If
+  // terms are below 2^51 spacings and sums below 2^53, y is exact in any order of summation.
   virtual void add_rounded(View x, View w, double spacing, View y) = 0;
-  // Two tensors that add up to w[n] x[n,k] as far as bf16_split.h says, zeros where w[n] is 0: x
-  // row-major [n, k] in bf16, w [n] f64, pieces [2, n, k] in bf16, row-major.
+  // Splits w[n] x[n,k] into two bf16 tensors whose sum approximates it (bf16_split.h); zeros where
+  // w[n] is 0. x row-major [n, k] in bf16, w [n] f64, pieces [2, n, k] in bf16, row-major.
   virtual void scale_to_bf16x2(View x, View w, View pieces) = 0;
-  // The factors of n samples' gradients with regard to p parameters, as clip_factor.h says, whose
-  // enumerators name the rows. All f64, row-major.
-  //   terms [3, p, n]: squared norms, what rounding may add to the norms, and where a squared norm
-  //     is in doubt, which is where there is not 0;
-  //   settings [3]: the bound, what the loss was multiplied by, and how many samples count: the
-  //     others' factors are 0, whatever their terms are;
-  //   y [4, n]: norms, factors, factors over the loss' multiple, and 1 where a norm is in doubt.
+  // Clip factors of n samples from their gradients with respect to p parameters (clip_factor.h; its
+  // enumerators name the rows below). All f64, row-major.
+  //   terms [4, p, n]: squared norms, rounding error bounds of the norms, norms of the summands
+  //     (term_norm), and a flag: nonzero where the squared norm must be recomputed in f64;
+  //   settings [3]: the clip bound, the loss scale, and the number of valid samples; the factors of
+  //     the samples beyond it are 0, whatever their terms;
+  //   y [4, n]: norms, clip factors, clip factors over the loss scale, and 1 where a sample
+  //     must be redone in f64 (its norm, or its sum: GradientNorm::apart).
   virtual void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
                             View y) = 0;
 
   // Images: x [n, c, d, h, w], weights [o, c / groups, kd, kh, kw], y [n, o, d', h', w'], any
   // strides (channels-last is fastest). Weight gradients and patches are row-major; weight
-  // gradients are f32 where images are narrower, and a bias may be f32 beside them.
+  // gradients are f32 if images have 16 bits, and a bias may be f32 then.
+  //
   // y = conv(x, w) + bias; bias may have no data.
   virtual void conv(View x, View w, View bias, const Window& window, View y) = 0;
   virtual void conv_data(View dy, View w, const Window& window, View dx) = 0;
-  // dw = sum over samples + beta dw
+  // dw = the sum over samples + beta dw.
   virtual void conv_weight(View dy, View x, const Window& window, double beta, View dw) = 0;
-  // Adds to dw, f64 and row-major, the sums over the samples up to each of the ends, each rounded
-  // to a multiple of `spacing` (add_rounded). Or returns false and does nothing: then nothing is
-  // faster here than conv_weight for each of them.
+  // Adds weight gradients to dw, f64 and row-major: one sum for each range of samples between two
+  // consecutive `ends`, rounded to a multiple of `spacing` (add_rounded). Returns false, and does
+  // nothing, if this is no faster than one conv_weight per range.
   virtual bool conv_weight_rounded(View /*dy*/, View /*x*/, const Window& /*window*/,
                                    std::span<const std::int64_t> /*ends*/, double /*spacing*/,
                                    View /*dw*/) {
     return false;
   }
-  // One weight gradient for each sample: dw [n, o, c / groups, kd, kh, kw]; and, where dw is in the
-  // type of the arithmetic, what conv_weight_norms gives of them, unless `norms` has no data.
+  // One weight gradient per sample: dw [n, o, c / groups, kd, kh, kw]. If `norms` has data and dw
+  // has the accumulation type, also writes the result of conv_weight_norms to it.
   virtual void conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) = 0;
-  // The squared norms of these, without writing them, and of what they are made of, by which their
-  // rounding is to be judged: y[n] = (|dw[n]|^2, |dy[n]|^2, |x[n]|^2); y [n, 3] f64, row-major.
+  // For each sample, the squared norm of its weight gradient, without materializing it, and the
+  // squared norms of its factors, from which rounding is bounded: y[n] = (|dw[n]|^2, |dy[n]|^2,
+  // |x[n]|^2); y [n, 3] f64, row-major.
   virtual void conv_weight_norms(View dy, View x, const Window& window, View y) = 0;
-  // The squared norms alone, y [n] f64, by Gram products of pixels: |dw[n]|^2 = sum_{s,t} <dy[n,s],
-  // dy[n,t]> sum_k <x[n,s+k], x[n,t+k]> over positions s, t and taps k. Computed again in double as
-  // in gram_dot. False, and nothing is done, where the backend has no such kernel for the window;
-  // products of patches (unfold, gram_dot) are another way.
+  // The squared norms only, y [n] f64, by Gram products of pixels: |dw[n]|^2 = sum_{s,t} <dy[n,s],
+  // dy[n,t]> sum_k <x[n,s+k], x[n,t+k]> over positions s, t and taps k. Recomputed in f64 as in
+  // gram_dot. Returns false, and does nothing, if the backend has no such kernel for the window;
+  // the caller then uses products of patches (unfold, gram_dot).
   virtual bool conv_gram_norms(View /*dy*/, View /*x*/, const Window& /*window*/, View /*y*/) {
     return false;
   }
-  // Column (c, kd, kh, kw) of row (position): patches [n, positions, c kd kh kw] of all channels.
+  // patches [n, positions, c kd kh kw]: row = position, column = (c, kd, kh, kw), of all channels.
   virtual void unfold(View x, const Window& window, View patches) = 0;
 
   // Pooling over [n, c, d, h, w]. `chosen` (u8 or i32) is the index in the window of the first
-  // maximum; NaN counts as largest. Padding is never chosen.
+  // maximum; NaN counts as the largest value. Padding is never chosen.
   virtual void max_pool(View x, const Window& window, View y, View chosen) = 0;
   virtual void max_pool_grad(View dy, View chosen, const Window& window, View dx) = 0;
-  // Padding counts as zero; the divisor is the window's part inside the padded input, or inside
-  // the input when `count_padding` is false.
+  // Padding counts as zero. The divisor is the number of the window's elements inside the padded
+  // input, or inside the input if `count_padding` is false.
   virtual void avg_pool(View x, const Window& window, bool count_padding, View y) = 0;
   virtual void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) = 0;
 
   // Public randomness: elements of y, row-major and of any type, become 1 with probability `keep`,
-  // else 0. Row n of y is drawn by key_of_row(key, rows[n][0]), its elements by rows[n][1] and on
-  // as rng_counter says (dropout_counter.h); rows i64 [n, 2], row-major.
+  // else 0. Row n of y uses the key key_of_row(key, rows[n][0]) and the counters from rows[n][1] on
+  // (rng_counter(), dropout_counter.h); rows i64 [n, 2], row-major.
   virtual void bernoulli(PhiloxKey key, View rows, double keep, View y) = 0;
 
-  // Secret randomness: whole-number noise for arrays of counts[k] elements. What
-  // RoundedGaussian::fill draws for one array after the other, each from a new block of the stream
-  // on; in y (i64, row-major) an array begins at a multiple of 8 elements, right after the last.
+  // Secret randomness: integer noise for arrays of counts[k] elements. Each array gets the values
+  // of RoundedGaussian::fill, from the next unused block of the stream. In y (i64, row-major) the
+  // arrays are consecutive, each padded to a multiple of 8 elements.
   virtual void rounded_gaussian(const RoundedGaussian& gaussian, const ChaChaStream& stream,
                                 std::span<const std::int64_t> counts, View y) = 0;
-  // The elements of all arrays move as optimizer_update.h says. faults[k] (i32) becomes 1 where an
-  // element was left alone for fault k + 1 (UpdateFault); without noise it is not touched.
+  // Updates the elements of all arrays (optimizer_update.h). faults[k] (i32) becomes 1 if an
+  // element was left unchanged because of fault k + 1 (UpdateFault); arrays without noise do not
+  // touch it.
   virtual void update(std::span<const UpdateArray> arrays, View faults) = 0;
 };
 
-// The backend of a device. Throws std::invalid_argument, with the reason, when there is none.
+// The backend of a device. Throws std::invalid_argument, with the reason, if there is none.
 Backend& backend(Device device);
 
-// The CPU has two engines for products and convolutions; oneDNN is taken where it was built in,
-// unless the environment variable SOTTO_CPU_ENGINE says "portable" at the first use or this is
-// called.
+// The CPU has two engines for products and convolutions. oneDNN is the default if it was built in;
+// the environment variable SOTTO_CPU_ENGINE=portable at the first use, or set_cpu_engine(), selects
+// the other.
 enum class CpuEngine { portable, onednn };
-// Throws std::invalid_argument when the engine was not built in.
+// Throws std::invalid_argument if the engine was not built in.
 void set_cpu_engine(CpuEngine engine);
 bool has_cpu_engine(CpuEngine engine);
-// Puts another backend in the place of the CPU's engines, until set_cpu_engine is called: it gets
-// views of host memory, and must stay alive. Tests run kernels of other devices so.
+// Replaces the CPU's engines by another backend until set_cpu_engine() is called. It receives views
+// of host memory and must outlive its use. Tests run kernels of other devices this way.
 void set_cpu_backend(Backend& backend);
 
 }  // namespace sotto

@@ -1,4 +1,4 @@
-// Where the operands of one operation lie: on one device.
+// Brings the operands of an operation to one device.
 #pragma once
 
 #include "core/devices.h"
@@ -10,11 +10,12 @@ namespace sotto {
 
 inline Backend& on(const Tensor& x) { return backend(x.device()); }
 
-// x where an operation of both runs: on the other's GPU, if the other is on one.
+// x, copied to the GPU of `other` if x is on the CPU and `other` is not.
 inline Tensor beside(const Tensor& x, const Tensor& other) {
   return x.defined() && other.device() != cpu && x.device() == cpu ? x.to(other.device()) : x;
 }
-// Whether one is on a GPU and the other on the CPU. Throws std::invalid_argument for two GPUs.
+// Whether one operand is on a GPU and the other on the CPU. Throws std::invalid_argument for two
+// different GPUs.
 inline bool apart(const Tensor& a, const Tensor& b) {
   if (a.device() == b.device()) return false;
   check(a.device() == cpu || b.device() == cpu, "operands on {} and {}", name(a.device()),

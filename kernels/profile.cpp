@@ -20,7 +20,7 @@ namespace {
 
 double count(View x) { return static_cast<double>(x.numel()); }
 
-// Bytes behind a view: an axis that repeats counts once.
+// The bytes that a view covers: an axis of stride 0 counts once.
 double bytes_of(View x) {
   if (!x.data) return 0;
   double elements = 1;
@@ -46,23 +46,24 @@ std::string functor_name(int op) {
 
 double gemm_flops(View a, View c) { return 2 * count(c) * static_cast<double>(a.size[a.rank - 1]); }
 
-// Of the products; the rest is little beside them.
+// The operations of the products, which dominate.
 double lstm_flops(const LstmLayer& layer) {
   return 2 * count(layer.gates) * static_cast<double>(layer.weight.size[1]);
 }
 
-// Of scores and of weighted values.
+// The operations of the scores and of the weighted values.
 double attention_flops(const FusedAttention& a) {
   return 2 * (count(a.q) + count(a.y)) * static_cast<double>(a.keys());
 }
 
-// Of each of the three passes of a convolution.
+// The operations of each of a convolution's three passes.
 double conv_flops(View dy, View x, const Window& window) {
   const double per_output = static_cast<double>(x.size[1] / window.groups * window.positions());
   return 2 * count(dy) * per_output;
 }
 
-// Gram products of all pixels and of all positions, and the sum over taps of half the pairs.
+// Operations of the Gram products of all pixels and of all positions, and of the sum over taps of
+// half the pairs.
 double pixel_gram_flops(View dy, View x, const Window& window) {
   const Geometry g(x, dy, window);
   const double pixels = static_cast<double>(g.pixels() * g.pixels() * g.group_channels());
@@ -72,7 +73,7 @@ double pixel_gram_flops(View dy, View x, const Window& window) {
          (2 * pixels + pairs * (2 * static_cast<double>(g.group_outputs()) + taps));
 }
 
-// Two Gram products over positions s and t, of which norms need half.
+// Operations of the two Gram products over positions s and t, of which norms need half.
 double gram_flops(View a1, View b1, View a2) {
   const double pairs =
       count(a1) / static_cast<double>(a1.size[2]) * static_cast<double>(a2.size[1]);
@@ -82,7 +83,7 @@ double gram_flops(View a1, View b1, View a2) {
 
 }  // namespace
 
-// Passes every call on and writes down what it took.
+// Forwards every call and records its time, operations and bytes.
 class ProfiledBackend : public Backend {
  public:
   explicit ProfiledBackend(Backend& inner) : inner_(inner) {}
@@ -157,7 +158,7 @@ class ProfiledBackend : public Backend {
             [&] { done = inner_.attention(a); });
     return done;
   }
-  // Five products, for two.
+  // Backward computes five products where forward computes two.
   bool attention_grad(const FusedAttention& a, const FusedAttentionGrad& grad) override {
     bool done = false;
     measure("attention_grad", 2.5 * attention_flops(a),
@@ -329,7 +330,7 @@ std::vector<KernelTotal> slowest_first(const std::map<std::string, KernelTotal>&
 }  // namespace
 
 KernelProfile::KernelProfile() {
-  check(!running(), "KernelProfile: another one is running");
+  check(!running(), "KernelProfile: another profile is running");
   running() = std::make_unique<ProfiledBackend>(backend(cpu));
   observe_cpu_backend(running().get());
 }

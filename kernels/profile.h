@@ -1,6 +1,6 @@
-// Where a run's time goes, kernel by kernel: while a KernelProfile lives, every primitive of the
-// CPU's backend is timed, and its operations and the least bytes it must move are counted from the
-// shapes. What the counts say a machine's peak allows is the floor of a training step
+// A profile of kernels: while a KernelProfile lives, every primitive of the CPU's backend is timed,
+// and its operations and the bytes it must at least move are counted from the shapes. With a
+// machine's peak rates they give a lower bound for the time of a training step
 // (docs/performance.md).
 #pragma once
 
@@ -11,21 +11,23 @@
 
 namespace sotto {
 
-// All calls of one primitive with the same shapes.
+// The totals of all calls of one primitive with equal shapes.
 struct KernelTotal {
-  std::string name;    // "gemm", "unary tanh"
-  std::string shapes;  // of its operands, as "256x512 512x32"
+  std::string name;    // such as "gemm", "unary tanh"
+  std::string shapes;  // of its operands, such as "256x512 512x32"
   std::int64_t calls = 0;
   double seconds = 0;
-  // Multiplications and additions of products, convolutions and Gram norms; of other primitives
-  // one for each element read.
+  // Multiplications and additions of products, convolutions and Gram norms; of other primitives,
+  // one per element read.
   double flops = 0;
-  // Each operand once: what it would take with caches that hold nothing between calls and lose
-  // nothing within one.
+  // Each operand counted once per call: the memory traffic with caches that are empty before a call
+  // and large enough within it.
   double bytes = 0;
 };
 
-// One at a time; not while other threads compute. Throws std::invalid_argument for a second one.
+// Only one may live at a time, and not while other threads compute. Throws std::invalid_argument
+// for a second one. Example: `KernelProfile profile; step(); for (auto& kernel : profile.totals())
+// ...`
 class KernelProfile {
  public:
   KernelProfile();
@@ -33,9 +35,9 @@ class KernelProfile {
   KernelProfile(const KernelProfile&) = delete;
   KernelProfile& operator=(const KernelProfile&) = delete;
 
-  // The slowest first.
+  // The totals by decreasing time.
   std::vector<KernelTotal> totals() const;
-  // With the shapes of a primitive together: `shapes` is empty.
+  // The totals summed over all shapes of a primitive; `shapes` is empty.
   std::vector<KernelTotal> totals_by_name() const;
   void reset();
 };

@@ -15,13 +15,13 @@ namespace {
 thread_local int living = 0;
 
 std::mutex mutex;
-std::optional<bool> asked;  // by the program
-std::optional<bool> held;   // what a GPU has gone by
+std::optional<bool> asked;  // set by the program
+std::optional<bool> held;   // the setting that a GPU has used
 
 bool asked_by_environment() {
   const char* const given = std::getenv("SOTTO_TF32");
   const std::string text = given ? given : "0";
-  check(text == "0" || text == "1", "SOTTO_TF32 is '{}', neither 0 nor 1", text);
+  check(text == "0" || text == "1", "SOTTO_TF32 is '{}', which is neither 0 nor 1", text);
   return text == "1";
 }
 
@@ -30,7 +30,7 @@ bool asked_by_environment() {
 void use_tf32(bool wanted) {
   const std::lock_guard lock(mutex);
   if (held && *held != wanted)
-    throw std::logic_error("use_tf32: a GPU has already been used with another answer");
+    throw std::logic_error("use_tf32: a GPU has already been used with the other setting");
   asked = wanted;
 }
 

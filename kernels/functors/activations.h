@@ -1,4 +1,4 @@
-// The field's nonlinearities as functors (functors.h says what a functor is).
+// Activation functions as functors (functors.h defines functors).
 #pragma once
 
 #include <cmath>
@@ -100,7 +100,7 @@ struct Gelu {
   }
 };
 
-// x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the same source's approximation.
+// x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the approximation of Hendrycks and Gimpel 2016.
 struct GeluTanh {
   static constexpr const char* name = "gelu_tanh";
   static constexpr Reads reads = Reads::first;
@@ -161,7 +161,7 @@ struct Tanh {
   }
 };
 
-// log(1 + e^(beta x)) / beta; x itself where beta x is above the threshold.
+// log(1 + e^(beta x)) / beta; x itself if beta x exceeds the threshold.
 struct Softplus {
   static constexpr const char* name = "softplus";
   static constexpr Reads reads = Reads::first;
@@ -221,7 +221,7 @@ struct Softsign {
   }
 };
 
-// x limited to [a, b]; hardtanh, relu6 and clamp are this. NaN stays.
+// x limited to [a, b], for clamp, hardtanh and relu6. NaN stays NaN.
 struct Clamp {
   static constexpr const char* name = "clamp";
   static constexpr Reads reads = Reads::first;
@@ -233,7 +233,8 @@ struct Clamp {
     const T bounded = x < T(low_limit) ? T(low_limit) : x;
     return bounded > T(high_limit) ? T(high_limit) : bounded;
   }
-  // At a limit the derivative is 1 for clamp in the field and 0 for relu6; no test draws it.
+  // At a limit, libraries define the derivative as 1 for clamp and 0 for relu6; this functor uses
+  // 0, and tests do not draw limits.
   template <class T>
   HD T grad(T x, T) const {
     return x > T(low_limit) && x < T(high_limit) ? T(1) : T(0);
@@ -267,7 +268,7 @@ struct Hardsigmoid {
   }
 };
 
-// x where |x| > a, else 0.
+// x if |x| > a, else 0.
 struct Hardshrink {
   static constexpr const char* name = "hardshrink";
   static constexpr Reads reads = Reads::first;
@@ -284,7 +285,7 @@ struct Hardshrink {
   }
 };
 
-// x moved towards 0 by a, and 0 where |x| <= a.
+// x moved towards 0 by a; 0 if |x| <= a.
 struct Softshrink {
   static constexpr const char* name = "softshrink";
   static constexpr Reads reads = Reads::first;
@@ -301,7 +302,7 @@ struct Softshrink {
   }
 };
 
-// x where x > a, else b.
+// x if x > a, else b.
 struct Threshold {
   static constexpr const char* name = "threshold";
   static constexpr Reads reads = Reads::first;

@@ -1,4 +1,4 @@
-// Functions of one variable as functors (functors.h says what a functor is).
+// Elementary functions of one variable as functors (functors.h defines functors).
 #pragma once
 
 #include <cmath>

@@ -1,11 +1,11 @@
-// Every elementwise operation once: its value and, beside it, its derivative, for all devices.
-// Registering one is an entry in UnaryFunctors or BinaryFunctors below; tests walk the lists.
+// Elementwise operations: each functor has a value and its derivative, for all devices. To register
+// one, add it to UnaryFunctors or BinaryFunctors below; tests walk the lists.
 //
-// A unary functor gives y = f(x) and grad(x, y) = f'(x); one with constants is built from them. A
-// binary functor gives y = f(a, b), grad_a(a, b) and grad_b(a, b). `reads`, or `reads_a` and
-// `reads_b`, say which arguments a derivative depends on: what is not read need not be kept for it;
-// without them it is both. `low` and `high`, where present, bound the arguments that tests draw. T
-// is float or double.
+// A unary functor has y = f(x) and grad(x, y) = f'(x); one with constants is constructed from them.
+// A binary functor has y = f(a, b), grad_a(a, b) and grad_b(a, b). `reads`, or `reads_a` and
+// `reads_b`, name the arguments that a derivative depends on (both if absent), so that the tape
+// keeps no others. `low` and `high`, if present, bound the arguments that tests draw. T is float or
+// double.
 #pragma once
 
 #include "kernels/functors/activations.h"
@@ -114,7 +114,7 @@ struct Minimum {
   }
 };
 
-// Comparisons are 1 or 0, and NaN where an operand is; their derivative is 0.
+// Comparisons give 1 or 0, and NaN if an operand is NaN; their derivative is 0.
 struct Comparison {
   static constexpr Reads reads_a = Reads::nothing, reads_b = Reads::nothing;
   template <class T>
@@ -159,7 +159,7 @@ struct Equal : Comparison {
 struct Power {
   static constexpr const char* name = "power";
   static constexpr double low = 0.3, high = 3;
-  // NaN stays, where std::pow has 1 for the power of 1 and for the power 0.
+  // NaN operands give NaN, whereas std::pow(1, NaN) and std::pow(NaN, 0) are 1.
   template <class T>
   HD T operator()(T a, T b) const {
     return a != a || b != b ? a + b : std::pow(a, b);
@@ -177,7 +177,7 @@ struct Power {
 template <class... F>
 struct FunctorList {
   static constexpr int size = sizeof...(F);
-  // The position of a functor; a compile-time error when it is not in the list.
+  // The index of a functor; a compile-time error if it is not in the list.
   template <class Wanted>
   static constexpr int index() {
     int at = 0;
@@ -205,8 +205,8 @@ inline constexpr int unary_index = UnaryFunctors::index<F>();
 template <class F>
 inline constexpr int binary_index = BinaryFunctors::index<F>();
 
-// What the derivative of the functor at `index` reads, of (x, y) or (a, b); that by operand
-// `which`, 0 or 1, of a binary one.
+// The arguments that the derivative of the functor at `index` reads: of (x, y) for a unary one, of
+// (a, b) for operand `which`, 0 or 1, of a binary one.
 inline Reads unary_reads(int index) {
   Reads reads = Reads::both;
   UnaryFunctors::at(index, [&]<class F>(std::type_identity<F>) {
@@ -222,7 +222,7 @@ inline Reads binary_reads(int index, int which) {
   return reads;
 }
 
-// F built from its constants, where it has any.
+// An instance of F, constructed from the constants if F has any.
 template <class F>
 HD F configured(Constants c) {
   if constexpr (std::is_constructible_v<F, Constants>)

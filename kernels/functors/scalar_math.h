@@ -1,5 +1,5 @@
-// exp, tanh, softplus, erf and the normal distribution in float as straight-line code, which
-// compilers turn into vector instructions; in double the standard library's.
+// exp, tanh, softplus, erf and the normal distribution: in float as straight-line code, which
+// compilers vectorize; in double from the standard library.
 #pragma once
 
 #include <bit>
@@ -13,16 +13,16 @@ namespace sotto::math {
 
 HD inline double exp(double x) { return std::exp(x); }
 
-// e^(x - low) for a small part `low` of the exponent, as if x - low had no rounding: within 2 units
-// in the last place for results in the normal range; 0 where e^x is below that, infinity above.
-// x - low = n ln 2 + r with |r| <= ln 2 / 2, and a Taylor polynomial for e^r (remainder r^8 / 8!).
+// e^(x - low), with `low` a small correction of the exponent, as if x - low were exact: within 2
+// units in the last place for results in the normal range; 0 if e^x is below it, infinity above. x
+// - low = n ln 2 + r with |r| <= ln 2 / 2, and a Taylor polynomial for e^r (remainder r^8 / 8!).
 HD inline float exp(float x, float low) {
   constexpr float log2e = 1.44269504f;
   constexpr float ln2_high = 0.693359375f;
   constexpr float ln2_low = -2.12194440e-4f;
   constexpr float round_shift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  constexpr float lowest = -87.3365402f;      // e^x below is no normal float
-  constexpr float highest = 88.7228317f;      // e^x above is infinite
+  constexpr float lowest = -87.3365402f;      // below it, e^x is no normal float
+  constexpr float highest = 88.7228317f;      // above it, e^x is infinite
   float clamped = x < lowest ? lowest : x;
   clamped = clamped > highest ? highest : clamped;
   const float shifted = (clamped - low) * log2e + round_shift;
@@ -36,7 +36,7 @@ HD inline float exp(float x, float low) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  // Two factors, because 2^128 is no float although p 2^128 may be.
+  // Two factors, because 2^128 is not a float although p 2^128 may be.
   const auto exponent =
       std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(round_shift);
   const std::int32_t half = exponent >> 1;
@@ -51,7 +51,7 @@ HD inline float exp(float x) { return exp(x, 0.0f); }
 
 HD inline double tanh(double x) { return std::tanh(x); }
 
-// (1 - e^-2|x|) / (1 + e^-2|x|), and near 0, where that cancels, the Taylor series to x^11.
+// (1 - e^-2|x|) / (1 + e^-2|x|); near 0, where the difference cancels, the Taylor series to x^11.
 HD inline float tanh(float x) {
   const float a = x < 0 ? -x : x;
   const float t = exp(-2 * a);
@@ -68,7 +68,7 @@ HD inline float tanh(float x) {
   return a < switch_at ? near : signed_far;
 }
 
-// 1 / (1 + e^-x), from the side that cannot overflow.
+// 1 / (1 + e^-x), computed without overflow.
 template <class T>
 HD T sigmoid(T x) {
   const T e = exp(x < 0 ? x : -x);
@@ -78,8 +78,8 @@ HD T sigmoid(T x) {
 // log(1 + t) for t in [0, 1].
 HD inline double log1p_of_part(double t) { return std::log1p(t); }
 
-// Within 2 units in the last place, of e^x below 1 or any other t: 2 artanh(s) for s = t / (2 + t),
-// which is s times a function of s^2, fitted for the relative error, which is at most 1e-9.
+// log(1 + t) within 2 units in the last place, for t = e^x or any t in [0, 1]: 2 artanh(s) with s =
+// t / (2 + t), which is s times a polynomial in s^2 fitted to a relative error of at most 1e-9.
 HD inline float log1p_of_part(float t) {
   const float s = t / (2 + t), u = s * s;
   float p = 0.121504672f;
@@ -90,13 +90,13 @@ HD inline float log1p_of_part(float t) {
   return 2 * s + 2 * s * (u * p);
 }
 
-// log(1 + e^x), from the side that cannot overflow.
+// log(1 + e^x), computed without overflow.
 template <class T>
 HD T softplus(T x) {
   return (x > 0 ? x : T(0)) + log1p_of_part(exp(x < 0 ? x : -x));
 }
 
-// Of the normal distribution: e^(-x^2/2) and the probability of less than x.
+// e^(-x^2/2), and the standard normal distribution function at x.
 template <class T>
 struct Normal {
   T bell, below;
@@ -106,17 +106,17 @@ HD inline Normal<double> normal(double x) {
   return {std::exp(-x * x / 2), std::erfc(-x / std::numbers::sqrt2) / 2};
 }
 
-// Within 2 and 6 units in the last place where these are normal floats (of every third
-// float: 1.4, 5.6). P(X < -a) e^(a^2/2) is u p(v) with w = 11/32 a, u = 1 / (1 + w) and v = (1 - w)
-// / (1 + w): p by the Remez algorithm for the relative error, which is at most 2e-8 for a up
-// to 13.25, beyond which e^(-a^2/2) is taken for 0.
+// Accurate to 2 and 6 units in the last place if the results are normal floats (over every third
+// float: 1.4 and 5.6). With a = |x|, P(X < -a) e^(a^2/2) is u p(v), where w = 11/32 a, u = 1 / (1 +
+// w) and v = (1 - w) / (1 + w). The polynomial p is fitted by the Remez algorithm to a relative
+// error of at most 2e-8 for a up to 13.25; beyond, e^(-a^2/2) counts as 0.
 HD inline Normal<float> normal(float x) {
-  // So few bits that their square is exact: a rounded x^2 would be off by x^2/2 units.
+  // `high` has so few bits that its square is exact: a rounded x^2 would be off by x^2/2 units.
   constexpr std::uint32_t upper_bits = 0xfffff000;
   const float high = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & upper_bits);
   const float bell = exp(-0.5f * high * high, 0.5f * (x - high) * (x + high));
   const float a = x < 0 ? -x : x;
-  constexpr float beyond = 14;  // for v to be a number at infinity, too
+  constexpr float beyond = 14;  // keeps v defined at infinity
   const float w = 11.0f / 32 * (a > beyond ? beyond : a);
   const float u = 1 / (1 + w);
   const float v = (1 - w) * u;
@@ -135,9 +135,9 @@ HD inline Normal<float> normal(float x) {
 
 HD inline double erf(double x) { return std::erf(x); }
 
-// Within 2 units in the last place (of every third float: 1.5). What the normal distribution leaves
-// of 1, and near 0, where that cancels, a polynomial for erf(x)/x - 1 in x^2, fitted as above to
-// erf(x)/x with a relative error of at most 2e-9.
+// Accurate to 2 units in the last place (over every third float: 1.5). For |x| >= 1 from the normal
+// distribution; near 0, where that cancels, from a polynomial in x^2 for erf(x)/x - 1, with a
+// relative error of erf(x)/x of at most 2e-9.
 HD inline float erf(float x) {
   const float s = x * x;
   float p = 7.85387753e-5f;

@@ -1,13 +1,13 @@
-// Attention whose scores reach no memory (Dao et al. 2022, "FlashAttention"), as one primitive:
-// what it reads and writes.
+// Arguments of fused attention, one primitive that never stores the scores (Dao et al. 2022,
+// "FlashAttention").
 #pragma once
 
 #include "core/view.h"
 
 namespace sotto {
 
-// y = softmax(scale q k^T) v, query t seeing the keys s <= t where `causal`. Views have 16 bits,
-// stride 1 along the last axis and none of 0 where there is more than one.
+// y = softmax(scale q k^T) v; with `causal`, query t sees the keys s <= t. All views but stats have
+// 16 bits, stride 1 along the last axis, and no stride of 0 along an axis of more than one element.
 struct FusedAttention {
   View q, k, v;   // [n, h, a, d], [n, h, b, d], [n, h, b, e]
   View y, stats;  // [n, h, a, e]; [n, h, a], f32 and row-major: log sum_s exp(scores)
@@ -20,7 +20,7 @@ struct FusedAttention {
   std::int64_t keys() const { return k.size[2]; }
 };
 
-// Where the gradients come from, and go to: like y, q, k and v.
+// The gradient dy of y, and the outputs dq, dk and dv, shaped like y, q, k and v.
 struct FusedAttentionGrad {
   View dy, dq, dk, dv;
 };

@@ -1,4 +1,4 @@
-// A float as the sum of two numbers in bf16, products of which are much faster on GPUs.
+// Splits a float into the sum of two bf16 numbers, whose products are much faster on GPUs.
 #pragma once
 
 #include "core/half.h"
@@ -6,16 +6,17 @@
 namespace sotto {
 
 inline constexpr int float_pieces = 2;
-// What the sum of the pieces of x lacks of it is at most this times |x|, from 2^-110 on: the second
-// is rounded to 8 bits, and x was rounded to 24.
+// Relative error of the sum of the two pieces of x, for |x| >= 2^-110: the second piece is rounded
+// to 8 bits, and x was rounded to 24.
 inline constexpr double piece_rounding = 0x1.1p-17;
 
 struct Pieces {
   bf16 piece[float_pieces];
 };
 
-// w x in pieces: zeros where w is 0, whatever x is; where it is not finite, or larger than what
-// bf16 holds, their sum is not finite. The product of w and x is taken in double, so that no
+// w x as two bf16 pieces; zeros if w is 0, whatever x is. If w x is not finite, or exceeds the
+// range of bf16, the sum of the pieces is not finite. The product is computed in double, so that no
+// compiler fuses it with a difference.
 // compiler can make it and a difference one.
 HD inline Pieces scale_to_bf16x2(double w, bf16 x) {
   float left = w == 0 ? 0.0f : static_cast<float>(w * static_cast<double>(float{x}));

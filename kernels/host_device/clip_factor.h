@@ -1,5 +1,5 @@
-// From the norm of a gradient to the factor that bounds it: the arithmetic of clipping, for all
-// devices. Device code can include this header.
+// The arithmetic of clipping for all devices: from the norm of a gradient to its clip factor.
+// Device code can include this header.
 #pragma once
 
 #include <algorithm>
@@ -12,23 +12,24 @@
 
 namespace sotto {
 
-// How a norm n becomes a factor, for a bound C. Whatever the rule, factor * n <= C.
+// A clipping rule: the factor for a gradient of norm n and a clip bound C. For every rule, factor *
+// n <= C.
 struct ClipRule {
   enum class Kind {
-    minimum,    // min(1, C / n)                      (Abadi et al. 2016)
-    opacus,     // min(1, C / (n + 1e-6))             (for comparison with that library)
-    automatic,  // C / (n + gamma)                    (Bu et al. 2023, AUTO-S)
+    minimum,    // min(1, C / n)                                (Abadi et al. 2016)
+    opacus,     // min(1, C / (n + 1e-6))                       (as Opacus clips, for comparison)
+    automatic,  // C / (n + gamma)                              (Bu et al. 2023, AUTO-S)
     normalize,  // C / n; 0 for n = 0
-    adaptive,   // C / (n + gamma / (n + gamma)), each sample its own  (Xia et al. 2023, PSAC)
+    adaptive,   // C / (n + gamma / (n + gamma))                (Xia et al. 2023, PSAC)
   };
   Kind kind = Kind::minimum;
-  double gamma = 0.01;  // automatic, adaptive
-  // Below it a factor is 0: what it is multiplied by has to stay within single precision.
+  double gamma = 0.01;  // of automatic and adaptive
+  // Smaller factors become 0, because their products must stay within the range of f32.
   static constexpr double smallest = 0x1p-100;
 
-  // 0 for a norm or error that is not finite, or so large that the factor would be too small.
-  // `margin` is a relative slack for rounding and `error` what rounding may add to the norm
-  // besides: factor * (n + error) <= C (1 - margin).
+  // The clip factor, with factor * (n + error) <= C (1 - margin): `margin` is a relative slack for
+  // rounding, and `error` an absolute bound on the rounding error of the norm. 0 if norm or error
+  // is not finite, or so large that the factor would be below `smallest`.
   HD double factor(double norm, double bound, double margin, double error = 0) const {
     constexpr double opacus_eps = 1e-6, infinite = std::numeric_limits<double>::infinity();
     double wanted = 1;
@@ -39,38 +40,40 @@ struct ClipRule {
       case Kind::normalize: wanted = norm > 0 ? bound / norm : 0; break;
       case Kind::adaptive: wanted = bound / (norm + gamma / (norm + gamma)); break;
     }
-    const double most = bound * (1 - margin) / (norm + error);  // infinite for 0
+    const double most = bound * (1 - margin) / (norm + error);  // infinite for a norm of 0
     const double factor = std::min(wanted, most);
-    // One choice after the other, for loops over units.
+    // Separate selections vectorize in loops over units.
     const double large_enough = factor < smallest ? 0 : factor;
     const double finite = norm < infinite ? large_enough : 0;
     return error < infinite ? finite : 0;
   }
 };
 
-// A unit's gradient with regard to several parameters.
+// The norm of a privacy unit's gradient with respect to several parameters, summed up by add().
 struct GradientNorm {
-  double square = 0;     // of its norm
-  double error = 0;      // what rounding may add to that, squared
-  double term_norm = 0;  // the root of the sum of its parameters' squared shares (NormEstimate)
+  double square = 0;     // the squared norm
+  double error = 0;      // the squared bound of the norm's rounding error
+  double term_norm = 0;  // root of the sum of the parameters' squared term norms (NormEstimate)
 
-  // One more parameter, of a loss times `scale`, a power of two; its squared norm, what rounding
-  // may add to the norm, and the share of its terms' length.
+  // Adds one parameter of a loss multiplied by `scale`, a power of two: its squared norm, the bound
+  // of the norm's rounding error, and its term norm.
   HD void add(double part, double rounded, double of_terms, double scale) {
-    const double unscaled = 1 / scale;  // exact
+    const double unscaled = 1 / scale;  // exact for a power of two
     square += part * (unscaled * unscaled);
     error += rounded * rounded * (unscaled * unscaled);
     const double more = of_terms * unscaled;
     term_norm = term_norm > 0 ? std::sqrt(term_norm * term_norm + more * more) : more;
   }
-  // Whether its terms times the factor are too long to be in one sum with those of others.
+  // Whether the clipped summands would swamp other samples in a shared f32 sum: their norm exceeds
+  // the tolerated multiple of the bound.
   HD bool apart(double factor, double bound) const { return factor * term_norm > bound; }
-  // A Gram product may round a norm of zero to just below it.
+  // The norm; a Gram product may round a squared norm of zero to a small negative number.
   HD double norm() const { return std::sqrt(square < 0 ? 0.0 : square); }
-  // What rounding may add to it.
+  // The bound of the norm's rounding error.
   HD double rounding() const { return std::sqrt(error); }
-  // The factor for it, and the weight for gradients of a loss times `scale`, factor / scale: either
-  // is 0 or at least ClipRule::smallest. The margin has room for errors up to half of it.
+  // The clip factor. It is 0 if it, or the weight factor / scale for gradients of a loss multiplied
+  // by `scale`, would be below ClipRule::smallest. A rounding error up to half of the margin is
+  // covered by the margin.
   HD double factor(const ClipRule& rule, double bound, double margin, double scale) const {
     const double more = rounding();
     const double y = rule.factor(norm(), bound, margin, more <= margin / 2 * norm() ? 0 : more);
@@ -78,7 +81,7 @@ struct GradientNorm {
   }
 };
 
-// Rows of Backend::clip_factors: of what it is given, and of what it gives.
+// Rows of the arguments of Backend::clip_factors.
 struct ClipTerms {
   enum Row : std::int64_t { squares, error_bounds, term_norms, needs_f64, rows };
 };
@@ -89,7 +92,7 @@ struct ClipResults {
   enum Row : std::int64_t { norms, factors, weights, needs_f64, rows };
 };
 
-// One sample of Backend::clip_factors.
+// Computes one sample of Backend::clip_factors.
 struct ClipSample {
   ClipRule rule;
   double margin;

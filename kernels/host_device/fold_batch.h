@@ -1,4 +1,4 @@
-// Operands of products seen otherwise: transposed, and a batch as one product.
+// Rearranges operands of products: transposition, and a batch as one product.
 #pragma once
 
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace sotto {
 
-// The last two axes exchanged.
+// x with its last two axes exchanged.
 inline View transposed(View x) {
   std::swap(x.size[x.rank - 2], x.size[x.rank - 1]);
   std::swap(x.stride[x.rank - 2], x.stride[x.rank - 1]);
@@ -25,8 +25,8 @@ inline View first_item(View v) {
   return v;
 }
 
-// c = a b of all items becomes one product, when they share b and the rows of a and c follow on.
-// False, and nothing changed, when it cannot.
+// Turns c = a b of all items into one product if they share b, and the rows of a and of c are
+// evenly spaced over the batch. Otherwise returns false and changes nothing.
 inline bool fold_batch(View& a, View& b, View& c) {
   const auto follows = [](const View& v) {
     return v.rank == 3 && v.stride[0] == v.size[1] * v.stride[1];

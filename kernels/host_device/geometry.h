@@ -1,5 +1,5 @@
-// How a window moves over an image: shared by convolution, pooling and unfolding. Device code can
-// include this header.
+// The geometry of a window that moves over an image, for convolution, pooling and unfolding. Device
+// code can include this header.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace sotto {
 
-// One to three spatial axes are always written as three (d, h, w); absent ones have kernel 1.
-// `before` and `after` are the zero padding on each side.
+// There are always three spatial axes (d, h, w); an absent one has kernel size 1. `before` and
+// `after` are the zero padding on each side.
 struct Window {
   std::int64_t kernel[3] = {1, 1, 1};
   std::int64_t stride[3] = {1, 1, 1};
@@ -25,15 +25,14 @@ struct Window {
     return room < 0 ? 0 : room / stride[axis] + 1;
   }
   HD std::int64_t positions() const { return kernel[0] * kernel[1] * kernel[2]; }
-  // In how many windows a pixel lies at most.
+  // The largest number of windows that contain one pixel.
   HD std::int64_t overlap() const {
     std::int64_t windows = 1;
     for (int axis = 0; axis < 3; ++axis)
       windows *= (kernel[axis] + stride[axis] - 1) / stride[axis];
     return windows;
   }
-  // Whether a convolution may go by tiles of 4 x 4 results (Winograd): two axes of 3 that move
-  // by 1.
+  // Whether Winograd tiles of 4 x 4 results apply: a 3 x 3 kernel with stride 1.
   HD bool suits_tiles() const {
     bool square = groups == 1 && kernel[0] == 1 && before[0] == 0 && after[0] == 0;
     for (int axis = 1; axis < 3; ++axis) {
@@ -45,7 +44,7 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-// Sizes of one convolution or pooling: x [samples, channels, in], y [samples, outputs, out].
+// The sizes of a convolution or pooling: x [samples, channels, in], y [samples, outputs, out].
 struct Geometry {
   Geometry(const View& x, const View& y, const Window& window)
       : window(window), samples(x.size[0]), channels(x.size[1]), outputs(y.size[1]) {
@@ -66,11 +65,11 @@ struct Geometry {
   HD std::int64_t positions() const { return out[0] * out[1] * out[2]; }
   HD std::int64_t group_channels() const { return channels / window.groups; }
   HD std::int64_t group_outputs() const { return outputs / window.groups; }
-  // Inputs under a window, in one group.
+  // The number of inputs under a window, in one group.
   HD std::int64_t taps() const { return window.positions() * group_channels(); }
 };
 
-// The same sizes without gaps, row-major or with axis 1 last.
+// A view of equal sizes without gaps, row-major or with axis 1 last.
 inline View in_order(View v, bool channels_last) {
   std::int64_t stride = 1;
   const auto take = [&](int axis) {
@@ -84,7 +83,7 @@ inline View in_order(View v, bool channels_last) {
   return v;
 }
 
-// Whether the samples of [n, c, d, h, w] lie one after the other, each d h w c without gaps.
+// Whether [n, c, d, h, w] is stored without gaps in the order n d h w c.
 inline bool is_channels_last(const View& images) {
   std::int64_t expected = 1;
   for (const int axis : {1, 4, 3, 2, 0}) {

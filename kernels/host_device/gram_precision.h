@@ -1,4 +1,4 @@
-// When a norm by Gram products is good enough, for all devices. Device code can include this
+// Decides whether a Gram norm is accurate enough, for all devices. Device code can include this
 // header.
 #pragma once
 
@@ -8,11 +8,11 @@
 
 namespace sotto {
 
-// Whether a Gram sum, of terms whose magnitudes add up to `magnitude`, holds enough digits;
-// otherwise it is to be had from the gradient itself. A product's rounding is about 2^-24 sqrt(k)
-// of its terms in float, and below this share of the sum of magnitudes it could show in the fifth
-// digit of the result. Products of finite factors may overflow in float though the gradient does
-// not.
+// True if a Gram sum has enough digits, given the sum `magnitude` of its terms' absolute values; if
+// not, it must be recomputed from the gradient. The relative rounding error of a product in float
+// is about 2^-24 sqrt(k) of its terms; below this fraction of `magnitude` it could show in the
+// fifth digit of the result. An infinite magnitude also fails: products of finite factors may
+// overflow although the gradient does not.
 HD inline bool gram_is_accurate(double value, double magnitude) {
   constexpr double cancellation_share = 0.02;
   const bool finite = magnitude < HUGE_VAL;

@@ -1,5 +1,5 @@
-// The loops over several views of the same sizes, as few as they can be: axes sorted by the last
-// view's strides and joined where all views allow it. Device code can include this header.
+// Loops over several views of equal sizes, in as few axes as possible: axes are sorted by the last
+// view's strides and merged where all views allow it. Device code can include this header.
 #pragma once
 
 #include <algorithm>

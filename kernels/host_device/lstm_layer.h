@@ -1,5 +1,5 @@
-// A layer of long short-term memory (Hochreiter and Schmidhuber 1997) as one primitive: what it
-// works on, and what a step does with each unit, on every device.
+// An LSTM layer (Hochreiter and Schmidhuber 1997) as one primitive: its operands, and the
+// arithmetic of one unit in one step, on every device.
 #pragma once
 
 #include "core/view.h"
@@ -7,21 +7,21 @@
 
 namespace sotto {
 
-// A layer over t steps of n samples, with h units. All views have neighbours along their last axis,
-// and are all f32 or all f64.
+// A layer over t steps of n samples, with h units. All views have stride 1 along the last axis, and
+// are all f32 or all f64.
 struct LstmLayer {
-  View gates;      // [n, t, 4 h]: before, the sums over the inputs; after, the gates i, f, g, o
-  View states;     // [n, t + 1, h]: the state before the first step, and after each
-  View cells;      // [n, t + 1, h]: the same of the cells
-  View tanh_cell;  // [n, t, h]: tanh of the cells after each step
-  View weight;     // [4 h, h], of the state in the sums
+  View gates;      // [n, t, 4 h]: in: sums over the inputs; out: the gates i, f, g, o
+  View states;     // [n, t + 1, h]: the initial state and the state after each step
+  View cells;      // [n, t + 1, h]: the initial cell and the cell after each step
+  View tanh_cell;  // [n, t, h]: tanh of the cell after each step
+  View weight;     // [4 h, h], applied to the state
   View bias;       // [4 h], or without data
   bool reverse = false;
 
   std::int64_t samples() const { return gates.size[0]; }
   std::int64_t units() const { return weight.size[1]; }
-  // Of t steps in the order of memory, the k-th that is taken; where in `states` and `cells` it
-  // finds and leaves its own.
+  // step(k): the position in time, out of t, of the k-th step taken. before(step), after(step): the
+  // indices in `states` and `cells` of the state that the step reads and of the one it writes.
   std::int64_t steps() const { return gates.size[1]; }
   std::int64_t step(std::int64_t k) const { return reverse ? steps() - 1 - k : k; }
   std::int64_t before(std::int64_t step) const { return reverse ? step + 1 : step; }
@@ -43,7 +43,7 @@ inline View rows_at(const View& x, std::int64_t t, std::int64_t first, std::int6
   return y;
 }
 
-// Of one unit in one step.
+// The gates of one unit in one step.
 template <class T>
 struct LstmGates {
   T i, f, g, o;
@@ -59,8 +59,8 @@ HD LstmCell<T> lstm_cell(const LstmGates<T>& gates, T before) {
   return {cell, tanh_cell, gates.o * tanh_cell};
 }
 
-// Slopes of the sums behind the gates, and of the cell before the step, by those of the state and
-// of the cell after it.
+// Gradients of one unit in one step: of the sums z behind the gates, and of the cell before the
+// step, computed from those of the state and the cell after it.
 template <class T>
 struct LstmSlopes {
   LstmGates<T> sums;

@@ -1,5 +1,4 @@
-// What max pooling keeps of each window: which of its elements was chosen. Device code can include
-// this header.
+// The argmax that max pooling keeps per window. Device code can include this header.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace sotto {
 
-// Whether v takes the place of the maximum so far: the first of equals stays, NaN counts as
-// largest.
+// Whether v replaces the maximum so far: the first of equal values stays, and NaN counts as the
+// largest value.
 template <class A>
 HD bool takes_over(A v, A best) {
   return !((v <= best) | (best != best));

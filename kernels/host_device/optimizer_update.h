@@ -1,6 +1,6 @@
-// How one element of a parameter moves at a step: the arithmetic of nn's update rules
-// (nn/optim/update_rules.h says what they are), and of a release's noise, for both devices. Device
-// code can include this header.
+// The update of one element of a parameter: the arithmetic of nn's update rules (defined in
+// nn/optim/update_rules.h) and of a release's noise, for both devices. Device code can include this
+// header.
 #pragma once
 
 #include <algorithm>
@@ -13,22 +13,22 @@
 
 namespace sotto {
 
-// What rules are configured by at a step; each reads some of them.
+// Constants of a rule at one step; each rule reads some of them.
 struct RuleConstants {
-  double rate = 0;      // the learning rate, with what corrects for means that start at zero
-  double decay = 0;     // g = gradient + decay p
-  double shrink = 1;    // times p, first of all
-  double momentum = 0;  // what the mean of gradients keeps
-  double gain = 1;      // what it takes of the new one
-  double memory = 0;    // what the mean of squares keeps
+  double rate = 0;      // learning rate, with the bias correction of means that start at 0
+  double decay = 0;     // weight decay: g = gradient + decay p
+  double shrink = 1;    // decoupled decay: p is first multiplied by it
+  double momentum = 0;  // decay of the mean of gradients (beta1)
+  double gain = 1;      // weight of the new gradient in that mean
+  double memory = 0;    // decay of the mean of squares (beta2)
   double correction = 1;
   double offset = 0;
   double eps = 0;
   bool nesterov = false, maximize = false, centered = false;
 };
 
-// A rule is f(c, first, g, p, state): with the gradient g, it moves p and its states in the
-// arithmetic type T. At the first step of a parameter a state is the number it starts with.
+// A rule is f(c, first, g, p, state): from the gradient g it updates p and its states, in the
+// arithmetic type T. At a parameter's first step, each state holds its initial value.
 
 struct SgdStep {
   template <class T>
@@ -49,7 +49,7 @@ HD void average_in(double memory, T x, T& mean) {
 }
 
 struct AdamStep {
-  // With three states the largest mean square divides.
+  // The third state is the maximum of the mean squares (AMSGrad).
   template <class T>
   HD void operator()(const RuleConstants& c, bool, T g, T& p, T* state) const {
     p *= T(c.shrink);
@@ -69,7 +69,7 @@ struct RmsPropStep {
     T variance = state[0];
     if (c.centered) {
       average_in(c.memory, g, state[1]);
-      // Rounding must not take a variance below zero.
+      // Rounding must not make a variance negative.
       variance = Maximum{}(variance - state[1] * state[1], T(0));
     }
     T& built_up = state[c.centered ? 2 : 1];
@@ -119,7 +119,7 @@ struct DpAdamStep {
   }
 };
 
-// The gradient is finished and nothing moves.
+// Finishes the gradient without updating the parameter.
 struct NoStep {
   template <class T>
   HD void operator()(const RuleConstants&, bool, T, T&, T*) const {}
@@ -130,23 +130,23 @@ using UpdateRules = FunctorList<SgdStep, AdamStep, RmsPropStep, AdagradStep, Ada
 
 inline constexpr int max_states = 3;
 
-// Elements of one parameter, all in one order without gaps, f32 or f64.
+// The elements of one parameter, in one order without gaps, f32 or f64.
 struct UpdateArray {
   int rule = UpdateRules::index<NoStep>();
   RuleConstants constants{};
-  Dtype dtype = Dtype::f32;  // of all of them
+  Dtype dtype = Dtype::f32;  // of value, gradient and states
   std::int64_t count = 0;
-  void* value = nullptr;  // none where the rule is NoStep
+  void* value = nullptr;  // nullptr if the rule is NoStep
   void* gradient = nullptr;
-  const double* sum = nullptr;   // what the gradient is made of with the noise; else of itself
-  void* state[max_states] = {};  // as many as the rule keeps
-  bool first = false;            // states are written and not read: they start with `start`
+  const double* sum = nullptr;   // sums to which noise is added; nullptr: the gradient's own values
+  void* state[max_states] = {};  // as many as the rule has
+  bool first = false;            // true: states are not read, but start with `start`
   double start = 0;
-  // Where there is noise, in whole spacings, the gradient first becomes on_grid(..).
+  // nullptr, or the noise in multiples of `spacing`: then the gradient becomes on_grid(..) first.
   const std::int64_t* noise = nullptr;
   double spacing = 1, divisor = 1;
 
-  // Elements from .. from + part - 1, noise aside.
+  // Elements from .. from + part - 1, without the noise.
   UpdateArray slice(std::int64_t from, std::int64_t part) const {
     UpdateArray y = *this;
     const auto bytes = static_cast<std::size_t>(from) * size_of(dtype);
@@ -160,15 +160,15 @@ struct UpdateArray {
   }
 };
 
-// The nearest multiple of a power of two, as a number of them. What lies more than 2^61 of them
-// from 0 counts as that far. Not for NaN.
+// value / spacing rounded to the nearest integer, for a power of two `spacing`; limited to +-2^61.
+// Not for NaN.
 HD inline std::int64_t nearest_multiple(double value, double spacing) {
   constexpr double most = 0x1p61;
   return std::llrint(std::clamp(value / spacing, -most, most));
 }
 
-// The nearest multiple of the spacing plus so many spacings, divided. An infinite sum counts as the
-// largest finite one. Not for NaN.
+// (The nearest multiple of `spacing` to the sum, plus noise * spacing) / divisor. An infinite sum
+// counts as the largest finite one. Not for NaN.
 template <class T, class Sum>
 HD T on_grid(Sum sum, std::int64_t noise, double spacing, double divisor) {
   constexpr Sum largest = std::numeric_limits<Sum>::max();
@@ -176,19 +176,20 @@ HD T on_grid(Sum sum, std::int64_t noise, double spacing, double divisor) {
   return static_cast<T>(static_cast<double>(n) * spacing / divisor);
 }
 
-// What keeps an element from being updated.
+// A reason why an element was not updated.
 enum class UpdateFault { none, not_a_number, not_finite };
 inline constexpr int update_faults = 2;
 
-// How many states an array has.
+// The number of states of an array.
 HD inline int count_states(const UpdateArray& array) {
   int states = 0;
   while (states < max_states && array.state[states]) ++states;
   return states;
 }
 
-// One element, whole or not at all. T is the arrays' type; `noisy` is whether there is noise, and
-// `states` how many states, an int or a constant. Gradients without noise must be finite.
+// Updates one element completely or not at all. T is the arrays' type, `noisy` whether there is
+// noise, and `states` the number of states, an int or a constant. Gradients without noise must be
+// finite.
 template <class T, bool noisy, class Rule, class States>
 HD UpdateFault update_element(const UpdateArray& array, Rule rule, States states, std::int64_t i) {
   T g = static_cast<T*>(array.gradient)[i];
@@ -200,7 +201,7 @@ HD UpdateFault update_element(const UpdateArray& array, Rule rule, States states
     if (g - g != 0) return UpdateFault::not_finite;
   }
   if constexpr (!std::is_same_v<Rule, NoStep>) {
-    T state[max_states] = {};  // those that the rule does not keep are zero
+    T state[max_states] = {};  // those that the rule does not have are zero
     for (int k = 0; k < max_states; ++k) {
       if (k >= states) break;
       state[k] = array.first ? T(array.start) : static_cast<const T*>(array.state[k])[i];

@@ -1,5 +1,5 @@
-// Which elements of x each result of a reduction is made of, and how they are folded. Device code
-// can include this header.
+// The plan of a reduction: which elements of x belong to each result, and how they are folded.
+// Device code can include this header.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct Axis {
   std::int64_t stride;
 };
 
-// Axes by falling stride.
+// Axes by decreasing stride.
 struct AxisList {
   int count = 0;
   Axis axis[6] = {};
@@ -27,7 +27,7 @@ struct AxisList {
     for (int i = 0; i < count; ++i) product *= axis[i].size;
     return product;
   }
-  // Of element `index` in row-major order.
+  // The offset of element `index` in row-major order.
   HD std::int64_t offset(std::int64_t index) const {
     std::int64_t sum = 0;
     for (int i = count - 1; i > 0; --i) {
@@ -36,13 +36,13 @@ struct AxisList {
     }
     return count == 0 ? 0 : sum + index * axis[0].stride;
   }
-  // Without the innermost axis, if there is one.
+  // The list without its innermost axis, if it has one.
   AxisList outer() const {
     AxisList y = *this;
     y.count = std::max(0, count - 1);
     return y;
   }
-  // Whether an axis inside the others goes on where the innermost one stops.
+  // Whether the innermost axis of this list continues where `inner` ends, so that both merge.
   bool joins(const Axis& inner) const {
     return count > 0 && back().stride == inner.stride * inner.size;
   }
@@ -55,8 +55,8 @@ struct AxisList {
   }
 };
 
-// x's axes split into those kept and those reduced (of size 1 in y), each joined where contiguous;
-// y's strides go with the kept axes.
+// x's axes, split into kept ones and reduced ones (of size 1 in y), merged where contiguous; kept_y
+// has y's strides of the kept axes.
 struct ReductionPlan {
   AxisList kept_x, kept_y, reduced;
 
@@ -80,7 +80,7 @@ struct ReductionPlan {
     }
   }
 
-  // Whether neighbours in x belong to different results.
+  // True if neighbouring elements of x belong to different results.
   bool columns() const {
     return !kept_x.empty() && !reduced.empty() && kept_x.back().stride < reduced.back().stride;
   }

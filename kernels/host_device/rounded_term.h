@@ -1,4 +1,4 @@
-// Terms of sums that are exact (Backend::add_rounded), for all devices. Device code can include
+// Rounds the terms of exact sums (Backend::add_rounded), for all devices. Device code can include
 // this header.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace sotto {
 
-// The multiple of `spacing`, a power of two, that is nearest to a term of less than 2^51 spacings:
-// the sum with 1.5 2^52 spacings has no place for less than one. With a spacing of 0, the term.
+// The multiple of `spacing`, a power of two, nearest to a term of less than 2^51 spacings: adding
+// 1.5 2^52 spacings rounds away fractions of one. A spacing of 0 leaves the term unchanged.
 HD inline double rounded_term(double term, double spacing) {
   const double whole = 0x1.8p52 * spacing;
   return term + whole - whole;

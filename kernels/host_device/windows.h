@@ -1,5 +1,5 @@
-// Which pixels a window sees and which windows see a pixel, for code that goes through images place
-// by place. Device code can include this header.
+// Enumerates the pixels under a window and the windows over a pixel. Device code can include this
+// header.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace sotto {
 
-// A pixel or a position of a window, per axis.
+// The coordinates (d, h, w) of a pixel, a position or a tap.
 struct Place {
   std::int64_t at[3];
 };
@@ -17,7 +17,7 @@ HD inline Place place(std::int64_t index, const std::int64_t* size) {
   return {{index / (size[1] * size[2]), index / size[2] % size[1], index % size[2]}};
 }
 
-// Calls f(tap, pixel) for the taps of the window at `position` that lie in the input.
+// Calls f(tap, pixel) for the taps of the window at `position` that are inside the input.
 template <class F>
 HD void for_each_pixel(const Geometry& g, const Place& position, F&& f) {
   const Window& w = g.window;
@@ -34,7 +34,7 @@ HD void for_each_pixel(const Geometry& g, const Place& position, F&& f) {
   }
 }
 
-// Calls f(tap, position) for the windows that see `pixel`, and the tap at which they do.
+// Calls f(tap, position) for each window that contains `pixel`, at tap `tap`.
 template <class F>
 HD void for_each_position(const Geometry& g, const Place& pixel, F&& f) {
   const Window& w = g.window;
@@ -51,9 +51,9 @@ HD void for_each_position(const Geometry& g, const Place& pixel, F&& f) {
   }
 }
 
-// The inverse of the number of pixels that a window's average is taken over. With `count_padding`
-// these are the places up to `before` past either end: `before` is the nominal padding, and an
-// `after` beyond it (a last window that only rounding up made room for) does not count.
+// 1 / the number of elements that a window's average is over. With `count_padding`, elements up to
+// `before` past either end count. A larger `after` does not count: it only makes room for a last
+// window when sizes are rounded up.
 HD inline double weight(const Geometry& g, const Place& position, bool count_padding) {
   const Window& w = g.window;
   double count = 1;

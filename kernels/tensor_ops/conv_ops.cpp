@@ -1,4 +1,4 @@
-// The operations of tensor_ops.h on images.
+// The image operations of tensor_ops.h.
 #include "kernels/operand_device.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 

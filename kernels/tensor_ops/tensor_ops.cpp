@@ -9,7 +9,7 @@ namespace sotto {
 
 namespace {
 
-// The sizes of `shape`, ones where x is shorter or has size 1 repeated by stride 0.
+// A view of x broadcast to `shape`.
 View spread(const Tensor& x, const Shape& shape) {
   return x.shape() == shape ? x.view() : x.expand(shape).view();
 }
@@ -19,7 +19,7 @@ void check_same_type(const char* op, const Tensor& a, const Tensor& b) {
         name(b.dtype()));
 }
 
-// An uninitialised result of `shape`, in the memory order of an operand that has it.
+// An uninitialised result of `shape`, in the memory order of an operand that has this shape.
 Tensor result_like(const Shape& shape, const Tensor& a, const Tensor& b) {
   if (a.shape() == shape && a.is_dense()) return empty_like(a);
   if (b.shape() == shape && b.is_dense()) {
@@ -30,9 +30,9 @@ Tensor result_like(const Shape& shape, const Tensor& a, const Tensor& b) {
 
 void check_ids(const Tensor& ids, std::int64_t size) {
   check(ids.dtype() == Dtype::i64 && ids.rank() == 1,
-        "gather: ids are {} of shape {} where i64 of one axis is needed", name(ids.dtype()),
+        "gather: ids are {} of shape {}, but must be i64 with one axis", name(ids.dtype()),
         ids.shape());
-  if (ids.device() != cpu) return;  // the device's kernel deals with ids past the end
+  if (ids.device() != cpu) return;  // the GPU's kernel handles ids past the end
   const std::int64_t* const first = ids.data<std::int64_t>();
   const std::int64_t count = ids.numel(), step = ids.strides()[0];
   std::int64_t largest = -1;
@@ -100,8 +100,8 @@ void copy_into(const Tensor& x, const Tensor& y) {
 
 Tensor bernoulli(PhiloxKey key, const std::vector<RowDraws>& rows, double keep, const Shape& shape,
                  Device device) {
-  check(shape.rank() > 0 && shape[0] == std::ssize(rows), "bernoulli: {} rows for {}", rows.size(),
-        shape);
+  check(shape.rank() > 0 && shape[0] == std::ssize(rows), "bernoulli: {} rows for the shape {}",
+        rows.size(), shape);
   std::vector<std::int64_t> numbers;
   for (const RowDraws& draws : rows) {
     numbers.push_back(static_cast<std::int64_t>(draws.row));
@@ -164,8 +164,8 @@ void scatter_add_into(const Tensor& x, const Tensor& ids, int axis, const Tensor
   const Tensor all = reshape(ids.to(y.device()), {-1}), from = x.to(y.device());
   check_ids(all, y.size(axis));
   Shape shape = x.shape();
-  check(ids.rank() >= 1 && shape[axis] == ids.size(0), "scatter_add: ids {} for axis {} of {}",
-        ids.shape(), axis, shape);
+  check(ids.rank() >= 1 && shape[axis] == ids.size(0),
+        "scatter_add: ids of shape {} for axis {} of {}", ids.shape(), axis, shape);
   shape[axis] = y.size(axis);
   check(y.shape() == shape, "scatter_add: {} onto {}", shape, y.shape());
   on(y).scatter_add(from.view(), all.view(), axis, y.view());
@@ -189,7 +189,7 @@ Tensor binary(int op, const Tensor& a, const Tensor& b, const Tensor& into) {
   const char* name = nullptr;
   BinaryFunctors::at(op, [&]<class F>(std::type_identity<F>) { name = F::name; });
   check_same_type(name, a, b);
-  if (apart(a, b)) return binary(op, beside(a, b), beside(b, a));  // `into` may be apart too
+  if (apart(a, b)) return binary(op, beside(a, b), beside(b, a));  // `into` may be elsewhere
   const Shape shape = broadcast_shapes(name, a.shape(), b.shape());
   Tensor y = into.defined() ? into : result_like(shape, a, b);
   on(a).binary(op, spread(a, shape), spread(b, shape), y.view());
@@ -243,12 +243,12 @@ Tensor reduced(Reduction op, const Tensor& x, const Shape& axes, bool keepdim, D
     gone[normalize_axis("reduce", static_cast<int>(axis), x.rank())] = true;
   for (int i = 0; i < x.rank(); ++i) {
     check(op == Reduction::sum || op == Reduction::product || !gone[i] || shape[i] > 0,
-          "reduce: extreme value over axis {} of {}", i, shape);
+          "reduce: max or min over the empty axis {} of {}", i, shape);
     if (gone[i]) shape[i] = 1;
   }
   Tensor y = Tensor::empty(shape, dtype, x.device());
   if (shape == x.shape()) {
-    on(x).copy(x.view(), y.view());  // of one element each
+    on(x).copy(x.view(), y.view());  // each result has one element
   } else {
     on(x).reduce(op, x.view(), y.view());
   }
@@ -260,7 +260,7 @@ Tensor reduced(Reduction op, const Tensor& x, const Shape& axes, bool keepdim, D
   return y;
 }
 
-// What broadcasting from `shape` to x's added, summed by `add_up(axes)`.
+// Sums x over the axes that broadcasting from `shape` added or expanded, by `add_up(axes)`.
 template <class F>
 Tensor summed_to(const Tensor& x, const Shape& shape, F&& add_up) {
   if (x.shape() == shape) return x;
@@ -297,7 +297,7 @@ Tensor sum_to_f32(const Tensor& x, const Shape& shape) {
 }
 
 Tensor argmax(const Tensor& x) {
-  check(x.rank() > 0 && x.shape().back() > 0, "argmax: over the last axis of {}", x.shape());
+  check(x.rank() > 0 && x.shape().back() > 0, "argmax: no elements in a row of {}", x.shape());
   Shape shape = x.shape();
   shape.erase(x.rank() - 1);
   Tensor y = Tensor::empty(shape, Dtype::i64, x.device());
@@ -360,8 +360,8 @@ void outer_sum_add(const Tensor& b, const Tensor& a, const Tensor& y) {
   const Tensor columns = b.transpose(-1, -2);
   const Shape shape = product_shape(columns, a);
   check(y.shape() == shape && (y.dtype() == a.dtype() || y.dtype() == arithmetic_type(a.dtype())),
-        "outer_sum: result {} of {} for the product {} of {}", y.shape(), name(y.dtype()), shape,
-        name(a.dtype()));
+        "outer_sum: the result is {} of {}, the product {} of {}", y.shape(), name(y.dtype()),
+        shape, name(a.dtype()));
   on(a).gemm(with_batch(columns, shape), with_batch(a, shape), 1, y.view());
 }
 
@@ -370,11 +370,11 @@ namespace {
 void check_along(const Tensor& ids, int axis, const Shape& target) {
   bool fits = ids.dtype() == Dtype::i64 && ids.rank() == target.rank();
   for (int i = 0; fits && i < ids.rank(); ++i) fits = i == axis || ids.size(i) <= target[i];
-  check(fits, "ids {} of shape {} along axis {} of {}", name(ids.dtype()), ids.shape(), axis,
-        target);
+  check(fits, "ids are {} of shape {}, which does not fit axis {} of {}", name(ids.dtype()),
+        ids.shape(), axis, target);
   if (ids.device() != cpu) return;
   for (const std::int64_t id : ids.to_vector<std::int64_t>()) {
-    check(id >= 0 && id < target[axis], "id {} along axis {} of {}", id, axis, target);
+    check(id >= 0 && id < target[axis], "id {} is outside of axis {} of {}", id, axis, target);
   }
 }
 
@@ -391,7 +391,7 @@ Tensor take_along(const Tensor& x, const Tensor& ids, int axis) {
 Tensor put_along(const Tensor& x, const Tensor& ids, int axis, const Shape& shape) {
   if (apart(x, ids)) return put_along(beside(x, ids), beside(ids, x), axis, shape);
   check_along(ids, axis, shape);
-  check(x.shape() == ids.shape(), "values {} for ids {}", x.shape(), ids.shape());
+  check(x.shape() == ids.shape(), "put_along: values {} for ids {}", x.shape(), ids.shape());
   Tensor y = zeros(shape, x.dtype(), x.device());
   on(x).put_along_add(x.view(), ids.view(), axis, y.view());
   return y;

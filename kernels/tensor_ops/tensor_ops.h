@@ -1,6 +1,6 @@
-// Arithmetic on tensors without derivatives: checks the arguments, allocates the result and calls
-// the device's backend. Results keep the memory order of their (first) operand where they can, so
-// that channels-last images stay so.
+// Arithmetic on tensors without derivatives: each function checks its arguments, allocates the
+// result and calls the device's backend. Results keep the memory order of their (first) operand
+// where possible, so that channels-last images stay channels-last.
 #pragma once
 
 #include "core/tensor.h"
@@ -11,34 +11,36 @@ namespace sotto {
 // Creation.
 Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = cpu);
 Tensor zeros(const Shape& shape, Dtype dtype = Dtype::f32, Device device = cpu);
-Tensor empty_like(const Tensor& x);  // same shape, dtype, device and memory order
+Tensor empty_like(const Tensor& x);  // equal shape, dtype, device and memory order
 Tensor zeros_like(const Tensor& x);
 
 // Movement.
-Tensor contiguous(const Tensor& x);                   // x itself when row-major
-Tensor clone(const Tensor& x);                        // same memory order
-Tensor to_dtype(const Tensor& x, Dtype dtype);        // x itself when it has that dtype
+Tensor contiguous(const Tensor& x);                   // x itself if it is row-major
+Tensor clone(const Tensor& x);                        // keeps the memory order
+Tensor to_dtype(const Tensor& x, Dtype dtype);        // x itself if it has that dtype
 Dtype arithmetic_type(Dtype dtype);                   // f32 for f16 and bf16, else itself
 Tensor reshape(const Tensor& x, const Shape& shape);  // a view where possible; one entry may be -1
 void copy_into(const Tensor& x, const Tensor& y);     // broadcasts x to y's shape
 Tensor concat(const std::vector<Tensor>& parts, int axis);
-// By which dropout draws a slice: its row, and the number of its first element (dropout_counter.h).
+// The counters of dropout for a slice: its row, and the counter of its first element
+// (dropout_counter.h).
 struct RowDraws {
   std::uint64_t row, first;
 };
-// Booleans, true with probability `keep`: public randomness, for each slice along the first axis.
+// Public randomness: booleans, true with probability `keep`; rows[n] belongs to slice n of axis 0.
 Tensor bernoulli(PhiloxKey key, const std::vector<RowDraws>& rows, double keep, const Shape& shape,
                  Device device);
 // y[.., k, ..] = x[.., ids[k], ..]; negative ids give zeros. Throws for ids past the end.
 Tensor gather(const Tensor& x, const Tensor& ids, int axis);
-// The transpose of gather: an axis of `size`, into which rows with the same id are added.
+// The transpose of gather: returns an axis of `size`, to which rows with equal ids are added.
 Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t size);
-// The same onto what y holds.
+// Adds x to y as scatter_add does.
 void scatter_add_into(const Tensor& x, const Tensor& ids, int axis, const Tensor& y);
 
-// Elementwise; `op` is a functor of functors.h by its index (unary_index<Tanh>). Results are new
-// tensors, or `into` where that is given: of the result's shape and type, an operand itself for
-// instance. What the functor does not read may be any tensor that broadcasts to dy's shape.
+// Elementwise operations; `op` is the index of a functor of functors.h (unary_index<Tanh>). The
+// result is a new tensor, or `into` if that is defined: it must have the result's shape and type,
+// and may be an operand. An argument that the functor does not read may be any tensor that
+// broadcasts to dy's shape.
 Tensor unary(int op, const Tensor& x, Constants constants = {}, const Tensor& into = {});
 Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants,
                   const Tensor& into = {});
@@ -53,47 +55,47 @@ Tensor scale(const Tensor& x, double factor);
 // y = alpha x + beta y, in place; beta 0 does not read y.
 void axpby(double alpha, const Tensor& x, double beta, const Tensor& y);
 
-// Reductions over `axes` (all when empty), which keep size 1 or go.
+// Reductions over `axes` (all if empty); with `keepdim` reduced axes stay with size 1, else they
+// are dropped.
 Tensor reduce(Reduction op, const Tensor& x, const Shape& axes, bool keepdim);
 Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
-// The sum in f32 of values in f16 or bf16.
+// Like sum(), with an f32 result for values in f16 or bf16.
 Tensor sum_f32(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
-// An id for each element along `axis` (Backend::take_along, put_along_add). The second gives an
-// array of `shape` that is zero where nothing was put. Both throw for ids outside the axis.
+// One id per element along `axis` (Backend::take_along, put_along_add). put_along returns a tensor
+// of `shape` that is zero where nothing was put. Both throw for ids outside the axis.
 Tensor take_along(const Tensor& x, const Tensor& ids, int axis);
 Tensor put_along(const Tensor& x, const Tensor& ids, int axis, const Shape& shape);
-// Sums x over what broadcasting added to reach x's shape from `shape`.
+// Sums x over the axes that broadcasting from `shape` to x's shape added or expanded.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 Tensor sum_to_f32(const Tensor& x, const Shape& shape);
-Tensor argmax(const Tensor& x);  // over the last axis, dropped; i64
+Tensor argmax(const Tensor& x);  // over the last axis, which is dropped; i64
 
-// a [.., m, k] b [.., k, n]; both of rank 2, or a batch axis in front of either or both.
+// a [.., m, k] b [.., k, n]; both of rank 2, or either or both with a batch axis in front.
 Tensor gemm(const Tensor& a, const Tensor& b);
-// The product in f32 of values in f16 or bf16.
+// Like gemm(), with an f32 result for values in f16 or bf16.
 Tensor gemm_f32(const Tensor& a, const Tensor& b);
-// y[.., o, i] = sum_t b[.., t, o] a[.., t, i], of rank 2 or 3; in f32 where b and a are f16 or
-// bf16.
+// y[.., o, i] = sum_t b[.., t, o] a[.., t, i], of rank 2 or 3; f32 if b and a are f16 or bf16.
 Tensor outer_sum(const Tensor& b, const Tensor& a);
-// y += the same; y may be f32 where b and a are f16 or bf16.
+// y += outer_sum(b, a); y may be f32 if b and a are f16 or bf16.
 void outer_sum_add(const Tensor& b, const Tensor& a, const Tensor& y);
 
-// a b + bias, of matrices; bias [columns], rounded to the product's type.
+// a b + bias for matrices; bias [columns] is converted to the product's dtype.
 Tensor affine(const Tensor& a, const Tensor& b, const Tensor& bias);
 // Convolution of [n, c, d, h, w]; the result is channels-last. `bias` may be undefined.
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const Window& window);
 Tensor conv_data(const Tensor& dy, const Tensor& w, const Window& window, const Shape& x_shape);
-// Gradients of weights are f32 where dy is f16 or bf16.
+// The gradient of a convolution's weight; f32 if dy is f16 or bf16.
 Tensor conv_weight(const Tensor& dy, const Tensor& x, const Window& window, const Shape& w_shape);
-// dw += the same; dw row-major, of w_shape.
+// dw += conv_weight(..); dw must be row-major, of w_shape.
 void conv_weight_add(const Tensor& dy, const Tensor& x, const Window& window, const Tensor& dw);
-// `norms` is given what conv_weight_norms gives.
+// The weight gradient of each sample. `*norms` receives the result of conv_weight_norms().
 Tensor conv_weight_rows(const Tensor& dy, const Tensor& x, const Window& window,
                         const Shape& w_shape, Tensor* norms = nullptr);
-// [n, 3] f64, as Backend::conv_weight_norms gives them.
+// Squared norms [n, 3] in f64, as defined by Backend::conv_weight_norms.
 Tensor conv_weight_norms(const Tensor& dy, const Tensor& x, const Window& window);
 Tensor unfold(const Tensor& x, const Window& window);
 
-// [n, c, d, h, w] with the bytes in the order n d h w c; x itself when it lies so.
+// x [n, c, d, h, w] stored in the order n d h w c; x itself if it already is.
 Tensor channels_last(const Tensor& x);
 
 }  // namespace sotto
