@@ -1,5 +1,5 @@
-// The CPU's backend: loops of our own for everything; oneDNN, where it was built in, takes over
-// convolutions in f32 and products in bf16.
+// The CPU's backend: portable loops for all primitives. OnednnBackend overrides convolutions in f32
+// and products in bf16, if oneDNN was built in.
 #pragma once
 
 #include "kernels/backend.h"
@@ -84,11 +84,12 @@ class OnednnBackend final : public CpuBackend {
   void conv_weight_norms(View dy, View x, const Window& window, View y) override;
 };
 
-// The engine compiled in besides our own, or nullptr. Defined in onednn.cpp or no_onednn.cpp: Meson
-// picks the file.
+// The oneDNN engine, or nullptr if it was not built in. Meson picks its source: onednn.cpp or
+// no_onednn.cpp.
 Backend* onednn_backend();
 
-// What backend(cpu) hands out instead of the chosen engine, until nullptr is given (KernelProfile).
+// Makes backend(cpu) return `observer` instead of the selected engine, until nullptr is passed
+// (KernelProfile).
 void observe_cpu_backend(Backend* observer);
 
 }  // namespace sotto

@@ -1,4 +1,4 @@
-// Elementwise primitives of two operands and more.
+// Elementwise primitives of two or more operands.
 #include "core/threads/parallel.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/grain.h"
@@ -40,7 +40,7 @@ void scaled_sum(double alpha, View x, double beta, View y) {
   });
 }
 
-// Whether x has one value for each slice along axis 0.
+// Whether x has one value per slice along axis 0.
 bool one_for_each_row(View x) {
   for (int i = 1; i < x.rank; ++i) {
     if (x.size[i] != 1 && x.stride[i] != 0) return false;
@@ -65,8 +65,9 @@ void scaled_rows(View x, View w, View y) {
                });
 }
 
-// Per-sample gradients are weighted so: map() spends more on starting a row of some ten elements
-// than on the row. False, and nothing is done, where it is not that.
+// y = x w with one weight per row, as when per-sample gradients are scaled by clip factors. For
+// short rows, starting a row in map() costs more than the row. Returns false, and does nothing, for
+// any other operation.
 bool scale_rows(int op, View x, View w, View y) {
   if (op != binary_index<Mul> || x.rank < 2 || !x.contiguous() || !y.contiguous()) return false;
   const std::int64_t n = x.size[0], all = x.numel();

@@ -1,5 +1,5 @@
-// All steps of an LSTM layer. Threads share out the samples and run through all steps by
-// themselves: they meet once, and the states of a thread's samples stay in its cache.
+// All steps of an LSTM layer. Each thread takes some samples through all steps, so that threads
+// synchronize once and the states of a thread's samples stay in its cache.
 #include <algorithm>
 
 #include "core/threads/parallel.h"
@@ -25,7 +25,7 @@ T* row(const View& x, std::int64_t n) {
   return x.as<T>() + n * x.stride[0];
 }
 
-// Of one sample: the sums z become gates.
+// Turns the sums z of one sample into gates.
 template <class T>
 void open_gates(T* z, const T* bias, std::int64_t h) {
   for (std::int64_t j = 0; bias && j < 4 * h; ++j) z[j] += bias[j];
@@ -62,7 +62,8 @@ void step(const LstmLayer& layer, std::int64_t t, Range samples) {
   });
 }
 
-// Of one sample; dcell passes from after the step to before it.
+// The backward of one step for one sample; dcell is the gradient of the cell after the step before
+// the call, of the cell before the step after it.
 template <class T>
 void step_grad(const T* gates, const T* cell, const T* tanh_cell, const T* dstate,
                T* __restrict dcell, T* __restrict dz, std::int64_t h) {
@@ -79,8 +80,8 @@ void step_grad(const T* gates, const T* cell, const T* tanh_cell, const T* dstat
   }
 }
 
-// Calls f, with f's element type, for some samples after the others: so few that what a step reads
-// and writes of them stays in the cache, and that products read the weight where it lies.
+// Calls f, with f's element type, for consecutive groups of samples: few enough that the data of a
+// step stay in the cache, and that products read the weight without copying it.
 template <class F>
 void for_some_samples(const LstmLayer& layer, F&& f) {
   constexpr std::int64_t most = 64, least = 8;
@@ -104,7 +105,7 @@ void for_some_samples(const LstmLayer& layer, F&& f) {
 }  // namespace
 
 void CpuBackend::lstm(const LstmLayer& layer) {
-  // As the products of all steps read it.
+  // The transposed weight, in the order in which the products of all steps read it.
   const Matrix weight = matrix(layer.weight, 0);
   const Scratch turned(weight.cols, weight.rows, weight.dtype);
   copy_matrix(weight.transposed(), turned.matrix());

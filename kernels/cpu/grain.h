@@ -1,5 +1,5 @@
-// How much work is worth a thread: some microseconds against half a one to start it, and much more
-// where other processes want the cores.
+// The smallest work that is worth a thread: some microseconds. Starting a thread costs half a
+// microsecond, and much more when other processes compete for the cores.
 #pragma once
 
 #include <algorithm>
@@ -7,10 +7,10 @@
 
 namespace sotto {
 
-// In elements of an elementwise loop.
+// Elements of an elementwise loop.
 inline constexpr std::int64_t elementwise_grain = 16384;
 
-// In items of `work` multiply-adds each.
+// Items of `work` multiply-adds each.
 inline std::int64_t product_grain(std::int64_t work) {
   constexpr std::int64_t multiplications = 1 << 17;
   return 1 + multiplications / std::max<std::int64_t>(1, work);

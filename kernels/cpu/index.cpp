@@ -21,7 +21,7 @@ Y converted(X x) {
     return static_cast<Y>(static_cast<acc_t<Y>>(static_cast<acc_t<X>>(x)));
 }
 
-// One slice along an axis, which keeps size 1.
+// Slice `index` along an axis, which keeps size 1.
 View at_index(View x, int axis, std::int64_t index) {
   x.data = static_cast<char*>(x.data) +
            index * x.stride[axis] * static_cast<std::int64_t>(size_of(x.dtype));
@@ -31,7 +31,7 @@ View at_index(View x, int axis, std::int64_t index) {
 
 std::int64_t id_at(View ids, std::int64_t k) { return ids.as<std::int64_t>()[k * ids.stride[0]]; }
 
-// Both row-major, so that a slice along axis 0 is one run of bytes.
+// Whether both are row-major and the axis is 0, so that a slice is one run of bytes.
 bool rows_are_runs(View x, View y, int axis) {
   return axis == 0 && x.contiguous() && y.contiguous();
 }
@@ -57,12 +57,12 @@ void gather_runs(View x, View ids, View y) {
   });
 }
 
-// How many ids each slice along an axis has.
+// The number of ids of each slice along an axis.
 std::int64_t ids_each(View ids, std::int64_t slices) {
   return slices == 0 ? 1 : ids.size[0] / slices;
 }
 
-// A thread adds what goes to its rows of y, so that each row's sum has the order of the ids.
+// Each thread adds to its own rows of y, so that each row is summed in the order of the ids.
 void scatter_runs(View x, View ids, View y) {
   const std::int64_t width = row_elements(x), each = ids_each(ids, x.size[0]);
   const std::int64_t values = ids.size[0] * width / std::max<std::int64_t>(y.size[0], 1);
@@ -140,7 +140,8 @@ void CpuBackend::scatter_add(View x, View ids, int axis, View y) {
 
 void CpuBackend::bernoulli(PhiloxKey key, View rows, double keep, View y) {
   if (y.numel() == 0) return;
-  const std::int64_t line = y.rank > 1 ? y.size[y.rank - 1] : 1;  // numbers that follow one another
+  const std::int64_t line =
+      y.rank > 1 ? y.size[y.rank - 1] : 1;  // elements with consecutive counters
   const std::int64_t in_row = y.numel() / y.size[0] / line;
   const auto* const numbers = rows.as<const std::uint64_t>();
   dispatch(y.dtype, [&]<class T>(std::type_identity<T>) {

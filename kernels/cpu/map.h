@@ -1,4 +1,4 @@
-// A function of values applied to views of any strides and types: the loop of all elementwise
+// Applies a function of values to views of any strides and types: the loop of all elementwise
 // primitives.
 #pragma once
 
@@ -12,12 +12,12 @@
 
 namespace sotto {
 
-// Operands pass through the functors in blocks of this many values of type float or double, so
-// that each functor is compiled twice and its loop is always contiguous.
+// Functors see blocks of this many contiguous values of type float or double, so that each functor
+// is compiled for only these two types.
 inline constexpr std::int64_t map_block = 256;
 
-// `count` values of x from `offset` on, `step` apart: in place when they are what is wanted, else
-// converted into the buffer.
+// `count` values of x from `offset` on with stride `step`, as contiguous values of type A: in place
+// if they are that already, else converted into the buffer.
 template <class A>
 const A* load(const View& x, std::int64_t offset, std::int64_t step, std::int64_t count,
               A* buffer) {
@@ -52,12 +52,12 @@ void store(const A* from, View y, std::int64_t offset, std::int64_t step, std::i
   });
 }
 
-// y[i] from the values of N - 1 operands, for `count` of them that lie one after the other.
+// Computes y[i] from the values of N - 1 operands, for `count` contiguous values.
 template <class A, std::size_t N>
 using Block = std::function<void(const std::array<const A*, N - 1>& x, A* y, std::int64_t count)>;
 
-// Calls f for the blocks of all operands; y is the last view. Apart from map(), so that it is
-// compiled once for a number of operands and not once for each functor.
+// Calls f for the blocks of all operands; y is the last view. It is separate from map(), so that it
+// is compiled once per number of operands and not once per functor.
 template <class A, std::size_t N>
 void for_each_block(const std::array<View, N>& views, const Block<A, N>& f) {
   const View y = views[N - 1];
@@ -91,7 +91,7 @@ void map(const std::array<View, N>& views, F f) {
   });
 }
 
-// Calls call(A{}) with double for f64 and float for the narrower types.
+// Calls call(A{}) with double for f64 and with float for f32 and 16-bit types.
 template <class F>
 void in_arithmetic_type(Dtype dtype, F&& call) {
   if (dtype == Dtype::f64) {

@@ -1,4 +1,4 @@
-// Noise and updates of parameters.
+// Noise, and the update of parameters.
 #include <atomic>
 #include <type_traits>
 
@@ -15,7 +15,8 @@ template <class T, bool noisy, class Rule, class States>
 void update_all(const UpdateArray& array, Rule rule, States states, std::int32_t* faults) {
   constexpr std::int64_t grain = 1 << 14;
   parallel_for(array.count, grain, [&](std::int64_t begin, std::int64_t end) {
-    const UpdateArray here = array;  // which no store through its pointers can be in the way of
+    const UpdateArray here =
+        array;  // a local copy, which stores through the arrays' pointers cannot alias
     for (std::int64_t i = begin; i < end; ++i) {
       const UpdateFault fault = update_element<T, noisy>(here, rule, states, i);
       if (noisy && fault != UpdateFault::none) {
@@ -25,7 +26,7 @@ void update_all(const UpdateArray& array, Rule rule, States states, std::int32_t
   });
 }
 
-// With the number of states as a constant, for loops that become vector instructions.
+// Passes the number of states as a constant, so that loops vectorize.
 template <class F>
 void with_states(int states, F&& call) {
   switch (states) {

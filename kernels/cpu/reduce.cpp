@@ -1,4 +1,4 @@
-// Reductions over any axes. Sums of f32 are taken in double, in a fixed order.
+// Reductions over any axes. Sums of f32 are computed in double, in a fixed order.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -13,8 +13,7 @@ namespace sotto {
 
 namespace {
 
-// Calls f(step), with 1 as a constant where it is that, so that the loop becomes vector
-// instructions.
+// Calls f(step), with a step of 1 as a constant, so that the loop vectorizes.
 template <class F>
 void with_step(std::int64_t step, F&& f) {
   if (step == 1) {
@@ -24,7 +23,7 @@ void with_step(std::int64_t step, F&& f) {
   }
 }
 
-// One result: the innermost reduced axis in eight interleaved partial results.
+// One result: folds the innermost reduced axis into eight interleaved partial results.
 template <class Fold, class T>
 double fold_row(const T* x, const ReductionPlan& plan) {
   constexpr int lanes = 8;
@@ -50,7 +49,7 @@ double fold_row(const T* x, const ReductionPlan& plan) {
   return partial[0];
 }
 
-// Asks for `width` neighbours in each of four rows.
+// Prefetches `width` elements in each of four rows.
 template <class T>
 void prefetch_rows(const T* x, std::int64_t stride, std::int64_t width) {
   constexpr auto line = static_cast<std::int64_t>(64 / sizeof(T));
@@ -59,8 +58,9 @@ void prefetch_rows(const T* x, std::int64_t stride, std::int64_t width) {
   }
 }
 
-// result[k] folded with column k of some rows, four at a time for the sake of loads and stores;
-// long ones one after the other, for processors foresee one stream and not four that end often.
+// Folds column k of the rows into result[k], four short rows at a time to save loads and stores,
+// and long rows one by one, because processors prefetch one long stream better than four short
+// ones.
 template <class Fold, class T, class Step>
 void fold_rows(const T* x, const Axis& rows, Step step, std::int64_t width, double* result) {
   const auto some = [&]<int Count>(const T* p, std::integral_constant<int, Count>) {
@@ -81,7 +81,7 @@ void fold_rows(const T* x, const Axis& rows, Step step, std::int64_t width, doub
   for (; row < rows.size; ++row) some(x + row * rows.stride, std::integral_constant<int, 1>{});
 }
 
-// `width` neighbouring results at once, where the innermost axis of x is kept.
+// `width` neighbouring results at once, for an innermost axis of x that is kept.
 template <class Fold, class T>
 void fold_columns(const T* x, const ReductionPlan& plan, std::int64_t width, double* result) {
   std::fill(result, result + width, Fold::start());
@@ -110,7 +110,8 @@ void reduce_rows(const T* x, Y* y, const ReductionPlan& plan) {
 
 template <class Fold, class T, class Y>
 void reduce_columns(const T* x, Y* y, const ReductionPlan& plan) {
-  // As many neighbours at a time as a thread can have, so that memory is read in long pieces.
+  // The number of neighbouring results per block: large, so that memory is read in long runs, but
+  // small enough that every thread gets a block.
   constexpr std::int64_t longest = 512, shortest = 64;
   const std::int64_t width = plan.kept_x.back().size;
   const std::int64_t most = plan.kept_x.outer().numel() >= thread_count() ? longest : shortest;

@@ -1,4 +1,4 @@
-// Softmax and normalisation, a row at a time; sums over a row are taken in double.
+// Softmax and normalisation by rows; sums over a row are computed in double.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -27,7 +27,7 @@ void for_rows_of(const View& x, F&& f, T*... arrays) {
                  });
                });
 }
-// Of views of one type.
+// Calls f for every row of views of one type.
 template <class F, class... V>
 void for_each_row(F&& f, View first, V... rest) {
   dispatch_float(first.dtype, [&]<class T>(std::type_identity<T>) {
@@ -35,8 +35,8 @@ void for_each_row(F&& f, View first, V... rest) {
   });
 }
 
-// The largest element that is no NaN, or -infinity. As many lanes as compilers keep a loop for,
-// which they then turn into vector instructions.
+// The largest element that is not NaN, or -infinity. There are enough lanes that compilers keep the
+// loop over them and vectorize it.
 template <class T>
 acc_t<T> largest(const T* x, std::int64_t k) {
   using A = acc_t<T>;
@@ -58,7 +58,7 @@ acc_t<T> largest(const T* x, std::int64_t k) {
   return tops[0];
 }
 
-// sum_i e^(x[i] - top), whose terms become y, which may be x, where that is given.
+// sum_i e^(x[i] - top). If y is given, its elements become the terms; y may be x.
 template <class T>
 double exponentials(const T* x, std::int64_t k, acc_t<T> top, T* y) {
   constexpr std::int64_t part = 256;
@@ -73,7 +73,7 @@ double exponentials(const T* x, std::int64_t k, acc_t<T> top, T* y) {
   return sum;
 }
 
-// What weights y of a rule add up to: rounded ones, to something else than its total.
+// The sum of the weights y: rule.total, or for weights rounded to 16 bits their actual sum.
 template <class T>
 double total_of(const AttentionMask& rule, const T* y, std::int64_t k) {
   if constexpr (std::is_same_v<T, acc_t<T>>) {
@@ -96,7 +96,7 @@ void softmax_slopes(const AttentionMask& rule, double total, const T* y, const D
   for (std::int64_t i = 0; i < k; ++i) dx[i] = T(scale * (A(y[i]) * (A(dy[i]) - mean)));
 }
 
-// Row `row` of a slice of a mask put on x.
+// Applies row `row` of a slice of a mask to x.
 template <class A>
 void put_mask(const View& mask, std::int64_t slice, std::int64_t row, std::int64_t keys, A* x) {
   const std::int64_t at = slice * mask.stride[0] + row * mask.stride[1], step = mask.stride[2];
@@ -116,7 +116,7 @@ void put_mask(const View& mask, std::int64_t slice, std::int64_t row, std::int64
   }
 }
 
-// y = the weights of a query, row `row` of a slice, by its scores x, which are used up.
+// y = the weights of one query, row `row` of a slice, from its scores x, which are overwritten.
 template <class A, class T>
 void weigh(const AttentionMask& rule, std::int64_t slice, std::int64_t row, std::int64_t keys, A* x,
            T* y) {
@@ -142,7 +142,8 @@ void CpuBackend::softmax(View x, bool logarithm, View y) {
         using A = acc_t<T>;
         const A top = largest(a, k);
         const double sum = exponentials(a, k, top, logarithm ? nullptr : b);
-        // Taken off after the maximum: added to a large one first, it would be rounded away.
+        // The logarithm is subtracted after the maximum: added to a large maximum first, it would
+        // be lost in rounding.
         const A log_sum = static_cast<A>(std::log(sum));
         const A factor = static_cast<A>(1 / sum);
         for (std::int64_t i = 0; i < k; ++i) {
@@ -202,7 +203,7 @@ void CpuBackend::normalize(View x, double eps, bool centered, View y, View rstd)
       x, y);
 }
 
-// dx = rstd (dy - mean(dy) - y mean(dy y)), without the second term when not centered.
+// dx = rstd (dy - mean(dy) - y mean(dy y)), without the second term if not centered.
 void CpuBackend::normalize_grad(View y, View rstd, View dy, bool centered, View dx) {
   for_each_row(
       [centered, rstd]<class T>(std::int64_t row, std::int64_t k, const T* p, const T* d, T* out) {

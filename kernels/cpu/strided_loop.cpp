@@ -11,8 +11,8 @@ namespace sotto {
 
 namespace {
 
-// Exchanges the two innermost axes where runs along the last one would be very short: starting a
-// run takes as long as some ten elements, and a step between elements costs little.
+// Swaps the two innermost axes if runs along the last one would be very short: starting a run costs
+// as much as about ten elements, and a larger stride costs little.
 template <std::size_t N>
 void lengthen_runs(LoopNest<N>& nest) {
   constexpr std::int64_t short_run = 4;

@@ -1,4 +1,4 @@
-// One loop over several views of the same sizes, split over the threads.
+// One loop over several views of equal sizes, split over the threads.
 #pragma once
 
 #include <array>
@@ -9,14 +9,14 @@
 
 namespace sotto {
 
-// What is done with `count` elements of N views, from each one's offset on, its step apart.
+// Processes `count` elements of N views, each from its offset on and with its step.
 template <std::size_t N>
 using StridedRun =
     std::function<void(const std::array<std::int64_t, N>& offsets,
                        const std::array<std::int64_t, N>& steps, std::int64_t count)>;
 
-// Calls run for runs along the innermost axis, in elements, until all elements are covered.
-// Different runs may go to different threads. Compiled once for each number of views, up to 4.
+// Calls `run` for runs along the innermost axis until all elements are covered. Different runs may
+// be on different threads. Compiled once per number of views, up to 4.
 template <std::size_t N>
 void strided_runs(const std::array<View, N>& views, const StridedRun<N>& run);
 

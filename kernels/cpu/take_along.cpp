@@ -1,4 +1,4 @@
-// Gather and scatter with an id for each element: every line along the axis by itself, so that
+// Gather and scatter with one id per element: each line along the axis is independent, so that
 // lines can go to different threads.
 #include "core/threads/parallel.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -8,12 +8,12 @@ namespace sotto {
 
 namespace {
 
-// One line of each of three views: where it starts, and the step along the axis.
+// The offsets at which one line starts in each of three views.
 struct Line {
   std::int64_t offset[3];
 };
 
-// Where line `index` of the views starts, counting over the sizes of `ids` but for the axis.
+// The start of line `index`, which counts over the sizes of `ids` except the axis.
 Line line_at(std::int64_t index, int axis, const View& x, const View& ids, const View& y) {
   Line line{};
   for (int i = ids.rank - 1; i >= 0; --i) {
@@ -27,7 +27,7 @@ Line line_at(std::int64_t index, int axis, const View& x, const View& ids, const
   return line;
 }
 
-// Calls f(line) for every line, those of one thread in order.
+// Calls f(line) for every line; one thread's lines are in order.
 template <class F>
 void for_each_line(const View& x, const View& ids, int axis, const View& y, F&& f) {
   const std::int64_t length = ids.size[axis];

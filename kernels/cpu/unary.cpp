@@ -1,4 +1,4 @@
-// Elementwise primitives of one operand: one loop for each functor and arithmetic type.
+// Elementwise primitives of one operand: one loop per functor and arithmetic type.
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/map.h"
 #include "kernels/functors/functors.h"

@@ -1,5 +1,5 @@
-// Convolutions by patches: the rows of a product are positions, over as many samples as make a
-// block that stays in the cache.
+// Convolution by im2col: patches of several samples form a block that stays in the cache and is
+// multiplied by the weights; each row of the product is a position.
 #include <algorithm>
 #include <optional>
 
@@ -16,12 +16,12 @@ namespace {
 
 // Values in a block of patches: 256 KiB of floats, a part of the second-level cache.
 constexpr std::int64_t patch_values = 1 << 16;
-// A product of fewer rows does not pay for preparing the weights.
+// A product with fewer rows is not worth the preparation of the weights.
 constexpr std::int64_t least_rows = 32;
-// Samples are taken together until they make so many positions.
+// Samples are joined until they have this many positions.
 constexpr std::int64_t block_rows = 256;
 
-// Calls f(std::type_identity<T>{}) with the type of the arithmetic for a storage dtype.
+// Calls f(std::type_identity<T>{}) with the accumulator type of a storage dtype.
 template <class F>
 void with_arithmetic(Dtype dtype, F&& f) {
   if (dtype == Dtype::f64) {
@@ -41,7 +41,7 @@ View as_weights(const View& v) {
   return {v.data, v.dtype, 5, {v.size[0], 1, 1, 1, 1}, {v.stride[0], 1, 1, 1, 1}};
 }
 
-// Row `index` of an array with one weight gradient for each sample.
+// Weight gradient number `index` in an array with one per sample.
 View row_of(const View& rows, std::int64_t index) {
   const std::int64_t offset =
       index * rows.stride[0] * static_cast<std::int64_t>(size_of(rows.dtype));
@@ -51,7 +51,7 @@ View row_of(const View& rows, std::int64_t index) {
   return row;
 }
 
-// Some rows of sample n of [n, positions, c kd kh kw], as [rows, c, kd, kh, kw].
+// The given rows of sample n of [n, positions, c kd kh kw], as [rows, c, kd, kh, kw].
 View patches_view(const Geometry& g, const View& patches, std::int64_t n, Range rows) {
   const std::int64_t* kernel = g.window.kernel;
   const std::int64_t first = n * patches.stride[0] + rows.first * patches.stride[1];
@@ -63,7 +63,8 @@ View patches_view(const Geometry& g, const View& patches, std::int64_t n, Range 
           {patches.stride[1], g.window.positions(), kernel[1] * kernel[2], kernel[2], 1}};
 }
 
-// Calls f(weight, packed) for weights [o, c, kd, kh, kw] and the same packed as [o, taps, c].
+// Calls f(weight, packed) for each weight of [o, c, kd, kh, kw] and its packed copy, ordered [o,
+// taps, c].
 template <class S, class T, class F>
 void for_each_weight(const View& w, T* packed, F&& f) {
   const Shape sizes(std::span(w.size + 2, 3)), strides(std::span(w.stride + 2, 3));
@@ -94,15 +95,15 @@ void unpack(T* packed, bool add, const View& dw) {
   });
 }
 
-// Samples that make a product worth its preparation.
+// The number of samples in a block.
 std::int64_t block_samples(const Geometry& g) {
   return std::max<std::int64_t>(1, block_rows / std::max<std::int64_t>(1, g.positions()));
 }
 
-// Multiply-adds in each pass over a sample.
+// Multiply-adds of one sample in each pass.
 std::int64_t sample_work(const Geometry& g) { return g.positions() * g.outputs * g.taps(); }
 
-// Calls f(block) for blocks of some samples, one after the other.
+// Calls f(block) for consecutive blocks of samples.
 template <class F>
 void for_each_block(const Geometry& g, Range samples, F&& f) {
   const std::int64_t step = block_samples(g);
@@ -111,20 +112,20 @@ void for_each_block(const Geometry& g, Range samples, F&& f) {
   }
 }
 
-// Patches of `samples` samples that stay in the cache.
+// The number of patches, out of those of `samples` samples, that stay in the cache.
 std::int64_t part_rows(const Geometry& g, std::int64_t samples) {
   const std::int64_t fitting = patch_values / std::max<std::int64_t>(1, g.taps());
   return std::min(samples * g.positions(), std::max(least_rows, fitting));
 }
 
-// Calls f(rows) for parts of the positions of some samples.
+// Calls f(rows) for consecutive parts of the positions of `samples` samples.
 template <class F>
 void for_each_part(const Geometry& g, std::int64_t samples, F&& f) {
   const std::int64_t rows = samples * g.positions(), step = part_rows(g, samples);
   for (std::int64_t row = 0; row < rows; row += step) f(Range{row, std::min(rows, row + step)});
 }
 
-// A group's weights, [outputs of the group, taps], and the same part of some rows of y.
+// The weights of a group, [outputs of the group, taps]; and the group's part of some rows of y.
 template <class T>
 Matrix weights_of(const Geometry& g, std::int64_t group, T* packed) {
   const std::int64_t part = g.group_outputs() * g.taps();
@@ -188,7 +189,7 @@ void convolve_data(const View& dy, const View& w, const Geometry& g, const View&
                });
 }
 
-// dw [o, taps, c] = the sum over some samples.
+// dw [o, taps, c] = the sum over `samples`.
 template <class T>
 void sum_weight(const View& dy, const View& x, const Geometry& g, Range samples, T* dw) {
   std::fill_n(dw, g.outputs * g.taps(), T{0});
@@ -222,7 +223,7 @@ void CpuBackend::conv_data(View dy, View w, const Window& window, View dx) {
   });
 }
 
-// One sum for each thread, and these in order.
+// Each thread computes one sum; the sums are then added in a fixed order.
 void CpuBackend::conv_weight(View dy, View x, const Window& window, double beta, View dw) {
   const Geometry g(x, dy, window);
   const std::int64_t size = g.outputs * g.taps();

@@ -1,7 +1,7 @@
-// |dw|^2 = sum_{s,t} <patch s, patch t> <dy s, dy t>, and where the window moves by single pixels,
-// <patch s, patch t> = sum_k <pixel s + k, pixel t + k>: every product of two pixels serves as many
-// pairs of patches as the window has taps, and no patch is ever written. With 3 x 3 taps that is a
-// ninth of the multiplications of Gram products of patches.
+// Ghost norms of convolutions by Gram products of pixels: |dw|^2 = sum_{s,t} <patch s, patch t> <dy
+// s, dy t>. If the window moves by single pixels, <patch s, patch t> = sum_k <pixel s + k, pixel t
+// + k>: each product of two pixels serves one pair of patches per tap, and patches are never
+// stored. With 3 x 3 taps that takes a ninth of the multiplications of Gram products of patches.
 #include "kernels/cpu/conv/conv_gram.h"
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 namespace sotto {
 namespace {
 
-// The pixels of an image and its padding, in one line. A position of the window has the index of
-// its first tap there, and tap k of all positions lies offsets[k] further on. Padding after the
-// image may be negative: pixels there are in the line, and in no window.
+// The pixels of an image with its padding, flattened. A window's position has the index of its
+// first tap, and tap k of any position is offsets[k] further on. Padding after the image may be
+// negative: those pixels are stored, but in no window.
 struct Grid {
   explicit Grid(const Geometry& g);
   std::int64_t at(const std::int64_t* place) const {
@@ -27,14 +27,14 @@ struct Grid {
   }
 
   std::int64_t size[3];
-  std::int64_t pixels;               // with the padding
-  std::int64_t line;                 // the last position's index and one
+  std::int64_t pixels;               // including padding
+  std::int64_t line;                 // the index of the last position, plus 1
   std::vector<std::int64_t> inputs;  // index of each pixel of the image
-  std::vector<std::int64_t> places;  // of each position
+  std::vector<std::int64_t> places;  // index of each position
   std::vector<std::int64_t> offsets;
 };
 
-// Calls f(place) for the places of a box, the last axis fastest.
+// Calls f(place) for each place of a box, the last axis fastest.
 template <class F>
 void for_each_place(const std::int64_t* box, F&& f) {
   std::int64_t p[3];
@@ -63,7 +63,7 @@ Grid::Grid(const Geometry& g) {
   line = places.empty() ? 0 : places.back() + 1;
 }
 
-// Scratch of one thread.
+// Computes norms with the scratch memory of one thread.
 template <class T>
 class Grams {
  public:
@@ -78,7 +78,7 @@ class Grams {
     std::fill_n(of_slopes_.data(), square(grid.line), T{0});
   }
 
-  // The sum for one sample's images, channels-last.
+  // The Gram sum of one sample's images, channels-last.
   GramSum operator()(T* dy, T* x) {
     GramSum sum;
     for (std::int64_t group = 0; group < g_.window.groups; ++group) {
@@ -96,8 +96,8 @@ class Grams {
   };
   static std::int64_t square(std::int64_t side) { return side * side; }
 
-  // The products of all pixels of an image, a [pixels, width], over the channels of one group, at
-  // their places on the grid; what lies between stays zero.
+  // Stores the inner products of all pixels of an image a [pixels, width], over the channels of one
+  // group, at their places on the grid; the other entries stay zero.
   void gram(T* a, std::int64_t width, std::int64_t group, const std::vector<std::int64_t>& places,
             Square y) const {
     const std::int64_t part = width / g_.window.groups, count = std::ssize(places);
@@ -110,7 +110,7 @@ class Grams {
     }
   }
 
-  // The terms of position s with itself and with those before it; the latter count twice.
+  // Adds the terms of position s with itself and with earlier positions; the latter count twice.
   void add_row(std::int64_t s, GramSum& sum) {
     std::fill_n(of_patches_.data(), s + 1, T{0});
     for (const std::int64_t k : grid_.offsets) {

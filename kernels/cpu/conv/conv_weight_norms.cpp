@@ -9,9 +9,9 @@
 namespace sotto {
 namespace {
 
-constexpr std::int64_t most_lanes = 16;  // of any vector
+constexpr std::int64_t most_lanes = 16;  // the most that a vector has
 
-// What all tiles of one sample read.
+// Factors of one sample, which all tiles read.
 template <class T>
 struct Factors {
   const T *dy, *x;
@@ -19,8 +19,8 @@ struct Factors {
   const std::int64_t* offsets;
 };
 
-// sums = a tile of the weight gradient, Rows outputs beginning with `output` by the taps of some
-// vectors, over the positions first .. last - 1.
+// sums = a tile of the weight gradient (Rows outputs from `output` on, by Vectors vectors of taps),
+// summed over the positions first .. last - 1.
 template <class R, int Rows, int Vectors, class V = typename R::Vector>
 void one_chain(const Factors<typename R::T>& f, std::int64_t output, std::int64_t tap,
                std::int64_t first, std::int64_t last, V (&sums)[Rows][Vectors]) {
@@ -46,8 +46,8 @@ void one_chain(const Factors<typename R::T>& f, std::int64_t output, std::int64_
   }
 }
 
-// sums[lane] += the squares of a tile, of which so many columns count. Four squares at a time are
-// added in T.
+// sums[lane] += the squares of a tile, of which only `columns` columns are valid. Four squares at a
+// time are added in T.
 template <class R, int Rows, int Vectors, class V = typename R::Vector>
 void add_squares(const V (&dw)[Rows][Vectors], std::int64_t columns, double* sums) {
   using T = typename R::T;
@@ -68,7 +68,8 @@ void add_squares(const V (&dw)[Rows][Vectors], std::int64_t columns, double* sum
   }
 }
 
-// The squares of one tile, whose elements are chains like those of products.
+// Adds the squares of one tile, whose elements are sums in the k-blocks of products
+// (product_chain).
 template <class R, int Rows, int Vectors, class T = typename R::T>
 void one_tile(const Factors<T>& f, std::int64_t output, std::int64_t tap, std::int64_t columns,
               double* sums) {
@@ -88,7 +89,7 @@ void one_tile(const Factors<T>& f, std::int64_t output, std::int64_t tap, std::i
   add_squares<R>(all, columns, sums);
 }
 
-// The same for all outputs, in tiles of so many rows and then of fewer.
+// Adds the squares of the tiles of all outputs, in tiles of `Rows` rows, then of fewer.
 template <class R, int Vectors, int Rows = 8, class T = typename R::T>
 void for_outputs(const Factors<T>& f, std::int64_t output, std::int64_t tap, std::int64_t columns,
                  double* sums) {
@@ -97,7 +98,7 @@ void for_outputs(const Factors<T>& f, std::int64_t output, std::int64_t tap, std
   if constexpr (Rows > 1) for_outputs<R, Vectors, Rows / 2>(f, output, tap, columns, sums);
 }
 
-// All taps of a window's row, which lie side by side from `tap` on.
+// Adds the squares for one row of the window, whose taps are contiguous from `tap` on.
 template <class R, class T = typename R::T>
 void row_of_window(const Factors<T>& f, std::int64_t tap, std::int64_t columns, double* sums) {
   for (std::int64_t done = 0; done < columns;) {
@@ -114,12 +115,12 @@ void row_of_window(const Factors<T>& f, std::int64_t tap, std::int64_t columns, 
   }
 }
 
-// Pixels along an axis, with the padding, none of which is cut off.
+// The number of pixels along an axis with its padding; negative padding at the end removes none.
 std::int64_t padded(const Geometry& g, int axis) {
   return g.in[axis] + g.window.before[axis] + std::max<std::int64_t>(g.window.after[axis], 0);
 }
 
-// Elements of such an image, and of vectors behind it.
+// Elements of the padded image, plus vectors that may be read behind it.
 std::int64_t padded_size(const Geometry& g) {
   return padded(g, 0) * padded(g, 1) * padded(g, 2) * g.channels + 3 * most_lanes;
 }

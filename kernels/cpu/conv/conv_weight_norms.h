@@ -1,5 +1,5 @@
-// Norms of a convolution's weight gradient of one sample, which is never written: a tile of it
-// stays in registers while the positions go by, its squares are added up, and it is forgotten.
+// Norms of a convolution's per-sample weight gradients without storing these: a tile of a gradient
+// stays in registers while it is summed over the positions, then its squares are added up.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace sotto {
 
-// Of images, channels-last, in the type of the arithmetic.
+// Norms for channels-last images in the accumulation type.
 template <class T>
 class WeightNorms {
  public:
-  // Whether tiles fill the registers: convolutions in one group, of windows that lie side by side.
+  // Whether tiles fill the registers: a convolution with one group and undilated window rows.
   static bool suits(const Geometry& g);
 
   explicit WeightNorms(const Geometry& g);
-  // |dw|^2 of dy [positions, outputs] and x [pixels, channels], with the relative rounding of
-  // squared_norm(); negative where squares may have left float's range.
+  // dw|^2 for dy [positions, outputs] and x [pixels, channels], with the relative rounding error of
+  // squared_norm(). Negative if squares may have exceeded the range of float.
   double of(const T* dy, const T* x);
 
  private:
   void add_tiles(const T* dy, const T* x, double* sums) const;
 
   Geometry g_;
-  std::int64_t padded_[3];             // the image with its padding
-  std::vector<std::int64_t> offsets_;  // of a position's window in that, in elements
-  Values<T> image_;                    // with padding, and room for vectors behind it
+  std::int64_t padded_[3];             // size of the padded image
+  std::vector<std::int64_t> offsets_;  // of a position's window rows in it, in elements
+  Values<T> image_;                    // padded, with room for vectors behind it
 };
 
 }  // namespace sotto

@@ -1,4 +1,4 @@
-// Sums of products of two Gram matrices: norms of per-sample gradients without the gradients.
+// Sums of products of two Gram matrices, as in ghost norms.
 #pragma once
 
 #include <cmath>
@@ -11,9 +11,9 @@ namespace sotto {
 
 struct GramSum {
   double value = 0;
-  double magnitude = 0;  // the sum of the terms' absolute values
+  double magnitude = 0;  // sum of the terms' absolute values
 
-  // Adds `times` the terms a[i] b[i].
+  // Adds `times` times the sum of the terms a[i] b[i].
   template <class T>
   void add(const T* a, const T* b, std::int64_t count, double times = 1) {
     const auto term = [a, b](std::int64_t i) {

@@ -5,16 +5,16 @@
 namespace sotto {
 namespace {
 
-// The part of a tap row (kernel axis 2) from tap `first` on that lies side by side in the input;
-// pixel -1 means padding.
+// Taps of a window row (kernel axis 2), `count` from tap `first` on, that are contiguous in the
+// input from `pixel` on; pixel -1 means padding.
 struct Run {
   std::int64_t first;
   std::int64_t count;
   std::int64_t pixel;
 };
 
-// Calls f(run) for the taps of one row of the window, of which the first is `tap` and would lie at
-// column `start` of the line of pixels that begins at `line` (-1: outside).
+// Calls f(run) for the taps of one row of the window. Its first tap is tap.first and would be at
+// column `start` of the input line that begins at pixel tap.pixel (-1: outside of the input).
 template <class F>
 void for_each_run_in_line(const Geometry& g, Run tap, std::int64_t start, F&& f) {
   const std::int64_t kernel = g.window.kernel[2], width = g.in[2], step = g.window.dilation[2];

@@ -1,5 +1,5 @@
-// Images as the portable convolutions work on them: channels-last, in the type of the arithmetic;
-// and the two moves between images and patches (the inputs under a window, as a row).
+// The portable convolutions' form of images: channels-last, in the accumulation type; and the
+// conversions between images and patches (the inputs under a window, as a row).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace sotto {
 
-// [first, last)
+// The half-open range [first, last).
 struct Range {
   std::int64_t first;
   std::int64_t last;
@@ -30,8 +30,8 @@ class Values {
   Storage storage_;
 };
 
-// Some samples of [n, c, d, h, w] as T, channels-last: the tensor's own bytes where it lies so,
-// otherwise a copy, which load() fills and store() writes back.
+// Samples of [n, c, d, h, w] as T, channels-last: the tensor's own memory if it is stored so,
+// otherwise a copy that load() fills and store() writes back.
 template <class T>
 class Images {
  public:
@@ -41,12 +41,13 @@ class Images {
   T* data() const { return data_; }
 
  private:
-  View view_;  // of these samples alone
+  View view_;  // of the given samples only
   std::optional<Storage> copy_;
   T* data_;
 };
 
-// Of one sample, for Backend::conv_weight_norms: of its weight gradient, dy and x.
+// Writes one sample's entry of Backend::conv_weight_norms: the squared norms of its weight
+// gradient, of dy and of x.
 template <class T>
 void write_norms(const Geometry& g, double of_weight, const T* dy, const T* x, double* y) {
   y[0] = of_weight;
@@ -54,11 +55,11 @@ void write_norms(const Geometry& g, double of_weight, const T* dy, const T* x, d
   y[2] = squared_norm(x, g.pixels() * g.channels);
 }
 
-// patches[r, k, c] = what position r sees of the group's channel c at tap k, zero in the padding.
-// `rows` counts positions over the samples that x holds.
+// patches[r, k, c] = the pixel at tap k of position r in the group's channel c, zero in the
+// padding. `rows` counts positions over the samples of x.
 template <class T>
 void gather_patches(const T* x, const Geometry& g, Range rows, std::int64_t group, T* patches);
-// The transpose: adds every patch to the pixels it came from.
+// The transpose of gather_patches: adds every patch to the pixels it was gathered from.
 template <class T>
 void scatter_patches(const T* patches, const Geometry& g, Range rows, std::int64_t group, T* x);
 

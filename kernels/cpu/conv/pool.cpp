@@ -1,5 +1,5 @@
-// Pooling: for each pixel a strip of channels, over which the loops are vectorised when the images
-// are channels-last. The gradients gather, so that every pixel is written once.
+// Pooling by strips of channels at one pixel; the loops over a strip vectorize when the images are
+// channels-last. Gradients gather, so that every pixel is written once.
 #include <algorithm>
 #include <limits>
 
@@ -13,7 +13,7 @@
 namespace sotto {
 namespace {
 
-// Channels whose sums are kept on the stack together.
+// Channels in a strip, whose sums are on the stack.
 constexpr std::int64_t strip = 64;
 
 // The channels [first, first + count) at one place of one sample.
@@ -31,7 +31,7 @@ Strip<T> strip_at(const View& v, std::int64_t n, const Place& p, Range channels)
   return {data, v.stride[1], channels.count()};
 }
 
-// Calls f(i, element) along a strip; a loop of its own for stride 1, which vectorises.
+// Calls f(i, element) along a strip; stride 1 has its own loop, which vectorizes.
 template <class T, class F>
 void along(const Strip<T>& s, F&& f) {
   if (s.stride == 1) {
@@ -88,7 +88,8 @@ void CpuBackend::max_pool(View x, const Window& window, View y, View chosen) {
       for_each_pixel(g, p, [&](std::int64_t k, const Place& pixel) {
         maximum.take(k, strip_at<T>(x, n, pixel, channels));
       });
-      // A window that lies in the padding altogether gives zero; tap 0 is in the padding too.
+      // A window entirely in the padding gives zero; its tap 0 is padding too, so it gets no
+      // gradient.
       const bool none = maximum.empty;
       along(strip_at<T>(y, n, p, channels), [&](std::int64_t i, T& to) {
         to = static_cast<T>(none ? acc_t<T>{0} : maximum.best[i]);

@@ -12,10 +12,10 @@
 namespace sotto {
 namespace {
 
-constexpr std::int64_t row_grain = 1 << 14;  // elements of work for which a second thread pays
+constexpr std::int64_t row_grain = 1 << 14;  // elements of work that are worth another thread
 
-// Calls f(output column, input column, columns) for runs in which both move by one column, where a
-// kernel's column `k` sees the input.
+// Calls f(output column, input column, columns) for runs of output columns whose input columns, at
+// column `k` of the kernel, are inside the input and advance by one.
 template <class F>
 void for_each_run(const Geometry& g, std::int64_t k, F&& f) {
   const Window& w = g.window;
@@ -30,7 +30,7 @@ void for_each_run(const Geometry& g, std::int64_t k, F&& f) {
     f(column, column * step + shift, std::int64_t{1});
 }
 
-// The taps of the window of output `out` that lie in the input, along one axis.
+// The taps of the window of output `out` that are inside the input, along one axis.
 Range inside(const Geometry& g, int axis, std::int64_t out) {
   const Window& w = g.window;
   const std::int64_t start = out * w.stride[axis] - w.before[axis], step = w.dilation[axis];
@@ -40,7 +40,7 @@ Range inside(const Geometry& g, int axis, std::int64_t out) {
   return {first, std::max(first, last)};
 }
 
-// Calls f(first tap of the kernel's row, input row) for the kernel's rows over an output row.
+// Calls f(first tap of the kernel's row, input row) for the rows of the window at an output row.
 template <class F>
 void for_each_kernel_row(const Geometry& g, const Place& row, F&& f) {
   const Window& w = g.window;
@@ -54,7 +54,7 @@ void for_each_kernel_row(const Geometry& g, const Place& row, F&& f) {
   }
 }
 
-// Calls f(input pixel) for what the window at one place of the output sees.
+// Calls f(input pixel) for the pixels in the window at one output position.
 template <class F>
 void for_each_pixel_seen(const Geometry& g, const Place& p, F&& f) {
   const Range columns = inside(g, 2, p.at[2]);
@@ -65,7 +65,7 @@ void for_each_pixel_seen(const Geometry& g, const Place& p, F&& f) {
   });
 }
 
-// The place of the first column of an output row of one sample.
+// The position of an output row's first column.
 Place row_place(const Geometry& g, std::int64_t row) {
   return {{row / g.out[1], row % g.out[1], 0}};
 }
@@ -74,7 +74,8 @@ std::int64_t row_work(const Geometry& g) {
   return std::max<std::int64_t>(1, g.out[2] * g.channels * g.window.positions());
 }
 
-// Calls f(sample, first column's place, index of its first value) in parallel for all output rows.
+// Calls f(sample, first column's position, index of its first value) in parallel for all output
+// rows.
 template <class F>
 void for_each_row(const Geometry& g, F&& f) {
   const std::int64_t rows = g.out[0] * g.out[1];
@@ -87,7 +88,8 @@ void for_each_row(const Geometry& g, F&& f) {
                });
 }
 
-// best = max(best, x), with the tap that it came from; NaN is largest, the first of equals stays.
+// best = max(best, x), with the tap of the maximum; NaN is the largest, and the first of equal
+// values stays.
 template <class T>
 void take(const T* x, std::int32_t tap, std::int64_t count, acc_t<T>* best, std::int32_t* taps) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -98,8 +100,8 @@ void take(const T* x, std::int32_t tap, std::int64_t count, acc_t<T>* best, std:
   }
 }
 
-// Results in the type of the arithmetic, zeros at first: their own place where they have
-// that type.
+// Results in the accumulation type, initially zero: stored in place if the results have that type,
+// else converted at the end.
 template <class T>
 class Row {
  public:
@@ -126,9 +128,9 @@ class Row {
   acc_t<T>* data_;
 };
 
-// Calls f(sums, first column's place, index of its first value) for the output rows of every
-// sample, with the gradient of its image, zero at first. An image is one thread's, so that its sums
-// have one order.
+// Calls f(sums, first column's position, index of its first value) for the output rows of every
+// sample; `sums` is the gradient of its image, initially zero. One thread handles an image, so that
+// its sums have a fixed order.
 template <class T, class F>
 void for_each_image(const Geometry& g, T* dx, F&& f) {
   const std::int64_t rows = g.out[0] * g.out[1], size = g.pixels() * g.channels;
@@ -145,8 +147,8 @@ void for_each_image(const Geometry& g, T* dx, F&& f) {
                });
 }
 
-// What the maxima of a row of windows are before any pixel: less than all numbers, at the first tap
-// in the image; zero, at tap 0, for windows that lie in the padding altogether.
+// Initial maxima of a row of windows: -infinity at the first tap inside the image; zero at tap 0
+// for windows entirely in the padding.
 template <class A>
 void start_maxima(const Geometry& g, const Place& row, A* best, std::int32_t* taps) {
   const Range ds = inside(g, 0, row.at[0]), hs = inside(g, 1, row.at[1]);
@@ -161,7 +163,7 @@ void start_maxima(const Geometry& g, const Place& row, A* best, std::int32_t* ta
   }
 }
 
-// How far each tap lies from the first, in values.
+// The distance of each tap from the first one, in values.
 std::vector<std::int64_t> tap_offsets(const Geometry& g) {
   std::vector<std::int64_t> offsets;
   for (std::int64_t tap = 0; tap < g.window.positions(); ++tap) {
@@ -200,14 +202,14 @@ void max_pool_rows(const Geometry& g, const T* x, T* y, I* chosen) {
   });
 }
 
-// Every slope goes to where its maximum came from: one addition for each output, however many
-// windows see a pixel.
+// Each gradient is added to the pixel of its maximum: one addition per output, however many windows
+// contain a pixel.
 template <class T, class I>
 void max_pool_rows_grad(const Geometry& g, const T* dy, const I* chosen, T* dx) {
   const Window& w = g.window;
   const std::int64_t c = g.channels;
   const std::vector<std::int64_t> offsets = tap_offsets(g);
-  std::vector<std::int64_t> columns;  // whose windows are not wholly in the padding
+  std::vector<std::int64_t> columns;  // whose windows are not entirely in the padding
   for (std::int64_t column = 0; column < g.out[2]; ++column) {
     if (inside(g, 2, column).count() > 0) columns.push_back(column);
   }

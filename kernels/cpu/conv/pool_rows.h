@@ -1,13 +1,13 @@
-// Pooling of channels-last images, a row of pixels at a time: the innermost loops run over whole
-// rows of channels, or over the channels of one pixel with what concerns the window settled before.
+// Pooling of channels-last images by rows of pixels: the innermost loops run over whole rows of
+// channels, or over the channels of one pixel, with all tests of the window outside of them.
 #pragma once
 
 #include "kernels/cpu/conv/images.h"
 
 namespace sotto {
 
-// y and chosen as in Backend::max_pool, and the averages of Backend::avg_pool; all images
-// channels-last without gaps. T is any float type; sums of narrow ones are float.
+// Max pooling: y and chosen as in Backend::max_pool; average pooling: as in Backend::avg_pool. All
+// images are channels-last without gaps. T is any float type; 16-bit values are summed in float.
 template <class T, class I>
 void max_pool_rows(const Geometry& g, const T* x, T* y, I* chosen);
 template <class T, class I>

@@ -9,10 +9,10 @@
 namespace sotto {
 namespace {
 
-// Rows or columns are dealt out in multiples of this.
+// Threads get multiples of this many rows or columns.
 constexpr std::int64_t unit = 48;
 
-// Some rows of one item's c, or columns where these are more.
+// Computes some rows of one item's c, or some columns if c is wider than tall.
 void part(const Product& p, std::int64_t item, std::int64_t first, std::int64_t last) {
   const Matrix a = matrix(p.a, item), b = matrix(p.b, item), c = matrix(p.c, item);
   const std::int64_t count = last - first;
@@ -31,7 +31,7 @@ Product fold_batch(const Product& p) {
   return folded;
 }
 
-// Cut into products for the threads, which shows in no result.
+// Splits the product over threads, which does not change the bits of the result.
 void CpuBackend::gemm(View a, View b, double beta, View c) {
   if (c.numel() == 0) return;
   if (narrow_operands(a, b, c)) return narrow_gemm_by(prepare_tile, a, b, beta != 0, c);

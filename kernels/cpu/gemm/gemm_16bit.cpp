@@ -1,6 +1,6 @@
-// Products of 16-bit matrices by tiles of one size: few values are in f32 at a time, and the bits
-// of a sample's rows do not depend on the batch, whose size and other samples they could otherwise
-// betray by one rounding of 2^-9 in every value.
+// Products of 16-bit matrices by tiles of one size. Few values are in f32 at a time. All tiles have
+// equal sizes, so the bits of a sample's rows do not depend on the batch; otherwise its size and
+// other samples could show in every value, through a single rounding of 2^-9.
 #include <algorithm>
 #include <memory>
 
@@ -13,12 +13,13 @@ namespace sotto {
 
 namespace {
 
-// Of c. The last tile of rows is filled up, so that each product has the same sizes.
+// Sizes of a tile of c. The last tile of rows is padded, so that all products have equal sizes.
 constexpr std::int64_t tile_rows = 64, tile_columns = 256;
 
 bool is_narrow(const View& v) { return v.dtype == Dtype::f16 || v.dtype == Dtype::bf16; }
 
-// y = x, or y += x, of the same sizes; y may be larger. x is read along the axis that is nearest.
+// y = x, or y += x, for the elements of x; y may be larger. The inner loop follows x's smaller
+// stride.
 template <class From, class To>
 void move(const Matrix& x, bool add, const Matrix& y) {
   if (x.row_stride < x.col_stride) return move<From, To>(x.transposed(), add, y.transposed());
@@ -43,20 +44,20 @@ void move_any(const Matrix& x, bool add, const Matrix& y) {
   });
 }
 
-// Tiles of c, counted down its columns, item by item.
+// The tiles of c, counted down its columns, item by item.
 struct Tiles {
   explicit Tiles(const Product& p) : folded(p) {
     const Matrix c = matrix(p.c, 0);
     down = (c.rows + tile_rows - 1) / tile_rows;
     across = (c.cols + tile_columns - 1) / tile_columns;
-    // The rows of a batch's items are all of one sample, and never joined with others.
+    // All rows of a batch's item belong to one sample and are never joined with others.
     height = folded.c.rank == 3 ? std::min(tile_rows, c.rows) : tile_rows;
   }
   Product folded;
   std::int64_t down, across, height;
 };
 
-// Tiles first .. last - 1 of one column of one item.
+// Computes the tiles first .. last - 1 of one column of one item.
 void multiply_column(PrepareTile prepare, const Tiles& tiles, std::int64_t column,
                      std::int64_t first, std::int64_t last) {
   const std::int64_t item = column / tiles.across, at = column % tiles.across * tile_columns;

@@ -21,7 +21,7 @@ void convert(const Matrix& x, const Matrix& y) {
   }
 }
 
-// The same elements, seen so that rows are the slower axis.
+// x or its transpose, whichever has the rows as its slower axis.
 Matrix rows_outside(const Matrix& x) { return x.row_stride < x.col_stride ? x.transposed() : x; }
 
 // x as elements of type T: x itself, or a copy in `scratch`.
@@ -41,7 +41,7 @@ tiles::Strided<X> strided(const Matrix& x) {
   return {static_cast<T*>(x.data), x.row_stride, x.col_stride};
 }
 
-// By vectors of so many bytes.
+// Multiplies with vectors of `Bytes` bytes.
 template <class T, int Bytes, class Widely>
 void multiply_by(const Widely& simd_dispatch, const Matrix& a, const Matrix& b, bool add,
                  const Matrix& c) {
@@ -50,14 +50,14 @@ void multiply_by(const Widely& simd_dispatch, const Matrix& a, const Matrix& b, 
   const tiles::Target<T> to{strided<T>(c), c.cols, add};
   if (c.rows == 1 && tiles::suits_row<R>(y, c.cols))
     return simd_dispatch([&] { tiles::multiply_row<R>(a.cols, x, y, to); });
-  tiles::Workspace<R> memory;  // on the stack: a thread's own, and nobody's when it ends
+  tiles::Workspace<R> memory;  // on the stack: used by this thread only, and freed when it returns
   simd_dispatch([&] { tiles::multiply<R>(c.rows, a.cols, x, y, to, memory); });
 }
 
-// Everything has elements of type T.
+// Multiplies operands that all have elements of type T.
 template <class T>
 void multiply(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
-  // The vectors lie along the longer axis of what is narrower than one.
+  // If c is narrower than a vector, the vectors run along its longer axis.
   constexpr std::int64_t narrow = 32 / sizeof(T);
   if (c.cols < narrow && c.rows > c.cols)
     return multiply<T>(b.transposed(), a.transposed(), add, c.transposed());
@@ -68,7 +68,7 @@ void multiply(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
   multiply_by<T, 16>([](const auto& f) { f(); }, a, b, add, c);
 }
 
-// Through a T copy of c, for a c of another type.
+// Multiplies into a T copy of c, for a c of another type.
 template <class T>
 void multiply_narrow(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
   const Storage scratch(static_cast<std::size_t>(c.rows * c.cols) * sizeof(T), cpu);
@@ -92,7 +92,7 @@ void product_in(const Matrix& a, const Matrix& b, bool add, const Matrix& c) {
   }
 }
 
-// Without terms.
+// The result of a product with no terms: zeros.
 void clear(const Matrix& c) {
   dispatch_float(c.dtype, [&]<class T>(std::type_identity<T>) {
     for (std::int64_t i = 0; i < c.rows; ++i) {

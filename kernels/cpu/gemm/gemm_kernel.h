@@ -1,5 +1,5 @@
-// One matrix product on the calling thread: what the portable engine's products and convolutions
-// are made of.
+// One matrix product on the calling thread, from which the portable engine builds products and
+// convolutions.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace sotto {
 
-// Element (i, j) lies at data + i row_stride + j col_stride, counted in elements.
+// A matrix whose element (i, j) is at data + i row_stride + j col_stride, counted in elements.
 struct Matrix {
   void* data = nullptr;
   Dtype dtype = Dtype::f32;
@@ -28,12 +28,12 @@ struct Matrix {
 // The last two axes of a view of rank 2, or of item `index` of a batch.
 Matrix matrix(const View& view, std::int64_t index);
 
-// c = a b, or c += a b when `add`: in double if any of the three is f64, in float otherwise. The
-// bits of an element depend on its row of a and its column of b alone, not on how many others there
-// are nor on how any of them lie; zeros at their ends change nothing.
+// c = a b, or c += a b if `add`: computed in double if any of the three is f64, in float otherwise.
+// The bits of an element depend only on its row of a and its column of b, not on the number or
+// layout of rows and columns; zeros at their ends change nothing.
 void product(const Matrix& a, const Matrix& b, bool add, const Matrix& c);
 
-// Scratch for a row-major matrix, zeros at first.
+// Scratch memory for a row-major matrix, initially zeros.
 class Scratch {
  public:
   Scratch(std::int64_t rows, std::int64_t cols, Dtype dtype);
@@ -44,25 +44,25 @@ class Scratch {
   Matrix matrix_;
 };
 
-// to = from, of the same sizes; converts the type.
+// to = from, with equal sizes; converts the type.
 void copy_matrix(const Matrix& from, const Matrix& to);
 
-// Products with one and the same b, for any a: c = a b; c row-major in f32.
+// Multiplies any a by one fixed b: c = a b; c row-major in f32.
 using TileProduct = std::function<void(const Matrix& a, const Matrix& c)>;
-// Makes one for some columns of b and an a of so many rows.
+// Makes a TileProduct for some columns of b and matrices a of `rows` rows.
 using PrepareTile = TileProduct (*)(const Matrix& b, std::int64_t rows);
-// Through f32 copies of b, and of each a.
+// A TileProduct that uses f32 copies of b and of each a.
 TileProduct prepare_tile(const Matrix& b, std::int64_t rows);
 
-// The same with 16-bit operands, none of them f64, by tiles: what is in f32 at a time is a part of
-// b and some rows of a and c. A row of c has the same bits however many rows there are, and
-// wherever it is among them.
+// c = a b, or c += a b if `add`, for 16-bit operands and no f64, by tiles: only a part of b and
+// some rows of a and c are in f32 at a time. The bits of a row of c do not depend on the number of
+// rows or its position among them.
 void narrow_gemm_by(PrepareTile prepare, const View& a, const View& b, bool add, const View& c);
-// Whether it is for these.
+// Whether gemm_16bit handles these operands.
 bool narrow_operands(const View& a, const View& b, const View& c);
 
-// One product over all items of a batch where these share b and the rows of a and c follow on;
-// otherwise as it is.
+// A batch of products as one product if they share b and the rows of a and of c are evenly spaced
+// over the batch; otherwise unchanged.
 struct Product {
   View a, b, c;
   bool add;

@@ -1,6 +1,6 @@
-// Products with one row, those of layers with a single output: every element of b is used once, so
-// that it is read where it lies and no panel is made of it. The chains of multiply-adds are those
-// of microkernel.h, and so are the bits.
+// Products with one row (gemv), as in layers with a single output. Every element of b is used once,
+// so b is read in place and not packed into panels. The chains of multiply-adds, and thus the bits,
+// are those of microkernel.h.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace sotto::tiles {
 
-// The rows of b lie in one piece each: vectors of columns, so many side by side as there are, and
-// then of fewer; the last vector begins where it ends with b, whatever was there before.
+// For b with contiguous rows: tiles of `Vectors` vectors of columns, then of fewer. The last vector
+// overlaps columns that are already done, so that it ends with the last column of b.
 template <class R, int Vectors = 8, class T = typename R::T>
 void row_of_tiles(std::int64_t terms, const Strided<const T>& a, const Strided<const T>& b,
                   const Target<T>& to, std::int64_t first = 0) {
@@ -30,7 +30,7 @@ void row_of_tiles(std::int64_t terms, const Strided<const T>& a, const Strided<c
   }
 }
 
-// A square of turned_chains(). Its terms are added to the chains, but for the first `used`.
+// Adds one square of turned_chains()'s terms to the chains, without the first `used` terms.
 template <class R, class Column, class T = typename R::T>
 void turned_square(const Column& column, const T* a, std::int64_t a_stride, int used,
                    typename R::Vector& sum) {
@@ -46,8 +46,8 @@ void turned_square(const Column& column, const T* a, std::int64_t a_stride, int 
   }
 }
 
-// The columns of b lie in one piece each: a vector's lanes are the chains of so many columns, whose
-// terms are read in squares and turned. The last square ends with the terms.
+// For b with contiguous columns: the lanes of a vector are the chains of several columns, whose
+// terms are loaded in squares and transposed. The last square ends with the last term.
 template <class R, class T = typename R::T>
 typename R::Vector turned_chains(std::int64_t terms, const Strided<const T>& a,
                                  const Strided<const T>& b, std::int64_t columns) {
@@ -71,13 +71,13 @@ typename R::Vector turned_chains(std::int64_t terms, const Strided<const T>& a,
   return sum;
 }
 
-// Whether b's rows lie in one piece each, with room for a vector.
+// Whether b's rows are contiguous and at least one vector long.
 template <class R, class T = typename R::T>
 bool has_whole_rows(const Strided<const T>& b, std::int64_t columns) {
   return b.col_stride == 1 && columns >= R::lanes;
 }
 
-// Whether multiply_row() takes this b.
+// Whether multiply_row() supports this b.
 template <class R, class T = typename R::T>
 bool suits_row(const Strided<const T>& b, std::int64_t columns) {
   return has_whole_rows<R>(b, columns) || b.row_stride == 1;

@@ -1,8 +1,8 @@
-// The inner loops of matrix products: tiles of the result that stay in vector registers while the
-// terms of their sums go by, panels of b in the order in which a tile reads them (Goto and van de
-// Geijn 2008, "Anatomy of high-performance matrix multiplication"). An element is a chain of
-// multiply-adds in the order of its terms, whatever tile it lies in: its bits depend on its row of
-// a and its column of b alone, not on how many others there are, and zeros behind them add nothing.
+// The inner loops of matrix products: tiles of the result stay in vector registers while their
+// terms are added, and panels of b are packed in the order in which tiles read them (Goto and van
+// de Geijn 2008, "Anatomy of high-performance matrix multiplication"). Each element is a chain of
+// multiply-adds in the order of its terms, in every tile: its bits depend only on its row of a and
+// its column of b, not on the number of rows and columns, and zeros at the end add nothing.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace sotto::tiles {
 
-// Element (i, j) lies at data + i row_stride + j col_stride, counted in elements.
+// A matrix whose element (i, j) is at data + i row_stride + j col_stride, counted in elements.
 template <class T>
 struct Strided {
   T* data;
@@ -25,8 +25,8 @@ struct Strided {
   }
 };
 
-// Vectors of `Bytes` bytes, and the tile that fills their registers: 32 of the widest, 16 of
-// others.
+// Vectors of `Bytes` bytes, and the tile sizes that fill their registers: 32 registers of the
+// widest vectors, 16 of the others.
 template <class Element, int Bytes>
 struct Registers {
   using T = Element;
@@ -37,14 +37,14 @@ struct Registers {
   using Half = Registers<Element, has_half ? Bytes / 2 : Bytes>;
 };
 
-// Rows of a that are multiplied with one panel after the other.
+// Rows of a in a block, which is multiplied with one panel after the other.
 inline constexpr std::int64_t block_rows = 48;
 
-// Columns of b whose panels are made at a time: what stays in the second-level cache.
+// Columns of b that are packed at a time: they fit in the second-level cache.
 template <class R>
 inline constexpr std::int64_t block_columns = 1920 / sizeof(typename R::T);
 
-// What multiply() needs: memory for panels, and for copies of rows. Aligned to vectors.
+// Memory of multiply() for panels and for copies of rows, aligned to vectors.
 template <class R>
 struct Workspace {
   alignas(64) typename R::T panels[product_chain * block_columns<R>];
@@ -62,7 +62,7 @@ void store(const V& v, T* to) {
   std::memcpy(to, &v, sizeof(V));
 }
 
-// Where a tile goes: c, of which so many columns are there.
+// The destination of a tile: c, of which `columns` columns exist.
 template <class T>
 struct Target {
   Strided<T> c;
@@ -78,7 +78,7 @@ void put_each(const T* sums, const Target<T>& to) {
   }
 }
 
-// One row of a tile.
+// Stores one row of a tile.
 template <class R, int Vectors, class T = typename R::T>
 void put(const typename R::Vector (&sums)[Vectors], std::int64_t row, const Target<T>& to) {
   using V = typename R::Vector;
@@ -97,7 +97,7 @@ void put(const typename R::Vector (&sums)[Vectors], std::int64_t row, const Targ
   put_each(some, Target<T>{c, to.columns, to.add});
 }
 
-// Rows x Vectors of c from a [Rows, terms] and b [terms, Vectors], whose rows are `step` apart.
+// Rows x Vectors of c from a [Rows, terms] and b [terms, Vectors], whose rows have stride `step`.
 template <class R, int Rows, int Vectors, class T = typename R::T>
 void tile(std::int64_t terms, Strided<const T> a, const T* b, std::int64_t step,
           const Target<T>& to) {
@@ -125,7 +125,7 @@ void tile(std::int64_t terms, Strided<const T> a, const T* b, std::int64_t step,
   for (int i = 0; i < Rows; ++i) put<R>(sums[i], i, to);
 }
 
-// Tiles of so many rows, as long as there are enough, and then of fewer.
+// Tiles of `Rows` rows while enough rows are left, then of fewer.
 template <class R, int Vectors, int Rows = R::rows, class T = typename R::T>
 void column_of_tiles(std::int64_t rows, std::int64_t terms, Strided<const T> a, const T* b,
                      std::int64_t step, Target<T> to) {
@@ -137,7 +137,8 @@ void column_of_tiles(std::int64_t rows, std::int64_t terms, Strided<const T> a, 
   if constexpr (Rows > 1) column_of_tiles<R, Vectors, Rows / 2>(rows, terms, a, b, step, to);
 }
 
-// The halves of two vectors, elements in turn: a[0], b[0], a[1], ...
+// Interleaves two vectors: `low` is a[0], b[0], a[1], ... from their lower halves, `high` from
+// their upper halves.
 template <class V, std::size_t... I>
 void interleave(const V& a, const V& b, V& low, V& high, std::index_sequence<I...>) {
   constexpr std::size_t n = sizeof...(I);
@@ -145,7 +146,7 @@ void interleave(const V& a, const V& b, V& low, V& high, std::index_sequence<I..
   high = __builtin_shufflevector(a, b, (n / 2 + I / 2 + I % 2 * n)...);
 }
 
-// The transpose of a square of `lanes` vectors.
+// Transposes a square of `lanes` vectors.
 template <class R>
 void transpose(typename R::Vector (&x)[R::lanes]) {
   constexpr int n = R::lanes;
@@ -160,12 +161,12 @@ void transpose(typename R::Vector (&x)[R::lanes]) {
   }
 }
 
-// The panel of b [terms, columns]: rows of `width` elements, filled up with zeros.
+// Packs the panel of b [terms, columns]: rows of `width` elements, padded with zeros.
 template <class R, class T = typename R::T>
 void pack(std::int64_t terms, std::int64_t columns, const Strided<const T>& b, T* panel,
           std::int64_t width) {
   constexpr int n = R::lanes;
-  std::int64_t squared_terms = 0, squared_columns = 0;  // what whole squares bring
+  std::int64_t squared_terms = 0, squared_columns = 0;  // the part packed as whole squares
   if (b.row_stride == 1 && b.col_stride != 1) {
     squared_terms = terms / n * n;
     squared_columns = columns / n * n;
@@ -193,8 +194,8 @@ void pack(std::int64_t terms, std::int64_t columns, const Strided<const T>& b, T
   }
 }
 
-// A copy of a [rows, terms], row by row: rows of a large matrix may lie so that all of them want
-// the same places in the cache.
+// A copy of a [rows, terms] with contiguous rows, because rows of a large matrix may map to one set
+// of the cache.
 template <class R, class T = typename R::T>
 Strided<const T> beside(std::int64_t rows, std::int64_t terms, const Strided<const T>& a, T* copy) {
   const std::int64_t step = terms + R::lanes;
@@ -211,14 +212,14 @@ Strided<const T> beside(std::int64_t rows, std::int64_t terms, const Strided<con
   return {copy, step, 1};
 }
 
-// Some columns of b: so many rows of its panel or, where b lies so itself, of b.
+// Columns of b: rows of a packed panel or, if b is used in place, of b.
 template <class T>
 struct Panel {
   const T* data;
   std::int64_t step, width;
 };
 
-// A few rows of c by one panel.
+// Multiplies a few rows of c with one panel.
 template <class R, class T = typename R::T>
 void multiply_panel(std::int64_t rows, std::int64_t terms, const Strided<const T>& a,
                     const Panel<T>& b, const Target<T>& to) {
@@ -232,21 +233,21 @@ void multiply_panel(std::int64_t rows, std::int64_t terms, const Strided<const T
     column_of_tiles<typename R::Half, 1, R::rows>(rows, terms, a, b.data, b.step, to);
 }
 
-// How wide the next panel is, for so many columns that are left: whole vectors, or half of one,
-// which is multiplied in half the time where processors do the widest in two parts.
+// The width of the next panel, for `left` remaining columns: whole vectors, or half of one, which
+// takes half the time on processors that split the widest vectors.
 template <class R>
 std::int64_t panel_width(std::int64_t left) {
   if (R::has_half && left <= R::lanes / 2) return R::lanes / 2;
   return std::min<std::int64_t>(3 * R::lanes, (left + R::lanes - 1) / R::lanes * R::lanes);
 }
 
-// One block: c [rows, columns] = a [rows, terms] b [terms, columns], or c += a b.
+// Computes one block: c [rows, columns] = a [rows, terms] b [terms, columns], or c += a b.
 template <class R, class T = typename R::T>
 void multiply_block(std::int64_t rows, std::int64_t terms, const Strided<const T>& a,
                     const Strided<const T>& b, const Target<T>& to, Workspace<R>& workspace) {
   constexpr std::int64_t width = 3 * R::lanes;
   T* const panels = workspace.panels;
-  // For few rows b is read where it lies.
+  // For few rows b is read in place.
   const bool few = b.col_stride == 1 && rows <= 8 * R::rows;
   const auto panel_at = [&](std::int64_t j) {
     const std::int64_t left = to.columns - j;
@@ -259,7 +260,7 @@ void multiply_block(std::int64_t rows, std::int64_t terms, const Strided<const T
       pack<R>(terms, std::min(width, to.columns - j), b.at(0, j), panels + j * terms,
               panel_at(j).width);
   }
-  // Columns of a that lie in one piece are read in that order as they are.
+  // Contiguous columns of a are already read in order and not copied.
   const bool pays = to.columns >= 3 * width && a.row_stride != 1;
   for (std::int64_t i = 0; i < rows; i += block_rows) {
     const std::int64_t some = std::min(block_rows, rows - i);

@@ -1,4 +1,4 @@
-// Built without oneDNN: our own loops do everything.
+// The build without oneDNN: the portable loops compute everything.
 #include "kernels/cpu/cpu_backend.h"
 
 namespace sotto {

@@ -1,5 +1,5 @@
-// Forward and data passes of convolutions by oneDNN; whatever it has nothing good for goes the
-// portable way.
+// Forward and data passes of convolutions by oneDNN; the portable engine computes what oneDNN has
+// no fast primitive for.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -13,12 +13,12 @@
 namespace sotto {
 namespace {
 
-// By tiles. What is left is computed as a whole piece: how oneDNN adds up over channels depends on
-// the size of a piece (and on the processor's caches), and the bits of a sample must not depend on
-// how many others there are.
+// Chunk size of Winograd passes. A smaller rest is padded to a full chunk: oneDNN's order of
+// summation over channels depends on the size of a chunk (and on the processor's caches), and the
+// bits of a sample must not depend on the number of other samples.
 constexpr std::int64_t tiled[] = {8};
 
-// Weights in the order of each primitive; mostly one order for all.
+// The weights in the order of each primitive; most primitives share one order.
 class OrderedWeights {
  public:
   OrderedWeights(const Pieces& pieces, Backend& backend, const View& w) {
@@ -48,12 +48,12 @@ class OrderedWeights {
   std::vector<std::shared_ptr<Storage>> ordered_;
 };
 
-// The first of some samples.
+// The address of the first of `samples`.
 void* sample(const View& v, Range samples) {
   return v.as<char>() + samples.first * v.stride[0] * static_cast<std::int64_t>(size_of(v.dtype));
 }
 
-// y from x for fewer samples than a piece has, those that it has more being zero.
+// Computes y from x for fewer samples than a chunk has; the missing samples are zero.
 void transform_rest(const Pieces& pieces, const OrderedWeights& weights, const View& bias,
                     const View& x, const View& y, Range samples) {
   const std::size_t last = pieces.kinds() - 1;
@@ -71,7 +71,8 @@ void transform_rest(const Pieces& pieces, const OrderedWeights& weights, const V
   ys.store();
 }
 
-// y from x in the forward pass, x from y in the data pass. bf16 images lie channels-last.
+// Computes y from x in the forward pass, x from y in the data pass. bf16 images must be
+// channels-last.
 void transform(const Pieces& pieces, const OrderedWeights& weights, const View& bias, const View& x,
                const View& y) {
   const bool forward = pieces[0].pass == Pass::forward;
@@ -91,8 +92,8 @@ void transform(const Pieces& pieces, const OrderedWeights& weights, const View& 
   });
 }
 
-// Whether tiles pay: in f32, with channels and pixels enough. (On Zen 4, 0.4 to 0.9 of the time for
-// these, and more than all of it for fewer.)
+// Whether Winograd pays: in f32, with enough channels and pixels. (On Zen 4 it takes 0.4 to 0.9 of
+// the direct time above these limits, and more than the direct time below.)
 bool tiles_pay(const Geometry& g, const View& x, const View& y) {
   constexpr std::int64_t least_channels = 32, least_width = 8, wide = 16, least_products = 2048;
   const std::int64_t width = std::min(g.out[1], g.out[2]);
@@ -100,14 +101,14 @@ bool tiles_pay(const Geometry& g, const View& x, const View& y) {
          width >= least_width && (width >= wide || g.channels * g.outputs >= least_products);
 }
 
-// Pieces of a forward pass by tiles; not usable where they do not pay or oneDNN has none.
+// The chunks of a Winograd forward pass; not usable if it does not pay or oneDNN has no primitive.
 Pieces tiled_pieces(const Geometry& g, bool bias, const View& x, const View& y) {
   if (!tiles_pay(g, x, y)) return {Pass::forward, g, bias, {}};
   return {Pass::forward, g, bias, tiled, Dtype::f32, Algorithm::winograd};
 }
 
-// A data pass as the forward pass from dy to dx by the weights turned around in space, where
-// windows move by one and do not end in the padding.
+// The data pass as a forward pass from dy to dx with reversed weights; possible if the window moves
+// by one and the padding does not exceed its extent.
 std::optional<Geometry> as_forward(const Geometry& g) {
   Geometry turned = g;
   std::swap(turned.channels, turned.outputs);
@@ -123,14 +124,14 @@ std::optional<Geometry> as_forward(const Geometry& g) {
   return g.window.groups == 1 ? std::optional(turned) : std::nullopt;
 }
 
-// Batch-reduce products, which oneDNN 2.6 has in forward passes alone, take 0.75 to 0.95 of its
-// data pass, but more than that for few pixels or channels.
+// Batch-reduce products, which oneDNN 2.6 uses in forward passes only, take 0.75 to 0.95 of the
+// time of its data pass, but more than that for few pixels or channels.
 bool pays_as_forward(const Geometry& g) {
   constexpr std::int64_t least_width = 8, vector = 16;
   return g.window.positions() > 1 && g.in[2] >= least_width && g.outputs % vector == 0;
 }
 
-// w [o, c, kernel] as [c, o, kernel turned around].
+// w [o, c, kernel] as [c, o, reversed kernel].
 View turned_around(View w) {
   std::swap(w.size[0], w.size[1]);
   std::swap(w.stride[0], w.stride[1]);
@@ -143,14 +144,14 @@ View turned_around(View w) {
   return w;
 }
 
-// Pieces of a batch whose results are stored as `y`. What is rounded to 16 bits must not depend on
-// who else is in the batch: each sample is a piece.
+// The chunk sizes for a batch whose results are stored in `y`. Values rounded to 16 bits must not
+// depend on the other samples of the batch, so each sample is a chunk then.
 std::span<const std::int64_t> piece_sizes(const View& y) {
   if (y.dtype == Dtype::f32) return together;
   return alone;
 }
 
-// The pieces of a forward or data pass: of bf16 where the processor multiplies it, else of f32.
+// The chunks of a forward or data pass: in bf16 if the processor multiplies it, else in f32.
 Pieces pass_pieces(Pass pass, const Geometry& g, bool bias, const View& x, const View& w,
                    const View& y) {
   const bool bfloat = has_bf16_instructions() && is_channels_last(x) && is_channels_last(y) &&

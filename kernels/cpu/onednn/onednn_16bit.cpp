@@ -1,5 +1,5 @@
-// bf16 products by the processor's own bf16 instructions (AVX-512 or AMX), which multiply exactly
-// and add up in f32, like the portable tiles, but several times as fast.
+// bf16 products by the processor's bf16 instructions (AVX-512 or AMX), which multiply exactly and
+// add in f32, like the portable tiles, but several times as fast.
 #include <array>
 #include <map>
 #include <memory>
@@ -16,11 +16,12 @@ namespace {
 
 using dnnl::memory;
 
-// Primitives kept; more than these means shapes that do not come back.
+// Limit of the cache of primitives; if it is exceeded, shapes do not recur and the cache is
+// cleared.
 constexpr std::size_t kept = 1024;
 
-// c [rows, cols] f32 = a [rows, k] b [k, cols], bf16, row-major; b lies by its strides and is put
-// into an order of its own first.
+// c [rows, cols] f32 = a [rows, k] b [k, cols], bf16, row-major; b may have any strides and is
+// first reordered for the primitive.
 struct BfloatProduct {
   memory::desc a, b, c, plain, scratchpad;
   dnnl::matmul multiply;
@@ -60,13 +61,13 @@ std::shared_ptr<const BfloatProduct> bfloat_product(const Key& key) {
   try {
     made = make(key);
   } catch (const dnnl::error&) {
-    // Not a shape for oneDNN; remembered as nullptr.
+    // oneDNN has no primitive for this shape; nullptr records that.
   }
   if (products.size() >= kept) products.clear();
   return products[key] = made;
 }
 
-// One b, in the primitive's order.
+// One b, reordered for the primitive.
 class Prepared {
  public:
   Prepared(std::shared_ptr<const BfloatProduct> product, const Matrix& b)
@@ -91,8 +92,8 @@ class Prepared {
   Storage weights_, scratch_;
 };
 
-// As prepare_tile(), for an a of bf16 and a row-major c without gaps. Where b is not bf16 or the
-// processor has no instructions for it, it is prepare_tile().
+// Like prepare_tile(), for an a of bf16 and a row-major c without gaps. Falls back to
+// prepare_tile() if b is not bf16 or the processor has no bf16 instructions.
 TileProduct prepare_bfloat_tile(const Matrix& b, std::int64_t rows) {
   const OneThread one;
   if (b.dtype != Dtype::bf16 || b.rows == 0 || !has_bf16_instructions())

@@ -1,4 +1,4 @@
-// Batches of a convolution cut into pieces that oneDNN has primitives for.
+// Splits the batch of a convolution into chunks for which oneDNN has primitives.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace sotto {
 
-// Samples that a thread hands to oneDNN together: as many of the first size as fit into its share,
-// then of the next. Making a primitive takes 0.1 to 0.5 ms, and Poisson batches are of another size
-// at every step.
+// Chunk sizes, in samples: a thread takes as many chunks of the first size as fit into its range,
+// then of the next. Few sizes suffice for Poisson batches, whose size changes at every step; making
+// a primitive takes 0.1 to 0.5 ms.
 inline constexpr std::int64_t together[] = {32, 8, 1};
 inline constexpr std::int64_t alone[] = {1};
 
@@ -26,25 +26,25 @@ inline std::size_t float_bytes(std::int64_t count) {
 
 inline float* floats(const Storage& storage) { return static_cast<float*>(storage.data()); }
 
-// Whether the arithmetic on all is in f32 and none is empty. 16-bit images pass through f32 copies
-// of a piece.
+// Whether all views are computed in f32 and none is empty. 16-bit images are converted to f32 chunk
+// by chunk.
 bool suits_onednn(std::initializer_list<View> views);
 
-// Whether oneDNN may have tiles for it: 3 x 3 windows over images in f32.
+// Whether oneDNN may have a Winograd primitive: 3 x 3 windows over 2-D images in f32.
 bool in_tiles(const Geometry& g, const View& x, const View& y);
 
-// A convolution's primitives for pieces of each size, and the cutting of a batch into them.
+// The primitives of a convolution for each chunk size, and the division of a batch into chunks.
 class Pieces {
  public:
   Pieces(Pass pass, const Geometry& g, bool bias, std::span<const std::int64_t> sizes,
          Dtype dtype = Dtype::f32, Algorithm algorithm = Algorithm::direct);
-  // Whether oneDNN can do all of it.
+  // Whether oneDNN has a primitive for each chunk size.
   bool usable() const { return !primitives_.empty() && primitives_.back(); }
   std::size_t kinds() const { return primitives_.size(); }
   const ConvPrimitive& operator[](std::size_t kind) const { return *primitives_[kind]; }
   Dtype dtype() const { return dtype_; }
 
-  // Calls f(samples) in parallel.
+  // Calls f(samples) in parallel for ranges that cover the batch.
   template <class F>
   void for_each_share(F&& f) const {
     const std::int64_t work = g_.positions() * g_.outputs * g_.taps();
@@ -53,16 +53,16 @@ class Pieces {
     });
   }
 
-  // The samples of a share that go in pieces of one kind.
+  // The samples of a range that form chunks of size number `kind`.
   Range part(std::size_t kind, Range share) const {
     for (std::size_t k = 0; k < kind; ++k) share.first += share.count() / sizes_[k] * sizes_[k];
     return {share.first, share.first + share.count() / sizes_[kind] * sizes_[kind]};
   }
 
-  // The samples of a share that are fewer than any piece has.
+  // The samples of a range that are too few for any chunk.
   Range rest(Range share) const { return {part(kinds() - 1, share).last, share.last}; }
 
-  // Calls f(run, samples) for the pieces of one kind in a share.
+  // Calls f(run, samples) for the chunks of one size in a range.
   template <class F>
   void for_each_piece(std::size_t kind, Range share, F&& f) const {
     const Range samples = part(kind, share);

@@ -14,11 +14,11 @@ using dnnl::memory;
 using Tag = memory::format_tag;
 constexpr auto f32 = memory::data_type::f32;
 
-// Primitives kept. A network has some tens of shapes; more than these means shapes that do not
-// come back.
+// Limit of the cache of primitives: a network has some tens of shapes. If it is exceeded, shapes do
+// not recur and the cache is cleared.
 constexpr std::size_t kept = 1024;
 
-// The convolution in oneDNN's words. Images are 2-D where the depth is 1 throughout.
+// A convolution in oneDNN's types. Images are 2-D if the depth is 1 throughout.
 struct Words {
   Words(const Geometry& g, Dtype dtype);
 
@@ -26,7 +26,7 @@ struct Words {
   bool flat;
   memory::dims x, y, w;
   memory::dims stride, dilation, before, after;
-  // By tiles images lie as the primitive wants them.
+  // Winograd primitives choose their own order of images.
   memory::desc images(const memory::dims& dims, Algorithm algorithm = Algorithm::direct) const {
     const Tag channels_last = flat ? Tag::nhwc : Tag::ndhwc;
     return {dims, type, algorithm == Algorithm::winograd ? Tag::any : channels_last};
@@ -98,7 +98,7 @@ bool made_by(const dnnl::primitive_desc_base& p, std::string_view name) {
   return std::string_view(p.impl_info_str()).find(name) != std::string_view::npos;
 }
 
-// The order of images that a primitive wants, and how they come to lie so.
+// Prepares the reordering of images for a primitive that has its own order.
 void keep_order(const memory::desc& x, const memory::desc& y, ConvPrimitive& p) {
   const dnnl::engine& e = onednn_engine();
   p.own_x = x;
@@ -108,8 +108,8 @@ void keep_order(const memory::desc& x, const memory::desc& y, ConvPrimitive& p) 
       p.pass == Pass::forward ? dnnl::reorder({e, y, e, p.y}) : dnnl::reorder({e, p.y, e, y});
 }
 
-// Whether it is worth having: the last resort is a plain loop, slower than patches by orders of
-// magnitude.
+// Stores a primitive. Returns false if it is oneDNN's reference implementation, a plain loop that
+// is slower than im2col by orders of magnitude.
 bool keep(const dnnl::primitive_desc_base& described, const memory::desc& weights,
           dnnl::primitive primitive, ConvPrimitive& p) {
   p.weights = weights;
@@ -192,7 +192,7 @@ std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g
     const OneThread one;
     made = make(pass, g, bias, dtype, algorithm);
   } catch (const dnnl::error&) {
-    // Not a shape for oneDNN; remembered as nullptr.
+    // oneDNN has no primitive for this shape; nullptr records that.
   }
   if (primitives.size() >= kept) primitives.clear();
   return primitives[key] = made;

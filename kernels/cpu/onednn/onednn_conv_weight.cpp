@@ -1,5 +1,4 @@
-// Gradients with regard to the weights of convolutions by oneDNN: summed, as a row for each sample,
-// and the norms of these.
+// Weight gradients of convolutions by oneDNN: their sum, one per sample, and the norms of these.
 #include <algorithm>
 #include <cstring>
 #include <span>
@@ -14,8 +13,8 @@
 namespace sotto {
 namespace {
 
-// By tiles, as many together as what they are transformed to leaves in the caches; and of images of
-// few tiles as many as outweigh the transformed weights.
+// Chunk sizes of Winograd sums: as many samples as leave the transformed images in the caches, and
+// more for images of few tiles, to outweigh the cost of transforming the weights.
 constexpr std::int64_t tiled[] = {8}, small_tiled[] = {32, 8}, tiny_tiled[] = {32};
 
 void add(const float* x, std::size_t bytes, float* y) {
@@ -30,7 +29,7 @@ void add_rounded_to(const float* x, std::int64_t count, double spacing, double* 
   });
 }
 
-// The sum of what a primitive makes of some pieces.
+// The sum of a primitive's results over several chunks.
 class WeightSum {
  public:
   explicit WeightSum(const ConvPrimitive& p)
@@ -40,7 +39,7 @@ class WeightSum {
     if (!first_) add(floats(one_), one_.bytes(), floats(total_));
     first_ = false;
   }
-  // Adds it to row-major weights.
+  // Adds the sum to row-major weights.
   void add_to(float* sum) const {
     const Storage plain(p_.plain.get_size(), cpu);
     Reorder{p_}(floats(total_), floats(plain));
@@ -53,7 +52,7 @@ class WeightSum {
   bool first_ = true;
 };
 
-// sum += the weight gradients of a share, row-major, but for those of its rest.
+// sum += the weight gradients of a range of samples, row-major, except those of its rest.
 void add_share(const Pieces& pieces, const View& dy, const View& x, Range share, float* sum) {
   for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
     if (pieces.part(kind, share).count() == 0) continue;
@@ -68,7 +67,8 @@ void add_share(const Pieces& pieces, const View& dy, const View& x, Range share,
   }
 }
 
-// sum += the weight gradients of fewer samples than a piece of that kind has: the others are zero.
+// sum += the weight gradients of fewer samples than a chunk of that size has; the missing samples
+// are zero.
 void add_filled_up(const Pieces& pieces, std::size_t kind, const View& dy, const View& x,
                    Range samples, float* sum) {
   const ConvPrimitive& p = pieces[kind];
@@ -88,7 +88,7 @@ void add_filled_up(const Pieces& pieces, std::size_t kind, const View& dy, const
   total.add_to(sum);
 }
 
-// sum = the weight gradients of some samples. A few that are left of pieces of 8 are filled up.
+// sum = the weight gradients of `samples`. A rest of a few samples is padded to a chunk of 8.
 void sum_of(const Pieces& tiles, const Pieces& pieces, const View& dy, const View& x, Range samples,
             float* sum, std::int64_t size) {
   constexpr std::int64_t filled = 8, worth_filling = 3;
@@ -104,8 +104,8 @@ void sum_of(const Pieces& tiles, const Pieces& pieces, const View& dy, const Vie
   add_share(pieces, dy, x, left, sum);
 }
 
-// Whether a sum goes faster by tiles: 0.4 to 0.9 of the time for these, on Zen 4. At the images'
-// ends tiles compute what nobody asked for.
+// Whether Winograd sums pay: they take 0.4 to 0.9 of the direct time above these limits, on Zen 4.
+// The tiles at the edges of images compute results that are not needed.
 bool tiled_sums_pay(const Geometry& g) {
   constexpr std::int64_t side = 4, least_channels = 16, least_products = 1024, least_pixels = 10;
   const auto tiles = [](std::int64_t size) { return (size + side - 1) / side; };
@@ -114,7 +114,7 @@ bool tiled_sums_pay(const Geometry& g) {
          g.positions() >= least_pixels * tiles(g.out[1]) * tiles(g.out[2]);
 }
 
-// Whether one sample's gradient does: 0.45 to 0.75 of it.
+// Whether Winograd pays for one sample's gradient: 0.45 to 0.75 of the direct time.
 bool tiled_rows_pay(const Geometry& g) {
   constexpr std::int64_t least_channels = 32, least_width = 16, wide = 32, least_products = 4096;
   const std::int64_t width = std::min(g.out[1], g.out[2]);
@@ -122,7 +122,7 @@ bool tiled_rows_pay(const Geometry& g) {
          (width >= wide || g.channels * g.outputs >= least_products);
 }
 
-// Pieces of a sum by tiles; not usable where they do not pay or oneDNN has none.
+// The chunks of a Winograd sum; not usable if it does not pay or oneDNN has no primitive.
 Pieces tiled_pieces(const Geometry& g, const View& x, const View& dy) {
   constexpr std::int64_t small = 256, tiny = 63;
   std::span<const std::int64_t> sizes;
@@ -134,7 +134,8 @@ Pieces tiled_pieces(const Geometry& g, const View& x, const View& dy) {
   return {Pass::weight, g, false, sizes, Dtype::f32, Algorithm::winograd};
 }
 
-// What is summed are these rows, so that their rounding is nobody's concern.
+// The chunks, of one sample each, for materialized per-sample gradients. The clipped sum is of
+// these very gradients, so their norms bound it, whatever Winograd's rounding.
 Pieces row_pieces(const Geometry& g, const View& x, const View& dy) {
   if (in_tiles(g, x, dy) && tiled_rows_pay(g)) {
     Pieces pieces(Pass::weight, g, false, alone, Dtype::f32, Algorithm::winograd);
@@ -143,8 +144,8 @@ Pieces row_pieces(const Geometry& g, const View& x, const View& dy) {
   return {Pass::weight, g, false, alone};
 }
 
-// Calls f(row, dy, x, reorder, sample) for the weight gradient of each sample, in the primitive's
-// order, and the images it came from, channels-last.
+// Calls f(row, dy, x, reorder, sample) for each sample: its weight gradient in the primitive's
+// order, and its images, channels-last.
 template <class F>
 void for_each_row(const Pieces& pieces, const View& dy, const View& x, F&& f) {
   pieces.for_each_share([&](Range share) {
@@ -160,7 +161,8 @@ void for_each_row(const Pieces& pieces, const View& dy, const View& x, F&& f) {
   });
 }
 
-// Of a row in the primitive's order: that, and the zeros that fill it up, do not show in its norm.
+// Writes the norms for a weight gradient in the primitive's order; the order and its padding with
+// zeros do not change the norm.
 void write_row_norms(const Pieces& pieces, const Geometry& g, const float* row, const float* dy,
                      const float* x, double* y) {
   const auto count = static_cast<std::int64_t>(pieces[0].weights.get_size() / sizeof(float));
@@ -169,7 +171,7 @@ void write_row_norms(const Pieces& pieces, const Geometry& g, const float* row, 
 
 }  // namespace
 
-// One sum for each thread, and these in order.
+// Each thread computes one sum; the sums are then added in a fixed order.
 void OnednnBackend::conv_weight(View dy, View x, const Window& window, double beta, View dw) {
   const Geometry g(x, dy, window);
   if (!suits_onednn({dy, x, dw}) || dw.dtype != Dtype::f32 || !dw.contiguous()) {
@@ -207,7 +209,7 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
   const Storage sums(static_cast<std::size_t>(threads * size) * sizeof(double), cpu);
   auto* const all = static_cast<double*>(sums.data());
   std::fill_n(all, threads * size, 0.0);
-  // Those that begin within a thread's share of the samples.
+  // A thread adds the ranges that begin within its share of the samples.
   const auto add = [&](std::int64_t thread) {
     const Storage one(float_bytes(size), cpu);
     std::int64_t first = 0;

@@ -1,4 +1,4 @@
-// Inner products of per-sample gradients, and their weighted sum, without writing rows.
+// Inner products of per-sample gradients, and their weighted sum, without materializing them.
 #include <algorithm>
 #include <type_traits>
 #include <vector>
@@ -35,8 +35,8 @@ Dense<A> slice(View x, std::int64_t sample) {
   return m;
 }
 
-// The same by the definition: the two weight gradients, in double, and their inner product. This
-// form cancels linearly where the Gram form cancels quadratically.
+// The inner product of the two materialized weight gradients, in f64. It cancels linearly, whereas
+// the Gram form cancels quadratically.
 template <class T>
 double dot_of_rows(View a1, View b1, View a2, View b2, std::int64_t n) {
   const Dense<double> g1 = slice<double, T>(b1, n).transpose() * slice<double, T>(a1, n);
@@ -44,8 +44,8 @@ double dot_of_rows(View a1, View b1, View a2, View b2, std::int64_t n) {
   return g1.cwiseProduct(g2).sum();
 }
 
-// One thread's memory for the inner products of all positions with all, of a sample's factors of
-// type T: of a and of b.
+// Computes Gram forms of samples, in one thread's memory: for a and for b, the inner products of
+// all positions with all.
 template <class T>
 class Grams {
  public:
@@ -82,11 +82,11 @@ class Grams {
   Storage products_;
 };
 
-// Elements of inner products that are worth a thread: they go by four times as fast as those of
-// loops that write.
+// Elements of inner products that are worth a thread: they are four times as fast as the elements
+// of loops that write.
 constexpr std::int64_t dot_grain = 4 * elementwise_grain;
 
-// y[n] = a[n] b[n], and otherwise inner products of rows.
+// Inner products of rows; a loop of its own for rows of one element.
 template <class T>
 void dot_rows(const T* a, const T* b, std::int64_t k, std::int64_t begin, std::int64_t end,
               double* y) {
@@ -105,13 +105,13 @@ void dot_rows(const T* a, const T* b, std::int64_t k, std::int64_t begin, std::i
   });
 }
 
-// Columns whose double sums stay in the first-level cache.
+// Columns whose sums in double stay in the first-level cache.
 constexpr std::int64_t sum_block = 512;
 
 }  // namespace
 
-// Seconds on one core of a recent server processor, as docs/per_sample_gradients.md measures them;
-// only their ratios matter.
+// Rates on one core of a recent server processor, as measured in docs/per_sample_gradients.md; only
+// their ratios matter.
 Costs CpuBackend::costs() const {
   return {.gram_flops = 40e9,
           .rows_flops = 60e9,
@@ -179,7 +179,7 @@ void add_rows(View x, std::int64_t first, std::int64_t count, const WeightedRow*
   }
 }
 
-// The same for all rows.
+// Adds all rows, `together` at a time.
 template <class T, class Term>
 void add_all_rows(View x, const std::vector<WeightedRow>& rows, std::int64_t first,
                   std::int64_t count, Term term, double* sums) {
@@ -202,7 +202,7 @@ void weighted_columns(View x, const std::vector<WeightedRow>& rows, double beta,
   for (std::int64_t k = 0; k < count; ++k) out[k] = Y(static_cast<acc_t<Y>>(sums[k]));
 }
 
-// The rows with a weight.
+// The rows with nonzero weight.
 std::vector<WeightedRow> weighted_rows(View w, std::int64_t n) {
   std::vector<WeightedRow> rows;
   rows.reserve(static_cast<std::size_t>(n));
@@ -215,7 +215,7 @@ std::vector<WeightedRow> weighted_rows(View w, std::int64_t n) {
   return rows;
 }
 
-// Of so few columns that a row is no loop: out[k] = sum_n weights[n] x[n, k] + beta out[k].
+// For so few columns that a row is unrolled: out[k] = sum_n weights[n] x[n, k] + beta out[k].
 template <std::int64_t width, class T, class Y>
 void weighted_narrow(const T* x, const std::vector<double>& weights, double beta, Y* out) {
   double sums[width][sum_lanes] = {};
@@ -238,7 +238,7 @@ void weighted_narrow(const T* x, const std::vector<double>& weights, double beta
   }
 }
 
-// f(width), a constant, for few columns; whether there are so few.
+// Calls f(width), with the width as a constant, for few columns; returns whether it did.
 template <class F>
 bool with_narrow(std::int64_t width, const F& f) {
   switch (width) {

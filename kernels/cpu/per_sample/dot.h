@@ -1,4 +1,4 @@
-// Inner products in double of arrays of any float type.
+// Inner products, computed in double, of arrays of any float type.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace sotto {
 
-// Running sums, so that additions need not wait for each other.
+// The number of independent running sums, which lets additions overlap.
 inline constexpr std::int64_t sum_lanes = 8;
 
 inline double sum_of(const double (&sums)[sum_lanes]) {
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
-// sum_i term(i) for i in [0, count). Term i goes to one of 16 running sums, whatever the count:
-// zeros at the end, which the padding of a row leaves, change no bit.
+// sum_i term(i) for i in [0, count). Term i goes to running sum i mod 16, whatever the count, so
+// zeros at the end, as from padding, change no bit.
 template <class F>
 double sum_terms(std::int64_t count, const F& term) {
   double sums[sum_lanes] = {}, others[sum_lanes] = {};
@@ -27,26 +27,28 @@ double sum_terms(std::int64_t count, const F& term) {
     for (std::int64_t lane = 0; lane < sum_lanes; ++lane)
       others[lane] += term(i + sum_lanes + lane);
   }
-  // Not added up apart: a product is then rounded before it is added, and here it need not be.
+  // These loops add one term at a time: summing the terms of a lane first would round products
+  // before adding them, whereas the compiler can fuse them here.
   for (std::int64_t lane = 0; lane < sum_lanes && i < count; ++lane) sums[lane] += term(i++);
   for (std::int64_t lane = 0; lane < sum_lanes && i < count; ++lane) others[lane] += term(i++);
   for (std::int64_t lane = 0; lane < sum_lanes; ++lane) sums[lane] += others[lane];
   return sum_of(sums);
 }
 
-// Whether squares that were added in float add up to `total`: what those below float's range lose
-// is nothing beside it, and none has left the range above.
+// Whether squares summed in float are accurate given their sum: squares below float's range are
+// negligible, and none overflowed.
 inline constexpr double least_held = 1e-24, most_held = std::numeric_limits<double>::max();
 inline bool squares_hold(double total) { return total >= least_held && total <= most_held; }
 
-// sum_i a[i]^2. Of single precision and narrower, four squares at a time are added in float, which
-// costs at most a relative 2^-22 where no square leaves float's range.
+// sum_i a[i]^2. For f32 and 16-bit types, four squares at a time are added in float, a relative
+// error of at most 2^-22 unless a square leaves float's range.
 template <class T>
 double squared_norm(const T* a, std::int64_t count) {
   const auto value = [a](std::int64_t i) { return acc_t<T>(a[i]); };
   const auto square = [&](std::int64_t i) { return double{value(i)} * double{value(i)}; };
   if constexpr (std::is_same_v<acc_t<T>, float>) {
-    // Lanes of the same square in each four lie apart, for the sake of vector instructions.
+    // The four squares that are added in float are `lanes` elements apart, so that the loop
+    // vectorizes.
     constexpr std::int64_t lanes = sum_lanes, block = 4 * lanes;
     if (count < block) return sum_terms(count, square);
     double sums[lanes] = {};
@@ -70,7 +72,7 @@ double squared_norm(const T* a, std::int64_t count) {
   return sum_terms(count, square);
 }
 
-// sum_i a[i] b[i]. Of an array with itself it takes half the conversions to double.
+// sum_i a[i] b[i]. If a == b, it needs half the conversions to double.
 template <class T>
 double dot(const T* a, const T* b, std::int64_t count) {
   if (a == b) return squared_norm(a, count);

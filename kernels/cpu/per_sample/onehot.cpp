@@ -1,4 +1,5 @@
-// Inner products of the gradients of tables, whose rows are sums over the positions with one id.
+// Inner products of the gradients of embedding tables, whose rows are sums over positions with
+// equal ids.
 #include <algorithm>
 #include <bit>
 #include <vector>
@@ -12,20 +13,20 @@ namespace sotto {
 
 namespace {
 
-// Knuth's multiplicative hashing onto a power of two of slots.
+// The slot of an id by Knuth's multiplicative hashing; the number of slots is a power of two.
 std::size_t hashed(std::int64_t id, std::size_t slots) {
   constexpr std::uint64_t golden = 0x9E3779B97F4A7C15u;
   return (static_cast<std::uint64_t>(id) * golden) >> (64 - std::countr_zero(slots));
 }
 
-// How often each id comes in one sample after the other: a hash table with open addressing, at most
-// half full, whose slots say which sample they were filled for, so that none are cleared.
+// Counts the ids of one sample after the other: a hash table with open addressing, at most half
+// full. Slots store the sample they were filled for, so that the table is never cleared.
 class IdCounts {
  public:
   explicit IdCounts(std::int64_t positions)
       : slots_(std::bit_ceil(2 * static_cast<std::uint64_t>(positions) + 2)) {}
 
-  // The sum of the squares of how often each id comes; negative ones are none.
+  // The sum of the squared counts of the ids; negative ids do not count.
   double sum_of_squares(const std::int64_t* ids, std::int64_t count) {
     const std::size_t mask = slots_.size() - 1;
     std::int64_t sum = 0;
@@ -49,8 +50,8 @@ class IdCounts {
   std::int64_t sample_ = 0;
 };
 
-// The rows of one sample's gradient that are not zero, found by their id: a hash table with open
-// addressing, at most half full.
+// The nonzero rows of one sample's gradient, found by id: a hash table with open addressing, at
+// most half full.
 class TableRows {
  public:
   TableRows(std::int64_t positions, std::int64_t width)
@@ -59,7 +60,7 @@ class TableRows {
         ids_(static_cast<std::size_t>(positions)),
         rows_(static_cast<std::size_t>(positions * width)) {}
 
-  // Sums b over equal ids, in which a position's row comes `step` elements after the one before.
+  // Sums b over equal ids; the row of each position is `step` elements after the previous one.
   template <class T>
   void collect(const std::int64_t* ids, const T* b, std::int64_t step) {
     std::fill(slots_.begin(), slots_.end(), empty);
@@ -77,7 +78,7 @@ class TableRows {
     }
   }
 
-  // The squared norm of all.
+  // The squared norm of all rows.
   double squared_norm() const { return dot(rows_.data(), rows_.data(), count_ * width_); }
 
   // The inner product with the gradient of `count` other positions.
@@ -97,7 +98,7 @@ class TableRows {
  private:
   static constexpr std::int32_t empty = -1;
 
-  // nullptr where no position had the id.
+  // The row of an id; nullptr if no position had it.
   const double* row(std::int64_t id) {
     const std::int32_t found = slot(id);
     return found == empty ? nullptr : rows_.data() + found * width_;
@@ -135,7 +136,7 @@ void CpuBackend::onehot_dot(View ids1, View b1, View ids2, View b2, View y) {
     const auto slopes = [width](View b, std::int64_t n) {
       return b.as<T>() + n * b.size[1] * width;
     };
-    // One row for all positions: how often each id comes is all there is to know.
+    // If all positions share one row, the counts of the ids determine the norm.
     const auto by_counts = [&](std::int64_t begin, std::int64_t end) {
       IdCounts counts(s_count);
       for (std::int64_t n = begin; n < end; ++n)

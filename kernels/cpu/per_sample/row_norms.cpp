@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::int64_t vector_floats = 16, block_vectors = 4;
 constexpr std::int64_t block_floats = block_vectors * vector_floats;
-// Rows whose sums become numbers together.
+// Rows whose vectors of sums are reduced together.
 constexpr std::int64_t rows_together = 8;
 
-// How a row is read: so many elements in whole blocks, and of one block more those in the masks.
+// The division of a row: elements in whole blocks, and masks for those of one partial block.
 struct Blocks {
   std::int64_t whole;
   __mmask16 rest[block_vectors];
@@ -33,7 +33,7 @@ struct Blocks {
 
 typedef double Eight __attribute__((vector_size(64)));
 
-// In double. (Of masked instructions no compiler says that they read what was never written.)
+// x in double. (The masked instruction avoids false warnings about uninitialised reads.)
 [[gnu::target("avx512f,avx512vl")]] inline Eight wide(__m256 x) {
   return _mm512_maskz_cvtps_pd(0xff, x);
 }
@@ -46,7 +46,7 @@ typedef double Eight __attribute__((vector_size(64)));
                 wide(__builtin_shufflevector(squares, squares, 8, 9, 10, 11, 12, 13, 14, 15)));
 }
 
-// Eight numbers whose sum is the row's.
+// Eight partial sums of a row's squares.
 [[gnu::target("avx512f,avx512vl")]] inline Eight sums_of_row(const float* a, const Blocks& blocks) {
   constexpr std::int64_t next = vector_floats;
   Eight sums{};
@@ -61,13 +61,13 @@ typedef double Eight __attribute__((vector_size(64)));
       _mm512_maskz_loadu_ps(some[2], a + 2 * next), _mm512_maskz_loadu_ps(some[3], a + 3 * next));
 }
 
-// Of two vectors the sums of neighbours, in turn.
+// Adds neighbouring lanes of two vectors; the sums of x and y alternate.
 [[gnu::target("avx512f,avx512vl")]] inline Eight sums_of_pairs(Eight x, Eight y) {
   return __builtin_shufflevector(x, y, 0, 8, 2, 10, 4, 12, 6, 14) +
          __builtin_shufflevector(x, y, 1, 9, 3, 11, 5, 13, 7, 15);
 }
 
-// Of two vectors of four pairs each the sums of every other and its next.
+// Adds neighbouring pairs of lanes of two vectors.
 [[gnu::target("avx512f,avx512vl")]] inline Eight sums_of_quarters(Eight x, Eight y) {
   return __builtin_shufflevector(x, y, 0, 1, 4, 5, 8, 9, 12, 13) +
          __builtin_shufflevector(x, y, 2, 3, 6, 7, 10, 11, 14, 15);
@@ -79,18 +79,18 @@ typedef double Eight __attribute__((vector_size(64)));
                           sums_of_quarters(sums_of_pairs(s[4], s[5]), sums_of_pairs(s[6], s[7])));
 }
 
-// Of one, in the same order.
+// The sum of one vector, in the order of totals().
 [[gnu::target("avx512f,avx512vl")]] inline double total(Eight s) {
   return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
 
-// Whether squares_hold() of all.
+// Whether squares_hold() for all lanes.
 [[gnu::target("avx512f,avx512vl")]] inline bool all_hold(Eight y) {
   const __mmask8 large = _mm512_cmp_pd_mask(y, _mm512_set1_pd(least_held), _CMP_GE_OQ);
   return _mm512_mask_cmp_pd_mask(large, y, _mm512_set1_pd(most_held), _CMP_LE_OQ) == 0xff;
 }
 
-// In double, where it does not hold.
+// Recomputes y in f64 if squares left float's range.
 void correct(const float* row, std::int64_t width, double& y) {
   if (squares_hold(y)) return;
   y = sum_terms(width, [row](std::int64_t i) { return double{row[i]} * double{row[i]}; });

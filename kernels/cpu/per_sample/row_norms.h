@@ -1,4 +1,4 @@
-// Squared norms of many rows at once, where a processor has AVX-512.
+// Squared norms of many rows at once, in AVX-512.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@ namespace sotto {
 
 #if defined(__x86_64__)
 
-// y[n] = |row n|^2 for the rows [begin, end) of a, of `width` elements each, for has_avx512() only.
-// Squares are added four at a time in float and otherwise in double, which costs at most a relative
-// 2^-22; a row whose squares may leave float's range is added in double. The bits of y[n] depend on
-// its row alone, and zeros at the row's end change none.
+// y[n] = |row n|^2 for the rows [begin, end) of a, of `width` elements each; requires has_avx512().
+// Squares are added four at a time in float and then in double, a relative error of at most 2^-22;
+// a row whose squares may leave float's range is recomputed in f64. The bits of y[n] depend only on
+// its row, and zeros at the row's end change none.
 void squared_norms_avx512(const float* a, std::int64_t width, std::int64_t begin, std::int64_t end,
                           double* y);
 
