@@ -1,4 +1,4 @@
-// Compiles convolutions by patches for GPUs.
+// Compiles im2col convolutions for GPUs.
 #include "kernels/cuda/conv.h"
 
 #include "kernels/cuda/runtime/execution.cuh"

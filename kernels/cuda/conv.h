@@ -1,5 +1,5 @@
-// Convolutions, by the device's library where it can; by patches and products what it cannot, and
-// per-sample weight gradients.
+// Convolutions: by cuDNN where it has a plan, otherwise by im2col and products; and per-sample
+// weight gradients.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@
 
 namespace sotto {
 
-// patches[n, position, (channel, tap)] = what the position sees of the channel at the tap, zero in
-// the padding.
+// patches[n, position, (channel, tap)] = the pixel under the tap at the position, zero in the
+// padding.
 template <class Bits>
 struct Unfold {
   Geometry g;
@@ -37,7 +37,7 @@ struct Unfold {
   }
 };
 
-// The transpose: every pixel of x gathers from the patches that saw it.
+// The transpose of Unfold: every pixel of x gathers from the patches that contain it.
 template <class T>
 struct Fold {
   Geometry g;
@@ -61,7 +61,7 @@ struct Fold {
 
 // y[n] = (norms[n], |dy[n]|^2, |x[n]|^2)
 struct NormsOfParts {
-  AxisList of_dy, of_x;  // one sample's elements
+  AxisList of_dy, of_x;  // the elements of one sample
   View dy, x;
   const double* norms;
   double* y;
@@ -91,8 +91,8 @@ inline AxisList sample_axes(const View& x) {
   return ReductionPlan(one, sum).reduced;
 }
 
-// Images [n, c, d, h, w] as a matrix [n, pixels, c] for each sample: their own bytes where they lie
-// channels-last, else a copy, which load() fills and store() writes back.
+// Images [n, c, d, h, w] as a matrix [n, pixels, c]: their own memory if they are channels-last,
+// else a copy, which load() fills and store() writes back.
 class ImageRows {
  public:
   ImageRows(Device device, const View& x) : image_(x), rows_(x) {
@@ -128,7 +128,7 @@ class ImageRows {
   std::optional<Scratch<char>> copy_;
 };
 
-// Weights of any strides, row-major: their own bytes or a copy, which load() fills.
+// Weights of any strides, row-major: their own memory or a copy, which load() fills.
 class RowMajor {
  public:
   RowMajor(Device device, const View& w) : from_(w), rows_(w) {
@@ -152,12 +152,12 @@ class RowMajor {
   std::optional<Scratch<char>> copy_;
 };
 
-// Patches of as many samples as the scratch holds, and which part of a product belongs to a group.
+// Divides a batch into chunks whose patches fit in the scratch memory, and a product into groups.
 struct PatchPlan {
   Geometry g;
   Dtype dtype;
-  std::int64_t most_bytes;              // of scratch, unless a sample needs more
-  std::int64_t materialized_bytes = 0;  // needed for each sample beside its patches
+  std::int64_t most_bytes;              // limit of the scratch, unless one sample needs more
+  std::int64_t materialized_bytes = 0;  // needed per sample besides its patches
 
   std::int64_t columns() const { return g.channels * g.window.positions(); }
   std::int64_t sample_elements() const { return g.positions() * columns(); }
@@ -166,7 +166,7 @@ struct PatchPlan {
         std::max<std::int64_t>(1, bytes_of(dtype, sample_elements()) + materialized_bytes);
     return std::clamp<std::int64_t>(most_bytes / one, 1, std::max<std::int64_t>(1, g.samples));
   }
-  // [samples, positions, taps of the group]
+  // The patches of a group: [samples, positions, taps of the group].
   View patches(char* data, std::int64_t samples, std::int64_t group) const {
     return {data + bytes_of(dtype, group * g.taps()),
             dtype,
@@ -174,7 +174,7 @@ struct PatchPlan {
             {samples, g.positions(), g.taps()},
             {sample_elements(), columns(), 1}};
   }
-  // A group's part of weights [o, taps].
+  // The part of weights [o, taps] that belongs to a group.
   View weights(const View& w, std::int64_t group) const {
     return {w.as<char>() + bytes_of(w.dtype, group * g.group_outputs() * g.taps()),
             w.dtype,
@@ -184,12 +184,12 @@ struct PatchPlan {
   }
 };
 
-// Axis 0 of a matrix for each sample joined with axis 1, where samples follow each other.
+// Joins axis 0 (samples) with axis 1, for samples that follow each other.
 inline View joined(const View& x) {
   return {x.data, x.dtype, 2, {x.size[0] * x.size[1], x.size[2]}, {x.stride[1], x.stride[2]}};
 }
 
-// A matrix for every sample, and a vector for every position.
+// A matrix repeated for every sample; a vector repeated for every position.
 inline View over_samples(const View& x, std::int64_t samples) {
   return {x.data, x.dtype, 3, {samples, x.size[0], x.size[1]}, {0, x.stride[0], x.stride[1]}};
 }
@@ -197,7 +197,7 @@ inline View repeated(const View& x, std::int64_t samples, std::int64_t positions
   return {x.data, x.dtype, 3, {samples, positions, x.size[0]}, {0, 0, x.stride[0]}};
 }
 
-// A number for each channel, at every pixel of the images.
+// One number per channel, repeated at every pixel of the images.
 inline View for_channels(const View& numbers, const View& images) {
   View y = images;
   y.data = numbers.data;
@@ -215,7 +215,7 @@ void unfold_into(const Exec& exec, const Geometry& g, const View& x, void* patch
   });
 }
 
-// Calls f(first sample, how many) for as many samples at once as the patches allow.
+// Calls f(first sample, count) for each chunk of samples.
 template <class F>
 void for_each_chunk(const PatchPlan& plan, F&& f) {
   const std::int64_t step = plan.samples_at_once();
@@ -291,13 +291,14 @@ void DeviceBackend<Exec>::conv_data(View dy, View w, const Window& window, View 
   });
 }
 
-// The sum is taken in the arithmetic type, so that chunks of samples do not round it.
+// The sum is in the accumulation type, so that the division into chunks does not round it.
 template <class Exec>
 void DeviceBackend<Exec>::conv_weight(View dy, View x, const Window& window, double beta, View dw) {
   const Exec exec = execution("conv_weight", {&dy, &x, &dw});
   const PatchPlan plan{Geometry(x, dy, window), x.dtype, exec.scratch_bytes()};
   if (dw.numel() == 0) return;
-  // Of private sums: never rounded, as norms are not.
+  // cuDNN may not use TF32 here: like norms, sums over private samples are never rounded to 11
+  // bits.
   if (x.numel() > 0 && dy.numel() > 0 &&
       conv_weight_by_library(*this, exec, {ConvPass::weight, x, dw, dy, window, false}, beta))
     return;
@@ -322,7 +323,7 @@ void DeviceBackend<Exec>::conv_weight(View dy, View x, const Window& window, dou
   });
 }
 
-// rows [count, o, taps] of some samples, in rows' own dtype.
+// rows [count, o, taps]: one weight gradient per sample, in the dtype of `rows`.
 template <class Exec>
 void weight_rows_into(DeviceBackend<Exec>& backend, const Exec& exec, const PatchPlan& plan,
                       const std::array<View, 2>& dy_and_x, char* patches, View rows) {
@@ -339,7 +340,7 @@ void weight_rows_into(DeviceBackend<Exec>& backend, const Exec& exec, const Patc
   }
 }
 
-// y [n, 3]: those of rows, and of what they are made of.
+// y [n, 3]: the squared norms of the weight gradients, of dy and of x.
 template <class Exec>
 void write_norms(const Exec& exec, View dy, View x, const double* of_rows, View y) {
   exec.for_each_team(y.size[0], x.numel() / x.size[0],

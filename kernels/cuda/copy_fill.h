@@ -1,11 +1,11 @@
-// Moves that do not look at the values.
+// Fills and copies, which treat elements as bits.
 #pragma once
 
 #include "kernels/cuda/cuda_map.h"
 
 namespace sotto {
 
-// Elements as bits.
+// Calls f(std::type_identity<Bits>{}) with the unsigned integer of an element's size.
 template <class F>
 decltype(auto) dispatch_bits(Dtype dtype, F&& f) {
   switch (size_of(dtype)) {
@@ -25,7 +25,7 @@ struct StridedFill {
   HD void operator()(std::int64_t i) const { y[offsets_at(nest, i).of[0]] = value; }
 };
 
-// The same of an array without gaps, a pack for each index.
+// StridedFill for an array without gaps, one pack per index.
 template <class Bits>
 struct PackedFill {
   static constexpr int lanes = pack_bytes / sizeof(Bits);
@@ -55,7 +55,7 @@ struct StridedCopy {
   }
 };
 
-// The same in packs, where the views allow it.
+// A copy in packs, for views that allow it (packable).
 template <class Bits>
 struct PackedCopy {
   static constexpr int lanes = pack_bytes / sizeof(Bits);

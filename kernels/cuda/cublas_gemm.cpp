@@ -39,11 +39,12 @@ cudaDataType_t type_of(Dtype dtype) {
   }
 }
 
-// The library counts by columns: what it is told of a row-major matrix is its transpose.
+// A view as cuBLASLt sees it. The library is column-major: a row-major matrix is passed as its
+// transpose.
 struct Stored {
-  std::int64_t rows, cols;  // as the library has it
-  std::int64_t leading;     // from column to column
-  bool transposed;          // the view itself, not its transpose, is what lies by columns
+  std::int64_t rows, cols;  // in the library's column-major terms
+  std::int64_t leading;     // distance between columns
+  bool transposed;  // true: the view itself is stored by columns, so the library transposes it
   std::int64_t batch, batch_stride;
 
   auto operator<=>(const Stored&) const = default;
@@ -77,7 +78,7 @@ Stored stored(const View& x) {
   return y;
 }
 
-// What a product is, for the choice of its algorithm; alignments in bytes.
+// The key by which an algorithm is chosen; alignments in bytes.
 struct Problem {
   Stored a, b, c;
   cudaDataType_t factor_type, sum_type;
@@ -99,7 +100,7 @@ std::uint32_t alignment_of(const View& x) {
 
 class Matmul {
  public:
-  // `bias` is null where none is added.
+  // `bias` may be nullptr.
   Matmul(const Call& call, const Problem& problem, const void* bias)
       : call_(call),
         description_(describe(problem)),
@@ -117,10 +118,10 @@ class Matmul {
     const Preference preference(raw);
     const std::size_t most = DeviceState::workspace_bytes;
     prefer(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most);
-    // Parts of a sum are not added up in a result of 16 bits.
+    // Partial sums must not be accumulated in a 16-bit result.
     prefer(raw, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    // The library's A is our b, and the other way round.
+    // The library's A is our b, and its B our a, because of the transposition.
     prefer(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, problem.b_alignment);
     prefer(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, problem.a_alignment);
     prefer(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, problem.c_alignment);
@@ -190,7 +191,7 @@ class Matmul {
   Layout a_, b_, c_;
 };
 
-// Row-major whatever its sizes: the contract of Backend::gemm.
+// Always row-major, as the contract of Backend::gemm says.
 Stored stored_result(const View& c) {
   const LastAxes m(c);
   return {m.cols,
@@ -201,7 +202,7 @@ Stored stored_result(const View& c) {
           c.rank == 3 ? c.stride[0] : 0};
 }
 
-// The algorithm of a problem, chosen once.
+// The algorithm of a problem, chosen once per process.
 cublasLtMatmulAlgo_t chosen(DeviceState& state, const Matmul& matmul, const Problem& problem) {
   static std::mutex mutex;
   static auto* const all = new std::map<std::pair<int, Problem>, cublasLtMatmulAlgo_t>;
@@ -212,7 +213,7 @@ cublasLtMatmulAlgo_t chosen(DeviceState& state, const Matmul& matmul, const Prob
   return found->second;
 }
 
-// c = a b + beta c + bias, the bias null where none is added.
+// c = a b + beta c + bias; `bias` may be nullptr.
 void multiply(DeviceState& state, const Call& call, const View& a, const View& b, double beta,
               const void* bias, const View& c, bool tf32) {
   const bool wide = a.dtype == Dtype::f64;
@@ -243,7 +244,8 @@ void library_product(DeviceState& state, const Call& call, const View& a, const 
   multiply(state, call, a, b, beta, nullptr, c, tf32);
 }
 
-// Algorithms are kept for a problem whatever the address of its bias: any is good for this one.
+// An algorithm is cached for a problem whatever the address of its bias, so only aligned biases are
+// used: every algorithm supports them.
 bool library_adds(const View& a, const View& bias, const View& c) {
   constexpr std::uintptr_t alignment = 16;
   return c.size[0] > 1 && c.size[1] > 1 && a.size[1] > 1 && bias.stride[1] == 1 &&

@@ -5,20 +5,20 @@
 
 namespace sotto {
 
-// Whether the library can read a matrix, or a batch of them, as it lies: one of the last two axes
-// has stride 1, and lines do not overlap.
+// Whether the library can read a matrix, or a batch of them, in place: one of the last two axes has
+// stride 1, and lines do not overlap.
 bool library_reads(const View& x);
 
-// c = a b + beta c, not empty, for operands that the library reads and a row-major c, as
-// Backend::gemm has it. Summed in float, or in double for f64; c may be wider than a and b. `tf32`:
-// factors of f32 may be rounded to 11 bits.
+// c = a b + beta c (Backend::gemm), not empty, for operands with library_reads() and a row-major c.
+// Sums are in float, or in double for f64; c may be wider than a and b. With `tf32`, f32 factors
+// may be rounded to 11 bits.
 void library_product(DeviceState& state, const Call& call, const View& a, const View& b,
                      double beta, const View& c, bool tf32);
 
-// Whether library_affine() takes a product [.., inner] x [inner, ..] of these views: the library's
-// biases are for matrices with more than one row, column and term.
+// Whether library_affine() supports a product of these views: the library adds biases only to
+// matrices with more than one row, column and term.
 bool library_adds(const View& a, const View& bias, const View& c);
-// c = a b + bias as Backend::affine has it, in one launch.
+// c = a b + bias (Backend::affine), in one launch.
 void library_affine(DeviceState& state, const Call& call, const View& a, const View& b,
                     const View& bias, const View& c, bool tf32);
 

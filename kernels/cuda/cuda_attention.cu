@@ -1,4 +1,4 @@
-// Compiles attention by a library for GPUs.
+// Compiles fused attention for GPUs.
 #include "kernels/cuda/cuda_attention.h"
 
 #include "kernels/cuda/runtime/execution.cuh"

@@ -1,4 +1,4 @@
-// Attention by a device's own library, which has kernels that keep scores to themselves.
+// Fused attention by the device's library (cuDNN), whose kernels do not store the scores.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,9 @@ inline AttentionProblem samples_of(AttentionProblem p, std::int64_t first, std::
   return p;
 }
 
-// Some samples at a time: on the way back the library works out of two bytes for each score, whose
-// numbers of queries and keys it rounds up. False, and nothing is done, where it has no way.
+// Runs the library on chunks of samples. Its backward needs a workspace of two bytes per score,
+// with the numbers of queries and keys rounded up. Returns false, and does nothing, if it has no
+// plan.
 template <class Exec>
 bool attention_by_library(const Exec& exec, const AttentionProblem& problem) {
   constexpr std::int64_t rounding = 128, bytes_of_score = 2;

@@ -1,4 +1,4 @@
-// Compiles movement and the elementwise primitives of two operands and more for GPUs.
+// Compiles copies, fills and the elementwise primitives of two or more operands for GPUs.
 #include "kernels/cuda/cuda_elementwise.h"
 
 #include "kernels/cuda/runtime/execution.cuh"
@@ -9,7 +9,7 @@ bool has_code_for_device() {
   cudaFuncAttributes attributes;
   const bool there =
       cudaFuncGetAttributes(&attributes, run_each<PackedFill<std::uint32_t>>) == cudaSuccess;
-  cudaGetLastError();  // the failure is told once
+  cudaGetLastError();  // clears the error, which is reported only once
   return there;
 }
 

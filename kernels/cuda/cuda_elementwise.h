@@ -1,4 +1,4 @@
-// Movement and elementwise primitives of two operands and more.
+// Copies, fills and elementwise primitives of two or more operands.
 #pragma once
 
 #include <cstring>
@@ -10,7 +10,7 @@
 
 namespace sotto {
 
-// dy times the derivative with respect to an operand
+// dy times the derivative with respect to operand `which`.
 template <class F, int which>
 struct BinarySlope {
   template <class A>
@@ -56,8 +56,8 @@ struct ScaledSum {
   HD A operator()(A x, A y) const { return alpha * x + beta * y; }
 };
 
-// Between any two types, as acc_t has them: by way of 64-bit integers from integers, of double from
-// floating-point numbers, which holds every narrower one.
+// Copies between any two types: integers by way of 64-bit integers, floating-point numbers by way
+// of double, which represents all narrower types.
 struct ConvertingCopy {
   LoopNest<2> nest;
   View x, y;
@@ -93,7 +93,8 @@ struct ConvertingCopy {
   }
 };
 
-// Floating-point types of different widths, arrays without gaps: a pack of the wider one.
+// Converts between floating-point types of different widths, for arrays without gaps: one pack of
+// the wider type per index.
 template <class X, class Y>
 struct PackedCast {
   static constexpr int lanes = pack_bytes / (sizeof(X) > sizeof(Y) ? sizeof(X) : sizeof(Y));
@@ -139,7 +140,7 @@ struct Choose {
   }
 };
 
-// The same in packs, by a condition of bytes.
+// Choose in packs, for a condition with one byte per element.
 template <class Bits>
 struct PackedChoose {
   static constexpr int lanes = pack_bytes / sizeof(Bits);
@@ -169,7 +170,7 @@ struct PackedChoose {
   }
 };
 
-// Copies views of one type that are not flat.
+// Copies views of one type that are not contiguous.
 template <class Bits, class Exec>
 void copy_strided(const Exec& exec, const LoopNest<2>& nest, const View& x, const View& y) {
   constexpr int lanes = PackedCopy<Bits>::lanes;
@@ -276,7 +277,7 @@ void DeviceBackend<Exec>::where(View condition, View a, View b, View y) {
   if (nest.count == 0) return;
   dispatch_bits(y.dtype, [&]<class Bits>(std::type_identity<Bits>) {
     constexpr int lanes = PackedChoose<Bits>::lanes;
-    // A flat array's last pack may be short, which this kernel does not look for.
+    // PackedChoose does not handle the short last pack that a contiguous array may have.
     const bool whole = nest.size[nest.rank - 1] % lanes == 0 && size_of(condition.dtype) == 1;
     if (whole && packable(nest, std::array{condition, a, b, y}, lanes)) {
       const LoopNest<4> packs = in_packs(nest, lanes);

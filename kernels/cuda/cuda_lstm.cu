@@ -1,4 +1,4 @@
-// Compiles layers of long short-term memory for GPUs.
+// Compiles LSTM layers for GPUs.
 #include "kernels/cuda/cuda_lstm.h"
 
 #include "kernels/cuda/runtime/execution.cuh"

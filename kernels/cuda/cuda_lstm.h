@@ -1,4 +1,4 @@
-// Layers of long short-term memory: for each step a product and one launch for all units.
+// LSTM layers: each step is a product and one launch for all units.
 #pragma once
 
 #include "kernels/cuda/cuda_map.h"
@@ -8,7 +8,7 @@
 
 namespace sotto {
 
-// Matrices of one row for each sample, at one step.
+// A matrix with one row per sample: x [n, t, k] at one step, or x [n, k].
 template <class T>
 struct StepRows {
   T* data;
@@ -19,7 +19,7 @@ struct StepRows {
   HD T* operator[](std::int64_t sample) const { return data + sample * stride; }
 };
 
-// [n t, k] of x [n, t, k], row-major.
+// x [n, t, k] as [n t, k], row-major.
 inline View all_rows(View x) {
   x.rank = 2;
   x.size[0] *= x.size[1];
@@ -29,7 +29,7 @@ inline View all_rows(View x) {
   return x;
 }
 
-// The gates, as `gates` holds them once they are open.
+// The gates of one unit of one sample, from a row of LstmLayer::gates.
 template <class T>
 HD LstmGates<T> gates_of(const T* gates, std::int64_t unit, std::int64_t h) {
   return {gates[unit], gates[h + unit], gates[2 * h + unit], gates[3 * h + unit]};
@@ -42,7 +42,7 @@ HD void put_gates(const LstmGates<T>& y, T* gates, std::int64_t unit, std::int64
   gates[3 * h + unit] = y.o;
 }
 
-// One unit of one sample, from the sums to the state.
+// One unit of one sample: from the sums to the state.
 template <class T>
 struct LstmForward {
   StepRows<T> gates, before, after, tanh_cell, state;
@@ -74,7 +74,7 @@ struct LstmForward {
   }
 };
 
-// One unit of one sample, from the slopes of the state and the cell to those of the sums.
+// The backward of LstmForward: from the gradients of state and cell to those of the sums.
 template <class T>
 struct LstmBackward {
   StepRows<T> gates, before, tanh_cell, dy, dz, dstate, dcell;

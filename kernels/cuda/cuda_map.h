@@ -1,5 +1,5 @@
-// A function of values applied to views of any strides and types, an element or 16 bytes of them
-// for each thread: which is decided at launch, by addresses, sizes and strides.
+// Applies a function of values to views of any strides and types. Each thread computes one element
+// or one pack of 16 bytes, as decided at launch from addresses, sizes and strides.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace sotto {
 
-// What one instruction of a GPU loads or stores at most.
+// The largest load or store of one GPU instruction.
 inline constexpr int pack_bytes = 16;
 
 template <class T, int lanes>
@@ -43,13 +43,13 @@ HD void store_as(A value, void* data, Dtype dtype, std::int64_t offset) {
   }
 }
 
-// Where element `index` of the loops lies in each view.
+// The offset of element `index` of the loops in each view.
 template <std::size_t N>
 struct Offsets {
   std::int64_t of[N];
 };
 
-// In 32 bits where that is enough: GPUs divide integers of 64 bits slowly.
+// Divides in 32 bits if that suffices: GPUs divide 64-bit integers slowly.
 template <class Integer, std::size_t N>
 HD Offsets<N> split(const LoopNest<N>& nest, Integer index) {
   Offsets<N> y{};
@@ -69,7 +69,7 @@ HD Offsets<N> offsets_at(const LoopNest<N>& nest, std::int64_t index) {
                               : split(nest, static_cast<std::uint64_t>(index));
 }
 
-// y = f(x...) in the arithmetic type A, one element for each index; y is the last view.
+// y = f(x...) in the accumulation type A, one element per index; y is the last view.
 template <class A, class F, std::size_t N>
 struct StridedMap {
   F f;
@@ -91,8 +91,8 @@ struct StridedMap {
   }
 };
 
-// The loops in packs of `lanes` neighbours along the innermost axis, where the views allow it
-// (packable). Of a flat array the last pack may be short.
+// The loops in packs of `lanes` neighbours along the innermost axis, for views that allow it
+// (packable). The last pack of a contiguous array may be short.
 template <std::size_t N>
 LoopNest<N> in_packs(LoopNest<N> nest, int lanes) {
   const int last = nest.rank - 1;
@@ -103,9 +103,8 @@ LoopNest<N> in_packs(LoopNest<N> nest, int lanes) {
   return nest;
 }
 
-// Whether the last view can be written in packs, and each other one read in packs or, where it has
-// one element for all of a pack, by that: neighbours lie side by side, and every pack begins at a
-// multiple of its bytes.
+// Whether the last view can be written in packs, and each other view read in packs or as one
+// repeated element: neighbours are contiguous, and every pack is aligned to its size.
 template <std::size_t N>
 bool packable(const LoopNest<N>& nest, const std::array<View, N>& views, int lanes) {
   const int last = nest.rank - 1;
@@ -121,8 +120,8 @@ bool packable(const LoopNest<N>& nest, const std::array<View, N>& views, int lan
   return true;
 }
 
-// The numbers of a pack as floats, and back. One code for both types of 16 bits, told apart while
-// running: each functor's kernels take long to compile.
+// The values of a pack as floats, and the reverse. Both 16-bit types share one code with a run-time
+// test, because the kernels of each functor take long to compile.
 template <class Bits, int lanes>
 HD void widen(const Pack<Bits, lanes>& pack, Dtype dtype, float (&x)[lanes]) {
   if constexpr (sizeof(Bits) == sizeof(float)) {
@@ -144,8 +143,8 @@ HD void narrow(const float (&x)[lanes], Dtype dtype, Pack<Bits, lanes>& pack) {
   }
 }
 
-// y = f(x...) of elements of one type, f32 or of 16 bits, a pack for each index. Operands with one
-// element for all of a pack are told by `repeated`.
+// y = f(x...) for elements of one type, f32 or 16-bit, one pack per index. `repeated` marks
+// operands with one element for a whole pack.
 template <class Bits, class F, std::size_t N>
 struct PackedMap {
   static constexpr int lanes = pack_bytes / sizeof(Bits);
@@ -182,7 +181,7 @@ struct PackedMap {
     if (left >= lanes) {
       *reinterpret_cast<Values*>(y + at.of[N - 1]) = values;
     } else {
-      // By constant indices, so that the pack stays in registers.
+      // Constant indices keep the pack in registers.
       for (int i = 0; i < lanes; ++i) {
         if (i < left) y[at.of[N - 1] + i] = values.value[i];
       }
@@ -205,8 +204,8 @@ struct PackedMap {
   }
 };
 
-// y = f(x...) by packs, where the views allow it; whether they do. y is the last view. Not for f64,
-// whose arithmetic GPUs are slow at: it goes one by one.
+// Computes y = f(x...) in packs and returns true, if the views allow it; y is the last view. Not
+// for f64, whose arithmetic is slow on GPUs anyway.
 template <class Exec, class F, std::size_t N>
 bool packed_map(const Exec& exec, const std::array<View, N>& views, F f) {
   const Dtype dtype = views[N - 1].dtype;
@@ -228,22 +227,23 @@ bool packed_map(const Exec& exec, const std::array<View, N>& views, F f) {
   return true;
 }
 
-// The same one by one, for any views. A is the arithmetic type: double for f64, else float.
+// Computes y = f(x...) one element at a time, for any views. A is the accumulation type: double for
+// f64, else float.
 template <class A, class Exec, class F, std::size_t N>
 void strided_map(const Exec& exec, const std::array<View, N>& views, F f) {
   const StridedMap<A, F, N> strided(f, views);
   exec.for_each(strided.nest.count, strided);
 }
 
-// Calls call(std::type_identity<F>{}) for the functor at `index`, while running: a kernel for all
-// functors where one for each would only take long to compile.
+// Calls call(std::type_identity<F>{}) for the functor at `index`, selected at run time: one kernel
+// for all functors, because one kernel each would take long to compile.
 template <class... F, class Call>
 HD void with_functor(FunctorList<F...>, int index, Call&& call) {
   int i = 0;
   ((i++ == index ? call(std::type_identity<F>{}) : void()), ...);
 }
 
-// Calls call(A{}) with the arithmetic type of a floating-point dtype.
+// Calls call(A{}) with the accumulation type of a floating-point dtype.
 template <class F>
 void with_arithmetic(Dtype dtype, F&& call) {
   if (dtype == Dtype::f64) {

@@ -1,5 +1,5 @@
-// Inner products of per-sample gradients, and their weighted sum, without writing rows. Sums are
-// taken in double.
+// Inner products of per-sample gradients, and their weighted sum, without materializing them. Sums
+// are computed in double.
 #pragma once
 
 #include <cmath>
@@ -37,7 +37,7 @@ struct DotRows {
   }
 };
 
-// y[n] = sum over parts of partial[n, part]
+// y[n] = the sum over parts of partial[n, part].
 struct AddParts {
   std::int64_t parts;
   const double* partial;
@@ -66,8 +66,8 @@ struct Multiply {
   HD void operator()(std::int64_t i) const { y[i] *= x[i]; }
 };
 
-// partial[n, part] = one part of the sum of ga gb, and of its terms' magnitudes; [samples, parts,
-// 2].
+// partial[n, part] = one part of the sum of ga gb, and of its terms' absolute values; [samples,
+// parts, 2].
 template <class A>
 struct GramParts {
   std::int64_t size, parts;
@@ -92,8 +92,8 @@ struct GramParts {
   }
 };
 
-// y[n] = the sum, or NaN in again[n] != 0 where it cancels so far, or overflowed, that it is to be
-// taken by the definition.
+// y[n] = the Gram sum. again[n] = 1 if it is not accurate (gram_precision.h) and must be recomputed
+// from the gradients in f64.
 struct GramSums {
   std::int64_t parts;
   const double* partial;
@@ -110,7 +110,7 @@ struct GramSums {
   }
 };
 
-// A factor [samples, positions, width] of row-major samples.
+// A factor [samples, positions, width], row-major.
 struct Factor {
   View view;
   HD double at(std::int64_t n, std::int64_t t, std::int64_t i) const {
@@ -119,8 +119,8 @@ struct Factor {
   }
 };
 
-// One part of the inner product of the two weight gradients [o, i] of a sample that is to be done
-// again. This form cancels linearly where the Gram form cancels quadratically.
+// One part of the inner product of a sample's two weight gradients [o, i], for samples with
+// again[n] != 0. It cancels linearly, whereas the Gram form cancels quadratically.
 struct GradientDotParts {
   Factor a1, b1, a2, b2;
   std::int64_t parts;
@@ -158,7 +158,7 @@ struct ReplaceDots {
   }
 };
 
-// Some samples of a view whose axis 0 they are.
+// Samples first .. first + count - 1 of a view whose axis 0 is the samples.
 inline View samples_of(View x, std::int64_t first, std::int64_t count) {
   const std::int64_t offset = first * x.stride[0] * static_cast<std::int64_t>(size_of(x.dtype));
   x.data = x.as<char>() + offset;
@@ -166,7 +166,7 @@ inline View samples_of(View x, std::int64_t first, std::int64_t count) {
   return x;
 }
 
-// A row-major array of scratch.
+// A row-major array in scratch memory.
 template <class A>
 View scratch_view(const Scratch<A>& scratch, std::initializer_list<std::int64_t> sizes) {
   View y{scratch.data(), dtype_of<A>(), static_cast<int>(sizes.size()), {}, {}};
@@ -179,7 +179,7 @@ View scratch_view(const Scratch<A>& scratch, std::initializer_list<std::int64_t>
   return y;
 }
 
-// gram_dot of samples few enough for the scratch.
+// gram_dot for a chunk of samples that fits in the scratch memory.
 template <class A, class Exec>
 void gram_dot_of(const Exec& exec, View a1, View b1, View a2, View b2, View y) {
   const std::int64_t samples = a1.size[0], s = a1.size[1], t = a2.size[1];
@@ -225,7 +225,7 @@ struct OnehotTerms {
   }
 };
 
-// One part of the samples of a column: rows with weight 0 are not read.
+// One part of a column's sum over samples; rows with weight 0 are not read.
 template <class T>
 struct WeightedParts {
   std::int64_t samples, width, parts;
@@ -256,7 +256,7 @@ struct WeightedSums {
   }
 };
 
-// The rounded terms of a column.
+// Adds the rounded terms of one column.
 template <class T>
 struct AddRoundedColumn {
   std::int64_t samples, width;
@@ -275,7 +275,7 @@ struct AddRoundedColumn {
   }
 };
 
-// The pieces of `lanes` neighbours of one row.
+// The bf16 pieces of `lanes` neighbours in one row.
 template <int lanes>
 struct PiecesOfRow {
   using Values = Pack<std::uint16_t, lanes>;

@@ -1,6 +1,6 @@
-// Gather and scatter, with an id for each slice or each element, and random masks. An id past the
-// end, which the host cannot see without waiting for the device, reads as NaN (-1 in integers) and
-// is not written to.
+// Gather and scatter, with one id per slice or per element, and random masks. The host cannot check
+// ids without waiting for the device: an id past the end reads as NaN (-1 in integers) and is not
+// written to.
 #pragma once
 
 #include "core/cuda/capture.h"
@@ -11,11 +11,11 @@
 
 namespace sotto {
 
-// Row-major coordinates of an element, without those along one axis.
+// Row-major coordinates of elements, without one axis.
 struct Slices {
   int rank;
   int axis;
-  std::int64_t size[6];  // 1 along the axis
+  std::int64_t size[6];  // size 1 along the axis
 
   Slices(const View& v, int axis) : rank(v.rank), axis(axis) {
     for (int i = 0; i < rank; ++i) size[i] = i == axis ? 1 : v.size[i];
@@ -25,7 +25,7 @@ struct Slices {
     for (int i = 0; i < rank; ++i) product *= size[i];
     return product;
   }
-  // Where element `index` of a slice lies in v.
+  // The offset in v of element `index` of a slice.
   HD std::int64_t offset(const View& v, std::int64_t index) const {
     std::int64_t sum = 0;
     for (int i = rank - 1; i >= 0; --i) {
@@ -39,7 +39,7 @@ struct Slices {
 template <class Bits>
 struct Gather {
   Slices slices;
-  std::int64_t width;  // elements of a slice
+  std::int64_t width;  // elements in a slice
   View x, ids, y;
   Bits zero, poison;
 
@@ -54,12 +54,12 @@ struct Gather {
   }
 };
 
-// A team for each k whose id did not occur before; it adds all slices with that id, in order.
+// One team per k whose id did not occur before; it adds all slices with that id, in order.
 template <class A>
 struct ScatterAdd {
   Slices slices;
   std::int64_t width;
-  std::int64_t each;  // ids of a slice
+  std::int64_t each;  // ids per slice
   View x, ids, y;
 
   HD std::int64_t id_at(std::int64_t k) const {
@@ -99,7 +99,7 @@ struct ScatterAdd {
 template <class Bits>
 struct TakeAlong {
   Slices lines;
-  std::int64_t count;  // of lines
+  std::int64_t count;  // number of lines
   View x, ids, y;
   Bits poison;
 
@@ -114,7 +114,7 @@ struct TakeAlong {
   }
 };
 
-// One line after the other: ids may repeat along the axis.
+// One thread per line, in order, because ids may repeat along the axis.
 template <class A>
 struct PutAlongAdd {
   Slices lines;
@@ -150,7 +150,7 @@ struct Bernoulli {
   }
 };
 
-// x with rows of whole packs as elements, where it lies row-major and aligned.
+// x with rows of whole packs as its elements, for a row-major and aligned x.
 inline View in_packs(View x) {
   const auto lanes = pack_bytes / static_cast<std::int64_t>(size_of(x.dtype));
   View y{x.data, x.dtype, 2, {x.size[0], x.stride[0] / lanes}, {x.stride[0] / lanes, 1}};

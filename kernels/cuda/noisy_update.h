@@ -1,4 +1,4 @@
-// Noise and updates of all parameters together: a launch for the draws that their first word
+// Noise, and the update of all parameters: one launch for the samples that their first word
 // decides, one for the others, and one for the updates.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace sotto {
 
-// The words of a keystream, one block at a time.
+// The words of a keystream, computed block by block.
 class KeystreamWords {
  public:
   HD explicit KeystreamWords(const ChaChaStream& stream) : stream_(stream) {}
@@ -35,12 +35,12 @@ class KeystreamWords {
   std::size_t used_ = RoundedGaussian::words_in_block;
 };
 
-// A block of draws. One that more words must decide is left as its first word, and marked.
+// One block of samples. An undecided sample is stored as its first word, and marked.
 struct DrawBlock {
   const RoundedGaussian* gaussian;
   ChaChaStream stream;
   std::int64_t* y;
-  std::uint8_t* undecided;  // a bit for each draw of each block
+  std::uint8_t* undecided;  // one bit per sample of each block
 
   HD void operator()(std::int64_t block) const {
     constexpr std::size_t draws = RoundedGaussian::words_in_block;
@@ -57,14 +57,14 @@ struct DrawBlock {
   }
 };
 
-// Draws that share one stretch for more words: as RoundedGaussian::fill has it, `group_values` from
-// the beginning of an array on.
+// Samples that share one stream of further words (RoundedGaussian::fill): each `group_values`
+// samples from the beginning of an array on.
 struct DrawGroup {
   std::uint64_t block;
   std::int64_t draws;
 };
 
-// The undecided draws of a group, in order.
+// Decides the undecided samples of a group, in order.
 struct SettleGroup {
   const RoundedGaussian* gaussian;
   ChaChaStream stream;
@@ -100,7 +100,7 @@ inline std::vector<DrawGroup> draw_groups(std::span<const std::int64_t> counts) 
   return groups;
 }
 
-// Copies of the host's values on the device, for the length of one primitive.
+// Copies values of the host to the device, for the duration of one primitive.
 template <class Exec, class T>
 void bring(const Exec& exec, std::span<const T> values, const Scratch<T>& to) {
   exec.bring(values.data(), to.data(), values.size_bytes());
@@ -110,7 +110,7 @@ template <class Exec>
 void DeviceBackend<Exec>::rounded_gaussian(const RoundedGaussian& gaussian,
                                            const ChaChaStream& stream,
                                            std::span<const std::int64_t> counts, View y) {
-  refuse_capture("secret randomness, which must never come again");
+  refuse_capture("secret randomness, which must never repeat");
   const Exec exec = execution("rounded_gaussian", {&y});
   const std::vector<DrawGroup> groups = draw_groups(counts);
   if (groups.empty()) return;
@@ -129,20 +129,20 @@ void DeviceBackend<Exec>::rounded_gaussian(const RoundedGaussian& gaussian,
                             y.as<std::int64_t>()});
 }
 
-// An array, and the number of its first element among all.
+// An array, and the index of its first element among those of all arrays.
 struct PlacedArray {
   UpdateArray array;
   std::int64_t first;
 };
 
-// Element `index` of all arrays together.
+// Updates element `index` of all arrays together.
 struct UpdateEach {
   const PlacedArray* arrays;
   std::int64_t count;
   std::int32_t* faults;
 
   HD void operator()(std::int64_t index) const {
-    std::int64_t low = 0, high = count;  // the array is in [low, high)
+    std::int64_t low = 0, high = count;  // the array's index is in [low, high)
     while (high - low > 1) {
       const std::int64_t middle = (low + high) / 2;
       (arrays[middle].first <= index ? low : high) = middle;
@@ -154,7 +154,7 @@ struct UpdateEach {
       fault = array.dtype == Dtype::f64 ? update<double>(array, Rule{}, i)
                                         : update<float>(array, Rule{}, i);
     });
-    // All that write here write the same.
+    // All threads that write here write 1.
     if (fault != UpdateFault::none) faults[static_cast<int>(fault) - 1] = 1;
   }
 
@@ -169,7 +169,7 @@ struct UpdateEach {
 
 template <class Exec>
 void DeviceBackend<Exec>::update(std::span<const UpdateArray> arrays, View faults) {
-  refuse_capture("an update, whose numbers the host gives");
+  refuse_capture("an update, whose constants the host computes");
   const Exec exec = execution("update", {&faults});
   std::vector<PlacedArray> placed;
   std::int64_t elements = 0;

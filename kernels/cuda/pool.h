@@ -1,4 +1,4 @@
-// Pooling, a thread for each element. The gradients gather, so that every pixel is written once.
+// Pooling, one thread per element. Gradients gather, so that every pixel is written once.
 #pragma once
 
 #include "kernels/cuda/cuda_map.h"
@@ -8,8 +8,8 @@
 
 namespace sotto {
 
-// The sample, channel and place of element `index` of [samples, channels, size], channels fastest,
-// as images lie.
+// The sample, channel and position of element `index` of [samples, channels, size], channels
+// fastest, as images are usually stored.
 struct Pixel {
   std::int64_t n, c;
   Place at;
@@ -31,7 +31,8 @@ struct MaxPool {
   HD void operator()(std::int64_t index) const {
     using A = acc_t<T>;
     const Pixel to(index, g.channels, g.out);
-    // A window that lies in the padding altogether gives zero; tap 0 is in the padding too.
+    // A window entirely in the padding gives zero; its tap 0 is padding too, so it gets no
+    // gradient.
     A best = A{0};
     std::int64_t at = 0;
     bool none = true;

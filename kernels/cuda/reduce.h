@@ -1,5 +1,5 @@
-// Reductions over any axes. Every result is folded in double, in parts where there are few results
-// and many elements; the parts depend on the sizes alone.
+// Reductions over any axes. Every result is folded in double. If there are few results and many
+// elements, a result is divided into parts, which depend on the sizes only.
 #pragma once
 
 #include "kernels/cuda/cuda_map.h"
@@ -11,7 +11,7 @@
 
 namespace sotto {
 
-// [first, last) of part `part` of `parts` of `count` elements.
+// The range [first, last) of part `part` of `parts` of `count` elements.
 struct Part {
   std::int64_t first, last;
   HD Part(std::int64_t count, std::int64_t parts, std::int64_t part)
@@ -22,15 +22,15 @@ struct Part {
   HD static std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 };
 
-// Into how many parts `count` elements of each of `results` results are cut, so that `bodies`
-// bodies run side by side, but parts have at least `least` elements.
+// The number of parts for `count` elements of each of `results` results: enough for `bodies` bodies
+// to run side by side, but each part has at least `least` elements.
 inline std::int64_t count_parts(std::int64_t count, std::int64_t results, std::int64_t bodies,
                                 std::int64_t least) {
   const std::int64_t wanted = (bodies + results - 1) / results;
   return std::max<std::int64_t>(1, std::min(wanted, count / least));
 }
 
-// One part of a result.
+// Folds one part of a result.
 template <class T>
 struct PartialFold {
   ReductionPlan plan;
@@ -39,7 +39,7 @@ struct PartialFold {
   const T* x;
   double* partial;  // [parts, results]
 
-  // Elements rank, rank + size, ... of the part that belongs to `index`.
+  // Folds the elements rank, rank + size, ... of the part that belongs to `index`.
   HD double some(std::int64_t index, int rank, int size) const {
     const T* const from = x + plan.kept_x.offset(index % results);
     const Part part(count, parts, index / results);
@@ -51,14 +51,14 @@ struct PartialFold {
   }
 };
 
-// By one thread; neighbouring threads have neighbouring results.
+// One thread per part; neighbouring threads have neighbouring results.
 template <class T>
 struct FoldColumns {
   PartialFold<T> fold;
   HD void operator()(std::int64_t index) const { fold.partial[index] = fold.some(index, 0, 1); }
 };
 
-// By a team, whose threads have neighbouring elements.
+// One team per part, whose threads have neighbouring elements.
 template <class T>
 struct FoldRows {
   PartialFold<T> fold;
@@ -69,7 +69,7 @@ struct FoldRows {
   }
 };
 
-// The same where a result's elements lie side by side, and every pack of them is aligned.
+// FoldRows for results whose elements are contiguous in aligned packs.
 template <class T>
 struct FoldPackedRows {
   PartialFold<T> fold;
@@ -86,7 +86,7 @@ struct FoldPackedRows {
   }
 };
 
-// Whether that is so.
+// Whether FoldPackedRows applies.
 template <class T>
 bool packed_rows(const ReductionPlan& plan, const Row<T>& row) {
   bool fits = row.packed && plan.reduced.count == 1 && plan.reduced.back().stride == 1;
@@ -95,7 +95,7 @@ bool packed_rows(const ReductionPlan& plan, const Row<T>& row) {
   return fits;
 }
 
-// y[result] = the parts folded in order.
+// y[result] = its parts folded in order.
 struct FoldParts {
   AxisList kept_y;
   Folding folding;
@@ -111,12 +111,12 @@ struct FoldParts {
   }
 };
 
-// Threads, and teams, that keep a large GPU busy; what a thread, and a team, should have to do.
+// The numbers of threads and of teams that keep a large GPU busy, and the least work of each.
 inline constexpr std::int64_t busy_threads = 1 << 18, busy_teams = 1 << 11;
 inline constexpr std::int64_t thread_work = 64, team_work = 1 << 13;
 
-// The first largest element of a row. NaN counts as largest in the first place and is passed over
-// elsewhere, as comparing one element after the other has it.
+// The first largest element of a row. As in a sequential comparison, NaN is the largest if it comes
+// first, and is skipped elsewhere.
 template <class T>
 struct ArgMax {
   std::int64_t width;

@@ -1,4 +1,4 @@
-// How a team of threads folds its values.
+// The operations by which a team of threads folds its values.
 #pragma once
 
 #include "kernels/backend.h"
@@ -6,7 +6,7 @@
 
 namespace sotto {
 
-// The fold of a reduction; cheap to choose while running, and free where `op` is a constant.
+// The fold of a reduction; cheap to select at run time, and free if `op` is a constant.
 struct Folding {
   Reduction op;
   HD double start() const {

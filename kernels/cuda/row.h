@@ -1,5 +1,5 @@
-// Rows of elements side by side, each walked by a team of threads: 16 bytes at a time where every
-// row begins at a multiple of that and ends with one, which is decided at launch.
+// Rows of contiguous elements, each processed by a team of threads: 16 bytes at a time if every row
+// begins and ends at a multiple of 16 bytes, as decided at launch.
 #pragma once
 
 #include "kernels/cuda/cuda_map.h"
@@ -7,8 +7,8 @@
 
 namespace sotto {
 
-// How rows of `count` elements of type T, or of its arithmetic type, are walked. Functions get
-// values of the arithmetic type.
+// Iterates over rows of `count` elements of type T, or of its accumulation type. Functions get
+// values of the accumulation type.
 template <class T>
 struct Row {
   using A = acc_t<T>;
@@ -17,22 +17,22 @@ struct Row {
   std::int64_t count;
   bool packed;
 
-  // Of arrays in which such rows follow one another.
+  // For arrays that consist of consecutive rows.
   template <class... X>
   Row(std::int64_t count, const X*... arrays)
       : count(count),
         packed(count % lanes == 0 &&
                ((reinterpret_cast<std::uintptr_t>(arrays) % (lanes * sizeof(X)) == 0) && ...)) {}
 
-  // How many elements are walked together.
+  // The number of elements processed together.
   HD int unit() const { return packed ? lanes : 1; }
-  // So many elements, and what is walked together with the last of them.
+  // `elements` rounded up to a multiple of unit().
   HD std::int64_t whole(std::int64_t elements) const {
     return (elements + unit() - 1) / unit() * unit();
   }
 
-  // f(i, x[i]...) for the calling thread's elements from `first` to before `end`, multiples of
-  // unit().
+  // Calls f(i, x[i]...) for the calling thread's elements from `first` to before `end`, which are
+  // multiples of unit().
   template <class Team, class F, class... X>
   HD void each_at(const Team& team, std::int64_t first, std::int64_t end, F f,
                   const X*... x) const {
@@ -43,13 +43,13 @@ struct Row {
       for (std::int64_t i = first + team.rank(); i < end; i += team.size()) f(i, A(x[i])...);
     }
   }
-  // f(x[i]...) likewise.
+  // Calls f(x[i]...) for these elements.
   template <class Team, class F, class... X>
   HD void each(const Team& team, std::int64_t first, std::int64_t end, F f, const X*... x) const {
     each_at(
         team, first, end, [&f](std::int64_t, auto... v) { f(v...); }, x...);
   }
-  // sum_i f(x[i]...) for all threads.
+  // sum_i f(x[i]...), returned to all threads.
   template <class Team, class F, class... X>
   HD double sum(const Team& team, F f, const X*... x) const {
     double sum = 0;
@@ -75,7 +75,7 @@ struct Row {
   }
 
  private:
-  // By value: in registers, from one access, or two where x is the wider type.
+  // Returned by value, in registers: one access, or two if x is the wider type.
   template <class X>
   HD static Pack<X, lanes> load(const X* x) {
     return *reinterpret_cast<const Pack<X, lanes>*>(x);

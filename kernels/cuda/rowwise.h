@@ -1,4 +1,4 @@
-// Softmax and normalisation, a team of threads for each row; sums over a row are taken in double.
+// Softmax and normalisation, one team of threads per row; sums over a row are computed in double.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace sotto {
 
-// sum_i term(i) over the row, for all threads.
+// sum_i term(i) over the row, returned to all threads.
 template <class Team, class F>
 HD double team_sum(const Team& team, std::int64_t count, F term) {
   double sum = 0;
@@ -38,7 +38,8 @@ struct Softmax {
     const A top = static_cast<A>(team.fold(Folding{Reduction::max}, most));
     const double sum = row.sum(
         team, [&](A v) { return math::exp(v - top); }, a);
-    // Taken off after the maximum: added to a large one first, it would be rounded away.
+    // The logarithm is subtracted after the maximum: added to a large maximum first, it would be
+    // lost in rounding.
     const A log_sum = static_cast<A>(std::log(sum));
     const A factor = static_cast<A>(1 / sum);
     const auto result = [&](A v) {
@@ -68,7 +69,7 @@ struct SoftmaxGrad {
   }
 };
 
-// Masks of scores [slices, queries, keys] as threads read them.
+// The masks of scores [slices, queries, keys] in device code.
 struct ScoreMasks {
   View mask[most_score_masks] = {};
   std::size_t count = 0;
@@ -76,7 +77,7 @@ struct ScoreMasks {
   explicit ScoreMasks(const AttentionMask& rule) : count(rule.masks.size()) {
     std::copy(rule.masks.begin(), rule.masks.end(), mask);
   }
-  // All of them put on the score of a key.
+  // The score of a key with all masks applied.
   template <class A>
   HD A put(std::int64_t slice, std::int64_t query, std::int64_t key, A score) const {
     for (std::size_t m = 0; m < most_score_masks; ++m) {
@@ -157,7 +158,7 @@ struct ScoreSlopes {
   }
 
  private:
-  // Rounded weights add up to something else than the rule's total.
+  // The sum of the weights: `total`, or for weights rounded to 16 bits their actual sum.
   template <class Team>
   HD double sum_of(const Team& team, const T* p) const {
     if constexpr (std::is_same_v<T, A>) {
@@ -197,7 +198,7 @@ struct Normalize {
   }
 };
 
-// dx = rstd (dy - mean(dy) - y mean(dy y)), without the second term when not centered.
+// dx = rstd (dy - mean(dy) - y mean(dy y)), without the second term if not centered.
 template <class T>
 struct NormalizeGrad {
   using A = acc_t<T>;
@@ -225,7 +226,7 @@ struct NormalizeGrad {
   }
 };
 
-// Calls call(std::type_identity<T>{}, rows, elements in a row), unless there is nothing to do.
+// Calls call(std::type_identity<T>{}, rows, elements in a row), unless x is empty.
 template <class F>
 void with_rows(const View& x, F&& call) {
   const std::int64_t k = x.size[x.rank - 1];

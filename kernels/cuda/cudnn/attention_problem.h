@@ -1,18 +1,18 @@
-// What a device's own library of attention is asked for.
+// The problem that the attention library solves, and its plan.
 #pragma once
 
 #include "kernels/host_device/attention_args.h"
 
 namespace sotto {
 
-// None of the views is empty; the gradients' are there where the way back is asked for.
+// No view is empty; `grad` is set if `backward` is.
 struct AttentionProblem {
   FusedAttention forward;
   FusedAttentionGrad grad;
   bool backward = false;
 };
 
-// f(view) for the views that there are, always in one order.
+// Calls f(view) for each view of the problem, in a fixed order.
 template <class F>
 void for_each_view(const AttentionProblem& p, F&& f) {
   for (const View* view :
@@ -22,7 +22,7 @@ void for_each_view(const AttentionProblem& p, F&& f) {
   for (const View* view : {&p.grad.dy, &p.grad.dq, &p.grad.dk, &p.grad.dv}) f(*view);
 }
 
-// How the library does it, for all problems of one form.
+// The library's plan for all problems of one form.
 class AttentionPlan {
  public:
   virtual ~AttentionPlan() = default;

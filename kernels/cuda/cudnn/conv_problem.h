@@ -1,4 +1,4 @@
-// What a device's own library of convolutions is asked for.
+// The problem that the convolution library solves, and its plan.
 #pragma once
 
 #include "core/view.h"
@@ -6,19 +6,19 @@
 
 namespace sotto {
 
-// What is written: y from x and w, x from y and w, or w from y and x.
+// The pass: computes y from x and w, x from y and w, or w from y and x.
 enum class ConvPass { forward, data, weight };
 
-// Views as in Backend::conv, not empty, all of one dtype; all three row-major or all channels-last.
-// A gradient takes the place of what it is of.
+// Views as in Backend::conv, not empty, all of one dtype; all row-major or all channels-last.
+// Gradients take the names x, w and y of their values.
 struct ConvProblem {
   ConvPass pass;
   View x, w, y;
   Window window;
-  bool tf32;  // factors of f32 may be rounded to 11 bits
+  bool tf32;  // f32 factors may be rounded to 11 bits
 };
 
-// How the library does it.
+// The library's plan for a problem.
 class ConvPlan {
  public:
   virtual ~ConvPlan() = default;

@@ -56,8 +56,8 @@ class LibraryAttention final : public AttentionPlan {
   LibraryPlan plan_;
 };
 
-// Whether sums over keys have an order on the way back (cudnn_attention_graph.h): of other GPUs
-// than those of compute capability 9 nothing says so, and two passes must see the same gradients.
+// Whether the backward sums over keys in a fixed order (cudnn_attention_graph.h). Only for compute
+// capability 9 this is documented; two backward passes must compute equal gradients.
 bool sums_in_order(const DeviceState& state, const Call& call) {
   state.use();
   int device = 0, major = 0;

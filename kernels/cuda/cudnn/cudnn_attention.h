@@ -1,4 +1,4 @@
-// Attention by cuDNN, where this build has it.
+// Fused attention by cuDNN, in builds that have it.
 #pragma once
 
 #include "kernels/cuda/cudnn/attention_problem.h"
@@ -6,8 +6,8 @@
 
 namespace sotto {
 
-// How cuDNN does it, found once for each form; nullptr where it cannot or is not there. Of its
-// ways, all of which give the same bits each time, its first choice.
+// cuDNN's plan, found once per form of the problem: its preferred one among the deterministic
+// plans. nullptr if there is none, or no cuDNN.
 const AttentionPlan* attention_plan(DeviceState& state, const AttentionProblem& problem);
 
 }  // namespace sotto

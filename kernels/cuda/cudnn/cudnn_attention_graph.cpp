@@ -6,7 +6,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-constexpr std::int64_t most_workspace = std::int64_t{1} << 30;  // of a plan
+constexpr std::int64_t most_workspace = std::int64_t{1} << 30;  // limit per plan, in bytes
 
 Numbers row_major(const Numbers& size) {
   Numbers stride(size.size(), 1);
@@ -14,8 +14,8 @@ Numbers row_major(const Numbers& size) {
   return stride;
 }
 
-// Builds operations one after the other. What lies between two of them is f32, or of the factors'
-// type where a product reads it, and in no memory.
+// Builds the operations in order. Tensors between two operations are virtual, in f32, or in the
+// factors' type where a product reads them.
 class AttentionGraph {
  public:
   AttentionGraph(const Call& call, const AttentionProblem& problem)
@@ -48,8 +48,8 @@ class AttentionGraph {
     return std::move(operations_);
   }
 
-  // With weights w = exp(scores - stats): dv = w^T dy; the scores' slopes s = scale w (dy v^T - sum
-  // over features of dy y); dk = s^T q; dq = s k.
+  // With weights w = exp(scores - stats): dv = w^T dy; the gradient of the scores s = scale w (dy
+  // v^T - sum over features of dy y); dk = s^T q; dq = s k.
   std::vector<Descriptor> backward() {
     const Descriptor dy = given(attention_id::dy, grad_.dy), projection = projected(dy);
     const Descriptor scores = scaled_scores(), low = between(), weights = between();
@@ -101,7 +101,7 @@ class AttentionGraph {
                    .stride = row_major(scores_),
                    .within = true});
   }
-  // A number for each query, in no memory unless it has an id.
+  // A number per query; virtual unless it has an id.
   Descriptor rows(std::int64_t id = -1) {
     return tensor({.id = id < 0 ? next_++ : id,
                    .dtype = CUDNN_DATA_FLOAT,
@@ -113,9 +113,9 @@ class AttentionGraph {
   struct Pointwise {
     cudnnPointwiseMode_t mode;
     cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    std::int64_t axis = -1;  // of indices
+    std::int64_t axis = -1;  // the axis of GEN_INDEX
   };
-  // Of one, two or, for a choice, three operands.
+  // An operation on one, two or, for a selection, three operands.
   void pointwise(const Pointwise& how, const std::vector<const Descriptor*>& of,
                  const Descriptor& to) {
     Descriptor d(call_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -174,7 +174,7 @@ class AttentionGraph {
     pointwise({CUDNN_POINTWISE_MUL}, {&product, &scale_}, scores);
     return scores;
   }
-  // Query t sees the keys s <= t.
+  // Applies the causal mask: query t sees the keys s <= t.
   Descriptor masked(Descriptor scores) {
     if (!p_.causal) return scores;
     const Descriptor query = between(CUDNN_DATA_INT32), key = between(CUDNN_DATA_INT32),
@@ -186,7 +186,7 @@ class AttentionGraph {
     pointwise({CUDNN_POINTWISE_BINARY_SELECT}, {&scores, &hidden_, &in_time}, seen);
     return seen;
   }
-  // Keys times queries, as a factor.
+  // The transpose [keys, queries] of x, as a factor of a product.
   Descriptor flipped(const Descriptor& x) {
     const std::int64_t a = p_.queries(), b = p_.keys();
     Descriptor y = tensor({.id = next_++,
@@ -197,7 +197,8 @@ class AttentionGraph {
     reshape(x, y);
     return y;
   }
-  // For each query the sum over features of dy y. The pattern wants it multiplied by a number.
+  // For each query, the sum over features of dy y. The pattern that cuDNN recognizes multiplies it
+  // by a number.
   Descriptor projected(const Descriptor& dy) {
     const Descriptor y = given(attention_id::y, p_.y), one = number(attention_id::one),
                      sum = rows();

@@ -1,5 +1,5 @@
-// Attention in cuDNN's terms: products and what is done to scores between them, in a pattern that
-// the library has one kernel for (Dao et al. 2022, "FlashAttention").
+// Attention as a cuDNN graph: products and the operations on scores between them, in a pattern for
+// which the library has one kernel (Dao et al. 2022, "FlashAttention").
 #pragma once
 
 #include "kernels/cuda/cudnn/attention_problem.h"
@@ -7,16 +7,15 @@
 
 namespace sotto {
 
-// What has an address, by the ids that plans know it by; the last three are numbers of the host's.
+// The ids of tensors with an address; scale, hidden and one are numbers on the host.
 namespace attention_id {
 enum : std::int64_t { q, k, v, y, stats, dy, dq, dk, dv, projection, scale, hidden, one, others };
 }
 
-// The library's ways of doing it, its favourite first. Forwards they give the same bits each time;
-// on the way back, for GPUs of compute capability 9, too: the slopes of all scores lie in the
-// workspace, two bytes each, so that sums over keys have an order (for these GPUs cudnn-frontend
-// makes the same graph where a deterministic way is asked for). Throws Unsupported for what the
-// library does not know.
+// The library's plans, its preferred one first. The forward pass is deterministic. So is backward
+// on GPUs of compute capability 9: the gradients of all scores are stored in the workspace, two
+// bytes each, so that sums over keys have a fixed order (cudnn-frontend builds this graph for these
+// GPUs when asked for a deterministic one). Throws Unsupported if the library has no plan.
 std::vector<Descriptor> attention_plans(const Call& call, const PlanTarget& target,
                                         const AttentionProblem& problem, std::size_t most);
 

@@ -19,13 +19,13 @@ bool wants_fast() {
     const char* const asked = std::getenv("SOTTO_CUDNN");
     const std::string_view wanted = asked ? asked : "deterministic";
     check(wanted == "fast" || wanted == "deterministic",
-          "SOTTO_CUDNN: {} where deterministic or fast is known", wanted);
+          "SOTTO_CUDNN: \"{}\" is neither deterministic nor fast", wanted);
     return wanted == "fast";
   }();
   return fast;
 }
 
-// The problem as numbers, by which plans are kept.
+// The key of a problem, by which plans are cached.
 Numbers key_of(const DeviceState& state, const ConvProblem& p) {
   Numbers key{state.device().index, static_cast<int>(p.pass), p.tf32, p.window.groups};
   for (const View* v : {&p.x, &p.w, &p.y}) append_form(key, *v);
@@ -44,7 +44,7 @@ class LibraryConv final : public ConvPlan {
     const std::lock_guard lock(cudnn_mutex());
     launch(x, w, y);
   }
-  // Needs the lock.
+  // The caller must hold cudnn_mutex().
   void launch(void* x, void* w, void* y) const {
     const Call call("conv", state_.device(), {&problem_.x, &problem_.w, &problem_.y});
     plan_.run(call, {std::begin(conv_ids), std::end(conv_ids)}, {x, w, y});
@@ -56,7 +56,7 @@ class LibraryConv final : public ConvPlan {
   LibraryPlan plan_;
 };
 
-// Milliseconds of a run, after one that is not counted.
+// Milliseconds of several runs, after one warm-up run.
 float time_of(const DeviceState& state, const Call& call, const LibraryConv& plan,
               const ConvProblem& problem) {
   constexpr int runs = 3;

@@ -1,4 +1,4 @@
-// Convolutions by cuDNN, where this build has it.
+// Convolutions by cuDNN, in builds that have it.
 #pragma once
 
 #include "kernels/cuda/cudnn/conv_problem.h"
@@ -6,9 +6,9 @@
 
 namespace sotto {
 
-// How cuDNN does it, found once for each problem, with sums in float; nullptr where it cannot or is
-// not there. By default its first choice among the deterministic ways; with SOTTO_CUDNN=fast in the
-// environment the fastest of those in a trial, which writes to the output.
+// cuDNN's plan, found once per problem, with sums in float; nullptr if there is none, or no cuDNN.
+// By default its preferred one among the deterministic plans; with SOTTO_CUDNN=fast in the
+// environment, the fastest of these in a trial, which overwrites the output.
 const ConvPlan* conv_plan(DeviceState& state, const ConvProblem& problem);
 
 }  // namespace sotto

@@ -6,9 +6,9 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-constexpr std::int64_t most_workspace = std::int64_t{512} << 20;  // of a plan
+constexpr std::int64_t most_workspace = std::int64_t{512} << 20;  // limit per plan, in bytes
 
-// The spatial axes that are more than one place: two, or three where there is a depth.
+// The spatial axes that the graph has: two, or three if the depth is not 1 throughout.
 Numbers spatial_axes(const ConvProblem& p) {
   const bool flat = p.x.size[2] == 1 && p.y.size[2] == 1 && p.w.size[2] == 1;
   return flat ? Numbers{1, 2} : Numbers{0, 1, 2};
@@ -39,7 +39,7 @@ class ConvGraph {
   }
 
  private:
-  // A list of a view's, without the spatial axes that are left out.
+  // The list's entries for sample, channel and the graph's spatial axes.
   Numbers of_axes(const std::int64_t* list) const {
     Numbers values{list[0], list[1]};
     for (const std::int64_t axis : axes_) values.push_back(list[axis + 2]);

@@ -1,4 +1,4 @@
-// Convolutions in cuDNN's terms.
+// Convolutions as cuDNN graphs.
 #pragma once
 
 #include "kernels/cuda/cudnn/conv_problem.h"
@@ -6,14 +6,14 @@
 
 namespace sotto {
 
-// Of x, w and y, whichever of them is written.
+// The ids of x, w and y.
 inline constexpr std::int64_t conv_ids[] = {0, 1, 2};
 
-// Up to `most` ways of doing it, the library's favourite first, with sums in float. All give the
-// same bits each time: what is computed again, for clipping in two passes, is what was clipped.
-// Factors of f32 are whole unless the problem allows tf32, and sums are never narrow.
-// `transforms`: by transforms (Winograd, FFT), too, which round more; never for weights, whose
-// norms are exact. Throws Unsupported for what the library does not know.
+// Up to `most` plans, the library's preferred one first, with sums in float. All are deterministic,
+// because a second backward pass must reproduce the gradients whose norms were clipped. f32 factors
+// are not rounded unless the problem allows tf32, and sums are never in 16 bits. `transforms` also
+// admits Winograd and FFT, which round more; never for weight gradients, whose norms must be
+// accurate. Throws Unsupported if the library has no plan.
 std::vector<Descriptor> conv_plans(const Call& call, const PlanTarget& target,
                                    const ConvProblem& problem, bool transforms, std::size_t most);
 

@@ -1,4 +1,4 @@
-// Convolutions by a device's own library: what goes around it.
+// Prepares convolutions for the device's library: layouts, copies and chunks.
 #pragma once
 
 #include <algorithm>
@@ -11,20 +11,20 @@
 
 namespace sotto {
 
-// Whether the images of a problem lie channels-last; nothing where they lie in no order or in two.
+// Whether both images are channels-last (true) or both row-major (false); nullopt otherwise.
 inline std::optional<bool> channels_last(const View& x, const View& y) {
   if (is_channels_last(x) && is_channels_last(y)) return true;
   if (x.contiguous() && y.contiguous()) return false;
   return {};
 }
 
-// The bytes of `count` elements of a dtype, without a type.
+// The bytes of `count` elements of a dtype.
 inline std::int64_t bytes_of(Dtype dtype, std::int64_t count) {
   return count * static_cast<std::int64_t>(size_of(dtype));
 }
 
-// y from x and w, or x from y and w, with weights of any strides; false where the library has no
-// way.
+// Computes y from x and w, or x from y and w, with weights of any strides. Returns false if the
+// library has no plan.
 template <class Exec>
 bool conv_by_library(DeviceBackend<Exec>& backend, const Exec& exec, ConvProblem problem) {
   const auto last = channels_last(problem.x, problem.y);
@@ -42,7 +42,7 @@ bool conv_by_library(DeviceBackend<Exec>& backend, const Exec& exec, ConvProblem
   return true;
 }
 
-// Whether each position of y is of one position of x, so that a convolution is a product.
+// Whether the convolution is a matrix product: a 1 x 1 window with stride 1 and no padding.
 inline bool is_product(const ConvProblem& p) {
   const Window& w = p.window;
   bool alone = w.groups == 1 && w.positions() == 1;
@@ -51,7 +51,8 @@ inline bool is_product(const ConvProblem& p) {
   return alone;
 }
 
-// dw += dy^T x where is_product() and images lie channels-last, with sums of dw's type.
+// dw = dy^T x + beta dw where is_product() and the images are channels-last, with sums in dw's
+// type.
 template <class Exec>
 void conv_weight_product(const Exec& exec, const ConvProblem& p, double beta) {
   const std::int64_t positions = p.x.numel() / p.x.size[1];
@@ -64,9 +65,9 @@ void conv_weight_product(const Exec& exec, const ConvProblem& p, double beta) {
             {p.w.data, p.w.dtype, 2, {p.w.size[0], p.w.size[1]}, {p.w.size[1], 1}});
 }
 
-// dw = sum over samples + beta dw. Images that are narrower than dw, and that the library has no
-// way of multiplying as they are, are to_f32, some samples at a time: their products are exact in
-// tf32 too, and sums are not rounded to the narrow type.
+// dw = the sum over samples + beta dw. If dw is f32 and the library has no plan for 16-bit images
+// with an f32 result, chunks of images are converted to f32. Their products are exact in TF32 too,
+// and the sums are not rounded to 16 bits.
 template <class Exec>
 bool conv_weight_by_library(DeviceBackend<Exec>& backend, const Exec& exec,
                             const ConvProblem& problem, double beta) {

@@ -9,9 +9,9 @@ namespace sotto {
 
 namespace {
 
-constexpr std::int64_t alignment = 16;  // of addresses, in bytes
+constexpr std::int64_t alignment = 16;  // alignment of addresses, in bytes
 
-// What the library says of the last thing that it could not do.
+// The library's status text and its last error message.
 std::string reason_of(cudnnStatus_t status) {
   std::array<char, 512> message{};
   cudnnGetLastErrorString(message.data(), message.size());
@@ -52,7 +52,7 @@ void Descriptor::set(const Call& call, cudnnBackendAttributeName_t name,
   set(call, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw);
 }
 
-// The library fills descriptors that the caller has made.
+// The library fills descriptors that the caller has created.
 std::vector<Descriptor> Descriptor::read(const Call& call, cudnnBackendAttributeName_t name,
                                          cudnnBackendDescriptorType_t type,
                                          std::int64_t most) const {
@@ -85,7 +85,7 @@ Descriptor tensor_descriptor(const Call& call, const GraphTensor& tensor) {
   const auto number = [&](cudnnBackendAttributeName_t name, std::int64_t value) {
     d.set(call, name, CUDNN_TYPE_INT64, std::vector{value});
   };
-  // std::vector<bool> has no address.
+  // std::vector<bool> has no address, so this does not use set().
   const auto flag = [&](cudnnBackendAttributeName_t name, bool value) {
     cudnn_check(call, "cudnnBackendSetAttribute",
                 cudnnBackendSetAttribute(d.get(), name, CUDNN_TYPE_BOOLEAN, 1, &value));

@@ -1,5 +1,5 @@
-// cuDNN's descriptors as values. Its graph API knows one kind of object, with attributes that are
-// set until it is finalized and read afterwards.
+// cuDNN's descriptors as values. Its graph API has one kind of object, whose attributes are set
+// until it is finalized and read afterwards.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace sotto {
 
-// Throws SystemFailure, naming call, shapes and device, unless the status is success.
+// Throws SystemFailure, naming the call, its shapes and the device, unless the status is success.
 void cudnn_check(const Call& call, const char* function, cudnnStatus_t status);
 
-// The library's handle for a device, on its stream. Not for two threads at once.
+// The library's handle for a device, on its stream. Not thread-safe.
 cudnnHandle_t cudnn_handle(DeviceState& state, const Call& call);
 
-// What was described is right and the library cannot do it.
+// Thrown for a valid description that the library does not support.
 struct Unsupported {
-  std::string reason;  // its own
+  std::string reason;  // the library's own text
 };
 
-// A handle: copies name one object, which lives as long as what was set to it.
+// A handle to a shared descriptor, which keeps alive the descriptors that were set on it.
 class Descriptor {
  public:
   Descriptor(const Call& call, cudnnBackendDescriptorType_t type);
@@ -42,7 +42,7 @@ class Descriptor {
   void set(const Call& call, cudnnBackendAttributeName_t name, const Descriptor& value) {
     set(call, name, std::vector{value});
   }
-  // Up to `most` values, fewer if there are fewer.
+  // The first `most` values of an attribute, or fewer if it has fewer.
   template <class T>
   std::vector<T> read(const Call& call, cudnnBackendAttributeName_t name,
                       cudnnBackendAttributeType_t type, std::int64_t most) const {
@@ -53,12 +53,12 @@ class Descriptor {
     values.resize(static_cast<std::size_t>(count < most ? count : most));
     return values;
   }
-  // Descriptors of another type that this one holds, all or as many as are wanted.
+  // The first `most` descriptors of another type that this one holds.
   std::vector<Descriptor> read(const Call& call, cudnnBackendAttributeName_t name,
                                cudnnBackendDescriptorType_t type, std::int64_t most) const;
-  // Throws Unsupported, and SystemFailure for what is not right.
+  // Throws Unsupported if the library does not support it, and SystemFailure for an invalid one.
   void finalize(const Call& call);
-  // Whether the library supports what was described.
+  // Finalizes the descriptor; returns false if the library does not support it.
   bool can_finalize() { return cudnnBackendFinalize(get()) == CUDNN_STATUS_SUCCESS; }
 
  private:
@@ -76,23 +76,23 @@ class Descriptor {
   std::shared_ptr<Node> node_;
 };
 
-// A tensor of a graph, without an address.
+// A tensor of a graph, without its address.
 struct GraphTensor {
   std::int64_t id;
   cudnnDataType_t dtype;
   std::vector<std::int64_t> size, stride;
-  bool within = false;    // lies in no memory: made by one operation and read by others
-  bool by_value = false;  // one number, given by the host
+  bool within = false;    // virtual: not stored, but passed between operations
+  bool by_value = false;  // one number, on the host
 };
 Descriptor tensor_descriptor(const Call& call, const GraphTensor& tensor);
 
-// Of f32, f16 or bf16.
+// cuDNN's type for f32, f16 or bf16.
 cudnnDataType_t cudnn_type(Dtype dtype);
 
-// Whether an address is one that graphs are described for.
+// Whether an address has the alignment for which graphs are described.
 bool library_aligned(const View& view);
 
-// Appends a view's type, sizes and strides, as a part of a key that plans are kept by.
+// Appends a view's type, sizes and strides to the key of a plan.
 void append_form(std::vector<std::int64_t>& key, const View& view);
 
 }  // namespace sotto

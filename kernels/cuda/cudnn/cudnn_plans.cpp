@@ -9,7 +9,7 @@ namespace sotto {
 namespace {
 
 #if CUDNN_VERSION < 90800
-// What older headers have no names for, and older libraries refuse.
+// Constants that older headers lack and older libraries reject.
 constexpr auto CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR = static_cast<cudnnBackendDescriptorType_t>(38);
 constexpr auto CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION =
     static_cast<cudnnBackendAttributeName_t>(2702);
@@ -17,7 +17,7 @@ constexpr auto CUDNN_ATTR_ENGINEHEUR_DEVICEPROP = static_cast<cudnnBackendAttrib
 constexpr auto CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP = static_cast<cudnnBackendAttributeName_t>(407);
 #endif
 
-constexpr std::int64_t most_configurations = 64;  // that are looked at
+constexpr std::int64_t most_configurations = 64;  // limit of configurations tried
 
 EngineNotes notes_of(const Call& call, const Descriptor& configuration) {
   const auto engines =

@@ -1,4 +1,4 @@
-// What cuDNN makes of a graph of operations on a GPU, and doing it.
+// Execution plans that cuDNN makes of a graph of operations on a GPU.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@
 
 namespace sotto {
 
-// What plans are for: a GPU in use, or one of which there is but a description, in the library's
-// own words (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION; cuDNN 9.8 or later). Plans for the latter
-// cannot be run here: tests learn so, on any machine, what the library accepts.
+// The GPU that plans are for: one in use, or one given by a description in the library's format
+// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION; cuDNN 9.8 or later). Plans for a description cannot
+// be run; tests use them to find out, on any machine, which graphs the library accepts.
 class PlanTarget {
  public:
   PlanTarget(DeviceState& state, const Call& call);
@@ -31,23 +31,23 @@ class PlanTarget {
   std::optional<Descriptor> description_;
 };
 
-// What an engine says of how it computes.
+// The numerical notes of an engine.
 using EngineNotes = std::vector<cudnnBackendNumericalNote_t>;
 bool noted(const EngineNotes& notes, cudnnBackendNumericalNote_t note);
 
-// Up to `most` finalized plans for the operations, the library's favourite first, by engines that
-// are `allowed`, with a workspace of at most `most_workspace` bytes. Throws Unsupported where the
-// operations make no graph.
+// Up to `most` finalized plans for the operations, the library's preferred one first, by engines
+// that are `allowed`, with a workspace of at most `most_workspace` bytes. Throws Unsupported if the
+// operations do not form a graph.
 std::vector<Descriptor> find_plans(const Call& call, const PlanTarget& target,
                                    const std::vector<Descriptor>& operations,
                                    const std::function<bool(const EngineNotes&)>& allowed,
                                    std::size_t most, std::int64_t most_workspace);
 
-// The library's handles are not for two threads at once.
+// Guards the library's handles, which are not thread-safe.
 std::mutex& cudnn_mutex();
 
-// What find() gave for a key when it was first asked for, nullptr included, with the lock held.
-// Kept as long as the process lives, for each type of plan apart.
+// The result of the first find() for a key, nullptr included, called with the lock held. Each type
+// of plan has its own cache, which lives as long as the process.
 template <class Plan, class Find>
 const Plan* kept_plan(const std::vector<std::int64_t>& key, Find&& find) {
   static auto* const plans = new std::map<std::vector<std::int64_t>, std::unique_ptr<Plan>>;
@@ -61,8 +61,8 @@ const Plan* kept_plan(const std::vector<std::int64_t>& key, Find&& find) {
 class LibraryPlan {
  public:
   LibraryPlan(DeviceState& state, const Call& call, Descriptor plan);
-  // Needs the lock. Tensors are named by the ids they were described with; what is passed by value
-  // lies in the host's memory.
+  // The caller must hold the lock. Ids name tensors as they were described; data of tensors passed
+  // by value are on the host.
   void run(const Call& call, const std::vector<std::int64_t>& ids,
            const std::vector<void*>& data) const;
 

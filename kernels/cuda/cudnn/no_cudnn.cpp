@@ -1,4 +1,4 @@
-// A build without cuDNN: convolutions go by patches, attention by products.
+// The build without cuDNN: convolutions by im2col, attention by products.
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "kernels/cuda/cudnn/cudnn_conv.h"
 

@@ -1,8 +1,9 @@
-// Captured work as CUDA has it: a graph of the launches on a stream, instantiated once.
+// CUDA graphs: the launches on a stream, captured and instantiated once.
 //
-// It is captured on a stream of its own, so that other threads' work on the GPU goes on and is no
-// part of it, and launched on the GPU's stream, in order with the rest. In the relaxed mode memory
-// may be allocated meanwhile; what must not be captured is refused by core/cuda/capture.h.
+// A capture uses its own stream, so that other threads' work on the GPU continues and is not
+// captured; replays are launched on the GPU's main stream, in order with its other work. In CUDA's
+// relaxed mode memory may be allocated during a capture; core/cuda/capture.h refuses the work that
+// must not be captured.
 #include "core/cuda/cuda_library.h"
 #include "kernels/cuda/runtime/device_state.h"
 
@@ -10,7 +11,7 @@ namespace sotto {
 
 namespace {
 
-// The GPU whose work this thread captures.
+// The GPU that this thread is capturing on; nullptr if none.
 constinit thread_local const DeviceState* capturing = nullptr;
 
 class CapturedGraph final : public CapturedLaunches {
@@ -21,7 +22,7 @@ class CapturedGraph final : public CapturedLaunches {
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
   ~CapturedGraph() override {
-    // What fails here is a failure of earlier work, which the next call tells.
+    // An error here comes from earlier work, and the next call reports it.
     cudaStreamSynchronize(state_.main_stream());
     cudaGraphExecDestroy(work_);
   }
@@ -63,7 +64,7 @@ std::unique_ptr<CapturedLaunches> DeviceState::end_capture() {
   capturing = nullptr;
   cudaGraph_t raw = nullptr;
   const cudaError_t status = cudaStreamEndCapture(capture_stream_, &raw);
-  if (status != cudaSuccess) cudaGetLastError();  // told here, and not again by the next call
+  if (status != cudaSuccess) cudaGetLastError();  // clears the error, which is reported here only
   const std::unique_ptr<CUgraph_st, decltype(&cudaGraphDestroy)> graph(raw, cudaGraphDestroy);
   cuda_check(call, "cudaStreamEndCapture", status);
   return std::make_unique<CapturedGraph>(*this, call, raw);

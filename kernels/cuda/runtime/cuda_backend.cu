@@ -13,7 +13,7 @@ namespace sotto {
 
 namespace {
 
-// A factor as the library reads it: itself or a row-major copy.
+// A factor that the library can read: the view itself, or a row-major copy.
 class Readable {
  public:
   Readable(const CudaExec& exec, const View& x) : view_(x) {
@@ -43,7 +43,7 @@ class CudaBackend final : public DeviceBackend<CudaExec> {
   explicit CudaBackend(DeviceState& state) : state_(state) {}
   std::string name() const override { return "cuda"; }
 
-  // From the data sheet of an H200 (Nvidia, 2024), not measured: f32 products outside the tensor
+  // From the data sheet of an H200 (Nvidia, 2024), not measured: f32 products outside of the tensor
   // cores, and memory. Only the ratios matter.
   Costs costs() const override {
     return {.gram_flops = 20e12, .rows_flops = 20e12, .sum_flops = 40e12, .bytes = 4e12};
@@ -72,7 +72,7 @@ class CudaBackend final : public DeviceBackend<CudaExec> {
 
 void CudaExec::product(View a, View b, double beta, View c, bool tf32) const {
   if (c.numel() == 0) return;
-  if (a.size[a.rank - 1] == 0) {  // the library knows no empty sums
+  if (a.size[a.rank - 1] == 0) {  // the library does not support empty sums
     if (beta != 0) return;
     return dispatch_bits(c.dtype, [&]<class Bits>(std::type_identity<Bits>) {
       for_each(c.numel(), StridedFill<Bits>{0, LoopNest<1>(std::array{c}), c.as<Bits>()});

@@ -1,4 +1,4 @@
-// The backend of one GPU: our kernels, and cuBLASLt for products.
+// The backend of one GPU: sotto's kernels, and cuBLASLt for products.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace sotto {
 
-// `state` must outlive the backend. Products of f32 round their factors to 11 bits where
-// tf32_used() (tf32.h); those behind norms never do.
+// `state` must outlive the backend. Products of f32 round their factors to 11 bits if tf32_used()
+// (tf32.h); those inside of norms never do.
 std::unique_ptr<Backend> make_cuda_backend(DeviceState& state);
 
 }  // namespace sotto

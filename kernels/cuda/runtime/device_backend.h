@@ -1,23 +1,24 @@
-// The primitives in the form that GPUs run: a body for each element, or for each team of threads.
-// `Exec` says how bodies are run. CudaExec (execution.cuh) launches them on a GPU; the tests run
-// the same bodies on the host (tests/fake_gpu/host_executor.h), which is how their arithmetic and
-// indices are checked where there is no GPU.
+// The primitives as GPUs run them: a body for each element, or for each team of threads. `Exec`
+// runs the bodies. CudaExec (execution.cuh) launches them on a GPU; the tests run them on the host
+// (tests/fake_gpu/host_executor.h), which checks their arithmetic and indices on machines without a
+// GPU.
 //
 // An Exec is made for one call of a primitive, from its name and its views, and has
-//   for_each(count, f)              f(i) for every i in [0, count), side by side
-//   for_each_team(count, width, f)  f(team, i) likewise, by all threads of a team of about `width`;
-//                                   a team has rank(), size() and fold(f, x), which gives every
-//                                   thread the threads' x folded in a fixed order
-//   copy(from, to, bytes), bring(from, to, bytes) from the host's memory, which may be written
-//   again when the call returns, gemm(a, b, beta, c), device()
-//   scratch_bytes(), what a primitive takes at most for what it works out of on the way, unless a
-//   single sample needs more
-//   conv_plan(problem) and attention_plan(problem), the library's way for it or nullptr
-//   (cudnn_dispatch.h, attention.h), and tf32(), whether convolutions may round their factors
+//   for_each(count, f)              f(i) for every i in [0, count), in parallel
+//   for_each_team(count, width, f)  f(team, i) for every i, by all threads of a team of about
+//                                   `width`; a team has rank(), size() and fold(f, x), which folds
+//                                   the threads' x in a fixed order and returns it to all threads
+//   copy(from, to, bytes), gemm(a, b, beta, c), device()
+//   bring(from, to, bytes)          a copy from the host; `from` may be reused when it returns
+//   scratch_bytes()                 limit of a primitive's scratch, if one sample needs no more
+//   conv_plan(problem), attention_plan(problem)
+//                                   the library's plan, or nullptr (conv_problem.h,
+//                                   attention_problem.h)
+//   tf32()                          whether convolutions may round f32 factors to 11 bits
 // Calls run one after the other.
 //
-// The members are defined in the headers beside this one, and compiled by the .cu files of the same
-// names.
+// The members are defined in the headers of kernels/cuda that the comments below name, and compiled
+// by the .cu files of these names.
 #pragma once
 
 #include <initializer_list>
@@ -29,7 +30,7 @@ namespace sotto {
 template <class Exec>
 class DeviceBackend : public Backend {
  public:
-  // elementwise.h
+  // cuda_elementwise.h
   void fill(double value, View y) override;
   void copy(View x, View y) override;
   void binary(int op, View a, View b, View y) override;
@@ -60,7 +61,7 @@ class DeviceBackend : public Backend {
   void normalize(View x, double eps, bool centered, View y, View rstd) override;
   void normalize_grad(View y, View rstd, View dy, bool centered, View dx) override;
 
-  // lstm.h
+  // cuda_lstm.h
   void lstm(const LstmLayer& layer) override;
   void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,
                  View squares) override;
@@ -75,7 +76,7 @@ class DeviceBackend : public Backend {
   void clip_factors(const ClipRule& rule, double margin, View terms, View settings,
                     View y) override;
 
-  // attention.h
+  // cuda_attention.h
   bool attention(const FusedAttention& attention) override;
   bool attention_grad(const FusedAttention& attention, const FusedAttentionGrad& grad) override;
 
@@ -100,7 +101,7 @@ class DeviceBackend : public Backend {
 
  protected:
   using Views = std::initializer_list<const View*>;
-  // The execution of one call of the primitive `op`.
+  // The Exec for one call of the primitive `op`.
   virtual Exec execution(const char* op, Views views) = 0;
 };
 

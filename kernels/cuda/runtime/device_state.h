@@ -1,5 +1,5 @@
-// One GPU's stream and library handles, and errors. No header of fmt or Eigen: .cu files include
-// this.
+// The stream and library handles of one GPU, and its errors. It includes neither fmt nor Eigen,
+// because .cu files include it.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ namespace sotto {
 
 class CapturedLaunches;
 
-// What is being done, for messages.
+// The call in progress, for error texts.
 struct Call {
   const char* name;
   Device device;
   static constexpr std::size_t most_views = 9;
-  const View* views[most_views] = {};  // the first ones
+  const View* views[most_views] = {};  // the first views of the call
 
   Call(const char* name, Device device, std::initializer_list<const View*> all = {})
       : name(name), device(device) {
@@ -43,28 +43,27 @@ inline void cuda_check(const Call& call, const char* function, cudaError_t statu
     device_failed(call, function, cudaGetErrorString(status));
 }
 
-// A GPU in use, for as long as the process lives. Its work runs in order on one stream, copies
-// beside it in order on `copies`.
+// A GPU in use, which lives as long as the process. Its work runs in order on one stream;
+// asynchronous uploads run in order on the stream `copies`.
 class DeviceState {
  public:
-  // `index` counts usable GPUs, `ordinal` CUDA's devices.
+  // `index` counts usable GPUs, `ordinal` all CUDA devices.
   DeviceState(int index, int ordinal);
   DeviceState(const DeviceState&) = delete;
   DeviceState& operator=(const DeviceState&) = delete;
 
   Device device() const { return device_; }
-  // Where the calling thread's work goes: to main_stream(), or to where it is being captured.
+  // The stream of the calling thread's work: main_stream(), or the stream of its capture.
   cudaStream_t stream() const;
   cudaStream_t main_stream() const { return stream_; }
   cudaStream_t copies() const { return copies_; }
-  // What CudaRuntime asks for.
+  // Implements CudaRuntime's captures.
   void begin_capture();
   std::unique_ptr<CapturedLaunches> end_capture();
-  // Makes it the calling thread's current device.
+  // Makes this GPU the calling thread's current device.
   void use() const;
   cublasLtContext* cublas();
-  // Memory for the libraries to work in; calls run one after the other, so that one piece serves
-  // all.
+  // The workspace of the libraries; calls run one after the other, so that one block serves all.
   void* workspace() const { return workspace_; }
   static constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 
@@ -72,7 +71,7 @@ class DeviceState {
   Device device_;
   int ordinal_;
   cudaStream_t stream_ = nullptr, copies_ = nullptr;
-  cudaStream_t capture_stream_ = nullptr;  // of one capture after the other
+  cudaStream_t capture_stream_ = nullptr;  // shared by captures, which run one after the other
   std::mutex capturing_;
   void* workspace_ = nullptr;
   cublasLtContext* cublas_ = nullptr;

@@ -1,4 +1,4 @@
-// How a GPU runs the bodies of device_backend.h.
+// Runs the bodies of device_backend.h on a GPU.
 #pragma once
 
 #include "kernels/cuda/cublas_gemm.h"
@@ -11,19 +11,19 @@ namespace sotto {
 inline constexpr int warp = 32;
 inline constexpr int block = 256;
 
-// A warp, or a block of warps.
+// A team: a warp, or a block of warps.
 template <int width>
 struct DeviceTeam {
   __device__ int rank() const { return static_cast<int>(threadIdx.x) % width; }
   __device__ static constexpr int size() { return width; }
 
-  // Pairs at distances 16, 8, 4, 2 and 1, then the warps in order.
+  // Folds pairs at distances 16, 8, 4, 2 and 1, then the warps in order.
   template <class F>
   __device__ double fold(F f, double x) const {
     for (int step = warp / 2; step > 0; step /= 2) x = f(x, __shfl_xor_sync(~0u, x, step));
     if constexpr (width > warp) {
       __shared__ double partial[width / warp];
-      __syncthreads();  // all threads have read what the fold before left here
+      __syncthreads();  // all threads have read the previous fold's partial results
       if (threadIdx.x % warp == 0) partial[threadIdx.x / warp] = x;
       __syncthreads();
       x = partial[0];
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(block) run_team(const F f, const std::int64_t 
 
 class CudaExec {
  public:
-  // `tf32`: whether products and convolutions may round their factors.
+  // `tf32`: products and convolutions may round f32 factors to 11 bits.
   CudaExec(DeviceState& state, const Call& call, bool tf32)
       : state_(state), call_(call), tf32_(tf32) {
     state.use();
@@ -77,17 +77,17 @@ class CudaExec {
                cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_.stream()));
   }
   void bring(const void* from, void* to, std::size_t bytes) const {
-    // From memory that is not pinned: what `from` holds has been taken when the call returns.
+    // The memory is not pinned, so `from` has been read when the call returns.
     cuda_check(call_, "cudaMemcpyAsync",
                cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state_.stream()));
   }
-  // Within primitives products are of full precision: norms come of them.
+  // Products inside of primitives have full precision, because norms are computed from them.
   void gemm(const View& a, const View& b, double beta, const View& c) const {
     product(a, b, beta, c, false);
   }
   // Defined in cuda_backend.cu.
   void product(View a, View b, double beta, View c, bool tf32) const;
-  // c = a b + bias where library_adds().
+  // c = a b + bias if library_adds().
   void affine(const View& a, const View& b, const View& bias, const View& c) const;
   const ConvPlan* conv_plan(const ConvProblem& problem) const {
     return sotto::conv_plan(state_, problem);
@@ -101,7 +101,7 @@ class CudaExec {
 
  private:
   static unsigned blocks(std::int64_t count, int in_block) {
-    constexpr std::int64_t most = 1 << 20;  // bodies loop over what is more
+    constexpr std::int64_t most = 1 << 20;  // bodies loop over the rest
     const std::int64_t wanted = (count + in_block - 1) / in_block;
     return static_cast<unsigned>(wanted < most ? wanted : most);
   }

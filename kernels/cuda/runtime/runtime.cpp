@@ -1,4 +1,4 @@
-// The entrance of libsotto_cuda.so: finds the usable GPUs and gives each its memory and backend.
+// The entry point of libsotto_cuda.so: finds the usable GPUs and creates their memory and backends.
 #include <memory>
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ namespace sotto {
 
 namespace {
 
-// Of one GPU, through CUDA's own allocator.
+// The memory of one GPU, through CUDA's own allocator.
 class DeviceMemory final : public RawMemory {
  public:
   explicit DeviceMemory(const DeviceState& state) : state_(state) {}
@@ -20,20 +20,20 @@ class DeviceMemory final : public RawMemory {
     void* address = nullptr;
     const cudaError_t status = cudaMalloc(&address, bytes);
     if (status == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // told by the allocator, and not again by the next call
+      cudaGetLastError();  // clears the error, which the allocator reports
       return nullptr;
     }
     cuda_check(Call("allocate", state_.device()), "cudaMalloc", status);
     return address;
   }
-  // A failure here is that of earlier work, which the next call tells.
+  // An error here comes from earlier work, and the next call reports it.
   void release(void* address) noexcept override { cudaFree(address); }
 
  private:
   const DeviceState& state_;
 };
 
-// Pages of the host that stay where they are, so that a GPU can read them by itself.
+// Pinned (page-locked) memory of the host, which a GPU can read asynchronously.
 class PinnedMemory final : public RawMemory {
  public:
   explicit PinnedMemory(const DeviceState& state) : state_(state) {}
@@ -56,7 +56,7 @@ class PinnedMemory final : public RawMemory {
 
 class StreamEvent final : public DeviceEvent {
  public:
-  // Recorded on the stream now. Who waits for it sleeps.
+  // Records an event on the stream. A thread that waits for it sleeps.
   StreamEvent(const DeviceState& state, cudaStream_t stream) : device_(state.device()) {
     const Call call("record", device_);
     state.use();
@@ -99,7 +99,7 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// How many devices CUDA sees. Throws SystemFailure, with the reason, when it sees none.
+// The number of CUDA devices. Throws SystemFailure, with the reason, if there is none.
 int count_ordinals() {
   int driver = 0, runtime = 0, count = 0;
   cudaRuntimeGetVersion(&runtime);
@@ -135,12 +135,12 @@ class Runtime final : public CudaRuntime {
             std::size_t bytes) override {
     const Device lead = to_device == cpu ? from_device : to_device;
     const Call call("copy", lead);
-    // Between GPUs, what is to be copied must have been computed.
+    // A copy between GPUs must wait for the source's work.
     if (to_device != cpu && from_device != cpu && to_device != from_device) {
       synchronize(from_device.index);
     }
     const DeviceState& state = gpu(lead.index).state;
-    // The host's bytes are no part of what is captured.
+    // A copy from or to the host is never captured.
     const bool within = to_device == from_device;
     const cudaStream_t stream = within ? state.stream() : state.main_stream();
     state.use();
@@ -211,7 +211,7 @@ class Runtime final : public CudaRuntime {
                       capability});
   }
 
-  // Made at the first use, so that GPUs that nobody asks for are left alone.
+  // Created at the first use, so that GPUs that are not used are not touched.
   Gpu& gpu(int index) {
     const auto at = static_cast<std::size_t>(index);
     check(index >= 0 && at < gpus_.size(), "cuda: device {} of {}", index, gpus_.size());
@@ -229,7 +229,7 @@ class Runtime final : public CudaRuntime {
 }  // namespace sotto
 
 extern "C" __attribute__((visibility("default"))) sotto::CudaRuntime* sotto_cuda_runtime() {
-  // Never destroyed: tensors with static lifetime may live on a device.
+  // Never destroyed: tensors with static lifetime may be on a device.
   static auto* const runtime = new sotto::Runtime;
   return runtime;
 }

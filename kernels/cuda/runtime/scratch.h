@@ -1,5 +1,5 @@
-// Device memory for the length of one primitive. It may be given back while the device still works
-// on it: what is allocated next is used by later work, and a device's work runs in order.
+// Device memory for the duration of one primitive. It may be released while the device still uses
+// it: a device's work runs in order, so the next user of the block runs later.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace sotto {
 
-// From the device's allocator, whose header device code cannot include.
+// Wrappers of the device's allocator, whose header device code cannot include.
 void* take_scratch(Device device, std::size_t bytes);
 void give_scratch_back(Device device, void* address) noexcept;
 
