@@ -1,4 +1,4 @@
-// Memory labels of the tape's values: the operation, module and phase that own each allocation
+// Memory labels for tensors on the tape: the op, module and phase that own each allocation
 // (core/allocator/memory_label.h).
 #pragma once
 
@@ -8,14 +8,14 @@
 
 namespace sotto {
 
-// What comes from outside is data, and what was allocated before it no operation's.
+// Labels a tape input as MemoryKind::data. Allocations made before it are not charged to any op.
 void label_input(const Tensor& value);
 
-// A parameter belongs to the module that uses it first.
+// Labels a parameter with the module that uses it first.
 void label_parameter(const Tensor& value);
 
-// Told of every parameter that a tape uses, for as long as it lives and on its thread; a later one
-// is told instead of an earlier.
+// Calls `on_use` for every parameter that a tape on this thread uses, while it lives. The innermost
+// watch is the only one that is called.
 class UseWatch {
  public:
   using OnUse = std::function<void(const Parameter& parameter)>;
@@ -31,13 +31,13 @@ class UseWatch {
 };
 void note_use(const Parameter& parameter);
 
-// A parameter's gradient or state belongs to the module that the parameter belongs to.
+// Labels a parameter's gradient or optimizer state with the module that owns the parameter.
 void label_for(const Parameter& parameter, MemoryKind kind, const Tensor& value);
 
-// What this thread allocated since the last op, or input, is the op's.
+// Labels this thread's allocations since the last op or input as owned by `op`.
 void label_result(const Tensor& value, const char* op);
 
-// While an op's backward runs: temporaries of the op and of the module that recorded it.
+// Labels allocations during an op's backward with the op and the module that recorded it.
 LabelScope backward_scope(const char* op, const char* module);
 
 }  // namespace sotto

@@ -1,4 +1,4 @@
-// Every operation on tape values.
+// Includes every operation on tape values.
 #pragma once
 
 #include "autograd/ops/conv_pool.h"

@@ -1,5 +1,5 @@
-// A trainable tensor. It stays where it was made, because tapes, sinks and optimizers know it by
-// its address.
+// A trainable tensor. Its address identifies it for tapes, sinks and optimizers, so it cannot be
+// moved.
 #pragma once
 
 #include <memory>

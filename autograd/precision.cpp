@@ -12,9 +12,9 @@ namespace {
 
 const Op cast_op("cast", Op::Batchable::yes);
 
-// Products gain by 16 bits and add up in f32. Sums, powers, logarithms and what is made of them
-// leave the range or the digits of 16 bits. Normalisation takes its statistics in double and keeps
-// them in f32, so that it may follow.
+// Products gain speed in 16 bits and accumulate in f32. Sums, powers, logarithms and similar
+// functions exceed the range or digits of 16 bits. Normalisation computes its statistics in double
+// and stores them in f32, so it may follow its input.
 const std::unordered_map<std::string_view, Width>& table() {
   using enum Width;
   static const std::unordered_map<std::string_view, Width> widths = {
@@ -35,7 +35,7 @@ const std::unordered_map<std::string_view, Width>& table() {
       {"log_softmax", wide},
       {"cross_entropy", wide},
       {"ctc_loss", wide},
-      // Functions with steep or unbounded slopes, and phases.
+      // Functions with steep or unbounded derivatives, and periodic functions.
       {"exp", wide},
       {"expm1", wide},
       {"log", wide},
@@ -82,7 +82,7 @@ const std::unordered_map<std::string_view, Width>& table() {
       {"threshold", follows},
       {"abs", follows},
       {"affine", follows},
-      // Sums and choices of two.
+      // Binary operations.
       {"add", follows},
       {"sub", follows},
       {"mul", follows},
@@ -110,7 +110,7 @@ const std::unordered_map<std::string_view, Width>& table() {
       {"scatter", follows},
       {"sort", follows},
       {"cast", follows},
-      // What holds other operations.
+      // Operations that contain other operations.
       {"segment", follows},
       {"segment_result", follows},
       {"captured_loss", follows},
@@ -120,10 +120,11 @@ const std::unordered_map<std::string_view, Width>& table() {
 
 bool narrow_type(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
 
-// The wider of two types; f32 for the two of 16 bits.
+// The common type of two: f32 for two different ones.
 Dtype wider(Dtype a, Dtype b) { return a == b ? a : Dtype::f32; }
 
-// What the inputs are, those with samples before the others; nothing for f64 or no samples.
+// The type of the inputs, of the batched ones if there are any; nullopt for f64 or if no input is
+// batched.
 std::optional<Dtype> type_of_inputs(const std::vector<const Var*>& inputs) {
   std::optional<Dtype> with_samples, any;
   bool samples = false;
@@ -187,14 +188,14 @@ Var cast(const Var& x, Dtype dtype) {
     if (known[i].is(x) && known[i + 1].dtype() == dtype) return known[i + 1];
   }
   const Dtype from = x.dtype();
-  // f16 and bf16 factors stand for numbers in f32, so that a gradient may pass with its form.
+  // f16 and bf16 factors represent f32 numbers exactly, so a per-sample gradient passes unchanged.
   Tape::PullBack same;
   if (from != Dtype::f64 && dtype != Dtype::f64)
     same = [](const PerSampleGrad& gradient) { return gradient; };
   const Var y = x.tape().record(
       cast_op, {x}, to_dtype(x.value(), dtype), x.samples(),
       [from](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, to_dtype(dy, from)); }, same);
-  // Of values with samples the last alone: several products often have one operand.
+  // Of batched values only the last is cached: several products often share one operand.
   if (!x.samples().is_shared() && !known.empty() && !known.front().samples().is_shared())
     known.erase(known.begin(), known.begin() + 2);
   known.insert(x.samples().is_shared() ? known.end() : known.begin(), {x, y});
@@ -206,8 +207,8 @@ Var to_f32(const Var& x) {
 }
 
 void check_precision(const char* what, Dtype precision) {
-  check(precision == Dtype::f32 || narrow_type(precision), "{}: a precision of {}", what,
-        name(precision));
+  check(precision == Dtype::f32 || narrow_type(precision),
+        "{}: the precision {} is not f32, f16 or bf16", what, name(precision));
 }
 
 PrecisionRegion::PrecisionRegion(Tape& tape, Dtype precision)

@@ -1,26 +1,26 @@
-// How the tape takes a shared value's per-sample gradient back to the parameters that it was
-// computed from.
+// Pulls a shared value's per-sample gradient back to the parameters from which it was computed.
 #include "autograd/tape.h"
 
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
 
-// All uses of a shared value together, as rows or, where only sums are wanted, as one row.
+// The sum of all uses of a shared value: per sample, or summed over samples if sums_only_.
 Tensor Tape::rows_of(const std::vector<PerSampleGrad>& uses) const {
   Tensor rows;
   for (const PerSampleGrad& use : uses) {
     const Tensor part = sums_only_ ? use.sum().unsqueeze(0) : use.materialize();
     check(!rows.defined() || rows.size(0) == part.size(0),
-          "backward: a shared value meets {} samples in one use and {} in another",
+          "backward: a shared value is used with {} samples and with {} samples",
           rows.defined() ? rows.size(0) : 0, part.size(0));
     rows = rows.defined() ? add(rows, part) : part;
   }
   return rows;
 }
 
-// A shared value computed from parameters: its per-sample gradient passes the op in the form it has
-// where the op knows how, else as rows (the pull-back is linear, so that sums may pass as one row).
+// Pulls back a shared value computed from parameters: the per-sample gradient keeps its form if the
+// op has a pull-back, else it is materialized. (The pull-back is linear, so a sum over samples may
+// pass as one row.)
 void Tape::pull_back(int index) {
   const std::vector<PerSampleGrad> uses = cotangents_[static_cast<std::size_t>(index)].take_rows();
   if (uses.empty()) return;
@@ -38,7 +38,7 @@ void Tape::pull_back(int index) {
   }
 }
 
-// All rows at once; none at all pass any op.
+// Pulls back all per-sample gradients in one call. An empty batch may pass any op.
 void Tape::pull_rows(int index, const Tensor& rows) {
   const Node& node = nodes_[static_cast<std::size_t>(index)];
   if (node.batchable) {

@@ -1,5 +1,4 @@
-// Which axis of a value counts the samples: the one bit of bookkeeping that independence of
-// samples is proved by.
+// The axis of a value that counts the samples. Tracking it proves that samples are independent.
 #pragma once
 
 #include <span>
@@ -8,8 +7,8 @@
 
 namespace sotto {
 
-// Shared: the same for all samples. At an axis: one slice for each sample. Mixed: samples have been
-// combined, which only an ordinary tape allows.
+// Shared: equal for all samples. An axis: one slice per sample. Mixed: samples have been combined,
+// which a private tape refuses.
 class SampleAxis {
  public:
   static constexpr SampleAxis shared() { return SampleAxis(-1); }
@@ -18,9 +17,9 @@ class SampleAxis {
 
   constexpr bool is_shared() const { return axis_ == -1; }
   constexpr bool is_mixed() const { return axis_ == -2; }
-  // Has one slice for each sample.
+  // True if the value has one slice per sample.
   constexpr bool batched() const { return axis_ >= 0; }
-  // Throws std::invalid_argument unless batched.
+  // The axis. Throws std::invalid_argument unless batched.
   int axis() const {
     check(batched(), "sample axis: a {} value has none", is_shared() ? "shared" : "mixed");
     return axis_;

@@ -41,13 +41,13 @@ SampleAxis reshaped_samples(const Op& op, const Var& x, const Shape& shape) {
   std::int64_t passed = 1;
   for (int i = 0; i < shape.rank(); ++i) {
     const bool fits = passed == before && shape[i] == x.shape()[axis];
-    // Axes of size 1 can make several fit; the nearest to the old place is meant.
+    // Axes of size 1 can make several axes fit; the one nearest to the old axis is chosen.
     if (fits && (best < 0 || std::abs(i - axis) < std::abs(best - axis))) best = i;
     passed *= shape[i];
   }
   if (best >= 0) return best;
   return x.tape().mix(op.name, x,
-                      "leave the samples an axis of their own: joined with positions, each "
+                      "keep the sample axis separate: merged with positions, each "
                       "position would be a sample, and no longer the record the unit of privacy");
 }
 

@@ -18,7 +18,7 @@ const Op result_op("segment_result", Op::Batchable::yes, Op::Rows::changes_sampl
 
 }  // namespace
 
-// A function and all that its values follow from, so that a second run gives them again.
+// A function with all inputs that determine its values, so that backward can recompute them.
 class Segment : public std::enable_shared_from_this<Segment> {
  public:
   Segment(SegmentFunction function, std::vector<Var> inputs)
@@ -38,7 +38,7 @@ class Segment : public std::enable_shared_from_this<Segment> {
   void check_same_values(const Results& results);
   void check_second_run(const Tape& tape, const Results& results, const Handover& handover) const;
 
-  // What a result looked like.
+  // Shape and sample axis of a result.
   struct Form {
     Shape shape;
     SampleAxis samples;
@@ -50,13 +50,13 @@ class Segment : public std::enable_shared_from_this<Segment> {
   Tape::State before_;
   std::uint64_t draws_after_ = 0;
   std::vector<Parameter*> parameters_;  // trainable, in the order of first use
-  std::vector<bool> used_before_;       // of these, by the outer tape
+  std::vector<bool> used_before_;       // per parameter: whether the outer tape had used it before
   std::vector<Form> forms_;
-  std::vector<double> sums_;  // of the results, the first time it ran again
-  bool captured_ = false;     // that time
+  std::vector<double> sums_;  // sums of the results in the first recomputation
+  bool captured_ = false;     // whether that was captured in a CUDA graph
 };
 
-// The inner tape's leaves, and how what reaches them goes on to the inputs of the outer node.
+// The leaves of the inner tape; it passes their gradients on to the inputs of the outer node.
 class Segment::Handover final : public GradSink {
  public:
   Handover(const Segment& segment, Tape& inner, Adjoint& outer) : segment_(segment), outer_(outer) {
@@ -69,7 +69,7 @@ class Segment::Handover final : public GradSink {
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
     const int place = place_of(parameter);
     for (const PerSampleGrad& use : uses) {
-      // A shared node's gradient passes as rows.
+      // The gradients of a shared node are passed on materialized.
       if (outer_.batch_dims() > 0) {
         outer_.input(place, use.materialize());
       } else {
@@ -79,7 +79,7 @@ class Segment::Handover final : public GradSink {
     if (outer_.batch_dims() == 0 && last_use(place)) deliver(parameter);
   }
 
-  // Which of the outer node's inputs a parameter is; -1 for one that the first run did not use.
+  // The index of a parameter among the outer node's inputs; -1 if the first run did not use it.
   int place_of(const Parameter& parameter) const {
     for (const auto& [place, stand_in] : stand_ins_) {
       if (&stand_in == &parameter) return place;
@@ -90,15 +90,15 @@ class Segment::Handover final : public GradSink {
   }
 
  private:
-  // Whether backward meets the outer node's input nowhere after this segment.
+  // Whether backward meets no use of the outer node's input after this segment.
   bool last_use(int place) const {
     const std::size_t inputs = leaves_.size(), at = static_cast<std::size_t>(place);
     return at >= inputs && !segment_.used_before_[at - inputs];
   }
-  // Whether what is handed on stays for a while: in the sink, or until other uses have come.
+  // Whether a passed gradient is kept for a while: in the sink, or until other uses have arrived.
   bool waits(int place) const { return keeps() || !last_use(place); }
 
-  // To the sink, as backward would when it comes to the leaf: after the whole of the segment.
+  // Delivers a parameter's gradient to the sink now, as backward would when it reaches the leaf.
   void deliver(Parameter& parameter) {
     Tape& tape = outer_.tape_;
     auto leaf = static_cast<std::size_t>(outer_.node_);
@@ -116,7 +116,7 @@ class Segment::Handover final : public GradSink {
            .backward = [this, place](const Tensor& dx, Adjoint&) { outer_.input(place, dx); }},
           x.value(), x.needs_grad());
     }
-    // Per-sample gradients leave a tape through parameters.
+    // Per-sample gradients leave the inner tape through parameters, so a shared input becomes one.
     return inner.use(stand_ins_.emplace_back(place, x.value()).second);
   }
 
@@ -127,11 +127,11 @@ class Segment::Handover final : public GradSink {
 };
 
 Segment::Results Segment::run(Tape& tape, const std::vector<Var>& inputs) const {
-  // In backward its bytes are again those of its own ops.
+  // The ops inside label their own allocations, in backward too.
   const LabelScope scope({.module = memory_label().module, .phase = memory_label().phase});
   Results results = function_(inputs);
   for (const Var& y : results)
-    check(&y.tape() == &tape && tape.holds(y), "segment: a result is on another tape");
+    check(&y.tape() == &tape && tape.holds(y), "segment: a result belongs to another tape");
   return results;
 }
 
@@ -169,8 +169,8 @@ std::vector<Var> Segment::record(Tape& outer, const Results& results) {
                        })};
 }
 
-// One node for the segment, without a value, and one behind it for each result, which leaves its
-// gradient for the first.
+// Records one node for the segment, without a value, and one node per result, which stores its
+// gradient for the first node.
 std::vector<Var> Segment::record_several(Tape& outer, const std::vector<Var>& inputs,
                                          const Results& results) {
   const auto learned = [&](auto&& is) {
@@ -179,7 +179,7 @@ std::vector<Var> Segment::record_several(Tape& outer, const std::vector<Var>& in
   };
   const auto shared = learned([](SampleAxis samples) { return samples.is_shared(); });
   check(shared == 0 || shared == learned([](SampleAxis) { return true; }),
-        "segment: {} of {} results are shared by all samples; give them a segment of their own",
+        "segment: {} of {} results are shared by all samples; put these into a separate segment",
         shared, results.size());
   const bool mixed = learned([](SampleAxis samples) { return samples.is_mixed(); }) > 0;
   const SampleAxis samples = shared > 0 ? SampleAxis::shared() : mixed ? SampleAxis::mixed() : 0;
@@ -218,10 +218,11 @@ void Segment::backward(std::vector<Tensor> gradients, Adjoint& adjoint) {
   inner.backward_from(std::move(starts), handover, Tape::Keep::nothing);
 }
 
-// Norms of one function do not bound the sums of another.
+// If the two backward passes computed different functions, the norms of the first would not bound
+// the sums of the second.
 void Segment::check_same_values(const Results& results) {
   if (Capture::here()) {
-    // Of one pass alone, each replay of which runs the same launches.
+    // A CUDA graph with a single pass over the segment runs equal launches in every replay.
     if (std::exchange(captured_, true)) refuse_capture("two backward passes over a segment");
     return;
   }
@@ -239,21 +240,22 @@ void Segment::check_same_values(const Results& results) {
 void Segment::check_second_run(const Tape& tape, const Results& results,
                                const Handover& handover) const {
   check(tape.draws_ == draws_after_,
-        "segment: {} random draws in the first run and {} in the second",
+        "segment: {} random draws in the first run, but {} in its recomputation",
         draws_after_ - before_.draws, tape.draws_ - before_.draws);
   std::vector<Form> forms;
   for (const Var& y : results) forms.push_back({y.shape(), y.samples()});
-  check(forms == forms_, "segment: results of other shapes in the second run");
+  check(forms == forms_, "segment: its recomputed results have other shapes");
   std::size_t used = 0;
   for (const Tape::Node& node : tape.nodes_) {
     if (!node.parameter) continue;
     const int place = handover.place_of(*node.parameter);
-    check(place >= 0, "segment: a parameter of shape {} is learned in the second run alone",
+    check(place >= 0, "segment: a parameter of shape {} is used in its recomputation only",
           node.parameter->value.shape());
     if (place >= static_cast<int>(inputs_.size())) ++used;
   }
-  check(used == parameters_.size(), "segment: {} parameters in the first run, {} in the second",
-        parameters_.size(), used);
+  check(used == parameters_.size(),
+        "segment: {} parameters in the first run, but {} in its recomputation", parameters_.size(),
+        used);
 }
 
 std::vector<Var> segment(const SegmentFunction& function, const std::vector<Var>& inputs) {

@@ -1,6 +1,6 @@
-// Segments of a computation that are run again in backward instead of being kept (activation
-// checkpointing: Griewank and Walther 2000; Chen et al. 2016). What is computed, per-sample
-// gradients included, is what it would be without them.
+// Activation checkpointing (Griewank and Walther 2000; Chen et al. 2016): a segment of a
+// computation is recomputed in backward instead of being stored. The results, per-sample gradients
+// included, are those of the computation without segments.
 #pragma once
 
 #include <functional>
@@ -10,18 +10,20 @@
 
 namespace sotto {
 
-// The results of `function` on the inputs, of which the tape keeps the inputs alone: backward runs
-// the function a second time, with the same public randomness, so that dropout is replayed, and
-// then hands on the gradients of the inputs and of the parameters used. Segments may hold segments.
-// The function is called with values of a tape of its own, must depend on nothing else that changes
-// until backward, and what it refers to must live as long. Throws std::invalid_argument when there
-// is no input, when the function returns or meets a value of another tape (those are to be inputs),
-// and when of several results some are shared by all samples and others not; backward throws when
-// the second run differs from the first in its shapes, parameters or use of randomness, and on a
-// private tape when two backward passes see results whose sums differ.
+// The results of `function` on the inputs; the tape keeps only the inputs. Backward recomputes the
+// function, with equal public randomness, so that dropout is replayed, and then computes the
+// gradients of the inputs and of the parameters used. Segments may be nested. Example: `Var y =
+// segment([&](const Var& x) { return block(x); }, x);`
+//
+// The function gets values of an inner tape. It must not depend on state that changes before
+// backward, and the objects it refers to must live until then. Throws std::invalid_argument if
+// there is no input, if the function returns or uses a value of another tape (make such values
+// inputs), and if some results are shared by all samples and others are not. Backward throws if the
+// recomputation differs in shapes, parameters or random draws, and on a private tape if the sums of
+// the results differ between two backward passes.
 using SegmentFunction = std::function<std::vector<Var>(const std::vector<Var>& inputs)>;
 std::vector<Var> segment(const SegmentFunction& function, const std::vector<Var>& inputs);
-// The same of one value.
+// segment() for one input and one result.
 Var segment(const std::function<Var(const Var& x)>& function, const Var& x);
 
 }  // namespace sotto

@@ -23,7 +23,7 @@ void SumSink::receive(Parameter& parameter, std::vector<PerSampleGrad> uses) {
 }
 
 void PerSampleGradSink::receive(Parameter& parameter, std::vector<PerSampleGrad> uses) {
-  // A dense gradient hands out its own rows, which are not ours to add to.
+  // A materialized gradient returns its own tensor, which accumulate() must not write to.
   const LabelScope scope = LabelScope::kind(MemoryKind::rows);
   for (const PerSampleGrad& use : uses) accumulate(rows_, parameter, clone(use.materialize()));
 }

@@ -1,5 +1,5 @@
-// Where backward delivers gradients: what becomes of a parameter's per-sample gradient is the
-// sink's choice, not the tape's.
+// The destination of gradients: a sink, not the tape, decides how a parameter's per-sample gradient
+// is used.
 #pragma once
 
 #include "autograd/parameter.h"
@@ -10,38 +10,38 @@ namespace sotto {
 class GradSink {
  public:
   virtual ~GradSink() = default;
-  // Takes all uses of one parameter at once, when backward has passed the last of them. The
-  // gradient is their sum. Called once for each parameter used, in reverse order of first use.
+  // Receives all uses of one parameter, whose sum is the gradient. Called once per used parameter,
+  // in reverse order of first use, as soon as backward has passed its last use.
   virtual void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) = 0;
-  // True when only sum() of what is received matters: the tape may then sum before it pulls a
-  // gradient back through shared values.
+  // True if only sum() of the gradients matters: the tape may then sum over samples before it pulls
+  // a gradient back through shared values.
   virtual bool sums_only() const { return false; }
-  // True when what is received stays until other parameters have come.
+  // True if received gradients are kept until other parameters have arrived.
   virtual bool keeps() const { return false; }
-  // True when what leaves the sink has bounded influence of each sample. A private tape delivers
-  // to no other.
+  // True if the sink bounds the influence of each sample on its results. A private tape delivers to
+  // no other sink.
   virtual bool bounds_influence() const { return false; }
 };
 
-// Ordinary training: the sum over samples.
+// The sink of ordinary training: gradients summed over samples.
 class SumSink final : public GradSink {
  public:
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
   bool sums_only() const override { return true; }
-  // In the order in which they arrived; repeated backwards add up.
+  // In order of arrival; repeated backwards add up.
   const Gradients& gradients() const { return gradients_; }
 
  private:
   Gradients gradients_;
 };
 
-// One materialised row for each sample, for tests and statistics. Not private.
+// The sink for tests and statistics: the materialized gradient of each sample. Not private.
 class PerSampleGradSink final : public GradSink {
  public:
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
-  // [n, ...shape]. Throws when the parameter had no gradient.
+  // The per-sample gradients [n, ...shape]. Throws if the parameter had no gradient.
   const Tensor& rows(const Parameter& parameter) const;
-  // [n] f64, over all parameters.
+  // The squared norm of each sample's gradient over all parameters: [n] f64.
   Tensor squared_norms() const;
   const Gradients& all() const { return rows_; }
 

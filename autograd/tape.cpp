@@ -18,7 +18,7 @@ std::vector<const char*>& op_names() {
   return names;
 }
 
-// In place where the total is nobody else's tensor, as the first part may be.
+// Adds in place unless another tensor shares the total, as it may after the first part.
 void add_to(Tensor& total, const Tensor& part) {
   if (!total.defined()) {
     total = part;
@@ -30,7 +30,7 @@ void add_to(Tensor& total, const Tensor& part) {
   }
 }
 
-// Views of a sample as one: row r belongs to sample r mod n.
+// Sums the views of each sample: row r belongs to sample r mod n.
 PerSampleGrad by_samples(const PerSampleGrad& gradient, std::int64_t samples) {
   const std::int64_t rows = gradient.samples();
   if (samples <= 0 || rows <= samples) return gradient;
@@ -84,14 +84,14 @@ void Adjoint::shared(int i, const PerSampleGrad& gradient) {
     return input(i, gradient.sum());
   }
   Tape::Cotangent& target = tape_.cotangents_[static_cast<std::size_t>(x.index_)];
-  // Factors need not wait for the last use of a value.
+  // Factors need not wait for the last use of the value.
   if (tape_.sums_only_) return add_to(target.sum, gradient.sum());
   const PerSampleGrad use = by_samples(gradient, tape_.sample_count());
   const bool both_rows = !target.rows.empty() && target.rows.back().samples() == use.samples() &&
                          target.rows.back().form() == std::string_view("dense") &&
                          use.form() == std::string_view("dense");
   if (!both_rows) return target.rows.push_back(use);
-  // Rows of several uses are kept as one.
+  // Materialized gradients of several uses are kept as one sum.
   target.rows.back() = target.rows.back().with_rows(use);
 }
 
@@ -108,7 +108,7 @@ void Adjoint::broadcast(int i, const Tensor& full) {
   if (!x.samples().is_shared() || samples.is_shared()) return input(i, sum_to(full, x.shape()));
   if (samples.is_mixed())
     return shared(i, PerSampleGrad::materialized(sum_to_f32(full, x.shape()).unsqueeze(0)));
-  // Sums over all axes but the samples', which comes to the front.
+  // Sums over all axes except the sample axis, which moves to the front.
   Shape kept = x.shape();
   while (kept.rank() < full.rank()) kept.insert(0, 1);
   const int axis = samples.axis();
@@ -131,7 +131,7 @@ Tape::Tape(const TapeOptions& options) : options_(options) {
 Tape::~Tape() = default;
 
 Tensor Adjoint::in_place(const Tensor& dy) const {
-  // The tape's own reference is the one that counts: it lets go of dy after this backward.
+  // The tape holds the one reference to dy, and drops it after this backward.
   return dy.sole() && dy.is_dense() ? dy : empty_like(dy);
 }
 
@@ -175,7 +175,7 @@ std::int64_t Tape::views(const Var& x) const {
 }
 
 Var Tape::constant(const Tensor& value, SampleAxis samples, bool wants_grad) {
-  check(!samples.batched(), "constant: a value with a sample axis is an input");
+  check(!samples.batched(), "constant: a value with a sample axis must be an input");
   check(!samples.is_mixed() || !options_.private_data,
         "constant: mixed samples of shape {} on a private tape", value.shape());
   label_input(value);
@@ -200,7 +200,8 @@ Var Tape::use(Parameter& parameter) {
   return append({.name = "parameter", .parameter = &parameter}, parameter.value, true);
 }
 
-// As many rows as the inputs, which have equally many; one for each sample where none is batched.
+// Checks that the result has as many rows as the batched inputs, which must agree; if no input is
+// batched, one row per sample.
 void Tape::check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor& value,
                       SampleAxis samples) const {
   if (!samples.batched()) return;
@@ -215,7 +216,7 @@ void Tape::check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor
     if (!x.samples().batched()) continue;
     const std::int64_t own = x.value().size(x.samples().axis());
     check(expected < 0 || own == expected,
-          "{}: values with {} and {} rows for {} samples; join_views and split_views change that",
+          "{}: its inputs have {} and {} rows for {} samples; use join_views or split_views",
           op.name, expected, own, sample_count_);
     expected = own;
   }
@@ -229,14 +230,14 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
   bool needs_grad = false;
   for (const Var& x : inputs) {
     check(x.tape_ == this,
-          "{}: an input is on another tape; a segment that is run again takes values from outside "
-          "as its inputs",
+          "{}: an input is on another tape; inside a segment, use only its inputs and values "
+          "computed from them",
           op.name);
     check(holds(x), "{}: an input's tape was emptied by an earlier backward", op.name);
     needs_grad = needs_grad || x.needs_grad();
   }
   check_rows(op, inputs, value, samples);
-  // What backward reads of a value is held by its closure, and nothing else here.
+  // The closure of backward holds the values that it reads; the node itself holds none.
   for (Var& x : inputs) x.value_ = x.value_.outline();
   if (!needs_grad) {
     inputs.clear();
@@ -255,7 +256,8 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
 
 SampleAxis Tape::mix(const char* op, const Var& x, const char* advice) const {
   constexpr const char* statistics =
-      "use what stays within a sample: group_norm, layer_norm or instance_norm for batch norm "
+      "use operations that stay within a sample: group_norm, layer_norm or instance_norm for batch "
+      "norm "
       "(nn::group_norm_for_batch_norm converts one), mean_per_sample for a mean over the batch";
   check(!options_.private_data,
         "{}: combines samples, which a private tape refuses: shape {}, sample axis {}; {}", op,
@@ -286,13 +288,15 @@ void Tape::check_backward(const Var& loss, const GradSink& sink) const {
   check(loss.tape_ == this, "backward: the loss is on another tape");
   check(holds(loss), "backward: the tape was emptied by an earlier backward");
   check(!precision_ || size_of(loss.dtype()) >= size_of(Dtype::f32),
-        "backward: a loss in {}; a loss is summed in f32 (to_f32)", name(loss.dtype()));
+        "backward: the loss is {}, but must be f32 or f64; convert it by to_f32",
+        name(loss.dtype()));
   if (!options_.private_data) return;
   check(loss.samples().batched() && loss.rank() == 1,
         "backward: a private tape needs one loss for each sample: shape {}{}; return one loss for "
         "each row; the engine averages",
         loss.shape(), loss.samples().is_shared() ? ", shared by all samples" : "");
-  check(views(loss) == 1, "backward: {} losses for {} samples; add those of a sample's views",
+  check(views(loss) == 1,
+        "backward: {} losses for {} samples; add the losses of each sample's views",
         loss.shape()[0], sample_count_);
   check(sink.bounds_influence(),
         "backward: a private tape delivers only to sinks that bound each sample's influence");
@@ -368,7 +372,7 @@ void Tape::visit(int index, GradSink& sink) {
 Tensor Tape::grad(const Var& input) const {
   check(input.tape_ == this, "grad: the value is on another tape");
   check(input.index_ < 0 || input.generation_ == grads_generation_,
-        "grad: no backward has passed the value since it was recorded");
+        "grad: no backward has run since the value was recorded");
   for (const auto& [index, value] : grads_) {
     if (index == input.index_) return value;
   }

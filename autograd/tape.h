@@ -1,4 +1,4 @@
-// The tape: a list of what was computed, in order, and backward over it. Execution order is
+// The tape: a list of recorded operations, and backward over it. Operations are recorded in
 // topological order, so backward walks the list from its end.
 #pragma once
 
@@ -17,14 +17,15 @@ namespace sotto {
 class Tape;
 class Adjoint;
 
-// The name of an operation. Making one registers it, and only registered operations can be
-// recorded, so that tests can ask for a check of each.
+// The name and properties of an operation. Constructing an Op registers it; only registered
+// operations can be recorded, so that tests can require a check of each.
 struct Op {
-  // Whether its backward also takes gradients with an axis of rows in front, and hands on such:
-  // then the gradients of many samples pass a shared value at once. Adjoint::batch_dims() tells the
-  // two apart.
+  // Whether backward also accepts a cotangent with a leading sample axis (a batching rule, as in
+  // vmap). Then per-sample cotangents of a shared value are pulled back in one call; otherwise one
+  // call per sample. Adjoint::batch_dims() is 1 in the first case.
   enum class Batchable { no, yes };
-  // Whether its result has other rows than its inputs, several for each sample or again one.
+  // Whether the op changes how many rows each sample has (join_views: one to many; split_views:
+  // back to one).
   enum class Rows { kept, changes_sample_count };
 
   explicit Op(const char* name, Batchable batchable = Batchable::no, Rows rows = Rows::kept);
@@ -34,7 +35,7 @@ struct Op {
 };
 std::span<const char* const> registered_ops();
 
-// A value on a tape (or a constant, which is on none).
+// A value on a tape; a default-constructed Var is on none. Operations on Vars record themselves.
 class Var {
  public:
   Var() = default;
@@ -43,11 +44,11 @@ class Var {
   int rank() const { return value_.rank(); }
   Dtype dtype() const { return value_.dtype(); }
   SampleAxis samples() const { return samples_; }
-  // The tape it was recorded on. Throws for a default-constructed Var.
+  // The tape on which it was recorded. Throws for a default-constructed Var.
   Tape& tape() const;
-  // Whether a gradient flows into it.
+  // True if backward computes a gradient for it.
   bool needs_grad() const { return needs_grad_; }
-  // Whether the other one is this very value, and not one like it.
+  // True if `other` is this recorded value, not merely an equal one.
   bool is(const Var& other) const {
     return tape_ == other.tape_ && index_ == other.index_ && generation_ == other.generation_ &&
            value_.view().data == other.value_.view().data && value_.shape() == other.value_.shape();
@@ -60,31 +61,34 @@ class Var {
   SampleAxis samples_ = SampleAxis::shared();
   Tape* tape_ = nullptr;
   int index_ = -1;
-  std::int64_t generation_ = 0;  // of the tape: another one whenever it was emptied
+  std::int64_t generation_ =
+      0;  // generation of the tape, which changes whenever the tape is emptied
   bool needs_grad_ = false;
 };
 
-// What a node's backward hands on. Inputs are numbered as they were recorded.
+// Receives the gradients that a node's backward computes. Inputs are numbered as they were
+// recorded.
 class Adjoint {
  public:
-  // Whether input i wants a gradient; work for others can be left out.
+  // Whether input i wants a gradient; backward need not compute others.
   bool wants(int i) const;
-  // The gradient of an input that is batched as the node is (or of any input of a shared node), in
-  // the input's shape.
+  // Adds the gradient, in the input's shape, of an input that is batched like the node (or of any
+  // input of a shared node).
   void input(int i, const Tensor& dx);
-  // The gradient of a shared input of a batched node.
+  // Adds the per-sample gradient of a shared input of a batched node.
   void shared(int i, const PerSampleGrad& gradient);
-  // For elementwise ops: a gradient in the node's shape, summed here over what was broadcast.
+  // Adds the gradient of an input of an elementwise op. `full` has the node's shape and is summed
+  // over the broadcast axes.
   void broadcast(int i, const Tensor& full);
-  // Whether of gradients of shared inputs their sum over samples is all that is asked for.
+  // True if only the sum over samples of shared inputs' gradients is needed.
   bool sums_only() const;
-  // How many axes of rows the gradient has in front of the node's: 1 or 0. What input() is given
-  // has as many in front of the input's.
+  // The number of sample axes (0 or 1) that dy has in front of the node's axes. Gradients passed to
+  // input() have as many in front of the input's axes.
   int batch_dims() const { return rows_ < 0 ? 0 : 1; }
-  // A shape with these axes in front.
+  // The shape with these axes in front.
   Shape with_batch_dims(const Shape& shape) const;
-  // Where a gradient like dy can be written: over dy itself if nothing else holds it, whose values
-  // are gone then, else a new tensor. For the last thing that a backward makes of its dy.
+  // An output buffer shaped like dy: dy itself if no one else references it (it is then
+  // overwritten), else a new tensor. Use it for the last result computed from dy.
   Tensor in_place(const Tensor& dy) const;
 
  private:
@@ -95,33 +99,36 @@ class Adjoint {
 
   Tape& tape_;
   int node_;
-  std::int64_t rows_;  // -1: none
+  std::int64_t rows_;  // size of the leading sample axis; -1: none
 };
 
 struct TapeOptions {
-  // Refuse ops that mix samples, and deliver gradients only to sinks that bound each sample's
+  // Refuses ops that mix samples, and delivers gradients only to sinks that bound each sample's
   // influence.
   bool private_data = false;
-  // Dropout and the like are active.
+  // Enables dropout and similar operations of training.
   bool training = true;
-  // f16 or bf16: operations compute in it where they can (precision.h). f32: as their inputs are.
+  // f16 or bf16: operations compute in it where possible (precision.h). f32: in the type of their
+  // inputs.
   Dtype precision = Dtype::f32;
-  // Key of the public randomness: the same seed, step and row give the same draw, whatever the
-  // split into physical batches. On private data a row's number must not depend on which other rows
-  // were drawn: `rows` names them. Without it they are first_row, first_row + 1, ...
+  // The key of the public randomness: equal seed, step and row give equal draws, whatever the
+  // division into physical batches. On private data the number of a row must not depend on the
+  // other rows of the batch: `rows` holds the numbers. If empty, they are first_row, first_row + 1,
+  // ...
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   std::int64_t first_row = 0;
   std::vector<std::int64_t> rows = {};
 
-  // Of a sample. Throws std::invalid_argument for one beyond `rows`.
+  // The row number of a sample. Throws std::invalid_argument for a sample beyond `rows`.
   std::uint64_t row(std::int64_t sample) const;
 };
 
 class Tape {
  public:
   using Backward = std::function<void(const Tensor& dy, Adjoint& adjoint)>;
-  // How the gradient of a shared value follows for the op's one input without losing its form.
+  // Computes the per-sample gradient of the op's one input from that of its shared result, in
+  // factored form.
   using PullBack = std::function<PerSampleGrad(const PerSampleGrad& gradient)>;
 
   // Throws std::invalid_argument for a precision that is not f32, f16 or bf16.
@@ -130,51 +137,53 @@ class Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  // A value with one slice for each sample along `axis`. Throws when the number of samples differs
+  // A batched value with one slice per sample along `axis`. Throws if its number of samples differs
   // from that of an earlier input. With `wants_grad` its gradient is kept for grad().
   Var input(const Tensor& value, int axis = 0, bool wants_grad = false);
-  // A value with several rows for each sample along `axis`: of n samples, row r belongs to sample
-  // r mod n, as where views of a batch were put one after the other. Gradients of parameters are
-  // those of whole samples. split_views() makes one row for each sample of it again.
+  // A batched value with several rows (views) per sample along `axis`: row r belongs to sample r
+  // mod n, as join_views() orders them. Per-sample gradients sum over all views of a sample.
+  // split_views() separates the views.
   Var input_views(const Tensor& value, std::int64_t views, int axis = 0, bool wants_grad = false);
-  // A value that is the same for all samples and not learned. On an ordinary tape `axis` may be
+  // A value that is equal for all samples and not trained. On an ordinary tape `samples` may be
   // SampleAxis::mixed().
   Var constant(const Tensor& value, SampleAxis samples = SampleAxis::shared(),
                bool wants_grad = false);
-  // A parameter; its leaf is made at the first use.
+  // A parameter; its first use on the tape creates its leaf.
   Var use(Parameter& parameter);
 
-  // Puts an op's result on the tape: the value, where its sample axis lies, and how its inputs'
-  // gradients follow from its own. Without `pull_back` the gradient of a shared value passes as
-  // rows.
+  // Records the result of an op: its value, its sample axis, and the backward that computes its
+  // inputs' gradients from its own. Without `pull_back` the per-sample gradient of a shared result
+  // is materialized before it is pulled back.
   Var record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples,
              Backward backward, PullBack pull_back = nullptr);
-  // An op that combines samples: throws on a private tape, naming the op, the shape and what to use
-  // instead (without `advice`, what there is for statistics of a batch); otherwise mixed.
+  // Called by an op that combines samples. On a private tape it throws, naming the op, the shape
+  // and a replacement (`advice`, or by default one for batch statistics); otherwise it returns
+  // mixed.
   SampleAxis mix(const char* op, const Var& x, const char* advice = nullptr) const;
 
   enum class Keep { nothing, graph };
-  // Delivers the gradient of seed * sum(loss) to the sink. On a private tape the loss is one number
-  // for each sample, [n], and the sink bounds influence. Afterwards the tape is empty, unless the
-  // graph is kept for another backward. On a tape with a precision the loss is f32 or f64.
+  // Delivers the gradient of seed * sum(loss) to the sink. On a private tape the loss must be one
+  // number per sample, [n], and the sink must bound influence. On a tape with a precision the loss
+  // must be f32 or f64. Afterwards the tape is empty, unless Keep::graph keeps it for another
+  // backward.
   void backward(const Var& loss, GradSink& sink, double seed = 1, Keep keep = Keep::nothing);
-  // Forgets what was recorded, as a backward does that keeps nothing.
+  // Empties the tape, as backward does with Keep::nothing.
   void clear();
-  // The gradient of an input made with wants_grad, after backward; zeros when nothing reached it.
+  // After backward, the gradient of an input made with wants_grad; zeros if none reached it.
   Tensor grad(const Var& input) const;
 
   // The number of samples; -1 before the first batched input.
   std::int64_t sample_count() const { return sample_count_; }
-  // How many rows a batched value has for each sample: 1, or more of views.
+  // The number of rows that a batched value has per sample: 1, or the number of views.
   std::int64_t views(const Var& x) const;
   const TapeOptions& options() const { return options_; }
-  // In force now (PrecisionRegion); nothing where operations compute as their inputs are.
+  // The precision in force (PrecisionRegion); nullopt if operations compute in their inputs' type.
   std::optional<Dtype> precision() const { return precision_; }
-  // A key of public randomness, another one at each call.
+  // A key of public randomness, different at each call.
   PhiloxKey next_key();
-  // Whether it is no segment's (segment.h), but that of a whole pass.
+  // True for the tape of a training step, false for the inner tape of a checkpointed segment.
   bool is_root() const { return mode_ == Mode::record; }
-  // Whether a segment runs again on it (segment.h): what counts calls did so the first time.
+  // True while a checkpointed segment is recomputed; call counters must not count again.
   bool is_recomputing() const { return mode_ == Mode::repeat; }
 
  private:
@@ -182,14 +191,15 @@ class Tape {
   friend class PrecisionRegion;
   friend Var cast(const Var& x, Dtype dtype);
   friend class Segment;
-  // What decides the values of what is run: a tape made from it runs the same way.
+  // The state that determines the values of a run: a tape made from it computes equal values.
   struct State {
     TapeOptions options;
     std::int64_t sample_count = -1;
     std::uint64_t draws = 0;
     std::optional<Dtype> precision;
   };
-  // Record for backward; for values alone, of nodes only which parameters they are; record again.
+  // record: for backward. values: for values only, with nodes only for parameters. repeat: records
+  // the recomputation of a segment.
   enum class Mode { record, values, repeat };
   Tape(const State& state, Mode mode)
       : options_(state.options),
@@ -214,21 +224,21 @@ class Tape {
   };
   struct Cotangent {
     Tensor value;  // of batched and mixed values, and of shared ones during pull-back
-    std::vector<PerSampleGrad> rows;  // of shared values
-    Tensor sum;                       // of theirs, where the sink wants no more
-    // All rows of a shared value, and the sum as one.
+    std::vector<PerSampleGrad> rows;  // per-sample gradients of shared values
+    Tensor sum;                       // their sum, if the sink needs no more
+    // Moves out the per-sample gradients of a shared value; a sum counts as one row.
     std::vector<PerSampleGrad> take_rows();
   };
 
   Var append(Node node, const Tensor& value, bool needs_grad);
   void check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor& value,
                   SampleAxis samples) const;
-  // Another number at each call, so that values of a tape that is gone fit no other.
+  // A new number at each call, so that values of a deleted tape match no other tape.
   static std::int64_t next_generation();
   bool holds(const Var& x) const { return x.index_ < 0 || x.generation_ == generation_; }
   void check_backward(const Var& loss, const GradSink& sink) const;
-  // Backward from gradients of several values, of shared ones with an axis of rows in front. Values
-  // without a gradient are passed over.
+  // Backward from the gradients of several values; those of shared values have a sample axis in
+  // front. Values without a gradient are skipped.
   void backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink& sink, Keep keep);
   void visit(int index, GradSink& sink);
   void pull_back(int index);
@@ -238,7 +248,7 @@ class Tape {
 
   TapeOptions options_;
   std::optional<Dtype> precision_;
-  std::vector<Var> casts_;  // shared values, each with what it was converted to after it
+  std::vector<Var> casts_;  // pairs of a shared value and its conversion
   std::vector<Node> nodes_;
   std::vector<Cotangent> cotangents_;
   std::vector<std::pair<int, Tensor>> grads_;

@@ -22,13 +22,13 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   });
 }
 
-// What rounding may come to, relative to the largest value.
+// The rounding error to expect, relative to the largest value.
 double tolerance(Dtype dtype) {
   constexpr double sums = 32;
   return sums * (dtype == Dtype::f64 ? 0x1p-52 : 0x1p-23);
 }
 
-// Within `factor` tolerances of the dtype of y, relative to the largest expected value.
+// Checks that y is within `factor` tolerances of its dtype, relative to the largest expected value.
 void check_near(const std::string& what, const Tensor& y, const Tensor& expected, double factor) {
   check(y.shape() == expected.shape(), "{}: shape {} where {} is expected", what, y.shape(),
         expected.shape());
@@ -42,7 +42,7 @@ void check_near(const std::string& what, const Tensor& y, const Tensor& expected
 }
 
 std::string input_name(const Instance& instance, std::size_t i) {
-  // The last input is the loss's weights.
+  // The last input is the weights of the loss.
   const std::size_t inputs = instance.inputs.size() - 1;
   return i < inputs ? fmt::format("input {}", i) : fmt::format("parameter {}", i - inputs);
 }
@@ -53,7 +53,7 @@ double total_loss(const Instance& instance) {
   return sum;
 }
 
-// Sum of products; both in row-major order.
+// The sum of products of elements, in row-major order.
 double inner(const Tensor& a, const Tensor& b) {
   const std::vector<double> x = values(a), y = values(b);
   double sum = 0;
@@ -85,12 +85,12 @@ void check_derivative(Instance instance, PublicRandom& random) {
     double gradient = 0;
     if (argument && run.grads[i].defined()) gradient = inner(run.grads[i], direction);
     for (const PerSampleGrad& use : run.uses[i]) gradient += inner(use.sum(), direction);
-    // Truncation is 1e-12 of third derivatives, rounding 1e-10 of the loss.
+    // The truncation error is 1e-12 of the third derivatives, the rounding error 1e-10 of the loss.
     constexpr double accuracy = 2e-7;
     const double found = difference_quotient(instance, x, direction);
     check(std::abs(found - gradient) <= accuracy * (1 + std::abs(gradient)),
-          "{}: slope {} by the gradient, {} by differences", input_name(instance, i), gradient,
-          found);
+          "{}: the gradient gives a slope of {}, differences give {}", input_name(instance, i),
+          gradient, found);
   }
 }
 
@@ -100,7 +100,8 @@ void check_alone_within(const Instance& instance, std::int64_t n, Dtype dtype, d
   check_near("output", run.losses.slice(0, n, n + 1), alone.losses, factor);
   for (std::size_t i = 0; i < run.uses.size(); ++i) {
     const std::string what = "gradient of " + input_name(instance, i);
-    check(run.uses[i].empty() == alone.uses[i].empty(), "{}: only with or without others", what);
+    check(run.uses[i].empty() == alone.uses[i].empty(),
+          "{} is not defined both for the batch and for the sample alone", what);
     if (!run.uses[i].empty())
       check_near(what, rows_of_uses(run.uses[i]).slice(0, n, n + 1), rows_of_uses(alone.uses[i]),
                  factor);
@@ -117,8 +118,9 @@ void check_alone(const Instance& instance, PublicRandom& random) {
   check_alone_within(instance, random.below(samples_of(instance)), Dtype::f64, 1);
 }
 
-// Else what is computed of a sample would tell who else is there. Sums of several axes are cut
-// otherwise for a single sample along another axis than the first.
+// Checks equality in every bit: otherwise the gradient of one sample would depend on the other
+// samples. Instances with samples along a later axis are skipped, because a sum over several axes
+// is divided differently for one sample.
 void check_alone_exactly(const Instance& instance, PublicRandom& random) {
   const bool first =
       std::all_of(instance.inputs.begin(), instance.inputs.end(),
@@ -155,7 +157,7 @@ Instance with_sample(const Instance& instance, std::int64_t n,
   return changed;
 }
 
-// Everything that belongs to one sample has the same bits in both runs.
+// Checks that all values of sample n have equal bits in both runs.
 void check_same_sample(const OpRun& a, const OpRun& b, const Instance& instance, std::int64_t n) {
   const auto check_row = [n](const std::string& what, const Tensor& x, const Tensor& y,
                              int axis = 0) {
@@ -198,7 +200,7 @@ void check_products(const PerSampleGrad& f, const PerSampleGrad& g, const std::s
   const Shape flat{f.samples(), f.shape().numel()};
   const Tensor expected =
       sum(mul(reshape(f.materialize(), flat), reshape(g.materialize(), flat)), {1});
-  // A Gram product sums as many terms as there are pairs of positions.
+  // A Gram product sums one term per pair of positions.
   constexpr double factor = 8;
   for (const NormMethod norm_method :
        {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize})
@@ -226,7 +228,7 @@ void check_per_sample(const Instance& instance, PublicRandom& random) {
 void check_single(const Instance& instance, PublicRandom&) {
   const OpRun wide = run_case(instance, Dtype::f64);
   const OpRun run = run_case(instance, Dtype::f32);
-  // An op may be several kernels, and a quotient or a root multiplies errors.
+  // An op may consist of several kernels, and quotients and roots amplify errors.
   constexpr double factor = 16;
   check_near("output", run.output, wide.output, factor);
   for (std::size_t i = 0; i < run.uses.size(); ++i) {
@@ -243,19 +245,19 @@ void check_single(const Instance& instance, PublicRandom&) {
 struct Law {
   const char* text;
   void (*check)(const Instance& instance, PublicRandom& random);
-  bool exact = false;  // holds on a CPU
+  bool exact = false;  // only checked on a CPU
 };
 
 constexpr Law laws[] = {
     {"gradients are derivatives",
      [](const Instance& i, PublicRandom& r) { check_derivative(i, r); }},
-    {"a sample alone gives the same", check_alone},
-    {"a sample alone gives exactly the same", check_alone_exactly, true},
+    {"a sample run alone gives equal results", check_alone},
+    {"a sample run alone gives bit-equal results", check_alone_exactly, true},
     {"an empty batch passes", check_empty},
     {"other samples change no bit", check_independence},
-    {"sums and products are those of the rows", check_per_sample},
+    {"sums and products are those of materialized gradients", check_per_sample},
     {"single precision agrees with double", check_single},
-    {"far and special values have no gaps", check_far},
+    {"value and gradient have no gaps at far and special values", check_far},
 };
 
 std::string description(const Instance& instance) {
@@ -269,7 +271,8 @@ std::string description(const Instance& instance) {
   return shapes;
 }
 
-// Every argument shared: then the gradients of all samples pass the function's own backward.
+// The instance with every argument shared, so that the gradients of all samples pass through the
+// function's own backward.
 Instance all_shared(Instance instance) {
   for (OpInput& input : instance.inputs) {
     input.wants_grad = input.wants_grad && is_float(input.value.dtype());
@@ -304,15 +307,14 @@ void check_op(const OpCase& op, const CheckOptions& options) {
     try {
       shared = with_loss(all_shared(instance), random);
     } catch (const std::invalid_argument&) {
-      continue;  // it is a function of samples
+      continue;  // the function takes batched arguments only
     }
     check_laws(op, i, *shared, random, options.exact);
   }
-  check(
-      samples >= 2,
-      "check_op: {} ({}): {} samples at most in {} instances: whether samples are kept apart shows "
-      "from 2 on",
-      op.op, op.what, samples, options.instances);
+  check(samples >= 2,
+        "check_op: {} ({}): at most {} samples in {} instances; the laws need two "
+        "or more samples",
+        op.op, op.what, samples, options.instances);
 }
 
 Tensor uniform_values(PublicRandom& random, const Shape& shape, double low, double high) {

@@ -15,7 +15,7 @@ using Values = std::vector<double>;
 
 Values values(const Tensor& x) { return to_dtype(x, Dtype::f64).to_vector<double>(); }
 
-// The instance with another value of one element of input i, counted in row-major order.
+// The instance with one element of input i, counted in row-major order, replaced by `value`.
 Instance with_element(const Instance& instance, std::size_t i, std::size_t element, double value) {
   Instance changed = instance;
   Values all = values(changed.inputs[i].value);
@@ -24,7 +24,7 @@ Instance with_element(const Instance& instance, std::size_t i, std::size_t eleme
   return changed;
 }
 
-// The loss of the samples that an element moves, at its value and beside it.
+// The loss of the samples that an element affects, at its value and on both sides of it.
 struct Around {
   double here = 0, below = 0, below_near = 0, above_near = 0, above = 0;
 };
@@ -36,11 +36,11 @@ std::optional<OpRun> run_at(const Instance& instance, std::size_t i, std::size_t
   try {
     return run_case(with_element(instance, i, element, value), Dtype::f64);
   } catch (const std::invalid_argument&) {
-    return std::nullopt;  // the function refuses the value
+    return std::nullopt;  // the function rejects the value
   }
 }
 
-// Nothing where the function refuses one of the places.
+// nullopt if the function rejects one of the values.
 std::optional<Around> around(const Instance& instance, std::size_t i, std::size_t element,
                              double value, const OpRun& here) {
   const double step = step_at(value);
@@ -64,7 +64,7 @@ bool close(double a, double b, double relative) {
   return std::abs(a - b) <= relative * (1 + std::max(std::abs(a), std::abs(b)));
 }
 
-// The slope of a function on one side of a point, from two steps; nothing unless these agree.
+// The slope of a function on one side of a point, from two steps; nullopt unless these agree.
 std::optional<double> slope(double here, double near, double far, double step) {
   const double fine = (near - here) / (step / 4), coarse = (far - here) / step;
   if (!close(fine, coarse, 1e-2)) return std::nullopt;
@@ -78,7 +78,7 @@ double gradient_of(const OpRun& run, std::size_t i, std::size_t element) {
   return sum;
 }
 
-// Returns whether the loss has one limit from both sides.
+// Whether the loss has equal limits from both sides.
 bool continuous(const Around& loss, double relative) {
   const double sides[] = {loss.below, loss.below_near, loss.above_near, loss.above};
   return std::all_of(std::begin(sides), std::end(sides), [&](double side) {
@@ -92,7 +92,7 @@ void check_gaps(const Instance& instance, std::size_t i, std::size_t element, do
   constexpr double gap = 1e-3;
   if (!loss || !continuous(*loss, gap)) return;
   check(close(loss->here, loss->above_near, gap),
-        "input {} at {}: a loss of {}, and of {} and {} beside it", i, value, loss->here,
+        "input {} at {}: the loss is {} there, but {} and {} next to it", i, value, loss->here,
         loss->below_near, loss->above_near);
   if (!instance.inputs[i].wants_grad) return;
   const double step = step_at(value);
@@ -100,21 +100,23 @@ void check_gaps(const Instance& instance, std::size_t i, std::size_t element, do
              left = slope(loss->here, loss->below_near, loss->below, -step);
   if (!right || !left) return;
   const double gradient = gradient_of(here, i, element);
-  const bool kink = !close(*left, *right, 1e-3);  // where conventions of several operations meet
-  check(std::isfinite(gradient), "input {} at {}: slope {} by the gradient", i, value, gradient);
+  const bool kink =
+      !close(*left, *right, 1e-3);  // where the conventions of several operations meet
+  check(std::isfinite(gradient), "input {} at {}: the gradient gives a slope of {}", i, value,
+        gradient);
   if (kink) return;
   const double low = std::min(*left, *right), high = std::max(*left, *right);
-  // Room for what is left of the curvature, and for rounding of the loss over the smaller step.
+  // Tolerance for the remaining curvature, and for the rounding of the loss over the smaller step.
   const double room =
       1e-5 * (1 + std::max(std::abs(low), std::abs(high))) + 1e-8 * std::abs(loss->here);
   check(gradient >= low - room && gradient <= high + room,
-        "input {} at {}: slope {} by the gradient, {} and {} by differences", i, value, gradient,
-        *left, *right);
+        "input {} at {}: the gradient gives a slope of {}, differences give {} and {}", i, value,
+        gradient, *left, *right);
 }
 
-// As far as single precision has a number for it.
+// Checks values that f32 can represent.
 void check_near_single(const std::string& what, const Tensor& single, const Tensor& wide) {
-  // Room for what is in between; cancellation costs digits there, overflow all of them.
+  // Tolerance for intermediate values: cancellation costs them digits, overflow all of them.
   constexpr double most = 0x1p100, accuracy = 0x1p-7;
   const Values got = values(single), wanted = values(wide);
   double largest = 1;
@@ -149,8 +151,8 @@ double pick(PublicRandom& random, const std::vector<double>& from) {
   return from[static_cast<std::size_t>(random.below(std::ssize(from)))];
 }
 
-// Half of them at the ends; the others from 2 to 90 in size, evenly by the logarithm, and exact in
-// single precision. Beyond 88 an exponential leaves single precision.
+// Half of the values are +-90; the others have sizes from 2 to 90, log-uniform and exact in f32.
+// Beyond 88 an exponential exceeds the range of f32.
 double far_value(PublicRandom& random) {
   constexpr double least = 2, most = 90, eighths = 8;
   const double size = least * std::pow(most / least, random.uniform());

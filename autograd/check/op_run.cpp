@@ -19,7 +19,7 @@ Tensor samples_first(const Tensor& x, SampleAxis samples) {
   return contiguous(x.permute(order));
 }
 
-// Parameters in another precision for as long as this lives.
+// Converts parameters to another precision while it lives.
 class InPrecision {
  public:
   InPrecision(const std::vector<Parameter*>& parameters, Dtype dtype) {
@@ -38,7 +38,7 @@ class InPrecision {
   std::vector<std::pair<Parameter*, Tensor>> before_;
 };
 
-// The arguments of one run, those that are parameters with their own storage.
+// The arguments of one run; it owns those that are parameters.
 struct Arguments {
   std::vector<std::unique_ptr<Parameter>> parameters;
   std::vector<Var> values;

@@ -1,4 +1,4 @@
-// Runs an instance of check_op.h on a private tape and hands out everything that laws compare.
+// Runs an instance of check_op.h on a private tape and returns the results that the laws compare.
 #pragma once
 
 #include <utility>
@@ -13,9 +13,9 @@ class CollectSink final : public GradSink {
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
     collected_.emplace_back(&parameter, std::move(uses));
   }
-  // Nothing is released from a test.
+  // Tests release no results, so they may receive unclipped gradients.
   bool bounds_influence() const override { return true; }
-  // Nothing when no gradient reached the parameter.
+  // All uses of the parameter; empty if no gradient reached it.
   std::vector<PerSampleGrad> uses(const Parameter& parameter) const;
   std::size_t count() const { return collected_.size(); }
 
@@ -23,32 +23,32 @@ class CollectSink final : public GradSink {
   std::vector<std::pair<const Parameter*, std::vector<PerSampleGrad>>> collected_;
 };
 
-// What came of a run of an instance. Outputs have the samples first.
+// The results of running an instance. Outputs have the sample axis first.
 struct OpRun {
   Tensor output;
   Tensor losses;  // [n]
   // By input and then by parameter; empty for inputs that are not parameters.
   std::vector<std::vector<PerSampleGrad>> uses;
-  // By input; undefined unless it is batched and wants one.
+  // By input; undefined unless the input is batched and wants a gradient.
   std::vector<Tensor> grads;
 };
 
-// All uses of a parameter together, [n, ...shape].
+// The sum of all uses of a parameter, materialized: [n, ...shape].
 Tensor rows_of_uses(const std::vector<PerSampleGrad>& uses);
 
-// The instance followed by a loss of its output, with random weights as another input: loss n is
-// sum_k weights[n,k] y[n,k]. A shared output meets weights with a sample axis of their own.
+// The instance followed by a loss of its output, with random weights as a further input: loss n is
+// sum_k weights[n,k] y[n,k]. For a shared output the weights bring the sample axis.
 Instance with_loss(const Instance& instance, PublicRandom& random);
 
 // Runs an instance made by with_loss() in `dtype`; `first_row` is the row of its first sample in
-// the logical batch, `precision` the tape's.
+// the logical batch, `precision` that of the tape.
 OpRun run_case(const Instance& instance, Dtype dtype, std::int64_t first_row = 0,
                Dtype precision = Dtype::f32);
 
-// Samples begin .. end - 1 alone.
+// The instance with samples begin .. end - 1 only.
 Instance samples_between(const Instance& instance, std::int64_t begin, std::int64_t end);
 
-// How many samples an instance made by with_loss() has.
+// The number of samples of an instance made by with_loss().
 std::int64_t samples_of(const Instance& instance);
 
 }  // namespace sotto::testing

@@ -59,7 +59,7 @@ void check_conv(const Var& x, const Var& w, const std::optional<Var>& b,
         "conv: weight and bias are shared by all samples");
 }
 
-// Padding that is not zeros comes first, as an op of its own.
+// Padding other than zeros is a separate op before the convolution.
 Var padded(const Var& x, Window& window, PadMode mode) {
   if (mode == PadMode::zeros) return x;
   Var y = x;
@@ -92,7 +92,7 @@ Window pool_window(const char* op, const Var& x, const PoolOptions& options) {
     check(room >= 0, "{}: a kernel of {} does not fit in axis {} of {}", op, window.kernel[k],
           2 + i, x.shape());
     const std::int64_t left = room % window.stride[k];
-    // One more window, unless it would start beyond the input and its padding on the left.
+    // Adds one more window, unless it would start beyond the input and its padding on the left.
     const std::int64_t next_start = (room / window.stride[k] + 1) * window.stride[k];
     if (options.ceil_mode && left > 0 && next_start < in + padding)
       window.after[k] += window.stride[k] - left;
@@ -100,7 +100,7 @@ Window pool_window(const char* op, const Var& x, const PoolOptions& options) {
   return window;
 }
 
-// dy in the memory order of the images it is the gradient of.
+// dy in the memory order of its images.
 Tensor like_images(const Tensor& dy, const Shape& order) {
   if (dy.permute(order).contiguous()) return dy;
   Tensor y = Tensor::empty_ordered(dy.shape(), order, dy.dtype(), dy.device());
@@ -142,7 +142,7 @@ Var conv(const Var& images, const Var& weights, const std::optional<Var>& b,
   Shape touched;
   for (int i = 1; i < x.rank(); ++i) touched.push_back(i);
   const SampleAxis samples = preserve_sample_axis(conv_op, x, touched);
-  // Kept channels-last, as forward, backward and the weight's gradient all want it.
+  // Stored channels-last for forward, backward and the weight's gradient.
   const Tensor input = channels_last(with_three_spatial_axes(x.value()));
   const Tensor weight = with_three_spatial_axes(w.value());
   const Tensor kept = w.needs_grad() ? input : input.outline();

@@ -23,7 +23,7 @@ std::string selected(const std::string& labels, F&& wanted) {
   return some;
 }
 
-// A value whose axes have names.
+// A value whose axes are named by letters.
 struct Named {
   Var value;
   std::string labels;
@@ -35,7 +35,7 @@ struct Named {
           labels);
     return static_cast<int>(at);
   }
-  // The name of the sample axis; 0 where there is none.
+  // The letter of the sample axis; 0 if there is none.
   char sample_label() const {
     const SampleAxis samples = value.samples();
     return samples.batched() ? labels[static_cast<std::size_t>(samples.axis())] : '\0';
@@ -83,14 +83,14 @@ Equation parse(std::string_view equation) {
   return parsed;
 }
 
-// The axes in the order of `labels`.
+// x with its axes in the order of `labels`.
 Named ordered(const Named& x, const std::string& labels) {
   Shape axes;
   for (const char label : labels) axes.push_back(x.axis(label));
   return {labels == x.labels ? x.value : permute(x.value, axes), labels};
 }
 
-// Summed over what is not in `kept`.
+// x summed over the letters that are not in `kept`.
 Named reduced(const Named& x, const std::string& kept) {
   Shape gone;
   for (const char label : x.labels) {
@@ -110,11 +110,11 @@ void append(Shape& shape, const Shape& more) {
   for (const std::int64_t size : more) shape.push_back(size);
 }
 
-// What the letters of two operands are to their product.
+// The letters of two operands, by their role in the product.
 struct Roles {
-  std::string batch;  // in both and kept
-  std::string inner;  // in both and summed
-  std::string a, b;   // in one
+  std::string batch;  // in both, and in the result
+  std::string inner;  // in both, and summed over
+  std::string a, b;   // in one operand only
 };
 
 Roles roles_of(const Named& a, const Named& b, const std::string& kept) {
@@ -127,13 +127,13 @@ Roles roles_of(const Named& a, const Named& b, const std::string& kept) {
           selected(b.labels, [&](char c) { return !holds(a.labels, c); })};
 }
 
-// The sample axis comes first among equals: it survives reshaping there, whatever the sizes.
+// Puts the sample axis first, where it survives reshaping, whatever the sizes.
 std::string samples_first(std::string labels, char sample) {
   if (!holds(labels, sample)) return labels;
   return sample + selected(labels, [&](char c) { return c != sample; });
 }
 
-// A shared b as a matrix: all letters that a has alone stay axes of their own.
+// Multiplies by a shared b as a matrix; letters that only a has stay separate axes.
 Named through_matrix(const Named& a, const Named& b, const Roles& roles) {
   const Named left = ordered(a, samples_first(roles.a, a.sample_label()) + roles.inner);
   const Named right = ordered(b, roles.inner + roles.b);
@@ -147,8 +147,8 @@ Named through_matrix(const Named& a, const Named& b, const Roles& roles) {
   return {reshape(y, shape), rows + roles.b};
 }
 
-// [batch, rows, inner] x [batch, inner, columns], with an axis of its own for the samples of either
-// operand; where the other has none, it has size 1 there.
+// Multiplies [batch, rows, inner] x [batch, inner, columns], with a separate axis for the samples;
+// its size is 1 in an operand without samples.
 Named through_batches(const Named& a, const Named& b, const Roles& roles, char sample) {
   const auto others = [&](const std::string& labels) {
     return selected(labels, [&](char c) { return c != sample; });
@@ -172,13 +172,13 @@ Named through_batches(const Named& a, const Named& b, const Roles& roles, char s
   return {reshape(y, shape), (sample ? std::string(1, sample) : "") + batch + rows + columns};
 }
 
-// The product of two operands, summed over what is not in `kept`.
+// The product of two operands, summed over the letters that are not in `kept`.
 Named contracted(const Named& x, const Named& y, const std::string& kept) {
   const Named a = reduced(x, kept + y.labels), b = reduced(y, kept + x.labels);
   const Roles roles = roles_of(a, b, kept);
   const char of_a = a.sample_label(), of_b = b.sample_label();
   check(!of_a || !of_b || of_a == of_b,
-        "einsum: samples lie along '{}' of one operand and '{}' of another: call their axis by one "
+        "einsum: the sample axis is '{}' in one operand and '{}' in another: name it by one "
         "letter and keep it in the result",
         of_a, of_b);
   const char sample = of_a ? of_a : of_b;

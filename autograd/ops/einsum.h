@@ -1,4 +1,4 @@
-// Sums of products in the notation of indices.
+// Einstein summation: sums of products in index notation.
 #pragma once
 
 #include <string_view>
@@ -8,12 +8,12 @@
 
 namespace sotto {
 
-// Each operand's axes are named by letters, and what the result does not name is summed over:
-// "bij,bjk->bik" multiplies matrices, "bhqd,bhkd->bhqk" makes attention scores, "i,j->ij" an outer
-// product, "bij->bji" a transpose. Without "->" the result has the letters that occur once, in
-// alphabetical order. Products are taken from left to right; spaces mean nothing. Where a shared
-// matrix meets a batched value its gradient stays factored, as in linear(). Summing over the
-// samples is refused on a private tape.
+// Letters name each operand's axes; letters that the result does not have are summed over.
+// "bij,bjk->bik" multiplies matrices, "bhqd,bhkd->bhqk" computes attention scores, "i,j->ij" an
+// outer product, "bij->bji" a transpose. Without "->" the result has the letters that occur once,
+// in alphabetical order. Products are computed from left to right; spaces are ignored. The product
+// of a batched value and a shared matrix keeps its per-sample gradient factored, as linear() does.
+// A private tape refuses to sum over the samples.
 //
 // Throws std::invalid_argument for an equation that does not fit the operands, a letter twice in
 // one operand (a diagonal) or in the result, and "...".

@@ -22,7 +22,7 @@ const std::vector<Op> binary_ops = ops_of(BinaryFunctors{});
 const Op where_op("where", Op::Batchable::yes);
 const Op dropout_op("dropout");
 
-// The memory of an operand that nobody else can see any more, for the result; else undefined.
+// The memory of an operand that no one else references, for the result; else undefined.
 Tensor reusable(const Var& x) {
   return x.value().sole() && x.value().is_dense() ? x.value() : Tensor();
 }
@@ -40,7 +40,7 @@ Var unary(int op, Var x, Constants constants) {
   return x.tape().record(
       name, {x}, y, x.samples(),
       [op, constants, x = kept_x, y = kept_y](const Tensor& dy, Adjoint& adjoint) {
-        // What is not read is there in name only.
+        // Arguments that the derivative does not read are replaced by dy.
         adjoint.input(0, unary_grad(op, x.defined() ? x : dy, y.defined() ? y : dy, dy, constants,
                                     adjoint.in_place(dy)));
       });
@@ -48,20 +48,20 @@ Var unary(int op, Var x, Constants constants) {
 
 namespace {
 
-// Bytes of a gradient that is formed only to be summed.
+// The bytes of a temporary gradient that is formed only to be summed.
 constexpr std::int64_t chunk_bytes = std::int64_t{8} << 20;
 
 struct BinaryGradient {
   int op;
-  std::array<Tensor, 2> operands;  // undefined where it is not read
+  std::array<Tensor, 2> operands;  // undefined if not read
   std::array<Shape, 2> shapes;
   SampleAxis samples;
 
-  // Whether the gradient of an operand is that of the result, but for broadcasting.
+  // Whether the gradient of operand i is that of the result, except for broadcasting.
   bool passes_on(int i) const {
     return op == binary_index<Add> || (op == binary_index<Sub> && i == 0);
   }
-  // What is not read is there in name only.
+  // An operand that the derivative does not read is replaced by dy.
   const Tensor& operand(int i, const Tensor& dy) const {
     const Tensor& x = operands[static_cast<std::size_t>(i)];
     return x.defined() ? x : dy;
@@ -76,8 +76,8 @@ struct BinaryGradient {
     adjoint.broadcast(i, binary_grad(op, i, operand(0, dy), operand(1, dy), dy, into));
   }
 
-  // The gradient of an operand that was repeated, summed over all axes where it was but the
-  // samples', for some samples after the others: it is never there as a whole.
+  // The gradient of an operand that was broadcast, summed over all repeated axes except the
+  // samples. It is computed for a few samples at a time, so that the full gradient is never stored.
   Tensor summed(int i, const Tensor& dy) const {
     const Shape& own = shapes[static_cast<std::size_t>(i)];
     const int axis = samples.axis();
@@ -120,7 +120,7 @@ Var binary(int op, Var a, Var b) {
   const Tensor y = binary(op, a.value(), b.value(), into);
   const BinaryGradient gradient{op, {kept_a, kept_b}, {a.shape(), b.shape()}, samples};
   return a.tape().record(name, {a, b}, y, samples, [gradient](const Tensor& dy, Adjoint& adjoint) {
-    // The last may write over dy.
+    // The last gradient may be written over dy.
     for (const int i : {1, 0}) {
       if (!adjoint.wants(i)) continue;
       const bool last = i == 0 || !adjoint.wants(0);
@@ -144,8 +144,8 @@ Var where(const Var& condition, const Var& yes, const Var& no) {
 
 namespace {
 
-// Which elements of x stay, a byte for each. Drawn with the samples first, so that a row's mask
-// does not depend on the physical batch.
+// A mask with one byte per element: 1 where x is kept. It is drawn with the sample axis first, so
+// that a row's mask does not depend on the physical batch.
 Tensor kept_elements(const Var& x, double rate) {
   Tape& tape = x.tape();
   const bool batched = x.samples().batched();

@@ -9,9 +9,9 @@
 
 namespace sotto {
 
-// `op` is a functor's index in UnaryFunctors or BinaryFunctors; binary operands broadcast. A result
-// takes the memory of an operand that is passed as a temporary or moved, where nothing else, a
-// backward included, holds its value: relu(a + b) needs one tensor and not two.
+// Applies functor number `op` of UnaryFunctors or BinaryFunctors; binary operands broadcast. The
+// result is stored in the memory of an operand that is a temporary (or moved) and that nothing else
+// references, backward included: relu(a + b) needs one tensor instead of two.
 Var unary(int op, Var x, Constants constants = {});
 Var binary(int op, Var a, Var b);
 
@@ -49,7 +49,7 @@ inline Var hardshrink(Var x, double limit = 0.5) {
 inline Var softshrink(Var x, double limit = 0.5) {
   return apply<Softshrink>(std::move(x), {limit});
 }
-// x > limit ? x : otherwise
+// x if x > limit, else `otherwise`.
 inline Var threshold(Var x, double limit, double otherwise) {
   return apply<Threshold>(std::move(x), {limit, otherwise});
 }
@@ -81,7 +81,7 @@ inline Var affine(Var x, double factor, double offset) {
 }
 inline Var log2(const Var& x) { return affine(log(x), std::numbers::log2e, 0); }
 inline Var log10(const Var& x) { return affine(log(x), std::numbers::log10e, 0); }
-// scale sigmoid(temperature x) - offset: bounded activations that suit clipped gradients
+// scale sigmoid(temperature x) - offset: a bounded activation that suits clipped gradients
 // (Papernot et al. 2021). The defaults make it tanh.
 inline Var tempered_sigmoid(const Var& x, double scale = 2, double temperature = 2,
                             double offset = 1) {
@@ -101,8 +101,8 @@ inline Var minimum(Var a, Var b) {
 // a^b for positive a.
 inline Var power(Var a, Var b) { return binary(binary_index<Power>, std::move(a), std::move(b)); }
 
-// 1 where it holds and 0 elsewhere, NaN where an operand is; conditions for where(), and without
-// gradient.
+// 1 where the comparison holds, 0 elsewhere, NaN if an operand is NaN; without gradient. Use them
+// as conditions of where().
 inline Var greater(Var a, Var b) {
   return binary(binary_index<Greater>, std::move(a), std::move(b));
 }
@@ -121,13 +121,13 @@ inline Var operator/(Var a, Var b) { return div(std::move(a), std::move(b)); }
 
 inline Var tanhshrink(const Var& x) { return x - tanh(x); }
 
-// condition != 0 ? a : b, broadcasting. `condition` is a mask without gradient, aligned with a and
-// b; its sample axis, if it has one, is where theirs is.
+// condition != 0 ? a : b, broadcasting. `condition` is a mask without gradient; if it has a sample
+// axis, that axis must be the one of a and b.
 Var where(const Var& condition, const Var& a, const Var& b);
 
-// Zeroes each element with probability `rate` and divides the rest by 1 - rate, while the tape is
-// training (Srivastava et al. 2014). The mask is a function of the tape's key and the row in the
-// logical batch. Throws unless 0 <= rate < 1.
+// Sets each element to zero with probability `rate` and divides the others by 1 - rate, while the
+// tape is training (Srivastava et al. 2014). The mask is a function of the tape's key and of the
+// row in the logical batch. Throws unless 0 <= rate < 1.
 Var dropout(const Var& x, double rate);
 
 }  // namespace sotto

@@ -17,7 +17,7 @@ const Op gather_op("gather");
 const Op scatter_op("scatter");
 const Op order_op("sort");
 
-// Where the samples of an op with ids lie: along one axis of both, and not the one that is indexed.
+// The sample axis of an op with ids: x and ids must share it, and it must not be the indexed axis.
 SampleAxis indexed_samples(const Op& op, const Var& x, int axis, const Var& ids) {
   if (x.samples().is_mixed() || ids.samples().is_mixed()) return SampleAxis::mixed();
   const bool agree = x.samples() == ids.samples();
@@ -25,7 +25,7 @@ SampleAxis indexed_samples(const Op& op, const Var& x, int axis, const Var& ids)
   return preserve_sample_axis(op, x, {axis});
 }
 
-// Zeros of `shape` plus src at its ids.
+// Zeros of `shape`, to which `src` is added at its ids.
 Var scattered(const Var& src, int axis, const Var& ids, const Shape& shape) {
   const SampleAxis samples = indexed_samples(scatter_op, src, axis, ids);
   const Tensor y = put_along(src.value(), ids.value(), axis, shape);
@@ -35,7 +35,8 @@ Var scattered(const Var& src, int axis, const Var& ids, const Shape& shape) {
                            });
 }
 
-// For each sample's ids a copy of a shared x, with the samples in front.
+// Repeats a shared x for each sample of the ids, with the sample axis in front, and gathers from
+// it.
 Var gather_shared(const Var& x, int axis, const Var& ids) {
   const int s = ids.samples().axis();
   Tape& tape = ids.tape();
@@ -118,14 +119,14 @@ Var repeat(const Var& x, const Shape& counts) {
 
 namespace {
 
-// Zeroes what keep(row, column) does not keep of the last two axes.
+// Zeroes the elements of the last two axes for which keep(row, column) is false.
 template <class Keep>
 Var kept(const char* op, const Var& x, Keep keep) {
   check(x.rank() >= 2, "{}: a value of shape {}", op, x.shape());
   const std::int64_t rows = x.value().size(-2), columns = x.value().size(-1);
   std::vector<std::int64_t> mask;
   for (std::int64_t i = 0; i < rows * columns; ++i) mask.push_back(keep(i / columns, i % columns));
-  // A mask over rows and columns says nothing of samples that lie along them.
+  // The mask does not vary with the samples, so rows and columns must not be the sample axis.
   preserve_sample_axis(op, x, {-2, -1});
   return where(x.tape().constant(Tensor::from(mask, {rows, columns})), x,
                x.tape().constant(zeros({}, x.dtype())));
@@ -215,7 +216,7 @@ Ordered sort(const Var& x, int axis, bool descending) {
     std::stable_sort(first, first + length, [&](std::int64_t a, std::int64_t b) {
       const double u = values[start + static_cast<std::size_t>(a)],
                    v = values[start + static_cast<std::size_t>(b)];
-      // NaN counts as largest, so that the order is one.
+      // NaN counts as the largest value, so that the order is total.
       return descending ? v < u || (std::isnan(u) && !std::isnan(v))
                         : u < v || (std::isnan(v) && !std::isnan(u));
     });
@@ -233,7 +234,7 @@ Ordered topk(const Var& x, std::int64_t k, int axis, bool largest) {
   return {gather(x, axis, ids), ids};
 }
 
-// One axis after the other, so that there are never more than five.
+// Permutes one axis at a time, so that there are never more than five axes.
 Var pixel_shuffle(const Var& x, std::int64_t factor) {
   check(x.rank() == 4 && factor >= 1 && x.shape()[1] % (factor * factor) == 0,
         "pixel_shuffle: {} by a factor of {}", x.shape(), factor);

@@ -39,20 +39,20 @@ void check_linear(const Var& x, const Var& w, const std::optional<Var>& b) {
   check(!b || b->shape() == Shape{w.shape()[0]}, "linear: bias {} with weight {}",
         b ? b->shape() : Shape{}, w.shape());
   check(w.samples().is_shared() && (!b || b->samples().is_shared()),
-        "linear: weight and bias are shared by all samples; a weight of each sample's own is a "
+        "linear: weight and bias must be shared by all samples; for one weight per sample use "
         "matmul");
 }
 
 void check_ids(const Tensor& ids, std::int64_t rows) {
-  if (ids.device() != cpu) return;  // the device's kernels deal with ids past the end
+  if (ids.device() != cpu) return;  // the GPU's kernel handles ids past the end
   const Tensor all = contiguous(ids);
   for (const std::int64_t id :
        std::span(all.data<std::int64_t>(), static_cast<std::size_t>(all.numel())))
     check(id >= 0 && id < rows, "embedding: id {} in a table of {} rows", id, rows);
 }
 
-// A copy, as backward writes where the ids say that were checked here. Padding learns nothing: its
-// ids become negative.
+// A copy of the checked ids, because backward writes to the rows that they name. The padding id
+// becomes negative: its row gets no gradient.
 Tensor learned_ids(const Tensor& ids, std::optional<std::int64_t> padding) {
   if (!padding) return clone(ids);
   if (ids.device() != cpu) {
@@ -67,7 +67,7 @@ Tensor learned_ids(const Tensor& ids, std::optional<std::int64_t> padding) {
   return Tensor::from(learned, ids.shape());
 }
 
-// Collapses the leading axes of a product's operand, broadcast to `lead`, into one batch axis.
+// Broadcasts the leading axes of a product's operand and merges them into one batch axis.
 Tensor batch_of(const Tensor& x, const Shape& batch_dims) {
   Shape full = batch_dims;
   full.push_back(x.size(-2));
@@ -79,14 +79,14 @@ Shape leading_axes(const Shape& shape) {
   return Shape(std::span(shape.begin(), static_cast<std::size_t>(shape.rank() - 2)));
 }
 
-// Where the sample axis of a product lies: a leading axis of either operand, the rows of a, or the
-// columns of b.
+// The sample axis of a product: a leading axis of either operand, the rows of a, or the columns of
+// b.
 SampleAxis product_samples(const Var& a, const Var& b, const Shape& y) {
   for (const auto& [x, inner] : {std::pair(&a, a.rank() - 1), std::pair(&b, b.rank() - 2)}) {
     if (x->samples().batched() && x->samples().axis() == inner)
       return x->tape().mix(matmul_op.name, *x);
   }
-  // With the summed axis dropped to size 1, what is left broadcasts as an elementwise op would.
+  // Without the summed axis, the operands broadcast as those of an elementwise op.
   Tape& tape = a.samples().batched() ? a.tape() : b.tape();
   if (a.samples().is_mixed() || b.samples().is_mixed()) return SampleAxis::mixed();
   int axis = -1;
@@ -106,14 +106,14 @@ SampleAxis product_samples(const Var& a, const Var& b, const Shape& y) {
   return axis;
 }
 
-// sum_t dy[n, t, o] in f32 or wider; of a single position its own numbers, not a copy, which
+// sum_t dy[n, t, o] in f32 or wider. For a single position it is dy itself and not a copy, which
 // private training would keep for every layer.
 Tensor bias_rows(const Tensor& dy) {
   const bool single = dy.size(1) == 1 && arithmetic_type(dy.dtype()) == dy.dtype();
   return single ? dy.squeeze(1) : sum_f32(dy, {1});
 }
 
-// y[.., o] = sum_i x[.., i] w[o, i] + b[o]; where `flipped`, w is [i, o].
+// y[.., o] = sum_i x[.., i] w[o, i] + b[o]; if `flipped`, w is [i, o].
 Var weighted(const Op& op, Var x, Var w, const std::optional<Var>& b, bool flipped) {
   cast_inputs(op, {&x, &w});
   check(x.dtype() == w.dtype(), "{}: dtypes differ: {} x {}", op.name, name(x.dtype()),
@@ -146,8 +146,8 @@ Var product(Var a, Var b) {
   const auto batched_along = [](const Var& x, int axis) {
     return x.samples().batched() && x.samples().axis() == x.rank() + axis;
   };
-  // Samples along an axis that the product for a shared operand's gradient would sum over become a
-  // leading axis first.
+  // If one operand is shared, its gradient is a product that sums over rows or columns. Samples
+  // along those become a leading axis first.
   if (batched_along(a, -2) && b.samples().is_shared()) {
     return squeeze(product(unsqueeze(a, -2), unsqueeze(b, -3)), -2);
   }
@@ -193,7 +193,7 @@ Var matmul(const Var& a, const Var& b) {
   if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   check(a.shape().back() == b.shape()[b.rank() - 2], "matmul: inner sizes differ: {} x {}",
         a.shape(), b.shape());
-  // A shared matrix is a linear layer's weight: its gradient stays factored.
+  // A shared matrix is treated like a linear layer's weight, so that its gradient stays factored.
   if (b.rank() == 2 && b.samples().is_shared())
     return weighted(matmul_op, a, b, std::nullopt, true);
   if (a.rank() == 2 && a.samples().is_shared()) {

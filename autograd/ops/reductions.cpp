@@ -25,7 +25,7 @@ bool contains(const Shape& axes, int axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
-// Axes as given, or all of them.
+// The axes, normalized; all axes of x if the list is empty.
 Shape axes_of(const char* op, const Var& x, const Shape& axes) {
   Shape all;
   for (int i = 0; axes.empty() && i < x.rank(); ++i) all.push_back(i);
@@ -37,7 +37,7 @@ Shape axes_of(const char* op, const Var& x, const Shape& axes) {
   return all;
 }
 
-// A mean or sum over the samples is the end of most losses, or the beginning of a batch norm.
+// Sums over the samples usually come from a loss or from batch norm.
 constexpr const char* advice =
     "of a loss, return one loss for each row; the engine averages (mean_per_sample and "
     "sum_per_sample stay within a row); of activations, use group_norm, layer_norm or "
@@ -51,7 +51,7 @@ SampleAxis reduced_samples(const Op& op, const Var& x, const Shape& axes, bool k
   return axis;
 }
 
-// y with size 1 in the places of `axes`.
+// The shape with size 1 at `axes`.
 Shape kept_shape(const Shape& x, const Shape& axes) {
   Shape shape = x;
   for (const std::int64_t axis : axes) shape[static_cast<int>(axis)] = 1;
@@ -130,7 +130,7 @@ Var norm(const Var& input, const Shape& wanted, bool keepdim) {
   const Tensor value = keepdim ? y : reshape(y, sum(x.value(), axes, false).shape());
   return x.tape().record(norm_op, {x}, value, reduced_samples(norm_op, x, axes, keepdim),
                          [x = x.value(), y](const Tensor& dy, Adjoint& adjoint) {
-                           // Where the norm is zero so is x: any divisor will do.
+                           // If the norm is zero, so is x, and any divisor works.
                            const Tensor divisor = where(y, y, full({}, 1, y.dtype(), y.device()));
                            const Tensor slope =
                                binary(binary_index<Div>, reshape(dy, y.shape()), divisor);
@@ -146,7 +146,7 @@ Var p_norm(const Var& input, double p, const Shape& axes, bool keepdim) {
   if (p == 1) return sum(size, axes, keepdim);
   const Var most = amax(size, axes, true);
   if (std::isinf(p)) return keepdim ? most : sum(most, axes);
-  // In units of the largest element, so that powers neither overflow nor vanish.
+  // Scaled by the largest element, so that powers neither overflow nor underflow.
   const Var unit = untracked(x.tape(), most.value(), most.samples());
   const Var one = x.tape().constant(full({}, 1, x.dtype(), x.value().device()));
   const Var powers = sum(pow(size / where(unit, unit, one), p), axes, true);
@@ -198,7 +198,7 @@ Var normalize(const Var& x, int features, double eps, bool centered) {
   return x.tape().record(
       normalize_op, {x}, reshape(y, x.shape()), samples,
       [y, rstd, centered](const Tensor& dy, Adjoint& adjoint) {
-        // Of gradients of many samples one after the other.
+        // The gradients of several samples follow each other, so they are processed one by one.
         const std::int64_t rows = y.size(0), width = y.size(1);
         const Shape flat{dy.numel() / width, width};
         const Tensor dx = dy.contiguous() ? adjoint.in_place(dy)
@@ -215,10 +215,10 @@ Var normalize(const Var& x, int features, double eps, bool centered) {
 
 namespace {
 
-// What the copies of some samples may take.
+// Limit for the copies of samples, in bytes.
 constexpr std::int64_t chunk_bytes = std::int64_t{8} << 20;
 
-// Calls f(begin, end) for all samples of x, few at a time.
+// Calls f(begin, end) for ranges of samples that cover x, a few samples at a time.
 template <class F>
 void for_each_chunk(const Tensor& x, F&& f) {
   const std::int64_t n = x.size(0);
@@ -227,15 +227,15 @@ void for_each_chunk(const Tensor& x, F&& f) {
   for (std::int64_t at = 0; at < n; at += step) f(at, std::min(n, at + step));
 }
 
-// Images in groups of channels: rows [samples * groups, width].
+// Images as groups of channels: rows [samples * groups, width].
 struct Groups {
   std::int64_t groups, width;
 
-  // Of samples begin .. end - 1, row-major: a view where they lie so, else a copy.
+  // Samples begin .. end - 1 as row-major rows: a view if possible, else a copy.
   Tensor rows(const Tensor& x, std::int64_t begin, std::int64_t end) const {
     return contiguous(reshape(x.slice(0, begin, end), {(end - begin) * groups, -1}));
   }
-  // Has f(rows) write into these samples of y, through a copy where they lie otherwise.
+  // Calls f(rows) to write these samples of y, through a copy if y is not row-major.
   template <class F>
   void write(const Tensor& y, std::int64_t begin, std::int64_t end, F&& f) const {
     const Tensor part = y.slice(0, begin, end);

@@ -1,5 +1,5 @@
-// Sums and their kin over axes, softmax and normalisation. An empty list of axes means all. An op
-// over the sample axis mixes samples.
+// Sums and other reductions over axes, softmax and normalisation. An empty list of axes means all.
+// A reduction over the sample axis mixes samples, which a private tape refuses.
 #pragma once
 
 #include "autograd/tape.h"
@@ -8,18 +8,18 @@ namespace sotto {
 
 Var sum(const Var& x, const Shape& axes = {}, bool keepdim = false);
 Var mean(const Var& x, const Shape& axes = {}, bool keepdim = false);
-// Squared deviations divided by count - correction.
+// The sum of squared deviations divided by count - correction.
 Var variance(const Var& x, const Shape& axes = {}, bool keepdim = false, double correction = 1);
 Var standard_deviation(const Var& x, const Shape& axes = {}, bool keepdim = false,
                        double correction = 1);
 // The Euclidean norm; its derivative at zero is zero.
 Var norm(const Var& x, const Shape& axes = {}, bool keepdim = false);
-// (sum |x|^p)^(1/p) for p > 0, infinity included. At zero its derivative is zero, as far as it has
-// one: for p below 1 elements of zero have none.
+// (sum |x|^p)^(1/p) for p > 0, infinity included. Its derivative at zero is zero; for p < 1 it is
+// undefined at elements of zero.
 Var p_norm(const Var& x, double p, const Shape& axes = {}, bool keepdim = false);
 Var logsumexp(const Var& x, const Shape& axes = {}, bool keepdim = false);
 
-// A sum over every axis but the samples': [n]. What makes a private loss of anything.
+// The sum over every axis except the sample axis: [n]. It turns any value into a private loss.
 Var sum_per_sample(const Var& x);
 Var mean_per_sample(const Var& x);
 
@@ -27,13 +27,13 @@ Var softmax(const Var& x, int axis = -1);
 Var log_softmax(const Var& x, int axis = -1);
 
 // (x - mean) / sqrt(variance + eps) over the last `features` axes together, with the biased
-// variance; without the mean when not `centered`.
+// variance. With `centered` false the mean is not subtracted.
 Var normalize(const Var& x, int features, double eps, bool centered = true);
-// The same over groups of c / groups neighbouring channels and all that follows them, x [n, c,
-// ...], in whatever order x lies in memory. Throws unless groups divides c.
+// normalize() over groups of c / groups neighbouring channels and all axes after them, for x [n, c,
+// ...] in any memory order. Throws unless groups divides c.
 Var normalize_groups(const Var& x, std::int64_t groups, double eps);
 
-// y[.., i, ..] = sum_j matrix[i, j] x[.., j, ..] along one axis, with a constant [i, j].
+// y[.., i, ..] = sum_j matrix[i, j] x[.., j, ..] along one axis, with a constant matrix [i, j].
 Var map_axis(const Var& x, int axis, const Tensor& matrix);
 
 }  // namespace sotto

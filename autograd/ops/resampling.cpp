@@ -28,7 +28,7 @@ Var nearest(const Var& x, int axis, std::int64_t out) {
   return take(x, axis, ids);
 }
 
-// Each output is a weighted mean of two neighbours.
+// Linear interpolation: each output is a weighted mean of two neighbours.
 Var interpolated(const Var& x, int axis, std::int64_t out, bool align_corners) {
   const std::int64_t in = x.shape()[axis];
   std::vector<std::int64_t> lower, upper;
@@ -66,13 +66,13 @@ Window transposed_window(const Var& x, const Var& w, const ConvTransposeOptions&
               more < std::max(window.stride[k], window.dilation[k]),
           "conv_transpose: kernel {}, stride {}, dilation {}, padding {}, output padding {}",
           window.kernel[k], window.stride[k], window.dilation[k], window.before[k], more);
-    // Of the output's end the convolution back sees all but what output padding adds.
+    // Its transpose, the convolution from y to x, does not read the output's last `more` positions.
     window.after[k] = window.before[k] - more;
   }
   return window;
 }
 
-// The output's sizes, [n, o, ...] with three spatial axes.
+// The output's shape, [n, o, ...] with three spatial axes.
 Shape transposed_shape(const Tensor& x, const Tensor& w, const Window& window) {
   Shape shape{x.size(0), w.size(1) * window.groups};
   for (int k = 0; k < 3; ++k) {
@@ -130,7 +130,7 @@ Var conv_transpose(const Var& input_images, const Var& weights, const std::optio
   const Tensor input = channels_last(with_three_spatial_axes(x.value())),
                weight = with_three_spatial_axes(w.value());
   const Tensor sum = conv_data(input, weight, window, transposed_shape(input, weight, window));
-  // The gradient of the weight is that of a convolution from y to x.
+  // The weight's gradient is that of a convolution from y to x.
   const Var y = x.tape().record(
       conv_transpose_op, {x, w}, with_rank(sum, rank), samples,
       [=, shape = w.shape()](const Tensor& d, Adjoint& adjoint) {
@@ -172,7 +172,7 @@ Var lp_pool(const Var& x, double p, const PoolOptions& options) {
   PoolOptions counted = options;
   counted.count_padding = true;
   const Var total = affine(avg_pool(pow(x, p), counted), window, 0);
-  // The root has no slope at zero; whatever stands there is multiplied by zero.
+  // The root is not differentiable at zero; the substitute's gradient is multiplied by zero.
   const Var safe = where(total, total, x.tape().constant(full({}, 1, x.dtype())));
   return where(total, pow(safe, 1 / p), x.tape().constant(zeros({}, x.dtype())));
 }

@@ -1,5 +1,5 @@
-// Images made larger or smaller: interpolation, transposed convolution, pooling by order and power.
-// All over [n, c, spatial...].
+// Operations that change the size of images [n, c, spatial...]: interpolation, transposed
+// convolution, and further kinds of pooling.
 #pragma once
 
 #include "autograd/ops/conv_pool.h"
@@ -8,17 +8,17 @@ namespace sotto {
 
 enum class Interpolation {
   nearest,  // source index floor(i in / out)
-  linear,   // between the two neighbours along every spatial axis: linear, bilinear, trilinear
+  linear,   // between two neighbours along every spatial axis: linear, bilinear, trilinear
 };
 
 struct UpsampleOptions {
   Interpolation mode = Interpolation::nearest;
-  // Linear only. The source of output i is i (in - 1) / (out - 1) with it, and without it
-  // max(0, (i + 0.5) in / out - 0.5).
+  // For linear only. If true, the source of output i is i (in - 1) / (out - 1), else max(0, (i +
+  // 0.5) in / out - 0.5).
   bool align_corners = false;
 };
 
-// To the given spatial sizes.
+// Resizes the spatial axes to `size`.
 Var upsample(const Var& x, const Shape& size, const UpsampleOptions& options = {});
 
 struct ConvTransposeOptions {
@@ -29,17 +29,17 @@ struct ConvTransposeOptions {
   std::int64_t groups = 1;
 };
 
-// The transpose of a convolution: input position i adds w[.., j] x[i] to output position
-// i stride - padding + j dilation. x [n, c, ...], w [c, o / groups, kernel...] and b [o] shared by
-// all samples; the output has (in - 1) stride - 2 padding + dilation (kernel - 1) + output_padding
-// + 1 positions along an axis.
+// The transpose of a convolution: input position i adds w[.., j] x[i] to output position i stride -
+// padding + j dilation. x [n, c, ...]; w [c, o / groups, kernel...] and b [o] are shared by all
+// samples. The output has (in - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1
+// positions along an axis.
 Var conv_transpose(const Var& x, const Var& w, const std::optional<Var>& b = std::nullopt,
                    const ConvTransposeOptions& options = {});
 
 // Output i of an axis is the maximum of the input from floor(i in / out) to ceil((i + 1) in / out).
 Var adaptive_max_pool(const Var& x, const Shape& output);
-// (sum of x^p over the window)^(1/p), p >= 1; of values whose power is negative it is NaN, as in
-// the field. The gradient of a sum of zero is zero.
+// (sum of x^p over the window)^(1/p), p >= 1. It is NaN if the sum is negative, and has gradient
+// zero where the sum is zero.
 Var lp_pool(const Var& x, double p, const PoolOptions& options);
 
 }  // namespace sotto

@@ -21,7 +21,7 @@ constexpr const char* views_advice =
     "join_views puts several views of the same samples into one batch";
 const Op take_op("take");
 
-// y, which holds the elements of x in the same order.
+// Records y, which has x's elements in order under another shape.
 Var reshaped(const Var& x, const Tensor& y, SampleAxis samples) {
   const Shape shape = x.shape();
   return x.tape().record(
@@ -30,11 +30,11 @@ Var reshaped(const Var& x, const Tensor& y, SampleAxis samples) {
       [shape](const PerSampleGrad& gradient) { return gradient.reshaped(shape); });
 }
 
-// The shape with -1 filled in as for one sample, where a batch has none to tell.
+// Replaces -1 as for a batch of one sample if the batch is empty and its size cannot be inferred.
 Shape filled_in(const Var& x, const Shape& shape) {
   const bool empty = x.samples().batched() && x.shape()[x.samples().axis()] == 0;
   if (!empty || std::find(shape.begin(), shape.end(), 0) == shape.end()) return shape;
-  // Of all sizes but 0 and -1.
+  // The product of all sizes except 0 and -1.
   const auto elements = [](const Shape& sizes) {
     std::int64_t product = 1;
     for (const std::int64_t size : sizes) product *= std::max<std::int64_t>(size, 1);

@@ -70,7 +70,7 @@ TEST_CASE("check_op finds an operation that mixes samples unseen by the tape") {
                  };
                  return recorded(x, centred(x.value()), centred);
                }),
-               "a sample alone gives the same"));
+               "a sample run alone gives equal results"));
 }
 
 TEST_CASE("check_op finds rounding that depends on how many samples there are") {
@@ -81,7 +81,7 @@ TEST_CASE("check_op finds rounding that depends on how many samples there are") 
                  };
                  return recorded(x, there_and_back(x.value()), there_and_back);
                }),
-               "a sample alone gives exactly the same"));
+               "a sample run alone gives bit-equal results"));
 }
 
 TEST_CASE("check_op finds what only a NaN of another sample shows") {
@@ -100,7 +100,7 @@ TEST_CASE("check_op finds a sum of gradients spread over the samples") {
                    return PerSampleGrad::materialized(contiguous(mean.expand(rows.shape())));
                  });
                }),
-               "a sample alone gives the same\" does not hold"));
+               "a sample run alone gives equal results\" does not hold"));
 }
 
 // Right where uniform draws go, and not at `wrong`.
@@ -115,7 +115,7 @@ OpCase wrong_where(bool (*wrong)(double x), double gradient) {
 }
 
 TEST_CASE("check_op finds what is wrong in the tails, or at zero alone") {
-  constexpr const char* law = "far and special values have no gaps";
+  constexpr const char* law = "value and gradient have no gaps at far and special values";
   CHECK(breaks(wrong_where([](double x) { return std::abs(x) > 2; }, 1), law));
   CHECK(breaks(wrong_where([](double x) { return x > 30; }, 1), law));
   CHECK(breaks(wrong_where([](double x) { return x < -80; }, 1), law));
@@ -125,7 +125,7 @@ TEST_CASE("check_op finds what is wrong in the tails, or at zero alone") {
 }
 
 TEST_CASE("check_op finds a value that is missing at zero, and one that overflows early") {
-  constexpr const char* law = "far and special values have no gaps";
+  constexpr const char* law = "value and gradient have no gaps at far and special values";
   // sin(x) / x and log(1 + e^x), as they are written down.
   CHECK(breaks(one_input([](const Var& x) { return sin(x) / x; }), law));
   CHECK(breaks(one_input([](const Var& x) { return log(affine(exp(x), 1, 1)); }), law));
@@ -153,10 +153,10 @@ TEST_CASE("one sample in each instance is no check") {
   const auto of = [](std::int64_t n) {
     return [n](PublicRandom& random) { return uniform_values(random, {n, 3}); };
   };
-  CHECK(
-      throws([&] { testing::check_layer(layer, of(1)); },
-             "1 samples at most in 24 instances: whether samples are kept apart shows from 2 on"));
-  CHECK(throws([&] { testing::check_layer(layer, of(2)); }, "a sample alone gives the same"));
+  CHECK(throws([&] { testing::check_layer(layer, of(1)); },
+               "at most 1 samples in 24 instances; the laws need two or more samples"));
+  CHECK(throws([&] { testing::check_layer(layer, of(2)); },
+               "a sample run alone gives equal results"));
 }
 
 TEST_CASE("check_op finds a parameter whose gradient is missing") {

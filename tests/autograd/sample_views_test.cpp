@@ -102,7 +102,7 @@ TEST_CASE("rows of different kinds do not meet, and views fit their samples") {
   // One sample: shapes alone would broadcast.
   const Var x = tape.input(random_values(8, {1, 3})), y = tape.input(random_values(9, {1, 3}));
   const Var joined = join_views({x, y});
-  CHECK(throws([&] { joined + x; }, "add: values with 2 and 1 rows for 1 samples"));
+  CHECK(throws([&] { joined + x; }, "add: its inputs have 2 and 1 rows for 1 samples"));
   CHECK(throws([&] { tape.input(random_values(10, {2, 3})); }, "2 samples along axis 0"));
   CHECK(throws([&] { tape.input_views(random_values(10, {4, 3}), 3); }, "4 rows are not 3 views"));
   CHECK(throws([&] { tape.input_views(random_values(10, {6, 3}), 3); }, "2 samples along axis 0"));

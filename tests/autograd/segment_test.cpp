@@ -231,11 +231,12 @@ TEST_CASE("values from outside are to be inputs of a segment") {
   Parameter w(random_values(15, {3, 3}));
   Tape tape, other;
   const Var x = tape.input(random_values(16, {4, 3})), outside = tape.use(w);
-  const char* advice = "a segment that is run again takes values from outside as its inputs";
+  const char* advice = "inside a segment, use only its inputs and values computed from them";
   CHECK(throws([&] { segment([&](const Var& v) { return linear(v, outside); }, x); }, advice));
   CHECK(
       throws([&] { segment([&](const Var& v) { return select(outside, 0, 0) * v; }, x); }, advice));
-  CHECK(throws([&] { segment([&](const Var&) { return tanh(x); }, x); }, "result is on another"));
+  CHECK(throws([&] { segment([&](const Var&) { return tanh(x); }, x); },
+               "result belongs to another"));
   CHECK(throws(
       [&] {
         segment([](const Vars& v) { return v; }, Vars{x, other.use(w)});

@@ -213,7 +213,7 @@ TEST_CASE("values of another tape, of a spent tape and of no tape are refused") 
       [&] {
         tape.grad(tape.input(zeros({2, 1}), 0, true));
       },
-      "grad: no backward has passed"));
+      "grad: no backward has run"));
   const Var again = sum(linear(tape.input(random_values(26, {2, 4})), tape.use(w)));
   CHECK(throws([&] { add(again, loss); }, "emptied by an earlier backward"));
   CHECK(throws([&] { tape.backward(loss, sink); }, "emptied by an earlier backward"));

@@ -16,17 +16,17 @@ namespace {
 
 const Op ctc_op("ctc_loss");
 
-// The logarithm of no probability at all: finite, so that differences are numbers.
+// The logarithm of probability zero: finite, so that differences are not NaN.
 constexpr double never = -1e30;
 
-// What a batch has to be aligned with. States are the labels with a blank before each and after
-// the last: L = 2 S + 1. All in f64.
+// The targets of a batch as states of an automaton: the labels, with a blank before each and after
+// the last, L = 2 S + 1. Probabilities are logarithms in f64.
 struct Alignment {
   Tensor ids;                    // [n, L]: the class of each state
-  Tensor start;                  // [L]: 0 where a path may start
-  Tensor skip;                   // [n, L]: 0 where the state may follow that before the last
-  Tensor end;                    // [n, L]: 0 where a path may end
-  std::vector<Tensor> advances;  // by step, [n, 1]: whether the step is one of the sample's
+  Tensor start;                  // [L]: 0 if a path may start in the state
+  Tensor skip;                   // [n, L]: 0 if the state may follow the state two before it
+  Tensor end;                    // [n, L]: 0 if a path may end in the state
+  std::vector<Tensor> advances;  // per step, [n, 1]: whether the sample has this step
 };
 
 std::vector<std::int64_t> lengths_of(const char* what, const Tensor& given, std::int64_t n,
@@ -42,7 +42,7 @@ std::vector<std::int64_t> lengths_of(const char* what, const Tensor& given, std:
   return values;
 }
 
-// The states of one sample; what is past its target is blank and never ends a path.
+// Appends the states of one sample; states past its target are blank and never end a path.
 void add_states(const std::int64_t* target, std::int64_t length, std::int64_t width,
                 std::int64_t blank, std::vector<std::int64_t>& ids, std::vector<double>& skip,
                 std::vector<double>& end) {
@@ -101,7 +101,7 @@ Tensor log_sum(const Tensor& a, const Tensor& b, const Tensor& c) {
   return add(largest, unary(unary_index<Log>, add(add(part(a), part(b)), part(c))));
 }
 
-// [n, L] with the states `by` places later (earlier, where negative), and `never` where none was.
+// [n, L] with the states moved `by` places later (earlier if negative); `never` fills the gap.
 Tensor moved(const Tensor& x, std::int64_t by) {
   const std::int64_t states = x.size(1), distance = std::min(std::abs(by), states);
   const Tensor gap = full({x.size(0), distance}, never, Dtype::f64, x.device());
@@ -117,7 +117,7 @@ Tensor emissions(const Tensor& x, const Alignment& a) {
   return maximum(take_along(to_dtype(x, Dtype::f64), ids, 2), bottom);
 }
 
-// Step by step, the log-probability of all beginnings that are in a state: T tensors [n, L].
+// For each step, the log-probability of all path beginnings that end in a state: T tensors [n, L].
 std::vector<Tensor> beginnings(const Tensor& emitted, const Alignment& a) {
   std::vector<Tensor> all;
   for (std::int64_t t = 0; t < emitted.size(0); ++t) {
@@ -133,8 +133,8 @@ std::vector<Tensor> beginnings(const Tensor& emitted, const Alignment& a) {
   return all;
 }
 
-// Minus the derivative of the loss by the log-probability of each state at each step, [T, n, L]:
-// the probability that a path which spells the target is there.
+// The negative derivative of the loss with respect to the log-probability of each state at each
+// step, [T, n, L]: the probability that a path of the target is in that state.
 Tensor occupancy(const Tensor& emitted, const Alignment& a, const std::vector<Tensor>& before,
                  const Tensor& log_probability) {
   Tensor after = a.end;
@@ -150,13 +150,13 @@ Tensor occupancy(const Tensor& emitted, const Alignment& a, const std::vector<Te
   return concat(all, 0);
 }
 
-// [n, 1]: log(sum_s e^x[s])
+// log(sum_s e^x[s]), [n, 1].
 Tensor log_sum_states(const Tensor& x) {
   const Tensor largest = reduce(Reduction::max, x, {1}, true);
   return add(largest, unary(unary_index<Log>, sum(exp(sub(x, largest)), {1}, true)));
 }
 
-// The losses, and what beginnings and ends of paths are normalised by in the gradient, each [n].
+// The losses, and the log-probabilities that normalize the gradient, each [n].
 struct Outcome {
   Tensor loss, normalizer;
 };
@@ -164,7 +164,7 @@ struct Outcome {
 Outcome outcome(const Tensor& log_probability, bool zero_infinity) {
   std::vector<double> loss, normalizer;
   for (const double value : log_probability.to_vector<double>()) {
-    const bool fits = !(value < never / 2);  // NaN stays
+    const bool fits = !(value < never / 2);  // NaN stays NaN
     loss.push_back(fits ? -value : zero_infinity ? 0 : HUGE_VAL);
     normalizer.push_back(fits ? value : zero_infinity ? HUGE_VAL : std::nan(""));
   }

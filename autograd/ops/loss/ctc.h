@@ -1,4 +1,4 @@
-// The loss of labels that come in order but at unknown steps.
+// CTC: the loss of label sequences whose alignment to the steps is unknown.
 #pragma once
 
 #include "autograd/tape.h"
@@ -7,18 +7,17 @@ namespace sotto {
 
 struct CtcOptions {
   std::int64_t blank = 0;
-  // 0, and no gradient, for a sample whose target does not fit into its steps, instead of infinity
-  // and NaN.
+  // A sample whose target does not fit into its steps has loss 0 and no gradient, instead of
+  // infinity and NaN.
   bool zero_infinity = false;
 };
 
 // Connectionist temporal classification (Graves et al. 2006): -log of the probability that the
-// labels of a path through the steps, repetitions merged and blanks left out, are the sample's
-// target; one number for each sample, [n]. `log_probabilities` are [T, n, C] with the samples along
-// axis 1. `targets` are [n, S]; of sample k the first target_lengths[k] count, and of its steps
-// the first input_lengths[k] ([n] both); i64, i32 or u8 all three. The gradient is that of the
-// formula, for any log_probabilities. Throws std::invalid_argument for shapes, labels and lengths
-// that do not fit.
+// labels along a path, with repetitions merged and blanks removed, are the sample's target. Returns
+// one loss per sample, [n]. `log_probabilities` are [T, n, C], samples along axis 1; `targets` [n,
+// S]. Sample k has target_lengths[k] labels and input_lengths[k] steps ([n] both). Targets and
+// lengths are i64, i32 or u8. The gradient is that of the formula, even if probabilities do not add
+// up to 1. Throws std::invalid_argument for shapes, labels and lengths that do not fit.
 Var ctc_loss(const Var& log_probabilities, const Tensor& targets, const Tensor& input_lengths,
              const Tensor& target_lengths, const CtcOptions& options = {});
 

@@ -21,14 +21,13 @@ Var number(const Var& like, double value) {
   return like.tape().constant(full({}, value, like.dtype(), like.value().device()));
 }
 
-// d^2 / 2 up to `limit`, its tangent beyond.
+// d^2 / 2 up to `limit`, continued by its tangent.
 Var huber(const Var& d, double limit) {
   const Var inner = clamp(d, 0, limit);
   return inner * (d - affine(inner, 0.5, 0));
 }
 
-// A value without gradient, its samples where those of `like` are, one axis having gone before
-// them.
+// A value without gradient that has the sample axis of `like`, after axis `gone` was dropped.
 Var beside(const Var& like, const Tensor& value, int gone) {
   const Tensor same = is_float(value.dtype()) ? to_dtype(value, like.dtype()) : value;
   const SampleAxis samples = like.samples();
@@ -36,7 +35,7 @@ Var beside(const Var& like, const Tensor& value, int gone) {
   return untracked(like.tape(), same, moved ? SampleAxis(samples.axis() - 1) : samples);
 }
 
-// Weights of the classes along an axis of a value of this rank.
+// Class weights along `axis` of a value of like's rank.
 Var along(const Var& like, const Tensor& weights, int axis) {
   check(weights.shape() == Shape{like.shape()[axis]}, "class weights {} for {} classes",
         weights.shape(), like.shape()[axis]);
@@ -45,7 +44,7 @@ Var along(const Var& like, const Tensor& weights, int axis) {
   return like.tape().constant(reshape(to_dtype(weights, like.dtype()), shape));
 }
 
-// The logarithm, no smaller than -100.
+// max(log x, -100).
 Var bounded_log(const Var& x) {
   constexpr double least = -100;
   const Var positive = where(x, x, number(x, 1));
@@ -104,7 +103,7 @@ Var binary_cross_entropy_with_logits(const Var& x, const Var& target, const Logi
 Var kl_div(const Var& x, const Var& target, bool log_target, Within within) {
   check_pair("kl_div", x, target);
   if (log_target) return reduce_within(exp(target) * (target - x), within);
-  // The logarithm of 1 where t = 0.
+  // The logarithm of 1 replaces that of t = 0.
   return reduce_within(target * log(where(target, target, number(target, 1))) - target * x, within);
 }
 
@@ -161,7 +160,7 @@ Var nll_loss(const Var& log_probabilities, const Tensor& labels, const NllOption
   with_batch_dims.insert(1, 1);
   const Var weight = beside(x, Tensor::from(weights, expected), 1);
   const Var picked = squeeze(gather(x, 1, beside(x, Tensor::from(ids, with_batch_dims), -1)), 1);
-  // Weights select: what is ignored may be anything.
+  // Weights select: the log-probability of an ignored target may have any value.
   const Var y = affine(where(weight, picked, number(x, 0)) * weight, -1, 0);
   if (within != Within::mean) return reduce_within(y, within);
   const Var total = sum_per_sample(weight);

@@ -14,8 +14,8 @@ namespace {
 
 const Op cross_entropy_op("cross_entropy");
 
-// For each element the weights of log p over the classes, which are negative: [elements, C], zeros
-// where ignored.
+// For each element, its (negative) weights of the classes' log-probabilities: [elements, C], zeros
+// for ignored elements.
 std::vector<double> class_shares(const std::vector<std::int64_t>& targets, std::int64_t classes,
                                  const CrossEntropyOptions& options) {
   std::vector<double> weights(static_cast<std::size_t>(classes), 1.0);
@@ -36,15 +36,15 @@ std::vector<double> class_shares(const std::vector<std::int64_t>& targets, std::
   return shares;
 }
 
-// 1 for each element that counts, 0 where ignored; f64, beside the targets.
+// 1 for each element that counts, 0 for ignored ones; f64, on the targets' device.
 Tensor counted(const Tensor& targets, std::int64_t ignore_index) {
   const auto number = [&](double x) { return full({}, x, Dtype::f64, targets.device()); };
   const Tensor ignored = number(static_cast<double>(ignore_index));
   return where(sub(to_dtype(targets, Dtype::f64), ignored), number(1), number(0));
 }
 
-// The same shares [.., C] computed beside the targets, on a GPU, which the host does not wait for:
-// what is neither a class nor ignored makes its element NaN.
+// Like class_shares(), [.., C], on the targets' GPU, without waiting for it. An invalid target
+// makes its element NaN instead of throwing.
 Tensor class_shares_there(const Tensor& targets, const Shape& shape, Dtype dtype,
                           const CrossEntropyOptions& options) {
   const Device device = targets.device();
@@ -59,7 +59,7 @@ Tensor class_shares_there(const Tensor& targets, const Shape& shape, Dtype dtype
   Tensor q = contiguous(scale(weights, -s / static_cast<double>(shape.back())).expand(shape));
   if (s != 0) q = where(counts, q, zero);
   backend(device).put_along_add(scale(own, s - 1).view(), ids.view(), axis, q.view());
-  axpby(1, sub(own, own), 1, q.slice(-1, 0, 1));  // nothing, or NaN
+  axpby(1, sub(own, own), 1, q.slice(-1, 0, 1));  // adds 0, or NaN for an invalid target
   return q;
 }
 
@@ -67,11 +67,11 @@ SampleAxis without_axis(SampleAxis samples, int axis) {
   return samples.batched() && samples.axis() > axis ? SampleAxis(samples.axis() - 1) : samples;
 }
 
-// sum_c q[.., c] log_softmax(x)[.., c], the classes along `axis` of x. Weights select: a class of
-// weight 0 may have a logit of minus infinity, an ignored element anything.
+// sum_c q[.., c] log_softmax(x)[.., c], with the classes along `axis` of x. Weights select: a class
+// of weight 0 may have a logit of minus infinity, and an ignored element any value.
 Var weighted_logarithms(const Var& x, int axis, const Tensor& q) {
   const SampleAxis samples = preserve_sample_axis(cross_entropy_op, x, {axis});
-  // The classes last, and back.
+  // Moves the class axis to the end, and back.
   Shape order, back;
   for (int i = 0; i < x.rank(); ++i) {
     if (i != axis) order.push_back(i);
@@ -110,7 +110,7 @@ Var cross_entropy_elements(const Var& scores, const Tensor& labels,
         logits.shape());
   check(!options.class_weights.defined() || options.class_weights.shape() == Shape{classes},
         "cross_entropy: {} class weights for {} classes", options.class_weights.shape(), classes);
-  // Negative weights of the logarithms, the classes last.
+  // The negative weights of the log-probabilities have the class axis last.
   expected.push_back(classes);
   const Device device = logits.value().device();
   if (targets.device() != cpu)

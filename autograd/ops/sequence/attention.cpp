@@ -19,22 +19,24 @@ namespace {
 
 const Op attention_op("attention");
 
-// Of how many scores a block should be: on the CPU they then stay in a cache, on a GPU they are
-// what one launch works on, which takes longer than the launch.
+// The number of scores in a block: on the CPU they stay in a cache; on a GPU a block keeps one
+// launch busy for longer than the launch takes.
 std::int64_t block_scores(Device device) { return std::int64_t{1} << (device == cpu ? 19 : 23); }
 
-// Everything flat: q [m, a, d], k [m, b, d], v [m, b, e], masks [m or 1, a or 1, b or 1].
+// An attention problem with merged leading axes: q [m, a, d], k [m, b, d], v [m, b, e], masks [m or
+// 1, a or 1, b or 1].
 struct Attention {
   Tensor q, k, v;
   std::vector<Tensor> masks;
   AttentionOptions options;
   double scale = 1;
-  // Of factors, q's type or that of its arithmetic, which scores have: weights and the slopes of
-  // scores are rounded to it (docs/memory.md#mixed-precision).
+  // The type of factors, either q's type or its accumulation type, which scores have. Weights and
+  // the gradients of scores are rounded to it (docs/memory.md#mixed-precision).
   Dtype factors = Dtype::f32;
-  PhiloxKey key;                         // of dropout
-  std::vector<std::uint64_t> rows = {};  // the samples', for dropout; one when all is shared
-  Shape sample = {};                     // of one sample's weights, for dropout
+  PhiloxKey key;  // key of dropout
+  std::vector<std::uint64_t> rows =
+      {};             // rows of the samples for dropout; one if all operands are shared
+  Shape sample = {};  // shape of one sample's weights, for dropout
 
   std::int64_t slices() const { return q.size(0); }
   std::int64_t queries() const { return q.size(1); }
@@ -46,8 +48,9 @@ struct Block {
   std::int64_t n0, n1, r0, r1;
 };
 
-// With sums over queries these are cut on the CPU where their chains end, so that the cuts, which
-// the number of keys decides, do not show; a block of very many keys is then larger.
+// Divides the scores into blocks. If `sums`, queries are summed over, and on the CPU a block ends
+// where a chain of the products ends (product_chain): the division, which depends on the number of
+// keys, then does not change bits. A block of very many keys may be larger than the limit.
 template <class F>
 void for_each_block(const Attention& s, bool sums, F&& f) {
   const std::int64_t most = block_scores(s.q.device());
@@ -69,7 +72,7 @@ void for_each_block(const Attention& s, bool sums, F&& f) {
 
 Tensor part(const Tensor& x, const Block& b) { return x.slice(0, b.n0, b.n1).slice(1, b.r0, b.r1); }
 
-// Blocks of queries, or of what lies like them, and of keys or values, as factors.
+// Blocks of the queries (or of a tensor shaped like them) and of the keys or values, as factors.
 Tensor queries_of(const Attention& s, const Tensor& x, const Block& b) {
   return to_dtype(part(x, b), s.factors);
 }
@@ -77,13 +80,14 @@ Tensor keys_of(const Attention& s, const Tensor& x, const Block& b) {
   return to_dtype(x.slice(0, b.n0, b.n1), s.factors);
 }
 
-// The same of a mask, whose first two axes may be of size 1.
+// The block of a mask, whose first two axes may have size 1.
 Tensor mask_part(const Tensor& mask, const Block& b) {
   const Tensor slices = mask.size(0) == 1 ? mask : mask.slice(0, b.n0, b.n1);
   return mask.size(1) == 1 ? slices : slices.slice(1, b.r0, b.r1);
 }
 
-// Without masks. Dropout leaves 1 - dropout of the weights, whose total is larger by that.
+// The AttentionMask of a block, without its masks. Dropout divides weights by 1 - dropout, so their
+// total is larger by that factor.
 AttentionMask rule_of(const Attention& s, const Block& b) {
   return {.scale = s.scale,
           .total = 1 / (1 - s.options.dropout),
@@ -116,8 +120,8 @@ Shape leading(const Shape& shape) {
   return batch_dims;
 }
 
-// Which weights of a block dropout keeps, undefined without it: as of one value of all weights,
-// whatever the blocks.
+// The dropout mask of a block; undefined without dropout. The mask does not depend on the blocks:
+// it is that of one tensor of all weights.
 Tensor kept(const Attention& s, const Block& b) {
   if (s.options.dropout == 0) return {};
   const std::int64_t each = leading(s.sample).numel();
@@ -131,12 +135,12 @@ Tensor kept(const Attention& s, const Block& b) {
                    s.q.device());
 }
 
-// x where the mask is 1, else 0; x itself without one.
+// x where the mask is 1, else 0; x itself without a mask.
 Tensor dropped(const Tensor& x, const Tensor& mask) {
   return mask.defined() ? where(mask, x, zeros({}, x.dtype(), x.device())) : x;
 }
 
-// y = a b, or y += a b
+// y = a b, or y += a b if `add`.
 void product_into(const Tensor& a, const Tensor& b, const Tensor& y, bool add = false) {
   const bool fits = y.dtype() == a.dtype() || y.dtype() == arithmetic_type(a.dtype());
   if (fits && y.device() == a.device() && y.device() == b.device())
@@ -158,7 +162,7 @@ struct AttentionGradient {
 };
 
 AttentionGradient backward(const Attention& s, const Tensor& dy) {
-  // What several blocks add to is f32.
+  // A gradient that several blocks add to is f32.
   const bool several = s.queries() * s.keys() > block_scores(s.q.device());
   const auto gradient = [several](const Tensor& x) {
     return Tensor::empty(x.shape(), several ? arithmetic_type(x.dtype()) : x.dtype(), x.device());
@@ -169,7 +173,7 @@ AttentionGradient backward(const Attention& s, const Tensor& dy) {
     const Tensor weights = weights_of(s, b), mask = kept(s, b), out = queries_of(s, dy, b);
     product_into(dropped(weights, mask).transpose(1, 2), out, d.v.slice(0, b.n0, b.n1), add);
     const Tensor of_weights = dropped(gemm_f32(out, keys_of(s, s.v, b).transpose(1, 2)), mask);
-    const Tensor& slopes = weights;  // take the weights' place
+    const Tensor& slopes = weights;  // stored in the memory of the weights
     backend(slopes.device())
         .score_weights_grad(rule_of(s, b), weights.view(), of_weights.view(), slopes.view());
     product_into(slopes, keys_of(s, s.k, b), part(d.q, b));
@@ -190,7 +194,7 @@ Var spread_lead(const Var& x, const Shape& batch_dims) {
   return x.shape() == shape ? x : expand(x, shape);
 }
 
-// A mask, flat, that keeps its axes of size 1 where it can.
+// A mask with merged leading axes; if these all have size 1, they stay so.
 Tensor flat_mask(const Tensor& mask, const Shape& batch_dims) {
   check(mask.rank() <= batch_dims.rank() + 2, "attention: mask {} for the leading axes {}",
         mask.shape(), batch_dims);
@@ -218,7 +222,8 @@ bool trained(const std::vector<Var>& masks) {
   return false;
 }
 
-// Where the samples are: along a leading axis of what is batched. Anything else mixes them.
+// The sample axis: it must be a leading axis of the batched operands; otherwise the op mixes
+// samples.
 SampleAxis attention_samples(const std::vector<Var>& all, const Shape& batch_dims,
                              std::int64_t rows, std::int64_t columns) {
   const SampleAxis samples =
@@ -230,14 +235,15 @@ SampleAxis attention_samples(const std::vector<Var>& all, const Shape& batch_dim
   return samples;
 }
 
-// x with the samples along an axis where it is the same for all.
+// x repeated for each sample along `axis`.
 Var batched_along(const Var& x, int axis, std::int64_t samples, int rank) {
   Shape one = Shape::filled(rank, 1);
   one[axis] = samples;
   return add(x, untracked(x.tape(), zeros(one, x.dtype(), x.value().device()), axis));
 }
 
-// All but the operands, which have the leading axes in full and their samples where it is said.
+// The attention problem without its operands, which have all leading axes and the sample axis
+// `samples`.
 Attention described(const Var& q, const Var& k, const Var& v, const std::vector<Var>& masks,
                     const AttentionOptions& options, SampleAxis samples) {
   const Shape batch_dims = leading(q.shape());
@@ -248,7 +254,7 @@ Attention described(const Var& q, const Var& k, const Var& v, const std::vector<
       .masks = {},
       .options = options,
       .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())))};
-  // The CPU multiplies blocks fastest in f32.
+  // On the CPU, products are fastest in f32.
   const bool on_cpu =
       q.value().device() == cpu && k.value().device() == cpu && v.value().device() == cpu;
   s.factors = on_cpu ? arithmetic_type(q.dtype()) : q.dtype();
@@ -270,7 +276,7 @@ Attention described(const Var& q, const Var& k, const Var& v, const std::vector<
   return s;
 }
 
-// The same with the operands, each flat.
+// The attention problem with its operands, whose leading axes are merged.
 Attention with_operands(Attention s, const Tensor& q, const Tensor& k, const Tensor& v) {
   const auto flat = [](const Tensor& x) {
     return reshape(contiguous(x), {leading(x.shape()).numel(), x.size(-2), x.size(-1)});
@@ -281,7 +287,7 @@ Attention with_operands(Attention s, const Tensor& q, const Tensor& k, const Ten
   return s;
 }
 
-// What one kernel can do: nothing is hidden but by time.
+// Whether fused attention supports the problem: no masks, no dropout, no always visible keys.
 bool plain(const Attention& s) {
   return s.masks.empty() && s.options.dropout == 0 && s.options.always_visible == 0;
 }
@@ -293,7 +299,7 @@ void give(Adjoint& adjoint, const std::array<Shape, 3>& shapes, const Tensor& q,
   adjoint.input(2, reshape(v, shapes[2]));
 }
 
-// On the tape, by products and kernels on scores.
+// Records attention by products and masked softmax.
 Var by_products(const Attention& s, const std::array<Var, 3>& of, const Shape& shape,
                 SampleAxis samples) {
   const auto& [q, k, v] = of;
@@ -306,7 +312,7 @@ Var by_products(const Attention& s, const std::array<Var, 3>& of, const Shape& s
                          });
 }
 
-// On the tape, in one kernel.
+// Records attention by the fused kernel.
 Var by_kernel(const Attention& s, const FusedResult& result, const std::array<Var, 3>& of,
               const Shape& shape, SampleAxis samples) {
   const auto& [q, k, v] = of;

@@ -1,4 +1,4 @@
-// The weights of attention as values on the tape, by a product and a softmax: the plain way.
+// The weights of attention as a tape value, composed from a product and a softmax.
 #include <cmath>
 #include <limits>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr double hidden_score = -std::numeric_limits<double>::infinity();
 
-// 1 where a causal query may not look.
+// 1 for the keys that a causal query does not see.
 Tensor causal_mask(std::int64_t queries, std::int64_t keys, std::int64_t always_visible) {
   std::vector<std::int64_t> mask;
   for (std::int64_t t = 0; t < queries; ++t) {
@@ -26,7 +26,7 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, std::int64_t always_
   return Tensor::from(mask, {queries, keys});
 }
 
-// Whether a query sees any key: one that sees none has weights of zero, and not 0 / 0.
+// Whether a query sees any key; one that sees none gets weights of 0 instead of 0 / 0.
 Tensor any_seen(const Tensor& scores) {
   const int last = scores.rank() - 1;
   if (scores.size(last) == 0) return full({}, 1, scores.dtype(), scores.device());
@@ -49,7 +49,7 @@ Var attention_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
         causal_mask(scores.value().size(-2), scores.value().size(-1), options.always_visible);
     scores = where(tape.constant(mask), least, scores);
   }
-  // With a finite score each, queries that see no key pass the softmax.
+  // Queries that see no key pass the softmax with finite scores.
   const Var zero = tape.constant(zeros({}, scores.dtype()));
   const Var seen = untracked(tape, any_seen(scores.value()), scores.samples());
   return where(seen, softmax(where(seen, scores, zero)), zero);

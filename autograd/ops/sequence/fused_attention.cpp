@@ -7,10 +7,10 @@ namespace sotto {
 
 namespace {
 
-// Kernels read 16 bytes at a time: a row of features begins at a multiple of them.
+// Kernels read 16 bytes (8 values) at a time, so rows of features must be aligned to that.
 constexpr std::int64_t together = 8;
 
-// Whether a kernel reads it where it lies.
+// Whether a kernel can read x in place.
 bool readable(const Tensor& x) {
   if (x.strides().back() != 1) return false;
   for (int axis = 0; axis < x.rank() - 1; ++axis) {
@@ -20,7 +20,7 @@ bool readable(const Tensor& x) {
   return true;
 }
 
-// With two leading axes, which are made of fewer or more.
+// x with exactly two leading axes (samples and heads).
 Tensor with_heads(const Tensor& x) {
   Tensor y = x.rank() == 2 ? x.unsqueeze(0) : x;
   if (y.rank() == 3) y = y.unsqueeze(1);
@@ -33,7 +33,8 @@ Tensor with_heads(const Tensor& x) {
   return readable(y) ? y : contiguous(y);
 }
 
-// Features of all heads of a position side by side, as projections have them.
+// An uninitialised tensor in which the features of all heads of a position are contiguous, as
+// projections store them.
 Tensor like(const Tensor& x, std::int64_t features) {
   return Tensor::empty_ordered({x.size(0), x.size(1), x.size(2), features}, {0, 2, 1, 3}, x.dtype(),
                                x.device());

@@ -1,4 +1,4 @@
-// Attention in one kernel, where a device has one: behind attention().
+// Attention in one kernel, if the device has one; used by attention().
 #pragma once
 
 #include <optional>
@@ -7,17 +7,17 @@
 
 namespace sotto {
 
-// What was computed so, and what the way back needs of it. Four axes: samples, heads, positions,
-// features.
+// The result of fused attention, with the tensors that its backward reads. Four axes: samples,
+// heads, positions, features.
 struct FusedResult {
   Tensor q, k, v, y, stats;
   double scale;
   bool causal;
 };
 
-// y [.., a, e] = softmax(scale q k^T) v of q [.., a, d], k [.., b, d] and v [.., b, e], which have
-// the same leading axes; query t sees the keys s <= t where `causal`. Nothing where the operands
-// are not on one device that has such a kernel for their type and sizes.
+// y [.., a, e] = softmax(scale q k^T) v for q [.., a, d], k [.., b, d] and v [.., b, e] with equal
+// leading axes; with `causal`, query t sees the keys s <= t. Returns nullopt unless the operands
+// are on one device that has a kernel for their type and sizes.
 std::optional<FusedResult> fused_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                            double scale, bool causal);
 
@@ -25,7 +25,7 @@ struct FusedGradients {
   Tensor q, k, v;
 };
 
-// By dy, of y's shape; nothing where the device has a kernel for the way forward alone.
+// The gradients for dy, of y's shape; nullopt if the device has a kernel for the forward pass only.
 std::optional<FusedGradients> fused_attention_grad(const FusedResult& result, const Tensor& dy);
 
 }  // namespace sotto

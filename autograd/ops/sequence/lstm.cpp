@@ -12,7 +12,7 @@ namespace sotto {
 
 namespace {
 
-// What backward reads.
+// The tensors that backward reads.
 struct Kept {
   Tensor x, ih, hh;
   Tensor gates, cells, tanh_cell;
@@ -21,7 +21,7 @@ struct Kept {
 
   std::int64_t steps() const { return x.size(1); }
   Tensor states() const { return all.slice(1, 0, steps() + 1); }
-  // Of t + 1 in the order of time, those before or after a step each.
+  // Of t + 1 states in the order of time, the t states before each step, or after each step.
   Tensor before(const Tensor& states) const {
     return states.slice(1, reverse ? 1 : 0, reverse ? steps() + 1 : steps());
   }
@@ -38,7 +38,7 @@ struct Kept {
 
 Tensor rows_of(const Tensor& x) { return reshape(x, {x.size(0) * x.size(1), x.size(2)}); }
 
-// The sum of both biases; undefined for none.
+// The sum of both biases; undefined if there is none.
 Tensor bias_of(const Places& p) {
   const auto value = [&](int place) { return p.inputs[static_cast<std::size_t>(place)].value(); };
   if (p.bias_ih >= 0 && p.bias_hh >= 0) return add(value(p.bias_ih), value(p.bias_hh));
@@ -68,7 +68,7 @@ Kept run(const Places& p, bool reverse) {
 void back(const Kept& s, const Tensor& d, const Places& p, SampleAxis samples, Adjoint& adjoint) {
   const Tensor dz = empty_like(s.gates), dc = clone(d.select(1, s.steps() + 1)),
                dh = zeros_like(dc);
-  // For both weights' norms, which only a private step takes.
+  // For the norms of both weights' gradients, which only a private step computes.
   const bool norms = p.inputs[0].tape().options().private_data;
   const Tensor squares =
       norms ? Tensor::empty({dz.size(0), dz.size(1)}, Dtype::f64, dz.device()) : Tensor();

@@ -1,12 +1,13 @@
-// The LSTM layer as one primitive; recurrent.h is what users call.
+// The LSTM layer as one primitive; users call recurrent().
 #pragma once
 
 #include "autograd/ops/sequence/recurrent_cells.h"
 
 namespace sotto {
 
-// recurrent() of Cell::lstm for checked operands of one type, recorded as `op`; nothing where it is
-// not for these: steps that are not valid, a projection, 16 bits, or operands on two devices.
+// recurrent() of Cell::lstm for checked operands of one type, recorded as `op`. Returns nullopt if
+// the primitive does not support them: `lengths`, a projection, 16 bits, or operands on two
+// devices.
 std::optional<RecurrentResult> whole_lstm(const Op& op, const Places& p,
                                           const RecurrentOptions& options);
 

@@ -26,7 +26,7 @@ const Op& op_of(Cell cell) {
   return cell == Cell::lstm ? lstm_op : cell == Cell::gru ? gru_op : rnn_op;
 }
 
-// [n, t, k] to [t, n, k] and back.
+// [n, t, k] as [t, n, k], and back.
 Tensor exchanged(const Tensor& x) { return contiguous(x.transpose(0, 1)); }
 
 Tensor row_product(const Tensor& x, const Tensor& w) {
@@ -36,19 +36,19 @@ Tensor row_product(const Tensor& x, const Tensor& w) {
   return reshape(gemm(rows, w), shape);
 }
 
-// A sequence in the order of its steps, and what its backward needs. Tensors are [t, n, ...].
+// A sequence in the order of its steps, with the tensors that its backward reads: [t, n, ...].
 struct Sequence {
   Cell cell;
   Tensor ih, hh, hr;  // weights; hr may be undefined
-  Tensor x;           // zero where not valid
-  Tensor valid;       // [t, n, 1] of x's type, or undefined when all are
+  Tensor x;           // zero at steps that are not valid
+  Tensor valid;       // [t, n, 1] of x's type; undefined if all steps are valid
   Tensor before;      // [t, n, out], the state before each step
   std::vector<CellStep> steps;
   bool reverse = false;
 
   std::int64_t length() const { return x.size(0); }
   std::int64_t at(std::int64_t k) const { return reverse ? length() - 1 - k : k; }
-  // `a` where step t of a sample is valid, else `b`.
+  // `a` for samples of which step t is valid, else `b`.
   Tensor pick(std::int64_t t, const Tensor& a, const Tensor& b) const {
     return valid.defined() ? where(valid.select(0, t), a, b) : a;
   }
@@ -56,7 +56,7 @@ struct Sequence {
 
 Tensor zeros_as(const Tensor& x, const Shape& shape) { return zeros(shape, x.dtype(), x.device()); }
 
-// Runs all steps. Gives the outputs [t, n, out], and the last c in `c`.
+// Runs all steps. Returns the outputs [t, n, out], and stores the last c in `c`.
 Tensor run(Sequence& s, const Tensor& b_ih, const Tensor& b_hh, Tensor h, Tensor& c) {
   Tensor x_parts = row_product(s.x, s.ih.transpose(0, 1));
   if (b_ih.defined()) x_parts = add(x_parts, b_ih);
@@ -82,7 +82,7 @@ Tensor run(Sequence& s, const Tensor& b_ih, const Tensor& b_hh, Tensor h, Tensor
 struct SequenceGradient {
   Tensor x_parts, h_parts;  // of the two sums
   Tensor projected;         // of the output after projection
-  Tensor h, c;              // of the first state
+  Tensor h, c;              // of the initial state
 };
 
 SequenceGradient back(const Sequence& s, const Tensor& dy, Tensor dc) {
@@ -124,7 +124,7 @@ void check_recurrent(const char* op, Cell cell, const Var& x, const Places& p,
         "{}: input {} is not [samples, steps, features] with a step", op, x.shape());
   const Shape &ih = p.inputs[1].shape(), &hh = p.inputs[2].shape();
   const std::int64_t gates = ih.rank() == 2 ? ih[0] : 0, hidden = gates / gate_count(cell);
-  check(p.hr < 0 || cell == Cell::lstm, "{}: a projection is for LSTM only", op);
+  check(p.hr < 0 || cell == Cell::lstm, "{}: only an LSTM has a projection", op);
   const std::int64_t out = p.hr >= 0 && hh.rank() == 2 ? hh[1] : hidden;
   check(ih.rank() == 2 && ih[1] == x.shape()[2] && gates % gate_count(cell) == 0 &&
             hh == Shape({gates, out}),
@@ -139,11 +139,12 @@ void check_recurrent(const char* op, Cell cell, const Var& x, const Places& p,
   const std::int64_t n = x.shape()[0];
   check(is(p.hr, {out, hidden}), "{}: a projection that is not {} x {}", op, out, hidden);
   check(is(p.h0, {n, out}) && is(p.c0, {n, hidden}),
-        "{}: first states for {} samples are not [{}, {}] and [{}, {}]", op, n, n, out, n, hidden);
+        "{}: initial states for {} samples are not [{}, {}] and [{}, {}]", op, n, n, out, n,
+        hidden);
   for (std::size_t i = 1; i < p.inputs.size(); ++i) {
     const bool state = static_cast<int>(i) == p.h0 || static_cast<int>(i) == p.c0;
     check(state ? p.inputs[i].samples() == x.samples() : p.inputs[i].samples().is_shared(),
-          "{}: weights are shared by all samples, states have the samples first", op);
+          "{}: weights must be shared by all samples, and states must have the samples first", op);
     check(p.inputs[i].dtype() == x.dtype(), "{}: the input is {}, a weight or state {}", op,
           name(x.dtype()), name(p.inputs[i].dtype()));
   }
@@ -156,7 +157,7 @@ void check_recurrent(const char* op, Cell cell, const Var& x, const Places& p,
   }
 }
 
-// [t, n, 1]: 1 at the valid steps.
+// 1 at the valid steps, else 0: [t, n, 1].
 Tensor valid_steps(const Tensor& lengths, std::int64_t t, Dtype dtype) {
   if (!lengths.defined()) return {};
   const std::vector<std::int64_t> all = lengths.to_vector<std::int64_t>();
@@ -167,7 +168,7 @@ Tensor valid_steps(const Tensor& lengths, std::int64_t t, Dtype dtype) {
   return to_dtype(Tensor::from(valid, {t, static_cast<std::int64_t>(all.size()), 1}), dtype);
 }
 
-// Hands on what a sequence's gradient says.
+// Passes a sequence's gradients to the inputs of the recorded op.
 void deliver(const Sequence& s, const SequenceGradient& g, const Places& p, SampleAxis samples,
              Adjoint& adjoint) {
   const auto shared = [&](int place, PerSampleGrad gradient) {
@@ -194,7 +195,7 @@ void deliver(const Sequence& s, const SequenceGradient& g, const Places& p, Samp
   if (p.c0 >= 0) adjoint.input(p.c0, g.c);
 }
 
-// y [n, t, out] and, for an LSTM, one more step that holds c: [n, t + 1, the larger width].
+// y [n, t, out]; for an LSTM with one more step that holds c: [n, t + 1, the larger width].
 Tensor packed(const Tensor& y, const Tensor& c) {
   const Tensor by_sample = exchanged(y);
   if (!c.defined()) return by_sample;
@@ -205,7 +206,7 @@ Tensor packed(const Tensor& y, const Tensor& c) {
   return all;
 }
 
-// The state after the last step taken: where a sample ends, or at step 0 in reverse.
+// The state after the last step taken: the last valid step, or step 0 in reverse.
 Var last_state(const Var& y, const std::optional<Var>& h0, const RecurrentOptions& options) {
   const std::int64_t n = y.shape()[0], t = y.shape()[1], out = y.shape()[2];
   if (!options.lengths.defined()) return select(y, 1, options.reverse ? 0 : t - 1);
@@ -223,7 +224,7 @@ Var last_state(const Var& y, const std::optional<Var>& h0, const RecurrentOption
   return where(untracked(y.tape(), stayed, y.samples()), *h0, h);
 }
 
-// Of the valid steps those within begin .. end - 1.
+// The numbers of valid steps within begin .. end - 1.
 Tensor lengths_between(const Tensor& lengths, std::int64_t begin, std::int64_t end) {
   if (!lengths.defined()) return {};
   std::vector<std::int64_t> part;
@@ -232,7 +233,7 @@ Tensor lengths_between(const Tensor& lengths, std::int64_t begin, std::int64_t e
   return Tensor::from(part, lengths.shape());
 }
 
-// recurrent() as a segment: what there is goes in as its inputs and comes out as its results.
+// recurrent() as a checkpointed segment: all operands are its inputs, and all results its outputs.
 RecurrentResult segment_of_steps(Cell cell, const Var& x, const RecurrentWeights& weights,
                                  const std::optional<Var>& h0, const std::optional<Var>& c0,
                                  const RecurrentOptions& options) {
@@ -260,14 +261,14 @@ int gate_count(Cell cell) { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 
 
 namespace {
 
-// Of operands of one type.
+// recurrent() for operands of one type.
 RecurrentResult run_recurrent(Cell cell, const Var& x, const RecurrentWeights& weights,
                               const std::optional<Var>& h0, const std::optional<Var>& c0,
                               const RecurrentOptions& options) {
   const Op& op = op_of(cell);
   const Places p = places_of(x, weights, h0, c0);
   check_recurrent(op.name, cell, x, p, options.lengths);
-  check(!c0 || cell == Cell::lstm, "{}: a c state is for LSTM only", op.name);
+  check(!c0 || cell == Cell::lstm, "{}: only an LSTM has a c state", op.name);
   const auto whole = cell == Cell::lstm ? whole_lstm(op, p, options) : std::nullopt;
   if (whole) return *whole;
   const SampleAxis samples = preserve_sample_axis(op, x, {1, 2});

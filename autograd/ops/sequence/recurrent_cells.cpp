@@ -12,7 +12,7 @@ Tensor apply(const Tensor& x) {
   return unary(unary_index<F>, x);
 }
 
-// Block k of `hidden` columns.
+// Block k of `count` blocks of columns.
 Tensor block(const Tensor& x, int k, int count) {
   const std::int64_t hidden = x.size(1) / count;
   return x.slice(1, k * hidden, (k + 1) * hidden);

@@ -1,5 +1,5 @@
-// One step of each recurrent cell and its derivative, on tensors, and the operands of the sequence
-// op that is made of them.
+// One step of each recurrent cell and its derivative, on tensors; and the operands of the sequence
+// op that consists of these steps.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace sotto {
 
-// The inputs of the recorded op, and at which place each optional one stands; -1 for none.
+// The inputs of the recorded op, and the index of each optional one; -1 if it is absent.
 struct Places {
   std::vector<Var> inputs;
   int bias_ih = -1, bias_hh = -1, hr = -1, h0 = -1, c0 = -1;
@@ -20,22 +20,22 @@ struct Places {
   }
 };
 
-// What one step leaves for backward.
+// The results of one step, with the tensors that its backward reads.
 struct CellStep {
   std::vector<Tensor> saved;
   Tensor h;  // [n, hidden], before projection
-  Tensor c;  // LSTM
+  Tensor c;  // LSTM only
 };
 
-// `x_part` and `h_part` [n, gates hidden] are the two sums of the cell's equations; h, c the state
-// before the step.
+// `x_part` and `h_part` [n, gates hidden] are the two sums in the cell's equations; h and c are the
+// state before the step.
 CellStep cell_step(Cell cell, const Tensor& x_part, const Tensor& h_part, const Tensor& h,
                    const Tensor& c);
 
 struct CellGradient {
   Tensor x_part, h_part;  // [n, gates hidden]
-  Tensor h;               // what does not pass through h_part; undefined for none
-  Tensor c;               // LSTM
+  Tensor h;               // the part that does not pass through h_part; undefined: none
+  Tensor c;               // LSTM only
 };
 
 CellGradient cell_gradient(Cell cell, const CellStep& step, const Tensor& dh, const Tensor& dc);

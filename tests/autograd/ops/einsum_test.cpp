@@ -162,7 +162,7 @@ TEST_CASE("einsum refuses what it cannot mean, and sums over samples") {
   CHECK(refuses("bi,oi->io", {x, w}, "sum: "));
   CHECK(refuses("bi,bj->ij", {x, x}, "the sum over 'b' mixes samples"));
   CHECK(refuses("bi->i", {x}, "sum"));
-  CHECK(refuses("bi,ci->bc", {x, x}, "samples lie along 'b' of one operand and 'c' of another"));
+  CHECK(refuses("bi,ci->bc", {x, x}, "the sample axis is 'b' in one operand and 'c' in another"));
   CHECK(refuses("bi,oi->bo", {x}, "1 operands for"));
   CHECK(refuses("bij->b", {x}, "operand 0 of shape (2, 3) for \"bij\""));
   CHECK(refuses("bi,ob->bo", {x, w}, "'b' of \"bi,ob->bo\" is 2 and 3"));
