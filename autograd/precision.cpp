@@ -195,7 +195,7 @@ Var cast(const Var& x, Dtype dtype) {
   const Var y = x.tape().record(
       cast_op, {x}, to_dtype(x.value(), dtype), x.samples(),
       [from](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, to_dtype(dy, from)); }, same);
-  // Of batched values only the last is cached: several products often share one operand.
+  // Only the last batched value is cached: several products often share one operand.
   if (!x.samples().is_shared() && !known.empty() && !known.front().samples().is_shared())
     known.erase(known.begin(), known.begin() + 2);
   known.insert(x.samples().is_shared() ? known.end() : known.begin(), {x, y});

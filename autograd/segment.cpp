@@ -90,12 +90,12 @@ class Segment::Handover final : public GradSink {
   }
 
  private:
-  // Whether backward meets no use of the outer node's input after this segment.
+  // True if backward meets no use of the outer node's input after this segment.
   bool last_use(int place) const {
     const std::size_t inputs = leaves_.size(), at = static_cast<std::size_t>(place);
     return at >= inputs && !segment_.used_before_[at - inputs];
   }
-  // Whether a passed gradient is kept for a while: in the sink, or until other uses have arrived.
+  // True if a passed gradient is kept for a while: in the sink, or until other uses have arrived.
   bool waits(int place) const { return keeps() || !last_use(place); }
 
   // Delivers a parameter's gradient to the sink now, as backward would when it reaches the leaf.

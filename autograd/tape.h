@@ -20,12 +20,12 @@ class Adjoint;
 // The name and properties of an operation. Constructing an Op registers it; only registered
 // operations can be recorded, so that tests can require a check of each.
 struct Op {
-  // Whether backward also accepts a cotangent with a leading sample axis (a batching rule, as in
-  // vmap). Then per-sample cotangents of a shared value are pulled back in one call; otherwise one
-  // call per sample. Adjoint::batch_dims() is 1 in the first case.
+  // Says whether backward also accepts a cotangent with a leading sample axis (a batching rule, as
+  // in vmap). Then per-sample cotangents of a shared value are pulled back in one call; otherwise
+  // one call per sample. Adjoint::batch_dims() is 1 in the first case.
   enum class Batchable { no, yes };
-  // Whether the op changes how many rows each sample has (join_views: one to many; split_views:
-  // back to one).
+  // Says whether the op changes how many rows each sample has (join_views: one to many;
+  // split_views: back to one).
   enum class Rows { kept, changes_sample_count };
 
   explicit Op(const char* name, Batchable batchable = Batchable::no, Rows rows = Rows::kept);
@@ -70,7 +70,7 @@ class Var {
 // recorded.
 class Adjoint {
  public:
-  // Whether input i wants a gradient; backward need not compute others.
+  // True if input i wants a gradient; backward need not compute others.
   bool wants(int i) const;
   // Adds the gradient, in the input's shape, of an input that is batched like the node (or of any
   // input of a shared node).

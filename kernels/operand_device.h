@@ -14,7 +14,7 @@ inline Backend& on(const Tensor& x) { return backend(x.device()); }
 inline Tensor beside(const Tensor& x, const Tensor& other) {
   return x.defined() && other.device() != cpu && x.device() == cpu ? x.to(other.device()) : x;
 }
-// Whether one operand is on a GPU and the other on the CPU. Throws std::invalid_argument for two
+// True if one operand is on a GPU and the other on the CPU. Throws std::invalid_argument for two
 // different GPUs.
 inline bool apart(const Tensor& a, const Tensor& b) {
   if (a.device() == b.device()) return false;

@@ -18,7 +18,7 @@ struct OpInput {
   Tensor value = {};
   SampleAxis samples = SampleAxis::shared();
   bool wants_grad = true;
-  // Whether check_far() puts far values into this argument. Set it to false if they make arithmetic
+  // True if check_far() puts far values into this argument. Set it to false if they make arithmetic
   // useless (weights of a recurrence) or are not valid (probabilities).
   bool far = true;
 };
@@ -43,7 +43,7 @@ struct OpCase {
 struct CheckOptions {
   int instances = 24;
   std::uint64_t seed = 2024;
-  // Whether a sample run alone must give bit-equal results. Set it to false on a GPU, where a
+  // True if a sample run alone must give bit-equal results. Set it to false on a GPU, where a
   // library's algorithm depends on the number of samples.
   bool exact = true;
 };

@@ -78,7 +78,7 @@ double gradient_of(const OpRun& run, std::size_t i, std::size_t element) {
   return sum;
 }
 
-// Whether the loss has equal limits from both sides.
+// True if the loss has equal limits from both sides.
 bool continuous(const Around& loss, double relative) {
   const double sides[] = {loss.below, loss.below_near, loss.above_near, loss.above};
   return std::all_of(std::begin(sides), std::end(sides), [&](double side) {

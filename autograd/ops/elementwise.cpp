@@ -57,7 +57,7 @@ struct BinaryGradient {
   std::array<Shape, 2> shapes;
   SampleAxis samples;
 
-  // Whether the gradient of operand i is that of the result, except for broadcasting.
+  // True if the gradient of operand i is that of the result, except for broadcasting.
   bool passes_on(int i) const {
     return op == binary_index<Add> || (op == binary_index<Sub> && i == 0);
   }

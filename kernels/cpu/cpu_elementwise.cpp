@@ -40,7 +40,7 @@ void scaled_sum(double alpha, View x, double beta, View y) {
   });
 }
 
-// Whether x has one value per slice along axis 0.
+// True if x has one value per slice along axis 0.
 bool one_for_each_row(View x) {
   for (int i = 1; i < x.rank; ++i) {
     if (x.size[i] != 1 && x.stride[i] != 0) return false;

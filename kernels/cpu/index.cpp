@@ -31,7 +31,7 @@ View at_index(View x, int axis, std::int64_t index) {
 
 std::int64_t id_at(View ids, std::int64_t k) { return ids.as<std::int64_t>()[k * ids.stride[0]]; }
 
-// Whether both are row-major and the axis is 0, so that a slice is one run of bytes.
+// True if both are row-major and the axis is 0, so that a slice is one run of bytes.
 bool rows_are_runs(View x, View y, int axis) {
   return axis == 0 && x.contiguous() && y.contiguous();
 }

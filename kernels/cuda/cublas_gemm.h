@@ -5,7 +5,7 @@
 
 namespace sotto {
 
-// Whether the library can read a matrix, or a batch of them, in place: one of the last two axes has
+// True if the library can read a matrix, or a batch of them, in place: one of the last two axes has
 // stride 1, and lines do not overlap.
 bool library_reads(const View& x);
 
@@ -15,7 +15,7 @@ bool library_reads(const View& x);
 void library_product(DeviceState& state, const Call& call, const View& a, const View& b,
                      double beta, const View& c, bool tf32);
 
-// Whether library_affine() supports a product of these views: the library adds biases only to
+// True if library_affine() supports a product of these views: the library adds biases only to
 // matrices with more than one row, column and term.
 bool library_adds(const View& a, const View& bias, const View& c);
 // c = a b + bias (Backend::affine), in one launch.

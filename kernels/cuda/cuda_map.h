@@ -103,7 +103,7 @@ LoopNest<N> in_packs(LoopNest<N> nest, int lanes) {
   return nest;
 }
 
-// Whether the last view can be written in packs, and each other view read in packs or as one
+// True if the last view can be written in packs, and each other view read in packs or as one
 // repeated element: neighbours are contiguous, and every pack is aligned to its size.
 template <std::size_t N>
 bool packable(const LoopNest<N>& nest, const std::array<View, N>& views, int lanes) {

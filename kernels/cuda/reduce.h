@@ -86,7 +86,7 @@ struct FoldPackedRows {
   }
 };
 
-// Whether FoldPackedRows applies.
+// True if FoldPackedRows applies.
 template <class T>
 bool packed_rows(const ReductionPlan& plan, const Row<T>& row) {
   bool fits = row.packed && plan.reduced.count == 1 && plan.reduced.back().stride == 1;

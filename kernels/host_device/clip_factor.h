@@ -64,7 +64,7 @@ struct GradientNorm {
     const double more = of_terms * unscaled;
     term_norm = term_norm > 0 ? std::sqrt(term_norm * term_norm + more * more) : more;
   }
-  // Whether the clipped summands would swamp other samples in a shared f32 sum: their norm exceeds
+  // True if the clipped summands would swamp other samples in a shared f32 sum: their norm exceeds
   // the tolerated multiple of the bound.
   HD bool apart(double factor, double bound) const { return factor * term_norm > bound; }
   // The norm; a Gram product may round a squared norm of zero to a small negative number.

@@ -32,7 +32,7 @@ struct Window {
       windows *= (kernel[axis] + stride[axis] - 1) / stride[axis];
     return windows;
   }
-  // Whether Winograd tiles of 4 x 4 results apply: a 3 x 3 kernel with stride 1.
+  // True if Winograd tiles of 4 x 4 results apply: a 3 x 3 kernel with stride 1.
   HD bool suits_tiles() const {
     bool square = groups == 1 && kernel[0] == 1 && before[0] == 0 && after[0] == 0;
     for (int axis = 1; axis < 3; ++axis) {
@@ -83,7 +83,7 @@ inline View in_order(View v, bool channels_last) {
   return v;
 }
 
-// Whether [n, c, d, h, w] is stored without gaps in the order n d h w c.
+// True if [n, c, d, h, w] is stored without gaps in the order n d h w c.
 inline bool is_channels_last(const View& images) {
   std::int64_t expected = 1;
   for (const int axis : {1, 4, 3, 2, 0}) {

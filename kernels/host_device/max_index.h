@@ -8,7 +8,7 @@
 
 namespace sotto {
 
-// Whether v replaces the maximum so far: the first of equal values stays, and NaN counts as the
+// True if v replaces the maximum so far: the first of equal values stays, and NaN counts as the
 // largest value.
 template <class A>
 HD bool takes_over(A v, A best) {

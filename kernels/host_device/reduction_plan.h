@@ -42,7 +42,7 @@ struct AxisList {
     y.count = std::max(0, count - 1);
     return y;
   }
-  // Whether the innermost axis of this list continues where `inner` ends, so that both merge.
+  // True if the innermost axis of this list continues where `inner` ends, so that both merge.
   bool joins(const Axis& inner) const {
     return count > 0 && back().stride == inner.stride * inner.size;
   }

@@ -287,7 +287,7 @@ Attention with_operands(Attention s, const Tensor& q, const Tensor& k, const Ten
   return s;
 }
 
-// Whether fused attention supports the problem: no masks, no dropout, no always visible keys.
+// True if fused attention supports the problem: no masks, no dropout, no always visible keys.
 bool plain(const Attention& s) {
   return s.masks.empty() && s.options.dropout == 0 && s.options.always_visible == 0;
 }

@@ -10,7 +10,7 @@ namespace {
 // Kernels read 16 bytes (8 values) at a time, so rows of features must be aligned to that.
 constexpr std::int64_t together = 8;
 
-// Whether a kernel can read x in place.
+// True if a kernel can read x in place.
 bool readable(const Tensor& x) {
   if (x.strides().back() != 1) return false;
   for (int axis = 0; axis < x.rank() - 1; ++axis) {

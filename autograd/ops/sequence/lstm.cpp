@@ -21,7 +21,7 @@ struct Kept {
 
   std::int64_t steps() const { return x.size(1); }
   Tensor states() const { return all.slice(1, 0, steps() + 1); }
-  // Of t + 1 states in the order of time, the t states before each step, or after each step.
+  // The t states before each step, or after each step, out of t + 1 states in the order of time.
   Tensor before(const Tensor& states) const {
     return states.slice(1, reverse ? 1 : 0, reverse ? steps() + 1 : steps());
   }

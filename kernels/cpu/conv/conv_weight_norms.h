@@ -13,7 +13,7 @@ namespace sotto {
 template <class T>
 class WeightNorms {
  public:
-  // Whether tiles fill the registers: a convolution with one group and undilated window rows.
+  // True if tiles fill the registers: a convolution with one group and undilated window rows.
   static bool suits(const Geometry& g);
 
   explicit WeightNorms(const Geometry& g);

@@ -71,13 +71,13 @@ typename R::Vector turned_chains(std::int64_t terms, const Strided<const T>& a,
   return sum;
 }
 
-// Whether b's rows are contiguous and at least one vector long.
+// True if b's rows are contiguous and at least one vector long.
 template <class R, class T = typename R::T>
 bool has_whole_rows(const Strided<const T>& b, std::int64_t columns) {
   return b.col_stride == 1 && columns >= R::lanes;
 }
 
-// Whether multiply_row() supports this b.
+// True if multiply_row() supports this b.
 template <class R, class T = typename R::T>
 bool suits_row(const Strided<const T>& b, std::int64_t columns) {
   return has_whole_rows<R>(b, columns) || b.row_stride == 1;

@@ -92,7 +92,7 @@ void transform(const Pieces& pieces, const OrderedWeights& weights, const View& 
   });
 }
 
-// Whether Winograd pays: in f32, with enough channels and pixels. (On Zen 4 it takes 0.4 to 0.9 of
+// True if Winograd pays: in f32, with enough channels and pixels. (On Zen 4 it takes 0.4 to 0.9 of
 // the direct time above these limits, and more than the direct time below.)
 bool tiles_pay(const Geometry& g, const View& x, const View& y) {
   constexpr std::int64_t least_channels = 32, least_width = 8, wide = 16, least_products = 2048;

@@ -26,11 +26,11 @@ inline std::size_t float_bytes(std::int64_t count) {
 
 inline float* floats(const Storage& storage) { return static_cast<float*>(storage.data()); }
 
-// Whether all views are computed in f32 and none is empty. 16-bit images are converted to f32 chunk
+// True if all views are computed in f32 and none is empty. 16-bit images are converted to f32 chunk
 // by chunk.
 bool suits_onednn(std::initializer_list<View> views);
 
-// Whether oneDNN may have a Winograd primitive: 3 x 3 windows over 2-D images in f32.
+// True if oneDNN may have a Winograd primitive: 3 x 3 windows over 2-D images in f32.
 bool in_tiles(const Geometry& g, const View& x, const View& y);
 
 // The primitives of a convolution for each chunk size, and the division of a batch into chunks.
@@ -38,7 +38,7 @@ class Pieces {
  public:
   Pieces(Pass pass, const Geometry& g, bool bias, std::span<const std::int64_t> sizes,
          Dtype dtype = Dtype::f32, Algorithm algorithm = Algorithm::direct);
-  // Whether oneDNN has a primitive for each chunk size.
+  // True if oneDNN has a primitive for each chunk size.
   bool usable() const { return !primitives_.empty() && primitives_.back(); }
   std::size_t kinds() const { return primitives_.size(); }
   const ConvPrimitive& operator[](std::size_t kind) const { return *primitives_[kind]; }

@@ -43,7 +43,7 @@ std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g
                                                     Algorithm algorithm = Algorithm::direct);
 
 const dnnl::engine& onednn_engine();
-// Whether the processor has bf16 multiplication (AVX-512 or AMX). It flushes subnormal numbers to
+// True if the processor has bf16 multiplication (AVX-512 or AMX). It flushes subnormal numbers to
 // zero, which norms of gradients must not.
 bool has_bf16_instructions();
 

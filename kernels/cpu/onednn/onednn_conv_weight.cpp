@@ -104,7 +104,7 @@ void sum_of(const Pieces& tiles, const Pieces& pieces, const View& dy, const Vie
   add_share(pieces, dy, x, left, sum);
 }
 
-// Whether Winograd sums pay: they take 0.4 to 0.9 of the direct time above these limits, on Zen 4.
+// True if Winograd sums pay: they take 0.4 to 0.9 of the direct time above these limits, on Zen 4.
 // The tiles at the edges of images compute results that are not needed.
 bool tiled_sums_pay(const Geometry& g) {
   constexpr std::int64_t side = 4, least_channels = 16, least_products = 1024, least_pixels = 10;
@@ -114,7 +114,7 @@ bool tiled_sums_pay(const Geometry& g) {
          g.positions() >= least_pixels * tiles(g.out[1]) * tiles(g.out[2]);
 }
 
-// Whether Winograd pays for one sample's gradient: 0.45 to 0.75 of the direct time.
+// True if Winograd pays for one sample's gradient: 0.45 to 0.75 of the direct time.
 bool tiled_rows_pay(const Geometry& g) {
   constexpr std::int64_t least_channels = 32, least_width = 16, wide = 32, least_products = 4096;
   const std::int64_t width = std::min(g.out[1], g.out[2]);

@@ -35,7 +35,7 @@ double sum_terms(std::int64_t count, const F& term) {
   return sum_of(sums);
 }
 
-// Whether squares summed in float are accurate given their sum: squares below float's range are
+// True if squares summed in float are accurate given their sum: squares below float's range are
 // negligible, and none overflowed.
 inline constexpr double least_held = 1e-24, most_held = std::numeric_limits<double>::max();
 inline bool squares_hold(double total) { return total >= least_held && total <= most_held; }

@@ -84,7 +84,7 @@ typedef double Eight __attribute__((vector_size(64)));
   return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
 
-// Whether squares_hold() for all lanes.
+// True if squares_hold() for all lanes.
 [[gnu::target("avx512f,avx512vl")]] inline bool all_hold(Eight y) {
   const __mmask8 large = _mm512_cmp_pd_mask(y, _mm512_set1_pd(least_held), _CMP_GE_OQ);
   return _mm512_mask_cmp_pd_mask(large, y, _mm512_set1_pd(most_held), _CMP_LE_OQ) == 0xff;

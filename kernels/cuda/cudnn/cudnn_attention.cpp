@@ -56,7 +56,7 @@ class LibraryAttention final : public AttentionPlan {
   LibraryPlan plan_;
 };
 
-// Whether the backward sums over keys in a fixed order (cudnn_attention_graph.h). Only for compute
+// True if the backward sums over keys in a fixed order (cudnn_attention_graph.h). Only for compute
 // capability 9 this is documented; two backward passes must compute equal gradients.
 bool sums_in_order(const DeviceState& state, const Call& call) {
   state.use();

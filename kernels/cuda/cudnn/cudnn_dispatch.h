@@ -11,7 +11,7 @@
 
 namespace sotto {
 
-// Whether both images are channels-last (true) or both row-major (false); nullopt otherwise.
+// True if both images are channels-last, false if both are row-major; nullopt otherwise.
 inline std::optional<bool> channels_last(const View& x, const View& y) {
   if (is_channels_last(x) && is_channels_last(y)) return true;
   if (x.contiguous() && y.contiguous()) return false;
@@ -42,7 +42,7 @@ bool conv_by_library(DeviceBackend<Exec>& backend, const Exec& exec, ConvProblem
   return true;
 }
 
-// Whether the convolution is a matrix product: a 1 x 1 window with stride 1 and no padding.
+// True if the convolution is a matrix product: a 1 x 1 window with stride 1 and no padding.
 inline bool is_product(const ConvProblem& p) {
   const Window& w = p.window;
   bool alone = w.groups == 1 && w.positions() == 1;

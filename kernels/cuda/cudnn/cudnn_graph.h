@@ -89,7 +89,7 @@ Descriptor tensor_descriptor(const Call& call, const GraphTensor& tensor);
 // cuDNN's type for f32, f16 or bf16.
 cudnnDataType_t cudnn_type(Dtype dtype);
 
-// Whether an address has the alignment for which graphs are described.
+// True if an address has the alignment for which graphs are described.
 bool library_aligned(const View& view);
 
 // Appends a view's type, sizes and strides to the key of a plan.
