@@ -1,4 +1,4 @@
-// Devices and what they are called, where there may be no GPU.
+// Devices and their names, on machines with and without a GPU.
 #include "core/devices.h"
 
 #include <cstring>
@@ -22,7 +22,7 @@ std::vector<Device> gpus() {
   return all;
 }
 
-// Numbers begin, begin + 1, ... of f32.
+// The numbers begin, begin + 1, ... as f32.
 Tensor counting(const Shape& shape, double begin) {
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
   std::iota(values.begin(), values.end(), static_cast<float>(begin));
@@ -41,8 +41,8 @@ Dataset numbered(std::int64_t samples) {
   return {counting({samples, 3}, 0), Tensor::from(labels, {samples})};
 }
 
-// Of each of the batches, asked for in order, that it is the data set's. The device computes with
-// it at once, and with memory that was freed.
+// Checks that each of the batches, requested in order, is the data set's. The device computes with
+// it at once, in memory that was freed before.
 void check_batches(BatchLoader& loader, const Dataset& data,
                    const std::vector<std::vector<std::int64_t>>& parts) {
   for (const auto& rows : parts) {
@@ -105,7 +105,7 @@ TEST_CASE("tensors go to every device and back with their strides") {
   }
 }
 
-TEST_CASE("what is copied beside a GPU's work is found by the work that asks for it") {
+TEST_CASE("an asynchronous copy is complete for the work that asks for it") {
   for (const Device device : gpus()) {
     Upload upload(device);
     for (int round = 0; round < 3; ++round) {
@@ -124,11 +124,11 @@ TEST_CASE("what is copied beside a GPU's work is found by the work that asks for
   CHECK(throws([] { Upload{cpu}; }, "upload: to cpu, which is no GPU"));
 }
 
-TEST_CASE("a copy beside a GPU's work comes after what used its memory") {
+TEST_CASE("an asynchronous copy comes after the work that used its memory") {
   for (const Device device : gpus()) {
     Upload upload(device);
     for (int round = 0; round < 3; ++round) {
-      // Freed when the device was asked to work on it: the upload gets the same bytes.
+      // Freed while the device still had to work on it: the upload gets the same memory.
       const Tensor sum = [&] {
         const Tensor used = counting({64}, 0).to(device);
         return add(used, used);
@@ -140,13 +140,13 @@ TEST_CASE("a copy beside a GPU's work comes after what used its memory") {
   }
 }
 
-TEST_CASE("what is given up on its way is not written over what is there afterwards") {
+TEST_CASE("a dropped upload does not overwrite the next tensor in its memory") {
   for (const Device device : gpus()) {
     Upload upload(device);
     write(upload, counting({1000}, 5));
     upload.begin({3}, Dtype::f32);
     const Tensor same_bytes = zeros({1000}, Dtype::f32, device);
-    write(upload, counting({3}, 7));  // pinned memory again, which the first copy reads
+    write(upload, counting({3}, 7));  // rewrites the pinned memory that the first copy reads
     CHECK(upload.arrive().to_vector<float>() == std::vector<float>{7, 8, 9});
     CHECK(same_bytes.to_vector<float>() == std::vector<float>(1000, 0));
   }
@@ -166,28 +166,28 @@ TEST_CASE("pinned memory is counted, and kept for the next time") {
   }
 }
 
-TEST_CASE("batches that are read ahead are the data set's, in parts of any size") {
+TEST_CASE("prefetched batches are the data set's, in physical batches of any size") {
   const Dataset data = numbered(40);
   const auto batches = [&](Device device) {
     BatchLoader loader(data, device);
-    // Nothing is known.
+    // No batch was announced.
     check_batches(loader, data, {{3, 1, 2}, {}, {5}});
     CHECK(loader.hits() == 0);
-    // Parts that are equal, that become smaller, and the beginning of the next batch.
+    // Physical batches of equal size, of decreasing size, and the beginning of the next batch.
     loader.expect(rows_between(0, 20), rows_between(20, 26));
     check_batches(
         loader, data,
         {rows_between(0, 6), rows_between(6, 12), rows_between(12, 17), rows_between(17, 20)});
     loader.expect(rows_between(20, 26));
     check_batches(loader, data, {rows_between(20, 26)});
-    // Too large a part again as two, then the batch from its start.
+    // A batch that was too large is requested in two parts; then a batch from its start.
     loader.expect(rows_between(10, 30));
     check_batches(loader, data,
                   {rows_between(10, 20), rows_between(10, 15), rows_between(15, 20),
                    rows_between(20, 25), rows_between(10, 12), rows_between(12, 14)});
-    // Something else in between.
+    // An unannounced batch in between.
     check_batches(loader, data, {{39, 0}, rows_between(14, 16)});
-    // A row that does not exist is not read ahead either.
+    // A row that does not exist is not prefetched either.
     loader.expect(std::vector<std::int64_t>{0, 1, std::int64_t{1} << 40});
     check_batches(loader, data, {{0, 1}});
     CHECK(throws([&] { loader.batch(std::vector<std::int64_t>{40}); }, "row 40 of 40 samples"));
@@ -197,7 +197,7 @@ TEST_CASE("batches that are read ahead are the data set's, in parts of any size"
   for (const Device device : gpus()) CHECK(batches(device) == 7);
 }
 
-TEST_CASE("where a GPU has no memory for it, nothing is read ahead") {
+TEST_CASE("without free memory on a GPU, no batch is prefetched") {
   const Dataset data = numbered(2000);
   for (const Device device : gpus()) {
     Allocator& memory = allocator(device);

@@ -17,7 +17,7 @@ H from_bits(std::uint32_t bits) {
   return h;
 }
 
-// The value of a pattern by the definition of IEEE 754 with `digits` stored fraction bits.
+// The value of a bit pattern by the definition of IEEE 754 with `digits` stored fraction bits.
 double defined_value(std::uint32_t bits, int digits, int bias) {
   const int exponent = static_cast<int>((bits & 0x7fff) >> digits);
   const double fraction = std::ldexp(bits & ((1u << digits) - 1), -digits);
@@ -31,7 +31,7 @@ double defined_value(std::uint32_t bits, int digits, int bias) {
   return bits >> 15 ? -value : value;
 }
 
-// Every pattern has its defined value, and comes back from it.
+// Counts the patterns without their defined value, or that do not survive the round trip.
 template <class H>
 int wrong_patterns(int digits, int bias) {
   int wrong = 0;
@@ -49,8 +49,8 @@ int wrong_patterns(int digits, int bias) {
   return wrong;
 }
 
-// Between each pair of neighbours, the middle goes to the even one and its neighbours among the
-// floats to the nearer one, for either sign.
+// Counts wrong roundings between each pair of neighbours: their middle rounds to the even one, and
+// the floats next to the middle round to the nearer one, for either sign.
 template <class H>
 int wrong_middles(std::uint32_t infinity) {
   int wrong = 0;
@@ -58,11 +58,11 @@ int wrong_middles(std::uint32_t infinity) {
     const double below = static_cast<float>(from_bits<H>(low));
     const double step = low == 0 ? static_cast<float>(from_bits<H>(1))
                                  : below - static_cast<float>(from_bits<H>(low - 1));
-    // Above the largest number the step goes on as if there were another one.
+    // Above the largest number, rounding works as if there were another number.
     const double above =
         low + 1 == infinity ? below + step : static_cast<float>(from_bits<H>(low + 1));
     const auto middle = static_cast<float>((below + above) / 2);
-    if (middle != (below + above) / 2) continue;  // a subnormal float's half is no float
+    if (middle != (below + above) / 2) continue;  // the half of a subnormal is not always a float
     const std::uint32_t even = low % 2 == 0 ? low : low + 1;
     const float under = std::nextafter(middle, 0.0f);
     const float over = std::nextafter(middle, std::numeric_limits<float>::infinity());

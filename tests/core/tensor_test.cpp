@@ -45,20 +45,20 @@ std::vector<Index> indices(const Shape& shape) {
   return all;
 }
 
-// The element of a view at an index, by select alone.
+// The element of a view at an index, found by select() only.
 std::int64_t element(const Tensor& x, const Index& at) {
   Tensor y = x;
   for (const std::int64_t i : at) y = y.select(0, i);
   return static_cast<std::int64_t>(y.item());
 }
 
-// A view of random history, and what its elements must be, row-major.
+// A view after random operations, and its expected elements, row-major.
 struct Case {
   Tensor view;
   std::vector<std::int64_t> values;
 };
 
-// The elements of x after a view whose element at index i is x's element at source(i).
+// The case after a view whose element at index i is the previous element at source(i).
 template <class F>
 Case step(const Case& before, const Tensor& view, F&& source) {
   std::map<Index, std::int64_t> value;
@@ -128,7 +128,7 @@ Case random_view(PublicRandom& random) {
   return now;
 }
 
-// A shape of the same number of elements: the sizes multiplied out, shuffled and put into groups.
+// A shape with as many elements: the factors of the size, shuffled and grouped.
 Shape random_regrouping(std::int64_t numel, PublicRandom& random) {
   Shape shape;
   while (shape.rank() < max_rank - 1 && random.below(4) > 0) {
@@ -141,7 +141,7 @@ Shape random_regrouping(std::int64_t numel, PublicRandom& random) {
   return shape;
 }
 
-// Whether strides exist that give the elements of `x` under `shape` from the same places.
+// True if strides exist that give the elements of `x` under `shape` without a copy.
 bool has_strides(const Tensor& x, const Shape& shape) {
   std::vector<std::int64_t> offsets;
   for_each_offset(x.shape(), x.strides(), [&](std::int64_t o) { offsets.push_back(o); });
@@ -181,7 +181,7 @@ TEST_CASE("select gives the element at an index") {
   CHECK(counting({3, 2}).select(-1, -1).to_vector<std::int64_t>() == Index{1, 3, 5});
 }
 
-TEST_CASE("view_as keeps the elements, and gives nothing only where no strides would do") {
+TEST_CASE("view_as keeps the elements, and returns nullopt only if no strides exist") {
   PublicRandom random(3);
   int views = 0;
   int copies = 0;
@@ -221,7 +221,7 @@ TEST_CASE("view_as fills in one open size") {
   CHECK(throws([] { Tensor::empty({0, 3}).view_as({0, -1}); }, "reshape: 0 elements do not fill"));
 }
 
-TEST_CASE("contiguous and dense are what the offsets say") {
+TEST_CASE("contiguous() and is_dense() agree with the offsets") {
   PublicRandom random(4);
   for (int round = 0; round < 2000; ++round) {
     const Tensor x = random_view(random).view;

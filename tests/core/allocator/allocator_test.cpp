@@ -17,7 +17,7 @@ using namespace sotto;
 
 namespace {
 
-// Memory that counts, and that ends at `capacity`.
+// Raw memory that counts its bytes and is exhausted at `capacity`.
 class Source final : public RawMemory {
  public:
   explicit Source(std::size_t capacity = SIZE_MAX) : capacity_(capacity) {}
@@ -97,7 +97,7 @@ TEST_CASE("nothing is allocated for no bytes") {
   CHECK(allocator.statistics().current == 0);
 }
 
-TEST_CASE("passing the limit throws, says what is in use, and changes nothing") {
+TEST_CASE("exceeding the limit throws, says how much is in use, and changes nothing") {
   Source source;
   Allocator allocator(source);
   allocator.set_limit(2048);
@@ -108,7 +108,7 @@ TEST_CASE("passing the limit throws, says what is in use, and changes nothing") 
   void* const b = allocator.allocate(1024);
   CHECK(allocator.statistics().current == 2048);
   allocator.release(b);
-  // What is cached is not in use, and a cached block counts when it is taken again.
+  // Cached bytes are not in use; a cached block counts when it is taken from the cache.
   void* const c = allocator.allocate(512);
   CHECK(throws<SystemFailure>([&] { allocator.allocate(1024); }, "limit 2048"));
   allocator.set_limit(0);
@@ -132,7 +132,7 @@ TEST_CASE("a machine out of memory gets the cache back before the request fails"
   allocator.release(c);
 }
 
-TEST_CASE("the limit counts what is cached, which goes back to the system first") {
+TEST_CASE("the limit counts cached bytes, which go back to the system first") {
   Source source;
   Allocator allocator(source);
   allocator.set_limit(8192);
@@ -141,7 +141,7 @@ TEST_CASE("the limit counts what is cached, which goes back to the system first"
   allocator.release(a);
   allocator.release(b);
   CHECK(allocator.statistics().cached == 5120);
-  // 5120 + 3584 pass the limit: the largest cached block goes, the other stays.
+  // 5120 + 3584 exceed the limit: the largest cached block is given back, the other one stays.
   void* const c = allocator.allocate(3584);
   CHECK(allocator.statistics().cached == 1024);
   CHECK(source.used() == 4608);
@@ -153,7 +153,8 @@ TEST_CASE("the limit counts what is cached, which goes back to the system first"
   allocator.release(c);
 }
 
-TEST_CASE("statistics count bytes and blocks that came and went, and what size classes lose") {
+TEST_CASE(
+    "statistics count allocated and released bytes and blocks, and the loss to size classes") {
   Source source;
   Allocator allocator(source);
   void* const a = allocator.allocate(1000);
@@ -204,7 +205,7 @@ TEST_CASE("usage is summed by kind, op, module and phase") {
   CHECK(allocator.live().empty());
 }
 
-TEST_CASE("what was allocated before its op was known becomes the op's") {
+TEST_CASE("blocks allocated before their op was known become the op's") {
   Source source;
   Allocator allocator(source);
   void* const before = allocator.allocate(64);
@@ -229,7 +230,9 @@ TEST_CASE("what was allocated before its op was known becomes the op's") {
   for (void* block : {before, kept, other, theirs}) allocator.release(block);
 }
 
-TEST_CASE("out of memory names what is in use, the largest first, and what would help") {
+TEST_CASE(
+    "out of memory names the owners of bytes, the largest first, and the settings that would "
+    "help") {
   Source source;
   Allocator allocator(source);
   allocator.set_limit(8192);
@@ -260,7 +263,7 @@ TEST_CASE("out of memory names what is in use, the largest first, and what would
 
 namespace {
 
-// Counts what it sees, and refuses requests on demand.
+// Counts the bytes it sees, and refuses requests on demand.
 class Counting final : public AllocationObserver {
  public:
   bool allows(std::size_t) override { return !refuses; }
@@ -272,7 +275,7 @@ class Counting final : public AllocationObserver {
 
 }  // namespace
 
-TEST_CASE("a watch sees what is in use, what comes and what goes, and may refuse") {
+TEST_CASE("an observer sees blocks in use, allocations and releases, and may refuse") {
   Source source;
   Allocator allocator(source);
   void* const a = allocator.allocate(1024);
@@ -358,7 +361,7 @@ TEST_CASE("blocks in use at the same time never overlap, from several threads") 
   CHECK(now.cached == source.used());
 }
 
-TEST_CASE("an allocator gives everything back when it goes") {
+TEST_CASE("an allocator gives everything back when it is destroyed") {
   Source source;
   {
     Allocator allocator(source);

@@ -1,5 +1,5 @@
-// Whose bytes a training step holds: by kind against formulae, by op, module and phase; and the
-// record of it over time.
+// The owners of a training step's bytes: by kind against formulas, and by op, module and phase; and
+// the timeline of allocations.
 #include <algorithm>
 #include <map>
 
@@ -28,7 +28,7 @@ std::size_t taken(std::int64_t floats) {
   return Allocator::size_class(static_cast<std::size_t>(floats) * sizeof(float));
 }
 
-// What is in use now beyond `before`.
+// The bytes in use beyond `before`, by name.
 Bytes live_by(MemoryAxis axis, const Bytes& before = {}) {
   Bytes all;
   for (const auto& [name, usage] : allocator(cpu).usage(axis)) {
@@ -38,7 +38,7 @@ Bytes live_by(MemoryAxis axis, const Bytes& before = {}) {
   return all;
 }
 
-// The most of each alone since reset_peak().
+// The own peak of each name since reset_peak().
 Bytes own_peaks(MemoryAxis axis) {
   Bytes all;
   for (const auto& [name, usage] : allocator(cpu).usage(axis)) all[name] = usage.peak;
@@ -73,7 +73,8 @@ TEST_CASE("bytes of every kind are what formulae say") {
   Var loss = n.loss(tape);
   CHECK(more()["parameters"] == parameter_bytes());
   CHECK(more()["data"] == taken(samples * inputs));
-  // At least what backward needs, the hidden layer after tanh, and the losses; at most all values.
+  // At least the values that backward needs, the hidden layer after tanh and the losses; at most
+  // all values.
   CHECK(more()["activations"] >= taken(samples * hidden) + taken(samples));
   CHECK(more()["activations"] <=
         2 * taken(samples * hidden) + taken(samples * outputs) + taken(samples));
@@ -103,10 +104,10 @@ TEST_CASE("a module's bytes are under its path, an op's under its name, backward
   CHECK(modules["1"] >= taken(samples * hidden));
   Bytes ops = own_peaks(MemoryAxis::op);
   CHECK(ops["tanh"] == taken(samples * hidden));
-  // Its gradient is written over the one that came in, which the layer behind it had made.
+  // The gradient of tanh is written over the incoming one, which the next layer had allocated.
   CHECK(ops["tanh (backward)"] == 0);
   CHECK(ops["linear (backward)"] >= taken(samples * hidden));
-  // What clipping in one pass keeps until norms are known: the gradients of both layers' outputs.
+  // The saved factors of clipping in one pass: the gradients of both layers' outputs.
   Bytes kinds = own_peaks(MemoryAxis::kind);
   CHECK(kinds["factors"] == taken(samples * hidden) + taken(samples * outputs));
 }
@@ -121,7 +122,7 @@ TEST_CASE("clipping in two passes keeps no factors") {
   CHECK(at_peak(timeline, MemoryAxis::kind)["factors"] == 0);
 }
 
-TEST_CASE("clipping in one pass lets factors go as it forms their sums") {
+TEST_CASE("clipping in one pass frees factors as it forms their sums") {
   constexpr std::int64_t width = 512, rows = 256;
   nn::Sequential model;
   for (int k = 0; k < 4; ++k) model.add(nn::Linear(width, width));
@@ -131,15 +132,16 @@ TEST_CASE("clipping in one pass lets factors go as it forms their sums") {
   Clipper clipper(flat_group(model.parameters(), 1));
   const Var loss = sum_per_sample(model(tape.input(x)));
   clipper.add(tape, loss);
-  // The inputs of three layers, the gradients of four outputs, which are the biases' rows too, and
-  // of the sums, in f64, the first alone, with a row that it is made of; or at the end all sums.
+  // Early in backward: the inputs of three layers, the gradients of four outputs (which are also
+  // the biases' per-sample gradients), and the first weight's sum in f64 with one row that it is
+  // computed from. At the end: all sums.
   const std::size_t factor = taken(rows * width), sum = taken(width * width);
   CHECK(timeline.peak() - timeline.first() <
         std::max(7 * factor + 3 * sum + factor + factor / 2, 4 * 2 * sum + sum + 2 * factor));
 }
 
-TEST_CASE("two passes over segments need what an ordinary step does, where these lie in one more") {
-  // The first three modules need most, and come last in backward.
+TEST_CASE("two passes over nested segments need as much memory as an ordinary step") {
+  // The first three modules need the most memory, and are last in backward.
   nn::Sequential model{nn::Linear(96, 512), nn::Tanh(), nn::Linear(512, 96)};
   for (int k = 0; k < 12; ++k) {
     model.add(nn::Tanh());
@@ -163,11 +165,11 @@ TEST_CASE("two passes over segments need what an ordinary step does, where these
   const double ordinary = peak(false);
   CHECK(peak(true) > 1.2 * ordinary);
   memory::checkpoint_every(model, 3, memory::BackwardPasses::two);
-  CHECK(peak(true) < 1.15 * ordinary);  // sums in f64
+  CHECK(peak(true) < 1.15 * ordinary);  // sums are in f64
   CHECK(model.segments().front() == nn::Sequential::Segment{0, 27});
 }
 
-TEST_CASE("what runs again in backward is labelled as it was the first time") {
+TEST_CASE("recomputation in backward is labelled like the first run") {
   Network n;
   n.model.set_segments({{0, 2}});
   Tape tape;
@@ -221,7 +223,7 @@ TEST_CASE("a timeline knows every byte at every moment, and which phase allocate
   CHECK(!timeline.forgot());
 }
 
-TEST_CASE("a timeline of little capacity forgets the oldest and stays exact") {
+TEST_CASE("a timeline of little capacity drops the oldest events and stays exact") {
   memory::Timeline timeline({.capacity = 10});
   const Tensor kept = full({100}, 0);
   const std::size_t current = allocator(cpu).statistics().current;
@@ -257,7 +259,7 @@ TEST_CASE("phases have their own peaks and leave the allocator's alone") {
   CHECK(throws([&] { clock.peak_bytes(1); }, "device 1 of 1"));
 }
 
-TEST_CASE("what threads allocate for an op is the op's") {
+TEST_CASE("allocations of worker threads for an op are labelled with the op") {
   allocator(cpu).forget_waiting();
   const Threads threads(2);
   std::vector<Tensor> parts(2);

@@ -1,5 +1,6 @@
-// Captured work, on every GPU there is: what is replayed is the same work on what memory holds
-// then, and what must not be replayed is refused. Without a GPU: the reason, and the ordinary way.
+// CUDA graphs, on every GPU: a replay does the captured work on the present contents of memory, and
+// work that must not be replayed is refused. Without a GPU: the reason, and the fallback without a
+// graph.
 #include "core/cuda/capture.h"
 
 #include <cmath>
@@ -30,7 +31,7 @@ Tensor counted(std::int64_t n, double first, Device device) {
   return Tensor::from(values, {n}).to(device);
 }
 
-// Takes every block of this size that is free, and writes over it.
+// Takes all free blocks of this size, and overwrites them.
 std::vector<Tensor> all_free_memory(std::int64_t n, Device device) {
   std::vector<Tensor> all;
   for (int k = 0; k < 20; ++k) all.push_back(full({n}, -1, Dtype::f32, device));
@@ -60,7 +61,9 @@ TEST_CASE("pieces of captured work share their memory, which nothing else is giv
     Tensor square, sum;
     Capture capture(device);
     capture.add([&] { square = mul(x, x); });
-    capture.add([&] { sum = add(scale(square, 3), scale(x, 2)); });  // with workspace that is gone
+    capture.add([&] {
+      sum = add(scale(square, 3), scale(x, 2));
+    });  // allocates workspace that is released before the replay
     const std::vector<Tensor> others = all_free_memory(100, device);
     for (int k = 0; k < 2; ++k) {
       capture.replay(0);
@@ -73,13 +76,13 @@ TEST_CASE("pieces of captured work share their memory, which nothing else is giv
   });
 }
 
-TEST_CASE("what captured work reads stays, whoever lets go of it: tensors and values of the host") {
+TEST_CASE("captured work keeps alive the tensors and host values that it reads") {
   for_each_gpu([](Device device) {
     const Tensor y = zeros({64}, Dtype::f32, device);
     Tensor x = counted(64, 1, device);
     Capture capture(device);
     capture.add([&] {
-      const Tensor twice = add(x, x);  // its memory is used again
+      const Tensor twice = add(x, x);  // its memory is reused
       const Tensor constant = counted(64, 100, cpu);
       copy_into(add(add(scale(twice, 1), constant), zeros({64}, Dtype::f32, device)), y);
     });
@@ -92,7 +95,7 @@ TEST_CASE("what captured work reads stays, whoever lets go of it: tensors and va
   });
 }
 
-TEST_CASE("memory of captured work goes back with it") {
+TEST_CASE("memory of captured work is released with it") {
   for_each_gpu([](Device device) {
     Allocator& memory = allocator(device);
     const Tensor x = counted(5000, 0, device);
@@ -104,7 +107,7 @@ TEST_CASE("memory of captured work goes back with it") {
       CHECK(memory.statistics().current == before + Allocator::size_class(20000));
       const std::size_t cached = memory.statistics().cached;
       const Tensor other = Tensor::empty({5000}, Dtype::f32, device);
-      CHECK(memory.statistics().cached == cached);  // what is free is the capture's
+      CHECK(memory.statistics().cached == cached);  // the free blocks are the capture's
     }
     const std::size_t cached = memory.statistics().cached;
     const Tensor other = Tensor::empty({5000}, Dtype::f32, device);
@@ -136,7 +139,8 @@ TEST_CASE("other threads work on while one captures") {
   });
 }
 
-TEST_CASE("noise, updates, numbered draws and what the host reads are refused, and cost nothing") {
+TEST_CASE(
+    "noise, updates, random draws and values that the host reads are refused, without effect") {
   for_each_gpu([](Device device) {
     Capture capture(device);
     const Tensor x = counted(64, 0, device), y = zeros({64}, Dtype::f32, device);
@@ -144,7 +148,7 @@ TEST_CASE("noise, updates, numbered draws and what the host reads are refused, a
       INFO(reason);
       CHECK(throws<CannotCapture>([&] { capture.add(work); }, reason));
       CHECK_FALSE(Capture::here());
-      copy_into(scale(x, 2), y);  // the ordinary way goes on
+      copy_into(scale(x, 2), y);  // work without a graph continues
       CHECK(y.select(0, 5).item() == 10);
     };
     const char* const secret = "secret randomness, which must never repeat";
@@ -181,7 +185,8 @@ TEST_CASE("the CPU captures nothing") {
 
 namespace {
 
-// Why cases of an operation may not be captured: they draw, or the host reads lengths.
+// The reason why the cases of an operation cannot be captured: random draws, or lengths that the
+// host reads.
 const char* why_not(const OpCase& one) {
   const auto named = [&](std::initializer_list<const char*> names) {
     return std::any_of(names.begin(), names.end(),
@@ -191,7 +196,7 @@ const char* why_not(const OpCase& one) {
   return named({"sort", "ctc_loss", "rnn", "gru", "lstm"}) ? "a value that the host reads" : "";
 }
 
-// Why the case was not captured; if it was, it agrees with `expected`.
+// The reason why the case was not captured; if it was, its results are compared with `expected`.
 std::string captured(Instance there, const OpRun& expected, Device device) {
   for (OpInput& input : there.inputs) {
     if (is_float(input.value.dtype())) input.value = to_dtype(input.value, Dtype::f32);
@@ -219,7 +224,7 @@ std::string captured(Instance there, const OpRun& expected, Device device) {
 
 }  // namespace
 
-TEST_CASE("operations that are captured give what they give, and the others are known") {
+TEST_CASE("captured operations give their ordinary results, and the others are known") {
   for_each_gpu([](Device device) {
     for (const OpCase& one : op_cases()) {
       INFO(one.op << ", " << one.what);
@@ -235,7 +240,8 @@ TEST_CASE("operations that are captured give what they give, and the others are 
 
 namespace {
 
-// A loss that is not captured, for a reason: as often as it is called it is what it is without.
+// Checks a loss that is not captured for a given reason: its results are those without a capture,
+// however often it is called.
 void check_ordinary(Device device, const char* reason, const memory::CapturedLoss::Loss& loss,
                     nn::Module& model) {
   INFO(reason);
@@ -258,7 +264,7 @@ void check_ordinary(Device device, const char* reason, const memory::CapturedLos
 
 }  // namespace
 
-TEST_CASE("what cannot be captured is computed in the ordinary way, and the reason told") {
+TEST_CASE("a loss that cannot be captured is computed without a graph, and the reason reported") {
   for_each_gpu([](Device device) {
     Setup s(device, 4);
     check_ordinary(
@@ -277,7 +283,7 @@ TEST_CASE("what cannot be captured is computed in the ordinary way, and the reas
   });
 }
 
-TEST_CASE("a loss that is another one at its second call is not captured") {
+TEST_CASE("a loss that changes at its second call is not captured") {
   for_each_gpu([](Device device) {
     Setup s(device, 4);
     int calls = 0;
@@ -292,7 +298,7 @@ TEST_CASE("a loss that is another one at its second call is not captured") {
   });
 }
 
-TEST_CASE("a captured loss on a private tape refuses what mixes samples, as without capture") {
+TEST_CASE("a captured loss on a private tape refuses to mix samples, as without capture") {
   for_each_gpu([](Device device) {
     Setup s(device, 4);
     memory::CapturedLoss mixing(s.model, 4, [&](Tape& tape, const std::vector<Tensor>& batch) {

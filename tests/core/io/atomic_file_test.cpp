@@ -19,7 +19,7 @@ using namespace sotto;
 
 namespace {
 
-// An empty folder that goes with the object.
+// An empty folder that is removed with the object.
 struct Folder {
   std::filesystem::path path;
 
@@ -78,7 +78,7 @@ TEST_CASE("a failing writer leaves the old file and no other") {
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("what is for its owner alone is so from its first moment") {
+TEST_CASE("a file for its owner only is so from its creation") {
   const Folder folder;
   const auto mode = [](const std::filesystem::path& path) {
     return static_cast<int>(std::filesystem::status(path).permissions());
@@ -95,7 +95,7 @@ TEST_CASE("what is for its owner alone is so from its first moment") {
   CHECK(mode(path) == 0600);
 }
 
-TEST_CASE("the old file is there until the new one is whole") {
+TEST_CASE("the old file stays until the new one is complete") {
   const Folder folder;
   const std::string path = folder.file("a");
   put(path, "old");
@@ -106,13 +106,13 @@ TEST_CASE("the old file is there until the new one is whole") {
   CHECK(read_file(path) == "new");
 }
 
-TEST_CASE("a disk that takes no more is a SystemFailure and leaves the old file") {
+TEST_CASE("a full disk is a SystemFailure and leaves the old file") {
   const Folder folder;
   const std::string path = folder.file("a");
   put(path, "old");
   const pid_t child = fork();
   if (child == 0) {
-    // A limit on the size of files stands for the full disk.
+    // A limit on the size of files simulates a full disk.
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{1000, 1000};
     setrlimit(RLIMIT_FSIZE, &limit);
@@ -203,7 +203,7 @@ TEST_CASE("a device is written and not replaced") {
   CHECK(throws<SystemFailure>([] { put("/dev/full", "x"); }, "/dev/full: No space left"));
 }
 
-TEST_CASE("what is open already is written where it stands") {
+TEST_CASE("a file that is already open is written at its position") {
   const Folder folder;
   int ends[2] = {};
   REQUIRE(pipe(ends) == 0);
@@ -258,7 +258,7 @@ TEST_CASE("a ledger is never replaced, and tensors by tensors only") {
   }
 }
 
-TEST_CASE("what can be written is found out without leaving a file") {
+TEST_CASE("check_can_write leaves no file") {
   const Folder folder;
   check_can_write(folder.file("a"));
   check_can_write("/dev/null");
@@ -268,9 +268,9 @@ TEST_CASE("what can be written is found out without leaving a file") {
   CHECK(folder.count() == 0);
 }
 
-TEST_CASE("what dead processes left is removed, and what others write is not") {
+TEST_CASE("leftovers of dead processes are removed, files of running ones are not") {
   const Folder folder;
-  // No process has a number as large as its type.
+  // No process id is as large as the largest value of its type.
   const std::string dead = std::to_string(std::numeric_limits<pid_t>::max());
   const std::string alive = std::to_string(getpid());
   const std::string kept[] = {"a",

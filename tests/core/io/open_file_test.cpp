@@ -15,8 +15,8 @@ using namespace sotto;
 
 namespace {
 
-// Runs f in a process that was started with some of its standard files closed, as daemons are: bit
-// k of `closed` stands for number k. Returns whether f came to its end.
+// Runs f in a process that was started with some of its standard streams closed, as daemons are:
+// bit k of `closed` stands for number k. Returns whether f returned.
 template <class F>
 bool run_without(int closed, F&& f) {
   const pid_t child = ::fork();
@@ -36,7 +36,7 @@ bool run_without(int closed, F&& f) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-// A word on every standard file that can be written to; nothing is said where a test was started.
+// Writes a word to every writable standard stream, except those of the test itself.
 void print_everywhere(int closed) {
   for (int number = 0; number <= STDERR_FILENO; ++number) {
     if ((closed >> number & 1) != 0) [[maybe_unused]]
@@ -48,7 +48,7 @@ constexpr int every_choice = 1 << (STDERR_FILENO + 1);
 
 }  // namespace
 
-TEST_CASE("what is opened gets no number of the standard files, whichever are closed") {
+TEST_CASE("an opened file never gets the number of a standard stream, whichever are closed") {
   const Place place;
   for (int closed = 0; closed < every_choice; ++closed) {
     CHECK(run_without(closed, [&] {

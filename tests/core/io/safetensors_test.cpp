@@ -17,7 +17,7 @@ using namespace sotto;
 
 namespace {
 
-// The name of a file that is not there before and is gone after.
+// The name of a temporary file, which the destructor removes.
 struct TemporaryFile {
   std::string path = (std::filesystem::temp_directory_path() /
                       ("sotto_" + std::to_string(getpid()) + ".safetensors"))
@@ -35,7 +35,7 @@ TensorFile parse(const std::string& bytes) {
   return parse_safetensors(std::as_bytes(std::span(bytes)), "model");
 }
 
-// A file of this header and so many zero bytes of data.
+// A file with this header and `data_bytes` zero bytes of data.
 std::string file_of(const std::string& header, std::size_t data_bytes = 0) {
   const std::uint64_t length = header.size();
   std::string bytes(8, '\0');
@@ -68,7 +68,7 @@ void check_same(const Tensor& a, const Tensor& b) {
 constexpr Dtype all_dtypes[] = {Dtype::f64, Dtype::f32, Dtype::f16, Dtype::bf16,
                                 Dtype::i64, Dtype::i32, Dtype::u8,  Dtype::boolean};
 
-// Any bits at all, NaNs included; only 0 and 1 for booleans.
+// Random bits, NaNs included; only 0 and 1 for booleans.
 Tensor random_tensor(const Shape& shape, Dtype dtype, PublicRandom& random) {
   Tensor x = Tensor::empty(shape, dtype);
   auto* const bytes = static_cast<unsigned char*>(x.view().data);
@@ -161,7 +161,7 @@ TEST_CASE("load reads what save wrote, and names a missing file") {
   CHECK(throws([&] { load_safetensors(temporary.path); }, temporary.path));
 }
 
-TEST_CASE("what cannot be saved is refused before the file is touched") {
+TEST_CASE("tensors that cannot be saved are refused before the file is touched") {
   const TemporaryFile temporary;
   const Tensor x = Tensor::from({1}, {1}, Dtype::f32);
   const auto save = [&](const TensorFile& file) { save_safetensors(temporary.path, file); };
@@ -231,7 +231,7 @@ TEST_CASE("a shape that is not a short list of sizes is refused") {
   CHECK(shaped("[0]", "data_offsets 0 to 4 for the 0 bytes of f32 (0)"));
 }
 
-TEST_CASE("offsets that are no stretch of the data are refused") {
+TEST_CASE("offsets that are not a range of the data are refused") {
   const auto placed = [](const std::string& offsets, const std::string& why) {
     return refused(R"({"w":{"dtype":"F32","shape":[],"data_offsets":)" + offsets + "}}", 4, why);
   };
@@ -274,8 +274,8 @@ TEST_CASE("a boolean other than zero and one is refused") {
   CHECK(throws([&] { parse(bytes); }, "tensor w: a BOOL has the value 2"));
 }
 
-TEST_CASE("a file that says its checksum is read by whoever follows the description") {
-  // XXH64 of {"a":{"data_offsets":[0,2],"dtype":"U8","shape":[2]}}, and with it of 1 and 2.
+TEST_CASE("the checksum is the one that the description defines") {
+  // XXH64 of {"a":{"data_offsets":[0,2],"dtype":"U8","shape":[2]}}, then of the bytes 1 and 2.
   const std::string bytes =
       file_of(R"({"a": {"shape": [2], "dtype": "U8", "data_offsets": [0, 2]},)"
               R"( "__metadata__": {"sotto.xxh64": "e20b05e98410353d"}})") +
@@ -283,7 +283,7 @@ TEST_CASE("a file that says its checksum is read by whoever follows the descript
   CHECK(parse(bytes).verified);
 }
 
-// Every bit of a small file, and blocks of a larger one.
+// Tries every bit of a small file, and blocks of a larger one.
 TEST_CASE(
     "a file with a bit flipped or a block lost is refused, or is the same, or has no checksum") {
   const std::string good =
@@ -300,7 +300,7 @@ TEST_CASE(
     } catch (const std::invalid_argument&) {
     }
   }
-  // A checksum under another name is none.
+  // A damaged name of the checksum's key means a file without checksum.
   CHECK(unverified <= 8 * 11);
 }
 
@@ -314,12 +314,12 @@ TEST_CASE("a block of data that reads as zeros is found, wherever it is") {
     const auto size = static_cast<std::size_t>(1 + random.below(512));
     const auto from = bytes.size() - 12'777 + static_cast<std::size_t>(random.below(12'777 - 512));
     std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(from), size, '\0');
-    if (bytes == good) continue;  // a single zero
+    if (bytes == good) continue;  // the block already was zeros
     CHECK(throws([&] { parse(bytes); }, "safetensors: model: damaged: its checksum is"));
   }
 }
 
-// Work that grows with the square would take longer than any test may.
+// Quadratic work would take far too long for a test.
 TEST_CASE("300,000 tensors are loaded") {
   constexpr int count = 300'000;
   std::string header = "{";
@@ -349,7 +349,7 @@ TEST_CASE("20,000 damaged files are parsed or refused, and nothing else") {
     return !entry.first.ends_with("2") && !entry.first.ends_with("sliced");
   });
   std::string good = bytes_of(file);
-  // Without a checksum, or it alone would refuse nearly all.
+  // Without the checksum, which would refuse nearly all of them.
   good[good.find("sotto.xxh64")] = 'S';
   std::uint64_t length = 0;
   std::memcpy(&length, good.data(), 8);
@@ -358,7 +358,7 @@ TEST_CASE("20,000 damaged files are parsed or refused, and nothing else") {
   for (int round = 0; round < 20'000; ++round) {
     std::string bytes = good;
     for (std::int64_t changes = 1 + random.below(3); changes > 0; --changes) {
-      // The header is where damage matters.
+      // Damage of the header is the interesting case.
       const bool inside = random.below(8) > 0;
       const auto at = static_cast<std::size_t>(
           random.below(static_cast<std::int64_t>(inside ? 8 + length : good.size())));

@@ -19,12 +19,12 @@ TEST_CASE("SHA-256 gives the standard's values") {
         "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-// The padding takes another block from 56 bytes on.
+// From 56 bytes on, the padding needs one more block.
 TEST_CASE("SHA-256 tells messages of all lengths around a block apart") {
   std::set<std::string> seen;
   for (std::size_t size = 0; size < 200; ++size) {
     seen.insert(sha256(std::string(size, '\0')));
     seen.insert(sha256(std::string(size, '\xff')));
   }
-  CHECK(seen.size() == 399);  // the empty message came twice
+  CHECK(seen.size() == 399);  // the empty message was hashed twice
 }

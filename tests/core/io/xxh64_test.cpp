@@ -17,7 +17,7 @@ std::vector<std::byte> bytes_of(std::size_t size) {
 
 }  // namespace
 
-// The values are those of the reference library (libxxhash 0.8).
+// The values of the reference library (libxxhash 0.8).
 TEST_CASE("XXH64 gives the reference's values for every length of what is left over") {
   struct Case {
     std::size_t size;

@@ -1,5 +1,5 @@
-// The boxes' acceptance probabilities, found by bisection of the words that decide, are the normal
-// density: no chance is involved.
+// The boxes' acceptance probabilities are the normal density: they are found exactly, by bisection
+// of the words that decide, not by sampling.
 #include "core/random/exact_normal.h"
 
 #include <cmath>
@@ -19,8 +19,8 @@ std::uint64_t word_in(int box, std::uint64_t place) {
   return static_cast<std::uint64_t>(box) << 52 | place;
 }
 
-// A draw that begins with `word` and goes on with these words; {} when more are asked for. Words
-// that are left over when the draw is rejected begin another one.
+// The sample that begins with `word` and continues with these words; {} if it needs more. Words
+// left over after a rejection begin another sample.
 std::optional<std::uint64_t> decide(const ExactNormalSampler& boxes, std::uint64_t word,
                                     const std::vector<std::uint64_t>& words) {
   struct UsedUp {};
@@ -35,13 +35,13 @@ std::optional<std::uint64_t> decide(const ExactNormalSampler& boxes, std::uint64
   }
 }
 
-// The values of the word at `place` with which the draw is accepted, others being as they are, as a
-// part of all.
+// The fraction of values of the word at `place` for which the sample is accepted, with the other
+// words fixed.
 double accepted(const ExactNormalSampler& boxes, std::uint64_t word,
                 std::vector<std::uint64_t> words, std::size_t place) {
   words[place] = 0;
   const auto drawn = decide(boxes, word, words);
-  if (drawn.value_or(0) == 0) return 0;  // what words of zeros give
+  if (drawn.value_or(0) == 0) return 0;  // the result of zero words
   std::uint64_t least = 0;
   for (std::uint64_t bit = heads; bit != 0; bit >>= 1) {
     words[place] = least | bit;
@@ -50,13 +50,13 @@ double accepted(const ExactNormalSampler& boxes, std::uint64_t word,
   return least == ones ? 1 : std::ldexp(static_cast<double>(least), -64);
 }
 
-// Height of the curve over `place` in the strip, in boxes.
+// The height of the curve over `place` in the strip, in boxes.
 double height(const ExactNormalSampler& boxes, int strip, std::uint64_t place) {
   double sum = 0;
   for (int box = 0; box < boxes.first_tail_box(); ++box) {
     const std::uint64_t word = word_in(box, place);
     if (static_cast<int>(boxes.magnitude(word) >> 51) != strip) continue;
-    // The third word is for a decision that the first leaves open.
+    // The third word is for a decision that the first word leaves open.
     sum += boxes.certain(word) ? 1 : accepted(boxes, word, {0, 0, 0}, 0);
   }
   return sum;
@@ -89,9 +89,9 @@ TEST_CASE("accepted heights are in proportion to the normal density, in every st
   }
 }
 
-// Where the curve crosses one box, from 300-bit arithmetic: the first 64 bits of the height within
-// the box and 56 more, for the shortest and the longest place with given 51 bits.
-TEST_CASE("what 64 bits leave open is decided by 56 more, and by 64 more of the place") {
+// The crossing of the curve and one box, from 300-bit arithmetic: the first 64 bits of the height
+// within the box and 56 more, for the smallest and the largest position with given 51 bits.
+TEST_CASE("decisions open after 64 bits take 56 more, and 64 more of the position") {
   const ExactNormalSampler boxes = boxes_for(0x1p-10);
   REQUIRE(height(boxes, 0, 1) == Approx(140).epsilon(1e-15));
   const int strip = 20, level = 94;
@@ -110,10 +110,10 @@ TEST_CASE("what 64 bits leave open is decided by 56 more, and by 64 more of the 
   check_crossing(ones, 0xba8e9a984c3c0c95, 0x5f0f302fc07d1400);
 }
 
-// The words of a draw from the tail `blocks` blocks out, all of them accepted, and which of them
-// are compared with something.
+// The words of a sample from the tail, `blocks` blocks out and accepted, and the indices of those
+// that are compared with a threshold.
 struct TailWords {
-  std::vector<std::uint64_t> words{0, 0};  // the height, the rest of the place
+  std::vector<std::uint64_t> words{0, 0};  // the height, the rest of the position
   std::vector<std::size_t> compared;
 
   TailWords(double lambda, int strips, int blocks, double place) {
@@ -128,7 +128,7 @@ struct TailWords {
     compare(curvature * place * place);
   }
 
-  // The words of an event of probability exp(-x): a quarter of x after the other.
+  // Appends the words of an event of probability exp(-x), in steps of a quarter.
   void compare(double x) {
     for (; x > 0; x -= 0.25) add_compared();
     if (x == 0) add_compared();
@@ -139,7 +139,7 @@ struct TailWords {
   }
 };
 
-// Thresholds are found to 2^-22: nearer, a comparison takes one word more than the others.
+// Thresholds are found to 2^-22: closer to them, a comparison needs one more word.
 TEST_CASE("the tail has the normal density, to 12 deviations and beyond") {
   for (const double lambda : lambdas) {
     const ExactNormalSampler boxes = boxes_for(lambda);

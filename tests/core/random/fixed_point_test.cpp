@@ -15,7 +15,7 @@ bool within(Fixed128 a, Fixed128 b, Fixed128 distance) {
 
 }  // namespace
 
-// pi times 10 e, from 300 bits of each.
+// pi times 10 e, from 300-bit arithmetic.
 TEST_CASE("products are those of long multiplication, or a little smaller") {
   const Fixed128 pi = wide(0x03243f6a8885a308, 0xd313198a2e037073);
   const Fixed128 ten_e = wide(0x1b2ecd2dd96d43a8, 0x2b7a6d7506219185);
@@ -29,7 +29,7 @@ TEST_CASE("products are those of long multiplication, or a little smaller") {
   CHECK(multiply(pi, Fixed128{0}) == 0);
 }
 
-// Digits from 300-bit arithmetic.
+// Reference digits from 300-bit arithmetic.
 TEST_CASE("exponentials have the known digits") {
   CHECK(exp_minus(Fixed128{0}) == one128);
   CHECK(exp_minus(Fixed64{0}) == one64);
@@ -46,7 +46,7 @@ TEST_CASE("exponentials have the known digits") {
   CHECK(exp_minus_large(0) == one128);
 }
 
-TEST_CASE("the narrow exponential is the wide one within 2^-31") {
+TEST_CASE("the 64-bit exponential is the 128-bit one within 2^-31") {
   auto random = SecretRandom::insecure_seeded(1);
   for (int i = 0; i < 100'000; ++i) {
     const Fixed64 x = random.word() >> 10;  // below 1/4

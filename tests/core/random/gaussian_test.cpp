@@ -12,8 +12,8 @@
 
 using namespace sotto;
 
-// Statistical bounds are for one fixed insecure seed each; the error rate said is that of a correct
-// generator over seeds.
+// Statistical bounds are checked for one fixed insecure seed each; the stated error rate is that of
+// a correct generator over seeds.
 namespace {
 
 std::vector<double> draw(std::uint64_t seed, std::size_t n) {
@@ -25,7 +25,7 @@ std::vector<double> draw(std::uint64_t seed, std::size_t n) {
 
 double normal_cdf(double z) { return std::erfc(-z / std::numbers::sqrt2) / 2; }
 
-// The pair as defined, by the mathematical library in long double.
+// The pair by its definition, with the mathematical library in long double.
 NormalPair slow_pair(std::uint64_t radius, std::uint64_t angle, int zeros) {
   const long double fraction = std::ldexp(static_cast<long double>(radius & 0xfffffffffffff), -52);
   const long double u = std::ldexp(1 + fraction, -(zeros + 1));
@@ -42,7 +42,7 @@ NormalPair slow_pair(std::uint64_t radius, std::uint64_t angle, int zeros) {
 void check_pair(std::uint64_t radius, std::uint64_t angle, int zeros) {
   const NormalPair y = normal_pair(radius, angle, zeros);
   const NormalPair expected = slow_pair(radius, angle, zeros);
-  // Eight roundings of 2^-53, in the logarithm, the root and the sine or cosine.
+  // Eight roundings of 2^-53, in the logarithm, the root, and the sine or cosine.
   constexpr double tolerance = 0x1p-50;
   CHECK(std::abs(y.cosine - expected.cosine) <= tolerance * std::abs(expected.cosine));
   CHECK(std::abs(y.sine - expected.sine) <= tolerance * std::abs(expected.sine));
@@ -67,7 +67,7 @@ TEST_CASE("the extreme uniforms give finite values up to 27.24") {
       for (const int zeros : {0, 1, 21, 534}) check_pair(radius, angle, zeros);
     }
   }
-  // The largest radius, a little off the axis.
+  // The largest radius, slightly off the axis.
   const double largest = normal_pair(0, std::uint64_t{1} << 61, 534).cosine;
   CHECK(largest > 27.2);
   CHECK(largest < 27.24);
@@ -83,7 +83,9 @@ TEST_CASE("leading zeros are counted in 22 bits") {
   CHECK(box_muller::exponent_choice(0, ~std::uint64_t{0}) == 0x3ff);
 }
 
-TEST_CASE("draws do not depend on the number of threads, and a shorter one is the beginning") {
+TEST_CASE(
+    "draws do not depend on the number of threads, and a shorter fill is the beginning of a longer "
+    "one") {
   constexpr std::size_t n = 100'003;
   const auto with_threads = [](int count) {
     const Threads threads(count);
@@ -96,7 +98,7 @@ TEST_CASE("draws do not depend on the number of threads, and a shorter one is th
   CHECK(draw(2, 0).empty());
 }
 
-TEST_CASE("the next draw begins where the last one's blocks end") {
+TEST_CASE("the next fill begins where the blocks of the last one end") {
   auto random = SecretRandom::insecure_seeded(3);
   std::vector<double> first(513);
   std::vector<double> second(512);
@@ -107,7 +109,7 @@ TEST_CASE("the next draw begins where the last one's blocks end") {
   CHECK(std::equal(second.begin(), second.end(), all.begin() + 1024));
 }
 
-// Five standard errors each: one in 300,000.
+// Five standard errors each: a false alarm in 300,000.
 TEST_CASE("moments are those of the standard normal") {
   const auto z = draw(4, 2'000'000);
   double moment[7] = {};
@@ -124,8 +126,8 @@ TEST_CASE("moments are those of the standard normal") {
   }
 }
 
-// sqrt(n) times the Kolmogorov-Smirnov distance passes 2.6 with probability 2 exp(-2 2.6^2), one in
-// 370,000.
+// sqrt(n) times the Kolmogorov-Smirnov distance exceeds 2.6 with probability 2 exp(-2 2.6^2), one
+// in 370,000.
 TEST_CASE("the distribution is the standard normal") {
   auto z = draw(5, 1'000'000);
   std::sort(z.begin(), z.end());
@@ -139,8 +141,8 @@ TEST_CASE("the distribution is the standard normal") {
   CHECK(distance * std::sqrt(n) < 2.6);
 }
 
-// Counts beyond 3 and 4 within five standard errors, each one in 300,000; that none of 4 million is
-// beyond 6.5 fails once in 3,000.
+// Counts beyond 3 and 4 are within five standard errors, a false alarm in 300,000 each; that none
+// of 4 million exceeds 6.5 fails once in 3,000.
 TEST_CASE("tails have their weight") {
   const auto z = draw(6, 4'000'000);
   for (const double bound : {3.0, 4.0}) {
@@ -153,8 +155,8 @@ TEST_CASE("tails have their weight") {
   CHECK(std::abs(*std::min_element(z.begin(), z.end())) < 6.5);
 }
 
-// Correlations of values and of squares at distances inside a group, between its halves and across
-// groups and threads: 16 numbers, five standard errors each.
+// Correlations of values and of squares, at distances inside a group, between its halves, and
+// across groups and threads: 16 numbers, five standard errors each.
 TEST_CASE("values at different places are uncorrelated") {
   const auto z = draw(7, 1'000'000);
   for (const std::size_t lag : {1, 2, 8, 255, 256, 257, 512, 500'000}) {
@@ -171,7 +173,7 @@ TEST_CASE("values at different places are uncorrelated") {
   }
 }
 
-// Of 2^23 pairs two are expected to need more throws of the coin for their radius. They must be the
+// Two of 2^23 pairs are expected to need further exponent bits for their radius. They must be the
 // largest of all radii: each beyond sqrt(2 22 ln 2), and no other.
 TEST_CASE("the rare uniforms below 2^-22 are refilled") {
   auto random = SecretRandom::insecure_seeded(9);

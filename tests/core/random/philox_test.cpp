@@ -54,7 +54,7 @@ TEST_CASE("normal numbers are the cosine and the sine of one pair of uniforms") 
   }
 }
 
-// Each bound is five standard errors: a fair generator with another seed fails one in 300,000.
+// Each bound is five standard errors: a correct generator with another seed fails once in 300,000.
 TEST_CASE("normal numbers have the moments of the standard normal") {
   const PhiloxKey key{11, 3};
   constexpr int n = 200'000;
@@ -86,7 +86,7 @@ TEST_CASE("the sequence is a function of seed, stream and counter") {
   CHECK(PublicRandom(2, 2).word() != PublicRandom(1, 2).word());
 }
 
-// Chi-square with six degrees of freedom passes 33 once in 100,000 fair sequences.
+// Chi-square with six degrees of freedom exceeds 33 once in 100,000.
 TEST_CASE("below gives every integer equally often") {
   PublicRandom random(4);
   constexpr int n = 70'000;
@@ -99,8 +99,8 @@ TEST_CASE("below gives every integer equally often") {
   CHECK_THROWS_WITH(random.below(0), "below: no integers in [0, 0)");
 }
 
-// Taking the remainder alone would give the lower half two times in three: of 10,000 draws that is
-// 6,667 and not 5,000. Fair draws pass 5,250 once in 3 million.
+// The remainder alone would give the lower half with probability 2/3: 6,667 of 10,000 draws instead
+// of 5,000. A correct generator exceeds 5,250 once in 3 million.
 TEST_CASE("below is unbiased where the range does not divide the words") {
   PublicRandom random(5);
   constexpr std::int64_t n = 3LL << 61;
@@ -110,7 +110,7 @@ TEST_CASE("below is unbiased where the range does not divide the words") {
   CHECK(low > 4750);
 }
 
-// Chi-square with 23 degrees of freedom passes 61 once in 40,000 fair sequences.
+// Chi-square with 23 degrees of freedom exceeds 61 once in 40,000.
 TEST_CASE("shuffle gives every order equally often") {
   PublicRandom random(6);
   constexpr int n = 24'000;

@@ -1,5 +1,5 @@
-// Statistical bounds are for one fixed insecure seed each; the error rate said is that of a correct
-// sampler over seeds.
+// Statistical bounds are checked for one fixed insecure seed each; the stated error rate is that of
+// a correct sampler over seeds.
 #include "core/random/rounded_gaussian.h"
 
 #include <algorithm>
@@ -24,14 +24,15 @@ std::vector<std::int64_t> draw(double deviation, std::uint64_t seed, std::size_t
 // P(X > x) of the standard normal.
 double above(double x) { return std::erfc(x / std::sqrt(2.0)) / 2; }
 
-// P(low <= n <= high) of the rounded normal, from the definition; the tails are computed as such.
+// P(low <= n <= high) of the rounded normal, by its definition; tails are computed without
+// cancellation.
 double probability(double deviation, double low, double high) {
   const double a = (low - 0.5) / deviation, b = (high + 0.5) / deviation;
   return a > 0 ? above(a) - above(b) : above(-b) - above(-a);
 }
 
-// Chi-squared of counts against expected ones, as a normal deviate (Wilson and Hilferty 1931):
-// above 5 once in 3 million times, in the approximation.
+// Chi-square of counts against expected counts, as a standard normal (Wilson and Hilferty 1931):
+// above 5 once in 3 million, up to the approximation's error.
 double chi_squared_deviate(const std::vector<double>& counts, const std::vector<double>& expected) {
   double sum = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -43,7 +44,7 @@ double chi_squared_deviate(const std::vector<double>& counts, const std::vector<
 
 constexpr double once_in_three_million = 5;
 
-// Cells of one integer each as far as 20 are expected, the rest in the two outer cells.
+// One cell per integer as long as 20 are expected, and the rest in the two outer cells.
 double deviate_of_draws(double deviation, const std::vector<std::int64_t>& draws) {
   const auto n = static_cast<double>(draws.size());
   std::int64_t edge = 0;
@@ -61,13 +62,13 @@ double deviate_of_draws(double deviation, const std::vector<std::int64_t>& draws
 
 }  // namespace
 
-TEST_CASE("small deviations give every integer with its probability") {
+TEST_CASE("a small stddev gives every integer with its probability") {
   for (const double deviation : {0.3, 0.7, 1.0, 3.0, 17.3, 31.9, 100.0}) {
     CHECK(deviate_of_draws(deviation, draw(deviation, 1, 1'000'000)) < once_in_three_million);
   }
 }
 
-// Five standard errors each: one in 300,000.
+// Five standard errors each: a false alarm in 300,000.
 TEST_CASE("moments are the normal distribution's") {
   for (const double deviation : {0x1p30, 1.3 * 0x1p40, 1.99 * 0x1p54}) {
     const auto draws = draw(deviation, 2, 1'000'000);
@@ -86,9 +87,9 @@ TEST_CASE("moments are the normal distribution's") {
   }
 }
 
-// sqrt(n) times the Kolmogorov-Smirnov distance passes 2.6 with probability 2 exp(-2 2.6^2), one in
-// 370,000.
-TEST_CASE("large deviations give the normal distribution") {
+// sqrt(n) times the Kolmogorov-Smirnov distance exceeds 2.6 with probability 2 exp(-2 2.6^2), one
+// in 370,000.
+TEST_CASE("a large stddev gives the normal distribution") {
   for (const double deviation : {0x1p20, 1.4 * 0x1p33, 1.99 * 0x1p50}) {
     auto draws = draw(deviation, 3, 500'000);
     std::sort(draws.begin(), draws.end());
@@ -103,7 +104,8 @@ TEST_CASE("large deviations give the normal distribution") {
   }
 }
 
-// Bits that the strips do not choose: a byte's 256 values, once in three million each.
+// Bits that the strips do not determine: the 256 values of a byte, a false alarm in three million
+// each.
 TEST_CASE("the low bits are uniform") {
   for (const int shift : {0, 8, 16}) {
     std::vector<double> counts(256);
@@ -113,8 +115,8 @@ TEST_CASE("the low bits are uniform") {
   }
 }
 
-// Words of the tail's boxes give draws beyond the strips, unless they are rejected and begin anew.
-// Counts between half deviations, and beyond 6 as one cell, in which 8 are expected.
+// Words of the tail's boxes give samples beyond the strips, unless they are rejected and sampling
+// restarts. One cell per half standard deviation, and one beyond 6, with 8 expected.
 TEST_CASE("the tail has its weight, beyond 6 deviations too") {
   const double deviation = 1.5 * 0x1p30;
   const RoundedGaussian gaussian(deviation);
@@ -141,8 +143,8 @@ TEST_CASE("the tail has its weight, beyond 6 deviations too") {
   CHECK(counts.back() > 0);
 }
 
-// Correlations of values and of squares at distances inside a group, across groups and threads: 14
-// numbers, five standard errors each.
+// Correlations of values and of squares, at distances inside a group and across groups and threads:
+// 14 numbers, five standard errors each.
 TEST_CASE("values at different places are uncorrelated") {
   const double deviation = 0x1p30;
   const auto draws = draw(deviation, 6, 1'000'000);
@@ -176,7 +178,7 @@ TEST_CASE("a word with the other sign gives the opposite draw") {
   }
 }
 
-// From boxes laid in 200-bit arithmetic.
+// Reference values from boxes in 200-bit arithmetic.
 TEST_CASE("known words give known draws") {
   const RoundedGaussian wide(0x1p30), narrow(1.5 * 0x1p20), small(3);
   CHECK(wide.decided(0x0123456789abcdef) == 27440069);
@@ -189,7 +191,7 @@ TEST_CASE("known words give known draws") {
   CHECK(small.decided(0x5fedcba987654321) == -2);
 }
 
-// Groups of 1024 draws have 128 blocks each, and take further words from a keystream of their own.
+// A group of 1024 samples has 128 blocks, and its further words come from a separate keystream.
 TEST_CASE("draws are those of the keystream's words, none of which is used twice") {
   std::size_t most_used = 0;
   for (const double deviation : {0.3, 5.0, 1.1 * 0x1p30, 1.99 * 0x1p54}) {
@@ -210,10 +212,12 @@ TEST_CASE("draws are those of the keystream's words, none of which is used twice
     }
     CHECK(wrong == 0);
   }
-  CHECK(most_used > 128);  // more than the sampler takes from the keystream at once
+  CHECK(most_used > 128);  // more than the sampler takes from the keystream at a time
 }
 
-TEST_CASE("draws do not depend on the number of threads, and a shorter one is the beginning") {
+TEST_CASE(
+    "draws do not depend on the number of threads, and a shorter fill is the beginning of a longer "
+    "one") {
   constexpr std::size_t n = 100'003;
   const int before = thread_count();
   set_thread_count(1);
@@ -246,7 +250,7 @@ TEST_CASE("the next draw begins with the next block, and repeats nothing") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("the least and the largest deviation are drawn, and others refused") {
+TEST_CASE("the smallest and the largest stddev are sampled, and others refused") {
   const std::vector<double> refused{0, -1, std::nan(""), HUGE_VAL, 0x1.fffp-9, 0x1p55};
   for (const double deviation : refused) {
     CHECK_THROWS_AS(RoundedGaussian(deviation), std::invalid_argument);

@@ -45,7 +45,7 @@ void check_block(const std::string& key, const std::string& nonce, std::uint32_t
   CHECK(std::memcmp(y.word, expected.word, sizeof y.word) == 0);
 }
 
-// `text` exclusive-or the keystream, with the nonce's first word zero as in RFC 8439, A.2.
+// `text` xor the keystream, with the nonce's first word zero as in RFC 8439, A.2.
 std::vector<std::uint8_t> encrypt(const std::string& key, const std::string& nonce,
                                   std::uint32_t counter, std::vector<std::uint8_t> text) {
   const auto words = from_hex<ChaChaNonce>(nonce);
@@ -63,7 +63,7 @@ std::vector<std::uint64_t> draw(SecretRandom& random, std::size_t n) {
   return words;
 }
 
-// Whether `body` is true in a child process.
+// Runs `body` in a child process and returns its result.
 template <class F>
 bool in_child(F&& body) {
   const pid_t child = fork();
@@ -209,7 +209,7 @@ TEST_CASE("fills of bytes, half words and words give the same keystream") {
   CHECK(std::memcmp(words.data(), bytes.data(), 800) == 0);
 }
 
-TEST_CASE("reserved blocks are the fill they stand for") {
+TEST_CASE("reserved blocks expand to the words of a fill") {
   auto a = SecretRandom::insecure_seeded(3);
   auto b = SecretRandom::insecure_seeded(3);
   draw(a, 9);
@@ -284,7 +284,7 @@ TEST_CASE("after a fork the child takes a new key, and a seeded generator throws
   CHECK_NOTHROW(seeded.word());
 }
 
-// Chi-square with 255 degrees of freedom: fair bytes leave 155 to 375 about once in 100,000 times.
+// Chi-square with 255 degrees of freedom: a correct generator leaves 155 to 375 once in 100,000.
 TEST_CASE("bytes are uniform, and below and uniform stay in their ranges") {
   auto random = SecretRandom::insecure_seeded(6);
   std::vector<std::uint8_t> bytes(1 << 20);
@@ -302,6 +302,7 @@ TEST_CASE("bytes are uniform, and below and uniform stay in their ranges") {
     const double u = random.uniform();
     REQUIRE((u >= 0 && u < 1));
   }
-  CHECK(*std::min_element(seen.begin(), seen.end()) > 120);  // 200 expected, six errors below
+  CHECK(*std::min_element(seen.begin(), seen.end()) >
+        120);  // 200 expected, six standard errors below
   CHECK_THROWS_AS(random.below(0), std::invalid_argument);
 }

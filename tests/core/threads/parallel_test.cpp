@@ -20,7 +20,7 @@ using namespace sotto;
 
 namespace {
 
-// 0 + 1 + ... + (count - 1), each term by a part of its own.
+// 0 + 1 + ... + (count - 1), with each term in a range of its own.
 std::int64_t sum_in_parts(std::int64_t count) {
   std::atomic<std::int64_t> sum{0};
   parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -71,7 +71,7 @@ TEST_CASE("work that is worth it runs on every thread") {
 
 namespace {
 
-// Pieces that threads count, and whether the caller's was one of them.
+// Background work in chunks; it records how many are done, and whether the caller's thread did one.
 class CountedPieces final : public BackgroundTask {
  public:
   explicit CountedPieces(int pieces) : left_(pieces) {}
@@ -93,14 +93,14 @@ class CountedPieces final : public BackgroundTask {
 
 }  // namespace
 
-TEST_CASE("threads without a part do idle work, one at a time, until it is withdrawn") {
+TEST_CASE("idle threads do one background work at a time, until it is withdrawn") {
   const Threads setting(3);
   for (int round = 0; round < 100; ++round) {
     CountedPieces pieces(50), others(50);
     REQUIRE(offer_idle_work(pieces));
     CHECK(!offer_idle_work(others));
     CHECK(sum_in_parts(1000) == 499500);
-    // Half of the rounds do not wait for it.
+    // Every other round withdraws without waiting.
     while (round % 2 == 0 && pieces.done() < 50) std::this_thread::yield();
     withdraw_idle_work(pieces);
     const int done = pieces.done();
@@ -184,7 +184,7 @@ TEST_CASE("callers on several threads do not disturb each other") {
   CHECK(wrong == 0);
 }
 
-// The child has none of its parent's threads: it does what they had done.
+// A child process has none of its parent's threads, so the caller executes all ranges.
 TEST_CASE("a loop needs no other thread to begin, as after a fork") {
   const Threads setting(4);
   REQUIRE(sum_in_parts(100) == 4950);
@@ -201,7 +201,7 @@ TEST_CASE("a loop needs no other thread to begin, as after a fork") {
   CHECK(status == 0);
 }
 
-TEST_CASE("libraries see one thread in a loop, and their own number again after it") {
+TEST_CASE("OpenMP libraries see one thread inside a loop, and their own number after it") {
   const Threads setting(2);
   const int before = omp_get_max_threads();
   omp_set_num_threads(7);
@@ -215,7 +215,7 @@ TEST_CASE("libraries see one thread in a loop, and their own number again after 
   omp_set_num_threads(before);
 }
 
-TEST_CASE("the environment's number of threads is limited as others are") {
+TEST_CASE("the number of threads from the environment is limited, too") {
   CHECK(thread_count() <= most_threads);
 }
 
