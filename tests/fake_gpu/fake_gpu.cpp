@@ -1,11 +1,11 @@
-// A library in the place of libsotto_cuda.so whose GPU is the host: its kernels are the GPU's
-// (host_executor.h), and its memory is memory that the host cannot touch while no primitive runs. A
-// program that mixes the two up fails here as it would on a GPU: with SOTTO_CUDA_LIBRARY set to
-// this library, the way of tensors to a device and back is tested where there is none.
+// A substitute for libsotto_cuda.so whose GPU is the host: it runs the GPU's kernels
+// (host_executor.h), in memory that the host cannot access while no primitive runs. A program that
+// confuses host and device memory fails here as on a GPU. With SOTTO_CUDA_LIBRARY set to this
+// library, the transfers of tensors are tested on machines without a GPU.
 //
-// A copy beside the device's work is done when something waits for it and not before. Until then
-// its target holds poison and no primitive may touch it; the pinned memory that it reads can not be
-// written before the host has waited. It must come after all work that used its target.
+// An asynchronous copy is done when something waits for it, and not before. Until then its target
+// holds poison and no primitive may use it, and the pinned memory that it reads cannot be written
+// before the host has waited. The copy must come after all work that used its target.
 #include <cstring>
 #include <deque>
 #include <map>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr Device pretend{DeviceKind::cuda, 0};
 
-// One range of addresses, handed out from its start and never again.
+// A range of addresses, each of which is handed out once only.
 class Memory final : public RawMemory {
  public:
   Memory()
@@ -48,7 +48,7 @@ class Memory final : public RawMemory {
     const char* const at = static_cast<const char*>(address);
     return at >= first_ && at < first_ + used_;
   }
-  // The device's memory can be touched for as long as the result lives.
+  // Makes the device's memory accessible while the result lives.
   std::shared_ptr<void> open() {
     const std::lock_guard lock(mutex_);
     if (open_++ == 0) protect(PROT_READ | PROT_WRITE);
@@ -100,8 +100,7 @@ class Pages final : public RawMemory {
   std::map<void*, std::size_t> bytes_;
 };
 
-// Work is counted: an event comes after the first `work` primitives and `copies` copies beside
-// them.
+// An event, reached after the first `work` primitives and `copies` asynchronous copies.
 struct PretendEvent final : DeviceEvent {
   PretendEvent(std::uint64_t work, std::uint64_t copies) : work(work), copies(copies) {}
   std::uint64_t work, copies;
@@ -120,7 +119,7 @@ Range range_of(const View& view) {
   return {begin, begin + (last + 1) * width};
 }
 
-// The copies beside the work, in order, and who used which memory last.
+// The asynchronous copies, in order, and the last use of each piece of memory.
 class Copies {
  public:
   Copies(Memory& memory, Pages& pinned) : memory_(memory), pinned_(pinned) {}
@@ -149,7 +148,7 @@ class Copies {
     }
     pinned_.protect(from, PROT_READ);
     const auto open = memory_.open();
-    std::memset(to, 0xff, bytes);  // NaN in every type
+    std::memset(to, 0xff, bytes);  // NaN in every floating-point type
     copies_.push_back({target, to, from});
     return {work_, copies_.size()};
   }
@@ -162,7 +161,7 @@ class Copies {
                   static_cast<std::size_t>(copy.target.end - copy.target.begin));
     }
   }
-  // The host has waited.
+  // Called when the host has waited for the event.
   void seen(const PretendEvent& event) {
     come_to(event);
     const std::lock_guard lock(mutex_);
@@ -185,12 +184,12 @@ class Copies {
   Pages& pinned_;
   std::mutex mutex_;
   std::deque<Copy> copies_;
-  std::size_t done_ = 0, seen_ = 0;  // of the copies
+  std::size_t done_ = 0, seen_ = 0;  // indices of copies
   std::uint64_t work_ = 0;
   std::map<const char*, Used> used_;
 };
 
-// Work that was captured, in order.
+// A captured sequence of launches.
 class Captured final : public CapturedLaunches {
  public:
   Captured(Memory& memory, Launches launches) : memory_(memory), launches_(std::move(launches)) {}
@@ -205,10 +204,10 @@ class Captured final : public CapturedLaunches {
   Launches launches_;
 };
 
-// Of what is captured this launch is lost.
+// The index of the launch that is dropped from captured work; below 0: none.
 int lost_launch = -1;
 
-// Of the thread that captures.
+// The capture of this thread; nullptr if it is not capturing.
 thread_local std::unique_ptr<Launches> capturing;
 
 class Runtime final : public CudaRuntime {

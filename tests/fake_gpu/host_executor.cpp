@@ -26,7 +26,7 @@ namespace sotto {
 
 namespace {
 
-constexpr int team_size = 3;  // not a power of two, so that no index arithmetic gets by with one
+constexpr int team_size = 3;  // not a power of two, so that index arithmetic cannot rely on one
 
 struct Shared {
   std::barrier<> barrier{team_size};
@@ -53,14 +53,14 @@ class HostTeam {
   int rank_;
 };
 
-// To 11 bits, halves to even.
+// x rounded to 11 bits, halves to even.
 float rounded_to_tf32(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   constexpr std::uint32_t dropped = 13, last = 1u << dropped;
   return std::bit_cast<float>((bits + last / 2 - 1 + (bits >> dropped & 1)) & ~(last - 1));
 }
 
-// A factor as a product of tf32 takes it: of f32 a row-major copy, rounded; others as they are.
+// A factor of a TF32 product: a rounded row-major copy if it is f32, else the view itself.
 class Factor {
  public:
   Factor(Backend& engine, const View& x, bool tf32) : view_(x) {
@@ -78,7 +78,7 @@ class Factor {
   View view_;
 };
 
-// A library that is the CPU's: convolutions in one order, as a device's library has them.
+// The device's library, implemented by the CPU: convolutions with a fixed order of summation.
 class HostConvPlan final : public ConvPlan {
  public:
   HostConvPlan(Backend& engine, const ConvProblem& problem) : engine_(engine), problem_(problem) {}
@@ -93,7 +93,7 @@ class HostConvPlan final : public ConvPlan {
         return engine_.conv(factor(p.x).view(), factor(p.w).view(), {}, p.window, p.y);
       case ConvPass::data:
         return engine_.conv_data(factor(p.y).view(), factor(p.w).view(), p.window, p.x);
-      // Its weight gradients are row-major.
+      // The library's weight gradients are row-major.
       case ConvPass::weight: return weight(p);
     }
   }
@@ -112,7 +112,7 @@ class HostConvPlan final : public ConvPlan {
 };
 
 void run_each(std::int64_t count, const auto& f) {
-  for (std::int64_t i = count - 1; i >= 0; --i) f(i);  // no order is promised
+  for (std::int64_t i = count - 1; i >= 0; --i) f(i);  // in reverse: the order is unspecified
 }
 
 void run_team(std::int64_t count, const auto& f) {
@@ -125,7 +125,7 @@ void run_team(std::int64_t count, const auto& f) {
   }
 }
 
-// A plan whose runs are launches like others.
+// A plan whose runs count as launches.
 class LaunchedPlan final : public ConvPlan {
  public:
   LaunchedPlan(std::shared_ptr<const ConvPlan> plan, Launches* later)
@@ -180,7 +180,7 @@ class HostExec {
     launch([=] { std::memcpy(to, from, bytes); });
   }
   void bring(const void* from, void* to, std::size_t bytes) const { std::memcpy(to, from, bytes); }
-  // Within primitives products are of full precision: norms come of them.
+  // Products inside of primitives have full precision, because norms are computed from them.
   void gemm(const View& a, const View& b, double beta, const View& c) const {
     product(a, b, beta, c, false);
   }
@@ -189,10 +189,12 @@ class HostExec {
       products->gemm(Factor(*products, a, tf32).view(), Factor(*products, b, tf32).view(), beta, c);
     });
   }
-  static constexpr std::int64_t scratch_bytes() { return 1 << 12; }  // for work in parts
+  static constexpr std::int64_t scratch_bytes() {
+    return 1 << 12;
+  }  // small, so that work is split into chunks
   Device device() const { return device_; }
-  // A library that cannot do everything: an even number of samples goes by patches, and images
-  // narrower than the weight's gradient only where there are 4 k + 1.
+  // A library with gaps: an even number of samples has no plan (im2col is tested), and images with
+  // fewer bits than the weight gradient have one only for 4 k + 1 samples.
   const ConvPlan* conv_plan(const ConvProblem& problem) const {
     const std::int64_t samples = problem.x.size[0];
     if (samples % 2 == 0 || (problem.x.dtype != problem.w.dtype && samples % 4 == 3))
@@ -201,7 +203,7 @@ class HostExec {
         std::make_unique<LaunchedPlan>(std::make_shared<HostConvPlan>(products_, problem), later_));
     return plans_.back().get();
   }
-  // Nor all of attention: 24 features not at all, 40 forwards alone.
+  // Attention has gaps, too: 24 features have no plan, 40 have a forward plan only.
   const AttentionPlan* attention_plan(const AttentionProblem& problem) const {
     const std::int64_t features = problem.forward.q.size[3];
     return features == 24 || (features == 40 && problem.backward) ? nullptr : &attention_;
@@ -209,7 +211,7 @@ class HostExec {
   bool tf32() const { return tf32_; }
 
  private:
-  // As on a GPU, all that it is given is copied.
+  // As on a GPU, a launch copies its arguments.
   template <class F>
   void launch(F&& f) const {
     if (!later_) {
@@ -238,7 +240,7 @@ class HostBackend final : public DeviceBackend<HostExec> {
   std::string name() const override { return "device code on the host"; }
   Costs costs() const override {
     Costs costs = products_.costs();
-    costs.shifted_adds = 0;  // no products of pixels
+    costs.shifted_adds = 0;  // no ghost norms by products of pixels
     return costs;
   }
   void gemm(View a, View b, double beta, View c) override {

@@ -1,6 +1,6 @@
-// The primitives as GPUs run them, on the host: the bodies of kernels/cuda in loops and, for teams,
-// in threads that wait for each other. What they compute, and where they read and write, is tested
-// so without a GPU. Products are the CPU's.
+// Runs the primitives' GPU code on the host: the bodies of kernels/cuda in loops and, for teams, in
+// threads that synchronize. This tests their results and memory accesses without a GPU. Products
+// are the CPU's.
 #pragma once
 
 #include <atomic>
@@ -13,26 +13,26 @@
 
 namespace sotto {
 
-// Called at the beginning of each primitive with its views; what it returns lives until the end.
+// Called at the beginning of each primitive with its views; the result lives until its end.
 using OnCall = std::function<std::shared_ptr<void>(std::initializer_list<const View*>)>;
 
-// What was asked of a device, to be done later.
+// Work asked of a device, to be done later.
 using Launches = std::vector<std::function<void()>>;
-// Where what is asked for now goes; nullptr: it is done at once.
+// Returns the list to which work is appended; nullptr: the work is done at once.
 using OnLaunch = std::function<Launches*()>;
 
-// How often something was launched at once, by all backends: kernels, products, plans and copies.
+// The number of immediate launches of all backends: kernels, products, plans and copies.
 std::atomic<std::int64_t>& launches_at_once();
-// Of these the one after so many fails; none below 0.
+// The index of the launch that fails; below 0: none.
 std::atomic<std::int64_t>& failing_launch();
-// Counts one more. Throws SystemFailure for the one that fails.
+// Counts a launch. Throws SystemFailure if it is the one that fails.
 void count_launch();
 
-// Scratch comes from the allocator of `device`, products from `products`.
+// Allocates scratch from the allocator of `device`, and takes products from `products`.
 std::unique_ptr<Backend> make_device_code(Device device, Backend& products, OnCall on_call = {},
                                           OnLaunch on_launch = {});
 
-// Puts the device code in the place of the CPU's engine for as long as it lives.
+// Replaces the CPU's engine by the device code while it lives.
 class DeviceCodeOnHost {
  public:
   DeviceCodeOnHost();

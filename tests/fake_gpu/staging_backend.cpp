@@ -10,7 +10,7 @@ namespace sotto {
 
 namespace {
 
-// From the first element to the last.
+// Bytes from the first element to the last.
 std::size_t span_bytes(const View& v) {
   if (v.numel() == 0) return 0;
   std::int64_t last = 0;

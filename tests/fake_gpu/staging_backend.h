@@ -1,5 +1,4 @@
-// A GPU's backend for views of host memory, so that the tests of the primitives run on GPUs as they
-// are.
+// A GPU's backend for views of host memory, so that the tests of primitives run on GPUs unchanged.
 #pragma once
 
 #include <list>
@@ -11,7 +10,7 @@
 
 namespace sotto {
 
-// The views of one call on a device. Everything goes there, and comes back when the call is over.
+// Copies the views of one call to a device, and back when the call is over.
 class Stage {
  public:
   explicit Stage(Device device) : device_(device) {}
@@ -19,7 +18,8 @@ class Stage {
   Stage& operator=(const Stage&) = delete;
   ~Stage() noexcept(false);
 
-  // The view of the same sizes and strides on the device; of one address, one.
+  // A view with equal sizes and strides on the device; views of one host address share memory
+  // there.
   View operator()(const View& host);
 
  private:

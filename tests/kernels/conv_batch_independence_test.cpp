@@ -1,4 +1,4 @@
-// What a convolution gives for one sample does not depend on the others, nor on when it is taken.
+// The result of a convolution for one sample does not depend on the other samples or on repetition.
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/conv_cases.h"
 
@@ -71,7 +71,7 @@ TEST_CASE("a sample has the same bits in any batch on the CPU") {
   }
 }
 
-TEST_CASE("the same inputs give the same bits") {
+TEST_CASE("equal inputs give equal bits") {
   for_each_engine([](Backend& engine) {
     Random random(6);
     const ConvCase c = image_case(37, {4, 12}, 12, square(3, 2, 1));

@@ -5,7 +5,7 @@ using namespace sotto;
 
 namespace {
 
-// One whose weight gradients have rows of many numbers that lie side by side.
+// A case whose weight gradients have long contiguous rows.
 ConvCase wide_case(Random& random, std::int64_t samples) {
   ConvCase c;
   do c = random_case(random, samples);
@@ -52,7 +52,7 @@ std::vector<double> zeros_of(const Shape& shape) {
   return std::vector<double>(static_cast<std::size_t>(shape.numel()), 0.0);
 }
 
-// Half of the images lie channels-last, the others in any order.
+// Half of the images are channels-last, the others in any order.
 Tensor image(Random& random, const Shape& shape, Dtype dtype) {
   return random() % 2 ? random_tensor(random, shape, channels_last_order, dtype)
                       : random_tensor(random, shape, dtype);
@@ -105,7 +105,7 @@ void check_conv_norms(const ConvCase& c, const Tensor& dy, const Tensor& x,
   }
 }
 
-// Of windows that move by one, where the backend offers them.
+// Checks conv_gram_norms() for windows that move by one, if the backend has it.
 void check_gram_norms(Backend& engine, const ConvCase& c, const Tensor& dy, const Tensor& x,
                       const std::vector<double>& rows) {
   const Window& w = c.window;
@@ -144,7 +144,7 @@ void check_conv_weight(Backend& engine, Random& random, const ConvCase& c, Dtype
   engine.conv_weight_norms(dy.view(), x.view(), c.window, norms.view());
   check_conv_norms(c, dy, x, rows, norms);
   check_gram_norms(engine, c, dy, x, rows);
-  // The gradient of narrow images may be wider.
+  // The weight gradient of 16-bit images may be f32.
   const Tensor more = random_tensor(random, c.w, {0, 1, 2, 3, 4}, arithmetic_type(dtype));
   const std::vector<double> before = values(more);
   for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += before[j];
@@ -172,7 +172,7 @@ TEST_CASE("convolutions and their gradients are the sums of products that define
   });
 }
 
-TEST_CASE("norms of weight gradients are those of their rows, however large") {
+TEST_CASE("norms of weight gradients are those of the materialized ones, however large") {
   for_each_engine([](Backend& engine) {
     Random random(7);
     for (int round = 0; round < 60; ++round) {
@@ -189,7 +189,7 @@ TEST_CASE("norms of weight gradients are those of their rows, however large") {
       engine.conv_weight_norms(dy.view(), x.view(), c.window, norms.view());
       check_conv_norms(c, dy, x, rows, norms);
       if (dtype != Dtype::f32) continue;
-      // Squares that float has not.
+      // The squares are outside of float's range.
       for (const double size : {0x1p-80, 0x1p80}) {
         const Tensor scaled = scale(dy, size);
         engine.conv_weight_norms(scaled.view(), x.view(), c.window, others.view());
@@ -213,7 +213,8 @@ TEST_CASE("convolutions of the sizes that networks have") {
           image_case(2, {64, 32}, 12, square(3, 1, 0))}) {
       check_all(engine, random, c, Dtype::f32);
     }
-    // Whose data pass may be a forward pass by weights turned around.
+    // Cases whose data pass may be a forward pass with reversed weights, and cases where it may
+    // not.
     Window uneven = square(3, 1, 1);
     uneven.kernel[2] = 4;
     uneven.before[2] = 0;
@@ -224,9 +225,9 @@ TEST_CASE("convolutions of the sizes that networks have") {
       c.y[3] = window.output_size(1, 11);
       check_all(engine, random, c, Dtype::f32);
     }
-    // So large that devices do it in parts.
+    // So large that devices process it in chunks.
     check_conv_weight(engine, random, image_case(5, {16, 32}, 13, square(4, 2, 0)), Dtype::bf16);
-    // A product where images lie channels-last: in one of some random layouts.
+    // A convolution that is a product for channels-last images: some of the random layouts are.
     for (int round = 0; round < 8; ++round)
       check_conv_weight(engine, random, image_case(3, {10, 12}, 7, square(1, 1, 0)), Dtype::f16);
   });

@@ -1,5 +1,5 @@
-// Clipped sums of convolutions that may go by tiles (Winograd): what they lose is what clipping
-// allows for, and no sample moves them by more than the bound.
+// Clipped sums of convolutions that may use Winograd tiles: their errors stay within clipping's
+// allowance, and no sample moves them by more than the bound.
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -17,7 +17,7 @@ struct ImageFactors {
   Tensor x, dy;  // [n, c, side, side], [n, k, side, side]
 };
 
-constexpr std::int64_t samples = 32;  // what a thread needs for tiles
+constexpr std::int64_t samples = 32;  // as many as a thread needs for tiles
 
 Window same_size() { return {.kernel = {1, 3, 3}, .before = {0, 1, 1}, .after = {0, 1, 1}}; }
 
@@ -51,7 +51,7 @@ double length(const Tensor& x) {
   return std::sqrt(square);
 }
 
-// What the sum lost of the first sample's gradient, of what clipping allows for.
+// The error of the sum in the first sample's gradient, relative to clipping's allowance.
 double share_of_allowance(const ImageFactors& images) {
   const PerSampleGrad use = gradient(images, Dtype::f32);
   NormErrorBounds bounds;
@@ -60,8 +60,8 @@ double share_of_allowance(const ImageFactors& images) {
   return length(sub(to_dtype(use.sum(), Dtype::f64), exact)) / bounds.error_bounds[0];
 }
 
-// Patterns of which tiles lose most: few pixels of a tile, of very different sizes, alike in all
-// channels.
+// Patterns for which tiles lose most digits: few nonzero pixels per tile, of very different sizes,
+// equal in all channels.
 ImageFactors steep_tile(PublicRandom& random, std::int64_t side) {
   const auto steep = [&](std::int64_t end) {
     std::vector<float> tile(static_cast<std::size_t>(end * end));
@@ -96,7 +96,7 @@ std::vector<double> clipped_sum(const ImageFactors& images, const Setting& setti
   return flat(clipper.sums_for_tests());
 }
 
-// How far the clipped sum moves when a sample of some is zero, in bounds.
+// The distance, in bounds, that the clipped sum moves if one sample becomes zero.
 double influence(const ImageFactors& images, const Setting& setting, std::int64_t place,
                  double bound) {
   const ImageFactors without{clone(images.x), clone(images.dy)};
@@ -138,7 +138,7 @@ TEST_CASE("sums over windows of 3 x 3 lose no more than clipping allows for") {
   }
 }
 
-TEST_CASE("a row has the same bits in any batch, and is the gradient that it stands for") {
+TEST_CASE("a per-sample gradient has equal bits in any batch, and the right value") {
   Random random(53);
   for (const auto& [c, k, side] : {std::tuple{64L, 64L, 16L}, {32L, 32L, 32L}, {40L, 104L, 17L}}) {
     const auto noise = [&](std::int64_t channels) {
@@ -159,7 +159,7 @@ TEST_CASE("a row has the same bits in any batch, and is the gradient that it sta
   }
 }
 
-TEST_CASE("a sample at the ends of what numbers can be moves such sums by at most the bound") {
+TEST_CASE("a sample at the ends of the floating-point range moves such sums by at most the bound") {
   constexpr std::int64_t place = 3, side = 8, channels = 32;
   Random random(52);
   const auto values = [&] {
@@ -188,18 +188,18 @@ TEST_CASE("a sample at the ends of what numbers can be moves such sums by at mos
       CHECK(moved(x, dy, bound) <= 1 + 1e-5);
     }
   }
-  // Slopes of which a weight of 2^-99 leaves nine bits.
+  // Gradients of which a weight of 2^-99 leaves nine bits.
   for (int round = 0; round < 16; ++round)
     CHECK(moved(0x1p93f, 0x1p-41f, 0x1p-34 * (1 + round / 16.1)) <= 1 + 1e-5);
 }
 
 // As in clipper_test.cpp, for images.
-TEST_CASE("an image whose terms cancel leaves the parts of others in the sum") {
+TEST_CASE("an image whose terms cancel leaves the contributions of others in the sum") {
   constexpr std::int64_t count = 600, place = 153, side = 8, channels = 32;
   const Tensor others = full({count, channels, side, side}, 1);
   const Tensor slopes = full({count, channels, side, side}, 0.3 / (channels * side * side));
   for (const float size : {10.0f, 1e3f, 1e5f, 1e8f}) {
-    // Rows that every place of the window sees.
+    // Image rows that every tap of the window sees.
     const auto rows = [&](auto, auto h, auto) { return h == 2 ? size : h == 5 ? -size : 0; };
     const Tensor x = add(others, of_sample(place, count, channels, side, rows));
     copy_into(full({}, 1), slopes.select(0, place));

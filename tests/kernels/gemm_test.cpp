@@ -38,7 +38,8 @@ std::vector<double> sum_of(std::vector<double> a, const std::vector<double>& b) 
   return a;
 }
 
-// A batch in random memory order, at times one item repeated or every second column of a wider one.
+// A batch in random memory order, sometimes one item repeated or every second column of a wider
+// one.
 Tensor operand(Random& random, const Shape& shape, Dtype dtype) {
   switch (between(random, 0, 3)) {
     case 0: return random_tensor(random, {1, shape[1], shape[2]}, dtype).expand(shape);
@@ -49,8 +50,8 @@ Tensor operand(Random& random, const Shape& shape, Dtype dtype) {
   }
 }
 
-// [rows, k] by rows or by columns, every second column of a wider one, or one row or column again
-// and again.
+// [rows, k] stored by rows or by columns, as every second column of a wider matrix, or as one row
+// or column repeated.
 Tensor rows_in_memory(Random& random, std::int64_t rows, std::int64_t k, Dtype dtype) {
   switch (between(random, 0, 5)) {
     case 0: return random_tensor(random, {rows, 2 * k}, {0, 1}, dtype).slice(1, 0, 2 * k, 2);
@@ -105,7 +106,7 @@ TEST_CASE("gemm is the sum of products, for any strides, sizes and types") {
   });
 }
 
-TEST_CASE("gemm over nothing is zero, or leaves c as it is") {
+TEST_CASE("gemm over no terms is zero, or leaves c unchanged") {
   for_each_engine([](Backend& engine) {
     Random random(2);
     for (const Dtype dtype : float_dtypes) {
@@ -131,7 +132,7 @@ TEST_CASE("gemm takes matrices without a batch, and one b for a batch of a") {
   });
 }
 
-TEST_CASE("affine adds a bias to every row of a product, over nothing too") {
+TEST_CASE("affine adds a bias to every row of a product, also with no terms") {
   for_each_engine([](Backend& engine) {
     Random random(5);
     for (int round = 0; round < 20; ++round) {
@@ -149,7 +150,7 @@ TEST_CASE("affine adds a bias to every row of a product, over nothing too") {
   });
 }
 
-TEST_CASE("gemm writes rows that lie apart") {
+TEST_CASE("gemm writes rows with gaps between them") {
   for_each_engine([](Backend& engine) {
     Random random(4);
     for (const Dtype dtype : float_dtypes) {
@@ -166,7 +167,7 @@ TEST_CASE("gemm writes rows that lie apart") {
   });
 }
 
-TEST_CASE("gemm sums halves in float and can give wider results") {
+TEST_CASE("gemm sums 16-bit numbers in float and can give f32 results") {
   for_each_engine([](Backend& engine) {
     for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
       const Tensor ones = fill(Tensor::empty({1, 1, 5000}, dtype), [] { return 1.0; });
@@ -177,7 +178,7 @@ TEST_CASE("gemm sums halves in float and can give wider results") {
   });
 }
 
-TEST_CASE("products of tensors in 16 bits are of their type or f32, and are added to either") {
+TEST_CASE("products of 16-bit tensors are of their type or f32, and can be added to either") {
   Random random(6);
   const Tensor plain = random_tensor(random, {3, 4}, Dtype::f32);
   CHECK(same_bits(gemm_f32(plain, plain.transpose(0, 1)), gemm(plain, plain.transpose(0, 1))));
@@ -221,7 +222,7 @@ TEST_CASE("a NaN in one row of a leaves the bits of the other rows") {
   });
 }
 
-// Else what is computed of a sample would tell how many others there are.
+// Otherwise the result for one sample would depend on the number of samples.
 TEST_CASE("rows of a product on a CPU have the same bits however many and wherever they are") {
   const int threads = thread_count();
   Random random(52);
@@ -271,15 +272,15 @@ TEST_CASE(
       const std::int64_t first = between(random, 0, n - 1), last = between(random, first + 1, n);
       CHECK(same_bits(gemm(a, b.slice(1, first, last)), c.slice(1, first, last)));
       CHECK(same_bits(gemm(b.transpose(0, 1), a.transpose(0, 1)).transpose(0, 1), c));
-      // A row alone, and a column, which products with several have panels for.
+      // A single row, and a single column; only products with several use panels.
       const std::int64_t row = between(random, 0, m - 1);
       CHECK(same_bits(gemm(a.slice(0, row, row + 1), b), c.slice(0, row, row + 1)));
       CHECK(same_bits(gemm(a, b.slice(1, first, first + 1)), c.slice(1, first, first + 1)));
-      // As one item of a batch, beside others.
+      // As one item of a batch with others.
       const Tensor items = concat({a.unsqueeze(0), scale(a, 3).unsqueeze(0)}, 0);
       CHECK(same_bits(gemm(items, b).select(0, 0), c));
       CHECK(same_bits(gemm(items, concat({b, b}, 1)).select(0, 0).slice(1, 0, n), c));
-      // Longer, by zeros.
+      // Extended by zeros.
       const std::int64_t more = between(random, 1, 500);
       const Tensor longer = concat({a, zeros({m, more}, dtype)}, 1);
       CHECK(same_bits(gemm(longer, concat({b, random_tensor(random, {more, n}, dtype)}, 0)), c));

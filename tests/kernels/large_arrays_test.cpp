@@ -1,6 +1,6 @@
-// Arrays of more than 2^31 elements, on every GPU that has room for them; by the CPU and by GPUs'
-// code on the host, which take 9 GB and four minutes, if the environment variable
-// SOTTO_LARGE_ARRAYS is 1.
+// Arrays of more than 2^31 elements: on every GPU with enough memory; and on the CPU, by its
+// kernels and by the GPU's, if the environment variable SOTTO_LARGE_ARRAYS is 1, which takes 9 GB
+// and four minutes.
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t width = 1 << 11, rows = (std::int64_t{1} << 20) + 3, size = rows * width;
 static_assert(size > std::int64_t{1} << 31);
 
-// Of one number for each row, exact in bf16.
+// One number per row, exact in bf16.
 Tensor marks(Device device) {
   const Tensor y = zeros({rows, 1}, Dtype::bf16);
   for (const std::int64_t row : {std::int64_t{0}, rows / 2, rows - 1})

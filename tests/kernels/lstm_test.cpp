@@ -1,4 +1,4 @@
-// The primitive of LSTM layers: the devices' code beside the CPU's, and both beside the definition.
+// The LSTM primitive: the devices' code against the CPU's, and both against the definition.
 #include "kernels/host_device/lstm_layer.h"
 #include "tests/support/kernel_cases.h"
 
@@ -6,7 +6,7 @@ using namespace sotto;
 
 namespace {
 
-// What a layer works on, all of it random; what it only writes holds NaN.
+// The operands of a layer, with random values; outputs hold NaN.
 struct Layer {
   Tensor gates, states, cells, tanh_cell, weight, bias;
   bool reverse;
@@ -38,7 +38,7 @@ struct Layer {
   }
 };
 
-// Calls test(layer, random) for layers of many sizes, empty ones among them.
+// Calls test(layer, random) for layers of many sizes, including empty ones.
 template <class Test>
 void for_random_layers(Test&& test) {
   Random random(31);

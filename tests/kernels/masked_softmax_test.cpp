@@ -1,5 +1,5 @@
-// Attention's weights of scores, and the slopes of scores, against their definitions in double on
-// every engine.
+// Attention's weights and the gradients of scores, against their definitions in double, on every
+// engine.
 #include <limits>
 
 #include "core/threads/parallel.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// A rule with its masks, which broadcast to the scores.
+// An AttentionMask with its masks, which broadcast to the scores.
 struct Case {
   Shape shape;
   AttentionMask rule;
@@ -58,7 +58,7 @@ Case random_case(Random& random, Dtype dtype) {
   return c;
 }
 
-// What a row's scores are once they are masked.
+// The masked scores of one row.
 std::vector<double> masked_row(const Case& c, const std::vector<double>& x, std::int64_t row) {
   const std::int64_t queries = c.shape[1], keys = c.shape[2];
   const auto first = static_cast<std::size_t>(row * keys);
@@ -92,7 +92,7 @@ std::vector<double> weights_by_definition(const Case& c, const std::vector<doubl
   return weights;
 }
 
-// Of weights that were rounded, or not.
+// The gradients of scores by the definition, for weights that were rounded to 16 bits or not.
 std::vector<double> slopes_by_definition(const Case& c, const Tensor& weights,
                                          const std::vector<double>& dw) {
   const bool rounded = weights.dtype() != arithmetic_type(weights.dtype());
@@ -108,7 +108,7 @@ std::vector<double> slopes_by_definition(const Case& c, const Tensor& weights,
   return slopes;
 }
 
-// In the scores' place where they have the scores' type.
+// Computes the weights in place of the scores if these have their type.
 Tensor weights_of(const Case& c, const Tensor& x, Dtype dtype) {
   std::vector<View> views;
   const Tensor scores = clone(x), y = dtype == x.dtype() ? scores : unwritten(c.shape, dtype);
@@ -117,7 +117,8 @@ Tensor weights_of(const Case& c, const Tensor& x, Dtype dtype) {
 }
 Tensor weights_of(const Case& c, const Tensor& x) { return weights_of(c, x, x.dtype()); }
 
-// In the weights' place, in that of their slopes, or elsewhere.
+// Computes the gradients in place of the weights, in place of the incoming gradients, or in a new
+// tensor.
 Tensor slopes_of(const Case& c, const Tensor& weights, const Tensor& slopes, std::int64_t place) {
   const Tensor w = clone(weights), dw = clone(slopes);
   const bool one_type = w.dtype() == dw.dtype();
@@ -133,7 +134,7 @@ Tensor row_of(const std::vector<double>& scores) {
 
 }  // namespace
 
-TEST_CASE("weights of scores and their slopes agree with their definitions") {
+TEST_CASE("weights of scores and their gradients agree with their definitions") {
   for_each_engine([](Backend&) {
     Random random(71);
     for (int round = 0; round < 120; ++round) {
@@ -154,9 +155,11 @@ TEST_CASE("weights of scores and their slopes agree with their definitions") {
   });
 }
 
-TEST_CASE("what all weights gain alike does not move scores, also where weights were rounded") {
+TEST_CASE(
+    "a gradient that is equal for all weights gives none for scores, even if weights were "
+    "rounded") {
   for_each_engine([](Backend&) {
-    // 1.1 has no end in binary digits.
+    // 1.1 has no finite binary expansion.
     const Case one{.shape = {1, 1, 1}, .rule = {.total = 1.1, .masks = {}}};
     for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
       const Tensor weights = weights_of(one, row_of({3}), dtype);
@@ -179,7 +182,7 @@ TEST_CASE("a query that sees no key has weights of zero, and one that sees a NaN
     const Case causal{.shape = {1, 1, 3}, .rule = {.causal = true, .masks = {}}};
     CHECK(values(weights_of(causal, row_of({2, nan, nan}))) == std::vector<double>{1, 0, 0});
     CHECK(std::isnan(values(weights_of(causal, row_of({nan, 0, 0})))[0]));
-    // Without masks such scores are a fault, which must show.
+    // Without masks such scores are an error, which must be visible.
     const Case plain{.shape = {1, 1, 3}, .rule = {}};
     for (const Tensor& scores : {row_of(std::vector<double>(3, -infinity)), row_of({0, nan, 0})}) {
       for (const double weight : values(weights_of(plain, scores))) CHECK(std::isnan(weight));

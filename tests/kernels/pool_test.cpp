@@ -9,7 +9,7 @@ namespace {
 struct Case {
   Window window;
   Shape x, y;
-  bool channels_last = false;  // all images; otherwise each lies in an order of its own
+  bool channels_last = false;  // of all images; otherwise each has its own order
   Shape order(Random& random) const {
     return channels_last ? Shape{0, 2, 3, 4, 1} : random_order(random, 5);
   }
@@ -37,8 +37,8 @@ Case random_case(Random& random) {
   return c;
 }
 
-// The tap's place along one axis; `inside` the image, `counted` with the padding before and as much
-// after.
+// A tap's position along one axis; `inside` the image, or `counted` with the padding at the start
+// and as much at the end.
 struct Place {
   std::int64_t index = 0;
   bool inside = true;
@@ -71,7 +71,7 @@ std::vector<double> filled(const Shape& shape, double value) {
   return std::vector<double>(static_cast<std::size_t>(shape.numel()), value);
 }
 
-// Whole numbers, so that equal values occur.
+// Integers, so that equal values occur.
 Tensor coarse(Random& random, const Case& c, Dtype dtype) {
   return fill(Tensor::empty_ordered(c.x, c.order(random), dtype, cpu),
               [&] { return static_cast<double>(between(random, -4, 4)); });
@@ -188,8 +188,9 @@ TEST_CASE("the first NaN is the maximum, and infinities are values like others")
 
 TEST_CASE("a last window that only rounding up made room for counts the nominal padding") {
   for_each_engine([](Backend& engine) {
-    // Five ones, windows of 3 every 2 with padding 1: the third window covers places 3, 4, 5 and
-    // the fourth 5, 6, 7, of which only 5 is padding and the others are nowhere.
+    // Five ones, windows of 3 with stride 2 and padding 1: the third window covers positions 3, 4,
+    // 5, and the fourth 5, 6, 7, of which only 5 is padding; 6 and 7 are outside of the padded
+    // input.
     const Tensor x = Tensor::from({1, 1, 1, 1, 1}, {1, 1, 1, 1, 5}, Dtype::f64);
     const Tensor y = unwritten({1, 1, 1, 1, 4}, Dtype::f64);
     engine.avg_pool(x.view(), line(3, 2, 1, 3), true, y.view());

@@ -1,4 +1,4 @@
-// The profile of kernels counts what ran, with the operations that the shapes say.
+// The profile of kernels counts calls, with the operations that follow from the shapes.
 #include "kernels/profile.h"
 
 #include "kernels/functors/functors.h"
@@ -30,7 +30,7 @@ TEST_CASE("a profile counts calls, operations and bytes by kernel and shape") {
   }
 }
 
-TEST_CASE("a profile ends with its life and there is one at a time") {
+TEST_CASE("a profile ends with its lifetime, and only one exists at a time") {
   const std::string engine = backend(cpu).name();
   const Tensor square = full({2, 2}, 1), wide = full({2, 3}, 1);
   {

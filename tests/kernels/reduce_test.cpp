@@ -1,4 +1,4 @@
-// Reductions, movement and row-wise primitives against loops in double, in any memory order.
+// Reductions, copies and row-wise primitives against loops in double, in any memory order.
 #include <cstdlib>
 #include <map>
 #include <numeric>
@@ -40,7 +40,7 @@ Shape sizes(Random& random, int rank, std::int64_t least, std::int64_t most) {
   return shape;
 }
 
-// A view with gaps, repeats or neither.
+// A view with gaps, with repeats, or with neither.
 Tensor any_view(Random& random, const Shape& shape, Dtype dtype) {
   if (shape.empty()) return random_tensor(random, shape, dtype);
   const int axis = static_cast<int>(between(random, 0, shape.rank() - 1));
@@ -73,7 +73,7 @@ std::vector<double> reduced(Reduction op, const Tensor& x, const Shape& y) {
 
 }  // namespace
 
-TEST_CASE("the environment leaves out instructions") {
+TEST_CASE("the environment variable disables instruction sets") {
   const char* const wanted = std::getenv("SOTTO_INSTRUCTIONS");
   if (wanted) CHECK_FALSE(has_avx512());
   if (wanted && std::string_view(wanted) == "portable") CHECK_FALSE(has_avx2());
@@ -98,7 +98,7 @@ TEST_CASE("reductions over any axes and strides agree with loops") {
   }
 }
 
-TEST_CASE("sums over nothing are zero, products one, extreme values an error") {
+TEST_CASE("sums over no elements are zero, products one, extreme values an error") {
   const Tensor x = zeros({3, 0, 2});
   CHECK(values(sum(x, {1})) == std::vector<double>(6, 0.0));
   CHECK(values(reduce(Reduction::product, x, {1}, true)) == std::vector<double>(6, 1.0));
@@ -125,7 +125,7 @@ TEST_CASE("extreme values and sums show a NaN wherever it stands") {
     Tensor x = full({19, 3}, 1);
     x.data<float>()[at * 3 + 1] = std::nanf("");
     for (const Reduction op : reductions) {
-      // By columns and by rows.
+      // Reduces columns, and rows.
       for (const Tensor& view : {x, contiguous(x.transpose(0, 1)).transpose(0, 1)}) {
         const std::vector<double> y = values(reduce(op, view, {0}, false));
         CHECK((!std::isnan(y[0]) && std::isnan(y[1]) && !std::isnan(y[2])));
@@ -181,7 +181,7 @@ TEST_CASE("gather and scatter move rows along any axis") {
   }
 }
 
-// Rows of many terms, so that several threads share them out; three ids to a slice.
+// Rows of many terms, so that several threads share the work; three ids per slice.
 TEST_CASE("a scatter adds in the order of the ids, by any number of threads") {
   Random random(46);
   constexpr std::int64_t slices = 7'001, each = 3, rows = 90, width = 5;
@@ -201,7 +201,7 @@ TEST_CASE("a scatter adds in the order of the ids, by any number of threads") {
   }
 }
 
-// Ids that collide in any small table, some of them padding; samples follow each other.
+// Ids that collide in any small hash table, some of them padding; samples follow each other.
 TEST_CASE("the norm of a table's gradient with one row a sample counts equal ids") {
   Random random(47);
   constexpr std::int64_t n = 50, positions = 40, width = 6;

@@ -39,7 +39,7 @@ TEST_CASE("a row's squared norm depends on no other row, in AVX-512 nor on zeros
   for (const std::int64_t width : {2, 9, 16, 50, 64, 104, 129}) {
     constexpr std::int64_t most = 21;
     Tensor x = random_tensor(random, {most, width}, {0, 1}, Dtype::f32);
-    // Rows beyond and below what is added in float, which is then done again, among others.
+    // Some rows exceed or underflow the sums in float, and are recomputed in f64.
     for (std::int64_t i = 0; i < width; ++i) {
       x.data<float>()[3 * width + i] *= 1e25F;
       x.data<float>()[6 * width + i] *= 1e-25F;
@@ -72,7 +72,7 @@ TEST_CASE("weights of zero leave out what is not finite, in however few columns"
   }
 }
 
-TEST_CASE("a value that is not finite is in its row's squared norm and in no other's") {
+TEST_CASE("a value that is not finite affects its row's squared norm and no other's") {
   constexpr std::int64_t width = 50;
   for (std::int64_t at = 0; at < width; ++at) {
     for (const float value : {HUGE_VALF, -HUGE_VALF, std::nanf("")}) {

@@ -1,5 +1,5 @@
-// Accuracy of the float functions in kernels/functors/scalar_math.h over the whole range, against
-// double.
+// The accuracy of the float functions of kernels/functors/scalar_math.h over their whole range,
+// compared with double.
 #include <bit>
 
 #include "core/threads/simd_dispatch.h"
@@ -10,16 +10,16 @@ using namespace sotto;
 
 namespace {
 
-// The distance in units of the last place of `expected` as a float; denormal results count in units
-// of the smallest normal's.
+// The distance in units in the last place of `expected` as a float; subnormal results count in
+// units of the smallest normal number.
 double ulps(float found, double expected) {
   if (static_cast<double>(found) == expected) return 0;
   const double size = std::max(std::abs(expected), 0x1p-126);
   return std::abs(static_cast<double>(found) - expected) / std::ldexp(1.0, std::ilogb(size) - 23);
 }
 
-// The largest distance over every 1009th float between low and high, with and without fused
-// multiply-adds.
+// The largest distance over every 1009th float between low and high, compiled with and without
+// fused multiply-adds.
 template <class F, class G>
 double worst(float low, float high, F&& f, G&& exact) {
   double most = 0;
@@ -50,7 +50,7 @@ const float nan_value = std::nanf("");
 TEST_CASE("exp is within two units in the last place where its result is a normal float") {
   const auto f = [](float x) { return math::exp(x); };
   const auto exact = [](double x) { return std::exp(x); };
-  // ln of the smallest normal and of the largest float.
+  // The logarithms of the smallest normal float and of the largest float.
   CHECK(worst(-87.3365402f, 88.7228317f, f, exact) <= 2);
   CHECK(math::exp(88.7228394f) == infinity);
   CHECK(math::exp(largest) == infinity);
@@ -106,7 +106,7 @@ TEST_CASE(
     "the normal distribution is within six units in the last place where it is a normal float") {
   const auto below = [](float x) { return math::normal(x).below; };
   const auto bell = [](float x) { return math::normal(x).bell; };
-  // Where the probability of less is the smallest normal float.
+  // There, the lower tail's probability is the smallest normal float.
   CHECK(worst(-12.949f, largest, below,
               [](double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }) <= 6);
   CHECK(worst(-13.21f, 13.21f, bell, [](double x) { return std::exp(-x * x / 2); }) <= 2);
@@ -114,12 +114,12 @@ TEST_CASE(
   CHECK(below(-infinity) == 0);
   CHECK(below(infinity) == 1);
   CHECK(bell(infinity) == 0);
-  // All of its payload is in bits that are cut off.
+  // The payload of this NaN is in bits that are masked off.
   const float low_nan = std::bit_cast<float>(0x7f800001);
   CHECK(std::isnan(below(low_nan)));
 }
 
-TEST_CASE("every elementwise function passes NaN on, in float and in double") {
+TEST_CASE("every elementwise function propagates NaN, in float and in double") {
   const auto check_unary = [](auto f) {
     CHECK(std::isnan(f(nan_value)));
     CHECK(std::isnan(f(std::nan(""))));

@@ -1,5 +1,5 @@
-// Where factors of f32 are rounded to 11 bits: products and convolutions of activations are, norms
-// and weight gradients are not, so that clipping bounds what it is said to bound.
+// The use of TF32: products and convolutions of activations round their f32 factors to 11 bits,
+// norms and weight gradients do not, so that the clip bound holds.
 #include "kernels/tf32.h"
 
 #include <stdexcept>
@@ -13,13 +13,13 @@ using namespace sotto;
 
 namespace {
 
-// Of a factor, and far from what sums in f32 round.
+// The rounding step of a factor, which is far larger than the rounding of sums in f32.
 constexpr double tf32_step = 0x1p-11, f32_sums = 1e-5;
 
-// Before any GPU is used, and the kernels on the host.
+// Set before any GPU, or the kernels on the host, are used.
 const bool asked = (use_tf32(true), true);
 
-// Relative to the longest it can be: `terms` products of numbers up to 1.
+// The error relative to the largest possible sum: `terms` products of numbers up to 1.
 double error(const Tensor& got, const Tensor& expected, std::int64_t terms) {
   const std::vector<double> x = values(got), y = values(expected);
   double most = 0;
@@ -27,8 +27,8 @@ double error(const Tensor& got, const Tensor& expected, std::int64_t terms) {
   return most / static_cast<double>(terms);
 }
 
-// What `f` makes with and without the GPU's kernels, of operands of f32. A GPU's libraries may
-// choose not to round; the host, which comes first, always does.
+// Compares the results of `f` on f32 operands with and without the GPU's kernels. A GPU's libraries
+// may choose not to round; the host, which comes first, always rounds.
 void check_rounded(std::int64_t terms, const std::function<Tensor()>& f) {
   const Tensor expected = f();
   bool host = true;
@@ -64,7 +64,7 @@ Batch sample_of(const Batch& batch, std::int64_t n) {
 
 }  // namespace
 
-TEST_CASE("products and convolutions of f32 round their factors where that is wanted") {
+TEST_CASE("products and convolutions of f32 round their factors if TF32 is enabled") {
   REQUIRE(asked);
   Random random(1);
   const auto some = [&](const Shape& shape) { return random_tensor(random, shape, Dtype::f32); };
@@ -75,7 +75,7 @@ TEST_CASE("products and convolutions of f32 round their factors where that is wa
     backend(cpu).affine(a.view(), b.view(), row.view(), y.view());
     return y;
   });
-  // As a library takes them on the host: channels last, 3 samples.
+  // Channels-last and 3 samples, for which the host's library has a plan.
   const auto images = [&](const Shape& shape) {
     return random_tensor(random, shape, {0, 2, 3, 4, 1}, Dtype::f32);
   };
@@ -94,7 +94,7 @@ TEST_CASE("no other type is rounded") {
   }
 }
 
-TEST_CASE("norms, rows and sums of per-sample gradients are of whole factors") {
+TEST_CASE("norms, materialized gradients and sums use unrounded factors") {
   PublicRandom random(3);
   const Common c{.n = 5, .o = 4, .i = 3, .dtype = Dtype::f32};
   const Tensor weights = to_dtype(uniform_values(random, {c.n}), Dtype::f64);
@@ -123,9 +123,9 @@ TEST_CASE("norms, rows and sums of per-sample gradients are of whole factors") {
   }
 }
 
-TEST_CASE("a clipped sum is that of the samples alone, each within the bound") {
+TEST_CASE("a clipped sum is the sum of the samples run alone, each within the bound") {
   PublicRandom random(4);
-  const Batch batch = random_batch(5, random);  // odd: convolutions as of one
+  const Batch batch = random_batch(5, random);  // odd: the host's library has a plan
   const auto check_on = [&](Device device) {
     for (const NormMethod norm_method :
          {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
@@ -147,7 +147,7 @@ TEST_CASE("a clipped sum is that of the samples alone, each within the bound") {
   check_on(cpu);
 }
 
-TEST_CASE("a process keeps to one answer") {
+TEST_CASE("the setting of a process is fixed by its first use") {
   CHECK(tf32_used());
   use_tf32(true);
   CHECK_THROWS_AS(use_tf32(false), std::logic_error);

@@ -1,4 +1,4 @@
-// A small network whose loss is captured, for the tests of captured work on every GPU there is.
+// A small network with a captured loss, for the tests of CUDA graphs on every GPU.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ inline Var loss_of(nn::Module& model, Tape& tape, const std::vector<Tensor>& bat
   return cross_entropy(model(tape.input(batch[0])), batch[1]);
 }
 
-// A small network on a device, its loss, and that captured.
+// A small network on a device, its loss, and the captured loss.
 struct Setup {
   nn::Sequential model;
   memory::CapturedLoss::Loss plain = [this](Tape& tape, const std::vector<Tensor>& batch) {

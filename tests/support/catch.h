@@ -1,4 +1,4 @@
-// Catch2 under either of the two major versions that distributions carry.
+// Catch2 in either of the two major versions that distributions package.
 #pragma once
 
 #ifdef CATCH_V3

@@ -1,3 +1,3 @@
-// The main program of every test under Catch2 2.x; version 3 brings its own.
+// The main function of every test under Catch2 2.x; version 3 has its own.
 #define CATCH_CONFIG_MAIN
 #include <catch2/catch.hpp>

@@ -10,7 +10,7 @@ struct ConvCase {
   Shape x, w, y;
 };
 
-// Of one weight gradient for each sample.
+// The shape of one weight gradient per sample.
 inline Shape rows_shape(const ConvCase& c) {
   Shape shape = c.w;
   shape.insert(0, c.x[0]);
@@ -19,7 +19,7 @@ inline Shape rows_shape(const ConvCase& c) {
 
 inline const Shape channels_last_order{0, 2, 3, 4, 1};
 
-// Up to three spatial axes, groups, dilation and padding that differs at the two ends.
+// A case with up to three spatial axes, groups, dilation, and padding that differs at the two ends.
 inline ConvCase random_case(Random& random, std::int64_t samples) {
   ConvCase c;
   const std::int64_t axes = between(random, 1, 3);
@@ -35,7 +35,7 @@ inline ConvCase random_case(Random& random, std::int64_t samples) {
       c.window.stride[axis] = between(random, 1, 3);
       c.window.dilation[axis] = between(random, 1, 2);
       c.window.before[axis] = between(random, 0, 3);
-      c.window.after[axis] = between(random, -1, 3);  // less than none: as a gradient's may be
+      c.window.after[axis] = between(random, -1, 3);  // negative padding, as a gradient may have
       in = between(random, c.window.dilation[axis] * (c.window.kernel[axis] - 1) + 2, 9);
     }
     c.x.push_back(in);
@@ -45,7 +45,7 @@ inline ConvCase random_case(Random& random, std::int64_t samples) {
   return c;
 }
 
-// Square images: channels in and out.
+// Square images, with the numbers of input and output channels.
 inline ConvCase image_case(std::int64_t samples, const Shape& channels, std::int64_t side,
                            Window window) {
   const std::int64_t out = window.output_size(2, side);
@@ -55,7 +55,7 @@ inline ConvCase image_case(std::int64_t samples, const Shape& channels, std::int
           {samples, channels[1], 1, out, out}};
 }
 
-// Square windows that move by `stride` over two axes.
+// Square windows with stride `stride` over two axes.
 inline Window square(std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
   Window w;
   for (int axis = 1; axis < 3; ++axis) {

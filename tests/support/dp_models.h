@@ -1,4 +1,4 @@
-// Small random models and hostile batches for the tests of private training.
+// Small random models, and batches that try to break privacy, for the tests of private training.
 #pragma once
 
 #include <cmath>
@@ -13,8 +13,8 @@
 
 namespace sotto {
 
-// A convolution, a normalisation and two linear layers, so that every form of gradient but look-ups
-// appears; about two hundred parameters.
+// A convolution, a normalisation and two linear layers: every form of per-sample gradient except
+// look-ups; about two hundred parameters.
 inline nn::Sequential small_network() {
   return nn::Sequential{nn::Conv2d(1, 4, 3, {.padding = {1}}),
                         nn::GroupNorm(2, 4),
@@ -49,7 +49,7 @@ inline Batch without(const Batch& batch, std::int64_t sample) {
   return {Tensor::from(pixels, {n - 1, 1, 6, 6}), Tensor::from(targets, {n - 1})};
 }
 
-// All parameters' sums, one after the other, in double.
+// The sums of all parameters, concatenated, in double.
 inline std::vector<double> flat(const Gradients& gradients) {
   std::vector<double> values;
   for (const auto& [parameter, tensor] : gradients) {
@@ -64,7 +64,7 @@ inline double distance(const std::vector<double>& a, const std::vector<double>& 
   return std::sqrt(square);
 }
 
-// The clipped sum over a batch in one physical part.
+// The clipped sum over a batch in one physical batch.
 inline std::vector<double> clipped_sum(nn::Sequential& model, const Batch& batch,
                                        Clipper& clipper) {
   clipper.discard();

@@ -1,4 +1,4 @@
-// A small training, of every sampling, for the tests of engines.
+// A small training with every sampling, for the tests of engines.
 #pragma once
 
 #include "autograd/ops.h"
@@ -36,7 +36,7 @@ struct Training {
   std::vector<float> weights() { return model.parameters()[0]->value.to_vector<float>(); }
 };
 
-// Settings of each sampling with three or four batches to a pass.
+// The settings of each sampling, with three or four batches per epoch.
 inline EngineOptions options_of(Sampling sampling) {
   EngineOptions options{.steps = steps, .sampling = sampling, .logical_batch = 30};
   if (sampling == Sampling::full_batch) options.logical_batch = population;

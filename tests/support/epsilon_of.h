@@ -1,4 +1,4 @@
-// The epsilon of releases by one accountant, at a delta that the tests of histories share.
+// The epsilon of releases by one accountant, at the delta that the tests of histories share.
 #pragma once
 
 #include "dp/accounting/pld/pld_accountant.h"

@@ -1,4 +1,4 @@
-// Memory that runs out at a chosen moment.
+// Memory that is exhausted at a chosen moment.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace sotto {
 
-// Refuses one request of a device's, the k-th, for as long as it lives.
+// Refuses the k-th request to a device while it lives.
 class FailingMemory final : public AllocationObserver {
  public:
   explicit FailingMemory(std::int64_t k, Device device = cpu) : left_(k), device_(device) {

@@ -1,5 +1,5 @@
-// Attention as a device's library does it, in plain loops: scores of one query at a time, weights
-// and slopes rounded to the factors' type before they are multiplied, sums in double.
+// Attention as a device's library computes it, in plain loops: scores of one query at a time,
+// weights and gradients rounded to the factors' type before they are multiplied, sums in double.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ double rounded(double x) {
   return double(acc_t<T>(T(acc_t<T>(x))));
 }
 
-// One head of one sample.
+// Attention of one head of one sample.
 template <class T>
 class HostAttentionHead {
  public:
@@ -89,7 +89,7 @@ class HostAttentionHead {
     return std::vector(static_cast<std::size_t>(x.size[2]),
                        std::vector<double>(static_cast<std::size_t>(x.size[3])));
   }
-  // to += the factor times row i of x
+  // to += factor * row i of x.
   void add(std::vector<double>& to, double factor, const View& x, std::int64_t i) const {
     for (std::size_t c = 0; c < to.size(); ++c)
       to[c] +=

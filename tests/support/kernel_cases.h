@@ -1,5 +1,5 @@
-// What the tests of the primitives share: random tensors in any memory order, their values as
-// doubles, and comparison within what a type can hold.
+// Shared helpers of the tests of primitives: random tensors in any memory order, their values as
+// doubles, and comparison within a type's accuracy.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ inline Tensor fill(const Tensor& x, const std::function<double()>& value) {
   return x;
 }
 
-// Uniform in [-1, 1], laid out in the given order.
+// Values uniform in [-1, 1], with the axes stored in the given order.
 inline Tensor random_tensor(Random& random, const Shape& shape, const Shape& order, Dtype dtype) {
   std::uniform_real_distribution<double> uniform(-1, 1);
   return fill(Tensor::empty_ordered(shape, order, dtype, cpu), [&] { return uniform(random); });
@@ -54,7 +54,7 @@ inline Tensor random_tensor(Random& random, const Shape& shape, Dtype dtype) {
   return random_tensor(random, shape, random_order(random, shape.rank()), dtype);
 }
 
-// An output before it is written: all NaN, so that what is not written shows.
+// An output before it is written: all NaN, so that unwritten elements are noticed.
 inline Tensor unwritten(const Shape& shape, const Shape& order, Dtype dtype) {
   return fill(Tensor::empty_ordered(shape, order, dtype, cpu), [] { return std::nan(""); });
 }
@@ -62,7 +62,7 @@ inline Tensor unwritten(const Shape& shape, Dtype dtype) {
   return fill(Tensor::empty(shape, dtype), [] { return std::nan(""); });
 }
 
-// In row-major order.
+// The values in row-major order.
 inline std::vector<double> values(const Tensor& x) {
   std::vector<double> y;
   dispatch(x.dtype(), [&]<class T>(std::type_identity<T>) {
@@ -71,8 +71,8 @@ inline std::vector<double> values(const Tensor& x) {
   return y;
 }
 
-// Relative to the largest value: the rounding of the stored result, and that of sums in the type
-// of the arithmetic.
+// The tolerance relative to the largest value: the rounding of the stored result, and that of sums
+// in the accumulation type.
 inline double tolerance(Dtype dtype) {
   constexpr double sums = 32;
   switch (dtype) {
@@ -90,7 +90,7 @@ inline void check_close(const Tensor& y, const std::vector<double>& expected) {
   for (std::size_t i = 0; i < got.size(); ++i) {
     largest = std::max(largest, std::abs(expected[i]));
     const double here = std::abs(got[i] - expected[i]);
-    if (!(here <= difference) && !std::isnan(difference)) difference = here;  // a NaN stays
+    if (!(here <= difference) && !std::isnan(difference)) difference = here;  // NaN stays NaN
   }
   CHECK(difference <= tolerance(y.dtype()) * largest);
 }
@@ -102,7 +102,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   });
 }
 
-// Calls f() with the GPU's kernels in the place of the CPU's: run on the host, and on every GPU.
+// Calls f() with the GPU's kernels in place of the CPU's: run on the host, and on every GPU.
 template <class F>
 void for_each_device_code(F&& f) {
   {
@@ -134,7 +134,7 @@ void for_each_engine(F&& f) {
   });
 }
 
-// Runs call(backend, y) by the CPU and, twice, by the device's code; compares what they write.
+// Runs call(backend, y) by the CPU and, twice, by the device's code, and compares the outputs.
 template <class Call>
 void check_on_devices(const Tensor& y, Call&& call) {
   const Tensor expected = clone(y);

@@ -5,8 +5,8 @@
 
 namespace sotto {
 
-// For [n, 1, 28, 28]: two convolutions and two linear layers with 26,010 parameters, so small that
-// launches bound its steps.
+// A network for [n, 1, 28, 28]: two convolutions and two linear layers with 26,010 parameters, so
+// small that launches dominate its steps.
 inline nn::Sequential launched_network() {
   return nn::Sequential{nn::Conv2d(1, 16, 8, {.stride = {2}, .padding = {3}}),
                         nn::Relu(),

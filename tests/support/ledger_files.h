@@ -1,4 +1,4 @@
-// Files for the tests of ledgers, and lines to fill them with.
+// Files for the tests of ledgers, and lines to fill them.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ namespace sotto {
 inline const Event sampled{1.1, Sampling::poisson, 0.01};
 inline const Event everybody{4, Sampling::full_batch, 1};
 
-// A path in a folder of its own, which goes away with it.
+// A path in a temporary folder, which the destructor removes.
 class Place {
  public:
   Place() {
@@ -59,7 +59,7 @@ inline std::string settle(std::int64_t used, std::uint64_t next_draw,
   return settlement_line({run, {}, 0, {}}, used, next_draw);
 }
 
-// The file of these lines, each with its checksum and its end.
+// A file of these lines, each with its checksum and line end.
 inline std::string file_of(const std::vector<std::string>& lines) {
   LedgerText text;
   std::string all;

@@ -1,4 +1,4 @@
-// Plans on which nobody takes part, so that what is released is noise alone.
+// Batches without units, so that the released sums are noise only.
 #pragma once
 
 #include "dp/noise/correlated/correlated_mechanism.h"
@@ -10,7 +10,7 @@ namespace sotto {
 inline constexpr double bound = 0.5;
 inline constexpr std::int64_t elements = 700;
 
-// Passes of a public order or of cyclic sampling, in which the same units always take part.
+// Epochs of a public order or of cyclic sampling, in which fixed units take part.
 class Passes final : public Sampler {
  public:
   Passes(Sampling sampling, std::int64_t batches, std::int64_t separation,
@@ -32,7 +32,7 @@ class Passes final : public Sampler {
   std::vector<std::int64_t> units_;
 };
 
-// A model whose gradient is zero: what is released is noise alone, over the expected size.
+// A model whose gradient is zero: the released means are the noise over the expected size.
 struct Fixture {
   Parameter a{zeros({20, 30})};
   Parameter b{zeros({100}, Dtype::f64)};
@@ -52,7 +52,7 @@ struct Fixture {
       values.push_back(4 * v);
     return values;
   }
-  // Nothing was released, and the ledger has not changed.
+  // Checks that a release is refused, without a release or a change of the ledger.
   void check_refused(Mechanism& mechanism, Sampler& sampler) {
     const std::int64_t releases = ledger.releases();
     const std::uint64_t next = ledger.next_draw();
@@ -72,7 +72,7 @@ inline NoisePlan banded_plan(std::int64_t steps = 6) {
   return plan_of(StrategyMatrix(BandedToeplitz{{1, 0.5}}, steps));
 }
 
-// By step, then by element.
+// The noise by step, then by element.
 inline std::vector<std::vector<double>> noise_of(CorrelatedMechanism& mechanism) {
   Fixture f;
   const std::int64_t steps = mechanism.plan().strategy.steps();

@@ -31,7 +31,7 @@ Constants constants() {
 }
 
 // An operand of an elementwise op with result `y` and samples along `axis`: shared or batched, with
-// leading axes left out and others of size 1 now and then.
+// leading axes sometimes left out, and others sometimes of size 1.
 OpInput operand(PublicRandom& random, const Shape& y, int axis, double low, double high) {
   const bool shared = one_in(random, 3);
   Shape shape = y;

@@ -1,4 +1,4 @@
-// Random cases of every operation on the tape: what the laws of check_op() are checked on.
+// Random cases of every operation on the tape, on which the laws of check_op() are checked.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ using testing::OpCase;
 using testing::OpInput;
 using testing::uniform_values;
 
-// At least one for each registered operation.
+// At least one case for each registered operation.
 std::vector<OpCase> op_cases();
 
-// Those of the registered operations that none of the cases is of: to be empty.
+// The registered operations without a case: should be empty.
 std::vector<std::string> ops_without_case(const std::vector<OpCase>& cases);
 
-// The parts op_cases() is made of.
+// Each adds a part of op_cases().
 void add_elementwise_cases(std::vector<OpCase>& cases);
 void add_shape_cases(std::vector<OpCase>& cases);
 void add_reduction_cases(std::vector<OpCase>& cases);
@@ -28,7 +28,7 @@ void add_image_cases(std::vector<OpCase>& cases);
 void add_index_cases(std::vector<OpCase>& cases);
 void add_segment_cases(std::vector<OpCase>& cases);
 
-// What generators are made of.
+// Building blocks of generators.
 inline std::int64_t draw(PublicRandom& random, std::int64_t low, std::int64_t high) {
   return low + random.below(high - low + 1);
 }
@@ -37,7 +37,8 @@ inline bool one_in(PublicRandom& random, std::int64_t n) { return random.below(n
 Tensor random_ids(PublicRandom& random, const Shape& shape, std::int64_t below);
 // `rank` sizes in 1 .. most.
 Shape random_shape(PublicRandom& random, int rank, std::int64_t most = 4);
-// Of the given shape, batched along a random axis among the first `axes`, or (one in four) shared.
+// An input of the given shape, batched along a random axis among the first `axes`, or (one in four)
+// shared.
 OpInput random_input(PublicRandom& random, const Shape& shape, int axes, double low = -2,
                      double high = 2);
 inline OpInput parameter(PublicRandom& random, const Shape& shape) {

@@ -1,4 +1,4 @@
-// Random cases of the operations that pick elements, resample images or run over sequences.
+// Random cases of the operations that select elements, resample images or process sequences.
 #include "autograd/ops.h"
 #include "tests/support/op_cases.h"
 
@@ -8,8 +8,8 @@ namespace {
 
 using Vars = std::vector<Var>;
 
-// Ids for a value of `shape` along `axis`: as large as it, but for the axis and perhaps others that
-// are not the samples'.
+// Ids for a value of `shape` along `axis`: of equal size, except for the axis and perhaps others
+// that are not the sample axis.
 OpInput ids_for(PublicRandom& random, const Shape& shape, int axis, SampleAxis samples) {
   Shape size = shape;
   size[axis] = draw(random, 1, 4);
@@ -20,7 +20,7 @@ OpInput ids_for(PublicRandom& random, const Shape& shape, int axis, SampleAxis s
   return {random_ids(random, size, shape[axis]), samples, false};
 }
 
-// Some axis of a rank, but not the samples'.
+// Any axis of a rank, except the sample axis.
 int axis_beside(PublicRandom& random, int rank, SampleAxis samples) {
   while (true) {
     const int axis = static_cast<int>(random.below(rank));
@@ -40,7 +40,7 @@ Instance gather_from_shared(PublicRandom& random) {
   const int samples = static_cast<int>(random.below(2)), axis = static_cast<int>(random.below(2));
   Shape size = shape;
   size[axis] = draw(random, 1, 4);
-  // The samples' axis of the ids says how many there are, and not which of x's rows they see.
+  // The ids' size along the sample axis is the number of samples, independent of the size of x.
   if (samples != axis) size[samples] = draw(random, 1, size[samples]);
   return {{parameter(random, shape), {random_ids(random, size, shape[axis]), samples, false}},
           [axis](const Vars& v) { return gather(v[0], axis, v[1]); }};
@@ -117,7 +117,7 @@ Instance attention_case(PublicRandom& random) {
   std::vector<OpInput> inputs{{uniform_values(random, {n, heads, a, d}), 0},
                               {uniform_values(random, {n, heads, b, d}), 0},
                               {uniform_values(random, {n, heads, b, 2}), 0}};
-  // Keys and values that all samples have in common.
+  // Keys and values shared by all samples.
   for (const int i : {1, 2}) {
     if (one_in(random, 4))
       inputs[static_cast<std::size_t>(i)] = parameter(random, {heads, b, i == 1 ? d : 2});
@@ -132,13 +132,13 @@ Instance attention_case(PublicRandom& random) {
           }};
 }
 
-// Everything that a sequence gives, side by side.
+// All results of a sequence, concatenated.
 Var all_of(const RecurrentResult& y) {
   Var joined = concat({flatten(y.output), y.h}, 1);
   return y.c ? concat({joined, *y.c}, 1) : joined;
 }
 
-// In segments of so many steps, or at once.
+// The sequence in segments of `steps` steps, or at once.
 Instance recurrent_case(PublicRandom& random, Cell cell, std::int64_t steps = 0) {
   const std::int64_t n = draw(random, 1, 3), t = draw(random, 1, 4), in = draw(random, 1, 3),
                      hidden = draw(random, 2, 3);
@@ -190,7 +190,7 @@ Instance ctc_case(PublicRandom& random) {
     for (std::int64_t k = 0; k < n; ++k) values.push_back(draw(random, low, high));
     return OpInput{Tensor::from(values, {n}), 0, false};
   };
-  // Two labels that differ fit into two steps.
+  // Two different labels fit into two steps.
   std::vector<std::int64_t> targets;
   for (std::int64_t k = 0; k < n; ++k) {
     targets.push_back(one_in(random, 2) ? 0 : 2);

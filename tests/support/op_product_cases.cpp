@@ -38,19 +38,21 @@ Instance matmul_shared(PublicRandom& random) {
                      k = draw(random, 1, 4), j = draw(random, 1, 3);
   const auto values = [&](const Shape& shape) { return uniform_values(random, shape); };
   switch (random.below(12)) {
-    case 0: return matmul_of({values({n, m, k}), 0}, {values({k, j})});  // weight on the right
+    case 0:
+      return matmul_of({values({n, m, k}), 0}, {values({k, j})});  // shared weight on the right
     case 1: return matmul_of({values({m, n, k}), 1}, {values({k, j})});
-    case 2: return matmul_of({values({m, k})}, {values({n, k, j}), 0});  // and on the left
-    case 3: return matmul_of({values({m, k})}, {values({k, n}), 1});     // samples as columns
+    case 2:
+      return matmul_of({values({m, k})}, {values({n, k, j}), 0});     // shared weight on the left
+    case 3: return matmul_of({values({m, k})}, {values({k, n}), 1});  // samples as columns
     case 4: return matmul_of({values({h, m, k})}, {values({h, k, n}), 2});
     case 5:
       return matmul_of({values({h, n, k}), 1}, {values({h, k, j})});  // samples as rows, by head
     case 6:
-      return matmul_of({values({n, h, m, k}), 0}, {values({h, k, j})});  // a weight for each head
+      return matmul_of({values({n, h, m, k}), 0}, {values({h, k, j})});  // one weight per head
     case 7: return matmul_of({values({h, 1, m, k})}, {values({n, k, j}), 0});
     case 8: return matmul_of({values({n, k}), 0}, {values({k})});  // vectors
     case 9: return matmul_of({values({k})}, {values({n, k, j}), 0});
-    case 10: return matmul_of({values({m, k})}, {values({k, j})});  // shared only
+    case 10: return matmul_of({values({m, k})}, {values({k, j})});  // shared operands only
     default: return matmul_of({values({k})}, {values({k})});
   }
 }

@@ -8,7 +8,7 @@ namespace {
 
 using Vars = std::vector<Var>;
 
-// A layer with a segment of its own inside, which uses the weight a second time.
+// A layer with an inner segment, which uses the weight a second time.
 Instance nested_case(PublicRandom& random) {
   const Shape shape = random_shape(random, static_cast<int>(draw(random, 2, 3)));
   const std::int64_t d = shape.back();
@@ -26,7 +26,7 @@ Instance nested_case(PublicRandom& random) {
       }};
 }
 
-// The weight itself is made in the segment.
+// A segment that computes the weight itself.
 Instance shared_case(PublicRandom& random) {
   const std::int64_t o = draw(random, 1, 3), r = draw(random, 1, 2), i = draw(random, 1, 4);
   return {{parameter(random, {o, r}), parameter(random, {r, i})}, [](const Vars& inputs) {
@@ -34,7 +34,7 @@ Instance shared_case(PublicRandom& random) {
           }};
 }
 
-// Two results, one of which is used twice, and one that nothing is learned from.
+// A segment with two results, one of them used twice, and a third one without gradient.
 Instance results_case(PublicRandom& random) {
   const Shape shape = random_shape(random, 2);
   return {{{uniform_values(random, shape), 0}, parameter(random, {shape.back()})},

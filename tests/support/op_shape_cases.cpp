@@ -7,7 +7,7 @@ namespace {
 
 using Vars = std::vector<Var>;
 
-// x with samples along a random axis (or shared), and an axis that is not the samples'.
+// x with samples along a random axis (or shared), and an axis that is not the sample axis.
 struct Beside {
   OpInput input;
   int axis;
@@ -20,7 +20,7 @@ Beside beside(PublicRandom& random, int rank) {
   return {input, axis};
 }
 
-// Calls run(x, axis) with an axis beside the samples', counted from either end.
+// Calls run(x, axis) with an axis other than the sample axis, counted from either end.
 OpCase along(const char* op, const char* what, std::function<Var(const Var&, int)> run) {
   return {op, what, [run](PublicRandom& random) {
             const auto [input, at] = beside(random, static_cast<int>(draw(random, 2, 4)));
@@ -29,8 +29,8 @@ OpCase along(const char* op, const char* what, std::function<Var(const Var&, int
           }};
 }
 
-// Joins the two axes after the samples', or splits the one before. A factor of 1 beside a single
-// sample would leave open which of the two axes counts samples.
+// Merges the two axes after the sample axis, or splits the one before. A factor of 1 next to a
+// single sample would leave open which of the two axes is the sample axis.
 Instance reshape_case(PublicRandom& random) {
   const std::int64_t a = draw(random, 2, 3), n = draw(random, 1, 5), b = draw(random, 1, 3),
                      c = draw(random, 1, 3);
@@ -100,7 +100,7 @@ Var padded(const Var& x, int axis, PadMode mode) {
   return pad(x, axis, std::min<std::int64_t>(2, most), std::min<std::int64_t>(1, most), mode);
 }
 
-// Two or three views of each sample through one layer, and together again.
+// Two or three views of each sample: joined, through one layer, and separated.
 Instance views_case(PublicRandom& random) {
   const Shape shape{draw(random, 1, 3), draw(random, 1, 3), draw(random, 1, 4)};
   const int axis = static_cast<int>(random.below(2));

@@ -8,8 +8,8 @@
 
 namespace sotto {
 
-// The sizes that several uses of one parameter have in common, and a sample all of whose factors
-// are one value.
+// The sizes that the uses of one parameter share; and optionally a marked sample, all of whose
+// factors have one value.
 struct Common {
   std::int64_t n, o, i, groups = 1;
   Dtype dtype = Dtype::f64;
@@ -60,7 +60,7 @@ inline PerSampleGrad random_patches(PublicRandom& random, const Common& c) {
                                 {c.groups * c.o, c.i, 3, 2});
 }
 
-// Two uses of one parameter, of random forms that fit together.
+// Two uses of one parameter, in random forms that fit together.
 inline std::pair<PerSampleGrad, PerSampleGrad> random_pair(PublicRandom& random) {
   const Common c{draw(random, 0, 5), draw(random, 1, 4), draw(random, 1, 4), draw(random, 1, 2)};
   const auto matrix = [&] {

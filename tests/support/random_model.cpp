@@ -9,14 +9,13 @@
 
 namespace sotto {
 
-// One pass through a model. The first one makes the parameters, later ones meet them in the same
-// order.
+// One run of a model. The first run creates the parameters; later ones use them in creation order.
 class ModelRun {
  public:
   ModelRun(RandomModel& model, Tape& tape) : model_(model), tape_(&tape) {}
 
   Var start(const Tensor& x);
-  // Steps begin .. end - 1, some of them as segments that are run again.
+  // Steps begin .. end - 1, some of them as checkpointed segments.
   Var steps_cut(Var x, std::size_t begin, std::size_t end);
   Var step(const Var& x, std::uint64_t seed);
 
@@ -57,7 +56,7 @@ class ModelRun {
 
 namespace {
 
-// What follows the samples' axis, which is the first.
+// The shape without the sample axis, which is the first.
 Shape features(const Var& x) {
   Shape shape = x.shape();
   shape.erase(0);
@@ -73,7 +72,7 @@ double fan_in(const Shape& shape) {
 void ModelRun::say(const std::string& words) { model_.words_.push_back(words); }
 
 Var ModelRun::parameter(const Shape& shape, double size) {
-  // Drawn whether or not the parameter is there: the decisions that follow must not differ.
+  // Drawn even if the parameter exists, so that the decisions that follow do not differ.
   const Tensor initial = uniform_values(random_, shape, -size, size);
   const bool frozen = maybe(8);
   if (used_ == model_.parameters_.size()) {
@@ -83,7 +82,7 @@ Var ModelRun::parameter(const Shape& shape, double size) {
   return tape_->use(model_.parameters_[used_++]);
 }
 
-// A weight [o, ...]: a parameter, one that is used elsewhere too, or a function of parameters.
+// A weight [o, ...]: a parameter, one that is also used elsewhere, or a function of parameters.
 Var ModelRun::weight(const Shape& shape) {
   const double size = 1.5 / std::sqrt(fan_in(shape));
   if (maybe(3)) return derived(shape, size);
@@ -152,7 +151,7 @@ Var ModelRun::activation(const Var& x) {
   }
 }
 
-// Free-form arithmetic with parameters of any shape that broadcasts.
+// Arithmetic with parameters of any shape that broadcasts.
 Var ModelRun::gain(const Var& x) {
   say("gain and shift");
   Shape shape = features(x);
@@ -184,7 +183,7 @@ Var ModelRun::dropped(const Var& x) {
   return dropout(x, 0.3);
 }
 
-// A number that is a function of an earlier parameter.
+// x times a number that is a function of an earlier parameter.
 Var ModelRun::reused(const Var& x) {
   if (used_ == 0) return x;
   say("scaled by the mean of an earlier parameter");
@@ -199,7 +198,7 @@ Var ModelRun::linear_step(const Var& x) {
   return maybe(2) ? linear(x, w, parameter({out}, 0.5)) : linear(x, w);
 }
 
-// A step on the same values with the samples along another axis.
+// A linear step on the values with the samples along another axis.
 Var ModelRun::samples_moved(const Var& x) {
   if (x.rank() < 3) return linear_step(x);
   say("samples along axis 1:");
@@ -232,7 +231,7 @@ Var ModelRun::reshaped(const Var& x) {
   return x;
 }
 
-// A learned matrix over positions: shared on the left.
+// A trained matrix over positions: shared, on the left.
 Var ModelRun::mixed_positions(const Var& x) {
   if (x.rank() != 3) return gain(x);
   say("matrix over positions");
@@ -320,7 +319,7 @@ Var ModelRun::sorted(const Var& x) {
   return maybe(2) ? sort(x, -1, maybe(2)).values : cumulative_sum(x, -1);
 }
 
-// Two branches side by side, one of them through a parameter.
+// Two branches concatenated, one of them through a parameter.
 Var ModelRun::joined(const Var& x) {
   if (features(x).numel() > 40) return x;
   say("joined with a branch of itself");
@@ -348,7 +347,7 @@ Var ModelRun::steps_cut(Var x, std::size_t begin, std::size_t end) {
   while (begin < end) {
     const std::uint64_t seed = model_.plan_.steps[begin++];
     const std::size_t last = std::min(end, begin + seed % 7);
-    // Parameters are met in the same order in every run.
+    // Every run must use the parameters in one order.
     const auto part = [=, this, used = used_](const Var& v) {
       used_ = used;
       return steps_cut(step(v, seed), begin, last);

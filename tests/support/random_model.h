@@ -1,9 +1,9 @@
-// Random models: what the promise "any model made of sample-independent operations trains
-// privately, exactly" is checked on.
+// Random models, on which this promise is tested: any model of sample-independent operations trains
+// privately and exactly.
 //
-// A plan is a list of seeds, one for each step; a step decides from its own seed and from the shape
-// it meets. So a step can be left out and the rest is still a model: that is how a failure is
-// shrunk to a small one.
+// A plan is a list of seeds, one per step. A step makes its decisions from its own seed and from
+// its input's shape. A step can therefore be left out, and the others still form a model: this
+// shrinks a failing model to a small one.
 #pragma once
 
 #include <deque>
@@ -21,7 +21,7 @@ struct ModelPlan {
   std::int64_t samples = 0;
 };
 
-// Up to 30 steps and 5 samples, from one number.
+// A plan of up to 30 steps and 5 samples, from one number.
 ModelPlan random_plan(std::uint64_t seed);
 
 class ModelRun;
@@ -30,13 +30,13 @@ class RandomModel {
  public:
   explicit RandomModel(const ModelPlan& plan);
 
-  // Samples first; f64, or i64 ids.
+  // The inputs, samples first; f64, or i64 ids.
   const Tensor& inputs() const { return inputs_; }
-  // One loss for each sample of x, a batch like inputs(). `cut` runs some of the steps again in
-  // backward, in segments that may hold segments; backward comes before the next loss.
+  // One loss per sample of x, a batch like inputs(). With `cut`, some steps are checkpointed
+  // segments, which may be nested; backward must run before the next loss.
   Var loss(Tape& tape, const Tensor& x, bool cut = false);
   std::deque<Parameter>& parameters() { return parameters_; }
-  // The steps in words, one a line.
+  // The steps in words, one per line.
   std::string description() const;
 
  private:
@@ -45,7 +45,7 @@ class RandomModel {
   Tensor inputs_;
   std::deque<Parameter> parameters_;
   std::vector<std::string> words_;
-  std::shared_ptr<ModelRun> run_;  // which segments refer to
+  std::shared_ptr<ModelRun> run_;  // referenced by segments
 };
 
 }  // namespace sotto

@@ -1,4 +1,4 @@
-// Statistics of samplers, with bounds that a right one exceeds with a stated probability.
+// Statistics of samplers, with bounds that a correct one exceeds with a stated probability.
 #pragma once
 
 #include <algorithm>
@@ -8,16 +8,17 @@
 
 namespace sotto {
 
-// Six standard deviations, and one count for what is not normal: under 1e-8 each way in the middle
-// of a binomial distribution, and under 1e-6 where at least 10 are expected.
+// Six standard deviations, plus one count because the distribution is not normal: exceeded on each
+// side with probability below 1e-8 in the middle of a binomial distribution, and below 1e-6 if at
+// least 10 are expected.
 inline bool near(double count, double trials, double probability) {
   const double deviation = std::sqrt(trials * probability * (1 - probability));
   return std::abs(count - trials * probability) < 6 * deviation + 1;
 }
 
-// Pearson's chi-square test: below d + 2 sqrt(d t) + 2 t, which a chi-square variable of d degrees
-// of freedom exceeds with probability under e^-t (Laurent and Massart 2000, lemma 1), here 1e-6.
-// Cells with less than 10 expected are counted as one.
+// Pearson's chi-square test, with the threshold d + 2 sqrt(d t) + 2 t. A chi-square variable of d
+// degrees of freedom exceeds it with probability below e^-t (Laurent and Massart 2000, lemma 1),
+// here 1e-6. Cells with less than 10 expected are merged into one.
 inline bool fits(std::span<const std::int64_t> counts, std::span<const double> expected) {
   constexpr double least = 10, t = 14;
   double chi_square = 0, degrees = -1, few = 0, few_expected = 0;

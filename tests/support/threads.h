@@ -1,11 +1,11 @@
-// Another number of threads for a while, in tests.
+// Changes the number of threads for the duration of a test.
 #pragma once
 
 #include "core/threads/parallel.h"
 
 namespace sotto {
 
-// Sets the number of threads and puts the old one back.
+// Sets the number of threads; the destructor restores the old one.
 class Threads {
  public:
   explicit Threads(int count) : before_(thread_count()) { set_thread_count(count); }

@@ -1,10 +1,10 @@
-// What a test says of an exception: its type and a part of its text.
+// Checks the type and the text of an exception.
 #pragma once
 
 #include <stdexcept>
 #include <string_view>
 
-// Whether f throws an E whose text holds `part`. Other exceptions pass through.
+// True if f throws an E whose text contains `part`. Other exceptions pass through.
 template <class E = std::invalid_argument, class F>
 bool throws(F&& f, std::string_view part) {
   try {

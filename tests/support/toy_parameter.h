@@ -1,4 +1,4 @@
-// A few numbers under an update rule: what tests of optimizers start from and step by.
+// A few numbers under an update rule: the starting point and steps of the tests of optimizers.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@ namespace sotto {
 
 inline constexpr int steps = 12;
 inline constexpr int width = 5;
-// Relative errors of a dozen steps in each dtype.
+// Tolerances of the relative error after a dozen steps, per dtype.
 inline constexpr double f32_tolerance = 2e-5;
 inline constexpr double f64_tolerance = 1e-12;
 
-// One number's course: the state the formulas keep, all zero at first.
+// One number with the states of a formula, all zero at first.
 struct Scalar {
   double p;
   std::array<double, 3> state{};

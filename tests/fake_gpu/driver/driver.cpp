@@ -1,6 +1,6 @@
-// A CUDA driver with no GPU that takes any code to be loaded. cuDNN compiles its kernels for GPUs
-// that are described to it without having them, and then loads them: with this library in the
-// driver's place that ends well on any machine, up to where something would be run.
+// A CUDA driver without a GPU that accepts any code to be loaded. cuDNN compiles its kernels for a
+// described GPU without having one, and then loads them. With this library in place of the driver,
+// that works on any machine, up to the point where a kernel would run.
 namespace {
 
 constexpr int success = 0, no_device = 100;
@@ -41,7 +41,7 @@ int cuGetErrorString(int, const char** text) {
   return success;
 }
 
-// What cuDNN wants to find before it loads anything.
+// Functions that cuDNN looks up before it loads code.
 int cuInit(...) { return no_device; }
 int cuDeviceGetCount(...) { return no_device; }
 int cuDeviceGet(...) { return no_device; }

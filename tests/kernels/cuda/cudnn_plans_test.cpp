@@ -1,6 +1,5 @@
-// What cuDNN accepts, asked of the library itself for GPUs that are described to it: which
-// convolutions and attentions it has a plan for, with the graphs that a GPU would be asked with. No
-// GPU is needed, and nothing is run.
+// The convolutions and attentions for which cuDNN has a plan. The library itself is asked, with the
+// graphs for a real GPU, about GPUs that are described to it. No GPU is needed, and no kernel runs.
 #include <algorithm>
 #include <array>
 #include <sstream>
@@ -17,7 +16,7 @@ struct Gpu {
   int version, processors, clock, memory_clock, shared_memory;
   std::int64_t cache, memory;
 
-  // In cuDNN's words.
+  // The description in cuDNN's format.
   std::string description() const {
     std::ostringstream text;
     text << R"({"deviceName":")" << name << R"(","cudaDeviceId":0,"deviceVer":)" << version
@@ -34,7 +33,7 @@ struct Gpu {
   }
 };
 
-// Figures of Nvidia's data sheets and of CUDA's tables of compute capabilities.
+// Figures from Nvidia's data sheets and CUDA's tables of compute capabilities.
 constexpr Gpu h200{"NVIDIA H200", 900, 132, 1980000, 3201000, 232448, 52428800, 150754820096};
 constexpr Gpu a100{"NVIDIA A100", 800, 108, 1410000, 1215000, 166912, 41943040, 42505273344};
 constexpr std::array gpus{h200, a100};
@@ -82,7 +81,7 @@ ConvProblem problem_of(const Layer& layer, std::int64_t samples, ConvPass pass, 
   return p;
 }
 
-// Layers of ResNet-50 and of the small networks, a depthwise one.
+// Layers of ResNet-50 and of the small networks, and a depthwise one.
 constexpr std::array layers{
     Layer{3, 64, 224, 7, 2, 3},     Layer{64, 64, 56, 1, 1, 0},    Layer{64, 64, 56, 3, 1, 1},
     Layer{128, 128, 56, 3, 2, 1},   Layer{1024, 256, 14, 1, 1, 0}, Layer{512, 2048, 7, 1, 1, 0},
@@ -115,7 +114,7 @@ TEST_CASE("cuDNN has a deterministic plan for each pass of each convolution", "[
     for (const Layer& layer : layers) {
       for (const Precision precision : precisions) {
         for (const ConvPass pass : {ConvPass::forward, ConvPass::data, ConvPass::weight}) {
-          // Row-major images are f32, as the CPU has them.
+          // Row-major images are f32, as on the CPU.
           for (const bool channels_last : {true, false}) {
             if (!channels_last && precision != Precision::f32) continue;
             INFO(described(gpu, layer, precision, pass, channels_last));
@@ -133,8 +132,8 @@ struct Sizes {
   bool causal;
 };
 
-// [samples, heads, positions, features] where heads lie within positions; three such side by side
-// where the projections are joined.
+// [samples, heads, positions, features] with the heads inside of positions; `joined` such tensors
+// are interleaved if the projections are joined.
 View heads_of(Dtype dtype, const Sizes& s, std::int64_t positions, std::int64_t features,
               std::int64_t joined) {
   View v = view_of(dtype, {s.samples, s.heads, positions, features});
@@ -185,7 +184,8 @@ TEST_CASE("cuDNN has a plan for attention, forwards and back", "[cudnn]") {
           const auto plans = attention_plans(call, target, attention_of(sizes, dtype, backward), 1);
           REQUIRE(plans.size() == 1);
           if (!backward) continue;
-          // The slopes of scores, without which sums over keys have no order.
+          // The workspace holds the gradients of scores; without them, sums over keys have no fixed
+          // order.
           const auto workspace = plans[0].read<std::int64_t>(
               call, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1);
           CHECK(workspace[0] >= 2 * sizes.samples * sizes.heads * sizes.queries * sizes.keys);
@@ -195,7 +195,7 @@ TEST_CASE("cuDNN has a plan for attention, forwards and back", "[cudnn]") {
   }
 }
 
-TEST_CASE("cuDNN has no plan for features that its kernels do not take", "[cudnn]") {
+TEST_CASE("cuDNN has no plan for numbers of features that its kernels do not support", "[cudnn]") {
   const Call call("attention", device);
   const PlanTarget target(call, h200.description());
   Sizes sizes = attentions[0];

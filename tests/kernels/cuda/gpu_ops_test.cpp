@@ -1,5 +1,5 @@
-// Operations and training on every GPU there is: values, gradients and per-sample gradients agree
-// with the CPU's.
+// Operations and training on every GPU: values, gradients and per-sample gradients agree with the
+// CPU's.
 #include <deque>
 
 #include "autograd/check/op_run.h"
@@ -81,7 +81,7 @@ std::vector<double> trained_on(Device device, NormMethod norm_method) {
   return all;
 }
 
-// Sums of several shapes, one of them not row-major, and the parameters they are of.
+// Sums of several shapes, one of them not row-major, and their parameters.
 struct Sums {
   std::deque<Parameter> parameters;
   Gradients sums;
@@ -122,7 +122,8 @@ TEST_CASE("secret noise on a device has the CPU's bits, one array after the othe
     const RoundedGaussian gaussian(deviation);
     SecretRandom random = SecretRandom::insecure_seeded(3);
     ChaChaStream stream = random.reserve(5);
-    stream.block = (std::uint64_t{1} << 32) - 100;  // carries into the block number's other word
+    stream.block =
+        (std::uint64_t{1} << 32) - 100;  // carries into the other word of the block number
     std::uint64_t blocks = 0;
     for (const std::int64_t count : counts)
       blocks += RoundedGaussian::blocks_for(static_cast<std::size_t>(count));
@@ -150,7 +151,7 @@ TEST_CASE("secret noise on a device has the CPU's bits, one array after the othe
 
 namespace {
 
-// Arrays of all rules that keep up to three states, and what they move.
+// Arrays for all rules, with up to three states each, and the tensors that they update.
 struct Updates {
   std::vector<Tensor> tensors;
   std::vector<UpdateArray> arrays;
@@ -216,7 +217,7 @@ TEST_CASE("on a device: all update rules in one launch, with noise and without")
   }
 }
 
-TEST_CASE("on a device: an element that is no number or becomes infinite does not move") {
+TEST_CASE("on a device: an element that is NaN or becomes infinite is not updated") {
   for_each_device_code([] {
     const Tensor value = full({3}, 1),
                  noise = Tensor::from(std::vector<std::int64_t>{1, 0, 0}, {3});
@@ -238,7 +239,7 @@ TEST_CASE("on a device: an element that is no number or becomes infinite does no
   });
 }
 
-TEST_CASE("noise that is drawn on a GPU is the CPU's to the bit, and so is what is released") {
+TEST_CASE("noise drawn on a GPU and the released sums have the CPU's bits") {
   const NoiseGrid grid{0x1p-24, 1e6};
   const RoundedGaussian gaussian(grid.deviation);
   SecretRandom random = SecretRandom::insecure_seeded(8);
@@ -265,7 +266,7 @@ TEST_CASE("noise that is drawn on a GPU is the CPU's to the bit, and so is what 
   }
 }
 
-TEST_CASE("on a GPU, noise and every rule's step together are one after the other") {
+TEST_CASE("on a GPU, noise and every rule's step in one pass equal the two passes") {
   const NoiseGrid grid{0x1p-24, 1e6};
   const RoundedGaussian gaussian(grid.deviation);
   for (const DeviceInfo& info : devices()) {
@@ -333,7 +334,7 @@ TEST_CASE("every operation runs on every GPU, forward and backward, as on the CP
   }
 }
 
-TEST_CASE("classes and words on a GPU give the losses that they give on the CPU") {
+TEST_CASE("labels and word ids on a GPU give the losses of the CPU") {
   PublicRandom random(17);
   std::vector<std::int64_t> ids(24);
   for (std::int64_t& id : ids) id = random.below(5);
@@ -371,7 +372,7 @@ TEST_CASE("classes and words on a GPU give the losses that they give on the CPU"
   }
 }
 
-TEST_CASE("a class that is none makes its own loss on a GPU no number, and no other") {
+TEST_CASE("an invalid class on a GPU makes its own loss NaN, and no other") {
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
     for (const std::int64_t wrong : {4, -1}) {

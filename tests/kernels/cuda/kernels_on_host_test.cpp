@@ -1,5 +1,5 @@
 // The GPU's kernels, run on the host, against the CPU's: the primitives that no other test runs on
-// every engine. Random shapes, strides and types; outputs hold NaN before.
+// every engine. Shapes, strides and types are random; outputs are filled with NaN before.
 #include "kernels/cuda/reduce.h"
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -17,7 +17,7 @@ Shape random_shape(Random& random, int least_rank = 0) {
   return shape;
 }
 
-// Of any strides: gaps, repeats, any order, row-major, or with a first element that is not aligned.
+// An operand of any strides: gaps, repeats, any order, row-major, or an unaligned first element.
 Tensor operand(Random& random, const Shape& shape, Dtype dtype) {
   if (shape.empty()) return random_tensor(random, shape, dtype);
   const int axis = static_cast<int>(between(random, 0, shape.rank() - 1));
@@ -42,7 +42,7 @@ Tensor result(Random& random, const Shape& shape, Dtype dtype) {
 
 }  // namespace
 
-TEST_CASE("device code: every unary functor and its slope") {
+TEST_CASE("device code: every unary functor and its derivative") {
   Random random(51);
   for (int op = 0; op < UnaryFunctors::size; ++op) {
     Constants c;
@@ -69,7 +69,7 @@ TEST_CASE("device code: every unary functor and its slope") {
   }
 }
 
-TEST_CASE("device code: every binary functor and its slopes") {
+TEST_CASE("device code: every binary functor and its derivatives") {
   Random random(52);
   for (int op = 0; op < BinaryFunctors::size; ++op) {
     for (int round = 0; round < 24; ++round) {
@@ -145,13 +145,13 @@ std::vector<RowsOperand> rows_operands(Random& random, std::int64_t lanes, Dtype
 
 }  // namespace
 
-TEST_CASE("device code: rows are walked in packs of 16 bytes where every pack is aligned") {
+TEST_CASE("device code: rows are processed in packs of 16 bytes where every pack is aligned") {
   Random random(58);
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
     const auto lanes = static_cast<int>(16 / size_of(dtype));
     const auto all = rows_operands(random, lanes, dtype),
                bytes = rows_operands(random, lanes, Dtype::u8);
-    // Results with gaps, which must not be written to.
+    // Results with gaps, which must not be written.
     const auto rows_of = [&](const Tensor& whole) { return whole.slice(1, lanes, 3 * lanes); };
     const auto check_rows = [&](auto&& call) {
       const auto run = [&] {
@@ -177,7 +177,7 @@ TEST_CASE("device code: rows are walked in packs of 16 bytes where every pack is
       }
       check_rows([&](Backend& on, const View& y) { on.copy(a.x.view(), y); });
     }
-    // Its rows do not end with a pack.
+    // The rows of `odd` do not end with a whole pack.
     const Tensor odd = full({2, 2 * lanes}, 1, dtype).slice(1, 0, 2 * lanes - 1);
     const std::array views{odd.view(), odd.view()};
     CHECK(!packable(LoopNest<2>(views), views, lanes));
@@ -248,7 +248,7 @@ TEST_CASE("device code: public randomness has the CPU's bits") {
   }
 }
 
-TEST_CASE("device code: reductions in parts, and rows") {
+TEST_CASE("device code: reductions in parts, and of rows") {
   Random random(55);
   for (const Shape& shape : {Shape{3, 40000}, Shape{40000, 3}, Shape{5, 2, 7000}}) {
     const Tensor x = random_tensor(random, shape, Dtype::f32);
@@ -333,8 +333,7 @@ TEST_CASE("device code: inner products of per-sample gradients and weighted sums
       check_on_devices(dots(),
                        [&](Backend& b, const View& y) { b.row_dot(p.view(), q.view(), y); });
     }
-    // check_close is for the narrow types' own results; these are sums in double of products in
-    // float.
+    // check_close() is for results of 16-bit types; these are sums in double of products in float.
     const Tensor expected = dots(), got = dots();
     backend(cpu).gram_dot(a1.view(), b1.view(), a2.view(), b2.view(), expected.view());
     for_each_device_code([&] {
@@ -350,7 +349,7 @@ TEST_CASE("device code: inner products of per-sample gradients and weighted sums
       return to_dtype(ids, Dtype::i64);
     };
     const Tensor ids1 = draw_ids(s), ids2 = draw_ids(t);
-    // Every second time one row for all positions.
+    // Every other round has one row for all positions.
     const Tensor rows1 = round % 2 == 0 ? b1 : contiguous(b1.slice(1, 0, 1));
     check_on_devices(dots(), [&](Backend& b, const View& y) {
       b.onehot_dot(ids1.view(), rows1.view(), ids2.view(), b2.view(), y);
@@ -369,8 +368,8 @@ TEST_CASE("device code: inner products of per-sample gradients and weighted sums
   }
 }
 
-TEST_CASE("device code: a Gram sum that cancels is taken by the definition") {
-  // Two positions whose gradients are opposite but for a little.
+TEST_CASE("device code: a Gram sum that cancels is recomputed in f64") {
+  // Two positions whose gradients nearly cancel.
   const Tensor a = Tensor::from({1, 2, 1, 2.0001}, {1, 2, 2}, Dtype::f32);
   const Tensor b = Tensor::from({1, -1, -1, 1}, {1, 2, 2}, Dtype::f32);
   const Tensor expected = unwritten({1}, Dtype::f64), got = unwritten({1}, Dtype::f64);
