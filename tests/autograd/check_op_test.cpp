@@ -1,4 +1,4 @@
-// The laws themselves: each of these operations breaks one, and check_op() must say which.
+// Tests of the laws themselves: each of these operations breaks one, and check_op() must name it.
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -14,7 +14,7 @@ namespace {
 
 const Op broken_op("broken");
 
-// An operation of one batched input [n, 3], and of a parameter [3] where it takes two.
+// An operation with one batched input [n, 3], or with a parameter [3] besides.
 OpCase one_input(std::function<Var(const Var&)> f) {
   return {"broken", "one input", [f](PublicRandom& random) {
             return Instance{{{uniform_values(random, {draw(random, 2, 4), 3}), 0}},
@@ -29,7 +29,7 @@ OpCase with_parameter(std::function<Var(const Var&, const Var&)> f) {
           }};
 }
 
-// The op that claims to leave its samples where they are.
+// Records y with a given backward; the op claims to keep its samples separate.
 Var recorded(const Var& x, const Tensor& y, const std::function<Tensor(const Tensor&)>& pull) {
   return x.tape().record(
       broken_op, {x}, y, x.samples(),
@@ -40,7 +40,7 @@ bool breaks(const OpCase& op, const char* law) {
   return throws([&] { testing::check_op(op); }, law);
 }
 
-// y = x w, elementwise, whose per-sample gradient is what `rows` makes of the true one.
+// y = x w, elementwise; `emitted` turns the true per-sample gradients into those passed on.
 Var product(const Var& x, const Var& w,
             const std::function<PerSampleGrad(const Tensor&)>& emitted) {
   return x.tape().record(broken_op, {x, w}, mul(x.value(), w.value()), x.samples(),
@@ -62,7 +62,7 @@ TEST_CASE("check_op finds a wrong derivative") {
       "broken (one input): \"gradients are derivatives\" does not hold for instance 0, ("));
 }
 
-TEST_CASE("check_op finds an operation that mixes samples unseen by the tape") {
+TEST_CASE("check_op finds an operation that mixes samples without the tape's knowledge") {
   CHECK(breaks(one_input([](const Var& x) {
                  const double n = static_cast<double>(x.shape()[0]);
                  const auto centred = [n](const Tensor& t) {
@@ -84,7 +84,7 @@ TEST_CASE("check_op finds rounding that depends on how many samples there are") 
                "a sample run alone gives bit-equal results"));
 }
 
-TEST_CASE("check_op finds what only a NaN of another sample shows") {
+TEST_CASE("check_op finds mixing that only a NaN of another sample reveals") {
   CHECK(breaks(one_input([](const Var& x) {
                  const Tensor nothing = scale(sum(x.value(), {0}, true), 0);
                  return recorded(x, add(x.value(), nothing), [](const Tensor& dy) { return dy; });
@@ -103,7 +103,7 @@ TEST_CASE("check_op finds a sum of gradients spread over the samples") {
                "a sample run alone gives equal results\" does not hold"));
 }
 
-// Right where uniform draws go, and not at `wrong`.
+// A function whose gradient is correct for uniform samples, but not where `wrong` is true.
 OpCase wrong_where(bool (*wrong)(double x), double gradient) {
   return one_input([=](const Var& x) {
     Tensor slope = clone(x.value());
@@ -114,7 +114,7 @@ OpCase wrong_where(bool (*wrong)(double x), double gradient) {
   });
 }
 
-TEST_CASE("check_op finds what is wrong in the tails, or at zero alone") {
+TEST_CASE("check_op finds gradients that are wrong only in the tails or at zero") {
   constexpr const char* law = "value and gradient have no gaps at far and special values";
   CHECK(breaks(wrong_where([](double x) { return std::abs(x) > 2; }, 1), law));
   CHECK(breaks(wrong_where([](double x) { return x > 30; }, 1), law));
@@ -126,7 +126,7 @@ TEST_CASE("check_op finds what is wrong in the tails, or at zero alone") {
 
 TEST_CASE("check_op finds a value that is missing at zero, and one that overflows early") {
   constexpr const char* law = "value and gradient have no gaps at far and special values";
-  // sin(x) / x and log(1 + e^x), as they are written down.
+  // sin(x) / x and log(1 + e^x), computed as written.
   CHECK(breaks(one_input([](const Var& x) { return sin(x) / x; }), law));
   CHECK(breaks(one_input([](const Var& x) { return log(affine(exp(x), 1, 1)); }), law));
   CHECK_NOTHROW(testing::check_op(one_input([](const Var& x) { return softplus(x); })));
@@ -141,7 +141,7 @@ TEST_CASE("kinks, jumps, poles and the ends of a domain are no faults") {
 }
 
 TEST_CASE("one sample in each instance is no check") {
-  // A batch norm that the tape does not see, of which one sample has nothing to show.
+  // A batch norm that the tape does not recognize; with one sample it breaks no law.
   struct BatchNorm final : nn::Module {
     Var forward(const Var& x) override {
       const auto centred = [](const Tensor& t) {
@@ -167,7 +167,7 @@ TEST_CASE("check_op finds a parameter whose gradient is missing") {
                "gradients are derivatives"));
 }
 
-TEST_CASE("check_op finds single precision that is not") {
+TEST_CASE("check_op finds results that are less accurate than single precision") {
   CHECK(breaks(one_input([](const Var& x) {
                  Tensor y = x.value();
                  if (y.dtype() == Dtype::f32) y = to_dtype(to_dtype(y, Dtype::bf16), Dtype::f32);
@@ -187,7 +187,7 @@ TEST_CASE("check_op finds a backward that is wrong for gradients of many samples
                "gradients are derivatives"));
 }
 
-TEST_CASE("check_op names what the tape itself refuses") {
+TEST_CASE("check_op reports refusals of the tape itself") {
   CHECK(breaks(one_input([](const Var& x) { return sum(x, {0}); }), "sum: "));
 }
 
@@ -199,7 +199,7 @@ TEST_CASE("a correct operation passes, and no instances are no check") {
   CHECK(throws([&] { testing::check_op(good, {.instances = 0}); }, "check_op: 0 instances"));
 }
 
-// So that an operation cannot be added without a case: the walk over the registry sees this one.
+// The walk over the registry finds this one, so an operation cannot be added without a case.
 TEST_CASE("an operation without a case is found") {
   CHECK(ops_without_case(op_cases()) ==
         std::vector<std::string>{"captured_loss", "broken", "lifting"});

@@ -1,5 +1,5 @@
-// The operation and the layer of docs/custom_ops.md, which are written as a user of the library
-// would, held to the laws that ours are held to.
+// The operation and the layer of docs/custom_ops.md, written as a user of the library would write
+// them, satisfy the laws of the library's own operations.
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/check/check_layer.h"
 #include "nn/init.h"
@@ -64,7 +64,7 @@ TEST_CASE("a user's operation and layer obey the laws") {
   // CHECKS
 }
 
-TEST_CASE("a layer is as before after it was checked") {
+TEST_CASE("a check leaves a layer unchanged") {
   CubicLinear layer(4, 3);
   const Tensor before = layer.weight->value;
   testing::check_layer(layer,

@@ -1,4 +1,4 @@
-// The laws that every operation on the tape obeys, on random cases of each. Seeds are fixed.
+// The laws that every operation on the tape obeys, on random cases of each, with fixed seeds.
 #include <algorithm>
 
 #include "autograd/check/op_run.h"
@@ -11,7 +11,7 @@ using namespace sotto::testing;
 
 namespace {
 
-// Of the operations whose work engines do differently.
+// The cases of operations that engines implement differently.
 std::vector<OpCase> engine_cases() {
   std::vector<OpCase> cases;
   add_product_cases(cases);
@@ -19,7 +19,7 @@ std::vector<OpCase> engine_cases() {
   return cases;
 }
 
-// Of values that `dtype` can hold, so that only the arithmetic differs.
+// The instance with values that `dtype` can represent, so that only the arithmetic differs.
 Instance rounded(Instance instance, Dtype dtype) {
   for (OpInput& x : instance.inputs) {
     if (is_float(x.value.dtype())) x.value = to_dtype(to_dtype(x.value, dtype), Dtype::f64);
@@ -35,7 +35,7 @@ double error(const Tensor& y, const Tensor& expected) {
   for (std::size_t k = 0; k < got.size(); ++k) {
     largest = std::max(largest, std::abs(wanted[k]));
     const double here = std::abs(got[k] - wanted[k]);
-    if (!(here <= difference)) difference = here;  // a NaN stays
+    if (!(here <= difference)) difference = here;  // NaN stays NaN
   }
   return difference / largest;
 }
@@ -43,7 +43,7 @@ double error(const Tensor& y, const Tensor& expected) {
 }  // namespace
 
 TEST_CASE("every registered operation has a case, and every case a registered operation") {
-  // A captured loss is of GPUs alone (captured_loss_test.cpp).
+  // Captured losses exist on GPUs only (captured_loss_test.cpp).
   CHECK(ops_without_case(op_cases()) == std::vector<std::string>{"captured_loss"});
   const auto registered = registered_ops();
   for (const OpCase& one : op_cases()) {
@@ -64,7 +64,7 @@ TEST_CASE("every operation obeys the laws of gradients and of samples") {
 }
 
 TEST_CASE("every operation runs in half precision, forward and backward") {
-  // An op may be several kernels, each of which rounds what it stores.
+  // An op may consist of several kernels, each of which rounds its result.
   constexpr double factor = 4;
   for (const OpCase& one : op_cases()) {
     PublicRandom random(77);

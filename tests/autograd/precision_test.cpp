@@ -1,5 +1,5 @@
-// Mixed precision on the tape: which types operations compute in, what parameters get, and that a
-// sample's bits are its own.
+// Mixed precision on the tape: the types of operations and gradients, and the independence of a
+// sample's bits from its batch.
 #include "autograd/precision.h"
 
 #include <algorithm>
@@ -22,14 +22,14 @@ namespace {
 
 constexpr Dtype narrow_types[] = {Dtype::bf16, Dtype::f16};
 
-// Half the distance of neighbouring numbers about 1.
+// Half the distance between neighbouring numbers near 1.
 double rounding(Dtype dtype) { return dtype == Dtype::bf16 ? 0x1p-8 : 0x1p-11; }
 
 std::vector<double> doubles(const Tensor& x) {
   return to_dtype(contiguous(x), Dtype::f64).to_vector<double>();
 }
 
-// The largest difference, relative to the largest expected value and at least to 1.
+// The largest difference, relative to the largest expected value, which counts as at least 1.
 double error(const Tensor& y, const Tensor& expected) {
   const std::vector<double> got = doubles(y), wanted = doubles(expected);
   REQUIRE(got.size() == wanted.size());
@@ -82,7 +82,7 @@ TEST_CASE("every registered operation is in the table of widths, and nothing els
 }
 
 TEST_CASE("every operation in 16 bits agrees with double to rounding, and its gradients too") {
-  // An op may be several kernels, each of which rounds what it stores.
+  // An op may consist of several kernels, each of which rounds its result.
   constexpr double factor = 8;
   for (const OpCase& one : op_cases()) {
     PublicRandom random(78);
@@ -112,7 +112,7 @@ TEST_CASE("every operation in 16 bits agrees with double to rounding, and its gr
   }
 }
 
-TEST_CASE("products are narrow, sums are wide, and other operations follow their samples") {
+TEST_CASE("products are 16-bit, sums are f32, and other operations follow their batched inputs") {
   for (const Dtype narrow : narrow_types) {
     PublicRandom random(1);
     Parameter w(random_tensor(random, {4, 5})), gain(random_tensor(random, {4}));
@@ -220,7 +220,8 @@ TEST_CASE("activations take half the bytes in 16 bits") {
   const double parameters = 4 * static_cast<double>(model.parameter_count());
   const double wide = held(Dtype::f32);
   for (const Dtype narrow : narrow_types) {
-    // Half of each activation, and a copy of the parameters (docs/memory.md, "Mixed precision").
+    // Half of each activation, and a 16-bit copy of the parameters (docs/memory.md, "Mixed
+    // precision").
     CHECK(held(narrow) == Approx(wide / 2 + parameters / 2).epsilon(0.03));
   }
 }
@@ -256,7 +257,7 @@ TEST_CASE("a sample's gradient has the same bits in any batch, in every precisio
   }
 }
 
-TEST_CASE("a segment in 16 bits that is run again gives the same bits") {
+TEST_CASE("a recomputed segment in 16 bits has equal bits") {
   nn::manual_seed(9);
   nn::Sequential model = small_network();
   PublicRandom random(10);
@@ -279,7 +280,7 @@ TEST_CASE("a segment in 16 bits that is run again gives the same bits") {
     CHECK(gradients(precision, true) == gradients(precision, false));
 }
 
-TEST_CASE("norms see the subnormal factors that sums see, by every route") {
+TEST_CASE("norms include the subnormal factors that sums include, by every method") {
   for (const auto& [small, large] : {std::pair(1e-39, 1e38), {1e38, 1e-39}}) {
     const auto like = [](const Tensor& x) { return to_dtype(x, Dtype::f64); };
     const Tensor b = full({2, 3, 4}, small, Dtype::bf16), a = full({2, 3, 5}, large, Dtype::bf16);

@@ -1,5 +1,5 @@
 // Independence of samples: every way of mixing them is refused on a private tape when it is
-// recorded, and has its right gradient on an ordinary one.
+// recorded, and has a correct gradient on an ordinary one.
 #include "autograd/ops.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/kernel_cases.h"
@@ -11,8 +11,8 @@ using namespace sotto;
 namespace {
 
 struct Mixing {
-  const char* op;     // as the message names it
-  const char* shape;  // which the message holds
+  const char* op;     // as the error names it
+  const char* shape;  // in the error
   std::function<Var(const Var&)> run;
 };
 
@@ -26,7 +26,7 @@ Var batch_norm(const Var& x) {
   return mul(centered, rsqrt(affine(mean(square(centered), {0}, true), 1, 1e-5)));
 }
 
-// What mixes the samples of a [4, 4] value along axis 0 (square, so that axes could be confused).
+// Ways to mix the samples of a [4, 4] value along axis 0 (square, so that confused axes show).
 std::vector<Mixing> mixings() {
   return {
       {"sum", "(4, 4)", [](const Var& x) { return sum(x, {0}); }},
@@ -101,7 +101,7 @@ std::vector<Mixing> mixings() {
 
 }  // namespace
 
-TEST_CASE("a private tape refuses what mixes samples, naming the operation and the shape") {
+TEST_CASE("a private tape refuses to mix samples, naming the operation and the shape") {
   for (const Mixing& mixing : mixings()) {
     for (const bool wants_grad : {true, false}) {
       Tape tape({.private_data = true});

@@ -1,5 +1,5 @@
-// Several views of each sample as rows of one batch: whose they are, and what is refused.
-// That gradients are those of the samples alone is among the laws of op_laws_test.cpp.
+// Several views of each sample as rows of one batch: to which sample they belong, and refusals.
+// op_laws_test.cpp checks that gradients equal those of the samples run alone.
 #include "autograd/ops.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -26,7 +26,7 @@ nn::Sequential network() {
   return net;
 }
 
-// Views of one sample attract each other, those of one batch never meet.
+// Views of one sample attract each other; views of different samples have no term.
 Var attraction(const Var& joined) {
   const std::vector<Var> views = split_views(joined, 2);
   return affine(cosine_similarity(views[0], views[1]), -1, 1);
@@ -44,14 +44,14 @@ std::vector<double> norms(nn::Module& net, const Tensor& a, const Tensor& b, std
 
 }  // namespace
 
-TEST_CASE("two views of a sample are clipped as one, whatever is beside them") {
+TEST_CASE("two views of a sample are clipped together, whatever the other samples") {
   nn::Sequential net = network();
   const Tensor a = random_values(1, {5, 1, 4, 4}), b = random_values(2, {5, 1, 4, 4});
   const std::vector<double> together = norms(net, a, b, 0);
   const std::vector<double> twice = norms(net, a, b, 0, ClipPasses::two);
   REQUIRE(together.size() == 5);
   for (std::int64_t n = 0; n < 5; ++n) {
-    // Dropout included: a row's mask is that of its view and its place in the logical batch.
+    // Includes dropout: a row's mask depends on its view and its row in the logical batch.
     const double alone = norms(net, a.slice(0, n, n + 1), b.slice(0, n, n + 1), n)[0];
     CHECK(together[static_cast<std::size_t>(n)] == Approx(alone).epsilon(1e-10));
     CHECK(twice[static_cast<std::size_t>(n)] == Approx(alone).epsilon(1e-10));
@@ -99,7 +99,7 @@ TEST_CASE("an empty batch has empty views") {
 
 TEST_CASE("rows of different kinds do not meet, and views fit their samples") {
   Tape tape({.private_data = true});
-  // One sample: shapes alone would broadcast.
+  // One sample, because shapes alone would broadcast.
   const Var x = tape.input(random_values(8, {1, 3})), y = tape.input(random_values(9, {1, 3}));
   const Var joined = join_views({x, y});
   CHECK(throws([&] { joined + x; }, "add: its inputs have 2 and 1 rows for 1 samples"));

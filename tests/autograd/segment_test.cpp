@@ -1,4 +1,4 @@
-// Segments that are run again: the same gradients as without them, bit for bit, and less memory.
+// Checkpointed segments: gradients are equal to the bit with and without them, and memory is less.
 #include "autograd/segment.h"
 
 #include "autograd/ops.h"
@@ -22,7 +22,7 @@ Tensor random_values(std::uint64_t stream, const Shape& shape) {
   return uniform_values(random, shape);
 }
 
-// How a model's parts are run: as they are, as segments, or as segments within segments.
+// The ways to run a model's parts: plainly, as segments, or as segments within segments.
 enum class Cut { none, parts, nested };
 
 using Part = std::function<Var(const Var&)>;
@@ -38,7 +38,7 @@ Var run(const std::vector<Part>& parts, const Var& x, Cut cut) {
 }
 
 // A convolution with standardised weights, normalisation, dropout, attention over the pixels, a
-// recurrent layer, a weight that two parts use, one of them transposed, and a frozen one.
+// recurrent layer, a weight that two parts use (one of them transposed), and a frozen parameter.
 struct Network {
   Parameter kernel{random_values(1, {4, 1, 3, 3})}, gain{random_values(2, {4})},
       shift{random_values(3, {4})}, q{random_values(4, {4, 4})}, ih{random_values(5, {6, 4})},
@@ -93,7 +93,7 @@ struct Clipped {
 Clipped clipped(Network& net, Cut cut, const std::vector<ClipGroup>& groups,
                 const ClipOptions& options, ClipPasses passes) {
   Clipper clipper(groups, options, passes);
-  // Two physical batches, of which the second pairs its rows, and none of the third's are there.
+  // Three physical batches: the second groups its rows in pairs, and the third is empty.
   const Grouping pairs{.unit_of_row = {1, 0, 1}, .units = 2, .mean = true};
   const std::vector<Tensor> batches{images().slice(0, 0, 2), images().slice(0, 2, 5),
                                     images().slice(0, 0, 0)};
@@ -118,7 +118,7 @@ void check_same(const Gradients& a, const Gradients& b, double tolerated = 0) {
 
 }  // namespace
 
-TEST_CASE("ordinary gradients are the same bit for bit with segments and without") {
+TEST_CASE("ordinary gradients are equal to the bit with segments and without") {
   Network net;
   const Gradients plain = ordinary(net, Cut::none);
   CHECK(plain.size() == 7);
@@ -126,7 +126,8 @@ TEST_CASE("ordinary gradients are the same bit for bit with segments and without
   check_same(ordinary(net, Cut::nested), plain);
 }
 
-TEST_CASE("clipped sums and norms are the same with segments under every rule, route and passes") {
+TEST_CASE(
+    "clipped sums and norms are equal with segments, for every rule, norm method and passes") {
   Network net;
   std::vector<ClipGroup> flat = flat_group(net.trainable(), 0.5), layers;
   for (Parameter* parameter : net.trainable()) layers.push_back({{parameter}, 0.2});
@@ -140,7 +141,8 @@ TEST_CASE("clipped sums and norms are the same with segments under every rule, r
         const Clipped plain = clipped(net, Cut::none, groups, options, ClipPasses::one);
         for (const Cut cut : {Cut::parts, Cut::nested}) {
           const Clipped once = clipped(net, cut, groups, options, ClipPasses::one);
-          // To rounding: rows take the place of factors where they are smaller.
+          // Equal up to rounding: per-sample gradients that are smaller than their factors are
+          // materialized.
           for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
             const Clipped got = clipped(net, cut, groups, options, passes);
             check_same(got.sums, plain.sums, 1e-12);
@@ -156,7 +158,7 @@ TEST_CASE("clipped sums and norms are the same with segments under every rule, r
   }
 }
 
-TEST_CASE("a sample's row with segments is the gradient of running it alone without them") {
+TEST_CASE("a per-sample gradient with segments is that of the sample run alone without them") {
   Network net;
   Tape tape({.seed = 3});
   PerSampleGradSink rows;
@@ -216,7 +218,7 @@ TEST_CASE("inputs get their gradients through a segment, those of mixed values t
   CHECK(gradient(true) == gradient(false));
 }
 
-TEST_CASE("a private tape refuses what mixes samples inside a segment, too") {
+TEST_CASE("a private tape refuses to mix samples inside a segment, too") {
   Tape tape({.private_data = true});
   const Var x = tape.input(random_values(14, {4, 3}));
   CHECK(throws([&] { segment([](const Var& v) { return sum(v); }, x); }, "sum: combines samples"));
@@ -227,7 +229,7 @@ TEST_CASE("a private tape refuses what mixes samples inside a segment, too") {
       "mixed samples"));
 }
 
-TEST_CASE("values from outside are to be inputs of a segment") {
+TEST_CASE("values from outside must be inputs of a segment") {
   Parameter w(random_values(15, {3, 3}));
   Tape tape, other;
   const Var x = tape.input(random_values(16, {4, 3})), outside = tape.use(w);
@@ -248,13 +250,13 @@ TEST_CASE("values from outside are to be inputs of a segment") {
         segment([&](const Vars& v) { return Vars{linear(v[0], v[1]), v[1]}; }, Vars{x, outside});
       },
       "1 of 2 results are shared"));
-  // Neither do values leave a segment but as its results.
+  // Values leave a segment only as its results.
   Var kept;
   segment([&](const Var& v) { return kept = linear(v, v.tape().use(w)); }, x);
   CHECK(throws([&] { segment([&](const Var& v) { return v + kept; }, x); }, "add: an input"));
 }
 
-TEST_CASE("a segment that does something else the second time is refused") {
+TEST_CASE("a segment whose recomputation differs is refused") {
   Parameter w(random_values(17, {3, 3})), b(random_values(18, {3}));
   const auto second = [&](const std::function<Var(const Var&, bool again)>& function) {
     bool again = false;
@@ -277,8 +279,9 @@ TEST_CASE("a segment that does something else the second time is refused") {
   }));
 }
 
-// docs/memory.md: inputs of the segments, and of one segment at a time all that is kept.
-TEST_CASE("a tape keeps of each segment its input, and of one at a time what is inside") {
+// docs/memory.md: the tape keeps the inputs of the segments, and the values of one segment at a
+// time.
+TEST_CASE("a tape keeps the input of each segment, and the values inside of one at a time") {
   constexpr std::int64_t n = 64, width = 128, depth = 12;
   constexpr std::size_t value = n * width * sizeof(float);
   const auto stage = [](const Var& x) { return tanh(tanh(tanh(tanh(x)))); };
@@ -302,7 +305,7 @@ TEST_CASE("a tape keeps of each segment its input, and of one at a time what is 
     return kept;
   };
   std::size_t peak = 0, cut_peak = 0;
-  // One value is written over another that nothing needs any more.
+  // One value is written over another that has no further use.
   CHECK(bytes(1, peak) == (4 * depth - 1) * value);
   CHECK(bytes(3, cut_peak) == 4 * value);
   CHECK(peak >= 4 * depth * value);

@@ -1,4 +1,4 @@
-// The tape: what backward delivers, to whom, and what it refuses.
+// The tape: the gradients that backward delivers, their destination, and refusals.
 #include "autograd/check/op_run.h"
 #include "autograd/ops.h"
 #include "core/allocator/allocator.h"
@@ -19,7 +19,7 @@ Tensor random_values(std::uint64_t stream, const Shape& shape, Dtype dtype = Dty
 
 using Model = std::function<Var(Tape& tape, const Var& x)>;
 
-// Rows of every parameter, by running all samples together.
+// The per-sample gradients of every parameter, from running all samples together.
 Gradients rows_together(const Model& model, const Tensor& x) {
   Tape tape;
   PerSampleGradSink sink;
@@ -27,7 +27,7 @@ Gradients rows_together(const Model& model, const Tensor& x) {
   return sink.all();
 }
 
-// Each sample's row is what an ordinary backward over it alone gives.
+// Checks that each per-sample gradient is the gradient of running the sample alone.
 void check_sample_alone(const Model& model, const Tensor& x, std::size_t parameters) {
   const Gradients rows = rows_together(model, x);
   REQUIRE(rows.size() == parameters);
@@ -43,7 +43,7 @@ void check_sample_alone(const Model& model, const Tensor& x, std::size_t paramet
   }
 }
 
-// Norms over all uses, cross terms included, are those of the rows.
+// Checks that norms over all uses, cross terms included, are those of the materialized gradients.
 void check_norms(const Model& model, const Tensor& x, Parameter& parameter, std::size_t uses) {
   Tape tape({.private_data = true});
   CollectSink sink;
@@ -57,12 +57,12 @@ void check_norms(const Model& model, const Tensor& x, Parameter& parameter, std:
   }
 }
 
-// Zero mean and unit variance over each output's weights (Qiao et al. 2019).
+// Weights with zero mean and unit variance per output (Qiao et al. 2019).
 Var standardised(const Var& w) { return reshape(normalize(flatten(w), 1, 1e-3), w.shape()); }
 
 }  // namespace
 
-TEST_CASE("a shared value computed from parameters hands each sample's gradient on") {
+TEST_CASE("a shared value computed from parameters passes on each sample's gradient") {
   Parameter w(random_values(1, {3, 4})), g(random_values(2, {3, 1})), a(random_values(3, {3, 2})),
       b(random_values(4, {2, 4}));
   const Tensor x = random_values(5, {4, 2, 4});
@@ -125,7 +125,7 @@ TEST_CASE("norms of a parameter used several times have their cross terms") {
       random_values(16, {3, 2, 6}), kernel, 2);
 }
 
-TEST_CASE("a row of padding learns nothing") {
+TEST_CASE("a row of padding gets no gradient") {
   Parameter table(random_values(17, {3, 2}));
   Tape tape;
   PerSampleGradSink sink;
@@ -135,7 +135,7 @@ TEST_CASE("a row of padding learns nothing") {
 }
 
 TEST_CASE(
-    "backward of an embedding goes to the rows that forward took, whatever became of the ids") {
+    "backward of an embedding goes to the rows that forward read, even if the ids change later") {
   Parameter table(random_values(17, {3, 2}));
   Tape tape;
   PerSampleGradSink sink;
@@ -146,8 +146,7 @@ TEST_CASE(
   CHECK(values(sink.rows(table)) == std::vector<double>{1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1});
 }
 
-TEST_CASE(
-    "cross entropy passes over classes and elements without a weight, whatever their logits") {
+TEST_CASE("cross entropy ignores classes and elements of weight zero, whatever their logits") {
   Tape tape;
   const Tensor logits = Tensor::from({0, 0, -HUGE_VAL, std::nan(""), 1, 2}, {1, 3, 2}, Dtype::f64);
   // Element 0 has the logits 0, -inf, 1; element 1, with a NaN, is ignored.
@@ -163,7 +162,7 @@ TEST_CASE(
   for (const std::size_t k : {0, 2, 4}) CHECK(found[k] == Approx(expected[k]));
 }
 
-TEST_CASE("frozen parameters get nothing and what they alone feed is not kept") {
+TEST_CASE("frozen parameters get no gradient, and values computed only from them are not kept") {
   Parameter w(random_values(18, {3, 4})), frozen(random_values(19, {4, 4}));
   frozen.trainable = false;
   Tape tape({.private_data = true});
@@ -175,7 +174,7 @@ TEST_CASE("frozen parameters get nothing and what they alone feed is not kept") 
   CHECK(sink.uses(frozen).empty());
 }
 
-TEST_CASE("a private tape delivers one loss for each sample to sinks that bound influence alone") {
+TEST_CASE("a private tape accepts one loss per sample, and only sinks that bound influence") {
   Parameter w(random_values(22, {3, 4}));
   Tape tape({.private_data = true});
   const Var y = linear(tape.input(random_values(23, {2, 4})), tape.use(w));
@@ -208,7 +207,7 @@ TEST_CASE("values of another tape, of a spent tape and of no tape are refused") 
   tape.backward(loss, sink);
   CHECK(throws([&] { tape.backward(loss, sink); }, "emptied by an earlier backward"));
   CHECK(throws([&] { sum(y); }, "emptied by an earlier backward"));
-  // A tape may be used again, but not with values from before.
+  // A tape may be reused, but not with values recorded before.
   CHECK(throws(
       [&] {
         tape.grad(tape.input(zeros({2, 1}), 0, true));
@@ -231,7 +230,7 @@ TEST_CASE("inputs agree in their number of samples") {
   CHECK_NOTHROW(tape.input(zeros({4, 3}), -1));
 }
 
-TEST_CASE("a kept graph gives the same gradients again") {
+TEST_CASE("a kept graph gives equal gradients in a second backward") {
   Parameter w(random_values(27, {3, 4}));
   Tape tape;
   const Var x = tape.input(random_values(28, {2, 4}), 0, true);
@@ -267,7 +266,7 @@ TEST_CASE("dropout's mask does not depend on how a batch is split, and differs b
   CHECK_FALSE(same_bits(whole.first, whole.second));
   CHECK_FALSE(same_bits(whole.first, masks({.seed = 3, .step = 1}, 8).first));
   CHECK(same_bits(ones, masks({.training = false}, 8).first));
-  // What is dropped is zero, whatever it was.
+  // Dropped elements are zero, whatever their value was.
   const auto of = [](double value) {
     Tape tape({.seed = 3});
     return dropout(tape.input(full({8, 50}, value)), 0.5).value();
@@ -275,7 +274,7 @@ TEST_CASE("dropout's mask does not depend on how a batch is split, and differs b
   CHECK(same_bits(of(HUGE_VAL), where(of(1), full({8, 50}, HUGE_VAL), zeros({8, 50}))));
 }
 
-TEST_CASE("dropout's mask of a sample is the same whatever longer ones pad it with") {
+TEST_CASE("dropout's mask of a sample does not depend on padding to longer samples") {
   const auto mask = [](const Shape& shape, int axis) {
     Tape tape({.seed = 3});
     return dropout(tape.input(full(shape, 1), axis), 0.5).value();
@@ -304,14 +303,14 @@ TEST_CASE("backward releases what the tape held, and needs little beyond it") {
       const Var loss = sum_per_sample(y);
       y = Var();
       forward = allocator(cpu).statistics().current - start;
-      // tanh writes over its input, and backward reads its result alone.
+      // tanh writes over its input, and its backward reads only its result.
       CHECK(forward >= layers * activation);
       CHECK(forward <= (layers + 1) * activation);
       allocator(cpu).reset_peak();
       tape.backward(loss, sink);
     }
     const std::size_t weight = 64 * 64 * sizeof(float);
-    // What backward needs does not grow with depth: factors become sums at once.
+    // The memory of backward does not grow with depth: factors are summed at once.
     const std::size_t peak = allocator(cpu).statistics().peak - start;
     CHECK(peak <= forward + 2 * activation + 2 * weight);
     CHECK(allocator(cpu).statistics().current - start <= 2 * weight);

@@ -1,4 +1,4 @@
-// Attention against its definition, in blocks of queries too, and what it keeps in memory.
+// Attention against its definition, also in blocks of queries, and its use of memory.
 #include <algorithm>
 #include <map>
 
@@ -48,7 +48,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return most;
 }
 
-// In the root of the mean square.
+// The relative error of the root mean square.
 double relative_error(const Tensor& got, const Tensor& expected) {
   const std::vector<double> u = to_dtype(got, Dtype::f64).to_vector<double>(),
                             v = expected.to_vector<double>();
@@ -60,10 +60,10 @@ double relative_error(const Tensor& got, const Tensor& expected) {
   return std::sqrt(error / size);
 }
 
-// 700 by 900 scores are more than one block holds, 5 by 6 are one of many slices in a block.
+// 700 x 900 scores exceed one block; 5 x 6 are one of many slices in a block.
 const Shape sizes[] = {{1, 2, 700, 900}, {3, 2, 5, 6}};
 
-// Of scores [n, heads, a, b]: keys of a sample that are hidden, and what is added for all samples.
+// Two masks for scores [n, heads, a, b]: hidden keys per sample, and a term added for all samples.
 std::vector<Tensor> two_masks(PublicRandom& random, const Shape& size) {
   std::vector<std::int64_t> hidden(static_cast<std::size_t>(size[0] * size[3]));
   for (std::int64_t& hides : hidden) hides = random.normal() > 0.8;
@@ -107,7 +107,7 @@ TEST_CASE("attention is the softmax of scaled scores times the values, whatever 
   }
 }
 
-TEST_CASE("attention in 16 bits loses no more than that, however far apart scores are") {
+TEST_CASE("attention in 16 bits loses no more than 16-bit rounding, however different scores are") {
   PublicRandom random(22);
   constexpr std::int64_t width = 64;
   const Function f = [](const Var& q, const Var& k, const Var& v) {
@@ -115,7 +115,7 @@ TEST_CASE("attention in 16 bits loses no more than that, however far apart score
   };
   for (const Dtype narrow : {Dtype::bf16, Dtype::f16}) {
     const double rounding = narrow == Dtype::bf16 ? 0x1p-8 : 0x1p-11;
-    // Numbers that it has. Scores differ by some hundred before they are scaled.
+    // Values representable in 16 bits. Scores differ by some hundred before they are scaled.
     const auto numbers = [&](const Shape& shape, double size) {
       return to_dtype(to_dtype(scale(normal_values(random, shape), size), narrow), Dtype::f64);
     };
@@ -151,7 +151,7 @@ TEST_CASE("attention of no queries is empty, and of no keys zero") {
   CHECK(largest_difference(no_keys.grads[0], zeros_like(some)) == 0);
 }
 
-TEST_CASE("any number of masks is put on scores, in their order") {
+TEST_CASE("any number of masks is applied to scores, in order") {
   PublicRandom random(20);
   const Tensor x = normal_values(random, {2, 3, 4});
   std::vector<Tensor> masks(6, normal_values(random, {3, 3}));
@@ -170,7 +170,7 @@ TEST_CASE("any number of masks is put on scores, in their order") {
   CHECK(largest_difference(six.grads[1], two.grads[1]) < 1e-11);
 }
 
-TEST_CASE("attention keeps nothing as large as queries times keys") {
+TEST_CASE("attention stores no tensor as large as queries times keys") {
   PublicRandom random(9);
   const std::int64_t n = 2, t = 1500;
   const std::vector<Tensor> x(3, normal_values(random, {n, 1, t, 4}));
@@ -201,7 +201,7 @@ TEST_CASE("dropout of attention weights does not depend on the split into physic
   CHECK(largest_difference(plain.y, whole.y) > 0);
 }
 
-// 700 by 700 scores are one block, 800 by 800 several.
+// 700 x 700 scores are one block, 800 x 800 several.
 TEST_CASE(
     "attention has the same bits whatever longer samples pad others with, with dropout, too") {
   PublicRandom random(13);
@@ -259,7 +259,7 @@ TEST_CASE("a layer's additional keys do not show how long samples are padded") {
   }
 }
 
-TEST_CASE("weights that a layer shows are of its keys in their order, additional ones last") {
+TEST_CASE("the weights that a layer returns are in the order of its keys, additional ones last") {
   nn::manual_seed(7);
   PublicRandom random(15);
   nn::MultiheadAttention layer(8, 2,
@@ -280,7 +280,7 @@ TEST_CASE("weights that a layer shows are of its keys in their order, additional
   }
 }
 
-TEST_CASE("dropout of attention weights keeps each or none of it, the larger for those that go") {
+TEST_CASE("dropout of attention weights drops or keeps each, and scales up the kept ones") {
   const std::int64_t keys = 10;
   const double rate = 0.4;
   const Tensor x = zeros({3, 2, 50, keys}, Dtype::f64),
@@ -299,7 +299,7 @@ TEST_CASE("dropout of attention weights keeps each or none of it, the larger for
   for (const double weight : used) CHECK((weight == 0 || std::abs(weight - kept) < 1e-15));
   const double share = static_cast<double>(count) / static_cast<double>(used.size());
   CHECK(share == Approx(rate).margin(0.04));
-  // The slope of value s is the sum of the weights of key s.
+  // The gradient of value s is the sum of the weights of key s.
   CHECK(sum(got.grads[2].slice(3, 0, 1)).item() ==
         Approx(static_cast<double>(std::ssize(used) - count) * kept));
 }
@@ -351,7 +351,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("attention refuses what does not fit, and positions that are samples") {
+TEST_CASE("attention refuses shapes that do not fit, and samples as positions") {
   Tape tape({.private_data = true});
   const Var x = tape.input(zeros({2, 1, 3, 4})), other = tape.input(zeros({2, 1, 3, 5}));
   CHECK(throws([&] { attention(x, other, x); }, "(2, 1, 3, 5)"));

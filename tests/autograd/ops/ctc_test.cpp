@@ -1,4 +1,4 @@
-// Connectionist temporal classification against the sum over all paths.
+// Connectionist temporal classification (CTC) against the sum over all paths.
 #include "autograd/ops/loss/ctc.h"
 #include "autograd/ops/reductions.h"
 #include "tests/support/kernel_cases.h"
@@ -11,7 +11,7 @@ namespace {
 
 using Labels = std::vector<std::int64_t>;
 
-// Repetitions merged, and then blanks left out.
+// The labels of a path: repetitions merged, then blanks removed.
 Labels spelled(const Labels& path, std::int64_t blank) {
   Labels labels;
   for (std::size_t t = 0; t < path.size(); ++t) {
@@ -20,7 +20,7 @@ Labels spelled(const Labels& path, std::int64_t blank) {
   return labels;
 }
 
-// Of sample k, by trying every path. log_p is [T, n, C].
+// The loss of sample k, by trying every path. log_p is [T, n, C].
 double by_all_paths(const std::vector<double>& log_p, const Shape& shape, std::int64_t k,
                     std::int64_t steps, const Labels& target, std::int64_t blank) {
   const std::int64_t n = shape[1], classes = shape[2];
@@ -82,7 +82,7 @@ TEST_CASE("the loss is minus the logarithm of the probability of all paths of th
 TEST_CASE("a target that does not fit its steps has an infinite loss, or none") {
   PublicRandom random(62);
   const Tensor log_p = log_probabilities(random, {2, 2, 3});
-  // The first needs three steps for its repetition.
+  // The first target needs three steps because of its repetition.
   const auto run = [&](bool zero_infinity) {
     Tape tape;
     const Var x = tape.input(log_p, 1, true);
@@ -103,7 +103,7 @@ TEST_CASE("a target that does not fit its steps has an infinite loss, or none") 
   CHECK(zeros == std::vector<double>(6, 0.0));
 }
 
-TEST_CASE("impossible labels and unknown numbers stay with their sample") {
+TEST_CASE("impossible labels and NaN affect their own sample only") {
   PublicRandom random(63);
   const Tensor log_p = log_probabilities(random, {3, 3, 3});
   fill(log_p.slice(1, 0, 1), [] { return -HUGE_VAL; });
@@ -117,7 +117,7 @@ TEST_CASE("impossible labels and unknown numbers stay with their sample") {
   CHECK(std::isfinite(losses[2]));
 }
 
-TEST_CASE("labels and lengths may be of narrow types") {
+TEST_CASE("labels and lengths may be i32") {
   PublicRandom random(65);
   Tape tape;
   const Var x = tape.input(log_probabilities(random, {3, 1, 3}), 1);

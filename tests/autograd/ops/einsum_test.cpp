@@ -1,5 +1,5 @@
-// Products in index notation: their values against loops over all indices, their gradients by the
-// laws that operations obey, and what they refuse.
+// Einstein summation: values against loops over all indices, gradients by the laws of operations,
+// and refusals.
 #include <map>
 
 #include "autograd/check/op_run.h"
@@ -17,7 +17,7 @@ namespace {
 struct Case {
   std::string operands;  // "bij,bjk"
   std::string result;
-  std::string samples;  // of each operand its sample label; '.' for a shared one
+  std::string samples;  // per operand its sample label; '.': shared
 
   std::string equation() const { return operands + "->" + result; }
 };
@@ -152,7 +152,7 @@ TEST_CASE("einsum passes an empty batch") {
   CHECK(einsum("bti,bsi->bts", {x, x}).shape() == Shape{0, 3, 3});
 }
 
-TEST_CASE("einsum refuses what it cannot mean, and sums over samples") {
+TEST_CASE("einsum refuses equations without meaning, and sums over samples") {
   Tape tape({.private_data = true});
   const Var x = tape.input(random_values({2, 3})), w = tape.constant(random_values({4, 3}));
   const auto refuses = [&](const char* equation, const std::vector<Var>& operands,

@@ -1,4 +1,4 @@
-// Functions that are made of other operations, each held to the laws of gradients and samples.
+// Functions composed of other operations, each checked by the laws of gradients and samples.
 #include "autograd/ops.h"
 #include "nn/functional.h"
 #include "tests/support/kernel_cases.h"
@@ -12,7 +12,7 @@ using Vars = std::vector<Var>;
 
 constexpr testing::CheckOptions few{.instances = 4};
 
-// Of one value [n, 4] in [low, high), batched and as a parameter.
+// A function of one value [n, 4] in [low, high), tested batched and as a parameter.
 struct Unary {
   const char* name;
   Var (*f)(const Var& x);
@@ -57,7 +57,7 @@ const Unary unaries[] = {
     {"normalized rows", [](const Var& x) { return p_norm(x, 3, {1}, true); }, 0.5, 3},
 };
 
-// Of two values [n, 4], the second of which may be a target without gradient.
+// A function of two values [n, 4], the second of which may be a target without gradient.
 struct Binary {
   const char* name;
   Var (*f)(const Var& x, const Var& y);
@@ -77,7 +77,7 @@ const Binary binaries[] = {
      [](const Var& x, const Var& t) { return kl_div(log_softmax(x), log_softmax(t), true); }},
     {"poisson_nll_loss", [](const Var& x, const Var& t) { return poisson_nll_loss(x, exp(t)); }},
     {"binary_cross_entropy",
-     // Probabilities that are 0 in single precision have a logarithm of -100 there.
+     // Probabilities that are 0 in f32 have a logarithm of -100 there.
      [](const Var& x, const Var& t) {
        return binary_cross_entropy(sigmoid(affine(x, 0.5, 0)), sigmoid(t));
      }},

@@ -1,5 +1,5 @@
-// Attention in one kernel, on every device that has one: its values and gradients beside those of
-// the plain way in double, whatever strides operands have; what it does not take.
+// Fused attention, on every device that has it: values and gradients against the unfused
+// computation in double, for operands of any strides; and unsupported operands.
 #include <functional>
 #include <map>
 
@@ -60,10 +60,10 @@ double relative_error(const Tensor& got, const Tensor& expected) {
   return std::sqrt(error / size);
 }
 
-// f16 loses 2^-11 with each rounding, bf16 2^-8; some meet in each number.
+// Each rounding loses 2^-11 in f16 and 2^-8 in bf16; a result has several roundings.
 double allowed(Dtype dtype) { return 4 * (dtype == Dtype::f16 ? 0x1p-11 : 0x1p-8); }
 
-// Every device but the CPU.
+// Calls f for every device except the CPU.
 void for_each_gpu(const std::function<void(Device)>& f) {
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
@@ -78,7 +78,7 @@ std::vector<Tensor> operands(PublicRandom& random, const Sizes& s, Dtype dtype) 
           normal_values(random, {s.samples, s.keys, s.heads * s.values}, dtype)};
 }
 
-// The number of launches of f; nothing where they are not counted.
+// The number of launches of f; nullopt if they are not counted.
 std::optional<std::int64_t> launches(const std::function<void()>& f) {
   const auto before = pretended_counts();
   f();
@@ -88,9 +88,9 @@ std::optional<std::int64_t> launches(const std::function<void()>& f) {
 
 }  // namespace
 
-TEST_CASE("attention on a GPU is attention, with heads within positions or before them") {
+TEST_CASE("attention on a GPU is correct, with heads inside of positions or before them") {
   PublicRandom random(1);
-  // Of features: some that the pretended library does not take, or not on the way back.
+  // Some numbers of features are not supported by the fake library, or only in the forward pass.
   const Sizes all[] = {{3, 9, 9, 2, 8, 8},  {2, 5, 13, 1, 16, 8}, {1, 17, 17, 3, 64, 64},
                        {3, 6, 6, 2, 24, 8}, {2, 7, 7, 2, 40, 40}, {4, 3, 2, 1, 8, 8}};
   for_each_gpu([&](Device device) {
@@ -159,7 +159,7 @@ TEST_CASE("attention has the same bits each time, and for a sample in any batch"
   });
 }
 
-TEST_CASE("one launch takes the place of products and scores, where nothing but time hides keys") {
+TEST_CASE("one launch replaces products and scores, if only the causal mask hides keys") {
   PublicRandom random(3);
   const Shape shape{2, 2, 6, 8};
   for_each_gpu([&](Device device) {

@@ -33,7 +33,7 @@ Rows rows(Tape& tape, PublicRandom& random, double low, double high) {
   return {values, tape.input(Tensor::from(values, {n, d}))};
 }
 
-// The mean of f(x, t) over each row.
+// Checks that `got` is the mean of f(x, t) over each row.
 template <class F>
 void check_mean(const Var& got, const Rows& x, const Rows& t, F&& f) {
   const std::vector<double> values = got.value().to_vector<double>();
@@ -130,7 +130,7 @@ TEST_CASE("an ignored element of a loss may be NaN") {
   CHECK(loss.value().to_vector<double>() == std::vector<double>{2, 0});
 }
 
-TEST_CASE("labels may be of narrow types") {
+TEST_CASE("labels may be i32 or u8") {
   PublicRandom random(66);
   Tape tape;
   const Var x = rows(tape, random, -2, 2).var;

@@ -1,4 +1,4 @@
-// Recurrent layers: what the laws of op_laws_test.cpp and the conformance cases do not say.
+// Recurrent layers: properties that op_laws_test.cpp and the conformance cases do not cover.
 #include <map>
 
 #include "autograd/ops.h"
@@ -27,7 +27,7 @@ struct Run {
   std::vector<double> output, norms, sums;
 };
 
-// A private step through a recurrent network and a loss over its last states.
+// A private step through a recurrent network, with a loss of its final states.
 Run run(nn::RecurrentLayers& network, const Tensor& x, const Tensor& lengths) {
   Clipper clipper(flat_group(network.parameters(), 0.5));
   Tape tape({.private_data = true});
@@ -43,7 +43,7 @@ Run run(nn::RecurrentLayers& network, const Tensor& x, const Tensor& lengths) {
 
 }  // namespace
 
-TEST_CASE("what stands in steps that are not valid reaches nothing, not even as NaN") {
+TEST_CASE("values in steps that are not valid have no effect, not even NaN") {
   nn::manual_seed(3);
   PublicRandom random(5);
   nn::LSTM network(3, 4, {.num_layers = 2, .batch_first = true, .bidirectional = true});
@@ -59,7 +59,7 @@ TEST_CASE("what stands in steps that are not valid reaches nothing, not even as 
   CHECK(dirty.sums == clean.sums);
 }
 
-TEST_CASE("rows of a batch of several lengths are the samples run alone, in their own order") {
+TEST_CASE("results of a batch of several lengths are those of the samples run alone, in order") {
   nn::manual_seed(4);
   PublicRandom random(6);
   nn::GRU network(2, 3, {.batch_first = true});
@@ -73,8 +73,8 @@ TEST_CASE("rows of a batch of several lengths are the samples run alone, in thei
   }
 }
 
-// Lengths that leave nothing out make the layer take its steps one by one.
-TEST_CASE("an LSTM layer as a whole gives what its steps one by one give") {
+// With lengths that include all steps, the layer computes its steps one by one.
+TEST_CASE("an LSTM layer in one primitive equals its steps one by one") {
   PublicRandom random(10);
   for (const std::int64_t samples : {1, 5, 64}) {
     const std::int64_t steps = 6;
@@ -113,7 +113,7 @@ TEST_CASE("an LSTM layer does not depend on the number of threads") {
   set_thread_count(before);
 }
 
-TEST_CASE("segments of steps give what all steps at once give") {
+TEST_CASE("segments of steps equal all steps at once") {
   PublicRandom random(7);
   const Tensor x = normal_values(random, {3, 7, 2}),
                lengths = Tensor::from(std::vector<std::int64_t>{7, 0, 4}, {3});
@@ -139,8 +139,9 @@ TEST_CASE("segments of steps give what all steps at once give") {
   }
 }
 
-// docs/memory.md: states between segments instead of all that a step computes.
-TEST_CASE("segments of steps keep less, and rows instead of factors where these are larger") {
+// docs/memory.md: the tape keeps states between segments instead of the values of all steps.
+TEST_CASE(
+    "segments of steps use less memory, and materialize gradients smaller than their factors") {
   PublicRandom random(9);
   const Tensor x = normal_values(random, {8, 256, 4});
   const auto peak = [&](std::int64_t steps, bool private_data) {
@@ -185,7 +186,7 @@ TEST_CASE("recurrent parameters have the field's names, shapes and range") {
   CHECK(shapes.at("weight_hr_l1") == Shape({2, 4}));
 }
 
-TEST_CASE("recurrent layers refuse what does not fit, with the numbers") {
+TEST_CASE("recurrent layers refuse sizes that do not fit, and name them") {
   nn::GRU network(3, 4, {.batch_first = true});
   Tape tape;
   const Var x = tape.input(zeros({2, 5, 3}));
@@ -200,7 +201,7 @@ TEST_CASE("recurrent layers refuse what does not fit, with the numbers") {
   CHECK(throws([] { nn::GRU(3, 4, {.proj_size = 2}); }, "LSTM only"));
 }
 
-// Time steps laid along the sample axis would be a step towards leaking: the op is over steps.
+// If time steps could be the sample axis, the recurrence would mix samples.
 TEST_CASE("samples along the steps are refused on a private tape") {
   nn::RNN network(3, 4, {.batch_first = true});
   Tape tape({.private_data = true});
