@@ -1,4 +1,4 @@
-// How per-sample norms are computed: which route is taken, and that none loses digits.
+// The computation of per-sample norms: the choice of the method, and its accuracy.
 #include <set>
 
 #include "core/allocator/allocator.h"
@@ -28,7 +28,7 @@ PerSampleGrad conv_use(std::int64_t n, std::int64_t c, std::int64_t o, std::int6
 }
 
 // Factors whose sums cancel: activations that vary little around an offset, and output gradients
-// that sum to almost nothing over the positions.
+// whose sum over positions is almost zero.
 struct Cancelling {
   Tensor b, a;
 };
@@ -41,11 +41,11 @@ Cancelling cancelling(PublicRandom& random, const Shape& activations, const Shap
   for (int i = 1; i + 1 < b.rank(); ++i) positions.push_back(i);
   const Tensor total = sum(b, positions, true);
   b = sub(b, scale(total, static_cast<double>(total.numel()) / static_cast<double>(b.numel())));
-  // What single precision holds is the truth that both computations start from.
+  // Both computations start from values that f32 represents exactly.
   return {to_dtype(b, Dtype::f32), to_dtype(a, Dtype::f32)};
 }
 
-// The largest relative error of the norms by any route, against double precision.
+// The largest relative error of the norms by any method, compared with f64.
 template <class Make>
 double norm_error(const Cancelling& factors, Make&& make) {
   const PerSampleGrad wide = make(to_dtype(factors.b, Dtype::f64), to_dtype(factors.a, Dtype::f64));
@@ -68,7 +68,7 @@ constexpr double norm_accuracy = 1e-4;
 
 }  // namespace
 
-TEST_CASE("a linear layer of one position never makes rows") {
+TEST_CASE("a linear layer of one position never materializes gradients") {
   for (const std::int64_t width : {1, 8, 512, 4096}) {
     CHECK(linear_use(2, 1, width, width)
               .materialize_if_cheaper(NormMethod::automatic, plenty)
@@ -76,7 +76,7 @@ TEST_CASE("a linear layer of one position never makes rows") {
   }
 }
 
-TEST_CASE("many positions of a small weight make rows, few of a large one keep factors") {
+TEST_CASE("many positions of a small weight materialize, few of a large one keep factors") {
   CHECK(conv_use(2, 3, 16, 32, 3).materialize_if_cheaper(NormMethod::automatic, plenty).form() ==
         std::string("dense"));
   CHECK(linear_use(2, 1024, 16, 16).materialize_if_cheaper(NormMethod::automatic, plenty).form() ==
@@ -88,7 +88,7 @@ TEST_CASE("many positions of a small weight make rows, few of a large one keep f
 }
 
 TEST_CASE("norms of a convolution need no patches where its window moves by one pixel") {
-  // 128 to 128 channels on 8 x 8: by products of patches, rows would be the cheaper.
+  // 128 to 128 channels on 8 x 8: with products of patches, materializing would be cheaper.
   const PerSampleGrad f = conv_use(2, 128, 128, 8, 3);
   CHECK(f.materialize_if_cheaper(NormMethod::automatic, plenty).form() == std::string("patches"));
   const auto kernels = [](const PerSampleGrad& use) {
@@ -108,7 +108,7 @@ TEST_CASE("norms of a convolution need no patches where its window moves by one 
   CHECK(kernels(strided).count("unfold") == 1);
 }
 
-TEST_CASE("rows stay within the budget and the route is obeyed") {
+TEST_CASE("materialized gradients stay within the budget, and the method is obeyed") {
   const PerSampleGrad f = conv_use(2, 3, 16, 32, 3);
   CHECK(f.materialized_bytes() == 2 * 16 * 3 * 3 * 3 * sizeof(float));
   CHECK(f.materialize_if_cheaper(NormMethod::automatic, f.materialized_bytes() - 1).form() ==
@@ -120,7 +120,7 @@ TEST_CASE("rows stay within the budget and the route is obeyed") {
         std::string("dense"));
 }
 
-TEST_CASE("factors in 16 bits are kept where rows would take more") {
+TEST_CASE("16-bit factors are kept if materialized gradients would take more memory") {
   const auto form = [](Dtype dtype, std::int64_t positions, NormMethod norm_method) {
     const Tensor factor = full({2, positions, 128}, 0.5, dtype);
     return std::string(PerSampleGrad::outer(factor, factor, {128, 128})
@@ -149,7 +149,7 @@ TEST_CASE("norms keep four digits where the sums of a linear layer cancel") {
   }
 }
 
-TEST_CASE("norms of ordinary data keep five digits by every route") {
+TEST_CASE("norms of ordinary data keep five digits by every method") {
   PublicRandom random(17);
   for (int round = 0; round < 60; ++round) {
     const std::int64_t t = std::int64_t{1} << draw(random, 0, 10), o = draw(random, 1, 40),
@@ -192,7 +192,7 @@ TEST_CASE("a finite gradient of factors whose products overflow has a finite nor
   }
 }
 
-TEST_CASE("factors of 16 bits are multiplied as they are on a GPU, with sums and rows in f32") {
+TEST_CASE("a GPU multiplies 16-bit factors directly, with sums and materialized gradients in f32") {
   Random random(41);
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
@@ -230,7 +230,7 @@ TEST_CASE("factors of 16 bits are multiplied as they are on a GPU, with sums and
   }
 }
 
-TEST_CASE("factors of 16 bits of convolutions and tables give sums and rows in f32 on a GPU") {
+TEST_CASE("16-bit factors of convolutions and tables give f32 sums and gradients on a GPU") {
   Random random(43);
   const auto same = [](const Tensor& got, const Tensor& expected) {
     CHECK(got.dtype() == Dtype::f32);
@@ -266,7 +266,7 @@ TEST_CASE("factors of 16 bits of convolutions and tables give sums and rows in f
 
 namespace {
 
-// Uses of a linear layer and a convolution of random shapes, of one sample, in bf16.
+// Uses of a linear layer and a convolution of random shapes, with one sample, in bf16.
 std::array<PerSampleGrad, 2> narrow_uses(Random& random, Device device) {
   const auto draw = [&](const Shape& shape) {
     const Shape order = shape.rank() == 3 ? Shape{0, 1, 2} : Shape{0, 2, 3, 4, 1};
@@ -282,7 +282,7 @@ std::array<PerSampleGrad, 2> narrow_uses(Random& random, Device device) {
 
 }  // namespace
 
-TEST_CASE("a sum that a GPU weights in bf16 is no longer than its norm and rounding allow") {
+TEST_CASE("a sum that a GPU weights in bf16 does not exceed its norm plus rounding") {
   Random random(42);
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
@@ -309,7 +309,7 @@ TEST_CASE("a sum that a GPU weights in bf16 is no longer than its norm and round
   }
 }
 
-TEST_CASE("a sum that a GPU weights in bf16 has numbers that bf16 alone would not hold") {
+TEST_CASE("a sum that a GPU weights in bf16 has values that a single bf16 could not hold") {
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
     const auto extreme =
@@ -320,7 +320,7 @@ TEST_CASE("a sum that a GPU weights in bf16 has numbers that bf16 alone would no
   }
 }
 
-TEST_CASE("the squared norms of a factor's rows count as they are given") {
+TEST_CASE("given squared norms of a factor's rows are used") {
   PublicRandom random(40);
   const Common c{.n = 3, .o = 4, .i = 6};
   const Tensor b = random_factor(random, c, {20, 4}), a = random_factor(random, c, {20, 6}),

@@ -1,4 +1,4 @@
-// The arithmetic of per-sample gradients against materialised rows and loops.
+// The arithmetic of per-sample gradients against materialized gradients and loops.
 #include "core/allocator/allocator.h"
 #include "kernels/tf32.h"
 #include "tests/fake_gpu/host_executor.h"
@@ -13,7 +13,7 @@ constexpr int cases = 60;
 constexpr NormMethod norm_methods[] = {NormMethod::automatic, NormMethod::ghost,
                                        NormMethod::materialize};
 
-// Rows as [n][element].
+// The materialized gradients as [n][element].
 std::vector<std::vector<double>> rows_of(const PerSampleGrad& f) {
   const std::vector<double> flat = values(f.materialize());
   const auto width = static_cast<std::size_t>(f.shape().numel());
@@ -45,7 +45,7 @@ std::vector<double> weighted(const std::vector<std::vector<double>>& rows,
   return y;
 }
 
-// Every use, of every form, in random sizes.
+// Calls f for uses of every form, in random sizes.
 template <class F>
 void for_each_use(F&& f) {
   for_each_engine([&](Backend&) {
@@ -62,7 +62,7 @@ void for_each_use(F&& f) {
 
 }  // namespace
 
-TEST_CASE("materialised rows are the sums that the forms stand for") {
+TEST_CASE("materialized gradients are the sums that the forms define") {
   PublicRandom random(3);
   const Tensor b = uniform_values(random, {2, 3, 4}), a = uniform_values(random, {2, 3, 5});
   const std::vector<double> bs = values(b), as = values(a);
@@ -90,7 +90,7 @@ TEST_CASE("materialised rows are the sums that the forms stand for") {
   }
 }
 
-TEST_CASE("inner products by every route are those of the rows") {
+TEST_CASE("inner products by every method are those of materialized gradients") {
   for_each_engine([&](Backend&) {
     PublicRandom random(32);
     for (int i = 0; i < 4 * cases; ++i) {
@@ -109,7 +109,7 @@ TEST_CASE("inner products by every route are those of the rows") {
   });
 }
 
-TEST_CASE("sums are those of the rows, weighted and not") {
+TEST_CASE("sums are those of materialized gradients, weighted or not") {
   for_each_use([](const PerSampleGrad& f, PublicRandom& random) {
     const std::int64_t width = f.shape().numel();
     std::vector<double> w;
@@ -128,7 +128,7 @@ TEST_CASE("sums are those of the rows, weighted and not") {
   });
 }
 
-TEST_CASE("products of rows and a number each are those of elements, to the bit") {
+TEST_CASE("scaled rows equal scaled elements to the bit") {
   PublicRandom random(31);
   for (const Shape& shape : {Shape{5, 3}, {1, 7}, {4, 1, 50}, {3, 2, 200}, {0, 4}, {2, 1}}) {
     for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
@@ -148,7 +148,7 @@ TEST_CASE("products of rows and a number each are those of elements, to the bit"
   }
 }
 
-TEST_CASE("a slice holds its samples alone") {
+TEST_CASE("a slice holds its own samples only") {
   for_each_use([](const PerSampleGrad& f, PublicRandom& random) {
     const std::int64_t begin = draw(random, 0, f.samples()), end = draw(random, begin, f.samples());
     const PerSampleGrad part = f.slice(begin, end);
@@ -159,7 +159,7 @@ TEST_CASE("a slice holds its samples alone") {
   });
 }
 
-TEST_CASE("a sample of weight zero adds exactly nothing, whatever it holds") {
+TEST_CASE("a sample of weight zero adds exactly zero, whatever its values") {
   for (const auto make : {random_outer, random_onehot, random_dense, random_patches}) {
     for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
       const auto with = [&](double mark) {
@@ -194,7 +194,7 @@ TEST_CASE("a sample of weight zero adds exactly nothing, whatever it holds") {
   }
 }
 
-TEST_CASE("a unit's gradient is the sum or the mean of its rows") {
+TEST_CASE("a privacy unit's gradient is the sum or the mean of its rows") {
   for_each_use([](const PerSampleGrad& f, PublicRandom& random) {
     Grouping grouping{.unit_of_row = {}, .units = draw(random, 1, 4), .mean = one_in(random, 2)};
     for (std::int64_t n = 0; n < f.samples(); ++n)
@@ -252,7 +252,7 @@ TEST_CASE("factors that do not fit their shape are refused") {
   CHECK(throws([&] { squared_norm({}); }, "without a use"));
 }
 
-TEST_CASE("outer products of different factors of one shape meet as rows") {
+TEST_CASE("outer products with different factors of one shape are multiplied materialized") {
   PublicRandom random(4);
   const PerSampleGrad f = PerSampleGrad::outer(uniform_values(random, {3, 2, 2}),
                                                uniform_values(random, {3, 2, 6}), {2, 2, 3});
@@ -262,7 +262,7 @@ TEST_CASE("outer products of different factors of one shape meet as rows") {
     check_close(dot(f, g, norm_method), products(rows_of(f), rows_of(g)));
 }
 
-// Two uses of one weight may cancel so far that the difference of inner products holds nothing.
+// Two uses of one weight may cancel so far that a difference of inner products has no digits left.
 TEST_CASE("norms of uses that cancel each other are those of the sum") {
   for_each_engine([&](Backend&) {
     PublicRandom random(37);
@@ -284,8 +284,8 @@ TEST_CASE("norms of uses that cancel each other are those of the sum") {
   });
 }
 
-// Else a long sample would lower the factors of all others in its batch.
-TEST_CASE("positions that a sample does not have add nothing to what rounding may") {
+// Otherwise a long sample would lower the clip factors of all others in its batch.
+TEST_CASE("padding positions add nothing to rounding error bounds") {
   PublicRandom random(38);
   const Common c{.n = 3, .o = 4, .i = 6};
   const Tensor b = random_factor(random, c, {5, 4}), a = random_factor(random, c, {5, 6});
@@ -305,8 +305,8 @@ TEST_CASE("positions that a sample does not have add nothing to what rounding ma
   }
 }
 
-// Which of the two it is depends on the longest sample of a batch.
-TEST_CASE("rows count for as much rounding as the factors that they were made of") {
+// The choice between both depends on the longest sample of a batch.
+TEST_CASE("materialized gradients have the rounding error bounds of their factors") {
   PublicRandom random(39);
   const Common c{.n = 3, .o = 4, .i = 6};
   const auto use = [&] {
@@ -325,7 +325,7 @@ TEST_CASE("rows count for as much rounding as the factors that they were made of
     for (std::size_t n = 0; n < x.error_bounds.size(); ++n) {
       CHECK(x.error_bounds[n] > 0);
       CHECK(x.error_bounds[n] == Approx(y.error_bounds[n]).epsilon(1e-9));
-      CHECK(x.term_norms[n] >= y.term_norms[n] * (1 - 1e-12));  // of units of several rows more
+      CHECK(x.term_norms[n] >= y.term_norms[n] * (1 - 1e-12));  // larger for units of several rows
     }
   };
   const PerSampleGrad f = use(), g = use(),
@@ -344,7 +344,7 @@ TEST_CASE("rows count for as much rounding as the factors that they were made of
       {f.slice(0, 2)});
 }
 
-TEST_CASE("rows and sums of per-sample gradients are of whole factors on every device") {
+TEST_CASE("materialized gradients and sums use unrounded factors on every device") {
   for_each_use([](const PerSampleGrad& use, PublicRandom&) {
     Backend& engine = backend(cpu);
     int calls = 0, rounded = 0;
