@@ -56,7 +56,7 @@ Device parse_device(std::string_view name) {
                      std::from_chars(number.data() + 1, end, index).ptr == end && index >= 0;
   check(known, "device: \"{}\" is none of cpu, cuda and cuda:N", name);
   const auto count = static_cast<int>(cuda_runtime().devices().size());
-  check(index < count, "device: {} where there are {} GPUs", name, count);
+  check(index < count, "device: {}, but there are {} GPUs", name, count);
   return {DeviceKind::cuda, index};
 }
 

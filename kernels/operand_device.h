@@ -18,8 +18,8 @@ inline Tensor beside(const Tensor& x, const Tensor& other) {
 // different GPUs.
 inline bool apart(const Tensor& a, const Tensor& b) {
   if (a.device() == b.device()) return false;
-  check(a.device() == cpu || b.device() == cpu, "operands on {} and {}", name(a.device()),
-        name(b.device()));
+  check(a.device() == cpu || b.device() == cpu, "operands are on two GPUs: {} and {}",
+        name(a.device()), name(b.device()));
   return true;
 }
 

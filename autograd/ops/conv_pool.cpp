@@ -19,7 +19,8 @@ void check_images(const Op& op, const Var& x) {
 }
 
 std::int64_t at(const char* op, const Shape& list, int axis, int axes) {
-  check(list.rank() == 1 || list.rank() == axes, "{}: {} for {} spatial axes", op, list, axes);
+  check(list.rank() == 1 || list.rank() == axes, "{}: {} does not fit {} spatial axes", op, list,
+        axes);
   return list.rank() == 1 ? list[0] : list[axis];
 }
 
@@ -37,9 +38,9 @@ Window conv_window(const Var& x, const Var& w, const ConvOptions& options) {
     window.after[k] = options.same ? total - total / 2 : window.before[k];
     check(window.stride[k] >= 1 && window.dilation[k] >= 1 && window.before[k] >= 0 &&
               window.kernel[k] >= 1,
-          "conv: kernel {}, stride {}, dilation {}, padding {}", window.kernel[k], window.stride[k],
-          window.dilation[k], window.before[k]);
-    check(!options.same || window.stride[k] == 1, "conv: padding \"same\" with stride {}",
+          "conv: out of range: kernel {}, stride {}, dilation {}, padding {}", window.kernel[k],
+          window.stride[k], window.dilation[k], window.before[k]);
+    check(!options.same || window.stride[k] == 1, "conv: padding \"same\" needs stride 1, not {}",
           window.stride[k]);
     check(window.output_size(k, x.shape()[2 + i]) >= 1,
           "conv: a kernel of {} does not fit in axis {} of {}", window.kernel[k], 2 + i, x.shape());
@@ -52,11 +53,11 @@ void check_conv(const Var& x, const Var& w, const std::optional<Var>& b,
   check_images(conv_op, x);
   check(w.rank() == x.rank() && options.groups >= 1 &&
             x.shape()[1] == w.shape()[1] * options.groups && w.shape()[0] % options.groups == 0,
-        "conv: input {} with weight {} in {} groups", x.shape(), w.shape(), options.groups);
-  check(!b || b->shape() == Shape{w.shape()[0]}, "conv: bias {} with weight {}",
+        "conv: input {} does not fit weight {} in {} groups", x.shape(), w.shape(), options.groups);
+  check(!b || b->shape() == Shape{w.shape()[0]}, "conv: bias {} does not fit weight {}",
         b ? b->shape() : Shape{}, w.shape());
   check(w.samples().is_shared() && (!b || b->samples().is_shared()),
-        "conv: weight and bias are shared by all samples");
+        "conv: weight and bias must be shared by all samples");
 }
 
 // Padding other than zeros is a separate op before the convolution.
@@ -83,7 +84,7 @@ Window pool_window(const char* op, const Var& x, const PoolOptions& options) {
     const std::int64_t padding = at(op, options.padding, i, axes);
     check(window.kernel[k] >= 1 && window.stride[k] >= 1 && window.dilation[k] >= 1 &&
               padding >= 0 && 2 * padding <= window.kernel[k],
-          "{}: kernel {}, stride {}, dilation {}, padding {}", op, window.kernel[k],
+          "{}: out of range: kernel {}, stride {}, dilation {}, padding {}", op, window.kernel[k],
           window.stride[k], window.dilation[k], padding);
     window.before[k] = padding;
     window.after[k] = padding;
@@ -135,8 +136,8 @@ Var conv(const Var& images, const Var& weights, const std::optional<Var>& b,
   check_conv(images, weights, b, options);
   Var image = images, w = weights;
   cast_inputs(conv_op, {&image, &w});
-  check(image.dtype() == w.dtype(), "conv: input is {}, weight {}", name(image.dtype()),
-        name(w.dtype()));
+  check(image.dtype() == w.dtype(), "conv: dtypes differ: input is {}, weight {}",
+        name(image.dtype()), name(w.dtype()));
   Window window = conv_window(image, w, options);
   const Var x = padded(image, window, options.mode);
   Shape touched;
@@ -212,12 +213,14 @@ Var avg_pool(const Var& x, const PoolOptions& options) {
 
 Var adaptive_avg_pool(const Var& x, const Shape& output) {
   const int axes = x.rank() - 2;
-  check(output.rank() == axes, "adaptive_avg_pool: output {} for the input {}", output, x.shape());
+  check(output.rank() == axes, "adaptive_avg_pool: output {} does not fit the input {}", output,
+        x.shape());
   Var y = x;
   for (int i = 0; i < axes; ++i) {
     const std::int64_t in = x.shape()[2 + i];
     const std::int64_t out = output[i];
-    check(out >= 1 && in >= 1, "adaptive_avg_pool: output {} for the input {}", output, x.shape());
+    check(out >= 1 && in >= 1, "adaptive_avg_pool: output {} does not fit the input {}", output,
+          x.shape());
     std::vector<double> matrix(static_cast<std::size_t>(out * in));
     for (std::int64_t o = 0; o < out; ++o) {
       const std::int64_t begin = o * in / out;

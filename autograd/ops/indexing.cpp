@@ -81,8 +81,8 @@ std::vector<Var> split(const Var& x, int axis, const std::vector<std::int64_t>& 
   axis = normalize_axis("split", axis, x.rank());
   preserve_sample_axis("split", x, {axis});
   const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-  check(total == x.shape()[axis], "split: parts of {} elements in all for axis {} of {}", total,
-        axis, x.shape());
+  check(total == x.shape()[axis], "split: parts with {} elements in total do not fit axis {} of {}",
+        total, axis, x.shape());
   std::vector<Var> parts;
   std::int64_t start = 0;
   for (const std::int64_t size : sizes) {
@@ -103,11 +103,11 @@ std::vector<Var> chunk(const Var& x, int axis, std::int64_t parts) {
 }
 
 Var repeat(const Var& x, const Shape& counts) {
-  check(counts.rank() >= x.rank(), "repeat: counts {} for the shape {}", counts, x.shape());
+  check(counts.rank() >= x.rank(), "repeat: fewer counts {} than axes of {}", counts, x.shape());
   Var y = x;
   while (y.rank() < counts.rank()) y = unsqueeze(y, 0);
   for (int axis = 0; axis < counts.rank(); ++axis) {
-    check(counts[axis] >= 0, "repeat: counts {}", counts);
+    check(counts[axis] >= 0, "repeat: negative counts {}", counts);
     std::vector<std::int64_t> ids;
     for (std::int64_t copy = 0; copy < counts[axis]; ++copy) {
       for (std::int64_t i = 0; i < y.shape()[axis]; ++i) ids.push_back(i);
@@ -122,7 +122,7 @@ namespace {
 // Zeroes the elements of the last two axes for which keep(row, column) is false.
 template <class Keep>
 Var kept(const char* op, const Var& x, Keep keep) {
-  check(x.rank() >= 2, "{}: a value of shape {}", op, x.shape());
+  check(x.rank() >= 2, "{}: needs two or more axes, not {}", op, x.shape());
   const std::int64_t rows = x.value().size(-2), columns = x.value().size(-1);
   std::vector<std::int64_t> mask;
   for (std::int64_t i = 0; i < rows * columns; ++i) mask.push_back(keep(i / columns, i % columns));
@@ -228,7 +228,8 @@ Ordered sort(const Var& x, int axis, bool descending) {
 
 Ordered topk(const Var& x, std::int64_t k, int axis, bool largest) {
   axis = normalize_axis("topk", axis, x.rank());
-  check(k >= 0 && k <= x.shape()[axis], "topk: {} of axis {} in {}", k, axis, x.shape());
+  check(k >= 0 && k <= x.shape()[axis], "topk: k is {}, outside of axis {} of {}", k, axis,
+        x.shape());
   preserve_sample_axis("topk", x, {axis});
   const Var ids = slice(sort(x, axis, largest).ids, axis, 0, k);
   return {gather(x, axis, ids), ids};
@@ -237,7 +238,7 @@ Ordered topk(const Var& x, std::int64_t k, int axis, bool largest) {
 // Permutes one axis at a time, so that there are never more than five axes.
 Var pixel_shuffle(const Var& x, std::int64_t factor) {
   check(x.rank() == 4 && factor >= 1 && x.shape()[1] % (factor * factor) == 0,
-        "pixel_shuffle: {} by a factor of {}", x.shape(), factor);
+        "pixel_shuffle: {} does not fit a factor of {}", x.shape(), factor);
   const std::int64_t n = x.shape()[0], r = factor, c = x.shape()[1] / (r * r), h = x.shape()[2],
                      w = x.shape()[3];
   const Var columns = permute(reshape(x, {n, c * r, r, h, w}), {0, 1, 3, 4, 2});
@@ -247,7 +248,7 @@ Var pixel_shuffle(const Var& x, std::int64_t factor) {
 
 Var pixel_unshuffle(const Var& x, std::int64_t factor) {
   check(x.rank() == 4 && factor >= 1 && x.shape()[2] % factor == 0 && x.shape()[3] % factor == 0,
-        "pixel_unshuffle: {} by a factor of {}", x.shape(), factor);
+        "pixel_unshuffle: {} does not fit a factor of {}", x.shape(), factor);
   const std::int64_t n = x.shape()[0], r = factor, c = x.shape()[1], h = x.shape()[2] / r,
                      w = x.shape()[3] / r;
   const Var rows = permute(reshape(x, {n, c, h, r, w * r}), {0, 1, 3, 2, 4});

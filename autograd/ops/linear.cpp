@@ -35,8 +35,8 @@ Shape with_last(Shape shape, std::int64_t last) {
 
 void check_linear(const Var& x, const Var& w, const std::optional<Var>& b) {
   check(w.rank() == 2 && x.rank() >= 1 && x.shape().back() == w.shape()[1],
-        "linear: input {} with weight {}", x.shape(), w.shape());
-  check(!b || b->shape() == Shape{w.shape()[0]}, "linear: bias {} with weight {}",
+        "linear: input {} does not fit weight {}", x.shape(), w.shape());
+  check(!b || b->shape() == Shape{w.shape()[0]}, "linear: bias {} does not fit weight {}",
         b ? b->shape() : Shape{}, w.shape());
   check(w.samples().is_shared() && (!b || b->samples().is_shared()),
         "linear: weight and bias must be shared by all samples; for one weight per sample use "
@@ -188,7 +188,8 @@ Var linear(const Var& x, const Var& w, const std::optional<Var>& b) {
 }
 
 Var matmul(const Var& a, const Var& b) {
-  check(a.rank() >= 1 && b.rank() >= 1, "matmul: {} x {}", a.shape(), b.shape());
+  check(a.rank() >= 1 && b.rank() >= 1, "matmul: an operand has no axes: {} x {}", a.shape(),
+        b.shape());
   if (a.rank() == 1) return squeeze(matmul(unsqueeze(a, 0), b), b.rank() == 1 ? 0 : -2);
   if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   check(a.shape().back() == b.shape()[b.rank() - 2], "matmul: inner sizes differ: {} x {}",
@@ -205,7 +206,7 @@ Var matmul(const Var& a, const Var& b) {
 Var embedding(const Var& table, const Var& ids, std::optional<std::int64_t> padding) {
   check(table.rank() == 2 && table.samples().is_shared(),
         "embedding: table {} is not a shared matrix", table.shape());
-  check(ids.dtype() == Dtype::i64, "embedding: ids are {} where i64 is needed", name(ids.dtype()));
+  check(ids.dtype() == Dtype::i64, "embedding: ids are {}, but must be i64", name(ids.dtype()));
   check_ids(ids.value(), table.shape()[0]);
   Shape shape = ids.shape();
   shape.push_back(table.shape()[1]);

@@ -17,7 +17,8 @@ namespace {
 const Op conv_transpose_op("conv_transpose");
 
 std::int64_t entry(const char* op, const Shape& list, int axis, int axes) {
-  check(list.rank() == 1 || list.rank() == axes, "{}: {} for {} spatial axes", op, list, axes);
+  check(list.rank() == 1 || list.rank() == axes, "{}: {} does not fit {} spatial axes", op, list,
+        axes);
   return list.rank() == 1 ? list[0] : list[axis];
 }
 
@@ -64,7 +65,8 @@ Window transposed_window(const Var& x, const Var& w, const ConvTransposeOptions&
     check(window.stride[k] >= 1 && window.dilation[k] >= 1 && window.before[k] >= 0 &&
               window.kernel[k] >= 1 && more >= 0 &&
               more < std::max(window.stride[k], window.dilation[k]),
-          "conv_transpose: kernel {}, stride {}, dilation {}, padding {}, output padding {}",
+          "conv_transpose: out of range: kernel {}, stride {}, dilation {}, padding {}, output "
+          "padding {}",
           window.kernel[k], window.stride[k], window.dilation[k], window.before[k], more);
     // Its transpose, the convolution from y to x, does not read the output's last `more` positions.
     window.after[k] = window.before[k] - more;
@@ -78,8 +80,9 @@ Shape transposed_shape(const Tensor& x, const Tensor& w, const Window& window) {
   for (int k = 0; k < 3; ++k) {
     shape.push_back((x.size(2 + k) - 1) * window.stride[k] - window.before[k] - window.after[k] +
                     window.dilation[k] * (window.kernel[k] - 1) + 1);
-    check(shape[2 + k] >= 1, "conv_transpose: input {} and padding {} leave nothing of axis {}",
-          x.shape(), window.before[k], 2 + k);
+    check(shape[2 + k] >= 1,
+          "conv_transpose: input {} and padding {} leave no elements along axis {}", x.shape(),
+          window.before[k], 2 + k);
   }
   return shape;
 }
@@ -90,24 +93,25 @@ void check_transposed(const Var& x, const Var& w, const std::optional<Var>& b,
         "conv_transpose: input {} is not [n, c, 1 to 3 spatial axes]", x.shape());
   check(w.rank() == x.rank() && groups >= 1 && x.shape()[1] == w.shape()[0] &&
             x.shape()[1] % groups == 0,
-        "conv_transpose: input {} with weight {} in {} groups", x.shape(), w.shape(), groups);
-  check(!b || b->shape() == Shape{w.shape()[1] * groups},
-        "conv_transpose: bias {} with weight {} in {} groups", b ? b->shape() : Shape{}, w.shape(),
+        "conv_transpose: input {} does not fit weight {} in {} groups", x.shape(), w.shape(),
         groups);
+  check(!b || b->shape() == Shape{w.shape()[1] * groups},
+        "conv_transpose: bias {} does not fit weight {} in {} groups", b ? b->shape() : Shape{},
+        w.shape(), groups);
   check(w.samples().is_shared() && (!b || b->samples().is_shared()),
-        "conv_transpose: weight and bias are shared by all samples");
+        "conv_transpose: weight and bias must be shared by all samples");
 }
 
 }  // namespace
 
 Var upsample(const Var& x, const Shape& size, const UpsampleOptions& options) {
   const int axes = x.rank() - 2;
-  check(axes >= 1 && axes <= 3 && size.rank() == axes, "upsample: to {} from the input {}", size,
-        x.shape());
+  check(axes >= 1 && axes <= 3 && size.rank() == axes,
+        "upsample: size {} does not fit the input {}", size, x.shape());
   Var y = x;
   for (int i = 0; i < axes; ++i) {
-    check(size[i] >= 1 && x.shape()[2 + i] >= 1, "upsample: to {} from the input {}", size,
-          x.shape());
+    check(size[i] >= 1 && x.shape()[2 + i] >= 1, "upsample: size {} does not fit the input {}",
+          size, x.shape());
     y = options.mode == Interpolation::nearest
             ? nearest(y, 2 + i, size[i])
             : interpolated(y, 2 + i, size[i], options.align_corners);
@@ -120,8 +124,8 @@ Var conv_transpose(const Var& input_images, const Var& weights, const std::optio
   check_transposed(input_images, weights, b, options.groups);
   Var x = input_images, w = weights;
   cast_inputs(conv_transpose_op, {&x, &w});
-  check(x.dtype() == w.dtype(), "conv_transpose: input is {}, weight {}", name(x.dtype()),
-        name(w.dtype()));
+  check(x.dtype() == w.dtype(), "conv_transpose: dtypes differ: input is {}, weight {}",
+        name(x.dtype()), name(w.dtype()));
   const Window window = transposed_window(x, w, options);
   Shape touched;
   for (int i = 1; i < x.rank(); ++i) touched.push_back(i);
@@ -147,12 +151,13 @@ Var conv_transpose(const Var& input_images, const Var& weights, const std::optio
 
 Var adaptive_max_pool(const Var& x, const Shape& output) {
   const int axes = x.rank() - 2;
-  check(axes >= 1 && output.rank() == axes, "adaptive_max_pool: output {} for the input {}", output,
-        x.shape());
+  check(axes >= 1 && output.rank() == axes,
+        "adaptive_max_pool: output {} does not fit the input {}", output, x.shape());
   Var y = x;
   for (int i = 0; i < axes; ++i) {
     const std::int64_t in = x.shape()[2 + i], out = output[i];
-    check(out >= 1 && in >= 1, "adaptive_max_pool: output {} for the input {}", output, x.shape());
+    check(out >= 1 && in >= 1, "adaptive_max_pool: output {} does not fit the input {}", output,
+          x.shape());
     std::vector<Var> parts;
     for (std::int64_t o = 0; o < out; ++o) {
       parts.push_back(

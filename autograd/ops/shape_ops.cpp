@@ -17,8 +17,7 @@ const Op expand_op("expand", Op::Batchable::yes);
 const Op slice_op("slice", Op::Batchable::yes);
 const Op views_op("views", Op::Batchable::no, Op::Rows::changes_sample_count);
 const Op concat_op("concat");
-constexpr const char* views_advice =
-    "join_views puts several views of the same samples into one batch";
+constexpr const char* views_advice = "join_views puts several views of each sample into one batch";
 const Op take_op("take");
 
 // Records y, which has x's elements in order under another shape.
@@ -119,9 +118,10 @@ Var squeeze(const Var& x, int axis) {
 Var expand(const Var& x, const Shape& shape) {
   Shape full = shape;
   const int batch_dims = full.rank() - x.rank();
-  check(batch_dims >= 0, "expand: {} to {}", x.shape(), shape);
+  check(batch_dims >= 0, "expand: {} does not expand to {}", x.shape(), shape);
   for (int i = 0; i < full.rank(); ++i) {
-    check(full[i] >= 0 || (full[i] == -1 && i >= batch_dims), "expand: {} to {}", x.shape(), shape);
+    check(full[i] >= 0 || (full[i] == -1 && i >= batch_dims), "expand: {} does not expand to {}",
+          x.shape(), shape);
     if (full[i] == -1) full[i] = x.shape()[i - batch_dims];
   }
   const Tensor y = x.value().expand(full);
@@ -160,7 +160,8 @@ Var concat(const std::vector<Var>& given, int axis) {
   std::vector<Tensor> values;
   std::vector<std::int64_t> starts{0};
   for (const Var& x : parts) {
-    check(x.rank() == batch_dims.rank(), "concat: {} beside {}", x.shape(), batch_dims.shape());
+    check(x.rank() == batch_dims.rank(), "concat: ranks differ: {} and {}", x.shape(),
+          batch_dims.shape());
     if (x.samples().is_mixed()) samples = SampleAxis::mixed();
     if (samples.batched() && x.samples().batched() && !(x.samples() == samples))
       samples = x.tape().mix(concat_op.name, x, views_advice);
@@ -191,7 +192,7 @@ Var join_views(const std::vector<Var>& given) {
   std::vector<Tensor> values;
   for (const Var& x : views) {
     check(x.samples() == batch_dims.samples() && x.shape() == batch_dims.shape(),
-          "join_views: {} beside {}, or samples along different axes", x.shape(),
+          "join_views: different shapes {} and {}, or samples along different axes", x.shape(),
           batch_dims.shape());
     values.push_back(x.value());
   }
@@ -209,7 +210,7 @@ std::vector<Var> split_views(const Var& x, std::int64_t count) {
   const int axis = x.samples().axis();
   const std::int64_t rows = x.tape().sample_count();
   check(count >= 1 && x.shape()[axis] == count * rows,
-        "split_views: {} views of {} rows, {} samples", count, x.shape()[axis], rows);
+        "split_views: {} views do not make up {} rows of {} samples", count, x.shape()[axis], rows);
   std::vector<Var> views;
   for (std::int64_t k = 0; k < count; ++k) {
     const std::int64_t begin = k * rows, end = begin + rows;

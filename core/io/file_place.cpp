@@ -118,7 +118,7 @@ Descriptor open_place(const FilePlace& place) {
   if (!file.is_open()) fail_with_errno("write", place.path);
   const int flags = ::fcntl(file.number(), F_GETFL);
   if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH) != 0)
-    fail_on("write", place.path, "open, but not to write");
+    fail_on("write", place.path, "open, but not for writing");
   return file;
 }
 

@@ -124,8 +124,8 @@ Tensor concat(const std::vector<Tensor>& parts, int axis) {
     check(rest.rank() == shape.rank(), "concat: {} beside {}", part.shape(), parts[0].shape());
     shape[axis] += rest[axis];
     rest[axis] = shape[axis];
-    check(rest == shape, "concat: {} beside {} along axis {}", part.shape(), parts[0].shape(),
-          axis);
+    check(rest == shape, "concat: shapes {} and {} differ beyond axis {}", part.shape(),
+          parts[0].shape(), axis);
   }
   const auto on_gpu = std::find_if(parts.begin(), parts.end(),
                                    [](const Tensor& part) { return part.device() != cpu; });
@@ -167,7 +167,7 @@ void scatter_add_into(const Tensor& x, const Tensor& ids, int axis, const Tensor
   check(ids.rank() >= 1 && shape[axis] == ids.size(0),
         "scatter_add: ids of shape {} for axis {} of {}", ids.shape(), axis, shape);
   shape[axis] = y.size(axis);
-  check(y.shape() == shape, "scatter_add: {} onto {}", shape, y.shape());
+  check(y.shape() == shape, "scatter_add: {} does not fit {}", shape, y.shape());
   on(y).scatter_add(from.view(), all.view(), axis, y.view());
 }
 
@@ -309,7 +309,7 @@ namespace {
 
 Shape product_shape(const Tensor& a, const Tensor& b) {
   check((a.rank() == 2 || a.rank() == 3) && (b.rank() == 2 || b.rank() == 3),
-        "gemm: ranks {} and {}", a.rank(), b.rank());
+        "gemm: ranks {} and {} are not 2 or 3", a.rank(), b.rank());
   check_same_type("gemm", a, b);
   check(a.size(-1) == b.size(-2), "gemm: inner sizes differ: {} x {}", a.shape(), b.shape());
   Shape shape{a.size(-2), b.size(-1)};
@@ -345,8 +345,8 @@ Tensor gemm_f32(const Tensor& a, const Tensor& b) {
 Tensor affine(const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (apart(a, b)) return affine(beside(a, b), beside(b, a), bias);
   const Shape shape = product_shape(a, b);
-  check(shape.rank() == 2 && bias.shape() == Shape{shape[1]}, "affine: bias {} for the product {}",
-        bias.shape(), shape);
+  check(shape.rank() == 2 && bias.shape() == Shape{shape[1]},
+        "affine: bias {} does not fit the product {}", bias.shape(), shape);
   Tensor c = Tensor::empty(shape, a.dtype(), a.device());
   const Tensor added = to_dtype(bias.to(a.device()), a.dtype());
   on(a).affine(a.view(), b.view(), reshape(added, {1, shape[1]}).view(), c.view());

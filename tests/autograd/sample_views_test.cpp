@@ -106,11 +106,16 @@ TEST_CASE("rows of different kinds do not meet, and views fit their samples") {
   CHECK(throws([&] { tape.input(random_values(10, {2, 3})); }, "2 samples along axis 0"));
   CHECK(throws([&] { tape.input_views(random_values(10, {4, 3}), 3); }, "4 rows are not 3 views"));
   CHECK(throws([&] { tape.input_views(random_values(10, {6, 3}), 3); }, "2 samples along axis 0"));
-  CHECK(throws([&] { split_views(joined, 3); }, "split_views: 3 views of 2 rows, 1 samples"));
-  CHECK(throws([&] { join_views({x, transpose(y, 0, 1)}); }, "join_views: (3, 1) beside (1, 3)"));
+  CHECK(throws([&] { split_views(joined, 3); },
+               "split_views: 3 views do not make up 2 rows of 1 samples"));
+  CHECK(throws(
+      [&] {
+        join_views({x, transpose(y, 0, 1)});
+      },
+      "join_views: different shapes (3, 1) and (1, 3)"));
   CHECK(throws(
       [&] {
         concat({x, y}, 0);
       },
-      "join_views puts several views of the same samples into one batch"));
+      "join_views puts several views of each sample into one batch"));
 }

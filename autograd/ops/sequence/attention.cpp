@@ -196,7 +196,7 @@ Var spread_lead(const Var& x, const Shape& batch_dims) {
 
 // A mask with merged leading axes; if these all have size 1, they stay so.
 Tensor flat_mask(const Tensor& mask, const Shape& batch_dims) {
-  check(mask.rank() <= batch_dims.rank() + 2, "attention: mask {} for the leading axes {}",
+  check(mask.rank() <= batch_dims.rank() + 2, "attention: mask {} does not fit the leading axes {}",
         mask.shape(), batch_dims);
   Tensor m = mask;
   while (m.rank() < batch_dims.rank() + 2) m = m.unsqueeze(0);
@@ -210,7 +210,7 @@ Tensor flat_mask(const Tensor& mask, const Shape& batch_dims) {
 void check_attention(const Var& q, const Var& k, const Var& v, const AttentionOptions& options) {
   check(q.rank() >= 2 && k.rank() >= 2 && v.rank() >= 2 && q.shape().back() == k.shape().back() &&
             k.value().size(-2) == v.value().size(-2),
-        "attention: queries {}, keys {} and values {}", q.shape(), k.shape(), v.shape());
+        "attention: queries {}, keys {} and values {} do not fit", q.shape(), k.shape(), v.shape());
   check(options.dropout >= 0 && options.dropout < 1, "attention: dropout rate {} outside [0, 1)",
         options.dropout);
 }
@@ -262,7 +262,7 @@ Attention described(const Var& q, const Var& k, const Var& v, const std::vector<
   if (!tape.options().training) s.options.dropout = 0;
   const bool batched = samples.batched();
   check(s.options.dropout == 0 || !batched || samples.axis() == 0,
-        "attention: dropout with the samples along axis {}", batched ? samples.axis() : 0);
+        "attention: dropout needs the samples along axis 0, not {}", batched ? samples.axis() : 0);
   check(s.options.dropout == 0 || !batched || tape.views(q) == 1,
         "attention: dropout over {} views of a sample; split_views first",
         batched ? tape.views(q) : 1);
@@ -337,8 +337,8 @@ Var attention(const Var& queries, const Var& keys_given, const Var& values,
   Var query = queries, key = keys_given, value = values;
   cast_inputs(attention_op, {&query, &key, &value});
   check(query.dtype() == key.dtype() && query.dtype() == value.dtype(),
-        "attention: queries are {}, keys {}, values {}", name(query.dtype()), name(key.dtype()),
-        name(value.dtype()));
+        "attention: dtypes differ: queries are {}, keys {}, values {}", name(query.dtype()),
+        name(key.dtype()), name(value.dtype()));
   if (trained(masks) || masks.size() > most_score_masks) {
     return matmul(dropout(attention_weights(query, key, masks, options), options.dropout), value);
   }

@@ -121,14 +121,14 @@ Places places_of(const Var& x, const RecurrentWeights& w, const std::optional<Va
 void check_recurrent(const char* op, Cell cell, const Var& x, const Places& p,
                      const Tensor& lengths) {
   check(x.rank() == 3 && x.shape()[1] >= 1,
-        "{}: input {} is not [samples, steps, features] with a step", op, x.shape());
+        "{}: input {} is not [samples, steps, features] with a step or more", op, x.shape());
   const Shape &ih = p.inputs[1].shape(), &hh = p.inputs[2].shape();
   const std::int64_t gates = ih.rank() == 2 ? ih[0] : 0, hidden = gates / gate_count(cell);
   check(p.hr < 0 || cell == Cell::lstm, "{}: only an LSTM has a projection", op);
   const std::int64_t out = p.hr >= 0 && hh.rank() == 2 ? hh[1] : hidden;
   check(ih.rank() == 2 && ih[1] == x.shape()[2] && gates % gate_count(cell) == 0 &&
             hh == Shape({gates, out}),
-        "{}: weights {} and {} for the input {}", op, ih, hh, x.shape());
+        "{}: weights {} and {} do not fit the input {}", op, ih, hh, x.shape());
   for (const int bias : {p.bias_ih, p.bias_hh}) {
     check(bias < 0 || p.inputs[static_cast<std::size_t>(bias)].shape() == Shape({gates}),
           "{}: a bias does not have {} elements", op, gates);
@@ -137,7 +137,7 @@ void check_recurrent(const char* op, Cell cell, const Var& x, const Places& p,
     return place < 0 || p.inputs[static_cast<std::size_t>(place)].shape() == shape;
   };
   const std::int64_t n = x.shape()[0];
-  check(is(p.hr, {out, hidden}), "{}: a projection that is not {} x {}", op, out, hidden);
+  check(is(p.hr, {out, hidden}), "{}: the projection is not {} x {}", op, out, hidden);
   check(is(p.h0, {n, out}) && is(p.c0, {n, hidden}),
         "{}: initial states for {} samples are not [{}, {}] and [{}, {}]", op, n, n, out, n,
         hidden);
@@ -145,8 +145,9 @@ void check_recurrent(const char* op, Cell cell, const Var& x, const Places& p,
     const bool state = static_cast<int>(i) == p.h0 || static_cast<int>(i) == p.c0;
     check(state ? p.inputs[i].samples() == x.samples() : p.inputs[i].samples().is_shared(),
           "{}: weights must be shared by all samples, and states must have the samples first", op);
-    check(p.inputs[i].dtype() == x.dtype(), "{}: the input is {}, a weight or state {}", op,
-          name(x.dtype()), name(p.inputs[i].dtype()));
+    check(p.inputs[i].dtype() == x.dtype(),
+          "{}: dtypes differ: the input is {}, a weight or state {}", op, name(x.dtype()),
+          name(p.inputs[i].dtype()));
   }
   if (!lengths.defined()) return;
   check(lengths.shape() == Shape({n}) && lengths.dtype() == Dtype::i64,
@@ -305,7 +306,8 @@ RecurrentResult recurrent_in_segments(std::int64_t steps, Cell cell, const Var& 
                                       const RecurrentOptions& options) {
   check(steps >= 1, "{}: segments of {} steps", op_of(cell).name, steps);
   check(x.rank() == 3 && x.shape()[1] >= 1,
-        "{}: input {} is not [samples, steps, features] with a step", op_of(cell).name, x.shape());
+        "{}: input {} is not [samples, steps, features] with a step or more", op_of(cell).name,
+        x.shape());
   const std::int64_t t = x.shape()[1], count = (t + steps - 1) / steps;
   std::vector<Var> outputs(static_cast<std::size_t>(count));
   RecurrentResult last{x, x, c0};

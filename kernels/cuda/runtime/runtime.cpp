@@ -171,7 +171,7 @@ class Runtime final : public CudaRuntime {
   std::unique_ptr<DeviceEvent> copy_beside(int index, void* to, const void* from, std::size_t bytes,
                                            const DeviceEvent& after) override {
     const DeviceState& state = gpu(index).state;
-    const Call call("copy beside", state.device());
+    const Call call("asynchronous copy", state.device());
     state.use();
     wait_on(call, state.copies(), after);
     cuda_check(call, "cudaMemcpyAsync",

@@ -212,7 +212,7 @@ TEST_CASE("a file that is already open is written at its position") {
   close(ends[1]);
   CHECK(read_file("/dev/fd/" + std::to_string(ends[0])) == "through the pipe");
   CHECK(throws<SystemFailure>([&] { check_can_write("/dev/fd/" + std::to_string(ends[0])); },
-                              "not to write"));
+                              "not for writing"));
   close(ends[0]);
   CHECK_THROWS_AS(put("/dev/fd/" + std::to_string(ends[1]), "x"), SystemFailure);
   const Descriptor file = open_file(folder.file("a"), O_WRONLY | O_CREAT, 0600);
