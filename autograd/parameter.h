@@ -11,6 +11,9 @@
 
 namespace sotto {
 
+// A tensor that training changes. Tape::use() puts it on a tape, and a GradSink receives its
+// gradient; `trainable` = false freezes it.
+//   Parameter w(zeros({10, 784}));
 struct Parameter {
   explicit Parameter(Tensor initial) : value(std::move(initial)) {
     value.relabel({.kind = MemoryKind::parameter});

@@ -7,6 +7,8 @@
 
 namespace sotto {
 
+// Receives the gradients of a backward. Use SumSink for ordinary training, and dp's Clipper, which
+// has sinks that bound influence, for private training. Override receive() for other uses.
 class GradSink {
  public:
   virtual ~GradSink() = default;

@@ -35,7 +35,8 @@ struct Op {
 };
 std::span<const char* const> registered_ops();
 
-// A value on a tape; a default-constructed Var is on none. Operations on Vars record themselves.
+// A value on a tape; a default-constructed Var is on none. Tape::input(), constant() and use() make
+// Vars, and the operations of autograd/ops.h record their results: `Var y = relu(x + b);`
 class Var {
  public:
   Var() = default;
@@ -102,6 +103,7 @@ class Adjoint {
   std::int64_t rows_;  // size of the leading sample axis; -1: none
 };
 
+// Options of a tape: `Tape tape({.private_data = true, .seed = 7});`
 struct TapeOptions {
   // Refuses ops that mix samples, and delivers gradients only to sinks that bound each sample's
   // influence.
@@ -124,6 +126,13 @@ struct TapeOptions {
   std::uint64_t row(std::int64_t sample) const;
 };
 
+// Records the operations on its Vars and computes their gradients. Use one Tape per physical batch.
+// With TapeOptions::private_data it refuses operations that mix samples, and delivers gradients
+// only to sinks that bound each sample's influence.
+//   Tape tape;
+//   const Var loss = mse_loss(linear(tape.input(x), tape.use(w)), tape.input(targets));
+//   SumSink sink;
+//   tape.backward(loss, sink);
 class Tape {
  public:
   using Backward = std::function<void(const Tensor& dy, Adjoint& adjoint)>;

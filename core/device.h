@@ -5,6 +5,7 @@ namespace sotto {
 
 enum class DeviceKind { cpu, cuda };
 
+// A device: the CPU, or GPU number `index` among the usable ones.
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;

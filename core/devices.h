@@ -10,6 +10,7 @@
 
 namespace sotto {
 
+// A device of this machine, as devices() lists it.
 struct DeviceInfo {
   Device device;
   std::string name;         // the manufacturer's name

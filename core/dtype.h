@@ -10,12 +10,13 @@
 
 namespace sotto {
 
+// The element types. The 16-bit types are storage types: arithmetic on them is in f32 (acc_t).
 enum class Dtype : std::uint8_t { f64, f32, f16, bf16, i64, i32, u8, boolean };
 
 // The type in words, as messages spell it: "f32".
 const char* name(Dtype dtype);
 
-// Throws std::invalid_argument for a value outside the enumeration.
+// Throws std::invalid_argument: `dtype` was given where `wanted` is needed.
 [[noreturn]] void bad_dtype(Dtype dtype, const char* wanted);
 
 // Calls f(std::type_identity<T>{}) with the C++ type of a floating-point dtype.

@@ -37,6 +37,10 @@ class Storage {
   void* data_;
 };
 
+// An n-dimensional array of one dtype on one device. Copies share storage, and views are Tensors.
+// It has no gradient; a Var (autograd/tape.h) has.
+//   Tensor x = Tensor::from({1, 2, 3, 4}, {2, 2}, Dtype::f32);
+//   x.select(0, 1).to_vector<float>();  // {3, 4}
 class Tensor {
  public:
   struct Layout {

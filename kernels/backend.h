@@ -75,6 +75,8 @@ struct AttentionMask {
 };
 inline constexpr std::size_t most_score_masks = 4;
 
+// The primitives of one device. Call them through tensor_ops.h, which checks and allocates; a new
+// device implements this class.
 class Backend {
  public:
   virtual ~Backend() = default;

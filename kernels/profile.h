@@ -26,8 +26,10 @@ struct KernelTotal {
 };
 
 // Only one may live at a time, and not while other threads compute. Throws std::invalid_argument
-// for a second one. Example: `KernelProfile profile; step(); for (auto& kernel : profile.totals())
-// ...`
+// for a second one.
+//   KernelProfile profile;
+//   step();
+//   for (const KernelTotal& kernel : profile.totals()) fmt::print("{}\n", kernel.name);
 class KernelProfile {
  public:
   KernelProfile();

@@ -25,6 +25,8 @@ struct ConvOptions {
 Var conv(const Var& x, const Var& w, const std::optional<Var>& b = std::nullopt,
          const ConvOptions& options = {});
 
+// Options of max_pool(), avg_pool() and lp_pool(). Lists have one entry per spatial axis, or a
+// single one for all.
 struct PoolOptions {
   Shape kernel{2};
   Shape stride{};  // empty: the kernel

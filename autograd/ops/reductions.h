@@ -6,6 +6,8 @@
 
 namespace sotto {
 
+// The sum, and the mean, over `axes`. With `keepdim` reduced axes stay with size 1, else they are
+// dropped.
 Var sum(const Var& x, const Shape& axes = {}, bool keepdim = false);
 Var mean(const Var& x, const Shape& axes = {}, bool keepdim = false);
 // The sum of squared deviations divided by count - correction.
@@ -17,12 +19,14 @@ Var norm(const Var& x, const Shape& axes = {}, bool keepdim = false);
 // (sum |x|^p)^(1/p) for p > 0, infinity included. Its derivative at zero is zero; for p < 1 it is
 // undefined at elements of zero.
 Var p_norm(const Var& x, double p, const Shape& axes = {}, bool keepdim = false);
+// log sum exp(x) over `axes`, shifted by the maximum so that it does not overflow.
 Var logsumexp(const Var& x, const Shape& axes = {}, bool keepdim = false);
 
 // The sum over every axis except the sample axis: [n]. It turns any value into a private loss.
 Var sum_per_sample(const Var& x);
 Var mean_per_sample(const Var& x);
 
+// exp(x) / sum exp(x) along one axis, and its logarithm.
 Var softmax(const Var& x, int axis = -1);
 Var log_softmax(const Var& x, int axis = -1);
 

@@ -11,6 +11,7 @@ enum class Interpolation {
   linear,   // between two neighbours along every spatial axis: linear, bilinear, trilinear
 };
 
+// Options of upsample().
 struct UpsampleOptions {
   Interpolation mode = Interpolation::nearest;
   // For linear only. If true, the source of output i is i (in - 1) / (out - 1), else max(0, (i +
@@ -21,6 +22,8 @@ struct UpsampleOptions {
 // Resizes the spatial axes to `size`.
 Var upsample(const Var& x, const Shape& size, const UpsampleOptions& options = {});
 
+// Options of conv_transpose(). Lists have one entry per spatial axis, or a single one for all.
+// `output_padding` adds positions at the output's end.
 struct ConvTransposeOptions {
   Shape stride{1};
   Shape padding{0};

@@ -36,6 +36,8 @@ Var flip(const Var& x, const Shape& axes);
 // y[(i + shift) mod n] = x[i] along one axis.
 Var roll(const Var& x, int axis, std::int64_t shift);
 
+// The values of padding: zeros, the mirrored border, the border element repeated, or the opposite
+// end.
 enum class PadMode { zeros, reflect, replicate, circular };
 // Adds `before` and `after` elements along one axis. Reflection does not repeat the border element.
 Var pad(const Var& x, int axis, std::int64_t before, std::int64_t after,

@@ -8,6 +8,7 @@
 
 namespace sotto {
 
+// The purpose of a block, by which reports group memory.
 enum class MemoryKind : std::uint8_t {
   parameter,
   gradient,         // sums over samples, until the update has used them
@@ -50,7 +51,8 @@ const MemoryLabel& memory_label();
 // the thread itself.
 const void* memory_owner();
 
-// Sets the thread's label, and the owner of its allocations, while it lives.
+// Sets the thread's label, and the owner of its allocations, while it lives:
+// `const LabelScope scope = LabelScope::phase("evaluation");`
 class LabelScope {
  public:
   explicit LabelScope(const MemoryLabel& label, const void* owner = memory_owner());

@@ -17,7 +17,7 @@ constexpr const char* advice[memory_kinds] = {
     "16-bit optimizer state or an optimizer that keeps less",
     "a smaller physical batch, activation checkpointing or 16-bit activations",
     "a smaller physical batch, clipping in two passes or by layers, or 16-bit activations",
-    "a smaller row budget, a smaller physical batch or clipping in two passes",
+    "a smaller per_sample_grad_budget, a smaller physical batch or clipping in two passes",
     "a smaller physical batch or fewer threads",
     "fewer samples in memory or a smaller physical batch",
     "a smaller physical batch",

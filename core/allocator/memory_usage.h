@@ -25,6 +25,7 @@ struct MemoryUsage {
   void remove(std::size_t bytes);
 };
 
+// The memory of a device: its usage, and the state of the allocator's cache.
 struct MemoryStatistics : MemoryUsage {
   std::size_t cached = 0;    // bytes kept for reuse
   std::int64_t reused = 0;   // allocations met from the cache

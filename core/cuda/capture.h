@@ -36,6 +36,9 @@ class CannotCapture final : public std::runtime_error {
 // The memory that captured work read and wrote stays valid while the object lives: blocks allocated
 // inside belong to its pool, blocks allocated before are kept alive. A tensor allocated inside a
 // piece holds the values of the last replay.
+//   Capture capture(device);
+//   capture.add([&] { copy_into(scale(x, 2), y); });
+//   capture.replay(0);  // y = 2 x, for the present values of x
 class Capture {
  public:
   // Throws CannotCapture on the CPU, which has no launches.

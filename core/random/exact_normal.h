@@ -18,6 +18,7 @@
 
 namespace sotto {
 
+// Samples normal magnitudes in fixed-point numbers; RoundedGaussian rounds them to integers.
 class ExactNormalSampler {
  public:
   static constexpr int fraction_bits = 51;

@@ -91,6 +91,8 @@ HD inline double normal(PhiloxKey key, std::uint64_t index) {
 // A sequential generator over the Philox sequence (seed, stream), on the host. It does not convert
 // to or from SecretRandom. Each call uses one 64-bit word, normal() one block of two, and below()
 // and shuffle() as many as they need.
+//   PublicRandom random(2024);
+//   const double u = random.uniform();
 class PublicRandom {
  public:
   explicit PublicRandom(std::uint64_t seed, std::uint64_t stream = 0) : key_{seed, stream} {}

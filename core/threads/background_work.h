@@ -4,6 +4,7 @@
 
 namespace sotto {
 
+// Work in small chunks, such as noise generated before it is needed.
 class BackgroundTask {
  public:
   // Does about ten microseconds of work; returns false if none was left. Several threads call it at

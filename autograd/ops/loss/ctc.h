@@ -5,6 +5,7 @@
 
 namespace sotto {
 
+// Options of ctc_loss(). `blank` is the class that separates labels.
 struct CtcOptions {
   std::int64_t blank = 0;
   // A sample whose target does not fit into its steps has loss 0 and no gradient, instead of

@@ -9,6 +9,7 @@
 
 namespace sotto {
 
+// Options of cross_entropy() and cross_entropy_elements().
 struct CrossEntropyOptions {
   int class_axis = 1;
   double label_smoothing = 0;

@@ -8,6 +8,7 @@
 
 namespace sotto {
 
+// The recurrent cells of recurrent().
 enum class Cell {
   tanh,  // h' = tanh(W_ih x + b_ih + W_hh h + b_hh)
   relu,  // h' = max(0, W_ih x + b_ih + W_hh h + b_hh)
@@ -29,6 +30,7 @@ struct RecurrentWeights {
   std::optional<Var> hr = {};
 };
 
+// Options of recurrent().
 struct RecurrentOptions {
   // Processes the steps from the last valid one to the first.
   bool reverse = false;
@@ -37,6 +39,7 @@ struct RecurrentOptions {
   Tensor lengths = {};
 };
 
+// The results of recurrent().
 struct RecurrentResult {
   Var output;            // [n, t, out]
   Var h;                 // [n, out], after the last step taken

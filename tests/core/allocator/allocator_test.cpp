@@ -256,7 +256,7 @@ TEST_CASE(
     CHECK(text.find("activation checkpointing") != std::string::npos);
   }
   CHECK(throws<OutOfMemory>([&] { allocator.allocate(64 * 1024, {.kind = MemoryKind::rows}); },
-                            "row budget"));
+                            "per_sample_grad_budget"));
   allocator.release(a);
   allocator.release(b);
 }
