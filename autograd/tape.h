@@ -207,7 +207,7 @@ class Tape {
     std::uint64_t draws = 0;
     std::optional<Dtype> precision;
   };
-  // record: for backward. values: for values only, with nodes only for parameters. repeat: records
+  // record: for backward. values: for values only; a node holds only its parameter. repeat: records
   // the recomputation of a segment.
   enum class Mode { record, values, repeat };
   Tape(const State& state, Mode mode)

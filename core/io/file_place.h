@@ -25,8 +25,8 @@ struct FilePlace {
   int descriptor = -1;  // >= 0: an open file of this process, named as /dev/fd/N
 };
 
-// Resolves a path that is to be written. Throws SystemFailure for dangling links to folders that do
-// not exist, and for folders, FIFOs, sockets and disks.
+// Resolves a path that is to be written. Throws SystemFailure for a loop of symbolic links, and for
+// folders, FIFOs, sockets and disks.
 FilePlace file_place(const std::string& path);
 // Opens a place with replaced == false for writing. Throws SystemFailure if that is not permitted.
 Descriptor open_place(const FilePlace& place);

@@ -180,7 +180,8 @@ TEST_CASE("prefetched batches are the data set's, in physical batches of any siz
         {rows_between(0, 6), rows_between(6, 12), rows_between(12, 17), rows_between(17, 20)});
     loader.expect(rows_between(20, 26));
     check_batches(loader, data, {rows_between(20, 26)});
-    // A batch that was too large is requested in two parts; then a batch from its start.
+    // A physical batch that was too large is requested again in two parts; at the end the batch
+    // restarts from its first row.
     loader.expect(rows_between(10, 30));
     check_batches(loader, data,
                   {rows_between(10, 20), rows_between(10, 15), rows_between(15, 20),

@@ -27,8 +27,8 @@ double sum_terms(std::int64_t count, const F& term) {
     for (std::int64_t lane = 0; lane < sum_lanes; ++lane)
       others[lane] += term(i + sum_lanes + lane);
   }
-  // These loops add one term at a time: summing the terms of a lane first would round products
-  // before adding them, whereas the compiler can fuse them here.
+  // The remaining terms go directly to the running sums: in a separate sum, a product would be
+  // rounded before it is added, whereas here it can be fused with the addition.
   for (std::int64_t lane = 0; lane < sum_lanes && i < count; ++lane) sums[lane] += term(i++);
   for (std::int64_t lane = 0; lane < sum_lanes && i < count; ++lane) others[lane] += term(i++);
   for (std::int64_t lane = 0; lane < sum_lanes; ++lane) sums[lane] += others[lane];
