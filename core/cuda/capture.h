@@ -23,8 +23,7 @@ class AllocationPool;
 class CapturedLaunches;
 class Storage;
 
-// The reason why work cannot be captured, in words: "secret randomness, which must never be
-// repeated".
+// The reason why work cannot be captured, in words: "secret randomness, which must never repeat".
 class CannotCapture final : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
