@@ -107,8 +107,8 @@ Pieces tiled_pieces(const Geometry& g, bool bias, const View& x, const View& y) 
   return {Pass::forward, g, bias, tiled, Dtype::f32, Algorithm::winograd};
 }
 
-// The data pass as a forward pass from dy to dx with reversed weights. Possible for one group if the
-// window moves by one and the padding does not exceed its extent.
+// The data pass as a forward pass from dy to dx with reversed weights. Possible for one group if
+// the window moves by one and the padding does not exceed its extent.
 std::optional<Geometry> as_forward(const Geometry& g) {
   Geometry turned = g;
   std::swap(turned.channels, turned.outputs);
