@@ -9,7 +9,8 @@ namespace sotto::nn {
 
 namespace {
 
-// y weight + bias, both of y's last axes or, seen so, in `shape`.
+// y weight + bias. Both have `shape` when they meet y: its last axes, or channels before trailing
+// axes.
 Var scale_and_shift(Var y, const ScaleShift& affine, const Shape& shape) {
   for (const auto* part : {&affine.weight, &affine.bias}) {
     check(!*part || (*part)->value().numel() == shape.numel(),
@@ -25,7 +26,8 @@ void check_last_axes(const char* op, const Var& x, const Shape& normalized) {
   const int lead = x.rank() - normalized.rank();
   bool same = !normalized.empty() && lead >= 0;
   for (int i = 0; same && i < normalized.rank(); ++i) same = x.shape()[lead + i] == normalized[i];
-  check(same, "{}: over the last axes {} of {}", op, normalized, x.shape());
+  check(same, "{}: normalized shape {} is not that of the last axes of {}", op, normalized,
+        x.shape());
 }
 
 }  // namespace
@@ -57,7 +59,8 @@ Var rms_norm(const Var& x, const Shape& normalized, const ScaleShift& affine, do
 Var local_response_norm(const Var& x, std::int64_t size, double alpha, double beta, double k) {
   check(x.rank() >= 3 && size >= 1, "local_response_norm: input {} over {} channels", x.shape(),
         size);
-  // The window reaches size / 2 channels down and the rest up; what lies outside counts as zero.
+  // The window reaches size / 2 channels down and (size - 1) / 2 up; channels beyond the ends are
+  // 0.
   const std::int64_t channels = x.shape()[1];
   std::vector<double> window;
   for (std::int64_t i = 0; i < channels * channels; ++i) {
@@ -81,7 +84,7 @@ Var prelu(const Var& x, const Var& weight) {
   return relu(x) - w * relu(affine(x, -1, 0));
 }
 
-// The products x1[i] x2[j] meet a weight with i and j joined.
+// The products x1[i] x2[j] are flattened to one axis (i, j) and multiplied by the flattened weight.
 Var bilinear(const Var& x1, const Var& x2, const Var& weight, const std::optional<Var>& bias) {
   check(weight.rank() == 3 && weight.shape()[1] == x1.shape().back() &&
             weight.shape()[2] == x2.shape().back(),

@@ -66,7 +66,7 @@ double gain(Nonlinearity nonlinearity, double slope) {
 }
 
 Tensor random_uniform(const Shape& shape, double low, double high, PublicRandom& random) {
-  check(low <= high, "random_uniform: between {} and {}", low, high);
+  check(low <= high, "random_uniform: low {} is above high {}", low, high);
   return drawn(shape, [&] { return low + (high - low) * random.uniform(); });
 }
 

@@ -1,6 +1,5 @@
-// Initial values of parameters, drawn from public randomness. Layers draw theirs when they are
-// made, one after another from init_random(): the same seed and order of construction give the same
-// model.
+// Initial values of parameters, drawn from public randomness. Each layer draws from init_random()
+// when it is constructed: the same seed and the same order of construction give the same model.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +9,14 @@
 
 namespace sotto::nn {
 
-// The calling thread's source of initial values; seeded with 0 to begin with.
+// The calling thread's generator of initial values; its first seed is 0.
 PublicRandom& init_random();
-// Starts the calling thread's source again.
+// Restarts the calling thread's generator with a seed.
 void manual_seed(std::uint64_t seed);
 
-// The inputs that one output sums over, and the outputs that one input reaches, of a weight
-// [o, i, kernel...]: i or o times the kernel's size. Throws std::invalid_argument below rank 2.
+// The fan-in (inputs that one output sums over) and fan-out (outputs that one input reaches) of a
+// weight [o, i, kernel...]: i or o times the kernel's size. Throws std::invalid_argument below rank
+// 2.
 struct Fans {
   std::int64_t in;
   std::int64_t out;
@@ -25,12 +25,13 @@ Fans fans(const Shape& weight);
 
 enum class Fan { in, out };
 enum class Nonlinearity { linear, sigmoid, tanh, relu, leaky_relu, selu };
-// The factor by which weights in front of a nonlinearity are wider than 1 / sqrt(fan), as
-// customary: 1, 1, 5/3, sqrt(2), sqrt(2 / (1 + slope^2)) and 3/4. `slope` is leaky_relu's.
+// The customary gain: the standard deviation of weights before a nonlinearity is gain / sqrt(fan).
+// It is 1, 1, 5/3, sqrt(2), sqrt(2 / (1 + slope^2)) and 3/4, in the order of Nonlinearity. `slope`
+// is that of leaky_relu.
 double gain(Nonlinearity nonlinearity, double slope = 0.01);
 
-// All draws are f32 on the CPU, in row-major order.
-// Uniform in [low, high); normal with the given mean and standard deviation.
+// All functions below draw f32 values on the CPU, in row-major order.
+// random_uniform: uniform in [low, high). random_normal: `deviation` is the standard deviation.
 Tensor random_uniform(const Shape& shape, double low, double high,
                       PublicRandom& random = init_random());
 Tensor random_normal(const Shape& shape, double mean = 0, double deviation = 1,

@@ -30,7 +30,7 @@ std::string grouped(std::int64_t count) {
   return fmt::format("{},{:03}", grouped(count / 1000), count % 1000);
 }
 
-// A module in its tree, with what it holds itself.
+// A module in the tree, with the parameters it holds itself.
 struct Part {
   std::string name;
   Module* module;
@@ -39,7 +39,7 @@ struct Part {
   bool has_children = false;
 };
 
-// The module and all below it, each before its children.
+// Appends the module and its descendants, each before its children.
 void collect(const std::string& name, Module& module, int depth, std::vector<Part>& parts) {
   const std::size_t at = parts.size();
   parts.push_back({name, &module, depth});
@@ -99,7 +99,7 @@ std::string to_string(Module& module) {
 
 namespace {
 
-// What a module gave in a run: the shape of the last result, and the bytes of all.
+// A module's results in one run: the shape of the last one, and the bytes of all together.
 struct Seen {
   Shape shape;
   std::int64_t bytes = 0;

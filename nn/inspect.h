@@ -1,4 +1,4 @@
-// Models in words: what they are made of and how large it is.
+// Descriptions of a model: the kinds, shapes and sizes of its modules.
 #pragma once
 
 #include <string>
@@ -8,22 +8,22 @@
 
 namespace sotto::nn {
 
-// The class without namespaces: "Linear", "Conv<2>".
+// The class name without namespaces: "Linear", "Conv<2>".
 std::string kind_of(const Module& module);
 
-// One line for each module, indented by depth: its name, kind, parameters' shapes and their number,
-// with "frozen" where nothing of it is trained. The last line has the totals.
+// One line for each module, indented by depth: name, kind, parameter shapes and element count, with
+// "frozen" if none of its parameters is trainable. The last line has the totals.
 std::string to_string(Module& module);
 
-// A table with a line for each module, indented by depth, after a run on `input` (samples first,
-// for ids i64): the shape of its last result, the bytes that all its results take, and its
-// parameters' number and bytes. Modules that are not called through operator() have no shape. The
-// last line adds the results of the modules without children.
+// A table with a line for each module, indented by depth, after one forward run on `input` (samples
+// on axis 0; i64 for ids): the shape of the module's last result, the bytes of all its results, and
+// the number and bytes of its parameters. A module that was not called through operator() has no
+// shape. The last line sums the results of the modules without children.
 std::string summary(Module& model, const Tensor& input);
 
-// Group normalisation in the place of a batch normalisation of as many channels, with its scale and
-// shift: what converts a model that mixes samples into one that can be trained privately. Its
-// statistics are not transferred, so some training has to follow. weight and bias [c].
+// A group norm that replaces a batch norm of as many channels and takes over its scale and shift,
+// so that a model that mixes samples can be trained privately. The running statistics are not
+// transferred: some training has to follow. weight and bias [c].
 GroupNorm group_norm_for_batch_norm(const Tensor& weight, const Tensor& bias, std::int64_t groups);
 
 }  // namespace sotto::nn

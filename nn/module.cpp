@@ -42,7 +42,7 @@ namespace {
 
 thread_local ModuleHook* watch = nullptr;
 
-// The parts of a module that visit() shows: the paths of all modules in it, and their parameters.
+// The modules and parameters that visit() shows, with the path of each module.
 struct Shown {
   std::unordered_map<const Module*, const char*> paths;
   std::unordered_set<const Parameter*> parameters;
@@ -55,13 +55,14 @@ struct Shown {
                          }));
   }
 };
-// The parts of the outermost module that is running on this thread.
+// The tree of the outermost module that is running on this thread.
 thread_local const Shown* shown = nullptr;
-// The innermost module that is running, where that is none of these parts.
+// The innermost module that is running, if visit() does not show it.
 thread_local const Module* hidden = nullptr;
 
-// What a module allocates is labelled with its path; the outermost begins the forward phase. When
-// it runs again in backward, the outermost is a part of the model, which lies at `path`.
+// Labels allocations made during a call with the module's path; the outermost call also begins the
+// forward phase. `path` is the module's place in the model: during recomputation in backward a
+// submodule is itself the outermost one.
 class CallScope {
  public:
   CallScope(Module& module, const Var& x, const char* path = no_text)
@@ -116,7 +117,7 @@ Var Module::operator()(const Var& x) {
   return y;
 }
 
-// Also the label of the parameter's memory says what it belongs to.
+// Relabels the parameter's memory with the owner found here.
 void Module::note_use(const Parameter& parameter) {
   if (!parameter.trainable || shown->parameters.contains(&parameter)) return;
   for (const Unshown& known : unshown_) {
@@ -145,7 +146,7 @@ std::int64_t Module::parameter_count() {
 }
 
 void Module::to(Dtype dtype) {
-  check(is_float(dtype), "module: parameters as {}", name(dtype));
+  check(is_float(dtype), "module: parameters cannot be {}: not a floating-point type", name(dtype));
   for (Parameter* parameter : parameters()) {
     const MemoryLabel label = parameter->value.memory_label();
     parameter->value = to_dtype(parameter->value, dtype);
@@ -171,7 +172,7 @@ void Module::set_trainable(bool trainable) {
 }
 
 Module& Sequential::operator[](int index) {
-  check(index >= 0 && index < size(), "sequential: module {} of {}", index, size());
+  check(index >= 0 && index < size(), "sequential: no module {} among {}", index, size());
   return *modules_[static_cast<std::size_t>(index)];
 }
 
@@ -182,7 +183,8 @@ void Sequential::set_segments(std::vector<Segment> segments) {
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const Segment& one = segments[i];
     check(one.begin >= 0 && one.begin < one.end && one.end <= size(),
-          "sequential: a segment {} .. {} of {} modules", one.begin, one.end, size());
+          "sequential: segment {} .. {} is empty or outside the {} modules", one.begin, one.end,
+          size());
     for (std::size_t k = 0; k < i; ++k) {
       check(one.begin >= segments[k].end || (one.end <= segments[k].end && one != segments[k]),
             "sequential: segments {} .. {} and {} .. {} overlap", segments[k].begin,
@@ -194,7 +196,8 @@ void Sequential::set_segments(std::vector<Segment> segments) {
 
 Var Sequential::forward(const Var& x) { return run({0, size()}, 0, x); }
 
-// Of the segments those from `next` on lie in this part, or behind it.
+// Runs modules part.begin .. part.end - 1. segments_[next] is the first segment that may begin
+// there.
 Var Sequential::run(const Segment& part, std::size_t next, Var x) {
   for (int i = part.begin; i < part.end;) {
     while (next < segments_.size() && segments_[next].begin < i) ++next;

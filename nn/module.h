@@ -1,4 +1,4 @@
-// Models: a module is a function of one value with named parameters, and may hold other modules.
+// Models: a module is a function of one value with named parameters and child modules.
 #pragma once
 
 #include <concepts>
@@ -18,7 +18,7 @@ class Module;
 
 using NamedParameters = std::vector<std::pair<std::string, Parameter*>>;
 
-// What a module shows its parts to.
+// Receives a module's parameters and children from Module::visit().
 class Visitor {
  public:
   using OnParameter = std::function<void(const std::string& name, Parameter& parameter)>;
@@ -26,7 +26,7 @@ class Visitor {
   Visitor(OnParameter on_parameter, OnChild on_child)
       : on_parameter_(std::move(on_parameter)), on_child_(std::move(on_child)) {}
 
-  // A parameter the module does not have (a layer without bias) is passed over.
+  // A null parameter (a layer without bias) is skipped.
   void operator()(const std::string& name, const std::unique_ptr<Parameter>& parameter) const {
     if (parameter) on_parameter_(name, *parameter);
   }
@@ -37,8 +37,9 @@ class Visitor {
   OnChild on_child_;
 };
 
-// A module owns its parameters through std::unique_ptr and its children by value: it can be moved,
-// and its parameters stay where they are.
+// The base of layers and models. Derive from it for a layer of your own: hold parameters in
+// std::unique_ptr and children by value (moving a module then leaves its parameters where they
+// are), implement forward(), and name every parameter and child in visit().
 class Module {
  public:
   Module() = default;
@@ -47,23 +48,23 @@ class Module {
   Module& operator=(Module&&) = default;
 
   virtual Var forward(const Var& x) = 0;
-  // Shows every parameter and child, always in the same order: visitor("weight", weight).
+  // Names every parameter and child, always in the same order: visitor("weight", weight).
   virtual void visit(const Visitor&) {}
 
-  // forward(), in the module's precision and seen by a ModuleHook.
+  // Calls forward() in the module's precision and reports the call to the ModuleHook.
   Var operator()(const Var& x);
-  // Calls keep their input alone and are run again in backward (autograd/segment.h). The module
-  // stays where it is until then.
+  // An activation checkpoint around each call: the tape saves the input only, and backward
+  // recomputes the call (autograd/segment.h). The module must not move before backward has run.
   void set_recomputing(bool recompute) { recompute_ = recompute; }
   bool recompute() const { return recompute_; }
 
-  // All parameters, children's included, in the order of visit(), called by the path to them:
-  // "conv1.weight", "0.bias". A parameter met twice has its first name.
+  // All parameters, those of children included, in the order of visit(), named by their path:
+  // "conv1.weight", "0.bias". A parameter that visit() shows twice has its first name.
   NamedParameters named_parameters();
   std::vector<Parameter*> parameters();
-  // A trainable parameter that a call used and visit() did not show, and what it belongs to: "a
-  // Linear of encoder, which visit() does not show". Collected in calls through operator() from
-  // outside of modules.
+  // A trainable parameter that a call used although visit() does not show it, and its owner in
+  // words: "a Linear of encoder, which visit() does not show". Recorded by calls of the outermost
+  // module.
   struct Unshown {
     const Parameter* parameter;
     std::string owner;
@@ -78,13 +79,13 @@ class Module {
   // Converts the parameters' values. Throws std::invalid_argument for a type that is not
   // floating-point.
   void to(Dtype dtype);
-  // Of calls (autograd/precision.h), children's included where they have none of their own; nothing
-  // is the tape's. f32 keeps a module wide on a tape with 16 bits. Throws std::invalid_argument for
-  // a type that is not f32, f16 or bf16.
+  // The precision of this module's calls (autograd/precision.h). Children without a precision of
+  // their own inherit it; nullopt means that of the tape. f32 keeps a module in single precision on
+  // a 16-bit tape. Throws std::invalid_argument for a type other than f32, f16 and bf16.
   void set_precision(std::optional<Dtype> precision);
   std::optional<Dtype> precision() const { return precision_; }
-  // Moves the parameters' values to a device. An optimizer made before holds its state where the
-  // parameters were: make it afterwards. Throws std::invalid_argument, with the reason, when the
+  // Moves the parameters' values to a device. Make optimizers afterwards: an optimizer keeps its
+  // state on the device where it was made. Throws std::invalid_argument, with the reason, when the
   // device cannot be used.
   void to(Device device);
 
@@ -97,9 +98,9 @@ class Module {
   bool recompute_ = false;
 };
 
-// Sees every module that is called, with its input and its result, for as long as it lives and on
-// its thread; a later one sees instead of an earlier. What is run again in backward was seen
-// before.
+// Calls `on_call` after every module call on this thread while it lives, with the module, its input
+// and its result. A hook made later replaces an earlier one for its lifetime. Calls that backward
+// recomputes are not reported a second time.
 class ModuleHook {
  public:
   using OnCall = std::function<void(const Module& module, const Var& x, const Var& result)>;
@@ -114,9 +115,9 @@ class ModuleHook {
   ModuleHook* before_;
 };
 
-// Modules one after another; children are called "0", "1" and so on. Give them in braces,
-// Sequential{Linear(2, 3), Tanh()}: C++ evaluates these from left to right, and so the initial
-// values depend on the seed alone and not on the compiler.
+// Modules applied in order; its children are named "0", "1", ... Construct it with braces,
+// Sequential{Linear(2, 3), Tanh()}: braces evaluate their arguments from left to right, so that the
+// initial values depend on the seed and not on the compiler.
 class Sequential final : public Module {
  public:
   // Modules begin .. end - 1.
@@ -138,9 +139,10 @@ class Sequential final : public Module {
   int size() const { return static_cast<int>(modules_.size()); }
   // Throws std::invalid_argument unless 0 <= index < size().
   Module& operator[](int index);
-  // Which modules keep their input alone and are run again together in backward
-  // (autograd/segment.h). Of two segments one lies in the other or they are apart; throws
-  // std::invalid_argument otherwise, and for one that is empty or not there.
+  // Sets activation checkpoints: the tape saves the input of each segment only, and backward
+  // recomputes the segment's modules together (autograd/segment.h). Two segments are nested or
+  // disjoint. Throws std::invalid_argument otherwise, and for a segment that is empty or out of
+  // range.
   void set_segments(std::vector<Segment> segments);
   const std::vector<Segment>& segments() const { return segments_; }
 
@@ -151,7 +153,7 @@ class Sequential final : public Module {
   Var run(const Segment& part, std::size_t next, Var x);
 
   std::vector<std::unique_ptr<Module>> modules_;
-  std::vector<Segment> segments_;  // by begin, and the larger before those it holds
+  std::vector<Segment> segments_;  // sorted by begin, an enclosing segment before those inside it
 };
 
 }  // namespace sotto::nn

@@ -8,7 +8,7 @@ namespace sotto::nn {
 
 namespace {
 
-// Nothing that calls of the module, or of one in it, used is left out of `parameters`.
+// Throws if a call of this module used a trainable parameter that is not among `parameters`.
 void check_shown(const Module& module, const std::vector<Parameter*>& parameters) {
   for (const auto& [parameter, owner] : module.unshown()) {
     const auto at = std::find(parameters.begin(), parameters.end(), parameter);

@@ -1,4 +1,4 @@
-// A module's parameters in safetensors files, by name.
+// Saves and loads a module's parameters, by name, in safetensors files.
 #pragma once
 
 #include <map>
@@ -9,19 +9,20 @@
 
 namespace sotto::nn {
 
-// The values of all parameters, sharing their storage. Throws std::invalid_argument where calls of
-// the module used a trainable parameter that visit() does not show: it would be missing.
+// The values of all parameters, sharing their storage. Throws std::invalid_argument if calls of the
+// module used a trainable parameter that visit() does not show: it would be missing.
 std::map<std::string, Tensor> parameter_tensors(Module& module);
-// Gives every parameter its value: a copy, on the parameter's device. Throws std::invalid_argument,
-// naming the parameter, when one is missing, unexpected, or of another shape or dtype; then nothing
-// has changed. `source` is what messages call the tensors' origin.
+// Replaces every parameter's value by a copy on the parameter's device. Throws
+// std::invalid_argument with the parameter's name, and changes nothing, when one is missing,
+// unexpected, or of another shape or dtype. `source` names the origin of the tensors in messages.
 void set_parameters(Module& module, const std::map<std::string, Tensor>& tensors,
                     const std::string& source);
 
-// Writes atomically. Throws SystemFailure when the file cannot be written.
+// Writes the file atomically. Throws SystemFailure when it cannot be written.
 void save_module(const std::string& path, Module& module,
                  const std::map<std::string, std::string>& metadata = {});
-// Returns the metadata. Throws SystemFailure when the file cannot be read, and as set_parameters().
+// Returns the metadata. Throws SystemFailure when the file cannot be read, and the errors of
+// set_parameters().
 std::map<std::string, std::string> load_module(const std::string& path, Module& module);
 
 }  // namespace sotto::nn

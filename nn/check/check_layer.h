@@ -1,4 +1,4 @@
-// The laws of operations (check_op.h) for layers: ours, and those of this library's users.
+// Checks the laws of operations (check_op.h) for a layer of this library or of its users.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace sotto::testing {
 
-// Holds a layer with the parameters it has to the same laws, on inputs [n, ...] in f64 or i64 that
-// `make` draws. Parameters are in double while they are checked, and afterwards as before.
+// Checks a layer with its present parameters on inputs [n, ...], f64 or i64, that `make` draws. The
+// parameters are f64 during the check and restored afterwards.
 void check_layer(nn::Module& layer, const std::function<Tensor(PublicRandom&)>& make,
                  const CheckOptions& options = {});
 

@@ -19,7 +19,7 @@ Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
   if (slots_.empty()) return data_.batch(rows);
   data_.check_rows(rows);
   Slot& now = slots_[turn_];
-  // A part may be a little smaller than the one before.
+  // A physical batch may be a little smaller than the one that was prefetched.
   const bool hit = ahead_ && now.rows.size() >= rows.size() &&
                    std::equal(rows.begin(), rows.end(), now.rows.begin());
   ahead_ = false;
@@ -34,7 +34,7 @@ Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
       start(next, std::launch::async);
       ahead_ = true;
     } catch (const std::exception&) {
-      // What is computed needs the memory, or the rows are wrong, as whoever asks for them is told.
+      // The computation needs the memory, or the rows are wrong: batch() will report that.
       rows_.clear();
     }
   }
@@ -42,7 +42,7 @@ Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
   return {batch.inputs.slice(0, 0, count), batch.targets.slice(0, 0, count)};
 }
 
-// Into the slot whose turn it is.
+// Fills the slot of the next batch.
 void BatchLoader::start(std::span<const std::int64_t> rows, std::launch how) {
   Slot& slot = slots_[turn_];
   if (slot.gathered.valid()) slot.gathered.wait();
@@ -55,7 +55,8 @@ void BatchLoader::start(std::span<const std::int64_t> rows, std::launch how) {
   MemoryLabel label = memory_label();
   label.kind = MemoryKind::data;
   const LabelScope scope(label);
-  // The large one last: where there is no memory for it, little is held in vain.
+  // The inputs, which are larger, last: if they do not fit, only the targets were allocated in
+  // vain.
   slot.targets.begin(shape(data_.targets), data_.targets.dtype());
   slot.inputs.begin(shape(data_.inputs), data_.inputs.dtype());
   slot.gathered = std::async(how, [this, &slot] { gather(slot); });
@@ -68,9 +69,10 @@ void BatchLoader::gather(Slot& slot) const {
   slot.targets.send();
 }
 
-// What will probably be asked for after these rows; nothing where they are none of those expected.
+// Returns the rows that probably follow these; empty if these are not among the expected rows.
 std::span<const std::int64_t> BatchLoader::expected_after(std::span<const std::int64_t> rows) {
-  // After the last part; that part again, or the whole batch, if there was no memory for it.
+  // These rows follow the last physical batch; or, after running out of memory, repeat its start or
+  // that of the whole batch.
   for (const std::size_t place : {at_, begin_, std::size_t{0}}) {
     const auto left = std::span<const std::int64_t>(rows_).subspan(std::min(place, rows_.size()));
     if (rows.empty() || left.size() < rows.size() ||

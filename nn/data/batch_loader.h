@@ -1,5 +1,5 @@
-// Batches of a data set for a model on any device, read ahead for GPUs: while one is computed, the
-// next is gathered into pinned memory by a thread of its own, and copied beside the computation.
+// Batches of a data set for a model on any device, prefetched for GPUs: while one batch is
+// computed, a thread gathers the next into pinned memory and copies it to the GPU at the same time.
 #pragma once
 
 #include <deque>
@@ -10,24 +10,28 @@
 
 namespace sotto {
 
-// For a loop's batches, one after the other, of one thread. On the CPU nothing is read ahead: the
-// cores that would do it are computing.
+// Serves the batches of one training loop, in order, to one thread. On the CPU nothing is
+// prefetched: prefetching would use the cores that compute.
+//
+//   BatchLoader loader(data, device);
+//   loader.expect(rows);
+//   const Dataset batch = loader.batch(rows);
 class BatchLoader {
  public:
-  // The data must outlive it. Throws std::invalid_argument, with the reason, when the device cannot
-  // be used.
+  // The data must outlive the loader. Throws std::invalid_argument, with the reason, when the
+  // device cannot be used.
   BatchLoader(const Dataset& data, Device device);
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
 
-  // The rows that batch() will be asked for from now on, in parts, in this order; and, in case it
-  // is known, what will be expected after them. Nothing depends on it but the time that is taken.
+  // Announces the rows that batch() will be asked for from now on, in this order and in physical
+  // batches, and optionally the rows after them. The announcement affects speed only.
   void expect(std::span<const std::int64_t> rows, std::span<const std::int64_t> then = {});
-  // Dataset::batch() on the device. When the rows begin what is expected, or go on with it, as many
-  // are read ahead after them as in the largest part so far, where there is memory. Throws as
-  // Dataset::batch(), and OutOfMemory.
+  // Returns Dataset::batch(rows) on the device. If the rows begin or continue those expected, the
+  // next ones are prefetched, as many as in the largest physical batch so far, if there is memory.
+  // Throws the errors of Dataset::batch(), and OutOfMemory.
   Dataset batch(std::span<const std::int64_t> rows);
-  // How many batches had been read ahead.
+  // The number of batches that had been prefetched.
   std::int64_t hits() const { return hits_; }
 
  private:
@@ -35,7 +39,8 @@ class BatchLoader {
     explicit Slot(Device device) : inputs(device), targets(device) {}
     std::vector<std::int64_t> rows;
     Upload inputs, targets;
-    std::future<void> gathered;  // the last member: it ends before what it writes to
+    std::future<void> gathered;  // the last member: its destructor waits before the buffers it
+                                 // writes to are freed
   };
 
   void start(std::span<const std::int64_t> rows, std::launch how);
@@ -43,12 +48,12 @@ class BatchLoader {
   std::span<const std::int64_t> expected_after(std::span<const std::int64_t> rows);
 
   const Dataset& data_;
-  std::deque<Slot> slots_;  // two, in turn; none on the CPU
+  std::deque<Slot> slots_;  // two, used alternately; none on the CPU
   std::size_t turn_ = 0;    // the slot of the next batch
-  bool ahead_ = false;      // which is being read ahead
+  bool ahead_ = false;      // whether that slot is being prefetched
   std::vector<std::int64_t> rows_, then_;
-  std::size_t begin_ = 0, at_ = 0;  // of the last part, and behind it
-  std::size_t largest_ = 0;         // part so far
+  std::size_t begin_ = 0, at_ = 0;  // where the last physical batch begins and ends in rows_
+  std::size_t largest_ = 0;         // the largest physical batch so far
   std::int64_t hits_ = 0;
 };
 

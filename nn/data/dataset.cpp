@@ -12,7 +12,7 @@ namespace sotto {
 
 namespace {
 
-// Philox streams from here on belong to the order of epochs: ASCII "orde", then the epoch.
+// The first Philox stream of epoch permutations: ASCII "orde", then the epoch.
 constexpr std::uint64_t order_stream = 0x6f72646500000000;
 constexpr std::int64_t gather_grain = 64;
 

@@ -1,5 +1,6 @@
 // Labelled data held in memory, and the ordinary loader that shuffles it for training without
-// privacy. Private training draws its batches with the secret samplers of dp instead.
+// privacy. Private training samples its batches with the samplers of dp/sampling instead, whose
+// randomness is secret.
 #pragma once
 
 #include <cstddef>
@@ -11,28 +12,32 @@
 
 namespace sotto {
 
-// Sample k is inputs[k] with targets[k]. Both tensors are row-major on the CPU and agree in
-// axis 0; every call below throws std::invalid_argument where they do not.
+// Labelled samples: sample k is inputs[k] with targets[k]. Both tensors are row-major on the CPU
+// and have n as axis 0; every call below throws std::invalid_argument if they do not.
+//
+//   Dataset data{images, labels};
+//   const Dataset batch = data.batch(std::vector<std::int64_t>{0, 5, 7});
 struct Dataset {
   Tensor inputs;   // [n, ...], any dtype
-  Tensor targets;  // [n, ...], i64 labels [n] as a rule
+  Tensor targets;  // [n, ...], usually i64 labels [n]
 
   // The number of samples, n.
   std::int64_t size() const;
-  // Copies of the given samples, in that order, repeats allowed: [rows, ...]. Throws
-  // std::invalid_argument for a row outside [0, n).
+  // Copies the samples with these numbers, in this order, repeats allowed: [rows, ...]. Throws
+  // std::invalid_argument for a number outside [0, n).
   Dataset batch(std::span<const std::int64_t> rows) const;
-  // Throws as batch() does.
+  // Throws std::invalid_argument for a number outside [0, n).
   void check_rows(std::span<const std::int64_t> rows) const;
-  // The samples begin, ..., end - 1; shares the storage of this data set.
+  // Samples begin, ..., end - 1; shares the storage of this data set.
   Dataset slice(std::int64_t begin, std::int64_t end) const;
 };
 
-// Writes rows of the row-major x one after the other, on the calling thread.
+// Copies rows of the row-major x to `to`, one after the other, on the calling thread.
 void copy_rows(const Tensor& x, std::span<const std::int64_t> rows, std::byte* to);
 
-// Cuts every epoch's own permutation of the rows into batches. The permutation is a function of
-// (seed, epoch), drawn from public randomness, so a position is all that resuming needs.
+// Yields the batches of ordinary training: each epoch's own permutation of the rows, cut into
+// batches. The permutation is a function of (seed, epoch), drawn from public randomness, so that a
+// position is all that resuming needs.
 class ShuffledBatches {
  public:
   struct Position {
@@ -46,14 +51,13 @@ class ShuffledBatches {
 
   // The next batch of row numbers; the last one of an epoch may be shorter. Never empty.
   std::vector<std::int64_t> next();
-  // What next() will give.
+  // Returns the batch that next() will return.
   std::vector<std::int64_t> peek();
-  // Where the next batch begins. At the end of an epoch it is the start of the one after.
+  // The start of the next batch; after the last batch of an epoch, the start of the next epoch.
   Position position() const { return at_; }
-  // Continues from a position that position() gave. Throws std::invalid_argument where no batch
-  // begins.
+  // Continues from a value of position(). Throws std::invalid_argument where no batch begins.
   void seek(Position position);
-  // Batches in an epoch.
+  // The number of batches in an epoch.
   std::int64_t batches() const { return (rows_ + batch_ - 1) / batch_; }
 
  private:

@@ -1,4 +1,4 @@
-// How people write the ten digits: the strokes that digits.h bends, scales and inks.
+// The ten digits as people write them: the strokes that digits.h bends, scales and inks.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@ struct Point {
   float y;
 };
 
-// A point the pen passes, in a box of height 1 about the origin, x to the right, y downwards. The
-// line is smooth through it unless it is a corner.
+// A point that the pen passes, in a box of height 1 about the origin, x to the right, y downwards.
+// The line is smooth at the point unless it is a corner.
 struct Knot {
   Point at;
   bool corner = false;
@@ -20,7 +20,7 @@ struct Knot {
 
 using Stroke = std::vector<Knot>;
 
-// One way of writing a digit: strokes, and how often it is chosen relative to its siblings.
+// One way of writing a digit: its strokes, and its weight when a way is chosen at random.
 struct Writing {
   double weight;
   std::vector<Stroke> strokes;

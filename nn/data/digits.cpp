@@ -18,14 +18,15 @@ namespace {
 constexpr std::int64_t side = 28;
 constexpr std::int64_t pixels = side * side;
 constexpr std::int64_t most_samples = std::int64_t{1} << 48;
-// Philox streams from here on belong to the digits: ASCII "dg", then 48 bits of the sample.
+// The first Philox stream of the digits: ASCII "dg", then 48 bits of the sample's number.
 constexpr std::uint64_t digit_stream = 0x6467000000000000;
 constexpr std::int64_t image_grain = 16;
 constexpr float pi = 3.14159265f;
 
-// How much hands differ. Lengths are in heights of a digit, or in pixels where said. Chosen so
-// that, trained on 20,000 samples, logistic regression at its best penalty finds 91.4 % of 10,000
-// others and a small convolutional network 99.5 %, both near their figures for MNIST.
+// The variation of handwriting. Lengths are in heights of a digit unless they are said to be in
+// pixels. The values were chosen so that, trained on 20,000 samples and tested on 10,000 others,
+// logistic regression at its best penalty reaches 91.4 % and a small convolutional network 99.5 %,
+// both near their accuracy on MNIST.
 constexpr float knot_jitter = 0.03f;
 constexpr float warp = 0.04f;
 constexpr float slant_mean = -0.12f;  // to the right
@@ -36,7 +37,7 @@ constexpr float shift = 1.0f;         // pixels
 
 using Polyline = std::vector<Point>;
 
-// Numbers that one sample draws, one after another.
+// The random numbers of one sample, drawn in a fixed order.
 class Hand {
  public:
   Hand(std::uint64_t seed, std::int64_t sample)
@@ -46,7 +47,7 @@ class Hand {
   float uniform(float low, float high) {
     return low + (high - low) * static_cast<float>(random_.uniform());
   }
-  // Normal, but never so far out that a digit becomes another one.
+  // A normal number, truncated so that a digit never turns into another one.
   float normal(float spread) {
     constexpr double furthest = 2.2;
     return spread * static_cast<float>(std::clamp(random_.normal(), -furthest, furthest));
@@ -67,13 +68,14 @@ const Writing& choose(Hand& hand, const std::vector<Writing>& writings) {
   return writings.back();
 }
 
-// The curve of Catmull and Rom 1974 from b to c at t in [0, 1], with neighbours a and d.
+// The curve of Catmull and Rom 1974 from b to c at t in [0, 1]; a and d are the points before and
+// after.
 float catmull_rom(float a, float b, float c, float d, float t) {
   return b + 0.5f * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
 }
 
-// The knots of a stroke, moved a little. A hand drifts: neighbours move alike, with correlation
-// 0.6 and the same spread throughout.
+// Returns the stroke's knots, each moved a little. Successive knots move alike, with correlation
+// 0.6 and a constant standard deviation.
 Polyline drift(const Stroke& stroke, Hand& hand) {
   constexpr float kept = 0.6f;
   constexpr float fresh = 0.8f;  // kept^2 + fresh^2 = 1
@@ -87,7 +89,7 @@ Polyline drift(const Stroke& stroke, Hand& hand) {
   return knots;
 }
 
-// The stroke as short straight pieces.
+// Returns the stroke as short straight pieces.
 Polyline trace(const Stroke& stroke, Hand& hand) {
   constexpr int pieces = 6;
   const Polyline knots = drift(stroke, hand);
@@ -130,7 +132,7 @@ void bend(std::vector<Polyline>& lines, Hand& hand) {
   }
 }
 
-// Slant, turn and stretch about the origin.
+// Slants, turns and stretches the lines about the origin.
 void tilt(std::vector<Polyline>& lines, Hand& hand) {
   const float slant = slant_mean + hand.normal(slant_spread);
   const float turn = hand.normal(turn_spread);
@@ -166,7 +168,7 @@ void place(std::vector<Polyline>& lines, Hand& hand) {
   }
 }
 
-// A pen whose line is thicker across its nib and changes along the stroke. Lengths in pixels.
+// A pen whose line is thicker across its nib and changes along the stroke. Lengths are in pixels.
 struct Pen {
   explicit Pen(Hand& hand)
       : radius(hand.uniform(0.8f, 1.6f)),
@@ -177,7 +179,7 @@ struct Pen {
         pressure(hand.normal(0.2f)),
         phase(hand.uniform(-pi, pi)) {}
 
-  // Half the thickness where the pen moves by (dx, dy), `along` of the way from 0 to 1.
+  // Half the line's width where the pen moves by (dx, dy), at the fraction `along` of the stroke.
   float half_width(float dx, float dy, float along) const {
     const float swell = 1 + pressure * std::sin(2 * pi * along + phase);
     return radius * swell * (1 + nib * std::cos(2 * (std::atan2(dy, dx) - nib_angle)));
@@ -186,7 +188,7 @@ struct Pen {
   float radius, blur, darkness, nib, nib_angle, pressure, phase;
 };
 
-// Inks every pixel near the segment from a to b, by its distance from it.
+// Inks every pixel near the segment from a to b, by its distance from the segment.
 void ink(float* image, Point a, Point b, float half_width, const Pen& pen) {
   const float reach = half_width + 0.5f * pen.blur;
   const auto from = [&](float u) { return std::max(0, static_cast<int>(std::ceil(u - reach))); };
@@ -210,7 +212,7 @@ void ink(float* image, Point a, Point b, float half_width, const Pen& pen) {
   }
 }
 
-// Darkness and grain of the ink, and the 256 levels of a scanner.
+// Applies the darkness and grain of the ink, and rounds to the 256 levels of a scanner.
 void scan(float* image, const Pen& pen, Hand& hand) {
   constexpr float grain = 0.12f;
   for (std::int64_t k = 0; k < pixels; ++k) {

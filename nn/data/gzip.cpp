@@ -41,7 +41,7 @@ GzipReader::GzipReader(std::istream& in, std::string name)
 
 GzipReader::~GzipReader() = default;
 
-// False at the end of the file.
+// Reads the next buffer; returns false at the end of the file.
 bool GzipReader::refill() {
   in_.read(reinterpret_cast<char*>(buffer_.data()), static_cast<std::streamsize>(buffer_.size()));
   if (in_.bad()) throw SystemFailure(fmt::format("read: {}: the file cannot be read", name_));

@@ -1,4 +1,4 @@
-// A file's bytes, whether it lies plain or gzip-compressed: the first two bytes tell.
+// Reads a file's bytes, plain or gzip-compressed; the first two bytes tell which.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,19 @@
 
 namespace sotto {
 
-// Streams the bytes of `in`, inflating what begins with gzip's signature (RFC 1952; several
-// members one after another are one file). Throws SystemFailure, naming the file, where the
-// compressed form is damaged: a wrong checksum or length, an early end, bytes after the end.
+// Streams the bytes of `in`, and inflates them if they begin with gzip's signature (RFC 1952;
+// several members in succession are one file). Throws SystemFailure, with the file's name, for
+// damaged compressed data: a wrong checksum or length, an early end, or bytes after the end.
 class GzipReader {
  public:
-  // `name` is what messages call the stream, which has to outlive the reader.
+  // `name` is the stream's name in messages; the stream must outlive the reader.
   GzipReader(std::istream& in, std::string name);
   ~GzipReader();
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
 
-  // Fills `into` from its start and gives the number of bytes read: fewer than asked only at the
-  // end of the data.
+  // Fills `into` from its start and returns the number of bytes read; less than its size only at
+  // the end of the data.
   std::size_t read(std::span<std::uint8_t> into);
   const std::string& name() const { return name_; }
 
@@ -37,8 +37,8 @@ class GzipReader {
   std::istream& in_;
   std::string name_;
   std::vector<std::uint8_t> buffer_;
-  std::span<const std::uint8_t> left_;  // of buffer_, not yet used
-  std::unique_ptr<Inflater> inflater_;  // none for a plain file
+  std::span<const std::uint8_t> left_;  // the bytes of buffer_ that are not used yet
+  std::unique_ptr<Inflater> inflater_;  // null for a plain file
 };
 
 }  // namespace sotto

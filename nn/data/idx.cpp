@@ -49,7 +49,7 @@ std::int64_t read_size(GzipReader& in, int axis, int rank) {
   return size;
 }
 
-// Two zero bytes, the element type, the rank; then each axis as a big-endian u32.
+// The header: two zero bytes, the element type, the rank; then each axis as a big-endian u32.
 Shape read_header(GzipReader& in) {
   std::array<std::uint8_t, 4> magic{};
   const std::size_t got = in.read(magic);
@@ -66,20 +66,20 @@ Shape read_header(GzipReader& in) {
   return shape;
 }
 
-// The number of elements, whose product may not fit 64 bits in a file that lies. An axis of size
-// 0 does not excuse the others.
+// Returns the number of elements. Refuses a header whose axes multiply to more than 64 bits, even
+// if one of them is 0.
 std::int64_t counted(const GzipReader& in, const Shape& shape) {
   std::int64_t count = 1;
   for (const std::int64_t size : shape) {
     expect(size == 0 || count <= std::numeric_limits<std::int64_t>::max() / size,
-           "idx: {}: the shape {} is absurd", in.name(), shape);
+           "idx: {}: the shape {} has more elements than 64 bits can count", in.name(), shape);
     count *= std::max<std::int64_t>(size, 1);
   }
   return shape.numel();
 }
 
-// Exactly `count` bytes. Memory grows with the bytes that are there, not with the bytes that the
-// header promises.
+// Reads exactly `count` bytes. Memory grows with the bytes present, not with the number that the
+// header claims.
 std::vector<std::uint8_t> read_bytes(GzipReader& in, std::size_t count, const Shape& shape) {
   std::vector<std::uint8_t> bytes;
   while (bytes.size() < count) {
@@ -94,23 +94,23 @@ std::vector<std::uint8_t> read_bytes(GzipReader& in, std::size_t count, const Sh
 
 void expect_end(GzipReader& in, const Shape& shape) {
   std::array<std::uint8_t, 1> beyond{};
-  const std::size_t extra = in.read(beyond);  // also makes gzip's checksum be compared
+  const std::size_t extra = in.read(beyond);  // also makes zlib compare the checksum
   expect(extra == 0, "idx: {}: more bytes of data than the {} for the shape {}", in.name(),
          shape.numel(), shape);
 }
 
-// The first elements of a file, and how many elements its first axis has in the file.
+// The first elements of a file, and the number of elements of its first axis in the file.
 struct Beginning {
   Tensor values;
   std::int64_t size = 0;
 };
 
-// The file's shape is seen by `accept` before anything of that size is read.
+// Called with the file's shape before anything of that size is read; it may throw.
 using Accept = std::function<void(const Shape&)>;
 
 Beginning read_beginning(std::istream& in, const std::string& name, std::int64_t most,
                          const Accept& accept = {}) {
-  check(most >= 1, "idx: {}: {} elements of the first axis", name, most);
+  check(most >= 1, "idx: {}: reading {} elements of the first axis", name, most);
   GzipReader reader(in, name);
   const Shape whole = read_header(reader);
   counted(reader, whole);
@@ -122,8 +122,8 @@ Beginning read_beginning(std::istream& in, const std::string& name, std::int64_t
   return {Tensor::from(bytes, shape), whole[0]};
 }
 
-// A file for streams. Its number is above those of the standard files, unlike that of a
-// std::ifstream.
+// A stream buffer on a descriptor from open_to_read(), which avoids the numbers of the standard
+// streams; a std::ifstream may be given one of those.
 class FileBuffer : public std::streambuf {
  public:
   explicit FileBuffer(const std::string& path)
@@ -152,7 +152,7 @@ Beginning read_beginning(const std::string& path, std::int64_t most, const Accep
   return read_beginning(in, path, most, accept);
 }
 
-// The first of the four spellings of a file's name that is there.
+// Returns the first of the file name's four spellings that exists.
 std::string find_file(const std::string& folder, const std::string& what, int rank) {
   expect(std::filesystem::is_directory(folder), "mnist: {}: no such folder", folder);
   for (const char* separator : {"-", "."}) {
@@ -167,7 +167,7 @@ std::string find_file(const std::string& folder, const std::string& what, int ra
                   what, rank, what, rank));
 }
 
-// f32 in [0, 1] with an axis for the one channel.
+// Converts to f32 in [0, 1] and adds an axis for the one channel.
 Tensor scaled_images(const Tensor& bytes) {
   Tensor images = Tensor::empty({bytes.size(0), 1, bytes.size(1), bytes.size(2)}, Dtype::f32, cpu);
   const std::uint8_t* from = bytes.data<std::uint8_t>();

@@ -1,5 +1,5 @@
-// MNIST's file format IDX, and MNIST itself. A file is read whole and proven sound, or refused; or
-// as far as is asked for.
+// The IDX file format of MNIST, and MNIST itself. A reader checks all that it reads, and refuses a
+// file that is damaged.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@
 
 namespace sotto {
 
-// The unsigned bytes of an IDX file, plain or gzip-compressed, in the file's own shape: u8, rank 1
-// to max_rank. Throws SystemFailure, naming the file and the values, where it is missing, no IDX
-// file, of another element type, too short, too long or damaged. The format is described by
-// LeCun, Cortes and Burges, "The MNIST database of handwritten digits". The first `most` >= 1
-// elements of the first axis alone are read where a file has more, and nothing beyond them is
-// looked at then: a file that unpacks to more than memory holds does no harm.
+// Reads the unsigned bytes of an IDX file, plain or gzip-compressed: u8, in the file's shape, rank
+// 1 to max_rank. Of the first axis at most `most` >= 1 elements are read, and the rest of the file
+// is not looked at: a file that unpacks to more than memory holds does no harm. Throws
+// SystemFailure, with the file's name and the values, for a file that is missing, not IDX, of
+// another element type, too short, too long or damaged. The format is described by LeCun, Cortes
+// and Burges, "The MNIST database of handwritten digits".
 Tensor read_idx(const std::string& path,
                 std::int64_t most = std::numeric_limits<std::int64_t>::max());
-// The same from a stream; `name` is what messages call it.
+// Reads from a stream; `name` is its name in messages.
 Tensor read_idx(std::istream& in, const std::string& name,
                 std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
-// MNIST's training samples, or its test samples, or the first `most` of them, from a folder: images
-// [n, 1, 28, 28] f32 in [0, 1], labels [n] i64. Finds files named as in train-images-idx3-ubyte or
-// train-images.idx3-ubyte, with or without .gz. Throws SystemFailure, naming the file, where one
-// is missing or refused by read_idx, where images are not 28 x 28, a label is above 9, or the
+// Reads MNIST's training samples or its test samples, at most `most` of them, from a folder: images
+// [n, 1, 28, 28] f32 in [0, 1] and labels [n] i64. Files are named train-images-idx3-ubyte or
+// train-images.idx3-ubyte, with or without .gz. Throws SystemFailure, with the file's name, if one
+// is missing or refused by read_idx, if images are not 28 x 28, if a label is above 9, or if the
 // numbers of images and labels differ.
 Dataset read_mnist(const std::string& folder, bool train,
                    std::int64_t most = std::numeric_limits<std::int64_t>::max());

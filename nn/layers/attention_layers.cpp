@@ -15,7 +15,7 @@ struct Projections {
   Var q, k, v;
 };
 
-// One of them, by its own weight or a part of the joined one.
+// Projects x by `own`, or by third number `part` of the joint weight.
 Var projected(const Var& x, const AttentionWeights& w, int part, const std::optional<Var>& own) {
   const Var& any = w.in_proj_weight ? *w.in_proj_weight : *w.q_proj_weight;
   const std::int64_t width = w.in_proj_weight ? any.shape()[0] / 3 : any.shape()[0];
@@ -25,8 +25,7 @@ Var projected(const Var& x, const AttentionWeights& w, int part, const std::opti
   return linear(x, weight, bias);
 }
 
-// Of self-attention all at once: the joined weight then has one gradient in factors, and not three
-// parts of one.
+// Self-attention projects once: the joint weight then has one factored gradient, not three slices.
 Projections projections(const Var& query, const Var& key, const Var& value,
                         const AttentionWeights& w) {
   check(w.in_proj_weight || (w.q_proj_weight && w.k_proj_weight && w.v_proj_weight),
@@ -41,9 +40,10 @@ Projections projections(const Var& query, const Var& key, const Var& value,
   return {part(0), part(1), part(2)};
 }
 
-// Keys or values behind the rows that every sample has in addition.
+// Prepends to x, along the positions, the key or value rows that bias_k, bias_v and add_zero_attn
+// add.
 Var extended(const Var& x, const std::optional<Var>& row, bool zero) {
-  // Beside samples one row stands for all; what is not of samples has as many as it says.
+  // A constant without the sample axis has as many rows as x; one row is broadcast to all samples.
   const std::int64_t rows = x.samples() == SampleAxis(0) ? 1 : x.shape()[0], width = x.shape()[2];
   std::vector<Var> parts;
   if (row) parts.push_back(expand(*row, {rows, 1, width}));
@@ -60,7 +60,7 @@ Var heads_of(const Var& x, std::int64_t heads) {
   return permute(reshape(x, {shape[0], shape[1], heads, shape[2] / heads}), {0, 2, 1, 3});
 }
 
-// Masks as attention() takes them; none of them hides the `more` first keys.
+// The masks as attention() takes them, extended by `more` first keys that no mask hides.
 std::vector<Var> all_masks(const AttentionMasks& masks, std::int64_t more) {
   std::vector<Var> all;
   if (masks.attention) all.push_back(pad(*masks.attention, -1, more, 0));
@@ -95,7 +95,7 @@ Var feed_forward(const Var& x, Linear& first, Linear& second, const TransformerO
   return dropout(second(dropout(active, options.dropout)), options.dropout);
 }
 
-// A residual branch, normalised before it or after the sum.
+// Adds a residual branch, with the norm before it or after the sum.
 Var with_residual(const Var& x, LayerNorm& norm, bool norm_first,
                   const std::function<Var(const Var&)>& branch) {
   return norm_first ? x + branch(norm(x)) : norm(x + branch(x));

@@ -1,4 +1,4 @@
-// Multi-head attention and what transformers are built of (Vaswani et al. 2017), with PyTorch's
+// Multi-head attention and the layers of transformers (Vaswani et al. 2017), with PyTorch's
 // parameter names and layouts.
 #pragma once
 
@@ -11,23 +11,23 @@
 
 namespace sotto::nn {
 
-// Parameters of multi-head attention as values, [e, e] and so on; what is not there is not used.
+// Parameters of multi-head attention as values; e is embed_dim. Absent ones are not used.
 struct AttentionWeights {
   std::optional<Var> in_proj_weight = {};  // [3 e, e]: query, key, value; or the next three
   std::optional<Var> q_proj_weight = {}, k_proj_weight = {},
                      v_proj_weight = {};        // [e, e], [e, kdim], [e, vdim]
   std::optional<Var> in_proj_bias = {};         // [3 e]
-  std::optional<Var> bias_k = {}, bias_v = {};  // [1, 1, e], a key and value of every sample
+  std::optional<Var> bias_k = {}, bias_v = {};  // [1, 1, e], one more key and value per sample
   std::optional<Var> out_proj_weight = {}, out_proj_bias = {};
 };
 
 struct AttentionMasks {
   // [n, keys] i64: 1 hides the key from all queries of the sample.
   std::optional<Var> key_padding = {};
-  // [queries, keys], the same for all samples, or [n, heads, queries, keys]; i64: 1 hides; else
-  // added.
+  // [queries, keys], shared by all samples, or [n, heads, queries, keys]. i64: 1 hides the key; a
+  // floating-point mask is added to the scores.
   std::optional<Var> attention = {};
-  // Query t sees the keys s <= t.
+  // Query t sees only the keys s <= t.
   bool causal = false;
 };
 
@@ -37,13 +37,13 @@ struct MultiheadOptions {
   double dropout = 0;
 };
 
-// query [n, a, e], key [n, b, kdim], value [n, b, vdim]; the result is [n, a, e]. The keys that
-// bias_k and add_zero_attn add are seen by all queries, whatever the masks say.
+// Attention of query [n, a, e] to key [n, b, kdim] and value [n, b, vdim]; returns [n, a, e]. All
+// queries see the keys that bias_k and add_zero_attn add, whatever the masks hide.
 Var multihead_attention(const Var& query, const Var& key, const Var& value,
                         const AttentionWeights& weights, const MultiheadOptions& options,
                         const AttentionMasks& masks = {});
-// The weights of each head, [n, heads, a, b + added], those of added keys last. Not part of the
-// loss's graph as a rule.
+// The attention weights of each head, [n, heads, a, b + added]; added keys come last. For
+// inspection: they are computed separately from multihead_attention().
 Var multihead_attention_weights(const Var& query, const Var& key, const Var& value,
                                 const AttentionWeights& weights, const MultiheadOptions& options,
                                 const AttentionMasks& masks = {});
@@ -58,6 +58,10 @@ struct MultiheadAttentionOptions {
   bool batch_first = false;
 };
 
+// Multi-head attention with its parameters.
+//
+//   MultiheadAttention layer(64, 4, {.batch_first = true});
+//   const Var y = layer(x);  // [n, t, 64]
 class MultiheadAttention final : public Module {
  public:
   // Throws std::invalid_argument unless num_heads divides embed_dim.
@@ -66,7 +70,7 @@ class MultiheadAttention final : public Module {
   // Self-attention.
   Var forward(const Var& x) override { return forward(x, x, x); }
   Var forward(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks = {});
-  // [n, heads, a, b], or [n, a, b] when averaged over the heads.
+  // The attention weights [n, heads, a, b], or [n, a, b] averaged over the heads.
   Var weights(const Var& query, const Var& key, const Var& value, const AttentionMasks& masks = {},
               bool average = true);
   void visit(const Visitor& visitor) override;
@@ -111,12 +115,13 @@ class TransformerEncoderLayer final : public Module {
   TransformerOptions options_;
 };
 
-// The same with attention to a memory in between.
+// Self-attention, attention to a memory, and a feed-forward network, each with a residual
+// connection and a layer norm.
 class TransformerDecoderLayer final : public Module {
  public:
   TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
                           const TransformerOptions& options = {});
-  // Attends to itself.
+  // Uses x as the memory, too.
   Var forward(const Var& x) override { return forward(x, x); }
   Var forward(const Var& x, const Var& memory, const AttentionMasks& masks = {},
               const AttentionMasks& memory_masks = {});
@@ -131,7 +136,7 @@ class TransformerDecoderLayer final : public Module {
 };
 
 // x plus a learned vector for each position: weight [positions, features], x [n, t, features] with
-// t <= positions. Starts normal with a deviation of 0.02.
+// t <= positions. Initially normal with standard deviation 0.02.
 class PositionalEmbedding final : public Module {
  public:
   PositionalEmbedding(std::int64_t positions, std::int64_t features);
@@ -141,7 +146,7 @@ class PositionalEmbedding final : public Module {
   std::unique_ptr<Parameter> weight;
 };
 
-// x [n, t, features] plus sines and cosines of the position, of wavelengths from 2 pi to 10000 2
+// x [n, t, features] plus sines and cosines of the position, with wavelengths from 2 pi to 10000 2
 // pi; nothing is learned.
 Var add_sinusoidal_positions(const Var& x);
 

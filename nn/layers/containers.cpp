@@ -26,8 +26,9 @@ void ModuleDict::visit(const Visitor& visitor) {
 }
 
 void ModuleDict::check_key(const std::string& key) const {
-  check(!key.empty() && key.find('.') == std::string::npos, "ModuleDict: the key \"{}\"", key);
-  check(!contains(key), "ModuleDict: \"{}\" twice", key);
+  check(!key.empty() && key.find('.') == std::string::npos,
+        "ModuleDict: the key \"{}\" is empty or holds a dot", key);
+  check(!contains(key), "ModuleDict: the key \"{}\" is already used", key);
 }
 
 }  // namespace sotto::nn

@@ -1,4 +1,4 @@
-// Modules held by number or by name, for models whose forward is their own.
+// Modules held by number or by name, for models with a forward of their own.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace sotto::nn {
 
-// Children are called "0", "1" and so on. It has no forward of its own: calling it throws
+// Children are named "0", "1", ... It has no forward of its own: calling it throws
 // std::invalid_argument.
 class ModuleList final : public Module {
  public:
@@ -33,10 +33,11 @@ class ModuleList final : public Module {
   std::vector<std::unique_ptr<Module>> modules_;
 };
 
-// Children are called by their keys, and visited in the order of these.
+// Children are named by their keys and visited in the order of the keys. Calling it throws
+// std::invalid_argument.
 class ModuleDict final : public Module {
  public:
-  // Throws std::invalid_argument for a key that is there already, is empty or holds a dot.
+  // Throws std::invalid_argument for a key that is already used, is empty or holds a dot.
   template <std::derived_from<Module> M>
   M& add(const std::string& key, M module) {
     check_key(key);
@@ -46,7 +47,7 @@ class ModuleDict final : public Module {
     return reference;
   }
   bool contains(const std::string& key) const { return modules_.count(key) > 0; }
-  // Throws std::invalid_argument when there is none.
+  // Throws std::invalid_argument when no module has the key.
   Module& operator[](const std::string& key);
 
   Var forward(const Var& x) override;

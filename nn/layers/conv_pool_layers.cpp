@@ -8,7 +8,7 @@ namespace sotto::nn {
 
 namespace {
 
-// One entry for each axis.
+// Returns one size for each axis.
 Shape for_each_axis(const char* op, const Shape& sizes, int axes) {
   check(sizes.rank() == 1 || sizes.rank() == axes, "{}: sizes {} for {} spatial axes", op, sizes,
         axes);

@@ -1,5 +1,5 @@
-// Convolutions and pooling over [n, c, spatial...], with one to three spatial axes. Where sizes are
-// asked for there is one entry for each spatial axis, or a single one for all.
+// Convolution and pooling over [n, c, spatial...], with one to three spatial axes. A size is given
+// once for each spatial axis, or once for all.
 #pragma once
 
 #include "autograd/ops/conv_pool.h"
@@ -7,7 +7,7 @@
 
 namespace sotto::nn {
 
-// As sotto::ConvOptions, which says what they mean, and whether there is a bias.
+// The options of sotto::ConvOptions, which explains them, and whether there is a bias.
 struct ConvOptions {
   Shape stride{1};
   Shape padding{0};
@@ -18,8 +18,8 @@ struct ConvOptions {
   bool bias = true;
 };
 
-// Cross-correlation. Weight and bias start uniform in +-1 / sqrt(in / groups * kernel's size).
-// Throws std::invalid_argument unless groups divides in and out.
+// Cross-correlation. Weight and bias are initially uniform in +-1 / sqrt(in / groups * kernel
+// size). Throws std::invalid_argument unless `groups` divides in and out.
 template <int axes>
 class Conv final : public Module {
  public:
@@ -32,7 +32,7 @@ class Conv final : public Module {
   const sotto::ConvOptions& options() const { return options_; }
 
   std::unique_ptr<Parameter> weight;  // [out, in / groups, kernel...]
-  std::unique_ptr<Parameter> bias;    // [out], or none
+  std::unique_ptr<Parameter> bias;    // [out], or null
 
  private:
   sotto::ConvOptions options_;
@@ -64,7 +64,7 @@ class AvgPool final : public Module {
   PoolOptions options_;
 };
 
-// To an output of the given sizes.
+// Averages to an output of the given spatial sizes.
 template <int axes>
 class AdaptiveAvgPool final : public Module {
  public:

@@ -1,4 +1,4 @@
-// Layers over features and ids, and the small ones between layers.
+// Layers over features and ids, flattening and dropout.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ struct LinearOptions {
   bool bias = true;
 };
 
-// y[.., o] = sum_i x[.., i] weight[o, i] + bias[o]. Both start uniform in +-1 / sqrt(in).
+// y[.., o] = sum_i x[.., i] weight[o, i] + bias[o]. Both are initially uniform in +-1 / sqrt(in).
 class Linear final : public Module {
  public:
   Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {});
@@ -19,19 +19,19 @@ class Linear final : public Module {
   void visit(const Visitor& visitor) override;
 
   std::unique_ptr<Parameter> weight;  // [o, i]
-  std::unique_ptr<Parameter> bias;    // [o], or none
+  std::unique_ptr<Parameter> bias;    // [o], or null
 };
 
 struct EmbeddingOptions {
-  // A row that starts at zero and learns nothing; negative numbers count from the end.
+  // A row that starts at zero and is never updated; a negative number counts from the end.
   std::optional<std::int64_t> padding = std::nullopt;
-  // Known from elsewhere and refused, with the reason: what they do depends on other samples, or
-  // changes rows by data without noise.
+  // PyTorch options that are refused with the reason: scale_grad_by_freq makes a sample's gradient
+  // depend on other samples, and max_norm changes rows by data without noise.
   bool scale_grad_by_freq = false;
   std::optional<double> max_norm = std::nullopt;
 };
 
-// y[.., :] = weight[x[..], :] for ids x, i64 of any shape. Rows start standard normal.
+// y[.., :] = weight[x[..], :] for ids x, i64 of any shape. Rows are initially standard normal.
 class Embedding final : public Module {
  public:
   Embedding(std::int64_t rows, std::int64_t features, const EmbeddingOptions& options = {});
@@ -56,7 +56,7 @@ class Flatten final : public Module {
   int start_, end_;
 };
 
-// See sotto::dropout. Throws std::invalid_argument unless 0 <= rate < 1.
+// sotto::dropout. Throws std::invalid_argument unless 0 <= rate < 1.
 class Dropout final : public Module {
  public:
   explicit Dropout(double rate = 0.5);

@@ -11,11 +11,11 @@ namespace sotto::nn {
 
 namespace {
 
-// Bags of one size, some of whose places are empty.
+// Bags padded to one size; a padding or excluded id is an empty place.
 struct Bags {
-  Var ids;        // [n, size]; any row of the table where the place is empty
-  Var places;     // [n, size, 1], f32 or f64: 1 where there is an id, 0 where not
-  Tensor counts;  // [n, 1]
+  Var ids;        // [n, size]; row 0 of the table where the place is empty
+  Var places;     // [n, size, 1], f32 or f64: 1 where there is an id, 0 where the place is empty
+  Tensor counts;  // [n, 1], ids in each bag
 };
 
 Bags bags_of(const Var& table, std::vector<std::int64_t> ids, const std::vector<bool>& empty,
@@ -44,7 +44,7 @@ Var reduced(const Var& table, const Bags& bags, const std::optional<Var>& weight
     const Var y = max(where(bags.places, rows, tape.constant(full({}, least, table.dtype()))), 1);
     return where(tape.input(bags.counts), y, zero);
   }
-  // Places that a bag does not have hold another bag's weight: both factors are masked.
+  // Empty places hold row 0 and another bag's weight: mask both, so that neither's NaN can pass.
   Var found = where(bags.places, rows, zero);
   if (weights) found = mul(found, where(bags.places, unsqueeze(*weights, -1), zero));
   const Var total = sum(found, {1});
@@ -72,7 +72,7 @@ Var embedding_bag(const Var& table, const Var& ids, const std::optional<Var>& we
 
 namespace {
 
-// Where each bag begins and ends.
+// Returns where each bag begins, and the end of the last one.
 std::vector<std::int64_t> limits_of(const Tensor& ids, const Tensor& offsets) {
   check(ids.rank() == 1 && offsets.rank() == 1 && ids.dtype() == Dtype::i64 &&
             offsets.dtype() == Dtype::i64,
@@ -111,7 +111,7 @@ Var bags_at(Tape& tape, const Var& table, const Tensor& ids, const Tensor& offse
   if (!weights) return reduced(table, bags, std::nullopt, options);
   check(weights->shape() == ids.shape(), "embedding_bag: weights {} for ids {}", weights->shape(),
         ids.shape());
-  // A weight is looked up as the row of its id is.
+  // Weights are looked up by the same places as ids.
   const Var own =
       embedding(reshape(*weights, {ids.numel(), 1}), tape.input(Tensor::from(place, {n, size})));
   return reduced(table, bags, squeeze(own, 2), options);

@@ -8,7 +8,7 @@ namespace sotto::nn {
 
 namespace {
 
-// Rows and columns of the weight as a matrix: an embedding's table is stored the other way round.
+// The weight's sizes as a matrix [out, in]; an embedding stores its table transposed.
 template <class Layer>
 std::pair<std::int64_t, std::int64_t> sizes(const Layer& layer) {
   const Shape& shape = layer.weight->value.shape();
@@ -48,14 +48,14 @@ void Lora<Layer>::add_product(double times) {
 
 template <class Layer>
 void Lora<Layer>::merge() {
-  check(!merged_, "Lora: merged already");
+  check(!merged_, "Lora: merge: already merged");
   add_product(1);
   merged_ = true;
 }
 
 template <class Layer>
 void Lora<Layer>::unmerge() {
-  check(merged_, "Lora: not merged");
+  check(merged_, "Lora: unmerge: not merged");
   add_product(-1);
   merged_ = false;
 }

@@ -1,5 +1,4 @@
-// Low-rank adaptation (Hu et al. 2022): a frozen layer and a trained product of two thin matrices
-// beside it.
+// Low-rank adaptation (Hu et al. 2022): a frozen layer plus a trained product of two thin matrices.
 #pragma once
 
 #include "nn/layers/conv_pool_layers.h"
@@ -9,11 +8,12 @@ namespace sotto::nn {
 
 struct LoraOptions {
   std::int64_t rank = 4;
-  double alpha = 4;  // what is added is scaled by alpha / rank
+  double alpha = 4;  // the product is scaled by alpha / rank
 };
 
-// What the three have in common: parameters "base.weight", "base.bias" (frozen), "lora_a" [rank,
-// in] and "lora_b" [out, rank]. lora_b starts at zero, so that at first nothing is added.
+// The base of LoraLinear, LoraConv and LoraEmbedding: frozen parameters "base.weight" and
+// "base.bias", trained "lora_a" [rank, in] and "lora_b" [out, rank]. lora_b starts at zero, so that
+// the layer is unchanged at first.
 template <class Layer>
 class Lora : public Module {
  public:
@@ -21,8 +21,8 @@ class Lora : public Module {
   explicit Lora(Layer layer, const LoraOptions& options = {});
   void visit(const Visitor& visitor) override;
 
-  // Adds the product to the frozen weight, or takes it off again; between the two the product is
-  // not applied. Each throws std::invalid_argument when called twice in a row.
+  // merge() adds the product to the frozen weight and calls then use the base layer alone;
+  // unmerge() subtracts it. Each throws std::invalid_argument when called twice in a row.
   void merge();
   void unmerge();
   bool merged() const { return merged_; }
@@ -31,7 +31,7 @@ class Lora : public Module {
   std::unique_ptr<Parameter> lora_a, lora_b;
 
  protected:
-  // The base layer alone while merged; otherwise lora_a and lora_b are in force.
+  // The factor of the product, alpha / rank.
   double scale() const { return scale_; }
 
  private:
@@ -48,8 +48,8 @@ class LoraLinear final : public Lora<Linear> {
   Var forward(const Var& x) override;
 };
 
-// A convolution to `rank` channels with the base's kernel, and one of size 1 to its outputs; with
-// groups, lora_a serves each of them.
+// A convolution to `rank` channels with the base's kernel, then one of kernel size 1 to its
+// outputs; with groups, every group uses lora_a.
 template <int axes>
 class LoraConv final : public Lora<Conv<axes>> {
  public:

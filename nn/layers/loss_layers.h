@@ -1,6 +1,6 @@
-// Losses as objects with their options, for those who keep them beside the model: each gives one
-// number for a sample, whatever its `within` but none. The formulas are those of
-// autograd/ops/loss/element_losses.h, losses.h and ctc.h.
+// Losses as objects that hold their options: each returns one number for each sample, unless
+// `within` is none. The formulas are those of autograd/ops/loss/element_losses.h, losses.h and
+// ctc.h.
 #pragma once
 
 #include "autograd/ops/loss/ctc.h"

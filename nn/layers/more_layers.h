@@ -1,5 +1,5 @@
-// Layers over images and features beyond the common ones. Where sizes are asked for there is one
-// entry for each spatial axis, or a single one for all.
+// Less common layers over images and features. A size is given once for each spatial axis, or once
+// for all.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,8 @@ struct ConvTransposeOptions {
   bool bias = true;
 };
 
-// sotto::conv_transpose. Weight and bias start uniform in +-1 / sqrt(out / groups * kernel's size).
+// sotto::conv_transpose. Weight and bias are initially uniform in +-1 / sqrt(out / groups * kernel
+// size).
 template <int axes>
 class ConvTranspose final : public Module {
  public:
@@ -32,7 +33,7 @@ class ConvTranspose final : public Module {
   void visit(const Visitor& visitor) override;
 
   std::unique_ptr<Parameter> weight;  // [in, out / groups, kernel...]
-  std::unique_ptr<Parameter> bias;    // [out], or none
+  std::unique_ptr<Parameter> bias;    // [out], or null
 
  private:
   sotto::ConvTransposeOptions options_;
@@ -45,7 +46,7 @@ extern template class ConvTranspose<1>;
 extern template class ConvTranspose<2>;
 extern template class ConvTranspose<3>;
 
-// To the given spatial sizes.
+// Interpolates to the given spatial sizes (sotto::upsample).
 class Upsample final : public Module {
  public:
   explicit Upsample(const Shape& size, const UpsampleOptions& options = {})
@@ -76,7 +77,8 @@ class LpPool final : public Module {
   PoolOptions options_;
 };
 
-// One weight, or one for each of `parameters` channels; they start at 0.25.
+// max(0, x) + weight min(0, x), with one weight, or one for each of `parameters` channels;
+// initially 0.25.
 class PRelu final : public Module {
  public:
   explicit PRelu(std::int64_t parameters = 1);
@@ -86,17 +88,18 @@ class PRelu final : public Module {
   std::unique_ptr<Parameter> weight;
 };
 
-// y[.., o] = sum_ij x1[.., i] weight[o, i, j] x2[.., j] + bias[o]; uniform in +-1 / sqrt(in1).
+// y[.., o] = sum_ij x1[.., i] weight[o, i, j] x2[.., j] + bias[o]; both are initially uniform in
+// +-1 / sqrt(in1).
 class Bilinear final : public Module {
  public:
   Bilinear(std::int64_t in1, std::int64_t in2, std::int64_t out, bool with_bias = true);
-  // Both inputs the same.
+  // Uses x as both inputs.
   Var forward(const Var& x) override { return forward(x, x); }
   Var forward(const Var& x1, const Var& x2);
   void visit(const Visitor& visitor) override;
 
   std::unique_ptr<Parameter> weight;  // [out, in1, in2]
-  std::unique_ptr<Parameter> bias;    // [out], or none
+  std::unique_ptr<Parameter> bias;    // [out], or null
 };
 
 class LocalResponseNorm final : public Module {

@@ -1,4 +1,4 @@
-// Normalisation layers over functional.h. Weights start at one, biases at zero.
+// The normalisations of functional.h as layers. Weights are initially one, biases zero.
 #pragma once
 
 #include "nn/module.h"
@@ -11,15 +11,15 @@ struct NormOptions {
   bool bias = true;    // bias, if affine
 };
 
-// x [n, c, ...]. Throws std::invalid_argument unless groups divides channels.
+// nn::group_norm of x [n, c, ...]. Throws std::invalid_argument unless `groups` divides `channels`.
 class GroupNorm final : public Module {
  public:
   GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options = {});
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 
-  std::unique_ptr<Parameter> weight;  // [c], or none
-  std::unique_ptr<Parameter> bias;    // [c], or none
+  std::unique_ptr<Parameter> weight;  // [c], or null
+  std::unique_ptr<Parameter> bias;    // [c], or null
 
  private:
   std::int64_t groups_;
@@ -32,7 +32,7 @@ struct InstanceNormOptions {
   bool affine = false;  // weight and bias
 };
 
-// x [n, c, spatial...].
+// nn::instance_norm of x [n, c, spatial...].
 template <int axes>
 class InstanceNorm final : public Module {
  public:
@@ -40,8 +40,8 @@ class InstanceNorm final : public Module {
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 
-  std::unique_ptr<Parameter> weight;  // [c], or none
-  std::unique_ptr<Parameter> bias;    // [c], or none
+  std::unique_ptr<Parameter> weight;  // [c], or null
+  std::unique_ptr<Parameter> bias;    // [c], or null
 
  private:
   std::int64_t channels_;
@@ -56,7 +56,7 @@ extern template class InstanceNorm<1>;
 extern template class InstanceNorm<2>;
 extern template class InstanceNorm<3>;
 
-// Over the last axes, of sizes `normalized`.
+// nn::layer_norm over the last axes, of sizes `normalized`.
 class LayerNorm final : public Module {
  public:
   explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
@@ -65,8 +65,8 @@ class LayerNorm final : public Module {
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 
-  std::unique_ptr<Parameter> weight;  // [normalized...], or none
-  std::unique_ptr<Parameter> bias;    // [normalized...], or none
+  std::unique_ptr<Parameter> weight;  // [normalized...], or null
+  std::unique_ptr<Parameter> bias;    // [normalized...], or null
 
  private:
   Shape normalized_;
@@ -78,7 +78,7 @@ struct RmsNormOptions {
   bool affine = true;
 };
 
-// The same without mean and bias.
+// nn::rms_norm over the last axes, of sizes `normalized`.
 class RMSNorm final : public Module {
  public:
   explicit RMSNorm(const Shape& normalized, const RmsNormOptions& options = {});
@@ -87,7 +87,7 @@ class RMSNorm final : public Module {
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 
-  std::unique_ptr<Parameter> weight;  // [normalized...], or none
+  std::unique_ptr<Parameter> weight;  // [normalized...], or null
 
  private:
   Shape normalized_;

@@ -18,7 +18,7 @@ std::optional<Var> used(Tape& tape, const std::unique_ptr<Parameter>& parameter)
   return parameter ? std::optional(tape.use(*parameter)) : std::nullopt;
 }
 
-// State `which` of [layers * directions, n, width].
+// The initial state number `which` of [layers * directions, n, width].
 std::optional<Var> state_at(const std::optional<Var>& states, std::size_t which,
                             std::size_t count) {
   if (!states) return std::nullopt;

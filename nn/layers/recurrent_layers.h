@@ -1,6 +1,6 @@
 // Recurrent networks of one or more layers, in one or both directions, and single cells. Parameters
-// are called weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_hr_l0, with the layer's
-// number and, of the second direction, "_reverse" behind. All start uniform in +-1 / sqrt(hidden).
+// are named weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_hr_l0: the layer's number,
+// and "_reverse" for the second direction. All are initially uniform in +-1 / sqrt(hidden).
 #pragma once
 
 #include <array>
@@ -18,26 +18,30 @@ struct RecurrentOptions {
   double dropout = 0;        // between layers
   bool bidirectional = false;
   std::int64_t proj_size = 0;  // LSTM only; 0 for none
-  // So many steps at a time are run again in backward instead of being kept; 0 keeps all.
+  // Activation checkpoints: backward recomputes this many steps at a time, and only the states
+  // between them are kept. 0 keeps everything.
   std::int64_t segment_steps = 0;
 };
 
-// Optional arguments of a run: the states before the first step, [layers * directions, n, out] and,
-// for an LSTM, [layers * directions, n, hidden]; and how many steps of each sample are valid.
+// Optional arguments of a run: the initial states, h0 [layers * directions, n, out] and, for an
+// LSTM, c0 [layers * directions, n, hidden]; and the number of valid steps of each sample.
 struct RecurrentInputs {
   std::optional<Var> h0 = {};
   std::optional<Var> c0 = {};
   Tensor lengths = {};
 };
 
-// The states are those after the last valid step, in the layout of the first ones.
+// h and c are the states after the last valid step, in the layout of h0 and c0.
 struct RecurrentOutputs {
-  Var output;  // [n, t, directions * out] or [t, n, ...]; 0 at steps that are not valid
+  Var output;  // [n, t, directions * out] or [t, n, ...]; 0 at invalid steps
   Var h;
   std::optional<Var> c;
 };
 
-// What RNN, GRU and LSTM have in common.
+// The base of RNN, GRU and LSTM. Call run() for lengths and states.
+//
+//   LSTM lstm(32, 64, {.batch_first = true});
+//   const RecurrentOutputs y = lstm.run(x, {.lengths = lengths});
 class RecurrentLayers : public Module {
  public:
   Var forward(const Var& x) override { return run(x).output; }
@@ -48,7 +52,7 @@ class RecurrentLayers : public Module {
     std::string suffix;  // "_l0_reverse"
     std::unique_ptr<Parameter> ih, hh, bias_ih, bias_hh, hr;
   };
-  // Layer by layer, and in each the forward direction first.
+  // Layer by layer; within a layer the forward direction first.
   std::vector<Weights> weights;
 
  protected:
@@ -83,8 +87,8 @@ class LSTM final : public RecurrentLayers {
       : RecurrentLayers(Cell::lstm, input, hidden, options) {}
 };
 
-// One step; parameters weight_ih, weight_hh, bias_ih, bias_hh. x [n, input], states [n, hidden],
-// zero where not given.
+// The base of cells, which compute one step: x [n, input], states [n, hidden], zero if not given.
+// Parameters weight_ih, weight_hh, bias_ih, bias_hh.
 class RecurrentCell : public Module {
  public:
   struct State {
@@ -125,8 +129,8 @@ class LSTMCell final : public RecurrentCell {
       : RecurrentCell(Cell::lstm, input, hidden, bias) {}
 };
 
-// Layers of weights as functions, for weights that are not a module's own: `weights` as in
-// RecurrentLayers, x [n, t, in] with the samples first.
+// Runs layers on weights that need not be a module's own: `weights` in the order of
+// RecurrentLayers::weights, x [n, t, in].
 struct LayeredOptions {
   bool bidirectional = false;
   double dropout = 0;

@@ -26,8 +26,8 @@ class LogSoftmax final : public Module {
   int axis_;
 };
 
-// Pads the last axes: `sizes` has before and after of the last axis, then of the one before it, and
-// so on. Throws std::invalid_argument for an odd number of sizes.
+// Pads the last axes: `sizes` are those before and after the last axis, then the axis before it,
+// and so on. Throws std::invalid_argument for an odd number of sizes.
 class Pad final : public Module {
  public:
   explicit Pad(const Shape& sizes, PadMode mode = PadMode::zeros);

@@ -10,7 +10,7 @@ namespace sotto::nn {
 
 namespace {
 
-// Parts of x for one pass each, where it lies so.
+// Splits x into pieces that take one reduction each, if x is dense.
 std::vector<Tensor> parts_of(const Tensor& x) {
   constexpr std::int64_t on_cpu = 1 << 18, on_gpu = 1 << 24;
   const auto flat = x.permute(x.memory_order()).view_as({x.numel()});
@@ -22,8 +22,8 @@ std::vector<Tensor> parts_of(const Tensor& x) {
   return parts;
 }
 
-// x - x is zero unless x is NaN or infinite, and then NaN. The sum of squares, in double, is finite
-// where all of x is, and takes one pass; squares of f64 may leave its range.
+// Writes a number that is finite exactly if all of x is. The sum of squares, in f64, takes one read
+// of x; for f64, whose squares may overflow, it is the sum of x - x, which is 0 or NaN.
 void write_square(const Tensor& x, const Tensor& square) {
   if (x.dtype() == Dtype::f64) return copy_into(sum(sub(x, x)), square);
   const Tensor row = reshape(x, {1, x.numel()});
@@ -51,7 +51,7 @@ void check_finite(const Tensor& grad, const Parameter& parameter) {
 }
 
 void check_finite(const Gradients& gradients) {
-  // GPUs are waited for once.
+  // One reduction and one synchronization for all gradients of a GPU.
   std::map<int, std::vector<Tensor>> on_gpus;
   for (const auto& [parameter, grad] : gradients) {
     if (grad.device() == cpu) {

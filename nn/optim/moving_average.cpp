@@ -11,7 +11,7 @@ namespace {
 
 const std::string prefix = "average.";
 
-// The weight of the t-th value: (1 - decay) / (1 - decay^t).
+// The weight of the t-th value in the average: (1 - decay) / (1 - decay^t).
 double newest_weight(double decay, std::int64_t t) {
   return (1 - decay) / (1 - std::pow(decay, static_cast<double>(t)));
 }
@@ -29,7 +29,7 @@ MovingAverage::MovingAverage(Module& module, double decay)
 }
 
 void MovingAverage::update() {
-  check(!exchanged_, "moving average: update while the module has the averages");
+  check(!exchanged_, "moving average: update while a Scope has put the averages into the module");
   if (updates_ == 0) {
     for (const auto& [name, parameter] : parameters_) averages_.push_back(clone(parameter->value));
   }

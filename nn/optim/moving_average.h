@@ -1,5 +1,5 @@
-// The exponential moving average of a model's parameters. Of a privately trained model it is
-// post-processing: it costs no privacy.
+// The exponential moving average of a model's parameters. Averaging the parameters of a privately
+// trained model is post-processing: it costs no privacy.
 #pragma once
 
 #include <map>
@@ -9,21 +9,22 @@
 
 namespace sotto::nn {
 
-// After t updates the average of p_1 .. p_t with weights (1 - decay) decay^(t - i) / (1 - decay^t),
-// which sum to one: there is no bias towards the initial values. The module must outlive it.
+// After t updates: the average of p_1 .. p_t with weights (1 - decay) decay^(t - i) / (1 -
+// decay^t), which sum to one, so that there is no bias towards the initial values. Call update()
+// after each step, and evaluate inside a Scope. The module must outlive the average.
 class MovingAverage {
  public:
   // Throws std::invalid_argument unless 0 <= decay < 1 and the parameters are f32 or f64.
   MovingAverage(Module& module, double decay);
 
-  // Takes the parameters' present values in.
+  // Adds the parameters' present values to the average.
   void update();
   std::int64_t updates() const { return updates_; }
-  // Gives the parameters of a module of the same names and shapes copies of the averages. Throws
-  // std::invalid_argument otherwise, or before the first update.
+  // Copies the averages into the parameters of a module with the same names and shapes. Throws
+  // std::invalid_argument if names or shapes differ, or before the first update.
   void copy_to(Module& module) const;
 
-  // The module's parameters have the averages as values while this lives.
+  // Swaps the averages into the module's parameters while it lives.
   class Scope {
    public:
     explicit Scope(MovingAverage& average);
@@ -35,11 +36,11 @@ class MovingAverage {
     MovingAverage& average_;
   };
 
-  // "average.conv1.weight" for each parameter, once there has been an update, and "updates", i64 of
-  // rank 0; copies.
+  // For a training checkpoint: "average.conv1.weight" for each parameter, once there has been an
+  // update, and "updates", an i64 of rank 0. The tensors are copies.
   std::map<std::string, Tensor> state() const;
-  // Throws std::invalid_argument, naming the entry, for what does not fit; then nothing has
-  // changed.
+  // Throws std::invalid_argument with the entry's name, and changes nothing, when an entry is
+  // missing, unexpected, or of another shape or dtype.
   void load_state(const std::map<std::string, Tensor>& state);
 
  private:

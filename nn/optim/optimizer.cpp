@@ -16,11 +16,11 @@ namespace sotto::nn {
 
 namespace {
 
-constexpr std::int64_t block = 1 << 14;  // elements that are updated at a time
+constexpr std::int64_t block = 1 << 14;  // elements updated at a time, to stay in the cache
 
-// Of the draws that round states; nothing depends on its value.
+// Seeds the stochastic rounding of bf16 states; any value would do.
 constexpr std::uint64_t state_rounding_seed = 0x5354415445;
-constexpr std::uint64_t most_buffers = 8;  // that a rule keeps for a parameter
+constexpr std::uint64_t most_buffers = 8;  // buffers that a rule may keep for one parameter
 
 const Tensor& entry(const std::map<std::string, Tensor>& state, const std::string& name) {
   const auto at = state.find(name);
@@ -38,7 +38,7 @@ std::int64_t saved_steps(const std::map<std::string, Tensor>& state, const std::
   return value;
 }
 
-// A copy of the entry for a parameter's value.
+// Returns a copy of the entry `name`, checked against the parameter's value.
 Tensor saved_buffer(const std::map<std::string, Tensor>& state, const std::string& name,
                     const Tensor& value, Dtype dtype) {
   const Tensor& saved = entry(state, name);
@@ -61,9 +61,11 @@ void Optimizer::add_group(const std::vector<Parameter*>& parameters, double rate
     check(value.dtype() == Dtype::f32 || value.dtype() == Dtype::f64,
           "optimizer: a parameter of shape {} is {}, not f32 or f64", value.shape(),
           name(value.dtype()));
-    check(!bf16_state || value.device() == cpu, "optimizer: a state in bf16 is on the CPU alone");
+    check(!bf16_state || value.device() == cpu,
+          "optimizer: bf16_state needs parameters on the CPU");
     check(places_.emplace(parameter, slots_.size()).second,
-          "optimizer: a parameter of shape {} of group {} is there already", value.shape(), group);
+          "optimizer: a parameter of shape {} of group {} is already in the optimizer",
+          value.shape(), group);
     slots_.push_back(
         {.parameter = parameter, .dtype = value.dtype(), .group = group, .bf16_state = bf16_state});
   }
@@ -117,12 +119,13 @@ void Optimizer::step(const Gradients& gradients, double noise_variance) {
   check_gradients(gradients, noise_variance);
   check_finite(gradients);
   check_room(gradients);
-  // All of them move or none.
+  // All parameters are updated or none: check_room() has looked for the memory, so the limit is
+  // off.
   const LimitExemption exemption;
   update_together(gradients, noise_variance);
 }
 
-// The parameters on a GPU in one launch, others one by one.
+// Updates the parameters of each GPU in one launch, and the others one by one.
 void Optimizer::update_together(const Gradients& gradients, double noise_variance) {
   std::map<int, std::vector<UpdateArray>> arrays;
   for (const auto& [parameter, grad] : gradients) {
@@ -178,7 +181,8 @@ std::optional<UpdateArray> Optimizer::Step::array(const Parameter* parameter, co
   return optimizer_.array(slot, grad, noise_variance_);
 }
 
-// Whether there is memory for the state that is not there yet, and for temporaries.
+// Throws OutOfMemory before anything changes if the state still to be made and the temporaries do
+// not fit.
 void Optimizer::check_room(const Gradients& gradients) const {
   std::size_t state = 0, largest = 0;
   for (const auto& [parameter, grad] : gradients) {
@@ -192,7 +196,7 @@ void Optimizer::check_room(const Gradients& gradients) const {
     allocator(gradients[0].second.device()).check_room(state + temporaries * largest);
 }
 
-// The state belongs to the parameter's module.
+// Labels the state as owned by the parameter's module.
 void Optimizer::label_state(const Slot& slot) {
   for (const Tensor& buffer : slot.buffers)
     label_for(*slot.parameter, MemoryKind::optimizer_state, buffer);
@@ -208,9 +212,9 @@ Update Optimizer::update_of(Slot& slot, const Tensor& grad, double noise_varianc
           .buffers = slot.buffers};
 }
 
-// Whether large parameters can be updated block by block, so that value, gradient and state go
-// through memory once and not once for every operation of the rule. Not at the first step, which
-// makes the state, but of a state in bf16, which is never there in full width.
+// Returns whether the update can run block by block, so that value, gradient and state go through
+// memory once and not once for every operation of the rule. The first step makes the state and
+// cannot, unless the state is bf16, which only ever exists in full precision for one block.
 bool Optimizer::in_blocks(const Slot& slot, const Tensor& grad) const {
   const Tensor& value = slot.parameter->value;
   const bool has_state = slot.buffers.size() == buffers(slot.group).size() &&
@@ -231,7 +235,8 @@ void Optimizer::update(Slot& slot, const Tensor& grad, double noise_variance) co
   label_state(slot);
 }
 
-// Elements from `first` on, as many as part.value has: the state in the parameter's type meanwhile.
+// Updates part.value, the elements from `first` on, with its bf16 state converted to the
+// parameter's type meanwhile.
 void Optimizer::apply_widened(Slot& slot, const Update& part, std::int64_t first) const {
   const Shape& shape = slot.parameter->value.shape();
   const auto kept = [&](const Tensor& buffer) {
@@ -248,7 +253,7 @@ void Optimizer::apply_widened(Slot& slot, const Update& part, std::int64_t first
   apply(slot.group, wide);
   const auto place = static_cast<std::uint64_t>(places_.at(slot.parameter));
   for (std::size_t k = 0; k < state.size(); ++k) {
-    // One sequence of draws for each parameter and buffer: steps follow one another in it.
+    // Each parameter and buffer has a Philox sequence of its own, which its steps consume in order.
     const PhiloxKey key{.seed = state_rounding_seed, .stream = place * most_buffers + k};
     const std::uint64_t begin =
         static_cast<std::uint64_t>(part.t - 1) * static_cast<std::uint64_t>(shape.numel()) +
@@ -279,7 +284,7 @@ void Optimizer::update_block(Slot& slot, const Update& whole, std::int64_t first
   piece.buffers = state;
   apply(slot.group, piece);
   for (std::size_t k = 0; k < state.size(); ++k) {
-    // A rule may write its state in place or leave another tensor.
+    // A rule may write its state in place or replace the tensor.
     if (!slot.buffers[k].shares_storage(state[k])) copy_into(state[k], part(slot.buffers[k]));
   }
 }

@@ -1,5 +1,5 @@
-// Optimizers: an update rule applied to groups of parameters, each with options of its own, and
-// the state the rule keeps between steps.
+// Optimizers: an update rule, applied to groups of parameters with options of their own, and the
+// state that the rule keeps between steps.
 #pragma once
 
 #include <map>
@@ -14,34 +14,42 @@
 
 namespace sotto::nn {
 
+// Updates parameters from gradients. Make one with a rule, and pass it what a backward or the
+// private Engine returns:
+//
+//   Adam optimizer(model, {.learning_rate = 1e-3});
+//   SumSink sums;
+//   tape.backward(loss, sums);
+//   optimizer.step(sums.gradients());
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Updates, in place, the parameters that have a gradient; the others and their state stay.
-  // `noise_variance` is that of the noise on each element, for rules that correct for it. Throws
-  // std::invalid_argument, and updates nothing, for a parameter that is not the optimizer's, comes
-  // twice, is frozen or has changed its type, a gradient of another shape or not floating-point,
-  // and a gradient that holds NaN or infinity.
+  // Updates, in place, the parameters that have a gradient; other parameters and their state do not
+  // change. `noise_variance` is the variance of the noise on each element, for rules that correct
+  // for it. Throws std::invalid_argument, and updates nothing, for a parameter that is not the
+  // optimizer's, appears twice, is frozen or has changed its dtype, and for a gradient that has
+  // another shape, is not floating-point, or holds NaN or infinity.
   void step(const Gradients& gradients, double noise_variance = 0);
 
-  // A step in blocks: for gradients that are finished piece by piece, so that the update finds each
-  // piece in the cache (Mechanism::release).
+  // A step in blocks, for gradients that are finished piece by piece: each block is updated while
+  // it is still in the cache (Mechanism::release).
   class Step {
    public:
-    // For gradients that will be finished; checks and throws as step(), but for what they hold.
+    // Announces the gradients that will be finished. Throws as step() does, except for values that
+    // are not finite.
     Step(Optimizer& optimizer, const Gradients& gradients, double noise_variance);
-    // Elements first .. end - 1 of the parameter's gradient `flat`, row-major, are finished: each
-    // once, in order. A parameter moves with its blocks, or with the last of them where the rule
-    // needs all. Throws std::invalid_argument for a block that holds NaN or infinity, which is not
-    // looked for where all of it is known to be `finite`.
+    // Tells that elements first .. end - 1 of the parameter's row-major gradient `flat` are
+    // finished; each block once, in order. The parameter is updated block by block, or with its
+    // last block if the rule needs whole parameters. Throws std::invalid_argument for a block that
+    // holds NaN or infinity; blocks known to be `finite` are not searched.
     void finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
                   std::int64_t end, bool finite = false);
-    // The parameter's whole step, which is counted as made, for Backend::update once the gradient
-    // is finished in place; nothing, and then finished() must be called, where the rule needs whole
-    // parameters or the gradient is of another type or memory order.
+    // The parameter's whole update, for Backend::update once the gradient is finished in place; it
+    // is counted as a step. Returns nullopt, and finished() must be called instead, if the rule
+    // needs whole parameters or the gradient has another dtype, device or memory layout.
     std::optional<UpdateArray> array(const Parameter* parameter, const Tensor& grad);
 
    private:
@@ -49,35 +57,36 @@ class Optimizer {
     double noise_variance_;
   };
 
-  // Tensors like the parameter that a rule's step holds beside state and gradient, at most.
+  // Tensors of the parameter's size that a rule's step holds at most, besides state and gradient.
   static constexpr std::size_t temporaries = 4;
 
-  // In the order in which they were given.
+  // All parameters, in the order in which they were given.
   std::vector<const Parameter*> parameters() const;
-  // Bytes of the state that first steps of parameters are still to make.
+  // Bytes of the state that first steps have yet to allocate.
   std::size_t bytes_to_come() const;
   int groups() const { return static_cast<int>(rates_.size()); }
   double learning_rate(int group = 0) const;
-  void set_learning_rate(double rate);  // of every group
+  void set_learning_rate(double rate);  // for every group
   void set_learning_rate(int group, double rate);
-  // SGD's and RMSprop's momentum, Adam's beta1. Throws std::invalid_argument for other rules.
+  // Sets the momentum of SGD and RMSprop, and beta1 of Adam. Throws std::invalid_argument for other
+  // rules.
   virtual void set_momentum(double momentum) = 0;
-  // Sets each group's rate, from the rate it was made with, and the momentum if the schedule moves
-  // it, to what they are at a step.
+  // Sets each group's learning rate to the schedule's value at a step, computed from the rate the
+  // group was made with, and the momentum if the schedule has one.
   void follow(const Schedule& schedule, std::int64_t step);
 
-  // Everything that steps have built up, for a checkpoint: "conv1.weight.steps" (i64 of rank 0) and
-  // a tensor for each buffer, "conv1.weight.momentum". Options and rates are not part of it.
-  // `names` must name every parameter of the optimizer; the tensors are copies.
+  // The state for a training checkpoint: "conv1.weight.steps" (i64 of rank 0) and a tensor for each
+  // buffer, "conv1.weight.momentum". Options and rates are not part of it. `names` must name every
+  // parameter of the optimizer; the tensors are copies.
   std::map<std::string, Tensor> state(const NamedParameters& names) const;
-  // Continues from a state. Throws std::invalid_argument, naming the entry, when one is missing,
-  // unexpected, or of another shape or dtype; then nothing has changed.
+  // Restores a state. Throws std::invalid_argument with the entry's name, and changes nothing, when
+  // an entry is missing, unexpected, or of another shape or dtype.
   void load_state(const std::map<std::string, Tensor>& state, const NamedParameters& names);
 
  protected:
   Optimizer() = default;
-  // The next group. Throws std::invalid_argument for a parameter that is there already or is
-  // neither f32 nor f64: narrower weights would lose small updates.
+  // Adds a group. Throws std::invalid_argument for a parameter that is already in a group or is
+  // neither f32 nor f64: 16-bit weights would lose small updates.
   void add_group(const std::vector<Parameter*>& parameters, double rate, bool bf16_state);
   // The parameters of a module that are not frozen.
   static std::vector<Parameter*> trainable(Module& module);
@@ -96,7 +105,7 @@ class Optimizer {
 
   virtual std::vector<const char*> buffers(int group) const = 0;
   virtual void apply(int group, const Update& update) const = 0;
-  // Of a rule that treats every element for itself.
+  // The rule as elementwise arithmetic for the kernels, if it is one.
   virtual std::optional<RulePlan> plan(int group, const Update& update) const = 0;
   virtual bool elementwise() const = 0;
   Update update_of(Slot& slot, const Tensor& grad, double noise_variance) const;
@@ -126,14 +135,15 @@ class RuleOptimizer final : public Optimizer {
   struct Group {
     std::vector<Parameter*> parameters;
     Rule rule;
-    // Keep what steps build up in bf16, half the bytes: each step computes in the parameters' type
-    // and rounds at random, up or down, so that the expectation is exact and small changes are not
-    // lost (Gupta et al. 2015, section 3.1). The draws are a function of step, parameter and
-    // element. On the CPU alone.
+    // Keep the state in bf16, half the bytes: each step computes in the parameters' type and rounds
+    // the state stochastically, so that its expectation is exact and small changes are not lost
+    // (Gupta et al. 2015, section 3.1). The draws are a function of step, parameter and element.
+    // CPU only.
     bool bf16_state = false;
   };
 
-  // Over all parameters of a module that are not frozen now. The module must outlive it.
+  // Optimizes all parameters of a module that are not frozen now. The module must outlive the
+  // optimizer.
   explicit RuleOptimizer(Module& module, const Rule& rule = {})
       : RuleOptimizer(std::vector<Group>{{trainable(module), rule}}) {}
   explicit RuleOptimizer(const std::vector<Group>& groups) {
@@ -160,7 +170,7 @@ class RuleOptimizer final : public Optimizer {
     else if constexpr (requires { rule.beta1; })
       return rule.beta1;
     else
-      fail("set_momentum: the rule has none");
+      fail("set_momentum: the update rule has no momentum");
   }
   std::vector<const char*> buffers(int group) const override { return rule(group).buffers(); }
   void apply(int group, const Update& update) const override {

@@ -22,7 +22,7 @@ void check_factor(const char* schedule, const char* what, double factor) {
 
 double real(std::int64_t k) { return static_cast<double>(k); }
 
-// From 1 at x = 0 along half a cosine to 0 at x = 1.
+// Falls from 1 at x = 0 to 0 at x = 1 along half a cosine.
 double half_cosine(double x) { return (1 + std::cos(std::numbers::pi * x)) / 2; }
 
 // min(k, length) / length
@@ -34,10 +34,10 @@ double warmed(std::int64_t k, std::int64_t warmup) {
   return std::min(1.0, real(k + 1) / real(warmup));
 }
 
-// Where step k is in the cycle it belongs to, from 0 to 1.
+// Returns the position of step k within its cycle, in [0, 1).
 double cycle_position(std::int64_t k, std::int64_t length, std::int64_t growth) {
   if (growth == 1) return real(k % length) / real(length);
-  // Of more steps than k: stop before the product overflows.
+  // Stop as soon as the cycle is longer than the remaining k, before the product overflows.
   while (k >= length) {
     k -= length;
     if (length > k / growth) return real(k) / (real(length) * real(growth));
@@ -46,7 +46,7 @@ double cycle_position(std::int64_t k, std::int64_t length, std::int64_t growth) 
   return real(k) / real(length);
 }
 
-// A piece of the one-cycle schedule: it ends at step `end` with `rate` and `momentum`.
+// A piece of the one-cycle schedule: at step `end` it reaches `rate` and `momentum`.
 struct Phase {
   double end;
   double rate;
@@ -167,7 +167,8 @@ Schedule Schedule::one_cycle(const OneCycle& cycle) {
   check_factor("one_cycle", "max_momentum", cycle.max_momentum);
   check(cycle.start_divisor > 0 && cycle.final_divisor > 0, "one_cycle: divisors {} and {}",
         cycle.start_divisor, cycle.final_divisor);
-  check(cycle.rise >= 0 && cycle.rise <= 1, "one_cycle: a rise of {} of all steps", cycle.rise);
+  check(cycle.rise >= 0 && cycle.rise <= 1,
+        "one_cycle: rise is {}, not a fraction of all steps in [0, 1]", cycle.rise);
   const std::vector<Phase> parts = phases(cycle);
   Schedule schedule([parts, cosine = cycle.cosine](std::int64_t k, double) {
     return at(parts, cosine, k, &Phase::rate);

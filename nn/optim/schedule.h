@@ -1,5 +1,5 @@
-// Learning rates, and for one_cycle the momentum, as functions of the step index k = 0, 1, ... that
-// the rate is used at. A schedule has no state: a step index is all that resuming needs.
+// Learning rates, and for one_cycle the momentum, as functions of the step index k = 0, 1, ... A
+// schedule has no state: resuming needs the step index only.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,22 @@ namespace sotto::nn {
 struct OneCycle {
   double max_rate = 0;
   std::int64_t total_steps = 0;
-  double rise = 0.3;           // the part of all steps that the rate rises in
-  bool cosine = true;          // otherwise linear
+  double rise = 0.3;           // fraction of all steps during which the rate rises
+  bool cosine = true;          // cosine annealing, otherwise linear
   double start_divisor = 25;   // the first rate is max_rate / start_divisor
-  double final_divisor = 1e4;  // the last is the first / final_divisor
-  // Falls to the first rate in as many steps as it rose, and to the last in the rest.
+  double final_divisor = 1e4;  // the last rate is the first / final_divisor
+  // With three phases the rate falls to the first rate in as many steps as it rose, then to the
+  // last rate in the remaining ones.
   bool three_phase = false;
   bool cycle_momentum = true;
-  double base_momentum = 0.85;  // while the rate is highest
+  double base_momentum = 0.85;  // at the maximum rate
   double max_momentum = 0.95;   // at both ends
 };
 
-// Every factory throws std::invalid_argument for lengths below 1 and negative rates or factors.
+// A learning-rate schedule. Pass it to Optimizer::follow() before each step. Every factory throws
+// std::invalid_argument for a length below 1 and for negative rates or factors.
+//
+//   optimizer.follow(Schedule::warmup_cosine(100, 2000), step);
 class Schedule {
  public:
   // Any function of the step and the base rate.
@@ -32,10 +36,10 @@ class Schedule {
 
   // The learning rate at a step. Throws std::invalid_argument for a negative step.
   double rate(std::int64_t step, double base) const;
-  // The momentum (beta1 of Adam) at a step, of schedules that move it.
+  // The momentum (beta1 of Adam) at a step; nullopt if the schedule does not change it.
   std::optional<double> momentum(std::int64_t step) const;
 
-  // The schedule with epochs for steps: what it says of epoch floor(k / steps_of_epoch).
+  // The schedule applied to epochs: its value at epoch floor(k / steps_of_epoch).
   static Schedule by_epoch(const Schedule& schedule, std::int64_t steps_of_epoch);
   // base gamma^floor(k / length)
   static Schedule step(std::int64_t length, double gamma);
@@ -46,22 +50,24 @@ class Schedule {
   // low + (base - low) (1 + cos(pi k / length)) / 2, which rises again after `length` steps
   // (Loshchilov and Hutter 2017, equation 5)
   static Schedule cosine(std::int64_t length, double low = 0);
-  // The same starting again at the end of each cycle, the next one `growth` times as long.
+  // The cosine schedule, restarted after each cycle; every cycle is `growth` times as long as the
+  // one before.
   static Schedule cosine_restarts(std::int64_t length, std::int64_t growth = 1, double low = 0);
-  // base times what goes from `start` to `end` in `length` steps and stays there
+  // base times a factor that goes linearly from `start` to `end` in `length` steps and stays there
   static Schedule linear(double start, double end, std::int64_t length);
   // base factor for the first `length` steps, then base
   static Schedule constant(double factor, std::int64_t length);
   // base (1 - min(k, length) / length)^power
   static Schedule polynomial(std::int64_t length, double power = 1);
-  // Ignores the base rate (Smith and Topin 2019). Steps past the last keep its rate.
+  // Ignores the base rate (Smith and Topin 2019). Steps after the last keep its rate.
   static Schedule one_cycle(const OneCycle& cycle);
 
   // base min(1, (k + 1) / warmup)
   static Schedule warmup_linear(std::int64_t warmup);
-  // Warms up so (0: not at all), then falls along a half cosine to base `end` at step `total`.
+  // Warms up linearly (warmup 0: not at all), then falls along half a cosine to base `end` at step
+  // `total`.
   static Schedule warmup_cosine(std::int64_t warmup, std::int64_t total, double end = 0);
-  // Warms up so, then falls linearly to zero at step `total`.
+  // Warms up linearly, then falls linearly to zero at step `total`.
   static Schedule warmup_linear_decay(std::int64_t warmup, std::int64_t total);
   // base min((k + 1) / warmup, sqrt(warmup / (k + 1)))
   static Schedule inverse_sqrt(std::int64_t warmup);

@@ -9,10 +9,11 @@ namespace sotto::nn {
 
 namespace {
 
-constexpr std::int64_t grain = 1 << 13;  // elements for which another thread is worth it
+constexpr std::int64_t grain = 1 << 13;  // elements that make another thread worthwhile
 
-// Adding a number drawn from 0 .. 2^16 - 1 to the bits of a float carries into its upper half with
-// the probability that the lower half asks for: magnitudes grow with their bits.
+// Adding a uniform number from 0 .. 2^16 - 1 to the bits of a float carries into the upper half
+// with probability (lower half) / 2^16, which is the distance to the neighbour above; magnitudes
+// are ordered like their bits.
 bf16 rounded(float x, std::uint32_t draw) {
   constexpr std::uint32_t magnitude = 0x7fffffffu, infinity = 0x7f800000u, lower = 0xffffu;
   const auto bits = std::bit_cast<std::uint32_t>(x);
@@ -35,7 +36,7 @@ void round_at_random(PhiloxKey key, std::uint64_t first, const Tensor& x, const 
   bf16* out = y.data<bf16>();
   parallel_for(x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      // Eight draws of 16 bits in each block of the sequence.
+      // Each Philox block supplies eight draws of 16 bits.
       const std::uint64_t at = first + static_cast<std::uint64_t>(i);
       const std::uint32_t word = philox(key, at / 8).word[at % 8 / 2];
       out[i] = rounded(in[i], word >> (at % 2 * 16));

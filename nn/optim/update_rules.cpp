@@ -13,12 +13,12 @@ void check_at_least_zero(const char* rule, const char* option, double value) {
   check(value >= 0 && std::isfinite(value), "{}: {} is {}", rule, option, value);
 }
 
-// Factors that remember: in [0, 1).
+// Decay factors of exponential averages: in [0, 1).
 void check_memory(const char* rule, const char* option, double value) {
   check(value >= 0 && value < 1, "{}: {} is {} outside [0, 1)", rule, option, value);
 }
 
-// The buffer, zero at its first use.
+// Returns the buffer, zero at its first use.
 const Tensor& buffer(const Update& update, std::size_t index) {
   Tensor& state = update.buffers[index];
   if (!state.defined()) state = zeros_like(update.value);
@@ -253,7 +253,7 @@ void apply(const RulePlan& plan, const Update& update) {
   if (const auto array = array_of(plan, update)) {
     return backend(update.value.device()).update(std::span(&*array, 1), {});
   }
-  // In row-major copies.
+  // Some tensor is not stored in the value's order: update row-major copies.
   const Tensor value = contiguous(update.value), grad = contiguous(update.grad);
   std::vector<Tensor> state;
   for (const Tensor& kept : update.buffers)

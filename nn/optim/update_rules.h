@@ -1,6 +1,6 @@
-// Update rules: how one parameter changes at a step. With g the gradient, p the parameter, t = 1,
-// 2, ... its steps and states starting at zero; every rule but AdamW's adds weight decay first,
-// g + weight_decay p.
+// Update rules: how a step changes one parameter. Below, g is the gradient, p the parameter, and t
+// = 1, 2, ... counts its steps; states start at zero unless the rule says otherwise. Every rule but
+// AdamW's first adds weight decay: g + weight_decay p.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@ namespace sotto::nn {
 
 struct Update {
   const Tensor& value;  // written in place
-  const Tensor& grad;   // of the same shape, dtype and device
+  const Tensor& grad;   // of the value's shape, dtype and device
   double learning_rate;
   std::int64_t t;
-  // The variance of the noise on each element of the gradient; 0 where there is none.
+  // The variance of the noise on each element of the gradient; 0 without noise.
   double noise_variance;
-  // One for each name in buffers(); undefined at first.
+  // One tensor for each name in buffers(); undefined before the first step.
   std::span<Tensor> buffers;
 };
 
-// A rule has `learning_rate`, the rate it starts with; validate(), which throws
-// std::invalid_argument for options out of range; and buffers(), the names of the state it keeps
-// for each parameter. One that treats every element for itself has plan(), what
-// kernels/host_device/optimizer_update.h needs to know; others have apply().
+// The elementwise form of a rule, which kernels/host_device/optimizer_update.h computes. Every rule
+// has `learning_rate`, the initial rate; validate(), which throws std::invalid_argument for options
+// out of range; and buffers(), the names of the states it keeps for each parameter. An elementwise
+// rule has plan(); any other has apply().
 struct RulePlan {
   int rule;  // in UpdateRules
   RuleConstants constants;
-  double start = 0;  // what states are at first
+  double start = 0;  // initial value of the states
 };
 
-// b = g at first, then momentum b + (1 - dampening) g; p - rate b, or p - rate (g + momentum b)
-// with nesterov. `maximize` turns g around first.
+// b = g at the first step, then momentum b + (1 - dampening) g; p - rate b, or with nesterov p -
+// rate (g + momentum b). `maximize` negates g first.
 struct SgdRule {
   double learning_rate = 0.01;
   double momentum = 0;
@@ -50,9 +50,9 @@ struct SgdRule {
 };
 
 // m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
-// p - rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) (Kingma and Ba 2015); with amsgrad
-// the largest v so far (Reddi et al. 2018). Decoupled: p (1 - rate weight_decay) before, and the
-// decay is not in g (Loshchilov and Hutter 2019).
+// p - rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) (Kingma and Ba 2015); with amsgrad v
+// is the largest so far (Reddi et al. 2018). Decoupled (AdamW): p is first multiplied by 1 - rate
+// weight_decay, and g has no decay (Loshchilov and Hutter 2019).
 template <bool decoupled>
 struct AdamRule {
   double learning_rate = 0.001;
@@ -85,8 +85,8 @@ struct RmsPropRule {
   RulePlan plan(const Update& update) const;
 };
 
-// v = v + g^2 from `initial` on, p - rate / (1 + (t - 1) rate_decay) g / (sqrt(v) + eps)
-// (Duchi et al. 2011).
+// v = v + g^2, with v = `initial` before the first step, p - rate / (1 + (t - 1) rate_decay) g /
+// (sqrt(v) + eps) (Duchi et al. 2011).
 struct AdagradRule {
   double learning_rate = 0.01;
   double rate_decay = 0;
@@ -99,7 +99,7 @@ struct AdagradRule {
   RulePlan plan(const Update& update) const;
 };
 
-// m as Adam's, u = max(beta2 u, |g| + eps), p - rate / (1 - beta1^t) m / u (Kingma and Ba 2015,
+// m as in Adam, u = max(beta2 u, |g| + eps), p - rate / (1 - beta1^t) m / u (Kingma and Ba 2015,
 // section 7.1).
 struct AdamaxRule {
   double learning_rate = 0.002;
@@ -126,9 +126,10 @@ struct AdadeltaRule {
   RulePlan plan(const Update& update) const;
 };
 
-// m and v as Adam's; with r = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p,
-// p - rate |p| / |r| r, each norm over the whole parameter; |p| / |r| is 1 where one of them is 0
-// (You et al. 2020).
+// m and v as in Adam; with r = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay
+// p,
+// p - rate |p| / |r| r, where both norms are over the whole parameter and |p| / |r| is 1 if either
+// is 0 (You et al. 2020).
 struct LambRule {
   double learning_rate = 0.001;
   double beta1 = 0.9;
@@ -141,9 +142,9 @@ struct LambRule {
   void apply(const Update& update) const;
 };
 
-// Adam whose second moment is that of the gradient without its noise:
-// p - rate m / (1 - beta1^t) / sqrt(max(v / (1 - beta2^t) - noise_variance, floor))
-// (Tang et al. 2023, DP-AdamBC).
+// Adam with the noise's variance subtracted from the second moment:
+// p - rate m / (1 - beta1^t) / sqrt(max(v / (1 - beta2^t) - noise_variance, floor)) (Tang et al.
+// 2023, DP-AdamBC).
 struct DpAdamRule {
   double learning_rate = 0.001;
   double beta1 = 0.9;
@@ -156,11 +157,11 @@ struct DpAdamRule {
   RulePlan plan(const Update& update) const;
 };
 
-// The step that the plan is for, and the states, made where there are none, all in the value's
-// memory order; nothing where value, gradient or a state do not lie so. The tensors must outlive
-// the result.
+// The update that the plan describes, on the memory of value, gradient and states; missing states
+// are allocated. Returns nullopt if gradient or states are not stored densely in the value's order.
+// The tensors must outlive the result.
 std::optional<UpdateArray> array_of(const RulePlan& plan, const Update& update);
-// Makes the step, whatever the memory order.
+// Updates the value and the states, in whatever order they are stored.
 void apply(const RulePlan& plan, const Update& update);
 
 }  // namespace sotto::nn

@@ -4,8 +4,8 @@ namespace sotto::nn {
 
 void UpdateSink::receive(Parameter& parameter, std::vector<PerSampleGrad> uses) {
   check(updated_.insert(&parameter).second,
-        "UpdateSink: a second gradient of a parameter {}; one sink is for one backward, and "
-        "gradients that are accumulated need a SumSink",
+        "UpdateSink: a second gradient of a parameter {}: a sink serves one backward, and "
+        "accumulated gradients need a SumSink",
         parameter.value.shape());
   SumSink sum;
   sum.receive(parameter, std::move(uses));

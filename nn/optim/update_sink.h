@@ -1,4 +1,5 @@
-// Sum and update in one: ordinary training with one parameter's gradient at a time.
+// Gradient sums and updates in one pass: ordinary training that holds one parameter's gradient at a
+// time.
 #pragma once
 
 #include <unordered_set>
@@ -8,18 +9,21 @@
 
 namespace sotto::nn {
 
-// Backward's sink for one ordinary step: each parameter moves as soon as its gradient is complete,
-// which is let go then, to the same bits as Optimizer::step() after a SumSink. A parameter's
-// gradient is complete when backward has passed everything that reads it. One sink is for one
-// backward: gradients of several do not add up, and a graph that is kept for another backward
-// would see the moved parameters. A private tape does not deliver to it: what is clipped and
-// noised is a whole sum, and its release is written to the ledger before any of it is used.
+// The sink of one ordinary (not private) backward. Each parameter is updated, with the same bits as
+// by Optimizer::step() after a SumSink, as soon as backward has passed every node that reads it;
+// then its gradient is freed. A sink serves one backward: gradients of several are not accumulated,
+// and a graph retained for another backward would see updated parameters. Private tapes refuse this
+// sink: clipping and noise need the whole sum, and the ledger records a release before any of it is
+// used.
+//
+//   UpdateSink sink(optimizer);
+//   tape.backward(loss, sink);
 class UpdateSink final : public GradSink {
  public:
   // The optimizer must outlive the sink.
   explicit UpdateSink(Optimizer& optimizer) : optimizer_(optimizer) {}
-  // Throws what Optimizer::step() throws, with the parameters before this one updated; and for a
-  // second gradient of one parameter.
+  // Throws what Optimizer::step() throws, after the parameters before this one have been updated,
+  // and for a second gradient of one parameter.
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
   bool sums_only() const override { return true; }
 

@@ -50,7 +50,7 @@ void check_lora(L layer, const Tensor& x) {
   layer.merge();
   const std::vector<double> merged = output(layer, x);
   for (std::size_t i = 0; i < apart.size(); ++i) CHECK(merged[i] == Approx(apart[i]).margin(1e-4));
-  CHECK(throws([&] { layer.merge(); }, "merged already"));
+  CHECK(throws([&] { layer.merge(); }, "already merged"));
   layer.unmerge();
   const std::vector<double> again = output(layer, x);
   for (std::size_t i = 0; i < apart.size(); ++i) CHECK(again[i] == Approx(apart[i]).margin(1e-4));

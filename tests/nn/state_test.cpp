@@ -173,7 +173,8 @@ TEST_CASE("a scope lends the averages to the module") {
   {
     const nn::MovingAverage::Scope scope(average);
     CHECK(module.get() == Approx(4));
-    CHECK(throws([&] { average.update(); }, "while the module has the averages"));
+    CHECK(throws([&] { average.update(); },
+                 "update while a Scope has put the averages into the module"));
     CHECK(throws([&] { nn::MovingAverage::Scope nested(average); }, "the module has the averages"));
   }
   CHECK(module.get() == 7);

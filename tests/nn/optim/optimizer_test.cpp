@@ -168,7 +168,8 @@ TEST_CASE("a schedule moves the momentum of the rules that have one") {
   sgd.step({{&parameter, one}});
   CHECK(parameter.value.item() == -1 - 1.5);
   nn::Adadelta adadelta({{{&parameter}, {}}});
-  CHECK(throws([&] { adadelta.follow(cycle, 0); }, "set_momentum: the rule has none"));
+  CHECK(
+      throws([&] { adadelta.follow(cycle, 0); }, "set_momentum: the update rule has no momentum"));
   nn::Adam adam({{{&parameter}, {}}});
   CHECK(throws([&] { adam.set_momentum(1); }, "adam: beta1 is 1 outside [0, 1)"));
 }
@@ -224,7 +225,7 @@ TEST_CASE("optimizers refuse options and parameters out of range") {
       [&] {
         nn::Sgd twice(std::vector<nn::Sgd::Group>{{{&parameter, &parameter}, {}}});
       },
-      "is there already"));
+      "is already in the optimizer"));
   CHECK(throws([&] { nn::Sgd half({{{&narrow}, {}}}); }, "is f16, not f32 or f64"));
 }
 

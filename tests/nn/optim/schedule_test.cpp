@@ -131,5 +131,5 @@ TEST_CASE("schedules refuse options out of range") {
   CHECK(throws([] { Schedule::cosine_restarts(3, 0); }, "cosine_restarts: growth is 0"));
   CHECK(throws([] { Schedule::warmup_cosine(5, 5); }, "warmup_cosine: 5 steps with a warmup of 5"));
   CHECK(throws([] { Schedule::one_cycle({.max_rate = 1, .total_steps = 3, .rise = 1.5}); },
-               "one_cycle: a rise of 1.5 of all steps"));
+               "one_cycle: rise is 1.5, not a fraction of all steps"));
 }
