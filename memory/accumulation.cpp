@@ -9,7 +9,7 @@ namespace sotto::memory {
 
 namespace {
 
-// Sums, and whether it was given anything since it was last told to forget.
+// Sums gradients, and notes whether it received any since `touched` was cleared.
 class WatchedSums final : public GradSink {
  public:
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
@@ -39,7 +39,8 @@ Accumulation::Accumulation(const Policy& policy, nn::Module* model)
       phases_({device_of(model ? model->parameters() : std::vector<Parameter*>{})}) {
   const std::vector<std::string> problems = policy.problems();
   check(problems.empty(), "Accumulation: {}", joined(problems, "; "));
-  check(!policy.checkpoint || model != nullptr, "Accumulation: checkpoints without a model");
+  check(!policy.checkpoint || model != nullptr,
+        "Accumulation: activation checkpoints need the model");
   if (policy.checkpoint) set_checkpoints(*model, *policy.checkpoint);
   if (policy.limit == 0) parts_.emplace(policy.rows(), policy.accumulation.value_or(1));
 }
@@ -49,7 +50,8 @@ std::optional<std::int64_t> Accumulation::physical_batch() const {
   return parts_->rows();
 }
 
-// Adds the share of rows first .. end - 1 of the mean; returns the sum of their losses.
+// Adds the gradient of rows first .. end - 1, divided by the batch's size; returns the sum of their
+// losses.
 double Accumulation::add_physical_batch(const Batch& batch, std::int64_t first, std::int64_t end,
                                         GradSink& sink, PhaseProfiler& phases) const {
   phases.enter("forward");
@@ -125,7 +127,8 @@ void Accumulation::make_plan(const Batch& batch, const nn::Optimizer& optimizer)
   const auto peak_of = [&](std::int64_t rows) {
     PhaseProfiler unseen({device_of(optimizer)});
     SumSink sink;
-    // The second part, if there is one, finds the sums of the first.
+    // The second physical batch, if there is one, needs the sums of the first beside its own
+    // memory.
     for (const std::int64_t part : {rows, std::min(rows, std::ssize(batch.rows) - rows)}) {
       if (part > 0) add_physical_batch(batch, 0, part, sink, unseen);
     }

@@ -1,5 +1,5 @@
 // Ordinary training on batches of any size: the gradient of the mean loss, computed in physical
-// batches. (Private training does the same in dp/engine/engine.h.)
+// batches. (dp/engine/engine.h does this for private training.)
 #pragma once
 
 #include <functional>
@@ -17,38 +17,44 @@
 
 namespace sotto::memory {
 
+// Computes gradients of logical batches within a memory policy. Use it for ordinary training on
+// batches that do not fit at once.
+//
+//   memory::Accumulation accumulation({.physical_batch = 32}, model);
+//   const auto result = accumulation.mean_gradient(loss, rows, optimizer);
+//   optimizer.step(result.gradients);
 class Accumulation {
  public:
-  // One loss for each row, [rows], on the given tape.
+  // Returns one loss for each row, [rows], on the given tape.
   using Loss = std::function<Var(Tape& tape, std::span<const std::int64_t> rows)>;
   struct Result {
-    // Of the mean of all losses; empty for a step that is left out because, in f16, one overflowed.
+    // The gradients of the mean loss; empty for an f16 step that is skipped because one overflowed.
     Gradients gradients;
     double loss_sum = 0;
   };
 
-  // Throws std::invalid_argument for a policy that is out of range, and for checkpoints, which are
-  // a model's.
+  // Throws std::invalid_argument for a policy that is out of range, and for one with activation
+  // checkpoints, which need the other constructor's model.
   explicit Accumulation(const Policy& policy) : Accumulation(policy, nullptr) {}
-  // Of the model whose loss is computed, which must outlive this: sets its checkpoints as the
-  // policy says (set_checkpoints), and plans them where the policy leaves them open.
+  // `model` computes the loss and must outlive this object. Its activation checkpoints are set as
+  // the policy says (set_checkpoints), or planned if the policy leaves them open.
   Accumulation(const Policy& policy, nn::Module& model) : Accumulation(policy, &model) {}
 
-  // The rows' losses and the gradient of their mean. Each part has a tape with the options and the
-  // policy's precision, on which rows are numbered as in one with all of them. In f16 the losses
-  // are scaled by what does not overflow (LossScaling::Adjust::on_overflow). When memory runs out
-  // it goes on in smaller parts, down to a single row. With a limit the first call plans how to
-  // keep it, with room for the optimizer's update; throws std::invalid_argument, with bytes, when
-  // not even one row does.
+  // Returns the rows' losses and the gradient of their mean. Each physical batch has its own tape,
+  // with the given options and the policy's precision, that numbers rows as one tape for all would.
+  // In f16 the loss is scaled (LossScaling::Adjust::on_overflow). When memory runs out, computation
+  // continues with smaller physical batches, down to a single row. With a limit, the first call
+  // plans how to keep it, leaving memory for the optimizer's update; it throws
+  // std::invalid_argument, with the bytes, when not even one row fits.
   Result mean_gradient(const Loss& loss, std::span<const std::int64_t> rows,
                        const nn::Optimizer& optimizer, const TapeOptions& options = {});
 
-  // The most rows that are computed at once; nothing before they were found.
+  // The maximum number of rows computed at once; nullopt before the first call with a limit.
   std::optional<std::int64_t> physical_batch() const;
-  // How the limit is kept; nothing before the first call or without one.
+  // The plan that keeps the limit; nullopt before the first call and without a limit.
   const std::optional<Plan>& plan() const { return plan_; }
   const LossScale& loss_scale() const { return loss_scale_; }
-  // "forward" and "backward"; others may be entered.
+  // The phases "forward" and "backward"; the caller may enter others.
   PhaseProfiler& phases() { return phases_; }
   const PhaseProfiler& phases() const { return phases_; }
 
@@ -66,7 +72,7 @@ class Accumulation {
   void make_plan(const Batch& batch, const nn::Optimizer& optimizer);
 
   Policy policy_;
-  nn::Module* model_;  // none: nothing is known of it
+  nn::Module* model_;  // null: activation checkpoints cannot be set
   Dtype precision_;
   LossScale loss_scale_;
   std::optional<PhysicalBatches> parts_;

@@ -17,8 +17,9 @@ const Op captured_op("captured_loss");
 
 using Uses = std::vector<std::pair<Parameter*, std::vector<PerSampleGrad>>>;
 
-// What backward gives, to be read again after each replay: all uses of the parameters, or their
-// sums alone. Who gets them afterwards bounds influence, or is refused by the tape that asks.
+// Keeps the gradients that backward delivers, to be read once more after each replay: all uses of
+// the parameters, or their sums only. It may bound influence here because the tape that asks for
+// the gradients checks its own sink.
 class Kept final : public GradSink {
  public:
   explicit Kept(bool sums) : sums_(sums) {}
@@ -32,7 +33,7 @@ class Kept final : public GradSink {
       total = total.defined() ? add(total, use.sum()) : use.sum();
     uses_.emplace_back(&parameter, std::vector{PerSampleGrad::materialized(total.unsqueeze(0))});
   }
-  // In the order of first use.
+  // Returns the gradients in the order of the parameters' first use.
   Uses take() {
     std::reverse(uses_.begin(), uses_.end());
     return std::move(uses_);
@@ -43,7 +44,7 @@ class Kept final : public GradSink {
   Uses uses_;
 };
 
-// Bit by bit.
+// Returns the bits of the losses and of the sums of all gradients.
 std::vector<std::uint64_t> bits_of(const Tensor& losses, const Uses& gradients) {
   std::vector<std::uint64_t> bits;
   const auto add = [&](const Tensor& x) {
@@ -63,7 +64,7 @@ void add_view(std::vector<std::int64_t>& numbers, const View& x) {
   numbers.insert(numbers.end(), x.stride, x.stride + x.rank);
 }
 
-// What decides how modules compute.
+// Appends the module settings that decide how it computes.
 void add_modes(std::vector<std::int64_t>& numbers, nn::Module& module) {
   const auto precision = module.precision();
   numbers.insert(numbers.end(), {precision ? static_cast<std::int64_t>(*precision) : -1,
@@ -75,19 +76,20 @@ void add_modes(std::vector<std::int64_t>& numbers, nn::Module& module) {
 
 }  // namespace
 
-// What was captured, and where it reads and writes.
+// The captured graphs, and the tensors they read and write.
 class CapturedLoss::Pass {
  public:
   Pass(const Loss& loss, const TapeOptions& options, Device device)
       : loss_(loss), options_(options), capture_(device) {}
 
-  // Computes, captures and computes again. Throws CannotCapture where the results differ.
+  // Computes, captures and replays. Throws CannotCapture if the results differ.
   void prepare(const std::vector<Tensor>& batch, std::int64_t rows, Device device);
-  // Whether losses and gradients of this batch, too, are those of an ordinary run, bit by bit; not
-  // looked at any more after some batches that differ from the one before. Throws what the loss
-  // throws.
+  // Returns whether a replay gives this batch's losses and gradients bit by bit as an ordinary run
+  // does. After some batches that differ from the one before, it returns true without comparing.
+  // Throws what the loss throws.
   bool confirm(const std::vector<Tensor>& batch);
-  // Of a batch with the same shapes but for the rows; which call it was.
+  // Replays forward for a batch whose shapes differ in the number of rows only; returns the call's
+  // number.
   std::int64_t forward(const std::vector<Tensor>& batch);
   const Tensor& losses() const { return given_; }
   void backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint);
@@ -104,18 +106,18 @@ class CapturedLoss::Pass {
 
   const Loss& loss_;
   TapeOptions options_;
-  std::vector<Tensor> batch_;  // with as many rows as were captured
+  std::vector<Tensor> batch_;  // padded to the captured number of rows
   Tensor dy_, losses_;         // [rows]
   Uses gradients_;
-  std::vector<std::vector<std::shared_ptr<const PerSampleGrad>>> whole_;  // the same
+  std::vector<std::vector<std::shared_ptr<const PerSampleGrad>>> whole_;  // gradients_, shared
   Capture capture_;
   int confirmations_ = 0;
   std::int64_t calls_ = 0;
-  Tensor given_;               // the losses that the last call handed out; undefined if it failed
-  bool forward_done_ = false;  // since the last backward, which writes over what it reads
+  Tensor given_;               // the losses returned by the last call; undefined if it failed
+  bool forward_done_ = false;  // since the last backward, which overwrites what it reads
 };
 
-// The losses times dy, so that backward from ones begins with dy.
+// Returns the losses times dy_, so that backward from ones starts with the cotangent dy_.
 Var CapturedLoss::Pass::weighted(Tape& tape) {
   const Var losses = loss_(tape, batch_);
   check(losses.shape() == Shape{batch_[0].size(0)} && losses.samples().batched(),
@@ -131,7 +133,7 @@ void CapturedLoss::Pass::load(const std::vector<Tensor>& batch) const {
   for (std::size_t k = 0; k < batch.size(); ++k) {
     const std::int64_t rows = batch[k].size(0), all = batch_[k].size(0);
     copy_into(batch[k], batch_[k].slice(0, 0, rows));
-    // Nothing of an earlier batch is computed again.
+    // Padding rows are zero, so that no sample of an earlier batch is computed once more.
     if (rows < all) backend(batch_[k].device()).fill(0, batch_[k].slice(0, rows, all).view());
   }
 }
@@ -156,8 +158,7 @@ void CapturedLoss::Pass::prepare(const std::vector<Tensor>& batch, std::int64_t 
     for (const PerSampleGrad& use : uses)
       whole_.back().push_back(std::make_shared<PerSampleGrad>(use));
   }
-  if (replayed_bits() != expected)
-    throw CannotCapture("a replay gives other values than the run before it");
+  if (replayed_bits() != expected) throw CannotCapture("a replay differs from the run before it");
 }
 
 std::vector<std::uint64_t> CapturedLoss::Pass::ordinary_bits() {
@@ -174,8 +175,8 @@ std::vector<std::uint64_t> CapturedLoss::Pass::replayed_bits() {
   return bits_of(losses_, gradients_);
 }
 
-// A loss that reads what is neither in the batch nor a parameter, as targets in a variable of its
-// own, gives the same for the same batch and, but by chance, something else for others.
+// A loss that reads something that is neither in the batch nor a parameter, such as targets in a
+// variable of its own, agrees on the captured batch but, except by chance, not on others.
 bool CapturedLoss::Pass::confirm(const std::vector<Tensor>& batch) {
   constexpr int enough = 4;
   if (confirmations_ == enough) return true;
@@ -193,7 +194,7 @@ bool CapturedLoss::Pass::confirm(const std::vector<Tensor>& batch) {
 }
 
 std::int64_t CapturedLoss::Pass::forward(const std::vector<Tensor>& batch) {
-  ++calls_;  // tapes of earlier calls are over, whatever happens here
+  ++calls_;  // tapes of earlier calls are invalid from here on, even if this call fails
   given_ = Tensor();
   load(batch);
   capture_.replay(forwards);
@@ -204,7 +205,7 @@ std::int64_t CapturedLoss::Pass::forward(const std::vector<Tensor>& batch) {
 
 void CapturedLoss::Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint) {
   check(options_.private_data || adjoint.sums_only(),
-        "captured loss: on an ordinary tape sinks get sums alone");
+        "captured loss: on an ordinary tape, sinks receive sums only");
   check(call == calls_ && given_.defined(),
         "captured loss: another batch was computed before this one's backward");
   const std::int64_t rows = dy.size(0);
@@ -212,14 +213,15 @@ void CapturedLoss::Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& 
     capture_.replay(forwards);
     check(
         bits_of(losses_.slice(0, 0, rows), {}) == bits_of(given_, {}),
-        "captured loss: other losses in the second of two backwards; norms of one function do not "
+        "captured loss: the second backward recomputed other losses; norms of one function do not "
         "bound sums of another");
   }
   backend(dy_.device()).fill(0, dy_.view());
   copy_into(dy, dy_.slice(0, 0, rows));
   capture_.replay(backwards);
   forward_done_ = false;
-  // Copies of the handles in both cases: nobody may take memory of the capture's for his alone.
+  // Both cases hand out copies: an op that takes a tensor held by no one else may overwrite it, and
+  // this memory belongs to the graph.
   for (std::size_t k = 0; k < gradients_.size(); ++k) {
     for (std::size_t u = 0; u < gradients_[k].second.size(); ++u) {
       adjoint.shared(static_cast<int>(k), options_.private_data
@@ -242,10 +244,10 @@ void CapturedLoss::forget() {
 }
 
 std::string CapturedLoss::obstacle(const Tape& tape, std::int64_t rows) const {
-  if (Capture::here()) return "it is part of what is captured";
-  if (!tape.is_root()) return "it is part of a segment that is run again";
+  if (Capture::here()) return "it is called inside another capture";
+  if (!tape.is_root()) return "it is called inside an activation checkpoint";
   if (tape.precision().value_or(Dtype::f32) != tape.options().precision)
-    return "it is in a region of another precision";
+    return "it is called in a region of another precision";
   if (rows == 0 || rows > rows_) return fmt::format("{} rows where {} were captured", rows, rows_);
   if (!tape.options().private_data && rows < rows_)
     return fmt::format("{} rows where {} were captured, with their sum", rows, rows_);
@@ -275,9 +277,8 @@ CapturedLoss::Setting CapturedLoss::setting_of(const Tape& tape, const std::vect
 void CapturedLoss::capture(const Tape& tape, const std::vector<Tensor>& batch) {
   Setting setting = setting_of(tape, batch);
   if (setting_ == setting) return;
-  pass_ = nullptr;  // makes room
-  // Known from the start: should memory run out while a reason is written down, nothing is
-  // replayed.
+  pass_ = nullptr;  // frees the graphs' memory first
+  // Set in advance: if writing down a reason runs out of memory, nothing is replayed.
   failure_ = "it has not been captured";
   setting_ = std::move(setting);
   try {
@@ -302,13 +303,13 @@ void CapturedLoss::capture(const Tape& tape, const std::vector<Tensor>& batch) {
   }
 }
 
-// The pass that was captured is given up where a later batch is not computed as it should be.
+// Compares a later batch, and gives the captured graphs up if the replay differs.
 void CapturedLoss::confirm(const std::vector<Tensor>& batch) {
   std::shared_ptr<Pass> pass = std::exchange(pass_, nullptr);
   try {
     if (pass->confirm(batch)) return pass_.swap(pass);
     failure_ =
-        "a replay with another batch gives other values than the loss does: it reads what is "
+        "a replay with another batch differs from the loss: the loss reads a value that is "
         "neither in the batch nor a parameter of the model";
   } catch (const std::exception& error) {
     failure_ = error.what();
@@ -319,12 +320,12 @@ Var CapturedLoss::operator()(Tape& tape, const std::vector<Tensor>& batch) {
   check(!batch.empty(), "captured loss: an empty list of tensors");
   const std::int64_t rows = batch[0].size(0);
   for (const Tensor& x : batch)
-    check(x.size(0) == rows, "captured loss: {} rows beside {}", x.size(0), rows);
+    check(x.size(0) == rows, "captured loss: tensors of {} and {} rows", x.size(0), rows);
   reason_ = obstacle(tape, rows);
   if (reason_.empty()) {
     capture(tape, batch);
     if (pass_) confirm(batch);
-    if (!pass_) reason_ = failure_.empty() ? "it was given up" : failure_;
+    if (!pass_) reason_ = failure_.empty() ? "the capture was given up" : failure_;
   }
   if (!reason_.empty()) {
     const Device device = device_of(model_.parameters());
@@ -333,7 +334,7 @@ Var CapturedLoss::operator()(Tape& tape, const std::vector<Tensor>& batch) {
     return loss_(tape, there);
   }
   ++replays_;
-  tape.input(batch[0]);  // tells the tape how many samples there are
+  tape.input(batch[0]);  // tells the tape the number of samples
   std::vector<Var> inputs;
   for (const auto& [parameter, uses] : pass_->gradients()) inputs.push_back(tape.use(*parameter));
   const std::int64_t call = pass_->forward(batch);

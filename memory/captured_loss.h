@@ -1,9 +1,10 @@
-// A loss whose forward and backward are captured once on a GPU and then done by one call each, so
-// that small networks are bound by the GPU and not by the host that launches its kernels
+// A loss whose forward and backward are captured as CUDA graphs and then launched by one call each,
+// so that small networks are limited by the GPU and not by the host that launches its kernels
 // (core/cuda/capture.h, docs/gpu.md).
 //
-// It is an operation on the caller's tape like others. What becomes of gradients is outside of what
-// is captured, and happens anew each time: clipping, its statistics, noise, ledger and update, and
+// To the caller's tape it is an operation like others. The graphs contain only the loss and its
+// gradients: clipping, its statistics, noise, ledger, update and everything random run outside of
+// them at every step.
 // everything random.
 #pragma once
 
@@ -17,43 +18,47 @@
 
 namespace sotto::memory {
 
+// Replays a loss as a CUDA graph. Use it for small models on a GPU:
+//
+//   memory::CapturedLoss captured(model, rows, loss);
+//   const Var losses = captured(tape, {inputs, targets});
 class CapturedLoss {
  public:
-  // One loss for each row, [rows], of values with a row along axis 0 each, on the model's device.
-  // A function of the batch and the model's parameters alone: of whatever else it reads, what it
-  // read when it was captured is taken for good.
+  // Returns one loss for each row, [rows], of tensors with rows on axis 0, on the model's device.
+  // It must be a function of the batch and the model's parameters alone: any other value it reads
+  // is fixed at capture.
   using Loss = std::function<Var(Tape& tape, const std::vector<Tensor>& batch)>;
 
-  // For batches of at most `rows` rows, by one thread at a time. The model must outlive it. Throws
-  // std::invalid_argument for less than one row.
+  // Serves batches of at most `rows` rows, from one thread at a time. The model must outlive it.
+  // Throws std::invalid_argument unless rows >= 1.
   CapturedLoss(nn::Module& model, std::int64_t rows, Loss loss);
   CapturedLoss(const CapturedLoss&) = delete;
   CapturedLoss& operator=(const CapturedLoss&) = delete;
   ~CapturedLoss();
 
-  // The losses [n] of a batch of n rows, wherever its tensors are. On a private tape fewer rows
-  // than `rows` are computed among others, of which nothing leaves; on an ordinary tape a batch is
-  // full, and sinks take sums alone (GradSink::sums_only).
+  // The losses [n] of a batch of n rows, whatever device its tensors are on. On a private tape, n <
+  // `rows` is allowed: the batch is padded with zeros, and nothing of the padding is returned. On
+  // an ordinary tape n must be `rows`, and sinks receive sums only (GradSink::sums_only).
   //
-  // The first call captures: it computes the loss, captures it, does it again, and compares; so do
-  // the next four with a batch unlike the one before. Where one bit differs, or anything cannot be
-  // captured, `loss` is called as if there were no capture, and reason() says why. Captured anew is
-  // a call with another parameter, address, type, shape or layout of one, frozen or not; with other
-  // precisions, tape options or shapes of the batch. Backward comes before the next call; its
-  // gradients are used before the next call, too. Throws what `loss` throws.
+  // The first call computes the loss, captures it, replays it and compares the results bit by bit;
+  // the next four calls with a batch unlike the one before compare once more. If a bit differs, or
+  // capture fails, `loss` is called without a graph and reason() says why. A new capture is made
+  // when a parameter's address, type, shape, layout or trainability changes, or a precision, a tape
+  // option or the batch's shape. Run backward, and use its gradients, before the next call. Throws
+  // what `loss` throws.
   Var operator()(Tape& tape, const std::vector<Tensor>& batch);
 
-  // Why the last call was computed in the ordinary way; empty when it was captured.
+  // Why the last call ran without a graph; empty if it was a replay.
   const std::string& reason() const { return reason_; }
-  // How often it was captured, and how many calls were computed so, the first ones included.
+  // The number of captures, and of calls computed by replays, the first call included.
   std::int64_t captures() const { return captures_; }
   std::int64_t replays() const { return replays_; }
-  // The next call captures anew: after a change of what only `loss` knows.
+  // Makes the next call capture once more: call it after a change that only `loss` knows of.
   void forget();
 
  private:
   class Pass;
-  // All numbers that are part of what is captured.
+  // All numbers that a capture depends on.
   using Setting = std::vector<std::int64_t>;
 
   std::string obstacle(const Tape& tape, std::int64_t rows) const;
@@ -64,9 +69,9 @@ class CapturedLoss {
   nn::Module& model_;
   std::int64_t rows_;
   Loss loss_;
-  std::optional<Setting> setting_;  // of the last attempt
-  std::string failure_;             // why that one failed
-  std::shared_ptr<Pass> pass_;      // what came of it
+  std::optional<Setting> setting_;  // of the last attempt to capture
+  std::string failure_;             // why that attempt failed
+  std::shared_ptr<Pass> pass_;      // the captured graphs, null after a failure
   std::string reason_;
   std::int64_t captures_ = 0, replays_ = 0;
 };

@@ -10,7 +10,7 @@ namespace sotto {
 
 namespace {
 
-// In f16 a sample's own gradient is often about 1, and its range ends at 2^16.
+// A sample's gradient often has norm about 1, and the range of f16 ends at 2^16.
 constexpr double first_in_f16 = 0x1p8;
 
 bool all_finite(const Gradients& gradients) {
@@ -35,15 +35,15 @@ LossScale::LossScale(const LossScaling& options, Dtype precision)
   for (const double scale : {value_, options.least, options.largest}) check_loss_scale(scale);
   check(options.least <= value_ && value_ <= options.largest, "loss scale: {} is not in {} .. {}",
         value_, options.least, options.largest);
-  check(options.growth_interval >= 1, "loss scale: a growth interval of {}",
+  check(options.growth_interval >= 1, "loss scale: the growth interval is {}",
         options.growth_interval);
-  check(options.tolerated > 0 && options.tolerated < 1, "loss scale: a tolerated share of {}",
-        options.tolerated);
+  check(options.tolerated > 0 && options.tolerated < 1,
+        "loss scale: the tolerated fraction is {}, not in (0, 1)", options.tolerated);
 }
 
 std::optional<Gradients> LossScale::unscaled(const Gradients& gradients) {
   check(options_.adjust != LossScaling::Adjust::on_release,
-        "loss scale: one that moves on_release is for private training");
+        "loss scale: a scale that moves on_release is for private training");
   const double factor = 1 / value_;
   if (options_.adjust == LossScaling::Adjust::on_overflow) {
     const bool good = all_finite(gradients);
@@ -59,7 +59,7 @@ std::optional<Gradients> LossScale::unscaled(const Gradients& gradients) {
 
 void LossScale::follow(double finite_share) {
   check(options_.adjust == LossScaling::Adjust::on_release,
-        "loss scale: only one that moves on_release follows what was released");
+        "loss scale: only a scale that moves on_release follows a released fraction");
   move(finite_share >= 1 - options_.tolerated);
 }
 

@@ -1,6 +1,6 @@
-// Loss scaling (Micikevicius et al. 2018): gradients that would vanish in f16 are kept by a factor
-// on the loss, a power of two, by which sums are divided again, exactly. How the factor moves is
-// another matter for private training, where whether something overflowed is a secret.
+// Loss scaling (Micikevicius et al. 2018): the loss is multiplied by a power of two, so that
+// gradients do not underflow in f16, and their sums are divided by it exactly. Private training
+// needs a rule of its own for adjusting the scale, because whether a gradient overflowed is secret.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,25 @@ namespace sotto {
 struct LossScaling {
   enum class Adjust {
     never,
-    // Ordinary training: a step whose gradient is not finite is left out and the scale halved.
-    // Refused by private training.
+    // Ordinary training: a step with a gradient that is not finite is skipped and the scale halved.
+    // Private training refuses it.
     on_overflow,
-    // Private training: halved when the released share of units with a finite gradient says so.
+    // Private training: the scale is halved when too small a fraction of units with a finite
+    // gradient is released.
     on_release,
   };
   Adjust adjust = Adjust::never;
-  // What it starts with; 1, and 2^8 with f16, unless it is given.
+  // The initial scale; if unset, 2^8 for f16 and otherwise 1.
   std::optional<double> first = {};
   double least = 1, largest = 0x1p24;
-  // Good steps after which it is doubled.
+  // The number of good steps after which the scale is doubled.
   std::int64_t growth_interval = 2000;
-  // on_release: the share of units that may overflow in a good step, above the noise on it.
+  // on_release: the fraction of units that may overflow in a good step; choose it above the noise
+  // on the released fraction.
   double tolerated = 0.2;
 };
 
+// The present scale of a loss, and the rule by which it moves.
 class LossScale {
  public:
   // Throws std::invalid_argument unless the scales are powers of two from 2^-24 to 2^24 with
@@ -36,18 +39,18 @@ class LossScale {
   explicit LossScale(const LossScaling& options = {}, Dtype precision = Dtype::f32);
 
   double value() const { return value_; }
-  std::int64_t good_steps() const { return good_steps_; }  // since it last moved
+  std::int64_t good_steps() const { return good_steps_; }  // since the scale last moved
   const LossScaling& options() const { return options_; }
 
-  // Ordinary training: gradients of a loss times value(), divided by it. Nothing when one is not
-  // finite and the scale moves on_overflow: that step is left out. Throws std::invalid_argument
-  // for a scale that moves on_release.
+  // Ordinary training: divides the gradients of a loss times value() by it. Returns nullopt if one
+  // is not finite and the scale moves on_overflow: skip that step. Throws std::invalid_argument for
+  // a scale that moves on_release.
   std::optional<Gradients> unscaled(const Gradients& gradients);
-  // Private training, after a step: the released share of units whose gradient was finite. Throws
-  // std::invalid_argument unless the scale moves on_release.
+  // Private training, after a step: moves the scale by the released fraction of units with a finite
+  // gradient. Throws std::invalid_argument unless the scale moves on_release.
   void follow(double finite_share);
-  // Goes on from another's value() and good_steps(). Throws std::invalid_argument for a value
-  // outside the limits.
+  // Continues from saved value() and good_steps(). Throws std::invalid_argument for a value outside
+  // the limits.
   void resume(double value, std::int64_t good_steps);
 
  private:
@@ -58,7 +61,7 @@ class LossScale {
   std::int64_t good_steps_ = 0;
 };
 
-// Throws std::invalid_argument for what is not a power of two from 2^-24 to 2^24.
+// Throws std::invalid_argument unless `scale` is a power of two from 2^-24 to 2^24.
 void check_loss_scale(double scale);
 
 }  // namespace sotto

@@ -16,7 +16,7 @@ bool out_of_memory(const std::exception& error) {
 
 namespace {
 
-// Whether it ran; throws what cannot be helped by a smaller part.
+// Returns whether `run` succeeded; rethrows what a smaller physical batch cannot help.
 bool ran(const std::function<void()>& run, bool can_be_parted) {
   try {
     run();
@@ -31,14 +31,15 @@ bool ran(const std::function<void()>& run, bool can_be_parted) {
 
 PhysicalBatches::PhysicalBatches(std::int64_t rows, std::int64_t parts)
     : rows_(rows), parts_(parts) {
-  check(rows >= 1 && parts >= 1, "PhysicalBatches: {} rows at a time in {} parts", rows, parts);
+  check(rows >= 1 && parts >= 1,
+        "PhysicalBatches: {} rows at a time in at least {} physical batches", rows, parts);
 }
 
 PhysicalBatches::Rest PhysicalBatches::all(std::span<const std::int64_t> rows_of) const {
   return {0, std::reduce(rows_of.begin(), rows_of.end()), parts_};
 }
 
-// What is left when the next part is done.
+// The rest after the next physical batch.
 PhysicalBatches::Rest PhysicalBatches::after_next(std::span<const std::int64_t> rows_of,
                                                   const Rest& rest) const {
   const std::int64_t most = std::min(rows_, (rest.rows + rest.parts - 1) / rest.parts);

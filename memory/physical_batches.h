@@ -1,5 +1,5 @@
-// A logical batch is what training sees; physical batches are what fits. This splits the one into
-// the others, and makes them smaller when memory runs out in the middle of it.
+// Splits a logical batch, which is the unit of training, into physical batches, which fit into
+// memory, and makes these smaller when memory runs out.
 #pragma once
 
 #include <cstdint>
@@ -10,34 +10,38 @@
 
 namespace sotto::memory {
 
-// Whether a smaller part could help: OutOfMemory or std::bad_alloc.
+// Returns whether a smaller physical batch could help: for OutOfMemory and std::bad_alloc.
 bool out_of_memory(const std::exception& error);
 
+// The loop over the physical batches of a logical batch. An item is the smallest piece that cannot
+// be split: a row, or all rows of a privacy unit.
 class PhysicalBatches {
  public:
   // Computes items first .. end - 1.
   using Run = std::function<void(std::int64_t first, std::int64_t end)>;
-  // After a Run that failed: whether what earlier ones of this batch added is lost with it, so that
-  // the batch begins again. If not, the failed Run has added nothing.
+  // Called after a failed Run: returns whether the results of this batch's earlier Runs are lost,
+  // too, so that the batch must restart. If not, the failed Run has added nothing.
   using Lost = std::function<bool()>;
 
-  // At most so many rows at a time, but for items that have more, and a batch in at least so many
-  // parts, where it has as many items. Throws std::invalid_argument unless both are positive.
+  // At most `rows` rows in each physical batch, unless a single item has more, and at least `parts`
+  // physical batches, if there are as many items. Throws std::invalid_argument unless both are
+  // positive.
   explicit PhysicalBatches(std::int64_t rows, std::int64_t parts = 1);
 
-  // Runs all items in order, as many at a time as are allowed; an item's rows are never parted.
-  // rows_of[k] is the number of rows of item k. When `run` throws OutOfMemory (or std::bad_alloc),
-  // rows() becomes half of what it was given, for this batch and later ones, and the same items run
-  // again in smaller parts. With a single item, or a single row, there is no half: the exception
-  // goes on, as all others do.
+  // Runs all items in order, as many at a time as are allowed. rows_of[k] is the number of rows of
+  // item k, which stay together. When `run` throws OutOfMemory (or std::bad_alloc), rows() becomes
+  // half of that Run's rows, for this batch and later ones, and the items run once more in smaller
+  // physical batches. A single item or a single row cannot be halved: the exception propagates, as
+  // all others do.
   void over(std::span<const std::int64_t> rows_of, const Run& run, const Lost& lost);
 
   std::int64_t rows() const { return rows_; }
-  // Where the parts of these items end if there is memory for all.
+  // The ends of these items' physical batches if there is memory for all.
   std::vector<std::int64_t> ends(std::span<const std::int64_t> rows_of) const;
 
  private:
-  // What is to come of a batch.
+  // The remaining items of a batch: the first one, their rows, and the physical batches still
+  // required.
   struct Rest {
     std::int64_t first, rows, parts;
   };

@@ -13,8 +13,8 @@ constexpr double impossible = std::numeric_limits<double>::infinity();
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-// Most while blocks begin .. end - 1 are run one after the other for the last one's result, beyond
-// the first one's input.
+// Peak bytes, beyond the first block's input, of running blocks begin .. end - 1 for the result of
+// the last.
 std::size_t run_peak(const Chain& chain, int begin, int end) {
   std::size_t peak = 0;
   for (int j = begin; j < end; ++j)
@@ -30,8 +30,8 @@ auto total(const Chain& chain, int begin, int end, Member member) {
   return sum;
 }
 
-// Bytes of parts that are recorded and then passed by backward, beyond the first one's input, while
-// `incoming` bytes of gradient of the last one's result stay.
+// Simulates the bytes in use, beyond the first part's input, while parts are recorded and backward
+// then runs over them. `incoming` is the size of the gradient of the last result, which stays.
 class Run {
  public:
   Run(const Chain& chain, std::size_t incoming) : chain_(chain), incoming_(incoming) {}
@@ -50,8 +50,8 @@ class Run {
     held_ += total(chain_, part.begin, part.end, &ChainBlock::gradients);
     first_ = false;
   }
-  // The first of two backwards, after which all is recorded still. What a block keeps is counted
-  // with what its backward takes, but for its result, which the next one keeps.
+  // The first of two backwards, which frees no recorded value. A block's saved values are counted
+  // within its `backward` bytes, except for its result, which counts with the next block.
   void back_and_keep(const std::vector<ChainPart>& parts) {
     for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
       const ChainBlock& block = chain_[at(part->begin)];
@@ -85,7 +85,7 @@ class Run {
     see(part.again ? of(chain_, part.parts, last.output, BackwardPasses::one).peak_ : last.backward,
         !first_);
   }
-  // The incoming gradient is among a last block's own bytes.
+  // The incoming gradient is already counted in the last block's bytes.
   void see(std::size_t bytes, bool with_incoming) {
     peak_ = std::max(peak_, held_ + bytes + (with_incoming ? incoming_ : 0));
   }
@@ -99,18 +99,18 @@ class Run {
 void check_parts(const std::vector<ChainPart>& parts, int begin, int end) {
   for (const ChainPart& part : parts) {
     check(part.begin == begin && part.end > begin && part.end <= end,
-          "chain: a part {} .. {} where {} .. {} is to be covered", part.begin, part.end, begin,
-          end);
-    check(part.again || part.end == begin + 1, "chain: {} blocks that are kept as one part",
-          part.end - begin);
+          "chain: part {} .. {} does not continue the cover of {} .. {}", part.begin, part.end,
+          begin, end);
+    check(part.again || part.end == begin + 1,
+          "chain: a part keeps {} blocks; only one can be kept", part.end - begin);
     if (part.again) check_parts(part.parts, part.begin, part.end);
     begin = part.end;
   }
   check(begin == end, "chain: blocks {} .. {} are in no part", begin, end);
 }
 
-// The dynamic programme: least work for blocks s .. t - 1 with m slots beyond the input of s, for
-// all s < t and m.
+// The dynamic programme: the least work for blocks s .. t - 1 with m slots of bytes beyond the
+// input of s, for all s < t and m.
 class Table {
  public:
   Table(const Chain& chain, std::size_t budget)
@@ -132,7 +132,7 @@ class Table {
  private:
   static constexpr std::size_t slots = 500;
 
-  // Rounded up, so that what fits in slots fits in bytes.
+  // Rounded up: a plan that fits in slots fits in bytes.
   int slots_of(std::size_t bytes) const {
     return static_cast<int>(std::min<std::size_t>((bytes + slot_ - 1) / slot_, at(most_) + 1));
   }
@@ -140,7 +140,7 @@ class Table {
     return (at(s) * (chain_.size() + 1) + at(t)) * at(most_ + 1) + at(m);
   }
   double work(int s, int t, int m) const { return m < 0 ? impossible : work_[cell(s, t, m)]; }
-  // The gradient that waits behind a part; behind the whole chain it is the last block's own.
+  // The gradient that waits behind block t - 1; that of the whole chain counts with the last block.
   std::size_t incoming(int t) const { return t < size_ ? chain_[at(t - 1)].output : 0; }
 
   void offer(std::size_t where, double work, int first) {
@@ -149,7 +149,8 @@ class Table {
     first_[where] = first;
   }
 
-  // The first part is block s, kept, or the segment s .. k - 1.
+  // Chooses the first part of blocks s .. t - 1: block s, kept, or the segment s .. k - 1,
+  // recomputed.
   void fill(int s, int t) {
     const ChainBlock& block = chain_[at(s)];
     const bool last = t == s + 1;
@@ -200,7 +201,7 @@ class Table {
   std::vector<int> first_;
 };
 
-// Within 1 in 256 above the least budget that has a plan; `enough` has one.
+// Returns a budget within 1/256 above the smallest that has a plan; `enough` has one.
 std::size_t least_budget(const Chain& chain, std::size_t enough) {
   std::size_t low = 0, high = enough;
   while (high - low > 1 + high / 256) {
@@ -233,21 +234,21 @@ ChainPlan plan_chain(const Chain& chain, std::size_t budget, BackwardPasses back
     const Table table(chain, bytes);
     if (!table.feasible()) return;
     offer(table.parts());
-    // All in one segment, so that the first of two backwards releases the rest.
+    // One segment around everything: the first of two backwards then frees all it has passed.
     if (backwards == BackwardPasses::two) offer({{0, size, true, table.parts()}});
   };
   std::vector<ChainPart> kept;
   for (int s = 0; s < size; ++s) kept.push_back({s, s + 1});
   offer(kept);
   if (best.work == 0) return best;
-  // Two backwards need more than the one that is planned for.
+  // Two passes need more than the one pass that the table plans for: try smaller budgets, too.
   constexpr std::size_t steps = 32;
   offer_within(budget);
   for (std::size_t k = 1; k < steps && backwards == BackwardPasses::two; ++k)
     offer_within(budget - budget / steps * k);
   if (best.work == impossible) offer_within(least_budget(chain, 2 * least));
   check(best.work < impossible,
-        "chain: no plan needs {} bytes or less; the least found needs {} bytes", budget, least);
+        "chain: no plan fits into {} bytes; the smallest found needs {} bytes", budget, least);
   return best;
 }
 

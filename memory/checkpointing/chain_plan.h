@@ -1,9 +1,10 @@
-// What to keep of a chain of blocks, and what to run again, within a number of bytes.
+// Activation checkpointing of a chain of blocks: which values to keep and which to recompute,
+// within a number of bytes.
 //
-// Recomputation is least over all plans that are persistent (a value once kept stays until backward
-// has used it), by the dynamic programme over a chain of unequal blocks of Beaumont, Eyraud-Dubois,
-// Herrmann, Joly and Shilova 2019, which generalises Griewank and Walther 2000.
-// docs/memory.md has the model of bytes.
+// The plan has the least recomputation among persistent plans (a kept value stays until backward
+// has used it), found by the dynamic programme of Beaumont, Eyraud-Dubois, Herrmann, Joly and
+// Shilova 2019 for chains of unequal blocks, which generalises Griewank and Walther 2000.
+// docs/memory.md describes the model of bytes.
 #pragma once
 
 #include <cstddef>
@@ -11,48 +12,48 @@
 
 namespace sotto::memory {
 
-// One block of a chain. Bytes of tensors as the allocator counts them, beyond the block's input;
-// those of backward with the gradients of its output, its input and its parameters.
+// The costs of one block. Sizes are bytes as the allocator counts them, beyond the block's input;
+// those of backward include the gradients of its output, its input and its parameters.
 struct ChainBlock {
   std::size_t input = 0;      // of the input itself
   std::size_t output = 0;     // of the result, which is the next block's input
-  std::size_t kept = 0;       // after it was recorded for backward, the result among them
-  std::size_t record = 0;     // most while it is recorded
-  std::size_t run = 0;        // most while it is run for its result alone
-  std::size_t backward = 0;   // most in backward, what was kept among them
-  std::size_t gradients = 0;  // of its parameters, which stay
+  std::size_t kept = 0;       // saved for backward after recording, the result included
+  std::size_t record = 0;     // peak while it is recorded
+  std::size_t run = 0;        // peak while it is run for its result only
+  std::size_t backward = 0;   // peak in backward, saved values included
+  std::size_t gradients = 0;  // of its parameters' gradients, which stay
   double work = 0;            // of running it once, in any unit
 };
 using Chain = std::vector<ChainBlock>;
 
-// Blocks begin .. end - 1: kept when they are one block without parts; otherwise a segment that is
-// run again and whose parts are these.
+// Blocks begin .. end - 1: either one block that is kept, without parts; or a segment that is
+// recomputed and is itself divided into `parts`.
 struct ChainPart {
   int begin = 0, end = 0;
   bool again = false;
   std::vector<ChainPart> parts = {};
 };
 
-// Parts cover the chain in order.
+// A plan: its parts cover the chain in order.
 struct ChainPlan {
   std::vector<ChainPart> parts;
-  std::size_t peak = 0;  // bytes in use at once beyond what there was before, the chain's input too
-  double work = 0;       // of everything that is run again
+  std::size_t peak = 0;  // bytes in use at once, beyond those before the chain and its input
+  double work = 0;       // of all recomputation
 };
 
-// How often backward passes what was recorded: the first of two passes, that of ghost clipping's
-// norms, releases nothing but what it ran again itself.
+// The number of times backward runs over the recorded graph. With two passes, the first, which
+// computes the norms of ghost clipping, frees only what it has recomputed itself.
 enum class BackwardPasses { one, two };
 
-// The plan with the least work whose peak is within the budget. Sizes are rounded up to
-// budget / 500 while it is sought, so that within that much of the limit it may find none where
-// there is one. For two backwards it is the best of the plans for one, of this budget and smaller
-// ones. Throws std::invalid_argument when there is none, with the least peak that was found.
+// The plan with the least work whose peak is within the budget. The search rounds sizes up to
+// budget / 500, so that it may miss a plan that fits by less than that. For two passes it is the
+// best among the plans for one pass within this budget and smaller ones. Throws
+// std::invalid_argument, with the smallest peak found, when there is none.
 ChainPlan plan_chain(const Chain& chain, std::size_t budget,
                      BackwardPasses backwards = BackwardPasses::one);
 
-// Peak and work (of one backward) of any parts that cover the chain. Throws std::invalid_argument
-// where they do not.
+// The peak and the work (of one backward) of a plan with these parts. Throws std::invalid_argument
+// unless they cover the chain.
 ChainPlan evaluated(const Chain& chain, std::vector<ChainPart> parts,
                     BackwardPasses backwards = BackwardPasses::one);
 

@@ -45,7 +45,7 @@ void set_checkpoints(nn::Module& model, int n, BackwardPasses backwards) {
   check(n >= 0, "checkpoints: every {} modules", n);
   const std::vector<nn::Sequential*> lists = block_lists(model);
   check(n == 0 || !lists.empty(),
-        "checkpoints: the model has no Sequential of several modules to run again in parts");
+        "checkpoints: the model has no Sequential of several modules to recompute in segments");
   descend(model, [](nn::Module& module) {
     module.set_recomputing(false);
     if (auto* const list = dynamic_cast<nn::Sequential*>(&module)) list->set_segments({});
@@ -66,12 +66,12 @@ void apply(const Policy& policy, nn::Module& model) {
 std::string Cut::text() const {
   std::vector<std::string> parts;
   for (const auto& [begin, end] : segments) parts.push_back(fmt::format("{} .. {}", begin, end));
-  return fmt::format("runs {} of {} modules again", joined(parts, ", "), list->size());
+  return fmt::format("recomputes modules {} of {}", joined(parts, ", "), list->size());
 }
 
 namespace {
 
-// What a list was given in a run.
+// The input of a list's call during a run.
 struct Call {
   nn::Sequential* list = nullptr;
   Tensor input;
@@ -79,7 +79,7 @@ struct Call {
   std::optional<Dtype> precision;
 };
 
-// The first call of each list in a dry run of `least` rows.
+// Returns the first call of each list in a dry run of the minimum batch.
 std::vector<Call> calls_of(nn::Module& model, const MemoryRequirement& requirement) {
   std::vector<Call> calls;
   for (nn::Sequential* list : block_lists(model)) calls.push_back({list});
@@ -94,7 +94,7 @@ std::vector<Call> calls_of(nn::Module& model, const MemoryRequirement& requireme
   return calls;
 }
 
-// Its input for more rows, as many as the ratio says: those it has, again and again.
+// Returns the call's input for requirement.useful() rows, by repeating the rows it has.
 Tensor repeated(const Call& call, const MemoryRequirement& requirement) {
   const std::int64_t size = call.input.shape()[call.axis];
   const std::int64_t wanted =
@@ -109,7 +109,7 @@ struct Blocks {
   Chain chain;
 };
 
-// The list that keeps most, with its costs.
+// Returns the list that keeps the most bytes, with its costs.
 Blocks largest(nn::Module& model, const MemoryRequirement& requirement, const CheckpointRun& how) {
   Blocks most;
   std::size_t bytes = 0;
@@ -125,7 +125,7 @@ Blocks largest(nn::Module& model, const MemoryRequirement& requirement, const Ch
   return most;
 }
 
-// Looks for the plan of a list by what runs of the whole model need beside it.
+// Searches the plan of a list; dry runs of the whole model tell the bytes needed besides it.
 class Search {
  public:
   Search(const Blocks& blocks, const MemoryRequirement& requirement, const CheckpointRun& how)
@@ -138,7 +138,7 @@ class Search {
       blocks_.list->set_segments(segments_of(plan));
       const double measured = peak();
       see(plan, measured);
-      // What is left for the list when all else takes as much as in this run.
+      // The list's budget if everything else takes as much as in this run.
       const double budget =
           static_cast<double>(plan.peak) + static_cast<double>(demand_.limit) - measured;
       try {
@@ -147,7 +147,7 @@ class Search {
         if (segments_of(next) == segments_of(plan)) break;
         plan = std::move(next);
       } catch (const std::invalid_argument&) {
-        break;  // nothing needs so little
+        break;  // no plan needs so little
       }
     }
     return best_;
@@ -167,7 +167,8 @@ class Search {
       return std::numeric_limits<double>::infinity();
     }
   }
-  // Of plans that keep the limit the one with least work, else that with the least peak.
+  // Keeps, of plans within the limit, the one with the least work; else the one with the smallest
+  // peak.
   void see(const ChainPlan& plan, double measured) {
     const auto limit = static_cast<double>(demand_.limit);
     const bool better =

@@ -11,8 +11,8 @@ namespace sotto::memory {
 
 namespace {
 
-// Keeps gradients as a step does; with norms, as both passes of ghost clipping do, whose sums are
-// f64.
+// Holds gradients as a step does; with norms, as the two passes of ghost clipping do, whose sums
+// are f64.
 class Step final : public GradSink {
  public:
   explicit Step(bool norms) : norms_(norms) {}
@@ -40,7 +40,7 @@ class Step final : public GradSink {
   Gradients sums_;
 };
 
-// What products of the forward pass cost: as much as those of the weights' gradients.
+// Estimates the time of the forward pass's products, which equals that of the weights' gradients.
 class Products final : public GradSink {
  public:
   void receive(Parameter&, std::vector<PerSampleGrad> uses) override {
@@ -53,7 +53,7 @@ class Products final : public GradSink {
   double seconds_ = 0;
 };
 
-// Bytes in use on a device since this was made.
+// Counts the bytes in use on a device since its construction.
 class Usage {
  public:
   explicit Usage(Device device) : allocator_(&allocator(device)) {
@@ -68,7 +68,7 @@ class Usage {
   std::size_t before_;
 };
 
-// One module, and its result, which is the next one's input.
+// A module's costs, and its result, which is the next module's input.
 struct Measured {
   ChainBlock block;
   Tensor result;
@@ -99,7 +99,7 @@ Measured measured(nn::Module& module, const Tensor& input, const ChainRun& how) 
   const Var y = segment(run, start(again));
   block.run = usage.peak();
   const std::size_t result = usage.current();
-  // Backward of a segment is backward of the module without the result that stays here.
+  // A segment's backward is the module's backward without the result, which is still held here.
   Step step(how.private_data);
   again.backward(y, step);
   block.backward = usage.peak() - result;

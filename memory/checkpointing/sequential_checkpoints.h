@@ -1,6 +1,6 @@
-// Activation checkpointing of a Sequential by one setting: every n-th value kept, or what a budget
-// of bytes asks for. What is not kept is run again in backward (autograd/segment.h), and gradients
-// stay what they are. Of any other module, nn::Module::set_recomputing() does the same for itself.
+// Activation checkpointing of a Sequential by one setting: every n-th value is kept, or those that
+// a budget of bytes allows. The others are recomputed in backward (autograd/segment.h); gradients
+// do not change. For any other module, use nn::Module::set_recomputing().
 #pragma once
 
 #include <optional>
@@ -10,29 +10,29 @@
 
 namespace sotto::memory {
 
-// Keeps the input of every n-th module and runs the n modules behind it together again. For two
-// backwards all of this is run again once more: only so the first of them, too, releases what it
-// has passed. Throws std::invalid_argument unless n >= 1.
+// Keeps the input of every n-th module; backward recomputes the n modules from there together. For
+// two backward passes an outer segment recomputes all of this once more: only so the first pass,
+// too, frees what it has passed. Throws std::invalid_argument unless n >= 1.
 void checkpoint_every(nn::Sequential& model, int n, BackwardPasses backwards = BackwardPasses::one);
 
-// How a chain is run.
+// The settings under which a chain is run.
 struct ChainRun {
-  bool private_data = false;            // with the norms of samples
+  bool private_data = false;            // per-sample norms are computed
   int sample_axis = 0;                  // of the input
-  std::optional<Dtype> precision = {};  // in force; nothing: as the input and the modules are
+  std::optional<Dtype> precision = {};  // of the calls; nullopt: that of the input and the modules
 };
 
-// What the modules cost on an input like this one, from a dry run of each, forward and backward,
-// into gradients. Bytes are those of the input's device; the work is counted, not timed: products
-// by their operations and the rest by the bytes that are kept, at the backend's constants.
+// Measures each module's costs on an input like this one by a dry run, forward and backward, into
+// gradients. Bytes are those of the input's device. Work is counted, not timed: products by their
+// operations and the rest by the bytes kept, with the backend's cost constants.
 Chain measured_chain(nn::Sequential& model, const Tensor& input, const ChainRun& how = {});
 
-// The segments of a plan for a Sequential.
+// The segments to set for a plan.
 std::vector<nn::Sequential::Segment> segments_of(const ChainPlan& plan);
 
-// Sets the segments that run the least again while forward and backward, with `private_data` the
-// two of ghost clipping, take no more than `budget` bytes beyond what is in use before them, and
-// says what they come to. Throws as plan_chain().
+// Chooses and sets the segments with the least recomputation such that forward and backward (with
+// `private_data` the two passes of ghost clipping) take at most `budget` bytes beyond those in use
+// before, and returns their plan. Throws the errors of plan_chain().
 ChainPlan checkpoint_auto(nn::Sequential& model, const Tensor& input, std::size_t budget,
                           bool private_data = false);
 

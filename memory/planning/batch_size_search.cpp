@@ -13,7 +13,7 @@ namespace sotto::memory {
 namespace {
 
 constexpr int most_runs = 12;
-constexpr double close_enough = 31.0 / 32;  // of the limit
+constexpr double close_enough = 31.0 / 32;  // fraction of the limit at which the search stops
 
 std::optional<std::size_t> peak(const PeakOf& peak_of, std::int64_t rows) {
   try {
@@ -46,8 +46,8 @@ class Search {
     return best_.rows + 1 >= beyond_ || best_.runs >= most_runs ||
            static_cast<double>(best_.measured) >= close_enough * limit_;
   }
-  // Where the line through the last two runs meets the limit, among the sizes in question; half way
-  // after a run that had no memory.
+  // Returns where the line through the last two runs meets the limit, between the bounds known so
+  // far; their middle after a run that ran out of memory.
   std::int64_t next() const {
     if (!known_) return (best_.rows + beyond_) / 2;
     const double rows = slope() > 0 ? runs_.back().rows + (limit_ - runs_.back().bytes) / slope()
@@ -77,8 +77,8 @@ class Search {
 
   const PeakOf& peak_of_;
   double limit_;
-  std::int64_t beyond_;  // the fewest rows that do not fit, as far as is known
-  bool known_ = true;    // the bytes of the last run
+  std::int64_t beyond_;  // the smallest number of rows known not to fit
+  bool known_ = true;    // whether the last run's bytes are known
   std::vector<Run> runs_;
   BatchSizeSearch best_;
 };

@@ -1,6 +1,6 @@
-// The largest physical batch that fits: bytes grow in proportion to rows, with steps where size
-// classes or budgets end, so that a line through two dry runs leads near the answer, and one or two
-// more runs there make it certain.
+// Searches the largest physical batch that fits. Bytes grow in proportion to rows, except for steps
+// where size classes or budgets end: a line through two dry runs leads near the answer, and one or
+// two more runs there confirm it.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,22 @@
 namespace sotto::memory {
 
 struct BatchSizeSearch {
-  // The most rows that were found to fit; 0 when not even the fewest do.
+  // The largest number of rows found to fit; 0 if not even the minimum does.
   std::int64_t rows = 0;
-  // Peak bytes of a run of them, or of the fewest; 0 when there was no memory for these.
+  // Peak bytes of a run with that many rows, or with the minimum; 0 if the minimum ran out of
+  // memory.
   std::size_t measured = 0;
-  // What the line said before that run; of the first two runs what they took.
+  // The prediction of the line before that run; for the first two runs, their own peak.
   std::size_t predicted = 0;
-  int runs = 0;  // dry runs that were made
+  int runs = 0;  // the number of dry runs
 };
 
-// The peak of bytes in use during a dry run of so many rows, everything counted that is there
-// anyway. May throw OutOfMemory, or std::bad_alloc, for more rows than there is memory for.
+// Returns the peak bytes in use during a dry run of `rows` rows, including everything in use
+// besides. May throw OutOfMemory or std::bad_alloc.
 using PeakOf = std::function<std::size_t(std::int64_t rows)>;
 
-// The most rows, of `least` to `most`, whose peak stays within `limit` bytes, or up to 1/32 of
-// these bytes less.
+// The largest number of rows, from `least` to `most`, whose peak is within `limit` bytes; the
+// search stops early once 31/32 of the limit are used.
 BatchSizeSearch largest_batch_that_fits(const PeakOf& peak_of, std::int64_t least,
                                         std::int64_t most, std::size_t limit);
 

@@ -16,7 +16,7 @@ std::string rows_text(std::int64_t rows) {
   return rows == 1 ? "1 row" : fmt::format("{} rows", rows);
 }
 
-// The way that needs least, of those whose bytes are known.
+// Throws, naming the strategy that needs least among those whose bytes are known.
 [[noreturn]] void refuse(const Plan& plan, const MemoryRequirement& requirement) {
   const Plan::Considered* best = nullptr;
   for (const Plan::Considered& strategy : plan.considered) {
@@ -25,7 +25,7 @@ std::string rows_text(std::int64_t rows) {
   }
   fail(fmt::format(
       "memory: {} at once: {} needed, and the limit is {} ({} B)", rows_text(requirement.least),
-      best == nullptr ? "more than there is"
+      best == nullptr ? "more than the machine has"
                       : fmt::format("{} ({})", bytes_text(best->fit.measured), best->name),
       bytes_text(requirement.limit), requirement.limit));
 }
@@ -67,12 +67,11 @@ std::string Plan::text() const {
     if (&other == &strategy) continue;
     text +=
         fmt::format("  not {}: {}\n", other.name,
-                    other.fit.rows == 0 ? bytes_text(other.fit.measured) + " for the fewest rows"
+                    other.fit.rows == 0 ? bytes_text(other.fit.measured) + " for the minimum batch"
                                         : "room for " + rows_text(other.fit.rows) + " only");
   }
   if (strategy.recomputation > 0)
-    text +=
-        fmt::format("  computes again as much as {:.2g} forward passes\n", strategy.recomputation);
+    text += fmt::format("  recomputes {:.2g} forward passes\n", strategy.recomputation);
   if (!strategy.text.empty()) text += fmt::format("  {}\n", strategy.text);
   return text;
 }

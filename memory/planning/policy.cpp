@@ -34,9 +34,9 @@ std::vector<std::string> Policy::problems() const {
     texts.emplace_back(error.what());
   }
   if (checkpoint && *checkpoint < 0)
-    texts.push_back(fmt::format("checkpoints at every {} modules", *checkpoint));
+    texts.push_back(fmt::format("activation checkpoints at every {} modules", *checkpoint));
   if (accumulation && *accumulation < 1)
-    texts.push_back(fmt::format("accumulation over {} parts", *accumulation));
+    texts.push_back(fmt::format("accumulation over {} physical batches", *accumulation));
   return texts;
 }
 

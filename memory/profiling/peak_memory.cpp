@@ -12,12 +12,12 @@ PeakMemoryTracker::~PeakMemoryTracker() { allocator(device_).remove_watch(*this)
 void PeakMemoryTracker::restart() {
   peak_ = 0;
   std::size_t unset = 0;
-  // An allocation in between has set a later one.
+  // An allocation on another thread may have set a later value already.
   peak_.compare_exchange_strong(unset, allocator(device_).statistics().current);
 }
 
 void PeakMemoryTracker::allocated(const Block& block) {
-  // Under the allocator's lock: nobody else raises it.
+  // The allocator's lock is held: no other thread raises it.
   if (block.current > peak_) peak_ = block.current;
 }
 

@@ -1,5 +1,5 @@
-// The most bytes in use on a device over a time of one's own: unlike Allocator::reset_peak() it
-// changes nothing for others who look at a peak.
+// Tracks the peak of bytes in use on a device over a span of its own; unlike
+// Allocator::reset_peak() it does not disturb others who measure a peak.
 #pragma once
 
 #include <atomic>
@@ -9,16 +9,17 @@
 
 namespace sotto::memory {
 
+// Measures peak memory from its construction or the last restart().
 class PeakMemoryTracker final : public AllocationObserver {
  public:
-  // From now on. Throws std::invalid_argument when the device is not there.
+  // Throws std::invalid_argument when the device does not exist.
   explicit PeakMemoryTracker(Device device);
   ~PeakMemoryTracker() override;
   PeakMemoryTracker(const PeakMemoryTracker&) = delete;
   PeakMemoryTracker& operator=(const PeakMemoryTracker&) = delete;
 
   Device device() const { return device_; }
-  // The most bytes in use at a time since the start or restart().
+  // The peak of bytes in use since the start or the last restart().
   std::size_t peak() const { return peak_; }
   void restart();
 

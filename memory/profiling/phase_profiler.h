@@ -1,5 +1,5 @@
-// Where a training step's time and memory go: phases that follow one another, each with its seconds
-// and the largest number of bytes in use during it, on each device.
+// Time and memory of a training step by phase: each phase has its seconds and, on each device, the
+// peak of bytes in use.
 #pragma once
 
 #include <chrono>
@@ -15,23 +15,24 @@ namespace sotto {
 struct PhaseTotal {
   std::string name;
   double seconds = 0;
-  std::vector<std::size_t> peak_bytes{};  // of each of the clock's devices
+  std::vector<std::size_t> peak_bytes{};  // of each of the profiler's devices
   std::int64_t entries = 0;
 };
 
+// Divides time into phases that follow one another: enter() each, and read totals().
 class PhaseProfiler {
  public:
   explicit PhaseProfiler(std::vector<Device> devices = {cpu}) : devices_(std::move(devices)) {}
 
-  // Ends the running phase and begins another. Throws std::invalid_argument, at the first call,
-  // when a device is not there.
+  // Ends the running phase and begins another. The first call throws std::invalid_argument when a
+  // device does not exist.
   void enter(const char* phase);
   // Ends the running phase.
   void stop();
   const std::vector<Device>& devices() const { return devices_; }
-  // In the order in which phases were first entered.
+  // The totals, in the order in which phases were first entered.
   const std::vector<PhaseTotal>& totals() const { return totals_; }
-  // The largest peak of all phases on one of the devices.
+  // The maximum peak of all phases on one of the devices.
   std::size_t peak_bytes(std::size_t device = 0) const;
 
  private:

@@ -9,7 +9,7 @@ namespace sotto::memory {
 
 namespace {
 
-// Labels that differ in their phase alone have one.
+// Labels that differ only in their phase have one owner.
 using Owner = std::tuple<MemoryKind, std::string, std::string>;
 
 Owner owner_of(const MemoryLabel& label) { return {label.kind, label.op_name(), label.module}; }
@@ -69,7 +69,7 @@ void Timeline::relabelled(std::uint64_t serial, const MemoryLabel& label) {
     found->second.label = label;
     return;
   }
-  // Released a moment ago.
+  // The block was released a moment ago.
   const auto same = [&](const Record& record) { return record.serial == serial; };
   const auto found = std::find_if(released_.rbegin(), released_.rend(), same);
   if (found != released_.rend()) found->label = label;
@@ -110,7 +110,8 @@ std::vector<std::size_t> Timeline::Course::moments(double from, std::size_t poin
   const std::vector<std::size_t> all = totals();
   const double length = events.empty() ? 0 : events.back().at.seconds - from;
   std::vector<std::size_t> chosen{first};
-  std::size_t stretch = 0;  // of the last one chosen; the record's begin is one of its own
+  // of the last one chosen; the beginning of the record is a span of its own
+  std::size_t stretch = 0;
   for (std::size_t k = first + 1; k < all.size(); ++k) {
     const double share = length > 0 ? (events[k - 1].at.seconds - from) / length : 0;
     const auto own = 1 + static_cast<std::size_t>(share * static_cast<double>(points));
@@ -139,7 +140,7 @@ Timeline::Curve Timeline::curve(std::size_t points) const {
   const std::lock_guard lock(mutex_);
   const Course course = this->course();
   const std::vector<std::size_t> chosen = course.moments(begin_.seconds, points);
-  // Bands in the order of first use, then by kind.
+  // Bands in the order of first use; sorted by kind below.
   std::map<Owner, std::size_t> places;
   Curve curve;
   std::vector<std::size_t> current;

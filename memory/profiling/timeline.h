@@ -1,5 +1,5 @@
-// What was in use on a device at every moment, and whose it was: records each allocation and
-// release, and answers for the curve, the peak and the phases of a step.
+// The bytes in use on a device over time, by owner: records each allocation and release, and
+// computes the curve, the peak and the phases of a step.
 #pragma once
 
 #include <chrono>
@@ -16,60 +16,61 @@ namespace sotto::memory {
 
 struct TimelineOptions {
   Device device = cpu;
-  // Released blocks that are remembered; of more, the oldest are forgotten, and the record
-  // begins later. About 100 bytes each.
+  // The number of released blocks that are kept, about 100 bytes each; beyond it the oldest are
+  // dropped, and the record begins later.
   std::size_t capacity = std::size_t{1} << 16;
 };
 
+// Records a device's memory: construct it, run steps, read curve(), peak_by() or phases().
 class Timeline final : public AllocationObserver {
  public:
-  // Records from now on. Throws std::invalid_argument when the device is not there.
+  // Starts recording. Throws std::invalid_argument when the device does not exist.
   explicit Timeline(const TimelineOptions& options = {});
   ~Timeline() override;
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  // Records no more; what was recorded stays.
+  // Stops recording; the record stays.
   void stop();
-  // Forgets what was released so far: the record begins here.
+  // Drops the blocks released so far: the record begins now.
   void restart();
 
-  // The bytes of one owner at each moment of a curve. The label has no phase.
+  // The bytes of one owner at each moment of a curve. Its label has no phase.
   struct Band {
     MemoryLabel label;
     std::vector<std::size_t> bytes;
     std::size_t most() const;
   };
   struct Curve {
-    std::vector<double> seconds;  // since the record begins, rising
-    std::vector<Band> bands;      // by kind, within it in the order of first use
+    std::vector<double> seconds;  // since the record begins, increasing
+    std::vector<Band> bands;      // by kind; within a kind in the order of first use
     std::vector<std::size_t> totals() const;
   };
-  // At most `points` moments, or nearly: of each stretch of time the one with most in use. Their
-  // largest total is the peak.
+  // The curve at about `points` moments: in each of as many equal spans of time, the moment with
+  // most bytes in use. The largest total is the peak.
   Curve curve(std::size_t points = 1000) const;
 
   struct Share {
     std::string name;
     std::size_t bytes;
   };
-  // What was in use when most was: the largest first, without what had nothing.
+  // The bytes in use at the peak, by one axis of the label, largest first, without zeros.
   std::vector<Share> peak_by(MemoryAxis axis) const;
-  // The same by whole labels.
+  // The bytes in use at the peak, by whole label.
   std::vector<std::pair<MemoryLabel, std::size_t>> peak_labels() const;
   std::size_t peak() const;
-  // In use when the record begins.
+  // The bytes in use when the record begins.
   std::size_t first() const;
 
   struct Phase {
     std::string name;
-    std::size_t peak;       // most bytes in use on the device while the phase allocated
-    std::size_t allocated;  // bytes, all together
+    std::size_t peak;       // peak of bytes in use on the device at the phase's allocations
+    std::size_t allocated;  // sum of the bytes it allocated
     std::int64_t blocks;
   };
-  // In the order in which they first allocated something.
+  // The phases, in the order of their first allocation.
   std::vector<Phase> phases() const;
-  // Whether older blocks were forgotten for want of room.
+  // Returns whether older blocks were dropped to keep the capacity.
   bool forgot() const;
 
   void allocated(const Block& block) override;
@@ -78,7 +79,7 @@ class Timeline final : public AllocationObserver {
 
  private:
   struct Moment {
-    std::uint64_t tick = 0;  // how many events were before
+    std::uint64_t tick = 0;  // the number of events before
     double seconds = 0;
   };
   struct Record {
@@ -87,20 +88,21 @@ class Timeline final : public AllocationObserver {
     std::uint64_t serial;
     Moment from, to;
   };
-  // A block comes or goes.
+  // The allocation or release of a block.
   struct Event {
     Moment at;
     const Record* record;
     bool comes;
   };
 
-  // Every event in order. After `first` of them the record begins.
+  // All events in order; the record begins after the first `first` of them.
   struct Course {
     std::vector<Event> events;
     std::size_t first = 0;
     std::vector<std::size_t> totals() const;  // bytes in use after 0, 1, ... events
-    std::size_t peak() const;                 // after how many events most was in use
-    // After how many events a curve has its points, `from` being when the record begins.
+    std::size_t peak() const;                 // number of events before the peak
+    // The numbers of events before the points of a curve; `from` is the time when the record
+    // begins.
     std::vector<std::size_t> moments(double from, std::size_t points) const;
   };
 

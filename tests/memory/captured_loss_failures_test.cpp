@@ -122,7 +122,7 @@ TEST_CASE("regions of another precision and parameters of others are not capture
       Tape tape({.private_data = true, .precision = Dtype::bf16});
       const PrecisionRegion region(tape, Dtype::f32);
       s.captured(tape, tensors(batch));
-      CHECK(s.captured.reason() == "it is in a region of another precision");
+      CHECK(s.captured.reason() == "it is called in a region of another precision");
     }
     Parameter scale(full({}, 2, Dtype::f32, device));
     memory::CapturedLoss scaled(s.model, rows, [&](Tape& tape, const std::vector<Tensor>& part) {

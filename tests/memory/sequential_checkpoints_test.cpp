@@ -216,7 +216,7 @@ TEST_CASE("a plan runs the least again of all that fit, and none is found where 
       CHECK(plan.work == work);
     }
     CHECK(throws([&] { plan_chain(chain, least - 1); },
-                 fmt::format("or less; the least found needs {} bytes", least).c_str()));
+                 fmt::format("bytes; the smallest found needs {} bytes", least).c_str()));
   }
 }
 
@@ -224,7 +224,7 @@ TEST_CASE("parts of a chain cover it in order") {
   const Chain chain(3);
   CHECK(throws([&] { evaluated(chain, {{0, 1}, {2, 3}}); }, "a part 2 .. 3 where 1 .. 3"));
   CHECK(throws([&] { evaluated(chain, {{0, 1}, {1, 2}}); }, "blocks 2 .. 3 are in no part"));
-  CHECK(throws([&] { evaluated(chain, {{0, 3}}); }, "3 blocks that are kept as one part"));
+  CHECK(throws([&] { evaluated(chain, {{0, 3}}); }, "a part keeps 3 blocks"));
   CHECK(throws([&] { evaluated(chain, {{0, 3, true}}); }, "in no part"));
   CHECK(throws([] { plan_chain({}, 1); }, "no blocks"));
 }
@@ -250,7 +250,7 @@ TEST_CASE("a budget of bytes is met by the plan for it, and the peak is what it 
       CHECK(measured > (private_data ? 0.8 : 0.95) * static_cast<double>(plan.peak));
       work = plan.work;
     }
-    CHECK(throws([&] { checkpoint_auto(model, x, all / 10, private_data); }, "no plan needs"));
+    CHECK(throws([&] { checkpoint_auto(model, x, all / 10, private_data); }, "no plan fits into"));
     CHECK(checkpoint_auto(model, x, 2 * all, private_data).work == 0);
     CHECK(model.segments().empty());
   }

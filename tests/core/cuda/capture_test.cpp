@@ -293,7 +293,7 @@ TEST_CASE("a loss that changes at its second call is not captured") {
     PublicRandom random(8);
     Tape tape({.private_data = true});
     captured(tape, tensors(random_batch(4, random)));
-    CHECK(captured.reason() == "a replay gives other values than the run before it");
+    CHECK(captured.reason() == "a replay differs from the run before it");
     CHECK(calls == 3);
   });
 }
@@ -327,7 +327,7 @@ TEST_CASE("calls of a captured loss and their backwards take turns") {
     Tape third;
     PerSampleGradSink rows;
     const Var c = s.captured(third, batch);
-    CHECK(throws([&] { third.backward(c, rows); }, "sinks get sums alone"));
+    CHECK(throws([&] { third.backward(c, rows); }, "sinks receive sums only"));
   });
 }
 
