@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* mechanism_name = "gaussian";
 
-// What the samplings are called and which numbers they have.
+// The name of each sampling, and which of the event's numbers it has.
 struct Kind {
   Sampling sampling;
   const char* name;
@@ -33,7 +33,7 @@ constexpr std::array<Kind, 8> kinds = {{
 
 const Kind& kind_of(Sampling sampling) { return kinds.at(static_cast<std::size_t>(sampling)); }
 
-// Reads the fields of an object, each once.
+// Reads the fields of an object, and checks that there are no others.
 class Fields {
  public:
   explicit Fields(const nlohmann::json& object) : object_(object) {}
@@ -59,8 +59,8 @@ class Fields {
     return value.get<std::string>();
   }
   void end() const {
-    check(read_ == object_.size(), "event: {} fields where {} are known: {}", object_.size(), read_,
-          object_.dump());
+    check(read_ == object_.size(), "event: {} fields, of which {} are known: {}", object_.size(),
+          read_, object_.dump());
   }
 
  private:
@@ -94,14 +94,14 @@ void check_event(const char* op, const Event& event) {
         "{}: noise multiplier {} is not a finite number >= 0", op, event.noise_multiplier);
   check(event.sampling_rate >= 0 && event.sampling_rate <= 1,
         "{}: sampling rate {} is not in [0, 1]", op, event.sampling_rate);
-  check(kind.rate || event.sampling_rate == 1, "{}: sampling rate {} of {} batches", op,
-        event.sampling_rate, kind.name);
-  check(event.batches >= 1 && (kind.passes || event.batches == 1), "{}: passes of {} {} batches",
+  check(kind.rate || event.sampling_rate == 1,
+        "{}: sampling rate {} of {} batches, which have none", op, event.sampling_rate, kind.name);
+  check(event.batches >= 1 && (kind.passes || event.batches == 1), "{}: epochs of {} {} batches",
         op, event.batches, kind.name);
-  check(!event.paid || event.batches > 1, "{}: a {} batch that an earlier one paid for", op,
+  check(!event.paid || event.batches > 1, "{}: a {} batch already charged with its epoch", op,
         kind.name);
   check(event.cut >= 0 && event.cut <= 1 && (kind.cut || event.cut == 0),
-        "{}: {} batches that lose records with probability {}", op, kind.name, event.cut);
+        "{}: {} batches with truncation probability {}", op, kind.name, event.cut);
 }
 
 std::string to_json(const Event& event) {

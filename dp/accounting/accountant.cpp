@@ -18,8 +18,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::array<const char*, 3> names = {"pld", "rdp", "prv"};  // by kind
 constexpr std::int64_t most_releases = std::int64_t{1} << 53;
 
-// Which accountants have a proof, by relation; prv composes the pairs of pld, and has those of pld.
-// docs/accounting.md, section 6, gives each.
+// The samplings that accountants have a proof for, by relation. prv composes the same dominating
+// pairs as pld and has the same proofs. docs/accounting.md, section 6, gives each.
 struct Proof {
   Sampling sampling;
   struct {
@@ -44,7 +44,7 @@ bool proved(AccountantKind kind, Sampling sampling, NeighboringRelation relation
   return kind == AccountantKind::rdp ? by.rdp : by.pld;
 }
 
-// The event that costs the same, of a kind that accountants charge.
+// The event of a kind that accountants charge whose cost is the same.
 Event charged(const Event& event) {
   Event plain{.noise_multiplier = event.noise_multiplier};
   switch (event.sampling) {
@@ -99,7 +99,7 @@ void Accountant::compose(const Event& event, std::int64_t count) {
   if (event.sampling_rate > 0) charge(charged(event), count);
 }
 
-// A pass that was begun pays for all its further batches.
+// Checks that every paid batch belongs to an epoch whose first batch was composed.
 void Accountant::check_paid(const Event& event, std::int64_t count) {
   Event first = event;
   first.paid = false;
@@ -109,7 +109,7 @@ void Accountant::check_paid(const Event& event, std::int64_t count) {
         sotto::name(event.sampling));
   const std::int64_t paid = pass.paid + (event.paid ? count : 0);
   check(paid == 0 || event.paid == false || (paid - 1) / (event.batches - 1) < pass.begun,
-        "compose: {} paid {} batches after {} passes of {} were begun", paid,
+        "compose: {} paid {} batches, but {} epochs of {} batches were begun", paid,
         sotto::name(event.sampling), pass.begun, event.batches);
   of_kind += count;
 }
@@ -123,10 +123,10 @@ void Accountant::check_epsilon(double epsilon) {
         epsilon);
 }
 
-// Records that were cut move both outputs by at most cut() in total variation, so that
-// delta'(epsilon) = delta(epsilon) + (1 + e^epsilon) cut (Chua et al. 2024). What solves that for
-// epsilon is the fixed point of a function that grows, reached from below; a point that is not
-// below its image is enough.
+// Truncation changes both output distributions by at most cut() in total variation, so that
+// delta'(epsilon) = delta(epsilon) + (1 + e^epsilon) cut (Chua et al. 2024). The epsilon that
+// solves this is the fixed point of an increasing function, approached from below; any epsilon that
+// is not below its image is a valid bound.
 double Accountant::epsilon(double delta) const {
   check_delta(delta);
   if (cut_ == 0) return charged_epsilon(delta);

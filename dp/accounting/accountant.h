@@ -1,5 +1,6 @@
-// The seam for accountants: what a sequence of releases proves about epsilon and delta. What an
-// accountant has no proof for, it refuses. Proofs in docs/accounting.md, section 6.
+// The interface of accountants: the epsilon and delta that a sequence of releases provably has. An
+// accountant refuses releases for which it has no proof. Proofs are in docs/accounting.md, section
+// 6.
 #pragma once
 
 #include <cstdint>
@@ -13,35 +14,42 @@
 namespace sotto {
 
 enum class AccountantKind {
-  pld,  // privacy loss distributions: nearly the least epsilon that can be proved
-  rdp,  // Renyi divergences: a larger one, for more samplings
+  pld,  // privacy loss distributions: nearly the smallest epsilon that can be proved
+  rdp,  // Renyi divergences: a larger epsilon, for more samplings
   prv,  // privacy loss random variables: as pld, up to about 0.01
 };
 
-// "pld", "rdp", "prv".
+// The accountant's name: "pld", "rdp" or "prv".
 const char* name(AccountantKind kind);
-// The kind of that name. Throws std::invalid_argument when there is none.
+// Parses such a name. Throws std::invalid_argument for any other.
 AccountantKind parse_accountant(const std::string& name);
 
-// Why the accountant cannot compose batches drawn like this, and which ones can: "the pld
-// accountant has no proof for balls_and_bins batches and add_or_remove_one; rdp has one". Empty
-// where it has a proof.
+// Why the accountant cannot compose batches of this sampling, and which one can: "the pld
+// accountant has no proof for balls_and_bins batches and add_or_remove_one; rdp has one". Empty if
+// it can.
 std::string unsupported_reason(AccountantKind kind, Sampling sampling,
                                NeighboringRelation relation);
 
+// Composes releases and answers with the epsilon or delta of all of them. Use make_accountant(); a
+// Ledger's releases are composed by epsilon(ledger, delta).
+//
+//   const auto accountant = make_accountant()();
+//   accountant->compose({1.1, Sampling::poisson, 0.01}, 1000);  // noise multiplier, sampling, rate
+//   const double epsilon = accountant->epsilon(1e-5);
 class Accountant {
  public:
   virtual ~Accountant() = default;
 
-  // Adds `count` releases of one kind after what was composed before. A batch that is paid for
-  // costs nothing; passes are charged with their first batch. Throws std::invalid_argument when a
-  // number of the event is out of range or count not in [0, 2^53], when there is no proof (the text
-  // of unsupported_reason()), and when more batches are paid for than the passes begun so far have.
+  // Adds `count` releases of one kind to those composed before. An epoch is charged with its first
+  // batch; its other batches (`paid`) cost nothing. Throws std::invalid_argument when a number of
+  // the event is out of range or count not in [0, 2^53], when there is no proof (with the text of
+  // unsupported_reason()), and when there are more paid batches than the epochs begun so far have.
   void compose(const Event& event, std::int64_t count = 1);
-  // The smallest epsilon this accountant can prove for delta in (0, 1); 0 for an empty history,
-  // infinity when nothing can be proved. Throws std::invalid_argument for another delta.
+  // The smallest epsilon this accountant can prove for delta in (0, 1): 0 for an empty history,
+  // infinity when none can be proved. Throws std::invalid_argument for another delta.
   double epsilon(double delta) const;
-  // The smallest delta it can prove for a finite epsilon >= 0; throws for another epsilon.
+  // The smallest delta it can prove for a finite epsilon >= 0. Throws std::invalid_argument for
+  // another epsilon.
   double delta(double epsilon) const;
   AccountantKind kind() const { return kind_; }
   NeighboringRelation relation() const { return relation_; }
@@ -55,16 +63,17 @@ class Accountant {
   Accountant& operator=(const Accountant&) = default;
   Accountant& operator=(Accountant&&) = default;
 
-  // What all samplings come down to: count >= 1 releases on full batches, or on Poisson or fixed
-  // size batches with a rate in (0, 1), or whole passes of two or more balls_and_bins batches.
+  // Composes what compose() reduces every sampling to: count >= 1 releases on full batches, or on
+  // Poisson or fixed-size batches with a rate in (0, 1), or whole epochs of two or more
+  // balls_and_bins batches.
   virtual void charge(const Event& event, std::int64_t count) = 0;
-  // epsilon() and delta() of what was charged.
+  // epsilon() and delta() of the charged releases.
   virtual double charged_epsilon(double delta) const = 0;
   virtual double charged_delta(double epsilon) const = 0;
   static void check_delta(double delta);
   static void check_epsilon(double epsilon);
-  // The probability that a batch lost records: releases are this far, in total variation, from
-  // those that were charged. At most 1.
+  // The probability, at most 1, that a batch was truncated: the releases are this far, in total
+  // variation, from those that were charged.
   double cut() const { return cut_; }
 
  private:
@@ -76,10 +85,10 @@ class Accountant {
   AccountantKind kind_;
   NeighboringRelation relation_;
   double cut_ = 0;
-  std::map<Event, Pass> passes_;  // by their first batch
+  std::map<Event, Pass> passes_;  // keyed by their first batch
 };
 
-// Makes an accountant with an empty history.
+// Returns a function that makes accountants with an empty history.
 using NewAccountant = std::function<std::unique_ptr<Accountant>()>;
 NewAccountant make_accountant(
     AccountantKind kind = AccountantKind::pld,

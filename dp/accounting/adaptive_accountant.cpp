@@ -9,8 +9,8 @@ namespace sotto {
 
 namespace {
 
-// alpha - 1 from 1/2 to 4096 by factors of 2^(1/4): sampled batches lose much of their privacy just
-// above the best order, and fewer orders would leave more of delta to each.
+// Orders with alpha - 1 from 1/2 to 4096 in steps of a factor 2^(1/4): a sampled batch loses much
+// of its privacy just above the best order, and with more orders each would get less of delta.
 const std::vector<double>& fixed_orders() {
   static const std::vector<double> orders = [] {
     constexpr int first = -4, last = 48;
@@ -21,7 +21,8 @@ const std::vector<double>& fixed_orders() {
   return orders;
 }
 
-// Epsilon by divergence and share of delta of one order (docs/accounting.md, section 2).
+// The epsilon that a divergence proves with one order's share of delta (docs/accounting.md, section
+// 2).
 double epsilon_at(double order, double rdp, double log_share) {
   const double b = order - 1;
   return rdp + std::log(b / order) - (log_share + std::log(order)) / b;
@@ -65,7 +66,7 @@ double AdaptiveAccountant::charged_epsilon(double delta) const {
 
 double AdaptiveAccountant::charged_delta(double) const {
   throw std::invalid_argument(
-      "adaptive accountant: for settings that were chosen by looking, an epsilon is proved for a "
+      "adaptive accountant: for settings chosen by looking at releases, an epsilon is proved for a "
       "delta fixed in advance, and no delta for an epsilon");
 }
 

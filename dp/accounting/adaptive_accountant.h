@@ -1,19 +1,19 @@
-// Accounting for releases whose settings, and whose number, were chosen by looking at earlier ones:
-// what History::adaptive says. docs/accounting.md, section 7, has the proof.
+// Accounting for releases whose settings or number were chosen by looking at earlier ones
+// (History::adaptive). docs/accounting.md, section 7, has the proof.
 #pragma once
 
 #include "dp/accounting/rdp/rdp_accountant.h"
 
 namespace sotto {
 
-// Renyi divergences of orders that are fixed before anything is released, each with a share of
-// delta: the order that is best for what was planned then has half of it, and all have as much of
-// the rest. Larger than what the other accountants prove for settings fixed in advance.
-// delta() is refused: the shares hold for a delta that is fixed in advance, too.
+// An accountant by Renyi divergences of orders that are fixed before the first release, each with a
+// share of delta: the order that is best for the planned releases gets half of it, and all orders
+// share the rest equally. Its epsilon is larger than what other accountants prove for settings
+// fixed in advance. delta() throws: the shares hold for a delta that is fixed in advance, too.
 class AdaptiveAccountant final : public Accountant {
  public:
-  // `plans` were written down before the first release. Throws std::invalid_argument where there is
-  // no proof for one of them.
+  // `plans` were written down before the first release. Throws std::invalid_argument for a plan
+  // without a proof.
   explicit AdaptiveAccountant(NeighboringRelation relation = NeighboringRelation::add_or_remove_one,
                               const EventCounts& plans = {});
 

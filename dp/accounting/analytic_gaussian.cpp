@@ -14,8 +14,8 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double root_tolerance = 1e-13;
 
-// Mills' ratio (1 - Phi(x)) / phi(x) for x >= 0; far out by its continued fraction
-// 1 / (x + 1 / (x + 2 / (x + 3 / ...))).
+// Mills' ratio (1 - Phi(x)) / phi(x) for x >= 0; for large x by its continued fraction
+//   1 / (x + 1 / (x + 2 / (x + 3 / ...))).
 double mills(double x) {
   constexpr double far = 4;
   constexpr int terms = 60;

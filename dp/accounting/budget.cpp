@@ -62,7 +62,8 @@ double Budget::epsilon() const {
   Total now = totals(history.charged());
   if (epsilon_ && now == composed_ && history.adaptive == adaptive_) return *epsilon_;
   epsilon_.reset();
-  // Some of a reservation was not used, or the last release was not planned.
+  // Composed events are gone: part of a reservation was not used, or the last release was not
+  // planned.
   if (!within(composed_, now) || history.adaptive != adaptive_) {
     spent_ = fresh(history);
     adaptive_ = history.adaptive;

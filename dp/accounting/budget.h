@@ -1,4 +1,5 @@
-// What a ledger's releases have spent of an (epsilon, delta) budget, and whether more may be made.
+// The part of an (epsilon, delta) budget that a ledger's releases have spent, and whether further
+// releases are allowed.
 #pragma once
 
 #include <map>
@@ -10,27 +11,29 @@
 
 namespace sotto {
 
+// Decides whether releases keep a target. The engine passes admission() to Ledger::record, so that
+// a release over budget is refused before it is made.
 class Budget {
  public:
-  // Without a target everything is allowed.
+  // Without a target every release is allowed.
   Budget(const Ledger& ledger, NewAccountant accountant, double delta,
          std::optional<double> target_epsilon);
 
-  // Spent by all that is in the ledger (History::charged), by the accountant, or the adaptive one
-  // where settings could have been chosen by looking at releases (History::adaptive); infinite when
-  // the ledger is marked as not private.
+  // The epsilon of all that the ledger charges (History::charged), by the accountant, or by the
+  // adaptive one if settings could have been chosen by looking at releases (History::adaptive);
+  // infinity when the ledger is marked as not private.
   double epsilon() const;
-  // The ledger's history, as it is charged. Where the whole plan would be charged and is not within
-  // the target, the releases are charged as adaptive: plans and target, which are older than every
-  // release, decide that.
+  // The ledger's history, as it is charged. If the whole plan would be charged and exceeds the
+  // target, the releases are charged as adaptive instead; plans and target decide this, and they
+  // are older than every release.
   History history() const { return as_charged(ledger_.history()); }
-  // Returns whether the target holds when these releases follow on those in the ledger.
+  // Returns whether the target holds after these further releases.
   bool allows_after(const EventCounts& more) const;
-  // Returns whether the target holds for these releases and no others.
+  // Returns whether the target holds for this history.
   bool allows(const History& after) const;
-  // The epsilon of all that the ledger's runs planned; nothing where something else was released.
+  // The epsilon of all that the ledger's runs planned; nullopt if a release was not planned.
   std::optional<double> epsilon_planned() const;
-  // allows() for Ledger::record; nothing without a target. The budget must outlive it.
+  // allows(), for Ledger::record; empty without a target. The budget must outlive it.
   Ledger::BudgetCheck admission() const;
   double delta() const { return delta_; }
   std::string accountant() const;
@@ -46,17 +49,17 @@ class Budget {
   NewAccountant new_accountant_;
   double delta_;
   std::optional<double> target_epsilon_;
-  // Of the ledger as it was when it was read last.
+  // of the ledger as it was last read
   mutable std::unique_ptr<Accountant> spent_;
   mutable Total composed_;
   mutable bool adaptive_ = false;
   mutable std::optional<double> epsilon_;
-  // More releases never cost less: what is within the first is allowed, what holds all of the
-  // second is not.
+  // Answers known so far. More releases never cost less: a history within allowed_ is allowed, one
+  // that contains all of refused_ is not.
   mutable Total allowed_;
   mutable std::optional<Total> refused_;
   mutable bool answers_adaptive_ = false;
-  mutable EventCounts plans_;  // and their epsilon
+  mutable EventCounts plans_;  // the plans whose epsilon is plans_epsilon_
   mutable double plans_epsilon_ = 0;
 };
 

@@ -11,11 +11,12 @@ namespace sotto {
 
 namespace {
 
-constexpr std::int64_t most_steps = std::int64_t{1} << 53;  // whole numbers a double still counts
-// Whoever adds the steps up one by one gets another rounding, far below the margin.
+// integers are exact in a double up to here
+constexpr std::int64_t most_steps = std::int64_t{1} << 53;
+// Adding the steps up one by one rounds differently, by far less than the margin.
 constexpr double margin = 1e-9, tolerance = 1e-7;
 
-// A target and an accountant that can be asked about it.
+// A target, with an accountant to evaluate it.
 class Search {
  public:
   Search(const char* op, const PrivacyTarget& target, const NewAccountant& accountant)
@@ -26,10 +27,10 @@ class Search {
     check(target.steps >= 0 && target.steps <= most_steps, "{}: {} steps", op, target.steps);
     check_event(op, target.batch);
     check(target.batch.sampling_rate > 0, "{}: sampling rate {}", op, target.batch.sampling_rate);
-    check(!target.batch.paid, "{}: a batch that an earlier one paid for", op);
+    check(!target.batch.paid, "{}: the batch is already charged with its epoch", op);
     check(accountant != nullptr, "{}: no accountant", op);
-    check(!target.noise_at || target.batch.batches == 1, "{}: noise that changes within a pass",
-          op);
+    check(!target.noise_at || target.batch.batches == 1,
+          "{}: the noise may not change within an epoch", op);
     const auto asked = accountant();
     const std::string reason =
         unsupported_reason(asked->kind(), target.batch.sampling, asked->relation());
@@ -41,7 +42,7 @@ class Search {
     return target_.steps / batches + (target_.steps % batches > 0 ? 1 : 0);
   }
 
-  // What `passes` cost, batches outside passes counting as passes of one.
+  // The epsilon of `passes` epochs; a batch outside epochs counts as an epoch of one.
   double spent(const Event& batch, std::int64_t passes) const {
     const auto accountant = accountant_();
     if (!target_.noise_at) accountant->compose(batch, passes);
@@ -53,7 +54,7 @@ class Search {
     return accountant->epsilon(target_.delta);
   }
 
-  // ln of what was spent over what may be.
+  // ln of (epsilon spent / target epsilon), plus the margin.
   double excess(const Event& batch) const {
     return margin + std::log(spent(batch, passes()) / target_.epsilon);
   }
@@ -153,15 +154,15 @@ double other_noise_multiplier(double joint, double one) {
   return joint / std::sqrt((1 - ratio) * (1 + ratio));
 }
 
-// A unit moves each count by a half: the counts' own noise multiplier is 2 / sqrt(groups) times
-// their deviation.
+// A unit changes each centered count by 1/2, so the counts' noise multiplier is 2 / sqrt(groups)
+// times their standard deviation.
 double calibrate_count_noise(double noise_multiplier, std::int64_t groups,
                              const PrivacyTarget& target, const NewAccountant& accountant) {
   check(groups >= 1, "calibrate_count_noise: counts of {} groups", groups);
   const double joint = calibrate_noise_multiplier(target, accountant);
   check(joint < noise_multiplier,
         "calibrate_count_noise: the gradients' noise multiplier {} is not above {}, which the "
-        "target asks of both together",
+        "target requires of both together",
         noise_multiplier, joint);
   return 0.5 * std::sqrt(static_cast<double>(groups)) *
          other_noise_multiplier(joint, noise_multiplier);

@@ -1,4 +1,4 @@
-// What a ledger says was spent.
+// The epsilon of a ledger's releases.
 #pragma once
 
 #include "dp/accounting/accountant.h"
@@ -6,12 +6,11 @@
 
 namespace sotto {
 
-// The smallest epsilon that an accountant proves for what was released, or for all
-// that was planned where it could have been chosen which part came out (History::whole_plan), or
-// the adaptive accountant where settings could have been chosen by looking at releases
-// (History::adaptive); infinity when the noise or the batches were not secret. Throws
-// std::invalid_argument unless delta is in (0, 1), and as Accountant::compose does for a release
-// that the accountant has no proof for.
+// The smallest epsilon that an accountant proves for the ledger's releases; for all planned
+// releases if the number made could have been chosen (History::whole_plan); by the adaptive
+// accountant if settings could have been chosen by looking at releases (History::adaptive);
+// infinity when the noise or the batches were not secret. Throws std::invalid_argument unless delta
+// is in (0, 1), and the errors of Accountant::compose for a release without a proof.
 double epsilon(const Ledger& ledger, double delta,
                const NewAccountant& accountant = make_accountant());
 

@@ -12,11 +12,11 @@ namespace sotto {
 
 namespace {
 
-constexpr double share = 0.5;  // of delta that truncation may take
+constexpr double share = 0.5;  // fraction of delta that truncation may use
 
-// The least bound beyond which a batch has more units with this probability at most.
+// The smallest bound that a batch exceeds with at most this probability.
 std::int64_t least_bound(std::int64_t population, double rate, double cut) {
-  std::int64_t low = 0, high = population + 1;  // which no batch passes
+  std::int64_t low = 0, high = population + 1;  // no batch exceeds population + 1
   while (high - low > 1) {
     const std::int64_t middle = std::midpoint(low, high);
     (binomial_tail(population + 1, rate, middle) <= cut ? high : low) = middle;

@@ -17,7 +17,7 @@ namespace {
 constexpr double tolerance = 1e-9;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// The largest epsilon that the guesses refute at this level, rounded down; 0 when none.
+// The largest epsilon that the guesses refute at this level, rounded down; 0 when they refute none.
 double refuted(std::int64_t canaries, std::int64_t guesses, std::int64_t correct, double delta,
                double level) {
   const auto excess = [&](double epsilon) {
@@ -29,7 +29,7 @@ double refuted(std::int64_t canaries, std::int64_t guesses, std::int64_t correct
   return safe_root(high, 0.0, tolerance, excess);
 }
 
-// Indices, from the lowest score to the highest.
+// Indices in increasing order of the scores.
 std::vector<std::size_t> ranked(std::span<const double> scores) {
   std::vector<std::size_t> order(scores.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -38,7 +38,7 @@ std::vector<std::size_t> ranked(std::span<const double> scores) {
   return order;
 }
 
-// Of the canaries in rising order of their scores.
+// Counts right guesses; `order` lists the canaries in increasing order of their scores.
 std::int64_t right_guesses(const std::vector<std::size_t>& order, const std::vector<bool>& included,
                            const Guesses& guesses) {
   std::int64_t correct = 0;
@@ -129,7 +129,7 @@ std::string confidence_text(double confidence) {
 std::string OneRunAudit::in_words() const {
   const std::string found = fmt::format("{} of {} guesses about {} canaries were right", correct,
                                         guesses.in + guesses.out, canaries);
-  if (epsilon == 0) return found + ": that proves no epsilon above 0";
+  if (epsilon == 0) return found + ": this proves no epsilon above 0";
   return fmt::format("{}: epsilon is at least {} at delta {}, with {} confidence", found,
                      rounded_down(epsilon), delta_text(delta), confidence_text(confidence));
 }

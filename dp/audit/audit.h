@@ -1,7 +1,7 @@
-// Audits: what an attacker's success against a training run proves about its epsilon. An upper
-// bound from an accountant holds if the program does what the proof says; a lower bound from an
-// audit holds for what the program did. A lower bound above the claimed epsilon is a fault in the
-// program or the claim; one below it proves nothing more. Formulas and proofs in docs/audit.md.
+// Audits: lower bounds on epsilon from an attacker's success against a training run. An
+// accountant's upper bound holds if the program does what the proof says; an audit's lower bound
+// holds for what the program did. A lower bound above the claimed epsilon is a fault in the program
+// or the claim; one below it proves nothing more. Formulas and proofs in docs/audit.md.
 #pragma once
 
 #include <cstdint>
@@ -11,59 +11,61 @@
 
 namespace sotto {
 
-// How many canaries are guessed to have been in (those with the highest scores) and out (lowest).
+// The number of canaries guessed to be in (those with the highest scores) and out (the lowest).
 struct Guesses {
   std::int64_t in = 0;
   std::int64_t out = 0;
   bool operator==(const Guesses&) const = default;
 };
 
-// "95 %", and "99.9999999999 %" for 0.999999999999: as many digits as keep it below 100.
+// Formats a confidence: "95 %", and "99.9999999999 %" for 0.999999999999, with enough digits to
+// stay below 100.
 std::string confidence_text(double confidence);
 
 struct OneRunOptions {
   double confidence = 0.95;
   double delta = 1e-5;
-  // Tried one after the other, each at an equal share of 1 - confidence, so that the best may be
-  // taken; chosen without looking at the scores. Empty: default_guesses().
+  // The numbers of guesses to try, each at an equal share of 1 - confidence, so that the best may
+  // be taken. Choose them without looking at the scores. Empty: default_guesses().
   std::vector<Guesses> guesses{};
 };
 
-// All m canaries, m/2, ..., m/16, half of the guesses on each side, and the m/8 highest alone.
+// All m canaries, m/2, ..., m/16, half of the guesses on each side, and the m/8 highest only.
 std::vector<Guesses> default_guesses(std::int64_t canaries);
 
+// The result of one_run_audit().
 struct OneRunAudit {
-  double epsilon = 0;  // the lower bound; 0 when nothing is proved
-  Guesses guesses;     // that it comes from
+  double epsilon = 0;  // the lower bound; 0 when none is proved
+  Guesses guesses;     // the guesses that prove it
   std::int64_t correct = 0;
-  double lowest_in = 0;    // the score from which canaries are guessed in; infinite if none are
-  double highest_out = 0;  // and up to which out; minus infinity if none are
+  double lowest_in = 0;    // the lowest score guessed in; infinity if none is
+  double highest_out = 0;  // the highest score guessed out; -infinity if none is
   double delta = 0;
   double confidence = 0;
   std::int64_t canaries = 0;
   std::string in_words() const;
 };
 
-// The most that the probability of `correct` or more right answers to `guesses` questions can be,
-// if each of m canaries was included by a fair coin of its own, a mechanism that is
-// (epsilon, delta) private for adding or removing a canary answered that many questions of its
-// choice whether a canary was in, and could be silent on the others:
+// An upper bound on the probability of `correct` or more right answers to `guesses` questions, if
+// each of m canaries was included by a fair coin of its own, and a mechanism that is (epsilon,
+// delta) private for adding or removing a canary answered that many questions of its choice,
+// whether a canary was in, and was silent on the others:
 //   min(1, beta + m delta beta (1 - beta) / (v P[W = v])),  beta = P[W >= v],
 //   W ~ Binomial(r, e^epsilon / (1 + e^epsilon)),  v correct of r guesses.
 // For delta = 0 it is theorem 5.1 of Steinke, Nasr and Jagielski (2023); the term with delta is the
-// sharp one for their argument by pairs of neighbours, and takes the place of their theorem 5.2
-// (docs/audit.md, section 2). Rises with epsilon. Throws std::invalid_argument unless
-// 0 <= correct <= guesses <= canaries, canaries >= 1, epsilon is finite and >= 0 and delta is in
-// [0, 1].
+// sharp one for their argument by pairs of neighbouring inputs, and replaces their theorem 5.2
+// (docs/audit.md, section 2). Increases with epsilon. Throws std::invalid_argument unless 0 <=
+// correct <= guesses <= canaries, canaries >= 1, epsilon is finite and >= 0 and delta is in [0, 1].
 double one_run_p_value(std::int64_t canaries, std::int64_t guesses, std::int64_t correct,
                        double epsilon, double delta);
 
 // A lower bound on epsilon from a single run (Steinke, Nasr and Jagielski 2023, algorithm 1): with
-// probability of at least `confidence`, over the coins and the run, it is not above the epsilon
-// that the run has for `delta`. The coins must be fair, independent and secret from whatever made
-// the scores; scores may depend on one another in any way. Ties are broken by index. Throws
-// std::invalid_argument unless there are as many memberships as scores, and some, none of them NaN,
-// confidence is in (0, 1), delta in [0, 1], and each guess within the number of canaries.
+// probability at least `confidence`, over the coins and the run, it is not above the epsilon that
+// the run has for `delta`. The coins must be fair, independent and secret from whatever made the
+// scores; scores may depend on one another in any way. Ties are broken by index. Throws
+// std::invalid_argument unless there are as many memberships as scores, at least one, none of them
+// NaN, confidence is in (0, 1), delta in [0, 1], and each number of guesses within that of
+// canaries.
 OneRunAudit one_run_audit(std::span<const double> scores, const std::vector<bool>& included,
                           const OneRunOptions& options = {});
 
@@ -72,22 +74,23 @@ struct TradeOffOptions {
   double delta = 1e-5;
 };
 
-// How a test "in from this score upwards" fared.
+// The errors of the test that guesses "in" from the threshold upwards.
 struct TestErrors {
   double threshold = 0;
-  std::int64_t false_positives = 0, without = 0;  // of so many runs
+  std::int64_t false_positives = 0, without = 0;  // out of `without` runs
   std::int64_t false_negatives = 0, with = 0;
   // Clopper-Pearson limits of their probabilities, which hold together.
   double most_false_positives = 1, most_false_negatives = 1;
 };
 
+// The result of trade_off_audit().
 struct TradeOffAudit {
-  // Whatever the mechanism: the larger of ln((1 - delta - FNR) / FPR) and the same with the two
-  // exchanged (Kairouz, Oh and Viswanath 2015).
+  // For any mechanism: the larger of ln((1 - delta - FNR) / FPR) and ln((1 - delta - FPR) / FNR)
+  // (Kairouz, Oh and Viswanath 2015).
   double epsilon = 0;
   TestErrors errors;
-  // If the two hypotheses are as hard to tell apart as N(0, 1) and N(mu, 1), as for the Gaussian
-  // mechanism without sampling: mu is at least this (Nasr et al. 2023), and epsilon at least that.
+  // If the two hypotheses are as hard to distinguish as N(0, 1) and N(mu, 1), as for the Gaussian
+  // mechanism without sampling: lower bounds on mu (Nasr et al. 2023), and on its epsilon.
   double mu = 0;
   double gaussian_epsilon = 0;
   TestErrors gaussian_errors;
@@ -97,11 +100,11 @@ struct TradeOffAudit {
 };
 
 // Lower bounds from scores of independent runs without and with a canary, or of independent
-// canaries of one run. Each of the two bounds holds with probability of at least `confidence`; that
-// both do, with twice the doubt. Thresholds are chosen on the scores with an even index, and errors
-// counted on those with an odd one, so the order of the scores must not depend on their values.
-// Throws std::invalid_argument unless there are two or more of each kind, none of them NaN,
-// confidence is in (0, 1) and delta in (0, 1).
+// canaries of one run. Each of the two bounds holds with probability at least `confidence`; both
+// hold together with at least 2 confidence - 1. Thresholds are chosen on the scores with an even
+// index, and errors counted on those with an odd one, so the order of the scores must not depend on
+// their values. Throws std::invalid_argument unless there are two or more scores of each kind, none
+// of them NaN, confidence is in (0, 1) and delta in (0, 1).
 TradeOffAudit trade_off_audit(std::span<const double> without, std::span<const double> with,
                               const TradeOffOptions& options = {});
 

@@ -38,9 +38,9 @@ DiracCanaries::DiracCanaries(const std::vector<Parameter*>& parameters,
   }
   check(options.count >= 1 && options.count <= elements,
         "DiracCanaries: {} canaries on {} trainable elements", options.count, elements);
-  check(options.population >= 1, "DiracCanaries: a population of {}", options.population);
+  check(options.population >= 1, "DiracCanaries: the population is {}", options.population);
   check(options.magnitude > 0 && std::isfinite(options.magnitude),
-        "DiracCanaries: a magnitude of {}", options.magnitude);
+        "DiracCanaries: the magnitude is {}", options.magnitude);
   std::vector<std::int64_t> order(static_cast<std::size_t>(elements));
   std::iota(order.begin(), order.end(), 0);
   PublicRandom(options.seed).shuffle(order);
@@ -66,7 +66,7 @@ std::vector<std::int64_t> DiracCanaries::data_rows(std::span<const std::int64_t>
   return data;
 }
 
-// [n]; 0 in rows that are no canary's, of which there is one at least.
+// The canaries' losses [n]; 0 in other rows. At least one row must be a canary's.
 Var DiracCanaries::own_losses(Tape& tape, std::span<const std::int64_t> rows) const {
   const auto n = static_cast<std::int64_t>(rows.size());
   std::optional<Var> sum;
@@ -134,7 +134,7 @@ std::vector<double> likelihood_ratios(const CanaryTrace& trace, double noise_mul
   for (const auto& step : trace) {
     for (std::size_t k = 0; k < scores.size(); ++k) {
       const double loss = (step[k] - 0.5) / noise_multiplier / noise_multiplier;
-      // ln(1 - q + q e^loss); where e^loss could overflow, without the 1 - q.
+      // ln(1 - q + q e^loss), in the form that does not overflow.
       scores[k] += loss > 0 ? loss + std::log(sampling_rate + (1 - sampling_rate) * std::exp(-loss))
                             : std::log1p(sampling_rate * std::expm1(loss));
     }

@@ -14,10 +14,10 @@ namespace sotto {
 
 namespace {
 
-// Thresholds among which one is chosen, at equal steps in the order of the scores.
+// The number of thresholds to choose from, at equal steps in the order of the scores.
 constexpr std::size_t most_thresholds = 400;
 
-// A bound on a mechanism's parameter from bounds on two error probabilities.
+// A lower bound on a mechanism's parameter from bounds on its two error probabilities.
 using Claim = double (*)(double false_positives, double false_negatives, double delta);
 
 double epsilon_of(double false_positives, double false_negatives, double delta) {
@@ -48,7 +48,7 @@ std::vector<double> every_second(std::span<const double> scores, std::size_t fir
   return half;
 }
 
-// Scores of one half, each kind in rising order.
+// The scores of one half, each kind in increasing order.
 struct Half {
   std::vector<double> without, with;
 
@@ -61,15 +61,16 @@ struct Half {
                       .without = std::ssize(without),
                       .false_negatives = below(with),
                       .with = std::ssize(with)};
-    const double each = (1 + confidence) / 2;  // half of the doubt
+    const double each = (1 + confidence) / 2;  // half of the failure probability
     errors.most_false_positives = proportion_at_most(errors.without, errors.false_positives, each);
     errors.most_false_negatives = proportion_at_most(errors.with, errors.false_negatives, each);
     return errors;
   }
 };
 
-// The threshold with the best claim on this half, whose claims share the doubt: without that, luck
-// far out in the tails would be chosen, which the other half does not have.
+// The threshold with the best claim on this half, at a confidence that makes all its claims hold
+// together: otherwise a lucky one far out in the tails would be chosen, which the other half would
+// not confirm.
 double best_threshold(const Half& half, Claim claim, const TradeOffOptions& options) {
   std::vector<double> all = half.without;
   all.insert(all.end(), half.with.begin(), half.with.end());

@@ -16,14 +16,14 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double fine_accuracy = 2.5e-5, matched_accuracy = 0.01;
 
-// The lattice of a plan: a finer one where that is cheap, or a coarser one, with up to 36 times the
-// error, where the plan's takes too long.
+// The lattice that a plan uses: a finer one than planned if that is cheap, or a coarser one, with
+// up to 36 times the error, if the planned one takes too long.
 LossLattice affordable(const PldPlan& plan, std::size_t kinds, double releases) {
   constexpr double few_points = 1 << 18, cheap_points = 1 << 15, many_kinds = 20;
   constexpr double most_coarser = 6, most_finer = 64, few_releases = 1e5;
   const double share = std::max(1.0, static_cast<double>(kinds) / many_kinds);
-  // Of few releases, a window that is longer than a normal sum's may take its time, of few kinds
-  // twice the time.
+  // With few kinds, a window wider than that of a normal sum may take its time; with many releases,
+  // at most twice the time.
   const double normal = 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
   const double width = share > 1                 ? plan.width
                        : releases > few_releases ? std::max(normal, plan.width / 2)
@@ -39,8 +39,8 @@ LossLattice affordable(const PldPlan& plan, std::size_t kinds, double releases) 
           .dense = std::max<std::int64_t>(plan.lattice.dense / sparser, 1)};
 }
 
-// The Chernoff bound: as if all the tilted mass were where it weighs most, which is what Renyi
-// divergences prove (Canonne, Kamath and Steinke 2020, proposition 12).
+// The Chernoff bound: the tilted mass is counted as if all of it had the largest weight, which is
+// what Renyi divergences prove (Canonne, Kamath and Steinke 2020, proposition 12).
 double chernoff_bound(double log_moment, double tilt, const PldQuery& question,
                       double infinity_mass) {
   const double log_weight = log_largest_weight(tilt) + log_moment;
@@ -51,15 +51,16 @@ double chernoff_bound(double log_moment, double tilt, const PldQuery& question,
   return delta > 0 ? std::max((log_weight - std::log(delta)) / tilt, 0.0) : infinity;
 }
 
-// The nearest number of so many significant bits that is not below x >= 0, or not above it.
+// Rounds x >= 0 up or down to `bits` significant bits.
 double rounded(double x, int bits, bool up) {
   int exponent = 0;
   const double digits = std::ldexp(std::frexp(x, &exponent), bits);
   return std::ldexp(up ? std::ceil(digits) : std::floor(digits), exponent - bits);
 }
 
-// How many bits of noise, rates and counts are read, and of what is asked: steps that move the
-// answer by more than two answers differ in their error (docs/accounting.md, section 5).
+// The bits to which noise, rates and counts are rounded, and those of the delta or epsilon given:
+// steps between such numbers change the answer by more than the errors of two answers differ
+// (docs/accounting.md, section 5).
 int bits_of_releases(const PldQuery& question) {
   return question.of == PldQuery::Of::epsilon ? 16 : 21;
 }
@@ -74,7 +75,7 @@ double nothing(const PldQuery& question, Bound bound) {
   return question.of == PldQuery::Of::delta ? 1 : infinity;
 }
 
-// What is composed for an event.
+// The dominating pair that bounds an event.
 PldComposition::Key PldComposition::key(const Event& event, Bound bound) const {
   const double rate = event.sampling_rate, sigma = event.noise_multiplier;
   if (relation_ == NeighboringRelation::add_or_remove_one)
@@ -84,14 +85,15 @@ PldComposition::Key PldComposition::key(const Event& event, Bound bound) const {
   return {upper ? Adjacency::replace_fixed_size : Adjacency::add_remove, rate, sigma / 2};
 }
 
-// Noise and rates in the range that the discretisation is made for, on the side of the bound: more
-// noise and less sampling mean less loss. For upper bounds all numbers have few digits, so that
-// arguments that are nearly equal have the same answer, and others are further apart than the
-// errors of two answers.
+// Clamps noise and rates to the discretization's range, to the side of the bound: more noise and
+// less sampling mean less loss. For upper bounds all numbers are rounded to few digits, so that
+// nearly equal arguments have the same answer, and the answers of others differ by more than their
+// errors.
 PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int64_t>& history,
                                                   int bits, Bound bound) const {
   constexpr double most_noise = 1e9, least_rate = 1e-12;
-  constexpr double split_noise = 0.3;  // n releases with s sqrt(n) are one with s, unsampled
+  // n releases with noise s sqrt(n) equal one with noise s, if unsampled
+  constexpr double split_noise = 0.3;
   Counts counts;
   for (const auto& [event, releases] : history) {
     Key release = key(event, bound);
@@ -119,7 +121,7 @@ PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int
 const DiscretePld& PldComposition::discrete(const Key& key, Side side) {
   constexpr std::size_t most_kept = 8;
   const bool matched = rounding_ == Discretization::mean_matched;
-  if (matched) side.bound = Bound::upper;  // one for both
+  if (matched) side.bound = Bound::upper;  // one serves both bounds
   Kind& kind = kinds_.at(key);
   const auto known = kind.discrete.find(side);
   if (known != kind.discrete.end()) return known->second;
@@ -145,7 +147,8 @@ LossWindow PldComposition::window(const Counts& counts, const Side& side, const 
                        side.lattice.spacing);
 }
 
-// The sum is not known while it changes, so that what throws leaves no counts of what is not in it.
+// The sum leaves the cache while it changes, so that an exception leaves no counts without their
+// terms.
 const TiltedSum& PldComposition::sum(const Counts& counts, const SumKey& key) {
   constexpr std::size_t most_kept = 8;
   const auto empty = [&] {
@@ -176,7 +179,7 @@ const TiltedSum& PldComposition::sum(const Counts& counts, const SumKey& key) {
   return sums_.emplace(key, std::move(known)).first->second.sum;
 }
 
-// Adds many kinds, in their order, so many of them at a time as have transforms of a few points.
+// Adds many kinds in order, as many at a time as have transforms of a few points together.
 void PldComposition::add(TiltedSum& sum, const Side& side,
                          const std::vector<std::pair<Key, double>>& kinds) {
   constexpr std::int64_t few_points = 1 << 19;
@@ -194,7 +197,7 @@ void PldComposition::add(TiltedSum& sum, const Side& side,
   }
 }
 
-// The window of a plan, on the lattice of `side` or the first coarser one that is affordable.
+// The plan's window, on the lattice of `side` or on the first coarser one that is affordable.
 std::optional<LossWindow> PldComposition::fit(const Counts& counts, Side& side,
                                               const PldPlan& plan) {
   if (!std::isnormal(side.lattice.spacing)) return {};
@@ -207,7 +210,7 @@ std::optional<LossWindow> PldComposition::fit(const Counts& counts, Side& side,
   return window;
 }
 
-// The answer of the discrete losses of a side.
+// The answer from the discrete losses of one direction.
 double PldComposition::composed(const Counts& counts, const Side& side, double tilt,
                                 const LossWindow& window, const PldQuery& question) {
   const std::int64_t size = transform_size(lattice_points(window, side.lattice.spacing));
@@ -223,14 +226,14 @@ double PldComposition::answer(const Counts& counts, Side side, const PldPlan& pl
   const bool matched = rounding_ == Discretization::mean_matched;
   side.lattice = matched ? LossLattice{matched_spacing(counts, plan)} : plan.used;
   const bool merges = !matched && side.bound == Bound::lower;
-  if (merges) side.lattice.spacing /= 2;  // which takes twice the width
+  if (merges) side.lattice.spacing /= 2;  // merging takes twice the width
   const std::optional<LossWindow> window = fit(counts, side, plan);
   if (!window) return nothing(question, side.bound);
   return matched ? matched_answer(counts, side, plan.tilt, *window, question)
                  : composed(counts, side, plan.tilt, *window, question);
 }
 
-// The best Chernoff bound of a geometric sequence of tilts around one.
+// The best Chernoff bound over a geometric sequence of tilts around `tilt`.
 double PldComposition::chernoff(const Counts& counts, const Side& side, double tilt,
                                 const PldQuery& question) {
   double infinity_mass = 0, releases = 0;
@@ -272,7 +275,8 @@ std::vector<PldPlanner> PldComposition::planners(const Counts& counts, const Pld
   return result;
 }
 
-// The mass that may be left out of each kind, in steps, so that similar questions share their work.
+// Sets the mass to truncate from each kind's tails, in steps, so that similar queries share their
+// work.
 void PldComposition::leave_out(double log_mass) {
   constexpr double step = 8, least = -680;
   const double mass = std::exp(std::max(std::floor(log_mass / step) * step, least));
@@ -297,8 +301,8 @@ double PldComposition::answer(const std::map<Event, std::int64_t>& history, cons
     return refined(counts, question, bound);
   };
   if (question.of == PldQuery::Of::epsilon) return answer_from(std::log(question.given));
-  // Every mass left out gives a bound. Less of it lets a smaller delta be seen, but also tails that
-  // are so heavy that no tilt looks past them.
+  // A bound holds for every truncated mass. Truncating less can prove a smaller delta, but leaves
+  // tails so heavy that no tilt avoids them.
   double log_delta = first_log_delta, best = answer_from(log_delta);
   while (std::log(best) < log_delta && log_delta > least_log_delta) {
     log_delta *= 2;
@@ -309,8 +313,8 @@ double PldComposition::answer(const std::map<Event, std::int64_t>& history, cons
   return best;
 }
 
-// The upper bound for the direction that hardly ever decides: on a coarse lattice where that is
-// enough to see that it is not above the other's.
+// The upper bound for the second direction, which hardly ever decides: on a coarse lattice if that
+// suffices to show that it does not exceed the first direction's bound.
 double PldComposition::of_other(const Counts& counts, const PldPlan& plan, const PldQuery& question,
                                 double enough) {
   constexpr std::int64_t coarser = 4;
@@ -325,7 +329,7 @@ double PldComposition::of_other(const Counts& counts, const PldPlan& plan, const
   return answer(counts, side, plan, question);
 }
 
-// What each direction says.
+// The bounds of the two directions.
 std::vector<double> PldComposition::answers(const Counts& counts, const Views& views,
                                             const PldQuery& question, Bound bound) {
   std::vector<double> list;
@@ -344,8 +348,8 @@ std::vector<double> PldComposition::answers(const Counts& counts, const Views& v
   return list;
 }
 
-// The upper bound, with plans made better until they fit their answer; the lower bound by the same
-// plans.
+// The upper bound, with plans that are improved until they fit their answer; the lower bound by the
+// same plans.
 double PldComposition::refined(const Counts& counts, const PldQuery& question, Bound bound) {
   constexpr int most_rounds = 6;
   const std::vector<PldPlanner> planners = this->planners(counts, question);
@@ -361,7 +365,7 @@ double PldComposition::refined(const Counts& counts, const PldQuery& question, B
     views.jumps = jump_estimate(sampled(counts), question);
   double best = infinity;
   for (int round = 0; round < most_rounds; ++round) {
-    // The other direction, which hardly ever decides, needs no smaller error than the first.
+    // The second direction, which hardly ever decides, needs no smaller error than the first.
     if (rounding_ == Discretization::mean_matched) {
       for (PldPlan& plan : plans) plan.error = std::max(plan.error, plans.front().error);
     }
@@ -370,7 +374,7 @@ double PldComposition::refined(const Counts& counts, const PldQuery& question, B
     best = std::min(best, largest);
     bool same = true;
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      if (list[i] < largest || (i == 0 && views.jumps)) continue;  // the other direction decides
+      if (list[i] < largest || (i == 0 && views.jumps)) continue;  // another direction decides
       PldPlan next = planners[i].next(plans[i], list[i]);
       next.used = affordable(next, counts.size(), releases);
       if (next == plans[i]) continue;

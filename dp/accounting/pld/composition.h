@@ -1,4 +1,4 @@
-// Composition of releases by their privacy loss distributions, from both sides of the truth.
+// Bounds, from both sides, on compositions of releases by their privacy loss distributions (PLD).
 #pragma once
 
 #include <map>
@@ -13,30 +13,30 @@
 
 namespace sotto {
 
-// What becomes of the losses between lattice points.
+// How losses between lattice points are moved to lattice points.
 enum class Discretization {
-  connect_the_dots,  // each release errs to the side of the bound: the error grows with their
-                     // number
-  mean_matched,      // to the nearest: it grows with the root of it, and is bounded afterwards
+  connect_the_dots,  // each release errs to the side of the bound: errors add up
+  // to the nearest point: errors grow like the root of the number, and are bounded afterwards
+  mean_matched,
 };
 
-// What can be said for certain without looking.
+// The trivial bound: 0 from below; infinite epsilon, or delta 1, from above.
 double nothing(const PldQuery& question, Bound bound);
 
-// Answers questions about growing histories. What was computed for one answer serves the next:
-// after one more release of a kind seen before, only the spectra are multiplied again.
+// Answers queries about growing histories. Results are reused: after one more release of a kind
+// seen before, only the spectra are multiplied once more.
 class PldComposition {
  public:
-  // The least noise multiplier that upper bounds are made for; lower bounds take it for less noise.
+  // The smallest noise multiplier of upper bounds; for less noise, lower bounds use this one.
   static constexpr double least_noise = 0.01;
 
   explicit PldComposition(NeighboringRelation relation,
                           Discretization rounding = Discretization::connect_the_dots)
       : relation_(relation), rounding_(rounding) {}
 
-  // The epsilon or delta asked for, from one side, of a history of full, Poisson and fixed size
-  // batches whose noise multipliers and sampling rates are positive. Lower bounds take what a fixed
-  // size batch reveals for what it reveals in the worse of the two directions.
+  // A bound on the epsilon or delta asked for, for a history of full, Poisson and fixed-size
+  // batches whose noise multipliers and sampling rates are positive. Lower bounds of fixed-size
+  // batches use the worse of their two directions only.
   double answer(const std::map<Event, std::int64_t>& history, const PldQuery& question,
                 Bound bound);
 
@@ -44,7 +44,7 @@ class PldComposition {
   using Key = SampledGaussian;
   using Counts = std::map<Key, double>;
 
-  // One of the directions from one side, on a lattice.
+  // The discretization of one direction, (P, Q) or mirrored, from one side, on a lattice.
   struct Side {
     Bound bound = Bound::upper;
     bool mirrored = false;
@@ -52,7 +52,7 @@ class PldComposition {
 
     auto operator<=>(const Side&) const = default;
   };
-  // What is known of one kind of release.
+  // Results that are kept for one kind of release.
   struct Kind {
     Kind(const Key& key, double tail_mass_truncation)
         : pair(key, tail_mass_truncation), samples(pair) {}
@@ -61,7 +61,7 @@ class PldComposition {
     LossSamples samples;
     std::map<Side, DiscretePld> discrete;
   };
-  // A sum, what has been added to it, and the last of it.
+  // A sum of losses, the releases it contains, and the loss added last.
   struct Sum {
     TiltedSum sum;
     Counts counts;
@@ -75,16 +75,16 @@ class PldComposition {
     auto operator<=>(const SumKey&) const = default;
   };
 
-  // How to answer where losses above a limit are apart from the sum of the others.
+  // A plan for answers in which one loss above `limit` may decide; such losses are not in the sum.
   struct JumpPlan {
     double limit = 0;
     PldPlan at_answer, at_rest;
   };
   struct Rest;
-  // How to answer for each direction.
+  // The plans for both directions.
   struct Views {
     std::vector<PldPlan> plans;
-    std::optional<JumpEstimate> jumps;  // of the first
+    std::optional<JumpEstimate> jumps;  // for the first direction
   };
 
   Key key(const Event& event, Bound bound) const;
@@ -121,7 +121,7 @@ class PldComposition {
 
   NeighboringRelation relation_;
   Discretization rounding_;
-  double tail_mass_truncation_ = 0;  // at each end of every kind
+  double tail_mass_truncation_ = 0;  // at each end of every kind's distribution
   std::map<Key, Kind> kinds_;
   std::map<SumKey, Sum> sums_;
 };

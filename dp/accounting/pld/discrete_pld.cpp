@@ -9,14 +9,15 @@ namespace {
 
 using Atom = DiscretePld::Atom;
 
-// How far from a point `index` steps from the centre its outer neighbour is.
+// The distance, in spacings, from the point `index` spacings off the centre to the next one
+// outwards.
 std::int64_t stride(std::int64_t index, std::int64_t dense) {
   const std::int64_t ratio = std::abs(index) / dense;
   return ratio < 2 ? 1
                    : static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(ratio)));
 }
 
-// LossLattice points, in order, from one not above `lowest` to one not below `highest`.
+// Lattice points in increasing order, from one not above `lowest` to one not below `highest`.
 std::vector<Atom> lattice_points(double lowest, double highest, const LossLattice& lattice) {
   std::vector<Atom> points;
   const auto beyond = [&](std::int64_t index, double end) {
@@ -35,15 +36,15 @@ std::vector<Atom> lattice_points(double lowest, double highest, const LossLattic
   return points;
 }
 
-// e^t - 1, which is short for what cells are usually wide.
+// e^t - 1, by a short series for t as small as cells usually are.
 double change(double t) {
   constexpr double small = 5e-3;  // t^6 / 7! is below the rounding
   if (std::abs(t) > small) return std::expm1(t);
   return t * (1 + t / 2 * (1 + t / 3 * (1 + t / 4 * (1 + t / 5 * (1 + t / 6)))));
 }
 
-// The mass of P in a cell of width h, at distance t above the lower end, goes to the upper end with
-// the part (1 - e^{-t}) / (1 - e^{-h}) and to the lower with (e^{h-t} - 1) / (e^h - 1).
+// Divides mass of P at distance t above the lower end of a cell of width h: the fraction (1 -
+// e^{-t}) / (1 - e^{-h}) goes to the upper end, and (e^{h-t} - 1) / (e^h - 1) to the lower.
 DiscretePld connect_dots(const DominatingPair& pair, const LossLattice& lattice) {
   DiscretePld result{.offset = pair.centre(), .spacing = lattice.spacing};
   result.infinity_mass = pair.infinity_mass();
@@ -65,15 +66,15 @@ DiscretePld connect_dots(const DominatingPair& pair, const LossLattice& lattice)
   }
   for (std::size_t i = 0; i < atoms.size(); ++i) {
     if (atoms[i].index == 0)
-      masses[i] += pair.without_loss();  // the centre is 0 where there is any
+      masses[i] += pair.without_loss();  // if there is such mass, the centre is 0
     atoms[i].log_mass = std::log(masses[i]);
   }
   std::erase_if(atoms, [](const Atom& atom) { return std::isinf(atom.log_mass); });
   return result;
 }
 
-// Merges outcomes from the lowest loss up. Where the joint loss of a run is not quite a lattice
-// point, the loss of (P, Q) is rounded down, or mirrored, that of (Q, P).
+// Merges outcomes into runs, from the lowest loss upwards. If a run's joint loss is not quite a
+// lattice point, the loss of (P, Q), or mirrored that of (Q, P), is rounded down.
 class Merger {
  public:
   Merger(const DominatingPair& pair, const LossLattice& lattice, bool mirrored)
@@ -89,7 +90,7 @@ class Merger {
  private:
   static constexpr double slack = 1e-12;  // relative, above the rounding of an integral
 
-  // Outcomes between two positions: P and P - e^goal Q of them.
+  // Outcomes between two positions: their P, and their P - e^goal Q.
   struct Run {
     double mass = 0, excess = 0;
   };
@@ -102,8 +103,8 @@ class Merger {
     return run;
   }
 
-  // The lowest run, whose loss becomes the offset, and which ends where the density of the loss
-  // falls slowly enough for the next run to have a loss on the lattice. Returns its end.
+  // Adds the lowest run, whose loss becomes the offset. It ends where the density of the loss falls
+  // slowly enough for the next run to have a loss on the lattice. Returns its end.
   double first_run() {
     constexpr double growth = 1.5;
     const double start = pair_.lowest(), lowest = pair_.loss(start);
@@ -132,7 +133,7 @@ class Merger {
     Run next;
     if (to < pair_.highest()) next = run(from, to, point(index));
     if (to == pair_.highest() || !(side_ * next.excess >= 0)) {
-      // The density falls too fast for a run that wide: one whose loss is rounded.
+      // The density falls too fast for so wide a run: take one whose loss is rounded.
       constexpr double rounding = 1e-6;  // spacings
       to = std::min(pair_.position(2 * point(index) - pair_.loss(from)), pair_.highest());
       next = run(from, to, point(index));
@@ -149,8 +150,8 @@ class Merger {
     return result_.offset + static_cast<double>(index) * lattice_.spacing;
   }
 
-  // The lattice point that the run from this loss on is to have: runs are at least two spacings
-  // wide, so that there is one.
+  // The lattice point to be the loss of the run that begins at `loss`. Runs are at least two
+  // spacings wide, so that one exists.
   std::int64_t target(double loss) const {
     const double relative = std::abs(loss - centre_) / (2 * static_cast<double>(lattice_.dense));
     const double half_width = std::max(lattice_.spacing, relative);
@@ -158,8 +159,8 @@ class Merger {
         std::ceil((loss + half_width - result_.offset) / lattice_.spacing));
   }
 
-  // Where the run must end for its joint loss to be `goal`, by Newton's method for the excess,
-  // whose derivative is the integrand at the end; highest() where the run would be too long.
+  // The position where a run must end for its joint loss to be `goal`, by Newton's method for the
+  // excess, whose derivative is the integrand at the end; highest() if the run would be too long.
   double end_of_run(double from, double goal) const {
     constexpr int most_steps = 30;
     constexpr double precision = 1e-13, longest = 64;
@@ -177,8 +178,8 @@ class Merger {
     return to < limit ? to : pair_.highest();
   }
 
-  // An atom that is at most the run: less of P at a loss that is not above, or mirrored, less of Q
-  // at a loss that is not below.
+  // Adds an atom that the run dominates: it has less of P at a loss that is not above the run's, or
+  // mirrored, less of Q at a loss that is not below.
   void add(std::int64_t index, const Run& run) {
     const double mass = side_ > 0 ? run.mass - run.excess : run.mass;
     const bool fits = side_ * run.excess >= 0 && mass > 0;
@@ -191,7 +192,7 @@ class Merger {
   DiscretePld result_;
 };
 
-// The pair (Q, P).
+// Exchanges P and Q.
 DiscretePld mirror_image(const DiscretePld& pair) {
   DiscretePld result{
       .offset = -pair.offset, .spacing = pair.spacing, .infinity_mass = pair.infinity_mass};
@@ -210,7 +211,7 @@ DiscretePld discretise(const DominatingPair& pair, const LossLattice& lattice, B
   return mirrored ? mirror_image(result) : result;
 }
 
-// The width is measured at the ends of the cells, so that the rounding of position() is in it.
+// Cells are measured between the losses of their ends, which includes the rounding of position().
 DiscretePld mean_matched(const DominatingPair& pair, double spacing, bool mirrored) {
   constexpr double evaluation = 1e-14;  // relative error of a loss
   DiscretePld result{
@@ -221,7 +222,7 @@ DiscretePld mean_matched(const DominatingPair& pair, double spacing, bool mirror
   for (; from < pair.highest(); ++index) {
     const double point = result.loss({index});
     const double to = std::clamp(pair.position(point + spacing / 2), from, pair.highest());
-    double mass = index == 0 ? pair.without_loss() : 0;  // the centre is 0 where there is any
+    double mass = index == 0 ? pair.without_loss() : 0;  // if there is such mass, the centre is 0
     pair.integrate(from, to, [&](double of_p, double loss) {
       const double part = mirrored ? of_p * std::exp(-loss) : of_p;
       mass += part;

@@ -10,10 +10,10 @@ namespace {
 
 constexpr int most_steps = 60;
 constexpr double jump_accuracy = 5e-5;
-// Where the tilted sum is at its very end, a width that is as good as nothing.
+// The relative width used if the tilted sum is concentrated at its end.
 constexpr double no_width = 1e-9;
 
-// Products of the tilt and the loss that lose too many digits: the loss is as good as at its end.
+// Returns whether tilt times loss loses too many digits: the loss is then practically at its end.
 bool too_steep(const Cumulants& c, double tilt) {
   constexpr double most = 1e8;
   return tilt * std::abs(c.mean) > most;
@@ -40,12 +40,12 @@ void add(Cumulants& sum, const LossSamples& samples, double count, double tilt) 
   sum.square += count * square;
 }
 
-// The largest power of two^(1/parts) that is not above x.
+// The largest power of 2^(1/parts) that is not above x.
 double round_down(double x, double parts) {
   return x > 0 ? std::exp2(std::floor(std::log2(x) * parts) / parts) : x;
 }
 
-// ln of the saddle point approximation of delta at the mean of the tilted sum.
+// ln of the saddle-point approximation of delta at the mean of the tilted sum.
 double log_saddle_point(const Cumulants& c, double tilt) {
   const double width = 1 + tilt * std::sqrt(2 * std::numbers::pi * c.variance);
   return c.value - tilt * c.mean - std::log(width) - std::log1p(tilt);
@@ -54,8 +54,8 @@ double log_saddle_point(const Cumulants& c, double tilt) {
 }  // namespace
 
 LossSamples::LossSamples(const DominatingPair& pair) : centre(pair.centre()) {
-  constexpr int together = 4;       // neighbouring points, at their mean
-  constexpr double least = 1e-300;  // a mass whose digits are all there
+  constexpr int together = 4;       // adjacent points are replaced by their mean
+  constexpr double least = 1e-300;  // smaller masses are denormal
   double mass = 0, first = 0;
   int points = 0;
   pair.integrate(pair.lowest(), pair.highest(), [&](double weight, double loss) {
@@ -82,12 +82,12 @@ LossSamples LossSamples::up_to(double loss) const {
   return result;
 }
 
-// The order is right for a normal distribution; tails that are heavier need a smaller one.
+// The order s is optimal for a normal distribution; heavier tails need a smaller one.
 LossWindow tilted_window(const std::function<double(double)>& log_moment, const PldPlan& plan,
                          double spacing) {
   const double base = log_moment(plan.tilt);
   const double deviation = std::max(plan.deviation, spacing);
-  // How far up (sign 1) or down (sign -1) the tilted sum reaches.
+  // The distance that the tilted sum reaches upwards (sign 1) or downwards (sign -1).
   const auto reach = [&](double sign) {
     double best = std::numeric_limits<double>::infinity();
     for (double s = std::sqrt(2 * plan.log_outside) / deviation;; s /= 2) {
@@ -114,7 +114,7 @@ PldPlanner::PldPlanner(std::vector<SampledReleases> releases, bool mirrored,
       question_(question),
       accuracy_(accuracy) {
   const Cumulants untilted = at(0);
-  value_at_0_ = untilted.value;  // nearly 0, by as much as the samples are coarse
+  value_at_0_ = untilted.value;  // the samples' error at tilt 0, where the true value is 0
   for (const auto& [samples, count] : releases_) counts_ += count;
   typical_ = untilted.spread / counts_;
 }
@@ -135,7 +135,7 @@ Cumulants PldPlanner::at(double tilt) const {
   return sum;
 }
 
-// The tilt at whose mean delta is about this large. -ln delta is nearly the square of the tilt.
+// The tilt at whose mean delta has about this value; -ln delta is nearly the square of the tilt.
 double PldPlanner::tilt_for_delta(double delta) const {
   constexpr double precision = 0.02, start = 1, least = 1e-6;
   const double goal = -std::log(delta);
@@ -155,10 +155,10 @@ double PldPlanner::tilt_for_delta(double delta) const {
   return tilt;
 }
 
-// The tilt whose mean is epsilon, 0 where that would be negative, or one that leaves nothing of
-// delta.
+// The tilt at which the sum's mean is epsilon; 0 if it would be negative, and never so large that
+// delta vanishes.
 double PldPlanner::tilt_for_epsilon(double epsilon) const {
-  constexpr double precision = 0.1;  // deviations
+  constexpr double precision = 0.1;  // in standard deviations
   constexpr double least = 1e-6, growth = 4, nothing = 1000;
   double low = 0, high = std::numeric_limits<double>::infinity(), tilt = 0;
   for (int step = 0; step < most_steps; ++step) {
@@ -190,7 +190,8 @@ PldPlan PldPlanner::near(double epsilon, double delta) const {
 }
 
 PldPlan PldPlanner::at_rest(double limit, double delta) const {
-  constexpr double margin = 14, part_of_two = 1e-6;  // as far as two losses above the limit matter
+  // fraction of delta up to which two losses above the limit matter
+  constexpr double margin = 14, part_of_two = 1e-6;
   const double rare = std::sqrt(part_of_two * delta / std::min(limit, 1.0));
   return {.deviation = std::sqrt(at(0).variance),
           .log_outside = std::max(margin + std::log(rare / delta), margin)};
@@ -216,7 +217,7 @@ double PldPlanner::deviation(const Cumulants& c) const {
   return std::max(std::sqrt(c.variance), no_width * (std::abs(c.mean) + typical_));
 }
 
-// Where to look with this tilt for an answer near this epsilon and delta.
+// A plan with this tilt for an answer near this epsilon and delta, without its lattice.
 PldPlan PldPlanner::view(double tilt, double epsilon, double log_delta) const {
   constexpr double margin = 15, least_outside = 12, most_outside = 600;
   const Cumulants c = at(tilt);
@@ -230,8 +231,8 @@ PldPlan PldPlanner::view(double tilt, double epsilon, double log_delta) const {
   return plan;
 }
 
-// With this tilt, or with less of it where that makes the window much shorter: a tail that decides
-// nothing may carry the moments. Half of the tilt leaves delta well above the rounding errors.
+// Halves the tilt while that makes the window much shorter, because a tail that decides nothing may
+// dominate the moments. Delta stays well above the rounding errors.
 PldPlan PldPlanner::shortest(double tilt, double epsilon, double log_delta) const {
   constexpr double much = 0.75, most_outside = 25;
   PldPlan best = view(tilt, epsilon, log_delta);
@@ -242,7 +243,7 @@ PldPlan PldPlanner::shortest(double tilt, double epsilon, double log_delta) cons
   }
 }
 
-// For an answer near this epsilon and delta.
+// A plan for an answer near this epsilon and delta.
 PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
   constexpr double tilt_parts = 8, spacing_parts = 4, floor_part = 0.1, fine_part = 0.05;
   constexpr double most_power = 10, densest = 1 << 12;
@@ -252,9 +253,9 @@ PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
   const double error = accuracy_ * std::max(epsilon, floor_part * deviation);
   const double allowed =
       question_.of == PldQuery::Of::epsilon ? error : accuracy_ / std::max(tilt, 1 / deviation);
-  // The discretisation adds (1 + tilt) / 2 times the sum of E[width^2 / 6] to epsilon, where the
-  // width is the spacing or 1/dense of the distance to the centre. Each may take half.
-  // Where one loss decides, delta falls by a power of epsilon.
+  // Discretization adds (1 + tilt) / 2 times the sum of E[width^2 / 6] to epsilon, where the width
+  // is the spacing or 1/dense of the distance to the centre; each may take half. If one loss
+  // decides, delta falls like a power of epsilon.
   const double steepness = jumps_ ? std::max(tilt, most_power / epsilon) : tilt;
   const double variance = (jumps_ ? accuracy_ * epsilon : allowed) / (1 + steepness);
   const double spacing =

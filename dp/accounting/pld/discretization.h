@@ -1,4 +1,4 @@
-// Estimates of where a composition of losses must be looked at, and how finely. They decide
+// Estimates of where, and how finely, a composition of losses must be computed. They decide
 // tightness and time; no bound depends on them.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace sotto {
 // The loss of one release under P, as weighted points.
 struct LossSamples {
   explicit LossSamples(const DominatingPair& pair);
-  // Those up to a loss.
+  // The points with losses up to `loss`.
   LossSamples up_to(double loss) const;
 
   std::vector<double> weights, losses;  // losses increase
@@ -26,59 +26,60 @@ struct SampledReleases {
   double count = 0;
 };
 
-// ln E[e^{tilt loss}] of a sum of losses with its first two derivatives: mean and variance of the
-// tilted sum. `spread` and `square` are the sums of E|loss - centre| and E(loss - centre)^2,
-// tilted.
+// The cumulants of a tilted sum of losses: ln E[e^{tilt loss}] and its first two derivatives, mean
+// and variance. `spread` and `square` are the tilted sums of E|loss - centre| and E(loss -
+// centre)^2.
 struct Cumulants {
   double value = 0, mean = 0, variance = 0;
   double spread = 0, square = 0;
 };
 
-// What is asked about a composition: epsilon for a delta, or delta for an epsilon.
+// A query about a composition: epsilon for a delta, or delta for an epsilon.
 struct PldQuery {
   enum class Of { epsilon, delta };
   Of of = Of::epsilon;
-  double given = 0;  // the delta or the epsilon
+  double given = 0;  // the delta or the epsilon that is given
 };
 
-// Where a sum is looked at: under the measure tilted by e^{tilt loss}, all but the part
-// `outside_mass` of it lies in [low, high].
+// The interval [low, high] that contains a sum's tilted measure (weighted by e^{tilt loss}) except
+// for the mass `outside_mass`.
 struct LossWindow {
   double low = 0;
   double high = 0;
   double outside_mass = 0;
 };
 
-// How to answer: which tilt, how fine a lattice, and how much of the tilted sum may be left out.
+// How to compute an answer: the tilt, the lattice, and the mass that may lie outside the window.
 struct PldPlan {
   double tilt = 0;
   LossLattice lattice;
   LossLattice used;        // as fine as is affordable
-  double finest = 0;       // a spacing that shows the shape of a single loss
+  double finest = 0;       // the spacing that resolves a single loss
   double deviation = 0;    // of the tilted sum
-  double log_outside = 0;  // -ln of the mass left out on each side
-  double width = 0;        // of the window, about
-  double error = 0;        // of epsilon, relative to it or to the width of the sum
+  double log_outside = 0;  // -ln of the mass outside on each side
+  double width = 0;        // approximate, of the window
+  double error = 0;        // of epsilon, absolute
 
   auto operator<=>(const PldPlan&) const = default;
 };
 
+// Makes plans for one direction of a composition.
 class PldPlanner {
  public:
-  // For one of the two directions: losses of (P, Q), or mirrored, of (Q, P). The accuracy is
-  // relative: of epsilon, or of delta for a question of delta.
+  // For losses of (P, Q), or mirrored, of (Q, P). `accuracy` is relative: of epsilon, or of delta
+  // if delta is asked for.
   PldPlanner(std::vector<SampledReleases> releases, bool mirrored, const PldQuery& question,
              double accuracy);
-  // For the losses of (P, Q) up to a limit, above which one loss may decide.
+  // For the losses of (P, Q) up to a limit, if one loss above it may decide.
   PldPlanner(std::vector<SampledReleases> releases, const PldQuery& question);
 
-  // From an estimate of the answer by the saddle point of its Laplace transform.
+  // A plan from the saddle-point approximation of the answer.
   PldPlan first() const;
-  // For an answer near this epsilon and delta.
+  // A plan for an answer near this epsilon and delta.
   PldPlan near(double epsilon, double delta) const;
-  // For what many losses add to one above the limit.
+  // A plan for the sum of the losses besides one above the limit.
   PldPlan at_rest(double limit, double delta) const;
-  // After an answer that this plan gave: a better plan, or the same one when it did well enough.
+  // Given the answer of a plan: a better plan, or the same one if it was good enough.
   PldPlan next(const PldPlan& plan, double answer) const;
 
  private:
@@ -96,15 +97,15 @@ class PldPlanner {
   double accuracy_;
   bool jumps_ = false;
   double counts_ = 0, value_at_0_ = 0;
-  double typical_ = 0;  // distance of one loss from the centre
+  double typical_ = 0;  // typical distance of one loss from the centre
 };
 
-// Where the sum of losses lies that a plan is for, by Chernoff bounds of the tilted sum to both
-// sides: from ln E[e^{tilt loss}] of the sum on its lattice.
+// The window of a plan, by Chernoff bounds of the tilted sum to both sides. `log_moment` is ln
+// E[e^{tilt loss}] of the sum on its lattice.
 LossWindow tilted_window(const std::function<double(double)>& log_moment, const PldPlan& plan,
                          double spacing);
 
-// How many lattice points a window needs, and how many are too many.
+// The number of lattice points that a window needs, and the maximum that is computed.
 double lattice_points(const LossWindow& window, double spacing);
 inline constexpr double most_lattice_points = 1 << 21;
 

@@ -10,9 +10,9 @@ namespace sotto {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double overflow = 700;  // e^700 is still a number
+constexpr double overflow = 700;  // e^700 is below the largest double
 
-// asinh(e^a) and ln sinh(x) for x > 0
+// asinh(e^a), and ln sinh(x) for x > 0, without overflow.
 double asinh_exp(double a) {
   return a > overflow / 2 ? a + std::numbers::ln2 : std::asinh(std::exp(a));
 }
@@ -31,7 +31,7 @@ DominatingPair::DominatingPair(const SampledGaussian& release, double tail_mass_
       tail_mass_truncation_(tail_mass_truncation),
       turn_(0.5 + sigma_ * sigma_ * (std::log1p(-rate_) - std::log(rate_))),
       log_norm_(-std::log(sigma_) - 0.5 * std::log(2 * std::numbers::pi)) {
-  constexpr double most = 39;  // standard deviations, beyond which masses are no numbers
+  constexpr double most = 39;  // standard deviations, beyond which masses underflow
   constexpr double precision = 1e-3;
   const auto end = [&](double safe, const auto& mass) {
     return safe_root(0, safe, precision, [&](double x) { return mass(x) - tail_mass_truncation; });
@@ -45,7 +45,7 @@ double DominatingPair::mass_above(double x) const {
   return rate_ * gaussian_above((x - 1) / sigma_) + (1 - rate_) * gaussian_above(x / sigma_);
 }
 
-// ln(1 - r + r e^L), L = (2x - 1) / (2 s^2); the second form where the first would cancel.
+// ln(1 - r + r e^L), L = (2x - 1) / (2 s^2); by the second form if the first would cancel.
 double DominatingPair::log_ratio(double x) const {
   const double exponent = (x - 0.5) / (sigma_ * sigma_);
   if (rate_ == 1) return exponent;
@@ -75,7 +75,7 @@ double DominatingPair::position(double loss) const {
   if (within() && loss < 0) return 1 - position(-loss);
   if (change_ != Adjacency::replace) {
     if (rate_ == 1) return 0.5 + variance * loss;
-    // e^L is e^loss / r beyond the largest number.
+    // e^L equals e^loss / r where e^L would overflow.
     const double exponent = loss - std::log(rate_);
     if (exponent > overflow) return 0.5 + variance * exponent;
     const double change = std::expm1(loss) / rate_;
@@ -90,8 +90,8 @@ double DominatingPair::position(double loss) const {
   return variance * (0.5 * loss + std::copysign(asinh_exp(size), loss));
 }
 
-// How long a piece from x on may be: the density changes by at most e^5, and the loss, which has
-// singularities at turn + i pi s^2, is resolved.
+// The length of a quadrature interval from x on: within it the density changes by at most e^5, and
+// the loss, which has singularities at turn + i pi s^2, is resolved.
 double DominatingPair::piece(double x) const {
   constexpr double log_change = 5, resolved = 1.4;
   const double variance = sigma_ * sigma_;

@@ -1,5 +1,6 @@
-// The pair of output distributions that tells neighbouring data sets apart best in one release, as
-// densities on a line, and integrals over it. Derivation in docs/accounting.md, section 5.
+// The dominating pair of one release: the two output distributions, as densities on a line, that
+// are hardest to confuse among those of neighbouring data sets; and integrals over them. Derivation
+// in docs/accounting.md, section 5.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +17,18 @@ struct LossPoint {
   double loss = 0;
 };
 
-// How neighbouring batches differ, in a pair of densities with M = (1-r) N(0, s^2) + r N(1, s^2).
+// The difference between neighbouring batches, as a pair of densities with M = (1-r) N(0, s^2) + r
+// N(1, s^2).
 enum class Adjacency {
-  add_remove,          // P = M, Q = N(0, s^2) (Zhu, Dong and Wang 2022, theorem 11)
-  replace,             // of Poisson batches: P = M, Q = (1-r) N(0, s^2) + r N(-1, s^2)
-  replace_fixed_size,  // of fixed size, at distance 1: M and N(0, s^2) where M is larger, else
-                       // N(1, s^2) and (1-r) N(1, s^2) + r N(0, s^2), and what is missing of each
-                       // in one point without loss (Zhu, Dong and Wang 2022, proposition 30)
+  add_remove,  // P = M, Q = N(0, s^2) (Zhu, Dong and Wang 2022, theorem 11)
+  replace,     // of Poisson batches: P = M, Q = (1-r) N(0, s^2) + r N(-1, s^2)
+  // fixed-size batches, at distance 1: M and N(0, s^2) where M is larger, else N(1, s^2) and (1-r)
+  // N(1, s^2) + r N(0, s^2); the missing mass of each is one point without loss (Zhu, Dong and Wang
+  // 2022, proposition 30)
+  replace_fixed_size,
 };
 
-// One release.
+// One release of the sampled Gaussian mechanism.
 struct SampledGaussian {
   Adjacency change = Adjacency::add_remove;
   double rate = 1;   // r
@@ -34,30 +37,31 @@ struct SampledGaussian {
   auto operator<=>(const SampledGaussian&) const = default;
 };
 
-// The loss increases with x. Every other pair of neighbouring outputs is dominated by (P, Q), or by
-// (Q, P), which for exchanged records is the same pair reflected.
+// The loss ln p(x)/q(x) increases with x. Every other pair of outputs of neighbouring data sets is
+// dominated by (P, Q) or by (Q, P), which for replaced records is the same pair reflected.
 class DominatingPair {
  public:
-  // Takes a sampling rate in (0, 1], a noise from 0.01 to 1e9, and the mass > 1e-300 that may be
-  // left out at each end of the line.
+  // Requires a sampling rate in (0, 1], a noise from 0.01 to 1e9, and a mass > 1e-300 to truncate
+  // at each end of the line.
   DominatingPair(const SampledGaussian& release, double tail_mass_truncation);
 
   LossPoint at(double x) const;
   double loss(double x) const;
-  // The loss in the middle of P, or of most of it.
+  // The loss in the middle of P, or of its larger component.
   double centre() const { return within() ? 0 : loss(rate_ > 0.5 ? 1 : 0); }
-  // The mass of P, and of Q, that is in one point where the loss is 0, and in no integral.
+  // The mass, of P and of Q, of the one point whose loss is 0; integrals do not include it.
   double without_loss() const;
-  // Where the loss has this value; -infinity below its range.
+  // The position at which the loss has this value; -infinity below its range.
   double position(double loss) const;
 
-  // P, and Q where (Q, P) matters, has at most the mass infinity_mass() outside [lowest, highest].
+  // The mass of P (and of Q where (Q, P) matters) outside [lowest, highest] is at most
+  // infinity_mass().
   double lowest() const { return lowest_; }
   double highest() const { return highest_; }
   double infinity_mass() const { return 2 * tail_mass_truncation_; }
 
-  // Calls visit(mass, loss) for the points of a quadrature rule of P on [from, to]: sums over the
-  // points are integrals to about 14 digits for functions of the loss as smooth as the loss is.
+  // Calls visit(mass, loss) for the points of a quadrature rule of P on [from, to]. Sums over the
+  // points are integrals, to about 14 digits, of functions as smooth as the loss.
   template <class Visit>
   void integrate(double from, double to, const Visit& visit) const {
     constexpr double narrow = 1.0 / 16, very_narrow = 1.0 / 64;

@@ -28,18 +28,18 @@ double sum_above(const std::vector<SampledReleases>& releases, double x, const F
   return sum;
 }
 
-// What one loss alone makes of delta.
+// The delta due to a single loss.
 double delta_of_one(const std::vector<SampledReleases>& releases, double epsilon) {
   return sum_above(releases, epsilon, [&](double loss) { return -std::expm1(epsilon - loss); });
 }
 
-// What two losses above x make of delta, at most.
+// A bound on the delta due to two losses above x.
 double delta_of_two(const std::vector<SampledReleases>& releases, double x) {
   return sum_above(releases, x, [](double) { return 1; }) *
          sum_above(releases, x, [](double loss) { return -std::expm1(-loss); });
 }
 
-// A loss at which a falling function reaches a value.
+// The loss at which a decreasing function reaches a value.
 template <class Function>
 double place_of(const Function& falling, double value) {
   constexpr double precision = 0.01, least = 1e-30, most = 1e6;
@@ -51,7 +51,7 @@ double place_of(const Function& falling, double value) {
   return std::exp(high);
 }
 
-// About the epsilon of a normal sum with the mean and variance of the losses up to a limit.
+// An estimate of epsilon for a normal sum with the mean and variance of the losses up to a limit.
 double epsilon_of_many(const std::vector<SampledReleases>& releases, double limit, double delta) {
   double mean = 0, variance = 0;
   for (const auto& [samples, count] : releases) {
@@ -68,12 +68,13 @@ double epsilon_of_many(const std::vector<SampledReleases>& releases, double limi
   return std::max(mean, 0.0) + std::sqrt(-2 * std::log(delta) * variance);
 }
 
-// The lattice of a plan with losses as fine as jumps need them, and no more points than are
-// affordable. Where next to nothing is below the limit, only the jumps, of about epsilon, count.
+// The lattice of a plan: fine enough for large losses, with no more points than are affordable. If
+// almost no loss is below the limit, only large losses, of about epsilon, count.
 LossLattice affordable(const PldPlan& answer, const PldPlan& rest, double epsilon) {
   constexpr double few_points = 1 << 18;
-  constexpr std::int64_t dense = 128;  // a jump's width is a part of 1e-5 of its variance
-  constexpr double fine = 0x1p-9;  // rounding a loss down leaves out as large a part of its mass
+  constexpr std::int64_t dense = 128;  // so that the width of a large loss is 1e-5 of its variance
+  // rounding a loss down by this loses as large a fraction of its mass
+  constexpr double fine = 0x1p-9;
   const auto width = [](const PldPlan& plan) {
     return 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
   };
@@ -94,8 +95,8 @@ DiscretePld up_to(DiscretePld pair, double limit) {
 std::optional<JumpEstimate> jump_estimate(const std::vector<SampledReleases>& releases,
                                           const PldQuery& question) {
   constexpr double part_of_two = 1e-6, may_decide = 0.1, decide = 0.5, least_delta = 1e-290;
-  constexpr std::size_t most_kinds = 32;  // of more, it takes long
-  constexpr double few = 1e5;  // releases, of which the sum has a lattice as fine as wanted
+  constexpr std::size_t most_kinds = 32;  // with more kinds, it takes long
+  constexpr double few = 1e5;  // releases up to which the sum has a lattice as fine as requested
   if (releases.size() > most_kinds) return {};
   const bool of_epsilon = question.of == PldQuery::Of::epsilon;
   const auto of_one = [&](double epsilon) { return delta_of_one(releases, epsilon); };
@@ -146,7 +147,7 @@ double LargeLossCurve::epsilon(double delta) const {
   return safe_root(high, low, precision, [&](double epsilon) { return -excess(epsilon); });
 }
 
-// The losses up to the limit, of so many releases of one kind.
+// The losses up to the limit of `count` releases of one kind.
 struct PldComposition::Rest {
   DiscretePld pair;
   double count = 0;
@@ -158,7 +159,7 @@ struct PldComposition::Rest {
   }
 };
 
-// What their sum says where a plan looks; nothing when that is too wide.
+// The curve of their sum within a plan's window; nullopt if the window is too wide.
 std::optional<DeltaCurve> PldComposition::curve_of(const std::vector<Rest>& rests, const Side& side,
                                                    const PldPlan& plan) {
   const double spacing = side.lattice.spacing;
@@ -173,9 +174,9 @@ std::optional<DeltaCurve> PldComposition::curve_of(const std::vector<Rest>& rest
   return DeltaCurve(sum, window, side.bound);
 }
 
-// The others of releases of one kind are one less. Of several kinds, they are one of each kind less
-// for a lower bound, and all for an upper one: one release less says no more, except that what is
-// left of a release is a distribution only when it is divided by its mass and shifted by a loss.
+// The others, besides a release with a large loss: with one kind, one release less. With several
+// kinds, one less of each kind for a lower bound, and all for an upper bound; to bound one release
+// less by all, the rest of a release must be normalized, divided by its mass and shifted by a loss.
 std::optional<LargeLossCurve> PldComposition::jump_curve(const Counts& counts, const Side& side,
                                                          const JumpPlan& plan) {
   std::vector<Rest> all, others, one_of_each;
@@ -192,7 +193,7 @@ std::optional<LargeLossCurve> PldComposition::jump_curve(const Counts& counts, c
   const double rounding = 1e-9 + 2 * mass_tolerance * releases;
   const double log_masses = less ? Rest::log_moment(one_of_each, 0) : 0;
   const double shifts = less ? Rest::log_moment(one_of_each, -1) - log_masses : 0;
-  // The rounding of shifts goes to the side of the bound; jumps of one kind alone are not shifted.
+  // Shifts are rounded to the side of the bound; the large losses of a single kind are not shifted.
   const double error = 4 * mass_tolerance * static_cast<double>(counts.size());
   const double margin = counts.size() == 1 ? 0 : upper ? error : -error;
   LargeLossCurve curve(*sum, *rest, side.bound,
@@ -221,7 +222,7 @@ double PldComposition::jump_answer(const Counts& counts, const Side& side, const
                                             : curve->epsilon(question.given);
 }
 
-// The answer for the losses of (P, Q), of which one above the limit may decide.
+// The answer for (P, Q) when one loss above the limit may decide.
 double PldComposition::with_jumps(const Counts& counts, const PldQuery& question, Bound bound,
                                   const JumpEstimate& estimate) {
   constexpr int most_rounds = 4;

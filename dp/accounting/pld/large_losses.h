@@ -1,5 +1,5 @@
-// delta of many releases of which one alone may decide: a loss that is rare and large is added up
-// apart from the sum of the others. Proof in docs/accounting.md, section 5.
+// Bounds on delta for many releases of which a single one may decide: losses that are rare and
+// large are counted separately from the sum of the others. Proof in docs/accounting.md, section 5.
 #pragma once
 
 #include <optional>
@@ -10,37 +10,38 @@
 
 namespace sotto {
 
-// Where one loss may decide: losses above the limit are so rare that two of them take no part that
-// matters of delta, and the answer is about this epsilon and delta.
+// A composition in which one loss may decide: losses above `limit` are so rare that the event of
+// two of them is a negligible part of delta; the answer is near this epsilon and delta.
 struct JumpEstimate {
   double limit = 0, epsilon = 0, delta = 0;
-  bool decide = false;  // whether the sum of many losses surely says less
+  bool decide = false;  // whether the sum of the other losses surely bounds less
 };
 
-// Nothing where the sum of many losses decides.
+// Returns nullopt if the sum of many losses decides.
 std::optional<JumpEstimate> jump_estimate(const std::vector<SampledReleases>& releases,
                                           const PldQuery& question);
 
-// Bounds of delta from sums of the losses up to a limit, and the losses above it.
+// Bounds delta by the sum of the losses up to a limit, and the losses above it, counted one at a
+// time.
 class LargeLossCurve {
  public:
-  // What a release less takes from the sum: the sum, `shift` further down and divided by `mass`, is
-  // above the one without it, whose probability is at least `kept`.
+  // Bounds the composition of n - 1 releases by that of n: D_{n-1}(eps) <= D_n(eps - shift) / mass.
+  // `kept` is a lower bound on the probability that all losses of the n - 1 releases are up to the
+  // limit.
   struct Less {
     double shift = 0, mass = 1, kept = 0;
   };
-  // `sum` is that of all releases, accurate near the answer, `others` is that beside a jump,
-  // accurate near 0.
+  // `sum` bounds all releases and is accurate near the answer; `others` bounds those besides one
+  // with a large loss and is accurate near 0.
   LargeLossCurve(const DeltaCurve& sum, const DeltaCurve& others, Bound bound, const Less& less)
       : sum_(sum), others_(others), bound_(bound), less_(less) {}
 
-  // A loss above the limit, and how many releases have it on average.
+  // Adds a loss above the limit, and the expected number of releases that have it.
   void add(double loss, double expected);
 
-  // A bound of delta at an epsilon >= 0.
+  // A bound on delta at an epsilon >= 0.
   double delta(double epsilon) const;
-  // A bound of the smallest epsilon for this delta; infinite for an upper bound that is above every
-  // number looked at.
+  // A bound on the smallest epsilon for this delta; an upper bound is infinite above 1e12.
   double epsilon(double delta) const;
 
  private:

@@ -58,8 +58,9 @@ double PldAccountant::charged_delta(double epsilon, Bound bound) const {
   return bound == Bound::upper ? std::min(answer, delta_in_corners(epsilon, answer)) : answer;
 }
 
-// Total variation distance; and Renyi divergences, which see the cancellation of many small losses,
-// where the answer is not far below the distance and that does not take long.
+// Bounds that are better in extreme cases: the total variation distance, and, if the answer is not
+// far below it and that does not take long, Renyi divergences, which see the cancellation of many
+// small losses.
 double PldAccountant::delta_in_corners(double epsilon, double answer) const {
   constexpr double near = 0.1;
   constexpr std::size_t most_kinds = 32;
@@ -70,13 +71,13 @@ double PldAccountant::delta_in_corners(double epsilon, double answer) const {
   return std::min(distance, renyi.delta(epsilon));
 }
 
-// Of one release, in units of the distance of the two means.
+// The noise of one release, in units of the distance between the two means.
 double PldAccountant::noise(const Event& event) const {
   return event.noise_multiplier / (relation() == NeighboringRelation::replace_one ? 2 : 1);
 }
 
-// Whether the history is taken as one of full batches: it is, or an upper bound is asked for where
-// so little noise was added that sampling hardly helps.
+// Returns whether the history is composed as full batches: it consists of them, or an upper bound
+// is asked for with so little noise that sampling hardly helps.
 bool PldAccountant::unsampled(Bound bound) const {
   bool full = true, noisy = true;
   for (const auto& [event, count] : history_) {
@@ -86,8 +87,8 @@ bool PldAccountant::unsampled(Bound bound) const {
   return full || (bound == Bound::upper && !noisy);
 }
 
-// Of the one unsampled release that all are, in units of the distance of its two means; 0 where the
-// noise is too little for a number.
+// The noise, in units of the distance between its two means, of the one unsampled release that
+// equals all; 0 if it is too small.
 double PldAccountant::gaussian_noise() const {
   constexpr double least = 1e-100;
   double inverse = 0;
@@ -97,7 +98,7 @@ double PldAccountant::gaussian_noise() const {
   return 1 / inverse < least ? 0 : 1 / inverse;
 }
 
-// A bound of delta at epsilon 0: total variation distances add, and sampling scales them.
+// A bound on delta at epsilon 0: total variation distances add up, and sampling scales them.
 double PldAccountant::total_variation() const {
   double sum = 0;
   for (const auto& [event, count] : history_) {

@@ -1,6 +1,6 @@
-// Accounting by privacy loss distributions: the numerical composition that comes as close to the
-// true epsilon as asked. Koskela et al. (2020); Gopi, Lee and Wutschitz (2021);
-// Doroshenko et al. (2022). Method and proofs in docs/accounting.md, section 5.
+// Accounting by privacy loss distributions: numerical composition that comes as close to the true
+// epsilon as requested. Koskela et al. (2020); Gopi, Lee and Wutschitz (2021); Doroshenko et al.
+// (2022). Method and proofs in docs/accounting.md, section 5.
 #pragma once
 
 #include <map>
@@ -10,19 +10,20 @@
 
 namespace sotto {
 
-// Upper bounds are never below the truth and lower bounds never above it. They are typically 1e-4
-// of epsilon apart, some 1e-3 for many kinds of releases or above 1e6 of them, and more beyond 1e8;
-// of batches of a fixed size, up to a third for many releases (the lower bound is of one of two
-// directions). docs/accounting.md names the corners where they are far apart. Answers remember work
-// for the next one: an accountant is for one thread at a time. The PRV accountant derives from it.
+// The most accurate accountant. Upper bounds are never below the truth and lower bounds never above
+// it. They typically differ by a relative 1e-4, by some 1e-3 for many kinds of releases or above
+// 1e6 of them, and by more beyond 1e8; for fixed-size batches, by up to a third for many releases
+// (the lower bound is of one of two directions). docs/accounting.md names the cases in which they
+// are far apart. Answers reuse the work of earlier ones: one thread at a time may use an
+// accountant.
 class PldAccountant : public Accountant {
  public:
   explicit PldAccountant(NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
 
   using Accountant::delta;
   using Accountant::epsilon;
-  // Bounds of the true epsilon for this delta and of the true delta for this epsilon. Without noise
-  // both sides say infinity and 1. Throw std::invalid_argument unless delta is in (0, 1) and
+  // Bounds on the true epsilon for this delta, and on the true delta for this epsilon. Without
+  // noise both bounds are infinity and 1. Throw std::invalid_argument unless delta is in (0, 1) and
   // epsilon finite and >= 0.
   double epsilon(double delta, Bound bound) const;
   double delta(double epsilon, Bound bound) const;

@@ -1,15 +1,15 @@
 // Accounting by privacy loss random variables, the numerical composition of Gopi, Lee and Wutschitz
-// (2021): that of the PLD accountant with losses moved to the nearest lattice point. It checks the
-// other by different means, and others' accountants by the same. Proof in docs/accounting.md,
-// section 5.
+// (2021): that of the PLD accountant, but with losses moved to the nearest lattice point. It checks
+// the PLD accountant by other means, and other libraries' PRV accountants by the same. Proof in
+// docs/accounting.md, section 5.
 #pragma once
 
 #include "dp/accounting/pld/pld_accountant.h"
 
 namespace sotto {
 
-// Bounds as those of PldAccountant, for the same samplings: about 0.01 on both sides of an estimate
-// of epsilon, 1 % where epsilon is below 1, and more where that takes more than 2^21 points.
+// Bounds as PldAccountant, for the same samplings: within about 0.01 of an estimate of epsilon, 1 %
+// if epsilon is below 1, and more if that takes more than 2^21 points.
 class PrvAccountant final : public PldAccountant {
  public:
   explicit PrvAccountant(NeighboringRelation relation = NeighboringRelation::add_or_remove_one)

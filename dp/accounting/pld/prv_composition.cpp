@@ -9,7 +9,7 @@ namespace sotto {
 
 namespace {
 
-// How far moving the losses may have moved the sum to either side, except with probability
+// How far moving the losses has moved the sum to either side at most, except with probability
 // `missed`: Hoeffding (1963), theorem 2.
 double hoeffding(double squared_widths, double drift, double missed) {
   return std::sqrt(-0.5 * std::log(missed) * squared_widths) + drift;
@@ -17,8 +17,8 @@ double hoeffding(double squared_widths, double drift, double missed) {
 
 }  // namespace
 
-// The spacing whose error is the one wanted (Gopi, Lee and Wutschitz 2021, theorem 5.5), or a
-// coarser one where that takes too long.
+// The spacing with the requested error (Gopi, Lee and Wutschitz 2021, theorem 5.5), or a coarser
+// one if that takes too long.
 double PldComposition::matched_spacing(const Counts& counts, const PldPlan& plan) const {
   constexpr double largest_error = 0.01, most_points = 1 << 21, most_cells = 1 << 18;
   double releases = 0, range = 0;
@@ -32,10 +32,11 @@ double PldComposition::matched_spacing(const Counts& counts, const PldPlan& plan
   const double window = 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
   const double kinds = static_cast<double>(counts.size());
   const double least = std::max(window * kinds / most_points, range / most_cells);
-  return std::exp2(std::floor(4 * std::log2(std::max(wanted, least))) / 4);  // used again
+  // rounded, so that it is used again
+  return std::exp2(std::floor(4 * std::log2(std::max(wanted, least))) / 4);
 }
 
-// What the moved losses say, `moved` further in epsilon and `missed` in delta.
+// The bound from the moved losses, corrected by `moved` in epsilon and by `missed` in delta.
 double PldComposition::matched_answer(const Counts& counts, const Side& side, double tilt,
                                       const LossWindow& window, const PldQuery& question) {
   double releases = 0, squares = 0, drift = 0;

@@ -14,19 +14,19 @@ namespace {
 
 using Complex = std::complex<double>;
 
-constexpr double unit = std::numeric_limits<double>::epsilon() / 2;  // of rounding
-constexpr double negligible_log = 80;  // spectrum below e^-80 is left out
+constexpr double unit = std::numeric_limits<double>::epsilon() / 2;  // unit roundoff
+constexpr double negligible_log = 80;  // smaller spectral values are set to 0
 
-// A bound of the relative rounding error per halving of a transform: a product by a rounded root of
+// A bound on the relative rounding error per halving of a transform: a product by a rounded root of
 // unity and two additions, doubled for the split into even and odd.
 constexpr double rounding_per_level = 16 * unit;
 
-// A bound of the rounding error of a factor of size <= 1, once it is in the product.
+// A bound on the rounding error of a factor of size <= 1 in the product.
 constexpr double rounding_per_factor = 16 * unit;
-constexpr double few_factors = 8;  // powers that are multiplied out
+constexpr double few_factors = 8;  // up to here, powers are computed by multiplication
 
-// (origin + rest)^n of a size <= 1, 0 below e^-80; n may be any number of releases. With an error
-// in proportion to the rest.
+// (origin + rest)^n for a base of size <= 1, and 0 below e^-80; n may be any positive number. The
+// error is proportional to the rest.
 Complex power(double log_origin, const Complex& ratio, double n) {
   constexpr double cancels = -0.5;  // half of the square of origin and more
   const double x = ratio.real(), y = ratio.imag();
@@ -119,7 +119,7 @@ DeltaCurve::DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bou
       log_scale_(sum.log_moment()),
       escaped_(sum.infinity_mass()),
       scaled_(static_cast<std::size_t>(sum.size())) {
-  // Relative rounding of the recursions below: 13/2 unit for each of 2^21 points.
+  // The relative rounding error of the recursions below: 13/2 units for each of 2^21 points.
   constexpr double sums = 2e-9;
   const double side = bound == Bound::upper ? 1 : -1;
   log_scale_ += side * (sums + mass_tolerance * sum.count() + 8 * unit * std::abs(log_scale_));
@@ -131,7 +131,7 @@ DeltaCurve::DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bou
   // mass = sum_{k >= i} f_k e^{-tilt d (k - i)},
   // scaled = sum_{k > i} f_k (1 - e^{-d (k - i)}) e^{-tilt d (k - i)}
   const double decay = std::exp(-tilt_ * spacing_), rise = -std::expm1(-spacing_);
-  // A lower bound is one at every smaller epsilon, where what is subtracted may leave less.
+  // A lower bound at epsilon also holds at every smaller one, where the subtraction may leave less.
   const double kept = bound == Bound::lower ? decay : 0;
   double mass = 0, scaled = 0, last = 0;
   std::size_t place = wrap(start + sum.size() - 1, sum.size());
@@ -148,7 +148,7 @@ double DeltaCurve::add_escaped(double delta) const {
   return bound_ == Bound::upper ? std::min(delta + escaped_, 1.0) : std::min(delta, 1.0);
 }
 
-// With the mass that lies above the point at `index`, and above epsilon.
+// delta from the mass above the point at `index`, evaluated at epsilon.
 double DeltaCurve::delta_at(std::int64_t index, double epsilon) const {
   const double scaled = scaled_[static_cast<std::size_t>(index)];
   if (scaled == 0) return add_escaped(0);
@@ -160,7 +160,7 @@ double DeltaCurve::delta_at(std::int64_t index) const { return delta_at(index, p
 double DeltaCurve::delta(double epsilon) const {
   const double place = (epsilon - first_) / spacing_;
   const auto last = static_cast<std::int64_t>(scaled_.size()) - 1;
-  if (place >= static_cast<double>(last))  // there is mass outside the window alone
+  if (place >= static_cast<double>(last))  // only mass outside the window is above
     return bound_ == Bound::upper ? delta_at(last, epsilon) : 0;
   if (place < 0) {  // delta is convex in e^epsilon, 1 at epsilon = -infinity
     const double low = delta_at(0);

@@ -1,5 +1,5 @@
-// The sum of many independent discrete losses, exponentially tilted so that what is asked for lies
-// at its centre, and what it says about delta. Proofs in docs/accounting.md, section 5.
+// The sum of many independent discrete losses, exponentially tilted so that the answer lies near
+// its mean, and the curve of delta that follows from it. Proofs in docs/accounting.md, section 5.
 #pragma once
 
 #include <cmath>
@@ -12,27 +12,27 @@
 
 namespace sotto {
 
-// The size of a transform for so many points: the smallest 2^k or 3 * 2^k that is at least `count`.
+// The size of a transform for `count` points: the smallest 2^k or 3 * 2^k that is at least `count`.
 std::int64_t transform_size(double count);
 
-// A discrete loss under the tilted measure: the Fourier transform of all but its likeliest value at
-// the non-negative frequencies.
+// A discrete loss under the tilted measure: the Fourier transform, at the non-negative frequencies,
+// of all but its most likely value.
 struct TiltedLoss {
   std::vector<std::complex<double>> spectrum;
-  double rest = 0;           // the probability of all but the likeliest value
-  double log_origin = 0;     // ln of that of the likeliest
-  double offset = 0;         // the likeliest value; others are whole numbers of spacings away
-  double log_moment = 0;     // ln E[e^{tilt loss}]
-  double infinity_mass = 0;  // the probability that it is infinite
+  double rest = 0;        // the probability of all but the most likely value
+  double log_origin = 0;  // ln of the probability of the most likely value
+  double offset = 0;      // the most likely value; the others differ by whole numbers of spacings
+  double log_moment = 0;  // ln E[e^{tilt loss}]
+  double infinity_mass = 0;  // the probability that the loss is infinite
 };
 
-// The sum of many such losses, of which further ones can be added.
+// The tilted sum of many independent losses; more can be added.
 class TiltedSum {
  public:
   // For `size` points of a lattice: 2^k or 3 * 2^k, at least 4.
   TiltedSum(double tilt, double spacing, std::int64_t size);
 
-  // A loss on a lattice of this spacing, ready to be added.
+  // Tilts and transforms a loss on a lattice of this spacing, for add().
   TiltedLoss tilted(const DiscretePld& pair) const;
   // Adds `count` > 0 independent losses of one kind.
   void add(const TiltedLoss& loss, double count);
@@ -46,10 +46,10 @@ class TiltedSum {
   // The probability that one of the losses is infinite.
   double infinity_mass() const { return -std::expm1(log_kept_); }
 
-  // Probabilities of the tilted sum on the lattice, those a multiple of `size` apart added up:
-  // index i stands for offset + spacing * (i + size * (whole numbers)).
+  // The probabilities of the tilted sum on the lattice, folded modulo `size`: index i stands for
+  // offset + spacing * (i + size * (whole numbers)).
   std::vector<double> folded() const;
-  // No entry of folded() is further than this from its exact value.
+  // A bound on the absolute error of every entry of folded().
   double rounding() const;
 
  private:
@@ -59,15 +59,15 @@ class TiltedSum {
   std::vector<std::complex<double>> product_;
 };
 
-// delta as a function of epsilon near one place, from one side.
+// A bound, from one side, on delta as a function of epsilon, within a window.
 class DeltaCurve {
  public:
   DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bound);
 
-  // A bound of delta at an epsilon >= 0.
+  // A bound on delta at an epsilon >= 0.
   double delta(double epsilon) const;
-  // A bound of the smallest epsilon for this delta; never below 0. An upper bound is infinite when
-  // that lies above the window.
+  // A bound on the smallest epsilon >= 0 for this delta. An upper bound is infinite if the epsilon
+  // lies above the window.
   double epsilon(double delta) const;
 
  private:

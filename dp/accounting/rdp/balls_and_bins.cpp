@@ -14,18 +14,18 @@ namespace sotto {
 
 namespace {
 
-constexpr double rounding = 1e-10;  // above that of any sum here, relative
-constexpr double overflow = 700;    // e^700 is still a number
+constexpr double rounding = 1e-10;  // relative, above the rounding error of any sum here
+constexpr double overflow = 700;    // e^700 is below the largest double
 
-// Moments ln E[M^k], k = 0, 1, ..., of the mean M of `terms` independent factors L with mean 1.
+// The moments ln E[M^k], k = 0, 1, ..., of the mean M of `terms` independent factors L with mean 1.
 struct Moments {
   double terms = 0;
   std::vector<double> logs;
 };
 
-// Those of the mean of all terms of both:
+// The moments of the mean of the terms of both:
 //   E[M^n] - 1 = sum_k Binomial(k; n, p) (E[M_1^k] E[M_2^{n-k}] - 1),
-// p being the part that the first has of all terms. No term is negative.
+// where p is the first one's fraction of all terms. No term is negative.
 Moments joined(const Moments& one, const Moments& two) {
   Moments both{one.terms + two.terms, std::vector<double>(one.logs.size(), 0.0)};
   const double log_p = std::log(one.terms / both.terms), log_r = std::log(two.terms / both.terms);
@@ -50,7 +50,7 @@ Moments joined(const Moments& one, const Moments& two) {
   return both;
 }
 
-// ln E[M^k] for k up to `most`: E[L^k] = e^{k (k-1) / (2 sigma^2)}, joined by doubling. Beyond
+// ln E[M^k] for k up to `most`: E[L^k] = e^{k (k-1) / (2 sigma^2)}, joined by doubling; above k =
 // `exact` by E[M^{k+1}] <= E[M^k] (1 + (e^{k / sigma^2} - 1) / batches).
 std::vector<double> log_moments(double batches, double sigma, std::size_t most) {
   constexpr std::size_t exact = 256;
@@ -77,11 +77,11 @@ std::vector<double> log_moments(double batches, double sigma, std::size_t most) 
 
 // E[M^{-b}] by the Laplace transform of M:
 //   E[M^{-b}] - 1 = 1/Gamma(b) int e^{b v} (E[e^{-y L / t}]^t - e^{-y}) dv,   y = e^v,
-// where no value is negative, either.
+// where no value is negative either.
 class NegativeMoments {
  public:
   NegativeMoments(double batches, double sigma) : batches_(batches) {
-    constexpr double lowest = 38, highest = 12;  // standard deviations
+    constexpr double lowest = 38, highest = 12;  // in standard deviations
     const double s = std::min(sigma, 5.0), step = 9.4 * s / (40 + 1.1 * s * s);
     const double norm = std::log(step) - 0.5 * std::log(2 * std::numbers::pi);
     for (double z = -lowest; z < 2 / sigma + highest; z += step) {
@@ -90,15 +90,16 @@ class NegativeMoments {
     }
   }
 
-  // The largest b for log(): what counts lies b / (t sigma) deviations below 0.
+  // The largest b for log(): its integral is concentrated b / (t sigma) standard deviations below
+  // 0.
   static double most(double batches, double sigma) { return 25 * batches * sigma; }
 
   // ln E[M^{-b}] for b > 0.
   double log(double b) {
-    constexpr double quadrature = 1e-9;  // above its errors
+    constexpr double quadrature = 1e-9;  // above the quadrature's errors
     constexpr double simd_dispatch_avx512 = 0.2, narrow = 0.75, parts = 4, negligible = 45;
     const double ideal = std::min(simd_dispatch_avx512, narrow / std::sqrt(b + 2));
-    // Steps that are powers of each other share their points.
+    // Steps whose ratios are powers of one number share their points.
     const double step =
         simd_dispatch_avx512 *
         std::exp2(std::floor(parts * std::log2(ideal / simd_dispatch_avx512)) / parts);
@@ -143,7 +144,7 @@ class NegativeMoments {
     return sum.log();
   }
 
-  // The same plus w, for any but large w.
+  // ln E[e^{-w (L - 1)}] computed without cancellation, unless w is large.
   double log_convexity(double w) const {
     double sum = 0;
     for (const Point& point : points_) {
@@ -168,9 +169,9 @@ class NegativeMoments {
 
 std::vector<double> rdp_curve_balls_and_bins(std::int64_t batches, double sigma,
                                              std::span<const double> orders) {
-  check(batches >= 1, "rdp: a pass of {} batches", batches);
+  check(batches >= 1, "rdp: an epoch of {} batches", batches);
   std::vector<double> curve = rdp_curve(1, sigma, orders);
-  constexpr double least = 1e-50;  // noise below which moments are no numbers
+  constexpr double least = 1e-50;  // below this noise moments overflow
   if (batches == 1 || sigma < least || orders.empty()) return curve;
   const auto t = static_cast<double>(batches);
   const auto most = static_cast<std::size_t>(std::ceil(*std::ranges::max_element(orders)));
@@ -182,8 +183,8 @@ std::vector<double> rdp_curve_balls_and_bins(std::int64_t batches, double sigma,
     const double part = orders[i] - below;
     double moment = logs[whole];
     if (part > 0) moment += part * (logs[whole + 1] - moment);
-    // The arithmetic mean M is at least the geometric one, whose moments are known. That is enough
-    // where it is below the other direction.
+    // The arithmetic mean M is at least the geometric mean, whose moments are known. Their bound
+    // suffices if it is below the other direction's.
     const double geometric = 0.5 * b * (b / t + 1) / (sigma * sigma);
     if (geometric > moment) {
       if (!negative) negative.emplace(t, sigma);
@@ -196,8 +197,8 @@ std::vector<double> rdp_curve_balls_and_bins(std::int64_t batches, double sigma,
 }
 
 double rdp_balls_and_bins_added(std::int64_t batches, double sigma, double order) {
-  constexpr double least_sigma = 0.1;  // below, there would be too many points
-  check(batches >= 1, "rdp: a pass of {} batches", batches);
+  constexpr double least_sigma = 0.1;  // below it there would be too many points
+  check(batches >= 1, "rdp: an epoch of {} batches", batches);
   check(sigma >= least_sigma, "rdp: noise multiplier {} is below {}", sigma, least_sigma);
   rdp_sampled_gaussian(1, sigma, order);  // throws for an order out of range
   const auto t = static_cast<double>(batches);

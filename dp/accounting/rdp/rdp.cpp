@@ -17,9 +17,10 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double largest_order = 1e6;
-constexpr double largest_summed_order = 256;         // above, the quadrature is faster than the sum
-constexpr double smallest_integrated_sigma = 0.005;  // below, its step would be too short
-constexpr double negligible_log = 45;                // a term e^-45 of the largest one is left out
+constexpr double largest_summed_order = 256;  // above it the quadrature is faster than the sum
+// below it the quadrature's step would be too short
+constexpr double smallest_integrated_sigma = 0.005;
+constexpr double negligible_log = 45;  // terms below e^-45 of the largest one are left out
 
 // ln(A - 1) for a whole order: A - 1 = sum_{i=2}^alpha C(alpha, i) q^i (1-q)^{alpha-i}
 // (e^{(i^2-i)/(2 sigma^2)} - 1), where no term is negative.
@@ -85,17 +86,17 @@ class ExcessIntegral {
     return l + log_convexity(l) + log_density(z);
   }
 
-  // At least the log of the integrand: a convex function of z minus a square.
+  // An upper bound on the log of the integrand: a convex function of z minus a square.
   double log_bound(double z) const {
     return std::max(order_ * log_ratio(z), 0.0) + std::log1p(order_) + log_density(z);
   }
 
-  // Any value of the integrand is a lower bound of the largest.
+  // A first value of the sum's maximum; any value of the integrand is below the largest.
   double start() const {
     return std::max({log_value(-sigma_), log_value(0.5 + sigma_), log_value(2), log_value(order_)});
   }
 
-  // Lattice points first .. last - 1, leaving out cells on which the bound is negligible.
+  // Adds lattice points first .. last - 1, except for cells on which the bound is negligible.
   void add(std::int64_t first, std::int64_t last) {
     const double a = static_cast<double>(first) * step_, b = static_cast<double>(last) * step_;
     const double sag = (b - a) * (b - a) / (8 * sigma_ * sigma_);
@@ -123,7 +124,7 @@ double log_moment(double q, double sigma, double order) {
   if (sigma >= smallest_integrated_sigma) {
     return log1p_exp(ExcessIntegral(q, sigma, order).log());
   }
-  // ln A is convex in the order, so a chord lies above it; and so does ln A without sampling.
+  // ln A is convex in the order, so a chord lies above it; ln A without sampling is above it, too.
   const double below = std::floor(order), t = order - below;
   const double low = below == 1 ? 0 : log_moment(q, sigma, below);
   return std::min((1 - t) * low + t * log_moment(q, sigma, below + 1),
@@ -141,19 +142,19 @@ void check_asked(double delta, double epsilon) {
         epsilon);
 }
 
-// What a divergence proves: epsilon, or -infinity where the total variation is below delta.
+// The epsilon that a divergence proves; -infinity if the total variation is below delta.
 double epsilon_at(double order, double rdp, double delta) {
   if (delta * delta + std::expm1(-rdp) > 0) return -infinity;
   return rdp + std::log1p(-1 / order) - (std::log(delta) + std::log(order)) / (order - 1);
 }
 
-// ln of the total variation, and ln delta.
+// ln of the total variation distance, and ln delta.
 double log_distance(double rdp) { return 0.5 * std::log(-std::expm1(-rdp)); }
 double log_delta_at(double order, double rdp, double epsilon) {
   return (order - 1) * (rdp - epsilon + std::log1p(-1 / order)) - std::log(order);
 }
 
-// Where f(0), f(1), .. f(count - 1), which falls and then rises, is least.
+// The index at which f(0), f(1), ... f(count - 1), which falls and then rises, is smallest.
 template <class Function>
 std::size_t least(std::size_t count, const Function& f) {
   std::size_t low = 0, high = count - 1;
@@ -236,7 +237,7 @@ RdpBound rdp_delta(std::span<const double> orders, std::span<const double> rdp, 
   return best;
 }
 
-// The total variation is bounded best by the smallest order, as divergences grow with the order.
+// The smallest order bounds the total variation best, because divergences grow with the order.
 RdpBound rdp_epsilon(std::span<const double> orders, const RdpOfOrder& rdp, double delta) {
   check_asked(delta, 0);
   const auto at = [&](std::size_t i) { return epsilon_at(orders[i], rdp(i), delta); };

@@ -1,5 +1,5 @@
-// Renyi differential privacy: the divergence of one step, and what a curve of divergences says
-// about epsilon and delta. Derivations in docs/accounting.md.
+// Renyi differential privacy: the divergence of one step, and the epsilon and delta that follow
+// from divergences at several orders. Derivations in docs/accounting.md.
 #pragma once
 
 #include <functional>
@@ -16,14 +16,14 @@ namespace sotto {
 // sigma >= 0 and order in (1, 1e6]. Mironov, Talwar and Zhang (2019).
 double rdp_sampled_gaussian(double q, double sigma, double order);
 
-// The same for a list of orders.
+// rdp_sampled_gaussian at each of the orders.
 std::vector<double> rdp_curve(double q, double sigma, std::span<const double> orders);
 
-// From 1.01 to 10,000, dense enough that epsilon from 0.01 to 50 is within about 0.1 % of the best
-// over all orders.
+// Orders from 1.01 to 10,000, dense enough that epsilon from 0.01 to 50 is within about 0.1 % of
+// the best over all orders.
 const std::vector<double>& default_orders();
 
-// A bound together with the order that gave it.
+// A bound, and the order that gave it.
 struct RdpBound {
   double value = 0;
   double order = 0;
@@ -36,14 +36,14 @@ struct RdpBound {
 // is in (0, 1).
 RdpBound rdp_epsilon(std::span<const double> orders, std::span<const double> rdp, double delta);
 
-// The smallest delta they prove for this epsilon, from the same two bounds; at most 1. Throws
-// std::invalid_argument unless epsilon is finite and >= 0.
+// The smallest delta that divergences prove for this epsilon, by the same two bounds; at most 1.
+// Throws std::invalid_argument unless epsilon is finite and >= 0.
 RdpBound rdp_delta(std::span<const double> orders, std::span<const double> rdp, double epsilon);
 
-// The same for increasing orders and divergences for which (order - 1) rdp(order) is convex, as it
-// is for every mechanism: what is minimised then falls and rises but once (docs/accounting.md,
-// section 2), and rdp(i), the divergence at orders[i], is asked for few of them. Where it is not
-// convex the bound is valid, too, but may not be the least.
+// The bounds above for increasing orders and divergences such that (order - 1) rdp(order) is
+// convex, as it is for every mechanism. The minimized function of the order then falls and rises
+// only once (docs/accounting.md, section 2), and rdp(i), the divergence at orders[i], is computed
+// for few orders. Without convexity the bound is valid, too, but may not be the smallest.
 using RdpOfOrder = std::function<double(std::size_t i)>;
 RdpBound rdp_epsilon(std::span<const double> orders, const RdpOfOrder& rdp, double delta);
 RdpBound rdp_delta(std::span<const double> orders, const RdpOfOrder& rdp, double epsilon);

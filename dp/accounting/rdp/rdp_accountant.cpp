@@ -20,7 +20,7 @@ RdpAccountant::RdpAccountant(std::vector<double> orders, NeighboringRelation rel
   orders_.erase(std::unique(orders_.begin(), orders_.end()), orders_.end());
 }
 
-// Whether the divergences are those of a mechanism, and not bounds of them.
+// Returns whether the divergences are those of a mechanism, and not bounds on them.
 bool RdpAccountant::exact(const Event& event) const {
   return event.sampling != Sampling::balls_and_bins &&
          (relation() == NeighboringRelation::add_or_remove_one || event.sampling_rate == 1);

@@ -1,5 +1,5 @@
-// Accounting by Renyi divergences: safe for every mechanism here, and cheap. The divergences of
-// the releases add up, order by order.
+// Accounting by Renyi divergences: valid for every mechanism here, and cheap. The divergences of
+// releases add up, order by order.
 #pragma once
 
 #include <map>
@@ -10,24 +10,24 @@
 
 namespace sotto {
 
-// Divergences are computed when an answer needs their order, and kept: an accountant is for one
-// thread at a time.
+// The accountant for most samplings, and the fastest. Divergences are computed when an answer needs
+// their order, and kept: one thread at a time may use an accountant.
 class RdpAccountant final : public Accountant {
  public:
   // Throws std::invalid_argument unless there is an order and all are in (1, 1e6].
   explicit RdpAccountant(std::vector<double> orders = default_orders(),
                          NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
 
-  // What the divergences prove with the orders that gave it, were no batch to lose records.
+  // The bounds, with the orders that gave them, not counting truncation.
   RdpBound best_epsilon(double delta) const;
   RdpBound best_delta(double epsilon) const;
-  // Whether a smaller or larger order than there is might prove a smaller epsilon.
+  // Returns whether a smaller or larger order than those given might prove a smaller epsilon.
   bool order_at_edge(double delta) const;
   // The divergence of everything composed, for each order from the smallest.
   std::vector<double> rdp() const;
 
  private:
-  // Releases of one kind, and the divergence of one of them for each order: NaN while not computed.
+  // The releases of one kind, and the divergence of one of them at each order: NaN until computed.
   struct Kind {
     double count = 0;
     std::vector<double> curve;

@@ -10,7 +10,7 @@
 namespace sotto {
 
 std::vector<double> rdp_curve_replaced(double q, double sigma, std::span<const double> orders) {
-  constexpr double least = 1e-50;  // noise below which moments are no numbers
+  constexpr double least = 1e-50;  // below this noise moments overflow
   const double s = sigma / 2;
   std::vector<double> curve = rdp_curve(q, s, orders);
   if (q == 0 || q == 1) return curve;

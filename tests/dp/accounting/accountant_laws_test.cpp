@@ -172,7 +172,7 @@ TEST_CASE("batches are paid for by passes that were begun before, of the same ki
   });
   const auto accountant = composed(AccountantKind::pld, added, {1.5, Sampling::planned, 1, 10});
   CHECK_THROWS_WITH(accountant->compose({1.5, Sampling::planned, 1, 10, true}, 10),
-                    "compose: 10 paid planned batches after 1 passes of 10 were begun");
+                    "compose: 10 paid planned batches, but 1 epochs of 10 batches were begun");
 }
 
 TEST_CASE("lost records cost their probability, in delta and in epsilon") {
