@@ -47,7 +47,7 @@ using EventCounts = std::vector<std::pair<Event, std::int64_t>>;
 
 // The sampling's name in the ledger: "truncated_poisson" and so on.
 const char* name(Sampling sampling);
-// Whether the sampling has a sampling_rate other than 1, and whether its batches come in epochs.
+// Returns whether the sampling has a sampling_rate, and whether its batches come in epochs.
 bool has_rate(Sampling sampling);
 bool in_passes(Sampling sampling);
 

@@ -63,7 +63,7 @@ class DiracCanaries {
   std::vector<bool> included_;
 };
 
-// What a run's releases reveal of each canary, [step][canary]: the element of the noisy sum over
+// The traces of the canaries in a run's releases, [step][canary]: the element of the noisy sum over
 // the clip bound, minus the expected contribution of other units. Without noise it is 1 if the
 // canary took part and 0 if it did not.
 using CanaryTrace = std::vector<std::vector<double>>;

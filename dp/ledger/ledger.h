@@ -1,6 +1,6 @@
-// The record of what really ran, written ahead of every release: what the accountant composes.
-// On disk a ledger is a text file that several runs on one data set may share; docs/accounting.md,
-// section 4, describes it and argues that a crash can only make it count too much.
+// The privacy ledger: a write-ahead record of every release, which the accountant composes. On disk
+// it is a text file that several runs on one data set may share; docs/accounting.md, section 4,
+// describes it and argues that a crash can only make it count too much.
 #pragma once
 
 #include <cstdint>
@@ -13,92 +13,96 @@
 
 namespace sotto {
 
-// A handle of one run's hold on a ledger, which lasts as long as there is a handle of it: copies
-// are handles of the same run, and engines keep one. A handle that was moved from throws
-// std::invalid_argument. Append-only. Any thread may call, and runs of their own, new_run(), may
-// release at the same time. After fork() the child's copy throws.
+// A handle of one run on a ledger. Create one for each data set and give it to the Engine, or
+// record releases yourself. Copies are handles of the same run, which lasts as long as one of them.
+// The ledger is append-only. Any thread may call, and runs of their own, from new_run(), may
+// release at the same time. A handle that was moved from throws std::invalid_argument, and so does
+// the child's copy after fork().
+//
+//   Ledger ledger = Ledger::create("train.ledger", {.unit = "one patient"});
+//   const double spent = epsilon(ledger, 1e-5);
 class Ledger {
  public:
-  // Whether releases may be made, given what all runs would then have released. Other runs wait for
-  // the answer; a ledger that is written to for it throws.
+  // Decides whether releases may be made, given the history that all runs would then have. Other
+  // runs wait for the answer; a check that writes to the ledger makes it throw.
   using BudgetCheck = OpenLedger::BudgetCheck;
 
-  // In memory.
+  // A ledger in memory.
   explicit Ledger(LedgerHeader header = {});
-  // A new file. Throws SystemFailure when there is one already. The file is written once for every
-  // `block` >= 1 releases of one kind; a crash over-counts by at most that many.
+  // Creates a file. Throws SystemFailure when it exists already. The file is written once for every
+  // `block` >= 1 releases of one kind; a crash over-counts by that many at most.
   static Ledger create(const std::string& path, LedgerHeader header = {}, std::int64_t block = 16);
-  // A new run on a file that was created before. Releases that other runs reserved and did not
-  // settle count whole. Throws SystemFailure, naming file and line, when the file is not a ledger,
-  // or was damaged other than by a crash in the middle of an append.
+  // Begins a new run on an existing file. Releases that other runs reserved and did not settle
+  // count in full. Throws SystemFailure, with file and line, when the file is not a ledger, or was
+  // damaged other than by a crash in the middle of an append.
   static Ledger open(const std::string& path, std::int64_t block = 16);
-  // Goes on with the run of a checkpoint. What was released after the checkpoint counts. Throws
-  // SystemFailure, also, when the file is not the ledger that the mark is of, has not all that it
-  // had then, or has other lines; and when another ledger continues the run.
+  // Continues the run of a training checkpoint; releases made after the checkpoint count. Throws
+  // the errors of open(), and SystemFailure when the file is not the ledger of the mark, has lost
+  // or changed lines that it had then, or when another ledger continues the run.
   static Ledger resume(const std::string& path, const LedgerPosition& mark,
                        std::int64_t block = 16);
-  // Another run on this ledger, in memory or open() of its file: one for each engine.
+  // Begins another run on this ledger, in memory or by open() of its file. Each engine needs one.
   Ledger new_run() const;
 
   // Counts one release of `event` on the sampler's draw number `draw`; call it before the release
-  // leaves the mechanism. When the run has none in reserve, it reads what other runs added, and
-  // reserves as many of a block as `budget_check` allows, no other run being able to spend in
-  // between. Throws std::invalid_argument, with nothing counted, when it allows none; unless draw
-  // >= next_draw() (below that, the batch may have been released already) and draw < 2^62; and for
-  // a paid event that no earlier one of this run paid for. Throws SystemFailure when the file
-  // cannot be written or is not what it was: then nothing may be released, now or later. For
-  // batches in passes `place` says which of its pass it is: a paid one must belong to the last pass
-  // of its kind that this run began, and come after those released before.
+  // leaves the mechanism. If the run has no release in reserve, it reads what other runs added and
+  // reserves as much of a block as `budget_check` allows, while no other run can spend. Throws
+  // std::invalid_argument, with nothing counted, when the check allows none; unless draw >=
+  // next_draw() (the batch of a smaller one may have been released already) and draw < 2^62; and
+  // for a paid event whose epoch this run has not charged. Throws SystemFailure when the file
+  // cannot be written or was changed: then nothing may be released, now or later. `place` is the
+  // position of a batch in its epoch: a paid batch must belong to the last epoch of its kind that
+  // this run began, and come after those of it released before.
   void record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check = {},
               const std::optional<EpochPosition>& place = {});
-  // Writes down how much of the open reservation was used; at a checkpoint, and when the last
-  // handle goes.
+  // Writes down how many releases of the open reservation were made; called by mark() and when the
+  // last handle is destroyed.
   void settle();
-  // Says how many units the data set has, of which sampling rates are; engines and mechanisms do.
-  // Throws std::invalid_argument, with nothing written, unless units >= 1 and no run ever said
-  // another number: runs on other data do not belong here.
+  // Declares the number of units in the data set, to which sampling rates refer; engines and
+  // mechanisms call it. Throws std::invalid_argument, with nothing written, unless units >= 1 and
+  // every run declared the same number: runs on other data do not belong here.
   void set_population(std::int64_t units);
-  // Says what this run will release at most, instead of what it said before; engines do. False,
-  // and nothing is written, once any run has released something: what comes then could have been
-  // chosen by looking at that (History::adaptive).
+  // Declares the maximum that this run will release, instead of an earlier declaration; engines
+  // call it. Returns false, with nothing written, once any run has released something: a plan made
+  // then could have been chosen by looking at releases (History::adaptive).
   bool plan(const EventCounts& most);
-  // For noise or batches that are not secret (a seeded generator): no privacy is claimed from here
-  // on, and never again for this file.
+  // Records that noise or batches are not secret (a seeded generator): from here on this file can
+  // never again prove privacy.
   void mark_not_private(const std::string& reason);
-  // What a checkpoint needs to resume(): settles, and syncs the file. Throws std::invalid_argument
-  // for a ledger in memory.
+  // Settles, syncs the file, and returns the position that a training checkpoint needs for
+  // resume(). Throws std::invalid_argument for a ledger in memory.
   LedgerPosition mark();
-  // One engine at a time uses a run: throws std::invalid_argument while an earlier claim lives.
+  // Claims the run for one engine. Throws std::invalid_argument while an earlier claim lives.
   std::shared_ptr<const void> claim();
 
-  // The releases of all runs, with the others' reservations whole, and whether their settings were
-  // planned. Up to date when the last reservation, settlement or mark was made.
+  // The releases of all runs, with other runs' reservations in full, and whether their settings
+  // were planned. Up to date as of the last reservation, settlement or mark.
   History history() const { return history_after({}); }
-  // The history if this run released these, too.
+  // The history if this run released `more` as well.
   History history_after(const EventCounts& more) const;
   EventCounts events() const;
   std::int64_t releases() const { return total_releases(events()); }
-  // Lines of other runs that were read so far: events() changed other than by record() when it
-  // grew.
+  // The number of other runs' lines read so far: when it grew, events() changed other than by
+  // record().
   std::int64_t lines_of_others() const;
-  // Of this run.
+  // The number of releases of this run.
   std::int64_t run_releases() const;
-  // The smallest draw number that this run never used, across crashes too: a resumed sampler goes
-  // on here.
+  // The smallest draw number that this run never used, crashes included: a resumed sampler
+  // continues here.
   std::uint64_t next_draw() const;
   bool private_noise() const { return reasons().empty(); }
   std::vector<std::string> reasons() const;
-  // Of the ledger and of this run, 128 random bits each.
+  // The ids of the ledger and of this run, 128 random bits each.
   const std::string& id() const;
   const std::string& run_id() const;
-  // Returns whether the run is that of a checkpoint.
+  // Returns whether the run is that of a training checkpoint.
   bool resumed() const;
-  // As far as was read, like events(); nothing before a run said it.
+  // The declared number of units, as far as was read; nullopt before a run declared it.
   std::optional<std::int64_t> population() const;
   const LedgerHeader& header() const;
 
  private:
-  // The open ledger, locked against other threads.
+  // Access to the open ledger, locked against other threads.
   class Locked;
   explicit Ledger(std::shared_ptr<OpenLedger> open) : open_(std::move(open)) {}
   Locked locked() const;

@@ -9,7 +9,7 @@
 namespace sotto {
 
 void add_releases(EventCounts& counts, const Event& event, std::int64_t releases) {
-  // From the back: the kind that came last comes again most often.
+  // Search from the back: the last kind recurs most often.
   const auto same = [&](const auto& entry) { return entry.first == event; };
   const auto found = std::find_if(counts.rbegin(), counts.rend(), same);
   if (found == counts.rend()) {
@@ -27,14 +27,14 @@ std::int64_t total_releases(const EventCounts& counts) {
 
 namespace {
 
-// What a reservation of batches in passes does to the last pass of its kind.
+// Updates the last epoch of the reservation's kind.
 void take_pass(LedgerRun& run, const Reservation& next) {
   LedgerRun::Pass* const pass = run.pass_of(next.event);
   if (next.event.paid) {
     pass->left -= next.count;
     return;
   }
-  check(next.count == 1, "{} first batches of passes in one reservation", next.count);
+  check(next.count == 1, "{} first batches of epochs in one reservation", next.count);
   const LedgerRun::Pass begun{next.event, next.first_draw, next.event.batches - 1};
   if (pass == nullptr) {
     run.passes.push_back(begun);
@@ -52,7 +52,7 @@ void LedgerRun::reserve(const Reservation& next) {
         "first_draw {} is not in [{}, {})", next.first_draw, next_draw, end_of_draws);
   if (next.event.paid) {
     check(next.count <= payments_left(next.event),
-          "{} {} batches that earlier ones of their passes paid for, where {} are left", next.count,
+          "{} {} batches already charged with their epoch, of which {} are left", next.count,
           name(next.event.sampling), payments_left(next.event));
   }
   if (next.event.batches > 1) take_pass(*this, next);
@@ -71,7 +71,7 @@ void LedgerRun::settle(std::int64_t used, std::uint64_t next_unused) {
     if (open->event.paid) {
       pass->left += open->count - used;
     } else if (used == 0) {
-      pass->left = 0;  // it never began
+      pass->left = 0;  // the epoch never began
     }
   }
   add_releases(events, open->event, used - open->count);
@@ -104,7 +104,7 @@ void LedgerContents::set_population(std::int64_t units) {
   population = units;
 }
 
-// Releases mostly follow the plan's order: the next kind is looked for behind the last one.
+// Releases mostly follow the plan's order: search for the next kind behind the last one.
 bool LedgerRun::within_plan() const {
   auto next = plan.begin();
   return std::ranges::all_of(events, [&](const auto& entry) {
@@ -115,7 +115,7 @@ bool LedgerRun::within_plan() const {
   });
 }
 
-// Batches that are paid for are part of the first one of their pass.
+// Paid batches are part of the first batch of their epoch, and skipped.
 bool LedgerRun::prefix_of_plan() const {
   bool ended = false;
   for (const auto& [event, planned] : plan) {
@@ -153,8 +153,8 @@ EventCounts LedgerContents::events() const {
 
 namespace {
 
-// Returns whether all events are of one kind; the first batch of a pass is of one kind with those
-// that it pays for. They are then a fixed sequence, of which nobody chose more than the end.
+// Returns whether all events are of one kind, where the first batch of an epoch counts as one kind
+// with its others. They are then a fixed sequence, of which only the end could have been chosen.
 bool one_kind(const EventCounts& counts) {
   const auto kind = [](Event event) {
     event.paid = false;

@@ -21,7 +21,7 @@ namespace {
 
 // Locks are on single bytes, which need not exist: the first for appending, and one for each run.
 // They belong to the open file and not to the process (F_OFD_SETLK), so that two ledgers of one
-// process exclude each other too, and the system lifts them when a process dies.
+// process exclude each other, too, and the system releases them when a process dies.
 constexpr off_t append_byte = 0;
 
 struct flock lock_of(short type, off_t byte) {
@@ -117,8 +117,8 @@ void LedgerFile::sync_folder() const {
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
   const Descriptor opened = open_file(folder, O_RDONLY | O_DIRECTORY);
   if (!opened.is_open()) fail_on(folder, "cannot open");
-  if (::fsync(opened.number()) != 0 && errno != EINVAL)  // EINVAL: no such notion here
-    fail_on(folder, "cannot sync");
+  // EINVAL: this file system cannot sync a folder
+  if (::fsync(opened.number()) != 0 && errno != EINVAL) fail_on(folder, "cannot sync");
 }
 
 }  // namespace sotto

@@ -1,4 +1,4 @@
-// The file under a ledger: only appended to, and shared with other ledgers by locks.
+// The file of a ledger: append-only, and shared with other ledgers by locks.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace sotto {
 
-// An open file that is only ever appended to; or none.
+// An open append-only file, or none (a ledger in memory).
 class LedgerFile {
  public:
-  // Keeps other ledgers from reading and appending, for as long as it lives.
+  // Excludes other ledgers from reading and appending while it lives.
   class Lock {
    public:
     ~Lock();
@@ -25,28 +25,28 @@ class LedgerFile {
   };
 
   LedgerFile() = default;
-  // `flags` of open(2) besides read, write and append. Throws SystemFailure when the file cannot be
-  // opened or is not a regular file.
+  // Opens the file; `flags` are those of open(2) besides read, write and append. Throws
+  // SystemFailure when the file cannot be opened or is not a regular file.
   LedgerFile(const std::string& path, int flags);
 
   bool exists() const { return file_.is_open(); }
   const std::string& path() const { return path_; }  // absolute
-  // Waits while another ledger holds the file. Does nothing where there is no file. Throws
-  // SystemFailure when the file cannot be locked.
+  // Waits while another ledger holds the lock. Does nothing without a file. Throws SystemFailure
+  // when the file cannot be locked.
   Lock lock() const { return Lock(*this); }
-  // Keeps the run, whose name is 128 bits in hexadecimal, from being continued by another ledger as
-  // long as this file is open. Throws SystemFailure when one does already.
+  // Prevents other ledgers from continuing the run, whose name is 128 bits in hexadecimal, while
+  // this file is open. Throws SystemFailure when another ledger already continues it.
   void claim_run(const std::string& run) const;
   // Throws SystemFailure unless the path still names this file.
   void check_in_place() const;
-  // The bytes from `begin` to the end; none when the file is shorter.
+  // The bytes from `begin` to the end; empty when the file is shorter.
   std::string read(std::size_t begin) const;
   void truncate(std::size_t size);
-  // Returns when the bytes are on the disk. Throws SystemFailure.
+  // Returns when the bytes are on the disk. Throws SystemFailure when they cannot be written.
   void append(const std::string& text);
   // Returns when everything that was ever appended is on the disk.
   void sync() const;
-  // Makes the file's name durable too.
+  // Makes the file's name durable, too.
   void sync_folder() const;
 
  private:

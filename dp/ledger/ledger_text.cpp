@@ -17,7 +17,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::size_t id_digits = 32, checksum_digits = 64;
 
-// Numbers in a file: all fit std::int64_t.
+// Parses a number of the file: all fit std::int64_t.
 std::uint64_t whole_number(const Json& object, const char* key) {
   const auto field = object.find(key);
   check(field != object.end() && field->is_number_unsigned(), "{} is not a whole number", key);
@@ -104,8 +104,8 @@ std::string checksum_after(const std::string& before, const std::string& body) {
   return sha256(before + body);
 }
 
-// Takes a line without its newline. Throws std::invalid_argument when it does not follow those
-// before it.
+// Appends a line without its newline. Throws std::invalid_argument when it does not follow the
+// lines before it.
 void take(LedgerText& text, const std::string& line) {
   const Json object = Json::parse(line, nullptr, false);
   check(object.is_object(), "not an object");
@@ -124,15 +124,15 @@ void take(LedgerText& text, const std::string& line) {
   text.checksum = checksum;
 }
 
-// Whether `tail`, which has no newline, is the beginning of a line and not all of it: the only
-// thing wrong with it is that it ends.
+// Returns whether `tail`, which has no newline, is an incomplete line: its only fault is that it
+// ends.
 bool broke_off(const std::string& tail) {
   if (tail.empty()) return true;
   try {
     return Json::parse(tail).is_discarded();
   } catch (const Json::parse_error& error) {
     return tail.front() == '{' && error.byte > tail.size();
-  } catch (const Json::out_of_range&) {  // a number beyond every type
+  } catch (const Json::out_of_range&) {  // a number out of range for every type
     return false;
   }
 }
@@ -153,7 +153,7 @@ void read_ledger(LedgerText& text, const std::string& more, const std::string& p
       const std::size_t end = more.find('\n', at);
       std::string line = more.substr(at, end - at);
       if (end == std::string::npos) {
-        line.erase(line.find_last_not_of('\0') + 1);  // what a disk may hold for lost data
+        line.erase(line.find_last_not_of('\0') + 1);  // zeros may stand for data that the disk lost
         if (broke_off(line)) break;
         text.missing_newline = true;
       }

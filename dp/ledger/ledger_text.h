@@ -1,4 +1,4 @@
-// The text of a ledger file: lines of JSON, each with a checksum over all before it.
+// The text of a ledger file: JSON lines, each with a checksum over all lines before it.
 // docs/accounting.md, section 4, describes the format.
 #pragma once
 
@@ -10,41 +10,41 @@
 
 namespace sotto {
 
-// The version of ledgers that are written, and the oldest that is read: version 2 has no lines of
-// populations, version 3 none of plans.
+// The format version that is written, and the oldest that is read: version 2 has no population
+// lines, version 3 has no plan lines.
 inline constexpr int ledger_version = 4, oldest_ledger_version = 2;
 
-// What was read or written of a file.
+// The part of a file that was read or written.
 struct LedgerText {
   LedgerContents contents;
   std::int64_t lines = 0;
-  std::size_t size = 0;          // bytes of those lines; what a crash left of another is left out
-  std::string checksum;          // of the last line
-  bool missing_newline = false;  // the last line is whole but for its end, which `size` counts
+  std::size_t size = 0;  // bytes of these lines, without an incomplete one that a crash left
+  std::string checksum;  // of the last line
+  bool missing_newline = false;  // the last line lacks only its newline, which `size` counts
 };
 
-// Reads `more`, which follows what was read, counting open reservations whole. Throws SystemFailure
-// with "path:line" when a line is malformed, was edited or is not in its place, unless it is the
-// last and broke off in the middle.
+// Reads `more`, which follows the text read so far, and counts open reservations in full. Throws
+// SystemFailure with "path:line" when a line is malformed, was edited or is out of place, unless it
+// is the last one and incomplete.
 void read_ledger(LedgerText& text, const std::string& more, const std::string& path);
-// Reads a whole file, which has a header at least.
+// Reads a whole file, which must have a header.
 LedgerText parse_ledger(const std::string& text, const std::string& path);
 
-// Lines without their checksums. What is not UTF-8 in words for people is replaced.
+// Format lines without their checksums. In texts for people, invalid UTF-8 is replaced.
 std::string header_line(const LedgerContents& contents);
 std::string reservation_line(const LedgerRun& run, const Reservation& reservation);
 std::string settlement_line(const LedgerRun& run, std::int64_t used, std::uint64_t next_draw);
 std::string population_line(const LedgerRun& run, std::int64_t units);
 std::string plan_line(const LedgerRun& run, const EventCounts& most);
 std::string not_private_line(const LedgerRun& run, const std::string& reason);
-// The next line of the file, newline included: `line` with its checksum. The contents do not
-// change.
+// Returns the next line of the file, newline included: `line` with its checksum. `text.contents`
+// does not change.
 std::string add_line(LedgerText& text, const std::string& line);
 
-// How a line with this checksum ends, without its newline.
+// The end of a line with this checksum, without its newline.
 std::string line_end(const std::string& checksum);
 
-// The relation as the header has it.
+// The relation as written in the header.
 const char* relation_text(NeighboringRelation relation);
 
 }  // namespace sotto

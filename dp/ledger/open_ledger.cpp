@@ -80,7 +80,7 @@ OpenLedger::~OpenLedger() {
   try {
     settle();
   } catch (const std::exception&) {
-    // The reservation stays open and counts whole.
+    // The reservation stays open and counts in full.
   }
 }
 
@@ -89,15 +89,15 @@ bool OpenLedger::Block::covers(const Event& event, std::uint64_t draw) const {
          draw - reserved.first_draw < static_cast<std::uint64_t>(reserved.count);
 }
 
-// A batch of a pass that nobody paid for, or one that comes again, would be released for nothing.
+// Without this, a batch of an uncharged epoch, or a repeated one, would be released without charge.
 void OpenLedger::check_place(const Event& event, const EpochPosition& place) const {
   if (!event.paid) return;
   const LedgerRun::Pass* const pass = run().pass_of(event);
   check(pass != nullptr && pass->draw == place.began,
-        "record: batch {} of a pass that began at draw {}, and was not the last to be paid for",
+        "record: batch {} of an epoch that began at draw {}, which is not the last one charged",
         place.place, place.began);
   check(last_.began != place.began || last_.place < place.place,
-        "record: batch {} of the pass that began at draw {} comes after batch {}", place.place,
+        "record: batch {} of the epoch that began at draw {} comes after batch {}", place.place,
         place.began, last_.place);
 }
 
@@ -130,7 +130,7 @@ void OpenLedger::reserve(const Event& event, std::uint64_t draw, const BudgetChe
     next.run(run_).reserve(reservation);
   }
   if (file_.exists()) {
-    std::string lines = settlement();  // first: every line's checksum rests on those before it
+    std::string lines = settlement();  // first: the checksum of a line covers those before it
     lines += add_line(text(), reservation_line(next.run(run_), reservation));
     append(lines);
   }
@@ -138,8 +138,8 @@ void OpenLedger::reserve(const Event& event, std::uint64_t draw, const BudgetChe
   open_ = {.reserved = reservation, .used = 0, .next_draw = draw};
 }
 
-// The ledger throws when `budget_check` writes to it: a record made in between would be lost with
-// the contents that were asked about.
+// The ledger throws if `budget_check` writes to it: a record made during the check would be lost
+// when the contents checked replace it.
 bool OpenLedger::admitted(const BudgetCheck& budget_check, const LedgerContents& next) {
   if (!budget_check) return true;
   struct Asking {
@@ -150,8 +150,9 @@ bool OpenLedger::admitted(const BudgetCheck& budget_check, const LedgerContents&
   return budget_check(next.history());
 }
 
-// No more than the plan has left, if it has: a crash would else count what nobody planned. The
-// first batch of a pass is followed by others, and those cannot be more than are paid for.
+// The size of a reservation: at most the remaining plan, if there is one, because a crash would
+// else charge unplanned releases. First batches of epochs are reserved singly, and paid ones up to
+// those left.
 std::int64_t OpenLedger::block_of(const Event& event, const LedgerRun& run) const {
   std::int64_t left = 0;
   for (const EventCounts* const counts : {&run.plan, &run.events}) {
@@ -235,7 +236,7 @@ LedgerPosition OpenLedger::mark() {
   settle();
   const LedgerFile::Lock lock = file_.lock();
   refresh();
-  file_.sync();  // others may have died before they did
+  file_.sync();  // other runs may have died before they synced
   return {.ledger = text().contents.id,
           .run = run_,
           .releases = run_releases(),
@@ -262,9 +263,10 @@ std::uint64_t OpenLedger::next_draw() const { return open_ ? open_->next_draw : 
 
 void OpenLedger::check_usable() const {
   if (broken_) throw SystemFailure("ledger: not usable after a failure or a move: " + file_.path());
-  check(!shared_->asking, "ledger: written to by what was asked whether to admit a release");
+  check(!shared_->asking, "ledger: written to by its own budget check");
   check(process_ == ::getpid(),
-        "ledger: carried across a fork, from process {} to {}: open it anew", process_, ::getpid());
+        "ledger: carried across a fork, from process {} to {}: open it in this process", process_,
+        ::getpid());
 }
 
 void OpenLedger::check_mark(const LedgerPosition& mark) const {
@@ -289,7 +291,7 @@ void OpenLedger::check_mark(const LedgerPosition& mark) const {
   }
 }
 
-// The text of the file after `size` bytes; nothing when no line with that checksum ends there.
+// The file's text after `size` bytes; nullopt when no line with that checksum ends there.
 std::optional<std::string> OpenLedger::text_after(std::size_t size,
                                                   const std::string& checksum) const {
   const std::string end = line_end(checksum);
@@ -299,7 +301,7 @@ std::optional<std::string> OpenLedger::text_after(std::size_t size,
   return text.erase(0, end.size() + 1);
 }
 
-// Completes or removes what a crash left of the last line; nobody else is writing it.
+// Completes or removes the incomplete last line that a crash left; the lock excludes other writers.
 void OpenLedger::repair() {
   broken_ = true;
   const std::size_t kept = text().size - (text().missing_newline ? 1 : 0);
@@ -309,7 +311,7 @@ void OpenLedger::repair() {
   broken_ = false;
 }
 
-// Reads what others appended.
+// Reads the lines that other runs appended.
 void OpenLedger::refresh() {
   if (!file_.exists()) return;
   broken_ = true;
@@ -328,7 +330,7 @@ void OpenLedger::refresh() {
   repair();
 }
 
-// A failed append leaves unknown bytes on the disk: this ledger appends nothing more.
+// A failed append leaves unknown bytes on the disk: this ledger then appends nothing more.
 void OpenLedger::append(const std::string& lines) {
   if (lines.empty() || !file_.exists()) return;
   broken_ = true;

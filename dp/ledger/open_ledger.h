@@ -1,4 +1,4 @@
-// A ledger that is open: what handles of one run (Ledger) share.
+// An open ledger, which the handles of one run (Ledger) share.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,24 @@
 
 namespace sotto {
 
-// A draw's place in its pass: the number of the draw that began the pass, and the place from 0.
+// A draw's position in its epoch: the number of the draw that began the epoch, and its index from
+// 0.
 struct EpochPosition {
   std::uint64_t began = 0;
   std::int64_t place = 0;
 };
 
-// The functions are those of Ledger, which locks mutex() around each.
+// See Ledger, which locks mutex() around each of these functions.
 class OpenLedger {
  public:
   using BudgetCheck = std::function<bool(const History& after)>;
 
-  // In memory.
+  // A ledger in memory.
   explicit OpenLedger(LedgerHeader header);
   OpenLedger(LedgerFile file, std::int64_t block);
   static std::shared_ptr<OpenLedger> create(const std::string& path, LedgerHeader header,
                                             std::int64_t block);
-  // A new run, or that of a mark.
+  // Begins a new run, or continues that of a mark.
   static std::shared_ptr<OpenLedger> open(const std::string& path, const LedgerPosition* mark,
                                           std::int64_t block);
   std::shared_ptr<OpenLedger> new_run();
@@ -58,11 +59,11 @@ class OpenLedger {
   const std::string& run_id() const { return run_; }
   bool resumed() const { return resumed_; }
   const LedgerContents& contents() const { return shared_->text.contents; }
-  // The mutex of all runs that share one ledger in memory.
+  // The mutex of all runs on one ledger in memory.
   std::recursive_mutex& mutex() const { return shared_->mutex; }
 
  private:
-  // The releases that the file allows, and how many of them were made.
+  // The releases that the open reservation allows, and the number made.
   struct Block {
     Reservation reserved;
     std::int64_t used = 0;
@@ -70,11 +71,11 @@ class OpenLedger {
     bool covers(const Event& event, std::uint64_t draw) const;
   };
 
-  // The state that runs on one ledger in memory share; each run reads a file for itself.
+  // The state that runs on one ledger in memory share; with a file, each run has its own.
   struct Shared {
     LedgerText text;
-    std::recursive_mutex mutex;  // an BudgetCheck may ask
-    bool asking = false;         // an BudgetCheck is being asked
+    std::recursive_mutex mutex;  // recursive: a BudgetCheck may call the ledger
+    bool asking = false;         // a BudgetCheck is running
   };
 
   LedgerText& text() { return shared_->text; }
@@ -98,7 +99,7 @@ class OpenLedger {
   LedgerFile file_;
   std::int64_t block_ = 1;
   std::optional<Block> open_;
-  EpochPosition last_;  // of the last batch in a pass that was recorded with its place
+  EpochPosition last_;  // of the last batch in an epoch that was recorded with its position
   std::int64_t lines_of_others_ = 0;
   std::int64_t process_;
   bool broken_ = false;

@@ -1,5 +1,5 @@
-// Private statistics of the units beside training: counts, mean losses, accuracies on the training
-// data. Values are bounded, summed over a draw, and released by a mechanism through the ledger.
+// Private statistics of the units besides training: counts, mean losses, accuracies on the training
+// data. Values are bounded, summed over a batch, and released by a mechanism through the ledger.
 #pragma once
 
 #include <span>
@@ -9,17 +9,17 @@
 
 namespace sotto {
 
-// What one unit's value of a statistic is clamped to. {0, 1} for counts and accuracies.
+// The range to which one unit's value of a statistic is clamped; {0, 1} for counts and accuracies.
 struct StatisticRange {
   double low = 0, high = 1;
 
-  // Clamped, and mapped linearly to [-1, 1]; 0 for NaN.
+  // The clamped value, mapped linearly to [-1, 1]; 0 for NaN.
   double to_unit(double value) const;
   double from_unit(double value) const;
 };
 
-// Sums of bounded statistics over the units of a draw. Not private until a mechanism has released
-// them, so their values cannot be read.
+// Sums of bounded statistics over the units of a batch. Their values cannot be read: they are not
+// private until a mechanism has released them.
 class BoundedStatistics {
  public:
   const SampledBatch& draw() const { return draw_; }
@@ -34,15 +34,20 @@ class BoundedStatistics {
   SampledBatch draw_;
 };
 
+// Sums statistics for Mechanism::release().
+//
+//   StatisticSum sum({{0, 1}});
+//   for (const double correct : values) sum.add({&correct, 1});
+//   const auto means = mechanism.release(sum.finish(sampler.draw()), ledger);
 class StatisticSum {
  public:
-  // One range for each statistic. Throws std::invalid_argument unless there is one and all are
-  // finite with low < high.
+  // One range for each statistic. Throws std::invalid_argument unless there is at least one and all
+  // are finite with low < high.
   explicit StatisticSum(std::vector<StatisticRange> ranges);
-  // One unit's values. Throws std::invalid_argument for another number of them.
+  // Adds one unit's values. Throws std::invalid_argument unless there is one for each statistic.
   void add(std::span<const double> values);
-  // The sums of all units added since the last finish. Throws std::invalid_argument when another
-  // number of them was added than drawn.
+  // The sums of all units added since the last finish(). Throws std::invalid_argument unless as
+  // many were added as are in the batch.
   BoundedStatistics finish(SampledBatch draw);
 
  private:

@@ -10,13 +10,13 @@ namespace sotto {
 
 namespace {
 
-// Collects arrays until there are so many draws, and runs them.
+// Collects arrays until they need `most_draws` draws, and then launches them.
 class Batches {
  public:
   Batches(Device device, const DeviceRelease& how)
       : device_(device), how_(how), faults_(zeros({update_faults}, Dtype::i32, device)) {}
 
-  // In pieces of whole groups of draws, so that they do not change the draws.
+  // Splits an array at whole groups of draws, so that splitting does not change the draws.
   void add(const UpdateArray& array) {
     for (std::int64_t at = 0; at < array.count;) {
       const std::int64_t part = std::min(array.count - at, how_.most_draws);
@@ -45,7 +45,7 @@ class Batches {
     arrays_.clear();
     elements_ = 0;
   }
-  // Waits for the device: whether there was a fault of each kind.
+  // Synchronizes with the device: whether there was a fault of each kind.
   std::vector<std::int32_t> faults() const { return faults_.to_vector<std::int32_t>(); }
 
  private:
@@ -56,7 +56,7 @@ class Batches {
   std::int64_t elements_ = 0;
 };
 
-// Sums that are finished as a whole, as row-major copies.
+// Sums that are updated as a whole, as row-major copies.
 struct Whole {
   const Parameter* parameter;
   Tensor flat, total;
@@ -77,7 +77,7 @@ void release_on_device(const Gradients& sums, const Gradients& released, const D
   std::vector<Tensor> wide;
   for (std::size_t k = 0; k < sums.size(); ++k) {
     const auto& [parameter, total] = released[k];
-    const Tensor flat = contiguous(total);  // draws are numbered in this order
+    const Tensor flat = contiguous(total);  // draws are numbered in row-major order
     const bool in_place = flat.shares_storage(total);
     std::optional<UpdateArray> array;
     if (how.step && in_place) array = how.step->array(parameter, total);

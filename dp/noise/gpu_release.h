@@ -1,5 +1,5 @@
-// A release whose sums are on a GPU: the noise is drawn there, from the same keystream as the CPU
-// would draw it from, and the sums never leave.
+// Release of sums on a GPU: noise is generated there from the keystream that the CPU would use, and
+// the sums never leave the device.
 #pragma once
 
 #include "core/random/rounded_gaussian.h"
@@ -9,7 +9,7 @@
 
 namespace sotto {
 
-// Whether all sums are on one GPU.
+// Returns whether all sums are on one GPU.
 bool on_one_gpu(const Gradients& sums);
 
 struct DeviceRelease {
@@ -17,18 +17,18 @@ struct DeviceRelease {
   double divisor;
   const RoundedGaussian& gaussian;
   SecretRandom& random;
-  nn::Optimizer::Step* step = nullptr;  // to be made with the released gradient, if there is one
-  // Draws that are in memory at once: 32 MiB, which the caches of large GPUs hold. A multiple of
-  // RoundedGaussian::group_values.
+  nn::Optimizer::Step* step = nullptr;  // the update to make with the released gradient, or null
+  // The number of draws in memory at once: 32 MiB, which the caches of large GPUs hold. A multiple
+  // of RoundedGaussian::group_values.
   std::int64_t most_draws = std::int64_t{1} << 22;
 };
 
-// Writes to `released` what add_on_grid() writes with draws of the generator, to the bit, and makes
-// the optimizer's step: three launches for each `most_draws` elements, whatever the number of
-// parameters. The host waits once, for whether all numbers were finite. The key reaches the device
-// as an argument of the kernels alone; draws are in its memory meanwhile. Throws
-// std::invalid_argument, when all is done, for a sum that is not a number, and for a step with a
-// gradient that noise made infinite; elements for which that holds have not moved, others have.
+// Writes to `released` the bits that add_on_grid() writes with draws of this generator, and makes
+// the optimizer's step, in three launches for each `most_draws` elements, whatever the number of
+// parameters. The host synchronizes once, to learn whether all numbers were finite. The key reaches
+// the device as a kernel argument only; the draws are in device memory meanwhile. Throws
+// std::invalid_argument, after all launches, for a sum that is NaN, and for a step with a gradient
+// that noise made infinite: elements with such numbers are not updated, the others are.
 void release_on_device(const Gradients& sums, const Gradients& released, const DeviceRelease& how);
 
 }  // namespace sotto

@@ -24,7 +24,7 @@ void Mechanism::record(const SampledBatch& draw, Ledger& ledger,
 
 namespace {
 
-// Room for what sums become in the types of their parameters: themselves where they have these.
+// Output tensors of the parameters' dtypes: the sums themselves if they have it.
 Gradients room_for(const Gradients& sums) {
   Gradients released;
   for (const auto& [parameter, total] : sums) {
@@ -39,7 +39,7 @@ Gradients room_for(const Gradients& sums) {
 
 }  // namespace
 
-// The sums with noise, divided, for numbers that are no parameter's.
+// Adds noise to numbers that are no parameter's, and divides.
 std::vector<double> Mechanism::noisy(const std::vector<double>& sums, const Scale& scale) {
   const Tensor values = Tensor::from(sums, {std::ssize(sums)});
   const Gradients numbers{{nullptr, values}};
@@ -61,7 +61,7 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   if (sum.finite_) parts.push_back(*sum.finite_);
   if (unclipped_count_stddev != 0) {
     check_independent();
-    // Every unit adds 1/2 or -1/2 to each count.
+    // Each unit adds 1/2 or -1/2 to each count.
     counts.sensitivity = std::sqrt(static_cast<double>(parts.size())) / 2;
     counts.multiplier = unclipped_count_stddev / counts.sensitivity;
     scale.multiplier = other_noise_multiplier(scale.multiplier, counts.multiplier);
@@ -79,11 +79,11 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
     scale.finished = [&](const auto&... block) { step->finished(block...); };
     scale.step = &*step;
   }
-  // What is charged is released and used: from here on memory is no reason to stop.
+  // A charged release must be made and used: from here on the memory limit is off.
   const LimitExemption exemption;
   record(draw, ledger, budget_check);
   add_noise(sum.sums_, released, scale);
-  sum.sums_.clear();  // makes room
+  sum.sums_.clear();  // frees the sums
   if (unclipped_count_stddev == 0)
     return NoisyGradient(std::move(released), deviation * deviation, {}, {});
   parts = noisy(parts, counts);
@@ -93,7 +93,7 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   return NoisyGradient(std::move(released), deviation * deviation, std::move(parts), finite);
 }
 
-// What is no gradient gets noise of its own, which is not correlated.
+// Only gradients may have correlated noise; counts and statistics need independent noise.
 void Mechanism::check_independent() const {
   check(independent(), "release: only gradients can be released with correlated noise");
 }
@@ -154,14 +154,14 @@ void GaussianMechanism::add_noise(const Gradients& sums, const Gradients& releas
 }
 
 void GaussianMechanism::expect_release() {
-  constexpr std::int64_t least = 1 << 12;  // elements that are worth another thread
+  constexpr std::int64_t least = 1 << 12;  // elements that make another thread worthwhile
   if (ahead_ && ahead_->ours()) return;
   ahead_.reset();
   if (std::reduce(expected_.begin(), expected_.end()) < least) return;
   try {
     ahead_ = std::make_unique<NoisePrefetch>(sampler_, random_, expected_);
   } catch (const std::exception&) {
-    // Without memory, or words, for it: it is drawn when it is asked for, or that throws.
+    // Without memory or keystream to prefetch, noise is drawn when it is needed, or that throws.
   }
 }
 
@@ -198,7 +198,7 @@ void GaussianMechanism::add_floating_point(const Gradients& sums, const Gradient
   for (std::size_t k = 0; k < sums.size(); ++k) {
     const auto& [parameter, total] = sums[k];
     const Tensor& result = released[k].second;
-    // In double and rounded once.
+    // The sum is computed in f64 and rounded once.
     const Tensor wide = to_dtype(total, Dtype::f64);
     if (scale.multiplier > 0) {
       draws_.resize(static_cast<std::size_t>(total.numel()));

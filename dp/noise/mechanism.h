@@ -1,4 +1,4 @@
-// Mechanisms: the only way from a clipped sum to something an optimizer takes.
+// Mechanisms: the only way from a clipped sum to a gradient that an optimizer accepts.
 #pragma once
 
 #include <optional>
@@ -15,17 +15,18 @@
 
 namespace sotto {
 
-// A mean gradient with noise on it, whose release is in the ledger. Only mechanisms make one.
+// A mean gradient with noise, whose release is in the ledger. Only mechanisms make one.
 class NoisyGradient {
  public:
   const Gradients& gradients() const { return gradients_; }
-  // Of the noise on each element.
+  // The variance of the noise on each element.
   double noise_variance() const { return noise_variance_; }
-  // For each clip group about the part of the units whose norm was within the bound, of the
-  // expected number of them; noise may take it out of [0, 1]. Empty unless it was asked for.
+  // For each clip group, a noisy estimate of the fraction of units whose norm was within the clip
+  // bound, relative to the expected number of units; noise may take it out of [0, 1]. Empty unless
+  // requested.
   const std::vector<double>& unclipped_fraction() const { return within_bound_; }
-  // The same part of the units whose gradient was finite; nothing unless the clipper counts them
-  // (ClipOptions) and counts were asked for.
+  // The noisy fraction of units with a finite gradient; nullopt unless the clipper counts them
+  // (ClipOptions) and counts were requested.
   std::optional<double> finite() const { return finite_; }
 
  private:
@@ -42,42 +43,47 @@ class NoisyGradient {
   std::optional<double> finite_;
 };
 
+// Adds calibrated noise to a sum and records the release. Usually the Engine calls it:
+//
+//   GaussianMechanism mechanism(1.1);
+//   const NoisyGradient gradient = mechanism.release(std::move(sum), ledger);
+//   optimizer.step(gradient.gradients(), gradient.noise_variance());
 class Mechanism {
  public:
   virtual ~Mechanism() = default;
-  // Writes the event to the ledger, then adds noise in proportion to the sum's sensitivity to every
-  // element of every parameter, and divides by the expected (public) batch size. With a deviation
-  // unclipped_count_stddev > 0 the numbers of units within the bounds, and of those that are finite
-  // where the clipper counts them, are released too, each with so much noise; the gradient gets
-  // more than without, so that both together are one release with the event's noise multiplier
-  // (other_noise_multiplier). Throws, with nothing released, when the ledger cannot be written,
-  // when `budget_check` does not allow it (Ledger::record), when the batch is of another population
-  // than the ledger's, and when the unclipped_count_stddev is too little for the noise multiplier.
+  // Writes the event to the ledger, adds noise in proportion to the sum's sensitivity to every
+  // element of every parameter, and divides by the expected (public) batch size. With
+  // unclipped_count_stddev > 0, the numbers of units within the clip bounds (and of those with a
+  // finite gradient, if the clipper counts them) are released, too, with noise of this standard
+  // deviation; the gradient then gets more noise, so that both together are one release with the
+  // event's noise multiplier (other_noise_multiplier). Throws, with nothing released, when the
+  // ledger cannot be written, when `budget_check` refuses (Ledger::record), when the batch is of
+  // another population than the ledger's, and when unclipped_count_stddev is too small for the
+  // noise multiplier.
   NoisyGradient release(ClippedSum sum, Ledger& ledger,
                         const Ledger::BudgetCheck& budget_check = {},
                         double unclipped_count_stddev = 0) {
     return release(std::move(sum), ledger, nullptr, budget_check, unclipped_count_stddev);
   }
-  // The same, and the optimizer's step with it: noise, division and update in one pass over the
-  // parameters, block by block. Throws also what Optimizer::step() throws, before anything is
-  // recorded; but should noise make a number infinite, in the middle of the update.
+  // Releases the gradient and makes the optimizer's step: noise, division and update in one pass
+  // over the parameters, block by block. Throws the errors of Optimizer::step(), too, before
+  // anything is recorded; but if noise makes a number infinite, in the middle of the update.
   NoisyGradient update(ClippedSum sum, Ledger& ledger, nn::Optimizer& optimizer,
                        const Ledger::BudgetCheck& budget_check = {},
                        double unclipped_count_stddev = 0) {
     return release(std::move(sum), ledger, &optimizer, budget_check, unclipped_count_stddev);
   }
-  // The same for bounded statistics of the units: estimates of their means over the units drawn,
-  // the sums with noise divided by the expected number of units.
+  // Releases bounded statistics: estimates of their means over the batch, the noisy sums divided by
+  // the expected number of units.
   std::vector<double> release(BoundedStatistics statistics, Ledger& ledger,
                               const Ledger::BudgetCheck& budget_check = {});
-  // Says that a release is to come, like the last one as far as anyone knows: noise for it may be
-  // drawn by threads that have nothing to do until then. Changes nothing of what is released, and
-  // does not throw.
+  // Hints that a release similar to the last one will follow: idle threads may prefetch its noise.
+  // Does not change what is released, and does not throw.
   virtual void expect_release() {}
-  // What a release is accounted as, from the event of its batch (SampledBatch::event,
+  // The event that a release is accounted as, given the event of its batch (SampledBatch::event,
   // Sampler::event).
   virtual Event event(Event batch) const = 0;
-  // For the privacy statement.
+  // A text for the privacy statement.
   virtual std::string description() const = 0;
 
  protected:
@@ -85,23 +91,24 @@ class Mechanism {
   // must not be released now.
   virtual void prepare(const SampledBatch& /*draw*/, const Gradients& /*sums*/,
                        double /*sensitivity*/, const Ledger& /*ledger*/) {}
-  // How much noise a sum gets: of deviation multiplier * sensitivity, on every element. The sum
-  // with noise is divided by `divisor` in the same pass.
+  // The scale of a sum's noise: standard deviation multiplier * sensitivity on every element. The
+  // noisy sum is divided by `divisor` in the same pass.
   struct Scale {
     double multiplier = 0, sensitivity = 1, divisor = 1;
-    OnBlockReady finished{};              // to be told, if there is one
-    nn::Optimizer::Step* step = nullptr;  // what is told, if there is one
+    OnBlockReady finished{};              // called for each finished block, if set
+    nn::Optimizer::Step* step = nullptr;  // the update behind `finished`, or null
   };
-  // Throws std::invalid_argument when there is no noise of this scale for so many elements: before
-  // anything is written to the ledger.
+  // Throws std::invalid_argument when noise of this scale cannot be drawn for so many elements;
+  // called before anything is written to the ledger.
   virtual void check_scale(const Scale& /*scale*/, std::int64_t /*elements*/) const {}
-  // Into `released`, tensors of the parameters' types, which may be the sums.
+  // Writes to `released`, tensors of the parameters' dtypes, which may be the sums.
   virtual void add_noise(const Gradients& sums, const Gradients& released, const Scale& scale) = 0;
-  // The standard deviation of what the next add_noise() adds to each element before the division.
+  // The standard deviation of the noise that the next add_noise() adds to each element, before
+  // division.
   virtual double noise_deviation(const Scale& scale) const = 0;
-  // Noise that nobody can predict.
+  // Returns whether the noise is unpredictable.
   virtual bool secure() const = 0;
-  // Noise that has nothing to do with that of other releases.
+  // Returns whether the noise is independent of that of other releases.
   virtual bool independent() const { return true; }
 
  private:
@@ -112,30 +119,31 @@ class Mechanism {
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
 };
 
-// How normal noise is drawn and added.
+// The way in which normal noise is drawn and added.
 enum class GaussianNoise {
-  // The sum is rounded to a grid, and noise of whole spacings is added to it, exact normals rounded
-  // to the grid: what is released is a function of the ideal Gaussian mechanism's result for the
-  // rounded sum, whose greater sensitivity the noise is scaled by (docs/privacy.md, "The noise").
+  // The sum is rounded to a grid, and noise of whole spacings, exact normals rounded to the grid,
+  // is added: the release is a function of the ideal Gaussian mechanism's result for the rounded
+  // sum, and the noise is scaled by that sum's slightly larger sensitivity (docs/privacy.md, "The
+  // noise").
   rounded,
-  // In double precision. Which values can occur depends on the sum (Mironov 2012): the privacy
-  // promised is that of the ideal mechanism up to this effect.
+  // In double precision. The set of possible values depends on the sum (Mironov 2012): privacy is
+  // that of the ideal mechanism except for this effect.
   floating_point,
 };
 
 // Adds independent normal noise of standard deviation noise_multiplier * sensitivity (Dwork et al.
-// 2006), up to a factor of 1 + 2^-19 more when rounded. A rounded release throws
-// std::invalid_argument when a sum is not a number or noise_grid() refuses the scales; an infinite
-// sum counts as the largest finite one.
+// 2006), larger by a factor of up to 1 + 2^-19 when rounded. A rounded release throws
+// std::invalid_argument when a sum is NaN or noise_grid() refuses the scale; an infinite sum counts
+// as the largest finite one.
 class GaussianMechanism final : public Mechanism {
  public:
-  // Throws std::invalid_argument unless noise_multiplier is finite and >= 0. A multiplier of 0 is
-  // no privacy, and the ledger says so.
+  // Throws std::invalid_argument unless noise_multiplier is finite and >= 0. A multiplier of 0
+  // gives no privacy, and the ledger says so.
   explicit GaussianMechanism(double noise_multiplier, SecretRandom random = SecretRandom(),
                              GaussianNoise noise = GaussianNoise::rounded);
 
   double noise_multiplier() const { return noise_multiplier_; }
-  // For the next releases, as for the constructor.
+  // Sets the multiplier of later releases. Throws as the constructor.
   void set_noise_multiplier(double noise_multiplier);
   void expect_release() override;
   Event event(Event batch) const override;
@@ -156,8 +164,8 @@ class GaussianMechanism final : public Mechanism {
   double noise_multiplier_ = 0;
   SecretRandom random_;
   GaussianNoise noise_;
-  // Of the last rounded release: its grid, the sampler for that, and how many elements each sum
-  // had, if the release before was on the same grid and the sums were the host's.
+  // The last rounded release: its grid, the sampler for it, and, if the release before was on the
+  // same grid and the sums were on the CPU, the number of elements of each sum.
   NoiseGrid grid_;
   std::shared_ptr<const RoundedGaussian> sampler_;
   std::vector<std::int64_t> expected_;

@@ -16,12 +16,12 @@ namespace sotto {
 
 namespace {
 
-// Elements that are worked on together, so that their sums stay in the first-level cache.
+// Elements that are processed together, so that their sums stay in the first-level cache.
 constexpr std::size_t group = 512;
 
-// on_grid of a group whose sums and noise are all below 2^51 spacings, in doubles, which are exact
-// there: to add 1.5 2^52 leaves a whole number, halves to even, in the last 51 bits. Returns
-// whether they are; if not, or where a sum is not a number, nothing is done.
+// on_grid() for a group whose sums and noise are all below 2^51 spacings, in doubles, which are
+// exact there: adding 1.5 2^52 leaves an integer, halves to even, in the last 51 bits. Returns
+// false, with nothing written, if a number is larger or NaN.
 template <class S, class T>
 bool add_small(std::span<const S> sum, T* y, const NoiseGrid& grid, double divisor,
                const std::int64_t* noise) {
@@ -55,12 +55,12 @@ void add_any(std::span<const S> sum, T* y, const NoiseGrid& grid, double divisor
   }
 }
 
-// Whether all that add_small() makes is finite: at most 2^52 spacings, divided.
+// Returns whether all results of add_small() are finite: at most 2^52 spacings, divided.
 bool small_is_finite(const NoiseGrid& grid, double divisor) {
   return 0x1p52 * grid.spacing / divisor < 0x1p127;
 }
 
-// Returns whether all that it makes is known to be finite.
+// Returns whether all results are known to be finite.
 template <class S, class T>
 bool add_noise(std::span<const S> sum, T* y, const NoiseGrid& grid, double divisor,
                std::span<const std::int64_t> noise) {
@@ -91,7 +91,7 @@ NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t e
   check(exponent >= least && exponent <= most,
         "noise grid: sensitivity {} with noise multiplier {} is out of range", sensitivity,
         noise_multiplier);
-  // More than all roundings here, those in the exponent included: they are below 2^-50.
+  // Exceeds all roundings here, those in the exponent included, which are below 2^-50.
   constexpr double slack = 0x1p-45;
   const double enlarged = std::ldexp(sensitivity, -exponent) * (1 + rounding_share + slack);
   const double deviation = noise_multiplier * enlarged;
@@ -110,7 +110,7 @@ void add_on_grid(const Gradients& sums, const Gradients& released, const NoiseGr
   for (std::size_t k = 0; k < sums.size(); ++k) {
     const auto& [parameter, total] = sums[k];
     const Tensor& result = released[k].second;
-    // Sums on a GPU come for noise of the CPU's and go back as a whole.
+    // Sums on a GPU are copied to the CPU for its noise, and back as a whole.
     const bool here = result.device() == cpu, in_place = here && result.contiguous();
     const Tensor from = contiguous(total).to(cpu);
     const Tensor flat = in_place ? result : Tensor::empty(total.shape(), result.dtype());

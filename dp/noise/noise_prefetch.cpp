@@ -12,7 +12,7 @@ namespace sotto {
 
 namespace {
 
-// Calls f(elements) for each stretch of each array, until it is false.
+// Calls f(elements) for each block of each array, until it returns false.
 template <class F>
 void for_each_stretch(const std::vector<std::int64_t>& counts, F&& f) {
   for (const std::int64_t count : counts) {
@@ -43,7 +43,8 @@ NoisePrefetch::NoisePrefetch(std::shared_ptr<const RoundedGaussian> gaussian, Se
       counts_(std::move(counts)),
       forks_(SecretRandom::forks()),
       stream_(random.reserve(blocks_of(counts_))) {
-  // The words are the same with one thread, which has no idle ones beside it.
+  // The keystream does not depend on the number of threads; a single thread has no idle ones beside
+  // it.
   if (thread_count() == 1) return;
   draws_.emplace(static_cast<std::size_t>(plan()) * sizeof(std::int64_t), cpu);
   offer_idle_work(*this);
@@ -54,7 +55,7 @@ NoisePrefetch::~NoisePrefetch() {
   explicit_bzero(&stream_, sizeof stream_);
 }
 
-// Cuts the stretches that are drawn ahead into pieces; returns how many elements they have.
+// Divides the blocks to prefetch into pieces; returns their number of elements.
 std::int64_t NoisePrefetch::plan() {
   constexpr auto group = static_cast<std::int64_t>(RoundedGaussian::group_values);
   std::int64_t first = 0;
@@ -80,7 +81,7 @@ ChaChaStream NoisePrefetch::stream_at(std::uint64_t block) const {
   return here;
 }
 
-// Draws the first piece before `end` that nobody has begun, if there is one.
+// Draws the first piece before `end` that no thread has begun, if there is one.
 bool NoisePrefetch::draw_before(std::size_t end) {
   std::size_t k = begun_.load(std::memory_order_relaxed);
   do {
@@ -108,7 +109,7 @@ std::span<const std::int64_t> NoisePrefetch::next(std::span<std::int64_t> room) 
                  while (from++ < to && draw_before(given_pieces_)) {
                  }
                });
-  // Others may be within some.
+  // Other threads may still be drawing some pieces.
   for (std::size_t k = begin; k < given_pieces_; ++k) {
     while (!done_[k].load(std::memory_order_acquire)) std::this_thread::yield();
   }

@@ -1,6 +1,5 @@
-// Noise that is drawn before it is asked for, by threads that would have nothing to do: forward and
-// backward of small networks leave most of them idle. What is drawn, and in which order, is what
-// would be drawn later.
+// Prefetched noise: idle threads draw the noise of the next release during forward and backward,
+// which leave most threads idle in small networks. Neither the draws nor their order change.
 #pragma once
 
 #include <atomic>
@@ -15,28 +14,28 @@
 
 namespace sotto {
 
+// The noise of one release, partly prefetched; next() hands it out block by block.
 class NoisePrefetch final : private BackgroundTask {
  public:
-  // For arrays of counts[k] elements, one after the other: what gaussian.fill(random, ...) draws
-  // for each stretch (noise_grid.h) of each array. The words for all of them are taken from
-  // `random` now. Where there are several threads, draws for the stretches that are within the
-  // first most_ahead elements are made ahead.
+  // For arrays of counts[k] elements, in order: the draws that gaussian.fill(random, ...) would
+  // make for each block (noise_block_size) of each array. The keystream for all of them is taken
+  // from `random` now. With several threads, the blocks within the first most_ahead elements are
+  // prefetched.
   NoisePrefetch(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
                 std::vector<std::int64_t> counts);
-  // Forgets the words.
+  // Erases the key.
   ~NoisePrefetch();
 
   static constexpr std::int64_t most_ahead = std::int64_t{1} << 16;  // 512 KiB
 
   const std::vector<std::int64_t>& counts() const { return counts_; }
-  // False in a child that was forked off since, whose parent has the same draws: not to be used.
+  // Returns false in a forked child, whose parent has the same draws: they must not be used twice.
   bool ours() const { return SecretRandom::forks() == forks_; }
-  // The draws of the stretch that comes next, of room.size() elements: in `room`, or in memory of
-  // its own.
+  // The draws of the next block, of room.size() elements, in `room` or in other memory.
   std::span<const std::int64_t> next(std::span<std::int64_t> room);
 
  private:
-  // A group of a stretch's draws (RoundedGaussian::group_values).
+  // A group of a block's draws (RoundedGaussian::group_values).
   struct Piece {
     std::int64_t first = 0;
     std::size_t size = 0;
@@ -52,12 +51,12 @@ class NoisePrefetch final : private BackgroundTask {
   std::vector<std::int64_t> counts_;
   std::uint64_t forks_;
   ChaChaStream stream_;
-  std::uint64_t next_block_ = 0;  // of the stretch that comes next
-  std::int64_t given_ = 0;        // elements
+  std::uint64_t next_block_ = 0;  // of the next block
+  std::int64_t given_ = 0;        // elements handed out
   std::vector<Piece> pieces_;
-  std::vector<std::atomic<bool>> done_;  // for each piece
+  std::vector<std::atomic<bool>> done_;  // one for each piece
   std::size_t given_pieces_ = 0;
-  std::atomic<std::size_t> begun_{0};  // pieces, in order
+  std::atomic<std::size_t> begun_{0};  // pieces begun, in order
   std::optional<Storage> draws_;
 };
 

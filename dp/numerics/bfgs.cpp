@@ -23,10 +23,10 @@ Point at(const Function& function, const Vector& x) {
   return {x, y.value, Eigen::Map<const Vector>(y.gradient.data(), x.size())};
 }
 
-// Bisection for a step of sufficient decrease and a slope that is less steep (Lewis and Overton
-// 2013, algorithm 2.6); `from` itself when there is none.
+// Bisects for a step with sufficient decrease and a less steep slope (Lewis and Overton 2013,
+// algorithm 2.6). Returns `from` itself when there is none.
 Point along(const Function& function, const Point& from, const Vector& direction) {
-  constexpr double decrease = 1e-4, curvature = 0.9;  // as is usual (Nocedal and Wright 2006)
+  constexpr double decrease = 1e-4, curvature = 0.9;  // the usual values (Nocedal and Wright 2006)
   constexpr int most_trials = 60;
   const double slope = from.gradient.dot(direction);
   double low = 0, high = std::numeric_limits<double>::infinity(), step = 1;
@@ -49,7 +49,7 @@ std::vector<double> minimize(const Function& function, std::vector<double> start
                              int most_steps) {
   Point here = at(function, Eigen::Map<const Vector>(start.data(), std::ssize(start)));
   const auto size = here.x.size();
-  Eigen::MatrixXd inverse = Eigen::MatrixXd::Identity(size, size);  // of the second derivatives
+  Eigen::MatrixXd inverse = Eigen::MatrixXd::Identity(size, size);  // of the Hessian
   for (int step = 0; step < most_steps; ++step) {
     if (size == 0 || here.gradient.cwiseAbs().maxCoeff() <= tolerance) break;
     const Point next = along(function, here, -inverse * here.gradient);

@@ -1,4 +1,4 @@
-// The least value of a smooth function of a few variables.
+// Minimization of a smooth function of a few variables.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,10 @@ struct ValueAndGradient {
   std::vector<double> gradient;
 };
 
-// A local minimum by the method of Broyden, Fletcher, Goldfarb and Shanno from `start`, with steps
-// that meet the weak conditions of Wolfe. Where the value is not finite there is no step. Ends when
-// no component of the gradient is above `tolerance`, no step makes progress any more, or after
-// `most_steps`. The function's value there is never above that at the start, which must be finite.
+// A local minimum by the BFGS method (Broyden, Fletcher, Goldfarb and Shanno) from `start`, with
+// steps that meet the weak Wolfe conditions; a step to a value that is not finite is not made. Ends
+// when no component of the gradient is above `tolerance`, no step makes progress, or after
+// `most_steps`. The result's value is never above that at the start, which must be finite.
 std::vector<double> minimize(
     const std::function<ValueAndGradient(const std::vector<double>&)>& function,
     std::vector<double> start, double tolerance = 1e-9, int most_steps = 500);

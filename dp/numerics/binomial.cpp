@@ -17,7 +17,7 @@ double log_mass(double n, double k, double p) {
          (n - k) * std::log1p(-p);
 }
 
-// sum_{j >= k} P[X = j] / P[X = k], for k at the mode or above, where terms fall.
+// sum_{j >= k} P[X = j] / P[X = k] for k at the mode or above, where terms decrease.
 double upward(double n, double k, double p) {
   double term = 1, sum = 1;
   for (double j = k; j < n && term > negligible * sum; ++j) {
@@ -41,7 +41,7 @@ BinomialTail binomial_tail(std::int64_t n, std::int64_t k, double p) {
     const double ratio = upward(trials, least, p);
     return {mass * ratio, ratio};
   }
-  // One less the lower tail, which is the upper tail of the failures.
+  // One minus the lower tail, which is the upper tail of the number of failures.
   const double below =
       k == 0 ? 0
              : std::exp(log_mass(trials, least - 1, p)) * upward(trials, trials - least + 1, 1 - p);
@@ -54,7 +54,7 @@ double proportion_at_most(std::int64_t n, std::int64_t k, double confidence) {
   check(confidence > 0.5 && confidence < 1, "proportion_at_most: confidence {} is not in (1/2, 1)",
         confidence);
   if (k == n) return 1;
-  // k or fewer successes are n - k or more failures.
+  // At most k successes are at least n - k failures.
   const auto excess = [&](double p) {
     return binomial_tail(n, n - k, 1 - p).probability - (1 - confidence);
   };

@@ -11,20 +11,21 @@ namespace sotto {
 
 namespace {
 
-// An upper bound of ln P[Binomial(n, q) = k], k above n q and at most n.
+// An upper bound on ln P[Binomial(n, q) = k], for k above n q and at most n.
 double log_probability(double n, double q, double k) {
   if (k == n) return n * std::log(q) * (1 - 1e-15);
   const double mean = n * q, rest = n - k;
   const double more = k * std::log1p((k - mean) / mean);
   const double less = rest * std::log1p((mean - k) / (n - mean));
-  // What k, the mean and the two logarithms are rounded by, and again as much.
+  // Twice the rounding error of k, the mean and the two logarithms.
   const double rounding = 16 * 0x1p-53 * (k + mean + more - less);
   return 0.5 * std::log(n / (2 * std::numbers::pi * k * rest)) - (more + less) + rounding +
          1 / (12 * n) - 1 / (12 * k + 1) - 1 / (12 * rest + 1);
 }
 
-// An upper bound of P[X >= k] / P[X = k] for a binomial X and k above its mean. The ratio of
-// neighbouring terms is below 1 and falls, so that what follows a term is below a geometric series.
+// An upper bound on P[X >= k] / P[X = k] for a binomial X and k above its mean. The ratio of
+// successive terms is below 1 and decreases, so the terms after any one are below a geometric
+// series.
 double sum_from(double n, double q, double k) {
   constexpr int most_terms = 1 << 20;
   constexpr double negligible = 1e-9, rounding = 1e-5;

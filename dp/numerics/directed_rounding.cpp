@@ -11,7 +11,7 @@ namespace sotto {
 
 namespace {
 
-constexpr int given_digits = 6;  // of numbers that are mostly given, and shorter
+constexpr int given_digits = 6;  // of numbers that users give, which are mostly shorter
 
 double read(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
 

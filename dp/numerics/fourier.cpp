@@ -34,8 +34,8 @@ inline void put(const Parts& y, std::size_t q, double real, double imag, const R
   put(y, q, real * w.real - imag * w.imag, real * w.imag + imag * w.real);
 }
 
-// Transforms of 4, 2 and 3 numbers a distance apart, of `stride` sequences side by side, which are
-// multiplied by roots for the passes to come.
+// Transforms of 4, 2 and 3 numbers that are `apart` from each other, for `stride` sequences side by
+// side, multiplied by the roots for later passes.
 inline void of_4(const Parts& x, std::size_t apart, const Parts& y, std::size_t stride,
                  const Root (&w)[3]) {
   const Parts a = x, b = x.from(apart), c = x.from(2 * apart), d = x.from(3 * apart);
@@ -76,8 +76,9 @@ inline void of_3(const Parts& x, const Parts& y, std::size_t stride) {
   }
 }
 
-// One pass over all numbers, of `stride` sequences of `size` numbers to go (Stockham's order).
-// `roots` are e^{-2 pi i j / (2 size stride)}. Returns by what the sequences became shorter.
+// One pass over all numbers: `stride` sequences with `size` numbers remaining (Stockham's order).
+// `roots` are e^{-2 pi i j / (2 size stride)}. Returns the factor by which the sequences become
+// shorter.
 inline std::size_t pass(const Parts& x, const Parts& y, std::size_t size, std::size_t stride,
                         const Complex* roots) {
   const auto root = [&](std::size_t j) {
@@ -111,7 +112,7 @@ FourierTransform::FourierTransform(std::int64_t size)
     roots_[j] = std::polar(1.0, -step * static_cast<double>(j));
 }
 
-// Of z_, in place.
+// Transforms z_ in place.
 void FourierTransform::transform() {
   simd_dispatch([&] {
     std::size_t stride = 1;
@@ -126,7 +127,8 @@ void FourierTransform::transform() {
   });
 }
 
-// As half as many complex numbers z_j = x_2j + i x_{2j+1}, whose transform holds those of both.
+// The real sequence is transformed as complex numbers z_j = x_2j + i x_{2j+1}, half as many; their
+// transform contains those of both halves.
 std::vector<Complex> FourierTransform::forward(const std::vector<double>& x) {
   for (std::size_t j = 0; j < half_; ++j) {
     z_.real[j] = x[2 * j];
@@ -145,7 +147,8 @@ std::vector<Complex> FourierTransform::forward(const std::vector<double>& x) {
   return spectrum;
 }
 
-// The same backwards; the inverse of complex numbers is the transform with the parts exchanged.
+// The reverse of forward(). The inverse transform is the transform with real and imaginary parts
+// exchanged.
 std::vector<double> FourierTransform::inverse(const std::vector<Complex>& spectrum) {
   const double scale = 0.5 / static_cast<double>(half_);
   for (std::size_t k = 0; k < half_; ++k) {

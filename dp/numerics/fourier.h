@@ -7,19 +7,19 @@
 
 namespace sotto {
 
-// For one size: 2^k or 3 * 2^k, at least 4. Every output is a sum of inputs that were multiplied by
-// log2(size) rounded roots of unity or fewer, one after the other.
+// The transform of one size, 2^k or 3 * 2^k, at least 4. Every output is a sum of inputs, each
+// multiplied successively by at most log2(size) rounded roots of unity.
 class FourierTransform {
  public:
   explicit FourierTransform(std::int64_t size);
 
   // X_k = sum_j x_j e^{-2 pi i j k / size}, for k = 0 .. size / 2
   std::vector<std::complex<double>> forward(const std::vector<double>& x);
-  // The x that these are the transform of.
+  // The x whose transform is `spectrum`.
   std::vector<double> inverse(const std::vector<std::complex<double>>& spectrum);
 
  private:
-  // Complex numbers, real and imaginary parts apart.
+  // Complex numbers, with real and imaginary parts in separate arrays.
   struct Numbers {
     explicit Numbers(std::size_t size) : real(size), imag(size) {}
     std::vector<double> real, imag;
@@ -31,7 +31,7 @@ class FourierTransform {
   std::vector<std::complex<double>> roots_;  // e^{-2 pi i j / size} for j = 0 .. size / 2
 };
 
-// The one that this thread keeps for a size.
+// The transform of this size that the thread keeps.
 FourierTransform& fourier_transform(std::int64_t size);
 
 }  // namespace sotto

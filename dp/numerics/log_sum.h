@@ -1,5 +1,5 @@
-// Sums of positive numbers that are known by their logarithms: moments of privacy losses leave the
-// range of a double long before their logarithms do.
+// Sums of positive numbers given by their logarithms: moments of privacy losses overflow a double
+// long before their logarithms do.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ inline double log_expm1(double x) {
 }
 inline double log1p_exp(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 
-// Adds up e^x for given x without overflow.
+// Sums e^x for given x without overflow.
 class LogSum {
  public:
   explicit LogSum(double largest = nothing) : largest_(largest) {}

@@ -21,7 +21,8 @@ Event balls_event(std::int64_t population, std::int64_t batches) {
   return {.sampling = Sampling::balls_and_bins, .batches = batches};
 }
 
-// Where each batch starts when the units are sorted by it, and the end; units with -1 left out.
+// Where each batch starts when the units are sorted by batch, and the end; units with -1 are left
+// out.
 std::vector<std::int64_t> starts(const std::vector<std::int64_t>& batch_of, std::int64_t batches) {
   std::vector<std::int64_t> start(static_cast<std::size_t>(batches) + 1);
   for (const std::int64_t batch : batch_of) {
@@ -31,7 +32,7 @@ std::vector<std::int64_t> starts(const std::vector<std::int64_t>& batch_of, std:
   return start;
 }
 
-// The units in that order.
+// The units sorted by batch.
 std::vector<std::int64_t> sorted(const std::vector<std::int64_t>& batch_of,
                                  std::vector<std::int64_t> start) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(start.back()));
@@ -102,8 +103,8 @@ std::int64_t PartitionSampler::size(std::int64_t batch) const {
   return population() / event().batches + (batch < population() % event().batches ? 1 : 0);
 }
 
-// The batches' numbers, as often as they have units, in a uniform random order (Fisher and Yates
-// 1938, Durstenfeld 1964).
+// Shuffles a list that has each batch's number once for each of its units (Fisher and Yates 1938,
+// Durstenfeld 1964).
 std::vector<std::int64_t> PartitionSampler::assign(SecretRandom& random) const {
   std::vector<std::int64_t> batch_of;
   batch_of.reserve(static_cast<std::size_t>(population()));

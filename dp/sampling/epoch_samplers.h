@@ -1,24 +1,25 @@
-// Samplers that assign every unit to one batch of a pass, anew and in secret for each pass.
+// Samplers that assign every unit to one batch of an epoch, with a new secret assignment for each
+// epoch.
 #pragma once
 
 #include "dp/sampling/sampler.h"
 
 namespace sotto {
 
-// The rest() of such a sampler is, for each unit, the batch of this pass (from 0) that it is still
-// to take part in, or -1; empty before and after a pass.
+// The base of samplers by epoch. Their rest() is, for each unit, the batch of this epoch (from 0)
+// in which it has yet to take part, or -1; empty before and after an epoch.
 class PassSampler : public Sampler {
  public:
-  // population / batches: a mean over the pass.
+  // population / batches: the mean over the epoch.
   double expected_batch_size() const override;
 
  protected:
-  // A pass of the event's batches.
+  // An epoch has the event's number of batches.
   PassSampler(std::int64_t population, const Event& first, SecretRandom random);
 
-  // The batch of every unit.
+  // Draws the batch of every unit.
   virtual std::vector<std::int64_t> assign(SecretRandom& random) const = 0;
-  // How many units a batch must have; -1 where that is left to chance.
+  // The number of units that a batch must have; -1 if it is random.
   virtual std::int64_t size(std::int64_t batch) const = 0;
 
   std::vector<std::int64_t> choose(std::int64_t place) override;
@@ -28,12 +29,12 @@ class PassSampler : public Sampler {
 
  private:
   SecretRandom random_;
-  std::vector<std::int64_t> order_;  // batch by batch, in rising order within each
-  std::vector<std::int64_t> start_;  // of each batch in order_, and where the last one ends
+  std::vector<std::int64_t> order_;  // batch by batch, in increasing order within each
+  std::vector<std::int64_t> start_;  // of each batch in order_, and the end of the last one
 };
 
-// A pass is a uniform random order cut into ceil(population / batch) batches, whose sizes differ by
-// at most one.
+// An epoch is a uniform random order of the units, cut into ceil(population / batch) batches whose
+// sizes differ by at most one.
 class PartitionSampler final : public PassSampler {
  public:
   // Throws std::invalid_argument unless 1 <= batch <= population.
@@ -45,8 +46,8 @@ class PartitionSampler final : public PassSampler {
   std::int64_t size(std::int64_t batch) const override;
 };
 
-// In each pass every unit goes to one of `batches` batches, all with the same probability and
-// independently of other units (balls and bins; Chua et al. 2024).
+// In each epoch every unit goes to one of `batches` batches, uniformly and independently of other
+// units (balls and bins; Chua et al. 2024).
 class BallsAndBinsSampler final : public PassSampler {
  public:
   // Throws std::invalid_argument unless 1 <= batches <= population.

@@ -1,11 +1,11 @@
-// Batches of a fixed, public number of units: drawn, or by a public plan.
+// Batches of a fixed, public number of units: sampled at random, or by a public plan.
 #pragma once
 
 #include "dp/sampling/sampler.h"
 
 namespace sotto {
 
-// Every subset of `size` units with the same probability, without replacement, independently of
+// Every subset of `size` units has the same probability, without replacement, independently of
 // other draws.
 class FixedSizeSampler final : public Sampler {
  public:
@@ -26,10 +26,10 @@ class FixedSizeSampler final : public Sampler {
   SecretRandom random_;
 };
 
-// A public plan of `steps` draws, for noise that is correlated over them: draw t has the units
-// from (t mod b) batch on, `batch` of them, where b = floor(population / batch). So each unit takes
-// part every b draws exactly (fixed epoch order, as after shuffling once and dropping the
-// remainder); the last population - b batch units never do. The whole plan is one pass.
+// A public plan of `steps` draws, for noise that is correlated over them: draw t has units (t mod
+// b) batch, ..., (t mod b) batch + batch - 1, where b = floor(population / batch). Each unit takes
+// part in every b-th draw (a fixed epoch order, as after shuffling once and dropping the
+// remainder); the last population - b batch units never do. The whole plan is one epoch.
 class PlannedSampler final : public Sampler {
  public:
   // Throws std::invalid_argument unless 1 <= batch <= population and steps >= 1.
@@ -40,8 +40,8 @@ class PlannedSampler final : public Sampler {
 
  protected:
   std::vector<std::int64_t> choose(std::int64_t place) override;
-  bool secure() const override { return true; }  // nothing is drawn
-  // The noise after the plan has not been thought of.
+  bool secure() const override { return true; }  // there is no randomness
+  // The noise ends with the plan.
   bool repeats() const override { return false; }
 
  private:

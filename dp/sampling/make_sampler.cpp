@@ -11,7 +11,7 @@ namespace sotto {
 
 namespace {
 
-// An option is for the sampling that owns it.
+// Refuses an option of another sampling.
 void check_absent(const SamplerOptions& options, Sampling owner, std::int64_t number,
                   const char* what) {
   check(options.sampling == owner || number == 0, "make_sampler: {} {} of {}", number, what,
@@ -19,7 +19,7 @@ void check_absent(const SamplerOptions& options, Sampling owner, std::int64_t nu
 }
 
 void check_options(std::int64_t population, const SamplerOptions& options) {
-  check_absent(options, Sampling::truncated_poisson, options.largest, "units at most in a batch");
+  check_absent(options, Sampling::truncated_poisson, options.largest, "units per batch at most");
   check_absent(options, Sampling::cyclic_poisson, options.groups, "groups");
   check_absent(options, Sampling::planned, options.steps, "steps");
   const auto all = static_cast<double>(population);
@@ -33,7 +33,7 @@ void check_options(std::int64_t population, const SamplerOptions& options) {
   }
 }
 
-// The batch's size where it is a number of units and not a mean.
+// The batch size as an integer, for samplings whose size is not a mean.
 std::int64_t whole_batch(const SamplerOptions& options) {
   const double batch = options.expected_batch;
   check(batch == std::floor(batch), "make_sampler: {} with batches of {} units",

@@ -1,4 +1,4 @@
-// Samplers by name and batch size, as people ask for them.
+// Makes samplers from a sampling, a batch size and the options of that sampling.
 #pragma once
 
 #include <memory>
@@ -9,20 +9,20 @@ namespace sotto {
 
 struct SamplerOptions {
   Sampling sampling = Sampling::poisson;
-  // The mean number of units in a batch. Exactly so many for a fixed size and a plan, at most so
-  // many for a partition; balls and bins have ceil(population / expected_batch) batches in a pass.
-  // For the full batch the population, or 0.
+  // The mean number of units in a batch. For fixed_size and planned it is exact; for partition it
+  // is the maximum; balls_and_bins has ceil(population / expected_batch) batches in an epoch; for
+  // full_batch it is the population, or 0.
   double expected_batch = 0;
-  // Truncated Poisson alone: the most units that stay in a batch.
+  // Truncated Poisson only: the maximum number of units in a batch.
   std::int64_t largest = 0;
-  // Cyclic Poisson alone: the groups that take turns.
+  // Cyclic Poisson only: the number of groups that take turns.
   std::int64_t groups = 0;
-  // A plan alone: its draws.
+  // planned only: the number of draws.
   std::int64_t steps = 0;
 };
 
-// Throws std::invalid_argument for what the sampler refuses, for a batch that is not a whole number
-// where it must be, and for an option that its sampling does not have.
+// Throws std::invalid_argument for arguments that the sampler refuses, for a batch that must be an
+// integer and is not, and for an option that the sampling does not have.
 std::unique_ptr<Sampler> make_sampler(std::int64_t population, const SamplerOptions& options,
                                       SecretRandom random = SecretRandom());
 

@@ -1,13 +1,13 @@
-// Poisson sampling with a limit on the batch, and within groups that take turns.
+// Poisson sampling with a maximum batch size, and within groups that take turns.
 #pragma once
 
 #include "dp/sampling/sampler.h"
 
 namespace sotto {
 
-// A Poisson batch that is cut, when it has more than `largest` units, down to a uniform subset of
-// that many: physical batches of a fixed shape hold it. The event's cut bounds the probability of
-// that, for one unit more than the population has, too (Ganesh 2025).
+// A Poisson batch, truncated to a uniform subset of `largest` units if it has more, so that
+// physical batches of a fixed shape hold it. The event's cut bounds the truncation probability, for
+// a population larger by one unit, too (Ganesh 2025).
 class TruncatedPoissonSampler final : public Sampler {
  public:
   // Throws std::invalid_argument unless 0 < rate <= 1 and largest >= 1.
@@ -15,7 +15,7 @@ class TruncatedPoissonSampler final : public Sampler {
                           SecretRandom random = SecretRandom());
 
   std::int64_t largest() const { return largest_; }
-  // Of the batches before they are cut, but at most `largest`.
+  // The mean size of the batches before truncation, but at most `largest`.
   double expected_batch_size() const override;
 
  protected:
@@ -30,11 +30,11 @@ class TruncatedPoissonSampler final : public Sampler {
 
 // Unit u belongs to group u mod groups. The groups take turns, and in its turn every unit of a
 // group takes part with the same probability, independently (Choquette-Choo et al. 2023,
-// "(Amplified) banded matrix factorization"). A pass is one turn of each.
+// "(Amplified) banded matrix factorization"). An epoch is one turn of each group.
 class CyclicPoissonSampler final : public Sampler {
  public:
-  // `rate` is that of a unit in its group's turn. Throws std::invalid_argument unless
-  // 0 < rate <= 1 and 1 <= groups <= population.
+  // `rate` is the probability of a unit in its group's turn. Throws std::invalid_argument unless 0
+  // < rate <= 1 and 1 <= groups <= population.
   CyclicPoissonSampler(std::int64_t population, std::int64_t groups, double rate,
                        SecretRandom random = SecretRandom());
 
@@ -42,7 +42,7 @@ class CyclicPoissonSampler final : public Sampler {
   double expected_batch_size() const override {
     return Sampler::expected_batch_size() / static_cast<double>(groups());
   }
-  // Until resume_from() starts a new pass.
+  // Holds until resume_from() starts a new epoch.
   std::int64_t separation() const override { return groups(); }
 
  protected:

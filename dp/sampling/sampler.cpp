@@ -33,7 +33,8 @@ void Sampler::resume_from(std::uint64_t number) { seek(0, number); }
 
 SampledBatch Sampler::draw() {
   const bool over = place_ == event_.batches;
-  check(!over || repeats(), "Sampler: {}: all {} draws are made", name(event_.sampling), place_);
+  check(!over || repeats(), "Sampler: {}: all {} batches of the plan were drawn",
+        name(event_.sampling), place_);
   const std::int64_t place = over ? 0 : place_;
   SampledBatch draw;
   draw.units_ = choose(place);
@@ -68,7 +69,7 @@ void Sampler::load_state(const SamplerState& state) {
         "Sampler: a state after {} of {} batches", state.place, event_.batches);
   Event event = event_;
   event.paid = state.place % event_.batches > 0;
-  event.cut = state.event.cut;  // its last digits may be another machine's
+  event.cut = state.event.cut;  // its last digits may differ on another machine
   check(state.event == event && state.expected_batch_size == expected_batch_size(),
         "Sampler: a state of other batches: {} and {} units on average for {} and {}",
         to_json(state.event), state.expected_batch_size, to_json(event), expected_batch_size());
@@ -79,7 +80,7 @@ void Sampler::load_state(const SamplerState& state) {
 }
 
 void Sampler::load_rest(std::int64_t /*place*/, const std::vector<std::int64_t>& rest) {
-  check(rest.empty(), "Sampler: {}: a state with {} units of a pass", name(event_.sampling),
+  check(rest.empty(), "Sampler: {}: a state with {} units of an epoch", name(event_.sampling),
         rest.size());
 }
 

@@ -15,10 +15,10 @@ namespace sotto {
 namespace {
 
 constexpr double two_to_64 = 0x1p64;
-// Darts are faster from this many leading zeros of the threshold on, coins before.
+// sample_sparse is faster from this many leading zeros of the threshold on, sample_dense before.
 constexpr int zeros_for_darts = 5;
 
-// The threshold for a rate, at least 1; 0 for a rate of 1.
+// The threshold of a rate, at least 1; 0 for a rate of 1.
 std::uint64_t threshold_for(const char* op, double rate) {
   check(rate > 0 && rate <= 1, "{}: rate {} outside (0, 1]", op, rate);
   const double scaled = rate * two_to_64;
@@ -26,7 +26,8 @@ std::uint64_t threshold_for(const char* op, double rate) {
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(scaled));
 }
 
-// c with probability e^-1 / c!: one of probability 2^-(c+1) is kept with 2^c / (2 c!).
+// Returns c with probability e^-1 / c!: a c drawn with probability 2^-(c+1) is accepted with 2^c /
+// (2 c!).
 int poisson_of_mean_1(SecretRandom& random) {
   for (;;) {
     std::uint64_t word = random.word();
@@ -38,12 +39,12 @@ int poisson_of_mean_1(SecretRandom& random) {
   }
 }
 
-// A set of numbers that are not negative, in a table at most half full with open addressing.
+// A set of non-negative numbers, in a hash table with open addressing that is at most half full.
 class NumberSet {
  public:
   explicit NumberSet(std::int64_t most)
       : slots_(std::bit_ceil(2 * static_cast<std::uint64_t>(most) + 2), none) {}
-  // Whether it was not there yet.
+  // Returns whether the number is new.
   bool insert(std::int64_t number) {
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15u;  // Knuth's multiplicative hashing
     std::size_t at =
@@ -51,7 +52,7 @@ class NumberSet {
     while (slots_[at] != none && slots_[at] != number) at = (at + 1) & (slots_.size() - 1);
     return std::exchange(slots_[at], number) == none;
   }
-  // In rising order.
+  // The members in increasing order.
   std::vector<std::int64_t> members() && {
     std::erase(slots_, none);
     std::sort(slots_.begin(), slots_.end());
@@ -63,7 +64,8 @@ class NumberSet {
   std::vector<std::int64_t> slots_;
 };
 
-// The same of numbers below n, in a bit each, and one for each 64 of them, to find the few by.
+// A set of numbers below n, as bits, with a second level of one bit for each 64 of them to find the
+// few that are set.
 class BitSet {
  public:
   BitSet(std::int64_t n, std::int64_t most)
@@ -76,8 +78,8 @@ class BitSet {
     return set(words_, at);
   }
   std::vector<std::int64_t> members() && {
-    // A second place of each word is written whether it has one or not: what comes next writes over
-    // it, and a processor need not guess.
+    // A second number is written for each word whether it has one or not, without a branch: the
+    // next write overwrites it.
     constexpr std::size_t unasked = 1;
     constexpr std::uint64_t guard = std::uint64_t{1} << 63;  // no special case for no bits
     std::vector<std::int64_t> numbers(most_ + unasked);
@@ -101,7 +103,7 @@ class BitSet {
   }
 
  private:
-  // Whether it was not set yet.
+  // Returns whether the bit was clear.
   static bool set(std::vector<std::uint64_t>& words, std::uint64_t at) {
     const std::uint64_t bit = std::uint64_t{1} << (at % 64);
     std::uint64_t& word = words[at / 64];
@@ -136,15 +138,15 @@ double IndependentSubset::rate() const {
   return rounded / two_to_64;
 }
 
-// So many bits of a coin that is below the threshold are certainly 0.
+// The number of leading bits that are certainly 0 in a random number below the threshold.
 int IndependentSubset::zeros() const { return threshold_ == 0 ? 0 : std::countl_zero(threshold_); }
 
 std::vector<std::int64_t> IndependentSubset::draw(std::int64_t n, SecretRandom& random) {
   return zeros() >= zeros_for_darts ? sample_sparse(n, random) : sample_dense(n, random);
 }
 
-// Compares a 64-bit coin with the threshold, most significant 16 bits first; the other 48 are drawn
-// only when those are equal, which leaves the coin's distribution as it is.
+// Compares a 64-bit random number with the threshold, most significant 16 bits first; the other 48
+// are drawn only if those are equal, which does not change the number's distribution.
 bool IndependentSubset::heads(std::uint16_t first_bits, SecretRandom& random) const {
   const auto threshold_bits = static_cast<std::uint16_t>(threshold_ >> 48);
   if (first_bits != threshold_bits) return first_bits < threshold_bits;
@@ -170,10 +172,10 @@ std::vector<std::int64_t> IndependentSubset::sample_dense(std::int64_t n, Secret
   return taken;
 }
 
-// As many darts as a Poisson variable of mean 1 says, each in one of 2^zeros - 1 places, thrown
-// until no two hit the same: a subset of m places has probability proportional to
+// Throws as many darts as a Poisson variable of mean 1 says, each at one of 2^zeros - 1 places,
+// until no two hit the same place: a subset of m places then has a probability proportional to
 // (2^zeros - 1)^-m, which is that of places hit independently with probability 2^-zeros. The rest
-// of a dart's word are the coin's other bits.
+// of a dart's word supplies the random number's other bits.
 void IndependentSubset::throw_darts(SecretRandom& random) {
   const std::uint64_t places = (std::uint64_t{1} << zeros()) - 1;
   const auto less = [](const Dart& a, const Dart& b) { return a.place < b.place; };
@@ -193,7 +195,7 @@ std::vector<std::int64_t> IndependentSubset::sample_sparse(std::int64_t n, Secre
   check(zeros() >= 1, "sample_sparse: a rate of {}, not below 1/2", rate());
   const auto places = static_cast<std::int64_t>((std::uint64_t{1} << zeros()) - 1);
   std::vector<std::int64_t> taken;
-  // The last block may stand out over the end: what is hit there is nobody.
+  // The last block may extend beyond n: hits there belong to no unit.
   for (std::int64_t left = n; left > 0; left -= places) {
     throw_darts(random);
     for (const Dart& dart : darts_) {
@@ -205,8 +207,8 @@ std::vector<std::int64_t> IndependentSubset::sample_sparse(std::int64_t n, Secre
 
 std::vector<std::int64_t> uniform_subset(std::int64_t n, std::int64_t size, SecretRandom& random) {
   check(size >= 0 && size <= n, "uniform_subset: {} of {} units", size, n);
-  // To clear some words of 64 units costs less than to sort one of them; they take 128 bytes for
-  // each that is drawn.
+  // Clearing words of 64 units is cheaper than sorting one unit, up to 16 words (128 bytes) for
+  // each unit drawn.
   constexpr std::int64_t words_for_one = 16;
   if (n / 64 <= words_for_one * size) return floyd(n, size, BitSet(n, size), random);
   return floyd(n, size, NumberSet(size), random);

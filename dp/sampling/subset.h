@@ -1,5 +1,5 @@
-// Random subsets of units, exactly: with integers alone, and no probability that is rounded.
-// docs/privacy.md, "Sampling", has the arguments.
+// Random subsets of units, sampled exactly: by integer arithmetic, with no rounded probability.
+// docs/privacy.md, "Sampling", has the proofs.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,23 @@
 
 namespace sotto {
 
-// Takes every unit with the same probability, independently of all others and of other draws. The
-// probability is a multiple of 2^-64.
+// Samples every unit with the same probability, a multiple of 2^-64, independently of other units
+// and other draws.
 class IndependentSubset {
  public:
-  // Of `rate`, rounded down to a multiple of 2^-64 but not to 0. Throws std::invalid_argument,
-  // naming `op`, unless 0 < rate <= 1.
+  // The probability is `rate`, rounded down to a multiple of 2^-64 but not to 0. Throws
+  // std::invalid_argument, with `op` first, unless 0 < rate <= 1.
   IndependentSubset(const char* op, double rate);
 
-  // Exactly the probability; rounded up where a double does not hold it.
+  // The exact probability; rounded up if a double does not hold it.
   double rate() const;
-  // Of [0, n), in rising order, by the route that is faster; both have the same distribution.
+  // A subset of [0, n) in increasing order, by the faster of the two functions below; both have the
+  // same distribution.
   std::vector<std::int64_t> draw(std::int64_t n, SecretRandom& random);
-  // A 64-bit coin for every unit.
+  // Compares a 64-bit random number with the threshold for every unit.
   std::vector<std::int64_t> sample_dense(std::int64_t n, SecretRandom& random);
-  // Work in proportion to n rate, for small rates. Throws std::invalid_argument unless rate < 1/2.
+  // Takes time proportional to n rate, for small rates. Throws std::invalid_argument unless rate <
+  // 1/2.
   std::vector<std::int64_t> sample_sparse(std::int64_t n, SecretRandom& random);
 
  private:
@@ -35,13 +37,13 @@ class IndependentSubset {
   bool heads(std::uint16_t first_bits, SecretRandom& random) const;
   void throw_darts(SecretRandom& random);
 
-  std::uint64_t threshold_;  // 0 stands for 2^64: everybody
+  std::uint64_t threshold_;  // the probability times 2^64; 0 stands for 2^64
   std::vector<std::uint64_t> words_;
   std::vector<Dart> darts_;
 };
 
-// Every subset of `size` units of [0, n) with the same probability, in rising order (Floyd; Bentley
-// and Floyd 1987). Needs 0 <= size <= n.
+// A uniform subset of `size` units of [0, n), in increasing order (Floyd; Bentley and Floyd 1987).
+// Needs 0 <= size <= n.
 std::vector<std::int64_t> uniform_subset(std::int64_t n, std::int64_t size, SecretRandom& random);
 
 }  // namespace sotto

@@ -13,7 +13,7 @@
 
 namespace sotto {
 
-// How losses between lattice points are moved to lattice points.
+// The rule by which losses between lattice points are moved to lattice points.
 enum class Discretization {
   connect_the_dots,  // each release errs to the side of the bound: errors add up
   // to the nearest point: errors grow like the root of the number, and are bounded afterwards

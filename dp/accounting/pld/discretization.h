@@ -49,7 +49,7 @@ struct LossWindow {
   double outside_mass = 0;
 };
 
-// How to compute an answer: the tilt, the lattice, and the mass that may lie outside the window.
+// The plan of an answer: the tilt, the lattice, and the mass that may lie outside the window.
 struct PldPlan {
   double tilt = 0;
   LossLattice lattice;

@@ -9,8 +9,8 @@ namespace sotto {
 
 namespace {
 
-// How far moving the losses has moved the sum to either side at most, except with probability
-// `missed`: Hoeffding (1963), theorem 2.
+// A bound on the shift of the sum, to either side, due to moving the losses; it fails with
+// probability `missed`: Hoeffding (1963), theorem 2.
 double hoeffding(double squared_widths, double drift, double missed) {
   return std::sqrt(-0.5 * std::log(missed) * squared_widths) + drift;
 }

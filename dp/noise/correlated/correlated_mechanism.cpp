@@ -69,9 +69,10 @@ const Tensor& entry(const std::map<std::string, Tensor>& state, const std::strin
 
 }  // namespace
 
-// Neighbours' noise is rounded in up to `rows` steps, each element by at most 3/4 of a spacing, and
-// their sums as always: together they move apart by at most
-// spacing sqrt(elements) (C's sensitivity + 3/2 sqrt(rows)).
+// For neighbouring data sets the noise is rounded differently in up to `rows` steps, each element
+// by at most 3/4 of a spacing, besides the rounding of their sums: together they move apart by at
+// most
+//   spacing sqrt(elements) (C's sensitivity + 3/2 sqrt(rows)).
 NoiseGrid noise_grid(const NoisePlan& plan, double sensitivity, std::int64_t elements) {
   const std::int64_t rows =
       plan.sampling == Sampling::planned ? plan.strategy.steps() : plan.strategy.bands();
@@ -80,7 +81,7 @@ NoiseGrid noise_grid(const NoisePlan& plan, double sensitivity, std::int64_t ele
   const double enlarged = std::ceil(static_cast<double>(elements) * root * root);
   check(enlarged < 0x1p62, "correlated noise: {} elements and {} steps are too many", elements,
         plan.strategy.steps());
-  // More than the rounding of C's sensitivity, a root of sums of positive numbers.
+  // Exceeds the rounding error of C's sensitivity, a root of sums of positive numbers.
   const double slack = 1 + 0x1p-50 * static_cast<double>(plan.strategy.steps());
   return noise_grid(plan.noise_multiplier, sensitivity * factor_sensitivity * slack,
                     static_cast<std::int64_t>(enlarged));
@@ -95,7 +96,7 @@ Event CorrelatedMechanism::event(Event batch) const {
   const bool planned = plan_.sampling == Sampling::planned;
   const std::int64_t batches = planned ? plan_.strategy.steps() : plan_.separation;
   check(batch.sampling == plan_.sampling && batch.batches == batches,
-        "correlated noise: passes of {} {} batches, the plan is for {} {}", batch.batches,
+        "correlated noise: epochs of {} {} batches, the plan is for {} {}", batch.batches,
         sotto::name(batch.sampling), batches, sotto::name(plan_.sampling));
   batch.noise_multiplier = plan_.noise_multiplier;
   return batch;
@@ -117,7 +118,7 @@ CorrelatedMechanism::Started CorrelatedMechanism::start(std::vector<std::int64_t
   const std::int64_t elements = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   const NoiseGrid grid = noise_grid(plan_, sensitivity, elements);
   CorrelatedNoiseStream stream(plan_.strategy, elements);
-  // 2^7 deviations of anything the stream holds fit into 62 bits.
+  // 2^7 standard deviations of every number in the stream fit into 62 bits.
   check(grid.deviation * stream.spread() < RoundedGaussian::deviation_limit,
         "correlated noise: a noise multiplier of {} is too large for {} elements and {} steps",
         plan_.noise_multiplier, elements, plan_.strategy.steps());
@@ -127,7 +128,8 @@ CorrelatedMechanism::Started CorrelatedMechanism::start(std::vector<std::int64_t
 
 void CorrelatedMechanism::check_goes_on(const std::vector<std::int64_t>& sizes, double sensitivity,
                                         std::uint64_t draw, std::uint64_t next_in_ledger) const {
-  check(sizes == started_->sizes, "correlated noise: other parameters than the plan began with");
+  check(sizes == started_->sizes,
+        "correlated noise: the parameters are not those the plan began with");
   check(sensitivity == started_->sensitivity,
         "correlated noise: a sensitivity of {}, the plan began with {}", sensitivity,
         started_->sensitivity);
@@ -146,10 +148,10 @@ void CorrelatedMechanism::prepare(const SampledBatch& draw, const Gradients& sum
   check(step < plan_.strategy.steps(), "correlated noise: all {} steps of the plan were made",
         step);
   check(now.paid == (step % now.batches != 0),
-        "correlated noise: draw {} is {} batch of a pass at step {} of the plan", draw.number(),
+        "correlated noise: draw {} is {} batch of an epoch at step {} of the plan", draw.number(),
         now.paid ? "a later" : "the first", step);
   check(draw.place() == step % now.batches,
-        "correlated noise: batch {} of a pass at step {} of the plan", draw.place(), step);
+        "correlated noise: batch {} of an epoch at step {} of the plan", draw.place(), step);
   check(draw.separation() >= plan_.separation,
         "correlated noise: draws with a separation of {}, the plan needs {}", draw.separation(),
         plan_.separation);

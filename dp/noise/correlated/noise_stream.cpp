@@ -24,7 +24,7 @@ std::int64_t rounded(Wide x, int bits) {
   return static_cast<std::int64_t>((x + (Wide{1} << (bits - 1))) >> bits);
 }
 
-// Elements that are worked on together, so that their sums stay in the first-level cache.
+// Elements that are processed together, so that their sums stay in the first-level cache.
 constexpr std::size_t group = 256;
 
 std::int64_t slots_of(const TreeFactor& /*factor*/, std::int64_t steps) {
@@ -37,8 +37,9 @@ std::int64_t slots_of(const BufferedToeplitz& factor, std::int64_t /*steps*/) {
   return std::ssize(factor.decays);
 }
 
-// Rounding a buffer to 2^-bits at every step moves m by up to 2^-bits / 2 times
-// sum_i scales[i] sum_k decays[i]^k, the sum of C's first column below the diagonal: by 1/4.
+// The fraction bits of buffers. Rounding a buffer to 2^-bits at every step changes m by up to
+// 2^-bits / 2 times sum_i scales[i] sum_k decays[i]^k, the sum of C's first column below the
+// diagonal: by at most 1/4.
 int bits_for_buffers(const StrategyMatrix& strategy) {
   double sum = 0;
   for (std::int64_t t = 1; t < strategy.steps(); ++t) sum += strategy.entry(t, 0);
@@ -79,7 +80,7 @@ void CorrelatedNoiseStream::correlate(std::int64_t first, std::span<std::int64_t
   });
 }
 
-// The node that ends here takes the place of those it is made of.
+// The node that ends at this step replaces the nodes it consists of.
 void CorrelatedNoiseStream::correlate_by(const TreeFactor& /*factor*/, std::int64_t first,
                                          std::span<std::int64_t> noise) {
   const int level = std::countr_zero(static_cast<std::uint64_t>(step_ + 1));

@@ -1,5 +1,5 @@
-// Multiplication by C^-1 one step at a time, in whole numbers: the noise that a mechanism adds. It
-// remembers past noise and must be kept as secret as it.
+// Multiplication of noise by C^-1, one step at a time, in integers: the noise that a mechanism
+// adds. The stream stores past noise and must be kept as secret.
 #pragma once
 
 #include <span>
@@ -9,31 +9,31 @@
 
 namespace sotto {
 
-// y_t = z_t - round(m_t), where m_t = sum_(j < t) C[t, j] y_j is what the factor makes of the noise
-// before. The rounded number depends on past noise alone and is within 3/4 of m_t; for a tree it is
-// m_t. docs/correlated_noise.md says why this keeps the privacy of the Gaussian mechanism.
+// y_t = z_t - round(m_t), where m_t = sum_(j < t) C[t, j] y_j depends on past noise only. The
+// rounded number is within 3/4 of m_t, and equals it for a tree. docs/correlated_noise.md proves
+// that this keeps the privacy of the Gaussian mechanism.
 class CorrelatedNoiseStream {
  public:
-  // For so many elements that each have a stream of their own.
+  // For `elements` elements, each with a stream of its own.
   CorrelatedNoiseStream(StrategyMatrix strategy, std::int64_t elements);
 
-  // z becomes y for the elements first, first + 1, ... at the current step. Each element comes once
-  // in a step, in any order.
+  // Turns z into y for elements first, first + 1, ... at the current step. Call it once for each
+  // element of a step, in any order.
   void correlate(std::int64_t first, std::span<std::int64_t> noise);
-  // To the next step.
+  // Moves to the next step.
   void advance() { ++step_; }
 
   const StrategyMatrix& strategy() const { return strategy_; }
   std::int64_t step() const { return step_; }
   std::int64_t elements() const { return memory_.size(1); }
-  // The largest standard deviation, for z of deviation 1, of y and of the numbers in the memory.
+  // The largest standard deviation, for z of standard deviation 1, of y and of the numbers stored.
   double spread() const;
 
-  // i64 [slots, elements]: past noise (banded; bands - 1 slots), the nodes in use (tree; one for
-  // each level) or the buffers. SECRET.
+  // The stored numbers, i64 [slots, elements]: past noise (banded; bands - 1 slots), the nodes in
+  // use (tree; one for each level) or the buffers. SECRET.
   const Tensor& memory() const { return memory_; }
-  // Goes on at a step with a copy of the memory that belongs to it. Throws std::invalid_argument
-  // for a step outside [0, steps] and another shape or dtype.
+  // Continues at a step with a copy of that step's memory. Throws std::invalid_argument for a step
+  // outside [0, steps] and for another shape or dtype.
   void resume(std::int64_t step, const Tensor& memory);
 
  private:

@@ -11,7 +11,7 @@ namespace sotto {
 
 namespace {
 
-// What CorrelatedNoiseStream computes with.
+// Rounds to the grid that CorrelatedNoiseStream computes with.
 double to_grid(double x) { return std::ldexp(std::round(std::ldexp(x, 40)), -40); }
 
 void check_and_round(TreeFactor& /*factor*/) {}
@@ -40,7 +40,7 @@ void check_and_round(BufferedToeplitz& factor) {
   check(sum <= 1, "noise strategy: scales with a sum of {}", sum);
 }
 
-// The number of the lowest bit that is set.
+// The index of the lowest bit that is set.
 int level_of(std::int64_t node) { return std::countr_zero(static_cast<std::uint64_t>(node)); }
 
 std::vector<double> first_column(const TreeFactor& /*factor*/, std::int64_t steps) {
@@ -65,7 +65,7 @@ std::vector<double> first_column(const BufferedToeplitz& factor, std::int64_t st
   return column;
 }
 
-// In place, z becomes C^-1 z.
+// Replaces z by C^-1 z.
 void solve_in_place(const TreeFactor& /*factor*/, std::vector<double>& z) {
   std::vector<double> nodes(64, 0.0);  // by level
   for (std::int64_t t = 0; t < std::ssize(z); ++t) {
@@ -93,7 +93,7 @@ void solve_in_place(const BufferedToeplitz& factor, std::vector<double>& z) {
   }
 }
 
-// The running sum of squares.
+// The running sums of squares.
 std::vector<double> squared_lengths(const std::vector<double>& values) {
   std::vector<double> sums;
   double sum = 0;
@@ -134,8 +134,8 @@ double StrategyMatrix::entry(std::int64_t row, std::int64_t column) const {
   return row - column < std::int64_t{1} << level_of(row + 1) ? 1 : 0;
 }
 
-// Of each level at most so many nodes lie within the steps, with at most so many of the record's
-// steps in each; their sum is at most the number of all its steps.
+// At each level, `nodes` nodes lie within the steps, with at most `in_one` of the record's steps in
+// each; over all nodes the sum is at most the number of the record's steps.
 double StrategyMatrix::tree_sensitivity(Participation participation) const {
   double square = 0;
   for (std::int64_t length = 1; length <= steps_; length *= 2) {

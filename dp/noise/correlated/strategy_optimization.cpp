@@ -15,7 +15,7 @@ namespace {
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// How much the square of each row of A C^-1 counts.
+// The weight of each squared entry of the first column of A C^-1 in the error.
 std::vector<double> row_weights(const ErrorObjective& goal) {
   check(goal.steps >= 1 && goal.participation.separation >= 1 && goal.participation.most >= 1,
         "noise search: {} steps, a separation of {}, at most {} steps of a record", goal.steps,
@@ -28,8 +28,8 @@ std::vector<double> row_weights(const ErrorObjective& goal) {
   return weights;
 }
 
-// The squared sensitivity of a Toeplitz factor that falls, and its derivatives by the first column:
-// sums[t] = c[t] + c[t - b] + ..., `most` terms, and value = |sums|^2.
+// The squared sensitivity of a non-increasing Toeplitz factor, and its derivatives by the first
+// column: sums[t] = c[t] + c[t - b] + ..., `most` terms, and value = |sums|^2.
 ValueAndGradient squared_sensitivity(const std::vector<double>& c, const Participation& record) {
   const std::int64_t steps = std::ssize(c), apart = record.separation;
   const std::int64_t within = record.most <= steps / apart ? record.most * apart : steps;
@@ -50,7 +50,7 @@ ValueAndGradient squared_sensitivity(const std::vector<double>& c, const Partici
   return y;
 }
 
-// The logarithm of a product of two functions of the same variables.
+// The logarithm of a product of two functions of the same variables, and its derivatives.
 ValueAndGradient log_product(const ValueAndGradient& a, const ValueAndGradient& b) {
   ValueAndGradient y{std::log(a.value) + std::log(b.value), a.gradient};
   for (std::size_t i = 0; i < y.gradient.size(); ++i) {
@@ -59,7 +59,7 @@ ValueAndGradient log_product(const ValueAndGradient& a, const ValueAndGradient& 
   return y;
 }
 
-// sum_t weights[t] b_t^2 for b = A C^-1, by the coefficients of C.
+// sum_t weights[t] b_t^2 for b = A C^-1, with derivatives by the coefficients of C.
 ValueAndGradient banded_error(const std::vector<double>& c, const std::vector<double>& weights) {
   const std::size_t steps = weights.size();
   std::vector<double> b(steps, 1.0), adjoint(steps);
@@ -95,7 +95,7 @@ ValueAndGradient banded_objective(const ErrorObjective& goal, const std::vector<
   norm.gradient.resize(c.size());
   const ValueAndGradient by_c = log_product(norm, banded_error(c, weights));
   ValueAndGradient y{by_c.value, std::vector<double>(x.size())};
-  double by_scale = 0;  // of all coefficients from j on
+  double by_scale = 0;  // derivative by a common scale of all coefficients from j on
   for (std::size_t j = x.size(); j > 0; --j) {
     by_scale += c[j] * by_c.gradient[j];
     y.gradient[j - 1] = by_scale / (1 + std::exp(x[j - 1]));
@@ -103,9 +103,10 @@ ValueAndGradient banded_objective(const ErrorObjective& goal, const std::vector<
   return y;
 }
 
-// Gradients by a buffered factor have the decay and the scale of buffer i at 2 i and 2 i + 1.
+// Derivatives by a buffered factor: the decay of buffer i is variable 2 i, its scale variable 2 i +
+// 1.
 
-// The same as banded_error. b_t = 1 - sum_i scales[i] s_i, then s_i becomes decays[i] s_i + b_t.
+// banded_error for buffers: b_t = 1 - sum_i scales[i] s_i, then s_i becomes decays[i] s_i + b_t.
 ValueAndGradient buffered_error(const BufferedToeplitz& factor,
                                 const std::vector<double>& weights) {
   const std::size_t buffers = factor.decays.size();
@@ -129,7 +130,7 @@ ValueAndGradient buffered_error(const BufferedToeplitz& factor,
   return y;
 }
 
-// Powers of decays below this count as 0: numbers that are not normal make arithmetic slow.
+// Powers of decays below this count as 0: denormal numbers make arithmetic slow.
 constexpr double least_power = 0x1p-500;
 
 ValueAndGradient buffered_sensitivity(const BufferedToeplitz& factor, const ErrorObjective& goal) {
@@ -157,7 +158,7 @@ ValueAndGradient buffered_sensitivity(const BufferedToeplitz& factor, const Erro
   return y;
 }
 
-// Buffer i has the decay exp(-e^x[2i]), or the largest that there is, and the scale e^x[2i+1].
+// Buffer i has the decay exp(-e^x[2i]), or the largest possible, and the scale e^x[2i+1].
 BufferedToeplitz buffers_at(const std::vector<double>& x) {
   constexpr double most_decay = 1 - 0x1p-40;
   BufferedToeplitz factor;
@@ -180,8 +181,8 @@ ValueAndGradient buffered_objective(const ErrorObjective& goal, const std::vecto
   return y;
 }
 
-// The square root's coefficients are about t^-1/2 / sqrt(pi), the integral of
-// e^(v/2 - t e^v) / pi over v: the trapezoidal rule from 1 / longest to 1.
+// Start values. The square root's coefficients are about t^-1/2 / sqrt(pi), the integral of e^(v/2
+// - t e^v) / pi over v; the trapezoidal rule from 1 / longest to 1 gives the buffers.
 std::vector<double> start_of_buffers(double longest, int buffers) {
   const double width = std::log(longest + 1) / buffers;
   std::vector<double> x;
@@ -214,7 +215,7 @@ StrategyMatrix best_buffered_toeplitz(const ErrorObjective& goal, int buffers) {
   const auto objective = [&](const std::vector<double>& x) {
     return buffered_objective(goal, weights, x);
   };
-  // From one start two buffers may become the same where they need not.
+  // A single start may make two buffers coincide needlessly: try two.
   const auto steps = static_cast<double>(goal.steps);
   std::vector<double> best;
   double least = std::numeric_limits<double>::infinity();

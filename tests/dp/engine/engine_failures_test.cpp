@@ -224,7 +224,7 @@ TEST_CASE("batches of a pass that nobody paid for are refused, whatever earlier 
   r.release(sampler.draw());
   sampler.resume_from(r.ledger.next_draw());
   sampler.draw();  // the new pass's first batch is lost
-  CHECK(throws([&] { r.release(sampler.draw()); }, "was not the last to be paid for"));
+  CHECK(throws([&] { r.release(sampler.draw()); }, "is not the last one charged"));
   sampler.resume_from(r.ledger.next_draw());
   for (int k = 0; k < 4; ++k) r.release(sampler.draw());
   CHECK(r.ledger.releases() == 6);

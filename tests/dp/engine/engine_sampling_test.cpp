@@ -143,7 +143,7 @@ TEST_CASE("problems of samplings and correlated noise are told") {
   wrong = options_of(Sampling::poisson);
   wrong.noise_multiplier = 1;
   wrong.largest_batch = 50;
-  CHECK(problem(wrong).find("make_sampler: 50 units at most in a batch of poisson") == 0);
+  CHECK(problem(wrong).find("make_sampler: 50 units per batch at most of poisson") == 0);
 }
 
 }  // namespace

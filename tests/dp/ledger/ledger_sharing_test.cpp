@@ -168,7 +168,7 @@ TEST_CASE("what is asked to admit a release cannot make another one unseen") {
     ledger.record(everybody, 0);
     return true;
   };
-  CHECK(throws([&] { ledger.record(sampled, 0, greedy); }, "written to by what was asked"));
+  CHECK(throws([&] { ledger.record(sampled, 0, greedy); }, "written to by its own budget check"));
   CHECK(ledger.releases() == 0);
   record(ledger, sampled, 1);
   ledger.settle();

@@ -141,7 +141,7 @@ TEST_CASE("passes are reserved batch by batch, and not beyond what was paid") {
     record(ledger, first, 1);
     record(ledger, paid, 5);
   }
-  CHECK(throws([&] { ledger.record(paid, 18); }, "that earlier ones of their passes paid for"));
+  CHECK(throws([&] { ledger.record(paid, 18); }, "already charged with their epoch"));
   CHECK(ledger.events() == EventCounts{{first, 3}, {paid, 15}});
   // A crash charges no pass that was not begun.
   const auto after_crash = [&] { return parse_ledger(read(place.path()), "f").contents.events(); };

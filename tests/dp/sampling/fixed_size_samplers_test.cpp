@@ -78,8 +78,8 @@ TEST_CASE("a plan takes turns by number, and leaves the remainder out") {
 TEST_CASE("a plan ends, and starts again with a new number alone") {
   PlannedSampler sampler(4, 2, 3);
   for (int step = 0; step < 3; ++step) sampler.draw();
-  CHECK(throws([&] { sampler.draw(); }, "planned: all 3 draws are made"));
-  CHECK(throws([&] { sampler.draw(); }, "planned: all 3 draws are made"));
+  CHECK(throws([&] { sampler.draw(); }, "planned: all 3 batches of the plan were drawn"));
+  CHECK(throws([&] { sampler.draw(); }, "planned: all 3 batches of the plan were drawn"));
   const SamplerState over = sampler.state();
   sampler.resume_from(8);
   CHECK_FALSE(sampler.event().paid);
@@ -87,7 +87,7 @@ TEST_CASE("a plan ends, and starts again with a new number alone") {
   CHECK(draw.number() == 8);
   CHECK(units(draw) == std::vector<std::int64_t>{0, 1});
   sampler.load_state(over);
-  CHECK(throws([&] { sampler.draw(); }, "planned: all 3 draws are made"));
+  CHECK(throws([&] { sampler.draw(); }, "planned: all 3 batches of the plan were drawn"));
 }
 
 TEST_CASE("a plan's state goes on with its next batch, in no other plan") {

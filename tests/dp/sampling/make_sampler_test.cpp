@@ -102,7 +102,7 @@ TEST_CASE("options that disagree are refused") {
   for (const Sampling sampling : {Sampling::fixed_size, Sampling::partition})
     refused({.sampling = sampling, .expected_batch = 2.5}, "with batches of 2.5 units");
   refused({.sampling = Sampling::planned, .expected_batch = 2.5, .steps = 3}, "of 2.5 units");
-  refused({.expected_batch = 5, .largest = 9}, "9 units at most in a batch of poisson");
+  refused({.expected_batch = 5, .largest = 9}, "9 units per batch at most of poisson");
   refused({.expected_batch = 5, .groups = 9}, "9 groups of poisson");
   refused({.expected_batch = 5, .steps = 9}, "9 steps of poisson");
   refused({.sampling = Sampling::truncated_poisson, .expected_batch = 5}, "at most 0 units");
