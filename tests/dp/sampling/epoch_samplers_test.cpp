@@ -181,8 +181,8 @@ TEST_CASE("a state that is no rest of a pass is refused and changes nothing") {
   refused(1, {1, 1, 1, 2, -1}, "3 units in batch 1, not 2");
   refused(1, {1, 1, 2, 2, -1}, "2 units in batch 2, not 1");
   refused(2, {1, 1, 2, -1, -1}, "a unit in batch 1 after 2 of 3");
-  refused(0, good.rest, "partition: a state with 5 units of a pass");
-  refused(3, good.rest, "partition: a state with 5 units of a pass");
+  refused(0, good.rest, "partition: a state with 5 units of an epoch");
+  refused(3, good.rest, "partition: a state with 5 units of an epoch");
   BallsAndBinsSampler balls(5, 3, seeded(12));
   SamplerState state = balls.state();
   state.place = 1;

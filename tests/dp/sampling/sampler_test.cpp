@@ -148,7 +148,7 @@ TEST_CASE("a state of another sampler, or one that cannot be, is refused and cha
   refused([](SamplerState& state) { state.event = FullBatchSampler(100).event(); }, "full_batch");
   refused([](SamplerState& state) { state.place = 2; }, "after 2 of 1 batches");
   refused([](SamplerState& state) { state.place = -1; }, "after -1 of 1 batches");
-  refused([](SamplerState& state) { state.rest = {4}; }, "poisson: a state with 1 units of a pass");
+  refused([](SamplerState& state) { state.rest = {4}; }, "poisson: a state with 1 units of an epoch");
 }
 
 TEST_CASE("rates and populations out of range are refused") {
