@@ -1,4 +1,4 @@
-// Lists the devices of this machine, and says why there is no GPU among them.
+// Lists the devices of this machine, and says why no GPU is among them.
 #include <sotto/core/devices.h>
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
@@ -9,7 +9,7 @@ using namespace sotto;
 
 int list(int argc, const char* const* argv) {
   samples::CommandLine line(
-      "Lists the devices of this machine, and says why there is no GPU among them.");
+      "Lists the devices of this machine, and says why no GPU is among them.");
   if (!line.parse(argc, argv)) return 0;
   constexpr double gibibyte = 1 << 30;
   for (const DeviceInfo& info : devices()) {

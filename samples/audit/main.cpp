@@ -1,4 +1,4 @@
-// Audits private training of the network of the sample mnist; --help says how.
+// Audits private training of the sample mnist's network; see --help.
 
 #include <nlohmann/json.hpp>
 

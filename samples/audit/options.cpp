@@ -24,7 +24,7 @@ class Reading {
     add_running();
   }
 
-  // False when the help was asked for, and printed.
+  // Returns false if the help was requested; it has been printed then.
   bool parse(int argc, const char* const* argv) { return line_.parse(argc, argv); }
 
  private:
@@ -34,13 +34,12 @@ class Reading {
     line_.option("--data", o.data, "read MNIST from this folder (IDX files, plain or gzipped)",
                  "DIR");
     line_.option("--train-size", o.train_size, "training samples, at most", "N");
-    line_.option("--epsilon", o.epsilon, "the privacy to keep; sets the noise", "X");
+    line_.option("--epsilon", o.epsilon, "the target epsilon; sets the noise", "X");
     line_.option("--noise-multiplier", o.noise_multiplier,
-                 "noise deviation over clip bound, instead of --epsilon", "X");
+                 "noise standard deviation over clip bound, instead of --epsilon", "X");
     line_.option("--delta", o.delta, "the probability that epsilon may fail by", "X");
     line_.option("--clip", o.clip_bound, "bound of each sample's gradient norm", "X");
-    line_.option("--batch", o.batch, "expected units in a (logical) batch, canaries among them",
-                 "X");
+    line_.option("--batch", o.batch, "expected units in a (logical) batch, canaries included", "X");
     line_.option("--steps", o.steps, "steps of plain SGD", "N");
     line_.option("--lr", o.learning_rate, "learning rate", "X");
   }
@@ -49,11 +48,12 @@ class Reading {
     Options& o = options_;
     line_.group("Audit");
     line_.option("--canaries", o.canaries, "canaries, half of which take part", "N");
-    line_.option("--on", o.on, "put them on this parameter alone, as conv1.weight", "NAME");
-    line_.choice("--score", o.score, "by the Gaussian that is promised, or by how releases differ",
+    line_.option("--on", o.on, "put them on this parameter only, such as conv1.weight", "NAME");
+    line_.choice("--score", o.score,
+                 "likelihood under the claimed Gaussian, or spread of the releases",
                  {"likelihood", "spread"});
-    line_.option("--confidence", o.confidence, "of each bound", "X");
-    line_.option("--claim", o.claim, "judge this epsilon and not the accountant's", "X");
+    line_.option("--confidence", o.confidence, "confidence of each bound", "X");
+    line_.option("--claim", o.claim, "judge this epsilon instead of the accountant's", "X");
   }
 
   void add_running() {
@@ -61,7 +61,7 @@ class Reading {
     line_.group("Running");
     line_.option("--report", o.report, "write a page about the audit", "FILE");
     line_.option("--json", o.json, "write the page's contents and all scores as JSON", "FILE");
-    line_.add_seed(o.seed, "public randomness: initial weights, drawn digits, places");
+    line_.add_seed(o.seed, "public randomness: initial weights, drawn digits, canaries' places");
     line_.add_device(o.device);
     line_.add_threads(o.threads);
     line_.flag("--quiet", o.quiet, "print the findings only");

@@ -22,7 +22,7 @@ std::string section(const char* heading, const std::string& body) {
   return fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", heading, body);
 }
 
-// A claim says that epsilon is at most so much, an attack that it is at least so much.
+// Formats epsilon: a claim, which is an upper bound, is rounded up; an attack's lower bound down.
 std::string shown_epsilon(double epsilon, bool claimed) {
   return typeset(claimed ? epsilon_text(epsilon) : rounded_down(epsilon));
 }
@@ -49,7 +49,7 @@ std::string cards(const Findings& found) {
          "</div>\n";
 }
 
-// Bars from 0 on one scale.
+// A table with bars from 0 on one scale.
 std::string comparison(const Findings& found) {
   struct Row {
     const char* name;
@@ -77,7 +77,7 @@ std::string comparison(const Findings& found) {
   return html + "</table>\n";
 }
 
-// Both kinds on the same bars, from the lowest to the highest score.
+// The edges of the bars, from the lowest to the highest score, for canaries in and out alike.
 std::vector<double> edges_of(const std::vector<double>& scores) {
   const auto [low, high] = std::minmax_element(scores.begin(), scores.end());
   const double width = std::max((*high - *low) / bars, 1e-9 * (1 + std::abs(*high)));
@@ -126,7 +126,7 @@ std::string settings_list(const Options& options, const Findings& found) {
 
 std::string meaning(const Findings& found) {
   return section(
-      "What this says",
+      "Meaning of the bounds",
       fmt::format("<p class=\"claim\">{}.</p>\n<p class=\"claim\">{}.</p>\n"
                   "<p>A lower bound above the claim is a fault of the program or the claim. One "
                   "below it proves nothing more: a better attack may exist, and the claim rests on "

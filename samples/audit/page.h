@@ -1,5 +1,4 @@
-// The page that an audit leaves behind: one HTML file that needs nothing else, and the same facts
-// as JSON.
+// The page of an audit: one self-contained HTML file, and the same facts as JSON.
 #pragma once
 
 #include <string>
@@ -10,10 +9,10 @@
 
 namespace sotto::audit {
 
-// "ε ≥ 1.2 with 95 % confidence, claimed: ε = 8 (δ = 1e-05): no contradiction"
+// Returns "ε ≥ 1.2 with 95 % confidence, claimed: ε = 8 (δ = 1e-05): no contradiction".
 std::string verdict(const Findings& found);
 
-// A whole page, UTF-8, well-formed as XML.
+// Returns a whole page: UTF-8, well-formed as XML.
 std::string to_html(const Options& options, const Findings& found);
 
 nlohmann::json to_json(const Options& options, const Findings& found);

@@ -24,9 +24,11 @@ namespace sotto::audit {
 
 namespace {
 
-// Of a canary's gradient, over the clip bound: enough that a bound which is not kept shows.
+// The norm of a canary's gradient over the clip bound: large, so that a bound that is not kept
+// shows.
 constexpr double magnitude_over_bound = 100;
-constexpr std::uint64_t reference_stream = 1;  // of the seed
+// the Philox stream of the attacker's reference samples
+constexpr std::uint64_t reference_stream = 1;
 
 models::MnistNetwork make_network(const Options& options) {
   nn::manual_seed(options.seed);
@@ -121,8 +123,8 @@ Var Run::loss(Tape& tape, std::span<const std::int64_t> rows) {
   return canaries_.losses(cross_entropy(logits, batch.targets), rows);
 }
 
-// What the data are expected to add to the next sum, from a random part of them as large as is
-// drawn: the attacker is taken to know them.
+// The expected contribution of the data to the canaries' elements of the next sum, estimated from a
+// random subset as large as a batch: the attacker is assumed to know it.
 std::vector<double> Run::expected() {
   const double drawn = engine_.sampler().rate() * static_cast<double>(data_.size());
   const auto rows = std::clamp<std::int64_t>(static_cast<std::int64_t>(drawn), 1, data_.size());
@@ -136,7 +138,7 @@ std::vector<double> Run::expected() {
                    loss(tape, std::span(part).subspan(static_cast<std::size_t>(first),
                                                       static_cast<std::size_t>(end - first))));
   };
-  // Of a part that failed nothing is kept, and earlier ones are computed again with it.
+  // The sums of earlier physical batches are discarded and computed once more with the failed one.
   const auto lost = [&] {
     reference_.discard();
     return true;

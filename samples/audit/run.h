@@ -10,27 +10,30 @@
 
 namespace sotto::audit {
 
-// What an audit found. The scores and coins are NOT private: they tell what the noise should hide.
+// The findings of an audit. Scores and coins are NOT private: they reveal what the noise should
+// hide.
 struct Findings {
   double noise_multiplier = 0;
   double sampling_rate = 0;
   double accountant = 0;  // epsilon by privacy loss distributions, at the options' delta
-  double claim = 0;       // what is judged
+  double claim = 0;       // the epsilon that is judged
   std::vector<double> scores;
   std::vector<bool> included;
   OneRunAudit one_run;
   TradeOffAudit trade_off;
   double seconds = 0;
 
-  // The one bound that needs no assumption is above the claim.
+  // The bound that needs no assumption is above the claim.
   bool contradicted() const { return one_run.epsilon > claim; }
-  // A bound for independent canaries is; the Gaussian's counts where nothing is sampled.
+  // A bound for independent canaries is above the claim; the Gaussian one counts without sampling
+  // only.
   bool doubtful() const {
     return trade_off.epsilon > claim || (sampling_rate == 1 && trade_off.gaussian_epsilon > claim);
   }
 };
 
-// Read from the folder or drawn. Throws SystemFailure when files are missing or damaged.
+// Reads the data from the folder or draws them. Throws SystemFailure when files are missing or
+// damaged.
 Dataset load_data(const Options& options);
 
 // Trains and judges. Throws std::invalid_argument, before the first step, for options that do not

@@ -25,7 +25,7 @@ std::vector<CLI::Option*> all_options(CLI::App& app) {
   return all;
 }
 
-// A shell's variable that is not set leaves an empty argument.
+// An unset variable in quotes leaves an empty argument in a shell.
 void refuse_empty_values(int argc, const char* const* argv) {
   std::string option = "arguments";
   for (int k = 1; k < argc; ++k) {
@@ -37,12 +37,12 @@ void refuse_empty_values(int argc, const char* const* argv) {
   }
 }
 
-// Without quotes such a variable leaves nothing: the next option would become the value.
+// An unset variable without quotes leaves no argument: the next option would become the value.
 std::string option_fault(const std::string& text) {
   return text.starts_with("--") ? fmt::format("the value is missing before {}", text) : "";
 }
 
-// A flag that is there is true.
+// A flag that is present is true.
 std::string flag_fault(const std::string& text) {
   return text == "true" ? "" : fmt::format("takes no value, such as {}", text);
 }
@@ -131,7 +131,7 @@ void CommandLine::add_threads(int& threads) {
 void CommandLine::add_device(Device& device) {
   parsed(
       "--device", [&device](const std::string& text) { device = parse_device(text); }, name(device),
-      "where the model and its batches are: cpu, cuda, cuda:N", "NAME");
+      "device of the model and its batches: cpu, cuda, cuda:N", "NAME");
 }
 
 void CommandLine::add_memory(memory::Policy& policy) {
@@ -140,22 +140,22 @@ void CommandLine::add_memory(memory::Policy& policy) {
          fmt::format("samples computed at once, at most (found from --memory-limit, else {})",
                      memory::usual_physical_batch),
          "N");
-  option("--accumulation", policy.accumulation, "parts that a batch is computed in, at least", "N");
+  option("--accumulation", policy.accumulation, "physical batches for each batch, at least", "N");
   parsed(
       "--checkpoint",
       [&policy](const std::string& text) { policy.checkpoint = memory::parse_checkpoint(text); },
       memory::checkpoint_text(policy.checkpoint),
-      "keep the input of every N-th module and compute the rest again: auto, none, N", "N");
+      "keep the input of every N-th module and recompute the rest: auto, none, N", "N");
   parsed(
       "--precision",
       [&policy](const std::string& text) { policy.precision = memory::parse_precision(text); },
       memory::precision_text(policy.precision),
-      "what products and activations are in: auto, f32, bf16, f16", "NAME");
+      "type of products and activations: auto, f32, bf16, f16", "NAME");
   parsed(
       "--memory-limit",
       [&policy](const std::string& text) { policy.limit = memory::parse_bytes(text); },
       policy.limit > 0 ? memory::bytes_text(policy.limit) : "",
-      "bytes that tensors on the device may take, such as 800MB: what is auto is chosen to keep "
+      "maximum bytes of tensors on the device, such as 800MB: auto settings are chosen to keep "
       "it",
       "SIZE");
 }

@@ -1,4 +1,4 @@
-// What the command lines of the samples have in common: how options are declared and read, and the
+// The common part of the samples' command lines: how options are declared and parsed, and the
 // options that several samples have.
 #pragma once
 
@@ -21,8 +21,8 @@
 
 namespace sotto::samples {
 
-// Returns why `text` is no number of this type, written as plain decimals; empty where it is one.
-// "010" is no whole number, and nothing is cut off at the ends of the range.
+// Returns why `text` is not a plain decimal number of this type; empty if it is one. "010" is not a
+// whole number, and numbers out of range are refused.
 template <class Number>
 std::string number_fault(const std::string& text) {
   Number number{};
@@ -49,7 +49,7 @@ struct ValueOf<std::optional<T>> : ValueOf<T> {};
 template <class T>
 struct ValueOf<std::vector<T>> : ValueOf<T> {};
 
-// Makes an option; every option of every program is made by it. Numbers are checked as texts.
+// Declares an option; every option of every program is declared by it. Numbers are checked as text.
 template <class T>
 CLI::Option* add_option(CLI::App& app, const std::string& name, T& value, const std::string& text) {
   CLI::Option* const option = app.add_option(name, value, text);
@@ -58,9 +58,9 @@ CLI::Option* add_option(CLI::App& app, const std::string& name, T& value, const 
   return option;
 }
 
-// Parses as every program does. False when the help was asked for, and printed. Throws
-// std::invalid_argument, in one line that names the option, for what is wrong: also for a value
-// that is empty, an option where a value should be, and an option that is given twice.
+// Parses the arguments. Returns false if the help was requested; it has been printed then. Throws
+// std::invalid_argument, in one line with the option's name, for a wrong argument: also for an
+// empty value, an option in place of a value, and an option given twice.
 bool parse_arguments(CLI::App& app, int argc, const char* const* argv);
 
 class CommandLine {
@@ -69,33 +69,33 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  // What is added from now on is under this title in the help.
+  // Options added from now on are listed under this title in the help.
   void group(const char* title) { group_ = title; }
   template <class T>
   CLI::Option* option(const char* name, T& value, const std::string& text, const char* type) {
     return add_option(app_, name, value, text)->type_name(type)->group(group_);
   }
   CLI::Option* flag(const char* name, bool& value, const std::string& text);
-  // One of the names, which the help lists.
+  // An option with one of these values, which the help lists.
   CLI::Option* choice(const char* name, std::string& value, const std::string& text,
                       const std::vector<std::string>& names);
-  // `read` stores a text and throws std::invalid_argument for a wrong one; `shown` is the value
-  // that is there before.
+  // An option whose text `read` parses and stores; it throws std::invalid_argument for a wrong one.
+  // `shown` is the default value.
   CLI::Option* parsed(const char* name, const std::function<void(const std::string&)>& read,
                       const std::string& shown, const std::string& text, const char* type);
   void conflict(const char* one, const char* other) { conflicts_.emplace_back(one, other); }
 
-  // --seed, of public randomness.
+  // --seed: the seed of public randomness.
   void add_seed(std::uint64_t& seed, const std::string& text);
-  // --threads: of the whole program; 0: all.
+  // --threads: the number of threads; 0: all.
   void add_threads(int& threads);
-  // --device: where the model is; parsing fails, with the reason, for one that cannot be used.
+  // --device: the model's device; parsing fails, with the reason, for one that cannot be used.
   void add_device(Device& device);
   // The settings of memory::Policy: --physical-batch, --accumulation, --checkpoint, --precision,
   // --memory-limit.
   void add_memory(memory::Policy& policy);
 
-  // As parse_arguments(). Throws also for two options that do not go together.
+  // parse_arguments(), which also throws for two options that conflict.
   bool parse(int argc, const char* const* argv);
   bool given(const char* option) const { return app_[option]->count() > 0; }
 

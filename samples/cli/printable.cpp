@@ -10,7 +10,7 @@ unsigned byte_at(std::string_view text, std::size_t place) {
   return static_cast<unsigned char>(text[place]);
 }
 
-// Also those that ISO 6429 puts from U+0080 to U+009F.
+// Includes the controls of ISO 6429 from U+0080 to U+009F.
 bool is_control(std::string_view character) {
   const unsigned first = byte_at(character, 0);
   return first < 0x20 || first == 0x7f || (first == 0xc2 && byte_at(character, 1) < 0xa0);
@@ -18,8 +18,8 @@ bool is_control(std::string_view character) {
 
 }  // namespace
 
-// RFC 3629, section 4: the second byte says whether a character is written in more bytes than it
-// needs, is one half of a pair of UTF-16, or is beyond the last.
+// RFC 3629, section 4: the second byte tells whether a character has more bytes than it needs, is a
+// UTF-16 surrogate, or is beyond the last character.
 std::size_t character_bytes(std::string_view text) {
   const unsigned first = byte_at(text, 0);
   if (first < 0x80) return 1;

@@ -25,16 +25,16 @@ namespace sotto::samples {
 
 namespace {
 
-// Counts that are larger are mistakes, and sums of them could overflow.
+// Larger counts are mistakes, and their sums could overflow.
 constexpr std::int64_t most_samples = std::int64_t{1} << 40;
 
-// The first failure to print text; empty while there was none.
+// The first failure to print text; empty if there was none.
 std::string& output_failure() {
   static std::string failure;
   return failure;
 }
 
-// Two paths are the same file when these are equal.
+// Two paths are one file if these are equal.
 std::string identity(const std::string& path) {
   namespace fs = std::filesystem;
   struct stat status {};
@@ -48,7 +48,8 @@ bool can_print() {
   return flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_RDONLY;
 }
 
-// Files that others open, such as the C++ library, do not become standard output or error either.
+// Opens what is closed of standard input, output and error, so that later files do not take their
+// place.
 void fill_standard_files() {
   int number = 0;
   do {
@@ -57,9 +58,9 @@ void fill_standard_files() {
   if (number >= 0) ::close(number);
 }
 
-// On standard error, or nowhere when that is closed.
+// Prints on standard error, if it is open.
 int tell(const std::string& name, std::string_view text, int status) {
-  // Code that reads a program's data may put its own name first, which is the program's.
+  // Library messages may begin with their own name, which is the program's.
   const std::string prefix = name + ": ";
   const std::string line = (text.starts_with(prefix) ? "" : prefix) + std::string(text) + "\n";
   try {
@@ -69,13 +70,13 @@ int tell(const std::string& name, std::string_view text, int status) {
   return status;
 }
 
-// Runs `body` and returns its status. An exception is told, and has a status of its own.
+// Runs `body` and returns its status. An exception is printed, and has a status of its own.
 int told(const std::string& name, const std::function<int()>& body, int bad_argument) {
   try {
     return body();
   } catch (const std::invalid_argument& error) {
     return tell(name, printable(error.what()), bad_argument);
-  } catch (const OutOfMemory& error) {  // a list in lines, of kinds of bytes and no files
+  } catch (const OutOfMemory& error) {  // a message of several lines, without names of files
     return tell(name, error.what(), failure);
   } catch (const std::exception& error) {
     return tell(name, printable(error.what()), failure);
@@ -115,7 +116,7 @@ void check_noise_multiplier(double noise) {
 void check_fits(const char* options, double bytes) {
   constexpr double gibibyte = 1 << 30;
   const auto there = static_cast<double>(devices().front().memory);
-  check(there == 0 || bytes <= there, "{}: {:.4g} GiB would be needed, of the {:.4g} GiB there are",
+  check(there == 0 || bytes <= there, "{}: {:.4g} GiB are needed, and the machine has {:.4g} GiB",
         options, bytes / gibibyte, there / gibibyte);
 }
 
@@ -178,7 +179,7 @@ int ending(const std::string& name, const std::function<int()>& body, int bad_ar
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   if (!can_print())
-    return tell(name, "standard output is closed; > /dev/null is for what nobody reads", failure);
+    return tell(name, "standard output is closed; use > /dev/null to discard output", failure);
   const int status = told(name, body, bad_argument);
   if (status != 0 || output_failure().empty()) return status;
   return tell(name, output_failure(), failure);

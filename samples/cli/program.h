@@ -1,5 +1,5 @@
-// The parts that the samples share as programs: how settings are checked, how text is printed and
-// files are written, and how a program ends that throws.
+// The common part of the samples as programs: checking of settings, printing of text, writing of
+// files, and the end of a program that throws.
 #pragma once
 
 #include <functional>
@@ -21,25 +21,26 @@ template <class T>
 void require(bool ok, const char* option, const T& value, const std::string& range) {
   check(ok, "{}: {} is not {}", option, value, range);
 }
-// Throws std::invalid_argument for threads that --threads does not allow.
+// Throws std::invalid_argument for a number of threads that --threads does not allow.
 void check_threads(int threads);
-// The same for the settings of add_memory(), each under its option's name.
+// Throws std::invalid_argument, under the option's name, for a setting of add_memory() out of
+// range.
 void check_memory(const memory::Policy& policy);
-// Throws std::invalid_argument unless a file can be written there, as far as can be known before:
-// its folder takes new files, and what it would replace is no ledger and, unless `kind` is tensors,
-// no checkpoint. Temporary files of it that a killed program left are removed. An empty path is no
-// file.
+// Throws std::invalid_argument if it is clear in advance that the file cannot be written: its
+// folder must take new files, and a file that would be replaced must not be a ledger or, unless
+// `kind` is tensors, a training checkpoint. Removes temporary files of it that a killed program
+// left. An empty path is no file.
 void check_writable(const char* option, const std::string& path, FileKind kind = FileKind::other);
-// Throws std::invalid_argument unless Clipper takes it, which is what --clip gives.
+// Throws std::invalid_argument unless Clipper accepts the value of --clip.
 void check_clip_bound(double bound);
-// Throws std::invalid_argument unless it is positive and hides no more than anybody needs to:
-// beyond that, formulae for the noise lose their digits.
+// Throws std::invalid_argument unless the noise multiplier is positive and at most 1e6: beyond it,
+// the formulas for the noise lose their digits.
 void check_noise_multiplier(double noise);
-// Throws std::invalid_argument, naming the options that decide them, for more bytes than the
+// Throws std::invalid_argument, with the options that decide the size, for more bytes than the
 // machine has.
 void check_fits(const char* options, double bytes);
-// The data that `load` returns. Throws SystemFailure, naming the options that decide their size,
-// where a limit leaves no room for them.
+// Returns the data that `load` returns. Throws SystemFailure, with the options that decide their
+// size, if they exceed a memory limit.
 template <class Load>
 auto loaded(const char* options, Load&& load) {
   const LabelScope label = LabelScope::kind(MemoryKind::data);
@@ -52,37 +53,36 @@ auto loaded(const char* options, Load&& load) {
                     error.limit(), error.requested(), error.current(), options));
   }
 }
-// Throws std::invalid_argument when two of the paths are the same file. Empty ones are none.
+// Throws std::invalid_argument when two of the paths are one file. Empty paths are ignored.
 void check_distinct(const std::vector<std::string>& paths);
 
-// Prints on standard output, at once. Failures are kept until ending(): what a program is at, it
-// finishes and saves first.
+// Prints on standard output immediately. A failure is kept until ending(): the program finishes and
+// saves first.
 void print_text(std::string_view text);
 template <class... Args>
 void print(fmt::format_string<const Args&...> format, const Args&... args) {
   print_text(fmt::format(format, args...));
 }
 
-// A page or a file that is replaced whole (atomic_file.h); none for an empty path. Throws
-// SystemFailure when it cannot be written.
+// A text file that is replaced as a whole (atomic_file.h); none for an empty path. write_text
+// throws SystemFailure when it cannot be written.
 struct TextFile {
   std::string path, text;
 };
 void write_text(const TextFile& file);
-// All of them, also after one that failed; then throws what the first of those did.
+// Writes all files, even after one failed; then throws the first failure.
 void write_texts(const std::vector<TextFile>& files);
-// The value with a newline. Bytes of a name that are no UTF-8 become U+FFFD.
+// Formats the value, with a newline. Invalid UTF-8 in a name becomes U+FFFD.
 std::string json_text(const nlohmann::json& value);
 
 inline constexpr int failure = 1;
 inline constexpr int bad_arguments = 2;
 
-// Runs `body`, and returns the status that the program ends with: the one that `body` returns. An
-// exception is told as "name: ..." on stderr, in one line but for OutOfMemory, and the status is
-// bad_argument for std::invalid_argument and `failure` for others. The status is `failure`, too,
-// where it would be 0 and something could not be printed. A program whose standard output is closed
-// fails before `body` begins. Writing to a pipe that nobody reads, or beyond the size that files
-// may have, is an error as others are, and no signal.
+// Runs `body` and returns the program's exit status: that of `body`; after an exception, which is
+// printed as "name: ..." on stderr, in one line except for OutOfMemory, `bad_argument` for
+// std::invalid_argument and `failure` for others. A status of 0 becomes `failure` if a text could
+// not be printed. A program whose standard output is closed fails before `body` begins. Writing to
+// a pipe without a reader, or beyond the file size limit, is an error like others and no signal.
 int ending(const std::string& name, const std::function<int()>& body,
            int bad_argument = bad_arguments);
 

@@ -1,4 +1,4 @@
-// Shows where a training step's memory goes; --help says how.
+// Shows where the memory of a training step goes; see --help.
 
 #include <nlohmann/json.hpp>
 

@@ -19,7 +19,7 @@ class Reading {
     add_output();
   }
 
-  // False when the help was asked for, and printed.
+  // Returns false if the help was requested; it has been printed then.
   bool parse(int argc, const char* const* argv) { return line_.parse(argc, argv); }
 
  private:
@@ -30,8 +30,9 @@ class Reading {
     line_.parsed("--model", read, o.model, "one of " + models::model_names(), "NAME");
     line_.option("--batch", o.batch, "samples in a (logical) batch", "N");
     line_.flag("--no-privacy", o.no_privacy, "ordinary training");
-    line_.choice("--clip-groups", o.clip_groups, "what is clipped together", {"flat", "layers"});
-    line_.choice("--passes", o.passes, "backward passes, the second instead of memory",
+    line_.choice("--clip-groups", o.clip_groups, "parameters clipped together: all or by layer",
+                 {"flat", "layers"});
+    line_.choice("--passes", o.passes, "backward passes; two (ghost clipping) need less memory",
                  {"one", "two"});
     line_.choice("--optimizer", o.optimizer, "update rule", {"sgd", "momentum", "adam"});
   }

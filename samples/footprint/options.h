@@ -1,4 +1,4 @@
-// The command line.
+// The command line of the sample footprint.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ struct Options {
   std::string passes = "one";
   std::string optimizer = "sgd";
   memory::Policy memory;
-  std::size_t limit = 0;  // bytes; 0: none
+  std::size_t limit = 0;  // maximum bytes; 0: no limit
 
   std::string html, json;
-  Device device = cpu;  // whose memory is shown
+  Device device = cpu;  // the device whose memory is shown
   int threads = 0;      // 0: all
 };
 
-// Nothing when the program has already answered (--help). Throws std::invalid_argument, in one
-// line, for what is wrong.
+// Returns nullopt when the program has already answered (--help). Throws std::invalid_argument, in
+// one line, for a wrong argument.
 std::optional<Options> parse_options(int argc, const char* const* argv);
 
 }  // namespace sotto::footprint

@@ -15,9 +15,9 @@ namespace sotto::footprint {
 
 namespace {
 
-constexpr double least_share = 0.004;  // of the peak, for a band of one's own
+constexpr double least_share = 0.004;  // of the peak, from which an owner has its own band
 constexpr double mebi = 1024.0 * 1024.0;
-constexpr std::size_t most_rows = 25;  // of a table
+constexpr std::size_t most_rows = 25;  // rows of a table
 
 std::string section(const char* heading, const std::string& body) {
   return fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", heading, body);
@@ -56,7 +56,7 @@ Band drawn(const memory::Timeline::Band& band) {
   return shown;
 }
 
-// The owners that can be seen, and what is left of each kind together.
+// The bands of the larger owners, and for each kind one band of all smaller ones.
 std::vector<Band> bands_of(const Findings& found) {
   std::vector<Band> bands;
   for (int kind = 0; kind < memory_kinds; ++kind) {
@@ -93,7 +93,7 @@ std::string chart(const Findings& found) {
 
 using Row = std::pair<std::string, std::size_t>;
 
-// With what is beyond most_rows together.
+// A table of shares; rows beyond most_rows are added up in one.
 std::string shares(const char* heading, const std::vector<Row>& rows, std::size_t peak,
                    const std::vector<int>& colours = {}) {
   std::string html = fmt::format(
@@ -129,7 +129,8 @@ std::vector<Row> rows_of(const std::vector<memory::Timeline::Share>& shares, con
   return rows;
 }
 
-// Those of the curve, which need not be in use at the peak: the chart's legend.
+// The kinds at the peak and those of the curve, which may be absent at the peak: the chart's
+// legend.
 std::string kinds(const Findings& found) {
   std::vector<Row> rows = rows_of(found.kinds, "-");
   std::vector<int> colours;

@@ -1,4 +1,4 @@
-// What the sample found, as a page that needs nothing else, as JSON, and as text.
+// The findings as a self-contained page, as JSON, and as text.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace sotto::footprint {
 
-// A whole page, UTF-8, well-formed as XML.
+// Returns a whole page: UTF-8, well-formed as XML.
 std::string to_html(const Options& options, const Findings& found);
 nlohmann::json to_json(const Options& options, const Findings& found);
-// A few lines for a terminal.
+// Returns a few lines for a terminal.
 std::string to_text(const Findings& found);
 
 }  // namespace sotto::footprint

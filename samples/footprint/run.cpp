@@ -40,7 +40,7 @@ class Training {
     data_ = {examples.inputs, examples.labels};
     for (const Tensor& x : {data_.inputs, data_.targets}) x.relabel({.kind = MemoryKind::data});
     if (options.no_privacy) return;
-    // Every sample is in every batch, so that each step is the whole one.
+    // Every sample is in every batch, so that each step has the full size.
     EngineOptions how{.noise_multiplier = 1,
                       .delta = 0.1 / static_cast<double>(options.batch),
                       .logical_batch = static_cast<double>(options.batch),
@@ -93,7 +93,7 @@ Findings run(const Options& options) {
   Allocator& bytes = allocator(options.device);
   bytes.set_limit(options.limit);
   Training training(options);
-  training.step();  // makes the optimizer's state and whatever is kept between steps
+  training.step();  // allocates everything that is kept between steps
   bytes.reset_peak();
   memory::Timeline timeline({.device = options.device});
   training.step();

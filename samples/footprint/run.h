@@ -1,4 +1,4 @@
-// Two training steps, the second of them recorded.
+// Makes two training steps and records the memory of the second.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace sotto::footprint {
 
 struct Findings {
-  std::optional<memory::Plan> plan;  // how --memory-limit is kept
+  std::optional<memory::Plan> plan;  // the strategy that keeps --memory-limit
   std::int64_t parameters = 0;
   MemoryStatistics statistics;  // after the step
   std::size_t first = 0;        // bytes in use before the step

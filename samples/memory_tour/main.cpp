@@ -1,4 +1,4 @@
-// Shows what each technique that saves memory costs and saves on one network; --help says how.
+// Shows the cost and the saving of each memory technique on one network; see --help.
 
 #include <nlohmann/json.hpp>
 
@@ -12,8 +12,8 @@ using sotto::memory_tour::Network;
 
 constexpr std::int64_t largest_width = 1 << 20, most_layers = 1 << 12, largest_batch = 1 << 24;
 
-// Adam's parameters, gradients and two states are the most that is held of the network; beside
-// them each layer's result and its gradient.
+// The maximum held: Adam's parameters, gradients and two states, and each layer's result with its
+// gradient.
 double bytes_of(const Network& network) {
   const auto width = static_cast<double>(network.width);
   const double layers = static_cast<double>(network.layers);
@@ -40,7 +40,7 @@ int tour(int argc, const char* const* argv) {
   std::string page, json;
   samples::CommandLine line(
       "Counts the bytes of training steps of a network of linear layers with and without each\n"
-      "technique that saves some, beside what the formulae of docs/memory.md say.");
+      "technique that saves some, and compares them with the formulas of docs/memory.md.");
   line.group("Network");
   line.option("--width", network.width, "features of each layer", "N");
   line.option("--layers", network.layers, "layers", "N");

@@ -34,7 +34,7 @@ std::string table(const Exercise& exercise) {
   return html + "</table>\n";
 }
 
-// The bytes of each row over its x.
+// Plots the bytes of each row over its x.
 std::string plot(const Exercise& exercise) {
   Curve predicted{.name = "by the formula", .dash = 1}, counted{.name = "counted", .colour = 1},
       peak{.name = "peak of the step", .colour = 2};

@@ -1,4 +1,4 @@
-// What the tour found, as a text, a page that needs nothing else, and JSON.
+// The findings of the tour as text, as a self-contained page, and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

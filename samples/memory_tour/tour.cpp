@@ -45,7 +45,7 @@ class Tour {
 
   Exercise accumulation() const {
     Exercise e{"Accumulation",
-               "what one part keeps between forward and backward",
+               "bytes that one physical batch keeps between forward and backward",
                "4 (layers + 1) · width · batch / parts + 4 · batch / parts: the input, each "
                "layer's result, and the losses",
                {}};
@@ -60,12 +60,13 @@ class Tour {
   }
 
   Exercise checkpointing() const {
-    Exercise e{"Checkpoints",
-               "what is kept between forward and backward",
-               "4 (layers / s + 1) · width · batch + 4 · batch in segments of s layers, of which "
-               "each keeps its input: the s layers are run again one segment at a time, so that "
-               "the step's peak is least near s = √layers",
-               {}};
+    Exercise e{
+        "Checkpoints",
+        "bytes kept between forward and backward",
+        "4 (layers / s + 1) · width · batch + 4 · batch in segments of s layers, of which "
+        "each keeps its input: backward recomputes one segment of s layers at a time, so that "
+        "the step's peak is least near s = √layers",
+        {}};
     for (std::int64_t s = 1; s <= n_.layers; s *= 2) {
       const StepBytes bytes = step({.checkpoint = s == 1 ? 0 : static_cast<int>(2 * s)});
       const std::int64_t segments = (n_.layers + s - 1) / s;
@@ -81,7 +82,7 @@ class Tour {
   Exercise precision() const {
     Exercise e{
         "16-bit values",
-        "what is kept between forward and backward",
+        "bytes kept between forward and backward",
         "2 bytes a value instead of 4, and 2 P for the parameters' 16-bit copies, which live "
         "as long as the tape",
         {}};
@@ -96,8 +97,8 @@ class Tour {
   Exercise privacy() const {
     Exercise e{
         "Private steps",
-        "what is kept between forward and backward",
-        "as without privacy: clipping needs no gradient of a single sample; in one flat pass the "
+        "bytes kept between forward and backward",
+        "as without privacy: clipping materializes no per-sample gradient; in one flat pass the "
         "step's peak holds the gradient of each layer's result, too",
         {}};
     const auto add = [&](const char* name, StepPrivacy privacy) {
@@ -113,7 +114,7 @@ class Tour {
 
  private:
   std::int64_t parameters() const { return n_.layers * n_.width * n_.width; }
-  // Losses are f32 in any case.
+  // Losses are f32 in any precision.
   std::int64_t kept(std::int64_t parts, std::int64_t bytes) const {
     const std::int64_t rows = n_.batch / parts;
     return bytes * (n_.layers + 1) * n_.width * rows + wide * rows;

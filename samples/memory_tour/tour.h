@@ -1,5 +1,5 @@
-// The exercises of a memory tutorial on one network: what a step's bytes are by the formulae of
-// docs/memory.md, and what the allocator counts.
+// The exercises of a memory tutorial on one network: a step's bytes by the formulas of
+// docs/memory.md, and as the allocator counts them.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@ struct Network {
   std::int64_t batch = 512;
 };
 
-// One technique: the bytes that the exercise is about, and what the step as a whole took.
+// One technique: the bytes that the exercise is about, and those of the whole step.
 struct Row {
   std::string technique;
   std::int64_t predicted = 0;
   std::int64_t measured = 0;
-  std::int64_t peak = 0;  // of everything that was alive at once
+  std::int64_t peak = 0;  // peak of all bytes in use
   double seconds = 0;
-  double x = 0;  // parts, or layers of a segment, where the exercise is a plot over these
+  double x = 0;  // parts, or layers of a segment, if the exercise is plotted over them
 };
 
 struct Exercise {
   std::string title;
-  std::string counted;  // what `predicted` and `measured` are bytes of
+  std::string counted;  // the bytes that `predicted` and `measured` count
   std::string formula;
   std::vector<Row> rows;  // the first is without any technique
-  std::string over = {};  // what `x` counts; empty: no plot
+  std::string over = {};  // the quantity `x`; empty: no plot
 };
 
-// Parameters with their gradients and the optimizer's state; what a batch in parts keeps; what
-// checkpoints keep; what 16 bits keep; private steps. Throws std::invalid_argument unless width and
-// layers are positive and the batch is a multiple of most_parts.
+// The exercises: parameters with gradients and optimizer state; accumulation; activation
+// checkpoints; 16-bit values; private steps. Throws std::invalid_argument unless width and layers
+// are positive and the batch is a multiple of most_parts.
 inline constexpr std::int64_t most_parts = 8;
 std::vector<Exercise> tour(const Network& network);
 

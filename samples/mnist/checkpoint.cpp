@@ -91,7 +91,7 @@ Checkpoint parse_checkpoint(const TensorFile& file) {
   return checkpoint;
 }
 
-// Runs `parse`, and turns what it finds wrong with the file's contents into a SystemFailure.
+// Runs `parse`, and turns its complaints about the file's contents into a SystemFailure.
 template <class Parse>
 auto parse_file(const std::string& path, const char* what, Parse&& parse) {
   try {

@@ -1,6 +1,7 @@
-// A state from which a run is continued. It is SECRET: beside the weights it may hold the batches
-// of passes, past and to come. Losses, norms and times are in a file of their own, which is not
-// private. The model that may be published is in a third file (dp/engine/training_checkpoint.h).
+// Training checkpoints, from which a run continues. They are SECRET: besides the weights they may
+// contain the batches of epochs, past and to come. Losses, norms and times, which are not private,
+// are in a file of their own, and the model that may be published in a third
+// (dp/engine/training_checkpoint.h).
 #pragma once
 
 #include <map>
@@ -17,7 +18,7 @@
 namespace sotto::mnist {
 
 struct Checkpoint {
-  // What was measured on the test data after a step; no epsilon without privacy.
+  // The test result after a step; without privacy there is no epsilon.
   struct Evaluation {
     std::int64_t step = 0;
     double accuracy = 0;
@@ -26,36 +27,36 @@ struct Checkpoint {
 
   Settings settings;
   std::int64_t step = 0;
-  // Of private runs: the ledger when this was written, and the noise in use.
+  // Private runs: the ledger's position at this checkpoint, and the noise in use.
   std::optional<LedgerPosition> ledger;
   double noise_multiplier = 0;
-  // Of ordinary ones: where the next batch begins.
+  // Ordinary runs: the start of the next batch.
   ShuffledBatches::Position position;
   std::vector<Evaluation> history;
   std::map<std::string, Tensor> model, optimizer, average;
-  // Of private runs: Engine::state().
+  // Private runs: Engine::state().
   TensorFile engine;
-  // True for a loaded checkpoint whose file had a checksum; the checksum then held.
+  // True if a loaded file had a checksum, which then was correct.
   bool verified = false;
 };
 
-// Written atomically as safetensors: "model.conv1.weight", "optimizer.conv1.weight.momentum",
-// "average.conv1.weight", the engine's tensors, and metadata in JSON. Throws SystemFailure.
+// Writes a safetensors file atomically: "model.conv1.weight", "optimizer.conv1.weight.momentum",
+// "average.conv1.weight", the engine's tensors, and metadata in JSON. Throws SystemFailure when it
+// cannot be written.
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 // Throws SystemFailure when the file cannot be read or is not such a checkpoint.
 Checkpoint load_checkpoint(const std::string& path);
 
-// Beside the model, whose path is what people give.
+// The paths of the files beside the model, whose path the user gives.
 std::string state_path(const std::string& model_path);
 std::string ledger_path(const std::string& model_path);
 std::string statistics_path(const std::string& model_path);
 
-// The state of the run that was saved as `model_path`, or the file itself, which was the checkpoint
-// before there were models. Throws SystemFailure, also, saying what can be done, when there is
-// neither.
+// Returns the checkpoint of the run saved as `model_path`, or that file itself, which was the
+// checkpoint before there were model files. Throws SystemFailure, with advice, when neither exists.
 Checkpoint load_saved(const std::string& model_path);
 
-// Facts for the report that are NOT private: exact functions of the training data.
+// Numbers for the report that are NOT private: exact functions of the training data.
 struct Statistics {
   struct Point {
     std::int64_t step = 0;
@@ -68,10 +69,10 @@ struct Statistics {
   std::vector<TrainingReport::NormHistogram> norms;
 };
 
-// For nobody but the file's owner to read.
+// Writes a file that only its owner can read.
 void save_statistics(const std::string& path, const Statistics& statistics);
-// What the file holds up to `step`; nothing when there is no file. Throws SystemFailure when it is
-// damaged.
+// Returns the file's contents up to `step`; empty when there is no file. Throws SystemFailure when
+// it is damaged.
 Statistics load_statistics(const std::string& path, std::int64_t step);
 
 }  // namespace sotto::mnist

@@ -1,4 +1,4 @@
-// Trains a network to read digits with differential privacy; --help says how.
+// Trains a network to read digits with differential privacy; see --help.
 
 #include "samples/cli/program.h"
 #include "samples/mnist/options.h"

@@ -16,7 +16,7 @@ namespace sotto::mnist {
 
 namespace {
 
-// Options that contradict one another.
+// Pairs of options that conflict.
 constexpr std::pair<const char*, const char*> conflicts[] = {
     {"--epsilon", "--noise-multiplier"},
     {"--epochs", "--steps"},
@@ -36,7 +36,7 @@ constexpr std::pair<const char*, const char*> conflicts[] = {
     {"--no-privacy", "--accountant"},
 };
 
-// One reading of the command line on top of given values.
+// Parses the command line on top of given values.
 class Reading {
  public:
   explicit Reading(Options& options) : options_(options) {
@@ -49,7 +49,7 @@ class Reading {
     add_running();
   }
 
-  // False when the help was asked for, and printed.
+  // Returns false if the help was requested; it has been printed then.
   bool parse(int argc, const char* const* argv) {
     if (!line_.parse(argc, argv)) return false;
     options_.settings.privacy = !no_privacy_;
@@ -88,23 +88,26 @@ void Reading::add_data() {
 void Reading::add_privacy() {
   Settings& s = options_.settings;
   line_.group("Privacy");
-  line_.option("--epsilon", s.epsilon, "the privacy to keep; sets the noise", "X");
+  line_.option("--epsilon", s.epsilon, "the target epsilon; sets the noise", "X");
   line_.option("--noise-multiplier", s.noise_multiplier,
-               "noise deviation over clip bound, instead of --epsilon", "X");
+               "noise standard deviation over clip bound, instead of --epsilon", "X");
   line_.option("--delta", s.delta, "the probability that epsilon may fail by", "X");
   line_.option("--clip", s.clip_bound, "bound of each sample's gradient norm", "X");
-  line_.choice("--clip-rule", s.clip_rule, "how norms become factors", clip_rule_names());
-  line_.choice("--clip-groups", s.clip_groups, "what is clipped together", {"flat", "layers"});
+  line_.choice("--clip-rule", s.clip_rule, "rule that turns norms into clip factors",
+               clip_rule_names());
+  line_.choice("--clip-groups", s.clip_groups, "parameters clipped together: all or by layer",
+               {"flat", "layers"});
   line_.option("--adaptive-quantile", s.adaptive_quantile,
                "let the bound follow this quantile of the norms, privately", "X");
-  line_.choice("--sampling", s.sampling, "how batches are drawn", sampling_names());
-  line_.option("--largest-batch", s.largest_batch, "most samples of a truncated_poisson batch",
+  line_.choice("--sampling", s.sampling, "how batches are sampled", sampling_names());
+  line_.option("--largest-batch", s.largest_batch, "maximum samples of a truncated_poisson batch",
                "N");
-  line_.choice("--accountant", s.accountant, "what proves epsilon", {"pld", "prv", "rdp"});
-  line_.choice("--passes", s.passes, "backward passes, the second instead of memory",
+  line_.choice("--accountant", s.accountant, "accountant that proves epsilon",
+               {"pld", "prv", "rdp"});
+  line_.choice("--passes", s.passes, "backward passes; two (ghost clipping) need less memory",
                {"auto", "one", "two"});
   line_.option("--write-ahead", options_.write_ahead,
-               "releases charged at a time; a crash charges the rest too", "N");
+               "releases the ledger reserves at a time; a crash charges unused ones, too", "N");
   line_.flag("--no-privacy", no_privacy_, "ordinary training, for comparison: NO PRIVACY AT ALL");
 }
 
@@ -131,8 +134,8 @@ void Reading::add_training() {
 void Reading::add_files() {
   line_.group("Files");
   line_.option("--save", options_.save,
-               "write the model here: weights and what is promised of them; beside it FILE.state, "
-               "SECRET, to resume from, and FILE.ledger, of what was spent",
+               "write the model here: weights and privacy statement; beside it FILE.state, "
+               "SECRET, to resume from, and FILE.ledger, the privacy ledger",
                "FILE");
   line_.option("--resume", resume_, "continue what was saved as FILE, and save there", "FILE");
   line_.option("--save-every", options_.save_every, "steps between savings; 0: an epoch", "N");
@@ -149,12 +152,12 @@ void Reading::add_running() {
   line_.option("--eval-every", options_.eval_every, "steps between evaluations; 0: an epoch", "N");
   line_.add_device(options_.settings.device);
   line_.flag("--capture", options_.settings.capture,
-             "on a GPU, capture forward and backward once and replay them");
+             "on a GPU, capture forward and backward as CUDA graphs and replay them");
   line_.add_threads(options_.threads);
   line_.flag("--quiet", options_.quiet, "print the closing line only");
 }
 
-// A choice on the command line takes the place of the other that a preset or checkpoint made.
+// An option on the command line replaces its alternative in a preset or checkpoint.
 void resolve(const Reading& line, Settings& s) {
   if (line.given("--noise-multiplier")) s.epsilon.reset();
   if (line.given("--epsilon")) s.noise_multiplier.reset();
@@ -177,8 +180,8 @@ void check_files(const Options& options) {
   samples::check_distinct(all);
 }
 
-// A run that ended before its first step may leave nothing but its ledger. Such a ledger counts
-// nothing, and is taken.
+// Refuses the ledger of other training. A run that ended before its first step may leave only a
+// ledger, which counts nothing: it is used.
 void check_ledger(const std::string& path, const Settings& settings) {
   std::error_code none;
   if (!std::filesystem::exists(path, none)) return;
@@ -188,19 +191,19 @@ void check_ledger(const std::string& path, const Settings& settings) {
   const LedgerContents ledger = parse_ledger(text, path).contents;
   const std::int64_t releases = total_releases(ledger.events());
   check(releases == 0,
-        "--save: {} counts {} releases of a run whose state is not there: give another name", path,
+        "--save: {} counts {} releases of a run whose state is missing: give another name", path,
         releases);
   check(settings.privacy && ledger.header == header_of(settings) && ledger.reasons.empty(),
         "--save: {} is the ledger of other training: give another name", path);
 }
 
-// A run must not overwrite what another left, its ledger least of all.
+// A run must not overwrite the files of another, least of all its ledger.
 void check_unused(const Options& options) {
   if (options.save.empty() || options.resumed) return;
   std::error_code none;
   for (const std::string& path : {options.save, state_path(options.save)}) {
     check(!std::filesystem::exists(path, none),
-          "--save: {} is there already (--resume {} continues it)", path, options.save);
+          "--save: {} exists already (--resume {} continues it)", path, options.save);
   }
   check_ledger(ledger_path(options.save), options.settings);
 }
@@ -214,10 +217,10 @@ void check_numbers(const Options& options) {
   samples::check_threads(options.threads);
   const Device device = options.settings.device;
   check(!options.settings.capture || device != cpu,
-        "--capture: there is nothing to capture on the {} (give --device cuda)", name(device));
+        "--capture: the {} has no CUDA graphs (give --device cuda)", name(device));
 }
 
-// Presets go with any data.
+// A preset fits any data: the data are not compared.
 std::string compared(const std::string& preset, const Settings& settings, Settings of) {
   of.data_from_files = settings.data_from_files;
   const std::string text = changes(settings, of);

@@ -1,4 +1,4 @@
-// The command line.
+// The command line of the sample mnist.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@ namespace sotto::mnist {
 
 struct Options {
   Settings settings;
-  std::optional<Checkpoint> resumed;  // where the run goes on
+  std::optional<Checkpoint> resumed;  // the checkpoint from which the run continues
 
-  std::string preset;  // its name, and what differs from it; empty: none was asked for
+  std::string preset;  // its name, and the differences from it; empty: none
 
-  std::string save;         // the model; empty: nothing is saved
-  bool statistics = false;  // are saved too
+  std::string save;         // the model's path; empty: nothing is saved
+  bool statistics = false;  // whether statistics are saved, too
   std::string report, json;
   std::int64_t save_every = 0;  // steps; 0: once an epoch
   std::int64_t eval_every = 0;
@@ -25,9 +25,9 @@ struct Options {
   bool quiet = false;
 };
 
-// Nothing when the program has already answered (--help). Values come from, in rising order of
+// Returns nullopt when the program has already answered (--help). Values come from, in increasing
 // precedence, the defaults, a preset or the checkpoint to resume, and the command line. Throws
-// std::invalid_argument, in one line, for what is wrong, and SystemFailure for a checkpoint that
+// std::invalid_argument, in one line, for a wrong argument, and SystemFailure for a checkpoint that
 // cannot be read.
 std::optional<Options> parse_options(int argc, const char* const* argv);
 

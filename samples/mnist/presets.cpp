@@ -13,7 +13,7 @@ struct Preset {
   Settings settings;
 };
 
-// What all have in common: settings found by hand on real MNIST (docs/performance.md).
+// The common settings, found by hand on real MNIST (docs/performance.md).
 Settings private_settings(double epsilon, double epochs) {
   return {.epsilon = epsilon,
           .delta = 1e-5,
@@ -27,7 +27,7 @@ Settings private_settings(double epsilon, double epochs) {
           .normalize = true};
 }
 
-// More steps on larger batches: less noise for each movement, and longer averages.
+// More steps on larger batches: each has less noise, and averages are longer.
 Settings long_settings() {
   Settings settings = private_settings(2.93, 100);
   settings.batch = 2048;
@@ -38,9 +38,9 @@ Settings long_settings() {
 
 std::span<const Preset> presets() {
   static const Preset table[] = {
-      // Above 98.1 % of real MNIST at epsilon 2.93.
+      // Above 98.1 % on real MNIST at epsilon 2.93.
       {"eps3", long_settings()},
-      // About 97 % of real MNIST at epsilon 1.16.
+      // About 97 % on real MNIST at epsilon 1.16.
       {"eps1", private_settings(1.16, 15)},
       // A good model within a minute.
       {"quick", private_settings(3, 12)},

@@ -1,4 +1,4 @@
-// Settings that were found to work, by name.
+// Named settings that work well.
 #pragma once
 
 #include <string>

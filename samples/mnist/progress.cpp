@@ -33,7 +33,7 @@ int terminal_width() {
   return size.ws_col;
 }
 
-// Characters, not bytes.
+// Counts characters, not bytes.
 int length(std::string_view text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
@@ -104,7 +104,7 @@ std::string Progress::line(const State& state) const {
 std::string Progress::bar(const State& state, int width) const {
   const double done = static_cast<double>(state.step) / static_cast<double>(plan_.steps);
   const double rate = steps_per_second(state.step);
-  // In the order in which they go when there is no room.
+  // The parts of the line.
   std::string parts[] = {
       fmt::format("  {}", time_left(static_cast<double>(plan_.steps - state.step) / rate)),
       state.accuracy ? "  " + accuracy_text(*state.accuracy) : "",

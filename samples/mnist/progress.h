@@ -1,4 +1,4 @@
-// What is seen while a run goes on: a bar on a terminal, a line for each evaluation elsewhere.
+// The progress of a run: a bar on a terminal, else a line for each evaluation.
 #pragma once
 
 #include <chrono>
@@ -8,22 +8,23 @@
 
 namespace sotto::mnist {
 
-// "2.94" for 2.9312.
+// Formats epsilon as "2.94" for 2.9312.
 inline constexpr int digits_of_epsilon = 3;
-// "98.12 %" for 0.98123.
+// Formats "98.12 %" for 0.98123.
 std::string accuracy_text(double accuracy);
-// "60", "12.3", "0.25"
+// Formats "60", "12.3", "0.25".
 std::string epochs_text(double epochs);
-// "212 s"
+// Formats "212 s".
 std::string seconds_text(double seconds);
 
 class Progress {
  public:
   struct Plan {
-    std::int64_t first_step = 0;  // already made when this run began
+    std::int64_t first_step = 0;  // steps made before this run began
+    // The planned number of steps, including first_step.
     std::int64_t steps = 1;
     double epochs = 1;
-    double batch = 1;  // expected samples in a step: a public number
+    double batch = 1;  // expected samples in a step, a public number
     bool quiet = false;
   };
   struct State {
@@ -33,11 +34,11 @@ class Progress {
   };
 
   explicit Progress(const Plan& plan);
-  // After every step: draws the bar again, a few times a second.
+  // Redraws the bar after a step, a few times a second.
   void stepped(const State& state);
-  // After an evaluation: prints a line where there is no terminal.
+  // Prints a line after an evaluation, if standard output is not a terminal.
   void evaluated(const State& state);
-  // Takes the bar away.
+  // Erases the bar.
   void clear();
 
  private:

@@ -8,9 +8,9 @@ namespace sotto::mnist {
 namespace {
 
 constexpr int bars = 40;
-// Norms have long tails: the axis ends here, and the last bar holds what lies beyond.
+// Norms have long tails: the axis ends at this quantile, and the last bar counts all above.
 constexpr double last_quantile = 0.995;
-constexpr double least_bounds = 1.5;  // that are on the axis
+constexpr double least_bounds = 1.5;  // clip bounds that the axis covers at least
 
 double root_of_squares(const std::vector<double>& values) {
   double squares = 0;

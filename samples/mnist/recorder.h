@@ -1,4 +1,4 @@
-// Gathers what the report shows about the training data. NOT private.
+// Collects the report's numbers about the training data. NOT private.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,11 @@ namespace sotto::mnist {
 
 class Recorder {
  public:
-  // Goes on from what an earlier run left.
+  // Continues the statistics of an earlier run.
   explicit Recorder(Statistics earlier) : statistics_(std::move(earlier)) {}
 
   void add(const StepFacts& facts);
-  // Closes the interval that ends at `step`: one point and one histogram.
+  // Ends the interval at `step`: adds one point and one histogram.
   void close(std::int64_t step);
   Statistics& statistics() { return statistics_; }
   const Statistics& statistics() const { return statistics_; }
@@ -24,10 +24,10 @@ class Recorder {
 
   Statistics statistics_;
   double clip_bound_ = 0;     // of all groups together, at the last step
-  std::int64_t clipped_ = 0;  // samples beyond the bound of some group
+  std::int64_t clipped_ = 0;  // samples above the bound of some group
   double loss_sum_ = 0;
   std::int64_t samples_ = 0;
-  std::vector<double> norms_;  // over all groups; finite ones
+  std::vector<double> norms_;  // finite norms over all groups
   bool clipping_ = false;
 };
 

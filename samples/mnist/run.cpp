@@ -27,7 +27,7 @@ volatile std::sig_atomic_t caught_signal = 0;
 
 extern "C" void note_signal(int signal) { caught_signal = signal; }
 
-// Steps in an epoch, or what was asked for.
+// The requested interval, or the number of steps in an epoch.
 std::int64_t interval(std::int64_t asked, const Settings& settings) {
   if (asked > 0) return asked;
   return std::max<std::int64_t>(1, std::llround(1 / epochs_of(settings, 1)));
@@ -38,12 +38,12 @@ Ledger make_ledger(const Options& options) {
   if (options.save.empty() || !options.settings.privacy) return Ledger(header);
   const std::string path = ledger_path(options.save);
   if (options.resumed) return Ledger::resume(path, *options.resumed->ledger, options.write_ahead);
-  // One that counts nothing may be there (options.cpp).
+  // A ledger that counts nothing may exist already (options.cpp).
   return std::filesystem::exists(path) ? Ledger::open(path, options.write_ahead)
                                        : Ledger::create(path, header, options.write_ahead);
 }
 
-// Those of a run that kept them once are kept on.
+// A resumed run that kept statistics keeps them.
 bool keeps_statistics(const Options& options) {
   const bool kept = options.resumed && std::filesystem::exists(statistics_path(options.save));
   return options.statistics || kept;
@@ -94,7 +94,7 @@ class Session {
     if (!history_.empty()) state.accuracy = history_.back().accuracy;
     return state;
   }
-  // As it was a second ago at most: accounting takes about ten milliseconds.
+  // Epsilon, at most a second old: accounting takes about ten milliseconds.
   std::optional<double> shown_epsilon() {
     constexpr double seconds_between = 1;
     if (seconds() >= accounted_at_ + seconds_between) {
@@ -182,8 +182,9 @@ void Session::evaluate() {
   progress_.evaluated(state());
 }
 
-// The statistics first: they may know of steps that the state does not, never the reverse. And the
-// state before the model, which takes the place of a checkpoint from when they were one file.
+// Statistics are saved first: they may include steps that the state does not, never the reverse.
+// The state is saved before the model, which overwrites a checkpoint of the time when both were one
+// file.
 void Session::save() {
   if (options_.save.empty()) return;
   if (options_.statistics) {
@@ -219,7 +220,7 @@ void Session::finish() {
                               : "; continue with --resume " + samples::printable(options_.save));
   }
   samples::print("{}\n", closing_line(outcome, trainer_));
-  write_reports(outcome);  // after what would be lost if they could not be written
+  write_reports(outcome);  // last, so that a failure to write them loses nothing else
 }
 
 void Session::write_reports(const Outcome& outcome) {
@@ -234,11 +235,12 @@ void Session::write_reports(const Outcome& outcome) {
 void watch_for_signals() {
   struct sigaction action = {}, before = {};
   action.sa_handler = note_signal;
-  sigaction(SIGPIPE, &action, nullptr);  // again and again: what follows prints, too
+  // without SA_RESETHAND: later output may raise it repeatedly
+  sigaction(SIGPIPE, &action, nullptr);
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
     sigaction(signal, nullptr, &before);
-    // Whoever started the program chose to have it ignored, such as nohup.
+    // The caller, such as nohup, chose to ignore the signal.
     if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
   }
 }
@@ -250,7 +252,7 @@ Data prepare(Options& options) {
       samples::loaded("--train-size, --test-size", [&] { return load_data(options.settings); });
   validate(options.settings);
   if (options.resumed) return data;
-  // A mistake in the settings of a new run is found before the run has a ledger.
+  // Finds mistakes in the settings of a new run before the run has a ledger.
   Ledger ledger(header_of(options.settings));
   Trainer(options.settings, data, ledger, std::nullopt);
   return data;

@@ -40,7 +40,7 @@ void value_from_json(const json& from, std::optional<Dtype>& value) {
   value = memory::parse_precision(from.get<std::string>());
 }
 
-// Counts that are larger are mistakes, and sums of them could overflow.
+// Larger counts are mistakes, and their sums could overflow.
 constexpr std::int64_t most_samples = std::int64_t{1} << 40;
 constexpr std::int64_t most_steps = std::int64_t{1} << 40;
 constexpr double bytes_of_digit = 28 * 28 * sizeof(float) + sizeof(std::int64_t);
@@ -124,7 +124,7 @@ void validate(const Settings& s) {
           fmt::format("above 0 and at most the {} training samples", s.train_size));
   samples::check_memory(s.memory);
   require(s.memory.checkpoint.value_or(0) == 0, "--checkpoint", s.memory.checkpoint.value_or(0),
-          "auto or none: the network is no chain of modules to run again in parts");
+          "auto or none: the network is not a Sequential whose modules could be recomputed");
   require(positive(s.epochs), "--epochs", s.epochs, "a positive number");
   if (s.steps) require(*s.steps >= 1, "--steps", *s.steps, "at least 1");
   require(s.steps || s.epochs * static_cast<double>(s.train_size) / s.batch <= most_steps,
@@ -136,7 +136,7 @@ void validate(const Settings& s) {
     validate_privacy(s);
   } else {
     require(s.batch == std::floor(s.batch), "--batch", s.batch,
-            "a whole number, as it has to be with --no-privacy");
+            "a whole number, which --no-privacy needs");
   }
 }
 
@@ -205,7 +205,7 @@ double noise_multiplier(const Settings& s) {
 
 std::int64_t planned_steps(const Settings& s) {
   if (s.steps) return *s.steps;
-  if (!s.privacy) {  // every epoch's last batch may be short
+  if (!s.privacy) {  // the last batch of an epoch may be smaller
     const double steps_per_epoch = std::ceil(static_cast<double>(s.train_size) / s.batch);
     return std::max<std::int64_t>(1, std::llround(s.epochs * steps_per_epoch));
   }

@@ -1,5 +1,5 @@
-// Everything that decides what a run computes, in one place: the command line and presets fill it,
-// checkpoints and reports show it.
+// All settings that decide what a run computes: the command line and presets set them, checkpoints
+// and reports contain them.
 #pragma once
 
 #include <cstdint>
@@ -15,50 +15,50 @@ namespace sotto::mnist {
 
 struct Settings {
   bool privacy = true;
-  // One of the two, in private training.
+  // Private training needs exactly one of the two.
   std::optional<double> epsilon = 3;
   std::optional<double> noise_multiplier;
   double delta = 1e-5;
   double clip_bound = 0.1;
   std::string clip_rule = "minimum";
   std::string clip_groups = "flat";         // or "layers"
-  std::optional<double> adaptive_quantile;  // of the norms, which the bound then follows
+  std::optional<double> adaptive_quantile;  // the quantile of the norms that the clip bound follows
   std::string accountant = "pld";
   std::string sampling = "poisson";
-  std::int64_t largest_batch = 0;  // of truncated Poisson sampling
+  std::int64_t largest_batch = 0;  // for truncated Poisson sampling
   std::string passes = "auto";
 
   double epochs = 20;
   std::optional<std::int64_t> steps;  // instead of epochs
-  double batch = 1024;                // logical: the expected number of samples of a step
+  double batch = 1024;                // logical: the expected number of samples in a step
   memory::Policy memory;
   std::string activation = "tanh";
   std::string optimizer = "sgd";
   double learning_rate = 0.5;
   double momentum = 0.9;
   std::string schedule = "constant";
-  std::int64_t warmup = 0;        // steps over which the learning rate rises first
+  std::int64_t warmup = 0;        // steps over which the learning rate rises at first
   std::optional<double> average;  // decay of the moving average of the weights
   std::uint64_t seed = 0;         // public randomness: initial weights, drawn digits, shuffling
 
-  std::string data;  // a folder of MNIST files; empty: digits drawn here
+  std::string data;  // a folder of MNIST files; empty: digits drawn by the program
   bool data_from_files = false;
   std::int64_t train_size = 60'000;
   std::int64_t test_size = 10'000;
   bool normalize = false;
 
-  Device device = cpu;   // where the model is trained
-  bool capture = false;  // forward and backward once and for all, where that is possible
+  Device device = cpu;   // device of the model
+  bool capture = false;  // replay forward and backward as CUDA graphs, if possible
 };
 
-// The rate that --no-privacy starts from, where gradients are not clipped to a small bound.
+// The default learning rate of --no-privacy, where gradients are not clipped to a small bound.
 inline constexpr double ordinary_learning_rate = 0.05;
 
-// Whether a run that is resumed may have another value than its checkpoint.
+// Says if a resumed run may change the setting.
 enum class OnResume { must_agree, may_change };
 
-// Calls visit(name, member, on_resume) for everything that a checkpoint keeps. The folder of the
-// data, the device and what is captured on it are not among it: a model file says nothing about the
+// Calls visit(name, member, on_resume) for every setting that a checkpoint contains. The data's
+// folder, the device and CUDA graphs are not among them: a model file says nothing about the
 // machine it was made on.
 template <class S, class Visit>
 void visit_settings(S& settings, Visit&& visit) {
@@ -97,7 +97,7 @@ void visit_settings(S& settings, Visit&& visit) {
   visit("normalize", settings.normalize, must_agree);
 }
 
-// A JSON object by the names above, null for nothing. Reading throws nlohmann::json::exception when
+// A JSON object with the names above, null for unset. Reading throws nlohmann::json::exception when
 // an entry is missing or of the wrong type.
 nlohmann::json to_json(const Settings& settings);
 Settings settings_from_json(const nlohmann::json& json);
@@ -105,25 +105,25 @@ Settings settings_from_json(const nlohmann::json& json);
 // "batch is 512 here and 1024 in the checkpoint; ..."; empty when `here` can resume `there`.
 std::string differences(const Settings& here, const Settings& there);
 
-// "steps is 5 instead of not set, ...": whatever differs.
+// All differences: "steps is 5 instead of not set, ...".
 std::string changes(const Settings& settings, const Settings& of);
 
-// Throws std::invalid_argument for the first value that is out of range, in one line.
+// Throws std::invalid_argument, in one line, for the first value that is out of range.
 void validate(const Settings& settings);
 
-// The engine's, but for the clip groups, which need the network.
+// The engine's options, except for clip groups, which need the network.
 EngineOptions engine_options(const Settings& settings);
-// What is exchanged or left out between neighbours: what the sampling has a proof for.
+// The neighbouring relation for which the sampling has a proof.
 NeighboringRelation relation_of(const Settings& settings);
 LedgerHeader header_of(const Settings& settings);
 std::vector<std::string> sampling_names();
 
-// The noise multiplier that is given, or that meets the target epsilon after the planned steps.
+// The given noise multiplier, or the one that meets the target epsilon after the planned steps.
 // Throws std::invalid_argument when none does.
 double noise_multiplier(const Settings& settings);
-// The number of steps that the settings plan.
+// The planned number of steps.
 std::int64_t planned_steps(const Settings& settings);
-// Passes over the data that so many steps amount to.
+// The number of epochs that `steps` amount to.
 double epochs_of(const Settings& settings, std::int64_t steps);
 
 }  // namespace sotto::mnist

@@ -59,7 +59,7 @@ std::vector<TrainingReport::Phase> phase_rows(const Trainer& trainer) {
   return rows;
 }
 
-// Says which of the files that a run left may be published.
+// Adds to the statement which of the run's files may be published.
 void tell_files(const Outcome& outcome, PrivacyStatement& privacy) {
   if (outcome.save.empty()) return;
   const std::filesystem::path model = std::filesystem::path(outcome.save).filename();

@@ -1,4 +1,4 @@
-// What a run says at its end: one line, and the report.
+// The end of a run: its closing line, and the report.
 #pragma once
 
 #include <optional>
@@ -14,14 +14,15 @@ struct Outcome {
   double epochs = 0;
   double seconds = 0;
   std::vector<Checkpoint::Evaluation> history;
-  // Releases that are charged and whose model was lost in a crash.
+  // Releases that are charged although their model was lost in a crash.
   std::int64_t lost_releases = 0;
-  // The model's path, if it was saved, and whether statistics are beside it.
+  // The model's path, if it was saved, and whether statistics were saved beside it.
   std::string save{};
   bool saved_statistics = false;
 };
 
-// "test accuracy 98.12 %   (ε = 2.93, δ = 1e-05)   60 epochs in 212 s"; epsilon is rounded up.
+// Returns "test accuracy 98.12 %   (ε = 2.93, δ = 1e-05)   60 epochs in 212 s"; epsilon is rounded
+// up.
 std::string closing_line(const Outcome& outcome, const Trainer& trainer);
 
 TrainingReport make_report(const Outcome& outcome, const Trainer& trainer,

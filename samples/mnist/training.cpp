@@ -17,7 +17,7 @@ namespace sotto::mnist {
 
 namespace {
 
-// Mean and deviation of all training pixels of MNIST, as the field has published them.
+// Mean and standard deviation of MNIST's training pixels, as published.
 constexpr float pixel_mean = 0.1307F;
 constexpr float pixel_deviation = 0.3081F;
 constexpr std::int64_t evaluation_batch = 500;
@@ -43,8 +43,8 @@ models::MnistNetwork make_network(const Settings& settings) {
 Data load_data(Settings& settings) {
   Data data;
   if (settings.data.empty()) {
-    // Samples of one seed with different numbers: the test set is the first part, so that it does
-    // not change with the size of the training set.
+    // Both sets are parts of one endless set; the test set is the first part, so that it does not
+    // depend on the size of the training set.
     data.test = make_digits(settings.test_size, settings.seed);
     data.train = make_digits(settings.train_size, settings.seed, settings.test_size);
   } else {
@@ -82,8 +82,8 @@ Trainer::Trainer(const Settings& settings, const Data& data, Ledger& ledger,
 
 namespace {
 
-// Nothing where the learning rate stays what it is. A run that ends before the rise does only
-// rises.
+// The learning-rate schedule; nullopt if the rate is constant. A run that is shorter than the
+// warmup only warms up.
 std::optional<nn::Schedule> schedule_of(const Settings& s) {
   using nn::Schedule;
   const std::int64_t steps = planned_steps(s);
@@ -150,7 +150,7 @@ Var Trainer::loss_of(Tape& tape, const std::vector<Tensor>& batch) {
   return cross_entropy(model_(tape.input(batch[0])), batch[1]);
 }
 
-// Nothing before it is known how many rows fit.
+// Returns nullopt until the physical batch size is known.
 std::optional<std::int64_t> Trainer::captured_rows() const {
   if (engine_) return engine_->physical_batch();
   const auto most = accumulation_.physical_batch();
@@ -173,7 +173,7 @@ Var Trainer::losses(Tape& tape, std::span<const std::int64_t> rows) {
 
 std::string Trainer::captured() const {
   if (!captured_) return "nothing";
-  const std::string parts = fmt::format("{} parts of batches", captured_->replays());
+  const std::string parts = fmt::format("{} physical batches", captured_->replays());
   return captured_->reason().empty() ? parts
                                      : fmt::format("{}; not: {}", parts, captured_->reason());
 }

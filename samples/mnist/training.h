@@ -20,23 +20,23 @@ struct Data {
   Dataset train, test;
 };
 
-// Read from the folder or drawn, and normalised; the settings' sizes become the true ones. Throws
+// Reads or draws the data, and normalises them; sets the settings' sizes to the actual ones. Throws
 // SystemFailure when files are missing or damaged.
 Data load_data(Settings& settings);
 
-// What happened in a step. NOT private: exact functions of the training data.
+// The results of a step. NOT private: exact functions of the training data.
 struct StepFacts {
   double loss_sum = 0;
   std::int64_t samples = 0;
-  // In private training: the norms, and each clip group's bound.
+  // Private training only: the norms, and each clip group's bound.
   const ClipStatistics* clipping = nullptr;
   std::vector<double> bounds{};
 };
 
 class Trainer {
  public:
-  // Private training releases into the ledger, ordinary training needs none. The data and the
-  // ledger must outlive the trainer. Continues from a checkpoint if there is one; throws
+  // Private training records releases in the ledger, ordinary training does not use it. The data
+  // and the ledger must outlive the trainer. Continues from a checkpoint if given; throws
   // SystemFailure when it does not fit the network or the ledger.
   Trainer(const Settings& settings, const Data& data, Ledger& ledger,
           const std::optional<Checkpoint>& resumed);
@@ -44,21 +44,21 @@ class Trainer {
   bool can_step() const;
   StepFacts step();
   std::int64_t steps_made() const { return step_; }
-  // The part of the test data that is labelled correctly, by the averaged weights if there are.
+  // The fraction of test samples classified correctly, with averaged weights if there are any.
   double test_accuracy();
-  // Spent so far; nothing without privacy.
+  // The epsilon spent so far; nullopt without privacy.
   std::optional<double> epsilon() const;
-  // Everything but the history of evaluations.
+  // The checkpoint of this moment, without the history of evaluations.
   Checkpoint checkpoint();
-  // The weights that test_accuracy() is of, and what is promised of them.
+  // Saves the weights that test_accuracy() evaluates, and their privacy statement.
   void save_model(const std::string& path);
 
   const Settings& settings() const { return settings_; }
-  const Engine* engine() const { return engine_.get(); }  // none without privacy
+  const Engine* engine() const { return engine_.get(); }  // null without privacy
   std::vector<PhaseTotal> phases() const;
-  // How much was captured, and why the last part of a batch was not.
+  // The number of replayed physical batches, and why the last one was not replayed.
   std::string captured() const;
-  // How the memory limit is kept; nothing before the first step or without one.
+  // The plan that keeps the memory limit; nullopt before the first step and without a limit.
   const std::optional<memory::Plan>& memory_plan() const {
     return engine_ ? engine_->memory_plan() : accumulation_.plan();
   }
@@ -84,7 +84,7 @@ class Trainer {
   std::unique_ptr<Engine> engine_;
   ShuffledBatches batches_;
   BatchLoader loader_;
-  memory::Accumulation accumulation_;  // of ordinary steps
+  memory::Accumulation accumulation_;  // for ordinary steps
   std::optional<memory::CapturedLoss> captured_;
   std::int64_t step_ = 0;
 };

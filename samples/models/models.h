@@ -10,16 +10,16 @@
 
 namespace sotto::models {
 
-// The names of the nonlinearities that a network can be built with.
+// The names of the nonlinearities for MnistNetwork.
 std::vector<std::string> activation_names();
 
-// The network for 28x28 grey images [n, 1, 28, 28] of the literature on private training, 26,010
-// parameters: two convolutions, each followed by an overlapping maximum, and two dense layers
-// (Papernot et al. 2021, table 1). Gives logits [n, 10].
+// The network of the literature on private training for grey images [n, 1, 28, 28], with 26,010
+// parameters: two convolutions, each followed by overlapping max pooling, and two dense layers
+// (Papernot et al. 2021, table 1). Returns logits [n, 10].
 class MnistNetwork final : public nn::Module {
  public:
-  // Initial values come from nn::init_random(). Throws std::invalid_argument for a name that is
-  // not in activation_names().
+  // Initial values come from nn::init_random(). Throws std::invalid_argument for a name that is not
+  // in activation_names().
   explicit MnistNetwork(const std::string& activation = "tanh");
   Var forward(const Var& x) override;
   void visit(const nn::Visitor& visitor) override;
@@ -34,12 +34,12 @@ class MnistNetwork final : public nn::Module {
 // `nonlinear`. Throws std::invalid_argument for fewer than two widths.
 nn::Sequential perceptron(const std::vector<std::int64_t>& widths, bool nonlinear = true);
 
-// Classifies [n, t] words, i64 ids below `words`: embedding with learned positions, encoder blocks,
-// the mean over positions, and a linear layer (Vaswani et al. 2017, with normalisation first).
-// Gives logits [n, classes].
+// A classifier of [n, t] words, i64 ids below `words`: embedding with learned positions, encoder
+// blocks, the mean over positions, and a linear layer (Vaswani et al. 2017, with normalisation
+// first). Returns logits [n, classes].
 struct TransformerOptions {
   std::int64_t words = 1000;
-  std::int64_t length = 64;  // words of an input, at most
+  std::int64_t length = 64;  // maximum words of an input
   std::int64_t width = 128;
   std::int64_t heads = 4;
   std::int64_t blocks = 2;

@@ -22,7 +22,7 @@ std::function<std::unique_ptr<nn::Module>()> perceptron_maker(
   return [=] { return std::make_unique<nn::Sequential>(perceptron(widths, nonlinear)); };
 }
 
-// The six of Subramani et al. 2021, in this order.
+// The six workloads of Subramani et al. 2021, in their order.
 std::vector<Entry> workloads() {
   return {{.name = "logreg",
            .description = "logistic regression on the 104 features of Adult",
@@ -149,7 +149,7 @@ const Entry& parse_entry(const std::string& name, const std::string& others) {
   for (const Entry& entry : registry()) {
     if (entry.name == name) return entry;
   }
-  fail(fmt::format("no model is called {}; there are {}{}{}", name, model_names(),
+  fail(fmt::format("no model is called {}; known models are {}{}{}", name, model_names(),
                    others.empty() ? "" : "; ", others));
 }
 

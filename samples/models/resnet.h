@@ -7,8 +7,8 @@
 
 namespace sotto::models {
 
-// A convolution without bias, and group normalisation (Wu and He 2018) after it: each sample's
-// statistics are its own, as private training asks for.
+// A convolution without bias, followed by group normalisation (Wu and He 2018): each sample has its
+// own statistics, as private training requires.
 class NormedConv final : public nn::Module {
  public:
   NormedConv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
@@ -21,12 +21,12 @@ class NormedConv final : public nn::Module {
   nn::GroupNorm norm_;
 };
 
-// relu(x' + expand(relu(middle(relu(reduce(x)))))): convolutions 1x1, 3x3, which has the stride,
-// and 1x1 to four times the width; x' is x, or one convolution 1x1 of it where the shapes differ
-// (He et al. 2016, figure 5).
+// relu(x' + expand(relu(middle(relu(reduce(x)))))): convolutions 1x1, 3x3 (with the stride), and
+// 1x1 to four times the width; x' is x, or a 1x1 convolution of it if the shapes differ (He et al.
+// 2016, figure 5).
 class Bottleneck final : public nn::Module {
  public:
-  // Channels that come out of a block for each of its width.
+  // Output channels of a block over its width.
   static constexpr std::int64_t expansion = 4;
 
   Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride, std::int64_t groups);
@@ -39,26 +39,26 @@ class Bottleneck final : public nn::Module {
 };
 
 struct ResNetOptions {
-  // Blocks of each stage; a stage has twice the width of the one before, on half the height and
-  // width. These are ResNet-50's.
+  // The number of blocks in each stage; a stage has twice the width of the one before, and half its
+  // height and width in pixels. The defaults are ResNet-50's.
   std::vector<std::int64_t> blocks = {3, 4, 6, 3};
   std::int64_t width = 64;   // of the first stage
   std::int64_t groups = 32;  // of every normalisation
   std::int64_t classes = 10;
-  // For 224x224 pixels or so: the stem is a 7x7 convolution with stride 2 and 3x3 maximum pooling
-  // with stride 2 (He et al. 2016). Otherwise for 32x32: one 3x3 convolution with stride 1, as
-  // usual for CIFAR-10.
+  // For images of about 224x224 pixels: the stem is a 7x7 convolution with stride 2 and 3x3 max
+  // pooling with stride 2 (He et al. 2016). Otherwise for 32x32: one 3x3 convolution with stride 1,
+  // as is usual for CIFAR-10.
   bool large_images = false;
 };
 
-// For [n, 3, h, w]. Gives logits [n, classes]. ResNet-50 has 23,520,842 parameters.
+// Classifies [n, 3, h, w]; returns logits [n, classes]. ResNet-50 has 23,520,842 parameters.
 class ResNet final : public nn::Module {
  public:
   // Throws std::invalid_argument unless `groups` divides `width`.
   explicit ResNet(const ResNetOptions& options = {});
   Var forward(const Var& x) override;
   void visit(const nn::Visitor& visitor) override;
-  // All blocks, one after the other.
+  // All blocks in order.
   nn::Sequential& blocks() { return blocks_; }
 
  private:

@@ -44,7 +44,7 @@ double StepBytes::seconds() const {
 StepRun::StepRun(const std::function<std::unique_ptr<nn::Module>()>& make, const Loss& loss,
                  const StepSetting& setting)
     : setting_(setting), loss_(loss) {
-  check(setting.accumulation >= 1, "step: {} parts of a batch", setting.accumulation);
+  check(setting.accumulation >= 1, "step: {} physical batches", setting.accumulation);
   check(
       !setting.fused_update || (setting.accumulation == 1 && setting.privacy == StepPrivacy::none),
       "step: a fused update goes with neither accumulation nor privacy");
@@ -103,8 +103,8 @@ void StepRun::privately(std::int64_t batch) {
 }
 
 StepBytes StepRun::step(std::int64_t batch) {
-  check(batch >= 1 && batch % setting_.accumulation == 0, "step: {} samples in {} parts", batch,
-        setting_.accumulation);
+  check(batch >= 1 && batch % setting_.accumulation == 0, "step: {} samples in {} physical batches",
+        batch, setting_.accumulation);
   phases_ = PhaseProfiler();
   bytes_.before = in_use();
   if (setting_.privacy == StepPrivacy::none) {

@@ -8,7 +8,7 @@ namespace sotto::models {
 
 namespace {
 
-// Averages over axes of each sample.
+// Averages over the given axes.
 class MeanOver final : public nn::Module {
  public:
   explicit MeanOver(const Shape& axes) : axes_(axes) {}
@@ -20,7 +20,7 @@ class MeanOver final : public nn::Module {
 
 nn::Conv2d conv3x3(std::int64_t in, std::int64_t out) { return {in, out, 3, {.padding = {1}}}; }
 
-// A convolution by standardised weights (Qiao et al. 2019), without bias.
+// A convolution with standardised weights (Qiao et al. 2019), without bias.
 class StandardizedConv final : public nn::Module {
  public:
   StandardizedConv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride)
@@ -35,7 +35,7 @@ class StandardizedConv final : public nn::Module {
   nn::Conv2d inner_;
 };
 
-// relu(x' + norm(conv(relu(norm(conv(x)))))), x' as in Bottleneck.
+// relu(x' + norm(conv(relu(norm(conv(x)))))), with x' as in Bottleneck.
 class BasicBlock final : public nn::Module {
  public:
   BasicBlock(std::int64_t in, std::int64_t out, std::int64_t stride)
@@ -58,7 +58,7 @@ class BasicBlock final : public nn::Module {
   std::optional<NormedConv> shortcut_;
 };
 
-// conv(relu(norm)) twice with a shortcut (He et al. 2016b), the weights standardised.
+// conv(relu(norm)) twice with a shortcut (He et al. 2016b) and standardised weights.
 class WideBlock final : public nn::Module {
  public:
   WideBlock(std::int64_t in, std::int64_t out, std::int64_t stride)
@@ -84,7 +84,7 @@ class WideBlock final : public nn::Module {
   nn::Sequential shortcut_;
 };
 
-// Norm first, residual around attention and around the feed-forward network.
+// A pre-norm transformer block: residual attention and a residual feed-forward network.
 class Block final : public nn::Module {
  public:
   Block(std::int64_t width, std::int64_t heads, bool causal)
@@ -114,7 +114,7 @@ class Block final : public nn::Module {
   bool causal_;
 };
 
-// [n, c, h, w] to [n, h w, c].
+// Reshapes [n, c, h, w] to [n, h w, c].
 class Tokens final : public nn::Module {
  public:
   Var forward(const Var& x) override { return transpose(flatten(x, 2, -1), 1, 2); }

@@ -1,5 +1,5 @@
-// The networks whose training steps are timed: workloads that the literature on private training
-// compares by (Subramani, Vadivelu, Kamath 2021), and larger ones of today's kinds.
+// The networks whose training steps are timed: the workloads of the literature on private training
+// (Subramani, Vadivelu, Kamath 2021), and larger networks of today's kinds.
 #pragma once
 
 #include <memory>
@@ -12,25 +12,27 @@ constexpr std::int64_t adult_features = 104;
 constexpr std::int64_t imdb_rows = 10'004, imdb_words = 10'000, imdb_length = 256;
 constexpr std::int64_t characters = 65, text_length = 128;
 
-// Eight convolutions 3x3 for [n, 3, 32, 32], pooled in between and averaged at the end: [n, 10].
+// Eight 3x3 convolutions for [n, 3, 32, 32], with pooling in between and averaging at the end: [n,
+// 10].
 std::unique_ptr<nn::Module> cifar_network();
 // The mean over the embeddings of words [n, 256], then a linear layer: [n, 2].
 std::unique_ptr<nn::Module> embedding_network();
-// The same with an LSTM of width 100 between embedding and mean.
+// embedding_network() with an LSTM of width 100 between embedding and mean.
 std::unique_ptr<nn::Module> lstm_network();
 // ResNet-18 for [n, 3, 32, 32] with group normalisation (He et al. 2016a, Wu and He 2018).
 std::unique_ptr<nn::Module> resnet18();
 // WRN-16-4 for [n, 3, 32, 32] with standardised weights (Qiao et al. 2019) and group normalisation,
 // as De et al. 2022 train it privately.
 std::unique_ptr<nn::Module> wide_resnet();
-// Blocks over patches of [n, 3, side, side] (Dosovitskiy et al. 2021), averaged at the end: [n,
-// classes]. These are twelve of width 192 over 4x4 patches of 32x32 pixels.
+// A vision transformer over patches of [n, 3, side, side] (Dosovitskiy et al. 2021), averaged at
+// the end: [n, classes]. The defaults are twelve blocks of width 192 over 4x4 patches of 32x32
+// pixels.
 struct VisionOptions {
   std::int64_t side = 32, patch = 4, width = 192, heads = 3, blocks = 12, classes = 10;
 };
 std::unique_ptr<nn::Module> vision_transformer(const VisionOptions& options = {});
-// Blocks over [n, length] words, each of which sees those before it (Radford et al. 2019, with an
-// output layer of its own): [n, length, words]. These are six of width 384 over 128 characters.
+// A causal transformer over [n, length] words (Radford et al. 2019, with a separate output layer):
+// [n, length, words]. The defaults are six blocks of width 384 over 128 characters.
 struct CausalOptions {
   std::int64_t words = characters, length = text_length, width = 384, heads = 6, blocks = 6;
 };

@@ -1,5 +1,5 @@
-// What nearly every source of the samples and of the runner of conformance cases includes, compiled
-// once for each. Off with -Db_pch=false.
+// The precompiled header of the samples and the conformance runner: includes that nearly every
+// source of theirs has. Off with -Db_pch=false.
 #include <nlohmann/json.hpp>
 
 #include <sotto/sotto.h>

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::array<const char*, 4> method_names = {"pld", "rdp", "gdp", "prv"};
 
-// Of the library; not for gdp.
+// The library's kind of accountant; not for gdp.
 AccountantKind kind_of(Method method) { return parse_accountant(name(method)); }
 
 NewAccountant maker(Method method, NeighboringRelation relation) {
@@ -36,8 +36,8 @@ std::unique_ptr<Accountant> composed(Method method, NeighboringRelation relation
   return accountant;
 }
 
-// The limit of the releases of one kind. Records exchanged for others are twice as far apart as
-// those that are there or not.
+// The limit for releases of one kind. Replacing a record moves the sum twice as far as adding or
+// removing one.
 double gdp_mu(NeighboringRelation relation, const Event& event, std::int64_t count) {
   const double noise =
       event.noise_multiplier / (relation == NeighboringRelation::replace_one ? 2 : 1);

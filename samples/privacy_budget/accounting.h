@@ -1,4 +1,4 @@
-// Everything this tool asks of the library's accountants; the only file that knows which there are.
+// The accounting of this program; the only file that knows which accountants exist.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace sotto::budget {
 
 // gdp evaluates a limit and guarantees nothing.
 enum class Method { pld, rdp, gdp, prv };
-// Those that `compare` shows, in this order.
+// The methods that `compare` shows, in this order.
 inline constexpr Method methods[] = {Method::pld, Method::prv, Method::rdp, Method::gdp};
 const char* name(Method method);
 
-// What ran, or is to run, in order.
+// Past or planned releases, in order.
 using History = std::vector<std::pair<Event, std::int64_t>>;
 
-// The releases of a phase; those of a pass that its first batch pays for are marked so. A pass that
-// was begun counts.
+// The releases of a phase. In an epoch, all batches but the first are marked paid; an epoch that is
+// begun counts.
 History releases_of(const Phase& phase);
 
-// What is between two sides. Only PLD and PRV know the lower one.
+// A number's upper and lower bound. Only PLD and PRV have the lower one.
 struct Bounds {
   double upper = 0;
   std::optional<double> lower{};
@@ -35,17 +35,17 @@ struct Bounds {
 std::string refusal(Method method, NeighboringRelation relation, const Event& event);
 std::string refusal(Method method, NeighboringRelation relation, const History& history);
 
-// The tighter one of the methods that prove something about the history, or the one that is named.
-// Throws std::invalid_argument when there is none.
+// Returns `wanted`, or the tightest method that has a proof for the history. Throws
+// std::invalid_argument when there is none.
 Method choose_method(const std::optional<Method>& wanted, NeighboringRelation relation,
                      const History& history);
 
-// Bounds of epsilon for this delta and of delta for this epsilon. Throw std::invalid_argument when
+// Bounds on epsilon for this delta, and on delta for this epsilon. Throw std::invalid_argument when
 // there is a refusal.
 Bounds epsilon(Method method, NeighboringRelation relation, const History& history, double delta);
 Bounds delta(Method method, NeighboringRelation relation, const History& history, double epsilon);
-// The same for a history whose settings, but for the plans, could have been chosen by looking at
-// it.
+// Bounds on epsilon for a history whose settings, except for the plans, could have been chosen by
+// looking at releases.
 Bounds adaptive_epsilon(NeighboringRelation relation, const History& plans, const History& history,
                         double delta);
 
@@ -53,9 +53,10 @@ struct Target {
   double epsilon, delta;
 };
 
-// The smallest noise multiplier, the most steps, the largest sampling rate, and, where a pass over
-// the population is cut into batches, the largest of those, with which the phase meets the target;
-// what they replace in it is not read. Throw std::invalid_argument when there is
+// The smallest noise multiplier, the largest number of steps, the largest sampling rate, and, for
+// samplings whose epochs are cut into batches, the largest batch, with which the phase meets the
+// target. The phase's own value of it is ignored. Throw std::invalid_argument when there is a
+// refusal, or nothing meets the target.
 // a refusal, or nothing meets the target.
 double least_noise(Method method, NeighboringRelation relation, const Phase& phase,
                    const Target& target);
@@ -66,10 +67,10 @@ double largest_rate(Method method, NeighboringRelation relation, const Phase& ph
 std::int64_t largest_batch(Method method, NeighboringRelation relation, const Phase& phase,
                            const Target& target);
 
-// Why the bound of truncated Poisson batches is too small for the target, with one that would do;
-// empty where it is not.
+// Why the bound on truncated Poisson batches is too small for the target, and a bound that would
+// do; empty if it is large enough.
 std::string cut_refusal(const Phase& phase, const Target& target);
-// The same for the first such phase of a training, at the epsilon that it spends at delta.
+// The refusal of the first such phase of a training, at the epsilon that it spends at delta.
 std::string cut_refusal(Method method, NeighboringRelation relation,
                         const std::vector<Phase>& phases, double delta);
 
@@ -77,15 +78,15 @@ struct LedgerFacts {
   std::string unit;
   NeighboringRelation relation;
   History history;
-  std::vector<std::string> reasons;  // why it is not private; or none
+  std::vector<std::string> reasons;  // why it is not private; empty if it is
   std::optional<std::int64_t> population;
   // As in sotto::History.
   bool adaptive = false, whole_plan = false;
   History plans = {};
 };
 
-// A ledger as it stands, read without holding it, so that a training can go on meanwhile. Throws
-// SystemFailure, naming the option, when it cannot be read or is damaged.
+// Reads a ledger without locking it, so that a training can continue meanwhile. Throws
+// SystemFailure, with the option's name, when it cannot be read or is damaged.
 LedgerFacts read_ledger(const char* option, const std::string& path);
 
 }  // namespace sotto::budget

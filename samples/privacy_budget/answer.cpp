@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* gap = "  ";
 
-// Characters, not bytes.
+// Counts characters, not bytes.
 std::size_t length(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;

@@ -1,4 +1,4 @@
-// What a command found out, for every way of showing it.
+// The answer of a command, and its forms: text, page and JSON.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace sotto::budget {
 
-// The first column holds words when `named`; numbers stand to the right of their columns.
+// A table. If `named`, the first column contains words; numbers are right-aligned.
 struct Table {
   std::string caption{};
   bool named = false;
@@ -26,17 +26,17 @@ struct Answer {
   std::vector<Table> tables{};
   std::vector<std::string> notes{};
   std::vector<CurveChart> charts{};
-  // The same facts with all their digits. JSON has no infinity: it is the string "infinity".
+  // The same facts as JSON, with all digits. JSON has no infinity: it is the string "infinity".
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
 };
 
-// A number for `Answer::json`.
+// Formats a number for `Answer::json`.
 nlohmann::ordered_json json_number(double value);
 
-// Lines for a terminal, the last with its newline.
+// Returns lines for a terminal, with a newline after the last.
 std::string to_text(const Answer& answer);
 
-// A page that needs nothing else; UTF-8, well-formed as XML.
+// Returns a self-contained page: UTF-8, well-formed as XML.
 std::string to_html(const Answer& answer);
 
 }  // namespace sotto::budget

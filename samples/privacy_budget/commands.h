@@ -1,4 +1,4 @@
-// The questions: each command makes an answer of its options.
+// The commands: each makes an answer from its options.
 #pragma once
 
 #include <string>
@@ -11,27 +11,27 @@
 
 namespace sotto::budget {
 
-// Throws std::invalid_argument for what cannot be answered, and SystemFailure for a ledger that
-// cannot be read.
+// Throws std::invalid_argument for a question that cannot be answered, and SystemFailure for a
+// ledger that cannot be read.
 Answer answer(const Options& options, Progress& progress);
 
-// The commands, one by one.
+// The commands.
 Answer answer_spent(const Options& options, Progress& progress);
 Answer answer_target(const Options& options, Progress& progress);  // noise, steps, batch
 Answer answer_compare(const Options& options, Progress& progress);
 
-// What they share.
-// "poisson, rate 0.00426667"
+// Functions that commands share.
+// Describes an event: "poisson, rate 0.00426667".
 std::string description(const Event& event);
 std::string description(NeighboringRelation relation);
-// The relation and the accountant, as facts and in the JSON.
+// Adds the relation and the accountant to the facts and the JSON.
 void tell_method(Method method, NeighboringRelation relation, const Options& options,
                  Answer& answer);
-// {"epsilon": ..., "epsilon_at_least": ...}, for whatever `what` names.
+// Adds {"epsilon": ..., "epsilon_at_least": ...}, with the name `what`.
 void put_bounds(const std::string& what, const Bounds& bounds, nlohmann::ordered_json& json);
-// A note when delta is so large that publishing one record outright would be within it.
+// Adds a note when delta is so large that publishing one record outright would be within it.
 void note_delta(double delta, const std::optional<std::int64_t>& population, Answer& answer);
-// The steps of phases, one after the other, with the noise multiplied.
+// The first `steps` steps of the phases, in order, with the noise multiplied.
 History first_steps(const std::vector<Phase>& phases, std::int64_t steps, double noise);
 
 }  // namespace sotto::budget

@@ -1,4 +1,4 @@
-// Accountants and ways to draw batches of the same size, side by side.
+// Compares accountants and samplings for batches of one size.
 #include <algorithm>
 #include <array>
 
@@ -17,12 +17,12 @@ constexpr std::array compared = {Sampling::poisson,        Sampling::truncated_p
                                  Sampling::fixed_size,     Sampling::partition,
                                  Sampling::balls_and_bins, Sampling::cyclic_poisson,
                                  Sampling::full_batch};
-// For truncated Poisson batches: the probability that any batch of the training loses records,
-// as a share of delta.
+// For truncated Poisson batches: the probability that any batch of the training is truncated, as a
+// share of delta.
 constexpr double cut_share = 1e-3;
 constexpr std::int64_t usual_groups = 4;
 
-// The same training with batches drawn in another way.
+// The training with batches sampled in another way.
 Phase drawn(Sampling sampling, const PhaseOptions& given, const Phase& poisson,
             const Options& options) {
   PhaseOptions o{.noise_multiplier = given.noise_multiplier,

@@ -10,9 +10,9 @@ namespace sotto::budget {
 namespace {
 
 constexpr int points = 12;                                  // of the curve over steps
-constexpr double decades[] = {-4, -3, -2, -1, 0, 1, 2, 3};  // of delta, around what is asked
+constexpr double decades[] = {-4, -3, -2, -1, 0, 1, 2, 3};  // of delta, around the one asked for
 constexpr double largest_delta = 0.1;
-constexpr int noise_points = 4;  // on each side of what is asked, up to twice and half of it
+constexpr int noise_points = 4;  // on each side of the noise asked for, up to twice and half of it
 
 std::vector<double> step_grid(std::int64_t steps) {
   std::vector<double> grid;
@@ -70,7 +70,7 @@ std::vector<CurveChart> privacy_curves(const CurveQuestion& q, Progress& progres
   const auto spent = [](const Series& s, const History& history, double delta) {
     return epsilon(s.method, s.relation, history, delta).upper;
   };
-  // Ways to train differ by orders of magnitude.
+  // The samplings' epsilons differ by orders of magnitude.
   const bool log_y = q.series.size() > 1;
   return {
       drawn(

@@ -12,7 +12,7 @@
 
 namespace sotto::budget {
 
-// One accountant's view of one way to train.
+// One curve: a method, a relation and a training.
 struct Series {
   std::string name;
   Method method;
@@ -24,13 +24,13 @@ struct Series {
 
 struct CurveQuestion {
   std::vector<Series> series{};
-  std::int64_t steps = 0;  // of all
-  double noise = 1;        // the multiplier where it is one, or 1 where it is relative
+  std::int64_t steps = 0;  // of the whole training
+  double noise = 1;        // the noise multiplier, or 1 if the noise is relative
   bool relative_noise = true;
   double delta = 0;
 };
 
-// The three charts, of upper bounds (and of the limit, for gdp). Counts its points as progress.
+// The three charts of upper bounds (for gdp, of the limit). Counts its points as progress.
 std::vector<CurveChart> privacy_curves(const CurveQuestion& question, Progress& progress);
 
 }  // namespace sotto::budget

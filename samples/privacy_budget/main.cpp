@@ -1,4 +1,4 @@
-// Answers questions about the privacy of a training; --help says which.
+// Answers questions about the privacy of a training; see --help.
 
 #include "samples/cli/program.h"
 #include "samples/privacy_budget/commands.h"

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int help_column = 30;
 
-// A subcommand: what it says of itself, and the options of a phase that it finds out or fixes.
+// A subcommand: its description, and the phase options that it searches for or fixes.
 struct Verb {
   Command command;
   const char* name;
@@ -27,7 +27,7 @@ const std::array<Verb, 5>& verbs() {
   static const std::array<Verb, 5> all = {
       {{Command::spent,
         "spent",
-        "what a training has spent: epsilon for given deltas, delta for given epsilons",
+        "the privacy spent by a training: epsilon for given deltas, delta for given epsilons",
         {},
         "  privacy_budget spent --ledger run.ledger --delta 1e-5\n"
         "  privacy_budget spent --noise-multiplier 1.1 --population 60000 --batch 256 --epochs 60 "
@@ -42,7 +42,7 @@ const std::array<Verb, 5>& verbs() {
         "60\n"},
        {Command::steps,
         "steps",
-        "the most steps within a target epsilon",
+        "the largest number of steps within a target epsilon",
         {"steps", "epochs"},
         "  privacy_budget steps --epsilon 3 --delta 1e-5 --noise-multiplier 1.1 --population 60000 "
         "--batch 256\n"},
@@ -54,7 +54,7 @@ const std::array<Verb, 5>& verbs() {
         "--population 60000\n"},
        {Command::compare,
         "compare",
-        "accountants and ways to draw batches, side by side",
+        "accountants and samplings, side by side",
         {"sampling", "batches", "cut", "largest-batch"},
         "  privacy_budget compare --noise-multiplier 1.1 --population 60000 --batch 256 --epochs "
         "60 --delta 1e-5\n"}}};
@@ -62,9 +62,9 @@ const std::array<Verb, 5>& verbs() {
 }
 
 const char* summary =
-    "Answers questions about the privacy of a training: what was spent, and what may be.";
+    "Answers questions about the privacy of a training: what it spent, and what a target allows.";
 
-// The options of one subcommand, and where they go.
+// The options of one subcommand, and the values they set.
 class VerbLine {
  public:
   VerbLine(CLI::App& app, const Verb& verb) : verb_(verb) {

@@ -1,4 +1,4 @@
-// The command line.
+// The command line of the sample privacy_budget.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ enum class Command { spent, noise, steps, batch, compare };
 
 struct Options {
   Command command = Command::spent;
-  std::vector<PhaseOptions> phases{};  // one, but for `spent`; none with a ledger
+  std::vector<PhaseOptions> phases{};  // one, or several for `spent`; none with a ledger
   std::string ledger{};                // empty: phases
   std::vector<double> deltas{}, epsilons{};
   std::optional<NeighboringRelation> relation{};
@@ -25,8 +25,8 @@ struct Options {
   std::string html{};  // empty: no page
 };
 
-// Nothing when the program has already answered (--help). Throws std::invalid_argument, in one line
-// that names the option, for what is wrong.
+// Returns nullopt when the program has already answered (--help). Throws std::invalid_argument, in
+// one line with the option's name, for a wrong argument.
 std::optional<Options> parse_options(int argc, const char* const* argv);
 
 }  // namespace sotto::budget

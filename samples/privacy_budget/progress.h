@@ -1,4 +1,4 @@
-// A line on the terminal that says how far long work has come; nothing for short work.
+// A progress line on the terminal for long computations; nothing for short ones.
 #pragma once
 
 #include <functional>
@@ -8,17 +8,17 @@ namespace sotto::budget {
 
 class Progress {
  public:
-  // Writes through `write`, and asks `seconds`, the time since some moment, whether it is time to.
-  // A line appears one second after the work began, and changes ten times a second at most.
+  // Writes through `write`; `seconds` returns the time since some moment. The line appears one
+  // second after the work began and changes at most ten times a second.
   Progress(std::function<void(const std::string&)> write, std::function<double()> seconds);
-  // On the terminal that standard error is; silent where it is none.
+  // Writes to standard error if it is a terminal, else nowhere.
   static Progress on_terminal();
 
-  // What is being computed, and in how many parts.
+  // Names the computation and its number of parts.
   void begin(const std::string& what, int parts);
-  // One part more is done.
+  // Counts a part as done.
   void advance();
-  // Takes the line away; before anything else is printed.
+  // Erases the line; call it before anything else is printed.
   void clear();
 
  private:

@@ -1,4 +1,4 @@
-// What a training has spent, by its ledger or by a description.
+// The privacy that a training has spent, by its ledger or by a description.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,7 +14,7 @@ namespace sotto::budget {
 
 namespace {
 
-// What ran, in order, and why it is not private, if it is not.
+// The releases, in order, and why they are not private, if they are not.
 struct Training {
   History history;
   std::vector<std::string> reasons;
@@ -24,7 +24,7 @@ struct Training {
   bool adaptive = false, whole_plan = false;
   History plans = {};
   std::function<History(std::int64_t steps, double noise)> first;
-  std::vector<Phase> phases{};  // as they were described
+  std::vector<Phase> phases{};  // if the training was described
 
   const History& charged() const { return whole_plan ? plans : history; }
 };
@@ -35,7 +35,7 @@ std::int64_t count_of(const History& history) {
   return sum;
 }
 
-// Releases of one kind, with those that the first batches of their passes paid for.
+// Releases of one kind: the charged ones, and those charged with the first batch of their epoch.
 struct Kind {
   Event event;
   std::int64_t charged = 0, paid = 0;
@@ -54,7 +54,7 @@ std::vector<Kind> by_kind(const History& history) {
   return kinds;
 }
 
-// The first `steps` releases, kind by kind, of each pass as many as of the whole.
+// The first `steps` releases, kind by kind, with first and later batches of epochs in proportion.
 History cut_short(const std::vector<Kind>& kinds, std::int64_t steps, double noise) {
   History first;
   for (const auto& [event, charged, paid] : kinds) {
@@ -91,7 +91,7 @@ Training ledger_training(const Options& options, Answer& answer) {
     answer.facts.emplace_back("population", std::to_string(*ledger.population));
     answer.json["population"] = *ledger.population;
   }
-  answer.notes.emplace_back("what a running or crashed training reserved counts whole");
+  answer.notes.emplace_back("reservations of a running or crashed training count in full");
   return training;
 }
 
@@ -135,7 +135,7 @@ void tell_reasons(const Training& training, Answer& answer) {
   answer.json["reasons"] = answer.alarms;
 }
 
-// One question for each value: a table, and an array in the JSON.
+// The answers to one question for several values: a table, and an array in the JSON.
 class Questions {
  public:
   Questions(const char* given, const char* wanted, Answer& answer)
@@ -161,7 +161,7 @@ class Questions {
   Table table_;
 };
 
-// A ledger says what was; a description may be one of what should not be.
+// Refuses a described training whose truncation leaves no finite epsilon; a ledger records facts.
 void check_cut(Method method, const Training& training, double delta, const Bounds& found) {
   if (std::isfinite(found.upper)) return;
   const std::string problem = cut_refusal(method, training.relation, training.phases, delta);
@@ -197,13 +197,13 @@ void tell_answers(const Options& options, Method method, const Training& trainin
   deltas.finish();
 }
 
-// Chooses the accounting method. Where settings could have been chosen by looking at releases, RDP
-// alone has a proof.
+// Chooses the accounting method. If settings could have been chosen by looking at releases, only
+// RDP has a proof.
 Method method_of(const Options& options, const Training& training, Answer& answer) {
   answer.json["adaptive"] = training.adaptive;
   if (training.whole_plan)
     answer.notes.emplace_back(
-        "planned: the answer is that of all that was planned, as which part of it was released "
+        "planned: the answer is that of the whole plan, because which part of it was released "
         "could have been chosen by looking");
   if (!training.adaptive)
     return choose_method(options.accountant, training.relation, training.charged());
@@ -212,7 +212,7 @@ Method method_of(const Options& options, const Training& training, Answer& answe
         "which an epsilon is proved for a delta that was fixed in advance, and not the reverse");
   check(options.accountant.value_or(Method::rdp) == Method::rdp,
         "--accountant {}: the ledger's settings could have been chosen by looking at its releases, "
-        "for which rdp alone has a proof",
+        "for which only rdp has a proof",
         name(options.accountant.value_or(Method::rdp)));
   answer.notes.emplace_back(
       "adaptive: settings could have been chosen by looking at releases; the answer holds for any "

@@ -1,4 +1,4 @@
-// What may be done within a target epsilon: the noise, the steps or the batch that meets it.
+// Answers for a target epsilon: the noise, the steps or the batch that meets it.
 #include <cmath>
 
 #include <fmt/format.h>
@@ -12,14 +12,14 @@ namespace sotto::budget {
 
 namespace {
 
-constexpr int noise_digits = 6;  // noise is worth giving to more digits than epsilon
+constexpr int noise_digits = 6;  // digits to print; noise is worth more digits than epsilon
 
 Unknown unknown_of(Command command) {
   if (command == Command::noise) return Unknown::noise;
   return command == Command::steps ? Unknown::steps : Unknown::batch;
 }
 
-// What is not known yet, as something that can be asked about.
+// Replaces the unknown by a valid placeholder, so that accountants can be asked about the phase.
 Phase with_placeholder(Phase phase, Unknown unknown) {
   if (unknown == Unknown::noise) phase.event.noise_multiplier = 1;
   if (unknown == Unknown::steps) phase.steps = 1;
@@ -27,8 +27,8 @@ Phase with_placeholder(Phase phase, Unknown unknown) {
   return phase;
 }
 
-// The records of the largest batch, 0 when that cannot be told without a population. Batches of a
-// fixed size are whole; otherwise a whole number is what people give.
+// The number of records in the largest batch; 0 if the population is unknown. It is an integer:
+// fixed-size batches must be, and users specify others as integers.
 std::int64_t find_batch(Method method, NeighboringRelation relation, const Target& target,
                         Phase& phase) {
   const double records = static_cast<double>(phase.population.value_or(0));
@@ -41,7 +41,7 @@ std::int64_t find_batch(Method method, NeighboringRelation relation, const Targe
     phase.event.sampling_rate = static_cast<double>(batch) * groups / records;
   } else {
     batch = largest_batch(method, relation, phase, target);
-    if (batch >= 1) {  // batches are as even as they can be
+    if (batch >= 1) {  // batches of an epoch are as equal as possible
       phase.event.batches = batches_of_pass(*phase.population, static_cast<double>(batch));
       batch = batches_of_pass(*phase.population, static_cast<double>(phase.event.batches));
     }
@@ -50,7 +50,7 @@ std::int64_t find_batch(Method method, NeighboringRelation relation, const Targe
   return batch;
 }
 
-// Fills in what is unknown; returns what find_batch does, if that was it.
+// Fills in the unknown; returns the result of find_batch if the batch was unknown.
 std::int64_t solve(Method method, NeighboringRelation relation, Unknown unknown,
                    const Target& target, Phase& phase) {
   try {

@@ -17,10 +17,10 @@ namespace sotto::budget {
 
 namespace {
 
-// Counts that are larger are mistakes, and sums of them could overflow.
+// Larger counts are mistakes, and their sums could overflow.
 constexpr std::int64_t most = std::int64_t{1} << 40;
-// The share that a quotient and a product of rounded numbers may be too much; of `most` it is less
-// than a hundredth.
+// A bound on the relative excess of a quotient and a product of rounded numbers; at `most` it is
+// less than a hundredth.
 constexpr double rounding = 4 * std::numeric_limits<double>::epsilon();
 
 constexpr std::array<std::pair<NeighboringRelation, const char*>, 2> relations = {
@@ -63,8 +63,8 @@ void check_together(const PhaseOptions& o, Sampling sampling) {
         "--batch: {} batches are all records", kind);
   check(!o.batches || in_passes(sampling), "--batches: {} batches do not come in passes", kind);
   const bool truncated = sampling == Sampling::truncated_poisson;
-  check(!o.cut || truncated, "--cut: {} batches lose no records", kind);
-  check(!o.largest_batch || truncated, "--largest-batch: {} batches lose no records", kind);
+  check(!o.cut || truncated, "--cut: {} batches are not truncated", kind);
+  check(!o.largest_batch || truncated, "--largest-batch: {} batches are not truncated", kind);
   check(!o.largest_batch || !o.cut, "--largest-batch and --cut do not go together");
   check(!o.batch || !whole_batches(sampling) || *o.batch == std::floor(*o.batch),
         "--batch: {} is not a whole number of records, as {} batches have", o.batch.value_or(0),
@@ -97,7 +97,7 @@ std::int64_t batches_of(const PhaseOptions& o, Sampling sampling) {
   return batches_of_pass(*o.population, *o.batch);
 }
 
-// A rate of 0 is not known.
+// A rate of 0 means that it is unknown.
 double cut_of(const PhaseOptions& o, double rate) {
   if (o.cut) return *o.cut;
   check(o.largest_batch.has_value(), "--largest-batch: is missing (or give --cut)");
@@ -139,7 +139,7 @@ void read_number(const std::string& text, std::string& word) { word = text; }
 
 using Items = std::vector<std::pair<std::string, std::string>>;
 
-// Each name once.
+// Parses NAME=VALUE pairs; each name may occur once.
 Items items_of(const std::string& text) {
   Items items;
   for (std::size_t at = 0; at <= text.size();) {
@@ -155,7 +155,7 @@ Items items_of(const std::string& text) {
   return items;
 }
 
-// Of two ways to say the same, the phase's takes the place of the one given for all.
+// A phase's option replaces the alternative that was given for all phases.
 void drop_other(const std::string& name, PhaseOptions& o) {
   if (name == "batch") o.sampling_rate.reset();
   if (name == "sampling-rate") o.batch.reset();

@@ -44,7 +44,7 @@ class Stack {
   }
 
  private:
-  // One shape for each stretch where the band is there.
+  // One shape for each interval in which the band is not zero.
   std::string shapes(std::size_t band, const Scale& x, const Scale& y) const {
     const std::vector<double>& values = chart_.bands[band].y;
     std::string svg;

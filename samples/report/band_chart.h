@@ -1,4 +1,4 @@
-// Amounts that add up, over time: bands stacked on one another, each with a hover title.
+// Amounts that add up, over time: stacked bands, each with a hover title.
 #pragma once
 
 #include <string>
@@ -11,22 +11,22 @@ namespace sotto {
 struct Band {
   std::string title{};
   std::vector<double> y{};  // >= 0, one for each x
-  int colour = 0;           // back-0 and so on; from chart_colours on: grey
+  int colour = 0;           // class back-0 and so on; from chart_colours on: grey
 };
 
 struct BandChart {
-  std::string name{};  // what is drawn
+  std::string name{};  // the quantity drawn
   std::string x_name{};
-  std::vector<double> x{};    // rising
+  std::vector<double> x{};    // increasing
   std::vector<Band> bands{};  // from the bottom up
-  Label label = number;       // how a y is written
+  Label label = number;       // formats a y
 };
 
-// The plot; a sentence when there is nothing to draw. Throws std::invalid_argument when a band has
-// not as many values as x.
+// Returns the plot, or a sentence when there is nothing to draw. Throws std::invalid_argument when
+// a band does not have as many values as x.
 std::string band_chart(const BandChart& chart);
 
-// The rules that bands need beyond those of the report's style sheet.
+// The style rules that bands need besides those of the report's style sheet.
 inline constexpr const char* band_style = R"css(
 .fill-rest { fill: var(--soft); }
 .back-rest { background: var(--soft); }

@@ -22,7 +22,7 @@ struct Dot {
   double x, y;
 };
 
-// Every point answers the pointer over a column as wide as its surroundings.
+// Invisible columns between the midpoints of adjacent points, which show a point's hover title.
 std::string hover_columns(const LineChart& chart, const std::vector<Dot>& dots, const Scale& x,
                           double bottom) {
   std::string svg;
@@ -39,7 +39,7 @@ std::string hover_columns(const LineChart& chart, const std::vector<Dot>& dots, 
   return svg;
 }
 
-// An exponent in small raised digits.
+// Formats an exponent in superscript digits.
 std::string raised(int exponent) {
   constexpr const char* digits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
   std::string text = exponent < 0 ? "⁻" : "";

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double bottom = 280;
 
-// A range of values, on which an axis is linear or logarithmic.
+// The range of an axis, linear or logarithmic.
 struct Range {
   bool logarithmic;
   double low = std::numeric_limits<double>::infinity(), high = -low;
@@ -32,7 +32,7 @@ struct Range {
   }
 };
 
-// Round numbers; powers of ten on a logarithmic axis that is long enough for two of them.
+// Round numbers; powers of ten on a logarithmic axis that contains at least two of them.
 std::vector<double> ticks_of(const Range& range, double low, double high, int wanted) {
   if (!range.logarithmic) return round_ticks(low, high, wanted);
   std::vector<double> ticks;
@@ -46,7 +46,7 @@ std::vector<double> ticks_of(const Range& range, double low, double high, int wa
   return ticks;
 }
 
-// "14,063"; large and broken numbers as `number` has them.
+// Formats "14,063"; large numbers and fractions as number() does.
 std::string tick_text(double value) {
   const bool whole = value == std::floor(value) && std::abs(value) < 1e7;
   return whole ? grouped(static_cast<std::int64_t>(value)) : number(value);

@@ -47,13 +47,13 @@ std::string list(const std::vector<std::string>& items) {
   return html + "</ul>\n";
 }
 
-// Below 0 there are ticks of an axis.
+// Negative values are ticks of an axis.
 std::string shown_epsilon(double epsilon) {
   return epsilon < 0 ? number(epsilon) : typeset(epsilon_text(epsilon));
 }
 std::string shown_delta(double delta) { return typeset(delta_text(delta)); }
 
-// The guarantee covers what is computed from the model and from data that need no protection.
+// The guarantee covers numbers computed from the model and from data that need no protection.
 bool accuracy_is_private(const TrainingReport& report) {
   return report.privacy && !report.accuracy_on_private_data;
 }
@@ -99,7 +99,7 @@ std::string banner(const TrainingReport& report) {
       report.no_privacy_reason.empty() ? "" : " ", escape(report.no_privacy_reason));
 }
 
-// One of the charts over steps, all on the same axis.
+// One of the charts over steps, all on one axis.
 std::string panel(const TrainingReport& report, const char* heading, bool is_private,
                   double TrainingReport::Point::*value, LineChart chart) {
   for (const auto& point : report.points) {
@@ -141,7 +141,7 @@ std::string norms(const TrainingReport& report) {
                        .bound_name = fmt::format("clip bound C = {}", number(last.clip_bound)),
                        .x_name = "L2 norm"};
   std::string html = fmt::format(
-      "<p>Per-sample gradients before clipping, up to step {}. {} of them were longer than the "
+      "<p>Per-sample gradients before clipping, up to step {}. {} of them had norms above the "
       "bound "
       "and were scaled down to it.</p>\n",
       grouped(last.step), percent(last.clipped_fraction));

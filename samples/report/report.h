@@ -1,5 +1,5 @@
-// The page that a training run leaves behind: one HTML file that needs nothing else, and the same
-// facts as JSON. It says which numbers the privacy guarantee covers and which it does not.
+// The page of a training run: one self-contained HTML file, and the same facts as JSON. It says
+// which numbers the privacy guarantee covers and which it does not.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct TrainingReport {
     std::string value;
   };
 
-  // What is known after `step` updates; unmeasured where nothing was.
+  // The measurements after `step` updates; unmeasured if there are none.
   struct Point {
     std::int64_t step = 0;
     double loss = unmeasured;              // mean over the batch
@@ -31,10 +31,10 @@ struct TrainingReport {
     double clipped_fraction = unmeasured;  // of the samples of the step
   };
 
-  // L2 norms of per-sample gradients before clipping, gathered over the steps that end at `step`.
+  // L2 norms of per-sample gradients before clipping, collected over the steps that end at `step`.
   struct NormHistogram {
     std::int64_t step = 0;
-    std::vector<double> edges{};  // counts.size() + 1, rising
+    std::vector<double> edges{};  // counts.size() + 1, increasing
     std::vector<std::int64_t> counts{};
     double clip_bound = unmeasured;
     double clipped_fraction = unmeasured;
@@ -48,13 +48,13 @@ struct TrainingReport {
 
   std::string title;
   std::vector<Setting> settings;
-  std::vector<Point> points;         // rising in step
-  std::vector<NormHistogram> norms;  // rising in step
+  std::vector<Point> points;         // increasing in step
+  std::vector<NormHistogram> norms;  // increasing in step
   std::vector<Phase> phases;
-  std::optional<PrivacyStatement> privacy;  // nothing: trained without privacy
-  std::string no_privacy_reason;            // shown where there is no statement
+  std::optional<PrivacyStatement> privacy;  // nullopt: trained without privacy
+  std::string no_privacy_reason;            // shown if there is no statement
   bool accuracy_on_private_data = false;
-  // Numbers not private beyond those the page finds by itself (not_private_numbers).
+  // Non-private numbers besides those that the page finds by itself (not_private_numbers).
   std::vector<std::string> not_private;
   double test_accuracy = unmeasured;  // in [0, 1]
   double epochs = 0;
@@ -65,11 +65,11 @@ struct TrainingReport {
 // noise, and so is not covered by the guarantee.
 std::vector<std::string> not_private_numbers(const TrainingReport& report);
 
-// A whole page, UTF-8, well-formed as XML. Throws std::invalid_argument when a histogram's edges
-// do not rise or do not match its counts, and unless epsilon >= 0 and 0 <= delta < 1.
+// Returns a whole page: UTF-8, well-formed as XML. Throws std::invalid_argument when a histogram's
+// edges do not increase or do not match its counts, and unless epsilon >= 0 and 0 <= delta < 1.
 std::string to_html(const TrainingReport& report);
 
-// The same facts under the names of the structs above; what was not measured is null.
+// Returns the facts under the names of the structs above; null for numbers that were not measured.
 nlohmann::json to_json(const TrainingReport& report);
 
 }  // namespace sotto

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// JSON knows neither NaN nor infinity.
+// JSON has neither NaN nor infinity.
 json measured(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
 json to_json(const TrainingReport::Point& point) {

@@ -1,4 +1,4 @@
-// The style sheet of the report: light and dark, one accent, room to breathe.
+// The style sheet of the report: light and dark, with one accent colour.
 #pragma once
 
 namespace sotto {

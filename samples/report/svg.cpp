@@ -18,7 +18,7 @@ std::vector<double> round_ticks(double low, double high, int wanted) {
   std::vector<double> ticks;
   const double first = std::floor(low / step + 1e-9);
   const double last = std::ceil(high / step - 1e-9);
-  // Each tick is the number nearest to a short decimal, which a product with 0.1 is not.
+  // Each tick is the double nearest to a short decimal, which a product with 0.1 is not.
   const double parts = std::round(1 / power), whole = std::round(step / power);
   for (double k = first; k <= last; ++k) ticks.push_back(parts > 1 ? k * whole / parts : k * step);
   return ticks;

@@ -1,4 +1,4 @@
-// What every chart is drawn with: the plot area, scales, round ticks, lines and texts as inline
+// The common parts of all charts: the plot area, scales, round ticks, lines and texts as inline
 // SVG.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace sotto::svg {
 
 inline constexpr double width = 960;
 inline constexpr double left = 64;    // room for the labels of the y axis
-inline constexpr double right = 868;  // and, beyond it, for the last value
+inline constexpr double right = 868;  // room beyond it for the last value
 inline constexpr double top = 12;
 inline constexpr const char* nothing = "<p class=\"empty\">Nothing was recorded.</p>\n";
 
@@ -28,22 +28,22 @@ struct Scale {
 // About `wanted` round numbers, 1, 2 or 5 times a power of ten apart, that cover [low, high].
 std::vector<double> round_ticks(double low, double high, int wanted);
 
-// A single value gets room on both sides.
+// Widens a range that is a single value, to both sides.
 std::pair<double, double> to_f32(double low, double high);
 
-// The opening tag of a picture of this height, with what it shows for who cannot see it.
+// The opening tag of a picture of this height, with a description for screen readers.
 std::string open(double height, const std::string& what);
 
-// `anchor` is start, middle or end; the text is escaped.
+// A text; `anchor` is start, middle or end, and the text is escaped.
 std::string text_at(double x, double y, const char* anchor, const std::string& text);
 
-// A straight line of a class of the style sheet.
+// A straight line with a class of the style sheet.
 std::string rule(const char* style, double x1, double y1, double x2, double y2);
 
 // A labelled grid line at each tick.
 std::string y_axis(const Scale& y, const std::vector<double>& ticks, const Label& label);
 
-// Labelled marks below the plot, and what they count.
+// Labelled marks below the plot, and the name of the axis.
 std::string x_axis(const Scale& x, double bottom, const std::string& name);
 
 }  // namespace sotto::svg

@@ -85,7 +85,7 @@ class Footprint(Case):
         self.assertLess(narrow["kinds"]["activations"], 0.75 * wide["kinds"]["activations"])
 
     def test_wrong_arguments_are_refused(self):
-        self.refuse(2, "no model is called nosuch; there are", "--model", "nosuch")
+        self.refuse(2, "no model is called nosuch; known models are", "--model", "nosuch")
         self.refuse(2, "--batch", "--batch", "1")
         self.refuse(2, "--no-privacy and --passes", "--no-privacy", "--passes", "two")
         self.refuse(2, "--passes", "--passes", "three")

@@ -92,7 +92,7 @@ class Files(Case):
         for path in (model, state_of(model)):
             os.remove(path)
         save = [*NOISY, "--steps", "1", "--save", model]
-        self.refuse(2, "counts 1 releases of a run whose state is not there: give another", *save)
+        self.refuse(2, "counts 1 releases of a run whose state is missing: give another", *save)
         for kept in (lines[:1], lines[:2]):  # the header; and how many units there are
             with open(ledger, "wb") as file:
                 file.write(b"".join(kept))

@@ -42,7 +42,7 @@ class WrongArguments(Case):
             ("no chain", ["--checkpoint", "2"]),
             ("--clip", ["--clip", "0"]),
             ("--clip: 1e-300 is not from 7.89e-31 to 1.27e+30", ["--clip", "1e-300"]),
-            ("--capture: there is nothing to capture on the cpu", ["--capture"]),
+            ("--capture: the cpu has no CUDA graphs", ["--capture"]),
             ("--resume: the value is empty", ["--resume", ""]),
             ("--save: the value is empty", ["--save="]),
             ("--save: the value is missing before --quiet", ["--save", "--quiet"]),

@@ -120,7 +120,7 @@ class Options(unittest.TestCase):
             command = next(c for c in commands() if name_of(c) == program)
             done = run(command, [*without(SMALL[program], option), option, value])
             self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertRegex(done.stderr, rf"^{program}: .*{option}.* GiB would be needed, .*\n$")
+            self.assertRegex(done.stderr, rf"^{program}: .*{option}.* GiB are needed, .*\n$")
 
     def test_every_value_of_every_option_is_taken_or_refused_in_one_line_that_names_it(self):
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -43,7 +43,7 @@ class Ledgers(Case):
         self.assertGreater(found["answers"][0]["epsilon"], planned["answers"][0]["epsilon"])
         self.assertEqual(found["accountant"], "rdp")
         self.assertTrue(any(note.startswith("adaptive: settings") for note in found["notes"]))
-        self.refuse(2, "rdp alone has a proof", "spent", *DELTA, "--ledger",
+        self.refuse(2, "only rdp has a proof", "spent", *DELTA, "--ledger",
                     self.path("adaptive.ledger"), "--accountant", "pld")
         self.refuse(2, "--epsilon: the ledger's settings", "spent", "--epsilon", "1", "--ledger",
                     self.path("adaptive.ledger"))
@@ -52,8 +52,8 @@ class Ledgers(Case):
         planned, found = self.ledger("phases.ledger"), self.ledger("chosen.ledger")
         self.assertEqual([kind["count"] for kind in found["releases"]], [1])
         self.assertEqual(found["answers"], planned["answers"])
-        self.assertTrue(any("all that was planned" in note for note in found["notes"]))
-        self.assertFalse(any("all that was planned" in note for note in planned["notes"]))
+        self.assertTrue(any("the whole plan" in note for note in found["notes"]))
+        self.assertFalse(any("the whole plan" in note for note in planned["notes"]))
 
     def test_passes_of_a_ledger_are_charged_once(self):
         found = self.ledger("passes.ledger", "--html", self.path("page.html"))

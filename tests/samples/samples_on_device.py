@@ -62,14 +62,14 @@ class OnDevice(Case):
         self.same("plain", "captured")
         # Of parts of 6, 6 and 4 rows the last is not full.
         self.assertEqual(self.captured(report),
-                         "8 parts of batches; not: 4 rows where 6 were captured, with their sum")
+                         "8 physical batches; not: 4 rows where 6 were captured, with their sum")
 
     def test_a_private_captured_run_is_charged_as_others(self):
         run = [*NOISY, "--steps", "3"]
         report = self.report(*run, *GPU, "--capture")
-        self.assertEqual(self.captured(report), "3 parts of batches")
+        self.assertEqual(self.captured(report), "3 physical batches")
         self.assertEqual(report["privacy"]["epsilon"], self.report(*run)["privacy"]["epsilon"])
-        super().refuse(2, "--capture: there is nothing to capture on the cpu", *run, "--capture")
+        super().refuse(2, "--capture: the cpu has no CUDA graphs", *run, "--capture")
 
     @staticmethod
     def captured(report):
