@@ -1,6 +1,6 @@
-// Prints, as one JSON object a line, the processor time that accounting takes on one thread:
-// epsilon of many equal and of many different steps, and calibration. The least of several times,
-// each with an accountant that knows nothing.
+// Prints, as one JSON object a line, the processor time of accounting on one thread: epsilon of
+// many equal and of many different steps, and calibration. The smallest of several times, each with
+// a new accountant.
 #include <algorithm>
 #include <ctime>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int repetitions = 3;
 
-// `answer` is a number that says nothing about time.
+// `answer` returns a number that does not depend on time.
 template <class F>
 void report(const std::string& what, const F& answer) {
   double best = 1e9, value = 0;
@@ -40,7 +40,7 @@ void report_equal(double rate, double noise) {
   });
 }
 
-// Of a schedule that lowers the noise a little at every step.
+// A schedule that lowers the noise slightly at every step.
 void report_different(double rate, double high, double low) {
   constexpr int steps = 1000;
   report(fmt::format("1,000 different steps, rate {:.6g}, noise {} to {}", rate, high, low), [&] {
@@ -51,7 +51,7 @@ void report_different(double rate, double high, double low) {
   });
 }
 
-// Of a training that shows it after every few steps.
+// A training that displays epsilon after every few steps.
 void report_shown(double rate, double noise) {
   constexpr int answers = 200, between = 10;
   report(fmt::format("{} answers, each after {} more steps, rate {:.6g}, noise {}", answers,

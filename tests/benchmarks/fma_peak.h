@@ -1,5 +1,5 @@
-// Multiply-adds in single precision from registers, by the widest unit of the processor: the
-// ceiling of products.
+// Multiply-adds in single precision from registers, by the processor's widest vector unit: the
+// ceiling of matrix products.
 #pragma once
 
 #if defined(__x86_64__)
@@ -16,7 +16,7 @@ namespace sotto {
 struct FmaUnit {
   const char* name;
   int lanes;
-  float (*run)();  // null where no unit is known
+  float (*run)();  // null if no unit is known
 };
 
 // Enough independent chains to hide the latency of a multiply-add.
@@ -65,7 +65,7 @@ inline FmaUnit widest_fma() { return {"none", 0, nullptr}; }
 
 #endif
 
-// Calls work(k) in so many threads at the same time.
+// Calls work(k) in this many threads at once.
 inline void on_threads(int threads, const std::function<void(int)>& work) {
   std::vector<std::thread> team;
   for (int k = 0; k < threads; ++k) team.emplace_back(work, k);

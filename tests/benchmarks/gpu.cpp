@@ -1,6 +1,6 @@
-// Prints, as one JSON object a line, how fast the first GPU computes: the median of several runs in
-// microseconds, and what that is in GFLOP/s, in GB/s of memory or in images of a small network's
-// steps. `bench_gpu tf32` does so for what rounds factors of f32. Without a GPU it says why.
+// Prints, as one JSON object a line, the speed of the first GPU: the median of several runs in
+// microseconds, and the corresponding GFLOP/s, GB/s of memory, or images of a small network's
+// steps. `bench_gpu tf32` measures operations that round f32 factors. Without a GPU it says why.
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr Device gpu{DeviceKind::cuda, 0};
 
-// `amount` operations or bytes of one call, in `unit`s of 1e9 a second.
+// `amount` operations or bytes of one call, in units of 1e9 a second named `unit`.
 void report(const std::string& what, Dtype dtype, double amount, const char* unit,
             const std::function<void()>& run) {
   constexpr int calls = 10, repetitions = 11;
@@ -94,9 +94,8 @@ void gram_norms(Dtype dtype) {
          [&] { backend(gpu).gram_dot(a.view(), b.view(), a.view(), b.view(), norms.view()); });
 }
 
-// Heads within positions, as projections leave them: GPT-2 small's layer of 32 samples, ViT-B/16's
-// of
-// 64. Operations are those of two products there, and of five back, masked or not.
+// Heads within positions, as projections store them: GPT-2 small's layer for 32 samples, ViT-B/16's
+// for 64. Operations are those of two products forward and five backward, masked or not.
 void attentions(Dtype dtype) {
   constexpr std::int64_t heads = 12, features = 64;
   for (const auto& [samples, positions, causal] :
@@ -117,7 +116,7 @@ void attentions(Dtype dtype) {
   }
 }
 
-// Steps of a small network on 512 images, which launches bound: 26,010 parameters.
+// Steps of a small network on 512 images, which launches limit: 26,010 parameters.
 class Steps {
  public:
   Steps() {

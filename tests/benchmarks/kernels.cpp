@@ -1,7 +1,7 @@
-// Prints, as one JSON object a line, how fast the CPU's engines compute products and convolutions:
+// Prints, as one JSON object a line, the speed of products and convolutions on the CPU's engines:
 // the fastest of several repetitions in GFLOP/s (a multiplication and an addition count as two),
 // and as a fraction of the processor's multiply-adds from registers, timed in turn with it. Shapes
-// of private training by both engines; or, as `bench_kernels large`, large ones by the default
+// of private training on both engines; or, as `bench_kernels large`, large ones on the default
 // engine.
 #include <string>
 #include <string_view>
@@ -17,8 +17,8 @@ using namespace sotto;
 
 namespace {
 
-// Operations a second by multiply-adds from registers, the most seen so far: what else the machine
-// does may lower a fraction, but not raise it. 0 where no unit is known.
+// Operations a second by multiply-adds from registers, the maximum so far: other load may lower a
+// fraction, but not raise it. 0 if no unit is known.
 double ceiling() {
   static const FmaUnit unit = widest_fma();
   static double most = 0;
@@ -28,7 +28,7 @@ double ceiling() {
   return most = std::max(most, flops / seconds);
 }
 
-// Repeats `run` in turn with the ceiling, a second and seven times at least.
+// Repeats `run` in turn with the ceiling, for a second and seven times at least.
 void report(const std::string& what, double flops, const std::function<void()>& run) {
   constexpr double least_time = 1;
   constexpr int least_repetitions = 7;
@@ -120,8 +120,8 @@ void private_shapes() {
   product(256, 8, 8, 8);
 }
 
-// Squares, a batch of them, and the 3x3 convolutions in the second and fourth stage of a ResNet for
-// images of 224x224 (He et al. 2016a, table 1).
+// Square products, a batch of them, and the 3x3 convolutions in the second and fourth stage of a
+// ResNet for images of 224x224 (He et al. 2016a, table 1).
 void large_shapes() {
   product(1, 1024, 1024, 1024);
   product(1, 2048, 2048, 2048);

@@ -1,7 +1,7 @@
 // Prints a table, in Markdown: time and peak memory of forward and backward through one layer,
 // ordinary and private (flat clipping in one pass), in the shapes of Opacus' benchmark of layers.
-// Arguments name the layers ("derived": weights that are functions of parameters); without any all
-// are run. OMP_NUM_THREADS=1 gives the steadiest ratios.
+// Arguments name the layers ("derived": weights that are functions of parameters); without
+// arguments all run. OMP_NUM_THREADS=1 gives the steadiest ratios.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -29,7 +29,7 @@ struct Layer {
   std::string name;
   std::function<std::unique_ptr<nn::Module>()> make;
   Shape input;              // of one sample
-  std::int64_t ids = 0;     // the number of rows to look up in, where the input is ids
+  std::int64_t ids = 0;     // number of rows to look up, if the input is ids
   std::int64_t most = 512;  // samples at once
 };
 
@@ -46,7 +46,7 @@ std::function<std::unique_ptr<nn::Module>()> recurrent() {
 std::vector<Layer> layers() {
   return {
       {"Linear 512 to 512", maker<nn::Linear>(512, 512), {512}},
-      // 1 GMAC a sample: larger batches take minutes.
+      // 1 GMAC for each sample: larger batches take minutes.
       {"Conv2d 64 to 64, 8x8, on 50x100",
        maker<nn::Conv2d>(64, 64, Shape{8}),
        {64, 50, 100},
@@ -74,7 +74,7 @@ std::vector<Layer> layers() {
   };
 }
 
-// A convolution by standardised weights (Qiao et al. 2019): a shared function of its parameter.
+// A convolution with standardised weights (Qiao et al. 2019): a shared function of its parameter.
 class StandardizedConv final : public nn::Module {
  public:
   StandardizedConv(std::int64_t in, std::int64_t out)
@@ -90,7 +90,7 @@ class StandardizedConv final : public nn::Module {
   nn::Conv2d inner_;
 };
 
-// Pairs of a plain convolution and one by standardised weights, to compare privately.
+// Pairs of a plain convolution and one with standardised weights, to compare privately.
 std::vector<std::pair<Layer, Layer>> derived_weights() {
   std::vector<std::pair<Layer, Layer>> pairs;
   for (const auto& [in, out, side] :
@@ -145,7 +145,7 @@ std::size_t peak_of(const std::function<void()>& run) {
   return memory.statistics().peak - before;
 }
 
-// Both sides in turn, so that what else the machine does meets both; medians.
+// Both sides in turn, so that other load affects both; medians.
 std::pair<Cost, Cost> compare(const std::function<void()>& a, const std::function<void()>& b) {
   constexpr double least_seconds = 0.6;
   constexpr int least_rounds = 5;
@@ -175,7 +175,7 @@ void report(const Layer& layer, std::int64_t batch) {
   std::fflush(stdout);
 }
 
-// The private step by standardised weights over the plain one.
+// The private step with standardised weights over the plain one.
 void report_derived(const Layer& plain, const Layer& derived, std::int64_t batch) {
   const std::unique_ptr<nn::Module> a = plain.make(), b = derived.make();
   const Tensor x = random_input(plain, batch);

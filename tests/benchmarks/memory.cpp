@@ -29,7 +29,7 @@ struct Case {
   std::string model;
   std::int64_t batch = 1;
   models::StepSetting setting{};
-  bool sum_of_logits = false;  // is the loss, which keeps nothing
+  bool sum_of_logits = false;  // the loss, which keeps nothing
 };
 
 template <class T>
@@ -109,7 +109,7 @@ void set(Case& c, const std::string& option) {
   found->second();
 }
 
-// With momentum, and for each technique the ordinary step and the private ones.
+// With momentum; for each technique the ordinary step and the private ones.
 std::vector<Case> ablation(std::int64_t batch) {
   std::vector<Case> cases;
   const auto add = [&](const char* name, std::int64_t parts, Dtype precision, int checkpoint) {

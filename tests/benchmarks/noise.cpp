@@ -1,5 +1,5 @@
-// Prints, as one JSON object a line, how fast secret noise is drawn on one thread, and how long the
-// release of a model's gradient takes: the fastest of several repetitions.
+// Prints, as one JSON object a line, the speed of secret noise on one thread, and the time of
+// releasing a model's gradient: the fastest of several repetitions.
 #include <vector>
 
 #include <fmt/format.h>

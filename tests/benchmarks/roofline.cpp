@@ -1,6 +1,6 @@
 // Measures the machine's ceilings: multiply-adds in single precision from registers, and memory
-// bandwidth (triad a = b + s c, STREAM: McCalpin 1995). Prints one JSON line for each number of
-// threads asked for. compare_peers.py makes the floor of each training step of them.
+// bandwidth (triad a = b + s c, STREAM: McCalpin 1995). Prints one JSON line for each requested
+// number of threads. compare_peers.py computes the floor of each training step from them.
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>

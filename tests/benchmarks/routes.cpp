@@ -1,6 +1,6 @@
-// Prints a table, in Markdown: for gradients of common layers, the time of each route to a norm and
-// a weighted sum as the cost model predicts it and as it is, and how much slower the chosen route
-// is than the fastest. OMP_NUM_THREADS=1 makes it comparable with the model, which knows one core.
+// Prints a table, in Markdown: for gradients of common layers, the predicted and the measured time
+// of each norm method (norm and weighted sum), and the slowdown of the chosen method over the
+// fastest. OMP_NUM_THREADS=1 makes it comparable with the cost model, which assumes one core.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -76,7 +76,7 @@ std::vector<Case> cases() {
           linear("LSTM, hidden weights", 128, 100, 400)};
 }
 
-// One way to a norm and a weighted sum.
+// One norm method.
 struct Way {
   const char* name;
   double predicted;
@@ -98,7 +98,7 @@ std::vector<Way> ways(const PerSampleGrad& f, const Tensor& weights) {
   };
   const PerSampleGrad::Times t = f.times();
   std::vector<Way> all{{"gram", t.gram_norm + t.sum, seconds(f, NormMethod::ghost)}};
-  // Rows of a table of 50,000 words are not to be had.
+  // Per-sample gradients of a table of 50,000 words do not fit.
   if (f.form() == std::string("onehot")) return all;
   all.push_back({"rows, kept", t.kept_rows, fastest_seconds(kept) / samples});
   all.push_back({"rows, passed", t.rows_norm + t.sum, seconds(f, NormMethod::materialize)});
@@ -121,7 +121,7 @@ std::string row(const Case& c) {
     std::string cell = " |";
     for (const Way& way : all) {
       if (way.name != std::string(name)) continue;
-      // Of a table's gradient the model only knows that rows are never worth it.
+      // For a table's gradient the model only knows that materializing never pays.
       const bool known = way.predicted > 0;
       cell = fmt::format(" {} / {:.1f} |", known ? fmt::format("{:.1f}", way.predicted * 1e6) : "-",
                          way.measured * 1e6);

@@ -23,8 +23,8 @@ std::int64_t size_in(std::string_view text, const std::string& name) {
   return size;
 }
 
-// With weights that keep the size of signals in both directions (He et al. 2015): in the gradients
-// of a deep network of narrower ones there are denormal numbers, which take processors far longer.
+// A network whose weights keep the size of signals in both directions (He et al. 2015): with
+// smaller weights, gradients of a deep network become denormal, which is far slower.
 std::unique_ptr<nn::Module> deep_perceptron(const std::vector<std::int64_t>& widths) {
   auto layers = std::make_unique<nn::Sequential>(perceptron(widths));
   for (Parameter* parameter : layers->parameters()) {

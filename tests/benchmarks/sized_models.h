@@ -1,5 +1,5 @@
-// Networks of any width, depth and length, by name, for how time and memory grow with each; and
-// those of the size that papers report of, for GPUs.
+// Networks of any width, depth and length, by name, to measure how time and memory grow; and
+// networks of the sizes in papers, for GPUs.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ inline constexpr const char* sized_names =
     "train "
     "them, gpt2-small over 512 tokens, vit-b16 and resnet50-224 for 224x224 images";
 
-// The entry of such a name, which it refers to, or of one in the registry. Throws
-// std::invalid_argument where the name is neither, or a size is not an integer from 1 to 2^20.
+// The entry of a sized name, whose text it refers to, or of a name in the registry. Throws
+// std::invalid_argument if the name is neither, or a size is not an integer from 1 to 2^20.
 Entry entry_of_any(const std::string& name);
 
 }  // namespace sotto::models

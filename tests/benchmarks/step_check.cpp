@@ -41,7 +41,7 @@ double squared_length(const std::vector<double>& x) {
   return sum;
 }
 
-// What one sample's gradient is multiplied by, for each parameter.
+// The clip factor of one sample's gradient, for each parameter.
 std::map<const Parameter*, double> factors_of(const Sums& gradient,
                                               const std::vector<ClipGroup>& groups) {
   std::map<const Parameter*, double> factors;

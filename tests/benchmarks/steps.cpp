@@ -1,14 +1,14 @@
-// Times training steps, ordinary and private by every policy and route, of the networks in
+// Times training steps, ordinary and private by every policy and norm method, of the networks in
 // samples/models/registry.h and of sized ones (sized_models.h). Prints one JSON line for each case,
-// with the keys of the peers' timings beside it (compare_peers.py runs both in turn), and with
-// --profile where the time goes.
+// with the keys of the peers' timings (compare_peers.py runs both in turn), and with --profile the
+// time by phase.
 //
-// Before a step is timed its model, loss and clipping are checked on eight samples: what these are
-// summed up to is what they are alone, each clipped, or the program fails.
+// Before a step is timed, its model, loss and clipping are checked on eight samples: the program
+// fails unless their sum is that of the samples alone, each clipped.
 //
-// A step is forward, loss, backward and update by SGD; a private one also draws its batch, clips,
-// adds noise to every parameter and writes the ledger, a file. On a GPU the batches lie there, and
-// a step ends when the GPU is done.
+// A step is forward, loss, backward and update by SGD; a private one also samples its batch, clips,
+// adds noise to every parameter and writes the ledger, a file. On a GPU the batches are on the
+// device, and a step ends when the GPU is done.
 #include <unistd.h>
 
 #include <filesystem>
@@ -93,7 +93,7 @@ class Training {
   }
   virtual ~Training() = default;
   virtual std::vector<PhaseTotal> phases() const = 0;
-  // What a step on the first samples sums up, and what they are alone: step_error().
+  // Compares a step's sum over the first samples with that of the samples alone: step_error().
   virtual double error() = 0;
 
   void step() {
@@ -101,7 +101,7 @@ class Training {
     if (device_ != cpu) cuda_runtime().synchronize(device_.index);
   }
   Device device() const { return device_; }
-  // Why the last step was not captured; empty if it was, or was not to be.
+  // Why the last step was not captured; empty if it was, or capture was off.
   std::string not_captured() const { return captured_ ? captured_->reason() : ""; }
 
  protected:
@@ -155,7 +155,7 @@ class Ordinary final : public Training {
   PhaseProfiler clock_{{device_}};
 };
 
-// A folder that goes with its owner.
+// A temporary folder, removed by the destructor.
 class Scratch {
  public:
   Scratch()
@@ -215,7 +215,7 @@ std::unique_ptr<Training> training(const models::Entry& entry, const std::string
   for (const Mode& known : private_modes) {
     if (mode == known.name) return std::make_unique<Private>(entry, samples, known, options);
   }
-  fail(fmt::format("no mode is called {}; there are {}", mode, mode_names()));
+  fail(fmt::format("no mode is called {}; known modes are {}", mode, mode_names()));
 }
 
 json kernels_of(Training& run, int steps) {
@@ -283,7 +283,7 @@ int run(const Options& options) {
   check(!options.tf32() || options.device != "cpu", "--precision tf32: the CPU rounds no factors");
   use_tf32(options.tf32());
   check(!options.profile || options.device == "cpu",
-        "--profile: times of kernels are to be had on the CPU alone, not on {}", options.device);
+        "--profile: times of kernels are measured on the CPU only, not on {}", options.device);
   for (const std::string& model : options.models) {
     const models::Entry entry = models::entry_of_any(model);
     for (const std::int64_t batch : options.batches) {

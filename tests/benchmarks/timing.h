@@ -1,4 +1,4 @@
-// How the benchmarks take time.
+// Timing for the benchmarks.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ inline double seconds_of(const std::function<void()>& run) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The shortest of several runs, after one that warms up.
+// The shortest of several runs, after a warm-up run.
 inline double fastest_seconds(const std::function<void()>& run, int repetitions = 15) {
   run();
   double best = 1e9;
@@ -22,7 +22,7 @@ inline double fastest_seconds(const std::function<void()>& run, int repetitions 
   return best;
 }
 
-// The middle one; of an even number the greater of the two.
+// The median; of an even number the greater of the middle two.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;
   std::nth_element(values.begin(), middle, values.end());

@@ -42,8 +42,8 @@ NeighboringRelation relation_of(const Json& row) {
   return NeighboringRelation::add_or_remove_one;
 }
 
-// What Opacus proves of divergences: neither by the total variation nor not less than 0, as
-// RdpAccountant does.
+// Opacus' conversion of divergences: without the total variation bound, and without the lower limit
+// of 0 of RdpAccountant.
 class OpacusAccountant final : public Accountant {
  public:
   OpacusAccountant(const std::vector<double>& orders, NeighboringRelation relation)
@@ -77,7 +77,7 @@ NewAccountant rdp_of(const Json& table, const Json& row) {
   };
 }
 
-// Phases of the central limit combine as the root of the sum of squares.
+// In the central limit, phases combine as the root of the sum of squares.
 double gdp_row(const Json& row, const std::string& query) {
   const auto sampling = field<std::string>(row, "sampling");
   if (sampling != "poisson" && sampling != "uniform") throw Malformed("sampling is " + sampling);
@@ -92,8 +92,8 @@ double gdp_row(const Json& row, const std::string& query) {
                             : gdp_delta(mu, field<double>(row, "epsilon"));
 }
 
-// Several phases are one whose precision 1 / sigma^2 is the sum of theirs. An exchanged record
-// moves the sum twice as far as one that is there or not.
+// Several phases equal one whose precision 1 / sigma^2 is the sum of theirs. A replaced record
+// moves the sum twice as far as an added or removed one.
 double gaussian_row(const Json& row, const std::string& query) {
   const double distance = relation_of(row) == NeighboringRelation::replace_one ? 2 : 1;
   if (query == "sigma") {

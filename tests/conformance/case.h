@@ -1,5 +1,5 @@
 // Conformance cases: numbers in, numbers out. A case is a JSON file that describes a computation,
-// and the tensors beside it.
+// with the tensors in a file beside it.
 #pragma once
 
 #include <filesystem>
@@ -17,13 +17,13 @@ namespace sotto::conformance {
 
 using Json = nlohmann::json;
 
-// A case that is not as the format says.
+// A case that violates the format.
 class Malformed : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Something of the vocabulary that the library does not have; the text names it.
+// An entry of the vocabulary that the library does not support; the text names it.
 class Skip : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -50,7 +50,7 @@ struct Case {
   bool has(const std::string& tensor) const { return tensors.count(tensor) > 0; }
   // Throws Malformed when it is missing.
   const Described& tensor(const std::string& tensor) const;
-  // What follows `prefix` in the names of tensors that begin with it.
+  // The names of tensors that begin with `prefix`, without it.
   std::vector<std::string> names_after(const std::string& prefix) const;
 };
 
@@ -58,7 +58,7 @@ struct Case {
 Json read_json(const std::filesystem::path& path);
 Case read_case(const std::filesystem::path& path);
 
-// The field of an object, as T. Throws Malformed, naming the field, when it is missing or of
+// The field of an object, as T. Throws Malformed, with the field's name, when it is missing or of
 // another type.
 template <class T>
 T field(const Json& object, const std::string& name) {

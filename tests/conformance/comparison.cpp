@@ -14,16 +14,16 @@ namespace {
 
 constexpr double beyond = std::numeric_limits<double>::infinity();
 
-// Relative error of a double computed with a constant of single precision: a few times 2^-24.
+// The relative error of a double computed with a single-precision constant: a few times 2^-24.
 constexpr double single_precision = 0x1p-22;
 
 struct Worst {
   double severity = 0;  // error / tolerance
   std::size_t at = 0;
-  double relative = 0;  // the largest relative error of any element outside its tolerance
+  double relative = 0;  // the largest relative error of an element outside its tolerance
 };
 
-// NaN means "not defined here" in `expected`, and is wrong in `got`.
+// NaN in `expected` means "not defined here"; in `got` it is wrong.
 Worst worst_of(const std::vector<double>& got, const std::vector<double>& expected,
                const Tolerance& tolerance) {
   Worst worst;
@@ -41,7 +41,8 @@ Worst worst_of(const std::vector<double>& got, const std::vector<double>& expect
   return worst;
 }
 
-// The cases' own; of fewer bits they say nothing: so many times what rounds the largest value.
+// The case's tolerance; for fewer bits, which it does not cover, a multiple of the largest value's
+// rounding.
 Tolerance tolerance_for(const Described& described, const std::vector<double>& expected,
                         Dtype dtype, bool tf32) {
   constexpr double units = 16, of_11_bits = 0x1p-11, of_8_bits = 0x1p-8;

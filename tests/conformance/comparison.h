@@ -1,4 +1,4 @@
-// What a case's computed tensors are compared with.
+// Comparison of a case's computed tensors with the expected ones.
 #pragma once
 
 #include <set>
@@ -11,25 +11,26 @@ namespace sotto::conformance {
 
 // One value outside its tolerance: the worst of a tensor.
 struct Deviation {
-  std::string text;     // "grad_sample.weight (gram): error 3.1e-02 at 4 of (2, 3), ..."
+  std::string text;     // "grad_sample.weight (ghost): error 3.1e-02 at 4 of (2, 3), ..."
   double severity = 0;  // error / tolerance; infinite for NaN and wrong shapes
-  // Computed in double, it agrees with the reference to single precision, as it does where the
-  // reference itself rounded a constant to single precision. Reported, and not a failure.
+  // Computed in f64, it agrees with the reference to single precision, as it does if the reference
+  // itself rounded a constant to single precision. Reported, but not a failure.
   bool single_precision = false;
 };
 
 class Comparison {
  public:
-  // Computed in `dtype`, which chooses the tolerance; `tf32`: by a GPU that rounds factors.
+  // The values were computed in `dtype`, which chooses the tolerance; `tf32`: by a GPU that rounds
+  // factors.
   Comparison(const Case& c, Dtype dtype, bool tf32) : case_(c), dtype_(dtype), tf32_(tf32) {}
 
   bool expects(const std::string& name) const { return case_.has("expect." + name); }
-  // Compares with expect.<name>, if the case has it. `how` names the way it was computed, where
+  // Compares with expect.<name>, if the case has it. `how` names the method of computation, if
   // there are several.
   void expect(const std::string& name, const Tensor& got, const std::string& how = "");
-  // A fact that is wrong whatever the tolerance.
+  // Adds a fact that is wrong whatever the tolerance.
   void fail(const std::string& text);
-  // Adds a deviation for every expected tensor that nothing was compared with.
+  // Adds a deviation for every expected tensor that was not compared.
   void finish();
   const std::vector<Deviation>& deviations() const { return deviations_; }
 

@@ -75,7 +75,7 @@ void DpCase::read_units() {
   }
 }
 
-// A unit's rows stay together: parts that would share one are run as one.
+// A unit's rows stay together: physical batches that would share one are run as one.
 std::vector<Part> DpCase::parts() const {
   std::vector<std::int64_t> last(static_cast<std::size_t>(units), -1);  // row of each unit
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -103,7 +103,7 @@ std::vector<Part> DpCase::parts() const {
 void DpCase::assign_units(Part& part, const std::vector<std::int64_t>& last, bool final) const {
   std::vector<std::int64_t> place(last.size());
   for (std::size_t unit = 0; unit < last.size(); ++unit) {
-    // Units without rows go with the last part.
+    // Units without rows go with the last physical batch.
     const bool here = last[unit] < 0 ? final : last[unit] >= part.begin && last[unit] < part.end;
     if (!here) continue;
     place[unit] = static_cast<std::int64_t>(part.units.size());

@@ -1,4 +1,4 @@
-// A dp_step case, read: what the model is, which rows are run together, and what is clipped.
+// A dp_step case that was read: the model, the rows that are run together, and the clipping.
 #pragma once
 
 #include "dp/clipping/clipper.h"
@@ -9,9 +9,9 @@ namespace sotto::conformance {
 // Rows [begin, end) of the logical batch, run together.
 struct Part {
   std::int64_t begin = 0, end = 0;
-  // Rows of the part to places in `units`.
+  // Maps rows of the physical batch to places in `units`.
   Grouping grouping;
-  // The case's units that the part holds, in the order the clipper sees them.
+  // The case's units in the physical batch, in the order in which the clipper sees them.
   std::vector<std::int64_t> units;
 };
 
@@ -31,7 +31,7 @@ struct DpCase {
   // -1 for rows that take no part.
   std::vector<std::int64_t> unit_of_row;
   bool mean = false;
-  // One row for each unit, in order, none left out.
+  // One row for each unit, in order, with none left out.
   bool plain = true;
 
   // The physical batches, joined where they would cut a unit in two: the library splits a logical

@@ -17,11 +17,11 @@ struct Way {
 
 constexpr Way ways[] = {
     {"one pass", ClipPasses::one, NormMethod::automatic},
-    {"one pass, gram", ClipPasses::one, NormMethod::ghost},
-    {"one pass, rows", ClipPasses::one, NormMethod::materialize},
+    {"one pass, ghost", ClipPasses::one, NormMethod::ghost},
+    {"one pass, materialized", ClipPasses::one, NormMethod::materialize},
     {"two passes", ClipPasses::two, NormMethod::automatic},
-    {"two passes, gram", ClipPasses::two, NormMethod::ghost},
-    {"two passes, rows", ClipPasses::two, NormMethod::materialize},
+    {"two passes, ghost", ClipPasses::two, NormMethod::ghost},
+    {"two passes, materialized", ClipPasses::two, NormMethod::materialize},
 };
 
 // Statistics [group][place] as [units, groups] in the case's order of units.
@@ -53,7 +53,7 @@ void expect_sums(DpCase& dp, const Gradients& sums, Comparison& comparison, cons
   }
 }
 
-// Through a mechanism without noise, where the expected size is the number of units.
+// Releases through a mechanism without noise, where the expected size is the number of units.
 void expect_released(DpCase& dp, Clipper& clipper, Comparison& comparison, const char* how) {
   if (dp.units == 0 || field<double>(dp.dp, "expected_batch_size") != static_cast<double>(dp.units))
     return;

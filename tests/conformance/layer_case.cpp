@@ -9,7 +9,7 @@ namespace sotto::conformance {
 
 namespace {
 
-// Keeps what it is given, as it is given.
+// Keeps gradients in the form in which they are delivered.
 class CollectingSink final : public GradSink {
  public:
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
@@ -33,7 +33,7 @@ struct Recorded {
 
   Tape tape;
   Values inputs, outputs;
-  Var loss;  // [n]: each sample's part of the cases' scalar
+  Var loss;  // [n]: each sample's part of the case's scalar
 };
 
 Var leaf(Tape& tape, const Described& operand, Dtype dtype) {
@@ -122,16 +122,17 @@ void check_norms(const Case& c, Dtype dtype, Parameters& parameters, Comparison&
   run.tape.backward(run.loss, sink);
   const std::int64_t samples = run.loss.value().numel();
   comparison.expect("norm_sq", sink.squared_norms(samples, NormMethod::automatic), "automatic");
-  comparison.expect("norm_sq", sink.squared_norms(samples, NormMethod::ghost), "gram");
-  comparison.expect("norm_sq", sink.squared_norms(samples, NormMethod::materialize), "by rows");
+  comparison.expect("norm_sq", sink.squared_norms(samples, NormMethod::ghost), "ghost");
+  comparison.expect("norm_sq", sink.squared_norms(samples, NormMethod::materialize),
+                    "materialized");
 }
 
-// A private tape takes every layer of the vocabulary, and a bound that clips nothing changes
-// nothing.
+// Checks that a private tape accepts every layer of the vocabulary, and that a bound that clips
+// nothing changes nothing.
 void check_private(const Case& c, Dtype dtype, Parameters& parameters, Comparison& comparison) {
   std::vector<Parameter*> all;
   for (auto& [name, parameter] : parameters) all.push_back(&parameter);
-  // Sums are made of multiples of a small part of the bound, which is not far above the norms.
+  // Sums consist of multiples of a small fraction of the bound, which is not far above the norms.
   PerSampleGradSink rows;
   Recorded alone(c, dtype, parameters);
   alone.tape.backward(alone.loss, rows);

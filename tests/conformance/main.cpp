@@ -2,7 +2,7 @@
 //             [--device NAME] [--kind K] [--case NAME] [--verbose]
 //
 // Runs every case under DIR. Exit status: 0 when all pass or are skipped, 1 when one fails, 2 when
-// one is not as the format says, DIR cannot be read or the usage is wrong.
+// one violates the format, DIR cannot be read or the usage is wrong.
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ int main(int count, char** words) {
   type->add_flag("--bf16", asked["bf16"], "The same in bfloat16");
   app.add_option("--engine", engine, "The CPU's engine")
       ->check(CLI::IsMember({"portable", "onednn"}));
-  app.add_option("--device", device, "Where to compute: cpu, cuda or cuda:N");
+  app.add_option("--device", device, "Device to compute on: cpu, cuda or cuda:N");
   app.add_option("--kind", selection.kind, "Only cases of this kind");
   app.add_option("--case", selection.name, "Only the case of this name");
   app.add_flag("--verbose", selection.verbose, "Every deviation of a failing case");

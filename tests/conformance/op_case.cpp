@@ -5,7 +5,7 @@ namespace sotto::conformance {
 
 namespace {
 
-// An operation alone has operands of the type itself.
+// A single operation has operands of the type itself.
 Tensor operand_in(const Tensor& value, Dtype dtype) {
   return value.dtype() == Dtype::i64 ? value : to_dtype(value, dtype);
 }

@@ -98,7 +98,7 @@ void expect_series(const Case& c, const char* name, const Series& got, Compariso
   }
 }
 
-// Rates and momenta that a schedule gives for each base rate.
+// Rates and momenta of a schedule for each base rate.
 void run_schedule(const Case& c, Comparison& comparison) {
   const nn::Schedule schedule = read_schedule(field<Json>(c.body, "scheduler"));
   const auto steps = field<std::int64_t>(c.body, "steps");
@@ -110,7 +110,7 @@ void run_schedule(const Case& c, Comparison& comparison) {
   }
   expect_series(c, "expect_lr", rates, comparison);
   if (!c.body.contains("expect_momentum")) return;
-  if (momenta[0].empty()) return comparison.fail("the schedule moves no momentum");
+  if (momenta[0].empty()) return comparison.fail("the schedule does not change the momentum");
   expect_series(c, "expect_momentum", momenta, comparison);
 }
 

@@ -54,7 +54,7 @@ Result run_case(const Case& c, const Selection& selection) {
   return result;
 }
 
-// Runs `body`, turning what it throws into the outcome.
+// Runs `body`, and turns an exception into the outcome.
 template <class F>
 Result guarded(Result result, F&& body) {
   try {
@@ -97,7 +97,7 @@ void run_table(const Selection& selection, const Json& table, std::vector<Result
   }
 }
 
-// What is computed from goes to the device; what is expected stays.
+// Inputs go to the device; expected tensors stay.
 Case on_device(Case c, Device device) {
   for (auto& [name, described] : c.tensors) {
     if (described.role != "expect") described.value = described.value.to(device);

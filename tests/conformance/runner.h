@@ -1,4 +1,4 @@
-// Running a folder of cases and reporting on them.
+// Runs a folder of cases and reports the results.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,8 @@ struct Selection {
   std::vector<Dtype> dtypes{Dtype::f32, Dtype::f64};
   std::string kind;      // all when empty
   std::string name;      // all when empty
-  Device device = cpu;   // where everything but the accountants is computed
-  bool tf32 = false;     // the device rounds factors of f32 to 11 bits
+  Device device = cpu;   // device of all computations except the accountants'
+  bool tf32 = false;     // the device rounds f32 factors to 11 bits
   bool verbose = false;  // every deviation, not only the worst of a case
 };
 
@@ -27,12 +27,12 @@ struct Result {
   Outcome outcome = Outcome::passed;
   bool malformed = false;
   std::string reason;              // of a skipped case
-  std::vector<std::string> lines;  // what is wrong with a failed one, the worst first
-  bool single_precision = false;   // passed, but in double it agrees to single precision only
+  std::vector<std::string> lines;  // the deviations of a failed case, the worst first
+  bool single_precision = false;   // passed, but in f64 it agrees to single precision only
 };
 
-// Runs every case under the folder that is selected, in the order of their paths. Throws
-// SystemFailure when the folder cannot be read.
+// Runs every selected case under the folder, in the order of their paths. Throws SystemFailure when
+// the folder cannot be read.
 std::vector<Result> run_all(const Selection& selection);
 
 // Prints a line for each failing case, reasons of skipping, a table by kind and type, and the

@@ -1,4 +1,4 @@
-// Schedules of the optim cases.
+// Learning-rate schedules of the optim cases.
 #pragma once
 
 #include "nn/optim/schedule.h"

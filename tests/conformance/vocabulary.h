@@ -22,7 +22,7 @@ struct Call {
   // The operand. Throws Malformed when it is missing.
   const Var& operator[](const std::string& operand) const;
   std::optional<Var> maybe(const std::string& operand) const;
-  // x0, x1, ... as many as there are.
+  // The operands x0, x1, ... that are present.
   std::vector<Var> listed(const std::string& prefix) const;
 
   template <class T>
@@ -31,7 +31,7 @@ struct Call {
   }
   Shape shape(const std::string& name) const { return shape_field(args, name); }
   int dim(const std::string& name = "dim") const { return arg<int>(name); }
-  // A list of axes; empty for null, which means all.
+  // A list of axes; empty for null, which means all axes.
   Shape dims() const;
   // A number, or `otherwise` for null.
   double number(const std::string& name, double otherwise) const;
@@ -51,14 +51,14 @@ void add_recurrent(Vocabulary& vocabulary);
 
 // An entry with the single output y.
 Function single(Var (*f)(const Call&));
-// An entry that the library does not have.
+// An entry that the library does not support.
 Function missing(const std::string& name);
 
-// The outputs of an entry, or of a case's program. Throws Skip for what the library does not have,
-// Malformed for what is not in the vocabulary.
+// The outputs of an entry, or of a case's program. Throws Skip for an entry that the library does
+// not support, Malformed for one that is not in the vocabulary.
 Values evaluate(const std::string& type, const Call& call);
-// Section 5: `program` is the list of steps, `values` the inputs and parameters; all values at the
-// end.
+// Section 5: `program` is the list of steps, `values` the inputs and parameters; returns all values
+// at the end.
 Values run_program(const Json& program, Values values, Tape& tape);
 
 }  // namespace sotto::conformance

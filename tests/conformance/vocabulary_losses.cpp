@@ -5,7 +5,7 @@ namespace sotto::conformance {
 
 namespace {
 
-// `divisor` is what the mean divides by, the number of elements when it is not given.
+// `divisor` is the mean's divisor; by default the number of elements.
 Var reduced(const Call& call, const Var& elements, std::optional<double> divisor = std::nullopt) {
   const auto reduction = call.arg<std::string>("reduction");
   if (reduction == "none") return elements;
@@ -34,7 +34,7 @@ Var divergence(const Call& call) {
   return affine(sum(elements), 1.0 / static_cast<double>(elements.shape()[0]), 0);
 }
 
-// Class weights are numbers here, as they are in the library.
+// Class weights must be constants, as in the library.
 Tensor class_weights(const Call& call) {
   const auto weight = call.maybe("weight");
   if (!weight) return Tensor();

@@ -27,7 +27,7 @@ Var index_select(const Call& call) {
   return take(call["x"], call.dim(), call["index"].value().to_vector<std::int64_t>());
 }
 
-// A border of `size` elements that hold `value`; one sample's, which concat repeats.
+// A border of `size` elements with the value `value`, for one sample; concat repeats it.
 Var border(const Call& call, const Var& x, int axis, std::int64_t size) {
   Shape shape = x.shape();
   shape[axis] = size;

@@ -1,4 +1,4 @@
-// Logical batches in physical parts: the same result for every policy, and when memory runs out.
+// Logical batches in physical batches: the same result for every policy, and when memory runs out.
 #include "memory/accumulation.h"
 
 #include <cmath>
@@ -22,7 +22,7 @@ namespace {
 using memory::PhysicalBatches;
 using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-// What is run of items with so many rows, where parts with more rows than `fits` fail.
+// The ranges that run for items with so many rows; runs with more rows than `fits` fail.
 Ranges ranges(PhysicalBatches& batches, const std::vector<std::int64_t>& rows_of, std::int64_t fits,
               bool lost = false) {
   Ranges done;
@@ -41,7 +41,7 @@ Ranges ranges(PhysicalBatches& batches, const std::vector<std::int64_t>& rows_of
   return done;
 }
 
-TEST_CASE("items run in order, as many at a time as fit, and are never parted") {
+TEST_CASE("items run in order, as many at a time as fit, and are never split") {
   PhysicalBatches batches(4);
   CHECK(ranges(batches, {1, 1, 1, 1, 1, 1}, 9) == Ranges{{0, 4}, {4, 6}});
   CHECK(ranges(batches, {2, 3, 7, 0, 1}, 9) == Ranges{{0, 1}, {1, 2}, {2, 3}, {3, 5}});
@@ -50,7 +50,7 @@ TEST_CASE("items run in order, as many at a time as fit, and are never parted") 
   CHECK_THROWS_AS(PhysicalBatches(0), std::invalid_argument);
 }
 
-TEST_CASE("without memory a part is halved, for later batches too, down to one item") {
+TEST_CASE("without memory a physical batch is halved, for later batches too, down to one item") {
   PhysicalBatches batches(8);
   const std::vector<std::int64_t> ones(11, 1);
   CHECK(ranges(batches, ones, 3) == Ranges{{0, 2}, {2, 4}, {4, 6}, {6, 8}, {8, 10}, {10, 11}});
@@ -60,14 +60,14 @@ TEST_CASE("without memory a part is halved, for later batches too, down to one i
   CHECK_THROWS_AS(ranges(batches, {0, 1}, 0), std::bad_alloc);
 }
 
-TEST_CASE("a batch begins again where a failed part may have spoiled what was there") {
+TEST_CASE("a batch restarts if a failed physical batch may have spoiled earlier results") {
   PhysicalBatches batches(4);
   CHECK(ranges(batches, {1, 1, 2, 2, 2}, 3, true) == Ranges{{0, 2}, {2, 3}, {3, 4}, {4, 5}});
 }
 
 constexpr std::int64_t population = 24;
 
-// In double, with dropout and with a bias that no sample reaches at first.
+// In f64, with dropout, and with a bias that no sample reaches at first.
 struct Training {
   Dataset data = (nn::manual_seed(1), make_digits(population, 1));
   Tensor inputs = to_dtype(data.inputs, Dtype::f64);
@@ -98,7 +98,7 @@ double farthest(const std::vector<double>& a, const std::vector<double>& b) {
   return most;
 }
 
-// Everything that a step of everybody decides, without noise.
+// Every result of a step on all samples, without noise.
 struct Outcome {
   std::vector<double> weights;
   std::vector<double> bounds;
@@ -147,7 +147,7 @@ void check_same(const Outcome& a, const Outcome& b) {
 }
 
 TEST_CASE("physical batches of any size give the step of one batch, for every policy") {
-  // None, one or two of the three rows that three users have; user 10 has one twice.
+  // Users with zero, one or two of three rows; user 10 has one row twice.
   const auto users = [](std::int64_t unit) {
     std::vector<std::int64_t> rows;
     for (std::int64_t k = 0; k < unit % 3; ++k) rows.push_back(unit / 3 * 3 + unit % 3 - 1 + k);
@@ -160,7 +160,7 @@ TEST_CASE("physical batches of any size give the step of one batch, for every po
         EngineOptions options{.clip_bound = 0.3,
                               .clipping = {.rule = {.kind = clip_rule_kind(rule)}},
                               .passes = passes};
-        // Some with users and with moving bounds.
+        // Some with users and with adaptive clip bounds.
         if (rule[0] != 'm' || passes == ClipPasses::two) {
           options.rows_of_unit = users;
           options.mean_of_rows = passes == ClipPasses::one;
@@ -179,7 +179,7 @@ TEST_CASE("physical batches of any size give the step of one batch, for every po
   }
 }
 
-TEST_CASE("a step that runs out of memory goes on in smaller parts to the same result") {
+TEST_CASE("a step that runs out of memory goes on in smaller physical batches to the same result") {
   for (const char* groups : {"flat", "layers"}) {
     for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
       EngineOptions options{
@@ -203,7 +203,7 @@ TEST_CASE("a step that runs out of memory goes on in smaller parts to the same r
   }
 }
 
-// Refuses one allocation, the k-th.
+// Refuses the k-th allocation.
 class Refusal final : public AllocationObserver {
  public:
   explicit Refusal(std::int64_t k) : left_(k) { allocator(cpu).add_watch(*this); }
@@ -250,14 +250,14 @@ TEST_CASE("a step that is refused any one allocation gives the same result or no
     CHECK(engine.clipper().statistics().units == population);
     CHECK(ledger.releases() == 1);
     if (*engine.physical_batch() < 9) ++helped;
-    // Parts of nine, one of which failed, and then the whole batch in parts of four.
+    // Physical batches of nine, one of which failed, and then the whole batch in fours.
     if (t.calls > 7) ++began_again;
   }
   CHECK(helped > 20);
   CHECK(began_again > 0);
 }
 
-// Ordinary steps of everybody.
+// Ordinary steps on all samples.
 struct OrdinaryOutcome {
   std::vector<double> gradients;
   double loss_sum = 0;
@@ -288,7 +288,8 @@ OrdinaryOutcome mean_gradient(const memory::Policy& policy, std::size_t limit = 
   return outcome;
 }
 
-TEST_CASE("ordinary training in parts has the gradient of the mean over the whole batch") {
+TEST_CASE(
+    "ordinary training in physical batches has the gradient of the mean over the whole batch") {
   const OrdinaryOutcome whole = mean_gradient({.physical_batch = population});
   CHECK(whole.calls == 1);
   const auto check_same = [&](const OrdinaryOutcome& parts) {
@@ -320,13 +321,13 @@ TEST_CASE("ordinary training in parts has the gradient of the mean over the whol
   CHECK_THROWS_AS(mean_gradient({.accumulation = 0}), std::invalid_argument);
 }
 
-// Peaks of `fixed` and `each` bytes a row, up to a knee, and of less for each from there on.
+// Peaks that grow by a constant for each row up to a knee, and by less from there on.
 std::size_t bent(std::int64_t rows, std::int64_t knee) {
   return static_cast<std::size_t>(1000 + 100 * std::min(rows, knee) +
                                   20 * std::max<std::int64_t>(0, rows - knee));
 }
 
-TEST_CASE("the most rows that keep a limit are found in a few runs") {
+TEST_CASE("the largest number of rows within a limit is found in a few runs") {
   for (const std::int64_t knee : {1, 3, 50, 10'000}) {
     for (const std::size_t limit : {1100, 1250, 1999, 5000, 100'000}) {
       std::vector<std::int64_t> runs;
@@ -343,7 +344,7 @@ TEST_CASE("the most rows that keep a limit are found in a few runs") {
              static_cast<double>(fit.measured) >= 31.0 / 32 * static_cast<double>(limit)));
       CHECK(fit.runs == std::ssize(runs));
       CHECK(fit.runs <= 6);
-      // A line of two runs says what the third takes.
+      // A line through two runs predicts the third.
       if (knee == 10'000 && fit.runs > 2) CHECK(fit.predicted == fit.measured);
     }
   }

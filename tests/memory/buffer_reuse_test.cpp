@@ -1,4 +1,4 @@
-// What is held during a step and for how long: values, gradients, the states of optimizers.
+// The bytes held during a step and how long: values, gradients, and optimizer states.
 #include <cmath>
 #include <limits>
 
@@ -109,14 +109,14 @@ TEST_CASE("activations are kept once, by what reads them") {
   const auto grown = [&] { return (in_use() - start) / slot; };
   Var y = linear(x, tape.use(w));
   CHECK(grown() == 1);
-  // The normalised values are kept, and the result of what follows; relu's gradient reads it too.
+  // The normalised values are kept, and the next op's result, which relu's gradient reads, too.
   y = relu(nn::layer_norm(y, {64}, {tape.use(scale), tape.use(shift)}));
   CHECK(grown() == 2);
   y = tape.input(x.value()) - y;
   CHECK(grown() == 3);
   y = tanh(std::move(y));
   CHECK(grown() == 3);
-  // Of dropout which elements stayed, a byte for each.
+  // Dropout keeps its mask, a byte for each element.
   const std::size_t before = in_use();
   y = dropout(std::move(y), 0.5);
   CHECK(in_use() - before == slot + slot / sizeof(float));
@@ -147,18 +147,18 @@ TEST_CASE("an elementwise gradient is written over the one it is made of") {
   Tape tape;
   Var y = linear(tape.input(random_values(7, {64, 64})), tape.use(w));
   for (int i = 0; i < 6; ++i) y = affine(tanh(std::move(y)), 0.5, 0.1);
-  // The input's and the kept results of tanh; the last affine's.
+  // The values kept are the input, tanh's results and the last affine's result.
   const Var loss = sum_per_sample(square(std::move(y)));
   SumSink sink;
   const std::size_t before = in_use();
   allocator(cpu).reset_peak();
   tape.backward(loss, sink);
-  // One gradient on its way, whatever the depth, and one copy of the loss's that is spread out.
+  // One gradient at a time, whatever the depth, and one expanded copy of the loss's gradient.
   CHECK(allocator(cpu).statistics().peak - before <= 2 * slot);
 }
 
 TEST_CASE("a gradient that is handed to two values is not written over") {
-  // y = (a + b) reaches a and b with the same tensor; each goes through an op that writes in place.
+  // y = (a + b) hands one tensor to a and b; each goes through an op that writes in place.
   for (const bool twice : {false, true}) {
     Tape tape;
     const Tensor x = random_values(8, {8, 3}, Dtype::f64);
@@ -224,8 +224,7 @@ Var loss_of(nn::Module& network, Tape& tape, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE(
-    "an update sink moves parameters to the bits of a step afterwards, one gradient at a time") {
+TEST_CASE("an update sink updates to the bits of a later step, one gradient at a time") {
   nn::Sequential apart = small_network(), fused = small_network();
   nn::Adam one(apart), other(fused);
   std::size_t held[2] = {};
@@ -247,7 +246,7 @@ TEST_CASE(
   const auto expected = apart.parameters(), found = fused.parameters();
   for (std::size_t i = 0; i < expected.size(); ++i)
     CHECK(same(expected[i]->value, found[i]->value));
-  // Twelve matrices of gradients against one, and what an update needs in passing.
+  // Twelve matrices of gradients against one, and the update's workspace.
   CHECK(held[0] > 8 * slot);
   CHECK(held[1] < 5 * slot);
 }
@@ -264,7 +263,7 @@ TEST_CASE("an update sink takes one backward of an ordinary tape") {
   CHECK(throws([&] { secret.backward(loss, sink); }, "sinks that bound each sample's influence"));
 }
 
-TEST_CASE("rounding at random gives the two neighbours, in expectation the number itself") {
+TEST_CASE("stochastic rounding gives the two adjacent values, in expectation the number itself") {
   constexpr std::int64_t draws = 40000;
   constexpr double step = 0x1p-7;  // between bf16 numbers from 1 to 2
   for (const double part : {0.0, 0.1, 0.5, 0.8}) {
@@ -285,7 +284,8 @@ TEST_CASE("rounding at random gives the two neighbours, in expectation the numbe
   }
 }
 
-TEST_CASE("rounding at random is a function of key and place, and keeps what has no neighbour") {
+TEST_CASE(
+    "stochastic rounding is a function of key and index, and keeps values without a neighbour") {
   const float infinity = std::numeric_limits<float>::infinity();
   const Tensor x = random_values(11, {1000});
   const auto rounded = [](const Tensor& from, std::uint64_t seed, std::uint64_t first) {
@@ -313,7 +313,7 @@ TEST_CASE("rounding at random is a function of key and place, and keeps what has
 
 namespace {
 
-// |p - 1|^2 / 2 goes down from zero; `elements` beyond a block go through the update in blocks.
+// |p - 1|^2 / 2 decreases from p = 0; parameters larger than a block are updated in blocks.
 template <class Optimizer, class Rule>
 std::pair<std::vector<double>, std::size_t> descended(const Rule& rule, bool narrow,
                                                       std::int64_t elements, Dtype dtype) {
@@ -340,7 +340,7 @@ void check_narrow_state(const Rule& rule, std::size_t buffers) {
         mean += (narrow[i] - wide[i]) / static_cast<double>(count);
         REQUIRE(narrow[i] == Approx(wide[i]).margin(0.05));
       }
-      // Rounding errors of elements do not agree.
+      // The elements' rounding errors are not correlated.
       CHECK(std::abs(mean) < 0.01);
       CHECK(narrow != wide);
     }
@@ -356,7 +356,7 @@ TEST_CASE("a state in bf16 takes half the bytes and trains as in f32 on average"
 }
 
 TEST_CASE("small changes to a state are not lost in bf16") {
-  // v grows by 2^-10 v at each step at first: to nearest, it would stay for good.
+  // v grows by 2^-10 v at each step at first: rounding to nearest would never change it.
   Parameter p(zeros({20000}));
   nn::Adagrad optimizer(std::vector<nn::Adagrad::Group>{{{&p}, {.initial = 1}, true}});
   const Tensor grad = full({20000}, 0x1p-5);

@@ -1,5 +1,5 @@
-// What must not be replayed is found out: losses that read something else than their batch, calls
-// that failed half-way, second backwards of another function. On every GPU there is.
+// Replays that would be wrong are detected: losses that read other values than their batch, calls
+// that failed midway, second backwards of another function. On every GPU present.
 #include "core/allocator/allocator.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -29,7 +29,7 @@ std::vector<double> losses(const memory::CapturedLoss::Loss& loss, Device device
 
 }  // namespace
 
-TEST_CASE("a loss that has its targets from elsewhere is found out by the second batch") {
+TEST_CASE("a loss that reads its targets from outside is detected by the second batch") {
   for_each_gpu([](Device device) {
     for (const bool on_host : {false, true}) {
       Setup s(device, rows);
@@ -51,8 +51,8 @@ TEST_CASE("a loss that has its targets from elsewhere is found out by the second
   });
 }
 
-// The same images confirm nothing; others with the same targets do, but not for good.
-TEST_CASE("it is found out later where its targets were the same at first") {
+// A batch with the same images confirms nothing; others with the same targets do, but not for good.
+TEST_CASE("it is detected later if its targets were the same at first") {
   for_each_gpu([](Device device) {
     for (const bool same_images : {true, false}) {
       Setup s(device, rows);
@@ -76,7 +76,7 @@ TEST_CASE("it is found out later where its targets were the same at first") {
   });
 }
 
-// What the first call's backward would read may be of either batch.
+// The first call's backward would read memory that may hold either batch.
 TEST_CASE("backward of a call is refused after another one, also one that failed") {
   for_each_gpu([](Device device) {
     Setup s(device, rows);
@@ -113,7 +113,7 @@ TEST_CASE("two backwards are of one function") {
   });
 }
 
-TEST_CASE("regions of another precision and parameters of others are not captured") {
+TEST_CASE("regions of another precision and parameters outside the model are not captured") {
   for_each_gpu([](Device device) {
     Setup s(device, rows);
     PublicRandom random(7);

@@ -1,5 +1,5 @@
-// Training with a captured loss, on every GPU there is, is training without, bit by bit; and what
-// is padding counts for nothing.
+// Training with a captured loss, on every GPU present, equals training without, bit by bit, and
+// padding rows count for nothing.
 #include "memory/captured_loss.h"
 
 #include "dp/engine/engine.h"
@@ -30,8 +30,8 @@ struct Private {
   bool by_layer = false;
 };
 
-// What three steps of private training release and report, with seeded noise; bounds and the loss
-// scale move on the way.
+// The releases and reports of three private steps with seeded noise; clip bounds and the loss scale
+// change on the way.
 std::vector<double> trained(Device device, bool capture, const Private& how) {
   Setup s(device, 7);
   nn::Adam optimizer(s.model, {.learning_rate = 0.05});
@@ -113,7 +113,7 @@ TEST_CASE("private training with a captured loss is that without, bit by bit") {
   });
 }
 
-TEST_CASE("a part of a captured batch is clipped as each of its samples alone") {
+TEST_CASE("a batch smaller than the captured one is clipped as each of its samples alone") {
   for_each_gpu([](Device device) {
     Setup s(device, 8);
     PublicRandom random(3);
@@ -136,7 +136,7 @@ TEST_CASE("a part of a captured batch is clipped as each of its samples alone") 
   });
 }
 
-TEST_CASE("what lies in rows that are padding changes no bit, not even NaN and infinity") {
+TEST_CASE("the contents of padding rows change no bit, not even NaN and infinity") {
   for_each_gpu([](Device device) {
     Setup clean(device, 6), spoilt(device, 6);
     PublicRandom random(4);
@@ -202,7 +202,7 @@ TEST_CASE("ordinary training with a captured loss is that without, bit by bit") 
 
 namespace {
 
-// Words, of which 0 is padding, guessed at each position from those before.
+// Words, of which 0 is padding; each position predicts from those before it.
 struct Words {
   nn::Sequential model{
       nn::Embedding(7, 4, {.padding = 0}), nn::PositionalEmbedding(5, 4),
@@ -216,7 +216,7 @@ struct Words {
 
 }  // namespace
 
-TEST_CASE("sequences of words are captured, with attention, recurrence and what is run again") {
+TEST_CASE("sequences of words are captured, with attention, recurrence and recomputation") {
   for_each_gpu([](Device device) {
     for (const bool recompute : {false, true}) {
       nn::manual_seed(6);
@@ -257,7 +257,7 @@ std::vector<Parameter*> trainable(nn::Module& model) {
 
 }  // namespace
 
-TEST_CASE("whatever is part of what was captured is captured anew when it changes") {
+TEST_CASE("a change of anything that a capture depends on makes a new capture") {
   for_each_gpu([](Device device) {
     Setup s(device, 4);
     PublicRandom random(8);
@@ -331,7 +331,7 @@ struct EngineRun {
   double epsilon = 0;
 };
 
-// Steps of an engine on random batches in physical batches of 8, without noise to speak of.
+// An engine's steps on random batches in physical batches of 8, with negligible noise.
 EngineRun engine_run(Device device, bool capture, double learning_rate) {
   Setup s(device, 8);
   nn::Sgd optimizer(s.model, {.learning_rate = learning_rate});
@@ -376,7 +376,7 @@ TEST_CASE("an engine's steps with a captured loss are charged as others, each wi
       for (std::size_t step = 0; step < 2; ++step)
         moves[step][k] = moved.steps[step + 1][k] - moved.steps[step][k];
     }
-    // Of independent noise; where it came again they would be alike up to the gradients.
+    // Moves of independent noise; repeated noise would make them equal up to the gradients.
     double products = 0, squares[2] = {};
     for (std::size_t k = 0; k < moves[0].size(); ++k) {
       products += moves[0][k] * moves[1][k];

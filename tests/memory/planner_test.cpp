@@ -1,4 +1,4 @@
-// Plans that keep a limit: what they choose, and whether it is what they said.
+// Plans that keep a limit: the choice, and whether its prediction is right.
 #include "memory/planning/planner.h"
 
 #include <numeric>
@@ -29,7 +29,7 @@ Tensor normal(const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
-// A network, random inputs for it, and a loss of its result for each row.
+// A network with random inputs, and a loss of its result for each row.
 struct Problem {
   explicit Problem(const std::string& name) {
     nn::manual_seed(1);
@@ -72,13 +72,13 @@ struct Problem {
 
 std::size_t in_use() { return allocator(cpu).statistics().current; }
 
-// Beyond what is in use before.
+// Bytes beyond those in use before.
 struct Peaks {
   memory::Plan plan;
   double predicted, measured;
 };
 
-// A step within so many bytes beyond what there is, after one that made the plan.
+// A step within `more` bytes beyond those in use, after one that made the plan.
 Peaks step(const std::string& network, bool privately, std::size_t more,
            EngineOptions options = {}) {
   Problem problem(network);
@@ -128,7 +128,7 @@ TEST_CASE("plans keep their limits, and predict the peak of a step within a tent
   }
 }
 
-TEST_CASE("checkpoints keep a limit that nothing cheaper does, and the peak is what was said") {
+TEST_CASE("checkpoints keep a limit that nothing cheaper does, and the peak is as predicted") {
   for (const bool privately : {false, true}) {
     EngineOptions options{
         .memory = {.physical_batch = memory::useful_rows, .precision = Dtype::f32}};
@@ -185,8 +185,9 @@ TEST_CASE("a policy sets a model's checkpoints and precision, and refuses what i
   CHECK(model.segments() == Segments{{0, 4}, {4, 8}});
 }
 
-TEST_CASE("the first way in which useful rows fit is taken, else the first in which any do") {
-  std::size_t each = 0;  // bytes of a row, in the way that was entered last
+TEST_CASE(
+    "the first strategy with room for useful rows is taken, else the first with room for any") {
+  std::size_t each = 0;  // bytes of a row under the strategy applied last
   const auto strategy = [&](const char* name, double recomputation, std::size_t bytes) {
     return memory::Strategy{name, [&each, recomputation, bytes]() -> memory::StrategyCost {
                               each = bytes;
@@ -213,7 +214,7 @@ TEST_CASE("the first way in which useful rows fit is taken, else the first in wh
   CHECK(throws([&] { chosen(9, 100); }, "memory: 1 row at once: 10 B (leanest) needed"));
 }
 
-TEST_CASE("what was asked for is kept by a plan") {
+TEST_CASE("a plan keeps the settings that were requested") {
   const auto names = [](const EngineOptions& options) {
     std::vector<std::string> all;
     try {

@@ -1,5 +1,5 @@
-// Checkpointing of modules and chains: gradients as before, and what plans promise; and every
-// technique that saves memory with every other.
+// Activation checkpoints of modules and chains: unchanged gradients, and the promises of plans; and
+// every memory technique combined with every other.
 #include "memory/checkpointing/sequential_checkpoints.h"
 
 #include "autograd/ops.h"
@@ -90,7 +90,7 @@ Chain random_chain(PublicRandom& random) {
   return chain;
 }
 
-// Every way to cut blocks begin .. end - 1.
+// All ways to divide blocks begin .. end - 1 into parts.
 std::vector<std::vector<ChainPart>> all_parts(int begin, int end) {
   if (begin == end) return {{}};
   std::vector<std::vector<ChainPart>> all;
@@ -107,7 +107,7 @@ std::vector<std::vector<ChainPart>> all_parts(int begin, int end) {
   return all;
 }
 
-// Layers of growing and falling width, the input being 96 wide and the output 4.
+// Layers of increasing and decreasing width, with an input of width 96 and an output of 4.
 nn::Sequential perceptron() {
   nn::manual_seed(6);
   nn::Sequential model;
@@ -121,7 +121,7 @@ nn::Sequential perceptron() {
   return model;
 }
 
-// Bytes in use at once, beyond those before, in forward and backward of an ordinary step or of a
+// Peak bytes, beyond those in use before, of forward and backward of an ordinary step or of a
 // private one in two passes.
 std::size_t peak_of(nn::Sequential& model, const Tensor& x, bool private_data) {
   Tape tape({.private_data = private_data});
@@ -142,7 +142,7 @@ std::size_t peak_of(nn::Sequential& model, const Tensor& x, bool private_data) {
 
 }  // namespace
 
-TEST_CASE("modules that are run again train as before, whatever they hold") {
+TEST_CASE("modules that are recomputed train as before, whatever they hold") {
   check_unchanged([](nn::Sequential& model) { model.set_recomputing(true); });
   check_unchanged([](nn::Sequential& model) {
     for (int i = 0; i < model.size(); ++i) model[i].set_recomputing(true);
@@ -153,7 +153,7 @@ TEST_CASE("modules that are run again train as before, whatever they hold") {
     check_unchanged([=](nn::Sequential& model) { checkpoint_every(model, 2, backwards); });
 }
 
-TEST_CASE("a module in a narrow precision is run again in it, after its region has ended") {
+TEST_CASE("a module in 16 bits is recomputed in them, after its region has ended") {
   const auto gradients = [](bool narrow, bool again) {
     nn::Sequential model = perceptron();
     if (narrow) model.set_precision(Dtype::bf16);
@@ -170,7 +170,7 @@ TEST_CASE("a module in a narrow precision is run again in it, after its region h
   CHECK(gradients(false, true) != plain);
 }
 
-TEST_CASE("a call is seen once, although it is run again") {
+TEST_CASE("a call is seen once, although it is recomputed") {
   nn::Sequential model = transformer();
   checkpoint_every(model, 3);
   int calls = 0;
@@ -183,7 +183,7 @@ TEST_CASE("a call is seen once, although it is run again") {
   CHECK(calls == plain_calls);
 }
 
-TEST_CASE("segments of a sequential lie apart or in one another") {
+TEST_CASE("segments of a sequential are disjoint or nested") {
   nn::Sequential model = perceptron();
   CHECK(throws([&] { model.set_segments({{0, 3}, {2, 5}}); }, "0 .. 3 and 2 .. 5 overlap"));
   CHECK(throws([&] { model.set_segments({{0, 3}, {0, 3}}); }, "overlap"));
@@ -194,7 +194,7 @@ TEST_CASE("segments of a sequential lie apart or in one another") {
   CHECK(model.segments() == Segments{{0, 6}, {6, 12}, {12, 17}});
 }
 
-TEST_CASE("a plan runs the least again of all that fit, and none is found where none fits") {
+TEST_CASE("a plan recomputes the least of all that fit, and none is found where none fits") {
   PublicRandom random(72);
   for (int i = 0; i < 150; ++i) {
     const Chain chain = random_chain(random);
@@ -229,14 +229,14 @@ TEST_CASE("parts of a chain cover it in order") {
   CHECK(throws([] { plan_chain({}, 1); }, "no blocks"));
 }
 
-TEST_CASE("a budget of bytes is met by the plan for it, and the peak is what it says") {
+TEST_CASE("a budget of bytes is met by the plan for it, and the peak is as predicted") {
   nn::Sequential model = perceptron();
   const Tensor x = random_values(2, {256, 96}, Dtype::f32);
   for (const bool private_data : {false, true}) {
     model.set_segments({});
     const std::size_t all = peak_of(model, x, private_data);
     double work = 0;
-    // Sums in f64 stay, whatever is computed again.
+    // The f64 sums stay, whatever is recomputed.
     const auto parts = private_data ? std::vector{0.9, 0.8, 0.7} : std::vector{0.8, 0.65, 0.55};
     for (const double part : parts) {
       const auto budget = static_cast<std::size_t>(part * static_cast<double>(all));
@@ -246,7 +246,7 @@ TEST_CASE("a budget of bytes is met by the plan for it, and the peak is what it 
       CHECK(plan.work >= work);
       CHECK(plan.peak <= budget);
       CHECK(measured < 1.05 * static_cast<double>(plan.peak));
-      // Of two backwards over blocks that are kept, slopes may be counted twice.
+      // With two backwards over kept blocks, gradients may be counted twice.
       CHECK(measured > (private_data ? 0.8 : 0.95) * static_cast<double>(plan.peak));
       work = plan.work;
     }
@@ -258,13 +258,13 @@ TEST_CASE("a budget of bytes is met by the plan for it, and the peak is what it 
 
 namespace {
 
-// What may be done at once to save memory.
+// The memory techniques of a step.
 struct Techniques {
   bool parts = false, checkpoints = false, halved = false;
   Dtype precision = Dtype::f64;
 };
 
-// None, each alone, and all pairs.
+// None, each technique alone, and all pairs.
 std::vector<Techniques> alone_and_in_pairs() {
   std::vector<Techniques> all;
   for (const Dtype precision : {Dtype::f64, Dtype::bf16, Dtype::f16}) {
@@ -283,7 +283,7 @@ struct Policies {
   ClipPasses passes = ClipPasses::one;
 };
 
-// Eight samples of a network with dropout, all of which are in a step.
+// Eight samples of a network with dropout, all of which take part in each step.
 class Eight {
  public:
   explicit Eight(Dtype parameters) : dtype_(parameters) { model_.to(parameters); }
@@ -292,7 +292,7 @@ class Eight {
     return layers ? layer_groups(model_.named_parameters(), bound)
                   : flat_group(model_.parameters(), bound);
   }
-  // What a step of the engine moved the weights by, times the samples.
+  // The change of the weights by one engine step, times the number of samples.
   std::vector<double> moved(const Techniques& techniques, const Policies& policies) {
     const std::vector<double> before = weights();
     nn::Sgd optimizer(model_, {.learning_rate = 1});
@@ -318,7 +318,7 @@ class Eight {
       moved[k] = static_cast<double>(samples) * (before[k] - moved[k]);
     return moved;
   }
-  // The same by its definition: each sample alone.
+  // The change by definition: each sample alone.
   std::vector<double> by_definition(const Policies& policies) {
     std::vector<double> total(weights().size());
     for (std::int64_t row = 0; row < samples; ++row) {
@@ -346,7 +346,7 @@ class Eight {
     }
     return all;
   }
-  // The clipped gradients of a group, at their parameters' places.
+  // Adds the clipped gradients of a group at their parameters' offsets.
   void add(std::vector<double>& total, const SumSink& sink, const ClipGroup& group,
            const ClipRule& rule) {
     double square = 0;
@@ -377,7 +377,7 @@ class Eight {
 }  // namespace
 
 TEST_CASE("techniques alone and in pairs clip as each sample alone does, under every policy") {
-  // Each of eight clipped gradients is off by a few roundings of its own length.
+  // Each of eight clipped gradients is off by a few roundings of its own norm.
   constexpr double roundings = 4 * 8 * 0.4;
   for (const std::string& kind : clip_rule_names()) {
     for (const bool layers : {false, true}) {

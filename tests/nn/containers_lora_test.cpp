@@ -1,4 +1,4 @@
-// Containers, low-rank adaptation, models in words, and what takes the place of batch norm.
+// Containers, low-rank adaptation, descriptions of models, and the replacement of batch norm.
 #include "autograd/ops.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -35,7 +35,7 @@ std::vector<double> norms(nn::Module& module, const Tensor& x) {
   return clipper.statistics().norms[0];
 }
 
-// Trains nothing but the thin matrices, exactly, and is the same merged and not.
+// Checks that only the thin matrices are trained, exactly, and that merging changes no result.
 template <class L>
 void check_lora(L layer, const Tensor& x) {
   PublicRandom random(4);
@@ -74,7 +74,7 @@ TEST_CASE("low-rank adaptation of linear layers, convolutions and tables") {
              Tensor::from(std::vector<std::int64_t>{1, 5, 1, 0, 2, 2}, {3, 2}));
 }
 
-TEST_CASE("low-rank adaptation leaves a table's padding row alone") {
+TEST_CASE("low-rank adaptation does not change a table's padding row") {
   nn::LoraEmbedding layer(nn::Embedding(5, 3, {.padding = -4}), {.rank = 2});
   layer.lora_b->value = full({3, 2}, 1);
   const Tensor ids = Tensor::from(std::vector<std::int64_t>{1, 1, 1}, {1, 3});
@@ -123,7 +123,7 @@ TEST_CASE("the table of a model of one's own has its layers in their places") {
   } tower;
   const std::string table = nn::summary(tower, zeros({5, 3}));
   CHECK(table.find("  body: Sequential") != std::string::npos);
-  // Called twice, it gives twice 5 x 3 floats.
+  // It is called twice, so its results are twice 5 x 3 floats.
   CHECK(table.find("    0: Linear                        (5, 3)                          120") !=
         std::string::npos);
   CHECK(table.find("  unused: Linear                     -                                 0") !=
@@ -159,7 +159,7 @@ TEST_CASE("layers beyond the common ones have the field's shapes and starting va
   CHECK(residual.named_parameters()[0].first == "inner.weight");
 }
 
-// (k + alpha / size sum x^2)^-beta over two channels below, itself and two above.
+// (k + alpha / size sum x^2)^-beta over two channels below, the channel itself and two above.
 TEST_CASE("local response norm is its formula") {
   Tape tape;
   const std::vector<double> x{1, 2, 3, 4, 5, 6};

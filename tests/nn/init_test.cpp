@@ -36,9 +36,9 @@ Moments moments(const Tensor& x) {
   return m;
 }
 
-// Mean 0 and the given standard deviation, each within five standard errors of n = 120,000 draws.
-// A normal's sample deviation has relative error 1 / sqrt(2 n), a uniform's less; the probability
-// that one correct check fails is below 6e-7.
+// Mean 0 and the given standard deviation, each within five standard errors of n = 120,000 draws. A
+// normal's sample standard deviation has relative error 1 / sqrt(2 n), a uniform's less; one
+// correct check fails with probability below 6e-7.
 void check_moments(const Tensor& x, double deviation) {
   const auto n = static_cast<double>(x.numel());
   const Moments m = moments(x);
@@ -77,7 +77,7 @@ TEST_CASE("Kaiming and Xavier draws have their standard deviations") {
   check_moments(nn::xavier_uniform(weight, 3), 3 * std::sqrt(2.0 / 7900));
 }
 
-// The kurtosis of n = 120,000 normal draws has standard error sqrt(24 / n) = 0.014 and of uniform
+// The kurtosis of n = 120,000 normal draws has standard error sqrt(24 / n) = 0.014, that of uniform
 // ones less than 0.004; a correct check fails with probability below 6e-7.
 TEST_CASE("uniform draws fill their interval and normal ones have tails") {
   nn::manual_seed(2);

@@ -1,5 +1,5 @@
-// Every layer held to the laws of gradients and samples: a sample alone, in a batch, by every
-// route.
+// Every layer obeys the laws of gradients and samples: a sample alone equals the sample in a batch,
+// by every norm method.
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/check/check_layer.h"
 #include "nn/init.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr testing::CheckOptions few{.instances = 4};
 
-// On inputs [n, ...shape] in [low, high).
+// Checks the layer on inputs [n, ...shape] in [low, high).
 template <class Layer>
 void check_on(Layer layer, const Shape& shape, double low = -2, double high = 2) {
   nn::manual_seed(7);

@@ -24,7 +24,7 @@ Tensor output(nn::Module& module, const Tensor& x) {
   return module(tape.input(x)).value();
 }
 
-// The network of Abadi et al. 2016's successors for 28 x 28 digits.
+// The network for 28 x 28 digits in the literature after Abadi et al. 2016.
 nn::Sequential digits_network() {
   return nn::Sequential{nn::Conv2d(1, 16, 8, {.stride = {2}, .padding = {3}}),
                         nn::Tanh(),
@@ -44,7 +44,7 @@ std::vector<std::string> names(nn::Module& module) {
   return all;
 }
 
-// A module of modules, one of them used twice, as a user writes it.
+// A user's module of modules, one of which is used twice.
 struct Block : nn::Module {
   nn::Conv2d conv1{2, 2, 3, {.padding = {1}, .bias = false}};
   nn::GroupNorm norm{1, 2};
@@ -59,7 +59,7 @@ struct Block : nn::Module {
   }
 };
 
-// y = (x - mean) / sqrt(variance + eps) over each run of `width` neighbours.
+// y = (x - mean) / sqrt(variance + eps) over each run of `width` adjacent values.
 std::vector<double> normalized(const Tensor& x, std::int64_t width, double eps, bool centered) {
   std::vector<double> y = x.to_vector<double>();
   const auto w = static_cast<std::size_t>(width);

@@ -14,7 +14,7 @@ using namespace sotto;
 
 namespace {
 
-// A path of this process's own; the file goes when the test ends.
+// A temporary path, whose file is removed when the test ends.
 struct TemporaryFile {
   std::string path = std::filesystem::temp_directory_path() /
                      ("sotto_state_test_" + std::to_string(getpid()) + ".safetensors");
@@ -34,7 +34,7 @@ std::vector<float> all_values(nn::Module& module) {
   return all;
 }
 
-// A module of one parameter.
+// A module with one parameter.
 struct Single : nn::Module {
   explicit Single(double value, Dtype dtype = Dtype::f64)
       : p(std::make_unique<Parameter>(full({2}, value, dtype))) {}
@@ -113,7 +113,7 @@ TEST_CASE("a module whose visit() forgets a child, or a parameter, is not saved 
   CHECK(throws([&] { save_after_call(true, false); }, "of 0, whose visit() does not show it"));
 }
 
-TEST_CASE("what another module's visit() shows is nobody's secret") {
+TEST_CASE("a parameter that another module's visit() shows is not missing") {
   nn::Linear shared(3, 3);
   struct Borrower final : nn::Module {
     explicit Borrower(nn::Linear& other) : other(&other) {}
@@ -133,12 +133,12 @@ TEST_CASE("what another module's visit() shows is nobody's secret") {
   Tape tape;
   whole(tape.input(zeros({2, 3})));
   CHECK(nn::parameter_tensors(whole).size() == 2);
-  shared.freeze();  // frozen, it is not the borrower's to keep
+  shared.freeze();  // frozen, the borrower need not save it
   whole.borrower(tape.input(zeros({2, 3})));
   CHECK(nn::parameter_tensors(whole.borrower).empty());
 }
 
-TEST_CASE("what is read does not share storage with what was given") {
+TEST_CASE("values that are read do not share storage with the given ones") {
   Single module(1);
   const Tensor given = full({2}, 5, Dtype::f64);
   nn::set_parameters(module, {{"p", given}}, "file");

@@ -1,4 +1,4 @@
-// The bytes that the sample memory_tour counts are those of the formulae in docs/memory.md.
+// The bytes that the sample memory_tour counts are those of the formulas in docs/memory.md.
 #include <nlohmann/json.hpp>
 
 #include "samples/memory_tour/page.h"
@@ -35,13 +35,13 @@ TEST_CASE("a private step peaks near the ordinary one, and each technique lowers
   for (std::size_t row = 1; row < exercises[1].rows.size(); ++row)
     CHECK(peak(1, row) < 0.75 * peak(1, row - 1));
   CHECK(peak(2, 1) < 0.9 * peak(2, 0));
-  CHECK(peak(2, 3) > peak(2, 2));  // one segment of all layers runs all of them again at once
+  CHECK(peak(2, 3) > peak(2, 2));  // one segment of all layers recomputes all of them at once
   CHECK(peak(3, 1) < 0.9 * peak(3, 0));
   CHECK(peak(4, 1) < 2 * peak(4, 0));  // holds every layer's output gradient until norms are known
   for (const std::size_t row : {2, 3}) CHECK(peak(4, row) < 1.2 * peak(4, 0));
 }
 
-TEST_CASE("a tour refuses what it cannot part, and steps settings that contradict each other") {
+TEST_CASE("a tour refuses a batch that it cannot divide, and conflicting settings") {
   CHECK(throws([] { memory_tour::tour({.batch = 12}); }, "a batch of 12 is not a multiple of 8"));
   CHECK(throws([] { memory_tour::tour({.layers = 0}); }, "0 layers"));
   const models::StepSetting fused{.accumulation = 2, .fused_update = true};

@@ -26,7 +26,7 @@ TEST_CASE("every registered model gives finite logits for each of its samples") 
     INFO(entry.name);
     CHECK(names.insert(entry.name).second);
     CHECK(&models::parse_entry(entry.name) == &entry);
-    // Those of 32x32 pixels take seconds; a small one is below.
+    // Models for 32x32 pixels take seconds; a small one is tested below.
     if (entry.input[0] == 3) continue;
     const auto model = entry.make();
     const auto [inputs, labels] = entry.random_examples(2);
@@ -144,11 +144,11 @@ TEST_CASE("a small residual network trains privately") {
 namespace {
 
 struct Peak {
-  double predicted, measured;  // bytes in forward and backward, beyond what is in use before
+  double predicted, measured;  // bytes in forward and backward, beyond those in use before
   std::string plan;
 };
 
-// Of a step on some samples within a limit.
+// A step on some samples within a limit.
 class PlannedStep {
  public:
   PlannedStep(const models::Entry& entry, std::int64_t samples)
@@ -200,13 +200,13 @@ class PlannedStep {
 }  // namespace
 
 TEST_CASE("plans predict the peak of a step of every registered model within a tenth") {
-  // Whether two threads' workspaces are there at the same time is a matter of luck.
+  // With two threads, whether both workspaces exist at once would be a matter of chance.
   const Threads one(1);
   const memory::Policy policy{.physical_batch = 2, .limit = std::size_t{4} << 30};
   for (const models::Entry& entry : models::registry()) {
     for (const bool privately : {false, true}) {
       PlannedStep step(entry, 3);
-      // Larger ones take seconds, and are computed once.
+      // Larger ones take seconds, and are run once.
       constexpr std::int64_t large = 8'000'000;
       if (privately && step.parameters() > large) continue;
       const Peak peak = privately ? step.privately(policy) : step.ordinarily(policy);

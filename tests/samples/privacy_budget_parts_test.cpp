@@ -48,7 +48,7 @@ TEST_CASE("an upper bound is printed rounded up, a lower bound rounded down") {
   CHECK_THROWS_AS(rounded_down(std::nan("")), std::invalid_argument);
 }
 
-TEST_CASE("of privacy no less is printed than was spent") {
+TEST_CASE("no less privacy is printed than was spent") {
   CHECK(epsilon_text(2.37901) == "2.38");
   CHECK(epsilon_text(infinity) == "∞");
   CHECK(epsilon_text(std::nextafter(3.0, 4.0)) == "3.001");
@@ -60,7 +60,7 @@ TEST_CASE("of privacy no less is printed than was spent") {
 }
 
 TEST_CASE(
-    "what is printed reads back on its side of the value, within one unit of the last digit") {
+    "a printed bound reads back on its side of the value, within one unit of the last digit") {
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> exponent(-300, 300), mantissa(1, 10);
   for (int k = 0; k < 20'000; ++k) {

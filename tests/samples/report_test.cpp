@@ -14,8 +14,8 @@ using namespace sotto;
 
 namespace {
 
-// The element names of a well-formed page, in the order they open. Fails the test where tags do
-// not nest, attributes are not quoted, or a bare & or < stands in the text.
+// The element names of a well-formed page, in the order they open. Fails the test if tags do not
+// nest, attributes are not quoted, or the text contains a bare & or <.
 class Page {
  public:
   explicit Page(const std::string& html) : html_(html) {
@@ -198,9 +198,9 @@ TEST_CASE("epsilon and delta are rounded up on the page") {
   CHECK_FALSE(contains(html, "δ = 10⁻⁵"));
 }
 
-TEST_CASE("what is not private carries a badge and is listed") {
+TEST_CASE("every number that is not private carries a badge and is listed") {
   TrainingReport report = full_report();
-  // The time, the loss, the clipped fraction, the norms, the phases.
+  // The time, the loss, the clipped fraction, the norms, and the phases.
   CHECK(occurrences(to_html(report), badge) == 5);
   CHECK(not_private_numbers(report).size() == 4);
   report.accuracy_on_private_data = true;
@@ -286,7 +286,7 @@ TEST_CASE("one point is drawn as a dot inside the chart") {
   CHECK_FALSE(contains(html, "inf"));
 }
 
-TEST_CASE("a statement or a histogram that cannot be is refused") {
+TEST_CASE("an impossible statement or histogram is refused") {
   TrainingReport report = full_report();
   report.privacy->epsilon = TrainingReport::unmeasured;
   CHECK_THROWS_WITH(to_html(report), "report: epsilon nan with delta 1e-05");
@@ -300,7 +300,7 @@ TEST_CASE("a statement or a histogram that cannot be is refused") {
   CHECK_THROWS_AS(to_html(report), std::invalid_argument);
 }
 
-TEST_CASE("the JSON holds the same facts, and null for what was not measured") {
+TEST_CASE("the JSON holds the same facts, and null for missing measurements") {
   TrainingReport report = full_report();
   const nlohmann::json json = nlohmann::json::parse(to_json(report).dump());
   CHECK(json["title"] == "Digits");

@@ -17,7 +17,7 @@ void release(Ledger& ledger, const Event& event, int count) {
   for (int k = 0; k < count; ++k) ledger.record(event, ledger.next_draw());
 }
 
-// A pass of four, twice, and half of one.
+// Two epochs of four batches, and half of a third.
 void release_passes(Ledger& ledger) {
   Event event{.noise_multiplier = 3, .sampling = Sampling::balls_and_bins, .batches = 4};
   for (int k = 0; k < 10; ++k) {

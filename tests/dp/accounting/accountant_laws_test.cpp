@@ -1,4 +1,4 @@
-// What all accountants have in common, for every sampling they have a proof for.
+// Laws that hold for all accountants, for every sampling for which they have a proof.
 #include "dp/accounting/accountant.h"
 
 #include <cmath>
@@ -45,7 +45,7 @@ std::unique_ptr<Accountant> composed(AccountantKind kind, NeighboringRelation re
   return accountant;
 }
 
-// Calls f(kind, relation, event) for every proof.
+// Calls f(kind, relation, event) for every supported combination.
 template <class Function>
 void for_each_proof(const Function& f) {
   for (const AccountantKind kind : kinds) {
@@ -103,7 +103,7 @@ TEST_CASE("accountants are made by kind, name and relation") {
   CHECK_THROWS_WITH(parse_accountant("gdp"), "accountant: no accountant is called gdp");
 }
 
-TEST_CASE("an exchanged record moves a full batch twice as far") {
+TEST_CASE("a replaced record moves a full batch twice as far") {
   for (const AccountantKind kind : kinds) {
     CHECK(composed(kind, replaced, {3}, 5)->epsilon(1e-6) ==
           Approx(composed(kind, added, {1.5}, 5)->epsilon(1e-6)).epsilon(1e-12));
@@ -123,7 +123,7 @@ TEST_CASE("samplings that come down to others cost the same") {
   });
 }
 
-TEST_CASE("a rate of 1 and a pass of one batch are full batches") {
+TEST_CASE("a rate of 1 and an epoch of one batch are full batches") {
   for_each_proof([&](AccountantKind kind, NeighboringRelation relation, Event event) {
     event.sampling_rate = event.batches = 1;
     event.cut = 0;
@@ -141,7 +141,7 @@ TEST_CASE("a rate of 1 and a pass of one batch are full batches") {
   });
 }
 
-TEST_CASE("a pass is charged with its first batch, and an unfinished one whole") {
+TEST_CASE("an epoch is charged with its first batch, and an unfinished one in full") {
   for_each_proof([&](AccountantKind kind, NeighboringRelation relation, const Event& event) {
     if (!in_passes(event.sampling)) return;
     const auto accountant = composed(kind, relation, event, 2);
@@ -154,7 +154,7 @@ TEST_CASE("a pass is charged with its first batch, and an unfinished one whole")
   });
 }
 
-TEST_CASE("batches are paid for by passes that were begun before, of the same kind") {
+TEST_CASE("paid batches belong to epochs of the same kind that were begun before") {
   for_each_proof([&](AccountantKind kind, NeighboringRelation relation, const Event& event) {
     if (!in_passes(event.sampling)) return;
     const auto accountant = make_accountant(kind, relation)();
@@ -175,7 +175,7 @@ TEST_CASE("batches are paid for by passes that were begun before, of the same ki
                     "compose: 10 paid planned batches, but 1 epochs of 10 batches were begun");
 }
 
-TEST_CASE("lost records cost their probability, in delta and in epsilon") {
+TEST_CASE("truncation costs its probability, in delta and in epsilon") {
   const double cut = 1e-11;
   const std::int64_t steps = 100;
   for (const AccountantKind kind : kinds) {
@@ -209,7 +209,7 @@ TEST_CASE("lost records cost their probability, in delta and in epsilon") {
   CHECK(bounds.delta(1, Bound::lower) <= bounds.delta(1));
 }
 
-TEST_CASE("a ledger is accounted for by the accountant that is asked for") {
+TEST_CASE("a ledger is accounted for by the requested accountant") {
   Ledger ledger;
   const Event pass{1.5, Sampling::balls_and_bins, 1, 3};
   for (std::uint64_t draw = 0; draw < 6; ++draw) {
@@ -222,17 +222,17 @@ TEST_CASE("a ledger is accounted for by the accountant that is asked for") {
                     "add_or_remove_one; rdp has one");
 }
 
-// epsilon and delta of one, two and four times as many releases; the others have less noise or are
-// asked for less delta.
+// Compares epsilon and delta of one, two and four times as many releases, and with less noise or a
+// smaller delta.
 TEST_CASE("answers are numbers that no argument moves the wrong way, over the whole range") {
   for_each_proof([&](AccountantKind kind, NeighboringRelation relation, Event event) {
     if (kind == AccountantKind::prv)
       return;  // takes long; tests/dp/accounting/pld/prv_accountant_test.cpp has corners
     const bool rate = has_rate(event.sampling), pld = kind == AccountantKind::pld;
-    const bool numerical = pld && rate;  // to the gap between its bounds
+    const bool numerical = pld && rate;  // accurate to the gap between its bounds
     const double slack = numerical ? 1 + 2e-3 : 1 + 1e-9, tiny = 1e-9;
     event.cut = 0;
-    if (event.sampling == Sampling::truncated_poisson) return;  // is Poisson without a cut
+    if (event.sampling == Sampling::truncated_poisson) return;  // is Poisson without truncation
     if (event.sampling == Sampling::cyclic_poisson) return;     // is Poisson
     for (const double q : rate ? std::vector<double>{1e-9, 1e-3, 0.5} : std::vector<double>{1}) {
       for (const double sigma : {0.1, 1.0, 1000.0}) {

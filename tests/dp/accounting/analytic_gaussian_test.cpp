@@ -32,7 +32,7 @@ RdpAccountant composed(double q, double sigma, std::int64_t steps) {
   return accountant;
 }
 
-// The folder of conformance tables, empty when there is none.
+// The folder of conformance tables; empty if there is none.
 std::filesystem::path tables() {
   const char* shared = std::getenv("SOTTO_SHARED");
   const auto root = shared != nullptr
@@ -65,7 +65,7 @@ double gaussian_answer(const Json& row) {
                                    : gaussian_delta(phase["sigma"], row["epsilon"], phase["steps"]);
 }
 
-// How many rows of a table were compared.
+// Returns the number of table rows compared.
 int compare(const std::filesystem::path& file) {
   const Json table = Json::parse(std::ifstream(file));
   int rows = 0;
@@ -101,8 +101,8 @@ TEST_CASE("the accountants agree with the conformance tables") {
   }
 }
 
-// Published with the orders 1.1 .. 10.9, 11 .. 63, 128 .. 1024, of which the default list is a
-// refinement; `lower` is a proven lower bound of the true epsilon.
+// Published values with the orders 1.1 .. 10.9, 11 .. 63, 128 .. 1024, which the default list
+// refines; `lower` is a proven lower bound on the true epsilon.
 TEST_CASE("epsilon is at most the published one and at least the truth") {
   const std::vector<Published> table = {{256.0 / 60000, 1.1, 14040, 1e-5, 2.594363, 2.36941},
                                         {256.0 / 60000, 0.7, 10530, 1e-5, 6.314928, 5.62475},
@@ -187,8 +187,8 @@ TEST_CASE("composing step by step and in any order is the same") {
   CHECK(phases.epsilon(1e-5) > composed(0.02, 1.2, 300).epsilon(1e-5));
 }
 
-// (order - 1) rdp(order) is convex: the accountant looks at few orders and misses none.
-TEST_CASE("epsilon and delta are the least that any order proves") {
+// (order - 1) rdp(order) is convex: the accountant evaluates few orders and misses none.
+TEST_CASE("epsilon and delta are the smallest that any order proves") {
   const std::vector<double>& orders = default_orders();
   for (const double q : {1e-9, 1e-3, 0.2, 1.0}) {
     for (const double sigma : {0.006, 0.4, 2.0, 900.0}) {
@@ -225,7 +225,7 @@ TEST_CASE("epsilon and delta invert each other") {
   }
 }
 
-TEST_CASE("the default orders do for epsilon from 0.01 to 50") {
+TEST_CASE("the default orders suffice for epsilon from 0.01 to 50") {
   for (const double sigma : {0.16, 0.5, 2.0, 30.0, 600.0}) {
     CAPTURE(sigma);
     const RdpAccountant accountant = composed(1, sigma, 1);

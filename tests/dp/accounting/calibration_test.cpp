@@ -92,7 +92,7 @@ TEST_CASE("noise calibrated by losses meets the target and is near the published
   }
 }
 
-// Noise, then steps and rate for that noise, for one sampling of every proof.
+// Noise, then steps and rate for that noise, for each supported sampling.
 TEST_CASE("noise, steps and rate are calibrated for every sampling that has a proof") {
   const std::vector<Event> batches = {{0},
                                       {0, Sampling::poisson, 0.02},
@@ -110,7 +110,7 @@ TEST_CASE("noise, steps and rate are calibrated for every sampling that has a pr
                             batch.sampling == Sampling::cyclic_poisson;
         if (others && relation == NeighboringRelation::replace_one) continue;  // as Poisson batches
         const NewAccountant fresh = make_accountant(kind, relation);
-        const PrivacyTarget target{2, 1e-6, batch, 61};  // three passes of 30
+        const PrivacyTarget target{2, 1e-6, batch, 61};  // three epochs of 30 batches
         CAPTURE(name(kind), name(batch.sampling), relation == NeighboringRelation::replace_one);
         if (!unsupported_reason(kind, batch.sampling, relation).empty()) {
           CHECK_THROWS_AS(calibrate_noise_multiplier(target, fresh), std::invalid_argument);
@@ -164,7 +164,7 @@ TEST_CASE("two releases on one batch are one, and either part is found from the 
         CHECK(other_noise_multiplier(joint, one) == Approx(other).epsilon(1e-13));
     }
   }
-  // Both releases together spend what the joint one does.
+  // Both releases together spend as much as the joint one.
   RdpAccountant two, joint;
   two.compose({1.2}, 5);
   two.compose({8}, 5);
@@ -184,7 +184,7 @@ TEST_CASE("noise on counts is calibrated to what the gradients leave of the targ
   const PrivacyTarget target = sampled(1, 1e-5, 0.01, 1000);
   for (const std::int64_t groups : {1, 9}) {
     const double deviation = calibrate_count_noise(1.6, groups, target, rdp);
-    const auto together = [&](double noise) {  // of counts that a unit moves by a half each
+    const auto together = [&](double noise) {  // for counts that a unit changes by 1/2 each
       return joint_noise_multiplier(1.6, 2 * noise / std::sqrt(static_cast<double>(groups)));
     };
     CHECK(spent(together(deviation), target) <= target.epsilon);

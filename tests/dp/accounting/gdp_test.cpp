@@ -35,7 +35,7 @@ TEST_CASE("batches of a fixed size have a larger limit") {
   for (const double sigma : {0.5, 1.0, 10.0, 1000.0}) {
     CHECK(gdp_fixed_size(0.01, sigma, 100) > gdp_poisson(0.01, sigma, 100));
   }
-  // Much noise: sqrt(2) sqrt(u^2 / 2 + ...) with u = 1/sigma, as for the Poisson batch.
+  // With much noise, sqrt(2) sqrt(u^2 / 2 + ...) with u = 1/sigma equals the Poisson batch's.
   CHECK(gdp_fixed_size(0.01, 1e4, 100) == Approx(gdp_poisson(0.01, 1e4, 100)).epsilon(1e-3));
 }
 

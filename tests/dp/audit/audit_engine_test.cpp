@@ -1,6 +1,6 @@
-// Audits of whole training loops: a correct one stays under its claim, and every broken one is
-// caught, its proven epsilon being above the claimed one. Faults that the types let nobody write
-// with a Clipper, a Sampler and a GaussianMechanism are written as other mechanisms and samplers.
+// Audits of whole training loops: a correct loop stays under its claim, and every broken one is
+// caught, with a proven epsilon above the claimed one. The types prevent these faults with a
+// Clipper, a Sampler and a GaussianMechanism, so they are written as other mechanisms and samplers.
 #include <cmath>
 
 #include "core/random/gaussian.h"
@@ -22,8 +22,8 @@ constexpr std::int64_t records = 5;
 constexpr std::int64_t features = 20;
 constexpr double learning_rate = 0.1;
 
-// A few random records, a network of 1,090 parameters and canaries ten times as long as the clip
-// bound of 1.
+// A few random records, a network of 1,090 parameters, and canaries with a norm of ten times the
+// clip bound of 1.
 struct Lab {
   enum class On { all_parameters, last_layer };
   explicit Lab(On on = On::all_parameters, SecretRandom coins = SecretRandom::insecure_seeded(1))
@@ -37,7 +37,7 @@ struct Lab {
     for (float& value : inputs) value = static_cast<float>(random.normal());
   }
 
-  // One loss for each row, records and canaries alike.
+  // One loss for each row, for records and canaries alike.
   Var loss(Tape& tape, std::span<const std::int64_t> rows) {
     std::vector<std::int64_t> targets;
     std::vector<float> batch;
@@ -67,7 +67,7 @@ struct Lab {
 class FaultyMechanism final : public Mechanism {
  public:
   struct Faults {
-    double deviation = 1;               // of the noise, over the right one
+    double deviation = 1;               // standard deviation over the correct one
     double claimed_sensitivity = 0;     // instead of the sum's, unless 0
     const Parameter* spared = nullptr;  // gets no noise
     bool same_noise_each_time = false;
@@ -106,7 +106,7 @@ class FaultyMechanism final : public Mechanism {
   SecretRandom random_ = SecretRandom::insecure_seeded(5);
 };
 
-// Says that it is a Poisson sampler, and never drops the units from `kept` on.
+// Claims to be a Poisson sampler, and never drops the units from `kept` on.
 class FaultySampler final : public Sampler {
  public:
   FaultySampler(std::int64_t population, double rate, std::int64_t kept)
@@ -140,7 +140,7 @@ struct Run {
   CanaryTrace trace;
 };
 
-// Trains by plain steps, and shows what the releases show.
+// Trains by plain steps, and records the canaries' traces.
 Run train(Lab& lab, Sampler&& sampler, Mechanism&& mechanism, int steps,
           const std::vector<ClipGroup>& groups) {
   Clipper clipper(groups);
@@ -212,7 +212,7 @@ TEST_CASE("half of the noise is caught") {
   CHECK(trade_off(lab, likelihood_ratios(run.trace, 1, 1)).gaussian_epsilon > run.claimed);
 }
 
-// Its bound is a hundred, and the noise is made for the other layer's.
+// Its bound is a hundred, and the noise is made for the other layer.
 TEST_CASE("a layer that is not clipped is caught") {
   Lab lab;
   std::vector<ClipGroup> groups = flat_group(lab.model.parameters(), 1);
@@ -223,7 +223,7 @@ TEST_CASE("a layer that is not clipped is caught") {
   CHECK(one_run(lab, likelihood_ratios(run.trace, 2, 0.1)) > run.claimed);
 }
 
-TEST_CASE("a parameter without noise is caught by canaries on it alone") {
+TEST_CASE("a parameter without noise is caught by canaries on it only") {
   Lab lab(Lab::On::last_layer);
   FaultyMechanism mechanism(2, {.spared = lab.model.parameters().back()});
   const Run run = train(lab, poisson(lab, 0.1), std::move(mechanism), 10);
@@ -237,14 +237,14 @@ TEST_CASE("a sampler that always takes a record is caught") {
   CHECK(one_run(lab, likelihood_ratios(run.trace, 2, 0.1)) > run.claimed);
 }
 
-TEST_CASE("noise that is the same at each step is caught by how the releases differ") {
+TEST_CASE("noise repeated at each step is caught by the spread of the releases") {
   Lab lab;
   const Run run =
       train(lab, poisson(lab, 0.1), FaultyMechanism(2, {.same_noise_each_time = true}), 10);
   CHECK(one_run(lab, spreads(run.trace)) > run.claimed);
 }
 
-// The faults above are what is caught, and not the mechanism and sampler they are written with.
+// So the audits catch the faults, and not the mechanism and sampler in which they are written.
 TEST_CASE("the mechanism and the sampler of these tests are right without their faults") {
   Lab lab;
   const Run run = train(lab, FaultySampler(lab.canaries.units(), 0.1, lab.canaries.units()),
@@ -253,9 +253,9 @@ TEST_CASE("the mechanism and the sampler of these tests are right without their 
   CHECK(one_run(lab, spreads(run.trace)) < run.claimed);
 }
 
-// With the operating system's randomness: fails by chance once in 10^6 runs at most. No audit can
-// be surer than 1 - delta, for with that probability everything may leak.
-TEST_CASE("the engine's bound is below its epsilon, from the models it leaves alone") {
+// With the operating system's randomness: fails by chance at most once in 10^6 runs. No audit can
+// be surer than 1 - delta, because everything may leak with probability delta.
+TEST_CASE("the engine's bound is below its epsilon, computed from the models only") {
   constexpr double small_delta = 1e-9;
   Lab lab(Lab::On::all_parameters, SecretRandom());
   const auto units = static_cast<double>(lab.canaries.units());

@@ -15,7 +15,7 @@
 namespace sotto {
 namespace {
 
-// How often randomised response with this epsilon is right.
+// The probability that randomised response with this epsilon is right.
 double accuracy(double epsilon) { return 1 / (1 + std::exp(-epsilon)); }
 
 // Theorem 5.2 of Steinke et al. (2023): beta + 2 m delta max_i P[v > W >= v - i] / i.
@@ -95,8 +95,8 @@ TEST_CASE("no attack on an (epsilon, delta) private answer does better than the 
   }
 }
 
-// P[answer | coins] for all coins of four canaries and all answers with two guesses or four; bit k
-// of `coins` and of `values` is canary k's, and `asked` has the bits of those that are guessed.
+// P[answer | coins] for all coins of four canaries and all answers with two or four guesses; bit k
+// of `coins` and of `values` is canary k's, and `asked` has the bits of the guessed canaries.
 struct Answer {
   unsigned asked, values;
 };
@@ -117,7 +117,7 @@ int right(const Answer& answer, unsigned coins) {
   return std::popcount(answer.asked & ~(answer.values ^ coins));
 }
 
-// Leans to right answers, by as much as a random power says, a little or a lot.
+// Prefers right answers, by a random power, a little or a lot.
 Mechanism random_mechanism(const std::vector<Answer>& to, PublicRandom& random) {
   const double power = 4 * random.uniform(), noise = 3 * random.uniform();
   Mechanism mechanism(all_coins);
@@ -132,7 +132,7 @@ Mechanism random_mechanism(const std::vector<Answer>& to, PublicRandom& random) 
   return mechanism;
 }
 
-// The smallest delta with which it is private for this epsilon.
+// The smallest delta with which the mechanism is private for this epsilon.
 double delta_of(const Mechanism& mechanism, double epsilon) {
   double most = 0;
   for (unsigned coins = 0; coins < all_coins; ++coins) {
@@ -200,14 +200,14 @@ TEST_CASE("bounds are those published without a delta, and above the published o
       CHECK(ours <= bounds(0).first);
     }
   }
-  // All of 1000 right at delta 1e-5: 5.78 by their procedure.
+  // All of 1000 right at delta 1e-5: 5.78 by the published procedure.
   CHECK(refuted([](double e) { return published_p_value(1000, 1000, 1000, e, 1e-5); }) ==
         Approx(5.7823).epsilon(1e-4));
   CHECK(refuted([](double e) { return one_run_p_value(1000, 1000, 1000, e, 1e-5); }) ==
         Approx(5.8090).epsilon(1e-4));
 }
 
-// Scores of `count` canaries that randomised response with this epsilon gives them.
+// Scores that randomised response with this epsilon gives to `count` canaries.
 std::vector<double> responses(const std::vector<bool>& included, double epsilon,
                               PublicRandom& random) {
   std::vector<double> scores;
@@ -235,8 +235,8 @@ TEST_CASE("randomised response is bounded just below its epsilon, from all guess
   CHECK(audit.in_words().find("of 20000 guesses") != std::string::npos);
 }
 
-// 500 audits at 80 % confidence, of which 100 may fail on average: more than 137 would have a
-// probability below 1e-4 (binomial).
+// 500 audits at 80 % confidence, of which 100 may fail on average; more than 137 have a probability
+// below 1e-4 (binomial).
 TEST_CASE("bounds are above the truth no more often than the confidence says") {
   int one_run = 0, general = 0, gaussian = 0;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
@@ -273,7 +273,7 @@ TEST_CASE("guesses that chance explains prove nothing") {
   CHECK(trade_off_audit(scores, scores).gaussian_epsilon == 0);
 }
 
-TEST_CASE("the guesses are the highest and the lowest scores, and ties go by index") {
+TEST_CASE("the guesses are the highest and the lowest scores, and ties are broken by index") {
   const std::vector<double> scores{3, 1, 2, 2, 5, 0};
   const std::vector<bool> included{true, false, false, true, false, true};
   const OneRunAudit audit =

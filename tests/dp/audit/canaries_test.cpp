@@ -1,4 +1,4 @@
-// Canaries: what they add to a loss, to gradients and to batches.
+// Canaries: their effect on losses, gradients and batches.
 #include "dp/audit/canaries.h"
 
 #include <algorithm>
@@ -54,7 +54,7 @@ TEST_CASE("rows that are no canaries keep their losses and gradients, beside any
   const DiracCanaries canaries = all_in_or_out(model);
   PublicRandom random(3);
   Batch batch = random_batch(4, random);
-  // A canary's row of data cannot matter, not even as NaN.
+  // The data in a canary's row do not matter, not even NaN.
   batch.images.data<float>()[36] = std::nanf("");
   const std::vector<std::int64_t> rows{0, people + 5, 3, people + 99};
   Tape tape, plain;
@@ -126,7 +126,7 @@ TEST_CASE("likelihood ratios are those of a mixture of two normals, step by step
       expected += std::log(((1 - q) * normal(step[k]) + q * normal(step[k] - 1)) / normal(step[k]));
     CHECK(scores[k] == Approx(expected).epsilon(1e-12));
   }
-  // 90 is surely there and -90 surely not.
+  // 90 is surely in and -90 surely out.
   CHECK(scores[2] == Approx(89.5 / (sigma * sigma) + std::log(q) + std::log(1 - q)));
 }
 

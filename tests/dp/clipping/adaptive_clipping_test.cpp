@@ -1,5 +1,5 @@
-// Bounds that follow a quantile, and private statistics: what is released, with how much noise, and
-// that the ledger knows. A right mechanism fails a statistical check with probability under 1e-6.
+// Bounds that follow a quantile, and private statistics: their releases, their noise, and their
+// ledger entries. A correct mechanism fails a statistical check with probability under 1e-6.
 #include "dp/clipping/adaptive_clipping.h"
 
 #include <cmath>
@@ -14,13 +14,13 @@
 namespace sotto {
 namespace {
 
-// Units whose gradients have norms of our choice: the loss of unit n is norms[n] times a weight.
+// Units with gradients of chosen norms: the loss of unit n is norms[n] times a weight.
 struct Fixture {
   Parameter a{zeros({1})}, b{zeros({1})};
   Clipper clipper{{{{&a}, 1.0}, {{&b}, 2.0}}};
   Ledger ledger;
 
-  // A batch of everybody, released; a's norms are `norms`, b's are twice that.
+  // Releases a batch of all units; a's norms are `norms`, b's are twice that.
   NoisyGradient release(const std::vector<float>& norms, GaussianMechanism& mechanism,
                         double unclipped_count_stddev) {
     const std::int64_t n = std::ssize(norms);
@@ -37,7 +37,7 @@ struct Fixture {
 TEST_CASE("each group's count is of the units within its own bound") {
   Fixture f;
   GaussianMechanism mechanism(1e-3, SecretRandom::insecure_seeded(1));
-  // Bounds 1 and 2 of norms x and 2x: both groups have two within and three beyond.
+  // Bounds 1 and 2 for norms x and 2x: both groups have two units within and three beyond.
   const NoisyGradient released = f.release({0.5F, 1.0F, 1.5F, 3.0F, 9.0F}, mechanism, 1e-2);
   REQUIRE(released.unclipped_fraction().size() == 2);
   for (const double part : released.unclipped_fraction()) CHECK(part == Approx(0.4).margin(0.02));
@@ -55,7 +55,7 @@ TEST_CASE("a unit that is not a number is beyond every bound") {
   for (const double part : released.unclipped_fraction()) CHECK(part == Approx(0.5).margin(0.02));
 }
 
-TEST_CASE("the noise of gradient and counts has the deviations that the split says") {
+TEST_CASE("the noise of gradient and counts has the standard deviations of the split") {
   Fixture f;
   constexpr double total = 0.5, unclipped_count_stddev = 0.6;
   GaussianMechanism mechanism(total, SecretRandom::insecure_seeded(2));
@@ -68,7 +68,7 @@ TEST_CASE("the noise of gradient and counts has the deviations that the split sa
   for (int i = 0; i < releases; ++i) {
     const NoisyGradient released = f.release(nobody_within, mechanism, unclipped_count_stddev);
     variance = released.noise_variance();
-    // All gradients are clipped to the same point.
+    // All gradients are clipped to one value.
     const double value = to_dtype(released.gradients()[0].second, Dtype::f64).item();
     gradient_square += (value - 1) * (value - 1) / releases;
     const double part = released.unclipped_fraction()[0];
@@ -96,7 +96,7 @@ TEST_CASE("too little noise on the counts is refused before anything is recorded
 
 TEST_CASE("bounds settle at the quantile of the norms") {
   const AdaptiveClipping adaptive{.quantile = 0.25, .learning_rate = 0.2};
-  // Norms uniform on [0, 8]: the part within a bound C is C / 8.
+  // Norms uniform on [0, 8]: the fraction within a bound C is C / 8.
   std::vector<double> bounds = {0.01, 100};
   for (int step = 0; step < 300; ++step) {
     std::vector<double> within;
@@ -149,7 +149,7 @@ TEST_CASE("means of bounded statistics are released with their noise, and record
   constexpr int releases = 2000;
   for (int i = 0; i < releases; ++i) {
     StatisticSum sum({{0, 1}, {-10, 30}});
-    // Half of the units are right; losses beyond the range count as its ends.
+    // Half of the units are right; losses beyond the range are clamped to its ends.
     for (int unit = 0; unit < 400; ++unit)
       sum.add(std::vector<double>{unit % 2 + 0.0, unit < 300 ? 1e9 : -1e9});
     const std::vector<double> means = mechanism.release(sum.finish(sampler.draw()), ledger);

@@ -1,6 +1,6 @@
-// Faults that other libraries for private training are known to have had, silently, in layers and
-// in what they take a sample to be. Each test shows the right result here. Cancelling norms are in
-// norm_methods_test.cpp, operations that mix samples in sample_mixing_test.cpp.
+// Known silent faults of other libraries for private training, in layers and in their notion of a
+// sample. Each test shows the right result here. Cancelling norms are in norm_methods_test.cpp,
+// operations that mix samples in sample_mixing_test.cpp.
 #include "autograd/ops.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
@@ -29,7 +29,7 @@ constexpr testing::CheckOptions few{.instances = 6};
 
 using Loss = std::function<Var(Tape& tape, std::int64_t first, std::int64_t end)>;
 
-// Norms of samples first .. end - 1 run together.
+// The norms of samples first .. end - 1, run together.
 std::vector<double> norms(const std::vector<Parameter*>& parameters, const Loss& loss,
                           std::int64_t first, std::int64_t end, const ClipOptions& options = {},
                           ClipPasses passes = ClipPasses::one) {
@@ -39,7 +39,8 @@ std::vector<double> norms(const std::vector<Parameter*>& parameters, const Loss&
   return clipper.statistics().norms[0];
 }
 
-// That samples have the same norms together and alone, by every route and in one pass or two.
+// Checks that samples have the same norms together and alone, by every norm method and in one pass
+// or two.
 void check_norms(const std::vector<Parameter*>& parameters, std::int64_t n, const Loss& loss) {
   for (const NormMethod norm_method :
        {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
@@ -176,7 +177,7 @@ TEST_CASE("a linear layer takes inputs of any rank, one after the other") {
   }
 }
 
-TEST_CASE("a weight may be used again as a function's argument, transposed, and in arithmetic") {
+TEST_CASE("a weight may be reused as a function's argument, transposed, and in arithmetic") {
   nn::Linear layer(4, 4);
   layer.to(Dtype::f64);
   const Tensor x = random_values(4, {3, 2, 4});
@@ -187,7 +188,7 @@ TEST_CASE("a weight may be used again as a function's argument, transposed, and 
   });
 }
 
-TEST_CASE("a value that an activation was taken of may be used again") {
+TEST_CASE("the input of an activation may be reused") {
   nn::Linear layer(4, 4);
   layer.to(Dtype::f64);
   const Tensor x = random_values(5, {3, 4});

@@ -1,5 +1,5 @@
-// Clipping that is replayed is the clipping that is done at once, bit by bit, and counts rows that
-// are padding for nothing. On every GPU there is.
+// Replayed clipping equals immediate clipping, bit by bit, and padding rows count for nothing. On
+// every GPU present.
 #include "dp/clipping/captured_gpu_clip.h"
 
 #include "core/allocator/allocator.h"
@@ -24,7 +24,7 @@ std::vector<Tensor> first_rows(const Batch& batch, std::int64_t count) {
   return {batch.images.slice(0, 0, count), batch.targets.slice(0, 0, count)};
 }
 
-// One part after the other through one clipper; sums, norms and factors.
+// Runs physical batches through one clipper; sums, norms and clip factors.
 class Steps {
  public:
   Steps(Device device, const ClipOptions& options, bool by_parameter)
@@ -63,7 +63,7 @@ void spoil(const Tensor& images, std::int64_t row, double value) {
 
 }  // namespace
 
-TEST_CASE("a replayed clipping is the one that is done at once, while bounds and scales move") {
+TEST_CASE("a replayed clipping equals the immediate one, while bounds and scales change") {
   for_each_gpu([](Device device) {
     PublicRandom random(3);
     for (const bool by_parameter : {false, true}) {
@@ -89,7 +89,7 @@ TEST_CASE("a replayed clipping is the one that is done at once, while bounds and
   });
 }
 
-TEST_CASE("rows that are padding add nothing to a replayed clipping, whatever they hold") {
+TEST_CASE("padding rows add nothing to a replayed clipping, whatever they hold") {
   for_each_gpu([](Device device) {
     PublicRandom random(4);
     Steps clean(device, {}, false), spoilt(device, {}, false), plain(device, {}, false);
@@ -129,7 +129,7 @@ TEST_CASE("a sum outlives the replay after it") {
   });
 }
 
-TEST_CASE("what is not sound in a replay is clipped again in the host's way") {
+TEST_CASE("an unreliable replay is clipped once more on the host") {
   for_each_gpu([](Device device) {
     nn::Sequential model{nn::Linear(1, 3, {.bias = false})};
     model.to(device);
@@ -185,7 +185,7 @@ TEST_CASE("a clipper that captured losses take turns with clips each's gradients
   });
 }
 
-TEST_CASE("a clipping that cannot be replayed says why, and is done") {
+TEST_CASE("a clipping that cannot be replayed says why, and is done on the host") {
   for_each_gpu([](Device device) {
     PublicRandom random(6);
     const std::vector<Tensor> batch = tensors(random_batch(rows, random));
@@ -208,7 +208,7 @@ TEST_CASE("a clipping that cannot be replayed says why, and is done") {
   });
 }
 
-TEST_CASE("a replay that does not do all that it should is found out before it counts") {
+TEST_CASE("a replay that lost a launch is detected before it counts") {
   for_each_gpu([](Device device) {
     PublicRandom random(12);
     const std::vector<Tensor> batch = tensors(random_batch(rows, random));
@@ -218,7 +218,8 @@ TEST_CASE("a replay that does not do all that it should is found out before it c
     for (int launch = 0; launch < 12; ++launch) {
       Steps replayed(device, {}, false);
       Tape tape(private_tape);
-      const Var loss = replayed.s.captured(tape, batch);  // whole: what is lost is the clipping's
+      const Var loss =
+          replayed.s.captured(tape, batch);  // whole: the lost launch is the clipping's
       if (!lose_launch(launch)) return;
       replayed.clipper.add(tape, loss);
       lose_launch(-1);
@@ -261,7 +262,7 @@ TEST_CASE("gradients beside those that are captured are clipped with them") {
   });
 }
 
-TEST_CASE("another way to clip takes the captured one's memory back") {
+TEST_CASE("another setting of clipping frees the captured one's memory") {
   for_each_gpu([](Device device) {
     PublicRandom random(10);
     Steps steps(device, {}, false);
@@ -296,7 +297,7 @@ class BenchSteps {
     optimizer_.emplace(model_, nn::SgdRule{.learning_rate = 0.01});
   }
 
-  // Of a step that compares no more what is replayed.
+  // Counts of a step that no longer compares its replays.
   PretendedCounts of(bool is_private, bool capture) {
     PretendedCounts before;
     constexpr int compared = 5;

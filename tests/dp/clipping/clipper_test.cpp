@@ -1,4 +1,4 @@
-// The bound holds: for every rule, route and number of passes, and for hostile samples.
+// The clip bound holds: for every rule, norm method and number of passes, and for hostile samples.
 #include "dp/clipping/clipper.h"
 
 #include <cmath>
@@ -38,7 +38,7 @@ Clipper flat_clipper(nn::Sequential& model, double bound, const Setting& s) {
                  {.rule = s.rule, .norm_method = s.norm_method}, s.passes);
 }
 
-// One group for each module's parameters, with growing bounds.
+// One group for each module's parameters, with increasing bounds.
 std::vector<ClipGroup> growing_groups(nn::Sequential& model, double bound) {
   std::vector<ClipGroup> groups;
   for (int i = 0; i < model.size(); ++i) {
@@ -67,7 +67,7 @@ TEST_CASE("leaving one sample out changes the clipped sum by at most the bound")
   }
 }
 
-TEST_CASE("a hostile sample changes the sum by at most the bound and leaves the others alone") {
+TEST_CASE("a hostile sample changes the sum by at most the bound, and no other sample's part") {
   nn::manual_seed(2);
   nn::Sequential model = small_network();
   PublicRandom random(8);
@@ -88,8 +88,8 @@ TEST_CASE("a hostile sample changes the sum by at most the bound and leaves the 
 
 namespace {
 
-// A linear layer of one use, or of two that share its weight, over given inputs and output
-// gradients [n, t, ...]; the clipped sum.
+// The clipped sum of a linear layer that is used once, or twice with one weight, over given inputs
+// and output gradients [n, t, ...].
 struct Factors {
   Tensor x, dy;
 };
@@ -112,7 +112,7 @@ Tensor normal_values(PublicRandom& random, const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
-// How far the sum moves when a sample is not there, being zero.
+// The change of the sum when a sample is replaced by zeros.
 double influence(const std::vector<Factors>& uses, const Setting& setting, std::int64_t n = 0) {
   std::vector<Factors> without;
   for (const Factors& f : uses) {
@@ -128,7 +128,8 @@ double influence(const std::vector<Factors>& uses, const Setting& setting, std::
 
 }  // namespace
 
-// The norm of what is left is exact and small; what rounding leaves of large terms is not.
+// The norm of what remains after cancellation is exact and small; the rounding of large terms is
+// not.
 TEST_CASE("a sample whose terms cancel moves the sum by at most the bound") {
   PublicRandom random(15);
   for (const Setting& setting : settings()) {
@@ -141,7 +142,7 @@ TEST_CASE("a sample whose terms cancel moves the sum by at most the bound") {
         CHECK(influence({{concat({one, zeros({2, 4, 1})}, 0), dy}}, setting) <= 1);
       }
     }
-    // A constant feature and gradients that are odd over the positions.
+    // A constant feature and output gradients that are odd over the positions.
     for (const double offset : {100.0, 1e4, 1e6}) {
       const Tensor half = normal_values(random, {4, 32, 16});
       const Tensor dy = concat({half, scale(half, -1)}, 1);
@@ -158,8 +159,8 @@ TEST_CASE("a sample whose terms cancel moves the sum by at most the bound") {
   }
 }
 
-// What is left of a sample may be short while its terms are long: they must not push the digits of
-// the others' parts out of the sum.
+// A sample may have a small norm while its terms are large: these must not swamp the digits of
+// other samples in the sum.
 TEST_CASE("a sample whose terms cancel leaves the parts of others in the sum") {
   constexpr std::int64_t samples = 600, place = 153;
   const auto with = [&](std::int64_t positions, std::int64_t width, float first, float last) {
@@ -176,7 +177,7 @@ TEST_CASE("a sample whose terms cancel leaves the parts of others in the sum") {
     for (const float size : {1e3f, 1e5f, 1e8f}) {
       for (const std::int64_t width : {1, 8}) {
         INFO("terms of " << size << ", width " << width);
-        // In two uses of a weight, and in one that the product's blocks may part anywhere.
+        // In two uses of a weight, and in one that the product's blocks may divide anywhere.
         CHECK(influence({with(1, width, size, 0), with(1, width, -size, 0)}, setting, place) <=
               1.002);
         CHECK(influence({with(5, width, size, -size)}, setting, place) <= 1.002);
@@ -201,9 +202,9 @@ TEST_CASE("a sample of NaN changes nothing but its own count") {
   }
 }
 
-TEST_CASE("terms that overflow while the norm stays finite are left out alone") {
-  // Two positions whose products are +-1e39: the gradient cancels to zero, single precision does
-  // not.
+TEST_CASE("a sample whose terms overflow while its norm is finite is left out, and no other") {
+  // Two positions with products +-1e39: the gradient cancels to zero, but single precision
+  // overflows.
   Parameter w(Tensor::from(std::vector<float>{1, 1}, {1, 2}));
   Clipper clipper({{{&w}, 1.0}});
   const std::vector<float> x{1e20f, 1e20f, 1e20f, 1e20f, 1, 2, 3, 4};
@@ -237,9 +238,9 @@ TEST_CASE("a sample whose Gram products underflow moves the sum by at most the b
   }
 }
 
-TEST_CASE(
-    "a factor that a weight takes below the normal numbers moves the sum by at most the bound") {
-  // Weights of 2^-91 and slopes of 2^-49 give numbers of ten bits, and inputs make much of them.
+TEST_CASE("a factor that its clip weight makes denormal moves the sum by at most the bound") {
+  // Clip weights of 2^-91 and output gradients of 2^-49 give numbers of ten bits, which inputs
+  // amplify.
   for (const Setting& setting : settings()) {
     for (const std::int64_t positions : {1, 2}) {
       for (const bool image : {false, true}) {
@@ -249,7 +250,7 @@ TEST_CASE(
           Clipper clipper({{{&w}, bound}},
                           {.rule = setting.rule, .norm_method = setting.norm_method},
                           setting.passes);
-          // Gradients of so much more leave weights of so much less.
+          // Larger gradients by a factor get smaller clip weights by it.
           clipper.set_loss_scale(round % 2 == 0 ? 1 : 0x1p24);
           const Shape shape = image ? Shape{1, 1, positions} : Shape{1, positions, 1};
           Tape tape({.private_data = true});
@@ -265,9 +266,9 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a factor that a weight takes out of range is left out alone") {
-  // The first gradient is (0.1, 0.1), from a slope of 1e35, which a weight of 6e6 makes infinite
-  // in a product with others.
+TEST_CASE("a sample whose clip weight makes its factor overflow is left out, and no other") {
+  // The first gradient is (0.1, 0.1), from an output gradient of 1e35, which a clip weight of 6e6
+  // makes infinite in a product with others.
   Parameter w(Tensor::from(std::vector<float>{1, 1}, {1, 2}));
   Clipper clipper({{{&w}, 1e6}},
                   {.rule = {.kind = ClipRule::Kind::automatic}, .sum_size = {.block = 2}});
@@ -300,7 +301,8 @@ TEST_CASE("groups of parameters are bounded each, and together by the root of th
   }
 }
 
-TEST_CASE("one pass and two, any route and any split into physical batches give the same sum") {
+TEST_CASE(
+    "one pass and two, any norm method and any split into physical batches give the same sum") {
   nn::manual_seed(5);
   nn::Sequential model = small_network();
   PublicRandom random(11);
@@ -325,7 +327,7 @@ TEST_CASE("one pass and two, any route and any split into physical batches give 
   }
 }
 
-TEST_CASE("factors are what the rules say, and never let a norm pass the bound") {
+TEST_CASE("clip factors are those of the rules, and never let a norm exceed the bound") {
   using Kind = ClipRule::Kind;
   CHECK(ClipRule{Kind::minimum}.factor(0.5, 1, 0) == 1);
   CHECK(ClipRule{Kind::minimum}.factor(0, 1, 0) == 1);
@@ -345,7 +347,7 @@ TEST_CASE("factors are what the rules say, and never let a norm pass the bound")
   }
 }
 
-TEST_CASE("what a clipper cannot bound is refused") {
+TEST_CASE("a gradient that a clipper cannot bound is refused") {
   nn::manual_seed(6);
   nn::Sequential model = small_network();
   for (const auto kind : {ClipRule::Kind::automatic, ClipRule::Kind::adaptive}) {
@@ -378,7 +380,7 @@ TEST_CASE("what a clipper cannot bound is refused") {
   Tape open;
   CHECK_THROWS_AS(clipper.add(open, cross_entropy(model(open.input(batch.images)), batch.targets)),
                   std::invalid_argument);
-  // Another number of units than was drawn.
+  // Another number of units than in the batch.
   FullBatchSampler sampler(3);
   Tape again({.private_data = true});
   clipper.discard();

@@ -1,5 +1,5 @@
-// What a sample adds to a clipped sum is its own: how many others a part of a batch has, how long
-// they are, and what was chosen for them must not show in it.
+// A sample's part of a clipped sum depends on that sample only: the number of other samples in a
+// physical batch, their sequence lengths, and the choices made for them must not show in it.
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -12,7 +12,7 @@
 namespace sotto {
 namespace {
 
-// Samples that are alike, so that their rounding adds up, and one that has next to no gradient.
+// Samples that are alike, so that their rounding adds up, and one with a negligible gradient.
 constexpr std::int64_t others = 128, width = 16;
 
 struct Clipped {
@@ -39,7 +39,7 @@ Tensor normal_values(PublicRandom& random, const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
-// [positions, width] about `mean`, and slopes that cancel over positions.
+// Inputs [positions, width] about `mean`, and output gradients that cancel over positions.
 struct Sample {
   Tensor x, dy;
 };
@@ -51,7 +51,7 @@ Sample cancelling(std::int64_t positions, double mean) {
           sub(slopes, scale(sum(slopes, {0}), 1.0 / static_cast<double>(positions)))};
 }
 
-// All others, and where `with` the one, whose length is `longest`.
+// All other samples and, if `with`, the one of length `longest`.
 Clipped linear_sum(const Sample& like, std::int64_t longest, bool with, Clipper& clipper,
                    Parameter& w) {
   const std::int64_t positions = like.x.size(0),
@@ -71,7 +71,7 @@ Clipped linear_sum(const Sample& like, std::int64_t longest, bool with, Clipper&
   return clipped(clipper, tape, sum_per_sample(y));
 }
 
-TEST_CASE("whether rows are kept does not show in the factors of others") {
+TEST_CASE("materializing gradients does not show in the clip factors of others") {
   constexpr std::int64_t positions = 64;
   for (const double mean : {0.0, 100.0, 1000.0}) {
     const Sample like = cancelling(positions, mean);
@@ -88,7 +88,7 @@ TEST_CASE("whether rows are kept does not show in the factors of others") {
   }
 }
 
-TEST_CASE("with a largest part nothing at all changes for others") {
+TEST_CASE("with a maximum physical batch nothing at all changes for others") {
   const Sample like = cancelling(64, 1000);
   const auto sum_of = [&](bool with, std::int64_t largest) {
     Parameter w(zeros({width, width}));
@@ -98,11 +98,12 @@ TEST_CASE("with a largest part nothing at all changes for others") {
     return linear_sum(like, 64, with, clipper, w).factor;
   };
   CHECK(sum_of(true, others + 1) == sum_of(false, others + 1));
-  CHECK(sum_of(true, 0) != sum_of(false, 0));  // rows are kept for one of them
+  // per-sample gradients are materialized for one of them
+  CHECK(sum_of(true, 0) != sum_of(false, 0));
   CHECK(throws([&] { sum_of(true, -1); }, "parts of at most -1 units"));
 }
 
-TEST_CASE("the longest sequence does not show in the factors of others") {
+TEST_CASE("the longest sequence does not show in the clip factors of others") {
   for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
     for (const double mean : {0.0, 100.0, 1000.0}) {
       const Sample like = cancelling(8, mean);
@@ -119,9 +120,10 @@ TEST_CASE("the longest sequence does not show in the factors of others") {
   }
 }
 
-TEST_CASE("a user of two rows does not show in the factors of those of one") {
+TEST_CASE("a user of two rows does not show in the clip factors of users of one") {
   for (const double far : {0.0, 1e3, 1e7}) {
-    // Images are zero on one side, where slopes are large: far longer than their products.
+    // Images are zero on one side, where output gradients are large: far larger than their
+    // products.
     PublicRandom random(12);
     const Tensor image = normal_values(random, {3, 8, 8}),
                  slopes = normal_values(random, {4, 6, 6}),
@@ -151,7 +153,7 @@ TEST_CASE("a user of two rows does not show in the factors of those of one") {
   }
 }
 
-TEST_CASE("the longest bag does not show in the factors of others") {
+TEST_CASE("the longest bag does not show in the clip factors of others") {
   constexpr std::int64_t size = 8, rows = 50;
   for (const auto mode : {nn::BagMode::sum, nn::BagMode::mean}) {
     const auto sum_of = [&](std::int64_t longest) {

@@ -1,4 +1,5 @@
-// Clipping on every GPU there is gives what it gives on the CPU, and waits once for each part.
+// Clipping on every GPU present gives the CPU's results, and synchronizes once for each physical
+// batch.
 #include "dp/clipping/gpu_clip.h"
 
 #include <optional>
@@ -41,7 +42,7 @@ std::vector<ClipGroup> groups_of(nn::Module& model, bool by_parameter) {
   return groups;
 }
 
-// Of the same network, in one part after the other.
+// Clips physical batches of one network, one after another.
 Clipped clip(Device device, const std::vector<Batch>& parts, const How& how) {
   Setup s(device, 1);
   Clipper clipper(groups_of(s.model, how.by_parameter),
@@ -129,8 +130,8 @@ TEST_CASE("device code: factors of several parameters' gradients, by every rule"
   }
 }
 
-// Factors keep sums finite; should one not be, nobody gets it.
-TEST_CASE("a sum that is not finite is not sound") {
+// Clip factors keep sums finite; a sum that is not must not be used.
+TEST_CASE("a sum that is not finite is unreliable") {
   for_each_gpu([](Device device) {
     Parameter a(zeros({3}, Dtype::f32, device)), b(zeros({3}, Dtype::f32, device));
     const std::vector<ClipGroup> groups{{{&a}, 1}, {{&b}, 1}};
@@ -159,7 +160,7 @@ TEST_CASE("a sum that is not finite is not sound") {
   });
 }
 
-TEST_CASE("a sample of weight 0 on a GPU adds nothing, or what cannot be missed") {
+TEST_CASE("a sample of weight 0 on a GPU adds nothing, or the sum is flagged") {
   for_each_gpu([](Device device) {
     const Tensor weights = Tensor::from(std::vector<double>{0.5, 0, 2}, {3}).to(device);
     const auto total = [&](double b, double a) {
@@ -177,7 +178,8 @@ TEST_CASE("a sample of weight 0 on a GPU adds nothing, or what cannot be missed"
   });
 }
 
-TEST_CASE("a GPU clips as the CPU does, by every rule, route, grouping and number of passes") {
+TEST_CASE(
+    "a GPU clips as the CPU does, by every rule, norm method, grouping and number of passes") {
   for_each_gpu([](Device device) {
     PublicRandom random(3);
     const std::vector<Batch> parts{random_batch(5, random), random_batch(4, random)};
@@ -192,7 +194,7 @@ TEST_CASE("a GPU clips as the CPU does, by every rule, route, grouping and numbe
           same({.norm_method = norm_method, .passes = passes, .by_parameter = by_parameter});
       }
     }
-    // Room for one group after the other, and for no rows.
+    // A budget for one group after the other, and for no materialized gradients.
     same({.by_parameter = true, .per_sample_grad_budget = 1});
   });
 }
@@ -211,7 +213,7 @@ TEST_CASE("a GPU clips units of several rows as the CPU does") {
   });
 }
 
-TEST_CASE("hostile samples are left out on a GPU as on the CPU, and spoil nobody's sum") {
+TEST_CASE("hostile samples are left out on a GPU as on the CPU, and spoil no sum") {
   for_each_gpu([](Device device) {
     PublicRandom random(5);
     for (const double value : {std::nan(""), HUGE_VAL, 1e30, -1e30, 3e38, 1e-30, 0.0}) {
@@ -265,7 +267,7 @@ TEST_CASE("terms that cancel, and sums that overflow, are clipped on a GPU as on
         // Two uses whose gradients cancel.
         {{column({1.0000001f, 0}, 2), column({3e9f, 0}, 2)},
          {column({1.0000002f, 1}, 2), column({-2.99999969e9f, 1}, 2)}},
-        // Products of +-1e40 at two positions, of a gradient of zero.
+        // Products of +-1e40 at two positions, with a gradient of zero.
         {{column({1e20f, 1e20f, 1, 2}, 2), column({1e20f, -1e20f, 1, 1}, 2)}}};
     for (const auto& uses : cases) {
       for (const NormMethod norm_method :
@@ -295,9 +297,9 @@ TEST_CASE("a loss that no parameter reaches, and one that some do not, count on 
   });
 }
 
-// The k-th allocation of a second part fails: the first part's sum is as it was, or says that it is
-// not.
-TEST_CASE("a part that runs out of a GPU's memory anywhere is as if it had not been added") {
+// The k-th allocation of a second physical batch fails: the first one's sum is unchanged, or says
+// that it is lost.
+TEST_CASE("a physical batch that runs out of a GPU's memory anywhere is as if never added") {
   for_each_gpu([](Device device) {
     PublicRandom random(6);
     const std::vector<Batch> parts{random_batch(3, random), random_batch(4, random)};
@@ -339,7 +341,7 @@ struct Waits {
   std::int64_t ones, twos;
 };
 
-// How often the host waits while a network of so many layers is clipped.
+// The number of synchronizations while a network of this many layers is clipped.
 Waits waits_for(Device device, int layers) {
   nn::Sequential model;
   for (int k = 0; k < layers; ++k) model.add(nn::Linear(6, 6));
@@ -358,7 +360,7 @@ Waits waits_for(Device device, int layers) {
 
 }  // namespace
 
-TEST_CASE("the host waits once for a part, whatever the number of parameters") {
+TEST_CASE("the host waits once for a physical batch, whatever the number of parameters") {
   if (!pretended_counts()) return;
   for_each_gpu([](Device device) {
     for (const int layers : {1, 4, 16}) {

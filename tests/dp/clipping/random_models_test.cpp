@@ -1,5 +1,5 @@
-// Random models, run privately in a batch and each sample alone: the same gradients, norms by every
-// route, and clipped sums. SOTTO_MODELS sets how many, SOTTO_MODEL_SEED the first.
+// Random models, run privately in a batch and each sample alone: equal gradients, norms by every
+// method, and clipped sums. SOTTO_MODELS sets their number, SOTTO_MODEL_SEED the first seed.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -29,7 +29,7 @@ double norm_of(const std::vector<double>& x) {
   return std::sqrt(sum);
 }
 
-// Each sample's gradient of all parameters, one after the other, by running it alone.
+// The gradients of all parameters, sample by sample, by running each sample alone.
 Rows alone(RandomModel& model) {
   Rows rows;
   for (std::int64_t n = 0; n < model.inputs().size(0); ++n) {
@@ -51,7 +51,7 @@ Rows alone(RandomModel& model) {
 
 struct Together {
   Rows rows;
-  std::vector<std::vector<double>> squared_norms;  // by route
+  std::vector<std::vector<double>> squared_norms;  // by norm method
 };
 
 Together together(RandomModel& model, bool cut) {
@@ -107,7 +107,7 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return norm_of(difference);
 }
 
-// What is wrong with a model, or nothing.
+// Describes the fault of a model; empty if there is none.
 std::string fault(RandomModel& model, bool cut) {
   const Rows expected = alone(model);
   const Together got = together(model, cut);
@@ -153,7 +153,7 @@ std::string fault(const ModelPlan& plan, bool cut) {
   }
 }
 
-// The same plan without every step that the failure does not need.
+// The plan without the steps that the failure does not need.
 ModelPlan shrunk(ModelPlan plan, bool cut) {
   for (std::size_t i = plan.steps.size(); i-- > 0;) {
     ModelPlan smaller = plan;
@@ -197,7 +197,7 @@ TEST_CASE("random models cut into segments have them, too") {
   check_models(setting("SOTTO_MODEL_SEED", 0) + 500, setting("SOTTO_MODELS", 300) / 3, true);
 }
 
-// Depth, sharing and every kind of step appear, or the test above says little.
+// Depth, sharing and every kind of step must occur, or the test above says little.
 TEST_CASE("random models vary") {
   std::map<std::string, int> words;
   std::size_t deepest = 0;

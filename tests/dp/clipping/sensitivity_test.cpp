@@ -1,5 +1,5 @@
-// The bound holds for every policy x groups x units x masks x types x passes x accumulation:
-// one unit more or less moves the clipped sum by at most the sensitivity.
+// The bound holds for every policy x groups x units x masks x types x passes x accumulation: one
+// unit more or less moves the clipped sum by at most the sensitivity.
 #include <cmath>
 
 #include "dp/clipping/clip_groups.h"
@@ -21,7 +21,7 @@ std::vector<ClipGroup> make_groups(nn::Sequential& model, Groups kind) {
   return named_groups(model.named_parameters(), {"0.", "7.weight"}, bound);
 }
 
-// Units of one to three rows, some rows counting for nothing.
+// Units of one to three rows; masked rows count for nothing.
 struct Units {
   bool several_rows = false, mean = false, masks = false;
   std::vector<std::int64_t> rows(std::int64_t unit) const {
@@ -90,7 +90,7 @@ void check_policy(nn::Sequential& model, const Policy& policy, const Batch& batc
     std::erase(rest, left);
     const double moved = distance(all, sum_over(clipper, model, policy, batch, rest));
     CHECK(moved <= clipper.sensitivity());
-    // The first is beyond f16, and counts for nothing there.
+    // The first gradient is out of range for f16, and counts for nothing there.
     CHECK((moved > 0 || (policy.precision == Dtype::f16 && left == 0)));
   }
 }
@@ -106,7 +106,7 @@ void check_all(const ClipRule& rule, Dtype dtype, Dtype precision = Dtype::f32) 
   model.to(dtype);
   PublicRandom random(11);
   Batch batch = random_batch(6, random);
-  for (int k = 0; k < 36; ++k) batch.images.data<float>()[k] *= 1e4F;  // one far over the bound
+  for (int k = 0; k < 36; ++k) batch.images.data<float>()[k] *= 1e4F;  // far above the bound
   for (const Groups groups : {Groups::flat, Groups::layers, Groups::named}) {
     for (const Units& units : kinds_of_units) {
       for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
@@ -131,7 +131,7 @@ TEST_CASE("one unit moves the clipped sum by at most the sensitivity, whatever t
   }
 }
 
-TEST_CASE("and so it does where activations and gradients are kept in 16 bits") {
+TEST_CASE("one unit moves the clipped sum by at most the sensitivity in 16 bits, too") {
   for (const Dtype precision : {Dtype::bf16, Dtype::f16}) {
     for (const Kind kind : kinds) {
       CAPTURE(name(precision), kind);
@@ -153,7 +153,8 @@ TEST_CASE("layers share a bound equally, and a shared parameter is clipped once"
   CHECK(layer_groups(model.named_parameters(), 2).size() == 3);
 }
 
-TEST_CASE("groups by names take what the first fitting prefix names, and the rest together") {
+TEST_CASE(
+    "groups by names take the parameters of the first fitting prefix, and the rest together") {
   nn::Sequential model = small_network();
   const auto parameters = model.named_parameters();
   const std::vector<ClipGroup> groups = named_groups(parameters, {"5.weight", "5"}, 1);
@@ -162,7 +163,7 @@ TEST_CASE("groups by names take what the first fitting prefix names, and the res
   CHECK(groups[1].parameters.size() == 1);
   CHECK(groups[2].parameters.size() == parameters.size() - 2);
   CHECK(sensitivity_of(groups) == Approx(1));
-  CHECK(named_groups(parameters, {"0", "1", "5", "7"}, 1).size() == 4);  // none is left
+  CHECK(named_groups(parameters, {"0", "1", "5", "7"}, 1).size() == 4);  //  none is left
   CHECK_THROWS_AS(named_groups(parameters, {"5", "5.weight"}, 1), std::invalid_argument);
   CHECK_THROWS_AS(named_groups(parameters, {"conv"}, 1), std::invalid_argument);
 }

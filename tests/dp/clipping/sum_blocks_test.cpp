@@ -1,6 +1,6 @@
 // A unit that is left out moves the clipped sum of a logical batch by at most its sensitivity,
-// although every later unit then has another place. Data are made so that rounding lines up, and
-// not; parts are of all sizes.
+// although it shifts every later unit. Data are random, or crafted so that rounding errors align;
+// physical batches have all sizes.
 #include <cmath>
 #include <numeric>
 
@@ -31,7 +31,8 @@ std::vector<std::int64_t> without(std::vector<std::int64_t> units, std::int64_t 
   return units;
 }
 
-TEST_CASE("blocks hold at most so many units, and a unit that is left out changes its own alone") {
+TEST_CASE(
+    "blocks hold a maximum of units, and a unit that is left out changes only its own block") {
   PublicRandom random(5);
   for (int round = 0; round < 200; ++round) {
     std::vector<std::int64_t> units;
@@ -56,8 +57,7 @@ TEST_CASE("blocks hold at most so many units, and a unit that is left out change
     const std::int64_t left =
         units[static_cast<std::size_t>(random.word() % static_cast<std::uint64_t>(units.size()))];
     const auto rest = blocks_of(without(units, left));
-    // Blocks that differ are neighbours, and hold at most most + 1 units, the one left out
-    // included.
+    // Blocks that differ are adjacent, and hold at most most + 1 units, including the one left out.
     std::size_t front = 0, back = 0;
     while (front < rest.size() && all[front] == rest[front]) ++front;
     while (back < rest.size() - front && all[all.size() - 1 - back] == rest[rest.size() - 1 - back])
@@ -92,19 +92,19 @@ TEST_CASE("blocks for fewer units lie within those for more, and rows count") {
   CHECK(none.ends().empty());
 }
 
-TEST_CASE("units out of order, and blocks of none, are refused") {
+TEST_CASE("units out of order, and empty blocks, are refused") {
   CHECK_THROWS_AS(SumBlocks(std::vector<std::int64_t>{1, 0}, {}, {}), std::invalid_argument);
   CHECK_THROWS_AS(SumBlocks(std::vector<std::int64_t>{1, 1}, {}, {}), std::invalid_argument);
   CHECK_THROWS_AS(SumBlocks(numbers(2), {}, {.units = 0}), std::invalid_argument);
   CHECK_THROWS_AS(SumBlocks(numbers(2), std::vector<std::int64_t>{1}, {}), std::invalid_argument);
 }
 
-// How the data are made; each of them is one row of features [population, width].
+// The kind of data; each unit is one row of features [population, width].
 enum class Data {
-  equal,      // every gradient the same: partial sums grow as far as they can
+  equal,      // all gradients equal: partial sums grow as far as possible
   offset,     // 1 + 0.1 N, not crafted
-  halfway,    // sums whose next term is half a unit in the last place, and later others'
-  cancelling  // pairs that cancel, so that rounding is all that stays
+  halfway,    // sums whose next term is half a unit in the last place, and later units' terms
+  cancelling  // pairs that cancel, so that only rounding remains
 };
 
 Tensor features(Data data, std::int64_t population, std::int64_t width) {
@@ -128,14 +128,14 @@ struct Case {
   Dtype precision = Dtype::f32;
   std::int64_t width = 4;
   std::int64_t positions = 1;
-  std::int64_t side = 0;  // of images, where the layer is a convolution
+  std::int64_t side = 0;  // of images, if the layer is a convolution
   std::size_t per_sample_grad_budget = ClipOptions{}.per_sample_grad_budget;
   // Numbers in a row.
   std::int64_t size() const { return width * positions * std::max<std::int64_t>(1, side * side); }
 };
 
-// A linear layer whose gradient with regard to its weight is the sum of its inputs, or a
-// convolution of 3 x 3 windows with 32 outputs.
+// A linear layer whose gradient by its weight is the sum of its inputs, or a convolution of 3 x 3
+// windows with 32 outputs.
 class Network {
  public:
   explicit Network(const Case& of)
@@ -143,7 +143,8 @@ class Network {
         weight_(zeros(of.side > 0 ? Shape{32, of.width, 3, 3} : Shape{1, of.width})),
         bias_(zeros({of.side > 0 ? 32 : 1})) {}
 
-  // The clipped sum of these units, in parts of about so many, and blocks of at most so many.
+  // The clipped sum of these units, in physical batches of about `part` and blocks of at most
+  // `block`.
   std::vector<double> sum(const Tensor& x, const std::vector<std::int64_t>& units,
                           std::int64_t part, std::int64_t block) {
     Clipper clipper(flat_group({&weight_, &bias_}, 1),
@@ -187,7 +188,7 @@ class Network {
   double sensitivity_ = 0;
 };
 
-// How far a sum moves at most, in sensitivities, when one of some units is left out.
+// The maximum change of a sum, in sensitivities, when one of some units is left out.
 double moved(const Case& of, std::int64_t population, std::int64_t part) {
   Network network(of);
   const Tensor x = features(of.data, population, of.size());
@@ -207,7 +208,8 @@ constexpr ClipRule::Kind all_kinds[] = {ClipRule::Kind::minimum, ClipRule::Kind:
                                         ClipRule::Kind::automatic, ClipRule::Kind::normalize,
                                         ClipRule::Kind::adaptive};
 
-TEST_CASE("a unit that is left out moves the sum of 2^10 to 2^13 others by no more than it may") {
+TEST_CASE(
+    "a unit that is left out moves the sum of 2^10 to 2^13 others by at most its sensitivity") {
   for (const Data data : all_data) {
     for (const std::int64_t population : {1 << 10, 1 << 13}) {
       for (const std::int64_t part : {std::int64_t{8}, std::int64_t{512}, std::int64_t{1} << 20}) {
@@ -219,7 +221,8 @@ TEST_CASE("a unit that is left out moves the sum of 2^10 to 2^13 others by no mo
   }
 }
 
-TEST_CASE("by every rule, in 16 bits, and over positions") {
+TEST_CASE(
+    "a unit that is left out moves the sum in bounds by every rule, in 16 bits, over positions") {
   for (const Data data : all_data) {
     for (const ClipRule::Kind kind : all_kinds) {
       for (const Dtype precision : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
@@ -234,7 +237,8 @@ TEST_CASE("by every rule, in 16 bits, and over positions") {
   }
 }
 
-TEST_CASE("and for convolutions, by rows that are kept and by sums, of which some go by tiles") {
+TEST_CASE(
+    "a unit that is left out moves the sum in bounds for convolutions, materialized or by tiles") {
   for (const Data data : all_data) {
     for (const auto& [side, width] :
          {std::pair{4, 40}, std::pair{8, 3}, std::pair{8, 40}, std::pair{12, 40}}) {
@@ -251,7 +255,7 @@ TEST_CASE("and for convolutions, by rows that are kept and by sums, of which som
   }
 }
 
-// Every third unit or so, so that blocks have all sizes.
+// About every third unit, so that blocks have all sizes.
 std::vector<std::int64_t> some_of(std::int64_t population) {
   PublicRandom random(3);
   std::vector<std::int64_t> units;
@@ -261,7 +265,7 @@ std::vector<std::int64_t> some_of(std::int64_t population) {
   return units;
 }
 
-TEST_CASE("blocks sum up to what their units alone do") {
+TEST_CASE("blocks sum up to the sums of their units alone") {
   std::vector<Case> cases;
   for (const std::int64_t positions : {1, 4, 12, 20})
     cases.push_back({.data = Data::offset, .width = 7, .positions = positions});
@@ -279,12 +283,13 @@ TEST_CASE("blocks sum up to what their units alone do") {
       const std::vector<double> alone = network.sum(x, units, 400, 1);
       const std::vector<double> blocks = network.sum(x, units, 400, SumBlocks::Limits{}.units);
       CHECK(distance(alone, blocks) < 1e-5 * distance(alone, std::vector<double>(alone.size())));
-      CHECK((alone != blocks) == (of.positions <= 16));  // products of blocks, or rows
+      // products of blocks, or materialized gradients
+      CHECK((alone != blocks) == (of.positions <= 16));
     }
   }
 }
 
-TEST_CASE("where parts end does not show") {
+TEST_CASE("the ends of physical batches do not show") {
   constexpr std::int64_t population = 3000, width = 4;
   const std::vector<std::int64_t> units = some_of(population);
   // Products are of 96, 8 and 2 units, and of one.
@@ -301,7 +306,7 @@ TEST_CASE("where parts end does not show") {
   }
 }
 
-TEST_CASE("a part that cuts a block is refused, and so are other units than the batch began for") {
+TEST_CASE("a physical batch that cuts a block, or has other units than announced, is refused") {
   Parameter w(zeros({1, 4}));
   const Tensor x = features(Data::offset, 40, 4);
   const auto add = [&](Clipper& clipper, std::int64_t first, std::int64_t end) {
@@ -320,7 +325,7 @@ TEST_CASE("a part that cuts a block is refused, and so are other units than the 
   CHECK_THROWS_AS(clipper.finish(sampler.draw()), std::invalid_argument);
 }
 
-TEST_CASE("a batch that is larger than the clipper was made for is refused") {
+TEST_CASE("a batch larger than the clipper's maximum is refused") {
   Parameter w(zeros({1, 4}));
   Clipper clipper(flat_group({&w}, 1), {.sum_size = {.batch = 30}});
   clipper.add_zeros(40);
@@ -335,14 +340,16 @@ TEST_CASE("batches and parameters for which the sum would be too coarse are refu
                   std::invalid_argument);
 }
 
-// These take a minute, and are in the slow suite alone (tests/meson.build).
-TEST_CASE("of 2^18 units, too", "[.large]") {
+// These take a minute, and run in the slow suite only (tests/meson.build).
+TEST_CASE("a unit that is left out moves the sum of 2^18 units in bounds, too", "[.large]") {
   CHECK(moved({.data = Data::offset}, 1 << 18, 8) <= 1);
   CHECK(moved({.data = Data::halfway}, 1 << 18, 512) <= 1);
   CHECK(moved({.data = Data::equal}, 1 << 18, 1 << 20) <= 1);
 }
 
-TEST_CASE("and of 2^20", "[.large]") { CHECK(moved({.data = Data::offset}, 1 << 20, 512) <= 1); }
+TEST_CASE("a unit that is left out moves the sum of 2^20 units in bounds, too", "[.large]") {
+  CHECK(moved({.data = Data::offset}, 1 << 20, 512) <= 1);
+}
 
 }  // namespace
 }  // namespace sotto

@@ -1,4 +1,4 @@
-// The engine interrupted: what checkpoints hold, whom they are for, and what is refused.
+// Interrupted engines: the contents and readers of training checkpoints, and refused ones.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -26,7 +26,7 @@ EngineOptions noisy(Sampling sampling = Sampling::poisson) {
   return options;
 }
 
-// A training on a ledger in a file, and its checkpoint.
+// A training with a ledger file, and its checkpoint.
 struct Run {
   explicit Run(EngineOptions given = noisy()) : options(std::move(given)) {}
 
@@ -45,7 +45,7 @@ struct Run {
   Engine engine = t.engine(ledger, options);
 };
 
-TEST_CASE("a checkpoint goes on where it was, with every sampling") {
+TEST_CASE("a training checkpoint continues where it was written, with every sampling") {
   for (const Sampling sampling : all_samplings) {
     CAPTURE(name(sampling));
     const Place place;
@@ -77,7 +77,7 @@ TEST_CASE("a checkpoint goes on where it was, with every sampling") {
   }
 }
 
-TEST_CASE("a ledger ahead of the checkpoint begins a new pass, and no plan goes on") {
+TEST_CASE("a ledger ahead of the checkpoint begins a new epoch, and no plan continues") {
   for (const Sampling sampling : {Sampling::balls_and_bins, Sampling::planned}) {
     const Place place;
     const std::string file = place.path() + ".model";
@@ -110,7 +110,7 @@ TEST_CASE("a ledger ahead of the checkpoint begins a new pass, and no plan goes 
     const EventCounts events = ledger.events();
     REQUIRE(events.size() == 2);
     CHECK_FALSE(events[0].first.paid);
-    CHECK(events[0].second == 2);  // the pass that was lost, and the new one
+    CHECK(events[0].second == 2);  // the lost epoch, and the new one
     CHECK(events[1].second == 1);
   }
 }
@@ -131,7 +131,7 @@ TEST_CASE("a moving average goes on after a checkpoint as if there had been none
   CHECK(again.steps_made() == 0);
   load_checkpoint(run.file, resumed.model, resumed.optimizer, again, &restored);
   CHECK(restored.updates() == 3);
-  run.engine.step(t.loss());  // noise is fresh: both runs get the same update
+  run.engine.step(t.loss());  // noise is fresh, so both runs get the first one's update
   average.update();
   nn::set_parameters(resumed.model, nn::parameter_tensors(t.model), "the same update");
   restored.update();
@@ -144,12 +144,12 @@ TEST_CASE("a moving average goes on after a checkpoint as if there had been none
   CHECK(average.updates() == 4);
 }
 
-TEST_CASE("a checkpoint is secret, and a model is weights and what is promised of them") {
+TEST_CASE("a checkpoint is secret, and a model is weights and their privacy statement") {
   namespace fs = std::filesystem;
   Run run(noisy(Sampling::balls_and_bins));
   Training& t = run.t;
   run.engine.step(t.loss());
-  // As it was when everybody could read it.
+  // The file as it was when everybody could read it.
   std::ofstream(run.file) << "old";
   fs::permissions(run.file,
                   fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_read);
@@ -169,7 +169,7 @@ TEST_CASE("a checkpoint is secret, and a model is weights and what is promised o
   CHECK(other.weights() == t.weights());
 }
 
-TEST_CASE("moving bounds are restored") {
+TEST_CASE("adaptive clip bounds are restored") {
   EngineOptions options = noisy();
   options.adaptive_clipping = AdaptiveClipping{.learning_rate = 0.5};
   Run run(options);
@@ -182,7 +182,7 @@ TEST_CASE("moving bounds are restored") {
   CHECK(other.clipper().groups()[0].bound == bound);
 }
 
-TEST_CASE("a checkpoint whose tensors are damaged is refused, and one without a checksum is told") {
+TEST_CASE("a checkpoint with damaged tensors is refused, and one without a checksum is reported") {
   Run run;
   run.engine.step(run.t.loss());
   run.save();

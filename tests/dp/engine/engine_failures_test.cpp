@@ -1,4 +1,4 @@
-// Ways to release more than the ledger says, each of them closed.
+// Attempts to release more than the ledger says, all of which fail.
 #include <algorithm>
 #include <cmath>
 
@@ -49,8 +49,8 @@ double moved(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(square);
 }
 
-// What leaves an engine that adds hardly any noise, with everybody in the batch, when unit 7 has no
-// rows, its own, or some of them three times.
+// The weights after a step with hardly any noise on all units, where unit 7 has no rows, its own,
+// or some of them three times.
 std::vector<double> step_with(const std::vector<std::int64_t>& rows_of_7) {
   Training t;
   Ledger ledger;
@@ -68,7 +68,7 @@ std::vector<double> step_with(const std::vector<std::int64_t>& rows_of_7) {
 }
 
 TEST_CASE(
-    "a unit's presence leaves the dropout of others alone, and its rows have masks of their own") {
+    "a unit's presence does not change others' dropout, and its rows have masks of their own") {
   const std::vector<double> without = step_with({}), with = step_with({7});
   // The bound over the batch size, and the little noise.
   CHECK(moved(without, with) <= 1.0 / population * 1.001);
@@ -76,8 +76,8 @@ TEST_CASE(
   CHECK(moved(without, step_with({7, 7, 7})) <= 1.0 / population * 1.001);
 }
 
-// Whether there is a plan for steps, of units with many rows each, within so many bytes more. The
-// network has wide values, which 16 bits halve.
+// Returns whether steps on units with many rows each have a plan within `more` bytes. The network
+// has wide values, which 16 bits halve.
 bool plans(std::size_t more, std::optional<Dtype> precision) {
   constexpr std::int64_t width = 2048;
   const Dataset data = make_digits(population, 1);
@@ -98,20 +98,20 @@ bool plans(std::size_t more, std::optional<Dtype> precision) {
       return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
     });
   } catch (const std::exception&) {
-    // It does not fit, or hardly: the plan alone is looked at.
+    // The step hardly fits, or not at all: only the plan is of interest.
   }
   return engine.memory_plan().has_value();
 }
 
-TEST_CASE("how many rows a unit has does not decide over the precision of all") {
+TEST_CASE("the number of a unit's rows does not decide the precision of all") {
   constexpr std::size_t step = 1 << 16;
   std::size_t more = step;
   while (!plans(more, Dtype::bf16)) more += step;
-  CHECK(!plans(more, std::nullopt));  // in f32 it does not fit, and nothing else was asked for
+  CHECK(!plans(more, std::nullopt));  // in f32 it does not fit, and nothing else was allowed
   CHECK(plans(4 * more, std::nullopt));
 }
 
-TEST_CASE("a row that comes again in its unit is dropped out in another way") {
+TEST_CASE("a row repeated within its unit gets another dropout mask") {
   Tape tape({.seed = 3, .rows = {5, 5 + (std::int64_t{1} << 40), 6, 5}});
   const Tensor mask = dropout(tape.input(full({4, 64}, 1)), 0.5).value();
   const auto row = [&](int n) { return mask.select(0, n).to_vector<float>(); };
@@ -145,11 +145,11 @@ TEST_CASE("a loss that throws leaves sampler and ledger where they were") {
   }
   const EventCounts events = ledger.events();
   REQUIRE(events.size() == 2);
-  CHECK(events[0].second == 3);  // passes of four batches
+  CHECK(events[0].second == 3);  // epochs of four batches
   CHECK(events[1].second == 7);
 }
 
-// Releases what a sampler draws, of a parameter that nobody's loss moves.
+// Releases a sampler's batches, for a parameter that no loss changes.
 struct Releases {
   Parameter w{full({3}, 0)};
   Clipper clipper{flat_group({&w}, 1)};
@@ -162,7 +162,7 @@ struct Releases {
   }
 };
 
-TEST_CASE("a loss can neither step its engine nor release means, and its own step is as ever") {
+TEST_CASE("a loss can neither step its engine nor release means, and its own step is unchanged") {
   for (const int at : {0, 1}) {  // before and after something was added
     for (const bool means : {false, true}) {
       CAPTURE(at, means);
@@ -178,7 +178,8 @@ TEST_CASE("a loss can neither step its engine nor release means, and its own ste
             if (means) engine.release_means({.ranges = {{0, 1}}, .values = zeros_of});
             if (!means) engine.step(t.loss());
           };
-          CHECK(throws(release, "called inside of another call"));  // and goes on, as an attacker
+          // and continues, as an attacker would
+          CHECK(throws(release, "called inside of another call"));
         }
         return t.loss()(tape, rows);
       };
@@ -191,7 +192,7 @@ TEST_CASE("a loss can neither step its engine nor release means, and its own ste
   }
 }
 
-TEST_CASE("two passes over a segment that is not the same twice are refused") {
+TEST_CASE("two passes over a segment that recomputes other values are refused") {
   Parameter w(full({2}, 1));
   Clipper clipper({{{&w}, 1.0}}, {}, ClipPasses::two);
   double factor = 1;
@@ -210,20 +211,20 @@ TEST_CASE("two passes over a segment that is not the same twice are refused") {
   CHECK_NOTHROW(add(1));
 }
 
-TEST_CASE("a unit without rows that could not be added leaves the batch to be forgotten") {
+TEST_CASE("a unit without rows that could not be added leaves a batch that must be discarded") {
   Parameter w(full({2}, 1));
   Clipper clipper({{{&w}, 1.0}});
   CHECK_THROWS(clipper.add_zeros(-1));
   CHECK(clipper.broken());
 }
 
-TEST_CASE("batches of a pass that nobody paid for are refused, whatever earlier passes left") {
+TEST_CASE("batches of an uncharged epoch are refused, whatever earlier epochs left") {
   Releases r;
   PartitionSampler sampler(40, 10);
   r.release(sampler.draw());
   r.release(sampler.draw());
   sampler.resume_from(r.ledger.next_draw());
-  sampler.draw();  // the new pass's first batch is lost
+  sampler.draw();  // the new epoch's first batch is lost
   CHECK(throws([&] { r.release(sampler.draw()); }, "is not the last one charged"));
   sampler.resume_from(r.ledger.next_draw());
   for (int k = 0; k < 4; ++k) r.release(sampler.draw());
@@ -231,7 +232,7 @@ TEST_CASE("batches of a pass that nobody paid for are refused, whatever earlier 
   CHECK(r.ledger.events()[0].second == 2);
 }
 
-TEST_CASE("a batch of a pass does not come twice from an edited state") {
+TEST_CASE("an edited state cannot repeat a batch of an epoch") {
   Releases r;
   PartitionSampler sampler(40, 10);
   r.release(sampler.draw());
@@ -242,7 +243,7 @@ TEST_CASE("a batch of a pass does not come twice from an edited state") {
   CHECK(throws([&] { r.release(sampler.draw()); }, "comes after batch 1"));
 }
 
-TEST_CASE("a clipper that failed in mid-batch goes on only after it forgot the batch") {
+TEST_CASE("a clipper that failed in mid-batch continues only after it discarded the batch") {
   Parameter a(full({2}, 1)), b(full({2}, 1));
   Clipper clipper({{{&a}, 1.0}});
   const auto add = [&](bool both) {
@@ -260,7 +261,7 @@ TEST_CASE("a clipper that failed in mid-batch goes on only after it forgot the b
   CHECK_NOTHROW(add(false));
 }
 
-TEST_CASE("clip bounds beyond what single precision sums hold are refused") {
+TEST_CASE("clip bounds out of range for single-precision sums are refused") {
   Parameter a(full({2}, 1));
   for (const double bound : {1e31, 1e-31, 0.0, -1.0})
     CHECK_THROWS_AS(Clipper(flat_group({&a}, bound)), std::invalid_argument);
@@ -308,7 +309,7 @@ TEST_CASE("engines of one ledger have one population, also after it was closed")
   };
   {
     Ledger ledger = Ledger::create(place.path());
-    CHECK_THROWS_AS(make(ledger, 5), std::invalid_argument);  // no engine, and nothing said
+    CHECK_THROWS_AS(make(ledger, 5), std::invalid_argument);  // no engine, and nothing declared
     make(ledger, population);
     make(ledger, population);
   }

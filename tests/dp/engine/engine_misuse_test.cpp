@@ -1,4 +1,4 @@
-// Mistakes that everybody makes once: each is an error that says what to do, and costs nothing.
+// Common mistakes of users: each is an error that says what to do, and costs nothing.
 #include <atomic>
 #include <cmath>
 #include <thread>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* advice = "return one loss for each row; the engine averages";
 
-// A user's module, whose visit() may forget its hidden layer.
+// A user's module, whose visit() may omit its hidden layer.
 struct Network final : nn::Module {
   explicit Network(bool shows_all) : shows_all(shows_all) {}
   Var forward(const Var& x) override { return last(tanh(hidden(flatten(x, 1)))); }
@@ -67,7 +67,7 @@ TEST_CASE("a mean over the batch is refused with what to return instead") {
   CHECK_NOTHROW(engine.step(loss));
 }
 
-TEST_CASE("a child that visit() forgets is named") {
+TEST_CASE("a child that visit() omits is named") {
   Attempt t(false);
   Engine engine = t.engine();
   CHECK(t.refused(engine, t.loss(),
@@ -106,7 +106,7 @@ TEST_CASE("a parameter that is replaced or changed while the engine lives is fou
   CHECK(t.refused(engine, t.loss(), "parameter last.weight was replaced or removed since"));
 }
 
-TEST_CASE("weights that are not finite stop before more is spent") {
+TEST_CASE("weights that are not finite stop training before more is spent") {
   for (const float bad : {std::nanf(""), INFINITY}) {
     Attempt t;
     Engine engine = t.engine();
@@ -119,7 +119,7 @@ TEST_CASE("weights that are not finite stop before more is spent") {
   }
 }
 
-TEST_CASE("weights that were assigned are looked at before the next step, on every device") {
+TEST_CASE("weights that were assigned are checked before the next step, on every device") {
   for (const DeviceInfo& info : devices()) {
     INFO(info.name);
     const Dataset data = make_digits(population, 1);
@@ -168,7 +168,7 @@ TEST_CASE("a row of two units of a batch is refused where the population is too 
   CHECK(t.refused(engine, t.loss(), "a row belongs to one unit"));
 }
 
-TEST_CASE("two threads in one engine: one of them is told, and nothing is lost") {
+TEST_CASE("of two threads in one engine, one gets an error, and nothing is lost") {
   Attempt t;
   Engine engine = t.engine();
   std::atomic<bool> inside = false, tried = false;

@@ -1,4 +1,4 @@
-// An engine's plan, the cost of settings that follow releases, and whose the ledger is.
+// An engine's plan, the cost of settings that follow releases, and the ledger's owner.
 #include <thread>
 
 #include "dp/accounting/adaptive_accountant.h"
@@ -56,7 +56,7 @@ TEST_CASE("a schedule of noise is planned step by step") {
   }
 }
 
-TEST_CASE("without a largest number of steps the report says what epsilon rests on") {
+TEST_CASE("without a maximum number of steps the report says what epsilon rests on") {
   Training t;
   Engine engine = t.engine(Ledger(), {.noise_multiplier = 2, .logical_batch = 20});
   t.step(engine, 2);
@@ -99,7 +99,7 @@ TEST_CASE("means are planned where they were announced, and room is left for the
   Engine engine = t.engine(Ledger(), options);
   CHECK(engine.noise_multiplier() > 1.01 * alone);
   means(engine, 5);
-  // Nobody fixed when the means come: all of the plan counts.
+  // It is not fixed when the means are released: all of the plan counts.
   CHECK(engine.epsilon() > 1.999);
   CHECK(says(engine.report().composition, "all that was planned, as which part"));
   t.step(engine, 5);
@@ -130,7 +130,7 @@ TEST_CASE("a target is kept by the filter when settings followed releases") {
       u.engine(ledger.new_run(), {.target_epsilon = 1.5, .steps = 6, .logical_batch = 20});
   int steps = 0;
   for (; second.can_step(); ++steps) u.step(second);
-  CHECK(steps == 6);  // the noise was found for what the first left
+  CHECK(steps == 6);  // the noise was calibrated to what the first engine left
   CHECK(second.epsilon() <= 1.5);
   CHECK(second.epsilon() > 1.499);
   CHECK(throws(
@@ -141,7 +141,7 @@ TEST_CASE("a target is kept by the filter when settings followed releases") {
       "Engine: nothing is left of the target epsilon 1: what the ledger holds"));
 }
 
-TEST_CASE("a run that was calibrated for what others left goes on after its checkpoint") {
+TEST_CASE("a run calibrated to what others left continues after its checkpoint") {
   const Place place;
   const std::string file = place.path() + ".model";
   const EngineOptions options{.target_epsilon = 1.5, .steps = 6, .logical_batch = 20};

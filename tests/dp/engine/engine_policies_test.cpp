@@ -1,4 +1,4 @@
-// The engine's clip groups, moving bounds and noise, private means, and what it says of them.
+// The engine's clip groups, adaptive bounds and noise schedules, private means, and its report.
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -47,7 +47,7 @@ bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST_CASE("what the loss is asked for next is told before, for what reads ahead") {
+TEST_CASE("the rows of the next loss are announced before, for prefetching") {
   nn::manual_seed(1);
   Training t;
   BatchLoader loader(t.data, cpu);
@@ -77,7 +77,7 @@ TEST_CASE("what the loss is asked for next is told before, for what reads ahead"
   }
 }
 
-TEST_CASE("groups are clipped each to its bound, at the sensitivity of all") {
+TEST_CASE("each group is clipped to its bound, at the sensitivity of all") {
   nn::manual_seed(1);
   Training t;
   Engine engine(t.model, t.optimizer, 200, t.ledger,
@@ -91,7 +91,7 @@ TEST_CASE("groups are clipped each to its bound, at the sensitivity of all") {
   }
 }
 
-TEST_CASE("adaptive bounds move to the quantile of the norms, at the price of the plain step") {
+TEST_CASE("adaptive bounds move to the quantile of the norms, at the cost of the plain step") {
   nn::manual_seed(2);
   Training t;
   Training plain;
@@ -130,12 +130,12 @@ TEST_CASE("a schedule of bounds moves clipping and noise together") {
     for (std::size_t n = 0; n < statistics.norms[0].size(); ++n)
       CHECK(statistics.norms[0][n] * statistics.factors[0][n] <= bound);
   }
-  // The noise multiplier is what it was: the noise went with the bound.
+  // The noise multiplier is unchanged: the noise moved with the bound.
   CHECK(t.ledger.events().size() == 1);
   CHECK(engine.mechanism().event({}).noise_multiplier == 2);
 }
 
-TEST_CASE("a schedule of noise is what the ledger holds and what a target is met with") {
+TEST_CASE("a noise schedule is written to the ledger and meets the target") {
   nn::manual_seed(4);
   Training t;
   Engine engine(t.model, t.optimizer, 200, t.ledger,
@@ -170,7 +170,7 @@ TEST_CASE("a target is met by all steps of a schedule of noise") {
   CHECK(engine.epsilon() > 1.999);
 }
 
-TEST_CASE("releases of others on the ledger take their part of the budget") {
+TEST_CASE("releases of other runs on the ledger use up their part of the budget") {
   nn::manual_seed(5);
   Training t;
   const EngineOptions options{.target_epsilon = 1.0, .steps = 8, .logical_batch = 20};
@@ -261,8 +261,7 @@ TEST_CASE("the report rounds delta and epsilon up, and the noise multiplier down
   CHECK(says(text, "noise multiplier 1.23456 ("));
 }
 
-TEST_CASE(
-    "the report says that a unit counts for nothing where it is not there, and what is exact") {
+TEST_CASE("the report says that an absent unit counts for nothing, and which numbers are exact") {
   nn::manual_seed(7);
   Training t;
   Engine engine(t.model, t.optimizer, 200, t.ledger,
@@ -295,7 +294,7 @@ TEST_CASE("a report without a guarantee says so first") {
   CHECK(nlohmann::json::parse(to_json(engine.report()))["epsilon"].is_null());
 }
 
-TEST_CASE("problems of groups, moving bounds and schedules are told with their values") {
+TEST_CASE("problems of groups, adaptive bounds and schedules are reported with their values") {
   Training t;
   using Texts = std::vector<std::string>;
   EngineOptions options{.noise_multiplier = 1.0, .logical_batch = 100, .groups = t.layers(1)};
@@ -321,7 +320,7 @@ TEST_CASE("a frozen parameter in a group is a problem") {
                    "parameter 1.weight is frozen and in a clip group") == 1);
 }
 
-TEST_CASE("problems of adaptive clipping are told") {
+TEST_CASE("problems of adaptive clipping are reported") {
   Training t;
   const auto problems = [&](const AdaptiveClipping& adaptive, double noise = 1) {
     return t.problems(

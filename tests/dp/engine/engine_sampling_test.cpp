@@ -44,7 +44,7 @@ TEST_CASE("every sampling meets a target in its planned steps, by the ledger") {
 }
 
 TEST_CASE(
-    "a sampling without a proof for accountant and neighbours is refused with those that have") {
+    "a sampling without a proof for accountant and relation is refused with those that have") {
   Training t;
   const auto problems = [&](Sampling sampling, AccountantKind accountant,
                             NeighboringRelation relation) {
@@ -66,8 +66,8 @@ TEST_CASE(
       problems(Sampling::partition, AccountantKind::rdp, NeighboringRelation::replace_one).empty());
 }
 
-// Draws of more than 90 of 120 units at rate 1/4 are no danger; draws of more than 29 are one.
-TEST_CASE("a bound that takes delta is refused with the bound that would do, and that one trains") {
+// Draws of more than 90 of 120 units at rate 1/4 are negligible; draws of more than 29 are not.
+TEST_CASE("a bound that uses up delta is refused with a sufficient bound, and that one trains") {
   Training t;
   for (const bool by_target : {true, false}) {
     EngineOptions options = options_of(Sampling::truncated_poisson);
@@ -87,7 +87,7 @@ TEST_CASE("a bound that takes delta is refused with the bound that would do, and
       Ledger ledger;
       Engine engine = t.engine(ledger, options);
       while (engine.can_step() && engine.steps_made() < steps) engine.step(t.loss());
-      CHECK(engine.epsilon() < 3);  // and no absurd noise
+      CHECK(engine.epsilon() < 3);  // and no excessive noise
       CHECK(engine.noise_multiplier() < 4);
       --options.largest_batch;
       CHECK(engine_problems(t.model, t.optimizer, population, options).size() == 1);
@@ -95,10 +95,10 @@ TEST_CASE("a bound that takes delta is refused with the bound that would do, and
   }
 }
 
-TEST_CASE("a bound that no batch passes is no problem, and one without privacy neither") {
+TEST_CASE("a bound that no batch exceeds is no problem, and one without privacy neither") {
   Training t;
   EngineOptions options = options_of(Sampling::truncated_poisson);
-  options.noise_multiplier = 1e-3;  // e^epsilon is beyond every number
+  options.noise_multiplier = 1e-3;  // e^epsilon overflows
   const auto all = engine_problems(t.model, t.optimizer, population, options);
   REQUIRE(all.size() == 1);
   CHECK(all[0].find("a bound of 121 units would do") != std::string::npos);
@@ -109,7 +109,7 @@ TEST_CASE("a bound that no batch passes is no problem, and one without privacy n
   CHECK(engine_problems(t.model, t.optimizer, population, options).empty());
 }
 
-TEST_CASE("problems of samplings and correlated noise are told") {
+TEST_CASE("problems of samplings and correlated noise are reported") {
   Training t;
   const auto problem = [&](const EngineOptions& options) {
     const auto all = engine_problems(t.model, t.optimizer, population, options);

@@ -1,5 +1,5 @@
-// The sum that an engine's step on a large batch releases moves by its sensitivity when a unit is
-// left out, for data that are made so that rounding lines up.
+// The sum released by an engine's step on a large batch moves by at most its sensitivity when a
+// unit is left out, for data crafted so that rounding errors align.
 #include <algorithm>
 #include <cmath>
 
@@ -13,9 +13,9 @@ namespace {
 constexpr std::int64_t many = 1 << 17;
 constexpr std::size_t rows_of_part = 8;
 
-// Gradients of one number each, which come to about 0. In the first half a part of eight sums up to
-// a little less than half a last place of large sums, and one that begins a unit later to a little
-// more. The first unit is clipped.
+// Gradients of one number each, which sum up to about 0. In the first half, eight successive ones
+// sum up to slightly less than half a unit in the last place of large sums, and eight that begin
+// one unit later to slightly more. The first unit is clipped.
 std::vector<float> gradients_that_line_up() {
   std::vector<float> x(many, -0.9375F);
   for (std::size_t first = 0; first < x.size() / 2; first += rows_of_part) {
@@ -28,7 +28,7 @@ std::vector<float> gradients_that_line_up() {
   return x;
 }
 
-// The sum of the clipped gradients from the first one on, in parts, as it would be in f32.
+// The f32 sum of the clipped gradients from `first` on, in physical batches.
 float sum_in_f32(const std::vector<float>& x, std::size_t first) {
   float sum = 0;
   for (std::size_t begin = first; begin < x.size(); begin += rows_of_part) {
@@ -45,7 +45,7 @@ struct ReleasedSum {
   double sensitivity;
 };
 
-// The sum that one step of an engine releases, with 10^-7 of its sensitivity as noise.
+// The sum released by one engine step, with noise of 10^-7 of its sensitivity.
 ReleasedSum released(const Tensor& x, bool first_has_row) {
   nn::Linear model(1, 1, {.bias = false});
   model.weight->value = zeros({1, 1});
@@ -69,14 +69,14 @@ ReleasedSum released(const Tensor& x, bool first_has_row) {
   return {mean * many, engine.clipper().sensitivity()};
 }
 
-TEST_CASE("an engine's step on 2^17 units is as sensitive as it says, which one in f32 is not") {
+TEST_CASE("an engine's step on 2^17 units keeps its stated sensitivity, unlike one in f32") {
   const std::vector<float> gradients = gradients_that_line_up();
   const Tensor x = Tensor::from(gradients, {many, 1});
   const ReleasedSum with = released(x, true), without = released(x, false);
   const double by = std::abs(with.value - without.value);
   CHECK(with.sensitivity == without.sensitivity);
   CHECK(by > 0.999);
-  constexpr double unseen = 1e-5;  // noise and the last places of weights come to less
+  constexpr double unseen = 1e-5;  // above the noise and the last digits of weights
   CHECK(by <= with.sensitivity + unseen);
   CHECK(std::abs(sum_in_f32(gradients, 0) - sum_in_f32(gradients, 1)) > 10 * with.sensitivity);
 }

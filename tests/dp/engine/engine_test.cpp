@@ -61,7 +61,7 @@ TEST_CASE("training learns, and epsilon is the accountant's for the steps that r
   CHECK(epsilon(t.ledger, 1e-5) == Approx(engine.epsilon()).epsilon(1e-12));
 }
 
-TEST_CASE("noise is rounded to a grid unless floating point is asked for, at the same epsilon") {
+TEST_CASE("noise is rounded to a grid unless floating point is requested, at the same epsilon") {
   Training t, plain;
   EngineOptions options{.noise_multiplier = 1.0, .logical_batch = 100};
   Engine engine(t.model, t.optimizer, 400, t.ledger, options);
@@ -74,7 +74,7 @@ TEST_CASE("noise is rounded to a grid unless floating point is asked for, at the
   CHECK(engine.epsilon() == other.epsilon());
 }
 
-TEST_CASE("a target epsilon is met and not passed, and no step goes beyond it") {
+TEST_CASE("a target epsilon is met and not exceeded, and no step goes beyond it") {
   nn::manual_seed(2);
   Training t;
   Engine engine(t.model, t.optimizer, 400, t.ledger,
@@ -197,7 +197,7 @@ TEST_CASE("frozen parameters neither move nor count") {
 
 namespace {
 
-// Norms of the units of one step over all of a population, in their order.
+// The norms of the units of one step over a whole population, in order of the units.
 std::vector<double> norms_of_step(Training& t, std::int64_t units, std::int64_t physical,
                                   std::function<std::vector<std::int64_t>(std::int64_t)> rows,
                                   bool mean) {
@@ -249,7 +249,7 @@ TEST_CASE("a unit of several rows is clipped as one, however the batch is split"
   }
 }
 
-// Its axis of samples cannot be told from the axis of size 1 that the reshape makes.
+// Its sample axis cannot be distinguished from the axis of size 1 that the reshape makes.
 TEST_CASE("a step of one sample takes any model") {
   nn::manual_seed(10);
   Training t;
@@ -266,8 +266,8 @@ TEST_CASE("a step of one sample takes any model") {
   CHECK(report.statistics->norms[0].size() == 400);
 }
 
-// With everything else in order.
-TEST_CASE("every problem of the settings is told, each with its values") {
+// Each problem alone, with everything else in order.
+TEST_CASE("every problem of the settings is reported with its values") {
   nn::manual_seed(7);
   Training t;
   const auto problems = [&](const EngineOptions& options, std::int64_t population = 400) {
@@ -342,24 +342,24 @@ TEST_CASE("noise that has no grid is refused before the first step") {
   CHECK(t.ledger.releases() == 0);
 }
 
-TEST_CASE("an optimizer is told the variance of the noise") {
+TEST_CASE("an optimizer gets the variance of the noise") {
   nn::manual_seed(7);
   Training t;
-  // Without memory the update is g / sqrt(max(g^2 - variance, floor)).
+  // With betas of 0 the update is g / sqrt(max(g^2 - variance, floor)).
   nn::DpAdam optimizer(t.model, {.learning_rate = 1, .beta1 = 0, .beta2 = 0, .floor = 1e-30});
   Engine engine(t.model, optimizer, 400, t.ledger,
                 {.noise_multiplier = 2.0, .logical_batch = 100, .clip_bound = 3});
   const std::vector<float> before = weights(t.model);
   engine.step(t.loss());
   const std::vector<float> after = weights(t.model);
-  // The gradient is nearly all noise, of variance (2 * 3 / 100)^2, so that the floor is met by most
-  // elements and they move far; by 1 without the variance.
+  // The gradient is nearly all noise, of variance (2 * 3 / 100)^2, so most elements reach the floor
+  // and move far; without the variance they would move by 1.
   int large = 0;
   for (std::size_t i = 0; i < after.size(); ++i) large += std::abs(after[i] - before[i]) > 2;
   CHECK(large > static_cast<int>(after.size()) / 2);
 }
 
-TEST_CASE("an engine is not made of settings with problems, and tells all of them") {
+TEST_CASE("an engine is not made from settings with problems, and reports all of them") {
   nn::manual_seed(7);
   Training t;
   const auto make = [&] {

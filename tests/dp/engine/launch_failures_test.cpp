@@ -1,6 +1,6 @@
-// A launch that fails in a training step on a GPU, as one that it has no resources for: the process
-// goes on, nothing leaks, the model is as before unless the step was charged, and the next step
-// works. Where a GPU is pretended: others cannot be made to fail.
+// A launch that fails in a training step on a GPU, for example for lack of resources: the process
+// continues, nothing leaks, the model is unchanged unless the step was charged, and the next step
+// works. Runs on the pretended GPU: others cannot be made to fail.
 #include <optional>
 
 #include "core/allocator/allocator.h"
@@ -36,7 +36,7 @@ struct Training {
     const std::vector<Tensor> batch{gather(images, ids, 0), gather(targets, ids, 0)};
     return captures ? setup.captured(tape, batch) : setup.plain(tape, batch);
   }
-  // Parameters and the optimizer's state.
+  // The parameters and the optimizer's state.
   std::vector<std::vector<double>> state() {
     std::vector<std::vector<double>> all;
     const auto named = setup.model.named_parameters();
@@ -50,7 +50,7 @@ struct Failures {
   std::int64_t thrown = 0, charged = 0, helped = 0;
 };
 
-// Fails one launch of a step after another, `stride` apart, until none is left to fail.
+// Fails one launch of a step after another, `stride` apart, until all have failed.
 template <class Step>
 Failures fail_everywhere(Training& training, const Ledger& ledger, std::int64_t stride,
                          const Step& step) {
@@ -74,7 +74,7 @@ Failures fail_everywhere(Training& training, const Ledger& ledger, std::int64_t 
     if (pretended_counts()->launches <= number) return failures;
     const std::int64_t charged = ledger.run_releases() - releases;
     INFO("launch " << k);
-    // What was charged may have moved some parameters before it failed.
+    // A charged step may have moved some parameters before it failed.
     const bool moved = training.state() != before;
     CHECK(charged <= 1);
     CHECK((charged == 1 || (thrown && !moved)));

@@ -1,5 +1,6 @@
-// Private training in 16 bits: clipped sums are those of each sample alone in double, no sample
-// moves them further than the sensitivity or touches another's part, and loss scales do not tell.
+// Private training in 16 bits: clipped sums equal those of each sample alone in f64, no sample
+// moves them by more than the sensitivity or changes another's part, and loss scales reveal
+// nothing.
 #include <algorithm>
 #include <cmath>
 
@@ -37,7 +38,7 @@ std::vector<double> clipped(nn::Sequential& model, const Batch& batch, Clipper& 
   return doubles(clipper.sums_for_tests());
 }
 
-// The clipped sum by its definition: each sample alone, in double.
+// The clipped sum by definition: each sample alone, in f64.
 std::vector<double> by_definition(nn::Sequential& model, const Batch& batch,
                                   const std::vector<ClipGroup>& groups, const ClipRule& rule) {
   model.to(Dtype::f64);
@@ -75,7 +76,7 @@ struct Training {
   nn::Sequential model{nn::Flatten(), nn::Linear(784, 12), nn::Tanh(), nn::Linear(12, 10)};
   nn::Sgd optimizer{model, {.learning_rate = 0.3}};
   Ledger ledger;
-  double factor = 1;  // on every loss
+  double factor = 1;  // of every loss
 
   Var losses(Tape& tape, std::span<const std::int64_t> rows) {
     const Dataset batch = data.batch(rows);
@@ -98,7 +99,7 @@ TEST_CASE("the clipped sum in 16 bits is that of each sample alone in double, by
   nn::Sequential model = small_network();
   PublicRandom random(2);
   const Batch batch = random_batch(6, random);
-  // Each clipped gradient is off by a few roundings of its own length.
+  // Each clipped gradient is off by a few roundings of its own norm.
   const double tolerated = 4 * 6 * bound;
   using Kind = ClipRule::Kind;
   for (const Kind kind :
@@ -140,11 +141,12 @@ TEST_CASE("a hostile sample in 16 bits changes no bit of what the others add") {
         const std::int64_t dropped = clipper.statistics().not_finite;
         const std::vector<double> rest = clipped(model, without(batch, 2), clipper, precision);
         CHECK(distance(all, rest) <= bound);
-        // What a weight may round the slopes of a sample of 1e30 by is more than its gradient.
+        // The rounding of a clip weight times the output gradients of a sample of 1e30 exceeds its
+        // gradient.
         CHECK((distance(all, rest) == 0) == (dropped == 1 || value >= 1e30F));
         CHECK(clipper.statistics().not_finite == 0);
         if (!std::isfinite(value)) CHECK(dropped == 1);
-        // 7e4 is beyond f16.
+        // 7e4 is out of range for f16.
         if (value == 7e4F) CHECK(dropped == (precision == Dtype::f16 ? 1 : 0));
       }
     }
@@ -163,14 +165,14 @@ TEST_CASE("a loss scale changes what underflows and overflows in 16 bits, and no
   const std::vector<double> scaled = clipped(model, batch, clipper, Dtype::bf16);
   for (std::size_t k = 0; k < plain.size(); ++k) CHECK(scaled[k] == Approx(plain[k]).margin(1e-9));
 
-  // Beyond 65504 in every sample: none adds anything, and all are counted.
+  // Every gradient exceeds 65504: none adds anything, and all are counted.
   clipper.discard();
   clipper.set_loss_scale(0x1p24);
   const std::vector<double> none = clipped(model, batch, clipper, Dtype::f16);
   CHECK(none == std::vector<double>(none.size()));
   CHECK(clipper.statistics().not_finite == 5);
 
-  // Gradients of 2^-24 of their size are lost in f16, unless they are scaled.
+  // Gradients scaled by 2^-24 underflow in f16, unless the loss is scaled.
   const auto small = [&](double scale) {
     clipper.discard();
     clipper.set_loss_scale(scale);
@@ -217,7 +219,7 @@ TEST_CASE("an ordinary loss scale skips what overflowed, falls by halves and gro
   CHECK_THROWS_AS(LossScale({.growth_interval = 0}), std::invalid_argument);
 }
 
-TEST_CASE("private training refuses a loss scale that would tell of the data") {
+TEST_CASE("private training refuses a loss scale that would reveal data") {
   Training t;
   const auto refuses = [&](const EngineOptions& options, const char* why) {
     return throws([&] { Engine(t.model, t.optimizer, 240, t.ledger, options); }, why);
@@ -229,7 +231,7 @@ TEST_CASE("private training refuses a loss scale that would tell of the data") {
   CHECK_THROWS_AS(released.unscaled({}), std::invalid_argument);
 }
 
-TEST_CASE("a private loss scale follows the released count, at the price of the plain step") {
+TEST_CASE("a private loss scale follows the released count, at the cost of the plain step") {
   nn::manual_seed(7);
   Training t, plain;
   const LossScaling scaling{
@@ -244,7 +246,7 @@ TEST_CASE("a private loss scale follows the released count, at the price of the 
     CHECK(statistics.not_finite == statistics.units);
     other.step(plain.loss());
   }
-  // A state goes on with the scale.
+  // A state contains the scale.
   const TensorFile state = engine.state();
   t.factor = 0x1p-12;
   for (int step = 0; step < 3; ++step) engine.step(t.loss());

@@ -1,5 +1,5 @@
-// On GPUs all parts of a batch have one size: libraries choose by the shape how they compute, and
-// what they chose for a batch with one sample more would show in the gradients of all others.
+// On GPUs all physical batches are padded to one size: libraries choose algorithms by shape, and
+// their choice for a batch with one sample more would show in the gradients of all others.
 #include <cstring>
 
 #include "dp/engine/engine.h"
@@ -14,14 +14,14 @@ namespace {
 
 constexpr std::int64_t physical = 4;
 
-// So that what the pretended GPU does by its library for odd numbers of samples differs from what
-// it does by patches for even ones.
+// With TF32 the pretended GPU's library rounds odd numbers of samples unlike its patches round even
+// ones.
 const bool rounding = (use_tf32(true), true);
 
 struct Asked {
-  std::vector<std::int64_t> sizes;     // of each part, in rows
-  std::vector<std::int64_t> rows;      // one part after the other
-  std::vector<std::int64_t> expected;  // as told before
+  std::vector<std::int64_t> sizes;     // of each physical batch, in rows
+  std::vector<std::int64_t> rows;      // all physical batches, in order
+  std::vector<std::int64_t> expected;  // as announced before
 };
 
 struct Step {
@@ -39,7 +39,7 @@ struct How {
   std::optional<std::int64_t> physical_batch = physical;
 };
 
-// A first step over all units, which are those of `data` that come first.
+// A first step over all units, the first ones of `data`.
 Step step_on(Device device, const Batch& data, const How& how) {
   Setup s(device, physical);
   nn::Sgd optimizer(s.model, {.learning_rate = 0.1});
@@ -82,7 +82,7 @@ Batch some_data() {
 
 }  // namespace
 
-TEST_CASE("parts on a GPU have one size, and a unit more does not show in the others' norms") {
+TEST_CASE("physical batches on a GPU have one size, and one more unit shows in no other's norm") {
   const Batch data = some_data();
   REQUIRE(rounding);
   for_each_gpu([&](Device device) {
@@ -104,7 +104,7 @@ TEST_CASE("parts on a GPU have one size, and a unit more does not show in the ot
   });
 }
 
-TEST_CASE("filled parts clip what the CPU clips") {
+TEST_CASE("padded batches clip what the CPU clips") {
   const Batch data = some_data();
   for_each_gpu([&](Device device) {
     for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
@@ -122,10 +122,10 @@ TEST_CASE("filled parts clip what the CPU clips") {
   });
 }
 
-TEST_CASE("where no physical batch is asked for none is nearly empty") {
+TEST_CASE("without a requested physical batch size none is nearly empty") {
   const Batch data = some_data();
   for_each_gpu([&](Device device) {
-    // Of 16 units, all of which are drawn, in three parts.
+    // All of 16 units are drawn, in three physical batches.
     const Step three =
         step_on(device, data, {.units = 16, .accumulation = 3, .physical_batch = {}});
     CHECK(three.asked.sizes == std::vector<std::int64_t>(3, 6));

@@ -1,5 +1,5 @@
-// Memory that runs out at any allocation of a training step: nothing leaks, the model, the
-// optimizer and the ledger are as before, and the next step works.
+// Out of memory at any allocation of a training step: nothing leaks, the model, the optimizer and
+// the ledger are unchanged, and the next step works.
 #include <map>
 #include <optional>
 #include <tuple>
@@ -51,15 +51,15 @@ struct Training {
 
 struct Failures {
   std::int64_t thrown = 0;     // steps that ended in OutOfMemory
-  std::int64_t recovered = 0;  // steps that went on in smaller parts
+  std::int64_t recovered = 0;  // steps that continued in smaller physical batches
 };
 
-// Fails one allocation of a step after another, until none is left to fail. What throws leaves
-// every byte and state() as before; what does not is a whole step, that leaves no byte behind.
+// Fails one allocation of a step after another, until all have failed. A step that throws leaves
+// every byte and state() unchanged; one that does not is complete, and leaks no byte.
 template <class Step, class State>
 Failures fail_everywhere(Step&& step, State&& state) {
   Failures failures;
-  step();  // the first makes the optimizer's state
+  step();  // the first step allocates the optimizer's state
   for (std::int64_t k = 0;; ++k) {
     const auto before = state();
     const std::size_t bytes = allocator(cpu).statistics().current;
@@ -79,7 +79,7 @@ Failures fail_everywhere(Step&& step, State&& state) {
   }
 }
 
-// Plain, with what lowers bytes, and with noise that is correlated over the steps.
+// Plain, with memory techniques, and with noise that is correlated over the steps.
 std::vector<EngineOptions> ways_to_train() {
   std::vector<EngineOptions> all;
   for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two}) {
@@ -145,14 +145,14 @@ TEST_CASE("private training that runs out of memory anywhere is as before, or ma
     const Failures failures = fail_everywhere(
         [&] { engine.step([&](Tape& tape, auto rows) { return t.loss(tape, rows); }); },
         [&] { return std::tuple(t.state(), ledger.run_releases(), engine.steps_made()); });
-    // Twice in parts of half the size, down to one row, and then there is no half.
+    // Twice in physical batches of half the size, down to one row, which cannot be halved.
     CHECK(failures.recovered == 2);
     CHECK(failures.thrown > 50);
     CHECK(ledger.run_releases() == engine.steps_made());
   }
 }
 
-TEST_CASE("a limit between what backward and what the first update need leaves all as it was") {
+TEST_CASE("a limit between the needs of backward and of the first update changes nothing") {
   Training t;
   const auto before = t.state();
   Tape tape;

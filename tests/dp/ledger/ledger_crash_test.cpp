@@ -1,5 +1,5 @@
 // A thousand runs killed at random points: the ledger never counts less than what left the
-// mechanism, and every run goes on from its checkpoint.
+// mechanism, and every run continues from its checkpoint.
 #include <array>
 #include <csignal>
 #include <optional>
@@ -23,7 +23,7 @@ constexpr std::int64_t block = 4;
 constexpr int releases_of_a_life = 40, releases_between_checkpoints = 7;
 constexpr char before_release = 'b', after_release = 'a';
 
-// What a checkpoint is to a run: how far its model got, and the ledger's mark.
+// A run's checkpoint: the step of its model, and the ledger's mark.
 struct Saved {
   std::int64_t step = 0;
   LedgerPosition mark;
@@ -46,7 +46,7 @@ void tell(int pipe, char what) {
   if (::write(pipe, &what, 1) != 1) ::_exit(1);
 }
 
-// One life of a run: noise on two weights, told through the pipe before and after each release.
+// One life of a run: noise on two weights, reported through the pipe before and after each release.
 void live(const std::string& ledger_path, const std::string& checkpoint, int pipe) {
   const std::optional<Saved> saved = load(checkpoint);
   Ledger ledger =
@@ -68,7 +68,7 @@ void live(const std::string& ledger_path, const std::string& checkpoint, int pip
   }
 }
 
-// A run of its own process.
+// A run in a process of its own.
 class Child {
  public:
   Child(const std::string& ledger, const std::string& checkpoint) {
@@ -88,12 +88,12 @@ class Child {
     pipe_ = ends[0];
   }
 
-  // Listens to so much of it.
+  // Reads this many words from the run.
   void hear(std::uint64_t words) {
     char word = 0;
     for (; words > 0 && ::read(pipe_, &word, 1) == 1; --words) count(word);
   }
-  // Whether it was killed or came to its end, and did not fail.
+  // Returns whether it was killed or ended, and did not fail.
   bool kill() {
     ::kill(process_, SIGKILL);
     int status = 0;
@@ -116,13 +116,13 @@ class Child {
   std::int64_t begun_ = 0, released_ = 0;
 };
 
-// Lets a while pass that is of no particular length.
+// Spins for a random time.
 void spin(std::uint64_t turns) {
   volatile std::uint64_t turn = 0;
   while (turn < turns) turn = turn + 1;
 }
 
-// What is in the files after a kill.
+// Checks the files after a kill.
 void check_files(const Place& place, const std::array<std::string, 2>& checkpoints,
                  std::int64_t released, std::int64_t most) {
   const LedgerContents contents = parse_ledger(read(place.path()), "f").contents;
@@ -136,7 +136,7 @@ void check_files(const Place& place, const std::array<std::string, 2>& checkpoin
 
 }  // namespace
 
-// Pairs of runs share a ledger, each pair through twenty lives.
+// Pairs of runs share a ledger, each pair for twenty lives.
 TEST_CASE("a ledger never counts less than what a killed run released") {
   constexpr int pairs = 25, lives = 20;
   constexpr std::uint64_t most_words = 60, most_turns = 2000000;

@@ -1,4 +1,4 @@
-// Planned and adaptive histories of a ledger, and what is proved for each; handles of a run.
+// Planned and adaptive histories of a ledger, with what is proved for each, and handles of a run.
 #include <cmath>
 #include <random>
 #include <thread>
@@ -26,7 +26,7 @@ double adaptive(const EventCounts& releases) { return epsilon_of(releases, Adapt
 }  // namespace
 
 // The loss of the first release decides which second one is worse for it: the true epsilon at 1e-5
-// is 2.311, where each history by itself costs 1.99 and 2.001.
+// is 2.311, but each history by itself costs 1.99 and 2.001.
 TEST_CASE("a second release that the first one chose costs what the choice costs") {
   const Event first{.noise_multiplier = 2.5};
   for (const Event& second :
@@ -43,8 +43,8 @@ TEST_CASE("a second release that the first one chose costs what the choice costs
   }
 }
 
-// The three were planned together: nobody fixed which of the two followed the first.
-TEST_CASE("the part of several plans that came out costs what all of them cost") {
+// The three were planned together, but it was not fixed which of the two follows the first.
+TEST_CASE("the released part of several plans costs what all of them cost") {
   const Event first{.noise_multiplier = 2.5};
   const EventCounts others{
       {{.noise_multiplier = 0.16947, .sampling = Sampling::poisson, .sampling_rate = 1.38e-5}, 1},
@@ -76,7 +76,7 @@ TEST_CASE("the part of several plans that came out costs what all of them cost")
   }
 }
 
-TEST_CASE("a target below the price of all plans admits what its filter proves") {
+TEST_CASE("a target below the cost of all plans admits what its filter proves") {
   const Event first{.noise_multiplier = 2.5};
   Ledger ledger;
   const Ledger other = ledger.new_run();
@@ -91,7 +91,7 @@ TEST_CASE("a target below the price of all plans admits what its filter proves")
   CHECK_FALSE(budget(ledger, pld({{first, 1}})).allows_after({{first, 1}}));
 }
 
-TEST_CASE("releases in the order of one run's plan cost what they are, in another all of it") {
+TEST_CASE("releases in the order of one run's plan cost their own epsilon, in another all of it") {
   Event first{.noise_multiplier = 3, .sampling = Sampling::partition, .batches = 2};
   Event paid = first;
   paid.paid = true;
@@ -104,14 +104,15 @@ TEST_CASE("releases in the order of one run's plan cost what they are, in anothe
   CHECK_FALSE(whole({}));
   CHECK_FALSE(whole({{sampled, 4}}));
   CHECK_FALSE(whole({{sampled, 5}, {first, 1}, {paid, 1}, {everybody, 1}}));
-  CHECK_FALSE(whole({{sampled, 5}, {first, 1}, {everybody, 1}}));  // the paid batch is in the first
+  // the paid batch is part of the first
+  CHECK_FALSE(whole({{sampled, 5}, {first, 1}, {everybody, 1}}));
   CHECK_FALSE(whole(plan));
   CHECK(whole({{sampled, 4}, {first, 1}}));
   CHECK(whole({{sampled, 5}, {everybody, 1}}));
   CHECK(whole({{everybody, 1}}));
 }
 
-TEST_CASE("releases within a plan that was written first are accounted as planned") {
+TEST_CASE("releases within a plan that was written before are accounted as planned") {
   Ledger ledger;
   CHECK(ledger.plan({{everybody, 9}}));
   CHECK(ledger.plan({{sampled, 20}, {everybody, 2}}));  // instead of the first
@@ -126,7 +127,7 @@ TEST_CASE("releases within a plan that was written first are accounted as planne
   CHECK_FALSE(ledger.history().within_plans);
 }
 
-TEST_CASE("a plan after a release of any run is none") {
+TEST_CASE("a plan after a release of any run is not accepted") {
   Ledger first;
   Ledger second = first.new_run();
   record(first, sampled, 1);
@@ -155,7 +156,7 @@ TEST_CASE("runs that are planned before any of them releases are planned togethe
   CHECK(again.releases() == 9);
 }
 
-TEST_CASE("a reservation is no larger than what the plan has left") {
+TEST_CASE("a reservation is no larger than the rest of the plan") {
   const Place place;
   Ledger ledger = Ledger::create(place.path(), {}, 16);
   ledger.plan({{sampled, 18}, {everybody, 1}});
@@ -192,7 +193,7 @@ TEST_CASE("plans in a file are checked") {
   CHECK(refused({header, plan_line(run, {{sampled, 0}})}, "f:2: a plan of 0 releases"));
 }
 
-TEST_CASE("what is proved for any choice is above what is proved for none") {
+TEST_CASE("the epsilon proved for any choice is above that proved for none") {
   for (const double noise : {0.7, 1.0, 3.0}) {
     for (const std::int64_t steps : {1, 100, 5000}) {
       const EventCounts some{{{noise, Sampling::poisson, 0.004}, steps}, {{20.0}, 3}};
@@ -212,8 +213,8 @@ TEST_CASE("what is proved for any choice is above what is proved for none") {
   CHECK(std::isinf(adaptive({{{.noise_multiplier = 0}, 1}})));
 }
 
-// delta = E[(1 - e^(epsilon - loss))_+] at an end that is chosen by the loss: a walk of Gaussian
-// losses stops where it is above its epsilon.
+// delta = E[(1 - e^(epsilon - loss))_+] at an end chosen by the loss: a walk of Gaussian losses
+// stops where it exceeds its epsilon.
 TEST_CASE("an end that is chosen by looking is within delta") {
   constexpr double sigma = 3, loose = 0.05;
   constexpr int walks = 4000;
@@ -238,7 +239,7 @@ TEST_CASE("an end that is chosen by looking is within delta") {
   CHECK(excess / walks < loose);
 }
 
-TEST_CASE("a handle that was moved is empty, and the run goes on with the copies") {
+TEST_CASE("a handle that was moved from is empty, and the run continues with the copies") {
   Ledger ledger;
   Ledger copy = ledger;
   record(ledger, sampled, 2);

@@ -1,4 +1,4 @@
-// Several runs on one ledger file, and checkpoints that refer to it.
+// Several runs on one ledger file, and training checkpoints that refer to it.
 #include <csignal>
 #include <map>
 #include <thread>
@@ -19,7 +19,7 @@ void record(Ledger& ledger, const Event& event, int times,
   for (int i = 0; i < times; ++i) ledger.record(event, ledger.next_draw(), budget_check);
 }
 
-// Records until it is refused; the number of releases.
+// Records releases until one is refused; returns their number.
 int spend(Ledger& ledger, const Event& event, const Ledger::BudgetCheck& budget_check) {
   for (int made = 0;; ++made) {
     try {
@@ -52,7 +52,7 @@ TEST_CASE("two ledgers on one file number their own draws and count both runs") 
   record(first, sampled, 5);
   CHECK(second.releases() == 0);
   record(second, everybody, 1);
-  // Of the first one's second block one release was made, and all four are reserved.
+  // One release of the first ledger's second block was made, and all four are reserved.
   CHECK(second.events() == EventCounts{{sampled, 8}, {everybody, 1}});
   CHECK(second.run_releases() == 1);
   CHECK(second.next_draw() == 1);
@@ -67,7 +67,7 @@ TEST_CASE("two ledgers on one file number their own draws and count both runs") 
   CHECK(charged(place) == 10);
 }
 
-TEST_CASE("what another run reveals about its noise counts for all") {
+TEST_CASE("noise that another run marks as not private counts for all") {
   const Place place;
   Ledger first = Ledger::create(place.path(), {}, 1);
   Ledger second = Ledger::open(place.path(), 1);
@@ -82,7 +82,7 @@ TEST_CASE("what another run reveals about its noise counts for all") {
 TEST_CASE("runs of one file are about one data set") {
   const Place place;
   Ledger first = Ledger::create(place.path(), {}, 4);
-  Ledger second = Ledger::open(place.path(), 4);  // has not read what the first one says
+  Ledger second = Ledger::open(place.path(), 4);  // has not read what the first one declared
   record(first, sampled, 3);
   CHECK_THROWS_AS(first.set_population(0), std::invalid_argument);
   first.set_population(60);
@@ -95,7 +95,7 @@ TEST_CASE("runs of one file are about one data set") {
   record(first, sampled, 1);
   first.settle();
   CHECK(charged(place) == 4 + 4);
-  CHECK(lines_of(read(place.path())).size() == 4);  // what was said again is not written
+  CHECK(lines_of(read(place.path())).size() == 4);  // a repeated declaration is not written
   Ledger memory;
   memory.set_population(5);
   CHECK(throws([&] { memory.set_population(6); }, "ledger: in memory: a population of 6"));
@@ -114,7 +114,7 @@ TEST_CASE("ledgers of several threads lose no release") {
   }
   for (std::thread& thread : all) thread.join();
   const EventCounts events = Ledger::open(place.path()).events();
-  // In the order of whoever came first.
+  // Their order is a matter of chance.
   CHECK(std::map(events.begin(), events.end()) ==
         std::map<Event, std::int64_t>{{sampled, 240}, {everybody, 240}});
 }
@@ -150,7 +150,7 @@ TEST_CASE("a reservation is as large as the budget allows") {
   CHECK(read(place.path()) == text);
   CHECK(ledger.releases() == 13);
   CHECK(ledger.next_draw() == 13);
-  // A question that has no answer is nothing but that.
+  // A budget check that throws changes nothing.
   CHECK_THROWS_AS(
       record(ledger, sampled, 1, [](const History&) -> bool { throw std::bad_alloc(); }),
       std::bad_alloc);
@@ -161,7 +161,7 @@ TEST_CASE("a reservation is as large as the budget allows") {
   CHECK(spend(memory, sampled, at_most(3)) == 3);
 }
 
-TEST_CASE("what is asked to admit a release cannot make another one unseen") {
+TEST_CASE("a budget check cannot make another release unseen") {
   const Place place;
   Ledger ledger = Ledger::create(place.path(), {}, 4);
   const Ledger::BudgetCheck greedy = [&](const History&) {
@@ -175,7 +175,7 @@ TEST_CASE("what is asked to admit a release cannot make another one unseen") {
   CHECK(charged(place) == 1);
 }
 
-TEST_CASE("two runs that race for a budget do not pass it") {
+TEST_CASE("two runs that race for a budget do not exceed it") {
   constexpr std::int64_t budget = 101;
   for (const std::int64_t block : {1, 6}) {
     const Place place;
@@ -189,7 +189,7 @@ TEST_CASE("two runs that race for a budget do not pass it") {
       });
     }
     for (std::thread& thread : all) thread.join();
-    // Blocks are used up before a run asks for more, and all that is left is given.
+    // Blocks are used up before a run reserves more, and all that is left is granted.
     CHECK(charged(place) == budget);
     CHECK(made[0] + made[1] + made[2] == budget);
   }
@@ -201,7 +201,7 @@ TEST_CASE("a budget may be spent by another run between two records") {
   Ledger second = Ledger::open(place.path(), 1);
   record(first, sampled, 1, at_most(3));
   record(second, sampled, 2, at_most(3));
-  CHECK(first.releases() == 1);  // all that it knows
+  CHECK(first.releases() == 1);  // all that it has read
   CHECK_THROWS_AS(record(first, sampled, 1, at_most(3)), std::invalid_argument);
   CHECK(first.releases() == 3);
 }
@@ -252,7 +252,7 @@ TEST_CASE("a file that is cut, edited, replaced or removed while in use ends the
   }
 }
 
-TEST_CASE("what another run left of a line is removed, and counts nothing") {
+TEST_CASE("an incomplete line that another run left is removed, and counts nothing") {
   const Place place;
   Ledger ledger = Ledger::create(place.path(), {}, 1);
   record(ledger, sampled, 1);
@@ -262,7 +262,7 @@ TEST_CASE("what another run left of a line is removed, and counts nothing") {
   write(place.path(), text + line.substr(0, 50));
   record(ledger, sampled, 1);
   CHECK(ledger.releases() == 2);
-  // Whole but for its newline, it counts.
+  // A line that lacks only its newline counts.
   const std::string longer = read(place.path());
   next = parse_ledger(longer, "f");
   const std::string again = add_line(next, reserve(16, 0, sampled, other_run));
@@ -279,7 +279,7 @@ TEST_CASE("a run is continued by one ledger at a time") {
   record(ledger, sampled, 1);
   CHECK(fails([&] { Ledger::resume(place.path(), mark); },
               "run " + mark.run + " is being continued by another ledger"));
-  // Where locks fail, the lines tell.
+  // If locks fail, the lines reveal it.
   const std::string text = read(place.path());
   LedgerText next = parse_ledger(text, "f");
   write(place.path(), text + add_line(next, reserve(4, 4, sampled, mark.run)));
@@ -288,7 +288,7 @@ TEST_CASE("a run is continued by one ledger at a time") {
   CHECK(Ledger::resume(place.path(), mark).run_releases() == 8);
 }
 
-TEST_CASE("a mark reads back from JSON, and nothing else does") {
+TEST_CASE("a mark reads back from its JSON, and other texts are refused") {
   const Place place;
   const LedgerPosition mark = Ledger::create(place.path()).mark();
   const std::string text = to_json(mark);
@@ -312,7 +312,7 @@ TEST_CASE("a mark reads back from JSON, and nothing else does") {
   }
 }
 
-TEST_CASE("a ledger ahead of its mark is honoured, others' releases and all") {
+TEST_CASE("all releases of a ledger ahead of its mark count, those of other runs, too") {
   const Place place;
   LedgerPosition mark;
   {
@@ -351,7 +351,7 @@ TEST_CASE("a ledger that is not its mark's, is behind it or was changed is refus
   { Ledger::create(place.path("other")); }
   CHECK(refused(read(place.path("other")), "not the checkpoint's ledger: its id is"));
   CHECK(refused(before, "behind the checkpoint, which saw 7 lines, and here are 4"));
-  // An old copy that went on to the same length, with every checksum in order.
+  // An old copy that was continued to the original length, with every checksum in order.
   LedgerText next = parse_ledger(before, "f");
   std::string replayed = before;
   for (int k = 3; k < 9; ++k) {

@@ -35,7 +35,7 @@ void record(Ledger& ledger, const Event& event, int times) {
   for (int i = 0; i < times; ++i) ledger.record(event, ledger.next_draw());
 }
 
-// Acts as a crash would: the file as it is now, without the destructor's settlement.
+// Simulates a crash: returns the file as it is now, without the destructor's settlement.
 std::string crashed(const Ledger&, const std::string& path) { return read(path); }
 
 }  // namespace
@@ -108,7 +108,7 @@ TEST_CASE("a settled ledger reopens with exact counts") {
   CHECK(read(place.path()) == text);
 }
 
-TEST_CASE("an unsettled reservation counts whole, and its draws are used up") {
+TEST_CASE("an unsettled reservation counts in full, and its draws are used up") {
   const Place place;
   std::string text;
   LedgerPosition mark;
@@ -125,12 +125,12 @@ TEST_CASE("an unsettled reservation counts whole, and its draws are used up") {
   CHECK_THROWS_AS(ledger.record(sampled, 13), std::invalid_argument);
   record(ledger, sampled, 1);
   CHECK(ledger.releases() == 21);
-  // Nothing of the reservation comes back.
+  // The reservation is not given back.
   ledger.settle();
   CHECK(Ledger::open(place.path()).releases() == 21);
 }
 
-TEST_CASE("passes are reserved batch by batch, and not beyond what was paid") {
+TEST_CASE("epochs are reserved batch by batch, and not beyond the charged ones") {
   const Place place;
   const Event first{1.1, Sampling::balls_and_bins, 1, 6};
   Event paid = first;
@@ -143,7 +143,7 @@ TEST_CASE("passes are reserved batch by batch, and not beyond what was paid") {
   }
   CHECK(throws([&] { ledger.record(paid, 18); }, "already charged with their epoch"));
   CHECK(ledger.events() == EventCounts{{first, 3}, {paid, 15}});
-  // A crash charges no pass that was not begun.
+  // A crash charges no epoch that was not begun.
   const auto after_crash = [&] { return parse_ledger(read(place.path()), "f").contents.events(); };
   record(ledger, first, 1);
   CHECK(after_crash() == EventCounts{{first, 4}, {paid, 15}});
@@ -168,7 +168,7 @@ TEST_CASE("the file is touched once in a block") {
   CHECK(read(place.path()).size() > text.size());
 }
 
-TEST_CASE("what is not private stays so") {
+TEST_CASE("a ledger marked as not private stays so") {
   const Place place;
   {
     Ledger ledger = Ledger::create(place.path());
@@ -207,7 +207,7 @@ TEST_CASE("a file that cannot be a ledger is refused") {
   CHECK(failure_to_open(place.path()).find("ledger.jsonl:1: no header") != std::string::npos);
 }
 
-// The crash may come in the middle of any append, so the file may end anywhere.
+// The crash may occur in the middle of any append, so the file may end anywhere.
 TEST_CASE("a file cut at any byte counts every acknowledged release") {
   const Place place;
   struct Moment {
@@ -245,7 +245,7 @@ TEST_CASE("a file cut at any byte counts every acknowledged release") {
   }
 }
 
-TEST_CASE("a file that was cut goes on") {
+TEST_CASE("a file that was cut is continued") {
   const Place place;
   const std::string text = file_of({header, reserve(16, 0), settle(5, 5), reserve(8, 5)});
   for (std::size_t size = lines_of(text)[0].size() - 1; size <= text.size(); size += 11) {
@@ -261,7 +261,7 @@ TEST_CASE("a file that was cut goes on") {
   }
 }
 
-TEST_CASE("a whole last line without its end counts") {
+TEST_CASE("a last line that lacks only its newline counts") {
   const Place place;
   const std::string text = file_of({header, reserve(16, 0)});
   write(place.path(), text.substr(0, text.size() - 1));
@@ -293,7 +293,7 @@ TEST_CASE("when the disk is full nothing counts as released, now or later") {
   CHECK(Ledger::open(place.path()).releases() == 2);
 }
 
-// The child tells each release through a pipe after recording it, and dies at some moment.
+// The child reports each release through a pipe after recording it, and dies at some moment.
 TEST_CASE("after kill -9 the file counts at least what was released") {
   constexpr int block = 5;
   std::mt19937 random(6);

@@ -30,7 +30,7 @@ std::string failure(const std::string& text) {
   }
 }
 
-// Good lines and then some.
+// Valid lines, and more.
 std::string with(const std::vector<std::string>& more) {
   std::vector<std::string> lines = good;
   lines.insert(lines.end(), more.begin(), more.end());
@@ -171,7 +171,7 @@ TEST_CASE("runs take turns, each with reservations and draws of its own") {
                             settle(5, 6), reserve(4, 6), settle(2, 6, other_run), reserve(10, 20)}),
                    "f");
   REQUIRE(read.contents.runs.size() == 2);
-  // An open reservation that another one follows counts whole.
+  // An open reservation that another one follows counts in full.
   CHECK(read.contents.runs[0].events == EventCounts{{sampled, 5 + 4 + 10}});
   CHECK(read.contents.runs[0].next_draw == 30);
   CHECK(read.contents.runs[1].events == EventCounts{{everybody, 2}});
@@ -179,7 +179,7 @@ TEST_CASE("runs take turns, each with reservations and draws of its own") {
   CHECK(read.contents.events() == EventCounts{{sampled, 19}, {everybody, 2}});
 }
 
-TEST_CASE("batches of passes are as many as the first ones of their run paid for") {
+TEST_CASE("the number of paid batches is at most that charged by their run's first ones") {
   const Event first{1.1, Sampling::partition, 1, 4};
   Event paid = first, longer = first;
   paid.paid = true;
@@ -202,14 +202,14 @@ TEST_CASE("batches of passes are as many as the first ones of their run paid for
   CHECK(fails({reserve(1, 0, first), settle(0, 0), reserve(1, 1, paid)}));
   CHECK_FALSE(fails({reserve(1, 0, first), reserve(2, 1, paid), reserve(1, 3, first),
                      reserve(3, 4, paid), reserve(1, 7, first)}));
-  // What a pass did not use is lost with it.
+  // Batches that an epoch did not use are forfeited.
   CHECK(fails({reserve(1, 0, first), reserve(2, 1, paid), reserve(1, 3, first), reserve(3, 4, paid),
                reserve(1, 7, paid)}));
   CHECK(fails({reserve(2, 0, first)}));
-  // What was reserved and not used is left to others.
+  // Batches that were reserved and not used may be reserved once more.
   CHECK_FALSE(
       fails({reserve(1, 0, first), reserve(3, 1, paid), settle(1, 2), reserve(2, 2, paid)}));
-  // Passes of any length.
+  // Epochs of any length.
   Event longest = first;
   longest.batches = std::numeric_limits<std::int64_t>::max();
   Event later = longest;
@@ -217,7 +217,7 @@ TEST_CASE("batches of passes are as many as the first ones of their run paid for
   CHECK_FALSE(fails({reserve(1, 0, longest), reserve(largest_reservation, 1, later)}));
 }
 
-TEST_CASE("a mutated file is refused, or read as what the file began with") {
+TEST_CASE("a mutated file is refused, or read as a beginning of the original") {
   std::mt19937 random(5);
   const std::string whole = with({reserve(8, 5), not_private_line({some_run, {}, 0, {}}, "seeded"),
                                   reserve(8, 13, everybody, other_run), settle(2, 15, other_run)});

@@ -1,5 +1,6 @@
-// Noise has the stated distribution, on every element and independently; the ledger says what ran.
-// Statistics use fixed seeds; a right mechanism fails each check with probability under 1e-6.
+// Noise has the stated distribution, on every element and independently; the ledger records what
+// ran. Statistics use fixed seeds; a correct mechanism fails each check with probability under
+// 1e-6.
 #include "dp/noise/mechanism.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 namespace sotto {
 namespace {
 
-// Two parameters of a model whose gradient is zero: what is released is noise alone.
+// Two parameters of a model with zero gradient: the release is noise only.
 struct Fixture {
   Parameter a{zeros({60, 50})};
   Parameter b{zeros({400})};
@@ -23,7 +24,7 @@ struct Fixture {
   PoissonSampler sampler{1000, 0.25, SecretRandom::insecure_seeded(1)};
   Ledger ledger;
 
-  // One release with nothing in the batch, scaled back by the expected batch size.
+  // One release of an empty batch, multiplied by the expected batch size.
   std::vector<double> noise(Mechanism& mechanism) {
     PoissonSampler empty(1000, 1e-12, SecretRandom::insecure_seeded(2));
     empty.resume_from(ledger.next_draw());
@@ -55,21 +56,21 @@ void check_normal(GaussianNoise kind) {
   for (const double v : all) {
     for (int k = 1; k < 5; ++k) moments[k] += std::pow(v, k) / n;
   }
-  // Deviations of the sample moments of a standard normal: 1, sqrt 2, sqrt 15, sqrt 96, over sqrt
-  // n.
+  // Standard deviations of the sample moments of a standard normal: 1, sqrt 2, sqrt 15, sqrt 96,
+  // over sqrt n.
   CHECK(std::abs(moments[1]) < 5 / std::sqrt(n));
   CHECK(std::abs(moments[2] - 1) < 5 * std::sqrt(2 / n));
   CHECK(std::abs(moments[3]) < 5 * std::sqrt(15 / n));
   CHECK(std::abs(moments[4] - 3) < 5 * std::sqrt(96 / n));
   std::sort(all.begin(), all.end());
-  double gap = 0;  // Kolmogorov and Smirnov; P(gap sqrt n > 2.7) < 1e-6
+  double gap = 0;  // Kolmogorov-Smirnov; P(gap sqrt n > 2.7) < 1e-6
   for (std::size_t i = 0; i < all.size(); ++i) {
     gap = std::max(gap, std::abs(normal_cdf(all[i]) - (static_cast<double>(i) + 0.5) / n));
   }
   CHECK(gap * std::sqrt(n) < 2.8);
 }
 
-TEST_CASE("noise is normal, with the multiplier times the sensitivity as deviation") {
+TEST_CASE("noise is normal, with the multiplier times the sensitivity as standard deviation") {
   for (const GaussianNoise kind : both_kinds) check_normal(kind);
 }
 
@@ -164,7 +165,7 @@ TEST_CASE("the released gradient is the noisy sum over the expected batch size")
   CHECK(std::isinf(epsilon(ledger, 1e-5)));
 }
 
-// One release of a sum of rows, four of them, in double precision, scaled back.
+// One release of a sum of four rows, in f64, multiplied by the expected batch size.
 std::vector<double> release_rows(const std::vector<double>& rows, double bound,
                                  GaussianMechanism& mechanism) {
   Parameter w(zeros({2}, Dtype::f64));
@@ -180,7 +181,8 @@ std::vector<double> release_rows(const std::vector<double>& rows, double bound,
   return values;
 }
 
-TEST_CASE("what is released lies on the grid, whatever the data, and the noise does not know it") {
+TEST_CASE(
+    "the release lies on the grid, whatever the data, and the noise does not depend on them") {
   for (const double bound : {1e-30, 3.0, 1e30}) {
     const NoiseGrid grid = noise_grid(0.8, bound, 2);
     std::vector<double> rows{0.1, 0.2, -0.3, 0.01, 0.5, 0.5, 1e-9, 0.25};
@@ -258,7 +260,7 @@ TEST_CASE("a draw is released once, and a broken ledger releases nothing") {
   Fixture f;
   GaussianMechanism mechanism(1, SecretRandom::insecure_seeded(6));
   f.noise(mechanism);
-  PoissonSampler again(1000, 1e-12, SecretRandom::insecure_seeded(2));  // numbers from 0 anew
+  PoissonSampler again(1000, 1e-12, SecretRandom::insecure_seeded(2));  // numbers from 0 once more
   CHECK_THROWS_AS(mechanism.release(f.clipper.finish(again.draw()), f.ledger),
                   std::invalid_argument);
   CHECK(f.ledger.releases() == 1);

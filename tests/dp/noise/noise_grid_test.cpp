@@ -35,7 +35,7 @@ NoiseGrid grid_for(const Scales& s) {
   return noise_grid(s.noise_multiplier, s.sensitivity, s.elements);
 }
 
-// In spacings: how far apart the rounded sums are.
+// The distance between the rounded sums, in spacings.
 double rounded_distance(const NoiseGrid& grid, const std::vector<double>& a,
                         const std::vector<double>& b) {
   double squares = 0;
@@ -46,8 +46,8 @@ double rounded_distance(const NoiseGrid& grid, const std::vector<double>& a,
   return std::sqrt(squares);
 }
 
-// Most sums take another way than the few that are beyond what doubles hold exactly, or next to
-// one.
+// Most sums are added in doubles; the few that doubles do not hold exactly, or beside such a one,
+// are added in another way.
 template <class T>
 void check_on_grid(const std::vector<T>& sums, const std::vector<std::int64_t>& noise,
                    const NoiseGrid& grid, double divisor) {
@@ -92,9 +92,9 @@ TEST_CASE("the spacing is the largest power of two within the share, the noise i
   }
 }
 
-// Sums as far apart as they may be, in random directions and places, and sums next to each other
-// around the middles between grid points, where rounding moves the most.
-TEST_CASE("rounded neighbours are no further apart than the noise is scaled for") {
+// Sums at the maximum distance, in random directions and places, and sums close to each other
+// around the midpoints between grid points, where rounding moves most.
+TEST_CASE("rounded neighbouring sums are no further apart than the noise is scaled for") {
   PublicRandom random(1);
   const auto uniform = [&] { return 2 * random.uniform() - 1; };
   for (const Scales& s : all_scales()) {

@@ -22,7 +22,7 @@ namespace {
 
 using Draws = std::vector<std::int64_t>;
 
-// Calls f(room) for each stretch of arrays of so many elements, and gives all draws.
+// Calls f(room) for each block of arrays with these element counts, and returns all draws.
 template <class F>
 Draws in_stretches(const std::vector<std::int64_t>& counts, F&& f) {
   Draws all;
@@ -38,7 +38,7 @@ Draws in_stretches(const std::vector<std::int64_t>& counts, F&& f) {
 
 }  // namespace
 
-TEST_CASE("noise that is drawn ahead is what would be drawn later, on any number of threads") {
+TEST_CASE("prefetched noise is what would be drawn later, on any number of threads") {
   std::mt19937_64 random(5);
   const auto gaussian = std::make_shared<const RoundedGaussian>(1e6);
   for (int round = 0; round < 24; ++round) {
@@ -53,7 +53,7 @@ TEST_CASE("noise that is drawn ahead is what would be drawn later, on any number
     });
     const Threads setting(1 + round % 3);
     NoisePrefetch noise(gaussian, ahead, counts);
-    // Some of it has been drawn by then, or all, or nothing.
+    // Part of the noise has been drawn by then, or all, or none.
     for (int k = 0; k < 1000 * (round % 5); ++k) std::this_thread::yield();
     const auto next = [&](std::span<std::int64_t> room) { return noise.next(room); };
     CHECK((in_stretches(counts, next) == expected));  // too long to print
@@ -61,13 +61,13 @@ TEST_CASE("noise that is drawn ahead is what would be drawn later, on any number
   }
 }
 
-TEST_CASE("noise that nobody asks for is left, whether or not it was drawn") {
+TEST_CASE("prefetched noise that is not used is discarded, whether or not it was drawn") {
   const Threads setting(3);
   const auto gaussian = std::make_shared<const RoundedGaussian>(1e6);
   SecretRandom random = SecretRandom::insecure_seeded(7);
   for (int round = 0; round < 200; ++round) {
     NoisePrefetch noise(gaussian, random, {20'000});
-    NoisePrefetch other(gaussian, random, {20'000});  // idle threads do one at a time
+    NoisePrefetch other(gaussian, random, {20'000});  // idle threads do one task at a time
     Draws room(20'000);
     if (round % 2 == 0) CHECK(other.next(room).size() == room.size());
   }
@@ -75,8 +75,8 @@ TEST_CASE("noise that nobody asks for is left, whether or not it was drawn") {
 
 namespace {
 
-// What a mechanism with a fixed seed releases of sums of zeros, with one noise multiplier after the
-// other.
+// The releases of sums of zeros by a mechanism with a fixed seed, with one noise multiplier after
+// another.
 class Releases {
  public:
   explicit Releases(bool expect)
@@ -103,15 +103,14 @@ class Releases {
 
 }  // namespace
 
-TEST_CASE("a release that was expected has the noise of one that was not") {
+TEST_CASE("a release that was announced has the noise of one that was not") {
   Releases plain(false);
   const Threads setting(3);
   Releases expected(true);
   for (int step = 0; step < 5; ++step) CHECK((expected.next(1.5) == plain.next(1.5)));
 }
 
-TEST_CASE(
-    "noise that was drawn for another multiplier is not released, with any number of threads") {
+TEST_CASE("noise prefetched for another multiplier is not released, with any number of threads") {
   const auto course = [](int threads) {
     const Threads setting(threads);
     Releases releases(true);
@@ -122,7 +121,7 @@ TEST_CASE(
   };
   const auto found = course(3);
   CHECK((found == course(1)));
-  // No two of them have anything in common, and each has the noise of its multiplier.
+  // No two releases share noise, and each has the noise of its multiplier.
   std::vector<double> squares;
   for (const auto& values : found) {
     double sum = 0;
@@ -136,7 +135,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("noise that was drawn before a fork is the parent's alone") {
+TEST_CASE("noise that was prefetched before a fork is used by the parent only") {
   const Threads setting(3);
   const auto gaussian = std::make_shared<const RoundedGaussian>(1e6);
   SecretRandom random;

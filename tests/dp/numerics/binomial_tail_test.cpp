@@ -1,4 +1,4 @@
-// The bound lies above the binomial tail, and close to it where it says so.
+// The bound lies above the binomial tail, and close to it where it claims to.
 #include "dp/numerics/binomial_tail.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ double tail(int n, double q, int most) {
   return static_cast<double>(sum);
 }
 
-TEST_CASE("the bound is above the tail, and by 2 % at most where that is not in the middle") {
+TEST_CASE("the bound is above the tail, and by 2 % at most away from the middle") {
   for (const int n : {1, 2, 3, 7, 30, 100}) {
     for (const double q : {1e-9, 1e-3, 0.04, 0.5, 0.9, 0.999}) {
       for (int most = 0; most < n; ++most) {
@@ -57,7 +57,7 @@ TEST_CASE("tails of large populations, to 1e-4, by summation with 40 digits") {
   }
 }
 
-TEST_CASE("what is possible never has a bound of 0, and what is not has") {
+TEST_CASE("a possible event never has a bound of 0, and an impossible one has") {
   // 1.2e-401.
   CHECK(binomial_tail(60'001, 256.0 / 60'000, 1200) == std::numeric_limits<double>::min());
   CHECK(binomial_tail(1'000'000, 1e-19, 999'999) == std::numeric_limits<double>::min());

@@ -11,7 +11,7 @@ namespace {
 
 TEST_CASE("tails of few trials are the sums of their terms") {
   for (const double p : {0.0, 1e-9, 0.1, 0.5, 0.73, 1 - 1e-9, 1.0}) {
-    double choose = 1;  // 12 over j
+    double choose = 1;  // 12 choose j
     double mass[13], above = 0;
     for (int j = 0; j <= 12; ++j) {
       mass[j] = choose * std::pow(p, j) * std::pow(1 - p, 12 - j);
@@ -34,13 +34,13 @@ TEST_CASE("tails of many trials are exact, out to where they are tiny") {
   CHECK(binomial_tail(1000, 0, 0.5).probability == 1);
 }
 
-TEST_CASE("where a tail is too small for a double its ratio to the mass is still there") {
+TEST_CASE("the ratio of a tail to the mass is accurate even if the tail underflows") {
   const BinomialTail tail = binomial_tail(10'000, 9'999, 0.5);
   CHECK(tail.probability == 0);
   CHECK(tail.over_mass == Approx(1 + 1e-4).epsilon(1e-14));
 }
 
-TEST_CASE("the limit for an event that was never seen is 1 - doubt^(1/n)") {
+TEST_CASE("the limit for an event that was never seen is 1 - (1 - confidence)^(1/n)") {
   for (const std::int64_t n : {1, 10, 1000, 1'000'000}) {
     for (const double confidence : {0.6, 0.95, 1 - 1e-9}) {
       const double exact = -std::expm1(std::log(1 - confidence) / static_cast<double>(n));
@@ -50,7 +50,7 @@ TEST_CASE("the limit for an event that was never seen is 1 - doubt^(1/n)") {
   CHECK(proportion_at_most(7, 7, 0.95) == 1);
 }
 
-TEST_CASE("at the limit what was seen, or less, has the probability of the doubt") {
+TEST_CASE("at the limit, at most the count seen has probability 1 - confidence") {
   for (const std::int64_t n : {5, 100, 3000}) {
     for (const std::int64_t k : {std::int64_t{1}, n / 3, n - 1}) {
       const double p = proportion_at_most(n, k, 0.975);
@@ -58,7 +58,7 @@ TEST_CASE("at the limit what was seen, or less, has the probability of the doubt
       CHECK(1 - binomial_tail(n, k + 1, p).probability == Approx(0.025).epsilon(1e-7));
     }
   }
-  // Clopper and Pearson's interval for 10 of 100 at 95 % ends at 0.1762.
+  // The Clopper-Pearson interval for 10 of 100 at 95 % ends at 0.1762.
   CHECK(proportion_at_most(100, 10, 0.975) == Approx(0.17622).epsilon(1e-4));
 }
 

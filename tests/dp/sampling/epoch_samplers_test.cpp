@@ -1,4 +1,4 @@
-// Passes of secret batches: statistics with fixed seeds. Each check below would fail for a right
+// Epochs of secret batches: statistics with fixed seeds. Each check below fails for a correct
 // sampler with probability under 1e-6.
 #include "dp/sampling/epoch_samplers.h"
 
@@ -14,7 +14,8 @@ namespace {
 
 SecretRandom seeded(std::uint64_t seed) { return SecretRandom::insecure_seeded(seed); }
 
-// The batch of every unit in the next pass; fails unless each is in one, in rising order.
+// The batch of every unit in the next epoch; fails unless each is in exactly one, in increasing
+// order.
 std::vector<std::int64_t> pass_of(Sampler& sampler) {
   std::vector<std::int64_t> batch_of(static_cast<std::size_t>(sampler.population()), -1);
   for (std::int64_t batch = 0; batch < sampler.event().batches; ++batch) {
@@ -36,7 +37,8 @@ std::size_t number(const std::vector<std::int64_t>& batch_of, std::int64_t batch
   return static_cast<std::size_t>(number);
 }
 
-// That `possible` assignments of units to batches come alike, whatever the last pass was.
+// Checks that the `possible` assignments of units to batches are equally likely, given the last
+// epoch's.
 void check_uniform(Sampler& sampler, std::size_t possible) {
   constexpr int passes = 100'000;
   const std::int64_t batches = sampler.event().batches;
@@ -56,7 +58,7 @@ void check_uniform(Sampler& sampler, std::size_t possible) {
   CHECK(near(static_cast<double>(repeats), passes - 1, probability));
 }
 
-TEST_CASE("every partition is as likely as every other, whatever the last pass was") {
+TEST_CASE("every partition is as likely as every other, whatever the last epoch was") {
   PartitionSampler uneven(5, 2, seeded(1));
   check_uniform(uneven, 30);
   PartitionSampler order(4, 1, seeded(2));
@@ -103,7 +105,7 @@ void check_payment(S& sampler, const Event& first) {
   }
 }
 
-TEST_CASE("the first batch of a pass pays for all") {
+TEST_CASE("the first batch of an epoch is charged for all") {
   PartitionSampler partition(10, 4, seeded(4));
   check_payment(partition, {.sampling = Sampling::partition, .batches = 3});
   CHECK(partition.expected_batch_size() == 10 / 3.0);
@@ -116,7 +118,7 @@ TEST_CASE("the first batch of a pass pays for all") {
   CHECK(BallsAndBinsSampler(10, 4).draw().secure());
 }
 
-TEST_CASE("a new number starts a new pass of everybody, which is paid for") {
+TEST_CASE("a new draw number starts a new epoch of all units, which is charged") {
   PartitionSampler partition(100, 10, seeded(7));
   BallsAndBinsSampler balls(100, 10, seeded(8));
   for (Sampler* sampler : {static_cast<Sampler*>(&partition), static_cast<Sampler*>(&balls)}) {
@@ -133,7 +135,7 @@ TEST_CASE("a new number starts a new pass of everybody, which is paid for") {
 
 template <class S>
 void check_state(S sampler, S other) {
-  // In the middle of the second pass, with another one begun on the other side.
+  // In the middle of the second epoch, while another one is begun on the other side.
   for (int i = 0; i < 7; ++i) sampler.draw();
   for (int i = 0; i < 3; ++i) other.draw();
   const SamplerState state = sampler.state();
@@ -145,7 +147,7 @@ void check_state(S sampler, S other) {
     CHECK(a.event() == b.event());
     CHECK(a.number() == b.number());
   }
-  // The pass is over: nothing is left of it, and the next one is the generator's.
+  // The epoch is over: nothing of it remains, and the next one is the generator's.
   CHECK(sampler.state().rest.empty());
   CHECK(sampler.state().place == 5);
   other.load_state(sampler.state());
@@ -153,12 +155,12 @@ void check_state(S sampler, S other) {
   CHECK(pass_of(sampler) != pass_of(other));
 }
 
-TEST_CASE("a state within a pass continues it") {
+TEST_CASE("a state within an epoch continues it") {
   check_state(PartitionSampler(24, 5, seeded(9)), PartitionSampler(24, 5, seeded(10)));
   check_state(BallsAndBinsSampler(24, 5, seeded(9)), BallsAndBinsSampler(24, 5, seeded(10)));
 }
 
-TEST_CASE("a state that is no rest of a pass is refused and changes nothing") {
+TEST_CASE("a state that is no rest of an epoch is refused and changes nothing") {
   PartitionSampler sampler(5, 2, seeded(11));
   sampler.draw();
   const SamplerState good = sampler.state();

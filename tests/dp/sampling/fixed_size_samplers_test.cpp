@@ -1,5 +1,5 @@
-// Batches of a fixed size, drawn and planned: statistics with fixed seeds. Each check below would
-// fail for a right sampler with probability under 1e-6.
+// Fixed-size batches, sampled and planned: statistics with fixed seeds. Each check below fails for
+// a correct sampler with probability under 1e-6.
 #include "dp/sampling/fixed_size_samplers.h"
 
 #include <cmath>
@@ -75,7 +75,7 @@ TEST_CASE("a plan takes turns by number, and leaves the remainder out") {
   }
 }
 
-TEST_CASE("a plan ends, and starts again with a new number alone") {
+TEST_CASE("a plan ends, and restarts only with a new draw number") {
   PlannedSampler sampler(4, 2, 3);
   for (int step = 0; step < 3; ++step) sampler.draw();
   CHECK(throws([&] { sampler.draw(); }, "planned: all 3 batches of the plan were drawn"));
@@ -90,7 +90,7 @@ TEST_CASE("a plan ends, and starts again with a new number alone") {
   CHECK(throws([&] { sampler.draw(); }, "planned: all 3 batches of the plan were drawn"));
 }
 
-TEST_CASE("a plan's state goes on with its next batch, in no other plan") {
+TEST_CASE("a plan's state continues with its next batch, in no other plan") {
   PlannedSampler sampler(9, 3, 7);
   for (int step = 0; step < 4; ++step) sampler.draw();
   const SamplerState state = sampler.state();

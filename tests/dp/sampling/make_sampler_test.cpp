@@ -44,7 +44,7 @@ const Case cases[] = {
      3},
 };
 
-TEST_CASE("every sampling is made, with the batches that were asked for") {
+TEST_CASE("every sampling is made, with the requested batches") {
   for (const auto& [options, event, expected_batch_size, separation] : cases) {
     const auto sampler = made(options);
     INFO(name(options.sampling));
@@ -57,7 +57,7 @@ TEST_CASE("every sampling is made, with the batches that were asked for") {
   }
 }
 
-TEST_CASE("a state goes on in a sampler of the same options, and in no other") {
+TEST_CASE("a state continues in a sampler of the same options, and in no other") {
   for (const Case& one : cases) {
     const auto sampler = made(one.options);
     sampler->draw();
@@ -77,7 +77,7 @@ TEST_CASE("a state goes on in a sampler of the same options, and in no other") {
 
 TEST_CASE("rates that should be 1 are") {
   CHECK(made({.expected_batch = 100})->rate() == 1);
-  // 10 times the double next to 0.1 is 1, three times is above 0.3.
+  // 10 times the double next to 0.1 is 1; three times is above 0.3.
   CHECK(made({.sampling = Sampling::cyclic_poisson, .expected_batch = 10, .groups = 10})->rate() ==
         1);
   CHECK(made({.sampling = Sampling::cyclic_poisson, .expected_batch = 10, .groups = 3})->rate() ==

@@ -1,5 +1,5 @@
-// Truncated and cyclic Poisson sampling: statistics with fixed seeds. Each check below would fail
-// for a right sampler with probability under 1e-6.
+// Truncated and cyclic Poisson sampling: statistics with fixed seeds. Each check below fails for a
+// correct sampler with probability under 1e-6.
 #include "dp/sampling/poisson_samplers.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ TEST_CASE("the cut bounds the probability of a batch too large, for one unit mor
   const Event event = small.event();
   CHECK(event ==
         Event{.sampling = Sampling::truncated_poisson, .sampling_rate = 0.5, .cut = event.cut});
-  CHECK(event.cut >= 1.0 / 16);  // all of 4
+  CHECK(event.cut >= 1.0 / 16);  // all of 4 units
   CHECK(event.cut < 1.001 / 16);
   CHECK(TruncatedPoissonSampler(3, 0.5, 4, seeded(2)).event().cut == 0);
   TruncatedPoissonSampler large(60'000, 256.0 / 60'000, 400, seeded(3));
@@ -96,7 +96,7 @@ TEST_CASE("groups take turns, and units in them take part independently") {
   CHECK(near(static_cast<double>(repeats), passes - 1, rate * rate));
 }
 
-TEST_CASE("the first group's turn pays for its pass, again from a new number on") {
+TEST_CASE("the first group's turn is charged for its epoch, also after a new draw number") {
   CyclicPoissonSampler sampler(10, 3, 0.25, seeded(7));
   const Event first{.sampling = Sampling::cyclic_poisson, .sampling_rate = 0.25, .batches = 3};
   Event later = first;
@@ -118,7 +118,7 @@ TEST_CASE("the first group's turn pays for its pass, again from a new number on"
   CHECK_FALSE(one.event().paid);
 }
 
-TEST_CASE("a cyclic state goes on with the next group") {
+TEST_CASE("a cyclic state continues with the next group") {
   CyclicPoissonSampler everybody(7, 3, 1, seeded(9));
   everybody.draw();
   const SamplerState state = everybody.state();

@@ -1,5 +1,5 @@
-// Poisson sampling has the probabilities it states: statistics with fixed seeds. Each check below
-// would fail for a right sampler with probability under 1e-6.
+// Poisson sampling has its stated probabilities: statistics with fixed seeds. Each check below
+// fails for a correct sampler with probability under 1e-6.
 #include "dp/sampling/sampler.h"
 
 #include <cmath>
@@ -57,14 +57,15 @@ TEST_CASE("two units take part independently, and so do successive draws") {
 }
 
 TEST_CASE("small rates are neither rounded up nor down") {
-  // 2e8 coins at 1e-8: two heads expected; zero heads in all of 20 draws has probability e^-40.
+  // 2e8 random numbers at rate 1e-8: two units expected; none in all of 20 draws has probability
+  // e^-40.
   constexpr double rate = 1e-8;
   PoissonSampler s = sampler(10'000'000, rate, 3);
   CHECK(s.rate() == Approx(rate).epsilon(1e-11));
   std::int64_t heads = 0;
   for (int i = 0; i < 20; ++i) heads += static_cast<std::int64_t>(s.draw().units().size());
   CHECK(heads <= 16);  // P(Poisson(2) > 16) < 1e-9
-  // Rates that only the second half of the coin can tell apart: 2^-16 boundaries.
+  // Rates that only the low 48 bits of the random number distinguish: 2^-16 boundaries.
   for (const double edge : {0x1p-16, 0x1.8p-16, 0x1p-17, 3 * 0x1p-18}) {
     PoissonSampler t = sampler(1'000'000, edge, 4);
     std::int64_t count = 0;
@@ -74,7 +75,7 @@ TEST_CASE("small rates are neither rounded up nor down") {
   }
 }
 
-TEST_CASE("the rate of a draw is the sampler's, and at least what was asked for up to 2^-64") {
+TEST_CASE("the rate of a draw is the sampler's, and at least the requested one up to 2^-64") {
   for (const double rate : {1e-8, 1.0 / 3, 256.0 / 60000, 0.999999, 1.0}) {
     PoissonSampler s = sampler(1000, rate, 5);
     CHECK(std::abs(s.rate() - rate) <= 0x1p-63);
@@ -87,7 +88,7 @@ TEST_CASE("the rate of a draw is the sampler's, and at least what was asked for 
   CHECK(sampler(1000, 1.0, 5).draw().units().size() == 1000);
 }
 
-TEST_CASE("draws are numbered, sorted, and split into parts that cover them") {
+TEST_CASE("draws are numbered, sorted, and split into spans that cover them") {
   PoissonSampler s = sampler(100, 0.4, 6);
   s.resume_from(17);
   const SampledBatch first = s.draw();
@@ -103,7 +104,7 @@ TEST_CASE("draws are numbered, sorted, and split into parts that cover them") {
   CHECK(covered == first.units().size());
 }
 
-TEST_CASE("a draw may be empty, and has one empty part then") {
+TEST_CASE("a draw may be empty, and has one empty span then") {
   PoissonSampler s = sampler(3, 1e-9, 7);
   const SampledBatch draw = s.draw();
   CHECK(draw.units().empty());
@@ -129,7 +130,7 @@ TEST_CASE("a state continues the numbers") {
   CHECK_FALSE(t.draw().secure());
 }
 
-TEST_CASE("a state of another sampler, or one that cannot be, is refused and changes nothing") {
+TEST_CASE("a state of another sampler, or an impossible one, is refused and changes nothing") {
   PoissonSampler s = sampler(100, 0.5, 10);
   s.resume_from(3);
   const SamplerState good = s.state();
@@ -148,7 +149,8 @@ TEST_CASE("a state of another sampler, or one that cannot be, is refused and cha
   refused([](SamplerState& state) { state.event = FullBatchSampler(100).event(); }, "full_batch");
   refused([](SamplerState& state) { state.place = 2; }, "after 2 of 1 batches");
   refused([](SamplerState& state) { state.place = -1; }, "after -1 of 1 batches");
-  refused([](SamplerState& state) { state.rest = {4}; }, "poisson: a state with 1 units of an epoch");
+  refused([](SamplerState& state) { state.rest = {4}; },
+          "poisson: a state with 1 units of an epoch");
 }
 
 TEST_CASE("rates and populations out of range are refused") {

@@ -1,5 +1,5 @@
-// Random subsets have the probabilities they state, by either route: statistics with fixed seeds.
-// Each check below would fail for a right sampler with probability under 1e-6.
+// Random subsets have their stated probabilities, by either algorithm: statistics with fixed seeds.
+// Each check below fails for a correct sampler with probability under 1e-6.
 #include "dp/sampling/subset.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::vector<double> binomial(std::int64_t n, double q) {
   return p;
 }
 
-TEST_CASE("every subset has the probability of independent units, by either route") {
+TEST_CASE("every subset has the probability of independent units, by either algorithm") {
   constexpr std::int64_t n = 5, draws = 60'000;
   // Blocks of 1, 3, 7 and 31 places, which end within the units, at their end and beyond it.
   for (const double rate : {0.3, 0.249, 0.2, 0.1, 0.03}) {
@@ -77,7 +77,7 @@ void check_sizes_and_places(std::int64_t n, double rate, int draws, NormMethod n
   CHECK(fits(places, expected));
 }
 
-TEST_CASE("sizes are binomial and places uniform, by either route") {
+TEST_CASE("sizes are binomial and places uniform, by either algorithm") {
   // One whole block, at the rate of its places; some blocks; many.
   check_sizes_and_places(127, 0x1p-7, 400'000, &IndependentSubset::sample_sparse);
   check_sizes_and_places(300, 0.006, 100'000, &IndependentSubset::sample_sparse);
@@ -86,7 +86,7 @@ TEST_CASE("sizes are binomial and places uniform, by either route") {
   check_sizes_and_places(50'000, 1e-3, 200, &IndependentSubset::sample_dense);
 }
 
-TEST_CASE("neighbours and successive draws are independent at small rates") {
+TEST_CASE("adjacent units and successive draws are independent at small rates") {
   constexpr std::int64_t n = 2000, draws = 40'000;
   constexpr double rate = 0.01;
   IndependentSubset subset("test", rate);
@@ -110,7 +110,7 @@ TEST_CASE("neighbours and successive draws are independent at small rates") {
   CHECK(near(static_cast<double>(repeats), static_cast<double>((draws - 1) * n), rate * rate));
 }
 
-TEST_CASE("the rate is a multiple of 2^-64 and at most what was asked for, but not 0") {
+TEST_CASE("the rate is a multiple of 2^-64 and at most the requested one, but not 0") {
   CHECK(IndependentSubset("test", 1.0).rate() == 1);
   CHECK(IndependentSubset("test", 0.5).rate() == 0.5);
   CHECK(IndependentSubset("test", 1e-4).rate() == std::floor(1e-4 * 0x1p64) / 0x1p64);
@@ -118,7 +118,7 @@ TEST_CASE("the rate is a multiple of 2^-64 and at most what was asked for, but n
   CHECK(IndependentSubset("test", 1e-300).rate() == 0x1p-64);
 }
 
-TEST_CASE("everybody, nobody, and rates that are almost 0 or 1") {
+TEST_CASE("all units, no units, and rates that are almost 0 or 1") {
   SecretRandom random = SecretRandom::insecure_seeded(4);
   CHECK(IndependentSubset("test", 1.0).draw(1000, random).size() == 1000);
   CHECK(IndependentSubset("test", 1 - 0x1p-53).draw(1000, random).size() == 1000);
@@ -157,7 +157,7 @@ TEST_CASE("every subset of a size has the same probability") {
   }
 }
 
-// Floyd's algorithm by its definition, from the same random words.
+// Floyd's algorithm by definition, from the same random words.
 TEST_CASE("subsets of few units and of many are by the same algorithm") {
   SecretRandom fast = SecretRandom::insecure_seeded(7), slow = SecretRandom::insecure_seeded(7);
   for (const std::int64_t n :
@@ -173,7 +173,7 @@ TEST_CASE("subsets of few units and of many are by the same algorithm") {
   }
 }
 
-TEST_CASE("rates, routes and sizes out of range are refused") {
+TEST_CASE("rates, algorithms and sizes out of range are refused") {
   SecretRandom random = SecretRandom::insecure_seeded(6);
   for (const double rate : {0.0, -0.1, 1.1, std::nan("")})
     CHECK(throws([&] { IndependentSubset("mine", rate); }, "mine: rate"));

@@ -110,7 +110,7 @@ TEST_CASE("every epoch hands out each row once, in an order of its own") {
   }
 }
 
-TEST_CASE("batches have the size asked for, and the last one what is left") {
+TEST_CASE("batches have the requested size, and the last one the remaining rows") {
   ShuffledBatches batches(7, 3, 1);
   CHECK(batches.next().size() == 3);
   CHECK(batches.next().size() == 3);
@@ -120,7 +120,7 @@ TEST_CASE("batches have the size asked for, and the last one what is left") {
   CHECK(large.next().size() == 7);
 }
 
-TEST_CASE("what comes next is known before it is handed out, also over the end of an epoch") {
+TEST_CASE("peek() returns the batch that next() will return, also over the end of an epoch") {
   ShuffledBatches batches(10, 4, 3), same(10, 4, 3);
   for (int k = 0; k < 7; ++k) {
     const auto position = batches.position();

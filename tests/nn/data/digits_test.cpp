@@ -106,14 +106,14 @@ TEST_CASE("each digit has ink, and paper around it") {
   }
 }
 
-// Counts are binomial(20000, 0.1) with deviation 42.4. A bound of 4.5 deviations is passed by
-// chance with probability 7e-6 for a class, 7e-5 for the test.
+// Counts are binomial(20000, 0.1) with standard deviation 42.4. A bound of 4.5 standard deviations
+// is exceeded by chance with probability 7e-6 for a class, 7e-5 for the test.
 TEST_CASE("the ten digits are equally likely") {
   const ClassMeans means = class_means(make_digits(20000, 4));
   for (const std::int64_t count : means.count) CHECK(std::abs(count - 2000) < 191);
 }
 
-// Zeros and eights take more ink than ones and sevens in every hand.
+// Zeros and eights have more ink than ones and sevens in every hand.
 TEST_CASE("digits differ in their mean ink") {
   const ClassMeans means = class_means(make_digits(5000, 5));
   for (const std::size_t many : {0, 8}) {
@@ -131,7 +131,7 @@ TEST_CASE("no two of two thousand digits are equal") {
   CHECK(distinct.size() == 2000);
 }
 
-// The nearest class mean finds about 75 % of them: far above chance, far from all.
+// The nearest class mean classifies about 75 % of them: far above chance, far below all.
 TEST_CASE("digits can be told apart, but not by their class means alone") {
   const ClassMeans means = class_means(make_digits(5000, 7));
   const Dataset test = make_digits(2000, 7, 5000);

@@ -62,7 +62,7 @@ Bytes ramp(std::size_t count) {
 
 std::vector<std::uint8_t> as_values(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 
-// A folder of its own that is removed at the end.
+// A temporary folder, removed at the end.
 class Folder {
  public:
   Folder() {
@@ -85,7 +85,7 @@ Bytes label_file(const Bytes& labels) {
   return idx({static_cast<std::uint32_t>(labels.size())}, labels);
 }
 
-// Where real MNIST lies, or nothing.
+// The folder of real MNIST, or "".
 std::string mnist_folder() {
   const char* shared = std::getenv("SOTTO_SHARED");
   const fs::path folder = fs::path(shared ? shared : "../shared") / "data" / "mnist";
@@ -252,7 +252,7 @@ TEST_CASE("MNIST files that do not fit together are refused") {
   CHECK(throws<SystemFailure>([&] { read(images(2), images(2)); }, "expected (n)"));
 }
 
-TEST_CASE("the first elements alone are read, and nothing beyond them is looked at") {
+TEST_CASE("only the first elements are read, and nothing beyond them is looked at") {
   const auto first = [](const Bytes& file, std::int64_t most) {
     std::istringstream in(file);
     return read_idx(in, "test", most);
@@ -264,12 +264,12 @@ TEST_CASE("the first elements alone are read, and nothing beyond them is looked 
   CHECK(first(file, 100).shape() == Shape{100, 3});
   CHECK(throws<SystemFailure>([&] { first(file + "x", 100); }, "more bytes of data"));
   CHECK(throws([&] { first(file, 0); }, "0 elements"));
-  // Terabytes, had the file all that it says.
+  // A file that claims terabytes.
   const Bytes endless = gzipped(idx({0xffffffff, 0x400}, Bytes(1 << 22, 'x')));
   CHECK(first(endless, 4).shape() == Shape{4, 0x400});
 }
 
-TEST_CASE("of MNIST the samples that are asked for are read, and counts still have to agree") {
+TEST_CASE("only the requested samples of MNIST are read, and counts still have to agree") {
   const Folder folder;
   folder.write("train-images-idx3-ubyte.gz", gzipped(images(5)));
   folder.write("train-labels-idx1-ubyte", label_file("\1\2\3\4\5"));

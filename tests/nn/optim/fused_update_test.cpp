@@ -1,4 +1,4 @@
-// Noise, division and update in one pass are the same bits as one after the other.
+// Noise, division and update in one pass give the same bits as one after another.
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -56,7 +56,7 @@ void check_fused(const Rule& rule, GaussianNoise noise, Dtype dtype = Dtype::f32
   CHECK(fused.ledger.releases() == 3);
 }
 
-TEST_CASE("an update in the pass of the noise is the update after it, to the bit") {
+TEST_CASE("an update fused with the noise equals the update after it, to the bit") {
   for (const GaussianNoise noise : {GaussianNoise::rounded, GaussianNoise::floating_point}) {
     check_fused<nn::Sgd>(nn::SgdRule{.learning_rate = 0.1}, noise);
     check_fused<nn::Sgd>(nn::SgdRule{.momentum = 0.9, .nesterov = true}, noise);
@@ -66,7 +66,7 @@ TEST_CASE("an update in the pass of the noise is the update after it, to the bit
   }
 }
 
-TEST_CASE("an update that cannot be is refused before anything is recorded") {
+TEST_CASE("an impossible update is refused before anything is recorded") {
   Training t;
   nn::Sgd of_one(std::vector<nn::Sgd::Group>{{{&t.large}, {}}});
   GaussianMechanism mechanism(1, SecretRandom::insecure_seeded(1));

@@ -1,4 +1,4 @@
-// Optimizers around their rules: state, groups, schedules, and what is refused.
+// Optimizers around their rules: state, groups, schedules, and refused arguments.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -13,7 +13,7 @@ using namespace sotto;
 
 namespace {
 
-// Two parameters, one of them in f64, in modules' terms.
+// A module of two parameters, one of them f64.
 struct Pair : nn::Module {
   Var forward(const Var& x) override { return x; }
   void visit(const nn::Visitor& visitor) override {
@@ -33,8 +33,8 @@ struct Pair : nn::Module {
   std::unique_ptr<Parameter> b = std::make_unique<Parameter>(starts(Dtype::f64));
 };
 
-// k steps, state and values handed to another model and optimizer, k steps: as 2k steps, bit by
-// bit.
+// k steps, state and values handed to another model and optimizer, and k more steps equal 2k steps,
+// bit by bit.
 template <class Optimizer, class Rule>
 void check_resumes(const Rule& rule) {
   Pair whole;
@@ -48,7 +48,7 @@ void check_resumes(const Rule& rule) {
   second.a->value = clone(first.a->value);
   second.b->value = clone(first.b->value);
   Optimizer after(second, rule);
-  // A state is a copy: what the first optimizer does next is not seen.
+  // A state is a copy: later steps of the first optimizer do not change it.
   const auto state = before.state(first.named_parameters());
   before.step(first.gradients(0));
   after.load_state(state, second.named_parameters());
@@ -79,7 +79,7 @@ TEST_CASE("a bad gradient is refused and nothing is updated") {
   const std::vector<double> before = model.values();
   Parameter stranger(starts(Dtype::f32));
   const auto refused = [&](const Tensor& bad, Parameter* parameter, const std::string& text) {
-    // A good gradient comes first: it must not be applied either.
+    // The good gradient comes first: it must not be applied either.
     const Gradients gradients{{model.b.get(), slopes(1, Dtype::f64)}, {parameter, bad}};
     const bool thrown = throws([&] { optimizer.step(gradients); }, text);
     return thrown && model.values() == before &&
@@ -131,7 +131,7 @@ TEST_CASE("a parameter without a gradient stays, and its steps are not counted")
   CHECK(state.at("b.mean").dtype() == Dtype::f64);
 }
 
-TEST_CASE("a narrower gradient is to_f32 to its parameter") {
+TEST_CASE("a 16-bit gradient is converted to its parameter's type") {
   Parameter parameter(full({1}, 1));
   nn::Sgd optimizer({{{&parameter}, {.learning_rate = 0.5}}});
   optimizer.step({{&parameter, full({1}, 0.25, Dtype::bf16)}});
@@ -237,7 +237,7 @@ std::vector<double> many_normals(std::int64_t count, std::uint64_t stream) {
   return values;
 }
 
-// A parameter of many blocks moves as the same numbers in many small parameters.
+// A parameter of many blocks is updated like the same numbers in many small parameters.
 template <class Optimizer, class Rule>
 void check_blocks(const Rule& rule) {
   constexpr std::int64_t size = 40960, piece = 8192;
@@ -266,7 +266,7 @@ void check_blocks(const Rule& rule) {
   for (const auto& parameter : small) {
     for (const double v : parameter->value.to_vector<double>()) together.push_back(v);
   }
-  // Vectors that end elsewhere round in another way.
+  // SIMD remainders at other offsets round differently.
   double largest = 0;
   const std::vector<double> values = large.value.to_vector<double>();
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -11,7 +11,7 @@ using sotto::nn::Schedule;
 
 namespace {
 
-// The rates of the first steps from a base rate.
+// Checks the rates of the first steps from a base rate.
 void check_rates(const Schedule& schedule, double base, const std::vector<double>& want) {
   for (std::size_t k = 0; k < want.size(); ++k) {
     CAPTURE(k);
@@ -50,7 +50,7 @@ TEST_CASE("a cosine falls to its low and restarts in growing cycles") {
 }
 
 TEST_CASE("restarts far out in large cycles do not overflow") {
-  // The third cycle has 1.6e19 steps, more than 64 bits count.
+  // The third cycle has 1.6e19 steps, more than 64 bits can count.
   const std::int64_t growth = 4'000'000'000;
   const double k = 0x1p62;
   CHECK(Schedule::cosine_restarts(1, growth).rate(std::int64_t{1} << 62, 1) ==
@@ -95,7 +95,7 @@ TEST_CASE("one cycle that rises for less than a step falls from the first on") {
   check_rates(Schedule::one_cycle(cycle), 99, {2, 6, 10});
 }
 
-TEST_CASE("one cycle in three phases comes back to where it began before it ends") {
+TEST_CASE("one cycle in three phases returns to its first rate before it ends") {
   const OneCycle cycle{.max_rate = 10,
                        .total_steps = 8,
                        .rise = 0.375,

@@ -5,7 +5,7 @@ using namespace sotto;
 
 namespace {
 
-// Runs the optimizer in both dtypes beside `formula`(x, g, t), which moves one number by one step.
+// Runs the optimizer in both dtypes and compares with `formula`(x, g, t), which updates one number.
 template <class Optimizer, class Rule, class Formula>
 void check_against(const Rule& rule, const Formula& formula, double noise_variance = 0) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
@@ -130,7 +130,7 @@ TEST_CASE("Adagrad, Adamax and Adadelta are their formulas") {
   });
 }
 
-TEST_CASE("Adam without the noise's part of its second moment is its formula") {
+TEST_CASE("Adam with the noise variance subtracted from its second moment is its formula") {
   constexpr double noise_variance = 0.3;
   const nn::DpAdamRule rule{.learning_rate = 0.1, .beta2 = 0.9, .floor = 0.05, .weight_decay = 0.2};
   int floored = 0, corrected = 0;
@@ -149,7 +149,7 @@ TEST_CASE("Adam without the noise's part of its second moment is its formula") {
   CHECK(corrected > 0);
 }
 
-TEST_CASE("LAMB scales Adam's update to the length of the parameter") {
+TEST_CASE("LAMB scales Adam's update to the norm of the parameter") {
   const nn::LambRule rule{.learning_rate = 0.1, .beta2 = 0.9, .eps = 1e-3, .weight_decay = 0.2};
   for (const bool from_zero : {false, true}) {
     Parameter parameter(from_zero ? zeros({width}, Dtype::f64) : starts(Dtype::f64));

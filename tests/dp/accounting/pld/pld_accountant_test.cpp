@@ -19,8 +19,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 double above(double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); }
 
-// delta of one release, in closed form: P and Q above the point where the loss is epsilon, or
-// Q and P below the point where it is -epsilon.
+// delta of one release in closed form: P and Q above the point where the loss is epsilon, or Q and
+// P below the point where it is -epsilon.
 double delta_of_one(double q, double sigma, double epsilon) {
   const auto point = [&](double loss) {
     return 0.5 + sigma * sigma * std::log1p(std::expm1(loss) / q);
@@ -37,7 +37,7 @@ double delta_of_one(double q, double sigma, double epsilon) {
   return std::max(removed, added);
 }
 
-// delta of two releases, one record removed: the closed form for the second, given the first, is
+// delta of two releases, one record removed: the closed form for the second, given the first,
 // integrated over the first by the trapezoidal rule in long double.
 double delta_of_two(double q, double sigma, double epsilon) {
   using Real = long double;
@@ -66,7 +66,7 @@ struct Golden {
 
 }  // namespace
 
-// Proven bounds and the estimate of another program, with an error of 0.01.
+// Proven bounds and the estimate of another program with an error of 0.01.
 TEST_CASE("both bounds are within published bounds and near the published estimate") {
   const std::vector<Golden> table = {
       {256.0 / 60000, 1.1, 14040, 1e-5, 2.36941, 2.37956, 2.38970},
@@ -136,9 +136,9 @@ TEST_CASE("one release agrees with its closed form from both sides") {
   }
 }
 
-// delta of one release where e^epsilon may be no number, but is far above 1: with x where the loss
-// is epsilon and z = x / s, q P[N(1, s^2) > x] - e^epsilon P[N(0, s^2) > x], whose densities at x
-// are equal, and P[N(0, 1) > z] = density(z) / (z + 1 / (z + 2 / (z + ...))).
+// delta of one release where e^epsilon overflows: with x where the loss is epsilon and z = x / s, q
+// P[N(1, s^2) > x] - e^epsilon P[N(0, s^2) > x], whose densities at x are equal, and P[N(0, 1) > z]
+// = density(z) / (z + 1 / (z + 2 / (z + ...))).
 double delta_of_one_beyond(double q, double sigma, double epsilon) {
   const double x = 0.5 + sigma * sigma * (epsilon - std::log(q)), z = x / sigma;
   const double u = (x - 1) / sigma;
@@ -148,7 +148,7 @@ double delta_of_one_beyond(double q, double sigma, double epsilon) {
   return q * (above(u) - density / fraction);
 }
 
-TEST_CASE("losses beyond what e is a number of are bounded from both sides") {
+TEST_CASE("losses whose exponential overflows are bounded from both sides") {
   for (const double q : {1e-11, 8.3e-6, 0.01}) {
     for (const double sigma : {0.0101, 0.025}) {
       for (const double part : {0.9, 1e-3}) {
@@ -163,8 +163,8 @@ TEST_CASE("losses beyond what e is a number of are bounded from both sides") {
   }
 }
 
-// The second release says nothing, or, rarely, everything: with mass q, which is below delta.
-TEST_CASE("a rare release that reveals all takes its probability of delta, and no more") {
+// The second release reveals nothing or, with mass q below delta, everything.
+TEST_CASE("a rare release that reveals all takes its probability from delta, and no more") {
   constexpr double q = 8.3e-6;
   for (const double delta : {1e-5, 2e-5, 1e-4}) {
     PldAccountant pld;
@@ -198,7 +198,7 @@ TEST_CASE("two releases agree with quadrature from both sides") {
   }
 }
 
-// Sampling with a rate of nearly 1 takes the numerical way, the full batch its closed form.
+// A sampling rate of nearly 1 is composed numerically, the full batch in closed form.
 TEST_CASE("without sampling the closed form lies between the bounds") {
   for (const auto relation :
        {NeighboringRelation::add_or_remove_one, NeighboringRelation::replace_one}) {
@@ -234,7 +234,7 @@ TEST_CASE("epsilon is below what Renyi divergences prove, down to small delta") 
   }
 }
 
-TEST_CASE("a small delta is seen past tails that are heavier than it") {
+TEST_CASE("a small delta is found although tails are heavier than it") {
   const PldAccountant accountant = composed(1.3e-8, 1.76, 1000);
   CHECK(accountant.delta(1e-4) < 1e-50);
   CHECK(accountant.delta(1e-2) < accountant.delta(1e-4));
@@ -246,8 +246,8 @@ TEST_CASE("a small delta is seen past tails that are heavier than it") {
   CHECK(composed(6.3e-8, 0.44, 11425).delta(0.0022) <= rdp.delta(0.0022));
 }
 
-// Of batches of a fixed size with one record exchanged, H(1 + (e^epsilon - 1) / q) of two Gaussians
-// at distance 2, times q.
+// For fixed-size batches with one record replaced: H(1 + (e^epsilon - 1) / q) of two Gaussians at
+// distance 2, times q.
 double delta_of_fixed_size(double q, double sigma, double epsilon) {
   return q * gaussian_delta(sigma / 2, std::log1p(std::expm1(epsilon) / q));
 }
@@ -273,9 +273,9 @@ TEST_CASE("one batch of a fixed size agrees with its closed form from both sides
   }
 }
 
-// The second release, given the first, by its closed form; for e^epsilon < 1 by symmetry,
-// H(x) = 1 - x + x H(1/x). The loss of the first is ln w where N(1) is above N(0), else minus that
-// of the reflected outcome, and 0 with the probability that is missing.
+// The second release, given the first, in closed form; for e^epsilon < 1 by symmetry, H(x) = 1 - x
+// + x H(1/x). The loss of the first is ln w where N(1) is above N(0), else minus that of the
+// reflected outcome, and 0 with the missing probability.
 TEST_CASE("two batches of a fixed size agree with quadrature of the spliced profile") {
   for (const double q : {0.01, 0.3}) {
     for (const double sigma : {1.0, 4.0}) {
@@ -327,7 +327,7 @@ TEST_CASE("epsilon of fixed size batches is below what Renyi divergences prove")
   }
 }
 
-// A release that says nearly nothing sends full batches the numerical way, too.
+// A release that reveals nearly nothing makes full batches be composed numerically, too.
 TEST_CASE("full batches among sampled ones agree with the closed form") {
   for (const double sigma : {0.02, 0.3, 0.8, 5.0}) {
     CAPTURE(sigma);
@@ -341,7 +341,7 @@ TEST_CASE("full batches among sampled ones agree with the closed form") {
   }
 }
 
-TEST_CASE("the order of composition and the way it is asked for do not matter") {
+TEST_CASE("the order of composition and the number of calls do not matter") {
   const Event rare{0.8, Sampling::poisson, 0.001}, often{3, Sampling::poisson, 0.1};
   const Event all{20, Sampling::full_batch, 1};
   PldAccountant phases, steps, reversed;
@@ -362,7 +362,7 @@ TEST_CASE("the order of composition and the way it is asked for do not matter") 
   CHECK(reversed.epsilon(1e-6) == phases.epsilon(1e-6));
 }
 
-// The largest losses are rare, and carry the moments.
+// The largest losses are rare, and dominate the moments.
 TEST_CASE("many kinds of releases have bounds near each other, with any number of threads") {
   const auto spent = [](Bound bound, int threads) {
     const Threads scope(threads);

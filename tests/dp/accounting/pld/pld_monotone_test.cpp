@@ -1,5 +1,5 @@
-// Epsilon by loss distributions over the whole range of its arguments: numbers, in order, monotone.
-// SOTTO_PLD_POINTS sets how many random points are asked about.
+// Epsilon by privacy loss distributions over the whole range of its arguments: finite, ordered,
+// monotone. SOTTO_PLD_POINTS sets the number of random points.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -34,7 +34,7 @@ struct Point {
   }
 };
 
-// All sizes of all arguments are as likely.
+// Draws arguments log-uniformly: all magnitudes are equally likely.
 class RandomPoints {
  public:
   Point next() {
@@ -56,9 +56,9 @@ int points_asked() {
 
 }  // namespace
 
-// The truth moves the right way, so that an upper bound of more loss is above every lower bound of
-// less, without a tolerance; upper bounds may be out of order by the gap. Of 300 points it is 7 %
-// for one, more than 2.5 % for four with epsilons below 4e-4, and most often a hundredth of that.
+// The truth is monotone, so an upper bound with more loss is above every lower bound with less,
+// without a tolerance; upper bounds may be out of order by their gap. Among 300 points the gap is 7
+// % for one, above 2.5 % for four with epsilons below 4e-4, and mostly a hundredth of that.
 TEST_CASE("random points of the whole range have bounds close together and move the right way") {
   constexpr double simd_dispatch_avx512 = 0.08, negligible = 2e-5, nearby = 1.01, far = 2;
   RandomPoints points;
@@ -92,7 +92,7 @@ TEST_CASE("without sampling epsilon is the closed form of the Gaussian mechanism
   }
 }
 
-// Bounds were up to a hundred times apart here: one loss decides, and is rarer than any tilt shows.
+// Bounds were up to a hundred times apart here: one loss decides, and it is too rare for any tilt.
 TEST_CASE("bounds are close together where one release alone may decide") {
   const std::vector<Point> corner = {
       {1.603e-8, 0.3513, 1, 2.07e-9},      {1.266e-9, 0.3733, 675414, 8.35e-9},
@@ -107,7 +107,7 @@ TEST_CASE("bounds are close together where one release alone may decide") {
   }
 }
 
-TEST_CASE("the bounds of one release hold its closed form where it is nearly never noticed") {
+TEST_CASE("the bounds of one release contain its closed form where it nearly never matters") {
   const auto above = [](double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); };
   for (const double q : {1e-9, 1e-6}) {
     for (const double sigma : {0.3, 0.5, 0.8}) {
@@ -157,11 +157,11 @@ TEST_CASE("bounds are numbers, in order and not above Renyi's, over the whole ra
         for (const double delta : {0.1, 1e-15}) {
           CAPTURE(q, sigma, steps, delta);
           const double upper = accountant.epsilon(delta);
-          if (delta < 0.1) {  // the harder one
+          if (delta < 0.1) {  // the harder case
             const double lower = accountant.epsilon(delta, Bound::lower);
             CHECK(lower >= 0);
             CHECK(lower <= upper);
-            // What is out of order is less than the gap.
+            // Bounds may be out of order by less than the gap.
             CHECK(composed(q, sigma / 1.00001, steps).epsilon(delta) >= lower);
           }
           CHECK(upper <= rdp.epsilon(delta) * 1.001);
@@ -171,7 +171,7 @@ TEST_CASE("bounds are numbers, in order and not above Renyi's, over the whole ra
   }
 }
 
-// Close neighbours, where an answer by another plan would show, and far ones.
+// Close pairs of arguments, where an answer by another plan would show, and distant ones.
 TEST_CASE("epsilon moves the wrong way with no argument, however small the change") {
   struct Case {
     double q, sigma;

@@ -62,8 +62,9 @@ struct Golden {
 
 }  // namespace
 
-// What is certain: both intervals hold the truth.
-TEST_CASE("the interval of epsilon meets that of the PLD accountant and is as narrow as is said") {
+// Both intervals contain the truth, so they intersect.
+TEST_CASE(
+    "the interval of epsilon meets that of the PLD accountant and is as narrow as documented") {
   for (const Course& history : histories) {
     const auto prv = composed<PrvAccountant>(history);
     const auto pld = composed<PldAccountant>(history);
@@ -97,7 +98,7 @@ TEST_CASE("the interval of delta meets that of the PLD accountant") {
 }
 
 // The published numbers are the lower bound, the estimate and the upper bound of another
-// implementation, with an error of 0.01.
+// implementation with an error of 0.01.
 TEST_CASE("bounds agree with published bounds") {
   const std::vector<Golden> table = {
 
@@ -112,7 +113,8 @@ TEST_CASE("bounds agree with published bounds") {
     const auto prv =
         composed<PrvAccountant>({{{poisson(row.q, row.sigma), row.steps}}, row.delta, added});
     const double upper = prv.epsilon(row.delta), lower = prv.epsilon(row.delta, Bound::lower);
-    const double proven = 0.007 * std::min(row.estimate, 1.0);  // no less is
+    // a proven interval cannot be narrower
+    const double proven = 0.007 * std::min(row.estimate, 1.0);
     CHECK(upper > row.estimate + proven);
     CHECK(lower < row.estimate - proven);
     CHECK(upper < row.high + 1e-3);
@@ -120,7 +122,7 @@ TEST_CASE("bounds agree with published bounds") {
   }
 }
 
-// A rate just below 1 is composed numerically; the closed form of full batches is just above.
+// A rate just below 1 is composed numerically; the closed form of full batches is slightly above.
 TEST_CASE("full batches agree with their closed form") {
   for (const double sigma : {0.5, 2.0, 30.0}) {
     const std::int64_t steps = 16;
@@ -182,7 +184,7 @@ TEST_CASE("corners give bounds") {
   }
 }
 
-TEST_CASE("what has no proof is refused with the accountant that has one") {
+TEST_CASE("a release without a proof is refused with the accountant that has one") {
   PrvAccountant accountant;
   CHECK(accountant.name() == "prv");
   CHECK(parse_accountant("prv") == AccountantKind::prv);

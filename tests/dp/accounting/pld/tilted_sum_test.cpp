@@ -16,7 +16,7 @@ using namespace sotto;
 
 namespace {
 
-// How many more large allocations succeed before one fails; negative: all do.
+// The number of large allocations that succeed before one fails; negative: all do.
 std::atomic<int> large_left = -1;
 
 }  // namespace
@@ -32,7 +32,7 @@ void operator delete(void* place, std::size_t) noexcept { std::free(place); }
 
 namespace {
 
-// So many normal losses with a deviation in spacings, of which each is a whole number of spacings.
+// A normal loss with this standard deviation in spacings, rounded to whole spacings.
 DiscretePld normal(double deviation) {
   constexpr double reach = 9;
   DiscretePld pair{.spacing = 1e-3, .atoms = {}};
@@ -45,7 +45,7 @@ DiscretePld normal(double deviation) {
   return pair;
 }
 
-// What n such losses say, without a tilt.
+// The curve of n such losses, without a tilt.
 DeltaCurve curve(const DiscretePld& pair, int n, Bound bound) {
   constexpr double reach = 10;  // spacings
   TiltedSum sum(0, pair.spacing, 64);
@@ -88,9 +88,9 @@ TEST_CASE("a Fourier transform is its formula, and its inverse gives the sequenc
   }
 }
 
-// The transform of a smooth loss is nearly 0 nearly everywhere, though that of its likeliest value
+// The transform of a smooth loss is nearly 0 nearly everywhere, but that of its most likely value
 // is not.
-TEST_CASE("a sum is as exact as it says") {
+TEST_CASE("a sum is as accurate as its own bound") {
   for (const double deviation : {8.0, 30.0, 100.0}) {
     for (const int n : {1, 2, 8, 9}) {
       const DiscretePld loss = normal(deviation), exact = normal(deviation * std::sqrt(n));
@@ -120,7 +120,7 @@ TEST_CASE("delta below the window keeps its digits") {
   }
 }
 
-// Half of the tilted mass may lie outside of the window, which ends at 2.
+// Half of the tilted mass may lie outside the window, which ends at 2.
 TEST_CASE("far from a tilted window a lower bound stays what it was, and an upper one falls") {
   constexpr double tilt = 4;
   const DiscretePld loss{.spacing = 0.5, .atoms = {{-2, std::log(0.8)}, {2, std::log(0.2)}}};
@@ -140,7 +140,7 @@ TEST_CASE("far from a tilted window a lower bound stays what it was, and an uppe
   CHECK(upper.delta(12) < 1e-4 * upper.delta(8));
 }
 
-TEST_CASE("delta with jumps is bounded from both sides") {
+TEST_CASE("delta with large losses is bounded from both sides") {
   constexpr int n = 3;
   constexpr double jump = 0.01, two_jumps = 1e-3;
   DiscretePld rest{.spacing = 0.05, .atoms = {{-1, std::log(0.5)}, {1, std::log(0.49)}}},
@@ -167,7 +167,7 @@ TEST_CASE("delta with jumps is bounded from both sides") {
   }
 }
 
-TEST_CASE("an answer for which memory was short leaves nothing half added to the next") {
+TEST_CASE("an answer that ran out of memory leaves no half-added terms for the next") {
   constexpr double delta = 1e-5;
   const auto history = [](int kinds) {
     PldAccountant accountant;

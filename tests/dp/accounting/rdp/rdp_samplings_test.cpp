@@ -42,7 +42,7 @@ double log_moment_by_quadrature(int terms, double sigma, double power) {
 
 }  // namespace
 
-TEST_CASE("a pass of balls and bins agrees with quadrature in both directions") {
+TEST_CASE("an epoch of balls and bins agrees with quadrature in both directions") {
   for (const int batches : {2, 3}) {
     for (const double sigma : {0.8, 2.0}) {
       for (const double order : {2.0, 3.0, 5.0}) {
@@ -57,7 +57,7 @@ TEST_CASE("a pass of balls and bins agrees with quadrature in both directions") 
   }
 }
 
-TEST_CASE("between whole orders a pass of balls and bins is a bound, and near") {
+TEST_CASE("between integer orders an epoch of balls and bins has a close upper bound") {
   for (const double order : {1.3, 2.5, 3.7}) {
     const double truth = log_moment_by_quadrature(2, 1, order) / (order - 1);
     CHECK(balls_and_bins(2, 1, order) >= truth);
@@ -65,7 +65,7 @@ TEST_CASE("between whole orders a pass of balls and bins is a bound, and near") 
   }
 }
 
-// E[M^2] and E[M^3] by counting which of the factors are the same.
+// E[M^2] and E[M^3] by counting which factors are equal.
 TEST_CASE("second and third moments of balls and bins agree with counting") {
   for (const double t : {1.0, 2.0, 7.0, 1000.0, 1048575.0}) {
     for (const double sigma : {0.3, 1.0, 1000.0}) {
@@ -128,7 +128,7 @@ TEST_CASE("balls and bins cost less in more batches and with more noise, more in
 
 // ln E[M^a] is convex in a; M^a is at least the sum of the (L / t)^a; and E[e^x] >= e^{E x} for x
 // the number of pairs in one bin over sigma^2.
-TEST_CASE("beyond whole orders that are exact, balls and bins cost at least what is certain") {
+TEST_CASE("beyond the exact integer orders, balls and bins cost at least a known lower bound") {
   for (const std::int64_t batches : {2, 10, 1000}) {
     for (const double sigma : {0.5, 3.0, 100.0}) {
       const double t = static_cast<double>(batches), precision = 1 / (sigma * sigma);
@@ -152,13 +152,14 @@ TEST_CASE("orders up to a million are answered") {
 
 // P: outputs where N(1) is above N(0) have the densities (1-q) N(0) + q N(1) and N(0), the others
 // N(1) and (1-q) N(1) + q N(0); s = sigma / 2. By the midpoint rule.
-TEST_CASE("an exchanged record costs at least what the worst pair of fixed size batches says") {
+TEST_CASE(
+    "a replaced record costs at least the divergence of the worst pair of fixed-size batches") {
   for (const double q : {0.01, 0.5, 0.99}) {
     for (const double sigma : {0.8, 2.0, 20.0}) {
       for (const double order : {1.1, 2.0, 6.5, 30.0}) {
         const double s = sigma / 2, step = s / 500;
         if (order * order / (s * s) > 500) continue;  // overflows
-        double excess = 0;                            // over 1
+        double excess = 0;                            // of 1
         for (double x = 0.5 + step / 2; x < 1 + order + 12 * s; x += step) {
           const double change = q * std::expm1((x - 0.5) / (s * s)), w = 1 + change;
           const double convex = std::pow(w, order) + std::pow(w, 1 - order) - 2 - change;
@@ -175,7 +176,7 @@ TEST_CASE("an exchanged record costs at least what the worst pair of fixed size 
 }
 
 // Wang, Balle and Kasiviswanathan (2019), theorem 9, with divergences 2 j / sigma^2 of order j.
-TEST_CASE("an exchanged record costs no more than an older theorem says, or than no sampling") {
+TEST_CASE("a replaced record costs no more than by an older theorem, or than without sampling") {
   for (const double order : {2.0, 3.0, 17.0, 64.0}) {
     for (const double sigma : {1.0, 3.0, 30.0}) {
       for (const double q : {1e-6, 0.01, 0.5}) {
@@ -209,7 +210,7 @@ TEST_CASE("an exchanged record costs no more than an older theorem says, or than
 }
 
 // By the pair that is worst for Poisson batches, P = (1-q) N(0) + q N(1), Q = (1-q) N(0) + q N(-1).
-TEST_CASE("the divergence of an exchanged record bounds that of Poisson batches") {
+TEST_CASE("the divergence of a replaced record bounds that of Poisson batches") {
   for (const double q : {0.001, 0.05, 0.9}) {
     for (const double sigma : {1.0, 4.0}) {
       for (const double order : {1.2, 2.0, 5.5}) {
@@ -229,7 +230,7 @@ TEST_CASE("the divergence of an exchanged record bounds that of Poisson batches"
   }
 }
 
-TEST_CASE("rates, noise, orders and passes out of range are errors") {
+TEST_CASE("rates, noise, orders and epochs out of range are errors") {
   const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
   CHECK(balls_and_bins(10, 0, 2) == infinity);
   CHECK(replaced(0.1, 0, 2) == infinity);

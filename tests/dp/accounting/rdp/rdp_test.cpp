@@ -89,8 +89,8 @@ TEST_CASE("the divergence agrees with published values where these are true") {
   }
 }
 
-// The sum over the binomial terms and the quadrature have nothing in common but the formula.
-TEST_CASE("a whole order and its neighbouring number agree") {
+// The sum over binomial terms and the quadrature share only the formula.
+TEST_CASE("an integer order and the next double agree") {
   for (const double q : {1e-9, 1e-4, 0.01, 0.1, 0.5, 0.9, 0.9999}) {
     for (const double sigma : {0.1, 0.3, 0.7, 1.0, 1.25, 1.43, 2.0, 4.0, 20.0, 1000.0}) {
       for (const double order : {2.0, 3.0, 5.0, 8.0, 17.0, 64.0, 256.0}) {

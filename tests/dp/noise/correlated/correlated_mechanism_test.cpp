@@ -1,6 +1,5 @@
-// Noise has the covariance that its strategy says and a scale that covers all that one record
-// changes. Statistics use fixed seeds; a right mechanism fails each check with probability under
-// 1e-6.
+// Noise has the covariance of its strategy and a scale that covers every change by one record.
+// Statistics use fixed seeds; a correct mechanism fails each check with probability under 1e-6.
 #include "dp/noise/correlated/correlated_mechanism.h"
 
 #include <cmath>
@@ -45,9 +44,9 @@ TEST_CASE("the noise of a plan has the covariance C^-1 C^-T, times its scale squ
   for (const StrategyMatrix& strategy : strategies(6)) check_covariance(strategy);
 }
 
-// docs/correlated_noise.md: with spacing g, d elements and n steps, what one record changes is at
-// most S (D + g sqrt d) + 3/2 g sqrt(d n).
-TEST_CASE("the noise is scaled by all that one record changes, rounding included") {
+// docs/correlated_noise.md: with spacing g, d elements and n steps, one record changes at most S (D
+// + g sqrt d) + 3/2 g sqrt(d n).
+TEST_CASE("the noise is scaled by the maximum change by one record, rounding included") {
   for (const std::int64_t steps : {1, 30, 3000}) {
     for (const StrategyMatrix& strategy : strategies(steps)) {
       for (const double d : {1.0, 1e4, 1e8}) {
@@ -69,7 +68,7 @@ TEST_CASE("the noise is scaled by all that one record changes, rounding included
   }
 }
 
-TEST_CASE("the stated deviation is that of the step's noise") {
+TEST_CASE("the stated standard deviation is that of the step's noise") {
   for (const StrategyMatrix& strategy : strategies(8)) {
     Fixture f;
     CorrelatedMechanism mechanism(plan_of(strategy), SecretRandom::insecure_seeded(3));
@@ -95,12 +94,12 @@ TEST_CASE("elements are independent of each other") {
         squares += now[e] * now[e];
       }
     }
-    // Steps are correlated: of 200 rows, at least 20 count as independent.
+    // Steps are correlated: 200 rows count as at least 20 independent ones.
     CHECK(std::abs(sum) / squares < 6 / std::sqrt(count / 10));
   }
 }
 
-// What the third step releases for a sum of `scale` [0.3, -0.2].
+// The release of the third step for a sum of `scale` [0.3, -0.2].
 std::vector<double> third_release(double scale) {
   Parameter w(zeros({2}, Dtype::f64));
   Clipper clipper({{{&w}, bound}});
@@ -118,7 +117,7 @@ std::vector<double> third_release(double scale) {
   return values;
 }
 
-TEST_CASE("what is released is the sum and noise that does not know it") {
+TEST_CASE("the release is the sum plus noise that does not depend on it") {
   const std::vector<double> none = third_release(0), some = third_release(1);
   CHECK(std::abs(none[0]) > 1e-3);
   CHECK((some[0] - none[0]) * 4 == Approx(0.3).epsilon(0x1p-20));

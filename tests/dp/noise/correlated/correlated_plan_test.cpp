@@ -1,5 +1,5 @@
-// Plans are kept or nothing is released, the first release pays, and a plan that is resumed goes on
-// as if it had not stopped.
+// Plans are kept or nothing is released, the first release is charged for all, and a resumed plan
+// continues as if it had not stopped.
 #include <cmath>
 
 #include <sys/wait.h>
@@ -13,7 +13,7 @@
 namespace sotto {
 namespace {
 
-TEST_CASE("the first release pays for the plan") {
+TEST_CASE("the first release is charged for the whole plan") {
   Fixture f;
   CorrelatedMechanism mechanism(banded_plan());
   Passes sampler(Sampling::planned, 6, 3);
@@ -42,7 +42,7 @@ TEST_CASE("cyclic Poisson batches are scaled by the largest column") {
   Passes sampler(Sampling::cyclic_poisson, 4, 4);
   for (int t = 0; t < 8; ++t) f.release(mechanism, sampler);
   const EventCounts events = f.ledger.events();
-  REQUIRE(events.size() == 2);  // two passes, each paid for by its first batch
+  REQUIRE(events.size() == 2);  // two epochs, each charged with its first batch
   for (const auto& [event, count] : events) {
     CHECK(event.sampling_rate == 0.5);
     CHECK(event.noise_multiplier == 1.7);
@@ -90,7 +90,7 @@ TEST_CASE("steps out of order are refused before the ledger is written") {
   Passes again(Sampling::planned, 6, 3);
   f.check_refused(mechanism, again);  // the first batch
   again.resume_from(1);
-  f.check_refused(mechanism, again);  // a new pass
+  f.check_refused(mechanism, again);  // a new epoch
   f.check_refused(mechanism, again);  // a later batch, but draw 2 at step 1
   CHECK_NOTHROW(f.release(mechanism, sampler));
   Ledger other;
@@ -123,14 +123,14 @@ TEST_CASE("a sum that is not a number is refused before the ledger is written") 
   CorrelatedMechanism mechanism(banded_plan());
   Ledger ledger;
   Passes sampler(Sampling::planned, 6, 3);
-  // Nothing that is clipped can be NaN: it is put there.
+  // A clipped sum cannot be NaN: the test writes it.
   clipper.sums_for_tests()[0].second.data<double>()[1] = std::nan("");
   CHECK_THROWS_AS(mechanism.release(clipper.finish(sampler.draw()), ledger), std::invalid_argument);
   CHECK(ledger.releases() == 0);
 }
 
-// Two plans with the same words; the second stops after three steps, and a new mechanism with the
-// words that follow goes on.
+// Two plans with the same keystream; the second stops after three steps, and a new mechanism
+// continues it with the keystream that follows.
 TEST_CASE("a plan that is resumed releases what it would have released") {
   constexpr std::uint64_t blocks_of_step = 75 + 13;  // 8 draws each, for 600 and 100 elements
   for (const StrategyMatrix& strategy : strategies(6)) {
@@ -149,7 +149,7 @@ TEST_CASE("a plan that is resumed releases what it would have released") {
   }
 }
 
-TEST_CASE("a plan goes on with the very next draw or not at all") {
+TEST_CASE("a plan continues with the very next draw or not at all") {
   Fixture f;
   CorrelatedMechanism first(banded_plan(), SecretRandom::insecure_seeded(6));
   Passes sampler(Sampling::planned, 6, 3);
@@ -208,14 +208,14 @@ TEST_CASE("scales without a grid are an error, and nothing is released") {
   };
   plan.noise_multiplier = 1e30;
   refuse();
-  // Within a factor of 2 of the largest for fresh noise, and step 31's noise is sqrt 6 times that.
+  // Within a factor of 2 of the maximum for fresh noise; step 31's noise is sqrt 6 times that.
   plan.noise_multiplier = 1;
   while (noise_grid(plan, bound, elements).deviation < RoundedGaussian::deviation_limit / 2)
     plan.noise_multiplier *= 2;
   refuse();
 }
 
-// A seeded generator does not work on the child's side of a fork.
+// A seeded generator does not work in the child of a fork.
 TEST_CASE("after a release that broke off there is neither another nor a state") {
   CorrelatedMechanism mechanism(banded_plan(), SecretRandom::insecure_seeded(9));
   const pid_t child = fork();

@@ -1,5 +1,5 @@
-// The stream in whole numbers against the dense inverse, and what its privacy rests on: what is
-// subtracted from fresh noise is within 3/4 of what the factor says.
+// The integer stream compared with the dense inverse, and the basis of its privacy: the number
+// subtracted from fresh noise is within 3/4 of the factor's.
 #include "dp/noise/correlated/noise_stream.h"
 
 #include <cmath>
@@ -60,7 +60,7 @@ TEST_CASE("a stream is the product with the dense inverse to 1e-12") {
   }
 }
 
-TEST_CASE("what is subtracted from fresh noise is within 3/4 of what the factor says") {
+TEST_CASE("the number subtracted from fresh noise is within 3/4 of the factor's") {
   constexpr std::int64_t steps = 150;
   for (const StrategyMatrix& strategy : strategies(steps)) {
     const auto z = noise_for(steps, 40, 1000);
@@ -80,7 +80,7 @@ TEST_CASE("what is subtracted from fresh noise is within 3/4 of what the factor 
     const bool tree = std::holds_alternative<TreeFactor>(strategy.factor());
     const bool banded = std::holds_alternative<BandedToeplitz>(strategy.factor());
     CHECK(worst <= (tree ? 0 : banded ? 0.5 : 0.75) + 0x1p-20);
-    CHECK((tree || strategy.bands() == 1 || worst > 0.4));  // the bound is not idle
+    CHECK((tree || strategy.bands() == 1 || worst > 0.4));  // the bound is nearly attained
   }
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("parts of the elements in any order are the whole") {
   }
 }
 
-TEST_CASE("a stream goes on from its memory") {
+TEST_CASE("a stream continues from its memory") {
   constexpr std::int64_t steps = 12;
   for (const StrategyMatrix& strategy : strategies(steps)) {
     const auto z = noise_for(steps, 5, 1e6);
@@ -140,12 +140,12 @@ TEST_CASE("the spread is that of noise and memory") {
       }
     }
     // An estimate's standard error is 1.1 % (chi-squared of 4,000), and the largest of a few
-    // hundred is within 7 % but for a probability of 1e-6.
+    // hundred is within 7 % except with probability 1e-6.
     CHECK(std::sqrt(largest / elements) / deviation == Approx(stream.spread()).epsilon(0.07));
   }
 }
 
-TEST_CASE("what does not fit a stream is an error") {
+TEST_CASE("arguments that do not fit a stream are errors") {
   CorrelatedNoiseStream stream(StrategyMatrix(BandedToeplitz{{1, 0.5}}, 4), 3);
   Numbers noise(3);
   CHECK_THROWS_AS(stream.correlate(1, noise), std::invalid_argument);

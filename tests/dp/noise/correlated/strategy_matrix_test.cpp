@@ -1,4 +1,4 @@
-// Factors against dense linear algebra, and sensitivities against every pattern of participation.
+// Factors compared with dense linear algebra, and sensitivities with every participation pattern.
 #include "dp/noise/correlated/strategy_matrix.h"
 
 #include <bit>
@@ -14,7 +14,7 @@ namespace {
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-// The worst of all patterns, by trying them: C is not negative, so that equal vectors add up most.
+// The worst pattern, by trying all: C is non-negative, so equal vectors add up most.
 double worst_pattern(const StrategyMatrix& strategy, Participation allowed) {
   const MatrixXd c = dense(strategy);
   double worst = 0;
@@ -38,7 +38,7 @@ bool falls(const StrategyMatrix& strategy) {
          std::is_sorted(banded->coefficients.rbegin(), banded->coefficients.rend());
 }
 
-TEST_CASE("the factor is lower triangular with ones on the diagonal and so many bands") {
+TEST_CASE("the factor is lower triangular with ones on the diagonal and its number of bands") {
   for (const StrategyMatrix& strategy : strategies(13)) {
     const MatrixXd c = dense(strategy);
     CHECK(c.isLowerTriangular());
@@ -117,7 +117,7 @@ TEST_CASE("the error of a tree grows with the squared logarithm of the steps") {
     CHECK(variances.back() == 1);
     CHECK(variances[variances.size() - 2] == height);
     CHECK(squared_error(tree, {.most = 1}, PrefixError::max) == Approx(height * (height + 1)));
-    // On average half of the nodes, but for the last step's one of all.
+    // On average half of the nodes, except for the last step's single node.
     const double mean =
         (0.5 * height * static_cast<double>(steps) + 1) / static_cast<double>(steps);
     CHECK(squared_error(tree, {.most = 1}, PrefixError::mean) == Approx(mean * (height + 1)));
@@ -127,7 +127,7 @@ TEST_CASE("the error of a tree grows with the squared logarithm of the steps") {
 }
 
 // Fichtenberger et al. 2023: C C = A, and 1 + ln(n) / pi or little more is the best possible error.
-TEST_CASE("the square root of the prefix sums is what it says") {
+TEST_CASE("the square root of the prefix sums is one, with nearly the best error") {
   constexpr std::int64_t steps = 200;
   const StrategyMatrix root(square_root_factor(steps), steps);
   const MatrixXd c = dense(root), square = c * c;
@@ -137,7 +137,7 @@ TEST_CASE("the square root of the prefix sums is what it says") {
   CHECK(error / (1 + std::log(double{steps}) / M_PI) == Approx(1).margin(0.05));
 }
 
-TEST_CASE("a single column's norm is the sensitivity of records that come once") {
+TEST_CASE("a single column's norm is the sensitivity of records that take part once") {
   const StrategyMatrix banded(BandedToeplitz{{1, 0.5, 0.25}}, 30);
   const double column = std::sqrt(1 + 0.25 + 0.0625);
   CHECK(banded.sensitivity({.separation = 30}) == Approx(column));

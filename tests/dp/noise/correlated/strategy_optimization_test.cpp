@@ -1,4 +1,4 @@
-// Optimal factors against published values, and as minima of what they minimise.
+// Optimal factors compared with published values, and as minima of their objectives.
 #include "dp/noise/correlated/strategy_optimization.h"
 
 #include <cmath>
@@ -39,7 +39,7 @@ TEST_CASE("where a function is not finite there is no step") {
   CHECK(minimize([](const auto&) { return ValueAndGradient{}; }, {}).empty());
 }
 
-// A relative change of any number by 1e-3 is felt in the second order alone.
+// A relative change of any number by 1e-3 has an effect of second order only.
 TEST_CASE("no small change makes an optimal banded factor better") {
   for (const ErrorObjective& goal : goals) {
     const StrategyMatrix best = best_banded_toeplitz(goal, 8);
@@ -83,7 +83,7 @@ TEST_CASE("optimal factors are better than the square root's first bands, and mo
     last = error_of(StrategyMatrix(BandedToeplitz{{1}}, goal.steps), goal);
     for (const int buffers : {1, 2, 3}) {
       const double error = error_of(best_buffered_toeplitz(goal, buffers), goal);
-      CHECK(error <= last * (1 + 1e-6));  // a further buffer may be of no use
+      CHECK(error <= last * (1 + 1e-6));  // another buffer may not help
       last = error;
     }
   }
@@ -107,8 +107,8 @@ TEST_CASE("two buffers for 100,000 steps are the published ones") {
   CHECK(factor.scales[1 - slow] == Approx(0.1878393665).epsilon(1e-5));
 }
 
-// Fichtenberger et al. 2023: the square root's error is 1 + ln(n) / pi but for a few hundredths,
-// and no factor's is below by more. McMahan et al. 2024: few buffers are nearly as good.
+// Fichtenberger et al. 2023: the square root's error is 1 + ln(n) / pi up to a few hundredths, and
+// no factor's is smaller by more. McMahan et al. 2024: few buffers are nearly as good.
 TEST_CASE("a few buffers come near the best error there is") {
   const ErrorObjective goal{.steps = 1000, .participation = {.most = 1}, .error = PrefixError::max};
   const double limit = 1 + std::log(1000.0) / std::numbers::pi;
