@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the scripts in tests/benchmarks make of measurements; nothing is measured here.
+"""Tests the computations of the scripts in tests/benchmarks; this test measures nothing.
 
 Usage: benchmarks_test.py [unittest options]
 """
@@ -109,7 +109,7 @@ class Scaling(unittest.TestCase):
             drawing = xml.dom.minidom.parseString(scaling.figure(scan, cases))
             titles = [t.firstChild.data for t in drawing.getElementsByTagName("title")]
             for size in scan.sizes:
-                # Once for time and once for memory.
+                # One point in the plot of time and one in the plot of memory.
                 self.assertEqual(sum(title.startswith(f"private, {size}: ") for title in titles), 2)
 
 

@@ -2,7 +2,7 @@
 """Compares our training steps with peers' and with the floor that the machine sets.
 
 Runs bench_steps and, where it is given, a program that times peers, in turn: one process of each
-for every case and round, so that what else the machine does meets all sides. Figures are medians
+for every case and round, so that other load of the machine meets all sides. Figures are medians
 over rounds of the ratios within a round. The peers' program takes --models, --modes, --batches,
 --threads, --seconds and --max-steps and prints JSON lines with model, mode, batch and ms_per_step; its mode
 "torch" is ordinary training, and the fastest of its modes that begin with "opacus" is taken. Peers
@@ -24,7 +24,7 @@ import sys
 
 from pages import COLORS, LogAxis, add_measuring, cell, json_lines, legend, svg, write_between
 
-# glibc's, told not to give memory back.
+# Makes the allocator of glibc keep freed memory.
 KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 MODELS = ["logreg", "ffnn", "mnist", "cifar10", "embed", "lstm"]
 
@@ -44,7 +44,7 @@ def arguments():
 
 
 def one_round(args, model, batch):
-    """Milliseconds of a step by side, and our peaks of memory."""
+    """The milliseconds of a step of each side, and the peak of memory of our steps."""
     case = ["--models", model, "--batches", str(batch), "--seconds", str(args.seconds), "--max-steps",
             str(args.max_steps)]
     found = {}
@@ -64,7 +64,7 @@ def one_round(args, model, batch):
 
 
 def floor_ms(args, model, batch, ceilings):
-    """The least time of our ordinary step: each kernel by its operations or its bytes."""
+    """The minimum time of our ordinary step: each kernel is bounded by its operations or its bytes."""
     command = [args.build / "tests/bench_steps", "--models", model, "--batches", str(batch), "--modes", "ordinary",
                "--seconds", "0", "--profile"]
     line = json_lines(command, args.threads)[0]

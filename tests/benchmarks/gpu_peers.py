@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Times in PyTorch, and Opacus' private step where it can be imported, what bench_gpu and bench_steps time in sotto:
-prints one JSON object a line, with the names that gpu_results.py gives these. What cannot be imported is said in one
-line and left out.
+"""Times the kernels and steps of bench_gpu and bench_steps in PyTorch, and the private step of Opacus where it can be
+imported. Prints one JSON object a line, with the names that gpu_results.py uses. A package that cannot be imported is
+named in one line and left out.
 
     gpu_peers.py                          the first GPU
     gpu_peers.py --device cpu --only step
@@ -13,7 +13,7 @@ import time
 import warnings
 
 ROWS = 512  # images of a step, as in bench_gpu
-# Networks of bench_steps and the samples in a step, as in gpu.sh.
+# The networks of bench_steps and the samples in a step, as in gpu.sh.
 LARGE = {"gpt2-small": 32, "vit-b16": 256, "resnet50-224": 256}
 
 
@@ -38,7 +38,7 @@ class Timer:
             self.torch.cuda.synchronize()
 
     def report(self, by, what, dtype, make):
-        """`make` gives what is called; nothing is made for what is not wanted."""
+        """`make` returns the function to time; it is called only for a wanted measurement."""
         if self.options.only not in what:
             return
         run = make()
@@ -53,12 +53,12 @@ class Timer:
 
 
 def round_factors(torch, wanted):
-    """Whether factors of f32 become tf32; of convolutions they do by default."""
+    """Rounds f32 operands of products and convolutions to tf32, or not; for convolutions PyTorch does by default."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = wanted
 
 
 def kernels(torch, timer, device, name):
-    """Of f32, bf16 or tf32: f32 whose factors products and convolutions round."""
+    """Kernels in f32, bf16 or tf32 (f32 values whose operands are rounded in products and convolutions)."""
     dtype = torch.bfloat16 if name == "bf16" else torch.float32
     round_factors(torch, name == "tf32")
     F = torch.nn.functional
@@ -93,7 +93,7 @@ def kernels(torch, timer, device, name):
 
 
 def attentions(torch, timer, device, name):
-    """Of GPT-2 small and ViT-B/16, as bench_gpu has them."""
+    """The attentions of GPT-2 small and ViT-B/16, in the sizes of bench_gpu."""
     dtype = torch.bfloat16 if name == "bf16" else torch.float32
 
     def attend(samples, positions, causal, back):

@@ -1,4 +1,4 @@
-"""What the scripts that measure share: running a benchmark, drawing as SVG, writing into a page."""
+"""Shared by the scripts that measure: running a benchmark, drawing as SVG, writing into a page."""
 import json
 import math
 import os
@@ -18,7 +18,7 @@ def add_measuring(parser, threads):
 
 
 def json_lines(command, threads, **environment):
-    """The JSON objects that a program prints, a line each. It has so many threads and cores."""
+    """The JSON objects that a program prints, a line each. The program runs with `threads` threads and cores."""
     numbers = {f"{name}_NUM_THREADS": str(threads) for name in ("OMP", "MKL", "OPENBLAS")}
     cores = sorted(os.sched_getaffinity(0))[:threads]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, **numbers, **environment),
@@ -57,7 +57,7 @@ def legend(sides, x, step=100):
 
 
 def write_between(path, name, text):
-    """Replaces what stands between the lines "<!-- NAME -->" and "<!-- end of NAME -->" of a page."""
+    """Replaces the text between the lines "<!-- NAME -->" and "<!-- end of NAME -->" of a page."""
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     before = path.read_text()
     if before.count(begin) != 1 or before.count(end) != 1 or before.index(begin) > before.index(end):

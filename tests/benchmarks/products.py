@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures large products and convolutions as fractions of the processor's multiply-adds.
 
-Runs `bench_kernels large`, which times each in turn with multiply-adds from registers: the fastest
-of several repetitions beside the most multiply-adds seen. Figures are medians over rounds. N is a
-row-major operand, T the transpose of one.
+Runs `bench_kernels large`, which times each kernel in turn with multiply-adds from registers: the
+fastest of several repetitions beside the highest rate of multiply-adds. Figures are medians over
+rounds. N is a row-major operand, T the transpose of one.
 
   products.py BUILD [--document docs/performance.md]
 
@@ -28,7 +28,7 @@ def arguments():
 
 
 def table(lines):
-    """Of the lines of all rounds; fractions are unknown where the processor's unit is."""
+    """The table of the lines of all rounds; without the processor's peak a fraction is unknown."""
     out = ["| what | GFLOP/s | fraction of the peak | below the goal |", "|---|--:|--:|---|"]
     for what in dict.fromkeys(line["what"] for line in lines):
         mine = [line for line in lines if line["what"] == what]

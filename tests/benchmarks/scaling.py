@@ -2,9 +2,9 @@
 """Measures how time and memory of training steps grow with batch, width, depth and length.
 
 Runs bench_steps with one size at a time doubled, ordinary and private (one bound, one pass) in turn.
-Of all rounds the shortest step counts, and the greatest peak of memory. An exponent is the slope of
-the logarithm of time, or of bytes, on that of the size, by least squares over the upper half of the
-sizes, where what every step costs anyway weighs least.
+The shortest step and the largest peak of memory of all rounds count. An exponent is the slope of the
+logarithm of time, or of bytes, against the logarithm of the size, by least squares over the upper
+half of the sizes, where the constant cost of a step weighs least.
 
   scaling.py BUILD [--document docs/performance.md]
 
@@ -21,7 +21,7 @@ import sys
 
 from pages import COLORS, LogAxis, add_measuring, cell, json_lines, legend, svg, write_between
 
-# `case` gives the model and the batch of a size.
+# `case` maps a size to the model and the batch.
 Scan = collections.namedtuple("Scan", "name network sizes case")
 
 
@@ -36,9 +36,9 @@ SCANS = [
     Scan("length", "an encoder block of width 64, batch 8", doubled(16, 1024), lambda size: (f"transformer:{size}", 8)),
 ]
 SIDES = {"ordinary": "ordinary", "flat": "private"}
-# Of what a case has, its title and its unit.
+# Measure of a case: its title, its unit and the scale of the unit.
 MEASURES = {"time": ("Time of a step", "ms", 1), "memory": ("Peak of memory", "MiB", 1 << 20)}
-# Exponents of the same build differ by as much from one run to the next.
+# Exponents of one build differ by this much from run to run.
 SCATTER = 0.05
 
 
@@ -58,7 +58,7 @@ def timed(args, model, batch):
 
 
 def summed_up(size, lines):
-    """Of all lines of one case, {"size": size, side: {"time": ms, "memory": bytes}}."""
+    """Sums up all lines of one case: {"size": size, side: {"time": ms, "memory": bytes}}."""
     case = {"size": size}
     for mode, side in SIDES.items():
         mine = [line for line in lines if line["mode"] == mode]
@@ -79,7 +79,7 @@ def upper_half(cases):
 
 
 def exponent(cases, side, measure):
-    """Of cost = factor size^exponent, over the upper half of the cases: (exponent, factor)."""
+    """Fits cost = factor size^exponent to the upper half of the cases; returns (exponent, factor)."""
     points = [(math.log(case["size"]), math.log(case[side][measure])) for case in upper_half(cases)]
     slope, constant = statistics.linear_regression(*zip(*points))
     return slope, math.exp(constant)
@@ -90,7 +90,7 @@ def exponents(cases):
 
 
 def growing_faster(found):
-    """Of exponents(), the measures in which private training grows faster than ordinary."""
+    """The measures of exponents() in which private training grows faster than ordinary training."""
     return [measure for measure, sides in found.items() if sides["private"] > sides["ordinary"] + SCATTER]
 
 

@@ -61,10 +61,11 @@ struct Mode {
 };
 
 constexpr Mode private_modes[] = {
-    {"flat", "one bound, one pass, the route by the model of costs"},
-    {"gram", "one bound, norms by Gram products", NormMethod::ghost},
-    {"rows", "one bound, norms by rows", NormMethod::materialize},
-    {"two-passes", "one bound, nothing kept", NormMethod::automatic, ClipPasses::two},
+    {"flat", "one bound, one backward pass, the norm method chosen by the cost model"},
+    {"gram", "one bound, ghost norms (Gram products)", NormMethod::ghost},
+    {"rows", "one bound, norms of materialized per-sample gradients", NormMethod::materialize},
+    {"two-passes", "one bound, ghost clipping in two backward passes", NormMethod::automatic,
+     ClipPasses::two},
     {"layers", "a bound for each parameter", NormMethod::automatic, ClipPasses::one, true},
 };
 

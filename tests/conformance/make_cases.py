@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the project's own conformance cases: make_cases.py FOLDER.
 
-The forward formulas are written out below, one loop at a time, and know nothing of the library.
+The forward formulas are written out below, one loop at a time, independently of the library.
 Derivatives are complex-step derivatives of them, Im f(x + ih) / h, which are exact up to rounding
 (Squire and Trapp 1998), so nothing here needs a derivative written by hand. Plain Python only.
 """
@@ -242,7 +242,7 @@ def factor(rule, gamma, bound, norm):
 def write_dp_step(folder, rng, name, positions, targets, dp):
     """A network with one hidden layer on rows of `positions` tokens each (none: one vector a row).
 
-    dp also holds what the case has in tensors: unit_of_row, and row_weight or None.
+    dp also holds two arrays that the case stores as tensors: unit_of_row, and row_weight or None.
     """
     smoothing, rows, units = 0.1, dp["rows"], dp["units"]
     unit_of_row, keep = dp.pop("unit_of_row"), dp.pop("row_weight") or [1] * rows
@@ -308,8 +308,8 @@ def expect_clipped(case, dp, parameters, gradients):
 
 
 def write_dp_steps(folder, rng):
-    """Users whose rows are not in order, one of them padding; and tokens, two versions of a sample
-    each, in physical batches that would cut a sample in two."""
+    """Two cases. Users: rows not in the order of their users, one row padding. Tokens: two augmentations of
+    each sample, in physical batches whose borders fall inside a sample."""
     first, second = ["fc1.weight", "fc1.bias"], ["fc2.weight", "fc2.bias"]
     write_dp_step(folder, rng, "own_mlp_users", [], [0, 2, 1, 1, 0], {
         "rows": 5, "units": 4, "augmentations": 1, "user_level": True, "unit_reduce": "mean",
@@ -347,7 +347,7 @@ def write_accountant(folder):
     """Full batches, whose divergence is alpha / (2 sigma^2) in closed form."""
     (folder / "accountant").mkdir(parents=True, exist_ok=True)
     orders = [1.5, 2.0, 4.0, 8.0, 16.0, 32.0]
-    # The second proves less than nothing, which Opacus does not make 0, as a bound on the total variation would.
+    # The second epsilon is negative; Opacus does not raise it to 0, as a bound on the total variation would.
     for table, name, sigma, steps, delta in (("own_rdp", "own", 3.0, 5, 1e-5), ("own_rdp_opacus", "opacus", 40.0, 1, 0.05)):
         epsilon = min(steps * a / (2 * sigma**2) + math.log(1 - 1 / a) - (math.log(delta) + math.log(a)) / (a - 1)
                       for a in orders)

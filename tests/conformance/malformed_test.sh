@@ -1,5 +1,5 @@
 #!/bin/sh
-# malformed_test.sh RUNNER CASES: what the runner says of cases that are wrong, and its exit status.
+# malformed_test.sh RUNNER CASES: tests the messages and the exit status of the runner for wrong cases.
 set -eu
 runner=$1
 cases=$2
@@ -75,14 +75,14 @@ malformed optim/own_sgd.json 's/"exponential"/"explosive"/' 'schedule explosive 
 change accountant/own_rdp.json 's/"query": "epsilon"/"query": "omega"/'
 expect 2 'FAILED accountant/own_full_batch (own_rdp): malformed: query is omega' "$work/cases"
 
-# A tensor file that ends too early.
+# A truncated tensor file.
 rm -rf "$work/cases"
 cp -r "$cases" "$work/cases"
 dd if="$cases/layer/own_linear.safetensors" of="$work/cases/layer/own_linear.safetensors" bs=1 \
   count=200 2>/dev/null
 expect 2 "$others passed, 1 failed, 0 skipped" "$work/cases"
 
-# Wrong numbers, which are no malformed case.
+# Wrong numbers in a well-formed case.
 change optim/own_sgd.json 's/"momentum": 0.9/"momentum": 0.8/'
 expect 1 'FAILED optim/own_sgd (SGD): f' "$work/cases"
 expect 1 "$others passed, 1 failed, 0 skipped" "$work/cases"
@@ -91,12 +91,12 @@ expect 1 'FAILED dp_step/own_mlp_users' "$work/cases"
 change accountant/own_rdp.json 's/"sigma": 3.0/"sigma": 3.001/'
 expect 1 'FAILED accountant/own_full_batch' "$work/cases"
 
-# Something expected that a run does not compute.
+# An expected tensor that a run does not compute.
 change layer/own_linear.json 's/expect.norm_sq/expect.norm_xx/'
 LC_ALL=C sed -i 's/expect.norm_sq/expect.norm_xx/' "$work/cases/layer/own_linear.safetensors"
 expect 1 'norm_xx: expected and not computed' "$work/cases"
 
-# What the library does not have is skipped by name.
+# A case that the library does not support is skipped, with its name.
 change accountant/own_rdp.json 's/"rdp"/"gdp"/; s/"query": "epsilon"/"query": "sigma"/; s/"relation": "[^"]*"/"sampling": "poisson"/'
 expect 0 'skipped, the central limit is not calibrated: accountant/own_full_batch' "$work/cases"
 expect 0 "$others passed, 0 failed, 1 skipped" "$work/cases"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the sample `audit` as people do, on few samples.
+"""Runs the sample `audit` as users do, on few samples.
 
 Usage: audit_e2e.py PATH_OF_AUDIT [unittest options]
 """
@@ -28,7 +28,7 @@ class Audit(Case):
 
 
 class Whole(Audit):
-    # Noise of 0.3 hides little: a bound below 1 has a probability of far less than 10^-6.
+    # At noise multiplier 0.3 a bound below 1 has a probability of far less than 10^-6.
     def test_the_bound_is_below_the_accountant_and_far_above_nothing(self):
         out, found = self.audit(0, "--noise-multiplier", "0.3")
         self.assertGreater(found["one_run"]["epsilon"], 1)
@@ -46,8 +46,8 @@ class Whole(Audit):
         with open(page, encoding="utf-8") as file:
             self.assertIn("The claim is contradicted.", Page(file.read()).text)
 
-    # Mu is 1.67, and found to be above 1.12, whose epsilon is 5; the right guesses would have to be
-    # 1000 of 1000 to prove as much.
+    # Mu is 1.67, and the audit finds a bound above 1.12, the mu whose epsilon is 5. The count of right
+    # guesses would have to be 1000 of 1000 to prove this bound.
     def test_a_bound_that_needs_independence_says_so(self):
         out, found = self.audit(3, "--noise-multiplier", "0.6", "--claim", "5", "--report",
                                 self.path("page.html"), size=WHOLE)

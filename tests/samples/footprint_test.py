@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the sample `footprint` as people do.
+"""Runs the sample `footprint` as users do.
 
 Usage: footprint_test.py PATH_OF_FOOTPRINT [unittest options]
 """
@@ -44,7 +44,7 @@ class Footprint(Case):
             self.assertLessEqual({"forward", "backward"} | ({"update"} if privacy else set()), names)
             self.assertEqual("clip" in names, not privacy)
 
-    def test_two_passes_keep_no_factors(self):
+    def test_ghost_clipping_keeps_no_backward_factors(self):
         one = self.found("--model", "ffnn", "--batch", "64")
         two = self.found("--model", "ffnn", "--batch", "64", "--passes", "two")
         kept = [band for band in one["curve"]["bands"] if band["kind"] == "factors"]
@@ -71,7 +71,7 @@ class Footprint(Case):
         self.refuse(1, "would lower them", *ALONE, "--batch", "16", "--limit", "400kB")
         self.assertEqual(run("--batch", "16", "--limit", "1GB").returncode, 0)
 
-    def test_a_memory_limit_is_kept_by_smaller_parts(self):
+    def test_a_memory_limit_is_kept_by_smaller_physical_batches(self):
         free = self.found("--model", "mnist", "--batch", "64", "--no-privacy")
         limit = int(0.7 * free["peak"])
         limited = self.found("--model", "mnist", "--batch", "64", "--no-privacy",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the sample `mnist` as people do: to its end, interrupted and killed.
+"""Runs the sample `mnist` as users do: to its end, interrupted and killed.
 
 Usage: mnist_e2e.py PATH_OF_MNIST [unittest options]
 """
@@ -51,7 +51,7 @@ class Whole(Case):
             self.assertEqual(closing.group(3), "1e-05")
             self.assertEqual(privacy["releases"], steps)
             self.assertEqual(charged(model + ".ledger"), steps)
-        # Among them is one that rounding to the nearest would make too small.
+        # Rounding to the nearest would make at least one of these epsilons too small.
         self.assertTrue(any(round(epsilon, 2) < epsilon for epsilon in spent))
 
     def test_the_target_epsilon_is_reached_and_not_passed(self):
@@ -145,8 +145,8 @@ class Whole(Case):
         ]
         for key in ("sampling", "mechanism", "epsilon", "releases"):
             self.assertEqual(reports[0]["privacy"][key], reports[1]["privacy"][key])
-        # Samples drawn in all: binomial, 600 samples in 40 steps with rate 64/600; the bound of six
-        # deviations fails once in 5e8 runs.
+        # The number of drawn samples is binomial: 600 samples in 40 steps with rate 64/600. The bound
+        # of six standard deviations fails once in 5e8 runs.
         for report in reports:
             drawn = sum(sum(norms["counts"]) for norms in report["norms"])
             mean, rate = 64 * steps, 64 / 600
@@ -282,7 +282,7 @@ class Killed(Case):
         out, err = process.communicate(timeout=300)
         self.assertEqual(process.returncode, -signal.SIGKILL, err)
         for line in out.splitlines():
-            # The last line may be cut anywhere; cut, it could only show a smaller number.
+            # The last line may be truncated; a truncated number could only be smaller.
             last = max(last, steps_in(line) or last)
         return first, last
 
@@ -305,7 +305,7 @@ class Killed(Case):
                 self.assertEqual(updates_of(tensors), {progress["step"]} - {0})
             arguments = ["--resume", model, *ALONE]
         self.assertGreater(released, self.KILLS)
-        # And the run goes on to an end, with everything charged.
+        # The resumed run reaches its end, with everything charged.
         before = charged(model + ".ledger")
         step = read_checkpoint(model)[1]["step"]
         report = self.report("--resume", model, *ALONE, "--steps", str(step + 4))

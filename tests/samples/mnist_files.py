@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Looks at the files that the sample `mnist` leaves: what may be published, and what is secret.
+"""Checks which of the files of the sample `mnist` may be published, and which are secret.
 
 Usage: mnist_files.py PATH_OF_MNIST [unittest options]
 """
@@ -34,7 +34,7 @@ class Files(Case):
                 self.assertEqual(statement[key], report["privacy"][key])
             self.assertIn("sotto.secret", marked)
             self.assertEqual(self.mode(sampling + ".state"), 0o600)
-            # The batches of a pass to come are in the state.
+            # The training checkpoint contains the remaining batches of the epoch.
             self.assertEqual("engine.sampler.rest" in state, sampling == "balls_and_bins")
 
     def test_the_model_of_an_average_is_the_average(self):

@@ -1,4 +1,4 @@
-"""What the end-to-end tests of the sample `mnist` share: starting it and reading what it writes."""
+"""Shared by the end-to-end tests of the sample `mnist`: starting it and reading its output."""
 
 import html.parser
 import json
@@ -16,7 +16,7 @@ CLOSING = re.compile(
     r"^test accuracy \d+\.\d\d %   \((no privacy|ε = (\S+), δ = (\S+))\)   \S+ epochs in \S+ s$"
 )
 SIZES = ["--train-size", "600", "--test-size", "40", "--batch", "64"]
-# Tests run side by side: threads that wait for one another would wait for other tests too.
+# Tests run in parallel: threads that wait for each other would wait for other tests too.
 ALONE = ["--threads", "1"]
 SMALL = [*SIZES, *ALONE]
 NOISY = [*SMALL, "--noise-multiplier", "2", "--seed", "5"]
@@ -43,7 +43,7 @@ def steps_in(line):
 
 
 def differing(a, b):
-    """The names under which two dictionaries hold different things."""
+    """The keys under which two dictionaries hold different values."""
     return sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
 
 
@@ -101,7 +101,7 @@ class Case(programs.Case):
         return done.stdout
 
     def refuse(self, status, fact, *arguments):
-        """The run fails with one line that holds the fact, and prints nothing else."""
+        """Checks that the run fails with one line that contains the fact, and prints nothing else."""
         done = run(*arguments)
         self.told(done, status, fact)
         self.assertNotIn("test accuracy", done.stdout)
@@ -113,7 +113,7 @@ class Case(programs.Case):
 
 
 def main():
-    """Tests the program that the first argument names; the others are unittest's."""
+    """Tests the program that the first argument names; the other arguments belong to unittest."""
     global MNIST
     (MNIST,) = take_programs(1)
     unittest.main("__main__")

@@ -3,8 +3,8 @@
 
 Usage: options_test.py PATH_OF_PROGRAM... [unittest options]
 
-The options are those that the help lists, so that those of tomorrow are tried, too. No value ends a
-program by a signal or keeps it busy: it is taken, or refused in one line that names the option.
+The options are read from the help, so that the test covers future options too. No value ends a
+program by a signal or makes it hang: it is accepted, or refused in one line that names the option.
 """
 
 import concurrent.futures
@@ -18,11 +18,11 @@ import unittest
 from programs import run_program
 
 PROGRAMS = []
-SECONDS = 30  # after which a run of a few milliseconds hangs
+SECONDS = 30  # a run takes a few milliseconds; after this time it counts as hanging
 PRIVATE = ["--noise-multiplier", "0.5"]
 PHASE = [*PRIVATE, "--sampling-rate", "1", "--steps", "4"]
 TARGET = ["--delta", "1e-5", "--epsilon", "3"]
-# A run that takes no time, for each command.
+# A short run of each command.
 SMALL = {
     "mnist": ["--train-size", "40", "--test-size", "10", "--batch", "8", "--steps", "1",
               "--threads", "1", *PRIVATE],
@@ -37,7 +37,7 @@ SMALL = {
     "privacy_budget batch": [*TARGET, *PRIVATE, "--steps", "4"],
 }
 NUMBERS = set("NXDEQP")
-# Kinds of values: which are refused whatever the option, if it wants a number, and others.
+# Kinds of values that every option refuses, and kinds that an option with a number refuses.
 REFUSED = {"empty", "missing", "twice"}
 REFUSED_NUMBERS = {"negative", "nan", "infinite", "beyond", "octal", "unknown"}
 VALUES = {"empty": "", "missing": "--help", "negative": "-1", "zero": "0", "nan": "nan",
@@ -54,7 +54,7 @@ def run(command, arguments):
 
 
 def commands():
-    """The programs, or each one's commands where it has some."""
+    """The programs; of a program with subcommands, each subcommand."""
     for program in PROGRAMS:
         text = run([program], ["--help"]).stdout
         _, _, listed = text.partition("\nSubcommands:\n")
@@ -76,7 +76,7 @@ def name_of(command):
 
 
 def without(arguments, name):
-    """The arguments, of which each has a value, but for an option's."""
+    """The arguments, pairs of an option and its value, without the pair of the option `name`."""
     pairs = zip(arguments[::2], arguments[1::2])
     return [text for pair in pairs if pair[0] != name for text in pair]
 
@@ -155,7 +155,7 @@ class Options(unittest.TestCase):
 
 
 def main():
-    """Tests the programs that the first arguments name; the others are unittest's."""
+    """Tests the programs that the first arguments name; the other arguments belong to unittest."""
     while len(sys.argv) > 1 and os.path.exists(sys.argv[1]):
         PROGRAMS.append(os.path.abspath(sys.argv.pop(1)))
     if not PROGRAMS:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The samples meet outputs that are closed, full, no files, or files that matter.
+"""Runs the samples with outputs that are closed, full, not regular files, or files that must not be replaced.
 
 Usage: outputs_test.py MNIST AUDIT FOOTPRINT MEMORY_TOUR PRIVACY_BUDGET DEVICES [unittest options]
 """
@@ -17,7 +17,7 @@ from programs import Case, run_program as run, take_programs
 MNIST, AUDIT, FOOTPRINT, TOUR, BUDGET, DEVICES = take_programs(6)
 TRAIN = [MNIST, "--train-size", "200", "--test-size", "20", "--batch", "32", "--threads", "1",
          "--noise-multiplier", "2", "--steps", "2", "--quiet"]
-# Each program that takes files, as it is called, and its options for them.
+# The command of each program that writes files, and its options that name a file.
 WRITERS = [
     (TRAIN, ["--report", "--json"]),
     ([AUDIT, "--train-size", "40", "--batch", "8", "--steps", "1", "--canaries", "40", "--threads",
@@ -27,7 +27,7 @@ WRITERS = [
     ([BUDGET, "spent", "--noise-multiplier", "4", "--sampling-rate", "1", "--steps", "2", "--delta", "1e-5"], ["--html"]),
 ]
 OUTPUTS = [(command, option) for command, options in WRITERS for option in options]
-# Without, as they are called for nothing but text.
+# Commands that write no file, only text.
 SPEAKERS = [command for command, _ in WRITERS] + [[DEVICES]] + [
     [program, "--help"] for program in (MNIST, AUDIT, FOOTPRINT, TOUR, BUDGET)]
 
@@ -38,7 +38,7 @@ class Outputs(Case):
             return file.read()
 
     def whole(self, option, text):
-        """What was written for an option is all there."""
+        """Checks that the file of an option is complete."""
         if option == "--json":
             json.loads(text)
         else:

@@ -55,7 +55,7 @@ class Ledgers(Case):
         self.assertTrue(any("the whole plan" in note for note in found["notes"]))
         self.assertFalse(any("the whole plan" in note for note in planned["notes"]))
 
-    def test_passes_of_a_ledger_are_charged_once(self):
+    def test_epochs_of_a_ledger_are_charged_once(self):
         found = self.ledger("passes.ledger", "--html", self.path("page.html"))
         self.assertEqual(found["releases"][0]["count"], 10)
         self.assertEqual(found["accountant"], "rdp")

@@ -1,4 +1,4 @@
-"""What the tests of the sample `privacy_budget` share: starting it and reading its answers."""
+"""Shared by the tests of the sample `privacy_budget`: starting it and reading its answers."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ def run(*arguments, **options):
 
 
 def start_writing_ledgers(folder):
-    """Writes them, and goes on when they are there; ends with its standard input."""
+    """Starts a program that writes the ledgers, and waits for them; it ends when its standard input is closed."""
     writer = subprocess.Popen([WRITE_LEDGERS, folder], stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True)
     assert writer.stdout.readline() == "ready\n"
@@ -44,14 +44,14 @@ class Case(programs.Case):
         return self.ask("spent", *DELTA, *arguments)["answers"][0]
 
     def refuse(self, status, fact, *arguments):
-        """The run fails with one line that holds the fact, and prints nothing else."""
+        """Checks that the run fails with one line that contains the fact, and prints nothing else."""
         done = run(*arguments)
         self.told(done, status, fact)
         self.assertEqual(done.stdout, "")
 
 
 def main():
-    """Tests the programs that the first two arguments name; the others are unittest's."""
+    """Tests the programs that the first two arguments name; the other arguments belong to unittest."""
     global PROGRAM, WRITE_LEDGERS
     PROGRAM, WRITE_LEDGERS = take_programs(2)
     unittest.main("__main__")

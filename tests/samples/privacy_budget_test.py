@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the sample `privacy_budget` as people do, and compares its numbers with published ones.
+"""Runs the sample `privacy_budget` as users do, and compares its numbers with published ones.
 
 Usage: privacy_budget_test.py PATH_OF_PRIVACY_BUDGET PATH_OF_WRITE_LEDGERS [unittest options]
 """
@@ -108,7 +108,7 @@ class Samplings(Case):
                 self.assertGreater(answer["epsilon"], PLAIN_EPSILON[0])
                 self.assertLess(answer["epsilon"], PLAIN_EPSILON[1])
 
-    def test_a_largest_batch_is_a_cut(self):
+    def test_a_largest_batch_truncates(self):
         plain = [*DIGITS, "--noise-multiplier", "1.1", "--steps", "100"]
         truncated = ["spent", *plain, "--sampling", "truncated_poisson"]
         found = self.ask(*truncated, "--delta", "0.1", "--largest-batch", "320")
@@ -137,14 +137,14 @@ class Samplings(Case):
                     if question[0] != "spent":  # where what is dear but finite is told
                         self.refuse(2, "would do", *question, str(would - 1))
 
-    def test_a_pass_that_was_begun_counts_whole(self):
+    def test_an_epoch_that_was_begun_counts_in_full(self):
         options = ["--sampling", "planned", "--batches", "8", "--noise-multiplier", "4"]
         one, whole, more = (self.spent(*options, "--steps", str(steps))["epsilon"]
                             for steps in (1, 8, 9))
         self.assertEqual(one, whole)
         self.assertGreater(more, whole)
 
-    def test_the_accountant_that_has_a_proof_is_taken_and_named(self):
+    def test_the_accountant_that_supports_the_events_is_used_and_named(self):
         bins = ["spent", *DELTA, "--sampling", "balls_and_bins", "--batches", "4", *FULL[2:]]
         self.assertEqual(self.ask(*bins)["accountant"], "rdp")
         self.assertIn("rdp (pld has no proof", self.succeed(*bins))
@@ -152,7 +152,7 @@ class Samplings(Case):
         self.assertIn("gdp: no limit", self.ask("compare", *DELTA, *PLAIN)
                       ["rows"][4]["accountants"][3]["reason"])
 
-    def test_what_none_has_a_proof_for_is_refused(self):
+    def test_events_that_no_accountant_supports_are_refused(self):
         for options in (["--sampling", "partition", "--batches", "4"],
                         ["--sampling", "fixed_size", "--sampling-rate", "0.1"],
                         ["--sampling", "balls_and_bins", "--batches", "4", "--relation",
@@ -182,7 +182,7 @@ class Samplings(Case):
                 above = self.spent(*options, *multiplier, "--steps", str(steps + 1))
                 self.assertGreater(above["epsilon"], 3)
 
-    def test_batches_of_passes_are_found_too(self):
+    def test_batch_sizes_of_epochs_are_found_too(self):
         for sampling in (["partition", "--relation", "replace_one"], ["balls_and_bins"]):
             training = ["--population", "60000", "--steps", "1000", "--noise-multiplier", "6",
                         "--sampling", *sampling]
@@ -211,7 +211,7 @@ class Targets(Case):
         answer = self.spent(*DIGITS, "--epochs", "60", "--noise-multiplier", noise)
         self.assertLessEqual(answer["epsilon"], 3)
 
-    def test_one_step_more_than_the_most_is_too_many(self):
+    def test_one_step_more_than_the_maximum_is_too_many(self):
         training = ["--noise-multiplier", "1", "--sampling-rate", "0.02"]
         found = self.ask("steps", "--epsilon", "2", *DELTA, *training)
         self.assertAlmostEqual(found["epochs"], found["steps"] * 0.02)
@@ -260,7 +260,7 @@ class Compare(Case):
         self.assertIn("no proof", cells["fixed_size", "add_or_remove_one", "pld"]["reason"])
         self.assertGreater(cells["poisson", "replace_one", "pld"]["epsilon"], poisson["pld"])
 
-    def test_the_table_labels_what_is_no_guarantee_and_what_has_no_proof(self):
+    def test_the_table_labels_answers_that_are_no_guarantee_or_unsupported(self):
         text = self.succeed("compare", *DELTA, *PLAIN)
         self.assertEqual(text.count("gdp (no guarantee)"), 2)
         self.assertIn("no proof", text)

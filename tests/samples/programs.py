@@ -1,4 +1,4 @@
-"""What the tests of programs share: starting them, what they say, and the files that they leave."""
+"""Shared by the tests of programs: starting a program, reading its messages and the files that it leaves."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import unittest
 
 
 def take_programs(count):
-    """The paths that the first arguments name; those behind them are unittest's."""
+    """The paths in the first arguments; the arguments behind them belong to unittest."""
     if len(sys.argv) <= count:
         sys.exit(sys.modules["__main__"].__doc__)
     taken = [os.path.abspath(path) for path in sys.argv[1:count + 1]]
@@ -19,7 +19,7 @@ def take_programs(count):
 
 
 def run_program(command, closed=(), before=None, **options):
-    """Its status and what it said, when some of its standard files were closed first."""
+    """Runs a program, with some of its standard files closed first; returns its status and output."""
 
     def prepare():
         for number in closed:
@@ -34,7 +34,7 @@ def run_program(command, closed=(), before=None, **options):
 
 
 def read_tensors(path):
-    """The tensors as (dtype, shape, bytes), and the metadata, by our own reading of the format."""
+    """The tensors as (dtype, shape, bytes), and the metadata; this reader is independent of the library."""
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))
@@ -48,21 +48,21 @@ def read_tensors(path):
 
 
 def state_of(model):
-    """The file from which what was saved as `model` is resumed."""
+    """The training checkpoint that belongs to the saved `model`."""
     return model + ".state"
 
 
 def read_checkpoint(model):
-    """The tensors of its state, and the progress."""
+    """The tensors of the training checkpoint of `model`, and the progress."""
     tensors, metadata = read_tensors(state_of(model))
     return tensors, json.loads(metadata["sotto.mnist.progress"])
 
 
 def charged(path):
-    """Releases that a ledger counts: reservations whole, unless their run settles them."""
+    """The releases that a ledger counts: a reservation counts in full unless its run settles it."""
     total, reserved = 0, {}
     with open(path, "rb") as file:
-        for line in file.read().split(b"\n")[:-1]:  # a crash may be in the middle of the last
+        for line in file.read().split(b"\n")[:-1]:  # a crash may truncate the last line
             entry = json.loads(line)
             if "reserve" in entry:
                 total += entry["reserve"]
@@ -82,7 +82,7 @@ class Case(unittest.TestCase):
         return os.path.join(self.folder, name)
 
     def told(self, done, status, fact):
-        """The program ended with the status and one line, which names it and holds the fact."""
+        """Checks that the program ended with the status and one line, which names it and contains the fact."""
         self.assertEqual(done.returncode, status, done)
         lines = done.stderr.splitlines()
         self.assertEqual(len(lines), 1, done)

@@ -18,7 +18,7 @@ SMALL = [*SIZES, "--batch", "16", "--seed", "5", "--ema", "0.9"]
 PLAIN = [*SMALL, "--no-privacy"]
 NOISY = [*SMALL, "--noise-multiplier", "1"]
 GPU = ["--device", "cuda"]
-# Both compute in float, by other kernels.
+# The CPU and the device compute in f32 with different kernels.
 TOLERANCE = 1e-5
 PROGRAMS = {}
 
@@ -44,7 +44,7 @@ class OnDevice(Case):
                 self.assertAlmostEqual(x, y, delta=TOLERANCE, msg=name)
 
     def test_training_on_the_device_is_that_on_the_cpu(self):
-        # In parts of several sizes, so that some are read ahead.
+        # Physical batches of several sizes, so that some are prefetched.
         run = [*PLAIN, "--physical-batch", "6", "--steps", "6", "--save"]
         here = self.report(*run, self.path("here"))
         there = self.report(*run, self.path("there"), *GPU)
@@ -60,7 +60,7 @@ class OnDevice(Case):
         self.succeed(*run, self.path("plain"), *GPU)
         report = self.report(*run, self.path("captured"), *GPU, "--capture")
         self.same("plain", "captured")
-        # Of parts of 6, 6 and 4 rows the last is not full.
+        # The last of the physical batches of 6, 6 and 4 rows is not full.
         self.assertEqual(self.captured(report),
                          "8 physical batches; not: 4 rows where 6 were captured, with their sum")
 
@@ -106,7 +106,7 @@ class OnDevice(Case):
                   *GPU)
         with open(self.path("audit.json"), encoding="utf-8") as file:
             found = json.load(file)
-        # Little noise hides nothing: nearly all of 60 guesses are right.
+        # At this low noise nearly all of the 60 guesses are right.
         self.assertGreater(found["one_run"]["epsilon"], 0.5)
         self.assertLess(found["one_run"]["epsilon"], found["accountant"])
 
