@@ -11,8 +11,8 @@ namespace sotto {
 
 // The sampling of a release's batch. The last four are drawn in epochs of several batches, and the
 // first batch of an epoch is charged for all: a record takes part in at most one of them, or the
-// noise multiplier is that of all of them together. docs/accounting.md says which accountant has a
-// proof for which.
+// noise multiplier is that of all of them together. docs/appendix/proofs-accounting.md says which
+// accountant has a proof for which.
 enum class Sampling {
   full_batch,         // every record takes part
   poisson,            // every record takes part with probability `sampling_rate`, independently

@@ -41,8 +41,8 @@ constexpr bool reads_first(Reads reads) { return reads == Reads::first || reads 
 constexpr bool reads_second(Reads reads) { return reads == Reads::second || reads == Reads::both; }
 
 // Throughput figures for the choice between ghost norms and materialized per-sample gradients
-// (docs/per_sample_gradients.md). They are constants rather than run-time measurements, so that
-// repeated runs make equal choices.
+// (docs/explanation/per-sample-gradients.md). They are constants rather than run-time measurements,
+// so that repeated runs make equal choices.
 struct Costs {
   double gram_flops;  // per second, in the small batched products of a ghost norm
   double rows_flops;  // per second, in per-sample weight gradients
@@ -160,8 +160,8 @@ class Backend {
   virtual void lstm_grad(const LstmLayer& layer, View dy, View dz, View dstate, View dcell,
                          View squares) = 0;
 
-  // Per-sample gradients (docs/per_sample_gradients.md). All sums are computed in double.
-  // y[n] = sum_k a[n,k] b[n,k]; a and b row-major [n, k]; y f64.
+  // Per-sample gradients (docs/explanation/per-sample-gradients.md). All sums are computed in
+  // double. y[n] = sum_k a[n,k] b[n,k]; a and b row-major [n, k]; y f64.
   virtual void row_dot(View a, View b, View y) = 0;
   // The ghost norm's Gram form: y[n] = sum_{s,t} <a1[n,s], a2[n,t]> <b1[n,s], b2[n,t]>, the inner
   // product of sum_t b a^T for two pairs of factors; row-major [n, s, *], [n, t, *]; y f64. A

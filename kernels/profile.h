@@ -1,7 +1,7 @@
 // A profile of kernels: while a KernelProfile lives, every primitive of the CPU's backend is timed,
 // and its operations and the bytes it must at least move are counted from the shapes. With a
 // machine's peak rates they give a lower bound for the time of a training step
-// (docs/performance.md).
+// (docs/explanation/performance.md).
 #pragma once
 
 #include <string>

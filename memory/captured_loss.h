@@ -1,6 +1,6 @@
 // A loss whose forward and backward are captured as CUDA graphs and then launched by one call each,
 // so that small networks are limited by the GPU and not by the host that launches its kernels
-// (core/cuda/capture.h, docs/gpu.md).
+// (core/cuda/capture.h, docs/appendix/gpu-notes.md).
 //
 // To the caller's tape it is an operation like others. The graphs contain only the loss and its
 // gradients: clipping, its statistics, noise, ledger, update and everything random run outside of

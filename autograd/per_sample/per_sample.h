@@ -3,7 +3,8 @@
 // For every op the gradient of a parameter is a sum over samples, and each summand G[n] has
 // structure: an outer product summed over positions, a weight gradient of one image, a few rows of
 // a table. PerSampleGrad keeps that structure; the ordinary gradient is sum(), norms are dot(f, f),
-// and a clipped gradient is sum(weights). docs/per_sample_gradients.md derives the forms and costs.
+// and a clipped gradient is sum(weights). docs/explanation/per-sample-gradients.md derives the
+// forms and costs.
 #pragma once
 
 #include <functional>
@@ -137,11 +138,11 @@ class PerSampleGrad {
   // terms; exact to rounding where they cancel each other, too. The errors become, for each sample,
   // how far in the L2 norm rounding may take its part of the sum of all uses' sums from its
   // gradient: 2^-23 sqrt(T) sum_t |b[t]| |a[t]| in single precision, added over uses, for T
-  // positions, and what underflow may take from inner products (docs/privacy.md). Far below the
-  // norm unless terms cancel. Rows have those of the factors they were made of; a single use whose
-  // rows arose as such has 0. Shares become sum_t |b[t]| |a[t]| / max(min(64, 8 sqrt(T)), 4
-  // sqrt(T)), added over uses: where that is longer than the bound, the terms are so long in a sum
-  // that others' parts would be rounded away beside them.
+  // positions, and what underflow may take from inner products (docs/appendix/proofs-rounding.md).
+  // Far below the norm unless terms cancel. Rows have those of the factors they were made of; a
+  // single use whose rows arose as such has 0. Shares become sum_t |b[t]| |a[t]| / max(min(64, 8
+  // sqrt(T)), 4 sqrt(T)), added over uses: where that is longer than the bound, the terms are so
+  // long in a sum that others' parts would be rounded away beside them.
   friend Tensor squared_norm(const std::vector<PerSampleGrad>& uses, NormMethod norm_method,
                              NormErrorBounds* more);
   // The same without reading anything on the host: what squared_norm() would compute again, in

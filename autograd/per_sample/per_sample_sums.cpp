@@ -1,5 +1,6 @@
 // Sums of per-sample gradients that do not depend on the order of samples (rounded_sum.h): the
-// terms of each form. docs/privacy.md, "The sum over units", bounds the rounding within a term.
+// terms of each form. docs/appendix/proofs-rounding.md, "The sum over units", bounds the rounding
+// within a term.
 #include <algorithm>
 #include <cmath>
 

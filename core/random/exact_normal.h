@@ -1,5 +1,5 @@
 // Exact sampling of normal magnitudes by rejection from equal-area boxes, in integer arithmetic
-// (docs/privacy.md, "The noise").
+// (docs/appendix/proofs-noise.md, "The noise").
 //
 // The half line is cut into strips; a magnitude y is in units of a strip's width, with density
 // proportional to exp(-lambda y^2). 4096 boxes of equal area, one strip wide and stacked from the
@@ -88,7 +88,7 @@ class ExactNormalSampler {
   std::int64_t off_chord_ = 0;
   std::array<std::uint16_t, most_strips + 2> first_box_{};  // of each strip, and of the tail
   std::array<std::uint16_t, boxes + 1> table_{};            // entries()
-  // Constants of the tail's proposals: docs/privacy.md.
+  // Constants of the tail's proposals: docs/appendix/proofs-noise.md.
   Fixed128 tail_height_, tail_slope_, tail_factor_;
 };
 

@@ -11,7 +11,7 @@ namespace sotto {
 
 // Samples a normal of a given standard deviation, rounded to the nearest integer: P(n) is the
 // integral of the density from n - 1/2 to n + 1/2. Sampling uses integer arithmetic only, and every
-// probability is within a factor of 1 +- 2^-80 (docs/privacy.md, "The noise").
+// probability is within a factor of 1 +- 2^-80 (docs/appendix/proofs-noise.md, "The noise").
 class RoundedGaussian {
  public:
   static constexpr double least_deviation = 0x1p-8, deviation_limit = 0x1p55;

@@ -19,7 +19,7 @@ constexpr std::array<const char*, 3> names = {"pld", "rdp", "prv"};  // by kind
 constexpr std::int64_t most_releases = std::int64_t{1} << 53;
 
 // The samplings that accountants have a proof for, by relation. prv composes the same dominating
-// pairs as pld and has the same proofs. docs/accounting.md, section 6, gives each.
+// pairs as pld and has the same proofs. docs/appendix/proofs-accounting.md, section 6, gives each.
 struct Proof {
   Sampling sampling;
   struct {

@@ -1,6 +1,6 @@
 // The interface of accountants: the epsilon and delta that a sequence of releases provably has. An
-// accountant refuses releases for which it has no proof. Proofs are in docs/accounting.md, section
-// 6.
+// accountant refuses releases for which it has no proof. Proofs are in
+// docs/appendix/proofs-accounting.md, section 6.
 #pragma once
 
 #include <cstdint>

@@ -21,8 +21,8 @@ const std::vector<double>& fixed_orders() {
   return orders;
 }
 
-// The epsilon that a divergence proves with one order's share of delta (docs/accounting.md, section
-// 2).
+// The epsilon that a divergence proves with one order's share of delta
+// (docs/appendix/proofs-accounting.md, section 2).
 double epsilon_at(double order, double rdp, double log_share) {
   const double b = order - 1;
   return rdp + std::log(b / order) - (log_share + std::log(order)) / b;

@@ -1,5 +1,5 @@
 // Accounting for releases whose settings or number were chosen by looking at earlier ones
-// (History::adaptive). docs/accounting.md, section 7, has the proof.
+// (History::adaptive). docs/appendix/proofs-accounting.md, section 7, has the proof.
 #pragma once
 
 #include "dp/accounting/rdp/rdp_accountant.h"

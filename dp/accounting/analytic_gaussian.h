@@ -1,6 +1,6 @@
 // The exact privacy of the Gaussian mechanism without sampling (Balle and Wang 2018). `steps`
 // releases with noise multiplier sigma equal one with sigma / sqrt(steps). Computed in logarithms,
-// down to delta around 1e-300. Derivation in docs/accounting.md.
+// down to delta around 1e-300. Derivation in docs/appendix/proofs-accounting.md.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // Audits: lower bounds on epsilon from an attacker's success against a training run. An
 // accountant's upper bound holds if the program does what the proof says; an audit's lower bound
 // holds for what the program did. A lower bound above the claimed epsilon is a fault in the program
-// or the claim; one below it proves nothing more. Formulas and proofs in docs/audit.md.
+// or the claim; one below it proves nothing more. Formulas and proofs in
+// docs/appendix/proofs-audit.md.
 #pragma once
 
 #include <cstdint>
@@ -54,8 +55,9 @@ struct OneRunAudit {
 //   W ~ Binomial(r, e^epsilon / (1 + e^epsilon)),  v correct of r guesses.
 // For delta = 0 it is theorem 5.1 of Steinke, Nasr and Jagielski (2023); the term with delta is the
 // sharp one for their argument by pairs of neighbouring inputs, and replaces their theorem 5.2
-// (docs/audit.md, section 2). Increases with epsilon. Throws std::invalid_argument unless 0 <=
-// correct <= guesses <= canaries, canaries >= 1, epsilon is finite and >= 0 and delta is in [0, 1].
+// (docs/appendix/proofs-audit.md, section 2). Increases with epsilon. Throws std::invalid_argument
+// unless 0 <= correct <= guesses <= canaries, canaries >= 1, epsilon is finite and >= 0 and delta
+// is in [0, 1].
 double one_run_p_value(std::int64_t canaries, std::int64_t guesses, std::int64_t correct,
                        double epsilon, double delta);
 

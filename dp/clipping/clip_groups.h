@@ -33,7 +33,8 @@ std::vector<ClipGroup> layer_groups(const nn::NamedParameters& parameters, doubl
 std::vector<ClipGroup> named_groups(const nn::NamedParameters& parameters,
                                     const std::vector<std::string>& prefixes, double bound);
 
-// What rounding may add to the norm of a group's clipped gradient, relative (docs/privacy.md).
+// What rounding may add to the norm of a group's clipped gradient, relative
+// (docs/appendix/proofs-rounding.md).
 double rounding_margin(const ClipGroup& group);
 
 // Returns the root of the sum of the bounds' squares: the sensitivity of an exact sum.
@@ -50,7 +51,7 @@ struct SumSize {
 double sum_spacing(const ClipGroup& group, const SumSize& size);
 
 // Returns how much rounding may add to the sensitivity of a group's sum, relative to the bound:
-// within terms, and of them (docs/privacy.md, "The sum over units").
+// within terms, and of them (docs/appendix/proofs-rounding.md, "The sum over units").
 double sum_rounding(const ClipGroup& group, const SumSize& size);
 
 // Throws std::invalid_argument where the rounding of terms is more than 2^-8 of a bound.

@@ -1,5 +1,5 @@
 // The sums of a clipper: they depend neither on the order of units nor on where parts of the batch
-// end (docs/privacy.md, "The sum over units").
+// end (docs/appendix/proofs-rounding.md, "The sum over units").
 #include <algorithm>
 
 #include "autograd/memory_labels.h"

@@ -1,7 +1,7 @@
 // Clipping on a GPU without the host in between: norms, factors and weighted sums follow one
 // another on the device, and one read at the end tells what came of it. What only the host can do,
 // norms of terms that cancel and sums that overflow, shows as not sound(), and is done again in the
-// host's way (docs/gpu.md, "Clipping").
+// host's way (docs/appendix/gpu-notes.md, "Clipping").
 #pragma once
 
 #include <array>

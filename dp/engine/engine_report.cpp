@@ -76,7 +76,8 @@ std::vector<std::string> not_covered(const EngineOptions& options) {
       "read its memory",
       "What the loss computes from the batch outside of the tape, and whether it throws",
       "Rounding that others decide: samples of several lengths that are not padded to a public "
-      "one, and sums of libraries on GPUs (docs/privacy.md, \"Known to be missing\")",
+      "one, and sums of libraries on GPUs (docs/appendix/proofs-rounding.md, \"Known to be "
+      "missing\")",
       "Whoever can tell ChaCha20 from random words, or edits the state in a checkpoint",
   };
   if (options.noise == GaussianNoise::floating_point)

@@ -26,7 +26,8 @@ struct LedgerHeader {
 void add_releases(EventCounts& counts, const Event& event, std::int64_t releases);
 std::int64_t total_releases(const EventCounts& counts);
 
-// A ledger's releases, in the terms of composition theorems (docs/accounting.md, section 4).
+// A ledger's releases, in the terms of composition theorems (docs/reference/ledger-format.md,
+// section 4).
 struct History {
   EventCounts events;
   // The maximum releases that the runs wrote down before any release, and whether every release is

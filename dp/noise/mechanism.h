@@ -123,7 +123,8 @@ class Mechanism {
 enum class GaussianNoise {
   // The sum is rounded to a grid, and noise of whole spacings, exact normals rounded to the grid,
   // is added: the release is a function of the ideal Gaussian mechanism's result for the rounded
-  // sum, and the noise is scaled by that sum's slightly larger sensitivity (docs/privacy.md, "The
+  // sum, and the noise is scaled by that sum's slightly larger sensitivity
+  // (docs/appendix/proofs-noise.md, "The
   // noise").
   rounded,
   // In double precision. The set of possible values depends on the sum (Mironov 2012): privacy is

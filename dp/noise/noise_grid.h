@@ -1,5 +1,5 @@
-// The grid on which a noisy sum is released; docs/privacy.md, "The noise", proves that rounding to
-// it costs no privacy.
+// The grid on which a noisy sum is released; docs/appendix/proofs-noise.md, "The noise", proves
+// that rounding to it costs no privacy.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Random subsets of units, sampled exactly: by integer arithmetic, with no rounded probability.
-// docs/privacy.md, "Sampling", has the proofs.
+// docs/appendix/proofs-sampling.md, "Sampling", has the proofs.
 #pragma once
 
 #include <cstdint>

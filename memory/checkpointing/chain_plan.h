@@ -4,7 +4,7 @@
 // The plan has the least recomputation among persistent plans (a kept value stays until backward
 // has used it), found by the dynamic programme of Beaumont, Eyraud-Dubois, Herrmann, Joly and
 // Shilova 2019 for chains of unequal blocks, which generalises Griewank and Walther 2000.
-// docs/memory.md describes the model of bytes.
+// docs/appendix/memory-notes.md describes the model of bytes.
 #pragma once
 
 #include <cstddef>

@@ -72,7 +72,8 @@ class Reading {
       "Audits private training: trains the network of the sample mnist with canaries, and proves "
       "from what it released how much privacy was lost at least.",
       "The exit status is 0 when no bound is above the claim, 3 when one is, 2 for wrong\n"
-      "arguments and 1 for other failures. docs/audit.md says what the bounds mean."};
+      "arguments and 1 for other failures. docs/appendix/proofs-audit.md says what the bounds "
+      "mean."};
 };
 
 void validate(const Options& o) {

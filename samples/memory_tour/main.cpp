@@ -40,7 +40,8 @@ int tour(int argc, const char* const* argv) {
   std::string page, json;
   samples::CommandLine line(
       "Counts the bytes of training steps of a network of linear layers with and without each\n"
-      "technique that saves some, and compares them with the formulas of docs/memory.md.");
+      "technique that saves some, and compares them with the formulas of "
+      "docs/appendix/memory-notes.md.");
   line.group("Network");
   line.option("--width", network.width, "features of each layer", "N");
   line.option("--layers", network.layers, "layers", "N");

@@ -1,5 +1,5 @@
 // The exercises of a memory tutorial on one network: a step's bytes by the formulas of
-// docs/memory.md, and as the allocator counts them.
+// docs/appendix/memory-notes.md, and as the allocator counts them.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ struct Preset {
   Settings settings;
 };
 
-// The common settings, found by hand on real MNIST (docs/performance.md).
+// The common settings, found by hand on real MNIST (docs/explanation/performance.md).
 Settings private_settings(double epsilon, double epochs) {
   return {.epsilon = epsilon,
           .delta = 1e-5,

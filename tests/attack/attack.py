@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Attacks the programs, and counts what they do that is dangerous or wrong.
 
-docs/attacks.md says what is attacked. Prints "N attacks: dangerous N, wrong N" last, and fails unless
+docs/appendix/attacks.md says what is attacked. Prints "N attacks: dangerous N, wrong N" last, and fails unless
 both are 0.
 """
 

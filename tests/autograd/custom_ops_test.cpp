@@ -1,5 +1,5 @@
-// The operation and the layer of docs/custom_ops.md, written as a user of the library would write
-// them, satisfy the laws of the library's own operations.
+// The operation and the layer of docs/how-to/write-a-layer-or-op.md, written as a user of the
+// library would write them, satisfy the laws of the library's own operations.
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/check/check_layer.h"
 #include "nn/init.h"

@@ -220,8 +220,8 @@ TEST_CASE("activations take half the bytes in 16 bits") {
   const double parameters = 4 * static_cast<double>(model.parameter_count());
   const double wide = held(Dtype::f32);
   for (const Dtype narrow : narrow_types) {
-    // Half of each activation, and a 16-bit copy of the parameters (docs/memory.md, "Mixed
-    // precision").
+    // Half of each activation, and a 16-bit copy of the parameters (docs/appendix/memory-notes.md,
+    // "Mixed precision").
     CHECK(held(narrow) == Approx(wide / 2 + parameters / 2).epsilon(0.03));
   }
 }

@@ -279,8 +279,8 @@ TEST_CASE("a segment whose recomputation differs is refused") {
   }));
 }
 
-// docs/memory.md: the tape keeps the inputs of the segments, and the values of one segment at a
-// time.
+// docs/appendix/memory-notes.md: the tape keeps the inputs of the segments, and the values of one
+// segment at a time.
 TEST_CASE("a tape keeps the input of each segment, and the values inside of one at a time") {
   constexpr std::int64_t n = 64, width = 128, depth = 12;
   constexpr std::size_t value = n * width * sizeof(float);

@@ -133,7 +133,7 @@ class Pages(unittest.TestCase):
             self.assertEqual(self.page.read_text(), text)
 
     def test_the_pages_of_the_project_have_the_marks(self):
-        text = (pathlib.Path(__file__).parents[2] / "docs/performance.md").read_text()
+        text = (pathlib.Path(__file__).parents[2] / "docs/explanation/performance.md").read_text()
         for name in ("steps", "products", "scaling"):
             self.page.write_text(text)
             pages.write_between(self.page, name, "new")

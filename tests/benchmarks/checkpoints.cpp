@@ -1,5 +1,5 @@
 // Peak bytes of a step with and without activation checkpoints, ordinary and private, for the
-// tables of docs/memory.md. Bytes are counted and do not depend on the machine.
+// tables of docs/appendix/memory-notes.md. Bytes are counted and do not depend on the machine.
 #include <cstdio>
 
 #include "autograd/ops.h"

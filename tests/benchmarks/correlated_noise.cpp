@@ -1,5 +1,6 @@
 // Prints, as one JSON object a line, the errors of prefix sums by strategy (the table of
-// docs/correlated_noise.md), and the time of a step's noise: the fastest of several steps.
+// docs/appendix/proofs-correlated-noise.md), and the time of a step's noise: the fastest of several
+// steps.
 #include <cmath>
 #include <vector>
 

@@ -1,5 +1,5 @@
 // Prints, as JSON, the peak bytes of one training step by phase: of a model of
-// samples/models/registry.h with some settings, or of a table of docs/memory.md.
+// samples/models/registry.h with some settings, or of a table of docs/appendix/memory-notes.md.
 //   bench_memory MODEL BATCH [NAME=VALUE]...
 //     accumulation=N, privacy=none|one_pass|two_passes|by_layer, optimizer=sgd|momentum|adam,
 //     checkpoint=N, precision=f32|bf16|f16, state=f32|bf16, update=apart|fused, loss=classes|sum

@@ -5,7 +5,7 @@ import sys
 
 PARTS = (
     ("README.md", "tests/checks/readme_example.cpp", ("README",)),
-    ("docs/custom_ops.md", "tests/autograd/custom_ops_test.cpp", ("LAYER", "OPERATION", "CHECKS")),
+    ("docs/how-to/write-a-layer-or-op.md", "tests/autograd/custom_ops_test.cpp", ("LAYER", "OPERATION", "CHECKS")),
 )
 
 if len(sys.argv) < 2:

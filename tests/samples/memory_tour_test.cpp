@@ -1,4 +1,5 @@
-// The bytes that the sample memory_tour counts are those of the formulas in docs/memory.md.
+// The bytes that the sample memory_tour counts are those of the formulas in
+// docs/appendix/memory-notes.md.
 #include <nlohmann/json.hpp>
 
 #include "samples/memory_tour/page.h"

@@ -31,7 +31,7 @@ struct Attention {
   AttentionOptions options;
   double scale = 1;
   // The type of factors, either q's type or its accumulation type, which scores have. Weights and
-  // the gradients of scores are rounded to it (docs/memory.md#mixed-precision).
+  // the gradients of scores are rounded to it (docs/appendix/memory-notes.md#mixed-precision).
   Dtype factors = Dtype::f32;
   PhiloxKey key;  // key of dropout
   std::vector<std::uint64_t> rows =

@@ -60,7 +60,7 @@ double rounded(double x, int bits, bool up) {
 
 // The bits to which noise, rates and counts are rounded, and those of the delta or epsilon given:
 // steps between such numbers change the answer by more than the errors of two answers differ
-// (docs/accounting.md, section 5).
+// (docs/appendix/proofs-accounting.md, section 5).
 int bits_of_releases(const PldQuery& question) {
   return question.of == PldQuery::Of::epsilon ? 16 : 21;
 }

@@ -1,5 +1,6 @@
 // The privacy loss distribution of one release on a lattice: it dominates the true one (an upper
-// bound of delta) or is dominated by it (a lower bound). Proofs in docs/accounting.md, section 5.
+// bound of delta) or is dominated by it (a lower bound). Proofs in
+// docs/appendix/proofs-accounting.md, section 5.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The dominating pair of one release: the two output distributions, as densities on a line, that
 // are hardest to confuse among those of neighbouring data sets; and integrals over them. Derivation
-// in docs/accounting.md, section 5.
+// in docs/appendix/proofs-accounting.md, section 5.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // Bounds on delta for many releases of which a single one may decide: losses that are rare and
-// large are counted separately from the sum of the others. Proof in docs/accounting.md, section 5.
+// large are counted separately from the sum of the others. Proof in
+// docs/appendix/proofs-accounting.md, section 5.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // Accounting by privacy loss distributions: numerical composition that comes as close to the true
 // epsilon as requested. Koskela et al. (2020); Gopi, Lee and Wutschitz (2021); Doroshenko et al.
-// (2022). Method and proofs in docs/accounting.md, section 5.
+// (2022). Method and proofs in docs/appendix/proofs-accounting.md, section 5.
 #pragma once
 
 #include <map>
@@ -13,9 +13,9 @@ namespace sotto {
 // The most accurate accountant. Upper bounds are never below the truth and lower bounds never above
 // it. They typically differ by a relative 1e-4, by some 1e-3 for many kinds of releases or above
 // 1e6 of them, and by more beyond 1e8; for fixed-size batches, by up to a third for many releases
-// (the lower bound is of one of two directions). docs/accounting.md names the cases in which they
-// are far apart. Answers reuse the work of earlier ones: one thread at a time may use an
-// accountant.
+// (the lower bound is of one of two directions). docs/appendix/proofs-accounting.md names the cases
+// in which they are far apart. Answers reuse the work of earlier ones: one thread at a time may use
+// an accountant.
 class PldAccountant : public Accountant {
  public:
   explicit PldAccountant(NeighboringRelation relation = NeighboringRelation::add_or_remove_one);

@@ -1,5 +1,5 @@
-// Composition of losses that were moved to the nearest lattice point. Proof in docs/accounting.md,
-// section 5.
+// Composition of losses that were moved to the nearest lattice point. Proof in
+// docs/appendix/proofs-accounting.md, section 5.
 #include <algorithm>
 #include <cmath>
 

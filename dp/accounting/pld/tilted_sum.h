@@ -1,5 +1,6 @@
 // The sum of many independent discrete losses, exponentially tilted so that the answer lies near
-// its mean, and the curve of delta that follows from it. Proofs in docs/accounting.md, section 5.
+// its mean, and the curve of delta that follows from it. Proofs in
+// docs/appendix/proofs-accounting.md, section 5.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // Renyi divergences of balls-and-bins epochs, in which every record takes part in one batch, drawn
-// uniformly and independently of other records. Derivation in docs/accounting.md, section 6.
+// uniformly and independently of other records. Derivation in docs/appendix/proofs-accounting.md,
+// section 6.
 #pragma once
 
 #include <cstdint>

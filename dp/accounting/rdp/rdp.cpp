@@ -37,7 +37,8 @@ double log_excess_by_sum(double q, double sigma, double order) {
 }
 
 // The trapezoidal rule for A - 1 = E[w^alpha - 1 - alpha (w - 1)], w = 1 - q + q e^L, whose
-// integrand is nowhere negative, on the lattice h k. docs/accounting.md bounds the error.
+// integrand is nowhere negative, on the lattice h k. docs/appendix/proofs-accounting.md bounds the
+// error.
 class ExcessIntegral {
  public:
   ExcessIntegral(double q, double sigma, double order)

@@ -1,5 +1,5 @@
 // Renyi differential privacy: the divergence of one step, and the epsilon and delta that follow
-// from divergences at several orders. Derivations in docs/accounting.md.
+// from divergences at several orders. Derivations in docs/appendix/proofs-accounting.md.
 #pragma once
 
 #include <functional>
@@ -42,8 +42,9 @@ RdpBound rdp_delta(std::span<const double> orders, std::span<const double> rdp, 
 
 // The bounds above for increasing orders and divergences such that (order - 1) rdp(order) is
 // convex, as it is for every mechanism. The minimized function of the order then falls and rises
-// only once (docs/accounting.md, section 2), and rdp(i), the divergence at orders[i], is computed
-// for few orders. Without convexity the bound is valid, too, but may not be the smallest.
+// only once (docs/appendix/proofs-accounting.md, section 2), and rdp(i), the divergence at
+// orders[i], is computed for few orders. Without convexity the bound is valid, too, but may not be
+// the smallest.
 using RdpOfOrder = std::function<double(std::size_t i)>;
 RdpBound rdp_epsilon(std::span<const double> orders, const RdpOfOrder& rdp, double delta);
 RdpBound rdp_delta(std::span<const double> orders, const RdpOfOrder& rdp, double epsilon);

@@ -1,5 +1,5 @@
 // Renyi divergences of sampled batches when one record is replaced by another. Derivation in
-// docs/accounting.md, section 6.
+// docs/appendix/proofs-accounting.md, section 6.
 #pragma once
 
 #include <span>

@@ -33,7 +33,7 @@ NoiseGrid noise_grid(const NoisePlan& plan, double sensitivity, std::int64_t ele
 // banded matrix factorization. Steps must be released in order, on consecutive draws and with the
 // same sensitivity; otherwise it throws std::invalid_argument before the ledger is written. Noise
 // is integer on a grid as in GaussianMechanism, and the release is a function of the Gaussian
-// mechanism's result (docs/correlated_noise.md).
+// mechanism's result (docs/appendix/proofs-correlated-noise.md).
 class CorrelatedMechanism final : public Mechanism {
  public:
   // Throws std::invalid_argument unless noise_multiplier is positive and finite, the sampling is

@@ -10,8 +10,9 @@
 namespace sotto {
 
 // y_t = z_t - round(m_t), where m_t = sum_(j < t) C[t, j] y_j depends on past noise only. The
-// rounded number is within 3/4 of m_t, and equals it for a tree. docs/correlated_noise.md proves
-// that this keeps the privacy of the Gaussian mechanism.
+// rounded number is within 3/4 of m_t, and equals it for a tree.
+// docs/appendix/proofs-correlated-noise.md proves that this keeps the privacy of the Gaussian
+// mechanism.
 class CorrelatedNoiseStream {
  public:
   // For `elements` elements, each with a stream of its own.

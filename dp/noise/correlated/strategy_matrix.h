@@ -2,8 +2,8 @@
 // a plan. Training uses prefix sums A X of the gradients X, one row for each step. For a
 // lower-triangular C the mechanism releases X + C^-1 Z with independent normal Z: a function of C X
 // + Z, the Gaussian mechanism for C X (Denisov et al. 2022). A good C makes the noise of the prefix
-// sums, A C^-1 Z, small compared with the sensitivity of C X. docs/correlated_noise.md compares
-// them.
+// sums, A C^-1 Z, small compared with the sensitivity of C X.
+// docs/appendix/proofs-correlated-noise.md compares them.
 #pragma once
 
 #include <cstdint>

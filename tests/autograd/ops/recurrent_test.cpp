@@ -139,7 +139,8 @@ TEST_CASE("segments of steps equal all steps at once") {
   }
 }
 
-// docs/memory.md: the tape keeps states between segments instead of the values of all steps.
+// docs/appendix/memory-notes.md: the tape keeps states between segments instead of the values of
+// all steps.
 TEST_CASE(
     "segments of steps use less memory, and materialize gradients smaller than their factors") {
   PublicRandom random(9);

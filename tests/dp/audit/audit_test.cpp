@@ -74,7 +74,7 @@ TEST_CASE("the p-value rises with epsilon and delta and falls with what was righ
   }
 }
 
-// The attacks of docs/audit.md, section 2, whose success is known exactly.
+// The attacks of docs/appendix/proofs-audit.md, section 2, whose success is known exactly.
 TEST_CASE("no attack on an (epsilon, delta) private answer does better than the p-value allows") {
   constexpr double rounding = 1 + 1e-10;
   for (const auto& [m, r] : cases) {

@@ -342,7 +342,7 @@ class BenchSteps {
 
 }  // namespace
 
-// The table of docs/gpu.md.
+// The table of docs/appendix/gpu-notes.md.
 TEST_CASE("a captured private step is few launches, and waits twice") {
   if (!pretended_counts()) return;
   for_each_gpu([](Device device) {

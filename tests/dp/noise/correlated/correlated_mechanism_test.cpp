@@ -44,7 +44,8 @@ TEST_CASE("the noise of a plan has the covariance C^-1 C^-T, times its scale squ
   for (const StrategyMatrix& strategy : strategies(6)) check_covariance(strategy);
 }
 
-// docs/correlated_noise.md: with spacing g, d elements and n steps, one record changes at most S (D
+// docs/appendix/proofs-correlated-noise.md: with spacing g, d elements and n steps, one record
+// changes at most S (D
 // + g sqrt d) + 3/2 g sqrt(d n).
 TEST_CASE("the noise is scaled by the maximum change by one record, rounding included") {
   for (const std::int64_t steps : {1, 30, 3000}) {
