@@ -41,7 +41,7 @@ constexpr bool reads_first(Reads reads) { return reads == Reads::first || reads 
 constexpr bool reads_second(Reads reads) { return reads == Reads::second || reads == Reads::both; }
 
 // Throughput figures for the choice between ghost norms and materialized per-sample gradients
-// (docs/explanation/per-sample-gradients.md). They are constants rather than run-time measurements,
+// (docs/appendix/per-sample-notes.md). They are constants rather than run-time measurements,
 // so that repeated runs make equal choices.
 struct Costs {
   double gram_flops;  // per second, in the small batched products of a ghost norm

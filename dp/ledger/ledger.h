@@ -1,6 +1,7 @@
 // The privacy ledger: a write-ahead record of every release, which the accountant composes. On disk
-// it is a text file that several runs on one data set may share; docs/reference/ledger-format.md,
-// section 4, describes it and argues that a crash can only make it count too much.
+// it is a text file that several runs on one data set may share. docs/reference/ledger-format.md
+// describes it, and docs/appendix/proofs-accounting.md, section 4, argues that a crash can only
+// make it count too much.
 #pragma once
 
 #include <cstdint>

@@ -133,9 +133,10 @@ class Pages(unittest.TestCase):
             self.assertEqual(self.page.read_text(), text)
 
     def test_the_pages_of_the_project_have_the_marks(self):
-        text = (pathlib.Path(__file__).parents[2] / "docs/explanation/performance.md").read_text()
-        for name in ("steps", "products", "scaling"):
-            self.page.write_text(text)
+        docs = pathlib.Path(__file__).parents[2] / "docs"
+        for name, page in (("steps", "explanation/performance.md"), ("products", "appendix/experiments.md"),
+                           ("scaling", "explanation/performance.md")):
+            self.page.write_text((docs / page).read_text())
             pages.write_between(self.page, name, "new")
 
     def test_a_logarithmic_axis_has_equal_steps_for_equal_ratios(self):

@@ -5,7 +5,7 @@ Runs `bench_kernels large`, which times each kernel in turn with multiply-adds f
 fastest of several repetitions beside the highest rate of multiply-adds. Figures are medians over
 rounds. N is a row-major operand, T the transpose of one.
 
-  products.py BUILD [--document docs/explanation/performance.md]
+  products.py BUILD [--document docs/appendix/experiments.md]
 
 With --document the table is written into the file, between its lines "<!-- products -->" and
 "<!-- end of products -->".

@@ -111,7 +111,7 @@ constexpr std::int64_t sum_block = 512;
 }  // namespace
 
 // Rates on one core of a recent server processor, as measured in
-// docs/explanation/per-sample-gradients.md; only their ratios matter.
+// docs/appendix/per-sample-notes.md; only their ratios matter.
 Costs CpuBackend::costs() const {
   return {.gram_flops = 40e9,
           .rows_flops = 60e9,
