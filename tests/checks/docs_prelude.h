@@ -1,0 +1,42 @@
+// The names that fragments of code in the pages take for granted (docs_snippets.py). Fragments are
+// compiled and not run, so nothing here is defined.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+
+#include <sotto/sotto.h>
+
+#include <sotto/core/allocator/allocator.h>
+#include <sotto/core/devices.h>
+#include <sotto/dp/accounting/calibration.h>
+#include <sotto/dp/accounting/gdp.h>
+#include <sotto/dp/accounting/ledger_epsilon.h>
+#include <sotto/dp/audit/audit.h>
+#include <sotto/dp/audit/canaries.h>
+#include <sotto/memory/accumulation.h>
+#include <sotto/memory/captured_loss.h>
+#include <sotto/memory/profiling/timeline.h>
+#include <sotto/nn/check/check_layer.h>
+#include <sotto/nn/data/batch_loader.h>
+#include <sotto/nn/data/idx.h>
+#include <sotto/nn/functional.h>
+#include <sotto/nn/init.h>
+#include <sotto/nn/inspect.h>
+#include <sotto/nn/optim/moving_average.h>
+#include <sotto/nn/optim/update_sink.h>
+#include <sotto/nn/state.h>
+
+namespace given {
+
+extern sotto::nn::Sequential model;
+extern sotto::nn::Sgd optimizer;
+extern sotto::Ledger ledger;
+extern sotto::Engine engine;
+extern sotto::EngineOptions options;
+extern sotto::Engine::Loss loss;
+extern sotto::Dataset data;
+extern std::int64_t population;
+extern std::vector<std::int64_t> rows;
+
+}  // namespace given
