@@ -72,7 +72,7 @@ class Reading {
       "Audits private training: trains the network of the sample mnist with canaries, and proves "
       "from what it released how much privacy was lost at least.",
       "The exit status is 0 when no bound is above the claim, 3 when one is, 2 for wrong\n"
-      "arguments and 1 for other failures. docs/appendix/proofs-audit.md says what the bounds "
+      "arguments and 1 for other failures. docs/how-to/audit-a-training.md says what the bounds "
       "mean."};
 };
 

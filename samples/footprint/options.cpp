@@ -58,7 +58,7 @@ class Reading {
       "Shows where a training step's memory goes: makes two steps of a model on random data, and "
       "records every allocation of the second.",
       "The exit status is 0, 2 for wrong arguments and 1 for other failures, as too low a\n"
-      "limit. docs/appendix/memory-notes.md says what the kinds of bytes are."};
+      "limit. docs/explanation/memory.md says what the kinds of bytes are."};
 };
 
 }  // namespace

@@ -6,7 +6,7 @@ The shortest step and the largest peak of memory of all rounds count. An exponen
 logarithm of time, or of bytes, against the logarithm of the size, by least squares over the upper
 half of the sizes, where the constant cost of a step weighs least.
 
-  scaling.py BUILD [--document docs/explanation/performance.md]
+  scaling.py BUILD [--document docs/appendix/experiments.md]
 
 With --document the table is written into the file, between its lines "<!-- scaling -->" and
 "<!-- end of scaling -->", and a figure for each size beside it.
