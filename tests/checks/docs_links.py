@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Links, anchors and paths in README.md, CONTRIBUTING.md and docs lead somewhere, and so do the pages that sources name.
+"""Links, anchors and paths in README.md, CONTRIBUTING.md and docs lead somewhere, and so do the pages that sources name,
+and the sections of them: docs/appendix/x.md, section 5; docs/appendix/x.md, "The noise".
 
 usage: docs_links.py ROOT            prints each that does not, and fails
        docs_links.py ROOT --self     checks that such would be found
@@ -14,6 +15,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # Files of the tree in backquotes: `dp/engine/engine.h`.
 QUOTED = re.compile(rf"`((?:{FOLDERS})/[\w./-]+\.\w+)`")
 PAGE = re.compile(r"\bdocs/[\w./-]+\.(?:md|svg)\b")
+SECTION = re.compile(r"\b(docs/[\w./-]+\.md), (?:section (\d+)|\\?\"([^\"\\]+))")
 SOURCES = ("*.h", "*.cpp", "*.cu", "*.cuh", "*.py", "*.sh", "meson.build")
 
 
@@ -64,9 +66,16 @@ def unlisted(root):
 
 
 def unknown_pages(source, root):
-    for path in PAGE.findall(source.read_text(encoding="utf-8", errors="replace")):
+    text = source.read_text(encoding="utf-8", errors="replace")
+    for path in PAGE.findall(text):
         if not (root / path).exists():
             yield f"{path}: no such page"
+    # Comments and strings go on in the next line.
+    for path, number, name in SECTION.findall(re.sub(r"\s*\n\s*(?://|#)\s*|\"\n\s*\"", " ", text)):
+        page = root / path
+        body = prose(page.read_text(encoding="utf-8")) if page.exists() else ""
+        if page.exists() and not (re.search(rf"^#+ {number}\b", body, re.M) if number else " ".join(name.split()) in body):
+            yield f"{path}: no section {number or name}"
 
 
 def sources(root):
@@ -95,14 +104,14 @@ def check_itself():
         (root / "docs/index.md").write_text("# Index\n\n## Two words: `x`!\n\n[a](a.md)\n")
         (root / "docs/a.md").write_text("# A\n\n[i](index.md#two-words-x) [top](#a)\n\n```md\n[no](no.md)\n```\n")
         (root / "README.md").write_text("[i](docs/index.md) `core/x.h` [out](https://example.org/no.md)\n")
-        (root / "core/x.h").write_text("// docs/a.md has it.\n")
+        (root / "core/x.h").write_text("// docs/a.md, \"A\", has it, as docs/index.md, \"Two\n// words\".\n")
         if found := list(problems(root)):
             return found
         (root / "docs/b.md").write_text("[1](no.md) [2](a.md#b) [3](#index) `core/y.h`\n")
-        (root / "core/x.h").write_text("// docs/no.md has it.\n")
+        (root / "core/x.h").write_text("// docs/no.md, section 1, and docs/a.md, section\n// 2, have it.\n")
         expected = ["no.md: no such file", "a.md#b: no such heading", "#index: no such heading", "`core/y.h`: no such file"]
         expected = [f"docs/b.md: {problem}" for problem in expected]
-        expected += ["docs/index.md: no link to docs/b.md", "core/x.h: docs/no.md: no such page"]
+        expected += ["docs/index.md: no link to docs/b.md", "core/x.h: docs/no.md: no such page", "core/x.h: docs/a.md: no section 2"]
         found = list(problems(root))
         return [] if found == expected else found or ["nothing found"]
 
