@@ -81,7 +81,7 @@ def unknown_pages(source, root):
 def sources(root):
     for folder in (*FOLDERS.split("|"), ".ci"):
         for pattern in SOURCES:
-            yield from (path for path in sorted((root / folder).rglob(pattern)) if path.name != "docs_links.py")
+            yield from (path for path in sorted((root / folder).rglob(pattern)) if not path.name.startswith("docs_"))
 
 
 def problems(root):

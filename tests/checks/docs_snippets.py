@@ -251,7 +251,7 @@ class Runner:
 
 
 def run(root, build, programs):
-    problems, number, done = [], 0, 0
+    problems, number = [], 0
     for page in pages(root):
         name = page.relative_to(root).as_posix()
         with tempfile.TemporaryDirectory() as folder:
@@ -260,8 +260,6 @@ def run(root, build, programs):
                 if problem := runner.problems(block, number):
                     problems.append(f"{block.where()}: {problem}")
                 number += block.is_program()
-                done += 1
-    print(f"{done} blocks, {number} of them programs")
     return problems
 
 
