@@ -44,7 +44,7 @@ bool proved(AccountantKind kind, Sampling sampling, NeighboringRelation relation
   return kind == AccountantKind::rdp ? by.rdp : by.pld;
 }
 
-// The event of a kind that accountants charge whose cost is the same.
+// Maps an event to the event of the same cost that an accountant charges.
 Event charged(const Event& event) {
   Event plain{.noise_multiplier = event.noise_multiplier};
   switch (event.sampling) {

@@ -101,7 +101,7 @@ struct LedgerContents {
   std::optional<std::int64_t> population = {};
 
   // Declares the data set's size. Throws std::invalid_argument unless units >= 1 and all runs
-  // declare the same.
+  // declare the same size.
   void set_population(std::int64_t units);
   // The run with this id, which is added if it is new.
   LedgerRun& run(const std::string& id);

@@ -32,7 +32,7 @@ double PldComposition::matched_spacing(const Counts& counts, const PldPlan& plan
   const double window = 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
   const double kinds = static_cast<double>(counts.size());
   const double least = std::max(window * kinds / most_points, range / most_cells);
-  // rounded, so that it is used again
+  // Rounding lets queries with similar counts share the cached sums of one spacing.
   return std::exp2(std::floor(4 * std::log2(std::max(wanted, least))) / 4);
 }
 
