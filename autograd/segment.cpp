@@ -13,8 +13,8 @@ namespace sotto {
 
 namespace {
 
-const Op segment_op("segment", Op::Batchable::yes, Op::Rows::changes_sample_count);
-const Op result_op("segment_result", Op::Batchable::yes, Op::Rows::changes_sample_count);
+const Op segment_op("segment", Op::Batchable::yes, Op::SampleCount::changes_sample_count);
+const Op result_op("segment_result", Op::Batchable::yes, Op::SampleCount::changes_sample_count);
 
 }  // namespace
 
@@ -186,10 +186,10 @@ std::vector<Var> Segment::record_several(Tape& outer, const std::vector<Var>& in
   const Tensor nothing = zeros({std::max<std::int64_t>(outer.sample_count(), 0), 0},
                                inputs[0].dtype(), inputs[0].value().device());
   const auto gradients = std::make_shared<std::vector<Tensor>>(results.size());
-  const auto run_again = [self = shared_from_this(), gradients](const Tensor&, Adjoint& adjoint) {
+  const auto recompute = [self = shared_from_this(), gradients](const Tensor&, Adjoint& adjoint) {
     self->backward(std::exchange(*gradients, std::vector<Tensor>(gradients->size())), adjoint);
   };
-  const Var whole = outer.record(segment_op, inputs, nothing, samples, run_again);
+  const Var whole = outer.record(segment_op, inputs, nothing, samples, recompute);
   std::vector<Var> all;
   for (std::size_t k = 0; k < results.size(); ++k) {
     if (!results[k].needs_grad()) {

@@ -41,7 +41,7 @@ PerSampleGrad by_samples(const PerSampleGrad& gradient, std::int64_t samples) {
 
 }  // namespace
 
-Op::Op(const char* name, Batchable batchable, Rows rows)
+Op::Op(const char* name, Batchable batchable, SampleCount rows)
     : name(name), batchable(batchable), rows(rows) {
   op_names().push_back(name);
 }
@@ -206,7 +206,7 @@ void Tape::check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor
                       SampleAxis samples) const {
   if (!samples.batched()) return;
   const std::int64_t rows = value.size(samples.axis());
-  if (op.rows == Op::Rows::changes_sample_count) {
+  if (op.rows == Op::SampleCount::changes_sample_count) {
     check(rows == 0 || rows % sample_count_ == 0, "{}: {} rows for {} samples", op.name, rows,
           sample_count_);
     return;
@@ -271,7 +271,7 @@ std::int64_t Tape::next_generation() {
   return next++;
 }
 
-std::uint64_t TapeOptions::row(std::int64_t sample) const {
+std::uint64_t TapeOptions::sample_id(std::int64_t sample) const {
   refuse_capture("public randomness, which the host numbers (dropout)");
   if (rows.empty()) return static_cast<std::uint64_t>(first_row + sample);
   check(sample < std::ssize(rows), "tape: sample {} of {} rows", sample, rows.size());

@@ -26,12 +26,13 @@ struct Op {
   enum class Batchable { no, yes };
   // Says whether the op changes how many rows each sample has (join_views: one to many;
   // split_views: back to one).
-  enum class Rows { kept, changes_sample_count };
+  enum class SampleCount { kept, changes_sample_count };
 
-  explicit Op(const char* name, Batchable batchable = Batchable::no, Rows rows = Rows::kept);
+  explicit Op(const char* name, Batchable batchable = Batchable::no,
+              SampleCount rows = SampleCount::kept);
   const char* name;
   Batchable batchable;
-  Rows rows;
+  SampleCount rows;
 };
 std::span<const char* const> registered_ops();
 
@@ -123,7 +124,7 @@ struct TapeOptions {
   std::vector<std::int64_t> rows = {};
 
   // The row number of a sample. Throws std::invalid_argument for a sample beyond `rows`.
-  std::uint64_t row(std::int64_t sample) const;
+  std::uint64_t sample_id(std::int64_t sample) const;
 };
 
 // Records the operations on its Vars and computes their gradients. Use one Tape per physical batch.

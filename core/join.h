@@ -9,7 +9,7 @@ namespace sotto {
 
 // The strings f(element), separated by `separator`: "a, b, c".
 template <class Range, class F = std::identity>
-std::string joined(const Range& elements, std::string_view separator, F&& f = {}) {
+std::string join(const Range& elements, std::string_view separator, F&& f = {}) {
   std::string y;
   bool first = true;
   for (const auto& element : elements) {

@@ -75,7 +75,7 @@ std::optional<std::int64_t> checked_bytes(const Shape& shape, std::size_t width)
 
 std::string to_string(const Shape& shape) {
   return fmt::format("({})",
-                     joined(shape, ", ", [](std::int64_t size) { return std::to_string(size); }));
+                     join(shape, ", ", [](std::int64_t size) { return std::to_string(size); }));
 }
 
 }  // namespace sotto

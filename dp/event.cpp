@@ -18,7 +18,7 @@ constexpr const char* mechanism_name = "gaussian";
 struct Kind {
   Sampling sampling;
   const char* name;
-  bool rate, passes, cut;
+  bool rate, passes, truncation_probability;
 };
 constexpr std::array<Kind, 8> kinds = {{
     {Sampling::full_batch, "full_batch", false, false, false},
@@ -75,7 +75,7 @@ class Fields {
   std::size_t read_ = 0;
 };
 
-Sampling sampling_called(const std::string& name) {
+Sampling parse_sampling(const std::string& name) {
   const auto known =
       std::find_if(kinds.begin(), kinds.end(), [&](const Kind& kind) { return kind.name == name; });
   check(known != kinds.end(), "event: unknown sampling: {}", name);
@@ -86,7 +86,7 @@ Sampling sampling_called(const std::string& name) {
 
 const char* name(Sampling sampling) { return kind_of(sampling).name; }
 bool has_rate(Sampling sampling) { return kind_of(sampling).rate; }
-bool in_passes(Sampling sampling) { return kind_of(sampling).passes; }
+bool in_epochs(Sampling sampling) { return kind_of(sampling).passes; }
 
 void check_event(const char* op, const Event& event) {
   const Kind& kind = kind_of(event.sampling);
@@ -100,8 +100,10 @@ void check_event(const char* op, const Event& event) {
         op, event.batches, kind.name);
   check(!event.paid || event.batches > 1, "{}: a {} batch already charged with its epoch", op,
         kind.name);
-  check(event.cut >= 0 && event.cut <= 1 && (kind.cut || event.cut == 0),
-        "{}: {} batches with truncation probability {}", op, kind.name, event.cut);
+  check(event.truncation_probability >= 0 && event.truncation_probability <= 1 &&
+            (kind.truncation_probability || event.truncation_probability == 0),
+        "{}: {} batches with truncation probability {}", op, kind.name,
+        event.truncation_probability);
 }
 
 std::string to_json(const Event& event) {
@@ -114,7 +116,7 @@ std::string to_json(const Event& event) {
     object["batches"] = event.batches;
     object["paid"] = event.paid;
   }
-  if (kind.cut) object["cut"] = event.cut;
+  if (kind.truncation_probability) object["cut"] = event.truncation_probability;
   return object.dump();
 }
 
@@ -124,14 +126,14 @@ Event event_from_json(const std::string& text) {
   Fields fields(object);
   check(fields.word("mechanism") == mechanism_name, "event: unknown mechanism: {}", text);
   Event event{.noise_multiplier = fields.number("noise_multiplier"),
-              .sampling = sampling_called(fields.word("sampling")),
+              .sampling = parse_sampling(fields.word("sampling")),
               .sampling_rate = fields.number("sampling_rate")};
   const Kind& kind = kind_of(event.sampling);
   if (kind.passes) {
     event.batches = fields.whole("batches");
     event.paid = fields.truth("paid");
   }
-  if (kind.cut) event.cut = fields.number("cut");
+  if (kind.truncation_probability) event.truncation_probability = fields.number("cut");
   fields.end();
   check_event("event", event);
   return event;

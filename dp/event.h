@@ -37,7 +37,8 @@ struct Event {
   double sampling_rate = 1;  // 1 for full_batch, partition, balls_and_bins and planned
   std::int64_t batches = 1;  // of an epoch
   bool paid = false;         // already charged with the first batch of its epoch
-  double cut = 0;  // truncated Poisson: bound on the probability that the batch was truncated
+  double truncation_probability =
+      0;  // truncated Poisson: bound on the probability that the batch was truncated
 
   auto operator<=>(const Event&) const = default;
 };
@@ -49,7 +50,7 @@ using EventCounts = std::vector<std::pair<Event, std::int64_t>>;
 const char* name(Sampling sampling);
 // Returns whether the sampling has a sampling_rate, and whether its batches come in epochs.
 bool has_rate(Sampling sampling);
-bool in_passes(Sampling sampling);
+bool in_epochs(Sampling sampling);
 
 // Throws std::invalid_argument, with `op` first, unless noise_multiplier is finite and >= 0, and
 // the other numbers are possible for the sampling: sampling_rate in [0, 1] or 1, cut in [0, 1] or

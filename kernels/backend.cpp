@@ -28,12 +28,12 @@ CpuEngine first_choice() {
 }
 
 Backend*& current() {
-  static Backend* chosen = [] {
+  static Backend* argmax = [] {
     Backend* first = engine_backend(first_choice());
     check(first != nullptr, "SOTTO_CPU_ENGINE: onednn was not built in");
     return first;
   }();
-  return chosen;
+  return argmax;
 }
 
 Backend* observer = nullptr;

@@ -43,7 +43,7 @@ constexpr bool reads_second(Reads reads) { return reads == Reads::second || read
 // Throughput figures for the choice between ghost norms and materialized per-sample gradients
 // (docs/appendix/per-sample-notes.md). They are constants rather than run-time measurements,
 // so that repeated runs make equal choices.
-struct Costs {
+struct CostModel {
   double gram_flops;  // per second, in the small batched products of a ghost norm
   double rows_flops;  // per second, in per-sample weight gradients
   double sum_flops;   // per second, in one large product over the batch
@@ -62,7 +62,7 @@ struct AttentionMask {
   bool causal = false;
   std::int64_t first_query = 0;
   std::int64_t always_visible = 0;
-  // At most most_score_masks masks with the sizes of the scores (stride 0 repeats). An i64 mask
+  // At most max_score_masks masks with the sizes of the scores (stride 0 repeats). An i64 mask
   // hides keys where it is not 0; a mask of the scores' type is added to them.
   std::span<const View> masks;
 
@@ -73,7 +73,7 @@ struct AttentionMask {
     return causal && end < keys ? end : keys;
   }
 };
-inline constexpr std::size_t most_score_masks = 4;
+inline constexpr std::size_t max_score_masks = 4;
 
 // The primitives of one device. Call them through tensor_ops.h, which checks and allocates; a new
 // device implements this class.
@@ -81,7 +81,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
-  virtual Costs costs() const = 0;
+  virtual CostModel costs() const = 0;
 
   // Movement.
   virtual void fill(double value, View y) = 0;
@@ -225,10 +225,10 @@ class Backend {
   // patches [n, positions, c kd kh kw]: row = position, column = (c, kd, kh, kw), of all channels.
   virtual void unfold(View x, const Window& window, View patches) = 0;
 
-  // Pooling over [n, c, d, h, w]. `chosen` (u8 or i32) is the index in the window of the first
+  // Pooling over [n, c, d, h, w]. `argmax` (u8 or i32) is the index in the window of the first
   // maximum; NaN counts as the largest value. Padding is never chosen.
-  virtual void max_pool(View x, const Window& window, View y, View chosen) = 0;
-  virtual void max_pool_grad(View dy, View chosen, const Window& window, View dx) = 0;
+  virtual void max_pool(View x, const Window& window, View y, View argmax) = 0;
+  virtual void max_pool_grad(View dy, View argmax, const Window& window, View dx) = 0;
   // Padding counts as zero. The divisor is the number of the window's elements inside the padded
   // input, or inside the input if `count_padding` is false.
   virtual void avg_pool(View x, const Window& window, bool count_padding, View y) = 0;

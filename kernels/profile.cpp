@@ -88,7 +88,7 @@ class ProfiledBackend : public Backend {
  public:
   explicit ProfiledBackend(Backend& inner) : inner_(inner) {}
   std::string name() const override { return inner_.name(); }
-  Costs costs() const override { return inner_.costs(); }
+  CostModel costs() const override { return inner_.costs(); }
 
   void fill(double value, View y) override {
     measure("fill", 0, {y}, [&] { inner_.fill(value, y); });

@@ -38,7 +38,7 @@ Accumulation::Accumulation(const Policy& policy, nn::Module* model)
       loss_scale_(scale_of(policy)),
       phases_({device_of(model ? model->parameters() : std::vector<Parameter*>{})}) {
   const std::vector<std::string> problems = policy.problems();
-  check(problems.empty(), "Accumulation: {}", joined(problems, "; "));
+  check(problems.empty(), "Accumulation: {}", join(problems, "; "));
   check(!policy.checkpoint || model != nullptr,
         "Accumulation: activation checkpoints need the model");
   if (policy.checkpoint) set_checkpoints(*model, *policy.checkpoint);
@@ -107,23 +107,24 @@ Accumulation::Result Accumulation::mean_gradient(const Loss& loss,
 std::vector<Strategy> Accumulation::strategies(const MemoryRequirement& requirement) {
   const std::vector<Dtype> precisions =
       policy_.precision ? std::vector{*policy_.precision} : std::vector{Dtype::f32, Dtype::bf16};
-  const bool can_cut = model_ != nullptr && can_checkpoint(policy_, *model_);
+  const bool can_checkpoint_now = model_ != nullptr && can_checkpoint(policy_, *model_);
   std::vector<Strategy> strategies;
   for (const Dtype precision : precisions) {
-    const auto apply = [this, precision, can_cut]() -> StrategyCost {
+    const auto apply = [this, precision, can_checkpoint_now]() -> StrategyCost {
       precision_ = precision;
-      if (can_cut) set_checkpoints(*model_, 0);
+      if (can_checkpoint_now) set_checkpoints(*model_, 0);
       return {};
     };
     strategies.push_back({name(precision), apply});
-    if (can_cut) strategies.push_back(with_checkpoints(strategies.back(), *model_, requirement));
+    if (can_checkpoint_now)
+      strategies.push_back(with_checkpoints(strategies.back(), *model_, requirement));
   }
   return strategies;
 }
 
 void Accumulation::make_plan(const Batch& batch, const nn::Optimizer& optimizer) {
   const std::int64_t parts = policy_.accumulation.value_or(1);
-  const std::int64_t most = std::min((std::ssize(batch.rows) + parts - 1) / parts, policy_.rows());
+  const std::int64_t max = std::min((std::ssize(batch.rows) + parts - 1) / parts, policy_.rows());
   const auto peak_of = [&](std::int64_t rows) {
     PhaseProfiler unseen({device_of(optimizer)});
     SumSink sink;
@@ -136,7 +137,7 @@ void Accumulation::make_plan(const Batch& batch, const nn::Optimizer& optimizer)
     return unseen.peak_bytes() + optimizer.bytes_to_come();
   };
   const MemoryRequirement requirement{.peak_of = peak_of,
-                                      .most = most,
+                                      .max = max,
                                       .update = update_bytes(optimizer),
                                       .limit = limit_within(policy_.limit, device_of(optimizer))};
   plan_ = choose_strategy(strategies(requirement), requirement);

@@ -24,17 +24,17 @@ bool all_finite(const Gradients& gradients) {
 
 void check_loss_scale(double scale) {
   int exponent = 0;
-  constexpr double least = 0x1p-24, largest = 0x1p24;
-  check(scale >= least && scale <= largest && std::frexp(scale, &exponent) == 0.5,
+  constexpr double min = 0x1p-24, largest = 0x1p24;
+  check(scale >= min && scale <= largest && std::frexp(scale, &exponent) == 0.5,
         "loss scale: {} is not a power of two from 2^-24 to 2^24", scale);
 }
 
 LossScale::LossScale(const LossScaling& options, Dtype precision)
     : options_(options),
       value_(options.first.value_or(precision == Dtype::f16 ? first_in_f16 : 1)) {
-  for (const double scale : {value_, options.least, options.largest}) check_loss_scale(scale);
-  check(options.least <= value_ && value_ <= options.largest, "loss scale: {} is not in {} .. {}",
-        value_, options.least, options.largest);
+  for (const double scale : {value_, options.min, options.largest}) check_loss_scale(scale);
+  check(options.min <= value_ && value_ <= options.largest, "loss scale: {} is not in {} .. {}",
+        value_, options.min, options.largest);
   check(options.growth_interval >= 1, "loss scale: the growth interval is {}",
         options.growth_interval);
   check(options.tolerated > 0 && options.tolerated < 1,
@@ -65,8 +65,8 @@ void LossScale::follow(double finite_share) {
 
 void LossScale::resume(double value, std::int64_t good_steps) {
   check_loss_scale(value);
-  check(value >= options_.least && value <= options_.largest && good_steps >= 0,
-        "loss scale: {} after {} steps is not in {} .. {}", value, good_steps, options_.least,
+  check(value >= options_.min && value <= options_.largest && good_steps >= 0,
+        "loss scale: {} after {} steps is not in {} .. {}", value, good_steps, options_.min,
         options_.largest);
   value_ = value;
   good_steps_ = good_steps;
@@ -75,7 +75,7 @@ void LossScale::resume(double value, std::int64_t good_steps) {
 void LossScale::move(bool good) {
   good_steps_ = good ? good_steps_ + 1 : 0;
   if (!good) {
-    value_ = std::max(value_ / 2, options_.least);
+    value_ = std::max(value_ / 2, options_.min);
   } else if (good_steps_ == options_.growth_interval) {
     value_ = std::min(value_ * 2, options_.largest);
     good_steps_ = 0;

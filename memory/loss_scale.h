@@ -23,7 +23,7 @@ struct LossScaling {
   Adjust adjust = Adjust::never;
   // The initial scale; if unset, 2^8 for f16 and otherwise 1.
   std::optional<double> first = {};
-  double least = 1, largest = 0x1p24;
+  double min = 1, largest = 0x1p24;
   // The number of good steps after which the scale is doubled.
   std::int64_t growth_interval = 2000;
   // on_release: the fraction of units that may overflow in a good step; choose it above the noise

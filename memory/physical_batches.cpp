@@ -42,12 +42,12 @@ PhysicalBatches::Rest PhysicalBatches::all(std::span<const std::int64_t> rows_of
 // The rest after the next physical batch.
 PhysicalBatches::Rest PhysicalBatches::after_next(std::span<const std::int64_t> rows_of,
                                                   const Rest& rest) const {
-  const std::int64_t most = std::min(rows_, (rest.rows + rest.parts - 1) / rest.parts);
+  const std::int64_t max = std::min(rows_, (rest.rows + rest.parts - 1) / rest.parts);
   const auto items = static_cast<std::int64_t>(rows_of.size());
-  if (rest.rows <= most) return {items, 0, std::max<std::int64_t>(1, rest.parts - 1)};
+  if (rest.rows <= max) return {items, 0, std::max<std::int64_t>(1, rest.parts - 1)};
   std::int64_t end = rest.first, rows = 0;
   do rows += rows_of[static_cast<std::size_t>(end++)];
-  while (end < items && rows + rows_of[static_cast<std::size_t>(end)] <= most);
+  while (end < items && rows + rows_of[static_cast<std::size_t>(end)] <= max);
   return {end, rest.rows - rows, std::max<std::int64_t>(1, rest.parts - 1)};
 }
 

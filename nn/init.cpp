@@ -11,16 +11,16 @@ namespace {
 // The Philox stream of initial values: ASCII "init".
 constexpr std::uint64_t init_stream = 0x696e697400000000;
 
-template <class SampledBatch>
-Tensor drawn(const Shape& shape, const SampledBatch& draw) {
+template <class Distribution>
+Tensor drawn(const Shape& shape, const Distribution& draw) {
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
   for (float& value : values) value = static_cast<float>(draw());
   return Tensor::from(values, shape);
 }
 
 // Uniform with mean zero and the given standard deviation.
-Tensor uniform_of(const Shape& shape, double deviation, PublicRandom& random) {
-  const double bound = std::numbers::sqrt3 * deviation;
+Tensor uniform_of(const Shape& shape, double stddev, PublicRandom& random) {
+  const double bound = std::numbers::sqrt3 * stddev;
   return random_uniform(shape, -bound, bound, random);
 }
 
@@ -70,9 +70,9 @@ Tensor random_uniform(const Shape& shape, double low, double high, PublicRandom&
   return drawn(shape, [&] { return low + (high - low) * random.uniform(); });
 }
 
-Tensor random_normal(const Shape& shape, double mean, double deviation, PublicRandom& random) {
-  check(deviation >= 0, "random_normal: standard deviation {}", deviation);
-  return drawn(shape, [&] { return mean + deviation * random.normal(); });
+Tensor random_normal(const Shape& shape, double mean, double stddev, PublicRandom& random) {
+  check(stddev >= 0, "random_normal: standard deviation {}", stddev);
+  return drawn(shape, [&] { return mean + stddev * random.normal(); });
 }
 
 Tensor kaiming_uniform(const Shape& weight, const Kaiming& options, PublicRandom& random) {

@@ -34,7 +34,7 @@ double gain(Nonlinearity nonlinearity, double slope = 0.01);
 // random_uniform: uniform in [low, high). random_normal: `deviation` is the standard deviation.
 Tensor random_uniform(const Shape& shape, double low, double high,
                       PublicRandom& random = init_random());
-Tensor random_normal(const Shape& shape, double mean = 0, double deviation = 1,
+Tensor random_normal(const Shape& shape, double mean = 0, double stddev = 1,
                      PublicRandom& random = init_random());
 
 struct Kaiming {

@@ -117,11 +117,11 @@ void check_gaps(const Instance& instance, std::size_t i, std::size_t element, do
 // Checks values that f32 can represent.
 void check_near_single(const std::string& what, const Tensor& single, const Tensor& wide) {
   // Tolerance for intermediate values: cancellation costs them digits, overflow all of them.
-  constexpr double most = 0x1p100, accuracy = 0x1p-7;
+  constexpr double max = 0x1p100, accuracy = 0x1p-7;
   const Values got = values(single), wanted = values(wide);
   double largest = 1;
   for (const double w : wanted) {
-    if (!(std::abs(w) < most)) return;
+    if (!(std::abs(w) < max)) return;
     largest = std::max(largest, std::abs(w));
   }
   for (std::size_t k = 0; k < got.size(); ++k)
@@ -154,9 +154,9 @@ double pick(PublicRandom& random, const std::vector<double>& from) {
 // Half of the values are +-90; the others have sizes from 2 to 90, log-uniform and exact in f32.
 // Beyond 88 an exponential exceeds the range of f32.
 double far_value(PublicRandom& random) {
-  constexpr double least = 2, most = 90, eighths = 8;
-  const double size = least * std::pow(most / least, random.uniform());
-  return pick(random, {-1, 1}) * pick(random, {most, std::ceil(size * eighths) / eighths});
+  constexpr double min = 2, max = 90, eighths = 8;
+  const double size = min * std::pow(max / min, random.uniform());
+  return pick(random, {-1, 1}) * pick(random, {max, std::ceil(size * eighths) / eighths});
 }
 
 }  // namespace

@@ -171,19 +171,18 @@ Var max_pool(const Var& x, const PoolOptions& options) {
   Shape touched;
   for (int i = 2; i < x.rank(); ++i) touched.push_back(i);
   const Tensor input = with_three_spatial_axes(x.value());
-  constexpr std::int64_t most_in_byte = 255;
+  constexpr std::int64_t max_in_byte = 255;
   Tensor y = pooled(input, window, x.dtype());
-  Tensor chosen =
-      pooled(input, window, window.positions() <= most_in_byte ? Dtype::u8 : Dtype::i32);
-  backend(y.device()).max_pool(input.view(), window, y.view(), chosen.view());
+  Tensor argmax = pooled(input, window, window.positions() <= max_in_byte ? Dtype::u8 : Dtype::i32);
+  backend(y.device()).max_pool(input.view(), window, y.view(), argmax.view());
   const int rank = x.rank();
   return x.tape().record(
       max_pool_op, {x}, with_rank(y, rank), preserve_sample_axis(max_pool_op, x, touched),
-      [chosen, window, rank, shape = input.shape(), order = input.memory_order()](
+      [argmax, window, rank, shape = input.shape(), order = input.memory_order()](
           const Tensor& dy, Adjoint& adjoint) {
         Tensor dx = Tensor::empty_ordered(shape, order, dy.dtype(), dy.device());
         backend(dy.device())
-            .max_pool_grad(like_images(with_three_spatial_axes(dy), order).view(), chosen.view(),
+            .max_pool_grad(like_images(with_three_spatial_axes(dy), order).view(), argmax.view(),
                            window, dx.view());
         adjoint.input(0, with_rank(dx, rank));
       });

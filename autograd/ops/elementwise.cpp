@@ -156,7 +156,8 @@ Tensor kept_elements(const Var& x, double rate) {
   shape.insert(0, n);
   const PhiloxKey key = tape.next_key();
   std::vector<RowDraws> rows;
-  for (std::int64_t i = 0; i < n; ++i) rows.push_back({batched ? tape.options().row(i) : 0, 0});
+  for (std::int64_t i = 0; i < n; ++i)
+    rows.push_back({batched ? tape.options().sample_id(i) : 0, 0});
   const Tensor mask = bernoulli(key, rows, 1 - rate, shape, x.value().device());
   if (!batched) return mask.squeeze(0);
   Shape order;

@@ -144,10 +144,10 @@ Var p_norm(const Var& input, double p, const Shape& axes, bool keepdim) {
   if (p == 2) return norm(x, axes, keepdim);
   const Var size = abs(x);
   if (p == 1) return sum(size, axes, keepdim);
-  const Var most = amax(size, axes, true);
-  if (std::isinf(p)) return keepdim ? most : sum(most, axes);
+  const Var max = amax(size, axes, true);
+  if (std::isinf(p)) return keepdim ? max : sum(max, axes);
   // Scaled by the largest element, so that powers neither overflow nor underflow.
-  const Var unit = untracked(x.tape(), most.value(), most.samples());
+  const Var unit = untracked(x.tape(), max.value(), max.samples());
   const Var one = x.tape().constant(full({}, 1, x.dtype(), x.value().device()));
   const Var powers = sum(pow(size / where(unit, unit, one), p), axes, true);
   const Var y = unit * pow(where(unit, powers, one), 1 / p);
@@ -256,10 +256,10 @@ struct Groups {
   void grad(const Tensor& y, const Tensor& rstd, const Tensor& dy, const Tensor& dx) const {
     for_each_chunk(y, [&](std::int64_t begin, std::int64_t end) {
       const Tensor kept = rows(y, begin, end), scales = rows(rstd, begin, end);
-      const Tensor slopes = rows(dy, begin, end);
+      const Tensor grads = rows(dy, begin, end);
       write(dx, begin, end, [&](const Tensor& out) {
         backend(y.device())
-            .normalize_grad(kept.view(), scales.view(), slopes.view(), true, out.view());
+            .normalize_grad(kept.view(), scales.view(), grads.view(), true, out.view());
       });
     });
   }

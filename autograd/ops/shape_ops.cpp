@@ -15,7 +15,7 @@ const Op reshape_op("reshape");
 const Op permute_op("permute");
 const Op expand_op("expand", Op::Batchable::yes);
 const Op slice_op("slice", Op::Batchable::yes);
-const Op views_op("views", Op::Batchable::no, Op::Rows::changes_sample_count);
+const Op views_op("views", Op::Batchable::no, Op::SampleCount::changes_sample_count);
 const Op concat_op("concat");
 constexpr const char* views_advice = "join_views puts several views of each sample into one batch";
 const Op take_op("take");

@@ -28,7 +28,7 @@ struct GramTimes {
 
 // What the Gram products of a convolution's pixels take for one sample, or infinity where there are
 // none, and those of its patches, which are written out and read.
-GramTimes gram_times(const Geometry& g, std::size_t element, const Costs& costs) {
+GramTimes gram_times(const Geometry& g, std::size_t element, const CostModel& costs) {
   const Window& w = g.window;
   const auto flops = [&](double pixels, double inner, double positions) {
     const double outputs = static_cast<double>(g.outputs);
@@ -123,9 +123,9 @@ namespace {
 // by the squared norms of both, and 0 for the others, NaN among them; nothing without factors.
 Tensor cancelled(const Tensor& rows, const Tensor& factors) {
   if (!factors.defined()) return {};
-  const Tensor least = scale(factors, cancellation_share * cancellation_share);
+  const Tensor min = scale(factors, cancellation_share * cancellation_share);
   const auto number = [&](double value) { return full({}, value, Dtype::f64, rows.device()); };
-  return where(binary(binary_index<GreaterEqual>, rows, least), number(0), number(1));
+  return where(binary(binary_index<GreaterEqual>, rows, min), number(0), number(1));
 }
 
 }  // namespace
@@ -214,7 +214,7 @@ Tensor PerSampleGrad::by_rows(const PerSampleGrad& f, const PerSampleGrad& g,
 
 // With one position a linear layer's norm is the product of its factors' norms.
 PerSampleGrad::Times PerSampleGrad::times() const {
-  const Costs costs = backend(leading().device()).costs();
+  const CostModel costs = backend(leading().device()).costs();
   const double width = static_cast<double>(shape_.numel());
   const double row = width * static_cast<double>(size_of(dtype())) / costs.bytes;
   const auto of = [&](double positions, double inner, double outer_width) {

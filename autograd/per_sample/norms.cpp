@@ -12,12 +12,12 @@ namespace sotto {
 namespace {
 
 // So many times its clipped gradient a sample's terms may be in a sum with those of others.
-constexpr double least_cancelled = 64, of_few_terms = 8;
+constexpr double min_cancelled = 64, of_few_terms = 8;
 
 // Sums of convolutions by tiles (Winograd) lose up to nine times 2^-23 |dy| |x|, as a search found,
 // even of one tile; a direct sum, not one. For windows of 3 x 3, with 3 |dy| |x|, so many positions
 // have room for more than twice that.
-constexpr double least_tiled_positions = 64;
+constexpr double min_tiled_positions = 64;
 // Numbers beyond it may overflow in a tile although none of its results does.
 constexpr double longest_tiled = 0x1p100;
 
@@ -42,7 +42,7 @@ PerSampleGrad::Terms PerSampleGrad::terms_of_samples() const {
   if (const auto* f = std::get_if<Outer>(&form_)) {
     const Tensor a = squares(f->a), b = f->squares.defined() ? f->squares : squares(f->b),
                  lengths = mul(root(b), root(a));
-    return {total(lengths), count(binary(binary_index<Greater>, lengths, zero)), least_cancelled,
+    return {total(lengths), count(binary(binary_index<Greater>, lengths, zero)), min_cancelled,
             total(a), total(b)};
   }
   if (const auto* f = std::get_if<OneHot>(&form_)) {
@@ -57,22 +57,22 @@ PerSampleGrad::Terms PerSampleGrad::terms_of_samples() const {
     const Tensor lengths = root(squared_norms(f->b));
     return {repeats ? mul(lengths, roots) : lengths, roots, 0};
   }
-  return {root(squared_norms(std::get<Dense>(form_).rows)), alike(1), least_cancelled};
+  return {root(squared_norms(std::get<Dense>(form_).rows)), alike(1), min_cancelled};
 }
 
 // The errors and shares of one use.
 NormEstimate PerSampleGrad::of_terms() const {
-  const auto [lengths, roots, least, of_a, of_b] = terms_of_samples();
+  const auto [lengths, roots, min, of_a, of_b] = terms_of_samples();
   NormEstimate y;
   y.error_bounds = scale(mul(lengths, roots), last_place());
-  if (scaled_in_pieces()) axpby(piece_rounding, lengths, 1, y.error_bounds);
+  if (scaled_in_pieces()) axpby(bf16x2_rounding, lengths, 1, y.error_bounds);
   // How many times the clipped gradient the terms may be: without a common direction they are
   // sqrt(T) times their sum.
   const auto number = [device = lengths.device()](double x) {
     return full({}, x, Dtype::f64, device);
   };
   const Tensor few = scale(binary(binary_index<Maximum>, roots, number(1)), of_few_terms);
-  const Tensor usual = binary(binary_index<Minimum>, few, number(std::max(least, 4.0)));
+  const Tensor usual = binary(binary_index<Minimum>, few, number(std::max(min, 4.0)));
   y.term_norms =
       binary(binary_index<Div>, lengths, binary(binary_index<Maximum>, scale(roots, 4), usual));
   if (of_a.defined()) add_underflow(y.error_bounds, of_a, of_b);
@@ -84,16 +84,16 @@ NormEstimate PerSampleGrad::of_images(const Tensor& dy, const Tensor& x) const {
   const auto windows = static_cast<double>(std::get<Patches>(form_).window.overlap());
   const Tensor lengths = root(mul(dy, scale(x, windows)));
   const double roots = std::sqrt(positions());
-  const double least = by_tiles() ? std::sqrt(least_tiled_positions) : 0;
+  const double min = by_tiles() ? std::sqrt(min_tiled_positions) : 0;
   NormEstimate y;
   y.error_bounds = scale(
-      lengths, last_place() * std::max(roots, least) + (scaled_in_pieces() ? piece_rounding : 0));
+      lengths, last_place() * std::max(roots, min) + (scaled_in_pieces() ? bf16x2_rounding : 0));
   y.term_norms =
-      scale(lengths, 1 / std::max(std::min(of_few_terms * roots, least_cancelled), 4 * roots));
+      scale(lengths, 1 / std::max(std::min(of_few_terms * roots, min_cancelled), 4 * roots));
   if (by_tiles() && x.device() == cpu) {  // which alone has tiles
-    const Tensor most = full({}, longest_tiled * longest_tiled, Dtype::f64, x.device());
+    const Tensor max = full({}, longest_tiled * longest_tiled, Dtype::f64, x.device());
     for (const Tensor& squares : {dy, x}) {
-      const Tensor longer = binary(binary_index<Greater>, squares, most);
+      const Tensor longer = binary(binary_index<Greater>, squares, max);
       axpby(std::numeric_limits<double>::max(), longer, 1, y.term_norms);
     }
   }
@@ -188,19 +188,19 @@ Tensor PerSampleGrad::norm_of_uses(const std::vector<PerSampleGrad>& uses, NormM
                                    const Tensor& needs_f64) {
   // Below this share of what it would be if all uses pointed one way, the rounding of the inner
   // products could show in the fifth digit.
-  constexpr double least_share = 0.02;
+  constexpr double min_share = 0.02;
   const Tensor total = zeros({uses[0].samples()}, Dtype::f64, uses[0].leading().device());
-  const Tensor most = zeros_like(total);
+  const Tensor max = zeros_like(total);
   for (std::size_t u = 0; u < uses.size(); ++u) {
     const Tensor own = product(uses[u], uses[u], norm_method, needs_f64);
     axpby(1, own, 1, total);
-    axpby(1, root(own), 1, most);
+    axpby(1, root(own), 1, max);
     for (std::size_t v = 0; v < u; ++v)
       axpby(2, product(uses[u], uses[v], norm_method, needs_f64), 1, total);
   }
   // Not 0 either where one is NaN, so that it is not known to be enough.
-  const Tensor least = mul(scale(most, least_share), most);
-  const Tensor unsound = binary(binary_index<Greater>, least, total);
+  const Tensor min = mul(scale(max, min_share), max);
+  const Tensor unsound = binary(binary_index<Greater>, min, total);
   if (needs_f64.defined()) {
     axpby(1, unsound, 1, needs_f64);
     return total;

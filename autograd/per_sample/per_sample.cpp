@@ -24,9 +24,9 @@ Shape with_samples(std::int64_t n, const Shape& shape) {
 // plain one; where that is 16 or more, a multiple of 64, for two threads with whole pieces of
 // convolutions.
 std::int64_t weighted_together(std::int64_t there, std::int64_t copied) {
-  constexpr std::int64_t part = 16, least = std::int64_t{1} << 20, most = std::int64_t{16} << 20,
+  constexpr std::int64_t part = 16, min = std::int64_t{1} << 20, max = std::int64_t{16} << 20,
                          whole = 64;
-  const std::int64_t fit = std::clamp(there / part, least, most) / (copied + 1);
+  const std::int64_t fit = std::clamp(there / part, min, max) / (copied + 1);
   if (fit < whole / 4) return std::max<std::int64_t>(1, fit);
   return std::max<std::int64_t>(1, fit / whole) * whole;
 }

@@ -183,7 +183,7 @@ class PerSampleGrad {
   bool multiplied_as_it_is() const;
   bool scaled_in_pieces() const;
   Tensor sum_in_pieces(const Tensor& weights) const;
-  std::int64_t most_together(std::int64_t uses) const;
+  std::int64_t max_together(std::int64_t uses) const;
   void add_images(const RoundedSum& sum, std::span<const std::int64_t> ends) const;
   void add_each(const RoundedSum& sum, const Tensor& weights) const;
   void add_table(const RoundedSum& sum, const Tensor& weights) const;
@@ -198,11 +198,11 @@ class PerSampleGrad {
   void for_each_part(const OnPart& f) const;
   static Tensor squared_norms(const Tensor& x);
   Tensor bounds() const;
-  // sum_t |b[t]| |a[t]| at most and sqrt(T), each [n], and least_cancelled where the former is
+  // sum_t |b[t]| |a[t]| at most and sqrt(T), each [n], and min_cancelled where the former is
   // known well; of an outer form the squared norms of a and b, too.
   struct Terms {
     Tensor lengths, roots;
-    double least;
+    double min;
     Tensor of_a = {}, of_b = {};
   };
   Terms terms_of_samples() const;

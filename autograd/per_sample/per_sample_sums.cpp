@@ -13,9 +13,9 @@ namespace sotto {
 namespace {
 
 // Samples of a product that are one term, at most: of one position, and positions of several.
-constexpr double most_alone = 96, most_positions = 32;
+constexpr double max_alone = 96, max_positions = 32;
 // Images that are one term, and rows of these.
-constexpr std::int64_t most_images = 32, most_image_rows = 256;
+constexpr std::int64_t max_images = 32, max_image_rows = 256;
 // Bytes of rows that are made together, to be added.
 constexpr std::int64_t rows_together = std::int64_t{1} << 18;
 
@@ -45,11 +45,11 @@ void add_term(const Tensor& term, const RoundedSum& sum) {
 }
 
 // Samples that are one term, at most, where the parameter is used so many times.
-std::int64_t PerSampleGrad::most_together(std::int64_t uses) const {
+std::int64_t PerSampleGrad::max_together(std::int64_t uses) const {
   const double positions = this->positions() * static_cast<double>(uses);
-  if (std::holds_alternative<Patches>(form_)) return static_cast<std::int64_t>(most_alone);
-  const double most = positions <= 1 ? most_alone : most_positions / positions;
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(most));
+  if (std::holds_alternative<Patches>(form_)) return static_cast<std::int64_t>(max_alone);
+  const double max = positions <= 1 ? max_alone : max_positions / positions;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(max));
 }
 
 void PerSampleGrad::add_to(const RoundedSum& sum, const Tensor& weights, const BlockEnds& ends,
@@ -61,9 +61,9 @@ void PerSampleGrad::add_to(const RoundedSum& sum, const Tensor& weights, const B
   if (std::holds_alternative<OneHot>(form_)) return add_table(sum, weights);
   // The blocks that there are must not decide this: a sample alone in its block is the same term
   // beside others.
-  const std::int64_t most = ends ? most_together(uses) : 1;
-  if (most == 1) return add_each(sum, weights);
-  const std::vector<std::int64_t> blocks = ends(most);
+  const std::int64_t max = ends ? max_together(uses) : 1;
+  if (max == 1) return add_each(sum, weights);
+  const std::vector<std::int64_t> blocks = ends(max);
   if (weights.device() != cpu && scaled_in_pieces()) {
     std::int64_t at = 0;
     for (const std::int64_t end : blocks) {
@@ -88,7 +88,7 @@ void PerSampleGrad::add_to(const RoundedSum& sum, const Tensor& weights, const B
 void PerSampleGrad::add_images(const RoundedSum& sum, std::span<const std::int64_t> ends) const {
   const auto& f = std::get<Patches>(form_);
   std::int64_t piece =
-      std::clamp<std::int64_t>(most_image_rows / (f.dy.size(2) * f.dy.size(3)), 1, most_images);
+      std::clamp<std::int64_t>(max_image_rows / (f.dy.size(2) * f.dy.size(3)), 1, max_images);
   constexpr std::int64_t together = 8;
   if (piece > together) piece -= piece % together;
   std::vector<std::int64_t> pieces;

@@ -20,7 +20,7 @@ struct RoundedSum {
 // Blocks of consecutive samples, each of which may be one term: ends(most) are the ends of blocks
 // of at most `most` samples, in rising order. Blocks for a smaller number lie within those for a
 // larger one. An empty function: every sample is a term.
-using BlockEnds = std::function<std::vector<std::int64_t>(std::int64_t most)>;
+using BlockEnds = std::function<std::vector<std::int64_t>(std::int64_t max)>;
 
 // Returns those of rising `ends` that lie in (begin, end], counted from `begin`.
 std::vector<std::int64_t> ends_within(std::span<const std::int64_t> ends, std::int64_t begin,

@@ -26,20 +26,20 @@ UnitRows unit_rows(const Grouping& grouping) {
     if (unit < 0) continue;
     rows_of[static_cast<std::size_t>(unit)].push_back(static_cast<std::int64_t>(row));
   }
-  std::size_t most = 1;
-  for (const auto& rows : rows_of) most = std::max(most, rows.size());
+  std::size_t max = 1;
+  for (const auto& rows : rows_of) max = std::max(max, rows.size());
   std::vector<std::int64_t> ids;
   std::vector<double> term_norms, roots;
   for (const auto& rows : rows_of) {
     const bool divided = grouping.mean && !rows.empty();
     const double share = divided ? 1.0 / static_cast<double>(rows.size()) : 1.0;
-    for (std::size_t k = 0; k < most; ++k) ids.push_back(k < rows.size() ? rows[k] : -1);
-    term_norms.insert(term_norms.end(), most, share);
+    for (std::size_t k = 0; k < max; ++k) ids.push_back(k < rows.size() ? rows[k] : -1);
+    term_norms.insert(term_norms.end(), max, share);
     roots.push_back(std::sqrt(static_cast<double>(rows.size())));
   }
   const auto count = static_cast<std::int64_t>(ids.size());
   return {Tensor::from(ids, {count}), Tensor::from(term_norms, {count}),
-          Tensor::from(roots, {grouping.units}), static_cast<std::int64_t>(most)};
+          Tensor::from(roots, {grouping.units}), static_cast<std::int64_t>(max)};
 }
 
 // The errors and shares of units, by those of their rows: sums over R rows are sqrt(R) times as far

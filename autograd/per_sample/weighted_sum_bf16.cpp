@@ -25,10 +25,10 @@ void for_each_piece(const Tensor& x, const Tensor& weights, F&& f) {
   const bool images = x.rank() == 5;
   const Tensor lying = images ? x.permute({0, 2, 3, 4, 1}) : x;
   const std::int64_t n = x.size(0), each = n == 0 ? 0 : x.numel() / n;
-  const Tensor pieces = Tensor::empty({float_pieces, n, each}, Dtype::bf16, x.device());
+  const Tensor pieces = Tensor::empty({float_bf16x2, n, each}, Dtype::bf16, x.device());
   backend(x.device())
       .scale_to_bf16x2(reshape(lying, {n, each}).view(), weights.view(), pieces.view());
-  for (int p = 0; p < float_pieces; ++p) {
+  for (int p = 0; p < float_bf16x2; ++p) {
     const Tensor piece = reshape(pieces.select(0, p), lying.shape());
     f(images ? piece.permute({0, 4, 1, 2, 3}) : piece);
   }
@@ -61,7 +61,7 @@ Tensor PerSampleGrad::sum_in_pieces(const Tensor& weights) const {
     }
   };
   const std::int64_t n = samples();
-  const std::int64_t bytes = moved.numel() * float_pieces * static_cast<std::int64_t>(sizeof(bf16));
+  const std::int64_t bytes = moved.numel() * float_bf16x2 * static_cast<std::int64_t>(sizeof(bf16));
   const std::int64_t step = std::max<std::int64_t>(1, part_bytes * n / (bytes + 1));
   for (std::int64_t at = 0; at < n; at += step) {
     const std::int64_t end = std::min(n, at + step);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 // Blocks of one thread that wait for the name of their op; beyond it the older half stays unnamed.
-constexpr std::size_t most_waiting = 4096;
+constexpr std::size_t max_waiting = 4096;
 
 class HostMemory final : public RawMemory {
  public:
@@ -125,8 +125,8 @@ void Allocator::hand_out(void* address, const Block& block) {
   try {
     if (waits(block.account->label)) {
       std::vector<Waiting>& waiting = waiting_[memory_owner()];
-      if (waiting.size() == most_waiting)
-        waiting.erase(waiting.begin(), waiting.begin() + most_waiting / 2);
+      if (waiting.size() == max_waiting)
+        waiting.erase(waiting.begin(), waiting.begin() + max_waiting / 2);
       waiting.push_back({address, block.serial, block.size, block.account});
     }
     blocks_.emplace(address, block);

@@ -54,8 +54,8 @@ std::vector<std::pair<std::string, std::size_t>> owners(const std::vector<Labell
   return all;
 }
 
-MemoryKind largest_kind(const MemoryLabel& wanted, std::size_t bytes,
-                        const std::vector<LabelledUsage>& live) {
+MemoryKind max_kind(const MemoryLabel& wanted, std::size_t bytes,
+                    const std::vector<LabelledUsage>& live) {
   std::array<std::size_t, memory_kinds> totals{};
   totals[static_cast<std::size_t>(expected_kind(wanted))] += bytes;
   for (const auto& [label, usage] : live)
@@ -74,7 +74,7 @@ std::string report(std::size_t requested, const MemoryLabel& wanted, std::size_t
   for (std::size_t k = 0; k < std::min(listed, all.size()); ++k)
     text += fmt::format("\n  {:>14} bytes: {}", all[k].second, all[k].first);
   if (all.size() > listed) text += fmt::format("\n  and {} more", all.size() - listed);
-  const MemoryKind largest = largest_kind(wanted, requested, live);
+  const MemoryKind largest = max_kind(wanted, requested, live);
   return text + fmt::format("\n{} need most: {} would lower them", name(largest),
                             advice[static_cast<std::size_t>(largest)]);
 }

@@ -174,8 +174,8 @@ std::string read_file(const std::string& path, std::size_t limit) {
   std::string text;
   // One byte more than the size, so that the end of the file is found without growing; pipes have
   // no size.
-  constexpr std::size_t least = 4096;
-  std::size_t room = std::max(least, static_cast<std::size_t>(status.st_size) + 1);
+  constexpr std::size_t min = 4096;
+  std::size_t room = std::max(min, static_cast<std::size_t>(status.st_size) + 1);
   for (std::size_t size = 0;; room = 2 * size) {
     if (size > limit) {
       throw SystemFailure(fmt::format("read: {}: larger than {} bytes", path, limit));

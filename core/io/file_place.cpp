@@ -63,9 +63,9 @@ const char* kind_name(mode_t mode) {
 // Resolves the symbolic links of the path's last component like the kernel; the kernel itself
 // resolves those of the folders.
 FilePlace followed(const char* op, const std::string& path) {
-  constexpr int most_links = 40;  // the kernel's limit
+  constexpr int max_links = 40;  // the kernel's limit
   std::string at = path;
-  for (int links = 0; links <= most_links; ++links) {
+  for (int links = 0; links <= max_links; ++links) {
     struct stat status {};
     if (::lstat(at.c_str(), &status) != 0) {
       if (errno != ENOENT) fail_with_errno(op, path);
@@ -95,11 +95,11 @@ FileKind file_kind(const std::string& path) {
   // A safetensors file begins with the header's length, little-endian, and a brace. Eight letters
   // of a text would be a larger number than any header length.
   constexpr std::size_t length_bytes = 8;
-  constexpr std::uint64_t most_header_bytes = std::uint64_t{1} << 32;
+  constexpr std::uint64_t max_header_bytes = std::uint64_t{1} << 32;
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), length_bytes);
   const bool tensors =
-      text.size() > length_bytes && text[length_bytes] == '{' && length < most_header_bytes;
+      text.size() > length_bytes && text[length_bytes] == '{' && length < max_header_bytes;
   return tensors ? FileKind::tensors : FileKind::other;
 }
 

@@ -24,8 +24,8 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr std::string_view metadata_key = "__metadata__";
 constexpr std::size_t length_bytes = 8;
-constexpr std::size_t most_header_bytes = 100'000'000;  // limit of the format's own library
-constexpr std::size_t most_entries = 1'000'000;         // parsed, they take less than 1 GB
+constexpr std::size_t max_header_bytes = 100'000'000;  // limit of the format's own library
+constexpr std::size_t max_entries = 1'000'000;         // parsed, they take less than 1 GB
 constexpr const char* checksum_key = "sotto.xxh64";
 
 struct TypeName {
@@ -80,8 +80,7 @@ class HeaderGuard : public json::json_sax_t {
   bool key(string_t& key) override {
     auto& keys = keys_.back();
     context_.check(keys.insert(key).second, "the key {} occurs twice", key);
-    context_.check(keys.size() <= most_entries, "the header has more than {} entries",
-                   most_entries);
+    context_.check(keys.size() <= max_entries, "the header has more than {} entries", max_entries);
     return true;
   }
   // json::parse() reports the error with its position.
@@ -257,8 +256,8 @@ TensorFile parse_safetensors(std::span<const std::byte> bytes, const std::string
   context.check(bytes.size() >= length_bytes, "{} bytes are too few for a header", bytes.size());
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof length);
-  context.check(length <= most_header_bytes, "the header has {} bytes, more than {}", length,
-                most_header_bytes);
+  context.check(length <= max_header_bytes, "the header has {} bytes, more than {}", length,
+                max_header_bytes);
   const auto rest = bytes.subspan(length_bytes);
   context.check(length <= rest.size(), "the header has {} bytes and the file {} after its length",
                 length, rest.size());
@@ -287,8 +286,8 @@ using Named = std::pair<std::string, Tensor>;
 // The tensors on the CPU in the order of their data: by decreasing element size, so that each is
 // aligned, then by name.
 std::vector<Named> data_order(const TensorFile& file, const Context& context) {
-  context.check(file.tensors.size() < most_entries, "{} tensors where less than {} are supported",
-                file.tensors.size(), most_entries);
+  context.check(file.tensors.size() < max_entries, "{} tensors where less than {} are supported",
+                file.tensors.size(), max_entries);
   context.check(!file.metadata.contains(checksum_key),
                 "the metadata key {} is reserved for the checksum", checksum_key);
   std::vector<Named> order;
@@ -354,8 +353,8 @@ std::string header_text(const TensorFile& file, const std::vector<Named>& order,
   }
   constexpr std::size_t alignment = 8;
   text.resize((text.size() + alignment - 1) / alignment * alignment, ' ');
-  context.check(text.size() <= most_header_bytes, "the header has {} bytes, more than {}",
-                text.size(), most_header_bytes);
+  context.check(text.size() <= max_header_bytes, "the header has {} bytes, more than {}",
+                text.size(), max_header_bytes);
   return text;
 }
 

@@ -8,7 +8,7 @@
 #include "core/half.h"
 #include "core/random/fixed_point.h"
 
-namespace sotto::coin {
+namespace sotto::bernoulli_exp {
 
 enum class Verdict { below, above, open };
 
@@ -46,7 +46,7 @@ HD bool below(std::uint64_t level, Fixed128 height, Fixed128 x, Words& more) {
 
 // True with probability e^-x, for any x.
 template <class Words>
-HD bool survives(Fixed128 x, Words& more) {
+HD bool sample(Fixed128 x, Words& more) {
   constexpr Fixed128 quarter = one128 / 4;
   constexpr Fixed128 quarter_factor = exp_minus(quarter);
   for (; x > quarter; x -= quarter) {
@@ -61,4 +61,4 @@ HD Fixed exponent(Fixed lambda, Fixed strip, Fixed place) {
   return multiply(lambda, multiply(place, static_cast<Fixed>(2 * strip + place)));
 }
 
-}  // namespace sotto::coin
+}  // namespace sotto::bernoulli_exp

@@ -14,10 +14,10 @@ int ceiling(Fixed128 x) { return static_cast<int>((x + one128 - 1) >> 120); }
 }  // namespace
 
 ExactNormalSampler::ExactNormalSampler(std::uint64_t lambda) : lambda_(Fixed128{lambda} << 48) {
-  constexpr std::uint64_t most = std::uint64_t{1} << 63, least = most / 4 - 4096;
-  check(lambda >= least && lambda <= most, "exact normal: lambda is {} 2^-72", lambda);
+  constexpr std::uint64_t max = std::uint64_t{1} << 63, min = max / 4 - 4096;
+  check(lambda >= min && lambda <= max, "exact normal: lambda is {} 2^-72", lambda);
   const double strips_in_deviation = std::sqrt(0x1p71 / static_cast<double>(lambda));
-  strips_ = std::min(static_cast<int>(std::ceil(3.5 * strips_in_deviation)), most_strips);
+  strips_ = std::min(static_cast<int>(std::ceil(3.5 * strips_in_deviation)), max_strips);
   for (unsigned i = 0; i <= static_cast<unsigned>(strips_); ++i) {
     height_[i] = exp_minus_large(lambda_ * i * i);
   }

@@ -58,9 +58,9 @@ class ExactNormalSampler {
 
  private:
   static constexpr int boxes = 1 << box_bits;
-  static constexpr int most_strips = 112;  // 3.5 standard deviations of 32 strips
+  static constexpr int max_strips = 112;  // 3.5 standard deviations of 32 strips
   // Proposals of the tail are blocks of 8 strips, each half as likely as the one before.
-  static constexpr int block = 8, most_blocks = 500;
+  static constexpr int block = 8, max_blocks = 500;
 
   HD std::uint16_t entry(std::uint64_t word) const { return table_[word >> (64 - box_bits)]; }
   // A position with 51 + 64 bits.
@@ -70,8 +70,8 @@ class ExactNormalSampler {
   int count_boxes(int scale) const;
   void lay_boxes();
   void draw_chords();
-  HD coin::Verdict beside_chord(std::uint64_t level, std::uint64_t u, int strip,
-                                std::uint64_t place) const;
+  HD bernoulli_exp::Verdict beside_chord(std::uint64_t level, std::uint64_t u, int strip,
+                                         std::uint64_t place) const;
   template <class Words>
   HD bool accepts(std::uint64_t word, int strip, Words& more) const;
   template <class Words>
@@ -79,15 +79,15 @@ class ExactNormalSampler {
 
   Fixed128 lambda_;
   int strips_;
-  int scale_ = 0;                                   // height of the curve at 0, in boxes
-  std::array<Fixed128, most_strips + 1> height_{};  // of the curve at each strip's left end
+  int scale_ = 0;                                  // height of the curve at 0, in boxes
+  std::array<Fixed128, max_strips + 1> height_{};  // of the curve at each strip's left end
   // The chord between the curve's heights at a strip's two ends, in 2^-32 of a box: its height at
   // the left end, and its fall; and a bound on the distance of curve and chord as stored.
   static constexpr int chord_bits = 32, chord_place_bits = 24;
-  std::array<std::int64_t, most_strips> chord_{}, fall_{};
+  std::array<std::int64_t, max_strips> chord_{}, fall_{};
   std::int64_t off_chord_ = 0;
-  std::array<std::uint16_t, most_strips + 2> first_box_{};  // of each strip, and of the tail
-  std::array<std::uint16_t, boxes + 1> table_{};            // entries()
+  std::array<std::uint16_t, max_strips + 2> first_box_{};  // of each strip, and of the tail
+  std::array<std::uint16_t, boxes + 1> table_{};           // entries()
   // Constants of the tail's proposals: docs/appendix/proofs-noise.md.
   Fixed128 tail_height_, tail_slope_, tail_factor_;
 };
@@ -106,13 +106,14 @@ HD std::uint64_t ExactNormalSampler::decide(std::uint64_t word, Words&& more) co
 }
 
 // Compares level + u 2^-64 with the curve by the strip's chord; `open` if the chord cannot decide.
-HD inline coin::Verdict ExactNormalSampler::beside_chord(std::uint64_t level, std::uint64_t u,
-                                                         int strip, std::uint64_t place) const {
+HD inline bernoulli_exp::Verdict ExactNormalSampler::beside_chord(std::uint64_t level,
+                                                                  std::uint64_t u, int strip,
+                                                                  std::uint64_t place) const {
   const auto at = static_cast<std::int64_t>(place >> (fraction_bits - chord_place_bits));
   const auto height = static_cast<std::int64_t>(level << chord_bits | u >> (64 - chord_bits));
   const std::int64_t chord = chord_[strip] - (fall_[strip] * at >> chord_place_bits);
-  if (height < chord - off_chord_) return coin::Verdict::below;
-  return height > chord + off_chord_ ? coin::Verdict::above : coin::Verdict::open;
+  if (height < chord - off_chord_) return bernoulli_exp::Verdict::below;
+  return height > chord + off_chord_ ? bernoulli_exp::Verdict::above : bernoulli_exp::Verdict::open;
 }
 
 template <class Words>
@@ -120,15 +121,17 @@ HD bool ExactNormalSampler::accepts(std::uint64_t word, int strip, Words& more) 
   const std::uint64_t level = (word >> (64 - box_bits)) - first_box_[strip];
   const std::uint64_t place = word & place_mask;
   const std::uint64_t u = more();
-  const coin::Verdict soon = beside_chord(level, u, strip, place);
-  if (soon != coin::Verdict::open) return soon == coin::Verdict::below;
+  const bernoulli_exp::Verdict soon = beside_chord(level, u, strip, place);
+  if (soon != bernoulli_exp::Verdict::open) return soon == bernoulli_exp::Verdict::below;
   const auto at = static_cast<std::uint64_t>(strip);
-  const Fixed64 x = coin::exponent(to_fixed64(lambda_), at << 56, place << (56 - fraction_bits));
-  const coin::Verdict verdict =
-      coin::compare(coin::above_level(level, u), to_fixed64(height_[strip]), x);
-  if (verdict != coin::Verdict::open) return verdict == coin::Verdict::below;
-  const Fixed128 exact = coin::exponent(lambda_, Fixed128{at} << 120, long_place(place, more()));
-  return coin::decide(coin::above_level(level, u, more()), height_[strip], exact);
+  const Fixed64 x =
+      bernoulli_exp::exponent(to_fixed64(lambda_), at << 56, place << (56 - fraction_bits));
+  const bernoulli_exp::Verdict verdict =
+      bernoulli_exp::compare(bernoulli_exp::above_level(level, u), to_fixed64(height_[strip]), x);
+  if (verdict != bernoulli_exp::Verdict::open) return verdict == bernoulli_exp::Verdict::below;
+  const Fixed128 exact =
+      bernoulli_exp::exponent(lambda_, Fixed128{at} << 120, long_place(place, more()));
+  return bernoulli_exp::decide(bernoulli_exp::above_level(level, u, more()), height_[strip], exact);
 }
 
 // Samples the tail. It proposes y = strips + 8 (blocks + place), each number of blocks with
@@ -138,17 +141,17 @@ HD bool ExactNormalSampler::accepts(std::uint64_t word, int strip, Words& more) 
 template <class Words>
 HD std::optional<std::uint64_t> ExactNormalSampler::tail(std::uint64_t word, Words& more) const {
   const std::uint64_t level = (word >> (64 - box_bits)) - first_box_[strips_];
-  if (!coin::below(level, tail_height_, 0, more)) return {};
+  if (!bernoulli_exp::below(level, tail_height_, 0, more)) return {};
   const Fixed128 place = long_place(word & place_mask, more());
   const Fixed128 curvature = lambda_ * block * block;
   std::uint64_t blocks = 0;
   while (more() >> 63 != 0) {
-    if (++blocks == most_blocks || !coin::below(0, tail_factor_, 0, more)) return {};
+    if (++blocks == max_blocks || !bernoulli_exp::below(0, tail_factor_, 0, more)) return {};
     const Fixed128 odd = (2 * blocks - 1) * curvature;
-    if (!coin::survives(odd + 2 * multiply(curvature, place), more)) return {};
+    if (!bernoulli_exp::sample(odd + 2 * multiply(curvature, place), more)) return {};
   }
-  if (!coin::survives(multiply(tail_slope_, place), more)) return {};
-  if (!coin::survives(multiply(curvature, multiply(place, place)), more)) return {};
+  if (!bernoulli_exp::sample(multiply(tail_slope_, place), more)) return {};
+  if (!bernoulli_exp::sample(multiply(curvature, multiply(place, place)), more)) return {};
   const std::uint64_t start = static_cast<std::uint64_t>(strips_) + block * blocks;
   constexpr int place_shift = 120 - fraction_bits - 3;  // 2^3 strips in a block
   return (start << fraction_bits) + static_cast<std::uint64_t>(place >> place_shift);

@@ -39,13 +39,13 @@ void draw_group(const ChaChaStream& stream, std::uint64_t group, double* out) {
   ChaChaStream here = stream;
   here.block += group * group_blocks;
   chacha20_keystream(here, words.data(), sizeof words);
-  std::uint64_t least = 1;
+  std::uint64_t min = 1;
   for (std::size_t i = 0; i < pairs; ++i) {
     const std::uint64_t choice = box_muller::exponent_choice(words[i], words[pairs + i]);
     zeros[i] = leading_zeros(choice);
-    least = std::min(least, choice);
+    min = std::min(min, choice);
   }
-  for (std::size_t i = 0; least == 0 && i < pairs; ++i) {
+  for (std::size_t i = 0; min == 0 && i < pairs; ++i) {
     if (box_muller::exponent_choice(words[i], words[pairs + i]) == 0) {
       zeros[i] = refilled_zeros(here, i);
     }

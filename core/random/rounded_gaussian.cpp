@@ -80,11 +80,10 @@ typedef std::uint32_t EightHalves __attribute__((vector_size(32)));
 #endif
 
 // The exponent e with deviation = 2^e strips_in_deviation, strips_in_deviation in [16, 32).
-int exponent_of_strip(double deviation) {
-  check(
-      deviation >= RoundedGaussian::least_deviation && deviation < RoundedGaussian::deviation_limit,
-      "rounded Gaussian: the standard deviation is {}", deviation);
-  return std::ilogb(deviation) - 4;
+int exponent_of_strip(double stddev) {
+  check(stddev >= RoundedGaussian::min_stddev && stddev < RoundedGaussian::stddev_limit,
+        "rounded Gaussian: the standard deviation is {}", stddev);
+  return std::ilogb(stddev) - 4;
 }
 
 // 2^72 / (2 strips_in_deviation^2), never above the exact value: the floating-point arithmetic errs
@@ -96,9 +95,9 @@ std::uint64_t lambda(double strips_in_deviation) {
 
 }  // namespace
 
-RoundedGaussian::RoundedGaussian(double deviation)
-    : shift_(ExactNormalSampler::fraction_bits - exponent_of_strip(deviation)),
-      boxes_(lambda(std::ldexp(deviation, -strip_exponent()))) {}
+RoundedGaussian::RoundedGaussian(double stddev)
+    : shift_(ExactNormalSampler::fraction_bits - exponent_of_strip(stddev)),
+      boxes_(lambda(std::ldexp(stddev, -strip_exponent()))) {}
 
 void RoundedGaussian::draw_group(const ChaChaStream& stream, std::span<std::int64_t> out) const {
   std::array<std::uint64_t, group_values> words;

@@ -14,11 +14,11 @@ namespace sotto {
 // probability is within a factor of 1 +- 2^-80 (docs/appendix/proofs-noise.md, "The noise").
 class RoundedGaussian {
  public:
-  static constexpr double least_deviation = 0x1p-8, deviation_limit = 0x1p55;
+  static constexpr double min_stddev = 0x1p-8, stddev_limit = 0x1p55;
 
   // The exact standard deviation is between `deviation` and (1 + 2^-48) `deviation`, never less.
-  // Throws std::invalid_argument unless least_deviation <= deviation < deviation_limit.
-  explicit RoundedGaussian(double deviation);
+  // Throws std::invalid_argument unless min_stddev <= deviation < stddev_limit.
+  explicit RoundedGaussian(double stddev);
 
   // Fills `out` with independent samples, |n| < 2^63. Element i does not depend on the number of
   // threads.

@@ -19,7 +19,7 @@ namespace {
 
 // The largest number of blocks for which counts of four samples per block fit in 64 bits
 // (gaussian.cpp).
-constexpr std::uint64_t most_blocks = std::uint64_t{1} << 62;
+constexpr std::uint64_t max_blocks = std::uint64_t{1} << 62;
 
 std::atomic<std::uint64_t> forked{0};
 
@@ -93,8 +93,8 @@ ChaChaStream SecretRandom::reserve(std::uint64_t blocks) {
   refuse_capture("secret randomness, which must never repeat");
   follow_fork();
   check(open_, "secret random: the generator was moved from, but {} blocks were requested", blocks);
-  check(blocks <= most_blocks - next_.block, "secret random: used up: {} blocks requested, {} left",
-        blocks, most_blocks - next_.block);
+  check(blocks <= max_blocks - next_.block, "secret random: used up: {} blocks requested, {} left",
+        blocks, max_blocks - next_.block);
   const ChaChaStream given = next_;
   next_.block += blocks;
   return given;

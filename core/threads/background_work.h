@@ -15,14 +15,14 @@ class BackgroundTask {
   BackgroundTask() = default;
   BackgroundTask(const BackgroundTask&) = delete;
   BackgroundTask& operator=(const BackgroundTask&) = delete;
-  // The owner must have called withdraw_idle_work() before.
+  // The owner must have called withdraw_background_work() before.
   ~BackgroundTask() = default;
 };
 
 // Offers `work` to the idle threads. Returns false if other work is already offered, or if there is
 // no thread besides the caller's (parallel.h).
-bool offer_idle_work(BackgroundTask& work);
+bool offer_background_work(BackgroundTask& work);
 // Withdraws `work` and returns when no thread is inside it; does nothing if it was not offered.
-void withdraw_idle_work(BackgroundTask& work);
+void withdraw_background_work(BackgroundTask& work);
 
 }  // namespace sotto

@@ -16,7 +16,7 @@ namespace sotto {
 
 namespace {
 
-static_assert(most_threads <= ThreadPool::most_parts);
+static_assert(max_threads <= ThreadPool::max_parts);
 
 thread_local bool in_part = false;
 
@@ -30,7 +30,7 @@ class InPart {
 };
 
 std::atomic<int>& threads() {
-  static std::atomic<int> count{std::min(omp_get_max_threads(), most_threads)};
+  static std::atomic<int> count{std::min(omp_get_max_threads(), max_threads)};
   return count;
 }
 
@@ -47,8 +47,8 @@ OneThread::~OneThread() {
 void parallel_for(std::int64_t count, std::int64_t grain,
                   const std::function<void(std::int64_t, std::int64_t)>& body) {
   if (count <= 0) return;
-  const std::int64_t most = in_part || omp_in_parallel() ? 1 : thread_count();
-  const std::int64_t parts = std::min(count / std::max<std::int64_t>(grain, 1), most);
+  const std::int64_t max = in_part || omp_in_parallel() ? 1 : thread_count();
+  const std::int64_t parts = std::min(count / std::max<std::int64_t>(grain, 1), max);
   const OneThread one;
   if (parts <= 1) return body(0, count);
   std::mutex mutex;
@@ -71,17 +71,17 @@ void parallel_for(std::int64_t count, std::int64_t grain,
   if (failure) std::rethrow_exception(failure);
 }
 
-bool offer_idle_work(BackgroundTask& work) {
+bool offer_background_work(BackgroundTask& work) {
   const int others = thread_count() - 1;
   return !in_part && ThreadPool::instance().offer(work, others);
 }
 
-void withdraw_idle_work(BackgroundTask& work) { ThreadPool::instance().withdraw(work); }
+void withdraw_background_work(BackgroundTask& work) { ThreadPool::instance().withdraw(work); }
 
 int thread_count() { return threads(); }
 
 void set_thread_count(int count) {
-  check(count >= 1 && count <= most_threads, "set_thread_count: {} threads", count);
+  check(count >= 1 && count <= max_threads, "set_thread_count: {} threads", count);
   threads() = count;
 }
 

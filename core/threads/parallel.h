@@ -18,9 +18,9 @@ void parallel_for(std::int64_t count, std::int64_t grain,
 // The largest number of ranges of parallel_for; initially the number of cores (or OMP_NUM_THREADS).
 int thread_count();
 // An upper limit beyond any machine's cores; a larger OMP_NUM_THREADS is reduced to it.
-inline constexpr int most_threads = 1 << 10;
+inline constexpr int max_threads = 1 << 10;
 // Sets the number of threads for the process. Throws std::invalid_argument unless 1 <= count <=
-// most_threads.
+// max_threads.
 void set_thread_count(int count);
 
 // While one lives, OpenMP libraries run single-threaded on the thread that made it, as in

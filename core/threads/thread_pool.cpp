@@ -52,7 +52,7 @@ bool ThreadPool::do_next() {
 }
 
 // Increments the count before it reads idle_, so that withdraw() waits for this thread.
-bool ThreadPool::do_idle() {
+bool ThreadPool::do_background() {
   if (idle_.load(std::memory_order_relaxed) == nullptr) return false;
   idlers_.fetch_add(1);
   BackgroundTask* const work = idle_.load();
@@ -83,7 +83,7 @@ void ThreadPool::withdraw(BackgroundTask& work) {
 
 void ThreadPool::work() {
   for (int seen = 0;;) {
-    while (do_next() || do_idle()) {
+    while (do_next() || do_background()) {
     }
     if (!look_for([&] { return runs_.load(std::memory_order_relaxed) != seen; })) runs_.wait(seen);
     seen = runs_.load(std::memory_order_acquire);
@@ -106,7 +106,7 @@ void ThreadPool::wait_for_others() {
 }
 
 void ThreadPool::run(int parts, const std::function<void(int)>& part) {
-  if (parts <= 1 || parts > most_parts || taken_.test_and_set(std::memory_order_acquire)) {
+  if (parts <= 1 || parts > max_parts || taken_.test_and_set(std::memory_order_acquire)) {
     for (int k = 0; k < parts; ++k) part(k);
     return;
   }

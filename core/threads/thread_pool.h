@@ -24,7 +24,7 @@ class ThreadPool {
   // uses the pool. `part` must not throw.
   void run(int parts, const std::function<void(int)>& part);
 
-  static constexpr int most_parts = 1 << 15;
+  static constexpr int max_parts = 1 << 15;
 
   // Up to `threads` threads of the pool call work.run_chunk() while they have no parts. Returns
   // false, and changes nothing, if other work is already offered.
@@ -43,7 +43,7 @@ class ThreadPool {
 
   ThreadPool() = default;
   bool do_next();
-  bool do_idle();
+  bool do_background();
   void grow(int threads);
   void work();
   void wait_for_others();

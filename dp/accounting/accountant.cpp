@@ -16,7 +16,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::array<const char*, 3> names = {"pld", "rdp", "prv"};  // by kind
-constexpr std::int64_t most_releases = std::int64_t{1} << 53;
+constexpr std::int64_t max_releases = std::int64_t{1} << 53;
 
 // The samplings that accountants have a proof for, by relation. prv composes the same dominating
 // pairs as pld and has the same proofs. docs/appendix/proofs-accounting.md, section 6, gives each.
@@ -89,13 +89,14 @@ std::string unsupported_reason(AccountantKind kind, Sampling sampling,
 
 void Accountant::compose(const Event& event, std::int64_t count) {
   check_event("compose", event);
-  check(count >= 0 && count <= most_releases, "compose: {} releases", count);
+  check(count >= 0 && count <= max_releases, "compose: {} releases", count);
   const std::string reason = unsupported_reason(kind_, event.sampling, relation_);
   check(reason.empty(), "compose: {}", reason);
   if (count == 0) return;
   if (event.batches > 1) check_paid(event, count);
   if (event.paid) return;
-  cut_ = std::min(cut_ + static_cast<double>(count) * event.cut, 1.0);
+  truncation_probability_ = std::min(
+      truncation_probability_ + static_cast<double>(count) * event.truncation_probability, 1.0);
   if (event.sampling_rate > 0) charge(charged(event), count);
 }
 
@@ -105,7 +106,7 @@ void Accountant::check_paid(const Event& event, std::int64_t count) {
   first.paid = false;
   Pass& pass = passes_[first];
   std::int64_t& of_kind = event.paid ? pass.paid : pass.begun;
-  check(of_kind <= most_releases, "compose: more than {} {} batches", most_releases,
+  check(of_kind <= max_releases, "compose: more than {} {} batches", max_releases,
         sotto::name(event.sampling));
   const std::int64_t paid = pass.paid + (event.paid ? count : 0);
   check(paid == 0 || event.paid == false || (paid - 1) / (event.batches - 1) < pass.begun,
@@ -129,12 +130,12 @@ void Accountant::check_epsilon(double epsilon) {
 // is not below its image is a valid bound.
 double Accountant::epsilon(double delta) const {
   check_delta(delta);
-  if (cut_ == 0) return charged_epsilon(delta);
+  if (truncation_probability_ == 0) return charged_epsilon(delta);
   constexpr double beyond = 1e-7;
-  constexpr int most_steps = 100;
+  constexpr int max_steps = 100;
   double epsilon = 0;
-  for (int step = 0; step < most_steps && epsilon < infinity; ++step) {
-    const double left = delta - (1 + std::exp(epsilon)) * cut_;
+  for (int step = 0; step < max_steps && epsilon < infinity; ++step) {
+    const double left = delta - (1 + std::exp(epsilon)) * truncation_probability_;
     if (!(left > 0)) return infinity;
     const double next = charged_epsilon(left);
     if (next <= epsilon) return epsilon;
@@ -145,7 +146,8 @@ double Accountant::epsilon(double delta) const {
 
 double Accountant::delta(double epsilon) const {
   check_epsilon(epsilon);
-  const double cut = cut_ == 0 ? 0 : (1 + std::exp(epsilon)) * cut_;
+  const double cut =
+      truncation_probability_ == 0 ? 0 : (1 + std::exp(epsilon)) * truncation_probability_;
   return std::min(charged_delta(epsilon) + cut, 1.0);
 }
 

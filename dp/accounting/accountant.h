@@ -74,7 +74,7 @@ class Accountant {
   static void check_epsilon(double epsilon);
   // The probability, at most 1, that a batch was truncated: the releases are this far, in total
   // variation, from those that were charged.
-  double cut() const { return cut_; }
+  double truncation_probability() const { return truncation_probability_; }
 
  private:
   struct Pass {
@@ -84,7 +84,7 @@ class Accountant {
 
   AccountantKind kind_;
   NeighboringRelation relation_;
-  double cut_ = 0;
+  double truncation_probability_ = 0;
   std::map<Event, Pass> passes_;  // keyed by their first batch
 };
 

@@ -58,10 +58,10 @@ double AdaptiveAccountant::charged_epsilon(double delta) const {
   const std::vector<double>& orders = fixed_orders();
   const std::vector<double> rdp = divergences_.rdp(), shares = log_shares(delta);
   if (nothing(rdp)) return 0;
-  double least = std::numeric_limits<double>::infinity();
+  double min = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < orders.size(); ++i)
-    least = std::min(least, epsilon_at(orders[i], rdp[i], shares[i]));
-  return std::max(0.0, least);
+    min = std::min(min, epsilon_at(orders[i], rdp[i], shares[i]));
+  return std::max(0.0, min);
 }
 
 double AdaptiveAccountant::charged_delta(double) const {
@@ -70,7 +70,7 @@ double AdaptiveAccountant::charged_delta(double) const {
       "delta fixed in advance, and no delta for an epsilon");
 }
 
-NewAccountant new_adaptive_accountant(NeighboringRelation relation, EventCounts plans) {
+NewAccountant make_adaptive_accountant(NeighboringRelation relation, EventCounts plans) {
   return [relation, plans = std::move(plans)] {
     return std::make_unique<AdaptiveAccountant>(relation, plans);
   };

@@ -37,7 +37,7 @@ Budget::Budget(const Ledger& ledger, NewAccountant accountant, double delta,
 std::unique_ptr<Accountant> Budget::fresh(const History& history) const {
   auto accountant = new_accountant_();
   if (!history.adaptive) return accountant;
-  return new_adaptive_accountant(accountant->relation(), history.plans)();
+  return make_adaptive_accountant(accountant->relation(), history.plans)();
 }
 
 double Budget::epsilon_of_plans(const EventCounts& plans) const {

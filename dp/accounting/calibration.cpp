@@ -12,7 +12,7 @@ namespace sotto {
 namespace {
 
 // integers are exact in a double up to here
-constexpr std::int64_t most_steps = std::int64_t{1} << 53;
+constexpr std::int64_t step_limit = std::int64_t{1} << 53;
 // Adding the steps up one by one rounds differently, by far less than the margin.
 constexpr double margin = 1e-9, tolerance = 1e-7;
 
@@ -24,7 +24,7 @@ class Search {
     check(target.epsilon > 0 && std::isfinite(target.epsilon),
           "{}: epsilon {} is not a finite number > 0", op, target.epsilon);
     check(target.delta > 0 && target.delta < 1, "{}: delta {} is not in (0, 1)", op, target.delta);
-    check(target.steps >= 0 && target.steps <= most_steps, "{}: {} steps", op, target.steps);
+    check(target.steps >= 0 && target.steps <= step_limit, "{}: {} steps", op, target.steps);
     check_event(op, target.batch);
     check(target.batch.sampling_rate > 0, "{}: sampling rate {}", op, target.batch.sampling_rate);
     check(!target.batch.paid, "{}: the batch is already charged with its epoch", op);
@@ -105,13 +105,13 @@ std::int64_t max_steps(double noise_multiplier, const PrivacyTarget& target,
   const auto allowed = [&](std::int64_t passes) {
     return search.spent(batch, passes) <= target.epsilon;
   };
-  const std::int64_t most = most_steps / batch.batches;
-  std::int64_t low = 0, high = std::min<std::int64_t>(most, 1);
-  while (high < most && allowed(high)) {
+  const std::int64_t max = step_limit / batch.batches;
+  std::int64_t low = 0, high = std::min<std::int64_t>(max, 1);
+  while (high < max && allowed(high)) {
     low = high;
-    high = std::min(2 * high, most);
+    high = std::min(2 * high, max);
   }
-  if (high == most && allowed(most)) return most * batch.batches;
+  if (high == max && allowed(max)) return max * batch.batches;
   while (high - low > 1) {
     const std::int64_t middle = std::midpoint(low, high);
     (allowed(middle) ? low : high) = middle;
@@ -132,12 +132,12 @@ double max_sampling_rate(double noise_multiplier, const PrivacyTarget& target,
     return search.excess(batch);
   };
   if (target.steps == 0 || excess(1) <= 0) return 1;
-  constexpr double least = 1e-15, factor = 8;
+  constexpr double min = 1e-15, factor = 8;
   double high = 1, low = 1 / factor;
   while (excess(low) > 0) {
     high = low;
     low /= factor;
-    search.check_reach(low >= least);
+    search.check_reach(low >= min);
   }
   return safe_root(high, low, tolerance, excess);
 }

@@ -67,10 +67,10 @@ void check_one_run(std::span<const double> scores, const std::vector<bool>& incl
 }  // namespace
 
 std::vector<Guesses> default_guesses(std::int64_t canaries) {
-  constexpr std::int64_t least_part = 16, highest_part = 8;
+  constexpr std::int64_t min_part = 16, highest_part = 8;
   check(canaries >= 1, "default_guesses: {} canaries", canaries);
   std::vector<Guesses> all;
-  for (std::int64_t part = 1; part <= least_part && canaries / part >= 1; part *= 2) {
+  for (std::int64_t part = 1; part <= min_part && canaries / part >= 1; part *= 2) {
     const std::int64_t guesses = canaries / part;
     all.push_back({.in = guesses - guesses / 2, .out = guesses / 2});
   }

@@ -82,11 +82,11 @@ struct TestErrors {
   std::int64_t false_positives = 0, without = 0;  // out of `without` runs
   std::int64_t false_negatives = 0, with = 0;
   // Clopper-Pearson limits of their probabilities, which hold together.
-  double most_false_positives = 1, most_false_negatives = 1;
+  double max_false_positives = 1, max_false_negatives = 1;
 };
 
-// The result of trade_off_audit().
-struct TradeOffAudit {
+// The result of clopper_pearson_audit().
+struct ClopperPearsonAudit {
   // For any mechanism: the larger of ln((1 - delta - FNR) / FPR) and ln((1 - delta - FPR) / FNR)
   // (Kairouz, Oh and Viswanath 2015).
   double epsilon = 0;
@@ -107,7 +107,8 @@ struct TradeOffAudit {
 // index, and errors counted on those with an odd one, so the order of the scores must not depend on
 // their values. Throws std::invalid_argument unless there are two or more scores of each kind, none
 // of them NaN, confidence is in (0, 1) and delta in (0, 1).
-TradeOffAudit trade_off_audit(std::span<const double> without, std::span<const double> with,
-                              const TradeOffOptions& options = {});
+ClopperPearsonAudit clopper_pearson_audit(std::span<const double> without,
+                                          std::span<const double> with,
+                                          const TradeOffOptions& options = {});
 
 }  // namespace sotto

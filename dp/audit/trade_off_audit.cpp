@@ -15,7 +15,7 @@ namespace sotto {
 namespace {
 
 // The number of thresholds to choose from, at equal steps in the order of the scores.
-constexpr std::size_t most_thresholds = 400;
+constexpr std::size_t max_thresholds = 400;
 
 // A lower bound on a mechanism's parameter from bounds on its two error probabilities.
 using Claim = double (*)(double false_positives, double false_negatives, double delta);
@@ -62,8 +62,8 @@ struct Half {
                       .false_negatives = below(with),
                       .with = std::ssize(with)};
     const double each = (1 + confidence) / 2;  // half of the failure probability
-    errors.most_false_positives = proportion_at_most(errors.without, errors.false_positives, each);
-    errors.most_false_negatives = proportion_at_most(errors.with, errors.false_negatives, each);
+    errors.max_false_positives = proportion_at_most(errors.without, errors.false_positives, each);
+    errors.max_false_negatives = proportion_at_most(errors.with, errors.false_negatives, each);
     return errors;
   }
 };
@@ -75,14 +75,14 @@ double best_threshold(const Half& half, Claim claim, const TradeOffOptions& opti
   std::vector<double> all = half.without;
   all.insert(all.end(), half.with.begin(), half.with.end());
   std::sort(all.begin(), all.end());
-  const std::size_t step = all.size() / most_thresholds + 1;
+  const std::size_t step = all.size() / max_thresholds + 1;
   const double tried = static_cast<double>((all.size() + step - 1) / step);
   const double confidence = 1 - (1 - options.confidence) / tried;
   double best = -1, threshold = 0;
   for (std::size_t k = 0; k < all.size(); k += step) {
     const TestErrors errors = half.errors(all[k], confidence);
     const double claimed =
-        claim(errors.most_false_positives, errors.most_false_negatives, options.delta);
+        claim(errors.max_false_positives, errors.max_false_negatives, options.delta);
     if (claimed <= best) continue;
     best = claimed;
     threshold = all[k];
@@ -98,8 +98,9 @@ void check_scores(const char* kind, std::span<const double> scores) {
 
 }  // namespace
 
-TradeOffAudit trade_off_audit(std::span<const double> without, std::span<const double> with,
-                              const TradeOffOptions& options) {
+ClopperPearsonAudit clopper_pearson_audit(std::span<const double> without,
+                                          std::span<const double> with,
+                                          const TradeOffOptions& options) {
   check_scores("without", without);
   check_scores("with", with);
   check(options.confidence > 0 && options.confidence < 1,
@@ -111,12 +112,12 @@ TradeOffAudit trade_off_audit(std::span<const double> without, std::span<const d
   const auto errors = [&](Claim claim) {
     return counted_on.errors(best_threshold(chosen_on, claim, options), options.confidence);
   };
-  TradeOffAudit audit{.errors = errors(epsilon_of),
-                      .gaussian_errors = errors(mu_of),
-                      .delta = options.delta,
-                      .confidence = options.confidence};
+  ClopperPearsonAudit audit{.errors = errors(epsilon_of),
+                            .gaussian_errors = errors(mu_of),
+                            .delta = options.delta,
+                            .confidence = options.confidence};
   const auto apply = [&](Claim claim, const TestErrors& e) {
-    return claim(e.most_false_positives, e.most_false_negatives, options.delta);
+    return claim(e.max_false_positives, e.max_false_negatives, options.delta);
   };
   audit.epsilon = apply(epsilon_of, audit.errors);
   audit.mu = apply(mu_of, audit.gaussian_errors);
@@ -124,7 +125,7 @@ TradeOffAudit trade_off_audit(std::span<const double> without, std::span<const d
   return audit;
 }
 
-std::string TradeOffAudit::in_words() const {
+std::string ClopperPearsonAudit::in_words() const {
   return fmt::format(
       "epsilon is at least {} at delta {}, and at least {} (mu {}) if the trade-off "
       "is a Gaussian's; {} confidence each, for independent scores",

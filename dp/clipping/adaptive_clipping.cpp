@@ -18,8 +18,8 @@ void AdaptiveClipping::validate() const {
   check(positive(learning_rate), "adaptive clipping: learning rate {}", learning_rate);
   check(!unclipped_count_stddev || positive(*unclipped_count_stddev),
         "adaptive clipping: count noise {}", unclipped_count_stddev.value_or(0));
-  check(positive(least_bound) && least_bound <= largest_bound && std::isfinite(largest_bound),
-        "adaptive clipping: bounds from {} to {}", least_bound, largest_bound);
+  check(positive(min_bound) && min_bound <= max_bound && std::isfinite(max_bound),
+        "adaptive clipping: bounds from {} to {}", min_bound, max_bound);
 }
 
 double AdaptiveClipping::unclipped_count_stddev_for(double expected_batch_size) const {
@@ -35,7 +35,7 @@ std::vector<double> AdaptiveClipping::next(const std::vector<double>& bounds,
   for (std::size_t k = 0; k < bounds.size(); ++k) {
     const double part = std::clamp(unclipped_fraction[k], 0.0, 1.0);
     const double bound = bounds[k] * std::exp(-learning_rate * (part - quantile));
-    moved.push_back(std::clamp(bound, least_bound, largest_bound));
+    moved.push_back(std::clamp(bound, min_bound, max_bound));
   }
   return moved;
 }

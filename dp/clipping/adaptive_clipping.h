@@ -17,10 +17,10 @@ struct AdaptiveClipping {
   // size unless it is given.
   std::optional<double> unclipped_count_stddev = {};
   // Bounds stay between these.
-  double least_bound = 1e-6, largest_bound = 1e6;
+  double min_bound = 1e-6, max_bound = 1e6;
 
   // Throws std::invalid_argument unless quantile is in [0, 1], learning_rate and the count noise
-  // are positive and finite, and 0 < least_bound <= largest_bound < infinity.
+  // are positive and finite, and 0 < min_bound <= max_bound < infinity.
   void validate() const;
   double unclipped_count_stddev_for(double expected_batch_size) const;
   // The bounds after a step; unclipped_fraction as in NoisyGradient, taken as 0 or 1 where it lies

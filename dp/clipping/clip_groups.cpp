@@ -68,9 +68,9 @@ double rounding_margin(const ClipGroup& group) {
 double sum_spacing(const ClipGroup& group, const SumSize& size) {
   // Sums of up to so many times the bound are below 2^51 spacings, and terms are below that: 32
   // units of at most 64 times the bound each, or 96 of the bound.
-  constexpr std::int64_t least = std::int64_t{1} << 12;
-  const auto most = static_cast<std::uint64_t>(std::max(size.batch, least));
-  return std::ldexp(std::exp2(std::ceil(std::log2(group.bound))), std::bit_width(most - 1) - 51);
+  constexpr std::int64_t min = std::int64_t{1} << 12;
+  const auto max = static_cast<std::uint64_t>(std::max(size.batch, min));
+  return std::ldexp(std::exp2(std::ceil(std::log2(group.bound))), std::bit_width(max - 1) - 51);
 }
 
 namespace {
@@ -94,23 +94,23 @@ double sum_rounding(const ClipGroup& group, const SumSize& size) {
     here = here && parameter->value.device() == cpu;
     (parameter->value.dtype() == Dtype::f64 ? wide : narrow) = true;
   }
-  double most = term_rounding(group, sum_spacing(group, size) / group.bound);
+  double max = term_rounding(group, sum_spacing(group, size) / group.bound);
   // The matrix units of GPUs may cut off what they do not keep, where a CPU rounds.
-  if (narrow && size.block > 1) most += (here ? 1 : 2) * of_blocks;
+  if (narrow && size.block > 1) max += (here ? 1 : 2) * of_blocks;
   // In f64 all units of a batch are one chain.
   const auto batch = static_cast<double>(size.batch);
-  return most + (wide ? batch * batch * of_wide_sums : 0);
+  return max + (wide ? batch * batch * of_wide_sums : 0);
 }
 
 void check_sum_rounding(const ClipGroup& group, const SumSize& size) {
-  constexpr double most = 0x1p-8;
+  constexpr double max = 0x1p-8;
   ClipGroup unlucky = group;
   unlucky.bound = 1 + 0x1p-20;  // just beyond a power of two
   const double added = sum_rounding(unlucky, {.batch = size.batch});
-  check(added <= most,
+  check(added <= max,
         "Clipper: batches of up to {} units with so many parameters would be rounded to {:.3g} of "
         "the bound, of at most {:.3g}: smaller batches, or groups of parameters, would do",
-        size.batch, added, most);
+        size.batch, added, max);
 }
 
 double rounded_sensitivity(const std::vector<ClipGroup>& groups, const SumSize& size) {

@@ -17,7 +17,7 @@ struct ClipGroup {
 };
 
 // Clip bounds lie in this range: beyond it, sums in f32 overflow or lose their last digits.
-inline constexpr double least_clip_bound = 0x1p-100, largest_clip_bound = 0x1p100;
+inline constexpr double min_clip_bound = 0x1p-100, max_clip_bound = 0x1p100;
 
 // One group of all parameters that are trained.
 std::vector<ClipGroup> flat_group(const std::vector<Parameter*>& parameters, double bound);

@@ -14,9 +14,9 @@ struct NamedRule {
 };
 constexpr NamedRule rules[] = {{ClipRule::Kind::minimum, "minimum"},
                                {ClipRule::Kind::opacus, "opacus"},
-                               {ClipRule::Kind::automatic, "automatic"},
+                               {ClipRule::Kind::auto_s, "automatic"},
                                {ClipRule::Kind::normalize, "normalise"},
-                               {ClipRule::Kind::adaptive, "adaptive"}};
+                               {ClipRule::Kind::psac, "adaptive"}};
 
 }  // namespace
 

@@ -26,9 +26,8 @@ BlockEnds Clipper::blocks_of_part(std::int64_t units) const {
   check(units == 0 || std::binary_search(all.begin(), all.end(), end),
         "Clipper: units {} to {} of the batch are a part that cuts a block", first, end - 1);
   if (blocks_->limits().units == 1) return {};
-  return [this, first, end](std::int64_t most) {
-    return ends_within(blocks_->ends(most), first, end);
-  };
+  return
+      [this, first, end](std::int64_t max) { return ends_within(blocks_->ends(max), first, end); };
 }
 
 // Adds sum_n factor[n] G[n]. A sum may overflow although every norm is finite, as terms of one
@@ -75,8 +74,7 @@ void Clipper::add_block(Parameter& parameter, const std::vector<PerSampleGrad>& 
     if (place >= 0 && place < end - begin) of_some.apart.push_back(static_cast<std::size_t>(place));
   }
   BlockEnds ends;
-  if (part_ends_)
-    ends = [&](std::int64_t most) { return ends_within(part_ends_(most), begin, end); };
+  if (part_ends_) ends = [&](std::int64_t max) { return ends_within(part_ends_(max), begin, end); };
   const RoundedSum all = empty_sum(parameter, uses[0].device());
   add_terms(all, some, of_some, ends);
   if (all_finite(all.total)) return add_sum(parameter, all.total);

@@ -133,7 +133,7 @@ class Clipper {
   // decided as for so many, not by how many a part happens to have, of which the rounding of
   // others' gradients would tell. Throws std::invalid_argument in the middle of a batch, and below
   // 0.
-  void set_largest_part(std::int64_t units);
+  void set_max_physical_batch(std::int64_t units);
   const ClipOptions& options() const { return options_; }
   // Why the last part was not clipped by a replay of captured work; empty when it was, or was and
   // had to be clipped again.
@@ -193,7 +193,7 @@ class Clipper {
   std::optional<SumBlocks> blocks_;   // of the batch
   BlockEnds part_ends_;               // of the physical batch, within it
   double loss_scale_ = 1;
-  std::int64_t largest_part_ = 0;
+  std::int64_t max_physical_batch_ = 0;
   bool finished_ = true;
   bool broken_ = false;        // an add() threw: part of it may be in the sum
   std::vector<bool> had_sum_;  // for each of sums_: from parts before the one that is being added

@@ -10,9 +10,9 @@ namespace sotto {
 namespace {
 
 void check_bound(double bound) {
-  check(bound >= least_clip_bound && bound <= largest_clip_bound,
+  check(bound >= min_clip_bound && bound <= max_clip_bound,
         "Clipper: a clip bound of {} is not from {:.3g} to {:.3g} (2^-100 to 2^100)", bound,
-        least_clip_bound, largest_clip_bound);
+        min_clip_bound, max_clip_bound);
 }
 
 }  // namespace
@@ -41,8 +41,8 @@ Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, Clip
         "Clipper: batches of at most {} units and blocks of {}", options.sum_size.batch,
         options.sum_size.block);
   for (const ClipGroup& group : groups_) check_sum_rounding(group, options.sum_size);
-  const bool by_gamma = options.rule.kind == ClipRule::Kind::automatic ||
-                        options.rule.kind == ClipRule::Kind::adaptive;
+  const bool by_gamma =
+      options.rule.kind == ClipRule::Kind::auto_s || options.rule.kind == ClipRule::Kind::psac;
   check(!by_gamma || (options.rule.gamma > 0 && std::isfinite(options.rule.gamma)),
         "Clipper: gamma {} is not positive", options.rule.gamma);
   discard();
@@ -66,17 +66,18 @@ void Clipper::set_passes(ClipPasses passes, std::size_t per_sample_grad_budget) 
   captured_ = nullptr;  // makes room
 }
 
-void Clipper::set_largest_part(std::int64_t units) {
+void Clipper::set_max_physical_batch(std::int64_t units) {
   check_between_batches("another largest part");
   check(units >= 0, "Clipper: parts of at most {} units", units);
-  largest_part_ = units;
+  max_physical_batch_ = units;
   captured_ = nullptr;
 }
 
 // Of bytes of rows, for a part of so many units.
 std::size_t Clipper::budget_for(std::int64_t units) const {
-  const auto most = static_cast<std::size_t>(std::max<std::int64_t>({units, largest_part_, 1}));
-  return options_.per_sample_grad_budget / most * static_cast<std::size_t>(units);
+  const auto max =
+      static_cast<std::size_t>(std::max<std::int64_t>({units, max_physical_batch_, 1}));
+  return options_.per_sample_grad_budget / max * static_cast<std::size_t>(units);
 }
 
 void Clipper::set_bounds(const std::vector<double>& bounds) {

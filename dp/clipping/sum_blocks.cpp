@@ -22,18 +22,18 @@ SumBlocks::SumBlocks(std::span<const std::int64_t> units, std::span<const std::i
     rows_before_.push_back(rows_before_.back() + (rows_of.empty() ? 1 : rows_of[k]));
 }
 
-const std::vector<std::int64_t>& SumBlocks::ends(std::int64_t most) const& {
-  most = std::min(most, limits_.units);
-  const auto [found, is_new] = ends_.try_emplace(most);
-  if (is_new && !units_.empty()) cut(0, std::ssize(units_), most, found->second);
+const std::vector<std::int64_t>& SumBlocks::ends(std::int64_t max) const& {
+  max = std::min(max, limits_.units);
+  const auto [found, is_new] = ends_.try_emplace(max);
+  if (is_new && !units_.empty()) cut(0, std::ssize(units_), max, found->second);
   return found->second;
 }
 
-void SumBlocks::cut(std::int64_t first, std::int64_t end, std::int64_t most,
+void SumBlocks::cut(std::int64_t first, std::int64_t end, std::int64_t max,
                     std::vector<std::int64_t>& ends) const {
   const auto rows = [&](std::int64_t k) { return rows_before_[static_cast<std::size_t>(k)]; };
   const bool fits = limits_.rows == 0 || rows(end) - rows(first) <= limits_.rows;
-  if (end - first == 1 || (end - first <= most && fits)) return ends.push_back(end);
+  if (end - first == 1 || (end - first <= max && fits)) return ends.push_back(end);
   // The highest digit, in base two, in which the numbers differ.
   const auto number = [&](std::int64_t k) {
     return static_cast<std::uint64_t>(units_[static_cast<std::size_t>(k)]);
@@ -43,8 +43,8 @@ void SumBlocks::cut(std::int64_t first, std::int64_t end, std::int64_t most,
   const auto middle = std::partition_point(begin, last, [&](std::int64_t unit) {
     return (static_cast<std::uint64_t>(unit) & digit) == 0;
   });
-  cut(first, middle - units_.begin(), most, ends);
-  cut(middle - units_.begin(), end, most, ends);
+  cut(first, middle - units_.begin(), max, ends);
+  cut(middle - units_.begin(), end, max, ends);
 }
 
 }  // namespace sotto

@@ -30,12 +30,12 @@ class SumBlocks {
   // Smaller blocks lie within larger ones. Each number's blocks are sought once, by one thread at a
   // time.
   const std::vector<std::int64_t>& ends() const& { return ends(limits_.units); }
-  const std::vector<std::int64_t>& ends(std::int64_t most) const&;
+  const std::vector<std::int64_t>& ends(std::int64_t max) const&;
   void ends() && = delete;  // the ends would outlive the blocks
-  void ends(std::int64_t most) && = delete;
+  void ends(std::int64_t max) && = delete;
 
  private:
-  void cut(std::int64_t first, std::int64_t end, std::int64_t most,
+  void cut(std::int64_t first, std::int64_t end, std::int64_t max,
            std::vector<std::int64_t>& ends) const;
 
   std::vector<std::int64_t> units_, rows_before_;

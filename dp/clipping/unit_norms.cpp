@@ -21,9 +21,9 @@ void with_kind(ClipRule::Kind kind, const F& f) {
   switch (kind) {
     case ClipRule::Kind::minimum: return of.template operator()<ClipRule::Kind::minimum>();
     case ClipRule::Kind::opacus: return of.template operator()<ClipRule::Kind::opacus>();
-    case ClipRule::Kind::automatic: return of.template operator()<ClipRule::Kind::automatic>();
+    case ClipRule::Kind::auto_s: return of.template operator()<ClipRule::Kind::auto_s>();
     case ClipRule::Kind::normalize: return of.template operator()<ClipRule::Kind::normalize>();
-    case ClipRule::Kind::adaptive: return of.template operator()<ClipRule::Kind::adaptive>();
+    case ClipRule::Kind::psac: return of.template operator()<ClipRule::Kind::psac>();
   }
 }
 
@@ -106,10 +106,10 @@ UnitCounts count_units(const std::vector<double>& norms, const std::vector<doubl
                        double bound, std::vector<char>& finite) {
   UnitCounts y;
   simd_dispatch([&, units = norms.size(), norm = norms.data(), factor = factors.data(),
-                 still = finite.data(), most = bound] {
+                 still = finite.data(), max = bound] {
     std::ptrdiff_t within = 0, lost = 0;
     for (std::size_t n = 0; n < units; ++n) {
-      within += norm[n] <= most ? 1 : 0;
+      within += norm[n] <= max ? 1 : 0;
       lost += ((factor[n] == 0) & (norm[n] != 0)) ? 1 : 0;
     }
     for (std::size_t n = 0; n < units; ++n) still[n] &= std::isfinite(norm[n]) ? 1 : 0;

@@ -18,7 +18,7 @@ EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::
                         const Ledger& ledger, const EngineOptions& options) {
   const std::vector<std::string> problems =
       engine_problems(model, optimizer, population, options, ledger.header());
-  check(problems.empty(), "Engine: {}", joined(problems, "\nEngine: "));
+  check(problems.empty(), "Engine: {}", join(problems, "\nEngine: "));
   return options;
 }
 
@@ -45,17 +45,17 @@ bool counts_finite(const EngineOptions& options) {
 
 // Returns how many units a batch has at most: a planned one at most all, another one more than that
 // with a probability below e^-1000.
-std::int64_t largest_batch(const Sampler& sampler) {
+std::int64_t max_batch_size(const Sampler& sampler) {
   if (sampler.sampling() == Sampling::planned) return sampler.population();
-  constexpr double least = 4096;
-  const double large = std::ceil(4 * sampler.expected_batch_size() + least);
+  constexpr double min = 4096;
+  const double large = std::ceil(4 * sampler.expected_batch_size() + min);
   return std::min(sampler.population(), static_cast<std::int64_t>(large));
 }
 
 ClipOptions clip_options(const EngineOptions& options, const Sampler& sampler) {
   ClipOptions clipping = options.clipping;
   clipping.count_finite = counts_finite(options);
-  clipping.sum_size = {.batch = largest_batch(sampler),
+  clipping.sum_size = {.batch = max_batch_size(sampler),
                        .block = options.rows_of_unit ? 1 : SumBlocks::Limits{}.units};
   return clipping;
 }
@@ -95,7 +95,7 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
   for (const ClipGroup& group : clipper_.groups()) {
     for (const Parameter* parameter : group.parameters) elements += parameter->value.numel();
   }
-  if (gaussian() && options.noise == GaussianNoise::rounded && noise_at(0) > 0 && elements > 0)
+  if (gaussian() && options.noise == GaussianNoise::discretized && noise_at(0) > 0 && elements > 0)
     noise_grid(noise_at(0), clipper_.sensitivity(), elements);
   check_counts();
   clipper_.set_loss_scale(loss_scale_.value());
@@ -112,11 +112,11 @@ double Engine::unclipped_count_stddev(double expected_batch_size) const {
 
 // Counts released with the gradient must leave it some of the noise multiplier, at every step.
 void Engine::check_counts() const {
-  const double deviation = unclipped_count_stddev(sampler_->expected_batch_size());
-  if (deviation == 0) return;
+  const double stddev = unclipped_count_stddev(sampler_->expected_batch_size());
+  if (stddev == 0) return;
   const double number =
       static_cast<double>(first_bounds_.size()) + (counts_finite(options_) ? 1 : 0);
-  const double counts = 2 * deviation / std::sqrt(number);
+  const double counts = 2 * stddev / std::sqrt(number);
   for (std::int64_t step = 0; step < std::max<std::int64_t>(1, options_.steps); ++step) {
     check(noise_at(step) == 0 || noise_at(step) < counts,
           "Engine: the counts of adaptive clipping and loss scaling alone, with a noise multiplier "
@@ -134,7 +134,7 @@ std::unique_ptr<Mechanism> Engine::make_mechanism() const {
       NoisePlan{.strategy = *options_.noise_strategy,
                 .noise_multiplier = first_noise_multiplier_,
                 .sampling = sampler_->sampling(),
-                .separation = sampler_->separation()});
+                .min_separation = sampler_->min_separation()});
 }
 
 bool Engine::can_step() const {
@@ -216,8 +216,8 @@ void Engine::add_physical_batch(const Loss& loss, Part part, const Target& targe
 }
 
 // The rows of all parts, as they are filled up.
-void Engine::expect(const RowsOfUnits& units, std::span<const std::int64_t> block_ends,
-                    std::span<const std::int64_t> rows_of_blocks) const {
+void Engine::prefetch(const RowsOfUnits& units, std::span<const std::int64_t> block_ends,
+                      std::span<const std::int64_t> rows_of_blocks) const {
   std::vector<std::int64_t> rows;
   std::int64_t first = 0;
   for (const std::int64_t block : physical_batches_->ends(rows_of_blocks)) {
@@ -227,7 +227,7 @@ void Engine::expect(const RowsOfUnits& units, std::span<const std::int64_t> bloc
     rows.insert(rows.end(), part.rows.begin(), part.rows.end());
     first = end;
   }
-  options_.expect_rows(rows);
+  options_.prefetch_rows(rows);
 }
 
 void Engine::compute(const SampledBatch& draw, const Loss& loss) {
@@ -242,7 +242,7 @@ void Engine::compute(const SampledBatch& draw, const Loss& loss) {
   for (std::size_t k = 1; k < ends.size(); ++k)
     rows.push_back(units.starts[static_cast<std::size_t>(ends[k])] -
                    units.starts[static_cast<std::size_t>(ends[k - 1])]);
-  if (options_.expect_rows) expect(units, ends, rows);
+  if (options_.prefetch_rows) prefetch(units, ends, rows);
   const auto run = [&](std::int64_t first, std::int64_t end) {
     const auto unit = [&](std::int64_t block) { return ends[static_cast<std::size_t>(block)]; };
     add_physical_batch(loss, physical_batch_of(units, unit(first), unit(end)),
@@ -289,7 +289,7 @@ void Engine::follow_bound_schedule() {
   if (!options_.bound_schedule) return;
   std::vector<double> bounds;
   for (const double first : first_bounds_)
-    bounds.push_back(options_.bound_schedule->rate(steps_made_, first));
+    bounds.push_back(options_.bound_schedule->value(steps_made_, first));
   clipper_.set_bounds(bounds);
 }
 
@@ -314,7 +314,7 @@ StepReport Engine::step(const Loss& loss) {
   const memory::LimitScope limit(options_.memory.limit, memory::device_of(optimizer_));
   const NoisyGradient released = release(loss);
   // The next step's noise, ahead; not where there is a limit, whose planner does not count it.
-  if (options_.memory.limit == 0) mechanism_->expect_release();
+  if (options_.memory.limit == 0) mechanism_->prefetch();
   phases_.stop();
   ++steps_made_;
   if (options_.adaptive_clipping) {

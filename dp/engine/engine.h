@@ -52,7 +52,7 @@ struct EngineOptions {
   Sampling sampling = Sampling::poisson;
   double logical_batch = 256;
   // Truncated Poisson alone: the most units of a batch. Cyclic Poisson alone: the groups.
-  std::int64_t largest_batch = 0;
+  std::int64_t max_batch_size = 0;
   std::int64_t groups_in_cycle = 0;
   // The physical batch and what else decides over memory. A unit's rows are never parted. With
   // rows_of_unit a precision that is not set is f32, whatever fits.
@@ -67,8 +67,8 @@ struct EngineOptions {
   // A unit's gradient is the mean of its rows' and not their sum (De et al. 2022).
   bool mean_of_rows = false;
   // Told the rows that the loss will be asked for next, in parts, in this order: for what reads
-  // ahead (BatchLoader::expect). They are as SECRET as what the loss is told.
-  std::function<void(std::span<const std::int64_t> rows)> expect_rows = {};
+  // ahead (BatchLoader::prefetch). They are as SECRET as what the loss is told.
+  std::function<void(std::span<const std::int64_t> rows)> prefetch_rows = {};
 
   // The bound of all parameters together, unless there are groups with bounds of their own
   // (layer_groups, named_groups).
@@ -83,7 +83,7 @@ struct EngineOptions {
   std::optional<nn::Schedule> bound_schedule = {};
   // The noise multiplier at step k, from the one above or the one that is found for the target.
   std::optional<nn::Schedule> noise_schedule = {};
-  GaussianNoise noise = GaussianNoise::rounded;
+  GaussianNoise noise = GaussianNoise::discretized;
   // Noise that is correlated over the steps, for planned and cyclic Poisson batches alone: the
   // noise multiplier is then that of the whole plan or cycle (CorrelatedMechanism). A plan needs
   // it.
@@ -217,8 +217,8 @@ class Engine {
   void set_physical_batches(std::int64_t rows);
   bool parts_of_one_size() const;
   std::int64_t rows_of_parts() const;
-  void expect(const RowsOfUnits& units, std::span<const std::int64_t> block_ends,
-              std::span<const std::int64_t> rows_of_blocks) const;
+  void prefetch(const RowsOfUnits& units, std::span<const std::int64_t> block_ends,
+                std::span<const std::int64_t> rows_of_blocks) const;
   std::size_t dry_peak(const Loss& loss, std::int64_t rows, std::int64_t more) const;
   std::size_t sum_bytes() const;
   RowsOfUnits dry_units(std::int64_t rows) const;
@@ -257,7 +257,7 @@ class Engine {
   Budget budget_;
   std::optional<memory::PhysicalBatches> physical_batches_;
   SumBlocks::Limits block_size_;
-  std::int64_t largest_part_ = 0;  // rows, where units have one each
+  std::int64_t max_physical_batch_ = 0;  // rows, where units have one each
   std::optional<memory::Plan> plan_;
   Dtype precision_;
   std::int64_t steps_made_ = 0;

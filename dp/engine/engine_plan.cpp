@@ -27,7 +27,7 @@ NewAccountant accountant_of_rest(const EngineOptions& options, const Ledger& led
   const EventCounts released = ledger.resumed() ? EventCounts{} : history.events;
   const NeighboringRelation relation = ledger.header().relation;
   const NewAccountant start = released.empty() ? make_accountant(options.accountant, relation)
-                                               : new_adaptive_accountant(relation, history.plans);
+                                               : make_adaptive_accountant(relation, history.plans);
   EventCounts others = planned_means(options);
   for (const auto& [event, count] : released) add_releases(others, event, count);
   if (others.empty()) return start;
@@ -49,13 +49,13 @@ double Engine::noise_for(const EngineOptions& options, const Sampler& sampler,
                        .steps = options.steps};
   if (options.noise_schedule) {
     target.noise_at = [&](std::int64_t step, double first) {
-      return options.noise_schedule->rate(step, first);
+      return options.noise_schedule->value(step, first);
     };
   }
   const NewAccountant accountant = accountant_of_rest(options, ledger);
   const double others = accountant()->epsilon(options.delta);
-  constexpr double least_left = 1e-3;  // of the target: less asks for absurd noise
-  check(others < (1 - least_left) * target.epsilon,
+  constexpr double min_left = 1e-3;  // of the target: less asks for absurd noise
+  check(others < (1 - min_left) * target.epsilon,
         "Engine: nothing is left of the target epsilon {:.6g}: what the ledger holds and planned "
         "means cost {:.6g}, with releases to follow that could be chosen by looking at them",
         target.epsilon, others);
@@ -64,7 +64,7 @@ double Engine::noise_for(const EngineOptions& options, const Sampler& sampler,
 
 double Engine::noise_at(std::int64_t step) const {
   if (!options_.noise_schedule) return first_noise_multiplier_;
-  return options_.noise_schedule->rate(step, first_noise_multiplier_);
+  return options_.noise_schedule->value(step, first_noise_multiplier_);
 }
 
 EventCounts Engine::planned(std::int64_t from, std::int64_t to) const {
@@ -77,7 +77,7 @@ EventCounts Engine::planned(std::int64_t from, std::int64_t to) const {
   }
   if (options_.noise_schedule) return releases;
   // Every batches-th draw begins a pass, and pays for it.
-  const std::int64_t before = (event.batches - sampler_->place()) % event.batches;
+  const std::int64_t before = (event.batches - sampler_->index_in_epoch()) % event.batches;
   const std::int64_t draws = to - from;
   const std::int64_t passes =
       (std::max<std::int64_t>(0, draws - before) + event.batches - 1) / event.batches;

@@ -22,7 +22,7 @@ std::string sampling_words(const Sampler& sampler) {
       return fmt::format(
           "truncated Poisson: every unit with probability {:.6g}, independently, "
           "and fewer where that is too many (probability at most {}){}",
-          event.sampling_rate, rounded_up(event.cut, 3), mean);
+          event.sampling_rate, rounded_up(event.truncation_probability, 3), mean);
     case Sampling::fixed_size:
       return fmt::format("a subset of fixed size, without replacement{}", mean);
     case Sampling::partition:
@@ -35,7 +35,7 @@ std::string sampling_words(const Sampler& sampler) {
                          event.batches, event.sampling_rate, mean);
     case Sampling::planned:
       return fmt::format("a public plan of {} steps, a unit taking part every {} steps{}",
-                         event.batches, sampler.separation(), mean);
+                         event.batches, sampler.min_separation(), mean);
   }
   return "";
 }
@@ -48,7 +48,7 @@ std::string clipping_words(const Clipper& clipper, const EngineOptions& options)
       fmt::format("each unit's gradient {} by the rule \"{}\" to {}{}",
                   several ? fmt::format("in {} groups", bounds.size()) : "as a whole",
                   name(options.clipping.rule.kind), several ? "bounds " : "",
-                  joined(bounds, ", ", [](double bound) { return fmt::format("{:.6g}", bound); }));
+                  join(bounds, ", ", [](double bound) { return fmt::format("{:.6g}", bound); }));
   if (options.adaptive_clipping)
     text += fmt::format(", which follow the quantile {:g} of the norms privately",
                         options.adaptive_clipping->quantile);

@@ -29,7 +29,7 @@ Json to_json(const SamplerState& state) {
           {"population", state.population},
           {"expected_size", state.expected_batch_size},
           {"secure", state.secure},
-          {"place", state.place},
+          {"place", state.index_in_epoch},
           {"pass", state.pass},
           {"number", state.number}};
 }
@@ -39,7 +39,7 @@ SamplerState sampler_state(const Json& object, const TensorFile& file) {
                      .population = field<std::int64_t>(object, "population"),
                      .expected_batch_size = field<double>(object, "expected_size"),
                      .secure = field<bool>(object, "secure"),
-                     .place = field<std::int64_t>(object, "place"),
+                     .index_in_epoch = field<std::int64_t>(object, "place"),
                      .pass = field<std::uint64_t>(object, "pass"),
                      .number = field<std::uint64_t>(object, "number"),
                      .rest = {}};

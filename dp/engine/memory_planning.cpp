@@ -17,16 +17,16 @@ std::int64_t large_batch(const Sampler& sampler) {
   const std::int64_t population = sampler.population();
   const double rate =
       std::min(1.0, sampler.expected_batch_size() / static_cast<double>(population));
-  auto least = static_cast<std::int64_t>(sampler.expected_batch_size()), most = population;
-  while (least < most) {
-    const std::int64_t middle = (least + most) / 2;
+  auto min = static_cast<std::int64_t>(sampler.expected_batch_size()), max = population;
+  while (min < max) {
+    const std::int64_t middle = (min + max) / 2;
     if (binomial_tail(population, rate, middle) <= tail) {
-      most = middle;
+      max = middle;
     } else {
-      least = middle + 1;
+      min = middle + 1;
     }
   }
-  return std::max<std::int64_t>(1, most);
+  return std::max<std::int64_t>(1, max);
 }
 
 memory::BackwardPasses backwards_of(ClipPasses passes) {
@@ -50,33 +50,33 @@ bool Engine::parts_of_one_size() const { return memory::device_of(optimizer_) !=
 std::int64_t Engine::rows_of_parts() const {
   if (!parts_of_one_size()) return 0;
   return options_.rows_of_unit ? physical_batches_->rows()
-                               : std::min(largest_part_, physical_batches_->rows());
+                               : std::min(max_physical_batch_, physical_batches_->rows());
 }
 
 // Blocks keep their size while the engine lives: the memory that is left during a step must not
 // decide which units are summed together. Small parts hold several blocks, so that they are filled
 // well. Units of several rows are padded to the largest of their part, and each is a block.
 SumBlocks::Limits Engine::block_size(std::int64_t rows) const {
-  const std::int64_t most = options_.rows_of_unit ? 1 : SumBlocks::Limits{}.units;
-  constexpr std::int64_t most_on_gpu = 16;  // where memory may run out without a limit of ours
+  const std::int64_t max = options_.rows_of_unit ? 1 : SumBlocks::Limits{}.units;
+  constexpr std::int64_t max_on_gpu = 16;  // where memory may run out without a limit of ours
   constexpr std::int64_t small = 64;
   std::int64_t units = rows < small ? rows / 4 : rows;
-  if (parts_of_one_size()) units = std::min(rows / 4, most_on_gpu);
-  return {.units = std::clamp<std::int64_t>(units, 1, most), .rows = rows};
+  if (parts_of_one_size()) units = std::min(rows / 4, max_on_gpu);
+  return {.units = std::clamp<std::int64_t>(units, 1, max), .rows = rows};
 }
 
 void Engine::set_physical_batches(std::int64_t rows) {
   const std::int64_t large = large_batch(*sampler_),
                      parts = options_.memory.accumulation.value_or(1);
-  largest_part_ = std::min(rows, (large + parts - 1) / parts);
+  max_physical_batch_ = std::min(rows, (large + parts - 1) / parts);
   if (parts_of_one_size() && !options_.memory.physical_batch && !options_.rows_of_unit) {
     // As many parts as before, of which none is nearly empty.
-    const std::int64_t some = (large + largest_part_ - 1) / largest_part_;
-    rows = largest_part_ = (large + some - 1) / some;
+    const std::int64_t some = (large + max_physical_batch_ - 1) / max_physical_batch_;
+    rows = max_physical_batch_ = (large + some - 1) / some;
   }
   block_size_ = block_size(rows);
   physical_batches_.emplace(rows, parts);
-  clipper_.set_largest_part(std::min(rows, large));
+  clipper_.set_max_physical_batch(std::min(rows, large));
 }
 
 std::optional<std::int64_t> Engine::physical_batch() const {
@@ -122,7 +122,7 @@ std::size_t Engine::dry_peak(const Loss& loss, std::int64_t rows, std::int64_t m
     const std::int64_t part = units.starts.back();
     if (part == 0) continue;
     // What is read ahead has to fit, too.
-    if (options_.expect_rows) options_.expect_rows(dry_units(2 * part).rows);
+    if (options_.prefetch_rows) options_.prefetch_rows(dry_units(2 * part).rows);
     add_physical_batch(loss, physical_batch_of(units, 0, units.units()), {clipper, unseen});
   }
   unseen.stop();
@@ -188,21 +188,20 @@ std::vector<memory::Strategy> Engine::strategies(const memory::MemoryRequirement
 void Engine::plan_memory(const Loss& loss) {
   const memory::Policy& policy = options_.memory;
   const std::int64_t parts = policy.accumulation.value_or(1);
-  std::int64_t largest_unit = 1;
+  std::int64_t max_unit = 1;
   for (std::int64_t unit = 0; options_.rows_of_unit && unit < sampler_->population(); ++unit)
-    largest_unit = std::max<std::int64_t>(largest_unit, std::ssize(rows_of_unit(unit)));
-  const std::int64_t all = large_batch(*sampler_) * largest_unit;
-  const std::int64_t most =
-      std::max(largest_unit, std::min((all + parts - 1) / parts, policy.rows()));
+    max_unit = std::max<std::int64_t>(max_unit, std::ssize(rows_of_unit(unit)));
+  const std::int64_t all = large_batch(*sampler_) * max_unit;
+  const std::int64_t max = std::max(max_unit, std::min((all + parts - 1) / parts, policy.rows()));
   const auto peak_of = [&](std::int64_t rows) {
     // What the first part may leave, whose last unit may not have fitted in.
-    const std::int64_t left = rows >= all ? 0 : std::min(rows, all - rows + largest_unit - 1);
+    const std::int64_t left = rows >= all ? 0 : std::min(rows, all - rows + max_unit - 1);
     return dry_peak(loss, rows, left > 0 && parts_of_one_size() ? rows : left);
   };
   const memory::MemoryRequirement requirement{
       .peak_of = peak_of,
-      .least = largest_unit,
-      .most = most,
+      .min = max_unit,
+      .max = max,
       .update = memory::update_bytes(optimizer_) + sum_bytes(),
       .limit = memory::limit_within(policy.limit, memory::device_of(optimizer_))};
   plan_ = memory::choose_strategy(strategies(requirement), requirement);

@@ -32,7 +32,7 @@ Tensors part(const Tensors& all, const std::string& prefix) {
 void save_checkpoint(const std::string& path, nn::Module& model, const nn::Optimizer& optimizer,
                      const Engine& engine, const nn::MovingAverage* average) {
   TensorFile file = engine.state();
-  file.metadata[mark_key] = to_json(engine.ledger().mark());
+  file.metadata[mark_key] = to_json(engine.ledger().position());
   Tensors all;
   add(all, engine_prefix, file.tensors);
   add(all, model_prefix, nn::parameter_tensors(model));
@@ -58,7 +58,7 @@ LedgerPosition checkpoint_mark(const std::string& path) {
   const TensorFile file = load_safetensors(path);
   const auto mark = file.metadata.find(mark_key);
   check(mark != file.metadata.end(), "checkpoint: {} has no {}", path, mark_key);
-  return ledger_mark_from_json(mark->second);
+  return ledger_position_from_json(mark->second);
 }
 
 bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& optimizer,

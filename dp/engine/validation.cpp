@@ -126,7 +126,7 @@ void check_schedules(Problems& problems, const EngineOptions& options) {
   const auto check_one = [&](const std::optional<nn::Schedule>& schedule, const char* what) {
     for (std::int64_t step = 0; schedule && step < std::max<std::int64_t>(1, options.steps);
          ++step) {
-      const double value = schedule->rate(step, 1);
+      const double value = schedule->value(step, 1);
       problems.unless(positive(value), "the schedule of {} is {} times the first at step {}", what,
                       value, step);
       if (!positive(value)) return;
@@ -162,10 +162,10 @@ void check_checkpoints(Problems& problems, nn::Module& model, const EngineOption
 
 // The whole population's rows, where looking at them takes no time.
 void check_units(Problems& problems, std::int64_t population, const EngineOptions& options) {
-  constexpr std::int64_t most = 1 << 20;
+  constexpr std::int64_t max = 1 << 20;
   problems.unless(!options.mean_of_rows || options.rows_of_unit,
                   "mean_of_rows without rows_of_unit");
-  if (!options.rows_of_unit || population < 1 || population > most) return;
+  if (!options.rows_of_unit || population < 1 || population > max) return;
   std::vector<std::int64_t> units(static_cast<std::size_t>(population)), rows, starts{0};
   std::iota(units.begin(), units.end(), 0);
   for (const std::int64_t unit : units) {
@@ -188,7 +188,7 @@ void check_sampling(Problems& problems, std::int64_t population, const EngineOpt
   problems.unless(!plan || options.noise_strategy,
                   "planned batches need a noise_strategy: their noise multiplier is that of the "
                   "whole plan");
-  problems.unless(!in_passes(options.sampling) || !options.noise_schedule,
+  problems.unless(!in_epochs(options.sampling) || !options.noise_schedule,
                   "a schedule of noise with {} batches, of which the first pays for others",
                   name(options.sampling));
   if (!options.noise_strategy) return;
@@ -200,7 +200,7 @@ void check_sampling(Problems& problems, std::int64_t population, const EngineOpt
                   options.noise_strategy->steps(), options.steps);
   problems.unless(!options.adaptive_clipping && !options.bound_schedule,
                   "a noise_strategy with clip bounds that move: noise is correlated at one bound");
-  problems.unless(options.noise == GaussianNoise::rounded,
+  problems.unless(options.noise == GaussianNoise::discretized,
                   "a noise_strategy with floating-point noise");
 }
 
@@ -214,26 +214,26 @@ std::vector<ClipGroup> clip_groups(nn::Module& model, const EngineOptions& optio
 SamplerOptions sampler_options(const EngineOptions& options) {
   return {.sampling = options.sampling,
           .expected_batch = options.logical_batch,
-          .largest = options.largest_batch,
+          .max_batch_size = options.max_batch_size,
           .groups = options.groups_in_cycle,
           .steps = options.sampling == Sampling::planned ? options.steps : 0};
 }
 
 std::string truncation_problem(std::int64_t population, const Event& batch,
                                const EngineOptions& options, NeighboringRelation relation) {
-  if (batch.cut == 0) return "";
+  if (batch.truncation_probability == 0) return "";
   const PrivacyTarget target{.epsilon = options.target_epsilon.value_or(0),
                              .delta = options.delta,
                              .batch = batch,
                              .steps = std::max<std::int64_t>(1, options.steps)};
   if (options.target_epsilon) return truncation_problem(population, target);
   Event release = batch;
-  release.cut = 0;
+  release.truncation_probability = 0;
   release.noise_multiplier = *options.noise_multiplier;
   const auto spent = make_accountant(options.accountant, relation)();
   if (!options.noise_schedule) spent->compose(release, target.steps);
   for (std::int64_t step = 0; options.noise_schedule && step < target.steps; ++step) {
-    release.noise_multiplier = options.noise_schedule->rate(step, *options.noise_multiplier);
+    release.noise_multiplier = options.noise_schedule->value(step, *options.noise_multiplier);
     spent->compose(release);
   }
   return truncation_problem(population, target, *spent);
@@ -262,7 +262,7 @@ std::vector<std::string> engine_problems(nn::Module& model, const nn::Optimizer&
   if (problems.number() == 0) {
     const Event batch = make_sampler(population, sampler_options(options))->event();
     const std::string cut = truncation_problem(population, batch, options, header.relation);
-    problems.unless(cut.empty(), "largest_batch {}: {}", options.largest_batch, cut);
+    problems.unless(cut.empty(), "largest_batch {}: {}", options.max_batch_size, cut);
   }
   return std::move(problems).all();
 }

@@ -36,15 +36,15 @@ Ledger Ledger::resume(const std::string& path, const LedgerPosition& mark, std::
 Ledger Ledger::new_run() const { return Ledger(locked()->new_run()); }
 
 void Ledger::record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check,
-                    const std::optional<EpochPosition>& place) {
-  locked()->record(event, draw, budget_check, place);
+                    const std::optional<EpochPosition>& index_in_epoch) {
+  locked()->record(event, draw, budget_check, index_in_epoch);
 }
 
 void Ledger::settle() { locked()->settle(); }
 void Ledger::set_population(std::int64_t units) { locked()->set_population(units); }
-bool Ledger::plan(const EventCounts& most) { return locked()->plan(most); }
+bool Ledger::plan(const EventCounts& max) { return locked()->plan(max); }
 void Ledger::mark_not_private(const std::string& reason) { locked()->mark_not_private(reason); }
-LedgerPosition Ledger::mark() { return locked()->mark(); }
+LedgerPosition Ledger::position() { return locked()->position(); }
 std::shared_ptr<const void> Ledger::claim() { return locked()->claim(); }
 
 History Ledger::history_after(const EventCounts& more) const {

@@ -55,7 +55,7 @@ class Ledger {
   // position of a batch in its epoch: a paid batch must belong to the last epoch of its kind that
   // this run began, and come after those of it released before.
   void record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check = {},
-              const std::optional<EpochPosition>& place = {});
+              const std::optional<EpochPosition>& index_in_epoch = {});
   // Writes down how many releases of the open reservation were made; called by mark() and when the
   // last handle is destroyed.
   void settle();
@@ -66,13 +66,13 @@ class Ledger {
   // Declares the maximum that this run will release, instead of an earlier declaration; engines
   // call it. Returns false, with nothing written, once any run has released something: a plan made
   // then could have been chosen by looking at releases (History::adaptive).
-  bool plan(const EventCounts& most);
+  bool plan(const EventCounts& max);
   // Records that noise or batches are not secret (a seeded generator): from here on this file can
   // never again prove privacy.
   void mark_not_private(const std::string& reason);
   // Settles, syncs the file, and returns the position that a training checkpoint needs for
   // resume(). Throws std::invalid_argument for a ledger in memory.
-  LedgerPosition mark();
+  LedgerPosition position();
   // Claims the run for one engine. Throws std::invalid_argument while an earlier claim lives.
   std::shared_ptr<const void> claim();
 

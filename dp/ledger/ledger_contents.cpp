@@ -46,7 +46,7 @@ void take_pass(LedgerRun& run, const Reservation& next) {
 }  // namespace
 
 void LedgerRun::reserve(const Reservation& next) {
-  check(next.count >= 1 && next.count <= largest_reservation, "a reservation of {} releases",
+  check(next.count >= 1 && next.count <= max_reservation, "a reservation of {} releases",
         next.count);
   check(next.first_draw >= next_draw && next.first_draw < end_of_draws,
         "first_draw {} is not in [{}, {})", next.first_draw, next_draw, end_of_draws);
@@ -128,11 +128,11 @@ bool LedgerRun::prefix_of_plan() const {
   return within_plan();
 }
 
-void LedgerContents::set_plan(LedgerRun& run, const EventCounts& most) const {
+void LedgerContents::set_plan(LedgerRun& run, const EventCounts& max) const {
   check(events().empty(), "a plan after {} releases", total_releases(events()));
-  for (const auto& [event, count] : most)
+  for (const auto& [event, count] : max)
     check(count >= 1 && count < std::int64_t{1} << 53, "a plan of {} releases", count);
-  run.plan = most;
+  run.plan = max;
 }
 
 LedgerRun& LedgerContents::run(const std::string& id) {

@@ -11,7 +11,7 @@
 
 namespace sotto {
 
-inline constexpr std::int64_t largest_reservation = 1 << 20;
+inline constexpr std::int64_t max_reservation = 1 << 20;
 inline constexpr std::uint64_t end_of_draws = std::uint64_t{1} << 62;
 
 // The meaning of the numbers: the privacy unit, in words for people, and the neighbouring relation.
@@ -73,7 +73,7 @@ struct LedgerRun {
 
   bool operator==(const LedgerRun&) const = default;
 
-  // Throws std::invalid_argument unless 1 <= count <= largest_reservation, the draws are new and
+  // Throws std::invalid_argument unless 1 <= count <= max_reservation, the draws are new and
   // below end_of_draws, first batches of epochs come one at a time, and paid batches do not exceed
   // those left of the last epoch.
   void reserve(const Reservation& next);
@@ -112,7 +112,7 @@ struct LedgerContents {
   bool one_sequence() const;
   // Declares the maximum that the run will release, instead of an earlier declaration. Throws
   // std::invalid_argument when something was released, or the plan is empty.
-  void set_plan(LedgerRun& run, const EventCounts& most) const;
+  void set_plan(LedgerRun& run, const EventCounts& max) const;
 };
 
 }  // namespace sotto

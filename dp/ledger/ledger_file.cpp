@@ -82,10 +82,10 @@ void LedgerFile::check_in_place() const {
 }
 
 std::string LedgerFile::read(std::size_t begin) const {
-  constexpr std::size_t least = 1 << 10;  // usually there is nothing new, or a line of another run
+  constexpr std::size_t min = 1 << 10;  // usually there is nothing new, or a line of another run
   std::string text;
   while (true) {
-    const std::size_t size = text.size(), piece = std::max(least, size);
+    const std::size_t size = text.size(), piece = std::max(min, size);
     text.resize(size + piece);
     const ssize_t got =
         ::pread(file_.number(), text.data() + size, piece, static_cast<off_t>(begin + size));

@@ -36,7 +36,7 @@ std::string to_json(const LedgerPosition& mark) {
   return object.dump();
 }
 
-LedgerPosition ledger_mark_from_json(const std::string& text) {
+LedgerPosition ledger_position_from_json(const std::string& text) {
   constexpr std::size_t fields = 6, id_digits = 32, checksum_digits = 64;
   const nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
   check(object.is_object(), "ledger mark: not an object: {}", text);

@@ -22,6 +22,6 @@ struct LedgerPosition {
 std::string to_json(const LedgerPosition& mark);
 // Parses the text of to_json. Throws std::invalid_argument when a field is missing, unknown, of the
 // wrong type or out of range.
-LedgerPosition ledger_mark_from_json(const std::string& text);
+LedgerPosition ledger_position_from_json(const std::string& text);
 
 }  // namespace sotto

@@ -39,7 +39,7 @@ std::string id_field(const Json& object, const char* key) {
   return id;
 }
 
-NeighboringRelation relation_called(const std::string& text) {
+NeighboringRelation parse_relation(const std::string& text) {
   for (const NeighboringRelation relation :
        {NeighboringRelation::add_or_remove_one, NeighboringRelation::replace_one}) {
     if (text == relation_text(relation)) return relation;
@@ -59,21 +59,21 @@ void take_header(LedgerContents& contents, const Json& object) {
         ledger_version);
   check_fields(object, 5);
   contents.id = id_field(object, "id");
-  contents.header = {text_field(object, "unit"), relation_called(text_field(object, "relation"))};
+  contents.header = {text_field(object, "unit"), parse_relation(text_field(object, "relation"))};
 }
 
 EventCounts plan_of(const Json& plan) {
   check(plan.is_array() && !plan.empty(), "plan is no list of releases");
-  EventCounts most;
+  EventCounts max;
   for (const Json& entry : plan) {
     check(entry.is_object(), "plan is no list of releases");
     check_fields(entry, 2);
     check(entry.contains("event"), "no event");
     const auto count = static_cast<std::int64_t>(whole_number(entry, "most"));
     check(count >= 1, "a plan of {} releases", count);
-    add_releases(most, event_from_json(entry["event"].dump()), count);
+    add_releases(max, event_from_json(entry["event"].dump()), count);
   }
-  return most;
+  return max;
 }
 
 void take_run_line(LedgerContents& contents, const Json& object) {
@@ -196,9 +196,9 @@ std::string population_line(const LedgerRun& run, std::int64_t units) {
   return dump({{"run", run.id}, {"population", units}});
 }
 
-std::string plan_line(const LedgerRun& run, const EventCounts& most) {
+std::string plan_line(const LedgerRun& run, const EventCounts& max) {
   OrderedJson plan = OrderedJson::array();
-  for (const auto& [event, count] : most)
+  for (const auto& [event, count] : max)
     plan.push_back({{"most", count}, {"event", OrderedJson::parse(to_json(event))}});
   return dump({{"run", run.id}, {"plan", plan}});
 }

@@ -35,7 +35,7 @@ std::string header_line(const LedgerContents& contents);
 std::string reservation_line(const LedgerRun& run, const Reservation& reservation);
 std::string settlement_line(const LedgerRun& run, std::int64_t used, std::uint64_t next_draw);
 std::string population_line(const LedgerRun& run, std::int64_t units);
-std::string plan_line(const LedgerRun& run, const EventCounts& most);
+std::string plan_line(const LedgerRun& run, const EventCounts& max);
 std::string not_private_line(const LedgerRun& run, const std::string& reason);
 // Returns the next line of the file, newline included: `line` with its checksum. `text.contents`
 // does not change.

@@ -13,7 +13,7 @@ namespace sotto {
 namespace {
 
 void check_block(std::int64_t block) {
-  check(block >= 1 && block <= largest_reservation, "ledger: block of {} releases", block);
+  check(block >= 1 && block <= max_reservation, "ledger: block of {} releases", block);
 }
 
 // 128 random bits in hexadecimal.
@@ -90,29 +90,30 @@ bool OpenLedger::Block::covers(const Event& event, std::uint64_t draw) const {
 }
 
 // Without this, a batch of an uncharged epoch, or a repeated one, would be released without charge.
-void OpenLedger::check_place(const Event& event, const EpochPosition& place) const {
+void OpenLedger::check_epoch_position(const Event& event,
+                                      const EpochPosition& index_in_epoch) const {
   if (!event.paid) return;
   const LedgerRun::Pass* const pass = run().pass_of(event);
-  check(pass != nullptr && pass->draw == place.began,
+  check(pass != nullptr && pass->draw == index_in_epoch.began,
         "record: batch {} of an epoch that began at draw {}, which is not the last one charged",
-        place.place, place.began);
-  check(last_.began != place.began || last_.place < place.place,
-        "record: batch {} of the epoch that began at draw {} comes after batch {}", place.place,
-        place.began, last_.place);
+        index_in_epoch.index_in_epoch, index_in_epoch.began);
+  check(last_.began != index_in_epoch.began || last_.index_in_epoch < index_in_epoch.index_in_epoch,
+        "record: batch {} of the epoch that began at draw {} comes after batch {}",
+        index_in_epoch.index_in_epoch, index_in_epoch.began, last_.index_in_epoch);
 }
 
 void OpenLedger::record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check,
-                        const std::optional<EpochPosition>& place) {
+                        const std::optional<EpochPosition>& index_in_epoch) {
   check_usable();
   check_event("record", event);
   check(draw >= next_draw(), "record: draw released twice: draw {}, the next unused one is {}",
         draw, next_draw());
   check(draw < end_of_draws, "record: draw {} is too large", draw);
-  if (place) check_place(event, *place);
+  if (index_in_epoch) check_epoch_position(event, *index_in_epoch);
   if (!open_ || !open_->covers(event, draw)) reserve(event, draw, budget_check);
   ++open_->used;
   open_->next_draw = draw + 1;
-  if (place && event.batches > 1) last_ = *place;
+  if (index_in_epoch && event.batches > 1) last_ = *index_in_epoch;
 }
 
 void OpenLedger::reserve(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check) {
@@ -193,16 +194,16 @@ void OpenLedger::set_population(std::int64_t units) {
   text().contents = std::move(next);
 }
 
-bool OpenLedger::plan(const EventCounts& most) {
+bool OpenLedger::plan(const EventCounts& max) {
   check_usable();
   const LedgerFile::Lock lock = file_.lock();
   refresh();
-  if (most.empty() || !text().contents.events().empty()) return false;
+  if (max.empty() || !text().contents.events().empty()) return false;
   LedgerContents next = text().contents;
   LedgerRun& run = next.run(run_);
-  if (run.plan == most) return true;
-  next.set_plan(run, most);
-  append(add_line(text(), plan_line(run, most)));
+  if (run.plan == max) return true;
+  next.set_plan(run, max);
+  append(add_line(text(), plan_line(run, max)));
   text().contents = std::move(next);
   return true;
 }
@@ -230,7 +231,7 @@ void OpenLedger::mark_not_private(const std::string& reason) {
   text().contents.reasons.push_back(reason);
 }
 
-LedgerPosition OpenLedger::mark() {
+LedgerPosition OpenLedger::position() {
   check_usable();
   check(file_.exists(), "ledger: a mark of a ledger in memory");
   settle();

@@ -21,7 +21,7 @@ namespace sotto {
 // 0.
 struct EpochPosition {
   std::uint64_t began = 0;
-  std::int64_t place = 0;
+  std::int64_t index_in_epoch = 0;
 };
 
 // See Ledger, which locks mutex() around each of these functions.
@@ -43,13 +43,13 @@ class OpenLedger {
   OpenLedger& operator=(const OpenLedger&) = delete;
 
   void record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check,
-              const std::optional<EpochPosition>& place);
+              const std::optional<EpochPosition>& index_in_epoch);
   void settle();
   void set_population(std::int64_t units);
-  bool plan(const EventCounts& most);
+  bool plan(const EventCounts& max);
   std::shared_ptr<const void> claim();
   void mark_not_private(const std::string& reason);
-  LedgerPosition mark();
+  LedgerPosition position();
 
   History history_after(const EventCounts& more) const;
   EventCounts events() const;
@@ -81,7 +81,7 @@ class OpenLedger {
   LedgerText& text() { return shared_->text; }
   const LedgerText& text() const { return shared_->text; }
   void check_usable() const;
-  void check_place(const Event& event, const EpochPosition& place) const;
+  void check_epoch_position(const Event& event, const EpochPosition& index_in_epoch) const;
   void check_mark(const LedgerPosition& mark) const;
   std::optional<std::string> text_after(std::size_t size, const std::string& checksum) const;
   void repair();

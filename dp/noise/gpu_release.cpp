@@ -10,7 +10,7 @@ namespace sotto {
 
 namespace {
 
-// Collects arrays until they need `most_draws` draws, and then launches them.
+// Collects arrays until they need `max_draws` draws, and then launches them.
 class Batches {
  public:
   Batches(Device device, const DeviceRelease& how)
@@ -19,8 +19,8 @@ class Batches {
   // Splits an array at whole groups of draws, so that splitting does not change the draws.
   void add(const UpdateArray& array) {
     for (std::int64_t at = 0; at < array.count;) {
-      const std::int64_t part = std::min(array.count - at, how_.most_draws);
-      if (elements_ + part > how_.most_draws) run();
+      const std::int64_t part = std::min(array.count - at, how_.max_draws);
+      if (elements_ + part > how_.max_draws) run();
       arrays_.push_back(array.slice(at, part));
       elements_ += part;
       at += part;

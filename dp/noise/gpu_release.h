@@ -20,11 +20,11 @@ struct DeviceRelease {
   nn::Optimizer::Step* step = nullptr;  // the update to make with the released gradient, or null
   // The number of draws in memory at once: 32 MiB, which the caches of large GPUs hold. A multiple
   // of RoundedGaussian::group_values.
-  std::int64_t most_draws = std::int64_t{1} << 22;
+  std::int64_t max_draws = std::int64_t{1} << 22;
 };
 
 // Writes to `released` the bits that add_on_grid() writes with draws of this generator, and makes
-// the optimizer's step, in three launches for each `most_draws` elements, whatever the number of
+// the optimizer's step, in three launches for each `max_draws` elements, whatever the number of
 // parameters. The host synchronizes once, to learn whether all numbers were finite. The key reaches
 // the device as a kernel argument only; the draws are in device memory meanwhile. Throws
 // std::invalid_argument, after all launches, for a sum that is NaN, and for a step with a gradient

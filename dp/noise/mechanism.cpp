@@ -19,7 +19,7 @@ void Mechanism::record(const SampledBatch& draw, Ledger& ledger,
   if (!secure()) ledger.mark_not_private("noise from a seeded generator");
   if (!draw.secure()) ledger.mark_not_private("batches from a seeded generator");
   ledger.record(event(draw.event()), draw.number(), budget_check,
-                EpochPosition{draw.pass(), draw.place()});
+                EpochPosition{draw.pass(), draw.index_in_epoch()});
 }
 
 namespace {
@@ -71,11 +71,11 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   for (const auto& [parameter, total] : sum.sums_) elements += total.numel();
   check_scale(scale, elements);
   prepare(draw, sum.sums_, sum.sensitivity_, ledger);
-  const double deviation = noise_deviation(scale) / scale.divisor;
+  const double stddev = noise_stddev(scale) / scale.divisor;
   Gradients released = room_for(sum.sums_);
   std::optional<nn::Optimizer::Step> step;
   if (optimizer != nullptr) {
-    step.emplace(*optimizer, released, deviation * deviation);
+    step.emplace(*optimizer, released, stddev * stddev);
     scale.finished = [&](const auto&... block) { step->finished(block...); };
     scale.step = &*step;
   }
@@ -85,12 +85,12 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   add_noise(sum.sums_, released, scale);
   sum.sums_.clear();  // frees the sums
   if (unclipped_count_stddev == 0)
-    return NoisyGradient(std::move(released), deviation * deviation, {}, {});
+    return NoisyGradient(std::move(released), stddev * stddev, {}, {});
   parts = noisy(parts, counts);
   for (double& part : parts) part += 0.5;
   const auto finite = sum.finite_ ? std::optional(parts.back()) : std::nullopt;
   if (finite) parts.pop_back();
-  return NoisyGradient(std::move(released), deviation * deviation, std::move(parts), finite);
+  return NoisyGradient(std::move(released), stddev * stddev, std::move(parts), finite);
 }
 
 // Only gradients may have correlated noise; counts and statistics need independent noise.
@@ -135,29 +135,29 @@ Event GaussianMechanism::event(Event batch) const {
 std::string GaussianMechanism::description() const {
   return fmt::format(
       "Gaussian, noise multiplier {} ({} keyed by {})", noise_text(noise_multiplier_),
-      noise_ == GaussianNoise::rounded ? "exact sampler on a grid," : "floating-point sampler",
+      noise_ == GaussianNoise::discretized ? "exact sampler on a grid," : "floating-point sampler",
       random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
 }
 
 void GaussianMechanism::check_scale(const Scale& scale, std::int64_t elements) const {
-  if (scale.multiplier > 0 && noise_ == GaussianNoise::rounded && elements > 0)
+  if (scale.multiplier > 0 && noise_ == GaussianNoise::discretized && elements > 0)
     noise_grid(scale.multiplier, scale.sensitivity, elements);
 }
 
 void GaussianMechanism::add_noise(const Gradients& sums, const Gradients& released,
                                   const Scale& scale) {
-  if (scale.multiplier > 0 && noise_ == GaussianNoise::rounded) {
+  if (scale.multiplier > 0 && noise_ == GaussianNoise::discretized) {
     add_rounded(sums, released, scale);
   } else {
     add_floating_point(sums, released, scale);
   }
 }
 
-void GaussianMechanism::expect_release() {
-  constexpr std::int64_t least = 1 << 12;  // elements that make another thread worthwhile
+void GaussianMechanism::prefetch() {
+  constexpr std::int64_t min = 1 << 12;  // elements that make another thread worthwhile
   if (ahead_ && ahead_->ours()) return;
   ahead_.reset();
-  if (std::reduce(expected_.begin(), expected_.end()) < least) return;
+  if (std::reduce(expected_.begin(), expected_.end()) < min) return;
   try {
     ahead_ = std::make_unique<NoisePrefetch>(sampler_, random_, expected_);
   } catch (const std::exception&) {
@@ -175,7 +175,7 @@ void GaussianMechanism::add_rounded(const Gradients& sums, const Gradients& rele
   const bool same = sampler_ && grid == grid_, on_gpu = on_one_gpu(sums);
   const std::unique_ptr<NoisePrefetch> ahead = std::move(ahead_);
   const bool useful = ahead && same && !on_gpu && ahead->ours() && ahead->counts() == counts;
-  if (!same) sampler_ = std::make_shared<const RoundedGaussian>(grid.deviation);
+  if (!same) sampler_ = std::make_shared<const RoundedGaussian>(grid.stddev);
   grid_ = grid;
   expected_ = same && !on_gpu ? std::move(counts) : std::vector<std::int64_t>();
   if (on_gpu)
@@ -203,7 +203,7 @@ void GaussianMechanism::add_floating_point(const Gradients& sums, const Gradient
     if (scale.multiplier > 0) {
       draws_.resize(static_cast<std::size_t>(total.numel()));
       fill_gaussian(random_, draws_);
-      axpby(noise_deviation(scale), Tensor::from(draws_, total.shape()), 1, wide);
+      axpby(noise_stddev(scale), Tensor::from(draws_, total.shape()), 1, wide);
     }
     axpby(1 / scale.divisor, wide, 0, wide);
     copy_into(wide, result);

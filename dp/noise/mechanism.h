@@ -79,7 +79,7 @@ class Mechanism {
                               const Ledger::BudgetCheck& budget_check = {});
   // Hints that a release similar to the last one will follow: idle threads may prefetch its noise.
   // Does not change what is released, and does not throw.
-  virtual void expect_release() {}
+  virtual void prefetch() {}
   // The event that a release is accounted as, given the event of its batch (SampledBatch::event,
   // Sampler::event).
   virtual Event event(Event batch) const = 0;
@@ -105,7 +105,7 @@ class Mechanism {
   virtual void add_noise(const Gradients& sums, const Gradients& released, const Scale& scale) = 0;
   // The standard deviation of the noise that the next add_noise() adds to each element, before
   // division.
-  virtual double noise_deviation(const Scale& scale) const = 0;
+  virtual double noise_stddev(const Scale& scale) const = 0;
   // Returns whether the noise is unpredictable.
   virtual bool secure() const = 0;
   // Returns whether the noise is independent of that of other releases.
@@ -126,7 +126,7 @@ enum class GaussianNoise {
   // sum, and the noise is scaled by that sum's slightly larger sensitivity
   // (docs/appendix/proofs-noise.md, "The
   // noise").
-  rounded,
+  discretized,
   // In double precision. The set of possible values depends on the sum (Mironov 2012): privacy is
   // that of the ideal mechanism except for this effect.
   floating_point,
@@ -141,19 +141,19 @@ class GaussianMechanism final : public Mechanism {
   // Throws std::invalid_argument unless noise_multiplier is finite and >= 0. A multiplier of 0
   // gives no privacy, and the ledger says so.
   explicit GaussianMechanism(double noise_multiplier, SecretRandom random = SecretRandom(),
-                             GaussianNoise noise = GaussianNoise::rounded);
+                             GaussianNoise noise = GaussianNoise::discretized);
 
   double noise_multiplier() const { return noise_multiplier_; }
   // Sets the multiplier of later releases. Throws as the constructor.
   void set_noise_multiplier(double noise_multiplier);
-  void expect_release() override;
+  void prefetch() override;
   Event event(Event batch) const override;
   std::string description() const override;
 
  protected:
   void add_noise(const Gradients& sums, const Gradients& released, const Scale& scale) override;
   void check_scale(const Scale& scale, std::int64_t elements) const override;
-  double noise_deviation(const Scale& scale) const override {
+  double noise_stddev(const Scale& scale) const override {
     return scale.multiplier * scale.sensitivity;
   }
   bool secure() const override { return random_.secure(); }

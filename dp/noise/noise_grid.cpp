@@ -87,26 +87,26 @@ NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t e
         sensitivity, elements);
   const double share = rounding_share * sensitivity * std::min(noise_multiplier, 1.0);
   const int exponent = std::ilogb(share / std::sqrt(static_cast<double>(elements)));
-  constexpr int least = -1000, most = 960;
-  check(exponent >= least && exponent <= most,
+  constexpr int min = -1000, max = 960;
+  check(exponent >= min && exponent <= max,
         "noise grid: sensitivity {} with noise multiplier {} is out of range", sensitivity,
         noise_multiplier);
   // Exceeds all roundings here, those in the exponent included, which are below 2^-50.
   constexpr double slack = 0x1p-45;
   const double enlarged = std::ldexp(sensitivity, -exponent) * (1 + rounding_share + slack);
-  const double deviation = noise_multiplier * enlarged;
-  check(deviation < RoundedGaussian::deviation_limit,
+  const double stddev = noise_multiplier * enlarged;
+  check(stddev < RoundedGaussian::stddev_limit,
         "noise grid: a noise multiplier of {} is too large for {} elements", noise_multiplier,
         elements);
-  return {std::ldexp(1.0, exponent), deviation};
+  return {std::ldexp(1.0, exponent), stddev};
 }
 
 void add_on_grid(const Gradients& sums, const Gradients& released, const NoiseGrid& grid,
                  double divisor, const WholeNoise& draw, const OnBlockReady& finished) {
-  std::int64_t first = 0, most = 0;
+  std::int64_t first = 0, max = 0;
   for (const auto& [parameter, total] : sums)
-    most = std::max(most, std::min(total.numel(), noise_block_size));
-  const auto draws = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(most));
+    max = std::max(max, std::min(total.numel(), noise_block_size));
+  const auto draws = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(max));
   for (std::size_t k = 0; k < sums.size(); ++k) {
     const auto& [parameter, total] = sums[k];
     const Tensor& result = released[k].second;

@@ -17,7 +17,7 @@ inline constexpr double rounding_share = 0x1p-20;
 // The multiples of `spacing`, a power of two.
 struct NoiseGrid {
   double spacing = 1;
-  double deviation = 0;  // standard deviation of the noise, in spacings
+  double stddev = 0;  // standard deviation of the noise, in spacings
 
   bool operator==(const NoiseGrid&) const = default;
   // The nearest multiple of the spacing, in spacings; clamped to 2^61 spacings from 0. Not for NaN.

@@ -14,7 +14,7 @@ namespace {
 
 // Calls f(elements) for each block of each array, until it returns false.
 template <class F>
-void for_each_stretch(const std::vector<std::int64_t>& counts, F&& f) {
+void for_each_noise_block(const std::vector<std::int64_t>& counts, F&& f) {
   for (const std::int64_t count : counts) {
     for (std::int64_t at = 0; at < count; at += noise_block_size) {
       if (!f(std::min(noise_block_size, count - at))) return;
@@ -28,7 +28,7 @@ std::uint64_t blocks_of(std::int64_t stretch) {
 
 std::uint64_t blocks_of(const std::vector<std::int64_t>& counts) {
   std::uint64_t blocks = 0;
-  for_each_stretch(counts, [&](std::int64_t stretch) {
+  for_each_noise_block(counts, [&](std::int64_t stretch) {
     blocks += blocks_of(stretch);
     return true;
   });
@@ -47,11 +47,11 @@ NoisePrefetch::NoisePrefetch(std::shared_ptr<const RoundedGaussian> gaussian, Se
   // it.
   if (thread_count() == 1) return;
   draws_.emplace(static_cast<std::size_t>(plan()) * sizeof(std::int64_t), cpu);
-  offer_idle_work(*this);
+  offer_background_work(*this);
 }
 
 NoisePrefetch::~NoisePrefetch() {
-  withdraw_idle_work(*this);
+  withdraw_background_work(*this);
   explicit_bzero(&stream_, sizeof stream_);
 }
 
@@ -60,8 +60,8 @@ std::int64_t NoisePrefetch::plan() {
   constexpr auto group = static_cast<std::int64_t>(RoundedGaussian::group_values);
   std::int64_t first = 0;
   std::uint64_t block = 0;
-  for_each_stretch(counts_, [&](std::int64_t stretch) {
-    if (first + stretch > most_ahead) return false;
+  for_each_noise_block(counts_, [&](std::int64_t stretch) {
+    if (first + stretch > max_ahead) return false;
     for (std::int64_t at = 0; at < stretch; at += group) {
       const auto groups_before = static_cast<std::uint64_t>(at / group);
       pieces_.push_back({first + at, static_cast<std::size_t>(std::min(group, stretch - at)),

@@ -19,14 +19,14 @@ class NoisePrefetch final : private BackgroundTask {
  public:
   // For arrays of counts[k] elements, in order: the draws that gaussian.fill(random, ...) would
   // make for each block (noise_block_size) of each array. The keystream for all of them is taken
-  // from `random` now. With several threads, the blocks within the first most_ahead elements are
+  // from `random` now. With several threads, the blocks within the first max_ahead elements are
   // prefetched.
   NoisePrefetch(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
                 std::vector<std::int64_t> counts);
   // Erases the key.
   ~NoisePrefetch();
 
-  static constexpr std::int64_t most_ahead = std::int64_t{1} << 16;  // 512 KiB
+  static constexpr std::int64_t max_ahead = std::int64_t{1} << 16;  // 512 KiB
 
   const std::vector<std::int64_t>& counts() const { return counts_; }
   // Returns false in a forked child, whose parent has the same draws: they must not be used twice.

@@ -27,11 +27,11 @@ Point at(const Function& function, const Vector& x) {
 // algorithm 2.6). Returns `from` itself when there is none.
 Point along(const Function& function, const Point& from, const Vector& direction) {
   constexpr double decrease = 1e-4, curvature = 0.9;  // the usual values (Nocedal and Wright 2006)
-  constexpr int most_trials = 60;
+  constexpr int max_trials = 60;
   const double slope = from.gradient.dot(direction);
   double low = 0, high = std::numeric_limits<double>::infinity(), step = 1;
   Point best = from;
-  for (int trial = 0; trial < most_trials; ++trial) {
+  for (int trial = 0; trial < max_trials; ++trial) {
     const Point next = at(function, from.x + step * direction);
     const bool lower = std::isfinite(next.value) && next.gradient.allFinite() &&
                        next.value <= from.value + decrease * step * slope;
@@ -46,11 +46,11 @@ Point along(const Function& function, const Point& from, const Vector& direction
 }  // namespace
 
 std::vector<double> minimize(const Function& function, std::vector<double> start, double tolerance,
-                             int most_steps) {
+                             int max_steps) {
   Point here = at(function, Eigen::Map<const Vector>(start.data(), std::ssize(start)));
   const auto size = here.x.size();
   Eigen::MatrixXd inverse = Eigen::MatrixXd::Identity(size, size);  // of the Hessian
-  for (int step = 0; step < most_steps; ++step) {
+  for (int step = 0; step < max_steps; ++step) {
     if (size == 0 || here.gradient.cwiseAbs().maxCoeff() <= tolerance) break;
     const Point next = along(function, here, -inverse * here.gradient);
     const Vector dx = next.x - here.x, dg = next.gradient - here.gradient;

@@ -35,16 +35,15 @@ BinomialTail binomial_tail(std::int64_t n, std::int64_t k, double p) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   if (p == 0) return k == 0 ? BinomialTail{1, 1} : BinomialTail{0, infinity};
   if (p == 1) return {1, k == n ? 1 : infinity};
-  const auto trials = static_cast<double>(n), least = static_cast<double>(k);
-  const double mass = std::exp(log_mass(trials, least, p));
-  if (least > trials * p) {
-    const double ratio = upward(trials, least, p);
+  const auto trials = static_cast<double>(n), min = static_cast<double>(k);
+  const double mass = std::exp(log_mass(trials, min, p));
+  if (min > trials * p) {
+    const double ratio = upward(trials, min, p);
     return {mass * ratio, ratio};
   }
   // One minus the lower tail, which is the upper tail of the number of failures.
   const double below =
-      k == 0 ? 0
-             : std::exp(log_mass(trials, least - 1, p)) * upward(trials, trials - least + 1, 1 - p);
+      k == 0 ? 0 : std::exp(log_mass(trials, min - 1, p)) * upward(trials, trials - min + 1, 1 - p);
   return {1 - below, (1 - below) / mass};
 }
 

@@ -27,10 +27,10 @@ double log_probability(double n, double q, double k) {
 // successive terms is below 1 and decreases, so the terms after any one are below a geometric
 // series.
 double sum_from(double n, double q, double k) {
-  constexpr int most_terms = 1 << 20;
+  constexpr int max_terms = 1 << 20;
   constexpr double negligible = 1e-9, rounding = 1e-5;
   double sum = 0, term = 1, beyond = 0;
-  for (int i = 0; i < most_terms && k <= n; ++i, ++k) {
+  for (int i = 0; i < max_terms && k <= n; ++i, ++k) {
     sum += term;
     const double ratio = (n - k) / (k + 1) * (q / (1 - q));
     beyond = term * ratio / (1 - ratio);
@@ -42,11 +42,11 @@ double sum_from(double n, double q, double k) {
 
 }  // namespace
 
-double binomial_tail(std::int64_t n, double rate, std::int64_t most) {
-  check(n >= 1 && n <= std::int64_t{1} << 53 && most >= 0 && rate > 0 && rate <= 1,
-        "binomial_tail: more than {} of {} units at rate {}", most, n, rate);
-  if (most >= n) return 0;
-  const auto units = static_cast<double>(n), first = static_cast<double>(most + 1);
+double binomial_tail(std::int64_t n, double rate, std::int64_t max) {
+  check(n >= 1 && n <= std::int64_t{1} << 53 && max >= 0 && rate > 0 && rate <= 1,
+        "binomial_tail: more than {} of {} units at rate {}", max, n, rate);
+  if (max >= n) return 0;
+  const auto units = static_cast<double>(n), first = static_cast<double>(max + 1);
   if (first <= units * rate) return 1;
   const double tail = std::exp(log_probability(units, rate, first)) * sum_from(units, rate, first);
   return std::clamp(tail, std::numeric_limits<double>::min(), 1.0);

@@ -10,6 +10,6 @@ namespace sotto {
 // otherwise at least the smallest normal double. By Stirling's formula with the bounds of Robbins
 // (1955), and a geometric bound on the terms that are not added up. Throws std::invalid_argument
 // unless 1 <= n <= 2^53, most >= 0 and 0 < rate <= 1.
-double binomial_tail(std::int64_t n, double rate, std::int64_t most);
+double binomial_tail(std::int64_t n, double rate, std::int64_t max);
 
 }  // namespace sotto

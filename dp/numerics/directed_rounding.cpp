@@ -16,7 +16,7 @@ constexpr int given_digits = 6;  // of numbers that users give, which are mostly
 double read(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
 
 // The decimal before (-1) or after (+1) "d.ddde±xx".
-std::string neighbour(const std::string& text, int direction) {
+std::string next_decimal(const std::string& text, int direction) {
   const std::size_t e = text.find('e');
   std::string digits = text.substr(0, e);
   std::erase(digits, '.');
@@ -34,7 +34,7 @@ std::string rounded(double value, int digits, int direction) {
   check(value >= 0, "rounded: {} is not >= 0", value);
   if (std::isinf(value)) return "∞";
   std::string text = fmt::format("{:.{}e}", value, digits - 1);
-  if (direction * (read(text) - value) < 0) text = neighbour(text, direction);
+  if (direction * (read(text) - value) < 0) text = next_decimal(text, direction);
   if (std::isinf(read(text))) return "∞";
   return fmt::format("{:.{}g}", read(text), digits);
 }

@@ -47,27 +47,27 @@ std::vector<std::int64_t> sorted(const std::vector<std::int64_t>& batch_of,
 
 }  // namespace
 
-PassSampler::PassSampler(std::int64_t population, const Event& first, SecretRandom random)
+EpochSampler::EpochSampler(std::int64_t population, const Event& first, SecretRandom random)
     : Sampler(population, first), random_(std::move(random)) {}
 
-double PassSampler::expected_batch_size() const {
+double EpochSampler::expected_batch_size() const {
   return static_cast<double>(population()) / static_cast<double>(event().batches);
 }
 
-std::vector<std::int64_t> PassSampler::choose(std::int64_t place) {
-  if (place == 0) {
+std::vector<std::int64_t> EpochSampler::sample(std::int64_t index_in_epoch) {
+  if (index_in_epoch == 0) {
     const std::vector<std::int64_t> batch_of = assign(random_);
     start_ = starts(batch_of, event().batches);
     order_ = sorted(batch_of, start_);
   }
-  const auto at = start_.begin() + place;
+  const auto at = start_.begin() + index_in_epoch;
   return {order_.begin() + at[0], order_.begin() + at[1]};
 }
 
-std::vector<std::int64_t> PassSampler::rest(std::int64_t place) const {
-  if (place == 0 || place == event().batches) return {};
+std::vector<std::int64_t> EpochSampler::rest(std::int64_t index_in_epoch) const {
+  if (index_in_epoch == 0 || index_in_epoch == event().batches) return {};
   std::vector<std::int64_t> batch_of(static_cast<std::size_t>(population()), -1);
-  for (std::int64_t batch = place; batch < event().batches; ++batch) {
+  for (std::int64_t batch = index_in_epoch; batch < event().batches; ++batch) {
     const auto at = start_.begin() + batch;
     for (std::int64_t i = at[0]; i < at[1]; ++i)
       batch_of[static_cast<std::size_t>(order_[static_cast<std::size_t>(i)])] = batch;
@@ -75,18 +75,19 @@ std::vector<std::int64_t> PassSampler::rest(std::int64_t place) const {
   return batch_of;
 }
 
-void PassSampler::load_rest(std::int64_t place, const std::vector<std::int64_t>& rest) {
+void EpochSampler::load_rest(std::int64_t index_in_epoch, const std::vector<std::int64_t>& rest) {
   const std::int64_t batches = event().batches;
-  if (place == 0 || place == batches) return Sampler::load_rest(place, rest);
+  if (index_in_epoch == 0 || index_in_epoch == batches)
+    return Sampler::load_rest(index_in_epoch, rest);
   check(rest.size() == static_cast<std::size_t>(population()),
         "Sampler: {}: a state with the batches of {} units of {}", name(sampling()), rest.size(),
         population());
   for (const std::int64_t batch : rest)
-    check(batch == -1 || (batch >= place && batch < batches),
+    check(batch == -1 || (batch >= index_in_epoch && batch < batches),
           "Sampler: {}: a state with a unit in batch {} after {} of {}", name(sampling()), batch,
-          place, batches);
+          index_in_epoch, batches);
   std::vector<std::int64_t> start = starts(rest, batches);
-  for (std::int64_t batch = place; batch < batches; ++batch) {
+  for (std::int64_t batch = index_in_epoch; batch < batches; ++batch) {
     const auto at = start.begin() + batch;
     check(size(batch) == -1 || at[1] - at[0] == size(batch),
           "Sampler: {}: a state with {} units in batch {}, not {}", name(sampling()), at[1] - at[0],
@@ -97,7 +98,7 @@ void PassSampler::load_rest(std::int64_t place, const std::vector<std::int64_t>&
 }
 
 PartitionSampler::PartitionSampler(std::int64_t population, std::int64_t batch, SecretRandom random)
-    : PassSampler(population, partition_event(population, batch), std::move(random)) {}
+    : EpochSampler(population, partition_event(population, batch), std::move(random)) {}
 
 std::int64_t PartitionSampler::size(std::int64_t batch) const {
   return population() / event().batches + (batch < population() % event().batches ? 1 : 0);
@@ -118,7 +119,7 @@ std::vector<std::int64_t> PartitionSampler::assign(SecretRandom& random) const {
 
 BallsAndBinsSampler::BallsAndBinsSampler(std::int64_t population, std::int64_t batches,
                                          SecretRandom random)
-    : PassSampler(population, balls_event(population, batches), std::move(random)) {}
+    : EpochSampler(population, balls_event(population, batches), std::move(random)) {}
 
 std::vector<std::int64_t> BallsAndBinsSampler::assign(SecretRandom& random) const {
   std::vector<std::int64_t> batch_of(static_cast<std::size_t>(population()));

@@ -35,9 +35,9 @@ FixedSizeSampler::FixedSizeSampler(std::int64_t population, std::int64_t size, S
 PlannedSampler::PlannedSampler(std::int64_t population, std::int64_t batch, std::int64_t steps)
     : Sampler(population, planned_event(population, batch, steps)), batch_(batch) {}
 
-std::vector<std::int64_t> PlannedSampler::choose(std::int64_t place) {
+std::vector<std::int64_t> PlannedSampler::sample(std::int64_t index_in_epoch) {
   std::vector<std::int64_t> units(static_cast<std::size_t>(batch_));
-  std::iota(units.begin(), units.end(), place % separation() * batch_);
+  std::iota(units.begin(), units.end(), index_in_epoch % min_separation() * batch_);
   return units;
 }
 

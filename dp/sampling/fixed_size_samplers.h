@@ -16,7 +16,7 @@ class FixedSizeSampler final : public Sampler {
   double expected_batch_size() const override { return static_cast<double>(size_); }
 
  protected:
-  std::vector<std::int64_t> choose(std::int64_t /*place*/) override {
+  std::vector<std::int64_t> sample(std::int64_t /*place*/) override {
     return uniform_subset(population(), size_, random_);
   }
   bool secure() const override { return random_.secure(); }
@@ -36,10 +36,10 @@ class PlannedSampler final : public Sampler {
   PlannedSampler(std::int64_t population, std::int64_t batch, std::int64_t steps);
 
   double expected_batch_size() const override { return static_cast<double>(batch_); }
-  std::int64_t separation() const override { return population() / batch_; }
+  std::int64_t min_separation() const override { return population() / batch_; }
 
  protected:
-  std::vector<std::int64_t> choose(std::int64_t place) override;
+  std::vector<std::int64_t> sample(std::int64_t index_in_epoch) override;
   bool secure() const override { return true; }  // there is no randomness
   // The noise ends with the plan.
   bool repeats() const override { return false; }

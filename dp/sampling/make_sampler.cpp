@@ -19,7 +19,8 @@ void check_absent(const SamplerOptions& options, Sampling owner, std::int64_t nu
 }
 
 void check_options(std::int64_t population, const SamplerOptions& options) {
-  check_absent(options, Sampling::truncated_poisson, options.largest, "units per batch at most");
+  check_absent(options, Sampling::truncated_poisson, options.max_batch_size,
+               "units per batch at most");
   check_absent(options, Sampling::cyclic_poisson, options.groups, "groups");
   check_absent(options, Sampling::planned, options.steps, "steps");
   const auto all = static_cast<double>(population);
@@ -53,7 +54,7 @@ std::unique_ptr<Sampler> make_sampler(std::int64_t population, const SamplerOpti
     case Sampling::poisson:
       return std::make_unique<PoissonSampler>(population, rate, std::move(random));
     case Sampling::truncated_poisson:
-      return std::make_unique<TruncatedPoissonSampler>(population, rate, options.largest,
+      return std::make_unique<TruncatedPoissonSampler>(population, rate, options.max_batch_size,
                                                        std::move(random));
     case Sampling::fixed_size:
       return std::make_unique<FixedSizeSampler>(population, whole_batch(options),

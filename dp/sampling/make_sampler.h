@@ -14,7 +14,7 @@ struct SamplerOptions {
   // full_batch it is the population, or 0.
   double expected_batch = 0;
   // Truncated Poisson only: the maximum number of units in a batch.
-  std::int64_t largest = 0;
+  std::int64_t max_batch_size = 0;
   // Cyclic Poisson only: the number of groups that take turns.
   std::int64_t groups = 0;
   // planned only: the number of draws.

@@ -9,15 +9,15 @@ namespace sotto {
 
 namespace {
 
-Event truncated_event(std::int64_t population, double rate, std::int64_t largest) {
+Event truncated_event(std::int64_t population, double rate, std::int64_t max_batch_size) {
   constexpr const char* op = "TruncatedPoissonSampler";
   check(population >= 1 && population < std::int64_t{1} << 53, "{}: a population of {}", op,
         population);
-  check(largest >= 1, "{}: at most {} units of {}", op, largest, population);
+  check(max_batch_size >= 1, "{}: at most {} units of {}", op, max_batch_size, population);
   const double exact = IndependentSubset(op, rate).rate();
   return {.sampling = Sampling::truncated_poisson,
           .sampling_rate = exact,
-          .cut = binomial_tail(population + 1, exact, largest)};
+          .truncation_probability = binomial_tail(population + 1, exact, max_batch_size)};
 }
 
 Event cyclic_event(std::int64_t population, std::int64_t groups, double rate) {
@@ -31,9 +31,9 @@ Event cyclic_event(std::int64_t population, std::int64_t groups, double rate) {
 }  // namespace
 
 TruncatedPoissonSampler::TruncatedPoissonSampler(std::int64_t population, double rate,
-                                                 std::int64_t largest, SecretRandom random)
-    : Sampler(population, truncated_event(population, rate, largest)),
-      largest_(largest),
+                                                 std::int64_t max_batch_size, SecretRandom random)
+    : Sampler(population, truncated_event(population, rate, max_batch_size)),
+      largest_(max_batch_size),
       subset_("TruncatedPoissonSampler", rate),
       random_(std::move(random)) {}
 
@@ -41,7 +41,7 @@ double TruncatedPoissonSampler::expected_batch_size() const {
   return std::min(Sampler::expected_batch_size(), static_cast<double>(largest_));
 }
 
-std::vector<std::int64_t> TruncatedPoissonSampler::choose(std::int64_t /*place*/) {
+std::vector<std::int64_t> TruncatedPoissonSampler::sample(std::int64_t /*place*/) {
   std::vector<std::int64_t> units = subset_.draw(population(), random_);
   const auto drawn = static_cast<std::int64_t>(units.size());
   if (drawn <= largest_) return units;
@@ -56,10 +56,10 @@ CyclicPoissonSampler::CyclicPoissonSampler(std::int64_t population, std::int64_t
       subset_("CyclicPoissonSampler", rate),
       random_(std::move(random)) {}
 
-std::vector<std::int64_t> CyclicPoissonSampler::choose(std::int64_t place) {
-  const std::int64_t members = (population() - place - 1) / groups() + 1;
+std::vector<std::int64_t> CyclicPoissonSampler::sample(std::int64_t index_in_epoch) {
+  const std::int64_t members = (population() - index_in_epoch - 1) / groups() + 1;
   std::vector<std::int64_t> units = subset_.draw(members, random_);
-  for (std::int64_t& unit : units) unit = place + groups() * unit;
+  for (std::int64_t& unit : units) unit = index_in_epoch + groups() * unit;
   return units;
 }
 

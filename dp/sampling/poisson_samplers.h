@@ -11,15 +11,15 @@ namespace sotto {
 class TruncatedPoissonSampler final : public Sampler {
  public:
   // Throws std::invalid_argument unless 0 < rate <= 1 and largest >= 1.
-  TruncatedPoissonSampler(std::int64_t population, double rate, std::int64_t largest,
+  TruncatedPoissonSampler(std::int64_t population, double rate, std::int64_t max_batch_size,
                           SecretRandom random = SecretRandom());
 
-  std::int64_t largest() const { return largest_; }
+  std::int64_t max_batch_size() const { return largest_; }
   // The mean size of the batches before truncation, but at most `largest`.
   double expected_batch_size() const override;
 
  protected:
-  std::vector<std::int64_t> choose(std::int64_t place) override;
+  std::vector<std::int64_t> sample(std::int64_t index_in_epoch) override;
   bool secure() const override { return random_.secure(); }
 
  private:
@@ -43,10 +43,10 @@ class CyclicPoissonSampler final : public Sampler {
     return Sampler::expected_batch_size() / static_cast<double>(groups());
   }
   // Holds until resume_from() starts a new epoch.
-  std::int64_t separation() const override { return groups(); }
+  std::int64_t min_separation() const override { return groups(); }
 
  protected:
-  std::vector<std::int64_t> choose(std::int64_t place) override;
+  std::vector<std::int64_t> sample(std::int64_t index_in_epoch) override;
   bool secure() const override { return random_.secure(); }
 
  private:

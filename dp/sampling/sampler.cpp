@@ -23,31 +23,31 @@ Sampler::Sampler(std::int64_t population, const Event& first)
   check_event("Sampler", first);
 }
 
-void Sampler::seek(std::int64_t place, std::uint64_t number) {
-  place_ = place;
+void Sampler::seek(std::int64_t index_in_epoch, std::uint64_t number) {
+  index_in_epoch_ = index_in_epoch;
   number_ = number;
-  event_.paid = place % event_.batches > 0;
+  event_.paid = index_in_epoch % event_.batches > 0;
 }
 
 void Sampler::resume_from(std::uint64_t number) { seek(0, number); }
 
 SampledBatch Sampler::draw() {
-  const bool over = place_ == event_.batches;
+  const bool over = index_in_epoch_ == event_.batches;
   check(!over || repeats(), "Sampler: {}: all {} batches of the plan were drawn",
-        name(event_.sampling), place_);
-  const std::int64_t place = over ? 0 : place_;
+        name(event_.sampling), index_in_epoch_);
+  const std::int64_t index_in_epoch = over ? 0 : index_in_epoch_;
   SampledBatch draw;
-  draw.units_ = choose(place);
+  draw.units_ = sample(index_in_epoch);
   draw.event_ = event_;
-  draw.separation_ = separation();
+  draw.min_separation_ = min_separation();
   draw.expected_size_ = expected_batch_size();
   draw.population_ = population_;
   draw.number_ = number_;
-  draw.place_ = place;
-  if (place == 0) pass_ = number_;
+  draw.index_in_epoch_ = index_in_epoch;
+  if (index_in_epoch == 0) pass_ = number_;
   draw.pass_ = pass_;
   draw.secure_ = secure();
-  seek(place + 1, number_ + 1);
+  seek(index_in_epoch + 1, number_ + 1);
   return draw;
 }
 
@@ -56,27 +56,28 @@ SamplerState Sampler::state() const {
           .population = population_,
           .expected_batch_size = expected_batch_size(),
           .secure = secure(),
-          .place = place_,
+          .index_in_epoch = index_in_epoch_,
           .pass = pass_,
           .number = number_,
-          .rest = rest(place_)};
+          .rest = rest(index_in_epoch_)};
 }
 
 void Sampler::load_state(const SamplerState& state) {
   check(state.population == population_, "Sampler: a state of {} units for {}", state.population,
         population_);
-  check(state.place >= 0 && state.place <= event_.batches,
-        "Sampler: a state after {} of {} batches", state.place, event_.batches);
+  check(state.index_in_epoch >= 0 && state.index_in_epoch <= event_.batches,
+        "Sampler: a state after {} of {} batches", state.index_in_epoch, event_.batches);
   Event event = event_;
-  event.paid = state.place % event_.batches > 0;
-  event.cut = state.event.cut;  // its last digits may differ on another machine
+  event.paid = state.index_in_epoch % event_.batches > 0;
+  event.truncation_probability =
+      state.event.truncation_probability;  // its last digits may differ on another machine
   check(state.event == event && state.expected_batch_size == expected_batch_size(),
         "Sampler: a state of other batches: {} and {} units on average for {} and {}",
         to_json(state.event), state.expected_batch_size, to_json(event), expected_batch_size());
   check(state.secure || !secure(), "Sampler: a state of seeded batches for secret ones");
-  load_rest(state.place, state.rest);
+  load_rest(state.index_in_epoch, state.rest);
   pass_ = state.pass;
-  seek(state.place, state.number);
+  seek(state.index_in_epoch, state.number);
 }
 
 void Sampler::load_rest(std::int64_t /*place*/, const std::vector<std::int64_t>& rest) {
@@ -90,7 +91,7 @@ PoissonSampler::PoissonSampler(std::int64_t population, double rate, SecretRando
       subset_("PoissonSampler", rate),
       random_(std::move(random)) {}
 
-std::vector<std::int64_t> FullBatchSampler::choose(std::int64_t /*place*/) {
+std::vector<std::int64_t> FullBatchSampler::sample(std::int64_t /*place*/) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(population()));
   std::iota(all.begin(), all.end(), 0);
   return all;

@@ -23,14 +23,14 @@ class SampledBatch {
   // The event that a release of this batch is accounted as, with a noise multiplier of 0.
   const Event& event() const { return event_; }
   // Two draws in which one unit takes part are at least this many apart; 1: nothing is promised.
-  std::int64_t separation() const { return separation_; }
+  std::int64_t min_separation() const { return min_separation_; }
   // The mean number of units in a draw of the epoch, not rounded. Public.
   double expected_batch_size() const { return expected_size_; }
   // The data set's number of units, to which the rate refers: a ledger accepts one population only.
   std::int64_t population() const { return population_; }
   std::uint64_t number() const { return number_; }
   // The batch's index in its epoch, from 0, and the number of the draw that began the epoch.
-  std::int64_t place() const { return place_; }
+  std::int64_t index_in_epoch() const { return index_in_epoch_; }
   std::uint64_t pass() const { return pass_; }
   // Returns whether the batch was drawn with unpredictable randomness.
   bool secure() const { return secure_; }
@@ -42,11 +42,11 @@ class SampledBatch {
   SampledBatch() = default;
   std::vector<std::int64_t> units_;
   Event event_;
-  std::int64_t separation_ = 1;
+  std::int64_t min_separation_ = 1;
   double expected_size_ = 0;
   std::int64_t population_ = 0;
   std::uint64_t number_ = 0;
-  std::int64_t place_ = 0;
+  std::int64_t index_in_epoch_ = 0;
   std::uint64_t pass_ = 0;
   bool secure_ = false;
 };
@@ -57,11 +57,11 @@ struct SamplerState {
   Event event;  // of the next draw
   std::int64_t population = 0;
   double expected_batch_size = 0;
-  bool secure = false;       // SampledBatch::secure() of its draws
-  std::int64_t place = 0;    // batches of the epoch already drawn
-  std::uint64_t pass = 0;    // number of the draw that began the epoch
-  std::uint64_t number = 0;  // of the next draw
-  // remaining assignment of an epoch that is drawn at its start (PassSampler)
+  bool secure = false;              // SampledBatch::secure() of its draws
+  std::int64_t index_in_epoch = 0;  // batches of the epoch already drawn
+  std::uint64_t pass = 0;           // number of the draw that began the epoch
+  std::uint64_t number = 0;         // of the next draw
+  // remaining assignment of an epoch that is drawn at its start (EpochSampler)
   std::vector<std::int64_t> rest;
 };
 
@@ -88,9 +88,9 @@ class Sampler {
   double rate() const { return event_.sampling_rate; }
   std::int64_t population() const { return population_; }
   virtual double expected_batch_size() const { return rate() * static_cast<double>(population_); }
-  virtual std::int64_t separation() const { return 1; }
+  virtual std::int64_t min_separation() const { return 1; }
   // The number of batches of the epoch already drawn.
-  std::int64_t place() const { return place_; }
+  std::int64_t index_in_epoch() const { return index_in_epoch_; }
   // Sets the next draw's number and begins a new epoch: a resumed run continues where its ledger
   // stopped.
   void resume_from(std::uint64_t number);
@@ -103,21 +103,21 @@ class Sampler {
 
  protected:
   // The units of the next draw, in increasing order. `place` counts the batches of an epoch from 0.
-  virtual std::vector<std::int64_t> choose(std::int64_t place) = 0;
+  virtual std::vector<std::int64_t> sample(std::int64_t index_in_epoch) = 0;
   virtual bool secure() const = 0;
   // Returns whether another epoch follows the first.
   virtual bool repeats() const { return true; }
   // The remaining assignment, after `place` batches, of an epoch that is drawn at its start;
   // load_rest() restores it after checking all of it.
   virtual std::vector<std::int64_t> rest(std::int64_t /*place*/) const { return {}; }
-  virtual void load_rest(std::int64_t place, const std::vector<std::int64_t>& rest);
+  virtual void load_rest(std::int64_t index_in_epoch, const std::vector<std::int64_t>& rest);
 
  private:
-  void seek(std::int64_t place, std::uint64_t number);
+  void seek(std::int64_t index_in_epoch, std::uint64_t number);
 
   std::int64_t population_;
   Event event_;
-  std::int64_t place_ = 0;  // up to event_.batches, where the epoch is over
+  std::int64_t index_in_epoch_ = 0;  // up to event_.batches, where the epoch is over
   std::uint64_t pass_ = 0;
   std::uint64_t number_ = 0;
 };
@@ -131,7 +131,7 @@ class PoissonSampler final : public Sampler {
   PoissonSampler(std::int64_t population, double rate, SecretRandom random = SecretRandom());
 
  protected:
-  std::vector<std::int64_t> choose(std::int64_t /*place*/) override {
+  std::vector<std::int64_t> sample(std::int64_t /*place*/) override {
     return subset_.draw(population(), random_);
   }
   bool secure() const override { return random_.secure(); }
@@ -148,7 +148,7 @@ class FullBatchSampler final : public Sampler {
       : Sampler(population, {.sampling = Sampling::full_batch}) {}
 
  protected:
-  std::vector<std::int64_t> choose(std::int64_t place) override;
+  std::vector<std::int64_t> sample(std::int64_t index_in_epoch) override;
   bool secure() const override { return true; }  // there is no randomness
 };
 

@@ -42,8 +42,8 @@ int poisson_of_mean_1(SecretRandom& random) {
 // A set of non-negative numbers, in a hash table with open addressing that is at most half full.
 class NumberSet {
  public:
-  explicit NumberSet(std::int64_t most)
-      : slots_(std::bit_ceil(2 * static_cast<std::uint64_t>(most) + 2), none) {}
+  explicit NumberSet(std::int64_t max)
+      : slots_(std::bit_ceil(2 * static_cast<std::uint64_t>(max) + 2), none) {}
   // Returns whether the number is new.
   bool insert(std::int64_t number) {
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15u;  // Knuth's multiplicative hashing
@@ -68,10 +68,10 @@ class NumberSet {
 // few that are set.
 class BitSet {
  public:
-  BitSet(std::int64_t n, std::int64_t most)
+  BitSet(std::int64_t n, std::int64_t max)
       : words_(static_cast<std::size_t>(n / 64 + 1)),
         some_(words_.size() / 64 + 1),
-        most_(static_cast<std::size_t>(most)) {}
+        most_(static_cast<std::size_t>(max)) {}
   bool insert(std::int64_t number) {
     const auto at = static_cast<std::uint64_t>(number);
     set(some_, at / 64);
@@ -147,7 +147,7 @@ std::vector<std::int64_t> IndependentSubset::draw(std::int64_t n, SecretRandom& 
 
 // Compares a 64-bit random number with the threshold, most significant 16 bits first; the other 48
 // are drawn only if those are equal, which does not change the number's distribution.
-bool IndependentSubset::heads(std::uint16_t first_bits, SecretRandom& random) const {
+bool IndependentSubset::accept(std::uint16_t first_bits, SecretRandom& random) const {
   const auto threshold_bits = static_cast<std::uint16_t>(threshold_ >> 48);
   if (first_bits != threshold_bits) return first_bits < threshold_bits;
   constexpr std::uint64_t low_48 = (std::uint64_t{1} << 48) - 1;
@@ -166,7 +166,7 @@ std::vector<std::int64_t> IndependentSubset::sample_dense(std::int64_t n, Secret
   random.fill(std::span<std::uint64_t>(words_));
   for (std::int64_t unit = 0; unit < n; ++unit) {
     const std::uint64_t word = words_[static_cast<std::size_t>(unit / coins_in_word)];
-    if (heads(static_cast<std::uint16_t>(word >> (16 * (unit % coins_in_word))), random))
+    if (accept(static_cast<std::uint16_t>(word >> (16 * (unit % coins_in_word))), random))
       taken.push_back(unit);
   }
   return taken;
@@ -178,8 +178,12 @@ std::vector<std::int64_t> IndependentSubset::sample_dense(std::int64_t n, Secret
 // of a dart's word supplies the random number's other bits.
 void IndependentSubset::throw_darts(SecretRandom& random) {
   const std::uint64_t places = (std::uint64_t{1} << zeros()) - 1;
-  const auto less = [](const Dart& a, const Dart& b) { return a.place < b.place; };
-  const auto same = [](const Dart& a, const Dart& b) { return a.place == b.place; };
+  const auto less = [](const Dart& a, const Dart& b) {
+    return a.index_in_epoch < b.index_in_epoch;
+  };
+  const auto same = [](const Dart& a, const Dart& b) {
+    return a.index_in_epoch == b.index_in_epoch;
+  };
   do {
     darts_.resize(static_cast<std::size_t>(poisson_of_mean_1(random)));
     for (Dart& dart : darts_) {
@@ -199,7 +203,7 @@ std::vector<std::int64_t> IndependentSubset::sample_sparse(std::int64_t n, Secre
   for (std::int64_t left = n; left > 0; left -= places) {
     throw_darts(random);
     for (const Dart& dart : darts_) {
-      if (dart.taken && dart.place < left) taken.push_back(n - left + dart.place);
+      if (dart.taken && dart.index_in_epoch < left) taken.push_back(n - left + dart.index_in_epoch);
     }
   }
   return taken;

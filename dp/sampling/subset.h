@@ -30,11 +30,11 @@ class IndependentSubset {
 
  private:
   struct Dart {
-    std::int64_t place;
+    std::int64_t index_in_epoch;
     bool taken;
   };
   int zeros() const;
-  bool heads(std::uint16_t first_bits, SecretRandom& random) const;
+  bool accept(std::uint16_t first_bits, SecretRandom& random) const;
   void throw_darts(SecretRandom& random);
 
   std::uint64_t threshold_;  // the probability times 2^64; 0 stands for 2^64

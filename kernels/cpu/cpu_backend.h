@@ -9,7 +9,7 @@ namespace sotto {
 class CpuBackend : public Backend {
  public:
   std::string name() const override { return "cpu (portable)"; }
-  Costs costs() const override;
+  CostModel costs() const override;
 
   void fill(double value, View y) override;
   void copy(View x, View y) override;
@@ -58,8 +58,8 @@ class CpuBackend : public Backend {
   bool conv_gram_norms(View dy, View x, const Window& window, View y) override;
   void unfold(View x, const Window& window, View patches) override;
 
-  void max_pool(View x, const Window& window, View y, View chosen) override;
-  void max_pool_grad(View dy, View chosen, const Window& window, View dx) override;
+  void max_pool(View x, const Window& window, View y, View argmax) override;
+  void max_pool_grad(View dy, View argmax, const Window& window, View dx) override;
   void avg_pool(View x, const Window& window, bool count_padding, View y) override;
   void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) override;
 

@@ -70,7 +70,7 @@ void step_grad(const T* gates, const T* cell, const T* tanh_cell, const T* dstat
   const T *i = gates, *f = i + h, *g = f + h, *o = g + h;
   T *di = dz, *df = di + h, *dg = df + h, *dout = dg + h;
   for (std::int64_t j = 0; j < h; ++j) {
-    const LstmSlopes<T> y =
+    const LstmCellGrad<T> y =
         lstm_cell_grad<T>({i[j], f[j], g[j], o[j]}, cell[j], tanh_cell[j], dstate[j], dcell[j]);
     di[j] = y.sums.i;
     df[j] = y.sums.f;
@@ -84,11 +84,11 @@ void step_grad(const T* gates, const T* cell, const T* tanh_cell, const T* dstat
 // step stay in the cache, and that products read the weight without copying it.
 template <class F>
 void for_some_samples(const LstmLayer& layer, F&& f) {
-  constexpr std::int64_t most = 64, least = 8;
+  constexpr std::int64_t max = 64, min = 8;
   const std::int64_t n = layer.samples(), threads = thread_count();
-  const std::int64_t needed = (n + most - 1) / most,
+  const std::int64_t needed = (n + max - 1) / max,
                      even = (needed + threads - 1) / threads * threads;
-  const std::int64_t parts = std::max<std::int64_t>(1, std::min(n / least, even));
+  const std::int64_t parts = std::max<std::int64_t>(1, std::min(n / min, even));
   const std::int64_t work = layer.steps() * layer.weight.numel() * (n / parts);
   parallel_for(parts, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = begin; part < end; ++part) {

@@ -114,18 +114,18 @@ void reduce_columns(const T* x, Y* y, const ReductionPlan& plan) {
   // small enough that every thread gets a block.
   constexpr std::int64_t longest = 512, shortest = 64;
   const std::int64_t width = plan.kept_x.back().size;
-  const std::int64_t most = plan.kept_x.outer().numel() >= thread_count() ? longest : shortest;
-  const std::int64_t blocks = (width + most - 1) / most;
+  const std::int64_t max = plan.kept_x.outer().numel() >= thread_count() ? longest : shortest;
+  const std::int64_t blocks = (width + max - 1) / max;
   const Axis inner_y = plan.kept_y.back();
   const AxisList outer_x = plan.kept_x.outer(), outer_y = plan.kept_y.outer();
-  const std::int64_t work = std::max<std::int64_t>(plan.reduced.numel(), 1) * std::min(width, most);
+  const std::int64_t work = std::max<std::int64_t>(plan.reduced.numel(), 1) * std::min(width, max);
   parallel_for(
       outer_x.numel() * blocks, elementwise_grain / work + 1,
       [&](std::int64_t begin, std::int64_t end) {
         double result[longest];
         for (std::int64_t i = begin; i < end; ++i) {
-          const std::int64_t first = i % blocks * most;
-          const std::int64_t part = std::min(most, width - first);
+          const std::int64_t first = i % blocks * max;
+          const std::int64_t part = std::min(max, width - first);
           simd_dispatch([&] {
             fold_columns<Fold>(x + outer_x.offset(i / blocks) + first * plan.kept_x.back().stride,
                                plan, part, result);

@@ -87,8 +87,8 @@ double total_of(const AttentionMask& rule, const T* y, std::int64_t k) {
 
 // dx = scale y (dy - sum_i y[i] dy[i] / total); dx may be y or dy.
 template <class T, class D>
-void softmax_slopes(const AttentionMask& rule, double total, const T* y, const D* dy,
-                    std::int64_t k, T* dx) {
+void softmax_grad_row(const AttentionMask& rule, double total, const T* y, const D* dy,
+                      std::int64_t k, T* dx) {
   using A = acc_t<T>;
   const double sum =
       sum_terms(k, [&](std::int64_t i) { return static_cast<double>(A(dy[i]) * A(y[i])); });
@@ -157,7 +157,7 @@ void CpuBackend::softmax_grad(View y, View dy, bool logarithm, View dx) {
   for_each_row(
       [logarithm]<class T>(std::int64_t, std::int64_t k, const T* p, const T* d, T* out) {
         using A = acc_t<T>;
-        if (!logarithm) return softmax_slopes({}, 1, p, d, k, out);
+        if (!logarithm) return softmax_grad_row({}, 1, p, d, k, out);
         const A s = static_cast<A>(
             sum_terms(k, [&](std::int64_t i) { return static_cast<double>(A(d[i])); }));
         for (std::int64_t i = 0; i < k; ++i) out[i] = T(A(d[i]) - math::exp(A(p[i])) * s);
@@ -176,9 +176,8 @@ void CpuBackend::masked_softmax(const AttentionMask& rule, View x, View y) {
 
 void CpuBackend::score_weights_grad(const AttentionMask& rule, View w, View dw, View dx) {
   dispatch_float(w.dtype, [&]<class T>(std::type_identity<T>) {
-    const auto one = [&](std::int64_t, std::int64_t keys, const T* p, const acc_t<T>* d,
-                         T* slopes) {
-      softmax_slopes(rule, total_of(rule, p, keys), p, d, keys, slopes);
+    const auto one = [&](std::int64_t, std::int64_t keys, const T* p, const acc_t<T>* d, T* grads) {
+      softmax_grad_row(rule, total_of(rule, p, keys), p, d, keys, grads);
     };
     for_rows_of(w, one, w.as<T>(), dw.as<acc_t<T>>(), dx.as<T>());
   });

@@ -24,7 +24,7 @@ struct Unfold {
     const Window& w = g.window;
     const std::int64_t taps = w.positions(), columns = g.channels * taps;
     const std::int64_t column = index % columns, row = index / columns;
-    const Place position = place(row % g.positions(), g.out), k = place(column % taps, w.kernel);
+    const Coord3 position = coord3(row % g.positions(), g.out), k = coord3(column % taps, w.kernel);
     std::int64_t from = row / g.positions() * x.stride[0] + column / taps * x.stride[1];
     bool inside = true;
     for (int axis = 0; axis < 3; ++axis) {
@@ -46,9 +46,9 @@ struct Fold {
   HD void operator()(std::int64_t index) const {
     const std::int64_t taps = g.window.positions(), pixels = g.pixels();
     const std::int64_t c = index % g.channels, n = index / g.channels / pixels;
-    const Place pixel = place(index / g.channels % pixels, g.in);
+    const Coord3 pixel = coord3(index / g.channels % pixels, g.in);
     acc_t<T> sum = 0;
-    for_each_position(g, pixel, [&](std::int64_t tap, const Place& p) {
+    for_each_position(g, pixel, [&](std::int64_t tap, const Coord3& p) {
       const std::int64_t position = (p.at[0] * g.out[1] + p.at[1]) * g.out[2] + p.at[2];
       const std::int64_t row = n * g.positions() + position;
       sum += acc_t<T>(patches[(row * g.channels + c) * taps + tap]);
@@ -67,10 +67,10 @@ struct NormsOfParts {
   double* y;
   template <class Team>
   HD void operator()(const Team& team, std::int64_t n) const {
-    const double slopes = squared(team, of_dy, dy, n), inputs = squared(team, of_x, x, n);
+    const double grads = squared(team, of_dy, dy, n), inputs = squared(team, of_x, x, n);
     if (team.rank() != 0) return;
     y[3 * n] = norms[n];
-    y[3 * n + 1] = slopes;
+    y[3 * n + 1] = grads;
     y[3 * n + 2] = inputs;
   }
 
@@ -156,7 +156,7 @@ class RowMajor {
 struct PatchPlan {
   Geometry g;
   Dtype dtype;
-  std::int64_t most_bytes;              // limit of the scratch, unless one sample needs more
+  std::int64_t max_bytes;               // limit of the scratch, unless one sample needs more
   std::int64_t materialized_bytes = 0;  // needed per sample besides its patches
 
   std::int64_t columns() const { return g.channels * g.window.positions(); }
@@ -164,7 +164,7 @@ struct PatchPlan {
   std::int64_t samples_at_once() const {
     const std::int64_t one =
         std::max<std::int64_t>(1, bytes_of(dtype, sample_elements()) + materialized_bytes);
-    return std::clamp<std::int64_t>(most_bytes / one, 1, std::max<std::int64_t>(1, g.samples));
+    return std::clamp<std::int64_t>(max_bytes / one, 1, std::max<std::int64_t>(1, g.samples));
   }
   // The patches of a group: [samples, positions, taps of the group].
   View patches(char* data, std::int64_t samples, std::int64_t group) const {
@@ -310,11 +310,11 @@ void DeviceBackend<Exec>::conv_weight(View dy, View x, const Window& window, dou
     fill(0, flat);
     for_each_chunk(plan, [&](std::int64_t first, std::int64_t count) {
       const Geometry g = of_samples(plan.g, count);
-      const ImageRows slopes(exec.device(), samples_of(dy, first, count));
-      slopes.load(*this);
+      const ImageRows grads(exec.device(), samples_of(dy, first, count));
+      grads.load(*this);
       unfold_into(exec, g, samples_of(x, first, count), patches.data());
       for (std::int64_t group = 0; group < window.groups; ++group) {
-        const View b = slopes.matrix(group * g.group_outputs(), g.group_outputs());
+        const View b = grads.matrix(group * g.group_outputs(), g.group_outputs());
         exec.gemm(transposed(joined(b)), joined(plan.patches(patches.data(), count, group)), 1,
                   plan.weights(flat, group));
       }
@@ -329,13 +329,13 @@ void weight_rows_into(DeviceBackend<Exec>& backend, const Exec& exec, const Patc
                       const std::array<View, 2>& dy_and_x, char* patches, View rows) {
   const std::int64_t count = dy_and_x[0].size[0];
   const Geometry g = of_samples(plan.g, count);
-  const ImageRows slopes(exec.device(), dy_and_x[0]);
-  slopes.load(backend);
+  const ImageRows grads(exec.device(), dy_and_x[0]);
+  grads.load(backend);
   unfold_into(exec, g, dy_and_x[1], patches);
   for (std::int64_t group = 0; group < g.window.groups; ++group) {
     View c = plan.weights(rows, group);
     c = {c.data, c.dtype, 3, {count, c.size[0], c.size[1]}, {g.outputs * g.taps(), g.taps(), 1}};
-    exec.gemm(transposed(slopes.matrix(group * g.group_outputs(), g.group_outputs())),
+    exec.gemm(transposed(grads.matrix(group * g.group_outputs(), g.group_outputs())),
               plan.patches(patches, count, group), 0, c);
   }
 }

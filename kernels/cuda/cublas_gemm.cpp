@@ -90,11 +90,11 @@ struct Problem {
 };
 
 std::uint32_t alignment_of(const View& x) {
-  constexpr std::uintptr_t most = 256;
+  constexpr std::uintptr_t max = 256;
   const auto step = x.rank == 3 && x.size[0] > 1
                         ? static_cast<std::uintptr_t>(x.stride[0]) * size_of(x.dtype)
                         : 0;
-  const auto bits = reinterpret_cast<std::uintptr_t>(x.data) | step | most;
+  const auto bits = reinterpret_cast<std::uintptr_t>(x.data) | step | max;
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
@@ -116,8 +116,8 @@ class Matmul {
     cublasLtMatmulPreference_t raw = nullptr;
     cublas_check(call_, "cublasLtMatmulPreferenceCreate", cublasLtMatmulPreferenceCreate(&raw));
     const Preference preference(raw);
-    const std::size_t most = DeviceState::workspace_bytes;
-    prefer(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most);
+    const std::size_t max = DeviceState::workspace_bytes;
+    prefer(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, max);
     // Partial sums must not be accumulated in a 16-bit result.
     prefer(raw, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));

@@ -12,7 +12,7 @@ namespace sotto {
 
 // dy times the derivative with respect to operand `which`.
 template <class F, int which>
-struct BinarySlope {
+struct BinaryGrad {
   template <class A>
   HD A operator()(A a, A b, A dy) const {
     if constexpr (which == 0)
@@ -33,13 +33,13 @@ struct AnyBinary {
 };
 
 template <int which>
-struct AnyBinarySlope {
+struct AnyBinaryGrad {
   int op;
   template <class A>
   HD A operator()(A a, A b, A dy) const {
     A d = dy;
     with_functor(BinaryFunctors{}, op,
-                 [&]<class F>(std::type_identity<F>) { d = BinarySlope<F, which>{}(a, b, dy); });
+                 [&]<class F>(std::type_identity<F>) { d = BinaryGrad<F, which>{}(a, b, dy); });
     return d;
   }
 };
@@ -252,11 +252,11 @@ template <int which, class Exec>
 void binary_slope(const Exec& exec, int op, const std::array<View, 4>& views) {
   bool done = false;
   BinaryFunctors::at(op, [&]<class F>(std::type_identity<F>) {
-    done = packed_map(exec, views, BinarySlope<F, which>{});
+    done = packed_map(exec, views, BinaryGrad<F, which>{});
   });
   if (done) return;
   with_arithmetic(views[0].dtype, [&](auto type) {
-    strided_map<decltype(type)>(exec, views, AnyBinarySlope<which>{op});
+    strided_map<decltype(type)>(exec, views, AnyBinaryGrad<which>{op});
   });
 }
 

@@ -92,7 +92,7 @@ struct LstmBackward {
         h(layer.units()) {}
   HD void operator()(std::int64_t index) const {
     const std::int64_t n = index / h, unit = index % h;
-    const LstmSlopes<T> y =
+    const LstmCellGrad<T> y =
         lstm_cell_grad(gates_of(gates[n], unit, h), before[n][unit], tanh_cell[n][unit],
                        dstate[n][unit] + dy[n][unit], dcell[n][unit]);
     put_gates(y.sums, dz[n], unit, h);

@@ -277,7 +277,7 @@ struct AddRoundedColumn {
 
 // The bf16 pieces of `lanes` neighbours in one row.
 template <int lanes>
-struct PiecesOfRow {
+struct Bf16x2Row {
   using Values = Pack<std::uint16_t, lanes>;
   std::int64_t count, width;
   const std::uint16_t* x;
@@ -287,12 +287,12 @@ struct PiecesOfRow {
     const std::int64_t at = pack * lanes;
     const double weight = w[at / width];
     const Values values = *reinterpret_cast<const Values*>(x + at);
-    Values y[float_pieces];
+    Values y[float_bf16x2];
     for (int lane = 0; lane < lanes; ++lane) {
-      const Pieces of = scale_to_bf16x2(weight, std::bit_cast<bf16>(values.value[lane]));
-      for (int p = 0; p < float_pieces; ++p) y[p].value[lane] = of.piece[p].bits;
+      const Bf16x2 of = scale_to_bf16x2(weight, std::bit_cast<bf16>(values.value[lane]));
+      for (int p = 0; p < float_bf16x2; ++p) y[p].value[lane] = of.piece[p].bits;
     }
-    for (int p = 0; p < float_pieces; ++p)
+    for (int p = 0; p < float_bf16x2; ++p)
       *reinterpret_cast<Values*>(pieces + p * count + at) = y[p];
   }
 };
@@ -376,8 +376,8 @@ void DeviceBackend<Exec>::scale_to_bf16x2(View x, View w, View pieces) {
   };
   const auto run = [&]<int together>(std::integral_constant<int, together>) {
     exec.for_each(count / together,
-                  PiecesOfRow<together>{count, width, x.as<const std::uint16_t>(),
-                                        w.as<const double>(), pieces.as<std::uint16_t>()});
+                  Bf16x2Row<together>{count, width, x.as<const std::uint16_t>(),
+                                      w.as<const double>(), pieces.as<std::uint16_t>()});
   };
   if (width % lanes == 0 && aligned(x) && aligned(pieces)) {
     run(std::integral_constant<int, lanes>{});

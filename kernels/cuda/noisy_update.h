@@ -65,7 +65,7 @@ struct DrawGroup {
 };
 
 // Decides the undecided samples of a group, in order.
-struct SettleGroup {
+struct DecideGroup {
   const RoundedGaussian* gaussian;
   ChaChaStream stream;
   const DrawGroup* groups;
@@ -88,11 +88,11 @@ struct SettleGroup {
 
 inline std::vector<DrawGroup> draw_groups(std::span<const std::int64_t> counts) {
   std::vector<DrawGroup> groups;
-  constexpr auto most = static_cast<std::int64_t>(RoundedGaussian::group_values);
+  constexpr auto max = static_cast<std::int64_t>(RoundedGaussian::group_values);
   std::uint64_t block = 0;
   for (const std::int64_t count : counts) {
-    for (std::int64_t at = 0; at < count; at += most) {
-      const std::int64_t draws = count - at < most ? count - at : most;
+    for (std::int64_t at = 0; at < count; at += max) {
+      const std::int64_t draws = count - at < max ? count - at : max;
       groups.push_back({block, draws});
       block += RoundedGaussian::blocks_for(static_cast<std::size_t>(draws));
     }
@@ -125,7 +125,7 @@ void DeviceBackend<Exec>::rounded_gaussian(const RoundedGaussian& gaussian,
   exec.for_each(static_cast<std::int64_t>(blocks),
                 DrawBlock{there.data(), stream, y.as<std::int64_t>(), undecided.data()});
   exec.for_each(static_cast<std::int64_t>(groups.size()),
-                SettleGroup{there.data(), stream, group_table.data(), undecided.data(),
+                DecideGroup{there.data(), stream, group_table.data(), undecided.data(),
                             y.as<std::int64_t>()});
 }
 

@@ -12,14 +12,14 @@ namespace sotto {
 // fastest, as images are usually stored.
 struct Pixel {
   std::int64_t n, c;
-  Place at;
+  Coord3 at;
   HD Pixel(std::int64_t index, std::int64_t channels, const std::int64_t* size)
       : n(index / channels / (size[0] * size[1] * size[2])),
         c(index % channels),
-        at(place(index / channels % (size[0] * size[1] * size[2]), size)) {}
+        at(coord3(index / channels % (size[0] * size[1] * size[2]), size)) {}
 };
 
-HD inline std::int64_t offset_of(const View& v, std::int64_t n, std::int64_t c, const Place& p) {
+HD inline std::int64_t offset_of(const View& v, std::int64_t n, std::int64_t c, const Coord3& p) {
   return n * v.stride[0] + c * v.stride[1] + p.at[0] * v.stride[2] + p.at[1] * v.stride[3] +
          p.at[2] * v.stride[4];
 }
@@ -27,7 +27,7 @@ HD inline std::int64_t offset_of(const View& v, std::int64_t n, std::int64_t c, 
 template <class T, class I>
 struct MaxPool {
   Geometry g;
-  View x, y, chosen;
+  View x, y, argmax;
   HD void operator()(std::int64_t index) const {
     using A = acc_t<T>;
     const Pixel to(index, g.channels, g.out);
@@ -36,7 +36,7 @@ struct MaxPool {
     A best = A{0};
     std::int64_t at = 0;
     bool none = true;
-    for_each_pixel(g, to.at, [&](std::int64_t tap, const Place& pixel) {
+    for_each_pixel(g, to.at, [&](std::int64_t tap, const Coord3& pixel) {
       const A v = A(x.as<const T>()[offset_of(x, to.n, to.c, pixel)]);
       const bool larger = none || takes_over(v, best);
       best = larger ? v : best;
@@ -44,20 +44,20 @@ struct MaxPool {
       none = false;
     });
     y.as<T>()[offset_of(y, to.n, to.c, to.at)] = T(best);
-    chosen.as<I>()[offset_of(chosen, to.n, to.c, to.at)] = static_cast<I>(at);
+    argmax.as<I>()[offset_of(argmax, to.n, to.c, to.at)] = static_cast<I>(at);
   }
 };
 
 template <class T, class I>
 struct MaxPoolGrad {
   Geometry g;
-  View dy, chosen, dx;
+  View dy, argmax, dx;
   HD void operator()(std::int64_t index) const {
     using A = acc_t<T>;
     const Pixel to(index, g.channels, g.in);
     A sum = A{0};
-    for_each_position(g, to.at, [&](std::int64_t tap, const Place& from) {
-      const I mine = chosen.as<const I>()[offset_of(chosen, to.n, to.c, from)];
+    for_each_position(g, to.at, [&](std::int64_t tap, const Coord3& from) {
+      const I mine = argmax.as<const I>()[offset_of(argmax, to.n, to.c, from)];
       if (mine == static_cast<I>(tap)) {
         sum += A(dy.as<const T>()[offset_of(dy, to.n, to.c, from)]);
       }
@@ -75,7 +75,7 @@ struct AvgPool {
     using A = acc_t<T>;
     const Pixel to(index, g.channels, g.out);
     A sum = A{0};
-    for_each_pixel(g, to.at, [&](std::int64_t, const Place& pixel) {
+    for_each_pixel(g, to.at, [&](std::int64_t, const Coord3& pixel) {
       sum += A(x.as<const T>()[offset_of(x, to.n, to.c, pixel)]);
     });
     y.as<T>()[offset_of(y, to.n, to.c, to.at)] =
@@ -92,7 +92,7 @@ struct AvgPoolGrad {
     using A = acc_t<T>;
     const Pixel to(index, g.channels, g.in);
     A sum = A{0};
-    for_each_position(g, to.at, [&](std::int64_t, const Place& from) {
+    for_each_position(g, to.at, [&](std::int64_t, const Coord3& from) {
       sum += A(dy.as<const T>()[offset_of(dy, to.n, to.c, from)]) *
              static_cast<A>(weight(g, from, count_padding));
     });
@@ -101,25 +101,25 @@ struct AvgPoolGrad {
 };
 
 template <class Exec>
-void DeviceBackend<Exec>::max_pool(View x, const Window& window, View y, View chosen) {
-  const Exec exec = execution("max_pool", {&x, &y, &chosen});
+void DeviceBackend<Exec>::max_pool(View x, const Window& window, View y, View argmax) {
+  const Exec exec = execution("max_pool", {&x, &y, &argmax});
   const Geometry g(x, y, window);
   if (y.numel() == 0) return;
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
-    with_index(chosen.dtype, [&]<class I>(std::type_identity<I>) {
-      exec.for_each(y.numel(), MaxPool<T, I>{g, x, y, chosen});
+    with_index(argmax.dtype, [&]<class I>(std::type_identity<I>) {
+      exec.for_each(y.numel(), MaxPool<T, I>{g, x, y, argmax});
     });
   });
 }
 
 template <class Exec>
-void DeviceBackend<Exec>::max_pool_grad(View dy, View chosen, const Window& window, View dx) {
-  const Exec exec = execution("max_pool_grad", {&dy, &chosen, &dx});
+void DeviceBackend<Exec>::max_pool_grad(View dy, View argmax, const Window& window, View dx) {
+  const Exec exec = execution("max_pool_grad", {&dy, &argmax, &dx});
   const Geometry g(dx, dy, window);
   if (dx.numel() == 0) return;
   dispatch_float(dy.dtype, [&]<class T>(std::type_identity<T>) {
-    with_index(chosen.dtype, [&]<class I>(std::type_identity<I>) {
-      exec.for_each(dx.numel(), MaxPoolGrad<T, I>{g, dy, chosen, dx});
+    with_index(argmax.dtype, [&]<class I>(std::type_identity<I>) {
+      exec.for_each(dx.numel(), MaxPoolGrad<T, I>{g, dy, argmax, dx});
     });
   });
 }

@@ -25,9 +25,9 @@ struct Part {
 // The number of parts for `count` elements of each of `results` results: enough for `bodies` bodies
 // to run side by side, but each part has at least `least` elements.
 inline std::int64_t count_parts(std::int64_t count, std::int64_t results, std::int64_t bodies,
-                                std::int64_t least) {
+                                std::int64_t min) {
   const std::int64_t wanted = (bodies + results - 1) / results;
-  return std::max<std::int64_t>(1, std::min(wanted, count / least));
+  return std::max<std::int64_t>(1, std::min(wanted, count / min));
 }
 
 // Folds one part of a result.
@@ -135,8 +135,8 @@ struct ArgMax {
         place = static_cast<double>(k);
       }
     }
-    const double most = team.fold(Folding{Reduction::max}, top);
-    place = team.fold(Folding{Reduction::min}, top == most ? place : static_cast<double>(width));
+    const double max = team.fold(Folding{Reduction::max}, top);
+    place = team.fold(Folding{Reduction::min}, top == max ? place : static_cast<double>(width));
     if (team.rank() == 0) y[row] = static_cast<std::int64_t>(place);
   }
 };

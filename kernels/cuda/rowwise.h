@@ -32,10 +32,10 @@ struct Softmax {
   template <class Team>
   HD void operator()(const Team& team, std::int64_t index) const {
     const T* const a = x + index * row.count;
-    double most = -HUGE_VAL;
+    double max = -HUGE_VAL;
     row.each(
-        team, 0, row.count, [&](A v) { most = MaxFold::fold(most, static_cast<double>(v)); }, a);
-    const A top = static_cast<A>(team.fold(Folding{Reduction::max}, most));
+        team, 0, row.count, [&](A v) { max = MaxFold::fold(max, static_cast<double>(v)); }, a);
+    const A top = static_cast<A>(team.fold(Folding{Reduction::max}, max));
     const double sum = row.sum(
         team, [&](A v) { return math::exp(v - top); }, a);
     // The logarithm is subtracted after the maximum: added to a large maximum first, it would be
@@ -71,7 +71,7 @@ struct SoftmaxGrad {
 
 // The masks of scores [slices, queries, keys] in device code.
 struct ScoreMasks {
-  View mask[most_score_masks] = {};
+  View mask[max_score_masks] = {};
   std::size_t count = 0;
 
   explicit ScoreMasks(const AttentionMask& rule) : count(rule.masks.size()) {
@@ -80,7 +80,7 @@ struct ScoreMasks {
   // The score of a key with all masks applied.
   template <class A>
   HD A put(std::int64_t slice, std::int64_t query, std::int64_t key, A score) const {
-    for (std::size_t m = 0; m < most_score_masks; ++m) {
+    for (std::size_t m = 0; m < max_score_masks; ++m) {
       if (m < count) score = put_one(mask[m], slice, query, key, score);
     }
     return score;
@@ -115,12 +115,12 @@ struct ScoreWeights {
       return s >= in_time ? hidden : masks.put(slice, query, s, v * scale);
     };
     const std::int64_t end = row.whole(in_time);
-    double most = -HUGE_VAL;
+    double max = -HUGE_VAL;
     const auto higher = [&](std::int64_t s, A v) {
-      most = MaxFold::fold(most, static_cast<double>(score(s, v)));
+      max = MaxFold::fold(max, static_cast<double>(score(s, v)));
     };
     row.each_at(team, 0, end, higher, a);
-    const A top = static_cast<A>(team.fold(Folding{Reduction::max}, most));
+    const A top = static_cast<A>(team.fold(Folding{Reduction::max}, max));
     double sum = 0;
     const auto add = [&](std::int64_t s, A v) {
       sum += static_cast<double>(math::exp(score(s, v) - top));
@@ -138,7 +138,7 @@ struct ScoreWeights {
 
 // dx = scale w (dw - sum_s w dw / total)
 template <class T>
-struct ScoreSlopes {
+struct ScoreGrad {
   using A = acc_t<T>;
   Row<T> row;
   double scale, total;
@@ -256,7 +256,7 @@ template <class Exec>
 void DeviceBackend<Exec>::masked_softmax(const AttentionMask& rule, View x, View y) {
   const ScoreMasks masks(rule);
   const View* const m = masks.mask;
-  static_assert(most_score_masks == 4);
+  static_assert(max_score_masks == 4);
   const Exec exec = execution("score_weights", {m, m + 1, m + 2, m + 3, &x, &y});
   with_rows(y, [&]<class T>(std::type_identity<T>, std::int64_t rows, std::int64_t keys) {
     using A = acc_t<T>;
@@ -273,7 +273,7 @@ void DeviceBackend<Exec>::score_weights_grad(const AttentionMask& rule, View w, 
     using A = acc_t<T>;
     const Row<T> row(keys, w.as<T>(), dw.as<A>(), dx.as<T>());
     exec.for_each_team(
-        rows, keys, ScoreSlopes<T>{row, rule.scale, rule.total, w.as<T>(), dw.as<A>(), dx.as<T>()});
+        rows, keys, ScoreGrad<T>{row, rule.scale, rule.total, w.as<T>(), dw.as<A>(), dx.as<T>()});
   });
 }
 

@@ -8,7 +8,7 @@ namespace sotto {
 
 // dy f'(x), given y = f(x)
 template <class F>
-struct UnarySlope {
+struct UnaryGrad {
   F f;
   template <class A>
   HD A operator()(A x, A y, A dy) const {
@@ -28,14 +28,14 @@ struct AnyUnary {
   }
 };
 
-struct AnyUnarySlope {
+struct AnyUnaryGrad {
   int op;
   Constants c;
   template <class A>
   HD A operator()(A x, A y, A dy) const {
     A dx = dy;
     with_functor(UnaryFunctors{}, op, [&]<class F>(std::type_identity<F>) {
-      dx = UnarySlope<F>{configured<F>(c)}(x, y, dy);
+      dx = UnaryGrad<F>{configured<F>(c)}(x, y, dy);
     });
     return dx;
   }
@@ -59,11 +59,11 @@ void DeviceBackend<Exec>::unary_grad(int op, Constants c, View x, View y, View d
   const std::array views{x, y, dy, dx};
   bool done = false;
   UnaryFunctors::at(op, [&]<class F>(std::type_identity<F>) {
-    done = packed_map(exec, views, UnarySlope<F>{configured<F>(c)});
+    done = packed_map(exec, views, UnaryGrad<F>{configured<F>(c)});
   });
   if (done) return;
   with_arithmetic(x.dtype, [&](auto a) {
-    strided_map<decltype(a)>(exec, views, AnyUnarySlope{op, c});
+    strided_map<decltype(a)>(exec, views, AnyUnaryGrad{op, c});
   });
 }
 

@@ -18,12 +18,12 @@ struct ClipRule {
   enum class Kind {
     minimum,    // min(1, C / n)                                (Abadi et al. 2016)
     opacus,     // min(1, C / (n + 1e-6))                       (as Opacus clips, for comparison)
-    automatic,  // C / (n + gamma)                              (Bu et al. 2023, AUTO-S)
+    auto_s,     // C / (n + gamma)                              (Bu et al. 2023, AUTO-S)
     normalize,  // C / n; 0 for n = 0
-    adaptive,   // C / (n + gamma / (n + gamma))                (Xia et al. 2023, PSAC)
+    psac,       // C / (n + gamma / (n + gamma))                (Xia et al. 2023, PSAC)
   };
   Kind kind = Kind::minimum;
-  double gamma = 0.01;  // of automatic and adaptive
+  double gamma = 0.01;  // of auto_s and psac
   // Smaller factors become 0, because their products must stay within the range of f32.
   static constexpr double smallest = 0x1p-100;
 
@@ -36,12 +36,12 @@ struct ClipRule {
     switch (kind) {
       case Kind::minimum: break;
       case Kind::opacus: wanted = std::min(1.0, bound / (norm + opacus_eps)); break;
-      case Kind::automatic: wanted = bound / (norm + gamma); break;
+      case Kind::auto_s: wanted = bound / (norm + gamma); break;
       case Kind::normalize: wanted = norm > 0 ? bound / norm : 0; break;
-      case Kind::adaptive: wanted = bound / (norm + gamma / (norm + gamma)); break;
+      case Kind::psac: wanted = bound / (norm + gamma / (norm + gamma)); break;
     }
-    const double most = bound * (1 - margin) / (norm + error);  // infinite for a norm of 0
-    const double factor = std::min(wanted, most);
+    const double max = bound * (1 - margin) / (norm + error);  // infinite for a norm of 0
+    const double factor = std::min(wanted, max);
     // Separate selections vectorize in loops over units.
     const double large_enough = factor < smallest ? 0 : factor;
     const double finite = norm < infinite ? large_enough : 0;

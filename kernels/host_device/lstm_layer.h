@@ -62,12 +62,12 @@ HD LstmCell<T> lstm_cell(const LstmGates<T>& gates, T before) {
 // Gradients of one unit in one step: of the sums z behind the gates, and of the cell before the
 // step, computed from those of the state and the cell after it.
 template <class T>
-struct LstmSlopes {
+struct LstmCellGrad {
   LstmGates<T> sums;
   T cell;
 };
 template <class T>
-HD LstmSlopes<T> lstm_cell_grad(const LstmGates<T>& y, T before, T tanh_cell, T dstate, T dcell) {
+HD LstmCellGrad<T> lstm_cell_grad(const LstmGates<T>& y, T before, T tanh_cell, T dstate, T dcell) {
   const T d = dcell + dstate * y.o * (1 - tanh_cell * tanh_cell);
   return {{d * y.g * y.i * (1 - y.i), d * before * y.f * (1 - y.f), d * y.i * (1 - y.g * y.g),
            dstate * tanh_cell * y.o * (1 - y.o)},

@@ -14,13 +14,13 @@
 namespace sotto {
 
 // Constants of a rule at one step; each rule reads some of them.
-struct RuleConstants {
-  double rate = 0;      // learning rate, with the bias correction of means that start at 0
-  double decay = 0;     // weight decay: g = gradient + decay p
-  double shrink = 1;    // decoupled decay: p is first multiplied by it
-  double momentum = 0;  // decay of the mean of gradients (beta1)
-  double gain = 1;      // weight of the new gradient in that mean
-  double memory = 0;    // decay of the mean of squares (beta2)
+struct OptimizerConstants {
+  double rate = 0;             // learning rate, with the bias correction of means that start at 0
+  double decay = 0;            // weight decay: g = gradient + decay p
+  double decoupled_decay = 1;  // decoupled decay: p is first multiplied by it
+  double momentum = 0;         // decay of the mean of gradients (beta1)
+  double one_minus_dampening = 1;  // weight of the new gradient in that mean
+  double beta2 = 0;                // decay of the mean of squares (beta2)
   double correction = 1;
   double offset = 0;
   double eps = 0;
@@ -32,10 +32,11 @@ struct RuleConstants {
 
 struct SgdStep {
   template <class T>
-  HD void operator()(const RuleConstants& c, bool first, T g, T& p, T* state) const {
+  HD void operator()(const OptimizerConstants& c, bool first, T g, T& p, T* state) const {
     T direction = (c.maximize ? -g : g) + T(c.decay) * p;
     if (c.momentum > 0) {
-      state[0] = first ? direction : T(c.gain) * direction + T(c.momentum) * state[0];
+      state[0] =
+          first ? direction : T(c.one_minus_dampening) * direction + T(c.momentum) * state[0];
       direction = c.nesterov ? T(c.momentum) * state[0] + direction : state[0];
     }
     p -= T(c.rate) * direction;
@@ -44,18 +45,18 @@ struct SgdStep {
 
 // mean = memory mean + (1 - memory) x
 template <class T>
-HD void average_in(double memory, T x, T& mean) {
-  mean = T(1 - memory) * x + T(memory) * mean;
+HD void average_in(double beta2, T x, T& mean) {
+  mean = T(1 - beta2) * x + T(beta2) * mean;
 }
 
 struct AdamStep {
   // The third state is the maximum of the mean squares (AMSGrad).
   template <class T>
-  HD void operator()(const RuleConstants& c, bool, T g, T& p, T* state) const {
-    p *= T(c.shrink);
+  HD void operator()(const OptimizerConstants& c, bool, T g, T& p, T* state) const {
+    p *= T(c.decoupled_decay);
     g += T(c.decay) * p;
     average_in(c.momentum, g, state[0]);
-    average_in(c.memory, g * g, state[1]);
+    average_in(c.beta2, g * g, state[1]);
     state[2] = Maximum{}(state[2], state[1]);
     p -= T(c.rate) * (state[0] / (T(c.correction) * Sqrt{}(state[2]) + T(c.eps)));
   }
@@ -63,12 +64,12 @@ struct AdamStep {
 
 struct RmsPropStep {
   template <class T>
-  HD void operator()(const RuleConstants& c, bool, T g, T& p, T* state) const {
+  HD void operator()(const OptimizerConstants& c, bool, T g, T& p, T* state) const {
     g += T(c.decay) * p;
-    average_in(c.memory, g * g, state[0]);
+    average_in(c.beta2, g * g, state[0]);
     T variance = state[0];
     if (c.centered) {
-      average_in(c.memory, g, state[1]);
+      average_in(c.beta2, g, state[1]);
       // Rounding must not make a variance negative.
       variance = Maximum{}(variance - state[1] * state[1], T(0));
     }
@@ -80,7 +81,7 @@ struct RmsPropStep {
 
 struct AdagradStep {
   template <class T>
-  HD void operator()(const RuleConstants& c, bool, T g, T& p, T* state) const {
+  HD void operator()(const OptimizerConstants& c, bool, T g, T& p, T* state) const {
     g += T(c.decay) * p;
     state[0] += g * g;
     p -= T(c.rate) * (g / (Sqrt{}(state[0]) + T(c.eps)));
@@ -89,31 +90,31 @@ struct AdagradStep {
 
 struct AdamaxStep {
   template <class T>
-  HD void operator()(const RuleConstants& c, bool, T g, T& p, T* state) const {
+  HD void operator()(const OptimizerConstants& c, bool, T g, T& p, T* state) const {
     g += T(c.decay) * p;
     average_in(c.momentum, g, state[0]);
-    state[1] = Maximum{}(T(c.memory) * state[1], Abs{}(g) + T(c.eps));
+    state[1] = Maximum{}(T(c.beta2) * state[1], Abs{}(g) + T(c.eps));
     p -= T(c.rate) * (state[0] / state[1]);
   }
 };
 
 struct AdadeltaStep {
   template <class T>
-  HD void operator()(const RuleConstants& c, bool, T g, T& p, T* state) const {
+  HD void operator()(const OptimizerConstants& c, bool, T g, T& p, T* state) const {
     g += T(c.decay) * p;
-    average_in(c.memory, g * g, state[0]);
+    average_in(c.beta2, g * g, state[0]);
     const T change = Sqrt{}((state[1] + T(c.eps)) / (state[0] + T(c.eps))) * g;
-    average_in(c.memory, change * change, state[1]);
+    average_in(c.beta2, change * change, state[1]);
     p -= T(c.rate) * change;
   }
 };
 
 struct DpAdamStep {
   template <class T>
-  HD void operator()(const RuleConstants& c, bool, T g, T& p, T* state) const {
+  HD void operator()(const OptimizerConstants& c, bool, T g, T& p, T* state) const {
     g += T(c.decay) * p;
     average_in(c.momentum, g, state[0]);
-    average_in(c.memory, g * g, state[1]);
+    average_in(c.beta2, g * g, state[1]);
     const T own = T(c.correction) * state[1] + T(c.offset);
     p -= T(c.rate) * (state[0] / Sqrt{}(Maximum{}(own, T(c.eps))));
   }
@@ -122,7 +123,7 @@ struct DpAdamStep {
 // Finishes the gradient without updating the parameter.
 struct NoStep {
   template <class T>
-  HD void operator()(const RuleConstants&, bool, T, T&, T*) const {}
+  HD void operator()(const OptimizerConstants&, bool, T, T&, T*) const {}
 };
 
 using UpdateRules = FunctorList<SgdStep, AdamStep, RmsPropStep, AdagradStep, AdamaxStep,
@@ -133,7 +134,7 @@ inline constexpr int max_states = 3;
 // The elements of one parameter, in one order without gaps, f32 or f64.
 struct UpdateArray {
   int rule = UpdateRules::index<NoStep>();
-  RuleConstants constants{};
+  OptimizerConstants constants{};
   Dtype dtype = Dtype::f32;  // of value, gradient and states
   std::int64_t count = 0;
   void* value = nullptr;  // nullptr if the rule is NoStep
@@ -163,8 +164,8 @@ struct UpdateArray {
 // value / spacing rounded to the nearest integer, for a power of two `spacing`; limited to +-2^61.
 // Not for NaN.
 HD inline std::int64_t nearest_multiple(double value, double spacing) {
-  constexpr double most = 0x1p61;
-  return std::llrint(std::clamp(value / spacing, -most, most));
+  constexpr double max = 0x1p61;
+  return std::llrint(std::clamp(value / spacing, -max, max));
 }
 
 // (The nearest multiple of `spacing` to the sum, plus noise * spacing) / divisor. An infinite sum

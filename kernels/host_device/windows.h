@@ -9,21 +9,21 @@
 namespace sotto {
 
 // The coordinates (d, h, w) of a pixel, a position or a tap.
-struct Place {
+struct Coord3 {
   std::int64_t at[3];
 };
 
-HD inline Place place(std::int64_t index, const std::int64_t* size) {
+HD inline Coord3 coord3(std::int64_t index, const std::int64_t* size) {
   return {{index / (size[1] * size[2]), index / size[2] % size[1], index % size[2]}};
 }
 
 // Calls f(tap, pixel) for the taps of the window at `position` that are inside the input.
 template <class F>
-HD void for_each_pixel(const Geometry& g, const Place& position, F&& f) {
+HD void for_each_pixel(const Geometry& g, const Coord3& position, F&& f) {
   const Window& w = g.window;
   for (std::int64_t tap = 0; tap < w.positions(); ++tap) {
-    const Place k = place(tap, w.kernel);
-    Place pixel;
+    const Coord3 k = coord3(tap, w.kernel);
+    Coord3 pixel;
     bool inside = true;
     for (int axis = 0; axis < 3; ++axis) {
       pixel.at[axis] =
@@ -36,11 +36,11 @@ HD void for_each_pixel(const Geometry& g, const Place& position, F&& f) {
 
 // Calls f(tap, position) for each window that contains `pixel`, at tap `tap`.
 template <class F>
-HD void for_each_position(const Geometry& g, const Place& pixel, F&& f) {
+HD void for_each_position(const Geometry& g, const Coord3& pixel, F&& f) {
   const Window& w = g.window;
   for (std::int64_t tap = 0; tap < w.positions(); ++tap) {
-    const Place k = place(tap, w.kernel);
-    Place position;
+    const Coord3 k = coord3(tap, w.kernel);
+    Coord3 position;
     bool inside = true;
     for (int axis = 0; axis < 3; ++axis) {
       const std::int64_t from = pixel.at[axis] + w.before[axis] - k.at[axis] * w.dilation[axis];
@@ -54,7 +54,7 @@ HD void for_each_position(const Geometry& g, const Place& pixel, F&& f) {
 // 1 / the number of elements that a window's average is over. With `count_padding`, elements up to
 // `before` past either end count. A larger `after` does not count: it only makes room for a last
 // window when sizes are rounded up.
-HD inline double weight(const Geometry& g, const Place& position, bool count_padding) {
+HD inline double weight(const Geometry& g, const Coord3& position, bool count_padding) {
   const Window& w = g.window;
   double count = 1;
   for (int axis = 0; axis < 3; ++axis) {

@@ -14,11 +14,6 @@ View spread(const Tensor& x, const Shape& shape) {
   return x.shape() == shape ? x.view() : x.expand(shape).view();
 }
 
-void check_same_type(const char* op, const Tensor& a, const Tensor& b) {
-  check(a.dtype() == b.dtype(), "{}: dtypes differ: {} and {}", op, name(a.dtype()),
-        name(b.dtype()));
-}
-
 // An uninitialised result of `shape`, in the memory order of an operand that has this shape.
 Tensor result_like(const Shape& shape, const Tensor& a, const Tensor& b) {
   if (a.shape() == shape && a.is_dense()) return empty_like(a);
@@ -59,20 +54,20 @@ Tensor empty_like(const Tensor& x) {
 
 Tensor zeros_like(const Tensor& x) {
   Tensor y = empty_like(x);
-  on(x).fill(0, y.view());
+  backend_of(x).fill(0, y.view());
   return y;
 }
 
 Tensor contiguous(const Tensor& x) {
   if (x.contiguous()) return x;
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  on(x).copy(x.view(), y.view());
+  backend_of(x).copy(x.view(), y.view());
   return y;
 }
 
 Tensor clone(const Tensor& x) {
   Tensor y = empty_like(x);
-  on(x).copy(x.view(), y.view());
+  backend_of(x).copy(x.view(), y.view());
   return y;
 }
 
@@ -80,7 +75,7 @@ Tensor to_dtype(const Tensor& x, Dtype dtype) {
   if (x.dtype() == dtype) return x;
   Tensor y = x.is_dense() ? Tensor::empty_ordered(x.shape(), x.memory_order(), dtype, x.device())
                           : Tensor::empty(x.shape(), dtype, x.device());
-  on(x).copy(x.view(), y.view());
+  backend_of(x).copy(x.view(), y.view());
   return y;
 }
 
@@ -95,7 +90,7 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
 
 void copy_into(const Tensor& x, const Tensor& y) {
   const Tensor from = x.to(y.device());
-  on(y).copy(spread(from, y.shape()), y.view());
+  backend_of(y).copy(spread(from, y.shape()), y.view());
 }
 
 Tensor bernoulli(PhiloxKey key, const std::vector<RowDraws>& rows, double keep, const Shape& shape,
@@ -140,18 +135,19 @@ Tensor concat(const std::vector<Tensor>& parts, int axis) {
 }
 
 Tensor gather(const Tensor& x, const Tensor& ids, int axis) {
-  if (apart(x, ids)) return gather(beside(x, ids), beside(ids, x), axis);
+  if (on_different_devices(x, ids)) return gather(to_device_of(x, ids), to_device_of(ids, x), axis);
   axis = normalize_axis("gather", axis, x.rank());
   check_ids(ids, x.size(axis));
   Shape shape = x.shape();
   shape[axis] = ids.numel();
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  on(x).gather(x.view(), ids.view(), axis, y.view());
+  backend_of(x).gather(x.view(), ids.view(), axis, y.view());
   return y;
 }
 
 Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t size) {
-  if (apart(x, ids)) return scatter_add(beside(x, ids), beside(ids, x), axis, size);
+  if (on_different_devices(x, ids))
+    return scatter_add(to_device_of(x, ids), to_device_of(ids, x), axis, size);
   Shape shape = x.shape();
   shape[normalize_axis("scatter_add", axis, x.rank())] = size;
   Tensor y = zeros(shape, x.dtype(), x.device());
@@ -168,20 +164,20 @@ void scatter_add_into(const Tensor& x, const Tensor& ids, int axis, const Tensor
         "scatter_add: ids of shape {} for axis {} of {}", ids.shape(), axis, shape);
   shape[axis] = y.size(axis);
   check(y.shape() == shape, "scatter_add: {} does not fit {}", shape, y.shape());
-  on(y).scatter_add(from.view(), all.view(), axis, y.view());
+  backend_of(y).scatter_add(from.view(), all.view(), axis, y.view());
 }
 
 Tensor unary(int op, const Tensor& x, Constants constants, const Tensor& into) {
   Tensor y = into.defined() ? into : empty_like(x);
-  on(x).unary(op, constants, x.view(), y.view());
+  backend_of(x).unary(op, constants, x.view(), y.view());
   return y;
 }
 
 Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants,
                   const Tensor& into) {
   Tensor dx = into.defined() ? into : empty_like(dy);
-  on(x).unary_grad(op, constants, spread(x, dy.shape()), spread(y, dy.shape()), dy.view(),
-                   dx.view());
+  backend_of(x).unary_grad(op, constants, spread(x, dy.shape()), spread(y, dy.shape()), dy.view(),
+                           dx.view());
   return dx;
 }
 
@@ -189,32 +185,34 @@ Tensor binary(int op, const Tensor& a, const Tensor& b, const Tensor& into) {
   const char* name = nullptr;
   BinaryFunctors::at(op, [&]<class F>(std::type_identity<F>) { name = F::name; });
   check_same_type(name, a, b);
-  if (apart(a, b)) return binary(op, beside(a, b), beside(b, a));  // `into` may be elsewhere
+  if (on_different_devices(a, b))
+    return binary(op, to_device_of(a, b), to_device_of(b, a));  // `into` may be elsewhere
   const Shape shape = broadcast_shapes(name, a.shape(), b.shape());
   Tensor y = into.defined() ? into : result_like(shape, a, b);
-  on(a).binary(op, spread(a, shape), spread(b, shape), y.view());
+  backend_of(a).binary(op, spread(a, shape), spread(b, shape), y.view());
   return y;
 }
 
 Tensor binary_grad(int op, int which, const Tensor& a, const Tensor& b, const Tensor& dy,
                    const Tensor& into) {
   Tensor d = into.defined() && into.device() == dy.device() ? into : empty_like(dy);
-  const Tensor left = beside(a, dy), right = beside(b, dy);
-  on(dy).binary_grad(op, which, spread(left, dy.shape()), spread(right, dy.shape()), dy.view(),
-                     d.view());
+  const Tensor left = to_device_of(a, dy), right = to_device_of(b, dy);
+  backend_of(dy).binary_grad(op, which, spread(left, dy.shape()), spread(right, dy.shape()),
+                             dy.view(), d.view());
   return d;
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check_same_type("where", a, b);
-  if (apart(a, b)) return where(condition, beside(a, b), beside(b, a));
-  if (apart(condition, a)) {
-    return where(beside(condition, a), beside(a, condition), beside(b, condition));
+  if (on_different_devices(a, b)) return where(condition, to_device_of(a, b), to_device_of(b, a));
+  if (on_different_devices(condition, a)) {
+    return where(to_device_of(condition, a), to_device_of(a, condition),
+                 to_device_of(b, condition));
   }
   const Shape pair = broadcast_shapes("where", a.shape(), b.shape());
   const Shape shape = broadcast_shapes("where", condition.shape(), pair);
   Tensor y = result_like(shape, a, b);
-  on(a).where(spread(condition, shape), spread(a, shape), spread(b, shape), y.view());
+  backend_of(a).where(spread(condition, shape), spread(a, shape), spread(b, shape), y.view());
   return y;
 }
 
@@ -230,7 +228,7 @@ Tensor scale(const Tensor& x, double factor) {
 
 void axpby(double alpha, const Tensor& x, double beta, const Tensor& y) {
   const Tensor from = x.to(y.device());
-  on(y).axpby(alpha, spread(from, y.shape()), beta, y.view());
+  backend_of(y).axpby(alpha, spread(from, y.shape()), beta, y.view());
 }
 
 namespace {
@@ -248,9 +246,9 @@ Tensor reduced(Reduction op, const Tensor& x, const Shape& axes, bool keepdim, D
   }
   Tensor y = Tensor::empty(shape, dtype, x.device());
   if (shape == x.shape()) {
-    on(x).copy(x.view(), y.view());  // each result has one element
+    backend_of(x).copy(x.view(), y.view());  // each result has one element
   } else {
-    on(x).reduce(op, x.view(), y.view());
+    backend_of(x).reduce(op, x.view(), y.view());
   }
   if (!keepdim) {
     for (int i = x.rank() - 1; i >= 0; --i) {
@@ -301,68 +299,8 @@ Tensor argmax(const Tensor& x) {
   Shape shape = x.shape();
   shape.erase(x.rank() - 1);
   Tensor y = Tensor::empty(shape, Dtype::i64, x.device());
-  on(x).argmax(contiguous(x).view(), y.view());
+  backend_of(x).argmax(contiguous(x).view(), y.view());
   return y;
-}
-
-namespace {
-
-Shape product_shape(const Tensor& a, const Tensor& b) {
-  check((a.rank() == 2 || a.rank() == 3) && (b.rank() == 2 || b.rank() == 3),
-        "gemm: ranks {} and {} are not 2 or 3", a.rank(), b.rank());
-  check_same_type("gemm", a, b);
-  check(a.size(-1) == b.size(-2), "gemm: inner sizes differ: {} x {}", a.shape(), b.shape());
-  Shape shape{a.size(-2), b.size(-1)};
-  if (a.rank() == 3 || b.rank() == 3) {
-    const std::int64_t batch = a.rank() == 3 ? a.size(0) : b.size(0);
-    check(a.rank() == 2 || b.rank() == 2 || b.size(0) == batch, "gemm: batches differ: {} x {}",
-          a.shape(), b.shape());
-    shape.insert(0, batch);
-  }
-  return shape;
-}
-
-View with_batch(const Tensor& x, const Shape& product) {
-  if (x.rank() == product.rank()) return x.view();
-  return x.expand({product[0], x.size(0), x.size(1)}).view();
-}
-
-Tensor product(const Tensor& a, const Tensor& b, Dtype dtype) {
-  if (apart(a, b)) return product(beside(a, b), beside(b, a), dtype);
-  const Shape shape = product_shape(a, b);
-  Tensor c = Tensor::empty(shape, dtype, a.device());
-  on(a).gemm(with_batch(a, shape), with_batch(b, shape), 0, c.view());
-  return c;
-}
-
-}  // namespace
-
-Tensor gemm(const Tensor& a, const Tensor& b) { return product(a, b, a.dtype()); }
-Tensor gemm_f32(const Tensor& a, const Tensor& b) {
-  return product(a, b, arithmetic_type(a.dtype()));
-}
-
-Tensor affine(const Tensor& a, const Tensor& b, const Tensor& bias) {
-  if (apart(a, b)) return affine(beside(a, b), beside(b, a), bias);
-  const Shape shape = product_shape(a, b);
-  check(shape.rank() == 2 && bias.shape() == Shape{shape[1]},
-        "affine: bias {} does not fit the product {}", bias.shape(), shape);
-  Tensor c = Tensor::empty(shape, a.dtype(), a.device());
-  const Tensor added = to_dtype(bias.to(a.device()), a.dtype());
-  on(a).affine(a.view(), b.view(), reshape(added, {1, shape[1]}).view(), c.view());
-  return c;
-}
-
-Tensor outer_sum(const Tensor& b, const Tensor& a) { return gemm_f32(b.transpose(-1, -2), a); }
-
-void outer_sum_add(const Tensor& b, const Tensor& a, const Tensor& y) {
-  if (apart(a, b)) return outer_sum_add(beside(b, a), beside(a, b), y);
-  const Tensor columns = b.transpose(-1, -2);
-  const Shape shape = product_shape(columns, a);
-  check(y.shape() == shape && (y.dtype() == a.dtype() || y.dtype() == arithmetic_type(a.dtype())),
-        "outer_sum: the result is {} of {}, the product {} of {}", y.shape(), name(y.dtype()),
-        shape, name(a.dtype()));
-  on(a).gemm(with_batch(columns, shape), with_batch(a, shape), 1, y.view());
 }
 
 namespace {
@@ -381,19 +319,21 @@ void check_along(const Tensor& ids, int axis, const Shape& target) {
 }  // namespace
 
 Tensor take_along(const Tensor& x, const Tensor& ids, int axis) {
-  if (apart(x, ids)) return take_along(beside(x, ids), beside(ids, x), axis);
+  if (on_different_devices(x, ids))
+    return take_along(to_device_of(x, ids), to_device_of(ids, x), axis);
   check_along(ids, axis, x.shape());
   Tensor y = Tensor::empty(ids.shape(), x.dtype(), x.device());
-  on(x).take_along(x.view(), ids.view(), axis, y.view());
+  backend_of(x).take_along(x.view(), ids.view(), axis, y.view());
   return y;
 }
 
 Tensor put_along(const Tensor& x, const Tensor& ids, int axis, const Shape& shape) {
-  if (apart(x, ids)) return put_along(beside(x, ids), beside(ids, x), axis, shape);
+  if (on_different_devices(x, ids))
+    return put_along(to_device_of(x, ids), to_device_of(ids, x), axis, shape);
   check_along(ids, axis, shape);
   check(x.shape() == ids.shape(), "put_along: values {} for ids {}", x.shape(), ids.shape());
   Tensor y = zeros(shape, x.dtype(), x.device());
-  on(x).put_along_add(x.view(), ids.view(), axis, y.view());
+  backend_of(x).put_along_add(x.view(), ids.view(), axis, y.view());
   return y;
 }
 

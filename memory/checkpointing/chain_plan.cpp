@@ -202,7 +202,7 @@ class Table {
 };
 
 // Returns a budget within 1/256 above the smallest that has a plan; `enough` has one.
-std::size_t least_budget(const Chain& chain, std::size_t enough) {
+std::size_t min_budget(const Chain& chain, std::size_t enough) {
   std::size_t low = 0, high = enough;
   while (high - low > 1 + high / 256) {
     const std::size_t middle = low + (high - low) / 2;
@@ -224,10 +224,10 @@ ChainPlan plan_chain(const Chain& chain, std::size_t budget, BackwardPasses back
   check(!chain.empty(), "chain: no blocks");
   const int size = static_cast<int>(chain.size());
   ChainPlan best{.work = impossible};
-  std::size_t least = std::numeric_limits<std::size_t>::max();
+  std::size_t min = std::numeric_limits<std::size_t>::max();
   const auto offer = [&](std::vector<ChainPart> parts) {
     ChainPlan plan = evaluated(chain, std::move(parts), backwards);
-    least = std::min(least, plan.peak);
+    min = std::min(min, plan.peak);
     if (plan.peak <= budget && plan.work < best.work) best = std::move(plan);
   };
   const auto offer_within = [&](std::size_t bytes) {
@@ -246,9 +246,9 @@ ChainPlan plan_chain(const Chain& chain, std::size_t budget, BackwardPasses back
   offer_within(budget);
   for (std::size_t k = 1; k < steps && backwards == BackwardPasses::two; ++k)
     offer_within(budget - budget / steps * k);
-  if (best.work == impossible) offer_within(least_budget(chain, 2 * least));
+  if (best.work == impossible) offer_within(min_budget(chain, 2 * min));
   check(best.work < impossible,
-        "chain: no plan fits into {} bytes; the smallest found needs {} bytes", budget, least);
+        "chain: no plan fits into {} bytes; the smallest found needs {} bytes", budget, min);
   return best;
 }
 

@@ -63,10 +63,10 @@ void apply(const Policy& policy, nn::Module& model) {
   if (policy.precision) model.set_precision(policy.precision);
 }
 
-std::string Cut::text() const {
+std::string CheckpointChoice::text() const {
   std::vector<std::string> parts;
   for (const auto& [begin, end] : segments) parts.push_back(fmt::format("{} .. {}", begin, end));
-  return fmt::format("recomputes modules {} of {}", joined(parts, ", "), list->size());
+  return fmt::format("recomputes modules {} of {}", join(parts, ", "), list->size());
 }
 
 namespace {
@@ -89,7 +89,7 @@ std::vector<Call> calls_of(nn::Module& model, const MemoryRequirement& requireme
       call = {call.list, x.value(), x.samples().axis(), x.tape().precision()};
     }
   });
-  requirement.peak_of(requirement.least);
+  requirement.peak_of(requirement.min);
   std::erase_if(calls, [](const Call& call) { return !call.input.defined(); });
   return calls;
 }
@@ -97,8 +97,7 @@ std::vector<Call> calls_of(nn::Module& model, const MemoryRequirement& requireme
 // Returns the call's input for requirement.useful() rows, by repeating the rows it has.
 Tensor repeated(const Call& call, const MemoryRequirement& requirement) {
   const std::int64_t size = call.input.shape()[call.axis];
-  const std::int64_t wanted =
-      (size * requirement.useful() + requirement.least - 1) / requirement.least;
+  const std::int64_t wanted = (size * requirement.useful() + requirement.min - 1) / requirement.min;
   std::vector<std::int64_t> ids(static_cast<std::size_t>(wanted));
   for (std::int64_t i = 0; i < wanted; ++i) ids[static_cast<std::size_t>(i)] = i % size;
   return gather(call.input, Tensor::from(ids, {wanted}).to(call.input.device()), call.axis);
@@ -111,7 +110,7 @@ struct Blocks {
 
 // Returns the list that keeps the most bytes, with its costs.
 Blocks largest(nn::Module& model, const MemoryRequirement& requirement, const CheckpointRun& how) {
-  Blocks most;
+  Blocks max;
   std::size_t bytes = 0;
   for (const Call& call : calls_of(model, requirement)) {
     Chain chain = measured_chain(
@@ -119,17 +118,17 @@ Blocks largest(nn::Module& model, const MemoryRequirement& requirement, const Ch
         {.private_data = how.private_data, .sample_axis = call.axis, .precision = call.precision});
     std::size_t kept = 0;
     for (const ChainBlock& block : chain) kept += block.kept;
-    if (kept > bytes) most = {call.list, std::move(chain)};
+    if (kept > bytes) max = {call.list, std::move(chain)};
     bytes = std::max(bytes, kept);
   }
-  return most;
+  return max;
 }
 
 // Searches the plan of a list; dry runs of the whole model tell the bytes needed besides it.
 class Search {
  public:
   Search(const Blocks& blocks, const MemoryRequirement& requirement, const CheckpointRun& how)
-      : blocks_(blocks), demand_(requirement), how_(how) {}
+      : blocks_(blocks), requirement_(requirement), how_(how) {}
 
   ChainPlan find() {
     constexpr int rounds = 6;
@@ -140,7 +139,7 @@ class Search {
       see(plan, measured);
       // The list's budget if everything else takes as much as in this run.
       const double budget =
-          static_cast<double>(plan.peak) + static_cast<double>(demand_.limit) - measured;
+          static_cast<double>(plan.peak) + static_cast<double>(requirement_.limit) - measured;
       try {
         ChainPlan next = plan_chain(blocks_.chain, static_cast<std::size_t>(std::max(0.0, budget)),
                                     how_.backwards);
@@ -161,7 +160,7 @@ class Search {
   }
   double peak() const {
     try {
-      return static_cast<double>(demand_.peak_of(demand_.useful()));
+      return static_cast<double>(requirement_.peak_of(requirement_.useful()));
     } catch (const std::exception& error) {
       if (!out_of_memory(error)) throw;
       return std::numeric_limits<double>::infinity();
@@ -170,7 +169,7 @@ class Search {
   // Keeps, of plans within the limit, the one with the least work; else the one with the smallest
   // peak.
   void see(const ChainPlan& plan, double measured) {
-    const auto limit = static_cast<double>(demand_.limit);
+    const auto limit = static_cast<double>(requirement_.limit);
     const bool better =
         measured <= limit ? (peak_ > limit || plan.work < best_.work) : measured < peak_;
     if (!better) return;
@@ -179,7 +178,7 @@ class Search {
   }
 
   const Blocks& blocks_;
-  const MemoryRequirement& demand_;
+  const MemoryRequirement& requirement_;
   const CheckpointRun& how_;
   ChainPlan best_;
   double peak_ = std::numeric_limits<double>::infinity();
@@ -187,8 +186,9 @@ class Search {
 
 }  // namespace
 
-std::optional<Cut> choose_checkpoints(nn::Module& model, const MemoryRequirement& requirement,
-                                      const CheckpointRun& how) {
+std::optional<CheckpointChoice> choose_checkpoints(nn::Module& model,
+                                                   const MemoryRequirement& requirement,
+                                                   const CheckpointRun& how) {
   Blocks blocks;
   try {
     set_checkpoints(model, 1);
@@ -199,7 +199,7 @@ std::optional<Cut> choose_checkpoints(nn::Module& model, const MemoryRequirement
   set_checkpoints(model, 0);
   if (blocks.list == nullptr) return std::nullopt;
   const ChainPlan plan = Search(blocks, requirement, how).find();
-  Cut cut{.list = blocks.list, .segments = segments_of(plan)};
+  CheckpointChoice cut{.list = blocks.list, .segments = segments_of(plan)};
   blocks.list->set_segments(cut.segments);
   double all = 0;
   for (const ChainBlock& block : blocks.chain) all += block.work;
@@ -213,7 +213,7 @@ bool can_checkpoint(const Policy& policy, nn::Module& model) {
 
 Strategy with_checkpoints(const Strategy& strategy, nn::Module& model,
                           const MemoryRequirement& requirement, const CheckpointRun& how) {
-  const auto apply = [=, &model, cut = std::optional<Cut>(),
+  const auto apply = [=, &model, cut = std::optional<CheckpointChoice>(),
                       sought = false]() mutable -> StrategyCost {
     const StrategyCost plain = strategy.apply();
     if (!sought) cut = choose_checkpoints(model, requirement, how);

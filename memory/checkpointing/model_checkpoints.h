@@ -37,7 +37,7 @@ struct CheckpointRun {
 };
 
 // Chosen checkpoints: the segments of one Sequential.
-struct Cut {
+struct CheckpointChoice {
   nn::Sequential* list = nullptr;
   std::vector<nn::Sequential::Segment> segments;
   double recomputation = 0;  // in forward passes of the list
@@ -49,8 +49,9 @@ struct Cut {
 // smallest peak, and sets them. plan_chain() gets the bytes that dry runs of the whole model leave
 // for the list. Returns nullopt if the model runs no Sequential, or not even the minimum batch can
 // run.
-std::optional<Cut> choose_checkpoints(nn::Module& model, const MemoryRequirement& requirement,
-                                      const CheckpointRun& how = {});
+std::optional<CheckpointChoice> choose_checkpoints(nn::Module& model,
+                                                   const MemoryRequirement& requirement,
+                                                   const CheckpointRun& how = {});
 
 // Returns whether a policy leaves the checkpoints open: neither it nor the model sets any, and the
 // model has block_lists().

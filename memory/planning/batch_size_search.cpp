@@ -12,7 +12,7 @@ namespace sotto::memory {
 
 namespace {
 
-constexpr int most_runs = 12;
+constexpr int max_runs = 12;
 constexpr double close_enough = 31.0 / 32;  // fraction of the limit at which the search stops
 
 std::optional<std::size_t> peak(const PeakOf& peak_of, std::int64_t rows) {
@@ -26,8 +26,8 @@ std::optional<std::size_t> peak(const PeakOf& peak_of, std::int64_t rows) {
 
 class Search {
  public:
-  Search(const PeakOf& peak_of, std::int64_t most, std::size_t limit)
-      : peak_of_(peak_of), limit_(static_cast<double>(limit)), beyond_(most + 1) {}
+  Search(const PeakOf& peak_of, std::int64_t max, std::size_t limit)
+      : peak_of_(peak_of), limit_(static_cast<double>(limit)), beyond_(max + 1) {}
 
   void run(std::int64_t rows) {
     const std::optional<std::size_t> bytes = peak(peak_of_, rows);
@@ -43,7 +43,7 @@ class Search {
     if (known_) runs_.push_back({static_cast<double>(rows), static_cast<double>(*bytes)});
   }
   bool over() const {
-    return best_.rows + 1 >= beyond_ || best_.runs >= most_runs ||
+    return best_.rows + 1 >= beyond_ || best_.runs >= max_runs ||
            static_cast<double>(best_.measured) >= close_enough * limit_;
   }
   // Returns where the line through the last two runs meets the limit, between the bounds known so
@@ -85,13 +85,13 @@ class Search {
 
 }  // namespace
 
-BatchSizeSearch largest_batch_that_fits(const PeakOf& peak_of, std::int64_t least,
-                                        std::int64_t most, std::size_t limit) {
-  check(least >= 1 && most >= least, "largest_batch_that_fits: from {} to {} rows", least, most);
-  Search search(peak_of, most, limit);
-  search.run(least);
+BatchSizeSearch largest_batch_that_fits(const PeakOf& peak_of, std::int64_t min, std::int64_t max,
+                                        std::size_t limit) {
+  check(min >= 1 && max >= min, "largest_batch_that_fits: from {} to {} rows", min, max);
+  Search search(peak_of, max, limit);
+  search.run(min);
   if (search.best().rows == 0) return {.measured = search.first_bytes(), .runs = 1};
-  if (!search.over()) search.run(std::min(most, 2 * least));
+  if (!search.over()) search.run(std::min(max, 2 * min));
   while (!search.over()) search.run(search.next());
   return search.best();
 }

@@ -24,7 +24,7 @@ std::string rows_text(std::int64_t rows) {
     if (bytes > 0 && (best == nullptr || bytes < best->fit.measured)) best = &strategy;
   }
   fail(fmt::format(
-      "memory: {} at once: {} needed, and the limit is {} ({} B)", rows_text(requirement.least),
+      "memory: {} at once: {} needed, and the limit is {} ({} B)", rows_text(requirement.min),
       best == nullptr ? "more than the machine has"
                       : fmt::format("{} ({})", bytes_text(best->fit.measured), best->name),
       bytes_text(requirement.limit), requirement.limit));
@@ -32,9 +32,7 @@ std::string rows_text(std::int64_t rows) {
 
 }  // namespace
 
-std::int64_t MemoryRequirement::useful() const {
-  return std::min(most, std::max(useful_rows, least));
-}
+std::int64_t MemoryRequirement::useful() const { return std::min(max, std::max(useful_rows, min)); }
 
 Plan choose_strategy(std::span<const Strategy> strategies, const MemoryRequirement& requirement) {
   check(requirement.update <= requirement.limit,
@@ -43,8 +41,8 @@ Plan choose_strategy(std::span<const Strategy> strategies, const MemoryRequireme
   Plan plan{.update = requirement.update, .limit = requirement.limit};
   for (const Strategy& strategy : strategies) {
     const StrategyCost entered = strategy.apply();
-    const BatchSizeSearch fit = largest_batch_that_fits(requirement.peak_of, requirement.least,
-                                                        requirement.most, requirement.limit);
+    const BatchSizeSearch fit = largest_batch_that_fits(requirement.peak_of, requirement.min,
+                                                        requirement.max, requirement.limit);
     plan.considered.push_back({strategy.name, entered.recomputation, fit, entered.text});
     plan.chosen = plan.considered.size() - 1;
     if (fit.rows >= requirement.useful()) return plan;

@@ -31,8 +31,8 @@ inline constexpr std::int64_t useful_rows = 8;
 // The memory that a step needs, and the limit.
 struct MemoryRequirement {
   PeakOf peak_of;          // measures peak bytes by a dry run under the strategy applied last
-  std::int64_t least = 1;  // rows that must be computed together
-  std::int64_t most = 1;   // rows that are ever needed at once
+  std::int64_t min = 1;    // rows that must be computed together
+  std::int64_t max = 1;    // rows that are ever needed at once
   std::size_t update = 0;  // peak bytes while parameters are updated (update_bytes)
   std::size_t limit = 0;   // bytes
 

@@ -20,7 +20,7 @@ struct Unit {
 constexpr Unit units[] = {{"", 1},         {"B", 1},        {"kB", 1e3},    {"KB", 1e3},
                           {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},   {"KiB", 0x1p10},
                           {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
-constexpr double most_bytes = 0x1p62;
+constexpr double max_bytes = 0x1p62;
 
 }  // namespace
 
@@ -57,7 +57,7 @@ std::size_t parse_bytes(const std::string& text) {
   check(error == std::errc() && unit != std::end(units),
         "bytes: \"{}\" is not a number of bytes such as 800MB or 2GiB", text);
   const double bytes = std::floor(number * unit->bytes);
-  check(bytes >= 1 && bytes <= most_bytes, "bytes: {} is not from 1 byte to 2^62", text);
+  check(bytes >= 1 && bytes <= max_bytes, "bytes: {} is not from 1 byte to 2^62", text);
   return static_cast<std::size_t>(bytes);
 }
 

@@ -75,8 +75,8 @@ void Timeline::relabelled(std::uint64_t serial, const MemoryLabel& label) {
   if (found != released_.rend()) found->label = label;
 }
 
-Timeline::Course Timeline::course() const {
-  Course course;
+Timeline::EventLog Timeline::course() const {
+  EventLog course;
   std::vector<Event>& all = course.events;
   for (const auto& [serial, record] : in_use_) all.push_back({record.from, &record, true});
   for (const Record& record : released_) {
@@ -92,7 +92,7 @@ Timeline::Course Timeline::course() const {
   return course;
 }
 
-std::vector<std::size_t> Timeline::Course::totals() const {
+std::vector<std::size_t> Timeline::EventLog::totals() const {
   std::vector<std::size_t> all{0};
   for (const Event& event : events)
     all.push_back(event.comes ? all.back() + event.record->bytes
@@ -100,13 +100,13 @@ std::vector<std::size_t> Timeline::Course::totals() const {
   return all;
 }
 
-std::size_t Timeline::Course::peak() const {
+std::size_t Timeline::EventLog::peak() const {
   const std::vector<std::size_t> all = totals();
   const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
   return static_cast<std::size_t>(std::max_element(begin, all.end()) - all.begin());
 }
 
-std::vector<std::size_t> Timeline::Course::moments(double from, std::size_t points) const {
+std::vector<std::size_t> Timeline::EventLog::moments(double from, std::size_t points) const {
   const std::vector<std::size_t> all = totals();
   const double length = events.empty() ? 0 : events.back().at.seconds - from;
   std::vector<std::size_t> chosen{first};
@@ -125,7 +125,7 @@ std::vector<std::size_t> Timeline::Course::moments(double from, std::size_t poin
   return chosen;
 }
 
-std::size_t Timeline::Band::most() const { return *std::max_element(bytes.begin(), bytes.end()); }
+std::size_t Timeline::Band::max() const { return *std::max_element(bytes.begin(), bytes.end()); }
 
 std::vector<std::size_t> Timeline::Curve::totals() const {
   std::vector<std::size_t> all(seconds.size());
@@ -138,7 +138,7 @@ std::vector<std::size_t> Timeline::Curve::totals() const {
 Timeline::Curve Timeline::curve(std::size_t points) const {
   check(points >= 1, "Timeline: a curve of {} points", points);
   const std::lock_guard lock(mutex_);
-  const Course course = this->course();
+  const EventLog course = this->course();
   const std::vector<std::size_t> chosen = course.moments(begin_.seconds, points);
   // Bands in the order of first use; sorted by kind below.
   std::map<Owner, std::size_t> places;
@@ -169,7 +169,7 @@ Timeline::Curve Timeline::curve(std::size_t points) const {
 
 std::vector<std::pair<MemoryLabel, std::size_t>> Timeline::peak_labels() const {
   const std::lock_guard lock(mutex_);
-  const Course course = this->course();
+  const EventLog course = this->course();
   const std::size_t peak = course.peak();
   std::map<std::pair<Owner, std::string>, std::pair<MemoryLabel, std::size_t>> owners;
   for (std::size_t k = 0; k < peak; ++k) {
@@ -199,19 +199,19 @@ std::vector<Timeline::Share> Timeline::peak_by(MemoryAxis axis) const {
 
 std::size_t Timeline::peak() const {
   const std::lock_guard lock(mutex_);
-  const Course course = this->course();
+  const EventLog course = this->course();
   return course.totals()[course.peak()];
 }
 
 std::size_t Timeline::first() const {
   const std::lock_guard lock(mutex_);
-  const Course course = this->course();
+  const EventLog course = this->course();
   return course.totals()[course.first];
 }
 
 std::vector<Timeline::Phase> Timeline::phases() const {
   const std::lock_guard lock(mutex_);
-  const Course course = this->course();
+  const EventLog course = this->course();
   const std::vector<std::size_t> totals = course.totals();
   std::vector<Phase> phases;
   for (std::size_t k = course.first; k < course.events.size(); ++k) {

@@ -39,7 +39,7 @@ class Timeline final : public AllocationObserver {
   struct Band {
     MemoryLabel label;
     std::vector<std::size_t> bytes;
-    std::size_t most() const;
+    std::size_t max() const;
   };
   struct Curve {
     std::vector<double> seconds;  // since the record begins, increasing
@@ -96,7 +96,7 @@ class Timeline final : public AllocationObserver {
   };
 
   // All events in order; the record begins after the first `first` of them.
-  struct Course {
+  struct EventLog {
     std::vector<Event> events;
     std::size_t first = 0;
     std::vector<std::size_t> totals() const;  // bytes in use after 0, 1, ... events
@@ -107,7 +107,7 @@ class Timeline final : public AllocationObserver {
   };
 
   Moment now();
-  Course course() const;
+  EventLog course() const;
 
   TimelineOptions options_;
   mutable std::mutex mutex_;

@@ -8,7 +8,7 @@ BatchLoader::BatchLoader(const Dataset& data, Device device) : data_(data) {
   for (int k = 0; device != cpu && k < 2; ++k) slots_.emplace_back(device);
 }
 
-void BatchLoader::expect(std::span<const std::int64_t> rows, std::span<const std::int64_t> then) {
+void BatchLoader::prefetch(std::span<const std::int64_t> rows, std::span<const std::int64_t> then) {
   if (slots_.empty()) return;
   rows_.assign(rows.begin(), rows.end());
   then_.assign(then.begin(), then.end());

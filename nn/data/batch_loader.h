@@ -26,7 +26,7 @@ class BatchLoader {
 
   // Announces the rows that batch() will be asked for from now on, in this order and in physical
   // batches, and optionally the rows after them. The announcement affects speed only.
-  void expect(std::span<const std::int64_t> rows, std::span<const std::int64_t> then = {});
+  void prefetch(std::span<const std::int64_t> rows, std::span<const std::int64_t> then = {});
   // Returns Dataset::batch(rows) on the device. If the rows begin or continue those expected, the
   // next ones are prefetched, as many as in the largest physical batch so far, if there is memory.
   // Throws the errors of Dataset::batch(), and OutOfMemory.

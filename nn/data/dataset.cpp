@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t order_stream = 0x6f72646500000000;
 constexpr std::int64_t gather_grain = 64;
 
-std::size_t materialized_bytes(const Tensor& x) {
+std::size_t sample_bytes(const Tensor& x) {
   return x.numel() == 0 ? 0 : x.bytes() / static_cast<std::size_t>(x.size(0));
 }
 
@@ -29,7 +29,7 @@ Tensor gather(const Tensor& x, std::span<const std::int64_t> rows) {
   parallel_for(shape[0], gather_grain, [&](std::int64_t begin, std::int64_t end) {
     const auto first = static_cast<std::size_t>(begin),
                count = static_cast<std::size_t>(end) - first;
-    copy_rows(x, rows.subspan(first, count), to + first * materialized_bytes(x));
+    copy_rows(x, rows.subspan(first, count), to + first * sample_bytes(x));
   });
   return y;
 }
@@ -37,7 +37,7 @@ Tensor gather(const Tensor& x, std::span<const std::int64_t> rows) {
 }  // namespace
 
 void copy_rows(const Tensor& x, std::span<const std::int64_t> rows, std::byte* to) {
-  const std::size_t bytes = materialized_bytes(x);
+  const std::size_t bytes = sample_bytes(x);
   if (bytes == 0) return;
   const auto* const from = x.view().as<const std::byte>();
   for (const std::int64_t row : rows) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t side = 28;
 constexpr std::int64_t pixels = side * side;
-constexpr std::int64_t most_samples = std::int64_t{1} << 48;
+constexpr std::int64_t max_samples = std::int64_t{1} << 48;
 // The first Philox stream of the digits: ASCII "dg", then 48 bits of the sample's number.
 constexpr std::uint64_t digit_stream = 0x6467000000000000;
 constexpr std::int64_t image_grain = 16;
@@ -244,7 +244,7 @@ void draw(const Writing& writing, Hand& hand, float* image) {
 }  // namespace
 
 Dataset make_digits(std::int64_t count, std::uint64_t seed, std::int64_t first) {
-  check(count >= 0 && first >= 0 && count <= most_samples && first <= most_samples - count,
+  check(count >= 0 && first >= 0 && count <= max_samples && first <= max_samples - count,
         "make_digits: samples {} to {} + {}", first, first, count);
   Dataset digits{Tensor::empty({count, 1, side, side}), Tensor::empty({count}, Dtype::i64)};
   float* images = digits.inputs.data<float>();

@@ -75,18 +75,18 @@ std::size_t GzipReader::take_inflated(std::span<std::uint8_t> into) {
     inflater_->ended = false;
   }
   if (left_.empty()) throw SystemFailure(fmt::format("gzip: {}: the file ends early", name_));
-  const std::size_t most = std::min<std::size_t>(into.size(), std::numeric_limits<uInt>::max());
+  const std::size_t max = std::min<std::size_t>(into.size(), std::numeric_limits<uInt>::max());
   z.next_in = const_cast<Bytef*>(left_.data());
   z.avail_in = static_cast<uInt>(left_.size());
   z.next_out = into.data();
-  z.avail_out = static_cast<uInt>(most);
+  z.avail_out = static_cast<uInt>(max);
   const int status = inflate(&z, Z_NO_FLUSH);
   left_ = left_.last(z.avail_in);
   inflater_->ended = status == Z_STREAM_END;
   if (status != Z_OK && status != Z_STREAM_END) {
     throw SystemFailure(fmt::format("gzip: {}: damaged: {}", name_, z.msg ? z.msg : "no progress"));
   }
-  return most - z.avail_out;
+  return max - z.avail_out;
 }
 
 }  // namespace sotto

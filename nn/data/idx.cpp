@@ -36,7 +36,7 @@ void expect(bool ok, fmt::format_string<Args...> text, Args&&... args) {
 }
 
 std::string hex(std::span<const std::uint8_t> bytes) {
-  return joined(bytes, " ", [](std::uint8_t byte) { return fmt::format("{:02x}", byte); });
+  return join(bytes, " ", [](std::uint8_t byte) { return fmt::format("{:02x}", byte); });
 }
 
 std::int64_t read_size(GzipReader& in, int axis, int rank) {
@@ -108,15 +108,15 @@ struct Beginning {
 // Called with the file's shape before anything of that size is read; it may throw.
 using Accept = std::function<void(const Shape&)>;
 
-Beginning read_beginning(std::istream& in, const std::string& name, std::int64_t most,
+Beginning read_beginning(std::istream& in, const std::string& name, std::int64_t max,
                          const Accept& accept = {}) {
-  check(most >= 1, "idx: {}: reading {} elements of the first axis", name, most);
+  check(max >= 1, "idx: {}: reading {} elements of the first axis", name, max);
   GzipReader reader(in, name);
   const Shape whole = read_header(reader);
   counted(reader, whole);
   if (accept) accept(whole);
   Shape shape = whole;
-  shape[0] = std::min(shape[0], most);
+  shape[0] = std::min(shape[0], max);
   const auto bytes = read_bytes(reader, static_cast<std::size_t>(shape.numel()), shape);
   if (shape == whole) expect_end(reader, whole);
   return {Tensor::from(bytes, shape), whole[0]};
@@ -146,10 +146,10 @@ class FileBuffer : public std::streambuf {
   std::vector<char> buffer_;
 };
 
-Beginning read_beginning(const std::string& path, std::int64_t most, const Accept& accept = {}) {
+Beginning read_beginning(const std::string& path, std::int64_t max, const Accept& accept = {}) {
   FileBuffer buffer(path);
   std::istream in(&buffer);
-  return read_beginning(in, path, most, accept);
+  return read_beginning(in, path, max, accept);
 }
 
 // Returns the first of the file name's four spellings that exists.
@@ -192,23 +192,23 @@ Tensor widened_labels(const Tensor& bytes, const std::string& path) {
 
 }  // namespace
 
-Tensor read_idx(std::istream& in, const std::string& name, std::int64_t most) {
-  return read_beginning(in, name, most).values;
+Tensor read_idx(std::istream& in, const std::string& name, std::int64_t max) {
+  return read_beginning(in, name, max).values;
 }
 
-Tensor read_idx(const std::string& path, std::int64_t most) {
-  return read_beginning(path, most).values;
+Tensor read_idx(const std::string& path, std::int64_t max) {
+  return read_beginning(path, max).values;
 }
 
-Dataset read_mnist(const std::string& folder, bool train, std::int64_t most) {
+Dataset read_mnist(const std::string& folder, bool train, std::int64_t max) {
   const std::string part = train ? "train" : "t10k";
   const std::string image_path = find_file(folder, part + "-images", 3);
   const std::string label_path = find_file(folder, part + "-labels", 1);
-  const auto [images, image_count] = read_beginning(image_path, most, [&](const Shape& shape) {
+  const auto [images, image_count] = read_beginning(image_path, max, [&](const Shape& shape) {
     expect(shape.rank() == 3 && shape[1] == mnist_side && shape[2] == mnist_side,
            "mnist: {}: shape {}, expected (n, {}, {})", image_path, shape, mnist_side, mnist_side);
   });
-  const auto [labels, label_count] = read_beginning(label_path, most, [&](const Shape& shape) {
+  const auto [labels, label_count] = read_beginning(label_path, max, [&](const Shape& shape) {
     expect(shape.rank() == 1, "mnist: {}: shape {}, expected (n)", label_path, shape);
   });
   expect(image_count == label_count, "mnist: {} images in {}, {} labels in {}", image_count,

@@ -19,10 +19,10 @@ namespace sotto {
 // another element type, too short, too long or damaged. The format is described by LeCun, Cortes
 // and Burges, "The MNIST database of handwritten digits".
 Tensor read_idx(const std::string& path,
-                std::int64_t most = std::numeric_limits<std::int64_t>::max());
+                std::int64_t max = std::numeric_limits<std::int64_t>::max());
 // Reads from a stream; `name` is its name in messages.
 Tensor read_idx(std::istream& in, const std::string& name,
-                std::int64_t most = std::numeric_limits<std::int64_t>::max());
+                std::int64_t max = std::numeric_limits<std::int64_t>::max());
 
 // Reads MNIST's training samples or its test samples, at most `most` of them, from a folder: images
 // [n, 1, 28, 28] f32 in [0, 1] and labels [n] i64. Files are named train-images-idx3-ubyte or
@@ -30,6 +30,6 @@ Tensor read_idx(std::istream& in, const std::string& name,
 // is missing or refused by read_idx, if images are not 28 x 28, if a label is above 9, or if the
 // numbers of images and labels differ.
 Dataset read_mnist(const std::string& folder, bool train,
-                   std::int64_t most = std::numeric_limits<std::int64_t>::max());
+                   std::int64_t max = std::numeric_limits<std::int64_t>::max());
 
 }  // namespace sotto

@@ -40,8 +40,8 @@ Var reduced(const Var& table, const Bags& bags, const std::optional<Var>& weight
   const Var rows = embedding(table, bags.ids);
   if (options.mode == BagMode::max) {
     if (bags.ids.shape()[1] == 0) return sum(rows, {1});
-    const double least = -std::numeric_limits<double>::infinity();
-    const Var y = max(where(bags.places, rows, tape.constant(full({}, least, table.dtype()))), 1);
+    const double min = -std::numeric_limits<double>::infinity();
+    const Var y = max(where(bags.places, rows, tape.constant(full({}, min, table.dtype()))), 1);
     return where(tape.input(bags.counts), y, zero);
   }
   // Empty places hold row 0 and another bag's weight: mask both, so that neither's NaN can pass.

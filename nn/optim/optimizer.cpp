@@ -20,7 +20,7 @@ constexpr std::int64_t block = 1 << 14;  // elements updated at a time, to stay 
 
 // Seeds the stochastic rounding of bf16 states; any value would do.
 constexpr std::uint64_t state_rounding_seed = 0x5354415445;
-constexpr std::uint64_t most_buffers = 8;  // buffers that a rule may keep for one parameter
+constexpr std::uint64_t max_buffers = 8;  // buffers that a rule may keep for one parameter
 
 const Tensor& entry(const std::map<std::string, Tensor>& state, const std::string& name) {
   const auto at = state.find(name);
@@ -254,7 +254,7 @@ void Optimizer::apply_widened(Slot& slot, const Update& part, std::int64_t first
   const auto place = static_cast<std::uint64_t>(places_.at(slot.parameter));
   for (std::size_t k = 0; k < state.size(); ++k) {
     // Each parameter and buffer has a Philox sequence of its own, which its steps consume in order.
-    const PhiloxKey key{.seed = state_rounding_seed, .stream = place * most_buffers + k};
+    const PhiloxKey key{.seed = state_rounding_seed, .stream = place * max_buffers + k};
     const std::uint64_t begin =
         static_cast<std::uint64_t>(part.t - 1) * static_cast<std::uint64_t>(shape.numel()) +
         static_cast<std::uint64_t>(first);
@@ -312,7 +312,7 @@ void Optimizer::set_learning_rate(int group, double rate) {
 
 void Optimizer::follow(const Schedule& schedule, std::int64_t step) {
   for (int group = 0; group < groups(); ++group) {
-    set_learning_rate(group, schedule.rate(step, base_rates_[static_cast<std::size_t>(group)]));
+    set_learning_rate(group, schedule.value(step, base_rates_[static_cast<std::size_t>(group)]));
   }
   if (const auto momentum = schedule.momentum(step)) set_momentum(*momentum);
 }

@@ -80,7 +80,7 @@ double at(const std::vector<Phase>& phases, bool cosine, std::int64_t step, doub
 
 }  // namespace
 
-double Schedule::rate(std::int64_t step, double base) const {
+double Schedule::value(std::int64_t step, double base) const {
   check(step >= 0, "schedule: step {}", step);
   return rate_(step, base);
 }
@@ -94,7 +94,7 @@ std::optional<double> Schedule::momentum(std::int64_t step) const {
 Schedule Schedule::by_epoch(const Schedule& schedule, std::int64_t steps_of_epoch) {
   check_length("by_epoch", "steps_of_epoch", steps_of_epoch);
   Schedule slower(
-      [=](std::int64_t k, double base) { return schedule.rate(k / steps_of_epoch, base); });
+      [=](std::int64_t k, double base) { return schedule.value(k / steps_of_epoch, base); });
   if (schedule.momentum_)
     slower.momentum_ = [=](std::int64_t k) { return schedule.momentum_(k / steps_of_epoch); };
   return slower;

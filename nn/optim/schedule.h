@@ -35,7 +35,7 @@ class Schedule {
   explicit Schedule(Rate rate) : rate_(std::move(rate)) {}
 
   // The learning rate at a step. Throws std::invalid_argument for a negative step.
-  double rate(std::int64_t step, double base) const;
+  double value(std::int64_t step, double base) const;
   // The momentum (beta1 of Adam) at a step; nullopt if the schedule does not change it.
   std::optional<double> momentum(std::int64_t step) const;
 

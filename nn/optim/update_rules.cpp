@@ -26,8 +26,8 @@ const Tensor& buffer(const Update& update, std::size_t index) {
 }
 
 // mean = memory mean + (1 - memory) x
-void average_in(const Tensor& x, double memory, const Tensor& mean) {
-  axpby(1 - memory, x, memory, mean);
+void average_in(const Tensor& x, double beta2, const Tensor& mean) {
+  axpby(1 - beta2, x, beta2, mean);
 }
 
 Tensor squared(const Tensor& x) { return mul(x, x); }
@@ -43,8 +43,8 @@ Tensor quotient(const Tensor& a, const Tensor& b) { return binary(binary_index<D
 double length(const Tensor& x) { return std::sqrt(to_dtype(sum(squared(x)), Dtype::f64).item()); }
 
 // 1 - memory^t, the sum of an average's weights after t steps.
-double weight_sum(double memory, std::int64_t t) {
-  return 1 - std::pow(memory, static_cast<double>(t));
+double weight_sum(double beta2, std::int64_t t) {
+  return 1 - std::pow(beta2, static_cast<double>(t));
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ RulePlan SgdRule::plan(const Update& update) const {
           .constants = {.rate = update.learning_rate,
                         .decay = weight_decay,
                         .momentum = momentum,
-                        .gain = 1 - dampening,
+                        .one_minus_dampening = 1 - dampening,
                         .nesterov = nesterov,
                         .maximize = maximize}};
 }
@@ -94,9 +94,9 @@ RulePlan AdamRule<decoupled>::plan(const Update& update) const {
   return {.rule = UpdateRules::index<AdamStep>(),
           .constants = {.rate = rate / weight_sum(beta1, update.t),
                         .decay = decoupled ? 0 : weight_decay,
-                        .shrink = decoupled ? 1 - rate * weight_decay : 1,
+                        .decoupled_decay = decoupled ? 1 - rate * weight_decay : 1,
                         .momentum = beta1,
-                        .memory = beta2,
+                        .beta2 = beta2,
                         .correction = 1 / std::sqrt(weight_sum(beta2, update.t)),
                         .eps = eps}};
 }
@@ -124,7 +124,7 @@ RulePlan RmsPropRule::plan(const Update& update) const {
           .constants = {.rate = update.learning_rate,
                         .decay = weight_decay,
                         .momentum = momentum,
-                        .memory = alpha,
+                        .beta2 = alpha,
                         .eps = eps,
                         .centered = centered}};
 }
@@ -161,7 +161,7 @@ RulePlan AdamaxRule::plan(const Update& update) const {
           .constants = {.rate = update.learning_rate / weight_sum(beta1, update.t),
                         .decay = weight_decay,
                         .momentum = beta1,
-                        .memory = beta2,
+                        .beta2 = beta2,
                         .eps = eps}};
 }
 
@@ -177,9 +177,9 @@ std::vector<const char*> AdadeltaRule::buffers() const {
 }
 
 RulePlan AdadeltaRule::plan(const Update& update) const {
-  return {.rule = UpdateRules::index<AdadeltaStep>(),
-          .constants = {
-              .rate = update.learning_rate, .decay = weight_decay, .memory = rho, .eps = eps}};
+  return {
+      .rule = UpdateRules::index<AdadeltaStep>(),
+      .constants = {.rate = update.learning_rate, .decay = weight_decay, .beta2 = rho, .eps = eps}};
 }
 
 void LambRule::validate() const {
@@ -219,7 +219,7 @@ RulePlan DpAdamRule::plan(const Update& update) const {
           .constants = {.rate = update.learning_rate / weight_sum(beta1, update.t),
                         .decay = weight_decay,
                         .momentum = beta1,
-                        .memory = beta2,
+                        .beta2 = beta2,
                         .correction = 1 / weight_sum(beta2, update.t),
                         .offset = -update.noise_variance,
                         .eps = floor}};

@@ -30,7 +30,7 @@ struct Update {
 // rule has plan(); any other has apply().
 struct RulePlan {
   int rule;  // in UpdateRules
-  RuleConstants constants;
+  OptimizerConstants constants;
   double start = 0;  // initial value of the states
 };
 

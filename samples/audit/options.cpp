@@ -11,7 +11,7 @@ namespace {
 
 using samples::require;
 
-constexpr std::int64_t most_samples = std::int64_t{1} << 40;
+constexpr std::int64_t max_samples = std::int64_t{1} << 40;
 constexpr double bytes_of_digit = 28 * 28 * sizeof(float) + sizeof(std::int64_t);
 
 class Reading {
@@ -78,7 +78,7 @@ class Reading {
 
 void validate(const Options& o) {
   const auto positive = [](double x) { return std::isfinite(x) && x > 0; };
-  const auto count = [](std::int64_t n) { return n >= 1 && n <= most_samples; };
+  const auto count = [](std::int64_t n) { return n >= 1 && n <= max_samples; };
   require(count(o.train_size), "--train-size", o.train_size, "a number of samples");
   if (o.data.empty())
     samples::check_fits("--train-size", bytes_of_digit * static_cast<double>(o.train_size));
@@ -90,7 +90,7 @@ void validate(const Options& o) {
   samples::check_memory(o.memory);
   require(count(o.steps), "--steps", o.steps, "a number of steps");
   require(positive(o.learning_rate), "--lr", o.learning_rate, "a positive number");
-  require(o.canaries >= 4 && o.canaries <= most_samples, "--canaries", o.canaries, "at least 4");
+  require(o.canaries >= 4 && o.canaries <= max_samples, "--canaries", o.canaries, "at least 4");
   require(o.confidence > 0 && o.confidence < 1, "--confidence", o.confidence, "between 0 and 1");
   require(!o.claim || (std::isfinite(*o.claim) && *o.claim >= 0), "--claim", o.claim.value_or(0),
           "a number of 0 or more");

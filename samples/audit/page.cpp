@@ -63,16 +63,16 @@ std::string comparison(const Findings& found) {
       {"Claimed", found.claim, true},
       {"Accountant", found.accountant, true},
   };
-  double most = std::numeric_limits<double>::min();
+  double max = std::numeric_limits<double>::min();
   for (const auto& [name, epsilon, claimed] : rows) {
-    if (std::isfinite(epsilon)) most = std::max(most, epsilon);
+    if (std::isfinite(epsilon)) max = std::max(max, epsilon);
   }
   std::string html = "<table>\n<tr><th></th><th class=\"n\">ε</th><th></th></tr>\n";
   for (const auto& [name, epsilon, claimed] : rows) {
     html += fmt::format(
         "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"meter\" style=\"width:60%\">"
         "<div style=\"width:{:.1f}%\"></div></td></tr>\n",
-        name, shown_epsilon(epsilon, claimed), std::isfinite(epsilon) ? 100 * epsilon / most : 100);
+        name, shown_epsilon(epsilon, claimed), std::isfinite(epsilon) ? 100 * epsilon / max : 100);
   }
   return html + "</table>\n";
 }

@@ -44,7 +44,7 @@ std::vector<Parameter*> canary_parameters(nn::Module& model, const std::string& 
     if (name == wanted) return {parameter};
     names.push_back(name);
   }
-  fail(fmt::format("--on: {} is not one of {}", wanted, joined(names, ", ")));
+  fail(fmt::format("--on: {} is not one of {}", wanted, join(names, ", ")));
 }
 
 class Run {
@@ -104,17 +104,18 @@ EngineOptions Run::engine_options() {
                                   .delta = o.delta,
                                   .batch = {.sampling = Sampling::poisson, .sampling_rate = rate},
                                   .steps = o.steps});
-  return {
-      .noise_multiplier = noise,
-      .delta = o.delta,
-      .steps = o.steps,
-      .logical_batch = o.batch,
-      .memory = o.memory,
-      .rows_of_unit = [this](std::int64_t unit) { return canaries_.rows_of_unit(unit); },
-      .expect_rows =
-          [this](std::span<const std::int64_t> rows) { loader_.expect(canaries_.data_rows(rows)); },
-      .clip_bound = o.clip_bound,
-      .seed = o.seed};
+  return {.noise_multiplier = noise,
+          .delta = o.delta,
+          .steps = o.steps,
+          .logical_batch = o.batch,
+          .memory = o.memory,
+          .rows_of_unit = [this](std::int64_t unit) { return canaries_.rows_of_unit(unit); },
+          .prefetch_rows =
+              [this](std::span<const std::int64_t> rows) {
+                loader_.prefetch(canaries_.data_rows(rows));
+              },
+          .clip_bound = o.clip_bound,
+          .seed = o.seed};
 }
 
 Var Run::loss(Tape& tape, std::span<const std::int64_t> rows) {
@@ -131,7 +132,7 @@ std::vector<double> Run::expected() {
   std::vector<std::int64_t> part(static_cast<std::size_t>(data_.size()));
   std::iota(part.begin(), part.end(), 0);
   random_.shuffle(part);
-  loader_.expect(std::span(part).first(static_cast<std::size_t>(rows)));
+  loader_.prefetch(std::span(part).first(static_cast<std::size_t>(rows)));
   const auto add = [&](std::int64_t first, std::int64_t end) {
     Tape tape({.private_data = true, .seed = options_.seed});
     reference_.add(tape,
@@ -183,8 +184,8 @@ Findings Run::judged() const {
   std::vector<double> without, with;
   for (std::size_t k = 0; k < found.scores.size(); ++k)
     (found.included[k] ? with : without).push_back(found.scores[k]);
-  found.trade_off =
-      trade_off_audit(without, with, {.confidence = options_.confidence, .delta = options_.delta});
+  found.trade_off = clopper_pearson_audit(
+      without, with, {.confidence = options_.confidence, .delta = options_.delta});
   return found;
 }
 

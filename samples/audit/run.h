@@ -20,7 +20,7 @@ struct Findings {
   std::vector<double> scores;
   std::vector<bool> included;
   OneRunAudit one_run;
-  TradeOffAudit trade_off;
+  ClopperPearsonAudit trade_off;
   double seconds = 0;
 
   // The bound that needs no assumption is above the claim.

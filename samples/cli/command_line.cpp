@@ -55,8 +55,8 @@ void be_strict(CLI::Option& option) {
 
 void refuse_repeated(const std::vector<CLI::Option*>& options) {
   for (const CLI::Option* const option : options) {
-    const int most = std::max(1, option->get_items_expected_max());
-    check(static_cast<int>(option->count()) <= most, "{}: is given {} times", option->get_name(),
+    const int max = std::max(1, option->get_items_expected_max());
+    check(static_cast<int>(option->count()) <= max, "{}: is given {} times", option->get_name(),
           option->count());
   }
 }
@@ -95,10 +95,10 @@ CLI::Option* CommandLine::flag(const char* name, bool& value, const std::string&
 
 CLI::Option* CommandLine::choice(const char* name, std::string& value, const std::string& text,
                                  const std::vector<std::string>& names) {
-  return option(name, value, fmt::format("{}: {}", text, joined(names, ", ")), "NAME")
+  return option(name, value, fmt::format("{}: {}", text, join(names, ", ")), "NAME")
       ->check([names](const std::string& given) {
         if (std::find(names.begin(), names.end(), given) != names.end()) return std::string();
-        return fmt::format("{} is not one of {}", given, joined(names, ", "));
+        return fmt::format("{} is not one of {}", given, join(names, ", "));
       });
 }
 

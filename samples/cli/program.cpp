@@ -26,7 +26,7 @@ namespace sotto::samples {
 namespace {
 
 // Larger counts are mistakes, and their sums could overflow.
-constexpr std::int64_t most_samples = std::int64_t{1} << 40;
+constexpr std::int64_t max_samples = std::int64_t{1} << 40;
 
 // The first failure to print text; empty if there was none.
 std::string& output_failure() {
@@ -86,31 +86,30 @@ int told(const std::string& name, const std::function<int()>& body, int bad_argu
 }  // namespace
 
 void check_threads(int threads) {
-  require(threads >= 0 && threads <= most_threads, "--threads", threads,
-          fmt::format("from 0 to {}", most_threads));
+  require(threads >= 0 && threads <= max_threads, "--threads", threads,
+          fmt::format("from 0 to {}", max_threads));
 }
 
 void check_memory(const memory::Policy& policy) {
   const auto number = [](const char* option, const std::optional<std::int64_t>& given,
                          const char* range) {
-    if (given) require(*given >= 1 && *given <= most_samples, option, *given, range);
+    if (given) require(*given >= 1 && *given <= max_samples, option, *given, range);
   };
   number("--physical-batch", policy.physical_batch, "a number of samples");
   number("--accumulation", policy.accumulation, "a number of parts");
   const std::vector<std::string> problems = policy.problems();
-  check(problems.empty(), "{}", joined(problems, "; "));
+  check(problems.empty(), "{}", join(problems, "; "));
 }
 
 void check_clip_bound(double bound) {
-  require(
-      bound >= least_clip_bound && bound <= largest_clip_bound, "--clip", bound,
-      fmt::format("from {:.3g} to {:.3g} (2^-100 to 2^100)", least_clip_bound, largest_clip_bound));
+  require(bound >= min_clip_bound && bound <= max_clip_bound, "--clip", bound,
+          fmt::format("from {:.3g} to {:.3g} (2^-100 to 2^100)", min_clip_bound, max_clip_bound));
 }
 
 void check_noise_multiplier(double noise) {
-  constexpr double most = 1e6;
-  require(noise > 0 && noise <= most, "--noise-multiplier", noise,
-          fmt::format("above 0 and at most {:g}", most));
+  constexpr double max = 1e6;
+  require(noise > 0 && noise <= max, "--noise-multiplier", noise,
+          fmt::format("above 0 and at most {:g}", max));
 }
 
 void check_fits(const char* options, double bytes) {

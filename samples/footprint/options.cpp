@@ -8,7 +8,7 @@ namespace sotto::footprint {
 
 namespace {
 
-constexpr std::int64_t most_samples = std::int64_t{1} << 24;
+constexpr std::int64_t max_samples = std::int64_t{1} << 24;
 
 class Reading {
  public:
@@ -67,7 +67,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   Options o;
   if (!Reading(o).parse(argc, argv)) return std::nullopt;
   const models::Entry& model = models::parse_entry(o.model);
-  samples::require(o.batch >= 2 && o.batch <= most_samples, "--batch", o.batch,
+  samples::require(o.batch >= 2 && o.batch <= max_samples, "--batch", o.batch,
                    "a number of samples > 1");
   const double element = model.words > 0 ? sizeof(std::int64_t) : sizeof(float);
   samples::check_fits(

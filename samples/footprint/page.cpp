@@ -15,9 +15,9 @@ namespace sotto::footprint {
 
 namespace {
 
-constexpr double least_share = 0.004;  // of the peak, from which an owner has its own band
+constexpr double min_share = 0.004;  // of the peak, from which an owner has its own band
 constexpr double mebi = 1024.0 * 1024.0;
-constexpr std::size_t most_rows = 25;  // rows of a table
+constexpr std::size_t max_rows = 25;  // rows of a table
 
 std::string section(const char* heading, const std::string& body) {
   return fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", heading, body);
@@ -50,7 +50,7 @@ std::string owner(const MemoryLabel& label) {
 int colour_of(MemoryKind kind) { return static_cast<int>(kind); }
 
 Band drawn(const memory::Timeline::Band& band) {
-  Band shown{.title = owner(band.label) + fmt::format(", {} at most", memory_size(band.most())),
+  Band shown{.title = owner(band.label) + fmt::format(", {} at most", memory_size(band.max())),
              .colour = colour_of(band.label.kind)};
   for (const std::size_t bytes : band.bytes) shown.y.push_back(static_cast<double>(bytes) / mebi);
   return shown;
@@ -65,7 +65,7 @@ std::vector<Band> bands_of(const Findings& found) {
     int smaller = 0;
     for (const memory::Timeline::Band& band : found.curve.bands) {
       if (colour_of(band.label.kind) != kind) continue;
-      if (static_cast<double>(band.most()) >= least_share * static_cast<double>(found.peak)) {
+      if (static_cast<double>(band.max()) >= min_share * static_cast<double>(found.peak)) {
         bands.push_back(drawn(band));
         continue;
       }
@@ -75,7 +75,7 @@ std::vector<Band> bands_of(const Findings& found) {
     if (smaller == 0) continue;
     bands.push_back(drawn(rest));
     bands.back().title = fmt::format("{}: {} smaller owners, {} at most", name(rest.label.kind),
-                                     smaller, memory_size(rest.most()));
+                                     smaller, memory_size(rest.max()));
   }
   return bands;
 }
@@ -93,7 +93,7 @@ std::string chart(const Findings& found) {
 
 using Row = std::pair<std::string, std::size_t>;
 
-// A table of shares; rows beyond most_rows are added up in one.
+// A table of shares; rows beyond max_rows are added up in one.
 std::string shares(const char* heading, const std::vector<Row>& rows, std::size_t peak,
                    const std::vector<int>& colours = {}) {
   std::string html = fmt::format(
@@ -110,7 +110,7 @@ std::string shares(const char* heading, const std::vector<Row>& rows, std::size_
   };
   std::size_t rest = 0;
   for (std::size_t k = 0; k < rows.size(); ++k) {
-    if (k >= most_rows) {
+    if (k >= max_rows) {
       rest += rows[k].second;
       continue;
     }
@@ -119,7 +119,7 @@ std::string shares(const char* heading, const std::vector<Row>& rows, std::size_
                                                : "";
     add(rows[k].first, rows[k].second, key);
   }
-  if (rest > 0) add(fmt::format("{} more", rows.size() - most_rows), rest, "");
+  if (rest > 0) add(fmt::format("{} more", rows.size() - max_rows), rest, "");
   return html + "</table>\n";
 }
 

@@ -45,7 +45,7 @@ class Training {
                       .delta = 0.1 / static_cast<double>(options.batch),
                       .logical_batch = static_cast<double>(options.batch),
                       .memory = options.memory,
-                      .expect_rows = [this](auto rows) { loader_.expect(rows); },
+                      .prefetch_rows = [this](auto rows) { loader_.prefetch(rows); },
                       .clip_bound = 1,
                       .passes = options.passes == "two" ? ClipPasses::two : ClipPasses::one};
     if (options.clip_groups == "layers")
@@ -67,7 +67,7 @@ class Training {
     }
     std::vector<std::int64_t> rows(static_cast<std::size_t>(options_.batch));
     std::iota(rows.begin(), rows.end(), 0);
-    loader_.expect(rows);
+    loader_.prefetch(rows);
     optimizer_->step(accumulation_.mean_gradient(loss, rows, *optimizer_).gradients);
   }
 

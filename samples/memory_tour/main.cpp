@@ -10,7 +10,7 @@ namespace {
 
 using sotto::memory_tour::Network;
 
-constexpr std::int64_t largest_width = 1 << 20, most_layers = 1 << 12, largest_batch = 1 << 24;
+constexpr std::int64_t max_width = 1 << 20, max_layers = 1 << 12, max_batch_size = 1 << 24;
 
 // The maximum held: Adam's parameters, gradients and two states, and each layer's result with its
 // gradient.
@@ -23,14 +23,14 @@ double bytes_of(const Network& network) {
 
 void check_numbers(const Network& network) {
   using sotto::samples::require;
-  const auto range = [](const char* option, std::int64_t given, std::int64_t most) {
-    require(given >= 1 && given <= most, option, given, fmt::format("from 1 to {}", most));
+  const auto range = [](const char* option, std::int64_t given, std::int64_t max) {
+    require(given >= 1 && given <= max, option, given, fmt::format("from 1 to {}", max));
   };
-  range("--width", network.width, largest_width);
-  range("--layers", network.layers, most_layers);
-  range("--batch", network.batch, largest_batch);
-  require(network.batch % sotto::memory_tour::most_parts == 0, "--batch", network.batch,
-          fmt::format("a multiple of {}", sotto::memory_tour::most_parts));
+  range("--width", network.width, max_width);
+  range("--layers", network.layers, max_layers);
+  range("--batch", network.batch, max_batch_size);
+  require(network.batch % sotto::memory_tour::max_parts == 0, "--batch", network.batch,
+          fmt::format("a multiple of {}", sotto::memory_tour::max_parts));
   sotto::samples::check_fits("--width, --layers, --batch", bytes_of(network));
 }
 

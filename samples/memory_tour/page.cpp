@@ -18,8 +18,8 @@ std::string in_units(std::int64_t bytes) {
 }
 
 std::string table(const Exercise& exercise) {
-  std::int64_t most = 1;
-  for (const Row& row : exercise.rows) most = std::max(most, row.peak);
+  std::int64_t max = 1;
+  for (const Row& row : exercise.rows) max = std::max(max, row.peak);
   std::string html =
       "<table>\n<tr><th></th><th class=\"n\">by the formula</th><th class=\"n\">counted</th>"
       "<th class=\"n\">peak of the step</th><th></th><th class=\"n\">seconds</th></tr>\n";
@@ -29,7 +29,7 @@ std::string table(const Exercise& exercise) {
         "<td class=\"meter\"><div style=\"width:{:.1f}%\"></div></td><td class=\"n\">{:.3f}</td>"
         "</tr>\n",
         escape(row.technique), in_units(row.predicted), in_units(row.measured), in_units(row.peak),
-        100.0 * static_cast<double>(row.peak) / static_cast<double>(most), row.seconds);
+        100.0 * static_cast<double>(row.peak) / static_cast<double>(max), row.seconds);
   }
   return html + "</table>\n";
 }

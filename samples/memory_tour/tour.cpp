@@ -49,7 +49,7 @@ class Tour {
                "4 (layers + 1) · width · batch / parts + 4 · batch / parts: the input, each "
                "layer's result, and the losses",
                {}};
-    for (std::int64_t parts = 1; parts <= most_parts; parts *= 2) {
+    for (std::int64_t parts = 1; parts <= max_parts; parts *= 2) {
       const StepBytes bytes = step({.accumulation = parts});
       e.rows.push_back(row(parts == 1 ? "the whole batch" : fmt::format("{} parts", parts),
                            kept(parts, wide), bytes.kept, bytes));
@@ -150,8 +150,8 @@ class Tour {
 std::vector<Exercise> tour(const Network& network) {
   check(network.width >= 1 && network.layers >= 1, "{} layers of width {}", network.layers,
         network.width);
-  check(network.batch >= most_parts && network.batch % most_parts == 0,
-        "a batch of {} is not a multiple of {}", network.batch, most_parts);
+  check(network.batch >= max_parts && network.batch % max_parts == 0,
+        "a batch of {} is not a multiple of {}", network.batch, max_parts);
   const Tour tour(network);
   return {tour.footprint(), tour.accumulation(), tour.checkpointing(), tour.precision(),
           tour.privacy()};

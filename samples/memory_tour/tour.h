@@ -35,8 +35,8 @@ struct Exercise {
 
 // The exercises: parameters with gradients and optimizer state; accumulation; activation
 // checkpoints; 16-bit values; private steps. Throws std::invalid_argument unless width and layers
-// are positive and the batch is a multiple of most_parts.
-inline constexpr std::int64_t most_parts = 8;
+// are positive and the batch is a multiple of max_parts.
+inline constexpr std::int64_t max_parts = 8;
 std::vector<Exercise> tour(const Network& network);
 
 }  // namespace sotto::memory_tour

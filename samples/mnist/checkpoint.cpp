@@ -18,7 +18,7 @@ using nlohmann::json;
 constexpr const char* settings_key = "sotto.mnist.settings";
 constexpr const char* progress_key = "sotto.mnist.progress";
 constexpr std::string_view engine_prefix = "engine.";
-constexpr std::size_t most_statistics_bytes = std::size_t{1} << 28;
+constexpr std::size_t max_statistics_bytes = std::size_t{1} << 28;
 
 struct Part {
   const char* prefix;
@@ -53,7 +53,7 @@ json progress_json(const Checkpoint& checkpoint) {
 void read_progress(const json& progress, Checkpoint& checkpoint) {
   progress.at("step").get_to(checkpoint.step);
   if (const json& mark = progress.at("ledger"); !mark.is_null())
-    checkpoint.ledger = ledger_mark_from_json(mark.dump());
+    checkpoint.ledger = ledger_position_from_json(mark.dump());
   progress.at("noise_multiplier").get_to(checkpoint.noise_multiplier);
   progress.at("epoch").get_to(checkpoint.position.epoch);
   progress.at("row").get_to(checkpoint.position.row);
@@ -194,7 +194,7 @@ void save_statistics(const std::string& path, const Statistics& statistics) {
 Statistics load_statistics(const std::string& path, std::int64_t step) {
   if (!std::filesystem::exists(path)) return {};
   return parse_file(path, "a statistics file of this program", [&] {
-    return parse_statistics(json::parse(read_file(path, most_statistics_bytes)), step);
+    return parse_statistics(json::parse(read_file(path, max_statistics_bytes)), step);
   });
 }
 

@@ -100,7 +100,7 @@ void Reading::add_privacy() {
   line_.option("--adaptive-quantile", s.adaptive_quantile,
                "let the bound follow this quantile of the norms, privately", "X");
   line_.choice("--sampling", s.sampling, "how batches are sampled", sampling_names());
-  line_.option("--largest-batch", s.largest_batch, "maximum samples of a truncated_poisson batch",
+  line_.option("--largest-batch", s.max_batch_size, "maximum samples of a truncated_poisson batch",
                "N");
   line_.choice("--accountant", s.accountant, "accountant that proves epsilon",
                {"pld", "prv", "rdp"});
@@ -115,7 +115,7 @@ void Reading::add_training() {
   Settings& s = options_.settings;
   line_.group("Training");
   line_.option("--preset", preset_,
-               fmt::format("settings that work: {}", joined(preset_names(), ", ")), "NAME");
+               fmt::format("settings that work: {}", join(preset_names(), ", ")), "NAME");
   line_.option("--epochs", s.epochs, "passes over the training data", "X");
   line_.option("--steps", s.steps, "steps, instead of --epochs", "N");
   line_.option("--batch", s.batch, "expected samples in a (logical) batch", "X");
@@ -211,8 +211,8 @@ void check_unused(const Options& options) {
 void check_numbers(const Options& options) {
   check(options.save_every >= 0, "--save-every: {} steps", options.save_every);
   check(options.eval_every >= 0, "--eval-every: {} steps", options.eval_every);
-  check(options.write_ahead >= 1 && options.write_ahead <= largest_reservation,
-        "--write-ahead: {} is not from 1 to {}", options.write_ahead, largest_reservation);
+  check(options.write_ahead >= 1 && options.write_ahead <= max_reservation,
+        "--write-ahead: {} is not from 1 to {}", options.write_ahead, max_reservation);
   check(!options.statistics || !options.save.empty(), "--statistics: needs --save or --resume");
   samples::check_threads(options.threads);
   const Device device = options.settings.device;

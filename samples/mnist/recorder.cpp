@@ -10,7 +10,7 @@ namespace {
 constexpr int bars = 40;
 // Norms have long tails: the axis ends at this quantile, and the last bar counts all above.
 constexpr double last_quantile = 0.995;
-constexpr double least_bounds = 1.5;  // clip bounds that the axis covers at least
+constexpr double min_bounds = 1.5;  // clip bounds that the axis covers at least
 
 double root_of_squares(const std::vector<double>& values) {
   double squares = 0;
@@ -62,7 +62,7 @@ void Recorder::close_norms(std::int64_t step, double clipped_fraction) {
   const auto place =
       static_cast<std::ptrdiff_t>(static_cast<double>(norms_.size() - 1) * last_quantile);
   std::nth_element(norms_.begin(), norms_.begin() + place, norms_.end());
-  const double end = std::max(norms_[static_cast<std::size_t>(place)], least_bounds * clip_bound_);
+  const double end = std::max(norms_[static_cast<std::size_t>(place)], min_bounds * clip_bound_);
   TrainingReport::NormHistogram histogram{.step = step,
                                           .counts = std::vector<std::int64_t>(bars),
                                           .clip_bound = clip_bound_,

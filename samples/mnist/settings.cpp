@@ -41,8 +41,8 @@ void value_from_json(const json& from, std::optional<Dtype>& value) {
 }
 
 // Larger counts are mistakes, and their sums could overflow.
-constexpr std::int64_t most_samples = std::int64_t{1} << 40;
-constexpr std::int64_t most_steps = std::int64_t{1} << 40;
+constexpr std::int64_t max_samples = std::int64_t{1} << 40;
+constexpr std::int64_t max_steps = std::int64_t{1} << 40;
 constexpr double bytes_of_digit = 28 * 28 * sizeof(float) + sizeof(std::int64_t);
 
 bool positive(double value) { return std::isfinite(value) && value > 0; }
@@ -56,8 +56,8 @@ void validate_privacy(const Settings& s) {
   const auto& quantile = s.adaptive_quantile;
   require(!quantile || (*quantile >= 0 && *quantile <= 1), "--adaptive-quantile",
           quantile.value_or(0), "from 0 to 1");
-  require((s.largest_batch > 0) == (s.sampling == "truncated_poisson") && s.largest_batch >= 0,
-          "--largest-batch", s.largest_batch,
+  require((s.max_batch_size > 0) == (s.sampling == "truncated_poisson") && s.max_batch_size >= 0,
+          "--largest-batch", s.max_batch_size,
           "a number of samples with --sampling truncated_poisson, and absent with others");
   samples::check_clip_bound(s.clip_bound);
 }
@@ -109,13 +109,13 @@ std::string changes(const Settings& settings, const Settings& of) {
                               ours[name].is_null() ? "not set" : ours[name].dump(),
                               theirs[name].is_null() ? "not set" : theirs[name].dump()));
   });
-  return joined(all, ", ");
+  return join(all, ", ");
 }
 
 void validate(const Settings& s) {
-  require(s.train_size >= 1 && s.train_size <= most_samples, "--train-size", s.train_size,
+  require(s.train_size >= 1 && s.train_size <= max_samples, "--train-size", s.train_size,
           "a number of samples");
-  require(s.test_size >= 1 && s.test_size <= most_samples, "--test-size", s.test_size,
+  require(s.test_size >= 1 && s.test_size <= max_samples, "--test-size", s.test_size,
           "a number of samples");
   if (s.data.empty())
     samples::check_fits("--train-size, --test-size",
@@ -127,9 +127,9 @@ void validate(const Settings& s) {
           "auto or none: the network is not a Sequential whose modules could be recomputed");
   require(positive(s.epochs), "--epochs", s.epochs, "a positive number");
   if (s.steps) require(*s.steps >= 1, "--steps", *s.steps, "at least 1");
-  require(s.steps || s.epochs * static_cast<double>(s.train_size) / s.batch <= most_steps,
+  require(s.steps || s.epochs * static_cast<double>(s.train_size) / s.batch <= max_steps,
           "--epochs", s.epochs, "a number of epochs that can be trained");
-  require(planned_steps(s) <= most_steps, "--steps", planned_steps(s),
+  require(planned_steps(s) <= max_steps, "--steps", planned_steps(s),
           "a number of steps that can be trained");
   validate_optimizer(s);
   if (s.privacy) {
@@ -146,7 +146,7 @@ constexpr Sampling samplings[] = {Sampling::poisson, Sampling::truncated_poisson
                                   Sampling::fixed_size, Sampling::partition,
                                   Sampling::balls_and_bins};
 
-Sampling sampling_called(const std::string& wanted) {
+Sampling parse_sampling(const std::string& wanted) {
   const auto* const found =
       std::find_if(std::begin(samplings), std::end(samplings),
                    [&](Sampling sampling) { return name(sampling) == wanted; });
@@ -163,7 +163,7 @@ std::vector<std::string> sampling_names() {
 }
 
 NeighboringRelation relation_of(const Settings& s) {
-  const Sampling sampling = sampling_called(s.sampling);
+  const Sampling sampling = parse_sampling(s.sampling);
   const bool exchanged = sampling == Sampling::fixed_size || sampling == Sampling::partition;
   return exchanged ? NeighboringRelation::replace_one : NeighboringRelation::add_or_remove_one;
 }
@@ -176,9 +176,9 @@ EngineOptions engine_options(const Settings& s) {
                         .delta = s.delta,
                         .steps = planned_steps(s),
                         .accountant = parse_accountant(s.accountant),
-                        .sampling = sampling_called(s.sampling),
+                        .sampling = parse_sampling(s.sampling),
                         .logical_batch = s.batch,
-                        .largest_batch = s.largest_batch,
+                        .max_batch_size = s.max_batch_size,
                         .memory = s.memory,
                         .clip_bound = s.clip_bound,
                         .clipping = {.rule = {.kind = clip_rule_kind(s.clip_rule)}},
@@ -194,7 +194,7 @@ double noise_multiplier(const Settings& s) {
   const auto sampler = make_sampler(s.train_size, sampler_options(options));
   const std::string cut =
       truncation_problem(s.train_size, sampler->event(), options, relation_of(s));
-  check(cut.empty(), "--largest-batch: {}: {}", s.largest_batch, cut);
+  check(cut.empty(), "--largest-batch: {}: {}", s.max_batch_size, cut);
   if (s.noise_multiplier) return *s.noise_multiplier;
   return calibrate_noise_multiplier({.epsilon = s.epsilon.value(),
                                      .delta = s.delta,

@@ -25,7 +25,7 @@ struct Settings {
   std::optional<double> adaptive_quantile;  // the quantile of the norms that the clip bound follows
   std::string accountant = "pld";
   std::string sampling = "poisson";
-  std::int64_t largest_batch = 0;  // for truncated Poisson sampling
+  std::int64_t max_batch_size = 0;  // for truncated Poisson sampling
   std::string passes = "auto";
 
   double epochs = 20;
@@ -73,7 +73,7 @@ void visit_settings(S& settings, Visit&& visit) {
   visit("adaptive quantile", settings.adaptive_quantile, must_agree);
   visit("accountant", settings.accountant, must_agree);
   visit("sampling", settings.sampling, must_agree);
-  visit("largest batch", settings.largest_batch, must_agree);
+  visit("largest batch", settings.max_batch_size, must_agree);
   visit("passes", settings.passes, may_change);
   visit("precision", settings.memory.precision, may_change);
   visit("epochs", settings.epochs, may_change);

@@ -114,7 +114,7 @@ void Trainer::make_optimizer() {
 
 void Trainer::make_engine() {
   EngineOptions options = engine_options(settings_);
-  options.expect_rows = [this](std::span<const std::int64_t> rows) { loader_.expect(rows); };
+  options.prefetch_rows = [this](std::span<const std::int64_t> rows) { loader_.prefetch(rows); };
   if (settings_.clip_groups == "layers")
     options.groups = layer_groups(model_.named_parameters(), settings_.clip_bound);
   engine_ = std::make_unique<Engine>(model_, *optimizer_, data_.train.size(), ledger_, options);
@@ -153,18 +153,18 @@ Var Trainer::loss_of(Tape& tape, const std::vector<Tensor>& batch) {
 // Returns nullopt until the physical batch size is known.
 std::optional<std::int64_t> Trainer::captured_rows() const {
   if (engine_) return engine_->physical_batch();
-  const auto most = accumulation_.physical_batch();
-  if (!most) return std::nullopt;
-  return std::min(*most, static_cast<std::int64_t>(std::ceil(settings_.batch)));
+  const auto max = accumulation_.physical_batch();
+  if (!max) return std::nullopt;
+  return std::min(*max, static_cast<std::int64_t>(std::ceil(settings_.batch)));
 }
 
 Var Trainer::losses(Tape& tape, std::span<const std::int64_t> rows) {
   const Dataset data = loader_.batch(rows);
   const std::vector<Tensor> batch{data.inputs, data.targets};
-  const auto most = settings_.capture ? captured_rows() : std::nullopt;
-  if (!most) return loss_of(tape, batch);
+  const auto max = settings_.capture ? captured_rows() : std::nullopt;
+  if (!max) return loss_of(tape, batch);
   if (!captured_) {
-    captured_.emplace(model_, *most, [this](Tape& inner, const std::vector<Tensor>& captured) {
+    captured_.emplace(model_, *max, [this](Tape& inner, const std::vector<Tensor>& captured) {
       return loss_of(inner, captured);
     });
   }
@@ -191,7 +191,7 @@ StepFacts Trainer::ordinary_step() {
   PhaseProfiler& clock = accumulation_.phases();
   clock.enter("sample");
   const std::vector<std::int64_t> rows = batches_.next();
-  loader_.expect(rows, batches_.peek());
+  loader_.prefetch(rows, batches_.peek());
   const memory::Accumulation::Result result = accumulation_.mean_gradient(
       [&](Tape& tape, std::span<const std::int64_t> part) { return losses(tape, part); }, rows,
       *optimizer_, {.seed = settings_.seed, .step = static_cast<std::uint64_t>(step_)});
@@ -233,7 +233,7 @@ std::optional<double> Trainer::epsilon() const {
 Checkpoint Trainer::checkpoint() {
   Checkpoint checkpoint{.settings = settings_, .step = step_, .position = batches_.position()};
   if (engine_) {
-    checkpoint.ledger = ledger_.mark();
+    checkpoint.ledger = ledger_.position();
     checkpoint.noise_multiplier = engine_->noise_multiplier();
     checkpoint.engine = engine_->state();
   }

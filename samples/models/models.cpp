@@ -25,7 +25,7 @@ constexpr NamedActivation activations[] = {
     {"softsign", [](const Var& x) { return softsign(x); }},
 };
 
-std::function<Var(const Var&)> activation_called(const std::string& wanted) {
+std::function<Var(const Var&)> parse_activation(const std::string& wanted) {
   for (const auto& [name, function] : activations) {
     if (wanted == name) return function;
   }
@@ -45,7 +45,7 @@ MnistNetwork::MnistNetwork(const std::string& activation)
       conv2_(16, 32, 4, {.stride = {2}}),
       dense1_(32 * 4 * 4, 32),
       dense2_(32, 10),
-      activation_(activation_called(activation)) {}
+      activation_(parse_activation(activation)) {}
 
 Var MnistNetwork::forward(const Var& x) {
   const PoolOptions overlapping{.kernel = {2}, .stride = {1}};

@@ -142,7 +142,7 @@ const std::vector<Entry>& registry() {
 std::string model_names() {
   std::vector<const char*> names;
   for (const Entry& entry : registry()) names.push_back(entry.name);
-  return joined(names, ", ");
+  return join(names, ", ");
 }
 
 const Entry& parse_entry(const std::string& name, const std::string& others) {

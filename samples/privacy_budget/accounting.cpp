@@ -131,30 +131,30 @@ Bounds adaptive_epsilon(NeighboringRelation relation, const History& plans, cons
   return {accountant.epsilon(delta)};
 }
 
-double least_noise(Method method, NeighboringRelation relation, const Phase& phase,
-                   const Target& target) {
+double min_noise(Method method, NeighboringRelation relation, const Phase& phase,
+                 const Target& target) {
   return calibrate_noise_multiplier({target.epsilon, target.delta, phase.event, phase.steps},
                                     maker(method, relation));
 }
 
-std::int64_t most_steps(Method method, NeighboringRelation relation, const Phase& phase,
-                        const Target& target) {
+std::int64_t max_steps(Method method, NeighboringRelation relation, const Phase& phase,
+                       const Target& target) {
   return max_steps(phase.event.noise_multiplier, {target.epsilon, target.delta, phase.event},
                    maker(method, relation));
 }
 
-double largest_rate(Method method, NeighboringRelation relation, const Phase& phase,
-                    const Target& target) {
+double max_rate(Method method, NeighboringRelation relation, const Phase& phase,
+                const Target& target) {
   return max_sampling_rate(phase.event.noise_multiplier,
                            {target.epsilon, target.delta, phase.event, phase.steps},
                            maker(method, relation));
 }
 
-std::int64_t largest_batch(Method method, NeighboringRelation relation, const Phase& phase,
-                           const Target& target) {
+std::int64_t max_batch_size(Method method, NeighboringRelation relation, const Phase& phase,
+                            const Target& target) {
   const auto allowed = [&](std::int64_t batch) {
     Phase tried = phase;
-    tried.event.batches = batches_of_pass(phase.population.value(), static_cast<double>(batch));
+    tried.event.batches = batches_of_epoch(phase.population.value(), static_cast<double>(batch));
     const History history = releases_of(tried);
     return epsilon(method, relation, history, target.delta).upper <= target.epsilon;
   };
@@ -166,17 +166,17 @@ std::int64_t largest_batch(Method method, NeighboringRelation relation, const Ph
   return low;
 }
 
-std::string cut_refusal(const Phase& phase, const Target& target) {
+std::string truncation_refusal(const Phase& phase, const Target& target) {
   const bool rate_is_known = phase.steps_per_epoch > 0;
   return truncation_problem(rate_is_known ? phase.population : std::nullopt,
                             {target.epsilon, target.delta, phase.event, phase.steps});
 }
 
-std::string cut_refusal(Method method, NeighboringRelation relation,
-                        const std::vector<Phase>& phases, double delta) {
+std::string truncation_refusal(Method method, NeighboringRelation relation,
+                               const std::vector<Phase>& phases, double delta) {
   History whole;
   for (Phase phase : phases) {
-    phase.event.cut = 0;
+    phase.event.truncation_probability = 0;
     for (const auto& releases : releases_of(phase)) whole.push_back(releases);
   }
   const auto without_cut = composed(method, relation, whole);

@@ -58,21 +58,21 @@ struct Target {
 // target. The phase's own value of it is ignored. Throw std::invalid_argument when there is a
 // refusal, or nothing meets the target.
 // a refusal, or nothing meets the target.
-double least_noise(Method method, NeighboringRelation relation, const Phase& phase,
-                   const Target& target);
-std::int64_t most_steps(Method method, NeighboringRelation relation, const Phase& phase,
-                        const Target& target);
-double largest_rate(Method method, NeighboringRelation relation, const Phase& phase,
-                    const Target& target);
-std::int64_t largest_batch(Method method, NeighboringRelation relation, const Phase& phase,
-                           const Target& target);
+double min_noise(Method method, NeighboringRelation relation, const Phase& phase,
+                 const Target& target);
+std::int64_t max_steps(Method method, NeighboringRelation relation, const Phase& phase,
+                       const Target& target);
+double max_rate(Method method, NeighboringRelation relation, const Phase& phase,
+                const Target& target);
+std::int64_t max_batch_size(Method method, NeighboringRelation relation, const Phase& phase,
+                            const Target& target);
 
 // Why the bound on truncated Poisson batches is too small for the target, and a bound that would
 // do; empty if it is large enough.
-std::string cut_refusal(const Phase& phase, const Target& target);
+std::string truncation_refusal(const Phase& phase, const Target& target);
 // The refusal of the first such phase of a training, at the epsilon that it spends at delta.
-std::string cut_refusal(Method method, NeighboringRelation relation,
-                        const std::vector<Phase>& phases, double delta);
+std::string truncation_refusal(Method method, NeighboringRelation relation,
+                               const std::vector<Phase>& phases, double delta);
 
 struct LedgerFacts {
   std::string unit;

@@ -18,9 +18,10 @@ Answer answer(const Options& options, Progress& progress) {
 
 std::string description(const Event& event) {
   std::string text = sotto::name(event.sampling);
-  if (in_passes(event.sampling)) text += fmt::format(", passes of {}", event.batches);
+  if (in_epochs(event.sampling)) text += fmt::format(", passes of {}", event.batches);
   if (has_rate(event.sampling)) text += fmt::format(", rate {}", shown(event.sampling_rate));
-  if (event.cut > 0) text += fmt::format(", cut {}", delta_text(event.cut));
+  if (event.truncation_probability > 0)
+    text += fmt::format(", cut {}", delta_text(event.truncation_probability));
   return text;
 }
 

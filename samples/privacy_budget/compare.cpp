@@ -30,19 +30,20 @@ Phase drawn(Sampling sampling, const PhaseOptions& given, const Phase& poisson,
                  .steps = poisson.steps,
                  .sampling = sotto::name(sampling)};
   const double rate = poisson.event.sampling_rate;
-  const auto most_groups = static_cast<std::int64_t>(1 / rate);
-  const std::int64_t groups = options.groups.value_or(std::min(usual_groups, most_groups));
+  const auto max_groups = static_cast<std::int64_t>(1 / rate);
+  const std::int64_t groups = options.groups.value_or(std::min(usual_groups, max_groups));
   switch (sampling) {
     case Sampling::full_batch: break;
     case Sampling::partition:
-    case Sampling::balls_and_bins: o.batches = batches_of_pass(1, rate); break;
+    case Sampling::balls_and_bins: o.batches = batches_of_epoch(1, rate); break;
     case Sampling::cyclic_poisson:
-      check(groups <= most_groups, "--groups: {} groups are smaller than a batch", groups);
+      check(groups <= max_groups, "--groups: {} groups are smaller than a batch", groups);
       o.batches = groups;
       o.sampling_rate = std::min(1.0, rate * static_cast<double>(groups));
       break;
     case Sampling::truncated_poisson:
-      o.cut = cut_share * options.deltas.front() / static_cast<double>(poisson.steps);
+      o.truncation_probability =
+          cut_share * options.deltas.front() / static_cast<double>(poisson.steps);
       o.sampling_rate = rate;
       break;
     default: o.sampling_rate = rate;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int points = 12;                                  // of the curve over steps
 constexpr double decades[] = {-4, -3, -2, -1, 0, 1, 2, 3};  // of delta, around the one asked for
-constexpr double largest_delta = 0.1;
+constexpr double max_delta = 0.1;
 constexpr int noise_points = 4;  // on each side of the noise asked for, up to twice and half of it
 
 std::vector<double> step_grid(std::int64_t steps) {
@@ -27,7 +27,7 @@ std::vector<double> delta_grid(double delta) {
   std::vector<double> grid;
   for (const double decade : decades) {
     const double at = delta * std::pow(10, decade);
-    if (decade == 0 || (at > 0 && at <= largest_delta)) grid.push_back(at);
+    if (decade == 0 || (at > 0 && at <= max_delta)) grid.push_back(at);
   }
   return grid;
 }

@@ -115,7 +115,7 @@ void VerbLine::add_question() {
   }
   samples::add_option(
       *sub_, "--relation", relation_,
-      fmt::format("which data sets are neighbours: {}{}", joined(relation_names(), ", "),
+      fmt::format("which data sets are neighbours: {}{}", join(relation_names(), ", "),
                   is(Command::compare) ? "; both, if none is given" : ""))
       ->type_name("NAME")
       ->group("Question");
@@ -134,7 +134,7 @@ void VerbLine::add_phase() {
         if (std::find(verb_.without.begin(), verb_.without.end(), name) != verb_.without.end())
           return;
         const std::string all =
-            name == "sampling" ? fmt::format("{}: {}", text, joined(sampling_names(), ", ")) : text;
+            name == "sampling" ? fmt::format("{}: {}", text, join(sampling_names(), ", ")) : text;
         samples::add_option(*sub_, "--" + name, member, all)->type_name(type)->group(group);
       });
   if (is(Command::spent)) {
@@ -191,7 +191,7 @@ Options VerbLine::options() const {
   }
   check(!options.deltas.empty() || !options.epsilons.empty(),
         "--delta: is missing (or give --epsilon)");
-  if (!relation_.empty()) options.relation = relation_called(relation_);
+  if (!relation_.empty()) options.relation = parse_relation(relation_);
   options.accountant = parse_accountant(accountant_);
   check(!options.groups || *options.groups >= 1, "--groups: {} is not at least 1",
         options.groups.value_or(0));

@@ -55,7 +55,7 @@ std::vector<Kind> by_kind(const History& history) {
 }
 
 // The first `steps` releases, kind by kind, with first and later batches of epochs in proportion.
-History cut_short(const std::vector<Kind>& kinds, std::int64_t steps, double noise) {
+History truncated(const std::vector<Kind>& kinds, std::int64_t steps, double noise) {
   History first;
   for (const auto& [event, charged, paid] : kinds) {
     const std::int64_t all = charged + paid, some = std::min(all, steps);
@@ -82,7 +82,7 @@ Training ledger_training(const Options& options, Answer& answer) {
                     .whole_plan = ledger.whole_plan,
                     .plans = ledger.plans};
   training.first = [kinds = by_kind(ledger.history)](std::int64_t steps, double noise) {
-    return cut_short(kinds, steps, noise);
+    return truncated(kinds, steps, noise);
   };
   answer.facts = {{"ledger", options.ledger}, {"unit", ledger.unit}};
   answer.json["ledger"] = options.ledger;
@@ -164,7 +164,7 @@ class Questions {
 // Refuses a described training whose truncation leaves no finite epsilon; a ledger records facts.
 void check_cut(Method method, const Training& training, double delta, const Bounds& found) {
   if (std::isfinite(found.upper)) return;
-  const std::string problem = cut_refusal(method, training.relation, training.phases, delta);
+  const std::string problem = truncation_refusal(method, training.relation, training.phases, delta);
   check(problem.empty(), "--largest-batch, --cut: {}", problem);
 }
 

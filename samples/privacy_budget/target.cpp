@@ -35,15 +35,15 @@ std::int64_t find_batch(Method method, NeighboringRelation relation, const Targe
   std::int64_t batch = 0;
   if (has_rate(phase.event.sampling)) {
     const double groups = static_cast<double>(phase.event.batches);
-    phase.event.sampling_rate = largest_rate(method, relation, phase, target);
+    phase.event.sampling_rate = max_rate(method, relation, phase, target);
     if (!phase.population) return 0;
     batch = static_cast<std::int64_t>(phase.event.sampling_rate * records / groups);
     phase.event.sampling_rate = static_cast<double>(batch) * groups / records;
   } else {
-    batch = largest_batch(method, relation, phase, target);
+    batch = max_batch_size(method, relation, phase, target);
     if (batch >= 1) {  // batches of an epoch are as equal as possible
-      phase.event.batches = batches_of_pass(*phase.population, static_cast<double>(batch));
-      batch = batches_of_pass(*phase.population, static_cast<double>(phase.event.batches));
+      phase.event.batches = batches_of_epoch(*phase.population, static_cast<double>(batch));
+      batch = batches_of_epoch(*phase.population, static_cast<double>(phase.event.batches));
     }
   }
   check(batch >= 1, "--epsilon: not even batches of one record meet the target");
@@ -56,9 +56,9 @@ std::int64_t solve(Method method, NeighboringRelation relation, Unknown unknown,
   try {
     if (unknown == Unknown::batch) return find_batch(method, relation, target, phase);
     if (unknown == Unknown::noise) {
-      phase.event.noise_multiplier = least_noise(method, relation, phase, target);
+      phase.event.noise_multiplier = min_noise(method, relation, phase, target);
     } else {
-      phase.steps = most_steps(method, relation, phase, target);
+      phase.steps = max_steps(method, relation, phase, target);
     }
     return 0;
   } catch (const std::invalid_argument& error) {
@@ -114,8 +114,9 @@ Answer answer_target(const Options& options, Progress& progress) {
   const Target target{options.epsilons.front(), options.deltas.front()};
   Phase phase = with_placeholder(make_phase(options.phases.front(), unknown), unknown);
   const Method method = choose_method(options.accountant, relation, releases_of(phase));
-  const std::string cut = cut_refusal(phase, target);
-  check(cut.empty(), "{}: {}", options.phases.front().cut ? "--cut" : "--largest-batch", cut);
+  const std::string cut = truncation_refusal(phase, target);
+  check(cut.empty(), "{}: {}",
+        options.phases.front().truncation_probability ? "--cut" : "--largest-batch", cut);
   const std::int64_t batch = solve(method, relation, unknown, target, phase);
   Answer answer{.title = title_of(unknown)};
   answer.json["command"] = unknown == Unknown::noise   ? "noise"

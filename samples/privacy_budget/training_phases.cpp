@@ -18,7 +18,7 @@ namespace sotto::budget {
 namespace {
 
 // Larger counts are mistakes, and their sums could overflow.
-constexpr std::int64_t most = std::int64_t{1} << 40;
+constexpr std::int64_t max = std::int64_t{1} << 40;
 // A bound on the relative excess of a quotient and a product of rounded numbers; at `most` it is
 // less than a hundredth.
 constexpr double rounding = 4 * std::numeric_limits<double>::epsilon();
@@ -33,8 +33,8 @@ void check_positive(const char* option, std::optional<double> value) {
 }
 
 void check_count(const char* option, std::optional<std::int64_t> value) {
-  check(!value || (*value >= 1 && *value <= most), "{}: {} is not from 1 to {}", option,
-        value.value_or(0), most);
+  check(!value || (*value >= 1 && *value <= max), "{}: {} is not from 1 to {}", option,
+        value.value_or(0), max);
 }
 
 void check_numbers(const PhaseOptions& o) {
@@ -44,12 +44,13 @@ void check_numbers(const PhaseOptions& o) {
   check_count("--population", o.population);
   check_count("--batches", o.batches);
   check_count("--steps", o.steps);
-  check_count("--largest-batch", o.largest_batch);
+  check_count("--largest-batch", o.max_batch_size);
   check(!o.sampling_rate || (*o.sampling_rate > 0 && *o.sampling_rate <= 1),
         "--sampling-rate: {} is not above 0 and at most 1", o.sampling_rate.value_or(0));
-  check(!o.cut || (*o.cut > 0 && *o.cut <= 1),
+  check(!o.truncation_probability ||
+            (*o.truncation_probability > 0 && *o.truncation_probability <= 1),
         "--cut: {} is not above 0 and at most 1 (--largest-batch and --population compute it)",
-        o.cut.value_or(0));
+        o.truncation_probability.value_or(0));
   check(!o.batch || !o.population || *o.batch <= static_cast<double>(*o.population),
         "--batch: {} of a --population of {}", o.batch.value_or(0), o.population.value_or(0));
 }
@@ -59,13 +60,14 @@ void check_together(const PhaseOptions& o, Sampling sampling) {
   check(!o.batch || !o.sampling_rate, "--batch and --sampling-rate do not go together");
   check(!o.steps || !o.epochs, "--steps and --epochs do not go together");
   check(!o.sampling_rate || has_rate(sampling), "--sampling-rate: {} batches have none", kind);
-  check(!o.batch || has_rate(sampling) || in_passes(sampling),
+  check(!o.batch || has_rate(sampling) || in_epochs(sampling),
         "--batch: {} batches are all records", kind);
-  check(!o.batches || in_passes(sampling), "--batches: {} batches do not come in passes", kind);
+  check(!o.batches || in_epochs(sampling), "--batches: {} batches do not come in passes", kind);
   const bool truncated = sampling == Sampling::truncated_poisson;
-  check(!o.cut || truncated, "--cut: {} batches are not truncated", kind);
-  check(!o.largest_batch || truncated, "--largest-batch: {} batches are not truncated", kind);
-  check(!o.largest_batch || !o.cut, "--largest-batch and --cut do not go together");
+  check(!o.truncation_probability || truncated, "--cut: {} batches are not truncated", kind);
+  check(!o.max_batch_size || truncated, "--largest-batch: {} batches are not truncated", kind);
+  check(!o.max_batch_size || !o.truncation_probability,
+        "--largest-batch and --cut do not go together");
   check(!o.batch || !whole_batches(sampling) || *o.batch == std::floor(*o.batch),
         "--batch: {} is not a whole number of records, as {} batches have", o.batch.value_or(0),
         kind);
@@ -94,16 +96,16 @@ std::int64_t batches_of(const PhaseOptions& o, Sampling sampling) {
         sotto::name(sampling));
   if (o.batches) return *o.batches;
   check(o.batch && o.population, "--batches: is missing (or give --population and --batch)");
-  return batches_of_pass(*o.population, *o.batch);
+  return batches_of_epoch(*o.population, *o.batch);
 }
 
 // A rate of 0 means that it is unknown.
 double cut_of(const PhaseOptions& o, double rate) {
-  if (o.cut) return *o.cut;
-  check(o.largest_batch.has_value(), "--largest-batch: is missing (or give --cut)");
+  if (o.truncation_probability) return *o.truncation_probability;
+  check(o.max_batch_size.has_value(), "--largest-batch: is missing (or give --cut)");
   check(o.population.has_value(), "--largest-batch: needs --population");
   check(rate > 0, "--largest-batch: says nothing while the sampling rate is not known; give --cut");
-  return binomial_tail(*o.population + 1, rate, *o.largest_batch);
+  return binomial_tail(*o.population + 1, rate, *o.max_batch_size);
 }
 
 double steps_per_epoch(const Event& event) {
@@ -116,8 +118,8 @@ std::int64_t steps_of(const PhaseOptions& o, double per_epoch) {
   check(o.epochs.has_value(), "--steps: is missing (or give --epochs)");
   check(per_epoch > 0, "--epochs: has no meaning here (give --steps)");
   const double steps = std::ceil(*o.epochs * per_epoch * (1 - rounding));
-  check(steps <= static_cast<double>(most), "--epochs: {} are {} steps, more than {}", *o.epochs,
-        steps, most);
+  check(steps <= static_cast<double>(max), "--epochs: {} are {} steps, more than {}", *o.epochs,
+        steps, max);
   return static_cast<std::int64_t>(steps);
 }
 
@@ -159,8 +161,8 @@ Items items_of(const std::string& text) {
 void drop_other(const std::string& name, PhaseOptions& o) {
   if (name == "batch") o.sampling_rate.reset();
   if (name == "sampling-rate") o.batch.reset();
-  if (name == "largest-batch") o.cut.reset();
-  if (name == "cut") o.largest_batch.reset();
+  if (name == "largest-batch") o.truncation_probability.reset();
+  if (name == "cut") o.max_batch_size.reset();
   if (name == "steps") o.epochs.reset();
   if (name == "epochs") o.steps.reset();
 }
@@ -185,7 +187,7 @@ std::set<std::string> names_of(const PhaseOptions& o) {
 
 }  // namespace
 
-std::int64_t batches_of_pass(std::int64_t population, double batch) {
+std::int64_t batches_of_epoch(std::int64_t population, double batch) {
   return static_cast<std::int64_t>(
       std::ceil(static_cast<double>(population) / batch * (1 - rounding)));
 }
@@ -202,10 +204,10 @@ std::vector<std::string> sampling_names() {
   return names;
 }
 
-Sampling sampling_called(const std::string& name) {
+Sampling parse_sampling(const std::string& name) {
   const std::vector<std::string> names = sampling_names();
   const auto found = std::find(names.begin(), names.end(), name);
-  check(found != names.end(), "--sampling: {} is not one of {}", name, joined(names, ", "));
+  check(found != names.end(), "--sampling: {} is not one of {}", name, join(names, ", "));
   return static_cast<Sampling>(found - names.begin());
 }
 
@@ -219,11 +221,11 @@ std::string name(NeighboringRelation relation) {
       ->second;
 }
 
-NeighboringRelation relation_called(const std::string& name) {
+NeighboringRelation parse_relation(const std::string& name) {
   for (const auto& [relation, known] : relations) {
     if (name == known) return relation;
   }
-  fail(fmt::format("--relation: {} is not one of {}", name, joined(relation_names(), ", ")));
+  fail(fmt::format("--relation: {} is not one of {}", name, join(relation_names(), ", ")));
 }
 
 PhaseOptions parse_phase(const std::string& text, PhaseOptions base) {
@@ -254,7 +256,7 @@ std::vector<PhaseOptions> parse_phases(const std::vector<std::string>& texts,
 }
 
 Phase make_phase(const PhaseOptions& o, Unknown unknown) {
-  const Sampling sampling = sampling_called(o.sampling.value_or(sotto::name(Sampling::poisson)));
+  const Sampling sampling = parse_sampling(o.sampling.value_or(sotto::name(Sampling::poisson)));
   check_numbers(o);
   check_together(o, sampling);
   Phase phase{.event = {.sampling = sampling}, .population = o.population};
@@ -264,13 +266,14 @@ Phase make_phase(const PhaseOptions& o, Unknown unknown) {
   }
   const bool to_find = unknown == Unknown::batch && !has_rate(sampling);
   if (to_find) check_batch_to_find(o, sampling);
-  if (in_passes(sampling) && !to_find) phase.event.batches = batches_of(o, sampling);
+  if (in_epochs(sampling) && !to_find) phase.event.batches = batches_of(o, sampling);
   if (unknown != Unknown::batch) {
     if (has_rate(sampling)) phase.event.sampling_rate = rate_of(o, sampling);
     phase.steps_per_epoch = steps_per_epoch(phase.event);
   }
   if (sampling == Sampling::truncated_poisson) {
-    phase.event.cut = cut_of(o, unknown == Unknown::batch ? 0 : phase.event.sampling_rate);
+    phase.event.truncation_probability =
+        cut_of(o, unknown == Unknown::batch ? 0 : phase.event.sampling_rate);
   }
   if (unknown != Unknown::steps) phase.steps = steps_of(o, phase.steps_per_epoch);
   return phase;

@@ -13,8 +13,8 @@ namespace sotto::budget {
 
 // The options given for a phase, on the command line or in a text.
 struct PhaseOptions {
-  std::optional<double> noise_multiplier, batch, sampling_rate, cut, epochs;
-  std::optional<std::int64_t> population, batches, largest_batch, steps;
+  std::optional<double> noise_multiplier, batch, sampling_rate, truncation_probability, epochs;
+  std::optional<std::int64_t> population, batches, max_batch_size, steps;
   std::optional<std::string> sampling;
 };
 
@@ -29,8 +29,8 @@ void visit_phase_options(Options& o, Visit&& visit) {
         "each record's probability to be in a batch, instead of --batch and --population");
   visit("batches", o.batches, "N",
         "batches of an epoch, for samplings by epoch; groups of cyclic_poisson");
-  visit("largest-batch", o.largest_batch, "N", "truncated_poisson: maximum records of a batch");
-  visit("cut", o.cut, "P",
+  visit("largest-batch", o.max_batch_size, "N", "truncated_poisson: maximum records of a batch");
+  visit("cut", o.truncation_probability, "P",
         "truncated_poisson: the probability that a batch is truncated, instead of --largest-batch");
   visit("steps", o.steps, "N", "steps, one noisy release each");
   visit("epochs", o.epochs, "X", "expected passes over the data, instead of --steps");
@@ -48,17 +48,17 @@ struct Phase {
 
 // The number of batches of `batch` records in an epoch; also for expected numbers of records, and
 // for fractions of the population.
-std::int64_t batches_of_pass(std::int64_t population, double batch);
+std::int64_t batches_of_epoch(std::int64_t population, double batch);
 // Returns whether every batch has exactly the given number of records.
 bool whole_batches(Sampling sampling);
 // The samplings' names, in the order of `Sampling`.
 std::vector<std::string> sampling_names();
 // Throws std::invalid_argument when no sampling has the name.
-Sampling sampling_called(const std::string& name);
+Sampling parse_sampling(const std::string& name);
 // "add_or_remove_one" and "replace_one".
 std::vector<std::string> relation_names();
 std::string name(NeighboringRelation relation);
-NeighboringRelation relation_called(const std::string& name);
+NeighboringRelation parse_relation(const std::string& name);
 
 // `base` with the values of "batch=256,steps=1000" in place of its own. Throws
 // std::invalid_argument, with the text, for a malformed list or a name given twice.

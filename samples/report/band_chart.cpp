@@ -34,7 +34,7 @@ class Stack {
   }
 
   std::string draw() const {
-    const auto [first, last] = to_f32(chart_.x.front(), chart_.x.back());
+    const auto [first, last] = widen_range(chart_.x.front(), chart_.x.back());
     const std::vector<double> ticks = round_ticks(0, highest(), 6);
     const Scale x{first, last, left, right}, y{0, std::max(highest(), ticks.back()), bottom, top};
     std::string svg = svg::open(bottom + 26, chart_.name);

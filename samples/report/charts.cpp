@@ -115,11 +115,11 @@ std::string line_chart(const LineChart& chart) {
   const std::vector<Dot> dots = measured(chart);
   if (dots.empty()) return nothing;
   constexpr double bottom = 132;
-  const auto [least, most] = std::minmax_element(
-      dots.begin(), dots.end(), [](const Dot& a, const Dot& b) { return a.y < b.y; });
-  const auto [low, high] = to_f32(least->y, most->y);
+  const auto [min, max] = std::minmax_element(dots.begin(), dots.end(),
+                                              [](const Dot& a, const Dot& b) { return a.y < b.y; });
+  const auto [low, high] = widen_range(min->y, max->y);
   const std::vector<double> ticks = round_ticks(low, high, 3);
-  const auto [first_x, last_x] = to_f32(chart.first_x, chart.last_x);
+  const auto [first_x, last_x] = widen_range(chart.first_x, chart.last_x);
   const Scale x{first_x, last_x, left, right};
   const Scale y{ticks.front(), ticks.back(), bottom, top};
   std::string svg = svg::open(chart.x_name.empty() ? bottom + 8 : bottom + 26, chart.name);
@@ -165,10 +165,10 @@ std::string bar(const HistogramChart& chart, std::size_t k, const Scale& x, cons
 std::string histogram_chart(const HistogramChart& chart) {
   if (chart.counts.empty()) return nothing;
   check_histogram(chart);
-  const std::int64_t most = *std::max_element(chart.counts.begin(), chart.counts.end());
-  if (most <= 0) return nothing;
+  const std::int64_t max = *std::max_element(chart.counts.begin(), chart.counts.end());
+  if (max <= 0) return nothing;
   constexpr double bottom = 190;
-  const std::vector<double> ticks = round_ticks(0, static_cast<double>(most), 4);
+  const std::vector<double> ticks = round_ticks(0, static_cast<double>(max), 4);
   const Scale x{chart.edges.front(), chart.edges.back(), left, right};
   const Scale y{0, ticks.back(), bottom, top + 14};
   std::string svg = svg::open(bottom + 26, chart.x_name);

@@ -65,8 +65,8 @@ class Plot {
   bool empty() const { return !(x_.low <= x_.high); }
 
   std::string draw() const {
-    const auto [first_x, last_x] = to_f32(x_.low, x_.high);
-    const auto [first_y, last_y] = to_f32(y_.low, y_.high);
+    const auto [first_x, last_x] = widen_range(x_.low, x_.high);
+    const auto [first_y, last_y] = widen_range(y_.low, y_.high);
     const std::vector<double> x_ticks = ticks_of(x_, first_x, last_x, 8);
     const std::vector<double> y_ticks = ticks_of(y_, first_y, last_y, 5);
     const Scale x{first_x, last_x, left, right};

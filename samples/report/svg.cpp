@@ -24,9 +24,9 @@ std::vector<double> round_ticks(double low, double high, int wanted) {
   return ticks;
 }
 
-std::pair<double, double> to_f32(double low, double high) {
-  const double least = 1e-3 * std::max({std::abs(low), std::abs(high), 1e-3});
-  return high - low >= least ? std::pair(low, high) : std::pair(low - least, high + least);
+std::pair<double, double> widen_range(double low, double high) {
+  const double min = 1e-3 * std::max({std::abs(low), std::abs(high), 1e-3});
+  return high - low >= min ? std::pair(low, high) : std::pair(low - min, high + min);
 }
 
 std::string open(double height, const std::string& what) {

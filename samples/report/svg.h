@@ -29,7 +29,7 @@ struct Scale {
 std::vector<double> round_ticks(double low, double high, int wanted);
 
 // Widens a range that is a single value, to both sides.
-std::pair<double, double> to_f32(double low, double high);
+std::pair<double, double> widen_range(double low, double high);
 
 // The opening tag of a picture of this height, with a description for screen readers.
 std::string open(double height, const std::string& what);

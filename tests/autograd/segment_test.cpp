@@ -131,9 +131,8 @@ TEST_CASE(
   Network net;
   std::vector<ClipGroup> flat = flat_group(net.trainable(), 0.5), layers;
   for (Parameter* parameter : net.trainable()) layers.push_back({{parameter}, 0.2});
-  for (const auto kind :
-       {ClipRule::Kind::minimum, ClipRule::Kind::opacus, ClipRule::Kind::automatic,
-        ClipRule::Kind::normalize, ClipRule::Kind::adaptive}) {
+  for (const auto kind : {ClipRule::Kind::minimum, ClipRule::Kind::opacus, ClipRule::Kind::auto_s,
+                          ClipRule::Kind::normalize, ClipRule::Kind::psac}) {
     for (const NormMethod norm_method :
          {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
       const ClipOptions options{.rule = {.kind = kind}, .norm_method = norm_method};

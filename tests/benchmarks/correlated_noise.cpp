@@ -36,13 +36,13 @@ void report(const std::string& what, const StrategyMatrix& strategy, Participati
   fmt::print(
       "{{\"strategy\": \"{}\", \"steps\": {}, \"separation\": {}, \"sensitivity\": {:.3f}, "
       "\"mean_error\": {:.2f}, \"max_error\": {:.2f}, \"seconds\": {:.3f}}}\n",
-      what, strategy.steps(), record.separation, strategy.sensitivity(record),
+      what, strategy.steps(), record.min_separation, strategy.sensitivity(record),
       root_error(strategy, record, PrefixError::mean),
       root_error(strategy, record, PrefixError::max), seconds);
 }
 
-void report_errors(std::int64_t steps, std::int64_t separation) {
-  const ErrorObjective goal{.steps = steps, .participation = {.separation = separation}};
+void report_errors(std::int64_t steps, std::int64_t min_separation) {
+  const ErrorObjective goal{.steps = steps, .participation = {.min_separation = min_separation}};
   report("independent", {BandedToeplitz{{1}}, steps}, goal.participation, 0);
   report("tree", {TreeFactor{}, steps}, goal.participation, 0);
   report("square root", {square_root_factor(steps), steps}, goal.participation, 0);
@@ -52,8 +52,9 @@ void report_errors(std::int64_t steps, std::int64_t separation) {
     report(name(*found), *found, goal.participation, seconds);
   };
   for (const std::int64_t bands : {8, 32, 100})
-    timed([&] { return best_banded_toeplitz(goal, bands); });
-  for (const int buffers : {1, 2, 4}) timed([&] { return best_buffered_toeplitz(goal, buffers); });
+    timed([&] { return optimize_banded_toeplitz(goal, bands); });
+  for (const int buffers : {1, 2, 4})
+    timed([&] { return optimize_buffered_toeplitz(goal, buffers); });
 }
 
 void report_step(const StrategyMatrix& strategy) {
@@ -80,12 +81,12 @@ void report_step(const StrategyMatrix& strategy) {
 
 int main() {
   for (const std::int64_t steps : {1000, 2000}) {
-    for (const std::int64_t separation : {steps, std::int64_t{100}})
-      report_errors(steps, separation);
+    for (const std::int64_t min_separation : {steps, std::int64_t{100}})
+      report_errors(steps, min_separation);
   }
   constexpr std::int64_t steps = 64;
   report_step({TreeFactor{}, steps});
   for (const std::int64_t bands : {2, 8, 32}) report_step({square_root_factor(bands), steps});
   for (const int buffers : {1, 2, 4})
-    report_step(best_buffered_toeplitz({.steps = steps}, buffers));
+    report_step(optimize_buffered_toeplitz({.steps = steps}, buffers));
 }

@@ -21,20 +21,20 @@ namespace {
 // fraction, but not raise it. 0 if no unit is known.
 double ceiling() {
   static const FmaUnit unit = widest_fma();
-  static double most = 0;
+  static double max = 0;
   if (!unit.run) return 0;
   double flops = 0;
   const double seconds = seconds_of([&] { flops = run_fma(unit, thread_count()); });
-  return most = std::max(most, flops / seconds);
+  return max = std::max(max, flops / seconds);
 }
 
 // Repeats `run` in turn with the ceiling, for a second and seven times at least.
 void report(const std::string& what, double flops, const std::function<void()>& run) {
-  constexpr double least_time = 1;
-  constexpr int least_repetitions = 7;
+  constexpr double min_time = 1;
+  constexpr int min_repetitions = 7;
   run();
   double best = 0, possible = 0, spent = 0;
-  for (int k = 0; k < least_repetitions || spent < least_time; ++k) {
+  for (int k = 0; k < min_repetitions || spent < min_time; ++k) {
     possible = ceiling();
     const double seconds = seconds_of(run);
     best = std::max(best, flops / seconds);

@@ -28,9 +28,9 @@ constexpr std::int64_t batches[] = {16, 64, 256, 512};
 struct Layer {
   std::string name;
   std::function<std::unique_ptr<nn::Module>()> make;
-  Shape input;              // of one sample
-  std::int64_t ids = 0;     // number of rows to look up, if the input is ids
-  std::int64_t most = 512;  // samples at once
+  Shape input;             // of one sample
+  std::int64_t ids = 0;    // number of rows to look up, if the input is ids
+  std::int64_t max = 512;  // samples at once
 };
 
 template <class M, class... A>
@@ -147,11 +147,11 @@ std::size_t peak_of(const std::function<void()>& run) {
 
 // Both sides in turn, so that other load affects both; medians.
 std::pair<Cost, Cost> compare(const std::function<void()>& a, const std::function<void()>& b) {
-  constexpr double least_seconds = 0.6;
-  constexpr int least_rounds = 5;
+  constexpr double min_seconds = 0.6;
+  constexpr int min_rounds = 5;
   Cost first{0, peak_of(a)}, second{0, peak_of(b)};
   std::vector<double> as, bs;
-  for (double spent = 0; spent < least_seconds || std::ssize(as) < least_rounds;
+  for (double spent = 0; spent < min_seconds || std::ssize(as) < min_rounds;
        spent += as.back() + bs.back()) {
     as.push_back(seconds_of(a));
     bs.push_back(seconds_of(b));
@@ -201,7 +201,7 @@ int main(int argc, char** argv) {
     };
     if (!wanted.empty() && std::none_of(wanted.begin(), wanted.end(), named)) continue;
     for (const std::int64_t batch : batches) {
-      if (batch <= layer.most) report(layer, batch);
+      if (batch <= layer.max) report(layer, batch);
     }
   }
   if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), "derived") == wanted.end())

@@ -57,7 +57,7 @@ int main() {
   }
   report_draws("floating point", [&] { fill_gaussian(random, real); });
   for (const std::int64_t elements : {26'010, 10'000'000}) {
-    report_release("release, rounded", elements, GaussianNoise::rounded);
+    report_release("release, rounded", elements, GaussianNoise::discretized);
     report_release("release, floating point", elements, GaussianNoise::floating_point);
   }
 }

@@ -15,11 +15,11 @@ namespace {
 constexpr std::string_view perceptron_prefix = "perceptron:", transformer_prefix = "transformer:";
 
 std::int64_t size_in(std::string_view text, const std::string& name) {
-  constexpr std::int64_t most = 1 << 20;
+  constexpr std::int64_t max = 1 << 20;
   std::int64_t size = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
-  check(error == std::errc() && end == text.data() + text.size() && size >= 1 && size <= most,
-        "models: {} has a size that is not an integer from 1 to {}", name, most);
+  check(error == std::errc() && end == text.data() + text.size() && size >= 1 && size <= max,
+        "models: {} has a size that is not an integer from 1 to {}", name, max);
   return size;
 }
 

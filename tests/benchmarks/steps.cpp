@@ -249,9 +249,9 @@ json phases_of(const std::vector<PhaseTotal>& before, const std::vector<PhaseTot
 json timed(const models::Entry& entry, const std::string& mode, std::int64_t samples,
            const Options& options) {
   const std::unique_ptr<Training> run = training(entry, mode, samples, options);
-  const double error = run->error(), most = options.precision == "f32" ? 1e-4 : 0.05;
-  check(error <= most, "{} {} at {}: a step is {:.3g} of its length from its samples' own, not {}",
-        entry.name, mode, samples, error, most);
+  const double error = run->error(), max = options.precision == "f32" ? 1e-4 : 0.05;
+  check(error <= max, "{} {} at {}: a step is {:.3g} of its length from its samples' own, not {}",
+        entry.name, mode, samples, error, max);
   const std::size_t resident = allocator(run->device()).statistics().current;
   for (int k = 0; k < options.warmup; ++k) run->step();
   const std::vector<PhaseTotal> before = run->phases();

@@ -56,12 +56,12 @@ class OpacusAccountant final : public Accountant {
     for (std::size_t i = 0; i < rdp_.size(); ++i) rdp_[i] += static_cast<double>(count) * curve[i];
   }
   double charged_epsilon(double delta) const override {
-    double least = HUGE_VAL;
+    double min = HUGE_VAL;
     for (std::size_t i = 0; i < rdp_.size(); ++i) {
       const double a = orders_[i];
-      least = std::min(least, rdp_[i] + std::log1p(-1 / a) - std::log(delta * a) / (a - 1));
+      min = std::min(min, rdp_[i] + std::log1p(-1 / a) - std::log(delta * a) / (a - 1));
     }
-    return least;
+    return min;
   }
   double charged_delta(double) const override { throw Malformed("delta of Opacus' orders"); }
 

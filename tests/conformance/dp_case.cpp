@@ -15,7 +15,7 @@ ClipRule read_rule(const Json& dp) {
   if (name == "opacus") return {.kind = ClipRule::Kind::opacus};
   if (name == "normalise") return {.kind = ClipRule::Kind::normalize};
   if (name != "automatic") throw Malformed("rule is " + name);
-  return {.kind = ClipRule::Kind::automatic, .gamma = field<double>(dp, "gamma")};
+  return {.kind = ClipRule::Kind::auto_s, .gamma = field<double>(dp, "gamma")};
 }
 
 bool is_mean(const std::string& reduce) {

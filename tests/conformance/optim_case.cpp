@@ -105,7 +105,7 @@ void run_schedule(const Case& c, Comparison& comparison) {
   const auto base = field<double>(field<Json>(c.body, "optimizer"), "lr");
   Series rates(1), momenta(1);
   for (std::int64_t k = 0; k < steps; ++k) {
-    rates[0].push_back(schedule.rate(k, base));
+    rates[0].push_back(schedule.value(k, base));
     if (const auto momentum = schedule.momentum(k)) momenta[0].push_back(*momentum);
   }
   expect_series(c, "expect_lr", rates, comparison);

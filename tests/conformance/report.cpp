@@ -32,7 +32,7 @@ void print_skips(const std::vector<Result>& results) {
       names[result.reason].push_back(result.kind + "/" + result.name);
   }
   for (const auto& [reason, cases] : names) {
-    fmt::print("skipped, {}: {}\n", reason, joined(cases, " "));
+    fmt::print("skipped, {}: {}\n", reason, join(cases, " "));
   }
 }
 

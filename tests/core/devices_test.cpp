@@ -174,22 +174,22 @@ TEST_CASE("prefetched batches are the data set's, in physical batches of any siz
     check_batches(loader, data, {{3, 1, 2}, {}, {5}});
     CHECK(loader.hits() == 0);
     // Physical batches of equal size, of decreasing size, and the beginning of the next batch.
-    loader.expect(rows_between(0, 20), rows_between(20, 26));
+    loader.prefetch(rows_between(0, 20), rows_between(20, 26));
     check_batches(
         loader, data,
         {rows_between(0, 6), rows_between(6, 12), rows_between(12, 17), rows_between(17, 20)});
-    loader.expect(rows_between(20, 26));
+    loader.prefetch(rows_between(20, 26));
     check_batches(loader, data, {rows_between(20, 26)});
     // A physical batch that was too large is requested again in two parts; at the end the batch
     // restarts from its first row.
-    loader.expect(rows_between(10, 30));
+    loader.prefetch(rows_between(10, 30));
     check_batches(loader, data,
                   {rows_between(10, 20), rows_between(10, 15), rows_between(15, 20),
                    rows_between(20, 25), rows_between(10, 12), rows_between(12, 14)});
     // An unannounced batch in between.
     check_batches(loader, data, {{39, 0}, rows_between(14, 16)});
     // A row that does not exist is not prefetched either.
-    loader.expect(std::vector<std::int64_t>{0, 1, std::int64_t{1} << 40});
+    loader.prefetch(std::vector<std::int64_t>{0, 1, std::int64_t{1} << 40});
     check_batches(loader, data, {{0, 1}});
     CHECK(throws([&] { loader.batch(std::vector<std::int64_t>{40}); }, "row 40 of 40 samples"));
     return loader.hits();
@@ -203,7 +203,7 @@ TEST_CASE("without free memory on a GPU, no batch is prefetched") {
   for (const Device device : gpus()) {
     Allocator& memory = allocator(device);
     BatchLoader loader(data, device);
-    loader.expect(rows_between(0, 2000));
+    loader.prefetch(rows_between(0, 2000));
     memory.release_cached();
     memory.set_limit(memory.statistics().current + 30'000);
     const Tensor first = loader.batch(rows_between(0, 1000)).inputs;

@@ -22,9 +22,9 @@ Tensor counting(const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
-Shape random_shape(PublicRandom& random, int least_rank, int most_rank) {
+Shape random_shape(PublicRandom& random, int min_rank, int max_rank) {
   Shape shape;
-  const auto rank = least_rank + random.below(most_rank - least_rank + 1);
+  const auto rank = min_rank + random.below(max_rank - min_rank + 1);
   for (std::int64_t i = 0; i < rank; ++i)
     shape.push_back(random.below(20) == 0 ? 0 : 1 + random.below(4));
   return shape;

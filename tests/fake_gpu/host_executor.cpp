@@ -238,8 +238,8 @@ class HostBackend final : public DeviceBackend<HostExec> {
         on_call_(std::move(on_call)),
         on_launch_(std::move(on_launch)) {}
   std::string name() const override { return "device code on the host"; }
-  Costs costs() const override {
-    Costs costs = products_.costs();
+  CostModel costs() const override {
+    CostModel costs = products_.costs();
     costs.shifted_adds = 0;  // no ghost norms by products of pixels
     return costs;
   }

@@ -36,7 +36,7 @@ class StagedBackend final : public Backend {
  public:
   explicit StagedBackend(Device device) : device_(device) {}
   std::string name() const override { return on().name() + ", staged"; }
-  Costs costs() const override { return on().costs(); }
+  CostModel costs() const override { return on().costs(); }
 
   void fill(double value, View y) override {
     run([&](Stage& s) { on().fill(value, s(y)); });
@@ -173,11 +173,11 @@ class StagedBackend final : public Backend {
   void unfold(View x, const Window& window, View patches) override {
     run([&](Stage& s) { on().unfold(s(x), window, s(patches)); });
   }
-  void max_pool(View x, const Window& window, View y, View chosen) override {
-    run([&](Stage& s) { on().max_pool(s(x), window, s(y), s(chosen)); });
+  void max_pool(View x, const Window& window, View y, View argmax) override {
+    run([&](Stage& s) { on().max_pool(s(x), window, s(y), s(argmax)); });
   }
-  void max_pool_grad(View dy, View chosen, const Window& window, View dx) override {
-    run([&](Stage& s) { on().max_pool_grad(s(dy), s(chosen), window, s(dx)); });
+  void max_pool_grad(View dy, View argmax, const Window& window, View dx) override {
+    run([&](Stage& s) { on().max_pool_grad(s(dy), s(argmax), window, s(dx)); });
   }
   void avg_pool(View x, const Window& window, bool count_padding, View y) override {
     run([&](Stage& s) { on().avg_pool(s(x), window, count_padding, s(y)); });

@@ -60,8 +60,8 @@ void check_parts(const std::string& text, const LedgerText& whole) {
 
 void check_mark(const std::string& text) {
   try {
-    const LedgerPosition mark = ledger_mark_from_json(text);
-    require(ledger_mark_from_json(to_json(mark)) == mark);
+    const LedgerPosition mark = ledger_position_from_json(text);
+    require(ledger_position_from_json(to_json(mark)) == mark);
   } catch (const std::invalid_argument&) {
     // The same.
   }

@@ -20,9 +20,9 @@ void require(bool fact) {
 
 void parse(char option, const std::string& text) {
   if (option == 'b') {
-    constexpr std::size_t most = std::size_t{1} << 62;
+    constexpr std::size_t max = std::size_t{1} << 62;
     const std::size_t bytes = memory::parse_bytes(text);
-    require(bytes >= 1 && bytes <= most);
+    require(bytes >= 1 && bytes <= max);
   } else if (option == 'c') {
     const auto checkpoint = memory::parse_checkpoint(text);
     require(memory::parse_checkpoint(memory::checkpoint_text(checkpoint)) == checkpoint);

@@ -96,11 +96,11 @@ void check_conv_norms(const ConvCase& c, const Tensor& dy, const Tensor& x,
   const std::vector<double> dys = values(dy), xs = values(x), got = values(norms);
   const auto samples = static_cast<std::size_t>(c.x[0]);
   for (std::size_t n = 0; n < samples; ++n) {
-    const double slopes = squared(dys, n, dys.size() / samples);
+    const double grads = squared(dys, n, dys.size() / samples);
     const double inputs = squared(xs, n, xs.size() / samples);
     const double norm = squared(rows, n, rows.size() / samples);
-    CHECK(got[3 * n] == Approx(norm).epsilon(1e-4).margin(1e-6 * slopes * inputs));
-    CHECK(got[3 * n + 1] == Approx(slopes).epsilon(1e-5));
+    CHECK(got[3 * n] == Approx(norm).epsilon(1e-4).margin(1e-6 * grads * inputs));
+    CHECK(got[3 * n + 1] == Approx(grads).epsilon(1e-5));
     CHECK(got[3 * n + 2] == Approx(inputs).epsilon(1e-5));
   }
 }

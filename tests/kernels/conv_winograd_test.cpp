@@ -171,10 +171,10 @@ TEST_CASE("a sample at the ends of the floating-point range moves such sums by a
     const ImageFactors images{values(), values()};
     copy_into(full({}, x), images.x.select(0, place));
     copy_into(full({}, dy), images.dy.select(0, place));
-    double most = 0;
+    double max = 0;
     for (const Setting& setting : settings)
-      most = std::max(most, influence(images, setting, place, bound));
-    return most;
+      max = std::max(max, influence(images, setting, place, bound));
+    return max;
   };
   for (const auto& [x, dy] : {std::pair{0x1p120f, 0x1p-49f},
                               {0x1p126f, 0x1p-60f},
@@ -197,15 +197,15 @@ TEST_CASE("a sample at the ends of the floating-point range moves such sums by a
 TEST_CASE("an image whose terms cancel leaves the contributions of others in the sum") {
   constexpr std::int64_t count = 600, place = 153, side = 8, channels = 32;
   const Tensor others = full({count, channels, side, side}, 1);
-  const Tensor slopes = full({count, channels, side, side}, 0.3 / (channels * side * side));
+  const Tensor grads = full({count, channels, side, side}, 0.3 / (channels * side * side));
   for (const float size : {10.0f, 1e3f, 1e5f, 1e8f}) {
     // Image rows that every tap of the window sees.
     const auto rows = [&](auto, auto h, auto) { return h == 2 ? size : h == 5 ? -size : 0; };
     const Tensor x = add(others, of_sample(place, count, channels, side, rows));
-    copy_into(full({}, 1), slopes.select(0, place));
+    copy_into(full({}, 1), grads.select(0, place));
     for (const Setting& setting : settings) {
       INFO("terms of " << size);
-      CHECK(influence({x, slopes}, setting, place, 1) <= 1.002);
+      CHECK(influence({x, grads}, setting, place, 1) <= 1.002);
     }
   }
 }

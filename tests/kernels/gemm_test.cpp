@@ -299,14 +299,14 @@ TEST_CASE(
     if (n > 1) set_value(w, 1, 0), set_value(x, k, std::nan(""));
     if (n > 2) set_value(w, 2, 0), set_value(x, 3 * k - 1, HUGE_VAL);
     for_each_engine([&](Backend& engine) {
-      const Tensor pieces = unwritten({float_pieces, n, k}, Dtype::bf16);
+      const Tensor pieces = unwritten({float_bf16x2, n, k}, Dtype::bf16);
       engine.scale_to_bf16x2(x.view(), w.view(), pieces.view());
       const std::vector<double> factors = values(x), weights = values(w), p = values(pieces);
       for (std::size_t i = 0; i < factors.size(); ++i) {
         const double weight = weights[i / static_cast<std::size_t>(k)];
         const double expected = weight == 0 ? 0 : weight * factors[i];
         const double lacking = p[i] + p[factors.size() + i] - expected;
-        REQUIRE(std::abs(lacking) <= piece_rounding * std::abs(expected));
+        REQUIRE(std::abs(lacking) <= bf16x2_rounding * std::abs(expected));
       }
     });
   }

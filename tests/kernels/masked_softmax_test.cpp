@@ -53,7 +53,7 @@ Case random_case(Random& random, Dtype dtype) {
                   .always_visible = one_in(random, 2) ? between(random, 0, 5) : 0,
                   .masks = {}}};
   if (one_in(random, 2)) c.rule.first_query = between(random, 0, 3);
-  for (std::int64_t masks = between(random, 0, most_score_masks); masks > 0; --masks)
+  for (std::int64_t masks = between(random, 0, max_score_masks); masks > 0; --masks)
     c.masks.push_back(random_mask(random, c.shape, dtype));
   return c;
 }
@@ -98,14 +98,14 @@ std::vector<double> slopes_by_definition(const Case& c, const Tensor& weights,
   const bool rounded = weights.dtype() != arithmetic_type(weights.dtype());
   const std::vector<double> w = values(weights);
   const auto keys = static_cast<std::size_t>(c.shape[2]);
-  std::vector<double> slopes(w.size());
+  std::vector<double> grads(w.size());
   for (std::size_t row = 0; row < w.size(); row += keys) {
     double sum = 0, all = 0;
     for (std::size_t s = row; s < row + keys; ++s) sum += w[s] * dw[s], all += w[s];
     const double mean = all == 0 ? 0 : sum / (rounded ? all : c.rule.total);
-    for (std::size_t s = row; s < row + keys; ++s) slopes[s] = c.rule.scale * w[s] * (dw[s] - mean);
+    for (std::size_t s = row; s < row + keys; ++s) grads[s] = c.rule.scale * w[s] * (dw[s] - mean);
   }
-  return slopes;
+  return grads;
 }
 
 // Computes the weights in place of the scores if these have their type.
@@ -119,8 +119,8 @@ Tensor weights_of(const Case& c, const Tensor& x) { return weights_of(c, x, x.dt
 
 // Computes the gradients in place of the weights, in place of the incoming gradients, or in a new
 // tensor.
-Tensor slopes_of(const Case& c, const Tensor& weights, const Tensor& slopes, std::int64_t place) {
-  const Tensor w = clone(weights), dw = clone(slopes);
+Tensor slopes_of(const Case& c, const Tensor& weights, const Tensor& grads, std::int64_t place) {
+  const Tensor w = clone(weights), dw = clone(grads);
   const bool one_type = w.dtype() == dw.dtype();
   const Tensor dx = place == 0 ? w : place == 1 && one_type ? dw : unwritten(c.shape, w.dtype());
   backend(cpu).score_weights_grad(c.rule, w.view(), dw.view(), dx.view());
@@ -141,15 +141,15 @@ TEST_CASE("weights of scores and their gradients agree with their definitions") 
       const Dtype dtype = round % 2 == 0 ? Dtype::f32 : Dtype::f64;
       const Case c = random_case(random, dtype);
       const Tensor x = random_tensor(random, c.shape, {0, 1, 2}, dtype);
-      const Tensor slopes = random_tensor(random, c.shape, {0, 1, 2}, dtype);
+      const Tensor grads = random_tensor(random, c.shape, {0, 1, 2}, dtype);
       for (const Dtype rounded : {dtype, Dtype::f16, Dtype::bf16}) {
         if (arithmetic_type(rounded) != dtype) continue;
         const Tensor weights = weights_of(c, x, rounded);
         check_close(weights, weights_by_definition(c, values(x)));
         CHECK(same_bits(weights, weights_of(c, x, rounded)));
-        const std::vector<double> expected = slopes_by_definition(c, weights, values(slopes));
+        const std::vector<double> expected = slopes_by_definition(c, weights, values(grads));
         for (std::int64_t place = 0; place < 3; ++place)
-          check_close(slopes_of(c, weights, slopes, place), expected);
+          check_close(slopes_of(c, weights, grads, place), expected);
       }
     }
   });

@@ -80,14 +80,14 @@ Tensor coarse(Random& random, const Case& c, Dtype dtype) {
 void check_max(Backend& engine, Random& random, const Case& c, Dtype dtype) {
   const Tensor x = coarse(random, c, dtype);
   const Tensor y = unwritten(c.y, c.order(random), dtype);
-  const Tensor chosen =
+  const Tensor argmax =
       Tensor::empty_ordered(c.y, c.order(random), random() % 2 ? Dtype::u8 : Dtype::i32, cpu);
-  engine.max_pool(x.view(), c.window, y.view(), chosen.view());
+  engine.max_pool(x.view(), c.window, y.view(), argmax.view());
   const Tensor dy = random_tensor(random, c.y, c.order(random), dtype);
   const Tensor dx = unwritten(c.x, c.order(random), dtype);
-  engine.max_pool_grad(dy.view(), chosen.view(), c.window, dx.view());
+  engine.max_pool_grad(dy.view(), argmax.view(), c.window, dx.view());
 
-  const std::vector<double> xs = values(x), dys = values(dy), taps = values(chosen);
+  const std::vector<double> xs = values(x), dys = values(dy), taps = values(argmax);
   const double none = -std::numeric_limits<double>::infinity();
   std::vector<double> best = filled(c.y, none), tap_of = filled(c.y, 0), expected = filled(c.x, 0);
   for_each_tap(c, [&](std::size_t k, std::int64_t tap, const Place& p) {
@@ -170,9 +170,9 @@ TEST_CASE("the first NaN is the maximum, and infinities are values like others")
         Tensor::from({1, nan, nan, 2, -infinity, -infinity, 3, infinity, 4, nan, nan, 5},
                      {1, 1, 1, 1, 12}, Dtype::f32);
     const Tensor y = unwritten({1, 1, 1, 1, 4}, Dtype::f32);
-    const Tensor chosen = Tensor::empty({1, 1, 1, 1, 4}, Dtype::u8);
-    engine.max_pool(x.view(), line(3, 3, 0, 0), y.view(), chosen.view());
-    CHECK(chosen.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 0, 1, 0});
+    const Tensor argmax = Tensor::empty({1, 1, 1, 1, 4}, Dtype::u8);
+    engine.max_pool(x.view(), line(3, 3, 0, 0), y.view(), argmax.view());
+    CHECK(argmax.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 0, 1, 0});
     CHECK(std::isnan(values(y)[3]));
     CHECK(std::isnan(values(y)[0]));
     CHECK(values(y)[1] == 2);
@@ -210,8 +210,8 @@ TEST_CASE("pooling a NaN in one sample leaves the bits of the other samples") {
     const auto run = [&] {
       const Tensor y = unwritten({3, 5, 1, 6, 3}, Dtype::f32),
                    mean = unwritten({3, 5, 1, 6, 3}, Dtype::f32);
-      const Tensor chosen = Tensor::empty({3, 5, 1, 6, 3}, Dtype::u8);
-      engine.max_pool(x.view(), window, y.view(), chosen.view());
+      const Tensor argmax = Tensor::empty({3, 5, 1, 6, 3}, Dtype::u8);
+      engine.max_pool(x.view(), window, y.view(), argmax.view());
       engine.avg_pool(x.view(), window, true, mean.view());
       return std::vector<Tensor>{y, mean};
     };

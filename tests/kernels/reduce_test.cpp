@@ -34,9 +34,9 @@ double start(Reduction op) {
   }
 }
 
-Shape sizes(Random& random, int rank, std::int64_t least, std::int64_t most) {
+Shape sizes(Random& random, int rank, std::int64_t min, std::int64_t max) {
   Shape shape;
-  for (int i = 0; i < rank; ++i) shape.push_back(between(random, least, most));
+  for (int i = 0; i < rank; ++i) shape.push_back(between(random, min, max));
   return shape;
 }
 

@@ -37,21 +37,21 @@ TEST_CASE("a row's squared norm depends on no other row, in AVX-512 nor on zeros
     return values(y);
   };
   for (const std::int64_t width : {2, 9, 16, 50, 64, 104, 129}) {
-    constexpr std::int64_t most = 21;
-    Tensor x = random_tensor(random, {most, width}, {0, 1}, Dtype::f32);
+    constexpr std::int64_t max = 21;
+    Tensor x = random_tensor(random, {max, width}, {0, 1}, Dtype::f32);
     // Some rows exceed or underflow the sums in float, and are recomputed in f64.
     for (std::int64_t i = 0; i < width; ++i) {
       x.data<float>()[3 * width + i] *= 1e25F;
       x.data<float>()[6 * width + i] *= 1e-25F;
     }
     const std::vector<double> all = squares(x);
-    for (std::int64_t rows = 1; rows <= most; ++rows) {
-      const std::vector<double> last = squares(x.slice(0, most - rows, most));
+    for (std::int64_t rows = 1; rows <= max; ++rows) {
+      const std::vector<double> last = squares(x.slice(0, max - rows, max));
       INFO(width << " columns, " << rows << " rows");
       CHECK(std::equal(last.begin(), last.end(), all.end() - rows));
     }
     if (!has_avx512()) continue;
-    const Tensor longer = zeros({most, width + 70});
+    const Tensor longer = zeros({max, width + 70});
     copy_into(x, longer.slice(1, 0, width));
     CHECK(squares(longer) == all);
   }

@@ -22,7 +22,7 @@ double ulps(float found, double expected) {
 // fused multiply-adds.
 template <class F, class G>
 double worst(float low, float high, F&& f, G&& exact) {
-  double most = 0;
+  double max = 0;
   constexpr std::int32_t stride = 1009;
   for (std::int64_t bits = 0; bits <= 0x7f7fffff; bits += stride) {
     for (const float sign : {1.0f, -1.0f}) {
@@ -34,11 +34,11 @@ double worst(float low, float high, F&& f, G&& exact) {
       for (const float found : {f(x), fused}) {
         const double error = ulps(found, expected);
         if (std::isnan(error)) return error;
-        most = std::max(most, error);
+        max = std::max(max, error);
       }
     }
   }
-  return most;
+  return max;
 }
 
 constexpr float largest = 3.4e38f;

@@ -22,9 +22,9 @@ const bool asked = (use_tf32(true), true);
 // The error relative to the largest possible sum: `terms` products of numbers up to 1.
 double error(const Tensor& got, const Tensor& expected, std::int64_t terms) {
   const std::vector<double> x = values(got), y = values(expected);
-  double most = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) most = std::max(most, std::abs(x[i] - y[i]));
-  return most / static_cast<double>(terms);
+  double max = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) max = std::max(max, std::abs(x[i] - y[i]));
+  return max / static_cast<double>(terms);
 }
 
 // Compares the results of `f` on f32 operands with and without the GPU's kernels. A GPU's libraries

@@ -93,9 +93,9 @@ struct Training {
 
 double farthest(const std::vector<double>& a, const std::vector<double>& b) {
   REQUIRE(a.size() == b.size());
-  double most = 0;
-  for (std::size_t k = 0; k < a.size(); ++k) most = std::max(most, std::abs(a[k] - b[k]));
-  return most;
+  double max = 0;
+  for (std::size_t k = 0; k < a.size(); ++k) max = std::max(max, std::abs(a[k] - b[k]));
+  return max;
 }
 
 // Every result of a step on all samples, without noise.

@@ -297,8 +297,8 @@ TEST_CASE(
   CHECK_FALSE(same(rounded(x, 1, 0), rounded(x, 2, 0)));
   CHECK_FALSE(same(rounded(x, 1, 0), rounded(x, 1, 1000)));
   CHECK(same(rounded(to_dtype(x, Dtype::f64), 1, 0), rounded(x, 1, 0)));
-  const float most = std::numeric_limits<float>::max();
-  const Tensor special = Tensor::from(std::vector<float>{infinity, -infinity, 0, most, -most}, {5});
+  const float max = std::numeric_limits<float>::max();
+  const Tensor special = Tensor::from(std::vector<float>{infinity, -infinity, 0, max, -max}, {5});
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     const auto y = to_dtype(rounded(special, seed, 0), Dtype::f32).to_vector<float>();
     CHECK(y[0] == infinity);

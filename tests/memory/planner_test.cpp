@@ -196,10 +196,10 @@ TEST_CASE(
   };
   const memory::Strategy strategies[] = {strategy("plain", 0, 100), strategy("lean", 1, 50),
                                          strategy("leanest", 2, 10)};
-  const auto chosen = [&](std::size_t limit, std::int64_t most) {
+  const auto chosen = [&](std::size_t limit, std::int64_t max) {
     const auto peak_of = [&](std::int64_t rows) { return each * static_cast<std::size_t>(rows); };
     const memory::Plan plan =
-        memory::choose_strategy(strategies, {.peak_of = peak_of, .most = most, .limit = limit});
+        memory::choose_strategy(strategies, {.peak_of = peak_of, .max = max, .limit = limit});
     CHECK(plan.fit().measured == each * static_cast<std::size_t>(plan.fit().rows));
     const auto json = nlohmann::json::parse(plan.json());
     CHECK(json["chosen"] == plan.considered[plan.chosen].name);

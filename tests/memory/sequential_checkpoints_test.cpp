@@ -74,8 +74,8 @@ void check_unchanged(const std::function<void(nn::Sequential&)>& set) {
 
 Chain random_chain(PublicRandom& random) {
   Chain chain(static_cast<std::size_t>(draw(random, 1, 5)));
-  const auto bytes = [&](std::int64_t least) {
-    return static_cast<std::size_t>(draw(random, least, least + 9));
+  const auto bytes = [&](std::int64_t min) {
+    return static_cast<std::size_t>(draw(random, min, min + 9));
   };
   for (ChainBlock& block : chain) {
     block.input = &block == chain.data() ? 1 : (&block)[-1].output;
@@ -201,12 +201,12 @@ TEST_CASE("a plan recomputes the least of all that fit, and none is found where 
     std::vector<ChainPlan> plans;
     for (const auto& parts : all_parts(0, static_cast<int>(chain.size())))
       plans.push_back(evaluated(chain, parts));
-    std::size_t least = plans[0].peak, most = least;
+    std::size_t min = plans[0].peak, max = min;
     for (const ChainPlan& plan : plans) {
-      least = std::min(least, plan.peak);
-      most = std::max(most, plan.peak);
+      min = std::min(min, plan.peak);
+      max = std::max(max, plan.peak);
     }
-    for (std::size_t budget = least; budget <= most; ++budget) {
+    for (std::size_t budget = min; budget <= max; ++budget) {
       double work = HUGE_VAL;
       for (const ChainPlan& plan : plans) {
         if (plan.peak <= budget) work = std::min(work, plan.work);
@@ -215,8 +215,8 @@ TEST_CASE("a plan recomputes the least of all that fit, and none is found where 
       CHECK(plan.peak <= budget);
       CHECK(plan.work == work);
     }
-    CHECK(throws([&] { plan_chain(chain, least - 1); },
-                 fmt::format("bytes; the smallest found needs {} bytes", least).c_str()));
+    CHECK(throws([&] { plan_chain(chain, min - 1); },
+                 fmt::format("bytes; the smallest found needs {} bytes", min).c_str()));
   }
 }
 

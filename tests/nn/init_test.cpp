@@ -15,7 +15,7 @@ namespace {
 
 struct Moments {
   double mean = 0;
-  double deviation = 0;
+  double stddev = 0;
   double largest = 0;
   double kurtosis = 0;
 };
@@ -27,23 +27,23 @@ Moments moments(const Tensor& x) {
   for (const double v : values) m.mean += v / n;
   double fourth = 0;
   for (const double v : values) {
-    m.deviation += (v - m.mean) * (v - m.mean) / n;
+    m.stddev += (v - m.mean) * (v - m.mean) / n;
     fourth += std::pow(v - m.mean, 4) / n;
     m.largest = std::max(m.largest, std::abs(v));
   }
-  m.kurtosis = fourth / (m.deviation * m.deviation);
-  m.deviation = std::sqrt(m.deviation);
+  m.kurtosis = fourth / (m.stddev * m.stddev);
+  m.stddev = std::sqrt(m.stddev);
   return m;
 }
 
 // Mean 0 and the given standard deviation, each within five standard errors of n = 120,000 draws. A
 // normal's sample standard deviation has relative error 1 / sqrt(2 n), a uniform's less; one
 // correct check fails with probability below 6e-7.
-void check_moments(const Tensor& x, double deviation) {
+void check_moments(const Tensor& x, double stddev) {
   const auto n = static_cast<double>(x.numel());
   const Moments m = moments(x);
-  CHECK(std::abs(m.mean) < 5 * deviation / std::sqrt(n));
-  CHECK(std::abs(m.deviation / deviation - 1) < 5 / std::sqrt(2 * n));
+  CHECK(std::abs(m.mean) < 5 * stddev / std::sqrt(n));
+  CHECK(std::abs(m.stddev / stddev - 1) < 5 / std::sqrt(2 * n));
 }
 
 const Shape weight{300, 16, 5, 5};  // fan in 400, fan out 7500

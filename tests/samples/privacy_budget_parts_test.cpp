@@ -118,15 +118,15 @@ TEST_CASE("every sampling has a name and a phase") {
   CHECK(sampling_names().size() == 8);
   for (const std::string& name : sampling_names()) {
     PhaseOptions options{.noise_multiplier = 1, .steps = 5, .sampling = name};
-    if (has_rate(sampling_called(name))) options.sampling_rate = 0.5;
-    if (in_passes(sampling_called(name))) options.batches = 2;
-    if (name == "truncated_poisson") options.cut = 1e-9;
+    if (has_rate(parse_sampling(name))) options.sampling_rate = 0.5;
+    if (in_epochs(parse_sampling(name))) options.batches = 2;
+    if (name == "truncated_poisson") options.truncation_probability = 1e-9;
     CAPTURE(name);
     const Phase phase = make_phase(options);
     CHECK(sotto::name(phase.event.sampling) == name);
     CHECK_NOTHROW(check_event("test", phase.event));
   }
-  CHECK(throws([] { sampling_called("sometimes"); }, "--sampling: sometimes"));
+  CHECK(throws([] { parse_sampling("sometimes"); }, "--sampling: sometimes"));
 }
 
 TEST_CASE("progress shows after a second, ten times a second, and goes away") {

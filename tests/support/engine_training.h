@@ -40,7 +40,7 @@ struct Training {
 inline EngineOptions options_of(Sampling sampling) {
   EngineOptions options{.steps = steps, .sampling = sampling, .logical_batch = 30};
   if (sampling == Sampling::full_batch) options.logical_batch = population;
-  if (sampling == Sampling::truncated_poisson) options.largest_batch = 90;
+  if (sampling == Sampling::truncated_poisson) options.max_batch_size = 90;
   if (sampling == Sampling::balls_and_bins) options.accountant = AccountantKind::rdp;
   if (sampling == Sampling::cyclic_poisson) {
     options.groups_in_cycle = 4;
@@ -48,7 +48,7 @@ inline EngineOptions options_of(Sampling sampling) {
   }
   if (sampling == Sampling::planned)
     options.noise_strategy =
-        best_banded_toeplitz({.steps = steps, .participation = {.separation = 4}}, 3);
+        optimize_banded_toeplitz({.steps = steps, .participation = {.min_separation = 4}}, 3);
   return options;
 }
 

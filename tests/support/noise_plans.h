@@ -13,18 +13,18 @@ inline constexpr std::int64_t elements = 700;
 // Epochs of a public order or of cyclic sampling, in which fixed units take part.
 class Passes final : public Sampler {
  public:
-  Passes(Sampling sampling, std::int64_t batches, std::int64_t separation,
+  Passes(Sampling sampling, std::int64_t batches, std::int64_t min_separation,
          std::vector<std::int64_t> units = {})
       : Sampler(100, {.sampling = sampling,
                       .sampling_rate = sampling == Sampling::planned ? 1 : 0.5,
                       .batches = batches}),
-        separation_(separation),
+        separation_(min_separation),
         units_(std::move(units)) {}
-  std::int64_t separation() const override { return separation_; }
+  std::int64_t min_separation() const override { return separation_; }
   double expected_batch_size() const override { return 4; }
 
  protected:
-  std::vector<std::int64_t> choose(std::int64_t /*place*/) override { return units_; }
+  std::vector<std::int64_t> sample(std::int64_t /*place*/) override { return units_; }
   bool secure() const override { return true; }
 
  private:
@@ -64,8 +64,9 @@ struct Fixture {
   }
 };
 
-inline NoisePlan plan_of(StrategyMatrix strategy, std::int64_t separation = 3) {
-  return {.strategy = std::move(strategy), .noise_multiplier = 1.7, .separation = separation};
+inline NoisePlan plan_of(StrategyMatrix strategy, std::int64_t min_separation = 3) {
+  return {
+      .strategy = std::move(strategy), .noise_multiplier = 1.7, .min_separation = min_separation};
 }
 
 inline NoisePlan banded_plan(std::int64_t steps = 6) {

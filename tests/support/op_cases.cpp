@@ -144,9 +144,9 @@ Tensor random_ids(PublicRandom& random, const Shape& shape, std::int64_t below) 
   return Tensor::from(values, shape);
 }
 
-Shape random_shape(PublicRandom& random, int rank, std::int64_t most) {
+Shape random_shape(PublicRandom& random, int rank, std::int64_t max) {
   Shape shape;
-  for (int i = 0; i < rank; ++i) shape.push_back(draw(random, 1, most));
+  for (int i = 0; i < rank; ++i) shape.push_back(draw(random, 1, max));
   return shape;
 }
 

@@ -36,7 +36,7 @@ inline bool one_in(PublicRandom& random, std::int64_t n) { return random.below(n
 // Uniform in 0 .. below - 1.
 Tensor random_ids(PublicRandom& random, const Shape& shape, std::int64_t below);
 // `rank` sizes in 1 .. most.
-Shape random_shape(PublicRandom& random, int rank, std::int64_t most = 4);
+Shape random_shape(PublicRandom& random, int rank, std::int64_t max = 4);
 // An input of the given shape, batched along a random axis among the first `axes`, or (one in four)
 // shared.
 OpInput random_input(PublicRandom& random, const Shape& shape, int axes, double low = -2,

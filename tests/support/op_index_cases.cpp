@@ -184,7 +184,7 @@ Instance shuffled_case(PublicRandom& random) {
 }
 
 Instance ctc_case(PublicRandom& random) {
-  const std::int64_t steps = draw(random, 1, 5), n = draw(random, 1, 3), most = 2;
+  const std::int64_t steps = draw(random, 1, 5), n = draw(random, 1, 3), max = 2;
   const auto lengths = [&](std::int64_t low, std::int64_t high) {
     std::vector<std::int64_t> values;
     for (std::int64_t k = 0; k < n; ++k) values.push_back(draw(random, low, high));
@@ -197,9 +197,9 @@ Instance ctc_case(PublicRandom& random) {
     targets.push_back(2 - targets.back());
   }
   return {{{uniform_values(random, {steps, n, 3}), 1},
-           {Tensor::from(targets, {n, most}), 0, false},
-           lengths(std::min(steps, most), steps),
-           lengths(0, std::min(steps, most))},
+           {Tensor::from(targets, {n, max}), 0, false},
+           lengths(std::min(steps, max), steps),
+           lengths(0, std::min(steps, max))},
           [](const Vars& v) {
             return ctc_loss(v[0], v[1].value(), v[2].value(), v[3].value(), {.blank = 1});
           }};

@@ -96,8 +96,8 @@ Instance stack_case(PublicRandom& random) {
 
 Var padded(const Var& x, int axis, PadMode mode) {
   const std::int64_t n = x.value().size(axis);
-  const std::int64_t most = mode == PadMode::reflect ? n - 1 : mode == PadMode::circular ? n : 3;
-  return pad(x, axis, std::min<std::int64_t>(2, most), std::min<std::int64_t>(1, most), mode);
+  const std::int64_t max = mode == PadMode::reflect ? n - 1 : mode == PadMode::circular ? n : 3;
+  return pad(x, axis, std::min<std::int64_t>(2, max), std::min<std::int64_t>(1, max), mode);
 }
 
 // Two or three views of each sample: joined, through one layer, and separated.

@@ -34,7 +34,7 @@ inline Tensor starts(Dtype dtype) {
   return to_dtype(Tensor::from(values, {width}), dtype);
 }
 
-inline Tensor slopes(int t, Dtype dtype) {
+inline Tensor grads(int t, Dtype dtype) {
   std::vector<double> values;
   for (int i = 0; i < width; ++i) values.push_back(slope(t, i));
   return to_dtype(Tensor::from(values, {width}), dtype);

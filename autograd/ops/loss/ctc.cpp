@@ -30,15 +30,15 @@ struct Alignment {
 };
 
 std::vector<std::int64_t> lengths_of(const char* what, const Tensor& given, std::int64_t n,
-                                     std::int64_t least, std::int64_t most) {
+                                     std::int64_t min, std::int64_t max) {
   const Tensor lengths = as_labels(given);
   check(lengths.dtype() == Dtype::i64 && lengths.shape() == Shape{n},
         "ctc_loss: {} lengths {} of shape {} for {} samples", what, name(given.dtype()),
         given.shape(), n);
   const std::vector<std::int64_t> values = lengths.to_vector<std::int64_t>();
   for (const std::int64_t length : values)
-    check(length >= least && length <= most, "ctc_loss: {} length {} is not in {} .. {}", what,
-          length, least, most);
+    check(length >= min && length <= max, "ctc_loss: {} length {} is not in {} .. {}", what, length,
+          min, max);
   return values;
 }
 

@@ -46,9 +46,9 @@ Var along(const Var& like, const Tensor& weights, int axis) {
 
 // max(log x, -100).
 Var bounded_log(const Var& x) {
-  constexpr double least = -100;
+  constexpr double min = -100;
   const Var positive = where(x, x, number(x, 1));
-  return maximum(where(x, log(positive), number(x, least)), number(x, least));
+  return maximum(where(x, log(positive), number(x, min)), number(x, min));
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ const Op cross_entropy_op("cross_entropy");
 
 // For each element, its (negative) weights of the classes' log-probabilities: [elements, C], zeros
 // for ignored elements.
-std::vector<double> class_shares(const std::vector<std::int64_t>& targets, std::int64_t classes,
-                                 const CrossEntropyOptions& options) {
+std::vector<double> class_weights_of(const std::vector<std::int64_t>& targets, std::int64_t classes,
+                                     const CrossEntropyOptions& options) {
   std::vector<double> weights(static_cast<std::size_t>(classes), 1.0);
   if (options.class_weights.defined()) {
     weights = to_dtype(options.class_weights, Dtype::f64).to_vector<double>();
@@ -43,10 +43,10 @@ Tensor counted(const Tensor& targets, std::int64_t ignore_index) {
   return where(sub(to_dtype(targets, Dtype::f64), ignored), number(1), number(0));
 }
 
-// Like class_shares(), [.., C], on the targets' GPU, without waiting for it. An invalid target
+// Like class_weights_of(), [.., C], on the targets' GPU, without waiting for it. An invalid target
 // makes its element NaN instead of throwing.
-Tensor class_shares_there(const Tensor& targets, const Shape& shape, Dtype dtype,
-                          const CrossEntropyOptions& options) {
+Tensor class_weights_on_gpu(const Tensor& targets, const Shape& shape, Dtype dtype,
+                            const CrossEntropyOptions& options) {
   const Device device = targets.device();
   const Tensor zero = zeros({}, dtype, device), ids = targets.unsqueeze(-1);
   const Tensor weights = options.class_weights.defined()
@@ -115,9 +115,9 @@ Var cross_entropy_elements(const Var& scores, const Tensor& labels,
   const Device device = logits.value().device();
   if (targets.device() != cpu)
     return weighted_logarithms(
-        logits, axis, class_shares_there(targets, expected, logits.dtype(), options).to(device));
+        logits, axis, class_weights_on_gpu(targets, expected, logits.dtype(), options).to(device));
   const std::vector<double> shares =
-      class_shares(targets.to_vector<std::int64_t>(), classes, options);
+      class_weights_of(targets.to_vector<std::int64_t>(), classes, options);
   const Tensor q = to_dtype(Tensor::from(shares, expected), logits.dtype()).to(device);
   return weighted_logarithms(logits, axis, q);
 }

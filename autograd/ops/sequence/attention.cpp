@@ -53,13 +53,13 @@ struct Block {
 // keys, then does not change bits. A block of very many keys may be larger than the limit.
 template <class F>
 void for_each_block(const Attention& s, bool sums, F&& f) {
-  const std::int64_t most = block_scores(s.q.device());
+  const std::int64_t max = block_scores(s.q.device());
   const std::int64_t one = std::max<std::int64_t>(1, s.queries() * s.keys());
-  const std::int64_t slices = std::max<std::int64_t>(1, most / one);
+  const std::int64_t slices = std::max<std::int64_t>(1, max / one);
   const std::int64_t unit = sums && s.q.device() == cpu ? product_chain : 1;
-  const std::int64_t fit = most / std::max<std::int64_t>(1, s.keys());
+  const std::int64_t fit = max / std::max<std::int64_t>(1, s.keys());
   const std::int64_t rows = std::max<std::int64_t>(1, fit / unit) * unit;
-  if (one <= most) {
+  if (one <= max) {
     for (std::int64_t n = 0; n < s.slices(); n += slices)
       f(Block{n, std::min(n + slices, s.slices()), 0, s.queries()});
     return;
@@ -173,11 +173,11 @@ AttentionGradient backward(const Attention& s, const Tensor& dy) {
     const Tensor weights = weights_of(s, b), mask = kept(s, b), out = queries_of(s, dy, b);
     product_into(dropped(weights, mask).transpose(1, 2), out, d.v.slice(0, b.n0, b.n1), add);
     const Tensor of_weights = dropped(gemm_f32(out, keys_of(s, s.v, b).transpose(1, 2)), mask);
-    const Tensor& slopes = weights;  // stored in the memory of the weights
-    backend(slopes.device())
-        .score_weights_grad(rule_of(s, b), weights.view(), of_weights.view(), slopes.view());
-    product_into(slopes, keys_of(s, s.k, b), part(d.q, b));
-    product_into(slopes.transpose(1, 2), queries_of(s, s.q, b), d.k.slice(0, b.n0, b.n1), add);
+    const Tensor& grads = weights;  // stored in the memory of the weights
+    backend(grads.device())
+        .score_weights_grad(rule_of(s, b), weights.view(), of_weights.view(), grads.view());
+    product_into(grads, keys_of(s, s.k, b), part(d.q, b));
+    product_into(grads.transpose(1, 2), queries_of(s, s.q, b), d.k.slice(0, b.n0, b.n1), add);
   });
   return d;
 }
@@ -271,7 +271,7 @@ Attention described(const Var& q, const Var& k, const Var& v, const std::vector<
   if (batched) s.sample.erase(samples.axis());
   if (!batched) s.rows = {0};
   for (std::int64_t n = 0; batched && s.options.dropout > 0 && n < batch_dims[samples.axis()]; ++n)
-    s.rows.push_back(tape.options().row(n));
+    s.rows.push_back(tape.options().sample_id(n));
   for (const Var& mask : masks) s.masks.push_back(flat_mask(mask.value(), batch_dims));
   return s;
 }
@@ -339,7 +339,7 @@ Var attention(const Var& queries, const Var& keys_given, const Var& values,
   check(query.dtype() == key.dtype() && query.dtype() == value.dtype(),
         "attention: dtypes differ: queries are {}, keys {}, values {}", name(query.dtype()),
         name(key.dtype()), name(value.dtype()));
-  if (trained(masks) || masks.size() > most_score_masks) {
+  if (trained(masks) || masks.size() > max_score_masks) {
     return matmul(dropout(attention_weights(query, key, masks, options), options.dropout), value);
   }
   const Shape keys = broadcast_shapes("attention", leading(key.shape()), leading(value.shape()));

@@ -41,13 +41,13 @@ Var attention_weights(const Var& q, const Var& k, const std::vector<Var>& masks,
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape().back())));
   Tape& tape = q.tape();
   Var scores = affine(matmul(q, transpose(k, -1, -2)), scale, 0);
-  const Var least = tape.constant(full({}, hidden_score, scores.dtype()));
+  const Var min = tape.constant(full({}, hidden_score, scores.dtype()));
   for (const Var& mask : masks)
-    scores = mask.dtype() == Dtype::i64 ? where(mask, least, scores) : add(scores, mask);
+    scores = mask.dtype() == Dtype::i64 ? where(mask, min, scores) : add(scores, mask);
   if (options.causal) {
     const Tensor mask =
         causal_mask(scores.value().size(-2), scores.value().size(-1), options.always_visible);
-    scores = where(tape.constant(mask), least, scores);
+    scores = where(tape.constant(mask), min, scores);
   }
   // Queries that see no key pass the softmax with finite scores.
   const Var zero = tape.constant(zeros({}, scores.dtype()));

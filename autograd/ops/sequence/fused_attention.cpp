@@ -70,9 +70,9 @@ std::optional<FusedResult> fused_attention(const Tensor& q, const Tensor& k, con
 }
 
 std::optional<FusedGradients> fused_attention_grad(const FusedResult& r, const Tensor& dy) {
-  const Tensor slopes = with_heads(dy.to(r.y.device()));
+  const Tensor grads = with_heads(dy.to(r.y.device()));
   const FusedGradients d{like(r.q, r.q.size(3)), like(r.k, r.k.size(3)), like(r.v, r.v.size(3))};
-  const FusedAttentionGrad views{slopes.view(), d.q.view(), d.k.view(), d.v.view()};
+  const FusedAttentionGrad views{grads.view(), d.q.view(), d.k.view(), d.v.view()};
   if (!backend(r.y.device()).attention_grad(views_of(r), views)) return {};
   return d;
 }

@@ -93,7 +93,7 @@ void back(const Kept& s, const Tensor& d, const Places& p, SampleAxis samples, A
 
 }  // namespace
 
-std::optional<RecurrentResult> whole_lstm(const Op& op, const Places& p,
+std::optional<RecurrentResult> fused_lstm(const Op& op, const Places& p,
                                           const RecurrentOptions& options) {
   const Var& x = p.inputs[0];
   const bool wide = x.dtype() == Dtype::f32 || x.dtype() == Dtype::f64;

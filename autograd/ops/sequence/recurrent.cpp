@@ -270,7 +270,7 @@ RecurrentResult run_recurrent(Cell cell, const Var& x, const RecurrentWeights& w
   const Places p = places_of(x, weights, h0, c0);
   check_recurrent(op.name, cell, x, p, options.lengths);
   check(!c0 || cell == Cell::lstm, "{}: only an LSTM has a c state", op.name);
-  const auto whole = cell == Cell::lstm ? whole_lstm(op, p, options) : std::nullopt;
+  const auto whole = cell == Cell::lstm ? fused_lstm(op, p, options) : std::nullopt;
   if (whole) return *whole;
   const SampleAxis samples = preserve_sample_axis(op, x, {1, 2});
   const std::int64_t n = x.shape()[0], t = x.shape()[1], out = weights.hh.shape()[1],

@@ -20,19 +20,19 @@ constexpr double fine_accuracy = 2.5e-5, matched_accuracy = 0.01;
 // up to 36 times the error, if the planned one takes too long.
 LossLattice affordable(const PldPlan& plan, std::size_t kinds, double releases) {
   constexpr double few_points = 1 << 18, cheap_points = 1 << 15, many_kinds = 20;
-  constexpr double most_coarser = 6, most_finer = 64, few_releases = 1e5;
+  constexpr double max_coarser = 6, max_finer = 64, few_releases = 1e5;
   const double share = std::max(1.0, static_cast<double>(kinds) / many_kinds);
   // With few kinds, a window wider than that of a normal sum may take its time; with many releases,
   // at most twice the time.
-  const double normal = 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
+  const double normal = 2 * std::sqrt(2 * plan.log_outside) * plan.stddev;
   const double width = share > 1                 ? plan.width
                        : releases > few_releases ? std::max(normal, plan.width / 2)
                                                  : normal;
   const double cheap = std::exp2(std::ceil(2 * std::log2(width * share / cheap_points)) / 2);
-  const double least = std::max({cheap, plan.finest, plan.lattice.spacing / most_finer});
-  if (least <= plan.lattice.spacing) return {.spacing = least, .dense = plan.lattice.dense};
+  const double min = std::max({cheap, plan.finest, plan.lattice.spacing / max_finer});
+  if (min <= plan.lattice.spacing) return {.spacing = min, .dense = plan.lattice.dense};
   const double points = width / plan.lattice.spacing;
-  const double ratio = std::clamp(points * share / few_points, 1.0, most_coarser);
+  const double ratio = std::clamp(points * share / few_points, 1.0, max_coarser);
   const double coarser = std::exp2(std::ceil(2 * std::log2(ratio)) / 2);
   const auto sparser = static_cast<std::int64_t>(std::bit_floor(static_cast<unsigned>(coarser)));
   return {.spacing = plan.lattice.spacing * coarser,
@@ -70,7 +70,7 @@ int bits_of_given(const PldQuery& question) {
 
 }  // namespace
 
-double nothing(const PldQuery& question, Bound bound) {
+double trivial_bound(const PldQuery& question, Bound bound) {
   if (bound == Bound::lower) return 0;
   return question.of == PldQuery::Of::delta ? 1 : infinity;
 }
@@ -91,7 +91,7 @@ PldComposition::Key PldComposition::key(const Event& event, Bound bound) const {
 // errors.
 PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int64_t>& history,
                                                   int bits, Bound bound) const {
-  constexpr double most_noise = 1e9, least_rate = 1e-12;
+  constexpr double max_noise = 1e9, min_rate = 1e-12;
   // n releases with noise s sqrt(n) equal one with noise s, if unsampled
   constexpr double split_noise = 0.3;
   Counts counts;
@@ -100,9 +100,9 @@ PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int
     double& rate = release.rate;
     double& sigma = release.noise;
     double count = static_cast<double>(releases);
-    if (bound == Bound::lower && (sigma > most_noise || rate < least_rate)) continue;
-    sigma = std::clamp(sigma, least_noise, most_noise);
-    rate = std::max(rate, least_rate);
+    if (bound == Bound::lower && (sigma > max_noise || rate < min_rate)) continue;
+    sigma = std::clamp(sigma, min_noise, max_noise);
+    rate = std::max(rate, min_rate);
     if (bound == Bound::upper) {
       sigma = rounded(sigma, bits, false);
       rate = rate > 0.5 ? 1 - rounded(1 - rate, bits, false) : rounded(rate, bits, true);
@@ -119,13 +119,13 @@ PldComposition::Counts PldComposition::normalized(const std::map<Event, std::int
 }
 
 const DiscretePld& PldComposition::discrete(const Key& key, Side side) {
-  constexpr std::size_t most_kept = 8;
+  constexpr std::size_t max_kept = 8;
   const bool matched = rounding_ == Discretization::mean_matched;
   if (matched) side.bound = Bound::upper;  // one serves both bounds
   Kind& kind = kinds_.at(key);
   const auto known = kind.discrete.find(side);
   if (known != kind.discrete.end()) return known->second;
-  if (kind.discrete.size() >= most_kept) kind.discrete.clear();
+  if (kind.discrete.size() >= max_kept) kind.discrete.clear();
   DiscretePld pair = matched ? mean_matched(kind.pair, side.lattice.spacing, side.mirrored)
                              : discretise(kind.pair, side.lattice, side.bound, side.mirrored);
   return kind.discrete.emplace(side, std::move(pair)).first->second;
@@ -150,12 +150,12 @@ LossWindow PldComposition::window(const Counts& counts, const Side& side, const 
 // The sum leaves the cache while it changes, so that an exception leaves no counts without their
 // terms.
 const TiltedSum& PldComposition::sum(const Counts& counts, const SumKey& key) {
-  constexpr std::size_t most_kept = 8;
+  constexpr std::size_t max_kept = 8;
   const auto empty = [&] {
     return Sum{TiltedSum(key.tilt, key.side.lattice.spacing, key.size), {}, {}};
   };
   auto place = sums_.extract(key);
-  if (place.empty() && sums_.size() >= most_kept) sums_.clear();
+  if (place.empty() && sums_.size() >= max_kept) sums_.clear();
   Sum known = place.empty() ? empty() : std::move(place.mapped());
   const bool grows = std::ranges::all_of(known.counts, [&](const auto& added) {
     const auto kind = counts.find(added.first);
@@ -202,11 +202,11 @@ std::optional<LossWindow> PldComposition::fit(const Counts& counts, Side& side,
                                               const PldPlan& plan) {
   if (!std::isnormal(side.lattice.spacing)) return {};
   LossWindow window = this->window(counts, side, plan);
-  while (lattice_points(window, side.lattice.spacing) > most_lattice_points) {
+  while (lattice_points(window, side.lattice.spacing) > max_lattice_points) {
     side.lattice.spacing *= 2;
     window = this->window(counts, side, plan);
   }
-  if (!(lattice_points(window, side.lattice.spacing) <= most_lattice_points)) return {};
+  if (!(lattice_points(window, side.lattice.spacing) <= max_lattice_points)) return {};
   return window;
 }
 
@@ -228,7 +228,7 @@ double PldComposition::answer(const Counts& counts, Side side, const PldPlan& pl
   const bool merges = !matched && side.bound == Bound::lower;
   if (merges) side.lattice.spacing /= 2;  // merging takes twice the width
   const std::optional<LossWindow> window = fit(counts, side, plan);
-  if (!window) return nothing(question, side.bound);
+  if (!window) return trivial_bound(question, side.bound);
   return matched ? matched_answer(counts, side, plan.tilt, *window, question)
                  : composed(counts, side, plan.tilt, *window, question);
 }
@@ -277,9 +277,9 @@ std::vector<PldPlanner> PldComposition::planners(const Counts& counts, const Pld
 
 // Sets the mass to truncate from each kind's tails, in steps, so that similar queries share their
 // work.
-void PldComposition::leave_out(double log_mass) {
-  constexpr double step = 8, least = -680;
-  const double mass = std::exp(std::max(std::floor(log_mass / step) * step, least));
+void PldComposition::truncate_tail(double log_mass) {
+  constexpr double step = 8, min = -680;
+  const double mass = std::exp(std::max(std::floor(log_mass / step) * step, min));
   if (mass == tail_mass_truncation_) return;
   tail_mass_truncation_ = mass;
   kinds_.clear();
@@ -288,7 +288,7 @@ void PldComposition::leave_out(double log_mass) {
 
 double PldComposition::answer(const std::map<Event, std::int64_t>& history, const PldQuery& asked,
                               Bound bound) {
-  constexpr double first_log_delta = -30, least_log_delta = -600;
+  constexpr double first_log_delta = -30, min_log_delta = -600;
   const double margin = asked.of == PldQuery::Of::epsilon ? 16 : 10;
   PldQuery question = asked;
   if (bound == Bound::upper) question.given = rounded(asked.given, bits_of_given(asked), false);
@@ -297,14 +297,14 @@ double PldComposition::answer(const std::map<Event, std::int64_t>& history, cons
   double total = 0;
   for (const auto& [key, count] : counts) total += count;
   const auto answer_from = [&](double log_delta) {
-    leave_out(log_delta - std::log(total) - margin);
+    truncate_tail(log_delta - std::log(total) - margin);
     return refined(counts, question, bound);
   };
   if (question.of == PldQuery::Of::epsilon) return answer_from(std::log(question.given));
   // A bound holds for every truncated mass. Truncating less can prove a smaller delta, but leaves
   // tails so heavy that no tilt avoids them.
   double log_delta = first_log_delta, best = answer_from(log_delta);
-  while (std::log(best) < log_delta && log_delta > least_log_delta) {
+  while (std::log(best) < log_delta && log_delta > min_log_delta) {
     log_delta *= 2;
     const double next = answer_from(log_delta);
     if (bound == Bound::upper && next >= best) break;
@@ -335,8 +335,8 @@ std::vector<double> PldComposition::answers(const Counts& counts, const Views& v
   std::vector<double> list;
   for (std::size_t i = 0; i < views.plans.size(); ++i) {
     const bool jumping = i == 0 && views.jumps;
-    double found =
-        jumping ? with_jumps(counts, question, bound, *views.jumps) : nothing(question, bound);
+    double found = jumping ? with_large_losses(counts, question, bound, *views.jumps)
+                           : trivial_bound(question, bound);
     if (!jumping || !views.jumps->decide || bound == Bound::lower) {
       const double other = i == 1 && bound == Bound::upper
                                ? of_other(counts, views.plans[i], question, list.front())
@@ -351,7 +351,7 @@ std::vector<double> PldComposition::answers(const Counts& counts, const Views& v
 // The upper bound, with plans that are improved until they fit their answer; the lower bound by the
 // same plans.
 double PldComposition::refined(const Counts& counts, const PldQuery& question, Bound bound) {
-  constexpr int most_rounds = 6;
+  constexpr int max_rounds = 6;
   const std::vector<PldPlanner> planners = this->planners(counts, question);
   double releases = 0;
   for (const auto& [key, count] : counts) releases += count;
@@ -362,9 +362,9 @@ double PldComposition::refined(const Counts& counts, const PldQuery& question, B
     plans.back().used = affordable(plans.front(), counts.size(), releases);
   }
   if (rounding_ == Discretization::connect_the_dots)
-    views.jumps = jump_estimate(sampled(counts), question);
+    views.jumps = large_loss_estimate(sampled(counts), question);
   double best = infinity;
-  for (int round = 0; round < most_rounds; ++round) {
+  for (int round = 0; round < max_rounds; ++round) {
     // The second direction, which hardly ever decides, needs no smaller error than the first.
     if (rounding_ == Discretization::mean_matched) {
       for (PldPlan& plan : plans) plan.error = std::max(plan.error, plans.front().error);

@@ -21,14 +21,14 @@ enum class Discretization {
 };
 
 // The trivial bound: 0 from below; infinite epsilon, or delta 1, from above.
-double nothing(const PldQuery& question, Bound bound);
+double trivial_bound(const PldQuery& question, Bound bound);
 
 // Answers queries about growing histories. Results are reused: after one more release of a kind
 // seen before, only the spectra are multiplied once more.
 class PldComposition {
  public:
   // The smallest noise multiplier of upper bounds; for less noise, lower bounds use this one.
-  static constexpr double least_noise = 0.01;
+  static constexpr double min_noise = 0.01;
 
   explicit PldComposition(NeighboringRelation relation,
                           Discretization rounding = Discretization::connect_the_dots)
@@ -76,7 +76,7 @@ class PldComposition {
   };
 
   // A plan for answers in which one loss above `limit` may decide; such losses are not in the sum.
-  struct JumpPlan {
+  struct LargeLossPlan {
     double limit = 0;
     PldPlan at_answer, at_rest;
   };
@@ -84,12 +84,12 @@ class PldComposition {
   // The plans for both directions.
   struct Views {
     std::vector<PldPlan> plans;
-    std::optional<JumpEstimate> jumps;  // for the first direction
+    std::optional<LargeLossEstimate> jumps;  // for the first direction
   };
 
   Key key(const Event& event, Bound bound) const;
   Counts normalized(const std::map<Event, std::int64_t>& history, int bits, Bound bound) const;
-  void leave_out(double log_mass);
+  void truncate_tail(double log_mass);
   double refined(const Counts& counts, const PldQuery& question, Bound bound);
   std::vector<SampledReleases> sampled(const Counts& counts);
   std::vector<PldPlanner> planners(const Counts& counts, const PldQuery& question);
@@ -107,12 +107,12 @@ class PldComposition {
                               Bound bound);
   double of_other(const Counts& counts, const PldPlan& plan, const PldQuery& question,
                   double enough);
-  double with_jumps(const Counts& counts, const PldQuery& question, Bound bound,
-                    const JumpEstimate& estimate);
-  double jump_answer(const Counts& counts, const Side& side, const JumpPlan& plan,
-                     const PldQuery& question);
-  std::optional<LargeLossCurve> jump_curve(const Counts& counts, const Side& side,
-                                           const JumpPlan& plan);
+  double with_large_losses(const Counts& counts, const PldQuery& question, Bound bound,
+                           const LargeLossEstimate& estimate);
+  double large_loss_answer(const Counts& counts, const Side& side, const LargeLossPlan& plan,
+                           const PldQuery& question);
+  std::optional<LargeLossCurve> large_loss_curve(const Counts& counts, const Side& side,
+                                                 const LargeLossPlan& plan);
   std::optional<DeltaCurve> curve_of(const std::vector<Rest>& rests, const Side& side,
                                      const PldPlan& plan);
   double matched_spacing(const Counts& counts, const PldPlan& plan) const;

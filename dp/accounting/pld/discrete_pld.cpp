@@ -162,12 +162,12 @@ class Merger {
   // The position where a run must end for its joint loss to be `goal`, by Newton's method for the
   // excess, whose derivative is the integrand at the end; highest() if the run would be too long.
   double end_of_run(double from, double goal) const {
-    constexpr int most_steps = 30;
+    constexpr int max_steps = 30;
     constexpr double precision = 1e-13, longest = 64;
     const double rise = goal - pair_.loss(from), start = pair_.position(goal);
     const double limit = std::min(pair_.position(goal + longest * rise), pair_.highest());
     double to = pair_.position(goal + rise);
-    for (int step = 0; step < most_steps && to < limit; ++step) {
+    for (int step = 0; step < max_steps && to < limit; ++step) {
       const LossPoint end = pair_.at(to);
       const double slope = -end.density * std::expm1(goal - end.loss);
       const double change = run(from, to, goal).excess / slope;
@@ -217,7 +217,7 @@ DiscretePld mean_matched(const DominatingPair& pair, double spacing, bool mirror
   DiscretePld result{
       .offset = pair.centre(), .spacing = spacing, .infinity_mass = pair.infinity_mass()};
   const double lowest = pair.loss(pair.lowest()), highest = pair.loss(pair.highest());
-  double from = pair.lowest(), below = lowest, least = 0, most = 0, total = 0, moved = 0;
+  double from = pair.lowest(), below = lowest, min = 0, max = 0, total = 0, moved = 0;
   auto index = static_cast<std::int64_t>(std::floor((lowest - result.offset) / spacing));
   for (; from < pair.highest(); ++index) {
     const double point = result.loss({index});
@@ -230,8 +230,8 @@ DiscretePld mean_matched(const DominatingPair& pair, double spacing, bool mirror
     });
     const double above = pair.loss(to);
     if (mass > 0) {
-      least = std::min(least, below - point);
-      most = std::max(most, above - point);
+      min = std::min(min, below - point);
+      max = std::max(max, above - point);
       total += mass;
       result.atoms.push_back({index, std::log(mass)});
     }
@@ -239,7 +239,7 @@ DiscretePld mean_matched(const DominatingPair& pair, double spacing, bool mirror
     below = above;
   }
   result.offset += moved / total;
-  result.width = most - least;
+  result.width = max - min;
   result.drift =
       mass_tolerance * result.width + evaluation * std::max(std::abs(lowest), std::abs(highest));
   if (!mirrored) return result;

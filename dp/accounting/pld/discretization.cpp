@@ -8,15 +8,15 @@ namespace sotto {
 
 namespace {
 
-constexpr int most_steps = 60;
+constexpr int max_steps = 60;
 constexpr double jump_accuracy = 5e-5;
 // The relative width used if the tilted sum is concentrated at its end.
 constexpr double no_width = 1e-9;
 
 // Returns whether tilt times loss loses too many digits: the loss is then practically at its end.
 bool too_steep(const Cumulants& c, double tilt) {
-  constexpr double most = 1e8;
-  return tilt * std::abs(c.mean) > most;
+  constexpr double max = 1e8;
+  return tilt * std::abs(c.mean) > max;
 }
 
 // Adds the moments of `count` losses to a sum. The losses increase, so the largest exponent is at
@@ -54,15 +54,15 @@ double log_saddle_point(const Cumulants& c, double tilt) {
 }  // namespace
 
 LossSamples::LossSamples(const DominatingPair& pair) : centre(pair.centre()) {
-  constexpr int together = 4;       // adjacent points are replaced by their mean
-  constexpr double least = 1e-300;  // smaller masses are denormal
+  constexpr int together = 4;     // adjacent points are replaced by their mean
+  constexpr double min = 1e-300;  // smaller masses are denormal
   double mass = 0, first = 0;
   int points = 0;
   pair.integrate(pair.lowest(), pair.highest(), [&](double weight, double loss) {
     mass += weight;
     first += weight * loss;
     if (++points % together != 0) return;
-    if (mass > least) {
+    if (mass > min) {
       weights.push_back(mass);
       losses.push_back(losses.empty() ? first / mass : std::max(first / mass, losses.back()));
     }
@@ -86,11 +86,11 @@ LossSamples LossSamples::up_to(double loss) const {
 LossWindow tilted_window(const std::function<double(double)>& log_moment, const PldPlan& plan,
                          double spacing) {
   const double base = log_moment(plan.tilt);
-  const double deviation = std::max(plan.deviation, spacing);
+  const double stddev = std::max(plan.stddev, spacing);
   // The distance that the tilted sum reaches upwards (sign 1) or downwards (sign -1).
   const auto reach = [&](double sign) {
     double best = std::numeric_limits<double>::infinity();
-    for (double s = std::sqrt(2 * plan.log_outside) / deviation;; s /= 2) {
+    for (double s = std::sqrt(2 * plan.log_outside) / stddev;; s /= 2) {
       const double bound = (log_moment(plan.tilt + sign * s) - base + plan.log_outside) / s;
       if (!(bound < best)) return best;
       best = bound;
@@ -121,7 +121,7 @@ PldPlanner::PldPlanner(std::vector<SampledReleases> releases, bool mirrored,
 
 PldPlanner::PldPlanner(std::vector<SampledReleases> releases, const PldQuery& question)
     : PldPlanner(std::move(releases), false, question, jump_accuracy) {
-  jumps_ = true;
+  large_losses_ = true;
 }
 
 Cumulants PldPlanner::at(double tilt) const {
@@ -137,16 +137,16 @@ Cumulants PldPlanner::at(double tilt) const {
 
 // The tilt at whose mean delta has about this value; -ln delta is nearly the square of the tilt.
 double PldPlanner::tilt_for_delta(double delta) const {
-  constexpr double precision = 0.02, start = 1, least = 1e-6;
+  constexpr double precision = 0.02, start = 1, min = 1e-6;
   const double goal = -std::log(delta);
   double low = 0, high = std::numeric_limits<double>::infinity(), tilt = start;
-  for (int step = 0; step < most_steps; ++step) {
+  for (int step = 0; step < max_steps; ++step) {
     const Cumulants c = at(tilt);
     const double reached = -log_saddle_point(c, tilt);
     if (std::abs(reached - goal) < precision * goal) break;
     if (reached < goal && too_steep(c, tilt)) break;
     (reached > goal ? high : low) = tilt;
-    const double guess = tilt * std::sqrt(goal / std::max(reached, least * goal));
+    const double guess = tilt * std::sqrt(goal / std::max(reached, min * goal));
     tilt = guess > low && guess < high ? guess
            : std::isinf(high)          ? 2 * low
            : low > 0                   ? std::sqrt(low * high)
@@ -159,19 +159,20 @@ double PldPlanner::tilt_for_delta(double delta) const {
 // delta vanishes.
 double PldPlanner::tilt_for_epsilon(double epsilon) const {
   constexpr double precision = 0.1;  // in standard deviations
-  constexpr double least = 1e-6, growth = 4, nothing = 1000;
+  constexpr double min = 1e-6, growth = 4, trivial_bound = 1000;
   double low = 0, high = std::numeric_limits<double>::infinity(), tilt = 0;
-  for (int step = 0; step < most_steps; ++step) {
+  for (int step = 0; step < max_steps; ++step) {
     const Cumulants c = at(tilt);
     const double missing = epsilon - c.mean;
     if (missing * missing < precision * precision * c.variance) break;
     if (missing > 0 ? too_steep(c, tilt) : tilt == 0) break;
-    if (c.value - tilt * epsilon < -nothing) break;
+    if (c.value - tilt * epsilon < -trivial_bound) break;
     (missing < 0 ? high : low) = tilt;
-    const double guess = std::min(tilt + missing / c.variance, growth * tilt + nothing / epsilon);
+    const double guess =
+        std::min(tilt + missing / c.variance, growth * tilt + trivial_bound / epsilon);
     tilt = guess > low && guess < high ? guess
            : std::isinf(high)          ? 2 * low + 1
-                                       : std::sqrt(std::max(low, least * high) * high);
+                                       : std::sqrt(std::max(low, min * high) * high);
   }
   return tilt;
 }
@@ -193,7 +194,7 @@ PldPlan PldPlanner::at_rest(double limit, double delta) const {
   // fraction of delta up to which two losses above the limit matter
   constexpr double margin = 14, part_of_two = 1e-6;
   const double rare = std::sqrt(part_of_two * delta / std::min(limit, 1.0));
-  return {.deviation = std::sqrt(at(0).variance),
+  return {.stddev = std::sqrt(at(0).variance),
           .log_outside = std::max(margin + std::log(rare / delta), margin)};
 }
 
@@ -203,7 +204,7 @@ PldPlan PldPlanner::next(const PldPlan& last, double answer) const {
   const double epsilon = of_epsilon ? answer : question_.given;
   const double log_delta = std::log(of_epsilon ? question_.given : answer);
   if (!std::isfinite(epsilon) || !std::isfinite(log_delta)) return last;
-  if (jumps_ && epsilon == 0) return last;
+  if (large_losses_ && epsilon == 0) return last;
   const double tail_mass_truncation =
       at(last.tilt).value - last.tilt * epsilon + log_largest_weight(last.tilt) - last.log_outside;
   const PldPlan better = plan(tilt_for_epsilon(epsilon), epsilon, log_delta);
@@ -213,18 +214,18 @@ PldPlan PldPlanner::next(const PldPlan& last, double answer) const {
   return good ? last : better;
 }
 
-double PldPlanner::deviation(const Cumulants& c) const {
+double PldPlanner::stddev(const Cumulants& c) const {
   return std::max(std::sqrt(c.variance), no_width * (std::abs(c.mean) + typical_));
 }
 
 // A plan with this tilt for an answer near this epsilon and delta, without its lattice.
 PldPlan PldPlanner::view(double tilt, double epsilon, double log_delta) const {
-  constexpr double margin = 15, least_outside = 12, most_outside = 600;
+  constexpr double margin = 15, min_outside = 12, max_outside = 600;
   const Cumulants c = at(tilt);
   const double looseness = c.value - tilt * epsilon + log_largest_weight(tilt) - log_delta;
   PldPlan plan{.tilt = tilt,
-               .deviation = deviation(c),
-               .log_outside = std::clamp(looseness + margin, least_outside, most_outside)};
+               .stddev = stddev(c),
+               .log_outside = std::clamp(looseness + margin, min_outside, max_outside)};
   const auto log_moment = [&](double t) { return at(t).value; };
   const LossWindow window = tilted_window(log_moment, plan, no_width * typical_);
   plan.width = window.high - window.low;
@@ -234,11 +235,12 @@ PldPlan PldPlanner::view(double tilt, double epsilon, double log_delta) const {
 // Halves the tilt while that makes the window much shorter, because a tail that decides nothing may
 // dominate the moments. Delta stays well above the rounding errors.
 PldPlan PldPlanner::shortest(double tilt, double epsilon, double log_delta) const {
-  constexpr double much = 0.75, most_outside = 25;
+  constexpr double much = 0.75, max_outside = 25;
   PldPlan best = view(tilt, epsilon, log_delta);
   for (;;) {
     const PldPlan less = view(best.tilt / 2, epsilon, log_delta);
-    if (jumps_ || less.log_outside > most_outside || !(less.width < much * best.width)) return best;
+    if (large_losses_ || less.log_outside > max_outside || !(less.width < much * best.width))
+      return best;
     best = less;
   }
 }
@@ -246,18 +248,18 @@ PldPlan PldPlanner::shortest(double tilt, double epsilon, double log_delta) cons
 // A plan for an answer near this epsilon and delta.
 PldPlan PldPlanner::plan(double tilt, double epsilon, double log_delta) const {
   constexpr double tilt_parts = 8, spacing_parts = 4, floor_part = 0.1, fine_part = 0.05;
-  constexpr double most_power = 10, densest = 1 << 12;
+  constexpr double max_power = 10, densest = 1 << 12;
   tilt = round_down(tilt, tilt_parts);
   const Cumulants c = at(tilt);
-  const double deviation = this->deviation(c);
-  const double error = accuracy_ * std::max(epsilon, floor_part * deviation);
+  const double stddev = this->stddev(c);
+  const double error = accuracy_ * std::max(epsilon, floor_part * stddev);
   const double allowed =
-      question_.of == PldQuery::Of::epsilon ? error : accuracy_ / std::max(tilt, 1 / deviation);
+      question_.of == PldQuery::Of::epsilon ? error : accuracy_ / std::max(tilt, 1 / stddev);
   // Discretization adds (1 + tilt) / 2 times the sum of E[width^2 / 6] to epsilon, where the width
   // is the spacing or 1/dense of the distance to the centre; each may take half. If one loss
   // decides, delta falls like a power of epsilon.
-  const double steepness = jumps_ ? std::max(tilt, most_power / epsilon) : tilt;
-  const double variance = (jumps_ ? accuracy_ * epsilon : allowed) / (1 + steepness);
+  const double steepness = large_losses_ ? std::max(tilt, max_power / epsilon) : tilt;
+  const double variance = (large_losses_ ? accuracy_ * epsilon : allowed) / (1 + steepness);
   const double spacing =
       std::max(std::sqrt(6 * variance / counts_), variance / (c.spread + no_width * typical_));
   const double dense = std::clamp(std::sqrt(c.square / (6 * variance)), 1.0, densest);

@@ -55,7 +55,7 @@ struct PldPlan {
   LossLattice lattice;
   LossLattice used;        // as fine as is affordable
   double finest = 0;       // the spacing that resolves a single loss
-  double deviation = 0;    // of the tilted sum
+  double stddev = 0;       // of the tilted sum
   double log_outside = 0;  // -ln of the mass outside on each side
   double width = 0;        // approximate, of the window
   double error = 0;        // of epsilon, absolute
@@ -86,7 +86,7 @@ class PldPlanner {
   Cumulants at(double tilt) const;
   double tilt_for_delta(double delta) const;
   double tilt_for_epsilon(double epsilon) const;
-  double deviation(const Cumulants& c) const;
+  double stddev(const Cumulants& c) const;
   PldPlan view(double tilt, double epsilon, double log_delta) const;
   PldPlan shortest(double tilt, double epsilon, double log_delta) const;
   PldPlan plan(double tilt, double epsilon, double log_delta) const;
@@ -95,7 +95,7 @@ class PldPlanner {
   bool mirrored_;
   PldQuery question_;
   double accuracy_;
-  bool jumps_ = false;
+  bool large_losses_ = false;
   double counts_ = 0, value_at_0_ = 0;
   double typical_ = 0;  // typical distance of one loss from the centre
 };
@@ -107,7 +107,7 @@ LossWindow tilted_window(const std::function<double(double)>& log_moment, const 
 
 // The number of lattice points that a window needs, and the maximum that is computed.
 double lattice_points(const LossWindow& window, double spacing);
-inline constexpr double most_lattice_points = 1 << 21;
+inline constexpr double max_lattice_points = 1 << 21;
 
 // ln of the largest value of (1 - e^{-t}) e^{-tilt t} over t >= 0.
 double log_largest_weight(double tilt);

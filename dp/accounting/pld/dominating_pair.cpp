@@ -31,13 +31,13 @@ DominatingPair::DominatingPair(const SampledGaussian& release, double tail_mass_
       tail_mass_truncation_(tail_mass_truncation),
       turn_(0.5 + sigma_ * sigma_ * (std::log1p(-rate_) - std::log(rate_))),
       log_norm_(-std::log(sigma_) - 0.5 * std::log(2 * std::numbers::pi)) {
-  constexpr double most = 39;  // standard deviations, beyond which masses underflow
+  constexpr double max = 39;  // standard deviations, beyond which masses underflow
   constexpr double precision = 1e-3;
   const auto end = [&](double safe, const auto& mass) {
     return safe_root(0, safe, precision, [&](double x) { return mass(x) - tail_mass_truncation; });
   };
-  highest_ = end(1 + most * sigma_, [&](double x) { return mass_above(x); });
-  lowest_ = -end(most * sigma_, [&](double x) { return gaussian_above(x / sigma_); });
+  highest_ = end(1 + max * sigma_, [&](double x) { return mass_above(x); });
+  lowest_ = -end(max * sigma_, [&](double x) { return gaussian_above(x / sigma_); });
 }
 
 // P(x, infinity)

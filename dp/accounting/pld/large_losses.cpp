@@ -42,8 +42,8 @@ double delta_of_two(const std::vector<SampledReleases>& releases, double x) {
 // The loss at which a decreasing function reaches a value.
 template <class Function>
 double place_of(const Function& falling, double value) {
-  constexpr double precision = 0.01, least = 1e-30, most = 1e6;
-  double low = std::log(least), high = std::log(most);
+  constexpr double precision = 0.01, min = 1e-30, max = 1e6;
+  double low = std::log(min), high = std::log(max);
   while (high - low > precision) {
     const double middle = std::midpoint(low, high);
     (falling(std::exp(middle)) > value ? low : high) = middle;
@@ -76,11 +76,11 @@ LossLattice affordable(const PldPlan& answer, const PldPlan& rest, double epsilo
   // rounding a loss down by this loses as large a fraction of its mass
   constexpr double fine = 0x1p-9;
   const auto width = [](const PldPlan& plan) {
-    return 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
+    return 2 * std::sqrt(2 * plan.log_outside) * plan.stddev;
   };
-  const double least = std::max(width(answer), width(rest)) / few_points;
+  const double min = std::max(width(answer), width(rest)) / few_points;
   const double wanted = std::min({answer.lattice.spacing, epsilon / dense, fine});
-  const double ratio = std::max(least / wanted, 1.0);
+  const double ratio = std::max(min / wanted, 1.0);
   return {.spacing = wanted * std::exp2(std::ceil(2 * std::log2(ratio)) / 2),
           .dense = std::max(answer.lattice.dense, dense)};
 }
@@ -92,16 +92,16 @@ DiscretePld up_to(DiscretePld pair, double limit) {
 
 }  // namespace
 
-std::optional<JumpEstimate> jump_estimate(const std::vector<SampledReleases>& releases,
-                                          const PldQuery& question) {
-  constexpr double part_of_two = 1e-6, may_decide = 0.1, decide = 0.5, least_delta = 1e-290;
-  constexpr std::size_t most_kinds = 32;  // with more kinds, it takes long
+std::optional<LargeLossEstimate> large_loss_estimate(const std::vector<SampledReleases>& releases,
+                                                     const PldQuery& question) {
+  constexpr double part_of_two = 1e-6, may_decide = 0.1, decide = 0.5, min_delta = 1e-290;
+  constexpr std::size_t max_kinds = 32;  // with more kinds, it takes long
   constexpr double few = 1e5;  // releases up to which the sum has a lattice as fine as requested
-  if (releases.size() > most_kinds) return {};
+  if (releases.size() > max_kinds) return {};
   const bool of_epsilon = question.of == PldQuery::Of::epsilon;
   const auto of_one = [&](double epsilon) { return delta_of_one(releases, epsilon); };
   const double delta = of_epsilon ? question.given : of_one(question.given);
-  if (delta < least_delta) return {};
+  if (delta < min_delta) return {};
   const double epsilon = of_epsilon ? place_of(of_one, delta / 2) : question.given;
   const double limit =
       place_of([&](double x) { return delta_of_two(releases, x); }, part_of_two * delta);
@@ -109,11 +109,11 @@ std::optional<JumpEstimate> jump_estimate(const std::vector<SampledReleases>& re
   double count = 0;
   for (const SampledReleases& kind : releases) count += kind.count;
   if (!(ratio > (count < few ? decide : may_decide))) return {};
-  return JumpEstimate{limit, epsilon, delta, releases.size() == 1 && ratio > decide};
+  return LargeLossEstimate{limit, epsilon, delta, releases.size() == 1 && ratio > decide};
 }
 
 void LargeLossCurve::add(double loss, double expected) {
-  jumps_.push_back({loss, expected});
+  large_losses_.push_back({loss, expected});
   expected_ += expected;
   weight_ -= expected * std::expm1(-loss);
 }
@@ -127,7 +127,7 @@ double LargeLossCurve::of_others(double epsilon) const {
 double LargeLossCurve::delta(double epsilon) const {
   constexpr double rounding = 1e-9;
   double one = 0;
-  for (const Jump& jump : jumps_) one += jump.expected * of_others(epsilon - jump.loss);
+  for (const Jump& jump : large_losses_) one += jump.expected * of_others(epsilon - jump.loss);
   if (bound_ == Bound::lower) return std::min(sum_.delta(epsilon) + one * (1 - rounding), 1.0);
   const double two =
       expected_ * (weight_ + 0.5 * expected_ * std::min(sum_.delta(0) + expected_, 1.0));
@@ -135,12 +135,12 @@ double LargeLossCurve::delta(double epsilon) const {
 }
 
 double LargeLossCurve::epsilon(double delta) const {
-  constexpr double precision = 1e-7, first = 1e-12, growth = 4, most = 1e12;
+  constexpr double precision = 1e-7, first = 1e-12, growth = 4, max = 1e12;
   const auto excess = [&](double epsilon) { return std::log(this->delta(epsilon) / delta); };
   if (!(excess(0) > 0)) return 0;
   double low = 0, high = first;
   for (; excess(high) > 0; high *= growth) {
-    if (high > most) return bound_ == Bound::lower ? low : infinity;
+    if (high > max) return bound_ == Bound::lower ? low : infinity;
     low = high;
   }
   if (bound_ == Bound::upper) return safe_root(low, high, precision, excess);
@@ -166,7 +166,7 @@ std::optional<DeltaCurve> PldComposition::curve_of(const std::vector<Rest>& rest
   const LossWindow window =
       tilted_window([&](double tilt) { return Rest::log_moment(rests, tilt); }, plan, spacing);
   const double size = lattice_points(window, spacing);
-  if (!(size <= most_lattice_points)) return {};
+  if (!(size <= max_lattice_points)) return {};
   TiltedSum sum(plan.tilt, spacing, transform_size(size));
   for (const Rest& rest : rests) {
     if (rest.count > 0) sum.add(sum.tilted(rest.pair), rest.count);
@@ -177,8 +177,9 @@ std::optional<DeltaCurve> PldComposition::curve_of(const std::vector<Rest>& rest
 // The others, besides a release with a large loss: with one kind, one release less. With several
 // kinds, one less of each kind for a lower bound, and all for an upper bound; to bound one release
 // less by all, the rest of a release must be normalized, divided by its mass and shifted by a loss.
-std::optional<LargeLossCurve> PldComposition::jump_curve(const Counts& counts, const Side& side,
-                                                         const JumpPlan& plan) {
+std::optional<LargeLossCurve> PldComposition::large_loss_curve(const Counts& counts,
+                                                               const Side& side,
+                                                               const LargeLossPlan& plan) {
   std::vector<Rest> all, others, one_of_each;
   const bool upper = side.bound == Bound::upper, less = !upper || counts.size() == 1;
   double releases = 0;
@@ -214,18 +215,18 @@ std::optional<LargeLossCurve> PldComposition::jump_curve(const Counts& counts, c
   return curve;
 }
 
-double PldComposition::jump_answer(const Counts& counts, const Side& side, const JumpPlan& plan,
-                                   const PldQuery& question) {
-  const auto curve = jump_curve(counts, side, plan);
-  if (!curve) return nothing(question, side.bound);
+double PldComposition::large_loss_answer(const Counts& counts, const Side& side,
+                                         const LargeLossPlan& plan, const PldQuery& question) {
+  const auto curve = large_loss_curve(counts, side, plan);
+  if (!curve) return trivial_bound(question, side.bound);
   return question.of == PldQuery::Of::delta ? curve->delta(question.given)
                                             : curve->epsilon(question.given);
 }
 
 // The answer for (P, Q) when one loss above the limit may decide.
-double PldComposition::with_jumps(const Counts& counts, const PldQuery& question, Bound bound,
-                                  const JumpEstimate& estimate) {
-  constexpr int most_rounds = 4;
+double PldComposition::with_large_losses(const Counts& counts, const PldQuery& question,
+                                         Bound bound, const LargeLossEstimate& estimate) {
+  constexpr int max_rounds = 4;
   std::vector<LossSamples> samples;
   std::vector<SampledReleases> releases;
   samples.reserve(counts.size());
@@ -234,16 +235,16 @@ double PldComposition::with_jumps(const Counts& counts, const PldQuery& question
     releases.push_back({&samples.back(), count});
   }
   const PldPlanner planner(releases, question);
-  JumpPlan plan{.limit = estimate.limit,
-                .at_answer = planner.near(estimate.epsilon, estimate.delta),
-                .at_rest = planner.at_rest(estimate.limit, estimate.delta)};
-  double best = nothing(question, Bound::upper);
-  for (int round = 0; round < most_rounds; ++round) {
+  LargeLossPlan plan{.limit = estimate.limit,
+                     .at_answer = planner.near(estimate.epsilon, estimate.delta),
+                     .at_rest = planner.at_rest(estimate.limit, estimate.delta)};
+  double best = trivial_bound(question, Bound::upper);
+  for (int round = 0; round < max_rounds; ++round) {
     const LossLattice lattice = affordable(plan.at_answer, plan.at_rest, estimate.epsilon);
     const Side side{Bound::upper, false, lattice};
-    const double answer = jump_answer(counts, side, plan, question);
+    const double answer = large_loss_answer(counts, side, plan, question);
     best = std::min({best, answer, chernoff(counts, side, plan.at_answer.tilt, question)});
-    if (round + 1 == most_rounds) break;
+    if (round + 1 == max_rounds) break;
     PldPlan next = planner.next(plan.at_answer, answer);
     if (next == plan.at_answer) break;
     plan.at_answer = next;
@@ -251,7 +252,7 @@ double PldComposition::with_jumps(const Counts& counts, const PldQuery& question
   if (bound == Bound::upper) return best;
   LossLattice lattice = affordable(plan.at_answer, plan.at_rest, estimate.epsilon);
   lattice.spacing /= 2;  // merging takes twice the width
-  return jump_answer(counts, {Bound::lower, false, lattice}, plan, question);
+  return large_loss_answer(counts, {Bound::lower, false, lattice}, plan, question);
 }
 
 }  // namespace sotto

@@ -13,14 +13,14 @@ namespace sotto {
 
 // A composition in which one loss may decide: losses above `limit` are so rare that the event of
 // two of them is a negligible part of delta; the answer is near this epsilon and delta.
-struct JumpEstimate {
+struct LargeLossEstimate {
   double limit = 0, epsilon = 0, delta = 0;
   bool decide = false;  // whether the sum of the other losses surely bounds less
 };
 
 // Returns nullopt if the sum of many losses decides.
-std::optional<JumpEstimate> jump_estimate(const std::vector<SampledReleases>& releases,
-                                          const PldQuery& question);
+std::optional<LargeLossEstimate> large_loss_estimate(const std::vector<SampledReleases>& releases,
+                                                     const PldQuery& question);
 
 // Bounds delta by the sum of the losses up to a limit, and the losses above it, counted one at a
 // time.
@@ -55,7 +55,7 @@ class LargeLossCurve {
   Bound bound_;
   Less less_;
   double expected_ = 0, weight_ = 0;
-  std::vector<Jump> jumps_;
+  std::vector<Jump> large_losses_;
 };
 
 }  // namespace sotto

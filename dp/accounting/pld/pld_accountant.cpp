@@ -31,8 +31,8 @@ double PldAccountant::epsilon(double delta, Bound bound) const {
   if (bound == Bound::upper || without_noise_) return epsilon(delta);
   check_delta(delta);
   const double all = charged_epsilon(delta, bound);
-  if (cut() == 0) return all;
-  const double more = delta + (1 + std::exp(all)) * cut();
+  if (truncation_probability() == 0) return all;
+  const double more = delta + (1 + std::exp(all)) * truncation_probability();
   return more < 1 ? std::min(charged_epsilon(more, bound), all) : 0;
 }
 
@@ -40,7 +40,9 @@ double PldAccountant::delta(double epsilon, Bound bound) const {
   if (bound == Bound::upper || without_noise_) return delta(epsilon);
   check_epsilon(epsilon);
   const double all = charged_delta(epsilon, bound);
-  return cut() == 0 ? all : std::max(all - (1 + std::exp(epsilon)) * cut(), 0.0);
+  return truncation_probability() == 0
+             ? all
+             : std::max(all - (1 + std::exp(epsilon)) * truncation_probability(), 0.0);
 }
 
 double PldAccountant::charged_epsilon(double delta, Bound bound) const {
@@ -63,9 +65,9 @@ double PldAccountant::charged_delta(double epsilon, Bound bound) const {
 // small losses.
 double PldAccountant::delta_in_corners(double epsilon, double answer) const {
   constexpr double near = 0.1;
-  constexpr std::size_t most_kinds = 32;
+  constexpr std::size_t max_kinds = 32;
   const double distance = total_variation();
-  if (answer < near * distance || history_.size() > most_kinds) return distance;
+  if (answer < near * distance || history_.size() > max_kinds) return distance;
   RdpAccountant renyi(default_orders(), relation());
   for (const auto& [event, count] : history_) renyi.compose(event, count);
   return std::min(distance, renyi.delta(epsilon));
@@ -82,7 +84,7 @@ bool PldAccountant::unsampled(Bound bound) const {
   bool full = true, noisy = true;
   for (const auto& [event, count] : history_) {
     full = full && event.sampling_rate == 1;
-    noisy = noisy && noise(event) >= PldComposition::least_noise;
+    noisy = noisy && noise(event) >= PldComposition::min_noise;
   }
   return full || (bound == Bound::upper && !noisy);
 }
@@ -90,12 +92,12 @@ bool PldAccountant::unsampled(Bound bound) const {
 // The noise, in units of the distance between its two means, of the one unsampled release that
 // equals all; 0 if it is too small.
 double PldAccountant::gaussian_noise() const {
-  constexpr double least = 1e-100;
+  constexpr double min = 1e-100;
   double inverse = 0;
   for (const auto& [event, count] : history_) {
     inverse = std::hypot(inverse, std::sqrt(static_cast<double>(count)) / noise(event));
   }
-  return 1 / inverse < least ? 0 : 1 / inverse;
+  return 1 / inverse < min ? 0 : 1 / inverse;
 }
 
 // A bound on delta at epsilon 0: total variation distances add up, and sampling scales them.

@@ -20,20 +20,20 @@ double hoeffding(double squared_widths, double drift, double missed) {
 // The spacing with the requested error (Gopi, Lee and Wutschitz 2021, theorem 5.5), or a coarser
 // one if that takes too long.
 double PldComposition::matched_spacing(const Counts& counts, const PldPlan& plan) const {
-  constexpr double largest_error = 0.01, most_points = 1 << 21, most_cells = 1 << 18;
+  constexpr double max_error = 0.01, max_points = 1 << 21, max_cells = 1 << 18;
   double releases = 0, range = 0;
   for (const auto& [key, count] : counts) {
     const DominatingPair& pair = kinds_.at(key).pair;
     releases += count;
     range += pair.loss(pair.highest()) - pair.loss(pair.lowest());
   }
-  const double error = std::min(plan.error, largest_error);
+  const double error = std::min(plan.error, max_error);
   const double wanted = error / hoeffding(releases, 0, tail_mass_truncation_ * releases);
-  const double window = 2 * std::sqrt(2 * plan.log_outside) * plan.deviation;
+  const double window = 2 * std::sqrt(2 * plan.log_outside) * plan.stddev;
   const double kinds = static_cast<double>(counts.size());
-  const double least = std::max(window * kinds / most_points, range / most_cells);
+  const double min = std::max(window * kinds / max_points, range / max_cells);
   // Rounding lets queries with similar counts share the cached sums of one spacing.
-  return std::exp2(std::floor(4 * std::log2(std::max(wanted, least))) / 4);
+  return std::exp2(std::floor(4 * std::log2(std::max(wanted, min))) / 4);
 }
 
 // The bound from the moved losses, corrected by `moved` in epsilon and by `missed` in delta.

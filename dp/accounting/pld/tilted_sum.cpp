@@ -83,7 +83,7 @@ TiltedLoss TiltedSum::tilted(const DiscretePld& pair) const {
 }
 
 void TiltedSum::add(const TiltedLoss& loss, double count) {
-  static const double least = std::exp(-2 * negligible_log);
+  static const double min = std::exp(-2 * negligible_log);
   const double origin = std::exp(loss.log_origin), scale = 1 / origin;
   const bool few = count <= few_factors && count == std::floor(count);
   for (std::size_t k = 0; k < product_.size(); ++k) {
@@ -91,7 +91,7 @@ void TiltedSum::add(const TiltedLoss& loss, double count) {
     if (product == 0.0) continue;
     product *= few ? power(origin + loss.spectrum[k], static_cast<int>(count))
                    : power(loss.log_origin, scale * loss.spectrum[k], count);
-    if (std::norm(product) < least) product = 0;
+    if (std::norm(product) < min) product = 0;
   }
   factors_ += few ? count : 1;
   offset_ += count * loss.offset;
@@ -117,7 +117,7 @@ DeltaCurve::DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bou
       spacing_(sum.spacing()),
       tilt_(sum.tilt()),
       log_scale_(sum.log_moment()),
-      escaped_(sum.infinity_mass()),
+      infinity_mass_(sum.infinity_mass()),
       scaled_(static_cast<std::size_t>(sum.size())) {
   // The relative rounding error of the recursions below: 13/2 units for each of 2^21 points.
   constexpr double sums = 2e-9;
@@ -144,15 +144,15 @@ DeltaCurve::DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bou
   }
 }
 
-double DeltaCurve::add_escaped(double delta) const {
-  return bound_ == Bound::upper ? std::min(delta + escaped_, 1.0) : std::min(delta, 1.0);
+double DeltaCurve::add_infinity_mass(double delta) const {
+  return bound_ == Bound::upper ? std::min(delta + infinity_mass_, 1.0) : std::min(delta, 1.0);
 }
 
 // delta from the mass above the point at `index`, evaluated at epsilon.
 double DeltaCurve::delta_at(std::int64_t index, double epsilon) const {
   const double scaled = scaled_[static_cast<std::size_t>(index)];
-  if (scaled == 0) return add_escaped(0);
-  return add_escaped(std::exp(std::log(scaled) + log_scale_ - tilt_ * epsilon));
+  if (scaled == 0) return add_infinity_mass(0);
+  return add_infinity_mass(std::exp(std::log(scaled) + log_scale_ - tilt_ * epsilon));
 }
 
 double DeltaCurve::delta_at(std::int64_t index) const { return delta_at(index, point(index)); }

@@ -75,10 +75,10 @@ class DeltaCurve {
   double point(std::int64_t index) const { return first_ + static_cast<double>(index) * spacing_; }
   double delta_at(std::int64_t index) const;
   double delta_at(std::int64_t index, double epsilon) const;
-  double add_escaped(double delta) const;
+  double add_infinity_mass(double delta) const;
 
   Bound bound_;
-  double first_, spacing_, tilt_, log_scale_, escaped_;
+  double first_, spacing_, tilt_, log_scale_, infinity_mass_;
   std::vector<double> scaled_;  // delta e^{tilt epsilon} / moment at the points of the window
 };
 

@@ -26,7 +26,7 @@ struct Moments {
 // The moments of the mean of the terms of both:
 //   E[M^n] - 1 = sum_k Binomial(k; n, p) (E[M_1^k] E[M_2^{n-k}] - 1),
 // where p is the first one's fraction of all terms. No term is negative.
-Moments joined(const Moments& one, const Moments& two) {
+Moments join(const Moments& one, const Moments& two) {
   Moments both{one.terms + two.terms, std::vector<double>(one.logs.size(), 0.0)};
   const double log_p = std::log(one.terms / both.terms), log_r = std::log(two.terms / both.terms);
   std::vector<double> log_factorials = {0};
@@ -52,23 +52,23 @@ Moments joined(const Moments& one, const Moments& two) {
 
 // ln E[M^k] for k up to `most`: E[L^k] = e^{k (k-1) / (2 sigma^2)}, joined by doubling; above k =
 // `exact` by E[M^{k+1}] <= E[M^k] (1 + (e^{k / sigma^2} - 1) / batches).
-std::vector<double> log_moments(double batches, double sigma, std::size_t most) {
+std::vector<double> log_moments(double batches, double sigma, std::size_t max) {
   constexpr std::size_t exact = 256;
   const double precision = 1 / (sigma * sigma);
   Moments power{1, {}}, all{0, {}};
-  for (std::size_t k = 0; k <= std::min(most, exact); ++k) {
+  for (std::size_t k = 0; k <= std::min(max, exact); ++k) {
     const auto order = static_cast<double>(k);
     power.logs.push_back(0.5 * order * (order - 1) * precision);
   }
   for (double left = batches; left > 0;) {
     const bool odd = std::fmod(left, 2) == 1;
-    if (odd) all = all.terms == 0 ? power : joined(all, power);
+    if (odd) all = all.terms == 0 ? power : join(all, power);
     left = (left - (odd ? 1 : 0)) / 2;
-    if (left > 0) power = joined(power, power);
+    if (left > 0) power = join(power, power);
   }
   std::vector<double> logs = std::move(all.logs);
   for (double& log : logs) log *= 1 + rounding;
-  while (logs.size() <= most) {
+  while (logs.size() <= max) {
     const double rise = log_expm1(static_cast<double>(logs.size() - 1) * precision);
     logs.push_back(logs.back() + (1 + rounding) * log1p_exp(rise - std::log(batches)));
   }
@@ -92,17 +92,16 @@ class NegativeMoments {
 
   // The largest b for log(): its integral is concentrated b / (t sigma) standard deviations below
   // 0.
-  static double most(double batches, double sigma) { return 25 * batches * sigma; }
+  static double max(double batches, double sigma) { return 25 * batches * sigma; }
 
   // ln E[M^{-b}] for b > 0.
   double log(double b) {
     constexpr double quadrature = 1e-9;  // above the quadrature's errors
-    constexpr double simd_dispatch_avx512 = 0.2, narrow = 0.75, parts = 4, negligible = 45;
-    const double ideal = std::min(simd_dispatch_avx512, narrow / std::sqrt(b + 2));
+    constexpr double max_width = 0.2, narrow = 0.75, parts = 4, negligible = 45;
+    const double ideal = std::min(max_width, narrow / std::sqrt(b + 2));
     // Steps whose ratios are powers of one number share their points.
     const double step =
-        simd_dispatch_avx512 *
-        std::exp2(std::floor(parts * std::log2(ideal / simd_dispatch_avx512)) / parts);
+        max_width * std::exp2(std::floor(parts * std::log2(ideal / max_width)) / parts);
     const double start = std::round(std::log(b + 1) / step);
     LogSum sum;
     for (const double direction : {1.0, -1.0}) {
@@ -171,11 +170,11 @@ std::vector<double> rdp_curve_balls_and_bins(std::int64_t batches, double sigma,
                                              std::span<const double> orders) {
   check(batches >= 1, "rdp: an epoch of {} batches", batches);
   std::vector<double> curve = rdp_curve(1, sigma, orders);
-  constexpr double least = 1e-50;  // below this noise moments overflow
-  if (batches == 1 || sigma < least || orders.empty()) return curve;
+  constexpr double min = 1e-50;  // below this noise moments overflow
+  if (batches == 1 || sigma < min || orders.empty()) return curve;
   const auto t = static_cast<double>(batches);
-  const auto most = static_cast<std::size_t>(std::ceil(*std::ranges::max_element(orders)));
-  const std::vector<double> logs = log_moments(t, sigma, most);
+  const auto max = static_cast<std::size_t>(std::ceil(*std::ranges::max_element(orders)));
+  const std::vector<double> logs = log_moments(t, sigma, max);
   std::optional<NegativeMoments> negative;
   for (std::size_t i = 0; i < orders.size(); ++i) {
     const double b = orders[i] - 1, below = std::floor(orders[i]);
@@ -188,7 +187,7 @@ std::vector<double> rdp_curve_balls_and_bins(std::int64_t batches, double sigma,
     const double geometric = 0.5 * b * (b / t + 1) / (sigma * sigma);
     if (geometric > moment) {
       if (!negative) negative.emplace(t, sigma);
-      const bool known = b <= NegativeMoments::most(t, sigma);
+      const bool known = b <= NegativeMoments::max(t, sigma);
       moment = std::max(moment, known ? std::min(geometric, negative->log(b)) : geometric);
     }
     curve[i] = std::min(curve[i], moment / b);
@@ -197,12 +196,12 @@ std::vector<double> rdp_curve_balls_and_bins(std::int64_t batches, double sigma,
 }
 
 double rdp_balls_and_bins_added(std::int64_t batches, double sigma, double order) {
-  constexpr double least_sigma = 0.1;  // below it there would be too many points
+  constexpr double min_sigma = 0.1;  // below it there would be too many points
   check(batches >= 1, "rdp: an epoch of {} batches", batches);
-  check(sigma >= least_sigma, "rdp: noise multiplier {} is below {}", sigma, least_sigma);
+  check(sigma >= min_sigma, "rdp: noise multiplier {} is below {}", sigma, min_sigma);
   rdp_sampled_gaussian(1, sigma, order);  // throws for an order out of range
   const auto t = static_cast<double>(batches);
-  check(order <= NegativeMoments::most(t, sigma), "rdp: order {} of {} batches and noise {}", order,
+  check(order <= NegativeMoments::max(t, sigma), "rdp: order {} of {} batches and noise {}", order,
         batches, sigma);
   return NegativeMoments(t, sigma).log(order - 1) / (order - 1);
 }

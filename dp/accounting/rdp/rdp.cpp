@@ -16,8 +16,8 @@ namespace sotto {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double largest_order = 1e6;
-constexpr double largest_summed_order = 256;  // above it the quadrature is faster than the sum
+constexpr double max_order = 1e6;
+constexpr double max_summed_order = 256;  // above it the quadrature is faster than the sum
 // below it the quadrature's step would be too short
 constexpr double smallest_integrated_sigma = 0.005;
 constexpr double negligible_log = 45;  // terms below e^-45 of the largest one are left out
@@ -119,7 +119,7 @@ class ExcessIntegral {
 // ln A = (alpha - 1) rdp
 double log_moment(double q, double sigma, double order) {
   const bool whole = order == std::floor(order);
-  if (whole && (order <= largest_summed_order || sigma < smallest_integrated_sigma)) {
+  if (whole && (order <= max_summed_order || sigma < smallest_integrated_sigma)) {
     return log1p_exp(log_excess_by_sum(q, sigma, order));
   }
   if (sigma >= smallest_integrated_sigma) {
@@ -157,7 +157,7 @@ double log_delta_at(double order, double rdp, double epsilon) {
 
 // The index at which f(0), f(1), ... f(count - 1), which falls and then rises, is smallest.
 template <class Function>
-std::size_t least(std::size_t count, const Function& f) {
+std::size_t min(std::size_t count, const Function& f) {
   std::size_t low = 0, high = count - 1;
   while (low < high) {
     const std::size_t middle = low + (high - low) / 2;
@@ -175,8 +175,7 @@ std::size_t least(std::size_t count, const Function& f) {
 double rdp_sampled_gaussian(double q, double sigma, double order) {
   check(q >= 0 && q <= 1, "rdp: sampling rate {} is not in [0, 1]", q);
   check(sigma >= 0, "rdp: noise multiplier {} is not >= 0", sigma);
-  check(order > 1 && order <= largest_order, "rdp: order {} is not in (1, {}]", order,
-        largest_order);
+  check(order > 1 && order <= max_order, "rdp: order {} is not in (1, {}]", order, max_order);
   if (q == 0) return 0;
   if (sigma == 0) return infinity;
   if (q == 1) return order / (2 * sigma * sigma);
@@ -242,14 +241,14 @@ RdpBound rdp_delta(std::span<const double> orders, std::span<const double> rdp, 
 RdpBound rdp_epsilon(std::span<const double> orders, const RdpOfOrder& rdp, double delta) {
   check_asked(delta, 0);
   const auto at = [&](std::size_t i) { return epsilon_at(orders[i], rdp(i), delta); };
-  const std::size_t best = at(0) == -infinity ? 0 : least(orders.size(), at);
+  const std::size_t best = at(0) == -infinity ? 0 : min(orders.size(), at);
   return {std::max(at(best), 0.0), orders[best]};
 }
 
 RdpBound rdp_delta(std::span<const double> orders, const RdpOfOrder& rdp, double epsilon) {
   check_asked(0.5, epsilon);
   const auto at = [&](std::size_t i) { return log_delta_at(orders[i], rdp(i), epsilon); };
-  const std::size_t best = least(orders.size(), at);
+  const std::size_t best = min(orders.size(), at);
   const double distance = log_distance(rdp(0)), moment = at(best);
   if (std::min(distance, 0.0) <= moment) return {std::exp(std::min(distance, 0.0)), orders.front()};
   return {std::exp(moment), orders[best]};

@@ -10,11 +10,11 @@
 namespace sotto {
 
 std::vector<double> rdp_curve_replaced(double q, double sigma, std::span<const double> orders) {
-  constexpr double least = 1e-50;  // below this noise moments overflow
+  constexpr double min = 1e-50;  // below this noise moments overflow
   const double s = sigma / 2;
   std::vector<double> curve = rdp_curve(q, s, orders);
   if (q == 0 || q == 1) return curve;
-  if (s < least) return rdp_curve(1, s, orders);
+  if (s < min) return rdp_curve(1, s, orders);
   const double above = 0.5 * std::erfc(-1.5 / (s * std::numbers::sqrt2));
   const double log_square = std::log(0.5 * q * above) + log_expm1(1 / (s * s));
   const double log_distance = std::log(std::erf(0.5 / (s * std::numbers::sqrt2)));

@@ -16,14 +16,15 @@ double factor_sensitivity_of(const NoisePlan& plan) {
         "correlated noise: a noise multiplier of {}", plan.noise_multiplier);
   check(plan.sampling == Sampling::planned || plan.sampling == Sampling::cyclic_poisson,
         "correlated noise: there is no analysis for {} batches", name(plan.sampling));
-  check(plan.separation >= 1, "correlated noise: a separation of {}", plan.separation);
+  check(plan.min_separation >= 1, "correlated noise: a separation of {}", plan.min_separation);
   if (plan.sampling == Sampling::planned) {
-    return plan.strategy.sensitivity({.separation = plan.separation});
+    return plan.strategy.sensitivity({.min_separation = plan.min_separation});
   }
-  check(plan.strategy.bands() <= plan.separation,
+  check(plan.strategy.bands() <= plan.min_separation,
         "correlated noise: {} bands are more than the {} batches of a cycle", plan.strategy.bands(),
-        plan.separation);
-  return plan.strategy.sensitivity({.separation = plan.separation, .most = 1});
+        plan.min_separation);
+  return plan.strategy.sensitivity(
+      {.min_separation = plan.min_separation, .max_participations = 1});
 }
 
 std::vector<std::int64_t> sizes_of(const Gradients& sums) {
@@ -94,7 +95,7 @@ CorrelatedMechanism::CorrelatedMechanism(NoisePlan plan, SecretRandom random)
 
 Event CorrelatedMechanism::event(Event batch) const {
   const bool planned = plan_.sampling == Sampling::planned;
-  const std::int64_t batches = planned ? plan_.strategy.steps() : plan_.separation;
+  const std::int64_t batches = planned ? plan_.strategy.steps() : plan_.min_separation;
   check(batch.sampling == plan_.sampling && batch.batches == batches,
         "correlated noise: epochs of {} {} batches, the plan is for {} {}", batch.batches,
         sotto::name(batch.sampling), batches, sotto::name(plan_.sampling));
@@ -108,7 +109,7 @@ std::string CorrelatedMechanism::description() const {
       "{} with a separation of {} (exact sampler on a grid, keyed by {})",
       std::visit([](const auto& factor) { return name(factor); }, plan_.strategy.factor()),
       plan_.strategy.steps(), noise_text(plan_.noise_multiplier),
-      plan_.sampling == Sampling::planned ? "plan" : "cycle", plan_.separation,
+      plan_.sampling == Sampling::planned ? "plan" : "cycle", plan_.min_separation,
       random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
 }
 
@@ -119,10 +120,10 @@ CorrelatedMechanism::Started CorrelatedMechanism::start(std::vector<std::int64_t
   const NoiseGrid grid = noise_grid(plan_, sensitivity, elements);
   CorrelatedNoiseStream stream(plan_.strategy, elements);
   // 2^7 standard deviations of every number in the stream fit into 62 bits.
-  check(grid.deviation * stream.spread() < RoundedGaussian::deviation_limit,
+  check(grid.stddev * stream.spread() < RoundedGaussian::stddev_limit,
         "correlated noise: a noise multiplier of {} is too large for {} elements and {} steps",
         plan_.noise_multiplier, elements, plan_.strategy.steps());
-  return {std::move(sizes),  sensitivity, grid, RoundedGaussian(grid.deviation),
+  return {std::move(sizes),  sensitivity, grid, RoundedGaussian(grid.stddev),
           std::move(stream), draw};
 }
 
@@ -150,11 +151,12 @@ void CorrelatedMechanism::prepare(const SampledBatch& draw, const Gradients& sum
   check(now.paid == (step % now.batches != 0),
         "correlated noise: draw {} is {} batch of an epoch at step {} of the plan", draw.number(),
         now.paid ? "a later" : "the first", step);
-  check(draw.place() == step % now.batches,
-        "correlated noise: batch {} of an epoch at step {} of the plan", draw.place(), step);
-  check(draw.separation() >= plan_.separation,
-        "correlated noise: draws with a separation of {}, the plan needs {}", draw.separation(),
-        plan_.separation);
+  check(draw.index_in_epoch() == step % now.batches,
+        "correlated noise: batch {} of an epoch at step {} of the plan", draw.index_in_epoch(),
+        step);
+  check(draw.min_separation() >= plan_.min_separation,
+        "correlated noise: draws with a separation of {}, the plan needs {}", draw.min_separation(),
+        plan_.min_separation);
   for (const auto& [parameter, total] : sums) {
     check(total.dtype() == Dtype::f64 ? all_numbers<double>(total) : all_numbers<float>(total),
           "correlated noise: a sum is not a number");
@@ -181,7 +183,7 @@ void CorrelatedMechanism::add_noise(const Gradients& sums, const Gradients& rele
   plan.whole = true;
 }
 
-double CorrelatedMechanism::noise_deviation(const Scale& scale) const {
+double CorrelatedMechanism::noise_stddev(const Scale& scale) const {
   return scale.multiplier * factor_sensitivity_ * scale.sensitivity *
          std::sqrt(plan_.strategy.noise_variance(steps_made()));
 }
@@ -190,7 +192,7 @@ Tensor CorrelatedMechanism::signature() const {
   std::vector<double> values{static_cast<double>(plan_.strategy.factor().index()),
                              static_cast<double>(plan_.strategy.steps()), plan_.noise_multiplier,
                              static_cast<double>(plan_.sampling),
-                             static_cast<double>(plan_.separation)};
+                             static_cast<double>(plan_.min_separation)};
   const std::vector<double> factor =
       std::visit([](const auto& kind) { return numbers(kind); }, plan_.strategy.factor());
   values.insert(values.end(), factor.begin(), factor.end());

@@ -20,7 +20,7 @@ struct NoisePlan {
   Sampling sampling = Sampling::planned;  // or cyclic_poisson
   // planned: two steps in which a record takes part are at least this many apart. cyclic_poisson:
   // the number of batches of a cycle, at least the number of C's bands.
-  std::int64_t separation = 1;
+  std::int64_t min_separation = 1;
 };
 
 // The grid on which the plan's sums, of `elements` elements in all and this sensitivity, are
@@ -61,7 +61,7 @@ class CorrelatedMechanism final : public Mechanism {
   void prepare(const SampledBatch& draw, const Gradients& sums, double sensitivity,
                const Ledger& ledger) override;
   void add_noise(const Gradients& sums, const Gradients& released, const Scale& scale) override;
-  double noise_deviation(const Scale& scale) const override;
+  double noise_stddev(const Scale& scale) const override;
   bool independent() const override { return false; }
   bool secure() const override { return random_.secure(); }
 

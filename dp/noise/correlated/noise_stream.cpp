@@ -132,12 +132,12 @@ void CorrelatedNoiseStream::correlate_by(const BufferedToeplitz& factor, std::in
 }
 
 double CorrelatedNoiseStream::spread() const {
-  double most = 1;
+  double max = 1;
   for (std::int64_t t = 0; t < strategy_.steps(); ++t) {
-    most = std::max(most, strategy_.noise_variance(t));
+    max = std::max(max, strategy_.noise_variance(t));
   }
   const auto* factor = std::get_if<BufferedToeplitz>(&strategy_.factor());
-  if (factor == nullptr) return std::sqrt(most);
+  if (factor == nullptr) return std::sqrt(max);
   std::vector<double> impulse(static_cast<std::size_t>(strategy_.steps()), 0.0);
   impulse[0] = 1;
   const std::vector<double> noise = strategy_.solve(std::move(impulse));
@@ -148,9 +148,9 @@ double CorrelatedNoiseStream::spread() const {
       buffer = decay * buffer + y;
       square += buffer * buffer;
     }
-    most = std::max(most, square * unit);
+    max = std::max(max, square * unit);
   }
-  return std::sqrt(most);
+  return std::sqrt(max);
 }
 
 void CorrelatedNoiseStream::resume(std::int64_t step, const Tensor& memory) {

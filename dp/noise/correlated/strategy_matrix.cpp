@@ -94,7 +94,7 @@ void solve_in_place(const BufferedToeplitz& factor, std::vector<double>& z) {
 }
 
 // The running sums of squares.
-std::vector<double> squared_lengths(const std::vector<double>& values) {
+std::vector<double> squared_norms(const std::vector<double>& values) {
   std::vector<double> sums;
   double sum = 0;
   for (const double v : values) sums.push_back(sum += v * v);
@@ -115,7 +115,7 @@ StrategyMatrix::StrategyMatrix(StrategyFactor factor, std::int64_t steps)
   } else {
     std::vector<double> impulse(static_cast<std::size_t>(steps), 0.0);
     impulse[0] = 1;
-    noise_variances_ = squared_lengths(solve(std::move(impulse)));
+    noise_variances_ = squared_norms(solve(std::move(impulse)));
   }
 }
 
@@ -140,9 +140,9 @@ double StrategyMatrix::tree_sensitivity(Participation participation) const {
   double square = 0;
   for (std::int64_t length = 1; length <= steps_; length *= 2) {
     const std::int64_t nodes = (steps_ / length + 1) / 2;
-    const std::int64_t in_one =
-        std::min(participation.most, divided_up(length, participation.separation));
-    const double in_all = std::min(static_cast<double>(participation.most),
+    const std::int64_t in_one = std::min(participation.max_participations,
+                                         divided_up(length, participation.min_separation));
+    const double in_all = std::min(static_cast<double>(participation.max_participations),
                                    static_cast<double>(nodes) * static_cast<double>(in_one));
     square += static_cast<double>(in_one) * in_all;
   }
@@ -150,24 +150,25 @@ double StrategyMatrix::tree_sensitivity(Participation participation) const {
 }
 
 double StrategyMatrix::sensitivity(Participation participation) const {
-  check(participation.separation >= 1 && participation.most >= 1,
-        "noise strategy: a separation of {} and at most {} steps", participation.separation,
-        participation.most);
-  participation.most = std::min(participation.most, divided_up(steps_, participation.separation));
+  check(participation.min_separation >= 1 && participation.max_participations >= 1,
+        "noise strategy: a separation of {} and at most {} steps", participation.min_separation,
+        participation.max_participations);
+  participation.max_participations =
+      std::min(participation.max_participations, divided_up(steps_, participation.min_separation));
   if (std::holds_alternative<TreeFactor>(factor_)) return tree_sensitivity(participation);
   std::vector<double> c = column_;
-  if (bands() > participation.separation) {
+  if (bands() > participation.min_separation) {
     for (std::size_t t = c.size() - 1; t > 0; --t) c[t - 1] = std::max(c[t - 1], c[t]);
   }
   // sums[t] = c[t] + c[t - b] + ..., `most` terms: row t of the sum of the columns 0, b, 2b, ...
   std::vector<double> sums = c;
   double square = 0;
-  const std::int64_t apart = participation.separation;
+  const std::int64_t apart = participation.min_separation;
   for (std::int64_t t = 0; t < steps_; ++t) {
     double& sum = sums[static_cast<std::size_t>(t)];
     if (t >= apart) sum += sums[static_cast<std::size_t>(t - apart)];
-    if (t / apart >= participation.most) {
-      sum -= c[static_cast<std::size_t>(t - participation.most * apart)];
+    if (t / apart >= participation.max_participations) {
+      sum -= c[static_cast<std::size_t>(t - participation.max_participations * apart)];
     }
     square += sum * sum;
   }
@@ -187,7 +188,7 @@ double StrategyMatrix::noise_variance(std::int64_t step) const {
 
 std::vector<double> StrategyMatrix::prefix_variances() const {
   if (!std::holds_alternative<TreeFactor>(factor_)) {
-    return squared_lengths(solve(std::vector<double>(static_cast<std::size_t>(steps_), 1.0)));
+    return squared_norms(solve(std::vector<double>(static_cast<std::size_t>(steps_), 1.0)));
   }
   std::vector<double> variances;
   for (std::int64_t t = 1; t <= steps_; ++t) {

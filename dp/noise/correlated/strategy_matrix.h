@@ -38,8 +38,8 @@ using StrategyFactor = std::variant<TreeFactor, BandedToeplitz, BufferedToeplitz
 // Min-sep participation: the steps in which a record takes part are `separation` or more apart, and
 // at most `most`.
 struct Participation {
-  std::int64_t separation = 1;
-  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  std::int64_t min_separation = 1;
+  std::int64_t max_participations = std::numeric_limits<std::int64_t>::max();
 };
 
 // The strategy matrix C for a number of steps, counted from 0. C is non-negative and has ones on

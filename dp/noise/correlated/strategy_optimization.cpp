@@ -17,9 +17,10 @@ std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // The weight of each squared entry of the first column of A C^-1 in the error.
 std::vector<double> row_weights(const ErrorObjective& goal) {
-  check(goal.steps >= 1 && goal.participation.separation >= 1 && goal.participation.most >= 1,
+  check(goal.steps >= 1 && goal.participation.min_separation >= 1 &&
+            goal.participation.max_participations >= 1,
         "noise search: {} steps, a separation of {}, at most {} steps of a record", goal.steps,
-        goal.participation.separation, goal.participation.most);
+        goal.participation.min_separation, goal.participation.max_participations);
   std::vector<double> weights;
   const auto steps = static_cast<double>(goal.steps);
   for (double t = 0; t < steps; ++t) {
@@ -31,8 +32,9 @@ std::vector<double> row_weights(const ErrorObjective& goal) {
 // The squared sensitivity of a non-increasing Toeplitz factor, and its derivatives by the first
 // column: sums[t] = c[t] + c[t - b] + ..., `most` terms, and value = |sums|^2.
 ValueAndGradient squared_sensitivity(const std::vector<double>& c, const Participation& record) {
-  const std::int64_t steps = std::ssize(c), apart = record.separation;
-  const std::int64_t within = record.most <= steps / apart ? record.most * apart : steps;
+  const std::int64_t steps = std::ssize(c), apart = record.min_separation;
+  const std::int64_t within =
+      record.max_participations <= steps / apart ? record.max_participations * apart : steps;
   ValueAndGradient y{0, c};
   std::vector<double>& sums = y.gradient;
   for (std::int64_t t = 0; t < steps; ++t) {
@@ -131,7 +133,7 @@ ValueAndGradient buffered_error(const BufferedToeplitz& factor,
 }
 
 // Powers of decays below this count as 0: denormal numbers make arithmetic slow.
-constexpr double least_power = 0x1p-500;
+constexpr double min_power = 0x1p-500;
 
 ValueAndGradient buffered_sensitivity(const BufferedToeplitz& factor, const ErrorObjective& goal) {
   const std::size_t buffers = factor.decays.size();
@@ -139,7 +141,7 @@ ValueAndGradient buffered_sensitivity(const BufferedToeplitz& factor, const Erro
   column[0] = 1;
   for (std::size_t i = 0; i < buffers; ++i) {
     double term = factor.scales[i];
-    for (std::size_t t = 1; t < column.size() && term > least_power; ++t) {
+    for (std::size_t t = 1; t < column.size() && term > min_power; ++t) {
       column[t] += term;
       term *= factor.decays[i];
     }
@@ -148,7 +150,7 @@ ValueAndGradient buffered_sensitivity(const BufferedToeplitz& factor, const Erro
   ValueAndGradient y{by_column.value, std::vector<double>(2 * buffers, 0.0)};
   for (std::size_t i = 0; i < buffers; ++i) {
     double power = 1, slope = 0;  // decays[i]^(t-1) and its derivative
-    for (std::size_t t = 1; t < column.size() && power > least_power; ++t) {
+    for (std::size_t t = 1; t < column.size() && power > min_power; ++t) {
       y.gradient[2 * i] += by_column.gradient[t] * factor.scales[i] * slope;
       y.gradient[2 * i + 1] += by_column.gradient[t] * power;
       slope = factor.decays[i] * slope + power;
@@ -160,10 +162,10 @@ ValueAndGradient buffered_sensitivity(const BufferedToeplitz& factor, const Erro
 
 // Buffer i has the decay exp(-e^x[2i]), or the largest possible, and the scale e^x[2i+1].
 BufferedToeplitz buffers_at(const std::vector<double>& x) {
-  constexpr double most_decay = 1 - 0x1p-40;
+  constexpr double max_decay = 1 - 0x1p-40;
   BufferedToeplitz factor;
   for (std::size_t i = 0; i < x.size(); i += 2) {
-    factor.decays.push_back(std::min(std::exp(-std::exp(x[i])), most_decay));
+    factor.decays.push_back(std::min(std::exp(-std::exp(x[i])), max_decay));
     factor.scales.push_back(std::exp(x[i + 1]));
   }
   return factor;
@@ -196,8 +198,8 @@ std::vector<double> start_of_buffers(double longest, int buffers) {
 
 }  // namespace
 
-StrategyMatrix best_banded_toeplitz(const ErrorObjective& goal, std::int64_t bands) {
-  check(bands >= 1 && bands <= goal.steps, "best_banded_toeplitz: {} bands of {} steps", bands,
+StrategyMatrix optimize_banded_toeplitz(const ErrorObjective& goal, std::int64_t bands) {
+  check(bands >= 1 && bands <= goal.steps, "optimize_banded_toeplitz: {} bands of {} steps", bands,
         goal.steps);
   const std::vector<double> weights = row_weights(goal);
   std::vector<double> start;  // the square root's ratios, (2j - 1) / 2j
@@ -208,9 +210,9 @@ StrategyMatrix best_banded_toeplitz(const ErrorObjective& goal, std::int64_t ban
   return {BandedToeplitz{coefficients_at(minimize(objective, std::move(start)))}, goal.steps};
 }
 
-StrategyMatrix best_buffered_toeplitz(const ErrorObjective& goal, int buffers) {
-  constexpr int most = 16;
-  check(buffers >= 0 && buffers <= most, "best_buffered_toeplitz: {} buffers", buffers);
+StrategyMatrix optimize_buffered_toeplitz(const ErrorObjective& goal, int buffers) {
+  constexpr int max = 16;
+  check(buffers >= 0 && buffers <= max, "optimize_buffered_toeplitz: {} buffers", buffers);
   const std::vector<double> weights = row_weights(goal);
   const auto objective = [&](const std::vector<double>& x) {
     return buffered_objective(goal, weights, x);
@@ -218,18 +220,19 @@ StrategyMatrix best_buffered_toeplitz(const ErrorObjective& goal, int buffers) {
   // A single start may make two buffers coincide needlessly: try two.
   const auto steps = static_cast<double>(goal.steps);
   std::vector<double> best;
-  double least = std::numeric_limits<double>::infinity();
-  const double separation = std::min(steps, static_cast<double>(goal.participation.separation));
-  for (const double longest : {steps, separation}) {
+  double min = std::numeric_limits<double>::infinity();
+  const double min_separation =
+      std::min(steps, static_cast<double>(goal.participation.min_separation));
+  for (const double longest : {steps, min_separation}) {
     std::vector<double> x = minimize(objective, start_of_buffers(longest, buffers));
     const double value = objective(x).value;
     const BufferedToeplitz factor = buffers_at(x);
-    if (value >= least || std::accumulate(factor.scales.begin(), factor.scales.end(), 0.0) > 1)
+    if (value >= min || std::accumulate(factor.scales.begin(), factor.scales.end(), 0.0) > 1)
       continue;
-    least = value;
+    min = value;
     best = std::move(x);
   }
-  check(std::isfinite(least), "best_buffered_toeplitz: found none for {} steps", goal.steps);
+  check(std::isfinite(min), "optimize_buffered_toeplitz: found none for {} steps", goal.steps);
   return {buffers_at(best), goal.steps};
 }
 

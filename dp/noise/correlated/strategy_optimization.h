@@ -16,10 +16,10 @@ struct ErrorObjective {
 // coefficients (Choquette-Choo et al. 2023b, section 4; McKenna 2024): a local minimum, found from
 // square_root_factor(), identical on every run. Throws std::invalid_argument unless 1 <= bands <=
 // steps.
-StrategyMatrix best_banded_toeplitz(const ErrorObjective& goal, std::int64_t bands);
+StrategyMatrix optimize_banded_toeplitz(const ErrorObjective& goal, std::int64_t bands);
 
 // The buffered Toeplitz factor with the smallest squared_error() among those with `buffers` buffers
 // (McMahan et al. 2024, section 4). Throws std::invalid_argument unless 0 <= buffers <= 16.
-StrategyMatrix best_buffered_toeplitz(const ErrorObjective& goal, int buffers);
+StrategyMatrix optimize_buffered_toeplitz(const ErrorObjective& goal, int buffers);
 
 }  // namespace sotto

@@ -17,7 +17,7 @@ namespace {
 // Values in a block of patches: 256 KiB of floats, a part of the second-level cache.
 constexpr std::int64_t patch_values = 1 << 16;
 // A product with fewer rows is not worth the preparation of the weights.
-constexpr std::int64_t least_rows = 32;
+constexpr std::int64_t min_rows = 32;
 // Samples are joined until they have this many positions.
 constexpr std::int64_t block_rows = 256;
 
@@ -115,7 +115,7 @@ void for_each_block(const Geometry& g, Range samples, F&& f) {
 // The number of patches, out of those of `samples` samples, that stay in the cache.
 std::int64_t part_rows(const Geometry& g, std::int64_t samples) {
   const std::int64_t fitting = patch_values / std::max<std::int64_t>(1, g.taps());
-  return std::min(samples * g.positions(), std::max(least_rows, fitting));
+  return std::min(samples * g.positions(), std::max(min_rows, fitting));
 }
 
 // Calls f(rows) for consecutive parts of the positions of `samples` samples.
@@ -194,14 +194,14 @@ template <class T>
 void sum_weight(const View& dy, const View& x, const Geometry& g, Range samples, T* dw) {
   std::fill_n(dw, g.outputs * g.taps(), T{0});
   for_each_block(g, samples, [&](Range block) {
-    Images<T> in(x, block), slopes(dy, block);
+    Images<T> in(x, block), grads(dy, block);
     in.load();
-    slopes.load();
+    grads.load();
     const Values<T> patches(part_rows(g, block.count()) * g.taps());
     for_each_part(g, block.count(), [&](Range rows) {
       for (std::int64_t group = 0; group < g.window.groups; ++group) {
         gather_patches(in.data(), g, rows, group, patches.data());
-        product(outputs_of(g, group, rows, slopes.data()).transposed(),
+        product(outputs_of(g, group, rows, grads.data()).transposed(),
                 row_major(patches.data(), rows.count(), g.taps(), g.taps()), true,
                 weights_of(g, group, dw));
       }
@@ -256,11 +256,11 @@ void CpuBackend::conv_weight_rows(View dy, View x, const Window& window, View dw
                      sum_weight(dy, x, g, {n, n + 1}, row.data());
                      unpack(row.data(), false, row_of(dw, n));
                      if (!norms.data) continue;
-                     Images<T> slopes(dy, {n, n + 1}), in(x, {n, n + 1});
-                     slopes.load();
+                     Images<T> grads(dy, {n, n + 1}), in(x, {n, n + 1});
+                     grads.load();
                      in.load();
                      const double square = squared_norm(row.data(), g.outputs * g.taps());
-                     write_norms(g, square, slopes.data(), in.data(), norms.as<double>() + 3 * n);
+                     write_norms(g, square, grads.data(), in.data(), norms.as<double>() + 3 * n);
                    }
                  });
   });
@@ -286,12 +286,12 @@ void CpuBackend::conv_weight_norms(View dy, View x, const Window& window, View y
                    std::optional<WeightNorms<T>> tiles;
                    if (WeightNorms<T>::suits(g)) tiles.emplace(g);
                    for (std::int64_t n = begin; n < end; ++n) {
-                     Images<T> slopes(dy, {n, n + 1}), in(x, {n, n + 1});
-                     slopes.load();
+                     Images<T> grads(dy, {n, n + 1}), in(x, {n, n + 1});
+                     grads.load();
                      in.load();
-                     double square = tiles ? tiles->of(slopes.data(), in.data()) : -1;
+                     double square = tiles ? tiles->of(grads.data(), in.data()) : -1;
                      if (square < 0) square = weight_norm<T>(dy, x, g, n);
-                     write_norms(g, square, slopes.data(), in.data(), y.as<double>() + 3 * n);
+                     write_norms(g, square, grads.data(), in.data(), y.as<double>() + 3 * n);
                    }
                  });
   });

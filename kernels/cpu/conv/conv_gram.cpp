@@ -118,9 +118,9 @@ class Grams {
       T* to = of_patches_.data();
       for (std::int64_t t = 0; t <= s; ++t) to[t] += row[t];
     }
-    const T* slopes = of_slopes_.data() + s * grid_.line;
-    sum.add(of_patches_.data(), slopes, s, 2);
-    sum.add(of_patches_.data() + s, slopes + s, 1);
+    const T* grads = of_slopes_.data() + s * grid_.line;
+    sum.add(of_patches_.data(), grads, s, 2);
+    sum.add(of_patches_.data() + s, grads + s, 1);
   }
 
   const Geometry& g_;
@@ -135,11 +135,11 @@ void norms(const View& dy, const View& x, const Geometry& g, double* y) {
   parallel_for(g.samples, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
     Grams<T> grams(g, grid);
     for (std::int64_t n = begin; n < end; ++n) {
-      Images<T> slopes(dy, {n, n + 1}), in(x, {n, n + 1});
-      slopes.load();
+      Images<T> grads(dy, {n, n + 1}), in(x, {n, n + 1});
+      grads.load();
       in.load();
       GramSum sum;
-      simd_dispatch([&] { sum = grams(slopes.data(), in.data()); });
+      simd_dispatch([&] { sum = grams(grads.data(), in.data()); });
       y[n] = sum.accurate() ? sum.value : exact_weight_norm(dy, x, g, n);
     }
   });

@@ -9,7 +9,7 @@
 namespace sotto {
 namespace {
 
-constexpr std::int64_t most_lanes = 16;  // the most that a vector has
+constexpr std::int64_t max_lanes = 16;  // the most that a vector has
 
 // Factors of one sample, which all tiles read.
 template <class T>
@@ -122,7 +122,7 @@ std::int64_t padded(const Geometry& g, int axis) {
 
 // Elements of the padded image, plus vectors that may be read behind it.
 std::int64_t padded_size(const Geometry& g) {
-  return padded(g, 0) * padded(g, 1) * padded(g, 2) * g.channels + 3 * most_lanes;
+  return padded(g, 0) * padded(g, 1) * padded(g, 2) * g.channels + 3 * max_lanes;
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ bool WeightNorms<T>::suits(const Geometry& g) {
   const Window& w = g.window;
   const bool whole = w.before[0] >= 0 && w.before[1] >= 0 && w.before[2] >= 0;
   return whole && w.groups == 1 && w.dilation[2] == 1 && g.outputs >= 4 &&
-         w.kernel[2] * g.channels >= most_lanes;
+         w.kernel[2] * g.channels >= max_lanes;
 }
 
 template <class T>
@@ -159,7 +159,7 @@ double WeightNorms<T>::of(const T* dy, const T* x) {
                   image_.data() + (row * padded_[2] + g_.window.before[2]) * g_.channels);
     }
   }
-  double sums[most_lanes] = {};
+  double sums[max_lanes] = {};
   add_tiles(dy, image_.data(), sums);
   double total = 0;
   for (const double sum : sums) total += sum;

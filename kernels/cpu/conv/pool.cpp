@@ -25,7 +25,7 @@ struct Strip {
 };
 
 template <class T>
-Strip<T> strip_at(const View& v, std::int64_t n, const Place& p, Range channels) {
+Strip<T> strip_at(const View& v, std::int64_t n, const Coord3& p, Range channels) {
   T* data = v.as<T>() + n * v.stride[0] + channels.first * v.stride[1];
   for (int axis = 0; axis < 3; ++axis) data += p.at[axis] * v.stride[axis + 2];
   return {data, v.stride[1], channels.count()};
@@ -49,7 +49,7 @@ void for_each_strip(const Geometry& g, const std::int64_t* size, F&& f) {
   const std::int64_t grain = std::max<std::int64_t>(1, (1 << 14) / work);
   parallel_for(g.samples * places, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t at = begin; at < end; ++at) {
-      const Place p = place(at % places, size);
+      const Coord3 p = coord3(at % places, size);
       for (std::int64_t c = 0; c < g.channels; c += strip) {
         f(at / places, p, Range{c, std::min(g.channels, c + strip)});
       }
@@ -78,14 +78,14 @@ struct Maximum {
 
 }  // namespace
 
-void CpuBackend::max_pool(View x, const Window& window, View y, View chosen) {
+void CpuBackend::max_pool(View x, const Window& window, View y, View argmax) {
   const Geometry g(x, y, window);
-  const bool rows = is_channels_last(x) && is_channels_last(y) && is_channels_last(chosen);
+  const bool rows = is_channels_last(x) && is_channels_last(y) && is_channels_last(argmax);
   const auto run = [&]<class T, class I>(std::type_identity<T>, std::type_identity<I>) {
-    if (rows) return max_pool_rows(g, x.as<T>(), y.as<T>(), chosen.as<I>());
-    for_each_strip(g, g.out, [&](std::int64_t n, const Place& p, Range channels) {
+    if (rows) return max_pool_rows(g, x.as<T>(), y.as<T>(), argmax.as<I>());
+    for_each_strip(g, g.out, [&](std::int64_t n, const Coord3& p, Range channels) {
       Maximum<T> maximum;
-      for_each_pixel(g, p, [&](std::int64_t k, const Place& pixel) {
+      for_each_pixel(g, p, [&](std::int64_t k, const Coord3& pixel) {
         maximum.take(k, strip_at<T>(x, n, pixel, channels));
       });
       // A window entirely in the padding gives zero; its tap 0 is padding too, so it gets no
@@ -94,23 +94,23 @@ void CpuBackend::max_pool(View x, const Window& window, View y, View chosen) {
       along(strip_at<T>(y, n, p, channels), [&](std::int64_t i, T& to) {
         to = static_cast<T>(none ? acc_t<T>{0} : maximum.best[i]);
       });
-      along(strip_at<I>(chosen, n, p, channels),
+      along(strip_at<I>(argmax, n, p, channels),
             [&](std::int64_t i, I& to) { to = static_cast<I>(none ? 0 : maximum.tap[i]); });
     });
   };
   dispatch_float(
-      x.dtype, [&](auto type) { with_index(chosen.dtype, [&](auto index) { run(type, index); }); });
+      x.dtype, [&](auto type) { with_index(argmax.dtype, [&](auto index) { run(type, index); }); });
 }
 
-void CpuBackend::max_pool_grad(View dy, View chosen, const Window& window, View dx) {
+void CpuBackend::max_pool_grad(View dy, View argmax, const Window& window, View dx) {
   const Geometry g(dx, dy, window);
-  const bool rows = is_channels_last(dx) && is_channels_last(dy) && is_channels_last(chosen);
+  const bool rows = is_channels_last(dx) && is_channels_last(dy) && is_channels_last(argmax);
   const auto run = [&]<class T, class I>(std::type_identity<T>, std::type_identity<I>) {
-    if (rows) return max_pool_rows_grad(g, dy.as<T>(), chosen.as<I>(), dx.as<T>());
-    for_each_strip(g, g.in, [&](std::int64_t n, const Place& pixel, Range channels) {
+    if (rows) return max_pool_rows_grad(g, dy.as<T>(), argmax.as<I>(), dx.as<T>());
+    for_each_strip(g, g.in, [&](std::int64_t n, const Coord3& pixel, Range channels) {
       acc_t<T> sum[strip] = {};
-      for_each_position(g, pixel, [&](std::int64_t k, const Place& p) {
-        const Strip<I> index = strip_at<I>(chosen, n, p, channels);
+      for_each_position(g, pixel, [&](std::int64_t k, const Coord3& p) {
+        const Strip<I> index = strip_at<I>(argmax, n, p, channels);
         along(strip_at<T>(dy, n, p, channels), [&](std::int64_t i, T slope) {
           const bool mine = index.data[i * index.stride] == static_cast<I>(k);
           sum[i] += mine ? static_cast<acc_t<T>>(slope) : acc_t<T>{0};
@@ -121,7 +121,7 @@ void CpuBackend::max_pool_grad(View dy, View chosen, const Window& window, View 
     });
   };
   dispatch_float(dy.dtype, [&](auto type) {
-    with_index(chosen.dtype, [&](auto index) { run(type, index); });
+    with_index(argmax.dtype, [&](auto index) { run(type, index); });
   });
 }
 
@@ -130,9 +130,9 @@ void CpuBackend::avg_pool(View x, const Window& window, bool count_padding, View
   const bool rows = is_channels_last(x) && is_channels_last(y);
   dispatch_float(x.dtype, [&]<class T>(std::type_identity<T>) {
     if (rows) return avg_pool_rows(g, x.as<T>(), count_padding, y.as<T>());
-    for_each_strip(g, g.out, [&](std::int64_t n, const Place& p, Range channels) {
+    for_each_strip(g, g.out, [&](std::int64_t n, const Coord3& p, Range channels) {
       acc_t<T> sum[strip] = {};
-      for_each_pixel(g, p, [&](std::int64_t, const Place& pixel) {
+      for_each_pixel(g, p, [&](std::int64_t, const Coord3& pixel) {
         along(strip_at<T>(x, n, pixel, channels),
               [&](std::int64_t i, T v) { sum[i] += static_cast<acc_t<T>>(v); });
       });
@@ -148,9 +148,9 @@ void CpuBackend::avg_pool_grad(View dy, const Window& window, bool count_padding
   const bool rows = is_channels_last(dx) && is_channels_last(dy);
   dispatch_float(dy.dtype, [&]<class T>(std::type_identity<T>) {
     if (rows) return avg_pool_rows_grad(g, dy.as<T>(), count_padding, dx.as<T>());
-    for_each_strip(g, g.in, [&](std::int64_t n, const Place& pixel, Range channels) {
+    for_each_strip(g, g.in, [&](std::int64_t n, const Coord3& pixel, Range channels) {
       acc_t<T> sum[strip] = {};
-      for_each_position(g, pixel, [&](std::int64_t, const Place& p) {
+      for_each_position(g, pixel, [&](std::int64_t, const Coord3& p) {
         const auto factor = static_cast<acc_t<T>>(weight(g, p, count_padding));
         along(strip_at<T>(dy, n, p, channels),
               [&](std::int64_t i, T slope) { sum[i] += static_cast<acc_t<T>>(slope) * factor; });

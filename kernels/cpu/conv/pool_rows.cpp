@@ -42,7 +42,7 @@ Range inside(const Geometry& g, int axis, std::int64_t out) {
 
 // Calls f(first tap of the kernel's row, input row) for the rows of the window at an output row.
 template <class F>
-void for_each_kernel_row(const Geometry& g, const Place& row, F&& f) {
+void for_each_kernel_row(const Geometry& g, const Coord3& row, F&& f) {
   const Window& w = g.window;
   const Range ds = inside(g, 0, row.at[0]), hs = inside(g, 1, row.at[1]);
   for (std::int64_t kd = ds.first; kd < ds.last; ++kd) {
@@ -56,7 +56,7 @@ void for_each_kernel_row(const Geometry& g, const Place& row, F&& f) {
 
 // Calls f(input pixel) for the pixels in the window at one output position.
 template <class F>
-void for_each_pixel_seen(const Geometry& g, const Place& p, F&& f) {
+void for_each_pixel_seen(const Geometry& g, const Coord3& p, F&& f) {
   const Range columns = inside(g, 2, p.at[2]);
   const std::int64_t start = p.at[2] * g.window.stride[2] - g.window.before[2];
   for_each_kernel_row(g, p, [&](std::int64_t, std::int64_t row) {
@@ -66,7 +66,7 @@ void for_each_pixel_seen(const Geometry& g, const Place& p, F&& f) {
 }
 
 // The position of an output row's first column.
-Place row_place(const Geometry& g, std::int64_t row) {
+Coord3 row_place(const Geometry& g, std::int64_t row) {
   return {{row / g.out[1], row % g.out[1], 0}};
 }
 
@@ -150,7 +150,7 @@ void for_each_image(const Geometry& g, T* dx, F&& f) {
 // Initial maxima of a row of windows: -infinity at the first tap inside the image; zero at tap 0
 // for windows entirely in the padding.
 template <class A>
-void start_maxima(const Geometry& g, const Place& row, A* best, std::int32_t* taps) {
+void start_maxima(const Geometry& g, const Coord3& row, A* best, std::int32_t* taps) {
   const Range ds = inside(g, 0, row.at[0]), hs = inside(g, 1, row.at[1]);
   for (std::int64_t column = 0; column < g.out[2]; ++column) {
     const Range ws = inside(g, 2, column);
@@ -169,7 +169,7 @@ std::vector<std::int64_t> tap_offsets(const Geometry& g) {
   for (std::int64_t tap = 0; tap < g.window.positions(); ++tap) {
     std::int64_t at[3] = {};
     for (int axis = 0; axis < 3; ++axis)
-      at[axis] = place(tap, g.window.kernel).at[axis] * g.window.dilation[axis];
+      at[axis] = coord3(tap, g.window.kernel).at[axis] * g.window.dilation[axis];
     offsets.push_back(((at[0] * g.in[1] + at[1]) * g.in[2] + at[2]) * g.channels);
   }
   return offsets;
@@ -178,9 +178,9 @@ std::vector<std::int64_t> tap_offsets(const Geometry& g) {
 }  // namespace
 
 template <class T, class I>
-void max_pool_rows(const Geometry& g, const T* x, T* y, I* chosen) {
+void max_pool_rows(const Geometry& g, const T* x, T* y, I* argmax) {
   const std::int64_t c = g.channels, width = g.out[2] * c;
-  for_each_row(g, [&](std::int64_t n, const Place& first, std::int64_t at) {
+  for_each_row(g, [&](std::int64_t n, const Coord3& first, std::int64_t at) {
     thread_local std::vector<std::int32_t> taps;
     taps.resize(std::max(taps.size(), static_cast<std::size_t>(width)));
     std::int32_t* const tap_of =
@@ -197,7 +197,7 @@ void max_pool_rows(const Geometry& g, const T* x, T* y, I* chosen) {
       }
     });
     best.store();
-    std::transform(tap_of, tap_of + width, chosen + at,
+    std::transform(tap_of, tap_of + width, argmax + at,
                    [](std::int32_t tap) { return static_cast<I>(tap); });
   });
 }
@@ -205,7 +205,7 @@ void max_pool_rows(const Geometry& g, const T* x, T* y, I* chosen) {
 // Each gradient is added to the pixel of its maximum: one addition per output, however many windows
 // contain a pixel.
 template <class T, class I>
-void max_pool_rows_grad(const Geometry& g, const T* dy, const I* chosen, T* dx) {
+void max_pool_rows_grad(const Geometry& g, const T* dy, const I* argmax, T* dx) {
   const Window& w = g.window;
   const std::int64_t c = g.channels;
   const std::vector<std::int64_t> offsets = tap_offsets(g);
@@ -213,7 +213,7 @@ void max_pool_rows_grad(const Geometry& g, const T* dy, const I* chosen, T* dx) 
   for (std::int64_t column = 0; column < g.out[2]; ++column) {
     if (inside(g, 2, column).count() > 0) columns.push_back(column);
   }
-  for_each_image(g, dx, [&](acc_t<T>* sums, const Place& first, std::int64_t at) {
+  for_each_image(g, dx, [&](acc_t<T>* sums, const Coord3& first, std::int64_t at) {
     if (inside(g, 0, first.at[0]).count() == 0 || inside(g, 1, first.at[1]).count() == 0) return;
     const std::int64_t d = first.at[0] * w.stride[0] - w.before[0];
     const std::int64_t h = first.at[1] * w.stride[1] - w.before[1];
@@ -222,7 +222,7 @@ void max_pool_rows_grad(const Geometry& g, const T* dy, const I* chosen, T* dx) 
       const std::int64_t pixel = ((d * g.in[1] + h) * g.in[2] + start) * c;
       for (std::int64_t i = 0; i < c; ++i) {
         const std::int64_t from = at + column * c + i;
-        sums[pixel + i + offsets[static_cast<std::size_t>(chosen[from])]] +=
+        sums[pixel + i + offsets[static_cast<std::size_t>(argmax[from])]] +=
             static_cast<acc_t<T>>(dy[from]);
       }
     }
@@ -232,9 +232,9 @@ void max_pool_rows_grad(const Geometry& g, const T* dy, const I* chosen, T* dx) 
 template <class T>
 void avg_pool_rows(const Geometry& g, const T* x, bool count_padding, T* y) {
   const std::int64_t c = g.channels;
-  for_each_row(g, [&](std::int64_t n, const Place& first, std::int64_t at) {
+  for_each_row(g, [&](std::int64_t n, const Coord3& first, std::int64_t at) {
     const Row<T> row(y + at, g.out[2] * c);
-    for (Place p = first; p.at[2] < g.out[2]; ++p.at[2]) {
+    for (Coord3 p = first; p.at[2] < g.out[2]; ++p.at[2]) {
       acc_t<T>* const sum = row.data() + p.at[2] * c;
       for_each_pixel_seen(g, p, [&](std::int64_t pixel) {
         const T* from = x + (n * g.pixels() + pixel) * c;
@@ -250,8 +250,8 @@ void avg_pool_rows(const Geometry& g, const T* x, bool count_padding, T* y) {
 template <class T>
 void avg_pool_rows_grad(const Geometry& g, const T* dy, bool count_padding, T* dx) {
   const std::int64_t c = g.channels;
-  for_each_image(g, dx, [&](acc_t<T>* sums, const Place& first, std::int64_t at) {
-    for (Place p = first; p.at[2] < g.out[2]; ++p.at[2]) {
+  for_each_image(g, dx, [&](acc_t<T>* sums, const Coord3& first, std::int64_t at) {
+    for (Coord3 p = first; p.at[2] < g.out[2]; ++p.at[2]) {
       const auto factor = static_cast<acc_t<T>>(weight(g, p, count_padding));
       const T* from = dy + at + p.at[2] * c;
       for_each_pixel_seen(g, p, [&](std::int64_t pixel) {

@@ -16,7 +16,7 @@ namespace {
 // Sizes of a tile of c. The last tile of rows is padded, so that all products have equal sizes.
 constexpr std::int64_t tile_rows = 64, tile_columns = 256;
 
-bool is_narrow(const View& v) { return v.dtype == Dtype::f16 || v.dtype == Dtype::bf16; }
+bool is_16bit(const View& v) { return v.dtype == Dtype::f16 || v.dtype == Dtype::bf16; }
 
 // y = x, or y += x, for the elements of x; y may be larger. The inner loop follows x's smaller
 // stride.
@@ -89,12 +89,12 @@ Scratch::Scratch(std::int64_t rows, std::int64_t cols, Dtype dtype)
 
 void copy_matrix(const Matrix& from, const Matrix& to) { move_any(from, false, to); }
 
-bool narrow_operands(const View& a, const View& b, const View& c) {
+bool are_16bit(const View& a, const View& b, const View& c) {
   const bool wide = a.dtype == Dtype::f64 || b.dtype == Dtype::f64 || c.dtype == Dtype::f64;
-  return !wide && (is_narrow(a) || is_narrow(b) || is_narrow(c));
+  return !wide && (is_16bit(a) || is_16bit(b) || is_16bit(c));
 }
 
-void narrow_gemm_by(PrepareTile prepare, const View& a, const View& b, bool add, const View& c) {
+void gemm_16bit_by(PrepareTile prepare, const View& a, const View& b, bool add, const View& c) {
   if (c.numel() == 0) return;
   const Tiles tiles(fold_batch({a, b, c, add}));
   const std::int64_t count = tiles.folded.batch() * tiles.across * tiles.down;

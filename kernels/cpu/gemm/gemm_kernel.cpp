@@ -42,16 +42,16 @@ tiles::Strided<X> strided(const Matrix& x) {
 }
 
 // Multiplies with vectors of `Bytes` bytes.
-template <class T, int Bytes, class Widely>
-void multiply_by(const Widely& simd_dispatch, const Matrix& a, const Matrix& b, bool add,
+template <class T, int Bytes, class Dispatch>
+void multiply_by(const Dispatch& dispatch, const Matrix& a, const Matrix& b, bool add,
                  const Matrix& c) {
   using R = tiles::Registers<T, Bytes>;
   const tiles::Strided<const T> x = strided<T, const T>(a), y = strided<T, const T>(b);
   const tiles::Target<T> to{strided<T>(c), c.cols, add};
-  if (c.rows == 1 && tiles::suits_row<R>(y, c.cols))
-    return simd_dispatch([&] { tiles::multiply_row<R>(a.cols, x, y, to); });
+  if (c.rows == 1 && tiles::suits_gemv<R>(y, c.cols))
+    return dispatch([&] { tiles::gemv<R>(a.cols, x, y, to); });
   tiles::Workspace<R> memory;  // on the stack: used by this thread only, and freed when it returns
-  simd_dispatch([&] { tiles::multiply<R>(c.rows, a.cols, x, y, to, memory); });
+  dispatch([&] { tiles::multiply<R>(c.rows, a.cols, x, y, to, memory); });
 }
 
 // Multiplies operands that all have elements of type T.

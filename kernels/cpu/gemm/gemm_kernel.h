@@ -57,9 +57,9 @@ TileProduct prepare_tile(const Matrix& b, std::int64_t rows);
 // c = a b, or c += a b if `add`, for 16-bit operands and no f64, by tiles: only a part of b and
 // some rows of a and c are in f32 at a time. The bits of a row of c do not depend on the number of
 // rows or its position among them.
-void narrow_gemm_by(PrepareTile prepare, const View& a, const View& b, bool add, const View& c);
+void gemm_16bit_by(PrepareTile prepare, const View& a, const View& b, bool add, const View& c);
 // True if gemm_16bit handles these operands.
-bool narrow_operands(const View& a, const View& b, const View& c);
+bool are_16bit(const View& a, const View& b, const View& c);
 
 // A batch of products as one product if they share b and the rows of a and of c are evenly spaced
 // over the batch; otherwise unchanged.

@@ -30,10 +30,10 @@ void row_of_tiles(std::int64_t terms, const Strided<const T>& a, const Strided<c
   }
 }
 
-// Adds one square of turned_chains()'s terms to the chains, without the first `used` terms.
+// Adds one square of transposed_chains()'s terms to the chains, without the first `used` terms.
 template <class R, class Column, class T = typename R::T>
-void turned_square(const Column& column, const T* a, std::int64_t a_stride, int used,
-                   typename R::Vector& sum) {
+void transposed_square(const Column& column, const T* a, std::int64_t a_stride, int used,
+                       typename R::Vector& sum) {
   using V = typename R::Vector;
   constexpr int n = R::lanes;
   V x[n];
@@ -49,12 +49,12 @@ void turned_square(const Column& column, const T* a, std::int64_t a_stride, int 
 // For b with contiguous columns: the lanes of a vector are the chains of several columns, whose
 // terms are loaded in squares and transposed. The last square ends with the last term.
 template <class R, class T = typename R::T>
-typename R::Vector turned_chains(std::int64_t terms, const Strided<const T>& a,
-                                 const Strided<const T>& b, std::int64_t columns) {
+typename R::Vector transposed_chains(std::int64_t terms, const Strided<const T>& a,
+                                     const Strided<const T>& b, std::int64_t columns) {
   constexpr int n = R::lanes;
   const auto square = [&](std::int64_t k, int used, typename R::Vector& sum) {
     const auto column = [&](int j) { return b.at(k, std::min<std::int64_t>(j, columns - 1)).data; };
-    turned_square<R>(column, a.at(0, k).data, a.col_stride, used, sum);
+    transposed_square<R>(column, a.at(0, k).data, a.col_stride, used, sum);
   };
   typename R::Vector sum{};
   std::int64_t k = 0;
@@ -79,14 +79,14 @@ bool has_whole_rows(const Strided<const T>& b, std::int64_t columns) {
 
 // True if multiply_row() supports this b.
 template <class R, class T = typename R::T>
-bool suits_row(const Strided<const T>& b, std::int64_t columns) {
+bool suits_gemv(const Strided<const T>& b, std::int64_t columns) {
   return has_whole_rows<R>(b, columns) || b.row_stride == 1;
 }
 
 // c [1, columns] = a [1, terms] b [terms, columns], or c += a b.
 template <class R, class T = typename R::T>
-void multiply_row(std::int64_t terms, const Strided<const T>& a, const Strided<const T>& b,
-                  const Target<T>& to) {
+void gemv(std::int64_t terms, const Strided<const T>& a, const Strided<const T>& b,
+          const Target<T>& to) {
   for (std::int64_t k = 0; k < terms; k += product_chain) {
     const std::int64_t some = std::min(product_chain, terms - k);
     const Target<T> sums{to.c, to.columns, to.add || k > 0};
@@ -97,7 +97,7 @@ void multiply_row(std::int64_t terms, const Strided<const T>& a, const Strided<c
     for (std::int64_t j = 0; j < to.columns; j += R::lanes) {
       const std::int64_t columns = std::min<std::int64_t>(R::lanes, to.columns - j);
       const typename R::Vector chains[1] = {
-          turned_chains<R>(some, a.at(0, k), b.at(k, j), columns)};
+          transposed_chains<R>(some, a.at(0, k), b.at(k, j), columns)};
       put<R>(chains, 0, Target<T>{sums.c.at(0, j), columns, sums.add});
     }
   }

@@ -197,7 +197,8 @@ void pack(std::int64_t terms, std::int64_t columns, const Strided<const T>& b, T
 // A copy of a [rows, terms] with contiguous rows, because rows of a large matrix may map to one set
 // of the cache.
 template <class R, class T = typename R::T>
-Strided<const T> beside(std::int64_t rows, std::int64_t terms, const Strided<const T>& a, T* copy) {
+Strided<const T> packed_rows(std::int64_t rows, std::int64_t terms, const Strided<const T>& a,
+                             T* copy) {
   const std::int64_t step = terms + R::lanes;
   for (std::int64_t i = 0; i < rows; ++i) {
     const T* const from = a.data + i * a.row_stride;
@@ -266,7 +267,7 @@ void multiply_block(std::int64_t rows, std::int64_t terms, const Strided<const T
     const std::int64_t some = std::min(block_rows, rows - i);
     const bool copied = pays && some > 1;
     const Strided<const T> x =
-        copied ? beside<R>(some, terms, a.at(i, 0), workspace.copy) : a.at(i, 0);
+        copied ? packed_rows<R>(some, terms, a.at(i, 0), workspace.copy) : a.at(i, 0);
     for (std::int64_t s = 0; s < some; s += R::rows) {
       for (std::int64_t j = 0; j < to.columns; j += width)
         multiply_panel<R>(std::min<std::int64_t>(R::rows, some - s), terms, x.at(s, 0), panel_at(j),

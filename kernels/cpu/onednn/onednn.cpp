@@ -21,25 +21,25 @@ constexpr std::int64_t tiled[] = {8};
 // The weights in the order of each primitive; most primitives share one order.
 class OrderedWeights {
  public:
-  OrderedWeights(const Pieces& pieces, Backend& backend, const View& w) {
-    const bool lies = w.dtype == pieces.dtype() && w.contiguous();
-    const Storage copy(lies ? 0 : static_cast<std::size_t>(w.numel()) * size_of(pieces.dtype()),
+  OrderedWeights(const BatchChunks& chunks, Backend& backend, const View& w) {
+    const bool lies = w.dtype == chunks.dtype() && w.contiguous();
+    const Storage copy(lies ? 0 : static_cast<std::size_t>(w.numel()) * size_of(chunks.dtype()),
                        cpu);
     void* const row_major = lies ? w.data : copy.data();
     if (!lies) {
       View plain = in_order(w, false);
       plain.data = row_major;
-      plain.dtype = pieces.dtype();
+      plain.dtype = chunks.dtype();
       backend.copy(w, plain);
     }
     const OneThread one;
-    for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
-      const auto same = [&](std::size_t k) { return pieces[k].weights == pieces[kind].weights; };
+    for (std::size_t kind = 0; kind < chunks.kinds(); ++kind) {
+      const auto same = [&](std::size_t k) { return chunks[k].weights == chunks[kind].weights; };
       std::size_t k = 0;
       while (!same(k)) ++k;
       ordered_.push_back(k < kind ? ordered_[k]
-                                  : std::make_shared<Storage>(pieces[k].weights.get_size(), cpu));
-      if (k == kind) Reorder{pieces[kind]}(row_major, ordered_.back()->data());
+                                  : std::make_shared<Storage>(chunks[k].weights.get_size(), cpu));
+      if (k == kind) Reorder{chunks[kind]}(row_major, ordered_.back()->data());
     }
   }
   void* operator[](std::size_t kind) const { return ordered_[kind]->data(); }
@@ -54,10 +54,10 @@ void* sample(const View& v, Range samples) {
 }
 
 // Computes y from x for fewer samples than a chunk has; the missing samples are zero.
-void transform_rest(const Pieces& pieces, const OrderedWeights& weights, const View& bias,
+void transform_rest(const BatchChunks& chunks, const OrderedWeights& weights, const View& bias,
                     const View& x, const View& y, Range samples) {
-  const std::size_t last = pieces.kinds() - 1;
-  const ConvPrimitive& p = pieces[last];
+  const std::size_t last = chunks.kinds() - 1;
+  const ConvPrimitive& p = chunks[last];
   Images<float> xs(x, samples), ys(y, samples);
   xs.load();
   const Storage from(p.x.get_size(), cpu), to(p.y.get_size(), cpu);
@@ -73,13 +73,13 @@ void transform_rest(const Pieces& pieces, const OrderedWeights& weights, const V
 
 // Computes y from x in the forward pass, x from y in the data pass. bf16 images must be
 // channels-last.
-void transform(const Pieces& pieces, const OrderedWeights& weights, const View& bias, const View& x,
-               const View& y) {
-  const bool forward = pieces[0].pass == Pass::forward;
-  pieces.for_each_share([&](Range share) {
-    for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
-      pieces.for_each_piece(kind, share, [&](ConvRun& run, Range samples) {
-        if (pieces.dtype() == Dtype::bf16)
+void transform(const BatchChunks& chunks, const OrderedWeights& weights, const View& bias,
+               const View& x, const View& y) {
+  const bool forward = chunks[0].pass == Pass::forward;
+  chunks.for_each_range([&](Range share) {
+    for (std::size_t kind = 0; kind < chunks.kinds(); ++kind) {
+      chunks.for_each_chunk(kind, share, [&](ConvRun& run, Range samples) {
+        if (chunks.dtype() == Dtype::bf16)
           return run(sample(x, samples), sample(y, samples), weights[kind], bias.as<float>());
         Images<float> xs(x, samples), ys(y, samples);
         (forward ? xs : ys).load();
@@ -87,22 +87,22 @@ void transform(const Pieces& pieces, const OrderedWeights& weights, const View& 
         (forward ? ys : xs).store();
       });
     }
-    if (const Range rest = pieces.rest(share); rest.count() > 0)
-      transform_rest(pieces, weights, bias, x, y, rest);
+    if (const Range rest = chunks.rest(share); rest.count() > 0)
+      transform_rest(chunks, weights, bias, x, y, rest);
   });
 }
 
 // True if Winograd pays: in f32, with enough channels and pixels. (On Zen 4 it takes 0.4 to 0.9 of
 // the direct time above these limits, and more than the direct time below.)
 bool tiles_pay(const Geometry& g, const View& x, const View& y) {
-  constexpr std::int64_t least_channels = 32, least_width = 8, wide = 16, least_products = 2048;
+  constexpr std::int64_t min_channels = 32, min_width = 8, wide = 16, min_products = 2048;
   const std::int64_t width = std::min(g.out[1], g.out[2]);
-  return in_tiles(g, x, y) && std::min(g.channels, g.outputs) >= least_channels &&
-         width >= least_width && (width >= wide || g.channels * g.outputs >= least_products);
+  return in_tiles(g, x, y) && std::min(g.channels, g.outputs) >= min_channels &&
+         width >= min_width && (width >= wide || g.channels * g.outputs >= min_products);
 }
 
 // The chunks of a Winograd forward pass; not usable if it does not pay or oneDNN has no primitive.
-Pieces tiled_pieces(const Geometry& g, bool bias, const View& x, const View& y) {
+BatchChunks winograd_chunks(const Geometry& g, bool bias, const View& x, const View& y) {
   if (!tiles_pay(g, x, y)) return {Pass::forward, g, bias, {}};
   return {Pass::forward, g, bias, tiled, Dtype::f32, Algorithm::winograd};
 }
@@ -127,8 +127,8 @@ std::optional<Geometry> as_forward(const Geometry& g) {
 // Batch-reduce products, which oneDNN 2.6 uses in forward passes only, take 0.75 to 0.95 of the
 // time of its data pass, but more than that for few pixels or channels.
 bool pays_as_forward(const Geometry& g) {
-  constexpr std::int64_t least_width = 8, vector = 16;
-  return g.window.positions() > 1 && g.in[2] >= least_width && g.outputs % vector == 0;
+  constexpr std::int64_t min_width = 8, vector = 16;
+  return g.window.positions() > 1 && g.in[2] >= min_width && g.outputs % vector == 0;
 }
 
 // w [o, c, kernel] as [c, o, reversed kernel].
@@ -152,13 +152,13 @@ std::span<const std::int64_t> piece_sizes(const View& y) {
 }
 
 // The chunks of a forward or data pass: in bf16 if the processor multiplies it, else in f32.
-Pieces pass_pieces(Pass pass, const Geometry& g, bool bias, const View& x, const View& w,
-                   const View& y) {
+BatchChunks pass_pieces(Pass pass, const Geometry& g, bool bias, const View& x, const View& w,
+                        const View& y) {
   const bool bfloat = has_bf16_instructions() && is_channels_last(x) && is_channels_last(y) &&
                       x.dtype == Dtype::bf16 && y.dtype == Dtype::bf16 && w.dtype == Dtype::bf16;
   if (bfloat) {
-    Pieces pieces(pass, g, bias, alone, Dtype::bf16);
-    if (pieces.usable()) return pieces;
+    BatchChunks chunks(pass, g, bias, alone, Dtype::bf16);
+    if (chunks.usable()) return chunks;
   }
   return {pass, g, bias, piece_sizes(pass == Pass::forward ? y : x)};
 }
@@ -174,10 +174,10 @@ void OnednnBackend::conv(View x, View w, View bias, const Window& window, View y
   const bool plain_bias = !bias.data || (bias.dtype == Dtype::f32 && bias.contiguous());
   const Geometry g(x, y, window);
   if (suits_onednn({x, w, y}) && plain_bias) {
-    const Pieces tiles = tiled_pieces(g, bias.data != nullptr, x, y);
+    const BatchChunks tiles = winograd_chunks(g, bias.data != nullptr, x, y);
     if (tiles.usable()) return transform(tiles, {tiles, *this, w}, bias, x, y);
-    const Pieces pieces = pass_pieces(Pass::forward, g, bias.data != nullptr, x, w, y);
-    if (pieces.usable()) return transform(pieces, {pieces, *this, w}, bias, x, y);
+    const BatchChunks chunks = pass_pieces(Pass::forward, g, bias.data != nullptr, x, w, y);
+    if (chunks.usable()) return transform(chunks, {chunks, *this, w}, bias, x, y);
   }
   CpuBackend::conv(x, w, bias, window, y);
 }
@@ -186,18 +186,18 @@ void OnednnBackend::conv_data(View dy, View w, const Window& window, View dx) {
   const Geometry g(dx, dy, window);
   const auto forward = as_forward(g);
   if (forward && suits_onednn({dy, w, dx})) {
-    const Pieces tiles = tiled_pieces(*forward, false, dy, dx);
+    const BatchChunks tiles = winograd_chunks(*forward, false, dy, dx);
     if (tiles.usable()) return transform(tiles, {tiles, *this, turned_around(w)}, {}, dy, dx);
   }
   if (forward && pays_as_forward(g) && suits_onednn({dy, w, dx}) && dy.dtype == Dtype::f32 &&
       dx.dtype == Dtype::f32) {
-    const Pieces pieces(Pass::forward, *forward, false, together);
-    if (pieces.usable() && pieces[0].brgemm)
-      return transform(pieces, {pieces, *this, turned_around(w)}, {}, dy, dx);
+    const BatchChunks chunks(Pass::forward, *forward, false, together);
+    if (chunks.usable() && chunks[0].brgemm)
+      return transform(chunks, {chunks, *this, turned_around(w)}, {}, dy, dx);
   }
   if (suits_onednn({dy, w, dx})) {
-    const Pieces pieces = pass_pieces(Pass::data, g, false, dx, w, dy);
-    if (pieces.usable()) return transform(pieces, {pieces, *this, w}, {}, dx, dy);
+    const BatchChunks chunks = pass_pieces(Pass::data, g, false, dx, w, dy);
+    if (chunks.usable()) return transform(chunks, {chunks, *this, w}, {}, dx, dy);
   }
   CpuBackend::conv_data(dy, w, window, dx);
 }

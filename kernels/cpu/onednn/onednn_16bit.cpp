@@ -117,8 +117,8 @@ TileProduct prepare_bfloat_tile(const Matrix& b, std::int64_t rows) {
 }  // namespace
 
 void OnednnBackend::gemm(View a, View b, double beta, View c) {
-  if (c.numel() > 0 && narrow_operands(a, b, c) && a.dtype == Dtype::bf16 && b.dtype == Dtype::bf16)
-    return narrow_gemm_by(prepare_bfloat_tile, a, b, beta != 0, c);
+  if (c.numel() > 0 && are_16bit(a, b, c) && a.dtype == Dtype::bf16 && b.dtype == Dtype::bf16)
+    return gemm_16bit_by(prepare_bfloat_tile, a, b, beta != 0, c);
   CpuBackend::gemm(a, b, beta, c);
 }
 

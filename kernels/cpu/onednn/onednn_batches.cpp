@@ -13,8 +13,8 @@ bool in_tiles(const Geometry& g, const View& x, const View& y) {
   return x.dtype == Dtype::f32 && y.dtype == Dtype::f32 && g.window.suits_tiles() && g.in[0] == 1;
 }
 
-Pieces::Pieces(Pass pass, const Geometry& g, bool bias, std::span<const std::int64_t> sizes,
-               Dtype dtype, Algorithm algorithm)
+BatchChunks::BatchChunks(Pass pass, const Geometry& g, bool bias,
+                         std::span<const std::int64_t> sizes, Dtype dtype, Algorithm algorithm)
     : g_(g), dtype_(dtype), sizes_(sizes) {
   for (const std::int64_t size : sizes) {
     Geometry piece = g;

@@ -34,10 +34,10 @@ bool suits_onednn(std::initializer_list<View> views);
 bool in_tiles(const Geometry& g, const View& x, const View& y);
 
 // The primitives of a convolution for each chunk size, and the division of a batch into chunks.
-class Pieces {
+class BatchChunks {
  public:
-  Pieces(Pass pass, const Geometry& g, bool bias, std::span<const std::int64_t> sizes,
-         Dtype dtype = Dtype::f32, Algorithm algorithm = Algorithm::direct);
+  BatchChunks(Pass pass, const Geometry& g, bool bias, std::span<const std::int64_t> sizes,
+              Dtype dtype = Dtype::f32, Algorithm algorithm = Algorithm::direct);
   // True if oneDNN has a primitive for each chunk size.
   bool usable() const { return !primitives_.empty() && primitives_.back(); }
   std::size_t kinds() const { return primitives_.size(); }
@@ -46,7 +46,7 @@ class Pieces {
 
   // Calls f(samples) in parallel for ranges that cover the batch.
   template <class F>
-  void for_each_share(F&& f) const {
+  void for_each_range(F&& f) const {
     const std::int64_t work = g_.positions() * g_.outputs * g_.taps();
     parallel_for(g_.samples, product_grain(work), [&](std::int64_t begin, std::int64_t end) {
       f(Range{begin, end});
@@ -64,7 +64,7 @@ class Pieces {
 
   // Calls f(run, samples) for the chunks of one size in a range.
   template <class F>
-  void for_each_piece(std::size_t kind, Range share, F&& f) const {
+  void for_each_chunk(std::size_t kind, Range share, F&& f) const {
     const Range samples = part(kind, share);
     if (samples.count() == 0) return;
     ConvRun run(*primitives_[kind]);

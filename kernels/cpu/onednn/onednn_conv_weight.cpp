@@ -53,11 +53,11 @@ class WeightSum {
 };
 
 // sum += the weight gradients of a range of samples, row-major, except those of its rest.
-void add_share(const Pieces& pieces, const View& dy, const View& x, Range share, float* sum) {
-  for (std::size_t kind = 0; kind < pieces.kinds(); ++kind) {
-    if (pieces.part(kind, share).count() == 0) continue;
-    WeightSum total(pieces[kind]);
-    pieces.for_each_piece(kind, share, [&](ConvRun& run, Range samples) {
+void add_share(const BatchChunks& chunks, const View& dy, const View& x, Range share, float* sum) {
+  for (std::size_t kind = 0; kind < chunks.kinds(); ++kind) {
+    if (chunks.part(kind, share).count() == 0) continue;
+    WeightSum total(chunks[kind]);
+    chunks.for_each_chunk(kind, share, [&](ConvRun& run, Range samples) {
       Images<float> xs(x, samples), ys(dy, samples);
       xs.load();
       ys.load();
@@ -69,9 +69,9 @@ void add_share(const Pieces& pieces, const View& dy, const View& x, Range share,
 
 // sum += the weight gradients of fewer samples than a chunk of that size has; the missing samples
 // are zero.
-void add_filled_up(const Pieces& pieces, std::size_t kind, const View& dy, const View& x,
-                   Range samples, float* sum) {
-  const ConvPrimitive& p = pieces[kind];
+void add_padded(const BatchChunks& chunks, std::size_t kind, const View& dy, const View& x,
+                Range samples, float* sum) {
+  const ConvPrimitive& p = chunks[kind];
   const auto filled = [&](const View& view, const Storage& all) {
     Images<float> some(view, samples);
     some.load();
@@ -89,8 +89,8 @@ void add_filled_up(const Pieces& pieces, std::size_t kind, const View& dy, const
 }
 
 // sum = the weight gradients of `samples`. A rest of a few samples is padded to a chunk of 8.
-void sum_of(const Pieces& tiles, const Pieces& pieces, const View& dy, const View& x, Range samples,
-            float* sum, std::int64_t size) {
+void sum_of(const BatchChunks& tiles, const BatchChunks& chunks, const View& dy, const View& x,
+            Range samples, float* sum, std::int64_t size) {
   constexpr std::int64_t filled = 8, worth_filling = 3;
   std::fill_n(sum, size, 0.0F);
   if (tiles.usable()) {
@@ -99,31 +99,31 @@ void sum_of(const Pieces& tiles, const Pieces& pieces, const View& dy, const Vie
   }
   const std::int64_t rest = samples.count() % filled;
   const Range left{samples.last - rest, samples.last};
-  add_share(pieces, dy, x, {samples.first, left.first}, sum);
-  if (rest >= worth_filling) return add_filled_up(pieces, 1, dy, x, left, sum);
-  add_share(pieces, dy, x, left, sum);
+  add_share(chunks, dy, x, {samples.first, left.first}, sum);
+  if (rest >= worth_filling) return add_padded(chunks, 1, dy, x, left, sum);
+  add_share(chunks, dy, x, left, sum);
 }
 
 // True if Winograd sums pay: they take 0.4 to 0.9 of the direct time above these limits, on Zen 4.
 // The tiles at the edges of images compute results that are not needed.
 bool tiled_sums_pay(const Geometry& g) {
-  constexpr std::int64_t side = 4, least_channels = 16, least_products = 1024, least_pixels = 10;
+  constexpr std::int64_t side = 4, min_channels = 16, min_products = 1024, min_pixels = 10;
   const auto tiles = [](std::int64_t size) { return (size + side - 1) / side; };
-  return std::min(g.channels, g.outputs) >= least_channels &&
-         g.channels * g.outputs >= least_products &&
-         g.positions() >= least_pixels * tiles(g.out[1]) * tiles(g.out[2]);
+  return std::min(g.channels, g.outputs) >= min_channels &&
+         g.channels * g.outputs >= min_products &&
+         g.positions() >= min_pixels * tiles(g.out[1]) * tiles(g.out[2]);
 }
 
 // True if Winograd pays for one sample's gradient: 0.45 to 0.75 of the direct time.
 bool tiled_rows_pay(const Geometry& g) {
-  constexpr std::int64_t least_channels = 32, least_width = 16, wide = 32, least_products = 4096;
+  constexpr std::int64_t min_channels = 32, min_width = 16, wide = 32, min_products = 4096;
   const std::int64_t width = std::min(g.out[1], g.out[2]);
-  return std::min(g.channels, g.outputs) >= least_channels && width >= least_width &&
-         (width >= wide || g.channels * g.outputs >= least_products);
+  return std::min(g.channels, g.outputs) >= min_channels && width >= min_width &&
+         (width >= wide || g.channels * g.outputs >= min_products);
 }
 
 // The chunks of a Winograd sum; not usable if it does not pay or oneDNN has no primitive.
-Pieces tiled_pieces(const Geometry& g, const View& x, const View& dy) {
+BatchChunks winograd_chunks(const Geometry& g, const View& x, const View& dy) {
   constexpr std::int64_t small = 256, tiny = 63;
   std::span<const std::int64_t> sizes;
   if (in_tiles(g, x, dy) && tiled_sums_pay(g)) {
@@ -136,10 +136,10 @@ Pieces tiled_pieces(const Geometry& g, const View& x, const View& dy) {
 
 // The chunks, of one sample each, for materialized per-sample gradients. The clipped sum is of
 // these very gradients, so their norms bound it, whatever Winograd's rounding.
-Pieces row_pieces(const Geometry& g, const View& x, const View& dy) {
+BatchChunks row_chunks(const Geometry& g, const View& x, const View& dy) {
   if (in_tiles(g, x, dy) && tiled_rows_pay(g)) {
-    Pieces pieces(Pass::weight, g, false, alone, Dtype::f32, Algorithm::winograd);
-    if (pieces.usable()) return pieces;
+    BatchChunks chunks(Pass::weight, g, false, alone, Dtype::f32, Algorithm::winograd);
+    if (chunks.usable()) return chunks;
   }
   return {Pass::weight, g, false, alone};
 }
@@ -147,11 +147,11 @@ Pieces row_pieces(const Geometry& g, const View& x, const View& dy) {
 // Calls f(row, dy, x, reorder, sample) for each sample: its weight gradient in the primitive's
 // order, and its images, channels-last.
 template <class F>
-void for_each_row(const Pieces& pieces, const View& dy, const View& x, F&& f) {
-  pieces.for_each_share([&](Range share) {
-    const Storage row(pieces[0].weights.get_size(), cpu);
-    Reorder reorder(pieces[0]);
-    pieces.for_each_piece(0, share, [&](ConvRun& run, Range sample) {
+void for_each_row(const BatchChunks& chunks, const View& dy, const View& x, F&& f) {
+  chunks.for_each_range([&](Range share) {
+    const Storage row(chunks[0].weights.get_size(), cpu);
+    Reorder reorder(chunks[0]);
+    chunks.for_each_chunk(0, share, [&](ConvRun& run, Range sample) {
       Images<float> xs(x, sample), ys(dy, sample);
       xs.load();
       ys.load();
@@ -163,9 +163,9 @@ void for_each_row(const Pieces& pieces, const View& dy, const View& x, F&& f) {
 
 // Writes the norms for a weight gradient in the primitive's order; the order and its padding with
 // zeros do not change the norm.
-void write_row_norms(const Pieces& pieces, const Geometry& g, const float* row, const float* dy,
-                     const float* x, double* y) {
-  const auto count = static_cast<std::int64_t>(pieces[0].weights.get_size() / sizeof(float));
+void write_row_norms(const BatchChunks& chunks, const Geometry& g, const float* row,
+                     const float* dy, const float* x, double* y) {
+  const auto count = static_cast<std::int64_t>(chunks[0].weights.get_size() / sizeof(float));
   write_norms(g, squared_norm(row, count), dy, x, y);
 }
 
@@ -177,8 +177,8 @@ void OnednnBackend::conv_weight(View dy, View x, const Window& window, double be
   if (!suits_onednn({dy, x, dw}) || dw.dtype != Dtype::f32 || !dw.contiguous()) {
     return CpuBackend::conv_weight(dy, x, window, beta, dw);
   }
-  const Pieces tiles = tiled_pieces(g, x, dy), pieces(Pass::weight, g, false, together);
-  if (!pieces.usable()) return CpuBackend::conv_weight(dy, x, window, beta, dw);
+  const BatchChunks tiles = winograd_chunks(g, x, dy), chunks(Pass::weight, g, false, together);
+  if (!chunks.usable()) return CpuBackend::conv_weight(dy, x, window, beta, dw);
   const std::int64_t parts = std::min<std::int64_t>(g.samples, thread_count()), size = dw.numel();
   const Storage sums(float_bytes(parts * size), cpu);
   std::fill_n(floats(sums), parts * size, 0.0F);
@@ -188,7 +188,7 @@ void OnednnBackend::conv_weight(View dy, View x, const Window& window, double be
       const Range share{g.samples * part / parts, g.samples * (part + 1) / parts};
       float* const sum = floats(sums) + part * size;
       if (tiles.usable()) add_share(tiles, dy, x, share, sum);
-      add_share(pieces, dy, x, tiles.usable() ? tiles.rest(share) : share, sum);
+      add_share(chunks, dy, x, tiles.usable() ? tiles.rest(share) : share, sum);
     }
   });
   if (beta == 0) std::fill_n(dw.as<float>(), size, 0.0F);
@@ -202,8 +202,8 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
                                         View dw) {
   const Geometry g(x, dy, window);
   if (!suits_onednn({dy, x})) return false;
-  const Pieces tiles = tiled_pieces(g, x, dy), pieces(Pass::weight, g, false, together);
-  if (!pieces.usable()) return false;
+  const BatchChunks tiles = winograd_chunks(g, x, dy), chunks(Pass::weight, g, false, together);
+  if (!chunks.usable()) return false;
   const std::int64_t size = dw.numel(),
                      threads = std::min<std::int64_t>(std::ssize(ends), thread_count());
   const Storage sums(static_cast<std::size_t>(threads * size) * sizeof(double), cpu);
@@ -216,7 +216,7 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
     for (const std::int64_t end : ends) {
       const bool ours = first * threads / g.samples == thread && end > first;
       if (ours) {
-        sum_of(tiles, pieces, dy, x, {first, end}, floats(one), size);
+        sum_of(tiles, chunks, dy, x, {first, end}, floats(one), size);
         add_rounded_to(floats(one), size, spacing, all + thread * size);
       }
       first = end;
@@ -235,14 +235,14 @@ bool OnednnBackend::conv_weight_rounded(View dy, View x, const Window& window,
 void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View dw, View norms) {
   const Geometry g(x, dy, window);
   if (suits_onednn({dy, x, dw}) && dw.dtype == Dtype::f32 && dw.contiguous()) {
-    const Pieces pieces = row_pieces(g, x, dy);
-    if (pieces.usable()) {
+    const BatchChunks chunks = row_chunks(g, x, dy);
+    if (chunks.usable()) {
       const auto write = [&](float* row, const float* ys, const float* xs, Reorder& reorder,
                              std::int64_t sample) {
         reorder(row, dw.as<float>() + sample * dw.stride[0]);
-        if (norms.data) write_row_norms(pieces, g, row, ys, xs, norms.as<double>() + 3 * sample);
+        if (norms.data) write_row_norms(chunks, g, row, ys, xs, norms.as<double>() + 3 * sample);
       };
-      return for_each_row(pieces, dy, x, write);
+      return for_each_row(chunks, dy, x, write);
     }
   }
   CpuBackend::conv_weight_rows(dy, x, window, dw, norms);
@@ -251,13 +251,13 @@ void OnednnBackend::conv_weight_rows(View dy, View x, const Window& window, View
 void OnednnBackend::conv_weight_norms(View dy, View x, const Window& window, View y) {
   const Geometry g(x, dy, window);
   if (suits_onednn({dy, x}) && !WeightNorms<float>::suits(g)) {
-    const Pieces pieces(Pass::weight, g, false, alone);
-    if (pieces.usable()) {
+    const BatchChunks chunks(Pass::weight, g, false, alone);
+    if (chunks.usable()) {
       const auto write = [&](const float* row, const float* ys, const float* xs, auto&,
                              std::int64_t sample) {
-        write_row_norms(pieces, g, row, ys, xs, y.as<double>() + 3 * sample);
+        write_row_norms(chunks, g, row, ys, xs, y.as<double>() + 3 * sample);
       };
-      return for_each_row(pieces, dy, x, write);
+      return for_each_row(chunks, dy, x, write);
     }
   }
   CpuBackend::conv_weight_norms(dy, x, window, y);

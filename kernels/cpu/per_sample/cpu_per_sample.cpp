@@ -112,7 +112,7 @@ constexpr std::int64_t sum_block = 512;
 
 // Rates on one core of a recent server processor, as measured in
 // docs/appendix/per-sample-notes.md; only their ratios matter.
-Costs CpuBackend::costs() const {
+CostModel CpuBackend::costs() const {
   return {.gram_flops = 40e9,
           .rows_flops = 60e9,
           .sum_flops = 100e9,
@@ -217,7 +217,7 @@ std::vector<WeightedRow> weighted_rows(View w, std::int64_t n) {
 
 // For so few columns that a row is unrolled: out[k] = sum_n weights[n] x[n, k] + beta out[k].
 template <std::int64_t width, class T, class Y>
-void weighted_narrow(const T* x, const std::vector<double>& weights, double beta, Y* out) {
+void weighted_few_columns(const T* x, const std::vector<double>& weights, double beta, Y* out) {
   double sums[width][sum_lanes] = {};
   const auto add = [&sums, x, from = weights.data()](std::int64_t n, std::int64_t lane) {
     const double weight = from[n];
@@ -267,7 +267,7 @@ void CpuBackend::weighted_sum(View x, View w, double beta, View y) {
   const auto run = [&]<class T, class Y>(std::type_identity<T>, std::type_identity<Y>) {
     const auto narrow = [&](auto columns) {
       const std::vector<double> weights = doubles(w);
-      simd_dispatch([&] { weighted_narrow<columns>(x.as<T>(), weights, beta, y.as<Y>()); });
+      simd_dispatch([&] { weighted_few_columns<columns>(x.as<T>(), weights, beta, y.as<Y>()); });
     };
     if (with_narrow(width, narrow)) return;
     const std::vector<WeightedRow> rows = weighted_rows(w, n);
@@ -316,8 +316,8 @@ void CpuBackend::scale_to_bf16x2(View x, View w, View pieces) {
   const auto grain = elementwise_grain / std::max<std::int64_t>(k, 1) + 1;
   parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin * k; i < end * k; ++i) {
-      const Pieces y = sotto::scale_to_bf16x2(w.as<const double>()[i / k], x.as<const bf16>()[i]);
-      for (int p = 0; p < float_pieces; ++p) pieces.as<bf16>()[p * n * k + i] = y.piece[p];
+      const Bf16x2 y = sotto::scale_to_bf16x2(w.as<const double>()[i / k], x.as<const bf16>()[i]);
+      for (int p = 0; p < float_bf16x2; ++p) pieces.as<bf16>()[p * n * k + i] = y.piece[p];
     }
   });
 }

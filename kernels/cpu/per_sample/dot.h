@@ -37,8 +37,8 @@ double sum_terms(std::int64_t count, const F& term) {
 
 // True if squares summed in float are accurate given their sum: squares below float's range are
 // negligible, and none overflowed.
-inline constexpr double least_held = 1e-24, most_held = std::numeric_limits<double>::max();
-inline bool squares_hold(double total) { return total >= least_held && total <= most_held; }
+inline constexpr double min_held = 1e-24, max_held = std::numeric_limits<double>::max();
+inline bool squares_hold(double total) { return total >= min_held && total <= max_held; }
 
 // sum_i a[i]^2. For f32 and 16-bit types, four squares at a time are added in float, a relative
 // error of at most 2^-22 unless a square leaves float's range.

@@ -133,7 +133,7 @@ void CpuBackend::onehot_dot(View ids1, View b1, View ids2, View b2, View y) {
   };
   const std::int64_t grain = product_grain((s_count + t_count) * width);
   dispatch_float(b1.dtype, [&]<class T>(std::type_identity<T>) {
-    const auto slopes = [width](View b, std::int64_t n) {
+    const auto grads = [width](View b, std::int64_t n) {
       return b.as<T>() + n * b.size[1] * width;
     };
     // If all positions share one row, the counts of the ids determine the norm.
@@ -141,14 +141,14 @@ void CpuBackend::onehot_dot(View ids1, View b1, View ids2, View b2, View y) {
       IdCounts counts(s_count);
       for (std::int64_t n = begin; n < end; ++n)
         y.as<double>()[n] = counts.sum_of_squares(ids_of(ids1, n), s_count) *
-                            dot(slopes(b1, n), slopes(b1, n), width);
+                            dot(grads(b1, n), grads(b1, n), width);
     };
     const auto by_rows = [&](std::int64_t begin, std::int64_t end) {
       TableRows rows(s_count, width);
       for (std::int64_t n = begin; n < end; ++n) {
-        rows.collect(ids_of(ids1, n), slopes(b1, n), step1);
+        rows.collect(ids_of(ids1, n), grads(b1, n), step1);
         y.as<double>()[n] = itself ? rows.squared_norm()
-                                   : rows.dot_with(ids_of(ids2, n), t_count, slopes(b2, n), step2);
+                                   : rows.dot_with(ids_of(ids2, n), t_count, grads(b2, n), step2);
       }
     };
     if (itself && step1 == 0) {

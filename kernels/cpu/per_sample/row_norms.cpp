@@ -86,8 +86,8 @@ typedef double Eight __attribute__((vector_size(64)));
 
 // True if squares_hold() for all lanes.
 [[gnu::target("avx512f,avx512vl")]] inline bool all_hold(Eight y) {
-  const __mmask8 large = _mm512_cmp_pd_mask(y, _mm512_set1_pd(least_held), _CMP_GE_OQ);
-  return _mm512_mask_cmp_pd_mask(large, y, _mm512_set1_pd(most_held), _CMP_LE_OQ) == 0xff;
+  const __mmask8 large = _mm512_cmp_pd_mask(y, _mm512_set1_pd(min_held), _CMP_GE_OQ);
+  return _mm512_mask_cmp_pd_mask(large, y, _mm512_set1_pd(max_held), _CMP_LE_OQ) == 0xff;
 }
 
 // Recomputes y in f64 if squares left float's range.

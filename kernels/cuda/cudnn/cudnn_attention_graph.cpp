@@ -6,7 +6,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-constexpr std::int64_t most_workspace = std::int64_t{1} << 30;  // limit per plan, in bytes
+constexpr std::int64_t max_workspace = std::int64_t{1} << 30;  // limit per plan, in bytes
 
 Numbers row_major(const Numbers& size) {
   Numbers stride(size.size(), 1);
@@ -58,19 +58,19 @@ class AttentionGraph {
     pointwise({CUDNN_POINTWISE_EXP}, {&seen}, weights);
     multiply(flipped(weights), dy, given(attention_id::dv, grad_.dv));
     const Descriptor of_weights = between(), centred = between(), weighted = between(),
-                     slopes = between();
+                     grads = between();
     multiply(dy, given(attention_id::v, turned(p_.v)), of_weights);
     pointwise({CUDNN_POINTWISE_SUB}, {&of_weights, &projection}, centred);
     pointwise({CUDNN_POINTWISE_MUL}, {&centred, &weights}, weighted);
-    pointwise({CUDNN_POINTWISE_MUL}, {&weighted, &scale_}, slopes);
-    multiply(flipped(slopes), q_, given(attention_id::dk, grad_.dk));
+    pointwise({CUDNN_POINTWISE_MUL}, {&weighted, &scale_}, grads);
+    multiply(flipped(grads), q_, given(attention_id::dk, grad_.dk));
     const Descriptor k = tensor({.id = next_++,
                                  .dtype = type_,
                                  .size = Numbers(p_.k.size, p_.k.size + 4),
                                  .stride = Numbers(p_.k.stride, p_.k.stride + 4),
                                  .within = true});
     reshape(k_turned_, k);
-    multiply(slopes, k, given(attention_id::dq, grad_.dq));
+    multiply(grads, k, given(attention_id::dq, grad_.dq));
     return std::move(operations_);
   }
 
@@ -228,7 +228,7 @@ class AttentionGraph {
 }  // namespace
 
 std::vector<Descriptor> attention_plans(const Call& call, const PlanTarget& target,
-                                        const AttentionProblem& problem, std::size_t most) {
+                                        const AttentionProblem& problem, std::size_t max) {
   AttentionGraph graph(call, problem);
   const std::vector<Descriptor> operations = problem.backward ? graph.backward() : graph.forward();
   const auto allowed = [](const EngineNotes& notes) {
@@ -236,7 +236,7 @@ std::vector<Descriptor> attention_plans(const Call& call, const PlanTarget& targ
            !noted(notes, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) &&
            !noted(notes, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
   };
-  return find_plans(call, target, operations, allowed, most, most_workspace);
+  return find_plans(call, target, operations, allowed, max, max_workspace);
 }
 
 }  // namespace sotto

@@ -17,6 +17,6 @@ enum : std::int64_t { q, k, v, y, stats, dy, dq, dk, dv, projection, scale, hidd
 // bytes each, so that sums over keys have a fixed order (cudnn-frontend builds this graph for these
 // GPUs when asked for a deterministic one). Throws Unsupported if the library has no plan.
 std::vector<Descriptor> attention_plans(const Call& call, const PlanTarget& target,
-                                        const AttentionProblem& problem, std::size_t most);
+                                        const AttentionProblem& problem, std::size_t max);
 
 }  // namespace sotto

@@ -12,7 +12,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-constexpr std::size_t most_trials = 8;
+constexpr std::size_t max_trials = 8;
 
 bool wants_fast() {
   static const bool fast = [] {
@@ -80,14 +80,14 @@ std::unique_ptr<LibraryConv> find_plan(DeviceState& state, const ConvProblem& pr
   const Call call("conv", state.device(), {&problem.x, &problem.w, &problem.y});
   const bool fast = wants_fast();
   std::unique_ptr<LibraryConv> best;
-  float least = 0;
+  float min = 0;
   for (Descriptor& plan :
-       conv_plans(call, PlanTarget(state, call), problem, fast, fast ? most_trials : 1)) {
+       conv_plans(call, PlanTarget(state, call), problem, fast, fast ? max_trials : 1)) {
     auto one = std::make_unique<LibraryConv>(state, problem, call, std::move(plan));
     const float time = fast ? time_of(state, call, *one, problem) : 0;
-    if (best && time >= least) continue;
+    if (best && time >= min) continue;
     best = std::move(one);
-    least = time;
+    min = time;
   }
   return best;
 } catch (const Unsupported&) {

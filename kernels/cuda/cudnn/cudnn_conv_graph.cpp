@@ -6,7 +6,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-constexpr std::int64_t most_workspace = std::int64_t{512} << 20;  // limit per plan, in bytes
+constexpr std::int64_t max_workspace = std::int64_t{512} << 20;  // limit per plan, in bytes
 
 // The spatial axes that the graph has: two, or three if the depth is not 1 throughout.
 Numbers spatial_axes(const ConvProblem& p) {
@@ -106,7 +106,7 @@ class ConvGraph {
 }  // namespace
 
 std::vector<Descriptor> conv_plans(const Call& call, const PlanTarget& target,
-                                   const ConvProblem& problem, bool transforms, std::size_t most) {
+                                   const ConvProblem& problem, bool transforms, std::size_t max) {
   std::vector<Descriptor> operations;
   operations.push_back(ConvGraph(call, problem).operation());
   const bool whole = problem.x.dtype == Dtype::f32 && !problem.tf32;
@@ -119,7 +119,7 @@ std::vector<Descriptor> conv_plans(const Call& call, const PlanTarget& target,
            (transformed || !(noted(notes, CUDNN_NUMERICAL_NOTE_WINOGRAD) ||
                              noted(notes, CUDNN_NUMERICAL_NOTE_FFT)));
   };
-  return find_plans(call, target, operations, allowed, most, most_workspace);
+  return find_plans(call, target, operations, allowed, max, max_workspace);
 }
 
 }  // namespace sotto

@@ -15,6 +15,6 @@ inline constexpr std::int64_t conv_ids[] = {0, 1, 2};
 // admits Winograd and FFT, which round more; never for weight gradients, whose norms must be
 // accurate. Throws Unsupported if the library has no plan.
 std::vector<Descriptor> conv_plans(const Call& call, const PlanTarget& target,
-                                   const ConvProblem& problem, bool transforms, std::size_t most);
+                                   const ConvProblem& problem, bool transforms, std::size_t max);
 
 }  // namespace sotto

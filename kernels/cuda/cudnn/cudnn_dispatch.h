@@ -102,7 +102,7 @@ bool conv_weight_by_library(DeviceBackend<Exec>& backend, const Exec& exec,
                      each = x_bytes + bytes_of(dw.dtype, dy.numel() / samples);
   const std::int64_t step = std::clamp<std::int64_t>(exec.scratch_bytes() / each, 1, samples);
   const Scratch<char> wide(exec.device(), step * each);
-  const auto to_f32 = [&](std::int64_t first) {
+  const auto chunk_from = [&](std::int64_t first) {
     ConvProblem part = part_of(first, std::min(step, samples - first));
     part.tf32 = true;
     part.x.dtype = part.y.dtype = dw.dtype;
@@ -110,10 +110,10 @@ bool conv_weight_by_library(DeviceBackend<Exec>& backend, const Exec& exec,
     part.y.data = wide.data() + part.x.size[0] * x_bytes;
     return part;
   };
-  if (!exec.conv_plan(to_f32(0)) || !exec.conv_plan(to_f32((samples - 1) / step * step)))
+  if (!exec.conv_plan(chunk_from(0)) || !exec.conv_plan(chunk_from((samples - 1) / step * step)))
     return false;
   for (std::int64_t first = 0; first < samples; first += step) {
-    const ConvProblem part = to_f32(first);
+    const ConvProblem part = chunk_from(first);
     backend.copy(samples_of(x, first, part.x.size[0]), part.x);
     backend.copy(samples_of(dy, first, part.y.size[0]), part.y);
     run(part, first == 0 ? beta : 1);

@@ -55,12 +55,12 @@ void Descriptor::set(const Call& call, cudnnBackendAttributeName_t name,
 // The library fills descriptors that the caller has created.
 std::vector<Descriptor> Descriptor::read(const Call& call, cudnnBackendAttributeName_t name,
                                          cudnnBackendDescriptorType_t type,
-                                         std::int64_t most) const {
+                                         std::int64_t max) const {
   std::int64_t count = 0;
   cudnn_check(
       call, "cudnnBackendGetAttribute",
       cudnnBackendGetAttribute(get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
-  count = std::min(count, most);
+  count = std::min(count, max);
   std::vector<Descriptor> all;
   std::vector<cudnnBackendDescriptor_t> raw;
   for (std::int64_t i = 0; i < count; ++i) raw.push_back(all.emplace_back(call, type).get());

@@ -45,17 +45,17 @@ class Descriptor {
   // The first `most` values of an attribute, or fewer if it has fewer.
   template <class T>
   std::vector<T> read(const Call& call, cudnnBackendAttributeName_t name,
-                      cudnnBackendAttributeType_t type, std::int64_t most) const {
-    std::vector<T> values(static_cast<std::size_t>(most));
+                      cudnnBackendAttributeType_t type, std::int64_t max) const {
+    std::vector<T> values(static_cast<std::size_t>(max));
     std::int64_t count = 0;
     cudnn_check(call, "cudnnBackendGetAttribute",
-                cudnnBackendGetAttribute(get(), name, type, most, &count, values.data()));
-    values.resize(static_cast<std::size_t>(count < most ? count : most));
+                cudnnBackendGetAttribute(get(), name, type, max, &count, values.data()));
+    values.resize(static_cast<std::size_t>(count < max ? count : max));
     return values;
   }
   // The first `most` descriptors of another type that this one holds.
   std::vector<Descriptor> read(const Call& call, cudnnBackendAttributeName_t name,
-                               cudnnBackendDescriptorType_t type, std::int64_t most) const;
+                               cudnnBackendDescriptorType_t type, std::int64_t max) const;
   // Throws Unsupported if the library does not support it, and SystemFailure for an invalid one.
   void finalize(const Call& call);
   // Finalizes the descriptor; returns false if the library does not support it.

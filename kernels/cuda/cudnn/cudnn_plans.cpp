@@ -17,7 +17,7 @@ constexpr auto CUDNN_ATTR_ENGINEHEUR_DEVICEPROP = static_cast<cudnnBackendAttrib
 constexpr auto CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP = static_cast<cudnnBackendAttributeName_t>(407);
 #endif
 
-constexpr std::int64_t most_configurations = 64;  // limit of configurations tried
+constexpr std::int64_t max_configurations = 64;  // limit of configurations tried
 
 EngineNotes notes_of(const Call& call, const Descriptor& configuration) {
   const auto engines =
@@ -79,7 +79,7 @@ bool noted(const EngineNotes& notes, cudnnBackendNumericalNote_t note) {
 std::vector<Descriptor> find_plans(const Call& call, const PlanTarget& target,
                                    const std::vector<Descriptor>& operations,
                                    const std::function<bool(const EngineNotes&)>& allowed,
-                                   std::size_t most, std::int64_t most_workspace) {
+                                   std::size_t max, std::int64_t max_workspace) {
   const Descriptor graph = target.graph(call, operations);
   std::vector<Descriptor> found;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
@@ -87,11 +87,11 @@ std::vector<Descriptor> find_plans(const Call& call, const PlanTarget& target,
     if (!heuristics.can_finalize()) continue;
     for (const Descriptor& configuration :
          heuristics.read(call, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
-                         most_configurations)) {
-      if (found.size() == most) return found;
+                         max_configurations)) {
+      if (found.size() == max) return found;
       if (!allowed(notes_of(call, configuration))) continue;
       Descriptor plan = target.plan(call, configuration);
-      if (plan.can_finalize() && workspace_of(call, plan) <= most_workspace)
+      if (plan.can_finalize() && workspace_of(call, plan) <= max_workspace)
         found.push_back(std::move(plan));
     }
     if (!found.empty()) return found;

@@ -36,12 +36,12 @@ using EngineNotes = std::vector<cudnnBackendNumericalNote_t>;
 bool noted(const EngineNotes& notes, cudnnBackendNumericalNote_t note);
 
 // Up to `most` finalized plans for the operations, the library's preferred one first, by engines
-// that are `allowed`, with a workspace of at most `most_workspace` bytes. Throws Unsupported if the
+// that are `allowed`, with a workspace of at most `max_workspace` bytes. Throws Unsupported if the
 // operations do not form a graph.
 std::vector<Descriptor> find_plans(const Call& call, const PlanTarget& target,
                                    const std::vector<Descriptor>& operations,
                                    const std::function<bool(const EngineNotes&)>& allowed,
-                                   std::size_t most, std::int64_t most_workspace);
+                                   std::size_t max, std::int64_t max_workspace);
 
 // Guards the library's handles, which are not thread-safe.
 std::mutex& cudnn_mutex();

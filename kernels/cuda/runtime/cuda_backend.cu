@@ -45,7 +45,7 @@ class CudaBackend final : public DeviceBackend<CudaExec> {
 
   // From the data sheet of an H200 (Nvidia, 2024), not measured: f32 products outside of the tensor
   // cores, and memory. Only the ratios matter.
-  Costs costs() const override {
+  CostModel costs() const override {
     return {.gram_flops = 20e12, .rows_flops = 20e12, .sum_flops = 40e12, .bytes = 4e12};
   }
 

@@ -89,8 +89,8 @@ class DeviceBackend : public Backend {
   void unfold(View x, const Window& window, View patches) override;
 
   // pool.h
-  void max_pool(View x, const Window& window, View y, View chosen) override;
-  void max_pool_grad(View dy, View chosen, const Window& window, View dx) override;
+  void max_pool(View x, const Window& window, View y, View argmax) override;
+  void max_pool_grad(View dy, View argmax, const Window& window, View dx) override;
   void avg_pool(View x, const Window& window, bool count_padding, View y) override;
   void avg_pool_grad(View dy, const Window& window, bool count_padding, View dx) override;
 

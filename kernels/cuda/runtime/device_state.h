@@ -23,14 +23,14 @@ class CapturedLaunches;
 struct Call {
   const char* name;
   Device device;
-  static constexpr std::size_t most_views = 9;
-  const View* views[most_views] = {};  // the first views of the call
+  static constexpr std::size_t max_views = 9;
+  const View* views[max_views] = {};  // the first views of the call
 
   Call(const char* name, Device device, std::initializer_list<const View*> all = {})
       : name(name), device(device) {
     std::size_t count = 0;
     for (const View* view : all) {
-      if (count < most_views) views[count++] = view;
+      if (count < max_views) views[count++] = view;
     }
   }
 };

@@ -101,9 +101,9 @@ class CudaExec {
 
  private:
   static unsigned blocks(std::int64_t count, int in_block) {
-    constexpr std::int64_t most = 1 << 20;  // bodies loop over the rest
+    constexpr std::int64_t max = 1 << 20;  // bodies loop over the rest
     const std::int64_t wanted = (count + in_block - 1) / in_block;
-    return static_cast<unsigned>(wanted < most ? wanted : most);
+    return static_cast<unsigned>(wanted < max ? wanted : max);
   }
   void launched() const { cuda_check(call_, "launch", cudaGetLastError()); }
 

@@ -41,11 +41,11 @@ Result run(const Function& f, const std::vector<Tensor>& x, const Tensor& weight
   return {y.value(), {tape.grad(v[0]), tape.grad(v[1]), tape.grad(v[2])}};
 }
 
-double largest_difference(const Tensor& a, const Tensor& b) {
+double max_difference(const Tensor& a, const Tensor& b) {
   const std::vector<double> u = a.to_vector<double>(), v = b.to_vector<double>();
-  double most = 0;
-  for (std::size_t i = 0; i < u.size(); ++i) most = std::max(most, std::abs(u[i] - v[i]));
-  return most;
+  double max = 0;
+  for (std::size_t i = 0; i < u.size(); ++i) max = std::max(max, std::abs(u[i] - v[i]));
+  return max;
 }
 
 // The relative error of the root mean square.
@@ -99,9 +99,9 @@ TEST_CASE("attention is the softmax of scaled scores times the values, whatever 
               return matmul(attention_weights(q, k, masks_on(q.tape()), options), v);
             },
             x, weights);
-        CHECK(largest_difference(got.y, expected.y) < 1e-12);
+        CHECK(max_difference(got.y, expected.y) < 1e-12);
         for (std::size_t i = 0; i < 3; ++i)
-          CHECK(largest_difference(got.grads[i], expected.grads[i]) < 1e-11);
+          CHECK(max_difference(got.grads[i], expected.grads[i]) < 1e-11);
       }
     }
   }
@@ -122,14 +122,14 @@ TEST_CASE("attention in 16 bits loses no more than 16-bit rounding, however diff
     for (const Shape& size : sizes) {
       const Shape queries{size[0], size[1], size[2], width}, keys{size[0], size[1], size[3], width};
       const std::vector<Tensor> x{numbers(queries, 3), numbers(keys, 3), numbers(keys, 1)};
-      const Tensor slopes = numbers(queries, 1);
-      const Result expected = run(f, x, slopes);
+      const Tensor grads = numbers(queries, 1);
+      const Result expected = run(f, x, grads);
       for (const DeviceInfo& info : devices()) {
         INFO(name(narrow) << ' ' << to_string(size) << " on " << info.name);
         std::vector<Tensor> there;
         for (const Tensor& t : x) there.push_back(to_dtype(t, Dtype::f32).to(info.device));
         const Result got =
-            run(f, there, to_dtype(slopes, Dtype::f32).to(info.device), {.precision = narrow});
+            run(f, there, to_dtype(grads, Dtype::f32).to(info.device), {.precision = narrow});
         CHECK(got.y.dtype() == narrow);
         CHECK(relative_error(got.y, expected.y) < rounding);
         for (std::size_t i = 0; i < 3; ++i)
@@ -146,9 +146,9 @@ TEST_CASE("attention of no queries is empty, and of no keys zero") {
                no_keys = run(f, {some, none, none}, some);
   CHECK(no_queries.y.shape() == Shape({2, 0, 4}));
   for (const std::size_t i : {1, 2})
-    CHECK(largest_difference(no_queries.grads[i], zeros_like(some)) == 0);
-  CHECK(largest_difference(no_keys.y, zeros_like(some)) == 0);
-  CHECK(largest_difference(no_keys.grads[0], zeros_like(some)) == 0);
+    CHECK(max_difference(no_queries.grads[i], zeros_like(some)) == 0);
+  CHECK(max_difference(no_keys.y, zeros_like(some)) == 0);
+  CHECK(max_difference(no_keys.grads[0], zeros_like(some)) == 0);
 }
 
 TEST_CASE("any number of masks is applied to scores, in order") {
@@ -166,8 +166,8 @@ TEST_CASE("any number of masks is applied to scores, in order") {
         {x, x, x}, x);
   };
   const Result six = with(masks), two = with({scale(masks[0], 5), masks[4]});
-  CHECK(largest_difference(six.y, two.y) < 1e-12);
-  CHECK(largest_difference(six.grads[1], two.grads[1]) < 1e-11);
+  CHECK(max_difference(six.y, two.y) < 1e-12);
+  CHECK(max_difference(six.grads[1], two.grads[1]) < 1e-11);
 }
 
 TEST_CASE("attention stores no tensor as large as queries times keys") {
@@ -193,12 +193,12 @@ TEST_CASE("dropout of attention weights does not depend on the split into physic
   const Tensor part = x.slice(0, 2, 4);
   const Result half =
       run(f, {part, part, part}, weights.slice(0, 2, 4), {.seed = 3, .first_row = 2});
-  CHECK(largest_difference(whole.y.slice(0, 2, 4), half.y) == 0);
-  CHECK(largest_difference(whole.grads[1].slice(0, 2, 4), half.grads[1]) == 0);
+  CHECK(max_difference(whole.y.slice(0, 2, 4), half.y) == 0);
+  CHECK(max_difference(whole.grads[1].slice(0, 2, 4), half.grads[1]) == 0);
   const Result plain =
       run([](const Var& q, const Var& k, const Var& v) { return attention(q, k, v); }, {x, x, x},
           weights);
-  CHECK(largest_difference(plain.y, whole.y) > 0);
+  CHECK(max_difference(plain.y, whole.y) > 0);
 }
 
 // 700 x 700 scores are one block, 800 x 800 several.
@@ -223,8 +223,8 @@ TEST_CASE(
   };
   const Result alone = at(own), beside = at(padded);
   const auto same = [](const Tensor& a, const Tensor& b) {
-    CHECK(largest_difference(to_dtype(a, Dtype::f64),
-                             to_dtype(contiguous(b.slice(2, 0, a.size(2))), Dtype::f64)) == 0);
+    CHECK(max_difference(to_dtype(a, Dtype::f64),
+                         to_dtype(contiguous(b.slice(2, 0, a.size(2))), Dtype::f64)) == 0);
   };
   same(alone.y, beside.y);
   for (std::size_t i = 0; i < alone.grads.size(); ++i) same(alone.grads[i], beside.grads[i]);

@@ -289,9 +289,9 @@ TEST_CASE("padding positions add nothing to rounding error bounds") {
   PublicRandom random(38);
   const Common c{.n = 3, .o = 4, .i = 6};
   const Tensor b = random_factor(random, c, {5, 4}), a = random_factor(random, c, {5, 6});
-  const auto bounds_of = [](const Tensor& slopes, const Tensor& inputs) {
+  const auto bounds_of = [](const Tensor& grads, const Tensor& inputs) {
     NormErrorBounds bounds;
-    squared_norm({PerSampleGrad::outer(slopes, inputs, {4, 6})}, NormMethod::ghost, &bounds);
+    squared_norm({PerSampleGrad::outer(grads, inputs, {4, 6})}, NormMethod::ghost, &bounds);
     return bounds;
   };
   const NormErrorBounds own = bounds_of(b, a);

@@ -181,7 +181,7 @@ TEST_CASE("recomputation in backward is labelled like the first run") {
   for (const memory::Timeline::Band& band : timeline.curve().bands) {
     const MemoryLabel& label = band.label;
     again = again || (label.kind == MemoryKind::activation && label.op_name() == "tanh" &&
-                      label.module == std::string("1") && band.most() == taken(samples * hidden));
+                      label.module == std::string("1") && band.max() == taken(samples * hidden));
   }
   CHECK(again);
   CHECK(sink.gradients()[2].second.memory_label().module == std::string("0"));

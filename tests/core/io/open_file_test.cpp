@@ -85,7 +85,7 @@ TEST_CASE("a ledger and files are sound in a program that prints with its output
         print_everywhere(closed);
         writer.write("whole");
       });
-      ledger.mark();
+      ledger.position();
     }));
     CHECK(parse_ledger(read(place.path()), "f").contents.events() == EventCounts{{sampled, 20}});
     CHECK(read(place.path("text")) == "whole");

@@ -42,12 +42,12 @@ double accepted(const ExactNormalSampler& boxes, std::uint64_t word,
   words[place] = 0;
   const auto drawn = decide(boxes, word, words);
   if (drawn.value_or(0) == 0) return 0;  // the result of zero words
-  std::uint64_t least = 0;
+  std::uint64_t min = 0;
   for (std::uint64_t bit = heads; bit != 0; bit >>= 1) {
-    words[place] = least | bit;
-    if (decide(boxes, word, words) == drawn) least |= bit;
+    words[place] = min | bit;
+    if (decide(boxes, word, words) == drawn) min |= bit;
   }
-  return least == ones ? 1 : std::ldexp(static_cast<double>(least), -64);
+  return min == ones ? 1 : std::ldexp(static_cast<double>(min), -64);
 }
 
 // The height of the curve over `place` in the strip, in boxes.

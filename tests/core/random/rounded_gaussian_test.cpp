@@ -14,10 +14,10 @@ using namespace sotto;
 
 namespace {
 
-std::vector<std::int64_t> draw(double deviation, std::uint64_t seed, std::size_t n) {
+std::vector<std::int64_t> draw(double stddev, std::uint64_t seed, std::size_t n) {
   auto random = SecretRandom::insecure_seeded(seed);
   std::vector<std::int64_t> draws(n);
-  RoundedGaussian(deviation).fill(random, draws);
+  RoundedGaussian(stddev).fill(random, draws);
   return draws;
 }
 
@@ -26,8 +26,8 @@ double above(double x) { return std::erfc(x / std::sqrt(2.0)) / 2; }
 
 // P(low <= n <= high) of the rounded normal, by its definition; tails are computed without
 // cancellation.
-double probability(double deviation, double low, double high) {
-  const double a = (low - 0.5) / deviation, b = (high + 0.5) / deviation;
+double probability(double stddev, double low, double high) {
+  const double a = (low - 0.5) / stddev, b = (high + 0.5) / stddev;
   return a > 0 ? above(a) - above(b) : above(-b) - above(-a);
 }
 
@@ -45,17 +45,17 @@ double chi_squared_deviate(const std::vector<double>& counts, const std::vector<
 constexpr double once_in_three_million = 5;
 
 // One cell per integer as long as 20 are expected, and the rest in the two outer cells.
-double deviate_of_draws(double deviation, const std::vector<std::int64_t>& draws) {
+double deviate_of_draws(double stddev, const std::vector<std::int64_t>& draws) {
   const auto n = static_cast<double>(draws.size());
   std::int64_t edge = 0;
   const auto each = [&](std::int64_t m) {
-    return n * probability(deviation, static_cast<double>(m), static_cast<double>(m));
+    return n * probability(stddev, static_cast<double>(m), static_cast<double>(m));
   };
   while (each(edge + 1) > 20) ++edge;
   std::vector<double> counts(static_cast<std::size_t>(2 * edge + 1)), expected;
   for (const std::int64_t x : draws) ++counts[std::size_t(std::clamp(x, -edge, edge) + edge)];
   for (std::int64_t m = -edge; m <= edge; ++m) expected.push_back(each(m));
-  const double outer = n * above((static_cast<double>(edge) - 0.5) / deviation);
+  const double outer = n * above((static_cast<double>(edge) - 0.5) / stddev);
   expected.front() = expected.back() = outer;
   return chi_squared_deviate(counts, expected);
 }
@@ -63,19 +63,19 @@ double deviate_of_draws(double deviation, const std::vector<std::int64_t>& draws
 }  // namespace
 
 TEST_CASE("a small stddev gives every integer with its probability") {
-  for (const double deviation : {0.3, 0.7, 1.0, 3.0, 17.3, 31.9, 100.0}) {
-    CHECK(deviate_of_draws(deviation, draw(deviation, 1, 1'000'000)) < once_in_three_million);
+  for (const double stddev : {0.3, 0.7, 1.0, 3.0, 17.3, 31.9, 100.0}) {
+    CHECK(deviate_of_draws(stddev, draw(stddev, 1, 1'000'000)) < once_in_three_million);
   }
 }
 
 // Five standard errors each: a false alarm in 300,000.
 TEST_CASE("moments are the normal distribution's") {
-  for (const double deviation : {0x1p30, 1.3 * 0x1p40, 1.99 * 0x1p54}) {
-    const auto draws = draw(deviation, 2, 1'000'000);
+  for (const double stddev : {0x1p30, 1.3 * 0x1p40, 1.99 * 0x1p54}) {
+    const auto draws = draw(stddev, 2, 1'000'000);
     const auto n = static_cast<double>(draws.size());
     double moment[7] = {};
     for (const std::int64_t x : draws) {
-      const double z = static_cast<double>(x) / deviation;
+      const double z = static_cast<double>(x) / stddev;
       double power = 1;
       for (int k = 1; k <= 6; ++k) moment[k] += (power *= z) / n;
     }
@@ -90,13 +90,13 @@ TEST_CASE("moments are the normal distribution's") {
 // sqrt(n) times the Kolmogorov-Smirnov distance exceeds 2.6 with probability 2 exp(-2 2.6^2), one
 // in 370,000.
 TEST_CASE("a large stddev gives the normal distribution") {
-  for (const double deviation : {0x1p20, 1.4 * 0x1p33, 1.99 * 0x1p50}) {
-    auto draws = draw(deviation, 3, 500'000);
+  for (const double stddev : {0x1p20, 1.4 * 0x1p33, 1.99 * 0x1p50}) {
+    auto draws = draw(stddev, 3, 500'000);
     std::sort(draws.begin(), draws.end());
     const auto n = static_cast<double>(draws.size());
     double distance = 0;
     for (std::size_t i = 0; i < draws.size(); ++i) {
-      const double f = above(-static_cast<double>(draws[i]) / deviation);
+      const double f = above(-static_cast<double>(draws[i]) / stddev);
       distance =
           std::max({distance, f - static_cast<double>(i) / n, static_cast<double>(i + 1) / n - f});
     }
@@ -118,10 +118,10 @@ TEST_CASE("the low bits are uniform") {
 // Words of the tail's boxes give samples beyond the strips, unless they are rejected and sampling
 // restarts. One cell per half standard deviation, and one beyond 6, with 8 expected.
 TEST_CASE("the tail has its weight, beyond 6 deviations too") {
-  const double deviation = 1.5 * 0x1p30;
-  const RoundedGaussian gaussian(deviation);
+  const double stddev = 1.5 * 0x1p30;
+  const RoundedGaussian gaussian(stddev);
   const ExactNormalSampler& boxes = gaussian.boxes();
-  const double begin = std::ldexp(boxes.strips(), gaussian.strip_exponent()) / deviation;
+  const double begin = std::ldexp(boxes.strips(), gaussian.strip_exponent()) / stddev;
   auto random = SecretRandom::insecure_seeded(5);
   const auto more = [&] { return random.word(); };
   const double edges[] = {begin, 3.75, 4, 4.5, 5, 5.5, 6, 100};
@@ -130,7 +130,7 @@ TEST_CASE("the tail has its weight, beyond 6 deviations too") {
   for (int i = 0; i < 4'000'000; ++i) {
     const int box = boxes.first_tail_box() + i % boxes.tail_boxes();
     const std::uint64_t word = static_cast<std::uint64_t>(box) << 52 | random.word() >> 12;
-    const double z = std::abs(static_cast<double>(gaussian.draw(word, more))) / deviation;
+    const double z = std::abs(static_cast<double>(gaussian.draw(word, more))) / stddev;
     if (z <= begin) continue;
     ++all;
     ++counts[static_cast<std::size_t>(std::upper_bound(edges, edges + 7, z) - edges - 1)];
@@ -146,10 +146,10 @@ TEST_CASE("the tail has its weight, beyond 6 deviations too") {
 // Correlations of values and of squares, at distances inside a group and across groups and threads:
 // 14 numbers, five standard errors each.
 TEST_CASE("values at different places are uncorrelated") {
-  const double deviation = 0x1p30;
-  const auto draws = draw(deviation, 6, 1'000'000);
+  const double stddev = 0x1p30;
+  const auto draws = draw(stddev, 6, 1'000'000);
   std::vector<double> z;
-  for (const std::int64_t x : draws) z.push_back(static_cast<double>(x) / deviation);
+  for (const std::int64_t x : draws) z.push_back(static_cast<double>(x) / stddev);
   for (const std::size_t lag : {1, 2, 8, 512, 1023, 1024, 500'000}) {
     const std::size_t n = z.size() - lag;
     double product = 0, squares = 0;
@@ -165,8 +165,8 @@ TEST_CASE("values at different places are uncorrelated") {
 
 TEST_CASE("a word with the other sign gives the opposite draw") {
   auto words = SecretRandom::insecure_seeded(7);
-  for (const double deviation : {0.4, 5.0, 0x1p35}) {
-    const RoundedGaussian gaussian(deviation);
+  for (const double stddev : {0.4, 5.0, 0x1p35}) {
+    const RoundedGaussian gaussian(stddev);
     for (std::uint64_t i = 0; i < 20'000; ++i) {
       const std::uint64_t word = words.word();
       auto a = SecretRandom::insecure_seeded(i), b = SecretRandom::insecure_seeded(i);
@@ -193,10 +193,10 @@ TEST_CASE("known words give known draws") {
 
 // A group of 1024 samples has 128 blocks, and its further words come from a separate keystream.
 TEST_CASE("draws are those of the keystream's words, none of which is used twice") {
-  std::size_t most_used = 0;
-  for (const double deviation : {0.3, 5.0, 1.1 * 0x1p30, 1.99 * 0x1p54}) {
-    const RoundedGaussian gaussian(deviation);
-    const auto draws = draw(deviation, 8, 20'003);
+  std::size_t max_used = 0;
+  for (const double stddev : {0.3, 5.0, 1.1 * 0x1p30, 1.99 * 0x1p54}) {
+    const RoundedGaussian gaussian(stddev);
+    const auto draws = draw(stddev, 8, 20'003);
     ChaChaStream stream = SecretRandom::insecure_seeded(8).reserve(2'501);
     std::vector<std::uint64_t> words(draws.size()), others(1024);
     chacha20_keystream(stream, words.data(), words.size() * 8);
@@ -208,11 +208,11 @@ TEST_CASE("draws are those of the keystream's words, none of which is used twice
         used = 0;
       }
       wrong += gaussian.draw(words[i], [&] { return others.at(used++); }) == draws[i] ? 0 : 1;
-      most_used = std::max(most_used, used);
+      max_used = std::max(max_used, used);
     }
     CHECK(wrong == 0);
   }
-  CHECK(most_used > 128);  // more than the sampler takes from the keystream at a time
+  CHECK(max_used > 128);  // more than the sampler takes from the keystream at a time
 }
 
 TEST_CASE(
@@ -252,8 +252,8 @@ TEST_CASE("the next draw begins with the next block, and repeats nothing") {
 
 TEST_CASE("the smallest and the largest stddev are sampled, and others refused") {
   const std::vector<double> refused{0, -1, std::nan(""), HUGE_VAL, 0x1.fffp-9, 0x1p55};
-  for (const double deviation : refused) {
-    CHECK_THROWS_AS(RoundedGaussian(deviation), std::invalid_argument);
+  for (const double stddev : refused) {
+    CHECK_THROWS_AS(RoundedGaussian(stddev), std::invalid_argument);
   }
   CHECK(draw(0x1p-8, 11, 10'000) == std::vector<std::int64_t>(10'000, 0));
   const double largest = std::nextafter(0x1p55, 0);

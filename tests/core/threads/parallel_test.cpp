@@ -75,7 +75,7 @@ namespace {
 class CountedPieces final : public BackgroundTask {
  public:
   explicit CountedPieces(int pieces) : left_(pieces) {}
-  ~CountedPieces() { withdraw_idle_work(*this); }
+  ~CountedPieces() { withdraw_background_work(*this); }
   bool run_chunk() override {
     if (left_.fetch_sub(1) <= 0) return false;
     by_caller_ = by_caller_ || std::this_thread::get_id() == caller_;
@@ -97,12 +97,12 @@ TEST_CASE("idle threads do one background work at a time, until it is withdrawn"
   const Threads setting(3);
   for (int round = 0; round < 100; ++round) {
     CountedPieces pieces(50), others(50);
-    REQUIRE(offer_idle_work(pieces));
-    CHECK(!offer_idle_work(others));
+    REQUIRE(offer_background_work(pieces));
+    CHECK(!offer_background_work(others));
     CHECK(sum_in_parts(1000) == 499500);
     // Every other round withdraws without waiting.
     while (round % 2 == 0 && pieces.done() < 50) std::this_thread::yield();
-    withdraw_idle_work(pieces);
+    withdraw_background_work(pieces);
     const int done = pieces.done();
     CHECK(!pieces.by_caller());
     CHECK(sum_in_parts(1000) == 499500);
@@ -111,18 +111,18 @@ TEST_CASE("idle threads do one background work at a time, until it is withdrawn"
   }
   const Threads alone(1);
   CountedPieces pieces(1);
-  CHECK(!offer_idle_work(pieces));
+  CHECK(!offer_background_work(pieces));
 }
 
 TEST_CASE(
     "idle work is withdrawn in a child that was forked off, which has no thread to wait for") {
   const Threads setting(3);
   CountedPieces pieces(1 << 30);
-  REQUIRE(offer_idle_work(pieces));
+  REQUIRE(offer_background_work(pieces));
   while (pieces.done() == 0) std::this_thread::yield();
   const pid_t child = fork();
   if (child == 0) {
-    withdraw_idle_work(pieces);
+    withdraw_background_work(pieces);
     _exit(sum_in_parts(1000) == 499500 ? 0 : 1);
   }
   int status = -1;
@@ -216,10 +216,10 @@ TEST_CASE("OpenMP libraries see one thread inside a loop, and their own number a
 }
 
 TEST_CASE("the number of threads from the environment is limited, too") {
-  CHECK(thread_count() <= most_threads);
+  CHECK(thread_count() <= max_threads);
 }
 
 TEST_CASE("fewer than one thread, and more than machines have, are an error") {
   CHECK_THROWS_WITH(set_thread_count(0), "set_thread_count: 0 threads");
-  CHECK_THROWS_WITH(set_thread_count(most_threads + 1), "set_thread_count: 1025 threads");
+  CHECK_THROWS_WITH(set_thread_count(max_threads + 1), "set_thread_count: 1025 threads");
 }

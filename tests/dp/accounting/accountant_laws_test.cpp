@@ -126,7 +126,7 @@ TEST_CASE("samplings that come down to others cost the same") {
 TEST_CASE("a rate of 1 and an epoch of one batch are full batches") {
   for_each_proof([&](AccountantKind kind, NeighboringRelation relation, Event event) {
     event.sampling_rate = event.batches = 1;
-    event.cut = 0;
+    event.truncation_probability = 0;
     for (const double sigma : {0.1, 1.0, 30.0}) {
       event.noise_multiplier = sigma;
       const auto accountant = composed(kind, relation, event, 4);
@@ -143,7 +143,7 @@ TEST_CASE("a rate of 1 and an epoch of one batch are full batches") {
 
 TEST_CASE("an epoch is charged with its first batch, and an unfinished one in full") {
   for_each_proof([&](AccountantKind kind, NeighboringRelation relation, const Event& event) {
-    if (!in_passes(event.sampling)) return;
+    if (!in_epochs(event.sampling)) return;
     const auto accountant = composed(kind, relation, event, 2);
     const double epsilon = accountant->epsilon(1e-6);
     accountant->compose(paid(event), 99);
@@ -156,7 +156,7 @@ TEST_CASE("an epoch is charged with its first batch, and an unfinished one in fu
 
 TEST_CASE("paid batches belong to epochs of the same kind that were begun before") {
   for_each_proof([&](AccountantKind kind, NeighboringRelation relation, const Event& event) {
-    if (!in_passes(event.sampling)) return;
+    if (!in_epochs(event.sampling)) return;
     const auto accountant = make_accountant(kind, relation)();
     CHECK_THROWS_AS(accountant->compose(paid(event)), std::invalid_argument);
     Event other = event;
@@ -231,7 +231,7 @@ TEST_CASE("answers are numbers that no argument moves the wrong way, over the wh
     const bool rate = has_rate(event.sampling), pld = kind == AccountantKind::pld;
     const bool numerical = pld && rate;  // accurate to the gap between its bounds
     const double slack = numerical ? 1 + 2e-3 : 1 + 1e-9, tiny = 1e-9;
-    event.cut = 0;
+    event.truncation_probability = 0;
     if (event.sampling == Sampling::truncated_poisson) return;  // is Poisson without truncation
     if (event.sampling == Sampling::cyclic_poisson) return;     // is Poisson
     for (const double q : rate ? std::vector<double>{1e-9, 1e-3, 0.5} : std::vector<double>{1}) {

@@ -142,9 +142,9 @@ TEST_CASE("noise, steps and rate are calibrated for every sampling that has a pr
 TEST_CASE("the largest sampling rate has its limits") {
   CHECK(max_sampling_rate(1000, sampled(1, 1e-5, 0.1, 10), rdp) == 1);
   CHECK(max_sampling_rate(0.1, sampled(1, 1e-5, 0.1, 0), rdp) == 1);
-  const double least = max_sampling_rate(0.1, sampled(1, 1e-5, 0.1, 100));
-  CHECK(least > 1e-8);
-  CHECK(least < 1e-6);
+  const double min = max_sampling_rate(0.1, sampled(1, 1e-5, 0.1, 100));
+  CHECK(min > 1e-8);
+  CHECK(min < 1e-6);
   CHECK_THROWS_WITH(max_sampling_rate(0, sampled(1, 1e-5, 0.1), rdp),
                     "max_sampling_rate: epsilon 1 at delta 1e-05 is out of reach of the rdp "
                     "accountant");
@@ -183,12 +183,12 @@ TEST_CASE("two releases on one batch are one, and either part is found from the 
 TEST_CASE("noise on counts is calibrated to what the gradients leave of the target") {
   const PrivacyTarget target = sampled(1, 1e-5, 0.01, 1000);
   for (const std::int64_t groups : {1, 9}) {
-    const double deviation = calibrate_count_noise(1.6, groups, target, rdp);
+    const double stddev = calibrate_count_noise(1.6, groups, target, rdp);
     const auto together = [&](double noise) {  // for counts that a unit changes by 1/2 each
       return joint_noise_multiplier(1.6, 2 * noise / std::sqrt(static_cast<double>(groups)));
     };
-    CHECK(spent(together(deviation), target) <= target.epsilon);
-    CHECK(spent(together(deviation * (1 - 1e-4)), target) > target.epsilon);
+    CHECK(spent(together(stddev), target) <= target.epsilon);
+    CHECK(spent(together(stddev * (1 - 1e-4)), target) > target.epsilon);
   }
   CHECK_THROWS_AS(calibrate_count_noise(1.6, 0, target, rdp), std::invalid_argument);
   CHECK_THROWS_AS(calibrate_count_noise(1.5, 1, target, rdp), std::invalid_argument);

@@ -67,7 +67,7 @@ struct Lab {
 class FaultyMechanism final : public Mechanism {
  public:
   struct Faults {
-    double deviation = 1;               // standard deviation over the correct one
+    double stddev = 1;                  // standard deviation over the correct one
     double claimed_sensitivity = 0;     // instead of the sum's, unless 0
     const Parameter* spared = nullptr;  // gets no noise
     bool same_noise_each_time = false;
@@ -91,12 +91,12 @@ class FaultyMechanism final : public Mechanism {
       std::vector<double> draws(static_cast<std::size_t>(sum.numel()));
       fill_gaussian(random_, draws);
       const Tensor noise = to_dtype(Tensor::from(draws, sum.shape()), Dtype::f32);
-      axpby(noise_deviation(scale) / scale.divisor, noise, 1, sum);
+      axpby(noise_stddev(scale) / scale.divisor, noise, 1, sum);
     }
   }
-  double noise_deviation(const Scale& scale) const override {
+  double noise_stddev(const Scale& scale) const override {
     const double claimed = faults_.claimed_sensitivity;
-    return faults_.deviation * scale.multiplier * (claimed > 0 ? claimed : scale.sensitivity);
+    return faults_.stddev * scale.multiplier * (claimed > 0 ? claimed : scale.sensitivity);
   }
   bool secure() const override { return false; }
 
@@ -113,7 +113,7 @@ class FaultySampler final : public Sampler {
       : Sampler(population, {.sampling = Sampling::poisson, .sampling_rate = rate}), kept_(kept) {}
 
  protected:
-  std::vector<std::int64_t> choose(std::int64_t /*place*/) override {
+  std::vector<std::int64_t> sample(std::int64_t /*place*/) override {
     std::vector<std::int64_t> chosen;
     for (std::int64_t unit = 0; unit < population(); ++unit) {
       if (unit >= kept_ || random_.uniform() < rate()) chosen.push_back(unit);
@@ -178,11 +178,11 @@ double one_run(const Lab& lab, const std::vector<double>& scores) {
       .epsilon;
 }
 
-TradeOffAudit trade_off(const Lab& lab, const std::vector<double>& scores) {
+ClopperPearsonAudit trade_off(const Lab& lab, const std::vector<double>& scores) {
   std::vector<double> without, with;
   for (std::size_t k = 0; k < scores.size(); ++k)
     (lab.canaries.included()[k] ? with : without).push_back(scores[k]);
-  return trade_off_audit(without, with, {.confidence = 0.99, .delta = delta});
+  return clopper_pearson_audit(without, with, {.confidence = 0.99, .delta = delta});
 }
 
 TEST_CASE("the bounds of a correct run with sampling are below its epsilon, and above 0") {
@@ -200,7 +200,7 @@ TEST_CASE("the bounds of a correct run on full batches are below its epsilon, an
   const Run run = train(lab, FullBatchSampler(lab.canaries.units()), gaussian(1), 1);
   const auto scores = likelihood_ratios(run.trace, 1, 1);
   CHECK(one_run(lab, scores) < run.claimed);
-  const TradeOffAudit found = trade_off(lab, scores);
+  const ClopperPearsonAudit found = trade_off(lab, scores);
   CHECK(found.gaussian_epsilon < run.claimed);
   CHECK(found.gaussian_epsilon > run.claimed / 3);
 }
@@ -208,7 +208,7 @@ TEST_CASE("the bounds of a correct run on full batches are below its epsilon, an
 TEST_CASE("half of the noise is caught") {
   Lab lab;
   const Run run =
-      train(lab, FullBatchSampler(lab.canaries.units()), FaultyMechanism(1, {.deviation = 0.5}), 1);
+      train(lab, FullBatchSampler(lab.canaries.units()), FaultyMechanism(1, {.stddev = 0.5}), 1);
   CHECK(trade_off(lab, likelihood_ratios(run.trace, 1, 1)).gaussian_epsilon > run.claimed);
 }
 

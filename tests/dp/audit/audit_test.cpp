@@ -23,12 +23,12 @@ double published_p_value(std::int64_t m, std::int64_t r, std::int64_t v, double 
                          double delta) {
   const double q = accuracy(epsilon);
   const double beta = binomial_tail(r, v, q).probability;
-  double most = 0;
+  double max = 0;
   for (std::int64_t i = 1; i <= v; ++i) {
     const double between = binomial_tail(r, v - i, q).probability - beta;
-    most = std::max(most, between / static_cast<double>(i));
+    max = std::max(max, between / static_cast<double>(i));
   }
-  return std::min(1.0, beta + 2 * static_cast<double>(m) * delta * most);
+  return std::min(1.0, beta + 2 * static_cast<double>(m) * delta * max);
 }
 
 // The largest epsilon that a p-value refutes at 5 %.
@@ -134,17 +134,17 @@ Mechanism random_mechanism(const std::vector<Answer>& to, PublicRandom& random) 
 
 // The smallest delta with which the mechanism is private for this epsilon.
 double delta_of(const Mechanism& mechanism, double epsilon) {
-  double most = 0;
+  double max = 0;
   for (unsigned coins = 0; coins < all_coins; ++coins) {
     for (unsigned k = 0; k < four; ++k) {
       const std::vector<double>& other = mechanism[coins ^ (1U << k)];
       double excess = 0;
       for (std::size_t t = 0; t < other.size(); ++t)
         excess += std::max(0.0, mechanism[coins][t] - std::exp(epsilon) * other[t]);
-      most = std::max(most, excess);
+      max = std::max(max, excess);
     }
   }
-  return most;
+  return max;
 }
 
 TEST_CASE("random mechanisms are right no more often than their epsilon and delta allow") {
@@ -250,7 +250,8 @@ TEST_CASE("bounds are above the truth no more often than the confidence says") {
       without.push_back(random.normal());
       with.push_back(random.normal() + 1);
     }
-    const TradeOffAudit audit = trade_off_audit(without, with, {.confidence = 0.8, .delta = 0.01});
+    const ClopperPearsonAudit audit =
+        clopper_pearson_audit(without, with, {.confidence = 0.8, .delta = 0.01});
     general += audit.epsilon > gdp_epsilon(1, 0.01);
     gaussian += audit.mu > 1;
   }
@@ -269,8 +270,8 @@ TEST_CASE("guesses that chance explains prove nothing") {
   const OneRunAudit audit = one_run_audit(scores, included);
   CHECK(audit.epsilon == 0);
   CHECK(audit.in_words().find("no epsilon above 0") != std::string::npos);
-  CHECK(trade_off_audit(scores, scores).epsilon == 0);
-  CHECK(trade_off_audit(scores, scores).gaussian_epsilon == 0);
+  CHECK(clopper_pearson_audit(scores, scores).epsilon == 0);
+  CHECK(clopper_pearson_audit(scores, scores).gaussian_epsilon == 0);
 }
 
 TEST_CASE("the guesses are the highest and the lowest scores, and ties are broken by index") {
@@ -292,7 +293,7 @@ TEST_CASE("a Gaussian mechanism's mu is found, and its epsilon from it") {
     without.push_back(random.normal());
     with.push_back(random.normal() + 2);
   }
-  const TradeOffAudit audit = trade_off_audit(without, with);
+  const ClopperPearsonAudit audit = clopper_pearson_audit(without, with);
   CHECK(audit.mu < 2);
   CHECK(audit.mu > 1.9);
   CHECK(audit.gaussian_epsilon == gdp_epsilon(audit.mu, 1e-5));
@@ -303,9 +304,9 @@ TEST_CASE("a Gaussian mechanism's mu is found, and its epsilon from it") {
 
 TEST_CASE("scores that tell all apart are bounded by their number") {
   const std::vector<double> without(2000, 0), with(2000, 1);
-  const TradeOffAudit audit = trade_off_audit(without, with);
-  const double most = proportion_at_most(1000, 0, 0.975);
-  CHECK(audit.epsilon == Approx(std::log((1 - 1e-5 - most) / most)));
+  const ClopperPearsonAudit audit = clopper_pearson_audit(without, with);
+  const double max = proportion_at_most(1000, 0, 0.975);
+  CHECK(audit.epsilon == Approx(std::log((1 - 1e-5 - max) / max)));
   CHECK(audit.errors.false_positives == 0);
   CHECK(audit.errors.false_negatives == 0);
 }
@@ -322,10 +323,14 @@ TEST_CASE("audits refuse what they cannot judge") {
   CHECK(throws([&] { one_run_audit(scores, included, {.guesses = {{0, 0}}}); }, "0 guesses in"));
   CHECK(throws([&] { one_run_p_value(1, 2, 1, 1, 0); }, "1 correct of 2 guesses of 1 canaries"));
   CHECK(throws([&] { one_run_p_value(2, 2, 1, -1, 0); }, "epsilon -1"));
-  CHECK(throws([&] { trade_off_audit(std::vector<double>{1}, scores); }, "1 scores without"));
-  CHECK(throws([&] { trade_off_audit(scores, std::vector<double>{1, NAN}); }, "with the canary"));
-  CHECK(throws([&] { trade_off_audit(scores, scores, {.delta = 0}); }, "delta 0"));
-  CHECK(throws([&] { trade_off_audit(scores, scores, {.confidence = 0}); }, "confidence 0"));
+  CHECK(throws([&] { clopper_pearson_audit(std::vector<double>{1}, scores); }, "1 scores without"));
+  CHECK(throws(
+      [&] {
+        clopper_pearson_audit(scores, std::vector<double>{1, NAN});
+      },
+      "with the canary"));
+  CHECK(throws([&] { clopper_pearson_audit(scores, scores, {.delta = 0}); }, "delta 0"));
+  CHECK(throws([&] { clopper_pearson_audit(scores, scores, {.confidence = 0}); }, "confidence 0"));
 }
 
 TEST_CASE("a confidence below 1 is told as less than 100 %") {

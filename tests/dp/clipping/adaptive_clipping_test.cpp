@@ -107,7 +107,7 @@ TEST_CASE("bounds settle at the quantile of the norms") {
 }
 
 TEST_CASE("the update is Andrew's, and noise moves a bound by a bounded factor") {
-  const AdaptiveClipping adaptive{.quantile = 0.5, .learning_rate = 0.3, .largest_bound = 10};
+  const AdaptiveClipping adaptive{.quantile = 0.5, .learning_rate = 0.3, .max_bound = 10};
   CHECK(adaptive.next({2}, {0.9})[0] == Approx(2 * std::exp(-0.3 * 0.4)));
   CHECK(adaptive.next({2}, {50})[0] == Approx(2 * std::exp(-0.15)));
   CHECK(adaptive.next({2}, {-50})[0] == Approx(2 * std::exp(0.15)));
@@ -122,8 +122,8 @@ TEST_CASE("settings of adaptive clipping out of range are named") {
   for (const AdaptiveClipping& wrong :
        {AdaptiveClipping{.quantile = 1.1}, AdaptiveClipping{.quantile = NAN},
         AdaptiveClipping{.learning_rate = 0}, AdaptiveClipping{.unclipped_count_stddev = 0},
-        AdaptiveClipping{.least_bound = 0}, AdaptiveClipping{.least_bound = 2, .largest_bound = 1},
-        AdaptiveClipping{.largest_bound = INFINITY}}) {
+        AdaptiveClipping{.min_bound = 0}, AdaptiveClipping{.min_bound = 2, .max_bound = 1},
+        AdaptiveClipping{.max_bound = INFINITY}}) {
     CHECK_THROWS_AS(wrong.validate(), std::invalid_argument);
   }
   CHECK_THROWS_AS(AdaptiveClipping{}.next({1, 1}, {0.5}), std::invalid_argument);
@@ -158,10 +158,10 @@ TEST_CASE("means of bounded statistics are released with their noise, and record
     square += (means[0] - 0.5) * (means[0] - 0.5) / releases;
   }
   // The noise of a mean: half the range times multiplier * sqrt(statistics) / units.
-  const double deviation = 0.5 * 2 * std::sqrt(2.0) / 400;
-  CHECK(std::abs(first - 0.5) < 5 * deviation / std::sqrt(releases));
-  CHECK(std::abs(second - 20) < 5 * 40 * deviation / std::sqrt(releases));
-  CHECK(std::abs(square / (deviation * deviation) - 1) < 5 * std::sqrt(2.0 / releases));
+  const double stddev = 0.5 * 2 * std::sqrt(2.0) / 400;
+  CHECK(std::abs(first - 0.5) < 5 * stddev / std::sqrt(releases));
+  CHECK(std::abs(second - 20) < 5 * 40 * stddev / std::sqrt(releases));
+  CHECK(std::abs(square / (stddev * stddev) - 1) < 5 * std::sqrt(2.0 / releases));
   REQUIRE(ledger.events().size() == 1);
   CHECK(ledger.events()[0] == std::pair<Event, std::int64_t>(Event{2}, releases));
 }

@@ -21,9 +21,8 @@ struct Setting {
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
-  for (const auto kind :
-       {ClipRule::Kind::minimum, ClipRule::Kind::opacus, ClipRule::Kind::automatic,
-        ClipRule::Kind::normalize, ClipRule::Kind::adaptive}) {
+  for (const auto kind : {ClipRule::Kind::minimum, ClipRule::Kind::opacus, ClipRule::Kind::auto_s,
+                          ClipRule::Kind::normalize, ClipRule::Kind::psac}) {
     for (const NormMethod norm_method :
          {NormMethod::automatic, NormMethod::ghost, NormMethod::materialize}) {
       for (const ClipPasses passes : {ClipPasses::one, ClipPasses::two})
@@ -230,8 +229,8 @@ TEST_CASE("a sample whose Gram products underflow moves the sum by at most the b
                     setting.passes);
     Tape tape({.private_data = true});
     const Var x = tape.input(full({2, positions, features}, 2.5e-23));
-    const Var slopes = tape.input(full({2, positions, outputs}, 1e19));
-    clipper.add(tape, sum_per_sample(mul(linear(x, tape.use(w)), slopes)));
+    const Var grads = tape.input(full({2, positions, outputs}, 1e19));
+    clipper.add(tape, sum_per_sample(mul(linear(x, tape.use(w)), grads)));
     double square = 0;
     for (const double v : flat(clipper.sums_for_tests())) square += v * v;
     CHECK(std::sqrt(square) <= 2 * bound);
@@ -255,9 +254,9 @@ TEST_CASE("a factor that its clip weight makes denormal moves the sum by at most
           const Shape shape = image ? Shape{1, 1, positions} : Shape{1, positions, 1};
           Tape tape({.private_data = true});
           const Var x = tape.input(full(shape, 0x1p120));
-          const Var slopes = tape.input(full(shape, 0x1p-49));
+          const Var grads = tape.input(full(shape, 0x1p-49));
           const Var y = image ? conv(x, tape.use(w)) : linear(x, tape.use(w));
-          clipper.add(tape, sum_per_sample(mul(y, slopes)));
+          clipper.add(tape, sum_per_sample(mul(y, grads)));
           INFO(positions << ' ' << image << ' ' << round);
           CHECK(std::abs(flat(clipper.sums_for_tests())[0]) <= bound);
         }
@@ -271,12 +270,12 @@ TEST_CASE("a sample whose clip weight makes its factor overflow is left out, and
   // makes infinite in a product with others.
   Parameter w(Tensor::from(std::vector<float>{1, 1}, {1, 2}));
   Clipper clipper({{{&w}, 1e6}},
-                  {.rule = {.kind = ClipRule::Kind::automatic}, .sum_size = {.block = 2}});
+                  {.rule = {.kind = ClipRule::Kind::auto_s}, .sum_size = {.block = 2}});
   clipper.begin(SumBlocks(std::vector<std::int64_t>{0, 1}, {}, {.units = 2}));
-  const std::vector<float> x{1e-36f, 1e-36f, 3, 4}, slopes{1e35f, 1};
+  const std::vector<float> x{1e-36f, 1e-36f, 3, 4}, grads{1e35f, 1};
   Tape tape({.private_data = true});
   const Var y = linear(tape.input(Tensor::from(x, {2, 2})), tape.use(w));
-  clipper.add(tape, sum_per_sample(mul(y, tape.input(Tensor::from(slopes, {2, 1})))));
+  clipper.add(tape, sum_per_sample(mul(y, tape.input(Tensor::from(grads, {2, 1})))));
   const std::vector<double> total = flat(clipper.sums_for_tests());
   CHECK(total[0] == Approx(1e6 * 3 / 5.01).epsilon(1e-5));
   CHECK(total[1] == Approx(1e6 * 4 / 5.01).epsilon(1e-5));
@@ -333,13 +332,12 @@ TEST_CASE("clip factors are those of the rules, and never let a norm exceed the 
   CHECK(ClipRule{Kind::minimum}.factor(0, 1, 0) == 1);
   CHECK(ClipRule{Kind::minimum}.factor(4, 1, 0) == 0.25);
   CHECK(ClipRule{Kind::opacus}.factor(1, 1, 0) == Approx(1 / 1.000001).epsilon(1e-12));
-  CHECK(ClipRule{Kind::automatic, 0.1}.factor(3, 2, 0) == Approx(2 / 3.1));
-  CHECK(ClipRule{Kind::adaptive, 0.1}.factor(0, 1, 0) == 1);
-  CHECK(ClipRule{Kind::adaptive, 0.1}.factor(0.4, 1, 0) == Approx(1 / 0.6));
+  CHECK(ClipRule{Kind::auto_s, 0.1}.factor(3, 2, 0) == Approx(2 / 3.1));
+  CHECK(ClipRule{Kind::psac, 0.1}.factor(0, 1, 0) == 1);
+  CHECK(ClipRule{Kind::psac, 0.1}.factor(0.4, 1, 0) == Approx(1 / 0.6));
   CHECK(ClipRule{Kind::normalize}.factor(0.25, 1, 0) == 4);
   CHECK(ClipRule{Kind::normalize}.factor(0, 1, 0) == 0);
-  for (const Kind kind :
-       {Kind::minimum, Kind::opacus, Kind::automatic, Kind::normalize, Kind::adaptive}) {
+  for (const Kind kind : {Kind::minimum, Kind::opacus, Kind::auto_s, Kind::normalize, Kind::psac}) {
     for (double norm = 1e-30; norm < 1e40; norm *= 7)
       CHECK(ClipRule{kind}.factor(norm, 0.1, 1e-6) * norm <= 0.1);
     CHECK(ClipRule{kind}.factor(std::numeric_limits<double>::infinity(), 1, 0) == 0);
@@ -350,7 +348,7 @@ TEST_CASE("clip factors are those of the rules, and never let a norm exceed the 
 TEST_CASE("a gradient that a clipper cannot bound is refused") {
   nn::manual_seed(6);
   nn::Sequential model = small_network();
-  for (const auto kind : {ClipRule::Kind::automatic, ClipRule::Kind::adaptive}) {
+  for (const auto kind : {ClipRule::Kind::auto_s, ClipRule::Kind::psac}) {
     for (const double gamma : {0.0, -1.0, HUGE_VAL, std::nan("")})
       CHECK_THROWS_AS(Clipper(flat_group(model.parameters(), 1), {.rule = {kind, gamma}}),
                       std::invalid_argument);

@@ -46,9 +46,9 @@ struct Sample {
 Sample cancelling(std::int64_t positions, double mean) {
   PublicRandom random(11);
   const Shape shape{positions, width};
-  const Tensor slopes = normal_values(random, shape);
+  const Tensor grads = normal_values(random, shape);
   return {add(normal_values(random, shape), full({}, mean)),
-          sub(slopes, scale(sum(slopes, {0}), 1.0 / static_cast<double>(positions)))};
+          sub(grads, scale(sum(grads, {0}), 1.0 / static_cast<double>(positions)))};
 }
 
 // All other samples and, if `with`, the one of length `longest`.
@@ -94,7 +94,7 @@ TEST_CASE("with a maximum physical batch nothing at all changes for others") {
     Parameter w(zeros({width, width}));
     Clipper clipper(flat_group({&w}, 1),
                     {.per_sample_grad_budget = others * width * width * sizeof(float)});
-    clipper.set_largest_part(largest);
+    clipper.set_max_physical_batch(largest);
     return linear_sum(like, 64, with, clipper, w).factor;
   };
   CHECK(sum_of(true, others + 1) == sum_of(false, others + 1));
@@ -125,15 +125,14 @@ TEST_CASE("a user of two rows does not show in the clip factors of users of one"
     // Images are zero on one side, where output gradients are large: far larger than their
     // products.
     PublicRandom random(12);
-    const Tensor image = normal_values(random, {3, 8, 8}),
-                 slopes = normal_values(random, {4, 6, 6}),
+    const Tensor image = normal_values(random, {3, 8, 8}), grads = normal_values(random, {4, 6, 6}),
                  kernel = normal_values(random, {4, 3, 3, 3});
     copy_into(zeros({}), image.slice(2, 3, 8));
-    axpby(far, normal_values(random, {4, 6, 3}), 1, slopes.slice(2, 3, 6));
+    axpby(far, normal_values(random, {4, 6, 3}), 1, grads.slice(2, 3, 6));
     const auto sum_of = [&](std::int64_t rows) {
       const Tensor x = zeros({others + rows, 3, 8, 8}), dy = zeros({others + rows, 4, 6, 6});
       copy_into(image, x.slice(0, 0, others));
-      copy_into(slopes, dy.slice(0, 0, others));
+      copy_into(grads, dy.slice(0, 0, others));
       Grouping grouping{.unit_of_row = {}, .units = others + 1};
       for (std::int64_t n = 0; n < others; ++n) grouping.unit_of_row.push_back(n);
       grouping.unit_of_row.insert(grouping.unit_of_row.end(), static_cast<std::size_t>(rows),

@@ -18,8 +18,8 @@ namespace {
 
 constexpr TapeOptions private_tape{.private_data = true};
 constexpr ClipRule::Kind kinds[] = {ClipRule::Kind::minimum, ClipRule::Kind::opacus,
-                                    ClipRule::Kind::automatic, ClipRule::Kind::normalize,
-                                    ClipRule::Kind::adaptive};
+                                    ClipRule::Kind::auto_s, ClipRule::Kind::normalize,
+                                    ClipRule::Kind::psac};
 
 struct How {
   ClipRule rule = {};

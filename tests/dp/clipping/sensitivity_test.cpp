@@ -68,9 +68,9 @@ std::vector<double> sum_over(Clipper& clipper, nn::Sequential& model, const Poli
   clipper.discard();
   const std::span<const std::int64_t> all(units);
   for (std::size_t at = 0; at < all.size(); at += static_cast<std::size_t>(policy.units_at_once)) {
-    const std::size_t most =
+    const std::size_t max =
         std::min(static_cast<std::size_t>(policy.units_at_once), all.size() - at);
-    add(clipper, model, policy, batch, all.subspan(at, most));
+    add(clipper, model, policy, batch, all.subspan(at, max));
   }
   std::vector<double> values;
   for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
@@ -120,8 +120,7 @@ void check_all(const ClipRule& rule, Dtype dtype, Dtype precision = Dtype::f32) 
 }
 
 using Kind = ClipRule::Kind;
-constexpr Kind kinds[] = {Kind::minimum, Kind::opacus, Kind::automatic, Kind::normalize,
-                          Kind::adaptive};
+constexpr Kind kinds[] = {Kind::minimum, Kind::opacus, Kind::auto_s, Kind::normalize, Kind::psac};
 
 TEST_CASE("one unit moves the clipped sum by at most the sensitivity, whatever the policy") {
   for (const Kind kind : kinds) {

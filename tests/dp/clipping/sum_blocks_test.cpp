@@ -40,10 +40,10 @@ TEST_CASE(
     for (std::int64_t unit = 0; unit < 900; ++unit) {
       if (random.word() % 8 < rate) units.push_back(unit + round);
     }
-    const std::int64_t most = 1 + round % 40;
+    const std::int64_t max = 1 + round % 40;
     const auto blocks_of = [&](const std::vector<std::int64_t>& of) {
       std::vector<std::vector<std::int64_t>> blocks;
-      const SumBlocks sums(of, {}, {.units = most});
+      const SumBlocks sums(of, {}, {.units = max});
       std::int64_t at = 0;
       for (const std::int64_t end : sums.ends()) {
         blocks.emplace_back(of.begin() + at, of.begin() + end);
@@ -53,7 +53,7 @@ TEST_CASE(
       return blocks;
     };
     const auto all = blocks_of(units);
-    for (const auto& block : all) CHECK(std::ssize(block) <= most);
+    for (const auto& block : all) CHECK(std::ssize(block) <= max);
     const std::int64_t left =
         units[static_cast<std::size_t>(random.word() % static_cast<std::uint64_t>(units.size()))];
     const auto rest = blocks_of(without(units, left));
@@ -65,7 +65,7 @@ TEST_CASE(
     std::vector<std::int64_t> changed;
     for (std::size_t k = front; k < all.size() - back; ++k)
       changed.insert(changed.end(), all[k].begin(), all[k].end());
-    CHECK(std::ssize(changed) <= most + 1);
+    CHECK(std::ssize(changed) <= max + 1);
     CHECK(std::count(changed.begin(), changed.end(), left) == 1);
   }
 }
@@ -195,18 +195,18 @@ double moved(const Case& of, std::int64_t population, std::int64_t part) {
   const std::vector<std::int64_t> units = numbers(population);
   const std::int64_t block = std::clamp<std::int64_t>(part, 1, SumBlocks::Limits{}.units);
   const std::vector<double> all = network.sum(x, units, part, block);
-  double most = 0;
+  double max = 0;
   for (const std::int64_t left : {std::int64_t{0}, population / 3}) {
     const double by = distance(all, network.sum(x, without(units, left), part, block));
-    most = std::max(most, by / network.sensitivity());
+    max = std::max(max, by / network.sensitivity());
   }
-  return most;
+  return max;
 }
 
 constexpr Data all_data[] = {Data::equal, Data::offset, Data::halfway, Data::cancelling};
 constexpr ClipRule::Kind all_kinds[] = {ClipRule::Kind::minimum, ClipRule::Kind::opacus,
-                                        ClipRule::Kind::automatic, ClipRule::Kind::normalize,
-                                        ClipRule::Kind::adaptive};
+                                        ClipRule::Kind::auto_s, ClipRule::Kind::normalize,
+                                        ClipRule::Kind::psac};
 
 TEST_CASE(
     "a unit that is left out moves the sum of 2^10 to 2^13 others by at most its sensitivity") {

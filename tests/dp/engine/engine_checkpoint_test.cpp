@@ -105,7 +105,7 @@ TEST_CASE("a ledger ahead of the checkpoint begins a new epoch, and no plan cont
       continue;
     }
     load();
-    CHECK(engine.sampler().place() == 0);
+    CHECK(engine.sampler().index_in_epoch() == 0);
     engine.step(t.loss());
     const EventCounts events = ledger.events();
     REQUIRE(events.size() == 2);

@@ -69,7 +69,7 @@ TEST_CASE("the rows of the next loss are announced before, for prefetching") {
                      [](std::int64_t unit) {
                        return std::vector{unit, unit};
                      },
-                 .expect_rows = expect});
+                 .prefetch_rows = expect});
   for (int step = 0; step < 2; ++step) {
     engine.step(loss);
     CHECK(told.size() > 100);
@@ -194,12 +194,12 @@ TEST_CASE("means are released through the ledger, and not beyond the target") {
                  .planned_means = {{.noise_multiplier = 20}},
                  .logical_batch = 20,
                  .memory = {.physical_batch = 32}});
-  std::size_t most = 0;
+  std::size_t max = 0;
   const auto mean = [&](double noise) {
     return engine.release_means({.ranges = {{0, 1}},
                                  .values =
                                      [&](std::span<const std::int64_t> units) {
-                                       most = std::max(most, units.size());
+                                       max = std::max(max, units.size());
                                        std::vector<std::vector<double>> values;
                                        for (const std::int64_t unit : units)
                                          values.push_back({unit < 50 ? 1.0 : 0.0});
@@ -210,7 +210,7 @@ TEST_CASE("means are released through the ledger, and not beyond the target") {
   engine.step(t.loss());
   const double before = engine.epsilon();
   CHECK(mean(20) == Approx(0.25).margin(0.5 * 20 * 6 / 200));
-  CHECK(most == 32);
+  CHECK(max == 32);
   CHECK(engine.epsilon() > before);
   CHECK(t.ledger.releases() == 2);
   CHECK_THROWS_AS(mean(0.1), std::invalid_argument);

@@ -73,23 +73,23 @@ TEST_CASE("a bound that uses up delta is refused with a sufficient bound, and th
     EngineOptions options = options_of(Sampling::truncated_poisson);
     (by_target ? options.target_epsilon : options.noise_multiplier) = 2;
     for (const std::int64_t bound : {29, 45}) {  // below the mean, and above it
-      options.largest_batch = bound;
+      options.max_batch_size = bound;
       const auto all = engine_problems(t.model, t.optimizer, population, options);
       REQUIRE(all.size() == 1);
       CAPTURE(all[0]);
       const std::string would = "a bound of ";
       const std::size_t at = all[0].find(would);
       REQUIRE(at != std::string::npos);
-      options.largest_batch = std::stoll(all[0].substr(at + would.size()));
-      CHECK(options.largest_batch > bound);
-      CHECK(options.largest_batch < 90);
+      options.max_batch_size = std::stoll(all[0].substr(at + would.size()));
+      CHECK(options.max_batch_size > bound);
+      CHECK(options.max_batch_size < 90);
       CHECK(engine_problems(t.model, t.optimizer, population, options).empty());
       Ledger ledger;
       Engine engine = t.engine(ledger, options);
       while (engine.can_step() && engine.steps_made() < steps) engine.step(t.loss());
       CHECK(engine.epsilon() < 3);  // and no excessive noise
       CHECK(engine.noise_multiplier() < 4);
-      --options.largest_batch;
+      --options.max_batch_size;
       CHECK(engine_problems(t.model, t.optimizer, population, options).size() == 1);
     }
   }
@@ -102,9 +102,9 @@ TEST_CASE("a bound that no batch exceeds is no problem, and one without privacy 
   const auto all = engine_problems(t.model, t.optimizer, population, options);
   REQUIRE(all.size() == 1);
   CHECK(all[0].find("a bound of 121 units would do") != std::string::npos);
-  options.largest_batch = 121;
+  options.max_batch_size = 121;
   CHECK(engine_problems(t.model, t.optimizer, population, options).empty());
-  options.largest_batch = 10;
+  options.max_batch_size = 10;
   options.noise_multiplier = 0;
   CHECK(engine_problems(t.model, t.optimizer, population, options).empty());
 }
@@ -142,7 +142,7 @@ TEST_CASE("problems of samplings and correlated noise are reported") {
   CHECK(problem(wrong).find("a noise_strategy with poisson batches") == 0);
   wrong = options_of(Sampling::poisson);
   wrong.noise_multiplier = 1;
-  wrong.largest_batch = 50;
+  wrong.max_batch_size = 50;
   CHECK(problem(wrong).find("make_sampler: 50 units per batch at most of poisson") == 0);
 }
 

@@ -309,7 +309,7 @@ TEST_CASE("every problem of the settings is reported with its values") {
         Texts{"noise multiplier -1",
               "Clipper: a clip bound of 1e+31 is not from 7.89e-31 to 1.27e+30 (2^-100 to 2^100)"});
   CHECK(problems({.noise_multiplier = 1.0,
-                  .clipping = {.rule = {.kind = ClipRule::Kind::automatic, .gamma = 0}}}) ==
+                  .clipping = {.rule = {.kind = ClipRule::Kind::auto_s, .gamma = 0}}}) ==
         Texts{"Clipper: gamma 0 is not positive"});
 }
 
@@ -337,7 +337,8 @@ TEST_CASE("noise that has no grid is refused before the first step") {
   const auto make = [&](double multiplier, GaussianNoise noise) {
     Engine(t.model, t.optimizer, 400, t.ledger, {.noise_multiplier = multiplier, .noise = noise});
   };
-  CHECK(throws([&] { make(1e12, GaussianNoise::rounded); }, "noise grid: a noise multiplier of"));
+  CHECK(
+      throws([&] { make(1e12, GaussianNoise::discretized); }, "noise grid: a noise multiplier of"));
   CHECK_NOTHROW(make(1e12, GaussianNoise::floating_point));
   CHECK(t.ledger.releases() == 0);
 }

@@ -102,8 +102,7 @@ TEST_CASE("the clipped sum in 16 bits is that of each sample alone in double, by
   // Each clipped gradient is off by a few roundings of its own norm.
   const double tolerated = 4 * 6 * bound;
   using Kind = ClipRule::Kind;
-  for (const Kind kind :
-       {Kind::minimum, Kind::opacus, Kind::automatic, Kind::normalize, Kind::adaptive}) {
+  for (const Kind kind : {Kind::minimum, Kind::opacus, Kind::auto_s, Kind::normalize, Kind::psac}) {
     for (const bool layers : {false, true}) {
       const auto groups = layers ? layer_groups(model.named_parameters(), bound)
                                  : flat_group(model.parameters(), bound);
@@ -215,7 +214,7 @@ TEST_CASE("an ordinary loss scale skips what overflowed, falls by halves and gro
   CHECK(LossScale({}, Dtype::f16).value() == 256);
   CHECK(LossScale({}, Dtype::bf16).value() == 1);
   CHECK_THROWS_AS(LossScale({.first = 3}), std::invalid_argument);
-  CHECK_THROWS_AS(LossScale({.first = 2, .least = 4}), std::invalid_argument);
+  CHECK_THROWS_AS(LossScale({.first = 2, .min = 4}), std::invalid_argument);
   CHECK_THROWS_AS(LossScale({.growth_interval = 0}), std::invalid_argument);
 }
 

@@ -48,7 +48,7 @@ Step step_on(Device device, const Batch& data, const How& how) {
   EngineOptions options{.noise_multiplier = 1, .logical_batch = static_cast<double>(how.units)};
   options.memory = {.physical_batch = how.physical_batch, .accumulation = how.accumulation};
   options.passes = how.passes;
-  options.expect_rows = [&](std::span<const std::int64_t> rows) {
+  options.prefetch_rows = [&](std::span<const std::int64_t> rows) {
     step.asked.expected.assign(rows.begin(), rows.end());
   };
   if (how.users) {

@@ -93,7 +93,7 @@ std::vector<EngineOptions> ways_to_train() {
   all.back().steps = steps;
   all.back().sampling = Sampling::planned;
   all.back().noise_strategy =
-      best_banded_toeplitz({.steps = steps, .participation = {.separation = 1}}, 3);
+      optimize_banded_toeplitz({.steps = steps, .participation = {.min_separation = 1}}, 3);
   for (EngineOptions& options : all) options.memory.physical_batch = 4;
   return all;
 }

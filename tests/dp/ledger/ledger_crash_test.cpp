@@ -33,12 +33,12 @@ std::optional<Saved> load(const std::string& path) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   const auto object = nlohmann::json::parse(read(path));
   return Saved{object.at("step").get<std::int64_t>(),
-               ledger_mark_from_json(object.at("mark").dump())};
+               ledger_position_from_json(object.at("mark").dump())};
 }
 
 void save(const std::string& path, std::int64_t step, Ledger& ledger) {
   const nlohmann::json object = {{"step", step},
-                                 {"mark", nlohmann::json::parse(to_json(ledger.mark()))}};
+                                 {"mark", nlohmann::json::parse(to_json(ledger.position()))}};
   write_file_atomically(path, [&](FileWriter& writer) { writer.write(object.dump()); });
 }
 
@@ -123,12 +123,12 @@ void spin(std::uint64_t turns) {
 }
 
 // Checks the files after a kill.
-void check_files(const Place& place, const std::array<std::string, 2>& checkpoints,
-                 std::int64_t released, std::int64_t most) {
-  const LedgerContents contents = parse_ledger(read(place.path()), "f").contents;
+void check_files(const Place& index_in_epoch, const std::array<std::string, 2>& checkpoints,
+                 std::int64_t released, std::int64_t max) {
+  const LedgerContents contents = parse_ledger(read(index_in_epoch.path()), "f").contents;
   const std::int64_t counted = total_releases(contents.events());
   CHECK(counted >= released);
-  CHECK(counted <= most);
+  CHECK(counted <= max);
   for (const std::string& path : checkpoints) {
     if (const std::optional<Saved> saved = load(path)) CHECK(saved->mark.releases <= counted);
   }
@@ -139,29 +139,29 @@ void check_files(const Place& place, const std::array<std::string, 2>& checkpoin
 // Pairs of runs share a ledger, each pair for twenty lives.
 TEST_CASE("a ledger never counts less than what a killed run released") {
   constexpr int pairs = 25, lives = 20;
-  constexpr std::uint64_t most_words = 60, most_turns = 2000000;
+  constexpr std::uint64_t max_words = 60, max_turns = 2000000;
   std::mt19937_64 random(9);
   for (int pair = 0; pair < pairs; ++pair) {
-    const Place place;
-    { Ledger::create(place.path()); }
-    const std::array checkpoints = {place.path("first"), place.path("second")};
-    std::int64_t released = 0, most = 0;
+    const Place index_in_epoch;
+    { Ledger::create(index_in_epoch.path()); }
+    const std::array checkpoints = {index_in_epoch.path("first"), index_in_epoch.path("second")};
+    std::int64_t released = 0, max = 0;
     for (int life = 0; life < lives; ++life) {
-      std::array<Child, 2> children = {Child(place.path(), checkpoints[0]),
-                                       Child(place.path(), checkpoints[1])};
+      std::array<Child, 2> children = {Child(index_in_epoch.path(), checkpoints[0]),
+                                       Child(index_in_epoch.path(), checkpoints[1])};
       for (Child& child : children) {
-        child.hear(random() % most_words);
-        spin(random() % most_turns);
+        child.hear(random() % max_words);
+        spin(random() % max_turns);
         CHECK(child.kill());
         released += child.released();
-        most += child.begun() + block;
+        max += child.begun() + block;
       }
-      check_files(place, checkpoints, released, most);
+      check_files(index_in_epoch, checkpoints, released, max);
     }
     CHECK(released > lives);
     for (const std::string& path : checkpoints) {
       if (const std::optional<Saved> saved = load(path))
-        CHECK(Ledger::resume(place.path(), saved->mark).releases() >= released);
+        CHECK(Ledger::resume(index_in_epoch.path(), saved->mark).releases() >= released);
     }
   }
 }

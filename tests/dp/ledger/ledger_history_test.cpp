@@ -138,8 +138,8 @@ TEST_CASE("a plan after a release of any run is not accepted") {
 }
 
 TEST_CASE("runs that are planned before any of them releases are planned together") {
-  const Place place;
-  for (Ledger first : {Ledger(), Ledger::create(place.path(), {}, 4)}) {
+  const Place index_in_epoch;
+  for (Ledger first : {Ledger(), Ledger::create(index_in_epoch.path(), {}, 4)}) {
     Ledger second = first.new_run();
     CHECK(first.plan({{sampled, 10}}));
     CHECK(second.plan({{everybody, 3}}));
@@ -151,17 +151,17 @@ TEST_CASE("runs that are planned before any of them releases are planned togethe
     CHECK(first.history().plans == EventCounts{{sampled, 10}, {everybody, 3}});
     CHECK(epsilon(first, delta) == pld({{sampled, 10}, {everybody, 3}}));
   }
-  const Ledger again = Ledger::open(place.path());
+  const Ledger again = Ledger::open(index_in_epoch.path());
   CHECK_FALSE(again.history().adaptive);
   CHECK(again.releases() == 9);
 }
 
 TEST_CASE("a reservation is no larger than the rest of the plan") {
-  const Place place;
-  Ledger ledger = Ledger::create(place.path(), {}, 16);
+  const Place index_in_epoch;
+  Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 16);
   ledger.plan({{sampled, 18}, {everybody, 1}});
   record(ledger, sampled, 17);
-  CHECK(Ledger::open(place.path()).releases() == 18);
+  CHECK(Ledger::open(index_in_epoch.path()).releases() == 18);
   record(ledger, everybody, 1);
   CHECK_FALSE(ledger.history().adaptive);
 }
@@ -251,14 +251,14 @@ TEST_CASE("a handle that was moved from is empty, and the run continues with the
 
 TEST_CASE("runs in threads share a ledger in memory, and a budget") {
   const Ledger ledger;
-  constexpr std::int64_t each = 200, most = 700;
+  constexpr std::int64_t each = 200, max = 700;
   std::vector<std::thread> threads;
   for (int k = 0; k < 4; ++k) {
     threads.emplace_back([run = ledger.new_run()]() mutable {
       try {
         for (std::int64_t i = 0; i < each; ++i) {
           run.record(sampled, run.next_draw(),
-                     [](const History& after) { return total_releases(after.events) <= most; });
+                     [](const History& after) { return total_releases(after.events) <= max; });
         }
       } catch (const std::invalid_argument&) {
         // The budget is spent.
@@ -266,7 +266,7 @@ TEST_CASE("runs in threads share a ledger in memory, and a budget") {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  CHECK(ledger.releases() == most);
+  CHECK(ledger.releases() == max);
 }
 
 TEST_CASE("a batch of another population than the ledger's is refused") {

@@ -108,7 +108,7 @@ TEST_CASE("a malformed line is an error that names file and line") {
       reserve(16, 4),
       reserve(0, 5),
       reserve(-1, 5),
-      reserve(largest_reservation + 1, 5),
+      reserve(max_reservation + 1, 5),
       reserve(1, end_of_draws),
       run + R"("reserve":1.5,"first_draw":5,"event":)" + event + "}",
       run + R"("reserve":1,"first_draw":"5","event":)" + event + "}",
@@ -139,9 +139,8 @@ TEST_CASE("a line that was edited, removed, doubled or moved is found") {
   };
   const auto found_at = [&](const std::vector<std::string>& some, std::size_t line) {
     CAPTURE(line);
-    CHECK(
-        failure(joined(some)).find(fmt::format("ledger: f:{}: the checksum does not fit", line)) ==
-        0);
+    CHECK(failure(joined(some)).find(fmt::format("ledger: f:{}: the checksum does not fit", line)) ==
+          0);
   };
   CHECK(failure(text).empty());
   for (std::size_t k = 0; k < lines.size(); ++k) {
@@ -214,7 +213,7 @@ TEST_CASE("the number of paid batches is at most that charged by their run's fir
   longest.batches = std::numeric_limits<std::int64_t>::max();
   Event later = longest;
   later.paid = true;
-  CHECK_FALSE(fails({reserve(1, 0, longest), reserve(largest_reservation, 1, later)}));
+  CHECK_FALSE(fails({reserve(1, 0, longest), reserve(max_reservation, 1, later)}));
 }
 
 TEST_CASE("a mutated file is refused, or read as a beginning of the original") {

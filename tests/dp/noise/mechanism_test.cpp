@@ -42,7 +42,7 @@ struct Fixture {
 
 double normal_cdf(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
 
-constexpr GaussianNoise both_kinds[] = {GaussianNoise::rounded, GaussianNoise::floating_point};
+constexpr GaussianNoise both_kinds[] = {GaussianNoise::discretized, GaussianNoise::floating_point};
 
 void check_normal(GaussianNoise kind) {
   Fixture f;
@@ -194,7 +194,7 @@ TEST_CASE(
       for (std::size_t k = 0; k < 2; ++k) {
         const double spacings = noise[i][k] / grid.spacing;
         CHECK(spacings == std::round(spacings));
-        CHECK(std::abs(spacings) < 7 * grid.deviation);
+        CHECK(std::abs(spacings) < 7 * grid.stddev);
         const double sum = rows[k] + rows[k + 2] + rows[k + 4] + rows[k + 6];
         noise[i][k] -= static_cast<double>(grid.rounded(sum)) * grid.spacing;
       }

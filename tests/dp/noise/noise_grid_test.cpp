@@ -85,10 +85,10 @@ TEST_CASE("the spacing is the largest power of two within the share, the noise i
     const double share = 0x1p-20 * s.sensitivity * std::min(s.noise_multiplier, 1.0);
     CHECK(rounding <= share * (1 + 1e-15));
     CHECK(2 * rounding > share * (1 - 1e-15));
-    const double deviation = grid.deviation * grid.spacing;
-    CHECK(deviation >= s.noise_multiplier * (s.sensitivity + rounding));
-    CHECK(deviation <= s.noise_multiplier * s.sensitivity * (1 + 0x1.01p-20));
-    CHECK(grid.deviation >= 0x1p20 * std::sqrt(static_cast<double>(s.elements)) * (1 - 1e-15));
+    const double stddev = grid.stddev * grid.spacing;
+    CHECK(stddev >= s.noise_multiplier * (s.sensitivity + rounding));
+    CHECK(stddev <= s.noise_multiplier * s.sensitivity * (1 + 0x1.01p-20));
+    CHECK(grid.stddev >= 0x1p20 * std::sqrt(static_cast<double>(s.elements)) * (1 - 1e-15));
   }
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("rounded neighbouring sums are no further apart than the noise is scal
   const auto uniform = [&] { return 2 * random.uniform() - 1; };
   for (const Scales& s : all_scales()) {
     const NoiseGrid grid = grid_for(s);
-    const double scaled_for = grid.deviation / s.noise_multiplier;
+    const double scaled_for = grid.stddev / s.noise_multiplier;
     const auto elements = static_cast<std::size_t>(std::min<std::int64_t>(s.elements, 30'000));
     for (const double distance : {1.0, 1e-3, 0.0}) {
       for (const double size : {1.0, 1e4}) {

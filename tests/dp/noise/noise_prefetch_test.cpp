@@ -45,7 +45,7 @@ TEST_CASE("prefetched noise is what would be drawn later, on any number of threa
     std::vector<std::int64_t> counts;
     for (int k = 0; k < 4; ++k) counts.push_back(static_cast<std::int64_t>(random() % 3000));
     counts.push_back(static_cast<std::int64_t>(random() % 50'000));
-    if (round % 4 == 0) counts.push_back(NoisePrefetch::most_ahead + 1234);
+    if (round % 4 == 0) counts.push_back(NoisePrefetch::max_ahead + 1234);
     SecretRandom later = SecretRandom::insecure_seeded(7), ahead = SecretRandom::insecure_seeded(7);
     const Draws expected = in_stretches(counts, [&](std::span<std::int64_t> room) {
       gaussian->fill(later, room);
@@ -83,7 +83,7 @@ class Releases {
       : expect_(expect), mechanism_(1, SecretRandom::insecure_seeded(9)) {}
   std::vector<float> next(double multiplier) {
     mechanism_.set_noise_multiplier(multiplier);
-    if (expect_) mechanism_.expect_release();
+    if (expect_) mechanism_.prefetch();
     const NoisyGradient released = mechanism_.release(clipper_.finish(sampler_.draw()), ledger_);
     std::vector<float> values;
     for (const auto& [parameter, gradient] : released.gradients()) {

@@ -12,9 +12,9 @@ namespace sotto {
 namespace {
 
 // The sum itself, of up to 100 terms, in long double.
-double tail(int n, double q, int most) {
+double tail(int n, double q, int max) {
   long double sum = 0;
-  for (int k = n; k > most; --k) {
+  for (int k = n; k > max; --k) {
     long double term = 1;
     for (int i = 1; i <= k; ++i) term *= static_cast<long double>(n - k + i) / i * q;
     for (int i = 0; i < n - k; ++i) term *= 1 - static_cast<long double>(q);
@@ -26,10 +26,10 @@ double tail(int n, double q, int most) {
 TEST_CASE("the bound is above the tail, and by 2 % at most away from the middle") {
   for (const int n : {1, 2, 3, 7, 30, 100}) {
     for (const double q : {1e-9, 1e-3, 0.04, 0.5, 0.9, 0.999}) {
-      for (int most = 0; most < n; ++most) {
-        const double truth = tail(n, q, most), bound = binomial_tail(n, q, most);
+      for (int max = 0; max < n; ++max) {
+        const double truth = tail(n, q, max), bound = binomial_tail(n, q, max);
         CHECK(bound >= truth);
-        if (most >= n * q)
+        if (max >= n * q)
           CHECK(bound <= std::max(1.02 * truth, std::numeric_limits<double>::min()));
         else
           CHECK(bound <= 2 * truth);
@@ -42,18 +42,18 @@ TEST_CASE("tails of large populations, to 1e-4, by summation with 40 digits") {
   struct Case {
     std::int64_t n;
     double rate;
-    std::int64_t most;
+    std::int64_t max;
     double tail;
   };
-  for (const auto& [n, rate, most, tail] :
+  for (const auto& [n, rate, max, tail] :
        {Case{60'001, 256.0 / 60'000, 400, 2.9934607365093913e-17},
         Case{60'001, 256.0 / 60'000, 257, 0.45860989594201586},
         Case{1'000'001, 1e-3, 1100, 8.629943192068805e-4},
         Case{1'000'000'000, 1e-5, 10'500, 3.421353145774991e-7},
         Case{50'001, 0.02, 2300, 7.2325323322825901e-278},
         Case{1000, 0.99, 995, 0.028686399999004562}}) {
-    CHECK(binomial_tail(n, rate, most) >= tail);
-    CHECK(binomial_tail(n, rate, most) < tail * (most < 990 || most > 1000 ? 1.0001 : 1.02));
+    CHECK(binomial_tail(n, rate, max) >= tail);
+    CHECK(binomial_tail(n, rate, max) < tail * (max < 990 || max > 1000 ? 1.0001 : 1.02));
   }
 }
 

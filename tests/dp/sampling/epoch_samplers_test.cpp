@@ -79,9 +79,9 @@ TEST_CASE("a partition's batches differ by one unit at most") {
       CHECK(sampler.event() == Event{.sampling = Sampling::partition, .batches = batches});
       std::vector<std::size_t> sizes;
       for (std::int64_t i = 0; i < batches; ++i) sizes.push_back(sampler.draw().units().size());
-      const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
-      CHECK(*most - *least <= 1);
-      CHECK(*most <= static_cast<std::size_t>(batch));
+      const auto [min, max] = std::minmax_element(sizes.begin(), sizes.end());
+      CHECK(*max - *min <= 1);
+      CHECK(*max <= static_cast<std::size_t>(batch));
       CHECK(sampler.expected_batch_size() * static_cast<double>(batches) ==
             Approx(static_cast<double>(population)).epsilon(1e-15));
     }
@@ -93,12 +93,12 @@ void check_payment(S& sampler, const Event& first) {
   Event later = first;
   later.paid = true;
   for (int pass = 0; pass < 2; ++pass) {
-    for (std::int64_t place = 0; place < first.batches; ++place) {
-      const Event& event = place == 0 ? first : later;
+    for (std::int64_t index_in_epoch = 0; index_in_epoch < first.batches; ++index_in_epoch) {
+      const Event& event = index_in_epoch == 0 ? first : later;
       CHECK(sampler.event() == event);
       const SampledBatch draw = sampler.draw();
       CHECK(draw.event() == event);
-      CHECK(draw.separation() == 1);
+      CHECK(draw.min_separation() == 1);
       CHECK(draw.expected_batch_size() == sampler.expected_batch_size());
       CHECK_FALSE(draw.secure());
     }
@@ -149,7 +149,7 @@ void check_state(S sampler, S other) {
   }
   // The epoch is over: nothing of it remains, and the next one is the generator's.
   CHECK(sampler.state().rest.empty());
-  CHECK(sampler.state().place == 5);
+  CHECK(sampler.state().index_in_epoch == 5);
   other.load_state(sampler.state());
   CHECK_FALSE(other.event().paid);
   CHECK(pass_of(sampler) != pass_of(other));
@@ -167,11 +167,12 @@ TEST_CASE("a state that is no rest of an epoch is refused and changes nothing") 
   REQUIRE(good.rest.size() == 5);
   REQUIRE(std::count(good.rest.begin(), good.rest.end(), 1) == 2);
   REQUIRE(std::count(good.rest.begin(), good.rest.end(), 2) == 1);
-  const auto refused = [&](std::int64_t place, std::vector<std::int64_t> rest, const char* text) {
+  const auto refused = [&](std::int64_t index_in_epoch, std::vector<std::int64_t> rest,
+                           const char* text) {
     SamplerState bad = good;
-    bad.place = place;
+    bad.index_in_epoch = index_in_epoch;
     bad.rest = std::move(rest);
-    bad.event.paid = place % 3 > 0;
+    bad.event.paid = index_in_epoch % 3 > 0;
     CHECK(throws([&] { sampler.load_state(bad); }, text));
     CHECK(sampler.state().rest == good.rest);
   };
@@ -187,7 +188,7 @@ TEST_CASE("a state that is no rest of an epoch is refused and changes nothing") 
   refused(3, good.rest, "partition: a state with 5 units of an epoch");
   BallsAndBinsSampler balls(5, 3, seeded(12));
   SamplerState state = balls.state();
-  state.place = 1;
+  state.index_in_epoch = 1;
   state.event.paid = true;
   state.rest = {1, 1, 1, 1, 1};
   balls.load_state(state);

@@ -51,7 +51,7 @@ TEST_CASE("the rate of a fixed size is the quotient, rounded up") {
       const SampledBatch draw = sampler.draw();
       CHECK(draw.event() == sampler.event());
       CHECK(draw.expected_batch_size() == static_cast<double>(size));
-      CHECK(draw.separation() == 1);
+      CHECK(draw.min_separation() == 1);
       CHECK_FALSE(draw.secure());
     }
   }
@@ -67,7 +67,7 @@ TEST_CASE("a plan takes turns by number, and leaves the remainder out") {
     const SampledBatch draw = sampler.draw();
     CHECK(units(draw) == batches[step % 3]);
     CHECK(draw.event() == event);
-    CHECK(draw.separation() == 3);
+    CHECK(draw.min_separation() == 3);
     CHECK(draw.expected_batch_size() == 2);
     CHECK(draw.number() == step);
     CHECK(draw.secure());

@@ -17,12 +17,12 @@ struct Case {
   SamplerOptions options;
   Event event;
   double expected_batch_size;
-  std::int64_t separation = 1;
+  std::int64_t min_separation = 1;
 };
 const Case cases[] = {
     {{.sampling = Sampling::full_batch}, {.sampling = Sampling::full_batch}, 100},
     {{.expected_batch = 25}, {.sampling = Sampling::poisson, .sampling_rate = 0.25}, 25},
-    {{.sampling = Sampling::truncated_poisson, .expected_batch = 25, .largest = 101},
+    {{.sampling = Sampling::truncated_poisson, .expected_batch = 25, .max_batch_size = 101},
      {.sampling = Sampling::truncated_poisson, .sampling_rate = 0.25},
      25},
     {{.sampling = Sampling::fixed_size, .expected_batch = 25},
@@ -45,7 +45,7 @@ const Case cases[] = {
 };
 
 TEST_CASE("every sampling is made, with the requested batches") {
-  for (const auto& [options, event, expected_batch_size, separation] : cases) {
+  for (const auto& [options, event, expected_batch_size, min_separation] : cases) {
     const auto sampler = made(options);
     INFO(name(options.sampling));
     CHECK(sampler->event() == event);
@@ -53,7 +53,7 @@ TEST_CASE("every sampling is made, with the requested batches") {
     const SampledBatch draw = sampler->draw();
     CHECK(draw.event() == event);
     CHECK(draw.expected_batch_size() == expected_batch_size);
-    CHECK(draw.separation() == separation);
+    CHECK(draw.min_separation() == min_separation);
   }
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("options that disagree are refused") {
   for (const Sampling sampling : {Sampling::fixed_size, Sampling::partition})
     refused({.sampling = sampling, .expected_batch = 2.5}, "with batches of 2.5 units");
   refused({.sampling = Sampling::planned, .expected_batch = 2.5, .steps = 3}, "of 2.5 units");
-  refused({.expected_batch = 5, .largest = 9}, "9 units per batch at most of poisson");
+  refused({.expected_batch = 5, .max_batch_size = 9}, "9 units per batch at most of poisson");
   refused({.expected_batch = 5, .groups = 9}, "9 groups of poisson");
   refused({.expected_batch = 5, .steps = 9}, "9 steps of poisson");
   refused({.sampling = Sampling::truncated_poisson, .expected_batch = 5}, "at most 0 units");

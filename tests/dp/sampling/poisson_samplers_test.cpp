@@ -17,9 +17,9 @@ namespace {
 SecretRandom seeded(std::uint64_t seed) { return SecretRandom::insecure_seeded(seed); }
 
 TEST_CASE("a truncated batch is a Poisson batch, or a uniform part of one that is too large") {
-  constexpr std::int64_t n = 6, largest = 2, draws = 200'000;
+  constexpr std::int64_t n = 6, max_batch_size = 2, draws = 200'000;
   constexpr double rate = 0.3;
-  TruncatedPoissonSampler sampler(n, rate, largest, seeded(1));
+  TruncatedPoissonSampler sampler(n, rate, max_batch_size, seeded(1));
   std::vector<std::int64_t> counts(1 << n);
   for (int i = 0; i < draws; ++i) {
     const SampledBatch draw = sampler.draw();
@@ -43,25 +43,26 @@ TEST_CASE("a truncated batch is a Poisson batch, or a uniform part of one that i
 TEST_CASE("the cut bounds the probability of a batch too large, for one unit more as well") {
   const TruncatedPoissonSampler small(3, 0.5, 3, seeded(2));
   const Event event = small.event();
-  CHECK(event ==
-        Event{.sampling = Sampling::truncated_poisson, .sampling_rate = 0.5, .cut = event.cut});
-  CHECK(event.cut >= 1.0 / 16);  // all of 4 units
-  CHECK(event.cut < 1.001 / 16);
-  CHECK(TruncatedPoissonSampler(3, 0.5, 4, seeded(2)).event().cut == 0);
+  CHECK(event == Event{.sampling = Sampling::truncated_poisson,
+                       .sampling_rate = 0.5,
+                       .truncation_probability = event.truncation_probability});
+  CHECK(event.truncation_probability >= 1.0 / 16);  // all of 4 units
+  CHECK(event.truncation_probability < 1.001 / 16);
+  CHECK(TruncatedPoissonSampler(3, 0.5, 4, seeded(2)).event().truncation_probability == 0);
   TruncatedPoissonSampler large(60'000, 256.0 / 60'000, 400, seeded(3));
-  CHECK(large.event().cut == binomial_tail(60'001, large.rate(), 400));
+  CHECK(large.event().truncation_probability == binomial_tail(60'001, large.rate(), 400));
   const SampledBatch draw = large.draw();
   CHECK(draw.event() == large.event());
   CHECK(draw.expected_batch_size() == large.rate() * 60'000);
-  CHECK(draw.separation() == 1);
+  CHECK(draw.min_separation() == 1);
   CHECK(TruncatedPoissonSampler(10, 0.5, 3, seeded(4)).expected_batch_size() == 3);
-  CHECK(large.largest() == 400);
+  CHECK(large.max_batch_size() == 400);
 }
 
 TEST_CASE("a state of truncated batches is read whatever the last digits of its cut") {
   TruncatedPoissonSampler sampler(100, 0.1, 20, seeded(5));
   SamplerState state = sampler.state();
-  state.event.cut *= 1 + 1e-15;
+  state.event.truncation_probability *= 1 + 1e-15;
   state.number = 5;
   sampler.load_state(state);
   CHECK(sampler.draw().number() == 5);
@@ -106,7 +107,7 @@ TEST_CASE("the first group's turn is charged for its epoch, also after a new dra
       CHECK(sampler.event() == event);
       const SampledBatch draw = sampler.draw();
       CHECK(draw.event() == event);
-      CHECK(draw.separation() == 3);
+      CHECK(draw.min_separation() == 3);
       CHECK(draw.expected_batch_size() == 10 * 0.25 / 3);
     }
   }

@@ -25,9 +25,9 @@ TEST_CASE("every unit takes part with the stated probability") {
       const SampledBatch draw = s.draw();
       for (const std::int64_t unit : draw.units()) ++counts[static_cast<std::size_t>(unit)];
     }
-    const double deviation = std::sqrt(draws * rate * (1 - rate));
+    const double stddev = std::sqrt(draws * rate * (1 - rate));
     for (const int count : counts)
-      CHECK(std::abs(count - draws * rate) < (five_sigma + 1) * deviation + 1);
+      CHECK(std::abs(count - draws * rate) < (five_sigma + 1) * stddev + 1);
   }
 }
 
@@ -48,12 +48,11 @@ TEST_CASE("two units take part independently, and so do successive draws") {
     last = now;
   }
   const double expected = draws * 0.09;
-  const double deviation = std::sqrt(draws * 0.09 * 0.91);
+  const double stddev = std::sqrt(draws * 0.09 * 0.91);
   for (int a = 0; a < 8; ++a) {
-    for (int b = 0; b < a; ++b)
-      CHECK(std::abs(pairs[a][b] - expected) < (five_sigma + 1) * deviation);
+    for (int b = 0; b < a; ++b) CHECK(std::abs(pairs[a][b] - expected) < (five_sigma + 1) * stddev);
   }
-  CHECK(std::abs(repeats - 8 * expected) < (five_sigma + 1) * std::sqrt(8.0) * deviation);
+  CHECK(std::abs(repeats - 8 * expected) < (five_sigma + 1) * std::sqrt(8.0) * stddev);
 }
 
 TEST_CASE("small rates are neither rounded up nor down") {
@@ -147,8 +146,8 @@ TEST_CASE("a state of another sampler, or an impossible one, is refused and chan
   refused([](SamplerState& state) { state.event.paid = true; }, "other batches");
   refused([](SamplerState& state) { state.event.noise_multiplier = 1; }, "other batches");
   refused([](SamplerState& state) { state.event = FullBatchSampler(100).event(); }, "full_batch");
-  refused([](SamplerState& state) { state.place = 2; }, "after 2 of 1 batches");
-  refused([](SamplerState& state) { state.place = -1; }, "after -1 of 1 batches");
+  refused([](SamplerState& state) { state.index_in_epoch = 2; }, "after 2 of 1 batches");
+  refused([](SamplerState& state) { state.index_in_epoch = -1; }, "after -1 of 1 batches");
   refused([](SamplerState& state) { state.rest = {4}; },
           "poisson: a state with 1 units of an epoch");
 }

@@ -15,9 +15,9 @@
 namespace sotto {
 namespace {
 
-using NormMethod = std::vector<std::int64_t> (IndependentSubset::*)(std::int64_t, SecretRandom&);
-constexpr NormMethod norm_methods[] = {&IndependentSubset::sample_dense,
-                                       &IndependentSubset::sample_sparse};
+using SubsetMethod = std::vector<std::int64_t> (IndependentSubset::*)(std::int64_t, SecretRandom&);
+constexpr SubsetMethod methods[] = {&IndependentSubset::sample_dense,
+                                    &IndependentSubset::sample_sparse};
 
 // A bit for each unit.
 std::size_t mask(const std::vector<std::int64_t>& units) {
@@ -40,11 +40,11 @@ TEST_CASE("every subset has the probability of independent units, by either algo
   constexpr std::int64_t n = 5, draws = 60'000;
   // Blocks of 1, 3, 7 and 31 places, which end within the units, at their end and beyond it.
   for (const double rate : {0.3, 0.249, 0.2, 0.1, 0.03}) {
-    for (const NormMethod norm_method : norm_methods) {
+    for (const SubsetMethod method : methods) {
       IndependentSubset subset("test", rate);
       SecretRandom random = SecretRandom::insecure_seeded(1);
       std::vector<std::int64_t> counts(1 << n);
-      for (int i = 0; i < draws; ++i) ++counts[mask((subset.*norm_method)(n, random))];
+      for (int i = 0; i < draws; ++i) ++counts[mask((subset.*method)(n, random))];
       std::vector<double> expected;
       for (unsigned m = 0; m < counts.size(); ++m)
         expected.push_back(draws * std::pow(rate, std::popcount(m)) *
@@ -54,13 +54,13 @@ TEST_CASE("every subset has the probability of independent units, by either algo
   }
 }
 
-void check_sizes_and_places(std::int64_t n, double rate, int draws, NormMethod norm_method) {
+void check_sizes_and_places(std::int64_t n, double rate, int draws, SubsetMethod method) {
   constexpr std::int64_t slices = 25;
   IndependentSubset subset("test", rate);
   SecretRandom random = SecretRandom::insecure_seeded(2);
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(n) + 1), places(slices);
   for (int i = 0; i < draws; ++i) {
-    const std::vector<std::int64_t> units = (subset.*norm_method)(n, random);
+    const std::vector<std::int64_t> units = (subset.*method)(n, random);
     CHECK(std::is_sorted(units.begin(), units.end()));
     ++sizes[units.size()];
     for (const std::int64_t unit : units) ++places[static_cast<std::size_t>(unit * slices / n)];

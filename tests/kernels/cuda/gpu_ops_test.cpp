@@ -118,8 +118,8 @@ struct Sums {
 
 TEST_CASE("secret noise on a device has the CPU's bits, one array after the other") {
   const std::vector<std::int64_t> counts{1, 7, 0, 8, 1024, 1025, 4000};
-  for (const double deviation : {0.3, 5.0, 1e9}) {
-    const RoundedGaussian gaussian(deviation);
+  for (const double stddev : {0.3, 5.0, 1e9}) {
+    const RoundedGaussian gaussian(stddev);
     SecretRandom random = SecretRandom::insecure_seeded(3);
     ChaChaStream stream = random.reserve(5);
     stream.block =
@@ -168,10 +168,10 @@ struct Updates {
       UpdateArray array{.rule = rule, .dtype = dtype, .count = count, .first = first};
       array.constants = {.rate = 0.1,
                          .decay = 0.01,
-                         .shrink = 0.9,
+                         .decoupled_decay = 0.9,
                          .momentum = 0.8,
-                         .gain = 0.7,
-                         .memory = 0.9,
+                         .one_minus_dampening = 0.7,
+                         .beta2 = 0.9,
                          .correction = 1.2,
                          .offset = 0.001,
                          .eps = 1e-3,
@@ -241,7 +241,7 @@ TEST_CASE("on a device: an element that is NaN or becomes infinite is not update
 
 TEST_CASE("noise drawn on a GPU and the released sums have the CPU's bits") {
   const NoiseGrid grid{0x1p-24, 1e6};
-  const RoundedGaussian gaussian(grid.deviation);
+  const RoundedGaussian gaussian(grid.stddev);
   SecretRandom random = SecretRandom::insecure_seeded(8);
   Sums expected(cpu);
   add_on_grid(expected.sums, expected.sums, grid, 7,
@@ -251,7 +251,7 @@ TEST_CASE("noise drawn on a GPU and the released sums have the CPU's bits") {
               });
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
-    for (const std::int64_t most_draws : {std::int64_t{1024}, std::int64_t{1} << 22}) {
+    for (const std::int64_t max_draws : {std::int64_t{1024}, std::int64_t{1} << 22}) {
       Sums got(info.device);
       SecretRandom same = SecretRandom::insecure_seeded(8);
       release_on_device(got.sums, got.sums,
@@ -259,7 +259,7 @@ TEST_CASE("noise drawn on a GPU and the released sums have the CPU's bits") {
                          .divisor = 7,
                          .gaussian = gaussian,
                          .random = same,
-                         .most_draws = most_draws});
+                         .max_draws = max_draws});
       CHECK(got.released() == expected.released());
       CHECK(got.moved() == Sums(cpu).moved());
     }
@@ -268,7 +268,7 @@ TEST_CASE("noise drawn on a GPU and the released sums have the CPU's bits") {
 
 TEST_CASE("on a GPU, noise and every rule's step in one pass equal the two passes") {
   const NoiseGrid grid{0x1p-24, 1e6};
-  const RoundedGaussian gaussian(grid.deviation);
+  const RoundedGaussian gaussian(grid.stddev);
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
     const auto check_rule = [&]<class Optimizer>(auto rule, std::type_identity<Optimizer>) {
@@ -298,7 +298,7 @@ TEST_CASE("on a GPU, noise and every rule's step in one pass equal the two passe
 
 TEST_CASE("a sum on a GPU that is not a number is refused") {
   const NoiseGrid grid{0x1p-24, 1e6};
-  const RoundedGaussian gaussian(grid.deviation);
+  const RoundedGaussian gaussian(grid.stddev);
   SecretRandom random = SecretRandom::insecure_seeded(8);
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;

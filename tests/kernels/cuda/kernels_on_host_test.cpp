@@ -9,9 +9,9 @@ using namespace sotto;
 
 namespace {
 
-Shape random_shape(Random& random, int least_rank = 0) {
+Shape random_shape(Random& random, int min_rank = 0) {
   Shape shape;
-  for (int i = static_cast<int>(between(random, least_rank, 4)); i > 0; --i) {
+  for (int i = static_cast<int>(between(random, min_rank, 4)); i > 0; --i) {
     shape.push_back(between(random, random() % 12 == 0 ? 0 : 1, 9));
   }
   return shape;
@@ -186,9 +186,9 @@ TEST_CASE("device code: rows are processed in packs of 16 bytes where every pack
 
 TEST_CASE("device code: indices for slices and for elements") {
   Random random(54);
-  const auto draw_ids = [&](const Shape& shape, std::int64_t least, std::int64_t size) {
+  const auto draw_ids = [&](const Shape& shape, std::int64_t min, std::int64_t size) {
     return to_dtype(fill(Tensor::empty(shape, Dtype::f64),
-                         [&] { return static_cast<double>(between(random, least, size - 1)); }),
+                         [&] { return static_cast<double>(between(random, min, size - 1)); }),
                     Dtype::i64);
   };
   for (int round = 0; round < 200; ++round) {

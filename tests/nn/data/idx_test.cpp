@@ -102,11 +102,11 @@ void check_mnist(const Dataset& data, std::int64_t count) {
     squares += static_cast<double>(pixel) * pixel;
   }
   const double mean = sum / static_cast<double>(pixels.size());
-  const double deviation = std::sqrt(squares / static_cast<double>(pixels.size()) - mean * mean);
+  const double stddev = std::sqrt(squares / static_cast<double>(pixels.size()) - mean * mean);
   // The published four digits are those of the training images; the test images are a little
   // brighter (0.1325 and 0.3105).
   CHECK(mean == Approx(count == 60000 ? 0.1307 : 0.1325).margin(5e-5));
-  CHECK(deviation == Approx(count == 60000 ? 0.3081 : 0.3105).margin(5e-5));
+  CHECK(stddev == Approx(count == 60000 ? 0.3081 : 0.3105).margin(5e-5));
 }
 
 }  // namespace
@@ -253,9 +253,9 @@ TEST_CASE("MNIST files that do not fit together are refused") {
 }
 
 TEST_CASE("only the first elements are read, and nothing beyond them is looked at") {
-  const auto first = [](const Bytes& file, std::int64_t most) {
+  const auto first = [](const Bytes& file, std::int64_t max) {
     std::istringstream in(file);
-    return read_idx(in, "test", most);
+    return read_idx(in, "test", max);
   };
   const Bytes file = idx({100, 3}, ramp(300));
   CHECK(first(file, 2).to_vector<std::uint8_t>() == std::vector<std::uint8_t>{0, 1, 2, 3, 4, 5});

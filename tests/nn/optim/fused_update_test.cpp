@@ -57,7 +57,7 @@ void check_fused(const Rule& rule, GaussianNoise noise, Dtype dtype = Dtype::f32
 }
 
 TEST_CASE("an update fused with the noise equals the update after it, to the bit") {
-  for (const GaussianNoise noise : {GaussianNoise::rounded, GaussianNoise::floating_point}) {
+  for (const GaussianNoise noise : {GaussianNoise::discretized, GaussianNoise::floating_point}) {
     check_fused<nn::Sgd>(nn::SgdRule{.learning_rate = 0.1}, noise);
     check_fused<nn::Sgd>(nn::SgdRule{.momentum = 0.9, .nesterov = true}, noise);
     check_fused<nn::Adam>(nn::AdamRule<false>{.amsgrad = true}, noise, Dtype::f64);

@@ -21,7 +21,7 @@ struct Pair : nn::Module {
     visitor("b", b);
   }
   Gradients gradients(int t) {
-    return {{b.get(), slopes(t + 100, Dtype::f64)}, {a.get(), slopes(t, Dtype::f32)}};
+    return {{b.get(), grads(t + 100, Dtype::f64)}, {a.get(), grads(t, Dtype::f32)}};
   }
   std::vector<double> values() const {
     std::vector<double> all = to_dtype(a->value, Dtype::f64).to_vector<double>();
@@ -80,16 +80,16 @@ TEST_CASE("a bad gradient is refused and nothing is updated") {
   Parameter stranger(starts(Dtype::f32));
   const auto refused = [&](const Tensor& bad, Parameter* parameter, const std::string& text) {
     // The good gradient comes first: it must not be applied either.
-    const Gradients gradients{{model.b.get(), slopes(1, Dtype::f64)}, {parameter, bad}};
+    const Gradients gradients{{model.b.get(), grads(1, Dtype::f64)}, {parameter, bad}};
     const bool thrown = throws([&] { optimizer.step(gradients); }, text);
     return thrown && model.values() == before &&
            optimizer.state(model.named_parameters()).size() == 2;
   };
   Parameter* a = model.a.get();
-  const Tensor good = slopes(1, Dtype::f32);
+  const Tensor good = grads(1, Dtype::f32);
   CHECK(refused(good, &stranger, "step: a gradient of shape (5) is of a parameter not in"));
   CHECK(refused(full({4}, 1), a, "step: gradient (4) for a parameter (5)"));
-  CHECK(refused(slopes(1, Dtype::f64), model.b.get(), "step: two gradients for one parameter"));
+  CHECK(refused(grads(1, Dtype::f64), model.b.get(), "step: two gradients for one parameter"));
   CHECK(refused(Tensor(), a, "step: a gradient is undefined"));
   CHECK(refused(zeros({5}, Dtype::i64), a, "step: a gradient is i64"));
   for (const double bad :
@@ -121,7 +121,7 @@ TEST_CASE("a parameter without a gradient stays, and its steps are not counted")
   Pair model;
   nn::Adam optimizer(model);
   const std::vector<double> before = model.values();
-  optimizer.step({{model.b.get(), slopes(1, Dtype::f64)}});
+  optimizer.step({{model.b.get(), grads(1, Dtype::f64)}});
   CHECK(model.values()[0] == before[0]);
   CHECK(model.values()[width] != before[width]);
   const auto state = optimizer.state(model.named_parameters());

@@ -15,10 +15,10 @@ namespace {
 void check_rates(const Schedule& schedule, double base, const std::vector<double>& want) {
   for (std::size_t k = 0; k < want.size(); ++k) {
     CAPTURE(k);
-    CHECK(schedule.rate(static_cast<std::int64_t>(k), base) ==
+    CHECK(schedule.value(static_cast<std::int64_t>(k), base) ==
           Approx(want[k]).epsilon(1e-12).margin(1e-15));
   }
-  CHECK(throws([&] { schedule.rate(-1, base); }, "schedule: step -1"));
+  CHECK(throws([&] { schedule.value(-1, base); }, "schedule: step -1"));
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ TEST_CASE("restarts far out in large cycles do not overflow") {
   // The third cycle has 1.6e19 steps, more than 64 bits can count.
   const std::int64_t growth = 4'000'000'000;
   const double k = 0x1p62;
-  CHECK(Schedule::cosine_restarts(1, growth).rate(std::int64_t{1} << 62, 1) ==
+  CHECK(Schedule::cosine_restarts(1, growth).value(std::int64_t{1} << 62, 1) ==
         Approx((1 + std::cos(std::numbers::pi * (k - 4e9) / 1.6e19)) / 2).epsilon(1e-12));
 }
 

@@ -60,7 +60,7 @@ int points_asked() {
 // without a tolerance; upper bounds may be out of order by their gap. Among 300 points the gap is 7
 // % for one, above 2.5 % for four with epsilons below 4e-4, and mostly a hundredth of that.
 TEST_CASE("random points of the whole range have bounds close together and move the right way") {
-  constexpr double simd_dispatch_avx512 = 0.08, negligible = 2e-5, nearby = 1.01, far = 2;
+  constexpr double max_width = 0.08, negligible = 2e-5, nearby = 1.01, far = 2;
   RandomPoints points;
   for (int i = 0; i < points_asked(); ++i) {
     const Point point = points.next();
@@ -69,7 +69,7 @@ TEST_CASE("random points of the whole range have bounds close together and move 
     CHECK(std::isfinite(upper));
     CHECK(lower >= 0);
     CHECK(lower <= upper);
-    CHECK(lower >= (1 - simd_dispatch_avx512) * upper - negligible);
+    CHECK(lower >= (1 - max_width) * upper - negligible);
     for (const double factor : {nearby, far}) {
       for (const Point& more : point.with_more_loss(factor)) {
         CAPTURE(more.q, more.sigma, more.steps, more.delta);

@@ -33,13 +33,13 @@ void operator delete(void* place, std::size_t) noexcept { std::free(place); }
 namespace {
 
 // A normal loss with this standard deviation in spacings, rounded to whole spacings.
-DiscretePld normal(double deviation) {
+DiscretePld normal(double stddev) {
   constexpr double reach = 9;
   DiscretePld pair{.spacing = 1e-3, .atoms = {}};
-  const double log_norm = std::log(deviation * std::sqrt(2 * std::acos(-1.0)));
-  const auto last = static_cast<std::int64_t>(reach * deviation);
+  const double log_norm = std::log(stddev * std::sqrt(2 * std::acos(-1.0)));
+  const auto last = static_cast<std::int64_t>(reach * stddev);
   for (std::int64_t i = -last; i <= last; ++i) {
-    const double z = static_cast<double>(i) / deviation;
+    const double z = static_cast<double>(i) / stddev;
     pair.atoms.push_back({i, -0.5 * z * z - log_norm});
   }
   return pair;
@@ -91,9 +91,9 @@ TEST_CASE("a Fourier transform is its formula, and its inverse gives the sequenc
 // The transform of a smooth loss is nearly 0 nearly everywhere, but that of its most likely value
 // is not.
 TEST_CASE("a sum is as accurate as its own bound") {
-  for (const double deviation : {8.0, 30.0, 100.0}) {
+  for (const double stddev : {8.0, 30.0, 100.0}) {
     for (const int n : {1, 2, 8, 9}) {
-      const DiscretePld loss = normal(deviation), exact = normal(deviation * std::sqrt(n));
+      const DiscretePld loss = normal(stddev), exact = normal(stddev * std::sqrt(n));
       TiltedSum sum(0, loss.spacing, 1 << 13);
       sum.add(sum.tilted(loss), n);
       const std::vector<double> folded = sum.folded();
@@ -104,7 +104,7 @@ TEST_CASE("a sum is as accurate as its own bound") {
             static_cast<std::size_t>(atom.index - origin + sum.size()) % folded.size();
         error = std::max(error, std::abs(folded[place] - std::exp(atom.log_mass)));
       }
-      CAPTURE(deviation, n, error);
+      CAPTURE(stddev, n, error);
       CHECK(error <= sum.rounding());
     }
   }

@@ -27,10 +27,10 @@ void check_covariance(const StrategyMatrix& strategy) {
       }
     }
   }
-  const double deviation = 1.7 * bound * strategy.sensitivity({.separation = 3});
+  const double stddev = 1.7 * bound * strategy.sensitivity({.min_separation = 3});
   constexpr double count = plans * elements;
   const Eigen::MatrixXd inverse = dense(strategy).inverse();
-  const Eigen::MatrixXd expected = deviation * deviation * inverse * inverse.transpose();
+  const Eigen::MatrixXd expected = stddev * stddev * inverse * inverse.transpose();
   for (std::int64_t s = 0; s < steps; ++s) {
     for (std::int64_t t = 0; t < steps; ++t) {
       const double error =
@@ -51,19 +51,19 @@ TEST_CASE("the noise is scaled by the maximum change by one record, rounding inc
   for (const std::int64_t steps : {1, 30, 3000}) {
     for (const StrategyMatrix& strategy : strategies(steps)) {
       for (const double d : {1.0, 1e4, 1e8}) {
-        const double factor = strategy.sensitivity({.separation = 3});
+        const double factor = strategy.sensitivity({.min_separation = 3});
         NoisePlan plan = plan_of(strategy);
         const auto change = [&](double spacing, double rows) {
           return factor * (bound + spacing * std::sqrt(d)) + 1.5 * spacing * std::sqrt(d * rows);
         };
         const NoiseGrid grid = noise_grid(plan, bound, static_cast<std::int64_t>(d));
-        const double noise = grid.deviation * grid.spacing / 1.7;
+        const double noise = grid.stddev * grid.spacing / 1.7;
         CHECK(noise >= change(grid.spacing, static_cast<double>(steps)));
         CHECK(noise <= factor * bound * (1 + 0x1p-19));
         plan.sampling = Sampling::cyclic_poisson;
-        plan.separation = steps;
+        plan.min_separation = steps;
         const NoiseGrid cyclic = noise_grid(plan, bound, static_cast<std::int64_t>(d));
-        CHECK(cyclic.deviation * cyclic.spacing <= grid.deviation * grid.spacing);
+        CHECK(cyclic.stddev * cyclic.spacing <= grid.stddev * grid.spacing);
       }
     }
   }
@@ -76,9 +76,9 @@ TEST_CASE("the stated standard deviation is that of the step's noise") {
     Passes sampler(Sampling::planned, 8, 3);
     const Eigen::MatrixXd inverse = dense(strategy).inverse();
     for (std::int64_t t = 0; t < 8; ++t) {
-      const double deviation = 1.7 * bound * mechanism.factor_sensitivity() * inverse.row(t).norm();
+      const double stddev = 1.7 * bound * mechanism.factor_sensitivity() * inverse.row(t).norm();
       CHECK(f.release(mechanism, sampler).noise_variance() ==
-            Approx(deviation * deviation / 16).epsilon(1e-5));
+            Approx(stddev * stddev / 16).epsilon(1e-5));
     }
   }
 }

@@ -35,7 +35,7 @@ TEST_CASE("cyclic Poisson batches are scaled by the largest column") {
   const NoisePlan plan{.strategy = strategy,
                        .noise_multiplier = 1.7,
                        .sampling = Sampling::cyclic_poisson,
-                       .separation = 4};
+                       .min_separation = 4};
   CorrelatedMechanism mechanism(plan);
   CHECK(mechanism.factor_sensitivity() == Approx(std::sqrt(1.3125)));
   Fixture f;
@@ -49,7 +49,7 @@ TEST_CASE("cyclic Poisson batches are scaled by the largest column") {
     CHECK(count == (event.paid ? 6 : 2));
   }
   NoisePlan narrow = plan;
-  narrow.separation = 2;
+  narrow.min_separation = 2;
   CHECK_THROWS_AS(CorrelatedMechanism(narrow), std::invalid_argument);
 }
 
@@ -60,7 +60,7 @@ TEST_CASE("plans without an analysis are an error") {
   plan.noise_multiplier = std::nan("");
   CHECK_THROWS_AS(CorrelatedMechanism(plan), std::invalid_argument);
   plan = banded_plan();
-  plan.separation = 0;
+  plan.min_separation = 0;
   CHECK_THROWS_AS(CorrelatedMechanism(plan), std::invalid_argument);
   plan = banded_plan();
   plan.sampling = Sampling::poisson;
@@ -180,7 +180,7 @@ TEST_CASE("a state of another plan, or a part of one, is refused and changes not
   const auto state = mechanism.state();
   NoisePlan noisier = banded_plan(), farther = banded_plan();
   noisier.noise_multiplier = 1.8;
-  farther.separation = 4;
+  farther.min_separation = 4;
   const NoisePlan wider = plan_of(StrategyMatrix(BandedToeplitz{{1, 0.5, 0.1}}, 6));
   for (const NoisePlan& other : {noisier, farther, banded_plan(7), wider})
     CHECK_THROWS_AS(CorrelatedMechanism(other).load_state(state), std::invalid_argument);
@@ -210,7 +210,7 @@ TEST_CASE("scales without a grid are an error, and nothing is released") {
   refuse();
   // Within a factor of 2 of the maximum for fresh noise; step 31's noise is sqrt 6 times that.
   plan.noise_multiplier = 1;
-  while (noise_grid(plan, bound, elements).deviation < RoundedGaussian::deviation_limit / 2)
+  while (noise_grid(plan, bound, elements).stddev < RoundedGaussian::stddev_limit / 2)
     plan.noise_multiplier *= 2;
   refuse();
 }

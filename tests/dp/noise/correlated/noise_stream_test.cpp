@@ -13,10 +13,10 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-Numbers random_numbers(std::size_t count, double deviation, std::uint64_t seed) {
+Numbers random_numbers(std::size_t count, double stddev, std::uint64_t seed) {
   PublicRandom random(seed);
   Numbers values(count);
-  for (auto& value : values) value = std::llrint(deviation * random.normal());
+  for (auto& value : values) value = std::llrint(stddev * random.normal());
   return values;
 }
 
@@ -31,19 +31,19 @@ std::vector<Numbers> streamed(CorrelatedNoiseStream& stream, const std::vector<N
   return y;
 }
 
-std::vector<Numbers> noise_for(std::int64_t steps, std::size_t elements, double deviation) {
+std::vector<Numbers> noise_for(std::int64_t steps, std::size_t elements, double stddev) {
   std::vector<Numbers> z;
   for (std::int64_t t = 0; t < steps; ++t) {
-    z.push_back(random_numbers(elements, deviation, static_cast<std::uint64_t>(100 + t)));
+    z.push_back(random_numbers(elements, stddev, static_cast<std::uint64_t>(100 + t)));
   }
   return z;
 }
 
 TEST_CASE("a stream is the product with the dense inverse to 1e-12") {
   constexpr std::int64_t steps = 70;
-  constexpr double deviation = 0x1p48;
+  constexpr double stddev = 0x1p48;
   for (const StrategyMatrix& strategy : strategies(steps)) {
-    const auto z = noise_for(steps, 3, deviation);
+    const auto z = noise_for(steps, 3, stddev);
     CorrelatedNoiseStream stream(strategy, 3);
     const auto y = streamed(stream, z);
     const Eigen::MatrixXd inverse = dense(strategy).inverse();
@@ -54,7 +54,7 @@ TEST_CASE("a stream is the product with the dense inverse to 1e-12") {
       const Eigen::VectorXd expected = inverse * column;
       for (std::int64_t t = 0; t < steps; ++t) {
         const auto value = static_cast<double>(y[static_cast<std::size_t>(t)][e]);
-        CHECK(std::abs(value - expected[t]) < 1e-12 * deviation);
+        CHECK(std::abs(value - expected[t]) < 1e-12 * stddev);
       }
     }
   }
@@ -121,11 +121,11 @@ TEST_CASE("a stream continues from its memory") {
 TEST_CASE("the spread is that of noise and memory") {
   constexpr std::int64_t steps = 50;
   constexpr std::size_t elements = 4'000;
-  constexpr double deviation = 1e6;
+  constexpr double stddev = 1e6;
   for (const StrategyMatrix& strategy : strategies(steps)) {
     CorrelatedNoiseStream stream(strategy, elements);
     double largest = 0;
-    for (const Numbers& z : noise_for(steps, elements, deviation)) {
+    for (const Numbers& z : noise_for(steps, elements, stddev)) {
       Numbers now = z;
       stream.correlate(0, now);
       stream.advance();
@@ -141,7 +141,7 @@ TEST_CASE("the spread is that of noise and memory") {
     }
     // An estimate's standard error is 1.1 % (chi-squared of 4,000), and the largest of a few
     // hundred is within 7 % except with probability 1e-6.
-    CHECK(std::sqrt(largest / elements) / deviation == Approx(stream.spread()).epsilon(0.07));
+    CHECK(std::sqrt(largest / elements) / stddev == Approx(stream.spread()).epsilon(0.07));
   }
 }
 

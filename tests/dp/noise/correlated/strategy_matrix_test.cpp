@@ -20,10 +20,10 @@ double worst_pattern(const StrategyMatrix& strategy, Participation allowed) {
   double worst = 0;
   for (unsigned pattern = 1; pattern < 1U << strategy.steps(); ++pattern) {
     VectorXd sum = VectorXd::Zero(strategy.steps());
-    bool valid = std::popcount(pattern) <= allowed.most;
-    for (std::int64_t t = 0, last = -allowed.separation; t < strategy.steps(); ++t) {
+    bool valid = std::popcount(pattern) <= allowed.max;
+    for (std::int64_t t = 0, last = -allowed.min_separation; t < strategy.steps(); ++t) {
       if ((pattern >> t & 1) == 0) continue;
-      valid = valid && t - last >= allowed.separation;
+      valid = valid && t - last >= allowed.min_separation;
       last = t;
       sum += c.col(t);
     }
@@ -72,13 +72,13 @@ TEST_CASE("solve is the product with the inverse, and variances are those of its
 TEST_CASE("sensitivities are those of the worst pattern, or above") {
   constexpr std::int64_t steps = 11;
   for (const StrategyMatrix& strategy : strategies(steps)) {
-    for (std::int64_t separation = 1; separation <= steps + 1; ++separation) {
-      for (const std::int64_t most : {1, 2, 3, 11}) {
-        const Participation allowed{separation, most};
+    for (std::int64_t min_separation = 1; min_separation <= steps + 1; ++min_separation) {
+      for (const std::int64_t max : {1, 2, 3, 11}) {
+        const Participation allowed{min_separation, max};
         const double worst = worst_pattern(strategy, allowed);
         const bool tree = std::holds_alternative<TreeFactor>(strategy.factor());
-        const bool exact = !tree && (falls(strategy) || strategy.bands() <= separation);
-        CAPTURE(strategy.factor().index(), separation, most, worst);
+        const bool exact = !tree && (falls(strategy) || strategy.bands() <= min_separation);
+        CAPTURE(strategy.factor().index(), min_separation, max, worst);
         CHECK(strategy.sensitivity(allowed) >= worst * (1 - 1e-14));
         CHECK(strategy.sensitivity(allowed) <= worst * (exact ? 1 + 1e-12 : 1.35));
       }
@@ -90,7 +90,7 @@ TEST_CASE("a tree's sensitivity is exact for one step of a record and for all of
   for (const std::int64_t steps : {1, 2, 7, 8, 9, 12}) {
     const StrategyMatrix tree(TreeFactor{}, steps);
     const auto levels = static_cast<double>(std::bit_width(static_cast<std::uint64_t>(steps)));
-    CHECK(tree.sensitivity({.most = 1}) == Approx(std::sqrt(levels)));
+    CHECK(tree.sensitivity({.max_participations = 1}) == Approx(std::sqrt(levels)));
     CHECK(tree.sensitivity({}) == Approx(worst_pattern(tree, {})));
   }
 }
@@ -101,10 +101,10 @@ TEST_CASE("a tree's sensitivity is at most that of the tree with all its nodes")
   const auto square = [](std::int64_t steps, Participation record) {
     return std::pow(StrategyMatrix(TreeFactor{}, steps).sensitivity(record), 2);
   };
-  CHECK(square(8, {.separation = 8, .most = 1}) == Approx(4));
-  CHECK(square(9, {.separation = 4, .most = 3}) <= 11 + 1e-12);
-  CHECK(square(7, {.separation = 3, .most = 3}) <= 9 + 1e-12);
-  CHECK(square(24, {.separation = 3, .most = 8}) <= 88 + 1e-12);
+  CHECK(square(8, {.min_separation = 8, .max_participations = 1}) == Approx(4));
+  CHECK(square(9, {.min_separation = 4, .max_participations = 3}) <= 11 + 1e-12);
+  CHECK(square(7, {.min_separation = 3, .max_participations = 3}) <= 9 + 1e-12);
+  CHECK(square(24, {.min_separation = 3, .max_participations = 8}) <= 88 + 1e-12);
   CHECK(square(8, {}) <= 120);
 }
 
@@ -116,13 +116,15 @@ TEST_CASE("the error of a tree grows with the squared logarithm of the steps") {
     const std::vector<double> variances = tree.prefix_variances();
     CHECK(variances.back() == 1);
     CHECK(variances[variances.size() - 2] == height);
-    CHECK(squared_error(tree, {.most = 1}, PrefixError::max) == Approx(height * (height + 1)));
+    CHECK(squared_error(tree, {.max_participations = 1}, PrefixError::max) ==
+          Approx(height * (height + 1)));
     // On average half of the nodes, except for the last step's single node.
     const double mean =
         (0.5 * height * static_cast<double>(steps) + 1) / static_cast<double>(steps);
-    CHECK(squared_error(tree, {.most = 1}, PrefixError::mean) == Approx(mean * (height + 1)));
+    CHECK(squared_error(tree, {.max_participations = 1}, PrefixError::mean) ==
+          Approx(mean * (height + 1)));
     const StrategyMatrix independent(BandedToeplitz{{1}}, steps);
-    CHECK(squared_error(independent, {.most = 1}, PrefixError::max) == steps);
+    CHECK(squared_error(independent, {.max_participations = 1}, PrefixError::max) == steps);
   }
 }
 
@@ -133,21 +135,23 @@ TEST_CASE("the square root of the prefix sums is one, with nearly the best error
   const MatrixXd c = dense(root), square = c * c;
   const MatrixXd a = MatrixXd::Ones(steps, steps).triangularView<Eigen::Lower>();
   CHECK((square - a).cwiseAbs().maxCoeff() < 1e-9);  // coefficients are rounded to 2^-40
-  const double error = std::sqrt(squared_error(root, {.most = 1}, PrefixError::max));
+  const double error = std::sqrt(squared_error(root, {.max_participations = 1}, PrefixError::max));
   CHECK(error / (1 + std::log(double{steps}) / M_PI) == Approx(1).margin(0.05));
 }
 
 TEST_CASE("a single column's norm is the sensitivity of records that take part once") {
   const StrategyMatrix banded(BandedToeplitz{{1, 0.5, 0.25}}, 30);
   const double column = std::sqrt(1 + 0.25 + 0.0625);
-  CHECK(banded.sensitivity({.separation = 30}) == Approx(column));
-  CHECK(banded.sensitivity({.separation = 3}) == Approx(column * std::sqrt(10.0)));
-  CHECK(banded.sensitivity({.separation = 3, .most = 6}) == Approx(column * std::sqrt(6.0)));
+  CHECK(banded.sensitivity({.min_separation = 30}) == Approx(column));
+  CHECK(banded.sensitivity({.min_separation = 3}) == Approx(column * std::sqrt(10.0)));
+  CHECK(banded.sensitivity({.min_separation = 3, .max_participations = 6}) ==
+        Approx(column * std::sqrt(6.0)));
   // JAX-Privacy's table: squares of 8 and 6 for columns of norm 1.
   const StrategyMatrix table(square_root_factor(4), 32);
-  const double norm = table.sensitivity({.most = 1});
-  CHECK(table.sensitivity({.separation = 4}) == Approx(norm * std::sqrt(8.0)));
-  CHECK(table.sensitivity({.separation = 4, .most = 6}) == Approx(norm * std::sqrt(6.0)));
+  const double norm = table.sensitivity({.max_participations = 1});
+  CHECK(table.sensitivity({.min_separation = 4}) == Approx(norm * std::sqrt(8.0)));
+  CHECK(table.sensitivity({.min_separation = 4, .max_participations = 6}) ==
+        Approx(norm * std::sqrt(6.0)));
 }
 
 TEST_CASE("a factor's numbers are rounded to multiples of 2^-40") {
@@ -183,8 +187,8 @@ TEST_CASE("factors out of range are an error") {
   refused(BufferedToeplitz{{0.5}, {nan}});
   refused(BufferedToeplitz{{0.5, 0.6}, {0.6, 0.6}});
   const StrategyMatrix tree(TreeFactor{}, 4);
-  CHECK_THROWS_AS(tree.sensitivity({.separation = 0}), std::invalid_argument);
-  CHECK_THROWS_AS(tree.sensitivity({.most = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(tree.sensitivity({.min_separation = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(tree.sensitivity({.max_participations = 0}), std::invalid_argument);
   CHECK_THROWS_AS(tree.entry(4, 0), std::invalid_argument);
   CHECK_THROWS_AS(tree.noise_variance(4), std::invalid_argument);
   CHECK_THROWS_AS(tree.solve({1, 2}), std::invalid_argument);
