@@ -11,29 +11,30 @@ namespace sotto {
 
 namespace {
 
-// The value of SOTTO_INSTRUCTIONS; empty if it is not set.
-std::string_view wanted() {
-  static const std::string_view wanted = [] {
-    const char* const given = std::getenv("SOTTO_INSTRUCTIONS");
+// The value of SOTTO_SIMD, or of its earlier name SOTTO_INSTRUCTIONS; empty if neither is set.
+std::string_view requested() {
+  static const std::string_view requested = [] {
+    const char* const now = std::getenv("SOTTO_SIMD");
+    const char* const given = now ? now : std::getenv("SOTTO_INSTRUCTIONS");
     const std::string_view value = given ? given : "";
     check(!given || value == "portable" || value == "avx2",
-          "SOTTO_INSTRUCTIONS: \"{}\" is neither \"portable\" nor \"avx2\"", value);
+          "SOTTO_SIMD: \"{}\" is neither \"portable\" nor \"avx2\"", value);
     return value;
   }();
-  return wanted;
+  return requested;
 }
 
 }  // namespace
 
 bool has_avx2() {
   static const bool has =
-      wanted() != "portable" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+      requested() != "portable" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   return has;
 }
 
 bool has_avx512() {
-  static const bool has = has_avx2() && wanted() != "avx2" && __builtin_cpu_supports("avx512f") &&
-                          __builtin_cpu_supports("avx512vl");
+  static const bool has = has_avx2() && requested() != "avx2" &&
+                          __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
   return has;
 }
 

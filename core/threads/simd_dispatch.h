@@ -19,11 +19,11 @@ template <class F>
 }
 
 // True if simd_dispatch() uses AVX2: the CPU supports it, and the environment variable
-// SOTTO_INSTRUCTIONS was not "portable" at the first call. Throws std::invalid_argument if its
+// SOTTO_SIMD was not "portable" at the first call. Throws std::invalid_argument if its
 // value is neither "portable" nor "avx2".
 bool has_avx2();
 // True if simd_dispatch_avx512() uses AVX-512 (F and VL): the CPU supports it, and
-// SOTTO_INSTRUCTIONS is neither "portable" nor "avx2". Throws as has_avx2().
+// SOTTO_SIMD is neither "portable" nor "avx2". Throws as has_avx2().
 bool has_avx512();
 
 // Calls f() in AVX2 if has_avx2(). For loops over arithmetic that is all in inline functions.

@@ -14,9 +14,9 @@ struct NamedRule {
 };
 constexpr NamedRule rules[] = {{ClipRule::Kind::minimum, "minimum"},
                                {ClipRule::Kind::opacus, "opacus"},
-                               {ClipRule::Kind::auto_s, "automatic"},
-                               {ClipRule::Kind::normalize, "normalise"},
-                               {ClipRule::Kind::psac, "adaptive"}};
+                               {ClipRule::Kind::auto_s, "auto-s"},
+                               {ClipRule::Kind::normalize, "normalize"},
+                               {ClipRule::Kind::psac, "psac"}};
 
 }  // namespace
 

@@ -38,8 +38,9 @@ class Reading {
     line_.option("--noise-multiplier", o.noise_multiplier,
                  "noise standard deviation over clip bound, instead of --epsilon", "X");
     line_.option("--delta", o.delta, "the probability that epsilon may fail by", "X");
-    line_.option("--clip", o.clip_bound, "bound of each sample's gradient norm", "X");
-    line_.option("--batch", o.batch, "expected units in a (logical) batch, canaries included", "X");
+    line_.option("--clip-bound", o.clip_bound, "bound of each sample's gradient norm", "X");
+    line_.option("--batch-size", o.batch, "expected units in a (logical) batch, canaries included",
+                 "X");
     line_.option("--steps", o.steps, "steps of plain SGD", "N");
     line_.option("--lr", o.learning_rate, "learning rate", "X");
   }
@@ -48,12 +49,14 @@ class Reading {
     Options& o = options_;
     line_.group("Audit");
     line_.option("--canaries", o.canaries, "canaries, half of which take part", "N");
-    line_.option("--on", o.on, "put them on this parameter only, such as conv1.weight", "NAME");
+    line_.option("--canary-parameter", o.on,
+                 "put them on this parameter only, such as conv1.weight", "NAME");
     line_.choice("--score", o.score,
                  "likelihood under the claimed Gaussian, or spread of the releases",
                  {"likelihood", "spread"});
     line_.option("--confidence", o.confidence, "confidence of each bound", "X");
-    line_.option("--claim", o.claim, "judge this epsilon instead of the accountant's", "X");
+    line_.option("--claimed-epsilon", o.claim, "judge this epsilon instead of the accountant's",
+                 "X");
   }
 
   void add_running() {
@@ -86,14 +89,14 @@ void validate(const Options& o) {
   if (o.noise_multiplier) samples::check_noise_multiplier(*o.noise_multiplier);
   require(o.delta > 0 && o.delta < 1, "--delta", o.delta, "between 0 and 1");
   samples::check_clip_bound(o.clip_bound);
-  require(positive(o.batch), "--batch", o.batch, "a positive number");
+  require(positive(o.batch), "--batch-size", o.batch, "a positive number");
   samples::check_memory(o.memory);
   require(count(o.steps), "--steps", o.steps, "a number of steps");
   require(positive(o.learning_rate), "--lr", o.learning_rate, "a positive number");
   require(o.canaries >= 4 && o.canaries <= max_samples, "--canaries", o.canaries, "at least 4");
   require(o.confidence > 0 && o.confidence < 1, "--confidence", o.confidence, "between 0 and 1");
-  require(!o.claim || (std::isfinite(*o.claim) && *o.claim >= 0), "--claim", o.claim.value_or(0),
-          "a number of 0 or more");
+  require(!o.claim || (std::isfinite(*o.claim) && *o.claim >= 0), "--claimed-epsilon",
+          o.claim.value_or(0), "a number of 0 or more");
   samples::check_threads(o.threads);
 }
 

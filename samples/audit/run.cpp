@@ -44,7 +44,7 @@ std::vector<Parameter*> canary_parameters(nn::Module& model, const std::string& 
     if (name == wanted) return {parameter};
     names.push_back(name);
   }
-  fail(fmt::format("--on: {} is not one of {}", wanted, join(names, ", ")));
+  fail(fmt::format("--canary-parameter: {} is not one of {}", wanted, join(names, ", ")));
 }
 
 class Run {
@@ -69,7 +69,7 @@ class Run {
  private:
   static const Options& checked(const Options& options, const Dataset& data) {
     const auto units = static_cast<double>(data.size() + options.canaries);
-    check(options.batch <= units, "--batch: {} of {} samples and {} canaries", options.batch,
+    check(options.batch <= units, "--batch-size: {} of {} samples and {} canaries", options.batch,
           data.size(), options.canaries);
     return options;
   }

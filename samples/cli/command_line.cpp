@@ -8,6 +8,7 @@
 #include <sotto/core/error.h>
 #include <sotto/core/join.h>
 #include "samples/cli/program.h"
+#include "samples/cli/renamed_options.h"
 
 namespace sotto::samples {
 
@@ -61,6 +62,35 @@ void refuse_repeated(const std::vector<CLI::Option*>& options) {
   }
 }
 
+bool has_option(CLI::App& app, const std::string& name) {
+  const std::vector<CLI::Option*> all = all_options(app);
+  return std::any_of(all.begin(), all.end(),
+                     [&](const CLI::Option* o) { return o->check_name(name); });
+}
+
+// The arguments with options and values under their current names: "--clip 1" becomes
+// "--clip-bound 1". An option is translated only if the program has the current name and not the
+// earlier one.
+std::vector<std::string> with_current_names(CLI::App& app, int argc, const char* const* argv) {
+  std::vector<std::string> arguments = {argv[0]};
+  std::string option;  // the last one, without dashes
+  for (int k = 1; k < argc; ++k) {
+    const std::string text = argv[k];
+    if (!text.starts_with("--")) {
+      arguments.push_back(current_value(option, text));
+      continue;
+    }
+    const std::size_t equals = std::min(text.find('='), text.size());
+    option = text.substr(2, equals - 2);
+    const std::string now = current_option(option);
+    if (!has_option(app, "--" + option) && has_option(app, "--" + now)) option = now;
+    arguments.push_back("--" + option);
+    if (equals < text.size())
+      arguments.back() += "=" + current_value(option, text.substr(equals + 1));
+  }
+  return arguments;
+}
+
 }  // namespace
 
 bool parse_arguments(CLI::App& app, int argc, const char* const* argv) {
@@ -68,7 +98,10 @@ bool parse_arguments(CLI::App& app, int argc, const char* const* argv) {
   const std::vector<CLI::Option*> options = all_options(app);
   for (CLI::Option* const option : options) be_strict(*option);
   try {
-    app.parse(argc, argv);
+    const std::vector<std::string> arguments = with_current_names(app, argc, argv);
+    std::vector<const char*> texts;
+    for (const std::string& argument : arguments) texts.push_back(argument.c_str());
+    app.parse(argc, texts.data());
     return true;
   } catch (const CLI::CallForHelp&) {
     print_text(app.help());
@@ -140,9 +173,10 @@ void CommandLine::add_memory(memory::Policy& policy) {
          fmt::format("samples computed at once, at most (found from --memory-limit, else {})",
                      memory::usual_physical_batch),
          "N");
-  option("--accumulation", policy.accumulation, "physical batches for each batch, at least", "N");
+  option("--accumulation-steps", policy.accumulation, "physical batches for each batch, at least",
+         "N");
   parsed(
-      "--checkpoint",
+      "--checkpoint-activations",
       [&policy](const std::string& text) { policy.checkpoint = memory::parse_checkpoint(text); },
       memory::checkpoint_text(policy.checkpoint),
       "keep the input of every N-th module and recompute the rest: auto, none, N", "N");

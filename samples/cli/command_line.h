@@ -60,7 +60,8 @@ CLI::Option* add_option(CLI::App& app, const std::string& name, T& value, const 
 
 // Parses the arguments. Returns false if the help was requested; it has been printed then. Throws
 // std::invalid_argument, in one line with the option's name, for a wrong argument: also for an
-// empty value, an option in place of a value, and an option given twice.
+// empty value, an option in place of a value, and an option given twice. Names of earlier versions
+// (renamed_options.h) are understood.
 bool parse_arguments(CLI::App& app, int argc, const char* const* argv);
 
 class CommandLine {
@@ -91,7 +92,8 @@ class CommandLine {
   void add_threads(int& threads);
   // --device: the model's device; parsing fails, with the reason, for one that cannot be used.
   void add_device(Device& device);
-  // The settings of memory::Policy: --physical-batch, --accumulation, --checkpoint, --precision,
+  // The settings of memory::Policy: --physical-batch, --accumulation-steps,
+  // --checkpoint-activations, --precision,
   // --memory-limit.
   void add_memory(memory::Policy& policy);
 

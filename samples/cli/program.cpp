@@ -96,13 +96,13 @@ void check_memory(const memory::Policy& policy) {
     if (given) require(*given >= 1 && *given <= max_samples, option, *given, range);
   };
   number("--physical-batch", policy.physical_batch, "a number of samples");
-  number("--accumulation", policy.accumulation, "a number of parts");
+  number("--accumulation-steps", policy.accumulation, "a number of parts");
   const std::vector<std::string> problems = policy.problems();
   check(problems.empty(), "{}", join(problems, "; "));
 }
 
 void check_clip_bound(double bound) {
-  require(bound >= min_clip_bound && bound <= max_clip_bound, "--clip", bound,
+  require(bound >= min_clip_bound && bound <= max_clip_bound, "--clip-bound", bound,
           fmt::format("from {:.3g} to {:.3g} (2^-100 to 2^100)", min_clip_bound, max_clip_bound));
 }
 

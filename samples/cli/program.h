@@ -31,7 +31,7 @@ void check_memory(const memory::Policy& policy);
 // `kind` is tensors, a training checkpoint. Removes temporary files of it that a killed program
 // left. An empty path is no file.
 void check_writable(const char* option, const std::string& path, FileKind kind = FileKind::other);
-// Throws std::invalid_argument unless Clipper accepts the value of --clip.
+// Throws std::invalid_argument unless Clipper accepts the value of --clip-bound.
 void check_clip_bound(double bound);
 // Throws std::invalid_argument unless the noise multiplier is positive and at most 1e6: beyond it,
 // the formulas for the noise lose their digits.

@@ -15,7 +15,7 @@ struct Options {
   std::int64_t batch = 128;
   bool no_privacy = false;
   std::string clip_groups = "flat";
-  std::string passes = "one";
+  std::string passes = "book-keeping";
   std::string optimizer = "sgd";
   memory::Policy memory;
   std::size_t limit = 0;  // maximum bytes; 0: no limit

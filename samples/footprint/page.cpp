@@ -188,7 +188,7 @@ Settings settings(const Options& o, const Findings& found) {
                {"Limit", o.limit > 0 ? memory_size(o.limit) : "none"}};
   if (!o.no_privacy) {
     all.emplace_back("Clip groups", o.clip_groups);
-    all.emplace_back("Passes", o.passes);
+    all.emplace_back("Clipping", o.passes);
   }
   return all;
 }

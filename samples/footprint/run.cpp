@@ -47,7 +47,7 @@ class Training {
                       .memory = options.memory,
                       .prefetch_rows = [this](auto rows) { loader_.prefetch(rows); },
                       .clip_bound = 1,
-                      .passes = options.passes == "two" ? ClipPasses::two : ClipPasses::one};
+                      .passes = options.passes == "ghost" ? ClipPasses::two : ClipPasses::one};
     if (options.clip_groups == "layers")
       how.groups = layer_groups(model_->named_parameters(), how.clip_bound);
     engine_ =

@@ -28,10 +28,10 @@ void check_numbers(const Network& network) {
   };
   range("--width", network.width, max_width);
   range("--layers", network.layers, max_layers);
-  range("--batch", network.batch, max_batch_size);
-  require(network.batch % sotto::memory_tour::max_parts == 0, "--batch", network.batch,
+  range("--batch-size", network.batch, max_batch_size);
+  require(network.batch % sotto::memory_tour::max_parts == 0, "--batch-size", network.batch,
           fmt::format("a multiple of {}", sotto::memory_tour::max_parts));
-  sotto::samples::check_fits("--width, --layers, --batch", bytes_of(network));
+  sotto::samples::check_fits("--width, --layers, --batch-size", bytes_of(network));
 }
 
 int tour(int argc, const char* const* argv) {
@@ -45,7 +45,7 @@ int tour(int argc, const char* const* argv) {
   line.group("Network");
   line.option("--width", network.width, "features of each layer", "N");
   line.option("--layers", network.layers, "layers", "N");
-  line.option("--batch", network.batch, "samples of a step; a multiple of 8", "N");
+  line.option("--batch-size", network.batch, "samples of a step; a multiple of 8", "N");
   line.group("Files");
   line.option("--report", page, "write a page with the tables and a plot", "FILE");
   line.option("--json", json, "write the page's contents as JSON", "FILE");

@@ -25,14 +25,14 @@ constexpr std::pair<const char*, const char*> conflicts[] = {
     {"--no-privacy", "--epsilon"},
     {"--no-privacy", "--noise-multiplier"},
     {"--no-privacy", "--delta"},
-    {"--no-privacy", "--clip"},
+    {"--no-privacy", "--clip-bound"},
     {"--no-privacy", "--clip-rule"},
-    {"--no-privacy", "--passes"},
-    {"--no-privacy", "--write-ahead"},
+    {"--no-privacy", "--clipping"},
+    {"--no-privacy", "--ledger-block"},
     {"--no-privacy", "--clip-groups"},
-    {"--no-privacy", "--adaptive-quantile"},
+    {"--no-privacy", "--adaptive-clip-quantile"},
     {"--no-privacy", "--sampling"},
-    {"--no-privacy", "--largest-batch"},
+    {"--no-privacy", "--max-batch-size"},
     {"--no-privacy", "--accountant"},
 };
 
@@ -92,21 +92,22 @@ void Reading::add_privacy() {
   line_.option("--noise-multiplier", s.noise_multiplier,
                "noise standard deviation over clip bound, instead of --epsilon", "X");
   line_.option("--delta", s.delta, "the probability that epsilon may fail by", "X");
-  line_.option("--clip", s.clip_bound, "bound of each sample's gradient norm", "X");
+  line_.option("--clip-bound", s.clip_bound, "bound of each sample's gradient norm", "X");
   line_.choice("--clip-rule", s.clip_rule, "rule that turns norms into clip factors",
                clip_rule_names());
   line_.choice("--clip-groups", s.clip_groups, "parameters clipped together: all or by layer",
                {"flat", "layers"});
-  line_.option("--adaptive-quantile", s.adaptive_quantile,
+  line_.option("--adaptive-clip-quantile", s.adaptive_quantile,
                "let the bound follow this quantile of the norms, privately", "X");
   line_.choice("--sampling", s.sampling, "how batches are sampled", sampling_names());
-  line_.option("--largest-batch", s.max_batch_size, "maximum samples of a truncated_poisson batch",
+  line_.option("--max-batch-size", s.max_batch_size, "maximum samples of a truncated_poisson batch",
                "N");
   line_.choice("--accountant", s.accountant, "accountant that proves epsilon",
                {"pld", "prv", "rdp"});
-  line_.choice("--passes", s.passes, "backward passes; two (ghost clipping) need less memory",
-               {"auto", "one", "two"});
-  line_.option("--write-ahead", options_.write_ahead,
+  line_.choice("--clipping", s.passes,
+               "book-keeping: one backward pass; ghost: two, in less memory",
+               {"auto", "book-keeping", "ghost"});
+  line_.option("--ledger-block", options_.write_ahead,
                "releases the ledger reserves at a time; a crash charges unused ones, too", "N");
   line_.flag("--no-privacy", no_privacy_, "ordinary training, for comparison: NO PRIVACY AT ALL");
 }
@@ -118,7 +119,7 @@ void Reading::add_training() {
                fmt::format("settings that work: {}", join(preset_names(), ", ")), "NAME");
   line_.option("--epochs", s.epochs, "passes over the training data", "X");
   line_.option("--steps", s.steps, "steps, instead of --epochs", "N");
-  line_.option("--batch", s.batch, "expected samples in a (logical) batch", "X");
+  line_.option("--batch-size", s.batch, "expected samples in a (logical) batch", "X");
   line_.choice("--activation", s.activation, "nonlinearity", models::activation_names());
   line_.choice("--optimizer", s.optimizer, "update rule", {"sgd", "adam"});
   line_.option("--lr", s.learning_rate,
@@ -151,7 +152,7 @@ void Reading::add_running() {
   line_.group("Running");
   line_.option("--eval-every", options_.eval_every, "steps between evaluations; 0: an epoch", "N");
   line_.add_device(options_.settings.device);
-  line_.flag("--capture", options_.settings.capture,
+  line_.flag("--cuda-graph", options_.settings.capture,
              "on a GPU, capture forward and backward as CUDA graphs and replay them");
   line_.add_threads(options_.threads);
   line_.flag("--quiet", options_.quiet, "print the closing line only");
@@ -212,12 +213,12 @@ void check_numbers(const Options& options) {
   check(options.save_every >= 0, "--save-every: {} steps", options.save_every);
   check(options.eval_every >= 0, "--eval-every: {} steps", options.eval_every);
   check(options.write_ahead >= 1 && options.write_ahead <= max_reservation,
-        "--write-ahead: {} is not from 1 to {}", options.write_ahead, max_reservation);
+        "--ledger-block: {} is not from 1 to {}", options.write_ahead, max_reservation);
   check(!options.statistics || !options.save.empty(), "--statistics: needs --save or --resume");
   samples::check_threads(options.threads);
   const Device device = options.settings.device;
   check(!options.settings.capture || device != cpu,
-        "--capture: the {} has no CUDA graphs (give --device cuda)", name(device));
+        "--cuda-graph: the {} has no CUDA graphs (give --device cuda)", name(device));
 }
 
 // A preset fits any data: the data are not compared.

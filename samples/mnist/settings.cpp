@@ -8,6 +8,7 @@
 #include <sotto/core/join.h>
 #include <sotto/dp/engine/validation.h>
 #include "samples/cli/program.h"
+#include "samples/cli/renamed_options.h"
 #include "samples/models/models.h"
 
 namespace sotto::mnist {
@@ -54,10 +55,10 @@ void validate_privacy(const Settings& s) {
   if (s.noise_multiplier) samples::check_noise_multiplier(*s.noise_multiplier);
   require(s.delta > 0 && s.delta < 1, "--delta", s.delta, "between 0 and 1");
   const auto& quantile = s.adaptive_quantile;
-  require(!quantile || (*quantile >= 0 && *quantile <= 1), "--adaptive-quantile",
+  require(!quantile || (*quantile >= 0 && *quantile <= 1), "--adaptive-clip-quantile",
           quantile.value_or(0), "from 0 to 1");
   require((s.max_batch_size > 0) == (s.sampling == "truncated_poisson") && s.max_batch_size >= 0,
-          "--largest-batch", s.max_batch_size,
+          "--max-batch-size", s.max_batch_size,
           "a number of samples with --sampling truncated_poisson, and absent with others");
   samples::check_clip_bound(s.clip_bound);
 }
@@ -86,6 +87,8 @@ Settings settings_from_json(const json& object) {
   visit_settings(settings, [&](const char* name, auto& value, OnResume) {
     value_from_json(object.at(name), value);
   });
+  settings.clip_rule = samples::current_value("clip-rule", settings.clip_rule);
+  settings.passes = samples::current_value("clipping", settings.passes);
   return settings;
 }
 
@@ -120,10 +123,11 @@ void validate(const Settings& s) {
   if (s.data.empty())
     samples::check_fits("--train-size, --test-size",
                         bytes_of_digit * static_cast<double>(s.train_size + s.test_size));
-  require(s.batch > 0 && s.batch <= static_cast<double>(s.train_size), "--batch", s.batch,
+  require(s.batch > 0 && s.batch <= static_cast<double>(s.train_size), "--batch-size", s.batch,
           fmt::format("above 0 and at most the {} training samples", s.train_size));
   samples::check_memory(s.memory);
-  require(s.memory.checkpoint.value_or(0) == 0, "--checkpoint", s.memory.checkpoint.value_or(0),
+  require(s.memory.checkpoint.value_or(0) == 0, "--checkpoint-activations",
+          s.memory.checkpoint.value_or(0),
           "auto or none: the network is not a Sequential whose modules could be recomputed");
   require(positive(s.epochs), "--epochs", s.epochs, "a positive number");
   if (s.steps) require(*s.steps >= 1, "--steps", *s.steps, "at least 1");
@@ -135,7 +139,7 @@ void validate(const Settings& s) {
   if (s.privacy) {
     validate_privacy(s);
   } else {
-    require(s.batch == std::floor(s.batch), "--batch", s.batch,
+    require(s.batch == std::floor(s.batch), "--batch-size", s.batch,
             "a whole number, which --no-privacy needs");
   }
 }
@@ -183,7 +187,7 @@ EngineOptions engine_options(const Settings& s) {
                         .clip_bound = s.clip_bound,
                         .clipping = {.rule = {.kind = clip_rule_kind(s.clip_rule)}},
                         .seed = s.seed};
-  if (s.passes != "auto") options.passes = s.passes == "two" ? ClipPasses::two : ClipPasses::one;
+  if (s.passes != "auto") options.passes = s.passes == "ghost" ? ClipPasses::two : ClipPasses::one;
   if (s.adaptive_quantile)
     options.adaptive_clipping = AdaptiveClipping{.quantile = *s.adaptive_quantile};
   return options;
@@ -194,7 +198,7 @@ double noise_multiplier(const Settings& s) {
   const auto sampler = make_sampler(s.train_size, sampler_options(options));
   const std::string cut =
       truncation_problem(s.train_size, sampler->event(), options, relation_of(s));
-  check(cut.empty(), "--largest-batch: {}: {}", s.max_batch_size, cut);
+  check(cut.empty(), "--max-batch-size: {}: {}", s.max_batch_size, cut);
   if (s.noise_multiplier) return *s.noise_multiplier;
   return calibrate_noise_multiplier({.epsilon = s.epsilon.value(),
                                      .delta = s.delta,

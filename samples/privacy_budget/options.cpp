@@ -30,33 +30,37 @@ const std::array<Verb, 5>& verbs() {
         "the privacy spent by a training: epsilon for given deltas, delta for given epsilons",
         {},
         "  privacy_budget spent --ledger run.ledger --delta 1e-5\n"
-        "  privacy_budget spent --noise-multiplier 1.1 --population 60000 --batch 256 --epochs 60 "
+        "  privacy_budget spent --noise-multiplier 1.1 --dataset-size 60000 --batch-size 256 "
+        "--epochs 60 "
         "--delta 1e-5 1e-6\n"
-        "  privacy_budget spent --population 60000 --batch 256 --delta 1e-5 \\\n"
+        "  privacy_budget spent --dataset-size 60000 --batch-size 256 --delta 1e-5 \\\n"
         "      --phase noise-multiplier=1.3,epochs=10 --phase noise-multiplier=0.9,steps=500\n"},
        {Command::noise,
         "noise",
         "the smallest noise multiplier for a target epsilon",
         {"noise-multiplier"},
-        "  privacy_budget noise --epsilon 3 --delta 1e-5 --population 60000 --batch 256 --epochs "
+        "  privacy_budget noise --epsilon 3 --delta 1e-5 --dataset-size 60000 --batch-size 256 "
+        "--epochs "
         "60\n"},
        {Command::steps,
         "steps",
         "the largest number of steps within a target epsilon",
         {"steps", "epochs"},
-        "  privacy_budget steps --epsilon 3 --delta 1e-5 --noise-multiplier 1.1 --population 60000 "
-        "--batch 256\n"},
+        "  privacy_budget steps --epsilon 3 --delta 1e-5 --noise-multiplier 1.1 --dataset-size "
+        "60000 "
+        "--batch-size 256\n"},
        {Command::batch,
         "batch",
         "the largest batch, or sampling rate, within a target epsilon",
-        {"batch", "sampling-rate", "epochs"},
+        {"batch-size", "sampling-rate", "epochs"},
         "  privacy_budget batch --epsilon 3 --delta 1e-5 --noise-multiplier 1.1 --steps 5000 "
-        "--population 60000\n"},
+        "--dataset-size 60000\n"},
        {Command::compare,
         "compare",
         "accountants and samplings, side by side",
-        {"sampling", "batches", "cut", "largest-batch"},
-        "  privacy_budget compare --noise-multiplier 1.1 --population 60000 --batch 256 --epochs "
+        {"sampling", "batches-per-epoch", "truncation-probability", "max-batch-size"},
+        "  privacy_budget compare --noise-multiplier 1.1 --dataset-size 60000 --batch-size 256 "
+        "--epochs "
         "60 --delta 1e-5\n"}}};
   return all;
 }
@@ -156,7 +160,7 @@ void VerbLine::add_phase() {
 void VerbLine::add_output() {
   sub_->add_flag("--json", options_.json, "print JSON, with all digits, instead of tables")
       ->group("Output");
-  samples::add_option(*sub_, "--html", options_.html,
+  samples::add_option(*sub_, "--report", options_.html,
                       "write a page with curves that needs nothing else")
       ->type_name("FILE")
       ->group("Output");
@@ -195,10 +199,10 @@ Options VerbLine::options() const {
   options.accountant = parse_accountant(accountant_);
   check(!options.groups || *options.groups >= 1, "--groups: {} is not at least 1",
         options.groups.value_or(0));
-  samples::check_writable("--html", options.html);
+  samples::check_writable("--report", options.html);
   if (!options.ledger.empty()) {
     check_ledger();
-    check(options.html.empty() || options.html != options.ledger, "--html: {} is the ledger",
+    check(options.html.empty() || options.html != options.ledger, "--report: {} is the ledger",
           options.html);
     return options;
   }

@@ -165,7 +165,7 @@ class Questions {
 void check_cut(Method method, const Training& training, double delta, const Bounds& found) {
   if (std::isfinite(found.upper)) return;
   const std::string problem = truncation_refusal(method, training.relation, training.phases, delta);
-  check(problem.empty(), "--largest-batch, --cut: {}", problem);
+  check(problem.empty(), "--max-batch-size, --truncation-probability: {}", problem);
 }
 
 void tell_answers(const Options& options, Method method, const Training& training, Answer& answer,

@@ -116,7 +116,9 @@ Answer answer_target(const Options& options, Progress& progress) {
   const Method method = choose_method(options.accountant, relation, releases_of(phase));
   const std::string cut = truncation_refusal(phase, target);
   check(cut.empty(), "{}: {}",
-        options.phases.front().truncation_probability ? "--cut" : "--largest-batch", cut);
+        options.phases.front().truncation_probability ? "--truncation-probability"
+                                                      : "--max-batch-size",
+        cut);
   const std::int64_t batch = solve(method, relation, unknown, target, phase);
   Answer answer{.title = title_of(unknown)};
   answer.json["command"] = unknown == Unknown::noise   ? "noise"

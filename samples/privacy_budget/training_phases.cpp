@@ -12,6 +12,7 @@
 #include <sotto/core/join.h>
 #include <sotto/dp/numerics/binomial_tail.h>
 #include "samples/cli/program.h"
+#include "samples/cli/renamed_options.h"
 
 namespace sotto::budget {
 
@@ -39,72 +40,85 @@ void check_count(const char* option, std::optional<std::int64_t> value) {
 
 void check_numbers(const PhaseOptions& o) {
   if (o.noise_multiplier) samples::check_noise_multiplier(*o.noise_multiplier);
-  check_positive("--batch", o.batch);
+  check_positive("--batch-size", o.batch);
   check_positive("--epochs", o.epochs);
-  check_count("--population", o.population);
-  check_count("--batches", o.batches);
+  check_count("--dataset-size", o.population);
+  check_count("--batches-per-epoch", o.batches);
   check_count("--steps", o.steps);
-  check_count("--largest-batch", o.max_batch_size);
+  check_count("--max-batch-size", o.max_batch_size);
   check(!o.sampling_rate || (*o.sampling_rate > 0 && *o.sampling_rate <= 1),
         "--sampling-rate: {} is not above 0 and at most 1", o.sampling_rate.value_or(0));
   check(!o.truncation_probability ||
             (*o.truncation_probability > 0 && *o.truncation_probability <= 1),
-        "--cut: {} is not above 0 and at most 1 (--largest-batch and --population compute it)",
+        "--truncation-probability: {} is not above 0 and at most 1 (--max-batch-size and "
+        "--dataset-size compute it)",
         o.truncation_probability.value_or(0));
   check(!o.batch || !o.population || *o.batch <= static_cast<double>(*o.population),
-        "--batch: {} of a --population of {}", o.batch.value_or(0), o.population.value_or(0));
+        "--batch-size: {} of a --dataset-size of {}", o.batch.value_or(0),
+        o.population.value_or(0));
 }
 
 void check_together(const PhaseOptions& o, Sampling sampling) {
   const char* const kind = sotto::name(sampling);
-  check(!o.batch || !o.sampling_rate, "--batch and --sampling-rate do not go together");
+  check(!o.batch || !o.sampling_rate, "--batch-size and --sampling-rate do not go together");
   check(!o.steps || !o.epochs, "--steps and --epochs do not go together");
   check(!o.sampling_rate || has_rate(sampling), "--sampling-rate: {} batches have none", kind);
   check(!o.batch || has_rate(sampling) || in_epochs(sampling),
-        "--batch: {} batches are all records", kind);
-  check(!o.batches || in_epochs(sampling), "--batches: {} batches do not come in passes", kind);
-  const bool truncated = sampling == Sampling::truncated_poisson;
-  check(!o.truncation_probability || truncated, "--cut: {} batches are not truncated", kind);
-  check(!o.max_batch_size || truncated, "--largest-batch: {} batches are not truncated", kind);
-  check(!o.max_batch_size || !o.truncation_probability,
-        "--largest-batch and --cut do not go together");
-  check(!o.batch || !whole_batches(sampling) || *o.batch == std::floor(*o.batch),
-        "--batch: {} is not a whole number of records, as {} batches have", o.batch.value_or(0),
+        "--batch-size: {} batches are all records", kind);
+  check(!o.batches || in_epochs(sampling), "--batches-per-epoch: {} batches do not come in passes",
         kind);
-  check(!o.batch || o.population, "--batch: needs --population (or give --sampling-rate)");
+  const bool truncated = sampling == Sampling::truncated_poisson;
+  check(!o.truncation_probability || truncated,
+        "--truncation-probability: {} batches are not truncated", kind);
+  check(!o.max_batch_size || truncated, "--max-batch-size: {} batches are not truncated", kind);
+  check(!o.max_batch_size || !o.truncation_probability,
+        "--max-batch-size and --truncation-probability do not go together");
+  check(!o.batch || !whole_batches(sampling) || *o.batch == std::floor(*o.batch),
+        "--batch-size: {} is not a whole number of records, as {} batches have",
+        o.batch.value_or(0), kind);
+  check(!o.batch || o.population, "--batch-size: needs --dataset-size (or give --sampling-rate)");
 }
 
 double rate_of(const PhaseOptions& o, Sampling sampling) {
   if (o.sampling_rate) return *o.sampling_rate;
-  check(o.batch && o.population, "--sampling-rate: is missing (or give --population and --batch)");
+  check(o.batch && o.population,
+        "--sampling-rate: is missing (or give --dataset-size and --batch-size)");
   const double records = static_cast<double>(*o.population);
   if (sampling != Sampling::cyclic_poisson) return *o.batch / records;
   const double rate = *o.batch * static_cast<double>(o.batches.value()) / records;
-  check(rate <= 1, "--batches: {} groups of {} records have fewer than a --batch of {}", *o.batches,
-        *o.population, *o.batch);
+  check(rate <= 1,
+        "--batches-per-epoch: {} groups of {} records have fewer than a --batch-size of {}",
+        *o.batches, *o.population, *o.batch);
   return rate;
 }
 
 std::int64_t batches_of(const PhaseOptions& o, Sampling sampling) {
   if (sampling == Sampling::cyclic_poisson || sampling == Sampling::planned) {
-    check(o.batches.has_value(), "--batches: is missing: {} needs the {}", sotto::name(sampling),
+    check(o.batches.has_value(), "--batches-per-epoch: is missing: {} needs the {}",
+          sotto::name(sampling),
           sampling == Sampling::planned ? "steps of the plan" : "number of groups");
-    check(!o.batch || sampling != Sampling::planned, "--batch: planned batches need --batches");
+    check(!o.batch || sampling != Sampling::planned,
+          "--batch-size: planned batches need --batches-per-epoch");
     return *o.batches;
   }
-  check(!o.batches || !o.batch, "--batches and --batch do not go together for {} batches",
+  check(!o.batches || !o.batch,
+        "--batches-per-epoch and --batch-size do not go together for {} batches",
         sotto::name(sampling));
   if (o.batches) return *o.batches;
-  check(o.batch && o.population, "--batches: is missing (or give --population and --batch)");
+  check(o.batch && o.population,
+        "--batches-per-epoch: is missing (or give --dataset-size and --batch-size)");
   return batches_of_epoch(*o.population, *o.batch);
 }
 
 // A rate of 0 means that it is unknown.
 double cut_of(const PhaseOptions& o, double rate) {
   if (o.truncation_probability) return *o.truncation_probability;
-  check(o.max_batch_size.has_value(), "--largest-batch: is missing (or give --cut)");
-  check(o.population.has_value(), "--largest-batch: needs --population");
-  check(rate > 0, "--largest-batch: says nothing while the sampling rate is not known; give --cut");
+  check(o.max_batch_size.has_value(),
+        "--max-batch-size: is missing (or give --truncation-probability)");
+  check(o.population.has_value(), "--max-batch-size: needs --dataset-size");
+  check(rate > 0,
+        "--max-batch-size: says nothing while the sampling rate is not known; give "
+        "--truncation-probability");
   return binomial_tail(*o.population + 1, rate, *o.max_batch_size);
 }
 
@@ -126,8 +140,9 @@ std::int64_t steps_of(const PhaseOptions& o, double per_epoch) {
 void check_batch_to_find(const PhaseOptions& o, Sampling sampling) {
   check(sampling == Sampling::partition || sampling == Sampling::balls_and_bins,
         "--sampling: {} batches have no size to find", sotto::name(sampling));
-  check(!o.batches, "--batches: is what the batch decides, for {} batches", sotto::name(sampling));
-  check(o.population.has_value(), "--population: is missing: {} needs it", sotto::name(sampling));
+  check(!o.batches, "--batches-per-epoch: is what the batch decides, for {} batches",
+        sotto::name(sampling));
+  check(o.population.has_value(), "--dataset-size: is missing: {} needs it", sotto::name(sampling));
 }
 
 template <class Number>
@@ -149,7 +164,7 @@ Items items_of(const std::string& text) {
     const std::string item = text.substr(at, end - at);
     const std::size_t equals = item.find('=');
     check(equals != std::string::npos, "'{}' is not NAME=VALUE", item);
-    const std::string name = item.substr(0, equals);
+    const std::string name = samples::current_option(item.substr(0, equals));
     for (const auto& other : items) check(other.first != name, "{} is given twice", name);
     items.emplace_back(name, item.substr(equals + 1));
     at = end + 1;
@@ -159,10 +174,10 @@ Items items_of(const std::string& text) {
 
 // A phase's option replaces the alternative that was given for all phases.
 void drop_other(const std::string& name, PhaseOptions& o) {
-  if (name == "batch") o.sampling_rate.reset();
+  if (name == "batch-size") o.sampling_rate.reset();
   if (name == "sampling-rate") o.batch.reset();
-  if (name == "largest-batch") o.truncation_probability.reset();
-  if (name == "cut") o.max_batch_size.reset();
+  if (name == "max-batch-size") o.truncation_probability.reset();
+  if (name == "truncation-probability") o.max_batch_size.reset();
   if (name == "steps") o.epochs.reset();
   if (name == "epochs") o.steps.reset();
 }

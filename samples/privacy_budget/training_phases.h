@@ -23,15 +23,16 @@ template <class Options, class Visit>
 void visit_phase_options(Options& o, Visit&& visit) {
   visit("noise-multiplier", o.noise_multiplier, "X", "noise standard deviation over clip bound");
   visit("sampling", o.sampling, "NAME", "how batches are sampled");
-  visit("population", o.population, "N", "records in the data set");
-  visit("batch", o.batch, "X", "records in a batch, expected or fixed");
+  visit("dataset-size", o.population, "N", "records in the data set");
+  visit("batch-size", o.batch, "X", "records in a batch, expected or fixed");
   visit("sampling-rate", o.sampling_rate, "Q",
-        "each record's probability to be in a batch, instead of --batch and --population");
-  visit("batches", o.batches, "N",
+        "each record's probability to be in a batch, instead of --batch-size and --dataset-size");
+  visit("batches-per-epoch", o.batches, "N",
         "batches of an epoch, for samplings by epoch; groups of cyclic_poisson");
-  visit("largest-batch", o.max_batch_size, "N", "truncated_poisson: maximum records of a batch");
-  visit("cut", o.truncation_probability, "P",
-        "truncated_poisson: the probability that a batch is truncated, instead of --largest-batch");
+  visit("max-batch-size", o.max_batch_size, "N", "truncated_poisson: maximum records of a batch");
+  visit(
+      "truncation-probability", o.truncation_probability, "P",
+      "truncated_poisson: the probability that a batch is truncated, instead of --max-batch-size");
   visit("steps", o.steps, "N", "steps, one noisy release each");
   visit("epochs", o.epochs, "X", "expected passes over the data, instead of --steps");
 }

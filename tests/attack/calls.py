@@ -33,7 +33,7 @@ class Calls:
             self.together(together)
 
     def command(self, folder, start):
-        files = ["--save-every", "2", "--eval-every", "1", "--write-ahead", "2", "--json",
+        files = ["--save-every", "2", "--eval-every", "1", "--ledger-block", "2", "--json",
                  os.path.join(folder, "json")]
         model = os.path.join(folder, "m")
         if os.path.exists(state_of(model)):

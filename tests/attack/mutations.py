@@ -82,7 +82,7 @@ class Mutations:
         self.each = max(1, (world.count or 60) // 6)
         self.saved = world.folder()
         self.model = os.path.join(self.saved, "m")
-        world.run(world.training("--save", self.model, "--write-ahead", "1", "--statistics", "--quiet", steps=4))
+        world.run(world.training("--save", self.model, "--ledger-block", "1", "--statistics", "--quiet", steps=4))
         self.data = world.folder()
         for part, count in (("train", 60), ("t10k", 20)):
             self.write_idx(f"{part}-images-idx3-ubyte", 2051, (count, 28, 28), count * 784)
@@ -152,7 +152,7 @@ class Mutations:
         self.world.ledger_counts(model + ".ledger", 4)
 
     def train(self, folder):
-        return self.world.run([self.world.mnist, "--data", folder, "--batch", "20", "--steps", "1",
+        return self.world.run([self.world.mnist, "--data", folder, "--batch-size", "20", "--steps", "1",
                                "--noise-multiplier", "2", "--threads", "1", "--quiet"])
 
     def idx(self):

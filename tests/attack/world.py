@@ -42,20 +42,20 @@ class World:
 
     # A training of few steps, in well under a second.
     def training(self, *extra, steps=3):
-        return [self.mnist, "--train-size", "200", "--test-size", "20", "--batch", "32",
+        return [self.mnist, "--train-size", "200", "--test-size", "20", "--batch-size", "32",
                 "--threads", "1", "--noise-multiplier", "2", "--steps", str(steps), *extra]
 
     def writers(self):
         """Each program that writes files: how it is called, and its options for them."""
         return [
             (self.training(), ("--report", "--json")),
-            ([self.audit, "--train-size", "40", "--batch", "8", "--steps", "1", "--canaries", "40",
+            ([self.audit, "--train-size", "40", "--batch-size", "8", "--steps", "1", "--canaries", "40",
               "--threads", "1"], ("--report", "--json")),
-            ([self.footprint, "--batch", "2", "--threads", "1"], ("--html", "--json")),
-            ([self.memory_tour, "--width", "8", "--layers", "2", "--batch", "16"],
+            ([self.footprint, "--batch-size", "2", "--threads", "1"], ("--report", "--json")),
+            ([self.memory_tour, "--width", "8", "--layers", "2", "--batch-size", "16"],
              ("--report", "--json")),
             ([self.privacy_budget, "spent", "--noise-multiplier", "4", "--sampling-rate", "1",
-              "--steps", "2", "--delta", "1e-5"], ("--html",)),
+              "--steps", "2", "--delta", "1e-5"], ("--report",)),
         ]
 
     def folder(self):

@@ -74,7 +74,7 @@ std::vector<double> reduced(Reduction op, const Tensor& x, const Shape& y) {
 }  // namespace
 
 TEST_CASE("the environment variable disables instruction sets") {
-  const char* const wanted = std::getenv("SOTTO_INSTRUCTIONS");
+  const char* const wanted = std::getenv("SOTTO_SIMD");
   if (wanted) CHECK_FALSE(has_avx512());
   if (wanted && std::string_view(wanted) == "portable") CHECK_FALSE(has_avx2());
 }

@@ -9,8 +9,8 @@ import os
 
 from mnist_runs import ALONE, Case, Page, main, run
 
-SMALL = [*ALONE, "--train-size", "200", "--canaries", "600", "--batch", "400", "--steps", "4"]
-WHOLE = [*ALONE, "--train-size", "200", "--canaries", "4000", "--batch", "4200", "--steps", "1"]
+SMALL = [*ALONE, "--train-size", "200", "--canaries", "600", "--batch-size", "400", "--steps", "4"]
+WHOLE = [*ALONE, "--train-size", "200", "--canaries", "4000", "--batch-size", "4200", "--steps", "1"]
 
 
 class Audit(Case):
@@ -40,7 +40,7 @@ class Whole(Audit):
 
     def test_a_claim_that_is_too_small_is_contradicted_everywhere(self):
         page = self.path("page.html")
-        out, found = self.audit(3, "--noise-multiplier", "0.3", "--claim", "0.5", "--report", page)
+        out, found = self.audit(3, "--noise-multiplier", "0.3", "--claimed-epsilon", "0.5", "--report", page)
         self.assertIn("THE CLAIM IS CONTRADICTED", out.splitlines()[-1])
         self.assertIs(found["contradicted"], True)
         with open(page, encoding="utf-8") as file:
@@ -49,7 +49,7 @@ class Whole(Audit):
     # Mu is 1.67, and the audit finds a bound above 1.12, the mu whose epsilon is 5. The count of right
     # guesses would have to be 1000 of 1000 to prove this bound.
     def test_a_bound_that_needs_independence_says_so(self):
-        out, found = self.audit(3, "--noise-multiplier", "0.6", "--claim", "5", "--report",
+        out, found = self.audit(3, "--noise-multiplier", "0.6", "--claimed-epsilon", "5", "--report",
                                 self.path("page.html"), size=WHOLE)
         self.assertLess(found["one_run"]["epsilon"], 5)
         self.assertIs(found["contradicted"], False)
@@ -86,7 +86,7 @@ class Whole(Audit):
         self.assertEqual(found["settings"]["Score"], "spread")
 
     def test_canaries_can_be_on_one_parameter_alone(self):
-        _, found = self.audit(0, "--on", "conv2.weight", "--noise-multiplier", "0.3")
+        _, found = self.audit(0, "--canary-parameter", "conv2.weight", "--noise-multiplier", "0.3")
         self.assertEqual(found["settings"]["Canaries on"], "conv2.weight")
         self.assertGreater(found["one_run"]["epsilon"], 1)
 
@@ -120,8 +120,8 @@ class WrongArguments(Audit):
             ("--epsilon", ["--epsilon", "1", "--noise-multiplier", "1"]),
             ("--noise-multiplier", ["--noise-multiplier", "0"]),
             ("--delta", ["--delta", "1"]),
-            ("--clip", ["--clip", "-1"]),
-            ("--batch", ["--train-size", "10", "--canaries", "10", "--batch", "21"]),
+            ("--clip-bound", ["--clip-bound", "-1"]),
+            ("--batch-size", ["--train-size", "10", "--canaries", "10", "--batch-size", "21"]),
             ("--physical-batch", ["--physical-batch", "0"]),
             ("--precision", ["--precision", "f8"]),
             ("--memory-limit", ["--memory-limit", "2 gallons"]),
@@ -129,12 +129,12 @@ class WrongArguments(Audit):
             ("--lr", ["--lr", "nan"]),
             ("--canaries", ["--canaries", "3"]),
             ("30000 canaries on 26010", ["--train-size", "10", "--canaries", "30000"]),
-            ("800 canaries on 16", ["--train-size", "10", "--canaries", "800", "--batch", "9",
-                                     "--on", "conv1.bias"]),
-            ("--on", ["--train-size", "10", "--on", "nothing"]),
+            ("800 canaries on 16", ["--train-size", "10", "--canaries", "800", "--batch-size", "9",
+                                     "--canary-parameter", "conv1.bias"]),
+            ("--canary-parameter", ["--train-size", "10", "--canary-parameter", "nothing"]),
             ("--score", ["--score", "magic"]),
             ("--confidence", ["--confidence", "1"]),
-            ("--claim", ["--claim", "-1"]),
+            ("--claimed-epsilon", ["--claimed-epsilon", "-1"]),
             ("--seed", ["--seed", "-1"]),
             ("--threads", ["--threads", "-1"]),
             ("folder", ["--report", self.folder]),

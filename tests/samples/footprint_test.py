@@ -28,7 +28,7 @@ class Footprint(Case):
 
     def test_bytes_by_kind_are_those_of_the_model(self):
         for privacy in ([], ["--no-privacy"]):
-            found = self.found("--model", "ffnn", "--batch", "32", "--optimizer", "adam", *privacy)
+            found = self.found("--model", "ffnn", "--batch-size", "32", "--optimizer", "adam", *privacy)
             parameters = 4 * found["parameters"]  # f32, with little lost to size classes
             # Weights of 104 x 50 and 50 x 2, and their biases.
             self.assertEqual(found["parameters"], 104 * 50 + 50 + 50 * 2 + 2)
@@ -45,15 +45,15 @@ class Footprint(Case):
             self.assertEqual("clip" in names, not privacy)
 
     def test_ghost_clipping_keeps_no_backward_factors(self):
-        one = self.found("--model", "ffnn", "--batch", "64")
-        two = self.found("--model", "ffnn", "--batch", "64", "--passes", "two")
+        one = self.found("--model", "ffnn", "--batch-size", "64")
+        two = self.found("--model", "ffnn", "--batch-size", "64", "--clipping", "ghost")
         kept = [band for band in one["curve"]["bands"] if band["kind"] == "factors"]
         self.assertTrue(kept)
         self.assertEqual([b for b in two["curve"]["bands"] if b["kind"] == "factors"], [])
 
     def test_the_page_is_well_formed_and_names_owners(self):
         page = self.path("page.html")
-        done = run("--batch", "16", "--physical-batch", "8", "--clip-groups", "layers", "--html",
+        done = run("--batch-size", "16", "--physical-batch", "8", "--clip-groups", "layers", "--report",
                    page)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("peak in clip", done.stdout)
@@ -66,31 +66,31 @@ class Footprint(Case):
 
     def test_a_limit_that_is_too_low_says_who_holds_what(self):
         # Not enough for a single sample.
-        self.refuse(1, "limit 400000", *ALONE, "--batch", "16", "--limit", "400kB")
-        self.refuse(1, "bytes: parameters", *ALONE, "--batch", "16", "--limit", "400kB")
-        self.refuse(1, "would lower them", *ALONE, "--batch", "16", "--limit", "400kB")
-        self.assertEqual(run("--batch", "16", "--limit", "1GB").returncode, 0)
+        self.refuse(1, "limit 400000", *ALONE, "--batch-size", "16", "--hard-limit", "400kB")
+        self.refuse(1, "bytes: parameters", *ALONE, "--batch-size", "16", "--hard-limit", "400kB")
+        self.refuse(1, "would lower them", *ALONE, "--batch-size", "16", "--hard-limit", "400kB")
+        self.assertEqual(run("--batch-size", "16", "--hard-limit", "1GB").returncode, 0)
 
     def test_a_memory_limit_is_kept_by_smaller_physical_batches(self):
-        free = self.found("--model", "mnist", "--batch", "64", "--no-privacy")
+        free = self.found("--model", "mnist", "--batch-size", "64", "--no-privacy")
         limit = int(0.7 * free["peak"])
-        limited = self.found("--model", "mnist", "--batch", "64", "--no-privacy",
+        limited = self.found("--model", "mnist", "--batch-size", "64", "--no-privacy",
                              "--memory-limit", f"{limit}B")
         self.assertLessEqual(limited["peak"], limit)
 
     def test_narrow_activations_take_half(self):
-        wide = self.found("--model", "mnist", "--batch", "64", "--no-privacy")
-        narrow = self.found("--model", "mnist", "--batch", "64", "--no-privacy", "--precision",
+        wide = self.found("--model", "mnist", "--batch-size", "64", "--no-privacy")
+        narrow = self.found("--model", "mnist", "--batch-size", "64", "--no-privacy", "--precision",
                             "bf16")
         self.assertLess(narrow["kinds"]["activations"], 0.75 * wide["kinds"]["activations"])
 
     def test_wrong_arguments_are_refused(self):
         self.refuse(2, "no model is called nosuch; known models are", "--model", "nosuch")
-        self.refuse(2, "--batch", "--batch", "1")
-        self.refuse(2, "--no-privacy and --passes", "--no-privacy", "--passes", "two")
-        self.refuse(2, "--passes", "--passes", "three")
-        self.refuse(2, "much", "--limit", "much")
-        self.refuse(2, "there is no folder", "--html", self.path("nowhere/page.html"))
+        self.refuse(2, "--batch-size", "--batch-size", "1")
+        self.refuse(2, "--no-privacy and --clipping", "--no-privacy", "--clipping", "ghost")
+        self.refuse(2, "--clipping", "--clipping", "three")
+        self.refuse(2, "much", "--hard-limit", "much")
+        self.refuse(2, "there is no folder", "--report", self.path("nowhere/page.html"))
 
     def test_the_help_lists_the_models(self):
         done = run("--help")

@@ -62,9 +62,9 @@ class Whole(Case):
     def test_every_sampling_and_clipping_trains_and_goes_on(self):
         cases = {
             "poisson": (["--clip-groups", "layers"], "Poisson: every unit", "add or remove one"),
-            "truncated_poisson": (["--largest-batch", "150"], "truncated Poisson",
+            "truncated_poisson": (["--max-batch-size", "150"], "truncated Poisson",
                                   "add or remove one"),
-            "fixed_size": (["--adaptive-quantile", "0.5"], "a subset of fixed size",
+            "fixed_size": (["--adaptive-clip-quantile", "0.5"], "a subset of fixed size",
                            "replace one"),
             "partition": ([], "passes in a random order", "replace one"),
             "balls_and_bins": (["--accountant", "rdp"], "in a pass of", "add or remove one"),
@@ -132,7 +132,7 @@ class Whole(Case):
         self.assertEqual(len(out.splitlines()), 1)
 
     def test_it_learns(self):
-        report = self.report(*ALONE, "--train-size", "2000", "--test-size", "300", "--batch", "64",
+        report = self.report(*ALONE, "--train-size", "2000", "--test-size", "300", "--batch-size", "64",
                              "--epochs", "4", "--no-privacy", "--lr", "0.05")
         # Ten classes: a guess is right in one of ten.
         self.assertGreater(report["test_accuracy"], 0.5)
@@ -161,8 +161,8 @@ class Whole(Case):
 
     def test_every_choice_of_rule_passes_and_optimizer_runs(self):
         for extra in (
-            ["--clip-rule", "automatic", "--passes", "two", "--optimizer", "adam", "--lr", "0.001"],
-            ["--clip-rule", "normalise", "--lr-schedule", "cosine", "--warmup", "3", "--ema", "0.9"],
+            ["--clip-rule", "auto-s", "--clipping", "ghost", "--optimizer", "adam", "--lr", "0.001"],
+            ["--clip-rule", "normalize", "--lr-schedule", "cosine", "--warmup", "3", "--ema", "0.9"],
             ["--activation", "relu", "--lr-schedule", "linear", "--normalize"],
         ):
             with self.subTest(extra=extra):
@@ -270,7 +270,7 @@ class Killed(Case):
 
     def run_until_killed(self, model, arguments, lines):
         """Lets the run print some evaluations, kills it, and returns its first and last steps."""
-        process = start(*arguments, "--eval-every", "1", "--save-every", "3", "--write-ahead", "2")
+        process = start(*arguments, "--eval-every", "1", "--save-every", "3", "--ledger-block", "2")
         first = read_checkpoint(model)[1]["step"] if os.path.exists(state_of(model)) else 0
         last = first
         for _ in range(lines):
@@ -315,7 +315,7 @@ class Killed(Case):
     def test_a_resumed_run_says_how_many_releases_were_lost_and_stays_within_its_target(self):
         model = self.path("model")
         arguments = [*SMALL, "--epsilon", "2", "--steps", "60", "--save", model]
-        process = start(*arguments, "--eval-every", "1", "--save-every", "1000", "--write-ahead",
+        process = start(*arguments, "--eval-every", "1", "--save-every", "1000", "--ledger-block",
                         "1")
         last = 0
         while last < 20:

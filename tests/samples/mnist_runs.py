@@ -15,7 +15,7 @@ MNIST = ""
 CLOSING = re.compile(
     r"^test accuracy \d+\.\d\d %   \((no privacy|ε = (\S+), δ = (\S+))\)   \S+ epochs in \S+ s$"
 )
-SIZES = ["--train-size", "600", "--test-size", "40", "--batch", "64"]
+SIZES = ["--train-size", "600", "--test-size", "40", "--batch-size", "64"]
 # Tests run in parallel: threads that wait for each other would wait for other tests too.
 ALONE = ["--threads", "1"]
 SMALL = [*SIZES, *ALONE]

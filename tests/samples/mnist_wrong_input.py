@@ -33,32 +33,32 @@ class WrongArguments(Case):
             ("--steps", ["--steps", "3", "--epochs", "2"]),
             ("--epochs", ["--epochs", "-2"]),
             ("--epochs", ["--epochs", "1e300"]),
-            ("--batch", ["--batch", "0"]),
-            ("--batch", ["--train-size", "10", "--batch", "11"]),
+            ("--batch-size", ["--batch-size", "0"]),
+            ("--batch-size", ["--train-size", "10", "--batch-size", "11"]),
             ("--physical-batch", ["--physical-batch", "0"]),
-            ("--accumulation", ["--accumulation", "0"]),
+            ("--accumulation-steps", ["--accumulation-steps", "0"]),
             ("--memory-limit", ["--memory-limit", "2 gallons"]),
-            ("--checkpoint", ["--checkpoint", "some"]),
-            ("no chain", ["--checkpoint", "2"]),
-            ("--clip", ["--clip", "0"]),
-            ("--clip: 1e-300 is not from 7.89e-31 to 1.27e+30", ["--clip", "1e-300"]),
-            ("--capture: the cpu has no CUDA graphs", ["--capture"]),
+            ("--checkpoint-activations", ["--checkpoint-activations", "some"]),
+            ("no chain", ["--checkpoint-activations", "2"]),
+            ("--clip-bound", ["--clip-bound", "0"]),
+            ("--clip-bound: 1e-300 is not from 7.89e-31 to 1.27e+30", ["--clip-bound", "1e-300"]),
+            ("--cuda-graph: the cpu has no CUDA graphs", ["--cuda-graph"]),
             ("--resume: the value is empty", ["--resume", ""]),
             ("--save: the value is empty", ["--save="]),
             ("--save: the value is missing before --quiet", ["--save", "--quiet"]),
             ("--steps: is given 2 times", ["--steps", "2", "--steps", "3"]),
             ("--quiet: is given 2 times", ["--quiet", "--quiet"]),
             ("--seed: 99999999999999999999 is not", ["--seed", "99999999999999999999"]),
-            ("less private than the noise", ["--batch", "8", "--noise-multiplier", "2",
-                                             "--adaptive-quantile", "0.5", "--save", save]),
+            ("less private than the noise", ["--batch-size", "8", "--noise-multiplier", "2",
+                                             "--adaptive-clip-quantile", "0.5", "--save", save]),
             ("--clip-rule", ["--clip-rule", "sometimes"]),
             ("--clip-groups", ["--clip-groups", "some"]),
-            ("--adaptive-quantile", ["--adaptive-quantile", "2"]),
+            ("--adaptive-clip-quantile", ["--adaptive-clip-quantile", "2"]),
             ("--sampling", ["--sampling", "shuffle"]),
-            ("--largest-batch", ["--largest-batch", "5"]),
+            ("--max-batch-size", ["--max-batch-size", "5"]),
             ("--accountant", ["--accountant", "gdp"]),
             ("balls_and_bins", ["--sampling", "balls_and_bins"]),
-            ("--passes", ["--passes", "three"]),
+            ("--clipping", ["--clipping", "three"]),
             ("--optimizer", ["--optimizer", "magic"]),
             ("--activation", ["--activation", "step"]),
             ("--lr", ["--lr", "0"]),
@@ -66,10 +66,10 @@ class WrongArguments(Case):
             ("--ema", ["--ema", "1"]),
             ("--seed", ["--seed", "-1"]),
             ("--threads", ["--threads", "-1"]),
-            ("--write-ahead", ["--write-ahead", "0"]),
+            ("--ledger-block", ["--ledger-block", "0"]),
             ("--preset", ["--preset", "eps99"]),
             ("--no-privacy", ["--no-privacy", "--epsilon", "1"]),
-            ("--no-privacy", ["--no-privacy", "--clip", "1"]),
+            ("--no-privacy", ["--no-privacy", "--clip-bound", "1"]),
             ("--whatever", ["--whatever"]),
             ("stray", ["stray"]),
             ("folder", ["--save", self.path("no/such/folder/model")]),
@@ -77,7 +77,7 @@ class WrongArguments(Case):
             ("same name", ["--save", save, "--report", save]),
             ("same name", ["--save", save, "--json", save + ".ledger"]),
             ("--save", ["--resume", save, "--save", save]),
-            ("--clip", [*NOISY, "--clip", "1e-300", "--save", save]),
+            ("--clip-bound", [*NOISY, "--clip-bound", "1e-300", "--save", save]),
             ("noise grid", [*SMALL, "--noise-multiplier", "1e-300", "--save", save]),
             ("prv", [*NOISY, "--sampling", "balls_and_bins", "--accountant", "prv", "--save", save]),
         ):
@@ -106,11 +106,11 @@ class WrongArguments(Case):
         model = self.path("model")
         self.succeed(*NOISY, "--steps", "2", "--save", model)
         for fact, arguments in (
-            ("batch is 32.0 here and 64.0", ["--batch", "32"]),
+            ("batch is 32.0 here and 64.0", ["--batch-size", "32"]),
             ("delta", ["--delta", "1e-6"]),
             ("noise multiplier", ["--noise-multiplier", "1"]),
             ("epsilon", ["--epsilon", "1"]),
-            ("clip bound", ["--clip", "1"]),
+            ("clip bound", ["--clip-bound", "1"]),
             ("activation", ["--activation", "relu"]),
             ("train size", ["--train-size", "500"]),
             ("seed", ["--seed", "6"]),
@@ -141,7 +141,7 @@ class WrongFiles(Case):
     def setUp(self):
         super().setUp()
         self.model = self.path("model")
-        self.succeed(*NOISY, "--steps", "4", "--save", self.model, "--write-ahead", "1",
+        self.succeed(*NOISY, "--steps", "4", "--save", self.model, "--ledger-block", "1",
                      "--statistics")
         self.state = state_of(self.model)
 
@@ -225,7 +225,7 @@ class WrongFiles(Case):
         with open(ledger, "rb") as file:
             old = file.read()
         other = self.path("other")
-        self.succeed(*NOISY, "--steps", "4", "--save", other, "--write-ahead", "1")
+        self.succeed(*NOISY, "--steps", "4", "--save", other, "--ledger-block", "1")
         with open(other + ".ledger", "rb") as file:
             foreign = file.read()
         self.edit(ledger, lambda text: foreign)
@@ -272,14 +272,14 @@ class DataFiles(Case):
     def test_mnist_is_read_plain_and_compressed(self):
         for compress in (True, False):
             self.write_mnist(compress)
-            out = self.succeed("--data", self.folder, "--batch", "20", "--steps", "2",
+            out = self.succeed("--data", self.folder, "--batch-size", "20", "--steps", "2",
                                "--noise-multiplier", "1")
             self.assertIn("120 training and 30 test samples", out)
             for name in os.listdir(self.folder):
                 os.remove(self.path(name))
 
     def test_a_missing_folder_and_damaged_files_are_refused_before_anything_is_written(self):
-        save = ["--batch", "20", "--steps", "2", "--save", self.path("model")]
+        save = ["--batch-size", "20", "--steps", "2", "--save", self.path("model")]
         self.refuse(1, "nowhere", "--data", self.path("nowhere"), *save)
         self.write_mnist()
         images = self.path("train-images-idx3-ubyte.gz")
@@ -293,12 +293,12 @@ class DataFiles(Case):
 
     def test_a_batch_larger_than_the_files_is_refused(self):
         self.write_mnist()
-        self.refuse(2, "--batch", "--data", self.folder, "--batch", "121", "--steps", "1")
+        self.refuse(2, "--batch-size", "--data", self.folder, "--batch-size", "121", "--steps", "1")
 
     def test_a_run_on_files_is_resumed_on_files_only(self):
         self.write_mnist()
         data = ["--data", self.folder]
-        self.succeed(*data, "--batch", "20", "--steps", "2", "--noise-multiplier", "1", "--save",
+        self.succeed(*data, "--batch-size", "20", "--steps", "2", "--noise-multiplier", "1", "--save",
                      self.path("model"))
         self.refuse(2, "data from files", "--resume", self.path("model"), "--steps", "3")
         self.succeed("--resume", self.path("model"), "--steps", "3", *data)

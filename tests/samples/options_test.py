@@ -24,12 +24,12 @@ PHASE = [*PRIVATE, "--sampling-rate", "1", "--steps", "4"]
 TARGET = ["--delta", "1e-5", "--epsilon", "3"]
 # A short run of each command.
 SMALL = {
-    "mnist": ["--train-size", "40", "--test-size", "10", "--batch", "8", "--steps", "1",
+    "mnist": ["--train-size", "40", "--test-size", "10", "--batch-size", "8", "--steps", "1",
               "--threads", "1", *PRIVATE],
-    "audit": ["--train-size", "10", "--canaries", "64", "--batch", "9", "--steps", "1", "--threads",
+    "audit": ["--train-size", "10", "--canaries", "64", "--batch-size", "9", "--steps", "1", "--threads",
               "1", *PRIVATE],
-    "footprint": ["--model", "logreg", "--batch", "4", "--threads", "1"],
-    "memory_tour": ["--width", "8", "--layers", "1", "--batch", "8"],
+    "footprint": ["--model", "logreg", "--batch-size", "4", "--threads", "1"],
+    "memory_tour": ["--width", "8", "--layers", "1", "--batch-size", "8"],
     "privacy_budget spent": ["--delta", "1e-5", *PHASE],
     "privacy_budget compare": ["--delta", "1e-5", *PHASE],
     "privacy_budget noise": [*TARGET, *PHASE[2:]],
@@ -43,6 +43,25 @@ REFUSED_NUMBERS = {"negative", "nan", "infinite", "beyond", "octal", "unknown"}
 VALUES = {"empty": "", "missing": "--help", "negative": "-1", "zero": "0", "nan": "nan",
           "infinite": "inf", "beyond": "1" + 400 * "0", "huge": "9000000000000000000",
           "octal": "0x10", "unknown": "unknown"}
+
+
+# Options under the names of earlier versions, which still work, and under the current ones.
+EARLIER = [
+    ("mnist", ["--batch", "8", "--clip", "0.2", "--clip-rule", "normalise", "--passes", "two",
+               "--accumulation", "2", "--checkpoint", "none", "--write-ahead", "4"],
+     ["--batch-size", "8", "--clip-bound", "0.2", "--clip-rule", "normalize", "--clipping", "ghost",
+      "--accumulation-steps", "2", "--checkpoint-activations", "none", "--ledger-block", "4"]),
+    ("mnist", ["--sampling", "truncated_poisson", "--largest-batch", "30"],
+     ["--sampling", "truncated_poisson", "--max-batch-size", "30"]),
+    ("audit", ["--claim", "2", "--on", "conv1.weight", "--canaries", "20"],
+     ["--claimed-epsilon", "2", "--canary-parameter", "conv1.weight", "--canaries", "20"]),
+    ("footprint", ["--limit", "1GB", "--passes", "one"],
+     ["--hard-limit", "1GB", "--clipping", "book-keeping"]),
+    ("privacy_budget spent",
+     ["--population", "600", "--sampling", "balls_and_bins", "--batches", "4", "--steps", "4"],
+     ["--dataset-size", "600", "--sampling", "balls_and_bins", "--batches-per-epoch", "4", "--steps",
+      "4"]),
+]
 
 
 def run(command, arguments):
@@ -111,6 +130,23 @@ class Options(unittest.TestCase):
                 done = run(command, [*SMALL.get(name_of(command), []), *given])
                 self.assertEqual(done.returncode, 2, (command, given, done.stderr))
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    def test_names_of_earlier_versions_mean_the_current_ones(self):
+        for program, earlier, now in EARLIER:
+            command = next(c for c in commands() if name_of(c) == program)
+            for given in (earlier, now):
+                small = SMALL[program]
+                for name in now[::2]:
+                    small = without(small, name)
+                done = run(command, [*small, *given])
+                self.assertIn(done.returncode, (0, 3), (given, done.stderr))
+        for program, earlier, now in (("mnist", "--clip", "--clip-bound"),
+                                      ("audit", "--claim", "--claimed-epsilon"),
+                                      ("privacy_budget spent", "--cut", "--truncation-probability")):
+            command = next(c for c in commands() if name_of(c) == program)
+            done = run(command, [*SMALL[program], earlier, "nan"])
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(now, done.stderr)
 
     def test_what_this_machine_has_no_memory_for_is_refused_before_it_is_made(self):
         for program, option, value in (("memory_tour", "--width", "1000000"),

@@ -15,16 +15,16 @@ import unittest
 from programs import Case, run_program as run, take_programs
 
 MNIST, AUDIT, FOOTPRINT, TOUR, BUDGET, DEVICES = take_programs(6)
-TRAIN = [MNIST, "--train-size", "200", "--test-size", "20", "--batch", "32", "--threads", "1",
+TRAIN = [MNIST, "--train-size", "200", "--test-size", "20", "--batch-size", "32", "--threads", "1",
          "--noise-multiplier", "2", "--steps", "2", "--quiet"]
 # The command of each program that writes files, and its options that name a file.
 WRITERS = [
     (TRAIN, ["--report", "--json"]),
-    ([AUDIT, "--train-size", "40", "--batch", "8", "--steps", "1", "--canaries", "40", "--threads",
+    ([AUDIT, "--train-size", "40", "--batch-size", "8", "--steps", "1", "--canaries", "40", "--threads",
       "1", "--quiet"], ["--report", "--json"]),
-    ([FOOTPRINT, "--batch", "2", "--threads", "1"], ["--html", "--json"]),
-    ([TOUR, "--width", "8", "--layers", "2", "--batch", "16"], ["--report", "--json"]),
-    ([BUDGET, "spent", "--noise-multiplier", "4", "--sampling-rate", "1", "--steps", "2", "--delta", "1e-5"], ["--html"]),
+    ([FOOTPRINT, "--batch-size", "2", "--threads", "1"], ["--report", "--json"]),
+    ([TOUR, "--width", "8", "--layers", "2", "--batch-size", "16"], ["--report", "--json"]),
+    ([BUDGET, "spent", "--noise-multiplier", "4", "--sampling-rate", "1", "--steps", "2", "--delta", "1e-5"], ["--report"]),
 ]
 OUTPUTS = [(command, option) for command, options in WRITERS for option in options]
 # Commands that write no file, only text.
@@ -191,7 +191,7 @@ class Files(Outputs):
         ledger = os.path.join(self.folder.encode(), b"\xff\n.ledger")
         self.assertEqual(run([*TRAIN, "--save", ledger[:-len(b".ledger")]]).returncode, 0)
         page = self.path("page")
-        done = run([BUDGET, "spent", "--ledger", ledger, "--delta", "1e-5", "--json", "--html", page])
+        done = run([BUDGET, "spent", "--ledger", ledger, "--delta", "1e-5", "--json", "--report", page])
         self.assertEqual(done.returncode, 0, done)
         json.loads(done.stdout)
         with open(page, encoding="utf-8") as file:

@@ -56,10 +56,10 @@ class Ledgers(Case):
         self.assertFalse(any("the whole plan" in note for note in planned["notes"]))
 
     def test_epochs_of_a_ledger_are_charged_once(self):
-        found = self.ledger("passes.ledger", "--html", self.path("page.html"))
+        found = self.ledger("passes.ledger", "--report", self.path("page.html"))
         self.assertEqual(found["releases"][0]["count"], 10)
         self.assertEqual(found["accountant"], "rdp")
-        described = self.spent("--sampling", "balls_and_bins", "--batches", "4", "--steps", "10",
+        described = self.spent("--sampling", "balls_and_bins", "--batches-per-epoch", "4", "--steps", "10",
                                "--noise-multiplier", "3")
         self.assertAlmostEqual(found["answers"][0]["epsilon"], described["epsilon"], places=9)
 
@@ -73,7 +73,7 @@ class Ledgers(Case):
     def test_an_empty_ledger_has_spent_nothing(self):
         found = self.ledger("empty.ledger")
         self.assertEqual((found["releases"], found["answers"][0]["epsilon"]), ([], 0))
-        self.succeed("spent", *DELTA, "--ledger", self.path("empty.ledger"), "--html",
+        self.succeed("spent", *DELTA, "--ledger", self.path("empty.ledger"), "--report",
                      self.path("page.html"))
 
     def test_the_ledger_of_a_running_training_is_read_and_its_reservation_counts(self):
@@ -98,7 +98,7 @@ class Ledgers(Case):
         self.assertEqual(found["answers"][0]["epsilon"], "infinity")
         self.assertEqual(found["answers"][1]["delta"], 1)
         page = self.path("page.html")
-        text = self.succeed("spent", *DELTA, "--ledger", self.path("seeded.ledger"), "--html",
+        text = self.succeed("spent", *DELTA, "--ledger", self.path("seeded.ledger"), "--report",
                             page)
         self.assertTrue(text.startswith("NOT PRIVATE: seeded <noise>\n"))
         with open(page, encoding="utf-8") as file:
@@ -128,12 +128,12 @@ class Ledgers(Case):
         self.succeed(*write(whole[:-10]))
 
     def test_a_ledger_goes_with_no_description(self):
-        for option, value in (("--noise-multiplier", "1"), ("--steps", "3"), ("--batch", "3"),
+        for option, value in (("--noise-multiplier", "1"), ("--steps", "3"), ("--batch-size", "3"),
                               ("--sampling", "poisson"), ("--epochs", "1"),
                               ("--phase", "steps=3")):
             self.refuse(2, option, "spent", *DELTA, "--ledger", self.path("plain.ledger"), option,
                         value)
-        self.refuse(2, "--html", "spent", *DELTA, "--ledger", self.path("plain.ledger"), "--html",
+        self.refuse(2, "--report", "spent", *DELTA, "--ledger", self.path("plain.ledger"), "--report",
                     self.path("plain.ledger"))
 
 
@@ -152,7 +152,7 @@ class Pages(Case):
         for command in self.COMMANDS:
             with self.subTest(command=command):
                 path = self.path("page.html")
-                text = self.succeed(*command, "--html", path)
+                text = self.succeed(*command, "--report", path)
                 with open(path, encoding="utf-8") as file:
                     page = file.read()
                 self.assertTrue(page.startswith("<!DOCTYPE html>\n"))
@@ -173,7 +173,7 @@ class Pages(Case):
 
     def test_curves_end_at_the_answer(self):
         path = self.path("page.html")
-        epsilon = self.succeed("spent", *DELTA, *PLAIN, "--html", path).splitlines()[-1].split()[1]
+        epsilon = self.succeed("spent", *DELTA, *PLAIN, "--report", path).splitlines()[-1].split()[1]
         with open(path, encoding="utf-8") as file:
             page = file.read()
         for x in ("1,000", "10⁻⁵", "1.1"):
@@ -182,7 +182,7 @@ class Pages(Case):
     def test_the_curve_of_a_ledger_goes_through_its_phases(self):
         writer = start_writing_ledgers(self.folder)
         path = self.path("page.html")
-        self.succeed("spent", *DELTA, "--ledger", self.path("phases.ledger"), "--html", path)
+        self.succeed("spent", *DELTA, "--ledger", self.path("phases.ledger"), "--report", path)
         writer.communicate("")
         with open(path, encoding="utf-8") as file:
             page = file.read()
@@ -199,12 +199,12 @@ class Pages(Case):
         path = self.path("page.html")
         with open(path, "w", encoding="utf-8") as file:
             file.write("old")
-        self.refuse(2, "--steps", "spent", *DELTA, *PLAIN[:4], "--html", path)
+        self.refuse(2, "--steps", "spent", *DELTA, *PLAIN[:4], "--report", path)
         with open(path, encoding="utf-8") as file:
             self.assertEqual(file.read(), "old")
 
     def test_json_and_a_page_go_together(self):
-        found = self.ask("spent", *DELTA, *PLAIN, "--html", self.path("page.html"))
+        found = self.ask("spent", *DELTA, *PLAIN, "--report", self.path("page.html"))
         self.assertEqual(found["command"], "spent")
         self.assertTrue(os.path.exists(self.path("page.html")))
 
@@ -231,7 +231,7 @@ class WrongArguments(Case):
             ("--epsilon", ["noise", "--delta", "1e-300", "--epsilon", "1e-9", "--sampling-rate",
                            "1", "--steps", "1000000"]),
             ("--epsilon", ["batch", *DELTA, "--epsilon", "0.01", "--steps", "1000",
-                           "--noise-multiplier", "0.5", "--population", "10"]),
+                           "--noise-multiplier", "0.5", "--dataset-size", "10"]),
             ("--noise-multiplier", ["spent", *DELTA, *rate, *steps]),
             ("--noise-multiplier", ["spent", *DELTA, *rate, *steps, "--noise-multiplier", "0"]),
             ("--noise-multiplier", ["spent", *DELTA, *rate, *steps, "--noise-multiplier", "inf"]),
@@ -243,50 +243,50 @@ class WrongArguments(Case):
             ("--sampling", ["spent", *DELTA, *PLAIN, "--sampling", "sometimes"]),
             ("--sampling", ["batch", *DELTA, "--epsilon", "1", *noise, *steps, "--sampling",
                             "full_batch"]),
-            ("--batch and --sampling-rate", ["spent", *DELTA, *PLAIN, *DIGITS]),
+            ("--batch-size and --sampling-rate", ["spent", *DELTA, *PLAIN, *DIGITS]),
             ("--steps and --epochs", ["spent", *DELTA, *PLAIN, "--epochs", "2"]),
-            ("--batch", ["spent", *DELTA, *noise, *steps, "--batch", "3"]),
-            ("--batch", ["spent", *DELTA, *noise, *steps, "--batch", "3", "--population", "2"]),
-            ("--batch", ["spent", *DELTA, *noise, *steps, "--batch", "1.5", "--population", "20",
+            ("--batch-size", ["spent", *DELTA, *noise, *steps, "--batch-size", "3"]),
+            ("--batch-size", ["spent", *DELTA, *noise, *steps, "--batch-size", "3", "--dataset-size", "2"]),
+            ("--batch-size", ["spent", *DELTA, *noise, *steps, "--batch-size", "1.5", "--dataset-size", "20",
                          "--sampling", "fixed_size"]),
-            ("--population", ["spent", *DELTA, *PLAIN, "--population", "0"]),
-            ("--population", ["spent", *DELTA, *PLAIN, "--population", "many"]),
+            ("--dataset-size", ["spent", *DELTA, *PLAIN, "--dataset-size", "0"]),
+            ("--dataset-size", ["spent", *DELTA, *PLAIN, "--dataset-size", "many"]),
             ("--steps", ["spent", *DELTA, *rate, *noise]),
             ("--steps", ["spent", *DELTA, *rate, *noise, "--steps", "0"]),
             ("--steps", ["steps", *DELTA, "--epsilon", "1", *PLAIN]),
             ("--epochs", ["spent", *DELTA, *rate, *noise, "--epochs", "-1"]),
             ("--epochs", ["spent", *DELTA, *rate, *noise, "--epochs", "1e300"]),
-            ("--batches", ["spent", *DELTA, *PLAIN, "--batches", "3"]),
-            ("--batches", ["spent", *DELTA, *noise, *steps, "--sampling", "planned"]),
-            ("--batches", ["batch", *DELTA, "--epsilon", "1", *noise, *steps, "--population", "9",
-                           "--sampling", "partition", "--batches", "3"]),
-            ("--population", ["batch", *DELTA, "--epsilon", "1", *noise, *steps, "--sampling",
+            ("--batches-per-epoch", ["spent", *DELTA, *PLAIN, "--batches-per-epoch", "3"]),
+            ("--batches-per-epoch", ["spent", *DELTA, *noise, *steps, "--sampling", "planned"]),
+            ("--batches-per-epoch", ["batch", *DELTA, "--epsilon", "1", *noise, *steps, "--dataset-size", "9",
+                           "--sampling", "partition", "--batches-per-epoch", "3"]),
+            ("--dataset-size", ["batch", *DELTA, "--epsilon", "1", *noise, *steps, "--sampling",
                               "partition"]),
             ("--sampling", ["batch", *DELTA, "--epsilon", "1", *noise, *steps, "--sampling",
                             "planned"]),
-            ("--cut", ["spent", *DELTA, *PLAIN, "--cut", "1e-9"]),
-            ("--cut", ["spent", *DELTA, *PLAIN, "--sampling", "truncated_poisson"]),
-            ("--largest-batch", ["spent", *DELTA, *PLAIN, "--population", "9", "--largest-batch",
+            ("--truncation-probability", ["spent", *DELTA, *PLAIN, "--truncation-probability", "1e-9"]),
+            ("--truncation-probability", ["spent", *DELTA, *PLAIN, "--sampling", "truncated_poisson"]),
+            ("--max-batch-size", ["spent", *DELTA, *PLAIN, "--dataset-size", "9", "--max-batch-size",
                                  "3"]),
-            ("--largest-batch", ["spent", *DELTA, *PLAIN, "--population", "9", "--largest-batch",
+            ("--max-batch-size", ["spent", *DELTA, *PLAIN, "--dataset-size", "9", "--max-batch-size",
                                  "0", "--sampling", "truncated_poisson"]),
-            ("--population", ["spent", *DELTA, *PLAIN, "--largest-batch", "3", "--sampling",
+            ("--dataset-size", ["spent", *DELTA, *PLAIN, "--max-batch-size", "3", "--sampling",
                               "truncated_poisson"]),
-            ("--largest-batch and --cut", ["spent", *DELTA, *PLAIN, "--largest-batch", "3",
-                                           "--cut", "1e-9", "--sampling",
+            ("--max-batch-size and --truncation-probability", ["spent", *DELTA, *PLAIN, "--max-batch-size", "3",
+                                           "--truncation-probability", "1e-9", "--sampling",
                                            "truncated_poisson"]),
-            ("--largest-batch", ["batch", *DELTA, "--epsilon", "1", *noise, *steps, "--sampling",
-                                 "truncated_poisson", "--largest-batch", "3", "--population",
+            ("--max-batch-size", ["batch", *DELTA, "--epsilon", "1", *noise, *steps, "--sampling",
+                                 "truncated_poisson", "--max-batch-size", "3", "--dataset-size",
                                  "9"]),
-            ("--cut", ["spent", *DELTA, *PLAIN, "--sampling", "truncated_poisson", "--cut", "2"]),
-            ("--cut: 0 is not above 0", ["spent", *DELTA, *PLAIN, "--sampling", "truncated_poisson",
-                                         "--cut", "0"]),
+            ("--truncation-probability", ["spent", *DELTA, *PLAIN, "--sampling", "truncated_poisson", "--truncation-probability", "2"]),
+            ("--truncation-probability: 0 is not above 0", ["spent", *DELTA, *PLAIN, "--sampling", "truncated_poisson",
+                                         "--truncation-probability", "0"]),
             ("a probability of", ["noise", *DELTA, *rate, *steps, "--epsilon", "1", "--sampling",
-                                  "truncated_poisson", "--cut", "1e-6"]),
+                                  "truncated_poisson", "--truncation-probability", "1e-6"]),
             ("a probability of", ["steps", *DELTA, *rate, *noise, "--epsilon", "1", "--sampling",
-                                  "truncated_poisson", "--cut", "1e-5"]),
+                                  "truncated_poisson", "--truncation-probability", "1e-5"]),
             ("a probability of", ["batch", *DELTA, *noise, *steps, "--epsilon", "1", "--sampling",
-                                  "truncated_poisson", "--cut", "1e-6"]),
+                                  "truncated_poisson", "--truncation-probability", "1e-6"]),
             ("--relation", ["spent", *DELTA, *PLAIN, "--relation", "friends"]),
             ("--accountant", ["spent", *DELTA, *PLAIN, "--accountant", "gdp"]),
             ("--phase", ["spent", *DELTA, *PLAIN, "--phase", "steps"]),
@@ -304,8 +304,8 @@ class WrongArguments(Case):
             ("--noise-multiplier", ["compare", *DELTA, *rate, *steps, "--noise-multiplier",
                                     "9e18"]),
             ("--groups", ["compare", *DELTA, *PLAIN, "--groups", "0"]),
-            ("--html", ["spent", *DELTA, *PLAIN, "--html", self.path("no/such/page")]),
-            ("--html", ["spent", *DELTA, *PLAIN, "--html", self.folder]),
+            ("--report", ["spent", *DELTA, *PLAIN, "--report", self.path("no/such/page")]),
+            ("--report", ["spent", *DELTA, *PLAIN, "--report", self.folder]),
             ("--whatever", ["spent", *DELTA, *PLAIN, "--whatever"]),
             ("stray", ["spent", *DELTA, *PLAIN, "stray"]),
         ):

@@ -9,7 +9,7 @@ from programs import run_program, take_programs
 
 PROGRAM = WRITE_LEDGERS = ""
 DELTA = ["--delta", "1e-5"]
-DIGITS = ["--population", "60000", "--batch", "256"]
+DIGITS = ["--dataset-size", "60000", "--batch-size", "256"]
 PLAIN = ["--noise-multiplier", "1.1", "--sampling-rate", "0.01", "--steps", "1000"]
 # The epsilon of PLAIN at delta 1e-5, between the bounds of tests/dp/accounting/pld/pld_accountant_test.cpp.
 PLAIN_EPSILON = (1.50526, 1.52547)

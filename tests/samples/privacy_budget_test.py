@@ -82,12 +82,12 @@ class Samplings(Case):
     def test_each_costs_what_it_is_worth_in_full_or_poisson_batches(self):
         replaced = ["--relation", "replace_one"]
         for options in (
-            ["--sampling", "planned", "--batches", "4", "--steps", "64", "--noise-multiplier", "4"],
-            ["--sampling", "partition", "--batches", "4", "--steps", "64", "--noise-multiplier",
+            ["--sampling", "planned", "--batches-per-epoch", "4", "--steps", "64", "--noise-multiplier", "4"],
+            ["--sampling", "partition", "--batches-per-epoch", "4", "--steps", "64", "--noise-multiplier",
              "8", *replaced],
-            ["--sampling", "partition", "--population", "10", "--batch", "3", "--epochs", "16",
+            ["--sampling", "partition", "--dataset-size", "10", "--batch-size", "3", "--epochs", "16",
              "--noise-multiplier", "8", *replaced],
-            ["--sampling", "balls_and_bins", "--batches", "1", *FULL[2:]],
+            ["--sampling", "balls_and_bins", "--batches-per-epoch", "1", *FULL[2:]],
             ["--sampling", "fixed_size", "--sampling-rate", "1", "--steps", "16",
              "--noise-multiplier", "8", *replaced],
         ):
@@ -100,8 +100,8 @@ class Samplings(Case):
                     self.assertGreater(answer["epsilon"], FULL_EPSILON)
                     self.assertLess(answer["epsilon"], 4.728508)  # tests/dp/accounting/analytic_gaussian_test.cpp
         for options in (
-            ["--sampling", "cyclic_poisson", "--batches", "4", *PLAIN[:4], "--steps", "4000"],
-            ["--sampling", "truncated_poisson", "--cut", "1e-15", *PLAIN],
+            ["--sampling", "cyclic_poisson", "--batches-per-epoch", "4", *PLAIN[:4], "--steps", "4000"],
+            ["--sampling", "truncated_poisson", "--truncation-probability", "1e-15", *PLAIN],
         ):
             with self.subTest(options=options):
                 answer = self.spent(*options)
@@ -111,18 +111,18 @@ class Samplings(Case):
     def test_a_largest_batch_truncates(self):
         plain = [*DIGITS, "--noise-multiplier", "1.1", "--steps", "100"]
         truncated = ["spent", *plain, "--sampling", "truncated_poisson"]
-        found = self.ask(*truncated, "--delta", "0.1", "--largest-batch", "320")
+        found = self.ask(*truncated, "--delta", "0.1", "--max-batch-size", "320")
         cut = found["releases"][0]["cut"]
         exact = 4.884608700e-5  # P[Binomial(60001, 256/60000) > 320], from the sum of its terms
         self.assertGreaterEqual(cut, exact * (1 - 1e-6))
         self.assertLessEqual(cut, exact * 1.02)
-        same = self.ask(*truncated, "--delta", "0.1", "--cut", str(cut))
+        same = self.ask(*truncated, "--delta", "0.1", "--truncation-probability", str(cut))
         self.assertEqual(found["answers"], same["answers"])
-        enough = self.ask(*truncated, *DELTA, "--largest-batch", "420")["answers"][0]["epsilon"]
+        enough = self.ask(*truncated, *DELTA, "--max-batch-size", "420")["answers"][0]["epsilon"]
         self.assertAlmostEqual(enough, self.spent(*plain)["epsilon"], places=4)
 
     def test_a_bound_that_takes_delta_is_refused_with_one_that_would_do(self):
-        truncated = [*DIGITS, *DELTA, "--sampling", "truncated_poisson", "--largest-batch"]
+        truncated = [*DIGITS, *DELTA, "--sampling", "truncated_poisson", "--max-batch-size"]
         spent = ["spent", "--noise-multiplier", "1.1", "--steps", "100", *truncated]
         noise = ["noise", "--epsilon", "0.5", "--steps", "100", *truncated]
         steps = ["steps", "--epsilon", "0.5", "--noise-multiplier", "1.1", *truncated]
@@ -138,14 +138,14 @@ class Samplings(Case):
                         self.refuse(2, "would do", *question, str(would - 1))
 
     def test_an_epoch_that_was_begun_counts_in_full(self):
-        options = ["--sampling", "planned", "--batches", "8", "--noise-multiplier", "4"]
+        options = ["--sampling", "planned", "--batches-per-epoch", "8", "--noise-multiplier", "4"]
         one, whole, more = (self.spent(*options, "--steps", str(steps))["epsilon"]
                             for steps in (1, 8, 9))
         self.assertEqual(one, whole)
         self.assertGreater(more, whole)
 
     def test_the_accountant_that_supports_the_events_is_used_and_named(self):
-        bins = ["spent", *DELTA, "--sampling", "balls_and_bins", "--batches", "4", *FULL[2:]]
+        bins = ["spent", *DELTA, "--sampling", "balls_and_bins", "--batches-per-epoch", "4", *FULL[2:]]
         self.assertEqual(self.ask(*bins)["accountant"], "rdp")
         self.assertIn("rdp (pld has no proof", self.succeed(*bins))
         self.refuse(2, "--accountant pld", *bins, "--accountant", "pld")
@@ -153,9 +153,9 @@ class Samplings(Case):
                       ["rows"][4]["accountants"][3]["reason"])
 
     def test_events_that_no_accountant_supports_are_refused(self):
-        for options in (["--sampling", "partition", "--batches", "4"],
+        for options in (["--sampling", "partition", "--batches-per-epoch", "4"],
                         ["--sampling", "fixed_size", "--sampling-rate", "0.1"],
-                        ["--sampling", "balls_and_bins", "--batches", "4", "--relation",
+                        ["--sampling", "balls_and_bins", "--batches-per-epoch", "4", "--relation",
                          "replace_one"]):
             self.refuse(2, "no proof", "spent", *DELTA, *options, *FULL[2:])
             self.refuse(2, "no proof", "noise", "--epsilon", "1", *DELTA, *options, *FULL[4:])
@@ -163,12 +163,12 @@ class Samplings(Case):
     def test_targets_are_met_whatever_the_sampling(self):
         replaced = ["--relation", "replace_one"]
         for options in (
-            ["--sampling", "truncated_poisson", "--cut", "1e-15", *DIGITS],
+            ["--sampling", "truncated_poisson", "--truncation-probability", "1e-15", *DIGITS],
             ["--sampling", "fixed_size", *DIGITS, *replaced],
             ["--sampling", "partition", *DIGITS, *replaced],
             ["--sampling", "balls_and_bins", *DIGITS],
-            ["--sampling", "cyclic_poisson", "--batches", "4", *DIGITS],
-            ["--sampling", "planned", "--batches", "100"],
+            ["--sampling", "cyclic_poisson", "--batches-per-epoch", "4", *DIGITS],
+            ["--sampling", "planned", "--batches-per-epoch", "100"],
         ):
             with self.subTest(options=options):
                 target = ["--epsilon", "3", *DELTA, *options]
@@ -184,12 +184,12 @@ class Samplings(Case):
 
     def test_batch_sizes_of_epochs_are_found_too(self):
         for sampling in (["partition", "--relation", "replace_one"], ["balls_and_bins"]):
-            training = ["--population", "60000", "--steps", "1000", "--noise-multiplier", "6",
+            training = ["--dataset-size", "60000", "--steps", "1000", "--noise-multiplier", "6",
                         "--sampling", *sampling]
             found = self.ask("batch", "--epsilon", "3", *DELTA, *training)
             batches = found["event"]["batches"]
             self.assertEqual(found["batch"], -(-60000 // batches))
-            within, above = (self.spent(*training, "--batch", str(-(-60000 // n)))["epsilon"]
+            within, above = (self.spent(*training, "--batch-size", str(-(-60000 // n)))["epsilon"]
                              for n in (batches, batches - 1))
             self.assertEqual(found["epsilon"], within)
             self.assertGreater(above, 3)
@@ -225,11 +225,11 @@ class Targets(Case):
         self.assertIn("a single step is more", text)
 
     def test_one_record_more_than_the_largest_batch_is_too_many(self):
-        training = ["--noise-multiplier", "1.1", "--population", "60000", "--steps", "5000"]
+        training = ["--noise-multiplier", "1.1", "--dataset-size", "60000", "--steps", "5000"]
         found = self.ask("batch", "--epsilon", "3", *DELTA, *training)
         self.assertEqual(found["sampling_rate"], found["batch"] / 60000)
         for more, within in ((0, True), (1, False)):
-            epsilon = self.spent(*training, "--batch", str(found["batch"] + more))["epsilon"]
+            epsilon = self.spent(*training, "--batch-size", str(found["batch"] + more))["epsilon"]
             self.assertEqual(epsilon <= 3, within)
 
     def test_a_rate_is_found_without_a_population(self):

@@ -14,7 +14,7 @@ from mnist_runs import ALONE, Case
 from programs import charged, read_checkpoint, run_program, take_programs
 
 SIZES = [*ALONE, "--train-size", "80", "--test-size", "10"]
-SMALL = [*SIZES, "--batch", "16", "--seed", "5", "--ema", "0.9"]
+SMALL = [*SIZES, "--batch-size", "16", "--seed", "5", "--ema", "0.9"]
 PLAIN = [*SMALL, "--no-privacy"]
 NOISY = [*SMALL, "--noise-multiplier", "1"]
 GPU = ["--device", "cuda"]
@@ -58,7 +58,7 @@ class OnDevice(Case):
     def test_a_captured_run_is_the_same(self):
         run = [*PLAIN, "--physical-batch", "6", "--steps", "4", "--save"]
         self.succeed(*run, self.path("plain"), *GPU)
-        report = self.report(*run, self.path("captured"), *GPU, "--capture")
+        report = self.report(*run, self.path("captured"), *GPU, "--cuda-graph")
         self.same("plain", "captured")
         # The last of the physical batches of 6, 6 and 4 rows is not full.
         self.assertEqual(self.captured(report),
@@ -66,10 +66,10 @@ class OnDevice(Case):
 
     def test_a_private_captured_run_is_charged_as_others(self):
         run = [*NOISY, "--steps", "3"]
-        report = self.report(*run, *GPU, "--capture")
+        report = self.report(*run, *GPU, "--cuda-graph")
         self.assertEqual(self.captured(report), "3 physical batches")
         self.assertEqual(report["privacy"]["epsilon"], self.report(*run)["privacy"]["epsilon"])
-        super().refuse(2, "--capture: the cpu has no CUDA graphs", *run, "--capture")
+        super().refuse(2, "--cuda-graph: the cpu has no CUDA graphs", *run, "--cuda-graph")
 
     @staticmethod
     def captured(report):
@@ -94,14 +94,14 @@ class OnDevice(Case):
 
     def test_a_memory_limit_is_the_device_s(self):
         limit = 1_000_000
-        step = [*SIZES, "--batch", "40", "--steps", "1", "--no-privacy", *GPU]
+        step = [*SIZES, "--batch-size", "40", "--steps", "1", "--no-privacy", *GPU]
         free, held = (self.report(*step, *more)
                       for more in ([], ["--memory-limit", str(limit)]))
         self.assertGreater(max(phase["peak_bytes"] for phase in free["phases"]), limit)
         self.assertLessEqual(max(phase["peak_bytes"] for phase in held["phases"]), limit)
 
     def test_an_audit_bounds_what_is_lost_on_the_device(self):
-        self.done("audit", *ALONE, "--train-size", "10", "--canaries", "60", "--batch", "70",
+        self.done("audit", *ALONE, "--train-size", "10", "--canaries", "60", "--batch-size", "70",
                   "--steps", "1", "--noise-multiplier", "0.2", "--json", self.path("audit.json"),
                   *GPU)
         with open(self.path("audit.json"), encoding="utf-8") as file:
@@ -113,7 +113,7 @@ class OnDevice(Case):
     def test_a_footprint_is_of_the_device_s_memory(self):
         found = []
         for device in ([], GPU):
-            self.done("footprint", *ALONE, "--model", "ffnn", "--batch", "8", "--json",
+            self.done("footprint", *ALONE, "--model", "ffnn", "--batch-size", "8", "--json",
                       self.path("found.json"), *device)
             with open(self.path("found.json"), encoding="utf-8") as file:
                 found.append(json.load(file))

@@ -166,7 +166,7 @@ TEST_CASE(
     const Tensor rows = zeros({64, 2}, Dtype::i64, device);
     refused(numbered, [&] { backend(device).bernoulli({1, 2}, rows.view(), 0.5, y.view()); });
     refused(numbered, [] { Tape().next_key(); });
-    refused(numbered, [] { TapeOptions().row(0); });
+    refused(numbered, [] { TapeOptions().sample_id(0); });
     refused("a value that the host reads", [&] { x.select(0, 1).item(); });
     refused("host values copied into memory of the captured work", [&] {
       const Tensor own = Tensor::empty({64}, Dtype::f32, device), host = zeros({64});

@@ -141,8 +141,8 @@ TEST_CASE("canaries refuse what they cannot be") {
   };
   CHECK(throws([&] { make({.count = 16}); }, "16 canaries on 15 trainable elements"));
   CHECK(throws([&] { make({.count = 0}); }, "0 canaries"));
-  CHECK(throws([&] { make({.count = 1, .population = 0}); }, "population of 0"));
-  CHECK(throws([&] { make({.count = 1, .magnitude = 0}); }, "magnitude of 0"));
+  CHECK(throws([&] { make({.count = 1, .population = 0}); }, "population is 0"));
+  CHECK(throws([&] { make({.count = 1, .magnitude = 0}); }, "magnitude is 0"));
   const DiracCanaries canaries = all_in_or_out(model, 2);
   CHECK(throws([&] { canaries.rows_of_unit(people + 2); }, "unit 8 of 8"));
   CHECK(throws([&] { canaries.rows_of_unit(-1); }, "unit -1"));

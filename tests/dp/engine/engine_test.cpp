@@ -298,9 +298,9 @@ TEST_CASE("every problem of the settings is reported with its values") {
   CHECK(problems({.noise_multiplier = 1.0, .memory = {.physical_batch = 0}}) ==
         Texts{"a physical batch of 0"});
   CHECK(problems({.noise_multiplier = 1.0, .memory = {.accumulation = 0}}) ==
-        Texts{"accumulation over 0 parts"});
+        Texts{"accumulation over 0 physical batches"});
   CHECK(problems({.noise_multiplier = 1.0, .memory = {.checkpoint = -1}}) ==
-        Texts{"checkpoints at every -1 modules"});
+        Texts{"activation checkpoints at every -1 modules"});
   CHECK(problems({.noise_multiplier = 1.0, .loss_scaling = {.first = 3.0}}) ==
         Texts{"loss scale: 3 is not a power of two from 2^-24 to 2^24"});
   CHECK(problems({.noise_multiplier = 1.0, .steps = -1}) == Texts{"-1 steps"});

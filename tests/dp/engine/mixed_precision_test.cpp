@@ -225,7 +225,7 @@ TEST_CASE("private training refuses a loss scale that would reveal data") {
   };
   using Adjust = LossScaling::Adjust;
   CHECK(refuses(engine_options(Dtype::f16, {.adjust = Adjust::on_overflow}), "on_overflow"));
-  CHECK(refuses(engine_options(Dtype::f64), "precision of f64"));
+  CHECK(refuses(engine_options(Dtype::f64), "precision f64"));
   LossScale released({.adjust = Adjust::on_release});
   CHECK_THROWS_AS(released.unscaled({}), std::invalid_argument);
 }

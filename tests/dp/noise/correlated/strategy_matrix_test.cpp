@@ -20,7 +20,7 @@ double worst_pattern(const StrategyMatrix& strategy, Participation allowed) {
   double worst = 0;
   for (unsigned pattern = 1; pattern < 1U << strategy.steps(); ++pattern) {
     VectorXd sum = VectorXd::Zero(strategy.steps());
-    bool valid = std::popcount(pattern) <= allowed.max;
+    bool valid = std::popcount(pattern) <= allowed.max_participations;
     for (std::int64_t t = 0, last = -allowed.min_separation; t < strategy.steps(); ++t) {
       if ((pattern >> t & 1) == 0) continue;
       valid = valid && t - last >= allowed.min_separation;
