@@ -125,6 +125,8 @@ class Clipper {
   void set_loss_scale(double scale);
   double loss_scale() const { return loss_scale_; }
   const std::vector<ClipGroup>& groups() const { return groups_; }
+  // Of the groups, in their order.
+  std::vector<double> bounds() const;
   // How the next batch is computed: the result is the same up to rounding. Throws
   // std::invalid_argument in the middle of a batch.
   void set_passes(ClipPasses passes, std::size_t per_sample_grad_budget);

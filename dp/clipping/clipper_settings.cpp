@@ -88,6 +88,13 @@ void Clipper::set_bounds(const std::vector<double>& bounds) {
   for (std::size_t group = 0; group < bounds.size(); ++group) groups_[group].bound = bounds[group];
 }
 
+std::vector<double> Clipper::bounds() const {
+  std::vector<double> bounds;
+  bounds.reserve(groups_.size());
+  for (const ClipGroup& group : groups_) bounds.push_back(group.bound);
+  return bounds;
+}
+
 void Clipper::discard() {
   sums_.clear();
   for (const ClipGroup& group : groups_) {

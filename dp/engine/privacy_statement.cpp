@@ -5,7 +5,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/join.h"
+#include "dp/accounting/budget.h"
+#include "dp/clipping/clipper.h"
+#include "dp/engine/engine_options.h"
+#include "dp/ledger/ledger.h"
+#include "dp/noise/mechanism.h"
 #include "dp/numerics/directed_rounding.h"
+#include "dp/sampling/sampler.h"
 
 namespace sotto {
 
@@ -18,7 +25,118 @@ std::string list(const char* title, const std::vector<std::string>& lines) {
   return text;
 }
 
+std::string sampling_words(const Sampler& sampler) {
+  const Event& event = sampler.event();
+  const std::string mean = fmt::format("; {:.6g} of {} units on average",
+                                       sampler.expected_batch_size(), sampler.population());
+  switch (event.sampling) {
+    case Sampling::full_batch: return fmt::format("all {} units", sampler.population());
+    case Sampling::poisson:
+      return fmt::format("Poisson: every unit with probability {:.6g}, independently{}",
+                         event.sampling_rate, mean);
+    case Sampling::truncated_poisson:
+      return fmt::format(
+          "truncated Poisson: every unit with probability {:.6g}, independently, "
+          "and fewer where that is too many (probability at most {}){}",
+          event.sampling_rate, rounded_up(event.truncation_probability, 3), mean);
+    case Sampling::fixed_size:
+      return fmt::format("a subset of fixed size, without replacement{}", mean);
+    case Sampling::partition:
+      return fmt::format("passes in a random order, cut into {} batches{}", event.batches, mean);
+    case Sampling::balls_and_bins:
+      return fmt::format("in a pass of {} batches every unit is in a random one{}", event.batches,
+                         mean);
+    case Sampling::cyclic_poisson:
+      return fmt::format("{} groups in turn, of which every unit with probability {:.6g}{}",
+                         event.batches, event.sampling_rate, mean);
+    case Sampling::planned:
+      return fmt::format("a public plan of {} steps, a unit taking part every {} steps{}",
+                         event.batches, sampler.min_separation(), mean);
+  }
+  return "";
+}
+
+std::string clipping_words(const Clipper& clipper, const EngineOptions& options) {
+  const std::vector<double> bounds = clipper.bounds();
+  const bool several = bounds.size() > 1;
+  std::string text =
+      fmt::format("each unit's gradient {} by the rule \"{}\" to {}{}",
+                  several ? fmt::format("in {} groups", bounds.size()) : "as a whole",
+                  name(options.clipping.rule.kind), several ? "bounds " : "",
+                  join(bounds, ", ", [](double bound) { return fmt::format("{:.6g}", bound); }));
+  if (options.adaptive_clipping)
+    text += fmt::format(", which follow the quantile {:g} of the norms privately",
+                        options.adaptive_clipping->quantile);
+  if (options.bound_schedule) text += ", by a schedule";
+  return text + fmt::format("; sensitivity {:.6g}", clipper.sensitivity());
+}
+
+// The expected batch size, by which sums are divided, and the sizes that are printed are functions
+// of the number of units: neighbours have the same ones.
+std::string relation_words(NeighboringRelation relation) {
+  return relation == NeighboringRelation::add_or_remove_one
+             ? "add or remove one, as zero-out: one unit has its data or counts for nothing, and "
+               "the number of units is public"
+             : "replace one: one unit has its data or another's, and the number of units is public";
+}
+
+std::vector<std::string> not_covered(const EngineOptions& options) {
+  std::vector<std::string> lines = {
+      "The choice of settings, when it was made by looking at results on this data",
+      "Exact numbers: sums of gradients and losses before noise, norms, factors and losses of "
+      "units, fractions clipped, and how many units were drawn, and which",
+      "The number of units: it is public, as is the seed of initial weights, dropout and "
+      "augmentation",
+      "Time, memory and other things that can be observed while the program runs, and whoever can "
+      "read its memory",
+      "What the loss computes from the batch outside of the tape, and whether it throws",
+      "Rounding that others decide: samples of several lengths that are not padded to a public "
+      "one, and sums of libraries on GPUs (docs/appendix/proofs-rounding.md, \"Known to be "
+      "missing\")",
+      "Whoever can tell ChaCha20 from random words, or edits the state in a checkpoint",
+  };
+  if (options.noise == GaussianNoise::floating_point)
+    lines.emplace_back("The last digits of noise that is drawn in floating point");
+  return lines;
+}
+
+std::string composition_words(const History& history) {
+  if (history.adaptive)
+    return "adaptive: settings were chosen when earlier releases could be looked at; epsilon is "
+           "that of a Renyi odometer, for any such choice and any end";
+  if (history.whole_plan)
+    return "planned: epsilon is that of all that was planned, as which part of it was released "
+           "could have been chosen by looking";
+  if (history.within_plans)
+    return "planned: settings and numbers of steps at most were in the ledger before the first "
+           "release; should the end have been chosen by looking at releases, epsilon is that of "
+           "all that was planned";
+  return "planned: releases of one kind; epsilon holds where their number was not chosen by "
+         "looking at them, as no largest number was in the ledger before the first";
+}
+
 }  // namespace
+
+PrivacyStatement privacy_statement(const StatementSources& from) {
+  return {.epsilon = from.budget.epsilon(),
+          .delta = from.budget.delta(),
+          .releases = from.ledger.releases(),
+          .unit = from.ledger.header().unit,
+          .relation = relation_words(from.ledger.header().relation),
+          .sampling = sampling_words(from.sampler),
+          .clipping = clipping_words(from.clipper, from.options),
+          .mechanism = from.mechanism.description() +
+                       (from.options.noise_schedule ? ", moved by a schedule" : ""),
+          .accountant = from.budget.accountant(),
+          .not_private = from.ledger.reasons(),
+          .covered = {"The weights after every step, their moving average, and the optimizer's "
+                      "state",
+                      "Whatever is computed from these and from other data, predictions included"},
+          .not_covered = not_covered(from.options),
+          .notes = {},
+          .composition = composition_words(from.budget.history()),
+          .epsilon_planned = from.budget.epsilon_planned()};
+}
 
 std::string to_text(const PrivacyStatement& s) {
   std::string text = s.not_private.empty()

@@ -9,8 +9,15 @@
 
 namespace sotto {
 
+class Budget;
+class Clipper;
+class Ledger;
+class Mechanism;
+class Sampler;
+struct EngineOptions;
+
 struct PrivacyStatement {
-  // The guarantee: epsilon is a bound that is proved, infinite where nothing is.
+  // The guarantee: epsilon is a proved bound, infinite where there is no proof.
   double epsilon = 0;
   double delta = 0;
   std::int64_t releases = 0;  // that are accounted for
@@ -24,13 +31,24 @@ struct PrivacyStatement {
   std::vector<std::string> covered;      // what may be published
   std::vector<std::string> not_covered;  // "the choice of settings, when ..."
   std::vector<std::string> notes;
-  // Says whether settings were fixed before releases that they could have been chosen by, and what
+  // Whether settings were fixed before the releases by which they could have been chosen, and what
   // the epsilon is valid for.
   std::string composition = {};
   // The epsilon of all that was planned, however the end was chosen; nothing where releases were
   // not planned.
   std::optional<double> epsilon_planned = {};
 };
+
+// What a statement is about: the parts of an engine as they are now.
+struct StatementSources {
+  const EngineOptions& options;
+  const Ledger& ledger;
+  const Budget& budget;
+  const Sampler& sampler;
+  const Clipper& clipper;
+  const Mechanism& mechanism;
+};
+PrivacyStatement privacy_statement(const StatementSources& from);
 
 // Some twenty lines for people. Epsilon and delta are rounded up.
 std::string to_text(const PrivacyStatement& statement);

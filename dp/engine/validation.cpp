@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "dp/engine/disjoint_rows.h"
-
 #include "dp/accounting/truncation.h"
+#include "dp/engine/disjoint_rows.h"
+#include "memory/checkpointing/model_checkpoints.h"
 
 namespace sotto {
 

@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "dp/engine/engine.h"
+#include "dp/engine/engine_options.h"
+#include "dp/sampling/make_sampler.h"
+#include "nn/optim/optimizer.h"
 
 namespace sotto {
 

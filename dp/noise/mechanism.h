@@ -1,6 +1,7 @@
 // Mechanisms: the only way from a clipped sum to a gradient that an optimizer accepts.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -85,6 +86,15 @@ class Mechanism {
   virtual Event event(Event batch) const = 0;
   // A text for the privacy statement.
   virtual std::string description() const = 0;
+  // Sets the noise multiplier of the next releases. Throws std::invalid_argument for one that the
+  // mechanism cannot have.
+  virtual void set_noise_multiplier(double noise_multiplier) = 0;
+  // What a checkpoint needs to go on with noise that depends on earlier noise: SECRET. Empty for
+  // independent noise. The generator is not part of it.
+  virtual std::map<std::string, Tensor> state() const { return {}; }
+  // Goes on from a state. Throws std::invalid_argument, with nothing changed, for one that does not
+  // fit.
+  virtual void load_state(const std::map<std::string, Tensor>& /*state*/) {}
 
  protected:
   // Called before anything is written to the ledger; throws std::invalid_argument when this sum
@@ -144,8 +154,8 @@ class GaussianMechanism final : public Mechanism {
                              GaussianNoise noise = GaussianNoise::discretized);
 
   double noise_multiplier() const { return noise_multiplier_; }
-  // Sets the multiplier of later releases. Throws as the constructor.
-  void set_noise_multiplier(double noise_multiplier);
+  // Throws as the constructor.
+  void set_noise_multiplier(double noise_multiplier) override;
   void prefetch() override;
   Event event(Event batch) const override;
   std::string description() const override;

@@ -113,6 +113,12 @@ std::string CorrelatedMechanism::description() const {
       random_.secure() ? "the operating system" : "a SEED: NOT PRIVATE");
 }
 
+void CorrelatedMechanism::set_noise_multiplier(double noise_multiplier) {
+  check(noise_multiplier == plan_.noise_multiplier,
+        "correlated noise: a noise multiplier of {} in a plan with {}", noise_multiplier,
+        plan_.noise_multiplier);
+}
+
 CorrelatedMechanism::Started CorrelatedMechanism::start(std::vector<std::int64_t> sizes,
                                                         double sensitivity,
                                                         std::uint64_t draw) const {

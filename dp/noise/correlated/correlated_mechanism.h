@@ -48,14 +48,16 @@ class CorrelatedMechanism final : public Mechanism {
   // Throws std::invalid_argument for batches of another kind than the plan's.
   Event event(Event batch) const override;
   std::string description() const override;
+  // Throws std::invalid_argument for another one than the plan's.
+  void set_noise_multiplier(double noise_multiplier) override;
 
   // The state for a training checkpoint. It contains released noise: keep it SECRET. It does not
   // contain the generator. Throws std::invalid_argument after a release that failed midway.
-  std::map<std::string, Tensor> state() const;
+  std::map<std::string, Tensor> state() const override;
   // Continues the same plan from a state. The next release must be on the very next draw, and the
   // ledger must not have a later one. Throws std::invalid_argument, with nothing changed, for a
   // state that is incomplete or of another plan.
-  void load_state(const std::map<std::string, Tensor>& state);
+  void load_state(const std::map<std::string, Tensor>& state) override;
 
  protected:
   void prepare(const SampledBatch& draw, const Gradients& sums, double sensitivity,

@@ -79,6 +79,9 @@ class FaultyMechanism final : public Mechanism {
     return batch;
   }
   std::string description() const override { return "Gaussian, broken"; }
+  void set_noise_multiplier(double noise_multiplier) override {
+    noise_multiplier_ = noise_multiplier;
+  }
 
  protected:
   void add_noise(const Gradients& sums, const Gradients& released, const Scale& scale) override {

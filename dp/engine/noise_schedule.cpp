@@ -1,6 +1,11 @@
-// An engine's plan of releases, and how much noise its steps need for that.
+#include "dp/engine/noise_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
 #include "dp/accounting/adaptive_accountant.h"
-#include "dp/engine/engine.h"
+#include "dp/accounting/calibration.h"
+#include "dp/noise/correlated/correlated_mechanism.h"
 
 namespace sotto {
 
@@ -19,9 +24,9 @@ EventCounts planned_means(const EngineOptions& options) {
   return releases;
 }
 
-// Accountants that begin with all that the steps' noise must leave room for: planned means, and the
-// ledger's releases, which whoever chose these settings could look at. A resumed run found its
-// noise when it began.
+// Returns accountants that begin with all that the steps' noise must leave room for: planned means
+// and the ledger's releases, which could be looked at when these settings were chosen. A resumed
+// run found its noise when it began.
 NewAccountant accountant_of_rest(const EngineOptions& options, const Ledger& ledger) {
   const History history = ledger.history();
   const EventCounts released = ledger.resumed() ? EventCounts{} : history.events;
@@ -38,10 +43,7 @@ NewAccountant accountant_of_rest(const EngineOptions& options, const Ledger& led
   };
 }
 
-}  // namespace
-
-double Engine::noise_for(const EngineOptions& options, const Sampler& sampler,
-                         const Ledger& ledger) {
+double initial_noise(const EngineOptions& options, const Sampler& sampler, const Ledger& ledger) {
   if (options.noise_multiplier) return *options.noise_multiplier;
   PrivacyTarget target{.epsilon = *options.target_epsilon,
                        .delta = options.delta,
@@ -62,14 +64,24 @@ double Engine::noise_for(const EngineOptions& options, const Sampler& sampler,
   return calibrate_noise_multiplier(target, accountant);
 }
 
-double Engine::noise_at(std::int64_t step) const {
-  if (!options_.noise_schedule) return first_noise_multiplier_;
-  return options_.noise_schedule->value(step, first_noise_multiplier_);
+}  // namespace
+
+bool counts_finite(const EngineOptions& options) {
+  return options.loss_scaling.adjust == LossScaling::Adjust::on_release;
 }
 
-EventCounts Engine::planned(std::int64_t from, std::int64_t to) const {
-  Event event = sampler_->event();
-  event.noise_multiplier = first_noise_multiplier_;
+NoiseSchedule::NoiseSchedule(const EngineOptions& options, const Sampler& sampler,
+                             const Ledger& ledger)
+    : options_(options), sampler_(sampler), initial_(initial_noise(options, sampler, ledger)) {}
+
+double NoiseSchedule::noise_at(std::int64_t step) const {
+  if (!options_.noise_schedule) return initial_;
+  return options_.noise_schedule->value(step, initial_);
+}
+
+EventCounts NoiseSchedule::planned(std::int64_t from, std::int64_t to) const {
+  Event event = sampler_.event();
+  event.noise_multiplier = initial_;
   EventCounts releases;
   for (std::int64_t step = from; options_.noise_schedule && step < to; ++step) {
     event.noise_multiplier = noise_at(step);
@@ -77,7 +89,7 @@ EventCounts Engine::planned(std::int64_t from, std::int64_t to) const {
   }
   if (options_.noise_schedule) return releases;
   // Every batches-th draw begins a pass, and pays for it.
-  const std::int64_t before = (event.batches - sampler_->index_in_epoch()) % event.batches;
+  const std::int64_t before = (event.batches - sampler_.index_in_epoch()) % event.batches;
   const std::int64_t draws = to - from;
   const std::int64_t passes =
       (std::max<std::int64_t>(0, draws - before) + event.batches - 1) / event.batches;
@@ -88,10 +100,41 @@ EventCounts Engine::planned(std::int64_t from, std::int64_t to) const {
   return releases;
 }
 
-void Engine::write_plan() {
+EventCounts NoiseSchedule::whole_plan() const {
   EventCounts all = planned(0, options_.steps);
   for (const auto& [event, count] : planned_means(options_)) add_releases(all, event, count);
-  ledger_.plan(all);
+  return all;
+}
+
+double NoiseSchedule::unclipped_count_stddev(double expected_batch_size) const {
+  if (!options_.adaptive_clipping && !counts_finite(options_)) return 0;
+  return options_.adaptive_clipping.value_or(AdaptiveClipping{})
+      .unclipped_count_stddev_for(expected_batch_size);
+}
+
+void NoiseSchedule::check_counts(std::size_t groups) const {
+  const double stddev = unclipped_count_stddev(sampler_.expected_batch_size());
+  if (stddev == 0) return;
+  const double number = static_cast<double>(groups) + (counts_finite(options_) ? 1 : 0);
+  const double counts = 2 * stddev / std::sqrt(number);
+  for (std::int64_t step = 0; step < std::max<std::int64_t>(1, options_.steps); ++step) {
+    check(noise_at(step) == 0 || noise_at(step) < counts,
+          "Engine: the counts of adaptive clipping and loss scaling alone, with a noise multiplier "
+          "of {:.6g}, are less "
+          "private than the noise multiplier {:.6g} at step {} (raise unclipped_count_stddev)",
+          counts, noise_at(step), step);
+    if (!options_.noise_schedule) return;
+  }
+}
+
+std::unique_ptr<Mechanism> NoiseSchedule::make_mechanism() const {
+  if (!options_.noise_strategy)
+    return std::make_unique<GaussianMechanism>(noise_at(0), SecretRandom(), options_.noise);
+  return std::make_unique<CorrelatedMechanism>(
+      NoisePlan{.strategy = *options_.noise_strategy,
+                .noise_multiplier = initial_,
+                .sampling = sampler_.sampling(),
+                .min_separation = sampler_.min_separation()});
 }
 
 }  // namespace sotto

@@ -1,0 +1,34 @@
+// Where private training stands, as a checkpoint has it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/io/safetensors.h"
+#include "core/tensor.h"
+#include "dp/sampling/sampler.h"
+
+namespace sotto {
+
+struct EngineState {
+  std::string ledger, run;  // their ids
+  std::int64_t steps_made = 0;
+  double noise_multiplier = 0;  // the initial one
+  std::vector<double> bounds;   // of the clip groups
+  struct Scale {
+    double value = 1;
+    std::int64_t good_steps = 0;
+  };
+  std::optional<Scale> loss_scale;
+  SamplerState sampler;
+  std::map<std::string, Tensor> mechanism;  // Mechanism::state()
+};
+
+// Marked as secret.
+TensorFile to_file(const EngineState& state);
+// Throws std::invalid_argument for a file that is no engine's.
+EngineState engine_state(const TensorFile& file);
+
+}  // namespace sotto

@@ -1,0 +1,188 @@
+#include "dp/engine/unit_batches.h"
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+#include "dp/engine/disjoint_rows.h"
+#include "dp/numerics/binomial_tail.h"
+
+namespace sotto {
+
+namespace {
+
+std::int64_t large_batch_of(const Sampler& sampler) {
+  constexpr double tail = 0x1p-20;
+  const std::int64_t population = sampler.population();
+  const double rate =
+      std::min(1.0, sampler.expected_batch_size() / static_cast<double>(population));
+  auto low = static_cast<std::int64_t>(sampler.expected_batch_size()), high = population;
+  while (low < high) {
+    const std::int64_t middle = (low + high) / 2;
+    if (binomial_tail(population, rate, middle) <= tail) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return std::max<std::int64_t>(1, high);
+}
+
+// Numbers the public randomness of one unit's rows. A row that is in its unit several times has
+// other dropout each time. Other units change nothing.
+void number_draws(std::span<std::int64_t> rows) {
+  if (rows.size() <= 1) return;
+  constexpr std::int64_t again = std::int64_t{1} << 40;
+  std::unordered_map<std::int64_t, std::int64_t> times;
+  for (std::int64_t& row : rows) row += again * times[row]++;
+}
+
+}  // namespace
+
+void PhysicalBatch::pad(std::int64_t count) {
+  const auto more = static_cast<std::size_t>(std::max<std::int64_t>(0, count - std::ssize(rows)));
+  rows.insert(rows.end(), more, std::int64_t{rows[0]});
+  draws.insert(draws.end(), more, std::int64_t{draws[0]});
+  grouping.unit_of_row.insert(grouping.unit_of_row.end(), more, -1);
+}
+
+void UnitRows::add(std::span<const std::int64_t> rows_of_next) {
+  rows.insert(rows.end(), rows_of_next.begin(), rows_of_next.end());
+  starts.push_back(std::ssize(rows));
+}
+
+UnitBatches::UnitBatches(const EngineOptions& options, const Sampler& sampler, Device device)
+    : options_(options),
+      sampler_(sampler),
+      device_(device),
+      large_batch_(large_batch_of(sampler)) {}
+
+void UnitBatches::set_rows(std::int64_t rows) {
+  const std::int64_t batches = options_.memory.accumulation.value_or(1);
+  max_rows_ = std::min(rows, (large_batch_ + batches - 1) / batches);
+  if (padded() && !options_.memory.physical_batch && !options_.rows_of_unit) {
+    // As many physical batches as before, of which none is nearly empty.
+    const std::int64_t count = (large_batch_ + max_rows_ - 1) / max_rows_;
+    rows = max_rows_ = (large_batch_ + count - 1) / count;
+  }
+  max_units_ = std::min(rows, large_batch_);
+  block_limits_ = block_limits(rows);
+  physical_batches_.emplace(rows, batches);
+}
+
+// cuBLAS and cuDNN pick algorithms by the shape of a batch, so that a sample's rounding would show
+// how many others there are, and every new size costs a search. On a GPU all physical batches are
+// therefore padded to one size. Returns that size; 0 without padding.
+std::int64_t UnitBatches::padded_rows() const {
+  if (!padded()) return 0;
+  return options_.rows_of_unit ? physical_batches_->rows()
+                               : std::min(max_rows_, physical_batches_->rows());
+}
+
+std::optional<std::int64_t> UnitBatches::rows() const {
+  if (!physical_batches_) return std::nullopt;
+  return padded() ? padded_rows() : physical_batches_->rows();
+}
+
+// Blocks keep their size while the engine lives: the memory that is left during a step must not
+// decide which units are summed together. Small physical batches hold several blocks, so that they
+// are filled well. Units of several rows are padded to the largest unit of their physical batch,
+// and each is a block.
+SumBlocks::Limits UnitBatches::block_limits(std::int64_t rows) const {
+  const std::int64_t max_units = options_.rows_of_unit ? 1 : SumBlocks::Limits{}.units;
+  constexpr std::int64_t max_on_gpu = 16;  // where memory may run out without a limit of ours
+  constexpr std::int64_t small = 64;
+  std::int64_t units = rows < small ? rows / 4 : rows;
+  if (padded()) units = std::min(rows / 4, max_on_gpu);
+  return {.units = std::clamp<std::int64_t>(units, 1, max_units), .rows = rows};
+}
+
+std::vector<std::int64_t> UnitBatches::rows_of_unit(std::int64_t unit) const {
+  if (!options_.rows_of_unit) return {unit};
+  return options_.rows_of_unit(unit);
+}
+
+UnitRows UnitBatches::rows_of(const SampledBatch& batch) const {
+  UnitRows units;
+  if (!options_.rows_of_unit) {
+    units.rows.assign(batch.units().begin(), batch.units().end());
+    units.starts.resize(batch.units().size() + 1);
+    std::iota(units.starts.begin(), units.starts.end(), 0);
+    return units;
+  }
+  for (const std::int64_t unit : batch.units()) units.add(rows_of_unit(unit));
+  check_rows_apart(batch.units(), units.rows, units.starts);
+  return units;
+}
+
+PhysicalBatch UnitBatches::physical_batch(const UnitRows& units, std::int64_t first,
+                                          std::int64_t end) const {
+  const auto start = [&](std::int64_t unit) {
+    return units.starts[static_cast<std::size_t>(unit)];
+  };
+  PhysicalBatch batch{{units.rows.begin() + start(first), units.rows.begin() + start(end)}, {}, {}};
+  batch.draws = batch.rows;
+  batch.grouping = {.unit_of_row = {}, .units = end - first, .mean = options_.mean_of_rows};
+  if (!options_.rows_of_unit) {  // row k is unit k
+    batch.grouping.unit_of_row.resize(batch.rows.size());
+    std::iota(batch.grouping.unit_of_row.begin(), batch.grouping.unit_of_row.end(), 0);
+    return batch;
+  }
+  batch.grouping.unit_of_row.reserve(batch.rows.size());
+  for (std::int64_t unit = first; unit < end; ++unit) {
+    const auto rows = static_cast<std::size_t>(start(unit + 1) - start(unit));
+    number_draws(std::span(batch.draws).subspan(batch.grouping.unit_of_row.size(), rows));
+    batch.grouping.unit_of_row.insert(batch.grouping.unit_of_row.end(), rows, unit - first);
+  }
+  return batch;
+}
+
+PhysicalBatch UnitBatches::padded_batch(const UnitRows& units, std::int64_t first,
+                                        std::int64_t end) const {
+  PhysicalBatch batch = physical_batch(units, first, end);
+  if (!batch.rows.empty()) batch.pad(padded_rows());
+  return batch;
+}
+
+// Tells the prefetcher the rows of all physical batches, padding included.
+void UnitBatches::prefetch(const UnitRows& units, std::span<const std::int64_t> block_ends,
+                           std::span<const std::int64_t> rows_of_blocks) const {
+  std::vector<std::int64_t> rows;
+  std::int64_t first = 0;
+  for (const std::int64_t block : physical_batches_->ends(rows_of_blocks)) {
+    const std::int64_t end = block_ends[static_cast<std::size_t>(block)];
+    const PhysicalBatch batch = padded_batch(units, first, end);
+    rows.insert(rows.end(), batch.rows.begin(), batch.rows.end());
+    first = end;
+  }
+  options_.prefetch_rows(rows);
+}
+
+void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& run) {
+  const UnitRows units = rows_of(batch);
+  std::vector<std::int64_t> differences(units.starts.size());
+  std::adjacent_difference(units.starts.begin(), units.starts.end(), differences.begin());
+  const SumBlocks blocks(batch.units(), std::span<const std::int64_t>(differences).subspan(1),
+                         block_limits_);
+  // Physical batches are made of whole blocks. The ends of blocks, in units, from 0, and the rows
+  // of each block.
+  std::vector<std::int64_t> ends = blocks.ends(), rows;
+  ends.insert(ends.begin(), 0);
+  for (std::size_t k = 1; k < ends.size(); ++k)
+    rows.push_back(units.starts[static_cast<std::size_t>(ends[k])] -
+                   units.starts[static_cast<std::size_t>(ends[k - 1])]);
+  if (options_.prefetch_rows) prefetch(units, ends, rows);
+  const auto run_blocks = [&](std::int64_t first, std::int64_t end) {
+    const auto unit = [&](std::int64_t block) { return ends[static_cast<std::size_t>(block)]; };
+    run(padded_batch(units, unit(first), unit(end)));
+  };
+  clipper.begin(blocks);
+  physical_batches_->over(rows, run_blocks, [&] {
+    if (!clipper.broken()) return false;
+    clipper.discard();
+    clipper.begin(blocks);
+    return true;
+  });
+}
+
+}  // namespace sotto
