@@ -1,9 +1,9 @@
-// Clipping that is captured once and replayed, where the gradients are those of a captured loss
-// (memory/captured_loss.h) and lie at the same addresses at each step.
+// Clipping that is captured as a CUDA graph and replayed, for gradients of a captured loss
+// (memory/captured_loss.h), which are at the same addresses at each step.
 //
-// What moves from step to step, bounds, loss scale and how many rows count, the device reads in its
-// memory. All rows of what was captured are computed, and weights select: what lies in rows that do
-// not count adds exactly nothing.
+// What changes from step to step, bounds, loss scale and the number of valid rows, the graph reads
+// from device memory. All rows of the captured batch are computed, and weights select: rows that
+// are not valid add exactly nothing.
 #pragma once
 
 #include <memory>
@@ -17,38 +17,40 @@ namespace sotto {
 
 class CapturedClip {
  public:
-  struct How {
+  struct Options {
     ClipRule rule;
     NormMethod norm_method = NormMethod::automatic;
     std::size_t per_sample_grad_budget = 0;  // bytes, as in ClipOptions
-    std::vector<double> spacings{};          // as in DeviceClip::How
+    std::vector<double> spacings{};          // as in GpuClip::Options
   };
-  // Whether all uses are of captured work (PerSampleGrad::whole).
+  // Whether all uses are of captured work (PerSampleGrad::captured).
   static bool made_of(const std::vector<PerSampleGrad>& uses);
 
   // For gradients of that kind, in the order in which they are prepared. The groups outlive it.
-  CapturedClip(const std::vector<ClipGroup>& groups, const How& how,
+  CapturedClip(const std::vector<ClipGroup>& groups, const Options& options,
                const ParameterUses& gradients);
 
-  // True for gradients at the addresses that it was made for, of any batch, with the same settings.
-  bool of(const ParameterUses& gradients, const How& how) const;
-  // Captures, replays, and compares with the same work done at once; once.
+  // Whether the graph applies: gradients at the addresses that it was made for, of any batch, and
+  // the same options.
+  bool applies_to(const ParameterUses& gradients, const Options& options) const;
+  // Captures, replays, and compares with the same work run without a graph; once.
   void capture(double loss_scale, const Tensor& losses);
   // Why it cannot be replayed; empty when it can.
   const std::string& reason() const { return reason_; }
-  // Clips the batch whose losses these are, and reads what came of it, until the next replay: as
-  // many units count as there are losses.
-  const DeviceClip& replay(double loss_scale, const Tensor& losses);
+  // Clips the batch whose losses these are, and reads the results, which are valid until the next
+  // replay. There are as many valid units as losses.
+  const GpuClip& replay(double loss_scale, const Tensor& losses);
 
  private:
-  void clip(DeviceClip& there) const;
+  void clip(GpuClip& on_gpu) const;
 
   const std::vector<ClipGroup>& groups_;
-  How how_;
-  std::vector<std::pair<Parameter*, std::vector<std::shared_ptr<const PerSampleGrad>>>> whole_;
+  Options options_;
+  // The gradients of the whole captured batch.
+  std::vector<std::pair<Parameter*, std::vector<std::shared_ptr<const PerSampleGrad>>>> gradients_;
   Device device_;
-  std::optional<DeviceClip> there_;
-  std::optional<Capture> captured_;
+  std::optional<GpuClip> gpu_clip_;
+  std::optional<Capture> graph_;
   std::string reason_ = "it has not been captured";
 };
 

@@ -19,6 +19,23 @@ std::vector<ClipGroup> with_equal_bounds(std::vector<ClipGroup> groups, double b
 
 }  // namespace
 
+std::optional<std::size_t> ClipGroup::find(const Parameter& parameter) const {
+  const auto found = std::find(parameters.begin(), parameters.end(), &parameter);
+  if (found == parameters.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - parameters.begin());
+}
+
+std::size_t group_of(const std::vector<ClipGroup>& groups, const Parameter& parameter) {
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    if (groups[group].find(parameter)) return group;
+  }
+  const std::string owner = parameter.value.memory_label().module;
+  fail(fmt::format(
+      "Clipper: the loss depends on a trainable parameter of shape {} that is in no clip group: it "
+      "belongs to {}; groups are of what visit() shows and is trainable when they are made",
+      parameter.value.shape(), owner.empty() ? "no module that was called" : owner));
+}
+
 std::vector<ClipGroup> flat_group(const std::vector<Parameter*>& parameters, double bound) {
   ClipGroup group{{}, bound};
   for (Parameter* parameter : parameters) {

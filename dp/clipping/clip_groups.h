@@ -1,6 +1,7 @@
 // Clip groups: which parameters are clipped together, and how a bound is shared among groups.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,14 @@ namespace sotto {
 struct ClipGroup {
   std::vector<Parameter*> parameters = {};
   double bound = 1;
+
+  // Returns the parameter's place in the group; nothing where it is not in it.
+  std::optional<std::size_t> find(const Parameter& parameter) const;
 };
+
+// Returns the group that a parameter is in. Throws std::invalid_argument, with the module that the
+// parameter belongs to, where it is in none.
+std::size_t group_of(const std::vector<ClipGroup>& groups, const Parameter& parameter);
 
 // Clip bounds lie in this range: beyond it, sums in f32 overflow or lose their last digits.
 inline constexpr double min_clip_bound = 0x1p-100, max_clip_bound = 0x1p100;

@@ -3,249 +3,181 @@
 #include <algorithm>
 #include <cmath>
 
-#include "autograd/memory_labels.h"
-#include "dp/clipping/captured_gpu_clip.h"
-#include "dp/clipping/clip_factors.h"
-#include "dp/clipping/gpu_clip.h"
+#include "dp/clipping/gpu_group_clipper.h"
+#include "dp/clipping/host_group_clipper.h"
+#include "dp/clipping/one_pass_sink.h"
+#include "dp/clipping/replay_sink.h"
 #include "dp/clipping/unit_sink.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "memory/loss_scale.h"
 #include "memory/physical_batches.h"
 
 namespace sotto {
 
 namespace {
 
-// The sum of 1/2 for each of some units and -1/2 for each of the others.
-double centered_count(std::ptrdiff_t some, std::size_t all) {
-  return static_cast<double>(some) - static_cast<double>(all) / 2;
+void check_bound(double bound) {
+  check(bound >= min_clip_bound && bound <= max_clip_bound,
+        "Clipper: a clip bound of {} is not from {:.3g} to {:.3g} (2^-100 to 2^100)", bound,
+        min_clip_bound, max_clip_bound);
+}
+
+void check_groups(const std::vector<ClipGroup>& groups) {
+  std::vector<const Parameter*> seen;
+  for (const ClipGroup& group : groups) {
+    check_bound(group.bound);
+    check(!group.parameters.empty(), "Clipper: group {} has no trainable parameter",
+          &group - groups.data());
+    for (const Parameter* parameter : group.parameters) {
+      const Dtype dtype = parameter->value.dtype();
+      check(dtype == Dtype::f32 || dtype == Dtype::f64,
+            "Clipper: a parameter in {}: what is clipped and released has to be in f32 or f64",
+            name(dtype));
+      check(parameter->trainable, "Clipper: a frozen parameter of shape {}",
+            parameter->value.shape());
+      check(std::find(seen.begin(), seen.end(), parameter) == seen.end(),
+            "Clipper: a parameter of shape {} in two groups", parameter->value.shape());
+      seen.push_back(parameter);
+    }
+  }
+  check(!seen.empty(), "Clipper: no group of parameters");
+}
+
+void check_options(const ClipOptions& options) {
+  const bool by_gamma =
+      options.rule.kind == ClipRule::Kind::auto_s || options.rule.kind == ClipRule::Kind::psac;
+  check(!by_gamma || (options.rule.gamma > 0 && std::isfinite(options.rule.gamma)),
+        "Clipper: gamma {} is not positive", options.rule.gamma);
 }
 
 }  // namespace
 
-// Backward's sink for one pass: a group's factors wait until its last parameter has come.
-class Clipper::OnePass final : public GradSink {
- public:
-  // With `losses` groups are clipped on these losses' GPU, as many as there is room for before the
-  // host reads.
-  OnePass(Clipper& clipper, const Grouping* grouping, std::int64_t units, const Tensor* losses)
-      : clipper_(clipper),
-        grouping_(grouping),
-        units_(units),
-        losses_(losses),
-        pending_(clipper.groups_.size()),
-        budget_(clipper.budget_for(units)) {}
-  bool bounds_influence() const override { return true; }
-  bool keeps() const override { return true; }
-
-  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
-    const LabelScope scope = LabelScope::phase("clip");
-    const std::size_t group = clipper_.group_of(parameter);
-    const bool captured = losses_ && !grouping_ && CapturedClip::made_of(uses);
-    uses = grouped(std::move(uses), grouping_, units_);
-    if (captured) {
-      replayed_.emplace_back(&parameter, std::move(uses));
-    } else {
-      keep(group, parameter, std::move(uses));
-    }
-  }
-
-  void flush_all() {
-    if (!replayed_.empty() && clip_replayed()) return;
-    for (std::size_t group = 0; group < pending_.size(); ++group) {
-      if (done(group)) continue;
-      if (!pending_[group].empty()) {
-        flush(group);
-      } else {
-        // No parameter of the group was used: every unit's gradient is zero.
-        clipper_.factors_for(group, UnitNorms(units_));
-      }
-    }
-    if (losses_) read();
-  }
-
- private:
-  bool done(std::size_t group) const {
-    return std::find(done_.begin(), done_.end(), group) != done_.end();
-  }
-
-  void keep(std::size_t group, Parameter& parameter, std::vector<PerSampleGrad> uses) {
-    uses = materialize_if_cheaper(std::move(uses), clipper_.options_.norm_method, budget_);
-    pending_[group].emplace_back(&parameter, std::move(uses));
-    if (pending_[group].size() == clipper_.groups_[group].parameters.size()) flush(group);
-  }
-
-  // By one replay, if nothing else has come and it can be; else they are gradients like others.
-  bool clip_replayed() {
-    const bool alone =
-        done_.empty() && std::all_of(pending_.begin(), pending_.end(),
-                                     [](const ParameterUses& group) { return group.empty(); });
-    const auto outcome = clipper_.replay_clip_graph(replayed_, *losses_, alone);
-    if (outcome == Replayed::taken) return true;
-    if (outcome == Replayed::must_redo_on_host) losses_ = nullptr;
-    for (auto& [parameter, uses] : replayed_)
-      keep(clipper_.group_of(*parameter), *parameter, std::move(uses));
-    return false;
-  }
-
-  void flush(std::size_t group) {
-    MemoryLabel label = memory_label();
-    label.kind = MemoryKind::workspace;
-    label.phase = "clip";
-    const LabelScope scope(label);
-    done_.push_back(group);
-    ParameterUses& gradients = pending_[group];
-    if (!losses_) return clipper_.clip_group(group, gradients);
-    if (!there_) there_ = clipper_.on_device(*losses_, gradients[0].second[0].samples());
-    there_->clip(group, gradients);
-    unread_.push_back(group);
-    for (const auto& [parameter, uses] : gradients) {
-      for (const PerSampleGrad& use : uses) unread_bytes_ += use.bytes();
-    }
-    if (unread_bytes_ > clipper_.options_.per_sample_grad_budget) read();
-  }
-
-  // Groups that are not sound are clipped again, in the way that the host decides.
-  void read() {
-    if (!there_) there_ = clipper_.on_device(*losses_, std::ssize(clipper_.unit_finite_));
-    there_->read();
-    if (!counted_) clipper_.add_losses(there_->losses(), grouping_);
-    counted_ = true;
-    for (const std::size_t group : unread_) {
-      if (there_->sound(group)) {
-        clipper_.take(group, *there_);
-      } else {
-        there_->drop_sums(group);
-        clipper_.clip_group(group, pending_[group]);
-      }
-      pending_[group].clear();
-    }
-    unread_.clear();
-    unread_bytes_ = 0;
-    there_->start();
-  }
-
-  Clipper& clipper_;
-  const Grouping* grouping_;
-  std::int64_t units_;
-  const Tensor* losses_;
-  std::unique_ptr<DeviceClip> there_;
-  std::vector<ParameterUses> pending_;
-  ParameterUses replayed_;
-  std::vector<std::size_t> done_, unread_;
-  std::size_t budget_, unread_bytes_ = 0;
-  bool counted_ = false;  // the losses
-};
+Clipper::Clipper(std::vector<ClipGroup> groups, const ClipOptions& options, ClipPasses passes)
+    : groups_(std::move(groups)),
+      options_(options),
+      passes_(passes),
+      accumulator_(groups_, options.sum_size),
+      graph_(std::make_unique<ClipGraph>()) {
+  check_groups(groups_);
+  check(options.sum_size.batch >= 1 && options.sum_size.block >= 1,
+        "Clipper: batches of at most {} units and blocks of {}", options.sum_size.batch,
+        options.sum_size.block);
+  for (const ClipGroup& group : groups_) check_sum_rounding(group, options.sum_size);
+  check_options(options);
+}
 
 Clipper::~Clipper() = default;
 
-std::size_t Clipper::group_of(const Parameter& parameter) const {
-  for (std::size_t group = 0; group < groups_.size(); ++group) {
-    const auto& members = groups_[group].parameters;
-    if (std::find(members.begin(), members.end(), &parameter) != members.end()) return group;
-  }
-  const std::string owner = parameter.value.memory_label().module;
-  fail(fmt::format(
-      "Clipper: the loss depends on a trainable parameter of shape {} that is in no clip group: it "
-      "belongs to {}; groups are of what visit() shows and is trainable when they are made",
-      parameter.value.shape(), owner.empty() ? "no module that was called" : owner));
+void Clipper::check_between_batches(const char* what) const {
+  const bool between = state_ == State::finished || statistics().units == 0;
+  check(!broken() && between, "Clipper: {} in the middle of a batch", what);
 }
 
-Clipper::Factors Clipper::factors_for(std::size_t group, const UnitNorms& lengths) {
-  const ClipGroup& of = groups_[group];
-  Factors factors{lengths.factors(options_.rule, of.bound, rounding_margin(of), loss_scale_), {}};
-  count(group, factors.norms, factors.values);
-  std::vector<double> together = factors.values;
-  for (const std::size_t n : factors.apart) together[n] = 0;
-  factors.weights = weights_of(std::move(together));
-  return factors;
+std::vector<double> Clipper::bounds() const {
+  std::vector<double> bounds;
+  bounds.reserve(groups_.size());
+  for (const ClipGroup& group : groups_) bounds.push_back(group.bound);
+  return bounds;
 }
 
-// The next units of a group.
-void Clipper::count(std::size_t group, const std::vector<double>& norms,
-                    const std::vector<double>& factors) {
-  const UnitCounts counts = count_units(norms, factors, groups_[group].bound, unit_finite_);
-  statistics_.not_finite += counts.lost;
-  within_bound_[group] += centered_count(counts.within, norms.size());
-  auto &all_norms = statistics_.norms[group], &all_factors = statistics_.factors[group];
-  all_norms.insert(all_norms.end(), norms.begin(), norms.end());
-  all_factors.insert(all_factors.end(), factors.begin(), factors.end());
+void Clipper::set_bounds(const std::vector<double>& bounds) {
+  check_between_batches("new bounds");
+  check(bounds.size() == groups_.size(), "Clipper: {} bounds for {} groups", bounds.size(),
+        groups_.size());
+  std::for_each(bounds.begin(), bounds.end(), check_bound);
+  for (std::size_t group = 0; group < bounds.size(); ++group) groups_[group].bound = bounds[group];
 }
 
-// [n], for gradients of a loss times the loss's scale.
-Tensor Clipper::weights_of(std::vector<double> factors) const {
-  const double unscaled = 1 / loss_scale_;  // exact
-  for (double& factor : factors) factor *= unscaled;
-  return Tensor::from(factors, {std::ssize(factors)});
+void Clipper::set_loss_scale(double scale) {
+  check_between_batches("another loss scale");
+  check_loss_scale(scale);
+  loss_scale_ = scale;
 }
 
-// In the way that the host decides, which has to wait for a GPU.
-void Clipper::clip_group(std::size_t group, ParameterUses& gradients) {
-  UnitNorms lengths(gradients[0].second[0].samples());
-  for (const auto& [parameter, uses] : gradients)
-    lengths.add(uses, options_.norm_method, loss_scale_);
-  const Factors factors = factors_for(group, lengths);
-  for (auto& [parameter, uses] : gradients) {
-    add_weighted(*parameter, uses, factors);
-    uses.clear();  // makes room for the next one's sum
-  }
-  gradients.clear();
+void Clipper::set_passes(ClipPasses passes, std::size_t per_sample_grad_budget) {
+  check_between_batches("other passes");
+  passes_ = passes;
+  options_.per_sample_grad_budget = per_sample_grad_budget;
+  graph_->captured = nullptr;  // frees memory
 }
 
-// What no sample touched is zero, and gets its noise too.
-const Gradients& Clipper::complete_sums() {
-  for (auto& [parameter, sum] : sums_) {
-    if (sum.defined()) continue;
-    sum = zeros(parameter->value.shape(), Dtype::f64, parameter->value.device());
-    label_for(*parameter, MemoryKind::gradient, sum);
-  }
-  return sums_;
+void Clipper::set_max_physical_batch(std::int64_t units) {
+  check_between_batches("another largest part");
+  check(units >= 0, "Clipper: parts of at most {} units", units);
+  max_units_ = units;
+  graph_->captured = nullptr;
+}
+
+const std::string& Clipper::capture_failure_reason() const { return graph_->failure_reason; }
+
+void Clipper::discard() {
+  accumulator_.clear();
+  blocks_.reset();
+  state_ = State::adding;
 }
 
 // A batch that broke off must not go on.
 void Clipper::start_batch() {
-  check(!broken_, "Clipper: an earlier part of this batch failed; discard() it");
-  if (finished_) discard();
-  finished_ = false;
+  check(!broken(), "Clipper: an earlier part of this batch failed; discard() it");
+  if (state_ == State::finished) discard();
 }
 
-// What a part that fails is undone to: everything but the sums of earlier parts, a copy of which
-// would be as large as the model.
-struct Clipper::Before {
-  double loss_sum;
-  std::int64_t not_finite;
-  std::vector<double> unclipped_fraction;
-};
+void Clipper::begin(SumBlocks blocks) {
+  start_batch();
+  check_between_batches("another beginning");
+  check(!blocks_, "Clipper: the batch has begun");
+  check(blocks.limits().units <= options_.sum_size.block,
+        "Clipper: blocks of {} units, of at most {}", blocks.limits().units,
+        options_.sum_size.block);
+  blocks_ = std::move(blocks);
+}
 
-void Clipper::undo(const Before& before) {
-  if (touched_) return;
-  for (std::size_t k = 0; k < sums_.size(); ++k) {
-    if (!had_sum_[k]) sums_[k].second = Tensor();
-  }
-  statistics_.loss_sum = before.loss_sum;
-  statistics_.not_finite = before.not_finite;
-  const auto units = static_cast<std::size_t>(statistics_.units);
-  for (auto& norms : statistics_.norms) norms.resize(units);
-  for (auto& factors : statistics_.factors) factors.resize(units);
-  within_bound_ = before.unclipped_fraction;
-  broken_ = false;
+// Returns the blocks of the next `units` units of the batch.
+BlockEnds Clipper::blocks_of_next(std::int64_t units) const {
+  if (!blocks_) return {};
+  const std::int64_t first = statistics().units, end = first + units;
+  const std::vector<std::int64_t>& all = blocks_->ends();
+  check(units == 0 || std::binary_search(all.begin(), all.end(), end),
+        "Clipper: units {} to {} of the batch are a part that cuts a block", first, end - 1);
+  if (blocks_->limits().units == 1) return {};
+  return
+      [this, first, end](std::int64_t max) { return ends_within(blocks_->ends(max), first, end); };
+}
+
+ClipBatch Clipper::begin_physical_batch(std::int64_t units) {
+  accumulator_.begin_units(units);
+  return {.groups = groups_,
+          .options = options_,
+          .passes = passes_,
+          .loss_scale = loss_scale_,
+          .units = units,
+          .max_units = max_units_,
+          .ends = blocks_of_next(units)};
 }
 
 void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   check(tape.options().private_data, "Clipper: the tape is not private");
   const LabelScope scope = LabelScope::phase("clip");
   start_batch();
-  const Before before{statistics_.loss_sum, statistics_.not_finite, within_bound_};
-  had_sum_.clear();
-  for (const auto& [parameter, sum] : sums_) had_sum_.push_back(sum.defined());
-  touched_ = false;
-  broken_ = true;
+  accumulator_.position();
+  state_ = State::broken;
   try {
     add_physical_batch(tape, loss, grouping);
   } catch (const std::exception& error) {
-    if (memory::out_of_memory(error)) undo(before);
+    if (memory::out_of_memory(error) && accumulator_.undo()) state_ = State::adding;
     throw;
   }
-  broken_ = false;
+  state_ = State::adding;
+}
+
+void Clipper::add_zeros(std::int64_t units) {
+  start_batch();
+  state_ = State::broken;
+  const ClipBatch batch = begin_physical_batch(units);
+  HostGroupClipper host(batch, accumulator_);
+  for (std::size_t group = 0; group < groups_.size(); ++group) host.clip(group, {});
+  accumulator_.end_units();
+  state_ = State::adding;
 }
 
 void Clipper::add_physical_batch(Tape& tape, const Var& loss, const Grouping* grouping) {
@@ -258,84 +190,102 @@ void Clipper::add_physical_batch(Tape& tape, const Var& loss, const Grouping* gr
     grouping = nullptr;
     losses = losses.slice(0, 0, units);
   }
-  const bool there = units > 0 && all_on_gpu(losses);
-  if (!there) add_losses(to_dtype(losses, Dtype::f64).to_vector<double>(), grouping);
-  begin_units(units);
-  // Units of several rows are padded to the largest of the part, which is nobody else's business.
-  if (grouping) part_ends_ = {};
-  uncaptured_ = grouping ? "units of several rows" : "no captured loss";
+  const bool on_gpu = units > 0 && all_on_gpu(groups_, losses);
+  if (!on_gpu) accumulator_.add_losses(to_dtype(losses, Dtype::f64).to_vector<double>(), grouping);
+  ClipBatch batch = begin_physical_batch(units);
+  // Units of several rows are padded to the largest unit of the physical batch: each is a term, so
+  // that this shows in no other's.
+  if (grouping) batch.ends = {};
+  graph_->failure_reason = grouping ? "units of several rows" : "no captured loss";
   if (passes_ == ClipPasses::one) {
-    OnePass sink(*this, grouping, units, there ? &losses : nullptr);
-    tape.backward(loss, sink, loss_scale_);
-    sink.flush_all();
-  } else if (!there || !two_passes_on_gpu(tape, loss, losses, grouping)) {
-    two_passes(tape, loss, grouping, units);
+    if (on_gpu) {
+      one_pass_on_gpu(tape, loss, losses, grouping, batch);
+    } else {
+      one_pass(tape, loss, grouping, batch);
+    }
+  } else if (!on_gpu || !two_passes_on_gpu(tape, loss, losses, grouping, batch)) {
+    two_passes(tape, loss, grouping, batch);
   }
-  end_units();
+  accumulator_.end_units();
 }
 
-void Clipper::add_losses(const std::vector<double>& losses, const Grouping* grouping) {
-  if (!grouping) {
-    statistics_.loss_sum += finite_sum(losses);
-    return;
-  }
-  for (std::size_t row = 0; row < losses.size(); ++row) {
-    const bool counts = row < grouping->unit_of_row.size() && grouping->unit_of_row[row] >= 0;
-    if (counts && std::isfinite(losses[row])) statistics_.loss_sum += losses[row];
-  }
+void Clipper::one_pass(Tape& tape, const Var& loss, const Grouping* grouping,
+                       const ClipBatch& batch) {
+  HostGroupClipper host(batch, accumulator_);
+  OnePassSink sink(batch, grouping, host);
+  tape.backward(loss, sink, loss_scale_);
+  sink.finish();
 }
+
+void Clipper::one_pass_on_gpu(Tape& tape, const Var& loss, const Tensor& losses,
+                              const Grouping* grouping, const ClipBatch& batch) {
+  GpuGroupClipper gpu(batch, losses, grouping, accumulator_);
+  OnePassSink sink(batch, grouping, gpu);
+  if (grouping) {
+    tape.backward(loss, sink, loss_scale_);
+    return sink.finish();
+  }
+  ReplaySink replay(batch, losses, *graph_, sink);
+  tape.backward(loss, replay, loss_scale_);
+  const ReplaySink::Outcome outcome = replay.replay(accumulator_);
+  if (outcome == ReplaySink::Outcome::added) return;
+  // Every unit stays a term of its own, as in the replay, whichever the host recomputes.
+  ClipBatch single_units = batch;
+  single_units.ends = {};
+  HostGroupClipper host(single_units, accumulator_);
+  if (outcome == ReplaySink::Outcome::not_reliable) sink.clip_with(host);
+  replay.hand_on();
+  sink.finish();
+}
+
+namespace {
+
+// Backward twice: for norms and factors, then for sums.
+void backward_twice(Tape& tape, const Var& loss, const Grouping* grouping, const ClipBatch& batch,
+                    GroupClipper& clipper, Tape::Keep keep) {
+  UnitSink norms(grouping, batch.units, [&](const Parameter& parameter, const auto& uses) {
+    clipper.norms(group_of(batch.groups, parameter), parameter, uses);
+  });
+  tape.backward(loss, norms, batch.loss_scale, Tape::Keep::graph);
+  for (std::size_t group = 0; group < batch.groups.size(); ++group) clipper.factors(group);
+  UnitSink sums(grouping, batch.units, [&](Parameter& parameter, const auto& uses) {
+    clipper.sums(group_of(batch.groups, parameter), parameter, uses);
+  });
+  tape.backward(loss, sums, batch.loss_scale, keep);
+}
+
+}  // namespace
 
 void Clipper::two_passes(Tape& tape, const Var& loss, const Grouping* grouping,
-                         std::int64_t units) {
-  std::vector<UnitNorms> lengths(groups_.size(), UnitNorms(units));
-  UnitSink norms(grouping, units, [&](const Parameter& parameter, const auto& uses) {
-    lengths[group_of(parameter)].add(uses, options_.norm_method, loss_scale_);
-  });
-  tape.backward(loss, norms, loss_scale_, Tape::Keep::graph);
-  std::vector<Factors> factors;
-  for (std::size_t group = 0; group < groups_.size(); ++group) {
-    factors.push_back(factors_for(group, lengths[group]));
-    factors.back().cannot_overflow = false;  // what a second backward gives is another gradient
-  }
-  UnitSink sums(grouping, units, [&](Parameter& parameter, const auto& uses) {
-    add_weighted(parameter, uses, factors[group_of(parameter)]);
-  });
-  tape.backward(loss, sums, loss_scale_);
+                         const ClipBatch& batch) {
+  HostGroupClipper host(batch, accumulator_);
+  backward_twice(tape, loss, grouping, batch, host, Tape::Keep::nothing);
 }
 
-void Clipper::add_zeros(std::int64_t units) {
-  start_batch();
-  broken_ = true;
-  begin_units(units);
-  for (std::size_t group = 0; group < groups_.size(); ++group) factors_for(group, UnitNorms(units));
-  end_units();
-  broken_ = false;
-}
-
-void Clipper::begin_units(std::int64_t units) {
-  unit_finite_.assign(static_cast<std::size_t>(units), true);
-  part_ends_ = blocks_of_part(units);
-}
-
-void Clipper::end_units() {
-  const auto finite = std::count(unit_finite_.begin(), unit_finite_.end(), char{true});
-  finite_ += centered_count(finite, unit_finite_.size());
-  statistics_.units += std::ssize(unit_finite_);
+// Returns false where the host has to clip; the tape is then as it was.
+bool Clipper::two_passes_on_gpu(Tape& tape, const Var& loss, const Tensor& losses,
+                                const Grouping* grouping, const ClipBatch& batch) {
+  graph_->failure_reason = "two passes";
+  GpuGroupClipper gpu(batch, losses, grouping, accumulator_);
+  backward_twice(tape, loss, grouping, batch, gpu, Tape::Keep::graph);
+  if (!gpu.finish_all()) return false;
+  tape.clear();
+  return true;
 }
 
 ClippedSum Clipper::finish(SampledBatch draw) {
   start_batch();
   const auto drawn = static_cast<std::int64_t>(draw.units().size());
-  check(statistics_.units == drawn, "Clipper: {} units were drawn and {} clipped", drawn,
-        statistics_.units);
+  check(statistics().units == drawn, "Clipper: {} units were drawn and {} clipped", drawn,
+        statistics().units);
   check(drawn <= options_.sum_size.batch, "Clipper: a batch of {} units, of at most {}", drawn,
         options_.sum_size.batch);
   check(!blocks_ || std::ranges::equal(blocks_->units(), draw.units()),
         "Clipper: the batch began for other units than were drawn");
-  complete_sums();
-  finished_ = true;
-  const auto finite = options_.count_finite ? std::optional(finite_) : std::nullopt;
-  return {std::exchange(sums_, {}), sensitivity(), within_bound_, finite, std::move(draw)};
+  Gradients sums = accumulator_.take_sums();
+  state_ = State::finished;
+  const auto finite = options_.count_finite ? std::optional(accumulator_.finite()) : std::nullopt;
+  return {std::move(sums), sensitivity(), accumulator_.unclipped(), finite, std::move(draw)};
 }
 
 }  // namespace sotto

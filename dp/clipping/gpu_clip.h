@@ -1,7 +1,7 @@
 // Clipping on a GPU without the host in between: norms, factors and weighted sums follow one
-// another on the device, and one read at the end tells what came of it. What only the host can do,
-// norms of terms that cancel and sums that overflow, shows as not sound(), and is done again in the
-// host's way (docs/appendix/gpu-notes.md, "Clipping").
+// another on the device, and one read at the end returns the results. Two cases need the host,
+// norms that cancel and sums that overflow: they show as not reliable(), and the host clips the
+// group again (docs/gpu.md, "Clipping").
 #pragma once
 
 #include <array>
@@ -9,44 +9,29 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/sink.h"
 #include "dp/clipping/clip_groups.h"
 #include "dp/clipping/clip_rule.h"
+#include "dp/clipping/parameter_gradients.h"
 
 namespace sotto {
 
-// All uses of some parameters.
-using ParameterUses = std::vector<std::pair<Parameter*, std::vector<PerSampleGrad>>>;
-
-// sum_n w[n] G[n] of a parameter's gradient, over its uses; weights [n], f64.
-Tensor weighted_sum(const std::vector<PerSampleGrad>& uses, const Tensor& weights);
-
-// The uses as they are kept until their norms are known: as rows where these are cheaper and fit
-// what is left of the budget in bytes.
-std::vector<PerSampleGrad> materialize_if_cheaper(std::vector<PerSampleGrad> uses,
-                                                  NormMethod norm_method, std::size_t& budget);
-
-// Whether a total is a number: NaN and Inf do not leave a sum. (Clipped gradients are far too small
-// for their sum to overflow.) Of one that is on a GPU the host learns it only by waiting.
-bool all_finite(const Tensor& x);
-
-// The clipping of one part of a batch. The groups outlive it.
-class DeviceClip {
+// The clipping of one physical batch. The groups outlive it.
+class GpuClip {
  public:
-  struct How {
+  struct Options {
     ClipRule rule;
     NormMethod norm_method = NormMethod::automatic;
     std::int64_t units = 0;          // of privacy
     std::int64_t rows = 0;           // losses, at most
     std::vector<double> spacings{};  // of each group's sums; empty: sum_spacing() by default
-    BlockEnds ends{};                // empty: single units
+    BlockEnds ends{};                // of blocks of units; empty: every unit is a term
   };
-  DeviceClip(const std::vector<ClipGroup>& groups, const How& how, Device device);
+  GpuClip(const std::vector<ClipGroup>& groups, const Options& options, Device device);
 
-  // What the device is told by its memory and not by its launches: the groups' bounds, what the
-  // loss was multiplied by, and how many units count, the first ones; the others' weights are 0.
-  void set(double loss_scale, std::int64_t live);
-  // Loses what an earlier part left.
+  // Writes the values that a captured graph reads from device memory: clip bounds, loss scale, and
+  // the number of valid units. The units after these get weight 0.
+  void write_settings(double loss_scale, std::int64_t valid_units);
+  // Frees what an earlier physical batch left.
   void start();
   // In this order for each group, without waiting: its parameters' norms, its factors, and its
   // parameters' sums.
@@ -54,24 +39,25 @@ class DeviceClip {
                 const std::vector<PerSampleGrad>& uses);
   void find_factors(std::size_t group);
   void add_sum(std::size_t group, Parameter& parameter, const std::vector<PerSampleGrad>& uses);
-  // All three.
-  void clip(std::size_t group, const ParameterUses& uses);
-  // The losses of the part, to be read with the rest.
+  // All three, of all parameters.
+  void clip(std::size_t group, const ParameterUses& gradients);
+  // The losses of the physical batch, to be read with the rest.
   void add_losses(const Tensor& losses);
 
   // Waits for the device, once.
   void read();
-  // Of the last read: whether no norm of a group's is in doubt and all its sums are finite. What
-  // else is known of a group, of its first units, counts only then.
-  bool sound(std::size_t group) const;
+  // Results of the last read. reliable() says whether no norm of the group needs to be recomputed
+  // in double and all its sums are finite. Its norms and factors, of its first units, hold only
+  // then.
+  bool reliable(std::size_t group) const;
   std::vector<double> norms(std::size_t group, std::int64_t units) const;
   std::vector<double> factors(std::size_t group, std::int64_t units) const;
   std::vector<double> losses() const;
-  // The sums of a group that is sound. They are the last part's, not yet anybody's.
+  // The sums of a reliable group, of the last physical batch alone.
   Gradients sums(std::size_t group) const;
   // Whether both read, and have as sums, the same bits.
-  bool same_as(const DeviceClip& other) const;
-  // Makes room.
+  bool same_as(const GpuClip& other) const;
+  // Frees memory.
   void drop_sums(std::size_t group);
 
  private:
@@ -86,13 +72,13 @@ class DeviceClip {
   std::int64_t first_check() const;
 
   const std::vector<ClipGroup>& groups_;
-  How how_;
+  Options options_;
   Device device_;
-  Tensor settings_;                                          // [groups, 3]
-  std::vector<std::array<double, ClipSettings::rows>> set_;  // what is there
-  std::vector<Tensor> terms_;  // for each group [3, parameters, units]
-  // What is read, f64: results [groups, 4, units], a number for each sum that is finite when the
-  // sum is, and losses.
+  Tensor settings_;                                              // [groups, 3]
+  std::vector<std::array<double, ClipSettings::rows>> written_;  // the settings on the device
+  std::vector<Tensor> terms_;  // for each group [ClipTerms::rows, parameters, units]
+  // What is read, f64: results [groups, ClipResults::rows, units], a number for each sum that is
+  // finite when the sum is, and losses.
   Tensor report_;
   std::int64_t losses_ = 0;
   std::vector<Sum> sums_;  // in the order of the numbers

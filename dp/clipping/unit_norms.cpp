@@ -9,9 +9,11 @@ namespace sotto {
 
 namespace {
 
-// What cancels in a gradient of single precision is at most so many times its error (squared_norm).
+// The terms that cancel in a gradient of single precision are at most so many times its error
+// (squared_norm).
 constexpr double terms_of_error = 0x1p23;
-// Of all terms of a sum together: far from float's end, 2^128, for positions of a table's row.
+// The largest size of all terms of a sum together that cannot overflow: far from float's end,
+// 2^128, for positions of a table's row.
 constexpr double harmless_size = 0x1p100;
 
 // f(kind), the kind being a constant, so that loops over rules of it have no branches.
@@ -43,25 +45,25 @@ void UnitNorms::add(const std::vector<PerSampleGrad>& uses, NormMethod norm_meth
                         *const term_norm = more.term_norms.data();
     const double of_loss = scale;
     for (std::size_t n = 0; n < units; ++n) {
-      GradientNorm length{squares[n], error_bounds[n], term_norms[n]};
-      length.add(part[n], error[n], term_norm[n], of_loss);
-      squares[n] = length.square;
-      error_bounds[n] = length.error;
-      term_norms[n] = length.term_norm;
+      GradientNorm norm{squares[n], error_bounds[n], term_norms[n]};
+      norm.add(part[n], error[n], term_norm[n], of_loss);
+      squares[n] = norm.square;
+      error_bounds[n] = norm.error;
+      term_norms[n] = norm.term_norm;
     }
   });
 }
 
-// What is taken of each unit, and how many of them are to stay apart or may overflow.
-struct UnitNorms::Factors {
+// Results for each unit, and the numbers of units that are summed separately or may overflow.
+struct UnitNorms::Columns {
   double *norms, *values, *roundings;
-  std::int64_t apart = 0, large = 0;
+  std::int64_t separate = 0, large = 0;
 };
 
 template <ClipRule::Kind kind>
 void UnitNorms::factors_by(const ClipRule& rule, double bound, double margin, double scale,
-                           Factors& y) const {
-  // Of this function alone, so that no store can be to one of them.
+                           Columns& y) const {
+  // Copies of this function's own, which no store can change.
   const ClipRule known{kind, rule.gamma};
   const std::size_t units = squares_.size();
   const double each = harmless_size / static_cast<double>(units);
@@ -74,14 +76,14 @@ void UnitNorms::factors_by(const ClipRule& rule, double bound, double margin, do
     roundings[n] = of.rounding();
     values[n] = of.factor(known, bound, margin, scale);
   }
-  std::int64_t apart = 0, large = 0;
+  std::int64_t separate = 0, large = 0;
   for (std::size_t n = 0; n < units; ++n) {
     const double factor = values[n];
     const double terms = factor * (norms[n] + roundings[n] * terms_of_error);
-    apart += ((factor != 0) & GradientNorm{0, 0, term_norms[n]}.apart(factor, bound)) ? 1 : 0;
+    separate += ((factor != 0) & GradientNorm{0, 0, term_norms[n]}.apart(factor, bound)) ? 1 : 0;
     large += ((factor != 0) & ((factor > scale) | !(terms < each))) ? 1 : 0;
   }
-  y.apart = apart;
+  y.separate = separate;
   y.large = large;
 }
 
@@ -90,14 +92,14 @@ ClipFactors UnitNorms::factors(const ClipRule& rule, double bound, double margin
   const std::size_t size = squares_.size();
   ClipFactors y{.norms = std::vector<double>(size), .values = std::vector<double>(size)};
   std::vector<double> roundings(size);
-  Factors of{y.norms.data(), y.values.data(), roundings.data()};
+  Columns columns{y.norms.data(), y.values.data(), roundings.data()};
   with_kind(rule.kind, [&](auto kind) {
-    simd_dispatch([&] { factors_by<kind>(rule, bound, margin, scale, of); });
+    simd_dispatch([&] { factors_by<kind>(rule, bound, margin, scale, columns); });
   });
-  y.cannot_overflow = of.large == 0;
-  for (std::size_t n = 0; of.apart > 0 && n < size; ++n) {
+  y.cannot_overflow = columns.large == 0;
+  for (std::size_t n = 0; columns.separate > 0 && n < size; ++n) {
     if (y.values[n] != 0 && GradientNorm{0, 0, term_norms_[n]}.apart(y.values[n], bound))
-      y.apart.push_back(n);
+      y.summed_separately.push_back(n);
   }
   return y;
 }

@@ -1,4 +1,5 @@
-// Backward's gradients, one summand for each unit of privacy.
+// Backward's sink that hands each parameter's gradient on at once, one summand for each privacy
+// unit.
 #pragma once
 
 #include <functional>
@@ -6,25 +7,11 @@
 #include <vector>
 
 #include "autograd/sink.h"
+#include "dp/clipping/parameter_gradients.h"
 
 namespace sotto {
 
-// The same gradients with one summand for each unit: by the grouping or, without one, a sample
-// each, the first ones. What remains of captured work is known as that (PerSampleGrad::whole).
-inline std::vector<PerSampleGrad> grouped(std::vector<PerSampleGrad> uses, const Grouping* grouping,
-                                          std::int64_t units) {
-  for (PerSampleGrad& use : uses) {
-    if (grouping)
-      use = use.group(*grouping);
-    else if (use.samples() > units)
-      use = use.captured() ? PerSampleGrad::captured_prefix(use.captured(), units)
-                           : use.slice(0, units);
-  }
-  return uses;
-}
-
-// Hands each parameter's gradient on to `take`, which lets nothing out but factors, and sums with
-// these.
+// `take` lets nothing out but clip factors, and sums with these.
 class UnitSink final : public GradSink {
  public:
   using Take = std::function<void(Parameter& parameter, const std::vector<PerSampleGrad>& uses)>;

@@ -10,7 +10,7 @@
 
 #include "dp/accounting/accountant.h"
 #include "dp/clipping/adaptive_clipping.h"
-#include "dp/clipping/clipper.h"
+#include "dp/clipping/clip_options.h"
 #include "dp/ledger/ledger_contents.h"
 #include "dp/noise/correlated/strategy_matrix.h"
 #include "dp/noise/mechanism.h"

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "dp/clipping/clipper.h"
 #include "dp/engine/engine_options.h"
 #include "dp/sampling/sampler.h"
 #include "memory/physical_batches.h"

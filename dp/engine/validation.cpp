@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "dp/accounting/truncation.h"
+#include "dp/clipping/clipper.h"
 #include "dp/engine/disjoint_rows.h"
 #include "memory/checkpointing/model_checkpoints.h"
 

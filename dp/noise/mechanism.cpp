@@ -57,7 +57,7 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   const SampledBatch& draw = sum.draw_;
   Scale scale{event(draw.event()).noise_multiplier, sum.sensitivity_, draw.expected_batch_size()};
   Scale counts{.divisor = draw.expected_batch_size()};
-  std::vector<double> parts = sum.within_bound_;
+  std::vector<double> parts = sum.unclipped_;
   if (sum.finite_) parts.push_back(*sum.finite_);
   if (unclipped_count_stddev != 0) {
     check_independent();

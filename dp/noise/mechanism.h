@@ -7,7 +7,7 @@
 
 #include "core/random/rounded_gaussian.h"
 #include "core/random/secret_random.h"
-#include "dp/clipping/clipper.h"
+#include "dp/clipping/clipped_sum.h"
 #include "dp/ledger/ledger.h"
 #include "dp/noise/bounded_statistics.h"
 #include "dp/noise/noise_grid.h"

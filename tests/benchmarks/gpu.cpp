@@ -10,6 +10,7 @@
 #include "autograd/ops.h"
 #include "autograd/precision.h"
 #include "core/cuda/cuda_library.h"
+#include "dp/clipping/clipper.h"
 #include "dp/noise/mechanism.h"
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"

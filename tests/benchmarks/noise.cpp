@@ -7,6 +7,7 @@
 #include "autograd/ops.h"
 #include "core/random/gaussian.h"
 #include "core/threads/parallel.h"
+#include "dp/clipping/clipper.h"
 #include "dp/noise/mechanism.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/benchmarks/timing.h"

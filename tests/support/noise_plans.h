@@ -1,6 +1,7 @@
 // Batches without units, so that the released sums are noise only.
 #pragma once
 
+#include "dp/clipping/clipper.h"
 #include "dp/noise/correlated/correlated_mechanism.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"

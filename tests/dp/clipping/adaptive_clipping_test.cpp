@@ -6,6 +6,7 @@
 
 #include "autograd/ops.h"
 #include "dp/accounting/calibration.h"
+#include "dp/clipping/clipper.h"
 #include "dp/noise/mechanism.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"

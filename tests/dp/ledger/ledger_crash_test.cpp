@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io/atomic_file.h"
+#include "dp/clipping/clipper.h"
 #include "dp/noise/mechanism.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"

@@ -6,6 +6,7 @@
 #include "dp/accounting/adaptive_accountant.h"
 #include "dp/accounting/budget.h"
 #include "dp/accounting/ledger_epsilon.h"
+#include "dp/clipping/clipper.h"
 #include "dp/ledger/ledger.h"
 #include "dp/noise/mechanism.h"
 #include "kernels/tensor_ops/tensor_ops.h"

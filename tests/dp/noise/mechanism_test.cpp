@@ -10,6 +10,7 @@
 #include "autograd/ops.h"
 #include "dp/accounting/ledger_epsilon.h"
 #include "dp/accounting/pld/pld_accountant.h"
+#include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 

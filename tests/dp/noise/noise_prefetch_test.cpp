@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "dp/clipping/clipper.h"
 #include "dp/noise/mechanism.h"
 #include "dp/noise/noise_grid.h"
 #include "dp/sampling/poisson_samplers.h"

@@ -4,6 +4,7 @@
 #include "autograd/ops.h"
 #include "core/devices.h"
 #include "core/random/philox.h"
+#include "dp/clipping/clipper.h"
 #include "dp/noise/mechanism.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"

@@ -1,0 +1,146 @@
+#include "dp/clipping/clip_accumulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "autograd/memory_labels.h"
+#include "dp/clipping/unit_norms.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+namespace {
+
+// The sum of 1/2 for each of some units and -1/2 for each of the others.
+double centered_count(std::ptrdiff_t some, std::size_t all) {
+  return static_cast<double>(some) - static_cast<double>(all) / 2;
+}
+
+}  // namespace
+
+ClipAccumulator::ClipAccumulator(const std::vector<ClipGroup>& groups, const SumSize& size)
+    : groups_(groups), size_(size) {
+  clear();
+}
+
+void ClipAccumulator::clear() {
+  sums_.clear();
+  for (const ClipGroup& group : groups_) {
+    for (Parameter* parameter : group.parameters) sums_.emplace_back(parameter, Tensor());
+  }
+  statistics_ = {};
+  statistics_.norms.resize(groups_.size());
+  statistics_.factors.resize(groups_.size());
+  unclipped_.assign(groups_.size(), 0);
+  finite_ = 0;
+}
+
+void ClipAccumulator::mark() {
+  mark_ = {statistics_.loss_sum, statistics_.not_finite, unclipped_, {}};
+  for (const auto& [parameter, sum] : sums_) mark_.had_sum.push_back(sum.defined());
+  touched_ = false;
+}
+
+bool ClipAccumulator::undo() {
+  if (touched_) return false;
+  for (std::size_t k = 0; k < sums_.size(); ++k) {
+    if (!mark_.had_sum[k]) sums_[k].second = Tensor();
+  }
+  statistics_.loss_sum = mark_.loss_sum;
+  statistics_.not_finite = mark_.not_finite;
+  const auto units = static_cast<std::size_t>(statistics_.units);
+  for (auto& norms : statistics_.norms) norms.resize(units);
+  for (auto& factors : statistics_.factors) factors.resize(units);
+  unclipped_ = mark_.unclipped;
+  return true;
+}
+
+void ClipAccumulator::begin_units(std::int64_t units) {
+  unit_finite_.assign(static_cast<std::size_t>(units), true);
+}
+
+void ClipAccumulator::end_units() {
+  const auto finite = std::count(unit_finite_.begin(), unit_finite_.end(), char{true});
+  finite_ += centered_count(finite, unit_finite_.size());
+  statistics_.units += std::ssize(unit_finite_);
+}
+
+void ClipAccumulator::record_norms(std::size_t group, const std::vector<double>& norms,
+                                   const std::vector<double>& factors) {
+  const UnitCounts counts = count_units(norms, factors, groups_[group].bound, unit_finite_);
+  statistics_.not_finite += counts.lost;
+  unclipped_[group] += centered_count(counts.within, norms.size());
+  auto &all_norms = statistics_.norms[group], &all_factors = statistics_.factors[group];
+  all_norms.insert(all_norms.end(), norms.begin(), norms.end());
+  all_factors.insert(all_factors.end(), factors.begin(), factors.end());
+}
+
+void ClipAccumulator::add_losses(const std::vector<double>& losses, const Grouping* grouping) {
+  if (!grouping) {
+    statistics_.loss_sum += finite_sum(losses);
+    return;
+  }
+  for (std::size_t row = 0; row < losses.size(); ++row) {
+    const bool counts = row < grouping->unit_of_row.size() && grouping->unit_of_row[row] >= 0;
+    if (counts && std::isfinite(losses[row])) statistics_.loss_sum += losses[row];
+  }
+}
+
+double ClipAccumulator::spacing_for(const Parameter& parameter) const {
+  if (parameter.value.dtype() == Dtype::f64) return 0;
+  return sum_spacing(groups_[group_of(groups_, parameter)], size_);
+}
+
+std::vector<double> ClipAccumulator::spacings() const {
+  std::vector<double> all;
+  for (const ClipGroup& group : groups_) all.push_back(sum_spacing(group, size_));
+  return all;
+}
+
+RoundedSum ClipAccumulator::empty_sum(const Parameter& parameter, Device device) const {
+  return {zeros(parameter.value.shape(), Dtype::f64, device), spacing_for(parameter)};
+}
+
+std::size_t ClipAccumulator::place_of(const Parameter& parameter) const {
+  const auto entry = std::find_if(sums_.begin(), sums_.end(),
+                                  [&](const auto& sum) { return sum.first == &parameter; });
+  return static_cast<std::size_t>(entry - sums_.begin());
+}
+
+RoundedSum ClipAccumulator::sum_for(const Parameter& parameter) {
+  const std::size_t place = place_of(parameter);
+  Tensor& sum = sums_[place].second;
+  if (!sum.defined()) {
+    sum = zeros(parameter.value.shape(), Dtype::f64, parameter.value.device());
+    label_for(parameter, MemoryKind::gradient, sum);
+  }
+  touched_ = touched_ || mark_.had_sum[place];
+  return {sum, spacing_for(parameter)};
+}
+
+void ClipAccumulator::add_sum(const Parameter& parameter, const Tensor& total) {
+  Tensor& sum = sums_[place_of(parameter)].second;
+  if (sum.defined()) {
+    axpby(1, total, 1, sum_for(parameter).total);
+  } else {
+    label_for(parameter, MemoryKind::gradient, total);
+    sum = total;
+  }
+}
+
+const Gradients& ClipAccumulator::complete_sums() {
+  for (auto& [parameter, sum] : sums_) {
+    if (sum.defined()) continue;
+    sum = zeros(parameter->value.shape(), Dtype::f64, parameter->value.device());
+    label_for(*parameter, MemoryKind::gradient, sum);
+  }
+  return sums_;
+}
+
+Gradients ClipAccumulator::take_sums() {
+  complete_sums();
+  return std::exchange(sums_, {});
+}
+
+}  // namespace sotto

@@ -1,0 +1,58 @@
+// Clipping on a GPU: groups are clipped there without the host in between (GpuClip). What the host
+// reads at the end tells which groups it must clip again itself.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "dp/clipping/clip_accumulator.h"
+#include "dp/clipping/gpu_clip.h"
+#include "dp/clipping/group_clipper.h"
+#include "dp/clipping/host_group_clipper.h"
+
+namespace sotto {
+
+// Whether losses and all parameters are on one GPU.
+bool all_on_gpu(const std::vector<ClipGroup>& groups, const Tensor& losses);
+
+// Adds a group that was clipped and read, and is reliable. Sums that a replay will write over are
+// copied.
+void add_result(ClipAccumulator& accumulator, std::size_t group, const GpuClip& clip,
+                std::int64_t units, bool copy_sums = false);
+
+class GpuGroupClipper final : public GroupClipper {
+ public:
+  // The losses are added to the statistics when the GPU is read. All of them outlive it.
+  GpuGroupClipper(const ClipBatch& batch, const Tensor& losses, const Grouping* grouping,
+                  ClipAccumulator& accumulator);
+
+  void norms(std::size_t group, const Parameter& parameter,
+             const std::vector<PerSampleGrad>& uses) override;
+  void factors(std::size_t group) override;
+  void sums(std::size_t group, Parameter& parameter,
+            const std::vector<PerSampleGrad>& uses) override;
+  // Keeps the gradients until they are known to be clipped, as many as the budget allows.
+  void clip(std::size_t group, ParameterUses gradients) override;
+  void finish() override { read(); }
+  // Instead of finish(), after norms(), factors() and sums() of all groups: adds the groups where
+  // all are reliable. Returns false, with nothing added but the losses, where the host has to clip.
+  bool finish_all();
+
+ private:
+  GpuClip& gpu();
+  void read_report();
+  void read();
+
+  const ClipBatch& batch_;
+  const Tensor& losses_;
+  const Grouping* grouping_;
+  ClipAccumulator& accumulator_;
+  HostGroupClipper host_;
+  std::optional<GpuClip> gpu_;
+  std::vector<std::pair<std::size_t, ParameterUses>> unread_;
+  std::size_t unread_bytes_ = 0;
+  bool counted_ = false;  // the losses
+};
+
+}  // namespace sotto

@@ -1,0 +1,119 @@
+#include "dp/clipping/host_group_clipper.h"
+
+#include <algorithm>
+
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+void HostGroupClipper::norms(std::size_t group, const Parameter& /*parameter*/,
+                             const std::vector<PerSampleGrad>& uses) {
+  std::optional<UnitNorms>& norms = groups_[group].norms;
+  if (!norms) norms.emplace(batch_.units);
+  norms->add(uses, batch_.options.norm_method, batch_.loss_scale);
+}
+
+void HostGroupClipper::factors(std::size_t group) {
+  const ClipGroup& clipped = batch_.groups[group];
+  auto& [norms, factors] = groups_[group];
+  if (!norms) norms.emplace(batch_.units);  // nothing was differentiated
+  factors = {norms->factors(batch_.options.rule, clipped.bound, rounding_margin(clipped),
+                            batch_.loss_scale),
+             {}};
+  norms.reset();
+  // What a second backward gives is another gradient.
+  if (batch_.passes == ClipPasses::two) factors.cannot_overflow = false;
+  accumulator_.record_norms(group, factors.norms, factors.values);
+  std::vector<double> together = factors.values;
+  for (const std::size_t n : factors.summed_separately) together[n] = 0;
+  factors.weights = weights_of(std::move(together));
+}
+
+void HostGroupClipper::clip(std::size_t group, ParameterUses gradients) {
+  for (const auto& [parameter, uses] : gradients) norms(group, *parameter, uses);
+  factors(group);
+  for (auto& [parameter, uses] : gradients) {
+    sums(group, *parameter, uses);
+    uses.clear();  // frees memory for the next sum
+  }
+  groups_[group].factors = {};
+}
+
+// [n], for gradients of a loss times the loss's scale.
+Tensor HostGroupClipper::weights_of(std::vector<double> factors) const {
+  const double unscaled = 1 / batch_.loss_scale;  // exact
+  for (double& factor : factors) factor *= unscaled;
+  return Tensor::from(factors, {std::ssize(factors)});
+}
+
+// Adds sum_n factor[n] G[n]. A sum may overflow although every norm is finite, as terms of one
+// sample cancel. The samples of the block that overflows are then added one by one, and those that
+// overflow by themselves are left out: none of them spoils the others, whose blocks keep their
+// terms.
+void HostGroupClipper::sums(std::size_t group, Parameter& parameter,
+                            const std::vector<PerSampleGrad>& uses) {
+  const Factors& factors = groups_[group].factors;
+  const Device device = uses[0].device();
+  if (factors.cannot_overflow && device == cpu)
+    return add_terms(accumulator_.sum_for(parameter), uses, factors, batch_.ends);
+  {
+    const RoundedSum all = accumulator_.empty_sum(parameter, device);
+    add_terms(all, uses, factors, batch_.ends);
+    if (all_finite(all.total)) return accumulator_.add_sum(parameter, all.total);
+  }
+  std::vector<std::int64_t> ends;
+  if (batch_.ends) ends = batch_.ends(batch_.options.sum_size.block);
+  const std::int64_t units = std::ssize(factors.values);
+  for (std::int64_t at = 0, end = 0; at < units; at = end) {
+    end = ends.empty() ? at + 1 : *std::upper_bound(ends.begin(), ends.end(), at);
+    add_block(parameter, uses, factors, at, end);
+  }
+}
+
+// Adds all units of the gradients; some are terms of their own, in double.
+void HostGroupClipper::add_terms(const RoundedSum& sum, const std::vector<PerSampleGrad>& uses,
+                                 const Factors& factors, const BlockEnds& ends) const {
+  for (const PerSampleGrad& use : uses) use.add_to(sum, factors.weights, ends, std::ssize(uses));
+  for (const std::size_t n : factors.summed_separately) {
+    const double weight = factors.values[n] / batch_.loss_scale;
+    add_term(sample_gradient_f64(uses, static_cast<std::int64_t>(n), weight), sum);
+  }
+}
+
+// Adds units begin .. end - 1 of the physical batch, which are one block.
+void HostGroupClipper::add_block(Parameter& parameter, const std::vector<PerSampleGrad>& uses,
+                                 const Factors& factors, std::int64_t begin, std::int64_t end) {
+  std::vector<PerSampleGrad> some;
+  for (const PerSampleGrad& use : uses) some.push_back(use.slice(begin, end));
+  Factors of_some{{.values = {factors.values.begin() + begin, factors.values.begin() + end}},
+                  factors.weights.slice(0, begin, end)};
+  for (const std::size_t n : factors.summed_separately) {
+    const auto place = static_cast<std::int64_t>(n) - begin;
+    if (place >= 0 && place < end - begin)
+      of_some.summed_separately.push_back(static_cast<std::size_t>(place));
+  }
+  BlockEnds ends;
+  if (batch_.ends)
+    ends = [&](std::int64_t max) { return ends_within(batch_.ends(max), begin, end); };
+  const RoundedSum all = accumulator_.empty_sum(parameter, uses[0].device());
+  add_terms(all, some, of_some, ends);
+  if (all_finite(all.total)) return accumulator_.add_sum(parameter, all.total);
+  add_one_by_one(parameter, some, of_some.values);
+}
+
+void HostGroupClipper::add_one_by_one(Parameter& parameter, const std::vector<PerSampleGrad>& uses,
+                                      const std::vector<double>& factors) {
+  for (std::size_t n = 0; n < factors.size(); ++n) {
+    if (factors[n] == 0) continue;
+    std::vector<double> one(factors.size(), 0.0);
+    one[n] = factors[n];
+    const Tensor alone = weighted_sum(uses, weights_of(one));
+    if (all_finite(alone)) {
+      add_term(alone, accumulator_.sum_for(parameter));
+    } else {
+      accumulator_.count_not_finite();
+    }
+  }
+}
+
+}  // namespace sotto

@@ -1,0 +1,45 @@
+// Backward's sink for gradients of a captured loss (memory/captured_loss.h) on a GPU: they are
+// clipped by one replay of a CUDA graph, if that is all that has come.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "autograd/sink.h"
+#include "dp/clipping/captured_gpu_clip.h"
+#include "dp/clipping/clip_accumulator.h"
+#include "dp/clipping/one_pass_sink.h"
+
+namespace sotto {
+
+// The captured clipping that a clipper replays, from one physical batch to the next.
+struct ClipGraph {
+  std::unique_ptr<CapturedClip> captured;
+  std::string failure_reason = "no captured loss";  // of the last physical batch; empty: replayed
+};
+
+class ReplaySink final : public GradSink {
+ public:
+  // Other gradients go on to `rest`. All of them outlive it.
+  ReplaySink(const ClipBatch& batch, const Tensor& losses, ClipGraph& graph, OnePassSink& rest)
+      : batch_(batch), losses_(losses), graph_(graph), rest_(rest) {}
+  bool bounds_influence() const override { return true; }
+  bool keeps() const override { return true; }
+  void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
+
+  // no: the gradients cannot be clipped by a replay, and nothing has happened. not_reliable: the
+  // host must clip them; the losses were added, and nothing else.
+  enum class Outcome { no, not_reliable, added };
+  Outcome replay(ClipAccumulator& accumulator);
+  // Hands the gradients on to `rest`.
+  void hand_on();
+
+ private:
+  const ClipBatch& batch_;
+  const Tensor& losses_;
+  ClipGraph& graph_;
+  OnePassSink& rest_;
+  ParameterUses gradients_;
+};
+
+}  // namespace sotto
