@@ -7,7 +7,6 @@
 #include "core/allocator/limit_exemption.h"
 #include "core/random/gaussian.h"
 #include "dp/accounting/calibration.h"
-#include "dp/noise/gpu_release.h"
 #include "dp/numerics/directed_rounding.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -43,7 +42,8 @@ Gradients room_for(const Gradients& sums) {
 std::vector<double> Mechanism::noisy(const std::vector<double>& sums, const Scale& scale) {
   const Tensor values = Tensor::from(sums, {std::ssize(sums)});
   const Gradients numbers{{nullptr, values}};
-  add_noise(numbers, numbers, scale);
+  NoisyUpdate update(numbers, numbers, scale.divisor);
+  add_noise(update, scale);
   return values.to_vector<double>();
 }
 
@@ -73,17 +73,13 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   prepare(draw, sum.sums_, sum.sensitivity_, ledger);
   const double stddev = noise_stddev(scale) / scale.divisor;
   Gradients released = room_for(sum.sums_);
-  std::optional<nn::Optimizer::Step> step;
-  if (optimizer != nullptr) {
-    step.emplace(*optimizer, released, stddev * stddev);
-    scale.finished = [&](const auto&... block) { step->finished(block...); };
-    scale.step = &*step;
-  }
-  // A charged release must be made and used: from here on the memory limit is off.
+  NoisyUpdate update(sum.sums_, released, scale.divisor);
+  if (optimizer != nullptr) update.make_step(*optimizer, stddev * stddev);
+  // A release that is charged must be made and used: from here on memory is no reason to stop.
   const LimitExemption exemption;
   record(draw, ledger, budget_check);
-  add_noise(sum.sums_, released, scale);
-  sum.sums_.clear();  // frees the sums
+  add_noise(update, scale);
+  sum.sums_.clear();  // frees memory
   if (unclipped_count_stddev == 0)
     return NoisyGradient(std::move(released), stddev * stddev, {}, {});
   parts = noisy(parts, counts);
@@ -93,7 +89,7 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   return NoisyGradient(std::move(released), stddev * stddev, std::move(parts), finite);
 }
 
-// Only gradients may have correlated noise; counts and statistics need independent noise.
+// Only gradients can have correlated noise: anything else gets independent noise.
 void Mechanism::check_independent() const {
   check(independent(), "release: only gradients can be released with correlated noise");
 }
@@ -144,61 +140,52 @@ void GaussianMechanism::check_scale(const Scale& scale, std::int64_t elements) c
     noise_grid(scale.multiplier, scale.sensitivity, elements);
 }
 
-void GaussianMechanism::add_noise(const Gradients& sums, const Gradients& released,
-                                  const Scale& scale) {
+void GaussianMechanism::add_noise(NoisyUpdate& update, const Scale& scale) {
   if (scale.multiplier > 0 && noise_ == GaussianNoise::discretized) {
-    add_rounded(sums, released, scale);
+    add_rounded(update, scale);
   } else {
-    add_floating_point(sums, released, scale);
+    add_floating_point(update, scale);
   }
 }
 
 void GaussianMechanism::prefetch() {
-  constexpr std::int64_t min = 1 << 12;  // elements that make another thread worthwhile
-  if (ahead_ && ahead_->ours()) return;
-  ahead_.reset();
-  if (std::reduce(expected_.begin(), expected_.end()) < min) return;
+  constexpr std::int64_t min_elements = 1 << 12;  // that are worth another thread
+  if (prefetch_ && prefetch_->ours()) return;
+  prefetch_.reset();
+  if (std::reduce(expected_counts_.begin(), expected_counts_.end()) < min_elements) return;
   try {
-    ahead_ = std::make_unique<NoisePrefetch>(sampler_, random_, expected_);
+    prefetch_ = std::make_unique<NoisePrefetch>(sampler_, random_, expected_counts_);
   } catch (const std::exception&) {
-    // Without memory or keystream to prefetch, noise is drawn when it is needed, or that throws.
+    // There is no memory, or there are no words, for it: the noise is drawn when it is needed, or
+    // that throws.
   }
 }
 
-void GaussianMechanism::add_rounded(const Gradients& sums, const Gradients& released,
-                                    const Scale& scale) {
+void GaussianMechanism::add_rounded(NoisyUpdate& update, const Scale& scale) {
   std::vector<std::int64_t> counts;
-  for (const auto& [parameter, total] : sums) counts.push_back(total.numel());
+  for (const auto& [parameter, total] : update.sums()) counts.push_back(total.numel());
   const auto elements = std::reduce(counts.begin(), counts.end());
   if (elements == 0) return;
   const NoiseGrid grid = noise_grid(scale.multiplier, scale.sensitivity, elements);
-  const bool same = sampler_ && grid == grid_, on_gpu = on_one_gpu(sums);
-  const std::unique_ptr<NoisePrefetch> ahead = std::move(ahead_);
-  const bool useful = ahead && same && !on_gpu && ahead->ours() && ahead->counts() == counts;
+  const bool same = sampler_ && grid == grid_, on_gpu = update.on_one_gpu();
+  const std::unique_ptr<NoisePrefetch> prefetch = std::move(prefetch_);
+  const bool useful =
+      prefetch && same && !on_gpu && prefetch->ours() && prefetch->counts() == counts;
   if (!same) sampler_ = std::make_shared<const RoundedGaussian>(grid.stddev);
   grid_ = grid;
-  expected_ = same && !on_gpu ? std::move(counts) : std::vector<std::int64_t>();
-  if (on_gpu)
-    return release_on_device(sums, released,
-                             {.grid = grid,
-                              .divisor = scale.divisor,
-                              .gaussian = *sampler_,
-                              .random = random_,
-                              .step = scale.step});
-  const auto draw = [&](std::int64_t /*first*/, std::span<std::int64_t> room) {
-    if (useful) return ahead->next(room);
+  expected_counts_ = same && !on_gpu ? std::move(counts) : std::vector<std::int64_t>();
+  if (on_gpu) return update.on_gpu(grid, {.gaussian = *sampler_, .random = random_});
+  update.on_cpu(grid, [&](std::int64_t /*first*/, std::span<std::int64_t> room) {
+    if (useful) return prefetch->next(room);
     sampler_->fill(random_, room);
     return std::span<const std::int64_t>(room);
-  };
-  add_on_grid(sums, released, grid, scale.divisor, draw, scale.finished);
+  });
 }
 
-void GaussianMechanism::add_floating_point(const Gradients& sums, const Gradients& released,
-                                           const Scale& scale) {
-  for (std::size_t k = 0; k < sums.size(); ++k) {
-    const auto& [parameter, total] = sums[k];
-    const Tensor& result = released[k].second;
-    // The sum is computed in f64 and rounded once.
+void GaussianMechanism::add_floating_point(NoisyUpdate& update, const Scale& scale) {
+  for (std::size_t k = 0; k < update.sums().size(); ++k) {
+    const Tensor& total = update.sums()[k].second;
+    // Sum, noise and division are in double, and rounded once.
     const Tensor wide = to_dtype(total, Dtype::f64);
     if (scale.multiplier > 0) {
       draws_.resize(static_cast<std::size_t>(total.numel()));
@@ -206,9 +193,8 @@ void GaussianMechanism::add_floating_point(const Gradients& sums, const Gradient
       axpby(noise_stddev(scale), Tensor::from(draws_, total.shape()), 1, wide);
     }
     axpby(1 / scale.divisor, wide, 0, wide);
-    copy_into(wide, result);
-    if (scale.finished)
-      scale.finished(parameter, contiguous(result).view_as({-1}).value(), 0, total.numel(), false);
+    copy_into(wide, update.released()[k].second);
+    update.finished(k);
   }
 }
 

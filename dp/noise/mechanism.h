@@ -12,6 +12,7 @@
 #include "dp/noise/bounded_statistics.h"
 #include "dp/noise/noise_grid.h"
 #include "dp/noise/noise_prefetch.h"
+#include "dp/noise/noisy_update_pass.h"
 #include "nn/optim/optimizer.h"
 
 namespace sotto {
@@ -22,12 +23,11 @@ class NoisyGradient {
   const Gradients& gradients() const { return gradients_; }
   // The variance of the noise on each element.
   double noise_variance() const { return noise_variance_; }
-  // For each clip group, a noisy estimate of the fraction of units whose norm was within the clip
-  // bound, relative to the expected number of units; noise may take it out of [0, 1]. Empty unless
-  // requested.
-  const std::vector<double>& unclipped_fraction() const { return within_bound_; }
-  // The noisy fraction of units with a finite gradient; nullopt unless the clipper counts them
-  // (ClipOptions) and counts were requested.
+  // For each clip group about the fraction of units whose norm was within the bound, of the
+  // expected number of units; noise may take it out of [0, 1]. Empty unless it was asked for.
+  const std::vector<double>& unclipped_fraction() const { return unclipped_fraction_; }
+  // The same fraction of units whose gradient was finite; nothing unless the clipper counts them
+  // (ClipOptions) and counts were asked for.
   std::optional<double> finite() const { return finite_; }
 
  private:
@@ -36,11 +36,11 @@ class NoisyGradient {
                 std::optional<double> finite)
       : gradients_(std::move(gradients)),
         noise_variance_(noise_variance),
-        within_bound_(std::move(unclipped_fraction)),
+        unclipped_fraction_(std::move(unclipped_fraction)),
         finite_(finite) {}
   Gradients gradients_;
   double noise_variance_;
-  std::vector<double> within_bound_;
+  std::vector<double> unclipped_fraction_;
   std::optional<double> finite_;
 };
 
@@ -66,9 +66,9 @@ class Mechanism {
                         double unclipped_count_stddev = 0) {
     return release(std::move(sum), ledger, nullptr, budget_check, unclipped_count_stddev);
   }
-  // Releases the gradient and makes the optimizer's step: noise, division and update in one pass
-  // over the parameters, block by block. Throws the errors of Optimizer::step(), too, before
-  // anything is recorded; but if noise makes a number infinite, in the middle of the update.
+  // The same, and the optimizer's step with it, in one pass (NoisyUpdate). Throws also what
+  // Optimizer::step() throws, before anything is recorded; but should noise make a number infinite,
+  // in the middle of the update.
   NoisyGradient update(ClippedSum sum, Ledger& ledger, nn::Optimizer& optimizer,
                        const Ledger::BudgetCheck& budget_check = {},
                        double unclipped_count_stddev = 0) {
@@ -78,8 +78,8 @@ class Mechanism {
   // the expected number of units.
   std::vector<double> release(BoundedStatistics statistics, Ledger& ledger,
                               const Ledger::BudgetCheck& budget_check = {});
-  // Hints that a release similar to the last one will follow: idle threads may prefetch its noise.
-  // Does not change what is released, and does not throw.
+  // Says that a release is to come, probably like the last one: idle threads may draw its noise
+  // until then. Changes nothing of what is released, and does not throw.
   virtual void prefetch() {}
   // The event that a release is accounted as, given the event of its batch (SampledBatch::event,
   // Sampler::event).
@@ -101,24 +101,22 @@ class Mechanism {
   // must not be released now.
   virtual void prepare(const SampledBatch& /*draw*/, const Gradients& /*sums*/,
                        double /*sensitivity*/, const Ledger& /*ledger*/) {}
-  // The scale of a sum's noise: standard deviation multiplier * sensitivity on every element. The
-  // noisy sum is divided by `divisor` in the same pass.
+  // How much noise a sum gets: of standard deviation multiplier * sensitivity, on every element,
+  // before the division by `divisor`.
   struct Scale {
     double multiplier = 0, sensitivity = 1, divisor = 1;
-    OnBlockReady finished{};              // called for each finished block, if set
-    nn::Optimizer::Step* step = nullptr;  // the update behind `finished`, or null
   };
   // Throws std::invalid_argument when noise of this scale cannot be drawn for so many elements;
   // called before anything is written to the ledger.
   virtual void check_scale(const Scale& /*scale*/, std::int64_t /*elements*/) const {}
-  // Writes to `released`, tensors of the parameters' dtypes, which may be the sums.
-  virtual void add_noise(const Gradients& sums, const Gradients& released, const Scale& scale) = 0;
-  // The standard deviation of the noise that the next add_noise() adds to each element, before
+  // Adds noise of this scale to the update's sums, in its pass.
+  virtual void add_noise(NoisyUpdate& update, const Scale& scale) = 0;
+  // The standard deviation of the noise that the next add_noise() adds to each element, before the
   // division.
   virtual double noise_stddev(const Scale& scale) const = 0;
-  // Returns whether the noise is unpredictable.
+  // Whether nobody can predict the noise.
   virtual bool secure() const = 0;
-  // Returns whether the noise is independent of that of other releases.
+  // Whether the noise is independent of that of other releases.
   virtual bool independent() const { return true; }
 
  private:
@@ -161,7 +159,7 @@ class GaussianMechanism final : public Mechanism {
   std::string description() const override;
 
  protected:
-  void add_noise(const Gradients& sums, const Gradients& released, const Scale& scale) override;
+  void add_noise(NoisyUpdate& update, const Scale& scale) override;
   void check_scale(const Scale& scale, std::int64_t elements) const override;
   double noise_stddev(const Scale& scale) const override {
     return scale.multiplier * scale.sensitivity;
@@ -169,8 +167,8 @@ class GaussianMechanism final : public Mechanism {
   bool secure() const override { return random_.secure(); }
 
  private:
-  void add_rounded(const Gradients& sums, const Gradients& released, const Scale& scale);
-  void add_floating_point(const Gradients& sums, const Gradients& released, const Scale& scale);
+  void add_rounded(NoisyUpdate& update, const Scale& scale);
+  void add_floating_point(NoisyUpdate& update, const Scale& scale);
 
   double noise_multiplier_ = 0;
   SecretRandom random_;
@@ -179,8 +177,8 @@ class GaussianMechanism final : public Mechanism {
   // same grid and the sums were on the CPU, the number of elements of each sum.
   NoiseGrid grid_;
   std::shared_ptr<const RoundedGaussian> sampler_;
-  std::vector<std::int64_t> expected_;
-  std::unique_ptr<NoisePrefetch> ahead_;
+  std::vector<std::int64_t> expected_counts_;
+  std::unique_ptr<NoisePrefetch> prefetch_;
   std::vector<double> draws_;
 };
 

@@ -4,24 +4,23 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
-#include <memory>
 
 #include "core/error.h"
 #include "core/random/rounded_gaussian.h"
 #include "core/threads/parallel.h"
 #include "core/threads/simd_dispatch.h"
-#include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
 
 namespace {
 
-// Elements that are processed together, so that their sums stay in the first-level cache.
+// The number of elements that are worked on together, so that their sums stay in the first-level
+// cache.
 constexpr std::size_t group = 512;
 
-// on_grid() for a group whose sums and noise are all below 2^51 spacings, in doubles, which are
-// exact there: adding 1.5 2^52 leaves an integer, halves to even, in the last 51 bits. Returns
-// false, with nothing written, if a number is larger or NaN.
+// Computes on_grid of a group whose sums and noise are all below 2^51 spacings, in doubles, which
+// are exact there: adding 1.5 2^52 leaves a whole number, halves to even, in the last 51 bits.
+// Returns whether they are; if not, or where a sum is not a number, nothing is written.
 template <class S, class T>
 bool add_small(std::span<const S> sum, T* y, const NoiseGrid& grid, double divisor,
                const std::int64_t* noise) {
@@ -55,7 +54,7 @@ void add_any(std::span<const S> sum, T* y, const NoiseGrid& grid, double divisor
   }
 }
 
-// Returns whether all results of add_small() are finite: at most 2^52 spacings, divided.
+// Whether all results of add_small(), of at most 2^52 spacings, are finite when divided.
 bool small_is_finite(const NoiseGrid& grid, double divisor) {
   return 0x1p52 * grid.spacing / divisor < 0x1p127;
 }
@@ -87,11 +86,12 @@ NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t e
         sensitivity, elements);
   const double share = rounding_share * sensitivity * std::min(noise_multiplier, 1.0);
   const int exponent = std::ilogb(share / std::sqrt(static_cast<double>(elements)));
-  constexpr int min = -1000, max = 960;
-  check(exponent >= min && exponent <= max,
+  constexpr int min_exponent = -1000, max_exponent = 960;
+  check(exponent >= min_exponent && exponent <= max_exponent,
         "noise grid: sensitivity {} with noise multiplier {} is out of range", sensitivity,
         noise_multiplier);
-  // Exceeds all roundings here, those in the exponent included, which are below 2^-50.
+  // The slack is more than all roundings here, those in the exponent included: they are below
+  // 2^-50.
   constexpr double slack = 0x1p-45;
   const double enlarged = std::ldexp(sensitivity, -exponent) * (1 + rounding_share + slack);
   const double stddev = noise_multiplier * enlarged;
@@ -101,44 +101,16 @@ NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t e
   return {std::ldexp(1.0, exponent), stddev};
 }
 
-void add_on_grid(const Gradients& sums, const Gradients& released, const NoiseGrid& grid,
-                 double divisor, const WholeNoise& draw, const OnBlockReady& finished) {
-  std::int64_t first = 0, max = 0;
-  for (const auto& [parameter, total] : sums)
-    max = std::max(max, std::min(total.numel(), noise_block_size));
-  const auto draws = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(max));
-  for (std::size_t k = 0; k < sums.size(); ++k) {
-    const auto& [parameter, total] = sums[k];
-    const Tensor& result = released[k].second;
-    // Sums on a GPU are copied to the CPU for its noise, and back as a whole.
-    const bool here = result.device() == cpu, in_place = here && result.contiguous();
-    const Tensor from = contiguous(total).to(cpu);
-    const Tensor flat = in_place ? result : Tensor::empty(total.shape(), result.dtype());
-    for (std::int64_t at = 0; at < total.numel(); at += noise_block_size) {
-      const auto count = static_cast<std::size_t>(std::min(total.numel() - at, noise_block_size));
-      const std::span noise = draw(first + at, std::span(draws.get(), count));
-      bool finite = false;
-      const auto add = [&]<class S, class T>(std::type_identity<S>, std::type_identity<T>) {
-        finite = add_noise(std::span<const S>(from.data<S>() + at, count), flat.data<T>() + at,
-                           grid, divisor, noise);
-      };
-      const std::type_identity<double> wide;
-      const std::type_identity<float> narrow;
-      if (result.dtype() == Dtype::f64) {
-        add(wide, wide);
-      } else if (total.dtype() == Dtype::f64) {
-        add(wide, narrow);
-      } else {
-        add(narrow, narrow);
-      }
-      const std::int64_t end = at + static_cast<std::int64_t>(count);
-      if (finished && here) finished(parameter, flat.view_as({-1}).value(), at, end, finite);
-    }
-    first += total.numel();
-    if (!in_place) copy_into(flat, result);
-    if (finished && !here)
-      finished(parameter, contiguous(result).view_as({-1}).value(), 0, total.numel(), false);
-  }
+bool add_on_grid(const Tensor& from, const Tensor& to, std::int64_t first,
+                 std::span<const std::int64_t> noise, const NoiseGrid& grid, double divisor) {
+  const auto add = [&]<class S, class T>(std::type_identity<S>, std::type_identity<T>) {
+    return add_noise(std::span<const S>(from.data<S>() + first, noise.size()), to.data<T>() + first,
+                     grid, divisor, noise);
+  };
+  const std::type_identity<double> f64;
+  const std::type_identity<float> f32;
+  if (to.dtype() == Dtype::f64) return add(f64, f64);
+  return from.dtype() == Dtype::f64 ? add(f64, f32) : add(f32, f32);
 }
 
 }  // namespace sotto

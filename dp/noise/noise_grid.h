@@ -3,10 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 
-#include "autograd/parameter.h"
+#include "core/tensor.h"
 #include "kernels/host_device/optimizer_update.h"
 
 namespace sotto {
@@ -20,7 +19,8 @@ struct NoiseGrid {
   double stddev = 0;  // standard deviation of the noise, in spacings
 
   bool operator==(const NoiseGrid&) const = default;
-  // The nearest multiple of the spacing, in spacings; clamped to 2^61 spacings from 0. Not for NaN.
+  // The nearest multiple of the spacing, as a number of spacings. A value more than 2^61 spacings
+  // from 0 counts as that far. Not for NaN.
   std::int64_t rounded(double value) const { return nearest_multiple(value, spacing); }
 };
 
@@ -33,25 +33,15 @@ struct NoiseGrid {
 // below 2^55 spacings and the spacing within [2^-1000, 2^960].
 NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t elements);
 
-// The maximum number of elements of one parameter for which noise is drawn together.
+// The most elements of one parameter for which noise is drawn together.
 inline constexpr std::int64_t noise_block_size = std::int64_t{1} << 16;  // 512 KiB, in the cache
 
-// Draws noise, in spacings, for elements first, first + 1, ... (numbered over all parameters) of
-// one parameter, as many as fit into `room`. Returns the draws, in `room` or in other memory.
-using WholeNoise =
-    std::function<std::span<const std::int64_t>(std::int64_t first, std::span<std::int64_t> room)>;
-
-// Called when elements first .. end - 1 of a parameter's row-major tensor `flat` are finished;
-// `finite` is true if they are known to be finite.
-using OnBlockReady = std::function<void(const Parameter* parameter, const Tensor& flat,
-                                        std::int64_t first, std::int64_t end, bool finite)>;
-
-// Rounds every element to the nearest multiple of the spacing, adds the noise and divides by
-// `divisor`. `released` has the sums' shapes and devices and may be the sums; if it is f32, the
-// sums are f32 or f64. `draw` is called for every element once, in order, and `finished`, if set,
-// for every block. An infinite sum counts as the largest finite one. Throws std::invalid_argument
-// for a sum that is NaN.
-void add_on_grid(const Gradients& sums, const Gradients& released, const NoiseGrid& grid,
-                 double divisor, const WholeNoise& draw, const OnBlockReady& finished = {});
+// One block of a sum: the elements of `to` from `first` on, as many as there is noise, become the
+// nearest multiple of the spacing to those of `from` plus so many spacings, divided by `divisor`.
+// Both are contiguous and on the CPU, and may be the same; where `to` is f32, `from` is f32 or f64.
+// An infinite element counts as the largest finite one. Returns whether all results are known to be
+// finite. Throws std::invalid_argument for an element that is not a number.
+bool add_on_grid(const Tensor& from, const Tensor& to, std::int64_t first,
+                 std::span<const std::int64_t> noise, const NoiseGrid& grid, double divisor);
 
 }  // namespace sotto

@@ -174,16 +174,14 @@ void CorrelatedMechanism::prepare(const SampledBatch& draw, const Gradients& sum
   }
 }
 
-void CorrelatedMechanism::add_noise(const Gradients& sums, const Gradients& released,
-                                    const Scale& scale) {
+void CorrelatedMechanism::add_noise(NoisyUpdate& update, const Scale& /*scale*/) {
   Started& plan = *started_;
   plan.whole = false;
-  const auto draw = [&](std::int64_t first, std::span<std::int64_t> noise) {
+  update.on_cpu(plan.grid, [&](std::int64_t first, std::span<std::int64_t> noise) {
     plan.sampler.fill(random_, noise);
     plan.stream.correlate(first, noise);
     return noise;
-  };
-  add_on_grid(sums, released, plan.grid, scale.divisor, draw, scale.finished);
+  });
   plan.stream.advance();
   ++plan.next_draw;
   plan.whole = true;

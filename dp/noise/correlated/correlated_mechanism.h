@@ -62,7 +62,7 @@ class CorrelatedMechanism final : public Mechanism {
  protected:
   void prepare(const SampledBatch& draw, const Gradients& sums, double sensitivity,
                const Ledger& ledger) override;
-  void add_noise(const Gradients& sums, const Gradients& released, const Scale& scale) override;
+  void add_noise(NoisyUpdate& update, const Scale& scale) override;
   double noise_stddev(const Scale& scale) const override;
   bool independent() const override { return false; }
   bool secure() const override { return random_.secure(); }

@@ -84,11 +84,11 @@ class FaultyMechanism final : public Mechanism {
   }
 
  protected:
-  void add_noise(const Gradients& sums, const Gradients& released, const Scale& scale) override {
+  void add_noise(NoisyUpdate& update, const Scale& scale) override {
     if (faults_.same_noise_each_time) random_ = SecretRandom::insecure_seeded(5);
-    for (std::size_t k = 0; k < sums.size(); ++k) {
-      const auto& [parameter, sum] = released[k];
-      copy_into(sums[k].second, sum);
+    for (std::size_t k = 0; k < update.sums().size(); ++k) {
+      const auto& [parameter, sum] = update.released()[k];
+      copy_into(update.sums()[k].second, sum);
       axpby(1 / scale.divisor, sum, 0, sum);
       if (parameter == faults_.spared) continue;
       std::vector<double> draws(static_cast<std::size_t>(sum.numel()));

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "core/random/philox.h"
+#include "dp/noise/noisy_update_pass.h"
+#include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 
 using namespace sotto;
@@ -57,10 +59,11 @@ void check_on_grid(const std::vector<T>& sums, const std::vector<std::int64_t>& 
     std::copy_n(noise.begin() + first, out.size(), out.begin());
     return out;
   };
-  bool known = false;
+  const Tensor block = clone(total);
+  const bool known = add_on_grid(block, block, 0, noise, grid, divisor);
   const Gradients in_place{{nullptr, total}};
-  add_on_grid(in_place, in_place, grid, divisor, draw,
-              [&](auto, auto, auto, auto, bool finite) { known = finite; });
+  NoisyUpdate(in_place, in_place, divisor).on_cpu(grid, draw);
+  CHECK(block.template to_vector<T>() == total.template to_vector<T>());
   const std::vector<T> got = total.template to_vector<T>();
   CHECK((!known || std::all_of(got.begin(), got.end(), [](T x) { return std::isfinite(x); })));
   std::int64_t wrong = 0;
@@ -168,15 +171,9 @@ TEST_CASE("sums of any size become the same multiples with their noise") {
 
 TEST_CASE("usual sums are known to be finite, and those that noise may make infinite are not") {
   const auto known = [](float sum, double spacing) {
-    bool known = false;
-    const auto draw = [](std::int64_t, auto noise) {
-      std::fill(noise.begin(), noise.end(), 1);
-      return noise;
-    };
-    const Gradients in_place{{nullptr, Tensor::from(std::vector<float>{sum}, {1})}};
-    add_on_grid(in_place, in_place, {spacing, 1}, 0.5, draw,
-                [&](auto, auto, auto, auto, bool finite) { known = finite; });
-    return known;
+    const Tensor total = Tensor::from(std::vector<float>{sum}, {1});
+    const std::vector<std::int64_t> noise{1};
+    return add_on_grid(total, total, 0, noise, {spacing, 1}, 0.5);
   };
   CHECK(known(1.5f, 0x1p-40));
   CHECK(!known(3e38f, 0x1p-40));
@@ -190,7 +187,7 @@ TEST_CASE("a sum that is not a number is refused") {
     return noise;
   };
   const Gradients in_place{{nullptr, total}};
-  CHECK_THROWS_AS(add_on_grid(in_place, in_place, {1, 1}, 1, draw), std::invalid_argument);
+  CHECK_THROWS_AS(NoisyUpdate(in_place, in_place, 1).on_cpu({1, 1}, draw), std::invalid_argument);
 }
 
 TEST_CASE("scales without a grid are refused") {

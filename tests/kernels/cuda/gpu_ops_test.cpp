@@ -4,8 +4,8 @@
 
 #include "autograd/check/op_run.h"
 #include "core/devices.h"
-#include "dp/noise/gpu_release.h"
 #include "dp/noise/mechanism.h"
+#include "dp/noise/noisy_update_pass.h"
 #include "kernels/host_device/optimizer_update.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
@@ -244,22 +244,18 @@ TEST_CASE("noise drawn on a GPU and the released sums have the CPU's bits") {
   const RoundedGaussian gaussian(grid.stddev);
   SecretRandom random = SecretRandom::insecure_seeded(8);
   Sums expected(cpu);
-  add_on_grid(expected.sums, expected.sums, grid, 7,
-              [&](std::int64_t, std::span<std::int64_t> noise) {
-                gaussian.fill(random, noise);
-                return noise;
-              });
+  NoisyUpdate(expected.sums, expected.sums, 7)
+      .on_cpu(grid, [&](std::int64_t, std::span<std::int64_t> noise) {
+        gaussian.fill(random, noise);
+        return noise;
+      });
   for (const DeviceInfo& info : devices()) {
     if (info.device == cpu) continue;
     for (const std::int64_t max_draws : {std::int64_t{1024}, std::int64_t{1} << 22}) {
       Sums got(info.device);
       SecretRandom same = SecretRandom::insecure_seeded(8);
-      release_on_device(got.sums, got.sums,
-                        {.grid = grid,
-                         .divisor = 7,
-                         .gaussian = gaussian,
-                         .random = same,
-                         .max_draws = max_draws});
+      NoisyUpdate(got.sums, got.sums, 7)
+          .on_gpu(grid, {.gaussian = gaussian, .random = same, .max_draws = max_draws});
       CHECK(got.released() == expected.released());
       CHECK(got.moved() == Sums(cpu).moved());
     }
@@ -282,9 +278,10 @@ TEST_CASE("on a GPU, noise and every rule's step in one pass equal the two passe
       SecretRandom first = SecretRandom::insecure_seeded(8),
                    second = SecretRandom::insecure_seeded(8);
       for (int step = 0; step < 2; ++step) {
-        nn::Optimizer::Step made(one, together.sums, 0.5);
-        release_on_device(together.sums, together.sums, {grid, 7, gaussian, first, &made});
-        release_on_device(apart.sums, apart.sums, {grid, 7, gaussian, second});
+        NoisyUpdate update(together.sums, together.sums, 7);
+        update.make_step(one, 0.5);
+        update.on_gpu(grid, {gaussian, first});
+        NoisyUpdate(apart.sums, apart.sums, 7).on_gpu(grid, {gaussian, second});
         other.step(apart.sums, 0.5);
         CHECK(together.moved() == apart.moved());
         CHECK(together.released() == apart.released());
@@ -307,7 +304,7 @@ TEST_CASE("a sum on a GPU that is not a number is refused") {
         {&parameter, Tensor::from({1, std::nan(""), 2}, {3}, Dtype::f32).to(info.device)}};
     CHECK(throws(
         [&] {
-          release_on_device(sums, sums, {grid, 1, gaussian, random});
+          NoisyUpdate(sums, sums, 1).on_gpu(grid, {gaussian, random});
         },
         "release: a sum is not a number"));
   }

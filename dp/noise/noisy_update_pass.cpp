@@ -1,0 +1,147 @@
+#include "dp/noise/noisy_update_pass.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "kernels/host_device/optimizer_update.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+void NoisyUpdate::finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
+                           std::int64_t end, bool finite) {
+  if (step_) step_->finished(parameter, flat, first, end, finite);
+}
+
+void NoisyUpdate::finished(std::size_t k) {
+  const auto& [parameter, result] = released_[k];
+  finished(parameter, contiguous(result).view_as({-1}).value(), 0, result.numel(), false);
+}
+
+void NoisyUpdate::on_cpu(const NoiseGrid& grid, const WholeNoise& draw) {
+  std::int64_t first = 0, room = 0;
+  for (const auto& [parameter, total] : sums_)
+    room = std::max(room, std::min(total.numel(), noise_block_size));
+  const auto draws = std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(room));
+  for (std::size_t k = 0; k < sums_.size(); ++k) {
+    const auto& [parameter, total] = sums_[k];
+    const Tensor& result = released_[k].second;
+    // Sums on a GPU are copied to the CPU for its noise, and back as a whole.
+    const bool on_host = result.device() == cpu, in_place = on_host && result.contiguous();
+    const Tensor from = contiguous(total).to(cpu);
+    const Tensor to = in_place ? result : Tensor::empty(total.shape(), result.dtype());
+    for (std::int64_t at = 0; at < total.numel(); at += noise_block_size) {
+      const std::int64_t count = std::min(total.numel() - at, noise_block_size);
+      const std::span noise =
+          draw(first + at, std::span(draws.get(), static_cast<std::size_t>(count)));
+      const bool finite = add_on_grid(from, to, at, noise, grid, divisor_);
+      if (on_host) finished(parameter, to.view_as({-1}).value(), at, at + count, finite);
+    }
+    first += total.numel();
+    if (!in_place) copy_into(to, result);
+    if (!on_host) finished(k);
+  }
+}
+
+namespace {
+
+// Collects arrays until there are as many draws as fit, and runs them.
+class GpuBatches {
+ public:
+  GpuBatches(Device device, const GpuNoise& noise)
+      : device_(device), noise_(noise), faults_(zeros({update_faults}, Dtype::i32, device)) {}
+
+  // Arrays are cut at whole groups of draws, so that this does not change the draws.
+  void add(const UpdateArray& array) {
+    for (std::int64_t at = 0; at < array.count;) {
+      const std::int64_t count = std::min(array.count - at, noise_.max_draws);
+      if (elements_ + count > noise_.max_draws) run();
+      arrays_.push_back(array.slice(at, count));
+      elements_ += count;
+      at += count;
+    }
+  }
+  void run() {
+    if (arrays_.empty()) return;
+    std::vector<std::int64_t> counts, first;
+    std::uint64_t blocks = 0;
+    for (const UpdateArray& array : arrays_) {
+      counts.push_back(array.count);
+      first.push_back(static_cast<std::int64_t>(blocks * RoundedGaussian::words_in_block));
+      blocks += RoundedGaussian::blocks_for(static_cast<std::size_t>(array.count));
+    }
+    const auto room = static_cast<std::int64_t>(blocks * RoundedGaussian::words_in_block);
+    const Tensor draws = Tensor::empty({room}, Dtype::i64, device_);
+    Backend& gpu = backend(device_);
+    gpu.rounded_gaussian(noise_.gaussian, noise_.random.reserve(blocks), counts, draws.view());
+    for (std::size_t k = 0; k < arrays_.size(); ++k)
+      arrays_[k].noise = draws.view().as<std::int64_t>() + first[k];
+    gpu.update(arrays_, faults_.view());
+    arrays_.clear();
+    elements_ = 0;
+  }
+  // Synchronizes with the device: whether there was a fault of each kind.
+  std::vector<std::int32_t> faults() const { return faults_.to_vector<std::int32_t>(); }
+
+ private:
+  Device device_;
+  const GpuNoise& noise_;
+  Tensor faults_;
+  std::vector<UpdateArray> arrays_;
+  std::int64_t elements_ = 0;
+};
+
+}  // namespace
+
+bool NoisyUpdate::on_one_gpu() const {
+  return !sums_.empty() && sums_[0].second.device() != cpu &&
+         std::all_of(sums_.begin(), sums_.end(), [&](const auto& sum) {
+           return sum.second.device() == sums_[0].second.device();
+         });
+}
+
+// Returns the k-th parameter's update for the pass that adds the noise, if the rule allows it:
+// `flat` is its gradient in row-major order.
+std::optional<UpdateArray> NoisyUpdate::update_in_place(std::size_t k, const Tensor& flat) {
+  const auto& [parameter, total] = released_[k];
+  if (!step_ || !flat.shares_storage(total)) return std::nullopt;
+  return step_->array(parameter, total);
+}
+
+void NoisyUpdate::on_gpu(const NoiseGrid& grid, const GpuNoise& noise) {
+  GpuBatches batches(sums_[0].second.device(), noise);
+  std::vector<std::pair<std::size_t, Tensor>> whole;  // gradients that are updated afterwards
+  std::vector<Tensor> wide;
+  for (std::size_t k = 0; k < sums_.size(); ++k) {
+    const Tensor& total = released_[k].second;
+    const Tensor flat = contiguous(total);  // draws are numbered in this order
+    std::optional<UpdateArray> array = update_in_place(k, flat);
+    if (!array) {
+      array =
+          UpdateArray{.dtype = total.dtype(), .count = total.numel(), .gradient = flat.view().data};
+      whole.emplace_back(k, flat);
+    }
+    if (!sums_[k].second.shares_storage(total)) {
+      wide.push_back(contiguous(to_dtype(sums_[k].second, Dtype::f64)));
+      array->sum = wide.back().view().as<const double>();
+    }
+    array->spacing = grid.spacing;
+    array->divisor = divisor_;
+    batches.add(*array);
+  }
+  batches.run();
+  const std::vector<std::int32_t> faults = batches.faults();
+  const auto found = [&](UpdateFault fault) {
+    return faults[static_cast<std::size_t>(fault) - 1] != 0;
+  };
+  check(!found(UpdateFault::not_a_number), "release: a sum is not a number");
+  for (const auto& [k, flat] : whole) {
+    const auto& [parameter, total] = released_[k];
+    if (!flat.shares_storage(total)) copy_into(flat, total);
+    finished(parameter, flat.view_as({-1}).value(), 0, flat.numel(), false);
+  }
+  check(!step_ || !found(UpdateFault::not_finite), "step: a gradient is not finite");
+}
+
+}  // namespace sotto

@@ -1,0 +1,89 @@
+// From units to physical batches.
+#include "dp/engine/unit_batches.h"
+
+#include "dp/sampling/make_sampler.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "tests/support/catch.h"
+
+using namespace sotto;
+
+namespace {
+
+using Rows = std::vector<std::int64_t>;
+
+// The physical batches of all 10 units.
+std::vector<PhysicalBatch> batches_of_all(const EngineOptions& options, std::int64_t rows,
+                                          Device device) {
+  const auto sampler = make_sampler(10, {.sampling = Sampling::full_batch});
+  UnitBatches batches(options, *sampler, device);
+  CHECK(!batches.rows());
+  batches.set_rows(rows);
+  Parameter weight(zeros({1}));
+  Clipper clipper({{{&weight}, 1}}, {.sum_size = {.block = 96}});
+  std::vector<PhysicalBatch> all;
+  const SampledBatch batch = sampler->draw();
+  batches.over(batch, clipper, [&](PhysicalBatch physical) {
+    clipper.add_zeros(physical.grouping.units);
+    all.push_back(std::move(physical));
+  });
+  return all;
+}
+
+// Unit k has the row 2 k twice, and the row 2 k + 1.
+EngineOptions three_rows_each() {
+  return {.rows_of_unit = [](std::int64_t unit) { return Rows{2 * unit, 2 * unit, 2 * unit + 1}; }};
+}
+
+}  // namespace
+
+TEST_CASE("padding rows are copies of the first row and belong to no unit") {
+  PhysicalBatch batch{{4, 7}, {14, 17}, {.unit_of_row = {0, 1}, .units = 2}};
+  batch.pad(2);
+  CHECK(batch.rows == Rows{4, 7});
+  batch.pad(4);
+  CHECK(batch.rows == Rows{4, 7, 4, 4});
+  CHECK(batch.draws == Rows{14, 17, 14, 14});
+  CHECK(batch.grouping.unit_of_row == Rows{0, 1, -1, -1});
+  CHECK(batch.grouping.units == 2);
+}
+
+TEST_CASE("the rows of a unit are in one physical batch, and equal ones have draws of their own") {
+  const std::vector<PhysicalBatch> all = batches_of_all(three_rows_each(), 7, cpu);
+  REQUIRE(all.size() == 5);
+  constexpr std::int64_t again = std::int64_t{1} << 40;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const auto first = static_cast<std::int64_t>(4 * k);
+    CHECK(all[k].rows == Rows{first, first, first + 1, first + 2, first + 2, first + 3});
+    CHECK(all[k].draws ==
+          Rows{first, first + again, first + 1, first + 2, first + 2 + again, first + 3});
+    CHECK(all[k].grouping.unit_of_row == Rows{0, 0, 0, 1, 1, 1});
+  }
+}
+
+TEST_CASE("on a GPU all physical batches have one size, on the CPU they have no padding") {
+  const Device gpu{DeviceKind::cuda, 0};
+  for (const PhysicalBatch& batch : batches_of_all(three_rows_each(), 7, gpu)) {
+    CHECK(batch.rows.size() == 7);
+    CHECK(batch.grouping.unit_of_row.back() == -1);
+  }
+  std::size_t rows = 0;
+  for (const PhysicalBatch& batch : batches_of_all({}, 4, cpu)) {
+    CHECK(batch.rows.size() <= 4);
+    CHECK(batch.rows == batch.draws);
+    rows += batch.rows.size();
+  }
+  CHECK(rows == 10);
+}
+
+TEST_CASE("the rows to prefetch are those of the physical batches, padding included") {
+  for (const Device device : {cpu, Device{DeviceKind::cuda, 0}}) {
+    Rows told, computed;
+    EngineOptions options = three_rows_each();
+    options.prefetch_rows = [&](std::span<const std::int64_t> rows) {
+      told.assign(rows.begin(), rows.end());
+    };
+    for (const PhysicalBatch& batch : batches_of_all(options, 7, device))
+      computed.insert(computed.end(), batch.rows.begin(), batch.rows.end());
+    CHECK(told == computed);
+  }
+}
