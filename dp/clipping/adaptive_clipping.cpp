@@ -23,8 +23,8 @@ void AdaptiveClipping::validate() const {
 }
 
 double AdaptiveClipping::unclipped_count_stddev_for(double expected_batch_size) const {
-  constexpr double part_of_batch = 0.05;  // Andrew et al. 2021, section 3.1
-  return unclipped_count_stddev.value_or(part_of_batch * expected_batch_size);
+  constexpr double fraction_of_batch = 0.05;  // Andrew et al. 2021, section 3.1
+  return unclipped_count_stddev.value_or(fraction_of_batch * expected_batch_size);
 }
 
 std::vector<double> AdaptiveClipping::next(const std::vector<double>& bounds,
@@ -33,8 +33,8 @@ std::vector<double> AdaptiveClipping::next(const std::vector<double>& bounds,
         unclipped_fraction.size(), bounds.size());
   std::vector<double> moved;
   for (std::size_t k = 0; k < bounds.size(); ++k) {
-    const double part = std::clamp(unclipped_fraction[k], 0.0, 1.0);
-    const double bound = bounds[k] * std::exp(-learning_rate * (part - quantile));
+    const double fraction = std::clamp(unclipped_fraction[k], 0.0, 1.0);
+    const double bound = bounds[k] * std::exp(-learning_rate * (fraction - quantile));
     moved.push_back(std::clamp(bound, min_bound, max_bound));
   }
   return moved;

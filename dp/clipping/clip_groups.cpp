@@ -63,9 +63,9 @@ std::vector<ClipGroup> named_groups(const nn::NamedParameters& parameters,
   std::vector<ClipGroup> groups(prefixes.size() + 1);
   for (const auto& [name, parameter] : parameters) {
     if (!parameter->trainable) continue;
-    const auto of = std::find_if(prefixes.begin(), prefixes.end(),
-                                 [&name = name](const auto& p) { return name.starts_with(p); });
-    groups[static_cast<std::size_t>(of - prefixes.begin())].parameters.push_back(parameter);
+    const auto prefix = std::find_if(prefixes.begin(), prefixes.end(),
+                                     [&name = name](const auto& p) { return name.starts_with(p); });
+    groups[static_cast<std::size_t>(prefix - prefixes.begin())].parameters.push_back(parameter);
   }
   for (std::size_t k = 0; k < prefixes.size(); ++k)
     check(!groups[k].parameters.empty(), "named_groups: no trained parameter for prefix {} ({})", k,
@@ -76,24 +76,24 @@ std::vector<ClipGroup> named_groups(const nn::NamedParameters& parameters,
 
 double rounding_margin(const ClipGroup& group) {
   const auto margin = [](Dtype dtype) { return dtype == Dtype::f64 ? 0x1p-44 : 0x1p-20; };
-  double largest = 0;
+  double max_margin = 0;
   for (const Parameter* parameter : group.parameters)
-    largest = std::max(largest, margin(parameter->value.dtype()));
-  return largest;
+    max_margin = std::max(max_margin, margin(parameter->value.dtype()));
+  return max_margin;
 }
 
 double sum_spacing(const ClipGroup& group, const SumSize& size) {
-  // Sums of up to so many times the bound are below 2^51 spacings, and terms are below that: 32
+  // Sums of up to `units` times the bound are below 2^51 spacings, and terms are below that: 32
   // units of at most 64 times the bound each, or 96 of the bound.
-  constexpr std::int64_t min = std::int64_t{1} << 12;
-  const auto max = static_cast<std::uint64_t>(std::max(size.batch, min));
-  return std::ldexp(std::exp2(std::ceil(std::log2(group.bound))), std::bit_width(max - 1) - 51);
+  constexpr std::int64_t min_units = std::int64_t{1} << 12;
+  const auto units = static_cast<std::uint64_t>(std::max(size.batch, min_units));
+  return std::ldexp(std::exp2(std::ceil(std::log2(group.bound))), std::bit_width(units - 1) - 51);
 }
 
 namespace {
 
-// Returns how far the rounding of one unit's terms may move a sum. The spacing is given, and the
-// result is, in units of the bound.
+// Returns how far the rounding of one unit's terms may move a sum. Spacing and result are relative
+// to the bound.
 double term_rounding(const ClipGroup& group, double spacing_of_bound) {
   constexpr double terms = 128;
   double elements = 0;
@@ -105,29 +105,29 @@ double term_rounding(const ClipGroup& group, double spacing_of_bound) {
 }  // namespace
 
 double sum_rounding(const ClipGroup& group, const SumSize& size) {
-  constexpr double of_blocks = 0x1p-8, of_wide_sums = 0x1p-52;
-  bool here = true, wide = false, narrow = false;
+  constexpr double of_blocks = 0x1p-8, of_f64_sums = 0x1p-52;
+  bool on_cpu = true, has_f64 = false, has_f32 = false;
   for (const Parameter* parameter : group.parameters) {
-    here = here && parameter->value.device() == cpu;
-    (parameter->value.dtype() == Dtype::f64 ? wide : narrow) = true;
+    on_cpu = on_cpu && parameter->value.device() == cpu;
+    (parameter->value.dtype() == Dtype::f64 ? has_f64 : has_f32) = true;
   }
-  double max = term_rounding(group, sum_spacing(group, size) / group.bound);
-  // The matrix units of GPUs may cut off what they do not keep, where a CPU rounds.
-  if (narrow && size.block > 1) max += (here ? 1 : 2) * of_blocks;
+  double rounding = term_rounding(group, sum_spacing(group, size) / group.bound);
+  // The matrix units of GPUs may truncate where a CPU rounds.
+  if (has_f32 && size.block > 1) rounding += (on_cpu ? 1 : 2) * of_blocks;
   // In f64 all units of a batch are one chain.
   const auto batch = static_cast<double>(size.batch);
-  return max + (wide ? batch * batch * of_wide_sums : 0);
+  return rounding + (has_f64 ? batch * batch * of_f64_sums : 0);
 }
 
 void check_sum_rounding(const ClipGroup& group, const SumSize& size) {
-  constexpr double max = 0x1p-8;
-  ClipGroup unlucky = group;
-  unlucky.bound = 1 + 0x1p-20;  // just beyond a power of two
-  const double added = sum_rounding(unlucky, {.batch = size.batch});
-  check(added <= max,
+  constexpr double max_rounding = 0x1p-8;
+  ClipGroup worst = group;
+  worst.bound = 1 + 0x1p-20;  // just beyond a power of two
+  const double added = sum_rounding(worst, {.batch = size.batch});
+  check(added <= max_rounding,
         "Clipper: batches of up to {} units with so many parameters would be rounded to {:.3g} of "
         "the bound, of at most {:.3g}: smaller batches, or groups of parameters, would do",
-        size.batch, added, max);
+        size.batch, added, max_rounding);
 }
 
 double rounded_sensitivity(const std::vector<ClipGroup>& groups, const SumSize& size) {

@@ -10,8 +10,8 @@
 
 namespace sotto {
 
-// Parameters that are clipped together. The sensitivity of several groups is the root of the sum of
-// their bounds' squares.
+// Parameters that are clipped together. The sensitivity of several groups is the square root of the
+// sum of their squared bounds.
 struct ClipGroup {
   std::vector<Parameter*> parameters = {};
   double bound = 1;
@@ -24,7 +24,7 @@ struct ClipGroup {
 // parameter belongs to, where it is in none.
 std::size_t group_of(const std::vector<ClipGroup>& groups, const Parameter& parameter);
 
-// Clip bounds lie in this range: beyond it, sums in f32 overflow or lose their last digits.
+// The range of clip bounds: beyond it, sums in f32 overflow or lose their last digits.
 inline constexpr double min_clip_bound = 0x1p-100, max_clip_bound = 0x1p100;
 
 // One group of all parameters that are trained.
@@ -41,11 +41,11 @@ std::vector<ClipGroup> layer_groups(const nn::NamedParameters& parameters, doubl
 std::vector<ClipGroup> named_groups(const nn::NamedParameters& parameters,
                                     const std::vector<std::string>& prefixes, double bound);
 
-// What rounding may add to the norm of a group's clipped gradient, relative
-// (docs/appendix/proofs-rounding.md).
+// Returns what rounding may add to the norm of a group's clipped gradient, relative to the norm
+// (docs/privacy.md).
 double rounding_margin(const ClipGroup& group);
 
-// Returns the root of the sum of the bounds' squares: the sensitivity of an exact sum.
+// Returns the square root of the sum of the squared bounds: the sensitivity of an exact sum.
 double sensitivity_of(const std::vector<ClipGroup>& groups);
 
 // A sum is of at most `batch` units, and each of its terms of at most `block` (SumBlocks).

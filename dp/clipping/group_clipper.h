@@ -21,12 +21,12 @@ struct ClipBatch {
   std::int64_t max_units = 0;  // of any physical batch, or 0: not known
   BlockEnds ends = {};         // of the blocks of its units; empty: every unit is a term
 
-  // Returns the bytes of materialized gradients for so many units. It is the part of the largest
-  // physical batch's budget that falls on them: the size of this one must not decide what is
-  // materialized, or the rounding of a unit's gradient would show how many others there are.
+  // Returns the bytes of materialized gradients that `count` units may take: their share of the
+  // budget of the largest physical batch. If the size of this batch decided what is materialized,
+  // the rounding of a unit's gradient would show how many others there are.
   std::size_t budget_for(std::int64_t count) const {
-    const auto max = static_cast<std::size_t>(std::max<std::int64_t>({count, max_units, 1}));
-    return options.per_sample_grad_budget / max * static_cast<std::size_t>(count);
+    const auto all = static_cast<std::size_t>(std::max<std::int64_t>({count, max_units, 1}));
+    return options.per_sample_grad_budget / all * static_cast<std::size_t>(count);
   }
 };
 

@@ -20,7 +20,7 @@ class OnePassSink final : public GradSink {
   void enqueue(Parameter& parameter, std::vector<PerSampleGrad> uses);
   // Whether no gradient has come.
   bool empty() const;
-  // Clips what is still to come by another clipper, which outlives it, too.
+  // Clips all further groups by another clipper, which outlives it, too.
   void clip_with(GroupClipper& clipper) { clipper_ = &clipper; }
   // Clips the groups that are not complete, some of whose parameters were not used.
   void finish();

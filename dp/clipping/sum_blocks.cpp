@@ -22,19 +22,19 @@ SumBlocks::SumBlocks(std::span<const std::int64_t> units, std::span<const std::i
     rows_before_.push_back(rows_before_.back() + (rows_of.empty() ? 1 : rows_of[k]));
 }
 
-const std::vector<std::int64_t>& SumBlocks::ends(std::int64_t max) const& {
-  max = std::min(max, limits_.units);
-  const auto [found, is_new] = ends_.try_emplace(max);
-  if (is_new && !units_.empty()) cut(0, std::ssize(units_), max, found->second);
+const std::vector<std::int64_t>& SumBlocks::ends(std::int64_t max_units) const& {
+  max_units = std::min(max_units, limits_.units);
+  const auto [found, is_new] = ends_.try_emplace(max_units);
+  if (is_new && !units_.empty()) split(0, std::ssize(units_), max_units, found->second);
   return found->second;
 }
 
-void SumBlocks::cut(std::int64_t first, std::int64_t end, std::int64_t max,
-                    std::vector<std::int64_t>& ends) const {
+void SumBlocks::split(std::int64_t first, std::int64_t end, std::int64_t max_units,
+                      std::vector<std::int64_t>& ends) const {
   const auto rows = [&](std::int64_t k) { return rows_before_[static_cast<std::size_t>(k)]; };
   const bool fits = limits_.rows == 0 || rows(end) - rows(first) <= limits_.rows;
-  if (end - first == 1 || (end - first <= max && fits)) return ends.push_back(end);
-  // The highest digit, in base two, in which the numbers differ.
+  if (end - first == 1 || (end - first <= max_units && fits)) return ends.push_back(end);
+  // The numbers are split at the highest binary digit in which they differ.
   const auto number = [&](std::int64_t k) {
     return static_cast<std::uint64_t>(units_[static_cast<std::size_t>(k)]);
   };
@@ -43,8 +43,8 @@ void SumBlocks::cut(std::int64_t first, std::int64_t end, std::int64_t max,
   const auto middle = std::partition_point(begin, last, [&](std::int64_t unit) {
     return (static_cast<std::uint64_t>(unit) & digit) == 0;
   });
-  cut(first, middle - units_.begin(), max, ends);
-  cut(middle - units_.begin(), end, max, ends);
+  split(first, middle - units_.begin(), max_units, ends);
+  split(middle - units_.begin(), end, max_units, ends);
 }
 
 }  // namespace sotto

@@ -2,8 +2,8 @@
 // (autograd/per_sample/rounded_sum.h). The numbers of the units decide, not their places in the
 // batch: a unit that is left out changes its own block and no other.
 //
-// The numbers are halved, at multiples of powers of two, until a block holds at most so many of the
-// drawn units. The units of a block alone decide whether it is halved.
+// The range of numbers is halved, at multiples of powers of two, until a block holds at most the
+// maximum of the drawn units. Only the units of a block decide whether it is halved.
 #pragma once
 
 #include <cstdint>
@@ -19,28 +19,28 @@ class SumBlocks {
     std::int64_t units = 96;
     std::int64_t rows = 0;  // of all its units together, where a block has several; 0: any number
   };
-  // `units` are numbers in rising order; rows_of[k] is how many rows unit k of them has, and empty
-  // where each has one. Throws std::invalid_argument unless limits.units >= 1.
+  // `units` are numbers in rising order. rows_of[k] is the number of rows of the k-th of them;
+  // rows_of is empty where each has one. Throws std::invalid_argument unless limits.units >= 1.
   SumBlocks(std::span<const std::int64_t> units, std::span<const std::int64_t> rows_of,
             Limits limits);
 
   const std::vector<std::int64_t>& units() const { return units_; }
   const Limits& limits() const { return limits_; }
-  // Returns the ends of blocks of at most `most` units, as places in the draw, in rising order.
-  // Smaller blocks lie within larger ones. Each number's blocks are sought once, by one thread at a
-  // time.
+  // Returns the ends of blocks of at most `max_units` units, as places in the draw, in rising
+  // order. Smaller blocks are parts of larger ones. The blocks for each maximum are found once, by
+  // one thread at a time.
   const std::vector<std::int64_t>& ends() const& { return ends(limits_.units); }
-  const std::vector<std::int64_t>& ends(std::int64_t max) const&;
+  const std::vector<std::int64_t>& ends(std::int64_t max_units) const&;
   void ends() && = delete;  // the ends would outlive the blocks
-  void ends(std::int64_t max) && = delete;
+  void ends(std::int64_t max_units) && = delete;
 
  private:
-  void cut(std::int64_t first, std::int64_t end, std::int64_t max,
-           std::vector<std::int64_t>& ends) const;
+  void split(std::int64_t first, std::int64_t end, std::int64_t max_units,
+             std::vector<std::int64_t>& ends) const;
 
   std::vector<std::int64_t> units_, rows_before_;
   Limits limits_;
-  mutable std::map<std::int64_t, std::vector<std::int64_t>> ends_;  // by `most`
+  mutable std::map<std::int64_t, std::vector<std::int64_t>> ends_;  // by the maximum
 };
 
 }  // namespace sotto

@@ -14,18 +14,20 @@ namespace {
 constexpr double terms_of_error = 0x1p23;
 // The largest size of all terms of a sum together that cannot overflow: far from float's end,
 // 2^128, for positions of a table's row.
-constexpr double harmless_size = 0x1p100;
+constexpr double max_total_size = 0x1p100;
 
-// f(kind), the kind being a constant, so that loops over rules of it have no branches.
+// Calls f(kind) with the kind as a constant, so that loops over units have no branches for it.
 template <class F>
 void with_kind(ClipRule::Kind kind, const F& f) {
-  const auto of = [&]<ClipRule::Kind known> { f(std::integral_constant<ClipRule::Kind, known>()); };
+  const auto call = [&]<ClipRule::Kind known> {
+    f(std::integral_constant<ClipRule::Kind, known>());
+  };
   switch (kind) {
-    case ClipRule::Kind::minimum: return of.template operator()<ClipRule::Kind::minimum>();
-    case ClipRule::Kind::opacus: return of.template operator()<ClipRule::Kind::opacus>();
-    case ClipRule::Kind::auto_s: return of.template operator()<ClipRule::Kind::auto_s>();
-    case ClipRule::Kind::normalize: return of.template operator()<ClipRule::Kind::normalize>();
-    case ClipRule::Kind::psac: return of.template operator()<ClipRule::Kind::psac>();
+    case ClipRule::Kind::minimum: return call.template operator()<ClipRule::Kind::minimum>();
+    case ClipRule::Kind::opacus: return call.template operator()<ClipRule::Kind::opacus>();
+    case ClipRule::Kind::auto_s: return call.template operator()<ClipRule::Kind::auto_s>();
+    case ClipRule::Kind::normalize: return call.template operator()<ClipRule::Kind::normalize>();
+    case ClipRule::Kind::psac: return call.template operator()<ClipRule::Kind::psac>();
   }
 }
 
@@ -66,15 +68,15 @@ void UnitNorms::factors_by(const ClipRule& rule, double bound, double margin, do
   // Copies of this function's own, which no store can change.
   const ClipRule known{kind, rule.gamma};
   const std::size_t units = squares_.size();
-  const double each = harmless_size / static_cast<double>(units);
+  const double each = max_total_size / static_cast<double>(units);
   const double *const squares = squares_.data(), *const error_bounds = error_bounds_.data(),
                       *const term_norms = term_norms_.data();
   double *const norms = y.norms, *const values = y.values, *const roundings = y.roundings;
   for (std::size_t n = 0; n < units; ++n) {
-    const GradientNorm of{squares[n], error_bounds[n], 0};
-    norms[n] = of.norm();
-    roundings[n] = of.rounding();
-    values[n] = of.factor(known, bound, margin, scale);
+    const GradientNorm norm{squares[n], error_bounds[n], 0};
+    norms[n] = norm.norm();
+    roundings[n] = norm.rounding();
+    values[n] = norm.factor(known, bound, margin, scale);
   }
   std::int64_t separate = 0, large = 0;
   for (std::size_t n = 0; n < units; ++n) {
@@ -108,13 +110,13 @@ UnitCounts count_units(const std::vector<double>& norms, const std::vector<doubl
                        double bound, std::vector<char>& finite) {
   UnitCounts y;
   simd_dispatch([&, units = norms.size(), norm = norms.data(), factor = factors.data(),
-                 still = finite.data(), max = bound] {
+                 finite_so_far = finite.data(), max_norm = bound] {
     std::ptrdiff_t within = 0, lost = 0;
     for (std::size_t n = 0; n < units; ++n) {
-      within += norm[n] <= max ? 1 : 0;
+      within += norm[n] <= max_norm ? 1 : 0;
       lost += ((factor[n] == 0) & (norm[n] != 0)) ? 1 : 0;
     }
-    for (std::size_t n = 0; n < units; ++n) still[n] &= std::isfinite(norm[n]) ? 1 : 0;
+    for (std::size_t n = 0; n < units; ++n) finite_so_far[n] &= std::isfinite(norm[n]) ? 1 : 0;
     y = {within, lost};
   });
   return y;

@@ -11,12 +11,12 @@ namespace sotto {
 class TrainedParameters {
  public:
   explicit TrainedParameters(nn::Module& model);
-  // Throws std::invalid_argument, naming it, for one that the model has no longer, or another in
-  // its place, that is frozen, or whose shape, type or device is another. Returns whether a value
-  // lies elsewhere than at the last call, so that it was assigned since.
+  // Throws std::invalid_argument, with the parameter's name, for one that the model has no longer
+  // or has replaced, that is frozen, or that has another shape, type or device. Returns whether a
+  // value's address has changed since the last call, so that it was assigned since.
   bool check_same(nn::Module& model);
-  // Throws std::invalid_argument, naming it, for one that holds NaN or infinity. Only after
-  // check_same().
+  // Throws std::invalid_argument, with the parameter's name, for one that holds NaN or infinity.
+  // Only after check_same().
   void check_finite() const;
 
  private:

@@ -1,7 +1,7 @@
-// Two files of private training, both safetensors and written atomically. A checkpoint is what
-// training goes on from: the model, its moving average, the optimizer's state, where the engine
-// stands, and a mark of the ledger; no generator is part of it. It is SECRET. A model is what may
-// be published: weights alone, and what is promised of them.
+// Two files of private training, both safetensors and written atomically. A training checkpoint is
+// what training goes on from: the model, its moving average, the optimizer's state, the engine's
+// state, and the ledger's position; no generator is part of it. It is SECRET. A model is what may
+// be published: weights alone, and their privacy statement.
 #pragma once
 
 #include <string>

@@ -29,7 +29,7 @@ std::int64_t large_batch_of(const Sampler& sampler) {
 }
 
 // Numbers the public randomness of one unit's rows. A row that is in its unit several times has
-// other dropout each time. Other units change nothing.
+// different dropout each time. The numbers do not depend on other units.
 void number_draws(std::span<std::int64_t> rows) {
   if (rows.size() <= 1) return;
   constexpr std::int64_t again = std::int64_t{1} << 40;

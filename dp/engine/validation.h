@@ -1,4 +1,4 @@
-// What is wrong with the settings of private training, all of it at once, before anything runs.
+// Everything that is wrong with the settings of private training, before anything runs.
 #pragma once
 
 #include <string>

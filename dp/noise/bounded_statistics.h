@@ -9,7 +9,7 @@
 
 namespace sotto {
 
-// The range to which one unit's value of a statistic is clamped; {0, 1} for counts and accuracies.
+// The range that one unit's value of a statistic is clamped to. {0, 1} for counts and accuracies.
 struct StatisticRange {
   double low = 0, high = 1;
 

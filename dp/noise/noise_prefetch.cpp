@@ -12,7 +12,7 @@ namespace sotto {
 
 namespace {
 
-// Calls f(elements) for each block of each array, until it returns false.
+// Calls f(elements) for each block of each array, until it is false.
 template <class F>
 void for_each_noise_block(const std::vector<std::int64_t>& counts, F&& f) {
   for (const std::int64_t count : counts) {
@@ -22,14 +22,14 @@ void for_each_noise_block(const std::vector<std::int64_t>& counts, F&& f) {
   }
 }
 
-std::uint64_t blocks_of(std::int64_t stretch) {
-  return RoundedGaussian::blocks_for(static_cast<std::size_t>(stretch));
+std::uint64_t blocks_of(std::int64_t elements) {
+  return RoundedGaussian::blocks_for(static_cast<std::size_t>(elements));
 }
 
 std::uint64_t blocks_of(const std::vector<std::int64_t>& counts) {
   std::uint64_t blocks = 0;
-  for_each_noise_block(counts, [&](std::int64_t stretch) {
-    blocks += blocks_of(stretch);
+  for_each_noise_block(counts, [&](std::int64_t elements) {
+    blocks += blocks_of(elements);
     return true;
   });
   return blocks;
@@ -55,20 +55,20 @@ NoisePrefetch::~NoisePrefetch() {
   explicit_bzero(&stream_, sizeof stream_);
 }
 
-// Divides the blocks to prefetch into pieces; returns their number of elements.
+// Cuts the blocks that are prefetched into pieces; returns how many elements they have.
 std::int64_t NoisePrefetch::plan() {
   constexpr auto group = static_cast<std::int64_t>(RoundedGaussian::group_values);
   std::int64_t first = 0;
   std::uint64_t block = 0;
-  for_each_noise_block(counts_, [&](std::int64_t stretch) {
-    if (first + stretch > max_ahead) return false;
-    for (std::int64_t at = 0; at < stretch; at += group) {
+  for_each_noise_block(counts_, [&](std::int64_t elements) {
+    if (first + elements > max_ahead) return false;
+    for (std::int64_t at = 0; at < elements; at += group) {
       const auto groups_before = static_cast<std::uint64_t>(at / group);
-      pieces_.push_back({first + at, static_cast<std::size_t>(std::min(group, stretch - at)),
+      pieces_.push_back({first + at, static_cast<std::size_t>(std::min(group, elements - at)),
                          block + RoundedGaussian::group_blocks * groups_before});
     }
-    first += stretch;
-    block += blocks_of(stretch);
+    first += elements;
+    block += blocks_of(elements);
     return true;
   });
   done_ = std::vector<std::atomic<bool>>(pieces_.size());

@@ -1,5 +1,5 @@
-// Prefetched noise: idle threads draw the noise of the next release during forward and backward,
-// which leave most threads idle in small networks. Neither the draws nor their order change.
+// Prefetched noise: idle threads draw it before it is needed, as forward and backward of small
+// networks leave most threads idle. The draws and their order are the same as without prefetching.
 #pragma once
 
 #include <atomic>
@@ -17,10 +17,10 @@ namespace sotto {
 // The noise of one release, partly prefetched; next() hands it out block by block.
 class NoisePrefetch final : private BackgroundTask {
  public:
-  // For arrays of counts[k] elements, in order: the draws that gaussian.fill(random, ...) would
-  // make for each block (noise_block_size) of each array. The keystream for all of them is taken
-  // from `random` now. With several threads, the blocks within the first max_ahead elements are
-  // prefetched.
+  // For arrays of counts[k] elements, one after the other: what gaussian.fill(random, ...) draws
+  // for each block (noise_block_size) of each array. The words for all of them are taken from
+  // `random` now. Where there are several threads, the draws for blocks within the first max_ahead
+  // elements are prefetched.
   NoisePrefetch(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
                 std::vector<std::int64_t> counts);
   // Erases the key.
@@ -29,9 +29,10 @@ class NoisePrefetch final : private BackgroundTask {
   static constexpr std::int64_t max_ahead = std::int64_t{1} << 16;  // 512 KiB
 
   const std::vector<std::int64_t>& counts() const { return counts_; }
-  // Returns false in a forked child, whose parent has the same draws: they must not be used twice.
+  // False in a child that was forked since: its parent has the same draws, so that it must not use
+  // them.
   bool ours() const { return SecretRandom::forks() == forks_; }
-  // The draws of the next block, of room.size() elements, in `room` or in other memory.
+  // The draws of the next block, of room.size() elements: in `room`, or in memory of its own.
   std::span<const std::int64_t> next(std::span<std::int64_t> room);
 
  private:
@@ -51,7 +52,7 @@ class NoisePrefetch final : private BackgroundTask {
   std::vector<std::int64_t> counts_;
   std::uint64_t forks_;
   ChaChaStream stream_;
-  std::uint64_t next_block_ = 0;  // of the next block
+  std::uint64_t next_block_ = 0;  // of the keystream, for the next block of noise
   std::int64_t given_ = 0;        // elements handed out
   std::vector<Piece> pieces_;
   std::vector<std::atomic<bool>> done_;  // one for each piece
