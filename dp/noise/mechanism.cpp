@@ -23,7 +23,14 @@ void Mechanism::record(const SampledBatch& draw, Ledger& ledger,
 
 namespace {
 
-// Output tensors of the parameters' dtypes: the sums themselves if they have it.
+std::int64_t elements_of(const Gradients& sums) {
+  std::int64_t elements = 0;
+  for (const auto& [parameter, total] : sums) elements += total.numel();
+  return elements;
+}
+
+// Returns tensors for the released sums, in the types of their parameters: the sums themselves
+// where they have these types.
 Gradients room_for(const Gradients& sums) {
   Gradients released;
   for (const auto& [parameter, total] : sums) {
@@ -67,9 +74,7 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
     scale.multiplier = other_noise_multiplier(scale.multiplier, counts.multiplier);
     check_scale(counts, std::ssize(parts));
   }
-  std::int64_t elements = 0;
-  for (const auto& [parameter, total] : sum.sums_) elements += total.numel();
-  check_scale(scale, elements);
+  check_scale(scale, elements_of(sum.sums_));
   prepare(draw, sum.sums_, sum.sensitivity_, ledger);
   const double stddev = noise_stddev(scale) / scale.divisor;
   Gradients released = room_for(sum.sums_);
@@ -164,7 +169,7 @@ void GaussianMechanism::prefetch() {
 void GaussianMechanism::add_rounded(NoisyUpdate& update, const Scale& scale) {
   std::vector<std::int64_t> counts;
   for (const auto& [parameter, total] : update.sums()) counts.push_back(total.numel());
-  const auto elements = std::reduce(counts.begin(), counts.end());
+  const std::int64_t elements = elements_of(update.sums());
   if (elements == 0) return;
   const NoiseGrid grid = noise_grid(scale.multiplier, scale.sensitivity, elements);
   const bool same = sampler_ && grid == grid_, on_gpu = update.on_one_gpu();
