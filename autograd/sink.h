@@ -3,7 +3,7 @@
 #pragma once
 
 #include "autograd/parameter.h"
-#include "autograd/per_sample/per_sample.h"
+#include "autograd/per_sample/per_sample_grad.h"
 
 namespace sotto {
 

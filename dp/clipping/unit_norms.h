@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "autograd/per_sample/per_sample.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "kernels/host_device/clip_factor.h"
 
 namespace sotto {

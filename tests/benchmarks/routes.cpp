@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "autograd/per_sample/per_sample.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/benchmarks/timing.h"
@@ -96,20 +96,20 @@ std::vector<Way> ways(const PerSampleGrad& f, const Tensor& weights) {
     dot(rows, rows);
     rows.sum(weights);
   };
-  const PerSampleGrad::Times t = f.times();
-  std::vector<Way> all{{"gram", t.gram_norm + t.sum, seconds(f, NormMethod::ghost)}};
+  const PerSampleTimes t = f.times();
+  std::vector<Way> all{{"gram", t.ghost_norm + t.sum, seconds(f, NormMethod::ghost)}};
   // Per-sample gradients of a table of 50,000 words do not fit.
   if (f.form() == std::string("onehot")) return all;
-  all.push_back({"rows, kept", t.kept_rows, fastest_seconds(kept) / samples});
-  all.push_back({"rows, passed", t.rows_norm + t.sum, seconds(f, NormMethod::materialize)});
+  all.push_back({"rows, kept", t.kept, fastest_seconds(kept) / samples});
+  all.push_back({"rows, passed", t.materialized_norm + t.sum, seconds(f, NormMethod::materialize)});
   return all;
 }
 
 std::string chosen(const PerSampleGrad& f) {
   if (f.materialize_if_cheaper(NormMethod::automatic, budget).form() == std::string("dense"))
     return "rows, kept";
-  const PerSampleGrad::Times t = f.times();
-  return t.gram_norm <= t.rows_norm ? "gram" : "rows, passed";
+  const PerSampleTimes t = f.times();
+  return t.ghost_norm <= t.materialized_norm ? "gram" : "rows, passed";
 }
 
 std::string row(const Case& c) {

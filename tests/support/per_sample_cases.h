@@ -1,7 +1,7 @@
 // Per-sample gradients of every form with random factors, for the tests of their arithmetic.
 #pragma once
 
-#include "autograd/per_sample/per_sample.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/op_cases.h"

@@ -1,0 +1,171 @@
+// The forms in which per-sample gradients arise. For the sources of this folder: others use
+// PerSampleGrad (per_sample_grad.h), which holds one of them.
+//
+// Each form is a struct with the members of Outer, to which Form forwards by one visit; a further
+// form is one struct more. What it costs is said in cost_model.cpp, how it rounds in
+// rounding_bounds.cpp.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <functional>
+#include <optional>
+#include <variant>
+
+#include "core/tensor.h"
+#include "kernels/host_device/geometry.h"
+
+namespace sotto::detail {
+
+// G[n] = sum_t b[n,t] (x) a[n,t], with b [n, t, o] and a [n, t, i].
+struct Outer {
+  static constexpr const char* name = "outer";
+  static constexpr MemoryKind kept_as = MemoryKind::factors;
+  Tensor b, a;
+  Tensor squares = {};  // |b[n,t]|^2 [n, t] f64; undefined: not known
+
+  // The tensors that hold gradients' values, the one that weights scale first.
+  std::array<const Tensor*, 2> factors() const { return {&b, &a}; }
+  std::size_t bytes() const { return b.bytes() + a.bytes(); }
+  // How many products of factors each element of a sample's gradient sums.
+  double positions() const { return static_cast<double>(b.size(1)); }
+  // [n, ...shape], sum_n G[n], and y += sum_n G[n]; the parameter has this shape, or y's.
+  Tensor materialize(const Shape& shape) const;
+  Tensor sum(const Shape& shape) const;
+  void add_sum(const Tensor& y) const;
+  Outer slice(std::int64_t begin, std::int64_t end) const;
+  // Samples by their ids; -1 gives zeros.
+  Outer select(const Tensor& ids) const;
+  // w[n] G[n], in the type of sums.
+  Outer scale(const Tensor& weights) const;
+  // Zeros in the first factor for samples of weight 0: where the other factor is finite these
+  // samples add exactly nothing, and where it is not the sum is not finite.
+  Outer mask(const Tensor& weights) const;
+  Outer in_type(Dtype dtype) const;
+};
+
+// The same with a = patches of the images x [n, c, d, h, w], and b = dy [n, o, d', h', w'].
+struct Patches {
+  static constexpr const char* name = "patches";
+  static constexpr MemoryKind kept_as = MemoryKind::factors;
+  Tensor dy, x;
+  Window window;
+
+  std::array<const Tensor*, 2> factors() const { return {&dy, &x}; }
+  std::size_t bytes() const { return dy.bytes() + x.bytes(); }
+  double positions() const { return static_cast<double>(dy.size(2) * dy.size(3) * dy.size(4)); }
+  Tensor materialize(const Shape& shape) const { return materialize(shape, nullptr); }
+  // `norms`, unless it is nullptr, is given what conv_weight_norms() gives.
+  Tensor materialize(const Shape& shape, Tensor* norms) const;
+  Tensor sum(const Shape& shape) const;
+  void add_sum(const Tensor& y) const;
+  Patches slice(std::int64_t begin, std::int64_t end) const;
+  Patches select(const Tensor& ids) const;
+  Patches scale(const Tensor& weights) const;
+  Patches mask(const Tensor& weights) const;
+  Patches in_type(Dtype dtype) const;
+
+  // The shape of the weight, with three spatial axes.
+  Shape weight_shape() const;
+  // One group of the convolution as an outer form, its patches written out.
+  Outer unfolded(std::int64_t group) const;
+};
+
+// G[n] = sum_t e(ids[n,t]) (x) b[n,t], with b [n, t, d], or [n, 1, d] where all positions have the
+// same.
+struct OneHot {
+  static constexpr const char* name = "onehot";
+  static constexpr MemoryKind kept_as = MemoryKind::factors;
+  Tensor ids, b;
+  bool gaps;  // whether an id may be negative, which adds nothing
+
+  std::array<const Tensor*, 1> factors() const { return {&b}; }
+  std::size_t bytes() const { return ids.bytes() + b.bytes(); }
+  double positions() const { return static_cast<double>(ids.size(1)); }
+  Tensor materialize(const Shape& shape) const;
+  Tensor sum(const Shape& shape) const;
+  void add_sum(const Tensor& y) const;
+  OneHot slice(std::int64_t begin, std::int64_t end) const;
+  OneHot select(const Tensor& ids) const;
+  OneHot scale(const Tensor& weights) const;
+  OneHot mask(const Tensor& weights) const;
+  OneHot in_type(Dtype dtype) const;
+};
+
+// G itself, [n, ...shape].
+struct Dense {
+  static constexpr const char* name = "dense";
+  static constexpr MemoryKind kept_as = MemoryKind::rows;
+  Tensor gradients;
+
+  std::array<const Tensor*, 1> factors() const { return {&gradients}; }
+  std::size_t bytes() const { return gradients.bytes(); }
+  double positions() const { return 1; }
+  Tensor materialize(const Shape&) const { return gradients; }
+  Tensor sum(const Shape& shape) const;
+  void add_sum(const Tensor& y) const;
+  Dense slice(std::int64_t begin, std::int64_t end) const;
+  Dense select(const Tensor& ids) const;
+  Dense scale(const Tensor& weights) const;
+  Dense mask(const Tensor& weights) const;
+  Dense in_type(Dtype dtype) const;
+};
+
+class Form {
+ public:
+  using Any = std::variant<Outer, Patches, OneHot, Dense>;
+
+  template <std::convertible_to<Any> T>
+  Form(T form) : form_(std::move(form)) {}
+
+  template <class F>
+  decltype(auto) visit(F&& f) const {
+    return std::visit(std::forward<F>(f), form_);
+  }
+  // nullptr for another form.
+  template <class T>
+  const T* as() const {
+    return std::get_if<T>(&form_);
+  }
+
+  const char* name() const;
+  // The factor that weights scale.
+  const Tensor& leading() const;
+  std::int64_t samples() const { return leading().size(0); }
+  Device device() const { return leading().device(); }
+  // The type of sums and materialized gradients: f32, or f64 where the factors are.
+  Dtype dtype() const;
+  // The type of all factors; nullopt where they differ.
+  std::optional<Dtype> factor_type() const;
+  bool has_16bit_factor() const { return factor_type() != dtype(); }
+  // Whether sums and materialized gradients are products of the factors themselves, not of copies
+  // in dtype().
+  bool multiplies_factors_directly() const;
+  std::int64_t factor_values() const;
+  std::size_t bytes() const;
+  double positions() const;
+  void count_as_kept() const;
+
+  // As those of the forms; factors that are not multiplied directly are converted, a few samples'
+  // at a time.
+  Tensor materialize(const Shape& shape) const;
+  Tensor sum(const Shape& shape) const;
+  void add_sum(const Tensor& y) const;
+  Form slice(std::int64_t begin, std::int64_t end) const;
+  Form select(const Tensor& ids) const;
+  Form scale(const Tensor& weights) const;
+  Form mask(const Tensor& weights) const;
+  Form in_type(Dtype dtype) const;
+
+  // Calls f(chunk, begin, end) for consecutive samples, with the chunk's factors in dtype().
+  void for_each_converted(
+      const std::function<void(const Form& chunk, std::int64_t begin, std::int64_t end)>& f) const;
+
+ private:
+  Any form_;
+};
+
+// [n t, k] of x [n, t, k].
+Tensor flat(const Tensor& x);
+
+}  // namespace sotto::detail

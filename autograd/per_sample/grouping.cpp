@@ -1,0 +1,116 @@
+#include "autograd/per_sample/grouping.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/per_sample/rounding_bounds.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+namespace {
+
+// The rows of each unit one after the other, `width` for each unit: a missing row is one of zeros
+// (id -1), which adds nothing.
+struct UnitRows {
+  Tensor ids;      // [units * width]
+  Tensor weights;  // [units * width], of each row in its unit
+  Tensor roots;    // [units], square roots of the units' numbers of rows
+  std::int64_t width;
+};
+
+UnitRows unit_rows(const Grouping& grouping) {
+  std::vector<std::vector<std::int64_t>> rows_of(static_cast<std::size_t>(grouping.units));
+  for (std::size_t row = 0; row < grouping.unit_of_row.size(); ++row) {
+    const std::int64_t unit = grouping.unit_of_row[row];
+    check(unit < grouping.units, "PerSampleGrad::group: unit {} of {}", unit, grouping.units);
+    if (unit < 0) continue;
+    rows_of[static_cast<std::size_t>(unit)].push_back(static_cast<std::int64_t>(row));
+  }
+  std::size_t width = 1;
+  for (const auto& rows : rows_of) width = std::max(width, rows.size());
+  std::vector<std::int64_t> ids;
+  std::vector<double> weights, roots;
+  for (const auto& rows : rows_of) {
+    const bool divided = grouping.mean && !rows.empty();
+    const double weight = divided ? 1.0 / static_cast<double>(rows.size()) : 1.0;
+    for (std::size_t k = 0; k < width; ++k) ids.push_back(k < rows.size() ? rows[k] : -1);
+    weights.insert(weights.end(), width, weight);
+    roots.push_back(std::sqrt(static_cast<double>(rows.size())));
+  }
+  const auto count = static_cast<std::int64_t>(ids.size());
+  return {Tensor::from(ids, {count}), Tensor::from(weights, {count}),
+          Tensor::from(roots, {grouping.units}), static_cast<std::int64_t>(width)};
+}
+
+// The rounding bounds of units, from those of their rows: rounding may take a sum over R rows
+// sqrt(R) times as far from its exact value. A unit of one row has that row's bounds.
+NormEstimate unit_bounds(const NormEstimate& rows, const UnitRows& unit_rows, std::int64_t units) {
+  const auto summed = [&](const Tensor& x) {
+    const Tensor selected = mul(gather(x, unit_rows.ids, 0), unit_rows.weights);
+    return sum(reshape(selected, {units, unit_rows.width}), {1});
+  };
+  NormEstimate y;
+  y.error_bounds = mul(summed(rows.error_bounds), unit_rows.roots);
+  y.term_norms = summed(rows.term_norms);
+  return y;
+}
+
+}  // namespace
+
+bool Grouping::first_rows() const {
+  const auto rows = static_cast<std::int64_t>(unit_of_row.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (unit_of_row[static_cast<std::size_t>(row)] != (row < units ? row : -1)) return false;
+  }
+  return rows >= units;
+}
+
+namespace detail {
+
+namespace {
+
+PerSampleGrad join_rows(const PerSampleGrad& rows, std::int64_t units, std::int64_t width) {
+  const Shape& shape = rows.shape();
+  const auto joined = [&](const Tensor& x) {
+    return reshape(x, {units, width * x.size(1), x.size(2)});
+  };
+  if (const auto* f = rows.form_data().as<Outer>())
+    return PerSampleGrad::outer(joined(f->b), joined(f->a), shape);
+  if (const auto* f = rows.form_data().as<OneHot>()) {
+    const Shape every{f->ids.size(0), f->ids.size(1), f->b.size(2)};
+    return PerSampleGrad::onehot(reshape(f->ids, {units, width * every[1]}),
+                                 joined(f->b.expand(every)), shape);
+  }
+  const Tensor& gradients = rows.form_data().as<Dense>()->gradients;
+  Shape grouped = shape;
+  grouped.insert(0, units);
+  return PerSampleGrad::materialized(
+      reshape(sum_f32(reshape(gradients, {units, width, shape.numel()}), {1}), grouped));
+}
+
+}  // namespace
+
+PerSampleGrad group(const PerSampleGrad& rows, const Grouping& grouping) {
+  check(static_cast<std::int64_t>(grouping.unit_of_row.size()) == rows.samples(),
+        "PerSampleGrad::group: {} rows in the grouping, {} in the batch",
+        grouping.unit_of_row.size(), rows.samples());
+  const UnitRows unit_rows = sotto::unit_rows(grouping);
+  const auto* images = rows.form_data().as<Patches>();
+  if (images || rows.inherited().error_bounds.defined()) {
+    const PerSampleGrad plain = images && images->window.groups == 1
+                                    ? PerSampleGrad(images->unfolded(0), rows.shape())
+                                    : PerSampleGrad::materialized(rows.materialize());
+    const PerSampleGrad y = group(plain, grouping);
+    return {y.form_data(), y.shape(),
+            unit_bounds(rounding_bounds(rows, true), unit_rows, grouping.units)};
+  }
+  const Form selected = rows.form_data().select(unit_rows.ids);
+  return join_rows({grouping.mean ? selected.scale(unit_rows.weights) : selected, rows.shape()},
+                   grouping.units, unit_rows.width);
+}
+
+}  // namespace detail
+
+}  // namespace sotto

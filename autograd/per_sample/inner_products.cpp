@@ -1,0 +1,205 @@
+#include "autograd/per_sample/inner_products.h"
+
+#include <algorithm>
+
+#include "kernels/functors/functors.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto::detail {
+
+namespace {
+
+// Bytes of materialized gradients or patches that are written at a time and then dropped.
+constexpr std::size_t chunk_bytes = std::size_t{16} << 20;
+
+// A materialized gradient's rounding in float is about 2^-24 of the product of its factors' norms.
+// If the gradient's norm is below this fraction of that product, rounding could show in the fifth
+// digit of the norm.
+constexpr double cancellation_fraction = 0.005;
+
+std::int64_t chunk_samples(std::size_t bytes_per_sample) {
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(chunk_bytes / std::max<std::size_t>(bytes_per_sample, 1)));
+}
+
+Tensor gram(const Form& f, const Form& g);
+
+// Gram products of factors of different types, converted to f32 a few samples' at a time.
+Tensor gram_of_mixed_types(const Form& f, const Form& g) {
+  const Tensor y = Tensor::empty({f.samples()}, Dtype::f64, f.device());
+  const Form &converted = f.has_16bit_factor() ? f : g, &other = f.has_16bit_factor() ? g : f;
+  converted.for_each_converted([&](const Form& chunk, std::int64_t begin, std::int64_t end) {
+    copy_into(gram(chunk, other.slice(begin, end).in_type(f.dtype())), y.slice(0, begin, end));
+  });
+  return y;
+}
+
+void gram_dot(const Outer& f, const Outer& g, const Tensor& y) {
+  backend(y.device()).gram_dot(f.a.view(), f.b.view(), g.a.view(), g.b.view(), y.view());
+}
+
+// An outer form is its own only group.
+Outer group_factors(const Form& f, std::int64_t group) {
+  const auto* images = f.as<Patches>();
+  return images ? images->unfolded(group) : *f.as<Outer>();
+}
+
+// Patches are written out, a few samples' at a time, and each group of a convolution is an outer
+// form. Adds to y.
+void add_gram_of_patches(const Form& f, const Form& g, const Tensor& y) {
+  const std::int64_t n = f.samples();
+  const auto* images = f.as<Patches>();
+  const std::int64_t groups = images ? images->window.groups : 1;
+  const auto patch_values = [n](const Patches& p) {
+    return p.dy.numel() / std::max<std::int64_t>(n * p.dy.size(1), 1) * p.x.size(1) *
+           p.window.positions();
+  };
+  const std::int64_t step =
+      images ? chunk_samples(static_cast<std::size_t>(patch_values(*images)) * size_of(f.dtype()))
+             : std::max<std::int64_t>(n, 1);
+  for (std::int64_t group = 0; group < groups; ++group) {
+    for (std::int64_t at = 0; at < n; at += step) {
+      const std::int64_t end = std::min(n, at + step);
+      const Outer left = group_factors(f.slice(at, end), group);
+      const Outer right = &f == &g ? left : group_factors(g.slice(at, end), group);
+      const Tensor part = Tensor::empty({end - at}, Dtype::f64, y.device());
+      gram_dot(left, right, part);
+      axpby(1, part, 1, y.slice(0, at, end));
+    }
+  }
+}
+
+// Gram products of two outer or patches forms, or of two onehot forms.
+Tensor gram(const Form& f, const Form& g) {
+  if (f.factor_type() != g.factor_type() || !f.factor_type()) return gram_of_mixed_types(f, g);
+  const Tensor y = Tensor::empty({f.samples()}, Dtype::f64, f.device());
+  Backend& device = backend(y.device());
+  if (const auto* u = f.as<OneHot>()) {
+    const OneHot& v = *g.as<OneHot>();
+    device.onehot_dot(u->ids.view(), u->b.view(), v.ids.view(), v.b.view(), y.view());
+    return y;
+  }
+  const auto *u = f.as<Outer>(), *v = g.as<Outer>();
+  if (u && v) {
+    gram_dot(*u, *v, y);
+    return y;
+  }
+  device.fill(0, y.view());
+  const auto* p = f.as<Patches>();
+  const bool by_pixels = p && &f == &g && pixel_products_are_cheaper(*p);
+  if (!by_pixels || !device.conv_gram_norms(p->dy.view(), p->x.view(), p->window, y.view()))
+    add_gram_of_patches(f, g, y);
+  return y;
+}
+
+// 1 for samples whose gradient is so much smaller than its factors that the gradient's rounding
+// shows, by the squared norms of both; 0 for the others, NaN among them. Undefined without factors.
+Tensor cancelled(const Tensor& squares, const Tensor& factor_squares) {
+  if (!factor_squares.defined()) return {};
+  const Tensor min_squares = scale(factor_squares, cancellation_fraction * cancellation_fraction);
+  const auto number = [&](double value) { return full({}, value, Dtype::f64, squares.device()); };
+  return where(binary(binary_index<GreaterEqual>, squares, min_squares), number(0), number(1));
+}
+
+// Upper bounds [n] of squared norms, from the norms of the factors alone; undefined for a dense
+// form.
+Tensor max_squared_norms(const Form& form) {
+  if (const auto* f = form.as<OneHot>()) {
+    return scale(squared_norms(f->b),
+                 f->positions() / static_cast<double>(std::max<std::int64_t>(1, f->b.size(1))));
+  }
+  if (const auto* f = form.as<Patches>()) {
+    return mul(squared_image_norms(f->dy),
+               scale(squared_image_norms(f->x), static_cast<double>(f->window.overlap())));
+  }
+  const auto* f = form.as<Outer>();
+  return f ? mul(squared_norms(f->b), squared_norms(f->a)) : Tensor();
+}
+
+Tensor products_of_materialized(const PerSampleGrad& f, const PerSampleGrad& g,
+                                const Tensor& needs_f64);
+
+// Recomputes marked inner products in f64, one sample at a time, so that none depends on which
+// others are recomputed; or adds the marks to `needs_f64`.
+void recompute_in_f64(const PerSampleGrad& f, const PerSampleGrad& g, const Tensor& marks,
+                      const Tensor& y, const Tensor& needs_f64) {
+  if (!marks.defined()) return;
+  if (needs_f64.defined()) return axpby(1, marks, 1, needs_f64);
+  const std::vector<double> marked = marks.to_vector<double>();
+  for (std::int64_t id = 0; id < std::ssize(marked); ++id) {
+    if (marked[static_cast<std::size_t>(id)] == 0) continue;
+    const PerSampleGrad p = in_f64(f.slice(id, id + 1));
+    copy_into(&f == &g ? products_of_materialized(p, p, {})
+                       : products_of_materialized(p, in_f64(g.slice(id, id + 1)), {}),
+              y.slice(0, id, id + 1));
+  }
+}
+
+// Materializes a few samples' gradients at a time. What a dense form holds was not rounded here.
+Tensor products_of_materialized(const PerSampleGrad& f, const PerSampleGrad& g,
+                                const Tensor& needs_f64) {
+  const bool same = &f == &g;
+  if (same && f.form_data().as<Patches>()) return conv_norms(f, needs_f64).squares;
+  const std::int64_t n = f.samples(), width = f.shape().numel();
+  const bool exact = f.dtype() == Dtype::f64 || (same && f.form_data().as<Dense>());
+  const Tensor y = Tensor::empty({n}, Dtype::f64, f.device());
+  const std::int64_t step = chunk_samples(static_cast<std::size_t>(width) * size_of(f.dtype()));
+  for (std::int64_t at = 0; at < n; at += step) {
+    const std::int64_t end = std::min(n, at + step);
+    const PerSampleGrad left = f.slice(at, end), right = g.slice(at, end);
+    const Tensor u = reshape(left.materialize(), {end - at, width});
+    const Tensor v = same ? u : reshape(right.materialize(), {end - at, width});
+    const Tensor part = y.slice(0, at, end);
+    backend(y.device()).row_dot(u.view(), v.view(), part.view());
+    if (exact) continue;
+    const Tensor marks = needs_f64.defined() ? needs_f64.slice(0, at, end) : Tensor();
+    const Tensor max_left = max_squared_norms(left.form_data());
+    if (same) {
+      recompute_in_f64(left, left, cancelled(part, max_left), part, marks);
+    } else {
+      recompute_in_f64(left, right, cancelled(squared_norms(u), max_left), part, marks);
+      const Tensor max_right = max_squared_norms(right.form_data());
+      recompute_in_f64(left, right, cancelled(squared_norms(v), max_right), part, marks);
+    }
+  }
+  return y;
+}
+
+}  // namespace
+
+Tensor square_root(const Tensor& x) { return unary(unary_index<Sqrt>, x); }
+
+Tensor squared_norms(const Tensor& x) {
+  const std::int64_t n = x.size(0);
+  const Tensor y = Tensor::empty({n}, Dtype::f64, x.device());
+  const Tensor rows = reshape(contiguous(x), {n, n == 0 ? 0 : x.numel() / n});
+  backend(x.device()).row_dot(rows.view(), rows.view(), y.view());
+  return y;
+}
+
+Tensor squared_image_norms(const Tensor& x) { return squared_norms(x.permute({0, 2, 3, 4, 1})); }
+
+PerSampleGrad in_f64(const PerSampleGrad& f) {
+  return {f.form_data().in_type(Dtype::f64), f.shape()};
+}
+
+ConvNorms conv_norms(const PerSampleGrad& f, const Tensor& needs_f64) {
+  const Patches& p = *f.form_data().as<Patches>();
+  const Tensor norms = conv_weight_norms(p.dy, p.x, p.window);
+  const ConvNorms y{contiguous(norms.select(1, 0)), norms.select(1, 1), norms.select(1, 2)};
+  const Tensor bounds =
+      mul(y.dy_squares, scale(y.x_squares, static_cast<double>(p.window.overlap())));
+  if (f.dtype() != Dtype::f64)
+    recompute_in_f64(f, f, cancelled(y.squares, bounds), y.squares, needs_f64);
+  return y;
+}
+
+Tensor inner_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_method,
+                      const Tensor& needs_f64) {
+  check(f.samples() == g.samples() && f.shape() == g.shape() && f.dtype() == g.dtype(),
+        "dot: {} samples of {} and {} of {}", f.samples(), f.shape(), g.samples(), g.shape());
+  return uses_gram_products(f, g, norm_method) ? gram(f.form_data(), g.form_data())
+                                               : products_of_materialized(f, g, needs_f64);
+}
+
+}  // namespace sotto::detail

@@ -1,0 +1,163 @@
+#include "autograd/per_sample/per_sample_grad.h"
+
+#include "autograd/per_sample/rounding_bounds.h"
+#include "autograd/per_sample/weighted_sum.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "kernels/tf32.h"
+
+namespace sotto {
+
+using detail::Dense, detail::OneHot, detail::Outer, detail::Patches;
+
+PerSampleGrad::PerSampleGrad(detail::Form form, const Shape& shape, NormEstimate inherited)
+    : form_(std::move(form)), shape_(shape), inherited_(std::move(inherited)) {}
+PerSampleGrad::PerSampleGrad(const PerSampleGrad&) = default;
+PerSampleGrad::PerSampleGrad(PerSampleGrad&&) noexcept = default;
+PerSampleGrad& PerSampleGrad::operator=(const PerSampleGrad&) = default;
+PerSampleGrad& PerSampleGrad::operator=(PerSampleGrad&&) noexcept = default;
+PerSampleGrad::~PerSampleGrad() = default;
+
+PerSampleGrad PerSampleGrad::outer(const Tensor& b, const Tensor& a, const Shape& shape,
+                                   const Tensor& squares) {
+  check(b.rank() == 3 && a.rank() == 3 && b.size(0) == a.size(0) && b.size(1) == a.size(1) &&
+            b.size(2) * a.size(2) == shape.numel(),
+        "PerSampleGrad::outer: factors {} and {} for the shape {}", b.shape(), a.shape(), shape);
+  return {Outer{contiguous(b), contiguous(a), squares}, shape};
+}
+
+PerSampleGrad PerSampleGrad::patches(const Tensor& dy, const Tensor& x, const Window& window,
+                                     const Shape& shape) {
+  const Patches form{dy, x, window};
+  check(dy.rank() == 5 && x.rank() == 5 && dy.size(0) == x.size(0) &&
+            form.weight_shape().numel() == shape.numel(),
+        "PerSampleGrad::patches: output gradient {} and input {} for the shape {}", dy.shape(),
+        x.shape(), shape);
+  return {form, shape};
+}
+
+PerSampleGrad PerSampleGrad::onehot(const Tensor& ids, const Tensor& b, const Shape& shape,
+                                    bool gaps) {
+  check(ids.rank() == 2 && b.rank() == 3 && ids.size(0) == b.size(0) &&
+            (ids.size(1) == b.size(1) || b.size(1) == 1) && shape.rank() == 2 &&
+            b.size(2) == shape[1],
+        "PerSampleGrad::onehot: ids {} and rows {} for the shape {}", ids.shape(), b.shape(),
+        shape);
+  const bool repeats = b.size(1) > 1 && b.strides()[1] == 0;
+  return {OneHot{contiguous(ids), contiguous(repeats ? b.slice(1, 0, 1) : b), gaps}, shape};
+}
+
+PerSampleGrad PerSampleGrad::materialized(const Tensor& gradients) {
+  check(gradients.rank() >= 1, "PerSampleGrad::materialized: no sample axis in {}",
+        gradients.shape());
+  Shape shape = gradients.shape();
+  shape.erase(0);
+  return {Dense{contiguous(gradients)}, shape};
+}
+
+PerSampleGrad PerSampleGrad::captured_prefix(std::shared_ptr<const PerSampleGrad> captured,
+                                             std::int64_t samples) {
+  PerSampleGrad y = captured->slice(0, samples);
+  y.captured_ = std::move(captured);
+  return y;
+}
+
+std::size_t PerSampleGrad::materialized_bytes() const {
+  return static_cast<std::size_t>(samples() * shape_.numel()) * size_of(dtype());
+}
+
+Tensor PerSampleGrad::materialize() const {
+  const NoTf32Scope exact_factors;
+  const LabelScope scope = LabelScope::kind(MemoryKind::rows);
+  return form_.materialize(shape_);
+}
+
+Tensor PerSampleGrad::sum() const {
+  const NoTf32Scope exact_factors;
+  return form_.sum(shape_);
+}
+
+Tensor PerSampleGrad::sum(const Tensor& weights) const {
+  const NoTf32Scope exact_factors;
+  check(weights.rank() == 1 && weights.size(0) == samples(),
+        "PerSampleGrad::sum: weights {} for {} samples", weights.shape(), samples());
+  return detail::weighted_sum(form_, shape_, weights);
+}
+
+void PerSampleGrad::add_to(const RoundedSum& sum, const Tensor& weights, const BlockEnds& ends,
+                           std::int64_t uses) const {
+  detail::add_rounded(*this, sum, weights, ends, uses);
+}
+
+PerSampleGrad PerSampleGrad::slice(std::int64_t begin, std::int64_t end) const {
+  const auto part = [&](const Tensor& x) { return x.defined() ? x.slice(0, begin, end) : x; };
+  return {form_.slice(begin, end), shape_,
+          NormEstimate{part(inherited_.squares),
+                       part(inherited_.error_bounds),
+                       part(inherited_.term_norms),
+                       {}}};
+}
+
+PerSampleGrad PerSampleGrad::with_rows(const PerSampleGrad& other) const {
+  PerSampleGrad y = materialized(add(materialize(), other.materialize()));
+  if (inherited_.error_bounds.defined() || other.inherited_.error_bounds.defined())
+    y.inherited_ = detail::rounding_bounds({*this, other});
+  return y;
+}
+
+PerSampleGrad PerSampleGrad::reshaped(const Shape& shape) const {
+  check(shape.numel() == shape_.numel(), "PerSampleGrad::reshaped: {} to {}", shape_, shape);
+  if (const auto* f = form_.as<Dense>()) {
+    Shape with_samples = shape;
+    with_samples.insert(0, samples());
+    PerSampleGrad y = materialized(reshape(f->gradients, with_samples));
+    y.inherited_ = inherited_;
+    return y;
+  }
+  // Of the other forms only a table's depends on how the parameter's elements are laid out in axes.
+  if (form_.as<OneHot>()) return materialized(materialize()).reshaped(shape);
+  return {form_, shape};
+}
+
+PerSampleGrad PerSampleGrad::permuted(const Shape& axes) const {
+  if (const auto* f = form_.as<Outer>()) {
+    const bool matrix = shape_.rank() == 2 && shape_[0] == f->b.size(2) && axes[0] % 2 != 0;
+    if (matrix) return outer(f->a, f->b, {shape_[1], shape_[0]});
+  }
+  Shape order{0};
+  for (int k = 0; k < axes.rank(); ++k) order.push_back((axes[k] + axes.rank()) % axes.rank() + 1);
+  PerSampleGrad y = materialized(materialize().permute(order));
+  y.inherited_ = inherited_;
+  return y;
+}
+
+PerSampleGrad PerSampleGrad::materialize_if_cheaper(NormMethod norm_method,
+                                                    std::size_t budget) const {
+  if (form_.as<Dense>() || materialized_bytes() > budget) return *this;
+  if (!detail::keeps_materialized(*this, norm_method)) return *this;
+  // Whether gradients are materialized depends on who else is in the batch; their error bounds may
+  // not.
+  if (const auto* f = form_.as<Patches>()) {
+    Tensor norms;  // taken while gradients and images are in the caches
+    const auto materialize = [&] {
+      const NoTf32Scope exact_factors;
+      const LabelScope scope = LabelScope::kind(MemoryKind::rows);
+      return f->materialize(shape_, &norms);
+    };
+    PerSampleGrad kept = materialized(materialize());
+    kept.inherited_ = detail::conv_rounding_bounds(form_, norms.select(1, 1), norms.select(1, 2));
+    kept.inherited_.squares = contiguous(norms.select(1, 0));
+    return kept;
+  }
+  PerSampleGrad kept = materialized(materialize());
+  if (form_.positions() > 1) kept.inherited_ = detail::rounding_bounds(*this, true);
+  return kept;
+}
+
+PerSampleGrad PerSampleGrad::smallest_form() const {
+  if (materialized_bytes() >= bytes()) return *this;
+  PerSampleGrad y = materialized(materialize());
+  y.inherited_ = detail::rounding_bounds(*this, false);
+  return y;
+}
+
+}  // namespace sotto

@@ -1,0 +1,147 @@
+#include "autograd/per_sample/rounded_sum.h"
+
+#include <algorithm>
+
+#include "autograd/per_sample/per_sample_grad.h"
+#include "autograd/per_sample/weighted_sum.h"
+#include "autograd/per_sample/weighted_sum_bf16.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "kernels/tf32.h"
+
+namespace sotto {
+
+namespace {
+
+// At most so many samples of one position are one term, and so many positions of several samples.
+constexpr double max_samples = 96, max_positions = 32;
+// At most so many images are one term, and rows of these.
+constexpr std::int64_t max_images = 32, max_image_rows = 256;
+// Bytes of gradients that are materialized at a time, to be added.
+constexpr std::int64_t materialized_at_once = std::int64_t{1} << 18;
+
+// Adds x[n], n = 0, 1, ..., each as a term, times a weight each.
+void add_terms(const Tensor& x, const Tensor& weights, const RoundedSum& sum) {
+  const Tensor terms = contiguous(x);
+  backend(terms.device())
+      .add_rounded(reshape(terms, {terms.size(0), sum.total.numel()}).view(),
+                   weights.to(terms.device()).view(), sum.spacing,
+                   reshape(sum.total, {sum.total.numel()}).view());
+}
+
+}  // namespace
+
+std::vector<std::int64_t> ends_within(std::span<const std::int64_t> ends, std::int64_t begin,
+                                      std::int64_t end) {
+  std::vector<std::int64_t> within(std::ranges::upper_bound(ends, begin),
+                                   std::ranges::upper_bound(ends, end));
+  for (std::int64_t& at : within) at -= begin;
+  return within;
+}
+
+void add_term(const Tensor& term, const RoundedSum& sum) {
+  add_terms(reshape(term, {1, term.numel()}), full({1}, 1, Dtype::f64, term.device()), sum);
+}
+
+namespace detail {
+
+namespace {
+
+// At most so many samples are one term, if the parameter is used `uses` times.
+std::int64_t max_together(const Form& form, std::int64_t uses) {
+  if (form.as<Patches>()) return static_cast<std::int64_t>(max_samples);
+  const double positions = form.positions() * static_cast<double>(uses);
+  const double max = positions <= 1 ? max_samples : max_positions / positions;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(max));
+}
+
+// Gradients are materialized, a few samples' at a time, and each is a term.
+void add_each(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights) {
+  const std::int64_t n = gradient.samples();
+  const auto bytes = n == 0 ? 0 : static_cast<std::int64_t>(gradient.materialized_bytes()) / n;
+  const std::int64_t step = std::max<std::int64_t>(1, materialized_at_once / (bytes + 1));
+  for (std::int64_t at = 0; at < n; at += step) {
+    const std::int64_t end = std::min(n, at + step);
+    add_terms(gradient.slice(at, end).materialize(), weights.slice(0, at, end), sum);
+  }
+}
+
+// The gradient of each position's row of the table is a term.
+void add_table(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights) {
+  const auto add_chunk = [&](const Form& chunk, auto) {
+    const OneHot& f = *chunk.as<OneHot>();
+    const RoundedSum rounded{zeros(f.b.shape(), Dtype::f64, f.b.device()), sum.spacing};
+    add_term(f.b, rounded);
+    OneHot{f.ids, rounded.total, f.gaps}.add_sum(sum.total);
+  };
+  for_each_weighted(gradient.form_data(), gradient.shape(), weights, {}, add_chunk);
+}
+
+// Each block is a term.
+void add_blocks(const Form& chunk, const Shape& shape, const RoundedSum& sum,
+                std::span<const std::int64_t> ends) {
+  std::int64_t at = 0;
+  for (const std::int64_t end : ends) {
+    if (end > at) add_term(chunk.slice(at, end).sum(shape), sum);
+    at = end;
+  }
+}
+
+// Blocks are split again at every so many images: each piece is a term.
+void add_images(const Form& chunk, const Shape& shape, const RoundedSum& sum,
+                std::span<const std::int64_t> ends) {
+  const Patches& f = *chunk.as<Patches>();
+  std::int64_t piece =
+      std::clamp<std::int64_t>(max_image_rows / (f.dy.size(2) * f.dy.size(3)), 1, max_images);
+  constexpr std::int64_t together = 8;  // images in one batch of a convolution
+  if (piece > together) piece -= piece % together;
+  std::vector<std::int64_t> pieces;
+  std::int64_t at = 0;
+  for (const std::int64_t end : ends) {
+    while (at < end) pieces.push_back(at = std::min(end, at + piece));
+  }
+  if (pieces.empty()) return;
+  const Tensor total = reshape(sum.total, f.weight_shape());
+  Backend& device = backend(f.dy.device());
+  const bool added = device.conv_weight_rounded(f.dy.view(), f.x.view(), f.window, pieces,
+                                                sum.spacing, total.view());
+  if (!added) add_blocks(chunk, shape, sum, pieces);
+}
+
+// Each block is a term; of weights on a GPU with factors split into bf16.
+void add_split_blocks(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights,
+                      std::span<const std::int64_t> ends) {
+  std::int64_t at = 0;
+  for (const std::int64_t end : ends) {
+    const Form block = gradient.form_data().slice(at, end);
+    add_term(weighted_sum_bf16(block, gradient.shape(), weights.slice(0, at, end)), sum);
+    at = end;
+  }
+}
+
+}  // namespace
+
+void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights,
+                 const BlockEnds& ends, std::int64_t uses) {
+  const NoTf32Scope exact_factors;
+  check(weights.rank() == 1 && weights.size(0) == gradient.samples(),
+        "PerSampleGrad::add_to: weights {} for {} samples", weights.shape(), gradient.samples());
+  const Form& form = gradient.form_data();
+  if (const auto* f = form.as<Dense>()) return add_terms(f->gradients, weights, sum);
+  if (form.as<OneHot>()) return add_table(gradient, sum, weights);
+  // The blocks that there are must not decide this: a sample alone in its block is the same term
+  // beside others.
+  const std::int64_t together = ends ? max_together(form, uses) : 1;
+  if (together == 1) return add_each(gradient, sum, weights);
+  const std::vector<std::int64_t> blocks = ends(together);
+  if (weights.device() != cpu && is_split_into_bf16(form))
+    return add_split_blocks(gradient, sum, weights, blocks);
+  const auto add = form.as<Patches>() ? add_images : add_blocks;
+  for_each_weighted(form, gradient.shape(), weights, blocks,
+                    [&](const Form& chunk, std::span<const std::int64_t> chunk_ends) {
+                      add(chunk, gradient.shape(), sum, chunk_ends);
+                    });
+}
+
+}  // namespace detail
+
+}  // namespace sotto

@@ -1,0 +1,95 @@
+#include "autograd/per_sample/weighted_sum.h"
+
+#include <algorithm>
+
+#include "autograd/per_sample/weighted_sum_bf16.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto::detail {
+
+namespace {
+
+// How many samples to scale by their weights at once, `copied` bytes of each: the scaled copy may
+// take 1/16 of the `held` bytes of factors and sum (at least 1 MiB, at most 16 MiB), so that a
+// clipped sum needs hardly more memory than a plain one. From 16 samples on, a multiple of 64, so
+// that two threads get whole oneDNN batches.
+std::int64_t samples_at_once(std::int64_t held, std::int64_t copied) {
+  constexpr std::int64_t fraction = 16, min_bytes = std::int64_t{1} << 20,
+                         max_bytes = std::int64_t{16} << 20, multiple = 64;
+  const std::int64_t fit = std::clamp(held / fraction, min_bytes, max_bytes) / (copied + 1);
+  if (fit < multiple / 4) return std::max<std::int64_t>(1, fit);
+  return std::max<std::int64_t>(1, fit / multiple) * multiple;
+}
+
+std::int64_t samples_at_once(const Form& form, const Shape& shape) {
+  const std::int64_t values = form.factor_values(),
+                     copied = form.leading().numel() + (form.has_16bit_factor() ? values : 0);
+  const auto element = static_cast<std::int64_t>(size_of(form.dtype()));
+  return samples_at_once(element * (values + shape.numel()),
+                         element * copied / std::max<std::int64_t>(1, form.samples()));
+}
+
+// The samples with a weight, or nothing when all have one.
+std::optional<std::vector<std::int64_t>> with_weight(const Tensor& weights) {
+  const std::vector<double> w = to_dtype(weights, Dtype::f64).to_vector<double>();
+  if (std::find(w.begin(), w.end(), 0.0) == w.end()) return std::nullopt;
+  std::vector<std::int64_t> ids;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    if (w[i] != 0) ids.push_back(static_cast<std::int64_t>(i));
+  }
+  return ids;
+}
+
+}  // namespace
+
+void for_each_weighted(
+    const Form& form, const Shape& shape, const Tensor& weights, std::span<const std::int64_t> ends,
+    const std::function<void(const Form& chunk, std::span<const std::int64_t> chunk_ends)>& f) {
+  const bool on_cpu = weights.device() == cpu;
+  const std::int64_t n = form.samples(), step = samples_at_once(form, shape);
+  auto block = ends.begin();
+  std::int64_t at = 0;
+  do {
+    std::int64_t end = std::min(n, at + step);
+    const auto first = block;
+    for (; block != ends.end() && (block == first || *block <= at + step); ++block) end = *block;
+    const Tensor w = weights.slice(0, at, end);
+    const auto ids = on_cpu ? with_weight(w) : std::nullopt;
+    const Form slice = form.slice(at, end);
+    const Form all = form.has_16bit_factor() ? slice.in_type(form.dtype()) : slice;
+    std::vector<std::int64_t> chunk_ends;
+    for (auto of = first; of != block; ++of)
+      chunk_ends.push_back(ids ? std::ranges::lower_bound(*ids, *of - at) - ids->begin()
+                               : *of - at);
+    if (ids) {
+      const Tensor rows = Tensor::from(*ids, {std::ssize(*ids)});
+      f(all.select(rows).scale(gather(w, rows, 0)), chunk_ends);
+    } else {
+      // The host does not read the weights of a GPU.
+      f((on_cpu ? all : all.mask(w)).scale(w), chunk_ends);
+    }
+    at = end;
+  } while (at < n);
+}
+
+Tensor weighted_sum(const Form& form, const Shape& shape, const Tensor& weights) {
+  if (const auto* f = form.as<Dense>()) {
+    const Tensor y = Tensor::empty(shape, form.dtype(), form.device());
+    backend(y.device())
+        .weighted_sum(reshape(f->gradients, {form.samples(), shape.numel()}).view(),
+                      weights.to(y.device()).view(), 0, reshape(y, {shape.numel()}).view());
+    return y;
+  }
+  if (weights.device() != cpu && is_split_into_bf16(form))
+    return weighted_sum_bf16(form, shape, weights);
+  Tensor y;
+  for_each_weighted(form, shape, weights, {}, [&](const Form& chunk, auto) {
+    if (y.defined())
+      chunk.add_sum(y);
+    else
+      y = chunk.sum(shape);
+  });
+  return y;
+}
+
+}  // namespace sotto::detail
