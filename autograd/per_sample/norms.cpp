@@ -70,6 +70,7 @@ NormEstimate estimate(const std::vector<PerSampleGrad>& uses, NormMethod norm_me
     const detail::ConvNorms norms = detail::conv_norms(first, needs_f64);
     NormEstimate y = detail::conv_rounding_bounds(form, norms.dy_squares, norms.x_squares);
     y.squares = norms.squares;
+    y.needs_f64 = needs_f64;
     return y;
   }
   const auto* outer = form.as<detail::Outer>();

@@ -182,6 +182,24 @@ TEST_CASE("norms keep four digits where the sums of a convolution cancel") {
   });
 }
 
+TEST_CASE("norms that are not recomputed on the host are marked where they cancel") {
+  const float y[] = {1, -1 + 0x1p-20f, 1, 1}, x[] = {1, 1, 1, 1};  // of two samples
+  const auto images = [](const float* v) {
+    return Tensor::from(std::vector(v, v + 4), {2, 1, 1, 1, 2});
+  };
+  const auto factors = [](const float* v) {
+    return Tensor::from(std::vector(v, v + 4), {2, 2, 1});
+  };
+  for (const PerSampleGrad& f :
+       {PerSampleGrad::patches(images(y), images(x), Window{}, {1, 1, 1, 1, 1}),
+        PerSampleGrad::outer(factors(y), factors(x), {1, 1})}) {
+    INFO(f.form());
+    const NormEstimate norms = norm_terms({f}, NormMethod::materialize);
+    REQUIRE(norms.needs_f64.defined());
+    CHECK(values(norms.needs_f64) == std::vector<double>{1, 0});
+  }
+}
+
 TEST_CASE("a finite gradient of factors whose products overflow has a finite norm") {
   const Tensor b = Tensor::from({1e-25, 2e-25}, {1, 2, 1}, Dtype::f32);
   const Tensor a = Tensor::from({1e25, 1e25}, {1, 2, 1}, Dtype::f32);
