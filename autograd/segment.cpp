@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "autograd/backward_pass.h"
 #include "core/cuda/capture.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -63,8 +64,8 @@ class Segment::Handover final : public GradSink {
     for (std::size_t i = 0; i < segment.inputs_.size(); ++i) leaves_.push_back(leaf(inner, i));
   }
   const std::vector<Var>& leaves() const { return leaves_; }
-  bool sums_only() const override { return outer_.tape_.sink_->sums_only(); }
-  bool keeps() const override { return outer_.tape_.sink_->keeps(); }
+  bool sums_only() const override { return outer_.pass_.sink().sums_only(); }
+  bool keeps() const override { return outer_.pass_.sink().keeps(); }
 
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override {
     const int place = place_of(parameter);
@@ -76,7 +77,7 @@ class Segment::Handover final : public GradSink {
         outer_.shared(place, waits(place) ? use.smallest_form() : use);
       }
     }
-    if (outer_.batch_dims() == 0 && last_use(place)) deliver(parameter);
+    if (outer_.batch_dims() == 0 && last_use(place)) outer_.pass_.deliver(parameter, outer_.node_);
   }
 
   // The index of a parameter among the outer node's inputs; -1 if the first run did not use it.
@@ -97,14 +98,6 @@ class Segment::Handover final : public GradSink {
   }
   // True if a passed gradient is kept for a while: in the sink, or until other uses have arrived.
   bool waits(int place) const { return keeps() || !last_use(place); }
-
-  // Delivers a parameter's gradient to the sink now, as backward would when it reaches the leaf.
-  void deliver(Parameter& parameter) {
-    Tape& tape = outer_.tape_;
-    auto leaf = static_cast<std::size_t>(outer_.node_);
-    while (tape.nodes_[leaf].parameter != &parameter) --leaf;
-    tape.sink_->receive(parameter, tape.cotangents_[leaf].take_rows());
-  }
 
   Var leaf(Tape& inner, std::size_t i) {
     const Var& x = segment_.inputs_[i];

@@ -1,9 +1,8 @@
 #include "autograd/tape.h"
 
-#include <algorithm>
 #include <atomic>
-#include <string_view>
 
+#include "autograd/backward_pass.h"
 #include "autograd/memory_labels.h"
 #include "autograd/precision.h"
 #include "core/cuda/capture.h"
@@ -11,129 +10,12 @@
 
 namespace sotto {
 
-namespace {
-
-std::vector<const char*>& op_names() {
-  static std::vector<const char*> names;
-  return names;
-}
-
-// Adds in place unless another tensor shares the total, as it may after the first part.
-void add_to(Tensor& total, const Tensor& part) {
-  if (!total.defined()) {
-    total = part;
-  } else if (total.sole() && total.is_dense() && total.shape() == part.shape() &&
-             total.dtype() == part.dtype()) {
-    axpby(1, part, 1, total);
-  } else {
-    total = add(total, part);
-  }
-}
-
-// Sums the views of each sample: row r belongs to sample r mod n.
-PerSampleGrad by_samples(const PerSampleGrad& gradient, std::int64_t samples) {
-  const std::int64_t rows = gradient.samples();
-  if (samples <= 0 || rows <= samples) return gradient;
-  Grouping views{.unit_of_row = {}, .units = samples};
-  for (std::int64_t row = 0; row < rows; ++row) views.unit_of_row.push_back(row % samples);
-  return gradient.group(views);
-}
-
-}  // namespace
-
-Op::Op(const char* name, Batchable batchable, SampleCount rows)
-    : name(name), batchable(batchable), rows(rows) {
-  op_names().push_back(name);
-}
-
-std::span<const char* const> registered_ops() { return op_names(); }
-
-Tape& Var::tape() const {
-  check(tape_ != nullptr, "Var: not on a tape");
-  return *tape_;
-}
-
-const Var& Adjoint::input_var(int i) const {
-  return tape_.nodes_[static_cast<std::size_t>(node_)].inputs[static_cast<std::size_t>(i)];
-}
-
-bool Adjoint::wants(int i) const { return input_var(i).needs_grad(); }
-
-bool Adjoint::sums_only() const { return tape_.sums_only_; }
-
-Shape Adjoint::with_batch_dims(const Shape& shape) const {
-  Shape y = shape;
-  if (rows_ >= 0) y.insert(0, rows_);
-  return y;
-}
-
-void Adjoint::input(int i, const Tensor& dx) {
-  if (!wants(i)) return;
-  const Var& x = input_var(i);
-  check(dx.shape() == with_batch_dims(x.shape()), "{}: gradient {} for input {} of shape {}",
-        tape_.nodes_[static_cast<std::size_t>(node_)].name, dx.shape(), i, x.shape());
-  add_to(tape_.cotangents_[static_cast<std::size_t>(x.index_)].value, to_dtype(dx, x.dtype()));
-}
-
-void Adjoint::shared(int i, const PerSampleGrad& gradient) {
-  if (!wants(i)) return;
-  const Var& x = input_var(i);
-  check(gradient.shape() == x.shape(), "{}: gradient {} for shared input {} of shape {}",
-        tape_.nodes_[static_cast<std::size_t>(node_)].name, gradient.shape(), i, x.shape());
-  if (tape_.nodes_[static_cast<std::size_t>(node_)].samples.is_shared()) {
-    return input(i, gradient.sum());
-  }
-  Tape::Cotangent& target = tape_.cotangents_[static_cast<std::size_t>(x.index_)];
-  // Factors need not wait for the last use of the value.
-  if (tape_.sums_only_) return add_to(target.sum, gradient.sum());
-  const PerSampleGrad use = by_samples(gradient, tape_.sample_count());
-  const bool both_rows = !target.rows.empty() && target.rows.back().samples() == use.samples() &&
-                         target.rows.back().form() == std::string_view("dense") &&
-                         use.form() == std::string_view("dense");
-  if (!both_rows) return target.rows.push_back(use);
-  // Materialized gradients of several uses are kept as one sum.
-  target.rows.back() = target.rows.back().with_rows(use);
-}
-
-void Adjoint::broadcast(int i, const Tensor& full) {
-  if (!wants(i)) return;
-  const Var& x = input_var(i);
-  const SampleAxis samples = tape_.nodes_[static_cast<std::size_t>(node_)].samples;
-  if (rows_ >= 0) {
-    Shape kept = x.shape();
-    while (kept.rank() + 1 < full.rank()) kept.insert(0, 1);
-    kept.insert(0, rows_);
-    return input(i, reshape(sum_to(full, kept), with_batch_dims(x.shape())));
-  }
-  if (!x.samples().is_shared() || samples.is_shared()) return input(i, sum_to(full, x.shape()));
-  if (samples.is_mixed())
-    return shared(i, PerSampleGrad::materialized(sum_to_f32(full, x.shape()).unsqueeze(0)));
-  // Sums over all axes except the sample axis, which moves to the front.
-  Shape kept = x.shape();
-  while (kept.rank() < full.rank()) kept.insert(0, 1);
-  const int axis = samples.axis();
-  kept[axis] = full.size(axis);
-  const Tensor rows = sum_to_f32(full, kept);
-  Shape order{axis};
-  for (int k = 0; k < full.rank(); ++k) {
-    if (k != axis) order.push_back(k);
-  }
-  Shape shape = x.shape();
-  shape.insert(0, full.size(axis));
-  shared(i, PerSampleGrad::materialized(reshape(rows.permute(order), shape)));
-}
-
 Tape::Tape(const TapeOptions& options) : options_(options) {
   check_precision("tape", options.precision);
   if (options.precision != Dtype::f32) precision_ = options.precision;
 }
 
 Tape::~Tape() = default;
-
-Tensor Adjoint::in_place(const Tensor& dy) const {
-  // The tape holds the one reference to dy, and drops it after this backward.
-  return dy.sole() && dy.is_dense() ? dy : empty_like(dy);
-}
 
 Var Tape::append(Node node, const Tensor& value, bool needs_grad) {
   Var y;
@@ -271,13 +153,6 @@ std::int64_t Tape::next_generation() {
   return next++;
 }
 
-std::uint64_t TapeOptions::sample_id(std::int64_t sample) const {
-  refuse_capture("public randomness, which the host numbers (dropout)");
-  if (rows.empty()) return static_cast<std::uint64_t>(first_row + sample);
-  check(sample < std::ssize(rows), "tape: sample {} of {} rows", sample, rows.size());
-  return static_cast<std::uint64_t>(rows[static_cast<std::size_t>(sample)]);
-}
-
 PhiloxKey Tape::next_key() {
   refuse_capture("public randomness, which the host numbers (dropout)");
   constexpr int draw_bits = 24;
@@ -313,27 +188,13 @@ void Tape::backward(const Var& loss, GradSink& sink, double seed, Keep keep) {
 void Tape::backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink& sink, Keep keep) {
   const LabelScope scope = backward_scope(no_text, no_text);
   if (keep == Keep::nothing) casts_.clear();
-  sums_only_ = sink.sums_only();
   grads_.clear();
   grads_generation_ = generation_;
-  sink_ = &sink;
-  cotangents_.clear();
-  cotangents_.resize(nodes_.size());
-  for (const auto& [y, dy] : gradients) {
-    if (y.index_ < 0 || !dy.defined()) continue;
-    Cotangent& start = cotangents_[static_cast<std::size_t>(y.index_)];
-    if (y.samples().is_shared()) {
-      start.rows.push_back(PerSampleGrad::materialized(dy));
-    } else {
-      add_to(start.value, dy);
-    }
-  }
+  detail::BackwardPass pass(nodes_, sample_count_, sink);
+  for (const auto& [y, dy] : gradients) pass.start(y, dy);
   gradients.clear();
-  for (int index = static_cast<int>(nodes_.size()) - 1; index >= 0; --index) {
-    visit(index, sink);
-    cotangents_.pop_back();
-    if (keep == Keep::nothing) nodes_.pop_back();
-  }
+  pass.run(keep == Keep::nothing);
+  grads_ = pass.take_grads();
   if (keep == Keep::nothing) generation_ = next_generation();
 }
 
@@ -341,32 +202,6 @@ void Tape::clear() {
   casts_.clear();
   nodes_.clear();
   generation_ = next_generation();
-}
-
-std::vector<PerSampleGrad> Tape::Cotangent::take_rows() {
-  if (sum.defined())
-    rows.push_back(PerSampleGrad::materialized(std::exchange(sum, Tensor()).unsqueeze(0)));
-  return std::exchange(rows, {});
-}
-
-void Tape::visit(int index, GradSink& sink) {
-  Node& node = nodes_[static_cast<std::size_t>(index)];
-  Cotangent& cotangent = cotangents_[static_cast<std::size_t>(index)];
-  const LabelScope scope = backward_scope(node.name, node.module);
-  if (node.parameter) {
-    std::vector<PerSampleGrad> rows = cotangent.take_rows();
-    if (!rows.empty()) sink.receive(*node.parameter, std::move(rows));
-    return;
-  }
-  if (node.wants_grad) {
-    for (const PerSampleGrad& rows : cotangent.take_rows()) add_to(cotangent.value, rows.sum());
-    if (cotangent.value.defined()) grads_.emplace_back(index, cotangent.value);
-    return;
-  }
-  if (node.samples.is_shared()) return pull_back(index);
-  if (!cotangent.value.defined()) return;
-  Adjoint adjoint(*this, index);
-  node.backward(cotangent.value, adjoint);
 }
 
 Tensor Tape::grad(const Var& input) const {

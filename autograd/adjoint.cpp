@@ -1,0 +1,97 @@
+#include "autograd/adjoint.h"
+
+#include <string_view>
+
+#include "autograd/backward_pass.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+
+namespace sotto {
+
+namespace {
+
+// Views of a sample as one: row r belongs to sample r mod n.
+PerSampleGrad by_samples(const PerSampleGrad& gradient, std::int64_t samples) {
+  const std::int64_t rows = gradient.samples();
+  if (samples <= 0 || rows <= samples) return gradient;
+  Grouping views{.unit_of_row = {}, .units = samples};
+  for (std::int64_t row = 0; row < rows; ++row) views.unit_of_row.push_back(row % samples);
+  return gradient.group(views);
+}
+
+}  // namespace
+
+const Var& Adjoint::input_var(int i) const {
+  return pass_.node(node_).inputs[static_cast<std::size_t>(i)];
+}
+
+bool Adjoint::wants(int i) const { return input_var(i).needs_grad(); }
+
+bool Adjoint::sums_only() const { return pass_.sums_only_; }
+
+Shape Adjoint::with_batch_dims(const Shape& shape) const {
+  Shape y = shape;
+  if (rows_ >= 0) y.insert(0, rows_);
+  return y;
+}
+
+Tensor Adjoint::in_place(const Tensor& dy) const {
+  // The pass's own reference is the one that counts: it lets go of dy after this backward.
+  return dy.sole() && dy.is_dense() ? dy : empty_like(dy);
+}
+
+void Adjoint::input(int i, const Tensor& dx) {
+  if (!wants(i)) return;
+  const Var& x = input_var(i);
+  check(dx.shape() == with_batch_dims(x.shape()), "{}: gradient {} for input {} of shape {}",
+        pass_.node(node_).name, dx.shape(), i, x.shape());
+  detail::add_to(pass_.cotangent(x.index_).value, to_dtype(dx, x.dtype()));
+}
+
+void Adjoint::shared(int i, const PerSampleGrad& gradient) {
+  if (!wants(i)) return;
+  const Var& x = input_var(i);
+  const detail::TapeNode& node = pass_.node(node_);
+  check(gradient.shape() == x.shape(), "{}: gradient {} for shared input {} of shape {}", node.name,
+        gradient.shape(), i, x.shape());
+  if (node.samples.is_shared()) return input(i, gradient.sum());
+  auto& target = pass_.cotangent(x.index_);
+  // Factors need not wait for the last use of a value.
+  if (pass_.sums_only_) return detail::add_to(target.sum, gradient.sum());
+  const PerSampleGrad use = by_samples(gradient, pass_.sample_count_);
+  const auto dense = [](const PerSampleGrad& g) { return g.form() == std::string_view("dense"); };
+  const bool both_dense = !target.uses.empty() && dense(target.uses.back()) && dense(use) &&
+                          target.uses.back().samples() == use.samples();
+  if (!both_dense) return target.uses.push_back(use);
+  // Materialized gradients of several uses are kept as their sum.
+  target.uses.back() = target.uses.back().with_rows(use);
+}
+
+void Adjoint::broadcast(int i, const Tensor& full) {
+  if (!wants(i)) return;
+  const Var& x = input_var(i);
+  const SampleAxis samples = pass_.node(node_).samples;
+  if (rows_ >= 0) {
+    Shape kept = x.shape();
+    while (kept.rank() + 1 < full.rank()) kept.insert(0, 1);
+    kept.insert(0, rows_);
+    return input(i, reshape(sum_to(full, kept), with_batch_dims(x.shape())));
+  }
+  if (!x.samples().is_shared() || samples.is_shared()) return input(i, sum_to(full, x.shape()));
+  if (samples.is_mixed())
+    return shared(i, PerSampleGrad::materialized(sum_to_f32(full, x.shape()).unsqueeze(0)));
+  // Sums over all axes except the sample axis, which moves to the front.
+  Shape kept = x.shape();
+  while (kept.rank() < full.rank()) kept.insert(0, 1);
+  const int axis = samples.axis();
+  kept[axis] = full.size(axis);
+  const Tensor gradients = sum_to_f32(full, kept);
+  Shape order{axis};
+  for (int k = 0; k < full.rank(); ++k) {
+    if (k != axis) order.push_back(k);
+  }
+  Shape shape = x.shape();
+  shape.insert(0, full.size(axis));
+  shared(i, PerSampleGrad::materialized(reshape(gradients.permute(order), shape)));
+}
+
+}  // namespace sotto
