@@ -10,7 +10,7 @@ namespace sotto {
 
 void check_rows_apart(std::span<const std::int64_t> units, std::span<const std::int64_t> rows,
                       std::span<const std::int64_t> starts) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> owners;  // a row, and whose it is
+  std::vector<std::pair<std::int64_t, std::int64_t>> owners;  // a row, and its unit
   owners.reserve(rows.size());
   for (std::size_t k = 0; k < units.size(); ++k) {
     for (std::int64_t at = starts[k]; at < starts[k + 1]; ++at)

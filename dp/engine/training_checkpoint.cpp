@@ -15,11 +15,11 @@ constexpr const char* optimizer_prefix = "optimizer.";
 constexpr const char* engine_prefix = "engine.";
 constexpr const char* average_prefix = "moving_average.";
 
-void add(Tensors& all, const char* prefix, const Tensors& part) {
-  for (const auto& [name, tensor] : part) all[prefix + name] = tensor;
+void add(Tensors& all, const char* prefix, const Tensors& tensors) {
+  for (const auto& [name, tensor] : tensors) all[prefix + name] = tensor;
 }
 
-Tensors part(const Tensors& all, const std::string& prefix) {
+Tensors with_prefix(const Tensors& all, const std::string& prefix) {
   Tensors found;
   for (const auto& [name, tensor] : all) {
     if (name.starts_with(prefix)) found[name.substr(prefix.size())] = tensor;
@@ -66,18 +66,18 @@ bool load_checkpoint(const std::string& path, nn::Module& model, nn::Optimizer& 
   remove_leftovers(path);
   TensorFile file = load_safetensors(path);
   const Tensors all = std::exchange(file.tensors, {});
-  const Tensors averages = part(all, average_prefix);
+  const Tensors averages = with_prefix(all, average_prefix);
   check(averages.empty() == (average == nullptr), "checkpoint: {} has {} moving average", path,
         averages.empty() ? "no" : "a");
-  file.tensors = part(all, engine_prefix);
+  file.tensors = with_prefix(all, engine_prefix);
   const TensorFile before = engine.state();
   const Tensors old_optimizer = optimizer.state(model.named_parameters());
   const Tensors old_average = average == nullptr ? Tensors{} : average->state();
   engine.load_state(file);
   try {
     if (average != nullptr) average->load_state(averages);
-    optimizer.load_state(part(all, optimizer_prefix), model.named_parameters());
-    nn::set_parameters(model, part(all, model_prefix), path);
+    optimizer.load_state(with_prefix(all, optimizer_prefix), model.named_parameters());
+    nn::set_parameters(model, with_prefix(all, model_prefix), path);
   } catch (...) {
     if (average != nullptr) average->load_state(old_average);
     optimizer.load_state(old_optimizer, model.named_parameters());
