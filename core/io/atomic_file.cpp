@@ -142,6 +142,22 @@ void write_file_atomically(const std::string& path, const std::function<void(Fil
   sync_folder_of(place.path);
 }
 
+// A link is refused where there is a name, which a rename would replace.
+std::string write_new_file(const std::string& path, std::string_view text) {
+  std::string made;
+  Descriptor file = create_beside(path, made, Readers::owner);
+  const Temporary temporary{made};
+  FileWriter(file.number(), path).write(text);
+  if (::fsync(file.number()) != 0 || !file.close()) fail_with_errno("write", path);
+  std::string name = path;
+  for (int number = 2; ::link(made.c_str(), name.c_str()) != 0; ++number) {
+    if (errno != EEXIST) fail_with_errno("write", name);
+    name = fmt::format("{}.{}", path, number);
+  }
+  sync_folder_of(path);
+  return name;
+}
+
 void check_can_write(const std::string& path, FileKind kind) {
   const FilePlace place = file_place(path);
   if (!place.replaced) {

@@ -40,6 +40,10 @@ enum class Readers { as_usual, owner };
 // overwritten.
 void write_file_atomically(const std::string& path, const std::function<void(FileWriter&)>& body,
                            FileKind kind = FileKind::other, Readers readers = Readers::as_usual);
+// Writes a new file, as whole and as durable, for its owner alone, and replaces none: of `path`,
+// `path`.2, `path`.3 and so on it takes the first name that is free, and returns it. Throws
+// SystemFailure with the path and the reason.
+std::string write_new_file(const std::string& path, std::string_view text);
 // Throws as write_file_atomically would before it calls `body`; leaves no file.
 void check_can_write(const std::string& path, FileKind kind = FileKind::other);
 // Removes temporary files that dead processes left when they replaced `path` or a file whose name

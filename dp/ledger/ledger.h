@@ -46,14 +46,16 @@ class Ledger {
   Ledger new_run() const;
 
   // Counts one release of `event` on the sampler's draw number `draw`; call it before the release
-  // leaves the mechanism. If the run has no release in reserve, it reads what other runs added and
-  // reserves as much of a block as `budget_check` allows, while no other run can spend. Throws
-  // std::invalid_argument, with nothing counted, when the check allows none; unless draw >=
-  // next_draw() (the batch of a smaller one may have been released already) and draw < 2^62; and
-  // for a paid event whose epoch this run has not charged. Throws SystemFailure when the file
-  // cannot be written or was changed: then nothing may be released, now or later. `place` is the
-  // position of a batch in its epoch: a paid batch must belong to the last epoch of its kind that
-  // this run began, and come after those of it released before.
+  // leaves the mechanism. When the run has none in reserve, it reads what other runs added, and
+  // reserves as many of a block as `budget_check` allows, no other run being able to spend in
+  // between. Throws std::invalid_argument, with nothing counted, when it allows none; unless draw
+  // >= next_draw() (below that, the batch may have been released already) and draw < 2^62; and for
+  // a paid event that no earlier one of this run paid for. Throws SystemFailure when the file
+  // cannot be written or is not what it was: then nothing may be released, now or later. Where it
+  // is not what it was, the lines that this run knows, if any is of a release, are saved beside it
+  // as FILE.rescue, or FILE.rescue.2 and so on. For batches in passes `place` says which of its
+  // pass it is: a paid one must belong to the last pass of its kind that this run began, and come
+  // after those released before.
   void record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check = {},
               const std::optional<EpochPosition>& index_in_epoch = {});
   // Writes down how many releases of the open reservation were made; called by mark() and when the

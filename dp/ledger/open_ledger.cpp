@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/io/atomic_file.h"
 #include "core/random/secret_random.h"
 
 namespace sotto {
@@ -55,7 +56,8 @@ std::shared_ptr<OpenLedger> OpenLedger::open(const std::string& path, const Ledg
   check_block(block);
   auto ledger = std::make_shared<OpenLedger>(LedgerFile(path, 0), block);
   const LedgerFile::Lock lock = ledger->file_.lock();
-  read_ledger(ledger->text(), ledger->file_.read(0), path);
+  ledger->lines_ = ledger->file_.read(0);
+  read_ledger(ledger->text(), ledger->lines_, path);
   if (mark != nullptr) {
     ledger->check_mark(*mark);
     ledger->run_ = mark->run;
@@ -302,9 +304,16 @@ std::optional<std::string> OpenLedger::text_after(std::size_t size,
   return text.erase(0, end.size() + 1);
 }
 
+// Keeps of what was read the whole lines, and ends the last one.
+void OpenLedger::trim_lines() {
+  lines_.resize(text().size - (text().missing_newline ? 1 : 0));
+  if (text().missing_newline) lines_ += '\n';
+}
+
 // Completes or removes the incomplete last line that a crash left; the lock excludes other writers.
 void OpenLedger::repair() {
   broken_ = true;
+  trim_lines();
   const std::size_t kept = text().size - (text().missing_newline ? 1 : 0);
   if (!file_.read(kept).empty()) file_.truncate(kept);
   if (text().missing_newline) file_.append("\n");
@@ -312,17 +321,40 @@ void OpenLedger::repair() {
   broken_ = false;
 }
 
+// What others appended counts even where the file has lost its name since.
+void OpenLedger::read_news() {
+  const std::optional<std::string> more = text_after(text().size, text().checksum);
+  if (!more)
+    throw SystemFailure("ledger: cut, edited or replaced while it was in use: " + file_.path());
+  lines_ += *more;
+  read_ledger(text(), *more, file_.path());
+  file_.check_in_place();
+}
+
+// Writes down the lines that this run knows, beside a file that has lost them. Returns what there
+// is to say of it.
+std::string OpenLedger::rescue() {
+  if (text().contents.events().empty()) return "";
+  trim_lines();
+  try {
+    return "; what this run knows of it is saved as " +
+           write_new_file(file_.path() + ".rescue", lines_);
+  } catch (const SystemFailure& error) {
+    return fmt::format("; what this run knows of it cannot be saved: {}", error.what());
+  }
+}
+
 // Reads the lines that other runs appended.
 void OpenLedger::refresh() {
   if (!file_.exists()) return;
   broken_ = true;
-  file_.check_in_place();
-  const std::optional<std::string> more = text_after(text().size, text().checksum);
-  if (!more)
-    throw SystemFailure("ledger: cut, edited or replaced while it was in use: " + file_.path());
   const LedgerRun mine = run();
   const std::int64_t lines = text().lines;
-  read_ledger(text(), *more, file_.path());
+  try {
+    read_news();
+  } catch (const SystemFailure& error) {
+    throw SystemFailure(error.what() + rescue());
+  }
   lines_of_others_ += text().lines - lines;
   if (run() != mine) {
     throw SystemFailure(
@@ -336,6 +368,7 @@ void OpenLedger::append(const std::string& lines) {
   if (lines.empty() || !file_.exists()) return;
   broken_ = true;
   file_.append(lines);
+  lines_ += lines;
   broken_ = false;
 }
 

@@ -84,7 +84,10 @@ class OpenLedger {
   void check_epoch_position(const Event& event, const EpochPosition& index_in_epoch) const;
   void check_mark(const LedgerPosition& mark) const;
   std::optional<std::string> text_after(std::size_t size, const std::string& checksum) const;
+  void trim_lines();
   void repair();
+  void read_news();
+  std::string rescue();
   void refresh();
   void append(const std::string& lines);
   void reserve(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check);
@@ -97,6 +100,7 @@ class OpenLedger {
   std::shared_ptr<Shared> shared_;
   std::string run_;
   LedgerFile file_;
+  std::string lines_;  // of the file, as far as they were read or written
   std::int64_t block_ = 1;
   std::optional<Block> open_;
   EpochPosition last_;  // of the last batch in an epoch that was recorded with its position

@@ -258,6 +258,23 @@ TEST_CASE("a ledger is never replaced, and tensors by tensors only") {
   }
 }
 
+TEST_CASE("a new file takes the first name that is free, and is its owner's alone") {
+  const Folder folder;
+  const std::string path = folder.file("a");
+  CHECK(write_new_file(path, "first") == path);
+  CHECK(write_new_file(path, "second") == path + ".2");
+  std::filesystem::create_directory(path + ".3");
+  CHECK(write_new_file(path, "third") == path + ".4");
+  CHECK(read_file(path) == "first");
+  CHECK(read_file(path + ".2") == "second");
+  struct stat status {};
+  REQUIRE(::stat((path + ".4").c_str(), &status) == 0);
+  CHECK((status.st_mode & 07777) == 0600);
+  CHECK(status.st_nlink == 1);
+  CHECK(folder.count() == 4);
+  CHECK(throws<SystemFailure>([&] { write_new_file(folder.file("no/a"), ""); }, "no/a"));
+}
+
 TEST_CASE("check_can_write leaves no file") {
   const Folder folder;
   check_can_write(folder.file("a"));
