@@ -147,7 +147,7 @@ const char* relation_text(NeighboringRelation relation) {
   return relation == NeighboringRelation::add_or_remove_one ? "add or remove one" : "replace one";
 }
 
-void read_ledger(LedgerText& text, const std::string& more, const std::string& path) {
+std::string read_right_lines(LedgerText& text, const std::string& more) {
   try {
     for (std::size_t at = 0; at < more.size() && !text.missing_newline;) {
       const std::size_t end = more.find('\n', at);
@@ -155,17 +155,24 @@ void read_ledger(LedgerText& text, const std::string& more, const std::string& p
       if (end == std::string::npos) {
         line.erase(line.find_last_not_of('\0') + 1);  // zeros may stand for data that the disk lost
         if (broke_off(line)) break;
-        text.missing_newline = true;
       }
       take(text, line);
+      text.missing_newline = end == std::string::npos;
       at += line.size() + 1;
       text.size += line.size() + 1;
       ++text.lines;
     }
     check(text.lines > 0, "no header; nothing was ever recorded here");
+    return "";
   } catch (const std::invalid_argument& error) {
-    throw SystemFailure(fmt::format("ledger: {}:{}: {}", path, text.lines + 1, error.what()));
+    return error.what();
   }
+}
+
+void read_ledger(LedgerText& text, const std::string& more, const std::string& path) {
+  const std::string wrong = read_right_lines(text, more);
+  if (!wrong.empty())
+    throw SystemFailure(fmt::format("ledger: {}:{}: {}", path, text.lines + 1, wrong));
 }
 
 LedgerText parse_ledger(const std::string& text, const std::string& path) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -189,18 +190,28 @@ std::string truncation_refusal(Method method, NeighboringRelation relation,
   return "";
 }
 
+LedgerFacts facts_of(const LedgerContents& ledger) {
+  const sotto::History history = ledger.history();
+  return {.unit = ledger.header.unit,
+          .relation = ledger.header.relation,
+          .history = history.events,
+          .reasons = ledger.reasons,
+          .population = ledger.population,
+          .adaptive = history.adaptive,
+          .whole_plan = history.whole_plan,
+          .plans = history.plans};
+}
+
+double epsilon(const LedgerFacts& ledger, NeighboringRelation relation, double delta) {
+  if (!ledger.reasons.empty()) return std::numeric_limits<double>::infinity();
+  if (ledger.adaptive) return adaptive_epsilon(relation, ledger.plans, ledger.history, delta).upper;
+  const History& charged = ledger.whole_plan ? ledger.plans : ledger.history;
+  return epsilon(choose_method({}, relation, charged), relation, charged, delta).upper;
+}
+
 LedgerFacts read_ledger(const char* option, const std::string& path) {
   try {
-    const LedgerContents ledger = parse_ledger(read_file(path), path).contents;
-    const sotto::History history = ledger.history();
-    return {.unit = ledger.header.unit,
-            .relation = ledger.header.relation,
-            .history = history.events,
-            .reasons = ledger.reasons,
-            .population = ledger.population,
-            .adaptive = history.adaptive,
-            .whole_plan = history.whole_plan,
-            .plans = history.plans};
+    return facts_of(parse_ledger(read_file(path), path).contents);
   } catch (const SystemFailure& error) {
     throw SystemFailure(fmt::format("{}: {}", option, error.what()));
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sotto/dp/event.h>
+#include <sotto/dp/ledger/ledger_contents.h>
 #include "samples/privacy_budget/training_phases.h"
 
 namespace sotto::budget {
@@ -84,6 +85,11 @@ struct LedgerFacts {
   bool adaptive = false, whole_plan = false;
   History plans = {};
 };
+
+LedgerFacts facts_of(const LedgerContents& ledger);
+// The epsilon of all that is listed, which is infinite where it is not private. Throws
+// std::invalid_argument where no accountant has a proof.
+double epsilon(const LedgerFacts& ledger, NeighboringRelation relation, double delta);
 
 // Reads a ledger without locking it, so that a training can continue meanwhile. Throws
 // SystemFailure, with the option's name, when it cannot be read or is damaged.

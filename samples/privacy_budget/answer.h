@@ -26,6 +26,7 @@ struct Answer {
   std::vector<Table> tables{};
   std::vector<std::string> notes{};
   std::vector<CurveChart> charts{};
+  std::string failure{};  // that the program ends with, once all is shown; or none
   // The same facts as JSON, with all digits. JSON has no infinity: it is the string "infinity".
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
 };

@@ -12,6 +12,7 @@ Answer answer(const Options& options, Progress& progress) {
   switch (options.command) {
     case Command::spent: return answer_spent(options, progress);
     case Command::compare: return answer_compare(options, progress);
+    case Command::inspect: return answer_inspect(options);
     default: return answer_target(options, progress);
   }
 }

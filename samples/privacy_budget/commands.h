@@ -11,14 +11,15 @@
 
 namespace sotto::budget {
 
-// Throws std::invalid_argument for a question that cannot be answered, and SystemFailure for a
-// ledger that cannot be read.
+// Throws std::invalid_argument for what cannot be answered, a file to inspect that cannot be opened
+// included, and SystemFailure for another ledger that cannot be read.
 Answer answer(const Options& options, Progress& progress);
 
 // The commands.
 Answer answer_spent(const Options& options, Progress& progress);
 Answer answer_target(const Options& options, Progress& progress);  // noise, steps, batch
 Answer answer_compare(const Options& options, Progress& progress);
+Answer answer_inspect(const Options& options);
 
 // Functions that commands share.
 // Describes an event: "poisson, rate 0.00426667".

@@ -16,6 +16,7 @@ void show(const Options& options) {
   found.json["notes"] = found.notes;
   sotto::samples::print_text(options.json ? sotto::samples::json_text(found.json) : to_text(found));
   if (!options.html.empty()) sotto::samples::write_text({options.html, to_html(found)});
+  if (!found.failure.empty()) throw sotto::SystemFailure(found.failure);
 }
 
 }  // namespace

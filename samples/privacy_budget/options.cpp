@@ -13,6 +13,7 @@ namespace sotto::budget {
 namespace {
 
 constexpr int help_column = 30;
+constexpr double usual_delta = 1e-5;
 
 // A subcommand: its description, and the phase options that it searches for or fixes.
 struct Verb {
@@ -23,8 +24,8 @@ struct Verb {
   const char* examples;
 };
 
-const std::array<Verb, 5>& verbs() {
-  static const std::array<Verb, 5> all = {
+const std::array<Verb, 6>& verbs() {
+  static const std::array<Verb, 6> all = {
       {{Command::spent,
         "spent",
         "the privacy spent by a training: epsilon for given deltas, delta for given epsilons",
@@ -61,7 +62,13 @@ const std::array<Verb, 5>& verbs() {
         {"sampling", "batches-per-epoch", "truncation-probability", "max-batch-size"},
         "  privacy_budget compare --noise-multiplier 1.1 --dataset-size 60000 --batch-size 256 "
         "--epochs "
-        "60 --delta 1e-5\n"}}};
+        "60 --delta 1e-5\n"},
+       {Command::inspect,
+        "inspect",
+        "which lines of a ledger are right, and what a damaged one cost at least",
+        {},
+        "  privacy_budget inspect run.ledger\n\n"
+        "The file is not changed. The status is 0 for a whole ledger, 1 for a damaged one.\n"}}};
   return all;
 }
 
@@ -100,13 +107,15 @@ class VerbLine {
 };
 
 void VerbLine::add_question() {
-  const bool many = is(Command::spent);
-  auto* const delta =
-      samples::add_option(*sub_, "--delta", options_.deltas,
-                          many ? "the deltas to find epsilon for" : "the delta to keep to");
+  const bool many = is(Command::spent) || is(Command::inspect);
+  if (is(Command::inspect)) options_.deltas = {usual_delta};
+  auto* const delta = samples::add_option(
+      *sub_, "--delta", options_.deltas,
+      many ? fmt::format("the deltas to find epsilon for{}", is(Command::inspect) ? " (1e-5)" : "")
+           : "the delta to keep to");
   delta->type_name("D")->group("Question")->delimiter(',');
   if (!many) delta->expected(1)->required();
-  if (!is(Command::compare)) {
+  if (!is(Command::compare) && !is(Command::inspect)) {
     auto* const epsilon =
         samples::add_option(*sub_, "--epsilon", options_.epsilons,
                             many ? "the epsilons to find delta for" : "the epsilon to stay within");
@@ -127,6 +136,10 @@ void VerbLine::add_question() {
 
 void VerbLine::add_phase() {
   const char* const group = "Training";
+  if (is(Command::inspect)) {
+    samples::add_option(*sub_, "FILE", options_.ledger, "the ledger")->required();
+    return;
+  }
   if (is(Command::spent)) {
     samples::add_option(*sub_, "--ledger", options_.ledger,
                         "the ledger of a training, which may be running, instead of the below")
@@ -160,6 +173,7 @@ void VerbLine::add_phase() {
 void VerbLine::add_output() {
   sub_->add_flag("--json", options_.json, "print JSON, with all digits, instead of tables")
       ->group("Output");
+  if (is(Command::inspect)) return;
   samples::add_option(*sub_, "--report", options_.html,
                       "write a page with curves that needs nothing else")
       ->type_name("FILE")
@@ -199,6 +213,7 @@ Options VerbLine::options() const {
   options.accountant = parse_accountant(accountant_);
   check(!options.groups || *options.groups >= 1, "--groups: {} is not at least 1",
         options.groups.value_or(0));
+  if (is(Command::inspect)) return options;
   samples::check_writable("--report", options.html);
   if (!options.ledger.empty()) {
     check_ledger();
@@ -223,7 +238,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   for (const auto& line : lines) {
     if (line->chosen()) return line->options();
   }
-  fail("a command is missing: spent, noise, steps, batch or compare (--help)");
+  fail("a command is missing: spent, noise, steps, batch, compare or inspect (--help)");
 }
 
 }  // namespace sotto::budget

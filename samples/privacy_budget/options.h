@@ -11,12 +11,12 @@
 
 namespace sotto::budget {
 
-enum class Command { spent, noise, steps, batch, compare };
+enum class Command { spent, noise, steps, batch, compare, inspect };
 
 struct Options {
   Command command = Command::spent;
   std::vector<PhaseOptions> phases{};  // one, or several for `spent`; none with a ledger
-  std::string ledger{};                // empty: phases
+  std::string ledger{};                // empty: phases; the file to `inspect`
   std::vector<double> deltas{}, epsilons{};
   std::optional<NeighboringRelation> relation{};
   std::optional<Method> accountant{};

@@ -130,6 +130,9 @@ class Mutations:
         shorter = before.startswith(after.rstrip(b"\0"))
         if spent.status == 0 and not shorter and not after.startswith(before):
             self.world.dangerous("a ledger that was changed is read", spent)
+        seen = self.world.run([self.world.privacy_budget, "inspect", model + ".ledger"])
+        if (seen.status == 0) != (spent.status == 0):
+            self.world.wrong("to inspect a ledger and to read it is not the same", seen)
         done = self.resume(model)
         if done.status == 0:
             self.world.ledger_counts(model + ".ledger", 4 + MORE)

@@ -7,6 +7,8 @@ import subprocess
 # Nothing, less, none, no number, no end, more than any type holds, words, bytes, another notation.
 VALUES = ("", "-1", "0", "nan", "inf", "-inf", "1e-320", "1e308", "99999999999999999999", "x",
           "--", "é", "\udcff", " ", "1 2", "1,2", "0x10", "1e", "a\nb", "%s%n", "9" * 400)
+LEDGER = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                      "../fuzz/ledger_corpus/ledger.jsonl")
 SHORT = 150  # of some thousand cases
 
 
@@ -20,6 +22,7 @@ class Options:
         world = self.world
         commands = [command for command, _ in world.writers()]
         commands += [[world.privacy_budget, verb] for verb in ("noise", "steps", "batch", "compare")]
+        commands += [[world.privacy_budget, "inspect", LEDGER]]
         for command in commands:
             program = command[:2] if command[0] == world.privacy_budget else command[:1]
             base = command if len(command) > 2 else [*command, "--delta", "1e-5"]

@@ -22,7 +22,9 @@ SECONDS = 30  # a run takes a few milliseconds; after this time it counts as han
 PRIVATE = ["--noise-multiplier", "0.5"]
 PHASE = [*PRIVATE, "--sampling-rate", "1", "--steps", "4"]
 TARGET = ["--delta", "1e-5", "--epsilon", "3"]
-# A short run of each command.
+LEDGER = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                      "../fuzz/ledger_corpus/ledger.jsonl")
+# A run that takes no time, for each command.
 SMALL = {
     "mnist": ["--train-size", "40", "--test-size", "10", "--batch-size", "8", "--steps", "1",
               "--threads", "1", *PRIVATE],
@@ -35,6 +37,7 @@ SMALL = {
     "privacy_budget noise": [*TARGET, *PHASE[2:]],
     "privacy_budget steps": [*TARGET, *PHASE[:4]],
     "privacy_budget batch": [*TARGET, *PRIVATE, "--steps", "4"],
+    "privacy_budget inspect": [LEDGER],
 }
 NUMBERS = set("NXDEQP")
 # Kinds of values that every option refuses, and kinds that an option with a number refuses.
@@ -95,9 +98,11 @@ def name_of(command):
 
 
 def without(arguments, name):
-    """The arguments, pairs of an option and its value, without the pair of the option `name`."""
-    pairs = zip(arguments[::2], arguments[1::2])
-    return [text for pair in pairs if pair[0] != name for text in pair]
+    """The arguments, but for an option and its value."""
+    if name not in arguments:
+        return arguments
+    at = arguments.index(name)
+    return arguments[:at] + arguments[at + 2:]
 
 
 def cases():

@@ -315,13 +315,13 @@ class WrongArguments(Case):
 
     def test_help_is_there_for_every_command_with_examples_that_work(self):
         self.assertIn("compare", self.succeed("--help"))
-        for command in ("spent", "noise", "steps", "batch", "compare"):
+        for command in ("spent", "noise", "steps", "batch", "compare", "inspect"):
             text = self.succeed(command, "--help").replace("\\\n", "")
             examples = [line.split()[1:] for line in text.splitlines()
                         if line.startswith("  privacy_budget ")]
             self.assertTrue(examples, command)
             for example in examples:
-                if "--ledger" not in example:
+                if "run.ledger" not in example:
                     self.succeed(*example)
 
     def test_an_answer_that_cannot_be_written_is_a_failure(self):

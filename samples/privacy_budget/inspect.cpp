@@ -1,0 +1,186 @@
+// Which lines of a ledger are right, also where the library refuses the file.
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <sotto/core/error.h>
+#include <sotto/core/io/atomic_file.h>
+#include <sotto/dp/ledger/ledger_text.h>
+#include <sotto/dp/numerics/directed_rounding.h>
+#include "samples/cli/printable.h"
+#include "samples/privacy_budget/commands.h"
+#include "samples/report/charts.h"
+
+namespace sotto::budget {
+
+namespace {
+
+// The lines of a file. `known` has those before the first wrong one, and those behind it where they
+// follow without it.
+struct Findings {
+  LedgerText known{};
+  std::int64_t right = 0;        // lines before the wrong one
+  std::string why{};             // it is wrong; empty: there is none
+  std::string wrong{};           // its text
+  std::int64_t strays = 0;       // lines from it on, without which the file would be right; or 0
+  std::int64_t behind = 0;       // lines behind it, or behind the strays
+  std::size_t broken_bytes = 0;  // of a last line that broke off
+};
+
+// A file that cannot be opened is a wrong argument here, as a damaged one is an answer.
+std::string file_text(const std::string& path) {
+  try {
+    return read_file(path);
+  } catch (const SystemFailure& error) {
+    fail(error.what());
+  }
+}
+
+std::string line_at(const std::string& file, std::size_t at) {
+  const std::size_t end = file.find('\n', at);
+  return file.substr(at, end == std::string::npos ? end : end + 1 - at);
+}
+
+// Leaves out lines from the wrong one on until one follows those before. Each line's checksum rests
+// on all before it, so nothing that was recorded is missing if the rest then follows, too.
+void skip_strays(const std::string& file, Findings& found) {
+  std::size_t at = found.known.size + found.wrong.size();
+  for (std::int64_t strays = 1; at < file.size(); ++strays) {
+    LedgerText text = found.known;
+    const std::string next = line_at(file, at);
+    at += next.size();
+    if (!read_right_lines(text, next).empty() || text.lines == found.right) continue;
+    if (!read_right_lines(text, file.substr(at)).empty()) return;
+    found.behind = text.lines - found.right;
+    found.strays = strays;
+    found.known = std::move(text);
+    return;
+  }
+}
+
+Findings findings_of(const std::string& file) {
+  Findings found;
+  found.why = read_right_lines(found.known, file);
+  found.right = found.known.lines;
+  if (found.why.empty()) {
+    found.broken_bytes = file.size() - std::min(file.size(), found.known.size);
+    return found;
+  }
+  found.wrong = line_at(file, found.known.size);
+  const std::string_view behind =
+      std::string_view(file).substr(found.known.size + found.wrong.size());
+  found.behind =
+      std::ranges::count(behind, '\n') + (behind.empty() || behind.ends_with('\n') ? 0 : 1);
+  skip_strays(file, found);
+  return found;
+}
+
+std::string wrong_text(const Findings& found) {
+  constexpr std::size_t max = 160;
+  std::string_view line = found.wrong;
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  if (line.size() <= max) return samples::printable(line);
+  return fmt::format("{}... ({} bytes)", samples::printable(line.substr(0, max)), line.size());
+}
+
+void tell_lines(const Findings& found, Answer& answer) {
+  answer.json["whole"] = found.why.empty();
+  answer.json["right_lines"] = found.right;
+  if (found.why.empty()) {
+    answer.facts.emplace_back("lines", fmt::format("{}, all of them right", grouped(found.right)));
+    return;
+  }
+  const std::int64_t number = found.right + 1;
+  answer.facts.emplace_back("right lines", grouped(found.right));
+  answer.facts.emplace_back("wrong line", fmt::format("{}: {}", number, found.why));
+  answer.facts.emplace_back("its text", wrong_text(found));
+  answer.facts.emplace_back("behind it", fmt::format("{} lines, {}", grouped(found.behind),
+                                                     found.strays > 0 ? "right" : "not read"));
+  answer.json["wrong_line"] = {
+      {"line", number}, {"reason", samples::printable(found.why)}, {"text", wrong_text(found)}};
+  answer.json["stray_lines"] = found.strays;
+  answer.json["lines_behind"] = found.behind;
+}
+
+void tell_cost(const Options& options, const LedgerFacts& ledger, Answer& answer) {
+  const NeighboringRelation relation = options.relation.value_or(ledger.relation);
+  std::int64_t releases = 0;
+  for (const auto& [event, count] : ledger.history) releases += count;
+  answer.facts.insert(answer.facts.end(), {{"unit", ledger.unit},
+                                           {"neighbours", description(relation)},
+                                           {"releases", grouped(releases)}});
+  answer.json["unit"] = ledger.unit;
+  answer.json["relation"] = name(relation);
+  answer.json["releases"] = releases;
+  answer.alarms = ledger.reasons;
+  Table table{.head = {"delta", "epsilon at least"}};
+  try {
+    for (const double delta : options.deltas) {
+      const double min = epsilon(ledger, relation, delta);
+      table.rows.push_back({shown(delta), rounded_up(min)});
+      answer.json["answers"].push_back({{"delta", delta}, {"epsilon_at_least", json_number(min)}});
+    }
+    answer.tables.push_back(std::move(table));
+  } catch (const std::invalid_argument& error) {
+    answer.notes.push_back(fmt::format("epsilon is not known: {}", error.what()));
+  }
+}
+
+// The lines to take out, as sed wants them.
+std::string stray_range(const Findings& found) {
+  const std::int64_t first = found.right + 1, last = found.right + found.strays;
+  return first == last ? fmt::format("{}", first) : fmt::format("{},{}", first, last);
+}
+
+std::vector<std::string> advice(const Findings& found) {
+  std::vector<std::string> notes;
+  if (found.broken_bytes > 0) {
+    notes.push_back(fmt::format(
+        "the last line broke off after {} bytes, as a crash leaves it: it counts for nothing, and "
+        "the next run removes it",
+        found.broken_bytes));
+  }
+  if (found.why.empty()) {
+    notes.emplace_back(
+        "where whole lines were cut from the end of a file, a checkpoint tells and not the file");
+  } else if (found.strays > 0) {
+    notes.push_back(fmt::format(
+        "all that was recorded is there: line {} is none of the ledger's, and without it the rest "
+        "follows, checksums and all. When no run uses the ledger: sed -i.damaged {}d FILE",
+        stray_range(found), stray_range(found)));
+  } else {
+    notes.push_back(fmt::format(
+        "from line {} on nothing is known: epsilon may be any amount more. Release nothing more "
+        "from these data before it is",
+        found.right + 1));
+    notes.emplace_back(
+        "look for a copy: a backup, or FILE.rescue, which a run leaves that finds its ledger "
+        "damaged. One that is whole, begins with the right lines of this file and is not older "
+        "than the last release can take its place");
+  }
+  return notes;
+}
+
+}  // namespace
+
+Answer answer_inspect(const Options& options) {
+  const Findings found = findings_of(file_text(options.ledger));
+  Answer answer{.title = "Lines of a ledger"};
+  if (!found.why.empty())
+    answer.failure = fmt::format("{}:{}: {}", options.ledger, found.right + 1, found.why);
+  answer.json["command"] = "inspect";
+  answer.json["ledger"] = options.ledger;
+  answer.facts.emplace_back("ledger", options.ledger);
+  tell_lines(found, answer);
+  if (found.known.lines > 0) {
+    tell_cost(options, facts_of(found.known.contents), answer);
+    answer.notes.emplace_back(
+        "epsilon is that of the right lines, where reservations count whole; all of the ledger "
+        "costs that at least");
+  }
+  for (std::string& note : advice(found)) answer.notes.push_back(std::move(note));
+  return answer;
+}
+
+}  // namespace sotto::budget
