@@ -103,6 +103,20 @@ auto parse_file(const std::string& path, const char* what, Parse&& parse) {
   }
 }
 
+// The tensors of a checkpoint. A file that begins as one, and does not go on so, is damaged.
+TensorFile load_tensors(const std::string& path) {
+  // A pipe need not end, and has no ledger and no state beside it.
+  if (!std::filesystem::is_regular_file(path))
+    throw SystemFailure(fmt::format("{}: not a regular file", path));
+  if (file_kind(path) != FileKind::tensors)
+    throw SystemFailure(fmt::format("{}: not a checkpoint of this program: no tensors", path));
+  try {
+    return load_safetensors(path);
+  } catch (const std::invalid_argument& error) {
+    throw SystemFailure(fmt::format("damaged: {}", error.what()));
+  }
+}
+
 json norms_json(const TrainingReport::NormHistogram& norms) {
   return {{"step", norms.step},
           {"edges", norms.edges},
@@ -151,8 +165,8 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
 }
 
 Checkpoint load_checkpoint(const std::string& path) {
-  return parse_file(path, "a checkpoint of this program",
-                    [&] { return parse_checkpoint(load_safetensors(path)); });
+  const TensorFile file = load_tensors(path);
+  return parse_file(path, "a checkpoint of this program", [&] { return parse_checkpoint(file); });
 }
 
 std::string state_path(const std::string& model_path) { return model_path + ".state"; }
@@ -169,8 +183,8 @@ Checkpoint load_saved(const std::string& model_path) {
     throw SystemFailure(fmt::format("there is no {} to resume from{}", state,
                                     ledger ? ": give --save instead" : ""));
   }
+  const TensorFile file = load_tensors(model_path);
   return parse_file(model_path, "a checkpoint of this program", [&] {
-    const TensorFile file = load_safetensors(model_path);
     check(!file.metadata.contains(statement_key), "it is a model, and there is no {}", state);
     return parse_checkpoint(file);
   });

@@ -23,8 +23,8 @@ NOISY = [*SMALL, "--noise-multiplier", "2", "--seed", "5"]
 PLAIN = [*SMALL, "--no-privacy", "--seed", "5"]
 
 
-def run(*arguments):
-    return run_program([MNIST, *arguments])
+def run(*arguments, **options):
+    return run_program([MNIST, *arguments], **options)
 
 
 def start(*arguments):

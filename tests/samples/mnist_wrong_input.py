@@ -8,8 +8,9 @@ import gzip
 import os
 import random
 import struct
+import subprocess
 
-from mnist_runs import (ALONE, NOISY, SMALL, Case, differing, main, start, steps_in)
+from mnist_runs import (ALONE, NOISY, SMALL, Case, differing, main, run, start, steps_in)
 from programs import charged, state_of
 
 
@@ -157,7 +158,7 @@ class WrongFiles(Case):
     def test_a_checkpoint_that_is_not_there_or_cut_short_is_refused(self):
         self.refuse(1, "absent", "--resume", self.path("absent"))
         self.edit(self.state, lambda text: text[:-100])
-        self.resume(1, self.state)
+        self.resume(1, f"mnist: damaged: safetensors: {self.state}")
         self.edit(self.state, lambda text: text[:20])
         self.resume(1, self.state)
         self.edit(self.state, lambda text: b"")
@@ -173,6 +174,14 @@ class WrongFiles(Case):
         header = b'{"__metadata__":{"a":"b"}}      '
         self.edit(self.state, lambda text: struct.pack("<Q", len(header)) + header)
         self.resume(1, "not a checkpoint")
+        self.edit(self.state, lambda text: b"no tensors at all")
+        self.resume(1, "not a checkpoint")
+
+    def test_a_pipe_that_never_ends_is_no_checkpoint(self):
+        with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
+            number = endless.stdout.fileno()
+            done = run("--resume", f"/dev/fd/{number}", pass_fds=[number], timeout=60)
+        self.told(done, 1, "not a regular file")
 
     def test_a_checkpoint_without_one_of_its_tensors_is_refused(self):
         self.edit(self.state, without_checksum)
@@ -189,7 +198,7 @@ class WrongFiles(Case):
             at = draws.randrange(data, len(good))
             damaged[at] ^= 1 << draws.randrange(8)
             self.edit(self.state, lambda text, damaged=damaged: bytes(damaged))
-            self.resume(1, "damaged: its checksum is")
+            self.resume(1, f"mnist: damaged: safetensors: {self.state}: damaged: its checksum is")
         start = len(good) - 512
         self.edit(self.state, lambda text: good[:start] + bytes(512))
         self.resume(1, "damaged: its checksum is")
