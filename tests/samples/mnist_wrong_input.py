@@ -251,6 +251,21 @@ class WrongFiles(Case):
         os.remove(path)
         self.succeed("--resume", self.model, *ALONE, "--steps", "6")
 
+    def test_a_ledger_that_is_removed_in_mid_run_leaves_a_copy_to_go_on_with(self):
+        ledger = self.model + ".ledger"
+        running = start("--resume", self.model, "--steps", "1000000", "--eval-every", "1", *ALONE)
+        for line in running.stdout:
+            if steps_in(line):
+                break
+        os.remove(ledger)
+        _, told = running.communicate()
+        self.assertEqual(running.returncode, 1, told)
+        self.assertTrue(told.endswith(f"is saved as {ledger}.rescue\n"), told)
+        os.rename(ledger + ".rescue", ledger)
+        self.assertGreater(charged(ledger), 4)
+        self.succeed("--resume", self.model, *ALONE, "--steps", "400")
+        self.assertGreaterEqual(charged(ledger), 400)
+
     def test_a_ledger_in_use_by_another_run_is_refused(self):
         other = start("--resume", self.model, "--steps", "1000000", "--eval-every", "1", *ALONE)
         for line in other.stdout:
