@@ -32,7 +32,7 @@ Point along(const Function& function, const Point& from, const Vector& direction
   double low = 0, high = std::numeric_limits<double>::infinity(), step = 1;
   Point best = from;
   for (int trial = 0; trial < max_trials; ++trial) {
-    const Point next = at(function, from.x + step * direction);
+    Point next = at(function, from.x + step * direction);
     const bool lower = std::isfinite(next.value) && next.gradient.allFinite() &&
                        next.value <= from.value + decrease * step * slope;
     if (lower && next.value < best.value) best = next;
