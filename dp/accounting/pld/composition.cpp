@@ -34,7 +34,8 @@ LossLattice affordable(const PldPlan& plan, std::size_t kinds, double releases) 
   const double points = width / plan.lattice.spacing;
   const double ratio = std::clamp(points * share / few_points, 1.0, max_coarser);
   const double coarser = std::exp2(std::ceil(2 * std::log2(ratio)) / 2);
-  const auto sparser = static_cast<std::int64_t>(std::bit_floor(static_cast<unsigned>(coarser)));
+  const unsigned times = std::max(static_cast<unsigned>(coarser), 1U);
+  const auto sparser = static_cast<std::int64_t>(std::bit_floor(times));
   return {.spacing = plan.lattice.spacing * coarser,
           .dense = std::max<std::int64_t>(plan.lattice.dense / sparser, 1)};
 }

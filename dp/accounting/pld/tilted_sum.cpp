@@ -55,7 +55,8 @@ std::size_t wrap(std::int64_t index, std::int64_t size) {
 std::int64_t transform_size(double count) {
   const auto power = static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(std::max(std::ceil(count), 16.0))));
-  return static_cast<double>(power / 4 * 3) >= count ? power / 4 * 3 : power;
+  const std::int64_t less = power / 4 * 3;
+  return static_cast<double>(less) >= count ? less : power;
 }
 
 TiltedSum::TiltedSum(double tilt, double spacing, std::int64_t size)
