@@ -17,6 +17,18 @@ if find "$work/root" -path '*include/sotto*' ! -name '*.h' -type f | grep .; the
   exit 1
 fi
 
+# Installed programs run from where they are, under names of ours.
+for program in audit devices footprint memory-tour mnist privacy-budget; do
+  installed=$(find "$work/root" -path "*/bin/sotto-$program")
+  [ -n "$installed" ] || { echo "sotto-$program was not installed" >&2; exit 1; }
+  LD_LIBRARY_PATH=$(dirname "$(dirname "$prefix")") "$installed" --help >"$work/help"
+  grep -q . "$work/help"
+done
+if find "$work/root" -path '*/bin/*' ! -name 'sotto-*' | grep .; then
+  echo "the programs above were installed under names that are not ours" >&2
+  exit 1
+fi
+
 # project FOLDER: the separate project.
 project() {
   cp -r "$source/tests/consumer" "$1"
