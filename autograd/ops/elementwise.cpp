@@ -59,7 +59,7 @@ struct BinaryGradient {
 
   // True if the gradient of operand i is that of the result, except for broadcasting.
   bool passes_on(int i) const {
-    return op == binary_index<Add> || (op == binary_index<Sub> && i == 0);
+    return op == binary_index<functors::Add> || (op == binary_index<functors::Sub> && i == 0);
   }
   // An operand that the derivative does not read is replaced by dy.
   const Tensor& operand(int i, const Tensor& dy) const {

@@ -20,64 +20,66 @@ Var apply(Var x, Constants constants = {}) {
   return unary(unary_index<F>, std::move(x), constants);
 }
 
-inline Var relu(Var x) { return apply<Relu>(std::move(x)); }
-inline Var relu6(Var x) { return apply<Clamp>(std::move(x), {0, 6}); }
+inline Var relu(Var x) { return apply<functors::Relu>(std::move(x)); }
+inline Var relu6(Var x) { return apply<functors::Clamp>(std::move(x), {0, 6}); }
 inline Var leaky_relu(Var x, double slope = 0.01) {
-  return apply<LeakyRelu>(std::move(x), {slope});
+  return apply<functors::LeakyRelu>(std::move(x), {slope});
 }
-inline Var elu(Var x, double alpha = 1) { return apply<Elu>(std::move(x), {alpha}); }
-inline Var selu(Var x) { return apply<Selu>(std::move(x)); }
-inline Var celu(Var x, double alpha = 1) { return apply<Celu>(std::move(x), {alpha}); }
-inline Var gelu(Var x) { return apply<Gelu>(std::move(x)); }
-inline Var gelu_tanh(Var x) { return apply<GeluTanh>(std::move(x)); }
-inline Var sigmoid(Var x) { return apply<Sigmoid>(std::move(x)); }
-inline Var silu(Var x) { return apply<Silu>(std::move(x)); }
-inline Var tanh(Var x) { return apply<Tanh>(std::move(x)); }
+inline Var elu(Var x, double alpha = 1) { return apply<functors::Elu>(std::move(x), {alpha}); }
+inline Var selu(Var x) { return apply<functors::Selu>(std::move(x)); }
+inline Var celu(Var x, double alpha = 1) { return apply<functors::Celu>(std::move(x), {alpha}); }
+inline Var gelu(Var x) { return apply<functors::Gelu>(std::move(x)); }
+inline Var gelu_tanh(Var x) { return apply<functors::GeluTanh>(std::move(x)); }
+inline Var sigmoid(Var x) { return apply<functors::Sigmoid>(std::move(x)); }
+inline Var silu(Var x) { return apply<functors::Silu>(std::move(x)); }
+inline Var tanh(Var x) { return apply<functors::Tanh>(std::move(x)); }
 inline Var softplus(Var x, double beta = 1, double threshold = 20) {
-  return apply<Softplus>(std::move(x), {beta, threshold});
+  return apply<functors::Softplus>(std::move(x), {beta, threshold});
 }
-inline Var mish(Var x) { return apply<Mish>(std::move(x)); }
-inline Var logsigmoid(Var x) { return apply<LogSigmoid>(std::move(x)); }
-inline Var softsign(Var x) { return apply<Softsign>(std::move(x)); }
-inline Var clamp(Var x, double low, double high) { return apply<Clamp>(std::move(x), {low, high}); }
+inline Var mish(Var x) { return apply<functors::Mish>(std::move(x)); }
+inline Var logsigmoid(Var x) { return apply<functors::LogSigmoid>(std::move(x)); }
+inline Var softsign(Var x) { return apply<functors::Softsign>(std::move(x)); }
+inline Var clamp(Var x, double low, double high) {
+  return apply<functors::Clamp>(std::move(x), {low, high});
+}
 inline Var hardtanh(const Var& x, double low = -1, double high = 1) { return clamp(x, low, high); }
-inline Var hardswish(Var x) { return apply<Hardswish>(std::move(x)); }
-inline Var hardsigmoid(Var x) { return apply<Hardsigmoid>(std::move(x)); }
+inline Var hardswish(Var x) { return apply<functors::Hardswish>(std::move(x)); }
+inline Var hardsigmoid(Var x) { return apply<functors::Hardsigmoid>(std::move(x)); }
 inline Var hardshrink(Var x, double limit = 0.5) {
-  return apply<Hardshrink>(std::move(x), {limit});
+  return apply<functors::Hardshrink>(std::move(x), {limit});
 }
 inline Var softshrink(Var x, double limit = 0.5) {
-  return apply<Softshrink>(std::move(x), {limit});
+  return apply<functors::Softshrink>(std::move(x), {limit});
 }
 // x if x > limit, else `otherwise`.
 inline Var threshold(Var x, double limit, double otherwise) {
-  return apply<Threshold>(std::move(x), {limit, otherwise});
+  return apply<functors::Threshold>(std::move(x), {limit, otherwise});
 }
-inline Var exp(Var x) { return apply<Exp>(std::move(x)); }
-inline Var expm1(Var x) { return apply<Expm1>(std::move(x)); }
-inline Var log(Var x) { return apply<Log>(std::move(x)); }
-inline Var log1p(Var x) { return apply<Log1p>(std::move(x)); }
-inline Var sqrt(Var x) { return apply<Sqrt>(std::move(x)); }
-inline Var rsqrt(Var x) { return apply<Rsqrt>(std::move(x)); }
-inline Var square(Var x) { return apply<Square>(std::move(x)); }
-inline Var sin(Var x) { return apply<Sin>(std::move(x)); }
-inline Var cos(Var x) { return apply<Cos>(std::move(x)); }
-inline Var tan(Var x) { return apply<Tan>(std::move(x)); }
-inline Var asin(Var x) { return apply<Asin>(std::move(x)); }
-inline Var acos(Var x) { return apply<Acos>(std::move(x)); }
-inline Var atan(Var x) { return apply<Atan>(std::move(x)); }
-inline Var sinh(Var x) { return apply<Sinh>(std::move(x)); }
-inline Var cosh(Var x) { return apply<Cosh>(std::move(x)); }
-inline Var asinh(Var x) { return apply<Asinh>(std::move(x)); }
-inline Var acosh(Var x) { return apply<Acosh>(std::move(x)); }
-inline Var atanh(Var x) { return apply<Atanh>(std::move(x)); }
-inline Var reciprocal(Var x) { return apply<Reciprocal>(std::move(x)); }
-inline Var erf(Var x) { return apply<Erf>(std::move(x)); }
-inline Var abs(Var x) { return apply<Abs>(std::move(x)); }
-inline Var pow(Var x, double exponent) { return apply<Pow>(std::move(x), {exponent}); }
+inline Var exp(Var x) { return apply<functors::Exp>(std::move(x)); }
+inline Var expm1(Var x) { return apply<functors::Expm1>(std::move(x)); }
+inline Var log(Var x) { return apply<functors::Log>(std::move(x)); }
+inline Var log1p(Var x) { return apply<functors::Log1p>(std::move(x)); }
+inline Var sqrt(Var x) { return apply<functors::Sqrt>(std::move(x)); }
+inline Var rsqrt(Var x) { return apply<functors::Rsqrt>(std::move(x)); }
+inline Var square(Var x) { return apply<functors::Square>(std::move(x)); }
+inline Var sin(Var x) { return apply<functors::Sin>(std::move(x)); }
+inline Var cos(Var x) { return apply<functors::Cos>(std::move(x)); }
+inline Var tan(Var x) { return apply<functors::Tan>(std::move(x)); }
+inline Var asin(Var x) { return apply<functors::Asin>(std::move(x)); }
+inline Var acos(Var x) { return apply<functors::Acos>(std::move(x)); }
+inline Var atan(Var x) { return apply<functors::Atan>(std::move(x)); }
+inline Var sinh(Var x) { return apply<functors::Sinh>(std::move(x)); }
+inline Var cosh(Var x) { return apply<functors::Cosh>(std::move(x)); }
+inline Var asinh(Var x) { return apply<functors::Asinh>(std::move(x)); }
+inline Var acosh(Var x) { return apply<functors::Acosh>(std::move(x)); }
+inline Var atanh(Var x) { return apply<functors::Atanh>(std::move(x)); }
+inline Var reciprocal(Var x) { return apply<functors::Reciprocal>(std::move(x)); }
+inline Var erf(Var x) { return apply<functors::Erf>(std::move(x)); }
+inline Var abs(Var x) { return apply<functors::Abs>(std::move(x)); }
+inline Var pow(Var x, double exponent) { return apply<functors::Pow>(std::move(x), {exponent}); }
 // factor x + offset
 inline Var affine(Var x, double factor, double offset) {
-  return apply<Affine>(std::move(x), {factor, offset});
+  return apply<functors::Affine>(std::move(x), {factor, offset});
 }
 inline Var log2(const Var& x) { return affine(log(x), std::numbers::log2e, 0); }
 inline Var log10(const Var& x) { return affine(log(x), std::numbers::log10e, 0); }
@@ -88,30 +90,42 @@ inline Var tempered_sigmoid(const Var& x, double scale = 2, double temperature =
   return affine(sigmoid(affine(x, temperature, 0)), scale, -offset);
 }
 
-inline Var add(Var a, Var b) { return binary(binary_index<Add>, std::move(a), std::move(b)); }
-inline Var sub(Var a, Var b) { return binary(binary_index<Sub>, std::move(a), std::move(b)); }
-inline Var mul(Var a, Var b) { return binary(binary_index<Mul>, std::move(a), std::move(b)); }
-inline Var div(Var a, Var b) { return binary(binary_index<Div>, std::move(a), std::move(b)); }
+inline Var add(Var a, Var b) {
+  return binary(binary_index<functors::Add>, std::move(a), std::move(b));
+}
+inline Var sub(Var a, Var b) {
+  return binary(binary_index<functors::Sub>, std::move(a), std::move(b));
+}
+inline Var mul(Var a, Var b) {
+  return binary(binary_index<functors::Mul>, std::move(a), std::move(b));
+}
+inline Var div(Var a, Var b) {
+  return binary(binary_index<functors::Div>, std::move(a), std::move(b));
+}
 inline Var maximum(Var a, Var b) {
-  return binary(binary_index<Maximum>, std::move(a), std::move(b));
+  return binary(binary_index<functors::Maximum>, std::move(a), std::move(b));
 }
 inline Var minimum(Var a, Var b) {
-  return binary(binary_index<Minimum>, std::move(a), std::move(b));
+  return binary(binary_index<functors::Minimum>, std::move(a), std::move(b));
 }
 // a^b for positive a.
-inline Var power(Var a, Var b) { return binary(binary_index<Power>, std::move(a), std::move(b)); }
+inline Var power(Var a, Var b) {
+  return binary(binary_index<functors::Power>, std::move(a), std::move(b));
+}
 
 // 1 where the comparison holds, 0 elsewhere, NaN if an operand is NaN; without gradient. Use them
 // as conditions of where().
 inline Var greater(Var a, Var b) {
-  return binary(binary_index<Greater>, std::move(a), std::move(b));
+  return binary(binary_index<functors::Greater>, std::move(a), std::move(b));
 }
 inline Var greater_equal(Var a, Var b) {
-  return binary(binary_index<GreaterEqual>, std::move(a), std::move(b));
+  return binary(binary_index<functors::GreaterEqual>, std::move(a), std::move(b));
 }
 inline Var less(const Var& a, const Var& b) { return greater(b, a); }
 inline Var less_equal(const Var& a, const Var& b) { return greater_equal(b, a); }
-inline Var equal(Var a, Var b) { return binary(binary_index<Equal>, std::move(a), std::move(b)); }
+inline Var equal(Var a, Var b) {
+  return binary(binary_index<functors::Equal>, std::move(a), std::move(b));
+}
 inline Var not_equal(const Var& a, const Var& b) { return affine(equal(a, b), -1, 1); }
 
 inline Var operator+(Var a, Var b) { return add(std::move(a), std::move(b)); }

@@ -126,14 +126,14 @@ Var norm(const Var& input, const Shape& wanted, bool keepdim) {
   Var x = input;
   cast_inputs(norm_op, {&x});
   const Shape axes = axes_of("norm", x, wanted);
-  const Tensor y = unary(unary_index<Sqrt>, sum(mul(x.value(), x.value()), axes, true));
+  const Tensor y = unary(unary_index<functors::Sqrt>, sum(mul(x.value(), x.value()), axes, true));
   const Tensor value = keepdim ? y : reshape(y, sum(x.value(), axes, false).shape());
   return x.tape().record(norm_op, {x}, value, reduced_samples(norm_op, x, axes, keepdim),
                          [x = x.value(), y](const Tensor& dy, Adjoint& adjoint) {
                            // If the norm is zero, so is x, and any divisor works.
                            const Tensor divisor = where(y, y, full({}, 1, y.dtype(), y.device()));
                            const Tensor slope =
-                               binary(binary_index<Div>, reshape(dy, y.shape()), divisor);
+                               binary(binary_index<functors::Div>, reshape(dy, y.shape()), divisor);
                            adjoint.input(0, mul(x, slope));
                          });
 }

@@ -98,7 +98,7 @@ Tensor cancelled(const Tensor& squares, const Tensor& factor_squares) {
   if (!factor_squares.defined()) return {};
   const Tensor min_squares = scale(factor_squares, cancellation_fraction * cancellation_fraction);
   const auto number = [&](double value) { return full({}, value, Dtype::f64, squares.device()); };
-  return where(binary(binary_index<GreaterEqual>, squares, min_squares), number(0), number(1));
+  return where(binary(binary_index<functors::GreaterEqual>, squares, min_squares), number(0), number(1));
 }
 
 // Upper bounds [n] of squared norms, from the norms of the factors alone; undefined for a dense
@@ -167,7 +167,7 @@ Tensor products_of_materialized(const PerSampleGrad& f, const PerSampleGrad& g,
 
 }  // namespace
 
-Tensor square_root(const Tensor& x) { return unary(unary_index<Sqrt>, x); }
+Tensor square_root(const Tensor& x) { return unary(unary_index<functors::Sqrt>, x); }
 
 Tensor squared_norms(const Tensor& x) {
   const std::int64_t n = x.size(0);

@@ -40,7 +40,7 @@ Tensor squared_norm_of_uses(const std::vector<PerSampleGrad>& uses, NormMethod n
   }
   // Comparisons with NaN give NaN, which is not 0: such a sample is recomputed, too.
   const Tensor min_square = mul(scale(max_norm, min_fraction), max_norm);
-  const Tensor unreliable = binary(binary_index<Greater>, min_square, total);
+  const Tensor unreliable = binary(binary_index<functors::Greater>, min_square, total);
   if (needs_f64.defined()) {
     axpby(1, unreliable, 1, needs_f64);
     return total;

@@ -49,7 +49,7 @@ Tensor position_squares(const Tensor& x) {
 }
 
 Tensor is_positive(const Tensor& x) {
-  return binary(binary_index<Greater>, x, zeros({}, Dtype::f64, x.device()));
+  return binary(binary_index<functors::Greater>, x, zeros({}, Dtype::f64, x.device()));
 }
 
 // Square roots of the counts of marks [n, t].
@@ -73,7 +73,7 @@ Terms terms_of(const OneHot& f) {
   Tensor marks;  // undefined: every position is a term
   if (f.gaps) {
     const Tensor zero = zeros({}, Dtype::f64, f.b.device());
-    marks = binary(binary_index<GreaterEqual>, to_dtype(f.ids, Dtype::f64), zero);
+    marks = binary(binary_index<functors::GreaterEqual>, to_dtype(f.ids, Dtype::f64), zero);
   }
   if (!repeats) {
     const Tensor positive = is_positive(position_squares(f.b));
@@ -131,11 +131,11 @@ NormEstimate term_bounds(const Form& form) {
   // Terms without a common direction are sqrt(T) times as long as their sum.
   const auto number = [&](double x) { return full({}, x, Dtype::f64, terms.norms.device()); };
   const Tensor few =
-      scale(binary(binary_index<Maximum>, terms.roots, number(1)), max_cancellation_of_few);
+      scale(binary(binary_index<functors::Maximum>, terms.roots, number(1)), max_cancellation_of_few);
   const Tensor tolerated =
-      binary(binary_index<Minimum>, few, number(std::max(terms.max_cancellation, 4.0)));
-  y.term_norms = binary(binary_index<Div>, terms.norms,
-                        binary(binary_index<Maximum>, scale(terms.roots, 4), tolerated));
+      binary(binary_index<functors::Minimum>, few, number(std::max(terms.max_cancellation, 4.0)));
+  y.term_norms = binary(binary_index<functors::Div>, terms.norms,
+                        binary(binary_index<functors::Maximum>, scale(terms.roots, 4), tolerated));
   if (terms.a_squares.defined())
     add_underflow(form, y.error_bounds, terms.a_squares, terms.b_squares);
   return y;
@@ -158,7 +158,7 @@ NormEstimate conv_rounding_bounds(const Form& f, const Tensor& dy_squares,
   if (tiles && x_squares.device() == cpu) {  // no other backend sums by tiles
     const Tensor max_squares = full({}, max_tiled * max_tiled, Dtype::f64);
     for (const Tensor& squares : {dy_squares, x_squares}) {
-      const Tensor beyond = binary(binary_index<Greater>, squares, max_squares);
+      const Tensor beyond = binary(binary_index<functors::Greater>, squares, max_squares);
       axpby(std::numeric_limits<double>::max(), beyond, 1, y.term_norms);
     }
   }

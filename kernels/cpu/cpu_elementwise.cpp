@@ -69,7 +69,8 @@ void scaled_rows(View x, View w, View y) {
 // short rows, starting a row in map() costs more than the row. Returns false, and does nothing, for
 // any other operation.
 bool scale_rows(int op, View x, View w, View y) {
-  if (op != binary_index<Mul> || x.rank < 2 || !x.contiguous() || !y.contiguous()) return false;
+  if (op != binary_index<functors::Mul> || x.rank < 2 || !x.contiguous() || !y.contiguous())
+    return false;
   const std::int64_t n = x.size[0], all = x.numel();
   if (all <= n || all > n * map_block || !one_for_each_row(w)) return false;
   if (x.dtype == Dtype::f32) {

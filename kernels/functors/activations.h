@@ -7,7 +7,7 @@
 #include "kernels/backend.h"
 #include "kernels/functors/scalar_math.h"
 
-namespace sotto {
+namespace sotto::functors {
 
 struct Relu {
   static constexpr const char* name = "relu";
@@ -319,4 +319,4 @@ struct Threshold {
   }
 };
 
-}  // namespace sotto
+}  // namespace sotto::functors

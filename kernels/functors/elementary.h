@@ -7,7 +7,7 @@
 #include "kernels/backend.h"
 #include "kernels/functors/scalar_math.h"
 
-namespace sotto {
+namespace sotto::functors {
 
 struct Exp {
   static constexpr const char* name = "exp";
@@ -325,4 +325,4 @@ struct Affine {
   }
 };
 
-}  // namespace sotto
+}  // namespace sotto::functors

@@ -1,17 +1,39 @@
-// Elementwise operations: each functor has a value and its derivative, for all devices. To register
-// one, add it to UnaryFunctors or BinaryFunctors below; tests walk the lists.
+// Every elementwise operation once: its value and, beside it, its derivative, for all devices.
+// Registering one is an entry in UnaryFunctors or BinaryFunctors below; tests walk the lists.
 //
-// A unary functor has y = f(x) and grad(x, y) = f'(x); one with constants is constructed from them.
-// A binary functor has y = f(a, b), grad_a(a, b) and grad_b(a, b). `reads`, or `reads_a` and
-// `reads_b`, name the arguments that a derivative depends on (both if absent), so that the tape
-// keeps no others. `low` and `high`, if present, bound the arguments that tests draw. T is float or
-// double.
+// A unary functor gives y = f(x) and grad(x, y) = f'(x); one with constants is built from them. A
+// binary functor gives y = f(a, b), grad_a(a, b) and grad_b(a, b). `reads`, or `reads_a` and
+// `reads_b`, say which arguments a derivative depends on: what is not read need not be kept for it;
+// without them it is both. `low` and `high`, where present, bound the arguments that tests draw. T
+// is float or double. Functors have a namespace of their own, for layers have the same names.
 #pragma once
 
 #include "kernels/functors/activations.h"
 #include "kernels/functors/elementary.h"
 
 namespace sotto {
+
+template <class... F>
+struct FunctorList {
+  static constexpr int size = sizeof...(F);
+  // The index of a functor; a compile-time error if it is not in the list.
+  template <class Wanted>
+  static constexpr int index() {
+    int at = 0;
+    const bool found = ((std::is_same_v<F, Wanted> || ++at < 0) || ...);
+    return found ? at : throw "not a registered functor";
+  }
+  // Calls f(std::type_identity<F>{}) for the functor at `index`.
+  template <class Call>
+  static void at(int index, Call&& call) {
+    int i = 0;
+    ((i++ == index ? call(std::type_identity<F>{}) : void()), ...);
+  }
+};
+
+}  // namespace sotto
+
+namespace sotto::functors {
 
 struct Add {
   static constexpr const char* name = "add";
@@ -174,24 +196,6 @@ struct Power {
   }
 };
 
-template <class... F>
-struct FunctorList {
-  static constexpr int size = sizeof...(F);
-  // The index of a functor; a compile-time error if it is not in the list.
-  template <class Wanted>
-  static constexpr int index() {
-    int at = 0;
-    const bool found = ((std::is_same_v<F, Wanted> || ++at < 0) || ...);
-    return found ? at : throw "not a registered functor";
-  }
-  // Calls f(std::type_identity<F>{}) for the functor at `index`.
-  template <class Call>
-  static void at(int index, Call&& call) {
-    int i = 0;
-    ((i++ == index ? call(std::type_identity<F>{}) : void()), ...);
-  }
-};
-
 using UnaryFunctors =
     FunctorList<Relu, LeakyRelu, Elu, Selu, Celu, Gelu, GeluTanh, Sigmoid, Silu, Tanh, Softplus,
                 Mish, LogSigmoid, Softsign, Clamp, Hardswish, Hardsigmoid, Exp, Expm1, Log, Log1p,
@@ -199,6 +203,12 @@ using UnaryFunctors =
                 Softshrink, Threshold, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh>;
 using BinaryFunctors =
     FunctorList<Add, Sub, Mul, Div, Maximum, Minimum, Power, Greater, GreaterEqual, Equal>;
+
+}  // namespace sotto::functors
+
+namespace sotto {
+
+using functors::BinaryFunctors, functors::UnaryFunctors;
 
 template <class F>
 inline constexpr int unary_index = UnaryFunctors::index<F>();

@@ -57,8 +57,8 @@ struct AdamStep {
     g += T(c.decay) * p;
     average_in(c.momentum, g, state[0]);
     average_in(c.beta2, g * g, state[1]);
-    state[2] = Maximum{}(state[2], state[1]);
-    p -= T(c.rate) * (state[0] / (T(c.correction) * Sqrt{}(state[2]) + T(c.eps)));
+    state[2] = functors::Maximum{}(state[2], state[1]);
+    p -= T(c.rate) * (state[0] / (T(c.correction) * functors::Sqrt{}(state[2]) + T(c.eps)));
   }
 };
 
@@ -71,10 +71,10 @@ struct RmsPropStep {
     if (c.centered) {
       average_in(c.beta2, g, state[1]);
       // Rounding must not make a variance negative.
-      variance = Maximum{}(variance - state[1] * state[1], T(0));
+      variance = functors::Maximum{}(variance - state[1] * state[1], T(0));
     }
     T& built_up = state[c.centered ? 2 : 1];
-    built_up = g / (Sqrt{}(variance) + T(c.eps)) + T(c.momentum) * built_up;
+    built_up = g / (functors::Sqrt{}(variance) + T(c.eps)) + T(c.momentum) * built_up;
     p -= T(c.rate) * built_up;
   }
 };
@@ -84,7 +84,7 @@ struct AdagradStep {
   HD void operator()(const OptimizerConstants& c, bool, T g, T& p, T* state) const {
     g += T(c.decay) * p;
     state[0] += g * g;
-    p -= T(c.rate) * (g / (Sqrt{}(state[0]) + T(c.eps)));
+    p -= T(c.rate) * (g / (functors::Sqrt{}(state[0]) + T(c.eps)));
   }
 };
 
@@ -93,7 +93,7 @@ struct AdamaxStep {
   HD void operator()(const OptimizerConstants& c, bool, T g, T& p, T* state) const {
     g += T(c.decay) * p;
     average_in(c.momentum, g, state[0]);
-    state[1] = Maximum{}(T(c.beta2) * state[1], Abs{}(g) + T(c.eps));
+    state[1] = functors::Maximum{}(T(c.beta2) * state[1], functors::Abs{}(g) + T(c.eps));
     p -= T(c.rate) * (state[0] / state[1]);
   }
 };
@@ -103,7 +103,7 @@ struct AdadeltaStep {
   HD void operator()(const OptimizerConstants& c, bool, T g, T& p, T* state) const {
     g += T(c.decay) * p;
     average_in(c.beta2, g * g, state[0]);
-    const T change = Sqrt{}((state[1] + T(c.eps)) / (state[0] + T(c.eps))) * g;
+    const T change = functors::Sqrt{}((state[1] + T(c.eps)) / (state[0] + T(c.eps))) * g;
     average_in(c.beta2, change * change, state[1]);
     p -= T(c.rate) * change;
   }
@@ -116,7 +116,7 @@ struct DpAdamStep {
     average_in(c.momentum, g, state[0]);
     average_in(c.beta2, g * g, state[1]);
     const T own = T(c.correction) * state[1] + T(c.offset);
-    p -= T(c.rate) * (state[0] / Sqrt{}(Maximum{}(own, T(c.eps))));
+    p -= T(c.rate) * (state[0] / functors::Sqrt{}(functors::Maximum{}(own, T(c.eps))));
   }
 };
 

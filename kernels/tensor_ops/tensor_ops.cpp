@@ -216,9 +216,9 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor add(const Tensor& a, const Tensor& b) { return binary(binary_index<Add>, a, b); }
-Tensor sub(const Tensor& a, const Tensor& b) { return binary(binary_index<Sub>, a, b); }
-Tensor mul(const Tensor& a, const Tensor& b) { return binary(binary_index<Mul>, a, b); }
+Tensor add(const Tensor& a, const Tensor& b) { return binary(binary_index<functors::Add>, a, b); }
+Tensor sub(const Tensor& a, const Tensor& b) { return binary(binary_index<functors::Sub>, a, b); }
+Tensor mul(const Tensor& a, const Tensor& b) { return binary(binary_index<functors::Mul>, a, b); }
 
 Tensor scale(const Tensor& x, double factor) {
   Tensor y = empty_like(x);

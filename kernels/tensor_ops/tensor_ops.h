@@ -37,10 +37,9 @@ Tensor scatter_add(const Tensor& x, const Tensor& ids, int axis, std::int64_t si
 // Adds x to y as scatter_add does.
 void scatter_add_into(const Tensor& x, const Tensor& ids, int axis, const Tensor& y);
 
-// Elementwise operations; `op` is the index of a functor of functors.h (unary_index<Tanh>). The
-// result is a new tensor, or `into` if that is defined: it must have the result's shape and type,
-// and may be an operand. An argument that the functor does not read may be any tensor that
-// broadcasts to dy's shape.
+// Elementwise; `op` is a functor of functors.h by its index (unary_index<functors::Tanh>). Results
+// are new tensors, or `into` where that is given: of the result's shape and type, an operand itself
+// for instance. What the functor does not read may be any tensor that broadcasts to dy's shape.
 Tensor unary(int op, const Tensor& x, Constants constants = {}, const Tensor& into = {});
 Tensor unary_grad(int op, const Tensor& x, const Tensor& y, const Tensor& dy, Constants constants,
                   const Tensor& into = {});

@@ -16,41 +16,41 @@ class Activation : public Module {
   Constants constants_;
 };
 
-using Relu = Activation<sotto::Relu>;
-using Selu = Activation<sotto::Selu>;
-using Gelu = Activation<sotto::Gelu>;
-using GeluTanh = Activation<sotto::GeluTanh>;
-using Sigmoid = Activation<sotto::Sigmoid>;
-using Silu = Activation<sotto::Silu>;
-using Tanh = Activation<sotto::Tanh>;
-using Mish = Activation<sotto::Mish>;
-using LogSigmoid = Activation<sotto::LogSigmoid>;
-using Softsign = Activation<sotto::Softsign>;
-using Hardswish = Activation<sotto::Hardswish>;
-using Hardsigmoid = Activation<sotto::Hardsigmoid>;
+using Relu = Activation<functors::Relu>;
+using Selu = Activation<functors::Selu>;
+using Gelu = Activation<functors::Gelu>;
+using GeluTanh = Activation<functors::GeluTanh>;
+using Sigmoid = Activation<functors::Sigmoid>;
+using Silu = Activation<functors::Silu>;
+using Tanh = Activation<functors::Tanh>;
+using Mish = Activation<functors::Mish>;
+using LogSigmoid = Activation<functors::LogSigmoid>;
+using Softsign = Activation<functors::Softsign>;
+using Hardswish = Activation<functors::Hardswish>;
+using Hardsigmoid = Activation<functors::Hardsigmoid>;
 
-struct LeakyRelu final : Activation<sotto::LeakyRelu> {
+struct LeakyRelu final : Activation<functors::LeakyRelu> {
   explicit LeakyRelu(double slope = 0.01) : Activation({slope}) {}
 };
-struct Elu final : Activation<sotto::Elu> {
+struct Elu final : Activation<functors::Elu> {
   explicit Elu(double alpha = 1) : Activation({alpha}) {}
 };
-struct Celu final : Activation<sotto::Celu> {
+struct Celu final : Activation<functors::Celu> {
   explicit Celu(double alpha = 1) : Activation({alpha}) {}
 };
-struct Softplus final : Activation<sotto::Softplus> {
+struct Softplus final : Activation<functors::Softplus> {
   explicit Softplus(double beta = 1, double threshold = 20) : Activation({beta, threshold}) {}
 };
-struct Hardtanh final : Activation<sotto::Clamp> {
+struct Hardtanh final : Activation<functors::Clamp> {
   explicit Hardtanh(double low = -1, double high = 1) : Activation({low, high}) {}
 };
-struct Hardshrink final : Activation<sotto::Hardshrink> {
+struct Hardshrink final : Activation<functors::Hardshrink> {
   explicit Hardshrink(double limit = 0.5) : Activation({limit}) {}
 };
-struct Softshrink final : Activation<sotto::Softshrink> {
+struct Softshrink final : Activation<functors::Softshrink> {
   explicit Softshrink(double limit = 0.5) : Activation({limit}) {}
 };
-struct Threshold final : Activation<sotto::Threshold> {
+struct Threshold final : Activation<functors::Threshold> {
   Threshold(double limit, double otherwise) : Activation({limit, otherwise}) {}
 };
 struct Tanhshrink final : Module {
@@ -66,7 +66,7 @@ class TemperedSigmoid final : public Module {
  private:
   double scale_, temperature_, offset_;
 };
-struct Relu6 final : Activation<sotto::Clamp> {
+struct Relu6 final : Activation<functors::Clamp> {
   Relu6() : Activation({0, 6}) {}
 };
 

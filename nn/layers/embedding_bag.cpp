@@ -49,7 +49,8 @@ Var reduced(const Var& table, const Bags& bags, const std::optional<Var>& weight
   if (weights) found = mul(found, where(bags.places, unsqueeze(*weights, -1), zero));
   const Var total = sum(found, {1});
   if (options.mode == BagMode::sum) return total;
-  const Tensor divisor = binary(binary_index<Maximum>, bags.counts, full({}, 1, table.dtype()));
+  const Tensor divisor =
+      binary(binary_index<functors::Maximum>, bags.counts, full({}, 1, table.dtype()));
   return div(total, tape.input(divisor));
 }
 

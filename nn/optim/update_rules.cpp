@@ -32,13 +32,15 @@ void average_in(const Tensor& x, double beta2, const Tensor& mean) {
 
 Tensor squared(const Tensor& x) { return mul(x, x); }
 
-Tensor root(const Tensor& x) { return unary(unary_index<Sqrt>, x); }
+Tensor root(const Tensor& x) { return unary(unary_index<functors::Sqrt>, x); }
 
 Tensor affine(const Tensor& x, double factor, double offset) {
-  return unary(unary_index<Affine>, x, {factor, offset});
+  return unary(unary_index<functors::Affine>, x, {factor, offset});
 }
 
-Tensor quotient(const Tensor& a, const Tensor& b) { return binary(binary_index<Div>, a, b); }
+Tensor quotient(const Tensor& a, const Tensor& b) {
+  return binary(binary_index<functors::Div>, a, b);
+}
 
 double length(const Tensor& x) { return std::sqrt(to_dtype(sum(squared(x)), Dtype::f64).item()); }
 

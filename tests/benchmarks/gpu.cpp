@@ -62,7 +62,7 @@ void streams(Dtype dtype) {
   const Tensor x = some_values({16384, 3072}, dtype), row = some_values({3072}, dtype);
   const auto bytes = static_cast<double>(x.bytes());
   report("copy", dtype, 2 * bytes, "GB/s", [&] { clone(x); });
-  report("gelu", dtype, 2 * bytes, "GB/s", [&] { unary(unary_index<Gelu>, x); });
+  report("gelu", dtype, 2 * bytes, "GB/s", [&] { unary(unary_index<functors::Gelu>, x); });
   report("add", dtype, 3 * bytes, "GB/s", [&] { add(x, x); });
   report("add row", dtype, 2 * bytes, "GB/s", [&] { add(x, row); });
   report("sum of columns", dtype, bytes, "GB/s", [&] { sum(x, {0}); });

@@ -43,7 +43,7 @@ void check_on(Device device) {
   CHECK(at(x, rows - 2, width - 1) == 0);
   CHECK(to_dtype(sum_f32(x, {0, 1}), Dtype::f64).item() == total);
   CHECK(at(sum_f32(x, {0}, true), 0, width - 1) == total / width);
-  unary(unary_index<Affine>, x, {.a = -1, .b = 0}, x);
+  unary(unary_index<functors::Affine>, x, {.a = -1, .b = 0}, x);
   CHECK(at(x, rows - 1, width - 1) == -static_cast<double>((rows - 1) % 7 + 1));
   const Tensor y = mul(x, some);
   CHECK(at(y, rows - 1, width - 1) == -std::pow(static_cast<double>((rows - 1) % 7 + 1), 2));

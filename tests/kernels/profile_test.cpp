@@ -12,7 +12,7 @@ TEST_CASE("a profile counts calls, operations and bytes by kernel and shape") {
   KernelProfile profile;
   gemm(a, b);
   gemm(a, b);
-  unary(unary_index<Tanh>, b);
+  unary(unary_index<functors::Tanh>, b);
   const std::vector<KernelTotal> totals = profile.totals();
   REQUIRE(totals.size() == 2);
   for (const KernelTotal& total : totals) {

@@ -43,11 +43,11 @@ TEST_CASE("a derivative depends on what its functor says it reads and on nothing
     const Constants constants{0.6, 1.5};
     const Reads reads = unary_reads(op);
     bool defined = false;
+    INFO(op);
     for (const double shift : {0.0, 1.0}) {  // some are defined below 1 only, or above
-      const Tensor x = unary(unary_index<Affine>, a, {0.4, shift}), y = unary(op, x, constants);
+      const Tensor x = add(scale(a, 0.4), full({}, shift, a.dtype())), y = unary(op, x, constants);
       const Tensor slope = unary_grad(op, x, y, dy, constants);
       if (!std::isfinite(sum(slope).item())) continue;
-      INFO(op);
       defined = true;
       CHECK(same(unary_grad(op, reads_first(reads) ? x : nothing, reads_second(reads) ? y : nothing,
                             dy, constants),
@@ -82,7 +82,7 @@ TEST_CASE("a result takes the memory of a temporary, and leaves that of a named 
   SECTION("a moved one does not") {
     const Var y = relu(std::move(sum));
     CHECK(y.value().view().data == memory);
-    CHECK(same(y.value(), unary(unary_index<Relu>, expected)));
+    CHECK(same(y.value(), unary(unary_index<functors::Relu>, expected)));
     CHECK(in_use() - start == 2 * slot);  // y and `expected`
   }
   SECTION("nor one whose value a backward reads") {

@@ -104,7 +104,7 @@ TEST_CASE("gradients of deep sized models do not vanish") {
   SumSink sink;
   tape.backward(entry.losses((*model)(tape.input(inputs)), labels), sink);
   for (const auto& [parameter, sum] : sink.gradients())
-    CHECK(reduce(Reduction::max, unary(unary_index<Abs>, sum), {}, false).item() > 1e-10);
+    CHECK(reduce(Reduction::max, unary(unary_index<functors::Abs>, sum), {}, false).item() > 1e-10);
 }
 
 TEST_CASE("ResNet-50 has the parameters that its definition gives") {
@@ -137,7 +137,7 @@ TEST_CASE("a small residual network trains privately") {
   clipper.add(tape, cross_entropy(network(tape.input(inputs)), labels));
   for (const auto& [parameter, sum] : clipper.sums_for_tests()) {
     INFO(parameter->value.shape().numel());
-    CHECK(reduce(Reduction::max, unary(unary_index<Abs>, sum), {}, false).item() > 0);
+    CHECK(reduce(Reduction::max, unary(unary_index<functors::Abs>, sum), {}, false).item() > 0);
   }
 }
 

@@ -91,14 +91,16 @@ Alignment aligned(const Shape& shape, const Tensor& given, const Tensor& input_l
   return a;
 }
 
-Tensor maximum(const Tensor& a, const Tensor& b) { return binary(binary_index<Maximum>, a, b); }
-Tensor exp(const Tensor& x) { return unary(unary_index<Exp>, x); }
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  return binary(binary_index<functors::Maximum>, a, b);
+}
+Tensor exp(const Tensor& x) { return unary(unary_index<functors::Exp>, x); }
 
 // log(e^a + e^b + e^c)
 Tensor log_sum(const Tensor& a, const Tensor& b, const Tensor& c) {
   const Tensor largest = maximum(maximum(a, b), c);
   const auto part = [&](const Tensor& x) { return exp(sub(x, largest)); };
-  return add(largest, unary(unary_index<Log>, add(add(part(a), part(b)), part(c))));
+  return add(largest, unary(unary_index<functors::Log>, add(add(part(a), part(b)), part(c))));
 }
 
 // [n, L] with the states moved `by` places later (earlier if negative); `never` fills the gap.
@@ -153,7 +155,7 @@ Tensor occupancy(const Tensor& emitted, const Alignment& a, const std::vector<Te
 // log(sum_s e^x[s]), [n, 1].
 Tensor log_sum_states(const Tensor& x) {
   const Tensor largest = reduce(Reduction::max, x, {1}, true);
-  return add(largest, unary(unary_index<Log>, sum(exp(sub(x, largest)), {1}, true)));
+  return add(largest, unary(unary_index<functors::Log>, sum(exp(sub(x, largest)), {1}, true)));
 }
 
 // The losses, and the log-probabilities that normalize the gradient, each [n].

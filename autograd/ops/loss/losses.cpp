@@ -131,7 +131,7 @@ Var cross_entropy(const Var& logits, const Tensor& targets, const CrossEntropyOp
   const Tensor count = by_sample(counted(targets, options.ignore_index), samples, 0);
   const Tensor total = sum(count, {1, 2});
   const Tensor divisor = where(total, total, full({}, 1, Dtype::f64, total.device()));
-  const Tensor share = unary(unary_index<Reciprocal>, divisor);
+  const Tensor share = unary(unary_index<functors::Reciprocal>, divisor);
   return mul(sum_per_sample(elements),
              untracked(logits.tape(), to_dtype(share, elements.dtype()), 0));
 }

@@ -31,7 +31,8 @@ Tensor any_seen(const Tensor& scores) {
   const int last = scores.rank() - 1;
   if (scores.size(last) == 0) return full({}, 1, scores.dtype(), scores.device());
   const Tensor top = reduce(Reduction::max, scores, {last}, true);
-  return binary(binary_index<Greater>, top, full({}, hidden_score, top.dtype(), top.device()));
+  return binary(binary_index<functors::Greater>, top,
+                full({}, hidden_score, top.dtype(), top.device()));
 }
 
 }  // namespace

@@ -25,10 +25,12 @@ Tensor through_tanh(const Tensor& dy, const Tensor& y) { return sub(dy, mul(dy, 
 
 CellStep lstm_step(const Tensor& x_part, const Tensor& h_part, const Tensor& c) {
   const Tensor z = add(x_part, h_part);
-  const Tensor i = apply<Sigmoid>(block(z, 0, 4)), f = apply<Sigmoid>(block(z, 1, 4)),
-               g = apply<Tanh>(block(z, 2, 4)), o = apply<Sigmoid>(block(z, 3, 4));
+  const Tensor i = apply<functors::Sigmoid>(block(z, 0, 4)),
+               f = apply<functors::Sigmoid>(block(z, 1, 4)),
+               g = apply<functors::Tanh>(block(z, 2, 4)),
+               o = apply<functors::Sigmoid>(block(z, 3, 4));
   const Tensor next = add(mul(f, c), mul(i, g));
-  const Tensor tanh_cell = apply<Tanh>(next);
+  const Tensor tanh_cell = apply<functors::Tanh>(next);
   return {{i, f, g, o, c, tanh_cell}, mul(o, tanh_cell), next};
 }
 
@@ -43,10 +45,10 @@ CellGradient lstm_gradient(const CellStep& step, const Tensor& dh, const Tensor&
 }
 
 CellStep gru_step(const Tensor& x_part, const Tensor& h_part, const Tensor& h) {
-  const Tensor r = apply<Sigmoid>(add(block(x_part, 0, 3), block(h_part, 0, 3)));
-  const Tensor z = apply<Sigmoid>(add(block(x_part, 1, 3), block(h_part, 1, 3)));
+  const Tensor r = apply<functors::Sigmoid>(add(block(x_part, 0, 3), block(h_part, 0, 3)));
+  const Tensor z = apply<functors::Sigmoid>(add(block(x_part, 1, 3), block(h_part, 1, 3)));
   const Tensor inner = block(h_part, 2, 3);
-  const Tensor n = apply<Tanh>(add(block(x_part, 2, 3), mul(r, inner)));
+  const Tensor n = apply<functors::Tanh>(add(block(x_part, 2, 3), mul(r, inner)));
   return {{r, z, n, inner, h}, add(n, mul(z, sub(h, n))), Tensor()};
 }
 
@@ -67,7 +69,7 @@ CellStep cell_step(Cell cell, const Tensor& x_part, const Tensor& h_part, const 
   if (cell == Cell::lstm) return lstm_step(x_part, h_part, c);
   if (cell == Cell::gru) return gru_step(x_part, h_part, h);
   const Tensor sum = add(x_part, h_part);
-  const Tensor y = cell == Cell::tanh ? apply<Tanh>(sum) : apply<Relu>(sum);
+  const Tensor y = cell == Cell::tanh ? apply<functors::Tanh>(sum) : apply<functors::Relu>(sum);
   return {{y}, y, Tensor()};
 }
 
@@ -75,8 +77,8 @@ CellGradient cell_gradient(Cell cell, const CellStep& step, const Tensor& dh, co
   if (cell == Cell::lstm) return lstm_gradient(step, dh, dc);
   if (cell == Cell::gru) return gru_gradient(step, dh);
   const Tensor& y = step.saved[0];
-  const Tensor d =
-      cell == Cell::tanh ? through_tanh(dh, y) : unary_grad(unary_index<Relu>, y, y, dh, {});
+  const Tensor d = cell == Cell::tanh ? through_tanh(dh, y)
+                                      : unary_grad(unary_index<functors::Relu>, y, y, dh, {});
   return {d, d, Tensor(), Tensor()};
 }
 

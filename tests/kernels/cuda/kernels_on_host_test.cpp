@@ -130,7 +130,7 @@ std::vector<RowsOperand> rows_operands(Random& random, std::int64_t lanes, Dtype
   const std::int64_t rows = 3, width = 2 * lanes;
   const auto row_major = [&](const Shape& shape) {
     const Tensor x = scale(random_tensor(random, shape, {0, 1}, Dtype::f64), 3);
-    return to_dtype(unary(unary_index<Relu>, x), dtype);
+    return to_dtype(unary(unary_index<functors::Relu>, x), dtype);
   };
   const auto wider = [&](std::int64_t gap) { return row_major({rows, width + gap}); };
   return {{row_major({rows, width}), true},
@@ -169,7 +169,7 @@ TEST_CASE("device code: rows are processed in packs of 16 bytes where every pack
                                rows_of(full({3, 4 * lanes}, 9, dtype)).view()};
         CHECK(packable(LoopNest<3>(views), views, lanes) == (a.packs && b.packs));
         check_rows([&](Backend& on, const View& y) {
-          on.binary(binary_index<Add>, a.x.view(), b.x.view(), y);
+          on.binary(binary_index<functors::Add>, a.x.view(), b.x.view(), y);
         });
         check_rows([&](Backend& on, const View& y) {
           on.where(bytes[k].x.view(), a.x.view(), b.x.view(), y);
