@@ -24,13 +24,9 @@ void check_rank(const char* op, const Var& x, int axes) {
 }  // namespace
 
 template <int axes>
-Conv<axes>::Conv(std::int64_t in, std::int64_t out, const Shape& kernel, const ConvOptions& options)
-    : options_{.stride = options.stride,
-               .padding = options.padding,
-               .dilation = options.dilation,
-               .groups = options.groups,
-               .same = options.same,
-               .mode = options.mode} {
+Conv<axes>::Conv(std::int64_t in, std::int64_t out, const Shape& kernel, const ConvOptions& options,
+                 bool with_bias)
+    : options_(options) {
   const std::int64_t groups = options.groups;
   check(in >= 1 && out >= 1 && groups >= 1 && in % groups == 0 && out % groups == 0,
         "Conv{}d: {} channels to {} in {} groups", axes, in, out, groups);
@@ -38,7 +34,7 @@ Conv<axes>::Conv(std::int64_t in, std::int64_t out, const Shape& kernel, const C
   for (const std::int64_t size : for_each_axis("Conv", kernel, axes)) shape.push_back(size);
   const double bound = 1 / std::sqrt(static_cast<double>(fans(shape).in));
   weight = std::make_unique<Parameter>(random_uniform(shape, -bound, bound));
-  if (options.bias) bias = std::make_unique<Parameter>(random_uniform({out}, -bound, bound));
+  if (with_bias) bias = std::make_unique<Parameter>(random_uniform({out}, -bound, bound));
 }
 
 template <int axes>

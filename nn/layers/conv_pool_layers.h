@@ -7,35 +7,26 @@
 
 namespace sotto::nn {
 
-// The options of sotto::ConvOptions, which explains them, and whether there is a bias.
-struct ConvOptions {
-  Shape stride{1};
-  Shape padding{0};
-  Shape dilation{1};
-  std::int64_t groups = 1;
-  bool same = false;
-  PadMode mode = PadMode::zeros;
-  bool bias = true;
-};
-
 // Cross-correlation. Weight and bias are initially uniform in +-1 / sqrt(in / groups * kernel
 // size). Throws std::invalid_argument unless `groups` divides in and out.
 template <int axes>
 class Conv final : public Module {
  public:
-  Conv(std::int64_t in, std::int64_t out, const Shape& kernel, const ConvOptions& options = {});
-  Conv(std::int64_t in, std::int64_t out, std::int64_t kernel, const ConvOptions& options = {})
-      : Conv(in, out, Shape{kernel}, options) {}
+  Conv(std::int64_t in, std::int64_t out, const Shape& kernel, const ConvOptions& options = {},
+       bool with_bias = true);
+  Conv(std::int64_t in, std::int64_t out, std::int64_t kernel, const ConvOptions& options = {},
+       bool with_bias = true)
+      : Conv(in, out, Shape{kernel}, options, with_bias) {}
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 
-  const sotto::ConvOptions& options() const { return options_; }
+  const ConvOptions& options() const { return options_; }
 
   std::unique_ptr<Parameter> weight;  // [out, in / groups, kernel...]
   std::unique_ptr<Parameter> bias;    // [out], or null
 
  private:
-  sotto::ConvOptions options_;
+  ConvOptions options_;
 };
 
 template <int axes>

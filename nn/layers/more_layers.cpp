@@ -11,9 +11,8 @@ namespace sotto::nn {
 
 template <int axes>
 ConvTranspose<axes>::ConvTranspose(std::int64_t in, std::int64_t out, const Shape& kernel,
-                                   const ConvTransposeOptions& options)
-    : options_{options.stride, options.padding, options.output_padding, options.dilation,
-               options.groups} {
+                                   const ConvTransposeOptions& options, bool with_bias)
+    : options_(options) {
   const std::int64_t groups = options.groups;
   check(in >= 1 && out >= 1 && groups >= 1 && in % groups == 0 && out % groups == 0,
         "ConvTranspose{}d: {} channels to {} in {} groups", axes, in, out, groups);
@@ -23,7 +22,7 @@ ConvTranspose<axes>::ConvTranspose(std::int64_t in, std::int64_t out, const Shap
   for (int i = 0; i < axes; ++i) shape.push_back(kernel.rank() == 1 ? kernel[0] : kernel[i]);
   const double bound = 1 / std::sqrt(static_cast<double>(fans(shape).in));
   weight = std::make_unique<Parameter>(random_uniform(shape, -bound, bound));
-  if (options.bias) bias = std::make_unique<Parameter>(random_uniform({out}, -bound, bound));
+  if (with_bias) bias = std::make_unique<Parameter>(random_uniform({out}, -bound, bound));
 }
 
 template <int axes>

@@ -10,25 +10,16 @@
 
 namespace sotto::nn {
 
-struct ConvTransposeOptions {
-  Shape stride{1};
-  Shape padding{0};
-  Shape output_padding{0};
-  Shape dilation{1};
-  std::int64_t groups = 1;
-  bool bias = true;
-};
-
-// sotto::conv_transpose. Weight and bias are initially uniform in +-1 / sqrt(out / groups * kernel
+// conv_transpose() as a layer. Weight and bias start uniform in +-1 / sqrt(out / groups * kernel's
 // size).
 template <int axes>
 class ConvTranspose final : public Module {
  public:
   ConvTranspose(std::int64_t in, std::int64_t out, const Shape& kernel,
-                const ConvTransposeOptions& options = {});
+                const ConvTransposeOptions& options = {}, bool with_bias = true);
   ConvTranspose(std::int64_t in, std::int64_t out, std::int64_t kernel,
-                const ConvTransposeOptions& options = {})
-      : ConvTranspose(in, out, Shape{kernel}, options) {}
+                const ConvTransposeOptions& options = {}, bool with_bias = true)
+      : ConvTranspose(in, out, Shape{kernel}, options, with_bias) {}
   Var forward(const Var& x) override;
   void visit(const Visitor& visitor) override;
 
@@ -36,7 +27,7 @@ class ConvTranspose final : public Module {
   std::unique_ptr<Parameter> bias;    // [out], or null
 
  private:
-  sotto::ConvTransposeOptions options_;
+  ConvTransposeOptions options_;
 };
 
 using ConvTranspose1d = ConvTranspose<1>;

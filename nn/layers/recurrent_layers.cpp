@@ -43,7 +43,7 @@ RecurrentOutputs run_layers(Cell cell, const Var& x, const std::vector<Recurrent
       const std::size_t at = which + direction;
       const std::optional<Var> h0 = state_at(inputs.h0, at, weights.size()),
                                c0 = state_at(inputs.c0, at, weights.size());
-      const sotto::RecurrentOptions steps{.reverse = direction == 1, .lengths = inputs.lengths};
+      const SequenceOptions steps{.reverse = direction == 1, .lengths = inputs.lengths};
       const RecurrentResult result =
           options.segment_steps > 0
               ? recurrent_in_segments(options.segment_steps, cell, y, weights[at], h0, c0, steps)

@@ -6,7 +6,7 @@ namespace sotto::models {
 
 NormedConv::NormedConv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
                        std::int64_t groups)
-    : conv_(in, out, kernel, {.stride = {stride}, .padding = {kernel / 2}, .bias = false}),
+    : conv_(in, out, kernel, {.stride = {stride}, .padding = {kernel / 2}}, false),
       norm_(groups, out) {}
 
 Var NormedConv::forward(const Var& x) { return norm_(conv_(x)); }

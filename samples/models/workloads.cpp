@@ -24,7 +24,7 @@ nn::Conv2d conv3x3(std::int64_t in, std::int64_t out) { return {in, out, 3, {.pa
 class StandardizedConv final : public nn::Module {
  public:
   StandardizedConv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride)
-      : inner_(in, out, kernel, {.stride = {stride}, .padding = {kernel / 2}, .bias = false}) {}
+      : inner_(in, out, kernel, {.stride = {stride}, .padding = {kernel / 2}}, false) {}
   Var forward(const Var& x) override {
     const Var w = nn::standardized_weight(x.tape().use(*inner_.weight));
     return conv(x, w, std::nullopt, inner_.options());

@@ -124,7 +124,7 @@ TEST_CASE("activations are kept once, by what reads them") {
 
 TEST_CASE("frozen parameters get no gradient, and what only they would read is not kept") {
   const nn::Linear frozen(64, 64, {.bias = false});
-  nn::Conv2d image(4, 4, Shape{1}, {.bias = false});
+  nn::Conv2d image(4, 4, Shape{1}, {}, false);
   frozen.weight->trainable = false;
   image.freeze();
   Parameter w(random_values(4, {64, 64}));

@@ -46,7 +46,7 @@ std::vector<std::string> names(nn::Module& module) {
 
 // A user's module of modules, one of which is used twice.
 struct Block : nn::Module {
-  nn::Conv2d conv1{2, 2, 3, {.padding = {1}, .bias = false}};
+  nn::Conv2d conv1{2, 2, 3, {.padding = {1}}, false};
   nn::GroupNorm norm{1, 2};
   std::unique_ptr<Parameter> scale = std::make_unique<Parameter>(full({1}, 0.5));
 

@@ -167,7 +167,7 @@ Instance recurrent_case(PublicRandom& random, Cell cell, std::int64_t steps = 0)
         w.bias_hh = next(biased);
         w.hr = next(projected);
         const auto h0 = next(given), c0 = next(given && cell == Cell::lstm), shorter = next(some);
-        RecurrentOptions options{.reverse = reverse, .lengths = {}};
+        SequenceOptions options{.reverse = reverse, .lengths = {}};
         if (shorter) options.lengths = shorter->value();
         return all_of(steps > 0 ? recurrent_in_segments(steps, cell, v[0], w, h0, c0, options)
                                 : recurrent(cell, v[0], w, h0, c0, options));

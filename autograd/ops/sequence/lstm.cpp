@@ -94,7 +94,7 @@ void back(const Kept& s, const Tensor& d, const Places& p, SampleAxis samples, A
 }  // namespace
 
 std::optional<RecurrentResult> fused_lstm(const Op& op, const Places& p,
-                                          const RecurrentOptions& options) {
+                                          const SequenceOptions& options) {
   const Var& x = p.inputs[0];
   const bool wide = x.dtype() == Dtype::f32 || x.dtype() == Dtype::f64;
   const bool plain = p.hr < 0 && !options.lengths.defined();

@@ -9,6 +9,6 @@ namespace sotto {
 // the primitive does not support them: `lengths`, a projection, 16 bits, or operands on two
 // devices.
 std::optional<RecurrentResult> fused_lstm(const Op& op, const Places& p,
-                                          const RecurrentOptions& options);
+                                          const SequenceOptions& options);
 
 }  // namespace sotto

@@ -208,7 +208,7 @@ Tensor packed(const Tensor& y, const Tensor& c) {
 }
 
 // The state after the last step taken: the last valid step, or step 0 in reverse.
-Var last_state(const Var& y, const std::optional<Var>& h0, const RecurrentOptions& options) {
+Var last_state(const Var& y, const std::optional<Var>& h0, const SequenceOptions& options) {
   const std::int64_t n = y.shape()[0], t = y.shape()[1], out = y.shape()[2];
   if (!options.lengths.defined()) return select(y, 1, options.reverse ? 0 : t - 1);
   std::vector<std::int64_t> ids;
@@ -237,7 +237,7 @@ Tensor lengths_between(const Tensor& lengths, std::int64_t begin, std::int64_t e
 // recurrent() as a checkpointed segment: all operands are its inputs, and all results its outputs.
 RecurrentResult segment_of_steps(Cell cell, const Var& x, const RecurrentWeights& weights,
                                  const std::optional<Var>& h0, const std::optional<Var>& c0,
-                                 const RecurrentOptions& options) {
+                                 const SequenceOptions& options) {
   const Places p = places_of(x, weights, h0, c0);
   const auto run = [=](const std::vector<Var>& v) {
     const auto given = [&](int place) {
@@ -265,7 +265,7 @@ namespace {
 // recurrent() for operands of one type.
 RecurrentResult run_recurrent(Cell cell, const Var& x, const RecurrentWeights& weights,
                               const std::optional<Var>& h0, const std::optional<Var>& c0,
-                              const RecurrentOptions& options) {
+                              const SequenceOptions& options) {
   const Op& op = op_of(cell);
   const Places p = places_of(x, weights, h0, c0);
   check_recurrent(op.name, cell, x, p, options.lengths);
@@ -303,7 +303,7 @@ RecurrentResult run_recurrent(Cell cell, const Var& x, const RecurrentWeights& w
 RecurrentResult recurrent_in_segments(std::int64_t steps, Cell cell, const Var& x,
                                       const RecurrentWeights& weights, const std::optional<Var>& h0,
                                       const std::optional<Var>& c0,
-                                      const RecurrentOptions& options) {
+                                      const SequenceOptions& options) {
   check(steps >= 1, "{}: segments of {} steps", op_of(cell).name, steps);
   check(x.rank() == 3 && x.shape()[1] >= 1,
         "{}: input {} is not [samples, steps, features] with a step or more", op_of(cell).name,
@@ -325,7 +325,7 @@ RecurrentResult recurrent_in_segments(std::int64_t steps, Cell cell, const Var& 
 
 RecurrentResult recurrent(Cell cell, const Var& x, const RecurrentWeights& weights,
                           const std::optional<Var>& h0, const std::optional<Var>& c0,
-                          const RecurrentOptions& options) {
+                          const SequenceOptions& options) {
   Var input = x;
   RecurrentWeights w = weights;
   std::optional<Var> h = h0, c = c0;

@@ -30,8 +30,8 @@ struct RecurrentWeights {
   std::optional<Var> hr = {};
 };
 
-// Options of recurrent().
-struct RecurrentOptions {
+// Which steps of a sequence are taken, and from which end.
+struct SequenceOptions {
   // Processes the steps from the last valid one to the first.
   bool reverse = false;
   // The number of valid steps of each sample, [n] i64 in 0 .. t; undefined: all. At other steps the
@@ -51,7 +51,7 @@ struct RecurrentResult {
 RecurrentResult recurrent(Cell cell, const Var& x, const RecurrentWeights& weights,
                           const std::optional<Var>& h0 = std::nullopt,
                           const std::optional<Var>& c0 = std::nullopt,
-                          const RecurrentOptions& options = {});
+                          const SequenceOptions& options = {});
 
 // recurrent() in checkpointed segments of `steps` steps, which backward recomputes one at a time
 // (segment.h). The tape keeps the input, the outputs and the states between segments.
@@ -59,6 +59,6 @@ RecurrentResult recurrent_in_segments(std::int64_t steps, Cell cell, const Var& 
                                       const RecurrentWeights& weights,
                                       const std::optional<Var>& h0 = std::nullopt,
                                       const std::optional<Var>& c0 = std::nullopt,
-                                      const RecurrentOptions& options = {});
+                                      const SequenceOptions& options = {});
 
 }  // namespace sotto
