@@ -133,6 +133,17 @@ inline Var operator-(Var a, Var b) { return sub(std::move(a), std::move(b)); }
 inline Var operator*(Var a, Var b) { return mul(std::move(a), std::move(b)); }
 inline Var operator/(Var a, Var b) { return div(std::move(a), std::move(b)); }
 
+// With numbers, which are the same for all samples: 2 * x + 1. x / c is x times 1 / c.
+inline Var operator-(Var x) { return affine(std::move(x), -1, 0); }
+inline Var operator+(Var x, double c) { return affine(std::move(x), 1, c); }
+inline Var operator+(double c, Var x) { return affine(std::move(x), 1, c); }
+inline Var operator-(Var x, double c) { return affine(std::move(x), 1, -c); }
+inline Var operator-(double c, Var x) { return affine(std::move(x), -1, c); }
+inline Var operator*(Var x, double c) { return affine(std::move(x), c, 0); }
+inline Var operator*(double c, Var x) { return affine(std::move(x), c, 0); }
+inline Var operator/(Var x, double c) { return affine(std::move(x), 1 / c, 0); }
+inline Var operator/(double c, Var x) { return affine(reciprocal(std::move(x)), c, 0); }
+
 inline Var tanhshrink(const Var& x) { return x - tanh(x); }
 
 // condition != 0 ? a : b, broadcasting. `condition` is a mask without gradient; if it has a sample

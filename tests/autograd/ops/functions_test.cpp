@@ -47,6 +47,13 @@ const Unary unaries[] = {
     {"reciprocal", [](const Var& x) { return reciprocal(x); }, 0.5, 3},
     {"log2", [](const Var& x) { return log2(x); }, 0.5, 3},
     {"log10", [](const Var& x) { return log10(x); }, 0.5, 3},
+    {"-x", [](const Var& x) { return -x; }},
+    {"2 x + 1", [](const Var& x) { return 2 * x + 1; }},
+    {"1 + x 0.5", [](const Var& x) { return 1 + x * 0.5; }},
+    {"1 - x", [](const Var& x) { return 1 - x; }},
+    {"x - 1", [](const Var& x) { return x - 1; }},
+    {"x / 3", [](const Var& x) { return x / 3; }},
+    {"2 / x", [](const Var& x) { return 2 / x; }, 0.5, 3},
     {"chunk", [](const Var& x) { return square(chunk(x, 1, 3)[1]); }},
     {"repeat",
      [](const Var& x) {
@@ -178,4 +185,22 @@ TEST_CASE("functions of shared weights obey the laws") {
     return used(random, {parameter(random, {3, 4}), parameter(random, {3})},
                 [](const Vars& w) { return nn::normalized_weight(w[0], w[1]); });
   });
+}
+
+TEST_CASE("operators with a number on either side have the values of the field") {
+  const std::vector<double> x{0.5, -2, 4};
+  const auto check_values = [&](auto f) {
+    Tape tape;
+    const Var y = f(tape.input(Tensor::from(x, {3, 1})));
+    for (std::int64_t k = 0; k < 3; ++k) {
+      CHECK(y.value().at({k, 0}) == Approx(f(x[static_cast<std::size_t>(k)])).epsilon(1e-15));
+    }
+  };
+  check_values([](const auto& v) { return -v; });
+  check_values([](const auto& v) { return 2 * v + 1; });
+  check_values([](const auto& v) { return 1 + v * 3; });
+  check_values([](const auto& v) { return 1 - v; });
+  check_values([](const auto& v) { return v - 1; });
+  check_values([](const auto& v) { return v / 3; });
+  check_values([](const auto& v) { return 2 / v; });
 }
