@@ -158,6 +158,14 @@ double Tensor::item() const {
   });
 }
 
+double Tensor::at(const Shape& index) const {
+  check(defined() && index.rank() == rank(), "at: indices {} in a tensor of shape {}", index,
+        shape_);
+  Tensor element = *this;
+  for (const std::int64_t at : index) element = element.select(0, at);
+  return element.item();
+}
+
 Tensor Tensor::to(Device device) const {
   if (device == this->device()) return *this;
   std::int64_t last = -1;
@@ -215,6 +223,11 @@ Tensor Tensor::select(int axis, std::int64_t index) const {
   const std::int64_t at = index < 0 ? index + shape_[axis] : index;
   check(at >= 0 && at < shape_[axis], "select: index {} of axis {} in {}", index, axis, shape_);
   return slice(axis, at, at + 1).squeeze(axis);
+}
+
+Tensor Tensor::operator[](std::int64_t index) const {
+  check(rank() > 0, "tensor: index {} of a tensor of shape {}", index, shape_);
+  return select(0, index);
 }
 
 Tensor Tensor::unsqueeze(int axis) const {

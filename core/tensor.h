@@ -105,8 +105,12 @@ class Tensor {
   // The values in row-major order, whatever the strides and device. Throws if T is not the dtype.
   template <class T>
   std::vector<T> to_vector() const;
-  // The value of a tensor with one element. Throws if it has another number of elements.
+  // The only element, as a double. Throws std::invalid_argument when there are more, or none.
   double item() const;
+  // The element at one index for each axis, x.at({0, -1}), as a double; negative indices count from
+  // the end. Throws std::invalid_argument, with the shape, for another number of indices and for
+  // one out of range.
+  double at(const Shape& index) const;
   // A copy on `device` with equal strides (bytes between the first and the last element are
   // copied); the tensor itself if it is on that device. Throws std::invalid_argument, with the
   // reason, if the device cannot be used.
@@ -117,6 +121,7 @@ class Tensor {
   Tensor transpose(int a, int b) const;
   Tensor slice(int axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
   Tensor select(int axis, std::int64_t index) const;  // drops the axis
+  Tensor operator[](std::int64_t index) const;        // select(0, index)
   Tensor unsqueeze(int axis) const;                   // inserts an axis of size 1
   Tensor squeeze(int axis) const;                     // drops an axis of size 1
   Tensor expand(const Shape& shape) const;            // broadcast, aligned at the right

@@ -313,3 +313,28 @@ TEST_CASE("shapes broadcast as aligned at the right") {
   CHECK(throws([] { broadcast_shapes("add", {2}, {3}); },
                "add: shapes do not broadcast: (2) and (3)"));
 }
+
+TEST_CASE("elements are found by index, from either end") {
+  const Tensor x = counting({2, 3, 4});
+  for (const std::int64_t i : {0, 1}) {
+    for (const std::int64_t j : {0, 1, 2}) {
+      CHECK(x.at({i, j, 2}) == static_cast<double>(12 * i + 4 * j + 2));
+      CHECK(x.at({i - 2, j - 3, -2}) == x.at({i, j, 2}));
+      CHECK(x[i][j][2].item() == x.at({i, j, 2}));
+      CHECK(x.transpose(0, 2).at({2, j, i}) == x.at({i, j, 2}));
+    }
+  }
+  CHECK(x[-1].shape() == Shape{3, 4});
+  CHECK(x[1].shares_storage(x));
+  CHECK(Tensor::from({5}, {}, Dtype::f32).at({}) == 5);
+}
+
+TEST_CASE("an index that does not fit is refused with the shape") {
+  const Tensor x = counting({2, 3});
+  CHECK(throws([&] { x.at({1}); }, "at: indices (1) in a tensor of shape (2, 3)"));
+  CHECK(throws([&] { x.at({1, 3}); }, "index 3 of axis 0 in (3)"));
+  CHECK(throws([&] { x[2]; }, "index 2 of axis 0 in (2, 3)"));
+  CHECK(throws([&] { x[0][0][0]; }, "tensor: index 0 of a tensor of shape ()"));
+  CHECK(throws([&] { Tensor().at({}); }, "at: indices ()"));
+  CHECK(throws([&] { x.item(); }, "item: 6 elements in a tensor of shape (2, 3)"));
+}
