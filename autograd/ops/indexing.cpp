@@ -153,8 +153,7 @@ Var masked_fill(const Var& x, const Var& mask, double value) {
 Var argmax(const Var& x, int axis, bool keepdim) {
   axis = normalize_axis("argmax", axis, x.rank());
   const SampleAxis samples = preserve_sample_axis("argmax", x, {axis});
-  const Tensor ids = argmax(x.value().transpose(axis, -1)).unsqueeze(-1).transpose(axis, -1);
-  const Var y = untracked(x.tape(), contiguous(ids), samples);
+  const Var y = untracked(x.tape(), argmax(x.value(), axis).unsqueeze(axis), samples);
   return keepdim ? y : squeeze(y, axis);
 }
 

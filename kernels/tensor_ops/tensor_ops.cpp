@@ -294,13 +294,12 @@ Tensor sum_to_f32(const Tensor& x, const Shape& shape) {
   return summed_to(x, shape, [&](const Shape& axes) { return sum_f32(x, axes, true); });
 }
 
-Tensor argmax(const Tensor& x) {
-  check(x.rank() > 0 && x.shape().back() > 0, "argmax: no elements in a row of {}", x.shape());
-  Shape shape = x.shape();
-  shape.erase(x.rank() - 1);
-  Tensor y = Tensor::empty(shape, Dtype::i64, x.device());
-  backend_of(x).argmax(contiguous(x).view(), y.view());
-  return y;
+Tensor argmax(const Tensor& x, int axis) {
+  check(x.rank() > 0 && x.size(axis) > 0, "argmax: over axis {} of {}", axis, x.shape());
+  const Tensor rows = contiguous(x.transpose(axis, -1));
+  const Tensor y = Tensor::empty(rows.slice(-1, 0, 1).shape(), Dtype::i64, x.device());
+  backend_of(x).argmax(rows.view(), y.squeeze(-1).view());
+  return contiguous(y.transpose(axis, -1).squeeze(axis));
 }
 
 namespace {

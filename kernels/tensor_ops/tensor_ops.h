@@ -67,7 +67,8 @@ Tensor put_along(const Tensor& x, const Tensor& ids, int axis, const Shape& shap
 // Sums x over the axes that broadcasting from `shape` to x's shape added or expanded.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 Tensor sum_to_f32(const Tensor& x, const Shape& shape);
-Tensor argmax(const Tensor& x);  // over the last axis, which is dropped; i64
+// The first of the largest elements along an axis, which is dropped; i64.
+Tensor argmax(const Tensor& x, int axis = -1);
 
 // a [.., m, k] b [.., k, n]; both of rank 2, or either or both with a batch axis in front.
 Tensor gemm(const Tensor& a, const Tensor& b);

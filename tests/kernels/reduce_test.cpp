@@ -8,6 +8,7 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/threads.h"
+#include "tests/support/throws.h"
 
 using namespace sotto;
 
@@ -147,6 +148,23 @@ TEST_CASE("argmax finds the first largest value of a row") {
     }
   }
   CHECK(argmax(Tensor::from({1, 3, 3, 2}, {4}, Dtype::f32)).to_vector<std::int64_t>()[0] == 1);
+}
+
+TEST_CASE("argmax along an axis is that of the axis brought to the end") {
+  Random random(44);
+  const Tensor x = random_tensor(random, {3, 4, 2, 5}, Dtype::f32);
+  CHECK(argmax(x, 0).shape() == Shape{4, 2, 5});
+  for (std::int64_t i = 0; i < 3; ++i) {
+    for (std::int64_t j = 0; j < 5; ++j) {
+      const Tensor row = x.select(0, i).select(1, 1).select(1, j);  // [4], along axis 1
+      CHECK(argmax(x, 1).at({i, 1, j}) == argmax(row).item());
+      CHECK(argmax(x, -3).at({i, 1, j}) == argmax(row).item());
+    }
+  }
+  CHECK(argmax(x, 1).contiguous());
+  CHECK(throws([&] { argmax(x, 4); }, "axis 4"));
+  CHECK(throws([&] { argmax(Tensor::empty({2, 0, 3}), 1); }, "argmax: over axis 1 of (2, 0, 3)"));
+  CHECK(throws([&] { argmax(full({}, 1)); }, "argmax: over axis -1 of ()"));
 }
 
 TEST_CASE("gather and scatter move rows along any axis") {
