@@ -103,16 +103,25 @@ ModuleHook::ModuleHook(OnCall on_call) : on_call_(std::move(on_call)), before_(w
 ModuleHook::~ModuleHook() { watch = before_; }
 
 Var Module::operator()(const Var& x) {
+  return call({x}, [this](const std::vector<Var>& inputs) { return forward(inputs[0]); });
+}
+
+Var Module::refuse_one_input(std::size_t count) const {
+  fail(fmt::format("{}: takes {} inputs, and was called with one", kind_of(*this), count));
+}
+
+Var Module::call(const std::vector<Var>& inputs, const Run& run) {
+  const Var& x = inputs[0];
   const CallScope scope(*this, x);
   std::optional<UseWatch> uses;
   if (scope.outermost()) uses.emplace([this](const Parameter& p) { note_use(p); });
   std::optional<PrecisionRegion> region;
   if (precision_) region.emplace(x.tape(), *precision_);
-  const auto call = [this, path = memory_label().module](const Var& in) {
-    const CallScope again(*this, in, path);
-    return forward(in);
+  const auto once = [this, run, path = memory_label().module](const std::vector<Var>& in) {
+    const CallScope again(*this, in[0], path);
+    return std::vector<Var>{run(in)};
   };
-  Var y = recompute_ ? segment(call, x) : call(x);
+  Var y = recompute_ ? segment(once, inputs)[0] : once(inputs)[0];
   if (watch && !x.tape().is_recomputing()) watch->on_call_(*this, x, y);
   return y;
 }

@@ -1,4 +1,5 @@
-// Models: a module is a function of one value with named parameters and child modules.
+// Models: a module is a function of one value with named parameters, and may hold other modules.
+// Modules of several inputs are in nn/module_of.h.
 #pragma once
 
 #include <concepts>
@@ -89,6 +90,14 @@ class Module {
   // device cannot be used.
   void to(Device device);
 
+ protected:
+  // Whatever a module's inputs are, its call: `run` is forward() of these values, or of those that
+  // take their place when it runs again in backward.
+  using Run = std::function<Var(const std::vector<Var>& inputs)>;
+  Var call(const std::vector<Var>& inputs, const Run& run);
+  // For a module of `count` inputs that was called with one.
+  [[noreturn]] Var refuse_one_input(std::size_t count) const;
+
  private:
   void set_trainable(bool trainable);
   void note_use(const Parameter& parameter);
@@ -98,9 +107,9 @@ class Module {
   bool recompute_ = false;
 };
 
-// Calls `on_call` after every module call on this thread while it lives, with the module, its input
-// and its result. A hook made later replaces an earlier one for its lifetime. Calls that backward
-// recomputes are not reported a second time.
+// Sees every module that is called, with its first input and its result, for as long as it lives
+// and on its thread; a later one sees instead of an earlier. What is run again in backward was seen
+// before.
 class ModuleHook {
  public:
   using OnCall = std::function<void(const Module& module, const Var& x, const Var& result)>;

@@ -1,0 +1,52 @@
+// Modules of several inputs: a sequence and its lengths, a question and an answer.
+#pragma once
+
+#include <tuple>
+
+#include "nn/module.h"
+
+namespace sotto::nn {
+
+// A module whose forward() takes a Var and more: values on the tape, which are Vars, and what is
+// none, as a Tensor of lengths. A call checks the number and types of inputs when it is compiled:
+//   class Tagger final : public nn::ModuleOf<Tensor> {
+//    public:
+//     Var forward(const Var& words, const Tensor& lengths) override;
+//     void visit(const nn::Visitor& visitor) override;
+//   };
+//   const Var y = tagger(tape.input(words), lengths);
+// Called as a Module of one input, by a Sequential for instance, it throws std::invalid_argument.
+template <class... More>
+class ModuleOf : public Module {
+ public:
+  virtual Var forward(const Var& x, const More&... more) = 0;
+  Var forward(const Var&) final { refuse_one_input(1 + sizeof...(More)); }
+
+  // Calls forward() in the module's precision and reports the call to the ModuleHook.
+  Var operator()(const Var& x, const More&... more) {
+    static_assert(sizeof...(More) > 0, "a module of one input is a Module");
+    std::vector<Var> inputs{x};
+    (add(inputs, more), ...);
+    return call(inputs, [this, more...](const std::vector<Var>& now) {
+      std::size_t next = 1;
+      // Braces: from left to right.
+      const std::tuple<More...> rest{current(now, next, more)...};
+      return std::apply([&](const More&... m) { return forward(now[0], m...); }, rest);
+    });
+  }
+
+ private:
+  template <class T>
+  static void add(std::vector<Var>& inputs, const T& input) {
+    if constexpr (std::is_same_v<T, Var>) inputs.push_back(input);
+  }
+  template <class T>
+  static T current(const std::vector<Var>& inputs, std::size_t& next, const T& input) {
+    if constexpr (std::is_same_v<T, Var>)
+      return inputs[next++];
+    else
+      return input;
+  }
+};
+
+}  // namespace sotto::nn
