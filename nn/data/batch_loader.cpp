@@ -5,7 +5,10 @@
 namespace sotto {
 
 BatchLoader::BatchLoader(const Dataset& data, Device device) : data_(data) {
-  for (int k = 0; device != cpu && k < 2; ++k) slots_.emplace_back(device);
+  for (int k = 0; device != cpu && k < 2; ++k) {
+    Slot& slot = slots_.emplace_back();
+    for (std::size_t i = 0; i < 2 + data.fields.size(); ++i) slot.uploads.emplace_back(device);
+  }
 }
 
 void BatchLoader::prefetch(std::span<const std::int64_t> rows, std::span<const std::int64_t> then) {
@@ -26,7 +29,8 @@ Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
   if (hit) ++hits_;
   if (!hit) start(rows, std::launch::deferred);
   now.gathered.get();
-  const Dataset batch{now.inputs.arrive(), now.targets.arrive()};
+  auto upload = now.uploads.begin();
+  Dataset batch = data_.map([&](const Tensor&) { return (upload++)->arrive(); });
   turn_ = 1 - turn_;
   if (const auto next = expected_after(rows); !next.empty()) {
     try {
@@ -38,8 +42,9 @@ Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
       rows_.clear();
     }
   }
-  const auto count = std::ssize(rows);
-  return {batch.inputs.slice(0, 0, count), batch.targets.slice(0, 0, count)};
+  batch = batch.map([&](const Tensor& x) { return x.slice(0, 0, std::ssize(rows)); });
+  batch.units = data_.units_of(rows);
+  return batch;
 }
 
 // Fills the slot of the next batch.
@@ -57,16 +62,21 @@ void BatchLoader::start(std::span<const std::int64_t> rows, std::launch how) {
   const LabelScope scope(label);
   // The inputs, which are larger, last: if they do not fit, only the targets were allocated in
   // vain.
-  slot.targets.begin(shape(data_.targets), data_.targets.dtype());
-  slot.inputs.begin(shape(data_.inputs), data_.inputs.dtype());
+  auto upload = slot.uploads.begin();
+  data_.map([&](const Tensor& x) {
+    (upload++)->begin(shape(x), x.dtype());
+    return x;
+  });
   slot.gathered = std::async(how, [this, &slot] { gather(slot); });
 }
 
 void BatchLoader::gather(Slot& slot) const {
-  copy_rows(data_.inputs, slot.rows, slot.inputs.room());
-  slot.inputs.send();
-  copy_rows(data_.targets, slot.rows, slot.targets.room());
-  slot.targets.send();
+  auto upload = slot.uploads.begin();
+  data_.map([&](const Tensor& x) {
+    copy_rows(x, slot.rows, upload->room());
+    (upload++)->send();
+    return x;
+  });
 }
 
 // Returns the rows that probably follow these; empty if these are not among the expected rows.

@@ -36,9 +36,8 @@ class BatchLoader {
 
  private:
   struct Slot {
-    explicit Slot(Device device) : inputs(device), targets(device) {}
     std::vector<std::int64_t> rows;
-    Upload inputs, targets;
+    std::deque<Upload> uploads;  // one for each tensor, in the order of Dataset::map
     std::future<void> gathered;  // the last member: its destructor waits before the buffers it
                                  // writes to are freed
   };

@@ -1,10 +1,13 @@
 #include "nn/data/dataset.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
+#include <set>
 
 #include "core/error.h"
+#include "core/join.h"
 #include "core/random/philox.h"
 #include "core/threads/parallel.h"
 
@@ -14,6 +17,9 @@ namespace {
 
 // The first Philox stream of epoch permutations: ASCII "orde", then the epoch.
 constexpr std::uint64_t order_stream = 0x6f72646500000000;
+// Those of split() and shuffle(): ASCII "split" and "shuf".
+constexpr std::uint64_t split_stream = 0x73706c6974000000;
+constexpr std::uint64_t shuffle_stream = 0x7368756600000000;
 constexpr std::int64_t gather_grain = 64;
 
 std::size_t sample_bytes(const Tensor& x) {
@@ -46,15 +52,57 @@ void copy_rows(const Tensor& x, std::span<const std::int64_t> rows, std::byte* t
   }
 }
 
+namespace {
+
+void check_field(const std::string& name, const Tensor& x, const Tensor& inputs) {
+  check(x.defined() && x.rank() >= 1, "dataset: {} need a sample axis", name);
+  check(x.contiguous() && x.device() == cpu, "dataset: {} {} are not row-major on the CPU", name,
+        x.shape());
+  check(x.size(0) == inputs.size(0), "dataset: sample counts differ: inputs {}, {} {}",
+        inputs.shape(), name, x.shape());
+}
+
+}  // namespace
+
 std::int64_t Dataset::size() const {
-  for (const Tensor* x : {&inputs, &targets}) {
-    check(x->defined() && x->rank() >= 1, "dataset: inputs and targets need a sample axis");
-    check(x->contiguous() && x->device() == cpu, "dataset: {} is not row-major on the CPU",
-          x->shape());
+  check_field("inputs", inputs, inputs);
+  check_field("targets", targets, inputs);
+  for (const auto& [name, x] : fields) check_field(name, x, inputs);
+  const std::int64_t n = inputs.size(0);
+  check(units.empty() || std::ssize(units) == n, "dataset: {} samples and the units of {}", n,
+        units.size());
+  return n;
+}
+
+const Tensor& Dataset::field(const std::string& name) const {
+  const auto found = fields.find(name);
+  check(found != fields.end(), "dataset: no field {} among: {}", name,
+        join(fields, ", ", [](const auto& field) { return field.first; }));
+  return found->second;
+}
+
+std::vector<std::vector<std::int64_t>> Dataset::rows_of_units() const {
+  const std::int64_t n = size();
+  std::map<std::int64_t, std::vector<std::int64_t>> rows;
+  for (std::int64_t row = 0; row < n; ++row) {
+    rows[units.empty() ? row : units[static_cast<std::size_t>(row)]].push_back(row);
   }
-  check(inputs.size(0) == targets.size(0), "dataset: sample counts differ: inputs {}, targets {}",
-        inputs.shape(), targets.shape());
-  return inputs.size(0);
+  std::vector<std::vector<std::int64_t>> all;
+  for (auto& [unit, of_unit] : rows) all.push_back(std::move(of_unit));
+  return all;
+}
+
+std::int64_t Dataset::unit_count() const {
+  const std::int64_t n = size();
+  return units.empty() ? n : std::ssize(std::set<std::int64_t>(units.begin(), units.end()));
+}
+
+Dataset Dataset::map(const std::function<Tensor(const Tensor&)>& f) const {
+  Dataset y;
+  for (const auto& [name, x] : fields) y.fields[name] = f(x);
+  y.targets = f(targets);
+  y.inputs = f(inputs);
+  return y;
 }
 
 void Dataset::check_rows(std::span<const std::int64_t> rows) const {
@@ -66,13 +114,56 @@ void Dataset::check_rows(std::span<const std::int64_t> rows) const {
 
 Dataset Dataset::batch(std::span<const std::int64_t> rows) const {
   check_rows(rows);
-  return {gather(inputs, rows), gather(targets, rows)};
+  Dataset y = map([&](const Tensor& x) { return gather(x, rows); });
+  y.units = units_of(rows);
+  return y;
+}
+
+std::vector<std::int64_t> Dataset::units_of(std::span<const std::int64_t> rows) const {
+  std::vector<std::int64_t> y;
+  for (const std::int64_t row : rows) {
+    if (!units.empty()) y.push_back(units[static_cast<std::size_t>(row)]);
+  }
+  return y;
 }
 
 Dataset Dataset::slice(std::int64_t begin, std::int64_t end) const {
   check(0 <= begin && begin <= end && end <= size(), "slice: samples {} to {} of {}", begin, end,
         size());
-  return {inputs.slice(0, begin, end), targets.slice(0, begin, end)};
+  Dataset y = map([&](const Tensor& x) { return x.slice(0, begin, end); });
+  if (!units.empty()) y.units.assign(units.begin() + begin, units.begin() + end);
+  return y;
+}
+
+namespace {
+
+// 0, 1, ... in an order of the seed's.
+std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed, std::uint64_t stream) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  PublicRandom(seed, stream).shuffle(order);
+  return order;
+}
+
+}  // namespace
+
+std::pair<Dataset, Dataset> Dataset::split(double fraction, std::uint64_t seed) const {
+  check(fraction >= 0 && fraction <= 1, "split: a fraction of {}", fraction);
+  const std::vector<std::vector<std::int64_t>> rows = rows_of_units();
+  const auto first = std::llround(fraction * static_cast<double>(rows.size()));
+  std::vector<std::int64_t> parts[2];
+  std::int64_t drawn = 0;
+  for (const std::int64_t unit : permutation(std::ssize(rows), seed, split_stream)) {
+    std::vector<std::int64_t>& part = parts[drawn++ < first ? 0 : 1];
+    const auto& of_unit = rows[static_cast<std::size_t>(unit)];
+    part.insert(part.end(), of_unit.begin(), of_unit.end());
+  }
+  for (auto& part : parts) std::sort(part.begin(), part.end());
+  return {batch(parts[0]), batch(parts[1])};
+}
+
+Dataset Dataset::shuffle(std::uint64_t seed) const {
+  return batch(permutation(size(), seed, shuffle_stream));
 }
 
 ShuffledBatches::ShuffledBatches(std::int64_t rows, std::int64_t batch, std::uint64_t seed)
@@ -89,9 +180,7 @@ std::vector<std::int64_t> ShuffledBatches::next() {
 
 std::vector<std::int64_t> ShuffledBatches::peek() {
   if (shuffled_ != at_.epoch) {
-    order_.resize(static_cast<std::size_t>(rows_));
-    std::iota(order_.begin(), order_.end(), std::int64_t{0});
-    PublicRandom(seed_, order_stream + static_cast<std::uint64_t>(at_.epoch)).shuffle(order_);
+    order_ = permutation(rows_, seed_, order_stream + static_cast<std::uint64_t>(at_.epoch));
     shuffled_ = at_.epoch;
   }
   const std::int64_t count = std::min(batch_, rows_ - at_.row);

@@ -5,24 +5,41 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
 
 namespace sotto {
 
-// Labelled samples: sample k is inputs[k] with targets[k]. Both tensors are row-major on the CPU
-// and have n as axis 0; every call below throws std::invalid_argument if they do not.
-//
-//   Dataset data{images, labels};
-//   const Dataset batch = data.batch(std::vector<std::int64_t>{0, 5, 7});
+// Sample k is inputs[k] with targets[k], and with element k of each field. All tensors are
+// row-major on the CPU and agree in axis 0; every call below throws std::invalid_argument where
+// they do not:
+//   const Dataset data{.inputs = words, .targets = labels, .fields = {{"lengths", lengths}},
+//                      .units = authors};
+//   const auto [train, test] = data.split(0.8, seed);
 struct Dataset {
-  Tensor inputs;   // [n, ...], any dtype
-  Tensor targets;  // [n, ...], usually i64 labels [n]
+  Tensor inputs = {};   // [n, ...], any dtype
+  Tensor targets = {};  // [n, ...], usually i64 labels [n]
+  // What else belongs to a sample, by name: lengths, masks, weights; each [n, ...].
+  std::map<std::string, Tensor> fields = {};
+  // Whose sample k is: the number of a unit of privacy, a user for instance; any numbers, in any
+  // order. Where it is empty each sample is a unit of its own.
+  std::vector<std::int64_t> units = {};
 
   // The number of samples, n.
   std::int64_t size() const;
+  // Throws std::invalid_argument, with the names that there are, for another one.
+  const Tensor& field(const std::string& name) const;
+  // The samples of each unit, in rising order; units by rising number.
+  std::vector<std::vector<std::int64_t>> rows_of_units() const;
+  // How many units have a sample: the population of a private training (dp/engine/engine.h).
+  std::int64_t unit_count() const;
+
   // Copies the samples with these numbers, in this order, repeats allowed: [rows, ...]. Throws
   // std::invalid_argument for a number outside [0, n).
   Dataset batch(std::span<const std::int64_t> rows) const;
@@ -30,6 +47,17 @@ struct Dataset {
   void check_rows(std::span<const std::int64_t> rows) const;
   // Samples begin, ..., end - 1; shares the storage of this data set.
   Dataset slice(std::int64_t begin, std::int64_t end) const;
+  // Two parts without a sample in common, copies: round(fraction units) units drawn at random, with
+  // all samples of theirs, and the others; samples keep their order. The draw is public, a function
+  // of the seed and the number of units alone. Throws std::invalid_argument unless
+  // 0 <= fraction <= 1.
+  std::pair<Dataset, Dataset> split(double fraction, std::uint64_t seed) const;
+  // A copy in another order, a function of the seed and n alone.
+  Dataset shuffle(std::uint64_t seed) const;
+  // f of each tensor, without units: the fields by name, the targets, the inputs, in this order.
+  Dataset map(const std::function<Tensor(const Tensor&)>& f) const;
+  // The units of the given samples; empty where each sample is a unit of its own.
+  std::vector<std::int64_t> units_of(std::span<const std::int64_t> rows) const;
 };
 
 // Copies rows of the row-major x to `to`, one after the other, on the calling thread.

@@ -23,7 +23,7 @@ int of_training() {
                MeanQuery{.sampling_rate = 1}, SamplerOptions{.expected_batch = 8},
                PrivacyTarget{.epsilon = 1}, ErrorObjective{.steps = 4},
                LedgerHeader{.unit = "one user"}, CanaryOptions{}, TapeOptions{.private_data = true},
-               TensorFile{.tensors = {}});
+               TensorFile{.tensors = {}}, Dataset{.units = {}});
 }
 
 int of_models() {
@@ -47,4 +47,4 @@ int of_functions() {
 
 }  // namespace
 
-int main() { return of_training() + of_models() + of_functions() == 45 ? 0 : 1; }
+int main() { return of_training() + of_models() + of_functions() == 46 ? 0 : 1; }

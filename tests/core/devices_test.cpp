@@ -38,7 +38,12 @@ void write(Upload& upload, const Tensor& values) {
 Dataset numbered(std::int64_t samples) {
   std::vector<std::int64_t> labels(static_cast<std::size_t>(samples));
   std::iota(labels.begin(), labels.end(), std::int64_t{0});
-  return {counting({samples, 3}, 0), Tensor::from(labels, {samples})};
+  std::vector<std::uint8_t> marks(labels.size());
+  for (std::size_t k = 0; k < marks.size(); ++k) marks[k] = static_cast<std::uint8_t>(3 * k + 1);
+  return {.inputs = counting({samples, 3}, 0),
+          .targets = Tensor::from(labels, {samples}),
+          .fields = {{"marks", Tensor::from(marks, {samples})}},
+          .units = {labels.rbegin(), labels.rend()}};
 }
 
 // Checks that each of the batches, requested in order, is the data set's. The device computes with
@@ -50,7 +55,11 @@ void check_batches(BatchLoader& loader, const Dataset& data,
     const Tensor twice = add(got.inputs, got.inputs);
     CHECK(twice.to_vector<float>() == add(expected.inputs, expected.inputs).to_vector<float>());
     CHECK(got.targets.to_vector<std::int64_t>() == expected.targets.to_vector<std::int64_t>());
+    CHECK(got.field("marks").to_vector<std::uint8_t>() ==
+          expected.field("marks").to_vector<std::uint8_t>());
+    CHECK(got.units == expected.units);
     CHECK(got.targets.device() == got.inputs.device());
+    CHECK(got.field("marks").device() == got.inputs.device());
   }
 }
 

@@ -1,9 +1,11 @@
 #include "nn/data/dataset.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "tests/support/catch.h"
+#include "tests/support/throws.h"
 
 using namespace sotto;
 
@@ -92,6 +94,98 @@ TEST_CASE("inputs and targets that do not belong together are refused") {
   CHECK_THROWS_AS((Dataset{Tensor::empty({}), data.targets}.size()), std::invalid_argument);
   CHECK_THROWS_AS((Dataset{Tensor::empty({4, 6}).transpose(0, 1), data.targets}.size()),
                   std::invalid_argument);
+}
+
+namespace {
+
+// The same samples with lengths 1000 + k and units of one, two or three samples, interleaved.
+Dataset with_fields(std::int64_t count) {
+  Dataset data = numbered(count);
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t k = 0; k < count; ++k) {
+    lengths.push_back(1000 + k);
+    data.units.push_back(50 - (k * k) % 17);
+  }
+  data.fields["lengths"] = Tensor::from(lengths, {count});
+  return data;
+}
+
+// That every tensor of a sample is still that of one sample; returns the samples.
+Rows samples_of(const Dataset& data, const Dataset& all) {
+  const Rows targets = data.targets.to_vector<std::int64_t>();
+  const Rows lengths = data.field("lengths").to_vector<std::int64_t>();
+  const std::vector<float> inputs = data.inputs.to_vector<float>();
+  Rows samples;
+  for (std::size_t k = 0; k < targets.size(); ++k) {
+    const std::int64_t sample = targets[k] - 100;
+    CHECK(lengths[k] == 1000 + sample);
+    CHECK(inputs[3 * k] == static_cast<float>(10 * sample));
+    CHECK(data.units[k] == all.units[static_cast<std::size_t>(sample)]);
+    samples.push_back(sample);
+  }
+  return samples;
+}
+
+}  // namespace
+
+TEST_CASE("fields and units go with their samples") {
+  const Dataset data = with_fields(20);
+  CHECK(samples_of(data.batch(Rows{7, 0, 7}), data) == Rows{7, 0, 7});
+  CHECK(samples_of(data.slice(3, 6), data) == Rows{3, 4, 5});
+  CHECK(samples_of(data.slice(2, 9).batch(Rows{1, 6}), data) == Rows{3, 8});
+  CHECK(throws([&] { data.field("masks"); }, "dataset: no field masks among: lengths"));
+}
+
+TEST_CASE("fields and units of another number of samples are refused") {
+  Dataset data = with_fields(6);
+  data.fields["short"] = Tensor::empty({5});
+  CHECK(throws([&] { data.size(); }, "sample counts differ: inputs (6, 3, 1), short (5)"));
+  data.fields = {{"none", Tensor()}};
+  CHECK(throws([&] { data.batch(Rows{0}); }, "none need a sample axis"));
+  data.fields = {};
+  data.units.pop_back();
+  CHECK(throws([&] { data.size(); }, "6 samples and the units of 5"));
+}
+
+TEST_CASE("units have their samples in rising order") {
+  Dataset data = numbered(5);
+  CHECK(data.unit_count() == 5);
+  CHECK(data.rows_of_units() == std::vector<Rows>{{0}, {1}, {2}, {3}, {4}});
+  data.units = {9, -1, 9, 4, -1};
+  CHECK(data.unit_count() == 3);
+  CHECK(data.rows_of_units() == std::vector<Rows>{{1, 4}, {3}, {0, 2}});
+}
+
+TEST_CASE("a split parts samples, and never a unit") {
+  const Dataset data = with_fields(60);
+  for (const double fraction : {0.0, 0.3, 0.5, 1.0}) {
+    const auto [first, second] = data.split(fraction, 3);
+    CHECK(first.unit_count() == std::llround(fraction * static_cast<double>(data.unit_count())));
+    CHECK(first.unit_count() + second.unit_count() == data.unit_count());
+    Rows samples = samples_of(first, data);
+    CHECK(std::is_sorted(samples.begin(), samples.end()));
+    const Rows others = samples_of(second, data);
+    samples.insert(samples.end(), others.begin(), others.end());
+    std::sort(samples.begin(), samples.end());
+    CHECK(samples == samples_of(data, data));
+  }
+  const Dataset plain = numbered(60);
+  const Rows first = plain.split(0.5, 3).first.targets.to_vector<std::int64_t>();
+  CHECK(first.size() == 30);
+  CHECK(first == plain.split(0.5, 3).first.targets.to_vector<std::int64_t>());
+  CHECK(first != plain.split(0.5, 4).first.targets.to_vector<std::int64_t>());
+  CHECK(throws([&] { plain.split(1.1, 3); }, "split: a fraction of 1.1"));
+}
+
+TEST_CASE("shuffling changes the order of samples and nothing else") {
+  const Dataset data = with_fields(40);
+  const Dataset shuffled = data.shuffle(8);
+  Rows samples = samples_of(shuffled, data);
+  CHECK(samples != samples_of(data, data));
+  CHECK(samples == samples_of(data.shuffle(8), data));
+  CHECK(samples != samples_of(data.shuffle(9), data));
+  std::sort(samples.begin(), samples.end());
+  CHECK(samples == samples_of(data, data));
 }
 
 TEST_CASE("every epoch hands out each row once, in an order of its own") {
