@@ -151,15 +151,17 @@ double Accountant::delta(double epsilon) const {
   return std::min(charged_delta(epsilon) + cut, 1.0);
 }
 
-NewAccountant make_accountant(AccountantKind kind, NeighboringRelation relation) {
-  return [kind, relation]() -> std::unique_ptr<Accountant> {
-    switch (kind) {
-      case AccountantKind::pld: return std::make_unique<PldAccountant>(relation);
-      case AccountantKind::prv: return std::make_unique<PrvAccountant>(relation);
-      case AccountantKind::rdp: break;
-    }
-    return std::make_unique<RdpAccountant>(default_orders(), relation);
-  };
+std::unique_ptr<Accountant> make_accountant(AccountantKind kind, NeighboringRelation relation) {
+  switch (kind) {
+    case AccountantKind::pld: return std::make_unique<PldAccountant>(relation);
+    case AccountantKind::prv: return std::make_unique<PrvAccountant>(relation);
+    case AccountantKind::rdp: break;
+  }
+  return std::make_unique<RdpAccountant>(default_orders(), relation);
+}
+
+AccountantFactory accountant_factory(AccountantKind kind, NeighboringRelation relation) {
+  return [kind, relation] { return make_accountant(kind, relation); };
 }
 
 }  // namespace sotto

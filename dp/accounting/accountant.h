@@ -88,9 +88,13 @@ class Accountant {
   std::map<Event, Pass> passes_;  // keyed by their first batch
 };
 
-// Returns a function that makes accountants with an empty history.
-using NewAccountant = std::function<std::unique_ptr<Accountant>()>;
-NewAccountant make_accountant(
+// An accountant with an empty history.
+std::unique_ptr<Accountant> make_accountant(
+    AccountantKind kind = AccountantKind::pld,
+    NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
+// For what needs a new one again and again: a search, a ledger that grows.
+using AccountantFactory = std::function<std::unique_ptr<Accountant>()>;
+AccountantFactory accountant_factory(
     AccountantKind kind = AccountantKind::pld,
     NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
 

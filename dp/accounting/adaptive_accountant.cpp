@@ -70,7 +70,7 @@ double AdaptiveAccountant::charged_delta(double) const {
       "delta fixed in advance, and no delta for an epsilon");
 }
 
-NewAccountant make_adaptive_accountant(NeighboringRelation relation, EventCounts plans) {
+AccountantFactory adaptive_accountant_factory(NeighboringRelation relation, EventCounts plans) {
   return [relation, plans = std::move(plans)] {
     return std::make_unique<AdaptiveAccountant>(relation, plans);
   };

@@ -30,7 +30,7 @@ class AdaptiveAccountant final : public Accountant {
   std::vector<double> planned_;  // divergences of the plans
 };
 
-NewAccountant make_adaptive_accountant(
+AccountantFactory adaptive_accountant_factory(
     NeighboringRelation relation = NeighboringRelation::add_or_remove_one, EventCounts plans = {});
 
 }  // namespace sotto

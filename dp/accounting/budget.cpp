@@ -26,23 +26,23 @@ bool within(const std::map<Event, std::int64_t>& part, const std::map<Event, std
 
 }  // namespace
 
-Budget::Budget(const Ledger& ledger, NewAccountant accountant, double delta,
+Budget::Budget(const Ledger& ledger, AccountantFactory accountant, double delta,
                std::optional<double> target_epsilon)
     : ledger_(ledger),
-      new_accountant_(std::move(accountant)),
+      make_accountant_(std::move(accountant)),
       delta_(delta),
       target_epsilon_(target_epsilon),
-      spent_(new_accountant_()) {}
+      spent_(make_accountant_()) {}
 
 std::unique_ptr<Accountant> Budget::fresh(const History& history) const {
-  auto accountant = new_accountant_();
+  auto accountant = make_accountant_();
   if (!history.adaptive) return accountant;
-  return make_adaptive_accountant(accountant->relation(), history.plans)();
+  return adaptive_accountant_factory(accountant->relation(), history.plans)();
 }
 
 double Budget::epsilon_of_plans(const EventCounts& plans) const {
   if (plans == plans_) return plans_epsilon_;
-  const std::unique_ptr<Accountant> all = new_accountant_();
+  const std::unique_ptr<Accountant> all = make_accountant_();
   for (const auto& [event, count] : totals(plans)) all->compose(event, count);
   plans_epsilon_ = all->epsilon(delta_);
   plans_ = plans;

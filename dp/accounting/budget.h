@@ -16,7 +16,7 @@ namespace sotto {
 class Budget {
  public:
   // Without a target every release is allowed.
-  Budget(const Ledger& ledger, NewAccountant accountant, double delta,
+  Budget(const Ledger& ledger, AccountantFactory accountant, double delta,
          std::optional<double> target_epsilon);
 
   // The epsilon of all that the ledger charges (History::charged), by the accountant, or by the
@@ -46,7 +46,7 @@ class Budget {
   double epsilon_of_plans(const EventCounts& plans) const;
 
   Ledger ledger_;
-  NewAccountant new_accountant_;
+  AccountantFactory make_accountant_;
   double delta_;
   std::optional<double> target_epsilon_;
   // of the ledger as it was last read

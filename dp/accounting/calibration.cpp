@@ -19,7 +19,7 @@ constexpr double margin = 1e-9, tolerance = 1e-7;
 // A target, with an accountant to evaluate it.
 class Search {
  public:
-  Search(const char* op, const PrivacyTarget& target, const NewAccountant& accountant)
+  Search(const char* op, const PrivacyTarget& target, const AccountantFactory& accountant)
       : op_(op), target_(target), accountant_(accountant) {
     check(target.epsilon > 0 && std::isfinite(target.epsilon),
           "{}: epsilon {} is not a finite number > 0", op, target.epsilon);
@@ -75,12 +75,13 @@ class Search {
  private:
   const char* op_;
   const PrivacyTarget& target_;
-  const NewAccountant& accountant_;
+  const AccountantFactory& accountant_;
 };
 
 }  // namespace
 
-double calibrate_noise_multiplier(const PrivacyTarget& target, const NewAccountant& accountant) {
+double calibrate_noise_multiplier(const PrivacyTarget& target,
+                                  const AccountantFactory& accountant) {
   const Search search("calibrate_noise_multiplier", target, accountant);
   if (target.steps == 0) return 0;
   constexpr double largest = 1e9;
@@ -99,7 +100,7 @@ double calibrate_noise_multiplier(const PrivacyTarget& target, const NewAccounta
 }
 
 std::int64_t max_steps(double noise_multiplier, const PrivacyTarget& target,
-                       const NewAccountant& accountant) {
+                       const AccountantFactory& accountant) {
   const Search search("max_steps", target, accountant);
   const Event batch = search.batch(noise_multiplier);
   const auto allowed = [&](std::int64_t passes) {
@@ -120,7 +121,7 @@ std::int64_t max_steps(double noise_multiplier, const PrivacyTarget& target,
 }
 
 double max_sampling_rate(double noise_multiplier, const PrivacyTarget& target,
-                         const NewAccountant& accountant) {
+                         const AccountantFactory& accountant) {
   PrivacyTarget any_rate = target;
   any_rate.batch.sampling_rate = 1;
   const Search search("max_sampling_rate", any_rate, accountant);
@@ -157,7 +158,7 @@ double other_noise_multiplier(double joint, double one) {
 // A unit changes each centered count by 1/2, so the counts' noise multiplier is 2 / sqrt(groups)
 // times their standard deviation.
 double calibrate_count_noise(double noise_multiplier, std::int64_t groups,
-                             const PrivacyTarget& target, const NewAccountant& accountant) {
+                             const PrivacyTarget& target, const AccountantFactory& accountant) {
   check(groups >= 1, "calibrate_count_noise: counts of {} groups", groups);
   const double joint = calibrate_noise_multiplier(target, accountant);
   check(joint < noise_multiplier,

@@ -28,19 +28,19 @@ struct PrivacyTarget {
 // The smallest noise multiplier; 0 for no steps. Throws also when none up to 1e9 meets the target,
 // or sampling_rate is 0.
 double calibrate_noise_multiplier(const PrivacyTarget& target,
-                                  const NewAccountant& accountant = make_accountant());
+                                  const AccountantFactory& accountant = accountant_factory());
 
 // The largest number of steps, at most 2^53, with this noise multiplier (target.steps is ignored);
 // 0 when a single epoch is too much. Throws also unless noise_multiplier is finite and >= 0, or
 // when sampling_rate is 0.
 std::int64_t max_steps(double noise_multiplier, const PrivacyTarget& target,
-                       const NewAccountant& accountant = make_accountant());
+                       const AccountantFactory& accountant = accountant_factory());
 
 // The largest sampling rate with this noise multiplier (that of target.batch is ignored, and its
 // `cut` must hold for the rate returned). Throws also unless noise_multiplier is finite and >= 0,
 // when the sampling has no rate, and when no rate from 1e-15 on meets the target.
 double max_sampling_rate(double noise_multiplier, const PrivacyTarget& target,
-                         const NewAccountant& accountant = make_accountant());
+                         const AccountantFactory& accountant = accountant_factory());
 
 // The noise multiplier of two Gaussian releases on one batch taken as one, each multiplier relative
 // to its own sensitivity: 1/joint^2 = 1/one^2 + 1/other^2 (Andrew et al. 2021, theorem 1, for
@@ -57,6 +57,6 @@ double other_noise_multiplier(double joint, double one);
 // the gradients alone do not meet the target.
 double calibrate_count_noise(double noise_multiplier, std::int64_t groups,
                              const PrivacyTarget& target,
-                             const NewAccountant& accountant = make_accountant());
+                             const AccountantFactory& accountant = accountant_factory());
 
 }  // namespace sotto

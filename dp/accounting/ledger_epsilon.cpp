@@ -6,10 +6,10 @@
 
 namespace sotto {
 
-double epsilon(const Ledger& ledger, double delta, const NewAccountant& accountant) {
+double epsilon(const Ledger& ledger, double delta, const AccountantFactory& accountant) {
   const History history = ledger.history();
   auto spent = accountant();
-  if (history.adaptive) spent = make_adaptive_accountant(spent->relation(), history.plans)();
+  if (history.adaptive) spent = adaptive_accountant_factory(spent->relation(), history.plans)();
   for (const auto& [event, count] : history.charged()) spent->compose(event, count);
   const double epsilon = spent->epsilon(delta);
   return ledger.private_noise() ? epsilon : std::numeric_limits<double>::infinity();

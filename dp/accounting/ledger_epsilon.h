@@ -12,6 +12,6 @@ namespace sotto {
 // infinity when the noise or the batches were not secret. Throws std::invalid_argument unless delta
 // is in (0, 1), and the errors of Accountant::compose for a release without a proof.
 double epsilon(const Ledger& ledger, double delta,
-               const NewAccountant& accountant = make_accountant());
+               const AccountantFactory& accountant = accountant_factory());
 
 }  // namespace sotto

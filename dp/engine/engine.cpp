@@ -61,7 +61,7 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       initial_bounds_(clipper_.bounds()),
       noise_(options_, *sampler_, ledger),
       mechanism_(noise_.make_mechanism()),
-      budget_(ledger, make_accountant(options.accountant, ledger.header().relation), options.delta,
+      budget_(ledger, accountant_factory(options.accountant, ledger.header().relation), options.delta,
               options.target_epsilon),
       batches_(options_, *sampler_, memory::device_of(optimizer)),
       planning_(options_, model, optimizer, clipper_, batches_),

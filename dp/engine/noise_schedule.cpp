@@ -27,12 +27,13 @@ EventCounts planned_means(const EngineOptions& options) {
 // Returns accountants that begin with all that the steps' noise must leave room for: planned means
 // and the ledger's releases, which could be looked at when these settings were chosen. A resumed
 // run found its noise when it began.
-NewAccountant accountant_of_rest(const EngineOptions& options, const Ledger& ledger) {
+AccountantFactory accountant_of_rest(const EngineOptions& options, const Ledger& ledger) {
   const History history = ledger.history();
   const EventCounts released = ledger.resumed() ? EventCounts{} : history.events;
   const NeighboringRelation relation = ledger.header().relation;
-  const NewAccountant start = released.empty() ? make_accountant(options.accountant, relation)
-                                               : make_adaptive_accountant(relation, history.plans);
+  const AccountantFactory start = released.empty()
+                                      ? accountant_factory(options.accountant, relation)
+                                      : adaptive_accountant_factory(relation, history.plans);
   EventCounts others = planned_means(options);
   for (const auto& [event, count] : released) add_releases(others, event, count);
   if (others.empty()) return start;
@@ -54,7 +55,7 @@ double initial_noise(const EngineOptions& options, const Sampler& sampler, const
       return options.noise_schedule->value(step, first);
     };
   }
-  const NewAccountant accountant = accountant_of_rest(options, ledger);
+  const AccountantFactory accountant = accountant_of_rest(options, ledger);
   const double others = accountant()->epsilon(options.delta);
   constexpr double min_left = 1e-3;  // of the target: less asks for absurd noise
   check(others < (1 - min_left) * target.epsilon,

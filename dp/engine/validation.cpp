@@ -231,7 +231,7 @@ std::string truncation_problem(std::int64_t population, const Event& batch,
   Event release = batch;
   release.truncation_probability = 0;
   release.noise_multiplier = *options.noise_multiplier;
-  const auto spent = make_accountant(options.accountant, relation)();
+  const auto spent = make_accountant(options.accountant, relation);
   if (!options.noise_schedule) spent->compose(release, target.steps);
   for (std::int64_t step = 0; options.noise_schedule && step < target.steps; ++step) {
     release.noise_multiplier = options.noise_schedule->value(step, *options.noise_multiplier);

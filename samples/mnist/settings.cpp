@@ -204,7 +204,7 @@ double noise_multiplier(const Settings& s) {
                                      .delta = s.delta,
                                      .batch = sampler->event(),
                                      .steps = planned_steps(s)},
-                                    make_accountant(options.accountant, relation_of(s)));
+                                    accountant_factory(options.accountant, relation_of(s)));
 }
 
 std::int64_t planned_steps(const Settings& s) {

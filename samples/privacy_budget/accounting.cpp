@@ -26,8 +26,8 @@ constexpr std::array<const char*, 4> method_names = {"pld", "rdp", "gdp", "prv"}
 // The library's kind of accountant; not for gdp.
 AccountantKind kind_of(Method method) { return parse_accountant(name(method)); }
 
-NewAccountant maker(Method method, NeighboringRelation relation) {
-  return make_accountant(kind_of(method), relation);
+AccountantFactory maker(Method method, NeighboringRelation relation) {
+  return accountant_factory(kind_of(method), relation);
 }
 
 std::unique_ptr<Accountant> composed(Method method, NeighboringRelation relation,

@@ -34,7 +34,7 @@ Event batch(double rate, double noise = 0) {
 
 void report_equal(double rate, double noise) {
   report(fmt::format("a million steps, rate {:.6g}, noise {}", rate, noise), [&] {
-    const auto accountant = make_accountant()();
+    const auto accountant = make_accountant();
     accountant->compose(batch(rate, noise), 1000000);
     return accountant->epsilon(1e-5);
   });
@@ -44,7 +44,7 @@ void report_equal(double rate, double noise) {
 void report_different(double rate, double high, double low) {
   constexpr int steps = 1000;
   report(fmt::format("1,000 different steps, rate {:.6g}, noise {} to {}", rate, high, low), [&] {
-    const auto accountant = make_accountant()();
+    const auto accountant = make_accountant();
     for (int step = 0; step < steps; ++step)
       accountant->compose(batch(rate, high + (low - high) * step / steps));
     return accountant->epsilon(1e-5);
@@ -57,7 +57,7 @@ void report_shown(double rate, double noise) {
   report(fmt::format("{} answers, each after {} more steps, rate {:.6g}, noise {}", answers,
                      between, rate, noise),
          [&] {
-           const auto accountant = make_accountant()();
+           const auto accountant = make_accountant();
            double epsilon = 0;
            for (int k = 0; k < answers; ++k) {
              accountant->compose(batch(rate, noise), between);

@@ -17,7 +17,7 @@ Event batch_of(double q) {
 }
 
 // A row for an accountant that composes the phases or is calibrated to the target.
-double composed_row(const Json& row, const std::string& query, const NewAccountant& fresh) {
+double composed_row(const Json& row, const std::string& query, const AccountantFactory& fresh) {
   if (query == "sigma") {
     return calibrate_noise_multiplier({.epsilon = field<double>(row, "epsilon"),
                                        .delta = field<double>(row, "delta"),
@@ -68,7 +68,7 @@ class OpacusAccountant final : public Accountant {
   std::vector<double> orders_, rdp_;
 };
 
-NewAccountant rdp_of(const Json& table, const Json& row) {
+AccountantFactory rdp_of(const Json& table, const Json& row) {
   const auto name = field<std::string>(row, "orders");
   const auto orders = field<std::vector<double>>(field<Json>(table, "orders"), name);
   return [=, relation = relation_of(row)]() -> std::unique_ptr<Accountant> {
@@ -122,7 +122,7 @@ double run_accountant_row(const Json& table, const Json& row) {
   }
   if (accountant == "gdp") return gdp_row(row, query);
   if (accountant == "tight")
-    return composed_row(row, query, make_accountant(AccountantKind::pld, relation_of(row)));
+    return composed_row(row, query, accountant_factory(AccountantKind::pld, relation_of(row)));
   if (accountant != "rdp" && accountant != "gaussian") {
     throw Malformed("accountant is " + accountant);
   }

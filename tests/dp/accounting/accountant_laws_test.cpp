@@ -40,7 +40,7 @@ Event paid(Event event) {
 
 std::unique_ptr<Accountant> composed(AccountantKind kind, NeighboringRelation relation,
                                      const Event& event, std::int64_t count = 1) {
-  auto accountant = make_accountant(kind, relation)();
+  auto accountant = make_accountant(kind, relation);
   accountant->compose(event, count);
   return accountant;
 }
@@ -92,14 +92,14 @@ TEST_CASE("accountants are made by kind, name and relation") {
   for (const AccountantKind kind : kinds) {
     CHECK(parse_accountant(name(kind)) == kind);
     for (const NeighboringRelation relation : relations) {
-      const auto accountant = make_accountant(kind, relation)();
+      const auto accountant = make_accountant(kind, relation);
       CHECK(accountant->kind() == kind);
       CHECK(accountant->name() == name(kind));
       CHECK(accountant->relation() == relation);
     }
   }
-  CHECK(make_accountant()()->kind() == AccountantKind::pld);
-  CHECK(make_accountant()()->relation() == added);
+  CHECK(make_accountant()->kind() == AccountantKind::pld);
+  CHECK(make_accountant()->relation() == added);
   CHECK_THROWS_WITH(parse_accountant("gdp"), "accountant: no accountant is called gdp");
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("an epoch is charged with its first batch, and an unfinished one in fu
 TEST_CASE("paid batches belong to epochs of the same kind that were begun before") {
   for_each_proof([&](AccountantKind kind, NeighboringRelation relation, const Event& event) {
     if (!in_epochs(event.sampling)) return;
-    const auto accountant = make_accountant(kind, relation)();
+    const auto accountant = make_accountant(kind, relation);
     CHECK_THROWS_AS(accountant->compose(paid(event)), std::invalid_argument);
     Event other = event;
     other.noise_multiplier = 2;
@@ -215,7 +215,7 @@ TEST_CASE("a ledger is accounted for by the requested accountant") {
   for (std::uint64_t draw = 0; draw < 6; ++draw) {
     ledger.record(draw % 3 == 0 ? pass : paid(pass), draw);
   }
-  CHECK(epsilon(ledger, 1e-5, make_accountant(AccountantKind::rdp)) ==
+  CHECK(epsilon(ledger, 1e-5, accountant_factory(AccountantKind::rdp)) ==
         composed(AccountantKind::rdp, added, pass, 2)->epsilon(1e-5));
   CHECK_THROWS_WITH(epsilon(ledger, 1e-5),
                     "compose: the pld accountant has no proof for balls_and_bins batches and "
@@ -262,7 +262,7 @@ TEST_CASE("answers are numbers that no argument moves the wrong way, over the wh
 
 TEST_CASE("numbers out of range are errors for every accountant") {
   for (const AccountantKind kind : kinds) {
-    const auto accountant = make_accountant(kind)();
+    const auto accountant = make_accountant(kind);
     for (const double wrong : {0.0, 1.0, -1.0, std::nan("")}) {
       CHECK_THROWS_AS(accountant->epsilon(wrong), std::invalid_argument);
     }

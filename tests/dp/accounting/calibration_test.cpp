@@ -20,9 +20,9 @@ PrivacyTarget sampled(double epsilon, double delta, double q, std::int64_t steps
   return {epsilon, delta, {.sampling = Sampling::poisson, .sampling_rate = q}, steps};
 }
 
-const NewAccountant rdp = make_accountant(AccountantKind::rdp);
+const AccountantFactory rdp = accountant_factory(AccountantKind::rdp);
 
-NewAccountant by_orders(std::vector<double> orders) {
+AccountantFactory by_orders(std::vector<double> orders) {
   return [orders = std::move(orders)] { return std::make_unique<RdpAccountant>(orders); };
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("noise, steps and rate are calibrated for every sampling that has a pr
         const bool others = batch.sampling == Sampling::truncated_poisson ||
                             batch.sampling == Sampling::cyclic_poisson;
         if (others && relation == NeighboringRelation::replace_one) continue;  // as Poisson batches
-        const NewAccountant fresh = make_accountant(kind, relation);
+        const AccountantFactory fresh = accountant_factory(kind, relation);
         const PrivacyTarget target{2, 1e-6, batch, 61};  // three epochs of 30 batches
         CAPTURE(name(kind), name(batch.sampling), relation == NeighboringRelation::replace_one);
         if (!unsupported_reason(kind, batch.sampling, relation).empty()) {
@@ -226,7 +226,7 @@ TEST_CASE("a target out of reach or out of range is an error") {
   CHECK_THROWS_AS(max_steps(-1, {}), std::invalid_argument);
   CHECK_THROWS_AS(max_steps(nan, {}), std::invalid_argument);
   CHECK_THROWS_AS(calibrate_noise_multiplier({}, by_orders({})), std::invalid_argument);
-  CHECK_THROWS_AS(calibrate_noise_multiplier({}, NewAccountant()), std::invalid_argument);
+  CHECK_THROWS_AS(calibrate_noise_multiplier({}, AccountantFactory()), std::invalid_argument);
 }
 
 TEST_CASE("the exact Gaussian agrees with published epsilon") {

@@ -35,9 +35,9 @@ TEST_CASE("every sampling meets a target in its planned steps, by the ledger") {
     CHECK(ledger.releases() == steps);
     CHECK(engine.epsilon() <= 5);
     CHECK(engine.epsilon() > 4.99);
-    CHECK(
-        engine.epsilon() ==
-        epsilon(ledger, 1e-5, make_accountant(options.accountant, header_for(sampling).relation)));
+    CHECK(engine.epsilon() ==
+          epsilon(ledger, 1e-5,
+                  accountant_factory(options.accountant, header_for(sampling).relation)));
     for (const auto& [event, count] : ledger.events()) CHECK(event.sampling == sampling);
     CHECK(to_text(engine.report()).find("sampling: ") != std::string::npos);
   }

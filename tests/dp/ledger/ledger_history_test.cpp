@@ -52,7 +52,7 @@ TEST_CASE("the released part of several plans costs what all of them cost") {
       {{.noise_multiplier = 3.30492}, 1}};
   const EventCounts all{{first, 1}, others[0], others[1]};
   const auto budget = [](const Ledger& ledger, std::optional<double> target) {
-    return Budget(ledger, make_accountant(AccountantKind::pld), delta, target);
+    return Budget(ledger, accountant_factory(AccountantKind::pld), delta, target);
   };
   for (const std::size_t chosen : {0, 1}) {
     Ledger ledger;
@@ -84,7 +84,7 @@ TEST_CASE("a target below the cost of all plans admits what its filter proves") 
   CHECK(ledger.plan({{first, 1}}));
   CHECK(Ledger(other).plan({{everybody, 1000}}));
   const auto budget = [](const Ledger& of, double target) {
-    return Budget(of, make_accountant(AccountantKind::pld), delta, target);
+    return Budget(of, accountant_factory(AccountantKind::pld), delta, target);
   };
   CHECK(pld({{first, 1}, {everybody, 1000}}) > 10);
   CHECK(budget(ledger, 10).allows_after({{first, 1}}));

@@ -62,7 +62,7 @@ TEST_CASE("epsilon of a ledger is that of its events, and infinite without secre
   RdpAccountant accountant;
   accountant.compose(sampled, 500);
   accountant.compose(everybody, 2);
-  CHECK(epsilon(ledger, 1e-5, make_accountant(AccountantKind::rdp)) == accountant.epsilon(1e-5));
+  CHECK(epsilon(ledger, 1e-5, accountant_factory(AccountantKind::rdp)) == accountant.epsilon(1e-5));
   CHECK(epsilon(ledger, 1e-5) < accountant.epsilon(1e-5));
   ledger.mark_not_private("seeded noise");
   CHECK(epsilon(ledger, 1e-5) == std::numeric_limits<double>::infinity());

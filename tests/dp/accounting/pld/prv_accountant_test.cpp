@@ -188,7 +188,7 @@ TEST_CASE("a release without a proof is refused with the accountant that has one
   PrvAccountant accountant;
   CHECK(accountant.name() == "prv");
   CHECK(parse_accountant("prv") == AccountantKind::prv);
-  CHECK(make_accountant(AccountantKind::prv)()->kind() == AccountantKind::prv);
+  CHECK(make_accountant(AccountantKind::prv)->kind() == AccountantKind::prv);
   CHECK_THROWS_WITH(accountant.compose({1.5, Sampling::balls_and_bins, 1, 100}),
                     "compose: the prv accountant has no proof for balls_and_bins batches and "
                     "add_or_remove_one; rdp has one");
