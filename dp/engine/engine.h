@@ -19,6 +19,7 @@
 #include "dp/engine/privacy_statement.h"
 #include "dp/engine/trained_parameters.h"
 #include "dp/engine/unit_batches.h"
+#include "nn/data/dataset.h"
 
 namespace sotto {
 
@@ -61,6 +62,10 @@ class Engine {
   // has other parameters than the model trains, for a ledger of a data set with another population,
   // and for a target epsilon of which the ledger has nothing left.
   Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, const Ledger& ledger,
+         const EngineOptions& options);
+  // The same for a data set, whose units are the population and give options.rows_of_unit
+  // (with_units_of). The loss is asked for rows of it.
+  Engine(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data, const Ledger& ledger,
          const EngineOptions& options);
 
   // Whether another step is planned and within the target epsilon.

@@ -1,0 +1,24 @@
+#include "dp/engine/dataset_units.h"
+
+namespace sotto {
+
+EngineOptions with_units_of(const Dataset& data, EngineOptions options) {
+  const std::int64_t n = data.size();
+  if (data.units.empty()) return options;
+  check(!options.rows_of_unit, "Engine: the data set names its units, and so does rows_of_unit");
+  const auto rows =
+      std::make_shared<const std::vector<std::vector<std::int64_t>>>(data.rows_of_units());
+  check(std::ssize(*rows) == n || options.unit != LedgerHeader{}.unit,
+        "Engine: {} units with {} samples, where unit says \"{}\" (say who they are)", rows->size(),
+        n, options.unit);
+  options.rows_of_unit = [rows](std::int64_t unit) {
+    return (*rows)[static_cast<std::size_t>(unit)];
+  };
+  return options;
+}
+
+Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
+               const Ledger& ledger, const EngineOptions& options)
+    : Engine(model, optimizer, data.unit_count(), ledger, with_units_of(data, options)) {}
+
+}  // namespace sotto
