@@ -20,10 +20,10 @@ int of_training() {
   return count(calibrated, fixed, memory::Policy{.physical_batch = 8}, memory::Policy{.limit = 0},
                ClipOptions{.count_finite = true}, ClipGroup{.bound = 1},
                AdaptiveClipping{.quantile = 0.5}, LossScaling{.growth_interval = 9},
-               MeanQuery{.sampling_rate = 1}, SamplerOptions{.expected_batch = 8},
-               PrivacyTarget{.epsilon = 1}, ErrorObjective{.steps = 4},
-               LedgerHeader{.unit = "one user"}, CanaryOptions{}, TapeOptions{.private_data = true},
-               TensorFile{.tensors = {}}, Dataset{.units = {}});
+               TrainOptions{.save_every = 2}, MeanQuery{.sampling_rate = 1},
+               SamplerOptions{.expected_batch = 8}, PrivacyTarget{.epsilon = 1},
+               ErrorObjective{.steps = 4}, LedgerHeader{.unit = "one user"}, CanaryOptions{},
+               TapeOptions{.private_data = true}, TensorFile{.tensors = {}}, Dataset{.units = {}});
 }
 
 int of_models() {
@@ -47,4 +47,4 @@ int of_functions() {
 
 }  // namespace
 
-int main() { return of_training() + of_models() + of_functions() == 46 ? 0 : 1; }
+int main() { return of_training() + of_models() + of_functions() == 47 ? 0 : 1; }

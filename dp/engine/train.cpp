@@ -1,0 +1,71 @@
+#include "dp/engine/train.h"
+
+#include <filesystem>
+
+#include "core/overloaded.h"
+#include "dp/engine/training_checkpoint.h"
+#include "memory/planning/planner.h"
+#include "nn/data/batch_loader.h"
+
+namespace sotto {
+
+namespace {
+
+Ledger open_ledger(const std::string& path, const TrainOptions& options) {
+  if (!options.save.empty() && std::filesystem::exists(options.save))
+    return Ledger::resume(path, checkpoint_mark(options.save));
+  if (std::filesystem::exists(path)) return Ledger::open(path);
+  return Ledger::create(path, {.unit = options.engine.unit});
+}
+
+Var loss_of(nn::Module& model, const TrainLoss& loss, Tape& tape, const Dataset& batch) {
+  return std::visit(
+      Overloaded{
+          [&](const LabelLoss& f) { return f(model(tape.input(batch.inputs)), batch.targets); },
+          [&](const ValueLoss& f) {
+            return f(model(tape.input(batch.inputs)), tape.input(batch.targets));
+          },
+          [&](const BatchLoss& f) { return f(tape, batch); }},
+      loss);
+}
+
+}  // namespace
+
+PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
+                       const std::string& ledger, const TrainOptions& options,
+                       const TrainLoss& loss, const OnStep& on_step) {
+  return train(model, optimizer, data, open_ledger(ledger, options), options, loss, on_step);
+}
+
+PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
+                       const Ledger& ledger, const TrainOptions& options, const TrainLoss& loss,
+                       const OnStep& on_step) {
+  check(options.engine.steps >= 1 && options.save_every >= 1,
+        "train: {} steps, with a checkpoint every {}", options.engine.steps, options.save_every);
+  const bool saved = !options.save.empty() && std::filesystem::exists(options.save);
+  check(!saved || ledger.resumed(), "train: {} is there, and the ledger is not resumed from it",
+        options.save);
+  BatchLoader loader(data, memory::device_of(optimizer));
+  EngineOptions engine_options = options.engine;
+  if (!engine_options.prefetch_rows)
+    engine_options.prefetch_rows = [&](std::span<const std::int64_t> rows) {
+      loader.prefetch(rows);
+    };
+  Engine engine(model, optimizer, data, ledger, engine_options);
+  const auto save = [&] {
+    if (!options.save.empty()) save_checkpoint(options.save, model, optimizer, engine);
+  };
+  if (saved) load_checkpoint(options.save, model, optimizer, engine);
+  save();  // what cannot be saved is to fail before anything is released
+  while (engine.can_step()) {
+    const StepReport report = engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
+      return loss_of(model, loss, tape, loader.batch(rows));
+    });
+    if (on_step && !on_step(report, engine)) break;
+    if (report.step % options.save_every == 0) save();
+  }
+  save();
+  return engine.report();
+}
+
+}  // namespace sotto
