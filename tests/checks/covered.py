@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every operation and layer that users can call appears in a test, or this fails and names it.
+"""Every operation and layer that users can call appears in a test, or this fails and names it; and every layer in
+tests/checks/both_namespaces.cpp, which shows that its name has one meaning.
 
 The registry of operations (tests/autograd/op_laws_test.cpp) sees what is recorded on a tape; functions made of
 other operations, and layers, it does not see: they are found here by their declarations.
@@ -13,6 +14,7 @@ import sys
 
 FUNCTION = re.compile(r"^(?:inline )?(?:Var|std::vector<Var>|Ordered|RecurrentResult) (\w+)\(", re.M)
 CLASS = re.compile(r"^(?:class|struct) (\w+) (?:final )?: (?:public )?(?:Module|Activation|Lora|Recurrent)", re.M)
+ALIAS = re.compile(r"^using (\w+) = Activation<", re.M)
 # What others are made of: functions by number, and templates whose instances have names.
 APART = {"untracked", "unary", "binary", "apply", "Activation", "Lora", "RecurrentCell", "RecurrentLayers"}
 
@@ -24,6 +26,14 @@ def declared(root):
     layers = sorted((root / "nn").rglob("*.h"))
     found += [(name, path) for path in layers for name in CLASS.findall(path.read_text())]
     return [(name, path) for name, path in found if name not in APART]
+
+
+def ambiguous(root):
+    """Layers that the program with both namespaces does not name."""
+    words = set(re.findall(r"\w+", (root / "tests/checks/both_namespaces.cpp").read_text()))
+    headers = [path.read_text() for path in sorted((root / "nn").rglob("*.h"))]
+    names = [name for text in headers for name in CLASS.findall(text) + ALIAS.findall(text)]
+    return [name for name in names if name not in words and name not in APART]
 
 
 def uncovered(names, tests):
@@ -43,7 +53,10 @@ def main(root, check_itself):
     missing = uncovered(names, tests)
     for name, path in missing:
         print(f"{path}: {name} is in no test")
-    return 1 if missing or not names else 0
+    unnamed = ambiguous(root)
+    for name in unnamed:
+        print(f"tests/checks/both_namespaces.cpp: {name} is not named")
+    return 1 if missing or unnamed or not names else 0
 
 
 if __name__ == "__main__":
