@@ -13,7 +13,8 @@ struct TrainOptions {
   EngineOptions engine = {};
   // A checkpoint (dp/engine/training_checkpoint.h; SECRET): written before the first step, after
   // every `save_every` steps and after the last one. When the file is there already, training goes
-  // on from it. Empty: nothing is saved.
+  // on from it; steps after the last checkpoint are made again, and were spent. Empty: nothing is
+  // saved.
   std::string save = {};
   std::int64_t save_every = 100;
 };

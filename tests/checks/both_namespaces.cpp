@@ -31,6 +31,16 @@ constexpr int options = count<ConvOptions, ConvTransposeOptions, PoolOptions, Se
                               BagOptions, LinearOptions, EngineOptions, TrainOptions, Dataset>();
 static_assert(activations + layers + options > 0);
 
+// Functions of a first program, from reading data to saving what was trained.
+template <class... F>
+constexpr bool exist(F*...) {
+  return true;
+}
+static_assert(exist(&read_mnist, &make_digits, &manual_seed, &group_norm, &layer_norm, &zeros,
+                    &full, &summary, &suggest, &calibrate_noise_multiplier, &max_steps,
+                    &make_accountant, &checkpoint_mark, &load_checkpoint, &save_model, &save_module,
+                    &load_module));
+
 // A module of ids and lengths.
 class Reader final : public ModuleOf<Tensor> {
  public:
