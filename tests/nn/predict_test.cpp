@@ -2,6 +2,7 @@
 
 #include "autograd/ops.h"
 #include "core/allocator/allocator.h"
+#include "core/devices.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/data/digits.h"
 #include "nn/init.h"
@@ -44,6 +45,26 @@ TEST_CASE("predictions are the model's results without dropout, whatever the bat
     for (std::size_t k = 0; k < got.size(); ++k) CHECK(got[k] == Approx(expected[k]).margin(1e-5));
   }
   CHECK(nn::predict(model, data.inputs).to_vector<float>() == expected);
+}
+
+TEST_CASE("predictions of a model on any device are on the CPU, and the same") {
+  const Dataset data = make_digits(20, 1);
+  nn::Sequential model = network();
+  const std::vector<float> expected = nn::predict(model, data.inputs).to_vector<float>();
+  const auto forward = [&](Tape& tape, const Dataset& batch) {
+    return model(tape.input(batch.inputs));
+  };
+  for (const DeviceInfo& info : devices()) {
+    CAPTURE(name(info.device));
+    model.to(info.device);
+    for (const Tensor& y :
+         {nn::predict(model, data.inputs, 8), nn::predict(model, data, forward)}) {
+      CHECK(y.device() == cpu);
+      const std::vector<float> got = y.to_vector<float>();
+      for (std::size_t k = 0; k < got.size(); ++k)
+        CHECK(got[k] == Approx(expected[k]).margin(1e-4));
+    }
+  }
 }
 
 TEST_CASE("a prediction leaves the model as it was, also when it throws") {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "core/devices.h"
 #include "dp/engine/training_checkpoint.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/predict.h"
@@ -44,6 +45,31 @@ TEST_CASE("train makes the planned steps within the target, and says what is gua
   CHECK(statement.epsilon > 4.5);
   CHECK(ledger.releases() == 12);
   CHECK(ledger.population() == population);
+}
+
+TEST_CASE("a model on any device is trained there, as on the CPU") {
+  constexpr std::int64_t samples = 12;
+  std::vector<float> expected;
+  for (const DeviceInfo& info : devices()) {
+    CAPTURE(name(info.device));
+    const Dataset data = make_digits(samples, 1);
+    nn::manual_seed(1);
+    nn::Sequential model{nn::Flatten(), nn::Linear(784, 10)};
+    model.to(info.device);
+    nn::Sgd optimizer(model, {.learning_rate = 1});
+    // Nothing is drawn.
+    const EngineOptions all{.noise_multiplier = 0,
+                            .delta = 1e-2,
+                            .steps = 2,
+                            .sampling = Sampling::full_batch,
+                            .logical_batch = samples};
+    train(model, optimizer, data, Ledger(), {.engine = all}, nn::CrossEntropyLoss{});
+    const Tensor& weight = model.parameters()[0]->value;
+    CHECK(weight.device() == info.device);
+    const std::vector<float> got = weight.to_vector<float>();
+    if (expected.empty()) expected = got;  // the CPU comes first
+    for (std::size_t k = 0; k < got.size(); ++k) CHECK(got[k] == Approx(expected[k]).margin(1e-4));
+  }
 }
 
 TEST_CASE("a callback that returns false ends the training") {
