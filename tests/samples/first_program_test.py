@@ -7,7 +7,7 @@ import tempfile
 
 if len(sys.argv) < 3:
     sys.exit(__doc__)
-program, source = sys.argv[1], pathlib.Path(sys.argv[2])
+program, source = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
 MAX_LINES = 40
 
 
