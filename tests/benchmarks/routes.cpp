@@ -77,13 +77,13 @@ std::vector<Case> cases() {
 }
 
 // One norm method.
-struct Way {
+struct Method {
   const char* name;
   double predicted;
   double measured;
 };
 
-std::vector<Way> ways(const PerSampleGrad& f, const Tensor& weights) {
+std::vector<Method> methods(const PerSampleGrad& f, const Tensor& weights) {
   const auto seconds = [&](const PerSampleGrad& g, NormMethod norm_method) {
     return fastest_seconds([&] {
              dot(g, g, norm_method);
@@ -97,7 +97,7 @@ std::vector<Way> ways(const PerSampleGrad& f, const Tensor& weights) {
     rows.sum(weights);
   };
   const PerSampleTimes t = f.times();
-  std::vector<Way> all{{"gram", t.ghost_norm + t.sum, seconds(f, NormMethod::ghost)}};
+  std::vector<Method> all{{"gram", t.ghost_norm + t.sum, seconds(f, NormMethod::ghost)}};
   // Per-sample gradients of a table of 50,000 words do not fit.
   if (f.form() == std::string("onehot")) return all;
   all.push_back({"rows, kept", t.kept, fastest_seconds(kept) / samples});
@@ -113,20 +113,21 @@ std::string chosen(const PerSampleGrad& f) {
 }
 
 std::string row(const Case& c) {
-  const std::vector<Way> all = ways(c.gradient, full({samples}, 0.5));
+  const std::vector<Method> all = methods(c.gradient, full({samples}, 0.5));
   const std::string choice = chosen(c.gradient);
   double best = all[0].measured, taken = 0;
   std::string text = "| " + c.name + " |";
   for (const char* name : {"gram", "rows, kept", "rows, passed"}) {
     std::string cell = " |";
-    for (const Way& way : all) {
-      if (way.name != std::string(name)) continue;
+    for (const Method& method : all) {
+      if (method.name != std::string(name)) continue;
       // For a table's gradient the model only knows that materializing never pays.
-      const bool known = way.predicted > 0;
-      cell = fmt::format(" {} / {:.1f} |", known ? fmt::format("{:.1f}", way.predicted * 1e6) : "-",
-                         way.measured * 1e6);
-      best = std::min(best, way.measured);
-      if (way.name == choice) taken = way.measured;
+      const bool known = method.predicted > 0;
+      cell =
+          fmt::format(" {} / {:.1f} |", known ? fmt::format("{:.1f}", method.predicted * 1e6) : "-",
+                      method.measured * 1e6);
+      best = std::min(best, method.measured);
+      if (method.name == choice) taken = method.measured;
     }
     text += cell;
   }

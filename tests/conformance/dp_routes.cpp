@@ -9,13 +9,13 @@ namespace sotto::conformance {
 
 namespace {
 
-struct Way {
+struct Method {
   const char* name;
   ClipPasses passes;
   NormMethod norm_method;
 };
 
-constexpr Way ways[] = {
+constexpr Method methods[] = {
     {"one pass", ClipPasses::one, NormMethod::automatic},
     {"one pass, ghost", ClipPasses::one, NormMethod::ghost},
     {"one pass, materialized", ClipPasses::one, NormMethod::materialize},
@@ -70,8 +70,8 @@ void expect_released(DpCase& dp, Clipper& clipper, Comparison& comparison, const
   }
 }
 
-void run_way(DpCase& dp, const Way& way, Comparison& comparison) {
-  Clipper clipper(dp.groups, {.rule = dp.rule, .norm_method = way.norm_method}, way.passes);
+void run_method(DpCase& dp, const Method& method, Comparison& comparison) {
+  Clipper clipper(dp.groups, {.rule = dp.rule, .norm_method = method.norm_method}, method.passes);
   const std::vector<Part> parts = dp.parts();
   std::vector<Tensor> losses;
   for (const Part& part : parts) {
@@ -80,9 +80,9 @@ void run_way(DpCase& dp, const Way& way, Comparison& comparison) {
     losses.push_back(loss.value());
     clipper.add(tape, loss, dp.plain ? nullptr : &part.grouping);
   }
-  if (!losses.empty()) comparison.expect("loss", concat(losses, 0), way.name);
-  comparison.expect("norm", by_unit(dp, parts, clipper.statistics().norms), way.name);
-  comparison.expect("clip_factor", by_unit(dp, parts, clipper.statistics().factors), way.name);
+  if (!losses.empty()) comparison.expect("loss", concat(losses, 0), method.name);
+  comparison.expect("norm", by_unit(dp, parts, clipper.statistics().norms), method.name);
+  comparison.expect("clip_factor", by_unit(dp, parts, clipper.statistics().factors), method.name);
   const auto sensitivity = field<double>(dp.dp, "sensitivity");
   const double exact = sensitivity_of(clipper.groups());
   if (std::abs(exact - sensitivity) > 1e-12 * sensitivity || clipper.sensitivity() < exact ||
@@ -90,8 +90,8 @@ void run_way(DpCase& dp, const Way& way, Comparison& comparison) {
     comparison.fail(
         fmt::format("sensitivity: got {}, expected {}", clipper.sensitivity(), sensitivity));
   }
-  expect_sums(dp, clipper.sums_for_tests(), comparison, way.name);
-  expect_released(dp, clipper, comparison, way.name);
+  expect_sums(dp, clipper.sums_for_tests(), comparison, method.name);
+  expect_released(dp, clipper, comparison, method.name);
 }
 
 // Units' gradients from the rows of an ordinary tape, added up here.
@@ -128,7 +128,7 @@ void check_units(DpCase& dp, Comparison& comparison) {
 
 void run_dp_step(const Case& c, Dtype dtype, Comparison& comparison) {
   DpCase dp(c, dtype);
-  for (const Way& way : ways) run_way(dp, way, comparison);
+  for (const Method& method : methods) run_method(dp, method, comparison);
   check_units(dp, comparison);
 }
 
