@@ -5,8 +5,8 @@
 namespace sotto {
 
 OneUser::Call::Call(OneUser& object, const char* name, Access access) : object_(object) {
-  std::thread::id user;
-  const std::thread::id self = std::this_thread::get_id();
+  thread_local char own;
+  const void *user = nullptr, *self = &own;
   outermost_ = object.user_.compare_exchange_strong(user, self, std::memory_order_acquire);
   check(outermost_ || user == self,
         "{}: another thread is in a call of the same object; only one thread at a time may use it",
@@ -17,7 +17,7 @@ OneUser::Call::Call(OneUser& object, const char* name, Access access) : object_(
 }
 
 OneUser::Call::~Call() {
-  if (outermost_) object_.user_.store(std::thread::id(), std::memory_order_release);
+  if (outermost_) object_.user_.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace sotto

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <thread>
 
 namespace sotto {
 
@@ -26,7 +25,7 @@ class OneUser {
   };
 
  private:
-  std::atomic<std::thread::id> user_ = std::thread::id();  // the default id: no thread
+  std::atomic<const void*> user_ = nullptr;  // a thread, by the address of a variable of its own
 };
 
 }  // namespace sotto

@@ -1,6 +1,7 @@
 #include "dp/ledger/ledger.h"
 
 #include "core/error.h"
+#include "dp/ledger/open_ledger.h"
 
 namespace sotto {
 

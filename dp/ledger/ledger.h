@@ -5,14 +5,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "dp/ledger/open_ledger.h"
+#include "dp/ledger/ledger_contents.h"
+#include "dp/ledger/ledger_mark.h"
 
 namespace sotto {
+
+class OpenLedger;
 
 // A handle of one run on a ledger. Create one for each data set and give it to the Engine, or
 // record releases yourself. Copies are handles of the same run, which lasts as long as one of them.
@@ -26,7 +30,7 @@ class Ledger {
  public:
   // Decides whether releases may be made, given the history that all runs would then have. Other
   // runs wait for the answer; a check that writes to the ledger makes it throw.
-  using BudgetCheck = OpenLedger::BudgetCheck;
+  using BudgetCheck = std::function<bool(const History& after)>;
 
   // A ledger in memory.
   explicit Ledger(LedgerHeader header = {});

@@ -54,6 +54,13 @@ struct Reservation {
   bool operator==(const Reservation&) const = default;
 };
 
+// A draw's position in its epoch: the number of the draw that began the epoch, and its index from
+// 0.
+struct EpochPosition {
+  std::uint64_t began = 0;
+  std::int64_t index_in_epoch = 0;
+};
+
 // The releases of one run: a sampler with its mechanism, across all interruptions.
 struct LedgerRun {
   std::string id;

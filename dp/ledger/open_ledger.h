@@ -17,13 +17,6 @@
 
 namespace sotto {
 
-// A draw's position in its epoch: the number of the draw that began the epoch, and its index from
-// 0.
-struct EpochPosition {
-  std::uint64_t began = 0;
-  std::int64_t index_in_epoch = 0;
-};
-
 // See Ledger, which locks mutex() around each of these functions.
 class OpenLedger {
  public:

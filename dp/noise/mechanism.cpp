@@ -6,7 +6,10 @@
 #include "autograd/memory_labels.h"
 #include "core/allocator/limit_exemption.h"
 #include "core/random/gaussian.h"
+#include "core/random/rounded_gaussian.h"
 #include "dp/accounting/calibration.h"
+#include "dp/noise/noise_prefetch.h"
+#include "dp/noise/noisy_update_pass.h"
 #include "dp/numerics/directed_rounding.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -118,6 +121,8 @@ GaussianMechanism::GaussianMechanism(double noise_multiplier, SecretRandom rando
     : random_(std::move(random)), noise_(noise) {
   set_noise_multiplier(noise_multiplier);
 }
+
+GaussianMechanism::~GaussianMechanism() = default;
 
 void GaussianMechanism::set_noise_multiplier(double noise_multiplier) {
   check(std::isfinite(noise_multiplier) && noise_multiplier >= 0,

@@ -2,20 +2,22 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
-#include "core/random/rounded_gaussian.h"
 #include "core/random/secret_random.h"
 #include "dp/clipping/clipped_sum.h"
 #include "dp/ledger/ledger.h"
 #include "dp/noise/bounded_statistics.h"
 #include "dp/noise/noise_grid.h"
-#include "dp/noise/noise_prefetch.h"
-#include "dp/noise/noisy_update_pass.h"
 #include "nn/optim/optimizer.h"
 
 namespace sotto {
+
+class NoisePrefetch;
+class NoisyUpdate;
+class RoundedGaussian;
 
 // A mean gradient with noise, whose release is in the ledger. Only mechanisms make one.
 class NoisyGradient {
@@ -150,6 +152,7 @@ class GaussianMechanism final : public Mechanism {
   // gives no privacy, and the ledger says so.
   explicit GaussianMechanism(double noise_multiplier, SecretRandom random = SecretRandom(),
                              GaussianNoise noise = GaussianNoise::discretized);
+  ~GaussianMechanism() override;
 
   double noise_multiplier() const { return noise_multiplier_; }
   // Throws as the constructor.

@@ -1,8 +1,25 @@
 #include "memory/profiling/phase_profiler.h"
 
 #include <algorithm>
+#include <chrono>
+
+#include "core/error.h"
+#include "memory/profiling/peak_memory.h"
 
 namespace sotto {
+
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+PhaseProfiler::PhaseProfiler(std::vector<Device> devices) : devices_(std::move(devices)) {}
+PhaseProfiler::PhaseProfiler(PhaseProfiler&&) noexcept = default;
+PhaseProfiler& PhaseProfiler::operator=(PhaseProfiler&&) noexcept = default;
+PhaseProfiler::~PhaseProfiler() = default;
 
 void PhaseProfiler::enter(const char* phase) {
   stop();
@@ -17,13 +34,13 @@ void PhaseProfiler::enter(const char* phase) {
   ++totals_[running_].entries;
   for (const auto& watch : watches_) watch->restart();
   stopped_ = false;
-  since_ = std::chrono::steady_clock::now();
+  since_ = seconds_now();
 }
 
 void PhaseProfiler::stop() {
   if (stopped_) return;
   PhaseTotal& total = totals_[running_];
-  total.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - since_).count();
+  total.seconds += seconds_now() - since_;
   for (std::size_t k = 0; k < watches_.size(); ++k)
     total.peak_bytes[k] = std::max(total.peak_bytes[k], watches_[k]->peak());
   stopped_ = true;

@@ -2,15 +2,18 @@
 // peak of bytes in use.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "memory/profiling/peak_memory.h"
+#include "core/device.h"
 
 namespace sotto {
+
+namespace memory {
+class PeakMemoryTracker;
+}
 
 struct PhaseTotal {
   std::string name;
@@ -22,7 +25,10 @@ struct PhaseTotal {
 // Divides time into phases that follow one another: enter() each, and read totals().
 class PhaseProfiler {
  public:
-  explicit PhaseProfiler(std::vector<Device> devices = {cpu}) : devices_(std::move(devices)) {}
+  explicit PhaseProfiler(std::vector<Device> devices = {cpu});
+  PhaseProfiler(PhaseProfiler&&) noexcept;
+  PhaseProfiler& operator=(PhaseProfiler&&) noexcept;
+  ~PhaseProfiler();
 
   // Ends the running phase and begins another. The first call throws std::invalid_argument when a
   // device does not exist.
@@ -41,7 +47,7 @@ class PhaseProfiler {
   std::vector<PhaseTotal> totals_;
   std::size_t running_ = 0;
   bool stopped_ = true;
-  std::chrono::steady_clock::time_point since_;
+  double since_ = 0;  // seconds of a clock that never goes back
 };
 
 }  // namespace sotto

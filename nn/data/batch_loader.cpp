@@ -1,12 +1,24 @@
 #include "nn/data/batch_loader.h"
 
 #include <algorithm>
+#include <deque>
+#include <future>
+
+#include "core/cuda/upload.h"
 
 namespace sotto {
 
+struct BatchLoader::Slot {
+  std::vector<std::int64_t> rows;
+  std::deque<Upload> uploads;  // one for each tensor, in the order of Dataset::map
+  std::future<void> gathered;  // the last member: it ends before what it writes to
+};
+
+BatchLoader::~BatchLoader() = default;
+
 BatchLoader::BatchLoader(const Dataset& data, Device device) : data_(data) {
   for (int k = 0; device != cpu && k < 2; ++k) {
-    Slot& slot = slots_.emplace_back();
+    Slot& slot = *slots_.emplace_back(std::make_unique<Slot>());
     for (std::size_t i = 0; i < 2 + data.fields.size(); ++i) slot.uploads.emplace_back(device);
   }
 }
@@ -21,13 +33,13 @@ void BatchLoader::prefetch(std::span<const std::int64_t> rows, std::span<const s
 Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
   if (slots_.empty()) return data_.batch(rows);
   data_.check_rows(rows);
-  Slot& now = slots_[turn_];
+  Slot& now = *slots_[turn_];
   // A physical batch may be a little smaller than the one that was prefetched.
   const bool hit = ahead_ && now.rows.size() >= rows.size() &&
                    std::equal(rows.begin(), rows.end(), now.rows.begin());
   ahead_ = false;
   if (hit) ++hits_;
-  if (!hit) start(rows, std::launch::deferred);
+  if (!hit) start(rows, /*by_a_thread=*/false);
   now.gathered.get();
   auto upload = now.uploads.begin();
   Dataset batch = data_.map([&](const Tensor&) { return (upload++)->arrive(); });
@@ -35,7 +47,7 @@ Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
   if (const auto next = expected_after(rows); !next.empty()) {
     try {
       data_.check_rows(next);
-      start(next, std::launch::async);
+      start(next, /*by_a_thread=*/true);
       ahead_ = true;
     } catch (const std::exception&) {
       // The computation needs the memory, or the rows are wrong: batch() will report that.
@@ -48,8 +60,8 @@ Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
 }
 
 // Fills the slot of the next batch.
-void BatchLoader::start(std::span<const std::int64_t> rows, std::launch how) {
-  Slot& slot = slots_[turn_];
+void BatchLoader::start(std::span<const std::int64_t> rows, bool by_a_thread) {
+  Slot& slot = *slots_[turn_];
   if (slot.gathered.valid()) slot.gathered.wait();
   slot.rows.assign(rows.begin(), rows.end());
   const auto shape = [&](const Tensor& x) {
@@ -67,7 +79,8 @@ void BatchLoader::start(std::span<const std::int64_t> rows, std::launch how) {
     (upload++)->begin(shape(x), x.dtype());
     return x;
   });
-  slot.gathered = std::async(how, [this, &slot] { gather(slot); });
+  slot.gathered = std::async(by_a_thread ? std::launch::async : std::launch::deferred,
+                             [this, &slot] { gather(slot); });
 }
 
 void BatchLoader::gather(Slot& slot) const {

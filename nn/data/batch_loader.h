@@ -2,10 +2,10 @@
 // computed, a thread gathers the next into pinned memory and copies it to the GPU at the same time.
 #pragma once
 
-#include <deque>
-#include <future>
+#include <memory>
+#include <span>
+#include <vector>
 
-#include "core/cuda/upload.h"
 #include "nn/data/dataset.h"
 
 namespace sotto {
@@ -23,6 +23,7 @@ class BatchLoader {
   BatchLoader(const Dataset& data, Device device);
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
+  ~BatchLoader();
 
   // Announces the rows that batch() will be asked for from now on, in this order and in physical
   // batches, and optionally the rows after them. The announcement affects speed only.
@@ -35,21 +36,16 @@ class BatchLoader {
   std::int64_t hits() const { return hits_; }
 
  private:
-  struct Slot {
-    std::vector<std::int64_t> rows;
-    std::deque<Upload> uploads;  // one for each tensor, in the order of Dataset::map
-    std::future<void> gathered;  // the last member: its destructor waits before the buffers it
-                                 // writes to are freed
-  };
+  struct Slot;
 
-  void start(std::span<const std::int64_t> rows, std::launch how);
+  void start(std::span<const std::int64_t> rows, bool by_a_thread);
   void gather(Slot& slot) const;
   std::span<const std::int64_t> expected_after(std::span<const std::int64_t> rows);
 
   const Dataset& data_;
-  std::deque<Slot> slots_;  // two, used alternately; none on the CPU
-  std::size_t turn_ = 0;    // the slot of the next batch
-  bool ahead_ = false;      // whether that slot is being prefetched
+  std::vector<std::unique_ptr<Slot>> slots_;  // two, used alternately; none on the CPU
+  std::size_t turn_ = 0;                      // the slot of the next batch
+  bool ahead_ = false;                        // whether that slot is being prefetched
   std::vector<std::int64_t> rows_, then_;
   std::size_t begin_ = 0, at_ = 0;  // where the last physical batch begins and ends in rows_
   std::size_t largest_ = 0;         // the largest physical batch so far

@@ -6,6 +6,7 @@
 
 #include "autograd/ops.h"
 #include "core/random/gaussian.h"
+#include "core/random/rounded_gaussian.h"
 #include "core/threads/parallel.h"
 #include "dp/clipping/clipper.h"
 #include "dp/noise/mechanism.h"

@@ -6,12 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "dp/accounting/pld/bound.h"
 #include "dp/accounting/pld/dominating_pair.h"
 
 namespace sotto {
-
-// The side from which a number bounds the truth.
-enum class Bound { upper, lower };
 
 // A lattice of losses: all points up to `dense` spacings from the centre are used, then every
 // second, every fourth and so on, so that the distance between adjacent points is about 1/dense of

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "dp/accounting/analytic_gaussian.h"
+#include "dp/accounting/pld/composition.h"
 #include "dp/accounting/rdp/rdp_accountant.h"
 
 namespace sotto {
@@ -18,6 +19,15 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 PldAccountant::PldAccountant(NeighboringRelation relation)
     : PldAccountant(AccountantKind::pld, relation, Discretization::connect_the_dots) {}
+
+PldAccountant::PldAccountant(AccountantKind kind, NeighboringRelation relation,
+                             Discretization rounding)
+    : Accountant(kind, relation),
+      composition_(std::make_unique<PldComposition>(relation, rounding)) {}
+
+PldAccountant::PldAccountant(PldAccountant&&) noexcept = default;
+PldAccountant& PldAccountant::operator=(PldAccountant&&) noexcept = default;
+PldAccountant::~PldAccountant() = default;
 
 void PldAccountant::charge(const Event& event, std::int64_t count) {
   if (event.noise_multiplier == 0) {
@@ -45,18 +55,26 @@ double PldAccountant::delta(double epsilon, Bound bound) const {
              : std::max(all - (1 + std::exp(epsilon)) * truncation_probability(), 0.0);
 }
 
+double PldAccountant::charged_epsilon(double delta) const {
+  return charged_epsilon(delta, Bound::upper);
+}
+
+double PldAccountant::charged_delta(double epsilon) const {
+  return charged_delta(epsilon, Bound::upper);
+}
+
 double PldAccountant::charged_epsilon(double delta, Bound bound) const {
   if (without_noise_) return infinity;
   if (total_variation() <= delta) return 0;
   if (unsampled(bound)) return gaussian_epsilon(gaussian_noise(), delta);
-  return composition_.answer(history_, {PldQuery::Of::epsilon, delta}, bound);
+  return composition_->answer(history_, {PldQuery::Of::epsilon, delta}, bound);
 }
 
 double PldAccountant::charged_delta(double epsilon, Bound bound) const {
   if (without_noise_) return 1;
   if (history_.empty()) return 0;
   if (unsampled(bound)) return gaussian_delta(gaussian_noise(), epsilon);
-  const double answer = composition_.answer(history_, {PldQuery::Of::delta, epsilon}, bound);
+  const double answer = composition_->answer(history_, {PldQuery::Of::delta, epsilon}, bound);
   return bound == Bound::upper ? std::min(answer, delta_in_corners(epsilon, answer)) : answer;
 }
 

@@ -4,11 +4,15 @@
 #pragma once
 
 #include <map>
+#include <memory>
 
 #include "dp/accounting/accountant.h"
-#include "dp/accounting/pld/composition.h"
+#include "dp/accounting/pld/bound.h"
 
 namespace sotto {
+
+enum class Discretization;
+class PldComposition;
 
 // The most accurate accountant. Upper bounds are never below the truth and lower bounds never above
 // it. They typically differ by a relative 1e-4, by some 1e-3 for many kinds of releases or above
@@ -19,6 +23,9 @@ namespace sotto {
 class PldAccountant : public Accountant {
  public:
   explicit PldAccountant(NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
+  PldAccountant(PldAccountant&&) noexcept;
+  PldAccountant& operator=(PldAccountant&&) noexcept;
+  ~PldAccountant() override;
 
   using Accountant::delta;
   using Accountant::epsilon;
@@ -29,17 +36,12 @@ class PldAccountant : public Accountant {
   double delta(double epsilon, Bound bound) const;
 
  protected:
-  PldAccountant(AccountantKind kind, NeighboringRelation relation, Discretization rounding)
-      : Accountant(kind, relation), composition_(relation, rounding) {}
+  PldAccountant(AccountantKind kind, NeighboringRelation relation, Discretization rounding);
 
  private:
   void charge(const Event& event, std::int64_t count) override;
-  double charged_epsilon(double delta) const override {
-    return charged_epsilon(delta, Bound::upper);
-  }
-  double charged_delta(double epsilon) const override {
-    return charged_delta(epsilon, Bound::upper);
-  }
+  double charged_epsilon(double delta) const override;
+  double charged_delta(double epsilon) const override;
   double charged_epsilon(double delta, Bound bound) const;
   double charged_delta(double epsilon, Bound bound) const;
   double delta_in_corners(double epsilon, double answer) const;
@@ -50,7 +52,7 @@ class PldAccountant : public Accountant {
 
   bool without_noise_ = false;
   std::map<Event, std::int64_t> history_;
-  mutable PldComposition composition_;
+  std::unique_ptr<PldComposition> composition_;
 };
 
 }  // namespace sotto

@@ -4,6 +4,7 @@
 // docs/accounting.md, section 5.
 #pragma once
 
+#include "dp/accounting/pld/composition.h"
 #include "dp/accounting/pld/pld_accountant.h"
 
 namespace sotto {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/random/rounded_gaussian.h"
+#include "dp/noise/correlated/noise_stream.h"
 #include "dp/numerics/directed_rounding.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
@@ -88,10 +90,26 @@ NoiseGrid noise_grid(const NoisePlan& plan, double sensitivity, std::int64_t ele
                     static_cast<std::int64_t>(enlarged));
 }
 
+struct CorrelatedMechanism::Started {
+  std::vector<std::int64_t> sizes;  // of the parameters
+  double sensitivity;               // of the clipped sums
+  NoiseGrid grid;
+  RoundedGaussian sampler;
+  CorrelatedNoiseStream stream;
+  std::uint64_t next_draw;
+  bool whole = true;  // no release broke off
+};
+
 CorrelatedMechanism::CorrelatedMechanism(NoisePlan plan, SecretRandom random)
     : plan_(std::move(plan)),
       factor_sensitivity_(factor_sensitivity_of(plan_)),
       random_(std::move(random)) {}
+
+CorrelatedMechanism::~CorrelatedMechanism() = default;
+
+std::int64_t CorrelatedMechanism::steps_made() const {
+  return started_ ? started_->stream.step() : 0;
+}
 
 Event CorrelatedMechanism::event(Event batch) const {
   const bool planned = plan_.sampling == Sampling::planned;
@@ -168,7 +186,7 @@ void CorrelatedMechanism::prepare(const SampledBatch& draw, const Gradients& sum
           "correlated noise: a sum is not a number");
   }
   if (step == 0) {
-    started_.emplace(start(sizes_of(sums), sensitivity, draw.number()));
+    started_ = std::make_unique<Started>(start(sizes_of(sums), sensitivity, draw.number()));
   } else {
     check_goes_on(sizes_of(sums), sensitivity, draw.number(), ledger.next_draw());
   }
@@ -219,12 +237,13 @@ void CorrelatedMechanism::load_state(const std::map<std::string, Tensor>& state)
   check(entry(state, "plan", Dtype::f64, 1).to_vector<double>() == signature().to_vector<double>(),
         "correlated noise: the state is of another plan");
   const std::int64_t step = entry(state, "step", Dtype::i64, 0).to_vector<std::int64_t>()[0];
-  std::optional<Started> loaded;
+  std::unique_ptr<Started> loaded;
   if (step != 0) {
     const std::int64_t draw = entry(state, "next_draw", Dtype::i64, 0).to_vector<std::int64_t>()[0];
-    loaded.emplace(start(entry(state, "sizes", Dtype::i64, 1).to_vector<std::int64_t>(),
-                         entry(state, "sensitivity", Dtype::f64, 0).to_vector<double>()[0],
-                         static_cast<std::uint64_t>(draw)));
+    loaded = std::make_unique<Started>(
+        start(entry(state, "sizes", Dtype::i64, 1).to_vector<std::int64_t>(),
+              entry(state, "sensitivity", Dtype::f64, 0).to_vector<double>()[0],
+              static_cast<std::uint64_t>(draw)));
     loaded->stream.resume(step, entry(state, "memory", Dtype::i64, 2));
   }
   started_ = std::move(loaded);

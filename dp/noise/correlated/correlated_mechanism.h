@@ -3,8 +3,9 @@
 #pragma once
 
 #include <map>
+#include <memory>
 
-#include "dp/noise/correlated/noise_stream.h"
+#include "dp/noise/correlated/strategy_matrix.h"
 #include "dp/noise/mechanism.h"
 
 namespace sotto {
@@ -40,11 +41,12 @@ class CorrelatedMechanism final : public Mechanism {
   // planned or cyclic_poisson, and separation is at least 1, for cyclic batches at least
   // strategy.bands().
   explicit CorrelatedMechanism(NoisePlan plan, SecretRandom random = SecretRandom());
+  ~CorrelatedMechanism() override;
 
   const NoisePlan& plan() const { return plan_; }
   // C's sensitivity, by which the clipped sum's is multiplied.
   double factor_sensitivity() const { return factor_sensitivity_; }
-  std::int64_t steps_made() const { return started_ ? started_->stream.step() : 0; }
+  std::int64_t steps_made() const;
   // Throws std::invalid_argument for batches of another kind than the plan's.
   Event event(Event batch) const override;
   std::string description() const override;
@@ -68,16 +70,7 @@ class CorrelatedMechanism final : public Mechanism {
   bool secure() const override { return random_.secure(); }
 
  private:
-  // The state from the first release on.
-  struct Started {
-    std::vector<std::int64_t> sizes;  // of the parameters
-    double sensitivity;               // of the clipped sums
-    NoiseGrid grid;
-    RoundedGaussian sampler;
-    CorrelatedNoiseStream stream;
-    std::uint64_t next_draw;
-    bool whole = true;  // false after a release that failed midway
-  };
+  struct Started;
   Started start(std::vector<std::int64_t> sizes, double sensitivity, std::uint64_t draw) const;
   void check_goes_on(const std::vector<std::int64_t>& sizes, double sensitivity, std::uint64_t draw,
                      std::uint64_t next_in_ledger) const;
@@ -87,7 +80,7 @@ class CorrelatedMechanism final : public Mechanism {
   NoisePlan plan_;
   double factor_sensitivity_;
   SecretRandom random_;
-  std::optional<Started> started_;
+  std::unique_ptr<Started> started_;  // from the first release on
 };
 
 }  // namespace sotto

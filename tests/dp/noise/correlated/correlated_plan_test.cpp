@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/random/rounded_gaussian.h"
 #include "dp/noise/correlated/correlated_mechanism.h"
 #include "tests/support/catch.h"
 #include "tests/support/noise_plans.h"
