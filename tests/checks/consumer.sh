@@ -1,7 +1,7 @@
 #!/bin/sh
 # consumer.sh BUILD SOURCE: installs the library into a folder of its own and builds a separate project
-# against it by pkg-config; then compiles the same project with sotto as a subproject. A header of the project's own that
-# has the name of one of ours is not taken for it.
+# against it by pkg-config and by CMake; then compiles the same project with sotto as a subproject. A header of the
+# project's own that has the name of one of ours is not taken for it.
 set -eu
 
 build=$1
@@ -16,6 +16,12 @@ if find "$work/root" -path '*include/sotto*' ! -name '*.h' -type f | grep .; the
   echo "the files above were installed beside the headers" >&2
   exit 1
 fi
+for document in README.md copyright docs; do
+  find "$work/root" -path "*/share/doc/sotto/$document" | grep -q . || {
+    echo "no share/doc/sotto/$document was installed" >&2
+    exit 1
+  }
+done
 
 # Installed programs run from where they are, under names of ours.
 for program in audit devices footprint memory-tour mnist privacy-budget; do
@@ -42,6 +48,14 @@ PKG_CONFIG_PATH=$(dirname "$prefix") PKG_CONFIG_SYSROOT_DIR=$work/root \
   meson setup "$work/installed/build" "$work/installed" --wrap-mode nofallback
 ninja -C "$work/installed/build"
 LD_LIBRARY_PATH=$libraries "$work/installed/build/consumer"
+
+# By the CMake package, wherever its folder lies.
+if command -v cmake >/dev/null 2>&1; then
+  project "$work/cmake"
+  cmake -G Ninja -S "$work/cmake" -B "$work/cmake/build" -Dsotto_DIR="$libraries/cmake/sotto"
+  ninja -C "$work/cmake/build"
+  LD_LIBRARY_PATH=$libraries "$work/cmake/build/consumer"
+fi
 
 # Headers need fmt and nothing else: no other package's file is found here.
 mkdir "$work/alone"

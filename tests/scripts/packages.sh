@@ -19,6 +19,9 @@ clang-tidy:program:clang-tidy
 cppcheck:program:cppcheck"
 # Faster with it; our own loops do the work without.
 optional_packages="libdnnl-dev:header:oneapi/dnnl/dnnl.hpp"
+# Whose tests are left out without: the CMake package, and the site of pages and reference.
+optional_test_packages="cmake:program:cmake
+doxygen:program:doxygen"
 
 # have KIND NAME: whether it is there.
 have() {
@@ -52,8 +55,10 @@ install_missing() {
     cannot_install "with this system's package manager; here are the names that Debian uses"
   elif [ -n "$as_root" ] && ! command -v sudo >/dev/null 2>&1; then
     cannot_install "as root; there is no sudo"
-  else
+  elif [ -n "$required" ]; then
     apt_install
+  else
+    apt_install || echo "Missing, but not needed: $optional" >&2
   fi
 }
 
