@@ -1,6 +1,8 @@
 #!/bin/sh
-# Installs what is missing, builds everything in release mode, runs all tests and prints
-# "N passed, N failed, N skipped". SOTTO_SHARED names a folder with more conformance cases.
+# run.sh            installs what is missing, builds everything in release mode, runs all tests and prints
+#                   "N passed, N failed, N skipped".
+# run.sh FILTER...  builds what is needed for the tests whose names contain a FILTER, and runs these.
+# SOTTO_SHARED names a folder with more conformance cases.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -8,10 +10,15 @@ build=$root/build-tests
 # shellcheck source=tests/scripts/packages.sh
 . "$root/tests/scripts/packages.sh"
 
-install_missing "$build_packages
+if [ $# -eq 0 ] || [ ! -f "$build/build.ninja" ]; then
+  optional_packages="$optional_packages
+$optional_test_packages"
+  install_missing "$build_packages
 $test_packages"
-# shellcheck disable=SC2046 # options
-configure "$build" "$root" -Dbuildtype=release -Dtests=enabled -Dsamples=enabled $(cuda_options)
+  # shellcheck disable=SC2046 # options
+  configure "$build" "$root" -Dbuildtype=release -Dtests=enabled -Dsamples=enabled $(cuda_options)
+fi
+[ $# -eq 0 ] || exec python3 "$root/tests/scripts/run_matching.py" "$build" "$@"
 ninja -C "$build"
 
 log=$build/meson-logs/testlog.json
