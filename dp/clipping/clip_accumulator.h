@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "autograd/per_sample/per_sample.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "dp/clipping/clip_groups.h"
 #include "dp/clipping/clipped_sum.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "autograd/per_sample/per_sample.h"
+#include "autograd/per_sample/per_sample_grad.h"
 #include "dp/clipping/clip_groups.h"
 #include "dp/clipping/clip_rule.h"
 

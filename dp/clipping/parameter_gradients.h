@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autograd/parameter.h"
-#include "autograd/per_sample/per_sample.h"
+#include "autograd/per_sample/per_sample_grad.h"
 
 namespace sotto {
 

@@ -355,7 +355,7 @@ TEST_CASE("a captured private step is few launches, and waits twice") {
     };
     check_counts(false, false, {89, 1});
     check_counts(false, true, {36, 1});
-    check_counts(true, false, {202, 2});
+    check_counts(true, false, {203, 2});
     check_counts(true, true, {22, 2});
   });
 }
