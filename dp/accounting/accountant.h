@@ -33,7 +33,7 @@ std::string unsupported_reason(AccountantKind kind, Sampling sampling,
 // Composes releases and answers with the epsilon or delta of all of them. Use make_accountant(); a
 // Ledger's releases are composed by epsilon(ledger, delta).
 //
-//   const auto accountant = make_accountant()();
+//   const auto accountant = make_accountant();
 //   accountant->compose({1.1, Sampling::poisson, 0.01}, 1000);  // noise multiplier, sampling, rate
 //   const double epsilon = accountant->epsilon(1e-5);
 class Accountant {

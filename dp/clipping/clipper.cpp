@@ -159,7 +159,7 @@ void Clipper::add(Tape& tape, const Var& loss, const Grouping* grouping) {
   check(tape.options().private_data, "Clipper: the tape is not private");
   const LabelScope scope = LabelScope::phase("clip");
   start_batch();
-  accumulator_.position();
+  accumulator_.mark();
   state_ = State::broken;
   try {
     add_physical_batch(tape, loss, grouping);

@@ -97,7 +97,7 @@ std::vector<std::pair<Layer, Layer>> derived_weights() {
        {std::tuple(16, 32, 28), std::tuple(32, 64, 14), std::tuple(64, 128, 7)}) {
     const std::string name = fmt::format("Conv2d {} to {}, 3x3, on {}x{}", in, out, side, side);
     pairs.push_back({{name,
-                      maker<nn::Conv2d>(in, out, Shape{3}, nn::ConvOptions{.padding = {1}}),
+                      maker<nn::Conv2d>(in, out, Shape{3}, ConvOptions{.padding = {1}}),
                       {in, side, side}},
                      {name, maker<StandardizedConv>(in, out), {in, side, side}}});
   }

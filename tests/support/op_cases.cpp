@@ -70,7 +70,7 @@ void add_binary(std::vector<OpCase>& cases, FunctorList<F...>) {
                        return Instance{{operand(random, y, axis, lowest<G>(), highest<G>()),
                                         operand(random, y, axis, lowest<G>(), highest<G>())},
                                        [](const std::vector<Var>& x) {
-                                         return binary(binary_index<functors::G>, x[0], x[1]);
+                                         return binary(binary_index<G>, x[0], x[1]);
                                        }};
                      }});
     cases.push_back({G::name, "of one value twice", [](PublicRandom& random) {
@@ -78,7 +78,7 @@ void add_binary(std::vector<OpCase>& cases, FunctorList<F...>) {
                        OpInput input = random_input(random, shape, 2, lowest<G>(), highest<G>());
                        input.far = !std::is_same_v<G, functors::Div>;  // x / x has a gap at zero
                        return Instance{{input}, [](const std::vector<Var>& x) {
-                                         return binary(binary_index<functors::G>, x[0], x[0]);
+                                         return binary(binary_index<G>, x[0], x[0]);
                                        }};
                      }});
   };

@@ -6,6 +6,7 @@
 
 #include "core/random/rounded_gaussian.h"
 #include "dp/noise/correlated/noise_stream.h"
+#include "dp/noise/noisy_update_pass.h"
 #include "dp/numerics/directed_rounding.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 

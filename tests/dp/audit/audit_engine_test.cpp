@@ -9,6 +9,7 @@
 #include "dp/audit/audit.h"
 #include "dp/audit/canaries.h"
 #include "dp/engine/engine.h"
+#include "dp/noise/noisy_update_pass.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "nn/layers.h"

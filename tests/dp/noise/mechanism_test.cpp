@@ -11,6 +11,7 @@
 #include "dp/accounting/ledger_epsilon.h"
 #include "dp/accounting/pld/pld_accountant.h"
 #include "dp/clipping/clipper.h"
+#include "dp/noise/noisy_update_pass.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 
