@@ -16,7 +16,7 @@ struct NormEstimate {
   Tensor squares;  // squared norms
   // How far in the L2 norm rounding may take a sample's part of the parameter's sum from its
   // gradient: 2^-23 sqrt(T) sum_t |b[t]| |a[t]| in single precision, added over uses, for T
-  // positions, and what underflow may take from inner products (docs/privacy.md). Far below the
+  // positions, and what underflow may take from inner products (docs/appendix/proofs-rounding.md). Far below the
   // norm unless terms cancel. A gradient that was materialized from factors has their bounds; a
   // single use that arose materialized has 0. Undefined: 0.
   Tensor error_bounds;

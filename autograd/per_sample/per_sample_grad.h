@@ -3,7 +3,7 @@
 // For every op the gradient of a parameter is a sum over samples, and each summand G[n] has
 // structure: an outer product summed over positions, a weight gradient of one image, a few rows of
 // a table. PerSampleGrad keeps it; the ordinary gradient is sum(), norms are dot(f, f) (norms.h),
-// and a clipped gradient is sum(weights). docs/per_sample_gradients.md derives forms and costs.
+// and a clipped gradient is sum(weights). docs/explanation/per-sample-gradients.md derives forms and costs.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // Sums over samples whose value does not depend on the order of their terms, nor on what else is
 // summed: each term is rounded to a multiple of a power of two, and multiples are added exactly.
-// docs/privacy.md, "The sum over units", bounds the rounding within a term.
+// docs/appendix/proofs-rounding.md, "The sum over units", bounds the rounding within a term.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // How far rounding may take sums of per-sample gradients from their exact values, and how much a
 // sample's terms may swamp those of others (Higham 2002, chapter 4). For the sources of this
-// folder; docs/privacy.md derives the bounds.
+// folder; docs/appendix/proofs-rounding.md derives the bounds.
 #pragma once
 
 #include "autograd/per_sample/per_sample_grad.h"

@@ -2,7 +2,7 @@
 // statistics. A physical batch that failed can be undone.
 //
 // The sums depend neither on the order of units nor on where physical batches end
-// (docs/privacy.md, "The sum over units").
+// (docs/appendix/proofs-rounding.md, "The sum over units").
 #pragma once
 
 #include <vector>

@@ -42,7 +42,7 @@ std::vector<ClipGroup> named_groups(const nn::NamedParameters& parameters,
                                     const std::vector<std::string>& prefixes, double bound);
 
 // Returns what rounding may add to the norm of a group's clipped gradient, relative to the norm
-// (docs/privacy.md).
+// (docs/appendix/proofs-rounding.md).
 double rounding_margin(const ClipGroup& group);
 
 // Returns the square root of the sum of the squared bounds: the sensitivity of an exact sum.

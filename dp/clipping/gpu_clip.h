@@ -1,7 +1,7 @@
 // Clipping on a GPU without the host in between: norms, factors and weighted sums follow one
 // another on the device, and one read at the end returns the results. Two cases need the host,
 // norms that cancel and sums that overflow: they show as not reliable(), and the host clips the
-// group again (docs/gpu.md, "Clipping").
+// group again (docs/appendix/gpu-notes.md, "Clipping").
 #pragma once
 
 #include <array>

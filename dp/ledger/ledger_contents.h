@@ -26,7 +26,7 @@ struct LedgerHeader {
 void add_releases(EventCounts& counts, const Event& event, std::int64_t releases);
 std::int64_t total_releases(const EventCounts& counts);
 
-// A ledger's releases, in the terms of composition theorems (docs/reference/ledger-format.md,
+// A ledger's releases, in the terms of composition theorems (docs/appendix/proofs-accounting.md,
 // section 4).
 struct History {
   EventCounts events;

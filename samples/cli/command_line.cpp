@@ -69,9 +69,11 @@ bool has_option(CLI::App& app, const std::string& name) {
 }
 
 // The arguments with options and values under their current names: "--clip 1" becomes
-// "--clip-bound 1". An option is translated only if the program has the current name and not the
-// earlier one.
+// "--clip-bound 1". An option is translated only if the program, or the subcommand that the first
+// argument names, has the current name and not the earlier one.
 std::vector<std::string> with_current_names(CLI::App& app, int argc, const char* const* argv) {
+  CLI::App* const sub = argc > 1 ? app.get_subcommand_no_throw(argv[1]) : nullptr;
+  CLI::App& line = sub == nullptr ? app : *sub;
   std::vector<std::string> arguments = {argv[0]};
   std::string option;  // the last one, without dashes
   for (int k = 1; k < argc; ++k) {
@@ -83,7 +85,7 @@ std::vector<std::string> with_current_names(CLI::App& app, int argc, const char*
     const std::size_t equals = std::min(text.find('='), text.size());
     option = text.substr(2, equals - 2);
     const std::string now = current_option(option);
-    if (!has_option(app, "--" + option) && has_option(app, "--" + now)) option = now;
+    if (!has_option(line, "--" + option) && has_option(line, "--" + now)) option = now;
     arguments.push_back("--" + option);
     if (equals < text.size())
       arguments.back() += "=" + current_value(option, text.substr(equals + 1));

@@ -94,7 +94,7 @@ TEST_CASE("lists and dictionaries of modules name their children") {
   dict.add("left", nn::Linear(2, 3));
   CHECK(dict.named_parameters()[0].first == "left.weight");
   CHECK(throws([&] { dict["right"]; }, "no module \"right\""));
-  CHECK(throws([&] { dict.add("left", nn::Tanh()); }, "\"left\" twice"));
+  CHECK(throws([&] { dict.add("left", nn::Tanh()); }, "\"left\" is already used"));
   CHECK(throws([&] { dict.add("a.b", nn::Tanh()); }, "\"a.b\""));
 }
 

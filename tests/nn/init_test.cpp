@@ -128,5 +128,5 @@ TEST_CASE("a generator can be given") {
         nn::random_normal({8}, 1, 2, b).to_vector<float>());
   CHECK(a.counter() == b.counter());
   CHECK(throws([] { nn::random_normal({8}, 0, -1); }, "standard deviation -1"));
-  CHECK(throws([] { nn::random_uniform({8}, 1, 0); }, "between 1 and 0"));
+  CHECK(throws([] { nn::random_uniform({8}, 1, 0); }, "low 1 is above high 0"));
 }
