@@ -68,12 +68,18 @@ bool has_option(CLI::App& app, const std::string& name) {
                      [&](const CLI::Option* o) { return o->check_name(name); });
 }
 
+// The subcommand of this name, or else the program.
+CLI::App& called(CLI::App& app, const std::string& name) {
+  for (CLI::App* const sub : app.get_subcommands(std::function<bool(CLI::App*)>()))
+    if (sub->get_name() == name) return *sub;
+  return app;
+}
+
 // The arguments with options and values under their current names: "--clip 1" becomes
 // "--clip-bound 1". An option is translated only if the program, or the subcommand that the first
 // argument names, has the current name and not the earlier one.
 std::vector<std::string> with_current_names(CLI::App& app, int argc, const char* const* argv) {
-  CLI::App* const sub = argc > 1 ? app.get_subcommand_no_throw(argv[1]) : nullptr;
-  CLI::App& line = sub == nullptr ? app : *sub;
+  CLI::App& line = argc > 1 ? called(app, argv[1]) : app;
   std::vector<std::string> arguments = {argv[0]};
   std::string option;  // the last one, without dashes
   for (int k = 1; k < argc; ++k) {
