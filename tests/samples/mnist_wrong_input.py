@@ -40,7 +40,7 @@ class WrongArguments(Case):
             ("--accumulation-steps", ["--accumulation-steps", "0"]),
             ("--memory-limit", ["--memory-limit", "2 gallons"]),
             ("--checkpoint-activations", ["--checkpoint-activations", "some"]),
-            ("no chain", ["--checkpoint-activations", "2"]),
+            ("not a Sequential", ["--checkpoint-activations", "2"]),
             ("--clip-bound", ["--clip-bound", "0"]),
             ("--clip-bound: 1e-300 is not from 7.89e-31 to 1.27e+30", ["--clip-bound", "1e-300"]),
             ("--cuda-graph: the cpu has no CUDA graphs", ["--cuda-graph"]),
@@ -95,9 +95,9 @@ class WrongArguments(Case):
         model = self.path("model")
         self.succeed(*NOISY, "--steps", "2", "--save", model)
         before = self.contents()
-        self.refuse(2, "there already", *NOISY, "--steps", "2", "--save", model)
+        self.refuse(2, "exists already", *NOISY, "--steps", "2", "--save", model)
         os.remove(model)
-        self.refuse(2, "there already", *NOISY, "--steps", "2", "--save", model)
+        self.refuse(2, "exists already", *NOISY, "--steps", "2", "--save", model)
         os.remove(state_of(model))
         self.refuse(2, "give another name", *NOISY, "--steps", "2", "--save", model)
         del before["model"], before["model.state"]

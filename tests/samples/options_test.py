@@ -61,9 +61,8 @@ EARLIER = [
     ("footprint", ["--limit", "1GB", "--passes", "one"],
      ["--hard-limit", "1GB", "--clipping", "book-keeping"]),
     ("privacy_budget spent",
-     ["--population", "600", "--sampling", "balls_and_bins", "--batches", "4", "--steps", "4"],
-     ["--dataset-size", "600", "--sampling", "balls_and_bins", "--batches-per-epoch", "4", "--steps",
-      "4"]),
+     ["--population", "600", "--sampling", "truncated_poisson", "--largest-batch", "700"],
+     ["--dataset-size", "600", "--sampling", "truncated_poisson", "--max-batch-size", "700"]),
 ]
 
 
