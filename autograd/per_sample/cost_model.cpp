@@ -44,7 +44,7 @@ struct Model {
   double width;
   Dtype dtype;
 
-  // Seconds to write or read a materialized gradient.
+  // Seconds to write or read one sample's materialized gradient.
   double pass() const { return width * static_cast<double>(size_of(dtype)) / costs.bytes; }
 
   PerSampleTimes products(double positions, double factor_widths) const {
@@ -114,7 +114,7 @@ bool keeps_materialized(const PerSampleGrad& f, NormMethod norm_method) {
   if (norm_method != NormMethod::automatic) return norm_method == NormMethod::materialize;
   const PerSampleTimes t = expected_times(f);
   if (t.kept >= std::min(t.materialized_norm, t.ghost_norm) + t.sum) return false;
-  // Whoever computes in 16 bits does so to save bytes.
+  // 16-bit factors are chosen to save memory: materialized gradients must not take more bytes.
   const Form& form = f.form_data();
   const auto factor_bytes =
       static_cast<std::size_t>(form.factor_values()) * size_of(form.leading().dtype());

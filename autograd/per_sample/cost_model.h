@@ -7,15 +7,15 @@ namespace sotto {
 
 class PerSampleGrad;
 
-// How norms and inner products are computed: by Gram products of the factors (the ghost norm), from
-// materialized gradients, or whichever the cost model says is cheaper.
+// The method for norms and inner products: Gram products of the factors (the ghost norm),
+// materialized gradients, or (automatic) the one that the cost model expects to be faster.
 enum class NormMethod { automatic, ghost, materialize };
 
 // Expected seconds for one sample.
 struct PerSampleTimes {
-  double materialized_norm;  // norm of a gradient that is materialized for it and dropped
+  double materialized_norm;  // materializing the gradient, its norm, and dropping the gradient
   double ghost_norm;         // norm by Gram products
-  double kept;               // norm and weighted sum of a materialized gradient that is kept
+  double kept;               // materializing and keeping the gradient, its norm and weighted sum
   double sum;                // weighted sum by one product over the batch
 };
 
@@ -24,11 +24,11 @@ namespace detail {
 struct Patches;
 
 PerSampleTimes expected_times(const PerSampleGrad& f);
-// Whether inner products of f and g are computed by Gram products of their factors.
+// True if inner products of f and g are to be computed by Gram products of their factors.
 bool uses_gram_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_method);
-// Whether a norm and a weighted sum together are computed from gradients that are kept.
+// True if the gradients are to be materialized once and kept for both norm and weighted sum.
 bool keeps_materialized(const PerSampleGrad& f, NormMethod norm_method);
-// Whether Gram products of a convolution's pixels take less time than those of its patches.
+// True if Gram products of a convolution's pixels take less time than those of its patches.
 bool pixel_products_are_cheaper(const Patches& f);
 
 }  // namespace detail

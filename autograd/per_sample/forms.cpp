@@ -9,7 +9,7 @@ namespace sotto::detail {
 
 namespace {
 
-// Values of 16-bit factors that are converted together: 16 MiB in f32.
+// Number of 16-bit factor values that are converted at a time: 16 MiB in f32.
 constexpr std::int64_t converted_values = std::int64_t{1} << 22;
 
 Shape with_samples(std::int64_t n, const Shape& shape) {
@@ -18,20 +18,20 @@ Shape with_samples(std::int64_t n, const Shape& shape) {
   return y;
 }
 
-// weights [n] with as many axes as x has.
+// Reshapes weights [n] to as many axes as x has, to broadcast along its sample axis.
 Tensor along_samples(const Tensor& weights, const Tensor& x) {
   Shape shape = Shape::filled(x.rank(), 1);
   shape[0] = weights.numel();
   return reshape(weights, shape);
 }
 
-// x's samples times a weight each, in the type of sums.
+// Multiplies each sample of x by its weight, in the type of sums.
 Tensor weighted(const Tensor& x, const Tensor& weights) {
   const Dtype dtype = arithmetic_type(x.dtype());
   return mul(to_dtype(x, dtype), along_samples(to_dtype(weights, dtype), x));
 }
 
-// x with zeros for samples of weight 0.
+// x, with zeros in place of the samples of weight 0.
 Tensor masked(const Tensor& x, const Tensor& weights) {
   const Tensor zero = zeros({}, arithmetic_type(x.dtype()), x.device());
   return where(along_samples(weights, x), x, zero);
@@ -133,7 +133,7 @@ OneHot OneHot::mask(const Tensor& weights) const { return {ids, masked(b, weight
 OneHot OneHot::in_type(Dtype dtype) const { return {ids, to_dtype(b, dtype), gaps}; }
 
 Tensor Dense::sum(const Shape&) const {
-  // A single gradient that nobody else holds is its own sum, and need not be copied.
+  // A single gradient with no other reference is its own sum and need not be copied.
   const bool itself = gradients.size(0) == 1 && gradients.sole();
   return itself ? gradients.squeeze(0) : sotto::sum(gradients, {0});
 }
@@ -167,9 +167,9 @@ std::optional<Dtype> Form::factor_type() const {
   });
 }
 
-// Products of two 16-bit numbers are exact in f32, in which GPUs add them up; the CPU's
-// instructions for them take subnormal numbers for zeros, and norms and sums must see the same
-// numbers.
+// GPUs form the exact products of two 16-bit numbers and add them up in f32. The CPU's 16-bit
+// instructions treat subnormal numbers as zeros, but norms and sums must see equal factors, so the
+// CPU converts factors to f32 first. Kernels for patches take 16-bit factors everywhere.
 bool Form::multiplies_factors_directly() const {
   if (!has_16bit_factor() || as<Patches>()) return true;
   return as<Outer>() && factor_type() && device() != cpu;
@@ -195,7 +195,7 @@ void Form::count_as_kept() const {
   visit([](const auto& form) {
     for (const Tensor* x : form.factors()) {
       const MemoryKind now = x->memory_label().kind;
-      // A bias' materialized gradient may be a factor of its weight, and counts as that.
+      // A bias' materialized gradient may also be a factor of its weight, and is labelled as that.
       if (now == MemoryKind::workspace || now == MemoryKind::other || now == MemoryKind::rows)
         x->relabel(form.kept_as);
     }

@@ -1,8 +1,8 @@
-// The forms in which per-sample gradients arise. For the sources of this folder: others use
+// The forms in which per-sample gradients arise. For the sources of this folder: other code uses
 // PerSampleGrad (per_sample_grad.h), which holds one of them.
 //
-// Each form is a struct with the members of Outer, to which Form forwards by one visit; a further
-// form is one struct more. What it costs is said in cost_model.cpp, how it rounds in
+// Each form is a struct with the members that Outer has, and Form calls those of the form it holds.
+// A new form is one more struct here, plus its cost in cost_model.cpp and its rounding in
 // rounding_bounds.cpp.
 #pragma once
 
@@ -24,27 +24,29 @@ struct Outer {
   Tensor b, a;
   Tensor squares = {};  // |b[n,t]|^2 [n, t] f64; undefined: not known
 
-  // The tensors that hold gradients' values, the one that weights scale first.
+  // The tensors whose products are the gradients; weights scale the first one.
   std::array<const Tensor*, 2> factors() const { return {&b, &a}; }
   std::size_t bytes() const { return b.bytes() + a.bytes(); }
-  // How many products of factors each element of a sample's gradient sums.
+  // Number of products of factors that each element of a sample's gradient sums (T).
   double positions() const { return static_cast<double>(b.size(1)); }
-  // [n, ...shape], sum_n G[n], and y += sum_n G[n]; the parameter has this shape, or y's.
+  // Return G as [n, ...shape] and sum_n G[n] as `shape`, that of the parameter; add_sum adds the
+  // sum to y, which has the parameter's shape.
   Tensor materialize(const Shape& shape) const;
   Tensor sum(const Shape& shape) const;
   void add_sum(const Tensor& y) const;
   Outer slice(std::int64_t begin, std::int64_t end) const;
-  // Samples by their ids; -1 gives zeros.
+  // The samples with these ids [m], in this order; an id of -1 gives zeros.
   Outer select(const Tensor& ids) const;
-  // w[n] G[n], in the type of sums.
+  // w[n] G[n]; the scaled factor has the type of sums (f32 for 16-bit factors).
   Outer scale(const Tensor& weights) const;
-  // Zeros in the first factor for samples of weight 0: where the other factor is finite these
-  // samples add exactly nothing, and where it is not the sum is not finite.
+  // Writes zeros into the first factor of samples with weight 0. Such a sample then adds exactly
+  // nothing if its other factor is finite; if that is not finite, neither is the sum.
   Outer mask(const Tensor& weights) const;
   Outer in_type(Dtype dtype) const;
 };
 
-// The same with a = patches of the images x [n, c, d, h, w], and b = dy [n, o, d', h', w'].
+// The weight gradient of a convolution: the outer form with a = the patches of the images
+// x [n, c, d, h, w] that the window visits, and b = dy [n, o, d', h', w'].
 struct Patches {
   static constexpr const char* name = "patches";
   static constexpr MemoryKind kept_as = MemoryKind::factors;
@@ -55,7 +57,7 @@ struct Patches {
   std::size_t bytes() const { return dy.bytes() + x.bytes(); }
   double positions() const { return static_cast<double>(dy.size(2) * dy.size(3) * dy.size(4)); }
   Tensor materialize(const Shape& shape) const { return materialize(shape, nullptr); }
-  // `norms`, unless it is nullptr, is given what conv_weight_norms() gives.
+  // Also sets *norms, unless nullptr, to the squared norms that conv_weight_norms() returns.
   Tensor materialize(const Shape& shape, Tensor* norms) const;
   Tensor sum(const Shape& shape) const;
   void add_sum(const Tensor& y) const;
@@ -67,12 +69,12 @@ struct Patches {
 
   // The shape of the weight, with three spatial axes.
   Shape weight_shape() const;
-  // One group of the convolution as an outer form, its patches written out.
+  // One group of the convolution as an outer form, with its patches written to memory.
   Outer unfolded(std::int64_t group) const;
 };
 
-// G[n] = sum_t e(ids[n,t]) (x) b[n,t], with b [n, t, d], or [n, 1, d] where all positions have the
-// same.
+// The gradient of a table (embedding): G[n] = sum_t e(ids[n,t]) (x) b[n,t], with e(i) the i-th unit
+// vector, and b [n, t, d], or [n, 1, d] where all positions of a sample share one vector.
 struct OneHot {
   static constexpr const char* name = "onehot";
   static constexpr MemoryKind kept_as = MemoryKind::factors;
@@ -92,7 +94,7 @@ struct OneHot {
   OneHot in_type(Dtype dtype) const;
 };
 
-// G itself, [n, ...shape].
+// The materialized gradients G, [n, ...shape].
 struct Dense {
   static constexpr const char* name = "dense";
   static constexpr MemoryKind kept_as = MemoryKind::rows;
@@ -111,6 +113,7 @@ struct Dense {
   Dense in_type(Dtype dtype) const;
 };
 
+// One of the four forms.
 class Form {
  public:
   using Any = std::variant<Outer, Patches, OneHot, Dense>;
@@ -122,7 +125,7 @@ class Form {
   decltype(auto) visit(F&& f) const {
     return std::visit(std::forward<F>(f), form_);
   }
-  // nullptr for another form.
+  // The form as a T; nullptr if it is another one.
   template <class T>
   const T* as() const {
     return std::get_if<T>(&form_);
@@ -138,16 +141,16 @@ class Form {
   // The type of all factors; nullopt where they differ.
   std::optional<Dtype> factor_type() const;
   bool has_16bit_factor() const { return factor_type() != dtype(); }
-  // Whether sums and materialized gradients are products of the factors themselves, not of copies
-  // in dtype().
+  // True if sums and materialized gradients are computed from the factors as they are; false if
+  // from copies in dtype().
   bool multiplies_factors_directly() const;
   std::int64_t factor_values() const;
   std::size_t bytes() const;
   double positions() const;
   void count_as_kept() const;
 
-  // As those of the forms; factors that are not multiplied directly are converted, a few samples'
-  // at a time.
+  // These call the form's member of the same name. materialize() and sum() first convert factors
+  // that cannot be multiplied directly, for a few samples at a time; add_sum() does not.
   Tensor materialize(const Shape& shape) const;
   Tensor sum(const Shape& shape) const;
   void add_sum(const Tensor& y) const;
@@ -157,7 +160,7 @@ class Form {
   Form mask(const Tensor& weights) const;
   Form in_type(Dtype dtype) const;
 
-  // Calls f(chunk, begin, end) for consecutive samples, with the chunk's factors in dtype().
+  // Calls f(chunk, begin, end) for chunks of consecutive samples, with their factors in dtype().
   void for_each_converted(
       const std::function<void(const Form& chunk, std::int64_t begin, std::int64_t end)>& f) const;
 
@@ -165,7 +168,7 @@ class Form {
   Any form_;
 };
 
-// [n t, k] of x [n, t, k].
+// x [n, t, k] reshaped to [n t, k].
 Tensor flat(const Tensor& x);
 
 }  // namespace sotto::detail

@@ -11,12 +11,12 @@ namespace sotto {
 
 namespace {
 
-// The rows of each unit one after the other, `width` for each unit: a missing row is one of zeros
-// (id -1), which adds nothing.
+// The rows of the units, one unit after the other, each padded to `width` rows: a padding row has
+// id -1, consists of zeros and adds nothing.
 struct UnitRows {
   Tensor ids;      // [units * width]
   Tensor weights;  // [units * width], of each row in its unit
-  Tensor roots;    // [units], square roots of the units' numbers of rows
+  Tensor roots;    // [units], square roots of the numbers of rows
   std::int64_t width;
 };
 
@@ -44,8 +44,8 @@ UnitRows unit_rows(const Grouping& grouping) {
           Tensor::from(roots, {grouping.units}), static_cast<std::int64_t>(width)};
 }
 
-// The rounding bounds of units, from those of their rows: rounding may take a sum over R rows
-// sqrt(R) times as far from its exact value. A unit of one row has that row's bounds.
+// The rounding bounds of units, from those of their rows: the error bound of a sum over R rows is
+// sqrt(R) times the sum of theirs. A unit of one row has that row's bounds.
 NormEstimate unit_bounds(const NormEstimate& rows, const UnitRows& unit_rows, std::int64_t units) {
   const auto summed = [&](const Tensor& x) {
     const Tensor selected = mul(gather(x, unit_rows.ids, 0), unit_rows.weights);

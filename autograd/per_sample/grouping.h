@@ -1,4 +1,5 @@
-// Privacy units of several rows: what is clipped is the unit (a user, a sample's augmentations).
+// Privacy units of several rows, such as a user's samples or a sample's augmentations: the gradient
+// that is clipped is the unit's.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +9,22 @@ namespace sotto {
 
 class PerSampleGrad;
 
-// Which rows of a batch make up each unit; the unit's gradient is the sum or the mean of theirs.
+// The unit that each row of a batch belongs to. A unit's gradient is the sum (or mean) of its
+// rows'.
 struct Grouping {
   std::vector<std::int64_t> unit_of_row = {};  // -1: the row belongs to no unit
   std::int64_t units = 0;
   bool mean = false;
-  // Whether row k is unit k as long as there are units, and the remaining rows belong to no unit.
+  // True if unit k consists of row k alone, for all units, and the rows after these belong to no
+  // unit.
   bool first_rows() const;
 };
 
 namespace detail {
 
-// One gradient for each unit instead of each row, in the form that the rows' gradients have.
+// Returns one gradient per unit instead of per row, in the form of the rows' gradients; those of a
+// convolution become an outer or dense form. Throws std::invalid_argument unless the grouping has
+// as many rows as the batch.
 PerSampleGrad group(const PerSampleGrad& rows, const Grouping& grouping);
 
 }  // namespace detail

@@ -9,7 +9,7 @@ namespace sotto::detail {
 
 namespace {
 
-// Bytes of materialized gradients or patches that are written at a time and then dropped.
+// Bytes of materialized gradients or patches that are written at a time, used and dropped.
 constexpr std::size_t chunk_bytes = std::size_t{16} << 20;
 
 // A materialized gradient's rounding in float is about 2^-24 of the product of its factors' norms.
@@ -24,7 +24,7 @@ std::int64_t chunk_samples(std::size_t bytes_per_sample) {
 
 Tensor gram(const Form& f, const Form& g);
 
-// Gram products of factors of different types, converted to f32 a few samples' at a time.
+// Gram products of factors of different types, which are converted to f32, a few samples at a time.
 Tensor gram_of_mixed_types(const Form& f, const Form& g) {
   const Tensor y = Tensor::empty({f.samples()}, Dtype::f64, f.device());
   const Form &converted = f.has_16bit_factor() ? f : g, &other = f.has_16bit_factor() ? g : f;
@@ -38,14 +38,14 @@ void gram_dot(const Outer& f, const Outer& g, const Tensor& y) {
   backend(y.device()).gram_dot(f.a.view(), f.b.view(), g.a.view(), g.b.view(), y.view());
 }
 
-// An outer form is its own only group.
+// The factors of one group of a convolution; an outer form has one group, itself.
 Outer group_factors(const Form& f, std::int64_t group) {
   const auto* images = f.as<Patches>();
   return images ? images->unfolded(group) : *f.as<Outer>();
 }
 
-// Patches are written out, a few samples' at a time, and each group of a convolution is an outer
-// form. Adds to y.
+// Adds the Gram products of outer or patches forms to y [n]. Patches are written to memory, a few
+// samples at a time, as one outer form per group of the convolution.
 void add_gram_of_patches(const Form& f, const Form& g, const Tensor& y) {
   const std::int64_t n = f.samples();
   const auto* images = f.as<Patches>();
@@ -92,17 +92,19 @@ Tensor gram(const Form& f, const Form& g) {
   return y;
 }
 
-// 1 for samples whose gradient is so much smaller than its factors that the gradient's rounding
-// shows, by the squared norms of both; 0 for the others, NaN among them. Undefined without factors.
+// Marks [n] the samples whose squared norm is so far below the product of their factors' that
+// rounding shows in it: 1 for them, 0 for the others and for NaN. Undefined if
+// `factor_squares` is.
 Tensor cancelled(const Tensor& squares, const Tensor& factor_squares) {
   if (!factor_squares.defined()) return {};
   const Tensor min_squares = scale(factor_squares, cancellation_fraction * cancellation_fraction);
   const auto number = [&](double value) { return full({}, value, Dtype::f64, squares.device()); };
-  return where(binary(binary_index<functors::GreaterEqual>, squares, min_squares), number(0), number(1));
+  return where(binary(binary_index<functors::GreaterEqual>, squares, min_squares), number(0),
+               number(1));
 }
 
-// Upper bounds [n] of squared norms, from the norms of the factors alone; undefined for a dense
-// form.
+// Upper bounds [n] of the squared norms, computed from the norms of the factors only; undefined for
+// a dense form.
 Tensor max_squared_norms(const Form& form) {
   if (const auto* f = form.as<OneHot>()) {
     return scale(squared_norms(f->b),
@@ -119,8 +121,8 @@ Tensor max_squared_norms(const Form& form) {
 Tensor products_of_materialized(const PerSampleGrad& f, const PerSampleGrad& g,
                                 const Tensor& needs_f64);
 
-// Recomputes marked inner products in f64, one sample at a time, so that none depends on which
-// others are recomputed; or adds the marks to `needs_f64`.
+// Adds the marks to `needs_f64` if that is defined. Otherwise recomputes the marked inner products
+// y in f64, one sample at a time, so that none depends on which other samples are recomputed.
 void recompute_in_f64(const PerSampleGrad& f, const PerSampleGrad& g, const Tensor& marks,
                       const Tensor& y, const Tensor& needs_f64) {
   if (!marks.defined()) return;
@@ -135,7 +137,8 @@ void recompute_in_f64(const PerSampleGrad& f, const PerSampleGrad& g, const Tens
   }
 }
 
-// Materializes a few samples' gradients at a time. What a dense form holds was not rounded here.
+// Inner products of gradients that are materialized, a few samples at a time. Those of a dense form
+// with itself need no recomputation: its gradients are inputs and were not rounded here.
 Tensor products_of_materialized(const PerSampleGrad& f, const PerSampleGrad& g,
                                 const Tensor& needs_f64) {
   const bool same = &f == &g;

@@ -6,21 +6,22 @@
 
 namespace sotto::detail {
 
-// [n] f64. Inner products that lost too many digits to cancellation are recomputed in f64, or only
-// marked in `needs_f64` [n] where that is defined, without a wait for the device.
+// Returns <f[n], g[n]>, [n] f64. Inner products that lost too many digits to cancellation are
+// recomputed in f64. If `needs_f64` [n] is defined, they are only marked there with 1, and the host
+// does not wait for the device.
 Tensor inner_products(const PerSampleGrad& f, const PerSampleGrad& g, NormMethod norm_method,
                       const Tensor& needs_f64);
 
-// Squared norms of a convolution's per-sample gradients, none of which is written, and of the
-// factors that they are made of.
+// Squared norms [n] of a convolution's per-sample gradients, which are not written to memory, and
+// of their factors dy and x.
 struct ConvNorms {
   Tensor squares, dy_squares, x_squares;
 };
 ConvNorms conv_norms(const PerSampleGrad& f, const Tensor& needs_f64);
 
-// [n]: the squared norm of each sample of x.
+// Returns the squared norm of each sample of x, [n] f64.
 Tensor squared_norms(const Tensor& x);
-// The same of images [n, c, d, h, w], read in channels-last order.
+// squared_norms() of images [n, c, d, h, w], read in channels-last order.
 Tensor squared_image_norms(const Tensor& x);
 Tensor square_root(const Tensor& x);
 

@@ -55,7 +55,8 @@ Tensor squared_norm_of_uses(const std::vector<PerSampleGrad>& uses, NormMethod n
   return total;
 }
 
-// `recompute`: reads what cancelled and recomputes it in f64, instead of marking it.
+// If `recompute`, squares that lost digits to cancellation are read by the host and recomputed in
+// f64; otherwise they are marked.
 NormEstimate estimate(const std::vector<PerSampleGrad>& uses, NormMethod norm_method,
                       bool recompute) {
   check(!uses.empty(), "squared_norm: a parameter without a use");

@@ -14,10 +14,10 @@ class PerSampleGrad;
 // factors.
 struct NormEstimate {
   Tensor squares;  // squared norms
-  // How far in the L2 norm rounding may take a sample's part of the parameter's sum from its
-  // gradient: 2^-23 sqrt(T) sum_t |b[t]| |a[t]| in single precision, added over uses, for T
-  // positions, and what underflow may take from inner products (docs/appendix/proofs-rounding.md). Far below the
-  // norm unless terms cancel. A gradient that was materialized from factors has their bounds; a
+  // Bounds on the L2 distance between a sample's exact gradient and its rounded contribution to the
+  // parameter's sum: for T positions 2^-23 sqrt(T) sum_t |b[t]| |a[t]| in single precision, added
+  // over uses, plus the loss to underflow (docs/appendix/proofs-rounding.md). Far below the norm
+  // unless terms cancel. A gradient materialized from factors has the bounds of its factors; a
   // single use that arose materialized has 0. Undefined: 0.
   Tensor error_bounds;
   // Scaled norm of the summands: sum_t |b[t]| |a[t]| / max(min(64, 8 sqrt(T)), 4 sqrt(T)), added
@@ -34,24 +34,26 @@ struct NormErrorBounds {
   std::vector<double> error_bounds, term_norms;
 };
 
-// [n] f64: <f[n], g[n]>. Throws std::invalid_argument when samples, shapes or types differ.
+// Returns <f[n], g[n]>, [n] f64. Throws std::invalid_argument if numbers of samples, shapes or
+// types differ.
 Tensor dot(const PerSampleGrad& f, const PerSampleGrad& g,
            NormMethod norm_method = NormMethod::automatic);
 
-// [n] f64: squared norms of a parameter's gradient, the sum of all its uses with their cross terms;
-// exact to rounding where uses cancel each other, too. `bounds`, unless it is nullptr, is given
-// what rounding may add. Throws std::invalid_argument without a use.
+// Returns the squared norms [n] f64 of a parameter's per-sample gradients, each of which is the sum
+// over the parameter's uses; cross terms are included, and norms stay accurate where uses cancel.
+// Also sets *bounds, unless nullptr, to the rounding bounds. Throws std::invalid_argument if `uses`
+// is empty.
 Tensor squared_norm(const std::vector<PerSampleGrad>& uses,
                     NormMethod norm_method = NormMethod::automatic,
                     NormErrorBounds* bounds = nullptr);
 
-// The same without a read on the host: samples that squared_norm() would recompute in f64 are
-// marked in needs_f64 instead.
+// squared_norm() with its bounds, without a read on the host: samples that squared_norm() would
+// recompute in f64 are marked in needs_f64 instead.
 NormEstimate norm_terms(const std::vector<PerSampleGrad>& uses,
                         NormMethod norm_method = NormMethod::automatic);
 
-// `weight` times the gradient of one sample, the sum over all uses: added up in f64 and rounded
-// once to the type of sums.
+// Returns `weight` times the gradient of one sample, in the parameter's shape: the sum over all
+// uses, added up in f64 and rounded once to the type of sums.
 Tensor sample_gradient_f64(const std::vector<PerSampleGrad>& uses, std::int64_t sample,
                            double weight);
 

@@ -113,7 +113,7 @@ PerSampleGrad PerSampleGrad::reshaped(const Shape& shape) const {
     y.inherited_ = inherited_;
     return y;
   }
-  // Of the other forms only a table's depends on how the parameter's elements are laid out in axes.
+  // Outer and patches forms do not depend on the parameter's axes; a table's form does.
   if (form_.as<OneHot>()) return materialized(materialize()).reshaped(shape);
   return {form_, shape};
 }
@@ -134,10 +134,10 @@ PerSampleGrad PerSampleGrad::materialize_if_cheaper(NormMethod norm_method,
                                                     std::size_t budget) const {
   if (form_.as<Dense>() || materialized_bytes() > budget) return *this;
   if (!detail::keeps_materialized(*this, norm_method)) return *this;
-  // Whether gradients are materialized depends on who else is in the batch; their error bounds may
-  // not.
+  // The decision to materialize may depend on the other samples of the batch; error bounds must
+  // not, so they are those of the factors.
   if (const auto* f = form_.as<Patches>()) {
-    Tensor norms;  // taken while gradients and images are in the caches
+    Tensor norms;  // computed while gradients and images are in cache
     const auto materialize = [&] {
       const NoTf32Scope exact_factors;
       const LabelScope scope = LabelScope::kind(MemoryKind::rows);

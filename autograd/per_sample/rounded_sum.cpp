@@ -12,14 +12,16 @@ namespace sotto {
 
 namespace {
 
-// At most so many samples of one position are one term, and so many positions of several samples.
+// A term sums at most max_samples samples of one position each, or samples with max_positions
+// positions together, unless a single sample has more.
 constexpr double max_samples = 96, max_positions = 32;
-// At most so many images are one term, and rows of these.
+// A term of a convolution sums at most max_images images with max_image_rows rows together, unless
+// a single image has more.
 constexpr std::int64_t max_images = 32, max_image_rows = 256;
-// Bytes of gradients that are materialized at a time, to be added.
+// Bytes of gradients that are materialized at a time and added.
 constexpr std::int64_t materialized_at_once = std::int64_t{1} << 18;
 
-// Adds x[n], n = 0, 1, ..., each as a term, times a weight each.
+// Adds w[n] x[n] for each n, each as one term.
 void add_terms(const Tensor& x, const Tensor& weights, const RoundedSum& sum) {
   const Tensor terms = contiguous(x);
   backend(terms.device())
@@ -46,7 +48,7 @@ namespace detail {
 
 namespace {
 
-// At most so many samples are one term, if the parameter is used `uses` times.
+// The maximum number of samples in one term if the parameter is used `uses` times.
 std::int64_t max_together(const Form& form, std::int64_t uses) {
   if (form.as<Patches>()) return static_cast<std::int64_t>(max_samples);
   const double positions = form.positions() * static_cast<double>(uses);
@@ -54,7 +56,7 @@ std::int64_t max_together(const Form& form, std::int64_t uses) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(max));
 }
 
-// Gradients are materialized, a few samples' at a time, and each is a term.
+// Adds each sample's gradient as one term; a few samples are materialized at a time.
 void add_each(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights) {
   const std::int64_t n = gradient.samples();
   const auto bytes = n == 0 ? 0 : static_cast<std::int64_t>(gradient.materialized_bytes()) / n;
@@ -65,7 +67,7 @@ void add_each(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor
   }
 }
 
-// The gradient of each position's row of the table is a term.
+// Adds the row of each position of each sample as one term.
 void add_table(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights) {
   const auto add_chunk = [&](const Form& chunk, auto) {
     const OneHot& f = *chunk.as<OneHot>();
@@ -76,7 +78,7 @@ void add_table(const PerSampleGrad& gradient, const RoundedSum& sum, const Tenso
   for_each_weighted(gradient.form_data(), gradient.shape(), weights, {}, add_chunk);
 }
 
-// Each block is a term.
+// Adds each block as one term.
 void add_blocks(const Form& chunk, const Shape& shape, const RoundedSum& sum,
                 std::span<const std::int64_t> ends) {
   std::int64_t at = 0;
@@ -86,7 +88,7 @@ void add_blocks(const Form& chunk, const Shape& shape, const RoundedSum& sum,
   }
 }
 
-// Blocks are split again at every so many images: each piece is a term.
+// Splits each block into pieces of a fixed number of images, and adds each piece as one term.
 void add_images(const Form& chunk, const Shape& shape, const RoundedSum& sum,
                 std::span<const std::int64_t> ends) {
   const Patches& f = *chunk.as<Patches>();
@@ -107,7 +109,7 @@ void add_images(const Form& chunk, const Shape& shape, const RoundedSum& sum,
   if (!added) add_blocks(chunk, shape, sum, pieces);
 }
 
-// Each block is a term; of weights on a GPU with factors split into bf16.
+// Adds each block as one term, on a GPU with factors split into bf16.
 void add_split_blocks(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights,
                       std::span<const std::int64_t> ends) {
   std::int64_t at = 0;
@@ -128,8 +130,8 @@ void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Ten
   const Form& form = gradient.form_data();
   if (const auto* f = form.as<Dense>()) return add_terms(f->gradients, weights, sum);
   if (form.as<OneHot>()) return add_table(gradient, sum, weights);
-  // The blocks that there are must not decide this: a sample alone in its block is the same term
-  // beside others.
+  // The choice must not depend on the blocks of this batch: a sample that is alone in its block
+  // must be the same term as in any other batch.
   const std::int64_t together = ends ? max_together(form, uses) : 1;
   if (together == 1) return add_each(gradient, sum, weights);
   const std::vector<std::int64_t> blocks = ends(together);

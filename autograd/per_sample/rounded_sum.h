@@ -1,6 +1,7 @@
-// Sums over samples whose value does not depend on the order of their terms, nor on what else is
-// summed: each term is rounded to a multiple of a power of two, and multiples are added exactly.
-// docs/appendix/proofs-rounding.md, "The sum over units", bounds the rounding within a term.
+// Sums over samples in which a term's contribution depends neither on the order of the terms nor on
+// the other terms: each term is rounded to a multiple of a power of two, and multiples are added
+// exactly. docs/appendix/proofs-rounding.md, "The sum over units", bounds the rounding within a
+// term.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +15,18 @@ namespace sotto {
 
 class PerSampleGrad;
 
-// A parameter's sum: f64, in multiples of `spacing`.
+// A parameter's sum, f64: a multiple of `spacing` (a power of two) in every element.
 struct RoundedSum {
   Tensor total;
   double spacing = 1;
 };
 
-// Blocks of consecutive samples, each of which may be one term: ends(max) are the ends of blocks of
-// at most `max` samples, in rising order. Blocks for a smaller number lie within those for a larger
-// one. An empty function: every sample is a term.
+// Divides the samples into blocks, each of which is one term: ends(max) returns the ends of
+// consecutive blocks of at most `max` samples, in rising order. Blocks for a smaller `max`
+// subdivide those for a larger one. An empty function makes every sample a term.
 using BlockEnds = std::function<std::vector<std::int64_t>(std::int64_t max)>;
 
-// Returns those of rising `ends` that lie in (begin, end], counted from `begin`.
+// Returns the elements of `ends`, which is sorted, that lie in (begin, end], minus `begin`.
 std::vector<std::int64_t> ends_within(std::span<const std::int64_t> ends, std::int64_t begin,
                                       std::int64_t end);
 
@@ -34,7 +35,7 @@ void add_term(const Tensor& term, const RoundedSum& sum);
 
 namespace detail {
 
-// PerSampleGrad::add_to().
+// Implements PerSampleGrad::add_to().
 void add_rounded(const PerSampleGrad& gradient, const RoundedSum& sum, const Tensor& weights,
                  const BlockEnds& ends, std::int64_t uses);
 

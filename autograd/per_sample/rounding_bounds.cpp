@@ -14,26 +14,28 @@ namespace sotto::detail {
 
 namespace {
 
-// The terms of a clipped gradient may be so many times as long as the clip bound in a sum with
-// those of other samples: max_cancellation, or this much times sqrt(T) for few positions.
+// In a sum with other samples, the norms of a clipped gradient's terms may add up to
+// max_cancellation times the clip bound, or, for few positions T, to max_cancellation_of_few
+// sqrt(T) times.
 constexpr double max_cancellation = 64, max_cancellation_of_few = 8;
 
-// Sums of convolutions by tiles (Winograd) lose up to nine times 2^-23 |dy| |x|, as a search found,
-// even of one tile; a direct sum, not one. For windows of 3 x 3, with 3 |dy| |x|, so many positions
-// have room for more than twice that.
+// Convolutions summed by Winograd tiles err by up to 9 * 2^-23 |dy| |x|, even for one tile (found
+// by a search); direct sums err by less than 2^-23 |dy| |x|. Winograd needs a 3 x 3 window, whose
+// bound is 3 sqrt(T) 2^-23 |dy| |x|: with at least this many positions T it is more than twice the
+// error.
 constexpr double min_tiled_positions = 64;
-// Numbers beyond it may overflow in a tile although none of its results does.
+// Values beyond it may overflow within a tile although no result of the tile does.
 constexpr double max_tiled = 0x1p100;
 
 double unit_roundoff(const Form& f) { return f.dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23; }
 
-// Whether a backend may sum a convolution by tiles.
+// True if a backend may sum the convolution by Winograd tiles.
 bool sums_by_tiles(const Form& form) {
   const auto* f = form.as<Patches>();
   return f && f->window.suits_tiles() && form.dtype() == Dtype::f32;
 }
 
-// Each sample's terms, the products b[t] a[t] that its gradient sums.
+// The terms of each sample: the products b[t] a[t] that its gradient sums.
 struct Terms {
   Tensor norms;             // [n]: sum_t |b[t]| |a[t]|, or an upper bound
   Tensor roots;             // [n]: sqrt(T), for the T terms that are not 0
@@ -42,7 +44,7 @@ struct Terms {
   Tensor a_squares = {}, b_squares = {};
 };
 
-// [n, t] of x [n, t, k].
+// The squared norms [n, t] of x [n, t, k].
 Tensor position_squares(const Tensor& x) {
   const std::int64_t n = x.size(0), t = x.size(1);
   return reshape(squared_norms(reshape(x, {n * t, x.size(2)})), {n, t});
@@ -55,7 +57,7 @@ Tensor is_positive(const Tensor& x) {
 // Square roots of the counts of marks [n, t].
 Tensor root_counts(const Tensor& marks) { return square_root(sum(marks, {1})); }
 
-// The same for every sample of x.
+// `roots` for every sample of x, [n].
 Tensor equal_roots(const Tensor& x, double roots) {
   return full({x.size(0)}, roots, Dtype::f64, x.device());
 }
@@ -85,8 +87,8 @@ Terms terms_of(const OneHot& f) {
   return {repeats ? mul(norms, roots) : norms, roots, 0};
 }
 
-// Positions that other samples of the batch have and this one has not, its padding, are no terms:
-// no bound may depend on who else is in the batch.
+// Positions that only pad a sample to the length of the batch's longest are no terms: a bound must
+// not depend on the other samples of the batch.
 Terms terms_of(const Form& form) {
   if (const auto* f = form.as<Outer>()) return terms_of(*f);
   if (const auto* f = form.as<OneHot>()) return terms_of(*f);
@@ -94,20 +96,20 @@ Terms terms_of(const Form& form) {
           max_cancellation};
 }
 
-// Adds to `error_bounds` what underflow may add to the norm of a gradient of two factors, from the
-// squared norms of a, and of b where there are Gram products. Those may lose u, the smallest normal
-// number, for each of an element's terms, and the norm sqrt(u T) (sqrt(i) |b| + sqrt(o) |a|). A
-// scaled factor is rounded by half the smallest number, 2^-150, in each element, and the sum by
-// w 2^-50 sqrt(T o) |a| for the weights w of 2^-100 or more that there are (GradientNorm::factor),
-// which is the larger. Tiles round what they make of such numbers once more, some ten times, each
-// of which their results have up to ten times: 64 times as much.
+// Adds to `error_bounds` the error that underflow may cause in a gradient of two factors, from the
+// squared norms of a, and of b (undefined: no Gram products). Gram products may lose u, the
+// smallest normal number, per term of an element, and so the norm sqrt(u T) (sqrt(i) |b| + sqrt(o)
+// |a|). Scaling rounds each element of a factor by up to 2^-150, half the smallest number, and so
+// the sum by w 2^-50 sqrt(T o) |a|, since weights w are at least 2^-100 (GradientNorm::factor);
+// this is the larger error. Winograd tiles round such numbers some ten times more and add up to ten
+// of these errors in a result: their bound is 64 times as large.
 void add_underflow(const Form& form, Tensor& error_bounds, const Tensor& a, const Tensor& b) {
   std::int64_t inner = 0, outer = 0, repeats = 1;
   if (const auto* f = form.as<Outer>()) {
     inner = f->a.size(2), outer = f->b.size(2);
   } else if (const auto* p = form.as<Patches>()) {
     inner = p->x.size(1), outer = p->dy.size(1);
-    repeats = p->window.positions();  // a pixel lies in a patch at most once for each
+    repeats = p->window.positions();  // a pixel lies in at most this many patches
   }
   const auto lose = [&](double unit, std::int64_t terms, const Tensor& squares) {
     const double times = unit * std::sqrt(form.positions() * static_cast<double>(terms * repeats));
@@ -128,10 +130,10 @@ NormEstimate term_bounds(const Form& form) {
   NormEstimate y;
   y.error_bounds = scale(mul(terms.norms, terms.roots), unit_roundoff(form));
   if (is_split_into_bf16(form)) axpby(bf16x2_rounding, terms.norms, 1, y.error_bounds);
-  // Terms without a common direction are sqrt(T) times as long as their sum.
+  // The norms of T terms of random directions add up to sqrt(T) times the norm of their sum.
   const auto number = [&](double x) { return full({}, x, Dtype::f64, terms.norms.device()); };
-  const Tensor few =
-      scale(binary(binary_index<functors::Maximum>, terms.roots, number(1)), max_cancellation_of_few);
+  const Tensor few = scale(binary(binary_index<functors::Maximum>, terms.roots, number(1)),
+                           max_cancellation_of_few);
   const Tensor tolerated =
       binary(binary_index<functors::Minimum>, few, number(std::max(terms.max_cancellation, 4.0)));
   y.term_norms = binary(binary_index<functors::Div>, terms.norms,

@@ -9,10 +9,10 @@ namespace sotto::detail {
 
 namespace {
 
-// How many samples to scale by their weights at once, `copied` bytes of each: the scaled copy may
-// take 1/16 of the `held` bytes of factors and sum (at least 1 MiB, at most 16 MiB), so that a
-// clipped sum needs hardly more memory than a plain one. From 16 samples on, a multiple of 64, so
-// that two threads get whole oneDNN batches.
+// The number of samples to scale by their weights at once, with `copied` bytes per sample. The
+// scaled copy may take 1/16 of the `held` bytes of factors and sum (at least 1 MiB, at most 16
+// MiB), so that a clipped sum needs hardly more memory than a plain one. From 16 samples on the
+// number is a multiple of 64, so that two threads get whole oneDNN batches.
 std::int64_t samples_at_once(std::int64_t held, std::int64_t copied) {
   constexpr std::int64_t fraction = 16, min_bytes = std::int64_t{1} << 20,
                          max_bytes = std::int64_t{16} << 20, multiple = 64;
@@ -29,7 +29,7 @@ std::int64_t samples_at_once(const Form& form, const Shape& shape) {
                          element * copied / std::max<std::int64_t>(1, form.samples()));
 }
 
-// The samples with a weight, or nothing when all have one.
+// The ids of the samples whose weight is not 0; nullopt if no weight is 0.
 std::optional<std::vector<std::int64_t>> with_weight(const Tensor& weights) {
   const std::vector<double> w = to_dtype(weights, Dtype::f64).to_vector<double>();
   if (std::find(w.begin(), w.end(), 0.0) == w.end()) return std::nullopt;

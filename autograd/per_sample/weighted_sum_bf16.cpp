@@ -9,14 +9,14 @@ namespace sotto::detail {
 
 namespace {
 
-// Scales up the factor before it is split, so that its last digits, which bf16 cannot hold below
-// 2^-133, are further down than f32 alone would have them.
+// The factor is scaled up by this before it is split: bf16 holds no digits below 2^-133, and after
+// scaling these correspond to digits of the factor that f32 could not hold either.
 constexpr double lift = 0x1p60;
 // Bytes of split factors at a time.
 constexpr std::int64_t chunk_bytes = std::int64_t{128} << 20;
 
-// Calls f(piece) for tensors in bf16 that add up to x's samples, which are row-major or
-// channels-last, times a weight each; a piece is stored as x is.
+// Calls f(piece) for bf16 tensors whose sum is x with each sample multiplied by its weight. x is
+// row-major or channels-last, and so is each piece.
 template <class F>
 void for_each_piece(const Tensor& x, const Tensor& weights, F&& f) {
   const bool images = x.rank() == 5;
@@ -38,7 +38,7 @@ bool is_split_into_bf16(const Form& form) {
   return product && form.factor_type() == Dtype::bf16 && form.device() != cpu;
 }
 
-// The smaller factor is scaled, a few samples' at a time.
+// Scales the smaller factor, a few samples at a time.
 Tensor weighted_sum_bf16(const Form& form, const Shape& shape, const Tensor& weights) {
   const auto* const outer = form.as<Outer>();
   const auto* const images = form.as<Patches>();

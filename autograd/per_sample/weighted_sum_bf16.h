@@ -1,17 +1,17 @@
-// Weighted sums of per-sample gradients whose factors are bf16, on devices that multiply these much
-// faster than f32: the scaled factor is split into two bf16 numbers (bf16_split.h), whose rounding
-// the error bounds of norms include. From 2^68 on the sum is not finite. For the sources of this
-// folder.
+// Weighted sums of per-sample gradients with bf16 factors, on devices that multiply bf16 much
+// faster than f32: the scaled factor is split into two bf16 numbers (bf16_split.h). The error
+// bounds of norms include the rounding of the split. The sum is not finite if an element reaches
+// 2^68. For the sources of this folder.
 #pragma once
 
 #include "autograd/per_sample/forms.h"
 
 namespace sotto::detail {
 
-// Whether a factor that is scaled by weights on its own device is split.
+// True if the factor that weights on the form's own device scale is split: both factors are bf16.
 bool is_split_into_bf16(const Form& form);
 
-// sum_n w[n] G[n] of a form for which this holds, of a parameter of this shape.
+// Returns sum_n w[n] G[n] of a form that is_split_into_bf16(), for a parameter of this shape.
 Tensor weighted_sum_bf16(const Form& form, const Shape& shape, const Tensor& weights);
 
 }  // namespace sotto::detail

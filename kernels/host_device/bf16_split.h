@@ -17,7 +17,6 @@ struct Bf16x2 {
 // w x as two bf16 pieces; zeros if w is 0, whatever x is. If w x is not finite, or exceeds the
 // range of bf16, the sum of the pieces is not finite. The product is computed in double, so that no
 // compiler fuses it with a difference.
-// compiler can make it and a difference one.
 HD inline Bf16x2 scale_to_bf16x2(double w, bf16 x) {
   float left = w == 0 ? 0.0f : static_cast<float>(w * static_cast<double>(float{x}));
   Bf16x2 y;
