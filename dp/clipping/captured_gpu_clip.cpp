@@ -40,8 +40,8 @@ bool CapturedClip::applies_to(const ParameterUses& gradients, const Options& opt
                     });
 }
 
-// Clips as OnePassSink does, group by group, with gradients materialized in the order in which they
-// come.
+// Clips group by group, as OnePassSink does; gradients are materialized in the order of their
+// arrival.
 void CapturedClip::clip(GpuClip& on_gpu) const {
   on_gpu.start();
   std::vector<ParameterUses> groups(groups_.size());
@@ -57,7 +57,8 @@ void CapturedClip::clip(GpuClip& on_gpu) const {
 
 void CapturedClip::capture(double loss_scale, const Tensor& losses) {
   const std::int64_t rows = gradients_[0].second[0]->samples();
-  // Every row is a term: blocks have other units at each step.
+  // Every row is a term of its own: the units of a block differ from step to step, a graph's do
+  // not.
   const GpuClip::Options options{options_.rule, options_.norm_method, rows, rows,
                                  options_.spacings};
   try {

@@ -1,9 +1,9 @@
-// Clipping that is captured as a CUDA graph and replayed, for gradients of a captured loss
-// (memory/captured_loss.h), which are at the same addresses at each step.
+// Clipping captured as a CUDA graph and replayed, for gradients of a captured loss
+// (memory/captured_loss.h), which lie at the same addresses at each step.
 //
-// What changes from step to step, bounds, loss scale and the number of valid rows, the graph reads
-// from device memory. All rows of the captured batch are computed, and weights select: rows that
-// are not valid add exactly nothing.
+// The graph reads bounds, loss scale and the number of valid rows, which change from step to step,
+// from device memory. It always computes all rows of the captured batch; rows that are not valid
+// get weight 0 and add exactly nothing.
 #pragma once
 
 #include <memory>
@@ -23,22 +23,24 @@ class CapturedClip {
     std::size_t per_sample_grad_budget = 0;  // bytes, as in ClipOptions
     std::vector<double> spacings{};          // as in GpuClip::Options
   };
-  // Whether all uses are of captured work (PerSampleGrad::captured).
+  // True if all uses live in a CUDA graph's memory (PerSampleGrad::captured).
   static bool made_of(const std::vector<PerSampleGrad>& uses);
 
-  // For gradients of that kind, in the order in which they are prepared. The groups outlive it.
+  // `gradients` satisfy made_of(), and are in the order in which they are materialized. The groups
+  // must outlive this object.
   CapturedClip(const std::vector<ClipGroup>& groups, const Options& options,
                const ParameterUses& gradients);
 
-  // Whether the graph applies: gradients at the addresses that it was made for, of any batch, and
-  // the same options.
+  // True if the graph applies: same parameters, same device buffers, same per-sample-gradient
+  // budget, same spacings.
   bool applies_to(const ParameterUses& gradients, const Options& options) const;
-  // Captures, replays, and compares with the same work run without a graph; once.
+  // Captures the graph, replays it once, and compares the results with those of the same work run
+  // without a graph. A failure or a difference is described by reason(), not thrown.
   void capture(double loss_scale, const Tensor& losses);
-  // Why it cannot be replayed; empty when it can.
+  // The reason why the graph cannot be replayed; empty if it can.
   const std::string& reason() const { return reason_; }
-  // Clips the batch whose losses these are, and reads the results, which are valid until the next
-  // replay. There are as many valid units as losses.
+  // Clips the batch with these losses and reads the results, which are valid until the next replay.
+  // The number of valid units is the number of losses.
   const GpuClip& replay(double loss_scale, const Tensor& losses);
 
  private:

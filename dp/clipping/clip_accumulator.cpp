@@ -12,7 +12,8 @@ namespace sotto {
 
 namespace {
 
-// The sum of 1/2 for each of some units and -1/2 for each of the others.
+// Returns the centered count of `some` units out of `all`: 1/2 for each of them, -1/2 for each
+// other.
 double centered_count(std::ptrdiff_t some, std::size_t all) {
   return static_cast<double>(some) - static_cast<double>(all) / 2;
 }

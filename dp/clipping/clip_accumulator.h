@@ -1,5 +1,5 @@
-// What clipping a batch adds up: the sums, the counts that may be released with them, and
-// statistics. A physical batch that failed can be undone.
+// The running totals of clipping a batch: the clipped sums, the counts that may be released with
+// them, and statistics. A physical batch that failed can be undone.
 //
 // The sums depend neither on the order of units nor on where physical batches end
 // (docs/appendix/proofs-rounding.md, "The sum over units").
@@ -15,48 +15,52 @@ namespace sotto {
 
 class ClipAccumulator {
  public:
-  // The groups outlive it.
+  // The groups must outlive this object.
   ClipAccumulator(const std::vector<ClipGroup>& groups, const SumSize& size);
 
-  // Begins a batch: forgets everything.
+  // Begins a logical batch: drops all totals.
   void clear();
-  // Remembers what undo() goes back to.
+  // Saves the state that undo() restores.
   void mark();
-  // Undoes everything since mark(). Returns false, with nothing undone, where sums of earlier
-  // physical batches were added to: copies of them would be as large as the model.
+  // Undoes everything since mark(). Returns false, without undoing anything, if a sum that existed
+  // at the mark was added to: mark() copies no sums, since they are as large as the model.
   bool undo();
 
-  // A physical batch of so many units: between the two, norms are recorded for each group.
+  // Begin and end a physical batch of `units` units. Between the two calls record_norms() is called
+  // once for each group.
   void begin_units(std::int64_t units);
   void end_units();
   void record_norms(std::size_t group, const std::vector<double>& norms,
                     const std::vector<double>& factors);
-  // One loss for each row; rows that belong to no unit do not count.
+  // Adds one loss per row to the statistics; rows that belong to no unit are skipped.
   void add_losses(const std::vector<double>& losses, const Grouping* grouping);
-  // One more unit contributed nothing.
+  // Counts one more unit that contributed nothing.
   void count_not_finite() { ++statistics_.not_finite; }
 
-  // Returns a sum of zeros for a parameter.
+  // Returns a new sum of zeros for a parameter, with the parameter's spacing.
   RoundedSum empty_sum(const Parameter& parameter, Device device) const;
   // Returns the parameter's sum, to be added to.
   RoundedSum sum_for(const Parameter& parameter);
-  // Adds a sum whose terms are rounded already; it may become the parameter's own.
+  // Adds a sum whose terms are rounded already. If the parameter has no sum yet, `total` becomes
+  // its sum without a copy.
   void add_sum(const Parameter& parameter, const Tensor& total);
   // The spacing of each group's sums.
   std::vector<double> spacings() const;
 
-  // The sums of all parameters. What no unit touched is zero, and gets its noise too.
+  // Returns the sums of all parameters. A parameter that no unit's loss reached has a sum of zeros,
+  // which gets noise like any other.
   const Gradients& complete_sums();
+  // Returns complete_sums() and gives them up.
   Gradients take_sums();
   const ClipStatistics& statistics() const { return statistics_; }
   const std::vector<double>& unclipped() const { return unclipped_; }  // as in ClippedSum
-  double finite() const { return finite_; }                            // the same
+  double finite() const { return finite_; }                            // as in ClippedSum
 
  private:
   std::size_t place_of(const Parameter& parameter) const;  // in the sums
   double spacing_for(const Parameter& parameter) const;
 
-  // What a mark remembers: everything but the sums.
+  // The saved state: everything but the sums.
   struct Mark {
     double loss_sum = 0;
     std::int64_t not_finite = 0;
@@ -72,7 +76,7 @@ class ClipAccumulator {
   double finite_ = 0;
   std::vector<char> unit_finite_;  // of the physical batch that is being added
   Mark mark_;
-  bool touched_ = false;  // a sum that was there at the mark was added to
+  bool touched_ = false;  // a sum that existed at the mark was added to
 };
 
 }  // namespace sotto

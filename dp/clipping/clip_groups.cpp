@@ -83,8 +83,8 @@ double rounding_margin(const ClipGroup& group) {
 }
 
 double sum_spacing(const ClipGroup& group, const SumSize& size) {
-  // Sums of up to `units` times the bound are below 2^51 spacings, and terms are below that: 32
-  // units of at most 64 times the bound each, or 96 of the bound.
+  // A sum of `units` gradients with the norm of the bound stays below 2^51 spacings, and so does
+  // each term: 32 units of at most 64 times the bound each, or 96 units of the bound.
   constexpr std::int64_t min_units = std::int64_t{1} << 12;
   const auto units = static_cast<std::uint64_t>(std::max(size.batch, min_units));
   return std::ldexp(std::exp2(std::ceil(std::log2(group.bound))), std::bit_width(units - 1) - 51);
@@ -92,8 +92,8 @@ double sum_spacing(const ClipGroup& group, const SumSize& size) {
 
 namespace {
 
-// Returns how far the rounding of one unit's terms may move a sum. Spacing and result are relative
-// to the bound.
+// Returns the L2 distance by which rounding one unit's terms may move the sum. The spacing and the
+// result are relative to the clip bound.
 double term_rounding(const ClipGroup& group, double spacing_of_bound) {
   constexpr double terms = 128;
   double elements = 0;
@@ -112,9 +112,9 @@ double sum_rounding(const ClipGroup& group, const SumSize& size) {
     (parameter->value.dtype() == Dtype::f64 ? has_f64 : has_f32) = true;
   }
   double rounding = term_rounding(group, sum_spacing(group, size) / group.bound);
-  // The matrix units of GPUs may truncate where a CPU rounds.
+  // A GPU's matrix units may truncate where a CPU rounds to nearest.
   if (has_f32 && size.block > 1) rounding += (on_cpu ? 1 : 2) * of_blocks;
-  // In f64 all units of a batch are one chain.
+  // In f64 all units of a batch are added up in one chain of rounded additions.
   const auto batch = static_cast<double>(size.batch);
   return rounding + (has_f64 ? batch * batch * of_f64_sums : 0);
 }

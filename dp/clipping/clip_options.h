@@ -1,4 +1,4 @@
-// How a clipper clips: rule, norms, and what its sums have room for.
+// Options of a clipper: clip rule, norm method, and the maximum sizes of its sums.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,19 @@ namespace sotto {
 struct ClipOptions {
   ClipRule rule = {};
   NormMethod norm_method = NormMethod::automatic;
-  // Bytes of materialized per-sample gradients that may be kept until norms are known.
+  // Maximum bytes of materialized per-sample gradients that are kept until norms are known.
   std::size_t per_sample_grad_budget = std::size_t{512} << 20;
-  // Whether the number of units whose gradient was finite may be released with the sum.
+  // Allows Mechanism::release to release the number of units with a finite gradient, with noise.
   bool count_finite = false;
-  // The most units that a batch may have, and that may be in a block (Clipper::begin). The larger
-  // the batch, the coarser are the multiples that its sum is made of; blocks of more than one unit
-  // cost a little sensitivity. Engine sets both.
+  // The maximum number of units in a batch, and in a block (Clipper::begin). A larger batch means
+  // coarser rounding of its sum; blocks of more than one unit add a little to the sensitivity. The
+  // engine sets both.
   SumSize sum_size = {};
 };
 
-// One pass keeps factors or per-sample gradients until a group's norms are known (book-keeping, Bu
-// et al. 2022). Two passes keep nothing: norms first, then backward again with weights (ghost
-// clipping, Li et al. 2022). The result is the same up to rounding.
+// The number of backward passes. One pass keeps factors or per-sample gradients until a group's
+// norms are known (book-keeping, Bu et al. 2022). Two passes keep none: the first computes norms,
+// the second weighted sums (ghost clipping, Li et al. 2022). Results are equal up to rounding.
 enum class ClipPasses { one, two };
 
 }  // namespace sotto

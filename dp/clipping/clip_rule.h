@@ -1,4 +1,4 @@
-// Clip rules by name; what they do is in kernels/host_device/clip_factor.h.
+// Names of the clip rules, which kernels/host_device/clip_factor.h defines.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace sotto {
 
-// "minimum" and so on, and back; throws std::invalid_argument for another name.
+// The name of a rule ("minimum", "opacus", "auto-s", "normalize", "psac"), and the rule of a name.
+// clip_rule_kind() throws std::invalid_argument for any other name.
 const char* name(ClipRule::Kind kind);
 ClipRule::Kind clip_rule_kind(const std::string& name);
 std::vector<std::string> clip_rule_names();

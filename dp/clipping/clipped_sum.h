@@ -1,4 +1,4 @@
-// What a clipper gives out: a sum with a known sensitivity, and facts about the batch.
+// The result of a clipper: a sum with a known sensitivity, and statistics of the batch.
 #pragma once
 
 #include <optional>
@@ -10,18 +10,19 @@
 
 namespace sotto {
 
-// A sum over units of gradients whose norms were bounded. Not private until a mechanism has
-// released it, so its values cannot be read. Moved and used up, never copied.
+// The sum of the clipped gradients of a batch's privacy units, made by Clipper::finish(). It is not
+// private until a mechanism releases it, so its values cannot be read. It can be moved but not
+// copied, and a release uses it up.
 class ClippedSum {
  public:
   ClippedSum(ClippedSum&&) = default;
   ClippedSum& operator=(ClippedSum&&) = default;
-  // The most that one unit can change the sum by, in the L2 norm over all parameters, rounding
+  // The largest L2 distance, over all parameters, by which one unit can change the sum, rounding
   // included.
   double sensitivity() const { return sensitivity_; }
-  // The number of groups of parameters that were clipped.
+  // The number of clip groups.
   std::int64_t groups() const { return std::ssize(unclipped_); }
-  // Whether there is a count of finite gradients.
+  // True if the number of finite gradients was counted (ClipOptions::count_finite).
   bool counts_finite() const { return finite_.has_value(); }
   const SampledBatch& draw() const { return draw_; }
 
@@ -37,20 +38,20 @@ class ClippedSum {
         draw_(std::move(draw)) {}
   Gradients sums_;
   double sensitivity_;
-  // Centered counts, of each group's units whose norm was within the bound, and of units whose
-  // gradient was finite: the sum over all units of 1/2 where it was, and -1/2 where it was not.
+  // Centered counts: the sum over all units of 1/2 if the condition holds and -1/2 if not. The
+  // condition is, for each group, a norm within the bound; for finite_, a finite gradient.
   std::vector<double> unclipped_;
   std::optional<double> finite_;
   SampledBatch draw_;
 };
 
-// Facts about one logical batch, for people and tests. NOT private: they are exact functions of the
-// data and must not be published.
+// Statistics of one logical batch, for debugging and tests. NOT private: they are exact functions
+// of the data and must not be published.
 struct ClipStatistics {
   std::vector<std::vector<double>> norms;    // [group][unit], before clipping
   std::vector<std::vector<double>> factors;  // [group][unit]
   std::int64_t not_finite = 0;  // units that contributed nothing because of NaN, Inf or overflow
-  double loss_sum = 0;          // over the rows of units whose loss is finite
+  double loss_sum = 0;          // over rows that belong to a unit and have a finite loss
   std::int64_t units = 0;
 };
 

@@ -89,21 +89,21 @@ void Clipper::set_bounds(const std::vector<double>& bounds) {
 }
 
 void Clipper::set_loss_scale(double scale) {
-  check_between_batches("another loss scale");
+  check_between_batches("a new loss scale");
   check_loss_scale(scale);
   loss_scale_ = scale;
 }
 
 void Clipper::set_passes(ClipPasses passes, std::size_t per_sample_grad_budget) {
-  check_between_batches("other passes");
+  check_between_batches("a new number of passes");
   passes_ = passes;
   options_.per_sample_grad_budget = per_sample_grad_budget;
   graph_->captured = nullptr;  // frees memory
 }
 
 void Clipper::set_max_physical_batch(std::int64_t units) {
-  check_between_batches("another largest part");
-  check(units >= 0, "Clipper: parts of at most {} units", units);
+  check_between_batches("a new maximum physical batch");
+  check(units >= 0, "Clipper: physical batches of at most {} units", units);
   max_units_ = units;
   graph_->captured = nullptr;
 }
@@ -116,16 +116,16 @@ void Clipper::discard() {
   state_ = State::adding;
 }
 
-// A batch that broke off must not go on.
+// Refuses to continue a batch in which an add() failed.
 void Clipper::start_batch() {
-  check(!broken(), "Clipper: an earlier part of this batch failed; discard() it");
+  check(!broken(), "Clipper: an earlier physical batch of this batch failed; discard() it");
   if (state_ == State::finished) discard();
 }
 
 void Clipper::begin(SumBlocks blocks) {
   start_batch();
-  check_between_batches("another beginning");
-  check(!blocks_, "Clipper: the batch has begun");
+  check_between_batches("begin()");
+  check(!blocks_, "Clipper: begin() was already called for this batch");
   check(blocks.limits().units <= options_.sum_size.block,
         "Clipper: blocks of {} units, of at most {}", blocks.limits().units,
         options_.sum_size.block);
@@ -138,7 +138,8 @@ BlockEnds Clipper::blocks_of_next(std::int64_t units) const {
   const std::int64_t first = statistics().units, end = first + units;
   const std::vector<std::int64_t>& all = blocks_->ends();
   check(units == 0 || std::binary_search(all.begin(), all.end(), end),
-        "Clipper: units {} to {} of the batch are a part that cuts a block", first, end - 1);
+        "Clipper: units {} to {} of the batch are a physical batch that ends inside a block", first,
+        end - 1);
   if (blocks_->limits().units == 1) return {};
   return
       [this, first, end](std::int64_t max) { return ends_within(blocks_->ends(max), first, end); };
@@ -193,8 +194,8 @@ void Clipper::add_physical_batch(Tape& tape, const Var& loss, const Grouping* gr
   const bool on_gpu = units > 0 && all_on_gpu(groups_, losses);
   if (!on_gpu) accumulator_.add_losses(to_dtype(losses, Dtype::f64).to_vector<double>(), grouping);
   ClipBatch batch = begin_physical_batch(units);
-  // Units of several rows are padded to the largest unit of the physical batch: each is a term, so
-  // that this shows in no other's.
+  // Units of several rows are padded to the number of rows of the largest. Each unit is a term of
+  // its own, so that the padding affects the rounding of no other unit.
   if (grouping) batch.ends = {};
   graph_->failure_reason = grouping ? "units of several rows" : "no captured loss";
   if (passes_ == ClipPasses::one) {
@@ -229,7 +230,7 @@ void Clipper::one_pass_on_gpu(Tape& tape, const Var& loss, const Tensor& losses,
   tape.backward(loss, replay, loss_scale_);
   const ReplaySink::Outcome outcome = replay.replay(accumulator_);
   if (outcome == ReplaySink::Outcome::added) return;
-  // Every unit stays a term of its own, as in the replay, whichever the host recomputes.
+  // Each unit is a term of its own, as in the replay, even if the host clips.
   ClipBatch single_units = batch;
   single_units.ends = {};
   HostGroupClipper host(single_units, accumulator_);
@@ -240,7 +241,7 @@ void Clipper::one_pass_on_gpu(Tape& tape, const Var& loss, const Tensor& losses,
 
 namespace {
 
-// Backward twice: for norms and factors, then for sums.
+// Runs backward twice: the first pass computes norms and clip factors, the second the sums.
 void backward_twice(Tape& tape, const Var& loss, const Grouping* grouping, const ClipBatch& batch,
                     GroupClipper& clipper, Tape::Keep keep) {
   UnitSink norms(grouping, batch.units, [&](const Parameter& parameter, const auto& uses) {
@@ -262,7 +263,7 @@ void Clipper::two_passes(Tape& tape, const Var& loss, const Grouping* grouping,
   backward_twice(tape, loss, grouping, batch, host, Tape::Keep::nothing);
 }
 
-// Returns false where the host has to clip; the tape is then as it was.
+// Returns false if the host has to clip; the tape is then still complete.
 bool Clipper::two_passes_on_gpu(Tape& tape, const Var& loss, const Tensor& losses,
                                 const Grouping* grouping, const ClipBatch& batch) {
   graph_->failure_reason = "two passes";
@@ -278,10 +279,11 @@ ClippedSum Clipper::finish(SampledBatch draw) {
   const auto drawn = static_cast<std::int64_t>(draw.units().size());
   check(statistics().units == drawn, "Clipper: {} units were drawn and {} clipped", drawn,
         statistics().units);
-  check(drawn <= options_.sum_size.batch, "Clipper: a batch of {} units, of at most {}", drawn,
+  check(drawn <= options_.sum_size.batch,
+        "Clipper: a batch of {} units exceeds the maximum of {} (ClipOptions::sum_size)", drawn,
         options_.sum_size.batch);
   check(!blocks_ || std::ranges::equal(blocks_->units(), draw.units()),
-        "Clipper: the batch began for other units than were drawn");
+        "Clipper: begin() was given other units than were drawn");
   Gradients sums = accumulator_.take_sums();
   state_ = State::finished;
   const auto finite = options_.count_finite ? std::optional(accumulator_.finite()) : std::nullopt;

@@ -1,8 +1,8 @@
 // Clipping: from per-sample gradients to a sum with a known sensitivity.
 //
-// A clipper is handed one physical batch after the other and adds each unit's gradient, scaled so
-// that its norm stays within the bound. What it gives out at the end, a ClippedSum, is the only
-// thing a mechanism accepts.
+// A clipper takes one physical batch after another and adds up each privacy unit's gradient, scaled
+// so that its norm is at most the clip bound. finish() returns a ClippedSum, the only input that a
+// mechanism accepts.
 #pragma once
 
 #include <memory>
@@ -21,66 +21,76 @@ struct ClipBatch;
 struct ClipGraph;
 class GroupClipper;
 
+// Clips and sums per-sample gradients. Engine makes one for you; use it directly to write another
+// private training loop:
+//
+//   Clipper clipper(flat_group(parameters, 1.0));
+//   clipper.add(tape, loss);  // for each physical batch
+//   ClippedSum sum = clipper.finish(std::move(draw));
 class Clipper {
  public:
-  // Throws std::invalid_argument unless bounds are positive and finite, there is a parameter, and
-  // no parameter is in two groups or frozen.
+  // Throws std::invalid_argument unless every bound is from 2^-100 to 2^100, every group has a
+  // parameter, and all parameters are trainable, in f32 or f64, and in one group only; also for a
+  // gamma that is not positive and for sum sizes that cost too much rounding (check_sum_rounding).
   Clipper(std::vector<ClipGroup> groups, const ClipOptions& options = {},
           ClipPasses passes = ClipPasses::one);
   ~Clipper();
   Clipper(const Clipper&) = delete;
   Clipper& operator=(const Clipper&) = delete;
 
-  // Begins a batch whose units will be added in the order of the blocks, each of which is summed as
-  // one; physical batches must end where blocks do. Without it every unit is a term, which is
-  // slower. Throws std::invalid_argument in the middle of a batch, and for larger blocks than the
-  // options allow.
+  // Begins a batch whose units will be added in the order of `blocks`. Each block is summed before
+  // it is rounded, and every physical batch must end at the end of a block. Optional: without it
+  // every unit is rounded alone, which is slower. Throws std::invalid_argument in the middle of a
+  // batch, and for larger blocks than the options allow.
   void begin(SumBlocks blocks);
-  // Adds one physical batch: backward from a loss [n] on a private tape, which is empty afterwards.
-  // Throws when the loss reaches a trainable parameter that is in no group. With a grouping the
-  // units are its own, else each sample is one. When memory runs out (OutOfMemory, std::bad_alloc)
-  // it is as if the physical batch had not been added, unless broken().
+  // Adds one physical batch: runs backward from a loss [n] on a private tape, which is empty
+  // afterwards. The units are those of the grouping; without one, each sample is a unit. Throws
+  // std::invalid_argument if the loss depends on a trainable parameter that is in no group. After
+  // an out-of-memory error (OutOfMemory, std::bad_alloc) the physical batch counts as not added,
+  // unless broken().
   void add(Tape& tape, const Var& loss, const Grouping* grouping = nullptr);
-  // Adds units that have no rows: a gradient of zero each.
+  // Adds `units` units that have no rows; each has a gradient of zero.
   void add_zeros(std::int64_t units);
-  // The sum of everything added since the last finish, for the draw that the units came from.
-  // Throws when another number of units was added than drawn, more than the largest batch, or other
-  // units than begin() was told.
+  // Returns the sum of everything added since the last finish(). `draw` is the sampled batch that
+  // the units came from. Throws std::invalid_argument if the number of units added differs from
+  // that of the draw or exceeds the maximum batch, or if begin() was given other units.
   ClippedSum finish(SampledBatch draw);
-  // Forgets what was added: after an exception in mid-batch.
+  // Drops everything added since the last finish(). Call it after an exception in mid-batch.
   void discard();
-  // Whether a failed add() may have left something in the sum: only discard() helps then.
+  // True if a failed add() may have left something in the sum. Then only discard() can be called.
   bool broken() const { return state_ == State::broken; }
 
-  // Of the batch that is being added, or was finished last. NOT private.
+  // Statistics of the batch that is being added, or else was finished last. NOT private.
   const ClipStatistics& statistics() const { return accumulator_.statistics(); }
+  // The sensitivity of the sum, rounding included.
   double sensitivity() const { return rounded_sensitivity(groups_, options_.sum_size); }
   const std::vector<ClipGroup>& groups() const { return groups_; }
-  // Of the groups, in their order.
+  // The clip bounds of the groups, in their order.
   std::vector<double> bounds() const;
-  // For the next batch. Throws std::invalid_argument for another number of bounds than groups, for
-  // one that is not positive and finite, and in the middle of a batch.
+  // Sets the clip bounds of the next batch, one per group. Throws std::invalid_argument if their
+  // number differs from that of the groups, if one is not from 2^-100 to 2^100, and in the middle
+  // of a batch.
   void set_bounds(const std::vector<double>& bounds);
-  // What the next batch's losses are multiplied by before backward, and gradients are divided by
-  // again (Micikevicius et al. 2018): nothing changes but what underflows and overflows in f16.
-  // Throws std::invalid_argument for what is not a power of two from 2^-24 to 2^24, and in the
-  // middle of a batch.
+  // Sets the loss scale of the next batch: the losses are multiplied by it before backward, and the
+  // gradients divided by it afterwards (Micikevicius et al. 2018). It changes only which values
+  // underflow or overflow in f16. Throws std::invalid_argument unless it is a power of two from
+  // 2^-24 to 2^24, and in the middle of a batch.
   void set_loss_scale(double scale);
   double loss_scale() const { return loss_scale_; }
-  // How the next batch is computed: the result is the same up to rounding. Throws
-  // std::invalid_argument in the middle of a batch.
+  // Sets the number of backward passes and the budget in bytes (ClipOptions) for the next batch.
+  // The result is equal up to rounding. Throws std::invalid_argument in the middle of a batch.
   void set_passes(ClipPasses passes, std::size_t per_sample_grad_budget);
   ClipPasses passes() const { return passes_; }
-  // The most units of a physical batch (0: not known). Whether per-sample gradients are
-  // materialized is decided for this size, not for the actual one: otherwise the rounding of one
-  // unit's gradient would depend on how many others are in the batch. Throws std::invalid_argument
-  // in the middle of a batch, and below 0.
+  // Sets the maximum number of units in a physical batch (0: unknown). The decision to materialize
+  // per-sample gradients assumes this size, not the actual one: otherwise the rounding of one
+  // unit's gradient would depend on the number of other units in the batch. Throws
+  // std::invalid_argument in the middle of a batch, and below 0.
   void set_max_physical_batch(std::int64_t units);
   const ClipOptions& options() const { return options_; }
-  // Why the last physical batch was not clipped by replaying a CUDA graph. Empty if it was, even if
-  // it then had to be clipped again by the host.
+  // The reason why the last physical batch was not clipped by replaying a CUDA graph. Empty if it
+  // was replayed, even if the host then had to clip it again.
   const std::string& capture_failure_reason() const;
-  // Not private either: the sum before noise, f64, for tests.
+  // The sum before noise, f64. NOT private; for tests only.
   const Gradients& sums_for_tests() { return accumulator_.complete_sums(); }
 
  private:

@@ -69,14 +69,14 @@ Tensor GpuClip::results(std::size_t group) const {
 }
 
 void GpuClip::find_factors(std::size_t group) {
-  if (!terms_[group].defined())  // nothing was differentiated: gradients of zero
+  if (!terms_[group].defined())  // the loss reached no parameter of the group: gradients are zero
     terms_[group] = zeros({ClipTerms::rows, 1, options_.units}, Dtype::f64, device_);
   const Tensor settings = settings_.select(0, static_cast<std::int64_t>(group));
   backend(device_).clip_factors(options_.rule, rounding_margin(groups_[group]),
                                 terms_[group].view(), settings.view(), results(group).view());
 }
 
-// Checks of sums are behind the groups' results.
+// The index in report_ of the first sum's total, which follows the groups' results.
 std::int64_t GpuClip::first_check() const {
   return std::ssize(groups_) * ClipResults::rows * options_.units;
 }

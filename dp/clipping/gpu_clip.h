@@ -1,7 +1,7 @@
-// Clipping on a GPU without the host in between: norms, factors and weighted sums follow one
-// another on the device, and one read at the end returns the results. Two cases need the host,
-// norms that cancel and sums that overflow: they show as not reliable(), and the host clips the
-// group again (docs/appendix/gpu-notes.md, "Clipping").
+// Clipping on a GPU without waiting for the host: the device computes norms, clip factors and
+// weighted sums, and the host reads the results once at the end. Two cases need the host, norms
+// that lost digits to cancellation and sums that overflow: then the group is not reliable(), and
+// the host clips it again (docs/appendix/gpu-notes.md, "Clipping").
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@
 
 namespace sotto {
 
-// The clipping of one physical batch. The groups outlive it.
+// Clips one physical batch at a time. The groups must outlive this object.
 class GpuClip {
  public:
   struct Options {
     ClipRule rule;
     NormMethod norm_method = NormMethod::automatic;
-    std::int64_t units = 0;          // of privacy
-    std::int64_t rows = 0;           // losses, at most
+    std::int64_t units = 0;          // privacy units
+    std::int64_t rows = 0;           // maximum number of losses
     std::vector<double> spacings{};  // of each group's sums; empty: sum_spacing() by default
     BlockEnds ends{};                // of blocks of units; empty: every unit is a term
   };
@@ -31,33 +31,33 @@ class GpuClip {
   // Writes the values that a captured graph reads from device memory: clip bounds, loss scale, and
   // the number of valid units. The units after these get weight 0.
   void write_settings(double loss_scale, std::int64_t valid_units);
-  // Frees what an earlier physical batch left.
+  // Begins a physical batch: frees the sums and norms of the one before.
   void start();
-  // In this order for each group, without waiting: its parameters' norms, its factors, and its
-  // parameters' sums.
+  // Call these in this order for each group: norms of all its parameters, clip factors, sums of all
+  // its parameters. None of them waits for the device.
   void add_norm(std::size_t group, const Parameter& parameter,
                 const std::vector<PerSampleGrad>& uses);
   void find_factors(std::size_t group);
   void add_sum(std::size_t group, Parameter& parameter, const std::vector<PerSampleGrad>& uses);
-  // All three, of all parameters.
+  // Calls the three above for all parameters of a group.
   void clip(std::size_t group, const ParameterUses& gradients);
-  // The losses of the physical batch, to be read with the rest.
+  // Stores the losses of the physical batch, so that read() returns them with the other results.
   void add_losses(const Tensor& losses);
 
-  // Waits for the device, once.
+  // Waits for the device and copies the results to the host.
   void read();
-  // Results of the last read. reliable() says whether no norm of the group needs to be recomputed
-  // in double and all its sums are finite. Its norms and factors, of its first units, hold only
-  // then.
+  // Results of the last read(). A group is reliable if none of its norms has to be recomputed in
+  // f64 and all its sums are finite. Only then are the norms and factors of its first `units` units
+  // valid.
   bool reliable(std::size_t group) const;
   std::vector<double> norms(std::size_t group, std::int64_t units) const;
   std::vector<double> factors(std::size_t group, std::int64_t units) const;
   std::vector<double> losses() const;
-  // The sums of a reliable group, of the last physical batch alone.
+  // The sums of a reliable group over the last physical batch.
   Gradients sums(std::size_t group) const;
-  // Whether both read, and have as sums, the same bits.
+  // True if both objects' results and sums are bitwise equal.
   bool same_as(const GpuClip& other) const;
-  // Frees memory.
+  // Frees the memory of a group's sums.
   void drop_sums(std::size_t group);
 
  private:
@@ -66,7 +66,7 @@ class GpuClip {
     Parameter* parameter;
     Tensor total;
   };
-  // A row of a group's results, its first units.
+  // The first `units` values of one row of a group's results.
   std::span<const double> result(std::size_t group, ClipResults::Row row, std::int64_t units) const;
   Tensor results(std::size_t group) const;
   std::int64_t first_check() const;
@@ -77,11 +77,11 @@ class GpuClip {
   Tensor settings_;                                              // [groups, 3]
   std::vector<std::array<double, ClipSettings::rows>> written_;  // the settings on the device
   std::vector<Tensor> terms_;  // for each group [ClipTerms::rows, parameters, units]
-  // What is read, f64: results [groups, ClipResults::rows, units], a number for each sum that is
-  // finite when the sum is, and losses.
+  // The values that read() copies, f64: results [groups, ClipResults::rows, units], the total of
+  // each sum's elements (finite only if the sum is), and losses.
   Tensor report_;
   std::int64_t losses_ = 0;
-  std::vector<Sum> sums_;  // in the order of the numbers
+  std::vector<Sum> sums_;  // in the order of the totals in report_
   std::vector<double> read_;
 };
 

@@ -29,7 +29,7 @@ GpuGroupClipper::GpuGroupClipper(const ClipBatch& batch, const Tensor& losses,
       accumulator_(accumulator),
       host_(batch, accumulator) {}
 
-// Takes memory on the device when the first group has come.
+// Allocates device memory when the first group arrives.
 GpuClip& GpuGroupClipper::gpu() {
   if (gpu_) return *gpu_;
   const GpuClip::Options options{batch_.options.rule, batch_.options.norm_method, batch_.units,
@@ -68,7 +68,7 @@ void GpuGroupClipper::read_report() {
   counted_ = true;
 }
 
-// Groups that are not reliable are clipped again by the host.
+// Reads the results and adds the groups; the host clips groups that are not reliable again.
 void GpuGroupClipper::read() {
   read_report();
   for (auto& [group, gradients] : unread_) {

@@ -1,5 +1,5 @@
-// Clipping on a GPU: groups are clipped there without the host in between (GpuClip). What the host
-// reads at the end tells which groups it must clip again itself.
+// Clipping on a GPU: groups are clipped there without waiting for the host (GpuClip). The results
+// that the host reads at the end say which groups it must clip again itself.
 #pragma once
 
 #include <optional>
@@ -13,17 +13,18 @@
 
 namespace sotto {
 
-// Whether losses and all parameters are on one GPU.
+// True if the losses and all parameters are on one GPU. False without losses.
 bool all_on_gpu(const std::vector<ClipGroup>& groups, const Tensor& losses);
 
-// Adds a group that was clipped and read, and is reliable. Sums that a replay will write over are
-// copied.
+// Adds a reliable group of a GpuClip whose results were read. Set copy_sums if a later replay will
+// overwrite the sums.
 void add_result(ClipAccumulator& accumulator, std::size_t group, const GpuClip& clip,
                 std::int64_t units, bool copy_sums = false);
 
 class GpuGroupClipper final : public GroupClipper {
  public:
-  // The losses are added to the statistics when the GPU is read. All of them outlive it.
+  // The losses are added to the statistics when the results are read. All arguments must outlive
+  // this object.
   GpuGroupClipper(const ClipBatch& batch, const Tensor& losses, const Grouping* grouping,
                   ClipAccumulator& accumulator);
 
@@ -32,11 +33,12 @@ class GpuGroupClipper final : public GroupClipper {
   void factors(std::size_t group) override;
   void sums(std::size_t group, Parameter& parameter,
             const std::vector<PerSampleGrad>& uses) override;
-  // Keeps the gradients until they are known to be clipped, as many as the budget allows.
+  // Keeps the gradients until the results show that the group is reliable; reads the results when
+  // the kept gradients exceed the budget.
   void clip(std::size_t group, ParameterUses gradients) override;
   void finish() override { read(); }
-  // Instead of finish(), after norms(), factors() and sums() of all groups: adds the groups where
-  // all are reliable. Returns false, with nothing added but the losses, where the host has to clip.
+  // Replaces finish() after norms(), factors() and sums() of all groups. Adds all groups if all are
+  // reliable. Otherwise returns false, with only the losses added: the host has to clip.
   bool finish_all();
 
  private:
@@ -52,7 +54,7 @@ class GpuGroupClipper final : public GroupClipper {
   std::optional<GpuClip> gpu_;
   std::vector<std::pair<std::size_t, ParameterUses>> unread_;
   std::size_t unread_bytes_ = 0;
-  bool counted_ = false;  // the losses
+  bool counted_ = false;  // the losses were added
 };
 
 }  // namespace sotto

@@ -1,6 +1,6 @@
-// The seam between backward and the place where gradients are clipped: gradients of one physical
-// batch go in, group by group, and clipped sums come out in a ClipAccumulator. Its bodies are
-// HostGroupClipper and GpuGroupClipper.
+// The interface between backward and clipping: it takes the gradients of one physical batch, group
+// by group, and adds clipped sums to a ClipAccumulator. HostGroupClipper and GpuGroupClipper
+// implement it.
 #pragma once
 
 #include <algorithm>
@@ -11,19 +11,19 @@
 
 namespace sotto {
 
-// One physical batch, and how it is clipped.
+// One physical batch, and the options for clipping it.
 struct ClipBatch {
   const std::vector<ClipGroup>& groups;
   const ClipOptions& options;
   ClipPasses passes = ClipPasses::one;
   double loss_scale = 1;
   std::int64_t units = 0;
-  std::int64_t max_units = 0;  // of any physical batch, or 0: not known
+  std::int64_t max_units = 0;  // of any physical batch; 0: unknown
   BlockEnds ends = {};         // of the blocks of its units; empty: every unit is a term
 
-  // Returns the bytes of materialized gradients that `count` units may take: their share of the
-  // budget of the largest physical batch. If the size of this batch decided what is materialized,
-  // the rounding of a unit's gradient would show how many others there are.
+  // Returns the maximum bytes of materialized gradients for `count` units: their share of the
+  // budget of the largest physical batch. The size of the actual batch must not decide what is
+  // materialized: the rounding of a unit's gradient would depend on the number of other units.
   std::size_t budget_for(std::int64_t count) const {
     const auto all = static_cast<std::size_t>(std::max<std::int64_t>({count, max_units, 1}));
     return options.per_sample_grad_budget / all * static_cast<std::size_t>(count);
@@ -33,16 +33,17 @@ struct ClipBatch {
 class GroupClipper {
  public:
   virtual ~GroupClipper() = default;
-  // In this order for each group: its parameters' gradients are added to the units' norms, the
-  // norms become clip factors, and gradients times factors are added to the sums.
+  // Called in this order for each group: norms() adds each parameter's gradients to the units'
+  // norms, factors() computes clip factors from the norms, and sums() adds each parameter's
+  // gradients times the factors to the accumulator.
   virtual void norms(std::size_t group, const Parameter& parameter,
                      const std::vector<PerSampleGrad>& uses) = 0;
   virtual void factors(std::size_t group) = 0;
   virtual void sums(std::size_t group, Parameter& parameter,
                     const std::vector<PerSampleGrad>& uses) = 0;
-  // All three, for all gradients of a group. Without gradients the group's norms are 0.
+  // Does all three steps for all gradients of a group. Without gradients the group's norms are 0.
   virtual void clip(std::size_t group, ParameterUses gradients) = 0;
-  // All that clip() was given is in the accumulator.
+  // Ends the physical batch: afterwards all groups given to clip() are in the accumulator.
   virtual void finish() {}
 };
 

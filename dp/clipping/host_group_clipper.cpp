@@ -16,12 +16,12 @@ void HostGroupClipper::norms(std::size_t group, const Parameter& /*parameter*/,
 void HostGroupClipper::factors(std::size_t group) {
   const ClipGroup& clipped = batch_.groups[group];
   auto& [norms, factors] = groups_[group];
-  if (!norms) norms.emplace(batch_.units);  // nothing was differentiated
+  if (!norms) norms.emplace(batch_.units);  // the loss reached no parameter of the group
   factors = {norms->factors(batch_.options.rule, clipped.bound, rounding_margin(clipped),
                             batch_.loss_scale),
              {}};
   norms.reset();
-  // What a second backward gives is another gradient.
+  // The second backward computes gradients anew, so norms of the first do not rule out overflow.
   if (batch_.passes == ClipPasses::two) factors.cannot_overflow = false;
   accumulator_.record_norms(group, factors.norms, factors.values);
   std::vector<double> together = factors.values;
@@ -39,17 +39,17 @@ void HostGroupClipper::clip(std::size_t group, ParameterUses gradients) {
   groups_[group].factors = {};
 }
 
-// [n], for gradients of a loss times the loss's scale.
+// Returns factors / loss scale, [n]: weights for gradients of the scaled loss.
 Tensor HostGroupClipper::weights_of(std::vector<double> factors) const {
   const double unscaled = 1 / batch_.loss_scale;  // exact
   for (double& factor : factors) factor *= unscaled;
   return Tensor::from(factors, {std::ssize(factors)});
 }
 
-// Adds sum_n factor[n] G[n]. A sum may overflow although every norm is finite, as terms of one
-// sample cancel. The samples of the block that overflows are then added one by one, and those that
-// overflow by themselves are left out: none of them spoils the others, whose blocks keep their
-// terms.
+// Adds sum_n factor[n] G[n] to the accumulator. A sum may overflow although every norm is finite,
+// because large terms of one sample cancel in its norm. Then each block is added alone; the units
+// of a block that overflows are added one by one, and a unit that overflows by itself is left out.
+// So one unit's overflow never changes what the units of other blocks add.
 void HostGroupClipper::sums(std::size_t group, Parameter& parameter,
                             const std::vector<PerSampleGrad>& uses) {
   const Factors& factors = groups_[group].factors;
@@ -70,7 +70,8 @@ void HostGroupClipper::sums(std::size_t group, Parameter& parameter,
   }
 }
 
-// Adds all units of the gradients; some are terms of their own, in double.
+// Adds all units of the gradients. Those in factors.summed_separately are computed in f64, each as
+// one term.
 void HostGroupClipper::add_terms(const RoundedSum& sum, const std::vector<PerSampleGrad>& uses,
                                  const Factors& factors, const BlockEnds& ends) const {
   for (const PerSampleGrad& use : uses) use.add_to(sum, factors.weights, ends, std::ssize(uses));
@@ -80,7 +81,7 @@ void HostGroupClipper::add_terms(const RoundedSum& sum, const std::vector<PerSam
   }
 }
 
-// Adds units begin .. end - 1 of the physical batch, which are one block.
+// Adds units begin to end - 1 of the physical batch, which form one block.
 void HostGroupClipper::add_block(Parameter& parameter, const std::vector<PerSampleGrad>& uses,
                                  const Factors& factors, std::int64_t begin, std::int64_t end) {
   std::vector<PerSampleGrad> some;

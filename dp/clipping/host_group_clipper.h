@@ -1,5 +1,5 @@
-// Clipping by the host: it reads the norms, computes the factors and forms the weighted sums. With
-// gradients on a GPU it waits for them.
+// Clipping by the host: it reads the norms, computes the clip factors, then forms the weighted
+// sums. If gradients are on a GPU, the host waits for the GPU.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace sotto {
 
 class HostGroupClipper final : public GroupClipper {
  public:
-  // Both outlive it.
+  // Both arguments must outlive this object.
   HostGroupClipper(const ClipBatch& batch, ClipAccumulator& accumulator)
       : batch_(batch), accumulator_(accumulator), groups_(batch.groups.size()) {}
 
@@ -26,7 +26,7 @@ class HostGroupClipper final : public GroupClipper {
 
  private:
   struct Factors : ClipFactors {
-    Tensor weights;  // the values as weights of a sum; 0 for units that are summed separately
+    Tensor weights;  // `values` / loss scale; 0 for units that are summed separately
   };
   struct Group {
     std::optional<UnitNorms> norms;

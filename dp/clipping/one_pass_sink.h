@@ -1,5 +1,5 @@
-// Backward's sink for one pass (book-keeping): the gradients of a group wait until the last of its
-// parameters has come, and are clipped then.
+// Backward's sink for one pass (book-keeping): the gradients of a group are kept until the last of
+// its parameters has arrived, and the group is clipped then.
 #pragma once
 
 #include <vector>
@@ -11,18 +11,18 @@ namespace sotto {
 
 class OnePassSink final : public GradSink {
  public:
-  // All of them outlive it.
+  // All arguments must outlive this object.
   OnePassSink(const ClipBatch& batch, const Grouping* grouping, GroupClipper& clipper);
   bool bounds_influence() const override { return true; }
   bool keeps() const override { return true; }
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
-  // Takes gradients with one summand for each unit.
+  // receive() for gradients that already have one summand per unit.
   void enqueue(Parameter& parameter, std::vector<PerSampleGrad> uses);
-  // Whether no gradient has come.
+  // True if no gradient has arrived.
   bool empty() const;
-  // Clips all further groups by another clipper, which outlives it, too.
+  // Clips all remaining groups with `clipper`, which must outlive this object.
   void clip_with(GroupClipper& clipper) { clipper_ = &clipper; }
-  // Clips the groups that are not complete, some of whose parameters were not used.
+  // Clips the incomplete groups: the loss did not use some or all of their parameters.
   void finish();
 
  private:

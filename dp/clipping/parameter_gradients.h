@@ -1,5 +1,4 @@
-// The gradients of parameters that backward delivers, as clipping takes them: one summand for each
-// privacy unit.
+// Helpers of clipping for the gradients that backward delivers, with one summand per privacy unit.
 #pragma once
 
 #include <utility>
@@ -10,24 +9,24 @@
 
 namespace sotto {
 
-// All uses of some parameters.
+// Parameters, each with the gradients of all its uses.
 using ParameterUses = std::vector<std::pair<Parameter*, std::vector<PerSampleGrad>>>;
 
-// The same gradients with one summand for each unit: by the grouping or, without one, the first
-// `units` samples. What remains of captured work is known as that (PerSampleGrad::captured).
+// Returns the gradients with one summand per unit: grouped by `grouping` or, without one, the first
+// `units` samples. Captured gradients stay captured (PerSampleGrad::captured) without a grouping.
 std::vector<PerSampleGrad> grouped(std::vector<PerSampleGrad> uses, const Grouping* grouping,
                                    std::int64_t units);
 
-// sum_n w[n] G[n] of a parameter's gradient, over its uses; weights [n], f64.
+// Returns sum_n w[n] G[n] of a parameter's gradient, summed over its uses; weights [n], f64.
 Tensor weighted_sum(const std::vector<PerSampleGrad>& uses, const Tensor& weights);
 
-// The uses as they are kept until their norms are known: materialized where that is cheaper and
-// fits what is left of the budget in bytes.
+// Returns the uses in the form in which they are kept until norms are known: each is materialized
+// if that is cheaper and fits the rest of the budget in bytes, which is reduced accordingly.
 std::vector<PerSampleGrad> materialize_if_cheaper(std::vector<PerSampleGrad> uses,
                                                   NormMethod norm_method, std::size_t& budget);
 
-// Whether a total is a number: NaN and Inf do not leave a sum. (Clipped gradients are far too small
-// for their sum to overflow.) The host has to wait for a total on a GPU.
+// True if the sum of all elements is finite, which implies that every element is: NaN and Inf
+// propagate. (Clipped gradients are far too small for their sum to overflow.) Waits for a GPU.
 bool all_finite(const Tensor& x);
 
 }  // namespace sotto

@@ -1,5 +1,5 @@
-// Backward's sink for gradients of a captured loss (memory/captured_loss.h) on a GPU: they are
-// clipped by one replay of a CUDA graph, if that is all that has come.
+// Backward's sink for gradients of a captured loss (memory/captured_loss.h) on a GPU: one replay of
+// a CUDA graph clips them all, unless other gradients arrived, too.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace sotto {
 
-// The captured clipping that a clipper replays, from one physical batch to the next.
+// The captured clipping that a clipper keeps and replays for each physical batch.
 struct ClipGraph {
   std::unique_ptr<CapturedClip> captured;
   std::string failure_reason = "no captured loss";  // of the last physical batch; empty: replayed
@@ -20,18 +20,18 @@ struct ClipGraph {
 
 class ReplaySink final : public GradSink {
  public:
-  // Other gradients go on to `rest`. All of them outlive it.
+  // Gradients that are not captured go to `rest`. All arguments must outlive this object.
   ReplaySink(const ClipBatch& batch, const Tensor& losses, ClipGraph& graph, OnePassSink& rest)
       : batch_(batch), losses_(losses), graph_(graph), rest_(rest) {}
   bool bounds_influence() const override { return true; }
   bool keeps() const override { return true; }
   void receive(Parameter& parameter, std::vector<PerSampleGrad> uses) override;
 
-  // no: the gradients cannot be clipped by a replay, and nothing has happened. not_reliable: the
-  // host must clip them; the losses were added, and nothing else.
+  // no: the gradients cannot be clipped by a replay; no side effects. not_reliable: the host must
+  // clip them; only the losses were added. added: losses and clipped sums were added.
   enum class Outcome { no, not_reliable, added };
   Outcome replay(ClipAccumulator& accumulator);
-  // Hands the gradients on to `rest`.
+  // Moves the captured gradients to `rest`.
   void hand_on();
 
  private:

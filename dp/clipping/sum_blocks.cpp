@@ -34,7 +34,7 @@ void SumBlocks::split(std::int64_t first, std::int64_t end, std::int64_t max_uni
   const auto rows = [&](std::int64_t k) { return rows_before_[static_cast<std::size_t>(k)]; };
   const bool fits = limits_.rows == 0 || rows(end) - rows(first) <= limits_.rows;
   if (end - first == 1 || (end - first <= max_units && fits)) return ends.push_back(end);
-  // The numbers are split at the highest binary digit in which they differ.
+  // The units are split at the highest binary digit in which their numbers differ.
   const auto number = [&](std::int64_t k) {
     return static_cast<std::uint64_t>(units_[static_cast<std::size_t>(k)]);
   };

@@ -1,9 +1,9 @@
-// Blocks of units that are summed together before their sum is rounded
-// (autograd/per_sample/rounded_sum.h). The numbers of the units decide, not their places in the
-// batch: a unit that is left out changes its own block and no other.
+// Blocks of privacy units: the gradients of a block are summed before the sum is rounded
+// (autograd/per_sample/rounded_sum.h). Blocks depend on the numbers of the units, not on their
+// places in the batch: removing a unit changes its own block and no other.
 //
-// The range of numbers is halved, at multiples of powers of two, until a block holds at most the
-// maximum of the drawn units. Only the units of a block decide whether it is halved.
+// The range of unit numbers is halved, at multiples of powers of two, until each block holds at
+// most the maximum number of drawn units. Whether a block is halved depends on its own units only.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,19 @@ class SumBlocks {
  public:
   struct Limits {
     std::int64_t units = 96;
-    std::int64_t rows = 0;  // of all its units together, where a block has several; 0: any number
+    std::int64_t rows = 0;  // of a block with more than one unit; 0: unlimited
   };
-  // `units` are numbers in rising order. rows_of[k] is the number of rows of the k-th of them;
-  // rows_of is empty where each has one. Throws std::invalid_argument unless limits.units >= 1.
+  // `units` are the numbers of the drawn units, in rising order. rows_of[k] is the number of rows
+  // of units[k]; rows_of is empty if each has one. Throws std::invalid_argument unless limits.units
+  // >= 1.
   SumBlocks(std::span<const std::int64_t> units, std::span<const std::int64_t> rows_of,
             Limits limits);
 
   const std::vector<std::int64_t>& units() const { return units_; }
   const Limits& limits() const { return limits_; }
-  // Returns the ends of blocks of at most `max_units` units, as places in the draw, in rising
-  // order. Smaller blocks are parts of larger ones. The blocks for each maximum are found once, by
-  // one thread at a time.
+  // Returns the ends of the blocks of at most `max_units` units, as indices into units(), in rising
+  // order. Blocks for a smaller maximum subdivide those for a larger one. The ends for each maximum
+  // are computed once and cached; not thread-safe.
   const std::vector<std::int64_t>& ends() const& { return ends(limits_.units); }
   const std::vector<std::int64_t>& ends(std::int64_t max_units) const&;
   void ends() && = delete;  // the ends would outlive the blocks

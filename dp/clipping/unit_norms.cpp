@@ -9,11 +9,11 @@ namespace sotto {
 
 namespace {
 
-// The terms that cancel in a gradient of single precision are at most so many times its error
-// (squared_norm).
+// In single precision the norms of the terms that cancel in a gradient add up to at most this
+// multiple of its error bound (squared_norm).
 constexpr double terms_of_error = 0x1p23;
-// The largest size of all terms of a sum together that cannot overflow: far from float's end,
-// 2^128, for positions of a table's row.
+// A sum whose terms' norms add up to less than this cannot overflow. The distance from 2^128, the
+// end of f32, leaves room for a table's row that occurs at many positions.
 constexpr double max_total_size = 0x1p100;
 
 // Calls f(kind) with the kind as a constant, so that loops over units have no branches for it.
@@ -56,7 +56,8 @@ void UnitNorms::add(const std::vector<PerSampleGrad>& uses, NormMethod norm_meth
   });
 }
 
-// Results for each unit, and the numbers of units that are summed separately or may overflow.
+// Results for each unit, and the numbers of units that are summed separately (`separate`) or may
+// overflow (`large`).
 struct UnitNorms::Columns {
   double *norms, *values, *roundings;
   std::int64_t separate = 0, large = 0;
@@ -65,7 +66,7 @@ struct UnitNorms::Columns {
 template <ClipRule::Kind kind>
 void UnitNorms::factors_by(const ClipRule& rule, double bound, double margin, double scale,
                            Columns& y) const {
-  // Copies of this function's own, which no store can change.
+  // Local copies: the compiler knows that stores to the results do not change them.
   const ClipRule known{kind, rule.gamma};
   const std::size_t units = squares_.size();
   const double each = max_total_size / static_cast<double>(units);

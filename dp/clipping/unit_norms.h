@@ -1,5 +1,5 @@
-// From the norms of a physical batch's units to the factors that bound them: clip_factor.h, for all
-// units of a group of parameters at once, and what is counted of them.
+// The norms and clip factors of a physical batch's units, for one clip group at a time, and counts
+// of them. kernels/host_device/clip_factor.h computes those of one unit.
 #pragma once
 
 #include <vector>
@@ -9,24 +9,24 @@
 
 namespace sotto {
 
-// What one group's gradients are multiplied by.
+// The clip factors of one group.
 struct ClipFactors {
-  std::vector<double> norms, values;  // one for each unit
+  std::vector<double> norms, values;  // norms and clip factors of the units
   // Units whose summands are so much larger than the clip bound that they would swamp others in a
   // shared f32 sum (GradientNorm::apart): they are summed separately, in f64.
   std::vector<std::size_t> summed_separately;
-  // Whether no sum of these gradients times these can overflow, whatever the order of its terms.
+  // True if no sum of these gradients times their factors can overflow, in any order of its terms.
   bool cannot_overflow = false;
 };
 
-// The norms of one group's gradient, for each unit.
+// The norms of each unit's gradient over the parameters of one group.
 class UnitNorms {
  public:
   explicit UnitNorms(std::int64_t units);
-  // Adds one more parameter's gradient, of a loss times `scale`, a power of two.
+  // Adds one parameter's gradient, that of a loss multiplied by `scale`, a power of two.
   void add(const std::vector<PerSampleGrad>& uses, NormMethod norm_method, double scale);
-  // Returns the factors for a bound with this margin for rounding, and gradients of a loss times
-  // `scale`.
+  // Returns the clip factors for a bound with this relative margin for rounding. `scale` is that of
+  // the loss: a factor that would underflow when divided by it is 0.
   ClipFactors factors(const ClipRule& rule, double bound, double margin, double scale) const;
 
  private:
@@ -46,7 +46,7 @@ struct UnitCounts {
 UnitCounts count_units(const std::vector<double>& norms, const std::vector<double>& factors,
                        double bound, std::vector<char>& finite);
 
-// The sum of the values that are finite.
+// Returns the sum of the finite values.
 double finite_sum(const std::vector<double>& values);
 
 }  // namespace sotto

@@ -1,5 +1,5 @@
-// Backward's sink that hands each parameter's gradient on at once, one summand for each privacy
-// unit.
+// Backward's sink for two passes (ghost clipping): it passes each parameter's gradient on at once,
+// with one summand per privacy unit, and keeps none.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,8 @@
 
 namespace sotto {
 
-// `take` lets nothing out but clip factors, and sums with these.
+// `take` must not let gradients escape: only clip factors, and sums weighted by them, so that the
+// sink bounds each unit's influence.
 class UnitSink final : public GradSink {
  public:
   using Take = std::function<void(Parameter& parameter, const std::vector<PerSampleGrad>& uses)>;

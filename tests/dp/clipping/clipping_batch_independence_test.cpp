@@ -100,7 +100,7 @@ TEST_CASE("with a maximum physical batch nothing at all changes for others") {
   CHECK(sum_of(true, others + 1) == sum_of(false, others + 1));
   // per-sample gradients are materialized for one of them
   CHECK(sum_of(true, 0) != sum_of(false, 0));
-  CHECK(throws([&] { sum_of(true, -1); }, "parts of at most -1 units"));
+  CHECK(throws([&] { sum_of(true, -1); }, "physical batches of at most -1 units"));
 }
 
 TEST_CASE("the longest sequence does not show in the clip factors of others") {

@@ -253,7 +253,7 @@ TEST_CASE("a clipper that failed in mid-batch continues only after it discarded 
     clipper.add(tape, both ? loss + sum_per_sample(x * tape.use(b)) : loss);
   };
   CHECK_THROWS_AS(add(true), std::invalid_argument);
-  CHECK(throws([&] { add(false); }, "an earlier part of this batch failed"));
+  CHECK(throws([&] { add(false); }, "an earlier physical batch of this batch failed"));
   CHECK_THROWS_AS(clipper.set_bounds({0.01}), std::invalid_argument);
   FullBatchSampler sampler(3);
   CHECK_THROWS_AS(clipper.finish(sampler.draw()), std::invalid_argument);
