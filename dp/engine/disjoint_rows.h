@@ -1,4 +1,4 @@
-// No two units share a row: the bound on a unit's influence relies on it.
+// Checks that no two units share a row, on which the bound of a unit's influence relies.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace sotto {
 
-// Throws std::invalid_argument, with the row and both units, where two units share a row. units[k]
-// has the rows starts[k] .. starts[k + 1] - 1 of `rows`, and may have a row several times.
+// Throws std::invalid_argument, with the row and both units, if two units share a row. units[k] has
+// the rows rows[starts[k]] to rows[starts[k + 1] - 1], and may have a row several times.
 void check_rows_apart(std::span<const std::int64_t> units, std::span<const std::int64_t> rows,
                       std::span<const std::int64_t> starts);
 

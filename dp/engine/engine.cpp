@@ -21,7 +21,7 @@ EngineOptions validated(nn::Module& model, const nn::Optimizer& optimizer, std::
   return options;
 }
 
-// Whether row k is unit k.
+// True if unit k consists of row k, for all rows.
 bool one_row_each(const Grouping& grouping) {
   for (std::size_t row = 0; row < grouping.unit_of_row.size(); ++row) {
     if (grouping.unit_of_row[row] != static_cast<std::int64_t>(row)) return false;
@@ -29,8 +29,8 @@ bool one_row_each(const Grouping& grouping) {
   return grouping.units == static_cast<std::int64_t>(grouping.unit_of_row.size());
 }
 
-// Returns how many units a batch has at most: a planned one at most all of them, any other one more
-// than this with a probability below e^-1000.
+// Returns the maximum number of units in a batch: the population for planned batches, otherwise a
+// number that is exceeded with a probability below e^-1000.
 std::int64_t max_batch_size(const Sampler& sampler) {
   if (sampler.sampling() == Sampling::planned) return sampler.population();
   constexpr double small = 4096;
@@ -61,13 +61,13 @@ Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t populat
       initial_bounds_(clipper_.bounds()),
       noise_(options_, *sampler_, ledger),
       mechanism_(noise_.make_mechanism()),
-      budget_(ledger, accountant_factory(options.accountant, ledger.header().relation), options.delta,
-              options.target_epsilon),
+      budget_(ledger, accountant_factory(options.accountant, ledger.header().relation),
+              options.delta, options.target_epsilon),
       batches_(options_, *sampler_, memory::device_of(optimizer)),
       planning_(options_, model, optimizer, clipper_, batches_),
       phases_({memory::device_of(optimizer)}) {
   follow_bound_schedule();
-  // Scales that the grid does not have are refused now, and not at the first release.
+  // Refuses a noise scale that no grid fits now, instead of at the first release.
   std::int64_t elements = 0;
   for (const ClipGroup& group : clipper_.groups()) {
     for (const Parameter* parameter : group.parameters) elements += parameter->value.numel();
@@ -109,7 +109,7 @@ bool Engine::can_step() const {
 void Engine::run(const Loss& loss, PhysicalBatch batch, Clipper& clipper,
                  PhaseProfiler& phases) const {
   if (batch.rows.empty()) return clipper.add_zeros(batch.grouping.units);
-  // A batch of one cannot tell its sample axis from other axes of size 1.
+  // In a batch of one row the sample axis could not be told from other axes of size 1.
   batch.pad(2);
   phases.enter("forward");
   Tape tape({.private_data = true,
@@ -125,7 +125,7 @@ void Engine::run(const Loss& loss, PhysicalBatch batch, Clipper& clipper,
   clipper.add(tape, losses, one_row_each(batch.grouping) ? nullptr : &batch.grouping);
 }
 
-// Claims the run, by the first release.
+// Claims the ledger's run for this engine, before its first release.
 void Engine::claim() {
   if (!claim_) claim_ = ledger_.claim();
 }
@@ -148,7 +148,7 @@ NoisyGradient Engine::release(const Loss& loss) {
   } catch (...) {
     clipper_.discard();
     phases_.stop();
-    // Unless the batch was charged it is as if it had not been drawn.
+    // A batch that was not charged counts as not drawn.
     if (ledger_.run_releases() == releases) sampler_->load_state(before);
     throw;
   }
@@ -162,7 +162,7 @@ void Engine::follow_bound_schedule() {
   clipper_.set_bounds(bounds);
 }
 
-// Weights that are not finite would go on spending.
+// With weights that are not finite, further steps would spend privacy for no use.
 void Engine::check_model() {
   const bool assigned = trained_.check_same(model_);
   constexpr std::int64_t steps_on_gpu = 16;
@@ -170,7 +170,7 @@ void Engine::check_model() {
     trained_.check_finite();
 }
 
-// Moves the clip bounds and the loss scale by the counts that were released.
+// Adapts the clip bounds and the loss scale to the released counts.
 void Engine::adapt(const NoisyGradient& released) {
   if (options_.adaptive_clipping)
     clipper_.set_bounds(
@@ -196,7 +196,7 @@ StepReport Engine::step(const Loss& loss) {
     });
   const memory::LimitScope limit(options_.memory.limit, memory::device_of(optimizer_));
   const NoisyGradient released = release(loss);
-  // The next step's noise is drawn ahead, but not under a limit, whose planner does not count it.
+  // Prefetches the next step's noise, except under a memory limit, whose planner does not count it.
   if (options_.memory.limit == 0) mechanism_->prefetch();
   phases_.stop();
   ++steps_made_;
@@ -228,7 +228,7 @@ std::vector<double> Engine::release_means(const MeanQuery& query) {
   }
   std::vector<double> means =
       mechanism.release(sum.finish(std::move(draw)), ledger_, budget_.admission());
-  // The next batch of the steps comes after this draw, at the same place of its pass.
+  // The steps' sampler skips this draw's number and keeps its position in its epoch.
   SamplerState state = sampler_->state();
   state.number = ledger_.next_draw();
   sampler_->load_state(state);
@@ -253,7 +253,7 @@ void Engine::check_state(const EngineState& state) const {
   check(state.steps_made >= 0 && state.steps_made <= ledger_.run_releases(),
         "engine state: step {} with {} releases of this run in the ledger", state.steps_made,
         ledger_.run_releases());
-  // It is more where other runs had spent something when this one began.
+  // With a target epsilon it was larger if other runs had already spent some of it at the start.
   check(state.noise_multiplier == noise_.initial() ||
             (options_.target_epsilon && state.noise_multiplier > noise_.initial()),
         "engine state: the noise multiplier would be {:.6g} and was {:.6g}", noise_.initial(),

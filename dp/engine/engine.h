@@ -1,7 +1,7 @@
-// Private training, tied together: the sampler draws a batch, the loss is computed in physical
-// batches, the clipper bounds each unit's gradient, the mechanism adds noise and writes the ledger,
-// the optimizer steps. One state holds the clip bounds, the noise multiplier and the sampling rate,
-// so that they cannot disagree.
+// The engine of private training (DP-SGD). In each step the sampler draws a batch, the loss is
+// computed in physical batches, the clipper bounds each privacy unit's gradient, the mechanism adds
+// noise and writes the ledger, and the optimizer updates the parameters. The engine holds the clip
+// bounds, the noise multiplier and the sampling rate together, so that they cannot disagree.
 #pragma once
 
 #include <functional>
@@ -25,96 +25,112 @@ namespace sotto {
 
 struct EngineState;
 
-// One noisy step happened. The statistics are NOT private.
+// The report of one step. The statistics are NOT private.
 struct StepReport {
-  std::int64_t step = 0;  // how many have been made, this one included
+  std::int64_t step = 0;  // number of steps made, this one included
   const ClipStatistics* statistics = nullptr;
 };
 
-// Means of bounded values over units drawn at random: a loss, an accuracy on the training data.
+// A query for means of bounded values over randomly drawn units, such as the loss or the accuracy
+// on the training data.
 struct MeanQuery {
   std::vector<StatisticRange> ranges = {};
-  // values(units)[k] are the values of units[k], one for each range; called with at most a physical
-  // batch of units at a time.
+  // values(units)[k] are the values of units[k], one for each range. It is called with at most one
+  // physical batch of units at a time.
   std::function<std::vector<std::vector<double>>(std::span<const std::int64_t> units)> values = {};
   double noise_multiplier = 1;
   double sampling_rate = 1;
 };
 
-// One thread at a time uses an engine. While it does, calls of step(), release_means(),
-// load_state(), state(), report(), epsilon() and can_step() by another thread throw
-// std::invalid_argument, and so do the first three when a loss or a query of the engine itself
-// calls them; the other members are for the thread that makes the steps, or between steps. Two
-// engines in two threads need two models and optimizers.
+// Trains a model with differential privacy, one step per call. train() (dp/engine/train.h) makes
+// all steps on a data set in memory; use the engine directly for another loop:
+//
+//   Engine engine(model, optimizer, data, Ledger::create("run.ledger"),
+//                 {.target_epsilon = 3, .steps = 1000});
+//   while (engine.can_step()) engine.step(loss);
+//
+// Only one thread at a time may use an engine. Calls of step(), release_means(), load_state(),
+// state(), report(), epsilon() and can_step() during another thread's call throw
+// std::invalid_argument, and so do the first three if the loss or a query calls them. Call the
+// other members in the thread that makes the steps, or between steps. Engines in different threads
+// need different models and optimizers.
 class Engine {
  public:
-  // One loss for each row, [rows], on the given private tape. A row may come several times.
+  // Returns one loss per row, [rows], on the given private tape. `rows` may contain a row
+  // repeatedly.
   using Loss = std::function<Var(Tape& tape, std::span<const std::int64_t> rows)>;
 
-  // Trains the parameters of `model` that are not frozen now, with the memory policy's checkpoints.
-  // The model and the optimizer must outlive the engine: a destroyed one cannot be seen. Of the
-  // parameters that are trained, none may be replaced, frozen, or be given another shape, type or
-  // device while it lives. A run of a ledger is for one engine at a time, the first that releases
-  // something (Ledger::new_run). The plan of the engine is written into the ledger where nothing
-  // was released yet; its releases count as chosen by looking at what was, else. Steps and privacy
-  // continue from what the ledger holds. Throws std::invalid_argument, with all problems at once
-  // (dp/engine/validation.h), for options that are out of range or disagree, for an optimizer that
-  // has other parameters than the model trains, for a ledger of a data set with another population,
-  // and for a target epsilon of which the ledger has nothing left.
+  // Trains the parameters of `model` that are trainable now; `population` is the number of privacy
+  // units. The model and the optimizer must outlive the engine. While it lives, no trained
+  // parameter may be replaced, frozen, or change its shape, type or device.
+  //
+  // One run of a ledger belongs to one engine at a time, the first that releases something
+  // (Ledger::new_run). If the ledger has no release yet, the engine writes its plan into it;
+  // otherwise its releases count as adaptive, that is, chosen after looking at earlier ones. The
+  // privacy spent by earlier releases in the ledger counts.
+  //
+  // Throws std::invalid_argument, listing all problems (dp/engine/validation.h), for options that
+  // are out of range or contradict each other, for an optimizer whose parameters are not those that
+  // the model trains, for a ledger of another population, and for a target epsilon that the ledger
+  // has already spent.
   Engine(nn::Module& model, nn::Optimizer& optimizer, std::int64_t population, const Ledger& ledger,
          const EngineOptions& options);
-  // The same for a data set, whose units are the population and give options.rows_of_unit
-  // (with_units_of). The loss is asked for rows of it.
+  // An engine for a data set: its units are the population and give options.rows_of_unit
+  // (with_units_of). The loss is called with numbers of its samples.
   Engine(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data, const Ledger& ledger,
          const EngineOptions& options);
 
-  // Whether another step is planned and within the target epsilon.
+  // True if another step is planned and stays within the target epsilon.
   bool can_step() const;
-  // One logical step; an empty batch is an ordinary step, with noise added and charged. When memory
-  // runs out, the step goes on in smaller physical batches, down to a single unit. When the loss
-  // throws, nothing is released or charged. Throws std::invalid_argument when can_step() is
-  // false, and when other runs of the ledger have spent what is left of a target epsilon since:
-  // nothing is released then, and can_step() is false from there on. Throws it also, with nothing
-  // released or charged, for a trained parameter that is not what it was when the engine was made,
-  // or holds NaN or infinity. On a GPU, for which the host would have to wait, values are looked at
-  // once they were assigned, and before every 16th step.
+  // Makes one logical step. An empty batch is an ordinary step: noise is added and the step
+  // charged. When memory runs out, the step continues with smaller physical batches, down to one
+  // unit. If the loss throws, no update is released or charged.
+  //
+  // Throws std::invalid_argument, without a release or charge, if can_step() is false, if other
+  // runs of the ledger have meanwhile spent the rest of the target epsilon (can_step() is false
+  // from then on), and if a trained parameter was replaced, changed or holds NaN or infinity. On a
+  // GPU, where reading values makes the host wait, these are checked only after an assignment and
+  // before every 16th step.
   StepReport step(const Loss& loss);
-  // Estimates of the means, released through the same ledger. Throws std::invalid_argument, with
-  // nothing released, when the target epsilon would be passed. Beyond planned_means they make the
-  // ledger's history adaptive, and epsilon larger.
+  // Returns noisy estimates of the means, one per range, and charges them to the ledger. Releases
+  // beyond options.planned_means make the ledger's history adaptive, and epsilon larger. Throws
+  // std::invalid_argument, without a release, if the target epsilon would be exceeded, and with a
+  // noise_strategy.
   std::vector<double> release_means(const MeanQuery& query);
 
-  // Spent so far by all runs of the ledger, those in other processes as of the last reservation;
-  // infinite when the ledger is marked as not private. Costs some tens of milliseconds after new
-  // releases.
+  // The epsilon spent so far by all runs of the ledger, those in other processes as of the last
+  // reservation; infinite if the ledger is marked as not private. Takes some tens of milliseconds
+  // after new releases.
   double epsilon() const;
   double delta() const { return options_.delta; }
-  // A handle of the run that the engine releases by.
+  // A handle of the ledger's run that the engine's releases belong to.
   Ledger ledger() const { return ledger_; }
-  // What is guaranteed now, for whom and under which assumptions.
+  // The privacy statement as of now: the guarantee, for whom, and under which assumptions.
   PrivacyStatement report() const;
-  // Of the next step.
+  // The noise multiplier of the next step.
   double noise_multiplier() const { return noise_.noise_at(steps_made_); }
   const Sampler& sampler() const { return *sampler_; }
   const Mechanism& mechanism() const { return *mechanism_; }
   const Clipper& clipper() const { return clipper_; }
   const LossScale& loss_scale() const { return loss_scale_; }
-  // Steps made by this engine's model.
+  // Steps made so far, including those before a loaded state.
   std::int64_t steps_made() const { return steps_made_; }
-  // A checkpoint needs this besides the model and the optimizer (dp/engine/training_checkpoint.h):
-  // steps, noise multiplier, clip bounds, loss scale, where the sampler stands, past noise that is
-  // correlated with the next. As SECRET as the batches and that noise. No generator is part of it.
+  // The engine's part of a training checkpoint (dp/engine/training_checkpoint.h): steps, noise
+  // multiplier, clip bounds, loss scale, the sampler's position, and past noise that is correlated
+  // with noise to come. As SECRET as batches and noise are. It holds no generator of random
+  // numbers.
   TensorFile state() const;
-  // Goes on from a state. Where the ledger has seen later draws, the sampler begins a new pass.
-  // Throws std::invalid_argument, with nothing changed, when the state is not of an engine like
-  // this one, or a plan of correlated noise cannot go on.
+  // Continues from a state. If the ledger has seen later draws, the sampler begins a new epoch.
+  // Throws std::invalid_argument, with nothing changed, if the state is that of an engine with
+  // other options, model or ledger run, or if a plan of correlated noise cannot continue.
   void load_state(const TensorFile& state);
   const PhaseProfiler& phases() const { return phases_; }
-  // Rows per physical batch: the policy's value, or the one found at the first step (nothing before
-  // it), halved when memory ran out. On a GPU every physical batch is padded to this size; a batch
-  // exceeds it with a probability of at most 2^-20.
+  // Rows per physical batch: the policy's value, or the one found at the first step (nullopt
+  // before), halved after an out-of-memory error. On a GPU every physical batch is padded to this
+  // size; a batch exceeds it with a probability of at most 2^-20.
   std::optional<std::int64_t> physical_batch() const { return batches_.rows(); }
-  // How a step is computed within the policy's limit; nothing before the first step or without one.
+  // The strategy chosen for the policy's memory limit; nullopt before the first step or without a
+  // limit.
   const std::optional<memory::Plan>& memory_plan() const { return planning_.plan(); }
 
  private:
@@ -126,7 +142,7 @@ class Engine {
   void adapt(const NoisyGradient& released);
   void check_state(const EngineState& state) const;
 
-  const EngineOptions options_;  // that were found to be without problems
+  const EngineOptions options_;  // validated
   nn::Module& model_;
   nn::Optimizer& optimizer_;
   Ledger ledger_;

@@ -1,4 +1,4 @@
-// What private training is told: privacy, batches, clipping and noise, in one struct that is
+// The options of private training: privacy, batches, clipping and noise, in one struct that is
 // checked as a whole (dp/engine/validation.h).
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace sotto {
 
-// Means that are to be released (MeanQuery), for the ledger's plan.
+// A planned number of releases of means (MeanQuery), for the ledger's plan.
 struct PlannedMeans {
   double noise_multiplier = 1;
   double sampling_rate = 1;
@@ -28,66 +28,69 @@ struct PlannedMeans {
 };
 
 struct EngineOptions {
-  // Exactly one of the two: a noise multiplier, or an epsilon to which it is calibrated for
-  // `steps`, with what the ledger's releases and planned_means leave of it.
+  // Set exactly one of the two: the noise multiplier, or an epsilon for which it is calibrated,
+  // given `steps`, planned_means and the releases that the ledger already holds.
   std::optional<double> noise_multiplier = {};
   std::optional<double> target_epsilon = {};
-  // Below 1 over the population, unless allow_large_delta.
+  // Must be below 1 / population, unless allow_large_delta.
   double delta = 1e-5;
   bool allow_large_delta = false;
-  // Steps that are planned; with a target epsilon no step is made that would go beyond it.
+  // The planned number of steps (0: unlimited). No step that would exceed a target epsilon is made.
   std::int64_t steps = 0;
-  // Releases of release_means() that are written into the ledger's plan beside the steps.
+  // Planned calls of release_means(), which are written into the ledger's plan beside the steps.
   std::vector<PlannedMeans> planned_means = {};
-  // Proves for the relation of the ledger.
+  // The accountant, which proves epsilon for the neighboring relation in the ledger's header.
   AccountantKind accountant = AccountantKind::pld;
 
-  // How units are drawn, and the expected number of them in a logical batch (SamplerOptions).
+  // The sampling of units, and the expected number of units in a logical batch (SamplerOptions).
   Sampling sampling = Sampling::poisson;
   double logical_batch = 256;
-  // Truncated Poisson alone: the most units of a batch. Cyclic Poisson alone: the groups.
+  // max_batch_size: maximum units of a batch, for truncated Poisson only. groups_in_cycle: for
+  // cyclic Poisson only.
   std::int64_t max_batch_size = 0;
   std::int64_t groups_in_cycle = 0;
-  // The physical batch and what else decides over memory. The rows of a unit are always in one
-  // physical batch. With rows_of_unit a precision that is not set is f32, whatever fits.
+  // Physical batch size, memory limit, checkpoints and precision. All rows of a unit are in one
+  // physical batch. With rows_of_unit the default precision is always f32, even if only 16 bits
+  // would fit the limit.
   memory::Policy memory = {};
-  // The privacy unit, in the words of the ledger's header, which must be the same.
+  // The privacy unit in words; must equal that of the ledger's header.
   std::string unit = LedgerHeader{}.unit;
-  // The rows of a unit: all records of a user, or one record several times, to be augmented
-  // differently. Without it row k is unit k. A unit without rows has a gradient of zero. No row may
-  // belong to two units: batches are checked, and populations of up to 2^20 units when the engine
-  // is made. Two rows that hold the same record cannot be recognised.
+  // Returns the rows of a unit: all records of a user, or one record several times, to be augmented
+  // differently. Unset: unit k is row k. A unit without rows has a gradient of zero. A row must not
+  // belong to two units: each batch is checked, and populations of up to 2^20 units also when the
+  // engine is made. Two rows that hold equal records are not detected.
   std::function<std::vector<std::int64_t>(std::int64_t unit)> rows_of_unit = {};
-  // A unit's gradient is the mean of its rows' and not their sum (De et al. 2022).
+  // A unit's gradient is the mean of its rows' gradients instead of their sum (De et al. 2022).
   bool mean_of_rows = false;
-  // Called with the rows that the loss will be asked for next, physical batch by physical batch, in
-  // this order: for prefetching (BatchLoader::prefetch). They are as SECRET as the batch itself.
+  // Called at the start of a step with the rows of all its physical batches, in order, so that a
+  // loader can prefetch them (BatchLoader::prefetch). They are as SECRET as the batch itself.
   std::function<void(std::span<const std::int64_t> rows)> prefetch_rows = {};
 
-  // The bound of all parameters together, unless there are groups with bounds of their own
-  // (layer_groups, named_groups).
+  // The clip bound of all parameters together. It is unused if there are groups, which have bounds
+  // of their own (layer_groups, named_groups).
   double clip_bound = 1;
   std::vector<ClipGroup> groups = {};
   ClipOptions clipping = {};
-  // Unset: one, or two where the memory policy has a limit that one cannot keep.
+  // Unset: one pass, or two if one pass cannot keep the memory policy's limit.
   std::optional<ClipPasses> passes = {};
-  // Starts from the bounds above.
+  // Adapts the bounds, which start from those above.
   std::optional<AdaptiveClipping> adaptive_clipping = {};
-  // Every bound at step k = 0, 1, ..., from the one above; moves the noise with it.
+  // The schedule of every clip bound over steps 0, 1, ..., starting from the one above. The noise
+  // is scaled with the bound.
   std::optional<nn::Schedule> bound_schedule = {};
-  // The noise multiplier at step k, from the one above or the one that is found for the target.
+  // The schedule of the noise multiplier, starting from the one above or the calibrated one.
   std::optional<nn::Schedule> noise_schedule = {};
   GaussianNoise noise = GaussianNoise::discretized;
-  // Noise that is correlated over the steps, for planned and cyclic Poisson batches alone: the
-  // noise multiplier is then that of the whole plan or cycle (CorrelatedMechanism). A plan needs
-  // it.
+  // Noise correlated over the steps (matrix factorization), for planned and cyclic Poisson sampling
+  // only; planned sampling requires it. The noise multiplier is then that of the whole plan or
+  // cycle (CorrelatedMechanism).
   std::optional<StrategyMatrix> noise_strategy = {};
-  // Of gradients in the policy's precision (norms, clipping, noise and updates are not in it). One
-  // that moves on_release has the number of finite gradients released at each step, beside the
-  // gradient and within the same noise multiplier, with the noise on counts of adaptive_clipping,
-  // or the default of that.
+  // Loss scaling for gradients in the policy's 16-bit precision (norms, clipping, noise and updates
+  // are in f32 or f64). Adjust::on_release releases the number of finite gradients at each step,
+  // within the step's noise multiplier, with the standard deviation that adaptive_clipping (or its
+  // default) sets for counts.
   LossScaling loss_scaling = {};
-  // Public randomness: dropout and the like.
+  // The seed of public randomness, such as dropout.
   std::uint64_t seed = 0;
 };
 

@@ -1,4 +1,4 @@
-// Where private training stands, as a checkpoint has it.
+// The state of an engine, as a training checkpoint stores it.
 #pragma once
 
 #include <map>
@@ -26,9 +26,9 @@ struct EngineState {
   std::map<std::string, Tensor> mechanism;  // Mechanism::state()
 };
 
-// Marked as secret.
+// Returns a file that is marked as secret (secret_key).
 TensorFile to_file(const EngineState& state);
-// Throws std::invalid_argument for a file that is no engine's.
+// Throws std::invalid_argument for a file without an engine's state.
 EngineState engine_state(const TensorFile& file);
 
 }  // namespace sotto

@@ -11,15 +11,15 @@ memory::BackwardPasses backwards_of(ClipPasses passes) {
   return passes == ClipPasses::two ? memory::BackwardPasses::two : memory::BackwardPasses::one;
 }
 
-// Dry runs of physical batches, as the clipper and the model are set now.
+// Dry runs of physical batches with the current settings of the clipper and the model.
 class DryRuns {
  public:
   DryRuns(const EngineOptions& options, const nn::Optimizer& optimizer, const Clipper& clipper,
           const UnitBatches& batches, const MemoryPlanning::Run& run)
       : options_(options), optimizer_(optimizer), clipper_(clipper), batches_(batches), run_(run) {}
 
-  // Returns the peak in bytes of computing a physical batch of `rows` rows, and one of `more` that
-  // finds the sums of the first.
+  // Returns the peak in bytes of computing a physical batch of `rows` rows and then, while the sums
+  // of the first are held, one of `more` rows.
   std::size_t peak(std::int64_t rows, std::int64_t more) const {
     Clipper clipper(clipper_.groups(), clipper_.options(), clipper_.passes());
     clipper.set_loss_scale(clipper_.loss_scale());
@@ -29,7 +29,7 @@ class DryRuns {
     for (const UnitRows& units : all) {
       const std::int64_t count = units.starts.back();
       if (count == 0) continue;
-      // What is read ahead has to fit, too.
+      // Prefetched rows have to fit, too.
       if (options_.prefetch_rows) options_.prefetch_rows(first_units(2 * count).rows);
       run_(batches_.physical_batch(units, 0, units.units()), clipper, unseen);
     }
@@ -38,8 +38,8 @@ class DryRuns {
   }
 
  private:
-  // Returns `count` rows of the first units, of the last of which some may be missing; none where
-  // no unit has rows.
+  // Returns the first `count` rows of units 0, 1, ... (cyclically); the last unit may be cut.
+  // Returns no rows if no unit has any.
   UnitRows first_units(std::int64_t count) const {
     UnitRows units;
     std::int64_t left = count;
@@ -53,13 +53,14 @@ class DryRuns {
     return units;
   }
 
-  // Returns the blocks of two physical batches, none of which reaches from one into the other.
+  // Returns the blocks of two physical batches; no block contains units of both.
   SumBlocks blocks(std::int64_t units, std::int64_t more, std::int64_t rows) const {
     constexpr std::int64_t far = std::int64_t{1} << 40;
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(units + more));
     std::iota(numbers.begin(), numbers.begin() + units, std::int64_t{0});
     std::iota(numbers.begin() + units, numbers.end(), far);
-    // One more row than those of the first physical batch is too many for a block.
+    // The limit on a block's rows keeps the last unit, which is given `rows` rows, in its own
+    // block.
     std::vector<std::int64_t> rows_of(numbers.size(), 1);
     if (units > 0 && more > 0) rows_of.back() = rows;
     return {numbers, rows_of, batches_.block_limits(rows)};
@@ -72,7 +73,7 @@ class DryRuns {
   const MemoryPlanning::Run& run_;
 };
 
-// Returns the bytes of the sums in f64, which are there beside the gradients that are released.
+// Returns the bytes of the f64 sums, which are held beside the released gradients.
 std::size_t sum_bytes(const Clipper& clipper) {
   std::size_t bytes = 0;
   for (const ClipGroup& group : clipper.groups()) {
@@ -92,9 +93,9 @@ struct ClipStrategy {
   bool checkpoints;
 };
 
-// A sum by one product over the batch, of factors that were not materialized, takes about as long
-// as a forward pass; a second backward as two. Checkpoints recompute at most about one forward pass
-// for each backward.
+// The strategies for clipping, with their recomputation in units of one forward pass: a weighted
+// sum of factors that were not materialized costs about 1, a second backward about 2. Activation
+// checkpoints add at most about 1 for each backward.
 std::vector<ClipStrategy> clip_strategies(const EngineOptions& options, bool can_checkpoint) {
   const std::size_t budget = options.clipping.per_sample_grad_budget;
   std::vector<ClipStrategy> all = {{"one pass", ClipPasses::one, budget, 0, false},
@@ -130,20 +131,20 @@ void MemoryPlanning::set_rows(std::int64_t rows) {
   clipper_.set_max_physical_batch(batches_.max_units());
 }
 
-// Sets the clipper's passes, and the policy's checkpoints as they suit these.
+// Sets the clipper's passes, and the policy's activation checkpoints for that number of passes.
 void MemoryPlanning::set_passes(ClipPasses passes, std::size_t per_sample_grad_budget) {
   clipper_.set_passes(passes, per_sample_grad_budget);
   const std::optional<int> every = options_.memory.checkpoint;
   if (every) memory::set_checkpoints(model_, *every, backwards_of(passes));
 }
 
-// What the options leave open.
+// Returns the strategies that the options leave open.
 std::vector<memory::Strategy> MemoryPlanning::strategies(
     const memory::MemoryRequirement& requirement) {
   const bool can_checkpoint = memory::can_checkpoint(options_.memory, model_);
   std::vector<Dtype> precisions = {options_.memory.precision.value_or(Dtype::f32)};
-  // Rounding to 16 bits moves the gradients of all units: it must not rest on what fits where that
-  // rests on how many rows the largest unit has.
+  // Rounding to 16 bits changes the gradients of all units. With rows_of_unit it is no option: what
+  // fits the limit depends on the data, namely on the number of rows of the largest unit.
   if (!options_.memory.precision && !options_.rows_of_unit) precisions.push_back(Dtype::bf16);
   std::vector<memory::Strategy> strategies;
   for (const Dtype precision : precisions) {
@@ -174,7 +175,8 @@ void MemoryPlanning::choose(const Run& run) {
       std::max(max_unit, std::min((all + batches - 1) / batches, policy.rows()));
   const DryRuns dry_runs(options_, optimizer_, clipper_, batches_, run);
   const auto peak_of = [&](std::int64_t rows) {
-    // What the first physical batch may leave, whose last unit may not have fitted in.
+    // The rows that may remain for the second physical batch; the first may end short of `rows`,
+    // because its next unit did not fit.
     const std::int64_t left = rows >= all ? 0 : std::min(rows, all - rows + max_unit - 1);
     return dry_runs.peak(rows, left > 0 && batches_.padded() ? rows : left);
   };

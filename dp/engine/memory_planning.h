@@ -1,6 +1,6 @@
-// How a private step is computed within the memory policy's limit: passes, precision, checkpoints
-// and rows at once, chosen by dry runs of the step's own code into another clipper, from which
-// nothing is released.
+// Chooses the strategy of a private step within the memory policy's limit: number of passes,
+// precision, activation checkpoints and rows per physical batch. It measures peaks by dry runs of
+// the step's own code, with a second clipper whose sums are never released.
 #pragma once
 
 #include <functional>
@@ -16,20 +16,20 @@ namespace sotto {
 
 class MemoryPlanning {
  public:
-  // Computes one physical batch, loss and backward, into the clipper.
+  // Computes loss and backward of one physical batch and adds it to the clipper.
   using Run = std::function<void(PhysicalBatch batch, Clipper& clipper, PhaseProfiler& phases)>;
 
-  // All of them outlive it. Sets the clipper's passes and the model's checkpoints, and without a
-  // limit the rows of physical batches, as the options say.
+  // Sets the clipper's passes, the model's activation checkpoints and, without a memory limit, the
+  // rows of physical batches, as the options say. All arguments must outlive this object.
   MemoryPlanning(const EngineOptions& options, nn::Module& model, const nn::Optimizer& optimizer,
                  Clipper& clipper, UnitBatches& batches);
 
   // Chooses the strategy with the least recomputation that keeps the limit, and applies it. Throws
-  // std::invalid_argument when there is none.
+  // std::invalid_argument if none does.
   void choose(const Run& run);
-  // What operations compute in.
+  // The type in which operations compute.
   Dtype precision() const { return precision_; }
-  // The choice; nothing before choose().
+  // The chosen strategy; nullopt before choose().
   const std::optional<memory::Plan>& plan() const { return plan_; }
 
  private:

@@ -24,9 +24,10 @@ EventCounts planned_means(const EngineOptions& options) {
   return releases;
 }
 
-// Returns accountants that begin with all that the steps' noise must leave room for: planned means
-// and the ledger's releases, which could be looked at when these settings were chosen. A resumed
-// run found its noise when it began.
+// Returns a factory of accountants that already contain everything else that the target epsilon
+// must cover: the planned means and the ledger's releases. These make the history adaptive, since
+// the settings could be chosen by looking at them. A resumed run skips the releases: its noise was
+// calibrated when it began.
 AccountantFactory accountant_of_rest(const EngineOptions& options, const Ledger& ledger) {
   const History history = ledger.history();
   const EventCounts released = ledger.resumed() ? EventCounts{} : history.events;
@@ -57,7 +58,7 @@ double initial_noise(const EngineOptions& options, const Sampler& sampler, const
   }
   const AccountantFactory accountant = accountant_of_rest(options, ledger);
   const double others = accountant()->epsilon(options.delta);
-  constexpr double min_left = 1e-3;  // of the target: less asks for absurd noise
+  constexpr double min_left = 1e-3;  // of the target: a smaller rest would need absurd noise
   check(others < (1 - min_left) * target.epsilon,
         "Engine: nothing is left of the target epsilon {:.6g}: what the ledger holds and planned "
         "means cost {:.6g}, with releases to follow that could be chosen by looking at them",
@@ -89,7 +90,7 @@ EventCounts NoiseSchedule::planned(std::int64_t from, std::int64_t to) const {
     add_releases(releases, event, 1);
   }
   if (options_.noise_schedule) return releases;
-  // Every batches-th draw begins a pass, and pays for it.
+  // The first draw of every epoch (of `batches` draws) is charged for the whole epoch.
   const std::int64_t before = (event.batches - sampler_.index_in_epoch()) % event.batches;
   const std::int64_t draws = to - from;
   const std::int64_t passes =

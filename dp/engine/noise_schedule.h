@@ -1,5 +1,5 @@
-// The noise multiplier of every step: where it starts, how a schedule moves it, and what the steps
-// are accounted as.
+// The noise multiplier of every step: its initial value, its schedule, and the events as which the
+// steps are accounted.
 #pragma once
 
 #include <memory>
@@ -13,24 +13,24 @@ namespace sotto {
 
 class NoiseSchedule {
  public:
-  // Starts from the options' noise multiplier, or from the one that is calibrated to their target
-  // epsilon, with what the ledger's releases and planned means leave of it. Throws
-  // std::invalid_argument when they leave nothing. The options and the sampler outlive it.
+  // Starts from the options' noise multiplier, or from the one calibrated for the part of their
+  // target epsilon that the ledger's releases and the planned means leave. Throws
+  // std::invalid_argument if they leave none. The options and the sampler must outlive this object.
   NoiseSchedule(const EngineOptions& options, const Sampler& sampler, const Ledger& ledger);
 
   double initial() const { return initial_; }
   void set_initial(double noise_multiplier) { initial_ = noise_multiplier; }
   // The noise multiplier of a step.
   double noise_at(std::int64_t step) const;
-  // What the steps from one to before another will be accounted as, from where the sampler stands.
+  // The events as which steps `from` to `to` - 1 are accounted, given the sampler's position now.
   EventCounts planned(std::int64_t from, std::int64_t to) const;
-  // All steps and the planned means.
+  // The events of all steps and of the planned means.
   EventCounts whole_plan() const;
 
-  // The standard deviation of the noise on counts that are released with the gradient; 0 for none.
+  // The standard deviation of the noise on counts released with the gradient; 0 if there are none.
   double unclipped_count_stddev(double expected_batch_size) const;
-  // Throws std::invalid_argument when the counts of so many clip groups leave the gradient nothing
-  // of the noise multiplier at some step.
+  // Throws std::invalid_argument if, at some step, the counts of this many clip groups alone are
+  // less private than the noise multiplier allows, so that no noise on the gradient could suffice.
   void check_counts(std::size_t groups) const;
 
   std::unique_ptr<Mechanism> make_mechanism() const;
@@ -41,7 +41,7 @@ class NoiseSchedule {
   double initial_;
 };
 
-// Whether the number of finite gradients is released with the gradient.
+// True if the number of finite gradients is released with the gradient.
 bool counts_finite(const EngineOptions& options);
 
 }  // namespace sotto

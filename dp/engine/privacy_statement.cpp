@@ -71,8 +71,8 @@ std::string clipping_words(const Clipper& clipper, const EngineOptions& options)
   return text + fmt::format("; sensitivity {:.6g}", clipper.sensitivity());
 }
 
-// The expected batch size, by which sums are divided, and the sizes that are printed are functions
-// of the number of units: neighbours have the same ones.
+// The expected batch size, by which sums are divided, and the printed sizes depend on the number of
+// units. That number is public and equal for neighbouring data sets.
 std::string relation_words(NeighboringRelation relation) {
   return relation == NeighboringRelation::add_or_remove_one
              ? "add or remove one, as zero-out: one unit has its data or counts for nothing, and "

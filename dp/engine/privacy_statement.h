@@ -1,5 +1,4 @@
-// The full privacy statement of a training run: what is guaranteed, for whom, and under which
-// assumptions.
+// The privacy statement of a training run: the guarantee, for whom, and under which assumptions.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +16,10 @@ class Sampler;
 struct EngineOptions;
 
 struct PrivacyStatement {
-  // The guarantee: epsilon is a proved bound, infinite where there is no proof.
+  // The guarantee. epsilon is a proved upper bound; infinite if there is no proof.
   double epsilon = 0;
   double delta = 0;
-  std::int64_t releases = 0;  // that are accounted for
+  std::int64_t releases = 0;  // number of releases accounted for
   std::string unit;           // "one training example"
   std::string relation;       // "add or remove one"
   std::string sampling;
@@ -31,15 +30,15 @@ struct PrivacyStatement {
   std::vector<std::string> covered;      // what may be published
   std::vector<std::string> not_covered;  // "the choice of settings, when ..."
   std::vector<std::string> notes;
-  // Whether settings were fixed before the releases by which they could have been chosen, and what
-  // the epsilon is valid for.
+  // "planned: ..." or "adaptive: ...": whether all settings were fixed before the first release,
+  // and for which choices epsilon holds.
   std::string composition = {};
-  // The epsilon of all that was planned, however the end was chosen; nothing where releases were
-  // not planned.
+  // The epsilon of the whole plan, which holds even if the end of training was chosen by looking at
+  // releases; nullopt if the releases were not planned.
   std::optional<double> epsilon_planned = {};
 };
 
-// What a statement is about: the parts of an engine as they are now.
+// The parts of an engine that a statement describes, as they are now.
 struct StatementSources {
   const EngineOptions& options;
   const Ledger& ledger;
@@ -50,9 +49,9 @@ struct StatementSources {
 };
 PrivacyStatement privacy_statement(const StatementSources& from);
 
-// Some twenty lines for people. Epsilon and delta are rounded up.
+// Returns about twenty lines of text. Epsilon and delta are rounded up.
 std::string to_text(const PrivacyStatement& statement);
-// An object with the names above; null for an infinite epsilon.
+// Returns a JSON object with the member names above; an infinite epsilon is null.
 std::string to_json(const PrivacyStatement& statement);
 
 }  // namespace sotto

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t smallest_batch = 16;
 constexpr double more_noise = 1.25;
-// De et al. 2022, of a wide residual network on CIFAR-10.
+// From De et al. 2022, for a wide residual network on CIFAR-10.
 constexpr double published_rate = 2, published_bound = 1;
 
 double noise_for(const EngineOptions& options, double batch, std::int64_t population) {

@@ -56,7 +56,7 @@ PrivacyStatement train(nn::Module& model, nn::Optimizer& optimizer, const Datase
     if (!options.save.empty()) save_checkpoint(options.save, model, optimizer, engine);
   };
   if (saved) load_checkpoint(options.save, model, optimizer, engine);
-  save();  // what cannot be saved is to fail before anything is released
+  save();  // a failure to save shows before the first release
   while (engine.can_step()) {
     const StepReport report = engine.step([&](Tape& tape, std::span<const std::int64_t> rows) {
       return loss_of(model, loss, tape, loader.batch(rows));

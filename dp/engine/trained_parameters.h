@@ -1,4 +1,4 @@
-// The parameters that an engine trains, as they were when it was made.
+// The parameters that an engine trains, as they were when the engine was made.
 #pragma once
 
 #include <string>
@@ -11,12 +11,13 @@ namespace sotto {
 class TrainedParameters {
  public:
   explicit TrainedParameters(nn::Module& model);
-  // Throws std::invalid_argument, with the parameter's name, for one that the model has no longer
-  // or has replaced, that is frozen, or that has another shape, type or device. Returns whether a
-  // value's address has changed since the last call, so that it was assigned since.
+  // Throws std::invalid_argument, with the parameter's name, if the model no longer has a
+  // parameter, or if one was replaced or frozen, or has another shape, type or device. Returns true
+  // if the address of a value has changed since the last call, which means that a value was
+  // assigned.
   bool check_same(nn::Module& model);
-  // Throws std::invalid_argument, with the parameter's name, for one that holds NaN or infinity.
-  // Only after check_same().
+  // Throws std::invalid_argument, with the parameter's name, if one holds NaN or infinity. Call
+  // check_same() first.
   void check_finite() const;
 
  private:

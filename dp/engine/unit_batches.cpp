@@ -28,8 +28,8 @@ std::int64_t large_batch_of(const Sampler& sampler) {
   return std::max<std::int64_t>(1, high);
 }
 
-// Numbers the public randomness of one unit's rows. A row that is in its unit several times has
-// different dropout each time. The numbers do not depend on other units.
+// Makes the numbers that key the public randomness of one unit's rows distinct, so that a row that
+// occurs several times gets different dropout each time. They do not depend on other units.
 void number_draws(std::span<std::int64_t> rows) {
   if (rows.size() <= 1) return;
   constexpr std::int64_t again = std::int64_t{1} << 40;
@@ -61,7 +61,7 @@ void UnitBatches::set_rows(std::int64_t rows) {
   const std::int64_t batches = options_.memory.accumulation.value_or(1);
   max_rows_ = std::min(rows, (large_batch_ + batches - 1) / batches);
   if (padded() && !options_.memory.physical_batch && !options_.rows_of_unit) {
-    // As many physical batches as before, of which none is nearly empty.
+    // Evens out the sizes: the number of physical batches stays, but none is nearly empty.
     const std::int64_t count = (large_batch_ + max_rows_ - 1) / max_rows_;
     rows = max_rows_ = (large_batch_ + count - 1) / count;
   }
@@ -70,9 +70,9 @@ void UnitBatches::set_rows(std::int64_t rows) {
   physical_batches_.emplace(rows, batches);
 }
 
-// cuBLAS and cuDNN pick algorithms by the shape of a batch, so that a sample's rounding would show
-// how many others there are, and every new size costs a search. On a GPU all physical batches are
-// therefore padded to one size. Returns that size; 0 without padding.
+// Returns the number of rows that physical batches are padded to; 0 without padding. cuBLAS and
+// cuDNN pick algorithms by shape, so a sample's rounding would reveal the batch size, and every new
+// size costs a plan search. On a GPU all physical batches are therefore padded to one size.
 std::int64_t UnitBatches::padded_rows() const {
   if (!padded()) return 0;
   return options_.rows_of_unit ? physical_batches_->rows()
@@ -84,13 +84,13 @@ std::optional<std::int64_t> UnitBatches::rows() const {
   return padded() ? padded_rows() : physical_batches_->rows();
 }
 
-// Blocks keep their size while the engine lives: the memory that is left during a step must not
-// decide which units are summed together. Small physical batches hold several blocks, so that they
-// are filled well. Units of several rows are padded to the largest unit of their physical batch,
-// and each is a block.
+// The limits are fixed while the engine lives: memory that is free during a step must not decide
+// which units are summed together. Blocks are smaller than physical batches, so that whole blocks
+// fill a physical batch well. Each unit of several rows is a block of its own, since it is padded
+// to the number of rows of the largest unit in its physical batch.
 SumBlocks::Limits UnitBatches::block_limits(std::int64_t rows) const {
   const std::int64_t max_units = options_.rows_of_unit ? 1 : SumBlocks::Limits{}.units;
-  constexpr std::int64_t max_on_gpu = 16;  // where memory may run out without a limit of ours
+  constexpr std::int64_t max_on_gpu = 16;  // physical batches may shrink when memory runs out
   constexpr std::int64_t small = 64;
   std::int64_t units = rows < small ? rows / 4 : rows;
   if (padded()) units = std::min(rows / 4, max_on_gpu);
@@ -144,7 +144,7 @@ PhysicalBatch UnitBatches::padded_batch(const UnitRows& units, std::int64_t firs
   return batch;
 }
 
-// Tells the prefetcher the rows of all physical batches, padding included.
+// Calls prefetch_rows with the rows of all physical batches, padding included.
 void UnitBatches::prefetch(const UnitRows& units, std::span<const std::int64_t> block_ends,
                            std::span<const std::int64_t> rows_of_blocks) const {
   std::vector<std::int64_t> rows;
@@ -164,8 +164,8 @@ void UnitBatches::over(const SampledBatch& batch, Clipper& clipper, const Run& r
   std::adjacent_difference(units.starts.begin(), units.starts.end(), differences.begin());
   const SumBlocks blocks(batch.units(), std::span<const std::int64_t>(differences).subspan(1),
                          block_limits_);
-  // Physical batches are made of whole blocks. The ends of blocks, in units, from 0, and the rows
-  // of each block.
+  // Physical batches consist of whole blocks. `ends` holds 0 and the ends of the blocks, counted in
+  // units; `rows` the number of rows of each block.
   std::vector<std::int64_t> ends = blocks.ends(), rows;
   ends.insert(ends.begin(), 0);
   for (std::size_t k = 1; k < ends.size(); ++k)

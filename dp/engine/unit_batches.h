@@ -1,5 +1,5 @@
-// From privacy units to physical batches: the rows of each unit, which rows are computed together,
-// and what a physical batch is padded with.
+// Physical batches of privacy units: the rows of each unit, the division of a logical batch into
+// physical batches, and their padding.
 #pragma once
 
 #include <functional>
@@ -14,16 +14,16 @@
 
 namespace sotto {
 
-// Rows that are computed together, and the units that they belong to.
+// The rows that are computed together, and the units that they belong to.
 struct PhysicalBatch {
   std::vector<std::int64_t> rows;
-  std::vector<std::int64_t> draws;  // the numbers of the rows' public randomness
+  std::vector<std::int64_t> draws;  // for each row, the number that keys its public randomness
   Grouping grouping;
   // Appends padding rows, copies of the first one, up to `count` rows. They belong to no unit.
   void pad(std::int64_t count);
 };
 
-// The rows of some units: unit k has the rows starts[k] .. starts[k + 1] - 1.
+// The rows of several units: the k-th has rows[starts[k]] to rows[starts[k + 1] - 1].
 struct UnitRows {
   std::vector<std::int64_t> rows;
   std::vector<std::int64_t> starts{0};
@@ -36,30 +36,31 @@ class UnitBatches {
   // Computes one physical batch.
   using Run = std::function<void(PhysicalBatch batch)>;
 
-  // The options and the sampler outlive it; computations are on `device`.
+  // The options and the sampler must outlive this object; `device` is that of the computations.
   UnitBatches(const EngineOptions& options, const Sampler& sampler, Device device);
 
-  // Sets the most rows of a physical batch.
+  // Sets the maximum number of rows of a physical batch.
   void set_rows(std::int64_t rows);
-  // Rows of a physical batch: at most so many, halved when memory runs out; nothing before
-  // set_rows(). On a GPU every physical batch is padded to so many.
+  // The maximum number of rows of a physical batch, halved after each out-of-memory error; nullopt
+  // before set_rows(). On a GPU every physical batch is padded to it.
   std::optional<std::int64_t> rows() const;
-  // The most units of a physical batch, of the sizes that are to be expected.
+  // The maximum number of units of a physical batch, for logical batches up to large_batch().
   std::int64_t max_units() const { return max_units_; }
-  // A batch is larger than this many units with a probability of at most 2^-20, about one in a
-  // million: then it takes more physical batches, not more memory.
+  // The number of units that a logical batch exceeds with a probability of at most 2^-20. A larger
+  // batch takes more physical batches, not more memory.
   std::int64_t large_batch() const { return large_batch_; }
-  // Whether all physical batches have one size.
+  // True if all physical batches are padded to one size, on a GPU.
   bool padded() const { return device_ != cpu; }
 
-  // Adds the batch to the clipper: `run` computes each of its physical batches in turn, in smaller
-  // ones when memory runs out (memory::PhysicalBatches).
+  // Adds the batch to the clipper: `run` computes its physical batches one after the other. When
+  // memory runs out, the rest is divided into smaller ones (memory::PhysicalBatches).
   void over(const SampledBatch& batch, Clipper& clipper, const Run& run);
 
   std::vector<std::int64_t> rows_of_unit(std::int64_t unit) const;
-  // Units first .. end - 1, without padding.
+  // The physical batch of units[first] to units[end - 1], without padding.
   PhysicalBatch physical_batch(const UnitRows& units, std::int64_t first, std::int64_t end) const;
-  // The sizes of blocks of units that are summed as one, for physical batches of so many rows.
+  // The limits of the blocks of units that are summed before rounding (SumBlocks), for physical
+  // batches of `rows` rows.
   SumBlocks::Limits block_limits(std::int64_t rows) const;
   std::int64_t population() const { return sampler_.population(); }
 
@@ -74,7 +75,7 @@ class UnitBatches {
   const Sampler& sampler_;
   Device device_;
   std::int64_t large_batch_;
-  std::int64_t max_rows_ = 0;  // of a physical batch, where units have one row each
+  std::int64_t max_rows_ = 0;  // of a physical batch of units with one row each
   std::int64_t max_units_ = 0;
   SumBlocks::Limits block_limits_;
   std::optional<memory::PhysicalBatches> physical_batches_;

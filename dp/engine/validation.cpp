@@ -19,7 +19,7 @@ class Problems {
   void unless(bool ok, fmt::format_string<Args...> text, Args&&... args) {
     if (!ok) found_.push_back(fmt::format(text, std::forward<Args>(args)...));
   }
-  // A std::invalid_argument that `attempt` throws is a problem.
+  // Calls `attempt`; a std::invalid_argument that it throws is a problem.
   template <class Attempt>
   void from(const Attempt& attempt) {
     try {
@@ -122,7 +122,7 @@ void check_precision_options(Problems& problems, const EngineOptions& options) {
                   "gradients alone");
 }
 
-// The first step of the plan at which a schedule's value is impossible.
+// Finds the first planned step at which a schedule's value is impossible.
 void check_schedules(Problems& problems, const EngineOptions& options) {
   const auto check_one = [&](const std::optional<nn::Schedule>& schedule, const char* what) {
     for (std::int64_t step = 0; schedule && step < std::max<std::int64_t>(1, options.steps);
@@ -137,7 +137,7 @@ void check_schedules(Problems& problems, const EngineOptions& options) {
   check_one(options.noise_schedule, "the noise multiplier");
 }
 
-// The parameters that are clipped and get noise must be those that are updated.
+// Checks that the parameters that are clipped and get noise are those that the optimizer updates.
 void check_parameters(Problems& problems, nn::Module& model, const nn::Optimizer& optimizer) {
   const std::vector<const Parameter*> updated = optimizer.parameters();
   std::vector<const Parameter*> trained;
@@ -161,7 +161,7 @@ void check_checkpoints(Problems& problems, nn::Module& model, const EngineOption
                   options.memory.checkpoint.value_or(0));
 }
 
-// The rows of the whole population, if it is small enough to look at.
+// Checks that no two units share a row, if the population is at most max_population.
 void check_units(Problems& problems, std::int64_t population, const EngineOptions& options) {
   constexpr std::int64_t max_population = 1 << 20;
   problems.unless(!options.mean_of_rows || options.rows_of_unit,
@@ -177,7 +177,8 @@ void check_units(Problems& problems, std::int64_t population, const EngineOption
   problems.from([&] { check_rows_apart(units, rows, starts); });
 }
 
-// The batches can be drawn, the accountant has a proof for them, and the noise fits them.
+// Checks that the batches can be drawn, that the accountant covers them, and that the noise suits
+// them.
 void check_sampling(Problems& problems, std::int64_t population, const EngineOptions& options,
                     NeighboringRelation relation) {
   const std::string reason = unsupported_reason(options.accountant, options.sampling, relation);
