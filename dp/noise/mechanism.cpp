@@ -32,8 +32,8 @@ std::int64_t elements_of(const Gradients& sums) {
   return elements;
 }
 
-// Returns tensors for the released sums, in the types of their parameters: the sums themselves
-// where they have these types.
+// Returns tensors for the released sums, in the types of their parameters. A sum that already has
+// its parameter's type is used itself.
 Gradients room_for(const Gradients& sums) {
   Gradients released;
   for (const auto& [parameter, total] : sums) {
@@ -48,7 +48,7 @@ Gradients room_for(const Gradients& sums) {
 
 }  // namespace
 
-// Adds noise to numbers that are no parameter's, and divides.
+// Adds noise to numbers that belong to no parameter, and divides them.
 std::vector<double> Mechanism::noisy(const std::vector<double>& sums, const Scale& scale) {
   const Tensor values = Tensor::from(sums, {std::ssize(sums)});
   const Gradients numbers{{nullptr, values}};
@@ -83,7 +83,7 @@ NoisyGradient Mechanism::release(ClippedSum sum, Ledger& ledger, nn::Optimizer* 
   Gradients released = room_for(sum.sums_);
   NoisyUpdate update(sum.sums_, released, scale.divisor);
   if (optimizer != nullptr) update.make_step(*optimizer, stddev * stddev);
-  // A release that is charged must be made and used: from here on memory is no reason to stop.
+  // A release that was charged must be completed, so the memory limit does not apply from here on.
   const LimitExemption exemption;
   record(draw, ledger, budget_check);
   add_noise(update, scale);
@@ -159,15 +159,15 @@ void GaussianMechanism::add_noise(NoisyUpdate& update, const Scale& scale) {
 }
 
 void GaussianMechanism::prefetch() {
-  constexpr std::int64_t min_elements = 1 << 12;  // that are worth another thread
+  constexpr std::int64_t min_elements = 1 << 12;  // fewer are not worth another thread
   if (prefetch_ && prefetch_->ours()) return;
   prefetch_.reset();
   if (std::reduce(expected_counts_.begin(), expected_counts_.end()) < min_elements) return;
   try {
     prefetch_ = std::make_unique<NoisePrefetch>(sampler_, random_, expected_counts_);
   } catch (const std::exception&) {
-    // There is no memory, or there are no words, for it: the noise is drawn when it is needed, or
-    // that throws.
+    // No memory, or no random words, for prefetching: the noise will be drawn when it is needed,
+    // and errors are thrown then.
   }
 }
 
@@ -195,7 +195,7 @@ void GaussianMechanism::add_rounded(NoisyUpdate& update, const Scale& scale) {
 void GaussianMechanism::add_floating_point(NoisyUpdate& update, const Scale& scale) {
   for (std::size_t k = 0; k < update.sums().size(); ++k) {
     const Tensor& total = update.sums()[k].second;
-    // Sum, noise and division are in double, and rounded once.
+    // Sum, noise and division are computed in f64, and the result is rounded once.
     const Tensor wide = to_dtype(total, Dtype::f64);
     if (scale.multiplier > 0) {
       draws_.resize(static_cast<std::size_t>(total.numel()));

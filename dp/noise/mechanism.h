@@ -25,11 +25,12 @@ class NoisyGradient {
   const Gradients& gradients() const { return gradients_; }
   // The variance of the noise on each element.
   double noise_variance() const { return noise_variance_; }
-  // For each clip group about the fraction of units whose norm was within the bound, of the
-  // expected number of units; noise may take it out of [0, 1]. Empty unless it was asked for.
+  // For each clip group an estimate of the fraction of units whose norm was within the bound,
+  // relative to the expected number of units. Noise may move it out of [0, 1]. Empty unless
+  // unclipped_count_stddev > 0 was passed to the release.
   const std::vector<double>& unclipped_fraction() const { return unclipped_fraction_; }
-  // The same fraction of units whose gradient was finite; nothing unless the clipper counts them
-  // (ClipOptions) and counts were asked for.
+  // An estimate of the fraction of units with a finite gradient. nullopt unless the clipper counts
+  // them (ClipOptions::count_finite) and unclipped_count_stddev > 0 was passed to the release.
   std::optional<double> finite() const { return finite_; }
 
  private:
@@ -55,70 +56,69 @@ class Mechanism {
  public:
   virtual ~Mechanism() = default;
   // Writes the event to the ledger, adds noise in proportion to the sum's sensitivity to every
-  // element of every parameter, and divides by the expected (public) batch size. With
-  // unclipped_count_stddev > 0, the numbers of units within the clip bounds (and of those with a
-  // finite gradient, if the clipper counts them) are released, too, with noise of this standard
-  // deviation; the gradient then gets more noise, so that both together are one release with the
-  // event's noise multiplier (other_noise_multiplier). Throws, with nothing released, when the
-  // ledger cannot be written, when `budget_check` refuses (Ledger::record), when the batch is of
-  // another population than the ledger's, and when unclipped_count_stddev is too small for the
-  // noise multiplier.
+  // element of every parameter, and divides by the expected (public) batch size. If
+  // unclipped_count_stddev > 0, the numbers of units within the clip bounds (and with a finite
+  // gradient, if the clipper counts them) are also released, with noise of this standard deviation;
+  // the gradient then gets more noise, so that both together are one release with the event's noise
+  // multiplier (other_noise_multiplier). Throws, without a release, if the ledger cannot be
+  // written, if `budget_check` refuses (Ledger::record), if the batch's population is not the
+  // ledger's, and if unclipped_count_stddev is too small for the noise multiplier.
   NoisyGradient release(ClippedSum sum, Ledger& ledger,
                         const Ledger::BudgetCheck& budget_check = {},
                         double unclipped_count_stddev = 0) {
     return release(std::move(sum), ledger, nullptr, budget_check, unclipped_count_stddev);
   }
-  // The same, and the optimizer's step with it, in one pass (NoisyUpdate). Throws also what
-  // Optimizer::step() throws, before anything is recorded; but should noise make a number infinite,
-  // in the middle of the update.
+  // release() and the optimizer's step in one pass over the parameters (NoisyUpdate). Throws also
+  // where Optimizer::step() does, before anything is recorded. Exception: if noise makes a gradient
+  // infinite, it throws in the middle of the update, after the release was recorded.
   NoisyGradient update(ClippedSum sum, Ledger& ledger, nn::Optimizer& optimizer,
                        const Ledger::BudgetCheck& budget_check = {},
                        double unclipped_count_stddev = 0) {
     return release(std::move(sum), ledger, &optimizer, budget_check, unclipped_count_stddev);
   }
-  // Releases bounded statistics: estimates of their means over the batch, the noisy sums divided by
-  // the expected number of units.
+  // Releases bounded statistics. Returns estimates of their means over the batch: the noisy sums
+  // divided by the expected number of units.
   std::vector<double> release(BoundedStatistics statistics, Ledger& ledger,
                               const Ledger::BudgetCheck& budget_check = {});
-  // Says that a release is to come, probably like the last one: idle threads may draw its noise
-  // until then. Changes nothing of what is released, and does not throw.
+  // Announces a further release, expected to be like the last one, so that idle threads can draw
+  // its noise in advance. Does not change any released value, and does not throw.
   virtual void prefetch() {}
   // The event that a release is accounted as, given the event of its batch (SampledBatch::event,
   // Sampler::event).
   virtual Event event(Event batch) const = 0;
-  // A text for the privacy statement.
+  // Returns a description for the privacy statement.
   virtual std::string description() const = 0;
-  // Sets the noise multiplier of the next releases. Throws std::invalid_argument for one that the
-  // mechanism cannot have.
+  // Sets the noise multiplier of further releases. Throws std::invalid_argument for a value that
+  // the mechanism does not allow.
   virtual void set_noise_multiplier(double noise_multiplier) = 0;
-  // What a checkpoint needs to go on with noise that depends on earlier noise: SECRET. Empty for
-  // independent noise. The generator is not part of it.
+  // The state that a training checkpoint stores for noise that depends on earlier noise: SECRET.
+  // Empty for independent noise. It does not contain the generator.
   virtual std::map<std::string, Tensor> state() const { return {}; }
-  // Goes on from a state. Throws std::invalid_argument, with nothing changed, for one that does not
-  // fit.
+  // Continues from a state. Throws std::invalid_argument, with nothing changed, for a state that
+  // does not fit.
   virtual void load_state(const std::map<std::string, Tensor>& /*state*/) {}
 
  protected:
-  // Called before anything is written to the ledger; throws std::invalid_argument when this sum
-  // must not be released now.
+  // Called before anything is written to the ledger. Throws std::invalid_argument if this sum must
+  // not be released now.
   virtual void prepare(const SampledBatch& /*draw*/, const Gradients& /*sums*/,
                        double /*sensitivity*/, const Ledger& /*ledger*/) {}
-  // How much noise a sum gets: of standard deviation multiplier * sensitivity, on every element,
-  // before the division by `divisor`.
+  // The scale of a sum's noise: its standard deviation on every element is multiplier *
+  // sensitivity, before the division by `divisor`.
   struct Scale {
     double multiplier = 0, sensitivity = 1, divisor = 1;
   };
-  // Throws std::invalid_argument when noise of this scale cannot be drawn for so many elements;
-  // called before anything is written to the ledger.
+  // Called before anything is written to the ledger. Throws std::invalid_argument if noise of this
+  // scale cannot be drawn for this many elements.
   virtual void check_scale(const Scale& /*scale*/, std::int64_t /*elements*/) const {}
-  // Adds noise of this scale to the update's sums, in its pass.
+  // Adds noise of this scale to the update's sums, during the update's pass.
   virtual void add_noise(NoisyUpdate& update, const Scale& scale) = 0;
-  // The standard deviation of the noise that the next add_noise() adds to each element, before the
+  // The standard deviation of the noise that the next add_noise() adds to each element before the
   // division.
   virtual double noise_stddev(const Scale& scale) const = 0;
-  // Whether nobody can predict the noise.
+  // True if the noise is cryptographically secure, that is, seeded by the operating system.
   virtual bool secure() const = 0;
-  // Whether the noise is independent of that of other releases.
+  // True if the noise is independent of that of other releases.
   virtual bool independent() const { return true; }
 
  private:
@@ -129,23 +129,22 @@ class Mechanism {
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
 };
 
-// The way in which normal noise is drawn and added.
+// The arithmetic by which normal noise is drawn and added.
 enum class GaussianNoise {
-  // The sum is rounded to a grid, and noise of whole spacings, exact normals rounded to the grid,
-  // is added: the release is a function of the ideal Gaussian mechanism's result for the rounded
-  // sum, and the noise is scaled by that sum's slightly larger sensitivity
-  // (docs/appendix/proofs-noise.md, "The
-  // noise").
+  // The sum is rounded to a grid, and so is the exact normal noise that is added to it. The release
+  // is thus a function of the ideal Gaussian mechanism's result for the rounded sum, whose slightly
+  // larger sensitivity scales the noise. docs/appendix/proofs-noise.md, "The noise", has the proof.
   discretized,
-  // In double precision. The set of possible values depends on the sum (Mironov 2012): privacy is
-  // that of the ideal mechanism except for this effect.
+  // Noise is drawn and added in f64. The set of possible results depends on the sum (Mironov 2012);
+  // the privacy guarantee is that of the ideal mechanism and ignores this effect.
   floating_point,
 };
 
-// Adds independent normal noise of standard deviation noise_multiplier * sensitivity (Dwork et al.
-// 2006), larger by a factor of up to 1 + 2^-19 when rounded. A rounded release throws
-// std::invalid_argument when a sum is NaN or noise_grid() refuses the scale; an infinite sum counts
-// as the largest finite one.
+// The Gaussian mechanism (Dwork et al. 2006): adds independent normal noise of standard deviation
+// noise_multiplier * sensitivity. Engine makes one unless a noise_strategy is set; Mechanism shows
+// how to use one directly. Discretized noise is larger by a factor of up to 1 + 2^-19; its releases
+// throw std::invalid_argument if a sum is NaN or noise_grid() refuses the scale, and count an
+// infinite sum as the largest finite one.
 class GaussianMechanism final : public Mechanism {
  public:
   // Throws std::invalid_argument unless noise_multiplier is finite and >= 0. A multiplier of 0
@@ -155,7 +154,7 @@ class GaussianMechanism final : public Mechanism {
   ~GaussianMechanism() override;
 
   double noise_multiplier() const { return noise_multiplier_; }
-  // Throws as the constructor.
+  // Throws where the constructor does.
   void set_noise_multiplier(double noise_multiplier) override;
   void prefetch() override;
   Event event(Event batch) const override;
@@ -176,8 +175,8 @@ class GaussianMechanism final : public Mechanism {
   double noise_multiplier_ = 0;
   SecretRandom random_;
   GaussianNoise noise_;
-  // The last rounded release: its grid, the sampler for it, and, if the release before was on the
-  // same grid and the sums were on the CPU, the number of elements of each sum.
+  // The last discretized release: its grid, the sampler for that grid, and the number of elements
+  // of each sum, if the sums were on the CPU and the release before had the same grid.
   NoiseGrid grid_;
   std::shared_ptr<const RoundedGaussian> sampler_;
   std::vector<std::int64_t> expected_counts_;

@@ -14,13 +14,12 @@ namespace sotto {
 
 namespace {
 
-// The number of elements that are worked on together, so that their sums stay in the first-level
-// cache.
+// The number of elements processed together, so that their sums stay in the first-level cache.
 constexpr std::size_t group = 512;
 
-// Computes on_grid of a group whose sums and noise are all below 2^51 spacings, in doubles, which
-// are exact there: adding 1.5 2^52 leaves a whole number, halves to even, in the last 51 bits.
-// Returns whether they are; if not, or where a sum is not a number, nothing is written.
+// Computes add_on_grid() for a group whose sums and noise are all below 2^51 spacings, in f64,
+// which is exact there: adding 1.5 * 2^52 rounds to a whole number, halves to even. Returns false,
+// with nothing written, if a sum or noise is larger or a sum is NaN.
 template <class S, class T>
 bool add_small(std::span<const S> sum, T* y, const NoiseGrid& grid, double divisor,
                const std::int64_t* noise) {
@@ -54,12 +53,13 @@ void add_any(std::span<const S> sum, T* y, const NoiseGrid& grid, double divisor
   }
 }
 
-// Whether all results of add_small(), of at most 2^52 spacings, are finite when divided.
+// True if every result of add_small(), which is at most 2^52 spacings, is finite after the
+// division.
 bool small_is_finite(const NoiseGrid& grid, double divisor) {
   return 0x1p52 * grid.spacing / divisor < 0x1p127;
 }
 
-// Returns whether all results are known to be finite.
+// Computes add_on_grid() for one group. Returns true if all results are known to be finite.
 template <class S, class T>
 bool add_noise(std::span<const S> sum, T* y, const NoiseGrid& grid, double divisor,
                std::span<const std::int64_t> noise) {
@@ -90,8 +90,7 @@ NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t e
   check(exponent >= min_exponent && exponent <= max_exponent,
         "noise grid: sensitivity {} with noise multiplier {} is out of range", sensitivity,
         noise_multiplier);
-  // The slack is more than all roundings here, those in the exponent included: they are below
-  // 2^-50.
+  // The slack exceeds the relative rounding error of all operations here, which is below 2^-50.
   constexpr double slack = 0x1p-45;
   const double enlarged = std::ldexp(sensitivity, -exponent) * (1 + rounding_share + slack);
   const double stddev = noise_multiplier * enlarged;

@@ -33,14 +33,14 @@ struct NoiseGrid {
 // below 2^55 spacings and the spacing within [2^-1000, 2^960].
 NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t elements);
 
-// The most elements of one parameter for which noise is drawn together.
+// The maximum number of elements of one parameter for which noise is drawn together.
 inline constexpr std::int64_t noise_block_size = std::int64_t{1} << 16;  // 512 KiB, in the cache
 
-// One block of a sum: the elements of `to` from `first` on, as many as there is noise, become the
-// nearest multiple of the spacing to those of `from` plus so many spacings, divided by `divisor`.
-// Both are contiguous and on the CPU, and may be the same; where `to` is f32, `from` is f32 or f64.
-// An infinite element counts as the largest finite one. Returns whether all results are known to be
-// finite. Throws std::invalid_argument for an element that is not a number.
+// Adds noise to one block of a sum. For k = 0 .. noise.size() - 1, element first + k of `to`
+// becomes that of `from`, rounded to the nearest multiple of the spacing, plus noise[k] spacings,
+// divided by `divisor`. Both tensors are contiguous, on the CPU, and may be one tensor; if `to` is
+// f32, `from` is f32 or f64. An infinite element counts as the largest finite one. Returns true if
+// all results are known to be finite. Throws std::invalid_argument for an element that is NaN.
 bool add_on_grid(const Tensor& from, const Tensor& to, std::int64_t first,
                  std::span<const std::int64_t> noise, const NoiseGrid& grid, double divisor);
 

@@ -12,7 +12,7 @@ namespace sotto {
 
 namespace {
 
-// Calls f(elements) for each block of each array, until it is false.
+// Calls f(elements) for each block of each array, until it returns false.
 template <class F>
 void for_each_noise_block(const std::vector<std::int64_t>& counts, F&& f) {
   for (const std::int64_t count : counts) {
@@ -43,8 +43,8 @@ NoisePrefetch::NoisePrefetch(std::shared_ptr<const RoundedGaussian> gaussian, Se
       counts_(std::move(counts)),
       forks_(SecretRandom::forks()),
       stream_(random.reserve(blocks_of(counts_))) {
-  // The keystream does not depend on the number of threads; a single thread has no idle ones beside
-  // it.
+  // The keystream does not depend on the number of threads. With one thread none is idle, and
+  // nothing is prefetched.
   if (thread_count() == 1) return;
   draws_.emplace(static_cast<std::size_t>(plan()) * sizeof(std::int64_t), cpu);
   offer_background_work(*this);
@@ -55,7 +55,7 @@ NoisePrefetch::~NoisePrefetch() {
   explicit_bzero(&stream_, sizeof stream_);
 }
 
-// Cuts the blocks that are prefetched into pieces; returns how many elements they have.
+// Divides the blocks to prefetch into pieces; returns their number of elements.
 std::int64_t NoisePrefetch::plan() {
   constexpr auto group = static_cast<std::int64_t>(RoundedGaussian::group_values);
   std::int64_t first = 0;

@@ -1,5 +1,5 @@
-// Prefetched noise: idle threads draw it before it is needed, as forward and backward of small
-// networks leave most threads idle. The draws and their order are the same as without prefetching.
+// Prefetched noise: threads that forward and backward of a small network leave idle draw the next
+// release's noise in advance. Prefetching does not change the draws.
 #pragma once
 
 #include <atomic>
@@ -17,10 +17,10 @@ namespace sotto {
 // The noise of one release, partly prefetched; next() hands it out block by block.
 class NoisePrefetch final : private BackgroundTask {
  public:
-  // For arrays of counts[k] elements, one after the other: what gaussian.fill(random, ...) draws
-  // for each block (noise_block_size) of each array. The words for all of them are taken from
-  // `random` now. Where there are several threads, the draws for blocks within the first max_ahead
-  // elements are prefetched.
+  // Prepares noise for arrays of counts[k] elements, one array after the other: for each block
+  // (noise_block_size) of each array the draws of gaussian.fill(random, ...). The random words for
+  // all draws are reserved from `random` now. With several threads, the draws for blocks within the
+  // first max_ahead elements are prefetched.
   NoisePrefetch(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
                 std::vector<std::int64_t> counts);
   // Erases the key.
@@ -29,10 +29,11 @@ class NoisePrefetch final : private BackgroundTask {
   static constexpr std::int64_t max_ahead = std::int64_t{1} << 16;  // 512 KiB
 
   const std::vector<std::int64_t>& counts() const { return counts_; }
-  // False in a child that was forked since: its parent has the same draws, so that it must not use
-  // them.
+  // False in a process that was forked after the construction: its parent has equal draws, so the
+  // child must not use them.
   bool ours() const { return SecretRandom::forks() == forks_; }
-  // The draws of the next block, of room.size() elements: in `room`, or in memory of its own.
+  // Returns the draws of the next block, of room.size() elements, in `room` or in this object's
+  // memory.
   std::span<const std::int64_t> next(std::span<std::int64_t> room);
 
  private:

@@ -27,7 +27,7 @@ void NoisyUpdate::on_cpu(const NoiseGrid& grid, const WholeNoise& draw) {
   for (std::size_t k = 0; k < sums_.size(); ++k) {
     const auto& [parameter, total] = sums_[k];
     const Tensor& result = released_[k].second;
-    // Sums on a GPU are copied to the CPU for its noise, and back as a whole.
+    // A sum on a GPU is copied to the CPU, gets its noise there, and is copied back as a whole.
     const bool on_host = result.device() == cpu, in_place = on_host && result.contiguous();
     const Tensor from = contiguous(total).to(cpu);
     const Tensor to = in_place ? result : Tensor::empty(total.shape(), result.dtype());
@@ -46,13 +46,13 @@ void NoisyUpdate::on_cpu(const NoiseGrid& grid, const WholeNoise& draw) {
 
 namespace {
 
-// Collects arrays until there are as many draws as fit, and runs them.
+// Collects arrays until their draws fill the memory for draws, then runs the kernels for them.
 class GpuBatches {
  public:
   GpuBatches(Device device, const GpuNoise& noise)
       : device_(device), noise_(noise), faults_(zeros({update_faults}, Dtype::i32, device)) {}
 
-  // Arrays are cut at whole groups of draws, so that this does not change the draws.
+  // Arrays are split at whole groups of draws, so that splitting does not change the draws.
   void add(const UpdateArray& array) {
     for (std::int64_t at = 0; at < array.count;) {
       const std::int64_t count = std::min(array.count - at, noise_.max_draws);
@@ -81,7 +81,7 @@ class GpuBatches {
     arrays_.clear();
     elements_ = 0;
   }
-  // Synchronizes with the device: whether there was a fault of each kind.
+  // Synchronizes with the device. Returns, for each kind of fault, whether it occurred.
   std::vector<std::int32_t> faults() const { return faults_.to_vector<std::int32_t>(); }
 
  private:
@@ -101,8 +101,8 @@ bool NoisyUpdate::on_one_gpu() const {
          });
 }
 
-// Returns the k-th parameter's update for the pass that adds the noise, if the rule allows it:
-// `flat` is its gradient in row-major order.
+// Returns the k-th parameter's update for the pass that adds noise, or nullopt if the optimizer's
+// rule needs another pass. `flat` is its gradient in row-major order.
 std::optional<UpdateArray> NoisyUpdate::update_in_place(std::size_t k, const Tensor& flat) {
   const auto& [parameter, total] = released_[k];
   if (!step_ || !flat.shares_storage(total)) return std::nullopt;

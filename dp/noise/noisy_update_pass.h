@@ -13,9 +13,9 @@
 
 namespace sotto {
 
-// Draws noise in spacings for the elements first, first + 1, ... of all parameters together, which
-// are of one parameter: as many as there is room for. Returns where they are, in `room` or
-// elsewhere.
+// Draws noise, in spacings, for the room.size() elements from `first` on, counted over all
+// parameters; these elements belong to one parameter. Returns the draws, in `room` or in other
+// memory.
 using WholeNoise =
     std::function<std::span<const std::int64_t>(std::int64_t first, std::span<std::int64_t> room)>;
 
@@ -28,41 +28,42 @@ struct GpuNoise {
   std::int64_t max_draws = std::int64_t{1} << 22;
 };
 
+// Adds noise to the sums of one release, divides them, and makes the optimizer's step. Mechanism
+// makes one for each release.
 class NoisyUpdate {
  public:
-  // `released` has the sums' shapes and devices and may be the sums; where it is f32 the sums are
-  // f32 or f64. The sums outlive it.
+  // `released` are the result tensors, with the sums' shapes and devices; they may be the sums. If
+  // they are f32, the sums are f32 or f64. The sums must outlive this object.
   NoisyUpdate(const Gradients& sums, Gradients released, double divisor)
       : sums_(sums), released_(std::move(released)), divisor_(divisor) {}
   NoisyUpdate(const NoisyUpdate&) = delete;
   NoisyUpdate& operator=(const NoisyUpdate&) = delete;
 
-  // Makes the optimizer's step with it. Checks and throws as Optimizer::Step, before anything
-  // moves.
+  // Also makes the optimizer's step during the pass. Checks and throws as Optimizer::Step does,
+  // before any parameter changes.
   void make_step(nn::Optimizer& optimizer, double noise_variance) {
     step_.emplace(optimizer, released_, noise_variance);
   }
 
-  // Every element becomes the nearest multiple of the spacing plus so many spacings, divided. Noise
-  // is drawn for every element once, in order. An infinite sum counts as the largest finite one.
-  // Throws std::invalid_argument for a sum that is not a number.
+  // Rounds every element to the nearest multiple of the spacing, adds noise, and divides. Noise is
+  // drawn for every element once, in order. An infinite sum counts as the largest finite one.
+  // Throws std::invalid_argument for a sum that is NaN.
   void on_cpu(const NoiseGrid& grid, const WholeNoise& draw);
-  // The same for sums on one GPU, to the bit, in three launches for each max_draws elements,
-  // whatever the number of parameters. The host waits once, for whether all numbers were finite.
-  // The key reaches the device as an argument of the kernels alone; draws are in its memory
-  // meanwhile. Throws std::invalid_argument, when all is done, for a sum that is not a number, and
-  // for a step with a gradient that noise made infinite; elements for which that holds have not
-  // moved, others have.
+  // on_cpu() for sums on one GPU, with bitwise equal results, in three launches per max_draws
+  // elements, whatever the number of parameters. The host waits once, at the end, to learn whether
+  // all numbers were finite. The device gets the key as a kernel argument only, but holds the draws
+  // in memory meanwhile. Throws std::invalid_argument at the end for a sum that is NaN, and for a
+  // step with a gradient that noise made infinite; those elements are not updated, all others are.
   void on_gpu(const NoiseGrid& grid, const GpuNoise& noise);
-  // Whether all sums are on one GPU.
+  // True if all sums are on one GPU.
   bool on_one_gpu() const;
 
-  // For noise without a grid: what is released is written by the mechanism, gradient by gradient,
-  // each followed by finished().
+  // For noise without a grid: the mechanism itself writes the released gradients, and calls
+  // finished() after each.
   const Gradients& sums() const { return sums_; }
   const Gradients& released() const { return released_; }
   double divisor() const { return divisor_; }
-  // The k-th gradient is released: makes its update.
+  // Makes the update of the k-th gradient, which was written.
   void finished(std::size_t k);
 
  private:

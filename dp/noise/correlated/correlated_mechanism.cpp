@@ -98,7 +98,7 @@ struct CorrelatedMechanism::Started {
   RoundedGaussian sampler;
   CorrelatedNoiseStream stream;
   std::uint64_t next_draw;
-  bool whole = true;  // no release broke off
+  bool whole = true;  // false after a release that failed midway
 };
 
 CorrelatedMechanism::CorrelatedMechanism(NoisePlan plan, SecretRandom random)

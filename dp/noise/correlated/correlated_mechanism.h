@@ -1,4 +1,4 @@
-// The matrix mechanism in training: noise that is correlated over the steps of a plan, so that it
+// The matrix-factorization mechanism: noise that is correlated over the steps of a plan, so that it
 // partly cancels in the sum of all gradients (DP-FTRL, DP-BandMF, BLT).
 #pragma once
 
@@ -38,7 +38,7 @@ NoiseGrid noise_grid(const NoisePlan& plan, double sensitivity, std::int64_t ele
 class CorrelatedMechanism final : public Mechanism {
  public:
   // Throws std::invalid_argument unless noise_multiplier is positive and finite, the sampling is
-  // planned or cyclic_poisson, and separation is at least 1, for cyclic batches at least
+  // planned or cyclic_poisson, and min_separation is at least 1, for cyclic batches at least
   // strategy.bands().
   explicit CorrelatedMechanism(NoisePlan plan, SecretRandom random = SecretRandom());
   ~CorrelatedMechanism() override;

@@ -160,7 +160,8 @@ double StrategyMatrix::sensitivity(Participation participation) const {
   if (bands() > participation.min_separation) {
     for (std::size_t t = c.size() - 1; t > 0; --t) c[t - 1] = std::max(c[t - 1], c[t]);
   }
-  // sums[t] = c[t] + c[t - b] + ..., `most` terms: row t of the sum of the columns 0, b, 2b, ...
+  // sums[t] = c[t] + c[t - b] + ..., max_participations terms: row t of the sum of the columns 0,
+  // b, 2b, ...
   std::vector<double> sums = c;
   double square = 0;
   const std::int64_t apart = participation.min_separation;

@@ -35,8 +35,8 @@ struct BufferedToeplitz {
 
 using StrategyFactor = std::variant<TreeFactor, BandedToeplitz, BufferedToeplitz>;
 
-// Min-sep participation: the steps in which a record takes part are `separation` or more apart, and
-// at most `most`.
+// Min-sep participation (Choquette-Choo et al. 2023b): a record takes part in at most
+// max_participations steps, any two of which are at least min_separation apart.
 struct Participation {
   std::int64_t min_separation = 1;
   std::int64_t max_participations = std::numeric_limits<std::int64_t>::max();

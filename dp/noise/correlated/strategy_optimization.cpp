@@ -30,7 +30,7 @@ std::vector<double> row_weights(const ErrorObjective& goal) {
 }
 
 // The squared sensitivity of a non-increasing Toeplitz factor, and its derivatives by the first
-// column: sums[t] = c[t] + c[t - b] + ..., `most` terms, and value = |sums|^2.
+// column: sums[t] = c[t] + c[t - b] + ..., max_participations terms, and value = |sums|^2.
 ValueAndGradient squared_sensitivity(const std::vector<double>& c, const Participation& record) {
   const std::int64_t steps = std::ssize(c), apart = record.min_separation;
   const std::int64_t within =
