@@ -21,8 +21,8 @@ class Text {
   const std::string& text() const { return text_; }
 
  private:
-  // How many elements at the start and at the end of an axis are shown of a large tensor: so many
-  // that there are some thirty rows, whatever the rank.
+  // The numbers of elements shown at the start and at the end of an axis of a large tensor. They
+  // give about thirty lines at most, whatever the rank.
   struct Ends {
     std::int64_t first, last;
   };

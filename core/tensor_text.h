@@ -1,4 +1,4 @@
-// Tensors as text for people: the shape, the type, the device, and at most a screen of values.
+// Tensors as text: the shape, the type, the device, and at most a screen of values.
 #pragma once
 
 #include <iosfwd>
@@ -8,18 +8,21 @@
 
 namespace sotto {
 
-// "tensor (2, 3) f32 on cpu" and the values below it, in brackets for each axis:
+// Returns a first line such as "tensor (2, 3) f32 on cpu" and below it the values, with four
+// significant digits and brackets for each axis:
+//
 //   [[1, 2, 3],
 //    [4, 5, 6]]
-// Four significant digits. Of more than 100 elements a long axis shows its first and last three;
-// the two axes before the last two show one, and those before them the first alone.
+//
+// A tensor of more than 100 elements is abbreviated: each of its last two axes shows its first and
+// last three elements, the two axes before them the first and last one, and further axes the first.
 std::string to_string(const Tensor& x);
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 }  // namespace sotto
 
-// As by to_string.
+// Formats a tensor as to_string() does.
 template <>
 struct fmt::formatter<sotto::Tensor> {
   constexpr auto parse(fmt::format_parse_context& context) const { return context.begin(); }

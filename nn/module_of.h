@@ -7,15 +7,17 @@
 
 namespace sotto::nn {
 
-// A module whose forward() takes a Var and more: values on the tape, which are Vars, and what is
-// none, as a Tensor of lengths. A call checks the number and types of inputs when it is compiled:
+// Base class of a module whose forward() takes a Var and more inputs: values on the tape (Var) and
+// others, such as a Tensor of lengths. The compiler checks the number and types of a call's inputs:
+//
 //   class Tagger final : public nn::ModuleOf<Tensor> {
 //    public:
 //     Var forward(const Var& words, const Tensor& lengths) override;
 //     void visit(const nn::Visitor& visitor) override;
 //   };
 //   const Var y = tagger(tape.input(words), lengths);
-// Called as a Module of one input, by a Sequential for instance, it throws std::invalid_argument.
+//
+// A call with one input, as a Sequential makes it, throws std::invalid_argument.
 template <class... More>
 class ModuleOf : public Module {
  public:
@@ -29,7 +31,7 @@ class ModuleOf : public Module {
     (add(inputs, more), ...);
     return call(inputs, [this, more...](const std::vector<Var>& now) {
       std::size_t next = 1;
-      // Braces: from left to right.
+      // Braces guarantee evaluation from left to right.
       const std::tuple<More...> rest{current(now, next, more)...};
       return std::apply([&](const More&... m) { return forward(now[0], m...); }, rest);
     });

@@ -8,7 +8,7 @@ namespace sotto::nn {
 
 namespace {
 
-// Nothing is trained while this lives: a tape keeps nothing of what needs no gradient.
+// Freezes all parameters while it lives, so that tapes keep no values for a backward pass.
 class Frozen {
  public:
   explicit Frozen(Module& model) {
@@ -32,7 +32,7 @@ Device device_of(Module& model) {
   return parameters.empty() ? cpu : parameters[0]->value.device();
 }
 
-// One result after the other, of samples begin .. end - 1 each.
+// Returns the model's result for samples begin to end - 1.
 using Results = std::function<Var(Tape& tape, std::int64_t begin, std::int64_t end)>;
 
 Tensor in_batches(Module& model, std::int64_t n, std::int64_t batch, const Results& results) {
@@ -45,7 +45,8 @@ Tensor in_batches(Module& model, std::int64_t n, std::int64_t batch, const Resul
     const Var y = results(tape, begin, end);
     check(y.rank() > 0 && y.samples().batched() && y.samples().axis() == 0 &&
               y.shape()[0] == end - begin,
-          "predict: a result {} for {} samples has not one row for each", y.shape(), end - begin);
+          "predict: a result {} for {} samples does not have one row for each", y.shape(),
+          end - begin);
     parts.push_back(y.value().to(cpu));
   }
   return concat(parts, 0);

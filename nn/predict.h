@@ -1,5 +1,5 @@
-// Inference: what a model gives for samples, in batches, without training. Dropout and the like are
-// off, nothing is kept for a backward pass, and nothing of the model changes.
+// Inference: runs a model on samples, in batches, without training. Dropout is off, no values are
+// kept for a backward pass, and the model does not change.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,19 @@
 
 namespace sotto::nn {
 
+// The default number of samples that are computed at a time.
 inline constexpr std::int64_t prediction_batch = 256;
 
-// model(inputs), [n, ...] on the CPU: `batch` samples at a time, on the device of the model's
-// parameters. Throws std::invalid_argument without samples, for batch < 1, and for a model whose
-// result has not one row for each sample along its first axis; and as the model does.
+// Returns model(inputs), [n, ...] on the CPU, computed for `batch` samples at a time on the device
+// of the model's parameters. Throws std::invalid_argument if there is no sample, for batch < 1, and
+// if the model's result does not have one row per sample along its first axis; also throws the
+// errors of the model.
+//
 //   const Tensor digits = argmax(nn::predict(model, images));
 Tensor predict(Module& model, const Tensor& inputs, std::int64_t batch = prediction_batch);
 
-// The same of a model with inputs of its own:
+// Returns forward's results for all samples of a data set. Use it for a model with several inputs:
+//
 //   nn::predict(tagger, data, [&](Tape& tape, const Dataset& batch) {
 //     return tagger(tape.input(batch.inputs), batch.field("lengths"));
 //   });
@@ -26,10 +30,11 @@ using Forward = std::function<Var(Tape& tape, const Dataset& batch)>;
 Tensor predict(Module& model, const Dataset& data, const Forward& forward,
                std::int64_t batch = prediction_batch);
 
-// The share of targets, i64 [n, ...], that are the place of the largest element along the last axis
-// of outputs [n, ..., classes]. Throws std::invalid_argument for other shapes and for no target.
+// Returns the fraction of targets, i64 [n, ...], that equal the index of the largest element along
+// the last axis of outputs [n, ..., classes]. Throws std::invalid_argument for other shapes or
+// types and if there is no target.
 double accuracy(const Tensor& outputs, const Tensor& targets);
-// That of predict(model, data.inputs).
+// Returns the accuracy of predict(model, data.inputs) for data.targets.
 double accuracy(Module& model, const Dataset& data, std::int64_t batch = prediction_batch);
 
 }  // namespace sotto::nn

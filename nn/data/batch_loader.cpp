@@ -92,7 +92,8 @@ void BatchLoader::gather(Slot& slot) const {
   });
 }
 
-// Returns the rows that probably follow these; empty if these are not among the expected rows.
+// Returns the rows that probably follow these; empty if these are not among the announced
+// rows.
 std::span<const std::int64_t> BatchLoader::expected_after(std::span<const std::int64_t> rows) {
   // These rows follow the last physical batch; or, after running out of memory, repeat its start or
   // that of the whole batch.

@@ -14,7 +14,7 @@ namespace sotto {
 // prefetched: prefetching would use the cores that compute.
 //
 //   BatchLoader loader(data, device);
-//   loader.expect(rows);
+//   loader.prefetch(rows);
 //   const Dataset batch = loader.batch(rows);
 class BatchLoader {
  public:
@@ -28,7 +28,7 @@ class BatchLoader {
   // Announces the rows that batch() will be asked for from now on, in this order and in physical
   // batches, and optionally the rows after them. The announcement affects speed only.
   void prefetch(std::span<const std::int64_t> rows, std::span<const std::int64_t> then = {});
-  // Returns Dataset::batch(rows) on the device. If the rows begin or continue those expected, the
+  // Returns Dataset::batch(rows) on the device. If the rows begin or continue those announced, the
   // next ones are prefetched, as many as in the largest physical batch so far, if there is memory.
   // Throws the errors of Dataset::batch(), and OutOfMemory.
   Dataset batch(std::span<const std::int64_t> rows);

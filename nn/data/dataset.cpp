@@ -137,7 +137,7 @@ Dataset Dataset::slice(std::int64_t begin, std::int64_t end) const {
 
 namespace {
 
-// 0, 1, ... in an order of the seed's.
+// Returns 0 .. n - 1 in a random order, which depends on the seed and the stream.
 std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed, std::uint64_t stream) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), std::int64_t{0});

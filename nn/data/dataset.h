@@ -16,28 +16,29 @@
 
 namespace sotto {
 
-// Sample k is inputs[k] with targets[k], and with element k of each field. All tensors are
-// row-major on the CPU and agree in axis 0; every call below throws std::invalid_argument where
-// they do not:
+// A data set in memory: sample k is inputs[k] with targets[k] and element k of each field. All
+// tensors are row-major, on the CPU, and have equal sizes along axis 0; otherwise every member
+// below throws std::invalid_argument.
+//
 //   const Dataset data{.inputs = words, .targets = labels, .fields = {{"lengths", lengths}},
 //                      .units = authors};
 //   const auto [train, test] = data.split(0.8, seed);
 struct Dataset {
   Tensor inputs = {};   // [n, ...], any dtype
   Tensor targets = {};  // [n, ...], usually i64 labels [n]
-  // What else belongs to a sample, by name: lengths, masks, weights; each [n, ...].
+  // Further inputs by name, such as lengths, masks or weights; each [n, ...].
   std::map<std::string, Tensor> fields = {};
-  // Whose sample k is: the number of a unit of privacy, a user for instance; any numbers, in any
-  // order. Where it is empty each sample is a unit of its own.
+  // units[k] is the number of the privacy unit, such as a user, that sample k belongs to. Numbers
+  // are arbitrary. Empty: each sample is a unit of its own.
   std::vector<std::int64_t> units = {};
 
   // The number of samples, n.
   std::int64_t size() const;
-  // Throws std::invalid_argument, with the names that there are, for another one.
+  // The field of this name. Throws std::invalid_argument, listing the names, for an unknown one.
   const Tensor& field(const std::string& name) const;
-  // The samples of each unit, in rising order; units by rising number.
+  // The samples of each unit, in rising order; the units are sorted by their numbers.
   std::vector<std::vector<std::int64_t>> rows_of_units() const;
-  // How many units have a sample: the population of a private training (dp/engine/engine.h).
+  // The number of units with a sample: the population of private training (dp/engine/engine.h).
   std::int64_t unit_count() const;
 
   // Copies the samples with these numbers, in this order, repeats allowed: [rows, ...]. Throws
@@ -47,16 +48,17 @@ struct Dataset {
   void check_rows(std::span<const std::int64_t> rows) const;
   // Samples begin, ..., end - 1; shares the storage of this data set.
   Dataset slice(std::int64_t begin, std::int64_t end) const;
-  // Two parts without a sample in common, copies: round(fraction units) units drawn at random, with
-  // all samples of theirs, and the others; samples keep their order. The draw is public, a function
-  // of the seed and the number of units alone. Throws std::invalid_argument unless
-  // 0 <= fraction <= 1.
+  // Divides the data set into two copies without a common unit: the first has all samples of
+  // round(fraction * units) randomly drawn units, the second those of the other units. Samples keep
+  // their order. The draw is public and depends on the seed and the number of units only. Throws
+  // std::invalid_argument unless 0 <= fraction <= 1.
   std::pair<Dataset, Dataset> split(double fraction, std::uint64_t seed) const;
-  // A copy in another order, a function of the seed and n alone.
+  // A copy in random order, which depends on the seed and n only.
   Dataset shuffle(std::uint64_t seed) const;
-  // f of each tensor, without units: the fields by name, the targets, the inputs, in this order.
+  // Applies f to each tensor, in this order: the fields by name, the targets, the inputs. The
+  // result has no units.
   Dataset map(const std::function<Tensor(const Tensor&)>& f) const;
-  // The units of the given samples; empty where each sample is a unit of its own.
+  // The units of the given samples; empty if `units` is.
   std::vector<std::int64_t> units_of(std::span<const std::int64_t> rows) const;
 };
 
