@@ -9,7 +9,7 @@ namespace sotto {
 
 namespace {
 
-// Views of a sample as one: row r belongs to sample r mod n.
+// Sums the gradients of all views of each sample: row r belongs to sample r mod n.
 PerSampleGrad by_samples(const PerSampleGrad& gradient, std::int64_t samples) {
   const std::int64_t rows = gradient.samples();
   if (samples <= 0 || rows <= samples) return gradient;
@@ -35,7 +35,7 @@ Shape Adjoint::with_batch_dims(const Shape& shape) const {
 }
 
 Tensor Adjoint::in_place(const Tensor& dy) const {
-  // The pass's own reference is the one that counts: it lets go of dy after this backward.
+  // The only reference left is that of the pass, which releases dy after this backward.
   return dy.sole() && dy.is_dense() ? dy : empty_like(dy);
 }
 
@@ -55,7 +55,7 @@ void Adjoint::shared(int i, const PerSampleGrad& gradient) {
         gradient.shape(), i, x.shape());
   if (node.samples.is_shared()) return input(i, gradient.sum());
   auto& target = pass_.cotangent(x.index_);
-  // Factors need not wait for the last use of a value.
+  // Sums at once, so that factors are not kept until the last use of the value.
   if (pass_.sums_only_) return detail::add_to(target.sum, gradient.sum());
   const PerSampleGrad use = by_samples(gradient, pass_.sample_count_);
   const auto dense = [](const PerSampleGrad& g) { return g.form() == std::string_view("dense"); };

@@ -6,28 +6,32 @@
 
 namespace sotto {
 
-// Takes the gradients of a node's inputs, which are numbered as they were recorded.
+// Receives the gradients of a node's inputs from the op's backward. Inputs are numbered from 0, in
+// the order in which they were passed to Tape::record():
+//
+//   [x](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, mul(dy, x)); }
 class Adjoint {
  public:
-  // True if input i wants a gradient; backward need not compute others.
+  // True if input i needs a gradient; backward need not compute the gradients of other inputs.
   bool wants(int i) const;
-  // Adds the gradient, in the input's shape, of an input that is batched like the node (or of any
-  // input of a shared node).
+  // Adds the gradient of input i: an input that is batched like the node, or any input of a shared
+  // node. `dx` has the input's shape, after batch_dims() leading axes.
   void input(int i, const Tensor& dx);
-  // The gradient of a shared input of a batched node.
+  // Adds the per-sample gradient of a shared input, such as a parameter, of a batched node.
   void shared(int i, const PerSampleGrad& gradient);
   // Adds the gradient of an input of an elementwise op. `full` has the node's shape and is summed
-  // over the broadcast axes.
+  // over the axes along which the input was broadcast.
   void broadcast(int i, const Tensor& full);
-  // Whether the sums over samples are all that is asked for of gradients of shared inputs.
+  // True if only the sums over samples of shared inputs' gradients are needed
+  // (GradSink::sums_only).
   bool sums_only() const;
-  // How many sample axes the gradient has in front of the node's: 1 or 0. What input() is given has
-  // as many in front of the input's.
+  // The number of sample axes, 0 or 1, that dy has in front of the node's own axes. The gradient
+  // passed to input() must have that many in front of the input's axes.
   int batch_dims() const { return rows_ < 0 ? 0 : 1; }
-  // A shape with these axes in front.
+  // The shape with batch_dims() sample axes in front.
   Shape with_batch_dims(const Shape& shape) const;
-  // An output buffer shaped like dy: dy itself if no one else references it (it is then
-  // overwritten), else a new tensor. Use it for the last result computed from dy.
+  // An output buffer shaped like dy: dy itself if there is no other reference to it (it will then
+  // be overwritten), else a new tensor. Use it for the last result computed from dy.
   Tensor in_place(const Tensor& dy) const;
 
  private:

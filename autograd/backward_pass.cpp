@@ -70,8 +70,8 @@ void BackwardPass::visit(int index) {
   node.backward(cotangent.value, adjoint);
 }
 
-// The gradient passes the op in the form it has where the op knows how, else materialized. The
-// pull-back is linear: where only sums are wanted, the sum passes as one sample's gradient.
+// An op with a pull_back takes the gradients in their form; for any other op they are materialized.
+// Pulling back is linear: if only sums are needed, the sum is pulled back as one sample's gradient.
 void BackwardPass::pull_back(int index) {
   const std::vector<PerSampleGrad> uses = cotangent(index).take_uses();
   if (uses.empty()) return;
@@ -89,7 +89,8 @@ void BackwardPass::pull_back(int index) {
   }
 }
 
-// [n, ...shape]: all uses of a shared value together; n is 1 where only sums are wanted.
+// Returns the gradients of all uses of a shared value, added up: [n, ...shape]. If only sums are
+// needed, n is 1.
 Tensor BackwardPass::materialized_sum(const std::vector<PerSampleGrad>& uses) const {
   Tensor y;
   for (const PerSampleGrad& use : uses) {
@@ -102,7 +103,7 @@ Tensor BackwardPass::materialized_sum(const std::vector<PerSampleGrad>& uses) co
   return y;
 }
 
-// All samples at once; none at all pass any op.
+// Pulls all samples back in one call. For a batch without samples the result is empty, for any op.
 void BackwardPass::pull_together(const TapeNode& node, int index, const Tensor& gradients) {
   if (node.batchable) {
     Adjoint adjoint(*this, index, gradients.size(0));

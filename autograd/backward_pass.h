@@ -1,5 +1,5 @@
-// One walk over a tape from its end: cotangents of its values, and the gradients that reach
-// parameters and inputs. For the sources of this folder.
+// One backward pass: a walk over a tape from its end, which computes the gradients (cotangents) of
+// its values and delivers those of parameters. For the sources of this folder.
 #pragma once
 
 #include <utility>
@@ -14,15 +14,16 @@ class BackwardPass {
  public:
   BackwardPass(std::vector<TapeNode>& nodes, std::int64_t sample_count, GradSink& sink);
 
-  // The gradient of a value to begin from; of a shared value with a sample axis in front.
+  // Sets the gradient of a value that the pass starts from. That of a shared value has a sample
+  // axis in front.
   void start(const Var& y, const Tensor& dy);
-  // Visits the nodes from the last to the first; with `drop` each is removed after its visit.
+  // Visits all nodes from the last to the first. With `drop` each is removed after its visit.
   void run(bool drop);
-  // The gradients of inputs that want one, each with the number of its node.
+  // Returns the gradients of inputs made with wants_grad, each with the index of its node.
   std::vector<std::pair<int, Tensor>> take_grads() { return std::exchange(grads_, {}); }
 
   GradSink& sink() const { return sink_; }
-  // Hands the sink a parameter's gradient now, which no node before `node` adds to.
+  // Delivers a parameter's gradient to the sink now. No node before index `node` may add to it.
   void deliver(Parameter& parameter, int node);
 
  private:
@@ -30,8 +31,8 @@ class BackwardPass {
   struct Cotangent {
     Tensor value;  // of batched and mixed values, and of shared ones during pull-back
     std::vector<PerSampleGrad> uses;  // of shared values
-    Tensor sum;                       // over uses and samples, where the sink wants no more
-    // All uses of a shared value, or the sum as one.
+    Tensor sum;                       // over uses and samples, if the sink needs only sums
+    // Returns all uses of a shared value, or `sum` as a single use.
     std::vector<PerSampleGrad> take_uses();
   };
 
@@ -39,7 +40,7 @@ class BackwardPass {
   Cotangent& cotangent(int index) { return cotangents_[static_cast<std::size_t>(index)]; }
   Cotangent& cotangent(const Var& x) { return cotangent(x.index_); }
   void visit(int index);
-  // A shared value computed from parameters hands its per-sample gradients on to these.
+  // Passes the per-sample gradients of a shared value on to the parameters it was computed from.
   void pull_back(int index);
   Tensor materialized_sum(const std::vector<PerSampleGrad>& uses) const;
   void pull_together(const TapeNode& node, int index, const Tensor& gradients);
@@ -53,7 +54,8 @@ class BackwardPass {
   std::vector<std::pair<int, Tensor>> grads_;
 };
 
-// Adds in place where the total is nobody else's tensor, as the first part may be.
+// Adds `part` to `total`: in place if there is no other reference to `total`, else into a new
+// tensor. The first part becomes the total without a copy.
 void add_to(Tensor& total, const Tensor& part);
 
 }  // namespace sotto::detail

@@ -1,19 +1,22 @@
-// The name of an operation and what holds for all its uses.
+// An operation's name and properties, which all its uses share.
 #pragma once
 
 #include <span>
 
 namespace sotto {
 
-// Making an Op registers its name, and only registered operations can be recorded, so that tests
-// can ask for a check of each.
+// The description of an operation. Make one static Op for each operation that you write, and pass
+// it to Tape::record(). Its constructor registers the name, so that tests can require a check of
+// each registered operation.
+//
+//   static const Op op("cube");
 struct Op {
-  // Whether backward also accepts a cotangent with a leading sample axis (a batching rule, as in
-  // vmap). Then per-sample cotangents of a shared value are pulled back in one call; otherwise one
-  // call per sample. Adjoint::batch_dims() is 1 in the first case.
+  // yes: backward also accepts a gradient (cotangent) with a leading sample axis (a batching rule,
+  // as in vmap), and the per-sample gradients of a shared value are pulled back in one call, in
+  // which Adjoint::batch_dims() is 1. no: they are pulled back in one call per sample.
   enum class Batchable { no, yes };
-  // Whether the op changes how many rows each sample has (join_views: one to many; split_views:
-  // back to one).
+  // changes_sample_count: the result has another number of rows per sample than the inputs
+  // (join_views: several instead of one; split_views: one instead of several).
   enum class SampleCount { kept, changes_sample_count };
 
   explicit Op(const char* name, Batchable batchable = Batchable::no,
@@ -23,6 +26,7 @@ struct Op {
   SampleCount rows;
 };
 
+// Returns the names of all Ops made so far.
 std::span<const char* const> registered_ops();
 
 }  // namespace sotto

@@ -82,8 +82,8 @@ Var Tape::use(Parameter& parameter) {
   return append({.name = "parameter", .parameter = &parameter}, parameter.value, true);
 }
 
-// Checks that the result has as many rows as the batched inputs, which must agree; if no input is
-// batched, one row per sample.
+// Checks that the result has as many rows as the batched inputs, which must agree. If no input is
+// batched, it must have one row per sample.
 void Tape::check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor& value,
                       SampleAxis samples) const {
   if (!samples.batched()) return;

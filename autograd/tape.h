@@ -17,12 +17,20 @@
 
 namespace sotto {
 
+// Records operations and computes their gradients by reverse-mode differentiation. Engine makes one
+// for each physical batch; ordinary training makes its own:
+//
+//   Tape tape;
+//   const Var y = model(tape.input(x));
+//   SumSink sink;
+//   tape.backward(cross_entropy(y, labels), sink);
 class Tape {
  public:
-  // Hands the gradients of an op's inputs, which follow from that of its result, to the adjoint.
+  // Computes the gradients of an op's inputs from dy, that of its result, and passes them to the
+  // adjoint.
   using Backward = detail::TapeNode::Backward;
-  // The per-sample gradient of the op's one input, a shared value, in the form that the result's
-  // has.
+  // Returns the per-sample gradient of the op's only input, a shared value, in the form of the
+  // result's per-sample gradient.
   using PullBack = detail::TapeNode::PullBack;
 
   // Throws std::invalid_argument for a precision that is not f32, f16 or bf16.
@@ -31,35 +39,38 @@ class Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  // A batched value with one slice per sample along `axis`. Throws if its number of samples differs
-  // from that of an earlier input. With `wants_grad` its gradient is kept for grad().
+  // Returns a batched value with one slice per sample along `axis`. With `wants_grad` its gradient
+  // is kept for grad(). Throws std::invalid_argument if its number of samples differs from that of
+  // an earlier input.
   Var input(const Tensor& value, int axis = 0, bool wants_grad = false);
-  // A batched value with several rows (views) per sample along `axis`: row r belongs to sample r
-  // mod n, as join_views() orders them. Per-sample gradients sum over all views of a sample.
-  // split_views() separates the views.
+  // Returns a batched value with several rows (views) per sample along `axis`: row r belongs to
+  // sample r mod n, as join_views() orders them. Per-sample gradients sum over all views of a
+  // sample. split_views() separates the views.
   Var input_views(const Tensor& value, std::int64_t views, int axis = 0, bool wants_grad = false);
-  // A value that is equal for all samples and not trained. On an ordinary tape `samples` may be
-  // SampleAxis::mixed().
+  // Returns a value that is equal for all samples and not trained. On a tape without private_data,
+  // `samples` may be SampleAxis::mixed().
   Var constant(const Tensor& value, SampleAxis samples = SampleAxis::shared(),
                bool wants_grad = false);
-  // A parameter; its first use on the tape creates its leaf.
+  // Returns the value of a parameter. All uses of a parameter share one leaf of the tape.
   Var use(Parameter& parameter);
 
-  // Puts an op's result on the tape: the value, where its sample axis lies, and how its inputs'
-  // gradients follow from its own. Without `pull_back` per-sample gradients of a shared value are
-  // materialized.
+  // Records an op's result: its value, its sample axis, and the function that computes its inputs'
+  // gradients. Without `pull_back` the per-sample gradients of a shared result are materialized.
+  // Throws std::invalid_argument for inputs on another tape or recorded before the tape was
+  // emptied, and for a result whose number of rows does not fit the inputs.
   Var record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples,
              Backward backward, PullBack pull_back = nullptr);
-  // Called by an op that combines samples. On a private tape it throws, naming the op, the shape
-  // and a replacement (`advice`, or by default one for batch statistics); otherwise it returns
-  // mixed.
+  // Call this in an op that combines samples. On a private tape it throws std::invalid_argument,
+  // naming the op, the shape and a replacement (`advice`, or by default one for batch statistics).
+  // Otherwise it returns SampleAxis::mixed().
   SampleAxis mix(const char* op, const Var& x, const char* advice = nullptr) const;
 
+  // The state of the tape after backward: emptied, or complete for another backward.
   enum class Keep { nothing, graph };
-  // Delivers the gradient of seed * sum(loss) to the sink. On a private tape the loss must be one
-  // number per sample, [n], and the sink must bound influence. On a tape with a precision the loss
-  // must be f32 or f64. Afterwards the tape is empty, unless Keep::graph keeps it for another
-  // backward.
+  // Delivers the gradients of seed * sum(loss) with respect to the parameters to the sink.
+  // Afterwards the tape is empty, unless Keep::graph is given. Throws std::invalid_argument if, on
+  // a private tape, the loss is not one number per sample, [n], or the sink does not bound
+  // influence, and if, on a tape with a precision, the loss is not f32 or f64.
   void backward(const Var& loss, GradSink& sink, double seed = 1, Keep keep = Keep::nothing);
   // Empties the tape, as backward does with Keep::nothing.
   void clear();
@@ -68,12 +79,13 @@ class Tape {
 
   // The number of samples; -1 before the first batched input.
   std::int64_t sample_count() const { return sample_count_; }
-  // The number of rows that a batched value has per sample: 1, or the number of views.
+  // The number of rows per sample of a batched value: 1, or the number of views.
   std::int64_t views(const Var& x) const;
   const TapeOptions& options() const { return options_; }
-  // The precision in force (PrecisionRegion); nullopt where operations compute as their inputs are.
+  // The precision now in force (PrecisionRegion); nullopt if operations compute in their inputs'
+  // type.
   std::optional<Dtype> precision() const { return precision_; }
-  // A new key of public randomness at each call.
+  // Returns a new key of public randomness at each call.
   PhiloxKey next_key();
   // True for the tape of a training step, false for the inner tape of a checkpointed segment.
   bool is_root() const { return mode_ == Mode::record; }
@@ -85,15 +97,15 @@ class Tape {
   friend Var cast(const Var& x, Dtype dtype);
   friend class Segment;
   using Node = detail::TapeNode;
-  // A tape made from it computes the same values.
+  // The state from which another tape can record with equal results (recomputation).
   struct State {
     TapeOptions options;
     std::int64_t sample_count = -1;
     std::uint64_t draws = 0;
     std::optional<Dtype> precision;
   };
-  // Record for backward; compute values alone, where nodes keep only their parameters; record
-  // again.
+  // record: for backward. values: computes values only, and nodes keep only their parameters.
+  // repeat: records again, to recompute a checkpointed segment.
   enum class Mode { record, values, repeat };
   Tape(const State& state, Mode mode)
       : options_(state.options),
@@ -106,12 +118,13 @@ class Tape {
   Var append(Node node, const Tensor& value, bool needs_grad);
   void check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor& value,
                   SampleAxis samples) const;
-  // A new number at each call, so that values of a tape that is gone fit no other.
+  // Returns a new number at each call, so that values of a destroyed tape are not taken for those
+  // of another one.
   static std::int64_t next_generation();
   bool holds(const Var& x) const { return x.index_ < 0 || x.generation_ == generation_; }
   void check_backward(const Var& loss, const GradSink& sink) const;
-  // Backward from gradients of several values, of shared ones with a sample axis in front. Values
-  // without a gradient are passed over.
+  // Runs backward from the given gradients of several values; that of a shared value has a sample
+  // axis in front. Values that need no gradient are skipped.
   void backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink& sink, Keep keep);
 
   TapeOptions options_;

@@ -1,4 +1,4 @@
-// An entry of a tape. For the sources of this folder.
+// An entry of a tape: one recorded value. For the sources of this folder.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct TapeNode {
   Shape shape;
   Dtype dtype = Dtype::f32;
   SampleAxis samples = SampleAxis::shared();
-  const char* module = no_text;  // that recorded it
+  const char* module = no_text;  // the module that recorded it
   Parameter* parameter = nullptr;
   bool wants_grad = false;
   bool batchable = false;

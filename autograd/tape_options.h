@@ -1,4 +1,4 @@
-// What a tape is told when it is made.
+// The options of a tape.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,22 @@ struct TapeOptions {
   // Refuses ops that mix samples, and delivers gradients only to sinks that bound each sample's
   // influence.
   bool private_data = false;
-  // Dropout and the like are active.
+  // Training mode: dropout is active.
   bool training = true;
-  // f16 or bf16: operations compute in it where possible (precision.h). f32: in the type of their
-  // inputs.
+  // f16 or bf16: operations compute in this type where possible (precision.h). f32: operations
+  // compute in the type of their inputs.
   Dtype precision = Dtype::f32;
-  // The key of the public randomness: equal seed, step and row give equal draws, whatever the
-  // division into physical batches. On private data the number of a row must not depend on the
-  // other rows of the batch: `rows` holds the numbers. If empty, they are first_row, first_row + 1,
-  // ...
+  // The key of public randomness, such as dropout: equal seed, step and row number give equal
+  // draws, whatever the division into physical batches. `rows` holds the row numbers; if it is
+  // empty, they are first_row, first_row + 1, ... On private data the number of a row must not
+  // depend on the other rows of the batch.
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   std::int64_t first_row = 0;
   std::vector<std::int64_t> rows = {};
 
-  // The row of a sample. Throws std::invalid_argument for one beyond `rows`.
+  // Returns the row number of the sample-th row of the batch. Throws std::invalid_argument if
+  // `rows` is too short.
   std::uint64_t sample_id(std::int64_t sample) const;
 };
 

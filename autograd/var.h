@@ -1,4 +1,4 @@
-// A value on a tape, or a constant, which is on none.
+// A value on a tape.
 #pragma once
 
 #include "autograd/sample_axis.h"
@@ -12,6 +12,10 @@ namespace detail {
 class BackwardPass;
 }
 
+// A tensor together with its place on a tape: every operation takes Vars and returns one. Get them
+// from Tape::input(), Tape::use() and Tape::constant():
+//
+//   const Var y = linear(tape.input(x), tape.use(weight));
 class Var {
  public:
   Var() = default;
@@ -19,12 +23,14 @@ class Var {
   const Shape& shape() const { return value_.shape(); }
   int rank() const { return value_.rank(); }
   Dtype dtype() const { return value_.dtype(); }
+  // The axis that counts the samples, if any (sample_axis.h).
   SampleAxis samples() const { return samples_; }
-  // The tape it was recorded on. Throws std::invalid_argument for a default-constructed Var.
+  // The tape that the value was recorded on. Throws std::invalid_argument for a default-constructed
+  // Var.
   Tape& tape() const;
-  // Whether a gradient flows into it.
+  // True if backward computes a gradient for the value.
   bool needs_grad() const { return needs_grad_; }
-  // True if `other` is this recorded value, not merely an equal one.
+  // True if `other` is the same recorded value, not merely an equal tensor.
   bool is(const Var& other) const {
     return tape_ == other.tape_ && index_ == other.index_ && generation_ == other.generation_ &&
            value_.view().data == other.value_.view().data && value_.shape() == other.value_.shape();
@@ -38,7 +44,7 @@ class Var {
   SampleAxis samples_ = SampleAxis::shared();
   Tape* tape_ = nullptr;
   int index_ = -1;
-  std::int64_t generation_ = 0;  // of the tape: another one whenever it was emptied
+  std::int64_t generation_ = 0;  // of the tape, which gets a new number when it is emptied
   bool needs_grad_ = false;
 };
 
