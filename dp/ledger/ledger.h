@@ -28,8 +28,8 @@ class OpenLedger;
 //   const double spent = epsilon(ledger, 1e-5);
 class Ledger {
  public:
-  // Decides whether releases may be made, given the history that all runs would then have. Other
-  // runs wait for the answer; a check that writes to the ledger makes it throw.
+  // Returns true if releases may be made, given the history that all runs would then have. Other
+  // runs wait for the answer. Writing to the ledger during a check throws std::invalid_argument.
   using BudgetCheck = std::function<bool(const History& after)>;
 
   // A ledger in memory.
@@ -50,20 +50,22 @@ class Ledger {
   Ledger new_run() const;
 
   // Counts one release of `event` on the sampler's draw number `draw`; call it before the release
-  // leaves the mechanism. When the run has none in reserve, it reads what other runs added, and
-  // reserves as many of a block as `budget_check` allows, no other run being able to spend in
-  // between. Throws std::invalid_argument, with nothing counted, when it allows none; unless draw
-  // >= next_draw() (below that, the batch may have been released already) and draw < 2^62; and for
-  // a paid event that no earlier one of this run paid for. Throws SystemFailure when the file
-  // cannot be written or is not what it was: then nothing may be released, now or later. Where it
-  // is not what it was, the lines that this run knows, if any is of a release, are saved beside it
-  // as FILE.rescue, or FILE.rescue.2 and so on. For batches in passes `place` says which of its
-  // pass it is: a paid one must belong to the last pass of its kind that this run began, and come
-  // after those released before.
+  // leaves the mechanism. If the run has no reserved release left, record() reads the lines that
+  // other runs added, and reserves as many releases of a block as `budget_check` allows; other runs
+  // cannot spend in between. For batches of epochs `index_in_epoch` is the batch's position: a paid
+  // one must belong to the last epoch of its kind that this run began, and follow the batches
+  // released before.
+  //
+  // Throws std::invalid_argument, with nothing counted, if `budget_check` allows no release, unless
+  // next_draw() <= draw < 2^62 (an earlier draw may have been released already), and for a paid
+  // event that no earlier event of this run paid for. Throws SystemFailure if the file cannot be
+  // written or was cut, edited or replaced: then no release may be made, now or later. If it was
+  // changed and this run knows of a release, its copy of the lines is saved beside the file as
+  // FILE.rescue, or FILE.rescue.2 and so on.
   void record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check = {},
               const std::optional<EpochPosition>& index_in_epoch = {});
-  // Writes down how many releases of the open reservation were made; called by mark() and when the
-  // last handle is destroyed.
+  // Writes the number of releases made of the open reservation, so that the rest does not count.
+  // position() and the destructor of the last handle call it.
   void settle();
   // Declares the number of units in the data set, to which sampling rates refer; engines and
   // mechanisms call it. Throws std::invalid_argument, with nothing written, unless units >= 1 and
@@ -83,26 +85,28 @@ class Ledger {
   std::shared_ptr<const void> claim();
 
   // The releases of all runs, with other runs' reservations in full, and whether their settings
-  // were planned. Up to date as of the last reservation, settlement or mark.
+  // were planned. Up to date as of the last reservation, settle() or
+  // position().
   History history() const { return history_after({}); }
   // The history if this run released `more` as well.
   History history_after(const EventCounts& more) const;
   EventCounts events() const;
   std::int64_t releases() const { return total_releases(events()); }
-  // The number of other runs' lines read so far: when it grew, events() changed other than by
-  // record().
+  // The number of other runs' lines read so far. If it grew, events() changed by other runs, not
+  // only by record().
   std::int64_t lines_of_others() const;
   // The number of releases of this run.
   std::int64_t run_releases() const;
   // The smallest draw number that this run never used, crashes included: a resumed sampler
   // continues here.
   std::uint64_t next_draw() const;
+  // True unless mark_not_private() was called by any run; reasons() lists its arguments.
   bool private_noise() const { return reasons().empty(); }
   std::vector<std::string> reasons() const;
   // The ids of the ledger and of this run, 128 random bits each.
   const std::string& id() const;
   const std::string& run_id() const;
-  // Returns whether the run is that of a training checkpoint.
+  // True if the run was continued from a training checkpoint by resume().
   bool resumed() const;
   // The declared number of units, as far as was read; nullopt before a run declared it.
   std::optional<std::int64_t> population() const;

@@ -304,7 +304,7 @@ std::optional<std::string> OpenLedger::text_after(std::size_t size,
   return text.erase(0, end.size() + 1);
 }
 
-// Keeps of what was read the whole lines, and ends the last one.
+// Cuts the copy of the file after its last complete line, and ends that with a newline.
 void OpenLedger::trim_lines() {
   lines_.resize(text().size - (text().missing_newline ? 1 : 0));
   if (text().missing_newline) lines_ += '\n';
@@ -321,7 +321,8 @@ void OpenLedger::repair() {
   broken_ = false;
 }
 
-// What others appended counts even where the file has lost its name since.
+// Reads the lines that other runs appended. They count even if the path no longer names the file,
+// which is checked afterwards.
 void OpenLedger::read_news() {
   const std::optional<std::string> more = text_after(text().size, text().checksum);
   if (!more)
@@ -331,8 +332,8 @@ void OpenLedger::read_news() {
   file_.check_in_place();
 }
 
-// Writes down the lines that this run knows, beside a file that has lost them. Returns what there
-// is to say of it.
+// Saves this run's copy of the lines beside a file that has lost some of them. Returns text for the
+// error message; empty if no release is known.
 std::string OpenLedger::rescue() {
   if (text().contents.events().empty()) return "";
   trim_lines();
@@ -344,7 +345,8 @@ std::string OpenLedger::rescue() {
   }
 }
 
-// Reads the lines that other runs appended.
+// Brings the ledger up to date with the file; saves a rescue copy if the file was changed
+// otherwise.
 void OpenLedger::refresh() {
   if (!file_.exists()) return;
   broken_ = true;
@@ -363,7 +365,7 @@ void OpenLedger::refresh() {
   repair();
 }
 
-// A failed append leaves unknown bytes on the disk: this ledger then appends nothing more.
+// A failed append leaves unknown bytes on the disk, so broken_ stays true: no more is appended.
 void OpenLedger::append(const std::string& lines) {
   if (lines.empty() || !file_.exists()) return;
   broken_ = true;

@@ -93,7 +93,7 @@ class OpenLedger {
   std::shared_ptr<Shared> shared_;
   std::string run_;
   LedgerFile file_;
-  std::string lines_;  // of the file, as far as they were read or written
+  std::string lines_;  // this run's copy of the file's lines, for rescue()
   std::int64_t block_ = 1;
   std::optional<Block> open_;
   EpochPosition last_;  // of the last batch in an epoch that was recorded with its position
