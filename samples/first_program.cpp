@@ -1,5 +1,5 @@
-// A first program of one's own: arrays in memory, a model, and private training, which can be ended
-// at any time and started again.
+// A first program: data from arrays, a model, and private training that can be interrupted at any
+// time and continues when the program is started again.
 #include <cstdio>
 #include <random>
 
@@ -9,7 +9,7 @@ using namespace sotto;
 using namespace sotto::nn;
 
 int main() {
-  constexpr std::int64_t n = 5000;  // points of the plane: which lie within a circle?
+  constexpr std::int64_t n = 5000;  // points of the plane, labelled: inside a circle or not
   std::vector<float> points;
   std::vector<std::int64_t> inside;
   std::mt19937 random(1);

@@ -1,4 +1,5 @@
-// Which lines of a ledger are right, also where the library refuses the file.
+// The subcommand `inspect`: finds the right and wrong lines of a ledger, even of one that the
+// library refuses to open.
 #include <algorithm>
 #include <string_view>
 
@@ -16,19 +17,19 @@ namespace sotto::budget {
 
 namespace {
 
-// The lines of a file. `known` has those before the first wrong one, and those behind it where they
-// follow without it.
+// The findings for a file. `known` holds the lines before the first wrong one; if the file is right
+// without some stray lines, it also holds the lines behind those.
 struct Findings {
   LedgerText known{};
   std::int64_t right = 0;        // lines before the wrong one
-  std::string why{};             // it is wrong; empty: there is none
-  std::string wrong{};           // its text
-  std::int64_t strays = 0;       // lines from it on, without which the file would be right; or 0
-  std::int64_t behind = 0;       // lines behind it, or behind the strays
-  std::size_t broken_bytes = 0;  // of a last line that broke off
+  std::string why{};             // the line is wrong; empty: no line is
+  std::string wrong{};           // the text of the wrong line
+  std::int64_t strays = 0;       // lines from it on without which the file is right; 0: none
+  std::int64_t behind = 0;       // lines behind the wrong line, or behind the strays
+  std::size_t broken_bytes = 0;  // of an incomplete last line
 };
 
-// A file that cannot be opened is a wrong argument here, as a damaged one is an answer.
+// Reads a file. A file that cannot be read is a wrong argument; a damaged one is a proper answer.
 std::string file_text(const std::string& path) {
   try {
     return read_file(path);
@@ -42,8 +43,8 @@ std::string line_at(const std::string& file, std::size_t at) {
   return file.substr(at, end == std::string::npos ? end : end + 1 - at);
 }
 
-// Leaves out lines from the wrong one on until one follows those before. Each line's checksum rests
-// on all before it, so nothing that was recorded is missing if the rest then follows, too.
+// Skips lines, from the wrong one on, until one continues the right lines. The checksum of a line
+// depends on all lines before it, so if the rest of the file is right, no recorded line is missing.
 void skip_strays(const std::string& file, Findings& found) {
   std::size_t at = found.known.size + found.wrong.size();
   for (std::int64_t strays = 1; at < file.size(); ++strays) {
@@ -127,7 +128,7 @@ void tell_cost(const Options& options, const LedgerFacts& ledger, Answer& answer
   }
 }
 
-// The lines to take out, as sed wants them.
+// Returns the numbers of the stray lines as an address for sed.
 std::string stray_range(const Findings& found) {
   const std::int64_t first = found.right + 1, last = found.right + found.strays;
   return first == last ? fmt::format("{}", first) : fmt::format("{},{}", first, last);
