@@ -34,11 +34,10 @@ enum class NeighboringRelation {
 struct Event {
   double noise_multiplier = 0;  // noise standard deviation / L2 sensitivity; 0 is no privacy
   Sampling sampling = Sampling::full_batch;
-  double sampling_rate = 1;  // 1 for full_batch, partition, balls_and_bins and planned
-  std::int64_t batches = 1;  // of an epoch
-  bool paid = false;         // already charged with the first batch of its epoch
-  double truncation_probability =
-      0;  // truncated Poisson: bound on the probability that the batch was truncated
+  double sampling_rate = 1;           // 1 for full_batch, partition, balls_and_bins and planned
+  std::int64_t batches = 1;           // of an epoch
+  bool paid = false;                  // already charged with the first batch of its epoch
+  double truncation_probability = 0;  // upper bound, for truncated Poisson
 
   auto operator<=>(const Event&) const = default;
 };

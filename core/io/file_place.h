@@ -19,10 +19,9 @@ FileKind file_kind(const std::string& path);
 
 // The way to write a path.
 struct FilePlace {
-  std::string path;  // the path, with the symbolic links of its last component resolved
-  bool replaced =
-      false;            // a regular file or a new one: written to a temporary file that is renamed
-  int descriptor = -1;  // >= 0: an open file of this process, named as /dev/fd/N
+  std::string path;       // the path, with the symbolic links of its last component resolved
+  bool replaced = false;  // true: written to a temporary file, which is then renamed to `path`
+  int descriptor = -1;    // >= 0: an open file of this process, named as /dev/fd/N
 };
 
 // Resolves a path that is to be written. Throws SystemFailure for a loop of symbolic links, and for
