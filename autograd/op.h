@@ -5,11 +5,11 @@
 
 namespace sotto {
 
-// The description of an operation. Make one static Op for each operation that you write, and pass
+// The description of an operation. Make one global Op for each operation that you write, and pass
 // it to Tape::record(). Its constructor registers the name, so that tests can require a check of
 // each registered operation.
 //
-//   static const Op op("cube");
+//   const Op cube_op("cube");
 struct Op {
   // yes: backward also accepts a gradient (cotangent) with a leading sample axis (a batching rule,
   // as in vmap), and the per-sample gradients of a shared value are pulled back in one call, in
