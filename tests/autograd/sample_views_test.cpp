@@ -1,5 +1,5 @@
-// Several views of each sample as rows of one batch: to which sample they belong, and refusals.
-// op_laws_test.cpp checks that gradients equal those of the samples run alone.
+// Several views of each sample as rows of one batch: the sample that a row belongs to, and
+// refusals. op_laws_test.cpp checks that gradients equal those of the samples run alone.
 #include "autograd/ops.h"
 #include "dp/clipping/clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"

@@ -10,7 +10,7 @@ using namespace sotto;
 
 namespace {
 
-// The last valid state of a sequence of ids, beside features of the sample's.
+// A model that joins the last valid state of a sequence of ids with further features of the sample.
 class Tagger final : public nn::ModuleOf<Tensor, Var> {
  public:
   Var forward(const Var& ids, const Tensor& lengths, const Var& features) override {
@@ -35,7 +35,7 @@ struct Inputs {
   Tensor features = Tensor::from({0.5, -1, 2, 0.25}, {2, 2}, Dtype::f32);
 };
 
-// The results and all gradients, those of the input among them, in order.
+// Returns the results and all gradients, including those of the inputs, in order.
 std::vector<float> run(Tagger& tagger, const Inputs& inputs, const TapeOptions& options = {}) {
   Tape tape(options);
   const Var features = tape.input(inputs.features, 0, true);
@@ -65,7 +65,7 @@ TEST_CASE("a module of several inputs is called with them, and shows its paramet
   Inputs inputs;
   const std::vector<float> all = run(tagger, inputs, {.training = false});
   CHECK(tagger.unshown().empty());
-  // What lies beyond a sample's length does not matter.
+  // Ids beyond a sample's length do not change the result.
   inputs.ids.data<std::int64_t>()[2] = 5;
   CHECK(run(tagger, inputs, {.training = false}) != std::vector<float>{});
   const std::vector<float> other = run(tagger, inputs, {.training = false});

@@ -1,4 +1,4 @@
-// What nearly every unit test includes, compiled once for all of them. Off with -Db_pch=false.
+// The headers that nearly every unit test includes, precompiled once. -Db_pch=false turns this off.
 #include "core/pch/library.h"
 #include "sotto.h"
 #include "tests/support/catch.h"

@@ -24,7 +24,7 @@ std::vector<Tensor> first_rows(const Batch& batch, std::int64_t count) {
   return {batch.images.slice(0, 0, count), batch.targets.slice(0, 0, count)};
 }
 
-// Runs physical batches through one clipper; sums, norms and clip factors.
+// Runs physical batches through one clipper and holds its sums, norms and clip factors.
 class Steps {
  public:
   Steps(Device device, const ClipOptions& options, bool by_parameter)
@@ -140,7 +140,7 @@ TEST_CASE("an unreliable replay is clipped once more on the host") {
     const ClipOptions by_rows{.norm_method = NormMethod::materialize, .per_sample_grad_budget = 0};
     Clipper replayed(flat_group(model.parameters(), 1), by_rows);
     Clipper at_once(flat_group(model.parameters(), 1), by_rows);
-    // The sum of the third one's first three is lost in single precision.
+    // In the third batch, terms of 1e8 cancel in the first sample's gradient, which needs f64.
     for (const std::vector<float>& x : std::vector<std::vector<float>>{{1, 1, 1, 2, 3, 4},
                                                                        {1, 0, 1, 2, 3, 5},
                                                                        {0.5f, 1e8f, -1e8f, 1, 2, 4},
@@ -297,7 +297,7 @@ class BenchSteps {
     optimizer_.emplace(model_, nn::SgdRule{.learning_rate = 0.01});
   }
 
-  // Counts of a step that no longer compares its replays.
+  // Counts are those of a later step, which compares no replay with a run without a graph.
   PretendedCounts of(bool is_private, bool capture) {
     PretendedCounts before;
     constexpr int compared = 5;

@@ -249,7 +249,7 @@ TEST_CASE("a factor that its clip weight makes denormal moves the sum by at most
           Clipper clipper({{{&w}, bound}},
                           {.rule = setting.rule, .norm_method = setting.norm_method},
                           setting.passes);
-          // Larger gradients by a factor get smaller clip weights by it.
+          // Gradients that are larger by a factor get clip weights that are smaller by that factor.
           clipper.set_loss_scale(round % 2 == 0 ? 1 : 0x1p24);
           const Shape shape = image ? Shape{1, 1, positions} : Shape{1, positions, 1};
           Tape tape({.private_data = true});

@@ -130,7 +130,7 @@ TEST_CASE("device code: factors of several parameters' gradients, by every rule"
   }
 }
 
-// Clip factors keep sums finite; a sum that is not must not be used.
+// Clip factors keep sums finite; a sum that is not finite must not be used.
 TEST_CASE("a sum that is not finite is not reliable") {
   for_each_gpu([](Device device) {
     Parameter a(zeros({3}, Dtype::f32, device)), b(zeros({3}, Dtype::f32, device));
@@ -194,7 +194,7 @@ TEST_CASE(
           same({.norm_method = norm_method, .passes = passes, .by_parameter = by_parameter});
       }
     }
-    // A budget for one group after the other, and for no materialized gradients.
+    // Budgets: for the gradients of one group at a time, and for no materialized gradients.
     same({.by_parameter = true, .per_sample_grad_budget = 1});
   });
 }
@@ -297,8 +297,8 @@ TEST_CASE("a loss that no parameter reaches, and one that some do not, count on 
   });
 }
 
-// The k-th allocation of a second physical batch fails: the first one's sum is unchanged, or says
-// that it is lost.
+// The k-th allocation of a second physical batch fails: the sum of the first is unchanged, or the
+// clipper is broken().
 TEST_CASE("a physical batch that runs out of a GPU's memory anywhere is as if never added") {
   for_each_gpu([](Device device) {
     PublicRandom random(6);

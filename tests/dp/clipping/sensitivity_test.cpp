@@ -90,7 +90,7 @@ void check_policy(nn::Sequential& model, const Policy& policy, const Batch& batc
     std::erase(rest, left);
     const double moved = distance(all, sum_over(clipper, model, policy, batch, rest));
     CHECK(moved <= clipper.sensitivity());
-    // The first gradient is out of range for f16, and counts for nothing there.
+    // The first gradient is out of range for f16, and adds nothing there.
     CHECK((moved > 0 || (policy.precision == Dtype::f16 && left == 0)));
   }
 }

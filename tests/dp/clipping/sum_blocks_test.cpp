@@ -57,7 +57,7 @@ TEST_CASE(
     const std::int64_t left =
         units[static_cast<std::size_t>(random.word() % static_cast<std::uint64_t>(units.size()))];
     const auto rest = blocks_of(without(units, left));
-    // Blocks that differ are adjacent, and hold at most most + 1 units, including the one left out.
+    // Blocks that differ are adjacent, and hold at most max + 1 units with the one left out.
     std::size_t front = 0, back = 0;
     while (front < rest.size() && all[front] == rest[front]) ++front;
     while (back < rest.size() - front && all[all.size() - 1 - back] == rest[rest.size() - 1 - back])
@@ -143,7 +143,7 @@ class Network {
         weight_(zeros(of.side > 0 ? Shape{32, of.width, 3, 3} : Shape{1, of.width})),
         bias_(zeros({of.side > 0 ? 32 : 1})) {}
 
-  // The clipped sum of these units, in physical batches of about `part` and blocks of at most
+  // The clipped sum of these units, in physical batches of about `part` units and blocks of at most
   // `block`.
   std::vector<double> sum(const Tensor& x, const std::vector<std::int64_t>& units,
                           std::int64_t part, std::int64_t block) {

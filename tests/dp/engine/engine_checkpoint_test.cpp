@@ -1,4 +1,4 @@
-// Interrupted engines: the contents and readers of training checkpoints, and refused ones.
+// Interrupted engines: contents and permissions of training checkpoints, and refused checkpoints.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -149,7 +149,7 @@ TEST_CASE("a checkpoint is secret, and a model is weights and their privacy stat
   Run run(noisy(Sampling::balls_and_bins));
   Training& t = run.t;
   run.engine.step(t.loss());
-  // The file as it was when everybody could read it.
+  // An old file that others may read is replaced by one that they may not.
   std::ofstream(run.file) << "old";
   fs::permissions(run.file,
                   fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_read);

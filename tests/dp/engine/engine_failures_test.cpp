@@ -1,4 +1,4 @@
-// Attempts to release more than the ledger says, all of which fail.
+// Attempts to release more than the ledger records; all of them fail.
 #include <algorithm>
 #include <cmath>
 
@@ -49,8 +49,8 @@ double moved(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(square);
 }
 
-// The weights after a step with hardly any noise on all units, where unit 7 has no rows, its own,
-// or some of them three times.
+// Returns the weights after a step with negligible noise on all units. Unit 7 has no rows, its own
+// rows, or some of them three times.
 std::vector<double> step_with(const std::vector<std::int64_t>& rows_of_7) {
   Training t;
   Ledger ledger;
@@ -70,7 +70,7 @@ std::vector<double> step_with(const std::vector<std::int64_t>& rows_of_7) {
 TEST_CASE(
     "a unit's presence does not change others' dropout, and its rows have masks of their own") {
   const std::vector<double> without = step_with({}), with = step_with({7});
-  // The bound over the batch size, and the little noise.
+  // The clip bound over the batch size, plus the small noise.
   CHECK(moved(without, with) <= 1.0 / population * 1.001);
   CHECK(moved(without, with) > 0.1 / population);
   CHECK(moved(without, step_with({7, 7, 7})) <= 1.0 / population * 1.001);
@@ -98,7 +98,7 @@ bool plans(std::size_t more, std::optional<Dtype> precision) {
       return cross_entropy(model(tape.input(batch.inputs)), batch.targets);
     });
   } catch (const std::exception&) {
-    // The step hardly fits, or not at all: only the plan is of interest.
+    // The step may run out of memory; the test looks at the plan only.
   }
   return engine.memory_plan().has_value();
 }
@@ -178,7 +178,7 @@ TEST_CASE("a loss can neither step its engine nor release means, and its own ste
             if (means) engine.release_means({.ranges = {{0, 1}}, .values = zeros_of});
             if (!means) engine.step(t.loss());
           };
-          // and continues, as an attacker would
+          // The loss continues after the error, as an attacker's would.
           CHECK(throws(release, "called inside of another call"));
         }
         return t.loss()(tape, rows);

@@ -99,7 +99,7 @@ TEST_CASE("means are planned where they were announced, and room is left for the
   Engine engine = t.engine(Ledger(), options);
   CHECK(engine.noise_multiplier() > 1.01 * alone);
   means(engine, 5);
-  // It is not fixed when the means are released: all of the plan counts.
+  // The rest of the plan could still be chosen by looking at the means, so the whole plan counts.
   CHECK(engine.epsilon() > 1.999);
   CHECK(says(engine.report().composition, "all that was planned, as which part"));
   t.step(engine, 5);

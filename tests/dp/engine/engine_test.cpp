@@ -249,7 +249,7 @@ TEST_CASE("a unit of several rows is clipped as one, however the batch is split"
   }
 }
 
-// Its sample axis cannot be distinguished from the axis of size 1 that the reshape makes.
+// The sample axis of one row could be confused with the axis of size 1 that the reshape adds.
 TEST_CASE("a step of one sample takes any model") {
   nn::manual_seed(10);
   Training t;
@@ -266,7 +266,7 @@ TEST_CASE("a step of one sample takes any model") {
   CHECK(report.statistics->norms[0].size() == 400);
 }
 
-// Each problem alone, with everything else in order.
+// Each problem alone, with all other options valid.
 TEST_CASE("every problem of the settings is reported with its values") {
   nn::manual_seed(7);
   Training t;

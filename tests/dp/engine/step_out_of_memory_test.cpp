@@ -145,7 +145,7 @@ TEST_CASE("private training that runs out of memory anywhere is as before, or ma
     const Failures failures = fail_everywhere(
         [&] { engine.step([&](Tape& tape, auto rows) { return t.loss(tape, rows); }); },
         [&] { return std::tuple(t.state(), ledger.run_releases(), engine.steps_made()); });
-    // Twice in physical batches of half the size, down to one row, which cannot be halved.
+    // The physical batch is halved twice, to one row, which cannot be halved again.
     CHECK(failures.recovered == 2);
     CHECK(failures.thrown > 50);
     CHECK(ledger.run_releases() == engine.steps_made());

@@ -8,7 +8,7 @@ using namespace sotto;
 
 namespace {
 
-// The noise multiplier that batches of this size need, by Renyi divergences.
+// The noise multiplier that batches of this size need, by Renyi accounting.
 double noise(const EngineOptions& options, double batch, double population) {
   return calibrate_noise_multiplier(
       {.epsilon = *options.target_epsilon,

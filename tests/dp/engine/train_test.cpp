@@ -57,7 +57,7 @@ TEST_CASE("a model on any device is trained there, as on the CPU") {
     nn::Sequential model{nn::Flatten(), nn::Linear(784, 10)};
     model.to(info.device);
     nn::Sgd optimizer(model, {.learning_rate = 1});
-    // Nothing is drawn.
+    // Full batches without noise: the training is deterministic.
     const EngineOptions all{.noise_multiplier = 0,
                             .delta = 1e-2,
                             .steps = 2,
@@ -105,7 +105,7 @@ TEST_CASE("losses of labels, of values and of whole batches are taken") {
   CHECK(values != labels);
   CHECK(values ==
         weights([](const Var& y, const Var& t) { return squared_error(y, t, Within::mean); }));
-  // The third is given the model's inputs, too: half of each loss, half of each step.
+  // A BatchLoss gets the batch, and may use its fields and inputs without the model.
   data.fields["weights"] = full({population}, 0);
   nn::manual_seed(1);
   CHECK(weights([&](Tape& tape, const Dataset& batch) {
@@ -121,7 +121,8 @@ TEST_CASE("a training that was stopped anywhere goes on where it was saved") {
   TrainOptions options = options_for();
   options.save = place.path() + ".state";
   options.save_every = 4;
-  // Of 12 steps the ninth throws: those after the eighth are lost, but spent.
+  // The ninth of 12 steps throws. The steps after the last checkpoint, at step 8, are lost but
+  // spent.
   {
     Training t;
     const auto failing = [](const StepReport& report, const Engine&) {
@@ -143,7 +144,7 @@ TEST_CASE("a training that was stopped anywhere goes on where it was saved") {
   REQUIRE(!seen.empty());
   CHECK(seen.front() == 9);
   CHECK(statement.epsilon <= 5);
-  // Once it is finished, it is there at once.
+  // A finished training makes no further step and returns its result.
   const std::size_t steps_made = seen.size();
   Training again;
   const PrivacyStatement same = train(again.model, again.optimizer, again.data, place.path(),
@@ -154,7 +155,7 @@ TEST_CASE("a training that was stopped anywhere goes on where it was saved") {
 }
 
 TEST_CASE("a training in two halves is the whole one but for its noise") {
-  // Without noise and with all units in each batch nothing is drawn.
+  // Without noise and with all units in each batch, training is deterministic.
   TrainOptions options = options_for(8);
   options.engine.target_epsilon = {};
   options.engine.noise_multiplier = 0;

@@ -1,4 +1,4 @@
-// From units to physical batches.
+// The division of privacy units into physical batches.
 #include "dp/engine/unit_batches.h"
 
 #include "dp/sampling/make_sampler.h"

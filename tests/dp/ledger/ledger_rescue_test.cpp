@@ -1,4 +1,4 @@
-// The copy that a run leaves of a ledger whose file was taken away, or changed, in mid-run.
+// The rescue copy that a run saves of a ledger whose file was removed or changed during the run.
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -55,7 +55,7 @@ TEST_CASE("a run that is ended by what became of its file saves all that it know
     }
     const std::string text = read(index_in_epoch.path()),
                       rescue = index_in_epoch.path() + ".rescue";
-    // Nobody's file is replaced, whatever it is.
+    // Existing files and links are not replaced.
     write(rescue, "mine");
     std::filesystem::create_symlink("nowhere", rescue + ".2");
     attacks[kind](index_in_epoch, text);
@@ -68,7 +68,7 @@ TEST_CASE("a run that is ended by what became of its file saves all that it know
           (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
     CHECK(read(rescue) == "mine");
     CHECK(std::filesystem::is_symlink(rescue + ".2"));
-    // In its place it is a ledger as before.
+    // Renamed to the ledger's path, the copy is a valid ledger.
     std::filesystem::rename(rescue + ".3", index_in_epoch.path());
     { const Ledger gone = std::move(ledger); }
     CHECK(Ledger::resume(index_in_epoch.path(), mark).run_releases() == 3);

@@ -48,8 +48,8 @@ double rounded_distance(const NoiseGrid& grid, const std::vector<double>& a,
   return std::sqrt(squares);
 }
 
-// Most sums are added in doubles; the few that doubles do not hold exactly, or beside such a one,
-// are added in another way.
+// Groups of sums that f64 holds exactly are added in f64. A group with a larger sum is added in
+// integers.
 template <class T>
 void check_on_grid(const std::vector<T>& sums, const std::vector<std::int64_t>& noise,
                    const NoiseGrid& grid, double divisor) {

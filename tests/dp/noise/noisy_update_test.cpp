@@ -11,7 +11,7 @@ using namespace sotto;
 
 namespace {
 
-// A parameter of more than a block, and a small one in f64; sums for both.
+// A parameter of several blocks, a small one in f64, and sums for both.
 struct Sums {
   std::vector<std::unique_ptr<Parameter>> parameters;
   Gradients sums;

@@ -110,7 +110,7 @@ Dataset with_fields(std::int64_t count) {
   return data;
 }
 
-// That every tensor of a sample is still that of one sample; returns the samples.
+// Checks that all tensors of each sample still belong together; returns the samples.
 Rows samples_of(const Dataset& data, const Dataset& all) {
   const Rows targets = data.targets.to_vector<std::int64_t>();
   const Rows lengths = data.field("lengths").to_vector<std::int64_t>();

@@ -44,9 +44,9 @@ TEST_CASE("the noise of a plan has the covariance C^-1 C^-T, times its scale squ
   for (const StrategyMatrix& strategy : strategies(6)) check_covariance(strategy);
 }
 
-// docs/appendix/proofs-correlated-noise.md: with spacing g, d elements and n steps, one record
-// changes at most S (D
-// + g sqrt d) + 3/2 g sqrt(d n).
+// docs/appendix/proofs-correlated-noise.md: with spacing g, d elements, n steps, the clipped sum's
+// sensitivity D and the factor's S, one record changes the noisy sums by at most
+// S (D + g sqrt d) + 3/2 g sqrt(d n).
 TEST_CASE("the noise is scaled by the maximum change by one record, rounding included") {
   for (const std::int64_t steps : {1, 30, 3000}) {
     for (const StrategyMatrix& strategy : strategies(steps)) {
