@@ -52,13 +52,14 @@ bool has_rate(Sampling sampling);
 bool in_epochs(Sampling sampling);
 
 // Throws std::invalid_argument, with `op` first, unless noise_multiplier is finite and >= 0, and
-// the other numbers are possible for the sampling: sampling_rate in [0, 1] or 1, cut in [0, 1] or
-// 0, batches >= 1 or 1, paid only within epochs.
+// the other numbers are possible for the sampling: sampling_rate in [0, 1] or 1,
+// truncation_probability in [0, 1] or 0, batches >= 1 or 1, paid only within epochs.
 void check_event(const char* op, const Event& event);
 
 // The event as
 // {"mechanism":"gaussian","noise_multiplier":1.1,"sampling":"poisson","sampling_rate":0.01}, with
-// "batches", "paid" or "cut" if the sampling has them. The numbers read back to the same bits.
+// "batches", "paid" or "cut" (the truncation probability) if the sampling has them. The numbers
+// read back to the same bits.
 std::string to_json(const Event& event);
 
 // Parses the text of to_json. Throws std::invalid_argument when a field is missing, unknown, of the

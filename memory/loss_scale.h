@@ -35,7 +35,7 @@ struct LossScaling {
 class LossScale {
  public:
   // Throws std::invalid_argument unless the scales are powers of two from 2^-24 to 2^24 with
-  // least <= first <= largest, the interval is positive and 0 < tolerated < 1.
+  // min <= first <= largest, the interval is positive and 0 < tolerated < 1.
   explicit LossScale(const LossScaling& options = {}, Dtype precision = Dtype::f32);
 
   double value() const { return value_; }

@@ -31,7 +31,7 @@ enum class Nonlinearity { linear, sigmoid, tanh, relu, leaky_relu, selu };
 double gain(Nonlinearity nonlinearity, double slope = 0.01);
 
 // All functions below draw f32 values on the CPU, in row-major order.
-// random_uniform: uniform in [low, high). random_normal: `deviation` is the standard deviation.
+// random_uniform: uniform in [low, high). random_normal: `stddev` is the standard deviation.
 Tensor random_uniform(const Shape& shape, double low, double high,
                       PublicRandom& random = init_random());
 Tensor random_normal(const Shape& shape, double mean = 0, double stddev = 1,

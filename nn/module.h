@@ -91,11 +91,12 @@ class Module {
   void to(Device device);
 
  protected:
-  // Whatever a module's inputs are, its call: `run` is forward() of these values, or of those that
-  // take their place when it runs again in backward.
+  // Calls a module with any number of inputs: runs `run`, which calls forward(), in the module's
+  // precision and reports the call to the ModuleHook. If the call is recomputed in backward, `run`
+  // gets other Vars in place of `inputs`.
   using Run = std::function<Var(const std::vector<Var>& inputs)>;
   Var call(const std::vector<Var>& inputs, const Run& run);
-  // For a module of `count` inputs that was called with one.
+  // Throws std::invalid_argument for a module of `count` inputs that was called with one.
   [[noreturn]] Var refuse_one_input(std::size_t count) const;
 
  private:
@@ -107,9 +108,9 @@ class Module {
   bool recompute_ = false;
 };
 
-// Sees every module that is called, with its first input and its result, for as long as it lives
-// and on its thread; a later one sees instead of an earlier. What is run again in backward was seen
-// before.
+// Observes module calls: while it lives, on_call is called for every module call on its thread,
+// with the call's first input and its result. A hook made later replaces earlier ones until it is
+// destroyed. Recomputation in backward is not reported again.
 class ModuleHook {
  public:
   using OnCall = std::function<void(const Module& module, const Var& x, const Var& result)>;

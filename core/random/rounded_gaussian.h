@@ -16,8 +16,8 @@ class RoundedGaussian {
  public:
   static constexpr double min_stddev = 0x1p-8, stddev_limit = 0x1p55;
 
-  // The exact standard deviation is between `deviation` and (1 + 2^-48) `deviation`, never less.
-  // Throws std::invalid_argument unless min_stddev <= deviation < stddev_limit.
+  // The exact standard deviation is between `stddev` and (1 + 2^-48) `stddev`, never less.
+  // Throws std::invalid_argument unless min_stddev <= stddev < stddev_limit.
   explicit RoundedGaussian(double stddev);
 
   // Fills `out` with independent samples, |n| < 2^63. Element i does not depend on the number of

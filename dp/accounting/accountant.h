@@ -92,7 +92,7 @@ class Accountant {
 std::unique_ptr<Accountant> make_accountant(
     AccountantKind kind = AccountantKind::pld,
     NeighboringRelation relation = NeighboringRelation::add_or_remove_one);
-// For what needs a new one again and again: a search, a ledger that grows.
+// Makes a new accountant at each call, for searches and for ledgers that grow.
 using AccountantFactory = std::function<std::unique_ptr<Accountant>()>;
 AccountantFactory accountant_factory(
     AccountantKind kind = AccountantKind::pld,

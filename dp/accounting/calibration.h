@@ -37,8 +37,8 @@ std::int64_t max_steps(double noise_multiplier, const PrivacyTarget& target,
                        const AccountantFactory& accountant = accountant_factory());
 
 // The largest sampling rate with this noise multiplier (that of target.batch is ignored, and its
-// `cut` must hold for the rate returned). Throws also unless noise_multiplier is finite and >= 0,
-// when the sampling has no rate, and when no rate from 1e-15 on meets the target.
+// truncation_probability must hold for the rate returned). Throws also unless noise_multiplier is
+// finite and >= 0, when the sampling has no rate, and when no rate from 1e-15 on meets the target.
 double max_sampling_rate(double noise_multiplier, const PrivacyTarget& target,
                          const AccountantFactory& accountant = accountant_factory());
 

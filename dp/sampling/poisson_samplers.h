@@ -5,17 +5,17 @@
 
 namespace sotto {
 
-// A Poisson batch, truncated to a uniform subset of `largest` units if it has more, so that
-// physical batches of a fixed shape hold it. The event's cut bounds the truncation probability, for
-// a population larger by one unit, too (Ganesh 2025).
+// A Poisson batch, truncated to a uniform subset of `max_batch_size` units if it has more, so that
+// physical batches of a fixed shape hold it. The event's truncation_probability also holds
+// for a population larger by one unit (Ganesh 2025).
 class TruncatedPoissonSampler final : public Sampler {
  public:
-  // Throws std::invalid_argument unless 0 < rate <= 1 and largest >= 1.
+  // Throws std::invalid_argument unless 0 < rate <= 1 and max_batch_size >= 1.
   TruncatedPoissonSampler(std::int64_t population, double rate, std::int64_t max_batch_size,
                           SecretRandom random = SecretRandom());
 
   std::int64_t max_batch_size() const { return largest_; }
-  // The mean size of the batches before truncation, but at most `largest`.
+  // The mean size of the batches before truncation, but at most `max_batch_size`.
   double expected_batch_size() const override;
 
  protected:

@@ -22,7 +22,7 @@ class SampledBatch {
   std::span<const std::int64_t> units() const { return units_; }
   // The event that a release of this batch is accounted as, with a noise multiplier of 0.
   const Event& event() const { return event_; }
-  // Two draws in which one unit takes part are at least this many apart; 1: nothing is promised.
+  // Two draws in which one unit takes part are at least this many apart; 1: no guarantee.
   std::int64_t min_separation() const { return min_separation_; }
   // The mean number of units in a draw of the epoch, not rounded. Public.
   double expected_batch_size() const { return expected_size_; }
@@ -51,8 +51,8 @@ class SampledBatch {
   bool secure_ = false;
 };
 
-// A sampler's state for a training checkpoint. It is as secret as the batches: `rest` tells who is
-// in those to come. It does not contain the generator.
+// A sampler's state for a training checkpoint. It is as SECRET as the batches: `rest` reveals
+// the units of batches to come. It does not contain the generator.
 struct SamplerState {
   Event event;  // of the next draw
   std::int64_t population = 0;
@@ -102,13 +102,14 @@ class Sampler {
   void load_state(const SamplerState& state);
 
  protected:
-  // The units of the next draw, in increasing order. `place` counts the batches of an epoch from 0.
+  // The units of the next draw, in increasing order. `index_in_epoch` counts the batches
+  // of an epoch from 0.
   virtual std::vector<std::int64_t> sample(std::int64_t index_in_epoch) = 0;
   virtual bool secure() const = 0;
   // Returns whether another epoch follows the first.
   virtual bool repeats() const { return true; }
-  // The remaining assignment, after `place` batches, of an epoch that is drawn at its start;
-  // load_rest() restores it after checking all of it.
+  // The remaining assignment, after `index_in_epoch` batches, of an epoch that is drawn at its
+  // start; load_rest() restores it after checking all of it.
   virtual std::vector<std::int64_t> rest(std::int64_t /*place*/) const { return {}; }
   virtual void load_rest(std::int64_t index_in_epoch, const std::vector<std::int64_t>& rest);
 

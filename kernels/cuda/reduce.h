@@ -23,7 +23,7 @@ struct Part {
 };
 
 // The number of parts for `count` elements of each of `results` results: enough for `bodies` bodies
-// to run side by side, but each part has at least `least` elements.
+// to run side by side, but each part has at least `min` elements.
 inline std::int64_t count_parts(std::int64_t count, std::int64_t results, std::int64_t bodies,
                                 std::int64_t min) {
   const std::int64_t wanted = (bodies + results - 1) / results;

@@ -23,7 +23,7 @@ struct BatchSizeSearch {
 // besides. May throw OutOfMemory or std::bad_alloc.
 using PeakOf = std::function<std::size_t(std::int64_t rows)>;
 
-// The largest number of rows, from `least` to `most`, whose peak is within `limit` bytes; the
+// The largest number of rows, from `min` to `max`, whose peak is within `limit` bytes; the
 // search stops early once 31/32 of the limit are used.
 BatchSizeSearch largest_batch_that_fits(const PeakOf& peak_of, std::int64_t min, std::int64_t max,
                                         std::size_t limit);

@@ -36,7 +36,7 @@ struct MemoryRequirement {
   std::size_t update = 0;  // peak bytes while parameters are updated (update_bytes)
   std::size_t limit = 0;   // bytes
 
-  // The smaller of useful_rows and `most`, but at least `least`.
+  // The smaller of useful_rows and `max`, but at least `min`.
   std::int64_t useful() const;
 };
 
@@ -61,7 +61,7 @@ struct Plan {
 };
 
 // Applies the first strategy, in order of preference, that fits useful() rows, else the first that
-// fits `least` rows. Throws std::invalid_argument, with the bytes, when none does or the update
+// fits `min` rows. Throws std::invalid_argument, with the bytes, when none does or the update
 // does not fit.
 Plan choose_strategy(std::span<const Strategy> strategies, const MemoryRequirement& requirement);
 

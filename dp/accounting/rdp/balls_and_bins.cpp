@@ -50,7 +50,7 @@ Moments join(const Moments& one, const Moments& two) {
   return both;
 }
 
-// ln E[M^k] for k up to `most`: E[L^k] = e^{k (k-1) / (2 sigma^2)}, joined by doubling; above k =
+// ln E[M^k] for k up to `max`: E[L^k] = e^{k (k-1) / (2 sigma^2)}, joined by doubling; above k =
 // `exact` by E[M^{k+1}] <= E[M^k] (1 + (e^{k / sigma^2} - 1) / batches).
 std::vector<double> log_moments(double batches, double sigma, std::size_t max) {
   constexpr std::size_t exact = 256;

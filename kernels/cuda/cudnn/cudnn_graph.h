@@ -42,7 +42,7 @@ class Descriptor {
   void set(const Call& call, cudnnBackendAttributeName_t name, const Descriptor& value) {
     set(call, name, std::vector{value});
   }
-  // The first `most` values of an attribute, or fewer if it has fewer.
+  // The first `max` values of an attribute, or fewer if it has fewer.
   template <class T>
   std::vector<T> read(const Call& call, cudnnBackendAttributeName_t name,
                       cudnnBackendAttributeType_t type, std::int64_t max) const {
@@ -53,7 +53,7 @@ class Descriptor {
     values.resize(static_cast<std::size_t>(count < max ? count : max));
     return values;
   }
-  // The first `most` descriptors of another type that this one holds.
+  // The first `max` descriptors of another type that this one holds.
   std::vector<Descriptor> read(const Call& call, cudnnBackendAttributeName_t name,
                                cudnnBackendDescriptorType_t type, std::int64_t max) const;
   // Throws Unsupported if the library does not support it, and SystemFailure for an invalid one.

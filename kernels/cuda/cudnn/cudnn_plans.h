@@ -35,7 +35,7 @@ class PlanTarget {
 using EngineNotes = std::vector<cudnnBackendNumericalNote_t>;
 bool noted(const EngineNotes& notes, cudnnBackendNumericalNote_t note);
 
-// Up to `most` finalized plans for the operations, the library's preferred one first, by engines
+// Up to `max` finalized plans for the operations, the library's preferred one first, by engines
 // that are `allowed`, with a workspace of at most `max_workspace` bytes. Throws Unsupported if the
 // operations do not form a graph.
 std::vector<Descriptor> find_plans(const Call& call, const PlanTarget& target,
