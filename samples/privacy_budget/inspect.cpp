@@ -138,27 +138,28 @@ std::vector<std::string> advice(const Findings& found) {
   std::vector<std::string> notes;
   if (found.broken_bytes > 0) {
     notes.push_back(fmt::format(
-        "the last line broke off after {} bytes, as a crash leaves it: it counts for nothing, and "
-        "the next run removes it",
+        "the last line broke off after {} bytes, as after a crash: it records no release, and the "
+        "next run removes it",
         found.broken_bytes));
   }
   if (found.why.empty()) {
     notes.emplace_back(
-        "where whole lines were cut from the end of a file, a checkpoint tells and not the file");
+        "the file cannot show whether whole lines were cut from its end; a training checkpoint "
+        "can");
   } else if (found.strays > 0) {
     notes.push_back(fmt::format(
-        "all that was recorded is there: line {} is none of the ledger's, and without it the rest "
-        "follows, checksums and all. When no run uses the ledger: sed -i.damaged {}d FILE",
+        "no record is missing: without line {}, which the ledger did not write, all checksums are "
+        "right. When no run uses the ledger: sed -i.damaged {}d FILE",
         stray_range(found), stray_range(found)));
   } else {
-    notes.push_back(fmt::format(
-        "from line {} on nothing is known: epsilon may be any amount more. Release nothing more "
-        "from these data before it is",
-        found.right + 1));
+    notes.push_back(
+        fmt::format("the releases from line {} on are unknown, and epsilon may be larger by any "
+                    "amount. Release nothing more from these data before they are known",
+                    found.right + 1));
     notes.emplace_back(
-        "look for a copy: a backup, or FILE.rescue, which a run leaves that finds its ledger "
-        "damaged. One that is whole, begins with the right lines of this file and is not older "
-        "than the last release can take its place");
+        "look for a copy: a backup, or FILE.rescue, which a run saves if it finds its ledger "
+        "damaged. A copy can replace this file if it is undamaged, begins with this file's right "
+        "lines, and is not older than the last release");
   }
   return notes;
 }
@@ -177,8 +178,8 @@ Answer answer_inspect(const Options& options) {
   if (found.known.lines > 0) {
     tell_cost(options, facts_of(found.known.contents), answer);
     answer.notes.emplace_back(
-        "epsilon is that of the right lines, where reservations count whole; all of the ledger "
-        "costs that at least");
+        "epsilon is that of the right lines, with reservations counted in full: a lower bound for "
+        "the whole ledger");
   }
   for (std::string& note : advice(found)) answer.notes.push_back(std::move(note));
   return answer;
