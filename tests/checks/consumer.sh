@@ -62,8 +62,8 @@ mkdir "$work/alone"
 cp "$prefix" "$(pkg-config --variable=pcfiledir fmt)/fmt.pc" "$work/alone"
 flags=$(PKG_CONFIG_LIBDIR=$work/alone PKG_CONFIG_SYSROOT_DIR=$work/root pkg-config --cflags --libs sotto)
 # shellcheck disable=SC2086
-c++ -std=c++20 -Wall -Wextra -Werror "$source/tests/checks/readme_example.cpp" -o "$work/example" $flags
-LD_LIBRARY_PATH=$libraries "$work/example"
+c++ -std=c++20 -Wall -Wextra -Werror "$source/samples/first_program.cpp" -o "$work/example" $flags
+(cd "$work" && LD_LIBRARY_PATH=$libraries ./example)
 
 project "$work/embedded"
 mkdir "$work/embedded/subprojects"

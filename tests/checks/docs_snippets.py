@@ -7,7 +7,7 @@ error, and so is an indented one in README.md, tutorials and how-tos.
   cpp with `int main() {`       a program: compiled and run
   <!-- compile --> cpp          statements: compiled as a function, with the names of docs_prelude.h
   <!-- declare --> cpp          declarations: compiled outside of functions, with the same names
-  <!-- quote FILE MARK --> cpp  compiled elsewhere: what stands in FILE between two lines "// MARK"
+  <!-- quote FILE MARK --> cpp  compiled elsewhere: what stands in FILE between two lines "// MARK"; without MARK all of it
   <!-- run --> sh               run
   <!-- parse --> sh, console    read: programs and their options exist
   console                       `$ command` is run, and prints what follows
@@ -99,8 +99,9 @@ def all_blocks(root):
 
 def quoted(root, block):
     """What the block should be, without the indentation of the closing line."""
-    source, mark = block.arguments
-    return re.split(rf" *// {mark}\n", (root / source).read_text(encoding="utf-8"))[1]
+    source, *mark = block.arguments
+    text = (root / source).read_text(encoding="utf-8")
+    return re.split(rf" *// {mark[0]}\n", text)[1] if mark else text
 
 
 def check(root):

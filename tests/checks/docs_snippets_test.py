@@ -55,6 +55,8 @@ class Snippets(unittest.TestCase):
         for text, problems in (("int x;\n", 0), ("int y;\n", 1)):
             self.page(f"<!-- quote tests/x.cpp MARK -->\n```cpp\n{text}```\n")
             self.assertEqual(len(docs_snippets.check(self.root)), problems)
+            self.page(f"<!-- quote tests/x.cpp -->\n```cpp\n  // MARK\n{text}  // MARK\n```\n")
+            self.assertEqual(len(docs_snippets.check(self.root)), problems)
         self.page("```json\n{\"a\": 1}\n{a}\n```\n")
         self.assertEqual(len(docs_snippets.check(self.root)), 1)
 
