@@ -21,8 +21,7 @@ struct Suggestion {
 // batches of B units need, and n the population:
 //   logical_batch  the smallest power of two B, from 16 on, for which the noise on the mean,
 //                  sigma(B) / B, is at most 1.25 sigma(n) / n; or n. Larger batches cost time and
-//                  hardly reduce the noise (De et al. 2022, section 3; Ponomareva et al. 2023,
-//                  section 5.4).
+//                  hardly reduce the noise (De et al. 2022; Ponomareva et al. 2023).
 //   clip_bound     1 (De et al. 2022). A smaller bound works as well with a learning rate larger by
 //                  that factor: the clipped gradient times the rate does not change.
 //   learning_rate  2 / clip_bound (De et al. 2022, B = 4096). Tramer and Boneh 2021 agree at that
