@@ -134,7 +134,7 @@ class Pages(unittest.TestCase):
 
     def test_the_pages_of_the_project_have_the_marks(self):
         docs = pathlib.Path(__file__).parents[2] / "docs"
-        for name, page in (("steps", "explanation/performance.md"), ("products", "appendix/experiments.md"),
+        for name, page in (("steps", "appendix/experiments.md"), ("products", "appendix/experiments.md"),
                            ("scaling", "appendix/experiments.md")):
             self.page.write_text((docs / page).read_text())
             pages.write_between(self.page, name, "new")

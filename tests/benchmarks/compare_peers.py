@@ -10,7 +10,7 @@ run with an allocator that keeps its memory, without which they take up to twice
 steps are checked before they are timed (bench_steps).
 
   compare_peers.py BUILD                              our side alone
-  compare_peers.py BUILD --peers SCRIPT --python PYTHON --document docs/explanation/performance.md
+  compare_peers.py BUILD --peers SCRIPT --python PYTHON --document docs/appendix/experiments.md
 
 With --document the table and the plot are written into the file, between its lines
 "<!-- steps -->" and "<!-- end of steps -->", and beside it.
