@@ -24,17 +24,17 @@ bool all_finite(const Gradients& gradients) {
 
 void check_loss_scale(double scale) {
   int exponent = 0;
-  constexpr double min = 0x1p-24, largest = 0x1p24;
-  check(scale >= min && scale <= largest && std::frexp(scale, &exponent) == 0.5,
+  constexpr double min = 0x1p-24, max = 0x1p24;
+  check(scale >= min && scale <= max && std::frexp(scale, &exponent) == 0.5,
         "loss scale: {} is not a power of two from 2^-24 to 2^24", scale);
 }
 
 LossScale::LossScale(const LossScaling& options, Dtype precision)
     : options_(options),
       value_(options.first.value_or(precision == Dtype::f16 ? first_in_f16 : 1)) {
-  for (const double scale : {value_, options.min, options.largest}) check_loss_scale(scale);
-  check(options.min <= value_ && value_ <= options.largest, "loss scale: {} is not in {} .. {}",
-        value_, options.min, options.largest);
+  for (const double scale : {value_, options.min, options.max}) check_loss_scale(scale);
+  check(options.min <= value_ && value_ <= options.max, "loss scale: {} is not in {} .. {}", value_,
+        options.min, options.max);
   check(options.growth_interval >= 1, "loss scale: the growth interval is {}",
         options.growth_interval);
   check(options.tolerated > 0 && options.tolerated < 1,
@@ -65,9 +65,9 @@ void LossScale::follow(double finite_share) {
 
 void LossScale::resume(double value, std::int64_t good_steps) {
   check_loss_scale(value);
-  check(value >= options_.min && value <= options_.largest && good_steps >= 0,
+  check(value >= options_.min && value <= options_.max && good_steps >= 0,
         "loss scale: {} after {} steps is not in {} .. {}", value, good_steps, options_.min,
-        options_.largest);
+        options_.max);
   value_ = value;
   good_steps_ = good_steps;
 }
@@ -77,7 +77,7 @@ void LossScale::move(bool good) {
   if (!good) {
     value_ = std::max(value_ / 2, options_.min);
   } else if (good_steps_ == options_.growth_interval) {
-    value_ = std::min(value_ * 2, options_.largest);
+    value_ = std::min(value_ * 2, options_.max);
     good_steps_ = 0;
   }
 }

@@ -23,7 +23,7 @@ struct LossScaling {
   Adjust adjust = Adjust::never;
   // The initial scale; if unset, 2^8 for f16 and otherwise 1.
   std::optional<double> first = {};
-  double min = 1, largest = 0x1p24;
+  double min = 1, max = 0x1p24;
   // The number of good steps after which the scale is doubled.
   std::int64_t growth_interval = 2000;
   // on_release: the fraction of units that may overflow in a good step; choose it above the noise
@@ -35,7 +35,7 @@ struct LossScaling {
 class LossScale {
  public:
   // Throws std::invalid_argument unless the scales are powers of two from 2^-24 to 2^24 with
-  // min <= first <= largest, the interval is positive and 0 < tolerated < 1.
+  // min <= first <= max, the interval is positive and 0 < tolerated < 1.
   explicit LossScale(const LossScaling& options = {}, Dtype precision = Dtype::f32);
 
   double value() const { return value_; }

@@ -103,25 +103,28 @@ ModuleHook::ModuleHook(OnCall on_call) : on_call_(std::move(on_call)), before_(w
 ModuleHook::~ModuleHook() { watch = before_; }
 
 Var Module::operator()(const Var& x) {
-  return call({x}, [this](const std::vector<Var>& inputs) { return forward(inputs[0]); });
+  return call({&x, 1}, [this](std::span<const Var> inputs) { return forward(inputs[0]); });
 }
 
 Var Module::refuse_one_input(std::size_t count) const {
   fail(fmt::format("{}: takes {} inputs, and was called with one", kind_of(*this), count));
 }
 
-Var Module::call(const std::vector<Var>& inputs, const Run& run) {
+Var Module::call(std::span<const Var> inputs, const Run& run) {
   const Var& x = inputs[0];
   const CallScope scope(*this, x);
   std::optional<UseWatch> uses;
   if (scope.outermost()) uses.emplace([this](const Parameter& p) { note_use(p); });
   std::optional<PrecisionRegion> region;
   if (precision_) region.emplace(x.tape(), *precision_);
-  const auto once = [this, run, path = memory_label().module](const std::vector<Var>& in) {
-    const CallScope again(*this, in[0], path);
-    return std::vector<Var>{run(in)};
+  const auto recomputed = [&] {
+    const auto once = [this, run, path = memory_label().module](const std::vector<Var>& in) {
+      const CallScope again(*this, in[0], path);
+      return std::vector<Var>{run(in)};
+    };
+    return segment(once, {inputs.begin(), inputs.end()})[0];
   };
-  Var y = recompute_ ? segment(once, inputs)[0] : once(inputs)[0];
+  Var y = recompute_ ? recomputed() : run(inputs);
   if (watch && !x.tape().is_recomputing()) watch->on_call_(*this, x, y);
   return y;
 }

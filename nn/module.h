@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -94,8 +95,8 @@ class Module {
   // Calls a module with any number of inputs: runs `run`, which calls forward(), in the module's
   // precision and reports the call to the ModuleHook. If the call is recomputed in backward, `run`
   // gets other Vars in place of `inputs`.
-  using Run = std::function<Var(const std::vector<Var>& inputs)>;
-  Var call(const std::vector<Var>& inputs, const Run& run);
+  using Run = std::function<Var(std::span<const Var> inputs)>;
+  Var call(std::span<const Var> inputs, const Run& run);
   // Throws std::invalid_argument for a module of `count` inputs that was called with one.
   [[noreturn]] Var refuse_one_input(std::size_t count) const;
 

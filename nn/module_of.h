@@ -29,7 +29,7 @@ class ModuleOf : public Module {
     static_assert(sizeof...(More) > 0, "a module of one input is a Module");
     std::vector<Var> inputs{x};
     (add(inputs, more), ...);
-    return call(inputs, [this, more...](const std::vector<Var>& now) {
+    return call(inputs, [this, more...](std::span<const Var> now) {
       std::size_t next = 1;
       // Braces guarantee evaluation from left to right.
       const std::tuple<More...> rest{current(now, next, more)...};
@@ -43,7 +43,7 @@ class ModuleOf : public Module {
     if constexpr (std::is_same_v<T, Var>) inputs.push_back(input);
   }
   template <class T>
-  static T current(const std::vector<Var>& inputs, std::size_t& next, const T& input) {
+  static T current(std::span<const Var> inputs, std::size_t& next, const T& input) {
     if constexpr (std::is_same_v<T, Var>)
       return inputs[next++];
     else

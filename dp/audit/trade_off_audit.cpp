@@ -91,9 +91,9 @@ double best_threshold(const Half& half, Claim claim, const TradeOffOptions& opti
 }
 
 void check_scores(const char* kind, std::span<const double> scores) {
-  check(scores.size() >= 2, "trade_off_audit: {} scores {} the canary", scores.size(), kind);
+  check(scores.size() >= 2, "clopper_pearson_audit: {} scores {} the canary", scores.size(), kind);
   check(std::none_of(scores.begin(), scores.end(), [](double s) { return std::isnan(s); }),
-        "trade_off_audit: a score {} the canary is not a number", kind);
+        "clopper_pearson_audit: a score {} the canary is not a number", kind);
 }
 
 }  // namespace
@@ -104,8 +104,8 @@ ClopperPearsonAudit clopper_pearson_audit(std::span<const double> without,
   check_scores("without", without);
   check_scores("with", with);
   check(options.confidence > 0 && options.confidence < 1,
-        "trade_off_audit: confidence {} is not in (0, 1)", options.confidence);
-  check(options.delta > 0 && options.delta < 1, "trade_off_audit: delta {} is not in (0, 1)",
+        "clopper_pearson_audit: confidence {} is not in (0, 1)", options.confidence);
+  check(options.delta > 0 && options.delta < 1, "clopper_pearson_audit: delta {} is not in (0, 1)",
         options.delta);
   const Half chosen_on{every_second(without, 0), every_second(with, 0)};
   const Half counted_on{every_second(without, 1), every_second(with, 1)};

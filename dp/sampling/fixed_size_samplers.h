@@ -16,7 +16,7 @@ class FixedSizeSampler final : public Sampler {
   double expected_batch_size() const override { return static_cast<double>(size_); }
 
  protected:
-  std::vector<std::int64_t> sample(std::int64_t /*place*/) override {
+  std::vector<std::int64_t> sample(std::int64_t /*index_in_epoch*/) override {
     return uniform_subset(population(), size_, random_);
   }
   bool secure() const override { return random_.secure(); }

@@ -33,19 +33,19 @@ Event cyclic_event(std::int64_t population, std::int64_t groups, double rate) {
 TruncatedPoissonSampler::TruncatedPoissonSampler(std::int64_t population, double rate,
                                                  std::int64_t max_batch_size, SecretRandom random)
     : Sampler(population, truncated_event(population, rate, max_batch_size)),
-      largest_(max_batch_size),
+      max_batch_size_(max_batch_size),
       subset_("TruncatedPoissonSampler", rate),
       random_(std::move(random)) {}
 
 double TruncatedPoissonSampler::expected_batch_size() const {
-  return std::min(Sampler::expected_batch_size(), static_cast<double>(largest_));
+  return std::min(Sampler::expected_batch_size(), static_cast<double>(max_batch_size_));
 }
 
-std::vector<std::int64_t> TruncatedPoissonSampler::sample(std::int64_t /*place*/) {
+std::vector<std::int64_t> TruncatedPoissonSampler::sample(std::int64_t /*index_in_epoch*/) {
   std::vector<std::int64_t> units = subset_.draw(population(), random_);
   const auto drawn = static_cast<std::int64_t>(units.size());
-  if (drawn <= largest_) return units;
-  std::vector<std::int64_t> kept = uniform_subset(drawn, largest_, random_);
+  if (drawn <= max_batch_size_) return units;
+  std::vector<std::int64_t> kept = uniform_subset(drawn, max_batch_size_, random_);
   for (std::int64_t& unit : kept) unit = units[static_cast<std::size_t>(unit)];
   return kept;
 }

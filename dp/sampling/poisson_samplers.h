@@ -14,7 +14,7 @@ class TruncatedPoissonSampler final : public Sampler {
   TruncatedPoissonSampler(std::int64_t population, double rate, std::int64_t max_batch_size,
                           SecretRandom random = SecretRandom());
 
-  std::int64_t max_batch_size() const { return largest_; }
+  std::int64_t max_batch_size() const { return max_batch_size_; }
   // The mean size of the batches before truncation, but at most `max_batch_size`.
   double expected_batch_size() const override;
 
@@ -23,7 +23,7 @@ class TruncatedPoissonSampler final : public Sampler {
   bool secure() const override { return random_.secure(); }
 
  private:
-  std::int64_t largest_;
+  std::int64_t max_batch_size_;
   IndependentSubset subset_;
   SecretRandom random_;
 };

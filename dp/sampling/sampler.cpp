@@ -80,7 +80,7 @@ void Sampler::load_state(const SamplerState& state) {
   seek(state.index_in_epoch, state.number);
 }
 
-void Sampler::load_rest(std::int64_t /*place*/, const std::vector<std::int64_t>& rest) {
+void Sampler::load_rest(std::int64_t /*index_in_epoch*/, const std::vector<std::int64_t>& rest) {
   check(rest.empty(), "Sampler: {}: a state with {} units of an epoch", name(event_.sampling),
         rest.size());
 }
@@ -91,7 +91,7 @@ PoissonSampler::PoissonSampler(std::int64_t population, double rate, SecretRando
       subset_("PoissonSampler", rate),
       random_(std::move(random)) {}
 
-std::vector<std::int64_t> FullBatchSampler::sample(std::int64_t /*place*/) {
+std::vector<std::int64_t> FullBatchSampler::sample(std::int64_t /*index_in_epoch*/) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(population()));
   std::iota(all.begin(), all.end(), 0);
   return all;

@@ -110,7 +110,7 @@ class Sampler {
   virtual bool repeats() const { return true; }
   // The remaining assignment, after `index_in_epoch` batches, of an epoch that is drawn at its
   // start; load_rest() restores it after checking all of it.
-  virtual std::vector<std::int64_t> rest(std::int64_t /*place*/) const { return {}; }
+  virtual std::vector<std::int64_t> rest(std::int64_t /*index_in_epoch*/) const { return {}; }
   virtual void load_rest(std::int64_t index_in_epoch, const std::vector<std::int64_t>& rest);
 
  private:
@@ -132,7 +132,7 @@ class PoissonSampler final : public Sampler {
   PoissonSampler(std::int64_t population, double rate, SecretRandom random = SecretRandom());
 
  protected:
-  std::vector<std::int64_t> sample(std::int64_t /*place*/) override {
+  std::vector<std::int64_t> sample(std::int64_t /*index_in_epoch*/) override {
     return subset_.draw(population(), random_);
   }
   bool secure() const override { return random_.secure(); }

@@ -60,8 +60,6 @@ class RecurrentLayers : public Module {
                   const RecurrentOptions& options);
 
  private:
-  RecurrentResult direction(const Var& x, std::size_t which, const RecurrentInputs& inputs);
-
   Cell cell_;
   RecurrentOptions options_;
 };

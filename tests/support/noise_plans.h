@@ -25,7 +25,7 @@ class Passes final : public Sampler {
   double expected_batch_size() const override { return 4; }
 
  protected:
-  std::vector<std::int64_t> sample(std::int64_t /*place*/) override { return units_; }
+  std::vector<std::int64_t> sample(std::int64_t /*index_in_epoch*/) override { return units_; }
   bool secure() const override { return true; }
 
  private:

@@ -117,7 +117,7 @@ class FaultySampler final : public Sampler {
       : Sampler(population, {.sampling = Sampling::poisson, .sampling_rate = rate}), kept_(kept) {}
 
  protected:
-  std::vector<std::int64_t> sample(std::int64_t /*place*/) override {
+  std::vector<std::int64_t> sample(std::int64_t /*index_in_epoch*/) override {
     std::vector<std::int64_t> chosen;
     for (std::int64_t unit = 0; unit < population(); ++unit) {
       if (unit >= kept_ || random_.uniform() < rate()) chosen.push_back(unit);

@@ -124,9 +124,9 @@ void spin(std::uint64_t turns) {
 }
 
 // Checks the files after a kill.
-void check_files(const Place& index_in_epoch, const std::array<std::string, 2>& checkpoints,
+void check_files(const Place& place, const std::array<std::string, 2>& checkpoints,
                  std::int64_t released, std::int64_t max) {
-  const LedgerContents contents = parse_ledger(read(index_in_epoch.path()), "f").contents;
+  const LedgerContents contents = parse_ledger(read(place.path()), "f").contents;
   const std::int64_t counted = total_releases(contents.events());
   CHECK(counted >= released);
   CHECK(counted <= max);
@@ -143,13 +143,13 @@ TEST_CASE("a ledger never counts less than what a killed run released") {
   constexpr std::uint64_t max_words = 60, max_turns = 2000000;
   std::mt19937_64 random(9);
   for (int pair = 0; pair < pairs; ++pair) {
-    const Place index_in_epoch;
-    { Ledger::create(index_in_epoch.path()); }
-    const std::array checkpoints = {index_in_epoch.path("first"), index_in_epoch.path("second")};
+    const Place place;
+    { Ledger::create(place.path()); }
+    const std::array checkpoints = {place.path("first"), place.path("second")};
     std::int64_t released = 0, max = 0;
     for (int life = 0; life < lives; ++life) {
-      std::array<Child, 2> children = {Child(index_in_epoch.path(), checkpoints[0]),
-                                       Child(index_in_epoch.path(), checkpoints[1])};
+      std::array<Child, 2> children = {Child(place.path(), checkpoints[0]),
+                                       Child(place.path(), checkpoints[1])};
       for (Child& child : children) {
         child.hear(random() % max_words);
         spin(random() % max_turns);
@@ -157,12 +157,12 @@ TEST_CASE("a ledger never counts less than what a killed run released") {
         released += child.released();
         max += child.begun() + block;
       }
-      check_files(index_in_epoch, checkpoints, released, max);
+      check_files(place, checkpoints, released, max);
     }
     CHECK(released > lives);
     for (const std::string& path : checkpoints) {
       if (const std::optional<Saved> saved = load(path))
-        CHECK(Ledger::resume(index_in_epoch.path(), saved->mark).releases() >= released);
+        CHECK(Ledger::resume(place.path(), saved->mark).releases() >= released);
     }
   }
 }

@@ -139,8 +139,8 @@ TEST_CASE("a plan after a release of any run is not accepted") {
 }
 
 TEST_CASE("runs that are planned before any of them releases are planned together") {
-  const Place index_in_epoch;
-  for (Ledger first : {Ledger(), Ledger::create(index_in_epoch.path(), {}, 4)}) {
+  const Place place;
+  for (Ledger first : {Ledger(), Ledger::create(place.path(), {}, 4)}) {
     Ledger second = first.new_run();
     CHECK(first.plan({{sampled, 10}}));
     CHECK(second.plan({{everybody, 3}}));
@@ -152,17 +152,17 @@ TEST_CASE("runs that are planned before any of them releases are planned togethe
     CHECK(first.history().plans == EventCounts{{sampled, 10}, {everybody, 3}});
     CHECK(epsilon(first, delta) == pld({{sampled, 10}, {everybody, 3}}));
   }
-  const Ledger again = Ledger::open(index_in_epoch.path());
+  const Ledger again = Ledger::open(place.path());
   CHECK_FALSE(again.history().adaptive);
   CHECK(again.releases() == 9);
 }
 
 TEST_CASE("a reservation is no larger than the rest of the plan") {
-  const Place index_in_epoch;
-  Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 16);
+  const Place place;
+  Ledger ledger = Ledger::create(place.path(), {}, 16);
   ledger.plan({{sampled, 18}, {everybody, 1}});
   record(ledger, sampled, 17);
-  CHECK(Ledger::open(index_in_epoch.path()).releases() == 18);
+  CHECK(Ledger::open(place.path()).releases() == 18);
   record(ledger, everybody, 1);
   CHECK_FALSE(ledger.history().adaptive);
 }

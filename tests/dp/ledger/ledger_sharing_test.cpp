@@ -34,8 +34,8 @@ Ledger::BudgetCheck at_most(std::int64_t releases) {
   return [=](const History& after) { return total_releases(after.events) <= releases; };
 }
 
-std::int64_t charged(const Place& index_in_epoch) {
-  return total_releases(parse_ledger(read(index_in_epoch.path()), "f").contents.events());
+std::int64_t charged(const Place& place) {
+  return total_releases(parse_ledger(read(place.path()), "f").contents.events());
 }
 
 template <class F>
@@ -46,9 +46,9 @@ bool fails(F&& f, std::string_view part) {
 }  // namespace
 
 TEST_CASE("two ledgers on one file number their own draws and count both runs") {
-  const Place index_in_epoch;
-  Ledger first = Ledger::create(index_in_epoch.path(), {}, 4);
-  Ledger second = Ledger::open(index_in_epoch.path(), 4);
+  const Place place;
+  Ledger first = Ledger::create(place.path(), {}, 4);
+  Ledger second = Ledger::open(place.path(), 4);
   record(first, sampled, 5);
   CHECK(second.releases() == 0);
   record(second, everybody, 1);
@@ -64,26 +64,25 @@ TEST_CASE("two ledgers on one file number their own draws and count both runs") 
   record(second, everybody, 4);
   CHECK(second.events() == EventCounts{{sampled, 5}, {everybody, 5}});
   second.settle();
-  CHECK(charged(index_in_epoch) == 10);
+  CHECK(charged(place) == 10);
 }
 
 TEST_CASE("noise that another run marks as not private counts for all") {
-  const Place index_in_epoch;
-  Ledger first = Ledger::create(index_in_epoch.path(), {}, 1);
-  Ledger second = Ledger::open(index_in_epoch.path(), 1);
+  const Place place;
+  Ledger first = Ledger::create(place.path(), {}, 1);
+  Ledger second = Ledger::open(place.path(), 1);
   first.mark_not_private("seeded noise");
   record(second, sampled, 1);
   CHECK_FALSE(second.private_noise());
   second.mark_not_private("seeded noise");
   CHECK(second.reasons().size() == 1);
-  CHECK(Ledger::open(index_in_epoch.path()).reasons().size() == 1);
+  CHECK(Ledger::open(place.path()).reasons().size() == 1);
 }
 
 TEST_CASE("runs of one file are about one data set") {
-  const Place index_in_epoch;
-  Ledger first = Ledger::create(index_in_epoch.path(), {}, 4);
-  Ledger second =
-      Ledger::open(index_in_epoch.path(), 4);  // has not read what the first one declared
+  const Place place;
+  Ledger first = Ledger::create(place.path(), {}, 4);
+  Ledger second = Ledger::open(place.path(), 4);  // has not read what the first one declared
   record(first, sampled, 3);
   CHECK_THROWS_AS(first.set_population(0), std::invalid_argument);
   first.set_population(60);
@@ -95,9 +94,8 @@ TEST_CASE("runs of one file are about one data set") {
   record(second, sampled, 1);
   record(first, sampled, 1);
   first.settle();
-  CHECK(charged(index_in_epoch) == 4 + 4);
-  CHECK(lines_of(read(index_in_epoch.path())).size() ==
-        4);  // a repeated declaration is not written
+  CHECK(charged(place) == 4 + 4);
+  CHECK(lines_of(read(place.path())).size() == 4);  // a repeated declaration is not written
   Ledger memory;
   memory.set_population(5);
   CHECK(throws([&] { memory.set_population(6); }, "ledger: in memory: a population of 6"));
@@ -105,17 +103,17 @@ TEST_CASE("runs of one file are about one data set") {
 
 TEST_CASE("ledgers of several threads lose no release") {
   constexpr int threads = 4, times = 120;
-  const Place index_in_epoch;
-  { Ledger::create(index_in_epoch.path()); }
+  const Place place;
+  { Ledger::create(place.path()); }
   std::vector<std::thread> all;
   for (int k = 0; k < threads; ++k) {
     all.emplace_back([&index_in_epoch, k] {
-      Ledger ledger = Ledger::open(index_in_epoch.path(), 1 + 2 * k);
+      Ledger ledger = Ledger::open(place.path(), 1 + 2 * k);
       record(ledger, k % 2 == 0 ? sampled : everybody, times);
     });
   }
   for (std::thread& thread : all) thread.join();
-  const EventCounts events = Ledger::open(index_in_epoch.path()).events();
+  const EventCounts events = Ledger::open(place.path()).events();
   // Their order is a matter of chance.
   CHECK(std::map(events.begin(), events.end()) ==
         std::map<Event, std::int64_t>{{sampled, 240}, {everybody, 240}});
@@ -123,14 +121,14 @@ TEST_CASE("ledgers of several threads lose no release") {
 
 TEST_CASE("ledgers of several processes lose no release, and one that dies costs its block") {
   constexpr int processes = 3, times = 60, block = 7;
-  const Place index_in_epoch;
-  { Ledger::create(index_in_epoch.path()); }
+  const Place place;
+  { Ledger::create(place.path()); }
   std::vector<pid_t> children;
   for (int k = 0; k < processes; ++k) {
     children.push_back(::fork());
     if (children.back() != 0) continue;
     {
-      Ledger ledger = Ledger::open(index_in_epoch.path(), block);
+      Ledger ledger = Ledger::open(place.path(), block);
       record(ledger, sampled, times);
       if (k == 0) ::raise(SIGKILL);
     }
@@ -138,25 +136,25 @@ TEST_CASE("ledgers of several processes lose no release, and one that dies costs
   }
   for (const pid_t child : children) ::waitpid(child, nullptr, 0);
   // 60 releases take nine blocks of 7.
-  CHECK(Ledger::open(index_in_epoch.path()).releases() == 63 + 2 * 60);
+  CHECK(Ledger::open(place.path()).releases() == 63 + 2 * 60);
 }
 
 TEST_CASE("a reservation is as large as the budget allows") {
-  const Place index_in_epoch;
-  Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 8);
+  const Place place;
+  Ledger ledger = Ledger::create(place.path(), {}, 8);
   CHECK(spend(ledger, sampled, at_most(13)) == 13);
-  const std::string text = read(index_in_epoch.path());
-  CHECK(charged(index_in_epoch) == 13);
+  const std::string text = read(place.path());
+  CHECK(charged(place) == 13);
   CHECK(throws([&] { record(ledger, sampled, 1, at_most(13)); },
                "record: the budget allows no more: 13 releases by all runs"));
-  CHECK(read(index_in_epoch.path()) == text);
+  CHECK(read(place.path()) == text);
   CHECK(ledger.releases() == 13);
   CHECK(ledger.next_draw() == 13);
   // A budget check that throws changes nothing.
   CHECK_THROWS_AS(
       record(ledger, sampled, 1, [](const History&) -> bool { throw std::bad_alloc(); }),
       std::bad_alloc);
-  CHECK(read(index_in_epoch.path()) == text);
+  CHECK(read(place.path()) == text);
   record(ledger, sampled, 1, at_most(14));
   CHECK(ledger.releases() == 14);
   Ledger memory;
@@ -164,8 +162,8 @@ TEST_CASE("a reservation is as large as the budget allows") {
 }
 
 TEST_CASE("a budget check cannot make another release unseen") {
-  const Place index_in_epoch;
-  Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 4);
+  const Place place;
+  Ledger ledger = Ledger::create(place.path(), {}, 4);
   const Ledger::BudgetCheck greedy = [&](const History&) {
     ledger.record(everybody, 0);
     return true;
@@ -174,33 +172,33 @@ TEST_CASE("a budget check cannot make another release unseen") {
   CHECK(ledger.releases() == 0);
   record(ledger, sampled, 1);
   ledger.settle();
-  CHECK(charged(index_in_epoch) == 1);
+  CHECK(charged(place) == 1);
 }
 
 TEST_CASE("two runs that race for a budget do not exceed it") {
   constexpr std::int64_t budget = 101;
   for (const std::int64_t block : {1, 6}) {
-    const Place index_in_epoch;
-    { Ledger::create(index_in_epoch.path()); }
+    const Place place;
+    { Ledger::create(place.path()); }
     std::vector<int> made(3);
     std::vector<std::thread> all;
     for (int& count : made) {
       all.emplace_back([&index_in_epoch, &count, block] {
-        Ledger ledger = Ledger::open(index_in_epoch.path(), block);
+        Ledger ledger = Ledger::open(place.path(), block);
         count = spend(ledger, sampled, at_most(budget));
       });
     }
     for (std::thread& thread : all) thread.join();
     // Blocks are used up before a run reserves more, and all that is left is granted.
-    CHECK(charged(index_in_epoch) == budget);
+    CHECK(charged(place) == budget);
     CHECK(made[0] + made[1] + made[2] == budget);
   }
 }
 
 TEST_CASE("a budget may be spent by another run between two records") {
-  const Place index_in_epoch;
-  Ledger first = Ledger::create(index_in_epoch.path(), {}, 1);
-  Ledger second = Ledger::open(index_in_epoch.path(), 1);
+  const Place place;
+  Ledger first = Ledger::create(place.path(), {}, 1);
+  Ledger second = Ledger::open(place.path(), 1);
   record(first, sampled, 1, at_most(3));
   record(second, sampled, 2, at_most(3));
   CHECK(first.releases() == 1);  // all that it has read
@@ -209,10 +207,10 @@ TEST_CASE("a budget may be spent by another run between two records") {
 }
 
 TEST_CASE("a copy that a fork made records nothing and settles nothing") {
-  const Place index_in_epoch;
-  Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 10);
+  const Place place;
+  Ledger ledger = Ledger::create(place.path(), {}, 10);
   record(ledger, sampled, 1);
-  const std::string text = read(index_in_epoch.path());
+  const std::string text = read(place.path());
   const pid_t child = ::fork();
   if (child == 0) {
     bool refused = false;
@@ -226,28 +224,28 @@ TEST_CASE("a copy that a fork made records nothing and settles nothing") {
   int status = 1;
   ::waitpid(child, &status, 0);
   CHECK(status == 0);
-  CHECK(read(index_in_epoch.path()) == text);
+  CHECK(read(place.path()) == text);
   record(ledger, sampled, 9);
-  CHECK(read(index_in_epoch.path()) == text);
+  CHECK(read(place.path()) == text);
 }
 
 TEST_CASE("a file that is cut, edited, replaced or removed while in use ends the run") {
   for (const int kind : {0, 1, 2, 3, 4}) {
     CAPTURE(kind);
-    const Place index_in_epoch;
-    Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 1);
+    const Place place;
+    Ledger ledger = Ledger::create(place.path(), {}, 1);
     record(ledger, sampled, 2);
-    const std::string before = read(index_in_epoch.path());
+    const std::string before = read(place.path());
     record(ledger, sampled, 1);
-    std::string text = read(index_in_epoch.path());
-    if (kind == 0) write(index_in_epoch.path(), before);  // an old copy, in place
-    if (kind == 1) write(index_in_epoch.path(), text.replace(text.size() - 9, 1, "x"));
-    if (kind == 2) std::filesystem::remove(index_in_epoch.path());
+    std::string text = read(place.path());
+    if (kind == 0) write(place.path(), before);  // an old copy, in place
+    if (kind == 1) write(place.path(), text.replace(text.size() - 9, 1, "x"));
+    if (kind == 2) std::filesystem::remove(place.path());
     if (kind == 3) {
-      std::filesystem::rename(index_in_epoch.path(), index_in_epoch.path("kept"));
-      std::filesystem::copy(index_in_epoch.path("kept"), index_in_epoch.path());
+      std::filesystem::rename(place.path(), place.path("kept"));
+      std::filesystem::copy(place.path("kept"), place.path());
     }
-    if (kind == 4) write(index_in_epoch.path(), text + "{}\n");
+    if (kind == 4) write(place.path(), text + "{}\n");
     CHECK_THROWS_AS(record(ledger, sampled, 1), SystemFailure);
     CHECK(ledger.releases() == 3);
     CHECK(fails([&] { record(ledger, sampled, 1); }, "not usable after a failure"));
@@ -255,48 +253,48 @@ TEST_CASE("a file that is cut, edited, replaced or removed while in use ends the
 }
 
 TEST_CASE("an incomplete line that another run left is removed, and counts nothing") {
-  const Place index_in_epoch;
-  Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 1);
+  const Place place;
+  Ledger ledger = Ledger::create(place.path(), {}, 1);
   record(ledger, sampled, 1);
-  const std::string text = read(index_in_epoch.path());
+  const std::string text = read(place.path());
   LedgerText next = parse_ledger(text, "f");
   const std::string line = add_line(next, reserve(16, 0, sampled, other_run));
-  write(index_in_epoch.path(), text + line.substr(0, 50));
+  write(place.path(), text + line.substr(0, 50));
   record(ledger, sampled, 1);
   CHECK(ledger.releases() == 2);
   // A line that lacks only its newline counts.
-  const std::string longer = read(index_in_epoch.path());
+  const std::string longer = read(place.path());
   next = parse_ledger(longer, "f");
   const std::string again = add_line(next, reserve(16, 0, sampled, other_run));
-  write(index_in_epoch.path(), longer + again.substr(0, again.size() - 1));
+  write(place.path(), longer + again.substr(0, again.size() - 1));
   record(ledger, sampled, 1);
   CHECK(ledger.releases() == 19);
-  CHECK(charged(index_in_epoch) == 19);
+  CHECK(charged(place) == 19);
 }
 
 TEST_CASE("a run is continued by one ledger at a time") {
-  const Place index_in_epoch;
-  Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 4);
+  const Place place;
+  Ledger ledger = Ledger::create(place.path(), {}, 4);
   const LedgerPosition mark = ledger.position();
   record(ledger, sampled, 1);
-  CHECK(fails([&] { Ledger::resume(index_in_epoch.path(), mark); },
+  CHECK(fails([&] { Ledger::resume(place.path(), mark); },
               "run " + mark.run + " is being continued by another ledger"));
   // If locks fail, the lines reveal it.
-  const std::string text = read(index_in_epoch.path());
+  const std::string text = read(place.path());
   LedgerText next = parse_ledger(text, "f");
-  write(index_in_epoch.path(), text + add_line(next, reserve(4, 4, sampled, mark.run)));
+  write(place.path(), text + add_line(next, reserve(4, 4, sampled, mark.run)));
   CHECK(fails([&] { ledger.settle(); }, "was continued by another ledger"));
   { const Ledger gone = std::move(ledger); }
-  CHECK(Ledger::resume(index_in_epoch.path(), mark).run_releases() == 8);
+  CHECK(Ledger::resume(place.path(), mark).run_releases() == 8);
 }
 
 TEST_CASE("a mark reads back from its JSON, and other texts are refused") {
-  const Place index_in_epoch;
-  const LedgerPosition mark = Ledger::create(index_in_epoch.path()).position();
+  const Place place;
+  const LedgerPosition mark = Ledger::create(place.path()).position();
   const std::string text = to_json(mark);
   CHECK(ledger_position_from_json(text) == mark);
   CHECK(mark.lines == 1);
-  CHECK(mark.bytes == read(index_in_epoch.path()).size());
+  CHECK(mark.bytes == read(place.path()).size());
   CHECK_THROWS_AS(Ledger().position(), std::invalid_argument);
   for (const auto& [what, by] : std::vector<std::pair<std::string, std::string>>{
            {"{", "["},
@@ -315,43 +313,43 @@ TEST_CASE("a mark reads back from its JSON, and other texts are refused") {
 }
 
 TEST_CASE("all releases of a ledger ahead of its mark count, those of other runs, too") {
-  const Place index_in_epoch;
+  const Place place;
   LedgerPosition mark;
   {
-    Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 4);
+    Ledger ledger = Ledger::create(place.path(), {}, 4);
     record(ledger, sampled, 3);
     mark = ledger.position();
     CHECK(mark.releases == 3);
     record(ledger, sampled, 2);
-    Ledger other = Ledger::open(index_in_epoch.path(), 1);
+    Ledger other = Ledger::open(place.path(), 1);
     record(other, sampled, 7);
   }
-  Ledger ledger = Ledger::resume(index_in_epoch.path(), mark);
+  Ledger ledger = Ledger::resume(place.path(), mark);
   CHECK(ledger.run_releases() == 5);
   CHECK(ledger.next_draw() == 5);
   CHECK(ledger.releases() == 12);
 }
 
 TEST_CASE("a ledger that is not its mark's, is behind it or was changed is refused") {
-  const Place index_in_epoch;
+  const Place place;
   std::string before;
   LedgerPosition mark;
   {
-    Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 1);
+    Ledger ledger = Ledger::create(place.path(), {}, 1);
     record(ledger, sampled, 3);
-    before = read(index_in_epoch.path());
+    before = read(place.path());
     record(ledger, sampled, 3);
     mark = ledger.position();
   }
-  const std::string text = read(index_in_epoch.path());
+  const std::string text = read(place.path());
   const auto refused = [&](const std::string& file, const char* why) {
-    write(index_in_epoch.path(), file);
-    const bool told = fails([&] { Ledger::resume(index_in_epoch.path(), mark); }, why);
-    CHECK(read(index_in_epoch.path()) == file);
+    write(place.path(), file);
+    const bool told = fails([&] { Ledger::resume(place.path(), mark); }, why);
+    CHECK(read(place.path()) == file);
     return told;
   };
-  { Ledger::create(index_in_epoch.path("other")); }
-  CHECK(refused(read(index_in_epoch.path("other")), "not the checkpoint's ledger: its id is"));
+  { Ledger::create(place.path("other")); }
+  CHECK(refused(read(place.path("other")), "not the checkpoint's ledger: its id is"));
   CHECK(refused(before, "behind the checkpoint, which saw 7 lines, and here are 4"));
   // An old copy that was continued to the original length, with every checksum in order.
   LedgerText next = parse_ledger(before, "f");
@@ -368,7 +366,7 @@ TEST_CASE("a ledger that is not its mark's, is behind it or was changed is refus
   CHECK(refused(same, "its first 7 lines are not those that the checkpoint saw"));
   LedgerPosition small = mark;
   small.bytes = 3;
-  write(index_in_epoch.path(), text);
-  CHECK(fails([&] { Ledger::resume(index_in_epoch.path(), small); }, "are not those"));
-  CHECK(Ledger::resume(index_in_epoch.path(), mark).releases() == 6);
+  write(place.path(), text);
+  CHECK(fails([&] { Ledger::resume(place.path(), small); }, "are not those"));
+  CHECK(Ledger::resume(place.path(), mark).releases() == 6);
 }

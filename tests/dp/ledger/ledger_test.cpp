@@ -69,8 +69,8 @@ TEST_CASE("epsilon of a ledger is that of its events, and infinite without secre
 }
 
 TEST_CASE("a draw cannot be released twice") {
-  const Place index_in_epoch;
-  Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 4);
+  const Place place;
+  Ledger ledger = Ledger::create(place.path(), {}, 4);
   ledger.record(sampled, 7);
   CHECK_THROWS_WITH(ledger.record(sampled, 7),
                     "record: draw released twice: draw 7, the next unused one is 8");
@@ -83,11 +83,11 @@ TEST_CASE("a draw cannot be released twice") {
 }
 
 TEST_CASE("a settled ledger reopens with exact counts") {
-  const Place index_in_epoch;
+  const Place place;
   const LedgerHeader users{"one user", NeighboringRelation::replace_one};
   LedgerPosition mark;
   {
-    Ledger ledger = Ledger::create(index_in_epoch.path(), users);
+    Ledger ledger = Ledger::create(place.path(), users);
     record(ledger, sampled, 37);
     record(ledger, everybody, 2);
     ledger.settle();
@@ -96,30 +96,30 @@ TEST_CASE("a settled ledger reopens with exact counts") {
     mark = ledger.position();
     CHECK(mark.releases == 41);
   }
-  const std::string text = read(index_in_epoch.path());
+  const std::string text = read(place.path());
   for (int life = 0; life < 3; ++life) {
-    const Ledger ledger = Ledger::resume(index_in_epoch.path(), mark);
+    const Ledger ledger = Ledger::resume(place.path(), mark);
     CHECK(ledger.events() == EventCounts{{sampled, 38}, {everybody, 3}});
     CHECK(ledger.run_releases() == 41);
     CHECK(ledger.next_draw() == 101);
     CHECK(ledger.header() == users);
     CHECK(ledger.private_noise());
   }
-  CHECK(read(index_in_epoch.path()) == text);
+  CHECK(read(place.path()) == text);
 }
 
 TEST_CASE("an unsettled reservation counts in full, and its draws are used up") {
-  const Place index_in_epoch;
+  const Place place;
   std::string text;
   LedgerPosition mark;
   {
-    Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 10);
+    Ledger ledger = Ledger::create(place.path(), {}, 10);
     mark = ledger.position();
     record(ledger, sampled, 13);
-    text = crashed(ledger, index_in_epoch.path());
+    text = crashed(ledger, place.path());
   }
-  write(index_in_epoch.path(), text);
-  Ledger ledger = Ledger::resume(index_in_epoch.path(), mark, 10);
+  write(place.path(), text);
+  Ledger ledger = Ledger::resume(place.path(), mark, 10);
   CHECK(ledger.events() == EventCounts{{sampled, 20}});
   CHECK(ledger.next_draw() == 20);
   CHECK_THROWS_AS(ledger.record(sampled, 13), std::invalid_argument);
@@ -127,15 +127,15 @@ TEST_CASE("an unsettled reservation counts in full, and its draws are used up") 
   CHECK(ledger.releases() == 21);
   // The reservation is not given back.
   ledger.settle();
-  CHECK(Ledger::open(index_in_epoch.path()).releases() == 21);
+  CHECK(Ledger::open(place.path()).releases() == 21);
 }
 
 TEST_CASE("epochs are reserved batch by batch, and not beyond the charged ones") {
-  const Place index_in_epoch;
+  const Place place;
   const Event first{1.1, Sampling::balls_and_bins, 1, 6};
   Event paid = first;
   paid.paid = true;
-  Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 4);
+  Ledger ledger = Ledger::create(place.path(), {}, 4);
   CHECK_THROWS_AS(ledger.record(paid, 0), std::invalid_argument);
   for (int pass = 0; pass < 3; ++pass) {
     record(ledger, first, 1);
@@ -144,15 +144,13 @@ TEST_CASE("epochs are reserved batch by batch, and not beyond the charged ones")
   CHECK(throws([&] { ledger.record(paid, 18); }, "already charged with their epoch"));
   CHECK(ledger.events() == EventCounts{{first, 3}, {paid, 15}});
   // A crash charges no epoch that was not begun.
-  const auto after_crash = [&] {
-    return parse_ledger(read(index_in_epoch.path()), "f").contents.events();
-  };
+  const auto after_crash = [&] { return parse_ledger(read(place.path()), "f").contents.events(); };
   record(ledger, first, 1);
   CHECK(after_crash() == EventCounts{{first, 4}, {paid, 15}});
   record(ledger, paid, 3);
   CHECK(after_crash() == EventCounts{{first, 4}, {paid, 19}});
   ledger.settle();
-  CHECK(Ledger::open(index_in_epoch.path()).events() == EventCounts{{first, 4}, {paid, 18}});
+  CHECK(Ledger::open(place.path()).events() == EventCounts{{first, 4}, {paid, 18}});
   Ledger memory;
   record(memory, first, 1);
   record(memory, paid, 5);
@@ -160,27 +158,27 @@ TEST_CASE("epochs are reserved batch by batch, and not beyond the charged ones")
 }
 
 TEST_CASE("the file is touched once in a block") {
-  const Place index_in_epoch;
-  Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 16);
+  const Place place;
+  Ledger ledger = Ledger::create(place.path(), {}, 16);
   record(ledger, sampled, 1);
-  const std::string text = read(index_in_epoch.path());
+  const std::string text = read(place.path());
   record(ledger, sampled, 15);
-  CHECK(read(index_in_epoch.path()) == text);
+  CHECK(read(place.path()) == text);
   record(ledger, sampled, 1);
-  CHECK(read(index_in_epoch.path()).size() > text.size());
+  CHECK(read(place.path()).size() > text.size());
 }
 
 TEST_CASE("a ledger marked as not private stays so") {
-  const Place index_in_epoch;
+  const Place place;
   {
-    Ledger ledger = Ledger::create(index_in_epoch.path());
+    Ledger ledger = Ledger::create(place.path());
     record(ledger, sampled, 2);
     ledger.mark_not_private("seeded \"noise\"\n");
     ledger.mark_not_private("seeded \"noise\"\n");
     ledger.mark_not_private("seeded batches \xff");
     record(ledger, sampled, 1);
   }
-  const Ledger ledger = Ledger::open(index_in_epoch.path());
+  const Ledger ledger = Ledger::open(place.path());
   CHECK_FALSE(ledger.private_noise());
   REQUIRE(ledger.reasons().size() == 2);
   CHECK(ledger.reasons()[0] == "seeded \"noise\"\n");
@@ -188,8 +186,8 @@ TEST_CASE("a ledger marked as not private stays so") {
 }
 
 TEST_CASE("a moved-from ledger records nothing") {
-  const Place index_in_epoch;
-  Ledger first = Ledger::create(index_in_epoch.path());
+  const Place place;
+  Ledger first = Ledger::create(place.path());
   record(first, sampled, 2);
   Ledger second = std::move(first);
   CHECK_THROWS_AS(first.record(sampled, 50), std::invalid_argument);
@@ -198,21 +196,20 @@ TEST_CASE("a moved-from ledger records nothing") {
 }
 
 TEST_CASE("a file that cannot be a ledger is refused") {
-  const Place index_in_epoch;
-  CHECK_THROWS_AS(Ledger::open(index_in_epoch.path()), SystemFailure);
+  const Place place;
+  CHECK_THROWS_AS(Ledger::open(place.path()), SystemFailure);
   CHECK_THROWS_AS(Ledger::open("/dev/full"), SystemFailure);
   CHECK_THROWS_AS(Ledger::create("/nowhere/ledger"), SystemFailure);
-  CHECK_THROWS_AS(Ledger::create(index_in_epoch.path(), {}, 0), std::invalid_argument);
-  { Ledger::create(index_in_epoch.path()); }
-  CHECK_THROWS_AS(Ledger::create(index_in_epoch.path()), SystemFailure);
-  write(index_in_epoch.path(), "");
-  CHECK(failure_to_open(index_in_epoch.path()).find("ledger.jsonl:1: no header") !=
-        std::string::npos);
+  CHECK_THROWS_AS(Ledger::create(place.path(), {}, 0), std::invalid_argument);
+  { Ledger::create(place.path()); }
+  CHECK_THROWS_AS(Ledger::create(place.path()), SystemFailure);
+  write(place.path(), "");
+  CHECK(failure_to_open(place.path()).find("ledger.jsonl:1: no header") != std::string::npos);
 }
 
 // The crash may occur in the middle of any append, so the file may end anywhere.
 TEST_CASE("a file cut at any byte counts every acknowledged release") {
-  const Place index_in_epoch;
+  const Place place;
   struct Moment {
     std::size_t size;
     std::int64_t acknowledged;
@@ -220,14 +217,14 @@ TEST_CASE("a file cut at any byte counts every acknowledged release") {
   std::vector<Moment> moments;
   std::string text;
   {
-    Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 3);
+    Ledger ledger = Ledger::create(place.path(), {}, 3);
     for (int i = 0; i < 24; ++i) {
       record(ledger, i % 11 < 7 ? sampled : everybody, 1);
       if (i % 9 == 8) ledger.settle();
       if (i == 12) ledger.mark_not_private("\xc3\xa9t\xc3\xa9");
-      moments.push_back({read(index_in_epoch.path()).size(), ledger.releases()});
+      moments.push_back({read(place.path()).size(), ledger.releases()});
     }
-    text = crashed(ledger, index_in_epoch.path());
+    text = crashed(ledger, place.path());
   }
   for (std::size_t size = 0; size <= text.size(); ++size) {
     std::int64_t acknowledged = 0;
@@ -249,40 +246,40 @@ TEST_CASE("a file cut at any byte counts every acknowledged release") {
 }
 
 TEST_CASE("a file that was cut is continued") {
-  const Place index_in_epoch;
+  const Place place;
   const std::string text = file_of({header, reserve(16, 0), settle(5, 5), reserve(8, 5)});
   for (std::size_t size = lines_of(text)[0].size() - 1; size <= text.size(); size += 11) {
     CAPTURE(size);
-    write(index_in_epoch.path(), text.substr(0, size) + std::string(size % 2, '\0'));
+    write(place.path(), text.substr(0, size) + std::string(size % 2, '\0'));
     std::int64_t counted = 0;
     {
-      Ledger ledger = Ledger::open(index_in_epoch.path(), 3);
+      Ledger ledger = Ledger::open(place.path(), 3);
       counted = ledger.releases();
       record(ledger, everybody, 1);
     }
-    CHECK(Ledger::open(index_in_epoch.path()).releases() == counted + 1);
+    CHECK(Ledger::open(place.path()).releases() == counted + 1);
   }
 }
 
 TEST_CASE("a last line that lacks only its newline counts") {
-  const Place index_in_epoch;
+  const Place place;
   const std::string text = file_of({header, reserve(16, 0)});
-  write(index_in_epoch.path(), text.substr(0, text.size() - 1));
-  CHECK(Ledger::open(index_in_epoch.path()).releases() == 16);
-  CHECK(read(index_in_epoch.path()) == text);
-  write(index_in_epoch.path(), text.substr(0, text.size() - 1) + std::string(3, '\0'));
-  CHECK(Ledger::open(index_in_epoch.path()).releases() == 16);
-  CHECK(read(index_in_epoch.path()) == text);
+  write(place.path(), text.substr(0, text.size() - 1));
+  CHECK(Ledger::open(place.path()).releases() == 16);
+  CHECK(read(place.path()) == text);
+  write(place.path(), text.substr(0, text.size() - 1) + std::string(3, '\0'));
+  CHECK(Ledger::open(place.path()).releases() == 16);
+  CHECK(read(place.path()) == text);
 }
 
 TEST_CASE("when the disk is full nothing counts as released, now or later") {
-  const Place index_in_epoch;
-  Ledger ledger = Ledger::create(index_in_epoch.path(), {}, 2);
+  const Place place;
+  Ledger ledger = Ledger::create(place.path(), {}, 2);
   record(ledger, sampled, 2);
   struct rlimit before {};
   ::getrlimit(RLIMIT_FSIZE, &before);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  const struct rlimit limit { read(index_in_epoch.path()).size() + 20, before.rlim_max };
+  const struct rlimit limit { read(place.path()).size() + 20, before.rlim_max };
   ::setrlimit(RLIMIT_FSIZE, &limit);
   CHECK_THROWS_AS(ledger.record(sampled, 2), SystemFailure);
   ::setrlimit(RLIMIT_FSIZE, &before);
@@ -293,7 +290,7 @@ TEST_CASE("when the disk is full nothing counts as released, now or later") {
   CHECK_THROWS_AS(ledger.mark_not_private("reason"), SystemFailure);
   Ledger moved = std::move(ledger);
   { const Ledger gone = std::move(moved); }
-  CHECK(Ledger::open(index_in_epoch.path()).releases() == 2);
+  CHECK(Ledger::open(place.path()).releases() == 2);
 }
 
 // The child reports each release through a pipe after recording it, and dies at some moment.
@@ -301,13 +298,13 @@ TEST_CASE("after kill -9 the file counts at least what was released") {
   constexpr int block = 5;
   std::mt19937 random(6);
   for (int round = 0; round < 15; ++round) {
-    const Place index_in_epoch;
-    { Ledger::create(index_in_epoch.path(), {}, block); }
+    const Place place;
+    { Ledger::create(place.path(), {}, block); }
     int pipe_ends[2];
     REQUIRE(::pipe(pipe_ends) == 0);
     const pid_t child = ::fork();
     if (child == 0) {
-      Ledger ledger = Ledger::open(index_in_epoch.path(), block);
+      Ledger ledger = Ledger::open(place.path(), block);
       for (int i = 0;; ++i) {
         record(ledger, i % 13 < 9 ? sampled : everybody, 1);
         if (::write(pipe_ends[1], "r", 1) != 1) ::_exit(1);
@@ -324,7 +321,7 @@ TEST_CASE("after kill -9 the file counts at least what was released") {
     ::waitpid(child, nullptr, 0);
     while (::read(pipe_ends[0], &byte, 1) == 1) ++released;
     ::close(pipe_ends[0]);
-    const std::int64_t counted = Ledger::open(index_in_epoch.path()).releases();
+    const std::int64_t counted = Ledger::open(place.path()).releases();
     CHECK(counted >= released);
     CHECK(counted <= released + block);
   }

@@ -139,8 +139,9 @@ TEST_CASE("a line that was edited, removed, doubled or moved is found") {
   };
   const auto found_at = [&](const std::vector<std::string>& some, std::size_t line) {
     CAPTURE(line);
-    CHECK(failure(joined(some)).find(fmt::format("ledger: f:{}: the checksum does not fit", line)) ==
-          0);
+    CHECK(
+        failure(joined(some)).find(fmt::format("ledger: f:{}: the checksum does not fit", line)) ==
+        0);
   };
   CHECK(failure(text).empty());
   for (std::size_t k = 0; k < lines.size(); ++k) {
