@@ -107,7 +107,7 @@ TEST_CASE("ledgers of several threads lose no release") {
   { Ledger::create(place.path()); }
   std::vector<std::thread> all;
   for (int k = 0; k < threads; ++k) {
-    all.emplace_back([&index_in_epoch, k] {
+    all.emplace_back([&place, k] {
       Ledger ledger = Ledger::open(place.path(), 1 + 2 * k);
       record(ledger, k % 2 == 0 ? sampled : everybody, times);
     });
@@ -183,7 +183,7 @@ TEST_CASE("two runs that race for a budget do not exceed it") {
     std::vector<int> made(3);
     std::vector<std::thread> all;
     for (int& count : made) {
-      all.emplace_back([&index_in_epoch, &count, block] {
+      all.emplace_back([&place, &count, block] {
         Ledger ledger = Ledger::open(place.path(), block);
         count = spend(ledger, sampled, at_most(budget));
       });
