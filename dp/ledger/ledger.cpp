@@ -37,8 +37,8 @@ Ledger Ledger::resume(const std::string& path, const LedgerPosition& mark, std::
 Ledger Ledger::new_run() const { return Ledger(locked()->new_run()); }
 
 void Ledger::record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check,
-                    const std::optional<EpochPosition>& index_in_epoch) {
-  locked()->record(event, draw, budget_check, index_in_epoch);
+                    const std::optional<EpochPosition>& position) {
+  locked()->record(event, draw, budget_check, position);
 }
 
 void Ledger::settle() { locked()->settle(); }

@@ -52,7 +52,7 @@ class Ledger {
   // Counts one release of `event` on the sampler's draw number `draw`; call it before the release
   // leaves the mechanism. If the run has no reserved release left, record() reads the lines that
   // other runs added, and reserves as many releases of a block as `budget_check` allows; other runs
-  // cannot spend in between. For batches of epochs `index_in_epoch` is the batch's position: a paid
+  // cannot spend in between. For batches of epochs `position` is the place in its epoch: a paid
   // one must belong to the last epoch of its kind that this run began, and follow the batches
   // released before.
   //
@@ -63,7 +63,7 @@ class Ledger {
   // changed and this run knows of a release, its copy of the lines is saved beside the file as
   // FILE.rescue, or FILE.rescue.2 and so on.
   void record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check = {},
-              const std::optional<EpochPosition>& index_in_epoch = {});
+              const std::optional<EpochPosition>& position = {});
   // Writes the number of releases made of the open reservation, so that the rest does not count.
   // position() and the destructor of the last handle call it.
   void settle();

@@ -92,30 +92,29 @@ bool OpenLedger::Block::covers(const Event& event, std::uint64_t draw) const {
 }
 
 // Without this, a batch of an uncharged epoch, or a repeated one, would be released without charge.
-void OpenLedger::check_epoch_position(const Event& event,
-                                      const EpochPosition& index_in_epoch) const {
+void OpenLedger::check_epoch_position(const Event& event, const EpochPosition& position) const {
   if (!event.paid) return;
   const LedgerRun::Pass* const pass = run().pass_of(event);
-  check(pass != nullptr && pass->draw == index_in_epoch.began,
+  check(pass != nullptr && pass->draw == position.began,
         "record: batch {} of an epoch that began at draw {}, which is not the last one charged",
-        index_in_epoch.index_in_epoch, index_in_epoch.began);
-  check(last_.began != index_in_epoch.began || last_.index_in_epoch < index_in_epoch.index_in_epoch,
+        position.index_in_epoch, position.began);
+  check(last_.began != position.began || last_.index_in_epoch < position.index_in_epoch,
         "record: batch {} of the epoch that began at draw {} comes after batch {}",
-        index_in_epoch.index_in_epoch, index_in_epoch.began, last_.index_in_epoch);
+        position.index_in_epoch, position.began, last_.index_in_epoch);
 }
 
 void OpenLedger::record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check,
-                        const std::optional<EpochPosition>& index_in_epoch) {
+                        const std::optional<EpochPosition>& position) {
   check_usable();
   check_event("record", event);
   check(draw >= next_draw(), "record: draw released twice: draw {}, the next unused one is {}",
         draw, next_draw());
   check(draw < end_of_draws, "record: draw {} is too large", draw);
-  if (index_in_epoch) check_epoch_position(event, *index_in_epoch);
+  if (position) check_epoch_position(event, *position);
   if (!open_ || !open_->covers(event, draw)) reserve(event, draw, budget_check);
   ++open_->used;
   open_->next_draw = draw + 1;
-  if (index_in_epoch && event.batches > 1) last_ = *index_in_epoch;
+  if (position && event.batches > 1) last_ = *position;
 }
 
 void OpenLedger::reserve(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check) {

@@ -36,7 +36,7 @@ class OpenLedger {
   OpenLedger& operator=(const OpenLedger&) = delete;
 
   void record(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check,
-              const std::optional<EpochPosition>& index_in_epoch);
+              const std::optional<EpochPosition>& position);
   void settle();
   void set_population(std::int64_t units);
   bool plan(const EventCounts& max);
@@ -74,7 +74,7 @@ class OpenLedger {
   LedgerText& text() { return shared_->text; }
   const LedgerText& text() const { return shared_->text; }
   void check_usable() const;
-  void check_epoch_position(const Event& event, const EpochPosition& index_in_epoch) const;
+  void check_epoch_position(const Event& event, const EpochPosition& position) const;
   void check_mark(const LedgerPosition& mark) const;
   std::optional<std::string> text_after(std::size_t size, const std::string& checksum) const;
   void trim_lines();
