@@ -10,6 +10,8 @@ import re
 import sys
 import tempfile
 
+import page_check
+
 FOLDERS = "core|kernels|autograd|nn|memory|dp|samples|tests|docs"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # Files of the tree in backquotes: `dp/engine/engine.h`.
@@ -116,13 +118,5 @@ def check_itself():
         return [] if found == expected else found or ["nothing found"]
 
 
-def main(root, itself):
-    found = check_itself() if itself else list(problems(root))
-    print("\n".join(found))
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    sys.exit(main(pathlib.Path(sys.argv[1]).resolve(), "--self" in sys.argv))
+    sys.exit(page_check.run(__doc__, problems, check_itself))
