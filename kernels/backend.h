@@ -48,7 +48,7 @@ struct CostModel {
   double rows_flops;  // per second, in per-sample weight gradients
   double sum_flops;   // per second, in one large product over the batch
   double bytes;       // per second, streaming memory
-  // Additions of products of pixels per second in conv_gram_norms; 0 if it is not implemented.
+  // Additions of products of pixels per second in conv_gram_norms; 0 where the backend has none.
   double shifted_adds = 0;
 };
 
