@@ -178,12 +178,8 @@ std::vector<std::int64_t> IndependentSubset::sample_dense(std::int64_t n, Secret
 // of a dart's word supplies the random number's other bits.
 void IndependentSubset::throw_darts(SecretRandom& random) {
   const std::uint64_t places = (std::uint64_t{1} << zeros()) - 1;
-  const auto less = [](const Dart& a, const Dart& b) {
-    return a.index_in_epoch < b.index_in_epoch;
-  };
-  const auto same = [](const Dart& a, const Dart& b) {
-    return a.index_in_epoch == b.index_in_epoch;
-  };
+  const auto less = [](const Dart& a, const Dart& b) { return a.place < b.place; };
+  const auto same = [](const Dart& a, const Dart& b) { return a.place == b.place; };
   do {
     darts_.resize(static_cast<std::size_t>(poisson_of_mean_1(random)));
     for (Dart& dart : darts_) {
@@ -203,7 +199,7 @@ std::vector<std::int64_t> IndependentSubset::sample_sparse(std::int64_t n, Secre
   for (std::int64_t left = n; left > 0; left -= places) {
     throw_darts(random);
     for (const Dart& dart : darts_) {
-      if (dart.taken && dart.index_in_epoch < left) taken.push_back(n - left + dart.index_in_epoch);
+      if (dart.taken && dart.place < left) taken.push_back(n - left + dart.place);
     }
   }
   return taken;

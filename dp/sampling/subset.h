@@ -30,7 +30,7 @@ class IndependentSubset {
 
  private:
   struct Dart {
-    std::int64_t index_in_epoch;
+    std::int64_t place;
     bool taken;
   };
   int zeros() const;
