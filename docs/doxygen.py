@@ -126,6 +126,7 @@ class Pages:
         image, text, target = found.groups()
         if "://" in target:
             return found[0]
+        text = " ".join(text.split())  # Doxygen knows no link whose text breaks over lines
         name, _, anchor = target.partition("#")
         there = posixpath.normpath(posixpath.join(posixpath.dirname(path), name)) if name else path
         if image:

@@ -77,7 +77,7 @@ class Site(unittest.TestCase):
         pages, copy = self.pages("# Top\n[a](CONTRIBUTING.md)\n[b\nc](CONTRIBUTING.md#two-words-1)\n[d](#top)\n`x`\n")
         self.assertEqual([], pages.problems)
         self.assertEqual("# Top {#page_README}\n[a](@ref page_CONTRIBUTING)\n"
-                         "[b\nc](@ref page_CONTRIBUTING_two-words-1)\n[d](@ref page_README)\n`x`\n", copy)
+                         "[b c](@ref page_CONTRIBUTING_two-words-1)\n[d](@ref page_README)\n`x`\n", copy)
 
     def test_code_of_pages_stays_what_it_is(self):
         _, copy = self.pages("# Top\n```sh\n# no heading\n[a](b)\n```\n")
