@@ -16,6 +16,7 @@
 #include "core/random/philox.h"
 #include "core/view.h"
 #include "kernels/host_device/geometry.h"
+#include "kernels/primitive_arguments.h"
 
 namespace sotto {
 
@@ -26,19 +27,6 @@ struct FusedAttention;
 struct FusedAttentionGrad;
 struct LstmLayer;
 struct UpdateArray;
-
-enum class Reduction { sum, max, min, product };
-
-// The up to two numbers that configure an elementwise operation (a slope, limits, an exponent).
-struct Constants {
-  double a = 0;
-  double b = 0;
-};
-
-// The arguments that a derivative depends on (functors.h).
-enum class Reads { nothing, first, second, both };
-constexpr bool reads_first(Reads reads) { return reads == Reads::first || reads == Reads::both; }
-constexpr bool reads_second(Reads reads) { return reads == Reads::second || reads == Reads::both; }
 
 // Throughput figures for the choice between ghost norms and materialized per-sample gradients
 // (docs/appendix/per-sample-notes.md). They are constants rather than run-time measurements,

@@ -6,6 +6,7 @@
 #include "autograd/ops/elementwise.h"
 #include "autograd/sample_axis_rules.h"
 #include "core/cuda/capture.h"
+#include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/planning/planner.h"
 

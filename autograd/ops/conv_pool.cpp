@@ -3,6 +3,7 @@
 #include "autograd/ops/reductions.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {

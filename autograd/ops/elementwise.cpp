@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <numbers>
+#include <utility>
 
 #include "autograd/ops/shape_ops.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
@@ -189,5 +192,107 @@ Var dropout(const Var& x, double rate) {
       dropout_op, {x}, dropped(x.value(), kept, rate), x.samples(),
       [=](const Tensor& dy, Adjoint& adjoint) { adjoint.input(0, dropped(dy, kept, rate)); });
 }
+
+namespace {
+
+template <class F>
+Var apply(Var x, Constants constants = {}) {
+  return unary(unary_index<F>, std::move(x), constants);
+}
+
+template <class F>
+Var apply(Var a, Var b) {
+  return binary(binary_index<F>, std::move(a), std::move(b));
+}
+
+}  // namespace
+
+Var relu(Var x) { return apply<functors::Relu>(std::move(x)); }
+Var relu6(Var x) { return apply<functors::Clamp>(std::move(x), {0, 6}); }
+Var leaky_relu(Var x, double slope) { return apply<functors::LeakyRelu>(std::move(x), {slope}); }
+Var elu(Var x, double alpha) { return apply<functors::Elu>(std::move(x), {alpha}); }
+Var selu(Var x) { return apply<functors::Selu>(std::move(x)); }
+Var celu(Var x, double alpha) { return apply<functors::Celu>(std::move(x), {alpha}); }
+Var gelu(Var x) { return apply<functors::Gelu>(std::move(x)); }
+Var gelu_tanh(Var x) { return apply<functors::GeluTanh>(std::move(x)); }
+Var sigmoid(Var x) { return apply<functors::Sigmoid>(std::move(x)); }
+Var silu(Var x) { return apply<functors::Silu>(std::move(x)); }
+Var tanh(Var x) { return apply<functors::Tanh>(std::move(x)); }
+Var softplus(Var x, double beta, double threshold) {
+  return apply<functors::Softplus>(std::move(x), {beta, threshold});
+}
+Var mish(Var x) { return apply<functors::Mish>(std::move(x)); }
+Var logsigmoid(Var x) { return apply<functors::LogSigmoid>(std::move(x)); }
+Var softsign(Var x) { return apply<functors::Softsign>(std::move(x)); }
+Var clamp(Var x, double low, double high) {
+  return apply<functors::Clamp>(std::move(x), {low, high});
+}
+Var hardtanh(const Var& x, double low, double high) { return clamp(x, low, high); }
+Var hardswish(Var x) { return apply<functors::Hardswish>(std::move(x)); }
+Var hardsigmoid(Var x) { return apply<functors::Hardsigmoid>(std::move(x)); }
+Var hardshrink(Var x, double limit) { return apply<functors::Hardshrink>(std::move(x), {limit}); }
+Var softshrink(Var x, double limit) { return apply<functors::Softshrink>(std::move(x), {limit}); }
+Var threshold(Var x, double limit, double otherwise) {
+  return apply<functors::Threshold>(std::move(x), {limit, otherwise});
+}
+Var exp(Var x) { return apply<functors::Exp>(std::move(x)); }
+Var expm1(Var x) { return apply<functors::Expm1>(std::move(x)); }
+Var log(Var x) { return apply<functors::Log>(std::move(x)); }
+Var log1p(Var x) { return apply<functors::Log1p>(std::move(x)); }
+Var sqrt(Var x) { return apply<functors::Sqrt>(std::move(x)); }
+Var rsqrt(Var x) { return apply<functors::Rsqrt>(std::move(x)); }
+Var square(Var x) { return apply<functors::Square>(std::move(x)); }
+Var sin(Var x) { return apply<functors::Sin>(std::move(x)); }
+Var cos(Var x) { return apply<functors::Cos>(std::move(x)); }
+Var tan(Var x) { return apply<functors::Tan>(std::move(x)); }
+Var asin(Var x) { return apply<functors::Asin>(std::move(x)); }
+Var acos(Var x) { return apply<functors::Acos>(std::move(x)); }
+Var atan(Var x) { return apply<functors::Atan>(std::move(x)); }
+Var sinh(Var x) { return apply<functors::Sinh>(std::move(x)); }
+Var cosh(Var x) { return apply<functors::Cosh>(std::move(x)); }
+Var asinh(Var x) { return apply<functors::Asinh>(std::move(x)); }
+Var acosh(Var x) { return apply<functors::Acosh>(std::move(x)); }
+Var atanh(Var x) { return apply<functors::Atanh>(std::move(x)); }
+Var reciprocal(Var x) { return apply<functors::Reciprocal>(std::move(x)); }
+Var erf(Var x) { return apply<functors::Erf>(std::move(x)); }
+Var abs(Var x) { return apply<functors::Abs>(std::move(x)); }
+Var pow(Var x, double exponent) { return apply<functors::Pow>(std::move(x), {exponent}); }
+Var affine(Var x, double factor, double offset) {
+  return apply<functors::Affine>(std::move(x), {factor, offset});
+}
+Var log2(const Var& x) { return affine(log(x), std::numbers::log2e, 0); }
+Var log10(const Var& x) { return affine(log(x), std::numbers::log10e, 0); }
+Var tempered_sigmoid(const Var& x, double scale, double temperature, double offset) {
+  return affine(sigmoid(affine(x, temperature, 0)), scale, -offset);
+}
+Var add(Var a, Var b) { return apply<functors::Add>(std::move(a), std::move(b)); }
+Var sub(Var a, Var b) { return apply<functors::Sub>(std::move(a), std::move(b)); }
+Var mul(Var a, Var b) { return apply<functors::Mul>(std::move(a), std::move(b)); }
+Var div(Var a, Var b) { return apply<functors::Div>(std::move(a), std::move(b)); }
+Var maximum(Var a, Var b) { return apply<functors::Maximum>(std::move(a), std::move(b)); }
+Var minimum(Var a, Var b) { return apply<functors::Minimum>(std::move(a), std::move(b)); }
+Var power(Var a, Var b) { return apply<functors::Power>(std::move(a), std::move(b)); }
+Var greater(Var a, Var b) { return apply<functors::Greater>(std::move(a), std::move(b)); }
+Var greater_equal(Var a, Var b) {
+  return apply<functors::GreaterEqual>(std::move(a), std::move(b));
+}
+Var less(const Var& a, const Var& b) { return greater(b, a); }
+Var less_equal(const Var& a, const Var& b) { return greater_equal(b, a); }
+Var equal(Var a, Var b) { return apply<functors::Equal>(std::move(a), std::move(b)); }
+Var not_equal(const Var& a, const Var& b) { return affine(equal(a, b), -1, 1); }
+Var operator+(Var a, Var b) { return add(std::move(a), std::move(b)); }
+Var operator-(Var a, Var b) { return sub(std::move(a), std::move(b)); }
+Var operator*(Var a, Var b) { return mul(std::move(a), std::move(b)); }
+Var operator/(Var a, Var b) { return div(std::move(a), std::move(b)); }
+Var operator-(Var x) { return affine(std::move(x), -1, 0); }
+Var operator+(Var x, double c) { return affine(std::move(x), 1, c); }
+Var operator+(double c, Var x) { return affine(std::move(x), 1, c); }
+Var operator-(Var x, double c) { return affine(std::move(x), 1, -c); }
+Var operator-(double c, Var x) { return affine(std::move(x), -1, c); }
+Var operator*(Var x, double c) { return affine(std::move(x), c, 0); }
+Var operator*(double c, Var x) { return affine(std::move(x), c, 0); }
+Var operator/(Var x, double c) { return affine(std::move(x), 1 / c, 0); }
+Var operator/(double c, Var x) { return affine(reciprocal(std::move(x)), c, 0); }
+Var tanhshrink(Var x) { return x - tanh(x); }
 
 }  // namespace sotto

@@ -8,6 +8,8 @@
 #include "autograd/ops/shape_ops.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "kernels/backend.h"
+#include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {

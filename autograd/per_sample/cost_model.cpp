@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/per_sample/per_sample_grad.h"
+#include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::detail {

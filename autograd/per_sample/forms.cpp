@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "kernels/tf32.h"
 

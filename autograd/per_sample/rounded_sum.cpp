@@ -5,6 +5,7 @@
 #include "autograd/per_sample/per_sample_grad.h"
 #include "autograd/per_sample/weighted_sum.h"
 #include "autograd/per_sample/weighted_sum_bf16.h"
+#include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "kernels/tf32.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/per_sample/weighted_sum_bf16.h"
+#include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::detail {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/backend.h"
 #include "kernels/host_device/bf16_split.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {

@@ -1,5 +1,6 @@
 #include "dp/numerics/directed_rounding.h"
 
+#include <fmt/format.h>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>

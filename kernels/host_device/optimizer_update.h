@@ -10,22 +10,9 @@
 
 #include "core/view.h"
 #include "kernels/functors/functors.h"
+#include "kernels/host_device/optimizer_constants.h"
 
 namespace sotto {
-
-// Constants of a rule at one step; each rule reads some of them.
-struct OptimizerConstants {
-  double rate = 0;             // learning rate, with the bias correction of means that start at 0
-  double decay = 0;            // weight decay: g = gradient + decay p
-  double decoupled_decay = 1;  // decoupled decay: p is first multiplied by it
-  double momentum = 0;         // decay of the mean of gradients (beta1)
-  double one_minus_dampening = 1;  // weight of the new gradient in that mean
-  double beta2 = 0;                // decay of the mean of squares (beta2)
-  double correction = 1;
-  double offset = 0;
-  double eps = 0;
-  bool nesterov = false, maximize = false, centered = false;
-};
 
 // A rule is f(c, first, g, p, state): from the gradient g it updates p and its states, in the
 // arithmetic type T. At a parameter's first step, each state holds its initial value.

@@ -4,9 +4,12 @@
 #pragma once
 
 #include "core/tensor.h"
-#include "kernels/backend.h"
+#include "kernels/primitive_arguments.h"
 
 namespace sotto {
+
+struct PhiloxKey;
+struct Window;
 
 // Creation.
 Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::f32, Device device = cpu);

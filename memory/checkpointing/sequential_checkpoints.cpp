@@ -5,6 +5,7 @@
 #include "autograd/precision.h"
 #include "autograd/segment.h"
 #include "core/allocator/allocator.h"
+#include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::memory {

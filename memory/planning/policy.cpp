@@ -1,5 +1,6 @@
 #include "memory/planning/policy.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Elementwise nonlinearities as modules. The formulas are in kernels/functors/functors.h.
+// Elementwise nonlinearities as modules. The formulas are in kernels/functors.
 #pragma once
 
 #include "autograd/ops/elementwise.h"
@@ -6,55 +6,91 @@
 
 namespace sotto::nn {
 
-template <class F>
-class Activation : public Module {
+// An elementwise function as a module: Activation<relu>.
+template <Var (*function)(Var)>
+struct Activation : Module {
+  Var forward(const Var& x) override { return function(x); }
+};
+
+struct Relu final : Activation<relu> {};
+struct Relu6 final : Activation<relu6> {};
+struct Selu final : Activation<selu> {};
+struct Gelu final : Activation<gelu> {};
+struct GeluTanh final : Activation<gelu_tanh> {};
+struct Sigmoid final : Activation<sigmoid> {};
+struct Silu final : Activation<silu> {};
+struct Tanh final : Activation<tanh> {};
+struct Mish final : Activation<mish> {};
+struct LogSigmoid final : Activation<logsigmoid> {};
+struct Softsign final : Activation<softsign> {};
+struct Hardswish final : Activation<hardswish> {};
+struct Hardsigmoid final : Activation<hardsigmoid> {};
+struct Tanhshrink final : Activation<tanhshrink> {};
+
+// Functions with constants, whose meaning is that of the function of the same name.
+class LeakyRelu final : public Module {
  public:
-  explicit Activation(Constants constants = {}) : constants_(constants) {}
-  Var forward(const Var& x) override { return apply<F>(x, constants_); }
+  explicit LeakyRelu(double slope = 0.01) : slope_(slope) {}
+  Var forward(const Var& x) override { return leaky_relu(x, slope_); }
 
  private:
-  Constants constants_;
+  double slope_;
 };
+class Elu final : public Module {
+ public:
+  explicit Elu(double alpha = 1) : alpha_(alpha) {}
+  Var forward(const Var& x) override { return elu(x, alpha_); }
 
-using Relu = Activation<functors::Relu>;
-using Selu = Activation<functors::Selu>;
-using Gelu = Activation<functors::Gelu>;
-using GeluTanh = Activation<functors::GeluTanh>;
-using Sigmoid = Activation<functors::Sigmoid>;
-using Silu = Activation<functors::Silu>;
-using Tanh = Activation<functors::Tanh>;
-using Mish = Activation<functors::Mish>;
-using LogSigmoid = Activation<functors::LogSigmoid>;
-using Softsign = Activation<functors::Softsign>;
-using Hardswish = Activation<functors::Hardswish>;
-using Hardsigmoid = Activation<functors::Hardsigmoid>;
+ private:
+  double alpha_;
+};
+class Celu final : public Module {
+ public:
+  explicit Celu(double alpha = 1) : alpha_(alpha) {}
+  Var forward(const Var& x) override { return celu(x, alpha_); }
 
-struct LeakyRelu final : Activation<functors::LeakyRelu> {
-  explicit LeakyRelu(double slope = 0.01) : Activation({slope}) {}
+ private:
+  double alpha_;
 };
-struct Elu final : Activation<functors::Elu> {
-  explicit Elu(double alpha = 1) : Activation({alpha}) {}
+class Softplus final : public Module {
+ public:
+  explicit Softplus(double beta = 1, double threshold = 20) : beta_(beta), threshold_(threshold) {}
+  Var forward(const Var& x) override { return softplus(x, beta_, threshold_); }
+
+ private:
+  double beta_, threshold_;
 };
-struct Celu final : Activation<functors::Celu> {
-  explicit Celu(double alpha = 1) : Activation({alpha}) {}
+class Hardtanh final : public Module {
+ public:
+  explicit Hardtanh(double low = -1, double high = 1) : low_(low), high_(high) {}
+  Var forward(const Var& x) override { return hardtanh(x, low_, high_); }
+
+ private:
+  double low_, high_;
 };
-struct Softplus final : Activation<functors::Softplus> {
-  explicit Softplus(double beta = 1, double threshold = 20) : Activation({beta, threshold}) {}
+class Hardshrink final : public Module {
+ public:
+  explicit Hardshrink(double limit = 0.5) : limit_(limit) {}
+  Var forward(const Var& x) override { return hardshrink(x, limit_); }
+
+ private:
+  double limit_;
 };
-struct Hardtanh final : Activation<functors::Clamp> {
-  explicit Hardtanh(double low = -1, double high = 1) : Activation({low, high}) {}
+class Softshrink final : public Module {
+ public:
+  explicit Softshrink(double limit = 0.5) : limit_(limit) {}
+  Var forward(const Var& x) override { return softshrink(x, limit_); }
+
+ private:
+  double limit_;
 };
-struct Hardshrink final : Activation<functors::Hardshrink> {
-  explicit Hardshrink(double limit = 0.5) : Activation({limit}) {}
-};
-struct Softshrink final : Activation<functors::Softshrink> {
-  explicit Softshrink(double limit = 0.5) : Activation({limit}) {}
-};
-struct Threshold final : Activation<functors::Threshold> {
-  Threshold(double limit, double otherwise) : Activation({limit, otherwise}) {}
-};
-struct Tanhshrink final : Module {
-  Var forward(const Var& x) override { return tanhshrink(x); }
+class Threshold final : public Module {
+ public:
+  Threshold(double limit, double otherwise) : limit_(limit), otherwise_(otherwise) {}
+  Var forward(const Var& x) override { return threshold(x, limit_, otherwise_); }
+
+ private:
+  double limit_, otherwise_;
 };
 // scale sigmoid(temperature x) - offset (Papernot et al. 2021).
 class TemperedSigmoid final : public Module {
@@ -65,9 +101,6 @@ class TemperedSigmoid final : public Module {
 
  private:
   double scale_, temperature_, offset_;
-};
-struct Relu6 final : Activation<functors::Clamp> {
-  Relu6() : Activation({0, 6}) {}
 };
 
 }  // namespace sotto::nn

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "autograd/ops.h"
+#include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/layers/dense_layers.h"
 

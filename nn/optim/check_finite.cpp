@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto::nn {

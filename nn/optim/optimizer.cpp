@@ -11,6 +11,8 @@
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/optim/check_finite.h"
 #include "nn/optim/stochastic_rounding.h"
+#include "kernels/backend.h"
+#include "kernels/host_device/optimizer_update.h"
 
 namespace sotto::nn {
 

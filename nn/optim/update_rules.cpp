@@ -1,5 +1,7 @@
 #include "nn/optim/update_rules.h"
 
+#include "kernels/host_device/optimizer_update.h"
+
 #include <cmath>
 
 #include "kernels/functors/functors.h"

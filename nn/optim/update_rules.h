@@ -9,7 +9,11 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "kernels/host_device/optimizer_update.h"
+#include "kernels/host_device/optimizer_constants.h"
+
+namespace sotto {
+struct UpdateArray;
+}
 
 namespace sotto::nn {
 

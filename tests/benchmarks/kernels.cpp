@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/threads/parallel.h"
+#include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/benchmarks/fma_peak.h"
 #include "tests/benchmarks/timing.h"

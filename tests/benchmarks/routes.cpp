@@ -9,6 +9,7 @@
 
 #include "autograd/per_sample/per_sample_grad.h"
 #include "core/random/philox.h"
+#include "kernels/backend.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/benchmarks/timing.h"
 

@@ -14,9 +14,8 @@ import sys
 
 FUNCTION = re.compile(r"^(?:inline )?(?:Var|std::vector<Var>|Ordered|RecurrentResult) (\w+)\(", re.M)
 CLASS = re.compile(r"^(?:class|struct) (\w+) (?:final )?: (?:public )?(?:Module|Activation|Lora|Recurrent)", re.M)
-ALIAS = re.compile(r"^using (\w+) = Activation<", re.M)
 # What others are made of: functions by number, and templates whose instances have names.
-APART = {"untracked", "unary", "binary", "apply", "Activation", "Lora", "RecurrentCell", "RecurrentLayers"}
+APART = {"untracked", "unary", "binary", "Activation", "Lora", "RecurrentCell", "RecurrentLayers"}
 
 
 def declared(root):
@@ -32,7 +31,7 @@ def ambiguous(root):
     """Layers that the program with both namespaces does not name."""
     words = set(re.findall(r"\w+", (root / "tests/checks/both_namespaces.cpp").read_text()))
     headers = [path.read_text() for path in sorted((root / "nn").rglob("*.h"))]
-    names = [name for text in headers for name in CLASS.findall(text) + ALIAS.findall(text)]
+    names = [name for text in headers for name in CLASS.findall(text)]
     return [name for name in names if name not in words and name not in APART]
 
 

@@ -4,7 +4,7 @@
 
 #include "autograd/ops.h"
 #include "core/allocator/allocator.h"
-#include "core/random/philox.h"
+#include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/functional.h"
 #include "nn/init.h"

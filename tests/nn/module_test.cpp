@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "autograd/ops/reductions.h"
 #include "core/random/philox.h"
@@ -257,6 +258,37 @@ TEST_CASE("activations are their functions, with the customary constants") {
   nn::Softplus softplus;
   check_close(output(softplus, x), {std::log1p(std::exp(-3)), std::log1p(std::exp(-0.5)),
                                     std::log1p(std::exp(0.5)), std::log1p(std::exp(8))});
+}
+
+// Checks a layer without constants against its formula.
+template <class Layer>
+void check_formula(double (*formula)(double)) {
+  const std::vector<double> values{-7, -2, -0.5, 0.3, 2.5, 9};
+  Layer layer;
+  std::vector<double> expected;
+  for (const double value : values) expected.push_back(formula(value));
+  check_close(output(layer, Tensor::from(values, {1, std::ssize(values)})), expected);
+}
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+TEST_CASE("activations without constants are the published formulas") {
+  check_formula<nn::Selu>([](double x) {
+    return 1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * std::expm1(x));
+  });
+  check_formula<nn::Gelu>([](double x) { return x / 2 * std::erfc(-x / std::sqrt(2)); });
+  check_formula<nn::GeluTanh>([](double x) {
+    return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  });
+  check_formula<nn::Sigmoid>(logistic);
+  check_formula<nn::LogSigmoid>([](double x) { return -std::log1p(std::exp(-x)); });
+  check_formula<nn::Silu>([](double x) { return x * logistic(x); });
+  check_formula<nn::Mish>([](double x) { return x * std::tanh(std::log1p(std::exp(x))); });
+  check_formula<nn::Tanh>([](double x) { return std::tanh(x); });
+  check_formula<nn::Tanhshrink>([](double x) { return x - std::tanh(x); });
+  check_formula<nn::Softsign>([](double x) { return x / (1 + std::abs(x)); });
+  check_formula<nn::Hardsigmoid>([](double x) { return std::clamp(x / 6 + 0.5, 0.0, 1.0); });
+  check_formula<nn::Hardswish>([](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); });
 }
 
 TEST_CASE("dropout acts in training only") {

@@ -9,6 +9,7 @@
 #include "autograd/ops/shape_ops.h"
 #include "autograd/precision.h"
 #include "autograd/sample_axis_rules.h"
+#include "kernels/backend.h"
 #include "kernels/host_device/dropout_counter.h"
 #include "kernels/host_device/gemm_blocking.h"
 #include "kernels/tensor_ops/tensor_ops.h"

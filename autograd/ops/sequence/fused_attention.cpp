@@ -1,5 +1,6 @@
 #include "autograd/ops/sequence/fused_attention.h"
 
+#include "kernels/backend.h"
 #include "kernels/host_device/attention_args.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 

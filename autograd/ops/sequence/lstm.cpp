@@ -5,6 +5,7 @@
 #include "autograd/ops/conv_pool.h"
 #include "autograd/ops/shape_ops.h"
 #include "autograd/sample_axis_rules.h"
+#include "kernels/backend.h"
 #include "kernels/host_device/lstm_layer.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
