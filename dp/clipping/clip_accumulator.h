@@ -9,6 +9,7 @@
 
 #include "autograd/per_sample/per_sample_grad.h"
 #include "dp/clipping/clip_groups.h"
+#include "dp/clipping/clip_statistics.h"
 #include "dp/clipping/clipped_sum.h"
 
 namespace sotto {

@@ -1,5 +1,8 @@
 #include "dp/engine/dataset_units.h"
 
+#include <memory>
+#include <vector>
+
 namespace sotto {
 
 EngineOptions with_units_of(const Dataset& data, EngineOptions options) {
@@ -16,9 +19,5 @@ EngineOptions with_units_of(const Dataset& data, EngineOptions options) {
   };
   return options;
 }
-
-Engine::Engine(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data,
-               const Ledger& ledger, const EngineOptions& options)
-    : Engine(model, optimizer, data.unit_count(), ledger, with_units_of(data, options)) {}
 
 }  // namespace sotto

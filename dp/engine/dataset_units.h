@@ -1,7 +1,8 @@
 // The privacy units of a data set, for an engine.
 #pragma once
 
-#include "dp/engine/engine.h"
+#include "dp/engine/engine_options.h"
+#include "nn/data/dataset.h"
 
 namespace sotto {
 

@@ -10,20 +10,27 @@
 #include <span>
 #include <vector>
 
-#include "core/io/safetensors.h"
-#include "core/threads/one_user.h"
-#include "dp/accounting/budget.h"
+#include "autograd/var.h"
+#include "dp/clipping/clip_statistics.h"
 #include "dp/engine/engine_options.h"
-#include "dp/engine/memory_planning.h"
-#include "dp/engine/noise_schedule.h"
 #include "dp/engine/privacy_statement.h"
-#include "dp/engine/trained_parameters.h"
-#include "dp/engine/unit_batches.h"
+#include "dp/ledger/ledger.h"
+#include "dp/noise/statistic_range.h"
 #include "nn/data/dataset.h"
 
 namespace sotto {
 
-struct EngineState;
+class LossScale;
+class PhaseProfiler;
+class Tape;
+struct TensorFile;
+namespace memory {
+struct Plan;
+}
+namespace nn {
+class Module;
+class Optimizer;
+}  // namespace nn
 
 // The report of one step. The statistics are NOT private.
 struct StepReport {
@@ -79,6 +86,9 @@ class Engine {
   // (with_units_of). The loss is called with numbers of its samples.
   Engine(nn::Module& model, nn::Optimizer& optimizer, const Dataset& data, const Ledger& ledger,
          const EngineOptions& options);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine();
 
   // True if another step is planned and stays within the target epsilon.
   bool can_step() const;
@@ -102,19 +112,19 @@ class Engine {
   // reservation; infinite if the ledger is marked as not private. Takes some tens of milliseconds
   // after new releases.
   double epsilon() const;
-  double delta() const { return options_.delta; }
+  double delta() const;
   // A handle of the ledger's run that the engine's releases belong to.
-  Ledger ledger() const { return ledger_; }
+  Ledger ledger() const;
   // The privacy statement as of now: the guarantee, for whom, and under which assumptions.
   PrivacyStatement report() const;
   // The noise multiplier of the next step.
-  double noise_multiplier() const { return noise_.noise_at(steps_made_); }
-  const Sampler& sampler() const { return *sampler_; }
-  const Mechanism& mechanism() const { return *mechanism_; }
-  const Clipper& clipper() const { return clipper_; }
-  const LossScale& loss_scale() const { return loss_scale_; }
+  double noise_multiplier() const;
+  const Sampler& sampler() const;      // dp/sampling/sampler.h
+  const Mechanism& mechanism() const;  // dp/noise/mechanism.h
+  const Clipper& clipper() const;      // dp/clipping/clipper.h
+  const LossScale& loss_scale() const;
   // Steps made so far, including those before a loaded state.
-  std::int64_t steps_made() const { return steps_made_; }
+  std::int64_t steps_made() const;
   // The engine's part of a training checkpoint (dp/engine/training_checkpoint.h): steps, noise
   // multiplier, clip bounds, loss scale, the sampler's position, and past noise that is correlated
   // with noise to come. As SECRET as batches and noise are. It holds no generator of random
@@ -124,42 +134,18 @@ class Engine {
   // Throws std::invalid_argument, with nothing changed, if the state is that of an engine with
   // other options, model or ledger run, or if a plan of correlated noise cannot continue.
   void load_state(const TensorFile& state);
-  const PhaseProfiler& phases() const { return phases_; }
+  const PhaseProfiler& phases() const;
   // Rows per physical batch: the policy's value, or the one found at the first step (nullopt
   // before), halved after an out-of-memory error. On a GPU every physical batch is padded to this
   // size; a batch exceeds it with a probability of at most 2^-20.
-  std::optional<std::int64_t> physical_batch() const { return batches_.rows(); }
-  // The strategy chosen for the policy's memory limit; nullopt before the first step or without a
+  std::optional<std::int64_t> physical_batch() const;
+  // The strategy chosen for the policy's memory limit; null before the first step or without a
   // limit.
-  const std::optional<memory::Plan>& memory_plan() const { return planning_.plan(); }
+  const memory::Plan* memory_plan() const;
 
  private:
-  void check_model();
-  void run(const Loss& loss, PhysicalBatch batch, Clipper& clipper, PhaseProfiler& phases) const;
-  void claim();
-  void follow_bound_schedule();
-  NoisyGradient release(const Loss& loss);
-  void adapt(const NoisyGradient& released);
-  void check_state(const EngineState& state) const;
-
-  const EngineOptions options_;  // validated
-  nn::Module& model_;
-  nn::Optimizer& optimizer_;
-  Ledger ledger_;
-  std::shared_ptr<const void> claim_;
-  std::unique_ptr<Sampler> sampler_;
-  Clipper clipper_;
-  LossScale loss_scale_;
-  std::vector<double> initial_bounds_;
-  NoiseSchedule noise_;
-  std::unique_ptr<Mechanism> mechanism_;
-  Budget budget_;
-  UnitBatches batches_;
-  MemoryPlanning planning_;
-  std::int64_t steps_made_ = 0;
-  PhaseProfiler phases_;
-  TrainedParameters trained_{model_};
-  mutable OneUser user_;
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace sotto

@@ -13,7 +13,7 @@
 #include "dp/clipping/clip_options.h"
 #include "dp/ledger/ledger_contents.h"
 #include "dp/noise/correlated/strategy_matrix.h"
-#include "dp/noise/mechanism.h"
+#include "dp/noise/gaussian_noise.h"
 #include "memory/loss_scale.h"
 #include "memory/planning/policy.h"
 #include "nn/optim/schedule.h"

@@ -2,7 +2,9 @@
 // practice: the start of a search, not its result.
 #pragma once
 
-#include "dp/engine/engine.h"
+#include <cstdint>
+
+#include "dp/engine/engine_options.h"
 
 namespace sotto {
 

@@ -1,6 +1,7 @@
 #include "dp/engine/training_checkpoint.h"
 
 #include "core/io/atomic_file.h"
+#include "nn/optim/optimizer.h"
 #include "nn/state.h"
 
 namespace sotto {

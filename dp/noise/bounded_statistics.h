@@ -5,18 +5,10 @@
 #include <span>
 #include <vector>
 
+#include "dp/noise/statistic_range.h"
 #include "dp/sampling/sampler.h"
 
 namespace sotto {
-
-// The range that one unit's value of a statistic is clamped to. {0, 1} for counts and accuracies.
-struct StatisticRange {
-  double low = 0, high = 1;
-
-  // The clamped value, mapped linearly to [-1, 1]; 0 for NaN.
-  double to_unit(double value) const;
-  double from_unit(double value) const;
-};
 
 // Sums of bounded statistics over the units of a batch. Their values cannot be read: they are not
 // private until a mechanism has released them.

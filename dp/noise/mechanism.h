@@ -10,6 +10,7 @@
 #include "dp/clipping/clipped_sum.h"
 #include "dp/ledger/ledger.h"
 #include "dp/noise/bounded_statistics.h"
+#include "dp/noise/gaussian_noise.h"
 #include "dp/noise/noise_grid.h"
 #include "nn/optim/optimizer.h"
 
@@ -127,17 +128,6 @@ class Mechanism {
   void check_independent() const;
   void record(const SampledBatch& draw, Ledger& ledger, const Ledger::BudgetCheck& budget_check);
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
-};
-
-// The arithmetic by which normal noise is drawn and added.
-enum class GaussianNoise {
-  // The sum is rounded to a grid, and so is the exact normal noise that is added to it. The release
-  // is thus a function of the ideal Gaussian mechanism's result for the rounded sum, whose slightly
-  // larger sensitivity scales the noise. docs/appendix/proofs-noise.md, "The noise", has the proof.
-  discretized,
-  // Noise is drawn and added in f64. The set of possible results depends on the sum (Mironov 2012);
-  // the privacy guarantee is that of the ideal mechanism and ignores this effect.
-  floating_point,
 };
 
 // The Gaussian mechanism (Dwork et al. 2006): adds independent normal noise of standard deviation

@@ -10,8 +10,11 @@
 #include <sotto/dp/accounting/calibration.h>
 #include <sotto/dp/accounting/pld/pld_accountant.h>
 #include <sotto/dp/audit/canaries.h>
+#include <sotto/dp/clipping/clipper.h>
 #include <sotto/dp/engine/engine.h>
 #include <sotto/dp/numerics/directed_rounding.h>
+#include <sotto/dp/sampling/sampler.h>
+#include <sotto/memory/physical_batches.h>
 #include <sotto/nn/data/batch_loader.h>
 #include <sotto/nn/data/digits.h>
 #include <sotto/nn/data/idx.h>

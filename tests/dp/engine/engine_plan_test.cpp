@@ -4,6 +4,7 @@
 #include "dp/accounting/adaptive_accountant.h"
 #include "dp/accounting/ledger_epsilon.h"
 #include "dp/engine/training_checkpoint.h"
+#include "dp/sampling/sampler.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_training.h"
 #include "tests/support/epsilon_of.h"

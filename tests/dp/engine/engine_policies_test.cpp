@@ -5,8 +5,10 @@
 
 #include "autograd/ops.h"
 #include "dp/accounting/pld/pld_accountant.h"
+#include "dp/clipping/clipper.h"
 #include "dp/engine/engine.h"
 #include "dp/engine/validation.h"
+#include "dp/noise/mechanism.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/data/batch_loader.h"
 #include "nn/data/digits.h"

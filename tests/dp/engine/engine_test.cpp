@@ -8,6 +8,7 @@
 #include "dp/accounting/ledger_epsilon.h"
 #include "dp/accounting/pld/pld_accountant.h"
 #include "dp/engine/validation.h"
+#include "dp/noise/mechanism.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/data/dataset.h"
 #include "nn/data/digits.h"
