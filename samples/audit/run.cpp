@@ -20,8 +20,8 @@
 #include <sotto/nn/data/idx.h>
 #include <sotto/nn/init.h>
 #include "samples/cli/program.h"
-#include "samples/mnist/progress.h"
 #include "samples/models/models.h"
+#include "samples/training/progress.h"
 
 namespace sotto::audit {
 
@@ -204,12 +204,12 @@ Findings Run::find() {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   const double epoch = 1 / engine_.sampler().rate();
-  mnist::Progress progress({.steps = options_.steps,
-                            .epochs = static_cast<double>(options_.steps) / epoch,
-                            .batch = options_.batch,
-                            .quiet = options_.quiet});
+  samples::Progress progress({.steps = options_.steps,
+                              .epochs = static_cast<double>(options_.steps) / epoch,
+                              .batch = options_.batch,
+                              .quiet = options_.quiet});
   introduce();
-  mnist::Progress::State state{.epsilon = 0.0};
+  samples::Progress::State state{.epsilon = 0.0};
   const std::int64_t shown = std::max<std::int64_t>(1, options_.steps / 10);
   for (std::int64_t made = 1; made <= options_.steps; ++made) {
     step();

@@ -54,8 +54,12 @@ std::string shown_epsilon(double epsilon) {
 std::string shown_delta(double delta) { return typeset(delta_text(delta)); }
 
 // The guarantee covers numbers computed from the model and from data that need no protection.
-bool accuracy_is_private(const TrainingReport& report) {
-  return report.privacy && !report.accuracy_on_private_data;
+bool measure_is_private(const TrainingReport& report) {
+  return report.privacy && !report.measured_on_private_data;
+}
+
+std::string (*measure_label(const TrainingReport& report))(double) {
+  return report.measure_in_percent ? percent : number;
 }
 
 struct Card {
@@ -77,9 +81,9 @@ std::string card(const Card& shown) {
 std::string headline(const TrainingReport& report) {
   const std::int64_t steps = report.points.empty() ? 0 : report.points.back().step;
   std::string html = "<div class=\"cards\">\n";
-  html += card({"Test accuracy", percent(report.test_accuracy),
-                report.accuracy_on_private_data ? "on private data" : "on held-out data",
-                accuracy_is_private(report)});
+  html += card({"Test " + report.measure, measure_label(report)(report.test_measure),
+                report.measured_on_private_data ? "on private data" : "on held-out data",
+                measure_is_private(report)});
   if (report.privacy) {
     html += card({"Privacy", "ε = " + shown_epsilon(report.privacy->epsilon),
                   "at δ = " + shown_delta(report.privacy->delta)});
@@ -100,7 +104,7 @@ std::string banner(const TrainingReport& report) {
 }
 
 // One of the charts over steps, all on one axis.
-std::string panel(const TrainingReport& report, const char* heading, bool is_private,
+std::string panel(const TrainingReport& report, const std::string& heading, bool is_private,
                   double TrainingReport::Point::*value, LineChart chart) {
   for (const auto& point : report.points) {
     chart.x.push_back(static_cast<double>(point.step));
@@ -116,8 +120,9 @@ std::string panel(const TrainingReport& report, const char* heading, bool is_pri
 
 std::string training(const TrainingReport& report) {
   using Point = TrainingReport::Point;
-  std::string html = panel(report, "Test accuracy", accuracy_is_private(report), &Point::accuracy,
-                           {.name = "accuracy", .label = percent});
+  std::string html =
+      panel(report, "Test " + report.measure, measure_is_private(report), &Point::measure,
+            {.name = report.measure, .label = measure_label(report)});
   if (report.privacy) {
     html += panel(report, "Privacy spent, ε", true, &Point::epsilon,
                   {.name = "epsilon", .label = shown_epsilon, .colour = 2});
@@ -252,9 +257,9 @@ std::vector<std::string> not_private_numbers(const TrainingReport& report) {
         "Distribution of per-sample gradient norms, and the fraction beyond the bound");
   }
   numbers.push_back("Time and memory: they grow with the number of samples drawn");
-  if (report.accuracy_on_private_data &&
-      (std::isfinite(report.test_accuracy) || any_measured(report, &Point::accuracy))) {
-    numbers.push_back("Accuracy: it is measured on private data");
+  if (report.measured_on_private_data &&
+      (std::isfinite(report.test_measure) || any_measured(report, &Point::measure))) {
+    numbers.push_back("Test " + report.measure + ": it is measured on private data");
   }
   numbers.insert(numbers.end(), report.not_private.begin(), report.not_private.end());
   return numbers;

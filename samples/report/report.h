@@ -26,7 +26,7 @@ struct TrainingReport {
   struct Point {
     std::int64_t step = 0;
     double loss = unmeasured;              // mean over the batch
-    double accuracy = unmeasured;          // on the test data, in [0, 1]
+    double measure = unmeasured;           // on the test data
     double epsilon = unmeasured;           // spent so far, at the statement's delta
     double clipped_fraction = unmeasured;  // of the samples of the step
   };
@@ -53,10 +53,13 @@ struct TrainingReport {
   std::vector<Phase> phases;
   std::optional<PrivacyStatement> privacy;  // nullopt: trained without privacy
   std::string no_privacy_reason;            // shown if there is no statement
-  bool accuracy_on_private_data = false;
+  bool measured_on_private_data = false;  // instead of held-out data
   // Non-private numbers besides those that the page finds by itself (not_private_numbers).
   std::vector<std::string> not_private;
-  double test_accuracy = unmeasured;  // in [0, 1]
+  // The name of the measure, such as "accuracy", and whether it is a fraction, shown in percent.
+  std::string measure = "accuracy";
+  bool measure_in_percent = true;
+  double test_measure = unmeasured;
   double epochs = 0;
   double seconds = 0;
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -13,10 +14,16 @@ using nlohmann::json;
 // JSON has neither NaN nor infinity.
 json measured(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
-json to_json(const TrainingReport::Point& point) {
+// "mean_squared_error" for "mean squared error".
+std::string key_of(std::string measure) {
+  std::replace(measure.begin(), measure.end(), ' ', '_');
+  return measure;
+}
+
+json to_json(const TrainingReport::Point& point, const std::string& measure) {
   return {{"step", point.step},
           {"loss", measured(point.loss)},
-          {"accuracy", measured(point.accuracy)},
+          {key_of(measure), measured(point.measure)},
           {"epsilon", measured(point.epsilon)},
           {"clipped_fraction", measured(point.clipped_fraction)}};
 }
@@ -44,20 +51,23 @@ json all(const std::vector<T>& values) {
 }  // namespace
 
 json to_json(const TrainingReport& report) {
+  json points = json::array();
+  for (const TrainingReport::Point& point : report.points)
+    points.push_back(to_json(point, report.measure));
   json settings = json::array();
   for (const auto& [name, value] : report.settings) {
     settings.push_back({{"name", name}, {"value", value}});
   }
   return {{"title", report.title},
-          {"test_accuracy", measured(report.test_accuracy)},
-          {"accuracy_on_private_data", report.accuracy_on_private_data},
+          {"test_" + key_of(report.measure), measured(report.test_measure)},
+          {"measured_on_private_data", report.measured_on_private_data},
           {"epochs", measured(report.epochs)},
           {"seconds", measured(report.seconds)},
           {"privacy", report.privacy ? json::parse(to_json(*report.privacy)) : json(nullptr)},
           {"no_privacy_reason", report.no_privacy_reason},
           {"not_private", not_private_numbers(report)},
           {"settings", settings},
-          {"points", all(report.points)},
+          {"points", points},
           {"norms", all(report.norms)},
           {"phases", all(report.phases)}};
 }

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "samples/mnist/checkpoint.h"
+#include "samples/training/checkpoint.h"
 
 namespace {
 
@@ -59,10 +59,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::getline(in, progress);
   std::getline(in, statistics);
   if (write_file(place.path(), settings, progress))
-    refuse_or_load([&] { mnist::load_checkpoint(place.path()); });
+    refuse_or_load([&] { samples::load_checkpoint(place.path(), "mnist"); });
   std::remove(place.path().c_str());
   std::ofstream(place.path(), std::ios::binary) << statistics;
-  refuse_or_load([&] { mnist::load_statistics(place.path(), 10); });
+  refuse_or_load([&] { samples::load_statistics(place.path(), 10); });
   std::remove(place.path().c_str());  // it may look like a ledger, which no file replaces
   return 0;
 }

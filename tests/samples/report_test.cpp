@@ -124,7 +124,7 @@ TrainingReport full_report() {
     report.points.push_back(
         {.step = 10 * step,
          .loss = 2.0 / (1 + step),
-         .accuracy = step % 10 == 0 ? 0.5 + 0.009 * step : TrainingReport::unmeasured,
+         .measure = step % 10 == 0 ? 0.5 + 0.009 * step : TrainingReport::unmeasured,
          .epsilon = 0.05 * step,
          .clipped_fraction = 0.5});
   }
@@ -148,7 +148,7 @@ TrainingReport full_report() {
                                     .covered = {"the parameters"},
                                     .not_covered = {"the choice of settings"},
                                     .notes = {}};
-  report.test_accuracy = 0.95;
+  report.test_measure = 0.95;
   report.epochs = 5;
   report.seconds = 83;
   return report;
@@ -203,13 +203,13 @@ TEST_CASE("every number that is not private carries a badge and is listed") {
   // The time, the loss, the clipped fraction, the norms, and the phases.
   CHECK(occurrences(to_html(report), badge) == 5);
   CHECK(not_private_numbers(report).size() == 4);
-  report.accuracy_on_private_data = true;
+  report.measured_on_private_data = true;
   report.not_private = {"the number of samples"};
   const std::string html = to_html(report);
   CHECK(occurrences(html, badge) == 7);
   CHECK(not_private_numbers(report).size() == 6);
   CHECK(contains(html, "<li>the number of samples</li>"));
-  CHECK(contains(html, "<li>Accuracy: it is measured on private data</li>"));
+  CHECK(contains(html, "<li>Test accuracy: it is measured on private data</li>"));
 }
 
 TEST_CASE("a run without privacy says so and shows no epsilon") {
@@ -266,7 +266,7 @@ TEST_CASE("values that are not finite never reach the page") {
   for (auto& point : report.points) point.loss = point.step % 20 == 0 ? inf : -inf;
   report.points[3].epsilon = inf;
   report.seconds = TrainingReport::unmeasured;
-  report.test_accuracy = TrainingReport::unmeasured;
+  report.test_measure = TrainingReport::unmeasured;
   report.norms[0].clip_bound = TrainingReport::unmeasured;
   report.privacy->epsilon = inf;
   const std::string html = to_html(report);
@@ -279,7 +279,7 @@ TEST_CASE("values that are not finite never reach the page") {
 
 TEST_CASE("one point is drawn as a dot inside the chart") {
   TrainingReport report = full_report();
-  report.points = {{.step = 7, .loss = 0, .accuracy = 1, .epsilon = 3, .clipped_fraction = 0}};
+  report.points = {{.step = 7, .loss = 0, .measure = 1, .epsilon = 3, .clipped_fraction = 0}};
   const std::string html = to_html(report);
   CHECK(Page(html).count("circle") == 4);
   CHECK_FALSE(contains(html, "nan"));

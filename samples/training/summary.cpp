@@ -1,4 +1,4 @@
-#include "samples/mnist/summary.h"
+#include "samples/training/summary.h"
 
 #include <filesystem>
 #include <map>
@@ -8,16 +8,16 @@
 #include <sotto/core/devices.h>
 #include <sotto/core/threads/parallel.h>
 #include <sotto/dp/numerics/directed_rounding.h>
-#include "samples/mnist/progress.h"
+#include "samples/training/progress.h"
 
-namespace sotto::mnist {
+namespace sotto::samples {
 
 namespace {
 
 std::vector<TrainingReport::Point> points(const Outcome& outcome, const Statistics& statistics) {
   std::map<std::int64_t, TrainingReport::Point> by_step;
-  for (const auto& [step, accuracy, epsilon] : outcome.history) {
-    by_step[step].accuracy = accuracy;
+  for (const auto& [step, measure, epsilon] : outcome.history) {
+    by_step[step].measure = measure;
     if (epsilon) by_step[step].epsilon = *epsilon;
   }
   for (const auto& [step, loss, clipped] : statistics.points) {
@@ -39,11 +39,11 @@ std::string shown(const nlohmann::json& value) {
 std::vector<TrainingReport::Setting> setting_rows(const Trainer& trainer) {
   std::vector<TrainingReport::Setting> rows;
   const Settings& settings = trainer.settings();
-  rows.push_back({"data", settings.data.empty() ? "digits drawn by the program" : settings.data});
-  const nlohmann::json values = to_json(settings);
-  visit_settings(settings, [&](const char* name, const auto&, OnResume) {
-    if (!values[name].is_null()) rows.push_back({name, shown(values[name])});
-  });
+  rows.push_back({"data", trainer.task().data_text()});
+  const nlohmann::json values = all_settings(settings, trainer.task());
+  for (const auto& [name, value] : values.items()) {
+    if (!value.is_null()) rows.push_back({name, shown(value)});
+  }
   rows.push_back({"planned steps", fmt::to_string(planned_steps(settings))});
   rows.push_back({"device", name(settings.device)});
   if (settings.capture) rows.push_back({"captured", trainer.captured()});
@@ -77,8 +77,9 @@ void tell_files(const Outcome& outcome, PrivacyStatement& privacy) {
 
 PrivacyStatement statement(const Outcome& outcome, const Engine& engine) {
   PrivacyStatement privacy = engine.report();
-  privacy.not_covered.insert(privacy.not_covered.begin(),
-                             "The test images: accuracy on them may be published only if they may");
+  privacy.not_covered.insert(
+      privacy.not_covered.begin(),
+      "The test data: what is measured on them may be published only if they may");
   tell_files(outcome, privacy);
   if (outcome.lost_releases > 0) {
     privacy.notes.push_back(
@@ -97,14 +98,17 @@ std::string closing_line(const Outcome& outcome, const Trainer& trainer) {
       epsilon ? fmt::format("(ε = {}, δ = {})", epsilon_text(*epsilon, digits_of_epsilon),
                             delta_text(trainer.settings().delta))
               : "(no privacy)";
-  return fmt::format("test accuracy {}   {}   {} epochs in {}", accuracy_text(outcome.accuracy),
-                     privacy, epochs_text(outcome.epochs), seconds_text(outcome.seconds));
+  const Measure measure = trainer.task().measure();
+  return fmt::format("test {} {}   {}   {} epochs in {}", measure.name,
+                     text_of(measure, outcome.measure), privacy, epochs_text(outcome.epochs),
+                     seconds_text(outcome.seconds));
 }
 
-TrainingReport make_report(const Outcome& outcome, const Trainer& trainer,
-                           const Statistics& statistics) {
+TrainingReport make_report(const Outcome& outcome, Trainer& trainer, const Statistics& statistics) {
   TrainingReport report;
-  report.title = "Digits, learned by 26,010 weights";
+  report.title = trainer.task().title();
+  report.measure = trainer.task().measure().name;
+  report.measure_in_percent = trainer.task().measure().percent;
   report.settings = setting_rows(trainer);
   report.points = points(outcome, statistics);
   report.norms = statistics.norms;
@@ -114,10 +118,11 @@ TrainingReport make_report(const Outcome& outcome, const Trainer& trainer,
   } else {
     report.no_privacy_reason = "It was asked for with --no-privacy.";
   }
-  report.test_accuracy = outcome.accuracy;
+  report.test_measure = outcome.measure;
   report.epochs = outcome.epochs;
   report.seconds = outcome.seconds;
+  trainer.describe(report);
   return report;
 }
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

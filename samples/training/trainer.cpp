@@ -1,76 +1,53 @@
-#include "samples/mnist/training.h"
+#include "samples/training/trainer.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include <sotto/autograd/ops.h>
-#include <sotto/core/threads/parallel.h>
 #include <sotto/dp/clipping/clipper.h>
 #include <sotto/dp/engine/training_checkpoint.h>
-#include <sotto/kernels/tensor_ops/tensor_ops.h>
-#include <sotto/nn/data/digits.h>
-#include <sotto/nn/data/idx.h>
 #include <sotto/nn/init.h>
 #include <sotto/nn/optim/optimizer.h>
 #include <sotto/nn/state.h>
 
-namespace sotto::mnist {
+namespace sotto::samples {
 
 namespace {
 
-// Mean and standard deviation of MNIST's training pixels, as published.
-constexpr float pixel_mean = 0.1307F;
-constexpr float pixel_deviation = 0.3081F;
-constexpr std::int64_t evaluation_batch = 500;
-constexpr std::int64_t pixel_grain = 1 << 16;
-
-void normalize(const Tensor& images) {
-  auto* const pixels = images.data<float>();
-  parallel_for(images.numel(), pixel_grain, [pixels](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t k = begin; k < end; ++k)
-      pixels[k] = (pixels[k] - pixel_mean) / pixel_deviation;
-  });
+std::unique_ptr<nn::Module> make_model(Task& task, const Settings& settings, const Data& data) {
+  nn::manual_seed(settings.seed);
+  auto model = task.make_model(data, settings.seed);
+  model->to(settings.device);
+  return model;
 }
 
-models::MnistNetwork make_network(const Settings& settings) {
-  nn::manual_seed(settings.seed);
-  models::MnistNetwork network(settings.activation);
-  network.to(settings.device);
-  return network;
+// A batch as the list of its tensors, for CUDA graphs, and back.
+std::vector<Tensor> tensors_of(const Dataset& batch) {
+  std::vector<Tensor> tensors{batch.inputs, batch.targets};
+  for (const auto& [name, field] : batch.fields) tensors.push_back(field);
+  return tensors;
+}
+
+Dataset with_tensors(const Dataset& like, const std::vector<Tensor>& tensors) {
+  Dataset batch{.inputs = tensors[0], .targets = tensors[1]};
+  std::size_t next = 2;
+  for (const auto& [name, field] : like.fields) batch.fields[name] = tensors[next++];
+  return batch;
 }
 
 }  // namespace
 
-Data load_data(Settings& settings) {
-  Data data;
-  if (settings.data.empty()) {
-    // Both sets are parts of one endless set; the test set is the first part, so that it does not
-    // depend on the size of the training set.
-    data.test = make_digits(settings.test_size, settings.seed);
-    data.train = make_digits(settings.train_size, settings.seed, settings.test_size);
-  } else {
-    data.train = read_mnist(settings.data, true, settings.train_size);
-    data.test = read_mnist(settings.data, false, settings.test_size);
-    settings.train_size = data.train.size();
-    settings.test_size = data.test.size();
-  }
-  if (settings.normalize) {
-    normalize(data.train.inputs);
-    normalize(data.test.inputs);
-  }
-  return data;
-}
-
-Trainer::Trainer(const Settings& settings, const Data& data, Ledger& ledger,
+Trainer::Trainer(Task& task, const Settings& settings, const Data& data, Ledger& ledger,
                  const std::optional<Checkpoint>& resumed)
-    : settings_(settings),
+    : task_(task),
+      settings_(settings),
       data_(data),
       ledger_(ledger),
-      model_(make_network(settings)),
+      model_(make_model(task, settings, data)),
       batches_(data.train.size(), std::max<std::int64_t>(1, std::llround(settings.batch)),
                settings.seed),
       loader_(data.train, settings.device),
-      accumulation_(settings.memory, model_) {
+      accumulation_(settings.memory, *model_) {
   make_optimizer();
   if (settings.privacy) make_engine();
   if (!resumed) return;
@@ -104,26 +81,26 @@ void Trainer::make_optimizer() {
   const Settings& s = settings_;
   if (s.optimizer == "adam") {
     optimizer_ = std::make_unique<nn::Adam>(
-        model_, nn::AdamRule<false>{.learning_rate = s.learning_rate, .beta1 = s.momentum});
+        *model_, nn::AdamRule<false>{.learning_rate = s.learning_rate, .beta1 = s.momentum});
   } else {
     optimizer_ = std::make_unique<nn::Sgd>(
-        model_, nn::SgdRule{.learning_rate = s.learning_rate, .momentum = s.momentum});
+        *model_, nn::SgdRule{.learning_rate = s.learning_rate, .momentum = s.momentum});
   }
   schedule_ = schedule_of(s);
-  if (s.average) average_ = std::make_unique<nn::MovingAverage>(model_, *s.average);
+  if (s.average) average_ = std::make_unique<nn::MovingAverage>(*model_, *s.average);
 }
 
 void Trainer::make_engine() {
   EngineOptions options = engine_options(settings_);
   options.prefetch_rows = [this](std::span<const std::int64_t> rows) { loader_.prefetch(rows); };
   if (settings_.clip_groups == "layers")
-    options.groups = layer_groups(model_.named_parameters(), settings_.clip_bound);
-  engine_ = std::make_unique<Engine>(model_, *optimizer_, data_.train.size(), ledger_, options);
+    options.groups = layer_groups(model_->named_parameters(), settings_.clip_bound);
+  engine_ = std::make_unique<Engine>(*model_, *optimizer_, data_.train, ledger_, options);
 }
 
 void Trainer::load(const Checkpoint& checkpoint) {
-  nn::set_parameters(model_, checkpoint.model, "the checkpoint");
-  optimizer_->load_state(checkpoint.optimizer, model_.named_parameters());
+  nn::set_parameters(*model_, checkpoint.model, "the checkpoint");
+  optimizer_->load_state(checkpoint.optimizer, model_->named_parameters());
   if (average_) average_->load_state(checkpoint.average);
   step_ = checkpoint.step;
   if (engine_) {
@@ -147,10 +124,6 @@ StepFacts Trainer::step() {
   return facts;
 }
 
-Var Trainer::loss_of(Tape& tape, const std::vector<Tensor>& batch) {
-  return cross_entropy(model_(tape.input(batch[0])), batch[1]);
-}
-
 // Returns nullopt until the physical batch size is known.
 std::optional<std::int64_t> Trainer::captured_rows() const {
   if (engine_) return engine_->physical_batch();
@@ -160,16 +133,16 @@ std::optional<std::int64_t> Trainer::captured_rows() const {
 }
 
 Var Trainer::losses(Tape& tape, std::span<const std::int64_t> rows) {
-  const Dataset data = loader_.batch(rows);
-  const std::vector<Tensor> batch{data.inputs, data.targets};
+  const Dataset batch = loader_.batch(rows);
   const auto max = settings_.capture ? captured_rows() : std::nullopt;
-  if (!max) return loss_of(tape, batch);
+  if (!max) return task_.losses(tape, *model_, batch);
   if (!captured_) {
-    captured_.emplace(model_, *max, [this](Tape& inner, const std::vector<Tensor>& captured) {
-      return loss_of(inner, captured);
-    });
+    const auto loss = [this](Tape& inner, const std::vector<Tensor>& captured) {
+      return task_.losses(inner, *model_, with_tensors(data_.train, captured));
+    };
+    captured_.emplace(*model_, *max, loss);
   }
-  return (*captured_)(tape, batch);
+  return (*captured_)(tape, tensors_of(batch));
 }
 
 std::string Trainer::captured() const {
@@ -202,28 +175,19 @@ StepFacts Trainer::ordinary_step() {
   return {result.loss_sum, std::ssize(rows)};
 }
 
-double Trainer::test_accuracy() {
+double Trainer::test_measure() {
   accumulation_.phases().enter("evaluation");
   std::optional<nn::MovingAverage::Scope> scope;
   if (average_ && average_->updates() > 0) scope.emplace(*average_);
-  const double accuracy = correct() / static_cast<double>(data_.test.size());
+  const double measure = task_.evaluate(*model_, data_);
   accumulation_.phases().stop();
-  return accuracy;
+  return measure;
 }
 
-double Trainer::correct() {
-  std::int64_t count = 0;
-  const auto run = [&](std::int64_t begin, std::int64_t end) {
-    const Dataset batch = data_.test.slice(begin, end);
-    Tape tape({.training = false});
-    const Tensor found = argmax(model_(tape.input(batch.inputs.to(settings_.device))).value());
-    const auto ours = found.to_vector<std::int64_t>();
-    const auto theirs = batch.targets.to_vector<std::int64_t>();
-    for (std::size_t k = 0; k < ours.size(); ++k) count += ours[k] == theirs[k] ? 1 : 0;
-  };
-  const std::vector<std::int64_t> rows(static_cast<std::size_t>(data_.test.size()), 1);
-  memory::PhysicalBatches(evaluation_batch).over(rows, run, [] { return false; });
-  return static_cast<double>(count);
+void Trainer::describe(TrainingReport& report) {
+  std::optional<nn::MovingAverage::Scope> scope;
+  if (average_ && average_->updates() > 0) scope.emplace(*average_);
+  task_.describe(*model_, data_, report);
 }
 
 std::optional<double> Trainer::epsilon() const {
@@ -232,14 +196,18 @@ std::optional<double> Trainer::epsilon() const {
 }
 
 Checkpoint Trainer::checkpoint() {
-  Checkpoint checkpoint{.settings = settings_, .step = step_, .position = batches_.position()};
+  Checkpoint checkpoint{.program = task_.program(),
+                        .settings = settings_,
+                        .all_settings = all_settings(settings_, task_),
+                        .step = step_,
+                        .position = batches_.position()};
   if (engine_) {
     checkpoint.ledger = ledger_.position();
     checkpoint.noise_multiplier = engine_->noise_multiplier();
     checkpoint.engine = engine_->state();
   }
-  checkpoint.model = nn::parameter_tensors(model_);
-  checkpoint.optimizer = optimizer_->state(model_.named_parameters());
+  checkpoint.model = nn::parameter_tensors(*model_);
+  checkpoint.optimizer = optimizer_->state(model_->named_parameters());
   if (average_) checkpoint.average = average_->state();
   return checkpoint;
 }
@@ -247,8 +215,10 @@ Checkpoint Trainer::checkpoint() {
 void Trainer::save_model(const std::string& path) {
   std::optional<nn::MovingAverage::Scope> scope;
   if (average_ && average_->updates() > 0) scope.emplace(*average_);
-  if (engine_) return sotto::save_model(path, model_, engine_->report());
-  nn::save_module(path, model_, {{statement_key, "\"none: trained with --no-privacy\""}});
+  std::map<std::string, std::string> metadata = task_.metadata();
+  metadata[statement_key] =
+      engine_ ? to_json(engine_->report()) : "\"none: trained with --no-privacy\"";
+  nn::save_module(path, *model_, metadata);
 }
 
 std::vector<PhaseTotal> Trainer::phases() const {
@@ -259,4 +229,4 @@ std::vector<PhaseTotal> Trainer::phases() const {
   return all;
 }
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

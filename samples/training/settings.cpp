@@ -1,4 +1,4 @@
-#include "samples/mnist/settings.h"
+#include "samples/training/settings.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,14 +9,12 @@
 #include <sotto/dp/engine/validation.h>
 #include "samples/cli/program.h"
 #include "samples/cli/renamed_options.h"
-#include "samples/models/models.h"
 
-namespace sotto::mnist {
+namespace sotto::samples {
 
 namespace {
 
 using nlohmann::json;
-using samples::require;
 
 template <class T>
 json value_to_json(const T& value) {
@@ -44,7 +42,6 @@ void value_from_json(const json& from, std::optional<Dtype>& value) {
 // Larger counts are mistakes, and their sums could overflow.
 constexpr std::int64_t max_samples = std::int64_t{1} << 40;
 constexpr std::int64_t max_steps = std::int64_t{1} << 40;
-constexpr double bytes_of_digit = 28 * 28 * sizeof(float) + sizeof(std::int64_t);
 
 bool positive(double value) { return std::isfinite(value) && value > 0; }
 
@@ -52,7 +49,7 @@ void validate_privacy(const Settings& s) {
   check(s.epsilon.has_value() != s.noise_multiplier.has_value(),
         "--epsilon, --noise-multiplier: give one of the two");
   if (s.epsilon) require(positive(*s.epsilon), "--epsilon", *s.epsilon, "a positive number");
-  if (s.noise_multiplier) samples::check_noise_multiplier(*s.noise_multiplier);
+  if (s.noise_multiplier) check_noise_multiplier(*s.noise_multiplier);
   require(s.delta > 0 && s.delta < 1, "--delta", s.delta, "between 0 and 1");
   const auto& quantile = s.adaptive_quantile;
   require(!quantile || (*quantile >= 0 && *quantile <= 1), "--adaptive-clip-quantile",
@@ -60,7 +57,7 @@ void validate_privacy(const Settings& s) {
   require((s.max_batch_size > 0) == (s.sampling == "truncated_poisson") && s.max_batch_size >= 0,
           "--max-batch-size", s.max_batch_size,
           "a number of samples with --sampling truncated_poisson, and absent with others");
-  samples::check_clip_bound(s.clip_bound);
+  check_clip_bound(s.clip_bound);
 }
 
 void validate_optimizer(const Settings& s) {
@@ -85,33 +82,22 @@ json to_json(const Settings& settings) {
 Settings settings_from_json(const json& object) {
   Settings settings;
   visit_settings(settings, [&](const char* name, auto& value, OnResume) {
-    value_from_json(object.at(name), value);
+    if (const auto found = object.find(name); found != object.end()) value_from_json(*found, value);
   });
-  settings.clip_rule = samples::current_value("clip-rule", settings.clip_rule);
-  settings.passes = samples::current_value("clipping", settings.passes);
+  settings.clip_rule = current_value("clip-rule", settings.clip_rule);
+  settings.passes = current_value("clipping", settings.passes);
   return settings;
 }
 
-std::string differences(const Settings& here, const Settings& there) {
-  const json ours = to_json(here), theirs = to_json(there);
-  std::string text;
-  visit_settings(here, [&](const char* name, const auto&, OnResume on_resume) {
-    if (on_resume == OnResume::may_change || ours[name] == theirs[name]) return;
-    text += fmt::format("{}{} is {} here and {} in the checkpoint", text.empty() ? "" : "; ", name,
-                        ours[name].dump(), theirs[name].dump());
-  });
-  return text;
-}
-
-std::string changes(const Settings& settings, const Settings& of) {
-  const json ours = to_json(settings), theirs = to_json(of);
+std::string changes(const json& settings, const json& of) {
   std::vector<std::string> all;
-  visit_settings(settings, [&](const char* name, const auto&, OnResume) {
-    if (ours[name] == theirs[name]) return;
+  for (const auto& [name, value] : settings.items()) {
+    const json other = of.value(name, json(nullptr));
+    if (value == other) continue;
     all.push_back(fmt::format("{} is {} instead of {}", name,
-                              ours[name].is_null() ? "not set" : ours[name].dump(),
-                              theirs[name].is_null() ? "not set" : theirs[name].dump()));
-  });
+                              value.is_null() ? "not set" : value.dump(),
+                              other.is_null() ? "not set" : other.dump()));
+  }
   return join(all, ", ");
 }
 
@@ -120,15 +106,9 @@ void validate(const Settings& s) {
           "a number of samples");
   require(s.test_size >= 1 && s.test_size <= max_samples, "--test-size", s.test_size,
           "a number of samples");
-  if (s.data.empty())
-    samples::check_fits("--train-size, --test-size",
-                        bytes_of_digit * static_cast<double>(s.train_size + s.test_size));
   require(s.batch > 0 && s.batch <= static_cast<double>(s.train_size), "--batch-size", s.batch,
           fmt::format("above 0 and at most the {} training samples", s.train_size));
-  samples::check_memory(s.memory);
-  require(s.memory.checkpoint.value_or(0) == 0, "--checkpoint-activations",
-          s.memory.checkpoint.value_or(0),
-          "auto or none: the network is not a Sequential whose modules could be recomputed");
+  check_memory(s.memory);
   require(positive(s.epochs), "--epochs", s.epochs, "a positive number");
   if (s.steps) require(*s.steps >= 1, "--steps", *s.steps, "at least 1");
   require(s.steps || s.epochs * static_cast<double>(s.train_size) / s.batch <= max_steps,
@@ -172,7 +152,7 @@ NeighboringRelation relation_of(const Settings& s) {
   return exchanged ? NeighboringRelation::replace_one : NeighboringRelation::add_or_remove_one;
 }
 
-LedgerHeader header_of(const Settings& s) { return {.relation = relation_of(s)}; }
+LedgerHeader header_of(const Settings& s) { return {.unit = s.unit, .relation = relation_of(s)}; }
 
 EngineOptions engine_options(const Settings& s) {
   EngineOptions options{.noise_multiplier = s.noise_multiplier,
@@ -184,6 +164,7 @@ EngineOptions engine_options(const Settings& s) {
                         .logical_batch = s.batch,
                         .max_batch_size = s.max_batch_size,
                         .memory = s.memory,
+                        .unit = s.unit,
                         .clip_bound = s.clip_bound,
                         .clipping = {.rule = {.kind = clip_rule_kind(s.clip_rule)}},
                         .seed = s.seed};
@@ -222,4 +203,4 @@ double epochs_of(const Settings& s, std::int64_t steps) {
   return static_cast<double>(steps) / (s.privacy ? per_epoch : std::ceil(per_epoch));
 }
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

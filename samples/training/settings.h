@@ -1,5 +1,5 @@
-// All settings that decide what a run computes: the command line and presets set them, checkpoints
-// and reports contain them.
+// All settings that decide what a run computes, except for those of its task: the command line and
+// presets set them, checkpoints and reports contain them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include <sotto/dp/engine/engine.h>
 
-namespace sotto::mnist {
+namespace sotto::samples {
 
 struct Settings {
   bool privacy = true;
@@ -32,7 +32,6 @@ struct Settings {
   std::optional<std::int64_t> steps;  // instead of epochs
   double batch = 1024;                // logical: the expected number of samples in a step
   memory::Policy memory;
-  std::string activation = "tanh";
   std::string optimizer = "sgd";
   double learning_rate = 0.5;
   double momentum = 0.9;
@@ -41,18 +40,13 @@ struct Settings {
   std::optional<double> average;  // decay of the moving average of the weights
   std::uint64_t seed = 0;         // public randomness: initial weights, drawn digits, shuffling
 
-  std::string data;  // a folder of MNIST files; empty: digits drawn by the program
-  bool data_from_files = false;
-  std::int64_t train_size = 60'000;
-  std::int64_t test_size = 10'000;
-  bool normalize = false;
+  std::string unit = LedgerHeader{}.unit;  // the privacy unit, in words
+  std::int64_t train_size = 60'000;        // units of the training data
+  std::int64_t test_size = 10'000;         // samples of the test data
 
   Device device = cpu;   // device of the model
   bool capture = false;  // replay forward and backward as CUDA graphs, if possible
 };
-
-// The default learning rate of --no-privacy, where gradients are not clipped to a small bound.
-inline constexpr double ordinary_learning_rate = 0.05;
 
 // Says if a resumed run may change the setting.
 enum class OnResume { must_agree, may_change };
@@ -83,7 +77,6 @@ void visit_settings(S& settings, Visit&& visit) {
   visit("accumulation", settings.memory.accumulation, may_change);
   visit("checkpoint", settings.memory.checkpoint, may_change);
   visit("memory limit", settings.memory.limit, may_change);
-  visit("activation", settings.activation, must_agree);
   visit("optimizer", settings.optimizer, must_agree);
   visit("learning rate", settings.learning_rate, may_change);
   visit("momentum", settings.momentum, may_change);
@@ -91,29 +84,26 @@ void visit_settings(S& settings, Visit&& visit) {
   visit("warmup", settings.warmup, may_change);
   visit("average", settings.average, must_agree);
   visit("seed", settings.seed, must_agree);
-  visit("data from files", settings.data_from_files, must_agree);
+  visit("unit", settings.unit, must_agree);
   visit("train size", settings.train_size, must_agree);
   visit("test size", settings.test_size, may_change);
-  visit("normalize", settings.normalize, must_agree);
 }
 
-// A JSON object with the names above, null for unset. Reading throws nlohmann::json::exception when
-// an entry is missing or of the wrong type.
+// A JSON object with the names above, null for unset. Reading leaves a setting without an entry,
+// which the version that wrote the file did not have, at its default; it throws
+// nlohmann::json::exception for an entry of the wrong type.
 nlohmann::json to_json(const Settings& settings);
 Settings settings_from_json(const nlohmann::json& json);
 
-// "batch is 512 here and 1024 in the checkpoint; ..."; empty when `here` can resume `there`.
-std::string differences(const Settings& here, const Settings& there);
-
 // All differences: "steps is 5 instead of not set, ...".
-std::string changes(const Settings& settings, const Settings& of);
+std::string changes(const nlohmann::json& settings, const nlohmann::json& of);
 
 // Throws std::invalid_argument, in one line, for the first value that is out of range.
 void validate(const Settings& settings);
 
 // The engine's options, except for clip groups, which need the network.
 EngineOptions engine_options(const Settings& settings);
-// The neighbouring relation for which the sampling has a proof.
+// The neighboring relation for which the sampling has a proof.
 NeighboringRelation relation_of(const Settings& settings);
 LedgerHeader header_of(const Settings& settings);
 std::vector<std::string> sampling_names();
@@ -126,4 +116,4 @@ std::int64_t planned_steps(const Settings& settings);
 // The number of epochs that `steps` amount to.
 double epochs_of(const Settings& settings, std::int64_t steps);
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

@@ -6,12 +6,12 @@
 #include <optional>
 #include <string>
 
-namespace sotto::mnist {
+#include "samples/training/task.h"
+
+namespace sotto::samples {
 
 // Formats epsilon as "2.94" for 2.9312.
 inline constexpr int digits_of_epsilon = 3;
-// Formats "98.12 %" for 0.98123.
-std::string accuracy_text(double accuracy);
 // Formats "60", "12.3", "0.25".
 std::string epochs_text(double epochs);
 // Formats "212 s".
@@ -24,12 +24,13 @@ class Progress {
     // The planned number of steps, including first_step.
     std::int64_t steps = 1;
     double epochs = 1;
-    double batch = 1;  // expected samples in a step, a public number
+    double batch = 1;  // expected units in a step, a public number
+    Measure measure = {};
     bool quiet = false;
   };
   struct State {
     std::int64_t step = 0;
-    std::optional<double> accuracy;
+    std::optional<double> measure;  // on the test data
     std::optional<double> epsilon;
   };
 
@@ -52,4 +53,4 @@ class Progress {
   std::chrono::steady_clock::time_point start_, drawn_;
 };
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

@@ -1,7 +1,9 @@
-#include "samples/mnist/options.h"
+#include "samples/training/options.h"
 
 #include <filesystem>
 #include <utility>
+
+#include <nlohmann/json.hpp>
 
 #include <sotto/core/devices.h>
 #include <sotto/core/io/atomic_file.h>
@@ -9,10 +11,8 @@
 #include <sotto/dp/ledger/ledger_text.h>
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
-#include "samples/mnist/presets.h"
-#include "samples/models/models.h"
 
-namespace sotto::mnist {
+namespace sotto::samples {
 
 namespace {
 
@@ -36,10 +36,25 @@ constexpr std::pair<const char*, const char*> conflicts[] = {
     {"--no-privacy", "--accountant"},
 };
 
+std::vector<std::string> preset_names(const Task& task) {
+  std::vector<std::string> names;
+  for (const Preset& preset : task.presets()) names.emplace_back(preset.name);
+  return names;
+}
+
+Preset preset(const Task& task, const std::string& wanted) {
+  for (Preset& preset : task.presets()) {
+    if (wanted == preset.name) return preset;
+  }
+  fail(fmt::format("--preset: no preset is called {} (there are: {})", wanted,
+                   join(preset_names(task), ", ")));
+}
+
 // Parses the command line on top of given values.
 class Reading {
  public:
-  explicit Reading(Options& options) : options_(options) {
+  Reading(Task& task, Options& options)
+      : task_(task), options_(options), line_(task.description()) {
     for (const auto& [one, other] : conflicts) line_.conflict(one, other);
     add_data();
     add_privacy();
@@ -53,7 +68,6 @@ class Reading {
   bool parse(int argc, const char* const* argv) {
     if (!line_.parse(argc, argv)) return false;
     options_.settings.privacy = !no_privacy_;
-    options_.settings.data_from_files = !options_.settings.data.empty();
     return true;
   }
 
@@ -68,21 +82,16 @@ class Reading {
   void add_files();
   void add_running();
 
+  Task& task_;
   Options& options_;
   bool no_privacy_ = false;
   std::string preset_, resume_;
-  samples::CommandLine line_{
-      "Trains a small convolutional network to read digits, with differential privacy."};
+  CommandLine line_;
 };
 
 void Reading::add_data() {
-  Settings& s = options_.settings;
   line_.group("Data");
-  line_.option("--data", s.data, "read MNIST from this folder (IDX files, plain or gzipped)",
-               "DIR");
-  line_.option("--train-size", s.train_size, "training samples, at most", "N");
-  line_.option("--test-size", s.test_size, "test samples, at most", "N");
-  line_.flag("--normalize", s.normalize, "shift and scale pixels by MNIST's public constants");
+  task_.add_data_options(line_, options_.settings);
 }
 
 void Reading::add_privacy() {
@@ -116,20 +125,21 @@ void Reading::add_training() {
   Settings& s = options_.settings;
   line_.group("Training");
   line_.option("--preset", preset_,
-               fmt::format("settings that work: {}", join(preset_names(), ", ")), "NAME");
+               fmt::format("settings that work: {}", join(preset_names(task_), ", ")), "NAME");
   line_.option("--epochs", s.epochs, "passes over the training data", "X");
   line_.option("--steps", s.steps, "steps, instead of --epochs", "N");
   line_.option("--batch-size", s.batch, "expected samples in a (logical) batch", "X");
-  line_.choice("--activation", s.activation, "nonlinearity", models::activation_names());
+  task_.add_model_options(line_);
   line_.choice("--optimizer", s.optimizer, "update rule", {"sgd", "adam"});
   line_.option("--lr", s.learning_rate,
-               fmt::format("learning rate (without privacy: {})", ordinary_learning_rate), "X");
+               fmt::format("learning rate (without privacy: {})", task_.ordinary_learning_rate()),
+               "X");
   line_.choice("--lr-schedule", s.schedule, "learning rate over time",
                {"constant", "linear", "cosine"});
   line_.option("--warmup", s.warmup, "steps over which the learning rate rises first", "N");
   line_.option("--momentum", s.momentum, "momentum of sgd, beta1 of adam", "X");
   line_.option("--ema", s.average, "average the weights with this decay; costs no privacy", "X");
-  line_.add_seed(s.seed, "public randomness: initial weights, drawn digits");
+  line_.add_seed(s.seed, "public randomness, such as initial weights");
 }
 
 void Reading::add_files() {
@@ -169,16 +179,16 @@ void check_files(const Options& options) {
   const FileKind saved = options.resumed ? FileKind::tensors : FileKind::other;
   if (!options.save.empty()) {
     for (const std::string& path : {options.save, state_path(options.save)})
-      samples::check_writable("--save", path, saved);
+      check_writable("--save", path, saved);
   }
-  samples::check_writable("--report", options.report);
-  samples::check_writable("--json", options.json);
+  check_writable("--report", options.report);
+  check_writable("--json", options.json);
   std::vector<std::string> all = {options.report, options.json};
   if (!options.save.empty()) {
     all.insert(all.end(), {options.save, state_path(options.save), ledger_path(options.save),
                            statistics_path(options.save)});
   }
-  samples::check_distinct(all);
+  check_distinct(all);
 }
 
 // Refuses the ledger of other training. A run that ended before its first step may leave only a
@@ -215,22 +225,23 @@ void check_numbers(const Options& options) {
   check(options.write_ahead >= 1 && options.write_ahead <= max_reservation,
         "--ledger-block: {} is not from 1 to {}", options.write_ahead, max_reservation);
   check(!options.statistics || !options.save.empty(), "--statistics: needs --save or --resume");
-  samples::check_threads(options.threads);
+  check_threads(options.threads);
   const Device device = options.settings.device;
   check(!options.settings.capture || device != cpu,
         "--cuda-graph: the {} has no CUDA graphs (give --device cuda)", name(device));
 }
 
-// A preset fits any data: the data are not compared.
-std::string compared(const std::string& preset, const Settings& settings, Settings of) {
-  of.data_from_files = settings.data_from_files;
+// The preset's name, and how the settings differ from it. A preset fits any data: those settings
+// that it does not name may be of the data.
+std::string compared(const std::string& name, const nlohmann::json& settings,
+                     const nlohmann::json& of) {
   const std::string text = changes(settings, of);
-  return text.empty() ? preset : fmt::format("{}, but {}", preset, text);
+  return text.empty() ? name : fmt::format("{}, but {}", name, text);
 }
 
-void check_resumable(const Options& options) {
+void check_resumable(Task& task, const Options& options) {
   if (!options.resumed) return;
-  const std::string text = differences(options.settings, options.resumed->settings);
+  const std::string text = differences(options.settings, task, options.resumed->all_settings);
   check(text.empty(), "--resume: {}", text);
   if (!options.settings.privacy) return;
   const double noise = noise_multiplier(options.settings);
@@ -242,19 +253,26 @@ void check_resumable(const Options& options) {
 
 }  // namespace
 
-std::optional<Options> parse_options(int argc, const char* const* argv) {
-  Options first;
-  Reading names(first);
+std::optional<Options> parse_options(Task& task, int argc, const char* const* argv) {
+  const nlohmann::json task_defaults = settings_json(task);
+  Options first{.settings = task.defaults()};
+  Reading names(task, first);
   if (!names.parse(argc, argv)) return std::nullopt;
-  Options options;
-  if (!names.preset().empty()) options.settings = preset(names.preset());
+  assign(task, task_defaults);
+  Options options{.settings = task.defaults()};
+  if (!names.preset().empty()) {
+    const Preset chosen = preset(task, names.preset());
+    options.settings = chosen.settings;
+    assign(task, chosen.task);
+  }
   if (!names.resume().empty()) {
-    options.resumed = load_saved(names.resume());
+    options.resumed = load_saved(names.resume(), task.program());
     options.settings = options.resumed->settings;
+    assign(task, options.resumed->all_settings);
   }
   const bool privacy = options.settings.privacy;
-  const Settings before = options.settings;
-  Reading line(options);
+  const nlohmann::json before = all_settings(options.settings, task);
+  Reading line(task, options);
   line.parse(argc, argv);
   if (options.resumed) {
     options.save = line.resume();
@@ -262,15 +280,17 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   }
   resolve(line, options.settings);
   if (!options.settings.privacy && !options.resumed && !line.given("--lr")) {
-    options.settings.learning_rate = ordinary_learning_rate;
+    options.settings.learning_rate = task.ordinary_learning_rate();
   }
-  if (!names.preset().empty()) options.preset = compared(names.preset(), options.settings, before);
+  if (!names.preset().empty())
+    options.preset = compared(names.preset(), all_settings(options.settings, task), before);
+  task.prepare(options.settings);
   validate(options.settings);
   check_numbers(options);
   check_unused(options);
   check_files(options);
-  check_resumable(options);
+  check_resumable(task, options);
   return options;
 }
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

@@ -1,4 +1,4 @@
-#include "samples/mnist/progress.h"
+#include "samples/training/progress.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 #include <sotto/dp/numerics/directed_rounding.h>
 #include "samples/cli/program.h"
 
-namespace sotto::mnist {
+namespace sotto::samples {
 
 namespace {
 
@@ -50,8 +50,6 @@ std::string time_left(double seconds) {
 
 }  // namespace
 
-std::string accuracy_text(double accuracy) { return fmt::format("{:.2f} %", 100 * accuracy); }
-
 std::string epochs_text(double epochs) {
   return epochs < 100 ? fmt::format("{:.3g}", epochs) : fmt::format("{:.0f}", epochs);
 }
@@ -72,17 +70,17 @@ void Progress::stepped(const State& state) {
 void Progress::evaluated(const State& state) {
   if (plan_.quiet) return;
   if (terminal_) return draw(state);
-  samples::print("{}\n", line(state));
+  print("{}\n", line(state));
 }
 
 void Progress::clear() {
   if (!terminal_ || plan_.quiet || drawn_ == Clock::time_point()) return;
-  samples::print("\r{}\r", "\x1b[K");
+  print("\r{}\r", "\x1b[K");
 }
 
 void Progress::draw(const State& state) {
   drawn_ = Clock::now();
-  samples::print("\r{}{}", bar(state, terminal_width() - 1), "\x1b[K");
+  print("\r{}{}", bar(state, terminal_width() - 1), "\x1b[K");
 }
 
 double Progress::steps_per_second(std::int64_t step) const {
@@ -94,7 +92,8 @@ std::string Progress::line(const State& state) const {
   const double rate = steps_per_second(state.step);
   std::string text = fmt::format("epoch {:.2f}/{}  step {}/{}", done * plan_.epochs,
                                  epochs_text(plan_.epochs), state.step, plan_.steps);
-  if (state.accuracy) text += fmt::format("  test accuracy {}", accuracy_text(*state.accuracy));
+  if (state.measure)
+    text += fmt::format("  test {} {}", plan_.measure.name, text_of(plan_.measure, *state.measure));
   text += state.epsilon ? fmt::format("  ε = {}", epsilon_text(*state.epsilon, digits_of_epsilon))
                         : "  no privacy";
   return text + fmt::format("  {:.0f} samples/s  {}", rate * plan_.batch,
@@ -107,7 +106,7 @@ std::string Progress::bar(const State& state, int width) const {
   // The parts of the line.
   std::string parts[] = {
       fmt::format("  {}", time_left(static_cast<double>(plan_.steps - state.step) / rate)),
-      state.accuracy ? "  " + accuracy_text(*state.accuracy) : "",
+      state.measure ? "  " + text_of(plan_.measure, *state.measure) : "",
       state.epsilon ? "  ε " + epsilon_text(*state.epsilon, digits_of_epsilon) : "  no privacy",
       fmt::format("  {:.0f} samples/s", rate * plan_.batch),
   };
@@ -127,4 +126,4 @@ std::string Progress::bar(const State& state, int width) const {
   return fmt::format("{}  {}{}", head, body, tail);
 }
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

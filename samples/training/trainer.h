@@ -10,19 +10,10 @@
 #include <sotto/memory/captured_loss.h>
 #include <sotto/nn/data/batch_loader.h>
 #include <sotto/nn/optim/moving_average.h>
-#include "samples/mnist/checkpoint.h"
-#include "samples/mnist/settings.h"
-#include "samples/models/models.h"
+#include "samples/training/checkpoint.h"
+#include "samples/training/task.h"
 
-namespace sotto::mnist {
-
-struct Data {
-  Dataset train, test;
-};
-
-// Reads or draws the data, and normalises them; sets the settings' sizes to the actual ones. Throws
-// SystemFailure when files are missing or damaged.
-Data load_data(Settings& settings);
+namespace sotto::samples {
 
 // The results of a step. NOT private: exact functions of the training data.
 struct StepFacts {
@@ -35,24 +26,28 @@ struct StepFacts {
 
 class Trainer {
  public:
-  // Private training records releases in the ledger, ordinary training does not use it. The data
-  // and the ledger must outlive the trainer. Continues from a checkpoint if given; throws
+  // Private training records releases in the ledger, ordinary training does not use it. The task,
+  // the data and the ledger must outlive the trainer. Continues from a checkpoint if given; throws
   // SystemFailure when it does not fit the network or the ledger.
-  Trainer(const Settings& settings, const Data& data, Ledger& ledger,
+  Trainer(Task& task, const Settings& settings, const Data& data, Ledger& ledger,
           const std::optional<Checkpoint>& resumed);
 
   bool can_step() const;
   StepFacts step();
   std::int64_t steps_made() const { return step_; }
-  // The fraction of test samples classified correctly, with averaged weights if there are any.
-  double test_accuracy();
+  // The task's measure on the test data, with averaged weights if there are any.
+  double test_measure();
+  // Adds the task's results of those weights to the report.
+  void describe(TrainingReport& report);
   // The epsilon spent so far; nullopt without privacy.
   std::optional<double> epsilon() const;
   // The checkpoint of this moment, without the history of evaluations.
   Checkpoint checkpoint();
-  // Saves the weights that test_accuracy() evaluates, and their privacy statement.
+  // Saves the weights that test_measure() evaluates, their privacy statement, and the metadata of
+  // the task.
   void save_model(const std::string& path);
 
+  Task& task() const { return task_; }
   const Settings& settings() const { return settings_; }
   const Engine* engine() const { return engine_.get(); }  // null without privacy
   std::vector<PhaseTotal> phases() const;
@@ -69,16 +64,15 @@ class Trainer {
   void make_engine();
   void load(const Checkpoint& checkpoint);
   Var losses(Tape& tape, std::span<const std::int64_t> rows);
-  Var loss_of(Tape& tape, const std::vector<Tensor>& batch);
   std::optional<std::int64_t> captured_rows() const;
   StepFacts private_step();
   StepFacts ordinary_step();
-  double correct();
 
+  Task& task_;
   Settings settings_;
   const Data& data_;
   Ledger& ledger_;
-  models::MnistNetwork model_;
+  std::unique_ptr<nn::Module> model_;
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::optional<nn::Schedule> schedule_;
   std::unique_ptr<nn::MovingAverage> average_;
@@ -90,4 +84,4 @@ class Trainer {
   std::int64_t step_ = 0;
 };
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

@@ -1,4 +1,4 @@
-#include "samples/mnist/checkpoint.h"
+#include "samples/training/checkpoint.h"
 
 #include <filesystem>
 
@@ -9,14 +9,14 @@
 #include <sotto/core/io/safetensors.h>
 #include <sotto/dp/engine/training_checkpoint.h>
 
-namespace sotto::mnist {
+namespace sotto::samples {
 
 namespace {
 
 using nlohmann::json;
 
-constexpr const char* settings_key = "sotto.mnist.settings";
-constexpr const char* progress_key = "sotto.mnist.progress";
+std::string settings_key(const std::string& program) { return "sotto." + program + ".settings"; }
+std::string progress_key(const std::string& program) { return "sotto." + program + ".progress"; }
 constexpr std::string_view engine_prefix = "engine.";
 constexpr std::size_t max_statistics_bytes = std::size_t{1} << 28;
 
@@ -39,8 +39,8 @@ std::optional<double> number_or_nothing(const json& value) {
 
 json progress_json(const Checkpoint& checkpoint) {
   json history = json::array();
-  for (const auto& [step, accuracy, epsilon] : checkpoint.history) {
-    history.push_back({step, accuracy, or_null(epsilon)});
+  for (const auto& [step, measure, epsilon] : checkpoint.history) {
+    history.push_back({step, measure, or_null(epsilon)});
   }
   return {{"step", checkpoint.step},
           {"ledger", checkpoint.ledger ? json::parse(to_json(*checkpoint.ledger)) : json(nullptr)},
@@ -75,14 +75,20 @@ void place(const std::string& name, const Tensor& tensor, Checkpoint& checkpoint
   checkpoint.engine.tensors[name.substr(engine_prefix.size())] = tensor;
 }
 
-Checkpoint parse_checkpoint(const TensorFile& file) {
-  for (const char* key : {settings_key, progress_key}) {
-    check(file.metadata.contains(key), "the metadata has no {}", key);
-  }
-  Checkpoint checkpoint;
-  checkpoint.settings = settings_from_json(json::parse(file.metadata.at(settings_key)));
+json entry(const TensorFile& file, const std::string& key) {
+  const auto found = file.metadata.find(key);
+  check(found != file.metadata.end(), "the metadata has no {}", key);
+  return json::parse(found->second);
+}
+
+Checkpoint parse_checkpoint(const TensorFile& file, const std::string& program) {
+  Checkpoint checkpoint{.program = program};
+  checkpoint.all_settings = entry(file, settings_key(program));
+  check(checkpoint.all_settings.is_object(), "the settings are {}",
+        checkpoint.all_settings.type_name());
+  checkpoint.settings = settings_from_json(checkpoint.all_settings);
   validate(checkpoint.settings);
-  read_progress(json::parse(file.metadata.at(progress_key)), checkpoint);
+  read_progress(entry(file, progress_key(program)), checkpoint);
   check(checkpoint.ledger.has_value() == checkpoint.settings.privacy,
         "a ledger's mark belongs to private runs");
   for (const auto& [name, tensor] : file.tensors) place(name, tensor, checkpoint);
@@ -155,8 +161,8 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   TensorFile file{.tensors = {}, .metadata = checkpoint.engine.metadata};
   for (const auto& [name, tensor] : checkpoint.engine.tensors)
     file.tensors[std::string(engine_prefix) + name] = tensor;
-  file.metadata[settings_key] = to_json(checkpoint.settings).dump();
-  file.metadata[progress_key] = progress_json(checkpoint).dump();
+  file.metadata[settings_key(checkpoint.program)] = checkpoint.all_settings.dump();
+  file.metadata[progress_key(checkpoint.program)] = progress_json(checkpoint).dump();
   for (const auto& [prefix, tensors] : parts) {
     for (const auto& [name, tensor] : checkpoint.*tensors) file.tensors[prefix + name] = tensor;
   }
@@ -164,9 +170,10 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   save_safetensors(path, file);
 }
 
-Checkpoint load_checkpoint(const std::string& path) {
+Checkpoint load_checkpoint(const std::string& path, const std::string& program) {
   const TensorFile file = load_tensors(path);
-  return parse_file(path, "a checkpoint of this program", [&] { return parse_checkpoint(file); });
+  return parse_file(path, "a checkpoint of this program",
+                    [&] { return parse_checkpoint(file, program); });
 }
 
 std::string state_path(const std::string& model_path) { return model_path + ".state"; }
@@ -175,9 +182,9 @@ std::string statistics_path(const std::string& model_path) {
   return model_path + ".statistics.json";
 }
 
-Checkpoint load_saved(const std::string& model_path) {
+Checkpoint load_saved(const std::string& model_path, const std::string& program) {
   const std::string state = state_path(model_path);
-  if (std::filesystem::exists(state)) return load_checkpoint(state);
+  if (std::filesystem::exists(state)) return load_checkpoint(state, program);
   const bool ledger = std::filesystem::exists(ledger_path(model_path));
   if (!std::filesystem::exists(model_path)) {
     throw SystemFailure(fmt::format("there is no {} to resume from{}", state,
@@ -186,7 +193,7 @@ Checkpoint load_saved(const std::string& model_path) {
   const TensorFile file = load_tensors(model_path);
   return parse_file(model_path, "a checkpoint of this program", [&] {
     check(!file.metadata.contains(statement_key), "it is a model, and there is no {}", state);
-    return parse_checkpoint(file);
+    return parse_checkpoint(file, program);
   });
 }
 
@@ -212,4 +219,4 @@ Statistics load_statistics(const std::string& path, std::int64_t step) {
   });
 }
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

@@ -1,4 +1,4 @@
-#include "samples/mnist/run.h"
+#include "samples/training/run.h"
 
 #include <algorithm>
 #include <chrono>
@@ -16,11 +16,11 @@
 #include <sotto/dp/sampling/sampler.h>
 #include "samples/cli/printable.h"
 #include "samples/cli/program.h"
-#include "samples/mnist/progress.h"
-#include "samples/mnist/recorder.h"
-#include "samples/mnist/summary.h"
+#include "samples/training/progress.h"
+#include "samples/training/recorder.h"
+#include "samples/training/summary.h"
 
-namespace sotto::mnist {
+namespace sotto::samples {
 
 namespace {
 
@@ -57,11 +57,11 @@ Statistics earlier_statistics(const Options& options) {
 
 class Session {
  public:
-  Session(const Options& options, const Data& data)
+  Session(Task& task, const Options& options, const Data& data)
       : options_(options),
         statistics_(earlier_statistics(options_)),
         ledger_(make_ledger(options_)),
-        trainer_(options_.settings, data, ledger_, options_.resumed),
+        trainer_(task, options_.settings, data, ledger_, options_.resumed),
         progress_(plan()),
         start_(std::chrono::steady_clock::now()) {
     options_.statistics = keeps_statistics(options_);
@@ -88,11 +88,12 @@ class Session {
             .steps = steps,
             .epochs = epochs_of(s, steps),
             .batch = s.batch,
+            .measure = trainer_.task().measure(),
             .quiet = options_.quiet};
   }
   Progress::State state() {
     Progress::State state{.step = trainer_.steps_made(), .epsilon = shown_epsilon()};
-    if (!history_.empty()) state.accuracy = history_.back().accuracy;
+    if (!history_.empty()) state.measure = history_.back().measure;
     return state;
   }
   // Epsilon, at most a second old: accounting takes about ten milliseconds.
@@ -131,30 +132,28 @@ class Session {
 void Session::introduce() const {
   if (options_.quiet) return;
   const Settings& s = trainer_.settings();
-  samples::print("{} training and {} test samples, {}\n", s.train_size, s.test_size,
-                 s.data.empty() ? "drawn by the program" : "from " + samples::printable(s.data));
-  if (!options_.preset.empty()) samples::print("preset {}\n", options_.preset);
+  print("{} training and {} test samples, {}\n", s.train_size, s.test_size,
+        printable(trainer_.task().data_text()));
+  if (!options_.preset.empty()) print("preset {}\n", options_.preset);
   if (const Engine* const engine = trainer_.engine()) {
-    samples::print(
+    print(
         "private training: noise multiplier {}, clip bound {:g}, {} batches of {:.5g} samples "
         "on "
         "average, {} steps\n",
         noise_text(engine->noise_multiplier()), s.clip_bound, name(engine->sampler().sampling()),
         engine->sampler().expected_batch_size(), planned_steps(s));
   } else {
-    samples::print(
-        "NO PRIVACY: ordinary training of {} steps; the model may reveal training samples\n",
-        planned_steps(s));
+    print("NO PRIVACY: ordinary training of {} steps; the model may reveal training samples\n",
+          planned_steps(s));
   }
   if (!options_.save.empty())
-    samples::print("the model is saved as {}; {}, to resume from, is SECRET\n",
-                   samples::printable(options_.save),
-                   samples::printable(state_path(options_.save)));
-  if (options_.resumed) samples::print("resumed at step {}\n", trainer_.steps_made());
+    print("the model is saved as {}; {}, to resume from, is SECRET\n", printable(options_.save),
+          printable(state_path(options_.save)));
+  if (options_.resumed) print("resumed at step {}\n", trainer_.steps_made());
   if (options_.resumed && !options_.resumed->verified)
-    samples::print("the checkpoint has no checksum: damage to its tensors would not be seen\n");
+    print("the checkpoint has no checksum: damage to its tensors would not be seen\n");
   if (lost_releases_ > 0) {
-    samples::print(
+    print(
         "the ledger holds {} releases more than the checkpoint: their model was lost, they "
         "stay charged\n",
         lost_releases_);
@@ -165,7 +164,7 @@ void Session::step() {
   const bool planned = trainer_.memory_plan() != nullptr;
   statistics_.add(trainer_.step());
   if (!planned && trainer_.memory_plan() && !options_.quiet)
-    samples::print_text(trainer_.memory_plan()->text());
+    print_text(trainer_.memory_plan()->text());
   const std::int64_t made = trainer_.steps_made();
   if (made % interval(options_.eval_every, options_.settings) == 0) {
     evaluate();
@@ -178,7 +177,7 @@ void Session::step() {
 void Session::evaluate() {
   epsilon_ = trainer_.epsilon();
   accounted_at_ = seconds();
-  history_.push_back({trainer_.steps_made(), trainer_.test_accuracy(), epsilon_});
+  history_.push_back({trainer_.steps_made(), trainer_.test_measure(), epsilon_});
   statistics_.close(trainer_.steps_made());
   progress_.evaluated(state());
 }
@@ -206,7 +205,7 @@ void Session::finish() {
     evaluate();
     save();
   }
-  const Outcome outcome{.accuracy = history_.back().accuracy,
+  const Outcome outcome{.measure = history_.back().measure,
                         .epochs = epochs_of(options_.settings, made),
                         .seconds = seconds(),
                         .history = history_,
@@ -215,20 +214,17 @@ void Session::finish() {
                         .saved_statistics = options_.statistics};
   progress_.clear();
   if (caught_signal != 0) {
-    samples::print(
-        "stopped by a signal after step {} of {}{}\n", made, planned_steps(options_.settings),
-        options_.save.empty() ? ""
-                              : "; continue with --resume " + samples::printable(options_.save));
+    print("stopped by a signal after step {} of {}{}\n", made, planned_steps(options_.settings),
+          options_.save.empty() ? "" : "; continue with --resume " + printable(options_.save));
   }
-  samples::print("{}\n", closing_line(outcome, trainer_));
+  print("{}\n", closing_line(outcome, trainer_));
   write_reports(outcome);  // last, so that a failure to write them loses nothing else
 }
 
 void Session::write_reports(const Outcome& outcome) {
   if (options_.report.empty() && options_.json.empty()) return;
   const TrainingReport report = make_report(outcome, trainer_, statistics_.statistics());
-  samples::write_texts(
-      {{options_.report, to_html(report)}, {options_.json, samples::json_text(to_json(report))}});
+  write_texts({{options_.report, to_html(report)}, {options_.json, json_text(to_json(report))}});
 }
 
 }  // namespace
@@ -246,19 +242,20 @@ void watch_for_signals() {
   }
 }
 
-Data prepare(Options& options) {
+Data prepare(Task& task, Options& options) {
   if (options.threads > 0) set_thread_count(options.threads);
   allocator(options.settings.device).set_limit(options.settings.memory.limit);
-  Data data =
-      samples::loaded("--train-size, --test-size", [&] { return load_data(options.settings); });
+  Data data = loaded("--train-size, --test-size", [&] { return task.load(options.settings); });
   validate(options.settings);
   if (options.resumed) return data;
   // Finds mistakes in the settings of a new run before the run has a ledger.
   Ledger ledger(header_of(options.settings));
-  Trainer(options.settings, data, ledger, std::nullopt);
+  Trainer(task, options.settings, data, ledger, std::nullopt);
   return data;
 }
 
-int run(const Options& options, const Data& data) { return Session(options, data).run(); }
+int run(Task& task, const Options& options, const Data& data) {
+  return Session(task, options, data).run();
+}
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

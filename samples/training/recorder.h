@@ -3,10 +3,10 @@
 
 #include <vector>
 
-#include "samples/mnist/checkpoint.h"
-#include "samples/mnist/training.h"
+#include "samples/training/checkpoint.h"
+#include "samples/training/trainer.h"
 
-namespace sotto::mnist {
+namespace sotto::samples {
 
 class Recorder {
  public:
@@ -31,4 +31,4 @@ class Recorder {
   bool clipping_ = false;
 };
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

@@ -9,23 +9,27 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include <sotto/core/io/safetensors.h>
 #include <sotto/dp/ledger/ledger_mark.h>
 #include <sotto/nn/data/dataset.h>
-#include "samples/mnist/settings.h"
 #include "samples/report/report.h"
+#include "samples/training/settings.h"
 
-namespace sotto::mnist {
+namespace sotto::samples {
 
 struct Checkpoint {
-  // The test result after a step; without privacy there is no epsilon.
+  // The task's measure on the test data after a step; without privacy there is no epsilon.
   struct Evaluation {
     std::int64_t step = 0;
-    double accuracy = 0;
+    double measure = 0;
     std::optional<double> epsilon;
   };
 
+  std::string program;  // that wrote it
   Settings settings;
+  nlohmann::json all_settings;  // those of the task included
   std::int64_t step = 0;
   // Private runs: the ledger's position at this checkpoint, and the noise in use.
   std::optional<LedgerPosition> ledger;
@@ -44,8 +48,8 @@ struct Checkpoint {
 // "average.conv1.weight", the engine's tensors, and metadata in JSON. Throws SystemFailure when it
 // cannot be written.
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
-// Throws SystemFailure when the file cannot be read or is not such a checkpoint.
-Checkpoint load_checkpoint(const std::string& path);
+// Throws SystemFailure when the file cannot be read or is not a checkpoint of the program.
+Checkpoint load_checkpoint(const std::string& path, const std::string& program);
 
 // The paths of the files beside the model, whose path the user gives.
 std::string state_path(const std::string& model_path);
@@ -54,7 +58,7 @@ std::string statistics_path(const std::string& model_path);
 
 // Returns the checkpoint of the run saved as `model_path`, or that file itself, which was the
 // checkpoint before there were model files. Throws SystemFailure, with advice, when neither exists.
-Checkpoint load_saved(const std::string& model_path);
+Checkpoint load_saved(const std::string& model_path, const std::string& program);
 
 // Numbers for the report that are NOT private: exact functions of the training data.
 struct Statistics {
@@ -75,4 +79,4 @@ void save_statistics(const std::string& path, const Statistics& statistics);
 // it is damaged.
 Statistics load_statistics(const std::string& path, std::int64_t step);
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

@@ -4,13 +4,13 @@
 #include <optional>
 #include <string>
 
-#include "samples/mnist/training.h"
 #include "samples/report/report.h"
+#include "samples/training/trainer.h"
 
-namespace sotto::mnist {
+namespace sotto::samples {
 
 struct Outcome {
-  double accuracy = 0;
+  double measure = 0;  // the task's, on the test data
   double epochs = 0;
   double seconds = 0;
   std::vector<Checkpoint::Evaluation> history;
@@ -25,7 +25,6 @@ struct Outcome {
 // up.
 std::string closing_line(const Outcome& outcome, const Trainer& trainer);
 
-TrainingReport make_report(const Outcome& outcome, const Trainer& trainer,
-                           const Statistics& statistics);
+TrainingReport make_report(const Outcome& outcome, Trainer& trainer, const Statistics& statistics);
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

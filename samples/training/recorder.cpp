@@ -1,9 +1,9 @@
-#include "samples/mnist/recorder.h"
+#include "samples/training/recorder.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace sotto::mnist {
+namespace sotto::samples {
 
 namespace {
 
@@ -75,4 +75,4 @@ void Recorder::close_norms(std::int64_t step, double clipped_fraction) {
   statistics_.norms.push_back(std::move(histogram));
 }
 
-}  // namespace sotto::mnist
+}  // namespace sotto::samples

@@ -1,0 +1,33 @@
+// Handwritten digits, 28 x 28 grey pixels: MNIST's files, or digits drawn by the program.
+#pragma once
+
+#include "samples/training/task.h"
+
+namespace sotto::mnist {
+
+class DigitsTask final : public samples::Task {
+ public:
+  std::string program() const override { return "mnist"; }
+  std::string description() const override;
+  std::string title() const override;
+  samples::Settings defaults() const override { return {}; }
+  double ordinary_learning_rate() const override;
+  std::vector<samples::Preset> presets() const override;
+  void add_data_options(samples::CommandLine& line, samples::Settings& settings) override;
+  void add_model_options(samples::CommandLine& line) override;
+  std::vector<samples::TaskSetting> settings() override;
+  void prepare(samples::Settings& settings) override;
+  samples::Data load(samples::Settings& settings) override;
+  std::string data_text() const override;
+  std::unique_ptr<nn::Module> make_model(const samples::Data& data, std::uint64_t seed) override;
+  Var losses(Tape& tape, nn::Module& model, const Dataset& batch) override;
+  double evaluate(nn::Module& model, const samples::Data& data) override;
+
+ private:
+  std::string folder_;  // of MNIST's files; empty: digits drawn by the program
+  bool from_files_ = false;
+  bool normalize_ = false;
+  std::string activation_ = "tanh";
+};
+
+}  // namespace sotto::mnist

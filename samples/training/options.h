@@ -1,0 +1,34 @@
+// The command line of a training program.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "samples/training/checkpoint.h"
+#include "samples/training/task.h"
+
+namespace sotto::samples {
+
+struct Options {
+  Settings settings;
+  std::optional<Checkpoint> resumed;  // the checkpoint from which the run continues
+
+  std::string preset;  // its name, and the differences from it; empty: none
+
+  std::string save;         // the model's path; empty: nothing is saved
+  bool statistics = false;  // whether statistics are saved, too
+  std::string report, json;
+  std::int64_t save_every = 0;  // steps; 0: once an epoch
+  std::int64_t eval_every = 0;
+  std::int64_t write_ahead = 16;
+  int threads = 0;  // 0: all
+  bool quiet = false;
+};
+
+// Sets the task's settings, too. Returns nullopt when the program has already answered (--help).
+// Values come from, in increasing precedence, the task's defaults, a preset or the checkpoint to
+// resume, and the command line. Throws std::invalid_argument, in one line, for a wrong argument,
+// and SystemFailure for a checkpoint that cannot be read.
+std::optional<Options> parse_options(Task& task, int argc, const char* const* argv);
+
+}  // namespace sotto::samples

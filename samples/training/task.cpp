@@ -1,0 +1,45 @@
+#include "samples/training/task.h"
+
+namespace sotto::samples {
+
+std::string text_of(const Measure& measure, double value) {
+  return measure.percent ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value);
+}
+
+nlohmann::json settings_json(Task& task) {
+  nlohmann::json values = nlohmann::json::object();
+  for (const TaskSetting& setting : task.settings())
+    std::visit([&](const auto* value) { values[setting.name] = *value; }, setting.value);
+  return values;
+}
+
+void assign(Task& task, const nlohmann::json& values) {
+  for (const TaskSetting& setting : task.settings()) {
+    const auto found = values.find(setting.name);
+    if (found == values.end()) continue;
+    std::visit([&](auto* value) { found->get_to(*value); }, setting.value);
+  }
+}
+
+nlohmann::json all_settings(const Settings& settings, Task& task) {
+  nlohmann::json all = to_json(settings);
+  all.update(settings_json(task));
+  return all;
+}
+
+std::string differences(const Settings& settings, Task& task, const nlohmann::json& there) {
+  const nlohmann::json ours = all_settings(settings, task);
+  std::string text;
+  const auto compare = [&](const char* name, OnResume on_resume) {
+    const auto theirs = there.find(name);
+    if (on_resume == OnResume::may_change || theirs == there.end() || ours[name] == *theirs) return;
+    text += fmt::format("{}{} is {} here and {} in the checkpoint", text.empty() ? "" : "; ", name,
+                        ours[name].dump(), theirs->dump());
+  };
+  visit_settings(settings,
+                 [&](const char* name, const auto&, OnResume how) { compare(name, how); });
+  for (const TaskSetting& setting : task.settings()) compare(setting.name, setting.on_resume);
+  return text;
+}
+
+}  // namespace sotto::samples

@@ -1,0 +1,104 @@
+// A learning problem, from data to results: what a program adds to the common body of training
+// programs (samples/training/program.h).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <sotto/autograd/tape.h>
+#include <sotto/nn/data/dataset.h>
+#include <sotto/nn/module.h>
+#include "samples/training/settings.h"
+
+namespace sotto {
+struct TrainingReport;
+}
+
+namespace sotto::samples {
+
+class CommandLine;
+
+struct Data {
+  Dataset train, test;
+};
+
+// A setting of a task by its name in checkpoints and reports.
+struct TaskSetting {
+  const char* name;
+  std::variant<bool*, std::int64_t*, double*, std::string*> value;
+  OnResume on_resume = OnResume::must_agree;
+};
+
+// Named settings that work well.
+struct Preset {
+  const char* name;
+  Settings settings;
+  std::map<std::string, nlohmann::json> task = {};  // the task's settings, by name
+};
+
+// A number that tells how good a model is.
+struct Measure {
+  const char* name = "accuracy";
+  bool percent = true;  // shown in percent; otherwise as it is
+};
+// "98.12 %", or "0.3412".
+std::string text_of(const Measure& measure, double value);
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  // The program's name, a sentence for its help, and a title for its reports.
+  virtual std::string program() const = 0;
+  virtual std::string description() const = 0;
+  virtual std::string title() const = 0;
+  // The settings that the command line starts from.
+  virtual Settings defaults() const = 0;
+  // The learning rate of ordinary training, where gradients are not clipped to a small bound.
+  virtual double ordinary_learning_rate() const = 0;
+  virtual std::vector<Preset> presets() const = 0;
+  virtual Measure measure() const { return {}; }
+
+  // Declares the options that choose data (of group "Data") and model.
+  virtual void add_data_options(CommandLine& line, Settings& settings) = 0;
+  virtual void add_model_options(CommandLine& line) = 0;
+  // The task's settings, which a checkpoint contains.
+  virtual std::vector<TaskSetting> settings() = 0;
+  // Completes the settings after the command line was read, and checks them. Throws
+  // std::invalid_argument or SystemFailure. Data are not read yet.
+  virtual void prepare(Settings& settings) = 0;
+  // Reads or draws the data, and sets the settings' sizes to the actual ones. Throws SystemFailure
+  // for files that are missing or damaged.
+  virtual Data load(Settings& settings) = 0;
+  // Where the data come from, in words.
+  virtual std::string data_text() const = 0;
+
+  // A new model on the CPU; its initial values depend on the seed.
+  virtual std::unique_ptr<nn::Module> make_model(const Data& data, std::uint64_t seed) = 0;
+  // One loss for each sample of the batch, which is on the model's device.
+  virtual Var losses(Tape& tape, nn::Module& model, const Dataset& batch) = 0;
+  // The measure on the test data.
+  virtual double evaluate(nn::Module& model, const Data& data) = 0;
+  // Metadata of the model file, from which `predict` makes the model again.
+  virtual std::map<std::string, std::string> metadata() const { return {}; }
+  // Adds results of the final model to the report.
+  virtual void describe(nn::Module& /*model*/, const Data& /*data*/, TrainingReport& /*report*/) {}
+};
+
+// The task's settings as JSON, by name, and their assignment. assign() leaves settings without an
+// entry as they are, and throws nlohmann::json::exception for an entry of another type.
+nlohmann::json settings_json(Task& task);
+void assign(Task& task, const nlohmann::json& values);
+
+// The settings of both.
+nlohmann::json all_settings(const Settings& settings, Task& task);
+// "batch is 512 here and 1024 in the checkpoint; ..."; empty if a run with these settings can
+// continue from a checkpoint with those of `there`.
+std::string differences(const Settings& settings, Task& task, const nlohmann::json& there);
+
+}  // namespace sotto::samples
