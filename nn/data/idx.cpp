@@ -2,20 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <limits>
 #include <span>
-#include <streambuf>
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
-
 #include "core/error.h"
-#include "core/io/file_place.h"
+#include "core/io/file_buffer.h"
 #include "core/join.h"
 #include "core/threads/parallel.h"
 #include "nn/data/gzip.h"
@@ -121,30 +116,6 @@ Beginning read_beginning(std::istream& in, const std::string& name, std::int64_t
   if (shape == whole) expect_end(reader, whole);
   return {Tensor::from(bytes, shape), whole[0]};
 }
-
-// A stream buffer on a descriptor from open_to_read(), which avoids the numbers of the standard
-// streams; a std::ifstream may be given one of those.
-class FileBuffer : public std::streambuf {
- public:
-  explicit FileBuffer(const std::string& path)
-      : file_(open_to_read(path)), path_(path), buffer_(chunk_bytes) {}
-
- protected:
-  int_type underflow() override {
-    ssize_t got = 0;
-    do {
-      got = ::read(file_.number(), buffer_.data(), buffer_.size());
-    } while (got < 0 && errno == EINTR);
-    expect(got >= 0, "idx: {}: {}", path_, std::strerror(errno));
-    setg(buffer_.data(), buffer_.data(), buffer_.data() + got);
-    return got == 0 ? traits_type::eof() : traits_type::to_int_type(buffer_[0]);
-  }
-
- private:
-  Descriptor file_;
-  std::string path_;
-  std::vector<char> buffer_;
-};
 
 Beginning read_beginning(const std::string& path, std::int64_t max, const Accept& accept = {}) {
   FileBuffer buffer(path);

@@ -16,10 +16,10 @@
 #include <sotto/core/allocator/memory_usage.h>
 #include <sotto/core/devices.h>
 #include <sotto/core/io/atomic_file.h>
+#include <sotto/core/io/utf8.h>
 #include <sotto/core/join.h>
 #include <sotto/core/threads/parallel.h>
 #include <sotto/dp/clipping/clip_groups.h>
-#include "samples/cli/printable.h"
 
 namespace sotto::samples {
 

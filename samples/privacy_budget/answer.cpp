@@ -6,7 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "samples/cli/printable.h"
+#include <sotto/core/io/utf8.h>
+
 #include "samples/report/charts.h"
 #include "samples/report/report_style.h"
 
@@ -111,9 +112,9 @@ std::string to_text(const Answer& answer) {
   for (const auto& fact : answer.facts) width = std::max(width, length(fact.first));
   std::string text;
   for (const std::string& alarm : answer.alarms)
-    text += fmt::format("NOT PRIVATE: {}\n", samples::printable(alarm));
+    text += fmt::format("NOT PRIVATE: {}\n", printable(alarm));
   for (const auto& [name, value] : answer.facts) {
-    text += fmt::format("{}{}{}{}\n", name, padding(width, name), gap, samples::printable(value));
+    text += fmt::format("{}{}{}{}\n", name, padding(width, name), gap, printable(value));
   }
   for (const Table& table : answer.tables) text += fmt::format("\n{}", to_text(table));
   if (!answer.notes.empty()) text += "\n";

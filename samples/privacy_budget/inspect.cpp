@@ -7,9 +7,9 @@
 
 #include <sotto/core/error.h>
 #include <sotto/core/io/atomic_file.h>
+#include <sotto/core/io/utf8.h>
 #include <sotto/dp/ledger/ledger_text.h>
 #include <sotto/dp/numerics/directed_rounding.h>
-#include "samples/cli/printable.h"
 #include "samples/privacy_budget/commands.h"
 #include "samples/report/charts.h"
 
@@ -81,8 +81,8 @@ std::string wrong_text(const Findings& found) {
   constexpr std::size_t max = 160;
   std::string_view line = found.wrong;
   if (line.ends_with('\n')) line.remove_suffix(1);
-  if (line.size() <= max) return samples::printable(line);
-  return fmt::format("{}... ({} bytes)", samples::printable(line.substr(0, max)), line.size());
+  if (line.size() <= max) return printable(line);
+  return fmt::format("{}... ({} bytes)", printable(line.substr(0, max)), line.size());
 }
 
 void tell_lines(const Findings& found, Answer& answer) {
@@ -99,7 +99,7 @@ void tell_lines(const Findings& found, Answer& answer) {
   answer.facts.emplace_back("behind it", fmt::format("{} lines, {}", grouped(found.behind),
                                                      found.strays > 0 ? "right" : "not read"));
   answer.json["wrong_line"] = {
-      {"line", number}, {"reason", samples::printable(found.why)}, {"text", wrong_text(found)}};
+      {"line", number}, {"reason", printable(found.why)}, {"text", wrong_text(found)}};
   answer.json["stray_lines"] = found.strays;
   answer.json["lines_behind"] = found.behind;
 }

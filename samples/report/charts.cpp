@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include <sotto/core/error.h>
-#include "samples/cli/printable.h"
+#include <sotto/core/io/utf8.h>
 #include "samples/report/svg.h"
 
 namespace sotto {
@@ -60,7 +60,7 @@ std::vector<Dot> measured(const LineChart& chart) {
 std::string escape(std::string_view text) {
   std::string safe;
   while (!text.empty()) {
-    const std::size_t bytes = samples::character_bytes(text);
+    const std::size_t bytes = character_bytes(text);
     const std::string_view next = text.substr(0, std::max<std::size_t>(bytes, 1));
     const auto code = static_cast<unsigned char>(next.front());
     switch (next.front()) {

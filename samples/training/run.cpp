@@ -11,10 +11,10 @@
 
 #include <sotto/core/allocator/allocator.h>
 #include <sotto/core/io/atomic_file.h>
+#include <sotto/core/io/utf8.h>
 #include <sotto/core/threads/parallel.h>
 #include <sotto/dp/numerics/directed_rounding.h>
 #include <sotto/dp/sampling/sampler.h>
-#include "samples/cli/printable.h"
 #include "samples/cli/program.h"
 #include "samples/training/progress.h"
 #include "samples/training/recorder.h"

@@ -1,18 +1,21 @@
-// Prints names safely: a file's name may hold any byte but two.
+// UTF-8 (RFC 3629), and text of any bytes that is to be printed, such as the name of a file.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <string_view>
 
-namespace sotto::samples {
+namespace sotto {
 
 // The number of bytes of the UTF-8 character (RFC 3629) at the beginning of a text of at least one
 // byte; 0 if it is invalid.
 std::size_t character_bytes(std::string_view text);
 
+// True if every byte belongs to a valid character.
+bool valid_utf8(std::string_view text);
+
 // Returns the text as UTF-8 in one line: control characters, by which a name could change a
 // terminal's display, and invalid bytes become \x0a, \x1b, \xff.
 std::string printable(std::string_view text);
 
-}  // namespace sotto::samples
+}  // namespace sotto

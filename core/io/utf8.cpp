@@ -1,8 +1,8 @@
-#include "samples/cli/printable.h"
+#include "core/io/utf8.h"
 
 #include <fmt/format.h>
 
-namespace sotto::samples {
+namespace sotto {
 
 namespace {
 
@@ -34,6 +34,15 @@ std::size_t character_bytes(std::string_view text) {
   return sound ? bytes : 0;
 }
 
+bool valid_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    if (bytes == 0) return false;
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
 std::string printable(std::string_view text) {
   std::string shown;
   while (!text.empty()) {
@@ -50,4 +59,4 @@ std::string printable(std::string_view text) {
   return shown;
 }
 
-}  // namespace sotto::samples
+}  // namespace sotto
