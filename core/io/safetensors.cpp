@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "core/io/atomic_file.h"
+#include "core/io/strict_json.h"
 #include "core/io/xxh64.h"
 
 namespace sotto {
@@ -59,65 +59,11 @@ struct Context {
   Context tensor(const std::string& name) const { return {text + ": tensor " + name}; }
 };
 
-// Scans a header before it is parsed and rejects what the JSON parser accepts: duplicate keys,
-// nesting deeper than a tensor's lists, and too many entries. (The parser's own callback could do
-// this, but takes quadratic time.)
-class HeaderGuard : public json::json_sax_t {
- public:
-  explicit HeaderGuard(const Context& context) : context_(context) {}
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(std::size_t) override { return enter(); }
-  bool start_array(std::size_t) override { return enter(); }
-  bool end_object() override { return leave(); }
-  bool end_array() override { return leave(); }
-  bool key(string_t& key) override {
-    auto& keys = keys_.back();
-    context_.check(keys.insert(key).second, "the key {} occurs twice", key);
-    context_.check(keys.size() <= max_entries, "the header has more than {} entries", max_entries);
-    return true;
-  }
-  // json::parse() reports the error with its position.
-  bool parse_error(std::size_t, const std::string&, const json::exception&) override {
-    return false;
-  }
-
- private:
-  bool enter() {
-    constexpr std::size_t deepest = 3;
-    keys_.emplace_back();
-    context_.check(keys_.size() <= deepest, "the header is nested more than {} deep", deepest);
-    return true;
-  }
-  bool leave() {
-    keys_.pop_back();
-    return true;
-  }
-
-  const Context& context_;
-  std::vector<std::set<std::string>> keys_;
-};
-
 json parse_header(std::string_view text, const Context& context) {
+  constexpr std::size_t deepest = 3;
   context.check(text.starts_with('{'), "the header does not begin with a brace");
-  // The parser would treat a zero byte as the end of its input.
-  context.check(text.find('\0') == text.npos, "the header is not JSON: it holds a zero byte");
-  try {
-    HeaderGuard guard(context);
-    json::sax_parse(text, &guard);
-    json header = json::parse(text);
-    context.check(header.is_object(), "the header is not a JSON object");
-    return header;
-  } catch (const json::exception& error) {
-    context.check(false, "the header is not JSON: {}", error.what());
-    throw;
-  }
+  return parse_json_object(text, fmt::format("safetensors: {}: the header", context.text),
+                           {.depth = deepest, .max_entries = max_entries});
 }
 
 // A list of integers from 0 to 2^63 - 1; throws for any other JSON value.

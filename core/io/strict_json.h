@@ -1,0 +1,24 @@
+// Parses JSON and refuses what the parser itself accepts: keys that occur twice, and more nesting
+// or more entries than the format has.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+namespace sotto {
+
+struct JsonLimits {
+  std::size_t depth = 0;        // the deepest nesting of objects and lists
+  std::size_t max_entries = 0;  // the largest number of keys of an object
+  bool comments = false;        // whether // and /* comments */ are skipped
+};
+
+// Returns the JSON object that the text is. Throws std::invalid_argument, which begins with
+// `where`, the noun for the text in messages.
+nlohmann::json parse_json_object(std::string_view text, const std::string& where,
+                                 const JsonLimits& limits);
+
+}  // namespace sotto
