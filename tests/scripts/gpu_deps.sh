@@ -10,16 +10,20 @@ set -eu
 mkdir -p "$1/include" "$1/lib/pkgconfig"
 to=$(CDPATH='' cd -- "$1" && pwd)
 
+# shared LIBRARY: the file, and a link by the name that the linker looks for.
+shared() {
+  [ -e "$1" ] || { echo "gpu_deps.sh: no $(basename "$1") here" >&2; exit 1; }
+  real=$(readlink -f "$1")
+  cp "$real" "$to/lib/"
+  [ -e "$to/lib/$(basename "$1")" ] || ln -s "$(basename "$real")" "$to/lib/$(basename "$1")"
+}
+
 # module NAME: its headers, its libraries, and a file that says where they are.
 module() {
   pkg-config --exists "$1" || { echo "gpu_deps.sh: no $1 here" >&2; exit 1; }
   for flag in $(pkg-config --libs-only-l "$1"); do
     for library in "$(pkg-config --variable=libdir "$1")/lib${flag#-l}".so*; do
-      [ -e "$library" ] || { echo "gpu_deps.sh: no shared library of $1 here" >&2; exit 1; }
-      real=$(readlink -f "$library")
-      name=$(basename "$library")
-      cp "$real" "$to/lib/"
-      [ -e "$to/lib/$name" ] || ln -s "$(basename "$real")" "$to/lib/$name"
+      shared "$library"
     done
   done
   {
@@ -32,8 +36,9 @@ module() {
 }
 
 for name in eigen3 fmt zlib nlohmann_json CLI11 catch2; do module "$name"; done
+for library in "$(c++ -print-file-name=libcsv.so)"*; do shared "$library"; done
 cp -r "$(pkg-config --variable=includedir eigen3 | grep . || echo /usr/include/eigen3)/Eigen" "$to/include/"
-for header in fmt nlohmann CLI catch2 zlib.h zconf.h; do
+for header in fmt nlohmann CLI catch2 zlib.h zconf.h csv.h; do
   for place in /usr/include /usr/include/*-linux-gnu; do
     [ ! -e "$place/$header" ] || { cp -r "$place/$header" "$to/include/"; break; }
   done

@@ -10,6 +10,7 @@ python3:program:python3
 libeigen3-dev:module:eigen3
 libfmt-dev:module:fmt
 zlib1g-dev:module:zlib
+libcsv-dev:header:csv.h
 nlohmann-json3-dev:module:nlohmann_json
 libcli11-dev:module:CLI11"
 test_packages="catch2:catch:-"

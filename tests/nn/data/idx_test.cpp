@@ -3,16 +3,15 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include <sys/stat.h>
-#include <zlib.h>
 
 #include "tests/support/catch.h"
 
 #include "core/error.h"
 #include "core/random/philox.h"
+#include "tests/support/data_files.h"
 #include "tests/support/throws.h"
 
 using namespace sotto;
@@ -34,20 +33,6 @@ Bytes idx(const std::vector<std::uint32_t>& shape, const Bytes& body) {
   return file + body;
 }
 
-Bytes gzipped(const Bytes& plain) {
-  z_stream z{};
-  REQUIRE(deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  Bytes packed(deflateBound(&z, plain.size()) + 32, '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(plain.data()));
-  z.avail_in = static_cast<uInt>(plain.size());
-  z.next_out = reinterpret_cast<Bytef*>(packed.data());
-  z.avail_out = static_cast<uInt>(packed.size());
-  REQUIRE(deflate(&z, Z_FINISH) == Z_STREAM_END);
-  packed.resize(z.total_out);
-  deflateEnd(&z);
-  return packed;
-}
-
 Tensor parse(const Bytes& file) {
   std::istringstream in(file);
   return read_idx(in, "test");
@@ -61,24 +46,6 @@ Bytes ramp(std::size_t count) {
 }
 
 std::vector<std::uint8_t> as_values(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
-
-// A temporary folder, removed at the end.
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "sotto-idx-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~Folder() { fs::remove_all(path_); }
-
-  void write(const std::string& name, const Bytes& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  fs::path path_;
-};
 
 Bytes images(std::uint32_t count) { return idx({count, 28, 28}, ramp(std::size_t{784} * count)); }
 Bytes label_file(const Bytes& labels) {

@@ -1,0 +1,246 @@
+#include "nn/data/tables/csv_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <csv.h>
+
+#include "core/error.h"
+#include "core/io/file_buffer.h"
+#include "nn/data/gzip.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr std::size_t piece_bytes = std::size_t{1} << 18;
+// Places in a piece have 32 bits.
+constexpr std::size_t largest_record = std::size_t{1} << 30;
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
+struct FileStream : std::istream {
+  explicit FileStream(const std::string& path) : std::istream(nullptr), buffer(path) {
+    rdbuf(&buffer);
+  }
+  FileBuffer buffer;
+};
+
+// The number of line ends in a field: LF, CR or both.
+std::int64_t line_ends(std::string_view text) {
+  std::int64_t count = std::count(text.begin(), text.end(), '\n');
+  for (std::size_t at = text.find('\r'); at != text.npos; at = text.find('\r', at + 1)) {
+    if (at + 1 == text.size() || text[at + 1] != '\n') ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+// Records that were parsed together. The fields of one that goes on in the next piece come last.
+struct CsvReader::Piece {
+  struct Record {
+    std::size_t fields_end;
+    std::int64_t line;
+  };
+
+  std::string text;                 // the fields, one after the other
+  std::vector<std::uint32_t> ends;  // the end of each
+  std::vector<Record> records;
+  std::string error;  // thrown after the records
+  bool last = false;
+};
+
+// Owns libcsv's parser. It calls on_field and on_row, which write to the piece.
+class CsvReader::Parser {
+ public:
+  Parser(std::istream& in, const std::string& name, const CsvOptions& options)
+      : in_(in, name), max_(options.max_record_bytes), bytes_(piece_bytes) {
+    const auto delimiter = static_cast<unsigned char>(options.delimiter);
+    check(delimiter != 0 && delimiter < 0x80 && !std::strchr("\"\r\n", delimiter),
+          "csv: {}: the delimiter is the byte {}", name, delimiter);
+    check(max_ >= 1 && max_ <= largest_record, "csv: {}: records of at most {} bytes", name, max_);
+    csv_init(&csv_, CSV_STRICT | CSV_STRICT_FINI | CSV_REPALL_NL);
+    csv_set_delim(&csv_, delimiter);
+  }
+  ~Parser() { csv_free(&csv_); }
+  Parser(const Parser&) = delete;
+  Parser& operator=(const Parser&) = delete;
+
+  // Parses on, from the record that `before` ends in, until a record or the file ends.
+  void parse(const Piece& before, Piece& piece) {
+    begin(before, piece);
+    while (piece.records.empty() && piece.error.empty() && !piece.last) parse_more(piece);
+  }
+
+ private:
+  void begin(const Piece& before, Piece& piece) {
+    const std::size_t whole = before.records.empty() ? 0 : before.records.back().fields_end;
+    const std::size_t cut = whole == 0 ? 0 : before.ends[whole - 1];
+    piece.text.assign(before.text, cut);
+    piece.ends.clear();
+    for (std::size_t k = whole; k < before.ends.size(); ++k) {
+      piece.ends.push_back(before.ends[k] - static_cast<std::uint32_t>(cut));
+    }
+    piece.records.clear();
+    piece_ = &piece;
+  }
+
+  void parse_more(Piece& piece) {
+    const std::size_t got = in_.read(bytes_);
+    piece.last = got < bytes_.size();
+    std::string_view text(reinterpret_cast<const char*>(bytes_.data()), got);
+    if (std::exchange(first_, false) && text.starts_with(byte_order_mark)) {
+      text.remove_prefix(byte_order_mark.size());
+    }
+    // The callbacks are called from C, where an exception would not clean up.
+    piece.text.reserve(piece.text.size() + csv_.entry_pos + text.size());
+    piece.ends.reserve(piece.ends.size() + text.size() + 1);
+    piece.records.reserve(piece.records.size() + text.size() + 1);
+    quotes_ = quotes_ || text.find('"') != text.npos;
+    feed(text, piece.last);
+    if (fault_ != Fault::none) {
+      piece.error = fmt::format("csv: {}: line {}: {}", in_.name(), record_line_, reason());
+    }
+  }
+
+  void feed(std::string_view text, bool last) {
+    const std::size_t sound = std::min(text.find('\0'), text.size());
+    const std::size_t done = csv_parse(&csv_, text.data(), sound, on_field, on_row, this);
+    if (done < sound) {
+      refuse(csv_error(&csv_) == CSV_EPARSE ? Fault::quote : Fault::memory);
+    } else if (sound < text.size()) {
+      refuse(Fault::zero);
+    } else if (csv_.entry_pos + record_bytes() > max_) {
+      refuse(Fault::size);
+    } else if (last && csv_fini(&csv_, on_field, on_row, this) != 0) {
+      refuse(Fault::open);
+    }
+  }
+
+  enum class Fault { none, quote, memory, zero, open, size, fields };
+
+  // Keeps the first fault of the file.
+  void refuse(Fault fault) {
+    if (fault_ != Fault::none) return;
+    fault_ = fault;
+    found_ = record_fields();
+  }
+
+  std::string reason() const {
+    switch (fault_) {
+      case Fault::quote:
+        return fmt::format(
+            "field {}: a quote within a field, or text behind the quote that closes one",
+            found_ + 1);
+      case Fault::zero: return fmt::format("field {}: a zero byte", found_ + 1);
+      case Fault::open: return fmt::format("field {}: the quote is not closed", found_ + 1);
+      case Fault::size: return fmt::format("a record of more than {} bytes", max_);
+      case Fault::fields:
+        return fmt::format("{} fields, but {} in the first record", found_, fields_);
+      default: return "no memory for a field";
+    }
+  }
+
+  // The fields of the record that is not complete.
+  std::size_t record_fields() const { return piece_->ends.size() - first_field(); }
+  std::size_t first_field() const {
+    return piece_->records.empty() ? 0 : piece_->records.back().fields_end;
+  }
+  std::size_t record_bytes() const {
+    const std::size_t first = first_field();
+    return piece_->text.size() - (first == 0 ? 0 : piece_->ends[first - 1]) + record_fields();
+  }
+
+  void take_field(std::string_view text) {
+    if (fault_ != Fault::none) return;
+    piece_->text.append(text);
+    piece_->ends.push_back(static_cast<std::uint32_t>(piece_->text.size()));
+    if (quotes_) line_ += line_ends(text);
+    after_cr_ = false;
+  }
+
+  void take_row(int end) {
+    if (fault_ != Fault::none) return;
+    if (end == '\n' && std::exchange(after_cr_, false)) return;  // the rest of a CRLF
+    after_cr_ = end == '\r';
+    ++line_;
+    const std::size_t fields = record_fields();
+    if (fields > 0) {
+      if (fields_ == 0) fields_ = fields;
+      if (fields != fields_) return refuse(Fault::fields);
+      if (record_bytes() > max_) return refuse(Fault::size);
+      piece_->records.push_back({piece_->ends.size(), record_line_});
+    }
+    record_line_ = line_;
+  }
+
+  static void on_field(void* text, std::size_t bytes, void* parser) {
+    static_cast<Parser*>(parser)->take_field({static_cast<const char*>(text), bytes});
+  }
+  static void on_row(int end, void* parser) { static_cast<Parser*>(parser)->take_row(end); }
+
+  csv_parser csv_{};
+  GzipReader in_;
+  std::size_t max_;
+  std::vector<std::uint8_t> bytes_;
+  Piece* piece_ = nullptr;
+  bool first_ = true;
+  bool quotes_ = false;  // whether there has been one: else no field has a line end
+  bool after_cr_ = false;
+  std::int64_t line_ = 1, record_line_ = 1;
+  std::size_t fields_ = 0;  // of the first record
+  Fault fault_ = Fault::none;
+  std::size_t found_ = 0;  // the number of fields at the fault
+};
+
+CsvReader::CsvReader(std::istream& in, std::string name, const CsvOptions& options)
+    : name_(std::move(name)),
+      parser_(std::make_unique<Parser>(in, name_, options)),
+      piece_(std::make_unique<Piece>()),
+      spare_(std::make_unique<Piece>()) {}
+
+CsvReader::CsvReader(const std::string& path, const CsvOptions& options)
+    : name_(path),
+      file_(std::make_unique<FileStream>(path)),
+      parser_(std::make_unique<Parser>(*file_, name_, options)),
+      piece_(std::make_unique<Piece>()),
+      spare_(std::make_unique<Piece>()) {}
+
+CsvReader::~CsvReader() = default;
+
+// The first piece is parsed on this thread: a small file needs no other.
+void CsvReader::fetch() {
+  if (ahead_.valid()) {
+    ahead_.get();
+  } else {
+    parser_->parse(*piece_, *spare_);
+  }
+  std::swap(piece_, spare_);
+  at_ = 0;
+  if (piece_->last || !piece_->error.empty()) return;
+  ahead_ = std::async(std::launch::async, [this, before = piece_.get(), into = spare_.get()] {
+    parser_->parse(*before, *into);
+  });
+}
+
+bool CsvReader::next() {
+  while (at_ == piece_->records.size()) {
+    if (!piece_->error.empty()) throw SystemFailure(piece_->error);
+    if (piece_->last) return false;
+    fetch();
+  }
+  std::size_t field = at_ == 0 ? 0 : piece_->records[at_ - 1].fields_end;
+  const std::size_t end = piece_->records[at_++].fields_end;
+  std::size_t begin = field == 0 ? 0 : piece_->ends[field - 1];
+  fields_.resize(end - field);
+  for (std::string_view& text : fields_) {
+    text = {piece_->text.data() + begin, piece_->ends[field] - begin};
+    begin = piece_->ends[field++];
+  }
+  return true;
+}
+
+std::int64_t CsvReader::line() const { return at_ == 0 ? 0 : piece_->records[at_ - 1].line; }
+
+}  // namespace sotto

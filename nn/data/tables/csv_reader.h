@@ -1,0 +1,63 @@
+// Reads CSV and TSV files record by record, whatever their size.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <future>
+#include <istream>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sotto {
+
+struct CsvOptions {
+  char delimiter = ',';
+  // The limit of a record's size: the bytes of its fields, and one more for each.
+  std::size_t max_record_bytes = std::size_t{1} << 20;
+};
+
+// Streams the records of a CSV file (RFC 4180), plain or gzip-compressed. Quotes surround fields
+// that hold delimiters, line ends or quotes, which are doubled. Lines end with LF, CR or both.
+// Empty lines, a byte-order mark, and the spaces and tabs around a field are skipped. A thread
+// parses the next piece of the file while one is used.
+//
+// Every member throws SystemFailure, with file and line, for a file that cannot be read, and, when
+// the records before have been returned, for a quote that is not closed, one within a field, a
+// zero byte, a record above the limit, and one with more or fewer fields than the first.
+class CsvReader {
+ public:
+  // Throws std::invalid_argument for a delimiter that is a quote, a line end or not ASCII.
+  explicit CsvReader(const std::string& path, const CsvOptions& options = {});
+  // Reads from a stream, which must outlive the reader; `name` is its name in messages.
+  CsvReader(std::istream& in, std::string name, const CsvOptions& options = {});
+  CsvReader(const CsvReader&) = delete;
+  CsvReader& operator=(const CsvReader&) = delete;
+  ~CsvReader();
+
+  // Moves to the next record, or returns false at the end of the file.
+  bool next();
+  // The fields of the record; valid until next().
+  std::span<const std::string_view> fields() const { return fields_; }
+  // The line, from 1, in which the record begins.
+  std::int64_t line() const;
+  const std::string& name() const { return name_; }
+
+ private:
+  struct Piece;
+  class Parser;
+
+  void fetch();
+
+  std::string name_;
+  std::unique_ptr<std::istream> file_;
+  std::unique_ptr<Parser> parser_;
+  std::unique_ptr<Piece> piece_, spare_;
+  std::size_t at_ = 0;  // the number of records of the piece that next() has moved to
+  std::vector<std::string_view> fields_;
+  std::future<void> ahead_;  // the last member: it ends before what it writes to
+};
+
+}  // namespace sotto
