@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/allocator/allocation_pool.h"
 #include "core/cuda/capture.h"
@@ -24,7 +25,12 @@ Storage::Storage(std::size_t bytes, Device device) : Storage(bytes, device, work
 Storage::Storage(std::size_t bytes, Device device, const MemoryLabel& label)
     : bytes_(bytes), device_(device), data_(allocator(device).allocate(bytes, label)) {}
 
-Storage::~Storage() { allocator(device_).release(data_); }
+Storage::Storage(std::shared_ptr<void> block, std::size_t bytes)
+    : bytes_(bytes), device_(cpu), block_(std::move(block)), data_(block_.get()) {}
+
+Storage::~Storage() {
+  if (!block_) allocator(device_).release(data_);
+}
 
 Tensor::Tensor() = default;
 Tensor::Tensor(const Tensor&) = default;
@@ -33,16 +39,34 @@ Tensor& Tensor::operator=(const Tensor&) = default;
 Tensor& Tensor::operator=(Tensor&&) noexcept = default;
 Tensor::~Tensor() = default;
 
-Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device) {
+namespace {
+
+std::size_t bytes_of(const Shape& shape, Dtype dtype) {
   for (const std::int64_t size : shape) check(size >= 0, "tensor: negative size in {}", shape);
   const auto bytes = checked_bytes(shape, size_of(dtype));
   check(bytes.has_value(), "tensor: too many elements in {}", shape);
+  return static_cast<std::size_t>(*bytes);
+}
+
+}  // namespace
+
+Tensor Tensor::empty(const Shape& shape, Dtype dtype, Device device) {
+  return row_major_in(
+      std::make_shared<Storage>(bytes_of(shape, dtype), device, sotto::memory_label()), shape,
+      dtype);
+}
+
+Tensor Tensor::from_block(std::shared_ptr<void> block, const Shape& shape, Dtype dtype) {
+  return row_major_in(std::make_shared<Storage>(std::move(block), bytes_of(shape, dtype)), shape,
+                      dtype);
+}
+
+Tensor Tensor::row_major_in(std::shared_ptr<Storage> storage, const Shape& shape, Dtype dtype) {
   Tensor y;
   y.shape_ = shape;
   y.strides_ = contiguous_strides(shape);
   y.dtype_ = dtype;
-  y.storage_ =
-      std::make_shared<Storage>(static_cast<std::size_t>(*bytes), device, sotto::memory_label());
+  y.storage_ = std::move(storage);
   return y;
 }
 

@@ -23,6 +23,8 @@ class Storage {
   // Scratch memory: labelled as workspace.
   Storage(std::size_t bytes, Device device);
   Storage(std::size_t bytes, Device device, const MemoryLabel& label);
+  // Memory on the CPU that `block` owns, such as a mapped file; no allocator counts it.
+  Storage(std::shared_ptr<void> block, std::size_t bytes);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -34,6 +36,7 @@ class Storage {
  private:
   std::size_t bytes_;
   Device device_;
+  std::shared_ptr<void> block_;
   void* data_;
 };
 
@@ -71,6 +74,9 @@ class Tensor {
     return from(std::span<const T>(values), shape);
   }
   static Tensor from(std::initializer_list<double> values, const Shape& shape, Dtype dtype);
+  // A row-major tensor on the CPU whose elements are those of `block`, which lives as long as its
+  // storage: a mapped file.
+  static Tensor from_block(std::shared_ptr<void> block, const Shape& shape, Dtype dtype);
 
   bool defined() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }
@@ -132,6 +138,7 @@ class Tensor {
  private:
   static Tensor from_elements(const void* values, std::size_t count, const Shape& shape,
                               Dtype dtype);
+  static Tensor row_major_in(std::shared_ptr<Storage> storage, const Shape& shape, Dtype dtype);
   void* elements(Dtype dtype) const;
   // A row-major tensor on the CPU; the tensor itself if it is one.
   Tensor row_major() const;
