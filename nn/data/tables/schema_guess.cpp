@@ -1,0 +1,192 @@
+#include "nn/data/tables/schema_guess.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/io/utf8.h"
+#include "nn/data/tables/csv_reader.h"
+#include "nn/data/tables/field_text.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr std::size_t max_categories = 100;
+constexpr std::size_t max_numeric_classes = 20;
+constexpr std::array<std::string_view, 8> missing_texts{"?",   "NA",   "N/A",  "NaN",
+                                                        "nan", "null", "NULL", "None"};
+
+using Texts = std::set<std::string, std::less<>>;
+
+// The values of a column.
+struct Values {
+  std::string name;
+  bool numbers = true;
+  double min = std::numeric_limits<double>::infinity();
+  double max = -min;
+  Texts texts = {};  // different ones, one more than max_categories at most
+  bool empty = false;
+  std::map<std::string, std::int64_t, std::less<>> missing = {};  // how often, of missing_texts
+
+  void take(std::string_view text) {
+    if (text.empty()) {
+      empty = true;
+    } else if (std::find(missing_texts.begin(), missing_texts.end(), text) != missing_texts.end()) {
+      ++missing[std::string(text)];
+    } else {
+      take_text(text);
+    }
+  }
+  void take_text(std::string_view text) {
+    if (texts.size() <= max_categories && !texts.contains(text)) texts.emplace(text);
+    const std::optional<double> x = numbers ? parse_number(text) : std::nullopt;
+    numbers = x.has_value();
+    min = std::min(min, x.value_or(min));
+    max = std::max(max, x.value_or(max));
+  }
+  // Makes values of the texts that are not the table's for missing values.
+  void decide_missing(const std::string& text) {
+    for (const auto& [other, count] : missing) {
+      if (other != text) take_text(other);
+    }
+    empty = empty || missing.contains(text);
+  }
+};
+
+// The delimiter with which the first records have most fields.
+char guess_delimiter(const std::string& path) {
+  constexpr int records = 100;
+  char best = ',';
+  std::size_t most = 1;
+  for (const char delimiter : {',', '\t', ';', '|'}) {
+    std::size_t fields = 0;
+    try {
+      CsvReader csv(path, {.delimiter = delimiter});
+      for (int k = 0; k < records && csv.next(); ++k) fields = csv.fields().size();
+    } catch (const SystemFailure&) {
+      continue;  // not this one; the whole file is read again
+    }
+    if (fields > most) {
+      most = fields;
+      best = delimiter;
+    }
+  }
+  return best;
+}
+
+bool is_header(std::span<const std::string_view> fields) {
+  const Texts names(fields.begin(), fields.end());
+  return names.size() == fields.size() &&
+         std::none_of(fields.begin(), fields.end(), [](std::string_view name) {
+           return name.empty() || parse_number(name) || !valid_utf8(name);
+         });
+}
+
+std::vector<Values> read_values(const std::string& path, TableSchema& schema) {
+  CsvReader csv(path, {.delimiter = schema.delimiter});
+  bool row = csv.next();
+  std::vector<Values> all;
+  schema.header = row && is_header(csv.fields());
+  for (const std::string_view name : csv.fields()) {
+    all.push_back({schema.header ? std::string(name) : fmt::format("column_{}", all.size() + 1)});
+  }
+  if (schema.header) row = csv.next();
+  if (!row) throw SystemFailure(fmt::format("schema: {}: no rows", path));
+  for (; row; row = csv.next()) {
+    for (std::size_t k = 0; k < all.size(); ++k) all[k].take(csv.fields()[k]);
+  }
+  return all;
+}
+
+// The text that most of the missing values have.
+std::string guess_missing(const std::vector<Values>& all) {
+  std::map<std::string, std::int64_t> counts{{"?", 0}};
+  for (const Values& values : all) {
+    for (const auto& [text, count] : values.missing) counts[text] += count;
+  }
+  return std::max_element(counts.begin(), counts.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+void take_categories(const Values& values, TableColumn& column) {
+  for (const std::string& text : values.texts) column.categories.push_back({text});
+}
+
+std::string label_column(const Values& values, TableColumn& column) {
+  column.kind = ColumnKind::label;
+  if (values.numbers && values.texts.size() > max_numeric_classes) {
+    column.range = {values.min, values.max};
+    return fmt::format(
+        "the label, a number; its smallest and its largest value, {} and {}, are those "
+        "of rows",
+        values.min, values.max);
+  }
+  check(values.texts.size() >= 2 && values.texts.size() <= max_categories,
+        "schema: the label {} has {} classes", printable(values.name),
+        values.texts.size() > max_categories ? fmt::format("more than {}", max_categories)
+                                             : fmt::format("{}", values.texts.size()));
+  take_categories(values, column);
+  return fmt::format(
+      "the label; its {} classes are the texts that occur, some perhaps in one row only",
+      values.texts.size());
+}
+
+// Sets the column's kind, and returns what had to be read for that.
+std::string input_column(const Values& values, TableColumn& column) {
+  if (values.texts.size() + (values.empty ? 1 : 0) <= 1) return "ignored: all rows have one value";
+  if (values.numbers && values.min < values.max) {
+    column.kind = ColumnKind::number;
+    column.range = {values.min, values.max};
+    if (values.empty) column.missing_value = values.min + (values.max - values.min) / 2;
+    return fmt::format(
+        "all values are numbers; the smallest and the largest, {} and {}, are those "
+        "of rows",
+        values.min, values.max);
+  }
+  if (values.texts.size() > max_categories) {
+    return fmt::format("ignored: more than {} different texts occur", max_categories);
+  }
+  column.kind = ColumnKind::category;
+  column.missing = values.empty;
+  take_categories(values, column);
+  return fmt::format("its {} categories are the texts that occur, some perhaps in one row only",
+                     values.texts.size());
+}
+
+}  // namespace
+
+SchemaGuess guess_schema(const std::string& path, const GuessOptions& options) {
+  SchemaGuess guess;
+  guess.schema.delimiter = guess_delimiter(path);
+  std::vector<Values> all = read_values(path, guess.schema);
+  guess.schema.missing = guess_missing(all);
+  const std::string label = options.label.empty() ? all.back().name : options.label;
+  for (const std::string& name : {label, options.user}) {
+    check(name.empty() || std::any_of(all.begin(), all.end(),
+                                      [&](const Values& values) { return values.name == name; }),
+          "schema: {}: no column {}", path, name);
+  }
+  for (Values& values : all) {
+    values.decide_missing(guess.schema.missing);
+    TableColumn column{.name = values.name};
+    std::string note = "the user's column";
+    if (values.name == options.user) {
+      column.kind = ColumnKind::user;
+    } else {
+      note = values.name == label ? label_column(values, column) : input_column(values, column);
+      note += values.empty ? "; values are missing" : "; none is missing";
+    }
+    guess.notes.push_back(note);
+    guess.schema.columns.push_back(std::move(column));
+  }
+  guess.schema.validate("schema: " + path);
+  return guess;
+}
+
+}  // namespace sotto
