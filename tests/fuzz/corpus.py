@@ -75,6 +75,21 @@ def idx():
     yield gzip.compress(labels[:6], mtime=0) + gzip.compress(labels[6:], mtime=0)
 
 
+def table():
+    columns = [{"name": "a", "kind": "number", "min": 0, "max": 1, "missing": 0.5},
+               {"name": "b", "kind": "category", "categories": ["x", ["y", "z"]], "other": True, "missing": True},
+               {"name": "n", "kind": "ignore"}, {"name": "c", "kind": "label", "categories": ["no", "yes"]},
+               {"name": "d", "kind": "user"}]
+    price = [{"name": "a", "kind": "number", "mean": 1.5, "deviation": 2}, {"name": "c", "kind": "label", "min": 0, "max": 9, "log": True}]
+    files = ["a,b,c,d\n0.5,x,no,me\n?,y,yes,you\n", '\ufeffd,c,b,a\r\n"me ""I""",yes, z ,1e-3\r\n\r\nme,no,"q\n,",-7',
+             "a,b,n,c,d\n1,,,no,1\n"]
+    for text in files:
+        yield b"\0" + text.encode()
+        yield json.dumps({"columns": columns}).encode() + b"\0" + text.encode()
+    yield b"\0" + gzip.compress(files[0].encode(), mtime=0)
+    yield json.dumps({"columns": price, "header": False, "delimiter": "\t", "missing": "-"}).encode() + b"\x001\t2\n3\t4\n"
+
+
 def options():
     for option, texts in TEXTS.items():
         for text in texts:
@@ -105,7 +120,7 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
-    for make in (safetensors, idx, options, engine_state, checkpoint):
+    for make in (safetensors, idx, table, options, engine_state, checkpoint):
         place = folder / make.__name__
         place.mkdir(parents=True, exist_ok=True)
         for number, content in enumerate(make()):

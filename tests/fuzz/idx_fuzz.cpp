@@ -2,23 +2,17 @@
 // compressed they are the same file, or are refused as well.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <sstream>
 #include <vector>
 
-#include <zlib.h>
-
 #include "core/error.h"
 #include "nn/data/idx.h"
+#include "tests/fuzz/plain_and_gzip.h"
 
 namespace {
 
 using namespace sotto;
-
-void require(bool fact) {
-  if (!fact) std::abort();
-}
 
 std::optional<Tensor> parsed(const std::string& bytes) {
   std::istringstream in(bytes);
@@ -28,23 +22,6 @@ std::optional<Tensor> parsed(const std::string& bytes) {
     return std::nullopt;  // the expected answer to most inputs
   }
 }
-
-std::string compressed(const std::string& plain) {
-  z_stream z{};
-  require(deflateInit2(&z, 1, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string packed(deflateBound(&z, plain.size()) + 32, '\0');
-  std::string input = plain;
-  z.next_in = reinterpret_cast<Bytef*>(input.data());
-  z.avail_in = static_cast<uInt>(input.size());
-  z.next_out = reinterpret_cast<Bytef*>(packed.data());
-  z.avail_out = static_cast<uInt>(packed.size());
-  require(deflate(&z, Z_FINISH) == Z_STREAM_END);
-  packed.resize(z.total_out);
-  deflateEnd(&z);
-  return packed;
-}
-
-bool compressed_already(const std::string& bytes) { return bytes.starts_with("\x1f\x8b"); }
 
 }  // namespace
 
