@@ -21,6 +21,10 @@ bool has_categories(const TableColumn& column) {
          (column.kind == ColumnKind::label && !column.categories.empty());
 }
 
+bool has_scale(const TableColumn& column) {
+  return column.range || column.standardization || column.logarithmic || column.missing_value;
+}
+
 void validate_number(const TableColumn& column, const std::string& where) {
   check(column.range || column.standardization,
         "{}: a number without min and max, or mean and deviation", where);
@@ -33,14 +37,15 @@ void validate_number(const TableColumn& column, const std::string& where) {
   check(!column.missing_value ||
             (column.kind == ColumnKind::number && std::isfinite(*column.missing_value)),
         "{}: {} for missing values", where, column.missing_value.value_or(0));
+  check(!column.logarithmic || (column.range && !column.standardization),
+        "{}: a logarithm takes min and max alone", where);
   check(column.categories.empty() && !column.missing && !column.other,
         "{}: a number with categories", where);
 }
 
 void validate_categories(const TableColumn& column, const std::string& missing,
                          const std::string& where) {
-  check(!column.range && !column.standardization && !column.missing_value,
-        "{}: categories with a range", where);
+  check(!has_scale(column), "{}: categories with a range", where);
   const bool label = column.kind == ColumnKind::label;
   check(std::ssize(column.categories) >= (label ? 2 : 1), "{}: {} categories", where,
         column.categories.size());
@@ -63,8 +68,7 @@ void validate_column(const TableColumn& column, const std::string& missing,
                      const std::string& where) {
   if (is_number(column)) return validate_number(column, where);
   if (has_categories(column)) return validate_categories(column, missing, where);
-  check(!column.range && !column.standardization && !column.missing_value &&
-            column.categories.empty() && !column.missing && !column.other,
+  check(!has_scale(column) && column.categories.empty() && !column.missing && !column.other,
         "{}: neither an input nor the label, but with a range or categories", where);
 }
 
@@ -78,12 +82,18 @@ std::int64_t count(const TableSchema& schema, ColumnKind kind) {
 double TableColumn::encode(double x) const {
   if (range) x = std::clamp(x, range->min, range->max);
   if (standardization) return (x - standardization->mean) / standardization->deviation;
-  return (x - range->min) / (range->max - range->min);
+  const double above = x - range->min, width = range->max - range->min;
+  return logarithmic ? std::log1p(above) / std::log1p(width) : above / width;
 }
 
 double TableColumn::decode(double y) const {
-  const double x = standardization ? standardization->mean + y * standardization->deviation
-                                   : range->min + y * (range->max - range->min);
+  double x = 0;
+  if (standardization) {
+    x = standardization->mean + y * standardization->deviation;
+  } else {
+    const double width = range->max - range->min;
+    x = range->min + (logarithmic ? std::expm1(y * std::log1p(width)) : y * width);
+  }
   return range ? std::clamp(x, range->min, range->max) : x;
 }
 

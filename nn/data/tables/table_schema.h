@@ -38,9 +38,11 @@ struct TableColumn {
   std::string name;
   ColumnKind kind = ColumnKind::ignore;
   // Numbers: values outside of the range are clamped to it. One of the two is required; with
-  // `standardization` the input is (x - mean) / deviation, without it (x - min) / (max - min).
+  // `standardization` the input is (x - mean) / deviation, without it (x - min) / (max - min), or
+  // if `logarithmic`, as for amounts of money, log(1 + x - min) / log(1 + max - min).
   std::optional<NumberRange> range = {};
   std::optional<Standardization> standardization = {};
+  bool logarithmic = false;
   std::optional<double> missing_value = {};  // the number for a missing one; none: an error
   // Categories, and the classes of a label.
   std::vector<Category> categories = {};

@@ -111,6 +111,7 @@ void take_number(Fields& fields, TableColumn& column) {
   if (const auto standard = fields.numbers("mean", "deviation")) {
     column.standardization = {standard->first, standard->second};
   }
+  column.logarithmic = fields.flag("log", false);
   if (column.kind == ColumnKind::number) column.missing_value = fields.number("missing");
 }
 
@@ -166,6 +167,7 @@ std::string column_text(const TableColumn& column) {
     add("mean", number_text(column.standardization->mean));
     add("deviation", number_text(column.standardization->deviation));
   }
+  if (column.logarithmic) add("log", "true");
   if (column.missing_value) add("missing", number_text(*column.missing_value));
   if (!column.categories.empty()) {
     add("categories", '[' + join(column.categories, ", ", category_text) + ']');

@@ -21,6 +21,7 @@ const std::string example = R"({
     {"name": "age", "kind": "number", "min": 17, "max": 90.5, "missing": 40},
     {"name": "height", "kind": "number", "mean": 1.7, "deviation": 0.1},
     {"name": "color", "kind": "category", "categories": ["red", ["grün", "gruen"]], "other": true, "missing": true},
+    {"name": "debt", "kind": "number", "min": 0, "max": 1e+20, "log": true},
     {"name": "note", "kind": "ignore"},
     {"name": "income", "kind": "label", "categories": [["<=50K", "<=50K."], ">50K"]},
     {"name": "person", "kind": "user"}
@@ -54,9 +55,10 @@ TEST_CASE("a schema's JSON form reads back as the same text") {
 
 TEST_CASE("a schema says which inputs a row becomes") {
   const TableSchema schema = TableSchema::from_json(example);
-  CHECK(schema.width() == 6);
+  CHECK(schema.width() == 7);
   CHECK(schema.input_names() == std::vector<std::string>{"age", "height", "color=red", "color=grün",
-                                                         "color=(other)", "color=(missing)"});
+                                                         "color=(other)", "color=(missing)",
+                                                         "debt"});
   CHECK(schema.category_counts() == std::vector<std::int64_t>{4});
   CHECK(schema.classes() == std::vector<std::string>{"<=50K", ">50K"});
   CHECK(schema.label().name == "income");
@@ -77,6 +79,13 @@ TEST_CASE("numbers are clamped to the public range and scaled, and decoded again
   CHECK(standardized.decode(0.5) == 14);
   standardized.range.reset();
   CHECK(standardized.encode(112) == 25);
+  TableColumn logarithmic = ranged;
+  logarithmic.range = {1, 100};
+  logarithmic.logarithmic = true;
+  CHECK(logarithmic.encode(1) == 0);
+  CHECK(logarithmic.encode(10) == Approx(0.5));
+  CHECK(logarithmic.encode(1e9) == 1);
+  CHECK(logarithmic.decode(0.5) == Approx(10));
 }
 
 TEST_CASE("comments in a schema are skipped, and written where they are given") {
@@ -100,7 +109,7 @@ TEST_CASE("a schema that is not JSON, or has other keys or types, is refused by 
   CHECK(refused(changed("\"name\": \"age\", ", ""), ": column 1: no name"));
   CHECK(refused(changed("\"age\"", "7"), ": column 1: name is 7, not a text"));
   CHECK(refused(changed("{\"name\": \"note\", \"kind\": \"ignore\"}", "\"note\""),
-                ": column 4: not an object but \"note\""));
+                ": column 5: not an object but \"note\""));
   CHECK(refused(changed("\"ignore\"", "\"skip\""),
                 ": column note: kind skip is none of number, category, ignore, label, user"));
   CHECK(refused(changed("\"min\": 17", "\"low\": 17"), ": column age: max without min"));
@@ -118,6 +127,8 @@ TEST_CASE("a schema that makes no sense is refused with the column") {
   CHECK(refused(changed("0.1", "0"), ": column height: mean 1.7 and deviation 0"));
   CHECK(refused(changed(", \"mean\": 1.7, \"deviation\": 0.1", ""),
                 ": column height: a number without min and max, or mean and deviation"));
+  CHECK(refused(changed("\"deviation\": 0.1", "\"deviation\": 0.1, \"log\": true"),
+                ": column height: a logarithm takes min and max alone"));
   CHECK(refused(changed("\"height\"", "\"age\""), ": column age occurs twice"));
   CHECK(refused(changed("\"note\"", "\"\""), ": a column's name is ''"));
   CHECK(refused(changed("\"gruen\"", "\"red\""), ": column color: the category red occurs twice"));
