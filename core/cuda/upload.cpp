@@ -14,7 +14,8 @@ Upload::Upload(Device device) : index_(device.index) {
 
 Upload::~Upload() {
   try {
-    give_up();
+    // The device waits for the copy before the tensor's memory can be reused.
+    if (on_its_way_) arrive();
     if (sent_) cuda_runtime().synchronize(*sent_);
   } catch (const SystemFailure&) {
     // The device failed: the next call on it reports the error.
@@ -22,15 +23,11 @@ Upload::~Upload() {
   pinned_allocator(index_).release(room_);
 }
 
-// A later allocation may reuse the tensor's memory, so the device waits for the copy first.
-void Upload::give_up() {
-  if (std::exchange(on_its_way_, false)) cuda_runtime().wait(index_, *sent_);
-  tensor_ = {};
-}
-
 void Upload::begin(const Shape& shape, Dtype dtype) {
   refuse_capture("an asynchronous upload of a batch");
-  give_up();
+  // The device waits for the copy before the tensor's memory can be reused.
+  if (on_its_way_) arrive();
+  tensor_ = {};
   tensor_ = Tensor::empty(shape, dtype, {DeviceKind::cuda, index_});
   after_ = cuda_runtime().record(index_);
 }

@@ -33,8 +33,6 @@ class Upload {
   Tensor arrive();
 
  private:
-  void give_up();
-
   int index_;
   Tensor tensor_;                       // undefined between arrive() and begin()
   std::unique_ptr<DeviceEvent> after_;  // end of the earlier work that may use the tensor's memory
