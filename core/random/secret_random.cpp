@@ -23,6 +23,14 @@ constexpr std::uint64_t max_blocks = std::uint64_t{1} << 62;
 
 std::atomic<std::uint64_t> forked{0};
 
+void take_from_system(ChaChaKey& key) {
+  const ssize_t got = getrandom(key.word, sizeof key.word, 0);
+  // getrandom(2) returns requests of up to 256 bytes completely or not at all.
+  if (got != static_cast<ssize_t>(sizeof key.word)) {
+    throw SystemFailure(fmt::format("secret random: getrandom: {}", std::strerror(errno)));
+  }
+}
+
 }  // namespace
 
 std::uint64_t SecretRandom::forks() {
@@ -33,16 +41,14 @@ std::uint64_t SecretRandom::forks() {
   return forked.load(std::memory_order_relaxed);
 }
 
-SecretRandom::SecretRandom() : generation_(forks()) { key_from_system(); }
+SecretRandom::SecretRandom() : generation_(forks()) { take_from_system(next_.key); }
 
-SecretRandom::SecretRandom(Seeded seeded) : secure_(false), generation_(forks()) {
-  next_.key.word[0] = static_cast<std::uint32_t>(seeded.seed);
-  next_.key.word[1] = static_cast<std::uint32_t>(seeded.seed >> 32);
+SecretRandom::SecretRandom(std::uint64_t seed) : secure_(false), generation_(forks()) {
+  next_.key.word[0] = static_cast<std::uint32_t>(seed);
+  next_.key.word[1] = static_cast<std::uint32_t>(seed >> 32);
 }
 
-SecretRandom SecretRandom::insecure_seeded(std::uint64_t seed) {
-  return SecretRandom(Seeded{seed});
-}
+SecretRandom SecretRandom::insecure_seeded(std::uint64_t seed) { return SecretRandom(seed); }
 
 SecretRandom::~SecretRandom() { forget(); }
 
@@ -70,22 +76,14 @@ void SecretRandom::forget() noexcept {
   open_ = false;
 }
 
-void SecretRandom::key_from_system() {
-  forget();
-  const ssize_t got = getrandom(next_.key.word, sizeof next_.key.word, 0);
-  // getrandom(2) returns requests of up to 256 bytes completely or not at all.
-  if (got != static_cast<ssize_t>(sizeof next_.key.word)) {
-    throw SystemFailure(fmt::format("secret random: getrandom: {}", std::strerror(errno)));
-  }
-  open_ = true;
-}
-
 void SecretRandom::follow_fork() {
   const std::uint64_t now = forked.load(std::memory_order_relaxed);
   if (generation_ == now || !open_) return;
   check(secure_, "secret random: a seeded generator was carried across a fork: {} forks since",
         now - generation_);
-  key_from_system();
+  forget();
+  take_from_system(next_.key);
+  open_ = true;
   generation_ = now;
 }
 

@@ -49,13 +49,9 @@ class SecretRandom {
   ChaChaStream reserve(std::uint64_t blocks);
 
  private:
-  struct Seeded {
-    std::uint64_t seed;
-  };
-  explicit SecretRandom(Seeded seeded);
+  explicit SecretRandom(std::uint64_t seed);
   void take(SecretRandom& other) noexcept;
   void forget() noexcept;
-  void key_from_system();
   void follow_fork();
 
   ChaChaStream next_;  // first block not yet reserved
