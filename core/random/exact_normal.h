@@ -9,11 +9,11 @@
 // has its own proposals. Device code can include this header.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 
 #include "core/random/bernoulli_exp.h"
+#include "core/random/equal_area_boxes.h"
 #include "core/random/fixed_point.h"
 
 namespace sotto {
@@ -44,32 +44,24 @@ class ExactNormalSampler {
   HD std::uint64_t decide(std::uint64_t word, Words&& more) const;
 
   // The number of strips, where the tail begins: 3.5 to 3.6 standard deviations.
-  int strips() const { return strips_; }
+  int strips() const { return boxes_.strips; }
   // The table of boxes: the strip of each, plus `uncertain` if it is not entirely under the curve.
   // One more entry follows, so that 32 bits can be read from each.
-  const std::uint16_t* entries() const { return table_.data(); }
+  const std::uint16_t* entries() const { return boxes_.table.data(); }
   static constexpr std::uint16_t strip_mask = 127, uncertain = 128;
-  static constexpr int box_bits = 12;
+  static constexpr int box_bits = EqualAreaBoxes::bits;
   static constexpr std::uint64_t place_mask = (std::uint64_t{1} << fraction_bits) - 1;
 
   // The boxes, out of 4096, that stand for samples from the tail.
-  int first_tail_box() const { return first_box_[strips_]; }
-  int tail_boxes() const { return first_box_[strips_ + 1] - first_box_[strips_]; }
+  int first_tail_box() const { return boxes_.first_box[boxes_.strips]; }
+  int tail_boxes() const { return boxes_.first_box[boxes_.strips + 1] - first_tail_box(); }
 
  private:
-  static constexpr int boxes = 1 << box_bits;
-  static constexpr int max_strips = 112;  // 3.5 standard deviations of 32 strips
-  // Proposals of the tail are blocks of 8 strips, each half as likely as the one before.
-  static constexpr int block = 8, max_blocks = 500;
-
-  HD std::uint16_t entry(std::uint64_t word) const { return table_[word >> (64 - box_bits)]; }
+  HD std::uint16_t entry(std::uint64_t word) const { return boxes_.table[word >> (64 - box_bits)]; }
   // A position with 51 + 64 bits.
   HD static Fixed128 long_place(std::uint64_t place, std::uint64_t rest) {
     return Fixed128{place} << (120 - fraction_bits) | Fixed128{rest} << 5;
   }
-  int count_boxes(int scale) const;
-  void lay_boxes();
-  void draw_chords();
   HD bernoulli_exp::Verdict beside_chord(std::uint64_t level, std::uint64_t u, int strip,
                                          std::uint64_t place) const;
   template <class Words>
@@ -77,19 +69,7 @@ class ExactNormalSampler {
   template <class Words>
   HD std::optional<std::uint64_t> tail(std::uint64_t word, Words& more) const;
 
-  Fixed128 lambda_;
-  int strips_;
-  int scale_ = 0;                                  // height of the curve at 0, in boxes
-  std::array<Fixed128, max_strips + 1> height_{};  // of the curve at each strip's left end
-  // The chord between the curve's heights at a strip's two ends, in 2^-32 of a box: its height at
-  // the left end, and its fall; and a bound on the distance of curve and chord as stored.
-  static constexpr int chord_bits = 32, chord_place_bits = 24;
-  std::array<std::int64_t, max_strips> chord_{}, fall_{};
-  std::int64_t off_chord_ = 0;
-  std::array<std::uint16_t, max_strips + 2> first_box_{};  // of each strip, and of the tail
-  std::array<std::uint16_t, boxes + 1> table_{};           // entries()
-  // Constants of the tail's proposals: docs/appendix/proofs-noise.md.
-  Fixed128 tail_height_, tail_slope_, tail_factor_;
+  EqualAreaBoxes boxes_;
 };
 
 template <class Words>
@@ -97,9 +77,9 @@ HD std::uint64_t ExactNormalSampler::decide(std::uint64_t word, Words&& more) co
   for (;; word = more()) {
     if (certain(word)) return magnitude(word);
     const int strip = entry(word) & strip_mask;
-    if (strip < strips_) {
+    if (strip < boxes_.strips) {
       if (accepts(word, strip, more)) return magnitude(word);
-    } else if (strip == strips_) {
+    } else if (strip == boxes_.strips) {
       if (const auto drawn = tail(word, more)) return *drawn;
     }
   }
@@ -109,29 +89,34 @@ HD std::uint64_t ExactNormalSampler::decide(std::uint64_t word, Words&& more) co
 HD inline bernoulli_exp::Verdict ExactNormalSampler::beside_chord(std::uint64_t level,
                                                                   std::uint64_t u, int strip,
                                                                   std::uint64_t place) const {
-  const auto at = static_cast<std::int64_t>(place >> (fraction_bits - chord_place_bits));
-  const auto height = static_cast<std::int64_t>(level << chord_bits | u >> (64 - chord_bits));
-  const std::int64_t chord = chord_[strip] - (fall_[strip] * at >> chord_place_bits);
-  if (height < chord - off_chord_) return bernoulli_exp::Verdict::below;
-  return height > chord + off_chord_ ? bernoulli_exp::Verdict::above : bernoulli_exp::Verdict::open;
+  const auto at =
+      static_cast<std::int64_t>(place >> (fraction_bits - EqualAreaBoxes::chord_place_bits));
+  const auto height = static_cast<std::int64_t>(level << EqualAreaBoxes::chord_bits |
+                                                u >> (64 - EqualAreaBoxes::chord_bits));
+  const std::int64_t chord =
+      boxes_.chord[strip] - (boxes_.fall[strip] * at >> EqualAreaBoxes::chord_place_bits);
+  if (height < chord - boxes_.off_chord) return bernoulli_exp::Verdict::below;
+  return height > chord + boxes_.off_chord ? bernoulli_exp::Verdict::above
+                                           : bernoulli_exp::Verdict::open;
 }
 
 template <class Words>
 HD bool ExactNormalSampler::accepts(std::uint64_t word, int strip, Words& more) const {
-  const std::uint64_t level = (word >> (64 - box_bits)) - first_box_[strip];
+  const std::uint64_t level = (word >> (64 - box_bits)) - boxes_.first_box[strip];
   const std::uint64_t place = word & place_mask;
   const std::uint64_t u = more();
   const bernoulli_exp::Verdict soon = beside_chord(level, u, strip, place);
   if (soon != bernoulli_exp::Verdict::open) return soon == bernoulli_exp::Verdict::below;
   const auto at = static_cast<std::uint64_t>(strip);
   const Fixed64 x =
-      bernoulli_exp::exponent(to_fixed64(lambda_), at << 56, place << (56 - fraction_bits));
-  const bernoulli_exp::Verdict verdict =
-      bernoulli_exp::compare(bernoulli_exp::above_level(level, u), to_fixed64(height_[strip]), x);
+      bernoulli_exp::exponent(to_fixed64(boxes_.lambda), at << 56, place << (56 - fraction_bits));
+  const bernoulli_exp::Verdict verdict = bernoulli_exp::compare(
+      bernoulli_exp::above_level(level, u), to_fixed64(boxes_.height[strip]), x);
   if (verdict != bernoulli_exp::Verdict::open) return verdict == bernoulli_exp::Verdict::below;
   const Fixed128 exact =
-      bernoulli_exp::exponent(lambda_, Fixed128{at} << 120, long_place(place, more()));
-  return bernoulli_exp::decide(bernoulli_exp::above_level(level, u, more()), height_[strip], exact);
+      bernoulli_exp::exponent(boxes_.lambda, Fixed128{at} << 120, long_place(place, more()));
+  return bernoulli_exp::decide(bernoulli_exp::above_level(level, u, more()), boxes_.height[strip],
+                               exact);
 }
 
 // Samples the tail. It proposes y = strips + 8 (blocks + place), each number of blocks with
@@ -140,19 +125,22 @@ HD bool ExactNormalSampler::accepts(std::uint64_t word, int strip, Words& more) 
 // of the tail's boxes.
 template <class Words>
 HD std::optional<std::uint64_t> ExactNormalSampler::tail(std::uint64_t word, Words& more) const {
-  const std::uint64_t level = (word >> (64 - box_bits)) - first_box_[strips_];
-  if (!bernoulli_exp::below(level, tail_height_, 0, more)) return {};
+  const std::uint64_t level = (word >> (64 - box_bits)) - boxes_.first_box[boxes_.strips];
+  if (!bernoulli_exp::below(level, boxes_.tail_height, 0, more)) return {};
   const Fixed128 place = long_place(word & place_mask, more());
-  const Fixed128 curvature = lambda_ * block * block;
+  const Fixed128 curvature = boxes_.lambda * EqualAreaBoxes::block * EqualAreaBoxes::block;
   std::uint64_t blocks = 0;
   while (more() >> 63 != 0) {
-    if (++blocks == max_blocks || !bernoulli_exp::below(0, tail_factor_, 0, more)) return {};
+    if (++blocks == EqualAreaBoxes::max_blocks ||
+        !bernoulli_exp::below(0, boxes_.tail_factor, 0, more))
+      return {};
     const Fixed128 odd = (2 * blocks - 1) * curvature;
     if (!bernoulli_exp::sample(odd + 2 * multiply(curvature, place), more)) return {};
   }
-  if (!bernoulli_exp::sample(multiply(tail_slope_, place), more)) return {};
+  if (!bernoulli_exp::sample(multiply(boxes_.tail_slope, place), more)) return {};
   if (!bernoulli_exp::sample(multiply(curvature, multiply(place, place)), more)) return {};
-  const std::uint64_t start = static_cast<std::uint64_t>(strips_) + block * blocks;
+  const std::uint64_t start =
+      static_cast<std::uint64_t>(boxes_.strips) + EqualAreaBoxes::block * blocks;
   constexpr int place_shift = 120 - fraction_bits - 3;  // 2^3 strips in a block
   return (start << fraction_bits) + static_cast<std::uint64_t>(place >> place_shift);
 }
