@@ -27,22 +27,20 @@ bool ran(const std::function<void()>& run, bool can_be_parted) {
   }
 }
 
-}  // namespace
+// The remaining items of a batch: the first one, their rows, and the physical batches still
+// required.
+struct Rest {
+  std::int64_t first, rows, parts;
+};
 
-PhysicalBatches::PhysicalBatches(std::int64_t rows, std::int64_t parts)
-    : rows_(rows), parts_(parts) {
-  check(rows >= 1 && parts >= 1,
-        "PhysicalBatches: {} rows at a time in at least {} physical batches", rows, parts);
+Rest all(std::span<const std::int64_t> rows_of, std::int64_t parts) {
+  return {0, std::reduce(rows_of.begin(), rows_of.end()), parts};
 }
 
-PhysicalBatches::Rest PhysicalBatches::all(std::span<const std::int64_t> rows_of) const {
-  return {0, std::reduce(rows_of.begin(), rows_of.end()), parts_};
-}
-
-// The rest after the next physical batch.
-PhysicalBatches::Rest PhysicalBatches::after_next(std::span<const std::int64_t> rows_of,
-                                                  const Rest& rest) const {
-  const std::int64_t max = std::min(rows_, (rest.rows + rest.parts - 1) / rest.parts);
+// The rest after the next physical batch, which has at most `limit` rows unless its first item has
+// more.
+Rest after_next(std::span<const std::int64_t> rows_of, const Rest& rest, std::int64_t limit) {
+  const std::int64_t max = std::min(limit, (rest.rows + rest.parts - 1) / rest.parts);
   const auto items = static_cast<std::int64_t>(rows_of.size());
   if (rest.rows <= max) return {items, 0, std::max<std::int64_t>(1, rest.parts - 1)};
   std::int64_t end = rest.first, rows = 0;
@@ -51,10 +49,18 @@ PhysicalBatches::Rest PhysicalBatches::after_next(std::span<const std::int64_t> 
   return {end, rest.rows - rows, std::max<std::int64_t>(1, rest.parts - 1)};
 }
 
+}  // namespace
+
+PhysicalBatches::PhysicalBatches(std::int64_t rows, std::int64_t parts)
+    : rows_(rows), parts_(parts) {
+  check(rows >= 1 && parts >= 1,
+        "PhysicalBatches: {} rows at a time in at least {} physical batches", rows, parts);
+}
+
 std::vector<std::int64_t> PhysicalBatches::ends(std::span<const std::int64_t> rows_of) const {
   std::vector<std::int64_t> ends;
-  for (Rest rest = all(rows_of); rest.first < std::ssize(rows_of);) {
-    rest = after_next(rows_of, rest);
+  for (Rest rest = all(rows_of, parts_); rest.first < std::ssize(rows_of);) {
+    rest = after_next(rows_of, rest, rows_);
     ends.push_back(rest.first);
   }
   return ends;
@@ -62,8 +68,8 @@ std::vector<std::int64_t> PhysicalBatches::ends(std::span<const std::int64_t> ro
 
 void PhysicalBatches::over(std::span<const std::int64_t> rows_of, const Run& run,
                            const Lost& lost) {
-  for (Rest rest = all(rows_of); rest.first < std::ssize(rows_of);) {
-    const Rest next = after_next(rows_of, rest);
+  for (Rest rest = all(rows_of, parts_); rest.first < std::ssize(rows_of);) {
+    const Rest next = after_next(rows_of, rest, rows_);
     const std::int64_t rows = rest.rows - next.rows;
     const bool can_be_parted = next.first - rest.first > 1 && rows > 1;
     if (ran([&] { run(rest.first, next.first); }, can_be_parted)) {
@@ -71,7 +77,7 @@ void PhysicalBatches::over(std::span<const std::int64_t> rows_of, const Run& run
       continue;
     }
     rows_ = rows / 2;
-    if (lost()) rest = all(rows_of);
+    if (lost()) rest = all(rows_of, parts_);
   }
 }
 

@@ -40,14 +40,6 @@ class PhysicalBatches {
   std::vector<std::int64_t> ends(std::span<const std::int64_t> rows_of) const;
 
  private:
-  // The remaining items of a batch: the first one, their rows, and the physical batches still
-  // required.
-  struct Rest {
-    std::int64_t first, rows, parts;
-  };
-  Rest all(std::span<const std::int64_t> rows_of) const;
-  Rest after_next(std::span<const std::int64_t> rows_of, const Rest& rest) const;
-
   std::int64_t rows_, parts_;
 };
 
