@@ -24,6 +24,13 @@ class MovingAverage {
   // std::invalid_argument if names or shapes differ, or before the first update.
   void copy_to(Module& module) const;
 
+  // For a training checkpoint: "average.conv1.weight" for each parameter, once there has been an
+  // update, and "updates", an i64 of rank 0. The tensors are copies.
+  std::map<std::string, Tensor> state() const;
+  // Throws std::invalid_argument with the entry's name, and changes nothing, when an entry is
+  // missing, unexpected, or of another shape or dtype.
+  void load_state(const std::map<std::string, Tensor>& state);
+
   // Swaps the averages into the module's parameters while it lives.
   class Scope {
    public:
@@ -35,13 +42,6 @@ class MovingAverage {
    private:
     MovingAverage& average_;
   };
-
-  // For a training checkpoint: "average.conv1.weight" for each parameter, once there has been an
-  // update, and "updates", an i64 of rank 0. The tensors are copies.
-  std::map<std::string, Tensor> state() const;
-  // Throws std::invalid_argument with the entry's name, and changes nothing, when an entry is
-  // missing, unexpected, or of another shape or dtype.
-  void load_state(const std::map<std::string, Tensor>& state);
 
  private:
   void exchange();
