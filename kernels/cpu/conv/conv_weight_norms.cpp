@@ -125,6 +125,25 @@ std::int64_t padded_size(const Geometry& g) {
   return padded(g, 0) * padded(g, 1) * padded(g, 2) * g.channels + 3 * max_lanes;
 }
 
+// Adds the squares of a whole gradient; f.x is the padded image.
+template <class T>
+void add_tiles(const Geometry& g, const Factors<T>& f, double* sums) {
+  const Window& w = g.window;
+  const auto by = [&]<class R>(std::type_identity<R>) {
+    for (std::int64_t d = 0; d < w.kernel[0]; ++d) {
+      for (std::int64_t h = 0; h < w.kernel[1]; ++h) {
+        const std::int64_t row = d * w.dilation[0] * padded(g, 1) + h * w.dilation[1];
+        row_of_window<R>(f, row * padded(g, 2) * g.channels, w.kernel[2] * g.channels, sums);
+      }
+    }
+  };
+#if defined(__x86_64__)
+  if (has_avx512()) return in_avx512([&] { by(std::type_identity<tiles::Registers<T, 64>>{}); });
+  if (has_avx2()) return in_avx2([&] { by(std::type_identity<tiles::Registers<T, 32>>{}); });
+#endif
+  by(std::type_identity<tiles::Registers<T, 16>>{});
+}
+
 }  // namespace
 
 template <class T>
@@ -136,12 +155,11 @@ bool WeightNorms<T>::suits(const Geometry& g) {
 }
 
 template <class T>
-WeightNorms<T>::WeightNorms(const Geometry& g)
-    : g_(g), padded_{padded(g, 0), padded(g, 1), padded(g, 2)}, image_(padded_size(g)) {
+WeightNorms<T>::WeightNorms(const Geometry& g) : g_(g), image_(padded_size(g)) {
   const Window& w = g.window;
   for (std::int64_t d = 0; d < g.out[0]; ++d) {
     for (std::int64_t h = 0; h < g.out[1]; ++h) {
-      const std::int64_t row = (d * w.stride[0] * padded_[1] + h * w.stride[1]) * padded_[2];
+      const std::int64_t row = (d * w.stride[0] * padded(g, 1) + h * w.stride[1]) * padded(g, 2);
       for (std::int64_t v = 0; v < g.out[2]; ++v)
         offsets_.push_back((row + v * w.stride[2]) * g.channels);
     }
@@ -154,35 +172,16 @@ double WeightNorms<T>::of(const T* dy, const T* x) {
   const std::int64_t line = g_.in[2] * g_.channels;
   for (std::int64_t d = 0; d < g_.in[0]; ++d) {
     for (std::int64_t h = 0; h < g_.in[1]; ++h) {
-      const std::int64_t row = (d + g_.window.before[0]) * padded_[1] + h + g_.window.before[1];
+      const std::int64_t row = (d + g_.window.before[0]) * padded(g_, 1) + h + g_.window.before[1];
       std::copy_n(x + (d * g_.in[1] + h) * line, line,
-                  image_.data() + (row * padded_[2] + g_.window.before[2]) * g_.channels);
+                  image_.data() + (row * padded(g_, 2) + g_.window.before[2]) * g_.channels);
     }
   }
   double sums[max_lanes] = {};
-  add_tiles(dy, image_.data(), sums);
+  add_tiles<T>(g_, {dy, image_.data(), g_.positions(), g_.outputs, offsets_.data()}, sums);
   double total = 0;
   for (const double sum : sums) total += sum;
   return squares_hold(total) || std::is_same_v<T, double> ? total : -1;
-}
-
-template <class T>
-void WeightNorms<T>::add_tiles(const T* dy, const T* x, double* sums) const {
-  const Window& w = g_.window;
-  const Factors<T> f{dy, x, g_.positions(), g_.outputs, offsets_.data()};
-  const auto by = [&]<class R>(std::type_identity<R>) {
-    for (std::int64_t d = 0; d < w.kernel[0]; ++d) {
-      for (std::int64_t h = 0; h < w.kernel[1]; ++h) {
-        const std::int64_t row = d * w.dilation[0] * padded_[1] + h * w.dilation[1];
-        row_of_window<R>(f, row * padded_[2] * g_.channels, w.kernel[2] * g_.channels, sums);
-      }
-    }
-  };
-#if defined(__x86_64__)
-  if (has_avx512()) return in_avx512([&] { by(std::type_identity<tiles::Registers<T, 64>>{}); });
-  if (has_avx2()) return in_avx2([&] { by(std::type_identity<tiles::Registers<T, 32>>{}); });
-#endif
-  by(std::type_identity<tiles::Registers<T, 16>>{});
 }
 
 template class WeightNorms<float>;

@@ -22,11 +22,8 @@ class WeightNorms {
   double of(const T* dy, const T* x);
 
  private:
-  void add_tiles(const T* dy, const T* x, double* sums) const;
-
   Geometry g_;
-  std::int64_t padded_[3];             // size of the padded image
-  std::vector<std::int64_t> offsets_;  // of a position's window rows in it, in elements
+  std::vector<std::int64_t> offsets_;  // of a position's window rows in the padded image
   Values<T> image_;                    // padded, with room for vectors behind it
 };
 
