@@ -18,15 +18,15 @@ PerSampleGrad by_samples(const PerSampleGrad& gradient, std::int64_t samples) {
   return gradient.group(views);
 }
 
-}  // namespace
-
-const Var& Adjoint::input_var(int i) const {
-  return pass_.node(node_).inputs[static_cast<std::size_t>(i)];
+const Var& input_of(const detail::TapeNode& node, int i) {
+  return node.inputs[static_cast<std::size_t>(i)];
 }
 
-bool Adjoint::wants(int i) const { return input_var(i).needs_grad(); }
+}  // namespace
 
-bool Adjoint::sums_only() const { return pass_.sums_only_; }
+bool Adjoint::wants(int i) const { return input_of(pass_.node(node_), i).needs_grad(); }
+
+bool Adjoint::sums_only() const { return pass_.sums_only(); }
 
 Shape Adjoint::with_batch_dims(const Shape& shape) const {
   Shape y = shape;
@@ -41,23 +41,23 @@ Tensor Adjoint::in_place(const Tensor& dy) const {
 
 void Adjoint::input(int i, const Tensor& dx) {
   if (!wants(i)) return;
-  const Var& x = input_var(i);
+  const Var& x = input_of(pass_.node(node_), i);
   check(dx.shape() == with_batch_dims(x.shape()), "{}: gradient {} for input {} of shape {}",
         pass_.node(node_).name, dx.shape(), i, x.shape());
-  detail::add_to(pass_.cotangent(x.index_).value, to_dtype(dx, x.dtype()));
+  detail::add_to(pass_.cotangent(x).value, to_dtype(dx, x.dtype()));
 }
 
 void Adjoint::shared(int i, const PerSampleGrad& gradient) {
   if (!wants(i)) return;
-  const Var& x = input_var(i);
   const detail::TapeNode& node = pass_.node(node_);
+  const Var& x = input_of(node, i);
   check(gradient.shape() == x.shape(), "{}: gradient {} for shared input {} of shape {}", node.name,
         gradient.shape(), i, x.shape());
   if (node.samples.is_shared()) return input(i, gradient.sum());
-  auto& target = pass_.cotangent(x.index_);
+  auto& target = pass_.cotangent(x);
   // Sums at once, so that factors are not kept until the last use of the value.
-  if (pass_.sums_only_) return detail::add_to(target.sum, gradient.sum());
-  const PerSampleGrad use = by_samples(gradient, pass_.sample_count_);
+  if (pass_.sums_only()) return detail::add_to(target.sum, gradient.sum());
+  const PerSampleGrad use = by_samples(gradient, pass_.sample_count());
   const auto dense = [](const PerSampleGrad& g) { return g.form() == std::string_view("dense"); };
   const bool both_dense = !target.uses.empty() && dense(target.uses.back()) && dense(use) &&
                           target.uses.back().samples() == use.samples();
@@ -68,7 +68,7 @@ void Adjoint::shared(int i, const PerSampleGrad& gradient) {
 
 void Adjoint::broadcast(int i, const Tensor& full) {
   if (!wants(i)) return;
-  const Var& x = input_var(i);
+  const Var& x = input_of(pass_.node(node_), i);
   const SampleAxis samples = pass_.node(node_).samples;
   if (rows_ >= 0) {
     Shape kept = x.shape();

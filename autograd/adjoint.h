@@ -39,7 +39,6 @@ class Adjoint {
   friend class detail::BackwardPass;
   Adjoint(detail::BackwardPass& pass, int node, std::int64_t rows = -1)
       : pass_(pass), node_(node), rows_(rows) {}
-  const Var& input_var(int i) const;
 
   detail::BackwardPass& pass_;
   int node_;

@@ -5,6 +5,24 @@
 
 namespace sotto::detail {
 
+namespace {
+
+// Returns the gradients of all uses of a shared value, added up: [n, ...shape]. If only sums are
+// needed, n is 1.
+Tensor materialized_sum(const std::vector<PerSampleGrad>& uses, bool sums_only) {
+  Tensor y;
+  for (const PerSampleGrad& use : uses) {
+    const Tensor part = sums_only ? use.sum().unsqueeze(0) : use.materialize();
+    check(!y.defined() || y.size(0) == part.size(0),
+          "backward: a shared value is used with {} samples and with {} samples",
+          y.defined() ? y.size(0) : 0, part.size(0));
+    y = y.defined() ? add(y, part) : part;
+  }
+  return y;
+}
+
+}  // namespace
+
 void add_to(Tensor& total, const Tensor& part) {
   if (!total.defined()) {
     total = part;
@@ -17,11 +35,7 @@ void add_to(Tensor& total, const Tensor& part) {
 }
 
 BackwardPass::BackwardPass(std::vector<TapeNode>& nodes, std::int64_t sample_count, GradSink& sink)
-    : nodes_(nodes),
-      sample_count_(sample_count),
-      sink_(sink),
-      sums_only_(sink.sums_only()),
-      cotangents_(nodes.size()) {}
+    : nodes_(nodes), sample_count_(sample_count), sink_(sink), cotangents_(nodes.size()) {}
 
 void BackwardPass::start(const Var& y, const Tensor& dy) {
   if (y.index_ < 0 || !dy.defined()) return;
@@ -44,14 +58,14 @@ void BackwardPass::deliver(Parameter& parameter, int node) {
   sink_.receive(parameter, cotangent(node).take_uses());
 }
 
-std::vector<PerSampleGrad> BackwardPass::Cotangent::take_uses() {
+std::vector<PerSampleGrad> Cotangent::take_uses() {
   if (sum.defined())
     uses.push_back(PerSampleGrad::materialized(std::exchange(sum, Tensor()).unsqueeze(0)));
   return std::exchange(uses, {});
 }
 
 void BackwardPass::visit(int index) {
-  TapeNode& node = this->node(index);
+  const TapeNode& node = this->node(index);
   Cotangent& cotangent = this->cotangent(index);
   const LabelScope scope = backward_scope(node.name, node.module);
   if (node.parameter) {
@@ -81,26 +95,12 @@ void BackwardPass::pull_back(int index) {
     for (const PerSampleGrad& use : uses) target.push_back(node.pull_back(use));
     return;
   }
-  const Tensor gradients = to_dtype(materialized_sum(uses), node.dtype);
+  const Tensor gradients = to_dtype(materialized_sum(uses, sums_only()), node.dtype);
   if (node.batchable || gradients.size(0) == 0) {
     pull_together(node, index, gradients);
   } else {
     pull_each(node, index, gradients);
   }
-}
-
-// Returns the gradients of all uses of a shared value, added up: [n, ...shape]. If only sums are
-// needed, n is 1.
-Tensor BackwardPass::materialized_sum(const std::vector<PerSampleGrad>& uses) const {
-  Tensor y;
-  for (const PerSampleGrad& use : uses) {
-    const Tensor part = sums_only_ ? use.sum().unsqueeze(0) : use.materialize();
-    check(!y.defined() || y.size(0) == part.size(0),
-          "backward: a shared value is used with {} samples and with {} samples",
-          y.defined() ? y.size(0) : 0, part.size(0));
-    y = y.defined() ? add(y, part) : part;
-  }
-  return y;
 }
 
 // Pulls all samples back in one call. For a batch without samples the result is empty, for any op.

@@ -10,6 +10,15 @@
 
 namespace sotto::detail {
 
+// The gradient of a value, collected until the pass visits the value's node.
+struct Cotangent {
+  Tensor value;  // of batched and mixed values, and of shared ones during pull-back
+  std::vector<PerSampleGrad> uses;  // of shared values
+  Tensor sum;                       // over uses and samples, if the sink needs only sums
+  // Returns all uses of a shared value, or `sum` as a single use.
+  std::vector<PerSampleGrad> take_uses();
+};
+
 class BackwardPass {
  public:
   BackwardPass(std::vector<TapeNode>& nodes, std::int64_t sample_count, GradSink& sink);
@@ -22,34 +31,26 @@ class BackwardPass {
   // Returns the gradients of inputs made with wants_grad, each with the index of its node.
   std::vector<std::pair<int, Tensor>> take_grads() { return std::exchange(grads_, {}); }
 
+  // The parts that adjoints read and add to.
+  const TapeNode& node(int index) const { return nodes_[static_cast<std::size_t>(index)]; }
+  Cotangent& cotangent(int index) { return cotangents_[static_cast<std::size_t>(index)]; }
+  Cotangent& cotangent(const Var& x) { return cotangent(x.index_); }
+  std::int64_t sample_count() const { return sample_count_; }
+  bool sums_only() const { return sink_.sums_only(); }
   GradSink& sink() const { return sink_; }
   // Delivers a parameter's gradient to the sink now. No node before index `node` may add to it.
   void deliver(Parameter& parameter, int node);
 
  private:
-  friend class sotto::Adjoint;
-  struct Cotangent {
-    Tensor value;  // of batched and mixed values, and of shared ones during pull-back
-    std::vector<PerSampleGrad> uses;  // of shared values
-    Tensor sum;                       // over uses and samples, if the sink needs only sums
-    // Returns all uses of a shared value, or `sum` as a single use.
-    std::vector<PerSampleGrad> take_uses();
-  };
-
-  TapeNode& node(int index) { return nodes_[static_cast<std::size_t>(index)]; }
-  Cotangent& cotangent(int index) { return cotangents_[static_cast<std::size_t>(index)]; }
-  Cotangent& cotangent(const Var& x) { return cotangent(x.index_); }
   void visit(int index);
   // Passes the per-sample gradients of a shared value on to the parameters it was computed from.
   void pull_back(int index);
-  Tensor materialized_sum(const std::vector<PerSampleGrad>& uses) const;
   void pull_together(const TapeNode& node, int index, const Tensor& gradients);
   void pull_each(const TapeNode& node, int index, const Tensor& gradients);
 
   std::vector<TapeNode>& nodes_;
   std::int64_t sample_count_;
   GradSink& sink_;
-  bool sums_only_;
   std::vector<Cotangent> cotangents_;
   std::vector<std::pair<int, Tensor>> grads_;
 };
