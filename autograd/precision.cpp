@@ -213,11 +213,11 @@ void check_precision(const char* what, Dtype precision) {
 }
 
 PrecisionRegion::PrecisionRegion(Tape& tape, Dtype precision)
-    : tape_(tape), before_(tape.precision_) {
+    : tape_(tape), before_(tape.state_.precision) {
   check_precision("tape", precision);
-  tape.precision_ = precision;
+  tape.state_.precision = precision;
 }
 
-PrecisionRegion::~PrecisionRegion() { tape_.precision_ = before_; }
+PrecisionRegion::~PrecisionRegion() { tape_.state_.precision = before_; }
 
 }  // namespace sotto

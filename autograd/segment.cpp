@@ -133,18 +133,18 @@ std::vector<Var> Segment::forward() {
   Tape& outer = inputs_[0].tape();
   for (const Var& x : inputs_)
     check(&x.tape() == &outer && outer.holds(x), "segment: inputs of different tapes");
-  before_ = outer.state();
+  before_ = outer.state_;
   Tape inner(before_, Tape::Mode::values);
   std::vector<Var> xs;
   for (const Var& x : inputs_)
     xs.push_back(inner.append({.samples = x.samples()}, x.value(), x.needs_grad()));
   const Results results = run(inner, xs);
-  for (const Tape::Node& node : inner.nodes_) {
+  for (const detail::TapeNode& node : inner.nodes_) {
     if (node.parameter) parameters_.push_back(node.parameter);
   }
   for (const Var& y : results) forms_.push_back({y.shape(), y.samples()});
-  draws_after_ = outer.draws_ = inner.draws_;
-  outer.sample_count_ = inner.sample_count_;
+  draws_after_ = outer.state_.draws = inner.state_.draws;
+  outer.state_.sample_count = inner.state_.sample_count;
   return record(outer, results);
 }
 
@@ -232,14 +232,14 @@ void Segment::check_same_values(const Results& results) {
 
 void Segment::check_second_run(const Tape& tape, const Results& results,
                                const Handover& handover) const {
-  check(tape.draws_ == draws_after_,
+  check(tape.state_.draws == draws_after_,
         "segment: {} random draws in the first run, but {} in its recomputation",
-        draws_after_ - before_.draws, tape.draws_ - before_.draws);
+        draws_after_ - before_.draws, tape.state_.draws - before_.draws);
   std::vector<Form> forms;
   for (const Var& y : results) forms.push_back({y.shape(), y.samples()});
   check(forms == forms_, "segment: its recomputed results have other shapes");
   std::size_t used = 0;
-  for (const Tape::Node& node : tape.nodes_) {
+  for (const detail::TapeNode& node : tape.nodes_) {
     if (!node.parameter) continue;
     const int place = handover.place_of(*node.parameter);
     check(place >= 0, "segment: a parameter of shape {} is used in its recomputation only",

@@ -1,6 +1,7 @@
 #include "autograd/tape.h"
 
 #include <atomic>
+#include <utility>
 
 #include "autograd/backward_pass.h"
 #include "autograd/memory_labels.h"
@@ -10,14 +11,69 @@
 
 namespace sotto {
 
-Tape::Tape(const TapeOptions& options) : options_(options) {
-  check_precision("tape", options.precision);
-  if (options.precision != Dtype::f32) precision_ = options.precision;
+namespace {
+
+// Returns a new number at each call, so that values of a destroyed tape are not taken for those
+// of another one.
+std::int64_t next_generation() {
+  static std::atomic<std::int64_t> next = 0;
+  return next++;
 }
+
+// Checks that the result has as many rows as the batched inputs, which must agree. If no input is
+// batched, it must have one row per sample.
+void check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor& value,
+                SampleAxis samples, std::int64_t sample_count) {
+  if (!samples.batched()) return;
+  const std::int64_t rows = value.size(samples.axis());
+  if (op.rows == Op::SampleCount::changes_sample_count) {
+    check(rows == 0 || rows % sample_count == 0, "{}: {} rows for {} samples", op.name, rows,
+          sample_count);
+    return;
+  }
+  std::int64_t expected = -1;
+  for (const Var& x : inputs) {
+    if (!x.samples().batched()) continue;
+    const std::int64_t own = x.value().size(x.samples().axis());
+    check(expected < 0 || own == expected,
+          "{}: its inputs have {} and {} rows for {} samples; use join_views or split_views",
+          op.name, expected, own, sample_count);
+    expected = own;
+  }
+  check(rows == (expected < 0 ? sample_count : expected),
+        "{}: result {} has {} samples along axis {}, the tape {}", op.name, value.shape(), rows,
+        samples.axis(), sample_count);
+}
+
+// Checks the loss of a private tape, and the sink.
+void check_private(const Tape& tape, const Var& loss, const GradSink& sink) {
+  check(loss.samples().batched() && loss.rank() == 1,
+        "backward: a private tape needs one loss for each sample: shape {}{}; return one loss for "
+        "each row; the engine averages",
+        loss.shape(), loss.samples().is_shared() ? ", shared by all samples" : "");
+  check(tape.views(loss) == 1,
+        "backward: {} losses for {} samples; add the losses of each sample's views",
+        loss.shape()[0], tape.sample_count());
+  check(sink.bounds_influence(),
+        "backward: a private tape delivers only to sinks that bound each sample's influence");
+}
+
+}  // namespace
+
+Tape::Tape(const TapeOptions& options) : Tape({.options = options}, Mode::record) {
+  check_precision("tape", options.precision);
+  if (options.precision != Dtype::f32) state_.precision = options.precision;
+}
+
+Tape::Tape(State state, Mode mode)
+    : state_(std::move(state)),
+      generation_(next_generation()),
+      grads_generation_(generation_),
+      mode_(mode) {}
 
 Tape::~Tape() = default;
 
-Var Tape::append(Node node, const Tensor& value, bool needs_grad) {
+Var Tape::append(detail::TapeNode node, const Tensor& value, bool needs_grad) {
   Var y;
   y.value_ = value;
   y.samples_ = node.samples;
@@ -43,22 +99,22 @@ Var Tape::input_views(const Tensor& value, std::int64_t views, int axis, bool wa
   axis = normalize_axis("input", axis, value.rank());
   const std::int64_t rows = value.size(axis);
   check(views >= 1 && rows % views == 0, "input: {} rows are not {} views", rows, views);
-  check(sample_count_ < 0 || rows == views * sample_count_,
+  check(state_.sample_count < 0 || rows == views * state_.sample_count,
         "input: {} samples along axis {} of {}, {} before", rows / views, axis, value.shape(),
-        sample_count_);
-  sample_count_ = rows / views;
+        state_.sample_count);
+  state_.sample_count = rows / views;
   label_input(value);
   return append({.name = "input", .samples = axis, .wants_grad = wants_grad}, value, wants_grad);
 }
 
 std::int64_t Tape::views(const Var& x) const {
   const std::int64_t rows = x.value().size(x.samples().axis());
-  return sample_count_ > 0 ? rows / sample_count_ : 1;
+  return state_.sample_count > 0 ? rows / state_.sample_count : 1;
 }
 
 Var Tape::constant(const Tensor& value, SampleAxis samples, bool wants_grad) {
   check(!samples.batched(), "constant: a value with a sample axis must be an input");
-  check(!samples.is_mixed() || !options_.private_data,
+  check(!samples.is_mixed() || !state_.options.private_data,
         "constant: mixed samples of shape {} on a private tape", value.shape());
   label_input(value);
   return append({.name = "constant", .samples = samples, .wants_grad = wants_grad}, value,
@@ -82,31 +138,6 @@ Var Tape::use(Parameter& parameter) {
   return append({.name = "parameter", .parameter = &parameter}, parameter.value, true);
 }
 
-// Checks that the result has as many rows as the batched inputs, which must agree. If no input is
-// batched, it must have one row per sample.
-void Tape::check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor& value,
-                      SampleAxis samples) const {
-  if (!samples.batched()) return;
-  const std::int64_t rows = value.size(samples.axis());
-  if (op.rows == Op::SampleCount::changes_sample_count) {
-    check(rows == 0 || rows % sample_count_ == 0, "{}: {} rows for {} samples", op.name, rows,
-          sample_count_);
-    return;
-  }
-  std::int64_t expected = -1;
-  for (const Var& x : inputs) {
-    if (!x.samples().batched()) continue;
-    const std::int64_t own = x.value().size(x.samples().axis());
-    check(expected < 0 || own == expected,
-          "{}: its inputs have {} and {} rows for {} samples; use join_views or split_views",
-          op.name, expected, own, sample_count_);
-    expected = own;
-  }
-  check(rows == (expected < 0 ? sample_count_ : expected),
-        "{}: result {} has {} samples along axis {}, the tape {}", op.name, value.shape(), rows,
-        samples.axis(), sample_count_);
-}
-
 Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, SampleAxis samples,
                  Backward backward, PullBack pull_back) {
   bool needs_grad = false;
@@ -118,7 +149,7 @@ Var Tape::record(const Op& op, std::vector<Var> inputs, const Tensor& value, Sam
     check(holds(x), "{}: an input's tape was emptied by an earlier backward", op.name);
     needs_grad = needs_grad || x.needs_grad();
   }
-  check_rows(op, inputs, value, samples);
+  check_rows(op, inputs, value, samples, sample_count());
   // The closure of backward holds the values that it reads; the node itself holds none.
   for (Var& x : inputs) x.value_ = x.value_.outline();
   if (!needs_grad) {
@@ -141,44 +172,26 @@ SampleAxis Tape::mix(const char* op, const Var& x, const char* advice) const {
       "use operations that stay within a sample: group_norm, layer_norm or instance_norm for batch "
       "norm "
       "(nn::group_norm_for_batch_norm converts one), mean_per_sample for a mean over the batch";
-  check(!options_.private_data,
+  check(!state_.options.private_data,
         "{}: combines samples, which a private tape refuses: shape {}, sample axis {}; {}", op,
         x.shape(), x.samples().batched() ? std::to_string(x.samples().axis()) : "none",
         advice ? advice : statistics);
   return SampleAxis::mixed();
 }
 
-std::int64_t Tape::next_generation() {
-  static std::atomic<std::int64_t> next = 0;
-  return next++;
-}
-
 PhiloxKey Tape::next_key() {
   refuse_capture("public randomness, which the host numbers (dropout)");
   constexpr int draw_bits = 24;
-  return {options_.seed, (options_.step << draw_bits) + draws_++};
-}
-
-void Tape::check_backward(const Var& loss, const GradSink& sink) const {
-  check(loss.tape_ == this, "backward: the loss is on another tape");
-  check(holds(loss), "backward: the tape was emptied by an earlier backward");
-  check(!precision_ || size_of(loss.dtype()) >= size_of(Dtype::f32),
-        "backward: the loss is {}, but must be f32 or f64; convert it by to_f32",
-        name(loss.dtype()));
-  if (!options_.private_data) return;
-  check(loss.samples().batched() && loss.rank() == 1,
-        "backward: a private tape needs one loss for each sample: shape {}{}; return one loss for "
-        "each row; the engine averages",
-        loss.shape(), loss.samples().is_shared() ? ", shared by all samples" : "");
-  check(views(loss) == 1,
-        "backward: {} losses for {} samples; add the losses of each sample's views",
-        loss.shape()[0], sample_count_);
-  check(sink.bounds_influence(),
-        "backward: a private tape delivers only to sinks that bound each sample's influence");
+  return {state_.options.seed, (state_.options.step << draw_bits) + state_.draws++};
 }
 
 void Tape::backward(const Var& loss, GradSink& sink, double seed, Keep keep) {
-  check_backward(loss, sink);
+  check(loss.tape_ == this, "backward: the loss is on another tape");
+  check(holds(loss), "backward: the tape was emptied by an earlier backward");
+  check(!state_.precision || size_of(loss.dtype()) >= size_of(Dtype::f32),
+        "backward: the loss is {}, but must be f32 or f64; convert it by to_f32",
+        name(loss.dtype()));
+  if (options().private_data) check_private(*this, loss, sink);
   const LabelScope scope = backward_scope(no_text, no_text);
   Tensor gradient = full(loss.shape(), seed, loss.dtype(), loss.value().device());
   if (loss.samples().is_shared()) gradient = gradient.unsqueeze(0);
@@ -190,7 +203,7 @@ void Tape::backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink
   if (keep == Keep::nothing) casts_.clear();
   grads_.clear();
   grads_generation_ = generation_;
-  detail::BackwardPass pass(nodes_, sample_count_, sink);
+  detail::BackwardPass pass(nodes_, state_.sample_count, sink);
   for (const auto& [y, dy] : gradients) pass.start(y, dy);
   gradients.clear();
   pass.run(keep == Keep::nothing);

@@ -10,12 +10,15 @@
 #include "autograd/adjoint.h"
 #include "autograd/op.h"
 #include "autograd/sink.h"
-#include "autograd/tape_node.h"
 #include "autograd/tape_options.h"
 #include "autograd/var.h"
 #include "core/random/philox.h"
 
 namespace sotto {
+
+namespace detail {
+struct TapeNode;
+}
 
 // Records operations and computes their gradients by reverse-mode differentiation. Engine makes one
 // for each physical batch; ordinary training makes its own:
@@ -28,10 +31,10 @@ class Tape {
  public:
   // Computes the gradients of an op's inputs from dy, that of its result, and passes them to the
   // adjoint.
-  using Backward = detail::TapeNode::Backward;
+  using Backward = std::function<void(const Tensor& dy, Adjoint& adjoint)>;
   // Returns the per-sample gradient of the op's only input, a shared value, in the form of the
   // result's per-sample gradient.
-  using PullBack = detail::TapeNode::PullBack;
+  using PullBack = std::function<PerSampleGrad(const PerSampleGrad& gradient)>;
 
   // Throws std::invalid_argument for a precision that is not f32, f16 or bf16.
   explicit Tape(const TapeOptions& options = {});
@@ -78,13 +81,13 @@ class Tape {
   Tensor grad(const Var& input) const;
 
   // The number of samples; -1 before the first batched input.
-  std::int64_t sample_count() const { return sample_count_; }
+  std::int64_t sample_count() const { return state_.sample_count; }
   // The number of rows per sample of a batched value: 1, or the number of views.
   std::int64_t views(const Var& x) const;
-  const TapeOptions& options() const { return options_; }
+  const TapeOptions& options() const { return state_.options; }
   // The precision now in force (PrecisionRegion); nullopt if operations compute in their inputs'
   // type.
-  std::optional<Dtype> precision() const { return precision_; }
+  std::optional<Dtype> precision() const { return state_.precision; }
   // Returns a new key of public randomness at each call.
   PhiloxKey next_key();
   // True for the tape of a training step, false for the inner tape of a checkpointed segment.
@@ -96,47 +99,31 @@ class Tape {
   friend class PrecisionRegion;
   friend Var cast(const Var& x, Dtype dtype);
   friend class Segment;
-  using Node = detail::TapeNode;
-  // The state from which another tape can record with equal results (recomputation).
+  // Another tape records with equal results from an equal state (recomputation).
   struct State {
     TapeOptions options;
     std::int64_t sample_count = -1;
-    std::uint64_t draws = 0;
+    std::uint64_t draws = 0;  // keys of public randomness that were taken
     std::optional<Dtype> precision;
   };
   // record: for backward. values: computes values only, and nodes keep only their parameters.
   // repeat: records again, to recompute a checkpointed segment.
   enum class Mode { record, values, repeat };
-  Tape(const State& state, Mode mode)
-      : options_(state.options),
-        precision_(state.precision),
-        sample_count_(state.sample_count),
-        draws_(state.draws),
-        mode_(mode) {}
-  State state() const { return {options_, sample_count_, draws_, precision_}; }
+  Tape(State state, Mode mode);
 
-  Var append(Node node, const Tensor& value, bool needs_grad);
-  void check_rows(const Op& op, const std::vector<Var>& inputs, const Tensor& value,
-                  SampleAxis samples) const;
-  // Returns a new number at each call, so that values of a destroyed tape are not taken for those
-  // of another one.
-  static std::int64_t next_generation();
+  Var append(detail::TapeNode node, const Tensor& value, bool needs_grad);
   bool holds(const Var& x) const { return x.index_ < 0 || x.generation_ == generation_; }
-  void check_backward(const Var& loss, const GradSink& sink) const;
   // Runs backward from the given gradients of several values; that of a shared value has a sample
   // axis in front. Values that need no gradient are skipped.
   void backward_from(std::vector<std::pair<Var, Tensor>> gradients, GradSink& sink, Keep keep);
 
-  TapeOptions options_;
-  std::optional<Dtype> precision_;
+  State state_;
   std::vector<Var> casts_;  // pairs of a shared value and its conversion
-  std::vector<Node> nodes_;
+  std::vector<detail::TapeNode> nodes_;
   std::vector<std::pair<int, Tensor>> grads_;
-  std::int64_t sample_count_ = -1;
-  std::int64_t generation_ = next_generation();
-  std::int64_t grads_generation_ = generation_;  // of the last backward
-  std::uint64_t draws_ = 0;
-  Mode mode_ = Mode::record;
+  std::int64_t generation_;
+  std::int64_t grads_generation_;  // of the last backward
+  Mode mode_;
 };
 
 }  // namespace sotto

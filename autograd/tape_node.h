@@ -1,18 +1,14 @@
 // An entry of a tape: one recorded value. For the sources of this folder.
 #pragma once
 
-#include <functional>
 #include <vector>
 
-#include "autograd/adjoint.h"
 #include "autograd/parameter.h"
+#include "autograd/tape.h"
 
 namespace sotto::detail {
 
 struct TapeNode {
-  using Backward = std::function<void(const Tensor& dy, Adjoint& adjoint)>;
-  using PullBack = std::function<PerSampleGrad(const PerSampleGrad& gradient)>;
-
   const char* name = "";
   std::vector<Var> inputs;
   Shape shape;
@@ -22,8 +18,8 @@ struct TapeNode {
   Parameter* parameter = nullptr;
   bool wants_grad = false;
   bool batchable = false;
-  Backward backward;
-  PullBack pull_back;
+  Tape::Backward backward;
+  Tape::PullBack pull_back;
 };
 
 }  // namespace sotto::detail
