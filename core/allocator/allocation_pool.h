@@ -43,7 +43,7 @@ class AllocationPool {
   static AllocationPool* of_thread(const Allocator& allocator);
 
   Allocator& allocator_;
-  Allocator::FreeBlocks free_;  // guarded by the allocator's lock
+  std::map<std::size_t, std::vector<void*>> free_;  // by size; guarded by the allocator's lock
 };
 
 }  // namespace sotto

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <new>
-#include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "core/allocator/allocation_pool.h"
 #include "core/allocator/limit_exemption.h"
+#include "core/allocator/memory_accounts.h"
 #include "core/cuda/cuda_library.h"
 #include "core/error.h"
 
@@ -33,6 +36,147 @@ bool waits(const MemoryLabel& label) {
 
 }  // namespace
 
+// The blocks and their bookkeeping. Its functions require the lock.
+struct Allocator::State {
+  using FreeBlocks = std::map<std::size_t, std::vector<void*>>;  // by size
+  struct Block {
+    std::size_t size;
+    std::size_t requested;
+    std::uint64_t serial;
+    MemoryAccount* account;
+    AllocationPool* pool;  // it returns to this pool; nullptr: to the allocator
+  };
+  struct Waiting {
+    void* address;
+    std::uint64_t serial;
+    std::size_t size;
+    MemoryAccount* account;
+  };
+
+  explicit State(RawMemory& memory) : source(memory) {}
+  bool allowed(std::size_t size) const;
+  void* take(AllocationPool* pool, std::size_t size);
+  void* take_cached(FreeBlocks& free, std::size_t size);
+  void* take_new(std::size_t size);
+  void hand_out(void* address, const Block& block);
+  void cache(FreeBlocks& free, std::size_t size, void* address) noexcept;
+  void give_back(std::size_t bytes);
+  void move(Block& block, const MemoryLabel& label);
+  void stop_waiting(std::uint64_t serial);
+  [[noreturn]] void refuse(std::size_t bytes, const MemoryLabel& label) const {
+    throw OutOfMemory(bytes, label, limit, statistics, accounts.live());
+  }
+
+  RawMemory& source;
+  std::mutex mutex;
+  FreeBlocks free_blocks;
+  MemoryStatistics statistics;
+  std::size_t requested = 0;  // requested bytes of the blocks in use
+  std::size_t limit = 0;
+  std::uint64_t serial = 0;
+  std::unordered_map<void*, Block> in_use;
+  MemoryAccounts accounts;
+  std::unordered_map<const void*, std::vector<Waiting>> waiting;  // by owner
+  std::vector<AllocationObserver*> watches;
+};
+
+bool Allocator::State::allowed(std::size_t size) const {
+  if (LimitExemption::holds()) return true;
+  const bool within = limit == 0 || statistics.current + size <= limit;
+  return within && std::all_of(watches.begin(), watches.end(),
+                               [&](AllocationObserver* watch) { return watch->allows(size); });
+}
+
+void* Allocator::State::take_cached(FreeBlocks& free, std::size_t size) {
+  const auto found = free.find(size);
+  if (found == free.end() || found->second.empty()) return nullptr;
+  void* address = found->second.back();
+  found->second.pop_back();
+  statistics.cached -= size;
+  ++statistics.reused;
+  return address;
+}
+
+void* Allocator::State::take_new(std::size_t size) {
+  statistics.unusable = std::max(statistics.unusable, statistics.cached);
+  const std::size_t held = statistics.current + statistics.cached + size;
+  if (limit != 0 && held > limit) give_back(held - limit);
+  // Only blocks of pools are still cached here; they cannot be given back.
+  const bool room = limit == 0 || statistics.current + statistics.cached + size <= limit;
+  if (!room && !LimitExemption::holds()) return nullptr;
+  void* address = source.allocate(size);
+  if (address || statistics.cached == 0) return address;
+  give_back(statistics.cached);
+  return source.allocate(size);
+}
+
+void* Allocator::State::take(AllocationPool* pool, std::size_t size) {
+  void* address = pool ? take_cached(pool->free_, size) : nullptr;
+  if (!address) address = take_cached(free_blocks, size);
+  return address ? address : take_new(size);
+}
+
+// Returns at least `bytes` cached bytes to the system, the largest blocks first.
+void Allocator::State::give_back(std::size_t bytes) {
+  std::size_t given = 0;
+  for (auto at = free_blocks.rbegin(); at != free_blocks.rend() && given < bytes; ++at) {
+    auto& [size, blocks] = *at;
+    for (; !blocks.empty() && given < bytes; blocks.pop_back(), given += size)
+      source.release(blocks.back());
+  }
+  statistics.cached -= given;
+}
+
+// Records the block; returns it to the source if there is no memory for the record.
+void Allocator::State::hand_out(void* address, const Block& block) {
+  try {
+    if (waits(block.account->label)) {
+      std::vector<Waiting>& own = waiting[memory_owner()];
+      if (own.size() == max_waiting) own.erase(own.begin(), own.begin() + max_waiting / 2);
+      own.push_back({address, block.serial, block.size, block.account});
+    }
+    in_use.emplace(address, block);
+  } catch (const std::bad_alloc&) {
+    source.release(address);
+    throw;
+  }
+  ++serial;
+  requested += block.requested;
+  statistics.add(block.size);
+  statistics.held_peak = std::max(statistics.held_peak, statistics.current + statistics.cached);
+  block.account->add(block.size);
+  for (AllocationObserver* watch : watches)
+    watch->allocated({block.serial, block.size, statistics.current, block.account->label});
+}
+
+// Adds a block, already counted as cached, to a free list.
+void Allocator::State::cache(FreeBlocks& free, std::size_t size, void* address) noexcept {
+  try {
+    free[size].push_back(address);
+  } catch (const std::bad_alloc&) {
+    statistics.cached -= size;
+    source.release(address);
+  }
+}
+
+void Allocator::State::move(Block& block, const MemoryLabel& label) {
+  if (block.account->label == label) return;
+  if (waits(block.account->label)) stop_waiting(block.serial);
+  MemoryAccount& to = accounts.of(label);
+  block.account->move_to(to, block.size, true);
+  block.account = &to;
+  for (AllocationObserver* watch : watches) watch->relabelled(block.serial, label);
+}
+
+void Allocator::State::stop_waiting(std::uint64_t serial) {
+  for (auto& [thread, blocks] : waiting)
+    std::erase_if(blocks, [&](const Waiting& block) { return block.serial == serial; });
+}
+
+Allocator::Allocator(RawMemory& source) : state_(std::make_unique<State>(source)) {}
+
+Allocator::~Allocator() { release_cached(); }
+
 std::size_t Allocator::size_class(std::size_t bytes) {
   if (bytes <= 8 * alignment) return (bytes + alignment - 1) / alignment * alignment;
   // Eight size classes between consecutive powers of two.
@@ -41,316 +185,151 @@ std::size_t Allocator::size_class(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-std::size_t Allocator::LabelHash::operator()(const MemoryLabel& label) const {
-  std::size_t hash = static_cast<std::size_t>(label.kind) * 2 + (label.backward ? 1 : 0);
-  constexpr std::size_t multiplier = 0x9E3779B97F4A7C15;  // 2^64 over the golden ratio
-  for (const char* part : {label.op, label.module, label.phase})
-    hash = (hash ^ std::hash<const void*>()(part)) * multiplier;
-  return hash;
-}
-
-Allocator::Account& Allocator::account_of(const MemoryLabel& label) {
-  const auto found = accounts_.find(label);
-  if (found != accounts_.end()) return found->second;
-  Account made{.label = label, .usage = {}, .groups = {}};
-  for (std::size_t axis = 0; axis < groups_.size(); ++axis)
-    made.groups[axis] = &groups_[axis][part_of(label, static_cast<MemoryAxis>(axis))];
-  return accounts_.emplace(label, made).first->second;
-}
-
-bool Allocator::allowed(std::size_t size) const {
-  if (LimitExemption::holds()) return true;
-  const bool within = limit_ == 0 || statistics_.current + size <= limit_;
-  return within && std::all_of(watches_.begin(), watches_.end(),
-                               [&](AllocationObserver* watch) { return watch->allows(size); });
-}
-
-void* Allocator::take_cached(FreeBlocks& free, std::size_t size) {
-  const auto found = free.find(size);
-  if (found == free.end() || found->second.empty()) return nullptr;
-  void* address = found->second.back();
-  found->second.pop_back();
-  statistics_.cached -= size;
-  ++statistics_.reused;
-  return address;
-}
-
-void* Allocator::take_new(std::size_t size) {
-  statistics_.unusable = std::max(statistics_.unusable, statistics_.cached);
-  const std::size_t held = statistics_.current + statistics_.cached + size;
-  if (limit_ != 0 && held > limit_) give_back_cached(held - limit_);
-  // Only blocks of pools are still cached here; they cannot be given back.
-  const bool room = limit_ == 0 || statistics_.current + statistics_.cached + size <= limit_;
-  if (!room && !LimitExemption::holds()) return nullptr;
-  void* address = source_.allocate(size);
-  if (address || statistics_.cached == 0) return address;
-  give_back_cached(statistics_.cached);
-  return source_.allocate(size);
-}
-
-void* Allocator::take(AllocationPool* pool, std::size_t size) {
-  void* address = pool ? take_cached(pool->free_, size) : nullptr;
-  if (!address) address = take_cached(free_, size);
-  return address ? address : take_new(size);
-}
-
-// Returns at least `bytes` cached bytes to the system, the largest blocks first.
-void Allocator::give_back_cached(std::size_t bytes) {
-  std::size_t given = 0;
-  for (auto at = free_.rbegin(); at != free_.rend() && given < bytes; ++at) {
-    auto& [size, blocks] = *at;
-    for (; !blocks.empty() && given < bytes; blocks.pop_back(), given += size)
-      source_.release(blocks.back());
-  }
-  statistics_.cached -= given;
-}
-
 void* Allocator::allocate(std::size_t bytes, const MemoryLabel& label) {
   const std::size_t size = size_class(bytes);
   if (size == 0) return nullptr;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(state_->mutex);
   void* address = nullptr;
-  if (allowed(size)) {
-    Account& account = account_of(label);
+  if (state_->allowed(size)) {
+    MemoryAccount& account = state_->accounts.of(label);
     AllocationPool* const pool = AllocationPool::of_thread(*this);
-    address = take(pool, size);
-    if (address) hand_out(address, {size, bytes, serial_ + 1, &account, pool});
+    address = state_->take(pool, size);
+    if (address) state_->hand_out(address, {size, bytes, state_->serial + 1, &account, pool});
   }
-  if (!address) refuse(bytes, label);
+  if (!address) state_->refuse(bytes, label);
   return address;
-}
-
-// Records the block; returns it to the source if there is no memory for the record.
-void Allocator::hand_out(void* address, const Block& block) {
-  try {
-    if (waits(block.account->label)) {
-      std::vector<Waiting>& waiting = waiting_[memory_owner()];
-      if (waiting.size() == max_waiting)
-        waiting.erase(waiting.begin(), waiting.begin() + max_waiting / 2);
-      waiting.push_back({address, block.serial, block.size, block.account});
-    }
-    blocks_.emplace(address, block);
-  } catch (const std::bad_alloc&) {
-    source_.release(address);
-    throw;
-  }
-  ++serial_;
-  requested_ += block.requested;
-  statistics_.add(block.size);
-  statistics_.held_peak = std::max(statistics_.held_peak, statistics_.current + statistics_.cached);
-  block.account->usage.add(block.size);
-  for (MemoryUsage* group : block.account->groups) group->add(block.size);
-  for (AllocationObserver* watch : watches_)
-    watch->allocated({block.serial, block.size, statistics_.current, block.account->label});
 }
 
 void Allocator::release(void* address) noexcept {
   if (!address) return;
-  const std::lock_guard lock(mutex_);
-  const auto found = blocks_.find(address);
-  const Block block = found->second;
-  blocks_.erase(found);
-  requested_ -= block.requested;
-  statistics_.remove(block.size);
-  block.account->usage.remove(block.size);
-  for (MemoryUsage* group : block.account->groups) group->remove(block.size);
-  statistics_.cached += block.size;
-  cache(block.pool ? block.pool->free_ : free_, block.size, address);
-  for (AllocationObserver* watch : watches_)
-    watch->released({block.serial, block.size, statistics_.current, block.account->label});
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->in_use.find(address);
+  const State::Block block = found->second;
+  state_->in_use.erase(found);
+  state_->requested -= block.requested;
+  state_->statistics.remove(block.size);
+  block.account->remove(block.size);
+  state_->statistics.cached += block.size;
+  state_->cache(block.pool ? block.pool->free_ : state_->free_blocks, block.size, address);
+  for (AllocationObserver* watch : state_->watches)
+    watch->released({block.serial, block.size, state_->statistics.current, block.account->label});
 }
 
 const AllocationPool* Allocator::pool_of(void* address) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = blocks_.find(address);
-  return found == blocks_.end() ? nullptr : found->second.pool;
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->in_use.find(address);
+  return found == state_->in_use.end() ? nullptr : found->second.pool;
 }
 
 void Allocator::dissolve(AllocationPool& pool) noexcept {
-  const std::lock_guard lock(mutex_);
-  for (auto& [address, block] : blocks_) {
+  const std::lock_guard lock(state_->mutex);
+  for (auto& [address, block] : state_->in_use) {
     if (block.pool == &pool) block.pool = nullptr;
   }
   for (const auto& [size, blocks] : pool.free_) {
-    for (void* address : blocks) cache(free_, size, address);
-  }
-}
-
-// Adds a block, already counted as cached, to a free list.
-void Allocator::cache(FreeBlocks& free, std::size_t size, void* address) noexcept {
-  try {
-    free[size].push_back(address);
-  } catch (const std::bad_alloc&) {
-    statistics_.cached -= size;
-    source_.release(address);
+    for (void* address : blocks) state_->cache(state_->free_blocks, size, address);
   }
 }
 
 void Allocator::check_room(std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  if (bytes > 0 && !allowed(size_class(bytes))) refuse(bytes, memory_label());
-}
-
-void Allocator::refuse(std::size_t bytes, const MemoryLabel& label) const {
-  throw OutOfMemory(bytes, label, limit_, statistics_, live_labels());
-}
-
-// Moves the totals of one block from one account to another.
-void Allocator::move_totals(Account& from, Account& to, std::size_t size, bool in_use) {
-  const auto shift = [&](MemoryUsage& a, MemoryUsage& b) {
-    a.allocated -= size;
-    --a.allocations;
-    b.allocated += size;
-    ++b.allocations;
-    if (in_use) {
-      a.current -= size;
-      b.current += size;
-      b.peak = std::max(b.peak, b.current);
-    } else {
-      a.freed -= size;
-      --a.releases;
-      b.freed += size;
-      ++b.releases;
-      b.peak = std::max(b.peak, b.current + size);
-    }
-  };
-  shift(from.usage, to.usage);
-  for (std::size_t axis = 0; axis < from.groups.size(); ++axis) {
-    if (from.groups[axis] != to.groups[axis]) shift(*from.groups[axis], *to.groups[axis]);
-  }
-}
-
-void Allocator::move(Block& block, const MemoryLabel& label) {
-  if (block.account->label == label) return;
-  if (waits(block.account->label)) stop_waiting(block.serial);
-  Account& to = account_of(label);
-  move_totals(*block.account, to, block.size, true);
-  block.account = &to;
-  for (AllocationObserver* watch : watches_) watch->relabelled(block.serial, label);
+  const std::lock_guard lock(state_->mutex);
+  if (bytes > 0 && !state_->allowed(size_class(bytes))) state_->refuse(bytes, memory_label());
 }
 
 void Allocator::relabel(void* address, const MemoryLabel& label) {
-  const std::lock_guard lock(mutex_);
-  if (const auto found = blocks_.find(address); found != blocks_.end()) move(found->second, label);
+  const std::lock_guard lock(state_->mutex);
+  if (const auto found = state_->in_use.find(address); found != state_->in_use.end())
+    state_->move(found->second, label);
 }
 
 MemoryLabel Allocator::label_of(void* address) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = blocks_.find(address);
-  return found == blocks_.end() ? MemoryLabel{} : found->second.account->label;
-}
-
-void Allocator::stop_waiting(std::uint64_t serial) {
-  for (auto& [thread, blocks] : waiting_)
-    std::erase_if(blocks, [&](const Waiting& block) { return block.serial == serial; });
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->in_use.find(address);
+  return found == state_->in_use.end() ? MemoryLabel{} : found->second.account->label;
 }
 
 void Allocator::name_waiting(const char* op, const char* phase) {
-  const std::lock_guard lock(mutex_);
-  const auto own = waiting_.find(memory_owner());
-  if (own == waiting_.end()) return;
-  const std::vector<Waiting> waiting = std::exchange(own->second, {});
-  for (const Waiting& block : waiting) {
+  const std::lock_guard lock(state_->mutex);
+  const auto own = state_->waiting.find(memory_owner());
+  if (own == state_->waiting.end()) return;
+  const std::vector<State::Waiting> waiting = std::exchange(own->second, {});
+  for (const State::Waiting& block : waiting) {
     MemoryLabel label = block.account->label;
     label.op = op;
     if (*label.phase == '\0') label.phase = phase;
-    const auto found = blocks_.find(block.address);
-    if (found != blocks_.end() && found->second.serial == block.serial) {
+    const auto found = state_->in_use.find(block.address);
+    if (found != state_->in_use.end() && found->second.serial == block.serial) {
       if (label.kind == MemoryKind::other) label.kind = MemoryKind::activation;
-      move(found->second, label);
+      state_->move(found->second, label);
     } else {
       label.kind = MemoryKind::workspace;
-      move_totals(*block.account, account_of(label), block.size, false);
-      for (AllocationObserver* watch : watches_) watch->relabelled(block.serial, label);
+      block.account->move_to(state_->accounts.of(label), block.size, false);
+      for (AllocationObserver* watch : state_->watches) watch->relabelled(block.serial, label);
     }
   }
 }
 
 void Allocator::forget_waiting() {
-  const std::lock_guard lock(mutex_);
-  waiting_.erase(memory_owner());
+  const std::lock_guard lock(state_->mutex);
+  state_->waiting.erase(memory_owner());
 }
 
 MemoryStatistics Allocator::statistics() const {
-  const std::lock_guard lock(mutex_);
-  MemoryStatistics now = statistics_;
-  now.rounding = now.current - requested_;
+  const std::lock_guard lock(state_->mutex);
+  MemoryStatistics now = state_->statistics;
+  now.rounding = now.current - state_->requested;
   return now;
 }
 
 std::vector<NamedUsage> Allocator::usage(MemoryAxis axis) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<NamedUsage> all;
-  for (const auto& [name, usage] : groups_[static_cast<std::size_t>(axis)])
-    all.push_back({name, usage});
-  std::stable_sort(all.begin(), all.end(), [](const NamedUsage& a, const NamedUsage& b) {
-    return a.usage.current > b.usage.current;
-  });
-  return all;
-}
-
-std::vector<LabelledUsage> Allocator::live_labels() const {
-  std::vector<LabelledUsage> all;
-  for (const auto& [label, account] : accounts_) {
-    if (account.usage.current > 0) all.push_back({label, account.usage});
-  }
-  // Equal sizes are ordered by name, because the order of a hash map is not reproducible.
-  const auto key = [](const LabelledUsage& x) {
-    return std::tuple(~x.usage.current, x.label.kind, x.label.op_name(),
-                      std::string(x.label.module), std::string(x.label.phase));
-  };
-  std::sort(all.begin(), all.end(),
-            [&](const LabelledUsage& a, const LabelledUsage& b) { return key(a) < key(b); });
-  return all;
+  const std::lock_guard lock(state_->mutex);
+  return state_->accounts.usage(axis);
 }
 
 std::vector<LabelledUsage> Allocator::live() const {
-  const std::lock_guard lock(mutex_);
-  return live_labels();
+  const std::lock_guard lock(state_->mutex);
+  return state_->accounts.live();
 }
 
 void Allocator::reset_peak() {
-  const std::lock_guard lock(mutex_);
-  statistics_.peak = statistics_.current;
-  statistics_.unusable = 0;
-  statistics_.held_peak = statistics_.current + statistics_.cached;
-  for (auto& [label, account] : accounts_) account.usage.peak = account.usage.current;
-  for (auto& groups : groups_) {
-    for (auto& [name, usage] : groups) usage.peak = usage.current;
-  }
+  const std::lock_guard lock(state_->mutex);
+  state_->statistics.peak = state_->statistics.current;
+  state_->statistics.unusable = 0;
+  state_->statistics.held_peak = state_->statistics.current + state_->statistics.cached;
+  state_->accounts.reset_peaks();
 }
 
 void Allocator::set_limit(std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  limit_ = bytes;
-  const std::size_t held = statistics_.current + statistics_.cached;
-  if (limit_ != 0 && held > limit_) give_back_cached(held - limit_);
+  const std::lock_guard lock(state_->mutex);
+  state_->limit = bytes;
+  const std::size_t held = state_->statistics.current + state_->statistics.cached;
+  if (state_->limit != 0 && held > state_->limit) state_->give_back(held - state_->limit);
 }
 
 std::size_t Allocator::limit() const {
-  const std::lock_guard lock(mutex_);
-  return limit_;
+  const std::lock_guard lock(state_->mutex);
+  return state_->limit;
 }
 
 void Allocator::release_cached() {
-  const std::lock_guard lock(mutex_);
-  give_back_cached(statistics_.cached);
+  const std::lock_guard lock(state_->mutex);
+  state_->give_back(state_->statistics.cached);
 }
 
 void Allocator::add_watch(AllocationObserver& watch) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(state_->mutex);
   std::vector<AllocationObserver::Block> in_use;
-  for (const auto& [address, block] : blocks_)
-    in_use.push_back({block.serial, block.size, statistics_.current, block.account->label});
+  for (const auto& [address, block] : state_->in_use)
+    in_use.push_back({block.serial, block.size, state_->statistics.current, block.account->label});
   std::sort(in_use.begin(), in_use.end(),
             [](const auto& a, const auto& b) { return a.serial < b.serial; });
-  watches_.push_back(&watch);
+  state_->watches.push_back(&watch);
   for (const AllocationObserver::Block& block : in_use) watch.allocated(block);
 }
 
 void Allocator::remove_watch(AllocationObserver& watch) {
-  const std::lock_guard lock(mutex_);
-  std::erase(watches_, &watch);
+  const std::lock_guard lock(state_->mutex);
+  std::erase(state_->watches, &watch);
 }
 
 Allocator& allocator(Device device) {

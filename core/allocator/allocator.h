@@ -1,13 +1,9 @@
 // Memory for tensors: cached by size class, accounted by owner, and limited.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <mutex>
-#include <string>
-#include <unordered_map>
+#include <memory>
 #include <vector>
 
 #include "core/allocator/memory_usage.h"
@@ -52,8 +48,8 @@ class AllocationObserver {
 // its owners.
 class Allocator {
  public:
-  explicit Allocator(RawMemory& source) : source_(source) {}
-  ~Allocator() { release_cached(); }
+  explicit Allocator(RawMemory& source);
+  ~Allocator();
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
@@ -99,57 +95,11 @@ class Allocator {
 
  private:
   friend class AllocationPool;
-  using FreeBlocks = std::map<std::size_t, std::vector<void*>>;
-  struct Account {
-    MemoryLabel label;
-    MemoryUsage usage;
-    std::array<MemoryUsage*, memory_axes> groups;
-  };
-  struct Block {
-    std::size_t size;
-    std::size_t requested;
-    std::uint64_t serial;
-    Account* account;
-    AllocationPool* pool;  // it returns to this pool; nullptr: to the allocator
-  };
-  struct Waiting {
-    void* address;
-    std::uint64_t serial;
-    std::size_t size;
-    Account* account;
-  };
-  struct LabelHash {
-    std::size_t operator()(const MemoryLabel& label) const;
-  };
-
-  bool allowed(std::size_t size) const;
-  void* take_cached(FreeBlocks& free, std::size_t size);
-  void* take(AllocationPool* pool, std::size_t size);
+  struct State;
   const AllocationPool* pool_of(void* address) const;
   void dissolve(AllocationPool& pool) noexcept;
-  void cache(FreeBlocks& free, std::size_t size, void* address) noexcept;
-  void* take_new(std::size_t size);
-  void give_back_cached(std::size_t bytes);
-  [[noreturn]] void refuse(std::size_t bytes, const MemoryLabel& label) const;
-  void hand_out(void* address, const Block& block);
-  Account& account_of(const MemoryLabel& label);
-  std::vector<LabelledUsage> live_labels() const;
-  void move(Block& block, const MemoryLabel& label);
-  void stop_waiting(std::uint64_t serial);
-  static void move_totals(Account& from, Account& to, std::size_t size, bool in_use);
 
-  RawMemory& source_;
-  mutable std::mutex mutex_;
-  FreeBlocks free_;
-  MemoryStatistics statistics_;
-  std::size_t requested_ = 0;  // requested bytes of the blocks in use
-  std::size_t limit_ = 0;
-  std::uint64_t serial_ = 0;
-  std::unordered_map<void*, Block> blocks_;  // in use
-  std::unordered_map<MemoryLabel, Account, LabelHash> accounts_;
-  std::array<std::map<std::string, MemoryUsage>, memory_axes> groups_;
-  std::unordered_map<const void*, std::vector<Waiting>> waiting_;
-  std::vector<AllocationObserver*> watches_;
+  std::unique_ptr<State> state_;
 };
 
 // The allocator of a device. Throws std::invalid_argument if the device does not exist.
