@@ -4,6 +4,8 @@
 // captured; replays are launched on the GPU's main stream, in order with its other work. In CUDA's
 // relaxed mode memory may be allocated during a capture; core/cuda/capture.h refuses the work that
 // must not be captured.
+#include <mutex>
+
 #include "core/cuda/cuda_library.h"
 #include "kernels/cuda/runtime/device_state.h"
 

@@ -1,4 +1,5 @@
 // The computation of per-sample norms: the choice of the method, and its accuracy.
+#include <array>
 #include <set>
 
 #include "core/allocator/allocator.h"
