@@ -2,27 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <deque>
+#include <unordered_map>
 #include <unordered_set>
 
-#include "autograd/memory_labels.h"
 #include "core/allocator/allocator.h"
 #include "core/allocator/limit_exemption.h"
-#include "kernels/tensor_ops/tensor_ops.h"
-#include "nn/optim/check_finite.h"
-#include "nn/optim/stochastic_rounding.h"
 #include "kernels/backend.h"
 #include "kernels/host_device/optimizer_update.h"
+#include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/optim/check_finite.h"
+#include "nn/optim/parameter_slot.h"
+#include "nn/optim/schedule.h"
 
 namespace sotto::nn {
 
 namespace {
-
-constexpr std::int64_t block = 1 << 14;  // elements updated at a time, to stay in the cache
-
-// Seeds the stochastic rounding of bf16 states; any value would do.
-constexpr std::uint64_t state_rounding_seed = 0x5354415445;
-constexpr std::uint64_t max_buffers = 8;  // buffers that a rule may keep for one parameter
 
 const Tensor& entry(const std::map<std::string, Tensor>& state, const std::string& name) {
   const auto at = state.find(name);
@@ -53,11 +48,112 @@ Tensor saved_buffer(const std::map<std::string, Tensor>& state, const std::strin
   return buffer;
 }
 
+// Returns the slot with a saved state.
+ParameterSlot loaded(const ParameterSlot& slot, const std::string& name,
+                     const std::map<std::string, Tensor>& state) {
+  ParameterSlot read{.parameter = slot.parameter,
+                     .group = slot.group,
+                     .place = slot.place,
+                     .dtype = slot.dtype,
+                     .steps = saved_steps(state, name + ".steps")};
+  if (read.steps == 0) return read;
+  for (const char* kind : slot.group->rule->buffers()) {
+    read.buffers.push_back(
+        saved_buffer(state, name + "." + kind, slot.parameter->value, slot.buffer_dtype()));
+  }
+  return read;
+}
+
 }  // namespace
 
-void Optimizer::add_group(const std::vector<Parameter*>& parameters, double rate, bool bf16_state) {
-  const int group = groups();
-  check(!parameters.empty(), "optimizer: no parameters in group {}", group);
+struct Optimizer::State {
+  ParameterSlot& slot_of(const Parameter* parameter) { return slots[places.at(parameter)]; }
+  void check_gradients(const Gradients& gradients, double noise_variance) const;
+  // Throws OutOfMemory before anything changes if the state still to be made and the temporaries do
+  // not fit.
+  void check_room(const Gradients& gradients) const;
+  void update_together(const Gradients& gradients, double noise_variance);
+  // The name of each slot's parameter.
+  std::vector<std::string> named(const NamedParameters& names) const;
+
+  std::deque<ParameterGroup> groups;  // which stay at their addresses
+  std::vector<ParameterSlot> slots;
+  std::unordered_map<const Parameter*, std::size_t> places;
+};
+
+void Optimizer::State::check_gradients(const Gradients& gradients, double noise_variance) const {
+  check(noise_variance >= 0 && std::isfinite(noise_variance), "step: noise variance {}",
+        noise_variance);
+  std::unordered_set<const Parameter*> seen;
+  for (const auto& [parameter, grad] : gradients) {
+    check(grad.defined() && is_float(grad.dtype()), "step: a gradient is {}",
+          grad.defined() ? name(grad.dtype()) : "undefined");
+    const auto place = places.find(parameter);
+    check(place != places.end(),
+          "step: a gradient of shape {} is of a parameter not in the optimizer", grad.shape());
+    const Tensor& value = parameter->value;
+    check(grad.shape() == value.shape(), "step: gradient {} for a parameter {}", grad.shape(),
+          value.shape());
+    check(seen.insert(parameter).second, "step: two gradients for one parameter {}", value.shape());
+    const Dtype dtype = slots[place->second].dtype;
+    check(value.dtype() == dtype, "step: a parameter {} was {} and is now {}", value.shape(),
+          name(dtype), name(value.dtype()));
+    check(parameter->trainable, "step: a gradient for a frozen parameter {}", value.shape());
+  }
+}
+
+void Optimizer::State::check_room(const Gradients& gradients) const {
+  std::size_t state = 0, largest = 0;
+  for (const auto& [parameter, grad] : gradients) {
+    const ParameterSlot& slot = slots[places.at(parameter)];
+    const std::size_t bytes = parameter->value.bytes();
+    if (slot.steps == 0) state += slot.group->rule->buffers().size() * bytes;
+    const std::size_t part = static_cast<std::size_t>(block_elements) * size_of(slot.dtype);
+    largest = std::max(largest, in_blocks(slot, grad) ? part : bytes);
+  }
+  if (!gradients.empty())
+    allocator(gradients[0].second.device()).check_room(state + temporaries * largest);
+}
+
+// Updates the parameters of each GPU in one launch, and the others one by one.
+void Optimizer::State::update_together(const Gradients& gradients, double noise_variance) {
+  std::map<int, std::vector<UpdateArray>> arrays;
+  for (const auto& [parameter, grad] : gradients) {
+    ParameterSlot& slot = slot_of(parameter);
+    const Device device = grad.device();
+    const auto one = device == cpu ? std::nullopt : update_array(slot, grad, noise_variance);
+    if (one) {
+      arrays[device.index].push_back(*one);
+    } else {
+      update(slot, grad, noise_variance);
+    }
+  }
+  for (const auto& [index, all] : arrays) backend({DeviceKind::cuda, index}).update(all, {});
+}
+
+std::vector<std::string> Optimizer::State::named(const NamedParameters& names) const {
+  std::vector<std::string> found(slots.size());
+  for (const auto& [name, parameter] : names) {
+    if (const auto at = places.find(parameter); at != places.end()) found[at->second] = name;
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    check(!found[i].empty(), "optimizer: no name for a parameter {}",
+          slots[i].parameter->value.shape());
+  }
+  return found;
+}
+
+Optimizer::Optimizer() : state_(std::make_unique<State>()) {}
+
+Optimizer::~Optimizer() = default;
+
+void Optimizer::add_group(const std::vector<Parameter*>& parameters, double rate, bool bf16_state,
+                          std::unique_ptr<const UpdateRule> rule) {
+  const int index = groups();
+  check(!parameters.empty(), "optimizer: no parameters in group {}", index);
+  const ParameterGroup& group =
+      state_->groups.emplace_back(std::move(rule), rate, rate, bf16_state);
+  std::vector<ParameterSlot>& slots = state_->slots;
   for (Parameter* parameter : parameters) {
     const Tensor& value = parameter->value;
     check(value.dtype() == Dtype::f32 || value.dtype() == Dtype::f64,
@@ -65,14 +161,12 @@ void Optimizer::add_group(const std::vector<Parameter*>& parameters, double rate
           name(value.dtype()));
     check(!bf16_state || value.device() == cpu,
           "optimizer: bf16_state needs parameters on the CPU");
-    check(places_.emplace(parameter, slots_.size()).second,
+    check(state_->places.emplace(parameter, slots.size()).second,
           "optimizer: a parameter of shape {} of group {} is already in the optimizer",
-          value.shape(), group);
-    slots_.push_back(
-        {.parameter = parameter, .dtype = value.dtype(), .group = group, .bf16_state = bf16_state});
+          value.shape(), index);
+    slots.push_back(
+        {.parameter = parameter, .group = &group, .place = slots.size(), .dtype = value.dtype()});
   }
-  rates_.push_back(rate);
-  base_rates_.push_back(rate);
 }
 
 std::vector<Parameter*> Optimizer::trainable(Module& module) {
@@ -83,223 +177,63 @@ std::vector<Parameter*> Optimizer::trainable(Module& module) {
   return parameters;
 }
 
+void Optimizer::step(const Gradients& gradients, double noise_variance) {
+  MemoryLabel label = memory_label();
+  label.kind = MemoryKind::workspace;
+  label.phase = "update";
+  const LabelScope scope(label);
+  state_->check_gradients(gradients, noise_variance);
+  check_finite(gradients);
+  state_->check_room(gradients);
+  // All parameters are updated or none: check_room() has looked for the memory, so the limit is
+  // off.
+  const LimitExemption exemption;
+  state_->update_together(gradients, noise_variance);
+}
+
+Optimizer::Step::Step(Optimizer& optimizer, const Gradients& gradients, double noise_variance)
+    : optimizer_(optimizer), noise_variance_(noise_variance) {
+  optimizer.state_->check_gradients(gradients, noise_variance);
+  optimizer.state_->check_room(gradients);
+}
+
+void Optimizer::Step::finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
+                               std::int64_t end, bool finite) {
+  if (!finite) check_finite(flat.slice(0, first, end), *parameter);
+  ParameterSlot& slot = optimizer_.state_->slot_of(parameter);
+  const Tensor grad = flat.view_as(parameter->value.shape()).value();
+  if (in_blocks(slot, grad)) {
+    update_part(slot, grad, first, end, noise_variance_);
+  } else if (end == flat.numel()) {
+    update(slot, grad, noise_variance_);
+  }
+}
+
+std::optional<UpdateArray> Optimizer::Step::array(const Parameter* parameter, const Tensor& grad) {
+  return update_array(optimizer_.state_->slot_of(parameter), grad, noise_variance_);
+}
+
+std::vector<const Parameter*> Optimizer::parameters() const {
+  std::vector<const Parameter*> all;
+  for (const ParameterSlot& slot : state_->slots) all.push_back(slot.parameter);
+  return all;
+}
+
 std::size_t Optimizer::bytes_to_come() const {
   std::size_t bytes = 0;
-  for (const Slot& slot : slots_) {
-    const std::size_t missing = buffers(slot.group).size() - slot.buffers.size();
+  for (const ParameterSlot& slot : state_->slots) {
+    const std::size_t missing = slot.group->rule->buffers().size() - slot.buffers.size();
     const auto elements = static_cast<std::size_t>(slot.parameter->value.numel());
     bytes += missing * Allocator::size_class(elements * size_of(slot.dtype));
   }
   return bytes;
 }
 
-void Optimizer::check_gradients(const Gradients& gradients, double noise_variance) const {
-  check(noise_variance >= 0 && std::isfinite(noise_variance), "step: noise variance {}",
-        noise_variance);
-  std::unordered_set<const Parameter*> seen;
-  for (const auto& [parameter, grad] : gradients) {
-    check(grad.defined() && is_float(grad.dtype()), "step: a gradient is {}",
-          grad.defined() ? name(grad.dtype()) : "undefined");
-    const auto place = places_.find(parameter);
-    check(place != places_.end(),
-          "step: a gradient of shape {} is of a parameter not in the optimizer", grad.shape());
-    const Tensor& value = parameter->value;
-    check(grad.shape() == value.shape(), "step: gradient {} for a parameter {}", grad.shape(),
-          value.shape());
-    check(seen.insert(parameter).second, "step: two gradients for one parameter {}", value.shape());
-    check(value.dtype() == slots_[place->second].dtype, "step: a parameter {} was {} and is now {}",
-          value.shape(), name(slots_[place->second].dtype), name(value.dtype()));
-    check(parameter->trainable, "step: a gradient for a frozen parameter {}", value.shape());
-  }
-}
-
-void Optimizer::step(const Gradients& gradients, double noise_variance) {
-  MemoryLabel label = memory_label();
-  label.kind = MemoryKind::workspace;
-  label.phase = "update";
-  const LabelScope scope(label);
-  check_gradients(gradients, noise_variance);
-  check_finite(gradients);
-  check_room(gradients);
-  // All parameters are updated or none: check_room() has looked for the memory, so the limit is
-  // off.
-  const LimitExemption exemption;
-  update_together(gradients, noise_variance);
-}
-
-// Updates the parameters of each GPU in one launch, and the others one by one.
-void Optimizer::update_together(const Gradients& gradients, double noise_variance) {
-  std::map<int, std::vector<UpdateArray>> arrays;
-  for (const auto& [parameter, grad] : gradients) {
-    Slot& slot = slots_[places_.at(parameter)];
-    const Device device = grad.device();
-    const auto one = device == cpu ? std::nullopt : array(slot, grad, noise_variance);
-    if (one) {
-      arrays[device.index].push_back(*one);
-    } else {
-      update(slot, grad, noise_variance);
-    }
-  }
-  for (const auto& [index, all] : arrays) backend({DeviceKind::cuda, index}).update(all, {});
-}
-
-std::optional<UpdateArray> Optimizer::array(Slot& slot, const Tensor& grad,
-                                            double noise_variance) const {
-  const Tensor& value = slot.parameter->value;
-  if (!elementwise() || slot.bf16_state || grad.dtype() != value.dtype() ||
-      grad.device() != value.device() || !value.is_dense()) {
-    return {};
-  }
-  ++slot.steps;
-  const Update whole = update_of(slot, grad, noise_variance);
-  const auto one = array_of(plan(slot.group, whole).value(), whole);
-  if (!one) --slot.steps;
-  label_state(slot);
-  return one;
-}
-
-Optimizer::Step::Step(Optimizer& optimizer, const Gradients& gradients, double noise_variance)
-    : optimizer_(optimizer), noise_variance_(noise_variance) {
-  optimizer.check_gradients(gradients, noise_variance);
-  optimizer.check_room(gradients);
-}
-
-void Optimizer::Step::finished(const Parameter* parameter, const Tensor& flat, std::int64_t first,
-                               std::int64_t end, bool finite) {
-  if (!finite) check_finite(flat.slice(0, first, end), *parameter);
-  Slot& slot = optimizer_.slots_[optimizer_.places_.at(parameter)];
-  const Tensor grad = flat.view_as(parameter->value.shape()).value();
-  if (optimizer_.in_blocks(slot, grad)) {
-    if (first == 0) ++slot.steps;
-    const Update whole = optimizer_.update_of(slot, grad, noise_variance_);
-    optimizer_.update_blocks(slot, whole, first, end);
-  } else if (end == flat.numel()) {
-    optimizer_.update(slot, grad, noise_variance_);
-  }
-}
-
-std::optional<UpdateArray> Optimizer::Step::array(const Parameter* parameter, const Tensor& grad) {
-  Optimizer::Slot& slot = optimizer_.slots_[optimizer_.places_.at(parameter)];
-  return optimizer_.array(slot, grad, noise_variance_);
-}
-
-// Throws OutOfMemory before anything changes if the state still to be made and the temporaries do
-// not fit.
-void Optimizer::check_room(const Gradients& gradients) const {
-  std::size_t state = 0, largest = 0;
-  for (const auto& [parameter, grad] : gradients) {
-    const Slot& slot = slots_[places_.at(parameter)];
-    const std::size_t bytes = parameter->value.bytes();
-    if (slot.steps == 0) state += buffers(slot.group).size() * bytes;
-    const std::size_t part = static_cast<std::size_t>(block) * size_of(slot.dtype);
-    largest = std::max(largest, in_blocks(slot, grad) ? part : bytes);
-  }
-  if (!gradients.empty())
-    allocator(gradients[0].second.device()).check_room(state + temporaries * largest);
-}
-
-// Labels the state as owned by the parameter's module.
-void Optimizer::label_state(const Slot& slot) {
-  for (const Tensor& buffer : slot.buffers)
-    label_for(*slot.parameter, MemoryKind::optimizer_state, buffer);
-}
-
-Update Optimizer::update_of(Slot& slot, const Tensor& grad, double noise_variance) const {
-  slot.buffers.resize(buffers(slot.group).size());
-  return {.value = slot.parameter->value,
-          .grad = grad,
-          .learning_rate = learning_rate(slot.group),
-          .t = slot.steps,
-          .noise_variance = noise_variance,
-          .buffers = slot.buffers};
-}
-
-// Returns whether the update can run block by block, so that value, gradient and state go through
-// memory once and not once for every operation of the rule. The first step makes the state and
-// cannot, unless the state is bf16, which only ever exists in full precision for one block.
-bool Optimizer::in_blocks(const Slot& slot, const Tensor& grad) const {
-  const Tensor& value = slot.parameter->value;
-  const bool has_state = slot.buffers.size() == buffers(slot.group).size() &&
-                         std::all_of(slot.buffers.begin(), slot.buffers.end(),
-                                     [](const Tensor& buffer) { return buffer.defined(); });
-  return (has_state || slot.bf16_state) && elementwise() && value.device() == cpu &&
-         value.numel() > block && value.contiguous() && grad.contiguous() &&
-         grad.dtype() == value.dtype();
-}
-
-void Optimizer::update(Slot& slot, const Tensor& grad, double noise_variance) const {
-  const Tensor same_type = to_dtype(grad, slot.parameter->value.dtype());
-  ++slot.steps;
-  const Update whole = update_of(slot, same_type, noise_variance);
-  if (in_blocks(slot, same_type)) return update_blocks(slot, whole, 0, grad.numel());
-  if (slot.bf16_state) return apply_widened(slot, whole, 0);
-  apply(slot.group, whole);
-  label_state(slot);
-}
-
-// Updates part.value, the elements from `first` on, with its bf16 state converted to the
-// parameter's type meanwhile.
-void Optimizer::apply_widened(Slot& slot, const Update& part, std::int64_t first) const {
-  const Shape& shape = slot.parameter->value.shape();
-  const auto kept = [&](const Tensor& buffer) {
-    const Tensor flat = buffer.view_as({-1}).value();
-    return flat.slice(0, first, first + part.value.numel()).view_as(part.value.shape()).value();
-  };
-  std::vector<Tensor> state(slot.buffers.size());
-  for (std::size_t k = 0; k < state.size(); ++k) {
-    if (!slot.buffers[k].defined()) slot.buffers[k] = Tensor::empty(shape, Dtype::bf16);
-    if (part.t > 1) state[k] = to_dtype(kept(slot.buffers[k]), slot.dtype);
-  }
-  Update wide = part;
-  wide.buffers = state;
-  apply(slot.group, wide);
-  const auto place = static_cast<std::uint64_t>(places_.at(slot.parameter));
-  for (std::size_t k = 0; k < state.size(); ++k) {
-    // Each parameter and buffer has a Philox sequence of its own, which its steps consume in order.
-    const PhiloxKey key{.seed = state_rounding_seed, .stream = place * max_buffers + k};
-    const std::uint64_t begin =
-        static_cast<std::uint64_t>(part.t - 1) * static_cast<std::uint64_t>(shape.numel()) +
-        static_cast<std::uint64_t>(first);
-    round_at_random(key, begin, state[k], kept(slot.buffers[k]));
-  }
-}
-
-void Optimizer::update_blocks(Slot& slot, const Update& whole, std::int64_t first,
-                              std::int64_t end) const {
-  for (; first < end; first += block)
-    update_block(slot, whole, first, std::min(first + block, end));
-}
-
-void Optimizer::update_block(Slot& slot, const Update& whole, std::int64_t first,
-                             std::int64_t end) const {
-  const auto part = [&](const Tensor& x) { return x.view_as({-1}).value().slice(0, first, end); };
-  std::vector<Tensor> state;
-  const Tensor value = part(whole.value), grad = part(whole.grad);
-  Update piece{.value = value,
-               .grad = grad,
-               .learning_rate = whole.learning_rate,
-               .t = whole.t,
-               .noise_variance = whole.noise_variance,
-               .buffers = {}};
-  if (slot.bf16_state) return apply_widened(slot, piece, first);
-  for (const Tensor& buffer : slot.buffers) state.push_back(part(buffer));
-  piece.buffers = state;
-  apply(slot.group, piece);
-  for (std::size_t k = 0; k < state.size(); ++k) {
-    // A rule may write its state in place or replace the tensor.
-    if (!slot.buffers[k].shares_storage(state[k])) copy_into(state[k], part(slot.buffers[k]));
-  }
-}
-
-std::vector<const Parameter*> Optimizer::parameters() const {
-  std::vector<const Parameter*> all;
-  for (const Slot& slot : slots_) all.push_back(slot.parameter);
-  return all;
-}
+int Optimizer::groups() const { return static_cast<int>(state_->groups.size()); }
 
 double Optimizer::learning_rate(int group) const {
   check(group >= 0 && group < groups(), "learning_rate: group {} of {}", group, groups());
-  return rates_[static_cast<std::size_t>(group)];
+  return state_->groups[static_cast<std::size_t>(group)].rate;
 }
 
 void Optimizer::set_learning_rate(double rate) {
@@ -309,75 +243,58 @@ void Optimizer::set_learning_rate(double rate) {
 void Optimizer::set_learning_rate(int group, double rate) {
   check(group >= 0 && group < groups(), "set_learning_rate: group {} of {}", group, groups());
   check(rate >= 0 && std::isfinite(rate), "set_learning_rate: {}", rate);
-  rates_[static_cast<std::size_t>(group)] = rate;
+  state_->groups[static_cast<std::size_t>(group)].rate = rate;
+}
+
+// Changes all groups or none.
+void Optimizer::set_momentum(double momentum) {
+  std::vector<std::unique_ptr<const UpdateRule>> rules;
+  for (const ParameterGroup& group : state_->groups)
+    rules.push_back(group.rule->with_momentum(momentum));
+  for (std::size_t i = 0; i < rules.size(); ++i) state_->groups[i].rule = std::move(rules[i]);
 }
 
 void Optimizer::follow(const Schedule& schedule, std::int64_t step) {
   for (int group = 0; group < groups(); ++group) {
-    set_learning_rate(group, schedule.value(step, base_rates_[static_cast<std::size_t>(group)]));
+    const double base = state_->groups[static_cast<std::size_t>(group)].base_rate;
+    set_learning_rate(group, schedule.value(step, base));
   }
   if (const auto momentum = schedule.momentum(step)) set_momentum(*momentum);
 }
 
-std::vector<std::string> Optimizer::names_of_slots(const NamedParameters& names) const {
-  std::vector<std::string> found(slots_.size());
-  for (const auto& [name, parameter] : names) {
-    if (const auto at = places_.find(parameter); at != places_.end()) found[at->second] = name;
-  }
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    check(!found[i].empty(), "optimizer: no name for a parameter {}",
-          slots_[i].parameter->value.shape());
-  }
-  return found;
-}
-
 std::map<std::string, Tensor> Optimizer::state(const NamedParameters& names) const {
-  const std::vector<std::string> own = names_of_slots(names);
+  const std::vector<std::string> own = state_->named(names);
   std::map<std::string, Tensor> state;
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    const Slot& slot = slots_[i];
-    state[own[i] + ".steps"] = Tensor::from(std::vector<std::int64_t>{slot.steps}, {});
+  for (const ParameterSlot& slot : state_->slots) {
+    const std::string& name = own[slot.place];
+    state[name + ".steps"] = Tensor::from(std::vector<std::int64_t>{slot.steps}, {});
     if (slot.steps == 0) continue;
-    const std::vector<const char*> kinds = buffers(slot.group);
+    const std::vector<const char*> kinds = slot.group->rule->buffers();
     for (std::size_t k = 0; k < kinds.size(); ++k) {
-      state[own[i] + "." + kinds[k]] = clone(slot.buffers[k]);
+      state[name + "." + kinds[k]] = clone(slot.buffers[k]);
     }
   }
   return state;
 }
 
-Optimizer::Slot Optimizer::loaded(const Slot& slot, const std::string& name,
-                                  const std::map<std::string, Tensor>& state) const {
-  Slot read{.parameter = slot.parameter,
-            .dtype = slot.dtype,
-            .group = slot.group,
-            .bf16_state = slot.bf16_state};
-  read.steps = saved_steps(state, name + ".steps");
-  if (read.steps == 0) return read;
-  for (const char* kind : buffers(slot.group)) {
-    read.buffers.push_back(
-        saved_buffer(state, name + "." + kind, slot.parameter->value, slot.buffer_dtype()));
-  }
-  return read;
-}
-
 void Optimizer::load_state(const std::map<std::string, Tensor>& state,
                            const NamedParameters& names) {
-  const std::vector<std::string> own = names_of_slots(names);
-  std::vector<Slot> slots;
+  const std::vector<std::string> own = state_->named(names);
+  std::vector<ParameterSlot> slots;
   std::unordered_set<std::string> known;
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    slots.push_back(loaded(slots_[i], own[i], state));
-    known.insert(own[i] + ".steps");
+  for (const ParameterSlot& slot : state_->slots) {
+    const std::string& name = own[slot.place];
+    slots.push_back(loaded(slot, name, state));
+    known.insert(name + ".steps");
     if (slots.back().steps == 0) continue;
-    for (const char* kind : buffers(slots_[i].group)) known.insert(own[i] + "." + kind);
+    for (const char* kind : slot.group->rule->buffers()) known.insert(name + "." + kind);
   }
   for (const auto& [name, tensor] : state) {
     check(known.contains(name), "optimizer: the state has {}, which this optimizer does not keep",
           name);
   }
-  slots_ = std::move(slots);
-  for (const Slot& slot : slots_) label_state(slot);
+  state_->slots = std::move(slots);
+  for (const ParameterSlot& slot : state_->slots) label_state(slot);
 }
 
 }  // namespace sotto::nn

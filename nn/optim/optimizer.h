@@ -3,16 +3,22 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
-#include <type_traits>
-#include <unordered_map>
+#include <vector>
 
 #include "nn/module.h"
-#include "nn/optim/schedule.h"
 #include "nn/optim/update_rules.h"
 
+namespace sotto {
+struct UpdateArray;
+}
+
 namespace sotto::nn {
+
+class Schedule;
+class UpdateRule;
 
 // Updates parameters from gradients. Make one with a rule, and pass it what a backward or the
 // private Engine returns:
@@ -23,7 +29,7 @@ namespace sotto::nn {
 //   optimizer.step(sums.gradients());
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
@@ -33,6 +39,32 @@ class Optimizer {
   // optimizer's, appears twice, is frozen or has changed its dtype, and for a gradient that has
   // another shape, is not floating-point, or holds NaN or infinity.
   void step(const Gradients& gradients, double noise_variance = 0);
+
+  // Tensors of the parameter's size that a rule's step holds at most, besides state and gradient.
+  static constexpr std::size_t temporaries = 4;
+
+  // All parameters, in the order in which they were given.
+  std::vector<const Parameter*> parameters() const;
+  // Bytes of the state that first steps have yet to allocate.
+  std::size_t bytes_to_come() const;
+  int groups() const;
+  double learning_rate(int group = 0) const;
+  void set_learning_rate(double rate);  // for every group
+  void set_learning_rate(int group, double rate);
+  // Sets the momentum of SGD and RMSprop, and beta1 of Adam. Throws std::invalid_argument for other
+  // rules.
+  void set_momentum(double momentum);
+  // Sets each group's learning rate to the schedule's value at a step, computed from the rate the
+  // group was made with, and the momentum if the schedule has one.
+  void follow(const Schedule& schedule, std::int64_t step);
+
+  // The state for a training checkpoint: "conv1.weight.steps" (i64 of rank 0) and a tensor for each
+  // buffer, "conv1.weight.momentum". Options and rates are not part of it. `names` must name every
+  // parameter of the optimizer; the tensors are copies.
+  std::map<std::string, Tensor> state(const NamedParameters& names) const;
+  // Restores a state. Throws std::invalid_argument with the entry's name, and changes nothing, when
+  // an entry is missing, unexpected, or of another shape or dtype.
+  void load_state(const std::map<std::string, Tensor>& state, const NamedParameters& names);
 
   // A step in blocks, for gradients that are finished piece by piece: each block is updated while
   // it is still in the cache (Mechanism::release).
@@ -57,78 +89,21 @@ class Optimizer {
     double noise_variance_;
   };
 
-  // Tensors of the parameter's size that a rule's step holds at most, besides state and gradient.
-  static constexpr std::size_t temporaries = 4;
-
-  // All parameters, in the order in which they were given.
-  std::vector<const Parameter*> parameters() const;
-  // Bytes of the state that first steps have yet to allocate.
-  std::size_t bytes_to_come() const;
-  int groups() const { return static_cast<int>(rates_.size()); }
-  double learning_rate(int group = 0) const;
-  void set_learning_rate(double rate);  // for every group
-  void set_learning_rate(int group, double rate);
-  // Sets the momentum of SGD and RMSprop, and beta1 of Adam. Throws std::invalid_argument for other
-  // rules.
-  virtual void set_momentum(double momentum) = 0;
-  // Sets each group's learning rate to the schedule's value at a step, computed from the rate the
-  // group was made with, and the momentum if the schedule has one.
-  void follow(const Schedule& schedule, std::int64_t step);
-
-  // The state for a training checkpoint: "conv1.weight.steps" (i64 of rank 0) and a tensor for each
-  // buffer, "conv1.weight.momentum". Options and rates are not part of it. `names` must name every
-  // parameter of the optimizer; the tensors are copies.
-  std::map<std::string, Tensor> state(const NamedParameters& names) const;
-  // Restores a state. Throws std::invalid_argument with the entry's name, and changes nothing, when
-  // an entry is missing, unexpected, or of another shape or dtype.
-  void load_state(const std::map<std::string, Tensor>& state, const NamedParameters& names);
-
  protected:
-  Optimizer() = default;
+  Optimizer();
   // Adds a group. Throws std::invalid_argument for a parameter that is already in a group or is
   // neither f32 nor f64: 16-bit weights would lose small updates.
-  void add_group(const std::vector<Parameter*>& parameters, double rate, bool bf16_state);
+  void add_group(const std::vector<Parameter*>& parameters, double rate, bool bf16_state,
+                 std::unique_ptr<const UpdateRule> rule);
   // The parameters of a module that are not frozen.
   static std::vector<Parameter*> trainable(Module& module);
 
  private:
-  struct Slot {
-    Parameter* parameter;
-    Dtype dtype;
-    int group;
-    bool bf16_state = false;
-    std::int64_t steps = 0;
-    std::vector<Tensor> buffers{};
-
-    Dtype buffer_dtype() const { return bf16_state ? Dtype::bf16 : dtype; }
-  };
-
-  virtual std::vector<const char*> buffers(int group) const = 0;
-  virtual void apply(int group, const Update& update) const = 0;
-  // The rule as elementwise arithmetic for the kernels, if it is one.
-  virtual std::optional<RulePlan> plan(int group, const Update& update) const = 0;
-  virtual bool elementwise() const = 0;
-  Update update_of(Slot& slot, const Tensor& grad, double noise_variance) const;
-  bool in_blocks(const Slot& slot, const Tensor& grad) const;
-  std::optional<UpdateArray> array(Slot& slot, const Tensor& grad, double noise_variance) const;
-  static void label_state(const Slot& slot);
-  void check_room(const Gradients& gradients) const;
-  void update(Slot& slot, const Tensor& grad, double noise_variance) const;
-  void update_together(const Gradients& gradients, double noise_variance);
-  void apply_widened(Slot& slot, const Update& part, std::int64_t first) const;
-  void update_blocks(Slot& slot, const Update& whole, std::int64_t first, std::int64_t end) const;
-  void update_block(Slot& slot, const Update& whole, std::int64_t first, std::int64_t end) const;
-  void check_gradients(const Gradients& gradients, double noise_variance) const;
-  std::vector<std::string> names_of_slots(const NamedParameters& names) const;
-  Slot loaded(const Slot& slot, const std::string& name,
-              const std::map<std::string, Tensor>& state) const;
-
-  std::vector<Slot> slots_;
-  std::unordered_map<const Parameter*, std::size_t> places_;
-  std::vector<double> rates_;
-  std::vector<double> base_rates_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
+// The optimizer of one rule of nn/optim/update_rules.h. Each has an alias below.
 template <class Rule>
 class RuleOptimizer final : public Optimizer {
  public:
@@ -143,52 +118,10 @@ class RuleOptimizer final : public Optimizer {
   };
 
   // Optimizes all parameters of a module that are not frozen now. The module must outlive the
-  // optimizer.
-  explicit RuleOptimizer(Module& module, const Rule& rule = {})
-      : RuleOptimizer(std::vector<Group>{{trainable(module), rule}}) {}
-  explicit RuleOptimizer(const std::vector<Group>& groups) {
-    for (const Group& group : groups) {
-      group.rule.validate();
-      add_group(group.parameters, group.rule.learning_rate, group.bf16_state);
-      rules_.push_back(group.rule);
-    }
-  }
-
-  void set_momentum(double momentum) override {
-    std::vector<Rule> rules = rules_;
-    for (Rule& rule : rules) {
-      momentum_of(rule) = momentum;
-      rule.validate();
-    }
-    rules_ = std::move(rules);
-  }
-
- private:
-  static double& momentum_of(Rule& rule) {
-    if constexpr (requires { rule.momentum; })
-      return rule.momentum;
-    else if constexpr (requires { rule.beta1; })
-      return rule.beta1;
-    else
-      fail("set_momentum: the update rule has no momentum");
-  }
-  std::vector<const char*> buffers(int group) const override { return rule(group).buffers(); }
-  void apply(int group, const Update& update) const override {
-    if constexpr (requires { rule(group).plan(update); })
-      nn::apply(rule(group).plan(update), update);
-    else
-      rule(group).apply(update);
-  }
-  std::optional<RulePlan> plan(int group, const Update& update) const override {
-    if constexpr (requires { rule(group).plan(update); })
-      return rule(group).plan(update);
-    else
-      return {};
-  }
-  bool elementwise() const override { return !std::is_same_v<Rule, LambRule>; }
-  const Rule& rule(int group) const { return rules_[static_cast<std::size_t>(group)]; }
-
-  std::vector<Rule> rules_;
+  // optimizer. Throws std::invalid_argument for options out of range, and for parameters as
+  // add_group() does.
+  explicit RuleOptimizer(Module& module, const Rule& rule = {});
+  explicit RuleOptimizer(const std::vector<Group>& groups);
 };
 
 using Sgd = RuleOptimizer<SgdRule>;

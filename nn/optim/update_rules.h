@@ -1,42 +1,18 @@
 // Update rules: how a step changes one parameter. Below, g is the gradient, p the parameter, and t
 // = 1, 2, ... counts its steps; states start at zero unless the rule says otherwise. Every rule but
 // AdamW's first adds weight decay: g + weight_decay p.
+//
+// Every rule has `learning_rate`, the initial rate; validate(), which throws std::invalid_argument
+// for options out of range; and buffers(), the names of the states it keeps for each parameter. An
+// elementwise rule has plan(); any other has apply().
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <span>
 #include <vector>
-
-#include "core/tensor.h"
-#include "kernels/host_device/optimizer_constants.h"
-
-namespace sotto {
-struct UpdateArray;
-}
 
 namespace sotto::nn {
 
-struct Update {
-  const Tensor& value;  // written in place
-  const Tensor& grad;   // of the value's shape, dtype and device
-  double learning_rate;
-  std::int64_t t;
-  // The variance of the noise on each element of the gradient; 0 without noise.
-  double noise_variance;
-  // One tensor for each name in buffers(); undefined before the first step.
-  std::span<Tensor> buffers;
-};
-
-// The elementwise form of a rule, which kernels/host_device/optimizer_update.h computes. Every rule
-// has `learning_rate`, the initial rate; validate(), which throws std::invalid_argument for options
-// out of range; and buffers(), the names of the states it keeps for each parameter. An elementwise
-// rule has plan(); any other has apply().
-struct RulePlan {
-  int rule;  // in UpdateRules
-  OptimizerConstants constants;
-  double start = 0;  // initial value of the states
-};
+struct Update;
+struct RulePlan;
 
 // b = g at the first step, then momentum b + (1 - dampening) g; p - rate b, or with nesterov p -
 // rate (g + momentum b). `maximize` negates g first.
@@ -160,12 +136,5 @@ struct DpAdamRule {
   std::vector<const char*> buffers() const;
   RulePlan plan(const Update& update) const;
 };
-
-// The update that the plan describes, on the memory of value, gradient and states; missing states
-// are allocated. Returns nullopt if gradient or states are not stored densely in the value's order.
-// The tensors must outlive the result.
-std::optional<UpdateArray> array_of(const RulePlan& plan, const Update& update);
-// Updates the value and the states, in whatever order they are stored.
-void apply(const RulePlan& plan, const Update& update);
 
 }  // namespace sotto::nn

@@ -5,6 +5,7 @@
 
 #include "core/random/philox.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/optim/schedule.h"
 #include "tests/support/catch.h"
 #include "tests/support/throws.h"
 #include "tests/support/toy_parameter.h"
