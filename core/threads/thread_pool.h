@@ -4,9 +4,8 @@
 // thread.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <functional>
+#include <memory>
 
 #include "core/threads/background_work.h"
 
@@ -33,30 +32,10 @@ class ThreadPool {
   void withdraw(BackgroundTask& work);
 
  private:
-  // The state of a run that threads share: its number, the number of parts, and the next part. It
-  // is one atomic word, so that a thread that takes a part knows that the run cannot end before it.
-  struct alignas(std::uint64_t) Ticket {
-    std::uint32_t run;
-    std::uint16_t parts, next;
-  };
-  static_assert(std::atomic<Ticket>::is_always_lock_free);
+  struct State;
+  ThreadPool();
 
-  ThreadPool() = default;
-  bool do_next();
-  bool do_background();
-  void grow(int threads);
-  void work();
-  void wait_for_others();
-
-  std::atomic<Ticket> ticket_{};
-  std::atomic<const std::function<void(int)>*> part_{nullptr};
-  std::atomic<int> unfinished_{0};
-  std::atomic<int> runs_{0};  // changes wake the threads
-  std::atomic<BackgroundTask*> idle_{nullptr};
-  std::atomic<int> idlers_{0};  // threads that may be inside the background work
-  std::atomic_flag taken_;
-  int threads_ = 0;
-  std::atomic<int> process_{0};  // the process that started the threads
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace sotto
