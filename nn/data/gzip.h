@@ -7,7 +7,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace sotto {
 
@@ -25,20 +24,11 @@ class GzipReader {
   // Fills `into` from its start and returns the number of bytes read; less than its size only at
   // the end of the data.
   std::size_t read(std::span<std::uint8_t> into);
-  const std::string& name() const { return name_; }
+  const std::string& name() const;
 
  private:
-  struct Inflater;
-
-  bool refill();
-  std::size_t take_plain(std::span<std::uint8_t> into);
-  std::size_t take_inflated(std::span<std::uint8_t> into);
-
-  std::istream& in_;
-  std::string name_;
-  std::vector<std::uint8_t> buffer_;
-  std::span<const std::uint8_t> left_;  // the bytes of buffer_ that are not used yet
-  std::unique_ptr<Inflater> inflater_;  // null for a plain file
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace sotto
