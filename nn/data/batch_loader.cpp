@@ -3,98 +3,32 @@
 #include <algorithm>
 #include <deque>
 #include <future>
+#include <utility>
+#include <vector>
 
 #include "core/cuda/upload.h"
 
 namespace sotto {
 
-struct BatchLoader::Slot {
-  std::vector<std::int64_t> rows;
-  std::deque<Upload> uploads;  // one for each tensor, in the order of Dataset::map
-  std::future<void> gathered;  // the last member: it ends before what it writes to
+namespace {
+
+// The rows that batches were announced to have, in order.
+class AnnouncedRows {
+ public:
+  AnnouncedRows() = default;
+  AnnouncedRows(std::span<const std::int64_t> rows, std::span<const std::int64_t> then)
+      : rows_(rows.begin(), rows.end()), then_(then.begin(), then.end()) {}
+
+  // Returns the rows that probably follow these; empty if these are not among the announced rows.
+  std::span<const std::int64_t> expected_after(std::span<const std::int64_t> rows);
+
+ private:
+  std::vector<std::int64_t> rows_, then_;
+  std::size_t begin_ = 0, at_ = 0;  // where the last physical batch begins and ends in rows_
+  std::size_t largest_ = 0;         // the largest physical batch so far
 };
 
-BatchLoader::~BatchLoader() = default;
-
-BatchLoader::BatchLoader(const Dataset& data, Device device) : data_(data) {
-  for (int k = 0; device != cpu && k < 2; ++k) {
-    Slot& slot = *slots_.emplace_back(std::make_unique<Slot>());
-    for (std::size_t i = 0; i < 2 + data.fields.size(); ++i) slot.uploads.emplace_back(device);
-  }
-}
-
-void BatchLoader::prefetch(std::span<const std::int64_t> rows, std::span<const std::int64_t> then) {
-  if (slots_.empty()) return;
-  rows_.assign(rows.begin(), rows.end());
-  then_.assign(then.begin(), then.end());
-  begin_ = at_ = largest_ = 0;
-}
-
-Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
-  if (slots_.empty()) return data_.batch(rows);
-  data_.check_rows(rows);
-  Slot& now = *slots_[turn_];
-  // A physical batch may be a little smaller than the one that was prefetched.
-  const bool hit = ahead_ && now.rows.size() >= rows.size() &&
-                   std::equal(rows.begin(), rows.end(), now.rows.begin());
-  ahead_ = false;
-  if (hit) ++hits_;
-  if (!hit) start(rows, /*by_a_thread=*/false);
-  now.gathered.get();
-  auto upload = now.uploads.begin();
-  Dataset batch = data_.map([&](const Tensor&) { return (upload++)->arrive(); });
-  turn_ = 1 - turn_;
-  if (const auto next = expected_after(rows); !next.empty()) {
-    try {
-      data_.check_rows(next);
-      start(next, /*by_a_thread=*/true);
-      ahead_ = true;
-    } catch (const std::exception&) {
-      // The computation needs the memory, or the rows are wrong: batch() will report that.
-      rows_.clear();
-    }
-  }
-  batch = batch.map([&](const Tensor& x) { return x.slice(0, 0, std::ssize(rows)); });
-  batch.units = data_.units_of(rows);
-  return batch;
-}
-
-// Fills the slot of the next batch.
-void BatchLoader::start(std::span<const std::int64_t> rows, bool by_a_thread) {
-  Slot& slot = *slots_[turn_];
-  if (slot.gathered.valid()) slot.gathered.wait();
-  slot.rows.assign(rows.begin(), rows.end());
-  const auto shape = [&](const Tensor& x) {
-    Shape shape = x.shape();
-    shape[0] = std::ssize(rows);
-    return shape;
-  };
-  MemoryLabel label = memory_label();
-  label.kind = MemoryKind::data;
-  const LabelScope scope(label);
-  // The inputs, which are larger, last: if they do not fit, only the targets were allocated in
-  // vain.
-  auto upload = slot.uploads.begin();
-  data_.map([&](const Tensor& x) {
-    (upload++)->begin(shape(x), x.dtype());
-    return x;
-  });
-  slot.gathered = std::async(by_a_thread ? std::launch::async : std::launch::deferred,
-                             [this, &slot] { gather(slot); });
-}
-
-void BatchLoader::gather(Slot& slot) const {
-  auto upload = slot.uploads.begin();
-  data_.map([&](const Tensor& x) {
-    copy_rows(x, slot.rows, upload->room());
-    (upload++)->send();
-    return x;
-  });
-}
-
-// Returns the rows that probably follow these; empty if these are not among the announced
-// rows.
-std::span<const std::int64_t> BatchLoader::expected_after(std::span<const std::int64_t> rows) {
+std::span<const std::int64_t> AnnouncedRows::expected_after(std::span<const std::int64_t> rows) {
   // These rows follow the last physical batch; or, after running out of memory, repeat its start or
   // that of the whole batch.
   for (const std::size_t place : {at_, begin_, std::size_t{0}}) {
@@ -112,5 +46,112 @@ std::span<const std::int64_t> BatchLoader::expected_after(std::span<const std::i
   }
   return {};
 }
+
+// A batch on its way to the device.
+struct Slot {
+  std::vector<std::int64_t> rows;
+  std::deque<Upload> uploads;  // one for each tensor, in the order of Dataset::map
+  std::future<void> gathered;  // the last member: it ends before what it writes to
+};
+
+void gather(const Dataset& data, Slot& slot) {
+  auto upload = slot.uploads.begin();
+  data.map([&](const Tensor& x) {
+    copy_rows(x, slot.rows, upload->room());
+    (upload++)->send();
+    return x;
+  });
+}
+
+// Fills a slot, by another thread or at gathered.get().
+void fill(const Dataset& data, Slot& slot, std::span<const std::int64_t> rows, bool by_a_thread) {
+  if (slot.gathered.valid()) slot.gathered.wait();
+  slot.rows.assign(rows.begin(), rows.end());
+  const auto shape = [&](const Tensor& x) {
+    Shape shape = x.shape();
+    shape[0] = std::ssize(rows);
+    return shape;
+  };
+  MemoryLabel label = memory_label();
+  label.kind = MemoryKind::data;
+  const LabelScope scope(label);
+  // The inputs, which are larger, last: if they do not fit, only the targets were allocated in
+  // vain.
+  auto upload = slot.uploads.begin();
+  data.map([&](const Tensor& x) {
+    (upload++)->begin(shape(x), x.dtype());
+    return x;
+  });
+  slot.gathered = std::async(by_a_thread ? std::launch::async : std::launch::deferred,
+                             [&data, &slot] { gather(data, slot); });
+}
+
+}  // namespace
+
+class BatchLoader::Prefetcher {
+ public:
+  Prefetcher(const Dataset& data, Device device);
+  void announce(AnnouncedRows announced) { announced_ = std::move(announced); }
+  Dataset batch(std::span<const std::int64_t> rows);
+  std::int64_t hits() const { return hits_; }
+
+ private:
+  const Dataset& data_;
+  Slot slots_[2];       // used alternately
+  int turn_ = 0;        // the slot of the next batch
+  bool ahead_ = false;  // whether that slot is being prefetched
+  AnnouncedRows announced_;
+  std::int64_t hits_ = 0;
+};
+
+BatchLoader::Prefetcher::Prefetcher(const Dataset& data, Device device) : data_(data) {
+  for (Slot& slot : slots_) {
+    for (std::size_t i = 0; i < 2 + data.fields.size(); ++i) slot.uploads.emplace_back(device);
+  }
+}
+
+Dataset BatchLoader::Prefetcher::batch(std::span<const std::int64_t> rows) {
+  data_.check_rows(rows);
+  Slot& now = slots_[turn_];
+  // A physical batch may be a little smaller than the one that was prefetched.
+  const bool hit = ahead_ && now.rows.size() >= rows.size() &&
+                   std::equal(rows.begin(), rows.end(), now.rows.begin());
+  ahead_ = false;
+  if (hit) ++hits_;
+  if (!hit) fill(data_, now, rows, /*by_a_thread=*/false);
+  now.gathered.get();
+  auto upload = now.uploads.begin();
+  Dataset batch = data_.map([&](const Tensor&) { return (upload++)->arrive(); });
+  turn_ = 1 - turn_;
+  if (const auto next = announced_.expected_after(rows); !next.empty()) {
+    try {
+      data_.check_rows(next);
+      fill(data_, slots_[turn_], next, /*by_a_thread=*/true);
+      ahead_ = true;
+    } catch (const std::exception&) {
+      // The computation needs the memory, or the rows are wrong: batch() will report that.
+      announced_ = {};
+    }
+  }
+  batch = batch.map([&](const Tensor& x) { return x.slice(0, 0, std::ssize(rows)); });
+  batch.units = data_.units_of(rows);
+  return batch;
+}
+
+BatchLoader::BatchLoader(const Dataset& data, Device device) : data_(data) {
+  if (device != cpu) prefetcher_ = std::make_unique<Prefetcher>(data, device);
+}
+
+BatchLoader::~BatchLoader() = default;
+
+void BatchLoader::prefetch(std::span<const std::int64_t> rows, std::span<const std::int64_t> then) {
+  if (prefetcher_) prefetcher_->announce({rows, then});
+}
+
+Dataset BatchLoader::batch(std::span<const std::int64_t> rows) {
+  return prefetcher_ ? prefetcher_->batch(rows) : data_.batch(rows);
+}
+
+std::int64_t BatchLoader::hits() const { return prefetcher_ ? prefetcher_->hits() : 0; }
 
 }  // namespace sotto

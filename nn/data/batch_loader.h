@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "nn/data/dataset.h"
 
@@ -33,23 +32,13 @@ class BatchLoader {
   // Throws the errors of Dataset::batch(), and OutOfMemory.
   Dataset batch(std::span<const std::int64_t> rows);
   // The number of batches that had been prefetched.
-  std::int64_t hits() const { return hits_; }
+  std::int64_t hits() const;
 
  private:
-  struct Slot;
-
-  void start(std::span<const std::int64_t> rows, bool by_a_thread);
-  void gather(Slot& slot) const;
-  std::span<const std::int64_t> expected_after(std::span<const std::int64_t> rows);
+  class Prefetcher;
 
   const Dataset& data_;
-  std::vector<std::unique_ptr<Slot>> slots_;  // two, used alternately; none on the CPU
-  std::size_t turn_ = 0;                      // the slot of the next batch
-  bool ahead_ = false;                        // whether that slot is being prefetched
-  std::vector<std::int64_t> rows_, then_;
-  std::size_t begin_ = 0, at_ = 0;  // where the last physical batch begins and ends in rows_
-  std::size_t largest_ = 0;         // the largest physical batch so far
-  std::int64_t hits_ = 0;
+  std::unique_ptr<Prefetcher> prefetcher_;  // null on the CPU
 };
 
 }  // namespace sotto
