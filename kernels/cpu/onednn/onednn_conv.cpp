@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "core/threads/parallel.h"
@@ -198,55 +199,82 @@ std::shared_ptr<const ConvPrimitive> conv_primitive(Pass pass, const Geometry& g
   return primitives[key] = made;
 }
 
-ConvRun::ConvRun(const ConvPrimitive& p)
-    : p_(p),
-      stream_(onednn_engine()),
-      scratch_(p.scratchpad.get_size(), cpu),
-      own_(p.own_x.get_size() + p.own_y.get_size(), cpu),
-      x_(p.x, onednn_engine(), nullptr),
-      y_(p.y, onednn_engine(), nullptr),
-      weights_(p.weights, onednn_engine(), nullptr) {
-  const bool forward = p.pass == Pass::forward, own = p.own_x.get_size() > 0;
-  if (own) {
-    own_x_ = memory(p.own_x, onednn_engine(), own_.data());
-    own_y_ = memory(p.own_y, onednn_engine(), static_cast<char*>(own_.data()) + p.own_x.get_size());
+// The memories that a primitive's arguments are, and their addresses' owners.
+struct ConvRun::State {
+  explicit State(const ConvPrimitive& primitive);
+
+  const ConvPrimitive& p;
+  dnnl::stream stream;
+  Storage scratch, own;
+  memory x, y, weights, bias, own_x, own_y;
+  std::unordered_map<int, memory> arguments;
+};
+
+ConvRun::State::State(const ConvPrimitive& primitive)
+    : p(primitive),
+      stream(onednn_engine()),
+      scratch(p.scratchpad.get_size(), cpu),
+      own(p.own_x.get_size() + p.own_y.get_size(), cpu),
+      x(p.x, onednn_engine(), nullptr),
+      y(p.y, onednn_engine(), nullptr),
+      weights(p.weights, onednn_engine(), nullptr) {
+  const bool forward = p.pass == Pass::forward, ordered = p.own_x.get_size() > 0;
+  if (ordered) {
+    own_x = memory(p.own_x, onednn_engine(), own.data());
+    own_y = memory(p.own_y, onednn_engine(), static_cast<char*>(own.data()) + p.own_x.get_size());
   }
-  arguments_ = {{p.pass == Pass::data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, own ? own_x_ : x_},
-                {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, own ? own_y_ : y_},
-                {p.pass == Pass::weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, weights_},
-                {DNNL_ARG_SCRATCHPAD, memory(p.scratchpad, onednn_engine(), scratch_.data())}};
+  arguments = {{p.pass == Pass::data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, ordered ? own_x : x},
+               {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, ordered ? own_y : y},
+               {p.pass == Pass::weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, weights},
+               {DNNL_ARG_SCRATCHPAD, memory(p.scratchpad, onednn_engine(), scratch.data())}};
   if (forward && p.bias.get_size() > 0) {
-    bias_ = memory(p.bias, onednn_engine(), nullptr);
-    arguments_.insert({DNNL_ARG_BIAS, bias_});
+    bias = memory(p.bias, onednn_engine(), nullptr);
+    arguments.insert({DNNL_ARG_BIAS, bias});
   }
 }
+
+ConvRun::ConvRun(const ConvPrimitive& p) : state_(std::make_unique<State>(p)) {}
+
+ConvRun::~ConvRun() = default;
 
 void ConvRun::operator()(void* x, void* y, void* weights, const float* bias) {
-  x_.set_data_handle(x);
-  y_.set_data_handle(y);
-  weights_.set_data_handle(weights);
-  if (bias) bias_.set_data_handle(const_cast<float*>(bias));
-  const auto order = [&](const dnnl::primitive& reorder, dnnl::memory& from, dnnl::memory& to) {
-    if (reorder) reorder.execute(stream_, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  State& s = *state_;
+  s.x.set_data_handle(x);
+  s.y.set_data_handle(y);
+  s.weights.set_data_handle(weights);
+  if (bias) s.bias.set_data_handle(const_cast<float*>(bias));
+  const auto order = [&](const dnnl::primitive& reorder, memory& from, memory& to) {
+    if (reorder) reorder.execute(s.stream, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
   };
-  const bool forward = p_.pass == Pass::forward;
-  order(p_.order_x, x_, own_x_);
-  if (!forward) order(p_.order_y, y_, own_y_);
-  p_.primitive.execute(stream_, arguments_);
-  if (forward) order(p_.order_y, own_y_, y_);
+  const bool forward = s.p.pass == Pass::forward;
+  order(s.p.order_x, s.x, s.own_x);
+  if (!forward) order(s.p.order_y, s.y, s.own_y);
+  s.p.primitive.execute(s.stream, s.arguments);
+  if (forward) order(s.p.order_y, s.own_y, s.y);
 }
 
+struct Reorder::State {
+  const ConvPrimitive& p;
+  dnnl::stream stream;
+  memory from, to;
+  std::unordered_map<int, memory> arguments;
+};
+
 Reorder::Reorder(const ConvPrimitive& p)
-    : p_(p),
-      stream_(onednn_engine()),
-      from_(p.pass == Pass::weight ? p.weights : p.plain, onednn_engine(), nullptr),
-      to_(p.pass == Pass::weight ? p.plain : p.weights, onednn_engine(), nullptr),
-      arguments_{{DNNL_ARG_FROM, from_}, {DNNL_ARG_TO, to_}} {}
+    : state_(new State{
+          .p = p,
+          .stream = dnnl::stream(onednn_engine()),
+          .from = memory(p.pass == Pass::weight ? p.weights : p.plain, onednn_engine(), nullptr),
+          .to = memory(p.pass == Pass::weight ? p.plain : p.weights, onednn_engine(), nullptr)}) {
+  state_->arguments = {{DNNL_ARG_FROM, state_->from}, {DNNL_ARG_TO, state_->to}};
+}
+
+Reorder::~Reorder() = default;
 
 void Reorder::operator()(void* from, void* to) {
-  from_.set_data_handle(from);
-  to_.set_data_handle(to);
-  p_.reorder.execute(stream_, arguments_);
+  state_->from.set_data_handle(from);
+  state_->to.set_data_handle(to);
+  state_->p.reorder.execute(state_->stream, state_->arguments);
 }
 
 }  // namespace sotto

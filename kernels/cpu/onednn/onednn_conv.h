@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <unordered_map>
 
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -51,28 +50,25 @@ bool has_bf16_instructions();
 class ConvRun {
  public:
   explicit ConvRun(const ConvPrimitive& p);
+  ~ConvRun();
   // x and y are channels-last, `weights` in the primitive's order; bias may be nullptr.
   void operator()(void* x, void* y, void* weights, const float* bias);
 
  private:
-  const ConvPrimitive& p_;
-  dnnl::stream stream_;
-  Storage scratch_, own_;
-  dnnl::memory x_, y_, weights_, bias_, own_x_, own_y_;
-  std::unordered_map<int, dnnl::memory> arguments_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 // Reorders row-major weights for the primitive; in the weight pass the reverse.
 class Reorder {
  public:
   explicit Reorder(const ConvPrimitive& p);
+  ~Reorder();
   void operator()(void* from, void* to);
 
  private:
-  const ConvPrimitive& p_;
-  dnnl::stream stream_;
-  dnnl::memory from_, to_;
-  std::unordered_map<int, dnnl::memory> arguments_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace sotto
