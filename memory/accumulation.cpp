@@ -4,6 +4,7 @@
 
 #include "core/join.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "memory/checkpointing/model_checkpoints.h"
 
 namespace sotto::memory {
 
@@ -30,6 +31,13 @@ LossScale scale_of(const Policy& policy) {
 }
 
 }  // namespace
+
+// A logical batch.
+struct Accumulation::Batch {
+  const Loss& loss;
+  std::span<const std::int64_t> rows;
+  const TapeOptions& options;
+};
 
 Accumulation::Accumulation(const Policy& policy, nn::Module* model)
     : policy_(policy),

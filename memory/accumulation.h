@@ -7,7 +7,6 @@
 #include <span>
 
 #include "autograd/tape.h"
-#include "memory/checkpointing/model_checkpoints.h"
 #include "memory/loss_scale.h"
 #include "memory/physical_batches.h"
 #include "memory/planning/planner.h"
@@ -59,12 +58,7 @@ class Accumulation {
   const PhaseProfiler& phases() const { return phases_; }
 
  private:
-  // A logical batch.
-  struct Batch {
-    const Loss& loss;
-    std::span<const std::int64_t> rows;
-    const TapeOptions& options;
-  };
+  struct Batch;
   Accumulation(const Policy& policy, nn::Module* model);
   std::vector<Strategy> strategies(const MemoryRequirement& requirement);
   double add_physical_batch(const Batch& batch, std::int64_t first, std::int64_t end,

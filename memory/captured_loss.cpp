@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "autograd/ops/elementwise.h"
 #include "autograd/sample_axis_rules.h"
@@ -17,6 +18,8 @@ namespace {
 const Op captured_op("captured_loss");
 
 using Uses = std::vector<std::pair<Parameter*, std::vector<PerSampleGrad>>>;
+// All numbers that a capture depends on.
+using Setting = std::vector<std::int64_t>;
 
 // Keeps the gradients that backward delivers, to be read once more after each replay: all uses of
 // the parameters, or their sums only. It may bound influence here because the tape that asks for
@@ -75,11 +78,10 @@ void add_modes(std::vector<std::int64_t>& numbers, nn::Module& module) {
                   [&](const std::string&, nn::Module& child) { add_modes(numbers, child); }));
 }
 
-}  // namespace
-
 // The captured graphs, and the tensors they read and write.
-class CapturedLoss::Pass {
+class Pass {
  public:
+  using Loss = CapturedLoss::Loss;
   Pass(const Loss& loss, const TapeOptions& options, Device device)
       : loss_(loss), options_(options), capture_(device) {}
 
@@ -119,7 +121,7 @@ class CapturedLoss::Pass {
 };
 
 // Returns the losses times dy_, so that backward from ones starts with the cotangent dy_.
-Var CapturedLoss::Pass::weighted(Tape& tape) {
+Var Pass::weighted(Tape& tape) {
   const Var losses = loss_(tape, batch_);
   check(losses.shape() == Shape{batch_[0].size(0)} && losses.samples().batched(),
         "captured loss: a loss of shape {} for {} rows; return one loss for each row; the engine "
@@ -130,7 +132,7 @@ Var CapturedLoss::Pass::weighted(Tape& tape) {
   return mul(losses, untracked(tape, dy_, 0));
 }
 
-void CapturedLoss::Pass::load(const std::vector<Tensor>& batch) const {
+void Pass::load(const std::vector<Tensor>& batch) const {
   for (std::size_t k = 0; k < batch.size(); ++k) {
     const std::int64_t rows = batch[k].size(0), all = batch_[k].size(0);
     copy_into(batch[k], batch_[k].slice(0, 0, rows));
@@ -139,8 +141,7 @@ void CapturedLoss::Pass::load(const std::vector<Tensor>& batch) const {
   }
 }
 
-void CapturedLoss::Pass::prepare(const std::vector<Tensor>& batch, std::int64_t rows,
-                                 Device device) {
+void Pass::prepare(const std::vector<Tensor>& batch, std::int64_t rows, Device device) {
   for (const Tensor& x : batch) {
     Shape shape = x.shape();
     shape[0] = rows;
@@ -162,7 +163,7 @@ void CapturedLoss::Pass::prepare(const std::vector<Tensor>& batch, std::int64_t 
   if (replayed_bits() != expected) throw CannotCapture("a replay differs from the run before it");
 }
 
-std::vector<std::uint64_t> CapturedLoss::Pass::ordinary_bits() {
+std::vector<std::uint64_t> Pass::ordinary_bits() {
   const Tensor captured = losses_;
   Tape tape(options_);
   Kept kept = sink();
@@ -170,7 +171,7 @@ std::vector<std::uint64_t> CapturedLoss::Pass::ordinary_bits() {
   return bits_of(std::exchange(losses_, captured), kept.take());
 }
 
-std::vector<std::uint64_t> CapturedLoss::Pass::replayed_bits() {
+std::vector<std::uint64_t> Pass::replayed_bits() {
   capture_.replay(forwards);
   capture_.replay(backwards);
   return bits_of(losses_, gradients_);
@@ -178,7 +179,7 @@ std::vector<std::uint64_t> CapturedLoss::Pass::replayed_bits() {
 
 // A loss that reads something that is neither in the batch nor a parameter, such as targets in a
 // variable of its own, agrees on the captured batch but, except by chance, not on others.
-bool CapturedLoss::Pass::confirm(const std::vector<Tensor>& batch) {
+bool Pass::confirm(const std::vector<Tensor>& batch) {
   constexpr int enough = 4;
   if (confirmations_ == enough) return true;
   given_ = Tensor();
@@ -194,7 +195,7 @@ bool CapturedLoss::Pass::confirm(const std::vector<Tensor>& batch) {
   return ordinary_bits() == replayed_bits();
 }
 
-std::int64_t CapturedLoss::Pass::forward(const std::vector<Tensor>& batch) {
+std::int64_t Pass::forward(const std::vector<Tensor>& batch) {
   ++calls_;  // tapes of earlier calls are invalid from here on, even if this call fails
   given_ = Tensor();
   load(batch);
@@ -204,7 +205,7 @@ std::int64_t CapturedLoss::Pass::forward(const std::vector<Tensor>& batch) {
   return calls_;
 }
 
-void CapturedLoss::Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint) {
+void Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& adjoint) {
   check(options_.private_data || adjoint.sums_only(),
         "captured loss: on an ordinary tape, sinks receive sums only");
   check(call == calls_ && given_.defined(),
@@ -232,89 +233,105 @@ void CapturedLoss::Pass::backward(std::int64_t call, const Tensor& dy, Adjoint& 
   }
 }
 
-CapturedLoss::CapturedLoss(nn::Module& model, std::int64_t rows, Loss loss)
-    : model_(model), rows_(rows), loss_(std::move(loss)) {
-  check(rows >= 1, "captured loss: {} rows", rows);
-}
-
-CapturedLoss::~CapturedLoss() = default;
-
-void CapturedLoss::forget() {
-  pass_ = nullptr;
-  setting_.reset();
-}
-
-std::string CapturedLoss::obstacle(const Tape& tape, std::int64_t rows) const {
+// Returns why a batch of n rows cannot be replayed by graphs of `rows` rows; empty if it can.
+std::string obstacle(const Tape& tape, std::int64_t n, std::int64_t rows) {
   if (Capture::here()) return "it is called inside another capture";
   if (!tape.is_root()) return "it is called inside an activation checkpoint";
   if (tape.precision().value_or(Dtype::f32) != tape.options().precision)
     return "it is called in a region of another precision";
-  if (rows == 0 || rows > rows_) return fmt::format("{} rows where {} were captured", rows, rows_);
-  if (!tape.options().private_data && rows < rows_)
-    return fmt::format("{} rows where {} were captured, with their sum", rows, rows_);
+  if (n == 0 || n > rows) return fmt::format("{} rows where {} were captured", n, rows);
+  if (!tape.options().private_data && n < rows)
+    return fmt::format("{} rows where {} were captured, with their sum", n, rows);
   return "";
 }
 
-CapturedLoss::Setting CapturedLoss::setting_of(const Tape& tape, const std::vector<Tensor>& batch) {
+// Returns the numbers of a capture's setting.
+Setting setting_of(const Tape& tape, const std::vector<Tensor>& batch, nn::Module& model,
+                   std::int64_t rows) {
   const TapeOptions& options = tape.options();
   Setting numbers{options.private_data, options.training,
                   static_cast<std::int64_t>(options.precision)};
-  for (const Parameter* parameter : model_.parameters()) {
+  for (const Parameter* parameter : model.parameters()) {
     const View value = parameter->value.view();
     numbers.insert(numbers.end(), {std::bit_cast<std::int64_t>(parameter),
                                    std::bit_cast<std::int64_t>(value.data), parameter->trainable});
     add_view(numbers, value);
   }
-  add_modes(numbers, model_);
+  add_modes(numbers, model);
   for (const Tensor& x : batch) {
     Shape shape = x.shape();
-    shape[0] = rows_;
+    shape[0] = rows;
     numbers.insert(numbers.end(), {static_cast<std::int64_t>(x.dtype()), x.rank()});
     numbers.insert(numbers.end(), shape.begin(), shape.end());
   }
   return numbers;
 }
 
-void CapturedLoss::capture(const Tape& tape, const std::vector<Tensor>& batch) {
-  Setting setting = setting_of(tape, batch);
-  if (setting_ == setting) return;
-  pass_ = nullptr;  // frees the graphs' memory first
+}  // namespace
+
+// The last attempt to capture.
+struct CapturedLoss::Attempt {
+  void capture(CapturedLoss& loss, const Tape& tape, const std::vector<Tensor>& batch);
+  void confirm(const std::vector<Tensor>& batch);
+
+  std::optional<Setting> setting;
+  std::string failure;         // why it failed
+  std::shared_ptr<Pass> pass;  // the captured graphs, null after a failure
+};
+
+void CapturedLoss::Attempt::capture(CapturedLoss& loss, const Tape& tape,
+                                    const std::vector<Tensor>& batch) {
+  Setting now = setting_of(tape, batch, loss.model_, loss.rows_);
+  if (setting == now) return;
+  pass = nullptr;  // frees the graphs' memory first
   // Set in advance: if writing down a reason runs out of memory, nothing is replayed.
-  failure_ = "it has not been captured";
-  setting_ = std::move(setting);
+  failure = "it has not been captured";
+  setting = std::move(now);
   try {
-    const Device device = device_of(model_.parameters());
+    const Device device = device_of(loss.model_.parameters());
     const TapeOptions& given = tape.options();
-    auto pass = std::make_shared<Pass>(loss_,
+    auto made = std::make_shared<Pass>(loss.loss_,
                                        TapeOptions{.private_data = given.private_data,
                                                    .training = given.training,
                                                    .precision = given.precision},
                                        device);
-    pass->prepare(batch, rows_, device);
-    const auto known = model_.parameters();
-    for (const auto& [parameter, uses] : pass->gradients()) {
+    made->prepare(batch, loss.rows_, device);
+    const auto known = loss.model_.parameters();
+    for (const auto& [parameter, uses] : made->gradients()) {
       if (std::find(known.begin(), known.end(), parameter) == known.end())
         throw CannotCapture("it depends on a parameter that is not the model's");
     }
-    pass_ = std::move(pass);
-    ++captures_;
-    failure_.clear();
+    pass = std::move(made);
+    ++loss.captures_;
+    failure.clear();
   } catch (const std::exception& error) {
-    failure_ = error.what();
+    failure = error.what();
   }
 }
 
 // Compares a later batch, and gives the captured graphs up if the replay differs.
-void CapturedLoss::confirm(const std::vector<Tensor>& batch) {
-  std::shared_ptr<Pass> pass = std::exchange(pass_, nullptr);
+void CapturedLoss::Attempt::confirm(const std::vector<Tensor>& batch) {
+  std::shared_ptr<Pass> checked = std::exchange(pass, nullptr);
   try {
-    if (pass->confirm(batch)) return pass_.swap(pass);
-    failure_ =
+    if (checked->confirm(batch)) return pass.swap(checked);
+    failure =
         "a replay with another batch differs from the loss: the loss reads a value that is "
         "neither in the batch nor a parameter of the model";
   } catch (const std::exception& error) {
-    failure_ = error.what();
+    failure = error.what();
   }
+}
+
+CapturedLoss::CapturedLoss(nn::Module& model, std::int64_t rows, Loss loss)
+    : model_(model), rows_(rows), loss_(std::move(loss)), attempt_(std::make_unique<Attempt>()) {
+  check(rows >= 1, "captured loss: {} rows", rows);
+}
+
+CapturedLoss::~CapturedLoss() = default;
+
+void CapturedLoss::forget() {
+  attempt_->pass = nullptr;
+  attempt_->setting.reset();
 }
 
 Var CapturedLoss::operator()(Tape& tape, const std::vector<Tensor>& batch) {
@@ -322,11 +339,12 @@ Var CapturedLoss::operator()(Tape& tape, const std::vector<Tensor>& batch) {
   const std::int64_t rows = batch[0].size(0);
   for (const Tensor& x : batch)
     check(x.size(0) == rows, "captured loss: tensors of {} and {} rows", x.size(0), rows);
-  reason_ = obstacle(tape, rows);
+  reason_ = obstacle(tape, rows, rows_);
   if (reason_.empty()) {
-    capture(tape, batch);
-    if (pass_) confirm(batch);
-    if (!pass_) reason_ = failure_.empty() ? "the capture was given up" : failure_;
+    attempt_->capture(*this, tape, batch);
+    if (attempt_->pass) attempt_->confirm(batch);
+    const std::string& failure = attempt_->failure;
+    if (!attempt_->pass) reason_ = failure.empty() ? "the capture was given up" : failure;
   }
   if (!reason_.empty()) {
     const Device device = device_of(model_.parameters());
@@ -334,15 +352,15 @@ Var CapturedLoss::operator()(Tape& tape, const std::vector<Tensor>& batch) {
     for (const Tensor& x : batch) there.push_back(x.to(device));
     return loss_(tape, there);
   }
+  const std::shared_ptr<Pass> pass = attempt_->pass;
   ++replays_;
   tape.input(batch[0]);  // tells the tape the number of samples
   std::vector<Var> inputs;
-  for (const auto& [parameter, uses] : pass_->gradients()) inputs.push_back(tape.use(*parameter));
-  const std::int64_t call = pass_->forward(batch);
-  return tape.record(captured_op, std::move(inputs), pass_->losses(), 0,
-                     [pass = pass_, call](const Tensor& dy, Adjoint& adjoint) {
-                       pass->backward(call, dy, adjoint);
-                     });
+  for (const auto& [parameter, uses] : pass->gradients()) inputs.push_back(tape.use(*parameter));
+  const std::int64_t call = pass->forward(batch);
+  return tape.record(
+      captured_op, std::move(inputs), pass->losses(), 0,
+      [pass, call](const Tensor& dy, Adjoint& adjoint) { pass->backward(call, dy, adjoint); });
 }
 
 }  // namespace sotto::memory

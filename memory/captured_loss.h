@@ -5,12 +5,10 @@
 // To the caller's tape it is an operation like others. The graphs contain only the loss and its
 // gradients: clipping, its statistics, noise, ledger, update and everything random run outside of
 // them at every step.
-// everything random.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,21 +55,12 @@ class CapturedLoss {
   void forget();
 
  private:
-  class Pass;
-  // All numbers that a capture depends on.
-  using Setting = std::vector<std::int64_t>;
-
-  std::string obstacle(const Tape& tape, std::int64_t rows) const;
-  Setting setting_of(const Tape& tape, const std::vector<Tensor>& batch);
-  void capture(const Tape& tape, const std::vector<Tensor>& batch);
-  void confirm(const std::vector<Tensor>& batch);
+  struct Attempt;
 
   nn::Module& model_;
   std::int64_t rows_;
   Loss loss_;
-  std::optional<Setting> setting_;  // of the last attempt to capture
-  std::string failure_;             // why that attempt failed
-  std::shared_ptr<Pass> pass_;      // the captured graphs, null after a failure
+  std::unique_ptr<Attempt> attempt_;  // the last one to capture
   std::string reason_;
   std::int64_t captures_ = 0, replays_ = 0;
 };

@@ -11,6 +11,7 @@
 #include "dp/engine/engine.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/accumulation.h"
+#include "memory/checkpointing/model_checkpoints.h"
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "nn/layers/attention_layers.h"
