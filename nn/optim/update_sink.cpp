@@ -1,5 +1,7 @@
 #include "nn/optim/update_sink.h"
 
+#include "nn/optim/optimizer.h"
+
 namespace sotto::nn {
 
 void UpdateSink::receive(Parameter& parameter, std::vector<PerSampleGrad> uses) {

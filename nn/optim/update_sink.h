@@ -5,9 +5,10 @@
 #include <unordered_set>
 
 #include "autograd/sink.h"
-#include "nn/optim/optimizer.h"
 
 namespace sotto::nn {
+
+class Optimizer;
 
 // The sink of one ordinary (not private) backward. Each parameter is updated, with the same bits as
 // by Optimizer::step() after a SumSink, as soon as backward has passed every node that reads it;
