@@ -137,6 +137,36 @@ std::string training(const TrainingReport& report) {
   return section("Training", true, html);
 }
 
+std::string confusion_table(const TrainingReport::Confusion& confusion) {
+  const std::size_t n = confusion.classes.size();
+  check(confusion.counts.size() == n * n, "report: {} counts of {} classes",
+        confusion.counts.size(), n);
+  std::string html = "<figure>\n<figcaption>Rows: classes; columns: what they were taken for";
+  html += "</figcaption>\n<table>\n<tr><th></th>";
+  for (const std::string& name : confusion.classes)
+    html += fmt::format("<th>{}</th>", escape(name));
+  html += "</tr>\n";
+  for (std::size_t row = 0; row < n; ++row) {
+    html += fmt::format("<tr><th>{}</th>", escape(confusion.classes[row]));
+    for (std::size_t column = 0; column < n; ++column) {
+      const std::string count = grouped(confusion.counts[row * n + column]);
+      html += row == column ? "<td><strong>" + count + "</strong></td>" : "<td>" + count + "</td>";
+    }
+    html += "</tr>\n";
+  }
+  return html + "</table>\n</figure>\n";
+}
+
+std::string results(const TrainingReport& report) {
+  if (report.results.empty() && !report.confusion) return "";
+  std::string html = "<table>\n";
+  for (const auto& [name, value] : report.results)
+    html += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escape(name), escape(value));
+  html += "</table>\n";
+  if (report.confusion) html += confusion_table(*report.confusion);
+  return section("Results on the test data", measure_is_private(report), html);
+}
+
 std::string norms(const TrainingReport& report) {
   if (report.norms.empty()) return "";
   const TrainingReport::NormHistogram& last = report.norms.back();
@@ -244,6 +274,20 @@ std::string warnings(const TrainingReport& report) {
 
 }  // namespace
 
+std::string TrainingReport::Confusion::to_text() const {
+  static constexpr std::size_t width = 12;
+  const auto cell = [](const std::string& text) {
+    return fmt::format("  {:>{}.{}}", text, width, width);
+  };
+  std::string text = cell("");
+  for (const std::string& name : classes) text += cell(name);
+  for (std::size_t k = 0; k < counts.size(); ++k) {
+    if (k % classes.size() == 0) text += "\n" + cell(classes[k / classes.size()]);
+    text += cell(fmt::to_string(counts[k]));
+  }
+  return text + "\n";
+}
+
 std::vector<std::string> not_private_numbers(const TrainingReport& report) {
   using Point = TrainingReport::Point;
   std::vector<std::string> numbers;
@@ -278,8 +322,9 @@ std::string to_html(const TrainingReport& report) {
              "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>{}</title>\n"
              "<style>\n{}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>{}</h1>\n</header>\n",
              title, report_style, title) +
-         banner(report) + headline(report) + statement(report) + training(report) + norms(report) +
-         phases(report) + settings(report) + warnings(report) + "</main>\n</body>\n</html>\n";
+         banner(report) + headline(report) + statement(report) + results(report) +
+         training(report) + norms(report) + phases(report) + settings(report) + warnings(report) +
+         "</main>\n</body>\n</html>\n";
 }
 
 }  // namespace sotto

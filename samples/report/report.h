@@ -46,14 +46,25 @@ struct TrainingReport {
     std::uint64_t peak_bytes = 0;
   };
 
+  // How often each class was taken for each, on the test data.
+  struct Confusion {
+    std::vector<std::string> classes;
+    std::vector<std::int64_t> counts;  // [class][predicted class], row by row
+
+    // A table of lines; long names are cut.
+    std::string to_text() const;
+  };
+
   std::string title;
   std::vector<Setting> settings;
+  std::vector<Setting> results;  // measures of the final model on the test data
+  std::optional<Confusion> confusion;
   std::vector<Point> points;         // increasing in step
   std::vector<NormHistogram> norms;  // increasing in step
   std::vector<Phase> phases;
   std::optional<PrivacyStatement> privacy;  // nullopt: trained without privacy
   std::string no_privacy_reason;            // shown if there is no statement
-  bool measured_on_private_data = false;  // instead of held-out data
+  bool measured_on_private_data = false;    // instead of held-out data
   // Non-private numbers besides those that the page finds by itself (not_private_numbers).
   std::vector<std::string> not_private;
   // The name of the measure, such as "accuracy", and whether it is a fraction, shown in percent.

@@ -58,6 +58,8 @@ json to_json(const TrainingReport& report) {
   for (const auto& [name, value] : report.settings) {
     settings.push_back({{"name", name}, {"value", value}});
   }
+  json results = json::object();
+  for (const auto& [name, value] : report.results) results[name] = value;
   return {{"title", report.title},
           {"test_" + key_of(report.measure), measured(report.test_measure)},
           {"measured_on_private_data", report.measured_on_private_data},
@@ -67,6 +69,10 @@ json to_json(const TrainingReport& report) {
           {"no_privacy_reason", report.no_privacy_reason},
           {"not_private", not_private_numbers(report)},
           {"settings", settings},
+          {"results", results},
+          {"confusion", report.confusion ? json{{"classes", report.confusion->classes},
+                                                {"counts", report.confusion->counts}}
+                                         : json(nullptr)},
           {"points", points},
           {"norms", all(report.norms)},
           {"phases", all(report.phases)}};

@@ -34,6 +34,7 @@ constexpr std::pair<const char*, const char*> conflicts[] = {
     {"--no-privacy", "--sampling"},
     {"--no-privacy", "--max-batch-size"},
     {"--no-privacy", "--accountant"},
+    {"--no-privacy", "--compare"},
 };
 
 std::vector<std::string> preset_names(const Task& task) {
@@ -118,6 +119,8 @@ void Reading::add_privacy() {
                {"auto", "book-keeping", "ghost"});
   line_.option("--ledger-block", options_.write_ahead,
                "releases the ledger reserves at a time; a crash charges unused ones, too", "N");
+  line_.flag("--compare", options_.compare,
+             "afterwards train without privacy, too, and print its result beside");
   line_.flag("--no-privacy", no_privacy_, "ordinary training, for comparison: NO PRIVACY AT ALL");
 }
 

@@ -21,7 +21,8 @@ struct Options {
   std::int64_t save_every = 0;  // steps; 0: once an epoch
   std::int64_t eval_every = 0;
   std::int64_t write_ahead = 16;
-  int threads = 0;  // 0: all
+  int threads = 0;       // 0: all
+  bool compare = false;  // also train without privacy, for comparison
   bool quiet = false;
 };
 

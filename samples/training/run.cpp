@@ -16,6 +16,7 @@
 #include <sotto/dp/numerics/directed_rounding.h>
 #include <sotto/dp/sampling/sampler.h>
 #include "samples/cli/program.h"
+#include "samples/training/comparison.h"
 #include "samples/training/progress.h"
 #include "samples/training/recorder.h"
 #include "samples/training/summary.h"
@@ -58,7 +59,9 @@ Statistics earlier_statistics(const Options& options) {
 class Session {
  public:
   Session(Task& task, const Options& options, const Data& data)
-      : options_(options),
+      : task_(task),
+        data_(data),
+        options_(options),
         statistics_(earlier_statistics(options_)),
         ledger_(make_ledger(options_)),
         trainer_(task, options_.settings, data, ledger_, options_.resumed),
@@ -115,8 +118,11 @@ class Session {
   void evaluate();
   void save();
   void finish();
+  void compare();
   void write_reports(const Outcome& outcome);
 
+  Task& task_;
+  const Data& data_;
   Options options_;
   Recorder statistics_;
   Ledger ledger_;
@@ -217,8 +223,18 @@ void Session::finish() {
     print("stopped by a signal after step {} of {}{}\n", made, planned_steps(options_.settings),
           options_.save.empty() ? "" : "; continue with --resume " + printable(options_.save));
   }
+  compare();
   print("{}\n", closing_line(outcome, trainer_));
   write_reports(outcome);  // last, so that a failure to write them loses nothing else
+}
+
+void Session::compare() {
+  if (!options_.compare || caught_signal != 0) return;
+  const auto stop = [] { return caught_signal != 0; };
+  const std::optional<double> ordinary = ordinary_measure(task_, trainer_.settings(), data_, stop);
+  if (!ordinary) return;
+  const Measure measure = task_.measure();
+  print("without privacy: test {} {}\n", measure.name, text_of(measure, *ordinary));
 }
 
 void Session::write_reports(const Outcome& outcome) {

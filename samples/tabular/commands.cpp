@@ -1,0 +1,121 @@
+#include "samples/tabular/commands.h"
+
+#include <nlohmann/json.hpp>
+
+#include <sotto/core/io/atomic_file.h>
+#include <sotto/nn/data/tables/schema_guess.h>
+#include <sotto/nn/data/tables/table_reader.h>
+#include "samples/cli/command_line.h"
+#include "samples/cli/program.h"
+#include "samples/report/charts.h"
+#include "samples/tabular/results.h"
+
+namespace sotto::tabular {
+
+namespace {
+
+constexpr std::int64_t rows_at_a_time = 4096;
+
+void require_given(const char* option, const std::string& value) {
+  check(!value.empty(), "{}: is required", option);
+}
+
+void print_results(const TrainingReport& report) {
+  for (const auto& [name, value] : report.results) samples::print("{:<46}{}\n", name, value);
+  if (!report.confusion) return;
+  samples::print("\nrows of each class, by what they were taken for\n");
+  samples::print_text(report.confusion->to_text());
+}
+
+nlohmann::json results_json(const TrainingReport& report) {
+  nlohmann::json object = nlohmann::json::object();
+  for (const auto& [name, value] : report.results) object[name] = nlohmann::json::parse(value);
+  if (report.confusion) {
+    object["classes"] = report.confusion->classes;
+    object["confusion"] = report.confusion->counts;
+  }
+  return object;
+}
+
+}  // namespace
+
+int evaluate(int argc, const char* const* argv) {
+  std::string model, data, json;
+  samples::CommandLine line("Measures a saved model on the rows of a table that has labels.");
+  line.group("Options");
+  line.option("--model", model, "model that `tabular train --save` wrote", "FILE");
+  line.option("--data", data, "rows, with the columns of the model's schema", "FILE");
+  line.option("--json", json, "write the results as JSON", "FILE");
+  if (!line.parse(argc, argv)) return 0;
+  require_given("--model", model);
+  require_given("--data", data);
+  samples::check_writable("--json", json);
+  const SavedModel saved = load_model(model);
+  const Dataset rows =
+      read_table(data, saved.schema, {.category_indices = reads_indices(saved.options)});
+  TrainingReport report;
+  describe_results(outputs_of_rows(*saved.network, rows), rows.targets, saved.schema, report);
+  samples::print("{} rows\n", rows.size());
+  print_results(report);
+  if (!json.empty()) samples::write_text({json, samples::json_text(results_json(report))});
+  return 0;
+}
+
+int predict(int argc, const char* const* argv) {
+  std::string model, data, out;
+  samples::CommandLine line("Predicts the label of each row of a table, in constant memory.");
+  line.group("Options");
+  line.option("--model", model, "model that `tabular train --save` wrote", "FILE");
+  line.option("--data", data, "rows; the label's column may be absent and is not read", "FILE");
+  line.option("--out", out, "write predictions here as CSV, a line for each row", "FILE");
+  if (!line.parse(argc, argv)) return 0;
+  require_given("--model", model);
+  require_given("--data", data);
+  require_given("--out", out);
+  samples::check_writable("--out", out);
+  const SavedModel saved = load_model(model);
+  TableReader reader(data, saved.schema,
+                     {.labels = false, .category_indices = reads_indices(saved.options)});
+  std::int64_t count = 0;
+  write_file_atomically(out, [&](FileWriter& writer) {
+    writer.write(prediction_header(saved.schema));
+    for (Dataset rows = reader.next(rows_at_a_time); rows.size() > 0;
+         rows = reader.next(rows_at_a_time)) {
+      writer.write(prediction_lines(outputs_of_rows(*saved.network, rows), saved.schema));
+      count += rows.size();
+    }
+  });
+  samples::print("{} predictions in {}\n", count, out);
+  return 0;
+}
+
+int schema(int argc, const char* const* argv) {
+  std::string data, out;
+  GuessOptions guess;
+  bool made_public = false;
+  samples::CommandLine line(
+      "Proposes a schema for a table and says, column by column, what it read for that. A schema "
+      "is public: correct ranges and categories from what is known without the rows.");
+  line.group("Options");
+  line.option("--data", data, "CSV or TSV file, plain or gzipped", "FILE");
+  line.option("--label", guess.label, "column to predict; the last one if not given", "COLUMN");
+  line.option("--user", guess.user, "column that says whose row it is: the privacy unit", "COLUMN");
+  line.option("--out", out, "write the schema here, which publishes what it says", "FILE");
+  line.flag("--i-made-this-public", made_public,
+            "I know what the comments name from elsewhere, or make it public (for --out)");
+  if (!line.parse(argc, argv)) return 0;
+  require_given("--data", data);
+  check(out.empty() || made_public,
+        "--out: a schema is public and this one is read from the rows: look at it without --out, "
+        "then give --i-made-this-public");
+  samples::check_writable("--out", out);
+  const std::string text = guess_schema(data, guess).to_json();
+  if (out.empty()) {
+    samples::print_text(text);
+  } else {
+    samples::write_text({out, text});
+  }
+  return 0;
+}
+
+}  // namespace sotto::tabular

@@ -1,0 +1,169 @@
+#include "samples/tabular/network.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <sotto/autograd/ops.h>
+#include <sotto/core/error.h>
+#include <sotto/nn/layers.h>
+
+namespace sotto::tabular {
+
+namespace {
+
+constexpr std::int64_t max_width = 1 << 16;
+constexpr std::int64_t max_layers = 64;
+constexpr std::int64_t max_pieces = 256;
+
+// Hidden layers with tanh, whose gradients are bounded (Papernot et al. 2021), and a linear one.
+nn::Sequential perceptron(std::int64_t inputs, std::int64_t outputs,
+                          const NetworkOptions& options) {
+  nn::Sequential layers;
+  for (std::int64_t k = 0; k < options.layers; ++k) {
+    layers.add(nn::Linear(inputs, options.hidden));
+    layers.add(nn::Tanh());
+    inputs = options.hidden;
+  }
+  layers.add(nn::Linear(inputs, outputs));
+  return layers;
+}
+
+// One row of a matrix: an affine function of one input.
+struct PieceRow {
+  std::int64_t input;
+  float slope, offset;
+};
+
+// The pieces of each number, and each category as it is. A number without a range is divided from
+// three deviations below the mean to three above.
+std::vector<PieceRow> piece_rows(const TableSchema& schema, std::int64_t pieces, bool categories) {
+  std::vector<PieceRow> rows;
+  std::int64_t input = 0;
+  for (const TableColumn& column : schema.columns) {
+    if (column.kind == ColumnKind::category && categories) {
+      for (std::int64_t k = 0; k < column.category_count(); ++k) rows.push_back({input++, 1, 0});
+    }
+    if (column.kind != ColumnKind::number) continue;
+    const auto p = static_cast<float>(pieces);
+    const float width = column.standardization ? 6 : 1, middle = column.standardization ? 3 : 0;
+    for (std::int64_t k = 0; k < pieces; ++k)
+      rows.push_back({input, p / width, p / width * middle - static_cast<float>(k)});
+    ++input;
+  }
+  return rows;
+}
+
+// The inputs' pieces, by a matrix that is not trained.
+class Pieces final : public nn::Module {
+ public:
+  Pieces(const std::vector<PieceRow>& rows, std::int64_t inputs)
+      : matrix_(inputs, std::ssize(rows)) {
+    std::vector<float> slopes(rows.size() * static_cast<std::size_t>(inputs)), offsets;
+    for (std::size_t k = 0; k < rows.size(); ++k) {
+      slopes[k * static_cast<std::size_t>(inputs) + static_cast<std::size_t>(rows[k].input)] =
+          rows[k].slope;
+      offsets.push_back(rows[k].offset);
+    }
+    matrix_.weight->value = Tensor::from(slopes, matrix_.weight->value.shape());
+    matrix_.bias->value = Tensor::from(offsets, matrix_.bias->value.shape());
+    matrix_.freeze();
+  }
+  Var forward(const Var& x) override { return clamp(matrix_(x), 0, 1); }
+  void visit(const nn::Visitor& visitor) override { visitor("matrix", matrix_); }
+
+ private:
+  nn::Linear matrix_;
+};
+
+class Perceptron final : public Network {
+ public:
+  explicit Perceptron(nn::Sequential layers) : layers_(std::move(layers)) {}
+  Var forward(const Var& inputs, const Tensor& /*categories*/) override { return layers_(inputs); }
+  void visit(const nn::Visitor& visitor) override { visitor("layers", layers_); }
+
+ private:
+  nn::Sequential layers_;
+};
+
+// Each category has a vector, a row of one table; the categories of column k begin at firsts_[k].
+class EmbeddingNetwork final : public Network {
+ public:
+  EmbeddingNetwork(const TableSchema& schema, std::int64_t outputs, const NetworkOptions& options)
+      : firsts_(firsts(schema.category_counts())),
+        table_(firsts_.back(), options.embedding),
+        layers_(perceptron(numbers(schema) + columns() * options.embedding, outputs, options)) {}
+
+  Var forward(const Var& numbers, const Tensor& categories) override {
+    const Var vectors = flatten(table_(numbers.tape().input(table_rows(categories))));
+    if (numbers.shape()[1] == 0) return layers_(vectors);
+    return layers_(concat({numbers, vectors}, 1));
+  }
+  void visit(const nn::Visitor& visitor) override {
+    visitor("categories", table_);
+    visitor("layers", layers_);
+  }
+
+ private:
+  static std::int64_t numbers(const TableSchema& schema) {
+    return std::count_if(schema.columns.begin(), schema.columns.end(),
+                         [](const auto& column) { return column.kind == ColumnKind::number; });
+  }
+  // The sums of the counts before each column, and of all.
+  static std::vector<std::int64_t> firsts(const std::vector<std::int64_t>& counts) {
+    std::vector<std::int64_t> sums(counts.size() + 1);
+    std::partial_sum(counts.begin(), counts.end(), sums.begin() + 1);
+    return sums;
+  }
+  std::int64_t columns() const { return std::ssize(firsts_) - 1; }
+  // The rows of the table for categories [n, columns].
+  Tensor table_rows(const Tensor& categories) const {
+    std::vector<std::int64_t> rows = categories.to_vector<std::int64_t>();
+    for (std::size_t k = 0; k < rows.size(); ++k)
+      rows[k] += firsts_[k % static_cast<std::size_t>(columns())];
+    return Tensor::from(rows, categories.shape()).to(categories.device());
+  }
+
+  std::vector<std::int64_t> firsts_;
+  nn::Embedding table_;
+  nn::Sequential layers_;
+};
+
+void check_range(const char* option, std::int64_t value, std::int64_t min, std::int64_t max) {
+  check(value >= min && value <= max, "{}: {} is not from {} to {}", option, value, min, max);
+}
+
+}  // namespace
+
+std::vector<std::string> network_names() { return {"logistic", "mlp", "embedding"}; }
+
+bool reads_indices(const NetworkOptions& options) { return options.model == "embedding"; }
+
+Var forward_rows(Network& network, Tape& tape, const Dataset& rows) {
+  const auto categories = rows.fields.find("categories");
+  return network(tape.input(rows.inputs),
+                 categories == rows.fields.end() ? Tensor() : categories->second);
+}
+
+std::unique_ptr<Network> make_network(const NetworkOptions& options, const TableSchema& schema) {
+  check_range("--hidden", options.hidden, 1, max_width);
+  check_range("--layers", options.layers, 1, max_layers);
+  check_range("--pieces", options.pieces, 1, max_pieces);
+  check_range("--embedding", options.embedding, 1, max_width);
+  const auto classes = static_cast<std::int64_t>(schema.classes().size());
+  const std::int64_t outputs = std::max<std::int64_t>(1, classes);
+  if (options.model == "embedding") {
+    check(!schema.category_counts().empty(),
+          "--model embedding: the schema has no column of kind category (mlp needs none)");
+    return std::make_unique<EmbeddingNetwork>(schema, outputs, options);
+  }
+  NetworkOptions layers = options;
+  if (options.model == "logistic") layers.layers = 0;
+  if (options.pieces == 1)
+    return std::make_unique<Perceptron>(perceptron(schema.width(), outputs, layers));
+  const std::vector<PieceRow> rows = piece_rows(schema, options.pieces, true);
+  nn::Sequential all{Pieces(rows, schema.width())};
+  all.add(perceptron(std::ssize(rows), outputs, layers));
+  return std::make_unique<Perceptron>(std::move(all));
+}
+
+}  // namespace sotto::tabular

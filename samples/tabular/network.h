@@ -1,0 +1,41 @@
+// Networks for the rows of a table.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sotto/nn/data/dataset.h>
+#include <sotto/nn/data/tables/table_schema.h>
+#include <sotto/nn/module_of.h>
+
+namespace sotto::tabular {
+
+struct NetworkOptions {
+  std::string model = "mlp";   // of network_names()
+  std::int64_t hidden = 64;    // units of a hidden layer
+  std::int64_t layers = 1;     // hidden layers
+  std::int64_t embedding = 8;  // numbers that stand for a category
+  std::int64_t pieces = 1;     // inputs that a number becomes
+};
+
+// With p pieces, a number z in [0, 1] becomes the inputs clamp(p z - k, 0, 1), k = 0 .. p - 1, so
+// that a linear layer is a piecewise linear function of it (Gorishniy et al. 2022).
+//
+// "logistic": one linear layer. "mlp": a multilayer perceptron with tanh. "embedding": a multilayer
+// perceptron on numbers, and for each category a vector that is learned.
+std::vector<std::string> network_names();
+
+// A model of rows: of the inputs, and of the indices of the categories where reads_indices() is
+// true. The result is [n, classes], or [n, 1] for a label that is a number.
+using Network = nn::ModuleOf<Tensor>;
+
+// The model's result for the rows.
+Var forward_rows(Network& network, Tape& tape, const Dataset& rows);
+
+// Throws std::invalid_argument for numbers out of range.
+std::unique_ptr<Network> make_network(const NetworkOptions& options, const TableSchema& schema);
+// True if the network reads TableOptions::category_indices.
+bool reads_indices(const NetworkOptions& options);
+
+}  // namespace sotto::tabular

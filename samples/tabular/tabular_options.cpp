@@ -1,0 +1,31 @@
+// The options of `tabular train`: apart, since they need the library for command lines.
+#include "samples/cli/command_line.h"
+#include "samples/tabular/tabular_task.h"
+
+namespace sotto::tabular {
+
+void TabularTask::add_data_options(samples::CommandLine& line, samples::Settings& s) {
+  line.option("--data", data_, "CSV or TSV file of training rows, plain or gzipped", "FILE");
+  line.option("--schema", schema_path_, "its columns: kinds, public ranges and categories (JSON)",
+              "FILE");
+  line.option("--test", test_, "file of test rows; otherwise a part of --data is kept for it",
+              "FILE");
+  line.option("--test-fraction", test_fraction_, "that part: a fraction of the units", "X");
+  line.option("--encode-in", folder_,
+              "keep the encoded rows in nameless files on this folder's disk: for tables larger "
+              "than memory",
+              "DIR");
+  line.option("--train-size", s.train_size, "people made up for training, without --data", "N");
+  line.option("--test-size", s.test_size, "people made up for the test, without --data", "N");
+}
+
+void TabularTask::add_model_options(samples::CommandLine& line) {
+  line.choice("--model", network_.model, "network", network_names());
+  line.option("--hidden", network_.hidden, "units of a hidden layer", "N");
+  line.option("--layers", network_.layers, "hidden layers", "N");
+  line.option("--pieces", network_.pieces,
+              "inputs that each number becomes, for a piecewise linear function of it", "N");
+  line.option("--embedding", network_.embedding, "numbers that stand for a category", "N");
+}
+
+}  // namespace sotto::tabular

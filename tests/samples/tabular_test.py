@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Runs the sample `tabular` as people do: training, evaluation, prediction, schemas, and refusals.
+
+Usage: tabular_test.py PATH_OF_TABULAR [unittest options]
+"""
+
+import csv
+import gzip
+import json
+import os
+import random
+import re
+import tempfile
+import unittest
+
+from programs import read_tensors, run_program, take_programs
+
+TABULAR = ""
+ONE = ["--threads", "1"]
+MADE_UP = ["--train-size", "1000", "--test-size", "200", "--batch-size", "200", "--epochs", "4"]
+SCHEMA = {
+    "columns": [
+        {"name": "x", "kind": "number", "min": -1, "max": 1},
+        {"name": "color", "kind": "category", "categories": ["red", "blue"], "other": True},
+        {"name": "who", "kind": "user"},
+        {"name": "y", "kind": "label", "categories": ["no", "yes"]},
+    ]
+}
+
+
+def run(*arguments, **options):
+    return run_program([TABULAR, *arguments], **options)
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text, opener=open):
+        with opener(self.path(name), "wt", encoding="utf-8") as file:
+            file.write(text)
+        return self.path(name)
+
+    def table(self, name="rows.csv", rows=400, users=100, header="x,color,who,y", **changes):
+        draw = random.Random(7)
+        lines = [header]
+        for row in range(rows):
+            x, color = draw.uniform(-1, 1), draw.choice(["red", "blue", "green"])
+            label = "yes" if (x > 0) != (color == "blue") else "no"
+            lines.append(changes.get(str(row), f"{x:.3f},{color},u{row % users},{label}"))
+        return self.write(name, "\n".join(lines) + "\n")
+
+    def schema(self, **changes):
+        return self.write("schema.json", json.dumps({**SCHEMA, **changes}))
+
+    def train(self, *arguments):
+        done = run("train", *arguments, *ONE)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        return done.stdout
+
+    def refused(self, message, *arguments):
+        """The run ends with status 2 or 1 and one line, and leaves no file."""
+        before = sorted(os.listdir(self.folder))
+        done = run(*arguments)
+        self.assertIn(done.returncode, (1, 2), arguments)
+        self.assertEqual("", done.stdout)
+        self.assertEqual(1, done.stderr.count("\n"), done.stderr)
+        self.assertRegex(done.stderr, message)
+        self.assertEqual(before, sorted(os.listdir(self.folder)))
+
+
+class Training(InFolder):
+    def test_people_made_up_by_the_program_can_be_learned(self):
+        report, page = self.path("run.json"), self.path("run.html")
+        out = self.train(*MADE_UP, "--epsilon", "8", "--json", report, "--report", page)
+        self.assertRegex(out.splitlines()[-1],
+                         r"^test accuracy \d+\.\d\d %   \(ε = \S+, δ = 1e-05\)   4 epochs in ")
+        with open(report, encoding="utf-8") as file:
+            facts = json.load(file)
+        self.assertGreater(facts["test_accuracy"], 0.7)
+        self.assertEqual(["no", "yes"], facts["confusion"]["classes"])
+        self.assertEqual(200, sum(facts["confusion"]["counts"]))
+        self.assertAlmostEqual(facts["test_accuracy"], float(facts["results"]["accuracy"]), 4)
+        with open(page, encoding="utf-8") as file:
+            self.assertIn("Results on the test data", file.read())
+
+    def test_every_network_learns_a_rule_that_needs_both_columns(self):
+        data, schema = self.table(rows=1200, users=1200), self.schema()
+        for network, least in (("mlp", 0.9), ("embedding", 0.9), ("logistic", 0.5)):
+            report = self.path(network + ".json")
+            self.train("--data", data, "--schema", schema, "--model", network, "--no-privacy",
+                       "--epochs", "60", "--batch-size", "50", "--json", report, "--quiet")
+            with open(report, encoding="utf-8") as file:
+                self.assertGreater(json.load(file)["test_accuracy"], least, network)
+
+    def test_pieces_make_a_linear_model_bend(self):
+        draw = random.Random(5)
+        rows = "".join(f"{x:.3f},{'yes' if abs(x) < 0.5 else 'no'}\n"
+                       for x in (draw.uniform(-1, 1) for _ in range(1000)))
+        data = self.write("rows.csv", "x,y\n" + rows)
+        schema = self.write("schema.json", json.dumps({"columns": [SCHEMA["columns"][0], SCHEMA["columns"][3]]}))
+        accuracy = {}
+        for pieces in ("1", "8"):
+            report = self.path("run.json")
+            self.train("--data", data, "--schema", schema, "--model", "logistic", "--pieces", pieces,
+                       "--no-privacy", "--epochs", "60", "--batch-size", "50", "--json", report)
+            with open(report, encoding="utf-8") as file:
+                accuracy[pieces] = json.load(file)["test_accuracy"]
+        self.assertLess(accuracy["1"], 0.75)
+        self.assertGreater(accuracy["8"], 0.95)
+
+    def test_the_unit_is_the_user_where_the_schema_names_one(self):
+        data, schema, report = self.table(), self.schema(), self.path("run.json")
+        self.train("--data", data, "--schema", schema, "--noise-multiplier", "2", "--steps", "3",
+                   "--batch-size", "20", "--delta", "1e-3", "--json", report)
+        with open(report, encoding="utf-8") as file:
+            facts = json.load(file)
+        self.assertEqual("all rows with one value of who", facts["privacy"]["unit"])
+        settings = {entry["name"]: entry["value"] for entry in facts["settings"]}
+        self.assertEqual("80", settings["train size"])  # four fifths of the users
+        self.assertEqual("80", settings["test size"])   # and the rows of the others
+
+    def test_a_number_is_predicted_in_its_own_units(self):
+        draw = random.Random(3)
+        rows = [(x, 1000 + 500 * x) for x in (draw.uniform(0, 1) for _ in range(600))]
+        data = self.write("rows.csv", "x,price\n" + "".join(f"{x:.4f},{y:.2f}\n" for x, y in rows))
+        schema = self.write("schema.json", json.dumps({"columns": [
+            {"name": "x", "kind": "number", "min": 0, "max": 1},
+            {"name": "price", "kind": "label", "min": 1000, "max": 1500}]}))
+        model, out = self.path("m"), self.path("out.csv")
+        text = self.train("--data", data, "--schema", schema, "--no-privacy", "--epochs", "60",
+                          "--batch-size", "50", "--save", model)
+        self.assertRegex(text.splitlines()[-1], r"^test mean squared error 0\.0\d+   \(no privacy\)")
+        predicted = run("predict", "--model", model, "--data", data, "--out", out)
+        self.assertEqual((0, ""), (predicted.returncode, predicted.stderr))
+        with open(out, encoding="utf-8") as file:
+            lines = list(csv.reader(file))
+        self.assertEqual(["price"], lines[0])
+        errors = [abs(float(line[0]) - y) for line, (_, y) in zip(lines[1:], rows)]
+        self.assertEqual(600, len(errors))
+        self.assertLess(sum(errors) / 600, 50)
+
+    def test_a_stopped_training_goes_on_to_the_same_model(self):
+        data, schema = self.table(), self.schema()
+        common = ["--noise-multiplier", "2", "--batch-size", "20", "--delta", "1e-3", "--quiet",
+                  "--sampling", "poisson"]
+        self.train("--data", data, "--schema", schema, *common, "--steps", "3", "--save", self.path("m"))
+        self.refused("schema is", "train", "--data", data, "--schema",
+                     self.schema(missing="-"), "--resume", self.path("m"), "--steps", "5")
+        out = self.train("--data", data, "--schema", self.schema(), "--resume", self.path("m"),
+                         "--steps", "5")
+        self.assertIn("resumed at step 3", out)
+        _, metadata = read_tensors(self.path("m"))
+        self.assertEqual(5, json.loads(metadata["sotto.privacy"])["releases"])
+
+    def test_private_and_ordinary_training_are_compared(self):
+        out = self.train(*MADE_UP, "--epsilon", "8", "--compare")
+        self.assertRegex(out.splitlines()[-2], r"^without privacy: test accuracy \d+\.\d\d %")
+
+
+class Using(InFolder):
+    def setUp(self):
+        super().setUp()
+        self.data = self.table(rows=600, users=600)
+        self.model = self.path("m.safetensors")
+        self.train("--data", self.data, "--schema", self.schema(), "--no-privacy", "--epochs", "40",
+                   "--batch-size", "50", "--quiet", "--save", self.model)
+
+    def test_evaluate_and_predict_agree(self):
+        result, out = self.path("e.json"), self.path("p.csv")
+        done = run("evaluate", "--model", self.model, "--data", self.data, "--json", result)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        with open(result, encoding="utf-8") as file:
+            facts = json.load(file)
+        done = run("predict", "--model", self.model, "--data", self.data, "--out", out)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        with open(out, encoding="utf-8") as file:
+            predicted = list(csv.DictReader(file))
+        with open(self.data, encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        right = sum(p["y"] == row["y"] for p, row in zip(predicted, rows, strict=True))
+        self.assertAlmostEqual(facts["accuracy"], right / len(rows), 4)
+        for line in predicted:
+            self.assertAlmostEqual(1, float(line["p(no)"]) + float(line["p(yes)"]), 5)
+        at = facts["confusion"]
+        self.assertEqual(right, at[0] + at[3])
+
+    def test_rows_to_predict_need_no_label_and_may_be_compressed(self):
+        out = self.path("p.csv")
+        data = self.write("new.csv.gz", "color,x\nred,0.9\npink,-0.9\n", gzip.open)
+        done = run("predict", "--model", self.model, "--data", data, "--out", out)
+        self.assertEqual((0, "", f"2 predictions in {out}\n"),
+                         (done.returncode, done.stderr, done.stdout))
+        with open(out, encoding="utf-8") as file:
+            self.assertEqual(["yes", "no"], [line["y"] for line in csv.DictReader(file)])
+
+    def test_what_is_wrong_is_named_and_no_file_is_left(self):
+        for text, message in (("x,color\nred,1\n", r"new\.csv: line 2, column x: 'red'"),
+                              ("x\n1\n", r"new\.csv.*color"),
+                              ("x,color,z\n1,red,2\n", r"new\.csv.*z")):
+            data = self.write("new.csv", text)
+            self.refused(message, "predict", "--model", self.model, "--data", data, "--out",
+                         self.path("p.csv"))
+        self.refused("not a model|no tensors|safetensors", "evaluate", "--model", self.data, "--data", self.data)
+        self.refused("--out: is required", "predict", "--model", self.model, "--data", self.data)
+
+
+class Schemas(InFolder):
+    def test_a_proposed_schema_says_what_was_read_and_is_written_by_hand_only(self):
+        data = self.table()
+        done = run("schema", "--data", data, "--label", "y", "--user", "who")
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertIn("// ", done.stdout)
+        self.refused("--i-made-this-public", "schema", "--data", data, "--out", self.path("s.json"))
+        done = run("schema", "--data", data, "--label", "y", "--user", "who", "--out",
+                   self.path("s.json"), "--i-made-this-public")
+        self.assertEqual((0, "", ""), (done.returncode, done.stderr, done.stdout))
+        self.train("--data", data, "--schema", self.path("s.json"), "--noise-multiplier", "2",
+                   "--steps", "2", "--batch-size", "20", "--delta", "1e-3")
+
+
+class Refusals(InFolder):
+    """Nothing is spent or written for settings and rows that cannot be trained on."""
+
+    def refuse(self, message, *arguments, data=None):
+        data, schema = data or self.table(), self.schema()
+        self.refused(message, "train", "--data", data, "--schema", schema, "--epsilon", "2",
+                     "--delta", "1e-3", "--batch-size", "20", *ONE, *arguments, "--save",
+                     self.path("m"))
+
+    def test_rows_that_do_not_fit_the_schema(self):
+        self.refuse("line 3, column x: 'high'", data=self.table(**{"1": "high,red,u1,no"}))
+        self.refuse("line 4, column y: unknown category 'maybe'", data=self.table(**{"2": "0,red,u1,maybe"}))
+        self.refuse("line 5: 3 fields", data=self.table(**{"3": "0,red,u1"}))
+        self.refuse("zzz", data=self.table(header="zzz,color,who,y"))
+
+    def test_one_user_owns_everything(self):
+        self.refuse("all 400 rows belong to one unit", "--test", self.table("t.csv"),
+                    data=self.table("one.csv", users=1))
+
+    def test_data_and_schema_come_together(self):
+        self.refused("--data, --schema: give both", "train", "--data", self.table())
+        self.refused("--data, --schema: give both", "train", "--schema", self.schema())
+        self.refused("--test: needs --data", "train", "--test", self.table())
+
+    def test_a_delta_that_allows_to_publish_a_row(self):
+        self.refused("delta", "train", "--data", self.table(), "--schema", self.schema(), "--epsilon",
+                     "2", "--delta", "0.5", "--batch-size", "20", "--save", self.path("m"))
+
+    def test_numbers_out_of_range(self):
+        for option, value in (("--hidden", "0"), ("--layers", "100"), ("--embedding", "0"), ("--pieces", "0"),
+                              ("--test-fraction", "1")):
+            self.refuse(re.escape(option), option, value)
+
+    def test_commands(self):
+        self.refused("no command", *[])
+        self.refused("no command is called fly", "fly")
+        done = run("--help")
+        self.assertEqual(0, done.returncode)
+        for command in ("train", "evaluate", "predict", "schema"):
+            self.assertIn("tabular " + command, done.stdout)
+            self.assertEqual(0, run(command, "--help").returncode)
+
+
+if __name__ == "__main__":
+    (TABULAR,) = take_programs(1)
+    unittest.main()
