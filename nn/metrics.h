@@ -18,10 +18,10 @@ namespace sotto::nn {
 // the lower class comes first, as with argmax. Throws unless 1 <= k <= classes.
 double top_k_accuracy(const Tensor& outputs, const Tensor& targets, std::int64_t k);
 
-// How often each class was taken for each: i64 [classes, classes], a row for each target's class, a
-// column for each predicted one.
+// The counts of pairs of classes, i64 [classes, classes]: a row for each target's class, a column
+// for each predicted one.
 Tensor confusion_matrix(const Tensor& outputs, const Tensor& targets);
-// Of a confusion matrix, each class's F1 score, 2 tp / (2 tp + fp + fn); 0 for a class that is
+// The F1 score of each class of a confusion matrix, 2 tp / (2 tp + fp + fn); 0 for a class that is
 // neither a target nor predicted. With two classes, [1] is the binary F1 score.
 std::vector<double> f1_scores(const Tensor& confusion);
 // The mean of the F1 scores of the classes that are targets or predicted.

@@ -54,7 +54,10 @@ struct Rows {
 class TableReader::Encoder {
  public:
   Encoder(std::unique_ptr<CsvReader> csv, const TableSchema& schema, const TableOptions& options)
-      : csv_(std::move(csv)), schema_(schema), options_(options) {
+      : csv_(std::move(csv)),
+        schema_(schema),
+        options_(options),
+        classes_(!schema.classes().empty()) {
     for (const TableColumn& column : schema_.columns) add_place(column);
     if (schema_.header) read_header();
   }
@@ -109,7 +112,7 @@ class TableReader::Encoder {
     }
   }
 
-  // Without a header the fields are the schema's columns, with or without a label to be predicted.
+  // Without a header the fields are the schema's columns, but for a label to be predicted.
   void map_by_position() {
     const std::size_t all = places_.size(), got = csv_->fields().size();
     const bool no_label = !options_.labels && got + 1 == all;
@@ -208,9 +211,8 @@ class TableReader::Encoder {
     Dataset data{.inputs = Tensor::from(rows.inputs, {n, width_}),
                  .targets = Tensor::empty({n, 0}, Dtype::i64),
                  .units = std::move(rows.units)};
-    const bool classes = !schema_.label().categories.empty();
-    if (options_.labels && classes) data.targets = Tensor::from(rows.classes, {n});
-    if (options_.labels && !classes) data.targets = Tensor::from(rows.values, {n, 1});
+    if (options_.labels && classes_) data.targets = Tensor::from(rows.classes, {n});
+    if (options_.labels && !classes_) data.targets = Tensor::from(rows.values, {n, 1});
     if (options_.category_indices) {
       data.fields["categories"] = Tensor::from(rows.indices, {n, indices_});
     }
@@ -220,6 +222,7 @@ class TableReader::Encoder {
   std::unique_ptr<CsvReader> csv_;
   TableSchema schema_;
   TableOptions options_;
+  bool classes_;  // whether the label has classes
   std::vector<Place> places_;
   std::vector<Place*> fields_;  // the place of each field of a record; null: not read
   std::int64_t width_ = 0, indices_ = 0;

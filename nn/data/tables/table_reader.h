@@ -12,8 +12,8 @@
 namespace sotto {
 
 struct TableOptions {
-  // False: no labels, as in rows to predict. The label's column and the user's may be absent, and
-  // are not read; targets are [n, 0].
+  // False: no labels, as in rows to predict. The label's column and the user's are not read, and
+  // may be absent, without a header the label's alone; targets are [n, 0].
   bool labels = true;
   // True: `inputs` are the numbers alone, and the field "categories", i64 [n, columns of kind
   // category], has the index of each category, as embeddings take it.

@@ -88,7 +88,7 @@ struct TableSchema {
   std::vector<std::string> input_names() const;
   // The number of inputs: one for each number, one for each category.
   std::int64_t width() const;
-  // Of the columns of kind `category`, the numbers of categories: the sizes of embeddings.
+  // The numbers of categories of the columns of kind `category`: the sizes of embeddings.
   std::vector<std::int64_t> category_counts() const;
 };
 
