@@ -24,7 +24,9 @@ int of_training() {
                TrainOptions{.save_every = 2}, MeanQuery{.sampling_rate = 1},
                SamplerOptions{.expected_batch = 8}, PrivacyTarget{.epsilon = 1},
                ErrorObjective{.steps = 4}, LedgerHeader{.unit = "one user"}, CanaryOptions{},
-               TapeOptions{.private_data = true}, TensorFile{.tensors = {}}, Dataset{.units = {}});
+               TapeOptions{.private_data = true}, TensorFile{.tensors = {}}, Dataset{.units = {}},
+               TableSchema{.header = false}, TableColumn{.range = {}}, Category{.spellings = {}},
+               TableOptions{.labels = false}, GuessOptions{.user = {}});
 }
 
 int of_models() {
@@ -48,4 +50,4 @@ int of_functions() {
 
 }  // namespace
 
-int main() { return of_training() + of_models() + of_functions() == 47 ? 0 : 1; }
+int main() { return of_training() + of_models() + of_functions() == 52 ? 0 : 1; }

@@ -15,7 +15,7 @@ struct GuessOptions {
 };
 
 struct SchemaGuess {
-  TableSchema schema;
+  TableSchema schema = {};
   // For each column, what had to be read from the data to guess it.
   std::vector<std::string> notes = {};
 

@@ -20,7 +20,7 @@ enum class ColumnKind {
 
 // A category: its name, and other texts that mean the same, such as a spelling with a full stop.
 struct Category {
-  std::string name;
+  std::string name = {};
   std::vector<std::string> spellings = {};
 };
 
@@ -35,7 +35,7 @@ struct Standardization {
 };
 
 struct TableColumn {
-  std::string name;
+  std::string name = {};
   ColumnKind kind = ColumnKind::ignore;
   // Numbers: values outside of the range are clamped to it. One of the two is required; with
   // `standardization` the input is (x - mean) / deviation, without it (x - min) / (max - min), or
