@@ -16,23 +16,55 @@ bool is_control(std::string_view character) {
   return first < 0x20 || first == 0x7f || (first == 0xc2 && byte_at(character, 1) < 0xa0);
 }
 
+// A form of RFC 3629, section 3: the first byte of a character of so many bytes, and the smallest
+// code that needs it.
+struct Form {
+  std::uint8_t mask, lead;
+  std::size_t bytes;
+  char32_t smallest;
+};
+
+constexpr Form forms[] = {
+    {0x80, 0x00, 1, 0}, {0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800}, {0xf8, 0xf0, 4, 0x10000}};
+constexpr char32_t largest = 0x10ffff;
+constexpr int bits_of_a_byte = 6;  // of those after the first, which begin with 10
+
+bool surrogate(char32_t code) { return code >= 0xd800 && code < 0xe000; }
+
 }  // namespace
 
-// RFC 3629, section 4: the second byte tells whether a character has more bytes than it needs, is a
-// UTF-16 surrogate, or is beyond the last character.
-std::size_t character_bytes(std::string_view text) {
-  const unsigned first = byte_at(text, 0);
-  if (first < 0x80) return 1;
-  const std::size_t bytes = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  if (first < 0xc2 || first > 0xf4 || text.size() < bytes) return 0;
-  for (std::size_t k = 1; k < bytes; ++k) {
-    if ((byte_at(text, k) & 0xc0U) != 0x80) return 0;
+Utf8Character utf8_character(std::string_view text, std::size_t at) {
+  const auto first = static_cast<std::uint8_t>(text[at]);
+  for (const Form& form : forms) {
+    if ((first & form.mask) != form.lead) continue;
+    if (form.bytes > text.size() - at) return {};
+    char32_t code = first & ~form.mask & 0xff;
+    for (std::size_t k = 1; k < form.bytes; ++k) {
+      const auto byte = static_cast<std::uint8_t>(text[at + k]);
+      if ((byte & 0xc0) != 0x80) return {};
+      code = code << bits_of_a_byte | (byte & 0x3f);
+    }
+    if (code < form.smallest || code > largest || surrogate(code)) return {};
+    return {code, form.bytes};
   }
-  const unsigned second = byte_at(text, 1);
-  const bool sound = (first != 0xe0 || second >= 0xa0) && (first != 0xed || second < 0xa0) &&
-                     (first != 0xf0 || second >= 0x90) && (first != 0xf4 || second < 0x90);
-  return sound ? bytes : 0;
+  return {};
 }
+
+std::string utf8_bytes(char32_t code) {
+  for (const Form& form : forms) {
+    const auto after = static_cast<int>(form.bytes - 1) * bits_of_a_byte;
+    const char32_t largest_first = static_cast<char32_t>(~form.mask & 0xff);
+    if (code >> after > largest_first) continue;
+    std::string y{static_cast<char>(form.lead | code >> after)};
+    for (int shift = after - bits_of_a_byte; shift >= 0; shift -= bits_of_a_byte) {
+      y += static_cast<char>(0x80 | (code >> shift & 0x3f));
+    }
+    return y;
+  }
+  return {};
+}
+
+std::size_t character_bytes(std::string_view text) { return utf8_character(text, 0).bytes; }
 
 bool valid_utf8(std::string_view text) {
   while (!text.empty()) {

@@ -6,14 +6,14 @@
 #include <functional>
 #include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "core/error.h"
-#include "core/io/file_buffer.h"
 #include "core/join.h"
-#include "core/threads/parallel.h"
+#include "nn/data/expect.h"
 #include "nn/data/gzip.h"
+#include "nn/data/images/scaled_bytes.h"
+#include "nn/data/input_file.h"
 
 namespace sotto {
 
@@ -23,12 +23,6 @@ constexpr std::uint8_t unsigned_byte = 0x08;  // IDX's code for the element type
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 constexpr std::int64_t mnist_side = 28;
 constexpr std::int64_t mnist_classes = 10;
-
-// Throws SystemFailure, formatted like fmt::format, unless `ok`.
-template <class... Args>
-void expect(bool ok, fmt::format_string<Args...> text, Args&&... args) {
-  if (!ok) throw SystemFailure(fmt::format(text, std::forward<Args>(args)...));
-}
 
 std::string hex(std::span<const std::uint8_t> bytes) {
   return join(bytes, " ", [](std::uint8_t byte) { return fmt::format("{:02x}", byte); });
@@ -103,10 +97,8 @@ struct Beginning {
 // Called with the file's shape before anything of that size is read; it may throw.
 using Accept = std::function<void(const Shape&)>;
 
-Beginning read_beginning(std::istream& in, const std::string& name, std::int64_t max,
-                         const Accept& accept = {}) {
-  check(max >= 1, "idx: {}: reading {} elements of the first axis", name, max);
-  GzipReader reader(in, name);
+Beginning read_beginning(GzipReader& reader, std::int64_t max, const Accept& accept = {}) {
+  check(max >= 1, "idx: {}: reading {} elements of the first axis", reader.name(), max);
   const Shape whole = read_header(reader);
   counted(reader, whole);
   if (accept) accept(whole);
@@ -118,9 +110,8 @@ Beginning read_beginning(std::istream& in, const std::string& name, std::int64_t
 }
 
 Beginning read_beginning(const std::string& path, std::int64_t max, const Accept& accept = {}) {
-  FileBuffer buffer(path);
-  std::istream in(&buffer);
-  return read_beginning(in, path, max, accept);
+  InputFile file(path);
+  return read_beginning(file.reader(), max, accept);
 }
 
 // Returns the first of the file name's four spellings that exists.
@@ -138,17 +129,6 @@ std::string find_file(const std::string& folder, const std::string& what, int ra
                   what, rank, what, rank));
 }
 
-// Converts to f32 in [0, 1] and adds an axis for the one channel.
-Tensor scaled_images(const Tensor& bytes) {
-  Tensor images = Tensor::empty({bytes.size(0), 1, bytes.size(1), bytes.size(2)}, Dtype::f32, cpu);
-  const std::uint8_t* from = bytes.data<std::uint8_t>();
-  float* to = images.data<float>();
-  parallel_for(bytes.numel(), chunk_bytes, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t k = begin; k < end; ++k) to[k] = static_cast<float>(from[k]) / 255.0f;
-  });
-  return images;
-}
-
 Tensor widened_labels(const Tensor& bytes, const std::string& path) {
   Tensor labels = Tensor::empty(bytes.shape(), Dtype::i64);
   const std::uint8_t* from = bytes.data<std::uint8_t>();
@@ -164,7 +144,8 @@ Tensor widened_labels(const Tensor& bytes, const std::string& path) {
 }  // namespace
 
 Tensor read_idx(std::istream& in, const std::string& name, std::int64_t max) {
-  return read_beginning(in, name, max).values;
+  GzipReader reader(in, name);
+  return read_beginning(reader, max).values;
 }
 
 Tensor read_idx(const std::string& path, std::int64_t max) {
@@ -184,7 +165,7 @@ Dataset read_mnist(const std::string& folder, bool train, std::int64_t max) {
   });
   expect(image_count == label_count, "mnist: {} images in {}, {} labels in {}", image_count,
          image_path, label_count, label_path);
-  return {scaled_images(images), widened_labels(labels, label_path)};
+  return {scaled_bytes(images).unsqueeze(1), widened_labels(labels, label_path)};
 }
 
 }  // namespace sotto

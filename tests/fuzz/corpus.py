@@ -6,12 +6,14 @@ Usage: corpus.py FOLDER
 Makes a folder for each fuzzer in FOLDER. Ledgers are in ledger_corpus.
 """
 
+import base64
 import gzip
 import json
 import pathlib
 import shutil
 import struct
 import sys
+import zlib
 
 EVENTS = [
     {"mechanism": "gaussian", "noise_multiplier": 1.1, "sampling": "poisson", "sampling_rate": 0.01},
@@ -46,6 +48,21 @@ TEXTS = {
         "noise-multiplier=2,sampling=truncated_poisson,sampling-rate=0.01,population=1000,cut=1e-9,steps=5",
     ],
 }
+
+# 8 x 8 pixels, grey; and in colours, progressive, with an orientation.
+JPEG = """
+/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAFA3PEY8MlBGQUZaVVBfeMiCeG5uePWvuZHI////////////////////////////////////////////////
+////wAALCAAIAAgBAREA/8QAFAABAAAAAAAAAAAAAAAAAAAAAP/EABcQAAMBAAAAAAAAAAAAAAAAAAABBGH/2gAIAQEAAD8AKXD/2Q==
+"""
+PROGRESSIVE_JPEG = """
+/9j/4AAQSkZJRgABAQAAAQABAAD/4QAiRXhpZgAATU0AKgAAAAgAAQESAAMAAAABAAYAAAAAAAD/2wBDAFA3PEY8MlBGQUZaVVBfeMiCeG5uePWvuZHI
+////////////////////////////////////////////////////2wBDAVVaWnhpeOuCguv/////////////////////////////////////////////
+////////////////////////////wgARCAAIAAgDASIAAhEBAxEB/8QAFAABAAAAAAAAAAAAAAAAAAAAAP/EABUBAQEAAAAAAAAAAAAAAAAAAAAC/9oA
+DAMBAAIQAxAAAAEFf//EABQQAQAAAAAAAAAAAAAAAAAAAAD/2gAIAQEAAQUCf//EABYRAAMAAAAAAAAAAAAAAAAAAAABEv/aAAgBAwEBPwGUf//EABQR
+AQAAAAAAAAAAAAAAAAAAAAD/2gAIAQIBAT8Bf//EABQQAQAAAAAAAAAAAAAAAAAAAAD/2gAIAQEABj8Cf//EABUQAQEAAAAAAAAAAAAAAAAAAAAR/9oA
+CAEBAAE/Ia//2gAMAwEAAgADAAAAEA//xAAVEQEBAAAAAAAAAAAAAAAAAAAAAf/aAAgBAwEBPxCL/8QAFREBAQAAAAAAAAAAAAAAAAAAABH/2gAIAQIB
+AT8Qj//EABQQAQAAAAAAAAAAAAAAAAAAAAD/2gAIAQEAAT8Qf//Z
+"""
 
 
 def tensors(header, data):
@@ -90,6 +107,35 @@ def table():
     yield json.dumps({"columns": price, "header": False, "delimiter": "\t", "missing": "-"}).encode() + b"\x001\t2\n3\t4\n"
 
 
+def cifar():
+    ten, hundred = b"\3" + bytes(3072), b"\x13\x63" + bytes(3072)
+    yield from (ten, ten * 2, hundred, gzip.compress(hundred * 2, mtime=0))
+
+
+def picture():
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    def png(bits, color, rows, *chunks, interlaced=0):
+        header = struct.pack(">IIBBBBB", 2, len(rows), bits, color, 0, 0, interlaced)
+        pixels = zlib.compress(b"".join(b"\0" + row for row in rows))
+        return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(chunks) + chunk(b"IDAT", pixels)
+                + chunk(b"IEND", b""))
+
+    exif = b"II*\0" + struct.pack("<IHHHIHHI", 8, 1, 0x0112, 3, 1, 5, 0, 0)
+    yield png(8, 0, [b"\1\2", b"\3\4"], chunk(b"eXIf", exif))
+    yield png(16, 2, [bytes(12)])
+    yield png(1, 3, [b"\x40"], chunk(b"PLTE", bytes(6)), chunk(b"tRNS", b"\x7f"))
+    yield png(8, 6, [bytes(8)])
+    for text in (JPEG, PROGRESSIVE_JPEG):
+        yield base64.b64decode(text)
+
+
+def text():
+    for options in range(4):
+        yield bytes([options + 32]) + "ab\r\n\né|€\n \nb😀".encode()
+
+
 def options():
     for option, texts in TEXTS.items():
         for text in texts:
@@ -120,7 +166,7 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
-    for make in (safetensors, idx, table, options, engine_state, checkpoint):
+    for make in (safetensors, idx, cifar, picture, table, text, options, engine_state, checkpoint):
         place = folder / make.__name__
         place.mkdir(parents=True, exist_ok=True)
         for number, content in enumerate(make()):

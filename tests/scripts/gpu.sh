@@ -7,8 +7,8 @@
 #
 # usage: gpu.sh [RESULTS]     a folder for results.json, results.md and the logs; gpu-results if left out
 #
-# SOTTO_DEPS names a folder brought along with include/ (Eigen, fmt, Catch2, nlohmann, CLI11, zlib, csv) and
-# lib/pkgconfig/ for what the machine lacks; gpu_deps.sh makes one. SOTTO_SECONDS is the time there is
+# SOTTO_DEPS names a folder brought along with include/ (Eigen, fmt, Catch2, nlohmann, CLI11, zlib, csv, libpng,
+# libjpeg) and lib/pkgconfig/ for what the machine lacks; gpu_deps.sh makes one. SOTTO_SECONDS is the time there is
 # (600). nvcc, cuBLAS and the rest are also looked for in Python's packages (nvidia-*). Results are written
 # after every step, so that those of a run that is stopped are there.
 set -u

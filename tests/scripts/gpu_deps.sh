@@ -35,12 +35,12 @@ module() {
   } >"$to/lib/pkgconfig/$1.pc"
 }
 
-for name in eigen3 fmt zlib nlohmann_json CLI11 catch2; do module "$name"; done
+for name in eigen3 fmt zlib libpng libjpeg nlohmann_json CLI11 catch2; do module "$name"; done
 for library in "$(c++ -print-file-name=libcsv.so)"*; do shared "$library"; done
 cp -r "$(pkg-config --variable=includedir eigen3 | grep . || echo /usr/include/eigen3)/Eigen" "$to/include/"
-for header in fmt nlohmann CLI catch2 zlib.h zconf.h csv.h; do
+for header in fmt nlohmann CLI catch2 zlib.h zconf.h csv.h png.h pngconf.h pnglibconf.h jpeglib.h jconfig.h jmorecfg.h jerror.h; do
   for place in /usr/include /usr/include/*-linux-gnu; do
-    [ ! -e "$place/$header" ] || { cp -r "$place/$header" "$to/include/"; break; }
+    [ ! -e "$place/$header" ] || { cp -rL "$place/$header" "$to/include/"; break; }
   done
   [ -e "$to/include/$header" ] || { echo "gpu_deps.sh: no header $header here" >&2; exit 1; }
 done

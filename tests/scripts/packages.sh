@@ -11,6 +11,8 @@ libeigen3-dev:module:eigen3
 libfmt-dev:module:fmt
 zlib1g-dev:module:zlib
 libcsv-dev:header:csv.h
+libpng-dev:module:libpng
+libjpeg62-turbo-dev:module:libjpeg
 nlohmann-json3-dev:module:nlohmann_json
 libcli11-dev:module:CLI11"
 test_packages="catch2:catch:-"

@@ -10,13 +10,14 @@
 
 #include "core/error.h"
 #include "core/tensor.h"
-#include "tests/support/data_files.h"
+#include "tests/support/gzipped.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/throws.h"
 
 using namespace sotto;
 
 TEST_CASE("bytes that were appended to an unnamed file are those that are mapped") {
-  const Folder folder;
+  const TemporaryFolder folder;
   std::optional<UnnamedFile> file(folder.path());
   std::vector<float> values(5000);
   for (std::size_t k = 0; k < values.size(); ++k) values[k] = static_cast<float>(k);
@@ -33,14 +34,14 @@ TEST_CASE("bytes that were appended to an unnamed file are those that are mapped
 }
 
 TEST_CASE("an unnamed file is not to be found in its folder") {
-  const Folder folder;
+  const TemporaryFolder folder;
   UnnamedFile file(folder.path());
   file.append(std::as_bytes(std::span("secret")));
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE("a change of mapped bytes stays in the mapping") {
-  const Folder folder;
+  const TemporaryFolder folder;
   UnnamedFile file(folder.path());
   file.append(std::as_bytes(std::span("abc", 3)));
   const auto first = file.map(), second = file.map();

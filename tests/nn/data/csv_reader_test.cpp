@@ -7,7 +7,8 @@
 
 #include "core/error.h"
 #include "core/random/philox.h"
-#include "tests/support/data_files.h"
+#include "tests/support/gzipped.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/throws.h"
 
 using namespace sotto;

@@ -6,12 +6,12 @@
 #include <sstream>
 
 #include <sys/stat.h>
-
 #include "tests/support/catch.h"
 
 #include "core/error.h"
 #include "core/random/philox.h"
-#include "tests/support/data_files.h"
+#include "tests/support/gzipped.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/throws.h"
 
 using namespace sotto;
@@ -19,6 +19,7 @@ using namespace sotto;
 namespace {
 
 namespace fs = std::filesystem;
+using Folder = TemporaryFolder;
 using Bytes = std::string;
 
 Bytes big_endian(std::uint32_t value) {

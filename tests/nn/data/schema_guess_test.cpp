@@ -4,7 +4,8 @@
 
 #include "core/error.h"
 #include "nn/data/tables/table_reader.h"
-#include "tests/support/data_files.h"
+#include "tests/support/gzipped.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/throws.h"
 
 using namespace sotto;
@@ -12,7 +13,7 @@ using namespace sotto;
 namespace {
 
 SchemaGuess guess(const std::string& file, const GuessOptions& options = {}) {
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("t.csv", file);
   SchemaGuess found = guess_schema(folder.path() + "/t.csv", options);
   // Whatever is guessed reads the file, unless a label is missing.

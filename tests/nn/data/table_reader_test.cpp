@@ -10,7 +10,8 @@
 
 #include "core/error.h"
 #include "core/random/philox.h"
-#include "tests/support/data_files.h"
+#include "tests/support/gzipped.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/throws.h"
 
 using namespace sotto;
@@ -179,7 +180,7 @@ TEST_CASE("a label that is a number is a target of its encoded value") {
 }
 
 TEST_CASE("a table is the same read at once, row by row, and from mapped files") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const RandomRows rows(20'000, 3);
   folder.write("t.csv", header + rows.text);
   const std::string path = folder.path() + "/t.csv";
@@ -200,7 +201,7 @@ TEST_CASE("a table is the same read at once, row by row, and from mapped files")
 }
 
 TEST_CASE("a mapped table can be split, shuffled and cut into batches") {
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("t.csv", header + RandomRows(100, 4).text);
   const std::string path = folder.path() + "/t.csv";
   const Dataset data = read_table(path, schema),
@@ -257,7 +258,7 @@ TEST_CASE("rows before a malformed one are read, and it is named again and again
 
 TEST_CASE(
     "a table without rows, one that is not there, and a schema that is not sound are refused") {
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("t.csv", header);
   const std::string path = folder.path() + "/t.csv";
   CHECK(throws<SystemFailure>([&] { read_table(path, schema); }, "t.csv: no rows"));

@@ -6,7 +6,8 @@
 
 #include "core/error.h"
 #include "core/random/philox.h"
-#include "tests/support/data_files.h"
+#include "tests/support/gzipped.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/throws.h"
 
 using namespace sotto;
@@ -157,7 +158,7 @@ TEST_CASE("a schema that makes no sense is refused with the column") {
 }
 
 TEST_CASE("a schema is loaded from a file, and a missing one is named") {
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("s.json", example);
   CHECK(TableSchema::load(folder.path() + "/s.json").to_json() == example);
   CHECK(throws<SystemFailure>([&] { TableSchema::load(folder.path() + "/no.json"); }, "no.json"));

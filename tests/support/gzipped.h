@@ -1,9 +1,6 @@
-// Files of data for tests of readers.
+// Compressed data for tests of readers.
 #pragma once
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include <zlib.h>
@@ -23,21 +20,3 @@ inline std::string gzipped(const std::string& plain) {
   deflateEnd(&z);
   return packed;
 }
-
-// A temporary folder, removed at the end.
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "sotto-data-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-
-  void write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};

@@ -1,0 +1,26 @@
+// The files of labelled data in a folder: their place says their class.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sotto {
+
+struct ClassFiles {
+  std::vector<std::string> classes = {};  // names, in the order of their numbers
+  std::vector<std::string> paths = {};    // by class, then by name
+  std::vector<std::int64_t> labels = {};  // labels[k] is the class of paths[k]
+};
+
+// Lists the files in the sub-folders of a folder, at any depth: the sub-folder's name is the class.
+// With `text` its own files are classes as well, each named by the file without .gz and .txt.
+// Classes are numbered as in `classes`, which the folder may have fewer of, or, where that is
+// empty, in the order of their names. Names that begin with a dot are skipped. Symbolic links are
+// followed. Throws SystemFailure, with the path, for a folder that is missing or cannot be read, a
+// class without files, one that is not in `classes`, two of one name, a picture beside the classes,
+// a loop of symbolic links, and what is neither a file nor a folder.
+ClassFiles list_class_files(const std::string& folder, const std::vector<std::string>& classes,
+                            bool text);
+
+}  // namespace sotto

@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+
+#include <jpeglib.h>
+
+#include "nn/data/expect.h"
+#include "nn/data/images/picture.h"
+
+namespace sotto {
+
+namespace {
+
+constexpr int exif_marker = JPEG_APP0 + 1;
+constexpr unsigned max_marker_bytes = 0xffff;
+constexpr std::array<std::uint8_t, 6> exif_signature{'E', 'x', 'i', 'f', 0, 0};
+
+// libjpeg reports an error by a call that must not return: a jump, which runs no destructors.
+// Between guarded() and the jump there are C functions and plain data alone.
+class JpegReader {
+ public:
+  JpegReader(std::span<const std::uint8_t> file, const std::string& name) : name_(name) {
+    jpeg_.err = jpeg_std_error(&errors_);
+    errors_.error_exit = on_error;
+    errors_.emit_message = on_message;
+    progress_.progress_monitor = on_progress;
+    jpeg_.client_data = this;
+    guarded([&] {
+      jpeg_create_decompress(&jpeg_);
+      jpeg_.progress = &progress_;
+      jpeg_mem_src(&jpeg_, file.data(), file.size());
+      jpeg_save_markers(&jpeg_, exif_marker, max_marker_bytes);
+    });
+  }
+  ~JpegReader() { jpeg_destroy_decompress(&jpeg_); }
+  JpegReader(const JpegReader&) = delete;
+  JpegReader& operator=(const JpegReader&) = delete;
+
+  void read_header() {
+    guarded([&] { jpeg_read_header(&jpeg_, TRUE); });
+    expect(jpeg_.num_components == 1 || jpeg_.num_components == 3,
+           "jpeg: {}: {} channels, such as those of CMYK; expected grey or colour", name_,
+           jpeg_.num_components);
+    jpeg_.out_color_space = channels() == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  }
+
+  std::int64_t height() const { return jpeg_.image_height; }
+  std::int64_t width() const { return jpeg_.image_width; }
+  std::int64_t channels() const { return jpeg_.num_components; }
+
+  std::vector<std::uint8_t> read_pixels() {
+    const auto row_bytes = static_cast<std::size_t>(width() * channels());
+    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(height()) * row_bytes);
+    guarded([&] {
+      jpeg_start_decompress(&jpeg_);
+      while (jpeg_.output_scanline < jpeg_.output_height) {
+        JSAMPROW row = pixels.data() + jpeg_.output_scanline * row_bytes;
+        jpeg_read_scanlines(&jpeg_, &row, 1);
+      }
+      jpeg_finish_decompress(&jpeg_);
+    });
+    return pixels;
+  }
+
+  int orientation() const {
+    for (auto* marker = jpeg_.marker_list; marker != nullptr; marker = marker->next) {
+      const std::span<const std::uint8_t> data(marker->data, marker->data_length);
+      if (data.size() >= exif_signature.size() &&
+          std::equal(exif_signature.begin(), exif_signature.end(), data.begin())) {
+        return exif_orientation(data.subspan(exif_signature.size()));
+      }
+    }
+    return 1;
+  }
+
+ private:
+  template <class F>
+  void guarded(const F& f) {
+    if (setjmp(jump_) != 0) {
+      throw SystemFailure(fmt::format("jpeg: {}: {}", name_, message_.data()));
+    }
+    f();
+  }
+
+  static JpegReader& of(j_common_ptr jpeg) { return *static_cast<JpegReader*>(jpeg->client_data); }
+
+  [[noreturn]] static void on_error(j_common_ptr jpeg) {
+    JpegReader& reader = of(jpeg);
+    reader.errors_.format_message(jpeg, reader.message_.data());
+    std::longjmp(reader.jump_, 1);
+  }
+
+  // Levels below 0 are warnings of damage, after which libjpeg would go on with what it guesses.
+  static void on_message(j_common_ptr jpeg, int level) {
+    if (level < 0) on_error(jpeg);
+  }
+
+  // A small file can ask for thousands of passes over a large picture.
+  static void on_progress(j_common_ptr jpeg) {
+    JpegReader& reader = of(jpeg);
+    if (reader.jpeg_.input_scan_number <= max_jpeg_scans) return;
+    std::snprintf(reader.message_.data(), reader.message_.size(), "more than %d scans",
+                  max_jpeg_scans);
+    std::longjmp(reader.jump_, 1);
+  }
+
+  const std::string& name_;
+  std::jmp_buf jump_{};
+  std::array<char, JMSG_LENGTH_MAX> message_{};
+  jpeg_error_mgr errors_{};
+  jpeg_progress_mgr progress_{};
+  jpeg_decompress_struct jpeg_{};
+};
+
+}  // namespace
+
+bool is_jpeg(std::span<const std::uint8_t> file) {
+  return file.size() >= 3 && file[0] == 0xff && file[1] == 0xd8 && file[2] == 0xff;
+}
+
+Picture decode_jpeg(std::span<const std::uint8_t> file, const std::string& name,
+                    std::int64_t max_pixels) {
+  JpegReader reader(file, name);
+  reader.read_header();
+  check_picture_size(name, reader.height(), reader.width(), max_pixels);
+  Picture picture{reader.height(), reader.width(), reader.channels(), reader.orientation()};
+  picture.pixels = reader.read_pixels();
+  return picture;
+}
+
+}  // namespace sotto

@@ -1,0 +1,241 @@
+#include "nn/data/images/picture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+
+#include "core/error.h"
+#include "core/random/philox.h"
+#include "nn/data/images/resize.h"
+#include "tests/support/picture_files.h"
+#include "tests/support/throws.h"
+
+using namespace sotto;
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+constexpr std::int64_t plenty = 1 << 20;
+
+Picture decode(const std::string& file, std::int64_t max_pixels = plenty) {
+  return decode_picture({reinterpret_cast<const std::uint8_t*>(file.data()), file.size()}, "test",
+                        max_pixels);
+}
+
+// Smooth, so that JPEG keeps it.
+Bytes smooth(int height, int width, int channels) {
+  Bytes y;
+  for (int i = 0; i < height; ++i) {
+    for (int j = 0; j < width; ++j) {
+      for (int c = 0; c < channels; ++c) {
+        y.push_back(static_cast<std::uint8_t>(60 + 4 * i + 3 * j + (c == 1 ? 40 : 0)));
+      }
+    }
+  }
+  return y;
+}
+
+std::vector<float> fitted(const Picture& picture, std::int64_t c, std::int64_t h, std::int64_t w) {
+  std::vector<float> y(static_cast<std::size_t>(c * h * w));
+  fit_picture(picture, c, h, w, y.data());
+  for (float& value : y) value *= 255;
+  return y;
+}
+
+void check_close(const std::vector<float>& got, const std::vector<float>& expected, double margin) {
+  REQUIRE(got.size() == expected.size());
+  for (std::size_t k = 0; k < got.size(); ++k) {
+    CHECK(static_cast<double>(got[k]) == Approx(static_cast<double>(expected[k])).margin(margin));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("grey and coloured PNG files give their bytes") {
+  for (const bool interlaced : {false, true}) {
+    const PngFile grey{.height = 5, .width = 7, .bytes = smooth(5, 7, 1), .interlaced = interlaced};
+    const Picture decoded = decode(grey.encoded());
+    CHECK(decoded.height == 5);
+    CHECK(decoded.width == 7);
+    CHECK(decoded.channels == 1);
+    CHECK(decoded.orientation == 1);
+    CHECK(decoded.pixels == grey.bytes);
+    const PngFile colour{.height = 5,
+                         .width = 7,
+                         .color_type = PNG_COLOR_TYPE_RGB,
+                         .bytes = smooth(5, 7, 3),
+                         .interlaced = interlaced};
+    CHECK(decode(colour.encoded()).channels == 3);
+    CHECK(decode(colour.encoded()).pixels == colour.bytes);
+  }
+}
+
+TEST_CASE("palettes, few bits and 16 bits become bytes") {
+  const PngFile palette{.height = 1,
+                        .width = 4,
+                        .color_type = PNG_COLOR_TYPE_PALETTE,
+                        .bits = 2,
+                        .bytes = {0b00011011},
+                        .palette = {{1, 2, 3}, {40, 50, 60}, {255, 0, 9}, {8, 8, 8}}};
+  CHECK(decode(palette.encoded()).pixels == Bytes{1, 2, 3, 40, 50, 60, 255, 0, 9, 8, 8, 8});
+  const PngFile bits{.height = 2, .width = 3, .bits = 1, .bytes = {0b01000000, 0b10100000}};
+  CHECK(decode(bits.encoded()).pixels == Bytes{0, 255, 0, 255, 0, 255});
+  const PngFile wide{.height = 1, .width = 3, .bits = 16, .bytes = {0, 0, 0x80, 0x80, 0xff, 0xff}};
+  CHECK(decode(wide.encoded()).pixels == Bytes{0, 128, 255});
+}
+
+TEST_CASE("transparent pixels are blended with white") {
+  const PngFile rgba{.height = 1,
+                     .width = 3,
+                     .color_type = PNG_COLOR_TYPE_RGBA,
+                     .bytes = {10, 20, 30, 255, 10, 20, 30, 0, 0, 100, 255, 51}};
+  CHECK(decode(rgba.encoded()).channels == 3);
+  CHECK(decode(rgba.encoded()).pixels == Bytes{10, 20, 30, 255, 255, 255, 204, 224, 255});
+  const PngFile grey{
+      .height = 1, .width = 2, .color_type = PNG_COLOR_TYPE_GRAY_ALPHA, .bytes = {0, 51, 7, 255}};
+  CHECK(decode(grey.encoded()).channels == 1);
+  CHECK(decode(grey.encoded()).pixels == Bytes{204, 7});
+  const PngFile palette{.height = 1,
+                        .width = 2,
+                        .color_type = PNG_COLOR_TYPE_PALETTE,
+                        .bytes = {0, 1},
+                        .palette = {{9, 9, 9}, {0, 0, 0}},
+                        .transparency = {255, 51}};
+  CHECK(decode(palette.encoded()).pixels == Bytes{9, 9, 9, 204, 204, 204});
+}
+
+TEST_CASE("JPEG files, baseline and progressive, give nearly what was written") {
+  for (const bool progressive : {false, true}) {
+    for (const int channels : {1, 3}) {
+      const Bytes pixels = smooth(17, 25, channels);
+      const Picture decoded = decode(jpeg_file(17, 25, channels, pixels, 0, progressive));
+      CHECK(decoded.height == 17);
+      CHECK(decoded.width == 25);
+      REQUIRE(decoded.pixels.size() == pixels.size());
+      int worst = 0;
+      for (std::size_t k = 0; k < pixels.size(); ++k) {
+        worst = std::max(worst, std::abs(decoded.pixels[k] - pixels[k]));
+      }
+      CHECK(worst <= 4);
+    }
+  }
+}
+
+TEST_CASE("a picture is turned as its orientation says") {
+  const std::vector<float> upright{10, 20, 30, 40, 50, 60};
+  const std::vector<Bytes> stored{{10, 20, 30, 40, 50, 60}, {30, 20, 10, 60, 50, 40},
+                                  {60, 50, 40, 30, 20, 10}, {40, 50, 60, 10, 20, 30},
+                                  {10, 40, 20, 50, 30, 60}, {30, 60, 20, 50, 10, 40},
+                                  {60, 30, 50, 20, 40, 10}, {40, 10, 50, 20, 60, 30}};
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    INFO("orientation " << orientation);
+    const bool turned = orientation >= 5;
+    const PngFile file{.height = turned ? 3 : 2,
+                       .width = turned ? 2 : 3,
+                       .bytes = stored[static_cast<std::size_t>(orientation - 1)],
+                       .orientation = orientation};
+    check_close(fitted(decode(file.encoded()), 1, 2, 3), upright, 1e-3);
+  }
+  CHECK(decode(jpeg_file(8, 8, 3, smooth(8, 8, 3), 6)).orientation == 6);
+}
+
+TEST_CASE("EXIF data that cannot be read say nothing") {
+  const auto orientation = [](const std::string& exif) {
+    return exif_orientation({reinterpret_cast<const std::uint8_t*>(exif.data()), exif.size()});
+  };
+  CHECK(orientation(exif_data(8)) == 8);
+  CHECK(orientation(exif_data(3, true)) == 3);
+  for (std::size_t kept = 0; kept < 20; ++kept)
+    CHECK(orientation(exif_data(8).substr(0, kept)) == 1);
+  CHECK(orientation(exif_data(9)) == 1);
+  CHECK(orientation(exif_data(0)) == 1);
+  std::string far = exif_data(8);
+  far[7] = '\x7f';
+  CHECK(orientation(far) == 1);
+}
+
+// The figures are those of Pillow's Image.resize(BILINEAR) on 32-bit floats.
+TEST_CASE("pictures grow by interpolation and shrink by averages of areas") {
+  check_close(fitted({1, 4, 1, 1, {0, 100, 40, 80}}, 1, 1, 4), {0, 100, 40, 80}, 1e-3);
+  check_close(fitted({2, 2, 1, 1, {0, 100, 0, 100}}, 1, 4, 4),
+              {0, 25, 75, 100, 0, 25, 75, 100, 0, 25, 75, 100, 0, 25, 75, 100}, 1e-3);
+  // Each of two halves of four pixels: weights 3, 3, 1 of 7, for the edge cuts the triangle.
+  const Bytes row{0, 70, 140, 210};
+  Bytes square;
+  for (int k = 0; k < 4; ++k) square.insert(square.end(), row.begin(), row.end());
+  check_close(fitted({4, 4, 1, 1, square}, 1, 2, 2), {50, 160, 50, 160}, 1e-3);
+}
+
+TEST_CASE("what is beyond the proportions is cut at both sides") {
+  check_close(fitted({2, 6, 1, 1, {1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16}}, 1, 2, 2),
+              {3, 4, 13, 14}, 1e-3);
+  check_close(fitted({4, 1, 1, 1, {1, 2, 3, 4}}, 1, 2, 1), {2, 3}, 1e-3);
+}
+
+TEST_CASE("colours become grey by their brightness, and grey all three colours") {
+  const Picture colour{1, 1, 3, 1, {100, 200, 50}};
+  check_close(fitted(colour, 3, 1, 1), {100, 200, 50}, 1e-3);
+  check_close(fitted(colour, 1, 1, 1), {0.299f * 100 + 0.587f * 200 + 0.114f * 50}, 1e-3);
+  check_close(fitted({1, 1, 1, 1, {77}}, 3, 1, 1), {77, 77, 77}, 1e-3);
+}
+
+TEST_CASE("a picture that ends early is refused wherever it ends") {
+  const PngFile png{.height = 9, .width = 9, .bytes = smooth(9, 9, 1), .orientation = 3};
+  for (const std::string& file : {png.encoded(), jpeg_file(9, 9, 3, smooth(9, 9, 3)),
+                                  jpeg_file(9, 9, 3, smooth(9, 9, 3), 2, true)}) {
+    for (std::size_t kept = 0; kept < file.size(); ++kept) {
+      INFO(kept << " of " << file.size());
+      CHECK_THROWS_AS(decode(file.substr(0, kept)), SystemFailure);
+    }
+  }
+}
+
+TEST_CASE("a picture that cannot be decoded is refused by its name") {
+  const auto refused = [](const std::string& file, const std::string& why) {
+    return throws<SystemFailure>([&] { decode(file); }, why);
+  };
+  CHECK(refused("GIF89a", "picture: test: neither a PNG nor a JPEG file"));
+  CHECK(refused("", "neither"));
+  CHECK(refused(jpeg_file(8, 8, 4, smooth(8, 8, 4)),
+                "jpeg: test: 4 channels, such as those of CMYK"));
+  std::string damaged = PngFile{.height = 9, .width = 9, .bytes = smooth(9, 9, 1)}.encoded();
+  damaged[damaged.size() / 2] ^= 1;
+  CHECK(refused(damaged, "png: test: "));
+}
+
+TEST_CASE("a picture above the limits is refused before its pixels are read") {
+  const std::string png = PngFile{.height = 20, .width = 30, .bytes = smooth(20, 30, 1)}.encoded();
+  const std::string jpeg = jpeg_file(20, 30, 3, smooth(20, 30, 3));
+  for (const std::string& file : {png, jpeg}) {
+    CHECK(decode(file, 600).pixels.size() >= 600);
+    CHECK(throws<SystemFailure>([&] { decode(file, 599); },
+                                "test: 20 x 30 pixels are above the limits"));
+    CHECK(throws<SystemFailure>([&] { decode(file.substr(0, file.size() - 30), 599); },
+                                "599 pixels in all"));
+  }
+}
+
+TEST_CASE("mutated pictures are decoded or refused, never worse") {
+  const std::vector<std::string> sound{
+      PngFile{.height = 9, .width = 9, .bytes = smooth(9, 9, 1), .orientation = 3}.encoded(),
+      jpeg_file(9, 9, 3, smooth(9, 9, 3), 2), jpeg_file(9, 9, 3, smooth(9, 9, 3), 2, true)};
+  PublicRandom random(12);
+  int refused = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string file = sound[static_cast<std::size_t>(round) % sound.size()];
+    for (std::int64_t k = random.below(3); k >= 0; --k) {
+      file[static_cast<std::size_t>(random.below(std::ssize(file)))] =
+          static_cast<char>(random.below(256));
+    }
+    try {
+      const Picture picture = decode(file, 1 << 16);
+      REQUIRE(std::ssize(picture.pixels) == picture.height * picture.width * picture.channels);
+    } catch (const SystemFailure&) {
+      ++refused;
+    }
+  }
+  CHECK(refused > 1000);
+}
