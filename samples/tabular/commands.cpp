@@ -8,6 +8,7 @@
 #include "samples/cli/command_line.h"
 #include "samples/cli/program.h"
 #include "samples/report/charts.h"
+#include "samples/tabular/people.h"
 #include "samples/tabular/results.h"
 
 namespace sotto::tabular {
@@ -115,6 +116,30 @@ int schema(int argc, const char* const* argv) {
   } else {
     samples::write_text({out, text});
   }
+  return 0;
+}
+
+int people(int argc, const char* const* argv) {
+  std::string out, schema;
+  std::int64_t rows = 1000, first = 0;
+  std::uint64_t seed = 0;
+  samples::CommandLine line("Writes a table of people made up by the program, and its schema.");
+  line.group("Options");
+  line.option("--out", out, "write the rows here, as CSV", "FILE");
+  line.option("--schema", schema, "write the schema here", "FILE");
+  line.option("--rows", rows, "number of people", "N");
+  line.option("--first", first, "number of the first one in an endless table", "N");
+  line.add_seed(seed, "the table");
+  if (!line.parse(argc, argv)) return 0;
+  require_given("--out", out);
+  constexpr std::int64_t max_rows = std::int64_t{1} << 24;
+  samples::require(rows >= 1 && rows <= max_rows, "--rows", rows, "from 1 to 2^24");
+  samples::require(first >= 0 && first <= max_rows, "--first", first, "from 0 to 2^24");
+  samples::check_writable("--out", out);
+  samples::check_writable("--schema", schema);
+  samples::check_distinct({out, schema});
+  samples::write_texts(
+      {{out, made_up_people(rows, seed, first)}, {schema, people_schema().to_json()}});
   return 0;
 }
 

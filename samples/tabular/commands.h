@@ -7,5 +7,6 @@ namespace sotto::tabular {
 int evaluate(int argc, const char* const* argv);
 int predict(int argc, const char* const* argv);
 int schema(int argc, const char* const* argv);
+int people(int argc, const char* const* argv);
 
 }  // namespace sotto::tabular

@@ -19,6 +19,7 @@ tabular train      trains a model (without --data: on people made up by the prog
 tabular evaluate   measures a model on rows with labels
 tabular predict    predicts the labels of rows
 tabular schema     proposes a schema: the public description of a table's columns
+tabular people     writes a table of people made up by the program, to try the others on
 
 Each has a --help of its own. For example:
   tabular train --data adult.data --schema adult.json --epsilon 1 --save adult.safetensors --report adult.html
@@ -37,7 +38,8 @@ int main(int argc, char** argv) {
   const std::map<std::string, Command> commands = {{"train", train},
                                                    {"evaluate", sotto::tabular::evaluate},
                                                    {"predict", sotto::tabular::predict},
-                                                   {"schema", sotto::tabular::schema}};
+                                                   {"schema", sotto::tabular::schema},
+                                                   {"people", sotto::tabular::people}};
   const std::string wanted = argc > 1 ? argv[1] : "";
   return sotto::samples::ending("tabular", [&] {
     if (wanted == "--help" || wanted == "-h" || wanted == "help") {
@@ -46,7 +48,7 @@ int main(int argc, char** argv) {
     }
     const auto command = commands.find(wanted);
     sotto::check(command != commands.end(),
-                 "{}: give train, evaluate, predict or schema (--help says more)",
+                 "{}: give train, evaluate, predict, schema or people (--help says more)",
                  wanted.empty() ? "no command" : "no command is called " + wanted);
     return command->second(argc - 1, argv + 1);
   });

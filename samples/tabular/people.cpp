@@ -53,7 +53,7 @@ Person person(std::uint64_t seed, std::int64_t number) {
 
 TableSchema people_schema() { return TableSchema::from_json(schema_text, "the people's schema"); }
 
-std::string people(std::int64_t count, std::uint64_t seed, std::int64_t first) {
+std::string made_up_people(std::int64_t count, std::uint64_t seed, std::int64_t first) {
   std::string csv = "age,school_years,city,work,kilometers,cycles\n";
   for (std::int64_t k = first; k < first + count; ++k) {
     const Person p = person(seed, k);

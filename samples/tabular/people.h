@@ -13,6 +13,6 @@ namespace sotto::tabular {
 TableSchema people_schema();
 // Rows first, ..., first + count - 1 of an endless table, as CSV with a header: a function of the
 // seed.
-std::string people(std::int64_t count, std::uint64_t seed, std::int64_t first = 0);
+std::string made_up_people(std::int64_t count, std::uint64_t seed, std::int64_t first = 0);
 
 }  // namespace sotto::tabular

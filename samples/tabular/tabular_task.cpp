@@ -89,8 +89,8 @@ void TabularTask::prepare(Settings& s) {
 
 samples::Data TabularTask::made_up(const Settings& s) const {
   const TableOptions options{.category_indices = reads_indices(network_)};
-  return {.train = rows_of(people(s.train_size, s.seed, s.test_size), *schema_, options),
-          .test = rows_of(people(s.test_size, s.seed), *schema_, options)};
+  return {.train = rows_of(made_up_people(s.train_size, s.seed, s.test_size), *schema_, options),
+          .test = rows_of(made_up_people(s.test_size, s.seed), *schema_, options)};
 }
 
 samples::Data TabularTask::from_files(const Settings& s) const {

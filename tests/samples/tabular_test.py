@@ -210,6 +210,24 @@ class Using(InFolder):
         self.refused("--out: is required", "predict", "--model", self.model, "--data", self.data)
 
 
+class People(InFolder):
+    def test_a_table_of_people_is_what_training_without_data_reads(self):
+        for name, rows, first in (("train", "300", "40"), ("test", "40", "0")):
+            done = run("people", "--out", self.path(name), "--schema", self.path("schema"), "--rows",
+                       rows, "--first", first, "--seed", "3")
+            self.assertEqual((0, "", ""), (done.returncode, done.stderr, done.stdout))
+        results = []
+        for where in (["--data", self.path("train"), "--test", self.path("test"), "--schema",
+                       self.path("schema")], ["--train-size", "300", "--test-size", "40"]):
+            model = self.path(f"model{len(results)}")
+            self.train(*where, "--no-privacy", "--steps", "4", "--batch-size", "50", "--seed", "3",
+                       "--save", model)
+            results.append(read_tensors(model)[0])
+        self.assertEqual(results[0], results[1])
+        self.refused("--out: is required", "people")
+        self.refused("--rows: 0", "people", "--out", self.path("p"), "--rows", "0")
+
+
 class Schemas(InFolder):
     def test_a_proposed_schema_says_what_was_read_and_is_written_by_hand_only(self):
         data = self.table()
@@ -262,7 +280,7 @@ class Refusals(InFolder):
         self.refused("no command is called fly", "fly")
         done = run("--help")
         self.assertEqual(0, done.returncode)
-        for command in ("train", "evaluate", "predict", "schema"):
+        for command in ("train", "evaluate", "predict", "schema", "people"):
             self.assertIn("tabular " + command, done.stdout)
             self.assertEqual(0, run(command, "--help").returncode)
 
