@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "dp/ledger/ledger_contents.h"
-#include "dp/ledger/ledger_mark.h"
+#include "dp/ledger/ledger_position.h"
 
 namespace sotto {
 

@@ -12,7 +12,7 @@
 #include "dp/event.h"
 #include "dp/ledger/ledger_contents.h"
 #include "dp/ledger/ledger_file.h"
-#include "dp/ledger/ledger_mark.h"
+#include "dp/ledger/ledger_position.h"
 #include "dp/ledger/ledger_text.h"
 
 namespace sotto {

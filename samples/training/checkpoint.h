@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sotto/core/io/safetensors.h>
-#include <sotto/dp/ledger/ledger_mark.h>
+#include <sotto/dp/ledger/ledger_position.h>
 #include <sotto/nn/data/dataset.h>
 #include "samples/report/report.h"
 #include "samples/training/settings.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "dp/ledger/ledger_mark.h"
+#include "dp/ledger/ledger_position.h"
 #include "dp/ledger/ledger_text.h"
 
 namespace {

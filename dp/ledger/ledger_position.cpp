@@ -1,4 +1,4 @@
-#include "dp/ledger/ledger_mark.h"
+#include "dp/ledger/ledger_position.h"
 
 #include <limits>
 
