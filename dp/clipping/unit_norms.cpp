@@ -31,6 +31,48 @@ void with_kind(ClipRule::Kind kind, const F& f) {
   }
 }
 
+// The squared norms of the units (GradientNorm), and the results for each of them: the last two
+// count the units that are summed separately and those that may overflow.
+struct Columns {
+  std::size_t units;
+  const double *squares, *error_bounds, *term_norms;
+  double *norms, *values, *roundings;
+  std::int64_t separate = 0, large = 0;
+};
+
+// The arguments of UnitNorms::factors().
+struct FactorRule {
+  ClipRule rule;
+  double bound, margin, scale;
+};
+
+template <ClipRule::Kind kind>
+void factors_by(const FactorRule& by, Columns& y) {
+  // Local copies: the compiler knows that stores to the results do not change them.
+  const ClipRule known{kind, by.rule.gamma};
+  const double bound = by.bound, margin = by.margin, scale = by.scale;
+  const std::size_t units = y.units;
+  const double each = max_total_size / static_cast<double>(units);
+  const double *const squares = y.squares, *const error_bounds = y.error_bounds,
+                      *const term_norms = y.term_norms;
+  double *const norms = y.norms, *const values = y.values, *const roundings = y.roundings;
+  for (std::size_t n = 0; n < units; ++n) {
+    const GradientNorm norm{squares[n], error_bounds[n], 0};
+    norms[n] = norm.norm();
+    roundings[n] = norm.rounding();
+    values[n] = norm.factor(known, bound, margin, scale);
+  }
+  std::int64_t separate = 0, large = 0;
+  for (std::size_t n = 0; n < units; ++n) {
+    const double factor = values[n];
+    const double terms = factor * (norms[n] + roundings[n] * terms_of_error);
+    separate += ((factor != 0) & GradientNorm{0, 0, term_norms[n]}.apart(factor, bound)) ? 1 : 0;
+    large += ((factor != 0) & ((factor > scale) | !(terms < each))) ? 1 : 0;
+  }
+  y.separate = separate;
+  y.large = large;
+}
+
 }  // namespace
 
 UnitNorms::UnitNorms(std::int64_t units)
@@ -56,49 +98,15 @@ void UnitNorms::add(const std::vector<PerSampleGrad>& uses, NormMethod norm_meth
   });
 }
 
-// Results for each unit, and the numbers of units that are summed separately (`separate`) or may
-// overflow (`large`).
-struct UnitNorms::Columns {
-  double *norms, *values, *roundings;
-  std::int64_t separate = 0, large = 0;
-};
-
-template <ClipRule::Kind kind>
-void UnitNorms::factors_by(const ClipRule& rule, double bound, double margin, double scale,
-                           Columns& y) const {
-  // Local copies: the compiler knows that stores to the results do not change them.
-  const ClipRule known{kind, rule.gamma};
-  const std::size_t units = squares_.size();
-  const double each = max_total_size / static_cast<double>(units);
-  const double *const squares = squares_.data(), *const error_bounds = error_bounds_.data(),
-                      *const term_norms = term_norms_.data();
-  double *const norms = y.norms, *const values = y.values, *const roundings = y.roundings;
-  for (std::size_t n = 0; n < units; ++n) {
-    const GradientNorm norm{squares[n], error_bounds[n], 0};
-    norms[n] = norm.norm();
-    roundings[n] = norm.rounding();
-    values[n] = norm.factor(known, bound, margin, scale);
-  }
-  std::int64_t separate = 0, large = 0;
-  for (std::size_t n = 0; n < units; ++n) {
-    const double factor = values[n];
-    const double terms = factor * (norms[n] + roundings[n] * terms_of_error);
-    separate += ((factor != 0) & GradientNorm{0, 0, term_norms[n]}.apart(factor, bound)) ? 1 : 0;
-    large += ((factor != 0) & ((factor > scale) | !(terms < each))) ? 1 : 0;
-  }
-  y.separate = separate;
-  y.large = large;
-}
-
 ClipFactors UnitNorms::factors(const ClipRule& rule, double bound, double margin,
                                double scale) const {
   const std::size_t size = squares_.size();
   ClipFactors y{.norms = std::vector<double>(size), .values = std::vector<double>(size)};
   std::vector<double> roundings(size);
-  Columns columns{y.norms.data(), y.values.data(), roundings.data()};
-  with_kind(rule.kind, [&](auto kind) {
-    simd_dispatch([&] { factors_by<kind>(rule, bound, margin, scale, columns); });
-  });
+  Columns columns{size,           squares_.data(), error_bounds_.data(), term_norms_.data(),
+                  y.norms.data(), y.values.data(), roundings.data()};
+  const FactorRule by{rule, bound, margin, scale};
+  with_kind(rule.kind, [&](auto kind) { simd_dispatch([&] { factors_by<kind>(by, columns); }); });
   y.cannot_overflow = columns.large == 0;
   for (std::size_t n = 0; columns.separate > 0 && n < size; ++n) {
     if (y.values[n] != 0 && GradientNorm{0, 0, term_norms_[n]}.apart(y.values[n], bound))

@@ -30,11 +30,6 @@ class UnitNorms {
   ClipFactors factors(const ClipRule& rule, double bound, double margin, double scale) const;
 
  private:
-  struct Columns;
-  template <ClipRule::Kind kind>
-  void factors_by(const ClipRule& rule, double bound, double margin, double scale,
-                  Columns& y) const;
-
   std::vector<double> squares_, error_bounds_, term_norms_;  // as in GradientNorm
 };
 
