@@ -60,6 +60,8 @@ LedgerFile::LedgerFile(const std::string& path, int flags)
     throw SystemFailure(fmt::format("ledger: not a regular file: {}", path_));
 }
 
+LedgerFile::Lock LedgerFile::lock() const { return Lock(*this); }
+
 void LedgerFile::claim_run(const std::string& run) const {
   constexpr std::size_t digits = 15;  // 60 bits, for an offset of 63
   constexpr int base = 16;

@@ -11,18 +11,7 @@ namespace sotto {
 // An open append-only file, or none (a ledger in memory).
 class LedgerFile {
  public:
-  // Excludes other ledgers from reading and appending while it lives.
-  class Lock {
-   public:
-    ~Lock();
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
-
-   private:
-    friend class LedgerFile;
-    explicit Lock(const LedgerFile& file);
-    int descriptor_;
-  };
+  class Lock;
 
   LedgerFile() = default;
   // Opens the file; `flags` are those of open(2) besides read, write and append. Throws
@@ -33,7 +22,7 @@ class LedgerFile {
   const std::string& path() const { return path_; }  // absolute
   // Waits while another ledger holds the lock. Does nothing without a file. Throws SystemFailure
   // when the file cannot be locked.
-  Lock lock() const { return Lock(*this); }
+  Lock lock() const;
   // Prevents other ledgers from continuing the run, whose name is 128 bits in hexadecimal, while
   // this file is open. Throws SystemFailure when another ledger already continues it.
   void claim_run(const std::string& run) const;
@@ -52,6 +41,19 @@ class LedgerFile {
  private:
   std::string path_;
   Descriptor file_;
+};
+
+// Excludes other ledgers from reading and appending while it lives.
+class LedgerFile::Lock {
+ public:
+  ~Lock();
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  friend class LedgerFile;
+  explicit Lock(const LedgerFile& file);
+  int descriptor_;
 };
 
 }  // namespace sotto
