@@ -46,6 +46,64 @@ int bits_for_buffers(const StrategyMatrix& strategy) {
   return std::max(1, std::ilogb(2 * sum + 1) + 1);
 }
 
+// The memory of a stream at a step, for elements from one on.
+struct Slots {
+  std::int64_t* memory;  // the first of these elements in slot 0
+  std::int64_t count, elements, step;
+  int fraction_bits;
+
+  std::span<std::int64_t> at(std::int64_t index, std::size_t size) const {
+    return {memory + index * elements, size};
+  }
+};
+
+// The node that ends at this step replaces the nodes it consists of.
+void correlate(const TreeFactor& /*factor*/, Slots slots, std::span<std::int64_t> noise) {
+  const int level = std::countr_zero(static_cast<std::uint64_t>(slots.step + 1));
+  const auto node = slots.at(level, noise.size());
+  std::copy(noise.begin(), noise.end(), node.begin());
+  for (int below = 0; below < level; ++below) {
+    const auto part = slots.at(below, noise.size());
+    for (std::size_t e = 0; e < noise.size(); ++e) noise[e] -= part[e];
+  }
+}
+
+// Slot t mod (bands - 1) holds the noise of step t.
+void correlate(const BandedToeplitz& factor, Slots slots, std::span<std::int64_t> noise) {
+  if (slots.count == 0) return;
+  std::array<Wide, group> sums{};
+  for (std::int64_t back = 1; back <= std::min(slots.count, slots.step); ++back) {
+    const std::int64_t c = whole(factor.coefficients[static_cast<std::size_t>(back)]);
+    const auto past = slots.at((slots.step - back) % slots.count, noise.size());
+    for (std::size_t e = 0; e < noise.size(); ++e) sums[e] += static_cast<Wide>(c) * past[e];
+  }
+  const auto now = slots.at(slots.step % slots.count, noise.size());
+  for (std::size_t e = 0; e < noise.size(); ++e) {
+    now[e] = noise[e] -= rounded(sums[e], factor_bits);
+  }
+}
+
+// Buffer i, in units of 2^-fraction_bits, is sum_(j < t) decays[i]^(t-j-1) y_j.
+void correlate(const BufferedToeplitz& factor, Slots slots, std::span<std::int64_t> noise) {
+  std::array<Wide, group> sums{};
+  for (std::int64_t i = 0; i < slots.count; ++i) {
+    const std::int64_t scale = whole(factor.scales[static_cast<std::size_t>(i)]);
+    const auto buffer = slots.at(i, noise.size());
+    for (std::size_t e = 0; e < noise.size(); ++e) sums[e] += static_cast<Wide>(scale) * buffer[e];
+  }
+  for (std::size_t e = 0; e < noise.size(); ++e) {
+    noise[e] -= rounded(sums[e], factor_bits + slots.fraction_bits);
+  }
+  for (std::int64_t i = 0; i < slots.count; ++i) {
+    const std::int64_t decay = whole(factor.decays[static_cast<std::size_t>(i)]);
+    const auto buffer = slots.at(i, noise.size());
+    for (std::size_t e = 0; e < noise.size(); ++e) {
+      buffer[e] = rounded(static_cast<Wide>(decay) * buffer[e], factor_bits) +
+                  (noise[e] << slots.fraction_bits);
+    }
+  }
+}
+
 }  // namespace
 
 CorrelatedNoiseStream::CorrelatedNoiseStream(StrategyMatrix strategy, std::int64_t elements)
@@ -59,11 +117,6 @@ CorrelatedNoiseStream::CorrelatedNoiseStream(StrategyMatrix strategy, std::int64
   }
 }
 
-std::span<std::int64_t> CorrelatedNoiseStream::slot(std::int64_t index, std::int64_t first,
-                                                    std::size_t count) {
-  return {memory_.data<std::int64_t>() + index * elements() + first, count};
-}
-
 void CorrelatedNoiseStream::correlate(std::int64_t first, std::span<std::int64_t> noise) {
   check(step_ < strategy_.steps(), "noise stream: all {} steps were made", step_);
   check(first >= 0 && first + std::ssize(noise) <= elements(),
@@ -75,60 +128,12 @@ void CorrelatedNoiseStream::correlate(std::int64_t first, std::span<std::int64_t
       const auto at = static_cast<std::size_t>(g) * group;
       const auto part = noise.subspan(at, std::min(group, noise.size() - at));
       const std::int64_t element = first + static_cast<std::int64_t>(at);
-      std::visit([&](const auto& kind) { correlate_by(kind, element, part); }, strategy_.factor());
+      const Slots slots{memory_.data<std::int64_t>() + element, memory_.size(0), elements(), step_,
+                        fraction_bits_};
+      std::visit([&](const auto& kind) { sotto::correlate(kind, slots, part); },
+                 strategy_.factor());
     }
   });
-}
-
-// The node that ends at this step replaces the nodes it consists of.
-void CorrelatedNoiseStream::correlate_by(const TreeFactor& /*factor*/, std::int64_t first,
-                                         std::span<std::int64_t> noise) {
-  const int level = std::countr_zero(static_cast<std::uint64_t>(step_ + 1));
-  const auto node = slot(level, first, noise.size());
-  std::copy(noise.begin(), noise.end(), node.begin());
-  for (int below = 0; below < level; ++below) {
-    const auto part = slot(below, first, noise.size());
-    for (std::size_t e = 0; e < noise.size(); ++e) noise[e] -= part[e];
-  }
-}
-
-// Slot t mod (bands - 1) holds the noise of step t.
-void CorrelatedNoiseStream::correlate_by(const BandedToeplitz& factor, std::int64_t first,
-                                         std::span<std::int64_t> noise) {
-  const std::int64_t slots = memory_.size(0);
-  if (slots == 0) return;
-  std::array<Wide, group> sums{};
-  for (std::int64_t back = 1; back <= std::min(slots, step_); ++back) {
-    const std::int64_t c = whole(factor.coefficients[static_cast<std::size_t>(back)]);
-    const auto past = slot((step_ - back) % slots, first, noise.size());
-    for (std::size_t e = 0; e < noise.size(); ++e) sums[e] += static_cast<Wide>(c) * past[e];
-  }
-  const auto now = slot(step_ % slots, first, noise.size());
-  for (std::size_t e = 0; e < noise.size(); ++e) {
-    now[e] = noise[e] -= rounded(sums[e], factor_bits);
-  }
-}
-
-// Buffer i, in units of 2^-fraction_bits, is sum_(j < t) decays[i]^(t-j-1) y_j.
-void CorrelatedNoiseStream::correlate_by(const BufferedToeplitz& factor, std::int64_t first,
-                                         std::span<std::int64_t> noise) {
-  std::array<Wide, group> sums{};
-  for (std::int64_t i = 0; i < memory_.size(0); ++i) {
-    const std::int64_t scale = whole(factor.scales[static_cast<std::size_t>(i)]);
-    const auto buffer = slot(i, first, noise.size());
-    for (std::size_t e = 0; e < noise.size(); ++e) sums[e] += static_cast<Wide>(scale) * buffer[e];
-  }
-  for (std::size_t e = 0; e < noise.size(); ++e) {
-    noise[e] -= rounded(sums[e], factor_bits + fraction_bits_);
-  }
-  for (std::int64_t i = 0; i < memory_.size(0); ++i) {
-    const std::int64_t decay = whole(factor.decays[static_cast<std::size_t>(i)]);
-    const auto buffer = slot(i, first, noise.size());
-    for (std::size_t e = 0; e < noise.size(); ++e) {
-      buffer[e] =
-          rounded(static_cast<Wide>(decay) * buffer[e], factor_bits) + (noise[e] << fraction_bits_);
-    }
-  }
 }
 
 double CorrelatedNoiseStream::spread() const {

@@ -38,13 +38,6 @@ class CorrelatedNoiseStream {
   void resume(std::int64_t step, const Tensor& memory);
 
  private:
-  std::span<std::int64_t> slot(std::int64_t index, std::int64_t first, std::size_t count);
-  void correlate_by(const TreeFactor& factor, std::int64_t first, std::span<std::int64_t> noise);
-  void correlate_by(const BandedToeplitz& factor, std::int64_t first,
-                    std::span<std::int64_t> noise);
-  void correlate_by(const BufferedToeplitz& factor, std::int64_t first,
-                    std::span<std::int64_t> noise);
-
   StrategyMatrix strategy_;
   int fraction_bits_ = 0;  // of the buffers
   std::int64_t step_ = 0;
