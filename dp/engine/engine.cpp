@@ -15,6 +15,7 @@
 #include "dp/engine/unit_batches.h"
 #include "dp/engine/validation.h"
 #include "dp/numerics/directed_rounding.h"
+#include "dp/sampling/poisson_samplers.h"
 
 namespace sotto {
 

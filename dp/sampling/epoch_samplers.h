@@ -2,6 +2,7 @@
 // epoch.
 #pragma once
 
+#include "core/random/secret_random.h"
 #include "dp/sampling/sampler.h"
 
 namespace sotto {

@@ -1,7 +1,9 @@
 // Batches of a fixed, public number of units: sampled at random, or by a public plan.
 #pragma once
 
+#include "core/random/secret_random.h"
 #include "dp/sampling/sampler.h"
+#include "dp/sampling/subset.h"
 
 namespace sotto {
 

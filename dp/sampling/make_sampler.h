@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "core/random/secret_random.h"
 #include "dp/sampling/sampler.h"
 
 namespace sotto {

@@ -30,6 +30,12 @@ Event cyclic_event(std::int64_t population, std::int64_t groups, double rate) {
 
 }  // namespace
 
+PoissonSampler::PoissonSampler(std::int64_t population, double rate, SecretRandom random)
+    : Sampler(population, {.sampling = Sampling::poisson,
+                           .sampling_rate = IndependentSubset("PoissonSampler", rate).rate()}),
+      subset_("PoissonSampler", rate),
+      random_(std::move(random)) {}
+
 TruncatedPoissonSampler::TruncatedPoissonSampler(std::int64_t population, double rate,
                                                  std::int64_t max_batch_size, SecretRandom random)
     : Sampler(population, truncated_event(population, rate, max_batch_size)),

@@ -1,9 +1,30 @@
-// Poisson sampling with a maximum batch size, and within groups that take turns.
+// Poisson sampling: of all units, with a maximum batch size, and within groups that take turns.
 #pragma once
 
+#include "core/random/secret_random.h"
 #include "dp/sampling/sampler.h"
+#include "dp/sampling/subset.h"
 
 namespace sotto {
+
+// Every unit takes part with the same probability, independently of other units and other draws.
+// The probability is a multiple of 2^-64 and known exactly; rate() is that multiple, rounded up to
+// a double. At small rates the work is proportional to the number of units drawn.
+class PoissonSampler final : public Sampler {
+ public:
+  // Throws std::invalid_argument unless 0 < rate <= 1.
+  PoissonSampler(std::int64_t population, double rate, SecretRandom random = SecretRandom());
+
+ protected:
+  std::vector<std::int64_t> sample(std::int64_t /*index_in_epoch*/) override {
+    return subset_.draw(population(), random_);
+  }
+  bool secure() const override { return random_.secure(); }
+
+ private:
+  IndependentSubset subset_;
+  SecretRandom random_;
+};
 
 // A Poisson batch, truncated to a uniform subset of `max_batch_size` units if it has more, so that
 // physical batches of a fixed shape hold it. The event's truncation_probability also holds

@@ -85,12 +85,6 @@ void Sampler::load_rest(std::int64_t /*index_in_epoch*/, const std::vector<std::
         rest.size());
 }
 
-PoissonSampler::PoissonSampler(std::int64_t population, double rate, SecretRandom random)
-    : Sampler(population, {.sampling = Sampling::poisson,
-                           .sampling_rate = IndependentSubset("PoissonSampler", rate).rate()}),
-      subset_("PoissonSampler", rate),
-      random_(std::move(random)) {}
-
 std::vector<std::int64_t> FullBatchSampler::sample(std::int64_t /*index_in_epoch*/) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(population()));
   std::iota(all.begin(), all.end(), 0);

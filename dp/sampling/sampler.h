@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "dp/event.h"
-#include "dp/sampling/subset.h"
 
 namespace sotto {
 
@@ -121,25 +120,6 @@ class Sampler {
   std::int64_t index_in_epoch_ = 0;  // up to event_.batches, where the epoch is over
   std::uint64_t pass_ = 0;
   std::uint64_t number_ = 0;
-};
-
-// Every unit takes part with the same probability, independently of other units and other draws.
-// The probability is a multiple of 2^-64 and known exactly; rate() is that multiple, rounded up to
-// a double. At small rates the work is proportional to the number of units drawn.
-class PoissonSampler final : public Sampler {
- public:
-  // Throws std::invalid_argument unless 0 < rate <= 1.
-  PoissonSampler(std::int64_t population, double rate, SecretRandom random = SecretRandom());
-
- protected:
-  std::vector<std::int64_t> sample(std::int64_t /*index_in_epoch*/) override {
-    return subset_.draw(population(), random_);
-  }
-  bool secure() const override { return random_.secure(); }
-
- private:
-  IndependentSubset subset_;
-  SecretRandom random_;
 };
 
 // Every unit takes part in every batch.

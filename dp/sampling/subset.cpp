@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/random/secret_random.h"
 #include "core/random/uniform_int.h"
 
 namespace sotto {
@@ -26,6 +27,18 @@ std::uint64_t threshold_for(const char* op, double rate) {
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(scaled));
 }
 
+// The number of leading bits that are certainly 0 in a random number below the threshold.
+int zeros_of(std::uint64_t threshold) { return threshold == 0 ? 0 : std::countl_zero(threshold); }
+
+// Compares a 64-bit random number with the threshold, most significant 16 bits first; the other 48
+// are drawn only if those are equal, which does not change the number's distribution.
+bool accept(std::uint16_t first_bits, std::uint64_t threshold, SecretRandom& random) {
+  const auto threshold_bits = static_cast<std::uint16_t>(threshold >> 48);
+  if (first_bits != threshold_bits) return first_bits < threshold_bits;
+  constexpr std::uint64_t low_48 = (std::uint64_t{1} << 48) - 1;
+  return (random.word() & low_48) < (threshold & low_48);
+}
+
 // Returns c with probability e^-1 / c!: a c drawn with probability 2^-(c+1) is accepted with 2^c /
 // (2 c!).
 int poisson_of_mean_1(SecretRandom& random) {
@@ -37,6 +50,31 @@ int poisson_of_mean_1(SecretRandom& random) {
     for (int i = 3; kept && i <= count; ++i) kept = random.below(i) < 2;
     if (kept) return count;
   }
+}
+
+struct Dart {
+  std::int64_t place;
+  bool taken;
+};
+
+// Throws as many darts as a Poisson variable of mean 1 says, each at one of 2^zeros - 1 places,
+// until no two hit the same place: a subset of m places then has a probability proportional to
+// (2^zeros - 1)^-m, which is that of places hit independently with probability 2^-zeros. The rest
+// of a dart's word supplies the random number's other bits.
+void throw_darts(std::vector<Dart>& darts, std::uint64_t threshold, SecretRandom& random) {
+  const int zeros = zeros_of(threshold);
+  const std::uint64_t places = (std::uint64_t{1} << zeros) - 1;
+  const auto less = [](const Dart& a, const Dart& b) { return a.place < b.place; };
+  const auto same = [](const Dart& a, const Dart& b) { return a.place == b.place; };
+  do {
+    darts.resize(static_cast<std::size_t>(poisson_of_mean_1(random)));
+    for (Dart& dart : darts) {
+      std::uint64_t word = random.word();
+      while ((word & places) == places) word = random.word();
+      dart = {static_cast<std::int64_t>(word & places), word >> zeros < threshold};
+    }
+    std::sort(darts.begin(), darts.end(), less);
+  } while (std::adjacent_find(darts.begin(), darts.end(), same) != darts.end());
 }
 
 // A set of non-negative numbers, in a hash table with open addressing that is at most half full.
@@ -138,20 +176,9 @@ double IndependentSubset::rate() const {
   return rounded / two_to_64;
 }
 
-// The number of leading bits that are certainly 0 in a random number below the threshold.
-int IndependentSubset::zeros() const { return threshold_ == 0 ? 0 : std::countl_zero(threshold_); }
-
 std::vector<std::int64_t> IndependentSubset::draw(std::int64_t n, SecretRandom& random) {
-  return zeros() >= zeros_for_darts ? sample_sparse(n, random) : sample_dense(n, random);
-}
-
-// Compares a 64-bit random number with the threshold, most significant 16 bits first; the other 48
-// are drawn only if those are equal, which does not change the number's distribution.
-bool IndependentSubset::accept(std::uint16_t first_bits, SecretRandom& random) const {
-  const auto threshold_bits = static_cast<std::uint16_t>(threshold_ >> 48);
-  if (first_bits != threshold_bits) return first_bits < threshold_bits;
-  constexpr std::uint64_t low_48 = (std::uint64_t{1} << 48) - 1;
-  return (random.word() & low_48) < (threshold_ & low_48);
+  return zeros_of(threshold_) >= zeros_for_darts ? sample_sparse(n, random)
+                                                 : sample_dense(n, random);
 }
 
 std::vector<std::int64_t> IndependentSubset::sample_dense(std::int64_t n, SecretRandom& random) {
@@ -166,39 +193,23 @@ std::vector<std::int64_t> IndependentSubset::sample_dense(std::int64_t n, Secret
   random.fill(std::span<std::uint64_t>(words_));
   for (std::int64_t unit = 0; unit < n; ++unit) {
     const std::uint64_t word = words_[static_cast<std::size_t>(unit / coins_in_word)];
-    if (accept(static_cast<std::uint16_t>(word >> (16 * (unit % coins_in_word))), random))
+    if (accept(static_cast<std::uint16_t>(word >> (16 * (unit % coins_in_word))), threshold_,
+               random))
       taken.push_back(unit);
   }
   return taken;
 }
 
-// Throws as many darts as a Poisson variable of mean 1 says, each at one of 2^zeros - 1 places,
-// until no two hit the same place: a subset of m places then has a probability proportional to
-// (2^zeros - 1)^-m, which is that of places hit independently with probability 2^-zeros. The rest
-// of a dart's word supplies the random number's other bits.
-void IndependentSubset::throw_darts(SecretRandom& random) {
-  const std::uint64_t places = (std::uint64_t{1} << zeros()) - 1;
-  const auto less = [](const Dart& a, const Dart& b) { return a.place < b.place; };
-  const auto same = [](const Dart& a, const Dart& b) { return a.place == b.place; };
-  do {
-    darts_.resize(static_cast<std::size_t>(poisson_of_mean_1(random)));
-    for (Dart& dart : darts_) {
-      std::uint64_t word = random.word();
-      while ((word & places) == places) word = random.word();
-      dart = {static_cast<std::int64_t>(word & places), word >> zeros() < threshold_};
-    }
-    std::sort(darts_.begin(), darts_.end(), less);
-  } while (std::adjacent_find(darts_.begin(), darts_.end(), same) != darts_.end());
-}
-
 std::vector<std::int64_t> IndependentSubset::sample_sparse(std::int64_t n, SecretRandom& random) {
-  check(zeros() >= 1, "sample_sparse: a rate of {}, not below 1/2", rate());
-  const auto places = static_cast<std::int64_t>((std::uint64_t{1} << zeros()) - 1);
+  const int zeros = zeros_of(threshold_);
+  check(zeros >= 1, "sample_sparse: a rate of {}, not below 1/2", rate());
+  const auto places = static_cast<std::int64_t>((std::uint64_t{1} << zeros) - 1);
   std::vector<std::int64_t> taken;
+  std::vector<Dart> darts;
   // The last block may extend beyond n: hits there belong to no unit.
   for (std::int64_t left = n; left > 0; left -= places) {
-    throw_darts(random);
-    for (const Dart& dart : darts_) {
+    throw_darts(darts, threshold_, random);
+    for (const Dart& dart : darts) {
       if (dart.taken && dart.place < left) taken.push_back(n - left + dart.place);
     }
   }

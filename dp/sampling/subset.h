@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/random/secret_random.h"
-
 namespace sotto {
+
+class SecretRandom;
 
 // Samples every unit with the same probability, a multiple of 2^-64, independently of other units
 // and other draws.
@@ -29,17 +29,8 @@ class IndependentSubset {
   std::vector<std::int64_t> sample_sparse(std::int64_t n, SecretRandom& random);
 
  private:
-  struct Dart {
-    std::int64_t place;
-    bool taken;
-  };
-  int zeros() const;
-  bool accept(std::uint16_t first_bits, SecretRandom& random) const;
-  void throw_darts(SecretRandom& random);
-
-  std::uint64_t threshold_;  // the probability times 2^64; 0 stands for 2^64
-  std::vector<std::uint64_t> words_;
-  std::vector<Dart> darts_;
+  std::uint64_t threshold_;           // the probability times 2^64; 0 stands for 2^64
+  std::vector<std::uint64_t> words_;  // memory that sample_dense() reuses
 };
 
 // A uniform subset of `size` units of [0, n), in increasing order (Floyd; Bentley and Floyd 1987).

@@ -12,6 +12,7 @@
 #include "dp/engine/engine.h"
 #include "dp/noise/mechanism.h"
 #include "dp/noise/noisy_update_pass.h"
+#include "dp/sampling/poisson_samplers.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "nn/layers.h"

@@ -9,6 +9,7 @@
 #include "dp/clipping/clipper.h"
 #include "dp/ledger/ledger.h"
 #include "dp/noise/mechanism.h"
+#include "dp/sampling/poisson_samplers.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 #include "tests/support/epsilon_of.h"

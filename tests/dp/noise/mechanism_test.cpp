@@ -12,6 +12,7 @@
 #include "dp/accounting/pld/pld_accountant.h"
 #include "dp/clipping/clipper.h"
 #include "dp/noise/noisy_update_pass.h"
+#include "dp/sampling/poisson_samplers.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 

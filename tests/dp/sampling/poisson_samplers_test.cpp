@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "core/random/secret_random.h"
 #include "dp/numerics/binomial_tail.h"
 #include "tests/support/catch.h"
 #include "tests/support/statistics.h"

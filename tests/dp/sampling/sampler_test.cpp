@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "core/random/secret_random.h"
+#include "dp/sampling/poisson_samplers.h"
 #include "tests/support/catch.h"
 #include "tests/support/throws.h"
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "core/random/secret_random.h"
 #include "tests/support/catch.h"
 #include "tests/support/statistics.h"
 #include "tests/support/throws.h"

@@ -7,6 +7,7 @@
 
 #include "core/random/rounded_gaussian.h"
 #include "dp/noise/correlated/correlated_mechanism.h"
+#include "dp/sampling/poisson_samplers.h"
 #include "tests/support/catch.h"
 #include "tests/support/noise_plans.h"
 #include "tests/support/noise_strategies.h"
