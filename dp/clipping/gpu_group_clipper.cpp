@@ -1,5 +1,9 @@
 #include "dp/clipping/gpu_group_clipper.h"
 
+#include <optional>
+#include <utility>
+
+#include "dp/clipping/host_group_clipper.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
@@ -21,77 +25,93 @@ void add_result(ClipAccumulator& accumulator, std::size_t group, const GpuClip& 
     accumulator.add_sum(*parameter, copy_sums ? clone(total) : total);
 }
 
-GpuGroupClipper::GpuGroupClipper(const ClipBatch& batch, const Tensor& losses,
-                                 const Grouping* grouping, ClipAccumulator& accumulator)
-    : batch_(batch),
-      losses_(losses),
-      grouping_(grouping),
-      accumulator_(accumulator),
-      host_(batch, accumulator) {}
+struct GpuGroupClipper::UnreadBatch {
+  const ClipBatch& batch;
+  const Tensor& losses;
+  const Grouping* grouping;
+  ClipAccumulator& accumulator;
+  HostGroupClipper host{batch, accumulator};
+  std::optional<GpuClip> on_gpu = {};
+  std::vector<std::pair<std::size_t, ParameterUses>> unread = {};
+  std::size_t unread_bytes = 0;
+  bool counted = false;  // the losses were added
+
+  GpuClip& gpu();
+  void read_report();
+  void read();
+};
 
 // Allocates device memory when the first group arrives.
-GpuClip& GpuGroupClipper::gpu() {
-  if (gpu_) return *gpu_;
-  const GpuClip::Options options{batch_.options.rule, batch_.options.norm_method, batch_.units,
-                                 losses_.numel(),     accumulator_.spacings(),    batch_.ends};
-  gpu_.emplace(batch_.groups, options, losses_.device());
-  gpu_->write_settings(batch_.loss_scale, batch_.units);
-  gpu_->add_losses(losses_);
-  return *gpu_;
+GpuClip& GpuGroupClipper::UnreadBatch::gpu() {
+  if (on_gpu) return *on_gpu;
+  const GpuClip::Options options{batch.options.rule, batch.options.norm_method, batch.units,
+                                 losses.numel(),     accumulator.spacings(),    batch.ends};
+  on_gpu.emplace(batch.groups, options, losses.device());
+  on_gpu->write_settings(batch.loss_scale, batch.units);
+  on_gpu->add_losses(losses);
+  return *on_gpu;
 }
 
-void GpuGroupClipper::norms(std::size_t group, const Parameter& parameter,
-                            const std::vector<PerSampleGrad>& uses) {
-  gpu().add_norm(group, parameter, uses);
-}
-
-void GpuGroupClipper::factors(std::size_t group) { gpu().find_factors(group); }
-
-void GpuGroupClipper::sums(std::size_t group, Parameter& parameter,
-                           const std::vector<PerSampleGrad>& uses) {
-  gpu().add_sum(group, parameter, uses);
-}
-
-void GpuGroupClipper::clip(std::size_t group, ParameterUses gradients) {
-  if (gradients.empty()) return host_.clip(group, {});
-  gpu().clip(group, gradients);
-  for (const auto& [parameter, uses] : gradients) {
-    for (const PerSampleGrad& use : uses) unread_bytes_ += use.bytes();
-  }
-  unread_.emplace_back(group, std::move(gradients));
-  if (unread_bytes_ > batch_.options.per_sample_grad_budget) read();
-}
-
-void GpuGroupClipper::read_report() {
+void GpuGroupClipper::UnreadBatch::read_report() {
   gpu().read();
-  if (!counted_) accumulator_.add_losses(gpu_->losses(), grouping_);
-  counted_ = true;
+  if (!counted) accumulator.add_losses(gpu().losses(), grouping);
+  counted = true;
 }
 
 // Reads the results and adds the groups; the host clips groups that are not reliable again.
-void GpuGroupClipper::read() {
+void GpuGroupClipper::UnreadBatch::read() {
   read_report();
-  for (auto& [group, gradients] : unread_) {
-    if (gpu_->reliable(group)) {
-      add_result(accumulator_, group, *gpu_, batch_.units);
+  for (auto& [group, gradients] : unread) {
+    if (gpu().reliable(group)) {
+      add_result(accumulator, group, gpu(), batch.units);
     } else {
-      gpu_->drop_sums(group);
-      host_.clip(group, std::move(gradients));
+      gpu().drop_sums(group);
+      host.clip(group, std::move(gradients));
     }
     gradients.clear();
   }
-  unread_.clear();
-  unread_bytes_ = 0;
-  gpu_->start();
+  unread.clear();
+  unread_bytes = 0;
+  gpu().start();
 }
 
-bool GpuGroupClipper::finish_all() {
-  read_report();
-  for (std::size_t group = 0; group < batch_.groups.size(); ++group) {
-    if (!gpu_->reliable(group)) return false;
+GpuGroupClipper::GpuGroupClipper(const ClipBatch& batch, const Tensor& losses,
+                                 const Grouping* grouping, ClipAccumulator& accumulator)
+    : batch_(new UnreadBatch{batch, losses, grouping, accumulator}) {}
+GpuGroupClipper::~GpuGroupClipper() = default;
+
+void GpuGroupClipper::norms(std::size_t group, const Parameter& parameter,
+                            const std::vector<PerSampleGrad>& uses) {
+  batch_->gpu().add_norm(group, parameter, uses);
+}
+
+void GpuGroupClipper::factors(std::size_t group) { batch_->gpu().find_factors(group); }
+
+void GpuGroupClipper::sums(std::size_t group, Parameter& parameter,
+                           const std::vector<PerSampleGrad>& uses) {
+  batch_->gpu().add_sum(group, parameter, uses);
+}
+
+void GpuGroupClipper::clip(std::size_t group, ParameterUses gradients) {
+  if (gradients.empty()) return batch_->host.clip(group, {});
+  batch_->gpu().clip(group, gradients);
+  for (const auto& [parameter, uses] : gradients) {
+    for (const PerSampleGrad& use : uses) batch_->unread_bytes += use.bytes();
   }
-  for (std::size_t group = 0; group < batch_.groups.size(); ++group)
-    add_result(accumulator_, group, *gpu_, batch_.units);
+  batch_->unread.emplace_back(group, std::move(gradients));
+  if (batch_->unread_bytes > batch_->batch.options.per_sample_grad_budget) batch_->read();
+}
+
+void GpuGroupClipper::finish() { batch_->read(); }
+
+bool GpuGroupClipper::finish_all() {
+  batch_->read_report();
+  const ClipBatch& batch = batch_->batch;
+  for (std::size_t group = 0; group < batch.groups.size(); ++group) {
+    if (!batch_->gpu().reliable(group)) return false;
+  }
+  for (std::size_t group = 0; group < batch.groups.size(); ++group)
+    add_result(batch_->accumulator, group, batch_->gpu(), batch.units);
   return true;
 }
 

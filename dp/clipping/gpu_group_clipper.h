@@ -2,14 +2,12 @@
 // that the host reads at the end say which groups it must clip again itself.
 #pragma once
 
-#include <optional>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "dp/clipping/clip_accumulator.h"
 #include "dp/clipping/gpu_clip.h"
 #include "dp/clipping/group_clipper.h"
-#include "dp/clipping/host_group_clipper.h"
 
 namespace sotto {
 
@@ -27,6 +25,7 @@ class GpuGroupClipper final : public GroupClipper {
   // this object.
   GpuGroupClipper(const ClipBatch& batch, const Tensor& losses, const Grouping* grouping,
                   ClipAccumulator& accumulator);
+  ~GpuGroupClipper() override;
 
   void norms(std::size_t group, const Parameter& parameter,
              const std::vector<PerSampleGrad>& uses) override;
@@ -36,25 +35,14 @@ class GpuGroupClipper final : public GroupClipper {
   // Keeps the gradients until the results show that the group is reliable; reads the results when
   // the kept gradients exceed the budget.
   void clip(std::size_t group, ParameterUses gradients) override;
-  void finish() override { read(); }
+  void finish() override;
   // Replaces finish() after norms(), factors() and sums() of all groups. Adds all groups if all are
   // reliable. Otherwise returns false, with only the losses added: the host has to clip.
   bool finish_all();
 
  private:
-  GpuClip& gpu();
-  void read_report();
-  void read();
-
-  const ClipBatch& batch_;
-  const Tensor& losses_;
-  const Grouping* grouping_;
-  ClipAccumulator& accumulator_;
-  HostGroupClipper host_;
-  std::optional<GpuClip> gpu_;
-  std::vector<std::pair<std::size_t, ParameterUses>> unread_;
-  std::size_t unread_bytes_ = 0;
-  bool counted_ = false;  // the losses were added
+  struct UnreadBatch;  // the physical batch, until the GPU's results are read
+  std::unique_ptr<UnreadBatch> batch_;
 };
 
 }  // namespace sotto

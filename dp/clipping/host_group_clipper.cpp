@@ -1,10 +1,119 @@
 #include "dp/clipping/host_group_clipper.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "dp/clipping/unit_norms.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {
+
+namespace {
+
+struct Factors : ClipFactors {
+  Tensor weights;  // `values` / loss scale; 0 for units that are summed separately
+};
+
+// The sum of one parameter's clipped gradients, which is added to the accumulator.
+struct ParameterSum {
+  const ClipBatch& batch;
+  ClipAccumulator& accumulator;
+  Parameter& parameter;
+
+  void add(const std::vector<PerSampleGrad>& uses, const Factors& factors) const;
+  void add_terms(const RoundedSum& sum, const std::vector<PerSampleGrad>& uses,
+                 const Factors& factors, const BlockEnds& ends) const;
+  void add_block(const std::vector<PerSampleGrad>& uses, const Factors& factors, std::int64_t begin,
+                 std::int64_t end) const;
+  void add_one_by_one(const std::vector<PerSampleGrad>& uses,
+                      const std::vector<double>& factors) const;
+};
+
+// Returns factors / loss scale, [n]: weights for gradients of the scaled loss.
+Tensor weights_of(std::vector<double> factors, double loss_scale) {
+  const double unscaled = 1 / loss_scale;  // exact
+  for (double& factor : factors) factor *= unscaled;
+  return Tensor::from(factors, {std::ssize(factors)});
+}
+
+// Adds sum_n factor[n] G[n] to the accumulator. A sum may overflow although every norm is finite,
+// because large terms of one sample cancel in its norm. Then each block is added alone; the units
+// of a block that overflows are added one by one, and a unit that overflows by itself is left out.
+// So one unit's overflow never changes what the units of other blocks add.
+void ParameterSum::add(const std::vector<PerSampleGrad>& uses, const Factors& factors) const {
+  const Device device = uses[0].device();
+  if (factors.cannot_overflow && device == cpu)
+    return add_terms(accumulator.sum_for(parameter), uses, factors, batch.ends);
+  {
+    const RoundedSum all = accumulator.empty_sum(parameter, device);
+    add_terms(all, uses, factors, batch.ends);
+    if (all_finite(all.total)) return accumulator.add_sum(parameter, all.total);
+  }
+  std::vector<std::int64_t> ends;
+  if (batch.ends) ends = batch.ends(batch.options.sum_size.block);
+  const std::int64_t units = std::ssize(factors.values);
+  for (std::int64_t at = 0, end = 0; at < units; at = end) {
+    end = ends.empty() ? at + 1 : *std::upper_bound(ends.begin(), ends.end(), at);
+    add_block(uses, factors, at, end);
+  }
+}
+
+// Adds all units of the gradients. Those in factors.summed_separately are computed in f64, each as
+// one term.
+void ParameterSum::add_terms(const RoundedSum& sum, const std::vector<PerSampleGrad>& uses,
+                             const Factors& factors, const BlockEnds& ends) const {
+  for (const PerSampleGrad& use : uses) use.add_to(sum, factors.weights, ends, std::ssize(uses));
+  for (const std::size_t n : factors.summed_separately) {
+    const double weight = factors.values[n] / batch.loss_scale;
+    add_term(sample_gradient_f64(uses, static_cast<std::int64_t>(n), weight), sum);
+  }
+}
+
+// Adds units begin to end - 1 of the physical batch, which form one block.
+void ParameterSum::add_block(const std::vector<PerSampleGrad>& uses, const Factors& factors,
+                             std::int64_t begin, std::int64_t end) const {
+  std::vector<PerSampleGrad> some;
+  for (const PerSampleGrad& use : uses) some.push_back(use.slice(begin, end));
+  Factors of_some{{.values = {factors.values.begin() + begin, factors.values.begin() + end}},
+                  factors.weights.slice(0, begin, end)};
+  for (const std::size_t n : factors.summed_separately) {
+    const auto place = static_cast<std::int64_t>(n) - begin;
+    if (place >= 0 && place < end - begin)
+      of_some.summed_separately.push_back(static_cast<std::size_t>(place));
+  }
+  BlockEnds ends;
+  if (batch.ends) ends = [&](std::int64_t max) { return ends_within(batch.ends(max), begin, end); };
+  const RoundedSum all = accumulator.empty_sum(parameter, uses[0].device());
+  add_terms(all, some, of_some, ends);
+  if (all_finite(all.total)) return accumulator.add_sum(parameter, all.total);
+  add_one_by_one(some, of_some.values);
+}
+
+void ParameterSum::add_one_by_one(const std::vector<PerSampleGrad>& uses,
+                                  const std::vector<double>& factors) const {
+  for (std::size_t n = 0; n < factors.size(); ++n) {
+    if (factors[n] == 0) continue;
+    std::vector<double> one(factors.size(), 0.0);
+    one[n] = factors[n];
+    const Tensor alone = weighted_sum(uses, weights_of(one, batch.loss_scale));
+    if (all_finite(alone)) {
+      add_term(alone, accumulator.sum_for(parameter));
+    } else {
+      accumulator.count_not_finite();
+    }
+  }
+}
+
+}  // namespace
+
+struct HostGroupClipper::Group {
+  std::optional<UnitNorms> norms;
+  Factors factors;
+};
+
+HostGroupClipper::HostGroupClipper(const ClipBatch& batch, ClipAccumulator& accumulator)
+    : batch_(batch), accumulator_(accumulator), groups_(batch.groups.size()) {}
+HostGroupClipper::~HostGroupClipper() = default;
 
 void HostGroupClipper::norms(std::size_t group, const Parameter& /*parameter*/,
                              const std::vector<PerSampleGrad>& uses) {
@@ -26,7 +135,12 @@ void HostGroupClipper::factors(std::size_t group) {
   accumulator_.record_norms(group, factors.norms, factors.values);
   std::vector<double> together = factors.values;
   for (const std::size_t n : factors.summed_separately) together[n] = 0;
-  factors.weights = weights_of(std::move(together));
+  factors.weights = weights_of(std::move(together), batch_.loss_scale);
+}
+
+void HostGroupClipper::sums(std::size_t group, Parameter& parameter,
+                            const std::vector<PerSampleGrad>& uses) {
+  ParameterSum{batch_, accumulator_, parameter}.add(uses, groups_[group].factors);
 }
 
 void HostGroupClipper::clip(std::size_t group, ParameterUses gradients) {
@@ -37,84 +151,6 @@ void HostGroupClipper::clip(std::size_t group, ParameterUses gradients) {
     uses.clear();  // frees memory for the next sum
   }
   groups_[group].factors = {};
-}
-
-// Returns factors / loss scale, [n]: weights for gradients of the scaled loss.
-Tensor HostGroupClipper::weights_of(std::vector<double> factors) const {
-  const double unscaled = 1 / batch_.loss_scale;  // exact
-  for (double& factor : factors) factor *= unscaled;
-  return Tensor::from(factors, {std::ssize(factors)});
-}
-
-// Adds sum_n factor[n] G[n] to the accumulator. A sum may overflow although every norm is finite,
-// because large terms of one sample cancel in its norm. Then each block is added alone; the units
-// of a block that overflows are added one by one, and a unit that overflows by itself is left out.
-// So one unit's overflow never changes what the units of other blocks add.
-void HostGroupClipper::sums(std::size_t group, Parameter& parameter,
-                            const std::vector<PerSampleGrad>& uses) {
-  const Factors& factors = groups_[group].factors;
-  const Device device = uses[0].device();
-  if (factors.cannot_overflow && device == cpu)
-    return add_terms(accumulator_.sum_for(parameter), uses, factors, batch_.ends);
-  {
-    const RoundedSum all = accumulator_.empty_sum(parameter, device);
-    add_terms(all, uses, factors, batch_.ends);
-    if (all_finite(all.total)) return accumulator_.add_sum(parameter, all.total);
-  }
-  std::vector<std::int64_t> ends;
-  if (batch_.ends) ends = batch_.ends(batch_.options.sum_size.block);
-  const std::int64_t units = std::ssize(factors.values);
-  for (std::int64_t at = 0, end = 0; at < units; at = end) {
-    end = ends.empty() ? at + 1 : *std::upper_bound(ends.begin(), ends.end(), at);
-    add_block(parameter, uses, factors, at, end);
-  }
-}
-
-// Adds all units of the gradients. Those in factors.summed_separately are computed in f64, each as
-// one term.
-void HostGroupClipper::add_terms(const RoundedSum& sum, const std::vector<PerSampleGrad>& uses,
-                                 const Factors& factors, const BlockEnds& ends) const {
-  for (const PerSampleGrad& use : uses) use.add_to(sum, factors.weights, ends, std::ssize(uses));
-  for (const std::size_t n : factors.summed_separately) {
-    const double weight = factors.values[n] / batch_.loss_scale;
-    add_term(sample_gradient_f64(uses, static_cast<std::int64_t>(n), weight), sum);
-  }
-}
-
-// Adds units begin to end - 1 of the physical batch, which form one block.
-void HostGroupClipper::add_block(Parameter& parameter, const std::vector<PerSampleGrad>& uses,
-                                 const Factors& factors, std::int64_t begin, std::int64_t end) {
-  std::vector<PerSampleGrad> some;
-  for (const PerSampleGrad& use : uses) some.push_back(use.slice(begin, end));
-  Factors of_some{{.values = {factors.values.begin() + begin, factors.values.begin() + end}},
-                  factors.weights.slice(0, begin, end)};
-  for (const std::size_t n : factors.summed_separately) {
-    const auto place = static_cast<std::int64_t>(n) - begin;
-    if (place >= 0 && place < end - begin)
-      of_some.summed_separately.push_back(static_cast<std::size_t>(place));
-  }
-  BlockEnds ends;
-  if (batch_.ends)
-    ends = [&](std::int64_t max) { return ends_within(batch_.ends(max), begin, end); };
-  const RoundedSum all = accumulator_.empty_sum(parameter, uses[0].device());
-  add_terms(all, some, of_some, ends);
-  if (all_finite(all.total)) return accumulator_.add_sum(parameter, all.total);
-  add_one_by_one(parameter, some, of_some.values);
-}
-
-void HostGroupClipper::add_one_by_one(Parameter& parameter, const std::vector<PerSampleGrad>& uses,
-                                      const std::vector<double>& factors) {
-  for (std::size_t n = 0; n < factors.size(); ++n) {
-    if (factors[n] == 0) continue;
-    std::vector<double> one(factors.size(), 0.0);
-    one[n] = factors[n];
-    const Tensor alone = weighted_sum(uses, weights_of(one));
-    if (all_finite(alone)) {
-      add_term(alone, accumulator_.sum_for(parameter));
-    } else {
-      accumulator_.count_not_finite();
-    }
-  }
 }
 
 }  // namespace sotto
