@@ -46,14 +46,14 @@ class OpenLedger {
 
   History history_after(const EventCounts& more) const;
   EventCounts events() const;
-  std::int64_t lines_of_others() const { return lines_of_others_; }
+  std::int64_t lines_of_others() const;
   std::int64_t run_releases() const;
   std::uint64_t next_draw() const;
   const std::string& run_id() const { return run_; }
   bool resumed() const { return resumed_; }
-  const LedgerContents& contents() const { return shared_->text.contents; }
+  const LedgerContents& contents() const;
   // The mutex of all runs on one ledger in memory.
-  std::recursive_mutex& mutex() const { return shared_->mutex; }
+  std::recursive_mutex& mutex() const;
 
  private:
   // The releases that the open reservation allows, and the number made.
@@ -64,42 +64,22 @@ class OpenLedger {
     bool covers(const Event& event, std::uint64_t draw) const;
   };
 
-  // The state that runs on one ledger in memory share; with a file, each run has its own.
-  struct Shared {
-    LedgerText text;
-    std::recursive_mutex mutex;  // recursive: a BudgetCheck may call the ledger
-    bool asking = false;         // a BudgetCheck is running
-  };
+  struct Shared;  // by the runs on one ledger in memory; with a file, each run has its own
 
-  LedgerText& text() { return shared_->text; }
-  const LedgerText& text() const { return shared_->text; }
+  LedgerText& text() const;
+  const LedgerFile& file() const;
+  const LedgerRun& run() const;
   void check_usable() const;
-  void check_epoch_position(const Event& event, const EpochPosition& position) const;
-  void check_mark(const LedgerPosition& mark) const;
-  std::optional<std::string> text_after(std::size_t size, const std::string& checksum) const;
-  void trim_lines();
-  void repair();
-  void read_news();
-  std::string rescue();
-  void refresh();
-  void append(const std::string& lines);
   void reserve(const Event& event, std::uint64_t draw, const BudgetCheck& budget_check);
-  bool admitted(const BudgetCheck& budget_check, const LedgerContents& next);
-  std::int64_t block_of(const Event& event, const LedgerRun& run) const;
   LedgerContents settled() const;
   std::string settlement();
-  const LedgerRun& run() const;
 
   std::shared_ptr<Shared> shared_;
   std::string run_;
-  LedgerFile file_;
-  std::string lines_;  // this run's copy of the file's lines, for rescue()
-  std::int64_t block_ = 1;
+  std::int64_t block_;
   std::optional<Block> open_;
   EpochPosition last_;  // of the last batch in an epoch that was recorded with its position
-  std::int64_t lines_of_others_ = 0;
   std::int64_t process_;
-  bool broken_ = false;
   bool resumed_ = false;
   std::weak_ptr<const void> claim_;
 };
