@@ -11,6 +11,7 @@
 #include "dp/engine/train.h"
 #include "dp/engine/training_checkpoint.h"
 #include "dp/noise/correlated/strategy_optimization.h"
+#include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/make_sampler.h"
 #include "dp/sampling/poisson_samplers.h"
 #include "kernels/tensor_ops/tensor_ops.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dp/clipping/clipped_sum_content.h"
 #include "dp/clipping/gpu_group_clipper.h"
 #include "dp/clipping/host_group_clipper.h"
 #include "dp/clipping/one_pass_sink.h"
@@ -287,7 +288,8 @@ ClippedSum Clipper::finish(SampledBatch draw) {
   Gradients sums = accumulator_.take_sums();
   state_ = State::finished;
   const auto finite = options_.count_finite ? std::optional(accumulator_.finite()) : std::nullopt;
-  return {std::move(sums), sensitivity(), accumulator_.unclipped(), finite, std::move(draw)};
+  return ClippedSum(std::unique_ptr<ClippedSum::Content>(new ClippedSum::Content{
+      std::move(sums), sensitivity(), accumulator_.unclipped(), finite, std::move(draw)}));
 }
 
 }  // namespace sotto

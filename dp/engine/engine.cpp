@@ -14,6 +14,8 @@
 #include "dp/engine/trained_parameters.h"
 #include "dp/engine/unit_batches.h"
 #include "dp/engine/validation.h"
+#include "dp/noise/gaussian_mechanism.h"
+#include "dp/noise/noise_grid.h"
 #include "dp/numerics/directed_rounding.h"
 #include "dp/sampling/poisson_samplers.h"
 

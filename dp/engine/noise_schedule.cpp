@@ -6,6 +6,8 @@
 #include "dp/accounting/adaptive_accountant.h"
 #include "dp/accounting/calibration.h"
 #include "dp/noise/correlated/correlated_mechanism.h"
+#include "dp/noise/gaussian_mechanism.h"
+#include "dp/sampling/subset.h"
 
 namespace sotto {
 

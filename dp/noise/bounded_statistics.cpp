@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "dp/noise/mechanism.h"
+#include "dp/sampling/sampler.h"
 
 namespace sotto {
 
@@ -18,6 +20,28 @@ double StatisticRange::to_unit(double value) const {
 double StatisticRange::from_unit(double value) const {
   return std::midpoint(low, high) + (high - low) / 2 * value;
 }
+
+struct BoundedSums {
+  std::vector<StatisticRange> ranges;
+  std::vector<double> values;  // mapped to [-1, 1]: a unit changes each sum by at most 1
+  SampledBatch draw;
+};
+
+namespace {
+
+const BoundedSums& present(const std::unique_ptr<BoundedSums>& sums) {
+  check(sums != nullptr, "bounded statistics: they were moved from");
+  return *sums;
+}
+
+}  // namespace
+
+BoundedStatistics::BoundedStatistics(std::unique_ptr<BoundedSums> sums) : sums_(std::move(sums)) {}
+BoundedStatistics::BoundedStatistics(BoundedStatistics&&) noexcept = default;
+BoundedStatistics& BoundedStatistics::operator=(BoundedStatistics&&) noexcept = default;
+BoundedStatistics::~BoundedStatistics() = default;
+
+const SampledBatch& BoundedStatistics::draw() const { return present(sums_).draw; }
 
 StatisticSum::StatisticSum(std::vector<StatisticRange> ranges)
     : ranges_(std::move(ranges)), sums_(ranges_.size(), 0.0) {
@@ -40,7 +64,21 @@ BoundedStatistics StatisticSum::finish(SampledBatch draw) {
   units_ = 0;
   std::vector<double> sums(ranges_.size(), 0.0);
   std::swap(sums, sums_);
-  return {ranges_, std::move(sums), std::move(draw)};
+  return BoundedStatistics(
+      std::unique_ptr<BoundedSums>(new BoundedSums{ranges_, std::move(sums), std::move(draw)}));
+}
+
+std::vector<double> Mechanism::release(BoundedStatistics statistics, Ledger& ledger,
+                                       const Ledger::BudgetCheck& budget_check) {
+  check_independent();
+  const auto& [ranges, sums, draw] = present(statistics.sums_);
+  const double sensitivity = std::sqrt(static_cast<double>(ranges.size()));
+  const Scale scale{event(draw.event()).noise_multiplier, sensitivity, draw.expected_batch_size()};
+  check_scale(scale, std::ssize(sums));
+  record(draw, ledger, budget_check);
+  std::vector<double> means = noisy(sums, scale);
+  for (std::size_t k = 0; k < means.size(); ++k) means[k] = ranges[k].from_unit(means[k]);
+  return means;
 }
 
 }  // namespace sotto

@@ -2,28 +2,32 @@
 // data. Values are bounded, summed over a batch, and released by a mechanism through the ledger.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "dp/noise/statistic_range.h"
-#include "dp/sampling/sampler.h"
 
 namespace sotto {
 
+struct BoundedSums;
+class SampledBatch;
+
 // Sums of bounded statistics over the units of a batch. Their values cannot be read: they are not
-// private until a mechanism has released them.
+// private until a mechanism has released them. Throws std::invalid_argument when moved from.
 class BoundedStatistics {
  public:
-  const SampledBatch& draw() const { return draw_; }
+  BoundedStatistics(BoundedStatistics&&) noexcept;
+  BoundedStatistics& operator=(BoundedStatistics&&) noexcept;
+  ~BoundedStatistics();
+  const SampledBatch& draw() const;
 
  private:
   friend class StatisticSum;
   friend class Mechanism;
-  BoundedStatistics(std::vector<StatisticRange> ranges, std::vector<double> sums, SampledBatch draw)
-      : ranges_(std::move(ranges)), sums_(std::move(sums)), draw_(std::move(draw)) {}
-  std::vector<StatisticRange> ranges_;
-  std::vector<double> sums_;  // of values mapped to [-1, 1]: a unit changes each by at most 1
-  SampledBatch draw_;
+  explicit BoundedStatistics(std::unique_ptr<BoundedSums> sums);
+  std::unique_ptr<BoundedSums> sums_;
 };
 
 // Sums statistics for Mechanism::release().

@@ -1,4 +1,4 @@
-// The two arithmetics of Gaussian noise.
+// The arithmetic of the Gaussian mechanism's noise.
 #pragma once
 
 namespace sotto {

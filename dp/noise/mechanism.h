@@ -5,47 +5,40 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "core/random/secret_random.h"
-#include "dp/clipping/clipped_sum.h"
+#include "autograd/parameter.h"
 #include "dp/ledger/ledger.h"
-#include "dp/noise/bounded_statistics.h"
-#include "dp/noise/gaussian_noise.h"
-#include "dp/noise/noise_grid.h"
-#include "nn/optim/optimizer.h"
 
 namespace sotto {
 
-class NoisePrefetch;
+namespace nn {
+class Optimizer;
+}  // namespace nn
+class BoundedStatistics;
+class ClippedSum;
 class NoisyUpdate;
-class RoundedGaussian;
+class SampledBatch;
 
 // A mean gradient with noise, whose release is in the ledger. Only mechanisms make one.
 class NoisyGradient {
  public:
-  const Gradients& gradients() const { return gradients_; }
+  const Gradients& gradients() const;
   // The variance of the noise on each element.
-  double noise_variance() const { return noise_variance_; }
+  double noise_variance() const;
   // For each clip group an estimate of the fraction of units whose norm was within the bound,
   // relative to the expected number of units. Noise may move it out of [0, 1]. Empty unless
   // unclipped_count_stddev > 0 was passed to the release.
-  const std::vector<double>& unclipped_fraction() const { return unclipped_fraction_; }
+  const std::vector<double>& unclipped_fraction() const;
   // An estimate of the fraction of units with a finite gradient. nullopt unless the clipper counts
   // them (ClipOptions::count_finite) and unclipped_count_stddev > 0 was passed to the release.
-  std::optional<double> finite() const { return finite_; }
+  std::optional<double> finite() const;
 
  private:
   friend class Mechanism;
-  NoisyGradient(Gradients gradients, double noise_variance, std::vector<double> unclipped_fraction,
-                std::optional<double> finite)
-      : gradients_(std::move(gradients)),
-        noise_variance_(noise_variance),
-        unclipped_fraction_(std::move(unclipped_fraction)),
-        finite_(finite) {}
-  Gradients gradients_;
-  double noise_variance_;
-  std::vector<double> unclipped_fraction_;
-  std::optional<double> finite_;
+  struct Content;
+  explicit NoisyGradient(Content content);
+  std::shared_ptr<const Content> content_;
 };
 
 // Adds calibrated noise to a sum and records the release. Usually the Engine calls it:
@@ -66,17 +59,13 @@ class Mechanism {
   // ledger's, and if unclipped_count_stddev is too small for the noise multiplier.
   NoisyGradient release(ClippedSum sum, Ledger& ledger,
                         const Ledger::BudgetCheck& budget_check = {},
-                        double unclipped_count_stddev = 0) {
-    return release(std::move(sum), ledger, nullptr, budget_check, unclipped_count_stddev);
-  }
+                        double unclipped_count_stddev = 0);
   // release() and the optimizer's step in one pass over the parameters (NoisyUpdate). Throws also
   // where Optimizer::step() does, before anything is recorded. Exception: if noise makes a gradient
   // infinite, it throws in the middle of the update, after the release was recorded.
   NoisyGradient update(ClippedSum sum, Ledger& ledger, nn::Optimizer& optimizer,
                        const Ledger::BudgetCheck& budget_check = {},
-                       double unclipped_count_stddev = 0) {
-    return release(std::move(sum), ledger, &optimizer, budget_check, unclipped_count_stddev);
-  }
+                       double unclipped_count_stddev = 0);
   // Releases bounded statistics. Returns estimates of their means over the batch: the noisy sums
   // divided by the expected number of units.
   std::vector<double> release(BoundedStatistics statistics, Ledger& ledger,
@@ -128,50 +117,6 @@ class Mechanism {
   void check_independent() const;
   void record(const SampledBatch& draw, Ledger& ledger, const Ledger::BudgetCheck& budget_check);
   std::vector<double> noisy(const std::vector<double>& sums, const Scale& scale);
-};
-
-// The Gaussian mechanism (Dwork et al. 2006): adds independent normal noise of standard deviation
-// noise_multiplier * sensitivity. Engine makes one unless a noise_strategy is set; Mechanism shows
-// how to use one directly. Discretized noise is larger by a factor of up to 1 + 2^-19; its releases
-// throw std::invalid_argument if a sum is NaN or noise_grid() refuses the scale, and count an
-// infinite sum as the largest finite one.
-class GaussianMechanism final : public Mechanism {
- public:
-  // Throws std::invalid_argument unless noise_multiplier is finite and >= 0. A multiplier of 0
-  // gives no privacy, and the ledger says so.
-  explicit GaussianMechanism(double noise_multiplier, SecretRandom random = SecretRandom(),
-                             GaussianNoise noise = GaussianNoise::discretized);
-  ~GaussianMechanism() override;
-
-  double noise_multiplier() const { return noise_multiplier_; }
-  // Throws where the constructor does.
-  void set_noise_multiplier(double noise_multiplier) override;
-  void prefetch() override;
-  Event event(Event batch) const override;
-  std::string description() const override;
-
- protected:
-  void add_noise(NoisyUpdate& update, const Scale& scale) override;
-  void check_scale(const Scale& scale, std::int64_t elements) const override;
-  double noise_stddev(const Scale& scale) const override {
-    return scale.multiplier * scale.sensitivity;
-  }
-  bool secure() const override { return random_.secure(); }
-
- private:
-  void add_rounded(NoisyUpdate& update, const Scale& scale);
-  void add_floating_point(NoisyUpdate& update, const Scale& scale);
-
-  double noise_multiplier_ = 0;
-  SecretRandom random_;
-  GaussianNoise noise_;
-  // The last discretized release: its grid, the sampler for that grid, and the number of elements
-  // of each sum, if the sums were on the CPU and the release before had the same grid.
-  NoiseGrid grid_;
-  std::shared_ptr<const RoundedGaussian> sampler_;
-  std::vector<std::int64_t> expected_counts_;
-  std::unique_ptr<NoisePrefetch> prefetch_;
-  std::vector<double> draws_;
 };
 
 }  // namespace sotto

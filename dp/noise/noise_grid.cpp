@@ -7,8 +7,10 @@
 
 #include "core/error.h"
 #include "core/random/rounded_gaussian.h"
+#include "core/tensor.h"
 #include "core/threads/parallel.h"
 #include "core/threads/simd_dispatch.h"
+#include "kernels/host_device/optimizer_update.h"
 
 namespace sotto {
 
@@ -79,6 +81,8 @@ bool add_noise(std::span<const S> sum, T* y, const NoiseGrid& grid, double divis
 }
 
 }  // namespace
+
+std::int64_t NoiseGrid::rounded(double value) const { return nearest_multiple(value, spacing); }
 
 NoiseGrid noise_grid(double noise_multiplier, double sensitivity, std::int64_t elements) {
   check(noise_multiplier > 0 && sensitivity > 0 && elements > 0,

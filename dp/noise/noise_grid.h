@@ -5,10 +5,9 @@
 #include <cstdint>
 #include <span>
 
-#include "core/tensor.h"
-#include "kernels/host_device/optimizer_update.h"
-
 namespace sotto {
+
+class Tensor;
 
 // The maximum that rounding adds to the sensitivity, relative to it.
 inline constexpr double rounding_share = 0x1p-20;
@@ -21,7 +20,7 @@ struct NoiseGrid {
   bool operator==(const NoiseGrid&) const = default;
   // The nearest multiple of the spacing, as a number of spacings. A value more than 2^61 spacings
   // from 0 counts as that far. Not for NaN.
-  std::int64_t rounded(double value) const { return nearest_multiple(value, spacing); }
+  std::int64_t rounded(double value) const;
 };
 
 // The grid for a sum of `elements` elements that one unit changes by at most `sensitivity` in the

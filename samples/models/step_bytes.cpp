@@ -3,7 +3,8 @@
 #include <sotto/core/allocator/allocator.h>
 #include <sotto/dp/clipping/clip_groups.h>
 #include <sotto/dp/clipping/clipper.h>
-#include <sotto/dp/noise/mechanism.h>
+#include <sotto/dp/noise/gaussian_mechanism.h>
+#include <sotto/dp/sampling/sampler.h>
 #include <sotto/memory/checkpointing/model_checkpoints.h>
 #include <sotto/nn/optim/update_sink.h>
 

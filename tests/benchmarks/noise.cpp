@@ -9,7 +9,8 @@
 #include "core/random/rounded_gaussian.h"
 #include "core/threads/parallel.h"
 #include "dp/clipping/clipper.h"
-#include "dp/noise/mechanism.h"
+#include "dp/noise/gaussian_mechanism.h"
+#include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/benchmarks/timing.h"
 

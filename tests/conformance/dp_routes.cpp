@@ -1,7 +1,8 @@
 #include <cmath>
 #include <limits>
 
-#include "dp/noise/mechanism.h"
+#include "dp/noise/gaussian_mechanism.h"
+#include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/conformance/dp_case.h"
 

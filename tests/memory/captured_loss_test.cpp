@@ -3,7 +3,8 @@
 #include "memory/captured_loss.h"
 
 #include "dp/engine/engine.h"
-#include "dp/noise/mechanism.h"
+#include "dp/noise/gaussian_mechanism.h"
+#include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "memory/accumulation.h"
 #include "nn/optim/optimizer.h"

@@ -8,6 +8,7 @@
 #include "dp/noise/correlated/noise_stream.h"
 #include "dp/noise/noisy_update_pass.h"
 #include "dp/numerics/directed_rounding.h"
+#include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 
 namespace sotto {

@@ -5,8 +5,10 @@
 #include <map>
 #include <memory>
 
+#include "core/random/secret_random.h"
 #include "dp/noise/correlated/strategy_matrix.h"
 #include "dp/noise/mechanism.h"
+#include "dp/noise/noise_grid.h"
 
 namespace sotto {
 

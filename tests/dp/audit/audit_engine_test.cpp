@@ -10,7 +10,7 @@
 #include "dp/audit/canaries.h"
 #include "dp/clipping/clipper.h"
 #include "dp/engine/engine.h"
-#include "dp/noise/mechanism.h"
+#include "dp/noise/gaussian_mechanism.h"
 #include "dp/noise/noisy_update_pass.h"
 #include "dp/sampling/poisson_samplers.h"
 #include "kernels/tensor_ops/tensor_ops.h"

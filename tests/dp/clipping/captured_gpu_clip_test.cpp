@@ -4,7 +4,8 @@
 
 #include "core/allocator/allocator.h"
 #include "dp/clipping/clipper.h"
-#include "dp/noise/mechanism.h"
+#include "dp/noise/gaussian_mechanism.h"
+#include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/optim/optimizer.h"
 #include "tests/support/captured_setup.h"

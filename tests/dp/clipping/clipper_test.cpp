@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"
 #include "tests/support/catch.h"

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "dp/clipping/sum_blocks.h"
+#include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 #include "tests/support/dp_models.h"

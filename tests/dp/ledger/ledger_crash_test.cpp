@@ -11,7 +11,7 @@
 
 #include "core/io/atomic_file.h"
 #include "dp/clipping/clipper.h"
-#include "dp/noise/mechanism.h"
+#include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/poisson_samplers.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"

@@ -8,7 +8,7 @@
 #include "dp/accounting/ledger_epsilon.h"
 #include "dp/clipping/clipper.h"
 #include "dp/ledger/ledger.h"
-#include "dp/noise/mechanism.h"
+#include "dp/noise/gaussian_mechanism.h"
 #include "dp/sampling/poisson_samplers.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"

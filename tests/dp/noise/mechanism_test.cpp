@@ -1,7 +1,7 @@
 // Noise has the stated distribution, on every element and independently; the ledger records what
 // ran. Statistics use fixed seeds; a correct mechanism fails each check with probability under
 // 1e-6.
-#include "dp/noise/mechanism.h"
+#include "dp/noise/gaussian_mechanism.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +11,10 @@
 #include "dp/accounting/ledger_epsilon.h"
 #include "dp/accounting/pld/pld_accountant.h"
 #include "dp/clipping/clipper.h"
+#include "dp/noise/bounded_statistics.h"
 #include "dp/noise/noisy_update_pass.h"
 #include "dp/sampling/poisson_samplers.h"
+#include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "tests/support/catch.h"
 
@@ -152,6 +154,30 @@ TEST_CASE("a full batch is accounted as the plain Gaussian mechanism") {
   PldAccountant closed_form;
   closed_form.compose({.noise_multiplier = 4 / std::sqrt(10.0)}, 1);
   CHECK(epsilon(ledger, 1e-5) == Approx(closed_form.epsilon(1e-5)).epsilon(1e-9));
+}
+
+TEST_CASE("a sum that was moved from is refused, and nothing is recorded") {
+  Parameter w(zeros({2}));
+  Clipper clipper({{{&w}, 1}});
+  GaussianMechanism mechanism(4);
+  Ledger ledger;
+  FullBatchSampler sampler(3);
+  clipper.add_zeros(3);
+  ClippedSum sum = clipper.finish(sampler.draw());
+  const ClippedSum other = std::move(sum);
+  CHECK(other.groups() == 1);
+  // NOLINTBEGIN(bugprone-use-after-move)
+  CHECK_THROWS_AS(sum.groups(), std::invalid_argument);
+  CHECK_THROWS_AS(mechanism.release(std::move(sum), ledger), std::invalid_argument);
+  StatisticSum values({{0, 1}});
+  for (int unit = 0; unit < 3; ++unit) values.add(std::vector<double>{1});
+  BoundedStatistics statistics = values.finish(sampler.draw());
+  const BoundedStatistics others = std::move(statistics);
+  CHECK(others.draw().number() == 1);
+  CHECK_THROWS_AS(statistics.draw(), std::invalid_argument);
+  CHECK_THROWS_AS(mechanism.release(std::move(statistics), ledger), std::invalid_argument);
+  // NOLINTEND(bugprone-use-after-move)
+  CHECK(ledger.releases() == 0);
 }
 
 TEST_CASE("the released gradient is the noisy sum over the expected batch size") {

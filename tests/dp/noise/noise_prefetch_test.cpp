@@ -9,8 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/random/rounded_gaussian.h"
 #include "dp/clipping/clipper.h"
-#include "dp/noise/mechanism.h"
+#include "dp/noise/gaussian_mechanism.h"
 #include "dp/noise/noise_grid.h"
 #include "dp/sampling/poisson_samplers.h"
 #include "kernels/tensor_ops/tensor_ops.h"

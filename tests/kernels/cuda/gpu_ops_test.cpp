@@ -4,8 +4,9 @@
 
 #include "autograd/check/op_run.h"
 #include "core/devices.h"
-#include "dp/noise/mechanism.h"
+#include "dp/noise/gaussian_mechanism.h"
 #include "dp/noise/noisy_update_pass.h"
+#include "dp/sampling/sampler.h"
 #include "kernels/host_device/optimizer_update.h"
 #include "kernels/tensor_ops/tensor_ops.h"
 #include "nn/init.h"

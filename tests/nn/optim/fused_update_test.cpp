@@ -5,8 +5,10 @@
 #include "core/devices.h"
 #include "core/random/philox.h"
 #include "dp/clipping/clipper.h"
-#include "dp/noise/mechanism.h"
+#include "dp/noise/gaussian_mechanism.h"
+#include "dp/sampling/sampler.h"
 #include "kernels/tensor_ops/tensor_ops.h"
+#include "nn/optim/optimizer.h"
 #include "tests/support/catch.h"
 #include "tests/support/throws.h"
 

@@ -1,0 +1,52 @@
+// The Gaussian mechanism: independent normal noise.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/random/secret_random.h"
+#include "dp/noise/gaussian_noise.h"
+#include "dp/noise/mechanism.h"
+
+namespace sotto {
+
+// The Gaussian mechanism (Dwork et al. 2006): adds independent normal noise of standard deviation
+// noise_multiplier * sensitivity. Engine makes one unless a noise_strategy is set; Mechanism shows
+// how to use one directly. Discretized noise is larger by a factor of up to 1 + 2^-19; its releases
+// throw std::invalid_argument if a sum is NaN or noise_grid() refuses the scale, and count an
+// infinite sum as the largest finite one.
+class GaussianMechanism final : public Mechanism {
+ public:
+  // Throws std::invalid_argument unless noise_multiplier is finite and >= 0. A multiplier of 0
+  // gives no privacy, and the ledger says so.
+  explicit GaussianMechanism(double noise_multiplier, SecretRandom random = SecretRandom(),
+                             GaussianNoise noise = GaussianNoise::discretized);
+  ~GaussianMechanism() override;
+
+  double noise_multiplier() const { return noise_multiplier_; }
+  // Throws where the constructor does.
+  void set_noise_multiplier(double noise_multiplier) override;
+  void prefetch() override;
+  Event event(Event batch) const override;
+  std::string description() const override;
+
+ protected:
+  void add_noise(NoisyUpdate& update, const Scale& scale) override;
+  void check_scale(const Scale& scale, std::int64_t elements) const override;
+  double noise_stddev(const Scale& scale) const override {
+    return scale.multiplier * scale.sensitivity;
+  }
+  bool secure() const override { return random_.secure(); }
+
+ private:
+  struct LastRelease;
+  void add_rounded(NoisyUpdate& update, const Scale& scale);
+  void add_floating_point(NoisyUpdate& update, const Scale& scale);
+
+  double noise_multiplier_ = 0;
+  SecretRandom random_;
+  GaussianNoise noise_;
+  std::unique_ptr<LastRelease> last_;  // the next one uses its sampler and memory
+};
+
+}  // namespace sotto
