@@ -1,10 +1,15 @@
 #include "dp/noise/noise_prefetch.h"
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
 #include <thread>
 
 #include <string.h>
 
+#include "core/random/rounded_gaussian.h"
+#include "core/tensor.h"
+#include "core/threads/background_work.h"
 #include "core/threads/parallel.h"
 #include "dp/noise/noise_grid.h"
 
@@ -37,8 +42,44 @@ std::uint64_t blocks_of(const std::vector<std::int64_t>& counts) {
 
 }  // namespace
 
-NoisePrefetch::NoisePrefetch(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
-                             std::vector<std::int64_t> counts)
+class NoisePrefetch::Draws final : private BackgroundTask {
+ public:
+  Draws(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
+        std::vector<std::int64_t> counts);
+  ~Draws();
+
+  const std::vector<std::int64_t>& counts() const { return counts_; }
+  std::uint64_t forks() const { return forks_; }
+  std::span<const std::int64_t> next(std::span<std::int64_t> room);
+
+ private:
+  // A group of a block's draws (RoundedGaussian::group_values).
+  struct Piece {
+    std::int64_t first = 0;
+    std::size_t size = 0;
+    std::uint64_t block = 0;
+  };
+  std::int64_t plan();
+  bool run_chunk() override { return draw_before(pieces_.size()); }
+  bool draw_before(std::size_t end);
+  ChaChaStream stream_at(std::uint64_t block) const;
+  std::int64_t* draws() const { return static_cast<std::int64_t*>(draws_->data()); }
+
+  std::shared_ptr<const RoundedGaussian> gaussian_;
+  std::vector<std::int64_t> counts_;
+  std::uint64_t forks_;
+  ChaChaStream stream_;
+  std::uint64_t next_block_ = 0;  // of the keystream, for the next block of noise
+  std::int64_t given_ = 0;        // elements handed out
+  std::vector<Piece> pieces_;
+  std::vector<std::atomic<bool>> done_;  // one for each piece
+  std::size_t given_pieces_ = 0;
+  std::atomic<std::size_t> begun_{0};  // pieces begun, in order
+  std::optional<Storage> draws_;
+};
+
+NoisePrefetch::Draws::Draws(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
+                            std::vector<std::int64_t> counts)
     : gaussian_(std::move(gaussian)),
       counts_(std::move(counts)),
       forks_(SecretRandom::forks()),
@@ -50,13 +91,13 @@ NoisePrefetch::NoisePrefetch(std::shared_ptr<const RoundedGaussian> gaussian, Se
   offer_background_work(*this);
 }
 
-NoisePrefetch::~NoisePrefetch() {
+NoisePrefetch::Draws::~Draws() {
   withdraw_background_work(*this);
   explicit_bzero(&stream_, sizeof stream_);
 }
 
 // Divides the blocks to prefetch into pieces; returns their number of elements.
-std::int64_t NoisePrefetch::plan() {
+std::int64_t NoisePrefetch::Draws::plan() {
   constexpr auto group = static_cast<std::int64_t>(RoundedGaussian::group_values);
   std::int64_t first = 0;
   std::uint64_t block = 0;
@@ -75,14 +116,14 @@ std::int64_t NoisePrefetch::plan() {
   return first;
 }
 
-ChaChaStream NoisePrefetch::stream_at(std::uint64_t block) const {
+ChaChaStream NoisePrefetch::Draws::stream_at(std::uint64_t block) const {
   ChaChaStream here = stream_;
   here.block += block;
   return here;
 }
 
 // Draws the first piece before `end` that no thread has begun, if there is one.
-bool NoisePrefetch::draw_before(std::size_t end) {
+bool NoisePrefetch::Draws::draw_before(std::size_t end) {
   std::size_t k = begun_.load(std::memory_order_relaxed);
   do {
     if (k >= end) return false;
@@ -93,7 +134,7 @@ bool NoisePrefetch::draw_before(std::size_t end) {
   return true;
 }
 
-std::span<const std::int64_t> NoisePrefetch::next(std::span<std::int64_t> room) {
+std::span<const std::int64_t> NoisePrefetch::Draws::next(std::span<std::int64_t> room) {
   const std::int64_t first = given_;
   const std::uint64_t block = next_block_;
   given_ += std::ssize(room);
@@ -114,6 +155,17 @@ std::span<const std::int64_t> NoisePrefetch::next(std::span<std::int64_t> room) 
     while (!done_[k].load(std::memory_order_acquire)) std::this_thread::yield();
   }
   return {draws() + first, room.size()};
+}
+
+NoisePrefetch::NoisePrefetch(std::shared_ptr<const RoundedGaussian> gaussian, SecretRandom& random,
+                             std::vector<std::int64_t> counts)
+    : draws_(std::make_unique<Draws>(std::move(gaussian), random, std::move(counts))) {}
+NoisePrefetch::~NoisePrefetch() = default;
+
+const std::vector<std::int64_t>& NoisePrefetch::counts() const { return draws_->counts(); }
+bool NoisePrefetch::ours() const { return SecretRandom::forks() == draws_->forks(); }
+std::span<const std::int64_t> NoisePrefetch::next(std::span<std::int64_t> room) {
+  return draws_->next(room);
 }
 
 }  // namespace sotto
