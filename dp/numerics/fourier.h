@@ -7,6 +7,13 @@
 
 namespace sotto {
 
+// Complex numbers, with real and imaginary parts in separate arrays.
+struct SplitComplex {
+  explicit SplitComplex(std::size_t size) : real(size), imag(size) {}
+
+  std::vector<double> real, imag;
+};
+
 // The transform of one size, 2^k or 3 * 2^k, at least 4. Every output is a sum of inputs, each
 // multiplied successively by at most log2(size) rounded roots of unity.
 class FourierTransform {
@@ -19,15 +26,10 @@ class FourierTransform {
   std::vector<double> inverse(const std::vector<std::complex<double>>& spectrum);
 
  private:
-  // Complex numbers, with real and imaginary parts in separate arrays.
-  struct Numbers {
-    explicit Numbers(std::size_t size) : real(size), imag(size) {}
-    std::vector<double> real, imag;
-  };
   void transform();
 
   std::size_t half_;  // size / 2
-  Numbers z_, next_;
+  SplitComplex z_, next_;
   std::vector<std::complex<double>> roots_;  // e^{-2 pi i j / size} for j = 0 .. size / 2
 };
 
