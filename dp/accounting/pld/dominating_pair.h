@@ -4,10 +4,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "dp/event.h"
+#include "dp/numerics/gauss_legendre.h"
 
 namespace sotto {
 
@@ -65,48 +65,24 @@ class DominatingPair {
   template <class Visit>
   void integrate(double from, double to, const Visit& visit) const {
     constexpr double narrow = 1.0 / 16, very_narrow = 1.0 / 64;
+    const auto at_point = [&](double weight, double x) {
+      const LossPoint point = at(x);
+      visit(weight * point.density, point.loss);
+    };
     while (from < to) {
       const double length = piece(from), end = std::min(to, from + length);
       if (end - from < very_narrow * length) {
-        visit_piece(rule_of_3, from, end, visit);
+        visit_points(gauss_legendre_3, from, end, at_point);
       } else if (end - from < narrow * length) {
-        visit_piece(rule_of_4, from, end, visit);
+        visit_points(gauss_legendre_4, from, end, at_point);
       } else {
-        visit_piece(rule_of_8, from, end, visit);
+        visit_points(gauss_legendre_8, from, end, at_point);
       }
       from = end;
     }
   }
 
  private:
-  // Gauss-Legendre rules on [-1, 1].
-  struct Node {
-    double position, weight;
-  };
-  static constexpr std::array<Node, 3> rule_of_3 = {
-      {{-0.77459666924148338, 5.0 / 9}, {0, 8.0 / 9}, {0.77459666924148338, 5.0 / 9}}};
-  static constexpr std::array<Node, 4> rule_of_4 = {{{-0.86113631159405258, 0.34785484513745386},
-                                                     {-0.33998104358485626, 0.65214515486254614},
-                                                     {0.33998104358485626, 0.65214515486254614},
-                                                     {0.86113631159405258, 0.34785484513745386}}};
-  static constexpr std::array<Node, 8> rule_of_8 = {{{-0.96028985649753623, 0.10122853629037626},
-                                                     {-0.79666647741362674, 0.22238103445337447},
-                                                     {-0.52553240991632899, 0.31370664587788729},
-                                                     {-0.18343464249564980, 0.36268378337836198},
-                                                     {0.18343464249564980, 0.36268378337836198},
-                                                     {0.52553240991632899, 0.31370664587788729},
-                                                     {0.79666647741362674, 0.22238103445337447},
-                                                     {0.96028985649753623, 0.10122853629037626}}};
-
-  template <class Rule, class Visit>
-  void visit_piece(const Rule& rule, double from, double to, const Visit& visit) const {
-    const double middle = 0.5 * (from + to), half = 0.5 * (to - from);
-    for (const Node& node : rule) {
-      const LossPoint point = at(middle + half * node.position);
-      visit(half * node.weight * point.density, point.loss);
-    }
-  }
-
   bool within() const { return change_ == Adjacency::replace_fixed_size; }
   double log_ratio(double x) const;
   double piece(double x) const;
