@@ -113,25 +113,32 @@ double TiltedSum::rounding() const {
          std::exp(-negligible_log);
 }
 
+double DeltaTable::delta(std::int64_t index, double epsilon) const {
+  const double value = scaled[static_cast<std::size_t>(index)];
+  const double finite = value == 0 ? 0 : std::exp(std::log(value) + log_scale - tilt * epsilon);
+  return std::min(finite + infinity_mass, 1.0);
+}
+
 DeltaCurve::DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bound)
     : bound_(bound),
-      spacing_(sum.spacing()),
-      tilt_(sum.tilt()),
-      log_scale_(sum.log_moment()),
-      infinity_mass_(sum.infinity_mass()),
-      scaled_(static_cast<std::size_t>(sum.size())) {
+      table_{.spacing = sum.spacing(),
+             .tilt = sum.tilt(),
+             .log_scale = sum.log_moment(),
+             .infinity_mass = bound == Bound::upper ? sum.infinity_mass() : 0,
+             .scaled = std::vector<double>(static_cast<std::size_t>(sum.size()))} {
+  auto& [first, spacing, tilt, log_scale, infinity_mass, values] = table_;
   // The relative rounding error of the recursions below: 13/2 units for each of 2^21 points.
   constexpr double sums = 2e-9;
   const double side = bound == Bound::upper ? 1 : -1;
-  log_scale_ += side * (sums + mass_tolerance * sum.count() + 8 * unit * std::abs(log_scale_));
-  const auto start = static_cast<std::int64_t>(std::floor((window.low - sum.offset()) / spacing_));
-  first_ = sum.offset() + static_cast<double>(start) * spacing_;
-  const double outside = side * std::exp(log_largest_weight(tilt_)) * window.outside_mass;
+  log_scale += side * (sums + mass_tolerance * sum.count() + 8 * unit * std::abs(log_scale));
+  const auto start = static_cast<std::int64_t>(std::floor((window.low - sum.offset()) / spacing));
+  first = sum.offset() + static_cast<double>(start) * spacing;
+  const double outside = side * std::exp(log_largest_weight(tilt)) * window.outside_mass;
   const double error = side * sum.rounding();
   const std::vector<double> density = sum.folded();
   // mass = sum_{k >= i} f_k e^{-tilt d (k - i)},
   // scaled = sum_{k > i} f_k (1 - e^{-d (k - i)}) e^{-tilt d (k - i)}
-  const double decay = std::exp(-tilt_ * spacing_), rise = -std::expm1(-spacing_);
+  const double decay = std::exp(-tilt * spacing), rise = -std::expm1(-spacing);
   // A lower bound at epsilon also holds at every smaller one, where the subtraction may leave less.
   const double kept = bound == Bound::lower ? decay : 0;
   double mass = 0, scaled = 0, last = 0;
@@ -141,57 +148,44 @@ DeltaCurve::DeltaCurve(const TiltedSum& sum, const LossWindow& window, Bound bou
     mass = decay * mass + std::max(density[place] + error, 0.0);
     place = place == 0 ? density.size() - 1 : place - 1;
     last = std::max(scaled + outside, kept * last);
-    scaled_[static_cast<std::size_t>(i)] = last;
+    values[static_cast<std::size_t>(i)] = last;
   }
 }
 
-double DeltaCurve::add_infinity_mass(double delta) const {
-  return bound_ == Bound::upper ? std::min(delta + infinity_mass_, 1.0) : std::min(delta, 1.0);
-}
-
-// delta from the mass above the point at `index`, evaluated at epsilon.
-double DeltaCurve::delta_at(std::int64_t index, double epsilon) const {
-  const double scaled = scaled_[static_cast<std::size_t>(index)];
-  if (scaled == 0) return add_infinity_mass(0);
-  return add_infinity_mass(std::exp(std::log(scaled) + log_scale_ - tilt_ * epsilon));
-}
-
-double DeltaCurve::delta_at(std::int64_t index) const { return delta_at(index, point(index)); }
-
 double DeltaCurve::delta(double epsilon) const {
-  const double place = (epsilon - first_) / spacing_;
-  const auto last = static_cast<std::int64_t>(scaled_.size()) - 1;
+  const double place = (epsilon - table_.first) / table_.spacing;
+  const auto last = std::ssize(table_.scaled) - 1;
   if (place >= static_cast<double>(last))  // only mass outside the window is above
-    return bound_ == Bound::upper ? delta_at(last, epsilon) : 0;
+    return bound_ == Bound::upper ? table_.delta(last, epsilon) : 0;
   if (place < 0) {  // delta is convex in e^epsilon, 1 at epsilon = -infinity
-    const double low = delta_at(0);
-    const double below = epsilon - first_;
+    const double low = table_.delta(0);
+    const double below = epsilon - table_.first;
     return bound_ == Bound::upper ? low * std::exp(below) - std::expm1(below) : low;
   }
   const auto index = static_cast<std::int64_t>(place);
-  const double below = delta_at(index), above = delta_at(index + 1);
-  const double part = std::expm1(epsilon - point(index)) / std::expm1(spacing_);
+  const double below = table_.delta(index), above = table_.delta(index + 1);
+  const double part = std::expm1(epsilon - table_.point(index)) / std::expm1(table_.spacing);
   return below + std::clamp(part, 0.0, 1.0) * (above - below);
 }
 
 double DeltaCurve::epsilon(double delta) const {
-  std::int64_t above = -1, below = static_cast<std::int64_t>(scaled_.size()) - 1;
-  if (delta_at(below) > delta) {
+  std::int64_t above = -1, below = std::ssize(table_.scaled) - 1;
+  if (table_.delta(below) > delta) {
     return bound_ == Bound::upper ? std::numeric_limits<double>::infinity()
-                                  : std::max(point(below), 0.0);
+                                  : std::max(table_.point(below), 0.0);
   }
-  while (below - above > 1) {  // delta_at(above) > delta >= delta_at(below)
+  while (below - above > 1) {  // the table's delta at `above` is > delta, and at `below` <= delta
     const std::int64_t middle = above + (below - above) / 2;
-    (delta_at(middle) > delta ? above : below) = middle;
+    (table_.delta(middle) > delta ? above : below) = middle;
   }
   if (above < 0) {
     if (bound_ == Bound::lower) return 0;
-    const double low = delta_at(0);
-    return std::max(first_ + std::log1p((low - delta) / (1 - low)), 0.0);
+    const double low = table_.delta(0);
+    return std::max(table_.first + std::log1p((low - delta) / (1 - low)), 0.0);
   }
-  const double more = delta_at(above), less = delta_at(below);
+  const double more = table_.delta(above), less = table_.delta(below);
   const double part = (more - delta) / (more - less);
-  return std::max(point(above) + std::log1p(part * std::expm1(spacing_)), 0.0);
+  return std::max(table_.point(above) + std::log1p(part * std::expm1(table_.spacing)), 0.0);
 }
 
 }  // namespace sotto

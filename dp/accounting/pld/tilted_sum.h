@@ -60,6 +60,18 @@ class TiltedSum {
   std::vector<std::complex<double>> product_;
 };
 
+// Bounds on delta at the points first + index * spacing of a window.
+struct DeltaTable {
+  double first = 0, spacing = 0, tilt = 0, log_scale = 0;
+  double infinity_mass = 0;    // is added to every delta
+  std::vector<double> scaled;  // delta e^{tilt epsilon} / moment at the points
+
+  double point(std::int64_t index) const { return first + static_cast<double>(index) * spacing; }
+  double delta(std::int64_t index) const { return delta(index, point(index)); }
+  // delta from the mass above the point at `index`, evaluated at epsilon.
+  double delta(std::int64_t index, double epsilon) const;
+};
+
 // A bound, from one side, on delta as a function of epsilon, within a window.
 class DeltaCurve {
  public:
@@ -72,14 +84,8 @@ class DeltaCurve {
   double epsilon(double delta) const;
 
  private:
-  double point(std::int64_t index) const { return first_ + static_cast<double>(index) * spacing_; }
-  double delta_at(std::int64_t index) const;
-  double delta_at(std::int64_t index, double epsilon) const;
-  double add_infinity_mass(double delta) const;
-
   Bound bound_;
-  double first_, spacing_, tilt_, log_scale_, infinity_mass_;
-  std::vector<double> scaled_;  // delta e^{tilt epsilon} / moment at the points of the window
+  DeltaTable table_;
 };
 
 }  // namespace sotto
