@@ -112,10 +112,10 @@ std::optional<LargeLossEstimate> large_loss_estimate(const std::vector<SampledRe
   return LargeLossEstimate{limit, epsilon, delta, releases.size() == 1 && ratio > decide};
 }
 
-void LargeLossCurve::add(double loss, double expected) {
-  large_losses_.push_back({loss, expected});
-  expected_ += expected;
-  weight_ -= expected * std::expm1(-loss);
+void LargeLossCurve::add(const LargeLoss& large) {
+  large_losses_.push_back(large);
+  expected_ += large.expected;
+  weight_ -= large.expected * std::expm1(-large.loss);
 }
 
 double LargeLossCurve::of_others(double epsilon) const {
@@ -127,7 +127,8 @@ double LargeLossCurve::of_others(double epsilon) const {
 double LargeLossCurve::delta(double epsilon) const {
   constexpr double rounding = 1e-9;
   double one = 0;
-  for (const Jump& jump : large_losses_) one += jump.expected * of_others(epsilon - jump.loss);
+  for (const LargeLoss& large : large_losses_)
+    one += large.expected * of_others(epsilon - large.loss);
   if (bound_ == Bound::lower) return std::min(sum_.delta(epsilon) + one * (1 - rounding), 1.0);
   const double two =
       expected_ * (weight_ + 0.5 * expected_ * std::min(sum_.delta(0) + expected_, 1.0));
@@ -209,7 +210,7 @@ std::optional<LargeLossCurve> PldComposition::large_loss_curve(const Counts& cou
     const double factor = count * std::exp(log_masses - log_mass);
     for (const auto& atom : pair.atoms) {
       const double loss = pair.loss(atom);
-      if (loss > plan.limit) curve.add(loss + shift, factor * std::exp(atom.log_mass));
+      if (loss > plan.limit) curve.add({loss + shift, factor * std::exp(atom.log_mass)});
     }
   }
   return curve;

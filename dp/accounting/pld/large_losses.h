@@ -22,6 +22,11 @@ struct LargeLossEstimate {
 std::optional<LargeLossEstimate> large_loss_estimate(const std::vector<SampledReleases>& releases,
                                                      const PldQuery& question);
 
+// A loss above a limit, and the expected number of releases that have it.
+struct LargeLoss {
+  double loss = 0, expected = 0;
+};
+
 // Bounds delta by the sum of the losses up to a limit, and the losses above it, counted one at a
 // time.
 class LargeLossCurve {
@@ -37,8 +42,8 @@ class LargeLossCurve {
   LargeLossCurve(const DeltaCurve& sum, const DeltaCurve& others, Bound bound, const Less& less)
       : sum_(sum), others_(others), bound_(bound), less_(less) {}
 
-  // Adds a loss above the limit, and the expected number of releases that have it.
-  void add(double loss, double expected);
+  // Adds a loss above the limit.
+  void add(const LargeLoss& large);
 
   // A bound on delta at an epsilon >= 0.
   double delta(double epsilon) const;
@@ -46,16 +51,13 @@ class LargeLossCurve {
   double epsilon(double delta) const;
 
  private:
-  struct Jump {
-    double loss, expected;
-  };
   double of_others(double epsilon) const;
 
   DeltaCurve sum_, others_;
   Bound bound_;
   Less less_;
   double expected_ = 0, weight_ = 0;
-  std::vector<Jump> large_losses_;
+  std::vector<LargeLoss> large_losses_;
 };
 
 }  // namespace sotto

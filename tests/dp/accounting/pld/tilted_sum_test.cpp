@@ -150,11 +150,11 @@ TEST_CASE("delta with large losses is bounded from both sides") {
   const double shift = log_moment(rest, -1) - log_moment(rest, 0);
   const auto sum = curve(rest, n, Bound::upper), less = curve(rest, n, Bound::lower);
   LargeLossCurve upper(sum, curve(rest, n - 1, Bound::upper), Bound::upper, {shift, mass});
-  upper.add(loss, n * jump);
+  upper.add({loss, n * jump});
   LargeLossCurve from_all(sum, sum, Bound::upper, {});
-  from_all.add(loss + shift, n * jump / mass);
+  from_all.add({loss + shift, n * jump / mass});
   LargeLossCurve lower(less, curve(rest, n - 1, Bound::lower), Bound::lower, {.kept = mass * mass});
-  lower.add(loss, n * jump);
+  lower.add({loss, n * jump});
   for (const double epsilon : {0.0, 0.01, 0.1, 0.7, 1.9, 1.98, 2.05, 2.5}) {
     const double truth = enumerated(all, n, epsilon);
     CAPTURE(epsilon, truth);
