@@ -32,31 +32,36 @@ bool nothing(const std::vector<double>& rdp) {
   return std::ranges::all_of(rdp, [](double divergence) { return divergence == 0; });
 }
 
-}  // namespace
-
-AdaptiveAccountant::AdaptiveAccountant(NeighboringRelation relation, const EventCounts& plans)
-    : Accountant(AccountantKind::rdp, relation), divergences_(fixed_orders(), relation) {
-  RdpAccountant planned(fixed_orders(), relation);
-  for (const auto& [event, count] : plans) planned.compose(event, count);
-  planned_ = planned.rdp();
-}
-
-std::vector<double> AdaptiveAccountant::log_shares(double delta) const {
+// ln of each order's share of delta, given the divergences of the plans.
+std::vector<double> log_shares(const std::vector<double>& planned, double delta) {
   const std::vector<double>& orders = fixed_orders();
   const auto count = static_cast<double>(orders.size());
-  if (nothing(planned_)) return std::vector(orders.size(), std::log(delta / count));
+  if (nothing(planned)) return std::vector(orders.size(), std::log(delta / count));
   std::vector<double> epsilons(orders.size());
   for (std::size_t i = 0; i < orders.size(); ++i)
-    epsilons[i] = epsilon_at(orders[i], planned_[i], std::log(delta));
+    epsilons[i] = epsilon_at(orders[i], planned[i], std::log(delta));
   std::vector<double> shares(orders.size(), std::log(delta / (2 * count)));
   shares[static_cast<std::size_t>(std::ranges::min_element(epsilons) - epsilons.begin())] =
       std::log(delta * (0.5 + 0.5 / count));
   return shares;
 }
 
+}  // namespace
+
+AdaptiveAccountant::AdaptiveAccountant(NeighboringRelation relation, const EventCounts& plans)
+    : Accountant(AccountantKind::rdp, relation),
+      composed_(fixed_orders(), relation),
+      planned_(composed_) {
+  for (const auto& [event, count] : plans) planned_.compose(event, count);
+}
+
+void AdaptiveAccountant::charge(const Event& event, std::int64_t count) {
+  composed_.compose(event, count);
+}
+
 double AdaptiveAccountant::charged_epsilon(double delta) const {
   const std::vector<double>& orders = fixed_orders();
-  const std::vector<double> rdp = divergences_.rdp(), shares = log_shares(delta);
+  const std::vector<double> rdp = composed_.rdp(), shares = log_shares(planned_.rdp(), delta);
   if (nothing(rdp)) return 0;
   double min = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < orders.size(); ++i)

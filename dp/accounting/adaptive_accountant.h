@@ -18,16 +18,11 @@ class AdaptiveAccountant final : public Accountant {
                               const EventCounts& plans = {});
 
  private:
-  void charge(const Event& event, std::int64_t count) override {
-    divergences_.compose(event, count);
-  }
+  void charge(const Event& event, std::int64_t count) override;
   double charged_epsilon(double delta) const override;
   double charged_delta(double epsilon) const override;
 
-  std::vector<double> log_shares(double delta) const;
-
-  RdpAccountant divergences_;
-  std::vector<double> planned_;  // divergences of the plans
+  RdpAccountant composed_, planned_;  // the releases, and their plans
 };
 
 AccountantFactory adaptive_accountant_factory(
