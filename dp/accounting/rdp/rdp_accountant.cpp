@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "core/error.h"
@@ -12,6 +13,42 @@
 
 namespace sotto {
 
+namespace {
+
+// Returns whether the divergences are those of a mechanism, and not bounds on them.
+bool exact(const Event& event, NeighboringRelation relation) {
+  return event.sampling != Sampling::balls_and_bins &&
+         (relation == NeighboringRelation::add_or_remove_one || event.sampling_rate == 1);
+}
+
+// Returns whether (order - 1) times the sum of the terms is convex: that of a mechanism is.
+bool convex(const std::map<Event, RdpTerm>& terms, NeighboringRelation relation) {
+  return std::ranges::all_of(terms, [&](const auto& term) { return exact(term.first, relation); });
+}
+
+// The sum of the terms at orders[i], which computes what is missing.
+double divergence(std::map<Event, RdpTerm>& terms, NeighboringRelation relation,
+                  std::span<const double> orders, std::size_t i) {
+  const double distance = relation == NeighboringRelation::replace_one ? 2 : 1;
+  std::vector<std::pair<const Event, RdpTerm>*> unknown;
+  for (auto& entry : terms) {
+    if (std::isnan(entry.second.curve[i])) unknown.push_back(&entry);
+  }
+  constexpr std::int64_t grain = 16;
+  parallel_for(static_cast<std::int64_t>(unknown.size()), grain, [&](auto begin, auto end) {
+    for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k) {
+      auto& [event, term] = *unknown[k];
+      term.curve[i] =
+          rdp_sampled_gaussian(event.sampling_rate, event.noise_multiplier / distance, orders[i]);
+    }
+  });
+  double sum = 0;
+  for (const auto& [event, term] : terms) sum += term.count * term.curve[i];
+  return sum;
+}
+
+}  // namespace
+
 RdpAccountant::RdpAccountant(std::vector<double> orders, NeighboringRelation relation)
     : Accountant(AccountantKind::rdp, relation), orders_(std::move(orders)) {
   check(!orders_.empty(), "rdp accountant: no orders");
@@ -20,64 +57,38 @@ RdpAccountant::RdpAccountant(std::vector<double> orders, NeighboringRelation rel
   orders_.erase(std::unique(orders_.begin(), orders_.end()), orders_.end());
 }
 
-// Returns whether the divergences are those of a mechanism, and not bounds on them.
-bool RdpAccountant::exact(const Event& event) const {
-  return event.sampling != Sampling::balls_and_bins &&
-         (relation() == NeighboringRelation::add_or_remove_one || event.sampling_rate == 1);
-}
-
 void RdpAccountant::charge(const Event& event, std::int64_t count) {
-  const auto [kind, is_new] = kinds_.try_emplace(event);
-  Kind& known = kind->second;
+  const auto [term, is_new] = terms_.try_emplace(event);
+  RdpTerm& known = term->second;
   known.count += static_cast<double>(count);
   if (!is_new) return;
   const double sigma = event.noise_multiplier;
   if (event.sampling == Sampling::balls_and_bins) {
     known.curve = rdp_curve_balls_and_bins(event.batches, sigma, orders_);
-  } else if (!exact(event)) {
+  } else if (!exact(event, relation())) {
     known.curve = rdp_curve_replaced(event.sampling_rate, sigma, orders_);
   } else {
     known.curve.assign(orders_.size(), std::numeric_limits<double>::quiet_NaN());
   }
-  convex_ = convex_ && exact(event);
-}
-
-// The divergence of everything composed at orders_[i].
-double RdpAccountant::rdp(std::size_t i) const {
-  const double distance = relation() == NeighboringRelation::replace_one ? 2 : 1;
-  std::vector<std::pair<const Event, Kind>*> unknown;
-  for (auto& entry : kinds_) {
-    if (std::isnan(entry.second.curve[i])) unknown.push_back(&entry);
-  }
-  constexpr std::int64_t grain = 16;
-  parallel_for(static_cast<std::int64_t>(unknown.size()), grain, [&](auto begin, auto end) {
-    for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k) {
-      auto& [event, kind] = *unknown[k];
-      kind.curve[i] =
-          rdp_sampled_gaussian(event.sampling_rate, event.noise_multiplier / distance, orders_[i]);
-    }
-  });
-  double sum = 0;
-  for (const auto& [event, kind] : kinds_) sum += kind.count * kind.curve[i];
-  return sum;
 }
 
 std::vector<double> RdpAccountant::rdp() const {
   std::vector<double> all(orders_.size());
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = rdp(i);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = divergence(terms_, relation(), orders_, i);
   return all;
 }
 
 RdpBound RdpAccountant::best_epsilon(double delta) const {
-  if (!convex_) return rdp_epsilon(orders_, rdp(), delta);
+  if (!convex(terms_, relation())) return rdp_epsilon(orders_, rdp(), delta);
   return rdp_epsilon(
-      orders_, [this](std::size_t i) { return rdp(i); }, delta);
+      orders_, [this](std::size_t i) { return divergence(terms_, relation(), orders_, i); }, delta);
 }
 
 RdpBound RdpAccountant::best_delta(double epsilon) const {
-  if (!convex_) return rdp_delta(orders_, rdp(), epsilon);
+  if (!convex(terms_, relation())) return rdp_delta(orders_, rdp(), epsilon);
   return rdp_delta(
-      orders_, [this](std::size_t i) { return rdp(i); }, epsilon);
+      orders_, [this](std::size_t i) { return divergence(terms_, relation(), orders_, i); },
+      epsilon);
 }
 
 bool RdpAccountant::order_at_edge(double delta) const {

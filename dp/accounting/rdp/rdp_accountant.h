@@ -10,6 +10,12 @@
 
 namespace sotto {
 
+// Releases of one kind, and the divergence of one of them at each order: NaN until computed.
+struct RdpTerm {
+  double count = 0;
+  std::vector<double> curve;
+};
+
 // The accountant for most samplings, and the fastest. Divergences are computed when an answer needs
 // their order, and kept: one thread at a time may use an accountant.
 class RdpAccountant final : public Accountant {
@@ -27,21 +33,12 @@ class RdpAccountant final : public Accountant {
   std::vector<double> rdp() const;
 
  private:
-  // The releases of one kind, and the divergence of one of them at each order: NaN until computed.
-  struct Kind {
-    double count = 0;
-    std::vector<double> curve;
-  };
-
   void charge(const Event& event, std::int64_t count) override;
   double charged_epsilon(double delta) const override { return best_epsilon(delta).value; }
   double charged_delta(double epsilon) const override { return best_delta(epsilon).value; }
-  bool exact(const Event& event) const;
-  double rdp(std::size_t i) const;
 
   std::vector<double> orders_;  // increasing
-  bool convex_ = true;
-  mutable std::map<Event, Kind> kinds_;
+  mutable std::map<Event, RdpTerm> terms_;
 };
 
 }  // namespace sotto
